@@ -1,0 +1,38 @@
+//! The protocol of pccl as plain values: no sockets, clocks, threads or randomness inside.
+//!
+//! A run has one [`Master`](master::Master), which keeps membership and decides, and any number of
+//! [`Peer`](peer::Peer)s, which move the data among themselves. Both are state machines: facts go in
+//! through `handle`, orders come out as a list, and a state is a value that can be cloned, hashed and
+//! compared. The same types run in production and are explored by the model checker.
+//!
+//! | module | what it is for |
+//! |---|---|
+//! | [`id`] | newtypes for everything that has a number |
+//! | [`element`] | element types, reduction operations, what a collective computes |
+//! | [`messages`] | everything that master and peers tell each other |
+//! | [`states`] | the states of a connection and of a collective, and the table of legal transitions |
+//! | [`master`] | the deciding machine |
+//! | [`peer`] | the machine beside each training process |
+//! | [`schedule`] | which rank sends what to whom in a ring all-reduce |
+//! | [`tour`] | choosing the order of a ring |
+//! | [`wire`] | bytes: preambles, control frames, data-frame headers |
+//! | [`transport`] | the port that lanes come through, and reading and writing them |
+//! | [`timers`] | a queue of deadlines for whoever drives a machine |
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod element;
+pub mod id;
+pub mod master;
+pub mod messages;
+pub mod peer;
+pub mod schedule;
+pub mod shared_state;
+pub mod states;
+pub mod timers;
+pub mod topology;
+pub mod tour;
+pub mod transport;
+pub mod wire;

@@ -1,0 +1,248 @@
+//! What goes into the master machine and what comes out.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use core::time::Duration;
+
+use crate::id::{ConnId, EntryIndex, GroupId, PeerId, Round, Seq, Tag};
+use crate::messages::{Hello, Misdeed, Refusal, ToMaster, ToPeer};
+use crate::states::{ConnectionState, Event};
+use crate::topology::Ring;
+
+/// A fact that happened to the master.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum MasterInput {
+    /// A connection said hello. Answered at once by [`MasterOutput::Register`] or
+    /// [`MasterOutput::Refuse`].
+    Connected {
+        /// The driver's name for the connection.
+        conn: ConnId,
+        /// What it said.
+        hello: Hello,
+        /// Where it comes from.
+        from: IpAddr,
+    },
+    /// A registered peer said something. Messages of peers that the master has already let go are
+    /// ignored: they were on their way.
+    Message {
+        /// Who.
+        peer: PeerId,
+        /// What.
+        message: ToMaster,
+    },
+    /// A peer sent something that is not a message, or did not read what was sent to it.
+    Misbehaved {
+        /// Who.
+        peer: PeerId,
+        /// [`Misdeed::Malformed`] or [`Misdeed::SlowReader`].
+        misdeed: Misdeed,
+    },
+    /// A peer's connection ended.
+    Disconnected {
+        /// Whose.
+        peer: PeerId,
+    },
+    /// A timer that was started has run out.
+    TimerFired(MasterTimer),
+    /// Answer to [`MasterOutput::SolveTour`].
+    TourSolved {
+        /// The round of the question.
+        round: Round,
+        /// The group of the question.
+        group: GroupId,
+        /// `None`: no ring connects all.
+        ring: Option<Ring>,
+    },
+    /// The operator wants the master to end.
+    Stop,
+}
+
+/// What the driver has to do, in this order.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum MasterOutput {
+    /// The connection is this peer from here on.
+    Register {
+        /// The driver's name for the connection.
+        conn: ConnId,
+        /// Its identity.
+        peer: PeerId,
+    },
+    /// Tell the connection why it is not welcome, and end it.
+    Refuse {
+        /// The driver's name for the connection.
+        conn: ConnId,
+        /// Why.
+        reason: Refusal,
+    },
+    /// Send a message.
+    Send {
+        /// To whom.
+        peer: PeerId,
+        /// What.
+        message: ToPeer,
+    },
+    /// End the peer's connection once what was sent has gone out. The machine has already forgotten
+    /// the peer.
+    Close {
+        /// Whose.
+        peer: PeerId,
+    },
+    /// Start the timer, or start it anew.
+    StartTimer {
+        /// Which.
+        timer: MasterTimer,
+        /// How long.
+        after: Duration,
+    },
+    /// Stop the timer.
+    StopTimer(MasterTimer),
+    /// Find a good ring; answer with [`MasterInput::TourSolved`].
+    SolveTour {
+        /// The optimization.
+        round: Round,
+        /// Whose ring.
+        group: GroupId,
+        /// What is known.
+        problem: TourProblem,
+    },
+    /// For logs, traces and coverage: a peer changed its state.
+    Moved {
+        /// Who.
+        peer: PeerId,
+        /// Why.
+        event: Event,
+        /// From where.
+        from: ConnectionState,
+        /// To where.
+        to: ConnectionState,
+    },
+    /// For logs: a peer is no longer part of the run, or no longer waits.
+    Lost {
+        /// Who.
+        peer: PeerId,
+        /// What it had done wrong, if anything.
+        misdeed: Option<Misdeed>,
+    },
+    /// The machine found itself in a contradiction: a defect of this crate. The driver logs it; tests
+    /// and the model checker fail on it. The peer's state is left as it was.
+    Inconsistent {
+        /// About whom.
+        peer: PeerId,
+        /// Its state.
+        state: ConnectionState,
+        /// What was to happen.
+        event: Event,
+    },
+    /// The master has told everybody and can end.
+    Stopped,
+}
+
+/// Everything that the master can be waiting for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum MasterTimer {
+    /// Time to give every peer a sign of life.
+    HeartbeatDue,
+    /// A peer has been silent and is about to be counted as lost.
+    Silence(PeerId),
+    /// A ballot has been open for long.
+    Ballot(Ballot),
+    /// Not everybody has reported about its ring edges.
+    Wiring(Round),
+    /// A failed attempt to connect a ring may be repeated.
+    RetryWiring(Scope),
+    /// Not everybody has reported its measurements, or the solver is slow.
+    Optimization(Round),
+    /// Not everybody has reported its transfers.
+    SharedState(Round),
+    /// Not everybody has voted on the outcome.
+    Collective(Seq),
+}
+
+/// A vote that is being counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Ballot {
+    /// Admit newcomers: all accepted peers.
+    UpdateTopology,
+    /// Rebuild a group's ring: its accepted peers.
+    Rewire(GroupId),
+    /// Does anybody wait: all accepted peers.
+    PeersPending,
+    /// Optimize: all accepted peers.
+    OptimizeTopology,
+    /// Synchronize: the group's accepted peers.
+    SyncSharedState(GroupId),
+    /// Start a collective: the group's accepted peers.
+    Initiate(GroupId, Tag),
+}
+
+/// Whom an attempt to connect rings concerns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scope {
+    /// All groups, with or without newcomers.
+    Everybody,
+    /// The accepted peers of one group.
+    Group(GroupId),
+}
+
+/// A question to the ring solver.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub struct TourProblem {
+    /// Who must be on the ring, in its present order.
+    pub members: Vec<PeerId>,
+    /// What was measured, sender first, in kbit/s. An edge that is missing cannot be used.
+    pub kbit_per_s: BTreeMap<(PeerId, PeerId), u64>,
+}
+
+/// Limits and time limits of a master.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct MasterConfig {
+    /// Most peers at once, registered ones included.
+    pub peers_max: u32,
+    /// Most collectives that one peer may have in flight.
+    pub tags_max: u32,
+    /// Most entries of a shared state.
+    pub entries_max: EntryIndex,
+    /// Between signs of life, in both directions.
+    pub heartbeat: Duration,
+    /// After so long a silence a peer counts as lost.
+    pub silence: Duration,
+    /// How long a ballot waits for its last votes. Peers that are idle and have not voted by then are
+    /// kicked, so it must exceed the longest computation between two calls.
+    pub ballot: Duration,
+    /// How long peers may take to connect their ring edges.
+    pub wiring: Duration,
+    /// Pause before an attempt between accepted peers is repeated; doubles with each attempt.
+    pub wiring_retry: Duration,
+    /// Attempts between two accepted peers before one of them is kicked.
+    pub wiring_attempts_max: u8,
+    /// How long measurements and solving may take.
+    pub optimization: Duration,
+    /// How long the transfers of one synchronization may take.
+    pub shared_state: Duration,
+    /// How long one collective may take from its start to its last vote.
+    pub collective: Duration,
+    /// Key of the tickets: 128 random bits.
+    pub ticket_key: [u8; 16],
+}
+
+impl Default for MasterConfig {
+    /// Limits for a run on the internet, and an all-zero ticket key, which a driver must replace.
+    fn default() -> Self {
+        Self {
+            peers_max: 1024,
+            tags_max: 1024,
+            entries_max: EntryIndex(16_384),
+            heartbeat: Duration::from_secs(1),
+            silence: Duration::from_secs(5),
+            ballot: Duration::from_secs(600),
+            wiring: Duration::from_secs(15),
+            wiring_retry: Duration::from_millis(20),
+            wiring_attempts_max: 5,
+            optimization: Duration::from_secs(300),
+            shared_state: Duration::from_secs(1800),
+            collective: Duration::from_secs(1800),
+            ticket_key: [0; 16],
+        }
+    }
+}

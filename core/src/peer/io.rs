@@ -1,0 +1,329 @@
+//! What goes into the peer machine and what comes out.
+
+use core::time::Duration;
+
+use alloc::vec::Vec;
+
+use crate::element::CollectiveSpec;
+use crate::id::{ContentHash, EntryIndex, GroupId, PeerId, Revision, Round, Seq, Tag};
+use crate::messages::{
+    AbortCause, CollectiveRefusal, Conflict, Misdeed, Refusal, RingOutcome, ToMaster, ToPeer,
+};
+use crate::shared_state::{SyncFailure, SyncPlan, SyncVote};
+use crate::topology::{Edge, LaneFailure, LaneOrder, Topology};
+
+/// A fact that happened to a peer.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum PeerInput {
+    /// The user called something.
+    Call(Call),
+    /// The master said something.
+    Message(ToPeer),
+    /// The control connection ended.
+    MasterDisconnected,
+    /// The master sent something that is not a message.
+    MasterMisbehaved,
+    /// All lanes of [`PeerOutput::Establish`] are up, at this end.
+    EdgesUp {
+        /// The round of the order.
+        round: Round,
+    },
+    /// A lane of [`PeerOutput::Establish`] that this end dials did not come up.
+    EdgeFailed {
+        /// The round of the order.
+        round: Round,
+        /// The other end.
+        with: PeerId,
+        /// What happened.
+        failure: LaneFailure,
+    },
+    /// A standing lane of the ring ended or stalled.
+    EdgeBroke {
+        /// Which edge.
+        edge: Edge,
+        /// The round in which that lane was built: a late report about replaced lanes is ignored.
+        built: Round,
+    },
+    /// The data plane has ended its part of [`PeerOutput::RunRing`].
+    RingEnded {
+        /// Which execution.
+        seq: Seq,
+        /// How.
+        outcome: RingOutcome,
+    },
+    /// The transfers of [`PeerOutput::MoveState`] are over at this end.
+    TransfersEnded {
+        /// The round of the plan.
+        round: Round,
+        /// Everything was served, or arrived whole and right.
+        ok: bool,
+    },
+    /// One measurement of [`PeerOutput::Probe`] is there.
+    Measured {
+        /// The round of the order.
+        round: Round,
+        /// Who received.
+        to: PeerId,
+        /// What was reached.
+        kbit_per_s: u64,
+    },
+    /// The measurements of [`PeerOutput::Probe`] are over.
+    ProbesEnded {
+        /// The round of the order.
+        round: Round,
+        /// False: this peer could not measure at all.
+        ok: bool,
+    },
+    /// A timer that was started has run out.
+    TimerFired(PeerTimer),
+}
+
+/// What a user can ask a peer for. Each is answered by exactly one [`Answer`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Call {
+    /// Say hello and wait to be admitted. Answered by [`Answer::Connected`].
+    Connect,
+    /// Admit newcomers, rebuild what is broken. Answered by [`Answer::TopologyUpdated`].
+    UpdateTopology,
+    /// Does anybody wait? Answered by [`Answer::PeersPending`].
+    ArePeersPending,
+    /// Measure and choose better rings. Answered by [`Answer::TopologyOptimized`].
+    OptimizeTopology,
+    /// Bring the shared state to one content. Answered by [`Answer::Synchronized`].
+    SyncSharedState(SyncVote),
+    /// Start a collective. Answered by [`Answer::CollectiveEnded`].
+    Initiate {
+        /// The user's name for it.
+        tag: Tag,
+        /// What to compute.
+        spec: CollectiveSpec,
+    },
+    /// Give a collective up. It is answered as any other, as aborted unless it was committed already.
+    Cancel {
+        /// The user's name for it.
+        tag: Tag,
+    },
+    /// Leave the run. Every open call is answered by [`CallError::Left`], then [`PeerOutput::Close`].
+    Leave,
+}
+
+/// What the driver has to do, in this order.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum PeerOutput {
+    /// Send a message to the master.
+    Send(ToMaster),
+    /// Tell the caller how its call ended.
+    Answer(Answer),
+    /// Connect ring edges, `lanes` each. Lanes of an earlier round that did not lead to
+    /// [`AdoptRing`](Self::AdoptRing) are to be dropped; a standing edge stays in use unless the same
+    /// edge is ordered here.
+    Establish {
+        /// The attempt.
+        round: Round,
+        /// Lanes per edge.
+        lanes: u16,
+        /// The edge to send on.
+        next: Option<LaneOrder>,
+        /// The edge to receive on.
+        previous: Option<LaneOrder>,
+    },
+    /// This is the ring from here on. Lanes built in the last round become standing; lanes of edges
+    /// that are not in the ring are to be dropped.
+    AdoptRing(Topology),
+    /// Run this peer's part of the ring; answer with [`PeerInput::RingEnded`].
+    RunRing {
+        /// The user's name for it.
+        tag: Tag,
+        /// The number in the frames.
+        seq: Seq,
+        /// What to compute.
+        spec: CollectiveSpec,
+    },
+    /// Give that part up: drop its frames, restore the buffer. No report is needed.
+    StopRing {
+        /// Which execution.
+        seq: Seq,
+    },
+    /// Serve or fetch shared state; answer with [`PeerInput::TransfersEnded`]. What arrives is kept
+    /// aside until [`CommitState`](Self::CommitState).
+    MoveState(SyncPlan),
+    /// Write what was fetched to the user's memory.
+    CommitState {
+        /// The round of the plan.
+        round: Round,
+    },
+    /// Forget what was fetched.
+    DropState {
+        /// The round of the plan.
+        round: Round,
+    },
+    /// Measure; answer with [`PeerInput::Measured`] for each, then [`PeerInput::ProbesEnded`].
+    Probe {
+        /// The attempt.
+        round: Round,
+        /// One lane per measurement: send where this end dials, receive where it expects.
+        probes: Vec<LaneOrder>,
+    },
+    /// Start the timer, or start it anew.
+    StartTimer {
+        /// Which.
+        timer: PeerTimer,
+        /// How long.
+        after: Duration,
+    },
+    /// Stop the timer.
+    StopTimer(PeerTimer),
+    /// The peer is out of the run: close everything. Nothing follows.
+    Close,
+}
+
+/// Everything that a peer can be waiting for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PeerTimer {
+    /// Time to give the master a sign of life.
+    HeartbeatDue,
+    /// The master has been silent for too long.
+    MasterSilence,
+}
+
+/// How a call ended.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Answer {
+    /// To [`Call::Connect`]: the peer is accepted.
+    Connected(Result<Joined, CallError>),
+    /// To [`Call::UpdateTopology`].
+    TopologyUpdated(Result<Topology, CallError>),
+    /// To [`Call::ArePeersPending`].
+    PeersPending(Result<bool, CallError>),
+    /// To [`Call::OptimizeTopology`].
+    TopologyOptimized(Result<Topology, CallError>),
+    /// To [`Call::SyncSharedState`].
+    Synchronized(Result<Synchronized, CallError>),
+    /// To [`Call::Initiate`].
+    CollectiveEnded {
+        /// The user's name for it.
+        tag: Tag,
+        /// The verdict, or why there was none.
+        result: Result<Committed, CallError>,
+    },
+}
+
+/// The peer is part of the run.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Joined {
+    /// Who it is.
+    pub peer: PeerId,
+    /// The first ring that it is in.
+    pub topology: Topology,
+}
+
+/// The group's shared state is one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Synchronized {
+    /// The revision that everybody holds.
+    pub revision: Revision,
+    /// What this peer fetched; empty where its content was the elected one.
+    pub fetched: Vec<(EntryIndex, ContentHash)>,
+}
+
+/// The collective is committed, on every participant.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Committed {
+    /// Which execution.
+    pub seq: Seq,
+    /// Whose contributions the result holds, in ring order.
+    pub contributors: Vec<PeerId>,
+}
+
+/// Why a call did not do what it was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum CallError {
+    /// A participant was lost, or a lane: the buffers are as they were. Call again.
+    #[error("{tag} was aborted: {cause}; call again")]
+    Aborted {
+        /// The collective.
+        tag: Tag,
+        /// Why.
+        cause: AbortCause,
+    },
+    /// The collective did not start.
+    #[error("{tag} did not start: {reason:?}")]
+    CollectiveRefused {
+        /// The collective.
+        tag: Tag,
+        /// Why.
+        reason: CollectiveRefusal,
+    },
+    /// Another peer's call has precedence.
+    #[error("{0}")]
+    Conflict(Conflict),
+    /// The shared state was not synchronized; no content was changed.
+    #[error("{0}")]
+    SyncFailed(SyncFailure),
+    /// Measuring failed; the rings are as they were. Call again, later.
+    #[error("the topology could not be optimized; the rings are as they were")]
+    OptimizationFailed,
+    /// The master is gone, and this run with it for this peer. What was decided about open calls is
+    /// unknown; buffers are as they were. Join again and synchronize.
+    #[error("lost the master")]
+    MasterLost,
+    /// The master ended on purpose.
+    #[error("the master was stopped")]
+    MasterStopped,
+    /// The master sent something that cannot be understood.
+    #[error("the master does not speak this protocol")]
+    MasterMisbehaved,
+    /// The master would not have this peer.
+    #[error("the master refused this peer: {0}")]
+    Refused(Refusal),
+    /// The master threw this peer out.
+    #[error("kicked: {0}")]
+    Kicked(Misdeed),
+    /// The peer left on purpose.
+    #[error("this peer has left the run")]
+    Left,
+    /// The call is not possible here; nothing was sent.
+    #[error("{0}")]
+    Usage(Usage),
+}
+
+/// A call that the calling program should not have made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum Usage {
+    /// Connect comes first.
+    #[error("not connected")]
+    NotConnected,
+    /// Connect comes once.
+    #[error("already connected")]
+    AlreadyConnected,
+    /// One major call at a time.
+    #[error("another major operation is running")]
+    Busy,
+    /// A collective is running; wait for its handle first.
+    #[error("a collective is pending; wait for it first")]
+    PendingCollectives,
+    /// The tag is in use.
+    #[error("{0} is already in use")]
+    TagInUse(Tag),
+    /// No collective of this tag.
+    #[error("{0} is not in use")]
+    NoSuchTag(Tag),
+    /// A query is already waiting.
+    #[error("are_peers_pending is already waiting")]
+    QueryPending,
+}
+
+/// What a peer has to know before it connects.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PeerConfig {
+    /// The group it works in.
+    pub group: GroupId,
+    /// The port where it accepts lanes.
+    pub port: u16,
+    /// The address where others reach it; `None`: the one that the master sees.
+    pub advertise: Option<core::net::IpAddr>,
+    /// Lanes per ring edge that its transport would like.
+    pub lanes: u16,
+}

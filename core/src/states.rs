@@ -1,0 +1,383 @@
+//! The states of a connection and of a collective, and the one table of legal transitions.
+//!
+//! The master consults [`next_state`] for every change of a peer's [`ConnectionState`] and
+//! [`next_collective_state`] for every change of a tag's. What is not in the tables does not happen:
+//! a message that would need it gets its sender kicked.
+//!
+//! ```text
+//!  Idle ──vote──▶ VoteAcceptNewPeers ─────────┐
+//!    │            VoteNoNewPeersEstablishP2p ─┤ unanimous
+//!    │                                        ▼
+//!    │◀──ring stands── WaitingForOtherPeers ◀─── ConnectingToPeers ──▶ ConnectingToPeersFailed
+//!    │                                                                    │ next attempt
+//!    ├──vote──▶ VoteOptimizeTopology ──▶ OptimizeTopology ──▶ VoteCompleteTopologyOptimization
+//!    ├──vote──▶ VoteSyncSharedState ──▶ Distribute… / RequestSharedState ──▶ VoteComplete…Sync
+//!    └──vote──▶ CollectiveCommunicationsRunning   (per tag: VoteInitiate ▶ Perform ▶ VoteComplete)
+//! ```
+
+use serde::{Deserialize, Serialize};
+
+/// Is the peer part of the run?
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum ConnectionPhase {
+    /// Known to the master, waiting to be admitted. Holds no rank and cannot make anybody wait.
+    Registered,
+    /// Part of the run: votes, and is waited for.
+    Accepted,
+}
+
+/// What a peer is doing, as the master sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum ConnectionState {
+    /// Nothing that the master waits for.
+    Idle,
+    /// Voted to admit newcomers; waits for the other accepted peers of all groups.
+    VoteAcceptNewPeers,
+    /// Needs the ring rebuilt without newcomers; waits for the others of its group. A peer comes
+    /// here when it initiates a collective on a ring that has lost a member or a lane.
+    VoteNoNewPeersEstablishP2p,
+    /// Was told to connect ring edges.
+    ConnectingToPeers,
+    /// Its edges failed, or somebody's did: waits for the next attempt.
+    ConnectingToPeersFailed,
+    /// Its edges are up; waits for the others' reports.
+    WaitingForOtherPeers,
+    /// Voted to optimize; waits for the other accepted peers of all groups.
+    VoteOptimizeTopology,
+    /// Measures bandwidths.
+    OptimizeTopology,
+    /// Could not measure; waits for the others to end.
+    OptimizeTopologyFailed,
+    /// Has measured; waits for the others and for the solver.
+    VoteCompleteTopologyOptimization,
+    /// Submitted its shared state; waits for the others of its group.
+    VoteSyncSharedState,
+    /// Holds the elected content, and serves it to those told to ask here.
+    DistributeSharedState,
+    /// Fetches what differs.
+    RequestSharedState,
+    /// Is done with its part of the synchronization; waits for the others.
+    VoteCompleteSharedStateSync,
+    /// At least one tag is being voted on or running.
+    CollectiveCommunicationsRunning,
+}
+
+/// What moves a peer from one [`ConnectionState`] to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Event {
+    /// The peer voted to update the topology.
+    VotedToUpdate,
+    /// The peer's collective needs another ring first.
+    RingFoundStale,
+    /// The master gave out ring edges.
+    RingHandedOut,
+    /// The peer has nothing to connect, or reported its edges up.
+    EdgesUp,
+    /// The peer reported an edge that does not come up.
+    EdgeFailed,
+    /// The attempt was given up; the peer's vote to update stands.
+    RetryUpdate,
+    /// The attempt was given up; the peer's need for another ring stands.
+    RetryRewire,
+    /// The ring stands, and the peer has nothing else to do.
+    RingStands,
+    /// The ring stands, and the peer's collectives go on.
+    RingStandsForCollectives,
+    /// The peer voted to optimize.
+    VotedToOptimize,
+    /// The master gave out measurements.
+    ProbesHandedOut,
+    /// The peer has measured.
+    ProbesDone,
+    /// The peer could not measure.
+    ProbesFailed,
+    /// The optimization ended without connecting anything.
+    OptimizationConcluded,
+    /// The peer voted to synchronize.
+    VotedToSync,
+    /// The elected content is here.
+    ElectedAsHolder,
+    /// The elected content is elsewhere.
+    ElectedAsRequester,
+    /// The peer's part of the transfer is over.
+    TransferDone,
+    /// The synchronization ended.
+    SyncConcluded,
+    /// The peer initiated a collective.
+    CollectiveInitiated,
+    /// The peer's last collective ended, or was refused.
+    CollectivesEnded,
+    /// The peer's call gave way to another peer's.
+    CallGaveWay,
+}
+
+/// One row of the table: in `from`, `event` leads to `to`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Transition {
+    /// Where the peer is.
+    pub from: ConnectionState,
+    /// What happens.
+    pub event: Event,
+    /// Where it is afterwards.
+    pub to: ConnectionState,
+}
+
+const fn row(from: ConnectionState, event: Event, to: ConnectionState) -> Transition {
+    Transition { from, event, to }
+}
+
+use ConnectionState as S;
+use Event as E;
+
+/// Every legal transition of a peer's [`ConnectionState`].
+pub const TRANSITIONS: &[Transition] = &[
+    // Membership and rings.
+    row(S::Idle, E::VotedToUpdate, S::VoteAcceptNewPeers),
+    row(S::Idle, E::RingFoundStale, S::VoteNoNewPeersEstablishP2p),
+    row(
+        S::CollectiveCommunicationsRunning,
+        E::RingFoundStale,
+        S::VoteNoNewPeersEstablishP2p,
+    ),
+    row(
+        S::VoteNoNewPeersEstablishP2p,
+        E::CollectiveInitiated,
+        S::VoteNoNewPeersEstablishP2p,
+    ),
+    row(S::VoteNoNewPeersEstablishP2p, E::CollectivesEnded, S::Idle),
+    row(
+        S::VoteAcceptNewPeers,
+        E::RingHandedOut,
+        S::ConnectingToPeers,
+    ),
+    row(
+        S::VoteNoNewPeersEstablishP2p,
+        E::RingHandedOut,
+        S::ConnectingToPeers,
+    ),
+    // A registered newcomer.
+    row(S::Idle, E::RingHandedOut, S::ConnectingToPeers),
+    row(
+        S::VoteCompleteTopologyOptimization,
+        E::RingHandedOut,
+        S::ConnectingToPeers,
+    ),
+    row(S::ConnectingToPeers, E::EdgesUp, S::WaitingForOtherPeers),
+    row(
+        S::ConnectingToPeers,
+        E::EdgeFailed,
+        S::ConnectingToPeersFailed,
+    ),
+    row(
+        S::ConnectingToPeers,
+        E::CollectiveInitiated,
+        S::ConnectingToPeers,
+    ),
+    row(
+        S::WaitingForOtherPeers,
+        E::CollectiveInitiated,
+        S::WaitingForOtherPeers,
+    ),
+    row(
+        S::ConnectingToPeersFailed,
+        E::CollectiveInitiated,
+        S::ConnectingToPeersFailed,
+    ),
+    row(S::ConnectingToPeers, E::RetryUpdate, S::VoteAcceptNewPeers),
+    row(
+        S::WaitingForOtherPeers,
+        E::RetryUpdate,
+        S::VoteAcceptNewPeers,
+    ),
+    row(
+        S::ConnectingToPeersFailed,
+        E::RetryUpdate,
+        S::VoteAcceptNewPeers,
+    ),
+    row(
+        S::ConnectingToPeers,
+        E::RetryRewire,
+        S::VoteNoNewPeersEstablishP2p,
+    ),
+    row(
+        S::WaitingForOtherPeers,
+        E::RetryRewire,
+        S::VoteNoNewPeersEstablishP2p,
+    ),
+    row(
+        S::ConnectingToPeersFailed,
+        E::RetryRewire,
+        S::VoteNoNewPeersEstablishP2p,
+    ),
+    row(S::WaitingForOtherPeers, E::RingStands, S::Idle),
+    row(
+        S::WaitingForOtherPeers,
+        E::RingStandsForCollectives,
+        S::CollectiveCommunicationsRunning,
+    ),
+    // Topology optimization.
+    row(S::Idle, E::VotedToOptimize, S::VoteOptimizeTopology),
+    row(
+        S::VoteOptimizeTopology,
+        E::ProbesHandedOut,
+        S::OptimizeTopology,
+    ),
+    row(
+        S::OptimizeTopology,
+        E::ProbesDone,
+        S::VoteCompleteTopologyOptimization,
+    ),
+    row(
+        S::OptimizeTopology,
+        E::ProbesFailed,
+        S::OptimizeTopologyFailed,
+    ),
+    row(S::OptimizeTopology, E::OptimizationConcluded, S::Idle),
+    row(S::OptimizeTopologyFailed, E::OptimizationConcluded, S::Idle),
+    row(
+        S::VoteCompleteTopologyOptimization,
+        E::OptimizationConcluded,
+        S::Idle,
+    ),
+    // Shared state.
+    row(S::Idle, E::VotedToSync, S::VoteSyncSharedState),
+    row(
+        S::VoteSyncSharedState,
+        E::ElectedAsHolder,
+        S::DistributeSharedState,
+    ),
+    row(
+        S::VoteSyncSharedState,
+        E::ElectedAsRequester,
+        S::RequestSharedState,
+    ),
+    row(S::VoteSyncSharedState, E::SyncConcluded, S::Idle),
+    row(
+        S::DistributeSharedState,
+        E::TransferDone,
+        S::VoteCompleteSharedStateSync,
+    ),
+    row(
+        S::RequestSharedState,
+        E::TransferDone,
+        S::VoteCompleteSharedStateSync,
+    ),
+    row(S::DistributeSharedState, E::SyncConcluded, S::Idle),
+    row(S::RequestSharedState, E::SyncConcluded, S::Idle),
+    row(S::VoteCompleteSharedStateSync, E::SyncConcluded, S::Idle),
+    // Collectives.
+    row(
+        S::Idle,
+        E::CollectiveInitiated,
+        S::CollectiveCommunicationsRunning,
+    ),
+    row(
+        S::CollectiveCommunicationsRunning,
+        E::CollectiveInitiated,
+        S::CollectiveCommunicationsRunning,
+    ),
+    row(
+        S::CollectiveCommunicationsRunning,
+        E::CollectivesEnded,
+        S::Idle,
+    ),
+    // Precedence: a call that another one waits for gives way.
+    row(S::VoteOptimizeTopology, E::CallGaveWay, S::Idle),
+    row(S::VoteSyncSharedState, E::CallGaveWay, S::Idle),
+];
+
+/// Where `event` leads from `from`, or `None` where it is not allowed.
+#[must_use]
+pub fn next_state(from: ConnectionState, event: Event) -> Option<ConnectionState> {
+    TRANSITIONS
+        .iter()
+        .find(|row| row.from == from && row.event == event)
+        .map(|row| row.to)
+}
+
+/// What one peer is doing with one tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum CollectiveCommunicationState {
+    /// Voted to start; waits for the others of its group.
+    VoteInitiate,
+    /// Runs its part of the ring.
+    Perform,
+    /// Voted on its outcome; waits for the verdict.
+    VoteComplete,
+}
+
+/// What moves a tag of a peer from one [`CollectiveCommunicationState`] to the next. `None` is a tag
+/// that is not in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum CollectiveEvent {
+    /// The peer voted to start.
+    Initiated,
+    /// The vote was not carried out.
+    Refused,
+    /// Everybody voted for the same.
+    Commenced,
+    /// The peer voted on its outcome.
+    Completed,
+    /// The master decided.
+    Decided,
+}
+
+/// One row of the tags' table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CollectiveTransition {
+    /// What the tag is in; `None`: not in use.
+    pub from: Option<CollectiveCommunicationState>,
+    /// What happens.
+    pub event: CollectiveEvent,
+    /// What it is in afterwards.
+    pub to: Option<CollectiveCommunicationState>,
+}
+
+use CollectiveCommunicationState as C;
+use CollectiveEvent as CE;
+
+/// Every legal transition of a tag.
+pub const COLLECTIVE_TRANSITIONS: &[CollectiveTransition] = &[
+    CollectiveTransition {
+        from: None,
+        event: CE::Initiated,
+        to: Some(C::VoteInitiate),
+    },
+    CollectiveTransition {
+        from: Some(C::VoteInitiate),
+        event: CE::Refused,
+        to: None,
+    },
+    CollectiveTransition {
+        from: Some(C::VoteInitiate),
+        event: CE::Commenced,
+        to: Some(C::Perform),
+    },
+    CollectiveTransition {
+        from: Some(C::Perform),
+        event: CE::Completed,
+        to: Some(C::VoteComplete),
+    },
+    CollectiveTransition {
+        from: Some(C::Perform),
+        event: CE::Decided,
+        to: None,
+    },
+    CollectiveTransition {
+        from: Some(C::VoteComplete),
+        event: CE::Decided,
+        to: None,
+    },
+];
+
+/// Where `event` leads a tag in `from`: the outer `None` says that it is not allowed.
+#[must_use]
+pub fn next_collective_state(
+    from: Option<CollectiveCommunicationState>,
+    event: CollectiveEvent,
+) -> Option<Option<CollectiveCommunicationState>> {
+    COLLECTIVE_TRANSITIONS
+        .iter()
+        .find(|row| row.from == from && row.event == event)
+        .map(|row| row.to)
+}

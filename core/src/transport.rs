@@ -1,0 +1,214 @@
+//! The transport port: what a transport has to do, and reading and writing whole pieces over it.
+//!
+//! A transport opens *lanes*: ordered, reliable byte streams. Everything above a lane (preambles,
+//! framing, striping, tickets, flow) is written once, elsewhere. The methods are `poll_*` because
+//! those stay usable behind `dyn` without an allocation per frame.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use core::fmt;
+use core::future::{Future, poll_fn};
+use core::net::SocketAddr;
+use core::pin::Pin;
+use core::task::{Context, Poll};
+
+use crate::topology::LaneFailure;
+
+/// A future that owns its type. Only opening and listening use it, never a frame.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Where a lane leads.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Endpoint {
+    /// A known address.
+    Address(SocketAddr),
+    /// `host:port`, for the transport to look up.
+    Name(String),
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => write!(f, "{address}"),
+            Self::Name(name) => f.write_str(name),
+        }
+    }
+}
+
+/// Why a lane could not be opened, or ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum LaneError {
+    /// Nobody listens there.
+    #[error("the connection was refused")]
+    Refused,
+    /// No answer, or no progress, in time.
+    #[error("there was no answer in time")]
+    TimedOut,
+    /// No route to the address.
+    #[error("there is no route to the address")]
+    Unreachable,
+    /// The other end is gone without having closed.
+    #[error("the connection was reset")]
+    Reset,
+    /// The stream ended in the middle of something.
+    #[error("the connection was closed")]
+    Closed,
+    /// The address to listen on is taken.
+    #[error("the address is already in use")]
+    AddressInUse,
+    /// The address to listen on is not this machine's, or not allowed.
+    #[error("the address cannot be used on this machine")]
+    AddressNotAvailable,
+    /// The host name is unknown.
+    #[error("the host name could not be resolved")]
+    NameNotResolved,
+    /// The operating system said no in another way.
+    #[error("operating system error {0}")]
+    Os(i32),
+    /// An error that carries no number.
+    #[error("the lane failed")]
+    Failed,
+}
+
+impl From<LaneError> for LaneFailure {
+    fn from(error: LaneError) -> Self {
+        match error {
+            LaneError::Refused => Self::Refused,
+            LaneError::TimedOut => Self::TimedOut,
+            LaneError::Unreachable | LaneError::NameNotResolved => Self::Unreachable,
+            LaneError::Reset | LaneError::Closed | LaneError::Failed => Self::Closed,
+            LaneError::AddressInUse | LaneError::AddressNotAvailable | LaneError::Os(_) => {
+                Self::Local
+            }
+        }
+    }
+}
+
+/// Opens lanes: ordered, reliable byte streams between two peers.
+pub trait Transport: Send + Sync + 'static {
+    /// Takes the address and accepts lanes there. Port zero: any free port.
+    ///
+    /// Binding and listening are one step: where it fails nothing stays bound.
+    fn listen(&self, on: SocketAddr) -> BoxFuture<'_, Result<Box<dyn Listener>, LaneError>>;
+
+    /// Opens a lane, in the transport's own time limit.
+    fn open<'a>(&'a self, to: &'a Endpoint) -> BoxFuture<'a, Result<Lane, LaneError>>;
+
+    /// How many lanes a ring edge should have, at least one.
+    fn lanes_per_edge(&self) -> u16;
+}
+
+/// Accepts lanes. Dropping it stops listening; accepted lanes live on.
+pub trait Listener: Send {
+    /// The address with the port that was taken.
+    fn local_addr(&self) -> SocketAddr;
+
+    /// The next lane. An error concerns one attempt; the listener goes on, unless it says
+    /// [`LaneError::Closed`].
+    fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<Result<Incoming, LaneError>>;
+}
+
+/// A lane that somebody opened to us.
+pub struct Incoming {
+    /// The lane.
+    pub lane: Lane,
+    /// Where it came from.
+    pub from: SocketAddr,
+}
+
+impl fmt::Debug for Incoming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Incoming")
+            .field("from", &self.from)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A lane's two directions are independent: sending never waits for receiving.
+pub struct Lane {
+    /// Sends.
+    pub tx: Box<dyn LaneTx>,
+    /// Receives.
+    pub rx: Box<dyn LaneRx>,
+}
+
+impl fmt::Debug for Lane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Lane")
+    }
+}
+
+/// The sending direction of a lane. Dropping it ends the direction, without waiting.
+pub trait LaneTx: Send {
+    /// Takes as many bytes of `parts`, in order, as fit now: `Ready(Ok(n))`, n > 0 unless all parts
+    /// are empty.
+    fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        parts: &[&[u8]],
+    ) -> Poll<Result<usize, LaneError>>;
+
+    /// Ends the direction: what was sent before arrives, then the other end reads zero.
+    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LaneError>>;
+}
+
+/// The receiving direction of a lane.
+pub trait LaneRx: Send {
+    /// Fills the front of `into`, which must not be empty: `Ready(Ok(n))`; n = 0: the other end has
+    /// closed its sending direction.
+    fn poll_recv(
+        &mut self,
+        cx: &mut Context<'_>,
+        into: &mut [u8],
+    ) -> Poll<Result<usize, LaneError>>;
+}
+
+/// Sends all bytes of `head`, then of `body`. Cancelling leaves the lane in the middle of a piece.
+///
+/// # Errors
+/// What the lane says.
+pub async fn send_all(tx: &mut dyn LaneTx, head: &[u8], body: &[u8]) -> Result<(), LaneError> {
+    let (mut head, mut body) = (head, body);
+    while !head.is_empty() || !body.is_empty() {
+        let sent = poll_fn(|cx| tx.poll_send(cx, &[head, body])).await?;
+        if sent == 0 {
+            return Err(LaneError::Closed);
+        }
+        let of_head = sent.min(head.len());
+        head = head.get(of_head..).unwrap_or_default();
+        body = body.get(sent - of_head..).unwrap_or_default();
+    }
+    Ok(())
+}
+
+/// Fills `into` completely. Cancelling leaves the lane in the middle of a piece.
+///
+/// # Errors
+/// [`LaneError::Closed`] where the stream ends before; else what the lane says.
+pub async fn recv_exact(rx: &mut dyn LaneRx, into: &mut [u8]) -> Result<(), LaneError> {
+    let mut filled = 0;
+    while let Some(rest) = into.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match poll_fn(|cx| rx.poll_recv(cx, rest)).await? {
+            0 => return Err(LaneError::Closed),
+            n => filled += n,
+        }
+    }
+    Ok(())
+}
+
+/// Receives what is there, up to the length of `into`; zero at the end of the stream.
+///
+/// # Errors
+/// What the lane says.
+pub async fn recv_some(rx: &mut dyn LaneRx, into: &mut [u8]) -> Result<usize, LaneError> {
+    poll_fn(|cx| rx.poll_recv(cx, into)).await
+}
+
+/// Ends the sending direction after what was sent.
+///
+/// # Errors
+/// What the lane says.
+pub async fn close(tx: &mut dyn LaneTx) -> Result<(), LaneError> {
+    poll_fn(|cx| tx.poll_close(cx)).await
+}

@@ -1,0 +1,3 @@
+//! Bytes.
+/// Longest entry name.
+pub const MAX_ENTRY_NAME_BYTES: usize = 255;
