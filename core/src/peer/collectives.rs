@@ -1,10 +1,10 @@
 //! The tags: vote to start, run, vote on the outcome, take the verdict.
 
+use super::accepted::Accepted;
 use super::io::{Answer, CallError, Committed, PeerOutput};
-use super::membership::Accepted;
 use super::{Out, Step, answer, send};
 use crate::element::CollectiveSpec;
-use crate::id::{PeerId, Seq, Tag};
+use crate::id::{Seq, Tag};
 use crate::messages::{AbortCause, CollectiveRefusal, RingOutcome, ToMaster, Verdict};
 use crate::states::CollectiveCommunicationState as State;
 
@@ -144,15 +144,11 @@ impl Accepted {
                 if !whole || !contributors.contains(&self.identity.peer) {
                     return Err(CallError::MasterMisbehaved);
                 }
-                self.commit(tag, seq, contributors, out);
+                self.conclude(tag, Ok(Committed { seq, contributors }), out);
             }
             Verdict::Aborted(cause) => self.abort(tag, seq, cause, out),
         }
         Ok(())
-    }
-
-    fn commit(&mut self, tag: Tag, seq: Seq, contributors: alloc::vec::Vec<PeerId>, out: &mut Out) {
-        self.conclude(tag, Ok(Committed { seq, contributors }), out);
     }
 
     fn abort(&mut self, tag: Tag, seq: Seq, cause: AbortCause, out: &mut Out) {
@@ -168,7 +164,7 @@ impl Accepted {
     }
 
     pub(super) fn stop_rings(&self, out: &mut Out) {
-        for (_, collective) in &self.tags {
+        for collective in self.tags.values() {
             if let Collective::Perform { seq } = collective {
                 out.push(PeerOutput::StopRing { seq: *seq });
             }

@@ -10,7 +10,9 @@
 //! | file | what it is for |
 //! |---|---|
 //! | `io` | inputs, outputs, calls, answers, configuration |
-//! | `membership` | hello, welcome, signs of life, `update_topology`, `are_peers_pending` |
+//! | `joining` | hello, welcome, waiting to be admitted; signs of life |
+//! | `accepted` | what a peer of the run may call, and which message goes where |
+//! | `membership` | `update_topology`, other rings, `are_peers_pending`, calls that give way |
 //! | `wiring` | which ring edges stand, which are being connected, which are broken |
 //! | `collectives` | the tags: vote, run, vote, verdict |
 //! | `shared_state` | synchronizing |
@@ -24,9 +26,11 @@
 //! **Invariant:** the only way out of the run is `farewell`; it stops what runs, answers what is open,
 //! and is never come back from.
 
+mod accepted;
 mod collectives;
 mod farewell;
 mod io;
+mod joining;
 mod membership;
 mod optimize;
 mod shared_state;
@@ -39,11 +43,12 @@ pub use io::{
     Answer, Call, CallError, Committed, Joined, PeerConfig, PeerInput, PeerOutput, PeerTimer,
     Synchronized, Usage,
 };
-pub use membership::WELCOME_LIMIT;
+pub use joining::WELCOME_LIMIT;
 pub use view::{OpenCalls, PeerPhase, PeerView, TagView};
 
 use crate::messages::{ToMaster, ToPeer};
-use membership::{Accepted, Registered};
+use accepted::Accepted;
+use joining::Registered;
 
 /// One peer's part of the protocol. The same inputs in the same order give the same outputs.
 ///

@@ -2,8 +2,8 @@
 
 use alloc::vec::Vec;
 
+use super::accepted::{Accepted, Major};
 use super::io::{Answer, CallError, PeerOutput};
-use super::membership::{Accepted, Major};
 use super::{Out, Step, answer, send};
 use crate::id::{PeerId, Round};
 use crate::messages::ToMaster;

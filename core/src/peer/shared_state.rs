@@ -2,8 +2,8 @@
 
 use alloc::vec::Vec;
 
+use super::accepted::{Accepted, Major};
 use super::io::{Answer, CallError, PeerOutput, Synchronized};
-use super::membership::{Accepted, Major};
 use super::{Out, Step, answer, send};
 use crate::id::{ContentHash, EntryIndex, Revision, Round};
 use crate::messages::ToMaster;
@@ -49,11 +49,12 @@ impl Accepted {
     }
 
     pub(super) fn transfers_ended(&mut self, round: Round, ok: bool, out: &mut Out) {
-        if let Some(Major::Sync(Some(plan))) = &mut self.major {
-            if plan.round == round && plan.reported.is_none() {
-                plan.reported = Some(ok);
-                send(out, ToMaster::SharedStateDone { round, ok });
-            }
+        if let Some(Major::Sync(Some(plan))) = &mut self.major
+            && plan.round == round
+            && plan.reported.is_none()
+        {
+            plan.reported = Some(ok);
+            send(out, ToMaster::SharedStateDone { round, ok });
         }
     }
 

@@ -1,8 +1,9 @@
 //! What tests, the model and the logs may look at.
 
+use super::accepted::{Accepted, Major};
 use super::collectives::Collective;
 use super::io::CallError;
-use super::membership::{Accepted, Identity, Major};
+use super::joining::Identity;
 use super::{Peer, Stage};
 use crate::id::{PeerId, Seq, Tag};
 use crate::messages::CallKind;

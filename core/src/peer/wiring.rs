@@ -1,7 +1,10 @@
 //! Which ring edges stand, which are being connected, and which have lost a lane.
 
+use super::io::{CallError, PeerOutput};
+use super::{Out, Step, send};
 use crate::id::{PeerId, Round};
-use crate::topology::{BrokenEdges, Edge, LaneOrder, Topology};
+use crate::messages::ToMaster;
+use crate::topology::{BrokenEdges, Edge, LaneFailure, LaneOrder, Topology};
 
 /// The two ring edges of a peer, and the last attempt to connect them anew.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
@@ -41,7 +44,7 @@ enum Report {
 
 impl Wiring {
     /// Takes an order. False: it is older than another that was taken, and means nothing any more.
-    pub(super) fn order(
+    fn order(
         &mut self,
         round: Round,
         next: Option<LaneOrder>,
@@ -71,12 +74,12 @@ impl Wiring {
     }
 
     /// The ordered lanes are up. False: nothing is to be reported.
-    pub(super) fn came_up(&mut self, round: Round) -> bool {
+    fn came_up(&mut self, round: Round) -> bool {
         self.report(round, Report::Up)
     }
 
     /// A lane of the order did not come up. False: nothing is to be reported.
-    pub(super) fn failed(&mut self, round: Round) -> bool {
+    fn failed(&mut self, round: Round) -> bool {
         self.report(round, Report::Failed)
     }
 
@@ -145,5 +148,68 @@ impl Wiring {
         )?;
         (self.next, self.previous, self.attempt) = (next, previous, None);
         Some(())
+    }
+}
+
+/// What `EstablishRing` says.
+pub(super) struct RingOrder {
+    pub(super) round: Round,
+    pub(super) lanes: u16,
+    pub(super) next: Option<LaneOrder>,
+    pub(super) previous: Option<LaneOrder>,
+}
+
+impl Wiring {
+    /// Hands an order on. One that orders nothing is reported at once.
+    pub(super) fn establish(&mut self, me: PeerId, order: RingOrder, out: &mut Out) -> Step {
+        let RingOrder {
+            round,
+            lanes,
+            next,
+            previous,
+        } = order;
+        let orders = || next.iter().chain(previous.iter());
+        if orders().any(|order| order.with == me || lanes == 0) {
+            return Err(CallError::MasterMisbehaved);
+        }
+        if !self.order(round, next, previous) {
+            return Ok(());
+        }
+        let nothing_to_do = orders().next().is_none();
+        out.push(PeerOutput::Establish {
+            round,
+            lanes,
+            next,
+            previous,
+        });
+        if nothing_to_do {
+            self.edges_up(round, out);
+        }
+        Ok(())
+    }
+
+    pub(super) fn edges_up(&mut self, round: Round, out: &mut Out) {
+        if self.came_up(round) {
+            send(out, ToMaster::EdgesEstablished { round });
+        }
+    }
+
+    pub(super) fn edge_failed(
+        &mut self,
+        round: Round,
+        with: PeerId,
+        failure: LaneFailure,
+        out: &mut Out,
+    ) {
+        if self.failed(round) {
+            send(
+                out,
+                ToMaster::EdgeFailed {
+                    round,
+                    with,
+                    failure,
+                },
+            );
+        }
     }
 }
