@@ -7,6 +7,8 @@ mod handshake;
 mod limits;
 mod preamble;
 mod shared_state;
+#[cfg(test)]
+mod tests;
 
 pub use control::{
     CONTROL_HEAD_BYTES, ControlError, ControlReader, DecodeError, EncodeError, encode_control,
