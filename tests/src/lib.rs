@@ -1,1 +1,7 @@
-//! Placeholder header, replaced by its author.
+//! What the tests of the whole are built from.
+//!
+//! | module | what it is for |
+//! |---|---|
+//! | [`memory`] | a network in memory, with faults on demand |
+
+pub mod memory;
