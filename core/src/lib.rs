@@ -17,11 +17,14 @@
 //! | [`tour`] | choosing the order of a ring |
 //! | [`wire`] | bytes: preambles, control frames, data-frame headers |
 //! | [`transport`] | the port that lanes come through, and reading and writing them |
+//! | [`ticket`] | minting the secrets that permit a lane |
 //! | [`timers`] | a queue of deadlines for whoever drives a machine |
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
 pub mod element;
 pub mod id;
@@ -31,6 +34,7 @@ pub mod peer;
 pub mod schedule;
 pub mod shared_state;
 pub mod states;
+pub mod ticket;
 pub mod timers;
 pub mod topology;
 pub mod tour;

@@ -1,0 +1,85 @@
+//! Minting tickets: the secret that a peer presents when it opens a lane to another.
+//!
+//! The master holds the only [`TicketMint`] of a run. It gives the same ticket to both ends of a
+//! lane; the end that dials presents it in its [`Preamble`](crate::wire::Preamble), the other
+//! compares. Nothing is stored: a ticket is a function of what it permits, so that the mint is a
+//! plain value and two masters with one key and one history mint the same.
+
+use core::fmt;
+use core::hash::Hasher;
+
+use siphasher::sip128::{Hasher128, SipHasher24};
+
+use crate::id::{PeerId, Round, Ticket};
+
+/// Mints tickets with SipHash-2-4-128, a pseudorandom function: without the key nobody can guess
+/// the ticket of one round and pair from the tickets of others.
+///
+/// `Debug` hides the key.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct TicketMint {
+    /// 128 random bits, known to the master alone.
+    pub key: [u8; 16],
+}
+
+impl TicketMint {
+    /// The ticket with which `from` may open lanes to `to` in `round`: always the same for the same
+    /// three, and another for the opposite direction.
+    #[must_use]
+    pub fn mint(&self, round: Round, from: PeerId, to: PeerId) -> Ticket {
+        let mut hasher = SipHasher24::new_with_key(&self.key);
+        for number in [round.0, from.0, to.0] {
+            hasher.write(&number.to_le_bytes());
+        }
+        Ticket(hasher.finish128().as_u128())
+    }
+}
+
+impl fmt::Debug for TicketMint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TicketMint(hidden)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::collections::BTreeSet;
+    use alloc::format;
+
+    use super::*;
+
+    const MINT: TicketMint = TicketMint { key: [7; 16] };
+
+    #[test]
+    fn both_ends_of_a_lane_get_the_same_ticket() {
+        let first = MINT.mint(Round(3), PeerId(1), PeerId(2));
+        let again = MINT.clone().mint(Round(3), PeerId(1), PeerId(2));
+
+        assert_eq!(first, again);
+    }
+
+    #[test]
+    fn no_two_rounds_pairs_directions_or_keys_share_a_ticket() {
+        let other_key = TicketMint { key: [8; 16] };
+        let mut tickets = BTreeSet::new();
+        let mut minted = 0;
+
+        for mint in [&MINT, &other_key] {
+            for round in 0..8 {
+                for from in 0..8 {
+                    for to in 0..8 {
+                        tickets.insert(mint.mint(Round(round), PeerId(from), PeerId(to)));
+                        minted += 1;
+                    }
+                }
+            }
+        }
+
+        assert_eq!(tickets.len(), minted);
+    }
+
+    #[test]
+    fn the_key_does_not_appear_in_logs() {
+        assert_eq!(format!("{MINT:?}"), "TicketMint(hidden)");
+    }
+}

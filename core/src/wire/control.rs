@@ -1,0 +1,276 @@
+//! Control frames: a length, then a message in postcard. The control connection carries nothing else.
+
+use alloc::vec::Vec;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::limits::{CONTROL_FRAME_MAX, FIRST_CONTROL_FRAME_MAX};
+use crate::transport::{LaneError, LaneRx, LaneTx, recv_some, send_all};
+
+/// Length of the part of a control frame that says how long the rest is.
+pub const CONTROL_HEAD_BYTES: usize = 4;
+
+/// How much [`recv_control`] asks of a lane at once.
+const READ_BYTES: usize = 4 * 1024;
+
+/// An idle reader keeps at most this much memory.
+const KEEP_BYTES: usize = 16 * 1024;
+
+/// Appends the message as one control frame.
+///
+/// # Errors
+/// The message is longer than [`CONTROL_FRAME_MAX`]; `out` is as before.
+pub fn encode_control<M: Serialize>(message: &M, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    let body = postcard::to_allocvec(message).map_err(|_| EncodeError::Unrepresentable)?;
+    let head = u32::try_from(body.len())
+        .ok()
+        .filter(|_| body.len() <= CONTROL_FRAME_MAX)
+        .ok_or(EncodeError::TooLong { length: body.len() })?;
+    out.extend_from_slice(&head.to_le_bytes());
+    out.extend_from_slice(&body);
+    Ok(())
+}
+
+/// Why a message cannot be sent. Nothing was sent; the connection is as before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum EncodeError {
+    /// No receiver would take it.
+    #[error("a message of {length} bytes is longer than the {CONTROL_FRAME_MAX} allowed")]
+    TooLong {
+        /// Its length in bytes.
+        length: usize,
+    },
+    /// The type has no form in postcard: a sequence of unknown length, say. No type of
+    /// [`messages`](crate::messages) is such.
+    #[error("a message of this type has no encoding")]
+    Unrepresentable,
+}
+
+/// Turns bytes, in pieces of any size, back into messages.
+///
+/// A pure value: [`feed`](Self::feed) it what arrives, then call [`next_message`](Self::next_message) until it says
+/// `None`. Memory grows only with bytes that have arrived: as long as `next_message` is called between feeds,
+/// the reader holds less than one frame of the allowed length plus what was last fed.
+#[derive(Clone, Debug)]
+pub struct ControlReader {
+    buffer: Vec<u8>,
+    /// Bytes at the front of the buffer that are done with.
+    consumed: usize,
+    cap: usize,
+    failed: Option<DecodeError>,
+}
+
+impl Default for ControlReader {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ControlReader {
+    /// A reader for a connection of which nothing is known: frames of up to
+    /// [`FIRST_CONTROL_FRAME_MAX`] bytes.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self::with_cap(FIRST_CONTROL_FRAME_MAX)
+    }
+
+    /// A reader for frames whose body has up to `cap` bytes.
+    #[must_use]
+    pub const fn with_cap(cap: usize) -> Self {
+        Self {
+            buffer: Vec::new(),
+            consumed: 0,
+            cap,
+            failed: None,
+        }
+    }
+
+    /// From here on, a frame's body may have up to `cap` bytes.
+    pub const fn set_cap(&mut self, cap: usize) {
+        self.cap = cap;
+    }
+
+    /// Takes bytes that have arrived. After an error they are thrown away.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        if self.failed.is_some() {
+            return;
+        }
+        self.drop_consumed();
+        self.grow_for(bytes.len());
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// The next whole message; `None` where more bytes are needed.
+    ///
+    /// # Errors
+    /// The frame is too long or is not such a message. The rest of the stream makes no sense then, and
+    /// the same error is returned from here on: end the connection.
+    pub fn next_message<M: DeserializeOwned>(&mut self) -> Result<Option<M>, DecodeError> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        self.try_next_message().inspect_err(|error| {
+            self.failed = Some(*error);
+            self.buffer = Vec::new();
+            self.consumed = 0;
+        })
+    }
+
+    /// Nothing is left over: the bytes so far were whole messages, all taken out.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.buffer.len() == self.consumed
+    }
+
+    /// How many bytes of memory the reader holds.
+    #[must_use]
+    pub const fn capacity(&self) -> usize {
+        self.buffer.capacity()
+    }
+
+    fn try_next_message<M: DeserializeOwned>(&mut self) -> Result<Option<M>, DecodeError> {
+        let Some((length, rest)) = self.split_head() else {
+            return Ok(None);
+        };
+        if length > self.cap {
+            return Err(DecodeError::TooLong {
+                length,
+                cap: self.cap,
+            });
+        }
+        let Some(body) = rest.get(..length) else {
+            return Ok(None);
+        };
+        let message = decode_body(body)?;
+        self.consumed += CONTROL_HEAD_BYTES + length;
+        if self.is_empty() {
+            self.drop_consumed();
+        }
+        Ok(Some(message))
+    }
+
+    /// The length that the frame at the front announces, and what follows it.
+    fn split_head(&self) -> Option<(usize, &[u8])> {
+        let pending = self.buffer.get(self.consumed..)?;
+        let (head, rest) = pending.split_first_chunk::<CONTROL_HEAD_BYTES>()?;
+        Some((usize::try_from(u32::from_le_bytes(*head)).ok()?, rest))
+    }
+
+    fn drop_consumed(&mut self) {
+        if self.is_empty() {
+            self.buffer.clear();
+            self.buffer.shrink_to(KEEP_BYTES);
+        } else {
+            self.buffer.drain(..self.consumed);
+        }
+        self.consumed = 0;
+    }
+
+    /// Makes room: twice as much each time, so that a long frame is not copied often, but never
+    /// beyond the frame that is arriving.
+    fn grow_for(&mut self, more: usize) {
+        let needed = self.buffer.len().saturating_add(more);
+        if needed <= self.buffer.capacity() {
+            return;
+        }
+        let frame = self.split_head().map_or(0, |(length, _)| {
+            CONTROL_HEAD_BYTES.saturating_add(length.min(self.cap))
+        });
+        let wanted = needed.max(self.buffer.capacity().saturating_mul(2).min(frame));
+        self.buffer.reserve_exact(wanted - self.buffer.len());
+    }
+}
+
+fn decode_body<M: DeserializeOwned>(body: &[u8]) -> Result<M, DecodeError> {
+    let (message, rest) = postcard::take_from_bytes(body).map_err(|_| DecodeError::Malformed)?;
+    if rest.is_empty() {
+        Ok(message)
+    } else {
+        Err(DecodeError::Rest { bytes: rest.len() })
+    }
+}
+
+/// Why bytes are not a control frame. The connection is of no further use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum DecodeError {
+    /// The frame announces more than is allowed. None of it was stored.
+    #[error("a control frame announces {length} bytes, more than the {cap} allowed")]
+    TooLong {
+        /// What was announced.
+        length: usize,
+        /// What is allowed.
+        cap: usize,
+    },
+    /// The body is not a message of the expected type.
+    #[error("a control frame holds no message of this protocol")]
+    Malformed,
+    /// The body goes on after the message.
+    #[error("a control frame has {bytes} bytes after its message")]
+    Rest {
+        /// How many bytes follow.
+        bytes: usize,
+    },
+}
+
+/// Why a message was not sent or received over a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum ControlError {
+    /// The other end closed between two messages.
+    #[error("the other end closed the connection")]
+    Ended,
+    /// The connection failed, or ended in the middle of a message.
+    #[error("{0}")]
+    Lane(#[from] LaneError),
+    /// What arrived is not a message. Close the connection.
+    #[error("{0}")]
+    Decode(#[from] DecodeError),
+    /// The message cannot be sent. The connection is as before.
+    #[error("{0}")]
+    Encode(#[from] EncodeError),
+}
+
+/// Sends one message.
+///
+/// Not cancel-safe: dropping the future may leave half a frame on the lane, which then is of no
+/// further use.
+///
+/// # Errors
+/// [`ControlError::Encode`] before anything was sent, or [`ControlError::Lane`].
+pub async fn send_control<M: Serialize>(
+    tx: &mut dyn LaneTx,
+    message: &M,
+) -> Result<(), ControlError> {
+    let mut frame = Vec::new();
+    encode_control(message, &mut frame)?;
+    send_all(tx, &frame, &[]).await?;
+    Ok(())
+}
+
+/// Receives one message. Use the same reader for the whole life of the lane.
+///
+/// Cancel-safe: what was read before the future is dropped stays in the reader.
+///
+/// # Errors
+/// [`ControlError::Ended`] at the end of the stream between two messages, [`ControlError::Lane`] with
+/// [`LaneError::Closed`] within one; [`ControlError::Decode`] where something else than a message
+/// arrives.
+pub async fn recv_control<M: DeserializeOwned>(
+    rx: &mut dyn LaneRx,
+    reader: &mut ControlReader,
+) -> Result<M, ControlError> {
+    loop {
+        if let Some(message) = reader.next_message()? {
+            return Ok(message);
+        }
+        let mut piece = [0; READ_BYTES];
+        let received = recv_some(rx, &mut piece).await?;
+        if received == 0 && reader.is_empty() {
+            return Err(ControlError::Ended);
+        }
+        if received == 0 {
+            return Err(LaneError::Closed.into());
+        }
+        reader.feed(piece.get(..received).unwrap_or(&piece));
+    }
+}

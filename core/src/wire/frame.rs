@@ -1,0 +1,95 @@
+//! The header in front of every piece of payload on a ring lane.
+
+use super::bytes::Fields;
+use super::limits::DATA_FRAME_MAX;
+use crate::id::Seq;
+
+/// Length of an encoded [`FrameHeader`].
+pub const FRAME_HEADER_BYTES: usize = 32;
+
+/// Says what the payload bytes that follow it are. Payload is the elements as they lie in memory on a
+/// little-endian machine, without gaps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FrameHeader {
+    /// The operation that the payload belongs to. A frame of an operation that is over is read and
+    /// thrown away.
+    pub seq: Seq,
+    /// Where the payload belongs: byte offset in the whole buffer, a multiple of the element size.
+    pub offset: u64,
+    /// Payload bytes that follow, a multiple of the element size, at most [`DATA_FRAME_MAX`].
+    pub length: u32,
+    /// The step of the sender's schedule (see [`schedule`](crate::schedule)).
+    pub step: u32,
+    /// The stripe; the frame travels on the lane of this number.
+    pub stripe: u16,
+    /// Zero; no flags are defined in this version.
+    pub flags: u16,
+}
+
+impl FrameHeader {
+    /// The bytes to send in front of the payload.
+    #[must_use]
+    pub fn encode(&self) -> [u8; FRAME_HEADER_BYTES] {
+        let mut bytes = [0; FRAME_HEADER_BYTES];
+        let mut fields = Fields::new(&mut bytes);
+        fields.put(self.seq.0.to_le_bytes());
+        fields.put(self.offset.to_le_bytes());
+        fields.put(self.length.to_le_bytes());
+        fields.put(self.step.to_le_bytes());
+        fields.put(self.stripe.to_le_bytes());
+        fields.put(self.flags.to_le_bytes());
+        bytes
+    }
+
+    /// Understands a header. Whether offset, step and stripe make sense is for the receiver to check
+    /// against its schedule.
+    ///
+    /// # Errors
+    /// The lane carries something that this version does not understand, so that the next header
+    /// cannot be found: close the lane and report it as broken.
+    pub fn decode(bytes: &[u8; FRAME_HEADER_BYTES]) -> Result<Self, FrameError> {
+        let mut fields = Fields::new(bytes);
+        let header = Self {
+            seq: Seq(u64::from_le_bytes(fields.take())),
+            offset: u64::from_le_bytes(fields.take()),
+            length: u32::from_le_bytes(fields.take()),
+            step: u32::from_le_bytes(fields.take()),
+            stripe: u16::from_le_bytes(fields.take()),
+            flags: u16::from_le_bytes(fields.take()),
+        };
+        if fields.take::<4>() != [0; 4] {
+            return Err(FrameError::ReservedNotZero);
+        }
+        if header.flags != 0 {
+            return Err(FrameError::UnknownFlags {
+                flags: header.flags,
+            });
+        }
+        if header.length as usize > DATA_FRAME_MAX {
+            return Err(FrameError::TooLong {
+                length: header.length,
+            });
+        }
+        Ok(header)
+    }
+}
+
+/// Why a frame header was not understood. The lane is of no further use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum FrameError {
+    /// The reserved bytes are not zero.
+    #[error("the reserved bytes of a data frame are not zero")]
+    ReservedNotZero,
+    /// A flag is set that this version does not know.
+    #[error("a data frame has unknown flags {flags:#06x}")]
+    UnknownFlags {
+        /// All flags of the frame.
+        flags: u16,
+    },
+    /// More payload is announced than a frame may have.
+    #[error("a data frame announces {length} bytes, more than the {DATA_FRAME_MAX} allowed")]
+    TooLong {
+        /// What was announced, in bytes.
+        length: u32,
+    },
+}

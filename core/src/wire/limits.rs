@@ -1,0 +1,40 @@
+//! Ports, and how much of anything a connection may carry. Every length that arrives is compared with
+//! one of these before memory is set aside for it.
+
+/// Where a master listens unless told otherwise (TCP).
+pub const DEFAULT_MASTER_PORT: u16 = 48148;
+
+/// The first port that a peer tries to listen on; where it is taken it tries the next.
+pub const FIRST_PEER_PORT: u16 = 48149;
+
+/// Longest name of a shared-state entry, in bytes of UTF-8. Names are identifiers such as
+/// `layers.3.weight`; the master keeps every peer's.
+pub const MAX_ENTRY_NAME_BYTES: usize = 255;
+
+/// Longest body of a control frame on a connection that has no [`PeerId`](crate::id::PeerId) yet. A
+/// hello takes some 30 bytes; strangers get no more memory than this.
+pub const FIRST_CONTROL_FRAME_MAX: usize = 4 * 1024;
+
+/// Longest body of a control frame of a registered peer, and of the master. The longest message is
+/// a vote to synchronize: 16 384 entries, each with the longest name, take 4.6 MB.
+pub const CONTROL_FRAME_MAX: usize = 5 * 1024 * 1024;
+
+/// Longest body of the request that opens a state transfer: 16 384 entry numbers of up to 5 bytes.
+pub const STATE_REQUEST_MAX: usize = 128 * 1024;
+
+/// Most payload bytes that a sender puts into one data frame: large enough that the header and the
+/// two system calls per frame do not count, small enough to stay in a core's cache from its arrival
+/// to its departure. Both ends of a lane cut by it, so it is part of the protocol.
+pub const FRAME_PAYLOAD_MAX: usize = 256 * 1024;
+
+/// Most payload bytes of one data frame that a receiver accepts. A header that claims more ends the
+/// lane. Above [`FRAME_PAYLOAD_MAX`] to leave room for parameters that travel with compressed
+/// elements.
+pub const DATA_FRAME_MAX: usize = 1024 * 1024;
+
+/// Most bytes that the receiving end of a probe counts before it ends the lane. At 100 Gbit/s they
+/// last for more than a second.
+pub const PROBE_BYTES_MAX: u64 = 16 * 1024 * 1024 * 1024;
+
+/// Longest text of a refused preamble, in bytes of UTF-8; its length travels in one byte.
+pub const REFUSAL_TEXT_MAX: usize = 255;
