@@ -146,13 +146,20 @@ impl Run<'_, '_> {
         let stall = self.port.shared.config.stall;
         let stalled = sleep_until(Instant::now() + stall);
         tokio::pin!(stalled);
+        let mut moves = self.moves(&inlet);
         while !self.work.is_done() {
             tokio::select! {
                 biased;
                 signal = inlet.signals.recv() => self.signalled(signal, &inlet)?,
                 inbound = inlet.frames.recv() => self.arrived(inbound, &inlet)?,
-                () = &mut stalled => return Err(self.stalled(&inlet)),
+                () = &mut stalled => {
+                    // Behind the frames of other operations one may wait for long.
+                    if self.moves(&inlet) == moves {
+                        return Err(self.stalled(&inlet));
+                    }
+                }
             }
+            moves = self.moves(&inlet);
             stalled.as_mut().reset(Instant::now() + stall);
             if self.port.is_stopped() {
                 return Err(RingFailure::Stopped);
@@ -234,6 +241,19 @@ impl Run<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// How often bytes have moved on the edges that are waited for.
+    fn moves(&self, inlet: &Inlet) -> (u64, u64) {
+        let sending = self
+            .port
+            .outlet
+            .edge
+            .as_ref()
+            .filter(|_| self.work.sending());
+        let receiving = inlet.edge.as_ref().filter(|_| self.work.expects_any());
+        let moves = |edge: Option<&Arc<EdgeState>>| edge.map_or(0, |edge| edge.moves());
+        (moves(sending), moves(receiving))
     }
 
     /// Nothing has moved for too long: reports the edges that were waited for.

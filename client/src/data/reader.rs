@@ -73,6 +73,7 @@ impl Reader {
                 break;
             }
             self.head_filled += some(self.rx.as_mut(), rest).await?;
+            self.edge.moved();
         }
         let header = FrameHeader::decode(&self.head)?;
         self.head_filled = 0;
@@ -81,7 +82,11 @@ impl Reader {
         let frame = self.payload(header.length as usize).await?;
         if let Some(receiver) = receiver {
             let lane = self.lane;
-            let frame = Inbound::Frame { lane, header, frame };
+            let frame = Inbound::Frame {
+                lane,
+                header,
+                frame,
+            };
             if receiver.send(frame).await.is_err() {
                 self.route = None;
             }
@@ -108,6 +113,7 @@ impl Reader {
         while filled < length {
             let room = frame.room(filled, length + FRAME_HEADER_BYTES);
             filled += some(self.rx.as_mut(), room).await?;
+            self.edge.moved();
         }
         let beyond = frame.seal(length, filled);
         if let Some(head) = self.head.get_mut(..beyond.len()) {

@@ -1,0 +1,8 @@
+//! The data plane over lanes in memory.
+
+mod all_reduce;
+mod hostile;
+mod interrupted;
+mod order;
+mod reference;
+mod support;
