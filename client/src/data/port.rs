@@ -83,9 +83,9 @@ impl RingPort {
     /// Runs this rank's part until the whole result is in the buffers and everything that others need
     /// has gone into the lanes. A second call ends as stopped.
     ///
-    /// Memory: besides the backup of an operation in place, at most some 10 frames of 256 KiB per lane
-    /// (those in the lane's queue, those waiting for it, those just received), whatever the size of
-    /// the buffers. Where the next rank is slow, what waits is set aside in the memory of the result.
+    /// Memory: besides the backup of an operation in place, at most 12 frames per lane (4 in the
+    /// lane's queue, 4 waiting for it, 4 just received), whatever the size of the buffers. What waits
+    /// beyond that, because the next rank is slow, is set aside in the memory of the result.
     ///
     /// Dropping the future gives the operation up; what was written then is in the backup.
     ///

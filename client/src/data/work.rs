@@ -21,7 +21,7 @@ use super::pool::{Frame, Pool};
 
 /// Frames of one operation that wait in memory for one lane. Those beyond are set aside in the memory
 /// of the result.
-const HELD_MAX: usize = 4;
+pub(super) const HELD_MAX: usize = 4;
 
 /// Frames of one operation that may be in one lane's queue or on their way into it.
 const IN_FLIGHT_MAX: usize = 4;
@@ -121,6 +121,19 @@ impl RingWork {
         self.stripes
             .get(usize::from(lane))
             .is_some_and(|stripe| stripe.to_receive > 0)
+    }
+
+    /// Received frames that wait in memory of their own.
+    #[cfg(test)]
+    pub(super) fn held(&self, lane: u16) -> usize {
+        let waiting = self.stripes[usize::from(lane)].outbox.iter();
+        waiting.filter(|outgoing| outgoing.frame.is_some()).count()
+    }
+
+    /// Received frames that wait in the memory of the result.
+    #[cfg(test)]
+    pub(super) fn set_aside(&self, lane: u16) -> usize {
+        self.stripes[usize::from(lane)].outbox.len() - self.held(lane)
     }
 
     /// Does anything have to arrive on any lane?

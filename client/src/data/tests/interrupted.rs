@@ -17,7 +17,7 @@ use super::support::{
     topology, turns,
 };
 
-const COUNT: usize = 10_000;
+const COUNT: usize = 50_000;
 
 /// Goes on with both for some turns; they must not finish.
 async fn go_on(

@@ -5,4 +5,5 @@ mod hostile;
 mod interrupted;
 mod order;
 mod reference;
+mod simulated;
 mod support;
