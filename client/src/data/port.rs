@@ -235,7 +235,7 @@ impl Run<'_, '_> {
                 receipt,
             };
             let queue = outlet.queues.get(usize::from(lane));
-            if !queue.is_some_and(|queue| queue.send(order).is_ok()) {
+            if queue.is_none_or(|queue| queue.send(order).is_err()) {
                 report(outlet.edge.as_ref());
                 return Err(RingFailure::LaneLost);
             }

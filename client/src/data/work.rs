@@ -229,7 +229,7 @@ impl RingWork {
     /// Is this frame the next one of its step? Counts it as received where it is.
     fn expect(&mut self, lane: u16, header: &FrameHeader) -> Result<Arrival, Misfit> {
         let length = u64::from(header.length);
-        let whole = header.length as usize % self.element_bytes == 0;
+        let whole = (header.length as usize).is_multiple_of(self.element_bytes);
         let stripe = self.stripes.get_mut(usize::from(lane)).ok_or(Misfit)?;
         let step = usize::try_from(header.step).map_err(|_| Misfit)?;
         let last_step = step + 1 == stripe.expected.len();

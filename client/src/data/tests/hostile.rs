@@ -1,59 +1,26 @@
 //! A previous rank that sends what it should not: the operation fails, the edge is reported, nothing
 //! is written that was not asked for, and nothing panics.
 
+use std::time::Duration;
+
 use pccl_core::element::{CollectiveSpec, ElementType, ReduceOp};
-use pccl_core::id::{PeerId, Seq};
+use pccl_core::id::Seq;
 use pccl_core::topology::Edge;
 use pccl_core::wire::{DATA_FRAME_MAX, FrameHeader};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::test;
+use tokio::time::Instant;
 
 use super::super::RingFailure;
-use super::support::{
-    BUILT, Ended, Member, broke, in_time, raw_lane, run_in_place, small_frames, spec, topology,
-    turns,
-};
+use super::support::{Alone, Ended, broke, in_time, run_in_place, small_frames, spec, turns};
 
 /// Elements of two bytes; a ring of two cuts them into 0..50 and 50..100.
 const COUNT: usize = 100;
 
-/// Rank 0 of a ring of two; rank 1 is the test.
-struct Alone {
-    member: Member,
-    from_previous: DuplexStream,
-    to_next: DuplexStream,
-}
-
-impl Alone {
-    fn new() -> Self {
-        let mut member = Member::new(small_frames());
-        let (sending, to_next) = raw_lane();
-        let (receiving, from_previous) = raw_lane();
-        member.plane.install(Edge::ToNext, BUILT, vec![sending]);
-        member
-            .plane
-            .install(Edge::FromPrevious, BUILT, vec![receiving]);
-        member.plane.adopt(&topology(2, 1), PeerId(0));
-        Self {
-            member,
-            from_previous,
-            to_next,
-        }
-    }
-
-    async fn send(&mut self, header: FrameHeader, payload: &[u8]) {
-        self.from_previous
-            .write_all(&header.encode())
-            .await
-            .unwrap();
-        self.from_previous.write_all(payload).await.unwrap();
-    }
-
-    /// Runs operation 1 on what was sent.
-    async fn run(&mut self, spec: CollectiveSpec) -> Ended {
-        let port = self.member.plane.begin(Seq(1), spec);
-        in_time(run_in_place(port, vec![1; 2 * COUNT])).await
-    }
+/// Runs operation 1 on what was sent.
+async fn run(alone: &mut Alone, spec: CollectiveSpec) -> Ended {
+    let port = alone.member.plane.begin(Seq(1), spec);
+    in_time(run_in_place(port, vec![1; 2 * COUNT])).await
 }
 
 fn sum() -> CollectiveSpec {
@@ -83,11 +50,11 @@ fn second() -> FrameHeader {
 
 #[test(start_paused = true)]
 async fn the_frames_that_are_expected_lead_to_the_result() {
-    let mut alone = Alone::new();
+    let mut alone = Alone::new(small_frames());
     alone.send(first(), &[2; COUNT]).await;
     alone.send(second(), &[9; COUNT]).await;
 
-    let ended = alone.run(sum()).await;
+    let ended = run(&mut alone, sum()).await;
 
     assert!(ended.outcome.is_ok());
     assert_eq!(ended.data[..COUNT], [9; COUNT]);
@@ -130,6 +97,20 @@ async fn a_frame_that_does_not_fit_the_schedule_fails_the_operation_and_is_not_w
             },
         ),
         (
+            "into the next chunk",
+            FrameHeader {
+                length: 102,
+                ..second()
+            },
+        ),
+        (
+            "half an element to be stored",
+            FrameHeader {
+                length: 3,
+                ..second()
+            },
+        ),
+        (
             "half an element",
             FrameHeader {
                 length: 3,
@@ -161,10 +142,10 @@ async fn a_frame_that_does_not_fit_the_schedule_fails_the_operation_and_is_not_w
         ),
     ];
     for (what, header) in misfits {
-        let mut alone = Alone::new();
+        let mut alone = Alone::new(small_frames());
         alone.send(header, &vec![2; header.length as usize]).await;
 
-        let ended = alone.run(sum()).await;
+        let ended = run(&mut alone, sum()).await;
 
         assert_eq!(ended.outcome, Err(RingFailure::LaneLost), "{what}");
         assert_eq!(ended.data, [1; 2 * COUNT], "{what}");
@@ -178,11 +159,11 @@ async fn a_frame_that_does_not_fit_the_schedule_fails_the_operation_and_is_not_w
 
 #[test(start_paused = true)]
 async fn a_frame_sent_twice_fails_the_operation() {
-    let mut alone = Alone::new();
+    let mut alone = Alone::new(small_frames());
     alone.send(first(), &[2; COUNT]).await;
     alone.send(first(), &[2; COUNT]).await;
 
-    let mut ended = alone.run(sum()).await;
+    let mut ended = run(&mut alone, sum()).await;
 
     assert_eq!(ended.outcome, Err(RingFailure::LaneLost));
     ended.backup.restore(&mut ended.data);
@@ -200,10 +181,10 @@ async fn a_header_that_cannot_be_understood_ends_the_lane() {
         ..first()
     };
     for header in [[0xFF; 32], too_long.encode(), unknown_flags.encode()] {
-        let mut alone = Alone::new();
+        let mut alone = Alone::new(small_frames());
         alone.from_previous.write_all(&header).await.unwrap();
 
-        let ended = alone.run(sum()).await;
+        let ended = run(&mut alone, sum()).await;
 
         assert_eq!(ended.outcome, Err(RingFailure::LaneLost));
         assert_eq!(alone.member.reports(), [broke(Edge::FromPrevious)]);
@@ -212,14 +193,14 @@ async fn a_header_that_cannot_be_understood_ends_the_lane() {
 
 #[test(start_paused = true)]
 async fn a_frame_of_an_operation_that_never_comes_ends_as_a_stall() {
-    let mut alone = Alone::new();
+    let mut alone = Alone::new(small_frames());
     let never = FrameHeader {
         seq: Seq(u64::MAX),
         ..first()
     };
     alone.send(never, &[2; COUNT]).await;
 
-    let ended = alone.run(sum()).await;
+    let ended = run(&mut alone, sum()).await;
 
     assert_eq!(ended.outcome, Err(RingFailure::LaneLost));
     assert_eq!(alone.member.reports(), [broke(Edge::FromPrevious)]);
@@ -228,39 +209,57 @@ async fn a_frame_of_an_operation_that_never_comes_ends_as_a_stall() {
 #[test(start_paused = true)]
 async fn a_lane_that_ends_in_the_middle_of_a_frame_fails_the_operation() {
     for sent in [0, 1, 31, 32, 33, 131] {
-        let mut alone = Alone::new();
+        let mut alone = Alone::new(small_frames());
         let mut frame = first().encode().to_vec();
         frame.extend([2; COUNT]);
         alone.from_previous.write_all(&frame[..sent]).await.unwrap();
         alone.from_previous.shutdown().await.unwrap();
 
-        let ended = alone.run(sum()).await;
+        let begun = Instant::now();
+
+        let ended = run(&mut alone, sum()).await;
 
         assert_eq!(
             ended.outcome,
             Err(RingFailure::LaneLost),
             "after {sent} bytes"
         );
+        assert_eq!(begun.elapsed(), Duration::ZERO, "it waited for a stall");
         assert_eq!(ended.data, [1; 2 * COUNT]);
         assert_eq!(alone.member.reports(), [broke(Edge::FromPrevious)]);
     }
 }
 
 #[test(start_paused = true)]
+async fn a_lane_that_ended_before_the_operation_began_fails_it_at_once() {
+    let mut alone = Alone::new(small_frames());
+    alone.from_previous.shutdown().await.unwrap();
+    let report = in_time(alone.member.events.recv()).await;
+    turns(100).await;
+    let begun = Instant::now();
+
+    let ended = run(&mut alone, sum()).await;
+
+    assert_eq!(report, Some(broke(Edge::FromPrevious)));
+    assert_eq!(ended.outcome, Err(RingFailure::LaneLost));
+    assert_eq!(begun.elapsed(), Duration::ZERO, "it waited for a stall");
+}
+
+#[test(start_paused = true)]
 async fn a_lane_that_ends_after_its_last_frame_fails_nobody() {
-    let mut alone = Alone::new();
+    let mut alone = Alone::new(small_frames());
     alone.send(first(), &[2; COUNT]).await;
     alone.send(second(), &[9; COUNT]).await;
     alone.from_previous.shutdown().await.unwrap();
 
-    let ended = alone.run(sum()).await;
+    let ended = run(&mut alone, sum()).await;
 
     assert!(ended.outcome.is_ok());
 }
 
 #[test(start_paused = true)]
 async fn late_frames_of_an_operation_that_is_over_do_not_disturb_the_next() {
-    let mut alone = Alone::new();
+    let mut alone = Alone::new(small_frames());
     let over = alone.member.plane.begin(Seq(0), sum());
     alone.member.plane.end(Seq(0));
     drop(over);
@@ -275,7 +274,7 @@ async fn late_frames_of_an_operation_that_is_over_do_not_disturb_the_next() {
     alone.send(first(), &[2; COUNT]).await;
     alone.send(second(), &[9; COUNT]).await;
 
-    let ended = alone.run(sum()).await;
+    let ended = run(&mut alone, sum()).await;
 
     assert!(ended.outcome.is_ok());
     assert_eq!(ended.data[COUNT..], [3; COUNT]);
@@ -283,11 +282,10 @@ async fn late_frames_of_an_operation_that_is_over_do_not_disturb_the_next() {
 
 #[test(start_paused = true)]
 async fn buffers_of_another_length_than_the_spec_says_are_refused() {
-    let mut alone = Alone::new();
+    let mut alone = Alone::new(small_frames());
 
-    let ended = alone
-        .run(spec(ReduceOp::Sum, ElementType::U16, COUNT + 1))
-        .await;
+    let longer = spec(ReduceOp::Sum, ElementType::U16, COUNT + 1);
+    let ended = run(&mut alone, longer).await;
 
     assert_eq!(ended.outcome, Err(RingFailure::LaneLost));
     assert_eq!(alone.member.reports(), []);

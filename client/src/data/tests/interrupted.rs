@@ -7,14 +7,16 @@ use std::time::Duration;
 use pccl_core::element::{ElementType, ReduceOp};
 use pccl_core::id::{PeerId, Round, Seq};
 use pccl_core::topology::Edge;
+use pccl_core::wire::{FRAME_HEADER_BYTES, FrameHeader};
+use tokio::io::AsyncReadExt;
 use tokio::test;
 use tokio::time::Instant;
 
 use super::super::{DataConfig, DataEvent, RingFailure};
 use super::reference::{expected, inputs};
 use super::support::{
-    BUILT, Ended, Member, broke, in_time, lanes, raw_lane, ring, run_all, run_in_place, spec,
-    topology, turns,
+    Alone, BUILT, Ended, LANE_BYTES, Member, broke, in_time, lanes, raw_lane, ring, run_all,
+    run_in_place, spec, topology, turns,
 };
 
 const COUNT: usize = 50_000;
@@ -72,6 +74,64 @@ async fn an_operation_stopped_at_any_moment_is_undone_and_the_lanes_serve_the_ne
     }
     assert!(written > 10, "hardly any moment was in the middle");
     assert!(members.iter_mut().all(|m| m.reports().is_empty()));
+}
+
+#[test(start_paused = true)]
+async fn a_frame_that_has_begun_to_leave_is_finished_after_the_stop() {
+    let mut alone = Alone::new(DataConfig::default());
+    let spec = spec(ReduceOp::Sum, ElementType::U8, 10 * LANE_BYTES);
+    let port = alone.member.plane.begin(Seq(1), spec);
+    let running = tokio::spawn(run_in_place(port, vec![1; 10 * LANE_BYTES]));
+    let mut half = vec![0; 2 * LANE_BYTES];
+    alone.to_next.read_exact(&mut half).await.unwrap();
+
+    alone.member.plane.end(Seq(1));
+    let ended = in_time(running).await.unwrap();
+    let mut rest = vec![0; FRAME_HEADER_BYTES + 5 * LANE_BYTES - half.len()];
+    in_time(alone.to_next.read_exact(&mut rest)).await.unwrap();
+
+    assert_eq!(ended.outcome, Err(RingFailure::Stopped));
+    assert!(rest.iter().all(|byte| *byte == 1));
+    let port = alone.member.plane.begin(Seq(2), spec);
+    let running = tokio::spawn(run_in_place(port, vec![1; 10 * LANE_BYTES]));
+    let mut head = [0; FRAME_HEADER_BYTES];
+    in_time(alone.to_next.read_exact(&mut head)).await.unwrap();
+    assert_eq!(FrameHeader::decode(&head).unwrap().seq, Seq(2));
+    running.abort();
+}
+
+#[test(start_paused = true)]
+async fn an_operation_that_waits_is_stopped_at_once() {
+    let mut members = ring(2, 1);
+    let spec = spec(ReduceOp::Sum, ElementType::U8, 100);
+    for seq in [Seq(1), Seq(2)] {
+        let port = members[0].plane.begin(seq, spec);
+        let waiting = tokio::spawn(run_in_place(port, vec![1; 100]));
+        turns(100).await;
+        let begun = Instant::now();
+
+        if seq == Seq(1) {
+            members[0].plane.stop(seq);
+        } else {
+            members[0].plane.end(seq);
+        }
+
+        let ended = in_time(waiting).await.unwrap();
+        assert_eq!(ended.outcome, Err(RingFailure::Stopped));
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+    }
+}
+
+#[test(start_paused = true)]
+async fn an_operation_stopped_before_it_runs_does_not_run() {
+    let mut members = ring(1, 1);
+    let spec = spec(ReduceOp::Sum, ElementType::U8, 100);
+    let port = members[0].plane.begin(Seq(1), spec);
+
+    members[0].plane.stop(Seq(1));
+    let ended = in_time(run_in_place(port, vec![1; 100])).await;
+
+    assert_eq!(ended.outcome, Err(RingFailure::Stopped));
 }
 
 #[test(start_paused = true)]
@@ -192,6 +252,24 @@ async fn a_neighbour_that_does_not_read_is_given_up_after_the_stall_time() {
 
     assert_eq!(ended.outcome, Err(RingFailure::LaneLost));
     assert!(members[0].reports().contains(&broke(Edge::ToNext)));
+}
+
+#[test(start_paused = true)]
+async fn a_lane_that_takes_nothing_is_reported_though_its_operation_was_stopped() {
+    let mut members = ring(2, 1);
+    let spec = spec(ReduceOp::Sum, ElementType::U8, 100_000);
+    let port = members[0].plane.begin(Seq(1), spec);
+    let running = tokio::spawn(run_in_place(port, vec![1; 100_000]));
+    turns(100).await;
+
+    members[0].plane.end(Seq(1));
+    let report = in_time(members[0].events.recv()).await;
+
+    assert_eq!(report, Some(broke(Edge::ToNext)));
+    assert_eq!(
+        in_time(running).await.unwrap().outcome,
+        Err(RingFailure::Stopped)
+    );
 }
 
 #[test(start_paused = true)]

@@ -9,7 +9,8 @@ use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::id::{Epoch, PeerId, Round};
 use pccl_core::topology::{Edge, Ring, Topology, WorldSizes};
 use pccl_core::transport::{Lane, LaneError, LaneRx, LaneTx};
-use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf, ReadHalf, WriteHalf};
+use pccl_core::wire::FrameHeader;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, ReadHalf, WriteHalf};
 use tokio::sync::mpsc;
 
 use super::super::{Backup, DataConfig, DataEvent, DataPlane, RingBuffers, RingFailure, RingPort};
@@ -135,6 +136,37 @@ pub(super) fn ring(world: usize, lane_count: u16) -> Vec<Member> {
         member.plane.adopt(&topology, PeerId(rank as u64));
     }
     members
+}
+
+/// Rank 0 of a ring of two; rank 1 is the test.
+pub(super) struct Alone {
+    pub(super) member: Member,
+    pub(super) from_previous: DuplexStream,
+    pub(super) to_next: DuplexStream,
+}
+
+impl Alone {
+    pub(super) fn new(config: DataConfig) -> Self {
+        let mut member = Member::new(config);
+        let (sending, to_next) = raw_lane();
+        let (receiving, from_previous) = raw_lane();
+        member.plane.install(Edge::ToNext, BUILT, vec![sending]);
+        member
+            .plane
+            .install(Edge::FromPrevious, BUILT, vec![receiving]);
+        member.plane.adopt(&topology(2, 1), PeerId(0));
+        Self {
+            member,
+            from_previous,
+            to_next,
+        }
+    }
+
+    pub(super) async fn send(&mut self, header: FrameHeader, payload: &[u8]) {
+        let head = header.encode();
+        self.from_previous.write_all(&head).await.unwrap();
+        self.from_previous.write_all(payload).await.unwrap();
+    }
 }
 
 pub(super) fn broke(edge: Edge) -> DataEvent {
