@@ -46,7 +46,12 @@ impl Trainee {
         let digits = Digits::load()?;
         let shard = digits.shard(shard_seed);
         let optimizer = AdamW::new(PARAMS, INNER_LEARNING_RATE, WEIGHT_DECAY);
-        Ok(Self { digits, shard, network: Network::new(INITIAL_SEED), optimizer })
+        Ok(Self {
+            digits,
+            shard,
+            network: Network::new(INITIAL_SEED),
+            optimizer,
+        })
     }
 
     /// Trains from the outer parameters for [`INNER_STEPS`] steps. Returns the pseudo-gradient and
@@ -61,7 +66,10 @@ impl Trainee {
             let batch = self.shard.next_batch(BATCH);
             losses += self.network.train_step(&mut self.optimizer, &batch);
         }
-        (pseudo_gradient(outer, self.network.params()), losses / INNER_STEPS as f32)
+        (
+            pseudo_gradient(outer, self.network.params()),
+            losses / INNER_STEPS as f32,
+        )
     }
 
     /// Share of the test images, which no peer trains on, that these parameters read correctly.
