@@ -200,9 +200,10 @@ impl Links {
             (0..self.count).map(|i| (i, alloc::vec![i])).collect();
         let mut head_by_tail: BTreeMap<usize, usize> = (0..self.count).map(|i| (i, i)).collect();
         for (from, to) in self.fastest_first() {
-            let Some(head) = head_by_tail.get(&from).copied().filter(|head| *head != to) else {
+            let Some(head) = head_by_tail.get(&from).copied() else {
                 continue;
             };
+            // Where `to` is the head of the same path, the path is put back as it was.
             let Some(rest) = paths.remove(&to) else {
                 continue;
             };
