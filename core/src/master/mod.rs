@@ -52,7 +52,6 @@ pub use view::{MasterView, PeerView};
 use crate::id::{Epoch, GroupId, PeerId, Round, Seq};
 use crate::messages::{Misdeed, ToMaster, ToPeer};
 use crate::states::{ConnectionPhase, ConnectionState, Event, next_state};
-use crate::ticket::TicketMint;
 use optimize::Optimization;
 use record::{GroupRecord, PeerRecord};
 use wiring::Wiring;
@@ -82,7 +81,6 @@ use wiring::Wiring;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Master {
     config: MasterConfig,
-    mint: TicketMint,
     stopping: bool,
     next_peer: PeerId,
     next_round: Round,
@@ -108,9 +106,6 @@ impl Master {
     #[must_use]
     pub fn new(config: MasterConfig) -> Self {
         Self {
-            mint: TicketMint {
-                key: config.ticket_key,
-            },
             config,
             stopping: false,
             next_peer: PeerId(1),
