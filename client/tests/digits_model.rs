@@ -7,7 +7,7 @@ mod support;
 use support::digits::{CLASSES, Digits, PIXELS, Samples};
 use support::network::{Network, PARAMS};
 use support::optim::{AdamW, Nesterov, pseudo_gradient};
-use support::recipe::{INITIAL_SEED, ROUNDS, Trainee, outer_optimizer};
+use support::recipe::{INITIAL_SEED, ROUNDS, Trainee, late_outer_optimizer, outer_optimizer};
 
 fn digits() -> Digits {
     Digits::load().expect("the data is part of the program")
@@ -163,7 +163,11 @@ impl Simulation {
             peers: Vec::new(),
             next_seed: first_seed,
             params: Network::new(INITIAL_SEED).params().to_vec(),
-            outer: outer_optimizer(),
+            outer: if late {
+                late_outer_optimizer()
+            } else {
+                outer_optimizer()
+            },
             late,
             on_the_way: None,
         };
@@ -236,9 +240,10 @@ fn peers_that_die_and_join_do_not_keep_the_others_from_learning() {
 
 #[test]
 fn averages_that_come_a_round_late_still_teach() {
-    let mut simulation = Simulation::of(2, 200, true);
+    let mut simulation = Simulation::of(3, 200, true);
 
-    for _ in 0..ROUNDS {
+    for round in 0..ROUNDS {
+        simulation.resize([3, 2, 4, 1, 3][(round / 4 % 5) as usize]);
         simulation.round();
     }
 
