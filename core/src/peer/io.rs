@@ -37,7 +37,9 @@ pub enum PeerInput {
         /// What happened.
         failure: LaneFailure,
     },
-    /// A standing lane of the ring ended or stalled.
+    /// A standing lane of the ring ended or stalled, or one that is up and waits to become standing.
+    /// Comes before the [`RingEnded`](Self::RingEnded) of the collective that noticed it, so that the
+    /// vote on that collective carries it.
     EdgeBroke {
         /// Which edge.
         edge: Edge,
@@ -78,12 +80,25 @@ pub enum PeerInput {
     TimerFired(PeerTimer),
 }
 
-/// What a user can ask a peer for. Each is answered by exactly one [`Answer`].
+/// What a user can ask a peer for. Each is answered by exactly one [`Answer`], [`Cancel`](Self::Cancel)
+/// and [`Leave`](Self::Leave) apart, which have none.
+///
+/// A call that is not possible ([`CallError::Usage`]), or that comes after the end of the run, is
+/// answered within the same [`handle`](super::Peer::handle), without effect. So where two calls of one
+/// kind or tag are open to the driver, an immediate error belongs to the one that it just made.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Call {
-    /// Say hello and wait to be admitted. Answered by [`Answer::Connected`].
+    /// Say hello and wait to be admitted. Answered by [`Answer::Connected`]. The connection to the
+    /// master is open already; its welcome has to come within
+    /// [`WELCOME_LIMIT`](super::WELCOME_LIMIT), an admission may take as long as the run likes.
     Connect,
     /// Admit newcomers, rebuild what is broken. Answered by [`Answer::TopologyUpdated`].
+    ///
+    /// Where this is a peer's first call after [`Connect`](Self::Connect)
+    /// ([`ArePeersPending`](Self::ArePeersPending) apart), it is answered at once with the present
+    /// topology and nothing is sent: the update of the others that admitted the peer was this
+    /// iteration's update for it too. So one loop of update, synchronize, reduce serves old peers and
+    /// newcomers alike; a newcomer that voted here would wait for peers that already synchronize.
     UpdateTopology,
     /// Does anybody wait? Answered by [`Answer::PeersPending`].
     ArePeersPending,
@@ -98,7 +113,8 @@ pub enum Call {
         /// What to compute.
         spec: CollectiveSpec,
     },
-    /// Give a collective up. It is answered as any other, as aborted unless it was committed already.
+    /// Give a collective up. It is answered as any other, as aborted unless it was committed already;
+    /// this call has no answer of its own. A tag that is not in use has ended already: nothing happens.
     Cancel {
         /// The user's name for it.
         tag: Tag,
@@ -115,8 +131,9 @@ pub enum PeerOutput {
     /// Tell the caller how its call ended.
     Answer(Answer),
     /// Connect ring edges, `lanes` each. Lanes of an earlier round that did not lead to
-    /// [`AdoptRing`](Self::AdoptRing) are to be dropped; a standing edge stays in use unless the same
-    /// edge is ordered here.
+    /// [`AdoptRing`](Self::AdoptRing) are to be dropped; standing edges stay until then, also where the
+    /// same edge is ordered here: the attempt may fail and another ring be chosen. An order without any
+    /// edge only drops; it needs no answer.
     Establish {
         /// The attempt.
         round: Round,
@@ -127,8 +144,9 @@ pub enum PeerOutput {
         /// The edge to receive on.
         previous: Option<LaneOrder>,
     },
-    /// This is the ring from here on. Lanes built in the last round become standing; lanes of edges
-    /// that are not in the ring are to be dropped.
+    /// This is the ring from here on. An edge that was ordered in the last round, is up, and leads to
+    /// the ring's neighbour becomes the standing one; else the standing edge to that neighbour stays.
+    /// All other lanes are to be dropped.
     AdoptRing(Topology),
     /// Run this peer's part of the ring; answer with [`PeerInput::RingEnded`].
     RunRing {
@@ -173,7 +191,8 @@ pub enum PeerOutput {
     },
     /// Stop the timer.
     StopTimer(PeerTimer),
-    /// The peer is out of the run: close everything. Nothing follows.
+    /// The peer is out of the run: close everything once what was sent has gone out. Nothing follows
+    /// but the answers to calls that come later.
     Close,
 }
 
@@ -199,7 +218,9 @@ pub enum Answer {
     TopologyOptimized(Result<Topology, CallError>),
     /// To [`Call::SyncSharedState`].
     Synchronized(Result<Synchronized, CallError>),
-    /// To [`Call::Initiate`].
+    /// To [`Call::Initiate`]. On every error that is not a [`CallError::Usage`] the driver leaves the
+    /// buffer as it was before the call, also where the ring had finished here: only a verdict makes
+    /// the result valid.
     CollectiveEnded {
         /// The user's name for it.
         tag: Tag,
@@ -307,9 +328,6 @@ pub enum Usage {
     /// The tag is in use.
     #[error("{0} is already in use")]
     TagInUse(Tag),
-    /// No collective of this tag.
-    #[error("{0} is not in use")]
-    NoSuchTag(Tag),
     /// A query is already waiting.
     #[error("are_peers_pending is already waiting")]
     QueryPending,

@@ -1,0 +1,173 @@
+//! The tags: vote to start, run, vote on the outcome, take the verdict.
+
+use super::accepted::Accepted;
+use super::io::{Answer, CallError, Committed, PeerOutput};
+use super::{Out, Step, answer, send};
+use crate::element::CollectiveSpec;
+use crate::id::{Seq, Tag};
+use crate::messages::{AbortCause, CollectiveRefusal, RingOutcome, ToMaster, Verdict};
+use crate::states::CollectiveCommunicationState as State;
+
+/// One tag in use.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Collective {
+    VoteInitiate {
+        spec: CollectiveSpec,
+        /// The user gave it up before it started.
+        cancelled: bool,
+    },
+    Perform {
+        seq: Seq,
+    },
+    VoteComplete {
+        seq: Seq,
+        outcome: RingOutcome,
+    },
+}
+
+impl Collective {
+    pub(super) fn waits_to_start(&self) -> bool {
+        match self {
+            Self::VoteInitiate { .. } => true,
+            Self::Perform { .. } | Self::VoteComplete { .. } => false,
+        }
+    }
+
+    pub(super) fn seq(&self) -> Option<Seq> {
+        match self {
+            Self::VoteInitiate { .. } => None,
+            Self::Perform { seq } | Self::VoteComplete { seq, .. } => Some(*seq),
+        }
+    }
+
+    pub(super) fn state(&self) -> State {
+        match self {
+            Self::VoteInitiate { .. } => State::VoteInitiate,
+            Self::Perform { .. } => State::Perform,
+            Self::VoteComplete { .. } => State::VoteComplete,
+        }
+    }
+
+    fn performs(&self, seq: Seq) -> bool {
+        *self == Self::Perform { seq }
+    }
+}
+
+impl Accepted {
+    pub(super) fn initiate(&mut self, tag: Tag, spec: CollectiveSpec, out: &mut Out) {
+        self.fresh = false;
+        let cancelled = false;
+        self.tags
+            .insert(tag, Collective::VoteInitiate { spec, cancelled });
+        let broken = self.wiring.broken();
+        send(out, ToMaster::InitiateCollective { tag, spec, broken });
+    }
+
+    /// Gives a collective up. A tag that is not in use has ended already, which its user cannot
+    /// always know: nothing happens.
+    pub(super) fn cancel(&mut self, tag: Tag, out: &mut Out) {
+        match self.tags.get_mut(&tag) {
+            Some(Collective::VoteInitiate { cancelled, .. }) => *cancelled = true,
+            Some(Collective::Perform { seq }) => {
+                let seq = *seq;
+                out.push(PeerOutput::StopRing { seq });
+                self.complete(tag, seq, RingOutcome::Cancelled, out);
+            }
+            Some(Collective::VoteComplete { .. }) | None => {}
+        }
+    }
+
+    pub(super) fn commence(&mut self, tag: Tag, seq: Seq, out: &mut Out) -> Step {
+        match self.tags.get(&tag) {
+            Some(Collective::VoteInitiate { spec, cancelled }) => {
+                let (spec, cancelled) = (*spec, *cancelled);
+                if cancelled {
+                    self.complete(tag, seq, RingOutcome::Cancelled, out);
+                } else {
+                    self.tags.insert(tag, Collective::Perform { seq });
+                    out.push(PeerOutput::RunRing { tag, seq, spec });
+                }
+                Ok(())
+            }
+            Some(Collective::Perform { .. } | Collective::VoteComplete { .. }) | None => {
+                Err(CallError::MasterMisbehaved)
+            }
+        }
+    }
+
+    /// The data plane is done. Where the execution was ended meanwhile, that is no news.
+    pub(super) fn ring_ended(&mut self, seq: Seq, outcome: RingOutcome, out: &mut Out) {
+        let performing = self.tags.iter().find(|(_, tag)| tag.performs(seq));
+        if let Some(tag) = performing.map(|(tag, _)| *tag) {
+            self.complete(tag, seq, outcome, out);
+        }
+    }
+
+    fn complete(&mut self, tag: Tag, seq: Seq, outcome: RingOutcome, out: &mut Out) {
+        self.tags
+            .insert(tag, Collective::VoteComplete { seq, outcome });
+        send(
+            out,
+            ToMaster::CompleteCollective {
+                seq,
+                outcome,
+                broken: self.wiring.broken(),
+            },
+        );
+    }
+
+    pub(super) fn refused(&mut self, tag: Tag, reason: CollectiveRefusal, out: &mut Out) -> Step {
+        if !self.tags.get(&tag).is_some_and(Collective::waits_to_start) {
+            return Err(CallError::MasterMisbehaved);
+        }
+        let why = match reason {
+            CollectiveRefusal::Conflict(conflict) => CallError::Conflict(conflict),
+            CollectiveRefusal::Disagreement { .. } | CollectiveRefusal::NotJoined { .. } => {
+                CallError::CollectiveRefused { tag, reason }
+            }
+        };
+        self.conclude(tag, Err(why), out);
+        Ok(())
+    }
+
+    pub(super) fn verdict(&mut self, tag: Tag, seq: Seq, verdict: Verdict, out: &mut Out) -> Step {
+        let Some(collective) = self.tags.get(&tag) else {
+            return Ok(());
+        };
+        if collective.seq() != Some(seq) {
+            return Ok(());
+        }
+        match verdict {
+            Verdict::Committed { contributors } => {
+                let outcome = RingOutcome::Done;
+                let whole = *collective == Collective::VoteComplete { seq, outcome };
+                if !whole || !contributors.contains(&self.identity.peer) {
+                    return Err(CallError::MasterMisbehaved);
+                }
+                self.conclude(tag, Ok(Committed { seq, contributors }), out);
+            }
+            Verdict::Aborted(cause) => self.abort(tag, seq, cause, out),
+        }
+        Ok(())
+    }
+
+    fn abort(&mut self, tag: Tag, seq: Seq, cause: AbortCause, out: &mut Out) {
+        if self.tags.get(&tag).is_some_and(|tag| tag.performs(seq)) {
+            out.push(PeerOutput::StopRing { seq });
+        }
+        self.conclude(tag, Err(CallError::Aborted { tag, cause }), out);
+    }
+
+    fn conclude(&mut self, tag: Tag, result: Result<Committed, CallError>, out: &mut Out) {
+        self.tags.remove(&tag);
+        answer(out, Some(Answer::CollectiveEnded { tag, result }));
+    }
+
+    pub(super) fn stop_rings(&self, out: &mut Out) {
+        for collective in self.tags.values() {
+            if let Collective::Perform { seq } = collective {
+                out.push(PeerOutput::StopRing { seq: *seq });
+            }
+        }
+    }
+}

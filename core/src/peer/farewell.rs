@@ -1,0 +1,44 @@
+//! Every way out of the run: what is stopped and who is answered.
+
+use super::io::{Answer, CallError, PeerOutput, PeerTimer};
+use super::{Out, Peer, Stage, answer, send};
+use crate::messages::ToMaster;
+
+impl Peer {
+    /// Ends this peer's part in the run: rings are stopped, fetched state is dropped, each open call
+    /// is answered with `why`, everything is closed. No verdict is made up: a collective whose
+    /// verdict had not arrived ends with `why`, even where its ring was whole.
+    pub(super) fn end(&mut self, why: CallError, out: &mut Out) {
+        let stage = core::mem::replace(&mut self.stage, Stage::Gone(why.clone()));
+        let was_connected = match stage {
+            Stage::Unconnected => false,
+            Stage::AwaitingWelcome | Stage::Registered(_) => {
+                say_goodbye(&why, out);
+                answer(out, Some(Answer::Connected(Err(why))));
+                true
+            }
+            Stage::Accepted(mut accepted) => {
+                say_goodbye(&why, out);
+                out.extend(accepted.abandon(&why));
+                true
+            }
+            // Nothing that has ended ends again: the first reason stays.
+            Stage::Gone(first) => {
+                self.stage = Stage::Gone(first);
+                return;
+            }
+        };
+        if was_connected {
+            out.push(PeerOutput::StopTimer(PeerTimer::HeartbeatDue));
+            out.push(PeerOutput::StopTimer(PeerTimer::MasterSilence));
+        }
+        out.push(PeerOutput::Close);
+    }
+}
+
+/// Only who leaves on purpose says so; whoever else could be told has ended the connection itself.
+fn say_goodbye(why: &CallError, out: &mut Out) {
+    if *why == CallError::Left {
+        send(out, ToMaster::Leave);
+    }
+}

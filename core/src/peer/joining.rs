@@ -1,0 +1,250 @@
+//! Joining: hello, welcome, and waiting to be admitted; signs of life.
+
+use alloc::collections::BTreeMap;
+use core::time::Duration;
+
+use super::accepted::Accepted;
+use super::io::{Answer, Call, CallError, Joined, PeerInput, PeerOutput, PeerTimer, Usage};
+use super::wiring::{RingOrder, Wiring};
+use super::{Out, Peer, Stage, Step, answer, misuse, out_of_place, send};
+use crate::id::{PeerId, ProtocolVersion};
+use crate::messages::{Hello, ToMaster, ToPeer};
+use crate::topology::Topology;
+
+/// How long a master may take to answer the hello. The limits that hold later come with its welcome.
+pub const WELCOME_LIMIT: Duration = Duration::from_secs(10);
+
+/// Who the peer is, and how often the two ends show that they live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Identity {
+    pub(super) peer: PeerId,
+    heartbeat: Duration,
+    silence: Duration,
+}
+
+/// A peer that waits to be admitted.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Registered {
+    pub(super) identity: Identity,
+    wiring: Wiring,
+}
+
+impl Peer {
+    pub(super) fn while_unconnected(&mut self, input: PeerInput, out: &mut Out) -> Step {
+        match input {
+            PeerInput::Call(Call::Connect) => {
+                self.say_hello(out);
+                Ok(())
+            }
+            PeerInput::Call(Call::Leave) => Err(CallError::Left),
+            PeerInput::Call(call) => {
+                misuse(&call, Usage::NotConnected, out);
+                Ok(())
+            }
+            PeerInput::Message(message) => Err(out_of_place(&message)),
+            PeerInput::MasterDisconnected => Err(CallError::MasterLost),
+            PeerInput::MasterMisbehaved => Err(CallError::MasterMisbehaved),
+            PeerInput::EdgesUp { .. }
+            | PeerInput::EdgeFailed { .. }
+            | PeerInput::EdgeBroke { .. }
+            | PeerInput::RingEnded { .. }
+            | PeerInput::TransfersEnded { .. }
+            | PeerInput::Measured { .. }
+            | PeerInput::ProbesEnded { .. }
+            | PeerInput::TimerFired(_) => Ok(()),
+        }
+    }
+
+    fn say_hello(&mut self, out: &mut Out) {
+        send(
+            out,
+            ToMaster::Hello(Hello {
+                protocol: ProtocolVersion::CURRENT,
+                group: self.config.group,
+                port: self.config.port,
+                advertise: self.config.advertise,
+                lanes: self.config.lanes,
+            }),
+        );
+        out.push(PeerOutput::StartTimer {
+            timer: PeerTimer::MasterSilence,
+            after: WELCOME_LIMIT,
+        });
+        self.stage = Stage::AwaitingWelcome;
+    }
+
+    pub(super) fn while_awaiting_welcome(&mut self, input: PeerInput, out: &mut Out) -> Step {
+        match input {
+            PeerInput::Message(message) => match Identity::from_welcome(&message) {
+                Some(identity) => {
+                    identity.heard(out);
+                    identity.schedule_heartbeat(out);
+                    let wiring = Wiring::default();
+                    self.stage = Stage::Registered(Registered { identity, wiring });
+                    Ok(())
+                }
+                None => Err(out_of_place(&message)),
+            },
+            PeerInput::Call(call) => call_before_admission(&call, out),
+            PeerInput::MasterDisconnected | PeerInput::TimerFired(PeerTimer::MasterSilence) => {
+                Err(CallError::MasterLost)
+            }
+            PeerInput::MasterMisbehaved => Err(CallError::MasterMisbehaved),
+            PeerInput::TimerFired(PeerTimer::HeartbeatDue)
+            | PeerInput::EdgesUp { .. }
+            | PeerInput::EdgeFailed { .. }
+            | PeerInput::EdgeBroke { .. }
+            | PeerInput::RingEnded { .. }
+            | PeerInput::TransfersEnded { .. }
+            | PeerInput::Measured { .. }
+            | PeerInput::ProbesEnded { .. } => Ok(()),
+        }
+    }
+}
+
+/// A call of a peer that has connected and is not admitted.
+fn call_before_admission(call: &Call, out: &mut Out) -> Step {
+    match call {
+        Call::Connect => misuse(call, Usage::AlreadyConnected, out),
+        Call::Leave => return Err(CallError::Left),
+        Call::UpdateTopology
+        | Call::ArePeersPending
+        | Call::OptimizeTopology
+        | Call::SyncSharedState(_)
+        | Call::Initiate { .. }
+        | Call::Cancel { .. } => misuse(call, Usage::NotConnected, out),
+    }
+    Ok(())
+}
+
+impl Identity {
+    /// `None`: not a welcome, or one whose numbers make no sense.
+    fn from_welcome(message: &ToPeer) -> Option<Self> {
+        let ToPeer::Welcome {
+            peer,
+            heartbeat_ms,
+            silence_ms,
+        } = message
+        else {
+            return None;
+        };
+        (*heartbeat_ms > 0 && *silence_ms > 0).then(|| Self {
+            peer: *peer,
+            heartbeat: Duration::from_millis(u64::from(*heartbeat_ms)),
+            silence: Duration::from_millis(u64::from(*silence_ms)),
+        })
+    }
+
+    /// The master has shown that it lives.
+    pub(super) fn heard(&self, out: &mut Out) {
+        out.push(PeerOutput::StartTimer {
+            timer: PeerTimer::MasterSilence,
+            after: self.silence,
+        });
+    }
+
+    fn schedule_heartbeat(&self, out: &mut Out) {
+        out.push(PeerOutput::StartTimer {
+            timer: PeerTimer::HeartbeatDue,
+            after: self.heartbeat,
+        });
+    }
+
+    pub(super) fn timer_fired(&self, timer: PeerTimer, out: &mut Out) -> Step {
+        match timer {
+            PeerTimer::HeartbeatDue => {
+                send(out, ToMaster::Heartbeat);
+                self.schedule_heartbeat(out);
+                Ok(())
+            }
+            PeerTimer::MasterSilence => Err(CallError::MasterLost),
+        }
+    }
+}
+
+impl Registered {
+    /// Returns the accepted peer once a ring stands.
+    pub(super) fn take(
+        &mut self,
+        input: PeerInput,
+        out: &mut Out,
+    ) -> Result<Option<Accepted>, CallError> {
+        match input {
+            PeerInput::Message(message) => return self.message(message, out),
+            PeerInput::Call(call) => call_before_admission(&call, out)?,
+            PeerInput::MasterDisconnected => return Err(CallError::MasterLost),
+            PeerInput::MasterMisbehaved => return Err(CallError::MasterMisbehaved),
+            PeerInput::TimerFired(timer) => self.identity.timer_fired(timer, out)?,
+            PeerInput::EdgesUp { round } => self.wiring.edges_up(round, out),
+            PeerInput::EdgeFailed {
+                round,
+                with,
+                failure,
+            } => self.wiring.edge_failed(round, with, failure, out),
+            PeerInput::EdgeBroke { edge, built } => self.wiring.broke(edge, built),
+            PeerInput::RingEnded { .. }
+            | PeerInput::TransfersEnded { .. }
+            | PeerInput::Measured { .. }
+            | PeerInput::ProbesEnded { .. } => {}
+        }
+        Ok(None)
+    }
+
+    fn message(&mut self, message: ToPeer, out: &mut Out) -> Result<Option<Accepted>, CallError> {
+        self.identity.heard(out);
+        match message {
+            ToPeer::EstablishRing {
+                round,
+                lanes,
+                next,
+                previous,
+            } => {
+                let order = RingOrder {
+                    round,
+                    lanes,
+                    next,
+                    previous,
+                };
+                self.wiring.establish(self.identity.peer, order, out)?;
+                Ok(None)
+            }
+            ToPeer::TopologyEstablished(topology) => self.admitted(topology, out).map(Some),
+            ToPeer::Heartbeat => Ok(None),
+            ToPeer::Welcome { .. }
+            | ToPeer::Refused(_)
+            | ToPeer::CallFailed(_)
+            | ToPeer::PeersPending { .. }
+            | ToPeer::Probe { .. }
+            | ToPeer::OptimizationConcluded { .. }
+            | ToPeer::SharedStatePlan(_)
+            | ToPeer::SharedStateConcluded { .. }
+            | ToPeer::Commence { .. }
+            | ToPeer::CollectiveRefused { .. }
+            | ToPeer::Verdict { .. }
+            | ToPeer::Kicked(_)
+            | ToPeer::Stopping => Err(out_of_place(&message)),
+        }
+    }
+
+    fn admitted(&mut self, topology: Topology, out: &mut Out) -> Result<Accepted, CallError> {
+        let peer = self.identity.peer;
+        self.wiring
+            .adopt(peer, &topology)
+            .ok_or(CallError::MasterMisbehaved)?;
+        out.push(PeerOutput::AdoptRing(topology.clone()));
+        let joined = Joined {
+            peer,
+            topology: topology.clone(),
+        };
+        answer(out, Some(Answer::Connected(Ok(joined))));
+        Ok(Accepted {
+            identity: self.identity,
+            wiring: core::mem::take(&mut self.wiring),
+            topology,
+            fresh: true,
+            major: None,
+            query_open: false,
+            tags: BTreeMap::new(),
+        })
+    }
+}

@@ -1,0 +1,85 @@
+//! The ring and who is in it: `update_topology`, other rings, `are_peers_pending`, calls that give way.
+
+use super::accepted::{Accepted, Major};
+use super::collectives::Collective;
+use super::io::{Answer, CallError, PeerOutput};
+use super::wiring::RingOrder;
+use super::{Out, Step, answer, send};
+use crate::messages::{CallFailure, ToMaster};
+use crate::topology::Topology;
+
+impl Accepted {
+    pub(super) fn update_topology(&mut self, out: &mut Out) {
+        if self.fresh {
+            self.fresh = false;
+            let topology = self.topology.clone();
+            answer(out, Some(Answer::TopologyUpdated(Ok(topology))));
+            return;
+        }
+        self.open_major(Major::Update);
+        let broken = self.wiring.broken();
+        send(out, ToMaster::UpdateTopology { broken });
+    }
+
+    pub(super) fn establish(&mut self, order: RingOrder, out: &mut Out) -> Step {
+        if !self.waits_for_a_ring() {
+            return Err(CallError::MasterMisbehaved);
+        }
+        self.wiring.establish(self.identity.peer, order, out)
+    }
+
+    /// Is the peer in a call for which the master may build another ring? No ring is touched while
+    /// one of the peer's collectives runs on it.
+    fn waits_for_a_ring(&self) -> bool {
+        match &self.major {
+            Some(Major::Update) => true,
+            Some(Major::Optimize(optimization)) => optimization.has_measured(),
+            Some(Major::Sync(_)) => false,
+            None => {
+                let open = !self.tags.is_empty() || self.wiring.is_unfinished();
+                open && self.tags.values().all(Collective::waits_to_start)
+            }
+        }
+    }
+
+    pub(super) fn adopt(&mut self, topology: Topology, out: &mut Out) -> Step {
+        let is_older = topology.epoch < self.topology.epoch;
+        if is_older || !self.waits_for_a_ring() {
+            return Err(CallError::MasterMisbehaved);
+        }
+        self.wiring
+            .adopt(self.identity.peer, &topology)
+            .ok_or(CallError::MasterMisbehaved)?;
+        self.topology = topology.clone();
+        out.push(PeerOutput::AdoptRing(topology.clone()));
+        if let Some(Major::Update) = self.major {
+            self.major = None;
+            answer(out, Some(Answer::TopologyUpdated(Ok(topology))));
+        }
+        Ok(())
+    }
+
+    pub(super) fn call_failed(&mut self, failure: CallFailure, out: &mut Out) -> Step {
+        let CallFailure::Conflict(conflict) = failure;
+        let why = CallError::Conflict(conflict);
+        let failed = match self.major.take().ok_or(CallError::MasterMisbehaved)? {
+            Major::Update => Answer::TopologyUpdated(Err(why)),
+            Major::Optimize(_) => Answer::TopologyOptimized(Err(why)),
+            Major::Sync(plan) => {
+                out.extend(plan.map(|plan| plan.dropped()));
+                Answer::Synchronized(Err(why))
+            }
+        };
+        answer(out, Some(failed));
+        Ok(())
+    }
+
+    pub(super) fn peers_pending(&mut self, pending: bool, out: &mut Out) -> Step {
+        if !self.query_open {
+            return Err(CallError::MasterMisbehaved);
+        }
+        self.query_open = false;
+        answer(out, Some(Answer::PeersPending(Ok(pending))));
+        Ok(())
+    }
+}

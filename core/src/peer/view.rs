@@ -1,0 +1,182 @@
+//! What tests, the model and the logs may look at.
+
+use super::accepted::{Accepted, Major};
+use super::collectives::Collective;
+use super::io::CallError;
+use super::joining::Identity;
+use super::{Peer, Stage};
+use crate::id::{PeerId, Seq, Tag};
+use crate::messages::CallKind;
+use crate::states::CollectiveCommunicationState;
+use crate::topology::{BrokenEdges, Topology, WorldSizes};
+
+/// Looks into a [`Peer`] without changing it.
+#[derive(Clone, Copy, Debug)]
+pub struct PeerView<'a> {
+    peer: &'a Peer,
+}
+
+/// How far a peer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PeerPhase {
+    /// `connect` was not called.
+    Unconnected,
+    /// Has said hello.
+    AwaitingWelcome,
+    /// Known to the master, waiting to be admitted.
+    Registered,
+    /// Part of the run.
+    Accepted,
+    /// Out of the run for good.
+    Gone,
+}
+
+/// The calls that wait for an answer, collectives apart (see [`PeerView::tags`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct OpenCalls {
+    /// `connect` waits.
+    pub connect: bool,
+    /// A major call waits.
+    pub major: Option<CallKind>,
+    /// `are_peers_pending` waits.
+    pub query: bool,
+}
+
+/// One tag in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TagView {
+    /// The user's name for the collective.
+    pub tag: Tag,
+    /// What the peer is doing with it.
+    pub state: CollectiveCommunicationState,
+    /// The execution, from its start on.
+    pub seq: Option<Seq>,
+}
+
+impl<'a> PeerView<'a> {
+    pub(super) fn new(peer: &'a Peer) -> Self {
+        Self { peer }
+    }
+
+    /// How far the peer is.
+    #[must_use]
+    pub fn phase(&self) -> PeerPhase {
+        match &self.peer.stage {
+            Stage::Unconnected => PeerPhase::Unconnected,
+            Stage::AwaitingWelcome => PeerPhase::AwaitingWelcome,
+            Stage::Registered(_) => PeerPhase::Registered,
+            Stage::Accepted(_) => PeerPhase::Accepted,
+            Stage::Gone(_) => PeerPhase::Gone,
+        }
+    }
+
+    /// Who the peer is, while it is registered or accepted.
+    #[must_use]
+    pub fn peer_id(&self) -> Option<PeerId> {
+        self.identity().map(|identity| identity.peer)
+    }
+
+    /// The ring that it is in, while it is accepted.
+    #[must_use]
+    pub fn topology(&self) -> Option<&'a Topology> {
+        self.accepted().map(|accepted| &accepted.topology)
+    }
+
+    /// World sizes at the epoch of the ring; all zero before the peer is accepted.
+    #[must_use]
+    pub fn world_sizes(&self) -> WorldSizes {
+        self.topology()
+            .map(|topology| topology.world)
+            .unwrap_or_default()
+    }
+
+    /// Ring edges that have lost a lane.
+    #[must_use]
+    pub fn broken_edges(&self) -> BrokenEdges {
+        self.accepted()
+            .map(|accepted| accepted.wiring.broken())
+            .unwrap_or_default()
+    }
+
+    /// Was admitted and has called nothing since: `update_topology` would be answered at once.
+    #[must_use]
+    pub fn is_fresh(&self) -> bool {
+        self.accepted().is_some_and(|accepted| accepted.fresh)
+    }
+
+    /// The calls that wait for an answer, collectives apart.
+    #[must_use]
+    pub fn open_calls(&self) -> OpenCalls {
+        match &self.peer.stage {
+            Stage::Unconnected | Stage::Gone(_) => OpenCalls::default(),
+            Stage::AwaitingWelcome | Stage::Registered(_) => OpenCalls {
+                connect: true,
+                ..OpenCalls::default()
+            },
+            Stage::Accepted(accepted) => OpenCalls {
+                connect: false,
+                major: accepted.major.as_ref().map(kind),
+                query: accepted.query_open,
+            },
+        }
+    }
+
+    /// The tags in use, in rising order.
+    pub fn tags(&self) -> impl Iterator<Item = TagView> + 'a {
+        let tags = self.accepted().map(|accepted| accepted.tags.iter());
+        tags.into_iter()
+            .flatten()
+            .map(|(tag, collective)| look_at(*tag, collective))
+    }
+
+    /// Is nothing waiting for an answer?
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.open_calls() == OpenCalls::default() && self.tags().next().is_none()
+    }
+
+    /// Why the peer is out of the run.
+    #[must_use]
+    pub fn ended(&self) -> Option<&'a CallError> {
+        match &self.peer.stage {
+            Stage::Gone(why) => Some(why),
+            Stage::Unconnected
+            | Stage::AwaitingWelcome
+            | Stage::Registered(_)
+            | Stage::Accepted(_) => None,
+        }
+    }
+
+    fn identity(&self) -> Option<&'a Identity> {
+        match &self.peer.stage {
+            Stage::Registered(registered) => Some(&registered.identity),
+            Stage::Accepted(accepted) => Some(&accepted.identity),
+            Stage::Unconnected | Stage::AwaitingWelcome | Stage::Gone(_) => None,
+        }
+    }
+
+    fn accepted(&self) -> Option<&'a Accepted> {
+        match &self.peer.stage {
+            Stage::Accepted(accepted) => Some(accepted),
+            Stage::Unconnected | Stage::AwaitingWelcome | Stage::Registered(_) | Stage::Gone(_) => {
+                None
+            }
+        }
+    }
+}
+
+fn kind(major: &Major) -> CallKind {
+    match major {
+        Major::Update => CallKind::UpdateTopology,
+        Major::Optimize(_) => CallKind::OptimizeTopology,
+        Major::Sync(_) => CallKind::SyncSharedState,
+    }
+}
+
+fn look_at(tag: Tag, collective: &Collective) -> TagView {
+    TagView {
+        tag,
+        state: collective.state(),
+        seq: collective.seq(),
+    }
+}
