@@ -1,1 +1,145 @@
-//! Placeholder header, replaced by its author.
+//! Lanes over TCP: one connection is one lane.
+//!
+//! ```no_run
+//! # use std::time::Duration;
+//! # async fn example() -> Result<(), pccl_core::transport::LaneError> {
+//! use pccl_core::transport::{Endpoint, Transport, send_all};
+//! use pccl_transport_tcp::Tcp;
+//!
+//! let tcp = Tcp::new().lanes(16).connect_timeout(Duration::from_secs(3));
+//! let mut lane = tcp.open(&Endpoint::Name("trainer-7:4100".into())).await?;
+//! send_all(&mut *lane.tx, b"head", b"body").await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What a lane over TCP promises beyond the port
+//!
+//! * A host that dies without a word is noticed: an idle lane by [`Keepalive`], one with bytes under
+//!   way by [`Tcp::user_timeout`]. Both end the lane with [`LaneError::TimedOut`].
+//! * The user timeout also counts a receiver that stands still: where the other end reads nothing
+//!   for that long while bytes wait for it, Linux ends the lane. Whoever holds a lane keeps reading.
+//! * Dropping both halves closes the connection. Where received bytes were left unread the other end
+//!   may see [`LaneError::Reset`], and may lose bytes that it had not read yet: whoever wants the last
+//!   bytes to arrive closes, then reads to the end before dropping.
+//! * Dropping only the receiving half is not told to the other end.
+//!
+//! Every method needs a tokio runtime with I/O and time enabled, of either flavour; none blocks a
+//! thread. Looking up a name uses tokio's blocking pool.
+
+#![forbid(unsafe_code)]
+
+mod error;
+mod lane;
+mod listener;
+mod open;
+mod options;
+#[cfg(test)]
+mod tests;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use pccl_core::transport::{BoxFuture, Endpoint, Lane, LaneError, Listener, Transport};
+
+pub use options::Keepalive;
+use options::Options;
+
+/// Lanes of a ring edge, unless [`Tcp::lanes`] says otherwise.
+const DEFAULT_LANES: u16 = 4;
+
+/// How long opening a lane may take, unless [`Tcp::connect_timeout`] says otherwise.
+const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Opens and accepts lanes over TCP, with the same socket options on both.
+///
+/// `TCP_NODELAY` is always on. The sizes of the socket buffers are the system's business: setting them
+/// would end their automatic growth.
+#[derive(Clone, Debug)]
+pub struct Tcp {
+    lanes: u16,
+    connect_timeout: Duration,
+    options: Options,
+}
+
+impl Default for Tcp {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Tcp {
+    /// Four lanes per ring edge, five seconds to connect, eleven seconds until a silent host is given
+    /// up, and the system's congestion control.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            lanes: DEFAULT_LANES,
+            connect_timeout: DEFAULT_CONNECT_TIMEOUT,
+            options: Options::default(),
+        }
+    }
+
+    /// How many lanes a ring edge should have. Zero is taken as one.
+    ///
+    /// A long or lossy path wants more: a connection has at most its socket buffer in flight (4 MiB
+    /// by default on Linux), and each recovers from a loss by itself.
+    #[must_use]
+    pub fn lanes(mut self, lanes: u16) -> Self {
+        self.lanes = lanes.max(1);
+        self
+    }
+
+    /// How long opening a lane may take in all, looking up the name included.
+    #[must_use]
+    pub fn connect_timeout(mut self, limit: Duration) -> Self {
+        self.connect_timeout = limit;
+        self
+    }
+
+    /// When a silent idle lane is given up; `None`: never.
+    #[must_use]
+    pub fn keepalive(mut self, keepalive: impl Into<Option<Keepalive>>) -> Self {
+        self.options.keepalive = keepalive.into();
+        self
+    }
+
+    /// How long sent bytes may stay unacknowledged, or the other end may leave no room for more, before
+    /// the lane ends; `None`: the system's choice, which is many minutes. Only Linux has this.
+    #[must_use]
+    pub fn user_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
+        self.options.user_timeout = limit.into();
+        self
+    }
+
+    /// Asks for a congestion control by its Linux name, for example `bbr`. Where the system does not
+    /// offer it, the lane goes on with the system's own and a debug event says so.
+    #[must_use]
+    pub fn congestion(mut self, name: impl Into<String>) -> Self {
+        self.options.congestion = Some(name.into());
+        self
+    }
+}
+
+impl Transport for Tcp {
+    /// An IPv6 wildcard address accepts IPv4 as well. Addresses of IPv4 openers are reported as IPv4.
+    fn listen(&self, on: SocketAddr) -> BoxFuture<'_, Result<Box<dyn Listener>, LaneError>> {
+        Box::pin(async move {
+            let listener = listener::TcpLanes::bind(on, self.options.clone())?;
+            Ok(Box::new(listener) as Box<dyn Listener>)
+        })
+    }
+
+    /// Tries all addresses of a name in turn, each with its fair share of the time left.
+    fn open<'a>(&'a self, to: &'a Endpoint) -> BoxFuture<'a, Result<Lane, LaneError>> {
+        Box::pin(async move {
+            let stream = open::connect(to, self.connect_timeout).await?;
+            self.options.apply(&stream)?;
+            Ok(lane::split(stream))
+        })
+    }
+
+    fn lanes_per_edge(&self) -> u16 {
+        self.lanes
+    }
+}

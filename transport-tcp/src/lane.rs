@@ -1,0 +1,71 @@
+//! The two halves of a lane: one connection, split.
+
+use std::io::IoSlice;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use pccl_core::transport::{Lane, LaneError, LaneRx, LaneTx};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+
+use crate::error::lane_error;
+
+/// Parts that one system call takes. More than that are sent by the caller's next call.
+const PARTS_AT_ONCE: usize = 8;
+
+/// Makes a lane of a connection.
+pub(crate) fn split(stream: TcpStream) -> Lane {
+    let (rx, tx) = stream.into_split();
+    Lane {
+        tx: Box::new(TcpTx(tx)),
+        rx: Box::new(TcpRx(rx)),
+    }
+}
+
+/// Shuts the writing side down on drop, which does not wait: the kernel delivers what it took.
+struct TcpTx(OwnedWriteHalf);
+
+impl LaneTx for TcpTx {
+    fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        parts: &[&[u8]],
+    ) -> Poll<Result<usize, LaneError>> {
+        let mut slices = [IoSlice::new(&[]); PARTS_AT_ONCE];
+        let mut used = 0;
+        let filled = parts.iter().filter(|part| !part.is_empty());
+        for (slice, part) in slices.iter_mut().zip(filled) {
+            *slice = IoSlice::new(part);
+            used += 1;
+        }
+        if used == 0 {
+            return Poll::Ready(Ok(0));
+        }
+        let slices = slices.get(..used).unwrap_or_default();
+        Pin::new(&mut self.0)
+            .poll_write_vectored(cx, slices)
+            .map_err(|error| lane_error(&error))
+    }
+
+    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LaneError>> {
+        Pin::new(&mut self.0)
+            .poll_shutdown(cx)
+            .map_err(|error| lane_error(&error))
+    }
+}
+
+struct TcpRx(OwnedReadHalf);
+
+impl LaneRx for TcpRx {
+    fn poll_recv(
+        &mut self,
+        cx: &mut Context<'_>,
+        into: &mut [u8],
+    ) -> Poll<Result<usize, LaneError>> {
+        let mut buffer = ReadBuf::new(into);
+        ready!(Pin::new(&mut self.0).poll_read(cx, &mut buffer))
+            .map_err(|error| lane_error(&error))?;
+        Poll::Ready(Ok(buffer.filled().len()))
+    }
+}

@@ -1,0 +1,141 @@
+//! Listening: taking a port in one step, and accepting so that an error never spins.
+
+use std::future::Future;
+use std::io::{Error, ErrorKind};
+use std::net::{SocketAddr, TcpListener as StdListener};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use pccl_core::transport::{Incoming, LaneError, Listener};
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::net::TcpListener;
+use tokio::time::{Sleep, sleep};
+
+use crate::error::lane_error;
+use crate::lane;
+use crate::options::Options;
+
+/// Connections that may wait to be accepted: the lanes of many peers that start at once. The system
+/// takes less where its own limit is lower.
+const BACKLOG: i32 = 4096;
+
+/// Pause after a failure that will repeat itself at once, such as running out of file descriptors.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// How often to draw another port where the drawn one was taken between binding and listening.
+const DRAWS: usize = 16;
+
+/// Accepts connections as lanes.
+pub(crate) struct TcpLanes {
+    inner: TcpListener,
+    local: SocketAddr,
+    options: Options,
+    pause: Option<Pin<Box<Sleep>>>,
+}
+
+impl TcpLanes {
+    /// Binds and listens. Must be called within a tokio runtime.
+    pub(crate) fn bind(on: SocketAddr, options: Options) -> Result<Self, LaneError> {
+        let inner = bind_and_listen(canonical(on))
+            .and_then(TcpListener::from_std)
+            .map_err(|error| lane_error(&error))?;
+        let local = inner.local_addr().map_err(|error| lane_error(&error))?;
+        Ok(Self {
+            inner,
+            local: canonical(local),
+            options,
+            pause: None,
+        })
+    }
+
+    fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let Some(pause) = &mut self.pause {
+            ready!(pause.as_mut().poll(cx));
+            self.pause = None;
+        }
+        Poll::Ready(())
+    }
+}
+
+impl Listener for TcpLanes {
+    fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<Result<Incoming, LaneError>> {
+        ready!(self.poll_pause(cx));
+        let (stream, from) = match ready!(self.inner.poll_accept(cx)) {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                if !concerns_one_connection(&error) {
+                    self.pause = Some(Box::pin(sleep(PAUSE)));
+                }
+                return Poll::Ready(Err(lane_error(&error)));
+            }
+        };
+        self.options.apply(&stream)?;
+        Poll::Ready(Ok(Incoming {
+            lane: lane::split(stream),
+            from: canonical(from),
+        }))
+    }
+}
+
+/// An opener that was gone before it was accepted has been taken off the queue by the failing call.
+fn concerns_one_connection(error: &Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::ConnectionRefused
+    )
+}
+
+/// An IPv4 address in IPv6 dress becomes the IPv4 address.
+pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
+    match address {
+        SocketAddr::V6(v6) => match v6.ip().to_ipv4_mapped() {
+            Some(v4) => SocketAddr::from((v4, v6.port())),
+            None => address,
+        },
+        SocketAddr::V4(_) => address,
+    }
+}
+
+/// With `SO_REUSEADDR` two sockets may be bound to one port as long as neither listens, so a port that
+/// the system drew can be lost before listening. A port asked for by number is never tried again.
+fn bind_and_listen(on: SocketAddr) -> Result<StdListener, Error> {
+    let mut draws = if on.port() == 0 { DRAWS } else { 1 };
+    loop {
+        draws -= 1;
+        match bind_and_listen_once(on) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && draws > 0 => {}
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Every early return drops the socket and with it the port.
+fn bind_and_listen_once(on: SocketAddr) -> Result<StdListener, Error> {
+    let socket = Socket::new(Domain::for_address(on), Type::STREAM, Some(Protocol::TCP))?;
+    allow_quick_rebinding(&socket)?;
+    if on.is_ipv6()
+        && on.ip().is_unspecified()
+        && let Err(error) = socket.set_only_v6(false)
+    {
+        tracing::debug!(%error, "the wildcard address accepts IPv6 only");
+    }
+    socket.set_nonblocking(true)?;
+    socket.bind(&on.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// A restarted process takes its port back although connections of its predecessor are in TIME_WAIT.
+/// On Unix this never lets two sockets listen on one port: the second bind or listen fails. On Windows
+/// the option would do just that, and TIME_WAIT is no obstacle there.
+fn allow_quick_rebinding(socket: &Socket) -> Result<(), Error> {
+    if cfg!(unix) {
+        socket.set_reuse_address(true)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,117 @@
+//! Socket options, the same for opened and for accepted connections.
+
+use std::io::Result as IoResult;
+use std::time::Duration;
+
+use pccl_core::transport::LaneError;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::TcpStream;
+
+use crate::error::lane_error;
+
+/// When a connection that is silent and idle counts as dead: after `idle`, and then `probes` questions
+/// `interval` apart that nobody answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keepalive {
+    /// Silence before the first question, in whole seconds of at least one.
+    pub idle: Duration,
+    /// Time between questions, in whole seconds of at least one.
+    pub interval: Duration,
+    /// Questions without an answer, at least one.
+    pub probes: u32,
+}
+
+impl Keepalive {
+    /// The longest time until a dead host is noticed.
+    #[must_use]
+    pub fn notices_after(&self) -> Duration {
+        self.idle
+            .saturating_add(self.interval.saturating_mul(self.probes))
+    }
+}
+
+impl Default for Keepalive {
+    /// Five seconds idle, then three questions two seconds apart: eleven seconds.
+    fn default() -> Self {
+        Self {
+            idle: Duration::from_secs(5),
+            interval: Duration::from_secs(2),
+            probes: 3,
+        }
+    }
+}
+
+/// What is set on every connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    pub(crate) keepalive: Option<Keepalive>,
+    pub(crate) user_timeout: Option<Duration>,
+    pub(crate) congestion: Option<String>,
+}
+
+impl Default for Options {
+    /// A lane with bytes under way is given up as fast as an idle one.
+    fn default() -> Self {
+        let keepalive = Keepalive::default();
+        Self {
+            keepalive: Some(keepalive),
+            user_timeout: Some(keepalive.notices_after()),
+            congestion: None,
+        }
+    }
+}
+
+impl Options {
+    /// Sets everything. Only `TCP_NODELAY` must succeed, because without it every small frame waits
+    /// for an acknowledgement; a system that lacks one of the others still carries the lane.
+    pub(crate) fn apply(&self, stream: &TcpStream) -> Result<(), LaneError> {
+        let socket = SockRef::from(stream);
+        socket
+            .set_tcp_nodelay(true)
+            .map_err(|error| lane_error(&error))?;
+        if let Some(keepalive) = self.keepalive {
+            optional("keepalive", set_keepalive(&socket, keepalive));
+        }
+        if let Some(limit) = self.user_timeout {
+            optional("user timeout", set_user_timeout(&socket, limit));
+        }
+        if let Some(name) = &self.congestion {
+            optional("congestion control", set_congestion(&socket, name));
+        }
+        Ok(())
+    }
+}
+
+fn optional(option: &str, outcome: IoResult<()>) {
+    if let Err(error) = outcome {
+        tracing::debug!(option, %error, "the system refused a socket option");
+    }
+}
+
+fn set_keepalive(socket: &SockRef<'_>, keepalive: Keepalive) -> IoResult<()> {
+    let parameters = TcpKeepalive::new()
+        .with_time(keepalive.idle)
+        .with_interval(keepalive.interval)
+        .with_retries(keepalive.probes);
+    socket.set_tcp_keepalive(&parameters)
+}
+
+#[cfg(target_os = "linux")]
+fn set_user_timeout(socket: &SockRef<'_>, limit: Duration) -> IoResult<()> {
+    socket.set_tcp_user_timeout(Some(limit))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn set_user_timeout(_socket: &SockRef<'_>, _limit: Duration) -> IoResult<()> {
+    Err(std::io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(target_os = "linux")]
+fn set_congestion(socket: &SockRef<'_>, name: &str) -> IoResult<()> {
+    socket.set_tcp_congestion(name.as_bytes())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn set_congestion(_socket: &SockRef<'_>, _name: &str) -> IoResult<()> {
+    Err(std::io::ErrorKind::Unsupported.into())
+}
