@@ -1,1 +1,22 @@
-//! Placeholder header, replaced by its author.
+//! Element-wise reduction and content hashing for pccl, on plain bytes.
+//!
+//! A received frame is a slice of bytes at any address, little-endian, so everything here takes
+//! byte slices and promises nothing about alignment. Results are the same on every machine and
+//! for every way in which a buffer is cut into frames.
+//!
+//! - [`reduce()`]: `into[i] = into[i] op from[i]` ([`Op`] over [`Element`]).
+//! - [`divide()`]: the division that makes a sum an average.
+//! - [`simplehash()`]: a 32-bit hash of content, computed by all cores.
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+mod divide;
+mod element;
+mod number;
+mod reduce;
+mod simplehash;
+
+pub use divide::divide;
+pub use element::{Element, KernelError, Op};
+pub use reduce::reduce;
+pub use simplehash::simplehash;

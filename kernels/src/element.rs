@@ -1,0 +1,116 @@
+//! What the kernels can be asked for: element types, operations, and why a request is refused.
+
+use std::error::Error;
+use std::fmt;
+
+/// Type of the elements in a byte slice, little-endian.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[allow(missing_docs)]
+pub enum Element {
+    U8,
+    I8,
+    U16,
+    I16,
+    U32,
+    I32,
+    U64,
+    I64,
+    F32,
+    F64,
+}
+
+impl Element {
+    /// Every element type, in the order of their declaration.
+    pub const ALL: [Self; 10] = [
+        Self::U8,
+        Self::I8,
+        Self::U16,
+        Self::I16,
+        Self::U32,
+        Self::I32,
+        Self::U64,
+        Self::I64,
+        Self::F32,
+        Self::F64,
+    ];
+
+    /// Size of one element in bytes.
+    #[must_use]
+    pub const fn size(self) -> usize {
+        match self {
+            Self::U8 | Self::I8 => 1,
+            Self::U16 | Self::I16 => 2,
+            Self::U32 | Self::I32 | Self::F32 => 4,
+            Self::U64 | Self::I64 | Self::F64 => 8,
+        }
+    }
+}
+
+/// How two elements become one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Op {
+    /// Addition. Integers wrap.
+    Sum,
+    /// Multiplication. Integers wrap.
+    Prod,
+    /// The greater of the two.
+    Max,
+    /// The lesser of the two.
+    Min,
+}
+
+impl Op {
+    /// Every operation, in the order of their declaration.
+    pub const ALL: [Self; 4] = [Self::Sum, Self::Prod, Self::Max, Self::Min];
+}
+
+/// A call that makes no sense. No byte was changed; the caller has to pass other arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KernelError {
+    /// The two slices differ in length.
+    LengthMismatch {
+        /// Length of the destination in bytes.
+        into: usize,
+        /// Length of the source in bytes.
+        from: usize,
+    },
+    /// The slice ends in the middle of an element.
+    PartialElement {
+        /// Length of the slice in bytes.
+        len: usize,
+        /// The type of which it should hold whole elements.
+        element: Element,
+    },
+    /// An average over nobody.
+    ZeroDivisor,
+}
+
+impl fmt::Display for KernelError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::LengthMismatch { into, from } => {
+                write!(
+                    f,
+                    "the destination holds {into} bytes but the source {from}"
+                )
+            }
+            Self::PartialElement { len, element } => write!(
+                f,
+                "{len} bytes do not hold a whole number of {element:?} elements of {} bytes",
+                element.size()
+            ),
+            Self::ZeroDivisor => f.write_str("an average needs at least one contribution"),
+        }
+    }
+}
+
+impl Error for KernelError {}
+
+/// Does a slice of `len` bytes hold whole elements?
+pub(crate) fn check_whole(element: Element, len: usize) -> Result<(), KernelError> {
+    if len.is_multiple_of(element.size()) {
+        Ok(())
+    } else {
+        Err(KernelError::PartialElement { len, element })
+    }
+}

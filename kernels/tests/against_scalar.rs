@@ -1,0 +1,343 @@
+//! The kernels against a definition that works on one number at a time and in wider types.
+
+use pccl_kernels::{Element, KernelError, Op, divide, reduce};
+use proptest::prelude::*;
+
+/// One element, in a type that holds every element exactly.
+#[derive(Clone, Copy, Debug)]
+enum Value {
+    Integer(i128),
+    Single(f32),
+    Double(f64),
+}
+
+fn decode(element: Element, bytes: &[u8]) -> Value {
+    let word = |bytes: &[u8]| {
+        let mut word = [0; 8];
+        word[..bytes.len()].copy_from_slice(bytes);
+        u64::from_le_bytes(word)
+    };
+    let bits = word(bytes);
+    match element {
+        Element::U8 | Element::U16 | Element::U32 | Element::U64 => Value::Integer(bits.into()),
+        Element::I8 => Value::Integer((bits as i8).into()),
+        Element::I16 => Value::Integer((bits as i16).into()),
+        Element::I32 => Value::Integer((bits as i32).into()),
+        Element::I64 => Value::Integer((bits as i64).into()),
+        Element::F32 => Value::Single(f32::from_bits(bits as u32)),
+        Element::F64 => Value::Double(f64::from_bits(bits)),
+    }
+}
+
+/// The bytes of a value: integers lose what does not fit, a NaN is the canonical one.
+fn encode(element: Element, value: Value) -> Vec<u8> {
+    match value {
+        Value::Integer(value) => value.to_le_bytes()[..element.size()].to_vec(),
+        Value::Single(value) if value.is_nan() => 0x7FC0_0000_u32.to_le_bytes().to_vec(),
+        Value::Single(value) => value.to_le_bytes().to_vec(),
+        Value::Double(value) if value.is_nan() => 0x7FF8_0000_0000_0000_u64.to_le_bytes().to_vec(),
+        Value::Double(value) => value.to_le_bytes().to_vec(),
+    }
+}
+
+macro_rules! float_op {
+    ($op:expr, $a:expr, $b:expr) => {{
+        let (a, b) = ($a, $b);
+        match $op {
+            Op::Sum => a + b,
+            Op::Prod => a * b,
+            _ if a.is_nan() || b.is_nan() => a + b,
+            Op::Max if a.total_cmp(&b).is_ge() => a,
+            Op::Min if a.total_cmp(&b).is_le() => a,
+            Op::Max | Op::Min => b,
+        }
+    }};
+}
+
+fn scalar_op(op: Op, a: Value, b: Value) -> Value {
+    match (a, b) {
+        (Value::Integer(a), Value::Integer(b)) => Value::Integer(match op {
+            Op::Sum => a + b,
+            Op::Prod => a.wrapping_mul(b),
+            Op::Max => a.max(b),
+            Op::Min => a.min(b),
+        }),
+        (Value::Single(a), Value::Single(b)) => Value::Single(float_op!(op, a, b)),
+        (Value::Double(a), Value::Double(b)) => Value::Double(float_op!(op, a, b)),
+        _ => panic!("two elements of one type"),
+    }
+}
+
+fn scalar_reduce(element: Element, op: Op, into: &[u8], from: &[u8]) -> Vec<u8> {
+    let size = element.size();
+    let pairs = into.chunks_exact(size).zip(from.chunks_exact(size));
+    pairs
+        .flat_map(|(a, b)| {
+            encode(
+                element,
+                scalar_op(op, decode(element, a), decode(element, b)),
+            )
+        })
+        .collect()
+}
+
+fn scalar_divide(element: Element, bytes: &[u8], by: u32) -> Vec<u8> {
+    let quotient = |value| match value {
+        Value::Integer(value) => Value::Integer(value / i128::from(by)),
+        Value::Single(value) => Value::Single(value / by as f32),
+        Value::Double(value) => Value::Double(value / f64::from(by)),
+    };
+    let elements = bytes.chunks_exact(element.size());
+    elements
+        .flat_map(|bytes| encode(element, quotient(decode(element, bytes))))
+        .collect()
+}
+
+/// Reproducible noise in every byte.
+fn noise(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed;
+    (0..len)
+        .map(|_| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695);
+            (state >> 56) as u8
+        })
+        .collect()
+}
+
+/// Bytes of one float or integer type that are hard in some way, as `f64` and `f32` bits alike.
+fn special(element: Element) -> Vec<Vec<u8>> {
+    let singles = [
+        0.0,
+        -0.0,
+        1.0,
+        -1.5,
+        f32::INFINITY,
+        f32::NEG_INFINITY,
+        f32::NAN,
+        -f32::NAN,
+        f32::from_bits(0x7F80_0001),
+        f32::from_bits(0xFFC1_2345),
+        f32::MIN_POSITIVE,
+        f32::from_bits(1),
+        f32::from_bits(0x8000_0001),
+        f32::MAX,
+        f32::MIN,
+    ];
+    let doubles = [
+        f64::from_bits(1),
+        f64::from_bits(0xFFF0_0000_0000_0001),
+        f64::MAX,
+        f64::MIN,
+    ];
+    match element {
+        Element::F32 => singles.map(|single| single.to_le_bytes().to_vec()).to_vec(),
+        Element::F64 => {
+            let singles = singles.map(f64::from);
+            let both = singles.iter().chain(&doubles);
+            both.map(|double| double.to_le_bytes().to_vec()).collect()
+        }
+        _ => {
+            let patterns = [0, 1, 2, 3, 0x7F, 0x80, 0x81, 0xFE, 0xFF];
+            let low = patterns.map(|low: u8| {
+                let mut bytes = vec![0; element.size()];
+                bytes[0] = low;
+                bytes
+            });
+            let high = patterns.map(|high: u8| {
+                let mut bytes = vec![if high & 1 == 1 { 0xFF } else { 0 }; element.size()];
+                bytes[element.size() - 1] = high;
+                bytes
+            });
+            low.into_iter().chain(high).collect()
+        }
+    }
+}
+
+#[test]
+fn every_length_and_every_start_gives_the_scalar_result() {
+    for element in Element::ALL {
+        for count in 0..=257 {
+            let len = count * element.size();
+            let (from_start, into_start) = (count % 9, count % 7);
+            let mut into = noise(into_start + len, 1 + count as u64);
+            let from = noise(from_start + len, 1_000 + count as u64);
+            for op in Op::ALL {
+                let expected = scalar_reduce(element, op, &into[into_start..], &from[from_start..]);
+
+                reduce(element, op, &mut into[into_start..], &from[from_start..]).unwrap();
+
+                assert_eq!(
+                    into[into_start..],
+                    expected,
+                    "{count} elements, {op:?}, {element:?}"
+                );
+            }
+            let expected = scalar_divide(element, &into[into_start..], 3);
+
+            divide(element, &mut into[into_start..], 3).unwrap();
+
+            assert_eq!(
+                into[into_start..],
+                expected,
+                "{count} elements of {element:?} divided"
+            );
+        }
+    }
+}
+
+#[test]
+fn special_values_give_the_scalar_result_in_either_order() {
+    for element in Element::ALL {
+        let values = special(element);
+        let pairs = values
+            .iter()
+            .flat_map(|a| values.iter().map(move |b| (&a[..], &b[..])));
+        let (ones, others): (Vec<&[u8]>, Vec<&[u8]>) = pairs.unzip();
+        let (ones, others) = (ones.concat(), others.concat());
+        for op in Op::ALL {
+            let expected = scalar_reduce(element, op, &ones, &others);
+
+            let mut forth = ones.clone();
+            reduce(element, op, &mut forth, &others).unwrap();
+            let mut back = others.clone();
+            reduce(element, op, &mut back, &ones).unwrap();
+
+            assert_eq!(forth, expected, "{op:?} of {element:?}");
+            assert_eq!(back, expected, "{op:?} of {element:?}, operands exchanged");
+        }
+    }
+}
+
+#[test]
+fn special_values_are_divided_as_scalars_are() {
+    let divisors = [
+        1, 2, 3, 7, 127, 128, 200, 255, 256, 65_535, 65_536, 16_777_217,
+    ];
+    for element in Element::ALL {
+        for by in divisors
+            .into_iter()
+            .chain([i32::MAX as u32, 1 << 31, u32::MAX])
+        {
+            let mut bytes = special(element).concat();
+            let expected = scalar_divide(element, &bytes, by);
+
+            divide(element, &mut bytes, by).unwrap();
+
+            assert_eq!(bytes, expected, "{element:?} by {by}");
+        }
+    }
+}
+
+#[test]
+fn every_small_integer_is_divided_exactly_by_every_small_divisor() {
+    let all: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
+    for element in [Element::U8, Element::I8, Element::U16, Element::I16] {
+        for by in (1..=300).chain([32_767, 32_768, 65_535]) {
+            let mut bytes = all.clone();
+            let expected = scalar_divide(element, &bytes, by);
+
+            divide(element, &mut bytes, by).unwrap();
+
+            assert!(bytes == expected, "{element:?} by {by}");
+        }
+    }
+}
+
+#[test]
+fn an_average_over_two_hundred_bytes_is_right() {
+    let mut sums = [100_i8, -100, 127, i8::MIN].map(i8::to_le_bytes).concat();
+
+    divide(Element::I8, &mut sums, 200).unwrap();
+
+    assert_eq!(sums, [0, 0, 0, 0]);
+}
+
+#[test]
+fn senseless_calls_are_refused_and_change_nothing() {
+    let mut into = [1_u8, 2, 3, 4, 5];
+
+    let lengths = reduce(Element::U8, Op::Sum, &mut into, &[1; 4]);
+    let partial = reduce(Element::U16, Op::Sum, &mut into, &[1; 5]);
+    let partial_division = divide(Element::F32, &mut into, 2);
+    let zero = divide(Element::U8, &mut into, 0);
+
+    assert_eq!(
+        lengths,
+        Err(KernelError::LengthMismatch { into: 5, from: 4 })
+    );
+    let of = |element| Err(KernelError::PartialElement { len: 5, element });
+    assert_eq!(partial, of(Element::U16));
+    assert_eq!(partial_division, of(Element::F32));
+    assert_eq!(zero, Err(KernelError::ZeroDivisor));
+    assert_eq!(into, [1, 2, 3, 4, 5]);
+}
+
+fn any_element() -> impl Strategy<Value = Element> {
+    prop::sample::select(Element::ALL.to_vec())
+}
+
+fn any_op() -> impl Strategy<Value = Op> {
+    prop::sample::select(Op::ALL.to_vec())
+}
+
+/// Two slices of equal length that hold whole elements.
+fn operands() -> impl Strategy<Value = (Element, Vec<u8>, Vec<u8>)> {
+    (any_element(), 0..200_usize).prop_flat_map(|(element, count)| {
+        let bytes = || prop::collection::vec(any::<u8>(), count * element.size());
+        (Just(element), bytes(), bytes())
+    })
+}
+
+proptest! {
+    #[test]
+    fn any_reduction_gives_the_scalar_result((element, into, from) in operands(), op in any_op()) {
+        let expected = scalar_reduce(element, op, &into, &from);
+
+        let mut result = into;
+        reduce(element, op, &mut result, &from).unwrap();
+
+        prop_assert_eq!(result, expected);
+    }
+
+    #[test]
+    fn the_order_of_the_operands_does_not_matter((element, a, b) in operands(), op in any_op()) {
+        let (mut forth, mut back) = (a.clone(), b.clone());
+
+        reduce(element, op, &mut forth, &b).unwrap();
+        reduce(element, op, &mut back, &a).unwrap();
+
+        prop_assert_eq!(forth, back);
+    }
+
+    #[test]
+    fn the_cut_into_frames_does_not_matter(
+        (element, into, from) in operands(),
+        op in any_op(),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let (mut whole, mut cut_up) = (into.clone(), into.clone());
+        let middle = cut.index(into.len() / element.size() + 1) * element.size();
+
+        reduce(element, op, &mut whole, &from).unwrap();
+        let (head, tail) = cut_up.split_at_mut(middle);
+        reduce(element, op, head, &from[..middle]).unwrap();
+        reduce(element, op, tail, &from[middle..]).unwrap();
+
+        prop_assert_eq!(whole, cut_up);
+    }
+
+    #[test]
+    fn any_division_gives_the_scalar_result(
+        (element, bytes, _) in operands(),
+        by in prop_oneof![1..300_u32, 1..=u32::MAX],
+    ) {
+        let expected = scalar_divide(element, &bytes, by);
+
+        let mut result = bytes;
+        divide(element, &mut result, by).unwrap();
+
+        prop_assert_eq!(result, expected);
+    }
+}
