@@ -115,8 +115,6 @@ impl StandingEdge {
     /// learn that they have lost it.
     pub(super) fn retire(self, shared: &Shared) {
         self.state.reported.store(true, Ordering::Release);
-        shared
-            .registry
-            .edge_gone(self.state.edge, self.state.built);
+        shared.registry.edge_gone(self.state.edge, self.state.built);
     }
 }

@@ -175,7 +175,9 @@ impl DataPlane {
     /// Registers an execution, so that frames find it. Executions begin in the order of their numbers.
     /// The port is to be run soon.
     pub(crate) fn begin(&mut self, seq: Seq, spec: CollectiveSpec) -> RingPort {
-        let lanes = self.place.map_or(1, |place| usize::from(place.lanes).max(1));
+        let lanes = self
+            .place
+            .map_or(1, |place| usize::from(place.lanes).max(1));
         let (frames, inbound) = mpsc::channel(lanes * INBOUND_PER_LANE);
         let (signals, signalled) = mpsc::unbounded_channel();
         let stopped = Arc::new(AtomicBool::new(false));

@@ -81,7 +81,11 @@ impl Reader {
         let frame = self.payload(header.length as usize).await?;
         if let Some(receiver) = receiver {
             let lane = self.lane;
-            let frame = Inbound::Frame { lane, header, frame };
+            let frame = Inbound::Frame {
+                lane,
+                header,
+                frame,
+            };
             if receiver.send(frame).await.is_err() {
                 self.route = None;
             }

@@ -95,8 +95,7 @@ impl RingWork {
     ) -> Option<Self> {
         let stripes = schedule::stripes_for(spec.count, spec.element, place.lanes);
         let element_bytes = spec.element.size();
-        let stripe =
-            |number| schedule::stripe_range(spec.count, stripes, number);
+        let stripe = |number| schedule::stripe_range(spec.count, stripes, number);
         Some(Self {
             seq,
             element: element_of(spec.element)?,
