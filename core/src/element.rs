@@ -149,6 +149,16 @@ pub enum SpecField {
     Quantization,
 }
 
+impl SpecField {
+    /// Every field, in the order in which they are compared.
+    pub const ALL: [Self; 4] = [
+        Self::Operation,
+        Self::ElementType,
+        Self::Count,
+        Self::Quantization,
+    ];
+}
+
 impl fmt::Display for SpecField {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -164,16 +174,19 @@ impl CollectiveSpec {
     /// The first field in which the two differ, or `None` where they ask for the same.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Option<SpecField> {
-        if self.op != other.op {
-            Some(SpecField::Operation)
-        } else if self.element != other.element {
-            Some(SpecField::ElementType)
-        } else if self.count != other.count {
-            Some(SpecField::Count)
-        } else if self.quantization != other.quantization {
-            Some(SpecField::Quantization)
-        } else {
-            None
+        SpecField::ALL
+            .into_iter()
+            .find(|field| self.differs_in(other, *field))
+    }
+
+    /// Do the two differ in this field?
+    #[must_use]
+    pub fn differs_in(&self, other: &Self, field: SpecField) -> bool {
+        match field {
+            SpecField::Operation => self.op != other.op,
+            SpecField::ElementType => self.element != other.element,
+            SpecField::Count => self.count != other.count,
+            SpecField::Quantization => self.quantization != other.quantization,
         }
     }
 }

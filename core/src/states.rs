@@ -79,6 +79,8 @@ pub enum Event {
     RetryUpdate,
     /// The attempt was given up; the peer's need for another ring stands.
     RetryRewire,
+    /// The attempt was given up; the newcomer waits to be admitted.
+    RetryAdmission,
     /// The ring stands, and the peer has nothing else to do.
     RingStands,
     /// The ring stands, and the peer's collectives go on.
@@ -209,6 +211,9 @@ pub const TRANSITIONS: &[Transition] = &[
         E::RetryRewire,
         S::VoteNoNewPeersEstablishP2p,
     ),
+    row(S::ConnectingToPeers, E::RetryAdmission, S::Idle),
+    row(S::WaitingForOtherPeers, E::RetryAdmission, S::Idle),
+    row(S::ConnectingToPeersFailed, E::RetryAdmission, S::Idle),
     row(S::WaitingForOtherPeers, E::RingStands, S::Idle),
     row(
         S::WaitingForOtherPeers,

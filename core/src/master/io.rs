@@ -150,7 +150,7 @@ pub enum MasterTimer {
     /// Not everybody has reported about its ring edges.
     Wiring(Round),
     /// A failed attempt to connect a ring may be repeated.
-    RetryWiring(Scope),
+    RetryWiring(Round),
     /// Not everybody has reported its measurements, or the solver is slow.
     Optimization(Round),
     /// Not everybody has reported its transfers.

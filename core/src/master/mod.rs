@@ -1,5 +1,305 @@
-//! The deciding machine.
+//! The deciding machine: keeps membership, counts ballots, gives verdicts.
+//!
+//! ```text
+//!   MasterInput ──▶ handle ──▶ the one input changes what is known
+//!                      │
+//!                      ▼
+//!                   settle ──▶ every ballot is counted again until nothing moves
+//!                      │
+//!                      ▼
+//!                  MasterOutput, in the order in which to do it
+//! ```
+//!
+//! Nothing is decided while a message is read. A message only records a vote or a report; then
+//! [`settle`](settle) counts every ballot afresh. A departure is therefore nothing special: the
+//! ballots that lacked only the departed peer's vote complete in the same way.
+//!
+//! | file | what it is for |
+//! |---|---|
+//! | `io` | inputs, outputs, timers, configuration |
+//! | `record` | what is remembered about a peer and a group |
+//! | `membership` | hello, farewell, kick |
+//! | `settle` | counting ballots until nothing moves; deadlines |
+//! | `precedence` | which of two calls gives way when peers wait for each other |
+//! | `topology`, `wiring` | ballots about the ring; connecting its edges |
+//! | `collectives` | starting, committing and aborting collectives |
+//! | `shared_state`, `election` | synchronizing; whose content wins |
+//! | `optimize` | measuring, solving, adopting a better ring |
+//!
+//! **Invariant:** a peer's state changes only along [`TRANSITIONS`](crate::states::TRANSITIONS).
+//!
+//! **Invariant:** which timers run is a function of the state; none is forgotten, none leaks.
 
+mod collectives;
+mod election;
 mod io;
+mod membership;
+mod optimize;
+mod precedence;
+mod record;
+mod settle;
+mod shared_state;
+mod topology;
+mod view;
+mod wiring;
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
 
 pub use io::{Ballot, MasterConfig, MasterInput, MasterOutput, MasterTimer, Scope, TourProblem};
+pub use view::{MasterView, PeerView};
+
+use crate::id::{Epoch, GroupId, PeerId, Round, Seq};
+use crate::messages::{Misdeed, ToMaster, ToPeer};
+use crate::states::{ConnectionPhase, ConnectionState, Event, next_state};
+use crate::ticket::TicketMint;
+use optimize::Optimization;
+use record::{GroupRecord, PeerRecord};
+use wiring::Wiring;
+
+/// Decides what each peer does next. The same inputs in the same order give the same outputs.
+///
+/// ```
+/// use pccl_core::id::{ConnId, GroupId, ProtocolVersion};
+/// use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput};
+/// use pccl_core::messages::Hello;
+///
+/// let mut master = Master::new(MasterConfig::default());
+/// let hello = Hello {
+///     protocol: ProtocolVersion::CURRENT,
+///     group: GroupId(0),
+///     port: 48149,
+///     advertise: None,
+///     lanes: 4,
+/// };
+/// let mut out = Vec::new();
+/// let from = [192, 0, 2, 1].into();
+/// master.handle(MasterInput::Connected { conn: ConnId(0), hello, from }, &mut out);
+///
+/// assert!(matches!(out.first(), Some(MasterOutput::Register { .. })));
+/// assert_eq!(master.view().world_sizes(GroupId(0)).group, 1); // alone: admitted at once
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Master {
+    config: MasterConfig,
+    mint: TicketMint,
+    stopping: bool,
+    next_peer: PeerId,
+    next_round: Round,
+    next_seq: Seq,
+    epoch: Epoch,
+    peers: BTreeMap<PeerId, PeerRecord>,
+    groups: BTreeMap<GroupId, GroupRecord>,
+    wirings: BTreeMap<Round, Wiring>,
+    /// Failed attempts in a row, per scope.
+    attempts: BTreeMap<Scope, u8>,
+    optimization: Option<Optimization>,
+    /// Measured edges, sender first, in kbit/s.
+    bandwidth: BTreeMap<(PeerId, PeerId), u64>,
+    /// The timers that run.
+    armed: BTreeSet<MasterTimer>,
+}
+
+/// What `handle` appends to.
+type Out = Vec<MasterOutput>;
+
+impl Master {
+    /// A master that knows nobody.
+    #[must_use]
+    pub fn new(config: MasterConfig) -> Self {
+        Self {
+            mint: TicketMint {
+                key: config.ticket_key,
+            },
+            config,
+            stopping: false,
+            next_peer: PeerId(1),
+            next_round: Round(1),
+            next_seq: Seq(1),
+            epoch: Epoch(0),
+            peers: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            wirings: BTreeMap::new(),
+            attempts: BTreeMap::new(),
+            optimization: None,
+            bandwidth: BTreeMap::new(),
+            armed: BTreeSet::new(),
+        }
+    }
+
+    /// Applies one input and appends what is to be done, in order. Never fails: a peer that breaks
+    /// the protocol is kicked, which is an output.
+    pub fn handle(&mut self, input: MasterInput, out: &mut Out) {
+        match input {
+            MasterInput::Connected { conn, hello, from } => self.hello(conn, hello, from, out),
+            MasterInput::Message { peer, message } => self.message(peer, message, out),
+            MasterInput::Misbehaved { peer, misdeed } => self.kick(peer, misdeed, out),
+            MasterInput::Disconnected { peer } => self.lose(peer, None, out),
+            MasterInput::TimerFired(timer) => self.timer_fired(timer, out),
+            MasterInput::TourSolved { round, group, ring } => self.tour_solved(round, group, ring),
+            MasterInput::Stop => self.stop(out),
+        }
+        self.settle(out);
+    }
+
+    /// What tests, the model and the logs may look at.
+    #[must_use]
+    pub fn view(&self) -> MasterView<'_> {
+        MasterView::new(self)
+    }
+
+    fn message(&mut self, peer: PeerId, message: ToMaster, out: &mut Out) {
+        // Who was let go may have had something on the way.
+        let Some(record) = self.peers.get(&peer) else {
+            return;
+        };
+        out.push(MasterOutput::StartTimer {
+            timer: MasterTimer::Silence(peer),
+            after: self.config.silence,
+        });
+        match record.phase {
+            ConnectionPhase::Registered => self.message_of_registered(peer, message, out),
+            ConnectionPhase::Accepted => self.message_of_accepted(peer, message, out),
+        }
+    }
+
+    fn message_of_registered(&mut self, peer: PeerId, message: ToMaster, out: &mut Out) {
+        match message {
+            ToMaster::Heartbeat => {}
+            ToMaster::Leave => self.leave(peer, out),
+            ToMaster::EdgesEstablished { round } => self.edges_established(peer, round, out),
+            ToMaster::EdgeFailed {
+                round,
+                with,
+                failure,
+            } => {
+                self.edge_failed(peer, round, with, failure, out);
+            }
+            ToMaster::Hello(_) => self.kick(peer, Misdeed::SecondHello, out),
+            ToMaster::UpdateTopology { .. }
+            | ToMaster::ArePeersPending
+            | ToMaster::OptimizeTopology
+            | ToMaster::Bandwidth { .. }
+            | ToMaster::ProbesDone { .. }
+            | ToMaster::SyncSharedState(_)
+            | ToMaster::SharedStateDone { .. }
+            | ToMaster::InitiateCollective { .. }
+            | ToMaster::CompleteCollective { .. } => self.kick(peer, Misdeed::NotAccepted, out),
+        }
+    }
+
+    fn message_of_accepted(&mut self, peer: PeerId, message: ToMaster, out: &mut Out) {
+        match message {
+            ToMaster::Heartbeat => {}
+            ToMaster::Leave => self.leave(peer, out),
+            ToMaster::Hello(_) => self.kick(peer, Misdeed::SecondHello, out),
+            ToMaster::UpdateTopology { broken } => self.vote_to_update(peer, broken, out),
+            ToMaster::EdgesEstablished { round } => self.edges_established(peer, round, out),
+            ToMaster::EdgeFailed {
+                round,
+                with,
+                failure,
+            } => {
+                self.edge_failed(peer, round, with, failure, out);
+            }
+            ToMaster::ArePeersPending => self.ask_pending(peer, out),
+            ToMaster::OptimizeTopology => self.vote_to_optimize(peer, out),
+            ToMaster::Bandwidth {
+                round,
+                to,
+                kbit_per_s,
+            } => {
+                self.measured(peer, round, to, kbit_per_s, out);
+            }
+            ToMaster::ProbesDone { round, ok } => self.probes_done(peer, round, ok, out),
+            ToMaster::SyncSharedState(vote) => self.vote_to_sync(peer, vote, out),
+            ToMaster::SharedStateDone { round, ok } => {
+                self.shared_state_done(peer, round, ok, out);
+            }
+            ToMaster::InitiateCollective { tag, spec, broken } => {
+                self.vote_to_initiate(peer, tag, spec, broken, out);
+            }
+            ToMaster::CompleteCollective {
+                seq,
+                outcome,
+                broken,
+            } => {
+                self.vote_to_complete(peer, seq, outcome, broken, out);
+            }
+        }
+    }
+
+    /// Moves a peer along the table. What the table lacks is a defect of this crate when the master
+    /// itself wants it.
+    fn step(&mut self, peer: PeerId, event: Event, out: &mut Out) {
+        let Some(record) = self.peers.get_mut(&peer) else {
+            return;
+        };
+        let from = record.state;
+        match next_state(from, event) {
+            Some(to) => {
+                record.state = to;
+                out.push(MasterOutput::Moved {
+                    peer,
+                    event,
+                    from,
+                    to,
+                });
+            }
+            None => out.push(MasterOutput::Inconsistent {
+                peer,
+                state: from,
+                event,
+            }),
+        }
+    }
+
+    /// Moves a peer because of its own message. What the table lacks is its misdeed.
+    fn step_or_kick(&mut self, peer: PeerId, event: Event, out: &mut Out) -> bool {
+        let Some(state) = self.state_of(peer) else {
+            return false;
+        };
+        if next_state(state, event).is_none() {
+            self.kick(peer, Misdeed::WrongState { state, event }, out);
+            return false;
+        }
+        self.step(peer, event, out);
+        true
+    }
+
+    fn state_of(&self, peer: PeerId) -> Option<ConnectionState> {
+        self.peers.get(&peer).map(|record| record.state)
+    }
+
+    fn group_of(&mut self, peer: PeerId) -> Option<&mut GroupRecord> {
+        let group = self.peers.get(&peer)?.group;
+        self.groups.get_mut(&group)
+    }
+
+    fn accepted(&self) -> impl Iterator<Item = (PeerId, &PeerRecord)> {
+        self.peers
+            .iter()
+            .filter(|(_, record)| record.is_accepted())
+            .map(|(id, record)| (*id, record))
+    }
+
+    fn accepted_in(&self, group: GroupId) -> impl Iterator<Item = (PeerId, &PeerRecord)> {
+        self.accepted()
+            .filter(move |(_, record)| record.group == group)
+    }
+
+    /// Is there an accepted peer, and does this hold for every one?
+    fn unanimous(&self, holds: impl Fn(&PeerRecord) -> bool) -> bool {
+        self.accepted().next().is_some() && self.accepted().all(|(_, record)| holds(record))
+    }
+
+    fn take_round(&mut self) -> Round {
+        let round = self.next_round;
+        self.next_round = round.next();
+        round
+    }
+}
+
+fn send(out: &mut Out, peer: PeerId, message: ToPeer) {
+    out.push(MasterOutput::Send { peer, message });
+}

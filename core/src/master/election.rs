@@ -1,0 +1,211 @@
+//! Whose content the group will hold: a pure function of the votes.
+//!
+//! 1. **Revision.** Before the first synchronization of a group, or when every voter allows a restart,
+//!    the newest revision that a candidate offers is current. Afterwards, with `reached` the revision
+//!    of the last synchronization, `reached + 1` is current where a candidate offers it, else
+//!    `reached` itself (the same state once more, as after an aborted reduce). Older content is dragged
+//!    along. Content beyond `reached + 1` is refused: its holder is expelled, or, where everybody is
+//!    beyond, the call fails for all.
+//! 2. **Candidates** are all voters but the receive-only ones; where somebody is send-only, the
+//!    send-only ones alone.
+//! 3. **Popularity.** Of the candidates with the current revision, the content that most hold wins. A
+//!    tie goes to the content held by the peer with the lowest number, the longest in the run.
+//! 4. **Guarantees.** A send-only peer that does not hold the winning content fails the call for all.
+//!    A receive-only peer is never a holder. Who describes other entries than the winner's (names,
+//!    types, counts, flags, compared as a set) is expelled.
+//!
+//! Votes of the departed are not here: the caller withdraws them when it loses a peer.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use crate::id::{ContentHash, PeerId, Revision};
+use crate::messages::Misdeed;
+use crate::shared_state::{EntryInfo, SyncFailure, SyncStrategy, SyncVote};
+
+pub(super) type Votes = BTreeMap<PeerId, SyncVote>;
+
+/// What an election ends in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Decision {
+    /// These voters cannot stay; elect again without them.
+    Expel(Vec<(PeerId, Misdeed)>),
+    /// This content wins.
+    Elected {
+        revision: Revision,
+        winner: PeerId,
+        /// Candidates that hold the winning content at the current revision, the winner included.
+        holders: BTreeSet<PeerId>,
+    },
+    /// Nothing is carried out.
+    Failed(SyncFailure),
+}
+
+pub(super) fn elect(votes: &Votes, reached: Option<Revision>) -> Decision {
+    let everybody_restarts = votes.values().all(|vote| vote.restart);
+    let reached = reached.filter(|_| !everybody_restarts);
+    if let Some(decision) = reached.and_then(|reached| ahead(votes, reached)) {
+        return decision;
+    }
+    let candidates = candidates(votes);
+    let revision = match current_revision(&candidates, reached) {
+        Ok(revision) => revision,
+        Err(failure) => return Decision::Failed(failure),
+    };
+    let finalists = candidates
+        .into_iter()
+        .filter(|(_, vote)| vote.revision == revision);
+    let Some((winner, holders)) = most_popular(finalists) else {
+        return Decision::Failed(SyncFailure::NobodyToSend);
+    };
+    let loser = votes
+        .iter()
+        .find(|(peer, vote)| vote.strategy == SyncStrategy::SendOnly && !holders.contains(peer));
+    if let Some((other, _)) = loser {
+        return Decision::Failed(SyncFailure::SendersDiffer {
+            one: winner,
+            other: *other,
+        });
+    }
+    match strangers(votes, winner) {
+        expelled if expelled.is_empty() => Decision::Elected {
+            revision,
+            winner,
+            holders,
+        },
+        expelled => Decision::Expel(expelled),
+    }
+}
+
+/// Voters whose content may win that are beyond the next revision.
+fn ahead(votes: &Votes, reached: Revision) -> Option<Decision> {
+    let expected = reached.next();
+    let counts = |vote: &SyncVote| vote.strategy != SyncStrategy::ReceiveOnly;
+    let beyond: Vec<(PeerId, Revision)> = votes
+        .iter()
+        .filter(|(_, vote)| counts(vote) && vote.revision > expected)
+        .map(|(peer, vote)| (*peer, vote.revision))
+        .collect();
+    let oldest = beyond.iter().map(|(_, offered)| *offered).min()?;
+    if beyond.len() == votes.values().filter(|vote| counts(vote)).count() {
+        return Some(Decision::Failed(SyncFailure::RevisionSkipped {
+            expected,
+            offered: oldest,
+        }));
+    }
+    let misdeed = |offered| Misdeed::RevisionAhead { expected, offered };
+    Some(Decision::Expel(
+        beyond
+            .into_iter()
+            .map(|(peer, o)| (peer, misdeed(o)))
+            .collect(),
+    ))
+}
+
+fn candidates(votes: &Votes) -> Vec<(PeerId, &SyncVote)> {
+    let with = |strategy: SyncStrategy| -> Vec<(PeerId, &SyncVote)> {
+        votes
+            .iter()
+            .filter(|(_, v)| v.strategy == strategy)
+            .map(|(p, v)| (*p, v))
+            .collect()
+    };
+    let senders = with(SyncStrategy::SendOnly);
+    if senders.is_empty() {
+        with(SyncStrategy::EnforcePopular)
+    } else {
+        senders
+    }
+}
+
+fn current_revision(
+    candidates: &[(PeerId, &SyncVote)],
+    reached: Option<Revision>,
+) -> Result<Revision, SyncFailure> {
+    let newest = candidates.iter().map(|(_, vote)| vote.revision).max();
+    let newest = newest.ok_or(SyncFailure::NobodyToSend)?;
+    match reached {
+        Some(reached) if newest < reached => Err(SyncFailure::RevisionLost {
+            reached,
+            offered: newest,
+        }),
+        Some(_) | None => Ok(newest),
+    }
+}
+
+/// What is compared of a vote: the entries, and the hashes of those that must be equal.
+fn content(vote: &SyncVote) -> Vec<(&EntryInfo, Option<ContentHash>)> {
+    let compared = |entry: &EntryInfo| (!entry.allow_content_inequality).then_some(entry.hash);
+    vote.entries
+        .iter()
+        .map(|entry| (entry, compared(entry)))
+        .collect()
+}
+
+fn same_content(one: &SyncVote, other: &SyncVote) -> bool {
+    let (one, other) = (content(one), content(other));
+    one.len() == other.len()
+        && one
+            .iter()
+            .zip(&other)
+            .all(|((a, a_hash), (b, b_hash))| a.same_key(b) && a_hash == b_hash)
+}
+
+fn most_popular<'a>(
+    finalists: impl Iterator<Item = (PeerId, &'a SyncVote)>,
+) -> Option<(PeerId, BTreeSet<PeerId>)> {
+    // In order of peer numbers, so the first of each camp is its lowest.
+    let mut camps: Vec<(PeerId, &SyncVote, BTreeSet<PeerId>)> = Vec::new();
+    for (peer, vote) in finalists {
+        match camps
+            .iter_mut()
+            .find(|(_, other, _)| same_content(other, vote))
+        {
+            Some((_, _, camp)) => {
+                camp.insert(peer);
+            }
+            None => camps.push((peer, vote, BTreeSet::from([peer]))),
+        }
+    }
+    // `max_by_key` keeps the last of equals, hence the reversal: the earliest camp wins a tie.
+    let (winner, _, holders) = camps
+        .into_iter()
+        .rev()
+        .max_by_key(|(_, _, camp)| camp.len())?;
+    Some((winner, holders))
+}
+
+/// Voters whose entries are not the winner's.
+fn strangers(votes: &Votes, winner: PeerId) -> Vec<(PeerId, Misdeed)> {
+    let Some(elected) = votes.get(&winner) else {
+        return Vec::new();
+    };
+    votes
+        .iter()
+        .map(|(peer, vote)| (*peer, differing_keys(elected, vote)))
+        .filter(|(_, entries)| *entries > 0)
+        .map(|(peer, entries)| (peer, Misdeed::StateMismatch { entries }))
+        .collect()
+}
+
+fn differing_keys(elected: &SyncVote, vote: &SyncVote) -> u32 {
+    let unknown_to = |one: &SyncVote, other: &SyncVote| {
+        let known: BTreeMap<&str, &EntryInfo> = other
+            .entries
+            .iter()
+            .map(|entry| (entry.name.as_str(), entry))
+            .collect();
+        let unknown = one.entries.iter().filter(|entry| {
+            known
+                .get(entry.name.as_str())
+                .is_none_or(|other| !entry.same_key(other))
+        });
+        unknown.count()
+    };
+    let lacking = elected.entries.iter().filter(|entry| {
+        vote.entries
+            .binary_search_by(|other| other.name.cmp(&entry.name))
+            .is_err()
+    });
+    u32::try_from(unknown_to(vote, elected) + lacking.count()).unwrap_or(u32::MAX)
+}

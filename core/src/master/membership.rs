@@ -1,0 +1,136 @@
+//! Hello, farewell, kick: who is connected.
+//!
+//! A newcomer becomes *registered*; whether it is admitted is a ballot's business (`topology`).
+//! Every way out ends in [`Master::lose`], which forgets the peer and withdraws its votes; the
+//! ballots are counted again afterwards.
+
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+
+use super::record::{PeerRecord, Stake};
+use super::{Master, MasterOutput, Out, send};
+use crate::id::{ConnId, PeerId, ProtocolVersion};
+use crate::messages::{Hello, Misdeed, Refusal, ToPeer};
+use crate::states::{ConnectionPhase, ConnectionState};
+
+impl Master {
+    pub(super) fn hello(&mut self, conn: ConnId, hello: Hello, from: IpAddr, out: &mut Out) {
+        if let Some(reason) = self.objection(&hello) {
+            out.push(MasterOutput::Refuse { conn, reason });
+            return;
+        }
+        let peer = self.next_peer;
+        self.next_peer = peer.next();
+        let ip = hello.advertise.unwrap_or(from).to_canonical();
+        let record = PeerRecord {
+            phase: ConnectionPhase::Registered,
+            state: ConnectionState::Idle,
+            group: hello.group,
+            address: SocketAddr::new(ip, hello.port),
+            lanes: hello.lanes,
+            tags: Default::default(),
+            asked_pending: false,
+            round: None,
+            stake: Stake::Admission,
+            synced: false,
+        };
+        self.peers.insert(peer, record);
+        out.push(MasterOutput::Register { conn, peer });
+        let heartbeat_ms = millis(self.config.heartbeat);
+        let silence_ms = millis(self.config.silence);
+        send(
+            out,
+            peer,
+            ToPeer::Welcome {
+                peer,
+                heartbeat_ms,
+                silence_ms,
+            },
+        );
+    }
+
+    fn objection(&self, hello: &Hello) -> Option<Refusal> {
+        let peers_max = self.config.peers_max;
+        if self.stopping {
+            Some(Refusal::Stopping)
+        } else if hello.protocol != ProtocolVersion::CURRENT {
+            Some(Refusal::Version {
+                master: ProtocolVersion::CURRENT,
+            })
+        } else if hello.port == 0 || hello.lanes == 0 {
+            Some(Refusal::BadHello)
+        } else if self.peers.len() >= peers_max as usize {
+            Some(Refusal::RunFull { peers_max })
+        } else {
+            None
+        }
+    }
+
+    pub(super) fn leave(&mut self, peer: PeerId, out: &mut Out) {
+        out.push(MasterOutput::Close { peer });
+        self.lose(peer, None, out);
+    }
+
+    /// Ends the membership of a peer that broke a rule, telling it which.
+    pub(super) fn kick(&mut self, peer: PeerId, misdeed: Misdeed, out: &mut Out) {
+        if !self.peers.contains_key(&peer) {
+            return;
+        }
+        send(out, peer, ToPeer::Kicked(misdeed.clone()));
+        out.push(MasterOutput::Close { peer });
+        self.lose(peer, Some(misdeed), out);
+    }
+
+    /// Turns a newcomer away, telling it why.
+    pub(super) fn refuse(&mut self, peer: PeerId, reason: Refusal, out: &mut Out) {
+        send(out, peer, ToPeer::Refused(reason));
+        out.push(MasterOutput::Close { peer });
+        self.lose(peer, None, out);
+    }
+
+    /// Forgets a peer: its votes are withdrawn, what ran with it is aborted.
+    pub(super) fn lose(&mut self, peer: PeerId, misdeed: Option<Misdeed>, out: &mut Out) {
+        let Some(record) = self.peers.remove(&peer) else {
+            return;
+        };
+        out.push(MasterOutput::Lost { peer, misdeed });
+        self.bandwidth
+            .retain(|(from, to), _| *from != peer && *to != peer);
+        self.wirings_lose(peer, out);
+        self.optimization_loses(peer);
+        if self.accepted_in(record.group).next().is_none() {
+            // With its last member a group's revision goes too: whoever comes next starts afresh.
+            self.groups.remove(&record.group);
+            return;
+        }
+        self.collectives_lose(record.group, peer, out);
+        self.sync_loses(record.group, peer, out);
+        if let Some(group) = self.groups.get_mut(&record.group) {
+            group.unreachable.retain(|(a, b)| *a != peer && *b != peer);
+            group.broken.retain(|(a, b)| *a != peer && *b != peer);
+        }
+    }
+
+    pub(super) fn stop(&mut self, out: &mut Out) {
+        if self.stopping {
+            return;
+        }
+        self.stopping = true;
+        let everybody: Vec<PeerId> = self.peers.keys().copied().collect();
+        for peer in everybody {
+            send(out, peer, ToPeer::Stopping);
+            out.push(MasterOutput::Close { peer });
+        }
+        self.peers.clear();
+        self.groups.clear();
+        self.wirings.clear();
+        self.attempts.clear();
+        self.optimization = None;
+        self.bandwidth.clear();
+        out.push(MasterOutput::Stopped);
+    }
+}
+
+fn millis(duration: core::time::Duration) -> u32 {
+    u32::try_from(duration.as_millis()).unwrap_or(u32::MAX)
+}

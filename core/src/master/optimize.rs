@@ -1,0 +1,373 @@
+//! Topology optimization: measure the edges that are not known, solve for better rings, adopt them.
+//!
+//! ```text
+//!  all vote ──▶ probes ──▶ all measured ──▶ SolveTour per group ──▶ TourSolved ──▶ wiring ──▶ over
+//! ```
+//!
+//! Measurements are kept until one of the two peers goes away. An edge that could not be measured is
+//! no edge for the solver. Whatever goes wrong leaves the rings as they were, for everybody.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use super::record::Stake;
+use super::{Master, MasterOutput, Out, Scope, TourProblem, send};
+use crate::id::{GroupId, PeerId, Round};
+use crate::messages::{Misdeed, ToPeer};
+use crate::states::{ConnectionState, Event};
+use crate::topology::{LaneOrder, Ring};
+
+/// The optimization that runs.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Optimization {
+    pub(super) round: Round,
+    stage: Stage,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Stage {
+    Probing {
+        /// Ordered measurements, sender first.
+        asked: BTreeSet<(PeerId, PeerId)>,
+        awaiting: BTreeSet<PeerId>,
+        failed: bool,
+    },
+    Solving {
+        awaiting: BTreeSet<GroupId>,
+        rings: BTreeMap<GroupId, Ring>,
+        failed: bool,
+    },
+    /// The better rings are being connected, in this wiring.
+    Connecting { wiring: Round },
+}
+
+impl Master {
+    pub(super) fn vote_to_optimize(&mut self, peer: PeerId, out: &mut Out) {
+        self.step_or_kick(peer, Event::VotedToOptimize, out);
+    }
+
+    /// True: the ballot was unanimous and the measurements are ordered.
+    pub(super) fn count_optimize(&mut self, out: &mut Out) -> bool {
+        if !self.unanimous(|record| record.state == ConnectionState::VoteOptimizeTopology) {
+            return false;
+        }
+        let voters: Vec<PeerId> = self.accepted().map(|(peer, _)| peer).collect();
+        let round = self.take_round();
+        let asked = self.unmeasured_edges();
+        let mut orders: BTreeMap<PeerId, Vec<LaneOrder>> = BTreeMap::new();
+        for (from, to) in &asked {
+            if let Some((ours, theirs)) = self.lane_orders(round, *from, *to) {
+                orders.entry(*from).or_default().push(ours);
+                orders.entry(*to).or_default().push(theirs);
+            }
+        }
+        for peer in &voters {
+            if let Some(record) = self.peers.get_mut(peer) {
+                record.round = Some(round);
+                record.stake = Stake::Optimization;
+            }
+            self.step(*peer, Event::ProbesHandedOut, out);
+            let probes = orders.remove(peer).unwrap_or_default();
+            send(out, *peer, ToPeer::Probe { round, probes });
+        }
+        let awaiting = voters.into_iter().collect();
+        let stage = Stage::Probing {
+            asked,
+            awaiting,
+            failed: false,
+        };
+        self.optimization = Some(Optimization { round, stage });
+        true
+    }
+
+    /// Edges inside groups with a choice of rings, where the sender can open the lane.
+    fn unmeasured_edges(&self) -> BTreeSet<(PeerId, PeerId)> {
+        let mut edges = BTreeSet::new();
+        for members in self.groups_with_a_choice().into_values() {
+            for from in &members {
+                for to in members.iter().filter(|to| *to != from) {
+                    let known = self.bandwidth.contains_key(&(*from, *to));
+                    if !known && self.dialler(*from, *to) == *from {
+                        edges.insert((*from, *to));
+                    }
+                }
+            }
+        }
+        edges
+    }
+
+    /// A ring of one or two is what it is.
+    fn groups_with_a_choice(&self) -> BTreeMap<GroupId, Vec<PeerId>> {
+        let all = self
+            .groups
+            .keys()
+            .map(|group| (*group, self.in_ring_order(*group)));
+        all.filter(|(_, members)| members.len() > 2).collect()
+    }
+
+    fn in_ring_order(&self, group: GroupId) -> Vec<PeerId> {
+        let accepted: BTreeSet<PeerId> = self.accepted_in(group).map(|(peer, _)| peer).collect();
+        let ring = self
+            .groups
+            .get(&group)
+            .map(|record| record.ring.0.as_slice());
+        ring.unwrap_or_default()
+            .iter()
+            .copied()
+            .filter(|peer| accepted.contains(peer))
+            .collect()
+    }
+
+    pub(super) fn measured(
+        &mut self,
+        peer: PeerId,
+        round: Round,
+        to: PeerId,
+        kbit_per_s: u64,
+        out: &mut Out,
+    ) {
+        if round >= self.next_round {
+            self.kick(peer, Misdeed::UnknownRound, out);
+            return;
+        }
+        let Some(current) = self.optimization.as_ref().filter(|o| o.round == round) else {
+            return;
+        };
+        let Stage::Probing {
+            asked, awaiting, ..
+        } = &current.stage
+        else {
+            return;
+        };
+        let expected = asked.contains(&(peer, to)) && awaiting.contains(&peer);
+        if expected {
+            self.bandwidth.insert((peer, to), kbit_per_s);
+        } else if self.peers.contains_key(&to) {
+            self.kick(peer, Misdeed::UnaskedProbe, out);
+        }
+    }
+
+    pub(super) fn probes_done(&mut self, peer: PeerId, done: Round, ok: bool, out: &mut Out) {
+        if done >= self.next_round {
+            self.kick(peer, Misdeed::UnknownRound, out);
+            return;
+        }
+        if self
+            .optimization
+            .as_ref()
+            .is_none_or(|current| current.round != done)
+        {
+            return;
+        }
+        let event = if ok {
+            Event::ProbesDone
+        } else {
+            Event::ProbesFailed
+        };
+        if !self.step_or_kick(peer, event, out) {
+            return;
+        }
+        if let Some(Optimization {
+            stage: Stage::Probing {
+                awaiting, failed, ..
+            },
+            ..
+        }) = &mut self.optimization
+        {
+            awaiting.remove(&peer);
+            *failed |= !ok;
+        }
+    }
+
+    /// True: the stage was over, and the next began.
+    pub(super) fn count_optimization(&mut self, out: &mut Out) -> bool {
+        let Some(Optimization { round, stage }) = &self.optimization else {
+            return false;
+        };
+        let round = *round;
+        match stage {
+            Stage::Probing {
+                awaiting, failed, ..
+            } if awaiting.is_empty() => {
+                if *failed {
+                    self.conclude_optimization(false, out)
+                } else {
+                    self.solve(round, out)
+                }
+                true
+            }
+            Stage::Solving {
+                awaiting,
+                rings,
+                failed,
+            } if awaiting.is_empty() => {
+                let rings = rings.clone();
+                if *failed || !self.are_permutations(&rings) {
+                    self.conclude_optimization(false, out);
+                } else {
+                    self.adopt_better(rings, out);
+                }
+                true
+            }
+            Stage::Probing { .. } | Stage::Solving { .. } | Stage::Connecting { .. } => false,
+        }
+    }
+
+    fn solve(&mut self, round: Round, out: &mut Out) {
+        let groups = self.groups_with_a_choice();
+        for (group, members) in &groups {
+            let problem = self.tour_problem(members);
+            out.push(MasterOutput::SolveTour {
+                round,
+                group: *group,
+                problem,
+            });
+        }
+        let awaiting = groups.into_keys().collect();
+        let stage = Stage::Solving {
+            awaiting,
+            rings: BTreeMap::new(),
+            failed: false,
+        };
+        self.optimization = Some(Optimization { round, stage });
+    }
+
+    fn tour_problem(&self, members: &[PeerId]) -> TourProblem {
+        let mut kbit_per_s = BTreeMap::new();
+        for from in members {
+            for to in members.iter().filter(|to| *to != from) {
+                // Where only the receiver can open lanes, the opposite direction stands for this one.
+                let one_way = self.dialler(*from, *to) == *to;
+                let edge = if one_way { (*to, *from) } else { (*from, *to) };
+                if let Some(measured) = self.bandwidth.get(&edge) {
+                    kbit_per_s.insert((*from, *to), *measured);
+                }
+            }
+        }
+        TourProblem {
+            members: members.to_vec(),
+            kbit_per_s,
+        }
+    }
+
+    pub(super) fn tour_solved(&mut self, solved: Round, group: GroupId, ring: Option<Ring>) {
+        let Some(Optimization {
+            round,
+            stage:
+                Stage::Solving {
+                    awaiting,
+                    rings,
+                    failed,
+                },
+        }) = &mut self.optimization
+        else {
+            return;
+        };
+        if *round != solved || !awaiting.remove(&group) {
+            return;
+        }
+        match ring {
+            Some(ring) => {
+                rings.insert(group, ring);
+            }
+            None => *failed = true,
+        }
+    }
+
+    /// Members may have gone while the solver worked.
+    fn are_permutations(&self, rings: &BTreeMap<GroupId, Ring>) -> bool {
+        rings.iter().all(|(group, ring)| {
+            let on_ring: BTreeSet<PeerId> = ring.0.iter().copied().collect();
+            let accepted: BTreeSet<PeerId> =
+                self.accepted_in(*group).map(|(peer, _)| peer).collect();
+            on_ring == accepted && on_ring.len() == ring.0.len()
+        })
+    }
+
+    fn adopt_better(&mut self, rings: BTreeMap<GroupId, Ring>, out: &mut Out) {
+        let everybody: Vec<PeerId> = self.accepted().map(|(peer, _)| peer).collect();
+        if let Some(current) = &mut self.optimization {
+            current.stage = Stage::Connecting {
+                wiring: self.next_round,
+            };
+        }
+        self.start_wiring(Scope::Everybody, &everybody, Some(&rings), out);
+    }
+
+    fn conclude_optimization(&mut self, improved_or_kept: bool, out: &mut Out) {
+        let Some(Optimization { round, .. }) = self.optimization.take() else {
+            return;
+        };
+        let members: Vec<PeerId> = self
+            .accepted()
+            .filter(|(_, record)| record.round == Some(round))
+            .map(|(peer, _)| peer)
+            .collect();
+        for peer in members {
+            if let Some(record) = self.peers.get_mut(&peer) {
+                record.round = None;
+            }
+            self.optimization_concluded_for(peer, improved_or_kept, out);
+        }
+    }
+
+    pub(super) fn optimization_concluded_for(
+        &mut self,
+        peer: PeerId,
+        improved_or_kept: bool,
+        out: &mut Out,
+    ) {
+        self.step(peer, Event::OptimizationConcluded, out);
+        send(
+            out,
+            peer,
+            ToPeer::OptimizationConcluded { improved_or_kept },
+        );
+    }
+
+    /// The wiring of the better rings is over, one way or the other.
+    pub(super) fn drop_optimization_of(&mut self, over: Round) {
+        self.optimization.take_if(|current| match &current.stage {
+            Stage::Connecting { wiring } => *wiring == over,
+            Stage::Probing { .. } | Stage::Solving { .. } => false,
+        });
+    }
+
+    /// Measurements or the solver have taken too long: who has not reported is kicked; where only the
+    /// solver is late, the rings stay.
+    pub(super) fn optimization_overdue(&mut self, overdue: Round, out: &mut Out) {
+        let Some(current) = self.optimization.as_ref().filter(|o| o.round == overdue) else {
+            return;
+        };
+        match &current.stage {
+            Stage::Probing { awaiting, .. } => {
+                for peer in awaiting.clone() {
+                    self.kick(peer, Misdeed::NoReport, out);
+                }
+            }
+            Stage::Solving { .. } => self.conclude_optimization(false, out),
+            Stage::Connecting { .. } => {}
+        }
+    }
+
+    /// The optimization that a deadline is to watch.
+    pub(super) fn optimization_round(&self) -> Option<Round> {
+        self.optimization
+            .as_ref()
+            .and_then(|current| match current.stage {
+                Stage::Probing { .. } | Stage::Solving { .. } => Some(current.round),
+                // Its wiring has a deadline of its own.
+                Stage::Connecting { .. } => None,
+            })
+    }
+
+    pub(super) fn optimization_loses(&mut self, peer: PeerId) {
+        if let Some(Optimization {
+            stage: Stage::Probing { awaiting, .. },
+            ..
+        }) = &mut self.optimization
+        {
+            awaiting.remove(&peer);
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! What the master remembers about one peer and about one group.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+
+use crate::element::CollectiveSpec;
+use crate::id::{Epoch, GroupId, PeerId, Revision, Round, Seq, Tag};
+use crate::shared_state::SyncVote;
+use crate::states::{CollectiveCommunicationState, ConnectionPhase, ConnectionState};
+use crate::topology::{BrokenEdges, Ring};
+
+/// One connected peer.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct PeerRecord {
+    pub(super) phase: ConnectionPhase,
+    pub(super) state: ConnectionState,
+    pub(super) group: GroupId,
+    /// Where others open lanes to it.
+    pub(super) address: SocketAddr,
+    /// Lanes per ring edge that its transport would like.
+    pub(super) lanes: u16,
+    /// What it does with each tag.
+    pub(super) tags: BTreeMap<Tag, CollectiveCommunicationState>,
+    /// Voted in the running `are_peers_pending` ballot.
+    pub(super) asked_pending: bool,
+    /// The wiring or optimization that it is part of.
+    pub(super) round: Option<Round>,
+    /// What its part in a wiring stands for: where it goes back to when the attempt is given up.
+    pub(super) stake: Stake,
+    /// Has taken part in a successful synchronization: no newcomer to the shared state.
+    pub(super) synced: bool,
+}
+
+/// Why a peer takes part in a wiring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Stake {
+    /// It waits to be admitted.
+    Admission,
+    /// It called `update_topology`.
+    Update,
+    /// Its collectives wait for another ring.
+    Rewire,
+    /// It called `optimize_topology`.
+    Optimization,
+}
+
+impl PeerRecord {
+    pub(super) fn is_accepted(&self) -> bool {
+        self.phase == ConnectionPhase::Accepted
+    }
+
+    /// Does every collective of this peer wait to start (and is there one)?
+    pub(super) fn only_initiates(&self) -> bool {
+        !self.tags.is_empty()
+            && self
+                .tags
+                .values()
+                .all(|tag| *tag == CollectiveCommunicationState::VoteInitiate)
+    }
+}
+
+/// One group that has, or is about to have, accepted peers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub(super) struct GroupRecord {
+    /// The ring as it was last established. May name peers that are gone: then it is stale.
+    pub(super) ring: Ring,
+    pub(super) epoch: Epoch,
+    /// Lanes per edge of the ring.
+    pub(super) lanes: u16,
+    /// Edges of the ring, sender first, that lost a lane.
+    pub(super) broken: BTreeSet<(PeerId, PeerId)>,
+    /// Pairs of accepted peers that could not be connected, lower number first.
+    pub(super) unreachable: BTreeSet<(PeerId, PeerId)>,
+    /// The revision of the last successful synchronization.
+    pub(super) reached: Option<Revision>,
+    pub(super) sync: SyncProgress,
+    pub(super) collectives: BTreeMap<Tag, Collective>,
+}
+
+impl GroupRecord {
+    /// Notes what `peer` says about its edges of the present ring.
+    pub(super) fn note_broken(&mut self, peer: PeerId, broken: BrokenEdges) {
+        if let (true, Some(next)) = (broken.to_next, self.ring.next_of(peer)) {
+            self.broken.insert((peer, next));
+        }
+        if let (true, Some(previous)) = (broken.from_previous, self.ring.previous_of(peer)) {
+            self.broken.insert((previous, peer));
+        }
+    }
+}
+
+/// How far a group's synchronization is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum SyncProgress {
+    /// Votes are collected (maybe none yet).
+    Voting(BTreeMap<PeerId, SyncVote>),
+    /// Entries move.
+    Moving {
+        round: Round,
+        revision: Revision,
+        /// Who has not reported. The loss of a holder among them ends the attempt.
+        awaiting: BTreeSet<PeerId>,
+        holders: BTreeSet<PeerId>,
+    },
+}
+
+impl Default for SyncProgress {
+    fn default() -> Self {
+        Self::Voting(BTreeMap::new())
+    }
+}
+
+/// One tag of a group.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Collective {
+    /// Votes to start it are collected.
+    Initiating(BTreeMap<PeerId, CollectiveSpec>),
+    /// It runs.
+    Running {
+        seq: Seq,
+        /// In ring order, the departed included.
+        contributors: Vec<PeerId>,
+        /// Participants that have not voted on the outcome.
+        awaiting: BTreeSet<PeerId>,
+    },
+}

@@ -1,0 +1,125 @@
+//! What tests, the model and the logs may look at.
+
+use super::Master;
+use super::record::{Collective, PeerRecord};
+use crate::id::{Epoch, GroupId, PeerId, Revision, Seq, Tag};
+use crate::states::{CollectiveCommunicationState, ConnectionPhase, ConnectionState};
+use crate::topology::{Ring, WorldSizes};
+
+/// A look into a master. Reading it changes nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct MasterView<'a> {
+    master: &'a Master,
+}
+
+/// What the master knows of one peer.
+#[derive(Clone, Copy, Debug)]
+pub struct PeerView<'a> {
+    record: &'a PeerRecord,
+}
+
+impl<'a> MasterView<'a> {
+    pub(super) fn new(master: &'a Master) -> Self {
+        Self { master }
+    }
+
+    /// Every connected peer, registered or accepted, by number.
+    pub fn peers(self) -> impl Iterator<Item = (PeerId, PeerView<'a>)> {
+        self.master
+            .peers
+            .iter()
+            .map(|(peer, record)| (*peer, PeerView { record }))
+    }
+
+    /// One connected peer.
+    #[must_use]
+    pub fn peer(self, peer: PeerId) -> Option<PeerView<'a>> {
+        self.master
+            .peers
+            .get(&peer)
+            .map(|record| PeerView { record })
+    }
+
+    /// Groups that have accepted peers.
+    pub fn groups(self) -> impl Iterator<Item = GroupId> {
+        self.master.groups.keys().copied()
+    }
+
+    /// The group's ring as it was last established.
+    #[must_use]
+    pub fn ring(self, group: GroupId) -> Option<&'a Ring> {
+        self.master.groups.get(&group).map(|record| &record.ring)
+    }
+
+    /// The epoch in which the group's ring was established.
+    #[must_use]
+    pub fn epoch(self, group: GroupId) -> Option<Epoch> {
+        self.master.groups.get(&group).map(|record| record.epoch)
+    }
+
+    /// The revision of the group's last successful synchronization.
+    #[must_use]
+    pub fn revision(self, group: GroupId) -> Option<Revision> {
+        self.master
+            .groups
+            .get(&group)
+            .and_then(|record| record.reached)
+    }
+
+    /// World sizes as a peer of `group` sees them.
+    #[must_use]
+    pub fn world_sizes(self, group: GroupId) -> WorldSizes {
+        self.master.world_sizes(group)
+    }
+
+    /// Must the group's ring be rebuilt before a collective can start?
+    #[must_use]
+    pub fn is_ring_stale(self, group: GroupId) -> bool {
+        self.master.is_stale(group)
+    }
+
+    /// Collectives of the group that have started and are not decided.
+    pub fn running(self, group: GroupId) -> impl Iterator<Item = (Tag, Seq)> {
+        let collectives = self
+            .master
+            .groups
+            .get(&group)
+            .into_iter()
+            .flat_map(|g| &g.collectives);
+        collectives.filter_map(|(tag, collective)| match collective {
+            Collective::Running { seq, .. } => Some((*tag, *seq)),
+            Collective::Initiating(_) => None,
+        })
+    }
+}
+
+impl<'a> PeerView<'a> {
+    /// Is it part of the run?
+    #[must_use]
+    pub fn phase(self) -> ConnectionPhase {
+        self.record.phase
+    }
+
+    /// What it is doing.
+    #[must_use]
+    pub fn state(self) -> ConnectionState {
+        self.record.state
+    }
+
+    /// The group it works in.
+    #[must_use]
+    pub fn group(self) -> GroupId {
+        self.record.group
+    }
+
+    /// What it is doing with each of its tags.
+    pub fn tags(self) -> impl Iterator<Item = (Tag, CollectiveCommunicationState)> + 'a {
+        self.record.tags.iter().map(|(tag, state)| (*tag, *state))
+    }
+
+    /// Has it taken part in a successful synchronization?
+    #[must_use]
+    pub fn is_synchronized(self) -> bool {
+        self.record.synced
+    }
+}
