@@ -1,7 +1,7 @@
 //! A standing ring edge: its lanes, the tasks that serve them, and the one report that it broke.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pccl_core::id::Round;
 use pccl_core::topology::Edge;
@@ -22,6 +22,8 @@ pub(super) struct EdgeState {
     reported: AtomicBool,
     /// By lane.
     ended: Box<[AtomicBool]>,
+    /// How often bytes have moved on any lane, for whichever operation.
+    moves: AtomicU64,
     events: mpsc::UnboundedSender<DataEvent>,
 }
 
@@ -41,6 +43,16 @@ impl EdgeState {
                 built: self.built,
             });
         }
+    }
+
+    /// Bytes have moved on a lane.
+    pub(super) fn moved(&self) {
+        self.moves.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often bytes have moved: two equal answers mean that none have in between.
+    pub(super) fn moves(&self) -> u64 {
+        self.moves.load(Ordering::Relaxed)
     }
 
     /// Lanes that have ended. Only under the registry's lock.
@@ -86,6 +98,7 @@ impl StandingEdge {
             built,
             reported: AtomicBool::new(false),
             ended: lanes.iter().map(|_| AtomicBool::new(false)).collect(),
+            moves: AtomicU64::new(0),
             events: shared.events.clone(),
         });
         let mut queues = Vec::new();

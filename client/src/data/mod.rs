@@ -224,10 +224,10 @@ impl DataPlane {
     fn adopt_edge(&mut self, edge: Edge, in_ring: bool) {
         let installed = self.installed.slot(edge).take().filter(|_| in_ring);
         let standing = self.standing.slot(edge);
-        if installed.is_some() || !in_ring {
-            if let Some(old) = standing.take() {
-                old.retire(&self.shared);
-            }
+        if (installed.is_some() || !in_ring)
+            && let Some(old) = standing.take()
+        {
+            old.retire(&self.shared);
         }
         if let Some(installed) = installed {
             *standing = Some(StandingEdge::stand(edge, installed, &self.shared));

@@ -1,7 +1,9 @@
 //! Frame buffers that are used again and again, so that no frame allocates.
 
 use std::mem;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pccl_core::wire::FRAME_HEADER_BYTES;
 
 /// How much memory a buffer grows by before the bytes for it have arrived.
 const GROWTH_BYTES: usize = 64 * 1024;
@@ -41,7 +43,7 @@ impl Pool {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Vec<u8>>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -71,6 +73,8 @@ impl Frame {
         self.length = bytes.len();
         if self.bytes.len() < bytes.len() {
             self.bytes.clear();
+            // With room for what a reader receives beyond a payload of this length.
+            self.bytes.reserve_exact(bytes.len() + FRAME_HEADER_BYTES);
             self.bytes.extend_from_slice(bytes);
         } else if let Some(front) = self.bytes.get_mut(..bytes.len()) {
             front.copy_from_slice(bytes);
@@ -81,7 +85,10 @@ impl Frame {
     /// only, so whoever announces a long frame has to send it.
     pub(super) fn room(&mut self, filled: usize, end: usize) -> &mut [u8] {
         if self.bytes.len() <= filled {
-            self.bytes.resize(end.min(filled + GROWTH_BYTES), 0);
+            let grown = end.min(filled + GROWTH_BYTES);
+            self.bytes
+                .reserve_exact(grown.saturating_sub(self.bytes.len()));
+            self.bytes.resize(grown, 0);
         }
         let end = end.min(self.bytes.len());
         self.bytes.get_mut(filled..end).unwrap_or_default()

@@ -83,9 +83,9 @@ impl RingPort {
     /// Runs this rank's part until the whole result is in the buffers and everything that others need
     /// has gone into the lanes. A second call ends as stopped.
     ///
-    /// Memory: besides the backup of an operation in place, at most some 10 frames of 256 KiB per lane
-    /// (those in the lane's queue, those waiting for it, those just received), whatever the size of
-    /// the buffers. Where the next rank is slow, what waits is set aside in the memory of the result.
+    /// Memory: besides the backup of an operation in place, at most 12 frames per lane (4 in the
+    /// lane's queue, 4 waiting for it, 4 just received), whatever the size of the buffers. What waits
+    /// beyond that, because the next rank is slow, is set aside in the memory of the result.
     ///
     /// Dropping the future gives the operation up; what was written then is in the backup.
     ///
@@ -146,13 +146,20 @@ impl Run<'_, '_> {
         let stall = self.port.shared.config.stall;
         let stalled = sleep_until(Instant::now() + stall);
         tokio::pin!(stalled);
+        let mut moves = self.moves(&inlet);
         while !self.work.is_done() {
             tokio::select! {
                 biased;
                 signal = inlet.signals.recv() => self.signalled(signal, &inlet)?,
                 inbound = inlet.frames.recv() => self.arrived(inbound, &inlet)?,
-                () = &mut stalled => return Err(self.stalled(&inlet)),
+                () = &mut stalled => {
+                    // Behind the frames of other operations one may wait for long.
+                    if self.moves(&inlet) == moves {
+                        return Err(self.stalled(&inlet));
+                    }
+                }
             }
+            moves = self.moves(&inlet);
             stalled.as_mut().reset(Instant::now() + stall);
             if self.port.is_stopped() {
                 return Err(RingFailure::Stopped);
@@ -228,12 +235,25 @@ impl Run<'_, '_> {
                 receipt,
             };
             let queue = outlet.queues.get(usize::from(lane));
-            if !queue.is_some_and(|queue| queue.send(order).is_ok()) {
+            if queue.is_none_or(|queue| queue.send(order).is_err()) {
                 report(outlet.edge.as_ref());
                 return Err(RingFailure::LaneLost);
             }
         }
         Ok(())
+    }
+
+    /// How often bytes have moved on the edges that are waited for.
+    fn moves(&self, inlet: &Inlet) -> (u64, u64) {
+        let sending = self
+            .port
+            .outlet
+            .edge
+            .as_ref()
+            .filter(|_| self.work.sending());
+        let receiving = inlet.edge.as_ref().filter(|_| self.work.expects_any());
+        let moves = |edge: Option<&Arc<EdgeState>>| edge.map_or(0, |edge| edge.moves());
+        (moves(sending), moves(receiving))
     }
 
     /// Nothing has moved for too long: reports the edges that were waited for.

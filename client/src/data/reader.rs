@@ -73,6 +73,7 @@ impl Reader {
                 break;
             }
             self.head_filled += some(self.rx.as_mut(), rest).await?;
+            self.edge.moved();
         }
         let header = FrameHeader::decode(&self.head)?;
         self.head_filled = 0;
@@ -112,6 +113,7 @@ impl Reader {
         while filled < length {
             let room = frame.room(filled, length + FRAME_HEADER_BYTES);
             filled += some(self.rx.as_mut(), room).await?;
+            self.edge.moved();
         }
         let beyond = frame.seal(length, filled);
         if let Some(head) = self.head.get_mut(..beyond.len()) {

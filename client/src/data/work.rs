@@ -21,7 +21,7 @@ use super::pool::{Frame, Pool};
 
 /// Frames of one operation that wait in memory for one lane. Those beyond are set aside in the memory
 /// of the result.
-const HELD_MAX: usize = 4;
+pub(super) const HELD_MAX: usize = 4;
 
 /// Frames of one operation that may be in one lane's queue or on their way into it.
 const IN_FLIGHT_MAX: usize = 4;
@@ -123,6 +123,19 @@ impl RingWork {
             .is_some_and(|stripe| stripe.to_receive > 0)
     }
 
+    /// Received frames that wait in memory of their own.
+    #[cfg(test)]
+    pub(super) fn held(&self, lane: u16) -> usize {
+        let waiting = self.stripes[usize::from(lane)].outbox.iter();
+        waiting.filter(|outgoing| outgoing.frame.is_some()).count()
+    }
+
+    /// Received frames that wait in the memory of the result.
+    #[cfg(test)]
+    pub(super) fn set_aside(&self, lane: u16) -> usize {
+        self.stripes[usize::from(lane)].outbox.len() - self.held(lane)
+    }
+
     /// Does anything have to arrive on any lane?
     pub(super) fn expects_any(&self) -> bool {
         self.stripes.iter().any(|stripe| stripe.to_receive > 0)
@@ -216,7 +229,7 @@ impl RingWork {
     /// Is this frame the next one of its step? Counts it as received where it is.
     fn expect(&mut self, lane: u16, header: &FrameHeader) -> Result<Arrival, Misfit> {
         let length = u64::from(header.length);
-        let whole = header.length as usize % self.element_bytes == 0;
+        let whole = (header.length as usize).is_multiple_of(self.element_bytes);
         let stripe = self.stripes.get_mut(usize::from(lane)).ok_or(Misfit)?;
         let step = usize::try_from(header.step).map_err(|_| Misfit)?;
         let last_step = step + 1 == stripe.expected.len();

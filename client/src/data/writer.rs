@@ -98,7 +98,7 @@ impl Writer {
             stall,
         } = self;
         let end = tokio::select! {
-            end = send_orders(tx.as_mut(), &mut orders, stall) => end,
+            end = send_orders(tx.as_mut(), &mut orders, &edge, stall) => end,
             end = wait_for_end(rx.as_mut()) => end,
         };
         tracing::debug!(%end, "a sending lane ended");
@@ -110,13 +110,14 @@ impl Writer {
 async fn send_orders(
     tx: &mut dyn LaneTx,
     orders: &mut mpsc::UnboundedReceiver<Order>,
+    edge: &EdgeState,
     stall: Duration,
 ) -> LaneError {
     while let Some(order) = orders.recv().await {
         if !order.receipt.is_wanted() {
             continue;
         }
-        if let Err(error) = send_frame(tx, &order, stall).await {
+        if let Err(error) = send_frame(tx, &order, edge, stall).await {
             return error;
         }
         order.receipt.sent(&order.header);
@@ -125,7 +126,12 @@ async fn send_orders(
 }
 
 /// Sends header and payload. Every piece of progress has `stall` of time.
-async fn send_frame(tx: &mut dyn LaneTx, order: &Order, stall: Duration) -> Result<(), LaneError> {
+async fn send_frame(
+    tx: &mut dyn LaneTx,
+    order: &Order,
+    edge: &EdgeState,
+    stall: Duration,
+) -> Result<(), LaneError> {
     let head = order.header.encode();
     let (mut head, mut body) = (head.as_slice(), order.frame.payload());
     while !head.is_empty() || !body.is_empty() {
@@ -137,6 +143,7 @@ async fn send_frame(tx: &mut dyn LaneTx, order: &Order, stall: Duration) -> Resu
         if sent == 0 {
             return Err(LaneError::Closed);
         }
+        edge.moved();
         let of_head = sent.min(head.len());
         head = head.get(of_head..).unwrap_or_default();
         body = body.get(sent - of_head..).unwrap_or_default();
