@@ -140,7 +140,7 @@ impl Trainer {
     }
 
     fn synchronize(&mut self, comm: &mut Communicator) -> Result<(), Error> {
-        let mut state = SharedState::new(self.revision);
+        let mut state = SharedState::at(self.revision);
         state.entry("weights", &mut self.weights)?;
         state.entry("momentum", &mut self.outer.momentum)?;
         let report = comm.sync_shared_state(&mut state, SyncStrategy::EnforcePopular)?;

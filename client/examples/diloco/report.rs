@@ -114,7 +114,7 @@ fn name(member: &Member) -> String {
 
 fn members_table(outcome: &Outcome) -> Table {
     let mut table = Table::new();
-    table.load_preset(UTF8_FULL_CONDENSED).set_header([
+    table.load_style(UTF8_FULL_CONDENSED).set_header([
         "",
         "joined",
         "end",
@@ -147,7 +147,7 @@ fn members_table(outcome: &Outcome) -> Table {
 
 fn losses_table(outcome: &Outcome) -> Table {
     let mut table = Table::new();
-    table.load_preset(UTF8_FULL_CONDENSED).set_header([
+    table.load_style(UTF8_FULL_CONDENSED).set_header([
         "killed",
         "round",
         "moment",
