@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Nothing is decided while a message is read. A message only records a vote or a report; then
-//! [`settle`](settle) counts every ballot afresh. A departure is therefore nothing special: the
+//! `settle` counts every ballot afresh. A departure is therefore nothing special: the
 //! ballots that lacked only the departed peer's vote complete in the same way.
 //!
 //! | file | what it is for |

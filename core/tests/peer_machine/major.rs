@@ -64,6 +64,21 @@ fn a_sync_refused_at_the_vote_drops_nothing() {
 }
 
 #[test]
+fn a_sync_in_which_nothing_moves_needs_no_plan() {
+    let mut desk = Desk::accepted();
+    desk.calls(Call::SyncSharedState(sync_vote()));
+
+    let told = desk.hears(conclusion(Ok(Revision(3))));
+
+    let synchronized = Synchronized {
+        revision: Revision(3),
+        fetched: Vec::new(),
+    };
+    let answer = Answer::Synchronized(Ok(synchronized));
+    assert_eq!(told, [PeerOutput::Answer(answer)]);
+}
+
+#[test]
 fn success_before_the_transfers_ended_means_that_the_master_misbehaves() {
     for failed_here in [None, Some(false)] {
         let mut desk = Desk::accepted();
