@@ -86,7 +86,8 @@ fn two_shards_cover_most_of_the_training_images() {
 
 #[test]
 fn the_gradient_predicts_how_the_loss_changes() {
-    // Small, as no unit may switch on or off on the way, and a batch large enough to bear one that does.
+    // A unit that switches on or off on the way bends the loss: a small step makes that rare, a
+    // large batch makes it weigh little.
     const STEP: f32 = 1e-3;
     let batch = digits().shard(1).next_batch(64);
     let mut network = Network::new(5);
