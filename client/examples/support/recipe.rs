@@ -16,9 +16,10 @@ pub(crate) const ROUNDS: u64 = 40;
 const INNER_LEARNING_RATE: f32 = 4e-3;
 const WEIGHT_DECAY: f32 = 0.1;
 const OUTER_LEARNING_RATE: f32 = 0.7;
-const LATE_OUTER_LEARNING_RATE: f32 = 0.2;
 // Long training runs take 0.9, which needs more than our few rounds to come to rest.
 const OUTER_MOMENTUM: f32 = 0.6;
+const LATE_OUTER_LEARNING_RATE: f32 = 0.4;
+const LATE_OUTER_MOMENTUM: f32 = 0.3;
 
 /// The outer optimizer at rest, for averages that arrive in the round in which they were made.
 pub(crate) fn outer_optimizer() -> Nesterov {
@@ -27,10 +28,10 @@ pub(crate) fn outer_optimizer() -> Nesterov {
 
 /// The outer optimizer at rest, for averages that arrive a round late, while the peers train on.
 ///
-/// It takes shorter steps: what it hears of, it has partly mended already. With long steps every
+/// It takes shorter steps and remembers fewer of them: what it hears of, it has partly mended already. With long steps every
 /// round overshoots more than the one before, and the network learns nothing.
 pub(crate) fn late_outer_optimizer() -> Nesterov {
-    Nesterov::new(PARAMS, LATE_OUTER_LEARNING_RATE, OUTER_MOMENTUM)
+    Nesterov::new(PARAMS, LATE_OUTER_LEARNING_RATE, LATE_OUTER_MOMENTUM)
 }
 
 /// What one peer has for itself: its data, its network, and the state of its inner optimizer.
