@@ -127,7 +127,8 @@ fn survive(run: &mut Run, name: &str) {
     }
     run.call_all(&peers, &reduce(9));
     run.settle();
-    let all: Vec<PeerId> = peers.iter().map(|seat| run.id(*seat)).collect();
+    let mut all: Vec<PeerId> = peers.iter().map(|seat| run.id(*seat)).collect();
+    all.sort();
     for seat in &peers {
         assert_eq!(
             run.seats[*seat].plane.buffer(Tag(9)),
@@ -152,13 +153,17 @@ fn kill_everywhere(name: &str, story: Story, seed: u64, seen: &mut BTreeMap<Mome
     loop {
         for victim in 0..whole.seats.len() {
             let mut run = whole.clone();
-            if let Some(moment) = moment_of(&run, victim) {
+            let moment = moment_of(&run, victim);
+            if let Some(moment) = moment.clone() {
                 *seen.entry(moment).or_default() += 1;
             }
             let on_the_way = run.seats[victim].up.len();
             let kept = run.roll(on_the_way + 1);
             run.lose_with_prefix(victim, kept);
-            survive(&mut run, name);
+            survive(
+                &mut run,
+                &format!("{name}, seed {seed}, death of {victim} at {moment:?}"),
+            );
         }
         if !whole.step() {
             return;
