@@ -1,0 +1,114 @@
+//! What the program can be told on its command line.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use clap::Parser;
+use pccl_core::wire::DEFAULT_MASTER_PORT;
+use pccl_master::{Limits, MasterConfig};
+
+/// The master of a pccl run: keeps the membership and decides. Peers move the data among themselves.
+///
+/// Log lines go to the standard error; the environment variable PCCL_LOG chooses them (error, warn,
+/// info, debug, trace). SIGINT and SIGTERM tell the peers and end the program.
+#[derive(Debug, Parser)]
+#[command(version)]
+pub(crate) struct Arguments {
+    /// Address and port to listen on; `[::]:48148` serves IPv6 and IPv4
+    #[arg(long, value_name = "ADDRESS", default_value_t = default_address())]
+    pub(crate) listen: SocketAddr,
+
+    /// Most peers at once
+    #[arg(long, value_name = "PEERS", default_value_t = MasterConfig::default().peers_max,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    max_peers: u32,
+
+    /// Seconds of silence after which a peer counts as lost; peers give a sign of life five times
+    /// as often
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
+    silence: Duration,
+
+    /// Seconds that a vote waits for its last voters before they are kicked; must exceed the longest
+    /// computation between two calls
+    #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = seconds)]
+    ballot_deadline: Duration,
+
+    /// Seconds that a connection may take to introduce itself
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
+    handshake: Duration,
+
+    /// Most connections from one address that have not introduced themselves yet
+    #[arg(long, value_name = "CONNECTIONS", default_value_t = Limits::default().strangers_per_address_max)]
+    max_strangers_per_address: usize,
+
+    /// Most connections from all addresses that have not introduced themselves yet
+    #[arg(long, value_name = "CONNECTIONS", default_value_t = Limits::default().strangers_max)]
+    max_strangers: usize,
+}
+
+/// Signs of life in the time after which a peer counts as lost.
+const SIGNS_PER_SILENCE: u32 = 5;
+
+impl Arguments {
+    pub(crate) fn config(&self) -> MasterConfig {
+        MasterConfig {
+            peers_max: self.max_peers,
+            heartbeat: self.silence / SIGNS_PER_SILENCE,
+            silence: self.silence,
+            ballot: self.ballot_deadline,
+            ..MasterConfig::default()
+        }
+    }
+
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            handshake: self.handshake,
+            strangers_max: self.max_strangers,
+            strangers_per_address_max: self.max_strangers_per_address,
+            ..Limits::default()
+        }
+    }
+}
+
+fn default_address() -> SocketAddr {
+    SocketAddr::from(([0, 0, 0, 0], DEFAULT_MASTER_PORT))
+}
+
+/// A number of seconds, with a fraction or without.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds")?;
+    if !(0.01..=1e8).contains(&seconds) {
+        return Err("must be between 0.01 and 100000000 seconds".into());
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn without_arguments_the_limits_are_those_of_the_library() {
+        let arguments = Arguments::parse_from(["pccl-master"]);
+
+        assert_eq!(arguments.config(), MasterConfig::default());
+        assert_eq!(arguments.limits(), Limits::default());
+        assert_eq!(arguments.listen.to_string(), "0.0.0.0:48148");
+    }
+
+    #[test]
+    fn times_that_make_no_sense_are_refused() {
+        for nonsense in ["0", "-1", "nan", "inf", "soon"] {
+            let parsed = Arguments::try_parse_from(["pccl-master", "--silence", nonsense]);
+
+            assert!(parsed.is_err(), "{nonsense} was taken");
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! A connection after its hello: what it says goes to the desk, what the desk says goes out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pccl_core::id::{ConnId, PeerId};
+use pccl_core::messages::{Hello, ToMaster};
+use pccl_core::transport::{Lane, LaneRx};
+use pccl_core::wire::{CONTROL_FRAME_MAX, ControlError, ControlReader, recv_control};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+
+use std::net::SocketAddr;
+
+use crate::gate::Permit;
+use crate::greeting::discard;
+use crate::limits::Limits;
+use crate::outbox::Outbox;
+
+/// What connections tell the desk.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// A connection said hello.
+    Hello(Newcomer),
+    /// A peer said something.
+    Message { peer: PeerId, message: ToMaster },
+    /// A peer said something that is not a message. Nothing follows.
+    Malformed { peer: PeerId, error: ControlError },
+    /// A peer's connection ended.
+    Gone { peer: PeerId, error: ControlError },
+}
+
+/// A connection that has said hello.
+#[derive(Debug)]
+pub(crate) struct Newcomer {
+    pub(crate) conn: ConnId,
+    pub(crate) hello: Hello,
+    pub(crate) from: SocketAddr,
+    /// Where to put what is to be said to it.
+    pub(crate) outbox: Arc<Outbox>,
+    /// Who it is; dropped where it is nobody.
+    pub(crate) registered: oneshot::Sender<PeerId>,
+}
+
+/// A connection whose hello has been read.
+pub(crate) struct Greeted {
+    pub(crate) conn: ConnId,
+    pub(crate) from: SocketAddr,
+    pub(crate) lane: Lane,
+    pub(crate) hello: Hello,
+    pub(crate) reader: ControlReader,
+    pub(crate) permit: Permit,
+}
+
+/// Serves the connection to its end.
+pub(crate) async fn attend(greeted: Greeted, limits: &Limits, desk: mpsc::Sender<Event>) {
+    let Lane { mut tx, mut rx } = greeted.lane;
+    let outbox = Arc::new(Outbox::new(limits.outbox_bytes_max));
+    let (registered, identity) = oneshot::channel();
+    let newcomer = Newcomer {
+        conn: greeted.conn,
+        hello: greeted.hello,
+        from: greeted.from,
+        outbox: Arc::clone(&outbox),
+        registered,
+    };
+    if desk.send(Event::Hello(newcomer)).await.is_err() {
+        return;
+    }
+    let mut reading = Reading {
+        identity: Some(identity),
+        permit: Some(greeted.permit),
+        peer: None,
+        reader: greeted.reader,
+        desk,
+    };
+    let mut writing = std::pin::pin!(outbox.write_to(tx.as_mut(), limits.farewell));
+    let written = tokio::select! {
+        biased;
+        written = &mut writing => written,
+        () = reading.run(rx.as_mut(), &outbox) => writing.await,
+    };
+    match written {
+        Ok(()) => linger(rx.as_mut(), limits.farewell).await,
+        Err(error) => reading.gone(error.into()).await,
+    }
+}
+
+/// Waits until the other end has read everything and closed, but not for long.
+async fn linger(rx: &mut dyn LaneRx, limit: Duration) {
+    // Whatever still goes wrong goes wrong for a connection that is over.
+    timeout(limit, discard(rx)).await.ok();
+}
+
+/// The reading half of a connection.
+struct Reading {
+    identity: Option<oneshot::Receiver<PeerId>>,
+    permit: Option<Permit>,
+    peer: Option<PeerId>,
+    reader: ControlReader,
+    desk: mpsc::Sender<Event>,
+}
+
+impl Reading {
+    /// Tells the desk what arrives, until nothing does. Then the desk closes the outbox, unless it
+    /// is gone or does not know the connection.
+    async fn run(&mut self, rx: &mut dyn LaneRx, outbox: &Outbox) {
+        if self.report(rx).await.is_none() {
+            outbox.close();
+            outbox.ring();
+        }
+    }
+
+    /// `None`: the desk does not want to hear more.
+    async fn report(&mut self, rx: &mut dyn LaneRx) -> Option<()> {
+        let peer = self.identity.take()?.await.ok()?;
+        self.peer = Some(peer);
+        self.permit = None;
+        self.reader.set_cap(CONTROL_FRAME_MAX);
+        loop {
+            let event = match recv_control(rx, &mut self.reader).await {
+                Ok(message) => Event::Message { peer, message },
+                Err(error @ (ControlError::Decode(_) | ControlError::Encode(_))) => {
+                    return self.tell(Event::Malformed { peer, error }).await;
+                }
+                Err(error @ (ControlError::Ended | ControlError::Lane(_))) => {
+                    return self.tell(Event::Gone { peer, error }).await;
+                }
+            };
+            self.tell(event).await?;
+        }
+    }
+
+    async fn gone(&self, error: ControlError) {
+        if let Some(peer) = self.peer {
+            self.tell(Event::Gone { peer, error }).await;
+        }
+    }
+
+    async fn tell(&self, event: Event) -> Option<()> {
+        self.desk.send(event).await.ok()
+    }
+}

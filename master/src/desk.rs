@@ -1,0 +1,256 @@
+//! The one loop that owns the machine: facts go in, orders are carried out.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use pccl_core::id::{GroupId, PeerId, Round};
+use pccl_core::master::{
+    Master, MasterConfig, MasterInput, MasterOutput, MasterTimer, TourProblem,
+};
+use pccl_core::messages::{Misdeed, ToPeer};
+use pccl_core::timers::TimerQueue;
+use pccl_core::topology::Ring;
+use pccl_core::tour;
+use tokio::sync::mpsc;
+use tokio::task::{JoinSet, spawn_blocking};
+use tokio::time::{Instant, sleep_until};
+
+use crate::chronicle::Chronicle;
+use crate::connection::{Event, Newcomer};
+use crate::outbox::{Outbox, PushError};
+use crate::server::StopHandle;
+
+/// Longer than any run; a timer that would end later ends here.
+const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// Owns the machine and its timers.
+pub(crate) struct Desk {
+    master: Master,
+    timers: TimerQueue<MasterTimer, Instant>,
+    events: mpsc::Receiver<Event>,
+    peers: BTreeMap<PeerId, Arc<Outbox>>,
+    /// Whose hello the machine is answering.
+    newcomer: Option<Newcomer>,
+    /// Outboxes that the present input has put something into.
+    touched: Vec<Arc<Outbox>>,
+    solving: JoinSet<Solved>,
+    /// Facts that came up while an input was dealt with.
+    follow_ups: VecDeque<MasterInput>,
+    outputs: Vec<MasterOutput>,
+    chronicle: Chronicle,
+    stopped: bool,
+}
+
+/// What the ring solver found.
+struct Solved {
+    round: Round,
+    group: GroupId,
+    ring: Option<Ring>,
+}
+
+/// What the loop woke up for.
+enum Woken {
+    Stop,
+    Timer,
+    Solved(Solved),
+    Event(Event),
+}
+
+impl Desk {
+    pub(crate) fn new(config: MasterConfig, events: mpsc::Receiver<Event>) -> Self {
+        Self {
+            master: Master::new(config),
+            timers: TimerQueue::new(),
+            events,
+            peers: BTreeMap::new(),
+            newcomer: None,
+            touched: Vec::new(),
+            solving: JoinSet::new(),
+            follow_ups: VecDeque::new(),
+            outputs: Vec::new(),
+            chronicle: Chronicle::default(),
+            stopped: false,
+        }
+    }
+
+    /// Ends once the machine has taken leave of everybody.
+    pub(crate) async fn run(mut self, stop: &StopHandle) {
+        while !self.stopped {
+            match self.wake(stop).await {
+                Woken::Stop => {
+                    self.handle(MasterInput::Stop);
+                    self.stopped = true;
+                }
+                Woken::Timer => self.fire_timers(),
+                Woken::Solved(Solved { round, group, ring }) => {
+                    self.handle(MasterInput::TourSolved { round, group, ring });
+                }
+                Woken::Event(event) => self.take(event),
+            }
+        }
+    }
+
+    async fn wake(&mut self, stop: &StopHandle) -> Woken {
+        tokio::select! {
+            biased;
+            () = stop.stopped() => Woken::Stop,
+            () = due(self.timers.next_deadline()) => Woken::Timer,
+            Some(Ok(solved)) = self.solving.join_next() => Woken::Solved(solved),
+            event = self.events.recv() => event.map_or(Woken::Stop, Woken::Event),
+        }
+    }
+
+    fn fire_timers(&mut self) {
+        let now = Instant::now();
+        while let Some(timer) = self.timers.pop_expired(now) {
+            tracing::trace!(?timer, "timer fired");
+            self.handle(MasterInput::TimerFired(timer));
+        }
+    }
+
+    fn take(&mut self, event: Event) {
+        self.chronicle.happened(&event);
+        match event {
+            Event::Hello(newcomer) => {
+                let hello = newcomer.hello.clone();
+                let (conn, from) = (newcomer.conn, newcomer.from.ip());
+                self.newcomer = Some(newcomer);
+                self.handle(MasterInput::Connected { conn, hello, from });
+                self.newcomer = None;
+            }
+            Event::Message { peer, message } => {
+                self.handle(MasterInput::Message { peer, message });
+            }
+            Event::Malformed { peer, .. } => self.handle(MasterInput::Misbehaved {
+                peer,
+                misdeed: Misdeed::Malformed,
+            }),
+            Event::Gone { peer, .. } => {
+                self.handle(MasterInput::Disconnected { peer });
+                self.close(peer);
+            }
+        }
+        self.ring();
+    }
+
+    /// Lets the machine answer, then whatever follows from carrying out its answer.
+    fn handle(&mut self, input: MasterInput) {
+        let mut next = Some(input);
+        while let Some(input) = next {
+            let mut outputs = std::mem::take(&mut self.outputs);
+            self.master.handle(input, &mut outputs);
+            for output in outputs.drain(..) {
+                self.chronicle.decided(&output);
+                self.carry_out(output);
+            }
+            self.outputs = outputs;
+            next = self.follow_ups.pop_front();
+        }
+        self.ring();
+    }
+
+    fn carry_out(&mut self, output: MasterOutput) {
+        match output {
+            MasterOutput::Register { peer, .. } => self.register(peer),
+            MasterOutput::Refuse { reason, .. } => self.refuse(&ToPeer::Refused(reason)),
+            MasterOutput::Send { peer, message } => self.send(peer, &message),
+            MasterOutput::Close { peer } => self.close(peer),
+            MasterOutput::StartTimer { timer, after } => {
+                let at = Instant::now() + after.min(FOREVER);
+                self.timers.arm(timer, at);
+            }
+            MasterOutput::StopTimer(timer) => self.timers.disarm(timer),
+            MasterOutput::SolveTour {
+                round,
+                group,
+                problem,
+            } => self.solve(round, group, problem),
+            MasterOutput::Moved { .. }
+            | MasterOutput::Lost { .. }
+            | MasterOutput::Inconsistent { .. } => {}
+            MasterOutput::Stopped => self.stopped = true,
+        }
+    }
+
+    fn register(&mut self, peer: PeerId) {
+        let Some(newcomer) = self.newcomer.take() else {
+            tracing::error!(%peer, "the machine registered a peer that nobody introduced");
+            return;
+        };
+        // Where the connection is gone its outbox leads nowhere, and its end will be reported.
+        if newcomer.registered.send(peer).is_err() {
+            self.follow_ups
+                .push_back(MasterInput::Disconnected { peer });
+        }
+        self.peers.insert(peer, newcomer.outbox);
+    }
+
+    fn refuse(&mut self, words: &ToPeer) {
+        if let Some(newcomer) = self.newcomer.take() {
+            // A refusal is short, and the first thing in its outbox.
+            newcomer.outbox.push(words).ok();
+            newcomer.outbox.close();
+            self.touched.push(newcomer.outbox);
+        }
+    }
+
+    fn send(&mut self, peer: PeerId, message: &ToPeer) {
+        let Some(outbox) = self.peers.get(&peer) else {
+            return;
+        };
+        self.touched.push(Arc::clone(outbox));
+        if let Err(error) = outbox.push(message) {
+            self.missed(peer, error);
+        }
+    }
+
+    /// The peer has missed a message, so that it cannot stay.
+    fn missed(&mut self, peer: PeerId, error: PushError) {
+        let fact = match error {
+            PushError::Overflow => MasterInput::Misbehaved {
+                peer,
+                misdeed: Misdeed::SlowReader,
+            },
+            PushError::Encode(error) => {
+                tracing::error!(%peer, %error, "a message to a peer cannot be encoded");
+                self.close(peer);
+                MasterInput::Disconnected { peer }
+            }
+        };
+        self.follow_ups.push_back(fact);
+    }
+
+    fn close(&mut self, peer: PeerId) {
+        if let Some(outbox) = self.peers.remove(&peer) {
+            outbox.close();
+            self.touched.push(outbox);
+        }
+    }
+
+    /// Wakes the writers of all that has been said.
+    fn ring(&mut self) {
+        for outbox in self.touched.drain(..) {
+            outbox.ring();
+        }
+    }
+
+    /// Solving takes long enough to keep everybody waiting, so it happens elsewhere.
+    fn solve(&mut self, round: Round, group: GroupId, problem: TourProblem) {
+        let solver = spawn_blocking(move || tour::solve(&problem));
+        self.solving.spawn(async move {
+            let ring = solver.await.unwrap_or_else(|error| {
+                tracing::error!(%error, "the ring solver failed");
+                None
+            });
+            Solved { round, group, ring }
+        });
+    }
+}
+
+async fn due(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,142 @@
+//! A master on a thread of its own, for programs without a runtime.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::mpsc;
+use std::thread::{Builder, JoinHandle};
+
+use tokio::runtime::Runtime;
+
+use crate::error::ServeError;
+use crate::server::{MasterBuilder, MasterServer, StopHandle};
+
+/// Starts a master over TCP with default limits on a thread of its own. Port zero: any free port.
+///
+/// # Errors
+/// Nothing was started; the error says why.
+///
+/// # Blocking
+/// Until the master listens. A host name is looked up.
+pub fn spawn(address: impl ToSocketAddrs + ToString) -> Result<RunningMaster, ServeError> {
+    MasterServer::builder().spawn(address)
+}
+
+impl MasterBuilder {
+    /// Starts the master on a thread of its own. Port zero: any free port. Of several addresses the
+    /// first one is taken.
+    ///
+    /// # Errors
+    /// Nothing was started; the error says why.
+    ///
+    /// # Blocking
+    /// Until the master listens. A host name is looked up.
+    pub fn spawn(
+        self,
+        address: impl ToSocketAddrs + ToString,
+    ) -> Result<RunningMaster, ServeError> {
+        let address = resolve(&address)?;
+        let (bound, outcome) = mpsc::sync_channel(1);
+        let thread = Builder::new()
+            .name("pccl-master".into())
+            .spawn(move || serve(self, address, &bound))
+            .map_err(ServeError::Thread)?;
+        let (local_addr, stop) = outcome.recv().map_err(|_| ServeError::ThreadEnded)??;
+        Ok(RunningMaster {
+            local_addr,
+            stop,
+            thread: Some(thread),
+        })
+    }
+}
+
+fn resolve(address: &(impl ToSocketAddrs + ToString)) -> Result<SocketAddr, ServeError> {
+    address
+        .to_socket_addrs()
+        .and_then(|mut found| found.next().ok_or(std::io::ErrorKind::NotFound.into()))
+        .map_err(|error| ServeError::Address {
+            address: address.to_string(),
+            error,
+        })
+}
+
+type Bound = Result<(SocketAddr, StopHandle), ServeError>;
+
+/// The whole life of the thread.
+fn serve(builder: MasterBuilder, address: SocketAddr, bound: &mpsc::SyncSender<Bound>) {
+    let runtime = match runtime() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            bound.send(Err(error)).ok();
+            return;
+        }
+    };
+    match runtime.block_on(builder.bind(address)) {
+        Ok(server) => {
+            bound.send(Ok((server.local_addr(), server.handle()))).ok();
+            runtime.block_on(server.run());
+        }
+        Err(error) => {
+            bound.send(Err(error)).ok();
+        }
+    }
+    // A ring solver may still be at work; nobody waits for its answer.
+    runtime.shutdown_background();
+}
+
+fn runtime() -> Result<Runtime, ServeError> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(ServeError::Thread)
+}
+
+/// A master on a thread of its own. Dropping it stops it.
+#[derive(Debug)]
+pub struct RunningMaster {
+    local_addr: SocketAddr,
+    stop: StopHandle,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl RunningMaster {
+    /// Where peers connect.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local_addr
+    }
+
+    /// Stops the master from elsewhere, without waiting.
+    #[must_use]
+    pub fn handle(&self) -> StopHandle {
+        self.stop.clone()
+    }
+
+    /// Tells every peer that the master goes away, and waits for it to have ended. So does dropping.
+    ///
+    /// # Blocking
+    /// Up to [`Limits::farewell`](crate::Limits::farewell), one second by default.
+    pub fn stop(self) {
+        drop(self);
+    }
+
+    /// Waits until somebody has stopped the master through a [`StopHandle`].
+    ///
+    /// # Blocking
+    /// Until then.
+    pub fn wait(mut self) {
+        self.join();
+    }
+
+    fn join(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            // A thread that has panicked has ended as well.
+            thread.join().ok();
+        }
+    }
+}
+
+impl Drop for RunningMaster {
+    fn drop(&mut self) {
+        self.stop.stop();
+        self.join();
+    }
+}

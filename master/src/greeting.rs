@@ -1,0 +1,109 @@
+//! The handshake: preamble, answer, hello, all within one time limit.
+
+use std::time::Duration;
+
+use pccl_core::messages::{Hello, Refusal, ToMaster, ToPeer};
+use pccl_core::transport::{Lane, LaneError, LaneRx, close, recv_some, send_all};
+use pccl_core::wire::{
+    ControlError, ControlReader, HandshakeError, Purpose, Reply, encode_control, recv_control,
+    recv_preamble, send_reply,
+};
+use tokio::time::{Instant, timeout, timeout_at};
+
+/// How much is thrown away at once.
+const DISCARD_BYTES: usize = 4 * 1024;
+
+/// Why a connection did not come as far as a hello.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum GreetError {
+    #[error("{0}")]
+    Preamble(#[from] HandshakeError),
+    #[error("the connection is for {0}, not for a master")]
+    NotForMaster(Purpose),
+    #[error("the handshake took too long")]
+    Slow,
+    #[error("{0}")]
+    Lane(#[from] LaneError),
+    #[error("no hello: {0}")]
+    Hello(ControlError),
+    #[error("the first message is not a hello")]
+    NotHello,
+    #[error("the hello took too long")]
+    SlowHello,
+}
+
+impl GreetError {
+    /// What to tell whoever dialled, in the form that it waits for. Empty: it has been told, or is
+    /// gone.
+    fn last_words(&self) -> Vec<u8> {
+        match self {
+            Self::Preamble(_) | Self::Lane(_) => Vec::new(),
+            Self::NotForMaster(purpose) => Reply::Refused(format!(
+                "a master listens here, which takes no connection for {purpose}; dial the peer"
+            ))
+            .encode(),
+            Self::Slow => Reply::Refused(self.to_string()).encode(),
+            Self::Hello(_) | Self::NotHello | Self::SlowHello => {
+                let mut frame = Vec::new();
+                encode_control(&ToPeer::Refused(Refusal::BadHello), &mut frame).ok();
+                frame
+            }
+        }
+    }
+}
+
+/// Receives a hello, and the reader that has read it and maybe more.
+pub(crate) async fn greet(
+    lane: &mut Lane,
+    limit: Duration,
+) -> Result<(Hello, ControlReader), GreetError> {
+    let deadline = Instant::now() + limit;
+    timeout_at(deadline, introduction(lane))
+        .await
+        .unwrap_or(Err(GreetError::Slow))?;
+    let mut reader = ControlReader::new();
+    let first = recv_control(lane.rx.as_mut(), &mut reader);
+    match timeout_at(deadline, first).await {
+        Ok(Ok(ToMaster::Hello(hello))) => Ok((hello, reader)),
+        Ok(Ok(_)) => Err(GreetError::NotHello),
+        Ok(Err(ControlError::Lane(error))) => Err(error.into()),
+        Ok(Err(error)) => Err(GreetError::Hello(error)),
+        Err(_) => Err(GreetError::SlowHello),
+    }
+}
+
+async fn introduction(lane: &mut Lane) -> Result<(), GreetError> {
+    let preamble = recv_preamble(lane).await?;
+    match preamble.purpose {
+        Purpose::Control => Ok(send_reply(lane.tx.as_mut(), &Reply::Accepted).await?),
+        other @ (Purpose::RingLane | Purpose::SharedState | Purpose::Probe) => {
+            Err(GreetError::NotForMaster(other))
+        }
+    }
+}
+
+/// Tells whoever dialled why it is not welcome, within the time limit.
+pub(crate) async fn part(lane: Lane, error: &GreetError, limit: Duration) {
+    say_and_close(lane, &error.last_words(), limit).await;
+}
+
+/// Sends the last words and waits for the other end to have read them, within the time limit.
+pub(crate) async fn say_and_close(mut lane: Lane, words: &[u8], limit: Duration) {
+    let farewell = async {
+        if !words.is_empty() {
+            send_all(lane.tx.as_mut(), words, &[]).await?;
+            close(lane.tx.as_mut()).await?;
+        }
+        discard(lane.rx.as_mut()).await
+    };
+    // Whoever does not want to hear it need not.
+    let _: Result<Result<(), LaneError>, _> = timeout(limit, farewell).await;
+}
+
+/// Reads to the end of the stream. A connection that is dropped with unread bytes is reset, which
+/// would take the last words from the other end before it has read them.
+pub(crate) async fn discard(rx: &mut dyn LaneRx) -> Result<(), LaneError> {
+    let mut bytes = [0; DISCARD_BYTES];
+    while recv_some(rx, &mut bytes).await? > 0 {}
+    Ok(())
+}

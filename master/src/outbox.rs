@@ -1,0 +1,149 @@
+//! What waits to be sent to one peer: a bounded queue of encoded frames, and the loop that writes it.
+//!
+//! The desk appends frames and, when it is through with an event, rings once: all that one event says
+//! to one peer goes out in one write.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use pccl_core::messages::ToPeer;
+use pccl_core::transport::{LaneError, LaneTx, close, send_all};
+use pccl_core::wire::{EncodeError, encode_control};
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+/// A buffer that has grown beyond this is not kept.
+const KEEP_BYTES: usize = 64 * 1024;
+
+/// The desk's end of a connection.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    bytes_max: usize,
+    waiting: Mutex<Waiting>,
+    /// Something was appended, or the end was announced.
+    changed: Notify,
+    /// The end was announced.
+    closing: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    frames: Vec<u8>,
+    /// Bytes that the writer has taken and not yet sent.
+    in_flight: usize,
+    overflowed: bool,
+    closing: bool,
+}
+
+/// Why a message was not appended. The peer has missed something: end its membership.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum PushError {
+    #[error("the peer does not read what is sent to it")]
+    Overflow,
+    #[error("{0}")]
+    Encode(#[from] EncodeError),
+}
+
+/// What the writer does next.
+enum Next {
+    Send(Vec<u8>),
+    Wait,
+    End,
+}
+
+impl Outbox {
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        Self {
+            bytes_max,
+            waiting: Mutex::default(),
+            changed: Notify::new(),
+            closing: Notify::new(),
+        }
+    }
+
+    /// Appends a message; [`ring`](Self::ring) makes it go out. What comes after an overflow is
+    /// dropped silently, for the stream has a gap; only the reason for the end may still follow.
+    pub(crate) fn push(&self, message: &ToPeer) -> Result<(), PushError> {
+        let mut waiting = self.lock();
+        let last_word = matches!(message, ToPeer::Kicked(_));
+        if waiting.closing || (waiting.overflowed && !last_word) {
+            return Ok(());
+        }
+        let before = waiting.frames.len();
+        encode_control(message, &mut waiting.frames)?;
+        if !last_word && waiting.frames.len() + waiting.in_flight > self.bytes_max {
+            waiting.frames.truncate(before);
+            waiting.overflowed = true;
+            return Err(PushError::Overflow);
+        }
+        Ok(())
+    }
+
+    /// Nothing will be appended from here on: the connection ends after what waits.
+    pub(crate) fn close(&self) {
+        self.lock().closing = true;
+    }
+
+    /// Wakes the writer.
+    pub(crate) fn ring(&self) {
+        self.changed.notify_one();
+        if self.lock().closing {
+            self.closing.notify_one();
+        }
+    }
+
+    /// Sends what is appended until the end is announced, then closes the direction. From the
+    /// announcement on the rest may take `farewell`.
+    pub(crate) async fn write_to(
+        &self,
+        tx: &mut dyn LaneTx,
+        farewell: Duration,
+    ) -> Result<(), LaneError> {
+        let overdue = async {
+            self.closing.notified().await;
+            sleep(farewell).await;
+        };
+        tokio::select! {
+            biased;
+            outcome = self.write_all(tx) => outcome,
+            () = overdue => Err(LaneError::TimedOut),
+        }
+    }
+
+    async fn write_all(&self, tx: &mut dyn LaneTx) -> Result<(), LaneError> {
+        let mut spare = Vec::new();
+        loop {
+            match self.next(&mut spare) {
+                Next::Send(frames) => {
+                    send_all(tx, &frames, &[]).await?;
+                    spare = frames;
+                }
+                Next::Wait => self.changed.notified().await,
+                Next::End => return close(tx).await,
+            }
+        }
+    }
+
+    /// Takes all that waits, leaving the empty `spare` in its place.
+    fn next(&self, spare: &mut Vec<u8>) -> Next {
+        spare.clear();
+        spare.shrink_to(KEEP_BYTES);
+        let mut waiting = self.lock();
+        waiting.in_flight = waiting.frames.len();
+        if !waiting.frames.is_empty() {
+            Next::Send(std::mem::replace(
+                &mut waiting.frames,
+                std::mem::take(spare),
+            ))
+        } else if waiting.closing {
+            Next::End
+        } else {
+            Next::Wait
+        }
+    }
+
+    /// Nothing that holds the lock can panic.
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
