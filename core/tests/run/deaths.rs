@@ -27,6 +27,14 @@ fn reducing(seed: u64) -> Run {
     run
 }
 
+/// One of them has not called the second reduce.
+fn reducing_out_of_step(seed: u64) -> Run {
+    let mut run = Run::with_accepted_peers(seed, 3);
+    run.call_all(&[0, 1, 2], &reduce(1));
+    run.call_all(&[0, 1], &reduce(2));
+    run
+}
+
 fn admitting(seed: u64) -> Run {
     let mut run = Run::with_accepted_peers(seed, 3);
     let peers = run.accepted();
@@ -79,8 +87,9 @@ fn synchronizing(seed: u64) -> Run {
     run
 }
 
-const STORIES: [(&str, Story); 7] = [
+const STORIES: [(&str, Story); 8] = [
     ("reducing", reducing),
+    ("reducing out of step", reducing_out_of_step),
     ("admitting", admitting),
     ("rewiring", rewiring),
     ("rewiring around a wall", rewiring_around_a_wall),
@@ -101,6 +110,7 @@ fn moment_of(run: &Run, no: SeatNo) -> Option<Moment> {
 /// Everybody who is still there gets an answer, and then updates, synchronizes and reduces.
 fn survive(run: &mut Run, name: &str) {
     run.settle();
+    catch_up(run);
     end_queries(run);
     for seat in run.accepted() {
         let view = run.seats[seat].peer.view();
@@ -136,6 +146,26 @@ fn survive(run: &mut Run, name: &str) {
             "{name}"
         );
     }
+}
+
+/// Who has not called what others reduce does so.
+fn catch_up(run: &mut Run) {
+    let peers = run.accepted();
+    let open_tags = |run: &Run, no: SeatNo| -> BTreeSet<Tag> {
+        run.seats[no]
+            .peer
+            .view()
+            .tags()
+            .map(|view| view.tag)
+            .collect()
+    };
+    let all: BTreeSet<Tag> = peers.iter().flat_map(|no| open_tags(run, *no)).collect();
+    for seat in peers {
+        for tag in all.difference(&open_tags(run, seat)) {
+            run.call(seat, reduce(tag.0));
+        }
+    }
+    run.settle();
 }
 
 fn end_queries(run: &mut Run) {
