@@ -6,3 +6,4 @@ mod watch;
 
 mod deaths;
 mod joining;
+mod walk;

@@ -131,7 +131,7 @@ impl Run {
     pub(crate) fn call(&mut self, no: SeatNo, call: Call) {
         match &call {
             Call::Initiate { tag, .. } => self.seats[no].plane.user_lends_buffer(*tag),
-            Call::SyncSharedState(vote) => {
+            Call::SyncSharedState(vote) if self.seats[no].may_call() => {
                 self.seats[no].sends_only = vote.strategy == SyncStrategy::SendOnly;
                 self.seats[no].receives_only = vote.strategy == SyncStrategy::ReceiveOnly;
             }

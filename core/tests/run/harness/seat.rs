@@ -71,6 +71,12 @@ impl Seat {
         self.alive && !self.frozen
     }
 
+    /// Would a major call be taken?
+    pub(super) fn may_call(&self) -> bool {
+        let view = self.peer.view();
+        view.open_calls().major.is_none() && view.tags().next().is_none()
+    }
+
     /// Acts, and has not left or been turned away.
     pub(crate) fn is_in_the_run(&self) -> bool {
         self.acts() && self.peer.view().ended().is_none()
