@@ -175,6 +175,7 @@ impl Walk {
 
     /// Calls what the user wishes, where the library allows it.
     fn wish(&mut self, no: SeatNo, wish: Wish) {
+        self.train(no);
         let seat = &self.run.seats[no];
         if !seat.is_in_the_run() {
             return;
@@ -196,7 +197,6 @@ impl Walk {
             Wish::Cancel(tag) => Call::Cancel { tag: Tag(tag) },
         };
         self.run.call(no, call);
-        self.train(no);
     }
 
     /// Who has synchronized computes, and so comes to the next revision.
