@@ -41,7 +41,11 @@ impl Samples {
 
     /// Each image with its label.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&[f32; PIXELS], u8)> {
-        self.pixels.as_chunks().0.iter().zip(self.labels.iter().copied())
+        self.pixels
+            .as_chunks()
+            .0
+            .iter()
+            .zip(self.labels.iter().copied())
     }
 
     fn push(&mut self, image: &[f32; PIXELS], label: u8) {
@@ -66,7 +70,9 @@ impl Digits {
     /// The file is damaged; the program was built from a broken checkout.
     pub(crate) fn load() -> Result<Self, DamagedData> {
         let mut text = String::new();
-        GzDecoder::new(FILE).read_to_string(&mut text).map_err(|_| DamagedData { line: 0 })?;
+        GzDecoder::new(FILE)
+            .read_to_string(&mut text)
+            .map_err(|_| DamagedData { line: 0 })?;
 
         let mut images = Vec::new();
         for (number, line) in text.lines().enumerate() {
@@ -76,7 +82,11 @@ impl Digits {
 
         let (mut training, mut test) = (Samples::default(), Samples::default());
         for (index, (image, label)) in images.iter().enumerate() {
-            let part = if index % HELD_BACK == 0 { &mut test } else { &mut training };
+            let part = if index % HELD_BACK == 0 {
+                &mut test
+            } else {
+                &mut training
+            };
             part.push(image, *label);
         }
         Ok(Self { training, test })
@@ -102,12 +112,19 @@ impl Digits {
 /// 65 small integers separated by commas.
 fn parse(line: &str) -> Option<([f32; PIXELS], u8)> {
     let (pixels, label) = line.rsplit_once(',')?;
-    let label = label.parse().ok().filter(|label| usize::from(*label) < CLASSES)?;
+    let label = label
+        .parse()
+        .ok()
+        .filter(|label| usize::from(*label) < CLASSES)?;
 
     let mut image = [0.0; PIXELS];
     let mut values = pixels.split(',');
     for pixel in &mut image {
-        let value = values.next()?.parse().ok().map(|value: u8| f32::from(value) / BRIGHTEST)?;
+        let value = values
+            .next()?
+            .parse()
+            .ok()
+            .map(|value: u8| f32::from(value) / BRIGHTEST)?;
         *pixel = Some(value).filter(|value| *value <= 1.0)?;
     }
     values.next().is_none().then_some((image, label))
@@ -121,7 +138,11 @@ pub(crate) struct DamagedData {
 
 impl fmt::Display for DamagedData {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "examples/data/digits.csv.gz is damaged at line {}", self.line)
+        write!(
+            f,
+            "examples/data/digits.csv.gz is damaged at line {}",
+            self.line
+        )
     }
 }
 

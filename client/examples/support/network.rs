@@ -27,7 +27,10 @@ impl Network {
     /// Fresh parameters, the same for the same seed: He's uniform initialization, biases zero.
     pub(crate) fn new(seed: u64) -> Self {
         let mut rng = StdRng::seed_from_u64(seed);
-        let mut network = Self { params: vec![0.0; PARAMS], gradient: vec![0.0; PARAMS] };
+        let mut network = Self {
+            params: vec![0.0; PARAMS],
+            gradient: vec![0.0; PARAMS],
+        };
         let layers = LayersMut::of(&mut network.params);
         for (weights, inputs) in [(layers.weights1, PIXELS), (layers.weights2, HIDDEN)] {
             let bound = (6.0 / inputs as f32).sqrt();
@@ -117,7 +120,12 @@ impl<'a> Layers<'a> {
         let (weights1, rest) = params.split_at(PIXELS * HIDDEN);
         let (biases1, rest) = rest.split_at(HIDDEN);
         let (weights2, biases2) = rest.split_at(HIDDEN * CLASSES);
-        Self { weights1, biases1, weights2, biases2 }
+        Self {
+            weights1,
+            biases1,
+            weights2,
+            biases2,
+        }
     }
 
     /// Activations of the hidden layer.
@@ -146,7 +154,11 @@ impl<'a> Layers<'a> {
         let rows = self.weights2.as_chunks::<CLASSES>().0;
         for ((error, row), activation) in hidden_errors.iter_mut().zip(rows).zip(hidden) {
             if *activation > 0.0 {
-                *error = row.iter().zip(errors).map(|(weight, error)| weight * error).sum();
+                *error = row
+                    .iter()
+                    .zip(errors)
+                    .map(|(weight, error)| weight * error)
+                    .sum();
             }
         }
         hidden_errors
@@ -166,7 +178,12 @@ impl<'a> LayersMut<'a> {
         let (weights1, rest) = params.split_at_mut(PIXELS * HIDDEN);
         let (biases1, rest) = rest.split_at_mut(HIDDEN);
         let (weights2, biases2) = rest.split_at_mut(HIDDEN * CLASSES);
-        Self { weights1, biases1, weights2, biases2 }
+        Self {
+            weights1,
+            biases1,
+            weights2,
+            biases2,
+        }
     }
 }
 

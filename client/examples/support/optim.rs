@@ -20,7 +20,13 @@ impl AdamW {
     /// No steps taken yet, for `params` parameters.
     pub(crate) fn new(params: usize, learning_rate: f32, weight_decay: f32) -> Self {
         let zeros = vec![0.0; params];
-        Self { learning_rate, weight_decay, mean: zeros.clone(), square: zeros, steps: 0 }
+        Self {
+            learning_rate,
+            weight_decay,
+            mean: zeros.clone(),
+            square: zeros,
+            steps: 0,
+        }
     }
 
     /// Moves the parameters against the gradient.
@@ -33,7 +39,8 @@ impl AdamW {
         let state = self.mean.iter_mut().zip(&mut self.square);
         for ((param, gradient), (mean, square)) in params.iter_mut().zip(gradient).zip(state) {
             *mean = Self::MEAN_DECAY * *mean + (1.0 - Self::MEAN_DECAY) * gradient;
-            *square = Self::SQUARE_DECAY * *square + (1.0 - Self::SQUARE_DECAY) * gradient * gradient;
+            *square =
+                Self::SQUARE_DECAY * *square + (1.0 - Self::SQUARE_DECAY) * gradient * gradient;
             let step = (*mean / mean_share) / ((*square / square_share).sqrt() + Self::EPSILON);
             *param = *param * kept - self.learning_rate * step;
         }
@@ -43,7 +50,11 @@ impl AdamW {
 /// How far the inner steps went: outer parameters minus inner ones. Its average over the peers is
 /// what [`Nesterov::step`] takes.
 pub(crate) fn pseudo_gradient(outer: &[f32], inner: &[f32]) -> Vec<f32> {
-    outer.iter().zip(inner).map(|(outer, inner)| outer - inner).collect()
+    outer
+        .iter()
+        .zip(inner)
+        .map(|(outer, inner)| outer - inner)
+        .collect()
 }
 
 /// The outer optimizer: gradient descent with Nesterov momentum.
@@ -64,12 +75,17 @@ pub(crate) struct Nesterov {
 impl Nesterov {
     /// At rest, for `params` parameters.
     pub(crate) fn new(params: usize, learning_rate: f32, decay: f32) -> Self {
-        Self { learning_rate, decay, momentum: vec![0.0; params] }
+        Self {
+            learning_rate,
+            decay,
+            momentum: vec![0.0; params],
+        }
     }
 
     /// Moves the outer parameters against the averaged pseudo-gradient.
     pub(crate) fn step(&mut self, params: &mut [f32], average: &[f32]) {
-        for ((param, gradient), momentum) in params.iter_mut().zip(average).zip(&mut self.momentum) {
+        for ((param, gradient), momentum) in params.iter_mut().zip(average).zip(&mut self.momentum)
+        {
             *momentum = self.decay * *momentum + gradient;
             *param -= self.learning_rate * (gradient + self.decay * *momentum);
         }
