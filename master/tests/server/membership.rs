@@ -1,0 +1,128 @@
+//! Peers come, vote and go.
+
+use std::sync::Arc;
+
+use pccl_core::messages::{Misdeed, ToMaster, ToPeer};
+use pccl_core::wire::ControlError;
+use pccl_master::{Limits, MasterConfig, MasterServer, spawn};
+
+use crate::support::client::{Client, pair};
+use crate::support::pipes::{ADDRESS, Pipes};
+
+#[tokio::test]
+async fn a_lone_peer_is_admitted() {
+    let master = spawn("127.0.0.1:0").unwrap();
+
+    let lane = Client::dial(master.local_addr()).await;
+    let (founder, topology) = Client::found(lane).await;
+
+    assert_eq!(topology.ring.0, [founder.peer]);
+    assert_eq!(topology.world.global, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_newcomer_is_admitted_on_many_threads_as_well() {
+    let server = MasterServer::bind(([127, 0, 0, 1], 0).into())
+        .await
+        .unwrap();
+    let address = server.local_addr();
+    tokio::spawn(server.run());
+
+    let (first, second) = pair(|| Client::dial(address)).await;
+
+    assert_ne!(first.peer, second.peer);
+}
+
+#[tokio::test]
+async fn the_death_of_the_last_missing_voter_completes_the_ballot() {
+    let master = spawn("127.0.0.1:0").unwrap();
+    let address = master.local_addr();
+    let (mut first, second) = pair(|| Client::dial(address)).await;
+    first.say(&ToMaster::ArePeersPending).await;
+
+    drop(second);
+
+    let answer = first.hear().await;
+    assert_eq!(answer, ToPeer::PeersPending { pending: false });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_falls_silent_reads_that_it_was_kicked_for_it() {
+    let pipes = Pipes::new(64 * 1024);
+    let builder = MasterServer::builder().transport(Arc::new(pipes.clone()));
+    tokio::spawn(builder.bind(ADDRESS).await.unwrap().run());
+    let (mut founder, _) = Client::found(pipes.dial()).await;
+
+    let last = founder.hear().await;
+
+    assert_eq!(last, ToPeer::Kicked(Misdeed::Silent));
+    assert_eq!(founder.listen().await, Err(ControlError::Ended));
+}
+
+#[tokio::test]
+async fn a_peer_that_sends_garbage_reads_why_it_was_kicked() {
+    let master = spawn("127.0.0.1:0").unwrap();
+    let lane = Client::dial(master.local_addr()).await;
+    let (mut founder, _) = Client::found(lane).await;
+
+    // More than the master reads before it notices, so that bytes are left over when it closes.
+    founder.say_bytes(&[0x0f; 256 * 1024]).await;
+
+    let last = founder.hear().await;
+    assert_eq!(last, ToPeer::Kicked(Misdeed::Malformed));
+    assert_eq!(founder.listen().await, Err(ControlError::Ended));
+}
+
+#[tokio::test]
+async fn a_peer_that_announces_a_message_beyond_the_limit_is_kicked_before_it_sends_it() {
+    let master = spawn("127.0.0.1:0").unwrap();
+    let lane = Client::dial(master.local_addr()).await;
+    let (mut founder, _) = Client::found(lane).await;
+
+    founder.say_bytes(&u32::MAX.to_le_bytes()).await;
+
+    let last = founder.hear().await;
+    assert_eq!(last, ToPeer::Kicked(Misdeed::Malformed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_does_not_read_is_kicked_and_the_others_go_on() {
+    let pipes = Pipes::new(1024);
+    let builder = MasterServer::builder()
+        .transport(Arc::new(pipes.clone()))
+        .config(MasterConfig::default())
+        .limits(Limits {
+            outbox_bytes_max: 4096,
+            ..Limits::default()
+        });
+    tokio::spawn(builder.bind(ADDRESS).await.unwrap().run());
+    let (mut reader, mut sluggard) = pair(|| async { pipes.dial() }).await;
+
+    // Each round is an answer to both; only one of them reads it.
+    let mut rounds = 0;
+    while rounds < 10_000 {
+        reader.say(&ToMaster::ArePeersPending).await;
+        sluggard.say(&ToMaster::ArePeersPending).await;
+        reader.hear().await;
+        rounds += 1;
+        if rounds % 1000 == 0 && kicked(&mut sluggard, rounds).await {
+            break;
+        }
+    }
+
+    assert!(rounds < 10_000, "nobody was kicked");
+    reader.say(&ToMaster::ArePeersPending).await;
+    let answer = reader.hear().await;
+    assert_eq!(answer, ToPeer::PeersPending { pending: false });
+}
+
+/// Reads all that was sent; what comes last says whether the peer was kicked.
+async fn kicked(sluggard: &mut Client, most: u32) -> bool {
+    for _ in 0..most {
+        if let ToPeer::Kicked(reason) = sluggard.hear().await {
+            assert_eq!(reason, Misdeed::SlowReader);
+            return true;
+        }
+    }
+    false
+}
