@@ -1,10 +1,13 @@
 //! Peers come, vote and go.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use pccl_core::messages::{Misdeed, ToMaster, ToPeer};
-use pccl_core::wire::ControlError;
+use pccl_core::topology::BrokenEdges;
+use pccl_core::wire::{ControlError, encode_control};
 use pccl_master::{Limits, MasterConfig, MasterServer, spawn};
+use tokio::time::{advance, sleep};
 
 use crate::support::client::{Client, pair};
 use crate::support::pipes::{ADDRESS, Pipes};
@@ -57,6 +60,42 @@ async fn a_peer_that_falls_silent_reads_that_it_was_kicked_for_it() {
 
     assert_eq!(last, ToPeer::Kicked(Misdeed::Silent));
     assert_eq!(founder.listen().await, Err(ControlError::Ended));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_whose_message_trickles_in_is_not_silent() {
+    let pipes = Pipes::new(64 * 1024);
+    let builder = MasterServer::builder().transport(Arc::new(pipes.clone()));
+    tokio::spawn(builder.bind(ADDRESS).await.unwrap().run());
+    let (mut founder, _) = Client::found(pipes.dial()).await;
+    let mut frame = Vec::new();
+    let broken = BrokenEdges::NONE;
+    encode_control(&ToMaster::UpdateTopology { broken }, &mut frame).unwrap();
+
+    for byte in frame {
+        founder.say_bytes(&[byte]).await;
+        sleep(Duration::from_secs(3)).await;
+    }
+
+    let answer = founder.hear().await;
+    assert!(
+        matches!(answer, ToPeer::TopologyEstablished(_)),
+        "{answer:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_master_that_stood_still_does_not_blame_its_peers_for_the_silence() {
+    let pipes = Pipes::new(64 * 1024);
+    let builder = MasterServer::builder().transport(Arc::new(pipes.clone()));
+    tokio::spawn(builder.bind(ADDRESS).await.unwrap().run());
+    let (mut founder, _) = Client::found(pipes.dial()).await;
+
+    advance(Duration::from_secs(60)).await;
+    founder.say(&ToMaster::ArePeersPending).await;
+
+    let answer = founder.hear().await;
+    assert_eq!(answer, ToPeer::PeersPending { pending: false });
 }
 
 #[tokio::test]

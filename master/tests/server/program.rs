@@ -75,7 +75,7 @@ async fn the_log_tells_who_came_and_why_somebody_had_to_go() {
 
     founder.say_bytes(&[0xff; 16]).await;
 
-    program.line("peer 1 joins").await;
+    program.line("peer 1 joins group 0 from 127.0.0.1").await;
     program.line("peer 1 is accepted").await;
     program.line("epoch 1 begins").await;
     program.line("peer 1 is kicked: it sent something").await;
