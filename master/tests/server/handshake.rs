@@ -8,6 +8,7 @@ use pccl_core::messages::{Refusal, ToMaster, ToPeer};
 use pccl_core::transport::{Lane, recv_some, send_all};
 use pccl_core::wire::{ControlError, Preamble, Purpose, Reply, recv_reply};
 use pccl_master::{Limits, MasterServer, RunningMaster, spawn};
+use tokio::time::Instant;
 
 use crate::support::client::{Client, hello, soon};
 use crate::support::pipes::{ADDRESS, Pipes};
@@ -37,6 +38,28 @@ async fn a_browser_reads_why_it_is_refused() {
 
     let text = refusal_of(&mut Client::dial(address).await, request).await;
 
+    assert!(text.contains("pccl"), "{text}");
+}
+
+/// More than the buffers between the two hold: it can only be sent to somebody who reads it.
+const UPLOAD_BYTES: usize = 16 * 1024 * 1024;
+
+#[tokio::test]
+async fn an_upload_to_the_wrong_port_is_heard_out_so_that_the_refusal_arrives() {
+    let patient = Limits {
+        farewell: Duration::from_secs(20),
+        ..Limits::default()
+    };
+    let builder = MasterServer::builder().limits(patient);
+    let server = builder.bind(([127, 0, 0, 1], 0).into()).await.unwrap();
+    let mut uploader = Client::dial(server.local_addr()).await;
+    tokio::spawn(server.run());
+
+    send_all(uploader.tx.as_mut(), &vec![b'x'; UPLOAD_BYTES], &[])
+        .await
+        .unwrap();
+
+    let text = refusal_of(&mut uploader, &[]).await;
     assert!(text.contains("pccl"), "{text}");
 }
 
@@ -106,15 +129,17 @@ async fn a_stranger_that_votes_before_its_hello_is_turned_away() {
     assert_eq!(stranger.listen().await, Err(ControlError::Ended));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_stranger_that_announces_a_long_message_is_turned_away_at_once() {
-    let (_master, address) = master();
-    let mut stranger = Client::introduce(Client::dial(address).await).await;
+    let pipes = piped(Limits::default()).await;
+    let mut stranger = Client::introduce(pipes.dial()).await;
+    let begin = Instant::now();
 
     stranger.say_bytes(&4097_u32.to_le_bytes()).await;
 
     assert_eq!(stranger.hear().await, ToPeer::Refused(Refusal::BadHello));
     assert_eq!(stranger.listen().await, Err(ControlError::Ended));
+    assert_eq!(begin.elapsed(), Duration::ZERO);
 }
 
 #[tokio::test]

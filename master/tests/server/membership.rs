@@ -7,7 +7,7 @@ use pccl_core::messages::{Misdeed, ToMaster, ToPeer};
 use pccl_core::topology::BrokenEdges;
 use pccl_core::wire::{ControlError, encode_control};
 use pccl_master::{Limits, MasterConfig, MasterServer, spawn};
-use tokio::time::{advance, sleep};
+use tokio::time::{Instant, advance, sleep};
 
 use crate::support::client::{Client, pair};
 use crate::support::pipes::{ADDRESS, Pipes};
@@ -36,17 +36,20 @@ async fn a_newcomer_is_admitted_on_many_threads_as_well() {
     assert_ne!(first.peer, second.peer);
 }
 
-#[tokio::test]
-async fn the_death_of_the_last_missing_voter_completes_the_ballot() {
-    let master = spawn("127.0.0.1:0").unwrap();
-    let address = master.local_addr();
-    let (mut first, second) = pair(|| Client::dial(address)).await;
+#[tokio::test(start_paused = true)]
+async fn the_death_of_the_last_missing_voter_completes_the_ballot_at_once() {
+    let pipes = Pipes::new(64 * 1024);
+    let builder = MasterServer::builder().transport(Arc::new(pipes.clone()));
+    tokio::spawn(builder.bind(ADDRESS).await.unwrap().run());
+    let (mut first, second) = pair(|| async { pipes.dial() }).await;
     first.say(&ToMaster::ArePeersPending).await;
+    let begin = Instant::now();
 
     drop(second);
 
     let answer = first.hear().await;
     assert_eq!(answer, ToPeer::PeersPending { pending: false });
+    assert_eq!(begin.elapsed(), Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]
@@ -100,12 +103,18 @@ async fn a_master_that_stood_still_does_not_blame_its_peers_for_the_silence() {
 
 #[tokio::test]
 async fn a_peer_that_sends_garbage_reads_why_it_was_kicked() {
-    let master = spawn("127.0.0.1:0").unwrap();
-    let lane = Client::dial(master.local_addr()).await;
+    let patient = Limits {
+        farewell: Duration::from_secs(20),
+        ..Limits::default()
+    };
+    let builder = MasterServer::builder().limits(patient);
+    let server = builder.bind(([127, 0, 0, 1], 0).into()).await.unwrap();
+    let lane = Client::dial(server.local_addr()).await;
+    tokio::spawn(server.run());
     let (mut founder, _) = Client::found(lane).await;
 
-    // More than the master reads before it notices, so that bytes are left over when it closes.
-    founder.say_bytes(&[0x0f; 256 * 1024]).await;
+    // More than the buffers between the two hold: the master has to hear it out.
+    founder.say_bytes(&vec![0xff; 16 * 1024 * 1024]).await;
 
     let last = founder.hear().await;
     assert_eq!(last, ToPeer::Kicked(Misdeed::Malformed));
