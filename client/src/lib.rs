@@ -1,1 +1,85 @@
-//! Placeholder header, replaced by its author.
+//! Collective communication between machines that come and go.
+//!
+//! A run has one master (`pccl-master`) and any number of peers. A peer joins with
+//! [`Communicator::builder`]; from then on its program calls the same operations as all others, in the
+//! same order. Peers may die at any moment, also in the middle of a reduce: every call then either
+//! succeeds on every survivor, or fails on every survivor with its buffers as they were.
+//!
+//! ```no_run
+//! use pccl::{Communicator, Error, Reduce, SharedState, SyncStrategy};
+//!
+//! fn main() -> Result<(), Error> {
+//!     let mut comm = Communicator::builder("master.example:48148").connect()?;
+//!     let (mut weights, mut revision) = (vec![0.0_f32; 1000], 0);
+//!     for _ in 0..100 {
+//!         comm.update_topology()?; // admits newcomers
+//!         let mut state = SharedState::at(revision);
+//!         state.entry("weights", &mut weights)?;
+//!         comm.sync_shared_state(&mut state, SyncStrategy::EnforcePopular)?;
+//!         revision = state.revision;
+//!
+//!         let mut step = vec![0.1; weights.len()]; // what this peer has learnt
+//!         while let Err(error) = comm.all_reduce(&mut step, Reduce::avg()) {
+//!             if !error.is_retryable() {
+//!                 return Err(error);
+//!             }
+//!             comm.update_topology()?;
+//!         }
+//!         for (weight, step) in weights.iter_mut().zip(&step) {
+//!             *weight += step;
+//!         }
+//!         revision += 1;
+//!     }
+//!     comm.shutdown();
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # Map
+//!
+//! | | |
+//! |---|---|
+//! | [`Communicator`], [`Builder`] | joining a run, and everything that a peer can call |
+//! | [`Reduce`], [`ReduceReport`], [`Element`] | what a reduce computes, and what it did |
+//! | [`AllReduceHandle`], [`ReduceItem`] | reduces that run beside the caller, and lists of them |
+//! | [`SharedState`], [`SyncOptions`] | what peers keep identical, and how |
+//! | [`Error`] | what went wrong, and what to do next |
+//! | [`Tcp`], [`Transport`] | how lanes are opened |
+//!
+//! Inside, `engine` drives the peer machine of `pccl-core`, and `data` moves the bytes.
+
+#![forbid(unsafe_code)]
+
+mod builder;
+mod calls;
+mod collective;
+mod communicator;
+mod data;
+mod element;
+mod engine;
+mod error;
+mod handle;
+mod many;
+mod reduce;
+mod runtime;
+mod state;
+mod sync;
+mod together;
+mod transfer;
+
+pub use builder::Builder;
+pub use communicator::{Communicator, TopologyReport};
+pub use element::Element;
+pub use error::{Error, Unsupported};
+pub use handle::{AllReduceHandle, ReduceFailed, Reduced};
+pub use many::{ManyFailed, ReduceItem};
+pub use reduce::{Reduce, ReduceReport};
+pub use state::{SharedState, SyncOptions, SyncReport};
+
+pub use half;
+pub use pccl_core::element::{ElementType, Quantization, ReduceOp, SpecField};
+pub use pccl_core::id::{Epoch, GroupId, PeerId, Revision, Tag};
+pub use pccl_core::messages::{AbortCause, CallKind, Conflict, Misdeed, Refusal};
+pub use pccl_core::shared_state::{SyncFailure, SyncStrategy};
+pub use pccl_core::transport::{LaneError, Transport};
+pub use pccl_transport_tcp::Tcp;

@@ -27,6 +27,9 @@ use core::ops::Range;
 
 use crate::element::ElementType;
 
+#[cfg(test)]
+mod tests;
+
 /// A stripe shorter than this costs more in frames than another lane brings.
 const STRIPE_BYTES_MIN: u64 = 16 * 1024;
 

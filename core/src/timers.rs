@@ -63,3 +63,78 @@ impl<T: Ord + Copy, I: Ord + Copy> TimerQueue<T, I> {
         Some(timer)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn pop_all(queue: &mut TimerQueue<char, u64>, now: u64) -> Vec<char> {
+        core::iter::from_fn(|| queue.pop_expired(now)).collect()
+    }
+
+    #[test]
+    fn timers_fire_in_the_order_of_their_deadlines_and_ties_in_their_own() {
+        let mut queue = TimerQueue::new();
+        queue.arm('c', 5);
+        queue.arm('b', 7);
+        queue.arm('a', 7);
+        queue.arm('d', 8);
+
+        assert_eq!(queue.next_deadline(), Some(5));
+        assert_eq!(pop_all(&mut queue, 4), []);
+        assert_eq!(pop_all(&mut queue, 7), ['c', 'a', 'b']);
+        assert_eq!(queue.next_deadline(), Some(8));
+    }
+
+    #[test]
+    fn a_timer_that_is_armed_again_fires_once_and_later() {
+        let mut queue = TimerQueue::new();
+        queue.arm('a', 5);
+        queue.arm('a', 9);
+
+        assert_eq!(pop_all(&mut queue, 8), []);
+        assert_eq!(pop_all(&mut queue, 100), ['a']);
+    }
+
+    #[test]
+    fn a_timer_that_is_disarmed_does_not_fire() {
+        let mut queue = TimerQueue::new();
+        queue.arm('a', 5);
+        queue.disarm('a');
+        queue.disarm('b');
+
+        assert_eq!(queue.next_deadline(), None);
+        assert_eq!(pop_all(&mut queue, 5), []);
+    }
+
+    proptest! {
+        #[test]
+        fn the_queue_fires_what_a_plain_list_would(
+            orders in vec((0..6_u8, proptest::option::of(0..20_u64)), 0..40), now in 0..20_u64
+        ) {
+            let mut queue = TimerQueue::new();
+            let mut list: Vec<(u64, u8)> = Vec::new();
+            for (timer, at) in orders {
+                list.retain(|(_, known)| *known != timer);
+                match at {
+                    Some(at) => {
+                        queue.arm(timer, at);
+                        list.push((at, timer));
+                    }
+                    None => queue.disarm(timer),
+                }
+            }
+            list.sort_unstable();
+
+            prop_assert_eq!(queue.next_deadline(), list.first().map(|(at, _)| *at));
+            let due = list.iter().filter(|(at, _)| *at <= now).map(|(_, timer)| *timer);
+            let fired = core::iter::from_fn(|| queue.pop_expired(now));
+            prop_assert!(fired.eq(due));
+        }
+    }
+}

@@ -6,8 +6,8 @@
 //!
 //! "hot" works on buffers that stay in a core's cache, as frames do; "cold" on buffers that do not.
 //! The number is the time of the kernel over the time of the copy: 1.0 is as fast as copying. The
-//! program fails where a float sum on hot buffers takes longer than four copies, which means that
-//! the loop was not turned into SIMD code.
+//! program fails where a float sum on hot buffers takes longer than six copies. About four is what
+//! SSE2 allows beside a `memcpy` in AVX; a loop that is no SIMD code takes ten and more.
 use std::hint::black_box;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -16,7 +16,7 @@ use pccl_kernels::{Element, Op, divide, reduce, simplehash};
 
 const HOT: usize = 128 << 10;
 const COLD: usize = 64 << 20;
-const WORST_RATIO: f64 = 4.0;
+const WORST_RATIO: f64 = 6.0;
 
 fn main() -> ExitCode {
     let mut slowest_sum: f64 = 0.0;

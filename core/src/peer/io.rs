@@ -104,7 +104,8 @@ pub enum Call {
     ArePeersPending,
     /// Measure and choose better rings. Answered by [`Answer::TopologyOptimized`].
     OptimizeTopology,
-    /// Bring the shared state to one content. Answered by [`Answer::Synchronized`].
+    /// Bring the shared state to one content. Answered by [`Answer::Synchronized`], without any
+    /// [`PeerOutput::MoveState`] before it where all hold the same already.
     SyncSharedState(SyncVote),
     /// Start a collective. Answered by [`Answer::CollectiveEnded`].
     Initiate {

@@ -68,8 +68,8 @@ impl Accepted {
             return Err(CallError::MasterMisbehaved);
         };
         let is_sound = match (plan, &result) {
-            (None, Ok(_)) => false,
-            (None, Err(_)) => true,
+            // Without a plan nothing had to move, or the vote was refused.
+            (None, Ok(_) | Err(_)) => true,
             (Some(plan), Err(_)) => plan.round == round,
             (Some(plan), Ok(revision)) => {
                 plan.round == round && plan.revision == *revision && plan.reported == Some(true)

@@ -3,9 +3,8 @@
 use alloc::string::String;
 
 use super::limits::REFUSAL_TEXT_MAX;
-use super::preamble::{
-    PREAMBLE_BYTES, Preamble, PreambleError, REPLY_HEAD_BYTES, Reply, ReplyError, ReplyHead,
-};
+use super::preamble::{PREAMBLE_BYTES, Preamble, PreambleError};
+use super::reply::{REPLY_HEAD_BYTES, Reply, ReplyError, ReplyHead};
 use crate::topology::LaneFailure;
 use crate::transport::{Lane, LaneError, LaneRx, LaneTx, close, recv_exact, send_all};
 

@@ -1,4 +1,213 @@
-//! Bytes: what travels on every connection, exactly.
+//! Bytes: what travels on every connection, exactly. Enough to write a second implementation.
+//!
+//! All integers are little-endian. Offsets and lengths are in bytes. Reserved fields are sent as zero
+//! and refused when they are not: a later version may give them a meaning.
+//!
+//! # Connections
+//!
+//! A connection is a *lane*: one ordered, reliable byte stream in each direction, whatever the
+//! transport. A peer holds one connection to the master and accepts all others on one listening
+//! port. The first bytes say what a connection is for, so that garbage and strangers end there.
+//!
+//! | purpose | dialled by | after the handshake |
+//! |---|---|---|
+//! | 1 control | the peer, at the master's port ([`DEFAULT_MASTER_PORT`]) | control frames both ways |
+//! | 2 ring lane | whom the master tells to | data frames, from the edge's sender to its receiver |
+//! | 3 shared state | whom the master tells to | a request from the peer that fetches, then entries the other way |
+//! | 4 probe | the peer that sends | bytes, then their count the other way |
+//!
+//! For purposes 2 to 4 the master gives both ends a [`LaneOrder`](crate::topology::LaneOrder) with
+//! the same ticket. The end whose order has an address dials it and presents the ticket; the other
+//! end expects it. **Who dials says nothing about who sends**: on a ring lane data flows only from the
+//! peer that got the order as `next` to the one that got it as `previous`, and of a state transfer
+//! both ends know their role from the plan. The two edges between the members of a ring of two have
+//! different tickets; a ticket tells the accepting end which edge a lane belongs to.
+//!
+//! # Handshake
+//!
+//! The end that dials sends a [`Preamble`] and waits. Its layout is the same in every version of the
+//! protocol:
+//!
+//! | offset | length | field |
+//! |---|---|---|
+//! | 0 | 4 | magic, `PCCL` in ASCII |
+//! | 4 | 2 | version, 1 |
+//! | 6 | 1 | purpose, as above |
+//! | 7 | 1 | reserved, 0 |
+//! | 8 | 8 | number of the peer that dials; 0 for control |
+//! | 16 | 16 | ticket; 0 for control |
+//! | 32 | 2 | which lane of the edge, from 0; 0 for other purposes |
+//! | 34 | 2 | how many lanes the edge has; 1 for other purposes |
+//!
+//! The other end answers with a [`Reply`], in every version of this layout:
+//!
+//! | offset | length | field |
+//! |---|---|---|
+//! | 0 | 4 | magic, `PCCL` in ASCII |
+//! | 4 | 2 | version |
+//! | 6 | 1 | status: 0 accepted, anything else refused |
+//! | 7 | 1 | length n of the text; 0 where accepted |
+//! | 8 | n | UTF-8 text for whoever runs the other end |
+//!
+//! Where accepted, the purpose's own bytes follow at once in both directions. Where refused, the
+//! answering end closes. A peer accepts a lane when the ticket, the peer's number, the purpose and
+//! the lane count are those of an order that it holds, and no lane of that number was accepted for
+//! it before: each of an edge's lanes is a connection of its own, with the same ticket. Whoever
+//! has not completed its preamble within seconds is dropped without an answer.
+//!
+//! # Control frames
+//!
+//! | offset | length | field |
+//! |---|---|---|
+//! | 0 | 4 | length n of the body |
+//! | 4 | n | one message: [`ToMaster`](crate::messages::ToMaster) from a peer, [`ToPeer`](crate::messages::ToPeer) from the master |
+//!
+//! n is at most [`FIRST_CONTROL_FRAME_MAX`] until the master has said `Welcome`, then
+//! [`CONTROL_FRAME_MAX`]. A longer one ends the connection before its body is read, and so does a body
+//! that is not exactly one message.
+//!
+//! The body is the message's type in [postcard](https://postcard.jamesmunns.com/wire-format) form:
+//!
+//! | type | bytes |
+//! |---|---|
+//! | `u8`, `bool` | itself; 0 or 1 |
+//! | `u16` to `u128` | varint: 7 bits a byte, low ones first, high bit set where more follow |
+//! | struct, tuple, newtype | its fields in the order of their declaration, nothing between |
+//! | enum | varint of the variant's position in the declaration, from 0; then its fields |
+//! | `Option` | 0, or 1 and the value |
+//! | `Result` | 0 and the value, or 1 and the error |
+//! | `Vec`, `String` | varint of the length, then the items or the UTF-8 bytes |
+//! | `IpAddr` | 0 and 4 bytes, or 1 and 16 bytes |
+//! | `SocketAddr` | 0 or 1 and the bytes of the IP address as above, then the port as a varint |
+//!
+//! ```
+//! use pccl_core::id::{GroupId, ProtocolVersion};
+//! use pccl_core::messages::{Hello, ToMaster};
+//! use pccl_core::wire::encode_control;
+//!
+//! let hello = ToMaster::Hello(Hello {
+//!     protocol: ProtocolVersion(1),
+//!     group: GroupId(300),
+//!     port: 48149,
+//!     advertise: Some([192, 0, 2, 7].into()),
+//!     lanes: 16,
+//! });
+//! let mut bytes = Vec::new();
+//! encode_control(&hello, &mut bytes)?;
+//!
+//! assert_eq!(bytes[..4], [14, 0, 0, 0]); // length of the body
+//! assert_eq!(bytes[4..6], [0, 1]); // variant Hello; version
+//! assert_eq!(bytes[6..8], [0xac, 0x02]); // 300
+//! assert_eq!(bytes[8..11], [0x95, 0xf8, 0x02]); // 48149
+//! assert_eq!(bytes[11..17], [1, 0, 192, 0, 2, 7]); // present; IPv4; the address
+//! assert_eq!(bytes[17..], [16]); // lanes
+//! # Ok::<(), pccl_core::wire::EncodeError>(())
+//! ```
+//!
+//! # Data frames
+//!
+//! On a ring lane the sender of the edge sends frames; the receiver sends nothing. A frame is a
+//! [`FrameHeader`] and its payload:
+//!
+//! | offset | length | field |
+//! |---|---|---|
+//! | 0 | 8 | number of the operation, from `Commence` |
+//! | 8 | 8 | where the payload belongs: byte offset in the whole buffer |
+//! | 16 | 4 | payload length n, at most [`DATA_FRAME_MAX`] |
+//! | 20 | 4 | step of the [`schedule`](crate::schedule) |
+//! | 24 | 2 | stripe |
+//! | 26 | 2 | flags, 0 |
+//! | 28 | 4 | reserved, 0 |
+//! | 32 | n | elements, little-endian, without gaps |
+//!
+//! A buffer is cut into [`stripes_for`](crate::schedule::stripes_for) stripes; the frames of stripe i
+//! travel on lane i. What a rank sends in which step is given by [`steps`](crate::schedule::steps); a
+//! step's range is cut by [`frames`](crate::schedule::frames) with [`FRAME_PAYLOAD_MAX`]. The frames of
+//! one stripe of one operation come in that order; frames of different operations may alternate. An
+//! empty range has no frame.
+//!
+//! A receiver may get frames of an operation of which it has not heard `Commence` yet (the sender
+//! heard it first): it leaves them on the lane until it has. Frames of an operation that is over are
+//! read and thrown away. A header that cannot be understood, or that is not the next frame of its
+//! stripe, ends the lane. A lane that ends is reported to the master as broken; the others go on.
+//!
+//! # Shared state
+//!
+//! One lane per peer that fetches. The fetching end sends one control frame, a [`StateRequest`] of
+//! at most [`STATE_REQUEST_MAX`] bytes. The serving end answers with each entry asked for, in the order
+//! of the request, a header and the content:
+//!
+//! | offset | length | field |
+//! |---|---|---|
+//! | 0 | 4 | number of the entry: its position among the names in byte order |
+//! | 4 | 4 | reserved, 0 |
+//! | 8 | 8 | length n: elements times element size |
+//! | 16 | n | elements, little-endian |
+//!
+//! Both ends then close. The fetching end knows each length beforehand and takes no other. It
+//! compares each entry's hash with that of the plan, and nothing is written to the user's memory
+//! before the master says that all transfers succeeded.
+//!
+//! # Probes
+//!
+//! The end that dialled sends any bytes, as many as it likes up to [`PROBE_BYTES_MAX`], then closes its
+//! sending direction. The other end reads to the end and answers with 8 bytes, the number of
+//! bytes that arrived after the preamble, then closes. The sender divides that number by the time from
+//! its first byte to the answer.
+//!
+//! # Sequences
+//!
+//! `P` is a peer, `M` the master, `A` and `B` neighbours on a ring.
+//!
+//! **A peer joins.** `update_topology` of the members is what admits it.
+//!
+//! ```text
+//! P → M  preamble(control)
+//! M → P  reply(accepted)
+//! P → M  Hello
+//! M → P  Welcome{peer, …}            or Refused{why}, then close
+//!        … from here on both say something at least every heartbeat_ms: Heartbeat, if nothing else
+//! members → M  UpdateTopology        every accepted peer; not needed in an empty run
+//! M → all  EstablishRing{round, lanes, next, previous}
+//! A → B  preamble(ring lane, ticket, lane i of n) on n connections; or B → A, as the order says
+//! B → A  reply(accepted) on each
+//! all → M  EdgesEstablished{round}   or EdgeFailed{round, with, failure}: M orders another round
+//! M → all  TopologyEstablished{epoch, ring, lanes, world}
+//! ```
+//!
+//! **An all-reduce.**
+//!
+//! ```text
+//! group → M  InitiateCollective{tag, spec, broken}      all the same spec
+//! M → group  Commence{tag, seq}                         or CollectiveRefused{tag, reason}
+//! A → B      frames of seq on the lanes, steps 0 to 2(N−1)−1
+//! group → M  CompleteCollective{seq, Done, broken}      each when its last frame has come and gone
+//! M → group  Verdict{tag, seq, Committed{contributors}}
+//! ```
+//!
+//! **An abort.** Somebody is lost, breaks off, or loses a lane. The lanes that stand go on to be
+//! used: every sender ends the frame that it has begun and sends no further ones of that operation.
+//!
+//! ```text
+//! A → M      CompleteCollective{seq, LaneLost, broken}  or A's control connection ends
+//! M → group  Verdict{tag, seq, Aborted(cause)}          each restores its buffer
+//! A → B      the rest of a begun frame, then frames of later operations
+//! ```
+//!
+//! **A synchronization.**
+//!
+//! ```text
+//! group → M  SyncSharedState(vote)
+//! M → group  SharedStatePlan{round, revision, role}
+//! A → B      preamble(shared state, ticket); B → A  reply(accepted)
+//! fetching → serving  StateRequest{round, entries}
+//! serving → fetching  for each entry: header, content
+//! group → M  SharedStateDone{round, ok}
+//! M → group  SharedStateConcluded{round, Ok(revision)}  or Err(why): nothing has changed
+//! ```
+//!
+//! **An end.** A peer that goes sends `Leave` and closes. A master that goes sends `Stopping` and
+//! closes. A peer that broke a rule reads `Kicked(misdeed)` before its connection ends.
 
 mod bytes;
 mod control;
@@ -6,7 +215,10 @@ mod frame;
 mod handshake;
 mod limits;
 mod preamble;
+mod reply;
 mod shared_state;
+#[cfg(test)]
+mod tests;
 
 pub use control::{
     CONTROL_HEAD_BYTES, ControlError, ControlReader, DecodeError, EncodeError, encode_control,
@@ -19,10 +231,8 @@ pub use limits::{
     FIRST_PEER_PORT, FRAME_PAYLOAD_MAX, MAX_ENTRY_NAME_BYTES, PROBE_BYTES_MAX, REFUSAL_TEXT_MAX,
     STATE_REQUEST_MAX,
 };
-pub use preamble::{
-    MAGIC, PREAMBLE_BYTES, Preamble, PreambleError, Purpose, REPLY_HEAD_BYTES, Reply, ReplyError,
-    ReplyHead,
-};
+pub use preamble::{MAGIC, PREAMBLE_BYTES, Preamble, PreambleError, Purpose};
+pub use reply::{REPLY_HEAD_BYTES, Reply, ReplyError, ReplyHead};
 pub use shared_state::{
     ENTRY_HEADER_BYTES, EntryError, EntryHeader, PROBE_ANSWER_BYTES, StateRequest,
     decode_probe_answer, encode_probe_answer,

@@ -13,7 +13,7 @@ pub const ENTRY_HEADER_BYTES: usize = 16;
 /// Length of the answer to a probe.
 pub const PROBE_ANSWER_BYTES: usize = 8;
 
-/// What the fetching end, which dialled, says first: one control frame of at most
+/// What the fetching end says first, whichever end dialled: one control frame of at most
 /// [`STATE_REQUEST_MAX`](super::STATE_REQUEST_MAX) bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct StateRequest {

@@ -1,0 +1,115 @@
+//! The chaos plan: who is killed when and how, and when somebody joins. Drawn from a seed.
+
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
+
+use super::talk::Moment;
+
+/// How much chaos.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chaos {
+    pub(crate) peers: u32,
+    pub(crate) kills: u32,
+    pub(crate) joins: u32,
+    pub(crate) rounds: u64,
+}
+
+/// What happens once a round is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Act {
+    /// Kill one, chosen by this number among those alive.
+    Kill { whom: u64, when: When },
+    /// Start one.
+    Join,
+}
+
+/// At which point a peer is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum When {
+    /// At once, whatever it does.
+    AtOnce,
+    /// When it comes to this moment of its next reduce.
+    At(Moment),
+}
+
+/// A run's chaos, in order.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) chaos: Chaos,
+    /// After which round what happens.
+    pub(crate) acts: Vec<(u64, Act)>,
+}
+
+impl Plan {
+    /// Draws a plan in which two peers live at every moment.
+    pub(crate) fn draw(chaos: Chaos, seed: u64) -> Result<Self, String> {
+        let mut random = StdRng::seed_from_u64(seed);
+        let rounds = rounds_for(chaos, &mut random)?;
+        let acts = order_of_acts(chaos, &mut random)?;
+        Ok(Self {
+            chaos,
+            acts: rounds.into_iter().zip(acts).collect(),
+        })
+    }
+
+    /// Peers that are to be alive at the end.
+    pub(crate) fn survivors(&self) -> usize {
+        (self.chaos.peers + self.chaos.joins - self.chaos.kills) as usize
+    }
+}
+
+/// Different rounds, away from both ends so that every join and every loss is followed by work.
+fn rounds_for(chaos: Chaos, random: &mut StdRng) -> Result<Vec<u64>, String> {
+    let acts = (chaos.kills + chaos.joins) as usize;
+    let mut rounds: Vec<u64> = (2..chaos.rounds.saturating_sub(3)).collect();
+    if rounds.len() < acts {
+        return Err(format!(
+            "{acts} kills and joins do not fit into {} rounds",
+            chaos.rounds
+        ));
+    }
+    rounds.shuffle(random);
+    rounds.truncate(acts);
+    rounds.sort_unstable();
+    Ok(rounds)
+}
+
+/// Kills and joins in random order, a join first where a kill would leave fewer than two.
+fn order_of_acts(chaos: Chaos, random: &mut StdRng) -> Result<Vec<Act>, String> {
+    let (mut alive, mut kills, mut joins) = (chaos.peers, chaos.kills, chaos.joins);
+    let mut ring_kill_is_due = true;
+    let mut acts = Vec::new();
+    while kills + joins > 0 {
+        let may_kill = kills > 0 && alive > 2;
+        if may_kill && (joins == 0 || random.random_bool(0.5)) {
+            // At least one is killed in the middle of a reduce, whatever the seed.
+            let at_ring = core::mem::take(&mut ring_kill_is_due);
+            let when = if at_ring {
+                When::At(Moment::Ring)
+            } else {
+                draw_when(random)
+            };
+            acts.push(Act::Kill {
+                whom: random.random(),
+                when,
+            });
+            (alive, kills) = (alive - 1, kills - 1);
+        } else if joins > 0 {
+            acts.push(Act::Join);
+            (alive, joins) = (alive + 1, joins - 1);
+        } else {
+            return Err("two peers must stay alive: fewer kills, or more peers or joins".into());
+        }
+    }
+    Ok(acts)
+}
+
+fn draw_when(random: &mut StdRng) -> When {
+    match random.random_range(0..4) {
+        0 => When::At(Moment::Vote),
+        1 => When::At(Moment::Ring),
+        2 => When::At(Moment::Verdict),
+        _ => When::AtOnce,
+    }
+}

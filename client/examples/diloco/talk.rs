@@ -1,0 +1,74 @@
+//! What the training processes and their supervisor tell each other: JSON lines over standard
+//! output and standard input.
+
+use serde::{Deserialize, Serialize};
+
+/// A moment inside a reduce at which a peer can be told to stand still, so that it can be killed
+/// exactly there. Each is an event that the library traces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Moment {
+    /// It has voted to start, nothing moves yet.
+    Vote,
+    /// Its first frame is on the wire.
+    Ring,
+    /// Its vote on the outcome is on the wire, the verdict is not there.
+    Verdict,
+}
+
+impl Moment {
+    /// The library's name for it.
+    pub(crate) fn traced_as(self) -> &'static str {
+        match self {
+            Self::Vote => "collective_initiated",
+            Self::Ring => "ring_frame_sent",
+            Self::Verdict => "completion_voted",
+        }
+    }
+}
+
+/// From a training process to the supervisor.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Event {
+    /// It is part of the run.
+    Joined { peer: u64, world: usize },
+    /// A round is over.
+    Round {
+        round: u64,
+        world: usize,
+        loss: f32,
+        /// On the held-back digits; told by the first rank only.
+        accuracy: Option<f32>,
+    },
+    /// A call failed and is made again.
+    Failed { round: u64, error: String },
+    /// A reduce that had failed is committed; so much longer than an untroubled one it took.
+    Recovered { round: u64, lost_ms: f64 },
+    /// It stands still at the ordered moment.
+    StandsStill,
+    /// It has done all rounds.
+    Finished(Final),
+    /// It cannot go on.
+    GaveUp { error: String },
+}
+
+/// What a training process ends with.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Final {
+    /// Of weights, momentum and revision.
+    pub(crate) hash: String,
+    /// The revision of the shared state.
+    pub(crate) rounds: u64,
+    /// Rounds that this process took part in.
+    pub(crate) rounds_here: u64,
+    /// On the held-back digits.
+    pub(crate) accuracy: f32,
+    pub(crate) bytes_sent: u64,
+    pub(crate) bytes_received: u64,
+}
+
+/// From the supervisor to a training process.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) enum Order {
+    /// Stand still at the next such moment.
+    StandStillAt(Moment),
+}

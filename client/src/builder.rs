@@ -1,0 +1,261 @@
+//! Connecting a communicator to a run.
+
+use std::fmt;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use pccl_core::id::GroupId;
+use pccl_core::peer::{Joined, PeerConfig};
+use pccl_core::transport::{Endpoint, Lane, LaneError, Listener, Transport};
+use pccl_core::wire::{FIRST_PEER_PORT, HandshakeError, Preamble, offer};
+use pccl_transport_tcp::Tcp;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::timeout;
+
+use crate::calls::{Backups, Calls, View};
+use crate::communicator::Communicator;
+use crate::engine::{Command, Engine, EngineParts};
+use crate::error::Error;
+use crate::runtime::Runtime;
+
+/// Ports that are tried, one after the other, before listening is given up.
+const PORTS_TRIED_MAX: u16 = 1024;
+
+/// How to connect to a run; made by [`Communicator::builder`].
+#[must_use = "nothing happens before connect"]
+pub struct Builder {
+    master: String,
+    group: GroupId,
+    transport: Arc<dyn Transport>,
+    listen: IpAddr,
+    first_port: u16,
+    advertise: Option<IpAddr>,
+    seed: Option<u64>,
+    connect_timeout: Duration,
+    stall_timeout: Duration,
+    admission_timeout: Option<Duration>,
+}
+
+impl Builder {
+    pub(crate) fn new(master: String) -> Self {
+        Self {
+            master,
+            group: GroupId(0),
+            transport: Arc::new(Tcp::new()),
+            listen: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            first_port: FIRST_PEER_PORT,
+            advertise: None,
+            seed: None,
+            connect_timeout: Duration::from_secs(5),
+            stall_timeout: Duration::from_secs(10),
+            admission_timeout: None,
+        }
+    }
+
+    /// The peer group to work in, 0 unless said otherwise: the peers that reduce and share state with
+    /// one another.
+    pub const fn group(mut self, group: u32) -> Self {
+        self.group = GroupId(group);
+        self
+    }
+
+    /// How lanes are opened; [`Tcp`] with its defaults unless said otherwise. All peers of a run and
+    /// their master use the same transport.
+    pub fn transport(mut self, transport: impl Transport) -> Self {
+        self.transport = Arc::new(transport);
+        self
+    }
+
+    /// The address of this machine on which other peers' lanes are accepted; all IPv4 addresses
+    /// (`0.0.0.0`) unless said otherwise. For IPv6 say `::`.
+    pub const fn listen(mut self, on: IpAddr) -> Self {
+        self.listen = on;
+        self
+    }
+
+    /// The first port to try to listen on, 48149 unless said otherwise. Where it is taken the next one
+    /// is tried, 1024 of them in all. 0: any free port.
+    pub const fn first_port(mut self, port: u16) -> Self {
+        self.first_port = port;
+        self
+    }
+
+    /// The address under which other peers reach this one, where it is not the one that the master
+    /// sees: behind network address translation, say.
+    pub const fn advertise(mut self, address: IpAddr) -> Self {
+        self.advertise = Some(address);
+        self
+    }
+
+    /// The seed of everything random that this peer does (the bytes of bandwidth probes); from the
+    /// operating system unless said otherwise.
+    pub const fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// How long the master may take to answer; five seconds unless said otherwise.
+    pub const fn connect_timeout(mut self, limit: Duration) -> Self {
+        self.connect_timeout = limit;
+        self
+    }
+
+    /// How long a reduce or a transfer of shared state may stand still before its lane counts as
+    /// lost; ten seconds unless said otherwise.
+    pub const fn stall_timeout(mut self, limit: Duration) -> Self {
+        self.stall_timeout = limit;
+        self
+    }
+
+    /// How long to wait to be admitted; unbounded unless said otherwise. The peers of the run admit
+    /// newcomers when they call [`update_topology`](Communicator::update_topology).
+    pub const fn admission_timeout(mut self, limit: Duration) -> Self {
+        self.admission_timeout = Some(limit);
+        self
+    }
+
+    /// Connects and waits until this peer is part of the run.
+    ///
+    /// Blocks until the peers of the run admit this one: at once in an empty run, else at their next
+    /// [`update_topology`](Communicator::update_topology). The communicator's tasks run on a thread of
+    /// its own; no tokio runtime is needed.
+    ///
+    /// # Errors
+    /// [`Error::MasterUnreachable`] within [`connect_timeout`](Self::connect_timeout);
+    /// [`Error::CannotListen`]; [`Error::Refused`] with the reason of the master (another release, a
+    /// peer that cannot be reached, a full run); [`Error::AdmissionTimedOut`];
+    /// [`Error::MasterLost`] and [`Error::MasterStopped`] while waiting.
+    ///
+    /// # Panics
+    /// Inside an async task, as every blocking call: use [`connect_async`](Self::connect_async) there.
+    pub fn connect(self) -> Result<Communicator, Error> {
+        let (prepared, ready) = oneshot::channel();
+        let seed = self.seed.unwrap_or_else(seed_of_the_system);
+        let limit = self.admission_timeout;
+        let runtime = Runtime::on_own_thread(move || async move {
+            let (calls, engine) = match self.prepare(seed).await {
+                Ok((calls, engine)) => (Ok(calls), Some(engine)),
+                Err(error) => (Err(error), None),
+            };
+            // Whoever called connect waits for it, unless its thread was torn down.
+            let _ = prepared.send(calls);
+            if let Some(engine) = engine {
+                engine.run().await;
+            }
+        })?;
+        let calls = runtime.block_on(ready).map_err(|_| Error::RuntimeEnded)??;
+        runtime.block_on(admitted(&calls, limit))?;
+        Ok(Communicator::new(calls, runtime))
+    }
+
+    /// As [`connect`](Self::connect); the communicator's tasks run on the caller's tokio runtime, of
+    /// either flavour, with I/O and time enabled. The communicator is of no use once that has ended.
+    ///
+    /// Dropping the future gives the attempt up.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub async fn connect_async(self) -> Result<Communicator, Error> {
+        let runtime = Runtime::current();
+        let seed = self.seed.unwrap_or_else(seed_of_the_system);
+        let (calls, engine) = self.prepare(seed).await?;
+        runtime.handle().spawn(engine.run());
+        admitted(&calls, self.admission_timeout).await?;
+        Ok(Communicator::new(calls, runtime))
+    }
+
+    /// Listens, reaches the master, and makes the engine that does the rest.
+    async fn prepare(&self, seed: u64) -> Result<(Calls, Engine), Error> {
+        let listener = self.take_port().await?;
+        let control = self.reach_master().await?;
+        let (commands, received) = mpsc::unbounded_channel();
+        let (publish, view) = watch::channel(View::default());
+        let engine = Engine::new(EngineParts {
+            config: PeerConfig {
+                group: self.group,
+                port: listener.local_addr().port(),
+                advertise: self.advertise,
+                lanes: self.transport.lanes_per_edge(),
+            },
+            transport: Arc::clone(&self.transport),
+            listener,
+            control,
+            commands: received,
+            view: publish,
+            seed,
+            stall: self.stall_timeout,
+        });
+        let calls = Calls {
+            commands,
+            view,
+            backups: Arc::new(Backups::default()),
+            transport: Arc::clone(&self.transport),
+            stall: self.stall_timeout,
+        };
+        Ok((calls, engine))
+    }
+
+    async fn take_port(&self) -> Result<Box<dyn Listener>, Error> {
+        let mut port = self.first_port;
+        let mut tried = 1;
+        loop {
+            let on = SocketAddr::new(self.listen, port);
+            match self.transport.listen(on).await {
+                Ok(listener) => return Ok(listener),
+                Err(LaneError::AddressInUse) if tried < PORTS_TRIED_MAX && port < u16::MAX => {
+                    port += 1;
+                    tried += 1;
+                }
+                Err(reason) => return Err(Error::CannotListen { on, reason }),
+            }
+        }
+    }
+
+    async fn reach_master(&self) -> Result<Lane, Error> {
+        let reaching = async {
+            let master = Endpoint::Name(self.master.clone());
+            let mut lane = self.transport.open(&master).await?;
+            offer(&mut lane, &Preamble::CONTROL).await?;
+            Ok::<Lane, HandshakeError>(lane)
+        };
+        let reached = timeout(self.connect_timeout, reaching).await;
+        let reached = reached.unwrap_or(Err(LaneError::TimedOut.into()));
+        reached.map_err(|reason| Error::MasterUnreachable {
+            master: self.master.clone(),
+            reason,
+        })
+    }
+}
+
+/// A number that differs from process to process: the standard library seeds its hashers from the
+/// operating system.
+fn seed_of_the_system() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+/// Says hello, and waits to be admitted.
+async fn admitted(calls: &Calls, limit: Option<Duration>) -> Result<Joined, Error> {
+    let joining = calls.ask(|reply| Command::Connect { reply });
+    match limit {
+        None => joining.await,
+        Some(after) => timeout(after, joining)
+            .await
+            .unwrap_or(Err(Error::AdmissionTimedOut { after })),
+    }
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("master", &self.master)
+            .field("group", &self.group)
+            .field("listen", &self.listen)
+            .field("first_port", &self.first_port)
+            .finish_non_exhaustive()
+    }
+}

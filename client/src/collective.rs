@@ -1,0 +1,165 @@
+//! One collective from its call to its verdict, on memory that is put back unless it is committed.
+
+use std::sync::Arc;
+
+use pccl_core::element::{CollectiveSpec, ElementType};
+use pccl_core::id::{Seq, Tag};
+use pccl_core::messages::RingOutcome;
+use pccl_core::peer::Committed;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use crate::calls::{Backups, Calls};
+use crate::data::{Backup, RingBuffers, RingFailure, RingPort, RingStats};
+use crate::engine::{CollectiveEvent, Command};
+use crate::error::Error;
+use crate::reduce::{Reduce, ReduceReport};
+
+/// A collective that was called and has no answer yet. Dropping it gives the collective up.
+pub(crate) struct Called {
+    tag: Tag,
+    calls: Calls,
+    events: mpsc::UnboundedReceiver<CollectiveEvent>,
+    since: Instant,
+    answered: bool,
+}
+
+impl Called {
+    /// Makes the call; nothing is sent where this release cannot carry it out.
+    pub(crate) fn new(
+        calls: &Calls,
+        reduce: Reduce,
+        element: ElementType,
+        count: usize,
+    ) -> Result<Self, Error> {
+        let spec: CollectiveSpec = reduce.spec(element, count)?;
+        let tag = reduce.name();
+        let (sender, events) = mpsc::unbounded_channel();
+        calls.tell(Command::Collective {
+            tag,
+            spec,
+            events: sender,
+        })?;
+        Ok(Self {
+            tag,
+            calls: calls.clone(),
+            events,
+            since: Instant::now(),
+            answered: false,
+        })
+    }
+
+    /// Runs the ring when the engine says so, and waits for the verdict. The memory holds the result
+    /// where it is `Ok`; else it is as it was.
+    pub(crate) async fn conclude(mut self, mut memory: Memory<'_>) -> Result<ReduceReport, Error> {
+        let mut stats = RingStats::default();
+        loop {
+            match self.events.recv().await {
+                Some(CollectiveEvent::Run { seq, port }) => {
+                    stats = self.run(seq, port, &mut memory).await?;
+                }
+                Some(CollectiveEvent::Ended(Ok(committed))) => {
+                    self.answered = true;
+                    memory.keep();
+                    return Ok(self.report(committed, stats));
+                }
+                Some(CollectiveEvent::Ended(Err(error))) => {
+                    self.answered = true;
+                    return Err(error.into());
+                }
+                None => return Err(Error::RuntimeEnded),
+            }
+        }
+    }
+
+    async fn run(
+        &self,
+        seq: Seq,
+        mut port: Box<RingPort>,
+        memory: &mut Memory<'_>,
+    ) -> Result<RingStats, Error> {
+        let outcome = port.run(memory.lend()).await;
+        // Frames that still arrive for it are nobody's from here on.
+        drop(port);
+        let (stats, outcome) = match outcome {
+            Ok(stats) => (stats, RingOutcome::Done),
+            Err(RingFailure::LaneLost) => (RingStats::default(), RingOutcome::LaneLost),
+            // Whoever stopped it knows.
+            Err(RingFailure::Stopped) => return Ok(RingStats::default()),
+        };
+        tracing::debug!(target: "pccl::event", kind = "ring_done", tag = self.tag.0, seq = seq.0, ?outcome);
+        self.calls.tell(Command::RingEnded { seq, outcome })?;
+        Ok(stats)
+    }
+
+    fn report(&self, committed: Committed, stats: RingStats) -> ReduceReport {
+        ReduceReport {
+            world_size: committed.contributors.len(),
+            contributors: committed.contributors,
+            bytes_sent: stats.bytes_sent,
+            bytes_received: stats.bytes_received,
+            duration: self.since.elapsed(),
+            retries: 0,
+        }
+    }
+}
+
+impl Drop for Called {
+    fn drop(&mut self) {
+        if !self.answered {
+            // Where the engine is gone there is nobody left to tell.
+            let _ = self.calls.tell(Command::Cancel { tag: self.tag });
+        }
+    }
+}
+
+/// The user's memory for the time of one collective.
+pub(crate) enum Memory<'a> {
+    InPlace(Restoring<'a>),
+    Into { src: &'a [u8], dst: &'a mut [u8] },
+}
+
+/// Memory that is put back as it was when this is dropped, unless the result is to be kept.
+pub(crate) struct Restoring<'a> {
+    data: &'a mut [u8],
+    backup: Backup,
+    backups: Arc<Backups>,
+    keep: bool,
+}
+
+impl<'a> Memory<'a> {
+    pub(crate) fn in_place(calls: &Calls, data: &'a mut [u8]) -> Self {
+        Self::InPlace(Restoring {
+            data,
+            backup: calls.backups.take(),
+            backups: Arc::clone(&calls.backups),
+            keep: false,
+        })
+    }
+
+    fn lend(&mut self) -> RingBuffers<'_> {
+        match self {
+            Self::InPlace(restoring) => RingBuffers::InPlace {
+                data: restoring.data,
+                backup: &mut restoring.backup,
+            },
+            Self::Into { src, dst } => RingBuffers::Into { src, dst },
+        }
+    }
+
+    fn keep(&mut self) {
+        match self {
+            Self::InPlace(restoring) => restoring.keep = true,
+            Self::Into { .. } => {}
+        }
+    }
+}
+
+impl Drop for Restoring<'_> {
+    fn drop(&mut self) {
+        if !self.keep {
+            self.backup.restore(self.data);
+        }
+        self.backups.give_back(std::mem::take(&mut self.backup));
+    }
+}

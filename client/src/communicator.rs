@@ -1,0 +1,440 @@
+//! The communicator: what a training program holds.
+
+use std::fmt;
+
+use pccl_core::id::{Epoch, PeerId};
+use tokio::sync::oneshot;
+
+use crate::builder::Builder;
+use crate::calls::Calls;
+use crate::collective::{Called, Memory};
+use crate::element::{Element, bytes_of, bytes_of_mut};
+use crate::engine::{Command, TopologyCall};
+use crate::error::Error;
+use crate::handle::AllReduceHandle;
+use crate::many::{ManyFailed, ReduceItem, reduce_all};
+use crate::reduce::{Reduce, ReduceReport};
+use crate::runtime::Runtime;
+use crate::state::{SharedState, SyncOptions, SyncReport};
+use crate::sync::synchronize;
+
+/// A peer of a run: its part in the membership, in collectives and in the shared state.
+///
+/// # Two kinds of calls
+///
+/// *Major* operations ([`update_topology`](Self::update_topology),
+/// [`optimize_topology`](Self::optimize_topology), [`sync_shared_state`](Self::sync_shared_state))
+/// borrow the communicator mutably: the compiler sees to it that no other call runs beside them.
+/// Handles of [`start_all_reduce`](Self::start_all_reduce) outlive that borrow; a major operation
+/// while one of them runs is answered by [`Error::PendingCollectives`]. Collectives and
+/// [`are_peers_pending`](Self::are_peers_pending) share the communicator.
+///
+/// # Blocking and async
+///
+/// Each call exists twice. The plain one blocks its thread until the call has ended and panics inside
+/// an async task. The one that ends in `_async` is a future, for any executor. Whichever
+/// [`connect`](Builder::connect) was used, both work; blocking calls on a communicator of
+/// [`connect_async`](Builder::connect_async) need another thread to drive that runtime meanwhile.
+///
+/// No call has a time limit of its own, because only the program knows how long a step of its slowest
+/// peer takes; the master ends ballots, transfers and collectives that take longer than it allows.
+///
+/// # Futures that are dropped
+///
+/// A vote cannot be taken back. A dropped future of a major operation or of `are_peers_pending` leaves
+/// its vote standing: what other peers wait for still happens. Making the same call again joins the
+/// vote that stands, except for `sync_shared_state`; other calls wait until it has ended. A dropped
+/// collective is given up: it is aborted for everybody unless it was committed already, and the
+/// buffer in place is as it was.
+///
+/// # The end
+///
+/// [`shutdown`](Self::shutdown) tells the master, and so does dropping. An error that
+/// [`is_final`](Error::is_final) means that this communicator is out of the run; its buffers are as
+/// they were.
+pub struct Communicator {
+    calls: Calls,
+    runtime: Runtime,
+}
+
+impl Communicator {
+    /// Describes a connection to the master at `host:port`. Nothing happens before
+    /// [`connect`](Builder::connect).
+    pub fn builder(master: impl Into<String>) -> Builder {
+        Builder::new(master.into())
+    }
+
+    pub(crate) const fn new(calls: Calls, runtime: Runtime) -> Self {
+        Self { calls, runtime }
+    }
+
+    /// Admits the peers that wait, and repairs rings that have lost a peer or a lane.
+    ///
+    /// A vote of all accepted peers of all groups: it ends when all of them have called. The first
+    /// call of a peer that has just been admitted returns at once, because its admission was this
+    /// very update.
+    ///
+    /// Blocks until then. Afterwards [`world_size`](Self::world_size) and the other attributes tell
+    /// of the new epoch.
+    ///
+    /// # Errors
+    /// [`Error::PendingCollectives`] while a handle runs; an error that is
+    /// [final](Error::is_final) where this peer is out of the run. Newcomers that cannot be connected
+    /// cost nobody else anything: they are refused.
+    ///
+    /// # Panics
+    /// Inside an async task.
+    pub fn update_topology(&mut self) -> Result<TopologyReport, Error> {
+        let runtime = self.runtime.handle().clone();
+        runtime.block_on(self.update_topology_async())
+    }
+
+    /// As [`update_topology`](Self::update_topology), without blocking.
+    ///
+    /// # Errors
+    /// As [`update_topology`](Self::update_topology).
+    pub async fn update_topology_async(&mut self) -> Result<TopologyReport, Error> {
+        self.change_topology(TopologyCall::Update).await
+    }
+
+    /// Measures the bandwidth between the peers and arranges the rings by it.
+    ///
+    /// A vote of all accepted peers of all groups. Blocks until all of them have called, measured and
+    /// connected the rings that were chosen; a measurement takes some 200 ms per pair.
+    ///
+    /// # Errors
+    /// [`Error::OptimizationFailed`]: the rings are as they were; [`Error::Conflict`]: another peer
+    /// waits in `update_topology`, call that first; [`Error::PendingCollectives`]; errors that are
+    /// [final](Error::is_final).
+    ///
+    /// # Panics
+    /// Inside an async task.
+    pub fn optimize_topology(&mut self) -> Result<TopologyReport, Error> {
+        let runtime = self.runtime.handle().clone();
+        runtime.block_on(self.optimize_topology_async())
+    }
+
+    /// As [`optimize_topology`](Self::optimize_topology), without blocking.
+    ///
+    /// # Errors
+    /// As [`optimize_topology`](Self::optimize_topology).
+    pub async fn optimize_topology_async(&mut self) -> Result<TopologyReport, Error> {
+        self.change_topology(TopologyCall::Optimize).await
+    }
+
+    async fn change_topology(&mut self, kind: TopologyCall) -> Result<TopologyReport, Error> {
+        let call = |reply| Command::Topology { kind, reply };
+        let topology = self.calls.ask(call).await?;
+        let me = self.peer_id();
+        Ok(TopologyReport {
+            epoch: topology.epoch,
+            rank: topology.ring.rank_of(me).unwrap_or_default(),
+            world_size: topology.ring.world_size(),
+            ring: topology.ring.0,
+        })
+    }
+
+    /// Does anybody wait to be admitted? All accepted peers get the same answer, so that they can
+    /// decide alike whether to call [`update_topology`](Self::update_topology).
+    ///
+    /// A vote of all accepted peers of all groups; it may run beside collectives. Blocks until all of
+    /// them have called. One at a time.
+    ///
+    /// # Errors
+    /// [`Error::QueryPending`]; errors that are [final](Error::is_final).
+    ///
+    /// # Panics
+    /// Inside an async task.
+    pub fn are_peers_pending(&self) -> Result<bool, Error> {
+        self.runtime.block_on(self.are_peers_pending_async())
+    }
+
+    /// As [`are_peers_pending`](Self::are_peers_pending), without blocking.
+    ///
+    /// # Errors
+    /// As [`are_peers_pending`](Self::are_peers_pending).
+    pub async fn are_peers_pending_async(&self) -> Result<bool, Error> {
+        self.calls.ask(|reply| Command::Query { reply }).await
+    }
+
+    /// Replaces `buffer` by the reduction of all buffers of the group: the same bits on every peer.
+    ///
+    /// `buffer` has any number of elements, zero included, and as many on every peer. It works with
+    /// one peer as well. On an error it is as it was, bit for bit, also where this peer had the
+    /// result already and the others did not.
+    ///
+    /// Blocks until every peer of the group has called with the same tag and the ring is through. A
+    /// ring that has lost a peer is rebuilt, without newcomers, before the reduce begins.
+    ///
+    /// # Errors
+    /// [`Error::Aborted`]: a peer or a lane was lost, for everybody alike: call again, or admit
+    /// newcomers first. [`Error::Disagreement`]: the peers asked for different things.
+    /// [`Error::Conflict`]: another peer waits in a major operation: make that call first.
+    /// [`Error::NotJoined`], [`Error::TagInUse`], [`Error::NotSupportedYet`] (16-bit floats and
+    /// quantization), [`Error::Busy`]; errors that are [final](Error::is_final).
+    ///
+    /// # Panics
+    /// Inside an async task.
+    pub fn all_reduce<T: Element>(
+        &self,
+        buffer: &mut [T],
+        reduce: Reduce,
+    ) -> Result<ReduceReport, Error> {
+        self.runtime.block_on(self.all_reduce_async(buffer, reduce))
+    }
+
+    /// As [`all_reduce`](Self::all_reduce), without blocking. The ring runs in the task that polls the
+    /// future, so poll it promptly. Dropping the future gives the reduce up and restores the buffer.
+    ///
+    /// # Errors
+    /// As [`all_reduce`](Self::all_reduce).
+    pub async fn all_reduce_async<T: Element>(
+        &self,
+        buffer: &mut [T],
+        reduce: Reduce,
+    ) -> Result<ReduceReport, Error> {
+        let called = Called::new(&self.calls, reduce, T::TYPE, buffer.len())?;
+        let memory = Memory::in_place(&self.calls, bytes_of_mut(buffer));
+        called.conclude(memory).await
+    }
+
+    /// Writes the reduction of all peers' `source` to `result`. `source` is only read, so nothing has
+    /// to be saved: faster than in place where the contribution is not needed in place.
+    ///
+    /// Both have the same number of elements. On an error the content of `result` is unspecified.
+    /// Otherwise as [`all_reduce`](Self::all_reduce), and peers may mix the two.
+    ///
+    /// # Errors
+    /// [`Error::LengthMismatch`], and those of [`all_reduce`](Self::all_reduce).
+    ///
+    /// # Panics
+    /// Inside an async task.
+    pub fn all_reduce_into<T: Element>(
+        &self,
+        source: &[T],
+        result: &mut [T],
+        reduce: Reduce,
+    ) -> Result<ReduceReport, Error> {
+        let call = self.all_reduce_into_async(source, result, reduce);
+        self.runtime.block_on(call)
+    }
+
+    /// As [`all_reduce_into`](Self::all_reduce_into), without blocking.
+    ///
+    /// # Errors
+    /// As [`all_reduce_into`](Self::all_reduce_into).
+    pub async fn all_reduce_into_async<T: Element>(
+        &self,
+        source: &[T],
+        result: &mut [T],
+        reduce: Reduce,
+    ) -> Result<ReduceReport, Error> {
+        if source.len() != result.len() {
+            return Err(Error::LengthMismatch {
+                source_count: source.len(),
+                result_count: result.len(),
+            });
+        }
+        let called = Called::new(&self.calls, reduce, T::TYPE, source.len())?;
+        let memory = Memory::Into {
+            src: bytes_of(source),
+            dst: bytes_of_mut(result),
+        };
+        called.conclude(memory).await
+    }
+
+    /// Starts a reduce that runs on its own, and returns at once. The handle owns the buffer and gives
+    /// it back: with the result, or as it was.
+    ///
+    /// Await the handle, or [`wait`](AllReduceHandle::wait) for it, before the next major operation.
+    /// Errors, also those of the call itself, come from the handle.
+    pub fn start_all_reduce<T: Element>(
+        &self,
+        buffer: Vec<T>,
+        reduce: Reduce,
+    ) -> AllReduceHandle<T> {
+        AllReduceHandle::start(&self.calls, self.runtime.handle(), buffer, reduce)
+    }
+
+    /// Reduces all items in place, in their order, at most `max_in_flight` (at least one) at a time,
+    /// and repeats those that are aborted until each of them is done. The reports are in the order of
+    /// the items; each of them says how often it was repeated.
+    ///
+    /// All peers of the group call with the same list: as many items, the same tags in the same
+    /// order, and one `max_in_flight`. Every item has a tag of its own.
+    ///
+    /// There is no limit on repetitions, because each of them follows the loss of a peer or a lane;
+    /// with one peer left, the reduce is that peer's own. Blocks until all are done or one cannot be.
+    ///
+    /// # Errors
+    /// An error that calling again does not cure ends the call: no further item is begun, those
+    /// running end, and [`ManyFailed`] says which items are done. Those that are not are as they were.
+    /// [`Error::Conflict`] is among them: another peer waits in a major operation, which cannot be
+    /// called from in here.
+    ///
+    /// # Panics
+    /// Inside an async task.
+    pub fn all_reduce_many_with_retry(
+        &self,
+        items: &mut [ReduceItem<'_>],
+        max_in_flight: usize,
+    ) -> Result<Vec<ReduceReport>, ManyFailed> {
+        let call = self.all_reduce_many_with_retry_async(items, max_in_flight);
+        self.runtime.block_on(call)
+    }
+
+    /// As [`all_reduce_many_with_retry`](Self::all_reduce_many_with_retry), without blocking. Dropping
+    /// the future gives up what runs; items that were done stay done.
+    ///
+    /// # Errors
+    /// As [`all_reduce_many_with_retry`](Self::all_reduce_many_with_retry).
+    pub async fn all_reduce_many_with_retry_async(
+        &self,
+        items: &mut [ReduceItem<'_>],
+        max_in_flight: usize,
+    ) -> Result<Vec<ReduceReport>, ManyFailed> {
+        reduce_all(&self.calls, items, max_in_flight).await
+    }
+
+    /// Brings the shared state of the group to one content and one revision.
+    ///
+    /// A vote of all peers of the group; it ends when all of them have called. The master elects the
+    /// content by the peers' [strategies](crate::SyncStrategy); peers that hold another one fetch the
+    /// entries that differ, straight from a peer that holds it. Where everybody holds the same, no
+    /// content travels. The user's memory is written only when everybody has what it needs, so on an
+    /// error it is as it was.
+    ///
+    /// Blocks meanwhile. Sets [`SharedState::revision`] to that of the group.
+    ///
+    /// # Errors
+    /// [`Error::SyncFailed`] says why, and whether calling again helps; see [`SyncOptions`] for how to
+    /// go on where the newest revision is lost. [`Error::Conflict`]: call `update_topology` first.
+    /// [`Error::PendingCollectives`]. [`Error::Kicked`] where the entries are not those of the other
+    /// peers, or the revision is ahead of the group's. Errors that are [final](Error::is_final).
+    ///
+    /// # Panics
+    /// Inside an async task.
+    pub fn sync_shared_state(
+        &mut self,
+        state: &mut SharedState<'_>,
+        options: impl Into<SyncOptions>,
+    ) -> Result<SyncReport, Error> {
+        let runtime = self.runtime.handle().clone();
+        runtime.block_on(self.sync_shared_state_async(state, options))
+    }
+
+    /// As [`sync_shared_state`](Self::sync_shared_state), without blocking. Hashing runs in the task
+    /// that polls the future. Dropping the future leaves the memory as it is.
+    ///
+    /// # Errors
+    /// As [`sync_shared_state`](Self::sync_shared_state).
+    pub async fn sync_shared_state_async(
+        &mut self,
+        state: &mut SharedState<'_>,
+        options: impl Into<SyncOptions>,
+    ) -> Result<SyncReport, Error> {
+        synchronize(&self.calls, state, options.into()).await
+    }
+
+    /// Who this peer is: unique in the run, never used again.
+    #[must_use]
+    pub fn peer_id(&self) -> PeerId {
+        self.calls.view.borrow().me
+    }
+
+    /// This peer's position in its group's ring, below [`world_size`](Self::world_size). Changes with
+    /// the epoch.
+    #[must_use]
+    pub fn rank(&self) -> usize {
+        let view = self.calls.view.borrow();
+        view.topology.ring.rank_of(view.me).unwrap_or_default()
+    }
+
+    /// Number of peers in this peer's group, as of this epoch.
+    #[must_use]
+    pub fn world_size(&self) -> usize {
+        self.calls.view.borrow().topology.world.group as usize
+    }
+
+    /// Number of peers in all groups, as of this epoch.
+    #[must_use]
+    pub fn global_world_size(&self) -> usize {
+        self.calls.view.borrow().topology.world.global as usize
+    }
+
+    /// Number of groups that have a peer, as of this epoch.
+    #[must_use]
+    pub fn num_groups(&self) -> usize {
+        self.calls.view.borrow().topology.world.groups as usize
+    }
+
+    /// Number of peers in the largest group, as of this epoch.
+    #[must_use]
+    pub fn largest_group_world_size(&self) -> usize {
+        self.calls.view.borrow().topology.world.largest_group as usize
+    }
+
+    /// The epoch: one membership with its rings.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.calls.view.borrow().topology.epoch
+    }
+
+    /// Leaves the run. What runs in handles ends with [`Error::Left`].
+    ///
+    /// Blocks until the master has been told, two seconds at most. The other peers' collectives in
+    /// which this peer takes part are aborted.
+    ///
+    /// # Panics
+    /// Inside an async task.
+    pub fn shutdown(self) {
+        let runtime = self.runtime.handle().clone();
+        runtime.block_on(self.shutdown_async());
+    }
+
+    /// As [`shutdown`](Self::shutdown), without blocking.
+    pub async fn shutdown_async(self) {
+        if let Some(gone) = self.leave() {
+            // The sender is dropped, not used, when the engine has left.
+            let _ = gone.await;
+        }
+    }
+
+    fn leave(&self) -> Option<oneshot::Receiver<()>> {
+        let (left, gone) = oneshot::channel();
+        self.calls.tell(Command::Leave { left }).ok()?;
+        Some(gone)
+    }
+}
+
+impl Drop for Communicator {
+    /// Leaves the run. A communicator of [`connect`](Builder::connect) waits until the master has been
+    /// told, two seconds at most.
+    fn drop(&mut self) {
+        drop(self.leave());
+    }
+}
+
+impl fmt::Debug for Communicator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let view = self.calls.view.borrow();
+        f.debug_struct("Communicator")
+            .field("peer", &view.me)
+            .field("epoch", &view.topology.epoch)
+            .field("ring", &view.topology.ring.0)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a change of the topology led to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopologyReport {
+    /// The epoch of the ring.
+    pub epoch: Epoch,
+    /// The ring of this peer's group: data flows from each peer to the next.
+    pub ring: Vec<PeerId>,
+    /// This peer's position in the ring.
+    pub rank: usize,
+    /// Number of peers in the ring.
+    pub world_size: usize,
+}

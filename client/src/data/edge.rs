@@ -1,0 +1,133 @@
+//! A standing ring edge: its lanes, the tasks that serve them, and the one report that it broke.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use pccl_core::id::Round;
+use pccl_core::topology::Edge;
+use pccl_core::transport::Lane;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::reader::Reader;
+use super::writer::{Order, Writer};
+use super::{DataEvent, Shared};
+
+/// What is known about an edge by everybody who uses it.
+#[derive(Debug)]
+pub(super) struct EdgeState {
+    edge: Edge,
+    built: Round,
+    /// The engine was told, or need not be.
+    reported: AtomicBool,
+    /// By lane.
+    ended: Box<[AtomicBool]>,
+    /// How often bytes have moved on any lane, for whichever operation.
+    moves: AtomicU64,
+    events: mpsc::UnboundedSender<DataEvent>,
+}
+
+impl EdgeState {
+    /// The round in which the edge was built.
+    pub(super) fn built(&self) -> Round {
+        self.built
+    }
+
+    /// Tells the engine that the edge is broken, unless that was done before.
+    pub(super) fn report(&self) {
+        if !self.reported.swap(true, Ordering::AcqRel) {
+            tracing::debug!(edge = ?self.edge, built = %self.built, "ring edge broke");
+            // Fails only where the engine is gone.
+            let _ = self.events.send(DataEvent::EdgeBroke {
+                edge: self.edge,
+                built: self.built,
+            });
+        }
+    }
+
+    /// Bytes have moved on a lane.
+    pub(super) fn moved(&self) {
+        self.moves.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often bytes have moved: two equal answers mean that none have in between.
+    pub(super) fn moves(&self) -> u64 {
+        self.moves.load(Ordering::Relaxed)
+    }
+
+    /// Lanes that have ended. Only under the registry's lock.
+    pub(super) fn ended_lanes(&self) -> Vec<u16> {
+        (0..)
+            .zip(&self.ended)
+            .filter(|(_, ended)| ended.load(Ordering::Acquire))
+            .map(|(lane, _)| lane)
+            .collect()
+    }
+
+    /// Only under the registry's lock.
+    pub(super) fn mark_ended(&self, lane: u16) {
+        if let Some(ended) = self.ended.get(usize::from(lane)) {
+            ended.store(true, Ordering::Release);
+        }
+    }
+}
+
+/// Lanes that were built and are not in use.
+#[derive(Debug)]
+pub(super) struct Installed {
+    pub(super) built: Round,
+    pub(super) lanes: Vec<Lane>,
+}
+
+/// An edge in use. Dropping it ends its tasks and drops its lanes.
+#[derive(Debug)]
+pub(super) struct StandingEdge {
+    pub(super) state: Arc<EdgeState>,
+    /// Into the lanes, by number; none on the edge that receives. Unbounded by type; every operation
+    /// keeps to its few frames per lane.
+    pub(super) queues: Vec<mpsc::UnboundedSender<Order>>,
+    _tasks: JoinSet<()>,
+}
+
+impl StandingEdge {
+    /// Puts lanes to use. Has to be called inside a tokio runtime.
+    pub(super) fn stand(edge: Edge, installed: Installed, shared: &Arc<Shared>) -> Self {
+        let Installed { built, lanes } = installed;
+        let state = Arc::new(EdgeState {
+            edge,
+            built,
+            reported: AtomicBool::new(false),
+            ended: lanes.iter().map(|_| AtomicBool::new(false)).collect(),
+            moves: AtomicU64::new(0),
+            events: shared.events.clone(),
+        });
+        let mut queues = Vec::new();
+        let mut tasks = JoinSet::new();
+        for (number, lane) in (0..).zip(lanes) {
+            match edge {
+                Edge::ToNext => {
+                    let (queue, orders) = mpsc::unbounded_channel();
+                    queues.push(queue);
+                    let writer = Writer::new(lane, orders, Arc::clone(&state), shared);
+                    tasks.spawn(writer.run());
+                }
+                Edge::FromPrevious => {
+                    let reader = Reader::new(number, lane, Arc::clone(&state), shared);
+                    tasks.spawn(reader.run());
+                }
+            }
+        }
+        Self {
+            state,
+            queues,
+            _tasks: tasks,
+        }
+    }
+
+    /// Takes the edge out of use on purpose: nobody is told that it broke, but running operations
+    /// learn that they have lost it.
+    pub(super) fn retire(self, shared: &Shared) {
+        self.state.reported.store(true, Ordering::Release);
+        shared.registry.edge_gone(self.state.edge, self.state.built);
+    }
+}

@@ -1,0 +1,242 @@
+//! The data plane: moves tensor bytes between ring neighbours.
+//!
+//! A *frame* is a header and up to 256 KiB of payload. Each lane of the edge to the next rank has a
+//! [`writer`] task, each lane of the edge from the previous rank a [`reader`] task; an operation runs
+//! in its caller's task ([`port`]), where the user's buffers are borrowed. Frames travel between these
+//! tasks as owned buffers from a [`pool`].
+//!
+//! ```text
+//! previous ──lane──▶ reader ─┐                              ┌─ writer ──lane──▶ next
+//!                            ├─▶ run: work (reduce, store) ─┤
+//! previous ──lane──▶ reader ─┘     + the user's buffers     └─ writer ──lane──▶ next
+//! ```
+//!
+//! - A frame that was reduced or stored leaves under the number of the next step at once. There is no
+//!   barrier between steps.
+//! - Receiving never waits for sending: what cannot leave yet waits in the operation's outbox, and
+//!   beyond a few frames in the memory of the result. So no ring of full buffers can lock itself up.
+//! - Several operations share the lanes frame by frame, each with a few frames per lane at a time.
+//! - An operation that is stopped loses nothing but its own frames: those that have begun are finished,
+//!   those that arrive late are read and thrown away.
+
+mod buffers;
+mod edge;
+mod kernel;
+mod pool;
+mod port;
+mod reader;
+mod registry;
+#[cfg(test)]
+mod tests;
+mod work;
+mod writer;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use pccl_core::element::CollectiveSpec;
+use pccl_core::id::{PeerId, Round, Seq};
+use pccl_core::topology::{Edge, Topology};
+use pccl_core::transport::Lane;
+use pccl_core::wire::FRAME_PAYLOAD_MAX;
+use tokio::sync::mpsc;
+
+use edge::{Installed, StandingEdge};
+use pool::Pool;
+use port::{Inlet, Outlet};
+use registry::{Operation, Registry};
+use work::Place;
+
+pub(crate) use buffers::{Backup, RingBuffers};
+pub(crate) use port::{RingFailure, RingPort, RingStats};
+
+/// Frames of one operation that may wait, received, for it to run.
+const INBOUND_PER_LANE: usize = 2;
+
+/// Unused frame buffers that are kept.
+const IDLE_FRAMES_MAX: usize = 256;
+
+/// How the data plane behaves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DataConfig {
+    /// An operation, or a frame, that makes no progress for so long has lost its lane.
+    pub(crate) stall: Duration,
+    /// Most bytes of payload in a frame.
+    pub(crate) frame_bytes: usize,
+}
+
+impl Default for DataConfig {
+    fn default() -> Self {
+        Self {
+            stall: Duration::from_secs(10),
+            frame_bytes: FRAME_PAYLOAD_MAX,
+        }
+    }
+}
+
+/// What the data plane tells the engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DataEvent {
+    /// A standing edge is of no more use. Told once per edge and build.
+    EdgeBroke {
+        /// Which edge.
+        edge: Edge,
+        /// The round in which it was built.
+        built: Round,
+    },
+}
+
+/// What the plane's tasks and operations share.
+#[derive(Debug)]
+struct Shared {
+    registry: Registry,
+    pool: Arc<Pool>,
+    config: DataConfig,
+    events: mpsc::UnboundedSender<DataEvent>,
+}
+
+/// One value for each of the two edges.
+#[derive(Debug, Default)]
+struct PerEdge<T> {
+    to_next: Option<T>,
+    from_previous: Option<T>,
+}
+
+impl<T> PerEdge<T> {
+    fn slot(&mut self, edge: Edge) -> &mut Option<T> {
+        match edge {
+            Edge::ToNext => &mut self.to_next,
+            Edge::FromPrevious => &mut self.from_previous,
+        }
+    }
+}
+
+/// A peer's lanes and running operations. Dropping it drops the lanes and stops the operations.
+#[derive(Debug)]
+pub(crate) struct DataPlane {
+    shared: Arc<Shared>,
+    installed: PerEdge<Installed>,
+    standing: PerEdge<StandingEdge>,
+    place: Option<Place>,
+}
+
+impl DataPlane {
+    /// A plane without lanes.
+    pub(crate) fn new(events: mpsc::UnboundedSender<DataEvent>, config: DataConfig) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                registry: Registry::new(),
+                pool: Pool::new(IDLE_FRAMES_MAX),
+                config,
+                events,
+            }),
+            installed: PerEdge {
+                to_next: None,
+                from_previous: None,
+            },
+            standing: PerEdge {
+                to_next: None,
+                from_previous: None,
+            },
+            place: None,
+        }
+    }
+
+    /// Keeps lanes of `edge`, built in `built`, in the order of their numbers, until they are adopted
+    /// or abandoned. One direction of each is used: sending towards the next rank, receiving from the
+    /// previous one. The other direction stays open and must stay silent.
+    pub(crate) fn install(&mut self, edge: Edge, built: Round, lanes: Vec<Lane>) {
+        *self.installed.slot(edge) = Some(Installed { built, lanes });
+    }
+
+    /// Drops installed lanes that were not adopted.
+    pub(crate) fn abandon(&mut self) {
+        self.installed.to_next = None;
+        self.installed.from_previous = None;
+    }
+
+    /// The ring stands: installed lanes replace those of the same edge, and edges that are not in the
+    /// ring are dropped. Has to be called inside a tokio runtime, whose tasks serve the lanes.
+    pub(crate) fn adopt(&mut self, topology: &Topology, me: PeerId) {
+        self.adopt_edge(Edge::ToNext, topology.ring.next_of(me).is_some());
+        self.adopt_edge(Edge::FromPrevious, topology.ring.previous_of(me).is_some());
+        let rank = topology.ring.rank_of(me);
+        let world = topology.ring.world_size();
+        self.place = rank.and_then(|rank| {
+            Some(Place {
+                world: u32::try_from(world).ok()?,
+                rank: u32::try_from(rank).ok()?,
+                lanes: topology.lanes,
+            })
+        });
+    }
+
+    /// Registers an execution, so that frames find it. Executions begin in the order of their numbers.
+    /// The port is to be run soon.
+    pub(crate) fn begin(&mut self, seq: Seq, spec: CollectiveSpec) -> RingPort {
+        let lanes = self
+            .place
+            .map_or(1, |place| usize::from(place.lanes).max(1));
+        let (frames, inbound) = mpsc::channel(lanes * INBOUND_PER_LANE);
+        let (signals, signalled) = mpsc::unbounded_channel();
+        let stopped = Arc::new(AtomicBool::new(false));
+        let op = Operation {
+            frames,
+            signals: signals.clone(),
+            stopped: Arc::clone(&stopped),
+        };
+        let sending = self.standing.to_next.as_ref();
+        let receiving = self.standing.from_previous.as_ref();
+        let edge = receiving.map(|edge| Arc::clone(&edge.state));
+        let ended = self.shared.registry.begin(seq, op, edge.as_deref());
+        RingPort {
+            seq,
+            spec,
+            place: self.place,
+            shared: Arc::clone(&self.shared),
+            stopped,
+            inlet: Some(Inlet {
+                edge,
+                ended,
+                frames: inbound,
+                signals: signalled,
+            }),
+            outlet: Outlet {
+                edge: sending.map(|edge| Arc::clone(&edge.state)),
+                queues: sending.map(|edge| edge.queues.clone()).unwrap_or_default(),
+                signals,
+            },
+        }
+    }
+
+    /// Ends the run of `seq` as stopped, at once.
+    pub(crate) fn stop(&mut self, seq: Seq) {
+        self.shared.registry.stop(seq);
+    }
+
+    /// The verdict about `seq` is there: its frames are thrown away from here on, and a run that has
+    /// not ended ends as stopped.
+    pub(crate) fn end(&mut self, seq: Seq) {
+        self.shared.registry.end(seq);
+    }
+
+    fn adopt_edge(&mut self, edge: Edge, in_ring: bool) {
+        let installed = self.installed.slot(edge).take().filter(|_| in_ring);
+        let standing = self.standing.slot(edge);
+        if (installed.is_some() || !in_ring)
+            && let Some(old) = standing.take()
+        {
+            old.retire(&self.shared);
+        }
+        if let Some(installed) = installed {
+            *standing = Some(StandingEdge::stand(edge, installed, &self.shared));
+        }
+    }
+}
+
+impl Drop for DataPlane {
+    fn drop(&mut self) {
+        self.shared.registry.end_all();
+    }
+}

@@ -1,0 +1,148 @@
+//! Results: every rank has every element, right and with the same bits.
+
+use pccl_core::element::{ElementType, ReduceOp};
+use pccl_core::id::Seq;
+use tokio::test;
+
+use super::super::kernel::element_of;
+use super::super::{RingBuffers, RingStats};
+use super::reference::{OPS, expected, inputs, random_bits};
+use super::support::{in_time, ring, run_all, spec};
+
+fn supported() -> impl Iterator<Item = ElementType> {
+    let all = ElementType::ALL.into_iter();
+    all.filter(|element| element_of(*element).is_some())
+}
+
+#[test(start_paused = true)]
+async fn every_rank_ends_with_the_result_whatever_the_type_and_the_operation() {
+    for world in 1..=5 {
+        let mut members = ring(world, 2);
+        let mut seq = Seq(0);
+        for element in supported() {
+            for op in OPS {
+                seq = seq.next();
+                let inputs = inputs(element, 501, world);
+                let spec = spec(op, element, 501);
+                let ports = members.iter_mut().map(|m| m.plane.begin(seq, spec));
+
+                let ended = run_all(ports.collect(), &inputs).await;
+
+                let expected = expected(element, op, &inputs);
+                for (rank, ended) in ended.iter().enumerate() {
+                    assert!(
+                        ended.outcome.is_ok(),
+                        "rank {rank} of {world}, {op} of {element}"
+                    );
+                    assert_eq!(
+                        ended.data, expected,
+                        "rank {rank} of {world}, {op} of {element}"
+                    );
+                }
+                members.iter_mut().for_each(|m| m.plane.end(seq));
+            }
+        }
+        assert!(members.iter_mut().all(|m| m.reports().is_empty()));
+    }
+}
+
+#[test(start_paused = true)]
+async fn every_rank_ends_with_the_result_whatever_the_size_and_the_number_of_lanes() {
+    for world in 1..=5 {
+        for lanes in [1, 3, 4] {
+            let mut members = ring(world, lanes);
+            for (seq, count) in (1..).map(Seq).zip([0, 1, 2, 3, 4, 5, 7, 999, 20_011]) {
+                let inputs = inputs(ElementType::F32, count, world);
+                let spec = spec(ReduceOp::Sum, ElementType::F32, count);
+                let ports = members.iter_mut().map(|m| m.plane.begin(seq, spec));
+
+                let ended = run_all(ports.collect(), &inputs).await;
+
+                let expected = expected(ElementType::F32, ReduceOp::Sum, &inputs);
+                for ended in ended {
+                    assert!(ended.outcome.is_ok());
+                    assert!(
+                        ended.data == expected,
+                        "{count} on {world} ranks, {lanes} lanes"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test(start_paused = true)]
+async fn all_ranks_end_with_the_same_bits_where_the_order_of_additions_matters() {
+    let mut members = ring(5, 3);
+    let inputs = random_bits(80_000, 5, 42);
+    let spec = spec(ReduceOp::Avg, ElementType::F32, 20_000);
+    let ports = members.iter_mut().map(|m| m.plane.begin(Seq(1), spec));
+
+    let ended = run_all(ports.collect(), &inputs).await;
+
+    assert!(ended.iter().all(|ended| ended.outcome.is_ok()));
+    assert!(ended.iter().all(|other| other.data == ended[0].data));
+}
+
+#[test(start_paused = true)]
+async fn out_of_place_the_contribution_is_only_read() {
+    let mut members = ring(3, 2);
+    let inputs = inputs(ElementType::I32, 9001, 3);
+    let spec = spec(ReduceOp::Sum, ElementType::I32, 9001);
+    let tasks = members.iter_mut().zip(inputs.clone()).map(|(member, src)| {
+        let mut port = member.plane.begin(Seq(1), spec);
+        tokio::spawn(async move {
+            let mut dst = vec![0xAA; src.len()];
+            let buffers = RingBuffers::Into {
+                src: &src,
+                dst: &mut dst,
+            };
+            let outcome = port.run(buffers).await;
+            (outcome, src, dst)
+        })
+    });
+
+    let expected = expected(ElementType::I32, ReduceOp::Sum, &inputs);
+    for (task, input) in tasks.collect::<Vec<_>>().into_iter().zip(&inputs) {
+        let (outcome, src, dst) = in_time(task).await.unwrap();
+
+        assert!(outcome.is_ok());
+        assert_eq!(&src, input);
+        assert_eq!(dst, expected);
+    }
+}
+
+#[test(start_paused = true)]
+async fn each_rank_moves_twice_its_share_of_the_buffer_and_no_more() {
+    let mut members = ring(4, 2);
+    let inputs = inputs(ElementType::U8, 40_000, 4);
+    let spec = spec(ReduceOp::Max, ElementType::U8, 40_000);
+    let ports = members.iter_mut().map(|m| m.plane.begin(Seq(1), spec));
+
+    let ended = run_all(ports.collect(), &inputs).await;
+
+    let share = RingStats {
+        bytes_sent: 2 * 3 * 10_000,
+        bytes_received: 2 * 3 * 10_000,
+    };
+    assert!(ended.iter().all(|ended| ended.outcome == Ok(share)));
+}
+
+#[test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_works_on_several_threads_as_well() {
+    let mut members = ring(3, 4);
+    for seq in (1..20).map(Seq) {
+        let inputs = inputs(ElementType::F64, 30_000, 3);
+        let spec = spec(ReduceOp::Sum, ElementType::F64, 30_000);
+        let ports = members.iter_mut().map(|m| m.plane.begin(seq, spec));
+
+        let ended = run_all(ports.collect(), &inputs).await;
+
+        let expected = expected(ElementType::F64, ReduceOp::Sum, &inputs);
+        assert!(
+            ended
+                .iter()
+                .all(|e| e.outcome.is_ok() && e.data == expected)
+        );
+    }
+}

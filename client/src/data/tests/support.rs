@@ -1,0 +1,233 @@
+//! Rings of data planes in one process, and lanes whose other end is in the test's hand.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
+use pccl_core::id::{Epoch, PeerId, Round};
+use pccl_core::topology::{Edge, Ring, Topology, WorldSizes};
+use pccl_core::transport::{Lane, LaneError, LaneRx, LaneTx};
+use pccl_core::wire::FrameHeader;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, ReadHalf, WriteHalf};
+use tokio::sync::mpsc;
+
+use super::super::{Backup, DataConfig, DataEvent, DataPlane, RingBuffers, RingFailure, RingPort};
+
+/// Bytes that a lane in memory holds.
+pub(super) const LANE_BYTES: usize = 3000;
+
+/// The round in which the tests build their first edges.
+pub(super) const BUILT: Round = Round(1);
+
+struct Tx(WriteHalf<DuplexStream>);
+
+struct Rx(ReadHalf<DuplexStream>);
+
+impl LaneTx for Tx {
+    fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        parts: &[&[u8]],
+    ) -> Poll<Result<usize, LaneError>> {
+        let part = parts.iter().find(|part| !part.is_empty());
+        Pin::new(&mut self.0)
+            .poll_write(cx, part.copied().unwrap_or_default())
+            .map_err(|_| LaneError::Reset)
+    }
+
+    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LaneError>> {
+        Pin::new(&mut self.0)
+            .poll_shutdown(cx)
+            .map_err(|_| LaneError::Reset)
+    }
+}
+
+impl LaneRx for Rx {
+    fn poll_recv(
+        &mut self,
+        cx: &mut Context<'_>,
+        into: &mut [u8],
+    ) -> Poll<Result<usize, LaneError>> {
+        let mut buffer = ReadBuf::new(into);
+        let read = Pin::new(&mut self.0).poll_read(cx, &mut buffer);
+        read.map_ok(|()| buffer.filled().len())
+            .map_err(|_| LaneError::Reset)
+    }
+}
+
+fn lane(stream: DuplexStream) -> Lane {
+    let (rx, tx) = tokio::io::split(stream);
+    Lane {
+        tx: Box::new(Tx(tx)),
+        rx: Box::new(Rx(rx)),
+    }
+}
+
+/// A lane, and its other end as plain bytes.
+pub(super) fn raw_lane() -> (Lane, DuplexStream) {
+    let (ours, theirs) = tokio::io::duplex(LANE_BYTES);
+    (lane(ours), theirs)
+}
+
+/// Both ends of `count` lanes.
+pub(super) fn lanes(count: u16) -> (Vec<Lane>, Vec<Lane>) {
+    (0..count)
+        .map(|_| tokio::io::duplex(LANE_BYTES))
+        .map(|(one, other)| (lane(one), lane(other)))
+        .unzip()
+}
+
+/// One peer of a ring.
+pub(super) struct Member {
+    pub(super) plane: DataPlane,
+    pub(super) events: mpsc::UnboundedReceiver<DataEvent>,
+}
+
+impl Member {
+    pub(super) fn new(config: DataConfig) -> Self {
+        let (sender, events) = mpsc::unbounded_channel();
+        Self {
+            plane: DataPlane::new(sender, config),
+            events,
+        }
+    }
+
+    /// What the plane has reported so far.
+    pub(super) fn reports(&mut self) -> Vec<DataEvent> {
+        std::iter::from_fn(|| self.events.try_recv().ok()).collect()
+    }
+}
+
+/// Frames of at most 1000 bytes, so that even small buffers take many.
+pub(super) fn small_frames() -> DataConfig {
+    DataConfig {
+        frame_bytes: 1000,
+        ..DataConfig::default()
+    }
+}
+
+/// The ring of peers 0, 1, … `world`.
+pub(super) fn topology(world: usize, lanes: u16) -> Topology {
+    Topology {
+        epoch: Epoch(1),
+        ring: Ring((0..world as u64).map(PeerId).collect()),
+        lanes,
+        world: WorldSizes::default(),
+    }
+}
+
+/// A ring that stands, over `lanes` lanes per edge.
+pub(super) fn ring(world: usize, lane_count: u16) -> Vec<Member> {
+    let mut members: Vec<Member> = (0..world).map(|_| Member::new(small_frames())).collect();
+    if world > 1 {
+        for rank in 0..world {
+            let (sending, receiving) = lanes(lane_count);
+            let next = (rank + 1) % world;
+            members[rank].plane.install(Edge::ToNext, BUILT, sending);
+            members[next]
+                .plane
+                .install(Edge::FromPrevious, BUILT, receiving);
+        }
+    }
+    let topology = topology(world, lane_count);
+    for (rank, member) in members.iter_mut().enumerate() {
+        member.plane.adopt(&topology, PeerId(rank as u64));
+    }
+    members
+}
+
+/// Rank 0 of a ring of two; rank 1 is the test.
+pub(super) struct Alone {
+    pub(super) member: Member,
+    pub(super) from_previous: DuplexStream,
+    pub(super) to_next: DuplexStream,
+}
+
+impl Alone {
+    pub(super) fn new(config: DataConfig) -> Self {
+        let mut member = Member::new(config);
+        let (sending, to_next) = raw_lane();
+        let (receiving, from_previous) = raw_lane();
+        member.plane.install(Edge::ToNext, BUILT, vec![sending]);
+        member
+            .plane
+            .install(Edge::FromPrevious, BUILT, vec![receiving]);
+        member.plane.adopt(&topology(2, 1), PeerId(0));
+        Self {
+            member,
+            from_previous,
+            to_next,
+        }
+    }
+
+    pub(super) async fn send(&mut self, header: FrameHeader, payload: &[u8]) {
+        let head = header.encode();
+        self.from_previous.write_all(&head).await.unwrap();
+        self.from_previous.write_all(payload).await.unwrap();
+    }
+}
+
+pub(super) fn broke(edge: Edge) -> DataEvent {
+    DataEvent::EdgeBroke { edge, built: BUILT }
+}
+
+pub(super) fn spec(op: ReduceOp, element: ElementType, count: usize) -> CollectiveSpec {
+    CollectiveSpec {
+        op,
+        element,
+        count: count as u64,
+        quantization: Quantization::None,
+    }
+}
+
+/// How a run in place ended, with the buffer and its backup.
+#[derive(Debug)]
+pub(super) struct Ended {
+    pub(super) outcome: Result<super::super::RingStats, RingFailure>,
+    pub(super) data: Vec<u8>,
+    pub(super) backup: Backup,
+}
+
+pub(super) async fn run_in_place(mut port: RingPort, mut data: Vec<u8>) -> Ended {
+    let mut backup = Backup::default();
+    let buffers = RingBuffers::InPlace {
+        data: &mut data,
+        backup: &mut backup,
+    };
+    let outcome = port.run(buffers).await;
+    Ended {
+        outcome,
+        data,
+        backup,
+    }
+}
+
+/// Runs one operation in place on every port, each in a task of its own.
+pub(super) async fn run_all(ports: Vec<RingPort>, inputs: &[Vec<u8>]) -> Vec<Ended> {
+    let tasks: Vec<_> = ports
+        .into_iter()
+        .zip(inputs.to_vec())
+        .map(|(port, data)| tokio::spawn(run_in_place(port, data)))
+        .collect();
+    let mut ended = Vec::new();
+    for task in tasks {
+        ended.push(in_time(task).await.unwrap());
+    }
+    ended
+}
+
+/// Guards a test against hanging. With paused time a hang shows at once.
+pub(super) async fn in_time<F: Future>(future: F) -> F::Output {
+    tokio::time::timeout(Duration::from_secs(600), future)
+        .await
+        .expect("nothing moves any more")
+}
+
+/// Lets everything else go on for a number of turns.
+pub(super) async fn turns(count: usize) {
+    for _ in 0..count {
+        tokio::task::yield_now().await;
+    }
+}

@@ -1,0 +1,354 @@
+//! What a peer has while it is connected: its lanes, its timers, its door.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pccl_core::element::CollectiveSpec;
+use pccl_core::id::{PeerId, Seq, Tag};
+use pccl_core::messages::{ToMaster, ToPeer};
+use pccl_core::peer::{PeerInput, PeerOutput, PeerTimer};
+use pccl_core::shared_state::{SyncPlan, SyncRole};
+use pccl_core::timers::TimerQueue;
+use pccl_core::topology::{Edge, LaneOrder, Topology};
+use pccl_core::transport::{Lane, LaneError, Listener, Transport};
+use pccl_core::wire::{ControlError, Purpose, recv_control};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::command::MoveOrder;
+use super::control::Control;
+use super::door::{Door, Knock};
+use super::probe::{Measurement, Probing};
+use super::wiring::{Wired, Wiring};
+use crate::calls::View;
+use crate::data::{DataConfig, DataEvent, DataPlane, RingPort};
+
+/// How long leaving may take: the master has to be told, but nobody waits long for one that is gone.
+const GOODBYE_LIMIT: Duration = Duration::from_secs(1);
+
+/// A connected peer's possessions.
+pub(super) struct Live {
+    control: Control,
+    timers: TimerQueue<PeerTimer, Instant>,
+    pub(super) data: DataPlane,
+    data_events: mpsc::UnboundedReceiver<DataEvent>,
+    door: Door,
+    wiring: Option<Wiring>,
+    probing: Option<Probing>,
+    /// Executions that have begun and whose ring was not ordered yet.
+    commenced: BTreeMap<Tag, Seq>,
+    transport: Arc<dyn Transport>,
+    view: watch::Sender<View>,
+    me: PeerId,
+    seed: u64,
+}
+
+/// Something that happened outside.
+#[derive(Debug)]
+pub(super) enum Happened {
+    Said(Result<ToPeer, ControlError>),
+    NotWritten(LaneError),
+    Data(DataEvent),
+    Knocked(Knock),
+    Wired(Wired),
+    Measured(Measurement),
+    TimeIsUp,
+}
+
+impl Live {
+    pub(super) fn new(
+        control: Lane,
+        listener: Box<dyn Listener>,
+        transport: Arc<dyn Transport>,
+        view: watch::Sender<View>,
+        seed: u64,
+        stall: Duration,
+    ) -> Self {
+        let (events, data_events) = mpsc::unbounded_channel();
+        let config = DataConfig {
+            stall,
+            ..DataConfig::default()
+        };
+        Self {
+            control: Control::new(control),
+            timers: TimerQueue::new(),
+            data: DataPlane::new(events, config),
+            data_events,
+            door: Door::open(listener),
+            wiring: None,
+            probing: None,
+            commenced: BTreeMap::new(),
+            transport,
+            view,
+            me: PeerId::default(),
+            seed,
+        }
+    }
+
+    /// Waits for what happens next. Cancel-safe.
+    pub(super) async fn next(&mut self) -> Happened {
+        let deadline = self.timers.next_deadline();
+        let wiring = self.wiring.as_mut();
+        let probing = self.probing.as_mut();
+        let control = &mut self.control;
+        tokio::select! {
+            biased;
+            Some(event) = self.data_events.recv() => Happened::Data(event),
+            said = recv_control(control.rx.as_mut(), &mut control.reader) => Happened::Said(said),
+            Some(knock) = self.door.next_knock() => Happened::Knocked(knock),
+            wired = next_or_never(wiring, Wiring::next) => Happened::Wired(wired),
+            measured = next_or_never(probing, Probing::next) => Happened::Measured(measured),
+            () = sleep_until_or_never(deadline) => Happened::TimeIsUp,
+            error = control.outgoing.flush_for_ever() => Happened::NotWritten(error),
+        }
+    }
+
+    /// What it means to the machine.
+    pub(super) fn note(&mut self, happened: Happened) -> Vec<PeerInput> {
+        let input = match happened {
+            Happened::Said(said) => self.heard(said),
+            Happened::NotWritten(error) => {
+                tracing::debug!(%error, "the connection to the master ended");
+                PeerInput::MasterDisconnected
+            }
+            Happened::Data(event) => broke(event),
+            Happened::Knocked(knock) => {
+                self.door.answer(knock);
+                return Vec::new();
+            }
+            Happened::Wired(wired) => self.wired(wired),
+            Happened::Measured(Measurement::Reached {
+                round,
+                to,
+                kbit_per_s,
+            }) => PeerInput::Measured {
+                round,
+                to,
+                kbit_per_s,
+            },
+            Happened::Measured(Measurement::Over { round }) => {
+                PeerInput::ProbesEnded { round, ok: true }
+            }
+            Happened::TimeIsUp => return self.expired(),
+        };
+        vec![input]
+    }
+
+    fn heard(&mut self, said: Result<ToPeer, ControlError>) -> PeerInput {
+        match said {
+            Ok(message) => {
+                tell(&message);
+                if let ToPeer::Commence { tag, seq } = &message {
+                    self.commenced.insert(*tag, *seq);
+                }
+                PeerInput::Message(message)
+            }
+            Err(ControlError::Decode(error)) => {
+                tracing::debug!(%error, "the master sent no message");
+                PeerInput::MasterMisbehaved
+            }
+            Err(
+                error @ (ControlError::Ended | ControlError::Lane(_) | ControlError::Encode(_)),
+            ) => {
+                tracing::debug!(%error, "the connection to the master ended");
+                PeerInput::MasterDisconnected
+            }
+        }
+    }
+
+    fn expired(&mut self) -> Vec<PeerInput> {
+        let now = Instant::now();
+        let timers = std::iter::from_fn(|| self.timers.pop_expired(now));
+        timers.map(PeerInput::TimerFired).collect()
+    }
+
+    fn wired(&mut self, wired: Wired) -> PeerInput {
+        match wired {
+            Wired::Up { round, edges } => {
+                for (edge, lanes) in edges {
+                    self.data.install(edge, round, lanes);
+                }
+                self.wiring = None;
+                PeerInput::EdgesUp { round }
+            }
+            Wired::Failed {
+                round,
+                with,
+                failure,
+            } => PeerInput::EdgeFailed {
+                round,
+                with,
+                failure,
+            },
+        }
+    }
+
+    /// Begins an execution that has commenced.
+    pub(super) fn begin(&mut self, tag: Tag, seq: Seq, spec: CollectiveSpec) -> RingPort {
+        self.commenced.remove(&tag);
+        self.data.begin(seq, spec)
+    }
+
+    /// Executions that have commenced without this peer, which had given them up: their frames are
+    /// nobody's.
+    pub(super) fn end_unordered(&mut self) {
+        for (_, seq) in std::mem::take(&mut self.commenced) {
+            self.data.end(seq);
+        }
+    }
+
+    /// Edges that have broken and were not told of yet.
+    pub(super) fn broken_edges(&mut self) -> Vec<PeerInput> {
+        std::iter::from_fn(|| self.data_events.try_recv().ok())
+            .map(broke)
+            .collect()
+    }
+
+    /// Carries out an order that concerns no call.
+    pub(super) fn carry_out(&mut self, output: PeerOutput, me: Option<PeerId>) -> Vec<PeerInput> {
+        self.me = me.unwrap_or(self.me);
+        match output {
+            PeerOutput::Send(message) => return self.send(&message).into_iter().collect(),
+            PeerOutput::Establish {
+                round,
+                lanes,
+                next,
+                previous,
+            } => {
+                self.data.abandon();
+                let next = next.map(|order| (Edge::ToNext, order));
+                let previous = previous.map(|order| (Edge::FromPrevious, order));
+                let orders: Vec<(Edge, LaneOrder)> = next.into_iter().chain(previous).collect();
+                // The attempt before gives up its lanes before the next one asks for some.
+                self.wiring = None;
+                if !orders.is_empty() {
+                    let (me, door) = (self.me, &mut self.door);
+                    let wiring = Wiring::start(round, lanes, &orders, me, &self.transport, door);
+                    self.wiring = Some(wiring);
+                }
+            }
+            PeerOutput::AdoptRing(topology) => self.adopt(topology),
+            PeerOutput::StopRing { seq } => self.data.stop(seq),
+            PeerOutput::Probe { round, probes } => {
+                let (me, door) = (self.me, &mut self.door);
+                self.probing = None;
+                let probing = Probing::start(round, probes, me, self.seed, &self.transport, door);
+                self.probing = Some(probing);
+            }
+            PeerOutput::StartTimer { timer, after } => {
+                self.timers.arm(timer, Instant::now() + after);
+            }
+            PeerOutput::StopTimer(timer) => self.timers.disarm(timer),
+            // The engine's own business.
+            PeerOutput::Answer(_)
+            | PeerOutput::RunRing { .. }
+            | PeerOutput::MoveState(_)
+            | PeerOutput::CommitState { .. }
+            | PeerOutput::DropState { .. }
+            | PeerOutput::Close => {}
+        }
+        Vec::new()
+    }
+
+    fn send(&mut self, message: &ToMaster) -> Option<PeerInput> {
+        let encoded = self.control.outgoing.push(message);
+        encoded.err().map(|error| {
+            // Limits on what the user hands in keep every message short enough; a connection that
+            // misses one is of no more use.
+            tracing::error!(%error, "a message to the master cannot be encoded");
+            PeerInput::MasterDisconnected
+        })
+    }
+
+    fn adopt(&mut self, topology: Topology) {
+        self.wiring = None;
+        self.data.adopt(&topology, self.me);
+        tracing::debug!(
+            target: "pccl::event",
+            kind = "connected",
+            peer = self.me.0,
+            epoch = topology.epoch.0,
+            world_size = topology.ring.world_size(),
+        );
+        let me = self.me;
+        self.view.send_replace(View { me, topology });
+    }
+
+    /// Expects the lanes that others open for a plan.
+    pub(super) fn expect_transfers(&mut self, plan: SyncPlan) -> MoveOrder {
+        let orders: Vec<LaneOrder> = match &plan.role {
+            SyncRole::Distribute { to } => to.clone(),
+            SyncRole::Request { from, .. } => from.iter().copied().collect(),
+        };
+        let expected = orders.iter().filter(|order| order.dial.is_none());
+        let expected = expected
+            .map(|order| {
+                let lane = self.door.expect(Purpose::SharedState, order, (0, 1));
+                (order.with, lane)
+            })
+            .collect();
+        MoveOrder {
+            me: self.me,
+            plan,
+            expected,
+        }
+    }
+
+    /// Ends everything; the master is told first, if it still listens.
+    pub(super) async fn close(mut self) {
+        let goodbye = timeout(GOODBYE_LIMIT, self.control.say_goodbye()).await;
+        tracing::debug!(?goodbye, "left the run");
+    }
+}
+
+fn broke(event: DataEvent) -> PeerInput {
+    let DataEvent::EdgeBroke { edge, built } = event;
+    PeerInput::EdgeBroke { edge, built }
+}
+
+async fn sleep_until_or_never(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn next_or_never<S, T>(source: Option<&mut S>, next: impl AsyncFnOnce(&mut S) -> T) -> T {
+    match source {
+        Some(source) => next(source).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Moments at which tests of whole processes act.
+fn tell(message: &ToPeer) {
+    match message {
+        ToPeer::Verdict { tag, seq, verdict } => {
+            tracing::debug!(
+                target: "pccl::event",
+                kind = "verdict",
+                tag = tag.0,
+                seq = seq.0,
+                ?verdict
+            );
+        }
+        ToPeer::SharedStatePlan(plan) => {
+            tracing::debug!(target: "pccl::event", kind = "sync_plan", round = plan.round.0);
+        }
+        ToPeer::Welcome { .. }
+        | ToPeer::Refused(_)
+        | ToPeer::EstablishRing { .. }
+        | ToPeer::TopologyEstablished(_)
+        | ToPeer::CallFailed(_)
+        | ToPeer::PeersPending { .. }
+        | ToPeer::Probe { .. }
+        | ToPeer::OptimizationConcluded { .. }
+        | ToPeer::SharedStateConcluded { .. }
+        | ToPeer::Commence { .. }
+        | ToPeer::CollectiveRefused { .. }
+        | ToPeer::Kicked(_)
+        | ToPeer::Heartbeat
+        | ToPeer::Stopping => {}
+    }
+}

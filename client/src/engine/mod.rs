@@ -1,0 +1,268 @@
+//! The task beside each communicator: drives the peer machine and carries out what it orders.
+//!
+//! ```text
+//!  calls ──Command──▶ ┌────────┐ ──PeerInput──▶ ┌──────┐
+//!  calls ◀──events─── │ engine │                │ Peer │   (pure, in pccl-core)
+//!  master ◀─lane────▶ │        │ ◀─PeerOutput── └──────┘
+//!  peers ──lanes────▶ └────────┘ ──▶ data plane: ring lanes
+//! ```
+//!
+//! | file | what it is for |
+//! |---|---|
+//! | `command` | what calls and engine tell each other |
+//! | `open_calls` | which calls wait for an answer |
+//! | `live` | everything that a peer has while it is connected, and carrying out orders |
+//! | `control` | the connection to the master |
+//! | `door` | lanes that others open |
+//! | `dial` | lanes that this peer opens |
+//! | `wiring` | connecting ring edges |
+//! | `probe` | measuring bandwidth |
+//!
+//! **Invariant:** tensor bytes never pass through this task; they move in the tasks of lanes and calls.
+//!
+//! **Invariant:** an engine that is out of the run still answers calls, with the reason why.
+
+mod command;
+mod control;
+mod dial;
+mod door;
+mod live;
+mod open_calls;
+mod probe;
+mod wiring;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pccl_core::messages::RingOutcome;
+use pccl_core::peer::{Call, Peer, PeerConfig, PeerInput, PeerOutput};
+use pccl_core::transport::{Lane, Listener, Transport};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::calls::View;
+use live::{Happened, Live};
+use open_calls::{Admission, Collective, Major, OpenCalls};
+
+pub(crate) use command::{CollectiveEvent, Command, MoveOrder, SyncEvent, TopologyCall};
+pub(crate) use dial::dial;
+
+/// What an engine is made of.
+pub(crate) struct EngineParts {
+    pub(crate) config: PeerConfig,
+    pub(crate) transport: Arc<dyn Transport>,
+    pub(crate) listener: Box<dyn Listener>,
+    pub(crate) control: Lane,
+    pub(crate) commands: mpsc::UnboundedReceiver<Command>,
+    pub(crate) view: watch::Sender<View>,
+    pub(crate) seed: u64,
+    pub(crate) stall: Duration,
+}
+
+/// Drives one peer, from its hello to the end of its communicator.
+pub(crate) struct Engine {
+    peer: Peer,
+    calls: OpenCalls,
+    commands: mpsc::UnboundedReceiver<Command>,
+    live: Option<Live>,
+    inputs: VecDeque<PeerInput>,
+    /// Dropped when the peer is out of the run.
+    leaving: Vec<oneshot::Sender<()>>,
+}
+
+impl Engine {
+    /// An engine that has not said hello. Has to be called inside a tokio runtime.
+    pub(crate) fn new(parts: EngineParts) -> Self {
+        Self {
+            peer: Peer::new(parts.config.clone()),
+            calls: OpenCalls::default(),
+            live: Some(Live::new(
+                parts.control,
+                parts.listener,
+                parts.transport,
+                parts.view,
+                parts.seed,
+                parts.stall,
+            )),
+            commands: parts.commands,
+            inputs: VecDeque::new(),
+            leaving: Vec::new(),
+        }
+    }
+
+    /// Runs until nobody can call any more.
+    pub(crate) async fn run(mut self) {
+        loop {
+            let event = match &mut self.live {
+                Some(live) => tokio::select! {
+                    biased;
+                    happened = live.next() => Event::Happened(happened),
+                    command = self.commands.recv() => Event::Called(command),
+                },
+                None => Event::Called(self.commands.recv().await),
+            };
+            match event {
+                Event::Happened(happened) => {
+                    if let Some(live) = &mut self.live {
+                        self.inputs.extend(live.note(happened));
+                    }
+                }
+                Event::Called(Some(command)) => self.called(command),
+                // The communicator and all handles are gone.
+                Event::Called(None) if self.live.is_some() => {
+                    self.inputs.push_back(PeerInput::Call(Call::Leave));
+                }
+                Event::Called(None) => return,
+            }
+            self.settle().await;
+        }
+    }
+
+    fn called(&mut self, command: Command) {
+        match self.calls.admit(command) {
+            Admission::Go(command) => self.start(command),
+            Admission::Settled => {}
+        }
+    }
+
+    fn start(&mut self, command: Command) {
+        let input = match command {
+            Command::Connect { reply } => {
+                self.calls.connect = Some(reply);
+                PeerInput::Call(Call::Connect)
+            }
+            Command::Topology { kind, reply } => {
+                self.calls.major = Some(Major::Topology { kind, reply });
+                PeerInput::Call(match kind {
+                    TopologyCall::Update => Call::UpdateTopology,
+                    TopologyCall::Optimize => Call::OptimizeTopology,
+                })
+            }
+            Command::Query { reply } => {
+                self.calls.query = Some(reply);
+                PeerInput::Call(Call::ArePeersPending)
+            }
+            Command::Sync { vote, events } => {
+                let round = None;
+                self.calls.major = Some(Major::Sync { events, round });
+                PeerInput::Call(Call::SyncSharedState(vote))
+            }
+            Command::Collective { tag, spec, events } => {
+                let seq = None;
+                self.calls
+                    .collectives
+                    .insert(tag, Collective { events, seq });
+                PeerInput::Call(Call::Initiate { tag, spec })
+            }
+            Command::TransfersEnded { round, ok } => PeerInput::TransfersEnded { round, ok },
+            Command::RingEnded { seq, outcome } => {
+                // Broken edges are reported before the operation that noticed them.
+                let broken = self.live.as_mut().map(Live::broken_edges);
+                self.inputs.extend(broken.into_iter().flatten());
+                PeerInput::RingEnded { seq, outcome }
+            }
+            Command::Cancel { tag } => PeerInput::Call(Call::Cancel { tag }),
+            Command::Leave { left } => {
+                self.leaving.push(left);
+                PeerInput::Call(Call::Leave)
+            }
+        };
+        self.inputs.push_back(input);
+    }
+
+    /// Hands the inputs to the machine and carries out what it says, until there is nothing left.
+    async fn settle(&mut self) {
+        let mut outputs = Vec::new();
+        while let Some(input) = self.inputs.pop_front() {
+            tracing::trace!(?input, "peer input");
+            self.peer.handle(input, &mut outputs);
+            for output in outputs.drain(..) {
+                self.carry_out(output).await;
+            }
+            if let Some(live) = &mut self.live {
+                live.end_unordered();
+            }
+        }
+        if self.live.is_none() {
+            self.leaving.clear();
+        }
+    }
+
+    async fn carry_out(&mut self, output: PeerOutput) {
+        match output {
+            PeerOutput::Answer(answer) => {
+                let ended = self.calls.answered(answer);
+                if let (Some(seq), Some(live)) = (ended, &mut self.live) {
+                    live.data.end(seq);
+                }
+                self.retry_waiting();
+            }
+            PeerOutput::RunRing { tag, seq, spec } => {
+                let Some(live) = &mut self.live else { return };
+                let port = Box::new(live.begin(tag, seq, spec));
+                let call = self.calls.collectives.get_mut(&tag);
+                let handed_over = call.is_some_and(|call| {
+                    call.seq = Some(seq);
+                    let run = CollectiveEvent::Run { seq, port };
+                    call.events.send(run).is_ok()
+                });
+                tracing::debug!(target: "pccl::event", kind = "ring_started", tag = tag.0, seq = seq.0);
+                if !handed_over {
+                    let outcome = RingOutcome::Cancelled;
+                    self.inputs.push_back(PeerInput::RingEnded { seq, outcome });
+                }
+            }
+            PeerOutput::MoveState(plan) => {
+                let Some(live) = &mut self.live else { return };
+                let round = plan.round;
+                let order = live.expect_transfers(plan);
+                if let Some(Major::Sync { round: open, .. }) = &mut self.calls.major {
+                    *open = Some(round);
+                }
+                if !self.calls.tell_sync(round, SyncEvent::Move(order)) {
+                    let ok = false;
+                    let input = PeerInput::TransfersEnded { round, ok };
+                    self.inputs.push_back(input);
+                }
+            }
+            PeerOutput::CommitState { round } => {
+                self.calls.tell_sync(round, SyncEvent::Commit);
+            }
+            PeerOutput::DropState { round } => {
+                self.calls.tell_sync(round, SyncEvent::Drop);
+            }
+            PeerOutput::Close => {
+                if let Some(live) = self.live.take() {
+                    live.close().await;
+                }
+            }
+            PeerOutput::Send(_)
+            | PeerOutput::Establish { .. }
+            | PeerOutput::AdoptRing(_)
+            | PeerOutput::StopRing { .. }
+            | PeerOutput::Probe { .. }
+            | PeerOutput::StartTimer { .. }
+            | PeerOutput::StopTimer(_) => {
+                let me = self.peer.view().peer_id();
+                if let Some(live) = &mut self.live {
+                    self.inputs.extend(live.carry_out(output, me));
+                }
+            }
+        }
+    }
+
+    /// Something has ended: perhaps what calls waited for.
+    fn retry_waiting(&mut self) {
+        for command in self.calls.take_waiting() {
+            if !command.is_abandoned() {
+                self.called(command);
+            }
+        }
+    }
+}
+
+/// What wakes the engine.
+enum Event {
+    Happened(Happened),
+    Called(Option<Command>),
+}

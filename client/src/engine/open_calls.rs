@@ -1,0 +1,235 @@
+//! The calls that wait for an answer, and those that wait for an abandoned one to end.
+//!
+//! A future that is dropped leaves its call behind in the peer machine, which answers it all the
+//! same. Until then the call is *abandoned*: nobody hears its answer, and what it stands in the way
+//! of waits here instead of failing for a reason that its caller does not know.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use pccl_core::id::{Round, Seq, Tag};
+use pccl_core::peer::{Answer, CallError, Joined, Usage};
+use pccl_core::topology::Topology;
+use tokio::sync::{mpsc, oneshot};
+
+use super::command::{CollectiveEvent, Command, SyncEvent, TopologyCall};
+
+/// Everything that is open at one peer.
+#[derive(Debug, Default)]
+pub(super) struct OpenCalls {
+    pub(super) connect: Option<oneshot::Sender<Result<Joined, CallError>>>,
+    pub(super) major: Option<Major>,
+    pub(super) query: Option<oneshot::Sender<Result<bool, CallError>>>,
+    pub(super) collectives: BTreeMap<Tag, Collective>,
+    waiting: VecDeque<Command>,
+}
+
+/// The one major call that may be open.
+#[derive(Debug)]
+pub(super) enum Major {
+    Topology {
+        kind: TopologyCall,
+        reply: oneshot::Sender<Result<Topology, CallError>>,
+    },
+    Sync {
+        events: mpsc::UnboundedSender<SyncEvent>,
+        round: Option<Round>,
+    },
+}
+
+/// One tag in use.
+#[derive(Debug)]
+pub(super) struct Collective {
+    pub(super) events: mpsc::UnboundedSender<CollectiveEvent>,
+    /// The execution, from its start on.
+    pub(super) seq: Option<Seq>,
+}
+
+/// Whether a call can be made.
+#[derive(Debug)]
+pub(super) enum Admission {
+    /// Make it.
+    Go(Command),
+    /// It was taken care of: it waits, has joined a vote that stands, or was refused.
+    Settled,
+}
+
+/// What stands in the way of a call.
+enum Obstacle {
+    None,
+    /// An abandoned call, which will end.
+    Abandoned,
+    /// An abandoned call of the same kind: its answer will do.
+    SameVote,
+    Misuse(Usage),
+}
+
+impl Major {
+    fn is_abandoned(&self) -> bool {
+        match self {
+            Self::Topology { reply, .. } => reply.is_closed(),
+            Self::Sync { events, .. } => events.is_closed(),
+        }
+    }
+}
+
+impl OpenCalls {
+    /// Decides about a call.
+    pub(super) fn admit(&mut self, command: Command) -> Admission {
+        match self.obstacle(&command) {
+            Obstacle::None => return Admission::Go(command),
+            Obstacle::Abandoned => self.waiting.push_back(command),
+            Obstacle::SameVote => self.join(command),
+            Obstacle::Misuse(usage) => command.refuse(usage),
+        }
+        Admission::Settled
+    }
+
+    /// The calls that waited, in their order: something has ended.
+    pub(super) fn take_waiting(&mut self) -> VecDeque<Command> {
+        std::mem::take(&mut self.waiting)
+    }
+
+    fn obstacle(&self, command: &Command) -> Obstacle {
+        match command {
+            Command::Topology { kind, .. } => self.before_major(Some(*kind)),
+            Command::Sync { .. } => self.before_major(None),
+            Command::Query { .. } => match &self.query {
+                None => Obstacle::None,
+                Some(reply) if reply.is_closed() => Obstacle::SameVote,
+                Some(_) => Obstacle::Misuse(Usage::QueryPending),
+            },
+            Command::Collective { tag, .. } => self.before_collective(*tag),
+            Command::Connect { .. }
+            | Command::TransfersEnded { .. }
+            | Command::RingEnded { .. }
+            | Command::Cancel { .. }
+            | Command::Leave { .. } => Obstacle::None,
+        }
+    }
+
+    fn before_major(&self, wanted: Option<TopologyCall>) -> Obstacle {
+        let mut running = self.collectives.values();
+        match &self.major {
+            Some(Major::Topology { kind, reply }) if Some(*kind) == wanted && reply.is_closed() => {
+                Obstacle::SameVote
+            }
+            Some(major) if major.is_abandoned() => Obstacle::Abandoned,
+            Some(_) => Obstacle::Misuse(Usage::Busy),
+            None if self.collectives.is_empty() => Obstacle::None,
+            None if running.all(|tag| tag.events.is_closed()) => Obstacle::Abandoned,
+            None => Obstacle::Misuse(Usage::PendingCollectives),
+        }
+    }
+
+    fn before_collective(&self, tag: Tag) -> Obstacle {
+        let waits = |command: &Command| match command {
+            Command::Collective {
+                tag: other, events, ..
+            } => *other == tag && !events.is_closed(),
+            Command::Connect { .. }
+            | Command::Topology { .. }
+            | Command::Query { .. }
+            | Command::Sync { .. }
+            | Command::TransfersEnded { .. }
+            | Command::RingEnded { .. }
+            | Command::Cancel { .. }
+            | Command::Leave { .. } => false,
+        };
+        match (&self.major, self.collectives.get(&tag)) {
+            (Some(major), _) if major.is_abandoned() => Obstacle::Abandoned,
+            (Some(_), _) => Obstacle::Misuse(Usage::Busy),
+            (None, Some(running)) if !running.events.is_closed() => {
+                Obstacle::Misuse(Usage::TagInUse(tag))
+            }
+            (None, _) if self.waiting.iter().any(waits) => Obstacle::Misuse(Usage::TagInUse(tag)),
+            (None, Some(_)) => Obstacle::Abandoned,
+            (None, None) => Obstacle::None,
+        }
+    }
+
+    fn join(&mut self, command: Command) {
+        match (command, &mut self.major) {
+            (Command::Query { reply }, _) => self.query = Some(reply),
+            (Command::Topology { reply, .. }, Some(Major::Topology { reply: open, .. })) => {
+                *open = reply;
+            }
+            // Nothing else can be joined, see `obstacle`.
+            (other, _) => other.refuse(Usage::Busy),
+        }
+    }
+
+    /// Gives an answer to whoever waits for it. Returns the execution that it ends.
+    pub(super) fn answered(&mut self, answer: Answer) -> Option<Seq> {
+        // Where the caller has gone nobody hears it.
+        match answer {
+            Answer::Connected(result) => {
+                let _ = self.connect.take().map(|reply| reply.send(result));
+            }
+            Answer::TopologyUpdated(result) | Answer::TopologyOptimized(result) => {
+                if let Some(Major::Topology { reply, .. }) = self.major.take() {
+                    let _ = reply.send(result);
+                }
+            }
+            Answer::PeersPending(result) => {
+                let _ = self.query.take().map(|reply| reply.send(result));
+            }
+            Answer::Synchronized(result) => {
+                if let Some(Major::Sync { events, .. }) = self.major.take() {
+                    let _ = events.send(SyncEvent::Ended(result));
+                }
+            }
+            Answer::CollectiveEnded { tag, result } => {
+                let collective = self.collectives.remove(&tag)?;
+                let _ = collective.events.send(CollectiveEvent::Ended(result));
+                return collective.seq;
+            }
+        }
+        None
+    }
+
+    /// Tells the synchronization that is open, if it is of this round and somebody waits for it.
+    pub(super) fn tell_sync(&self, of: Round, event: SyncEvent) -> bool {
+        match &self.major {
+            Some(Major::Sync {
+                events,
+                round: Some(round),
+            }) if *round == of => events.send(event).is_ok(),
+            Some(Major::Sync { .. } | Major::Topology { .. }) | None => false,
+        }
+    }
+}
+
+impl Command {
+    /// Is there anybody who waits for the answer?
+    pub(super) fn is_abandoned(&self) -> bool {
+        match self {
+            Self::Connect { reply } => reply.is_closed(),
+            Self::Topology { reply, .. } => reply.is_closed(),
+            Self::Query { reply } => reply.is_closed(),
+            Self::Sync { events, .. } => events.is_closed(),
+            Self::Collective { events, .. } => events.is_closed(),
+            Self::TransfersEnded { .. }
+            | Self::RingEnded { .. }
+            | Self::Cancel { .. }
+            | Self::Leave { .. } => false,
+        }
+    }
+
+    fn refuse(self, usage: Usage) {
+        let why = CallError::Usage(usage);
+        // Where the caller has gone nobody hears it.
+        match self {
+            Self::Connect { reply } => drop(reply.send(Err(why))),
+            Self::Topology { reply, .. } => drop(reply.send(Err(why))),
+            Self::Query { reply } => drop(reply.send(Err(why))),
+            Self::Sync { events, .. } => drop(events.send(SyncEvent::Ended(Err(why)))),
+            Self::Collective { events, .. } => {
+                drop(events.send(CollectiveEvent::Ended(Err(why))));
+            }
+            Self::TransfersEnded { .. }
+            | Self::RingEnded { .. }
+            | Self::Cancel { .. }
+            | Self::Leave { .. } => {}
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Why a call did not do what it was asked for, and what its caller does next.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use pccl_core::element::{ElementType, Quantization, SpecField};
+use pccl_core::id::{PeerId, Tag};
+use pccl_core::messages::{AbortCause, CollectiveRefusal, Conflict, Misdeed, Refusal};
+use pccl_core::peer::{CallError, Usage};
+use pccl_core::shared_state::SyncFailure;
+use pccl_core::transport::LaneError;
+use pccl_core::wire::{HandshakeError, MAX_ENTRY_NAME_BYTES};
+
+/// Why a call did not do what it was asked for. Buffers and shared state are then as they were
+/// before the call.
+///
+/// Three questions decide what to do next: [`is_retryable`](Self::is_retryable) (call again),
+/// [`is_final`](Self::is_final) (this communicator is done; connect again or end), and neither (the
+/// program or its data has to change).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No connection to the master could be opened. Check the address, and that the master runs.
+    #[error("the master at {master} cannot be reached: {reason}")]
+    MasterUnreachable {
+        /// The address, as it was given.
+        master: String,
+        /// What happened.
+        reason: HandshakeError,
+    },
+    /// No port to accept lanes on could be taken.
+    #[error("cannot listen on {on}: {reason}; choose another address or first port")]
+    CannotListen {
+        /// The last address that was tried.
+        on: SocketAddr,
+        /// What happened.
+        reason: LaneError,
+    },
+    /// The operating system gave no thread or no event queue for the communicator's runtime.
+    #[error("the operating system refused what a communicator needs: {0:?}")]
+    NoResources(std::io::ErrorKind),
+    /// The run did not admit this peer in the time that
+    /// [`admission_timeout`](crate::Builder::admission_timeout) allows. The peers of the run admit
+    /// newcomers when they call `update_topology`. Connect again.
+    #[error("the run did not admit this peer within {after:?}")]
+    AdmissionTimedOut {
+        /// How long it waited.
+        after: Duration,
+    },
+
+    /// A participant or a lane was lost while the collective ran, on every peer alike. Call again.
+    #[error("{tag} was aborted: {cause}; call again")]
+    Aborted {
+        /// The collective.
+        tag: Tag,
+        /// Why.
+        cause: AbortCause,
+    },
+    /// The peers did not ask for the same under this tag: a mistake in the calling program.
+    #[error("{tag} did not start: the peers disagree on its {field} ({})", list(.peers))]
+    Disagreement {
+        /// The collective.
+        tag: Tag,
+        /// What differs.
+        field: SpecField,
+        /// The lowest-numbered voter, then the peers that differ from it.
+        peers: Vec<PeerId>,
+    },
+    /// Some peers wait in collectives of other tags and did not join this one in time: the peers
+    /// start their collectives in different orders, and more than may be in flight. Call again.
+    #[error("{tag} did not start: {} did not join it in time; call again", list(.peers))]
+    NotJoined {
+        /// The collective.
+        tag: Tag,
+        /// Who did not join.
+        peers: Vec<PeerId>,
+    },
+    /// Another peer waits in a call that has precedence. Make that call first, then this one again.
+    #[error("{0}")]
+    Conflict(Conflict),
+    /// The shared state was not synchronized.
+    #[error("{0}")]
+    SyncFailed(SyncFailure),
+    /// Measuring failed; the rings are as they were. Call again, later.
+    #[error("the topology could not be optimized; the rings are as they were")]
+    OptimizationFailed,
+
+    /// The connection to the master ended. What it had decided about open calls is unknown. Connect
+    /// again (to a master that was started anew, where it has died) and synchronize.
+    #[error("lost the master; connect again and synchronize the shared state")]
+    MasterLost,
+    /// The master's operator stopped it: the run is over.
+    #[error("the master was stopped: the run is over")]
+    MasterStopped,
+    /// The master sent something that is not this protocol. Use the same release on both ends.
+    #[error("the master does not speak this protocol; use the same release on both ends")]
+    MasterMisbehaved,
+    /// The master did not admit this peer.
+    #[error("the master refused this peer: {0}")]
+    Refused(Refusal),
+    /// The master threw this peer out of the run.
+    #[error("the master removed this peer from the run: {0}")]
+    Kicked(Misdeed),
+    /// This communicator was shut down.
+    #[error("this communicator was shut down")]
+    Left,
+    /// The tokio runtime on which this communicator was connected has ended.
+    #[error("the tokio runtime of this communicator has ended; connect where it outlives its use")]
+    RuntimeEnded,
+
+    /// The interface has it, this release cannot do it. Nothing was sent.
+    #[error("{0} is not supported yet")]
+    NotSupportedYet(Unsupported),
+    /// Source and result of [`all_reduce_into`](crate::Communicator::all_reduce_into) differ in
+    /// length. Nothing was sent.
+    #[error(
+        "the source has {source_count} elements and the result {result_count}; both must be equal"
+    )]
+    LengthMismatch {
+        /// Elements to contribute.
+        source_count: usize,
+        /// Elements of the result.
+        result_count: usize,
+    },
+    /// The tag names a collective that is running. Wait for it, or use another tag.
+    #[error("{0} is in use by a collective that is running; wait for it or use another tag")]
+    TagInUse(Tag),
+    /// A handle of [`start_all_reduce`](crate::Communicator::start_all_reduce) has not been awaited.
+    #[error(
+        "a collective is pending; wait for its handle before changing the topology or the state"
+    )]
+    PendingCollectives,
+    /// Another major operation has not ended.
+    #[error("another major operation of this communicator is still running; wait for it first")]
+    Busy,
+    /// [`are_peers_pending`](crate::Communicator::are_peers_pending) is already waiting.
+    #[error("are_peers_pending is already waiting; one at a time")]
+    QueryPending,
+    /// Two entries of a shared state have the same name.
+    #[error("the shared state has two entries named {name:?}")]
+    DuplicateEntry {
+        /// The name.
+        name: String,
+    },
+    /// The name of an entry of a shared state is too long.
+    #[error("the entry name {name:?} is longer than {MAX_ENTRY_NAME_BYTES} bytes")]
+    EntryNameTooLong {
+        /// The name.
+        name: String,
+    },
+    /// A shared state has too many entries.
+    #[error("a shared state has at most {entries_max} entries; put several tensors into one")]
+    TooManyEntries {
+        /// The limit.
+        entries_max: usize,
+    },
+}
+
+/// What the interface offers and this release does not carry out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unsupported {
+    /// Reducing elements of this type. It can travel as shared state.
+    #[error("reducing {0} elements")]
+    Element(ElementType),
+    /// Compressing a reduce.
+    #[error("{0}")]
+    Quantization(Quantization),
+}
+
+impl Error {
+    /// May the same call succeed when it is made again?
+    ///
+    /// Where the error is [`Conflict`](Self::Conflict), make the call that it names first. A retry
+    /// loop that calls [`update_topology`](crate::Communicator::update_topology) before each attempt
+    /// does that, and ends, because everything that cannot be cured by calling again is not
+    /// retryable.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Aborted { .. }
+            | Self::NotJoined { .. }
+            | Self::Conflict(_)
+            | Self::OptimizationFailed => true,
+            Self::SyncFailed(failure) => failure.is_retryable(),
+            Self::MasterUnreachable { .. }
+            | Self::CannotListen { .. }
+            | Self::NoResources(_)
+            | Self::AdmissionTimedOut { .. }
+            | Self::Disagreement { .. }
+            | Self::MasterLost
+            | Self::MasterStopped
+            | Self::MasterMisbehaved
+            | Self::Refused(_)
+            | Self::Kicked(_)
+            | Self::Left
+            | Self::RuntimeEnded
+            | Self::NotSupportedYet(_)
+            | Self::LengthMismatch { .. }
+            | Self::TagInUse(_)
+            | Self::PendingCollectives
+            | Self::Busy
+            | Self::QueryPending
+            | Self::DuplicateEntry { .. }
+            | Self::EntryNameTooLong { .. }
+            | Self::TooManyEntries { .. } => false,
+        }
+    }
+
+    /// Is the communicator out of the run for good? Every later call on it gives the same error;
+    /// to go on, connect a new one.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        matches!(
+            self,
+            Self::MasterLost
+                | Self::MasterStopped
+                | Self::MasterMisbehaved
+                | Self::Refused(_)
+                | Self::Kicked(_)
+                | Self::Left
+                | Self::RuntimeEnded
+        )
+    }
+}
+
+impl From<CallError> for Error {
+    fn from(error: CallError) -> Self {
+        match error {
+            CallError::Aborted { tag, cause } => Self::Aborted { tag, cause },
+            CallError::CollectiveRefused { tag, reason } => match reason {
+                CollectiveRefusal::Disagreement { field, peers } => {
+                    Self::Disagreement { tag, field, peers }
+                }
+                CollectiveRefusal::NotJoined { peers } => Self::NotJoined { tag, peers },
+                CollectiveRefusal::Conflict(conflict) => Self::Conflict(conflict),
+            },
+            CallError::Conflict(conflict) => Self::Conflict(conflict),
+            CallError::SyncFailed(failure) => Self::SyncFailed(failure),
+            CallError::OptimizationFailed => Self::OptimizationFailed,
+            CallError::MasterLost => Self::MasterLost,
+            CallError::MasterStopped => Self::MasterStopped,
+            CallError::Refused(refusal) => Self::Refused(refusal),
+            CallError::Kicked(misdeed) => Self::Kicked(misdeed),
+            CallError::Left => Self::Left,
+            CallError::Usage(usage) => usage.into(),
+            // The enum may grow in core; what this crate does not know ends the run for it.
+            CallError::MasterMisbehaved | _ => Self::MasterMisbehaved,
+        }
+    }
+}
+
+impl From<Usage> for Error {
+    fn from(usage: Usage) -> Self {
+        match usage {
+            Usage::PendingCollectives => Self::PendingCollectives,
+            Usage::TagInUse(tag) => Self::TagInUse(tag),
+            Usage::QueryPending => Self::QueryPending,
+            // A communicator exists only once it is connected, so the rest is one call in another.
+            Usage::Busy | Usage::NotConnected | Usage::AlreadyConnected | _ => Self::Busy,
+        }
+    }
+}
+
+fn list(peers: &[PeerId]) -> String {
+    let names: Vec<String> = peers.iter().map(PeerId::to_string).collect();
+    names.join(", ")
+}

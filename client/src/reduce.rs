@@ -1,0 +1,114 @@
+//! What a reduce computes, and what it reports.
+
+use std::time::Duration;
+
+use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
+use pccl_core::id::{PeerId, Tag};
+
+use crate::error::{Error, Unsupported};
+
+/// What an all-reduce computes: the operation, the tag that names it, and its compression.
+///
+/// All peers of the group have to ask for the same under a tag. Collectives that run at the same
+/// time need different tags; a tag may be used again as soon as its collective has ended.
+///
+/// ```
+/// use pccl::Reduce;
+///
+/// let gradients = Reduce::avg();
+/// let losses = Reduce::max().tag(1);
+/// # assert_ne!(gradients, losses);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[must_use = "this only says what to reduce; hand it to all_reduce"]
+pub struct Reduce {
+    op: ReduceOp,
+    tag: Tag,
+    quantization: Quantization,
+}
+
+impl Reduce {
+    const fn new(op: ReduceOp) -> Self {
+        Self {
+            op,
+            tag: Tag(0),
+            quantization: Quantization::None,
+        }
+    }
+
+    /// The sum of all contributions. Integers wrap.
+    pub const fn sum() -> Self {
+        Self::new(ReduceOp::Sum)
+    }
+
+    /// The sum, divided once by the number of contributors. Integer division truncates towards zero.
+    pub const fn avg() -> Self {
+        Self::new(ReduceOp::Avg)
+    }
+
+    /// The product. Integers wrap.
+    pub const fn prod() -> Self {
+        Self::new(ReduceOp::Prod)
+    }
+
+    /// The largest contribution, element by element.
+    pub const fn max() -> Self {
+        Self::new(ReduceOp::Max)
+    }
+
+    /// The smallest contribution, element by element.
+    pub const fn min() -> Self {
+        Self::new(ReduceOp::Min)
+    }
+
+    /// Names the collective; 0 unless said otherwise.
+    pub const fn tag(mut self, tag: u64) -> Self {
+        self.tag = Tag(tag);
+        self
+    }
+
+    /// Compresses what travels. Any compression is refused with [`Error::NotSupportedYet`] so far.
+    pub const fn quantize(mut self, quantization: Quantization) -> Self {
+        self.quantization = quantization;
+        self
+    }
+
+    pub(crate) const fn name(&self) -> Tag {
+        self.tag
+    }
+
+    /// What to tell the master, or why this release cannot do it.
+    pub(crate) fn spec(&self, element: ElementType, count: usize) -> Result<CollectiveSpec, Error> {
+        if matches!(element, ElementType::F16 | ElementType::BF16) {
+            return Err(Error::NotSupportedYet(Unsupported::Element(element)));
+        }
+        if self.quantization != Quantization::None {
+            let wanted = Unsupported::Quantization(self.quantization);
+            return Err(Error::NotSupportedYet(wanted));
+        }
+        Ok(CollectiveSpec {
+            op: self.op,
+            element,
+            count: count as u64,
+            quantization: self.quantization,
+        })
+    }
+}
+
+/// What a reduce did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReduceReport {
+    /// Number of contributors.
+    pub world_size: usize,
+    /// Whose contributions the result holds, in ring order. Some of them may have left since.
+    pub contributors: Vec<PeerId>,
+    /// Bytes of elements that this peer sent to the next rank.
+    pub bytes_sent: u64,
+    /// Bytes of elements that this peer received from the previous rank.
+    pub bytes_received: u64,
+    /// From the call to its return.
+    pub duration: Duration,
+    /// Attempts that were aborted before this one. Only
+    /// [`all_reduce_many_with_retry`](crate::Communicator::all_reduce_many_with_retry) retries.
+    pub retries: u32,
+}

@@ -1,0 +1,257 @@
+//! The shared state: named entries of the user's memory, and their revision.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::time::Duration;
+
+use pccl_core::element::ElementType;
+use pccl_core::id::{ContentHash, EntryIndex, Revision};
+use pccl_core::master::MasterConfig;
+use pccl_core::shared_state::{EntryInfo, SyncStrategy, SyncVote};
+use pccl_core::wire::MAX_ENTRY_NAME_BYTES;
+
+use crate::element::{Element, bytes_of_mut};
+use crate::error::Error;
+
+/// What the peers of a group keep identical: named entries that borrow the user's memory, and the
+/// revision of their content.
+///
+/// Making one costs a small list, so make it anew for each synchronization and let it go before the
+/// memory is trained on; only the revision has to be kept in between:
+///
+/// ```no_run
+/// use pccl::{Communicator, Error, Reduce, SharedState, SyncStrategy};
+///
+/// struct Model {
+///     weights: Vec<f32>,
+///     momentum: Vec<f32>,
+///     revision: u64,
+/// }
+///
+/// impl Model {
+///     fn synchronize(&mut self, comm: &mut Communicator) -> Result<(), Error> {
+///         let mut state = SharedState::at(self.revision);
+///         state.entry("weights", &mut self.weights)?;
+///         state.entry("momentum", &mut self.momentum)?;
+///         comm.sync_shared_state(&mut state, SyncStrategy::EnforcePopular)?;
+///         self.revision = state.revision;
+///         Ok(())
+///     }
+/// }
+///
+/// # fn step(_: &mut Model) -> Vec<f32> { vec![] }
+/// # fn apply(_: &mut Model, _: &[f32]) {}
+/// # fn example(mut comm: Communicator, mut model: Model) -> Result<(), Error> {
+/// loop {
+///     comm.update_topology()?;
+///     model.synchronize(&mut comm)?;
+///     let mut gradients = step(&mut model);
+///     comm.all_reduce(&mut gradients, Reduce::avg())?;
+///     apply(&mut model, &gradients);
+///     model.revision += 1;
+/// }
+/// # }
+/// ```
+///
+/// # Revisions
+///
+/// The first synchronization of a group may have any revision. From then on the group expects that
+/// each peer has advanced its content exactly once since the last synchronization (`revision += 1`)
+/// or not at all, where all of them did the same. A peer with an older revision, a newcomer above
+/// all, receives what the others hold, and [`revision`](Self::revision) is set to theirs; a peer that
+/// is ahead is removed from the run.
+pub struct SharedState<'a> {
+    /// The revision of the content. Add one for each time that the content is advanced;
+    /// [`sync_shared_state`](crate::Communicator::sync_shared_state) sets it to that of the group.
+    pub revision: u64,
+    /// Sorted by name.
+    entries: Vec<Entry<'a>>,
+}
+
+struct Entry<'a> {
+    name: Cow<'a, str>,
+    element: ElementType,
+    data: &'a mut [u8],
+    allow_content_inequality: bool,
+}
+
+impl<'a> SharedState<'a> {
+    /// A state without entries, whose content has this revision: 0 where a run begins, else what the
+    /// last one or the checkpoint had.
+    #[must_use]
+    pub const fn at(revision: u64) -> Self {
+        Self {
+            revision,
+            entries: Vec::new(),
+        }
+    }
+
+    /// Adds memory that is to be bit-identical on all peers of the group. The order of the entries
+    /// does not matter; name, element type and length have to be the same on all peers.
+    ///
+    /// # Errors
+    /// [`Error::DuplicateEntry`], [`Error::EntryNameTooLong`] (255 bytes) and
+    /// [`Error::TooManyEntries`] (16 384); the state is then as before.
+    pub fn entry<T: Element>(
+        &mut self,
+        name: impl Into<Cow<'a, str>>,
+        data: &'a mut [T],
+    ) -> Result<&mut Self, Error> {
+        self.add(name.into(), T::TYPE, bytes_of_mut(data), false)
+    }
+
+    /// Adds memory whose content may differ from peer to peer, such as a loader's position. It is not
+    /// compared; a peer whose revision is behind receives it with everything else.
+    ///
+    /// # Errors
+    /// As [`entry`](Self::entry).
+    pub fn entry_allowing_inequality<T: Element>(
+        &mut self,
+        name: impl Into<Cow<'a, str>>,
+        data: &'a mut [T],
+    ) -> Result<&mut Self, Error> {
+        self.add(name.into(), T::TYPE, bytes_of_mut(data), true)
+    }
+
+    fn add(
+        &mut self,
+        name: Cow<'a, str>,
+        element: ElementType,
+        data: &'a mut [u8],
+        allow_content_inequality: bool,
+    ) -> Result<&mut Self, Error> {
+        let entries_max = MasterConfig::default().entries_max.0 as usize;
+        if name.len() > MAX_ENTRY_NAME_BYTES {
+            let name = name.into_owned();
+            return Err(Error::EntryNameTooLong { name });
+        }
+        if self.entries.len() >= entries_max {
+            return Err(Error::TooManyEntries { entries_max });
+        }
+        match self.entries.binary_search_by(|entry| entry.name.cmp(&name)) {
+            Ok(_) => Err(Error::DuplicateEntry {
+                name: name.into_owned(),
+            }),
+            Err(place) => {
+                let entry = Entry {
+                    name,
+                    element,
+                    data,
+                    allow_content_inequality,
+                };
+                self.entries.insert(place, entry);
+                Ok(self)
+            }
+        }
+    }
+
+    /// What to tell the master. Hashes all content: tens of gigabytes per second on many cores.
+    pub(crate) fn vote(&self, options: SyncOptions) -> SyncVote {
+        SyncVote {
+            revision: Revision(self.revision),
+            strategy: options.strategy,
+            restart: options.restart,
+            entries: self.entries.iter().map(Entry::info).collect(),
+        }
+    }
+
+    /// The content of an entry, in the order of the vote.
+    pub(crate) fn content(&self, entry: EntryIndex) -> Option<&[u8]> {
+        let index = usize::try_from(entry.0).ok()?;
+        self.entries.get(index).map(|entry| &*entry.data)
+    }
+
+    /// Replaces the content of an entry by bytes of the same length; false where there is no such.
+    pub(crate) fn replace(&mut self, entry: EntryIndex, content: &[u8]) -> bool {
+        let index = usize::try_from(entry.0).ok();
+        let entry = index.and_then(|index| self.entries.get_mut(index));
+        match entry {
+            Some(entry) if entry.data.len() == content.len() => {
+                entry.data.copy_from_slice(content);
+                true
+            }
+            Some(_) | None => false,
+        }
+    }
+}
+
+impl Entry<'_> {
+    fn info(&self) -> EntryInfo {
+        EntryInfo {
+            name: self.name.clone().into_owned(),
+            element: self.element,
+            count: (self.data.len() / self.element.size()) as u64,
+            hash: hash_of(self.data),
+            allow_content_inequality: self.allow_content_inequality,
+        }
+    }
+}
+
+/// The hash of an entry's content.
+pub(crate) fn hash_of(content: &[u8]) -> ContentHash {
+    ContentHash(u64::from(pccl_kernels::simplehash(content)))
+}
+
+impl fmt::Debug for SharedState<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.entries.iter().map(|entry| &*entry.name).collect();
+        f.debug_struct("SharedState")
+            .field("revision", &self.revision)
+            .field("entries", &names)
+            .finish()
+    }
+}
+
+/// How a peer takes part in a synchronization. A [`SyncStrategy`] becomes one by itself.
+///
+/// # Going on from older checkpoints
+///
+/// The master remembers the revision that a group has reached. When everybody who held it is gone,
+/// the others fail with [`SyncFailure::RevisionLost`](crate::SyncFailure::RevisionLost). Where they
+/// want to go on from what they still have (after loading a checkpoint, say), every peer of the group
+/// calls with [`or_restart`](Self::or_restart); the newest revision among them is then where the
+/// group goes on. It takes all of them: one peer alone cannot set a group back.
+///
+/// ```
+/// use pccl::{SyncOptions, SyncStrategy};
+///
+/// let options = SyncOptions::from(SyncStrategy::EnforcePopular).or_restart();
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[must_use = "this only says how to synchronize; hand it to sync_shared_state"]
+pub struct SyncOptions {
+    strategy: SyncStrategy,
+    restart: bool,
+}
+
+impl From<SyncStrategy> for SyncOptions {
+    fn from(strategy: SyncStrategy) -> Self {
+        Self {
+            strategy,
+            restart: false,
+        }
+    }
+}
+
+impl SyncOptions {
+    /// Agrees to go on from an older revision where every peer of the group does.
+    pub const fn or_restart(mut self) -> Self {
+        self.restart = true;
+        self
+    }
+}
+
+/// What a synchronization did at this peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SyncReport {
+    /// The revision that every peer of the group holds.
+    pub revision: u64,
+    /// Entries of this peer that were replaced.
+    pub entries_received: usize,
+    /// Bytes of entries that this peer sent to others.
+    pub bytes_sent: u64,
+    /// Bytes of entries that this peer received.
+    pub bytes_received: u64,
+    /// From the call to its return.
+    pub duration: Duration,
+}

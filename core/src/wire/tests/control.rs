@@ -1,0 +1,273 @@
+//! Control frames: round trips, hostile bytes, splits at any point, memory.
+
+use alloc::string::ToString;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use proptest::collection::vec as list;
+use proptest::prelude::*;
+use proptest::sample::Index;
+
+use super::strategies::{hello, to_master, to_peer};
+use crate::element::ElementType;
+use crate::id::{ContentHash, Revision};
+use crate::master::MasterConfig;
+use crate::messages::{ToMaster, ToPeer};
+use crate::shared_state::{EntryInfo, SyncStrategy, SyncVote};
+use crate::wire::{
+    CONTROL_FRAME_MAX, ControlReader, DecodeError, EncodeError, FIRST_CONTROL_FRAME_MAX,
+    MAX_ENTRY_NAME_BYTES, STATE_REQUEST_MAX, StateRequest, encode_control,
+};
+
+fn encoded(messages: &[ToMaster]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for message in messages {
+        encode_control(message, &mut bytes).unwrap();
+    }
+    bytes
+}
+
+fn frame(length: u32, body: &[u8]) -> Vec<u8> {
+    [&length.to_le_bytes(), body].concat()
+}
+
+/// All messages that the reader has.
+fn drain(reader: &mut ControlReader) -> Result<Vec<ToMaster>, DecodeError> {
+    core::iter::from_fn(|| reader.next_message().transpose()).collect()
+}
+
+#[test]
+fn a_frame_is_its_length_and_the_message() {
+    let bytes = encoded(&[ToMaster::ArePeersPending, ToMaster::Heartbeat]);
+
+    assert_eq!(bytes, [1, 0, 0, 0, 4, 1, 0, 0, 0, 12]);
+}
+
+#[test]
+fn a_frame_longer_than_allowed_is_refused_before_its_body_arrives() {
+    let mut reader = ControlReader::new();
+    let length = FIRST_CONTROL_FRAME_MAX + 1;
+    reader.feed(&frame(length as u32, &[]));
+
+    let refused = DecodeError::TooLong {
+        length,
+        cap: FIRST_CONTROL_FRAME_MAX,
+    };
+    assert_eq!(drain(&mut reader), Err(refused));
+    assert_eq!(reader.capacity(), 0);
+
+    reader.feed(&encoded(&[ToMaster::Heartbeat]));
+    assert_eq!(
+        drain(&mut reader),
+        Err(refused),
+        "a broken stream stays broken"
+    );
+}
+
+#[test]
+fn a_frame_of_the_greatest_length_is_read() {
+    let mut reader = ControlReader::with_cap(1);
+    reader.feed(&encoded(&[ToMaster::Heartbeat, ToMaster::Heartbeat]));
+
+    assert_eq!(drain(&mut reader), Ok(vec![ToMaster::Heartbeat; 2]));
+}
+
+#[test]
+fn the_cap_rises_once_the_peer_is_known() {
+    let mut reader = ControlReader::with_cap(0);
+    reader.set_cap(1);
+    reader.feed(&encoded(&[ToMaster::Leave]));
+
+    assert_eq!(drain(&mut reader), Ok(vec![ToMaster::Leave]));
+}
+
+#[test]
+fn a_body_that_goes_on_after_its_message_is_refused() {
+    let mut reader = ControlReader::new();
+    reader.feed(&frame(3, &[12, 0, 0]));
+
+    assert_eq!(drain(&mut reader), Err(DecodeError::Rest { bytes: 2 }));
+}
+
+#[test]
+fn bodies_that_are_no_message_are_refused() {
+    let unknown_variant = frame(1, &[99]);
+    let cut_short = frame(1, &[2]);
+    let empty = frame(0, &[]);
+    // A vote whose list claims four billion entries.
+    let many = frame(9, &[8, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x0f]);
+
+    for bytes in [unknown_variant, cut_short, empty, many] {
+        let mut reader = ControlReader::new();
+        reader.feed(&bytes);
+        assert_eq!(drain(&mut reader), Err(DecodeError::Malformed), "{bytes:?}");
+    }
+}
+
+#[test]
+fn an_announced_length_reserves_no_memory() {
+    let mut reader = ControlReader::with_cap(CONTROL_FRAME_MAX);
+    reader.feed(&frame(CONTROL_FRAME_MAX as u32, &[0; 10]));
+    reader.feed(&[0; 20]);
+
+    assert_eq!(drain(&mut reader), Ok(vec![]));
+    assert!(reader.capacity() <= 64, "{}", reader.capacity());
+}
+
+fn largest_vote() -> ToMaster {
+    let entry = EntryInfo {
+        name: "n".repeat(MAX_ENTRY_NAME_BYTES),
+        element: ElementType::F64,
+        count: u64::MAX,
+        hash: ContentHash(u64::MAX),
+        allow_content_inequality: true,
+    };
+    ToMaster::SyncSharedState(SyncVote {
+        revision: Revision(u64::MAX),
+        strategy: SyncStrategy::ReceiveOnly,
+        restart: true,
+        entries: vec![entry; MasterConfig::default().entries_max.0 as usize],
+    })
+}
+
+#[test]
+fn the_longest_legal_vote_fits_and_its_memory_is_given_back() {
+    let vote = largest_vote();
+    let bytes = encoded(core::slice::from_ref(&vote));
+    let mut reader = ControlReader::with_cap(CONTROL_FRAME_MAX);
+    let mut most = 0;
+
+    for piece in bytes.chunks(4096) {
+        assert_eq!(drain(&mut reader), Ok(vec![]));
+        reader.feed(piece);
+        most = most.max(reader.capacity());
+    }
+
+    assert_eq!(drain(&mut reader), Ok(vec![vote]));
+    assert!(most <= CONTROL_FRAME_MAX + 4 + 4096, "{most}");
+    assert!(reader.capacity() <= 16 * 1024, "{}", reader.capacity());
+}
+
+#[test]
+fn the_longest_state_request_fits() {
+    use crate::id::{EntryIndex, Round};
+    let entries_max = MasterConfig::default().entries_max.0;
+    let request = StateRequest {
+        round: Round(u64::MAX),
+        entries: (0..entries_max).map(|i| EntryIndex(u32::MAX - i)).collect(),
+    };
+    let mut bytes = Vec::new();
+    encode_control(&request, &mut bytes).unwrap();
+    let mut reader = ControlReader::with_cap(STATE_REQUEST_MAX);
+    reader.feed(&bytes);
+
+    assert_eq!(reader.next_message(), Ok(Some(request)));
+}
+
+#[test]
+fn a_message_that_nobody_would_take_is_not_sent() {
+    let ToMaster::SyncSharedState(mut vote) = largest_vote() else {
+        unreachable!()
+    };
+    vote.entries.extend_from_within(..4096);
+    let mut out = vec![7];
+
+    let result = encode_control(&ToMaster::SyncSharedState(vote), &mut out);
+
+    assert!(matches!(result, Err(EncodeError::TooLong { length }) if length > CONTROL_FRAME_MAX));
+    assert_eq!(out, [7]);
+    assert!(result.unwrap_err().to_string().contains("5242880"));
+}
+
+proptest! {
+    #[test]
+    fn messages_to_the_master_arrive_as_they_were_sent_however_the_stream_is_cut(
+        messages in list(to_master(), 0..6), cuts in list(any::<Index>(), 0..8)
+    ) {
+        let bytes = encoded(&messages);
+        let mut ends: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
+        ends.push(bytes.len());
+        ends.sort_unstable();
+        let mut reader = ControlReader::new();
+        let mut arrived = Vec::new();
+        let mut from = 0;
+
+        for end in ends {
+            reader.feed(&bytes[from..end]);
+            arrived.extend(drain(&mut reader).unwrap());
+            from = end;
+        }
+
+        prop_assert_eq!(arrived, messages);
+        prop_assert!(reader.is_empty());
+    }
+
+    #[test]
+    fn messages_to_peers_arrive_as_they_were_sent(messages in list(to_peer(), 0..6)) {
+        let mut reader = ControlReader::new();
+        for message in &messages {
+            let mut bytes = Vec::new();
+            encode_control(message, &mut bytes).unwrap();
+            reader.feed(&bytes);
+        }
+
+        for message in messages {
+            prop_assert_eq!(reader.next_message::<ToPeer>(), Ok(Some(message)));
+        }
+        prop_assert_eq!(reader.next_message::<ToPeer>(), Ok(None));
+    }
+
+    #[test]
+    fn a_hello_fits_what_strangers_may_send(hello in hello()) {
+        let bytes = encoded(&[ToMaster::Hello(hello)]);
+
+        prop_assert!(bytes.len() <= 64);
+    }
+
+    #[test]
+    fn any_bytes_are_survived_within_the_memory_allowed(
+        pieces in list(list(any::<u8>(), 0..300), 0..20), cap in 0..600_usize, small in any::<bool>()
+    ) {
+        let mut reader = ControlReader::with_cap(cap);
+        for (at, mut piece) in pieces.into_iter().enumerate() {
+            if small && at == 0 {
+                // A length that is allowed, so that the body is looked at.
+                piece.splice(0..0, u32::to_le_bytes(cap as u32 / 2));
+            }
+            reader.feed(&piece);
+            let result = drain(&mut reader);
+            prop_assert!(reader.capacity() <= 4 + cap + 304 + 8, "{}", reader.capacity());
+            if result.is_err() {
+                prop_assert_eq!(reader.capacity(), 0);
+            }
+        }
+    }
+
+    #[test]
+    fn any_body_is_decoded_or_refused(body in list(any::<u8>(), 0..200)) {
+        for as_master in [true, false] {
+            let mut reader = ControlReader::new();
+            reader.feed(&frame(body.len() as u32, &body));
+            let whole = if as_master {
+                reader.next_message::<ToMaster>().map(|message| message.is_some())
+            } else {
+                reader.next_message::<ToPeer>().map(|message| message.is_some())
+            };
+            prop_assert_ne!(whole, Ok(false));
+        }
+    }
+
+    #[test]
+    fn a_message_with_a_flipped_bit_is_decoded_or_refused(
+        message in to_peer(), at in any::<Index>(), bit in 0..8
+    ) {
+        let mut bytes = Vec::new();
+        encode_control(&message, &mut bytes).unwrap();
+        let at = 4 + at.index(bytes.len() - 4);
+        bytes[at] ^= 1_u8 << bit;
+        let mut reader = ControlReader::new();
+        reader.feed(&bytes);
+
+        prop_assert_ne!(reader.next_message::<ToPeer>(), Ok(None));
+    }
+}

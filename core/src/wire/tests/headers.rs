@@ -1,0 +1,146 @@
+//! The headers of data frames and of shared-state entries.
+
+use proptest::prelude::*;
+
+use crate::id::{EntryIndex, Seq};
+use crate::wire::{
+    DATA_FRAME_MAX, ENTRY_HEADER_BYTES, EntryError, EntryHeader, FRAME_HEADER_BYTES,
+    FRAME_PAYLOAD_MAX, FrameError, FrameHeader,
+};
+
+const FRAME: FrameHeader = FrameHeader {
+    seq: Seq(0x0807_0605_0403_0201),
+    offset: 0x1817_1615_1413_1211,
+    length: 0x0002_2120,
+    step: 0x2726_2524,
+    stripe: 0x2928,
+    flags: 0,
+};
+
+#[rustfmt::skip]
+const FRAME_BYTES: [u8; FRAME_HEADER_BYTES] = [
+    0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08,
+    0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18,
+    0x20, 0x21, 0x02, 0x00, 0x24, 0x25, 0x26, 0x27,
+    0x28, 0x29, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+];
+
+fn frame_with(at: usize, byte: u8) -> Result<FrameHeader, FrameError> {
+    let mut bytes = FRAME_BYTES;
+    bytes[at] = byte;
+    FrameHeader::decode(&bytes)
+}
+
+#[test]
+fn the_layout_of_a_data_frame_is_documented() {
+    assert_eq!(FRAME.encode(), FRAME_BYTES);
+    assert_eq!(FrameHeader::decode(&FRAME_BYTES), Ok(FRAME));
+}
+
+#[test]
+fn what_a_later_version_may_mean_is_not_guessed() {
+    assert_eq!(
+        frame_with(26, 1),
+        Err(FrameError::UnknownFlags { flags: 1 })
+    );
+    assert_eq!(frame_with(28, 1), Err(FrameError::ReservedNotZero));
+    assert_eq!(frame_with(31, 1), Err(FrameError::ReservedNotZero));
+}
+
+#[test]
+fn a_frame_of_the_greatest_length_is_taken_and_a_longer_one_is_not() {
+    let frame = |length: usize| FrameHeader {
+        length: length as u32,
+        ..FRAME
+    };
+
+    let longest = FrameHeader::decode(&frame(DATA_FRAME_MAX).encode());
+    let longer = FrameHeader::decode(&frame(DATA_FRAME_MAX + 1).encode());
+
+    assert_eq!(longest, Ok(frame(DATA_FRAME_MAX)));
+    let length = DATA_FRAME_MAX as u32 + 1;
+    assert_eq!(longer, Err(FrameError::TooLong { length }));
+    const { assert!(FRAME_PAYLOAD_MAX <= DATA_FRAME_MAX) };
+}
+
+#[test]
+fn the_layout_of_an_entry_is_documented() {
+    let header = EntryHeader {
+        entry: EntryIndex(0x0403_0201),
+        length: 0x1817_1615_1413_1211,
+    };
+    let bytes: [u8; ENTRY_HEADER_BYTES] = [
+        1, 2, 3, 4, 0, 0, 0, 0, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18,
+    ];
+
+    assert_eq!(header.encode(), bytes);
+    assert_eq!(EntryHeader::decode(&bytes), Ok(header));
+}
+
+#[test]
+fn an_entry_that_was_not_asked_for_is_not_taken() {
+    let expected = EntryHeader {
+        entry: EntryIndex(1),
+        length: 10,
+    };
+    let longer = EntryHeader {
+        length: 11,
+        ..expected
+    };
+    let other = EntryHeader {
+        entry: EntryIndex(2),
+        ..expected
+    };
+
+    for arrived in [longer, other] {
+        let result = EntryHeader::decode_expecting(&arrived.encode(), expected);
+        assert_eq!(result, Err(EntryError::Unexpected { arrived, expected }));
+    }
+    assert_eq!(
+        EntryHeader::decode_expecting(&expected.encode(), expected),
+        Ok(())
+    );
+}
+
+proptest! {
+    #[test]
+    fn a_frame_header_arrives_as_it_was_sent(
+        seq in any::<u64>(), offset in any::<u64>(), length in 0..=DATA_FRAME_MAX as u32,
+        step in any::<u32>(), stripe in any::<u16>()
+    ) {
+        let header = FrameHeader { seq: Seq(seq), offset, length, step, stripe, flags: 0 };
+
+        prop_assert_eq!(FrameHeader::decode(&header.encode()), Ok(header));
+    }
+
+    #[test]
+    fn whatever_is_taken_for_a_frame_header_is_exactly_one(
+        bytes in any::<[u8; FRAME_HEADER_BYTES]>(), plausible in any::<bool>()
+    ) {
+        let mut bytes = bytes;
+        if plausible {
+            bytes[26..].fill(0);
+            bytes[18..20].fill(0);
+        }
+
+        match FrameHeader::decode(&bytes) {
+            Ok(header) => prop_assert_eq!(header.encode(), bytes),
+            Err(_) => prop_assert!(!plausible),
+        }
+    }
+
+    #[test]
+    fn whatever_is_taken_for_an_entry_header_is_exactly_one(
+        bytes in any::<[u8; ENTRY_HEADER_BYTES]>(), plausible in any::<bool>()
+    ) {
+        let mut bytes = bytes;
+        if plausible {
+            bytes[4..8].fill(0);
+        }
+
+        match EntryHeader::decode(&bytes) {
+            Ok(header) => prop_assert_eq!(header.encode(), bytes),
+            Err(error) => prop_assert_eq!(error, EntryError::ReservedNotZero),
+        }
+    }
+}

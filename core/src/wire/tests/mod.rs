@@ -1,0 +1,8 @@
+//! Stories and properties of the bytes.
+
+mod control;
+mod headers;
+mod lane;
+mod over_lanes;
+mod preamble;
+mod strategies;

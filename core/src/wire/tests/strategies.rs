@@ -1,0 +1,388 @@
+//! Any message that master and peers may tell each other, all variants included.
+
+use alloc::string::String;
+use core::net::{IpAddr, SocketAddr};
+
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use crate::element::{CollectiveSpec, ElementType, Quantization, ReduceOp, SpecField};
+use crate::id::{
+    ContentHash, EntryIndex, Epoch, GroupId, PeerId, ProtocolVersion, Revision, Round, Seq, Tag,
+    Ticket,
+};
+use crate::messages::{
+    AbortCause, CallFailure, CallKind, CollectiveRefusal, Conflict, Hello, Misdeed, Refusal,
+    RingOutcome, ToMaster, ToPeer, Verdict,
+};
+use crate::shared_state::{EntryInfo, SyncFailure, SyncPlan, SyncRole, SyncStrategy, SyncVote};
+use crate::states::{ConnectionState, Event, TRANSITIONS};
+use crate::topology::{BrokenEdges, LaneFailure, LaneOrder, Ring, Topology, WorldSizes};
+
+fn peer() -> impl Strategy<Value = PeerId> {
+    any::<u64>().prop_map(PeerId)
+}
+
+fn peers() -> impl Strategy<Value = alloc::vec::Vec<PeerId>> {
+    vec(peer(), 0..5)
+}
+
+fn round() -> impl Strategy<Value = Round> {
+    any::<u64>().prop_map(Round)
+}
+
+fn tag() -> impl Strategy<Value = Tag> {
+    any::<u64>().prop_map(Tag)
+}
+
+fn seq() -> impl Strategy<Value = Seq> {
+    any::<u64>().prop_map(Seq)
+}
+
+fn revision() -> impl Strategy<Value = Revision> {
+    any::<u64>().prop_map(Revision)
+}
+
+fn entry_hash() -> impl Strategy<Value = (EntryIndex, ContentHash)> {
+    any::<(u32, u64)>().prop_map(|(entry, hash)| (EntryIndex(entry), ContentHash(hash)))
+}
+
+fn address() -> impl Strategy<Value = SocketAddr> {
+    any::<(IpAddr, u16)>().prop_map(SocketAddr::from)
+}
+
+fn lane_failure() -> impl Strategy<Value = LaneFailure> {
+    select(
+        &[
+            LaneFailure::Refused,
+            LaneFailure::TimedOut,
+            LaneFailure::Unreachable,
+            LaneFailure::Closed,
+            LaneFailure::BadHandshake,
+            LaneFailure::Local,
+        ][..],
+    )
+}
+
+fn lane_order() -> impl Strategy<Value = LaneOrder> {
+    (peer(), any::<u128>(), option::of(address())).prop_map(|(with, ticket, dial)| LaneOrder {
+        with,
+        ticket: Ticket(ticket),
+        dial,
+    })
+}
+
+fn broken() -> impl Strategy<Value = BrokenEdges> {
+    any::<(bool, bool)>().prop_map(|(to_next, from_previous)| BrokenEdges {
+        to_next,
+        from_previous,
+    })
+}
+
+fn element() -> impl Strategy<Value = ElementType> {
+    select(&ElementType::ALL[..])
+}
+
+fn spec() -> impl Strategy<Value = CollectiveSpec> {
+    let op = select(
+        &[
+            ReduceOp::Sum,
+            ReduceOp::Avg,
+            ReduceOp::Prod,
+            ReduceOp::Max,
+            ReduceOp::Min,
+        ][..],
+    );
+    let quantization = prop_oneof![
+        Just(Quantization::None),
+        element().prop_map(|to| Quantization::MinMax { to }),
+        element().prop_map(|to| Quantization::ZeroPointScale { to }),
+    ];
+    (op, element(), any::<u64>(), quantization).prop_map(|(op, element, count, quantization)| {
+        CollectiveSpec {
+            op,
+            element,
+            count,
+            quantization,
+        }
+    })
+}
+
+pub(super) fn hello() -> impl Strategy<Value = Hello> {
+    (any::<(u16, u32, u16, u16)>(), option::of(any::<IpAddr>())).prop_map(
+        |((protocol, group, port, lanes), advertise)| Hello {
+            protocol: ProtocolVersion(protocol),
+            group: GroupId(group),
+            port,
+            advertise,
+            lanes,
+        },
+    )
+}
+
+fn entry_info() -> impl Strategy<Value = EntryInfo> {
+    (".{0,20}", element(), any::<(u64, u64, bool)>()).prop_map(
+        |(name, element, (count, hash, allow_content_inequality)): (String, _, _)| EntryInfo {
+            name,
+            element,
+            count,
+            hash: ContentHash(hash),
+            allow_content_inequality,
+        },
+    )
+}
+
+fn sync_vote() -> impl Strategy<Value = SyncVote> {
+    let strategy = select(
+        &[
+            SyncStrategy::EnforcePopular,
+            SyncStrategy::SendOnly,
+            SyncStrategy::ReceiveOnly,
+        ][..],
+    );
+    (revision(), strategy, any::<bool>(), vec(entry_info(), 0..6)).prop_map(
+        |(revision, strategy, restart, entries)| SyncVote {
+            revision,
+            strategy,
+            restart,
+            entries,
+        },
+    )
+}
+
+pub(super) fn to_master() -> impl Strategy<Value = ToMaster> {
+    let outcome = select(
+        &[
+            RingOutcome::Done,
+            RingOutcome::LaneLost,
+            RingOutcome::Cancelled,
+        ][..],
+    );
+    let topology = prop_oneof![
+        hello().prop_map(ToMaster::Hello),
+        broken().prop_map(|broken| ToMaster::UpdateTopology { broken }),
+        round().prop_map(|round| ToMaster::EdgesEstablished { round }),
+        (round(), peer(), lane_failure()).prop_map(|(round, with, failure)| {
+            ToMaster::EdgeFailed {
+                round,
+                with,
+                failure,
+            }
+        }),
+        Just(ToMaster::ArePeersPending),
+        Just(ToMaster::OptimizeTopology),
+        (round(), peer(), any::<u64>()).prop_map(|(round, to, kbit_per_s)| ToMaster::Bandwidth {
+            round,
+            to,
+            kbit_per_s
+        }),
+        (round(), any::<bool>()).prop_map(|(round, ok)| ToMaster::ProbesDone { round, ok }),
+    ];
+    let work =
+        prop_oneof![
+            sync_vote().prop_map(ToMaster::SyncSharedState),
+            (round(), any::<bool>())
+                .prop_map(|(round, ok)| ToMaster::SharedStateDone { round, ok }),
+            (tag(), spec(), broken())
+                .prop_map(|(tag, spec, broken)| ToMaster::InitiateCollective { tag, spec, broken }),
+            (seq(), outcome, broken()).prop_map(|(seq, outcome, broken)| {
+                ToMaster::CompleteCollective {
+                    seq,
+                    outcome,
+                    broken,
+                }
+            }),
+            Just(ToMaster::Heartbeat),
+            Just(ToMaster::Leave),
+        ];
+    prop_oneof![topology, work]
+}
+
+fn topology() -> impl Strategy<Value = Topology> {
+    let sizes = any::<(u32, u32, u32, u32)>();
+    (any::<u64>(), peers(), any::<u16>(), sizes).prop_map(
+        |(epoch, ring, lanes, (global, group, groups, largest_group))| Topology {
+            epoch: Epoch(epoch),
+            ring: Ring(ring),
+            lanes,
+            world: WorldSizes {
+                global,
+                group,
+                groups,
+                largest_group,
+            },
+        },
+    )
+}
+
+fn conflict() -> impl Strategy<Value = Conflict> {
+    let call = || {
+        select(
+            &[
+                CallKind::UpdateTopology,
+                CallKind::OptimizeTopology,
+                CallKind::SyncSharedState,
+                CallKind::Collective,
+            ][..],
+        )
+    };
+    (call(), call(), peer()).prop_map(|(yours, theirs, peer)| Conflict {
+        yours,
+        theirs,
+        peer,
+    })
+}
+
+fn refusal() -> impl Strategy<Value = Refusal> {
+    let edge = || (peer(), address(), lane_failure());
+    prop_oneof![
+        any::<u16>().prop_map(|version| Refusal::Version {
+            master: ProtocolVersion(version)
+        }),
+        any::<u32>().prop_map(|peers_max| Refusal::RunFull { peers_max }),
+        Just(Refusal::BadHello),
+        edge().prop_map(|(by, at, failure)| Refusal::CannotBeReached { by, at, failure }),
+        edge().prop_map(|(peer, at, failure)| Refusal::CannotReach { peer, at, failure }),
+        Just(Refusal::NoReport),
+        Just(Refusal::Stopping),
+    ]
+}
+
+fn sync_plan() -> impl Strategy<Value = SyncPlan> {
+    let role = prop_oneof![
+        vec(lane_order(), 0..4).prop_map(|to| SyncRole::Distribute { to }),
+        (option::of(lane_order()), vec(entry_hash(), 0..6))
+            .prop_map(|(from, entries)| SyncRole::Request { from, entries }),
+    ];
+    (round(), revision(), role).prop_map(|(round, revision, role)| SyncPlan {
+        round,
+        revision,
+        role,
+    })
+}
+
+fn sync_failure() -> impl Strategy<Value = SyncFailure> {
+    prop_oneof![
+        peer().prop_map(|peer| SyncFailure::TransferFailed { peer }),
+        Just(SyncFailure::TimedOut),
+        Just(SyncFailure::NobodyToSend),
+        (peer(), peer()).prop_map(|(one, other)| SyncFailure::SendersDiffer { one, other }),
+        (revision(), revision())
+            .prop_map(|(reached, offered)| SyncFailure::RevisionLost { reached, offered }),
+        (revision(), revision())
+            .prop_map(|(expected, offered)| SyncFailure::RevisionSkipped { expected, offered }),
+    ]
+}
+
+fn collective_refusal() -> impl Strategy<Value = CollectiveRefusal> {
+    let field = select(
+        &[
+            SpecField::Operation,
+            SpecField::ElementType,
+            SpecField::Count,
+            SpecField::Quantization,
+        ][..],
+    );
+    prop_oneof![
+        (field, peers())
+            .prop_map(|(field, peers)| CollectiveRefusal::Disagreement { field, peers }),
+        conflict().prop_map(CollectiveRefusal::Conflict),
+        peers().prop_map(|peers| CollectiveRefusal::NotJoined { peers }),
+    ]
+}
+
+fn verdict() -> impl Strategy<Value = Verdict> {
+    let cause = prop_oneof![
+        peer().prop_map(AbortCause::PeerLost),
+        peer().prop_map(AbortCause::LaneLost),
+        peer().prop_map(AbortCause::Cancelled),
+        Just(AbortCause::TimedOut),
+    ];
+    prop_oneof![
+        peers().prop_map(|contributors| Verdict::Committed { contributors }),
+        cause.prop_map(Verdict::Aborted),
+    ]
+}
+
+/// The states and events that the table of transitions mentions: all of them.
+fn wrong_state() -> impl Strategy<Value = (ConnectionState, Event)> {
+    (select(TRANSITIONS), select(TRANSITIONS)).prop_map(|(one, other)| (one.from, other.event))
+}
+
+fn misdeed() -> impl Strategy<Value = Misdeed> {
+    prop_oneof![
+        select(
+            &[
+                Misdeed::NotAccepted,
+                Misdeed::SecondHello,
+                Misdeed::DuplicateVote,
+                Misdeed::UnknownRound,
+                Misdeed::UnaskedProbe,
+                Misdeed::Malformed,
+                Misdeed::BadManifest,
+                Misdeed::MissedBallot,
+                Misdeed::NoReport,
+                Misdeed::Silent,
+                Misdeed::SlowReader,
+            ][..]
+        ),
+        wrong_state().prop_map(|(state, event)| Misdeed::WrongState { state, event }),
+        tag().prop_map(|tag| Misdeed::DuplicateTag { tag }),
+        any::<u32>().prop_map(|tags_max| Misdeed::TooManyTags { tags_max }),
+        any::<u32>().prop_map(|entries| Misdeed::StateMismatch { entries }),
+        (revision(), revision())
+            .prop_map(|(expected, offered)| Misdeed::RevisionAhead { expected, offered }),
+        peer().prop_map(|with| Misdeed::Unconnectable { with }),
+    ]
+}
+
+pub(super) fn to_peer() -> impl Strategy<Value = ToPeer> {
+    let edge = || option::of(lane_order());
+    let membership = prop_oneof![
+        (peer(), any::<(u32, u32)>()).prop_map(|(peer, (heartbeat_ms, silence_ms))| {
+            ToPeer::Welcome {
+                peer,
+                heartbeat_ms,
+                silence_ms,
+            }
+        }),
+        refusal().prop_map(ToPeer::Refused),
+        (round(), any::<u16>(), edge(), edge()).prop_map(|(round, lanes, next, previous)| {
+            ToPeer::EstablishRing {
+                round,
+                lanes,
+                next,
+                previous,
+            }
+        }),
+        topology().prop_map(ToPeer::TopologyEstablished),
+        conflict().prop_map(|conflict| ToPeer::CallFailed(CallFailure::Conflict(conflict))),
+        any::<bool>().prop_map(|pending| ToPeer::PeersPending { pending }),
+        (round(), vec(lane_order(), 0..4))
+            .prop_map(|(round, probes)| ToPeer::Probe { round, probes }),
+        any::<bool>()
+            .prop_map(|improved_or_kept| ToPeer::OptimizationConcluded { improved_or_kept }),
+    ];
+    let work = prop_oneof![
+        sync_plan().prop_map(ToPeer::SharedStatePlan),
+        (
+            round(),
+            proptest::result::maybe_ok(revision(), sync_failure())
+        )
+            .prop_map(|(round, result)| ToPeer::SharedStateConcluded { round, result }),
+        (tag(), seq()).prop_map(|(tag, seq)| ToPeer::Commence { tag, seq }),
+        (tag(), collective_refusal())
+            .prop_map(|(tag, reason)| ToPeer::CollectiveRefused { tag, reason }),
+        (tag(), seq(), verdict()).prop_map(|(tag, seq, verdict)| ToPeer::Verdict {
+            tag,
+            seq,
+            verdict
+        }),
+        misdeed().prop_map(ToPeer::Kicked),
+        Just(ToPeer::Heartbeat),
+        Just(ToPeer::Stopping),
+    ];
+    prop_oneof![membership, work]
+}

@@ -1,0 +1,158 @@
+//! A tag from its vote to its verdict.
+
+use crate::desk::*;
+
+#[test]
+fn a_collective_is_voted_on_run_voted_on_and_committed() {
+    let mut desk = Desk::accepted();
+
+    let vote = desk.calls(initiate(1));
+    let run = desk.hears(commence(1, 9));
+    let done = desk.gets(ring_ended(9, RingOutcome::Done));
+    let told = desk.hears(verdict(1, 9, committed()));
+
+    assert_eq!(sent(&vote).len(), 1);
+    let (tag, seq, spec) = (Tag(1), Seq(9), spec());
+    assert_eq!(run, [PeerOutput::RunRing { tag, seq, spec }]);
+    assert_eq!(done, [completion(9, RingOutcome::Done, BrokenEdges::NONE)]);
+    let contributors = [1, 2, 3].map(PeerId).to_vec();
+    assert_eq!(told, [ended(1, Ok(Committed { seq, contributors }))]);
+    assert!(desk.peer.view().is_idle());
+}
+
+#[test]
+fn an_abort_in_mid_ring_stops_the_ring_before_it_is_answered() {
+    let mut desk = performing();
+    let cause = AbortCause::PeerLost(PeerId(3));
+
+    let out = desk.hears(verdict(1, 9, Verdict::Aborted(cause)));
+    let late = desk.gets(ring_ended(9, RingOutcome::Done));
+
+    let seq = Seq(9);
+    assert_eq!(out, [PeerOutput::StopRing { seq }, aborted(1, cause)]);
+    assert!(late.is_empty());
+}
+
+#[test]
+fn an_abort_after_the_ring_had_finished_here_is_an_error_like_any_other() {
+    let mut desk = voted(RingOutcome::Done);
+    let cause = AbortCause::LaneLost(PeerId(3));
+
+    let out = desk.hears(verdict(1, 9, Verdict::Aborted(cause)));
+
+    assert_eq!(out, [aborted(1, cause)]);
+}
+
+#[test]
+fn a_lane_lost_in_mid_ring_is_told_with_the_edge_that_broke() {
+    let mut desk = performing();
+
+    desk.gets(PeerInput::EdgeBroke {
+        edge: Edge::ToNext,
+        built: Round(1),
+    });
+    let out = desk.gets(ring_ended(9, RingOutcome::LaneLost));
+
+    assert_eq!(out, [completion(9, RingOutcome::LaneLost, TO_NEXT_BROKEN)]);
+}
+
+#[test]
+fn a_commit_of_what_was_not_whole_here_means_that_the_master_misbehaves() {
+    for mut desk in [performing(), voted(RingOutcome::LaneLost)] {
+        let out = desk.hears(verdict(1, 9, committed()));
+
+        assert!(out.contains(&ended(1, Err(CallError::MasterMisbehaved))));
+        assert_eq!(out.last(), Some(&PeerOutput::Close));
+    }
+}
+
+#[test]
+fn a_verdict_about_another_execution_is_ignored() {
+    let mut desk = performing();
+    let before = desk.peer.clone();
+
+    let older = desk.hears(verdict(1, 8, Verdict::Aborted(AbortCause::TimedOut)));
+    let unknown = desk.hears(verdict(4, 8, Verdict::Aborted(AbortCause::TimedOut)));
+
+    assert!(older.is_empty() && unknown.is_empty());
+    assert_eq!(desk.peer, before);
+}
+
+#[test]
+fn a_collective_cancelled_in_mid_ring_stops_and_waits_for_the_verdict() {
+    let mut desk = performing();
+    let tag = Tag(1);
+
+    let out = desk.calls(Call::Cancel { tag });
+    let late = desk.gets(ring_ended(9, RingOutcome::Done));
+    let cause = AbortCause::Cancelled(ME);
+    let told = desk.hears(verdict(1, 9, Verdict::Aborted(cause)));
+
+    let seq = Seq(9);
+    let cancelled = completion(9, RingOutcome::Cancelled, BrokenEdges::NONE);
+    assert_eq!(out, [PeerOutput::StopRing { seq }, cancelled]);
+    assert!(late.is_empty());
+    assert_eq!(told, [aborted(1, cause)], "the ring is stopped once");
+}
+
+#[test]
+fn a_collective_cancelled_before_its_start_never_touches_the_ring() {
+    let mut desk = Desk::accepted();
+    desk.calls(initiate(1));
+    let tag = Tag(1);
+
+    let cancel = desk.calls(Call::Cancel { tag });
+    let started = desk.hears(commence(1, 9));
+
+    assert!(cancel.is_empty());
+    let cancelled = completion(9, RingOutcome::Cancelled, BrokenEdges::NONE);
+    assert_eq!(started, [cancelled]);
+}
+
+#[test]
+fn cancelling_after_the_own_vote_or_an_unknown_tag_changes_nothing() {
+    let mut desk = voted(RingOutcome::Done);
+    let before = desk.peer.clone();
+
+    let voted = desk.calls(Call::Cancel { tag: Tag(1) });
+    let unknown = desk.calls(Call::Cancel { tag: Tag(2) });
+
+    assert!(voted.is_empty() && unknown.is_empty());
+    assert_eq!(desk.peer, before);
+}
+
+#[test]
+fn a_refused_collective_says_whether_the_program_or_the_moment_was_wrong() {
+    let tag = Tag(1);
+    let disagreement = CollectiveRefusal::Disagreement {
+        field: SpecField::Count,
+        peers: vec![PeerId(1), PeerId(3)],
+    };
+    let conflict = Conflict {
+        yours: CallKind::Collective,
+        theirs: CallKind::UpdateTopology,
+        peer: PeerId(1),
+    };
+    let expected = [
+        (
+            disagreement.clone(),
+            CallError::CollectiveRefused {
+                tag,
+                reason: disagreement,
+            },
+        ),
+        (
+            CollectiveRefusal::Conflict(conflict),
+            CallError::Conflict(conflict),
+        ),
+    ];
+    for (reason, why) in expected {
+        let mut desk = Desk::accepted();
+        desk.calls(initiate(1));
+
+        let out = desk.hears(ToPeer::CollectiveRefused { tag, reason });
+
+        assert_eq!(out, [ended(1, Err(why))]);
+        assert!(desk.peer.view().is_idle());
+    }
+}

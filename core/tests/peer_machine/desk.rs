@@ -1,0 +1,251 @@
+//! One peer machine on a desk: its driver and its master are played by hand. Brings the vocabulary
+//! along.
+#![allow(unreachable_pub, reason = "the tests beside it import all of it")]
+
+use std::net::SocketAddr;
+
+pub use pccl_core::element::*;
+pub use pccl_core::id::*;
+pub use pccl_core::messages::*;
+pub use pccl_core::peer::*;
+pub use pccl_core::shared_state::*;
+pub use pccl_core::topology::*;
+
+/// The peer on the desk is always this one.
+pub const ME: PeerId = PeerId(2);
+
+pub struct Desk {
+    pub peer: Peer,
+}
+
+impl Desk {
+    /// A peer that has called nothing.
+    pub fn unconnected() -> Self {
+        let config = PeerConfig {
+            group: GroupId(0),
+            port: 48149,
+            advertise: None,
+            lanes: 4,
+        };
+        let peer = Peer::new(config);
+        Self { peer }
+    }
+
+    /// A peer that has said hello.
+    pub fn awaiting_welcome() -> Self {
+        let mut desk = Self::unconnected();
+        desk.calls(Call::Connect);
+        desk
+    }
+
+    /// A peer that waits to be admitted.
+    pub fn registered() -> Self {
+        let mut desk = Self::awaiting_welcome();
+        desk.hears(welcome());
+        desk
+    }
+
+    /// A peer that was just admitted to the ring 1, 2, 3, connected in round 1.
+    pub fn fresh() -> Self {
+        let mut desk = Self::registered();
+        desk.hears(establish(1, Some(3), Some(1)));
+        desk.gets(PeerInput::EdgesUp { round: Round(1) });
+        desk.hears(established(1, &[1, 2, 3]));
+        assert!(desk.peer.view().topology().is_some());
+        desk
+    }
+
+    /// The same, after its first update.
+    pub fn accepted() -> Self {
+        let mut desk = Self::fresh();
+        desk.calls(Call::UpdateTopology);
+        desk
+    }
+
+    pub fn gets(&mut self, input: PeerInput) -> Vec<PeerOutput> {
+        let mut out = Vec::new();
+        self.peer.handle(input, &mut out);
+        out
+    }
+
+    /// What the peer does about a message, the restart of its silence timer apart.
+    pub fn hears(&mut self, message: ToPeer) -> Vec<PeerOutput> {
+        let mut out = self.gets(PeerInput::Message(message));
+        out.retain(|output| !matches!(output, PeerOutput::StartTimer { .. }));
+        out
+    }
+
+    pub fn calls(&mut self, call: Call) -> Vec<PeerOutput> {
+        self.gets(PeerInput::Call(call))
+    }
+}
+
+pub fn welcome() -> ToPeer {
+    ToPeer::Welcome {
+        peer: ME,
+        heartbeat_ms: 1000,
+        silence_ms: 5000,
+    }
+}
+
+pub fn order(with: u64) -> LaneOrder {
+    LaneOrder {
+        with: PeerId(with),
+        ticket: Ticket(7),
+        dial: Some(SocketAddr::from(([192, 0, 2, 1], 48149))),
+    }
+}
+
+pub fn establish(round: u64, next: Option<u64>, previous: Option<u64>) -> ToPeer {
+    ToPeer::EstablishRing {
+        round: Round(round),
+        lanes: 4,
+        next: next.map(order),
+        previous: previous.map(order),
+    }
+}
+
+pub fn topology(epoch: u64, ring: &[u64]) -> Topology {
+    let size = u32::try_from(ring.len()).unwrap();
+    Topology {
+        epoch: Epoch(epoch),
+        ring: Ring(ring.iter().copied().map(PeerId).collect()),
+        lanes: 4,
+        world: WorldSizes {
+            global: size,
+            group: size,
+            groups: 1,
+            largest_group: size,
+        },
+    }
+}
+
+pub fn established(epoch: u64, ring: &[u64]) -> ToPeer {
+    ToPeer::TopologyEstablished(topology(epoch, ring))
+}
+
+pub fn spec() -> CollectiveSpec {
+    CollectiveSpec {
+        op: ReduceOp::Sum,
+        element: ElementType::F32,
+        count: 10,
+        quantization: Quantization::None,
+    }
+}
+
+pub fn initiate(tag: u64) -> Call {
+    let (tag, spec) = (Tag(tag), spec());
+    Call::Initiate { tag, spec }
+}
+
+pub fn sync_vote() -> SyncVote {
+    SyncVote {
+        revision: Revision(0),
+        strategy: SyncStrategy::EnforcePopular,
+        restart: false,
+        entries: Vec::new(),
+    }
+}
+
+/// The messages among the outputs.
+pub fn sent(out: &[PeerOutput]) -> Vec<&ToMaster> {
+    out.iter()
+        .filter_map(|output| match output {
+            PeerOutput::Send(message) => Some(message),
+            _ => None,
+        })
+        .collect()
+}
+
+/// The answers among the outputs.
+pub fn answers(out: &[PeerOutput]) -> Vec<&Answer> {
+    out.iter()
+        .filter_map(|output| match output {
+            PeerOutput::Answer(answer) => Some(answer),
+            _ => None,
+        })
+        .collect()
+}
+
+pub const TO_NEXT_BROKEN: BrokenEdges = BrokenEdges {
+    to_next: true,
+    from_previous: false,
+};
+
+pub fn ended(tag: u64, result: Result<Committed, CallError>) -> PeerOutput {
+    let tag = Tag(tag);
+    PeerOutput::Answer(Answer::CollectiveEnded { tag, result })
+}
+
+pub fn aborted(tag: u64, cause: AbortCause) -> PeerOutput {
+    let tag = Tag(tag);
+    ended(tag.0, Err(CallError::Aborted { tag, cause }))
+}
+
+pub fn commence(tag: u64, seq: u64) -> ToPeer {
+    let (tag, seq) = (Tag(tag), Seq(seq));
+    ToPeer::Commence { tag, seq }
+}
+
+pub fn verdict(tag: u64, seq: u64, verdict: Verdict) -> ToPeer {
+    let (tag, seq) = (Tag(tag), Seq(seq));
+    ToPeer::Verdict { tag, seq, verdict }
+}
+
+pub fn committed() -> Verdict {
+    let contributors = [1, 2, 3].map(PeerId).to_vec();
+    Verdict::Committed { contributors }
+}
+
+pub fn ring_ended(seq: u64, outcome: RingOutcome) -> PeerInput {
+    let seq = Seq(seq);
+    PeerInput::RingEnded { seq, outcome }
+}
+
+pub fn completion(seq: u64, outcome: RingOutcome, broken: BrokenEdges) -> PeerOutput {
+    let seq = Seq(seq);
+    PeerOutput::Send(ToMaster::CompleteCollective {
+        seq,
+        outcome,
+        broken,
+    })
+}
+
+pub fn is_gone_with(desk: &Desk, why: &CallError) -> bool {
+    desk.peer.view().ended() == Some(why)
+}
+
+/// A desk whose tag 1 runs as operation 9.
+pub fn performing() -> Desk {
+    let mut desk = Desk::accepted();
+    desk.calls(initiate(1));
+    desk.hears(commence(1, 9));
+    desk
+}
+
+/// A desk whose tag 1 has ended its ring with `outcome`.
+pub fn voted(outcome: RingOutcome) -> Desk {
+    let mut desk = performing();
+    desk.gets(ring_ended(9, outcome));
+    desk
+}
+
+pub fn plan(role: SyncRole) -> SyncPlan {
+    SyncPlan {
+        round: Round(5),
+        revision: Revision(3),
+        role,
+    }
+}
+
+pub fn fetch_one() -> SyncRole {
+    SyncRole::Request {
+        from: Some(order(1)),
+        entries: vec![(EntryIndex(0), ContentHash(77))],
+    }
+}
+
+pub fn conclusion(result: Result<Revision, SyncFailure>) -> ToPeer {
+    let round = Round(5);
+    ToPeer::SharedStateConcluded { round, result }
+}

@@ -1,0 +1,96 @@
+//! Joining: hello, welcome, admission, refusal, signs of life.
+
+use crate::desk::*;
+
+#[test]
+fn a_peer_says_hello_is_welcomed_connects_its_edges_and_is_part_of_the_run() {
+    let mut desk = Desk::unconnected();
+
+    let hello = desk.calls(Call::Connect);
+    let welcomed = desk.gets(PeerInput::Message(welcome()));
+    let ordered = desk.hears(establish(1, Some(3), Some(1)));
+    let reported = desk.gets(PeerInput::EdgesUp { round: Round(1) });
+    let joined = desk.hears(established(1, &[1, 2, 3]));
+
+    assert!(matches!(sent(&hello)[..], [ToMaster::Hello(_)]));
+    assert_eq!(welcomed.len(), 2, "both timers start: {welcomed:?}");
+    assert!(matches!(ordered[..], [PeerOutput::Establish { .. }]));
+    let round = Round(1);
+    assert_eq!(sent(&reported), [&ToMaster::EdgesEstablished { round }]);
+    let topology = topology(1, &[1, 2, 3]);
+    assert_eq!(
+        joined,
+        [
+            PeerOutput::AdoptRing(topology.clone()),
+            PeerOutput::Answer(Answer::Connected(Ok(Joined { peer: ME, topology }))),
+        ]
+    );
+    assert_eq!(desk.peer.view().phase(), PeerPhase::Accepted);
+}
+
+#[test]
+fn a_refused_newcomer_reads_why_in_its_connect_call() {
+    let mut desk = Desk::registered();
+    let refusal = Refusal::CannotBeReached {
+        by: PeerId(1),
+        at: ([192, 0, 2, 7], 48149).into(),
+        failure: LaneFailure::TimedOut,
+    };
+
+    let out = desk.hears(ToPeer::Refused(refusal.clone()));
+
+    let why = CallError::Refused(refusal);
+    assert_eq!(answers(&out), [&Answer::Connected(Err(why))]);
+    assert_eq!(out.last(), Some(&PeerOutput::Close));
+}
+
+#[test]
+fn a_master_that_never_welcomes_counts_as_lost() {
+    let mut desk = Desk::awaiting_welcome();
+
+    let out = desk.gets(PeerInput::TimerFired(PeerTimer::MasterSilence));
+
+    assert_eq!(
+        answers(&out),
+        [&Answer::Connected(Err(CallError::MasterLost))]
+    );
+}
+
+#[test]
+fn calls_before_admission_and_a_second_connect_are_usage_errors() {
+    for mut desk in [
+        Desk::unconnected(),
+        Desk::awaiting_welcome(),
+        Desk::registered(),
+    ] {
+        let before = desk.peer.clone();
+
+        let out = desk.calls(initiate(1));
+
+        let why = CallError::Usage(Usage::NotConnected);
+        assert_eq!(out, [ended(1, Err(why))]);
+        assert_eq!(desk.peer, before);
+    }
+    let mut desk = Desk::registered();
+
+    let out = desk.calls(Call::Connect);
+
+    let why = CallError::Usage(Usage::AlreadyConnected);
+    assert_eq!(out, [PeerOutput::Answer(Answer::Connected(Err(why)))]);
+}
+
+#[test]
+fn every_message_restarts_the_silence_timer_and_heartbeats_go_out() {
+    let mut desk = Desk::accepted();
+
+    let heard = desk.gets(PeerInput::Message(ToPeer::Heartbeat));
+    let due = desk.gets(PeerInput::TimerFired(PeerTimer::HeartbeatDue));
+
+    let restarts = |out: &[PeerOutput], which| {
+        out.iter()
+            .any(|o| matches!(o, PeerOutput::StartTimer { timer, .. } if *timer == which))
+    };
+    assert!(restarts(&heard, PeerTimer::MasterSilence));
+    assert_eq!(sent(&due), [&ToMaster::Heartbeat]);
+    assert!(restarts(&due, PeerTimer::HeartbeatDue));
+}

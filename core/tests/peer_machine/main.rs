@@ -1,0 +1,11 @@
+//! The peer machine alone: what each call sends, what each message leads to, and that no sequence of
+//! inputs breaks it.
+
+mod calls;
+mod collectives;
+mod desk;
+mod farewell;
+mod joining;
+mod major;
+mod random;
+mod rings;

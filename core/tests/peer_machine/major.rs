@@ -1,0 +1,165 @@
+//! Synchronizing shared state and optimizing the ring.
+
+use crate::desk::*;
+
+#[test]
+fn fetched_state_is_written_when_everybody_has_it() {
+    let mut desk = Desk::accepted();
+    desk.calls(Call::SyncSharedState(sync_vote()));
+    let round = Round(5);
+
+    let moving = desk.hears(ToPeer::SharedStatePlan(plan(fetch_one())));
+    let over = desk.gets(PeerInput::TransfersEnded { round, ok: true });
+    let told = desk.hears(conclusion(Ok(Revision(3))));
+
+    assert_eq!(moving, [PeerOutput::MoveState(plan(fetch_one()))]);
+    let ok = true;
+    assert_eq!(sent(&over), [&ToMaster::SharedStateDone { round, ok }]);
+    let synchronized = Synchronized {
+        revision: Revision(3),
+        fetched: vec![(EntryIndex(0), ContentHash(77))],
+    };
+    assert_eq!(
+        told,
+        [
+            PeerOutput::CommitState { round },
+            PeerOutput::Answer(Answer::Synchronized(Ok(synchronized))),
+        ]
+    );
+}
+
+#[test]
+fn a_sync_that_failed_elsewhere_drops_what_was_fetched_here() {
+    let mut desk = Desk::accepted();
+    desk.calls(Call::SyncSharedState(sync_vote()));
+    desk.hears(ToPeer::SharedStatePlan(plan(fetch_one())));
+    let failure = SyncFailure::TransferFailed { peer: PeerId(3) };
+
+    let told = desk.hears(conclusion(Err(failure.clone())));
+    let late = desk.gets(PeerInput::TransfersEnded {
+        round: Round(5),
+        ok: true,
+    });
+
+    let why = CallError::SyncFailed(failure);
+    assert_eq!(
+        told,
+        [
+            PeerOutput::DropState { round: Round(5) },
+            PeerOutput::Answer(Answer::Synchronized(Err(why))),
+        ]
+    );
+    assert!(late.is_empty());
+}
+
+#[test]
+fn a_sync_refused_at_the_vote_drops_nothing() {
+    let mut desk = Desk::accepted();
+    desk.calls(Call::SyncSharedState(sync_vote()));
+
+    let told = desk.hears(conclusion(Err(SyncFailure::NobodyToSend)));
+
+    let why = CallError::SyncFailed(SyncFailure::NobodyToSend);
+    assert_eq!(told, [PeerOutput::Answer(Answer::Synchronized(Err(why)))]);
+}
+
+#[test]
+fn a_sync_in_which_nothing_moves_needs_no_plan() {
+    let mut desk = Desk::accepted();
+    desk.calls(Call::SyncSharedState(sync_vote()));
+
+    let told = desk.hears(conclusion(Ok(Revision(3))));
+
+    let synchronized = Synchronized {
+        revision: Revision(3),
+        fetched: Vec::new(),
+    };
+    let answer = Answer::Synchronized(Ok(synchronized));
+    assert_eq!(told, [PeerOutput::Answer(answer)]);
+}
+
+#[test]
+fn success_before_the_transfers_ended_means_that_the_master_misbehaves() {
+    for failed_here in [None, Some(false)] {
+        let mut desk = Desk::accepted();
+        desk.calls(Call::SyncSharedState(sync_vote()));
+        desk.hears(ToPeer::SharedStatePlan(plan(fetch_one())));
+        if let Some(ok) = failed_here {
+            let round = Round(5);
+            desk.gets(PeerInput::TransfersEnded { round, ok });
+        }
+
+        let out = desk.hears(conclusion(Ok(Revision(3))));
+
+        assert_eq!(
+            out.first(),
+            Some(&PeerOutput::DropState { round: Round(5) })
+        );
+        assert!(is_gone_with(&desk, &CallError::MasterMisbehaved));
+    }
+}
+
+#[test]
+fn an_optimization_measures_adopts_the_better_ring_and_is_answered_at_its_end() {
+    let mut desk = Desk::accepted();
+    let round = Round(2);
+    let (to, kbit_per_s) = (PeerId(3), 1000);
+
+    let vote = desk.calls(Call::OptimizeTopology);
+    let probe = desk.hears(ToPeer::Probe {
+        round,
+        probes: vec![order(3)],
+    });
+    let measured = desk.gets(PeerInput::Measured {
+        round,
+        to,
+        kbit_per_s,
+    });
+    let done = desk.gets(PeerInput::ProbesEnded { round, ok: true });
+    desk.hears(establish(3, Some(1), Some(3)));
+    desk.gets(PeerInput::EdgesUp { round: Round(3) });
+    let adopted = desk.hears(established(2, &[1, 3, 2]));
+    let told = desk.hears(ToPeer::OptimizationConcluded {
+        improved_or_kept: true,
+    });
+
+    assert_eq!(vote, [PeerOutput::Send(ToMaster::OptimizeTopology)]);
+    assert!(matches!(probe[..], [PeerOutput::Probe { .. }]));
+    let bandwidth = ToMaster::Bandwidth {
+        round,
+        to,
+        kbit_per_s,
+    };
+    assert_eq!(measured, [PeerOutput::Send(bandwidth)]);
+    let ok = true;
+    assert_eq!(done, [PeerOutput::Send(ToMaster::ProbesDone { round, ok })]);
+    let better = topology(2, &[1, 3, 2]);
+    assert_eq!(adopted, [PeerOutput::AdoptRing(better.clone())]);
+    assert_eq!(
+        told,
+        [PeerOutput::Answer(Answer::TopologyOptimized(Ok(better)))]
+    );
+}
+
+#[test]
+fn a_failed_optimization_ends_the_call_and_late_measurements_are_dropped() {
+    let mut desk = Desk::accepted();
+    let round = Round(2);
+    desk.calls(Call::OptimizeTopology);
+    desk.hears(ToPeer::Probe {
+        round,
+        probes: Vec::new(),
+    });
+
+    let told = desk.hears(ToPeer::OptimizationConcluded {
+        improved_or_kept: false,
+    });
+    let late = desk.gets(PeerInput::ProbesEnded { round, ok: true });
+
+    let why = CallError::OptimizationFailed;
+    assert_eq!(
+        told,
+        [PeerOutput::Answer(Answer::TopologyOptimized(Err(why)))]
+    );
+    assert!(late.is_empty());
+}

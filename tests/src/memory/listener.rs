@@ -1,0 +1,83 @@
+//! Lanes that wait to be accepted, and their listener.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use pccl_core::transport::{Incoming, LaneError, Listener};
+
+use super::MemoryNet;
+
+/// Lanes that may wait; one more is refused.
+const BACKLOG: usize = 4096;
+
+/// The lanes opened to one address and not accepted yet.
+#[derive(Default)]
+pub(super) struct Queue {
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    lanes: VecDeque<Incoming>,
+    acceptor: Option<Waker>,
+}
+
+impl Queue {
+    /// Adds a lane, or refuses it where too many wait. [`wake_acceptor`](Self::wake_acceptor) is to
+    /// follow, outside of all locks.
+    pub(super) fn push(&self, incoming: Incoming) -> Result<(), LaneError> {
+        self.with(|waiting| {
+            if waiting.lanes.len() >= BACKLOG {
+                return Err(LaneError::Refused);
+            }
+            waiting.lanes.push_back(incoming);
+            Ok(())
+        })
+    }
+
+    pub(super) fn wake_acceptor(&self) {
+        let acceptor = self.with(|waiting| waiting.acceptor.take());
+        acceptor.into_iter().for_each(Waker::wake);
+    }
+
+    fn poll_pop(&self, cx: &mut Context<'_>) -> Poll<Incoming> {
+        self.with(|waiting| match waiting.lanes.pop_front() {
+            Some(incoming) => Poll::Ready(incoming),
+            None => {
+                waiting.acceptor = Some(cx.waker().clone());
+                Poll::Pending
+            }
+        })
+    }
+
+    fn with<T>(&self, look: impl FnOnce(&mut Waiting) -> T) -> T {
+        look(&mut self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Accepts what was opened to its address. Dropping it frees the port and ends the lanes that wait.
+pub(super) struct MemoryListener {
+    pub(super) net: MemoryNet,
+    pub(super) local: SocketAddr,
+    /// Where the network finds this listener; differs from `local` for a wildcard address.
+    pub(super) key: SocketAddr,
+    pub(super) queue: Arc<Queue>,
+}
+
+impl Listener for MemoryListener {
+    fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<Result<Incoming, LaneError>> {
+        self.queue.poll_pop(cx).map(Ok)
+    }
+}
+
+impl Drop for MemoryListener {
+    fn drop(&mut self) {
+        self.net.unlisten(self.key);
+    }
+}

@@ -1,0 +1,239 @@
+//! A network in memory: deterministic, without sockets, with faults on demand.
+//!
+//! Every [`MemoryHost`] of one [`MemoryNet`] is a transport with an address of its own. Nothing here
+//! has a thread, a task or a clock, except that opening over a stalled path gives up after
+//! [`MemoryHost::open_timeout`] by tokio's clock; all else works without a runtime.
+//!
+//! ```
+//! # use pccl_tests::memory::MemoryNet;
+//! # use pccl_core::transport::{Endpoint, LaneError, Transport};
+//! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+//! let net = MemoryNet::new();
+//! let (alpha, beta) = (net.transport(), net.transport());
+//! let listener = beta.listen(beta.any_port()).await?;
+//! let lane = alpha.open(&Endpoint::Address(listener.local_addr())).await?;
+//!
+//! net.cut(alpha.ip(), beta.ip()); // `lane` answers `LaneError::Reset`
+//! net.refuse(alpha.ip(), beta.ip());
+//! let again = alpha.open(&Endpoint::Address(listener.local_addr())).await;
+//! assert_eq!(again.unwrap_err(), LaneError::Refused);
+//! # drop(lane);
+//! # Ok::<(), LaneError>(())
+//! # }).unwrap();
+//! ```
+
+mod faults;
+mod host;
+mod listener;
+mod pipe;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use pccl_core::transport::{Endpoint, Incoming, Lane, LaneError};
+
+use faults::Link;
+pub use host::MemoryHost;
+use listener::{MemoryListener, Queue};
+use pipe::{Pipe, PipeRx, PipeTx};
+
+/// Bytes that a direction of a lane holds, unless [`MemoryNet::with_capacity`] says otherwise.
+const DEFAULT_CAPACITY: usize = 64 * 1024;
+
+/// The first port that is given out where nobody asks for a number.
+const FIRST_FREE_PORT: u16 = 49152;
+
+/// A network of [`MemoryHost`]s. Clones are the same network.
+#[derive(Clone)]
+pub struct MemoryNet {
+    state: Arc<Mutex<State>>,
+}
+
+struct State {
+    capacity: usize,
+    hosts: u16,
+    names: BTreeMap<String, IpAddr>,
+    listeners: BTreeMap<SocketAddr, Arc<Queue>>,
+    next_port: BTreeMap<IpAddr, u16>,
+    /// What is particular about the way from one host to another.
+    links: BTreeMap<(IpAddr, IpAddr), Link>,
+}
+
+impl Default for MemoryNet {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl MemoryNet {
+    /// A network whose lanes hold 64 KiB in each direction.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_capacity(DEFAULT_CAPACITY)
+    }
+
+    /// A network whose lanes hold at most `bytes` in each direction, at least one: a sender that is
+    /// further ahead waits.
+    #[must_use]
+    pub fn with_capacity(bytes: usize) -> Self {
+        let state = State {
+            capacity: bytes,
+            hosts: 0,
+            names: BTreeMap::new(),
+            listeners: BTreeMap::new(),
+            next_port: BTreeMap::new(),
+            links: BTreeMap::new(),
+        };
+        Self {
+            state: Arc::new(Mutex::new(state)),
+        }
+    }
+
+    /// The host with this address. Two calls give the same host twice.
+    #[must_use]
+    pub fn host(&self, ip: IpAddr) -> MemoryHost {
+        MemoryHost::new(self.clone(), ip)
+    }
+
+    /// A host with the next address of 10.77.0.0/16, from 10.77.0.1 on.
+    #[must_use]
+    pub fn transport(&self) -> MemoryHost {
+        let number = self.with(|state| {
+            state.hosts = state.hosts.wrapping_add(1);
+            state.hosts
+        });
+        let [high, low] = number.to_be_bytes();
+        self.host(Ipv4Addr::new(10, 77, high, low).into())
+    }
+
+    /// Makes `name` known to all hosts, for [`Endpoint::Name`].
+    pub fn name(&self, name: &str, ip: IpAddr) {
+        self.with(|state| state.names.insert(name.to_owned(), ip));
+    }
+
+    fn with<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
+        look(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn resolve(&self, to: &Endpoint) -> Result<SocketAddr, LaneError> {
+        match to {
+            Endpoint::Address(address) => Ok(*address),
+            Endpoint::Name(name) => self
+                .with(|state| state.look_up(name))
+                .ok_or(LaneError::NameNotResolved),
+        }
+    }
+
+    fn listen(&self, ip: IpAddr, on: SocketAddr) -> Result<MemoryListener, LaneError> {
+        if on.ip() != ip && !on.ip().is_unspecified() {
+            return Err(LaneError::AddressNotAvailable);
+        }
+        let queue = Arc::new(Queue::default());
+        let port = self.with(|state| state.take_port(ip, on.port(), &queue))?;
+        Ok(MemoryListener {
+            net: self.clone(),
+            local: SocketAddr::new(on.ip(), port),
+            key: SocketAddr::new(ip, port),
+            queue,
+        })
+    }
+
+    fn unlisten(&self, key: SocketAddr) {
+        self.with(|state| state.listeners.remove(&key));
+    }
+
+    /// Opens a lane; pending while the path is stalled in either direction.
+    fn poll_open(
+        &self,
+        from: IpAddr,
+        to: SocketAddr,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Lane, LaneError>> {
+        let (lane, queue) = ready!(self.with(|state| state.poll_connect(from, to, cx)))?;
+        queue.wake_acceptor();
+        Poll::Ready(Ok(lane))
+    }
+}
+
+impl State {
+    fn link(&mut self, from: IpAddr, to: IpAddr) -> &mut Link {
+        self.links.entry((from, to)).or_default()
+    }
+
+    fn look_up(&self, name: &str) -> Option<SocketAddr> {
+        if let Ok(address) = name.parse() {
+            return Some(address);
+        }
+        let (host, port) = name.rsplit_once(':')?;
+        Some(SocketAddr::new(*self.names.get(host)?, port.parse().ok()?))
+    }
+
+    /// Registers a listener on `port`, or on a free one where it is zero.
+    fn take_port(&mut self, ip: IpAddr, port: u16, queue: &Arc<Queue>) -> Result<u16, LaneError> {
+        let port = match port {
+            0 => self.free_port(ip).ok_or(LaneError::AddressInUse)?,
+            asked_for => asked_for,
+        };
+        let key = SocketAddr::new(ip, port);
+        if self.listeners.contains_key(&key) {
+            return Err(LaneError::AddressInUse);
+        }
+        self.listeners.insert(key, Arc::clone(queue));
+        Ok(port)
+    }
+
+    /// The ports of a host are given out in order, round and round, so that a run is the same each time.
+    fn free_port(&mut self, ip: IpAddr) -> Option<u16> {
+        let mut port = self.next_port.get(&ip).copied().unwrap_or(FIRST_FREE_PORT);
+        for _ in FIRST_FREE_PORT..=u16::MAX {
+            let candidate = port;
+            port = port.checked_add(1).unwrap_or(FIRST_FREE_PORT);
+            if !self.listeners.contains_key(&SocketAddr::new(ip, candidate)) {
+                self.next_port.insert(ip, port);
+                return Some(candidate);
+            }
+        }
+        None
+    }
+
+    fn poll_connect(
+        &mut self,
+        from: IpAddr,
+        to: SocketAddr,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(Lane, Arc<Queue>), LaneError>> {
+        if self.link(from, to.ip()).refuses() {
+            return Poll::Ready(Err(LaneError::Refused));
+        }
+        ready!(self.link(from, to.ip()).poll_usable(cx));
+        ready!(self.link(to.ip(), from).poll_usable(cx));
+        Poll::Ready(self.connect(from, to))
+    }
+
+    /// The opener's lane, and the queue whose acceptor is to be woken.
+    fn connect(&mut self, from: IpAddr, to: SocketAddr) -> Result<(Lane, Arc<Queue>), LaneError> {
+        let queue = self.listeners.get(&to).ok_or(LaneError::Refused)?.clone();
+        let source = self.free_port(from).ok_or(LaneError::AddressInUse)?;
+        let forth = Pipe::new(self.capacity);
+        let back = Pipe::new(self.capacity);
+        queue.push(Incoming {
+            lane: lane(&back, &forth),
+            from: SocketAddr::new(from, source),
+        })?;
+        self.link(from, to.ip()).carry(&forth);
+        self.link(to.ip(), from).carry(&back);
+        Ok((lane(&forth, &back), queue))
+    }
+}
+
+/// The lane of the end that writes to `tx` and reads from `rx`.
+fn lane(tx: &Arc<Pipe>, rx: &Arc<Pipe>) -> Lane {
+    Lane {
+        tx: Box::new(PipeTx(Arc::clone(tx))),
+        rx: Box::new(PipeRx(Arc::clone(rx))),
+    }
+}

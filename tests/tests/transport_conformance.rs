@@ -1,0 +1,70 @@
+//! The conformance suite, for each transport on each kind of runtime.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::sync::Arc;
+
+use pccl_tests::conformance::{Subject, run_all};
+use pccl_tests::memory::MemoryNet;
+use pccl_tests::transport_conformance;
+use pccl_transport_tcp::Tcp;
+use tokio::runtime::{Builder, Runtime};
+
+fn current_thread() -> Runtime {
+    let built = Builder::new_current_thread().enable_all().build();
+    built.unwrap()
+}
+
+/// Time stands still until everything waits, and then jumps to the next timer: what waits for a clock
+/// and what waits for ever are told apart at once.
+fn paused() -> Runtime {
+    let mut builder = Builder::new_current_thread();
+    builder.enable_all().start_paused(true).build().unwrap()
+}
+
+fn multi_thread() -> Runtime {
+    let mut builder = Builder::new_multi_thread();
+    builder.worker_threads(2).enable_all().build().unwrap()
+}
+
+fn memory() -> Option<Subject> {
+    let host = MemoryNet::new().transport();
+    Some(Subject::new(Arc::new(host.clone()), host.any_port()))
+}
+
+fn tight_memory() -> Option<Subject> {
+    let host = MemoryNet::with_capacity(777).transport();
+    Some(Subject::new(Arc::new(host.clone()), host.any_port()))
+}
+
+fn tcp_v4() -> Option<Subject> {
+    let on = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+    Some(Subject::new(Arc::new(Tcp::new()), on))
+}
+
+fn tcp_v6() -> Option<Subject> {
+    let on = SocketAddr::new(IpAddr::V6(Ipv6Addr::LOCALHOST), 0);
+    match TcpListener::bind(on) {
+        Ok(_) => Some(Subject::new(Arc::new(Tcp::new()), on)),
+        Err(error) => {
+            println!("skipped: this machine has no IPv6 ({error})");
+            None
+        }
+    }
+}
+
+transport_conformance!(memory_on_a_current_thread, current_thread(), memory());
+transport_conformance!(memory_on_many_threads, multi_thread(), memory());
+transport_conformance!(memory_in_paused_time, paused(), memory());
+transport_conformance!(tight_memory_in_paused_time, paused(), tight_memory());
+transport_conformance!(tcp_v4_on_a_current_thread, current_thread(), tcp_v4());
+transport_conformance!(tcp_v4_on_many_threads, multi_thread(), tcp_v4());
+transport_conformance!(tcp_v6_on_a_current_thread, current_thread(), tcp_v6());
+transport_conformance!(tcp_v6_on_many_threads, multi_thread(), tcp_v6());
+
+#[tokio::test]
+async fn the_whole_suite_runs_in_a_row_too() {
+    let host = MemoryNet::new().transport();
+    let on = host.any_port();
+
+    run_all(|| Arc::new(host.clone()), on).await;
+}
