@@ -78,7 +78,7 @@ fn a_newcomer_that_cannot_be_reached_is_refused_and_its_neighbours_stay() {
 /// M-3, with a healthy newcomer beside the one that cannot be reached.
 #[test]
 fn of_two_newcomers_only_the_one_that_cannot_be_reached_is_refused() {
-    for seed in 1..20 {
+    for seed in 1..30 {
         let mut run = Run::with_accepted_peers(seed, 2);
         let (sick, healthy) = (run.join(GroupId(0)), run.join(GroupId(0)));
         run.fabric
@@ -89,10 +89,31 @@ fn of_two_newcomers_only_the_one_that_cannot_be_reached_is_refused() {
         run.call_all(&[0, 1], &Call::UpdateTopology);
         run.settle();
 
-        // Blame between two newcomers falls on one of them; whoever is left comes in.
-        assert!(!run.is_accepted(sick));
-        assert!([0, 1].iter().all(|no| run.is_accepted(*no)));
-        assert!(matches!(run.outcome(0), Answer::TopologyUpdated(Ok(_))));
+        assert!(!joined(&mut run, sick), "seed {seed}");
+        assert!(joined(&mut run, healthy), "seed {seed}");
+        for neighbour in [0, 1] {
+            assert!(matches!(
+                run.outcome(neighbour),
+                Answer::TopologyUpdated(Ok(_))
+            ));
+        }
+    }
+}
+
+/// The accepted peer that a newcomer was to connect to has died, which the newcomer sees first.
+#[test]
+fn a_newcomer_is_not_blamed_for_the_death_of_its_neighbour() {
+    for seed in 1..30 {
+        let mut run = Run::with_accepted_peers(seed, 3);
+        let newcomer = run.join(GroupId(0));
+        run.settle();
+
+        run.call_all(&[0, 1, 2], &Call::UpdateTopology);
+        run.steps(2);
+        run.lose(0);
+        run.settle();
+
+        assert!(joined(&mut run, newcomer), "seed {seed}");
     }
 }
 

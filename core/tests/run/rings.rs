@@ -72,6 +72,7 @@ fn an_edge_that_only_one_end_knows_to_be_broken_is_rebuilt() {
     let mut run = Run::with_accepted_peers(1, 2);
     run.break_edge(0, 0);
     run.seats[1].inbox.clear();
+    run.settle();
 
     run.call_all(&[0, 1], &reduce(1));
     run.settle();
