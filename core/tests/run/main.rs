@@ -4,6 +4,8 @@
 mod harness;
 mod watch;
 
+mod collectives;
 mod deaths;
 mod joining;
+mod rings;
 mod walk;
