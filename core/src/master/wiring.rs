@@ -278,13 +278,12 @@ impl Master {
         failure: LaneFailure,
         out: &mut Out,
     ) {
-        let is_newcomer = |peer: PeerId| {
-            self.peers
-                .get(&peer)
-                .is_some_and(|p| p.phase == ConnectionPhase::Registered)
-        };
         let at = |peer: PeerId| self.peers.get(&peer).map(|record| record.address);
-        match (is_newcomer(reporter), is_newcomer(with), at(with)) {
+        match (
+            self.is_registered(reporter),
+            self.is_registered(with),
+            at(with),
+        ) {
             (true, true, Some(_)) if self.is_first_attempt(round) => {
                 self.avoid(round, reporter, with, out);
             }
@@ -317,6 +316,12 @@ impl Master {
             // The other end is gone already; losing it gave the attempt up.
             (_, _, None) => {}
         }
+    }
+
+    fn is_registered(&self, peer: PeerId) -> bool {
+        self.peers
+            .get(&peer)
+            .is_some_and(|record| record.phase == ConnectionPhase::Registered)
     }
 
     /// An accepted peer whose machine says that nobody listens may have died a moment ago: then the
@@ -380,10 +385,19 @@ impl Master {
             .filter(|(from, to)| waits(from) && waits(to))
             .map(|(from, to)| self.dialler(*from, *to))
             .collect();
-        let late = if suspects.is_empty() {
+        let suspects = if suspects.is_empty() {
             wiring.awaiting.clone()
         } else {
             suspects
+        };
+        // An accepted peer may wait for a newcomer: it goes only where no newcomer is late.
+        let (newcomers, accepted): (Vec<_>, Vec<_>) = suspects
+            .into_iter()
+            .partition(|peer| self.is_registered(*peer));
+        let late = if newcomers.is_empty() {
+            accepted
+        } else {
+            newcomers
         };
         for peer in late {
             match self.peers.get(&peer).map(|record| record.phase) {

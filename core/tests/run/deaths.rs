@@ -157,7 +157,7 @@ fn survive(run: &mut Run, name: &str) {
 }
 
 /// Who has not called what others reduce does so.
-fn catch_up(run: &mut Run) {
+pub(crate) fn catch_up(run: &mut Run) {
     let peers = run.accepted();
     let open_tags = |run: &Run, no: SeatNo| -> BTreeSet<Tag> {
         run.seats[no]
