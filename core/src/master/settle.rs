@@ -4,7 +4,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::record::{Collective, SyncProgress};
+use super::record::{Collective, PeerRecord, SyncProgress};
 use super::{Ballot, Master, MasterOutput, MasterTimer, Out, send};
 use crate::id::{GroupId, PeerId, Tag};
 use crate::messages::{CollectiveRefusal, Misdeed, ToPeer};
@@ -188,25 +188,22 @@ impl Master {
             Ballot::Rewire(group) | Ballot::SyncSharedState(group) => {
                 self.kick_idle(Some(group), out);
             }
-            Ballot::PeersPending => {
-                let missing: Vec<PeerId> = self
-                    .accepted()
-                    .filter(|(_, record)| !record.asked_pending)
-                    .map(|(peer, _)| peer)
-                    .collect();
-                for peer in missing {
-                    self.kick(peer, Misdeed::MissedBallot, out);
-                }
-            }
+            Ballot::PeersPending => self.kick_idle_where(|record| !record.asked_pending, out),
             Ballot::Initiate(group, tag) => self.initiate_overdue(group, tag, out),
         }
     }
 
     fn kick_idle(&mut self, group: Option<GroupId>, out: &mut Out) {
+        self.kick_idle_where(
+            |record| group.is_none_or(|group| record.group == group),
+            out,
+        );
+    }
+
+    fn kick_idle_where(&mut self, is_late: impl Fn(&PeerRecord) -> bool, out: &mut Out) {
         let idle: Vec<PeerId> = self
             .accepted()
-            .filter(|(_, record)| record.state == ConnectionState::Idle)
-            .filter(|(_, record)| group.is_none_or(|group| record.group == group))
+            .filter(|(_, record)| record.state == ConnectionState::Idle && is_late(record))
             .map(|(peer, _)| peer)
             .collect();
         for peer in idle {

@@ -1,0 +1,54 @@
+//! Nobody pays for what another peer did or could not do.
+
+use pccl_core::id::{GroupId, Tag};
+use pccl_core::master::{Ballot, MasterTimer};
+use pccl_core::peer::{Answer, Call};
+use pccl_core::shared_state::SyncStrategy;
+
+use crate::harness::{Run, SeatNo, reduce};
+
+fn everybody_stays(run: &Run) -> bool {
+    (0..run.seats.len()).all(|no| run.is_accepted(no))
+}
+
+/// From here on, nobody can open a lane to or from this process.
+fn cut_off(run: &mut Run, no: SeatNo) {
+    let others = (0..run.seats.len()).filter(|other| *other != no);
+    let pairs: Vec<_> = others.map(|other| (other.min(no), other.max(no))).collect();
+    run.fabric.blocked.extend(pairs);
+}
+
+#[test]
+fn who_is_busy_when_a_query_is_overdue_is_not_kicked_for_it() {
+    let mut run = Run::new(1);
+    run.join_many(2, GroupId(0));
+    run.join_many(2, GroupId(1));
+    run.call_all(&[0, 1, 2], &Call::ArePeersPending);
+    run.call(2, reduce(1));
+    run.call(3, reduce(2));
+    run.settle();
+
+    run.fire(MasterTimer::Ballot(Ballot::PeersPending));
+    run.settle();
+
+    assert!(everybody_stays(&run));
+}
+
+#[test]
+fn a_peer_that_asks_while_the_others_synchronize_is_the_one_that_is_late() {
+    let mut run = Run::with_accepted_peers(1, 3);
+    run.call(2, Call::ArePeersPending);
+    for no in [0, 1] {
+        let sync = run.seats[no].sync_call(SyncStrategy::EnforcePopular);
+        run.call(no, sync);
+    }
+    run.settle();
+
+    run.fire(MasterTimer::Ballot(Ballot::PeersPending));
+    run.fire(MasterTimer::Ballot(Ballot::SyncSharedState(GroupId(0))));
+    run.settle();
+
+    for no in [0, 1] {
+        assert!(matches!(run.outcome(no), Answer::Synchronized(Ok(_))));
+    }
+}
