@@ -211,13 +211,13 @@ impl Master {
         }
     }
 
-    /// Members that run other tags did not join this one: a difference between the programs, for
-    /// which nobody is kicked.
+    /// Members that wait to start other tags did not join this one: a difference between the programs,
+    /// for which nobody is kicked. One that runs another tag may join when that is over.
     fn initiate_overdue(&mut self, group: GroupId, tag: Tag, out: &mut Out) {
         self.kick_idle(Some(group), out);
         let peers: Vec<PeerId> = self
             .accepted_in(group)
-            .filter(|(_, record)| !record.tags.contains_key(&tag) && !record.tags.is_empty())
+            .filter(|(_, record)| !record.tags.contains_key(&tag) && record.only_initiates())
             .map(|(peer, _)| peer)
             .collect();
         if !peers.is_empty() {

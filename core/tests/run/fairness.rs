@@ -52,3 +52,21 @@ fn a_peer_that_asks_while_the_others_synchronize_is_the_one_that_is_late() {
         assert!(matches!(run.outcome(no), Answer::Synchronized(Ok(_))));
     }
 }
+
+#[test]
+fn a_peer_that_still_runs_another_collective_is_waited_for() {
+    let mut run = Run::with_accepted_peers(1, 2);
+    let late = MasterTimer::Ballot(Ballot::Initiate(GroupId(0), Tag(2)));
+    run.call_all(&[0, 1], &reduce(1));
+    run.call(0, reduce(2));
+    let is_reducing = |run: &Run| run.master.view().running(GroupId(0)).next().is_some();
+    while !(is_reducing(&run) && run.timers().contains(&late)) {
+        assert!(run.step(), "the first ended before the second was called");
+    }
+
+    run.fire(late);
+    run.call(1, reduce(2));
+    run.settle();
+
+    assert_eq!(run.watch.commits, 4);
+}
