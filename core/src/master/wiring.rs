@@ -360,6 +360,9 @@ impl Master {
         if let Some(group) = self.group_of(reporter) {
             group.unreachable.insert((stays, goes));
         }
+        // What was measured between them holds no more: the solver would choose the edge again.
+        self.bandwidth.remove(&(reporter, with));
+        self.bandwidth.remove(&(with, reporter));
         let Some(attempts) = self.pause(round) else {
             return;
         };

@@ -70,3 +70,31 @@ fn a_peer_that_still_runs_another_collective_is_waited_for() {
 
     assert_eq!(run.watch.commits, 4);
 }
+
+#[test]
+fn a_pair_that_could_not_be_connected_is_measured_again_before_a_ring_relies_on_it() {
+    let mut run = Run::with_accepted_peers(1, 5);
+    let peers = run.accepted();
+    run.call_all(&peers, &Call::OptimizeTopology);
+    run.settle();
+    let next = run.seats[1].plane.next.expect("it is on a ring").1;
+    run.fabric.blocked.insert((next.min(1), next.max(1)));
+    run.break_edge(1, 0);
+    run.settle();
+    run.call_all(&peers, &reduce(1));
+    run.settle();
+    for no in &peers {
+        run.answers(*no);
+    }
+
+    run.call_all(&peers, &Call::OptimizeTopology);
+    run.settle();
+
+    for no in peers {
+        let answer = run.outcome(no);
+        assert!(
+            matches!(answer, Answer::TopologyOptimized(Ok(_))),
+            "{answer:?}"
+        );
+    }
+}
