@@ -431,9 +431,9 @@ impl Master {
 
     /// Ends an attempt without a new ring: everybody is back where it voted, and what it had stands.
     pub(super) fn give_up_wiring(&mut self, round: Round, out: &mut Out) {
-        if self.wirings.remove(&round).is_none() {
+        let Some(wiring) = self.wirings.remove(&round) else {
             return;
-        }
+        };
         for (peer, stake) in self.members_of(round) {
             if let Some(record) = self.peers.get_mut(&peer) {
                 record.round = None;
@@ -445,7 +445,10 @@ impl Master {
                 Stake::Optimization => self.optimization_concluded_for(peer, false, out),
             }
         }
-        self.drop_optimization_of(round);
+        if self.drop_optimization_of(round) {
+            // It is not repeated, so nothing adds up that somebody would have to go for.
+            self.attempts.remove(&wiring.scope);
+        }
     }
 
     fn members_of(&self, round: Round) -> Vec<(PeerId, Stake)> {

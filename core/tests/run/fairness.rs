@@ -98,3 +98,17 @@ fn a_pair_that_could_not_be_connected_is_measured_again_before_a_ring_relies_on_
         );
     }
 }
+
+#[test]
+fn rings_that_cannot_be_improved_cost_nobody_its_membership() {
+    let mut run = Run::with_accepted_peers(1, 4);
+    run.fabric.no_edges = true;
+    let peers = run.accepted();
+
+    for _ in 0..8 {
+        run.call_all(&peers, &Call::OptimizeTopology);
+        run.settle();
+    }
+
+    assert!(everybody_stays(&run));
+}
