@@ -54,7 +54,7 @@ use crate::messages::{Misdeed, ToMaster, ToPeer};
 use crate::states::{ConnectionPhase, ConnectionState, Event, next_state};
 use optimize::Optimization;
 use record::{GroupRecord, PeerRecord};
-use wiring::Wiring;
+use wiring::{Failures, Wiring};
 
 /// Decides what each peer does next. The same inputs in the same order give the same outputs.
 ///
@@ -89,8 +89,8 @@ pub struct Master {
     peers: BTreeMap<PeerId, PeerRecord>,
     groups: BTreeMap<GroupId, GroupRecord>,
     wirings: BTreeMap<Round, Wiring>,
-    /// Failed attempts in a row, per scope.
-    attempts: BTreeMap<Scope, u8>,
+    /// Attempts at connecting a ring that failed and are repeated.
+    failures: BTreeMap<Scope, Failures>,
     optimization: Option<Optimization>,
     /// Measured edges, sender first, in kbit/s.
     bandwidth: BTreeMap<(PeerId, PeerId), u64>,
@@ -115,7 +115,7 @@ impl Master {
             peers: BTreeMap::new(),
             groups: BTreeMap::new(),
             wirings: BTreeMap::new(),
-            attempts: BTreeMap::new(),
+            failures: BTreeMap::new(),
             optimization: None,
             bandwidth: BTreeMap::new(),
             armed: BTreeSet::new(),

@@ -99,8 +99,9 @@ impl Master {
             MasterTimer::Wiring(_) => config.wiring,
             MasterTimer::RetryWiring(round) => {
                 let scope = self.wirings.get(&round).map(|wiring| wiring.scope);
-                let attempts = scope.and_then(|scope| self.attempts.get(&scope)).copied();
-                let doublings = u32::from(attempts.unwrap_or(1).saturating_sub(1)).min(16);
+                let failures = scope.and_then(|scope| self.failures.get(&scope));
+                let attempts = failures.map_or(1, |failures| failures.attempts);
+                let doublings = u32::from(attempts.saturating_sub(1)).min(16);
                 config.wiring_retry.saturating_mul(1 << doublings)
             }
             MasterTimer::Optimization(_) => config.optimization,

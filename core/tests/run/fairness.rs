@@ -112,3 +112,5 @@ fn rings_that_cannot_be_improved_cost_nobody_its_membership() {
 
     assert!(everybody_stays(&run));
 }
+
+/// M-3, for peers that have been accepted: the one that cannot be connected goes, however long it has
