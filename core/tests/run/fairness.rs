@@ -114,3 +114,22 @@ fn rings_that_cannot_be_improved_cost_nobody_its_membership() {
 }
 
 /// M-3, for peers that have been accepted: the one that cannot be connected goes, however long it has
+/// been in the run, and not its neighbours.
+#[test]
+fn of_accepted_peers_the_one_that_nobody_reaches_any_more_goes() {
+    for sick in 0..5 {
+        let mut run = Run::with_accepted_peers(1, 5);
+        cut_off(&mut run, sick);
+        run.break_edge(sick, 0);
+        run.settle();
+        let peers = run.accepted();
+
+        run.call_all(&peers, &reduce(1));
+        run.settle();
+
+        for no in peers {
+            assert_eq!(run.is_accepted(no), no != sick, "seat {no} of sick {sick}");
+        }
+        assert_eq!(run.watch.commits, 4);
+    }
+}
