@@ -12,7 +12,7 @@ use support::{Run, on_event, together, together_with};
 fn a_peer_that_dies_before_its_part_aborts_the_reduce_for_everyone_and_costs_one_retry() {
     let run = Run::new();
     let mut peers = run.peers(2);
-    let doomed = run.join_doomed(&mut peers, "ring_started", |peer| async move {
+    let doomed = run.join_doomed(&mut peers, ("ring_started", 1), |peer| async move {
         let _ = peer
             .all_reduce_async(&mut [5.0_f32; 64], Reduce::sum())
             .await;
@@ -45,7 +45,7 @@ fn a_peer_that_dies_before_its_part_aborts_the_reduce_for_everyone_and_costs_one
 fn a_peer_whose_ring_was_whole_restores_its_buffer_when_the_verdict_is_to_abort() {
     let run = Run::new();
     let mut peers = run.peers(2);
-    let doomed = run.join_doomed(&mut peers, "ring_done", |peer| async move {
+    let doomed = run.join_doomed(&mut peers, ("ring_done", 1), |peer| async move {
         let _ = peer
             .all_reduce_async(&mut [5_u64; 3000], Reduce::sum())
             .await;
@@ -76,7 +76,7 @@ fn a_peer_whose_ring_was_whole_restores_its_buffer_when_the_verdict_is_to_abort(
 fn many_buffers_are_all_reduced_although_a_peer_dies_among_them() {
     let run = Run::new();
     let mut peers = run.peers(2);
-    let doomed = run.join_doomed(&mut peers, "none", |peer| async move {
+    let doomed = run.join_doomed(&mut peers, ("ring_started", 3), |peer| async move {
         // Takes part in three of eight, and is lost with two in flight.
         for tag in 0..3 {
             let reduce = Reduce::sum().tag(tag);
