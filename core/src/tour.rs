@@ -9,8 +9,8 @@
 //! [`solve`] is exact for up to seven members: it tries every order. Beyond that it is a
 //! heuristic: it builds a ring from the fastest edges and moves short segments around as long as
 //! that helps. It may miss the best ring, and where few edges are usable it may find none
-//! although there is one. It takes about a second for a thousand members. It never reads a clock: the
-//! same problem has the same answer everywhere.
+//! although there is one. A hundred members take milliseconds, a thousand some seconds: then call it
+//! where nobody waits. It never reads a clock: the same problem has the same answer everywhere.
 
 mod avoid;
 #[cfg(test)]
@@ -33,7 +33,7 @@ const EXACT_MAX: usize = 7;
 /// Longest segment that is moved in one piece.
 const SEGMENT_MAX: usize = 3;
 
-/// How many places for segments are looked at for one start, a fraction of a second's work.
+/// How many places for segments are looked at for one start, so that it ends in any case.
 const LOOKS_MAX: u64 = 20_000_000;
 
 /// A good ring of the problem's members, the first of them first; see the module for what is good.
@@ -117,7 +117,7 @@ impl Sub for Cost {
 
 /// 1/bandwidth as an integer, in units so small that no two bandwidths below 4 Tbit/s coincide.
 fn time(kbit_per_s: u64) -> i128 {
-    (1 << 64) / i128::from(kbit_per_s.max(1))
+    i128::from(u64::MAX / kbit_per_s.max(1))
 }
 
 impl Links {
@@ -200,9 +200,10 @@ impl Links {
             (0..self.count).map(|i| (i, alloc::vec![i])).collect();
         let mut head_by_tail: BTreeMap<usize, usize> = (0..self.count).map(|i| (i, i)).collect();
         for (from, to) in self.fastest_first() {
-            let Some(head) = head_by_tail.get(&from).copied().filter(|head| *head != to) else {
+            let Some(head) = head_by_tail.get(&from).copied() else {
                 continue;
             };
+            // Where `to` is the head of the same path, the path is put back as it was.
             let Some(rest) = paths.remove(&to) else {
                 continue;
             };

@@ -1,11 +1,13 @@
 //! Log lines: who came and went and why, for an operator to read.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 
-use pccl_core::id::{Epoch, PeerId};
+use pccl_core::id::{Epoch, GroupId, PeerId};
 use pccl_core::master::MasterOutput;
-use pccl_core::messages::{ToMaster, ToPeer, Verdict};
+use pccl_core::messages::{Misdeed, ToMaster, ToPeer, Verdict};
 use pccl_core::topology::Topology;
+use pccl_core::wire::ControlError;
 use tracing::{debug, error, info, trace, warn};
 
 use crate::connection::Event;
@@ -15,34 +17,42 @@ use crate::connection::Event;
 pub(crate) struct Chronicle {
     accepted: BTreeSet<PeerId>,
     epoch: Epoch,
+    /// Who has just said hello: its address and group.
+    arriving: Option<(SocketAddr, GroupId)>,
+    /// Why the connection that is being dealt with has ended.
+    ended: Option<ControlError>,
 }
 
 impl Chronicle {
     /// Writes down what a connection reported.
-    pub(crate) fn happened(&self, event: &Event) {
+    pub(crate) fn happened(&mut self, event: &Event) {
         match event {
             Event::Hello(newcomer) => {
-                let (conn, group) = (newcomer.conn.0, newcomer.hello.group.0);
-                info!(conn, group, from = %newcomer.from, "hello");
+                self.arriving = Some((newcomer.from, newcomer.hello.group));
             }
             Event::Message { peer, message } => match message {
                 ToMaster::Leave => info!("{peer} leaves"),
                 message => trace!(peer = peer.0, ?message, "received"),
             },
             Event::Malformed { peer, error } => debug!("{peer}: {error}"),
-            Event::Gone { peer, error } => debug!("{peer}: {error}"),
+            Event::Gone { error, .. } => self.ended = Some(*error),
         }
+    }
+
+    /// Everything that followed from what was reported has been written down.
+    pub(crate) fn dealt_with(&mut self) {
+        self.arriving = None;
+        self.ended = None;
     }
 
     /// Writes down what the machine decided.
     pub(crate) fn decided(&mut self, output: &MasterOutput) {
         match output {
-            MasterOutput::Register { conn, peer } => {
-                info!(conn = conn.0, "{peer} joins and waits to be accepted");
-            }
-            MasterOutput::Refuse { conn, reason } => {
-                warn!(conn = conn.0, "refused: {reason}");
-            }
+            MasterOutput::Register { peer, .. } => self.registered(*peer),
+            MasterOutput::Refuse { reason, .. } => match self.arriving {
+                Some((from, _)) => warn!("a newcomer from {from} is refused: {reason}"),
+                None => warn!("a newcomer is refused: {reason}"),
+            },
             MasterOutput::Send { peer, message } => self.said(*peer, message),
             MasterOutput::Moved {
                 peer,
@@ -50,13 +60,7 @@ impl Chronicle {
                 from,
                 to,
             } => debug!("{peer}: {from:?} -> {to:?} ({event:?})"),
-            MasterOutput::Lost { peer, misdeed } => {
-                self.accepted.remove(peer);
-                match misdeed {
-                    Some(misdeed) => warn!("{peer} is kicked: {misdeed}"),
-                    None => info!("{peer} is gone"),
-                }
-            }
+            MasterOutput::Lost { peer, misdeed } => self.lost(*peer, misdeed.as_ref()),
             MasterOutput::Inconsistent { peer, state, event } => error!(
                 "defect: the master cannot apply {event:?} to {peer} in state {state:?}; please report it"
             ),
@@ -65,6 +69,24 @@ impl Chronicle {
             | MasterOutput::StartTimer { .. }
             | MasterOutput::StopTimer(_) => {}
             MasterOutput::SolveTour { group, .. } => debug!("looking for a better ring of {group}"),
+        }
+    }
+
+    fn registered(&self, peer: PeerId) {
+        match self.arriving {
+            Some((from, group)) => {
+                info!("{peer} joins {group} from {from} and waits to be accepted");
+            }
+            None => info!("{peer} joins and waits to be accepted"),
+        }
+    }
+
+    fn lost(&mut self, peer: PeerId, misdeed: Option<&Misdeed>) {
+        self.accepted.remove(&peer);
+        match (misdeed, self.ended) {
+            (Some(misdeed), _) => warn!("{peer} is kicked: {misdeed}"),
+            (None, Some(error)) => info!("{peer} is lost: {error}"),
+            (None, None) => info!("{peer} is gone"),
         }
     }
 

@@ -1,5 +1,6 @@
 //! A connection after its hello: what it says goes to the desk, what the desk says goes out.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,12 +11,11 @@ use pccl_core::wire::{CONTROL_FRAME_MAX, ControlError, ControlReader, recv_contr
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use std::net::SocketAddr;
-
 use crate::gate::Permit;
 use crate::greeting::discard;
 use crate::limits::Limits;
 use crate::outbox::Outbox;
+use crate::pulse::{Noted, Pulse};
 
 /// What connections tell the desk.
 #[derive(Debug)]
@@ -38,6 +38,8 @@ pub(crate) struct Newcomer {
     pub(crate) from: SocketAddr,
     /// Where to put what is to be said to it.
     pub(crate) outbox: Arc<Outbox>,
+    /// When something last arrived from it.
+    pub(crate) pulse: Arc<Pulse>,
     /// Who it is; dropped where it is nobody.
     pub(crate) registered: oneshot::Sender<PeerId>,
 }
@@ -56,12 +58,14 @@ pub(crate) struct Greeted {
 pub(crate) async fn attend(greeted: Greeted, limits: &Limits, desk: mpsc::Sender<Event>) {
     let Lane { mut tx, mut rx } = greeted.lane;
     let outbox = Arc::new(Outbox::new(limits.outbox_bytes_max));
+    let pulse = Arc::new(Pulse::new());
     let (registered, identity) = oneshot::channel();
     let newcomer = Newcomer {
         conn: greeted.conn,
         hello: greeted.hello,
         from: greeted.from,
         outbox: Arc::clone(&outbox),
+        pulse: Arc::clone(&pulse),
         registered,
     };
     if desk.send(Event::Hello(newcomer)).await.is_err() {
@@ -74,11 +78,15 @@ pub(crate) async fn attend(greeted: Greeted, limits: &Limits, desk: mpsc::Sender
         reader: greeted.reader,
         desk,
     };
+    let mut noted = Noted {
+        rx: rx.as_mut(),
+        pulse: &pulse,
+    };
     let mut writing = std::pin::pin!(outbox.write_to(tx.as_mut(), limits.farewell));
     let written = tokio::select! {
         biased;
         written = &mut writing => written,
-        () = reading.run(rx.as_mut(), &outbox) => writing.await,
+        () = reading.run(&mut noted, &outbox) => writing.await,
     };
     match written {
         Ok(()) => linger(rx.as_mut(), limits.farewell).await,
@@ -113,9 +121,7 @@ impl Reading {
 
     /// `None`: the desk does not want to hear more.
     async fn report(&mut self, rx: &mut dyn LaneRx) -> Option<()> {
-        let peer = self.identity.take()?.await.ok()?;
-        self.peer = Some(peer);
-        self.permit = None;
+        let peer = self.identify().await?;
         self.reader.set_cap(CONTROL_FRAME_MAX);
         loop {
             let event = match recv_control(rx, &mut self.reader).await {
@@ -131,8 +137,19 @@ impl Reading {
         }
     }
 
-    async fn gone(&self, error: ControlError) {
-        if let Some(peer) = self.peer {
+    /// Waits for the desk to say who this is; `None`: nobody. Cancel-safe: a connection whose welcome
+    /// cannot be written still has to learn under which name to report its end.
+    async fn identify(&mut self) -> Option<PeerId> {
+        if let Some(identity) = &mut self.identity {
+            self.peer = identity.await.ok();
+            self.identity = None;
+            self.permit = None;
+        }
+        self.peer
+    }
+
+    async fn gone(&mut self, error: ControlError) {
+        if let Some(peer) = self.identify().await {
             self.tell(Event::Gone { peer, error }).await;
         }
     }

@@ -19,6 +19,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::chronicle::Chronicle;
 use crate::connection::{Event, Newcomer};
 use crate::outbox::{Outbox, PushError};
+use crate::pulse::Pulse;
 use crate::server::StopHandle;
 
 /// Longer than any run; a timer that would end later ends here.
@@ -29,7 +30,9 @@ pub(crate) struct Desk {
     master: Master,
     timers: TimerQueue<MasterTimer, Instant>,
     events: mpsc::Receiver<Event>,
-    peers: BTreeMap<PeerId, Arc<Outbox>>,
+    peers: BTreeMap<PeerId, Connected>,
+    heartbeat: Duration,
+    silence: Duration,
     /// Whose hello the machine is answering.
     newcomer: Option<Newcomer>,
     /// Outboxes that the present input has put something into.
@@ -40,6 +43,12 @@ pub(crate) struct Desk {
     outputs: Vec<MasterOutput>,
     chronicle: Chronicle,
     stopped: bool,
+}
+
+/// What the desk knows of a registered peer's connection.
+struct Connected {
+    outbox: Arc<Outbox>,
+    pulse: Arc<Pulse>,
 }
 
 /// What the ring solver found.
@@ -60,6 +69,8 @@ enum Woken {
 impl Desk {
     pub(crate) fn new(config: MasterConfig, events: mpsc::Receiver<Event>) -> Self {
         Self {
+            heartbeat: config.heartbeat,
+            silence: config.silence,
             master: Master::new(config),
             timers: TimerQueue::new(),
             events,
@@ -103,14 +114,43 @@ impl Desk {
 
     fn fire_timers(&mut self) {
         let now = Instant::now();
-        while let Some(timer) = self.timers.pop_expired(now) {
-            tracing::trace!(?timer, "timer fired");
-            self.handle(MasterInput::TimerFired(timer));
+        while let Some(due) = self.timers.next_deadline() {
+            let Some(timer) = self.timers.pop_expired(now) else {
+                return;
+            };
+            if let Some(later) = self.reprieve(timer, due, now) {
+                self.timers.arm(timer, later);
+            } else {
+                tracing::trace!(?timer, "timer fired");
+                self.handle(MasterInput::TimerFired(timer));
+            }
         }
+    }
+
+    /// When to look again whether the peer is silent: something has arrived from it that the machine
+    /// has not seen yet, or it is the master that stood still (stopped, suspended, starved) and has
+    /// not read what arrived.
+    fn reprieve(&self, timer: MasterTimer, due: Instant, now: Instant) -> Option<Instant> {
+        let MasterTimer::Silence(peer) = timer else {
+            return None;
+        };
+        let stood_still = now.duration_since(due) > self.heartbeat;
+        let heard = match self.peers.get(&peer) {
+            Some(_) if stood_still => now,
+            Some(connected) => connected.pulse.last(),
+            None => return None,
+        };
+        let later = heard + self.silence.min(FOREVER);
+        (later > now).then_some(later)
     }
 
     fn take(&mut self, event: Event) {
         self.chronicle.happened(&event);
+        self.apply(event);
+        self.chronicle.dealt_with();
+    }
+
+    fn apply(&mut self, event: Event) {
         match event {
             Event::Hello(newcomer) => {
                 let hello = newcomer.hello.clone();
@@ -178,12 +218,19 @@ impl Desk {
             tracing::error!(%peer, "the machine registered a peer that nobody introduced");
             return;
         };
-        // Where the connection is gone its outbox leads nowhere, and its end will be reported.
-        if newcomer.registered.send(peer).is_err() {
+        let Newcomer {
+            registered,
+            outbox,
+            pulse,
+            ..
+        } = newcomer;
+        if registered.send(peer).is_ok() {
+            self.peers.insert(peer, Connected { outbox, pulse });
+        } else {
+            // The connection ended while its hello waited; nobody else will report it.
             self.follow_ups
                 .push_back(MasterInput::Disconnected { peer });
         }
-        self.peers.insert(peer, newcomer.outbox);
     }
 
     fn refuse(&mut self, words: &ToPeer) {
@@ -196,7 +243,7 @@ impl Desk {
     }
 
     fn send(&mut self, peer: PeerId, message: &ToPeer) {
-        let Some(outbox) = self.peers.get(&peer) else {
+        let Some(Connected { outbox, .. }) = self.peers.get(&peer) else {
             return;
         };
         self.touched.push(Arc::clone(outbox));
@@ -222,7 +269,7 @@ impl Desk {
     }
 
     fn close(&mut self, peer: PeerId) {
-        if let Some(outbox) = self.peers.remove(&peer) {
+        if let Some(Connected { outbox, .. }) = self.peers.remove(&peer) {
             outbox.close();
             self.touched.push(outbox);
         }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use pccl_core::messages::{Hello, Refusal, ToMaster, ToPeer};
 use pccl_core::transport::{Lane, LaneError, LaneRx, close, recv_some, send_all};
 use pccl_core::wire::{
-    ControlError, ControlReader, HandshakeError, Purpose, Reply, encode_control, recv_control,
-    recv_preamble, send_reply,
+    ControlError, ControlReader, HandshakeError, PreambleError, Purpose, Reply, encode_control,
+    recv_control, recv_preamble, send_reply,
 };
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -33,6 +33,17 @@ pub(crate) enum GreetError {
 }
 
 impl GreetError {
+    /// A peer that means well will come again and again, in vain. Everything else is the noise that
+    /// every open port hears.
+    pub(crate) fn concerns_operator(&self) -> bool {
+        matches!(
+            self,
+            Self::Preamble(HandshakeError::Preamble(
+                PreambleError::UnsupportedVersion { .. }
+            ))
+        )
+    }
+
     /// What to tell whoever dialled, in the form that it waits for. Empty: it has been told, or is
     /// gone.
     fn last_words(&self) -> Vec<u8> {

@@ -48,6 +48,7 @@
 //! | `greeting` | the handshake |
 //! | `connection` | a peer's connection after the handshake |
 //! | `outbox` | what waits to be sent to one peer |
+//! | `pulse` | when something last arrived from a peer |
 //! | `desk` | the one loop that owns the machine |
 //! | `chronicle` | log lines |
 #![forbid(unsafe_code)]
@@ -61,6 +62,7 @@ mod gate;
 mod greeting;
 mod limits;
 mod outbox;
+mod pulse;
 mod reception;
 mod server;
 

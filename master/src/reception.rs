@@ -150,7 +150,11 @@ async fn welcome(
             permit,
         }),
         Err(error) => {
-            tracing::info!(%from, reason = %error, "handshake failed");
+            if error.concerns_operator() {
+                tracing::warn!("a connection from {from} is refused: {error}");
+            } else {
+                tracing::debug!("a connection from {from} came to nothing: {error}");
+            }
             part(lane, &error, limits.farewell).await;
             None
         }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use pccl_core::master::MasterConfig;
+use pccl_core::ticket::TicketMint;
 use pccl_core::transport::{Listener, Transport};
 use pccl_transport_tcp::Tcp;
 use rand::rngs::{StdRng, SysRng};
@@ -87,7 +88,9 @@ impl MasterBuilder {
     /// The address cannot be used, or there is no randomness.
     pub async fn bind(self, address: SocketAddr) -> Result<MasterServer, ServeError> {
         let mut config = self.config;
-        config.ticket_key = ticket_key(self.seed)?;
+        config.tickets = TicketMint {
+            key: ticket_key(self.seed)?,
+        };
         let listener = self
             .transport
             .listen(address)

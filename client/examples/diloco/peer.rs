@@ -43,7 +43,9 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            tell(&Event::GaveUp { error: error.to_string() });
+            tell(&Event::GaveUp {
+                error: error.to_string(),
+            });
             ExitCode::FAILURE
         }
     }
@@ -51,15 +53,21 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 
 fn train(arguments: &Arguments) -> Result<Final, Box<dyn std::error::Error>> {
     // Peers that start with the same weights have nothing to transfer.
-    let weights = Network::new(INITIAL_SEED.wrapping_add(arguments.seed)).params().to_vec();
+    let weights = Network::new(INITIAL_SEED.wrapping_add(arguments.seed))
+        .params()
+        .to_vec();
     let mut comm = Communicator::builder(&arguments.master).connect()?;
-    tell(&Event::Joined { peer: comm.peer_id().0, world: comm.world_size() });
-    while comm.world_size() < arguments.wait_for {
-        comm.update_topology()?;
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    tell(&Event::Joined {
+        peer: comm.peer_id().0,
+        world: comm.world_size(),
+    });
     let mut trainer = Trainer {
-        trainee: Trainee::new(arguments.seed.wrapping_mul(1000).wrapping_add(arguments.shard))?,
+        trainee: Trainee::new(
+            arguments
+                .seed
+                .wrapping_mul(1000)
+                .wrapping_add(arguments.shard),
+        )?,
         outer: outer_optimizer(),
         weights,
         revision: 0,
@@ -67,12 +75,16 @@ fn train(arguments: &Arguments) -> Result<Final, Box<dyn std::error::Error>> {
         bytes: (0, 0),
     };
     loop {
-        match trainer.round(&mut comm, arguments.rounds) {
+        match trainer.round(&mut comm, arguments) {
             Ok(Progress::Done) => break,
             Ok(Progress::More) => {}
+            Ok(Progress::TooFew) => std::thread::sleep(Duration::from_millis(2)),
             Err(error) if error.is_retryable() => {
                 let round = trainer.revision + 1;
-                tell(&Event::Failed { round, error: error.to_string() });
+                tell(&Event::Failed {
+                    round,
+                    error: error.to_string(),
+                });
             }
             Err(error) => return Err(error.into()),
         }
@@ -82,6 +94,8 @@ fn train(arguments: &Arguments) -> Result<Final, Box<dyn std::error::Error>> {
 }
 
 enum Progress {
+    /// Training has not begun: peers are missing.
+    TooFew,
     More,
     Done,
 }
@@ -101,10 +115,14 @@ struct Trainer {
 }
 
 impl Trainer {
-    fn round(&mut self, comm: &mut Communicator, rounds: u64) -> Result<Progress, Error> {
+    fn round(&mut self, comm: &mut Communicator, run: &Arguments) -> Result<Progress, Error> {
         comm.update_topology()?;
+        // The same on all peers: each of them learns the world size from the same ballot.
+        if self.revision == 0 && comm.world_size() < run.wait_for {
+            return Ok(Progress::TooFew);
+        }
         self.synchronize(comm)?;
-        if self.revision >= rounds {
+        if self.revision >= run.rounds {
             return Ok(Progress::Done);
         }
         let (mut step, loss) = self.trainee.inner_phase(&self.weights);
@@ -115,12 +133,17 @@ impl Trainer {
         let first = comm.rank() == 0;
         let accuracy = first.then(|| self.trainee.test_accuracy(&self.weights));
         let (round, world) = (self.revision, comm.world_size());
-        tell(&Event::Round { round, world, loss, accuracy });
+        tell(&Event::Round {
+            round,
+            world,
+            loss,
+            accuracy,
+        });
         Ok(Progress::More)
     }
 
     fn synchronize(&mut self, comm: &mut Communicator) -> Result<(), Error> {
-        let mut state = SharedState::new(self.revision);
+        let mut state = SharedState::at(self.revision);
         state.entry("weights", &mut self.weights)?;
         state.entry("momentum", &mut self.outer.momentum)?;
         let report = comm.sync_shared_state(&mut state, SyncStrategy::EnforcePopular)?;
@@ -141,14 +164,20 @@ impl Trainer {
                     if failures > 0 {
                         let lost = begun.elapsed().saturating_sub(report.duration);
                         let lost_ms = lost.as_secs_f64() * 1e3;
-                        tell(&Event::Recovered { round: self.revision + 1, lost_ms });
+                        tell(&Event::Recovered {
+                            round: self.revision + 1,
+                            lost_ms,
+                        });
                     }
                     return Ok(());
                 }
                 Err(error @ Error::Aborted { .. }) => {
                     failures += 1;
                     let round = self.revision + 1;
-                    tell(&Event::Failed { round, error: error.to_string() });
+                    tell(&Event::Failed {
+                        round,
+                        error: error.to_string(),
+                    });
                 }
                 Err(error) => return Err(error),
             }
@@ -184,9 +213,13 @@ fn tell(event: &Event) {
 /// Takes the supervisor's orders, and stands still where it says.
 fn listen_for_orders() {
     let armed = Arc::new(Mutex::new(None));
-    let trap = Trap { armed: Arc::clone(&armed) };
+    let trap = Trap {
+        armed: Arc::clone(&armed),
+    };
     let events_only = Targets::new().with_target("pccl::event", Level::DEBUG);
-    tracing_subscriber::registry().with(trap.with_filter(events_only)).init();
+    tracing_subscriber::registry()
+        .with(trap.with_filter(events_only))
+        .init();
     std::thread::spawn(move || {
         for line in std::io::stdin().lines().map_while(Result::ok) {
             if let Ok(Order::StandStillAt(moment)) = serde_json::from_str(&line) {
@@ -206,7 +239,10 @@ impl<S: Subscriber> Layer<S> for Trap {
     fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
         let armed = self.armed.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(moment) = *armed else { return };
-        let mut kind = Kind { wanted: moment.traced_as(), found: false };
+        let mut kind = Kind {
+            wanted: moment.traced_as(),
+            found: false,
+        };
         event.record(&mut kind);
         if kind.found {
             tell(&Event::StandsStill);

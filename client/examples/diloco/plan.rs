@@ -47,7 +47,10 @@ impl Plan {
         let mut random = StdRng::seed_from_u64(seed);
         let rounds = rounds_for(chaos, &mut random)?;
         let acts = order_of_acts(chaos, &mut random)?;
-        Ok(Self { chaos, acts: rounds.into_iter().zip(acts).collect() })
+        Ok(Self {
+            chaos,
+            acts: rounds.into_iter().zip(acts).collect(),
+        })
     }
 
     /// Peers that are to be alive at the end.
@@ -61,7 +64,10 @@ fn rounds_for(chaos: Chaos, random: &mut StdRng) -> Result<Vec<u64>, String> {
     let acts = (chaos.kills + chaos.joins) as usize;
     let mut rounds: Vec<u64> = (2..chaos.rounds.saturating_sub(3)).collect();
     if rounds.len() < acts {
-        return Err(format!("{acts} kills and joins do not fit into {} rounds", chaos.rounds));
+        return Err(format!(
+            "{acts} kills and joins do not fit into {} rounds",
+            chaos.rounds
+        ));
     }
     rounds.shuffle(random);
     rounds.truncate(acts);
@@ -79,8 +85,15 @@ fn order_of_acts(chaos: Chaos, random: &mut StdRng) -> Result<Vec<Act>, String> 
         if may_kill && (joins == 0 || random.random_bool(0.5)) {
             // At least one is killed in the middle of a reduce, whatever the seed.
             let at_ring = core::mem::take(&mut ring_kill_is_due);
-            let when = if at_ring { When::At(Moment::Ring) } else { draw_when(random) };
-            acts.push(Act::Kill { whom: random.random(), when });
+            let when = if at_ring {
+                When::At(Moment::Ring)
+            } else {
+                draw_when(random)
+            };
+            acts.push(Act::Kill {
+                whom: random.random(),
+                when,
+            });
             (alive, kills) = (alive - 1, kills - 1);
         } else if joins > 0 {
             acts.push(Act::Join);

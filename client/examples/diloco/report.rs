@@ -37,14 +37,21 @@ pub(crate) fn conclude(plan: &Plan, outcome: &Outcome, json_to: Option<&Path>) -
         eprintln!("diloco: the JSON file could not be written: {error}");
     }
     let all_well = complaints.is_empty() && !matches!(written, Some(Err(_)));
-    if all_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if all_well {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 fn finished(outcome: &Outcome) -> impl Iterator<Item = &Final> {
-    outcome.members.iter().filter_map(|member| match &member.fate {
-        Fate::Finished(result) => Some(result),
-        Fate::Killed { .. } | Fate::Failed(_) => None,
-    })
+    outcome
+        .members
+        .iter()
+        .filter_map(|member| match &member.fate {
+            Fate::Finished(result) => Some(result),
+            Fate::Killed { .. } | Fate::Failed(_) => None,
+        })
 }
 
 /// Everything that does not hold, in words.
@@ -56,33 +63,66 @@ fn complaints(plan: &Plan, outcome: &Outcome) -> Vec<String> {
         }
     };
     let (survivors, expected) = (finished(outcome).count(), plan.survivors());
-    demand(survivors == expected, format!("{survivors} peers finished, not {expected}"));
+    demand(
+        survivors == expected,
+        format!("{survivors} peers finished, not {expected}"),
+    );
     let kills = outcome.losses.len();
-    demand(kills == plan.chaos.kills as usize, format!("{kills} kills happened"));
-    let joins = outcome.members.iter().filter(|m| m.joined_in_round > 0 && m.peer.is_some());
+    demand(
+        kills == plan.chaos.kills as usize,
+        format!("{kills} kills happened"),
+    );
+    let joins = outcome
+        .members
+        .iter()
+        .filter(|m| m.joined_in_round > 0 && m.peer.is_some());
     let joins = joins.count();
-    demand(joins == plan.chaos.joins as usize, format!("{joins} peers joined"));
-    let failed = outcome.members.iter().filter(|m| matches!(m.fate, Fate::Failed(_))).count();
+    demand(
+        joins == plan.chaos.joins as usize,
+        format!("{joins} peers joined"),
+    );
+    let failed = outcome
+        .members
+        .iter()
+        .filter(|m| matches!(m.fate, Fate::Failed(_)))
+        .count();
     demand(failed == 0, format!("{failed} processes failed"));
-    let mut hashes: Vec<&str> = finished(outcome).map(|result| result.hash.as_str()).collect();
+    let mut hashes: Vec<&str> = finished(outcome)
+        .map(|result| result.hash.as_str())
+        .collect();
     hashes.sort_unstable();
     hashes.dedup();
-    demand(hashes.len() == 1, format!("{} different states at the end", hashes.len()));
+    demand(
+        hashes.len() == 1,
+        format!("{} different states at the end", hashes.len()),
+    );
     let all_rounds = finished(outcome).all(|result| result.rounds == plan.chaos.rounds);
     demand(all_rounds, "not everybody reached the last round".into());
     let accurate = finished(outcome).all(|result| result.accuracy >= ACCURACY_MIN);
-    demand(accurate, format!("test accuracy below {} %", 100.0 * ACCURACY_MIN));
+    demand(
+        accurate,
+        format!("test accuracy below {} %", 100.0 * ACCURACY_MIN),
+    );
     complaints
 }
 
 fn name(member: &Member) -> String {
-    member.peer.map_or_else(|| "never joined".into(), |peer| format!("peer {peer}"))
+    member
+        .peer
+        .map_or_else(|| "never joined".into(), |peer| format!("peer {peer}"))
 }
 
 fn members_table(outcome: &Outcome) -> Table {
     let mut table = Table::new();
-    table.load_preset(UTF8_FULL_CONDENSED).set_header([
-        "", "joined", "end", "state hash", "rounds", "of these here", "test accuracy", "sent",
+    table.load_style(UTF8_FULL_CONDENSED).set_header([
+        "",
+        "joined",
+        "end",
+        "state hash",
+        "rounds",
+        "of these here",
+        "test accuracy",
+        "sent",
         "received",
     ]);
     for member in &outcome.members {
@@ -107,11 +147,18 @@ fn members_table(outcome: &Outcome) -> Table {
 
 fn losses_table(outcome: &Outcome) -> Table {
     let mut table = Table::new();
-    table.load_preset(UTF8_FULL_CONDENSED).set_header([
-        "killed", "round", "moment", "failed calls seen", "time lost", "kill to next round",
+    table.load_style(UTF8_FULL_CONDENSED).set_header([
+        "killed",
+        "round",
+        "moment",
+        "failed calls seen",
+        "time lost",
+        "kill to next round",
     ]);
     for loss in &outcome.losses {
-        let next_round = loss.next_round_ms.map_or_else(|| "-".into(), |ms| format!("{ms:.0} ms"));
+        let next_round = loss
+            .next_round_ms
+            .map_or_else(|| "-".into(), |ms| format!("{ms:.0} ms"));
         table.add_row([
             format!("peer {}", loss.peer),
             loss.round.to_string(),

@@ -20,7 +20,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) enum Fate {
     Finished(Final),
     /// Killed by the plan.
-    Killed { round: u64, how: String },
+    Killed {
+        round: u64,
+        how: String,
+    },
     /// Ended in a way that nobody planned.
     Failed(String),
 }
@@ -129,7 +132,10 @@ impl Supervisor<'_> {
             .args(["--rounds", &self.plan.chaos.rounds.to_string()])
             .args(["--seed", &self.seed.to_string()])
             .args(["--shard", &self.started.to_string()])
-            .args(["--wait-for", &peers_at_start.max(self.wait_for()).to_string()])
+            .args([
+                "--wait-for",
+                &peers_at_start.max(self.wait_for()).to_string(),
+            ])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -150,15 +156,24 @@ impl Supervisor<'_> {
             }
             events.send((name, None)).ok();
         });
-        let process =
-            Process { child, orders, peer: None, joined_in_round: self.round, doomed: None };
+        let process = Process {
+            child,
+            orders,
+            peer: None,
+            joined_in_round: self.round,
+            doomed: None,
+        };
         self.running.insert(name, process);
         Ok(())
     }
 
     /// The first processes wait for each other, so that the run starts with all of them.
     fn wait_for(&self) -> u32 {
-        if self.round == 0 { self.plan.chaos.peers } else { 1 }
+        if self.round == 0 {
+            self.plan.chaos.peers
+        } else {
+            1
+        }
     }
 
     fn until_all_ended(&mut self, incoming: &Receiver<(usize, Option<Event>)>) {
@@ -177,15 +192,24 @@ impl Supervisor<'_> {
     }
 
     fn take(&mut self, name: usize, event: Event) {
-        let Some(process) = self.running.get_mut(&name) else { return };
-        let who = process.peer.map_or_else(|| format!("process {name}"), |p| format!("peer {p}"));
+        let Some(process) = self.running.get_mut(&name) else {
+            return;
+        };
+        let who = process
+            .peer
+            .map_or_else(|| format!("process {name}"), |p| format!("peer {p}"));
         match event {
             Event::Joined { peer, world } => {
                 process.peer = Some(peer);
                 process.joined_in_round = self.round;
                 self.say(&format!("peer {peer} joined, world size {world}"));
             }
-            Event::Round { round, world, loss, accuracy } => {
+            Event::Round {
+                round,
+                world,
+                loss,
+                accuracy,
+            } => {
                 self.round_over(round, world, loss, accuracy);
             }
             Event::Failed { round, error } => {
@@ -198,7 +222,9 @@ impl Supervisor<'_> {
                 if let Some(loss) = self.losses.last_mut() {
                     loss.lost_ms = loss.lost_ms.max(lost_ms);
                 }
-                self.say(&format!("round {round}: {who} recovered, {lost_ms:.1} ms lost"));
+                self.say(&format!(
+                    "round {round}: {who} recovered, {lost_ms:.1} ms lost"
+                ));
             }
             Event::StandsStill => self.kill_where_it_stands(name),
             Event::Finished(result) => self.end(name, Fate::Finished(result)),
@@ -216,17 +242,25 @@ impl Supervisor<'_> {
         self.round = self.round.max(round);
         self.bar.set_position(self.round);
         let percent = 100.0 * accuracy;
-        self.bar.set_message(format!("world {world}  loss {loss:.3}  accuracy {percent:.1} %"));
+        self.bar.set_message(format!(
+            "world {world}  loss {loss:.3}  accuracy {percent:.1} %"
+        ));
         self.act();
     }
 
     /// Does what the plan has for the rounds that are over.
     fn act(&mut self) {
         // A kill that is on its way comes first: two at once are not in the plan.
-        if self.running.values().any(|process| process.doomed.is_some()) {
+        if self
+            .running
+            .values()
+            .any(|process| process.doomed.is_some())
+        {
             return;
         }
-        let Some((round, act)) = self.plan.acts.get(self.acts_done).copied() else { return };
+        let Some((round, act)) = self.plan.acts.get(self.acts_done).copied() else {
+            return;
+        };
         if round > self.round {
             return;
         }
@@ -242,29 +276,41 @@ impl Supervisor<'_> {
     }
 
     fn doom(&mut self, whom: u64, when: When) {
-        let alive: Vec<usize> =
-            self.running.iter().filter(|(_, p)| p.peer.is_some()).map(|(name, _)| *name).collect();
+        let alive: Vec<usize> = self
+            .running
+            .iter()
+            .filter(|(_, p)| p.peer.is_some())
+            .map(|(name, _)| *name)
+            .collect();
         // A newcomer that is not yet in does not count: without it, somebody would be left alone.
         if alive.len() < 3 {
             return;
         }
-        let victim = usize::try_from(whom % alive.len() as u64).ok().and_then(|i| alive.get(i));
+        let victim = usize::try_from(whom % alive.len() as u64)
+            .ok()
+            .and_then(|i| alive.get(i));
         let Some(name) = victim.copied() else { return };
         self.acts_done += 1;
-        let Some(process) = self.running.get_mut(&name) else { return };
+        let Some(process) = self.running.get_mut(&name) else {
+            return;
+        };
         process.doomed = Some(when);
         match when {
             When::AtOnce => self.kill_where_it_stands(name),
             When::At(moment) => {
                 let order = serde_json::to_string(&Order::StandStillAt(moment));
                 let order = order.unwrap_or_default();
-                writeln!(process.orders, "{order}").and_then(|()| process.orders.flush()).ok();
+                writeln!(process.orders, "{order}")
+                    .and_then(|()| process.orders.flush())
+                    .ok();
             }
         }
     }
 
     fn kill_where_it_stands(&mut self, name: usize) {
-        let Some(process) = self.running.get_mut(&name) else { return };
+        let Some(process) = self.running.get_mut(&name) else {
+            return;
+        };
         // On Unix this is SIGKILL.
         process.child.kill().ok();
         let how = match process.doomed {
@@ -275,10 +321,22 @@ impl Supervisor<'_> {
         self.say(&format!("round {round}: peer {peer} killed ({how})"));
         self.last_kill = Some(Instant::now());
         let how_killed = how.clone();
-        let loss =
-            Loss { round, peer, how, failures_seen: 0, next_round_ms: None, lost_ms: 0.0 };
+        let loss = Loss {
+            round,
+            peer,
+            how,
+            failures_seen: 0,
+            next_round_ms: None,
+            lost_ms: 0.0,
+        };
         self.losses.push(loss);
-        self.end(name, Fate::Killed { round, how: how_killed });
+        self.end(
+            name,
+            Fate::Killed {
+                round,
+                how: how_killed,
+            },
+        );
     }
 
     /// The process closed its output: fine after its last word, else a failure.
@@ -289,7 +347,9 @@ impl Supervisor<'_> {
     }
 
     fn end(&mut self, name: usize, fate: Fate) {
-        let Some(mut process) = self.running.remove(&name) else { return };
+        let Some(mut process) = self.running.remove(&name) else {
+            return;
+        };
         let ended_by_itself = matches!(fate, Fate::Finished(_) | Fate::Failed(_));
         drop(process.orders);
         if let (true, Fate::Failed(reason)) = (ended_by_itself, &fate) {
@@ -297,8 +357,11 @@ impl Supervisor<'_> {
             process.child.kill().ok();
         }
         process.child.wait().ok();
-        let member =
-            Member { peer: process.peer, joined_in_round: process.joined_in_round, fate };
+        let member = Member {
+            peer: process.peer,
+            joined_in_round: process.joined_in_round,
+            fate,
+        };
         self.ended.insert(name, member);
     }
 

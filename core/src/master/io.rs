@@ -8,6 +8,7 @@ use core::time::Duration;
 use crate::id::{ConnId, EntryIndex, GroupId, PeerId, Round, Seq, Tag};
 use crate::messages::{Hello, Misdeed, Refusal, ToMaster, ToPeer};
 use crate::states::{ConnectionState, Event};
+use crate::ticket::TicketMint;
 use crate::topology::Ring;
 
 /// A fact that happened to the master.
@@ -222,8 +223,8 @@ pub struct MasterConfig {
     pub shared_state: Duration,
     /// How long one collective may take from its start to its last vote.
     pub collective: Duration,
-    /// Key of the tickets: 128 random bits.
-    pub ticket_key: [u8; 16],
+    /// Mints the tickets. Its key must be 128 random bits.
+    pub tickets: TicketMint,
 }
 
 impl Default for MasterConfig {
@@ -242,7 +243,7 @@ impl Default for MasterConfig {
             optimization: Duration::from_secs(300),
             shared_state: Duration::from_secs(1800),
             collective: Duration::from_secs(1800),
-            ticket_key: [0; 16],
+            tickets: TicketMint { key: [0; 16] },
         }
     }
 }

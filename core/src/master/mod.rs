@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Nothing is decided while a message is read. A message only records a vote or a report; then
-//! [`settle`](settle) counts every ballot afresh. A departure is therefore nothing special: the
+//! `settle` counts every ballot afresh. A departure is therefore nothing special: the
 //! ballots that lacked only the departed peer's vote complete in the same way.
 //!
 //! | file | what it is for |
@@ -52,7 +52,6 @@ pub use view::{MasterView, PeerView};
 use crate::id::{Epoch, GroupId, PeerId, Round, Seq};
 use crate::messages::{Misdeed, ToMaster, ToPeer};
 use crate::states::{ConnectionPhase, ConnectionState, Event, next_state};
-use crate::ticket::TicketMint;
 use optimize::Optimization;
 use record::{GroupRecord, PeerRecord};
 use wiring::Wiring;
@@ -82,7 +81,6 @@ use wiring::Wiring;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Master {
     config: MasterConfig,
-    mint: TicketMint,
     stopping: bool,
     next_peer: PeerId,
     next_round: Round,
@@ -108,9 +106,6 @@ impl Master {
     #[must_use]
     pub fn new(config: MasterConfig) -> Self {
         Self {
-            mint: TicketMint {
-                key: config.ticket_key,
-            },
             config,
             stopping: false,
             next_peer: PeerId(1),

@@ -184,7 +184,7 @@ impl Master {
         from: PeerId,
         to: PeerId,
     ) -> Option<(LaneOrder, LaneOrder)> {
-        let ticket = self.mint.mint(round, from, to);
+        let ticket = self.config.tickets.mint(round, from, to);
         let address_of = |peer: PeerId| self.peers.get(&peer).map(|record| record.address);
         let (from_at, to_at) = (address_of(from)?, address_of(to)?);
         let from_dials = self.dialler(from, to) == from;

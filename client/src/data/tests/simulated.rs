@@ -112,7 +112,7 @@ impl Simulation {
         let to = (from + 1) % self.ranks.len();
         let lane = (self.random.next_u32() % u32::from(LANES)) as u16;
         self.ranks[from].send(lane);
-        if from == self.slow && !self.random.next_u32().is_multiple_of(200) {
+        if from == self.slow && !self.random.next_u32().is_multiple_of(60) {
             return;
         }
         if let Some((header, frame)) = self.ranks[from].take_from_lane(lane) {

@@ -108,6 +108,7 @@ fn bodies_that_are_no_message_are_refused() {
 fn an_announced_length_reserves_no_memory() {
     let mut reader = ControlReader::with_cap(CONTROL_FRAME_MAX);
     reader.feed(&frame(CONTROL_FRAME_MAX as u32, &[0; 10]));
+    reader.feed(&[0; 20]);
 
     assert_eq!(drain(&mut reader), Ok(vec![]));
     assert!(reader.capacity() <= 64, "{}", reader.capacity());

@@ -82,6 +82,19 @@ fn every_field_that_makes_no_sense_is_named() {
 }
 
 #[test]
+fn an_edge_of_three_lanes_has_no_fourth_and_an_edge_without_lanes_none() {
+    for (lane, lanes) in [(3, 3), (0, 0)] {
+        let preamble = Preamble {
+            lane,
+            lanes,
+            ..EXAMPLE
+        };
+        let error = PreambleError::NoSuchLane { lane, lanes };
+        assert_eq!(Preamble::decode(&preamble.encode()), Err(error));
+    }
+}
+
+#[test]
 fn whoever_speaks_another_version_reads_both_versions() {
     let error = Preamble::decode(&with_byte(4, 9)).unwrap_err();
 

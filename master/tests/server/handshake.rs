@@ -1,0 +1,175 @@
+//! What a connection has to say first, and what it hears where it does not.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pccl_core::messages::{Refusal, ToMaster, ToPeer};
+use pccl_core::transport::{Lane, recv_some, send_all};
+use pccl_core::wire::{ControlError, Preamble, Purpose, Reply, recv_reply};
+use pccl_master::{Limits, MasterServer, RunningMaster, spawn};
+use tokio::time::Instant;
+
+use crate::support::client::{Client, hello, soon};
+use crate::support::pipes::{ADDRESS, Pipes};
+
+fn master() -> (RunningMaster, SocketAddr) {
+    let master = spawn("127.0.0.1:0").unwrap();
+    let address = master.local_addr();
+    (master, address)
+}
+
+/// What the master answers to these first bytes. It has to end the connection then.
+async fn refusal_of(lane: &mut Lane, first: &[u8]) -> String {
+    send_all(lane.tx.as_mut(), first, &[]).await.unwrap();
+    let reply = soon("a reply", recv_reply(lane.rx.as_mut())).await.unwrap();
+    let rest = soon("the end", recv_some(lane.rx.as_mut(), &mut [0; 8])).await;
+    assert_eq!(rest, Ok(0), "the connection goes on after a refusal");
+    match reply {
+        Reply::Refused(text) => text,
+        Reply::Accepted => panic!("the master accepted the connection"),
+    }
+}
+
+#[tokio::test]
+async fn a_browser_reads_why_it_is_refused() {
+    let (_master, address) = master();
+    let request = b"GET / HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n";
+
+    let text = refusal_of(&mut Client::dial(address).await, request).await;
+
+    assert!(text.contains("pccl"), "{text}");
+}
+
+/// More than the buffers between the two hold: it can only be sent to somebody who reads it.
+const UPLOAD_BYTES: usize = 16 * 1024 * 1024;
+
+#[tokio::test]
+async fn an_upload_to_the_wrong_port_is_heard_out_so_that_the_refusal_arrives() {
+    let patient = Limits {
+        farewell: Duration::from_secs(20),
+        ..Limits::default()
+    };
+    let builder = MasterServer::builder().limits(patient);
+    let server = builder.bind(([127, 0, 0, 1], 0).into()).await.unwrap();
+    let mut uploader = Client::dial(server.local_addr()).await;
+    tokio::spawn(server.run());
+
+    send_all(uploader.tx.as_mut(), &vec![b'x'; UPLOAD_BYTES], &[])
+        .await
+        .unwrap();
+
+    let text = refusal_of(&mut uploader, &[]).await;
+    assert!(text.contains("pccl"), "{text}");
+}
+
+#[tokio::test]
+async fn another_version_reads_why_it_is_refused() {
+    let (_master, address) = master();
+    let mut preamble = Preamble::CONTROL.encode();
+    preamble[4] = 77;
+
+    let text = refusal_of(&mut Client::dial(address).await, &preamble).await;
+
+    assert!(text.contains("version 77"), "{text}");
+}
+
+#[tokio::test]
+async fn a_ring_lane_to_the_master_reads_why_it_is_refused() {
+    let (_master, address) = master();
+    let preamble = Preamble {
+        purpose: Purpose::RingLane,
+        ..Preamble::CONTROL
+    };
+
+    let text = refusal_of(&mut Client::dial(address).await, &preamble.encode()).await;
+
+    assert!(text.contains("ring lane"), "{text}");
+}
+
+/// A master within this process, and pipes to it.
+async fn piped(limits: Limits) -> Pipes {
+    let pipes = Pipes::new(64 * 1024);
+    let builder = MasterServer::builder()
+        .transport(Arc::new(pipes.clone()))
+        .limits(limits)
+        .seed([1; 32]);
+    tokio::spawn(builder.bind(ADDRESS).await.unwrap().run());
+    pipes
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stranger_that_dawdles_over_its_preamble_is_cut_off() {
+    let pipes = piped(Limits::default()).await;
+
+    let text = refusal_of(&mut pipes.dial(), b"PCC").await;
+
+    assert!(text.contains("too long"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stranger_that_dawdles_over_its_hello_is_cut_off() {
+    let pipes = piped(Limits::default()).await;
+    let mut stranger = Client::introduce(pipes.dial()).await;
+
+    stranger.say_bytes(&[1]).await;
+
+    assert_eq!(stranger.hear().await, ToPeer::Refused(Refusal::BadHello));
+    assert_eq!(stranger.listen().await, Err(ControlError::Ended));
+}
+
+#[tokio::test]
+async fn a_stranger_that_votes_before_its_hello_is_turned_away() {
+    let (_master, address) = master();
+    let mut stranger = Client::introduce(Client::dial(address).await).await;
+
+    stranger.say(&ToMaster::ArePeersPending).await;
+
+    assert_eq!(stranger.hear().await, ToPeer::Refused(Refusal::BadHello));
+    assert_eq!(stranger.listen().await, Err(ControlError::Ended));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stranger_that_announces_a_long_message_is_turned_away_at_once() {
+    let pipes = piped(Limits::default()).await;
+    let mut stranger = Client::introduce(pipes.dial()).await;
+    let begin = Instant::now();
+
+    stranger.say_bytes(&4097_u32.to_le_bytes()).await;
+
+    assert_eq!(stranger.hear().await, ToPeer::Refused(Refusal::BadHello));
+    assert_eq!(stranger.listen().await, Err(ControlError::Ended));
+    assert_eq!(begin.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test]
+async fn a_hello_without_lanes_is_refused_with_the_reason() {
+    let (_master, address) = master();
+    let mut newcomer = Client::introduce(Client::dial(address).await).await;
+
+    let mut nonsense = hello();
+    nonsense.lanes = 0;
+    newcomer.say(&ToMaster::Hello(nonsense)).await;
+
+    assert_eq!(newcomer.hear().await, ToPeer::Refused(Refusal::BadHello));
+    assert_eq!(newcomer.listen().await, Err(ControlError::Ended));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_stranger_too_many_is_told_to_come_again() {
+    let limits = Limits {
+        strangers_per_address_max: 2,
+        ..Limits::default()
+    };
+    let pipes = piped(limits).await;
+    let first = Client::introduce(pipes.dial()).await;
+    let _second = Client::introduce(pipes.dial()).await;
+
+    let text = refusal_of(&mut pipes.dial(), &[]).await;
+    drop(first);
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let next = Client::register(pipes.dial()).await;
+
+    assert!(text.contains("try again"), "{text}");
+    assert_ne!(next.peer.0, 0);
+}

@@ -1,0 +1,11 @@
+//! The master as its peers, strangers and operators see it: bytes in, bytes out.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod attack;
+mod farewell;
+mod handshake;
+mod membership;
+#[cfg(unix)]
+mod program;

@@ -1,0 +1,107 @@
+//! The program `pccl-master` as an operator sees it.
+
+use std::net::SocketAddr;
+use std::process::Stdio;
+
+use pccl_core::messages::ToPeer;
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStderr, Command};
+
+use crate::support::client::{Client, soon};
+
+struct Program {
+    process: Child,
+    log: Lines<BufReader<ChildStderr>>,
+}
+
+impl Program {
+    fn start(listen: &str) -> Self {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_pccl-master"))
+            .args(["--listen", listen])
+            .env_remove("PCCL_LOG")
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let log = BufReader::new(process.stderr.take().unwrap()).lines();
+        Self { process, log }
+    }
+
+    /// The next line that says this.
+    async fn line(&mut self, with: &str) -> String {
+        let found = async {
+            while let Some(line) = self.log.next_line().await.unwrap() {
+                if line.contains(with) {
+                    return line;
+                }
+            }
+            panic!("the log ended without {with:?}");
+        };
+        soon(with, found).await
+    }
+
+    async fn address(&mut self) -> SocketAddr {
+        let line = self.line("listens on").await;
+        line.rsplit(' ').next().unwrap().parse().unwrap()
+    }
+
+    async fn signal(&self, name: &str) {
+        let id = self.process.id().unwrap().to_string();
+        let sent = Command::new("kill").args(["-s", name, &id]).status().await;
+        assert!(sent.unwrap().success());
+    }
+}
+
+#[tokio::test]
+async fn the_program_tells_its_peers_and_ends_well_on_a_signal() {
+    for signal in ["TERM", "INT"] {
+        let mut program = Program::start("127.0.0.1:0");
+        let address = program.address().await;
+        let (mut founder, _) = Client::found(Client::dial(address).await).await;
+
+        program.signal(signal).await;
+
+        assert_eq!(founder.hear().await, ToPeer::Stopping);
+        let status = soon("the end", program.process.wait()).await.unwrap();
+        assert_eq!(status.code(), Some(0));
+    }
+}
+
+#[tokio::test]
+async fn the_log_tells_who_came_and_why_somebody_had_to_go() {
+    let mut program = Program::start("127.0.0.1:0");
+    let address = program.address().await;
+    let (mut founder, _) = Client::found(Client::dial(address).await).await;
+
+    founder.say_bytes(&[0xff; 16]).await;
+
+    program.line("peer 1 joins group 0 from 127.0.0.1").await;
+    program.line("peer 1 is accepted").await;
+    program.line("epoch 1 begins").await;
+    program.line("peer 1 is kicked: it sent something").await;
+}
+
+#[tokio::test]
+async fn a_port_in_use_gives_one_line_and_a_failure() {
+    let mut first = Program::start("127.0.0.1:0");
+    let address = first.address().await.to_string();
+
+    let mut second = Program::start(&address);
+
+    let line = second.line("already in use").await;
+    assert!(line.contains(&address), "{line}");
+    let status = soon("the end", second.process.wait()).await.unwrap();
+    assert_eq!(status.code(), Some(1));
+    assert_eq!(second.log.next_line().await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn an_ipv6_wildcard_serves_ipv4_as_well() {
+    let mut program = Program::start("[::]:0");
+    let port = program.address().await.port();
+
+    let four = Client::dial(([127, 0, 0, 1], port).into()).await;
+    let (founder, _) = Client::found(four).await;
+
+    assert_eq!(founder.peer.0, 1);
+}

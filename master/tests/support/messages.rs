@@ -1,0 +1,122 @@
+//! Random messages: each is valid by itself, few are at the right time.
+
+use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
+use pccl_core::id::{ContentHash, GroupId, PeerId, ProtocolVersion, Revision, Round, Seq, Tag};
+use pccl_core::messages::{Hello, RingOutcome, ToMaster};
+use pccl_core::shared_state::{EntryInfo, SyncStrategy, SyncVote};
+use pccl_core::topology::{BrokenEdges, LaneFailure};
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use rand::{Rng, RngExt};
+
+/// Numbers that are small enough to hit something, or as large as can be.
+fn number(random: &mut StdRng) -> u64 {
+    if random.random_ratio(1, 10) {
+        random.next_u64()
+    } else {
+        random.random_range(0..8)
+    }
+}
+
+fn pick<T: Copy>(random: &mut StdRng, from: &[T]) -> T {
+    *from.choose(random).expect("something to choose from")
+}
+
+fn broken(random: &mut StdRng) -> BrokenEdges {
+    BrokenEdges {
+        to_next: random.random(),
+        from_previous: random.random(),
+    }
+}
+
+/// A hello that is mostly right.
+pub(crate) fn hello(random: &mut StdRng) -> Hello {
+    Hello {
+        protocol: ProtocolVersion::CURRENT,
+        group: GroupId(random.random_range(0..3)),
+        port: random.random_range(0..4),
+        advertise: random
+            .random_bool(0.3)
+            .then(|| [127, 0, 0, random.random()].into()),
+        lanes: random.random_range(0..4),
+    }
+}
+
+/// Any message.
+pub(crate) fn message(random: &mut StdRng) -> ToMaster {
+    let round = Round(number(random));
+    match random.random_range(0..15) {
+        0 => ToMaster::Hello(hello(random)),
+        1 => ToMaster::UpdateTopology {
+            broken: broken(random),
+        },
+        2 | 3 => ToMaster::EdgesEstablished { round },
+        4 => ToMaster::EdgeFailed {
+            round,
+            with: PeerId(number(random)),
+            failure: pick(random, &[LaneFailure::Refused, LaneFailure::Local]),
+        },
+        5 => ToMaster::ArePeersPending,
+        6 => ToMaster::OptimizeTopology,
+        7 => ToMaster::Bandwidth {
+            round,
+            to: PeerId(number(random)),
+            kbit_per_s: number(random),
+        },
+        8 => ToMaster::ProbesDone {
+            round,
+            ok: random.random(),
+        },
+        9 => ToMaster::SyncSharedState(sync_vote(random)),
+        10 => ToMaster::SharedStateDone {
+            round,
+            ok: random.random(),
+        },
+        11 => ToMaster::InitiateCollective {
+            tag: Tag(number(random)),
+            spec: spec(random),
+            broken: broken(random),
+        },
+        12 => ToMaster::CompleteCollective {
+            seq: Seq(number(random)),
+            outcome: pick(random, &[RingOutcome::Done, RingOutcome::LaneLost]),
+            broken: broken(random),
+        },
+        13 => ToMaster::Heartbeat,
+        _ => ToMaster::Leave,
+    }
+}
+
+fn spec(random: &mut StdRng) -> CollectiveSpec {
+    CollectiveSpec {
+        op: pick(random, &[ReduceOp::Sum, ReduceOp::Avg, ReduceOp::Max]),
+        element: pick(random, &ElementType::ALL),
+        count: number(random),
+        quantization: Quantization::None,
+    }
+}
+
+fn sync_vote(random: &mut StdRng) -> SyncVote {
+    let strategies = [
+        SyncStrategy::EnforcePopular,
+        SyncStrategy::SendOnly,
+        SyncStrategy::ReceiveOnly,
+    ];
+    let entries = (0..random.random_range(0..20)).map(|_| entry(random));
+    SyncVote {
+        entries: entries.collect(),
+        revision: Revision(number(random)),
+        strategy: pick(random, &strategies),
+        restart: random.random(),
+    }
+}
+
+fn entry(random: &mut StdRng) -> EntryInfo {
+    EntryInfo {
+        name: "w".repeat(random.random_range(0..300)),
+        element: pick(random, &ElementType::ALL),
+        count: number(random),
+        hash: ContentHash(number(random)),
+        allow_content_inequality: random.random(),
+    }
+}

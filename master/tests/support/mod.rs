@@ -1,0 +1,6 @@
+//! What the master's tests are built from.
+
+pub(crate) mod client;
+pub(crate) mod fuzz;
+pub(crate) mod messages;
+pub(crate) mod pipes;
