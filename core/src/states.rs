@@ -93,7 +93,7 @@ pub enum Event {
     ProbesDone,
     /// The peer could not measure.
     ProbesFailed,
-    /// The optimization ended without connecting anything.
+    /// The optimization ended without another ring.
     OptimizationConcluded,
     /// The peer voted to synchronize.
     VotedToSync,
@@ -239,6 +239,14 @@ pub const TRANSITIONS: &[Transition] = &[
     ),
     row(S::OptimizeTopology, E::OptimizationConcluded, S::Idle),
     row(S::OptimizeTopologyFailed, E::OptimizationConcluded, S::Idle),
+    // The better ring could not be connected; the old one stands.
+    row(S::ConnectingToPeers, E::OptimizationConcluded, S::Idle),
+    row(S::WaitingForOtherPeers, E::OptimizationConcluded, S::Idle),
+    row(
+        S::ConnectingToPeersFailed,
+        E::OptimizationConcluded,
+        S::Idle,
+    ),
     row(
         S::VoteCompleteTopologyOptimization,
         E::OptimizationConcluded,

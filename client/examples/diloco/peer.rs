@@ -61,10 +61,6 @@ fn train(arguments: &Arguments) -> Result<Final, Box<dyn std::error::Error>> {
         peer: comm.peer_id().0,
         world: comm.world_size(),
     });
-    while comm.world_size() < arguments.wait_for {
-        comm.update_topology()?;
-        std::thread::sleep(Duration::from_millis(2));
-    }
     let mut trainer = Trainer {
         trainee: Trainee::new(
             arguments
@@ -79,9 +75,10 @@ fn train(arguments: &Arguments) -> Result<Final, Box<dyn std::error::Error>> {
         bytes: (0, 0),
     };
     loop {
-        match trainer.round(&mut comm, arguments.rounds) {
+        match trainer.round(&mut comm, arguments) {
             Ok(Progress::Done) => break,
             Ok(Progress::More) => {}
+            Ok(Progress::TooFew) => std::thread::sleep(Duration::from_millis(2)),
             Err(error) if error.is_retryable() => {
                 let round = trainer.revision + 1;
                 tell(&Event::Failed {
@@ -97,6 +94,8 @@ fn train(arguments: &Arguments) -> Result<Final, Box<dyn std::error::Error>> {
 }
 
 enum Progress {
+    /// Training has not begun: peers are missing.
+    TooFew,
     More,
     Done,
 }
@@ -116,10 +115,14 @@ struct Trainer {
 }
 
 impl Trainer {
-    fn round(&mut self, comm: &mut Communicator, rounds: u64) -> Result<Progress, Error> {
+    fn round(&mut self, comm: &mut Communicator, run: &Arguments) -> Result<Progress, Error> {
         comm.update_topology()?;
+        // The same on all peers: each of them learns the world size from the same ballot.
+        if self.revision == 0 && comm.world_size() < run.wait_for {
+            return Ok(Progress::TooFew);
+        }
         self.synchronize(comm)?;
-        if self.revision >= rounds {
+        if self.revision >= run.rounds {
             return Ok(Progress::Done);
         }
         let (mut step, loss) = self.trainee.inner_phase(&self.weights);

@@ -120,6 +120,8 @@ async fn send_orders(
         if let Err(error) = send_frame(tx, &order, edge, stall).await {
             return error;
         }
+        let (seq, step) = (order.header.seq.0, order.header.step);
+        tracing::debug!(target: "pccl::event", kind = "ring_frame_sent", seq, step);
         order.receipt.sent(&order.header);
     }
     LaneError::Closed

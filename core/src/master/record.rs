@@ -99,9 +99,8 @@ pub(super) enum SyncProgress {
     Moving {
         round: Round,
         revision: Revision,
-        /// Who has not reported. The loss of a holder among them ends the attempt.
+        /// Who has not reported. The loss of one of them ends the attempt.
         awaiting: BTreeSet<PeerId>,
-        holders: BTreeSet<PeerId>,
     },
 }
 

@@ -147,7 +147,13 @@ impl Master {
                 CollectiveCommunicationState::Perform
                 | CollectiveCommunicationState::VoteComplete => false,
             };
-            let tags = record.tags.iter().filter(|(_, state)| waits(state));
+            // A peer whose ring is being connected is not idle even without collectives; the ring has
+            // a deadline of its own, and its collectives are given all their time afterwards.
+            let is_wired = record.round.is_some();
+            let tags = record
+                .tags
+                .iter()
+                .filter(|(_, state)| !is_wired && waits(state));
             open.extend(tags.map(|(tag, _)| Ballot::Initiate(record.group, *tag)));
         }
         open

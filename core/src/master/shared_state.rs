@@ -1,7 +1,8 @@
 //! Synchronizing shared state: votes, the plan of who fetches what from whom, and the conclusion.
 //!
 //! The conclusion is one for the whole group: either everybody holds the elected content, or nobody's
-//! memory was changed. A transfer that fails, or a holder that is lost, costs a retry of the call.
+//! memory was changed. A transfer that fails, or a member that is lost before its part was over, costs a retry of the
+//! call.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -140,7 +141,6 @@ impl Master {
                 round,
                 revision,
                 awaiting,
-                holders,
             };
         }
     }
@@ -334,14 +334,11 @@ impl Master {
                 votes.remove(&peer);
             }
             SyncProgress::Moving {
-                round,
-                awaiting,
-                holders,
-                ..
+                round, awaiting, ..
             } => {
                 let round = *round;
-                let unserved = awaiting.remove(&peer) && holders.contains(&peer);
-                if unserved {
+                // Its holder waits for it, or those that it serves do.
+                if awaiting.remove(&peer) {
                     let failure = SyncFailure::TransferFailed { peer };
                     self.conclude_sync(group, round, Err(failure), out);
                 }

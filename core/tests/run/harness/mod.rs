@@ -1,0 +1,421 @@
+//! A whole run in one value: one master, its peers, the links between them, and a data plane.
+//!
+//! ```text
+//!   user ── call ──▶ Peer ◀──── down ────┐
+//!                     │  ▲               │
+//!             outputs ▼  │ inbox      Master
+//!                    Plane ── up ────────▲
+//! ```
+//!
+//! Links keep their order; which of the things that can happen next happens first is for the seed to
+//! say. Time does not pass: a test fires the timers that it means, only the pause before a repeated
+//! attempt to connect a ring ends by itself, when nothing else can happen.
+
+mod plane;
+mod ring;
+mod seat;
+mod state;
+
+use std::collections::{BTreeSet, VecDeque};
+use std::net::IpAddr;
+
+use pccl_core::id::{ConnId, GroupId, PeerId, Round};
+use pccl_core::master::{
+    Master, MasterConfig, MasterInput, MasterOutput, MasterTimer, TourProblem,
+};
+use pccl_core::messages::{ToMaster, ToPeer};
+use pccl_core::peer::{Answer, Call, PeerInput, PeerOutput};
+use pccl_core::shared_state::SyncStrategy;
+use pccl_core::tour;
+
+pub(crate) use ring::Holds;
+pub(crate) use seat::{Seat, SeatNo, reduce, ring_spec, shared, vote};
+
+use crate::watch::Watch;
+use plane::Fabric;
+
+/// More steps than any story needs: who reaches it runs in circles.
+const STEPS_MAX: usize = 100_000;
+
+/// One thing in transit on a control connection.
+#[derive(Clone, Debug)]
+pub(crate) enum Wire<M> {
+    Message(M),
+    Closed,
+}
+
+#[derive(Clone)]
+pub(crate) struct Run {
+    pub(crate) master: Master,
+    pub(crate) seats: Vec<Seat>,
+    pub(crate) fabric: Fabric,
+    pub(crate) watch: Watch,
+    timers: BTreeSet<MasterTimer>,
+    tours: VecDeque<(Round, GroupId, TourProblem)>,
+    dice: u64,
+}
+
+impl Run {
+    /// An empty run; the seed says which of several possible things happens first.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self::with_config(seed, MasterConfig::default())
+    }
+
+    pub(crate) fn with_config(seed: u64, config: MasterConfig) -> Self {
+        Self {
+            master: Master::new(config),
+            seats: Vec::new(),
+            fabric: Fabric::default(),
+            watch: Watch::default(),
+            timers: BTreeSet::new(),
+            tours: VecDeque::new(),
+            dice: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
+        }
+    }
+
+    /// A run of one group whose peers 0 to n − 1 are accepted, have called nothing since, and are
+    /// not fresh any more.
+    pub(crate) fn with_accepted_peers(seed: u64, n: usize) -> Self {
+        let mut run = Self::new(seed);
+        run.join_many(n, GroupId(0));
+        run
+    }
+
+    /// Adds accepted peers to a run in which all that are accepted are idle.
+    pub(crate) fn join_many(&mut self, n: usize, group: GroupId) {
+        let newcomers: Vec<_> = (0..n).map(|_| self.join(group)).collect();
+        self.settle();
+        self.update_all();
+        for seat in newcomers {
+            assert!(self.is_accepted(seat), "{:?}", self.seats[seat].answers);
+            self.seats[seat].answers.clear();
+        }
+    }
+
+    /// Everybody that is accepted and idle updates, until nobody waits and nobody is fresh.
+    pub(crate) fn update_all(&mut self) {
+        for _ in 0..6 {
+            for seat in self.accepted() {
+                if self.seats[seat].peer.view().is_idle() {
+                    self.call(seat, Call::UpdateTopology);
+                }
+            }
+            self.settle();
+            if self.is_level() {
+                break;
+            }
+        }
+        for seat in self.accepted() {
+            self.seats[seat].answers.clear();
+        }
+    }
+
+    /// Everybody who acts is accepted, idle, and has called something since.
+    fn is_level(&self) -> bool {
+        let mut acting = self.seats.iter().filter(|seat| seat.is_in_the_run());
+        acting.all(|seat| {
+            let view = seat.peer.view();
+            view.topology().is_some() && view.is_idle() && !view.is_fresh()
+        })
+    }
+
+    /// A new process connects.
+    pub(crate) fn join(&mut self, group: GroupId) -> SeatNo {
+        let no = self.seats.len();
+        self.seats.push(Seat::new(no, group));
+        self.call(no, Call::Connect);
+        no
+    }
+
+    /// The user of a seat calls something. Its own outputs are carried out at once.
+    pub(crate) fn call(&mut self, no: SeatNo, call: Call) {
+        match &call {
+            Call::Initiate { tag, .. } => self.seats[no].plane.user_lends_buffer(*tag),
+            Call::SyncSharedState(vote) if self.seats[no].may_call() => {
+                self.seats[no].sends_only = vote.strategy == SyncStrategy::SendOnly;
+                self.seats[no].receives_only = vote.strategy == SyncStrategy::ReceiveOnly;
+            }
+            _ => {}
+        }
+        self.give(no, PeerInput::Call(call));
+    }
+
+    /// The same call on many seats.
+    pub(crate) fn call_all(&mut self, seats: &[SeatNo], call: &Call) {
+        for no in seats {
+            self.call(*no, call.clone());
+        }
+    }
+
+    /// A process dies: what it had sent arrives, nothing else.
+    pub(crate) fn lose(&mut self, no: SeatNo) {
+        let seat = &mut self.seats[no];
+        seat.alive = false;
+        seat.up.push_back(Wire::Closed);
+        seat.down.clear();
+        seat.inbox.clear();
+        self.fabric_drop(no);
+    }
+
+    /// A process dies, and only the first `kept` of the messages on their way to the master arrive.
+    pub(crate) fn lose_with_prefix(&mut self, no: SeatNo, kept: usize) {
+        self.seats[no].up.truncate(kept);
+        self.lose(no);
+    }
+
+    /// A process stops, and nobody is told: neither its connections nor its memory go away.
+    pub(crate) fn freeze(&mut self, no: SeatNo) {
+        self.seats[no].frozen = true;
+    }
+
+    /// Fires a timer of the master, which must be running.
+    pub(crate) fn fire(&mut self, timer: MasterTimer) {
+        assert!(
+            self.timers.remove(&timer),
+            "{timer:?} does not run: {:?}",
+            self.timers
+        );
+        self.tell_master(MasterInput::TimerFired(timer));
+    }
+
+    pub(crate) fn timers(&self) -> &BTreeSet<MasterTimer> {
+        &self.timers
+    }
+
+    /// Delivers everything that is on its way, and everything that this leads to.
+    pub(crate) fn settle(&mut self) {
+        for _ in 0..STEPS_MAX {
+            if !self.step() && !self.end_pause() {
+                return;
+            }
+        }
+        panic!("the run does not come to rest");
+    }
+
+    /// One thing happens. False: nothing can.
+    pub(crate) fn step(&mut self) -> bool {
+        let kinds = self.seats.len() * 4 + 1;
+        let first = self.roll(kinds);
+        (0..kinds).any(|offset| self.attempt((first + offset) % kinds))
+    }
+
+    /// At most `steps` things happen.
+    pub(crate) fn steps(&mut self, steps: usize) {
+        for _ in 0..steps {
+            self.step();
+        }
+    }
+
+    /// A number below `below`.
+    pub(crate) fn roll(&mut self, below: usize) -> usize {
+        self.dice ^= self.dice << 13;
+        self.dice ^= self.dice >> 7;
+        self.dice ^= self.dice << 17;
+        usize::try_from(self.dice >> 33).unwrap() % below.max(1)
+    }
+
+    fn end_pause(&mut self) -> bool {
+        let pause = self.timers.iter().find_map(|timer| match timer {
+            MasterTimer::RetryWiring(_) => Some(*timer),
+            _ => None,
+        });
+        if let Some(timer) = pause {
+            self.fire(timer);
+        }
+        pause.is_some()
+    }
+
+    fn attempt(&mut self, choice: usize) -> bool {
+        let no = choice / 4;
+        if no >= self.seats.len() {
+            return self.solve_tour();
+        }
+        match choice % 4 {
+            0 => self.deliver_up(no),
+            1 => self.deliver_down(no),
+            2 => self.deliver_inbox(no),
+            _ => self.seats[no].acts() && self.work(no),
+        }
+    }
+
+    fn deliver_up(&mut self, no: SeatNo) -> bool {
+        let Some(wire) = self.seats[no].up.pop_front() else {
+            return false;
+        };
+        let peer = self.seats[no].id;
+        match (wire, peer) {
+            (Wire::Message(ToMaster::Hello(hello)), _) => {
+                let conn = ConnId(no as u64);
+                let from = self.seats[no].ip();
+                self.tell_master(MasterInput::Connected { conn, hello, from });
+            }
+            (Wire::Message(message), Some(peer)) => {
+                self.tell_master(MasterInput::Message { peer, message });
+            }
+            (Wire::Closed, Some(peer)) => self.tell_master(MasterInput::Disconnected { peer }),
+            // The driver ends a connection that was refused.
+            (Wire::Message(_) | Wire::Closed, None) => {}
+        }
+        true
+    }
+
+    fn deliver_down(&mut self, no: SeatNo) -> bool {
+        if !self.seats[no].acts() {
+            return false;
+        }
+        let Some(wire) = self.seats[no].down.pop_front() else {
+            return false;
+        };
+        match wire {
+            Wire::Message(message) => {
+                self.watch.before_message(no, &self.seats[no], &message);
+                self.give(no, PeerInput::Message(message.clone()));
+                self.watch.after_message(no, &self.seats[no], &message);
+            }
+            Wire::Closed => self.give(no, PeerInput::MasterDisconnected),
+        }
+        true
+    }
+
+    fn deliver_inbox(&mut self, no: SeatNo) -> bool {
+        if !self.seats[no].acts() {
+            return false;
+        }
+        let Some(input) = self.seats[no].inbox.pop_front() else {
+            return false;
+        };
+        self.give(no, input);
+        true
+    }
+
+    fn solve_tour(&mut self) -> bool {
+        let Some((round, group, problem)) = self.tours.pop_front() else {
+            return false;
+        };
+        let ring = tour::solve(&problem);
+        self.tell_master(MasterInput::TourSolved { round, group, ring });
+        true
+    }
+
+    fn tell_master(&mut self, input: MasterInput) {
+        let (before, mut out) = (self.master.clone(), Vec::new());
+        self.master.handle(input, &mut out);
+        self.watch
+            .master_moved(&before, &self.master, &self.seats, &out);
+        for output in out {
+            self.carry_out(output);
+        }
+    }
+
+    fn carry_out(&mut self, output: MasterOutput) {
+        match output {
+            MasterOutput::Register { conn, peer } => self.seat_of_conn(conn).id = Some(peer),
+            MasterOutput::Refuse { conn, reason } => {
+                let seat = self.seat_of_conn(conn);
+                seat.down.push_back(Wire::Message(ToPeer::Refused(reason)));
+                seat.down.push_back(Wire::Closed);
+            }
+            MasterOutput::Send { peer, message } => {
+                if let Some(no) = self.seat_with(peer).filter(|no| self.seats[*no].alive) {
+                    self.seats[no].down.push_back(Wire::Message(message));
+                }
+            }
+            MasterOutput::Close { peer } => {
+                if let Some(no) = self.seat_with(peer).filter(|no| self.seats[*no].alive) {
+                    self.seats[no].down.push_back(Wire::Closed);
+                }
+            }
+            MasterOutput::StartTimer { timer, .. } => {
+                self.timers.insert(timer);
+            }
+            MasterOutput::StopTimer(timer) => {
+                self.timers.remove(&timer);
+            }
+            MasterOutput::SolveTour {
+                round,
+                group,
+                problem,
+            } => {
+                self.tours.push_back((round, group, problem));
+            }
+            MasterOutput::Moved { .. }
+            | MasterOutput::Lost { .. }
+            | MasterOutput::Inconsistent { .. }
+            | MasterOutput::Stopped => {}
+        }
+    }
+
+    /// An input of a peer, and all that its driver does about it.
+    pub(crate) fn give(&mut self, no: SeatNo, input: PeerInput) {
+        let mut out = Vec::new();
+        self.seats[no].peer.handle(input, &mut out);
+        for output in out {
+            self.drive(no, output);
+        }
+    }
+
+    fn drive(&mut self, no: SeatNo, output: PeerOutput) {
+        match output {
+            PeerOutput::Send(message) => self.seats[no].up.push_back(Wire::Message(message)),
+            PeerOutput::Answer(answer) => {
+                self.seats[no].plane.settle_buffer(&answer);
+                self.watch.answered(no, &self.seats[no], &answer);
+                self.seats[no].answers.push(answer);
+            }
+            PeerOutput::Close => {
+                self.seats[no].up.push_back(Wire::Closed);
+                self.fabric_drop(no);
+            }
+            PeerOutput::StartTimer { .. } | PeerOutput::StopTimer(_) => {}
+            PeerOutput::Establish { .. }
+            | PeerOutput::AdoptRing(_)
+            | PeerOutput::RunRing { .. }
+            | PeerOutput::StopRing { .. }
+            | PeerOutput::MoveState(_)
+            | PeerOutput::CommitState { .. }
+            | PeerOutput::DropState { .. }
+            | PeerOutput::Probe { .. } => self.order_plane(no, output),
+        }
+    }
+
+    // What a test looks at.
+
+    pub(crate) fn seat_with(&self, peer: PeerId) -> Option<SeatNo> {
+        self.seats.iter().position(|seat| seat.id == Some(peer))
+    }
+
+    fn seat_of_conn(&mut self, conn: ConnId) -> &mut Seat {
+        &mut self.seats[usize::try_from(conn.0).unwrap()]
+    }
+
+    pub(crate) fn id(&self, no: SeatNo) -> PeerId {
+        self.seats[no].id.expect("it is registered")
+    }
+
+    pub(crate) fn is_accepted(&self, no: SeatNo) -> bool {
+        self.seats[no].peer.view().topology().is_some()
+    }
+
+    /// Living processes that are part of the run.
+    pub(crate) fn accepted(&self) -> Vec<SeatNo> {
+        (0..self.seats.len())
+            .filter(|no| self.seats[*no].acts() && self.is_accepted(*no))
+            .collect()
+    }
+
+    /// What was answered since this was asked last.
+    pub(crate) fn answers(&mut self, no: SeatNo) -> Vec<Answer> {
+        std::mem::take(&mut self.seats[no].answers)
+    }
+
+    /// The one answer since this was asked last.
+    pub(crate) fn outcome(&mut self, no: SeatNo) -> Answer {
+        let mut answers = self.answers(no);
+        assert_eq!(answers.len(), 1, "seat {no}: {answers:?}");
+        answers.remove(0)
+    }
+}
+
+fn ip_of(no: SeatNo) -> IpAddr {
+    IpAddr::from([192, 0, 2, u8::try_from(no % 250).unwrap() + 1])
+}

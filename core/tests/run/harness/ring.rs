@@ -1,0 +1,239 @@
+//! Running a ring over symbols: a chunk is the list of peers whose contribution it holds.
+
+use pccl_core::id::{PeerId, Seq, Tag};
+use pccl_core::messages::RingOutcome;
+use pccl_core::peer::{Answer, CallError, PeerInput};
+use pccl_core::schedule::{Phase, Step, steps};
+use pccl_core::topology::Ring;
+
+use super::Run;
+use super::plane::{LinkKey, Plane};
+use super::seat::SeatNo;
+
+/// Whose contributions, sorted; one that is in twice stands there twice.
+pub(crate) type Chunk = Vec<PeerId>;
+
+/// What is in a user's buffer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Holds {
+    /// What the user put there.
+    Own,
+    /// In every chunk, these peers' contributions, each once.
+    Sum(Vec<PeerId>),
+    /// A collective works on it.
+    Lent,
+    /// Something that no user may ever see.
+    Garbage(Vec<Chunk>),
+}
+
+/// A user's buffer of one tag.
+#[derive(Clone, Debug)]
+pub(super) struct Buffer {
+    pub(super) lent: bool,
+    pub(super) result: Option<Vec<Chunk>>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Frame {
+    pub(super) seq: Seq,
+    step: u32,
+    chunk: usize,
+    content: Chunk,
+}
+
+/// One execution at one process.
+#[derive(Clone, Debug)]
+pub(crate) struct RingRun {
+    pub(super) tag: Tag,
+    pub(super) seq: Seq,
+    pub(super) ring: Ring,
+    steps: Vec<Step>,
+    at: usize,
+    sent: bool,
+    chunks: Vec<Chunk>,
+}
+
+/// How far one attempt to go on came.
+enum Progress {
+    Nothing,
+    Some,
+    Ended(RingOutcome),
+}
+
+impl Plane {
+    pub(super) fn user_lends_buffer(&mut self, tag: Tag) {
+        let free = !self.buffers.get(&tag).is_some_and(|buffer| buffer.lent);
+        if free {
+            let (lent, result) = (true, None);
+            self.buffers.insert(tag, Buffer { lent, result });
+        }
+    }
+
+    /// Gives a buffer back as the answer says: with the result, or as it was.
+    pub(super) fn settle_buffer(&mut self, answer: &Answer) {
+        let Answer::CollectiveEnded { tag, result } = answer else {
+            return;
+        };
+        let Some(buffer) = self.buffers.get_mut(tag) else {
+            return;
+        };
+        match result {
+            Ok(_) => buffer.lent = false,
+            // Nothing was lent to a call that was refused on the spot.
+            Err(CallError::Usage(pccl_core::peer::Usage::TagInUse(_))) => {}
+            Err(_) => {
+                buffer.lent = false;
+                buffer.result = None;
+            }
+        }
+    }
+
+    pub(crate) fn buffer(&self, tag: Tag) -> Holds {
+        match self.buffers.get(&tag) {
+            None => Holds::Own,
+            Some(buffer) if buffer.lent => Holds::Lent,
+            Some(buffer) => match &buffer.result {
+                None => Holds::Own,
+                Some(chunks) => match chunks.first() {
+                    Some(first) if chunks.iter().all(|chunk| chunk == first) => {
+                        Holds::Sum(first.clone())
+                    }
+                    Some(_) | None => Holds::Garbage(chunks.clone()),
+                },
+            },
+        }
+    }
+}
+
+impl Run {
+    pub(super) fn run_ring(&mut self, no: SeatNo, tag: Tag, seq: Seq) {
+        let me = self.id(no);
+        let ring = self.seats[no].plane.ring().clone();
+        let world = u32::try_from(ring.world_size()).unwrap();
+        let rank = u32::try_from(ring.rank_of(me).expect("it is on its ring")).unwrap();
+        self.watch.ring_runs(seq, &ring);
+        self.seats[no].plane.rings.push(RingRun {
+            tag,
+            seq,
+            ring,
+            steps: steps(world, rank, 0..u64::from(world)).collect(),
+            at: 0,
+            sent: false,
+            chunks: vec![vec![me]; world as usize],
+        });
+    }
+
+    pub(super) fn stop_ring(&mut self, no: SeatNo, seq: Seq) {
+        let rings = &mut self.seats[no].plane.rings;
+        rings.retain(|ring| ring.seq != seq);
+    }
+
+    /// One frame goes out or is taken in, for one of the rings that run here.
+    pub(super) fn advance_rings(&mut self, no: SeatNo) -> bool {
+        let first = self.seats[no].plane.rings.len();
+        let offset = self.roll(first);
+        for turn in 0..first {
+            let index = (turn + offset) % first;
+            match self.advance_ring(no, index) {
+                Progress::Nothing => {}
+                Progress::Some => return true,
+                Progress::Ended(outcome) => {
+                    self.end_ring(no, index, outcome);
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    fn end_ring(&mut self, no: SeatNo, index: usize, outcome: RingOutcome) {
+        let run = self.seats[no].plane.rings.remove(index);
+        let seq = run.seq;
+        if outcome == RingOutcome::Done {
+            if let Some(buffer) = self.seats[no].plane.buffers.get_mut(&run.tag) {
+                buffer.result = Some(run.chunks);
+            }
+        }
+        self.seats[no]
+            .inbox
+            .push_back(PeerInput::RingEnded { seq, outcome });
+    }
+
+    fn advance_ring(&mut self, no: SeatNo, index: usize) -> Progress {
+        let plane = &self.seats[no].plane;
+        let (next, previous) = (plane.next, plane.previous);
+        let run = &plane.rings[index];
+        let Some(step) = run.steps.get(run.at).cloned() else {
+            return Progress::Ended(RingOutcome::Done);
+        };
+        let me = self.id(no);
+        self.assert_leads(next.map(|key| key.1), run.ring.next_of(me), no);
+        self.assert_leads(previous.map(|key| key.0), run.ring.previous_of(me), no);
+        let (Some(next), Some(previous)) = (next, previous) else {
+            return Progress::Ended(RingOutcome::LaneLost);
+        };
+        if self.seats[no].plane.rings[index].sent {
+            self.take_frame(no, index, &step, previous)
+        } else {
+            self.send_frame(no, index, &step, next)
+        }
+    }
+
+    fn assert_leads(&self, to: Option<SeatNo>, neighbour: Option<PeerId>, no: SeatNo) {
+        // A process without lanes has closed.
+        if let Some(to) = to {
+            assert_eq!(
+                self.seats[to].id, neighbour,
+                "seat {no}: lanes and ring agree"
+            );
+        }
+    }
+
+    fn send_frame(&mut self, no: SeatNo, index: usize, step: &Step, next: LinkKey) -> Progress {
+        if self.fabric.is_broken(&next) {
+            return Progress::Ended(RingOutcome::LaneLost);
+        }
+        let run = &mut self.seats[no].plane.rings[index];
+        let chunk = usize::try_from(step.send.start).unwrap();
+        run.sent = true;
+        let frame = Frame {
+            seq: run.seq,
+            step: step.step,
+            chunk,
+            content: run.chunks[chunk].clone(),
+        };
+        self.fabric
+            .links
+            .entry(next)
+            .or_default()
+            .frames
+            .push(frame);
+        Progress::Some
+    }
+
+    fn take_frame(&mut self, no: SeatNo, index: usize, step: &Step, key: LinkKey) -> Progress {
+        let run = &mut self.seats[no].plane.rings[index];
+        let link = self.fabric.links.entry(key).or_default();
+        let expected = |frame: &Frame| frame.seq == run.seq && frame.step == step.step;
+        let Some(at) = link.frames.iter().position(expected) else {
+            return if link.broken {
+                Progress::Ended(RingOutcome::LaneLost)
+            } else {
+                Progress::Nothing
+            };
+        };
+        let frame = link.frames.remove(at);
+        assert_eq!(step.receive.start, frame.chunk as u64);
+        let chunk = &mut run.chunks[frame.chunk];
+        match step.phase {
+            Phase::Reduce => {
+                chunk.extend(frame.content);
+                chunk.sort();
+            }
+            Phase::Gather => *chunk = frame.content,
+        }
+        run.at += 1;
+        run.sent = false;
+        Progress::Some
+    }
+}

@@ -1,0 +1,134 @@
+//! One process: a peer machine, its two directions of the control connection, its data plane.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
+use pccl_core::id::{ContentHash, GroupId, PeerId, Revision, Tag};
+use pccl_core::messages::{ToMaster, ToPeer};
+use pccl_core::peer::{Answer, Call, Peer, PeerConfig, PeerInput};
+use pccl_core::shared_state::{EntryInfo, SyncStrategy, SyncVote};
+
+use super::plane::Plane;
+use super::{Wire, ip_of};
+
+/// Position of a process in `Run::seats`.
+pub(crate) type SeatNo = usize;
+
+#[derive(Clone)]
+pub(crate) struct Seat {
+    pub(crate) no: SeatNo,
+    pub(crate) group: GroupId,
+    pub(crate) peer: Peer,
+    /// The process lives (it may have left the run).
+    pub(crate) alive: bool,
+    /// The process does nothing any more, without anybody noticing.
+    pub(crate) frozen: bool,
+    pub(crate) id: Option<PeerId>,
+    pub(crate) up: VecDeque<Wire<ToMaster>>,
+    pub(crate) down: VecDeque<Wire<ToPeer>>,
+    /// What the data plane has to tell the peer.
+    pub(crate) inbox: VecDeque<PeerInput>,
+    pub(crate) answers: Vec<Answer>,
+    pub(crate) plane: Plane,
+    /// Voted as send-only, in its last synchronization.
+    pub(crate) sends_only: bool,
+    /// Voted as receive-only, in its last synchronization.
+    pub(crate) receives_only: bool,
+}
+
+impl Seat {
+    pub(super) fn new(no: SeatNo, group: GroupId) -> Self {
+        let peer = Peer::new(PeerConfig {
+            group,
+            port: 48149,
+            advertise: None,
+            lanes: 2,
+        });
+        Self {
+            no,
+            group,
+            peer,
+            alive: true,
+            frozen: false,
+            id: None,
+            up: VecDeque::new(),
+            down: VecDeque::new(),
+            inbox: VecDeque::new(),
+            answers: Vec::new(),
+            plane: Plane::new(),
+            sends_only: false,
+            receives_only: false,
+        }
+    }
+
+    pub(super) fn ip(&self) -> IpAddr {
+        ip_of(self.no)
+    }
+
+    /// Does the process do anything?
+    pub(crate) fn acts(&self) -> bool {
+        self.alive && !self.frozen
+    }
+
+    /// Would a major call be taken?
+    pub(super) fn may_call(&self) -> bool {
+        let view = self.peer.view();
+        view.open_calls().major.is_none() && view.tags().next().is_none()
+    }
+
+    /// Acts, and has not left or been turned away.
+    pub(crate) fn is_in_the_run(&self) -> bool {
+        self.acts() && self.peer.view().ended().is_none()
+    }
+
+    /// A vote that describes the shared state of this process.
+    pub(crate) fn sync_call(&self, strategy: SyncStrategy) -> Call {
+        Call::SyncSharedState(self.vote(strategy, false))
+    }
+
+    pub(crate) fn vote(&self, strategy: SyncStrategy, restart: bool) -> SyncVote {
+        SyncVote {
+            revision: self.plane.memory.revision,
+            strategy,
+            restart,
+            entries: self.plane.memory.entries.clone(),
+        }
+    }
+}
+
+/// An entry that must be the same everywhere.
+pub(crate) fn shared(name: &str, hash: u64) -> EntryInfo {
+    EntryInfo {
+        name: name.into(),
+        element: ElementType::F32,
+        count: 8,
+        hash: ContentHash(hash),
+        allow_content_inequality: false,
+    }
+}
+
+/// A vote with one entry.
+pub(crate) fn vote(revision: u64, hash: u64, strategy: SyncStrategy) -> SyncVote {
+    SyncVote {
+        revision: Revision(revision),
+        strategy,
+        restart: false,
+        entries: vec![shared("weights", hash)],
+    }
+}
+
+pub(crate) fn ring_spec() -> CollectiveSpec {
+    CollectiveSpec {
+        op: ReduceOp::Sum,
+        element: ElementType::F32,
+        count: 64,
+        quantization: Quantization::None,
+    }
+}
+
+/// The usual collective.
+pub(crate) fn reduce(tag: u64) -> Call {
+    let (tag, spec) = (Tag(tag), ring_spec());
+    Call::Initiate { tag, spec }
+}

@@ -1,0 +1,378 @@
+//! Random walks: users call what they like, peers join, leave and die, lanes break, pairs cannot be
+//! connected, timers fire; the watch looks at every step. Then the faults end, and the run has to heal:
+//! every call ends, everybody is admitted, and a synchronization and a reduce succeed for all.
+
+use pccl_core::id::{ContentHash, GroupId, PeerId, Revision, Tag};
+use pccl_core::master::{Ballot, MasterTimer};
+use pccl_core::peer::{Answer, Call, PeerPhase};
+use pccl_core::shared_state::{EntryInfo, SyncStrategy};
+use proptest::prelude::*;
+
+use crate::harness::{Holds, Run, SeatNo, reduce, ring_spec, shared};
+
+const SEATS_MAX: usize = 8;
+
+/// What a user may call.
+#[derive(Clone, Copy, Debug)]
+enum Wish {
+    Update,
+    Query,
+    Optimize,
+    Sync(SyncStrategy),
+    Reduce(u64),
+    /// A reduce that the others may not agree with.
+    Odd(u64),
+    Cancel(u64),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Move {
+    Steps(u8),
+    Call(u8, Wish),
+    /// Everybody of a group calls the same.
+    CallTogether(u8, Wish),
+    Join(u8),
+    Lose(u8, u8),
+    Freeze(u8),
+    Leave(u8),
+    Break(u8, u8),
+    Block(u8, u8),
+    Unblock,
+    /// A deadline passes.
+    Fire(u8),
+}
+
+fn wish() -> impl Strategy<Value = Wish> {
+    let strategies = vec![
+        SyncStrategy::EnforcePopular,
+        SyncStrategy::EnforcePopular,
+        SyncStrategy::EnforcePopular,
+        SyncStrategy::SendOnly,
+        SyncStrategy::ReceiveOnly,
+    ];
+    prop_oneof![
+        4 => Just(Wish::Update),
+        2 => Just(Wish::Query),
+        2 => Just(Wish::Optimize),
+        3 => prop::sample::select(strategies).prop_map(Wish::Sync),
+        8 => (0..3_u64).prop_map(Wish::Reduce),
+        1 => (0..3_u64).prop_map(Wish::Odd),
+        1 => (0..3_u64).prop_map(Wish::Cancel),
+    ]
+}
+
+fn any_move() -> impl Strategy<Value = Move> {
+    prop_oneof![
+        20 => (1..40_u8).prop_map(Move::Steps),
+        10 => (any::<u8>(), wish()).prop_map(|(seat, wish)| Move::Call(seat, wish)),
+        8 => (any::<u8>(), wish()).prop_map(|(group, wish)| Move::CallTogether(group, wish)),
+        2 => any::<u8>().prop_map(Move::Join),
+        2 => (any::<u8>(), any::<u8>()).prop_map(|(seat, kept)| Move::Lose(seat, kept)),
+        1 => any::<u8>().prop_map(Move::Freeze),
+        1 => any::<u8>().prop_map(Move::Leave),
+        2 => (any::<u8>(), any::<u8>()).prop_map(|(seat, kept)| Move::Break(seat, kept)),
+        1 => (any::<u8>(), any::<u8>()).prop_map(|(one, other)| Move::Block(one, other)),
+        1 => Just(Move::Unblock),
+        1 => any::<u8>().prop_map(Move::Fire),
+    ]
+}
+
+/// An entry in which peers may differ.
+fn own(hash: u64) -> EntryInfo {
+    EntryInfo {
+        allow_content_inequality: true,
+        ..shared("local", hash)
+    }
+}
+
+struct Walk {
+    run: Run,
+    groups: u32,
+}
+
+impl Walk {
+    fn new(seed: u64, groups: u32) -> Self {
+        let mut walk = Self {
+            run: Run::new(seed),
+            groups,
+        };
+        for seat in 0..3 {
+            walk.join(seat);
+        }
+        walk.run.settle();
+        walk.run.update_all();
+        walk
+    }
+
+    fn pick(&self, number: u8) -> SeatNo {
+        usize::from(number) % self.run.seats.len()
+    }
+
+    fn make(&mut self, next: Move) {
+        match next {
+            Move::Steps(steps) => self.run.steps(usize::from(steps)),
+            Move::Call(seat, wish) => self.wish(self.pick(seat), wish),
+            Move::CallTogether(group, wish) => {
+                let group = GroupId(u32::from(group) % self.groups);
+                for seat in self.run.accepted() {
+                    if self.run.seats[seat].group == group {
+                        self.wish(seat, wish);
+                    }
+                }
+            }
+            Move::Join(number) => self.join(number),
+            Move::Lose(seat, kept) => self.lose(self.pick(seat), kept),
+            Move::Freeze(seat) => self.run.freeze(self.pick(seat)),
+            Move::Leave(seat) => {
+                let seat = self.pick(seat);
+                if self.run.seats[seat].acts() {
+                    self.run.call(seat, Call::Leave);
+                }
+            }
+            Move::Break(seat, kept) => self.run.break_edge(self.pick(seat), usize::from(kept) % 4),
+            Move::Block(one, other) => {
+                let (one, other) = (self.pick(one), self.pick(other));
+                self.run
+                    .fabric
+                    .blocked
+                    .insert((one.min(other), one.max(other)));
+            }
+            Move::Unblock => self.run.fabric.blocked.clear(),
+            Move::Fire(which) => self.fire(which),
+        }
+    }
+
+    fn join(&mut self, number: u8) {
+        if self.run.seats.len() >= SEATS_MAX {
+            return;
+        }
+        let seat = self.run.join(GroupId(u32::from(number) % self.groups));
+        let content = vec![own(seat as u64), shared("weights", u64::from(number) % 3)];
+        self.run.seats[seat].plane.memory.entries = content;
+    }
+
+    fn lose(&mut self, seat: SeatNo, kept: u8) {
+        if self.run.seats[seat].alive {
+            let on_the_way = self.run.seats[seat].up.len();
+            self.run
+                .lose_with_prefix(seat, usize::from(kept) % (on_the_way + 1));
+        }
+    }
+
+    fn fire(&mut self, which: u8) {
+        // The silence of peers that are not silent would be a lie.
+        let honest: Vec<MasterTimer> = self
+            .run
+            .timers()
+            .iter()
+            .filter(|timer| !matches!(timer, MasterTimer::Silence(_)))
+            .copied()
+            .collect();
+        if let Some(timer) = honest.get(usize::from(which) % honest.len().max(1)) {
+            self.run.fire(*timer);
+        }
+    }
+
+    /// Calls what the user wishes, where the library allows it.
+    fn wish(&mut self, no: SeatNo, wish: Wish) {
+        self.train(no);
+        let seat = &self.run.seats[no];
+        if !seat.is_in_the_run() {
+            return;
+        }
+        let call = match wish {
+            Wish::Update => Call::UpdateTopology,
+            Wish::Query => Call::ArePeersPending,
+            Wish::Optimize => Call::OptimizeTopology,
+            Wish::Sync(strategy) => seat.sync_call(strategy),
+            Wish::Reduce(tag) => reduce(tag),
+            Wish::Odd(tag) => {
+                let mut spec = ring_spec();
+                spec.count += 1;
+                Call::Initiate {
+                    tag: Tag(tag),
+                    spec,
+                }
+            }
+            Wish::Cancel(tag) => Call::Cancel { tag: Tag(tag) },
+        };
+        self.run.call(no, call);
+    }
+
+    /// Who has synchronized computes, and so comes to the next revision.
+    fn train(&mut self, no: SeatNo) {
+        let answers = self.run.answers(no);
+        let synchronized = answers
+            .iter()
+            .any(|a| matches!(a, Answer::Synchronized(Ok(_))));
+        if synchronized {
+            let memory = &mut self.run.seats[no].plane.memory;
+            memory.revision = memory.revision.next();
+            for entry in &mut memory.entries {
+                entry.hash = ContentHash(memory.revision.0 * 10);
+            }
+        }
+    }
+
+    /// The faults are over: everything that was begun ends, and everybody comes together.
+    fn heal(&mut self) {
+        self.run.fabric.blocked.clear();
+        self.run.watch.restarts = true;
+        self.notice_the_frozen();
+        for _ in 0..12 {
+            self.run.settle();
+            self.ask_everybody(|run, seat| {
+                run.call(seat, Call::ArePeersPending);
+                run.call(seat, Call::UpdateTopology);
+            });
+            self.run.settle();
+            if self.everybody_rests() {
+                break;
+            }
+            self.end_ballots_that_cannot_end();
+        }
+        assert!(self.everybody_rests(), "{}", self.complaint());
+    }
+
+    /// Members of a group that wait in collectives of different tags are freed by the deadline.
+    fn end_ballots_that_cannot_end(&mut self) {
+        let overdue = self
+            .run
+            .timers()
+            .iter()
+            .find(|timer| matches!(timer, MasterTimer::Ballot(Ballot::Initiate(..))));
+        if let Some(timer) = overdue.copied() {
+            self.run.fire(timer);
+        }
+    }
+
+    fn ask_everybody(&mut self, ask: impl Fn(&mut Run, SeatNo)) {
+        for seat in self.run.accepted() {
+            ask(&mut self.run, seat);
+        }
+    }
+
+    fn notice_the_frozen(&mut self) {
+        for seat in 0..self.run.seats.len() {
+            let peer = self.run.seats[seat].id.map(MasterTimer::Silence);
+            if let Some(timer) = peer.filter(|timer| self.run.timers().contains(timer)) {
+                if self.run.seats[seat].frozen {
+                    self.run.fire(timer);
+                }
+            }
+            if self.run.seats[seat].frozen && self.run.seats[seat].alive {
+                self.run.lose(seat);
+            }
+        }
+    }
+
+    fn everybody_rests(&self) -> bool {
+        self.run
+            .seats
+            .iter()
+            .filter(|seat| seat.is_in_the_run())
+            .all(|seat| {
+                let view = seat.peer.view();
+                view.phase() == PeerPhase::Accepted && view.is_idle() && !view.is_fresh()
+            })
+    }
+
+    fn complaint(&self) -> String {
+        let mut text = String::from("somebody waits for ever:\n");
+        for seat in self.run.seats.iter().filter(|seat| seat.is_in_the_run()) {
+            let view = seat.peer.view();
+            let tags: Vec<_> = view.tags().collect();
+            let state = seat
+                .id
+                .and_then(|id| self.run.master.view().peer(id))
+                .map(|p| p.state());
+            text += &format!(
+                "  {:?} {:?} {:?} {tags:?} fresh {} master {state:?}\n",
+                seat.id,
+                view.phase(),
+                view.open_calls(),
+                view.is_fresh(),
+            );
+        }
+        text
+    }
+
+    /// Everybody synchronizes and reduces, and it works.
+    fn work(&mut self) {
+        let peers = self.run.accepted();
+        for seat in &peers {
+            self.run.answers(*seat);
+            let vote = self.run.seats[*seat].vote(SyncStrategy::EnforcePopular, true);
+            self.run.call(*seat, Call::SyncSharedState(vote));
+        }
+        self.run.settle();
+        for seat in &peers {
+            let answer = self.run.outcome(*seat);
+            assert!(matches!(answer, Answer::Synchronized(Ok(_))), "{answer:?}");
+        }
+        self.run.call_all(&peers, &reduce(77));
+        self.run.settle();
+        for seat in &peers {
+            let holds = self.run.seats[*seat].plane.buffer(Tag(77));
+            assert_eq!(holds, Holds::Sum(self.group_of(*seat)));
+        }
+    }
+
+    fn group_of(&self, no: SeatNo) -> Vec<PeerId> {
+        let group = self.run.seats[no].group;
+        let members = self.run.accepted().into_iter();
+        let members = members.filter(|seat| self.run.seats[*seat].group == group);
+        let mut ids: Vec<PeerId> = members.map(|seat| self.run.id(seat)).collect();
+        ids.sort();
+        ids
+    }
+}
+
+fn walk(seed: u64, groups: u32, moves: &[Move]) -> Run {
+    let mut walk = Walk::new(seed, groups);
+    for next in moves {
+        walk.make(*next);
+    }
+    walk.heal();
+    walk.work();
+    walk.run
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 3000,
+        max_shrink_iters: 20_000,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn whatever_happens_the_run_keeps_its_promises_and_heals(
+        seed in any::<u64>(),
+        groups in 1..3_u32,
+        moves in prop::collection::vec(any_move(), 1..80),
+    ) {
+        walk(seed, groups, &moves);
+    }
+}
+
+#[test]
+fn the_walks_commit_and_abort_often_enough_to_mean_something() {
+    use proptest::strategy::ValueTree;
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let script = prop::collection::vec(any_move(), 60..80);
+
+    let runs: Vec<Run> = (1..60)
+        .map(|seed| walk(seed, 1, &script.new_tree(&mut runner).unwrap().current()))
+        .collect();
+
+    let commits: u32 = runs.iter().map(|run| run.watch.commits).sum();
+    let aborts: u32 = runs.iter().map(|run| run.watch.aborts).sum();
+    assert!(
+        commits > 200 && aborts > 100,
+        "{commits} commits, {aborts} aborts"
+    );
+    let first = Revision(0);
+    let revised = |run: &&Run| run.master.view().revision(GroupId(0)) > Some(first);
+    assert!(runs.iter().filter(revised).count() > 10);
+}
