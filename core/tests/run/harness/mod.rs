@@ -81,10 +81,14 @@ impl Run {
         run
     }
 
-    /// Adds accepted peers to a run in which all that are accepted are idle.
+    /// Adds accepted peers to a run in which all that are accepted are idle. Their numbers rise with
+    /// their seats.
     pub(crate) fn join_many(&mut self, n: usize, group: GroupId) {
-        let newcomers: Vec<_> = (0..n).map(|_| self.join(group)).collect();
-        self.settle();
+        let mut newcomers = Vec::new();
+        for _ in 0..n {
+            newcomers.push(self.join(group));
+            self.settle();
+        }
         self.update_all();
         for seat in newcomers {
             assert!(self.is_accepted(seat), "{:?}", self.seats[seat].answers);
