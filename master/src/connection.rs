@@ -121,9 +121,7 @@ impl Reading {
 
     /// `None`: the desk does not want to hear more.
     async fn report(&mut self, rx: &mut dyn LaneRx) -> Option<()> {
-        let peer = self.identity.take()?.await.ok()?;
-        self.peer = Some(peer);
-        self.permit = None;
+        let peer = self.identify().await?;
         self.reader.set_cap(CONTROL_FRAME_MAX);
         loop {
             let event = match recv_control(rx, &mut self.reader).await {
@@ -139,8 +137,19 @@ impl Reading {
         }
     }
 
-    async fn gone(&self, error: ControlError) {
-        if let Some(peer) = self.peer {
+    /// Waits for the desk to say who this is; `None`: nobody. Cancel-safe: a connection whose welcome
+    /// cannot be written still has to learn under which name to report its end.
+    async fn identify(&mut self) -> Option<PeerId> {
+        if let Some(identity) = &mut self.identity {
+            self.peer = identity.await.ok();
+            self.identity = None;
+            self.permit = None;
+        }
+        self.peer
+    }
+
+    async fn gone(&mut self, error: ControlError) {
+        if let Some(peer) = self.identify().await {
             self.tell(Event::Gone { peer, error }).await;
         }
     }

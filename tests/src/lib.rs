@@ -4,6 +4,21 @@
 //! |---|---|
 //! | [`conformance`] | what every transport must do, as one list of cases |
 //! | [`memory`] | a network in memory, with faults on demand |
+//! | [`processes`] | real processes, as the test that starts them sees them |
+//! | [`roles`], [`scripted`] | what such a process is: a master, or a peer |
+//! | [`talk`] | what test and processes tell each other |
+//! | [`trap`] | stopping a peer at an exact moment |
+//! | [`contribution`] | numbers to reduce whose sums can be checked |
+//! | [`recovery`] | how long the survivors of a kill need |
+//! | [`siege`] | garbage for the master and for peers while a run goes on |
 
 pub mod conformance;
+pub mod contribution;
 pub mod memory;
+pub mod processes;
+pub mod recovery;
+pub mod roles;
+pub mod scripted;
+pub mod siege;
+pub mod talk;
+pub mod trap;

@@ -9,7 +9,7 @@ use pccl_core::wire::{ControlError, encode_control};
 use pccl_master::{Limits, MasterConfig, MasterServer, spawn};
 use tokio::time::{Instant, advance, sleep};
 
-use crate::support::client::{Client, pair};
+use crate::support::client::{Client, hello, pair};
 use crate::support::pipes::{ADDRESS, Pipes};
 
 #[tokio::test]
@@ -50,6 +50,23 @@ async fn the_death_of_the_last_missing_voter_completes_the_ballot_at_once() {
     let answer = first.hear().await;
     assert_eq!(answer, ToPeer::PeersPending { pending: false });
     assert_eq!(begin.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_newcomer_that_is_gone_before_its_welcome_does_not_wait_to_be_admitted() {
+    let pipes = Pipes::new(64 * 1024);
+    let builder = MasterServer::builder().transport(Arc::new(pipes.clone()));
+    tokio::spawn(builder.bind(ADDRESS).await.unwrap().run());
+    let (mut founder, _) = Client::found(pipes.dial()).await;
+    let mut fleeting = Client::introduce(pipes.dial()).await;
+
+    fleeting.say(&ToMaster::Hello(hello())).await;
+    drop(fleeting);
+    sleep(Duration::from_millis(1)).await;
+
+    founder.say(&ToMaster::ArePeersPending).await;
+    let answer = founder.hear().await;
+    assert_eq!(answer, ToPeer::PeersPending { pending: false });
 }
 
 #[tokio::test(start_paused = true)]

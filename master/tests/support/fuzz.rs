@@ -53,14 +53,22 @@ impl Tally {
     }
 }
 
+/// What a connection sends, drawn from the seed.
+pub(crate) type Stream = fn(&mut StdRng) -> Vec<u8>;
+
 /// Attacks the master, and says with which seed before it begins.
 pub(crate) async fn attack(master: SocketAddr, attack: Attack) -> Tally {
+    attack_with(stream, master, attack).await
+}
+
+/// The same with other bytes, on whoever listens there.
+pub(crate) async fn attack_with(stream: Stream, victim: SocketAddr, attack: Attack) -> Tally {
     println!("{attack:?}");
     let end = Instant::now() + attack.lasting;
     let mut attackers = JoinSet::new();
     for number in 0..attack.connections {
         let random = StdRng::seed_from_u64(attack.seed.wrapping_mul(1 << 16) + number);
-        attackers.spawn(attacker(master, random, end));
+        attackers.spawn(attacker(stream, victim, random, end));
     }
     let mut tally = Tally::default();
     while let Some(done) = attackers.join_next().await {
@@ -70,14 +78,14 @@ pub(crate) async fn attack(master: SocketAddr, attack: Attack) -> Tally {
 }
 
 /// One connection after another.
-async fn attacker(master: SocketAddr, mut random: StdRng, end: Instant) -> Tally {
+async fn attacker(stream: Stream, victim: SocketAddr, mut random: StdRng, end: Instant) -> Tally {
     let mut tally = Tally::default();
     while Instant::now() < end {
         let bytes = stream(&mut random);
         let pieces = random.random_range(1..6);
         let reads = random.random_bool(0.7);
         let lingers = random.random_bool(0.3);
-        match TcpStream::connect(master).await {
+        match TcpStream::connect(victim).await {
             Ok(connection) => {
                 tally.opened += 1;
                 tally.add(assault(connection, &bytes, pieces, reads).await);
@@ -128,7 +136,7 @@ fn stream(random: &mut StdRng) -> Vec<u8> {
     }
 }
 
-fn noise(random: &mut StdRng, most: usize) -> Vec<u8> {
+pub(crate) fn noise(random: &mut StdRng, most: usize) -> Vec<u8> {
     let mut bytes = vec![0; random.random_range(0..most)];
     random.fill_bytes(&mut bytes);
     bytes
@@ -160,7 +168,7 @@ fn oversized(random: &mut StdRng) -> Vec<u8> {
 }
 
 /// Puts up to eight faults into a stream.
-fn spoil(random: &mut StdRng, bytes: &mut Vec<u8>) {
+pub(crate) fn spoil(random: &mut StdRng, bytes: &mut Vec<u8>) {
     for _ in 0..random.random_range(1..9) {
         if bytes.is_empty() {
             return;

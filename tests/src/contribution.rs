@@ -1,0 +1,169 @@
+//! What a scripted peer contributes to a reduce, and what the sum of such contributions must be.
+//!
+//! Peers count their own rounds, and nobody knows the counts of the others beforehand: so each tells
+//! its own in the buffer itself. The first [`SLOTS`] elements hold the contributors' counts, each in a
+//! place of its own; the others are small whole numbers that depend on peer, count and place. Sums of
+//! them are exact in `f32` whatever the order of the additions, so results are compared bit for bit.
+
+use std::collections::BTreeMap;
+
+/// Elements at the front that tell the rounds of the contributors. A buffer has at least as many.
+pub const SLOTS: usize = 64;
+
+/// Contributed numbers are 1 to this.
+const VALUES: u64 = 251;
+
+/// From one element to the next.
+const STRIDE: u64 = 7;
+
+/// A result that is not the sum of its contributions.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("element {index} is {got}, not {expected}, of the contributions of {rounds:?}")]
+pub struct Wrong {
+    /// Where.
+    pub index: usize,
+    /// What it should be.
+    pub expected: f32,
+    /// What it is.
+    pub got: f32,
+    /// The round of each contributor, as the result tells it.
+    pub rounds: BTreeMap<u64, u64>,
+}
+
+/// Writes what `peer` contributes in its round number `round` (from 1, below 2^24).
+pub fn fill(buffer: &mut [f32], peer: u64, round: u64) {
+    let values = values(peer, round);
+    for (element, value) in buffer.iter_mut().zip(values) {
+        *element = value as f32;
+    }
+    for slot in buffer.iter_mut().take(SLOTS) {
+        *slot = 0.0;
+    }
+    if let Some(slot) = buffer.get_mut(slot_of(peer)) {
+        *slot = round as f32;
+    }
+}
+
+/// Is this what `peer` contributes in this round?
+#[must_use]
+pub fn is_contribution(buffer: &[f32], peer: u64, round: u64) -> bool {
+    let mut contribution = vec![0.0; buffer.len()];
+    fill(&mut contribution, peer, round);
+    buffer == contribution
+}
+
+/// Checks that the result holds each contribution exactly once and nothing else. Returns the round of
+/// each contributor.
+///
+/// # Errors
+/// The first element that is wrong.
+pub fn verify(result: &[f32], contributors: &[u64]) -> Result<BTreeMap<u64, u64>, Wrong> {
+    let told = |peer: &u64| result.get(slot_of(*peer)).map_or(0, |round| *round as u64);
+    let rounds: BTreeMap<u64, u64> = contributors.iter().map(|p| (*p, told(p))).collect();
+    let mut expected = vec![0_u16; result.len()];
+    for (peer, round) in &rounds {
+        for (sum, value) in expected.iter_mut().zip(values(*peer, *round)) {
+            *sum += value;
+        }
+    }
+    let slots = (0..SLOTS).map(|slot| slot_sum(&rounds, slot));
+    let sums = expected.iter().map(|sum| f32::from(*sum));
+    let expected = slots.chain(sums.skip(SLOTS));
+    let wrong = result
+        .iter()
+        .zip(expected)
+        .enumerate()
+        .find(|(_, (got, expected))| *got != expected);
+    match wrong {
+        None if rounds.values().all(|round| *round > 0) => Ok(rounds),
+        None => Err(Wrong {
+            index: 0,
+            expected: 1.0,
+            got: 0.0,
+            rounds,
+        }),
+        Some((index, (got, expected))) => Err(Wrong {
+            index,
+            expected,
+            got: *got,
+            rounds,
+        }),
+    }
+}
+
+/// A number that two buffers share only where they are equal, for all practical purposes.
+#[must_use]
+pub fn checksum(buffer: &[f32]) -> u64 {
+    buffer.iter().fold(0xcbf2_9ce4_8422_2325, |sum, element| {
+        (sum ^ u64::from(element.to_bits())).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+fn slot_of(peer: u64) -> usize {
+    (peer % SLOTS as u64) as usize
+}
+
+fn slot_sum(rounds: &BTreeMap<u64, u64>, slot: usize) -> f32 {
+    let of_slot = rounds.iter().filter(|(peer, _)| slot_of(**peer) == slot);
+    of_slot.map(|(_, round)| *round as f32).sum()
+}
+
+/// The contributed numbers, element by element.
+fn values(peer: u64, round: u64) -> impl Iterator<Item = u16> {
+    let first = peer.wrapping_mul(31).wrapping_add(round.wrapping_mul(17)) % VALUES;
+    let next = |value: &u16| Some((*value + STRIDE as u16) % VALUES as u16);
+    std::iter::successors(Some(first as u16), next).map(|value| value + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sum_of(contributions: &[(u64, u64)]) -> Vec<f32> {
+        let mut sum = vec![0.0; 200];
+        for (peer, round) in contributions {
+            let mut one = vec![0.0; 200];
+            fill(&mut one, *peer, *round);
+            for (sum, element) in sum.iter_mut().zip(one) {
+                *sum += element;
+            }
+        }
+        sum
+    }
+
+    #[test]
+    fn a_sum_of_contributions_is_right_and_tells_their_rounds() {
+        let sum = sum_of(&[(1, 5), (2, 9), (7, 1)]);
+
+        let rounds = verify(&sum, &[2, 7, 1]).unwrap();
+
+        assert_eq!(rounds, BTreeMap::from([(1, 5), (2, 9), (7, 1)]));
+    }
+
+    #[test]
+    fn a_contribution_that_is_missing_or_there_twice_is_found() {
+        assert!(verify(&sum_of(&[(1, 5)]), &[1, 2]).is_err());
+        assert!(verify(&sum_of(&[(1, 5), (2, 9)]), &[1]).is_err());
+        assert!(verify(&sum_of(&[(1, 5), (2, 9), (2, 9)]), &[1, 2]).is_err());
+    }
+
+    #[test]
+    fn one_bit_of_one_element_is_enough() {
+        for index in [0, 63, 64, 199] {
+            let mut sum = sum_of(&[(1, 5), (2, 9)]);
+            sum[index] = f32::from_bits(sum[index].to_bits() ^ 1);
+
+            assert!(verify(&sum, &[1, 2]).is_err(), "element {index}");
+        }
+    }
+
+    #[test]
+    fn a_contribution_is_told_from_those_of_other_rounds() {
+        let mut buffer = vec![0.0; 100];
+        fill(&mut buffer, 3, 4);
+
+        assert!(is_contribution(&buffer, 3, 4));
+        assert!(!is_contribution(&buffer, 3, 5));
+        assert!(!is_contribution(&buffer, 4, 4));
+    }
+}

@@ -1,0 +1,350 @@
+//! Processes of a test, as their parent sees them: starting them, hearing what they tell, stopping and
+//! killing them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::roles::{MasterOptions, Role};
+use crate::scripted::PeerOptions;
+use crate::talk::{Commit, Event, Moment, Nanos, Order, now};
+
+/// Whatever is waited for has not happened after so long: something hangs.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A process, as the test knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Process(u32);
+
+/// What went wrong with the processes.
+#[derive(Debug, thiserror::Error)]
+pub enum Trouble {
+    /// A process could not be started, told something or stopped.
+    #[error("the system refused: {0}")]
+    System(#[from] std::io::Error),
+    /// No master could be started in this process.
+    #[error(transparent)]
+    Master(#[from] pccl_master::ServeError),
+    /// A process has ended that should not.
+    #[error("{0:?} has ended")]
+    Ended(Process),
+    /// There is no such process.
+    #[error("{0:?} is not running")]
+    NotRunning(Process),
+    /// The library has broken a promise.
+    #[error("{process:?}: {what}")]
+    Wrong {
+        /// Where.
+        process: Process,
+        /// Which.
+        what: String,
+    },
+    /// A call failed for good that should not.
+    #[error("{process:?} gave up: {error}")]
+    GaveUp {
+        /// Who.
+        process: Process,
+        /// Why.
+        error: String,
+    },
+    /// Something is waited for in vain.
+    #[error("waited in vain for {0}")]
+    Hang(String),
+}
+
+/// A peer that has joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its process.
+    pub process: Process,
+    /// Who it is in the run.
+    pub peer: u64,
+    /// Where it accepts lanes.
+    pub lanes_at: SocketAddr,
+}
+
+struct Running {
+    child: Child,
+    orders: ChildStdin,
+    /// It has said why it ends.
+    gave_up: bool,
+}
+
+/// All processes of a test. Dropping it kills them.
+pub struct Swarm {
+    program: PathBuf,
+    running: BTreeMap<Process, Running>,
+    started: u32,
+    events: Sender<(Process, Option<Event>)>,
+    heard: Receiver<(Process, Option<Event>)>,
+}
+
+impl Swarm {
+    /// No processes yet. All will run this program, which has to understand [`Role`].
+    #[must_use]
+    pub fn of(program: impl Into<PathBuf>) -> Self {
+        let (events, heard) = mpsc::channel();
+        Self {
+            program: program.into(),
+            running: BTreeMap::new(),
+            started: 0,
+            events,
+            heard,
+        }
+    }
+
+    /// Starts a process.
+    ///
+    /// # Errors
+    /// [`Trouble::System`].
+    pub fn start(&mut self, role: &Role) -> Result<Process, Trouble> {
+        let mut child = Command::new(&self.program)
+            .args(role.arguments())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let process = Process(self.started);
+        self.started += 1;
+        let (Some(orders), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(Trouble::Ended(process));
+        };
+        let events = self.events.clone();
+        thread::spawn(move || pass_on(process, output, &events));
+        let running = Running {
+            child,
+            orders,
+            gave_up: false,
+        };
+        self.running.insert(process, running);
+        Ok(process)
+    }
+
+    /// Starts a master in a process of its own, and waits until it listens.
+    ///
+    /// # Errors
+    /// As [`until`](Self::until).
+    pub fn start_master(
+        &mut self,
+        options: &MasterOptions,
+    ) -> Result<(Process, SocketAddr), Trouble> {
+        let master = self.start(&Role::Master(options.clone()))?;
+        let address = self.until("the master", |process, event| match event {
+            Event::Listening { address } if process == master => Some(*address),
+            _ => None,
+        })?;
+        Ok((master, address))
+    }
+
+    /// Starts a peer, and waits until it has joined.
+    ///
+    /// # Errors
+    /// As [`until`](Self::until).
+    pub fn join(&mut self, options: &PeerOptions) -> Result<Member, Trouble> {
+        let newcomer = self.start(&Role::Peer(options.clone()))?;
+        self.until("a newcomer", |process, event| match event {
+            Event::Joined { peer, lanes_at } if process == newcomer => Some(Member {
+                process,
+                peer: *peer,
+                lanes_at: *lanes_at,
+            }),
+            _ => None,
+        })
+    }
+
+    /// Starts so many peers, one after the other, and waits until all reduce together.
+    ///
+    /// # Errors
+    /// As [`until`](Self::until).
+    pub fn join_all(
+        &mut self,
+        options: &PeerOptions,
+        count: usize,
+    ) -> Result<Vec<Member>, Trouble> {
+        let joined: Result<Vec<Member>, Trouble> = (0..count).map(|_| self.join(options)).collect();
+        let members = joined?;
+        self.until_all_commit(&members)?;
+        Ok(members)
+    }
+
+    /// The next event of a process that has not been killed; `None` after that time.
+    ///
+    /// # Errors
+    /// [`Trouble::Wrong`] and [`Trouble::Ended`].
+    pub fn next_within(&mut self, limit: Duration) -> Result<Option<(Process, Event)>, Trouble> {
+        let end = Instant::now() + limit;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let (process, event) = match self.heard.recv_timeout(left) {
+                Ok(heard) => heard,
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return Ok(None),
+            };
+            let Some(running) = self.running.get_mut(&process) else {
+                continue;
+            };
+            match event {
+                Some(Event::Wrong { what }) => return Err(Trouble::Wrong { process, what }),
+                Some(event) => {
+                    running.gave_up |= matches!(event, Event::GaveUp { .. });
+                    return Ok(Some((process, event)));
+                }
+                None if running.gave_up => {}
+                None => return Err(Trouble::Ended(process)),
+            }
+        }
+    }
+
+    /// Hears events until one of them is it.
+    ///
+    /// # Errors
+    /// As [`next_within`](Self::next_within), and [`Trouble::Hang`] after [`PATIENCE`]: `what` says what was waited for in vain.
+    pub fn until<T>(
+        &mut self,
+        what: &str,
+        mut found: impl FnMut(Process, &Event) -> Option<T>,
+    ) -> Result<T, Trouble> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let heard = self.next_within(left)?;
+            let (process, event) = heard.ok_or_else(|| Trouble::Hang(what.into()))?;
+            if let Some(found) = found(process, &event) {
+                return Ok(found);
+            }
+            if Instant::now() > end {
+                return Err(Trouble::Hang(what.into()));
+            }
+        }
+    }
+
+    /// Waits until each of these has committed a reduce of all of these and nobody else. Returns those
+    /// commits.
+    ///
+    /// # Errors
+    /// As [`until`](Self::until), and [`Trouble::GaveUp`] where one of these can no longer do so.
+    pub fn until_all_commit(
+        &mut self,
+        members: &[Member],
+    ) -> Result<BTreeMap<Process, Commit>, Trouble> {
+        let peers: BTreeSet<u64> = members.iter().map(|member| member.peer).collect();
+        let all: BTreeSet<Process> = members.iter().map(|member| member.process).collect();
+        let mut commits = BTreeMap::new();
+        let what = format!("a reduce of the peers {peers:?}");
+        self.until(&what, |process, event| match event {
+            Event::Committed(commit) if all.contains(&process) => {
+                if commit.rounds.keys().eq(peers.iter()) {
+                    commits.entry(process).or_insert_with(|| commit.clone());
+                }
+                (commits.len() == all.len()).then_some(Ok(()))
+            }
+            Event::GaveUp { error, .. } if all.contains(&process) => Some(Err(Trouble::GaveUp {
+                process,
+                error: error.clone(),
+            })),
+            _ => None,
+        })??;
+        Ok(commits)
+    }
+
+    /// Waits until this process stands still where it was told to. Returns the round that it is in.
+    ///
+    /// # Errors
+    /// As [`until`](Self::until).
+    pub fn until_still(&mut self, who: Process) -> Result<u64, Trouble> {
+        self.until("a standstill", |process, event| match event {
+            Event::StandsStill { round } if process == who => Some(*round),
+            _ => None,
+        })
+    }
+
+    /// Tells a process to stand still at the next such moment.
+    ///
+    /// # Errors
+    /// [`Trouble::System`], [`Trouble::NotRunning`].
+    pub fn stand_still_at(&mut self, process: Process, moment: Moment) -> Result<(), Trouble> {
+        self.order(process, Order::StandStillAt(moment))
+    }
+
+    /// Tells a process something.
+    ///
+    /// # Errors
+    /// [`Trouble::System`], [`Trouble::NotRunning`].
+    pub fn order(&mut self, process: Process, order: Order) -> Result<(), Trouble> {
+        let order = serde_json::to_string(&order).map_err(std::io::Error::from)?;
+        let running = self
+            .running
+            .get_mut(&process)
+            .ok_or(Trouble::NotRunning(process))?;
+        writeln!(running.orders, "{order}")?;
+        Ok(running.orders.flush()?)
+    }
+
+    /// Kills a process with SIGKILL and waits for its end. Returns when it was killed. What it has
+    /// told and nobody has heard is lost.
+    ///
+    /// # Errors
+    /// [`Trouble::System`], [`Trouble::NotRunning`].
+    pub fn kill(&mut self, process: Process) -> Result<Nanos, Trouble> {
+        let running = self
+            .running
+            .remove(&process)
+            .ok_or(Trouble::NotRunning(process))?;
+        let mut child = running.child;
+        let at = now();
+        child.kill()?;
+        child.wait()?;
+        Ok(at)
+    }
+
+    /// Sends a process a signal, by its name without `SIG`. Only on Unix.
+    ///
+    /// # Errors
+    /// [`Trouble::System`], [`Trouble::NotRunning`].
+    pub fn signal(&mut self, process: Process, name: &str) -> Result<(), Trouble> {
+        let running = self
+            .running
+            .get(&process)
+            .ok_or(Trouble::NotRunning(process))?;
+        let id = running.child.id().to_string();
+        let script = "kill -s \"$0\" \"$1\"";
+        let status = Command::new("sh")
+            .args(["-c", script, name, &id])
+            .status()?;
+        if status.success() {
+            Ok(())
+        } else {
+            Err(Trouble::NotRunning(process))
+        }
+    }
+}
+
+impl Drop for Swarm {
+    fn drop(&mut self) {
+        for running in self.running.values_mut() {
+            // One that has ended already is none to worry about.
+            let _ = running.child.kill();
+            let _ = running.child.wait();
+        }
+    }
+}
+
+/// Reads what a process tells, to the end.
+fn pass_on(process: Process, output: ChildStdout, events: &Sender<(Process, Option<Event>)>) {
+    for line in BufReader::new(output).lines().map_while(Result::ok) {
+        match serde_json::from_str(&line) {
+            Ok(event) => {
+                if events.send((process, Some(event))).is_err() {
+                    return;
+                }
+            }
+            // A line that was cut short by a kill, or a stray line for people to read.
+            Err(_) => eprintln!("{process:?}: {line}"),
+        }
+    }
+    // Fails where the test is over.
+    let _ = events.send((process, None));
+}

@@ -1,0 +1,108 @@
+//! What a test's own program can be besides the test: a master, or a peer.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use pccl_master::{Limits, MasterConfig, MasterServer};
+
+use crate::scripted::{self, PeerOptions};
+use crate::talk::{Event, Order, obey_orders, tell};
+
+/// What a process is.
+#[derive(Clone, Debug, clap::Subcommand)]
+pub enum Role {
+    /// A peer that reduces until it is killed
+    Peer(PeerOptions),
+    /// A master that serves until its standard input ends
+    Master(MasterOptions),
+}
+
+/// How a master is to be.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct MasterOptions {
+    /// Milliseconds of silence after which a peer counts as lost
+    #[arg(long)]
+    pub silence_ms: Option<u64>,
+    /// Strangers to let in from one address
+    #[arg(long)]
+    pub strangers: Option<usize>,
+}
+
+impl Role {
+    /// The command line that makes a program take this role.
+    #[must_use]
+    pub fn arguments(&self) -> Vec<String> {
+        match self {
+            Self::Peer(options) => options.arguments(),
+            Self::Master(options) => options.arguments(),
+        }
+    }
+
+    /// Lives the process's whole life.
+    #[must_use]
+    pub fn run(&self) -> ExitCode {
+        match self {
+            Self::Peer(options) => scripted::run(options),
+            Self::Master(options) => options.serve(),
+        }
+    }
+}
+
+impl MasterOptions {
+    fn arguments(&self) -> Vec<String> {
+        let mut arguments = vec!["master".to_owned()];
+        if let Some(limit) = self.silence_ms {
+            arguments.extend(["--silence-ms".to_owned(), limit.to_string()]);
+        }
+        if let Some(strangers) = self.strangers {
+            arguments.extend(["--strangers".to_owned(), strangers.to_string()]);
+        }
+        arguments
+    }
+
+    fn config(&self) -> MasterConfig {
+        let config = MasterConfig::default();
+        let silence = self.silence_ms.map(Duration::from_millis);
+        let silence = silence.unwrap_or(config.silence);
+        MasterConfig {
+            silence,
+            heartbeat: silence / 5,
+            ..config
+        }
+    }
+
+    fn limits(&self) -> Limits {
+        let limits = Limits::default();
+        let strangers_per_address_max = self.strangers.unwrap_or(limits.strangers_per_address_max);
+        let strangers_max = limits.strangers_max.max(strangers_per_address_max);
+        Limits {
+            strangers_max,
+            strangers_per_address_max,
+            ..limits
+        }
+    }
+
+    fn serve(&self) -> ExitCode {
+        let builder = MasterServer::builder()
+            .config(self.config())
+            .limits(self.limits());
+        match builder.spawn("127.0.0.1:0") {
+            Ok(master) => {
+                tell(&Event::Listening {
+                    address: master.local_addr(),
+                });
+                obey_orders(|order| match order {
+                    Order::Stop => master.handle().stop(),
+                    Order::StandStillAt(_) => {}
+                });
+                ExitCode::SUCCESS
+            }
+            Err(error) => {
+                tell(&Event::Wrong {
+                    what: error.to_string(),
+                });
+                ExitCode::FAILURE
+            }
+        }
+    }
+}

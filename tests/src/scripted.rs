@@ -1,0 +1,339 @@
+//! A peer that does what its arguments say: the usual loop of a training program on numbers whose
+//! sums can be checked.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pccl::{Communicator, Error, Reduce, ReduceReport, SharedState, SyncStrategy, Tcp, Transport};
+use pccl_core::transport::{BoxFuture, Endpoint, Lane, LaneError, Listener};
+
+use crate::contribution::{SLOTS, Wrong, checksum, fill, is_contribution, verify};
+use crate::talk::{self, Commit, Event, Failure, Moment, Order, now, obey_orders, tell};
+use crate::trap::Trap;
+
+/// After a change of the contributors so many commits are told, whatever else is said.
+const TOLD_AFTER_CHANGE: u64 = 10;
+
+/// What a peer is to do.
+#[derive(Clone, Debug, clap::Args)]
+pub struct PeerOptions {
+    /// The master's address
+    #[arg(long)]
+    pub master: String,
+    /// The peer group
+    #[arg(long, default_value_t = 0)]
+    pub group: u32,
+    /// Elements of f32 to reduce; 64 at least
+    #[arg(long, default_value_t = 1024)]
+    pub elements: usize,
+    /// Rounds between two updates of the topology
+    #[arg(long, default_value_t = 1)]
+    pub update_every: u64,
+    /// Keep a shared state, and synchronize it in each round
+    #[arg(long)]
+    pub sync: bool,
+    /// Tell of one commit in so many, besides those after a change of the contributors
+    #[arg(long, default_value_t = 1)]
+    pub tell_every: u64,
+    /// Stand still when this comes to pass for the first time
+    #[arg(long)]
+    pub stand_still_at: Option<Moment>,
+    /// An address to give to others
+    #[arg(long)]
+    pub advertise: Option<IpAddr>,
+}
+
+impl PeerOptions {
+    /// A peer that updates the topology and reduces 4 KiB in each round, and tells of each.
+    #[must_use]
+    pub fn of(master: SocketAddr) -> Self {
+        Self {
+            master: master.to_string(),
+            group: 0,
+            elements: 1024,
+            update_every: 1,
+            sync: false,
+            tell_every: 1,
+            stand_still_at: None,
+            advertise: None,
+        }
+    }
+
+    pub(crate) fn arguments(&self) -> Vec<String> {
+        let mut arguments: Vec<String> = vec!["peer".into()];
+        let mut say = |name: &str, value: &dyn ToString| {
+            arguments.extend([format!("--{name}"), value.to_string()]);
+        };
+        say("master", &self.master);
+        say("group", &self.group);
+        say("elements", &self.elements);
+        say("update-every", &self.update_every);
+        say("tell-every", &self.tell_every);
+        if let Some(moment) = self.stand_still_at {
+            let name = clap::ValueEnum::to_possible_value(&moment);
+            say(
+                "stand-still-at",
+                &name.map_or(String::new(), |name| name.get_name().to_owned()),
+            );
+        }
+        if let Some(address) = self.advertise {
+            say("advertise", &address);
+        }
+        if self.sync {
+            arguments.push("--sync".into());
+        }
+        arguments
+    }
+}
+
+/// Runs until the test is gone, or nothing more can be done.
+pub fn run(options: &PeerOptions) -> ExitCode {
+    let trap = Trap::install();
+    if let Some(moment) = options.stand_still_at {
+        trap.arm(moment);
+    }
+    listen_for_orders(trap.clone());
+    let Err(end) = Scripted::join(options, trap).and_then(Scripted::go_on_for_ever);
+    tell(&match end {
+        End::Error(error, restored) => Event::GaveUp {
+            why: Failure::from(&error),
+            error: error.to_string(),
+            restored,
+        },
+        End::Wrong(wrong) => Event::Wrong {
+            what: wrong.to_string(),
+        },
+    });
+    ExitCode::FAILURE
+}
+
+fn listen_for_orders(trap: Trap) {
+    std::thread::spawn(move || {
+        obey_orders(|order| match order {
+            Order::StandStillAt(moment) => trap.arm(moment),
+            Order::Stop => {}
+        });
+        std::process::exit(0);
+    });
+}
+
+/// Why a peer does not go on. For reduces, with whether the buffer is as it was.
+enum End {
+    Error(Error, Option<bool>),
+    Wrong(Wrong),
+}
+
+impl From<Error> for End {
+    fn from(error: Error) -> Self {
+        Self::Error(error, None)
+    }
+}
+
+/// What never happens.
+enum Never {}
+
+struct Scripted<'a> {
+    options: &'a PeerOptions,
+    trap: Trap,
+    comm: Communicator,
+    round: u64,
+    /// The next round begins with an update of the topology, whatever the options say.
+    update_due: bool,
+    failures: u32,
+    buffer: Vec<f32>,
+    contributors: BTreeSet<u64>,
+    commits_since_change: u64,
+    /// The shared state: the last result.
+    state: Vec<f32>,
+    revision: u64,
+}
+
+impl<'a> Scripted<'a> {
+    fn join(options: &'a PeerOptions, trap: Trap) -> Result<Self, End> {
+        let transport = Overheard::default();
+        let lanes_at = Arc::clone(&transport.lanes_at);
+        let mut builder = Communicator::builder(&options.master)
+            .group(options.group)
+            .listen(IpAddr::V4(Ipv4Addr::LOCALHOST))
+            .first_port(0)
+            .transport(transport);
+        if let Some(address) = options.advertise {
+            builder = builder.advertise(address);
+        }
+        let comm = builder.connect()?;
+        let lanes_at = lanes_at
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let lanes_at = lanes_at.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)));
+        tell(&Event::Joined {
+            peer: comm.peer_id().0,
+            lanes_at,
+        });
+        Ok(Self {
+            options,
+            trap,
+            comm,
+            round: 0,
+            update_due: true,
+            failures: 0,
+            buffer: vec![0.0; options.elements.max(SLOTS)],
+            contributors: BTreeSet::new(),
+            commits_since_change: 0,
+            state: vec![0.0; options.elements.max(SLOTS)],
+            revision: 0,
+        })
+    }
+
+    fn go_on_for_ever(mut self) -> Result<Never, End> {
+        loop {
+            self.round += 1;
+            self.failures = 0;
+            self.trap.begin_round(self.round);
+            while !self.attempt()? {}
+        }
+    }
+
+    /// True: the round is over. False: a call has to be made again.
+    fn attempt(&mut self) -> Result<bool, End> {
+        if self.update_due || self.round.is_multiple_of(self.options.update_every) {
+            let updated = self.comm.update_topology().map(drop);
+            if !self.succeeded(updated)? {
+                return Ok(false);
+            }
+            self.update_due = false;
+        }
+        if self.options.sync {
+            let synced = self.synchronize();
+            if !self.succeeded(synced)? {
+                return Ok(false);
+            }
+        }
+        fill(&mut self.buffer, self.comm.peer_id().0, self.round);
+        self.reduce()
+    }
+
+    /// False: it failed and may be called again.
+    fn succeeded(&mut self, outcome: Result<(), Error>) -> Result<bool, Error> {
+        match outcome {
+            Ok(()) => Ok(true),
+            Err(error) if error.is_retryable() => {
+                self.note_failure(&error);
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn note_failure(&mut self, error: &Error) {
+        self.failures += 1;
+        self.update_due |= matches!(error, Error::Conflict(_));
+        let (why, error, at) = (Failure::from(error), error.to_string(), now());
+        tell(&Event::Failed { why, error, at });
+    }
+
+    fn synchronize(&mut self) -> Result<(), Error> {
+        let mut state = SharedState::at(self.revision);
+        state.entry("state", &mut self.state)?;
+        let report = self
+            .comm
+            .sync_shared_state(&mut state, SyncStrategy::EnforcePopular)?;
+        self.revision = report.revision;
+        let fetched = report.entries_received > 0;
+        if fetched || self.round.is_multiple_of(self.options.tell_every) {
+            let checksum = checksum(&self.state);
+            tell(&Event::Synced(talk::Sync {
+                revision: self.revision,
+                checksum,
+                fetched,
+            }));
+        }
+        Ok(())
+    }
+
+    /// Calls again with the buffer as it comes back, so that a buffer that is not restored spoils the
+    /// sum. False: the topology has to be updated first.
+    fn reduce(&mut self) -> Result<bool, End> {
+        loop {
+            match self.comm.all_reduce(&mut self.buffer, Reduce::sum()) {
+                Ok(report) => {
+                    self.committed(&report, now())?;
+                    return Ok(true);
+                }
+                Err(error) if error.is_retryable() => {
+                    self.note_failure(&error);
+                    if self.update_due {
+                        return Ok(false);
+                    }
+                }
+                Err(error) => {
+                    let me = self.comm.peer_id().0;
+                    let restored = is_contribution(&self.buffer, me, self.round);
+                    return Err(End::Error(error, Some(restored)));
+                }
+            }
+        }
+    }
+
+    fn committed(&mut self, report: &ReduceReport, at: talk::Nanos) -> Result<(), End> {
+        let contributors: Vec<u64> = report.contributors.iter().map(|peer| peer.0).collect();
+        let rounds = verify(&self.buffer, &contributors).map_err(End::Wrong)?;
+        let contributors = contributors.into_iter().collect();
+        self.commits_since_change += 1;
+        if self.contributors != contributors {
+            self.contributors = contributors;
+            self.commits_since_change = 0;
+        }
+        if self.options.sync {
+            self.state.copy_from_slice(&self.buffer);
+            self.revision += 1;
+        }
+        let recent = self.commits_since_change < TOLD_AFTER_CHANGE;
+        if recent || self.round.is_multiple_of(self.options.tell_every) {
+            let failures = self.failures;
+            let trail = if failures > 0 {
+                self.trap.trail()
+            } else {
+                Vec::new()
+            };
+            tell(&Event::Committed(Commit {
+                rounds,
+                revision: self.revision,
+                checksum: checksum(&self.buffer),
+                at,
+                took: report.duration.as_nanos() as talk::Nanos,
+                failures,
+                trail,
+            }));
+        }
+        Ok(())
+    }
+}
+
+/// TCP that tells where it listens.
+#[derive(Debug, Default)]
+struct Overheard {
+    tcp: Tcp,
+    lanes_at: Arc<Mutex<Option<SocketAddr>>>,
+}
+
+impl Transport for Overheard {
+    fn listen(&self, on: SocketAddr) -> BoxFuture<'_, Result<Box<dyn Listener>, LaneError>> {
+        Box::pin(async move {
+            let listener = self.tcp.listen(on).await?;
+            let mut lanes_at = self.lanes_at.lock().unwrap_or_else(PoisonError::into_inner);
+            *lanes_at = Some(listener.local_addr());
+            Ok(listener)
+        })
+    }
+
+    fn open<'a>(&'a self, to: &'a Endpoint) -> BoxFuture<'a, Result<Lane, LaneError>> {
+        self.tcp.open(to)
+    }
+
+    fn lanes_per_edge(&self) -> u16 {
+        self.tcp.lanes_per_edge()
+    }
+}

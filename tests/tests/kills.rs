@@ -1,0 +1,380 @@
+//! Real processes, killed at exact moments: what the others see, and that they go on with right
+//! results. Every result is checked by the peers themselves, and a wrong one fails each of these tests.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::time::Duration;
+
+use pccl_master::{MasterConfig, MasterServer, RunningMaster};
+use pccl_tests::processes::{Member, Process, Swarm};
+use pccl_tests::roles::MasterOptions;
+use pccl_tests::scripted::PeerOptions;
+use pccl_tests::talk::{Commit, Event, Failure, Moment};
+
+/// Enough for several frames on each lane.
+const ELEMENTS: usize = 300_000;
+
+fn swarm() -> Swarm {
+    Swarm::of(Path::new(env!("CARGO_BIN_EXE_test_peer")))
+}
+
+fn master() -> RunningMaster {
+    pccl_master::spawn("127.0.0.1:0").unwrap()
+}
+
+/// A run in which somebody was killed where it stood.
+struct AfterKill {
+    /// Dropped, and with them the master, only when the test is over.
+    swarm: Swarm,
+    _master: RunningMaster,
+    victim: Member,
+    survivors: Vec<Member>,
+    /// The round in which the victim stood still, by its own count.
+    round: u64,
+}
+
+/// Lets three peers reduce, stops the last one at this moment, and kills it there.
+fn kill_one_of_three(moment: Moment) -> AfterKill {
+    let master = master();
+    let mut swarm = swarm();
+    let options = PeerOptions {
+        elements: ELEMENTS,
+        ..PeerOptions::of(master.local_addr())
+    };
+    let mut survivors = swarm.join_all(&options, 3).unwrap();
+    let victim = survivors.pop().unwrap();
+    swarm.stand_still_at(victim.process, moment).unwrap();
+    let round = swarm.until_still(victim.process).unwrap();
+    swarm.kill(victim.process).unwrap();
+    AfterKill {
+        swarm,
+        _master: master,
+        victim,
+        survivors,
+        round,
+    }
+}
+
+/// What each survivor told.
+#[derive(Default)]
+struct Told {
+    commits: Vec<Commit>,
+    failures: Vec<Failure>,
+}
+
+impl AfterKill {
+    fn peers(&self) -> BTreeSet<u64> {
+        self.survivors.iter().map(|member| member.peer).collect()
+    }
+
+    /// Hears the survivors until each of them has done three rounds without the victim.
+    fn hear(&mut self) -> BTreeMap<Process, Told> {
+        let peers = self.peers();
+        let mut told: BTreeMap<Process, Told> = BTreeMap::new();
+        for survivor in &self.survivors {
+            told.insert(survivor.process, Told::default());
+        }
+        let heard = self
+            .swarm
+            .until("three rounds of the survivors", |process, event| {
+                let by = told.get_mut(&process)?;
+                match event {
+                    Event::Committed(commit) => by.commits.push(commit.clone()),
+                    Event::Failed { why, .. } => by.failures.push(*why),
+                    Event::GaveUp { error, .. } => panic!("{process:?} gave up: {error}"),
+                    _ => {}
+                }
+                let alone = |commit: &&Commit| commit.rounds.keys().eq(peers.iter());
+                let done = |told: &Told| told.commits.iter().filter(alone).count() >= 3;
+                told.values().all(done).then_some(())
+            });
+        heard.unwrap();
+        told
+    }
+}
+
+/// The victim was lost, and perhaps the survivors' lanes with it, whichever the master heard first.
+fn is_about_a_loss(why: &Failure) -> bool {
+    matches!(why, Failure::PeerLost(_) | Failure::LaneLost(_))
+}
+
+#[test]
+fn a_peer_killed_while_it_votes_for_a_reduce_costs_the_others_nothing_but_its_contribution() {
+    let mut run = kill_one_of_three(Moment::ReduceVoted);
+
+    let told = run.hear();
+
+    let victim = run.victim.peer;
+    for told in told.values() {
+        let last = told.commits.last().unwrap();
+        assert!(!last.rounds.contains_key(&victim));
+        assert!(
+            told.failures.iter().all(is_about_a_loss),
+            "{:?}",
+            told.failures
+        );
+        assert!(told.failures.len() <= 1, "{:?}", told.failures);
+    }
+}
+
+#[test]
+fn a_peer_killed_in_the_ring_aborts_the_reduce_for_everybody_once() {
+    let mut run = kill_one_of_three(Moment::FrameSent);
+
+    let told = run.hear();
+
+    for told in told.values() {
+        assert_eq!(told.failures.len(), 1, "{:?}", told.failures);
+        assert!(
+            told.failures.iter().all(is_about_a_loss),
+            "{:?}",
+            told.failures
+        );
+        let doomed = |commit: &&Commit| commit.rounds.get(&run.victim.peer) == Some(&run.round);
+        assert_eq!(
+            told.commits.iter().filter(doomed).count(),
+            0,
+            "it was lost and committed"
+        );
+    }
+}
+
+#[test]
+fn survivors_agree_on_why_a_reduce_was_aborted() {
+    let mut run = kill_one_of_three(Moment::FrameSent);
+
+    let told = run.hear();
+
+    let causes: BTreeSet<String> = told
+        .values()
+        .map(|told| format!("{:?}", told.failures))
+        .collect();
+    assert_eq!(causes.len(), 1, "{causes:?}");
+}
+
+#[test]
+fn a_reduce_is_committed_with_the_contribution_of_a_peer_that_dies_after_its_last_vote() {
+    let mut run = kill_one_of_three(Moment::CompletionVoted);
+
+    let told = run.hear();
+
+    for told in told.values() {
+        let with_victim =
+            |commit: &&Commit| commit.rounds.get(&run.victim.peer) == Some(&run.round);
+        let last_words = told.commits.iter().filter(with_victim).count();
+        assert_eq!(
+            last_words, 1,
+            "the victim's last vote was cast in its round {}",
+            run.round
+        );
+        assert_eq!(told.failures, vec![], "nothing was aborted");
+    }
+}
+
+#[test]
+fn a_peer_killed_while_it_votes_on_the_topology_costs_the_others_nothing() {
+    let mut run = kill_one_of_three(Moment::TopologyVoted);
+
+    let told = run.hear();
+
+    for told in told.values() {
+        assert_eq!(told.failures, vec![]);
+    }
+}
+
+/// Lets peers that share a state take in a newcomer that has to fetch it. One of `holders` or, with
+/// none of them, the newcomer is killed when it knows its part. Then all survivors have one state.
+fn kill_during_a_transfer(kill_the_newcomer: bool) {
+    let master = master();
+    let mut swarm = swarm();
+    let options = PeerOptions {
+        sync: true,
+        ..PeerOptions::of(master.local_addr())
+    };
+    let mut members = swarm.join_all(&options, 3).unwrap();
+    let fatal = Some(Moment::SyncPlanned).filter(|_| kill_the_newcomer);
+    if !kill_the_newcomer {
+        swarm
+            .stand_still_at(members[1].process, Moment::SyncPlanned)
+            .unwrap();
+    }
+    let newcomer = PeerOptions {
+        stand_still_at: fatal,
+        ..options
+    };
+    let newcomer = swarm.join(&newcomer).unwrap();
+    let victim = if kill_the_newcomer {
+        newcomer
+    } else {
+        members.remove(1)
+    };
+    if !kill_the_newcomer {
+        members.push(newcomer);
+    }
+    swarm.until_still(victim.process).unwrap();
+
+    swarm.kill(victim.process).unwrap();
+
+    let mut states: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut synced: BTreeMap<Process, u32> = BTreeMap::new();
+    swarm
+        .until("ten synchronizations of each survivor", |process, event| {
+            if let Event::Synced(sync) = event {
+                let known = states.entry(sync.revision).or_insert(sync.checksum);
+                assert_eq!(
+                    *known, sync.checksum,
+                    "two states of revision {}",
+                    sync.revision
+                );
+                *synced.entry(process).or_default() += 1;
+            }
+            let all = members
+                .iter()
+                .all(|m| synced.get(&m.process).is_some_and(|n| *n >= 10));
+            all.then_some(())
+        })
+        .unwrap();
+    swarm.until_all_commit(&members).unwrap();
+}
+
+#[test]
+fn a_peer_killed_before_it_serves_shared_state_leaves_the_others_with_one_state() {
+    kill_during_a_transfer(false);
+}
+
+#[test]
+fn a_newcomer_killed_before_it_fetches_shared_state_leaves_the_others_with_one_state() {
+    kill_during_a_transfer(true);
+}
+
+#[test]
+fn a_stopped_process_is_found_by_its_silence_and_reads_why_when_it_wakes() {
+    let silence = Duration::from_secs(2);
+    let config = MasterConfig {
+        silence,
+        heartbeat: silence / 10,
+        ..MasterConfig::default()
+    };
+    let master = MasterServer::builder()
+        .config(config)
+        .spawn("127.0.0.1:0")
+        .unwrap();
+    let mut swarm = swarm();
+    let options = PeerOptions {
+        tell_every: 50,
+        ..PeerOptions::of(master.local_addr())
+    };
+    let mut survivors = swarm.join_all(&options, 3).unwrap();
+    let sleeper = survivors.pop().unwrap();
+
+    swarm.signal(sleeper.process, "STOP").unwrap();
+
+    swarm.until_all_commit(&survivors).unwrap();
+    swarm.signal(sleeper.process, "CONT").unwrap();
+    let why = swarm.until("the end of the sleeper", |process, event| match event {
+        Event::GaveUp { why, .. } if process == sleeper.process => Some(*why),
+        _ => None,
+    });
+    let why = why.unwrap();
+    assert!(
+        matches!(why, Failure::Kicked | Failure::MasterLost),
+        "{why:?}"
+    );
+}
+
+/// How each of these ends.
+fn ends(swarm: &mut Swarm, members: &[Member]) -> BTreeMap<Process, (Failure, Option<bool>)> {
+    let mut ends = BTreeMap::new();
+    swarm
+        .until("the end of all peers", |process, event| {
+            if let Event::GaveUp { why, restored, .. } = event {
+                ends.insert(process, (*why, *restored));
+            }
+            let all = members
+                .iter()
+                .all(|member| ends.contains_key(&member.process));
+            all.then_some(())
+        })
+        .unwrap();
+    ends
+}
+
+#[test]
+fn a_master_that_dies_in_mid_reduce_is_reported_and_leaves_the_buffers_as_they_were() {
+    let mut swarm = swarm();
+    let (master, address) = swarm.start_master(&MasterOptions::default()).unwrap();
+    let options = PeerOptions {
+        elements: ELEMENTS,
+        ..PeerOptions::of(address)
+    };
+    let mut members = swarm.join_all(&options, 3).unwrap();
+    let still = members.pop().unwrap();
+    swarm
+        .stand_still_at(still.process, Moment::FrameSent)
+        .unwrap();
+    swarm.until_still(still.process).unwrap();
+
+    swarm.kill(master).unwrap();
+
+    for (why, restored) in ends(&mut swarm, &members).values() {
+        assert_eq!((*why, *restored), (Failure::MasterLost, Some(true)));
+    }
+}
+
+#[test]
+fn a_master_that_is_stopped_in_mid_reduce_tells_the_peers_and_leaves_the_buffers_as_they_were() {
+    let master = master();
+    let mut swarm = swarm();
+    let options = PeerOptions {
+        elements: ELEMENTS,
+        ..PeerOptions::of(master.local_addr())
+    };
+    let mut members = swarm.join_all(&options, 3).unwrap();
+    let still = members.pop().unwrap();
+    swarm
+        .stand_still_at(still.process, Moment::FrameSent)
+        .unwrap();
+    swarm.until_still(still.process).unwrap();
+
+    master.stop();
+
+    for (why, restored) in ends(&mut swarm, &members).values() {
+        assert_eq!((*why, *restored), (Failure::MasterStopped, Some(true)));
+    }
+}
+
+#[test]
+fn a_newcomer_that_cannot_be_reached_reads_why_and_the_others_go_on() {
+    let master = master();
+    let mut swarm = swarm();
+    let options = PeerOptions {
+        tell_every: 50,
+        ..PeerOptions::of(master.local_addr())
+    };
+    let members = swarm.join_all(&options, 2).unwrap();
+    // It listens on 127.0.0.1 only.
+    let elsewhere = Ipv4Addr::new(127, 0, 0, 2);
+    let options = PeerOptions {
+        advertise: Some(elsewhere.into()),
+        ..options
+    };
+    let stranger = swarm
+        .start(&pccl_tests::roles::Role::Peer(options))
+        .unwrap();
+
+    let (why, error) = swarm
+        .until("the refusal", |process, event| match event {
+            Event::GaveUp { why, error, .. } if process == stranger => Some((*why, error.clone())),
+            _ => None,
+        })
+        .unwrap();
+
+    assert_eq!(why, Failure::Refused, "{error}");
+    assert!(
+        error.contains("cannot reach this peer at 127.0.0.2:"),
+        "{error}"
+    );
+    swarm.until_all_commit(&members).unwrap();
+    swarm.until_all_commit(&members).unwrap();
+}
