@@ -138,7 +138,9 @@ impl Communicator {
     /// decide alike whether to call [`update_topology`](Self::update_topology).
     ///
     /// A vote of all accepted peers of all groups; it may run beside collectives. Blocks until all of
-    /// them have called. One at a time.
+    /// them have called. One at a time. Where another peer waits for this one in a major call, the
+    /// answer is yes at once: to update the topology is the way to where the others are. So a newcomer
+    /// may begin its loop with the question.
     ///
     /// # Errors
     /// [`Error::QueryPending`]; errors that are [final](Error::is_final).

@@ -148,7 +148,8 @@ pub enum ToPeer {
     TopologyEstablished(Topology),
     /// A major call is not carried out; the peer is idle again.
     CallFailed(CallFailure),
-    /// Answer to `ArePeersPending`, the same for all.
+    /// Answer to `ArePeersPending`: the same for all, or yes to those that others wait for in a major
+    /// call.
     PeersPending {
         /// Somebody is registered and waits.
         pending: bool,

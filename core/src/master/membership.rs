@@ -129,6 +129,7 @@ impl Master {
         self.groups.clear();
         self.wirings.clear();
         self.failures.clear();
+        self.admission_closed_at = None;
         self.optimization = None;
         self.bandwidth.clear();
         out.push(MasterOutput::Stopped);

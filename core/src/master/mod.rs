@@ -21,7 +21,7 @@
 //! | `membership` | hello, farewell, kick |
 //! | `settle` | counting ballots until nothing moves; deadlines |
 //! | `precedence` | which of two calls gives way when peers wait for each other |
-//! | `topology`, `wiring` | ballots about the ring; connecting its edges |
+//! | `topology`, `wiring`, `blame` | ballots about the ring; connecting its edges; what if that fails |
 //! | `collectives` | starting, committing and aborting collectives |
 //! | `shared_state`, `election` | synchronizing; whose content wins |
 //! | `optimize` | measuring, solving, adopting a better ring |
@@ -30,6 +30,7 @@
 //!
 //! **Invariant:** which timers run is a function of the state; none is forgotten, none leaks.
 
+mod blame;
 mod collectives;
 mod election;
 mod io;
@@ -52,9 +53,10 @@ pub use view::{MasterView, PeerView};
 use crate::id::{Epoch, GroupId, PeerId, Round, Seq};
 use crate::messages::{Misdeed, ToMaster, ToPeer};
 use crate::states::{ConnectionPhase, ConnectionState, Event, next_state};
+use blame::Failures;
 use optimize::Optimization;
 use record::{GroupRecord, PeerRecord};
-use wiring::{Failures, Wiring};
+use wiring::Wiring;
 
 /// Decides what each peer does next. The same inputs in the same order give the same outputs.
 ///
@@ -91,6 +93,9 @@ pub struct Master {
     wirings: BTreeMap<Round, Wiring>,
     /// Attempts at connecting a ring that failed and are repeated.
     failures: BTreeMap<Scope, Failures>,
+    /// While newcomers are being admitted: who registered later waits for the next ballot. Without
+    /// it, newcomers that keep coming and failing would hold up the others for ever.
+    admission_closed_at: Option<PeerId>,
     optimization: Option<Optimization>,
     /// Measured edges, sender first, in kbit/s.
     bandwidth: BTreeMap<(PeerId, PeerId), u64>,
@@ -116,6 +121,7 @@ impl Master {
             groups: BTreeMap::new(),
             wirings: BTreeMap::new(),
             failures: BTreeMap::new(),
+            admission_closed_at: None,
             optimization: None,
             bandwidth: BTreeMap::new(),
             armed: BTreeSet::new(),

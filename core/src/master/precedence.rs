@@ -10,6 +10,11 @@
 //! 4. a collective that has not started gives way to all three. One that runs is never disturbed:
 //!    the major call waits for it.
 //!
+//! A peer that asks `are_peers_pending` while a major call waits for its vote would wait for ever too:
+//! it cannot make that call before it has its answer. It is told *yes*, which leads it to where the
+//! others are. A newcomer whose loop begins with the question gets the answer that the others had,
+//! for it was itself what was pending.
+//!
 //! So in the usual loop (update, synchronize, compute, reduce) a peer that fell out of step comes back
 //! into it at the top of its loop.
 
@@ -27,6 +32,30 @@ impl Master {
         self.optimization_gives_way(out)
             || self.sync_gives_way(out)
             || self.collectives_give_way(out)
+            || self.queries_give_way(out)
+    }
+
+    fn queries_give_way(&mut self, out: &mut Out) -> bool {
+        let everybody_waited_for = [
+            ConnectionState::VoteAcceptNewPeers,
+            ConnectionState::VoteOptimizeTopology,
+        ];
+        let global = everybody_waited_for
+            .into_iter()
+            .any(|state| self.first_in(None, state).is_some());
+        let asking: Vec<PeerId> = self
+            .accepted()
+            .filter(|(_, record)| record.asked_pending)
+            .filter(|(_, record)| global || self.major_call(record.group).is_some())
+            .map(|(peer, _)| peer)
+            .collect();
+        for peer in &asking {
+            if let Some(record) = self.peers.get_mut(peer) {
+                record.asked_pending = false;
+            }
+            send(out, *peer, ToPeer::PeersPending { pending: true });
+        }
+        !asking.is_empty()
     }
 
     fn optimization_gives_way(&mut self, out: &mut Out) -> bool {

@@ -61,9 +61,26 @@ impl Master {
         if self.accepted().next().is_some() || !self.wirings.is_empty() || self.peers.is_empty() {
             return false;
         }
-        let newcomers: Vec<PeerId> = self.peers.keys().copied().collect();
+        let newcomers = match self.invited() {
+            // All of the first attempt are gone.
+            invited if invited.is_empty() => {
+                self.admission_closed_at = None;
+                self.invited()
+            }
+            invited => invited,
+        };
         self.start_wiring(Scope::Everybody, &newcomers, None, out);
         true
+    }
+
+    /// The accepted peers, and the newcomers that were there at the first attempt to admit them.
+    fn invited(&mut self) -> Vec<PeerId> {
+        let closed_at = *self.admission_closed_at.get_or_insert(self.next_peer);
+        let invited = self
+            .peers
+            .iter()
+            .filter(|(peer, record)| record.is_accepted() || **peer < closed_at);
+        invited.map(|(peer, _)| *peer).collect()
     }
 
     /// True: the ballot was unanimous and something moved.
@@ -71,7 +88,7 @@ impl Master {
         if !self.unanimous(|record| record.state == ConnectionState::VoteAcceptNewPeers) {
             return false;
         }
-        let everybody: Vec<PeerId> = self.peers.keys().copied().collect();
+        let everybody = self.invited();
         self.start_wiring(Scope::Everybody, &everybody, None, out);
         true
     }

@@ -1,4 +1,4 @@
-//! Connecting ring edges: orders, reports, blame, and trying again.
+//! Connecting ring edges: orders, reports, and trying again.
 //!
 //! ```text
 //!  start ──▶ EstablishRing to those with an edge to build ──▶ all report up ──▶ conclude
@@ -9,15 +9,6 @@
 //! An edge of the standing ring that nobody reported broken is kept; every other edge is ordered
 //! afresh with a ticket of the round. Old lanes are given up only when the new ring stands, so an
 //! attempt that fails changes nothing.
-//!
-//! **Whose fault is an edge that does not come up?** A newcomer's, where one is involved: it is
-//! refused, with what happened, and its neighbours stay; but where it is told that nobody listens at an
-//! accepted peer, which may just have died, it is given a second attempt. Two newcomers are first set
-//! apart, so that each shows how it gets on with the accepted peers; where that is impossible, or does
-//! not help, the one that was dialled goes (a closed port is the usual cause; if the dialler is at
-//! fault it fails again, and is next). Between two accepted peers the pair is avoided in the next ring,
-//! after a pause in which the master may learn that one of them is gone; after some attempts the one
-//! whose edges failed more often is kicked, the later of the two where that does not tell.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -25,16 +16,16 @@ use alloc::vec::Vec;
 use super::record::{GroupRecord, Stake};
 use super::{Master, Out, Scope, send};
 use crate::id::{Epoch, GroupId, PeerId, Round};
-use crate::messages::{Misdeed, Refusal, ToPeer};
+use crate::messages::{Misdeed, ToPeer};
 use crate::states::{ConnectionPhase, Event};
-use crate::topology::{LaneFailure, LaneOrder, Ring, WorldSizes};
+use crate::topology::{LaneOrder, Ring, WorldSizes};
 use crate::tour;
 
 /// One attempt to connect the rings of some groups.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Wiring {
     pub(super) scope: Scope,
-    rings: BTreeMap<GroupId, PlannedRing>,
+    pub(super) rings: BTreeMap<GroupId, PlannedRing>,
     /// Members that have edges to build and have not reported them up.
     pub(super) awaiting: BTreeSet<PeerId>,
     /// An edge failed and nobody was sent away for it: waits for the pause to end.
@@ -42,41 +33,15 @@ pub(super) struct Wiring {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct PlannedRing {
+pub(super) struct PlannedRing {
     ring: Ring,
     lanes: u16,
     /// Edges to build, sender first.
-    fresh: BTreeSet<(PeerId, PeerId)>,
-}
-
-/// Failed attempts in a row at one scope.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
-pub(super) struct Failures {
-    pub(super) attempts: u8,
-    /// How often an edge of a peer failed.
-    by_peer: BTreeMap<PeerId, u32>,
-}
-
-impl Failures {
-    /// Notes an edge that failed. Returns the end whose edges failed more often, the later peer
-    /// where neither's did.
-    fn note(&mut self, one: PeerId, other: PeerId) -> PeerId {
-        let mut often = |peer: PeerId| {
-            let times = self.by_peer.entry(peer).or_default();
-            *times = times.saturating_add(1);
-            (*times, peer)
-        };
-        let (one, other) = (often(one), often(other));
-        one.max(other).1
-    }
-
-    pub(super) fn forget(&mut self, peer: PeerId) {
-        self.by_peer.remove(&peer);
-    }
+    pub(super) fresh: BTreeSet<(PeerId, PeerId)>,
 }
 
 impl Wiring {
-    fn is_fresh(&self, one: PeerId, other: PeerId) -> bool {
+    pub(super) fn is_fresh(&self, one: PeerId, other: PeerId) -> bool {
         self.rings
             .values()
             .any(|plan| plan.fresh.contains(&(one, other)) || plan.fresh.contains(&(other, one)))
@@ -258,33 +223,9 @@ impl Master {
         }
     }
 
-    pub(super) fn edge_failed(
-        &mut self,
-        peer: PeerId,
-        round: Round,
-        with: PeerId,
-        failure: LaneFailure,
-        out: &mut Out,
-    ) {
-        if !self.is_round_of(peer, round, out) {
-            return;
-        }
-        if !self
-            .wirings
-            .get(&round)
-            .is_some_and(|wiring| wiring.is_fresh(peer, with))
-        {
-            self.kick(peer, Misdeed::UnknownRound, out);
-            return;
-        }
-        if self.step_or_kick(peer, Event::EdgeFailed, out) {
-            self.blame(round, peer, with, failure, out);
-        }
-    }
-
     /// Is the report about the wiring that the peer is in? One about an earlier round is late and
     /// means nothing; one about a round that never was is a misdeed.
-    fn is_round_of(&mut self, peer: PeerId, round: Round, out: &mut Out) -> bool {
+    pub(super) fn is_round_of(&mut self, peer: PeerId, round: Round, out: &mut Out) -> bool {
         if round >= self.next_round {
             self.kick(peer, Misdeed::UnknownRound, out);
             return false;
@@ -294,153 +235,6 @@ impl Master {
                 .peers
                 .get(&peer)
                 .is_some_and(|record| record.round == Some(round))
-    }
-
-    fn blame(
-        &mut self,
-        round: Round,
-        reporter: PeerId,
-        with: PeerId,
-        failure: LaneFailure,
-        out: &mut Out,
-    ) {
-        let at = |peer: PeerId| self.peers.get(&peer).map(|record| record.address);
-        match (
-            self.is_registered(reporter),
-            self.is_registered(with),
-            at(with),
-        ) {
-            (true, true, Some(_)) if self.is_first_attempt(round) => {
-                self.avoid(round, reporter, with, out);
-            }
-            (_, true, Some(at)) => {
-                self.refuse(
-                    with,
-                    Refusal::CannotBeReached {
-                        by: reporter,
-                        at,
-                        failure,
-                    },
-                    out,
-                );
-            }
-            (true, false, Some(_)) if self.may_be_a_death(round, failure) => {
-                self.pause(round);
-            }
-            (true, false, Some(at)) => {
-                self.refuse(
-                    reporter,
-                    Refusal::CannotReach {
-                        peer: with,
-                        at,
-                        failure,
-                    },
-                    out,
-                );
-            }
-            (false, false, Some(_)) => self.avoid(round, reporter, with, out),
-            // The other end is gone already; losing it gave the attempt up.
-            (_, _, None) => {}
-        }
-    }
-
-    fn is_registered(&self, peer: PeerId) -> bool {
-        self.peers
-            .get(&peer)
-            .is_some_and(|record| record.phase == ConnectionPhase::Registered)
-    }
-
-    /// An accepted peer whose machine says that nobody listens may have died a moment ago: then the
-    /// newcomer that could not reach it is not at fault. So the first such report only leads to a pause.
-    fn may_be_a_death(&self, round: Round, failure: LaneFailure) -> bool {
-        let is_quick = match failure {
-            LaneFailure::Refused | LaneFailure::Closed => true,
-            LaneFailure::TimedOut
-            | LaneFailure::Unreachable
-            | LaneFailure::BadHandshake
-            | LaneFailure::Local => false,
-        };
-        is_quick && self.is_first_attempt(round)
-    }
-
-    fn is_first_attempt(&self, round: Round) -> bool {
-        self.wirings.get(&round).is_some_and(|wiring| {
-            let failed = self.failures.get(&wiring.scope);
-            // One that pauses has been counted.
-            failed.map_or(0, |failures| failures.attempts) == u8::from(wiring.pausing)
-        })
-    }
-
-    /// The attempt is over, and the next one waits a little. True: it has not paused before.
-    fn pause(&mut self, round: Round) -> bool {
-        let Some(wiring) = self.wirings.get_mut(&round) else {
-            return false;
-        };
-        if core::mem::replace(&mut wiring.pausing, true) {
-            return false;
-        }
-        let failures = self.failures.entry(wiring.scope).or_default();
-        failures.attempts = failures.attempts.saturating_add(1);
-        true
-    }
-
-    /// An edge between two accepted peers, or two newcomers, does not come up: the next ring avoids it.
-    fn avoid(&mut self, round: Round, reporter: PeerId, with: PeerId, out: &mut Out) {
-        if let Some(group) = self.group_of(reporter) {
-            let pair = (reporter.min(with), reporter.max(with));
-            group.unreachable.insert(pair);
-        }
-        // What was measured between them holds no more: the solver would choose the edge again.
-        self.bandwidth.remove(&(reporter, with));
-        self.bandwidth.remove(&(with, reporter));
-        let pauses = self.pause(round);
-        let Some(scope) = self.wirings.get(&round).map(|wiring| wiring.scope) else {
-            return;
-        };
-        let failures = self.failures.entry(scope).or_default();
-        let goes = failures.note(reporter, with);
-        if pauses && failures.attempts >= self.config.wiring_attempts_max {
-            self.failures.remove(&scope);
-            let stays = if goes == with { reporter } else { with };
-            self.kick(goes, Misdeed::Unconnectable { with: stays }, out);
-        }
-    }
-
-    /// The wiring's time is over: who has not done its part?
-    pub(super) fn wiring_overdue(&mut self, round: Round, out: &mut Out) {
-        let Some(wiring) = self.wirings.get(&round) else {
-            return;
-        };
-        let waits = |peer: &PeerId| wiring.awaiting.contains(peer);
-        // Who only waits to be dialled is not to blame for the silence of the dialler.
-        let suspects: BTreeSet<PeerId> = wiring
-            .rings
-            .values()
-            .flat_map(|plan| &plan.fresh)
-            .filter(|(from, to)| waits(from) && waits(to))
-            .map(|(from, to)| self.dialler(*from, *to))
-            .collect();
-        let suspects = if suspects.is_empty() {
-            wiring.awaiting.clone()
-        } else {
-            suspects
-        };
-        // An accepted peer may wait for a newcomer: it goes only where no newcomer is late.
-        let (newcomers, accepted): (Vec<_>, Vec<_>) = suspects
-            .into_iter()
-            .partition(|peer| self.is_registered(*peer));
-        let late = if newcomers.is_empty() {
-            accepted
-        } else {
-            newcomers
-        };
-        for peer in late {
-            match self.peers.get(&peer).map(|record| record.phase) {
-                Some(ConnectionPhase::Registered) => self.refuse(peer, Refusal::NoReport, out),
-                Some(ConnectionPhase::Accepted) => self.kick(peer, Misdeed::NoReport, out),
-                None => {}
-            }
-        }
     }
 
     /// A member of a wiring is gone: the attempt cannot succeed, and a better one can start at once.
@@ -503,6 +297,9 @@ impl Master {
             return;
         };
         self.failures.remove(&wiring.scope);
+        if wiring.scope == Scope::Everybody {
+            self.admission_closed_at = None;
+        }
         let members = self.members_of(round);
         for (peer, _) in &members {
             if let Some(record) = self.peers.get_mut(peer) {

@@ -2,7 +2,8 @@
 
 use pccl_core::id::{GroupId, Tag};
 use pccl_core::master::{Ballot, MasterTimer};
-use pccl_core::peer::{Answer, Call};
+use pccl_core::messages::{CallKind, Conflict};
+use pccl_core::peer::{Answer, Call, CallError};
 use pccl_core::shared_state::SyncStrategy;
 
 use crate::harness::{Run, SeatNo, reduce};
@@ -35,7 +36,7 @@ fn who_is_busy_when_a_query_is_overdue_is_not_kicked_for_it() {
 }
 
 #[test]
-fn a_peer_that_asks_while_the_others_synchronize_is_the_one_that_is_late() {
+fn a_peer_that_asks_while_the_others_synchronize_is_led_to_where_they_are() {
     let mut run = Run::with_accepted_peers(1, 3);
     run.call(2, Call::ArePeersPending);
     for no in [0, 1] {
@@ -44,12 +45,17 @@ fn a_peer_that_asks_while_the_others_synchronize_is_the_one_that_is_late() {
     }
     run.settle();
 
-    run.fire(MasterTimer::Ballot(Ballot::PeersPending));
-    run.fire(MasterTimer::Ballot(Ballot::SyncSharedState(GroupId(0))));
+    assert_eq!(run.outcome(2), Answer::PeersPending(Ok(true)));
+    run.call(2, Call::UpdateTopology);
     run.settle();
 
     for no in [0, 1] {
-        assert!(matches!(run.outcome(no), Answer::Synchronized(Ok(_))));
+        let gave_way = Answer::Synchronized(Err(CallError::Conflict(Conflict {
+            yours: CallKind::SyncSharedState,
+            theirs: CallKind::UpdateTopology,
+            peer: run.id(2),
+        })));
+        assert_eq!(run.outcome(no), gave_way);
     }
 }
 

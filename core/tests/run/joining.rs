@@ -1,9 +1,11 @@
 //! Joining a run, and being turned away.
 
-use pccl_core::id::GroupId;
-use pccl_core::messages::Refusal;
+use pccl_core::id::{ConnId, GroupId, PeerId, ProtocolVersion, Round};
+use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput};
+use pccl_core::messages::{Hello, Refusal, ToMaster, ToPeer};
 use pccl_core::peer::{Answer, Call, CallError};
-use pccl_core::topology::LaneFailure;
+use pccl_core::shared_state::SyncStrategy;
+use pccl_core::topology::{BrokenEdges, LaneFailure};
 
 use crate::harness::{Run, SeatNo, reduce};
 
@@ -171,4 +173,132 @@ fn everybody_hears_the_same_about_newcomers_also_while_reducing() {
         assert!(answers.contains(&Answer::PeersPending(Ok(true))));
     }
     assert_eq!(run.watch.commits, 3);
+}
+
+/// A loop that asks first: the others asked before the newcomer was in, and go on to synchronize.
+#[test]
+fn a_newcomer_whose_loop_begins_with_the_question_keeps_step() {
+    for seed in 1..30 {
+        let mut run = Run::with_accepted_peers(seed, 2);
+        let newcomer = run.join(GroupId(0));
+        run.settle();
+        run.call_all(&[0, 1], &Call::UpdateTopology);
+        run.settle();
+        for no in [0, 1, newcomer] {
+            run.answers(no);
+        }
+
+        run.call(newcomer, Call::ArePeersPending);
+        for no in [0, 1] {
+            let sync = run.seats[no].sync_call(SyncStrategy::EnforcePopular);
+            run.call(no, sync);
+        }
+        run.settle();
+
+        assert_eq!(run.outcome(newcomer), Answer::PeersPending(Ok(true)));
+        run.call(newcomer, Call::UpdateTopology);
+        let sync = run.seats[newcomer].sync_call(SyncStrategy::EnforcePopular);
+        run.answers(newcomer);
+        run.call(newcomer, sync);
+        run.settle();
+        for no in [0, 1, newcomer] {
+            assert!(matches!(run.outcome(no), Answer::Synchronized(Ok(_))));
+        }
+    }
+}
+
+#[test]
+fn who_asks_while_another_group_synchronizes_waits_for_it() {
+    let mut run = Run::new(1);
+    run.join_many(2, GroupId(0));
+    run.join_many(1, GroupId(1));
+    let sync = run.seats[0].sync_call(SyncStrategy::EnforcePopular);
+    run.call(0, sync);
+
+    run.call(2, Call::ArePeersPending);
+    run.settle();
+
+    assert!(run.answers(2).is_empty());
+}
+
+/// A newcomer that cannot be connected costs the others a retry. One that comes meanwhile is not part
+/// of that retry: else newcomers that keep coming would hold the others up for ever.
+#[test]
+fn who_registers_while_others_are_admitted_waits_for_the_next_ballot() {
+    let mut master = Master::new(MasterConfig::default());
+    let mut out = Vec::new();
+    for conn in 1..=2 {
+        master.handle(hello_from(conn), &mut out);
+    }
+    let broken = BrokenEdges::NONE;
+    let update = ToMaster::UpdateTopology { broken };
+    master.handle(said(1, update.clone()), &mut out);
+    let round = out
+        .iter()
+        .find_map(round_ordered)
+        .expect("a ring is connected");
+
+    master.handle(hello_from(3), &mut out);
+    out.clear();
+    let (with, failure) = (PeerId(2), LaneFailure::TimedOut);
+    let failed = ToMaster::EdgeFailed {
+        round,
+        with,
+        failure,
+    };
+    master.handle(said(1, failed), &mut out);
+
+    assert!(out.iter().any(|output| is_refused(output, PeerId(2))));
+    assert!(
+        out.iter().any(stands_alone),
+        "peer 1 waits for nobody: {out:?}"
+    );
+    out.clear();
+    master.handle(said(1, update), &mut out);
+    assert!(
+        out.iter().find_map(round_ordered).is_some(),
+        "peer 3 is next"
+    );
+}
+
+fn hello_from(conn: u64) -> MasterInput {
+    let hello = Hello {
+        protocol: ProtocolVersion::CURRENT,
+        group: GroupId(0),
+        port: 48149,
+        advertise: None,
+        lanes: 1,
+    };
+    let from = [192, 0, 2, 1].into();
+    MasterInput::Connected {
+        conn: ConnId(conn),
+        hello,
+        from,
+    }
+}
+
+fn said(peer: u64, message: ToMaster) -> MasterInput {
+    MasterInput::Message {
+        peer: PeerId(peer),
+        message,
+    }
+}
+
+fn round_ordered(output: &MasterOutput) -> Option<Round> {
+    match output {
+        MasterOutput::Send {
+            message: ToPeer::EstablishRing { round, .. },
+            ..
+        } => Some(*round),
+        _ => None,
+    }
+}
+
+fn is_refused(output: &MasterOutput, whom: PeerId) -> bool {
+    matches!(output, MasterOutput::Send { peer, message: ToPeer::Refused(_) } if *peer == whom)
+}
+
+fn stands_alone(output: &MasterOutput) -> bool {
+    matches!(output, MasterOutput::Send { message: ToPeer::TopologyEstablished(topology), .. }
+        if topology.ring.0 == [PeerId(1)])
 }
