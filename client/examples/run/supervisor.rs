@@ -233,10 +233,10 @@ impl Supervisor<'_> {
     }
 
     fn round_over(&mut self, round: u64, world: usize, loss: f32, accuracy: Option<f32>) {
-        if let Some(killed) = self.last_kill.take() {
-            if let Some(last) = self.losses.last_mut() {
-                last.next_round_ms = Some(killed.elapsed().as_secs_f64() * 1e3);
-            }
+        if let Some(killed) = self.last_kill.take()
+            && let Some(last) = self.losses.last_mut()
+        {
+            last.next_round_ms = Some(killed.elapsed().as_secs_f64() * 1e3);
         }
         let Some(accuracy) = accuracy else { return };
         self.round = self.round.max(round);
