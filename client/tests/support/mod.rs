@@ -32,7 +32,12 @@ impl Run {
 
     /// A builder for one more peer of this run.
     pub(crate) fn builder(&self) -> Builder {
-        builder_for(&self.master.local_addr().to_string())
+        builder_for(&self.address())
+    }
+
+    /// Where peers connect.
+    pub(crate) fn address(&self) -> String {
+        self.master.local_addr().to_string()
     }
 
     /// Peers that have all joined, in the order of their identities.
@@ -132,7 +137,7 @@ pub(crate) fn on_event<T>(
 }
 
 /// Joins, and makes the first update, which belongs to the one that admitted it.
-fn begin(builder: Builder) -> Communicator {
+pub(crate) fn begin(builder: Builder) -> Communicator {
     let mut peer = builder.connect().unwrap();
     peer.update_topology().unwrap();
     peer

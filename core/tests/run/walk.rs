@@ -264,11 +264,12 @@ impl Walk {
 
     fn notice_the_frozen(&mut self) {
         for seat in 0..self.run.seats.len() {
-            let peer = self.run.seats[seat].id.map(MasterTimer::Silence);
-            if let Some(timer) = peer.filter(|timer| self.run.timers().contains(timer)) {
-                if self.run.seats[seat].frozen {
-                    self.run.fire(timer);
-                }
+            let id = self.run.seats[seat]
+                .id
+                .filter(|_| self.run.seats[seat].frozen);
+            let silence = id.map(MasterTimer::Silence);
+            if let Some(timer) = silence.filter(|timer| self.run.timers().contains(timer)) {
+                self.run.fire(timer);
             }
             if self.run.seats[seat].frozen && self.run.seats[seat].alive {
                 self.run.lose(seat);

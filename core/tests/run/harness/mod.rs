@@ -29,7 +29,7 @@ use pccl_core::shared_state::SyncStrategy;
 use pccl_core::tour;
 
 pub(crate) use ring::Holds;
-pub(crate) use seat::{Seat, SeatNo, reduce, ring_spec, shared, vote};
+pub(crate) use seat::{Seat, SeatNo, reduce, ring_spec, shared};
 
 use crate::watch::Watch;
 use plane::Fabric;
@@ -254,6 +254,7 @@ impl Run {
                 self.tell_master(MasterInput::Connected { conn, hello, from });
             }
             (Wire::Message(message), Some(peer)) => {
+                self.watch.master_hears(peer, &message);
                 self.tell_master(MasterInput::Message { peer, message });
             }
             (Wire::Closed, Some(peer)) => self.tell_master(MasterInput::Disconnected { peer }),
