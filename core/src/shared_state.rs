@@ -116,8 +116,8 @@ pub enum SyncFailure {
         /// The newest that anybody offers.
         offered: Revision,
     },
-    /// Everybody offers a revision beyond the next one: `revision += 1` was done more than once
-    /// between two synchronizations.
+    /// The peers of the group offer a revision beyond the next one: `revision += 1` was done more than
+    /// once between two synchronizations.
     RevisionSkipped {
         /// The newest legal revision.
         expected: Revision,
@@ -162,7 +162,7 @@ impl fmt::Display for SyncFailure {
             ),
             Self::RevisionSkipped { expected, offered } => write!(
                 f,
-                "the next revision is {} but everybody offers {} or later",
+                "the next revision is {} but the group offers {} or later",
                 expected.0, offered.0
             ),
         }

@@ -4,8 +4,10 @@
 //!    the newest revision that a candidate offers is current. Afterwards, with `reached` the revision
 //!    of the last synchronization, `reached + 1` is current where a candidate offers it, else
 //!    `reached` itself (the same state once more, as after an aborted reduce). Older content is dragged
-//!    along. Content beyond `reached + 1` is refused: its holder is expelled, or, where everybody is
-//!    beyond, the call fails for all.
+//!    along. Content beyond `reached + 1` is refused: its holder is expelled, or, where no veteran (a
+//!    peer that has been through a synchronization of the group) could be current, the call fails for
+//!    all. A newcomer at the right revision by chance does not decide who goes; where no veteran's
+//!    content counts, it does.
 //! 2. **Candidates** are all voters but the receive-only ones; where somebody is send-only, the
 //!    send-only ones alone.
 //! 3. **Popularity.** Of the candidates with the current revision, the content that most hold wins. A
@@ -43,10 +45,14 @@ pub(super) enum Decision {
     Failed(SyncFailure),
 }
 
-pub(super) fn elect(votes: &Votes, reached: Option<Revision>) -> Decision {
+pub(super) fn elect(
+    votes: &Votes,
+    veterans: &BTreeSet<PeerId>,
+    reached: Option<Revision>,
+) -> Decision {
     let everybody_restarts = votes.values().all(|vote| vote.restart);
     let reached = reached.filter(|_| !everybody_restarts);
-    if let Some(decision) = reached.and_then(|reached| ahead(votes, reached)) {
+    if let Some(decision) = reached.and_then(|reached| ahead(votes, veterans, reached)) {
         return decision;
     }
     let candidates = candidates(votes);
@@ -80,16 +86,23 @@ pub(super) fn elect(votes: &Votes, reached: Option<Revision>) -> Decision {
 }
 
 /// Voters whose content may win that are beyond the next revision.
-fn ahead(votes: &Votes, reached: Revision) -> Option<Decision> {
+fn ahead(votes: &Votes, veterans: &BTreeSet<PeerId>, reached: Revision) -> Option<Decision> {
     let expected = reached.next();
-    let counts = |vote: &SyncVote| vote.strategy != SyncStrategy::ReceiveOnly;
-    let beyond: Vec<(PeerId, Revision)> = votes
-        .iter()
-        .filter(|(_, vote)| counts(vote) && vote.revision > expected)
+    let counted = || {
+        votes
+            .iter()
+            .filter(|(_, vote)| vote.strategy != SyncStrategy::ReceiveOnly)
+    };
+    let beyond: Vec<(PeerId, Revision)> = counted()
+        .filter(|(_, vote)| vote.revision > expected)
         .map(|(peer, vote)| (*peer, vote.revision))
         .collect();
     let oldest = beyond.iter().map(|(_, offered)| *offered).min()?;
-    if beyond.len() == votes.values().filter(|vote| counts(vote)).count() {
+    let by_veterans = counted().any(|(peer, _)| veterans.contains(peer));
+    let somebody_keeps_up = counted()
+        .filter(|(peer, _)| !by_veterans || veterans.contains(peer))
+        .any(|(_, vote)| (reached..=expected).contains(&vote.revision));
+    if !somebody_keeps_up {
         return Some(Decision::Failed(SyncFailure::RevisionSkipped {
             expected,
             offered: oldest,

@@ -55,13 +55,17 @@ impl Master {
             && self
                 .accepted_in(group)
                 .all(|(_, record)| record.state == ConnectionState::VoteSyncSharedState);
-        let Some(record) = self.groups.get_mut(&group).filter(|_| unanimous) else {
+        if !unanimous {
+            return false;
+        }
+        let veterans = self.veterans(group);
+        let Some(record) = self.groups.get_mut(&group) else {
             return false;
         };
         let SyncProgress::Voting(votes) = core::mem::take(&mut record.sync) else {
             return false;
         };
-        match elect(&votes, record.reached) {
+        match elect(&votes, &veterans, record.reached) {
             Decision::Failed(failure) => {
                 let round = self.take_round();
                 self.conclude_sync(group, round, Err(failure), out);
@@ -81,6 +85,13 @@ impl Master {
             }
         }
         true
+    }
+
+    fn veterans(&self, group: GroupId) -> BTreeSet<PeerId> {
+        self.accepted_in(group)
+            .filter(|(_, record)| record.synced)
+            .map(|(peer, _)| peer)
+            .collect()
     }
 
     fn plan_sync(

@@ -244,6 +244,24 @@ fn who_is_ahead_of_the_others_is_kicked_and_everybody_ahead_is_an_error() {
 }
 
 #[test]
+fn a_newcomer_does_not_make_a_group_that_skipped_a_revision_lose_its_members() {
+    let mut run = Run::with_accepted_peers(1, 2);
+    sync_all(&mut run, EnforcePopular);
+    for no in [0, 1] {
+        hold(&mut run, no, 7, 70);
+    }
+    run.join_many(1, GroupId(0));
+
+    sync_all(&mut run, EnforcePopular);
+
+    let (expected, offered) = (Revision(1), Revision(7));
+    for no in 0..3 {
+        let failure = SyncFailure::RevisionSkipped { expected, offered };
+        assert_eq!(revision_of(&mut run, no), failed(failure));
+    }
+}
+
+#[test]
 fn who_describes_other_entries_than_the_rest_is_kicked_with_their_number() {
     let mut run = Run::with_accepted_peers(1, 3);
     run.seats[2].plane.memory.entries = vec![shared("bias", 1), shared("weights", 100)];
