@@ -73,6 +73,24 @@ struct Running {
     orders: ChildStdin,
     /// It has said why it ends.
     gave_up: bool,
+    /// The round in which it stands still.
+    stands_still: Option<u64>,
+}
+
+impl Running {
+    /// Keeps what must not be missed by a test that waits for something else.
+    fn note(&mut self, event: &Event) {
+        match event {
+            Event::GaveUp { .. } => self.gave_up = true,
+            Event::StandsStill { round } => self.stands_still = Some(*round),
+            Event::Listening { .. }
+            | Event::Joined { .. }
+            | Event::Committed(_)
+            | Event::Synced(_)
+            | Event::Failed { .. }
+            | Event::Wrong { .. } => {}
+        }
+    }
 }
 
 /// All processes of a test. Dropping it kills them.
@@ -119,6 +137,7 @@ impl Swarm {
             child,
             orders,
             gave_up: false,
+            stands_still: None,
         };
         self.running.insert(process, running);
         Ok(process)
@@ -189,7 +208,7 @@ impl Swarm {
             match event {
                 Some(Event::Wrong { what }) => return Err(Trouble::Wrong { process, what }),
                 Some(event) => {
-                    running.gave_up |= matches!(event, Event::GaveUp { .. });
+                    running.note(&event);
                     return Ok(Some((process, event)));
                 }
                 None if running.gave_up => {}
@@ -250,11 +269,16 @@ impl Swarm {
         Ok(commits)
     }
 
-    /// Waits until this process stands still where it was told to. Returns the round that it is in.
+    /// Waits until this process stands still where it was told to, unless it does so already. Returns
+    /// the round that it is in.
     ///
     /// # Errors
-    /// As [`until`](Self::until).
+    /// As [`until`](Self::until), and [`Trouble::NotRunning`].
     pub fn until_still(&mut self, who: Process) -> Result<u64, Trouble> {
+        let running = self.running.get(&who).ok_or(Trouble::NotRunning(who))?;
+        if let Some(round) = running.stands_still {
+            return Ok(round);
+        }
         self.until("a standstill", |process, event| match event {
             Event::StandsStill { round } if process == who => Some(*round),
             _ => None,
