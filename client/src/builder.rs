@@ -195,6 +195,7 @@ impl Builder {
             view,
             backups: Arc::new(Backups::default()),
             transport: Arc::clone(&self.transport),
+            call_ids: Arc::default(),
             stall: self.stall_timeout,
         };
         Ok((calls, engine))

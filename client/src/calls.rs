@@ -1,5 +1,6 @@
 //! What every call needs to reach the engine.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use pccl_core::transport::Transport;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::data::Backup;
-use crate::engine::Command;
+use crate::engine::{CallId, Command};
 use crate::error::Error;
 
 /// Backups that are kept for the next collectives in place.
@@ -22,6 +23,7 @@ pub(crate) struct Calls {
     pub(crate) view: watch::Receiver<View>,
     pub(crate) backups: Arc<Backups>,
     pub(crate) transport: Arc<dyn Transport>,
+    pub(crate) call_ids: Arc<AtomicU64>,
     /// A transfer that makes no progress for so long has failed.
     pub(crate) stall: Duration,
 }
@@ -38,6 +40,10 @@ impl Calls {
     pub(crate) fn tell(&self, command: Command) -> Result<(), Error> {
         let sent = self.commands.send(command);
         sent.map_err(|_| Error::RuntimeEnded)
+    }
+
+    pub(crate) fn next_call(&self) -> CallId {
+        CallId(self.call_ids.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Makes a call with a single answer.

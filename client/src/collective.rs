@@ -11,12 +11,13 @@ use tokio::time::Instant;
 
 use crate::calls::{Backups, Calls};
 use crate::data::{Backup, RingBuffers, RingFailure, RingPort, RingStats};
-use crate::engine::{CollectiveEvent, Command};
+use crate::engine::{CallId, CollectiveEvent, Command};
 use crate::error::Error;
 use crate::reduce::{Reduce, ReduceReport};
 
 /// A collective that was called and has no answer yet. Dropping it gives the collective up.
 pub(crate) struct Called {
+    call: CallId,
     tag: Tag,
     calls: Calls,
     events: mpsc::UnboundedReceiver<CollectiveEvent>,
@@ -33,14 +34,16 @@ impl Called {
         count: usize,
     ) -> Result<Self, Error> {
         let spec: CollectiveSpec = reduce.spec(element, count)?;
-        let tag = reduce.name();
+        let (call, tag) = (calls.next_call(), reduce.name());
         let (sender, events) = mpsc::unbounded_channel();
         calls.tell(Command::Collective {
+            call,
             tag,
             spec,
             events: sender,
         })?;
         Ok(Self {
+            call,
             tag,
             calls: calls.clone(),
             events,
@@ -69,6 +72,14 @@ impl Called {
                 }
                 None => return Err(Error::RuntimeEnded),
             }
+        }
+    }
+
+    /// What gives it up.
+    pub(crate) const fn cancel(&self) -> Command {
+        Command::Cancel {
+            call: self.call,
+            tag: self.tag,
         }
     }
 
@@ -108,7 +119,7 @@ impl Drop for Called {
     fn drop(&mut self) {
         if !self.answered {
             // Where the engine is gone there is nobody left to tell.
-            let _ = self.calls.tell(Command::Cancel { tag: self.tag });
+            let _ = self.calls.tell(self.cancel());
         }
     }
 }

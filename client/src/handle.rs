@@ -5,11 +5,12 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::calls::Calls;
 use crate::collective::{Called, Memory};
 use crate::element::{Element, bytes_of_mut};
+use crate::engine::Command;
 use crate::error::Error;
 use crate::reduce::{Reduce, ReduceReport};
 
@@ -24,6 +25,8 @@ pub struct AllReduceHandle<T> {
     outcome: oneshot::Receiver<Outcome<T>>,
     /// Its end is what tells the reduce that nobody waits for it.
     _waiting: oneshot::Sender<()>,
+    /// What tells the engine at once, so that the tag is free for the next call.
+    give_up: Option<(mpsc::WeakUnboundedSender<Command>, Command)>,
     runtime: Handle,
 }
 
@@ -55,9 +58,11 @@ impl<T: Element> AllReduceHandle<T> {
             buffer,
             deliver: Some(deliver),
         };
+        let mut give_up = None;
         match Called::new(calls, reduce, T::TYPE, parcel.buffer.len()) {
             Err(error) => parcel.send(Err(error)),
             Ok(called) => {
+                give_up = Some((calls.commands.downgrade(), called.cancel()));
                 let calls = calls.clone();
                 runtime.spawn(async move {
                     let result = tokio::select! {
@@ -72,6 +77,7 @@ impl<T: Element> AllReduceHandle<T> {
         Self {
             outcome,
             _waiting: waiting,
+            give_up,
             runtime: runtime.clone(),
         }
     }
@@ -97,6 +103,7 @@ impl<T> Future for AllReduceHandle<T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         Pin::new(&mut self.outcome).poll(cx).map(|outcome| {
+            self.give_up = None;
             // A parcel is delivered even when it is dropped, so the error means a handle that was
             // polled after it had ended.
             outcome.unwrap_or_else(|_| {
@@ -106,6 +113,17 @@ impl<T> Future for AllReduceHandle<T> {
                 })
             })
         })
+    }
+}
+
+impl<T> Drop for AllReduceHandle<T> {
+    fn drop(&mut self) {
+        if let Some((commands, cancel)) = self.give_up.take()
+            && let Some(commands) = commands.upgrade()
+        {
+            // Where the engine is gone there is nobody left to tell.
+            let _ = commands.send(cancel);
+        }
     }
 }
 

@@ -135,7 +135,6 @@ use Event as E;
 pub const TRANSITIONS: &[Transition] = &[
     // Membership and rings.
     row(S::Idle, E::VotedToUpdate, S::VoteAcceptNewPeers),
-    row(S::Idle, E::RingFoundStale, S::VoteNoNewPeersEstablishP2p),
     row(
         S::CollectiveCommunicationsRunning,
         E::RingFoundStale,
@@ -237,7 +236,6 @@ pub const TRANSITIONS: &[Transition] = &[
         E::ProbesFailed,
         S::OptimizeTopologyFailed,
     ),
-    row(S::OptimizeTopology, E::OptimizationConcluded, S::Idle),
     row(S::OptimizeTopologyFailed, E::OptimizationConcluded, S::Idle),
     // The better ring could not be connected; the old one stands.
     row(S::ConnectingToPeers, E::OptimizationConcluded, S::Idle),

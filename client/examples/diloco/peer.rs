@@ -1,73 +1,28 @@
 //! One training process: the loop that a user of the library writes.
 
-use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use pccl::{Communicator, Error, Reduce, SharedState, SyncStrategy};
-use pccl_kernels::simplehash;
-use tracing::field::{Field, Visit};
-use tracing::{Level, Subscriber};
-use tracing_subscriber::filter::Targets;
-use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
-use tracing_subscriber::util::SubscriberInitExt;
 
+use super::run::process::{Assignment, state_hash, tell};
+use super::run::talk::{Event, Final};
 use super::support::network::Network;
 use super::support::optim::Nesterov;
 use super::support::recipe::{INITIAL_SEED, Trainee, outer_optimizer};
-use super::talk::{Event, Final, Moment, Order};
 
-/// What the supervisor tells a training process.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
-    #[arg(long)]
-    master: String,
-    #[arg(long)]
-    rounds: u64,
-    #[arg(long)]
-    seed: u64,
-    /// Which part of the data is this process's own.
-    #[arg(long)]
-    shard: u64,
-    /// Peers that have to be there before training starts.
-    #[arg(long)]
-    wait_for: usize,
-}
-
-/// Trains until all rounds are done, or nothing more can be done.
-pub(crate) fn run(arguments: &Arguments) -> ExitCode {
-    listen_for_orders();
-    match train(arguments) {
-        Ok(result) => {
-            tell(&Event::Finished(result));
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            tell(&Event::GaveUp {
-                error: error.to_string(),
-            });
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn train(arguments: &Arguments) -> Result<Final, Box<dyn std::error::Error>> {
+/// Takes part in the run until all rounds are done.
+pub(crate) fn train(assignment: &Assignment) -> Result<Final, Box<dyn std::error::Error>> {
     // Peers that start with the same weights have nothing to transfer.
-    let weights = Network::new(INITIAL_SEED.wrapping_add(arguments.seed))
+    let weights = Network::new(INITIAL_SEED.wrapping_add(assignment.seed))
         .params()
         .to_vec();
-    let mut comm = Communicator::builder(&arguments.master).connect()?;
+    let mut comm = Communicator::builder(&assignment.master).connect()?;
     tell(&Event::Joined {
         peer: comm.peer_id().0,
         world: comm.world_size(),
     });
     let mut trainer = Trainer {
-        trainee: Trainee::new(
-            arguments
-                .seed
-                .wrapping_mul(1000)
-                .wrapping_add(arguments.shard),
-        )?,
+        trainee: Trainee::new(assignment.shard_seed())?,
         outer: outer_optimizer(),
         weights,
         revision: 0,
@@ -75,7 +30,7 @@ fn train(arguments: &Arguments) -> Result<Final, Box<dyn std::error::Error>> {
         bytes: (0, 0),
     };
     loop {
-        match trainer.round(&mut comm, arguments) {
+        match trainer.round(&mut comm, assignment) {
             Ok(Progress::Done) => break,
             Ok(Progress::More) => {}
             Ok(Progress::TooFew) => std::thread::sleep(Duration::from_millis(2)),
@@ -115,7 +70,7 @@ struct Trainer {
 }
 
 impl Trainer {
-    fn round(&mut self, comm: &mut Communicator, run: &Arguments) -> Result<Progress, Error> {
+    fn round(&mut self, comm: &mut Communicator, run: &Assignment) -> Result<Progress, Error> {
         comm.update_topology()?;
         // The same on all peers: each of them learns the world size from the same ballot.
         if self.revision == 0 && comm.world_size() < run.wait_for {
@@ -189,80 +144,14 @@ impl Trainer {
     }
 
     fn result(mut self) -> Final {
-        let shared = self.weights.iter().chain(&self.outer.momentum);
-        let mut bytes: Vec<u8> = shared.flat_map(|number| number.to_le_bytes()).collect();
-        bytes.extend(self.revision.to_le_bytes());
         Final {
-            hash: format!("{:08x}", simplehash(&bytes)),
+            hash: state_hash(&self.weights, &self.outer.momentum, self.revision),
             rounds: self.revision,
             rounds_here: self.rounds_here,
             accuracy: self.trainee.test_accuracy(&self.weights),
             bytes_sent: self.bytes.0,
             bytes_received: self.bytes.1,
+            overlap: None,
         }
     }
-}
-
-/// One line to the supervisor.
-fn tell(event: &Event) {
-    if let Ok(line) = serde_json::to_string(event) {
-        println!("{line}");
-    }
-}
-
-/// Takes the supervisor's orders, and stands still where it says.
-fn listen_for_orders() {
-    let armed = Arc::new(Mutex::new(None));
-    let trap = Trap {
-        armed: Arc::clone(&armed),
-    };
-    let events_only = Targets::new().with_target("pccl::event", Level::DEBUG);
-    tracing_subscriber::registry()
-        .with(trap.with_filter(events_only))
-        .init();
-    std::thread::spawn(move || {
-        for line in std::io::stdin().lines().map_while(Result::ok) {
-            if let Ok(Order::StandStillAt(moment)) = serde_json::from_str(&line) {
-                *armed.lock().unwrap_or_else(PoisonError::into_inner) = Some(moment);
-            }
-        }
-    });
-}
-
-/// Stops the thread that comes to the armed moment, for good: whatever the library does there, the
-/// supervisor's SIGKILL finds it doing just that.
-struct Trap {
-    armed: Arc<Mutex<Option<Moment>>>,
-}
-
-impl<S: Subscriber> Layer<S> for Trap {
-    fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
-        let armed = self.armed.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(moment) = *armed else { return };
-        let mut kind = Kind {
-            wanted: moment.traced_as(),
-            found: false,
-        };
-        event.record(&mut kind);
-        if kind.found {
-            tell(&Event::StandsStill);
-            loop {
-                std::thread::park();
-            }
-        }
-    }
-}
-
-/// Looks for the field that names the kind of an event.
-struct Kind {
-    wanted: &'static str,
-    found: bool,
-}
-
-impl Visit for Kind {
-    fn record_str(&mut self, field: &Field, value: &str) {
-        self.found |= field.name() == "kind" && value == self.wanted;
-    }
-
-    fn record_debug(&mut self, _: &Field, _: &dyn std::fmt::Debug) {}
 }

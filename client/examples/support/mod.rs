@@ -3,7 +3,7 @@
 //!
 //! In DiLoCo every peer trains alone for some *inner* steps, on data of its own. Then the peers
 //! average how far they went (the *pseudo-gradient*: outer parameters minus inner ones) and take one
-//! *outer* step with the average, the same on every peer. [`Recipe`](recipe::Recipe) holds the
+//! *outer* step with the average, the same on every peer. [`recipe`] holds the
 //! numbers that go with it.
 
 // Every program that includes this uses a part of it.

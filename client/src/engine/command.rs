@@ -33,6 +33,7 @@ pub(crate) enum Command {
         ok: bool,
     },
     Collective {
+        call: CallId,
         tag: Tag,
         spec: CollectiveSpec,
         events: mpsc::UnboundedSender<CollectiveEvent>,
@@ -42,6 +43,7 @@ pub(crate) enum Command {
         outcome: RingOutcome,
     },
     Cancel {
+        call: CallId,
         tag: Tag,
     },
     Leave {
@@ -49,6 +51,10 @@ pub(crate) enum Command {
         left: oneshot::Sender<()>,
     },
 }
+
+/// One call of a collective: a tag is used again and again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CallId(pub(crate) u64);
 
 /// The two major calls that end with a topology.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -84,14 +84,23 @@ impl Outgoing {
                 return Err(LaneError::Closed);
             }
             self.written += sent;
-            while let Some((_, mark)) = self.marks.pop_front_if(|(end, _)| *end <= self.written) {
-                mark.tell();
-            }
+            self.tell_written();
         }
         self.bytes.clear();
         self.bytes.shrink_to(KEEP_BYTES);
         self.written = 0;
         Ok(())
+    }
+}
+
+impl Outgoing {
+    fn tell_written(&mut self) {
+        while let Some((end, mark)) = self.marks.front()
+            && *end <= self.written
+        {
+            mark.tell();
+            self.marks.pop_front();
+        }
     }
 }
 
@@ -116,7 +125,7 @@ impl Mark {
         Some(Self { kind, tag, seq })
     }
 
-    fn tell(self) {
+    fn tell(&self) {
         tracing::debug!(target: "pccl::event", kind = self.kind, tag = self.tag, seq = self.seq);
     }
 }

@@ -44,7 +44,7 @@ use crate::calls::View;
 use live::{Happened, Live};
 use open_calls::{Admission, Collective, Major, OpenCalls};
 
-pub(crate) use command::{CollectiveEvent, Command, MoveOrder, SyncEvent, TopologyCall};
+pub(crate) use command::{CallId, CollectiveEvent, Command, MoveOrder, SyncEvent, TopologyCall};
 pub(crate) use dial::dial;
 
 /// What an engine is made of.
@@ -147,11 +147,15 @@ impl Engine {
                 self.calls.major = Some(Major::Sync { events, round });
                 PeerInput::Call(Call::SyncSharedState(vote))
             }
-            Command::Collective { tag, spec, events } => {
-                let seq = None;
+            Command::Collective {
+                call,
+                tag,
+                spec,
+                events,
+            } => {
                 self.calls
                     .collectives
-                    .insert(tag, Collective { events, seq });
+                    .insert(tag, Collective::new(call, events));
                 PeerInput::Call(Call::Initiate { tag, spec })
             }
             Command::TransfersEnded { round, ok } => PeerInput::TransfersEnded { round, ok },
@@ -161,7 +165,12 @@ impl Engine {
                 self.inputs.extend(broken.into_iter().flatten());
                 PeerInput::RingEnded { seq, outcome }
             }
-            Command::Cancel { tag } => PeerInput::Call(Call::Cancel { tag }),
+            Command::Cancel { call, tag } => {
+                if !self.calls.give_up(call, tag) {
+                    return;
+                }
+                PeerInput::Call(Call::Cancel { tag })
+            }
             Command::Leave { left } => {
                 self.leaving.push(left);
                 PeerInput::Call(Call::Leave)

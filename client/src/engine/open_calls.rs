@@ -11,7 +11,7 @@ use pccl_core::peer::{Answer, CallError, Joined, Usage};
 use pccl_core::topology::Topology;
 use tokio::sync::{mpsc, oneshot};
 
-use super::command::{CollectiveEvent, Command, SyncEvent, TopologyCall};
+use super::command::{CallId, CollectiveEvent, Command, SyncEvent, TopologyCall};
 
 /// Everything that is open at one peer.
 #[derive(Debug, Default)]
@@ -39,6 +39,9 @@ pub(super) enum Major {
 /// One tag in use.
 #[derive(Debug)]
 pub(super) struct Collective {
+    call: CallId,
+    /// Its caller does not want it any more, and perhaps has not dropped its end of `events` yet.
+    given_up: bool,
     pub(super) events: mpsc::UnboundedSender<CollectiveEvent>,
     /// The execution, from its start on.
     pub(super) seq: Option<Seq>,
@@ -63,6 +66,21 @@ enum Obstacle {
     Misuse(Usage),
 }
 
+impl Collective {
+    pub(super) fn new(call: CallId, events: mpsc::UnboundedSender<CollectiveEvent>) -> Self {
+        Self {
+            call,
+            given_up: false,
+            events,
+            seq: None,
+        }
+    }
+
+    fn is_abandoned(&self) -> bool {
+        self.given_up || self.events.is_closed()
+    }
+}
+
 impl Major {
     fn is_abandoned(&self) -> bool {
         match self {
@@ -82,6 +100,19 @@ impl OpenCalls {
             Obstacle::Misuse(usage) => command.refuse(usage),
         }
         Admission::Settled
+    }
+
+    /// Notes that a collective's caller does not want it any more. False: it has ended, or has not
+    /// begun and does not begin any more.
+    pub(super) fn give_up(&mut self, call: CallId, tag: Tag) -> bool {
+        self.waiting.retain(|command| !command.is_collective(call));
+        match self.collectives.get_mut(&tag) {
+            Some(collective) if collective.call == call => {
+                collective.given_up = true;
+                true
+            }
+            Some(_) | None => false,
+        }
     }
 
     /// The calls that waited, in their order: something has ended.
@@ -116,7 +147,7 @@ impl OpenCalls {
             Some(major) if major.is_abandoned() => Obstacle::Abandoned,
             Some(_) => Obstacle::Misuse(Usage::Busy),
             None if self.collectives.is_empty() => Obstacle::None,
-            None if running.all(|tag| tag.events.is_closed()) => Obstacle::Abandoned,
+            None if running.all(Collective::is_abandoned) => Obstacle::Abandoned,
             None => Obstacle::Misuse(Usage::PendingCollectives),
         }
     }
@@ -138,7 +169,7 @@ impl OpenCalls {
         match (&self.major, self.collectives.get(&tag)) {
             (Some(major), _) if major.is_abandoned() => Obstacle::Abandoned,
             (Some(_), _) => Obstacle::Misuse(Usage::Busy),
-            (None, Some(running)) if !running.events.is_closed() => {
+            (None, Some(running)) if !running.is_abandoned() => {
                 Obstacle::Misuse(Usage::TagInUse(tag))
             }
             (None, _) if self.waiting.iter().any(waits) => Obstacle::Misuse(Usage::TagInUse(tag)),
@@ -200,6 +231,20 @@ impl OpenCalls {
 }
 
 impl Command {
+    fn is_collective(&self, wanted: CallId) -> bool {
+        match self {
+            Self::Collective { call, .. } => *call == wanted,
+            Self::Connect { .. }
+            | Self::Topology { .. }
+            | Self::Query { .. }
+            | Self::Sync { .. }
+            | Self::TransfersEnded { .. }
+            | Self::RingEnded { .. }
+            | Self::Cancel { .. }
+            | Self::Leave { .. } => false,
+        }
+    }
+
     /// Is there anybody who waits for the answer?
     pub(super) fn is_abandoned(&self) -> bool {
         match self {

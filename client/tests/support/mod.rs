@@ -3,6 +3,8 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -30,7 +32,12 @@ impl Run {
 
     /// A builder for one more peer of this run.
     pub(crate) fn builder(&self) -> Builder {
-        builder_for(&self.master.local_addr().to_string())
+        builder_for(&self.address())
+    }
+
+    /// Where peers connect.
+    pub(crate) fn address(&self) -> String {
+        self.master.local_addr().to_string()
     }
 
     /// Peers that have all joined, in the order of their identities.
@@ -46,16 +53,91 @@ impl Run {
     pub(crate) fn join(&self, peers: &mut Vec<Communicator>) {
         let builder = self.builder();
         let joining = thread::spawn(move || begin(builder));
-        together(peers, |peer| {
-            while !peer.are_peers_pending().unwrap() {}
-            peer.update_topology().unwrap();
-        });
+        admit(peers);
         peers.push(joining.join().unwrap());
+    }
+
+    /// Admits a peer that does `act` and dies, without a word, when that ends or an event of `dies_at`
+    /// happens to it for the so-manieth time.
+    pub(crate) fn join_doomed<F: Future<Output = ()>>(
+        &self,
+        peers: &mut [Communicator],
+        (dies_at, times): (&'static str, usize),
+        act: impl FnOnce(Communicator) -> F + Send + 'static,
+    ) -> thread::JoinHandle<()> {
+        let builder = self.builder();
+        let doomed = thread::spawn(move || {
+            let life = || {
+                let runtime = tokio::runtime::Builder::new_current_thread()
+                    .enable_all()
+                    .build()
+                    .unwrap();
+                runtime.block_on(async {
+                    let mut peer = builder.connect_async().await.unwrap();
+                    peer.update_topology_async().await.unwrap();
+                    act(peer).await;
+                });
+                // Nothing runs any more that could say goodbye.
+                drop(runtime);
+            };
+            let seen = AtomicUsize::new(0);
+            let watch = move |kind: &str| {
+                let before = seen.fetch_add(usize::from(kind == dies_at), Ordering::Relaxed);
+                assert!(kind != dies_at || before + 1 < times, "dies as planned");
+            };
+            let watched = || on_event(watch, life);
+            let _ = panic::catch_unwind(AssertUnwindSafe(watched));
+        });
+        admit(peers);
+        doomed
     }
 }
 
+/// Lets peers wait until somebody waits at the door, and vote to let them in.
+pub(crate) fn admit(peers: &mut [Communicator]) {
+    together(peers, |peer| {
+        while !peer.are_peers_pending().unwrap() {}
+        peer.update_topology().unwrap();
+    });
+}
+
+/// Does `act`, and calls `tell` with the kind of each event of pccl on this thread.
+pub(crate) fn on_event<T>(
+    tell: impl Fn(&str) + Send + Sync + 'static,
+    act: impl FnOnce() -> T,
+) -> T {
+    struct Listener<F>(F);
+    impl<F: Fn(&str) + 'static> tracing::Subscriber for Listener<F> {
+        fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+            metadata.target() == "pccl::event"
+        }
+        fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+            tracing::span::Id::from_u64(1)
+        }
+        fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+        fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+        fn event(&self, event: &tracing::Event<'_>) {
+            let mut kind = Kind(String::new());
+            event.record(&mut kind);
+            (self.0)(&kind.0);
+        }
+        fn enter(&self, _: &tracing::span::Id) {}
+        fn exit(&self, _: &tracing::span::Id) {}
+    }
+    struct Kind(String);
+    impl tracing::field::Visit for Kind {
+        fn record_str(&mut self, field: &tracing::field::Field, value: &str) {
+            if field.name() == "kind" {
+                self.0 = value.into();
+            }
+        }
+        fn record_debug(&mut self, _: &tracing::field::Field, _: &dyn std::fmt::Debug) {}
+    }
+    tracing::subscriber::with_default(Listener(tell), act)
+}
+
 /// Joins, and makes the first update, which belongs to the one that admitted it.
-fn begin(builder: Builder) -> Communicator {
+pub(crate) fn begin(builder: Builder) -> Communicator {
     let mut peer = builder.connect().unwrap();
     peer.update_topology().unwrap();
     peer

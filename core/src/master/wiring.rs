@@ -11,10 +11,13 @@
 //! attempt that fails changes nothing.
 //!
 //! **Whose fault is an edge that does not come up?** A newcomer's, where one is involved: it is
-//! refused, with what happened, and its neighbours stay. Of two newcomers, the one that was dialled
-//! (a closed port is the usual cause; if the dialler is at fault it fails again, and is next). Between
-//! two accepted peers the pair is avoided in the next ring, after a pause in which the master may
-//! learn that one of them is gone; after some attempts the later of the two is kicked.
+//! refused, with what happened, and its neighbours stay; but where it is told that nobody listens at an
+//! accepted peer, which may just have died, it is given a second attempt. Two newcomers are first set
+//! apart, so that each shows how it gets on with the accepted peers; where that is impossible, or does
+//! not help, the one that was dialled goes (a closed port is the usual cause; if the dialler is at
+//! fault it fails again, and is next). Between two accepted peers the pair is avoided in the next ring,
+//! after a pause in which the master may learn that one of them is gone; after some attempts the later
+//! of the two is kicked.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -34,7 +37,7 @@ pub(super) struct Wiring {
     rings: BTreeMap<GroupId, PlannedRing>,
     /// Members that have edges to build and have not reported them up.
     pub(super) awaiting: BTreeSet<PeerId>,
-    /// An edge failed between accepted peers: waits for the pause to end.
+    /// An edge failed and nobody was sent away for it: waits for the pause to end.
     pub(super) pausing: bool,
 }
 
@@ -275,13 +278,15 @@ impl Master {
         failure: LaneFailure,
         out: &mut Out,
     ) {
-        let is_newcomer = |peer: PeerId| {
-            self.peers
-                .get(&peer)
-                .is_some_and(|p| p.phase == ConnectionPhase::Registered)
-        };
         let at = |peer: PeerId| self.peers.get(&peer).map(|record| record.address);
-        match (is_newcomer(reporter), is_newcomer(with), at(with)) {
+        match (
+            self.is_registered(reporter),
+            self.is_registered(with),
+            at(with),
+        ) {
+            (true, true, Some(_)) if self.is_first_attempt(round) => {
+                self.avoid(round, reporter, with, out);
+            }
             (_, true, Some(at)) => {
                 self.refuse(
                     with,
@@ -292,6 +297,9 @@ impl Master {
                     },
                     out,
                 );
+            }
+            (true, false, Some(_)) if self.may_be_a_death(round, failure) => {
+                self.pause(round);
             }
             (true, false, Some(at)) => {
                 self.refuse(
@@ -304,32 +312,61 @@ impl Master {
                     out,
                 );
             }
-            (false, false, Some(_)) => self.pause(round, reporter, with, out),
+            (false, false, Some(_)) => self.avoid(round, reporter, with, out),
             // The other end is gone already; losing it gave the attempt up.
             (_, _, None) => {}
         }
     }
 
-    /// An edge between two accepted peers does not come up.
-    fn pause(&mut self, round: Round, reporter: PeerId, with: PeerId, out: &mut Out) {
-        let Some(wiring) = self.wirings.get_mut(&round) else {
+    fn is_registered(&self, peer: PeerId) -> bool {
+        self.peers
+            .get(&peer)
+            .is_some_and(|record| record.phase == ConnectionPhase::Registered)
+    }
+
+    /// An accepted peer whose machine says that nobody listens may have died a moment ago: then the
+    /// newcomer that could not reach it is not at fault. So the first such report only leads to a pause.
+    fn may_be_a_death(&self, round: Round, failure: LaneFailure) -> bool {
+        let is_quick = match failure {
+            LaneFailure::Refused | LaneFailure::Closed => true,
+            LaneFailure::TimedOut
+            | LaneFailure::Unreachable
+            | LaneFailure::BadHandshake
+            | LaneFailure::Local => false,
+        };
+        is_quick && self.is_first_attempt(round)
+    }
+
+    fn is_first_attempt(&self, round: Round) -> bool {
+        let scope = self.wirings.get(&round).map(|wiring| wiring.scope);
+        scope.is_some_and(|scope| !self.attempts.contains_key(&scope))
+    }
+
+    /// The attempt is over, and the next one waits a little. Returns which attempt it was, or `None`
+    /// where it paused already.
+    fn pause(&mut self, round: Round) -> Option<u8> {
+        let wiring = self.wirings.get_mut(&round)?;
+        if core::mem::replace(&mut wiring.pausing, true) {
+            return None;
+        }
+        let attempts = self.attempts.entry(wiring.scope).or_default();
+        *attempts = attempts.saturating_add(1);
+        Some(*attempts)
+    }
+
+    /// An edge between two accepted peers, or two newcomers, does not come up: the next ring avoids it.
+    fn avoid(&mut self, round: Round, reporter: PeerId, with: PeerId, out: &mut Out) {
+        let (stays, goes) = (reporter.min(with), reporter.max(with));
+        if let Some(group) = self.group_of(reporter) {
+            group.unreachable.insert((stays, goes));
+        }
+        let Some(attempts) = self.pause(round) else {
             return;
         };
-        let scope = wiring.scope;
-        let first = !core::mem::replace(&mut wiring.pausing, true);
-        if let Some(group) = self.group_of(reporter) {
-            group
-                .unreachable
-                .insert((reporter.min(with), reporter.max(with)));
-        }
-        if !first {
-            return;
-        }
-        let attempts = self.attempts.entry(scope).or_default();
-        *attempts = attempts.saturating_add(1);
-        if *attempts >= self.config.wiring_attempts_max {
-            self.attempts.remove(&scope);
-            let (stays, goes) = (reporter.min(with), reporter.max(with));
+        if attempts >= self.config.wiring_attempts_max {
+            if let Some(wiring) = self.wirings.get(&round) {
+                self.attempts.remove(&wiring.scope);
+            }
             self.kick(goes, Misdeed::Unconnectable { with: stays }, out);
         }
     }
@@ -348,10 +385,19 @@ impl Master {
             .filter(|(from, to)| waits(from) && waits(to))
             .map(|(from, to)| self.dialler(*from, *to))
             .collect();
-        let late = if suspects.is_empty() {
+        let suspects = if suspects.is_empty() {
             wiring.awaiting.clone()
         } else {
             suspects
+        };
+        // An accepted peer may wait for a newcomer: it goes only where no newcomer is late.
+        let (newcomers, accepted): (Vec<_>, Vec<_>) = suspects
+            .into_iter()
+            .partition(|peer| self.is_registered(*peer));
+        let late = if newcomers.is_empty() {
+            accepted
+        } else {
+            newcomers
         };
         for peer in late {
             match self.peers.get(&peer).map(|record| record.phase) {

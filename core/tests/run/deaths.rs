@@ -17,7 +17,7 @@ use crate::harness::{Holds, Run, SeatNo, reduce, shared};
 type Moment = (ConnectionPhase, ConnectionState, BTreeSet<TagState>);
 
 /// A story that brings peers into some states: everything but the steps is done.
-type Story = fn(u64) -> Run;
+pub(crate) type Story = fn(u64) -> Run;
 
 fn reducing(seed: u64) -> Run {
     let mut run = Run::with_accepted_peers(seed, 3);
@@ -75,6 +75,12 @@ fn optimizing_where_one_cannot_measure(seed: u64) -> Run {
     run
 }
 
+fn optimizing_into_a_wall(seed: u64) -> Run {
+    let mut run = optimizing(seed);
+    run.fabric.no_edges = true;
+    run
+}
+
 fn synchronizing(seed: u64) -> Run {
     let mut run = Run::with_accepted_peers(seed, 4);
     run.seats[3].plane.memory.entries = vec![shared("weights", 7)];
@@ -87,7 +93,7 @@ fn synchronizing(seed: u64) -> Run {
     run
 }
 
-const STORIES: [(&str, Story); 8] = [
+pub(crate) const STORIES: [(&str, Story); 9] = [
     ("reducing", reducing),
     ("reducing out of step", reducing_out_of_step),
     ("admitting", admitting),
@@ -98,6 +104,7 @@ const STORIES: [(&str, Story); 8] = [
         "optimizing where one cannot measure",
         optimizing_where_one_cannot_measure,
     ),
+    ("optimizing into a wall", optimizing_into_a_wall),
     ("synchronizing", synchronizing),
 ];
 
@@ -112,6 +119,7 @@ fn survive(run: &mut Run, name: &str) {
     run.settle();
     catch_up(run);
     end_queries(run);
+    run.fabric.no_edges = false;
     for seat in run.accepted() {
         let view = run.seats[seat].peer.view();
         let open: Vec<_> = view.tags().collect();
@@ -149,7 +157,7 @@ fn survive(run: &mut Run, name: &str) {
 }
 
 /// Who has not called what others reduce does so.
-fn catch_up(run: &mut Run) {
+pub(crate) fn catch_up(run: &mut Run) {
     let peers = run.accepted();
     let open_tags = |run: &Run, no: SeatNo| -> BTreeSet<Tag> {
         run.seats[no]

@@ -1,9 +1,15 @@
-//! Joining a run.
+//! Joining a run, and being turned away.
 
 use pccl_core::id::GroupId;
-use pccl_core::peer::Call;
+use pccl_core::messages::Refusal;
+use pccl_core::peer::{Answer, Call, CallError};
+use pccl_core::topology::LaneFailure;
 
-use crate::harness::{Run, reduce};
+use crate::harness::{Run, SeatNo, reduce};
+
+fn joined(run: &mut Run, no: SeatNo) -> bool {
+    matches!(run.outcome(no), Answer::Connected(Ok(_)))
+}
 
 #[test]
 fn peers_join_update_and_reduce_under_every_order_of_events() {
@@ -22,4 +28,147 @@ fn peers_join_update_and_reduce_under_every_order_of_events() {
         run.settle();
         assert!(run.is_accepted(newcomer));
     }
+}
+
+#[test]
+fn the_first_peer_of_an_empty_run_is_admitted_at_once() {
+    let mut run = Run::new(1);
+    let first = run.join(GroupId(0));
+
+    run.settle();
+
+    assert!(joined(&mut run, first));
+    assert_eq!(run.seats[first].peer.view().world_sizes().global, 1);
+}
+
+/// M-3: a newcomer that cannot be reached is refused with a reason, and its neighbours stay.
+#[test]
+fn a_newcomer_that_cannot_be_reached_is_refused_and_its_neighbours_stay() {
+    let mut run = Run::with_accepted_peers(1, 2);
+    let newcomer = run.join(GroupId(0));
+    run.fabric.blocked.extend([(0, newcomer), (1, newcomer)]);
+    run.settle();
+
+    run.call_all(&[0, 1], &Call::UpdateTopology);
+    run.settle();
+
+    let answer = run.outcome(newcomer);
+    let Answer::Connected(Err(CallError::Refused(refusal))) = answer else {
+        panic!("{answer:?}");
+    };
+    let failure = LaneFailure::Refused;
+    let blames_the_address = match refusal {
+        Refusal::CannotBeReached { failure: f, .. } | Refusal::CannotReach { failure: f, .. } => {
+            f == failure
+        }
+        _ => false,
+    };
+    assert!(blames_the_address, "{refusal}");
+    for neighbour in [0, 1] {
+        assert!(matches!(
+            run.outcome(neighbour),
+            Answer::TopologyUpdated(Ok(_))
+        ));
+    }
+    run.call_all(&[0, 1], &reduce(1));
+    run.settle();
+    assert_eq!(run.watch.commits, 2);
+}
+
+/// M-3, with a healthy newcomer beside the one that cannot be reached.
+#[test]
+fn of_two_newcomers_only_the_one_that_cannot_be_reached_is_refused() {
+    for seed in 1..30 {
+        let mut run = Run::with_accepted_peers(seed, 2);
+        let (sick, healthy) = (run.join(GroupId(0)), run.join(GroupId(0)));
+        run.fabric
+            .blocked
+            .extend([(0, sick), (1, sick), (sick, healthy)]);
+        run.settle();
+
+        run.call_all(&[0, 1], &Call::UpdateTopology);
+        run.settle();
+
+        assert!(!joined(&mut run, sick), "seed {seed}");
+        assert!(joined(&mut run, healthy), "seed {seed}");
+        for neighbour in [0, 1] {
+            assert!(matches!(
+                run.outcome(neighbour),
+                Answer::TopologyUpdated(Ok(_))
+            ));
+        }
+    }
+}
+
+/// The accepted peer that a newcomer was to connect to has died, which the newcomer sees first.
+#[test]
+fn a_newcomer_is_not_blamed_for_the_death_of_its_neighbour() {
+    for seed in 1..30 {
+        let mut run = Run::with_accepted_peers(seed, 3);
+        let newcomer = run.join(GroupId(0));
+        run.settle();
+
+        run.call_all(&[0, 1, 2], &Call::UpdateTopology);
+        run.steps(2);
+        run.lose(0);
+        run.settle();
+
+        assert!(joined(&mut run, newcomer), "seed {seed}");
+    }
+}
+
+/// M-11: the last accepted peer leaves while others wait.
+#[test]
+fn newcomers_come_in_once_when_the_last_accepted_peer_dies() {
+    for seed in 1..50 {
+        let mut run = Run::with_accepted_peers(seed, 1);
+        let newcomers = [run.join(GroupId(0)), run.join(GroupId(0))];
+        run.settle();
+
+        run.call(0, Call::UpdateTopology);
+        let steps = run.roll(12);
+        run.steps(steps);
+        run.lose(0);
+        run.settle();
+
+        for newcomer in newcomers {
+            assert!(joined(&mut run, newcomer));
+        }
+        run.update_all();
+        run.call_all(&newcomers, &reduce(1));
+        run.settle();
+        assert_eq!(run.watch.commits, 2);
+    }
+}
+
+#[test]
+fn two_groups_share_the_run_and_keep_their_rings() {
+    let mut run = Run::new(1);
+    run.join_many(2, GroupId(0));
+    run.join_many(3, GroupId(1));
+
+    run.call_all(&[0, 1], &reduce(1));
+    run.settle();
+
+    let world = run.seats[0].peer.view().world_sizes();
+    assert_eq!((world.global, world.group), (5, 2));
+    assert_eq!((world.groups, world.largest_group), (2, 3));
+    assert_eq!(run.watch.commits, 2, "the other group is not asked");
+}
+
+#[test]
+fn everybody_hears_the_same_about_newcomers_also_while_reducing() {
+    let mut run = Run::with_accepted_peers(1, 3);
+    run.join(GroupId(0));
+    run.settle();
+    run.call_all(&[0, 1, 2], &reduce(1));
+
+    run.call_all(&[0, 1, 2], &Call::ArePeersPending);
+    run.settle();
+
+    for no in 0..3 {
+        let answers = run.answers(no);
+        assert!(answers.contains(&Answer::PeersPending(Ok(true))));
+    }
+    assert_eq!(run.watch.commits, 3);
 }

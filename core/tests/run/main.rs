@@ -4,6 +4,10 @@
 mod harness;
 mod watch;
 
+mod collectives;
+mod deadlines;
 mod deaths;
 mod joining;
+mod rings;
+mod shared_state;
 mod walk;

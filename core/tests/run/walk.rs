@@ -2,12 +2,16 @@
 //! connected, timers fire; the watch looks at every step. Then the faults end, and the run has to heal:
 //! every call ends, everybody is admitted, and a synchronization and a reduce succeed for all.
 
+use std::collections::BTreeSet;
+
 use pccl_core::id::{ContentHash, GroupId, PeerId, Revision, Tag};
 use pccl_core::master::{Ballot, MasterTimer};
 use pccl_core::peer::{Answer, Call, PeerPhase};
 use pccl_core::shared_state::{EntryInfo, SyncStrategy};
+use pccl_core::states::TRANSITIONS;
 use proptest::prelude::*;
 
+use crate::deaths::STORIES;
 use crate::harness::{Holds, Run, SeatNo, reduce, ring_spec, shared};
 
 const SEATS_MAX: usize = 8;
@@ -38,6 +42,7 @@ enum Move {
     Break(u8, u8),
     Block(u8, u8),
     Unblock,
+    CannotMeasure(u8),
     /// A deadline passes.
     Fire(u8),
 }
@@ -73,6 +78,7 @@ fn any_move() -> impl Strategy<Value = Move> {
         2 => (any::<u8>(), any::<u8>()).prop_map(|(seat, kept)| Move::Break(seat, kept)),
         1 => (any::<u8>(), any::<u8>()).prop_map(|(one, other)| Move::Block(one, other)),
         1 => Just(Move::Unblock),
+        1 => any::<u8>().prop_map(Move::CannotMeasure),
         1 => any::<u8>().prop_map(Move::Fire),
     ]
 }
@@ -138,6 +144,10 @@ impl Walk {
                     .insert((one.min(other), one.max(other)));
             }
             Move::Unblock => self.run.fabric.blocked.clear(),
+            Move::CannotMeasure(seat) => {
+                let seat = self.pick(seat);
+                self.run.fabric.cannot_measure.insert(seat);
+            }
             Move::Fire(which) => self.fire(which),
         }
     }
@@ -254,11 +264,12 @@ impl Walk {
 
     fn notice_the_frozen(&mut self) {
         for seat in 0..self.run.seats.len() {
-            let peer = self.run.seats[seat].id.map(MasterTimer::Silence);
-            if let Some(timer) = peer.filter(|timer| self.run.timers().contains(timer)) {
-                if self.run.seats[seat].frozen {
-                    self.run.fire(timer);
-                }
+            let id = self.run.seats[seat]
+                .id
+                .filter(|_| self.run.seats[seat].frozen);
+            let silence = id.map(MasterTimer::Silence);
+            if let Some(timer) = silence.filter(|timer| self.run.timers().contains(timer)) {
+                self.run.fire(timer);
             }
             if self.run.seats[seat].frozen && self.run.seats[seat].alive {
                 self.run.lose(seat);
@@ -340,7 +351,7 @@ fn walk(seed: u64, groups: u32, moves: &[Move]) -> Run {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 3000,
+        cases: 2000,
         max_shrink_iters: 20_000,
         failure_persistence: None,
         ..ProptestConfig::default()
@@ -362,7 +373,7 @@ fn the_walks_commit_and_abort_often_enough_to_mean_something() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let script = prop::collection::vec(any_move(), 60..80);
 
-    let runs: Vec<Run> = (1..60)
+    let runs: Vec<Run> = (1..200)
         .map(|seed| walk(seed, 1, &script.new_tree(&mut runner).unwrap().current()))
         .collect();
 
@@ -375,4 +386,29 @@ fn the_walks_commit_and_abort_often_enough_to_mean_something() {
     let first = Revision(0);
     let revised = |run: &&Run| run.master.view().revision(GroupId(0)) > Some(first);
     assert!(runs.iter().filter(revised).count() > 10);
+}
+
+#[test]
+fn every_legal_transition_is_taken() {
+    use proptest::strategy::ValueTree;
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let script = prop::collection::vec(any_move(), 60..80);
+    let walks = (1..400).map(|seed| {
+        let moves = script.new_tree(&mut runner).unwrap().current();
+        walk(seed, 1, &moves)
+    });
+    let stories = STORIES.iter().map(|(_, story)| {
+        let mut run = story(1);
+        run.settle();
+        run
+    });
+
+    let runs = walks.chain(stories);
+    let taken: BTreeSet<_> = runs.flat_map(|run| run.watch.taken).collect();
+
+    let missed: Vec<_> = TRANSITIONS
+        .iter()
+        .filter(|row| !taken.contains(&(row.from, row.event)))
+        .collect();
+    assert!(missed.is_empty(), "never taken: {missed:#?}");
 }

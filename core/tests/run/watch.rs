@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pccl_core::id::{ContentHash, Epoch, GroupId, PeerId, Revision, Round, Seq, Tag};
 use pccl_core::master::{Master, MasterOutput};
-use pccl_core::messages::{CallKind, Misdeed, ToPeer, Verdict};
+use pccl_core::messages::{CallKind, Misdeed, RingOutcome, ToMaster, ToPeer, Verdict};
 use pccl_core::peer::{Answer, CallError};
 use pccl_core::shared_state::SyncRole;
 use pccl_core::states::{ConnectionPhase, ConnectionState, Event};
@@ -16,6 +16,8 @@ use crate::harness::{Holds, Seat, SeatNo};
 #[derive(Clone, Default)]
 pub(crate) struct Watch {
     verdicts: BTreeMap<Seq, Verdict>,
+    /// Who has told the master that its ring is whole.
+    done: BTreeSet<(Seq, PeerId)>,
     rings: BTreeMap<(Epoch, GroupId), Ring>,
     running: BTreeMap<Seq, Ring>,
     contents: BTreeMap<Round, (Revision, Vec<ContentHash>)>,
@@ -59,6 +61,17 @@ fn activity(state: ConnectionState) -> Option<Activity> {
 }
 
 impl Watch {
+    pub(crate) fn master_hears(&mut self, peer: PeerId, message: &ToMaster) {
+        if let ToMaster::CompleteCollective {
+            seq,
+            outcome: RingOutcome::Done,
+            ..
+        } = message
+        {
+            self.done.insert((*seq, peer));
+        }
+    }
+
     pub(crate) fn master_moved(
         &mut self,
         before: &Master,
@@ -94,6 +107,18 @@ impl Watch {
             } => {
                 let group = master.view().peer(*peer).expect("it is connected").group();
                 self.check_topology(group, topology, master);
+            }
+            MasterOutput::Send {
+                message:
+                    ToPeer::Verdict {
+                        seq,
+                        verdict: Verdict::Committed { contributors },
+                        ..
+                    },
+                ..
+            } => {
+                let voted = |peer: &PeerId| self.done.contains(&(*seq, *peer));
+                assert!(contributors.iter().all(voted), "{seq} lacks a vote");
             }
             MasterOutput::Send { .. }
             | MasterOutput::Register { .. }

@@ -29,7 +29,7 @@ use pccl_core::shared_state::SyncStrategy;
 use pccl_core::tour;
 
 pub(crate) use ring::Holds;
-pub(crate) use seat::{Seat, SeatNo, reduce, ring_spec, shared, vote};
+pub(crate) use seat::{Seat, SeatNo, reduce, ring_spec, shared};
 
 use crate::watch::Watch;
 use plane::Fabric;
@@ -81,10 +81,14 @@ impl Run {
         run
     }
 
-    /// Adds accepted peers to a run in which all that are accepted are idle.
+    /// Adds accepted peers to a run in which all that are accepted are idle. Their numbers rise with
+    /// their seats.
     pub(crate) fn join_many(&mut self, n: usize, group: GroupId) {
-        let newcomers: Vec<_> = (0..n).map(|_| self.join(group)).collect();
-        self.settle();
+        let mut newcomers = Vec::new();
+        for _ in 0..n {
+            newcomers.push(self.join(group));
+            self.settle();
+        }
         self.update_all();
         for seat in newcomers {
             assert!(self.is_accepted(seat), "{:?}", self.seats[seat].answers);
@@ -250,6 +254,7 @@ impl Run {
                 self.tell_master(MasterInput::Connected { conn, hello, from });
             }
             (Wire::Message(message), Some(peer)) => {
+                self.watch.master_hears(peer, &message);
                 self.tell_master(MasterInput::Message { peer, message });
             }
             (Wire::Closed, Some(peer)) => self.tell_master(MasterInput::Disconnected { peer }),

@@ -19,6 +19,8 @@ pub(crate) type LinkKey = (SeatNo, SeatNo, Round);
 pub(crate) struct Fabric {
     /// Pairs that cannot be connected, lower number first.
     pub(crate) blocked: BTreeSet<(SeatNo, SeatNo)>,
+    /// No ring edge can be connected, although measurements go through.
+    pub(crate) no_edges: bool,
     /// Processes that cannot measure.
     pub(crate) cannot_measure: BTreeSet<SeatNo>,
     pub(crate) links: BTreeMap<LinkKey, Link>,
@@ -210,7 +212,7 @@ impl Run {
             .seat_with(order.with)
             .expect("orders name peers of the run");
         assert_eq!(order.dial.map(|at| at.ip()), Some(ip_of(other)));
-        if self.fabric.is_blocked(no, other) || self.is_out(other) {
+        if self.fabric.no_edges || self.fabric.is_blocked(no, other) || self.is_out(other) {
             let failure = LaneFailure::Refused;
             let with = order.with;
             self.seats[no].inbox.push_back(PeerInput::EdgeFailed {

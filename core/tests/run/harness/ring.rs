@@ -149,10 +149,10 @@ impl Run {
     fn end_ring(&mut self, no: SeatNo, index: usize, outcome: RingOutcome) {
         let run = self.seats[no].plane.rings.remove(index);
         let seq = run.seq;
-        if outcome == RingOutcome::Done {
-            if let Some(buffer) = self.seats[no].plane.buffers.get_mut(&run.tag) {
-                buffer.result = Some(run.chunks);
-            }
+        if outcome == RingOutcome::Done
+            && let Some(buffer) = self.seats[no].plane.buffers.get_mut(&run.tag)
+        {
+            buffer.result = Some(run.chunks);
         }
         self.seats[no]
             .inbox

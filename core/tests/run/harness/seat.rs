@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
-use pccl_core::id::{ContentHash, GroupId, PeerId, Revision, Tag};
+use pccl_core::id::{ContentHash, GroupId, PeerId, Tag};
 use pccl_core::messages::{ToMaster, ToPeer};
 use pccl_core::peer::{Answer, Call, Peer, PeerConfig, PeerInput};
 use pccl_core::shared_state::{EntryInfo, SyncStrategy, SyncVote};
@@ -105,16 +105,6 @@ pub(crate) fn shared(name: &str, hash: u64) -> EntryInfo {
         count: 8,
         hash: ContentHash(hash),
         allow_content_inequality: false,
-    }
-}
-
-/// A vote with one entry.
-pub(crate) fn vote(revision: u64, hash: u64, strategy: SyncStrategy) -> SyncVote {
-    SyncVote {
-        revision: Revision(revision),
-        strategy,
-        restart: false,
-        entries: vec![shared("weights", hash)],
     }
 }
 

@@ -233,18 +233,16 @@ impl Supervisor<'_> {
     }
 
     fn round_over(&mut self, round: u64, world: usize, loss: f32, accuracy: Option<f32>) {
-        if let Some(killed) = self.last_kill.take() {
-            if let Some(last) = self.losses.last_mut() {
-                last.next_round_ms = Some(killed.elapsed().as_secs_f64() * 1e3);
-            }
+        if let (Some(killed), Some(last)) = (self.last_kill.take(), self.losses.last_mut()) {
+            last.next_round_ms = Some(killed.elapsed().as_secs_f64() * 1e3);
         }
         let Some(accuracy) = accuracy else { return };
         self.round = self.round.max(round);
-        self.bar.set_position(self.round);
         let percent = 100.0 * accuracy;
         self.bar.set_message(format!(
             "world {world}  loss {loss:.3}  accuracy {percent:.1} %"
         ));
+        self.bar.set_position(self.round);
         self.act();
     }
 

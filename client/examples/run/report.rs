@@ -15,10 +15,18 @@ use super::talk::Final;
 const ACCURACY_MIN: f32 = 0.95;
 
 /// Prints the tables, writes the file, and decides.
-pub(crate) fn conclude(plan: &Plan, outcome: &Outcome, json_to: Option<&Path>) -> ExitCode {
+pub(crate) fn conclude(
+    program: &str,
+    plan: &Plan,
+    outcome: &Outcome,
+    json_to: Option<&Path>,
+) -> ExitCode {
     println!("{}", members_table(outcome));
     if !outcome.losses.is_empty() {
         println!("{}", losses_table(outcome));
+    }
+    if let Some(table) = overlap_table(outcome) {
+        println!("{table}");
     }
     let complaints = complaints(plan, outcome);
     for complaint in &complaints {
@@ -34,7 +42,7 @@ pub(crate) fn conclude(plan: &Plan, outcome: &Outcome, json_to: Option<&Path>) -
     }
     let written = json_to.map(|path| std::fs::write(path, for_machines(outcome, &complaints)));
     if let Some(Err(error)) = &written {
-        eprintln!("diloco: the JSON file could not be written: {error}");
+        eprintln!("{program}: the JSON file could not be written: {error}");
     }
     let all_well = complaints.is_empty() && !matches!(written, Some(Err(_)));
     if all_well {
@@ -169,6 +177,34 @@ fn losses_table(outcome: &Outcome) -> Table {
         ]);
     }
     table
+}
+
+/// Where reduces ran beside the training: how much of their time anybody waited for them.
+fn overlap_table(outcome: &Outcome) -> Option<Table> {
+    let mut table = Table::new();
+    table.load_style(UTF8_FULL_CONDENSED).set_header([
+        "",
+        "reduces",
+        "over when awaited",
+        "from start to end",
+        "waited for",
+    ]);
+    for member in &outcome.members {
+        if let Fate::Finished(Final {
+            overlap: Some(overlap),
+            ..
+        }) = &member.fate
+        {
+            table.add_row([
+                name(member),
+                overlap.reduces.to_string(),
+                overlap.over_when_awaited.to_string(),
+                format!("{:.1} ms", overlap.in_flight_ms),
+                format!("{:.1} ms", overlap.waited_ms),
+            ]);
+        }
+    }
+    (!table.is_empty()).then_some(table)
 }
 
 fn mebibytes(bytes: u64) -> String {

@@ -64,6 +64,22 @@ pub(crate) struct Final {
     pub(crate) accuracy: f32,
     pub(crate) bytes_sent: u64,
     pub(crate) bytes_received: u64,
+    /// Of the reduces that ran beside the training, where the algorithm has such.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) overlap: Option<Overlap>,
+}
+
+/// How well reduces hid behind the training.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Overlap {
+    /// Committed ones.
+    pub(crate) reduces: u64,
+    /// Those of them that had ended before the program asked for their result.
+    pub(crate) over_when_awaited: u64,
+    /// From their starts to their ends, all together.
+    pub(crate) in_flight_ms: f64,
+    /// What the program spent waiting for them.
+    pub(crate) waited_ms: f64,
 }
 
 /// From the supervisor to a training process.

@@ -1,0 +1,248 @@
+//! Collectives: one verdict for all, whatever happens in between.
+
+use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp, SpecField};
+use pccl_core::id::{PeerId, Tag};
+use pccl_core::messages::{AbortCause, CollectiveRefusal};
+use pccl_core::peer::{Answer, Call, CallError};
+
+use crate::harness::{Holds, Run, SeatNo, reduce, ring_spec};
+
+fn result(run: &mut Run, no: SeatNo) -> Result<Vec<PeerId>, CallError> {
+    match run.outcome(no) {
+        Answer::CollectiveEnded { result, .. } => result.map(|committed| committed.contributors),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn abort_cause(run: &mut Run, no: SeatNo) -> AbortCause {
+    match result(run, no) {
+        Err(CallError::Aborted { cause, .. }) => cause,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Steps until the ring of the seat has finished and its vote is on its way.
+fn until_voted(run: &mut Run, no: SeatNo) {
+    use pccl_core::states::CollectiveCommunicationState::VoteComplete;
+    let voted = |run: &Run| {
+        let mut tags = run.seats[no].peer.view().tags();
+        tags.any(|view| view.state == VoteComplete)
+    };
+    while !voted(run) {
+        assert!(run.step(), "the ring never finishes");
+    }
+}
+
+/// the ring had finished locally, and the verdict is abort.
+#[test]
+fn a_buffer_whose_ring_had_finished_is_restored_when_the_verdict_is_abort() {
+    for seed in 1..50 {
+        let mut run = Run::with_accepted_peers(seed, 3);
+        run.call_all(&[0, 1, 2], &reduce(1));
+        until_voted(&mut run, 0);
+
+        // The third dies with its vote: whether it had finished is not known.
+        run.lose_with_prefix(2, 0);
+        run.settle();
+
+        let verdicts = [result(&mut run, 0), result(&mut run, 1)];
+        assert_eq!(verdicts[0], verdicts[1]);
+        for no in [0, 1] {
+            let expected = match &verdicts[0] {
+                Ok(_) => Holds::Sum((0..3).map(|no| run.id(no)).collect()),
+                Err(_) => Holds::Own,
+            };
+            assert_eq!(run.seats[no].plane.buffer(Tag(1)), expected, "seed {seed}");
+        }
+    }
+}
+
+/// R-2, with the abort certain: the other one has not voted, and gives up.
+#[test]
+fn who_had_finished_restores_its_buffer_when_another_gives_up() {
+    let mut stories = 0;
+    for seed in 1..30 {
+        let mut run = Run::with_accepted_peers(seed, 2);
+        run.call_all(&[0, 1], &reduce(1));
+        until_voted(&mut run, 0);
+        if !run.seats[1].plane.runs_tag(Tag(1)) {
+            continue;
+        }
+
+        run.call(1, Call::Cancel { tag: Tag(1) });
+        run.settle();
+
+        let cause = AbortCause::Cancelled(run.id(1));
+        for no in [0, 1] {
+            assert_eq!(abort_cause(&mut run, no), cause);
+            assert_eq!(run.seats[no].plane.buffer(Tag(1)), Holds::Own);
+        }
+        stories += 1;
+    }
+    assert!(
+        stories > 0,
+        "the ring of the first never ended before that of the second"
+    );
+}
+
+#[test]
+fn a_vote_that_was_cast_stands_when_its_caster_dies() {
+    for seed in 1..30 {
+        let mut run = Run::with_accepted_peers(seed, 3);
+        run.call_all(&[0, 1, 2], &reduce(1));
+        until_voted(&mut run, 2);
+        while !run.seats[2].up.is_empty() {
+            run.step();
+        }
+        run.lose(2);
+        run.settle();
+
+        // Its part was done before it voted; the others may still have needed its lanes.
+        let verdicts = [result(&mut run, 0), result(&mut run, 1)];
+        assert_eq!(verdicts[0], verdicts[1], "seed {seed}");
+        if let Ok(contributors) = &verdicts[0] {
+            assert!(
+                contributors.contains(&run.id(2)),
+                "the result holds what it gave"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_peer_lost_mid_reduce_aborts_the_reduce_for_everyone() {
+    let mut run = Run::with_accepted_peers(1, 3);
+    run.call_all(&[0, 1, 2], &reduce(1));
+    run.steps(8);
+
+    run.lose(2);
+    run.settle();
+
+    for no in [0, 1] {
+        let cause = abort_cause(&mut run, no);
+        let lost = run.id(2);
+        let by_loss = matches!(cause, AbortCause::PeerLost(peer) if peer == lost);
+        assert!(
+            by_loss || matches!(cause, AbortCause::LaneLost(_)),
+            "{cause}"
+        );
+        assert_eq!(run.seats[no].plane.buffer(Tag(1)), Holds::Own);
+    }
+}
+
+/// a disagreement is refused by naming the field and the peers.
+#[test]
+fn peers_that_want_different_things_under_one_tag_are_told_in_what_they_differ() {
+    let usual = ring_spec();
+    let odd = [
+        (SpecField::Count, CollectiveSpec { count: 65, ..usual }),
+        (
+            SpecField::Operation,
+            CollectiveSpec {
+                op: ReduceOp::Max,
+                ..usual
+            },
+        ),
+        (
+            SpecField::ElementType,
+            CollectiveSpec {
+                element: ElementType::F64,
+                ..usual
+            },
+        ),
+        (
+            SpecField::Quantization,
+            CollectiveSpec {
+                quantization: Quantization::MinMax {
+                    to: ElementType::U8,
+                },
+                ..usual
+            },
+        ),
+    ];
+    for (field, spec) in odd {
+        let mut run = Run::with_accepted_peers(1, 3);
+        let tag = Tag(1);
+
+        run.call_all(&[0, 2], &reduce(1));
+        run.call(1, Call::Initiate { tag, spec });
+        run.settle();
+
+        let peers = vec![run.id(0), run.id(1)];
+        let reason = CollectiveRefusal::Disagreement { field, peers };
+        for no in 0..3 {
+            let why = CallError::CollectiveRefused {
+                tag,
+                reason: reason.clone(),
+            };
+            assert_eq!(result(&mut run, no), Err(why));
+        }
+        run.call_all(&[0, 1, 2], &reduce(1));
+        run.settle();
+        assert_eq!(run.watch.commits, 3, "the tag is free again");
+    }
+}
+
+/// M-5: a whole group dies in mid-operation; its tag serves those who come after.
+#[test]
+fn a_tag_can_be_used_again_after_its_whole_group_died() {
+    for seed in 1..30 {
+        let mut run = Run::with_accepted_peers(seed, 2);
+        run.call_all(&[0, 1], &reduce(1));
+        let steps = run.roll(20);
+        run.steps(steps);
+        run.lose(0);
+        run.lose(1);
+        run.settle();
+
+        run.join_many(2, pccl_core::id::GroupId(0));
+        run.call_all(&[2, 3], &reduce(1));
+        run.settle();
+
+        for no in [2, 3] {
+            assert_eq!(
+                result(&mut run, no).map(|all| all.len()),
+                Ok(2),
+                "seed {seed}"
+            );
+        }
+    }
+}
+
+#[test]
+fn many_tags_run_together_and_one_that_is_cancelled_hurts_no_other() {
+    let mut run = Run::with_accepted_peers(1, 3);
+    for tag in 0..5 {
+        run.call_all(&[0, 1, 2], &reduce(tag));
+    }
+    run.steps(20);
+
+    run.call(1, Call::Cancel { tag: Tag(3) });
+    run.settle();
+
+    for no in 0..3 {
+        let answers = run.answers(no);
+        assert_eq!(answers.len(), 5);
+        let failed: Vec<_> = answers
+            .iter()
+            .filter_map(|answer| match answer {
+                Answer::CollectiveEnded {
+                    tag,
+                    result: Err(_),
+                } => Some(*tag),
+                _ => None,
+            })
+            .collect();
+        assert!(failed.is_empty() || failed == [Tag(3)], "{failed:?}");
+    }
+}
+
+#[test]
+fn a_peer_alone_reduces_with_itself() {
+    let mut run = Run::with_accepted_peers(1, 1);
+
+    run.call(0, reduce(1));
+    run.settle();
+
+    assert_eq!(result(&mut run, 0), Ok(vec![run.id(0)]));
+}
