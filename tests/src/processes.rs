@@ -73,6 +73,8 @@ struct Running {
     orders: ChildStdin,
     /// It has said why it ends.
     gave_up: bool,
+    /// It knows where to stand still.
+    armed: bool,
     /// The round in which it stands still.
     stands_still: Option<u64>,
 }
@@ -82,6 +84,7 @@ impl Running {
     fn note(&mut self, event: &Event) {
         match event {
             Event::GaveUp { .. } => self.gave_up = true,
+            Event::Armed => self.armed = true,
             Event::StandsStill { round } => self.stands_still = Some(*round),
             Event::Listening { .. }
             | Event::Joined { .. }
@@ -137,6 +140,7 @@ impl Swarm {
             child,
             orders,
             gave_up: false,
+            armed: false,
             stands_still: None,
         };
         self.running.insert(process, running);
@@ -269,6 +273,20 @@ impl Swarm {
         Ok(commits)
     }
 
+    /// Waits until this process knows where to stand still.
+    ///
+    /// # Errors
+    /// As [`until`](Self::until), and [`Trouble::NotRunning`].
+    pub fn until_armed(&mut self, who: Process) -> Result<(), Trouble> {
+        let running = self.running.get(&who).ok_or(Trouble::NotRunning(who))?;
+        if running.armed {
+            return Ok(());
+        }
+        self.until("an order to be heard", |process, event| {
+            (process == who && *event == Event::Armed).then_some(())
+        })
+    }
+
     /// Waits until this process stands still where it was told to, unless it does so already. Returns
     /// the round that it is in.
     ///
@@ -290,6 +308,9 @@ impl Swarm {
     /// # Errors
     /// [`Trouble::System`], [`Trouble::NotRunning`].
     pub fn stand_still_at(&mut self, process: Process, moment: Moment) -> Result<(), Trouble> {
+        let running = self.running.get_mut(&process);
+        let running = running.ok_or(Trouble::NotRunning(process))?;
+        (running.armed, running.stands_still) = (false, None);
         self.order(process, Order::StandStillAt(moment))
     }
 

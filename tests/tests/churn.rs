@@ -121,7 +121,8 @@ impl Churn {
             }
             Event::StandsStill { .. } => self.kill(process),
             Event::GaveUp { error, .. } => panic!("{process:?} gave up: {error}"),
-            Event::Joined { .. }
+            Event::Armed
+            | Event::Joined { .. }
             | Event::Listening { .. }
             | Event::Failed { .. }
             | Event::Wrong { .. } => {}
