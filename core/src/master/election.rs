@@ -18,7 +18,9 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
+use crate::element::ElementType;
 use crate::id::{ContentHash, PeerId, Revision};
 use crate::messages::Misdeed;
 use crate::shared_state::{EntryInfo, SyncFailure, SyncStrategy, SyncVote};
@@ -133,46 +135,37 @@ fn current_revision(
     }
 }
 
-/// What is compared of a vote: the entries, and the hashes of those that must be equal.
-fn content(vote: &SyncVote) -> Vec<(&EntryInfo, Option<ContentHash>)> {
-    let compared = |entry: &EntryInfo| (!entry.allow_content_inequality).then_some(entry.hash);
+/// What is compared of an entry: its key, and its hash where that must be equal.
+type Compared<'a> = (&'a str, ElementType, u64, bool, Option<ContentHash>);
+
+fn content(vote: &SyncVote) -> Vec<Compared<'_>> {
     vote.entries
         .iter()
-        .map(|entry| (entry, compared(entry)))
+        .map(|entry| {
+            let may_differ = entry.allow_content_inequality;
+            let hash = (!may_differ).then_some(entry.hash);
+            (
+                entry.name.as_str(),
+                entry.element,
+                entry.count,
+                may_differ,
+                hash,
+            )
+        })
         .collect()
-}
-
-fn same_content(one: &SyncVote, other: &SyncVote) -> bool {
-    let (one, other) = (content(one), content(other));
-    one.len() == other.len()
-        && one
-            .iter()
-            .zip(&other)
-            .all(|((a, a_hash), (b, b_hash))| a.same_key(b) && a_hash == b_hash)
 }
 
 fn most_popular<'a>(
     finalists: impl Iterator<Item = (PeerId, &'a SyncVote)>,
 ) -> Option<(PeerId, BTreeSet<PeerId>)> {
-    // In order of peer numbers, so the first of each camp is its lowest.
-    let mut camps: Vec<(PeerId, &SyncVote, BTreeSet<PeerId>)> = Vec::new();
+    let mut camps: BTreeMap<Vec<Compared<'_>>, BTreeSet<PeerId>> = BTreeMap::new();
     for (peer, vote) in finalists {
-        match camps
-            .iter_mut()
-            .find(|(_, other, _)| same_content(other, vote))
-        {
-            Some((_, _, camp)) => {
-                camp.insert(peer);
-            }
-            None => camps.push((peer, vote, BTreeSet::from([peer]))),
-        }
+        camps.entry(content(vote)).or_default().insert(peer);
     }
-    // `max_by_key` keeps the last of equals, hence the reversal: the earliest camp wins a tie.
-    let (winner, _, holders) = camps
-        .into_iter()
-        .rev()
-        .max_by_key(|(_, _, camp)| camp.len())?;
-    Some((winner, holders))
+    let holders = camps
+        .into_values()
+        .max_by_key(|camp| (camp.len(), Reverse(camp.first().copied())))?;
+    Some((*holders.first()?, holders))
 }
 
 /// Voters whose entries are not the winner's.

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
 use super::record::{PeerRecord, Stake};
-use super::{Master, MasterOutput, Out, send};
+use super::{Master, MasterOutput, Out, Scope, send};
 use crate::id::{ConnId, PeerId, ProtocolVersion};
 use crate::messages::{Hello, Misdeed, Refusal, ToPeer};
 use crate::states::{ConnectionPhase, ConnectionState};
@@ -97,10 +97,14 @@ impl Master {
         self.bandwidth
             .retain(|(from, to), _| *from != peer && *to != peer);
         self.wirings_lose(peer, out);
+        for failures in self.failures.values_mut() {
+            failures.forget(peer);
+        }
         self.optimization_loses(peer);
         if self.accepted_in(record.group).next().is_none() {
             // With its last member a group's revision goes too: whoever comes next starts afresh.
             self.groups.remove(&record.group);
+            self.failures.remove(&Scope::Group(record.group));
             return;
         }
         self.collectives_lose(record.group, peer, out);
@@ -124,7 +128,7 @@ impl Master {
         self.peers.clear();
         self.groups.clear();
         self.wirings.clear();
-        self.attempts.clear();
+        self.failures.clear();
         self.optimization = None;
         self.bandwidth.clear();
         out.push(MasterOutput::Stopped);

@@ -54,7 +54,7 @@ use crate::messages::{Misdeed, ToMaster, ToPeer};
 use crate::states::{ConnectionPhase, ConnectionState, Event, next_state};
 use optimize::Optimization;
 use record::{GroupRecord, PeerRecord};
-use wiring::Wiring;
+use wiring::{Failures, Wiring};
 
 /// Decides what each peer does next. The same inputs in the same order give the same outputs.
 ///
@@ -89,8 +89,8 @@ pub struct Master {
     peers: BTreeMap<PeerId, PeerRecord>,
     groups: BTreeMap<GroupId, GroupRecord>,
     wirings: BTreeMap<Round, Wiring>,
-    /// Failed attempts in a row, per scope.
-    attempts: BTreeMap<Scope, u8>,
+    /// Attempts at connecting a ring that failed and are repeated.
+    failures: BTreeMap<Scope, Failures>,
     optimization: Option<Optimization>,
     /// Measured edges, sender first, in kbit/s.
     bandwidth: BTreeMap<(PeerId, PeerId), u64>,
@@ -115,7 +115,7 @@ impl Master {
             peers: BTreeMap::new(),
             groups: BTreeMap::new(),
             wirings: BTreeMap::new(),
-            attempts: BTreeMap::new(),
+            failures: BTreeMap::new(),
             optimization: None,
             bandwidth: BTreeMap::new(),
             armed: BTreeSet::new(),
@@ -125,6 +125,15 @@ impl Master {
     /// Applies one input and appends what is to be done, in order. Never fails: a peer that breaks
     /// the protocol is kicked, which is an output.
     pub fn handle(&mut self, input: MasterInput, out: &mut Out) {
+        if let MasterInput::Message {
+            peer,
+            message: ToMaster::Heartbeat,
+        } = input
+        {
+            // The most frequent input: it is in no ballot, so none is counted for it.
+            self.hear(peer, out);
+            return;
+        }
         match input {
             MasterInput::Connected { conn, hello, from } => self.hello(conn, hello, from, out),
             MasterInput::Message { peer, message } => self.message(peer, message, out),
@@ -144,18 +153,22 @@ impl Master {
     }
 
     fn message(&mut self, peer: PeerId, message: ToMaster, out: &mut Out) {
-        // Who was let go may have had something on the way.
-        let Some(record) = self.peers.get(&peer) else {
-            return;
-        };
+        match self.hear(peer, out) {
+            Some(ConnectionPhase::Registered) => self.message_of_registered(peer, message, out),
+            Some(ConnectionPhase::Accepted) => self.message_of_accepted(peer, message, out),
+            // Who was let go may have had something on the way.
+            None => {}
+        }
+    }
+
+    /// The peer lives. `None`: it is nobody that the master knows.
+    fn hear(&self, peer: PeerId, out: &mut Out) -> Option<ConnectionPhase> {
+        let record = self.peers.get(&peer)?;
         out.push(MasterOutput::StartTimer {
             timer: MasterTimer::Silence(peer),
             after: self.config.silence,
         });
-        match record.phase {
-            ConnectionPhase::Registered => self.message_of_registered(peer, message, out),
-            ConnectionPhase::Accepted => self.message_of_accepted(peer, message, out),
-        }
+        Some(record.phase)
     }
 
     fn message_of_registered(&mut self, peer: PeerId, message: ToMaster, out: &mut Out) {

@@ -325,12 +325,13 @@ impl Master {
         );
     }
 
-    /// The wiring of the better rings is over, one way or the other.
-    pub(super) fn drop_optimization_of(&mut self, over: Round) {
-        self.optimization.take_if(|current| match &current.stage {
+    /// This wiring is over, one way or the other. True: it was that of better rings.
+    pub(super) fn drop_optimization_of(&mut self, over: Round) -> bool {
+        let connected = self.optimization.take_if(|current| match &current.stage {
             Stage::Connecting { wiring } => *wiring == over,
             Stage::Probing { .. } | Stage::Solving { .. } => false,
         });
+        connected.is_some()
     }
 
     /// Measurements or the solver have taken too long: who has not reported is kicked; where only the

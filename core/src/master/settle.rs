@@ -4,7 +4,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::record::{Collective, SyncProgress};
+use super::record::{Collective, PeerRecord, SyncProgress};
 use super::{Ballot, Master, MasterOutput, MasterTimer, Out, send};
 use crate::id::{GroupId, PeerId, Tag};
 use crate::messages::{CollectiveRefusal, Misdeed, ToPeer};
@@ -99,8 +99,9 @@ impl Master {
             MasterTimer::Wiring(_) => config.wiring,
             MasterTimer::RetryWiring(round) => {
                 let scope = self.wirings.get(&round).map(|wiring| wiring.scope);
-                let attempts = scope.and_then(|scope| self.attempts.get(&scope)).copied();
-                let doublings = u32::from(attempts.unwrap_or(1).saturating_sub(1)).min(16);
+                let failures = scope.and_then(|scope| self.failures.get(&scope));
+                let attempts = failures.map_or(1, |failures| failures.attempts);
+                let doublings = u32::from(attempts.saturating_sub(1)).min(16);
                 config.wiring_retry.saturating_mul(1 << doublings)
             }
             MasterTimer::Optimization(_) => config.optimization,
@@ -188,25 +189,22 @@ impl Master {
             Ballot::Rewire(group) | Ballot::SyncSharedState(group) => {
                 self.kick_idle(Some(group), out);
             }
-            Ballot::PeersPending => {
-                let missing: Vec<PeerId> = self
-                    .accepted()
-                    .filter(|(_, record)| !record.asked_pending)
-                    .map(|(peer, _)| peer)
-                    .collect();
-                for peer in missing {
-                    self.kick(peer, Misdeed::MissedBallot, out);
-                }
-            }
+            Ballot::PeersPending => self.kick_idle_where(|record| !record.asked_pending, out),
             Ballot::Initiate(group, tag) => self.initiate_overdue(group, tag, out),
         }
     }
 
     fn kick_idle(&mut self, group: Option<GroupId>, out: &mut Out) {
+        self.kick_idle_where(
+            |record| group.is_none_or(|group| record.group == group),
+            out,
+        );
+    }
+
+    fn kick_idle_where(&mut self, is_late: impl Fn(&PeerRecord) -> bool, out: &mut Out) {
         let idle: Vec<PeerId> = self
             .accepted()
-            .filter(|(_, record)| record.state == ConnectionState::Idle)
-            .filter(|(_, record)| group.is_none_or(|group| record.group == group))
+            .filter(|(_, record)| record.state == ConnectionState::Idle && is_late(record))
             .map(|(peer, _)| peer)
             .collect();
         for peer in idle {
@@ -214,13 +212,13 @@ impl Master {
         }
     }
 
-    /// Members that run other tags did not join this one: a difference between the programs, for
-    /// which nobody is kicked.
+    /// Members that wait to start other tags did not join this one: a difference between the programs,
+    /// for which nobody is kicked. One that runs another tag may join when that is over.
     fn initiate_overdue(&mut self, group: GroupId, tag: Tag, out: &mut Out) {
         self.kick_idle(Some(group), out);
         let peers: Vec<PeerId> = self
             .accepted_in(group)
-            .filter(|(_, record)| !record.tags.contains_key(&tag) && !record.tags.is_empty())
+            .filter(|(_, record)| !record.tags.contains_key(&tag) && record.only_initiates())
             .map(|(peer, _)| peer)
             .collect();
         if !peers.is_empty() {

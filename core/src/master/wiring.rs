@@ -16,8 +16,8 @@
 //! apart, so that each shows how it gets on with the accepted peers; where that is impossible, or does
 //! not help, the one that was dialled goes (a closed port is the usual cause; if the dialler is at
 //! fault it fails again, and is next). Between two accepted peers the pair is avoided in the next ring,
-//! after a pause in which the master may learn that one of them is gone; after some attempts the later
-//! of the two is kicked.
+//! after a pause in which the master may learn that one of them is gone; after some attempts the one
+//! whose edges failed more often is kicked, the later of the two where that does not tell.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -47,6 +47,32 @@ struct PlannedRing {
     lanes: u16,
     /// Edges to build, sender first.
     fresh: BTreeSet<(PeerId, PeerId)>,
+}
+
+/// Failed attempts in a row at one scope.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub(super) struct Failures {
+    pub(super) attempts: u8,
+    /// How often an edge of a peer failed.
+    by_peer: BTreeMap<PeerId, u32>,
+}
+
+impl Failures {
+    /// Notes an edge that failed. Returns the end whose edges failed more often, the later peer
+    /// where neither's did.
+    fn note(&mut self, one: PeerId, other: PeerId) -> PeerId {
+        let mut often = |peer: PeerId| {
+            let times = self.by_peer.entry(peer).or_default();
+            *times = times.saturating_add(1);
+            (*times, peer)
+        };
+        let (one, other) = (often(one), often(other));
+        one.max(other).1
+    }
+
+    pub(super) fn forget(&mut self, peer: PeerId) {
+        self.by_peer.remove(&peer);
+    }
 }
 
 impl Wiring {
@@ -338,35 +364,44 @@ impl Master {
     }
 
     fn is_first_attempt(&self, round: Round) -> bool {
-        let scope = self.wirings.get(&round).map(|wiring| wiring.scope);
-        scope.is_some_and(|scope| !self.attempts.contains_key(&scope))
+        self.wirings.get(&round).is_some_and(|wiring| {
+            let failed = self.failures.get(&wiring.scope);
+            // One that pauses has been counted.
+            failed.map_or(0, |failures| failures.attempts) == u8::from(wiring.pausing)
+        })
     }
 
-    /// The attempt is over, and the next one waits a little. Returns which attempt it was, or `None`
-    /// where it paused already.
-    fn pause(&mut self, round: Round) -> Option<u8> {
-        let wiring = self.wirings.get_mut(&round)?;
+    /// The attempt is over, and the next one waits a little. True: it has not paused before.
+    fn pause(&mut self, round: Round) -> bool {
+        let Some(wiring) = self.wirings.get_mut(&round) else {
+            return false;
+        };
         if core::mem::replace(&mut wiring.pausing, true) {
-            return None;
+            return false;
         }
-        let attempts = self.attempts.entry(wiring.scope).or_default();
-        *attempts = attempts.saturating_add(1);
-        Some(*attempts)
+        let failures = self.failures.entry(wiring.scope).or_default();
+        failures.attempts = failures.attempts.saturating_add(1);
+        true
     }
 
     /// An edge between two accepted peers, or two newcomers, does not come up: the next ring avoids it.
     fn avoid(&mut self, round: Round, reporter: PeerId, with: PeerId, out: &mut Out) {
-        let (stays, goes) = (reporter.min(with), reporter.max(with));
         if let Some(group) = self.group_of(reporter) {
-            group.unreachable.insert((stays, goes));
+            let pair = (reporter.min(with), reporter.max(with));
+            group.unreachable.insert(pair);
         }
-        let Some(attempts) = self.pause(round) else {
+        // What was measured between them holds no more: the solver would choose the edge again.
+        self.bandwidth.remove(&(reporter, with));
+        self.bandwidth.remove(&(with, reporter));
+        let pauses = self.pause(round);
+        let Some(scope) = self.wirings.get(&round).map(|wiring| wiring.scope) else {
             return;
         };
-        if attempts >= self.config.wiring_attempts_max {
-            if let Some(wiring) = self.wirings.get(&round) {
-                self.attempts.remove(&wiring.scope);
-            }
+        let failures = self.failures.entry(scope).or_default();
+        let goes = failures.note(reporter, with);
+        if pauses && failures.attempts >= self.config.wiring_attempts_max {
+            self.failures.remove(&scope);
+            let stays = if goes == with { reporter } else { with };
             self.kick(goes, Misdeed::Unconnectable { with: stays }, out);
         }
     }
@@ -428,9 +463,9 @@ impl Master {
 
     /// Ends an attempt without a new ring: everybody is back where it voted, and what it had stands.
     pub(super) fn give_up_wiring(&mut self, round: Round, out: &mut Out) {
-        if self.wirings.remove(&round).is_none() {
+        let Some(wiring) = self.wirings.remove(&round) else {
             return;
-        }
+        };
         for (peer, stake) in self.members_of(round) {
             if let Some(record) = self.peers.get_mut(&peer) {
                 record.round = None;
@@ -442,7 +477,10 @@ impl Master {
                 Stake::Optimization => self.optimization_concluded_for(peer, false, out),
             }
         }
-        self.drop_optimization_of(round);
+        if self.drop_optimization_of(round) {
+            // It is not repeated, so nothing adds up that somebody would have to go for.
+            self.failures.remove(&wiring.scope);
+        }
     }
 
     fn members_of(&self, round: Round) -> Vec<(PeerId, Stake)> {
@@ -464,7 +502,7 @@ impl Master {
         let Some(wiring) = self.wirings.remove(&round) else {
             return;
         };
-        self.attempts.remove(&wiring.scope);
+        self.failures.remove(&wiring.scope);
         let members = self.members_of(round);
         for (peer, _) in &members {
             if let Some(record) = self.peers.get_mut(peer) {

@@ -7,6 +7,7 @@ mod watch;
 mod collectives;
 mod deadlines;
 mod deaths;
+mod fairness;
 mod joining;
 mod rings;
 mod shared_state;

@@ -337,3 +337,19 @@ fn a_requester_that_dies_frees_its_source() {
         }
     }
 }
+
+#[test]
+fn a_tie_goes_to_the_content_of_the_peer_that_is_longest_in_the_run() {
+    for contents in [[7, 8, 8, 7], [8, 7, 7, 8], [7, 7, 8, 8], [9, 7, 8, 6]] {
+        let mut run = Run::with_accepted_peers(1, 4);
+        for (no, hash) in contents.into_iter().enumerate() {
+            hold(&mut run, no, 0, hash);
+        }
+
+        sync_all(&mut run, EnforcePopular);
+
+        for no in 0..4 {
+            assert_eq!(content(&run, no), [contents[0]]);
+        }
+    }
+}

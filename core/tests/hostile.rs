@@ -1,0 +1,508 @@
+//! Peers that say anything at any time: the master contradicts itself never, keeps its rings whole,
+//! keeps exactly the timers that it says, and forgets who is gone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
+use pccl_core::id::{
+    ConnId, ContentHash, GroupId, PeerId, ProtocolVersion, Revision, Round, Seq, Tag,
+};
+use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
+use pccl_core::messages::{Hello, RingOutcome, ToMaster, ToPeer, Verdict};
+use pccl_core::shared_state::{EntryInfo, SyncStrategy, SyncVote};
+use pccl_core::states::{
+    CollectiveCommunicationState, ConnectionPhase, ConnectionState, Event, TRANSITIONS,
+};
+use pccl_core::topology::{BrokenEdges, LaneFailure, Ring};
+use pccl_core::tour;
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+
+/// What a peer says, before it is known which rounds and peers exist.
+#[derive(Clone, Debug)]
+enum Word {
+    Update(BrokenEdges),
+    EdgesUp(Guess),
+    EdgeFailed(Guess, u8),
+    Query,
+    Optimize,
+    Bandwidth(Guess, u8, u64),
+    ProbesDone(Guess, bool),
+    Sync(SyncVote),
+    SyncDone(Guess, bool),
+    Initiate(u64, u64, BrokenEdges),
+    Complete(Guess, RingOutcome, BrokenEdges),
+    Leave,
+    Hello,
+}
+
+/// A number that was heard last, or any other.
+#[derive(Clone, Copy, Debug)]
+enum Guess {
+    Heard,
+    Other(u64),
+}
+
+#[derive(Clone, Debug)]
+enum Move {
+    Join(u8, bool),
+    /// One peer says it, whether it may or not.
+    Blurt(u8, Word),
+    /// One peer says it if it may.
+    Say(u8, Word),
+    /// Every peer that may says it.
+    SayAll(Word),
+    Vanish(u8),
+    Fire(u8),
+    Solve(bool),
+}
+
+fn guess() -> impl Strategy<Value = Guess> {
+    prop_oneof![9 => Just(Guess::Heard), 1 => (0..40_u64).prop_map(Guess::Other)]
+}
+
+fn edges() -> impl Strategy<Value = BrokenEdges> {
+    prop_oneof![
+        4 => Just(BrokenEdges::NONE),
+        1 => (any::<bool>(), any::<bool>()).prop_map(|(to_next, from_previous)| BrokenEdges {
+            to_next,
+            from_previous
+        }),
+    ]
+}
+
+fn sync_vote() -> impl Strategy<Value = SyncVote> {
+    let strategies = vec![
+        SyncStrategy::EnforcePopular,
+        SyncStrategy::EnforcePopular,
+        SyncStrategy::SendOnly,
+        SyncStrategy::ReceiveOnly,
+    ];
+    let strategy = prop::sample::select(strategies);
+    (0..3_u64, strategy, any::<bool>(), 0..3_u64, 0..30_u8).prop_map(
+        |(revision, strategy, restart, hash, odd)| {
+            let entry = |name: &str, allow_content_inequality| EntryInfo {
+                name: name.into(),
+                element: ElementType::F32,
+                count: 1 + u64::from(odd == 0),
+                hash: ContentHash(hash),
+                allow_content_inequality,
+            };
+            let mut entries = vec![entry("a", true), entry("b", false)];
+            if odd == 1 {
+                entries.reverse();
+            }
+            SyncVote {
+                revision: Revision(revision),
+                strategy,
+                restart,
+                entries,
+            }
+        },
+    )
+}
+
+fn word() -> impl Strategy<Value = Word> {
+    let outcomes = vec![
+        RingOutcome::Done,
+        RingOutcome::Done,
+        RingOutcome::Done,
+        RingOutcome::LaneLost,
+        RingOutcome::Cancelled,
+    ];
+    let outcome = prop::sample::select(outcomes);
+    prop_oneof![
+    6 => edges().prop_map(Word::Update),
+    8 => guess().prop_map(Word::EdgesUp),
+    2 => (guess(), any::<u8>()).prop_map(|(round, with)| Word::EdgeFailed(round, with)),
+    3 => Just(Word::Query),
+    3 => Just(Word::Optimize),
+    2 => (guess(), any::<u8>(), any::<u64>()).prop_map(|(r, to, n)| Word::Bandwidth(r, to, n)),
+    5 => (guess(), any::<bool>()).prop_map(|(round, ok)| Word::ProbesDone(round, ok)),
+    5 => sync_vote().prop_map(Word::Sync),
+    5 => (guess(), any::<bool>()).prop_map(|(round, ok)| Word::SyncDone(round, ok)),
+    8 => (0..3_u64, 0..12_u64, edges()).prop_map(|(tag, n, e)| Word::Initiate(tag, n / 11, e)),
+    6 => (guess(), outcome, edges()).prop_map(|(seq, o, e)| Word::Complete(seq, o, e)),
+        ]
+}
+
+fn any_move() -> impl Strategy<Value = Move> {
+    prop_oneof![
+        3 => (any::<u8>(), any::<bool>()).prop_map(|(group, local)| Move::Join(group, local)),
+        2 => (any::<u8>(), word()).prop_map(|(peer, word)| Move::Blurt(peer, word)),
+        12 => (any::<u8>(), word()).prop_map(|(peer, word)| Move::Say(peer, word)),
+        25 => word().prop_map(Move::SayAll),
+        2 => any::<u8>().prop_map(Move::Vanish),
+        1 => any::<u8>().prop_map(|peer| Move::Blurt(peer, Word::Leave)),
+        1 => any::<u8>().prop_map(|peer| Move::Blurt(peer, Word::Hello)),
+        2 => any::<u8>().prop_map(Move::Fire),
+        4 => any::<bool>().prop_map(Move::Solve),
+    ]
+}
+
+struct Bystander {
+    master: Master,
+    conns: u64,
+    connected: BTreeSet<PeerId>,
+    timers: BTreeSet<MasterTimer>,
+    /// The last round and operation that each peer heard of.
+    heard: BTreeMap<PeerId, (Round, Seq)>,
+    /// To whom each peer was last told to connect.
+    neighbours: BTreeMap<PeerId, Vec<PeerId>>,
+    questions: Vec<MasterOutput>,
+    verdicts: BTreeMap<Seq, Verdict>,
+    taken: BTreeSet<(ConnectionState, Event)>,
+}
+
+impl Bystander {
+    fn new() -> Self {
+        Self {
+            master: Master::new(MasterConfig::default()),
+            conns: 0,
+            connected: BTreeSet::new(),
+            timers: BTreeSet::new(),
+            heard: BTreeMap::new(),
+            neighbours: BTreeMap::new(),
+            questions: Vec::new(),
+            verdicts: BTreeMap::new(),
+            taken: BTreeSet::new(),
+        }
+    }
+
+    fn pick(&self, number: u8) -> Option<PeerId> {
+        let index = usize::from(number) % self.connected.len().max(1);
+        self.connected.iter().nth(index).copied()
+    }
+
+    fn make(&mut self, next: Move) {
+        match next {
+            Move::Join(group, local) => self.join(u32::from(group % 2), local),
+            Move::Blurt(peer, word) => {
+                if let Some(peer) = self.pick(peer) {
+                    self.say(peer, &word);
+                }
+            }
+            Move::Say(peer, word) => {
+                if let Some(peer) = self.pick(peer).filter(|peer| self.may_say(*peer, &word)) {
+                    self.say(peer, &word);
+                }
+            }
+            Move::SayAll(word) => {
+                for peer in self.connected.clone() {
+                    if self.may_say(peer, &word) {
+                        self.say(peer, &word);
+                    }
+                }
+            }
+            Move::Vanish(peer) => {
+                if let Some(peer) = self.pick(peer) {
+                    self.connected.remove(&peer);
+                    self.tell(MasterInput::Disconnected { peer });
+                }
+            }
+            Move::Fire(which) => {
+                let index = usize::from(which) % self.timers.len().max(1);
+                if let Some(timer) = self.timers.iter().nth(index).copied() {
+                    self.timers.remove(&timer);
+                    self.tell(MasterInput::TimerFired(timer));
+                }
+            }
+            Move::Solve(well) => self.solve(well),
+        }
+    }
+
+    fn hello(group: u32) -> Hello {
+        Hello {
+            protocol: ProtocolVersion::CURRENT,
+            group: GroupId(group),
+            port: 48149,
+            advertise: None,
+            lanes: 2,
+        }
+    }
+
+    fn join(&mut self, group: u32, local: bool) {
+        if self.connected.len() >= 6 {
+            return;
+        }
+        self.conns += 1;
+        let from = if local {
+            [127, 0, 0, 1]
+        } else {
+            [192, 0, 2, 1]
+        };
+        self.tell(MasterInput::Connected {
+            conn: ConnId(self.conns),
+            hello: Self::hello(group),
+            from: from.into(),
+        });
+    }
+
+    /// Would a peer that keeps to the protocol say this?
+    fn may_say(&self, peer: PeerId, word: &Word) -> bool {
+        let Some(view) = self.master.view().peer(peer) else {
+            return false;
+        };
+        let state = view.state();
+        let is_accepted = view.phase() == ConnectionPhase::Accepted;
+        let is_idle = is_accepted && state == ConnectionState::Idle;
+        match word {
+            Word::Update(_) | Word::Optimize | Word::Sync(_) => is_idle,
+            Word::EdgesUp(_) | Word::EdgeFailed(..) => state == ConnectionState::ConnectingToPeers,
+            Word::Query => is_accepted,
+            Word::Bandwidth(..) | Word::ProbesDone(..) => {
+                state == ConnectionState::OptimizeTopology
+            }
+            Word::SyncDone(..) => matches!(
+                state,
+                ConnectionState::DistributeSharedState | ConnectionState::RequestSharedState
+            ),
+            Word::Initiate(tag, ..) => {
+                let is_free = view.tags().all(|(used, _)| used != Tag(*tag));
+                is_free && (is_idle || view.tags().next().is_some())
+            }
+            Word::Complete(..) => view
+                .tags()
+                .any(|(_, state)| state == CollectiveCommunicationState::Perform),
+            Word::Leave => true,
+            Word::Hello => false,
+        }
+    }
+
+    fn say(&mut self, peer: PeerId, word: &Word) {
+        let (round, seq) = self.heard.get(&peer).copied().unwrap_or_default();
+        let round_of = |guess: &Guess| match guess {
+            Guess::Heard => round,
+            Guess::Other(number) => Round(*number),
+        };
+        let named = |number: &u8| self.pick(*number).unwrap_or_default();
+        let message = match word {
+            Word::Update(broken) => ToMaster::UpdateTopology { broken: *broken },
+            Word::EdgesUp(guess) => ToMaster::EdgesEstablished {
+                round: round_of(guess),
+            },
+            Word::EdgeFailed(guess, with) => ToMaster::EdgeFailed {
+                round: round_of(guess),
+                with: self.neighbour(peer, *with),
+                failure: LaneFailure::Refused,
+            },
+            Word::Query => ToMaster::ArePeersPending,
+            Word::Optimize => ToMaster::OptimizeTopology,
+            Word::Bandwidth(guess, to, kbit_per_s) => ToMaster::Bandwidth {
+                round: round_of(guess),
+                to: named(to),
+                kbit_per_s: *kbit_per_s,
+            },
+            Word::ProbesDone(guess, ok) => ToMaster::ProbesDone {
+                round: round_of(guess),
+                ok: *ok,
+            },
+            Word::Sync(vote) => ToMaster::SyncSharedState(vote.clone()),
+            Word::SyncDone(guess, ok) => ToMaster::SharedStateDone {
+                round: round_of(guess),
+                ok: *ok,
+            },
+            Word::Initiate(tag, count, broken) => ToMaster::InitiateCollective {
+                tag: Tag(*tag),
+                spec: CollectiveSpec {
+                    op: ReduceOp::Sum,
+                    element: ElementType::F32,
+                    count: *count,
+                    quantization: Quantization::None,
+                },
+                broken: *broken,
+            },
+            Word::Complete(guess, outcome, broken) => ToMaster::CompleteCollective {
+                seq: match guess {
+                    Guess::Heard => seq,
+                    Guess::Other(number) => Seq(*number),
+                },
+                outcome: *outcome,
+                broken: *broken,
+            },
+            Word::Leave => ToMaster::Leave,
+            Word::Hello => ToMaster::Hello(Self::hello(0)),
+        };
+        self.tell(MasterInput::Message { peer, message });
+    }
+
+    fn neighbour(&self, peer: PeerId, number: u8) -> PeerId {
+        let neighbours = self.neighbours.get(&peer).map_or(&[][..], Vec::as_slice);
+        let index = usize::from(number) % neighbours.len().max(1);
+        neighbours.get(index).copied().unwrap_or_default()
+    }
+
+    fn solve(&mut self, well: bool) {
+        let Some(MasterOutput::SolveTour {
+            round,
+            group,
+            problem,
+        }) = self.questions.pop()
+        else {
+            return;
+        };
+        let ring = if well {
+            Some(Ring(problem.members.iter().rev().copied().collect()))
+        } else {
+            tour::solve(&problem)
+        };
+        self.tell(MasterInput::TourSolved { round, group, ring });
+    }
+
+    fn tell(&mut self, input: MasterInput) {
+        let mut out = Vec::new();
+        self.master.handle(input, &mut out);
+        for output in out {
+            self.note(output);
+        }
+        self.check();
+    }
+
+    fn note(&mut self, output: MasterOutput) {
+        match output {
+            MasterOutput::Register { peer, .. } => {
+                self.connected.insert(peer);
+            }
+            MasterOutput::Close { peer } => {
+                self.connected.remove(&peer);
+            }
+            MasterOutput::StartTimer { timer, .. } => {
+                self.timers.insert(timer);
+            }
+            MasterOutput::StopTimer(timer) => {
+                self.timers.remove(&timer);
+            }
+            MasterOutput::SolveTour { .. } => self.questions.push(output),
+            MasterOutput::Inconsistent { peer, state, event } => {
+                panic!("the master contradicts itself: {peer} {state:?} {event:?}")
+            }
+            MasterOutput::Send { peer, message } => self.hear(peer, message),
+            MasterOutput::Moved { event, from, .. } => {
+                self.taken.insert((from, event));
+            }
+            MasterOutput::Refuse { .. } | MasterOutput::Lost { .. } | MasterOutput::Stopped => {}
+        }
+    }
+
+    fn hear(&mut self, peer: PeerId, message: ToPeer) {
+        let heard = self.heard.entry(peer).or_default();
+        match message {
+            ToPeer::EstablishRing {
+                round,
+                next,
+                previous,
+                ..
+            } => {
+                heard.0 = round;
+                let ends = next.iter().chain(&previous).map(|order| order.with);
+                self.neighbours.insert(peer, ends.collect());
+            }
+            ToPeer::Probe { round, .. } => heard.0 = round,
+            ToPeer::SharedStatePlan(plan) => heard.0 = plan.round,
+            ToPeer::Commence { seq, .. } => heard.1 = seq,
+            ToPeer::Verdict { seq, verdict, .. } => {
+                let known = self.verdicts.entry(seq).or_insert(verdict.clone());
+                assert_eq!(*known, verdict, "one verdict about {seq}");
+            }
+            ToPeer::TopologyEstablished(topology) => {
+                let members: BTreeSet<PeerId> = topology.ring.0.iter().copied().collect();
+                assert_eq!(
+                    members.len(),
+                    topology.ring.0.len(),
+                    "nobody is on it twice"
+                );
+                assert!(members.contains(&peer));
+                assert!(topology.lanes > 0);
+            }
+            _ => {}
+        }
+    }
+
+    fn check(&self) {
+        let view = self.master.view();
+        let known: BTreeSet<PeerId> = view.peers().map(|(peer, _)| peer).collect();
+        assert_eq!(known, self.connected);
+        for (peer, record) in view.peers() {
+            let is_waiting = match record.state() {
+                ConnectionState::CollectiveCommunicationsRunning => record.tags().next().is_some(),
+                ConnectionState::Idle => record.tags().next().is_none(),
+                _ => true,
+            };
+            assert!(is_waiting, "{peer} {:?}", record.state());
+        }
+        for group in view.groups() {
+            let accepted = |peer: &PeerId| {
+                view.peer(*peer)
+                    .is_some_and(|peer| peer.phase() == ConnectionPhase::Accepted)
+            };
+            let lives = view
+                .peers()
+                .any(|(peer, record)| record.group() == group && accepted(&peer));
+            assert!(lives, "{group} is empty and remembered");
+        }
+        for timer in &self.timers {
+            if let MasterTimer::Silence(peer) = timer {
+                assert!(known.contains(peer), "{peer} is gone and waited for");
+            }
+        }
+        assert!(known.is_empty() != self.timers.contains(&MasterTimer::HeartbeatDue));
+        self.check_that_waiting_ends();
+    }
+
+    /// Who waits, waits for a deadline at most.
+    fn check_that_waiting_ends(&self) {
+        let mut deadlines = self
+            .timers
+            .iter()
+            .filter(|timer| !matches!(timer, MasterTimer::Silence(_) | MasterTimer::HeartbeatDue));
+        let waits = self.master.view().peers().any(|(_, peer)| {
+            peer.state() != ConnectionState::Idle && peer.phase() == ConnectionPhase::Accepted
+        });
+        assert!(!waits || deadlines.next().is_some(), "no deadline runs");
+    }
+}
+
+/// Four peers in two groups, and whatever happens to them.
+fn run(moves: Vec<Move>) -> Bystander {
+    let mut bystander = Bystander::new();
+    for group in [0, 0, 0, 1] {
+        bystander.join(group, false);
+    }
+    bystander.make(Move::SayAll(Word::Update(BrokenEdges::NONE)));
+    bystander.make(Move::SayAll(Word::EdgesUp(Guess::Heard)));
+    for next in moves {
+        bystander.make(next);
+    }
+    bystander
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 3000,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn whatever_peers_say_the_master_stays_consistent(
+        moves in prop::collection::vec(any_move(), 1..120),
+    ) {
+        run(moves);
+    }
+}
+
+#[test]
+fn what_peers_say_reaches_every_corner_of_the_master() {
+    let mut runner = TestRunner::deterministic();
+    let script = prop::collection::vec(any_move(), 120);
+
+    let runs = (0..1500).map(|_| run(script.new_tree(&mut runner).unwrap().current()));
+    let taken: BTreeSet<_> = runs.flat_map(|bystander| bystander.taken).collect();
+
+    let missed: Vec<_> = TRANSITIONS
+        .iter()
+        .filter(|row| !taken.contains(&(row.from, row.event)))
+        .collect();
+    assert!(missed.is_empty(), "never taken: {missed:#?}");
+}

@@ -1,0 +1,135 @@
+//! Nobody pays for what another peer did or could not do.
+
+use pccl_core::id::{GroupId, Tag};
+use pccl_core::master::{Ballot, MasterTimer};
+use pccl_core::peer::{Answer, Call};
+use pccl_core::shared_state::SyncStrategy;
+
+use crate::harness::{Run, SeatNo, reduce};
+
+fn everybody_stays(run: &Run) -> bool {
+    (0..run.seats.len()).all(|no| run.is_accepted(no))
+}
+
+/// From here on, nobody can open a lane to or from this process.
+fn cut_off(run: &mut Run, no: SeatNo) {
+    let others = (0..run.seats.len()).filter(|other| *other != no);
+    let pairs: Vec<_> = others.map(|other| (other.min(no), other.max(no))).collect();
+    run.fabric.blocked.extend(pairs);
+}
+
+#[test]
+fn who_is_busy_when_a_query_is_overdue_is_not_kicked_for_it() {
+    let mut run = Run::new(1);
+    run.join_many(2, GroupId(0));
+    run.join_many(2, GroupId(1));
+    run.call_all(&[0, 1, 2], &Call::ArePeersPending);
+    run.call(2, reduce(1));
+    run.call(3, reduce(2));
+    run.settle();
+
+    run.fire(MasterTimer::Ballot(Ballot::PeersPending));
+    run.settle();
+
+    assert!(everybody_stays(&run));
+}
+
+#[test]
+fn a_peer_that_asks_while_the_others_synchronize_is_the_one_that_is_late() {
+    let mut run = Run::with_accepted_peers(1, 3);
+    run.call(2, Call::ArePeersPending);
+    for no in [0, 1] {
+        let sync = run.seats[no].sync_call(SyncStrategy::EnforcePopular);
+        run.call(no, sync);
+    }
+    run.settle();
+
+    run.fire(MasterTimer::Ballot(Ballot::PeersPending));
+    run.fire(MasterTimer::Ballot(Ballot::SyncSharedState(GroupId(0))));
+    run.settle();
+
+    for no in [0, 1] {
+        assert!(matches!(run.outcome(no), Answer::Synchronized(Ok(_))));
+    }
+}
+
+#[test]
+fn a_peer_that_still_runs_another_collective_is_waited_for() {
+    let mut run = Run::with_accepted_peers(1, 2);
+    let late = MasterTimer::Ballot(Ballot::Initiate(GroupId(0), Tag(2)));
+    run.call_all(&[0, 1], &reduce(1));
+    run.call(0, reduce(2));
+    let is_reducing = |run: &Run| run.master.view().running(GroupId(0)).next().is_some();
+    while !(is_reducing(&run) && run.timers().contains(&late)) {
+        assert!(run.step(), "the first ended before the second was called");
+    }
+
+    run.fire(late);
+    run.call(1, reduce(2));
+    run.settle();
+
+    assert_eq!(run.watch.commits, 4);
+}
+
+#[test]
+fn a_pair_that_could_not_be_connected_is_measured_again_before_a_ring_relies_on_it() {
+    let mut run = Run::with_accepted_peers(1, 5);
+    let peers = run.accepted();
+    run.call_all(&peers, &Call::OptimizeTopology);
+    run.settle();
+    let next = run.seats[1].plane.next.expect("it is on a ring").1;
+    run.fabric.blocked.insert((next.min(1), next.max(1)));
+    run.break_edge(1, 0);
+    run.settle();
+    run.call_all(&peers, &reduce(1));
+    run.settle();
+    for no in &peers {
+        run.answers(*no);
+    }
+
+    run.call_all(&peers, &Call::OptimizeTopology);
+    run.settle();
+
+    for no in peers {
+        let answer = run.outcome(no);
+        assert!(
+            matches!(answer, Answer::TopologyOptimized(Ok(_))),
+            "{answer:?}"
+        );
+    }
+}
+
+#[test]
+fn rings_that_cannot_be_improved_cost_nobody_its_membership() {
+    let mut run = Run::with_accepted_peers(1, 4);
+    run.fabric.no_edges = true;
+    let peers = run.accepted();
+
+    for _ in 0..8 {
+        run.call_all(&peers, &Call::OptimizeTopology);
+        run.settle();
+    }
+
+    assert!(everybody_stays(&run));
+}
+
+/// M-3, for peers that have been accepted: the one that cannot be connected goes, however long it has
+/// been in the run, and not its neighbours.
+#[test]
+fn of_accepted_peers_the_one_that_nobody_reaches_any_more_goes() {
+    for sick in 0..5 {
+        let mut run = Run::with_accepted_peers(1, 5);
+        cut_off(&mut run, sick);
+        run.break_edge(sick, 0);
+        run.settle();
+        let peers = run.accepted();
+
+        run.call_all(&peers, &reduce(1));
+        run.settle();
+
+        for no in peers {
+            assert_eq!(run.is_accepted(no), no != sick, "seat {no} of sick {sick}");
+        }
+        assert_eq!(run.watch.commits, 4);
+    }
+}
