@@ -105,7 +105,7 @@ fn slot_of(peer: u64) -> usize {
 
 fn slot_sum(rounds: &BTreeMap<u64, u64>, slot: usize) -> f32 {
     let of_slot = rounds.iter().filter(|(peer, _)| slot_of(**peer) == slot);
-    of_slot.map(|(_, round)| *round as f32).sum()
+    of_slot.fold(0.0, |sum, (_, round)| sum + *round as f32)
 }
 
 /// The contributed numbers, element by element.

@@ -73,6 +73,27 @@ struct Running {
     orders: ChildStdin,
     /// It has said why it ends.
     gave_up: bool,
+    /// It knows where to stand still.
+    armed: bool,
+    /// The round in which it stands still.
+    stands_still: Option<u64>,
+}
+
+impl Running {
+    /// Keeps what must not be missed by a test that waits for something else.
+    fn note(&mut self, event: &Event) {
+        match event {
+            Event::GaveUp { .. } => self.gave_up = true,
+            Event::Armed => self.armed = true,
+            Event::StandsStill { round } => self.stands_still = Some(*round),
+            Event::Listening { .. }
+            | Event::Joined { .. }
+            | Event::Committed(_)
+            | Event::Synced(_)
+            | Event::Failed { .. }
+            | Event::Wrong { .. } => {}
+        }
+    }
 }
 
 /// All processes of a test. Dropping it kills them.
@@ -119,6 +140,8 @@ impl Swarm {
             child,
             orders,
             gave_up: false,
+            armed: false,
+            stands_still: None,
         };
         self.running.insert(process, running);
         Ok(process)
@@ -189,7 +212,7 @@ impl Swarm {
             match event {
                 Some(Event::Wrong { what }) => return Err(Trouble::Wrong { process, what }),
                 Some(event) => {
-                    running.gave_up |= matches!(event, Event::GaveUp { .. });
+                    running.note(&event);
                     return Ok(Some((process, event)));
                 }
                 None if running.gave_up => {}
@@ -250,11 +273,30 @@ impl Swarm {
         Ok(commits)
     }
 
-    /// Waits until this process stands still where it was told to. Returns the round that it is in.
+    /// Waits until this process knows where to stand still.
     ///
     /// # Errors
-    /// As [`until`](Self::until).
+    /// As [`until`](Self::until), and [`Trouble::NotRunning`].
+    pub fn until_armed(&mut self, who: Process) -> Result<(), Trouble> {
+        let running = self.running.get(&who).ok_or(Trouble::NotRunning(who))?;
+        if running.armed {
+            return Ok(());
+        }
+        self.until("an order to be heard", |process, event| {
+            (process == who && *event == Event::Armed).then_some(())
+        })
+    }
+
+    /// Waits until this process stands still where it was told to, unless it does so already. Returns
+    /// the round that it is in.
+    ///
+    /// # Errors
+    /// As [`until`](Self::until), and [`Trouble::NotRunning`].
     pub fn until_still(&mut self, who: Process) -> Result<u64, Trouble> {
+        let running = self.running.get(&who).ok_or(Trouble::NotRunning(who))?;
+        if let Some(round) = running.stands_still {
+            return Ok(round);
+        }
         self.until("a standstill", |process, event| match event {
             Event::StandsStill { round } if process == who => Some(*round),
             _ => None,
@@ -266,6 +308,9 @@ impl Swarm {
     /// # Errors
     /// [`Trouble::System`], [`Trouble::NotRunning`].
     pub fn stand_still_at(&mut self, process: Process, moment: Moment) -> Result<(), Trouble> {
+        let running = self.running.get_mut(&process);
+        let running = running.ok_or(Trouble::NotRunning(process))?;
+        (running.armed, running.stands_still) = (false, None);
         self.order(process, Order::StandStillAt(moment))
     }
 

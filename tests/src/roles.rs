@@ -93,7 +93,7 @@ impl MasterOptions {
                 });
                 obey_orders(|order| match order {
                     Order::Stop => master.handle().stop(),
-                    Order::StandStillAt(_) => {}
+                    Order::StandStillAt(_) | Order::GoOn => {}
                 });
                 ExitCode::SUCCESS
             }

@@ -112,7 +112,11 @@ pub fn run(options: &PeerOptions) -> ExitCode {
 fn listen_for_orders(trap: Trap) {
     std::thread::spawn(move || {
         obey_orders(|order| match order {
-            Order::StandStillAt(moment) => trap.arm(moment),
+            Order::StandStillAt(moment) => {
+                trap.arm(moment);
+                tell(&Event::Armed);
+            }
+            Order::GoOn => trap.release(),
             Order::Stop => {}
         });
         std::process::exit(0);

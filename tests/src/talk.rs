@@ -26,6 +26,8 @@ pub enum Moment {
     ReduceVoted,
     /// A frame of a reduce is on the wire, and its result is not there.
     FrameSent,
+    /// The whole result of a reduce is there, and it has not voted on the outcome.
+    RingDone,
     /// Its vote on the outcome of a reduce is on the wire, and the verdict is not there.
     CompletionVoted,
     /// Its vote to update the topology is on the wire.
@@ -41,6 +43,7 @@ impl Moment {
         match self {
             Self::ReduceVoted => "collective_initiated",
             Self::FrameSent => "ring_frame_sent",
+            Self::RingDone => "ring_done",
             Self::CompletionVoted => "completion_voted",
             Self::TopologyVoted => "topology_vote_sent",
             Self::SyncPlanned => "sync_plan",
@@ -76,6 +79,8 @@ pub enum Event {
         /// When the call returned.
         at: Nanos,
     },
+    /// It will stand still where it was told to.
+    Armed,
     /// It stands still where it was told to.
     StandsStill {
         /// The round that it is in.
@@ -176,6 +181,8 @@ impl From<&Error> for Failure {
 pub enum Order {
     /// A peer: stand still at the next such moment.
     StandStillAt(Moment),
+    /// A peer that stands still: go on.
+    GoOn,
     /// A master: take leave of the peers, and end.
     Stop,
 }

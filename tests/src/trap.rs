@@ -4,6 +4,7 @@
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, Thread};
 
 use tracing::field::{Field, Visit};
 use tracing::{Level, Subscriber};
@@ -23,6 +24,8 @@ const TRAIL_MAX: usize = 256;
 #[derive(Clone, Debug, Default)]
 pub struct Trap {
     armed: Arc<Mutex<Option<Moment>>>,
+    /// The thread that stands still.
+    caught: Arc<Mutex<Option<Thread>>>,
     round: Arc<AtomicU64>,
     trail: Arc<Mutex<Vec<(&'static str, Nanos)>>>,
 }
@@ -39,9 +42,16 @@ impl Trap {
         trap
     }
 
-    /// Whoever comes to this moment next stands still for ever.
+    /// Whoever comes to this moment next stands still until it is [released](Self::release).
     pub fn arm(&self, moment: Moment) {
         *lock(&self.armed) = Some(moment);
+    }
+
+    /// Lets the thread go on that stands still.
+    pub fn release(&self) {
+        if let Some(thread) = lock(&self.caught).take() {
+            thread.unpark();
+        }
     }
 
     /// A round begins, with an empty trail.
@@ -87,17 +97,18 @@ impl Trap {
 }
 
 impl<S: Subscriber> Layer<S> for Trap {
-    /// Stops the thread that comes to the armed moment, for good: whatever the library does there,
-    /// a SIGKILL finds it doing just that.
+    /// Stops the thread that comes to the armed moment: whatever the library does there, a SIGKILL
+    /// finds it doing just that.
     fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
         let mut kind = Kind::default();
         event.record(&mut kind);
         self.note(&kind.0);
         if self.springs(&kind.0) {
+            *lock(&self.caught) = Some(thread::current());
             let round = self.round.load(Ordering::Relaxed);
             tell(&Event::StandsStill { round });
-            loop {
-                std::thread::park();
+            while lock(&self.caught).is_some() {
+                thread::park();
             }
         }
     }

@@ -10,7 +10,7 @@ use pccl_master::{MasterConfig, MasterServer, RunningMaster};
 use pccl_tests::processes::{Member, Process, Swarm};
 use pccl_tests::roles::MasterOptions;
 use pccl_tests::scripted::PeerOptions;
-use pccl_tests::talk::{Commit, Event, Failure, Moment};
+use pccl_tests::talk::{Commit, Event, Failure, Moment, Order};
 
 /// Enough for several frames on each lane.
 const ELEMENTS: usize = 300_000;
@@ -141,6 +141,18 @@ fn a_peer_killed_in_the_ring_aborts_the_reduce_for_everybody_once() {
 }
 
 #[test]
+fn a_result_that_was_there_is_taken_back_where_a_peer_dies_before_it_has_voted() {
+    let mut run = kill_one_of_three(Moment::RingDone);
+
+    // A buffer that was not restored would spoil the sum of the next attempt.
+    let told = run.hear();
+
+    for told in told.values() {
+        assert_eq!(told.failures.len(), 1, "{:?}", told.failures);
+    }
+}
+
+#[test]
 fn survivors_agree_on_why_a_reduce_was_aborted() {
     let mut run = kill_one_of_three(Moment::FrameSent);
 
@@ -170,6 +182,51 @@ fn a_reduce_is_committed_with_the_contribution_of_a_peer_that_dies_after_its_las
         );
         assert_eq!(told.failures, vec![], "nothing was aborted");
     }
+}
+
+#[test]
+fn a_vote_stands_when_its_caster_dies_before_the_others_have_voted() {
+    let master = master();
+    let mut swarm = swarm();
+    let options = PeerOptions {
+        elements: ELEMENTS,
+        ..PeerOptions::of(master.local_addr())
+    };
+    let members = swarm.join_all(&options, 3).unwrap();
+    let (late, victim) = (members[1].process, members[2]);
+    // While this one stands still in the ring nobody has a result, so the victim has not voted.
+    swarm.stand_still_at(late, Moment::FrameSent).unwrap();
+    swarm.until_still(late).unwrap();
+    swarm
+        .stand_still_at(victim.process, Moment::CompletionVoted)
+        .unwrap();
+    swarm.until_armed(victim.process).unwrap();
+    // Without the vote of this one nothing is decided, so the victim dies before the decision.
+    swarm.stand_still_at(late, Moment::RingDone).unwrap();
+    swarm.order(late, Order::GoOn).unwrap();
+    swarm.until_still(late).unwrap();
+    let round = swarm.until_still(victim.process).unwrap();
+    swarm.kill(victim.process).unwrap();
+
+    swarm.order(late, Order::GoOn).unwrap();
+
+    let mut committed = BTreeSet::new();
+    swarm
+        .until(
+            "the commit of the victim's last reduce",
+            |process, event| {
+                match event {
+                    Event::Committed(commit) if commit.rounds.get(&victim.peer) == Some(&round) => {
+                        committed.insert(process);
+                    }
+                    Event::Failed { error, .. } => panic!("{process:?}: {error}"),
+                    _ => {}
+                }
+                (committed.len() == 2).then_some(())
+            },
+        )
+        .unwrap();
+    swarm.until_all_commit(&members[..2]).unwrap();
 }
 
 #[test]
@@ -311,7 +368,7 @@ fn a_master_that_dies_in_mid_reduce_is_reported_and_leaves_the_buffers_as_they_w
     let mut members = swarm.join_all(&options, 3).unwrap();
     let still = members.pop().unwrap();
     swarm
-        .stand_still_at(still.process, Moment::FrameSent)
+        .stand_still_at(still.process, Moment::RingDone)
         .unwrap();
     swarm.until_still(still.process).unwrap();
 
@@ -333,7 +390,7 @@ fn a_master_that_is_stopped_in_mid_reduce_tells_the_peers_and_leaves_the_buffers
     let mut members = swarm.join_all(&options, 3).unwrap();
     let still = members.pop().unwrap();
     swarm
-        .stand_still_at(still.process, Moment::FrameSent)
+        .stand_still_at(still.process, Moment::RingDone)
         .unwrap();
     swarm.until_still(still.process).unwrap();
 
