@@ -328,12 +328,12 @@ impl Swarm {
         Ok(running.orders.flush()?)
     }
 
-    /// Kills a process with SIGKILL and waits for its end. Returns when it was killed. What it has
-    /// told and nobody has heard is lost.
+    /// Kills a process with SIGKILL and waits for its end. Returns when it was killed and when it was
+    /// gone. What it has told and nobody has heard is lost.
     ///
     /// # Errors
     /// [`Trouble::System`], [`Trouble::NotRunning`].
-    pub fn kill(&mut self, process: Process) -> Result<Nanos, Trouble> {
+    pub fn kill(&mut self, process: Process) -> Result<(Nanos, Nanos), Trouble> {
         let running = self
             .running
             .remove(&process)
@@ -342,7 +342,7 @@ impl Swarm {
         let at = now();
         child.kill()?;
         child.wait()?;
-        Ok(at)
+        Ok((at, now()))
     }
 
     /// Sends a process a signal, by its name without `SIG`. Only on Unix.

@@ -28,6 +28,9 @@ pub struct Setting {
 pub struct Recovery {
     /// From the kill to the next committed reduce of the last survivor.
     pub total: Nanos,
+    /// From the kill to the end of the killed process: until then the system is busy with it, and at
+    /// some point of that closes its connections.
+    pub exit: Nanos,
     /// Where the time went, at the last survivor: each stage, in the order of [`STAGES`].
     pub stages: Vec<Nanos>,
 }
@@ -80,8 +83,11 @@ pub fn measure(
         let victim = members.remove(kill % members.len());
         swarm.stand_still_at(victim.process, Moment::FrameSent)?;
         swarm.until_still(victim.process)?;
-        let killed_at = swarm.kill(victim.process)?;
-        watch(&mut swarm, &members, killed_at, &mut outcome)?;
+        let (killed_at, gone_at) = swarm.kill(victim.process)?;
+        let exit = gone_at.saturating_sub(killed_at);
+        let mut recovery = watch(&mut swarm, &members, killed_at, &mut outcome.undisturbed)?;
+        recovery.exit = exit;
+        outcome.recoveries.push(recovery);
         members.push(swarm.join(&options)?);
         swarm.until_all_commit(&members)?;
         progress(kill + 1);
@@ -89,13 +95,13 @@ pub fn measure(
     Ok(outcome)
 }
 
-/// Waits for the first reduce of the survivors and for some more.
+/// Waits for the first reduce of the survivors and for some more, whose durations it notes.
 fn watch(
     swarm: &mut Swarm,
     survivors: &[Member],
     killed_at: Nanos,
-    outcome: &mut Outcome,
-) -> Result<(), Trouble> {
+    undisturbed: &mut Vec<Nanos>,
+) -> Result<Recovery, Trouble> {
     let peers: BTreeSet<u64> = survivors.iter().map(|member| member.peer).collect();
     let mut commits: BTreeMap<Process, Vec<Commit>> = BTreeMap::new();
     swarm.until("the recovery", |process, event| {
@@ -108,16 +114,15 @@ fn watch(
         let all = commits.len() == survivors.len();
         (all && commits.values().all(|told| told.len() > WATCHED)).then_some(())
     })?;
-    let firsts = commits.values().filter_map(|told| told.first());
-    if let Some(last) = firsts.max_by_key(|commit| commit.at) {
-        outcome.recoveries.push(Recovery {
-            total: last.at.saturating_sub(killed_at),
-            stages: stages(last, killed_at),
-        });
-    }
     let later = commits.values().flat_map(|told| told.iter().skip(1));
-    outcome.undisturbed.extend(later.map(|commit| commit.took));
-    Ok(())
+    undisturbed.extend(later.map(|commit| commit.took));
+    let firsts = commits.values().filter_map(|told| told.first());
+    let last = firsts.max_by_key(|commit| commit.at);
+    Ok(last.map_or_else(Recovery::default, |last| Recovery {
+        total: last.at.saturating_sub(killed_at),
+        exit: 0,
+        stages: stages(last, killed_at),
+    }))
 }
 
 /// Cuts the time from the kill to the commit where the events of [`STAGES`] first came, in order. A

@@ -70,7 +70,8 @@ impl Default for Tcp {
 
 impl Tcp {
     /// Four lanes per ring edge, five seconds to connect, eleven seconds until a silent host is given
-    /// up, and the system's congestion control.
+    /// up, and the system's congestion control, except between processes of one machine: the plain one
+    /// (`reno`), because pacing only holds bytes back there.
     #[must_use]
     pub fn new() -> Self {
         Self {

@@ -41,6 +41,10 @@ impl Default for Keepalive {
     }
 }
 
+/// The congestion control within a machine, where nothing is lost: the plainest. One that paces by
+/// what it has estimated, such as BBR, holds bytes back there, at times for 100 ms and more.
+const ON_LOOPBACK: &str = "reno";
+
 /// What is set on every connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
@@ -75,10 +79,17 @@ impl Options {
         if let Some(limit) = self.user_timeout {
             optional("user timeout", set_user_timeout(&socket, limit));
         }
-        if let Some(name) = &self.congestion {
+        if let Some(name) = self.congestion_on(stream) {
             optional("congestion control", set_congestion(&socket, name));
         }
         Ok(())
+    }
+
+    /// The congestion control to ask for, if any.
+    fn congestion_on(&self, stream: &TcpStream) -> Option<&str> {
+        let chosen = self.congestion.as_deref();
+        let is_local = stream.peer_addr().is_ok_and(|peer| peer.ip().is_loopback());
+        chosen.or(is_local.then_some(ON_LOOPBACK))
     }
 }
 

@@ -124,21 +124,32 @@ fn table(outcomes: &[Outcome]) -> String {
 
 /// Where the time goes: each stage by itself, so medians do not add up exactly.
 fn breakdown(outcome: &Outcome) -> String {
+    let line = |name: &str, took: Vec<Nanos>| {
+        let median = ms(quantile(took.iter().copied(), 0.5));
+        let worst = ms(quantile(took, 1.0));
+        format!("  {name:38} {median:8.2} {worst:8.2}")
+    };
+    let recoveries = &outcome.recoveries;
     let mut lines = vec![format!(
-        "\n{} peers, {}: stages, in ms       median    worst",
+        "\n{} peers, {}: stages, in ms              median    worst",
         outcome.setting.peers,
         size(outcome.setting)
     )];
     for (index, (stage, _)) in STAGES.iter().enumerate() {
-        let took = || {
-            outcome
-                .recoveries
-                .iter()
-                .filter_map(|r| r.stages.get(index).copied())
-        };
-        let (median, worst) = (quantile(took(), 0.5), quantile(took(), 1.0));
-        lines.push(format!("  {stage:32} {:8.2} {:8.2}", ms(median), ms(worst)));
+        let took = recoveries
+            .iter()
+            .filter_map(|r| r.stages.get(index).copied());
+        lines.push(line(stage, took.collect()));
     }
+    let exits = recoveries.iter().map(|recovery| recovery.exit);
+    lines.push(line(
+        "beside it: kill to end of the process",
+        exits.collect(),
+    ));
+    lines.push(line(
+        "beside it: undisturbed reduce",
+        outcome.undisturbed.clone(),
+    ));
     lines.join("\n")
 }
 
