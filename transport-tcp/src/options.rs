@@ -88,7 +88,8 @@ impl Options {
     /// The congestion control to ask for, if any.
     fn congestion_on(&self, stream: &TcpStream) -> Option<&str> {
         let chosen = self.congestion.as_deref();
-        let is_local = stream.peer_addr().is_ok_and(|peer| peer.ip().is_loopback());
+        let peer = stream.peer_addr().map(|peer| peer.ip().to_canonical());
+        let is_local = peer.is_ok_and(|peer| peer.is_loopback());
         chosen.or(is_local.then_some(ON_LOOPBACK))
     }
 }
