@@ -62,7 +62,9 @@ impl Plan {
 /// Different rounds, away from both ends so that every join and every loss is followed by work.
 fn rounds_for(chaos: Chaos, random: &mut StdRng) -> Result<Vec<u64>, String> {
     let acts = (chaos.kills + chaos.joins) as usize;
-    let mut rounds: Vec<u64> = (2..chaos.rounds.saturating_sub(3)).collect();
+    // A process needs some rounds to start; who comes when all others are done trains alone.
+    let quiet_end = (chaos.rounds / 5).clamp(3, 8);
+    let mut rounds: Vec<u64> = (2..chaos.rounds.saturating_sub(quiet_end)).collect();
     if rounds.len() < acts {
         return Err(format!(
             "{acts} kills and joins do not fit into {} rounds",

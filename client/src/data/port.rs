@@ -172,7 +172,6 @@ impl Run<'_, '_> {
         match signal {
             Some(Signal::Sent { lane, bytes }) => {
                 self.stats.bytes_sent += u64::from(bytes);
-                tracing::debug!(target: "pccl::event", kind = "ring_frame_sent", seq = self.port.seq.0, lane);
                 self.work.sent(lane);
                 self.send_on(lane)
             }

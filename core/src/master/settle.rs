@@ -114,48 +114,17 @@ impl Master {
     fn open_ballots(&self) -> BTreeSet<Ballot> {
         let mut open = BTreeSet::new();
         for (_, record) in self.accepted() {
-            match record.state {
-                ConnectionState::VoteAcceptNewPeers => {
-                    open.insert(Ballot::UpdateTopology);
-                }
-                ConnectionState::VoteNoNewPeersEstablishP2p => {
-                    open.insert(Ballot::Rewire(record.group));
-                }
-                ConnectionState::VoteOptimizeTopology => {
-                    open.insert(Ballot::OptimizeTopology);
-                }
-                ConnectionState::VoteSyncSharedState => {
-                    open.insert(Ballot::SyncSharedState(record.group));
-                }
-                // These wait for reports, each with a deadline of its own, or for nothing.
-                ConnectionState::Idle
-                | ConnectionState::ConnectingToPeers
-                | ConnectionState::ConnectingToPeersFailed
-                | ConnectionState::WaitingForOtherPeers
-                | ConnectionState::OptimizeTopology
-                | ConnectionState::OptimizeTopologyFailed
-                | ConnectionState::VoteCompleteTopologyOptimization
-                | ConnectionState::DistributeSharedState
-                | ConnectionState::RequestSharedState
-                | ConnectionState::VoteCompleteSharedStateSync
-                | ConnectionState::CollectiveCommunicationsRunning => {}
-            }
-            if record.asked_pending {
-                open.insert(Ballot::PeersPending);
-            }
-            let waits = |state: &CollectiveCommunicationState| match state {
-                CollectiveCommunicationState::VoteInitiate => true,
-                CollectiveCommunicationState::Perform
-                | CollectiveCommunicationState::VoteComplete => false,
-            };
+            open.extend(major_ballot(record));
+            open.extend(record.asked_pending.then_some(Ballot::PeersPending));
             // A peer whose ring is being connected is not idle even without collectives; the ring has
             // a deadline of its own, and its collectives are given all their time afterwards.
-            let is_wired = record.round.is_some();
-            let tags = record
-                .tags
-                .iter()
-                .filter(|(_, state)| !is_wired && waits(state));
-            open.extend(tags.map(|(tag, _)| Ballot::Initiate(record.group, *tag)));
+            if record.round.is_none() {
+                let tags = record
+                    .tags
+                    .iter()
+                    .filter(|(_, state)| waits_to_start(**state));
+                open.extend(tags.map(|(tag, _)| Ballot::Initiate(record.group, *tag)));
+            }
         }
         open
     }
@@ -224,5 +193,34 @@ impl Master {
         if !peers.is_empty() {
             self.refuse_tag(group, tag, &CollectiveRefusal::NotJoined { peers }, out);
         }
+    }
+}
+
+/// The ballot of the major call, or of the ring, that the peer waits in.
+fn major_ballot(record: &PeerRecord) -> Option<Ballot> {
+    match record.state {
+        ConnectionState::VoteAcceptNewPeers => Some(Ballot::UpdateTopology),
+        ConnectionState::VoteNoNewPeersEstablishP2p => Some(Ballot::Rewire(record.group)),
+        ConnectionState::VoteOptimizeTopology => Some(Ballot::OptimizeTopology),
+        ConnectionState::VoteSyncSharedState => Some(Ballot::SyncSharedState(record.group)),
+        // These wait for reports, each with a deadline of its own, or for nothing.
+        ConnectionState::Idle
+        | ConnectionState::ConnectingToPeers
+        | ConnectionState::ConnectingToPeersFailed
+        | ConnectionState::WaitingForOtherPeers
+        | ConnectionState::OptimizeTopology
+        | ConnectionState::OptimizeTopologyFailed
+        | ConnectionState::VoteCompleteTopologyOptimization
+        | ConnectionState::DistributeSharedState
+        | ConnectionState::RequestSharedState
+        | ConnectionState::VoteCompleteSharedStateSync
+        | ConnectionState::CollectiveCommunicationsRunning => None,
+    }
+}
+
+fn waits_to_start(tag: CollectiveCommunicationState) -> bool {
+    match tag {
+        CollectiveCommunicationState::VoteInitiate => true,
+        CollectiveCommunicationState::Perform | CollectiveCommunicationState::VoteComplete => false,
     }
 }

@@ -1,8 +1,8 @@
 //! Synchronizing shared state: votes, the plan of who fetches what from whom, and the conclusion.
 //!
 //! The conclusion is one for the whole group: either everybody holds the elected content, or nobody's
-//! memory was changed. A transfer that fails, or a member that is lost before its part was over, costs a retry of the
-//! call.
+//! memory was changed. A transfer that fails, or a member that is lost before its part was over,
+//! costs a retry of the call.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -16,6 +16,13 @@ use crate::shared_state::{SyncFailure, SyncPlan, SyncRole, SyncVote};
 use crate::states::{ConnectionState, Event};
 use crate::topology::LaneOrder;
 use crate::wire::MAX_ENTRY_NAME_BYTES;
+
+/// The part of a peer that has the elected content already, but does not serve it: a receive-only
+/// peer, or one with an older revision.
+const NOTHING_TO_FETCH: SyncRole = SyncRole::Request {
+    from: None,
+    entries: Vec::new(),
+};
 
 /// What one peer has to fetch.
 type Fetches = BTreeMap<PeerId, (PeerId, Vec<(EntryIndex, ContentHash)>)>;
@@ -110,50 +117,55 @@ impl Master {
             self.conclude_sync(group, round, Ok(revision), out);
             return;
         }
-        let mut served: BTreeMap<PeerId, Vec<LaneOrder>> = BTreeMap::new();
-        let mut fetching: BTreeMap<PeerId, LaneOrder> = BTreeMap::new();
-        for (requester, (holder, _)) in &fetches {
-            if let Some((ask, serve)) = self.lane_orders(round, *requester, *holder) {
-                fetching.insert(*requester, ask);
-                served.entry(*holder).or_default().push(serve);
-            }
-        }
-        let voters: Vec<PeerId> = votes.keys().copied().collect();
+        let voters: BTreeSet<PeerId> = votes.keys().copied().collect();
+        let mut roles = self.roles(round, fetches, &holders);
         for peer in &voters {
-            let role = if holders.contains(peer) {
-                self.step(*peer, Event::ElectedAsHolder, out);
-                SyncRole::Distribute {
-                    to: served.remove(peer).unwrap_or_default(),
-                }
+            let event = if holders.contains(peer) {
+                Event::ElectedAsHolder
             } else {
-                self.step(*peer, Event::ElectedAsRequester, out);
-                let entries = fetches
-                    .get(peer)
-                    .map(|(_, e)| e.clone())
-                    .unwrap_or_default();
-                SyncRole::Request {
-                    from: fetching.remove(peer),
-                    entries,
-                }
+                Event::ElectedAsRequester
             };
-            send(
-                out,
-                *peer,
-                ToPeer::SharedStatePlan(SyncPlan {
-                    round,
-                    revision,
-                    role,
-                }),
-            );
+            self.step(*peer, event, out);
+            let role = roles.remove(peer).unwrap_or(NOTHING_TO_FETCH);
+            let plan = SyncPlan {
+                round,
+                revision,
+                role,
+            };
+            send(out, *peer, ToPeer::SharedStatePlan(plan));
         }
         if let Some(record) = self.groups.get_mut(&group) {
-            let awaiting = voters.into_iter().collect();
             record.sync = SyncProgress::Moving {
                 round,
                 revision,
-                awaiting,
+                awaiting: voters,
             };
         }
+    }
+
+    /// Who serves whom, and who fetches what. Who is missing here has nothing to fetch.
+    fn roles(
+        &self,
+        round: Round,
+        fetches: Fetches,
+        holders: &BTreeSet<PeerId>,
+    ) -> BTreeMap<PeerId, SyncRole> {
+        let mut roles = BTreeMap::new();
+        let mut served: BTreeMap<PeerId, Vec<LaneOrder>> =
+            holders.iter().map(|holder| (*holder, Vec::new())).collect();
+        for (requester, (holder, entries)) in fetches {
+            if let Some((ask, serve)) = self.lane_orders(round, requester, holder) {
+                served.entry(holder).or_default().push(serve);
+                let from = Some(ask);
+                roles.insert(requester, SyncRole::Request { from, entries });
+            }
+        }
+        roles.extend(
+            served
+                .into_iter()
+                .map(|(holder, to)| (holder, SyncRole::Distribute { to })),
+        );
+        roles
     }
 
     /// Of those that hold the elected content, newcomers fetch the entries that may differ, where
