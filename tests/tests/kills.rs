@@ -2,7 +2,7 @@
 //! results. Every result is checked by the peers themselves, and a wrong one fails each of these tests.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
@@ -340,6 +340,21 @@ fn a_stopped_process_is_found_by_its_silence_and_reads_why_when_it_wakes() {
     );
 }
 
+/// Two peers in the middle of a reduce that cannot end: a third has its result and does not vote.
+fn two_beside_one_that_has_not_voted(swarm: &mut Swarm, master: SocketAddr) -> Vec<Member> {
+    let options = PeerOptions {
+        elements: ELEMENTS,
+        ..PeerOptions::of(master)
+    };
+    let mut members = swarm.join_all(&options, 3).unwrap();
+    let still = members.pop().unwrap();
+    swarm
+        .stand_still_at(still.process, Moment::RingDone)
+        .unwrap();
+    swarm.until_still(still.process).unwrap();
+    members
+}
+
 /// How each of these ends.
 fn ends(swarm: &mut Swarm, members: &[Member]) -> BTreeMap<Process, (Failure, Option<bool>)> {
     let mut ends = BTreeMap::new();
@@ -361,16 +376,7 @@ fn ends(swarm: &mut Swarm, members: &[Member]) -> BTreeMap<Process, (Failure, Op
 fn a_master_that_dies_in_mid_reduce_is_reported_and_leaves_the_buffers_as_they_were() {
     let mut swarm = swarm();
     let (master, address) = swarm.start_master(&MasterOptions::default()).unwrap();
-    let options = PeerOptions {
-        elements: ELEMENTS,
-        ..PeerOptions::of(address)
-    };
-    let mut members = swarm.join_all(&options, 3).unwrap();
-    let still = members.pop().unwrap();
-    swarm
-        .stand_still_at(still.process, Moment::RingDone)
-        .unwrap();
-    swarm.until_still(still.process).unwrap();
+    let members = two_beside_one_that_has_not_voted(&mut swarm, address);
 
     swarm.kill(master).unwrap();
 
@@ -383,16 +389,7 @@ fn a_master_that_dies_in_mid_reduce_is_reported_and_leaves_the_buffers_as_they_w
 fn a_master_that_is_stopped_in_mid_reduce_tells_the_peers_and_leaves_the_buffers_as_they_were() {
     let master = master();
     let mut swarm = swarm();
-    let options = PeerOptions {
-        elements: ELEMENTS,
-        ..PeerOptions::of(master.local_addr())
-    };
-    let mut members = swarm.join_all(&options, 3).unwrap();
-    let still = members.pop().unwrap();
-    swarm
-        .stand_still_at(still.process, Moment::RingDone)
-        .unwrap();
-    swarm.until_still(still.process).unwrap();
+    let members = two_beside_one_that_has_not_voted(&mut swarm, master.local_addr());
 
     master.stop();
 

@@ -195,23 +195,19 @@ fn strangers(votes: &Votes, winner: PeerId) -> Vec<(PeerId, Misdeed)> {
 }
 
 fn differing_keys(elected: &SyncVote, vote: &SyncVote) -> u32 {
-    let unknown_to = |one: &SyncVote, other: &SyncVote| {
-        let known: BTreeMap<&str, &EntryInfo> = other
-            .entries
-            .iter()
-            .map(|entry| (entry.name.as_str(), entry))
-            .collect();
-        let unknown = one.entries.iter().filter(|entry| {
-            known
-                .get(entry.name.as_str())
-                .is_none_or(|other| !entry.same_key(other))
-        });
-        unknown.count()
+    let differs = |entry: &&EntryInfo| {
+        entry_of(elected, &entry.name).is_none_or(|elected| !entry.same_key(elected))
     };
-    let lacking = elected.entries.iter().filter(|entry| {
-        vote.entries
-            .binary_search_by(|other| other.name.cmp(&entry.name))
-            .is_err()
-    });
-    u32::try_from(unknown_to(vote, elected) + lacking.count()).unwrap_or(u32::MAX)
+    let differing = vote.entries.iter().filter(differs).count();
+    let is_lacking = |entry: &&EntryInfo| entry_of(vote, &entry.name).is_none();
+    let lacking = elected.entries.iter().filter(is_lacking).count();
+    u32::try_from(differing + lacking).unwrap_or(u32::MAX)
+}
+
+/// Entries are sorted by name: a vote that is not does not get here.
+fn entry_of<'a>(vote: &'a SyncVote, name: &str) -> Option<&'a EntryInfo> {
+    let index = vote
+        .entries
+        .binary_search_by(|entry| entry.name.as_str().cmp(name));
+    vote.entries.get(index.ok()?)
 }

@@ -307,6 +307,15 @@ impl Master {
         self.accepted().next().is_some() && self.accepted().all(|(_, record)| holds(record))
     }
 
+    /// Is a report about a round that there was? To report about one that never was is a misdeed.
+    fn was_ordered(&mut self, peer: PeerId, round: Round, out: &mut Out) -> bool {
+        let was = round < self.next_round;
+        if !was {
+            self.kick(peer, Misdeed::UnknownRound, out);
+        }
+        was
+    }
+
     fn take_round(&mut self) -> Round {
         let round = self.next_round;
         self.next_round = round.next();

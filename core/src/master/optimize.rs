@@ -126,8 +126,7 @@ impl Master {
         kbit_per_s: u64,
         out: &mut Out,
     ) {
-        if round >= self.next_round {
-            self.kick(peer, Misdeed::UnknownRound, out);
+        if !self.was_ordered(peer, round, out) {
             return;
         }
         let Some(current) = self.optimization.as_ref().filter(|o| o.round == round) else {
@@ -148,8 +147,7 @@ impl Master {
     }
 
     pub(super) fn probes_done(&mut self, peer: PeerId, done: Round, ok: bool, out: &mut Out) {
-        if done >= self.next_round {
-            self.kick(peer, Misdeed::UnknownRound, out);
+        if !self.was_ordered(peer, done, out) {
             return;
         }
         if self

@@ -36,13 +36,7 @@ impl Master {
     }
 
     fn queries_give_way(&mut self, out: &mut Out) -> bool {
-        let everybody_waited_for = [
-            ConnectionState::VoteAcceptNewPeers,
-            ConnectionState::VoteOptimizeTopology,
-        ];
-        let global = everybody_waited_for
-            .into_iter()
-            .any(|state| self.first_in(None, state).is_some());
+        let global = self.major_call_above_sync(None).is_some();
         let asking: Vec<PeerId> = self
             .accepted()
             .filter(|(_, record)| record.asked_pending)
@@ -79,7 +73,7 @@ impl Master {
         let groups: Vec<GroupId> = self.groups.keys().copied().collect();
         for group in groups {
             let losers = self.all_in(Some(group), ConnectionState::VoteSyncSharedState);
-            let Some((theirs, peer)) = self.major_call_above_sync(group) else {
+            let Some((theirs, peer)) = self.major_call_above_sync(Some(group)) else {
                 continue;
             };
             let conflict = Conflict {
@@ -128,9 +122,10 @@ impl Master {
         !losers.is_empty()
     }
 
-    fn major_call_above_sync(&self, group: GroupId) -> Option<(CallKind, PeerId)> {
-        let update = self.first_in(Some(group), ConnectionState::VoteAcceptNewPeers);
-        let optimize = self.first_in(Some(group), ConnectionState::VoteOptimizeTopology);
+    /// Of one group, or of all.
+    fn major_call_above_sync(&self, group: Option<GroupId>) -> Option<(CallKind, PeerId)> {
+        let update = self.first_in(group, ConnectionState::VoteAcceptNewPeers);
+        let optimize = self.first_in(group, ConnectionState::VoteOptimizeTopology);
         update
             .map(|peer| (CallKind::UpdateTopology, peer))
             .or(optimize.map(|peer| (CallKind::OptimizeTopology, peer)))
@@ -138,7 +133,7 @@ impl Master {
 
     fn major_call(&self, group: GroupId) -> Option<(CallKind, PeerId)> {
         let sync = self.first_in(Some(group), ConnectionState::VoteSyncSharedState);
-        self.major_call_above_sync(group)
+        self.major_call_above_sync(Some(group))
             .or(sync.map(|peer| (CallKind::SyncSharedState, peer)))
     }
 

@@ -259,8 +259,7 @@ impl Master {
     }
 
     pub(super) fn shared_state_done(&mut self, peer: PeerId, done: Round, ok: bool, out: &mut Out) {
-        if done >= self.next_round {
-            self.kick(peer, Misdeed::UnknownRound, out);
+        if !self.was_ordered(peer, done, out) {
             return;
         }
         let Some(group) = self.peers.get(&peer).map(|record| record.group) else {

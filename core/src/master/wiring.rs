@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use super::record::{GroupRecord, Stake};
 use super::{Master, Out, Scope, send};
 use crate::id::{Epoch, GroupId, PeerId, Round};
-use crate::messages::{Misdeed, ToPeer};
+use crate::messages::ToPeer;
 use crate::states::{ConnectionPhase, Event};
 use crate::topology::{LaneOrder, Ring, WorldSizes};
 use crate::tour;
@@ -224,13 +224,10 @@ impl Master {
     }
 
     /// Is the report about the wiring that the peer is in? One about an earlier round is late and
-    /// means nothing; one about a round that never was is a misdeed.
+    /// means nothing.
     pub(super) fn is_round_of(&mut self, peer: PeerId, round: Round, out: &mut Out) -> bool {
-        if round >= self.next_round {
-            self.kick(peer, Misdeed::UnknownRound, out);
-            return false;
-        }
-        self.wirings.contains_key(&round)
+        self.was_ordered(peer, round, out)
+            && self.wirings.contains_key(&round)
             && self
                 .peers
                 .get(&peer)

@@ -225,18 +225,7 @@ fn who_asks_while_another_group_synchronizes_waits_for_it() {
 /// of that retry: else newcomers that keep coming would hold the others up for ever.
 #[test]
 fn who_registers_while_others_are_admitted_waits_for_the_next_ballot() {
-    let mut master = Master::new(MasterConfig::default());
-    let mut out = Vec::new();
-    for conn in 1..=2 {
-        master.handle(hello_from(conn), &mut out);
-    }
-    let broken = BrokenEdges::NONE;
-    let update = ToMaster::UpdateTopology { broken };
-    master.handle(said(1, update.clone()), &mut out);
-    let round = out
-        .iter()
-        .find_map(round_ordered)
-        .expect("a ring is connected");
+    let (mut master, round, mut out) = admitting_peer_2();
 
     master.handle(hello_from(3), &mut out);
     out.clear();
@@ -254,11 +243,48 @@ fn who_registers_while_others_are_admitted_waits_for_the_next_ballot() {
         "peer 1 waits for nobody: {out:?}"
     );
     out.clear();
-    master.handle(said(1, update), &mut out);
+    master.handle(said(1, voted_to_update()), &mut out);
     assert!(
         out.iter().find_map(round_ordered).is_some(),
         "peer 3 is next"
     );
+}
+
+/// What a newcomer is blamed for is not what its neighbour's own machine lacked.
+#[test]
+fn a_newcomer_is_not_refused_because_its_neighbour_ran_out_of_descriptors() {
+    for (failure, is_to_blame) in [(LaneFailure::TimedOut, true), (LaneFailure::Local, false)] {
+        let (mut master, round, mut out) = admitting_peer_2();
+
+        out.clear();
+        let with = PeerId(2);
+        let failed = ToMaster::EdgeFailed {
+            round,
+            with,
+            failure,
+        };
+        master.handle(said(1, failed), &mut out);
+
+        let refused = out.iter().any(|output| is_refused(output, PeerId(2)));
+        assert_eq!(refused, is_to_blame, "{failure}");
+    }
+}
+
+/// Peer 1 is alone in the run and has voted; peer 2 is being connected with it, in this round.
+fn admitting_peer_2() -> (Master, Round, Vec<MasterOutput>) {
+    let mut master = Master::new(MasterConfig::default());
+    let mut out = Vec::new();
+    for conn in 1..=2 {
+        master.handle(hello_from(conn), &mut out);
+    }
+    master.handle(said(1, voted_to_update()), &mut out);
+    let round = out.iter().find_map(round_ordered);
+    (master, round.expect("a ring is connected"), out)
+}
+
+fn voted_to_update() -> ToMaster {
+    let broken = BrokenEdges::NONE;
+    ToMaster::UpdateTopology { broken }
 }
 
 fn hello_from(conn: u64) -> MasterInput {
