@@ -1,6 +1,40 @@
-//! The stateright model of the protocol will live here: core's own `Master` and `Peer` values joined
-//! by links that break, under fault budgets, with the properties of the design as sentences.
+//! The stateright model of pccl: the very machines of the product, links that break, fault budgets,
+//! and the properties of the design as sentences.
 //!
-//! The crate holds no code yet. The machines it will explore are complete in [`pccl_core`].
+//! ```text
+//!   User ── call ──▶ Peer ◀── down ──┐          a Step is one of these arrows, or a fault
+//!                     │  ▲           │
+//!             outputs ▼  │        Master        Peer and Master are pccl-core's own values
+//!                    Plane ── up ────▲
+//! ```
+//!
+//! | module | what it is for |
+//! |---|---|
+//! | [`scenario`] | what is explored: processes, programs, faults |
+//! | [`script`] | the users' programs |
+//! | [`state`] | a state of the whole run |
+//! | [`step`] | everything that can happen next |
+//! | [`claim`] | what must always hold, as sentences |
+//! | [`coverage`] | what the exploration has seen |
+//! | [`link`], [`plane`], [`hashed`] | parts of a state |
 
+pub mod claim;
+pub mod coverage;
+mod enabled;
+pub mod hashed;
+mod lanes;
+pub mod link;
+mod model;
+pub mod plane;
+mod prologue;
+mod run;
+pub mod show;
+pub mod scenario;
+pub mod script;
+pub mod state;
+pub mod step;
+mod transfer;
+mod watch;
+
+pub use model::RunModel;
 pub use pccl_core as core;

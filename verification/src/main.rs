@@ -1,9 +1,25 @@
-//! `cargo run -p verification` will explore the protocol and print what was proven within which
-//! bounds. Until the model exists it says so and fails, so that nobody mistakes it for a proof.
-
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
-    eprintln!("verification: the model is not written yet; nothing was checked");
-    ExitCode::FAILURE
+use std::time::Instant;
+use pccl_model::RunModel;
+use pccl_model::scenario::standard;
+use stateright::{Checker, Model, HasDiscoveries};
+fn main() {
+    let only: Vec<String> = std::env::args().skip(1).collect();
+    for scenario in standard() {
+        if !only.is_empty() && !only.contains(&scenario.name.to_string()) { continue; }
+        let name = scenario.name;
+        let model = RunModel::new(scenario);
+        let cov = model.coverage();
+        let t = Instant::now();
+        let checker = model.clone().checker().threads(2).symmetry_fn(|s| s.canonical()).finish_when(HasDiscoveries::AnyFailures).timeout(std::time::Duration::from_secs(60)).spawn_dfs().join();
+        println!("{name}: unique {} generated {} depth {} in {:?}, {:?}", checker.unique_state_count(), checker.state_count(), checker.max_depth(), t.elapsed(), cov);
+        for (n, path) in checker.discoveries() {
+            let bad = pccl_model::claim::CLAIMS.iter().any(|c| c.sentence() == n);
+            println!("  {} {n} ({} steps)", if bad { "BROKEN" } else { "reached" }, path.clone().into_actions().len());
+            if bad { 
+                let last = path.last_state().clone();
+                for a in path.into_actions() { print!("{a}; "); }
+                println!("\n{last:?}");
+            }
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! What tests, the model and the logs may look at.
 
-use super::Master;
 use super::record::{Collective, PeerRecord};
+use super::{Master, MasterTimer};
 use crate::id::{Epoch, GroupId, PeerId, Revision, Seq, Tag};
 use crate::states::{CollectiveCommunicationState, ConnectionPhase, ConnectionState};
 use crate::topology::{Ring, WorldSizes};
@@ -64,6 +64,11 @@ impl<'a> MasterView<'a> {
             .groups
             .get(&group)
             .and_then(|record| record.reached)
+    }
+
+    /// The timers that run, in their own order.
+    pub fn timers(self) -> impl Iterator<Item = MasterTimer> + 'a {
+        self.master.armed.iter().copied()
     }
 
     /// World sizes as a peer of `group` sees them.

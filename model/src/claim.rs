@@ -1,0 +1,105 @@
+//! What must always hold, as sentences.
+
+/// A property of every reachable state. A state in which one is broken remembers which, and has no
+/// successors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+#[allow(missing_docs)]
+pub enum Claim {
+    Agreement,
+    Unanimity,
+    ExactlyOnce,
+    Restoration,
+    Exclusivity,
+    OneView,
+    Admission,
+    SharedState,
+    Election,
+    Sources,
+    Revision,
+    NoStall,
+    NoPanic,
+    NoVerdictInvented,
+    WithinTheTable,
+    Innocence,
+    Trust,
+    AnsweredOnce,
+    RetriesExplained,
+    Timers,
+    Bounded,
+}
+
+/// All claims.
+pub const CLAIMS: &[Claim] = &[
+    Claim::Agreement,
+    Claim::Unanimity,
+    Claim::ExactlyOnce,
+    Claim::Restoration,
+    Claim::Exclusivity,
+    Claim::OneView,
+    Claim::Admission,
+    Claim::SharedState,
+    Claim::Election,
+    Claim::Sources,
+    Claim::Revision,
+    Claim::NoStall,
+    Claim::NoPanic,
+    Claim::NoVerdictInvented,
+    Claim::WithinTheTable,
+    Claim::Innocence,
+    Claim::Trust,
+    Claim::AnsweredOnce,
+    Claim::RetriesExplained,
+    Claim::Timers,
+    Claim::Bounded,
+];
+
+impl Claim {
+    /// The claim as a sentence.
+    #[must_use]
+    pub const fn sentence(self) -> &'static str {
+        match self {
+            Self::Agreement => "every participant of a collective is told the same verdict",
+            Self::Unanimity => {
+                "a collective is committed exactly when every participant has voted that it is whole"
+            }
+            Self::ExactlyOnce => {
+                "a committed collective holds every contributor's part exactly once"
+            }
+            Self::Restoration => {
+                "a collective that failed runs nowhere any more, and its buffer is as it was"
+            }
+            Self::Exclusivity => {
+                "a group never does two major operations at once, nor touches a ring in use"
+            }
+            Self::OneView => {
+                "an epoch has one ring per group, all of its members are on it, and every edge has its lanes"
+            }
+            Self::Admission => "nobody is accepted without the vote of every accepted peer",
+            Self::SharedState => {
+                "a successful synchronization leaves the group with one revision and one content"
+            }
+            Self::Election => {
+                "the most popular current content wins, and a tie goes to the longest in the run"
+            }
+            Self::Sources => {
+                "a send-only peer is never overwritten, and a receive-only peer never serves"
+            }
+            Self::Revision => "a group's revision grows by one per advance and never goes back",
+            Self::NoStall => "while the master lives and messages flow, every pending call ends",
+            Self::NoPanic => "no input panics",
+            Self::NoVerdictInvented => {
+                "a peer claims a verdict only when the master has told it, and none when it lost the master"
+            }
+            Self::WithinTheTable => "the master never wants what its table of transitions forbids",
+            Self::Innocence => "nobody who keeps to the protocol is thrown out for a misdeed",
+            Self::Trust => "no peer takes an honest master for a broken one",
+            Self::AnsweredOnce => "every call is answered once, by an answer of its kind",
+            Self::RetriesExplained => {
+                "every retry is explained by a loss, a newcomer or another peer's call"
+            }
+            Self::Timers => "the timers that run are those that were started and not stopped",
+            Self::Bounded => "no queue of messages grows beyond its bound",
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! What can happen next in a state, always in the same order: a path is a list of positions in it.
+
+use pccl_core::master::MasterTimer;
+use pccl_core::peer::PeerPhase;
+use pccl_core::topology::Edge;
+
+use crate::lanes::{Dialling, dialling, may_notice};
+use crate::link::End;
+use crate::run::is_of;
+use crate::scenario::{Fault, Frames, Scenario, Start};
+use crate::script::Wish;
+use crate::state::{Life, RunState, Seat};
+use crate::step::{Deadline, SeatNo, Step};
+use crate::transfer::{Fetching, fetching};
+
+/// Who has so many messages on their way to the master waits before it says more.
+const UP_MAX: usize = 3;
+
+const EDGES: [Edge; 2] = [Edge::ToNext, Edge::FromPrevious];
+
+/// Everything that can happen, faults included.
+pub(crate) fn steps(scenario: &Scenario, state: &RunState, out: &mut Vec<Step>) {
+    if state.broken.is_some() {
+        return;
+    }
+    progress(scenario, state, out);
+    if state.faults > 0 {
+        faults(scenario, state, out);
+    }
+}
+
+/// Can nothing happen any more but faults, and the waking of the frozen?
+pub(crate) fn is_at_rest(scenario: &Scenario, state: &RunState) -> bool {
+    let mut steps = Vec::new();
+    progress(scenario, state, &mut steps);
+    steps.iter().all(|step| matches!(step, Step::Thaw(_)))
+}
+
+fn progress(scenario: &Scenario, state: &RunState, out: &mut Vec<Step>) {
+    for no in state.seat_numbers() {
+        if let Some(seat) = state.seat(no) {
+            of_link(state, no, seat, out);
+            if seat.runs() {
+                of_peer(scenario, state, no, seat, out);
+            }
+            if seat.life == Life::Frozen {
+                out.push(Step::Thaw(no));
+            }
+        }
+    }
+    frames(scenario, state, out);
+    let has_timer = |is_meant: fn(&MasterTimer) -> bool| {
+        let master = state.master.as_ref();
+        master.is_some_and(|master| master.view().timers().any(|timer| is_meant(&timer)))
+    };
+    if has_timer(|timer| matches!(timer, MasterTimer::RetryWiring(_))) {
+        out.push(Step::PauseEnds);
+    }
+    if !state.tours.is_empty() {
+        out.push(Step::Solve);
+    }
+}
+
+fn of_link(state: &RunState, no: SeatNo, seat: &Seat, out: &mut Vec<Step>) {
+    let Some(master) = &state.master else {
+        return;
+    };
+    if seat.link.up.has_message() {
+        out.push(Step::Up(no));
+    }
+    if seat.link.up.may_end() {
+        out.push(Step::UpEnds(no));
+    }
+    let mute = seat.link.up.end == End::Silent || seat.life == Life::Frozen;
+    if mute && !seat.link.up.has_message() {
+        let silence = seat.id.map(MasterTimer::Silence);
+        if master.view().timers().any(|timer| Some(timer) == silence) {
+            out.push(Step::Silence(no));
+        }
+    }
+}
+
+fn of_peer(
+    scenario: &Scenario,
+    state: &RunState,
+    no: SeatNo,
+    seat: &Seat,
+    out: &mut Vec<Step>,
+) {
+    // A connection that takes no more makes its sender wait.
+    if seat.link.up.queue.len() < UP_MAX {
+        if seat.link.down.has_message() {
+            out.push(Step::Down(no));
+        }
+        of_user(scenario, state, no, seat, out);
+        of_plane(state, no, seat, out);
+    }
+    if seat.link.down.may_end() {
+        out.push(Step::DownEnds(no));
+    }
+    let view = seat.peer.view();
+    let connected = !matches!(view.phase(), PeerPhase::Unconnected | PeerPhase::Gone);
+    if connected && seat.link.down.end == End::Silent {
+        out.push(Step::MasterSilence(no));
+    }
+}
+
+fn of_user(
+    scenario: &Scenario,
+    state: &RunState,
+    no: SeatNo,
+    seat: &Seat,
+    out: &mut Vec<Step>,
+) {
+    let Some(plan) = scenario.seats.get(usize::from(seat.plan)) else {
+        return;
+    };
+    match seat.user.wish(plan.program) {
+        Some(Wish::Connect) => {
+            // Which of several alike connects first makes no difference.
+            let earlier = state.seats.iter().take(no.index());
+            let waits = |other: &Seat| other.plan == seat.plan && is_outside(scenario, other);
+            if state.master.is_some() && !earlier.into_iter().any(|other| waits(other)) {
+                out.push(Step::Call(no));
+            }
+        }
+        Some(Wish::Do(_) | Wish::Again(_) | Wish::Leave) => out.push(Step::Call(no)),
+        None => {}
+    }
+}
+
+/// Has it not connected yet?
+pub(crate) fn is_outside(scenario: &Scenario, seat: &Seat) -> bool {
+    let plan = scenario.seats.get(usize::from(seat.plan));
+    seat.runs()
+        && seat.peer.view().phase() == PeerPhase::Unconnected
+        && plan.is_some_and(|plan| plan.start == Start::Outside)
+}
+
+fn of_plane(state: &RunState, no: SeatNo, seat: &Seat, out: &mut Vec<Step>) {
+    for edge in EDGES {
+        match dialling(state, no, edge) {
+            Dialling::Works(_) => out.push(Step::Dial(no, edge)),
+            Dialling::Fails => out.push(Step::DialFails(no, edge)),
+            Dialling::NotNow => {}
+        }
+        if may_notice(state, no, edge) {
+            out.push(Step::Notice(no, edge));
+        }
+    }
+    if seat.plane.probing.is_some() {
+        out.push(Step::Measure(no));
+    }
+    match fetching(state, no) {
+        Fetching::Works(_) => out.push(Step::Fetch(no)),
+        Fetching::Fails => out.push(Step::FetchFails(no)),
+        Fetching::NotNow => {}
+    }
+}
+
+fn frames(scenario: &Scenario, state: &RunState, out: &mut Vec<Step>) {
+    for no in state.seat_numbers() {
+        let Some(seat) = state.seat(no).filter(|seat| seat.runs()) else {
+            continue;
+        };
+        if seat.link.up.queue.len() >= UP_MAX {
+            continue;
+        }
+        for run in &seat.plane.rings {
+            if seat.plane.expected(run.tag).is_some() {
+                out.push(Step::Frame(no, run.tag));
+                if scenario.frames == Frames::InTurn {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn faults(scenario: &Scenario, state: &RunState, out: &mut Vec<Step>) {
+    for no in state.seat_numbers() {
+        if let Some(seat) = state.seat(no).filter(|seat| seat.runs()) {
+            if seat.peer.view().phase() != PeerPhase::Unconnected {
+                faults_of_process(scenario, no, seat, out);
+            }
+            faults_of_plane(scenario, state, no, seat, out);
+        }
+    }
+    let Some(master) = &state.master else {
+        return;
+    };
+    if scenario.allows(Fault::Late) {
+        let deadlines = [
+            Deadline::Ballot,
+            Deadline::Wiring,
+            Deadline::Optimization,
+            Deadline::SharedState,
+            Deadline::Collective,
+        ];
+        let runs = |deadline| master.view().timers().any(|timer| is_of(&timer, deadline));
+        let late = deadlines.into_iter().filter(|deadline| runs(*deadline));
+        out.extend(late.map(Step::Late));
+    }
+    if scenario.allows(Fault::CrashMaster) {
+        out.push(Step::CrashMaster);
+    }
+}
+
+fn faults_of_process(scenario: &Scenario, no: SeatNo, seat: &Seat, out: &mut Vec<Step>) {
+    let whole = seat.link.up.end == End::Open && seat.link.down.end == End::Open;
+    let kinds = [
+        (Fault::Crash, Step::Crash(no), true),
+        (Fault::Freeze, Step::Freeze(no), true),
+        (Fault::Cut, Step::Cut(no), whole),
+        (Fault::HalfOpen, Step::HalfOpen(no), whole),
+    ];
+    for (kind, step, possible) in kinds {
+        if possible && scenario.allows(kind) {
+            out.push(step);
+        }
+    }
+}
+
+fn faults_of_plane(
+    scenario: &Scenario,
+    state: &RunState,
+    no: SeatNo,
+    seat: &Seat,
+    out: &mut Vec<Step>,
+) {
+    if scenario.allows(Fault::BreakEdge) && seat.plane.next.as_ref().is_some_and(|l| !l.cut) {
+        out.push(Step::BreakEdge(no));
+    }
+    for edge in EDGES {
+        let works = matches!(dialling(state, no, edge), Dialling::Works(_));
+        if works && scenario.allows(Fault::RefuseDial) {
+            out.push(Step::RefuseDial(no, edge));
+        }
+    }
+    if seat.plane.probing.is_some() && scenario.allows(Fault::RefuseMeasure) {
+        out.push(Step::RefuseMeasure(no));
+    }
+    let works = matches!(fetching(state, no), Fetching::Works(_));
+    if works && scenario.allows(Fault::BreakFetch) {
+        out.push(Step::BreakFetch(no));
+    }
+}

@@ -1,0 +1,267 @@
+//! Connecting ring edges, using them, and losing them.
+
+use pccl_core::id::Tag;
+use pccl_core::messages::RingOutcome;
+use pccl_core::peer::PeerInput;
+use pccl_core::topology::{Edge, LaneFailure, Topology};
+
+use crate::claim::Claim;
+use crate::plane::{Frame, Lanes};
+use crate::run::{Run, small};
+use crate::state::{Life, RunState, Seat};
+use crate::step::SeatNo;
+use crate::watch;
+
+/// The same edge from its other end.
+pub(crate) fn opposite(edge: Edge) -> Edge {
+    match edge {
+        Edge::ToNext => Edge::FromPrevious,
+        Edge::FromPrevious => Edge::ToNext,
+    }
+}
+
+/// What can become of an edge that a seat is to dial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dialling {
+    /// There is nothing to dial, or the other end has not been told yet.
+    NotNow,
+    /// The other end waits for it.
+    Works(SeatNo),
+    /// The other end is gone, or hangs.
+    Fails,
+}
+
+pub(crate) fn dialling(state: &RunState, no: SeatNo, edge: Edge) -> Dialling {
+    let Some(seat) = state.seat(no) else {
+        return Dialling::NotNow;
+    };
+    let Some(order) = seat.plane.order.as_ref().filter(|order| !order.reported) else {
+        return Dialling::NotNow;
+    };
+    let Some(wanted) = order.edge(edge).filter(|edge| edge.dials && edge.lanes.is_none()) else {
+        return Dialling::NotNow;
+    };
+    let Some((other_no, other)) = running(state, state.seat_of(wanted.with)) else {
+        return Dialling::Fails;
+    };
+    let waits = other.plane.order.as_ref().is_some_and(|theirs| {
+        let end = theirs.edge(opposite(edge));
+        theirs.round == order.round
+            && end.is_some_and(|end| Some(end.with) == seat.id && end.lanes.is_none())
+    });
+    if waits {
+        Dialling::Works(other_no)
+    } else {
+        Dialling::NotNow
+    }
+}
+
+/// A process that answers.
+pub(crate) fn running(state: &RunState, no: Option<SeatNo>) -> Option<(SeatNo, &Seat)> {
+    let no = no?;
+    let seat = state.seat(no)?;
+    (seat.runs() && seat.peer.view().ended().is_none()).then_some((no, seat))
+}
+
+/// May a peer notice that an edge has ended, or, where it waits for frames, that it stalls?
+pub(crate) fn may_notice(state: &RunState, no: SeatNo, edge: Edge) -> bool {
+    let Some(seat) = state.seat(no) else {
+        return false;
+    };
+    let stalls = |lanes: &Lanes| {
+        let other = state.seat_of(lanes.with).and_then(|no| state.seat(no));
+        !seat.plane.rings.is_empty() && other.is_some_and(|other| other.life == Life::Frozen)
+    };
+    seat.plane
+        .lanes(edge)
+        .any(|lanes| !lanes.noticed && (lanes.cut || stalls(lanes)))
+}
+
+impl Run<'_> {
+    pub(crate) fn dial(&mut self, no: SeatNo, edge: Edge) {
+        let Dialling::Works(other) = dialling(&self.state, no, edge) else {
+            return;
+        };
+        self.edit(no).plane.comes_up(edge);
+        self.edit(other).plane.comes_up(opposite(edge));
+        self.report_edges(no);
+        self.report_edges(other);
+    }
+
+    fn report_edges(&mut self, no: SeatNo) {
+        let Some(order) = &mut self.edit(no).plane.order else {
+            return;
+        };
+        if !order.reported && order.is_complete() {
+            order.reported = true;
+            let round = order.round;
+            self.give(no, PeerInput::EdgesUp { round });
+        }
+    }
+
+    pub(crate) fn dial_fails(&mut self, no: SeatNo, edge: Edge) {
+        let hangs = |other: Option<&Seat>| other.is_some_and(|seat| seat.life == Life::Frozen);
+        let Some(order) = &mut self.edit(no).plane.order else {
+            return;
+        };
+        let Some(with) = order.edge(edge).map(|edge| edge.with) else {
+            return;
+        };
+        order.reported = true;
+        let round = order.round;
+        let other = self.state.seat_of(with).and_then(|no| self.state.seat(no));
+        let failure = match other {
+            None => LaneFailure::Refused,
+            other if hangs(other) => LaneFailure::TimedOut,
+            Some(_) => LaneFailure::Unreachable,
+        };
+        self.give(
+            no,
+            PeerInput::EdgeFailed {
+                round,
+                with,
+                failure,
+            },
+        );
+    }
+
+    /// This end gives lanes up; the other end will see them end.
+    pub(crate) fn drop_lanes(&mut self, no: SeatNo, dropped: Vec<(Edge, Lanes)>) {
+        let me = self.seat(no).id;
+        for (edge, lanes) in dropped {
+            let Some(other) = self.state.seat_of(lanes.with) else {
+                continue;
+            };
+            for end in self.edit(other).plane.lanes_mut(opposite(edge)) {
+                end.cut |= end.built == lanes.built && Some(end.with) == me;
+            }
+        }
+    }
+
+    /// The standing lanes on which a peer sends break between two living processes.
+    pub(crate) fn break_edge(&mut self, no: SeatNo) {
+        let Some(lanes) = &mut self.edit(no).plane.next else {
+            return;
+        };
+        lanes.cut = true;
+        let lanes = lanes.clone();
+        self.drop_lanes(no, vec![(Edge::ToNext, lanes)]);
+    }
+
+    pub(crate) fn notice(&mut self, no: SeatNo, edge: Edge) {
+        let plane = &mut self.edit(no).plane;
+        let mut broken = Vec::new();
+        for lanes in plane.lanes_mut(edge) {
+            if !lanes.noticed {
+                lanes.noticed = true;
+                broken.push(lanes.built);
+            }
+        }
+        let stands = plane.standing(edge).is_some_and(|lanes| lanes.noticed);
+        for built in broken {
+            self.give(no, PeerInput::EdgeBroke { edge, built });
+        }
+        if stands {
+            self.end_rings(no);
+        }
+    }
+
+    /// Every ring that runs here has lost a lane.
+    fn end_rings(&mut self, no: SeatNo) {
+        let rings = std::mem::take(&mut self.edit(no).plane.rings);
+        for run in rings {
+            self.edit(no).plane.stop(run.seq);
+            self.ring_ended(no, run.seq, RingOutcome::LaneLost);
+        }
+    }
+
+    pub(crate) fn adopt_ring(&mut self, no: SeatNo, topology: Topology) {
+        if !self.seat(no).plane.rings.is_empty() {
+            self.state.breaks(Claim::Exclusivity);
+        }
+        let Some(me) = self.seat(no).peer.view().peer_id() else {
+            return;
+        };
+        self.edit(no).id = Some(me);
+        let dropped = self.edit(no).plane.adopt(me, topology);
+        self.drop_lanes(no, dropped);
+        watch::adopted(self, no, me);
+    }
+
+    pub(crate) fn run_ring(&mut self, no: SeatNo, tag: Tag, seq: pccl_core::id::Seq) {
+        let Some(me) = self.seat(no).id else {
+            return;
+        };
+        let first = self.edit(no).plane.run_ring(me, small(tag), seq);
+        watch::ring_runs(self, no, seq);
+        let known = |edge| self.seat(no).plane.standing(edge).is_some_and(|lanes| lanes.noticed);
+        if known(Edge::ToNext) || known(Edge::FromPrevious) {
+            self.end_rings(no);
+            return;
+        }
+        self.send_frame(no, first);
+        self.reap(no);
+    }
+
+    pub(crate) fn take_frame(&mut self, no: SeatNo, tag: u8) {
+        let Some(frame) = self.seat(no).plane.expected(tag) else {
+            return;
+        };
+        match self.edit(no).plane.take_frame(frame) {
+            Ok(next) => {
+                self.send_frame(no, next);
+                self.reap(no);
+            }
+            Err(_) => self.state.breaks(Claim::ExactlyOnce),
+        }
+    }
+
+    fn reap(&mut self, no: SeatNo) {
+        for seq in self.edit(no).plane.reap() {
+            self.ring_ended(no, seq, RingOutcome::Done);
+        }
+    }
+
+    /// What is sent into broken lanes is lost.
+    fn send_frame(&mut self, no: SeatNo, frame: Option<Frame>) {
+        let seat = self.seat(no);
+        let (Some(frame), Some(lanes)) = (frame, &seat.plane.next) else {
+            return;
+        };
+        if lanes.cut {
+            return;
+        }
+        let (me, built) = (seat.id, lanes.built);
+        let Some(other) = self.state.seat_of(lanes.with) else {
+            return;
+        };
+        let ends = self.edit(other).plane.lanes_mut(Edge::FromPrevious);
+        for end in ends.filter(|end| end.built == built && Some(end.with) == me) {
+            end.frames.push_back(frame);
+        }
+    }
+
+    /// Measures what was asked; the numbers make one order of the peers better than the others.
+    pub(crate) fn measure(&mut self, no: SeatNo, ok: bool) {
+        let Some((round, probes)) = self.edit(no).plane.probing.take() else {
+            return;
+        };
+        let me = self.seat(no).id;
+        for order in probes.iter().filter(|order| ok && order.dial.is_some()) {
+            if running(&self.state, self.state.seat_of(order.with)).is_none() {
+                continue;
+            }
+            // The higher to the lower is fast: the ring turns the other way round.
+            let kbit_per_s = if Some(order.with) < me { 2000 } else { 1000 };
+            self.give(
+                no,
+                PeerInput::Measured {
+                    round,
+                    to: order.with,
+                    kbit_per_s,
+                },
+            );
+        }
+        self.give(no, PeerInput::ProbesEnded { round, ok });
+    }
+}

@@ -1,0 +1,445 @@
+//! Carrying one step out: what reaches a machine, what the machine wants done, and doing it.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use pccl_core::id::{ConnId, PeerId, Tag};
+use pccl_core::master::{MasterInput, MasterOutput, MasterTimer};
+use pccl_core::messages::{RingOutcome, ToMaster, ToPeer};
+use pccl_core::peer::{Answer, Call, PeerInput, PeerOutput};
+use pccl_core::tour;
+
+use crate::claim::Claim;
+use crate::coverage::{Coverage, ReceiverIn, SenderIn};
+use crate::link::End;
+use crate::scenario::{Milestone, Scenario, SeatPlan};
+use crate::script::{Do, Program, Wish};
+use crate::state::{Life, RunState, Seat, Tour};
+use crate::step::{Deadline, SeatNo, Step};
+use crate::watch;
+
+/// A step that is being carried out.
+pub(crate) struct Run<'a> {
+    pub(crate) scenario: &'a Scenario,
+    pub(crate) coverage: &'a Coverage,
+    pub(crate) state: RunState,
+}
+
+/// Where every peer is: lanes are found by the number of the peer.
+const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+
+impl<'a> Run<'a> {
+    /// The state after a step.
+    pub(crate) fn step(
+        scenario: &'a Scenario,
+        coverage: &'a Coverage,
+        before: &RunState,
+        step: Step,
+    ) -> RunState {
+        let mut state = before.clone();
+        state.reached = 0;
+        let mut run = Self {
+            scenario,
+            coverage,
+            state,
+        };
+        run.carry_out(step);
+        run.forget_what_is_over();
+        run.state.seal();
+        run.state
+    }
+
+    fn carry_out(&mut self, step: Step) {
+        if step.is_fault() {
+            self.state.faults = self.state.faults.saturating_sub(1);
+            self.shock();
+        }
+        match step {
+            Step::Call(no) => self.user_calls(no),
+            Step::Up(no) => self.deliver_up(no),
+            Step::Down(no) => self.deliver_down(no),
+            Step::UpEnds(no) => self.end_up(no),
+            Step::DownEnds(no) => self.end_down(no),
+            Step::Silence(no) => self.silence(no),
+            Step::MasterSilence(no) => {
+                let timer = pccl_core::peer::PeerTimer::MasterSilence;
+                self.give(no, PeerInput::TimerFired(timer));
+            }
+            Step::PauseEnds => self.fire_first(|timer| matches!(timer, MasterTimer::RetryWiring(_))),
+            Step::Dial(no, edge) => self.dial(no, edge),
+            Step::DialFails(no, edge) | Step::RefuseDial(no, edge) => self.dial_fails(no, edge),
+            Step::Frame(no, tag) => self.take_frame(no, tag),
+            Step::Notice(no, edge) => self.notice(no, edge),
+            Step::Measure(no) => self.measure(no, true),
+            Step::RefuseMeasure(no) => self.measure(no, false),
+            Step::Solve => self.solve(),
+            Step::Fetch(no) => self.fetch(no),
+            Step::FetchFails(no) | Step::BreakFetch(no) => self.end_move(no, false),
+            Step::Thaw(no) => self.edit(no).life = Life::Running,
+            Step::Crash(no) => self.crash(no),
+            Step::Freeze(no) => self.edit(no).life = Life::Frozen,
+            Step::Cut(no) => {
+                let link = &mut self.edit(no).link;
+                link.up.cut();
+                link.down.cut();
+            }
+            Step::HalfOpen(no) => {
+                let link = &mut self.edit(no).link;
+                link.up.fall_silent();
+                link.down.fall_silent();
+            }
+            Step::BreakEdge(no) => self.break_edge(no),
+            Step::Late(deadline) => self.fire_first(|timer| is_of(timer, deadline)),
+            Step::CrashMaster => self.crash_master(),
+        }
+    }
+
+    // Access.
+
+    pub(crate) fn seat(&self, no: SeatNo) -> &Seat {
+        &self.state.seats[no.index()]
+    }
+
+    pub(crate) fn edit(&mut self, no: SeatNo) -> &mut Seat {
+        self.state.seats[no.index()].edit()
+    }
+
+    pub(crate) fn plan(&self, no: SeatNo) -> &'a SeatPlan {
+        &self.scenario.seats[usize::from(self.seat(no).plan)]
+    }
+
+    fn program(&self, no: SeatNo) -> &'static Program {
+        self.plan(no).program
+    }
+
+    /// Something happened that may explain that a call is made again.
+    pub(crate) fn shock(&mut self) {
+        let ghost = self.state.ghost.edit();
+        ghost.shocks = ghost.shocks.saturating_add(1);
+    }
+
+    // The user.
+
+    fn user_calls(&mut self, no: SeatNo) {
+        let Some(wish) = self.seat(no).user.wish(self.program(no)) else {
+            return;
+        };
+        let call = call_of(self.seat(no), wish);
+        let seat = self.edit(no);
+        seat.user.calls(wish);
+        if let Call::SyncSharedState(vote) = &call {
+            seat.strategy = Some(vote.strategy);
+        }
+        if call == Call::Leave {
+            self.state.reach(Milestone::LeftAtTheEnd);
+        }
+        self.give(no, PeerInput::Call(call));
+        watch::retries(self, no);
+    }
+
+    // Messages.
+
+    fn deliver_up(&mut self, no: SeatNo) {
+        let peer = self.seat(no).id;
+        let Some(message) = self.edit(no).link.up.queue.pop_front() else {
+            return;
+        };
+        let sender = peer.and_then(|peer| {
+            let view = self.state.master.as_ref()?.view().peer(peer)?;
+            Some((view.phase(), view.state()))
+        });
+        self.coverage.went_up(&message, SenderIn::of(sender));
+        match (message, peer) {
+            (ToMaster::Hello(hello), None) => {
+                let conn = ConnId(u64::from(no.0));
+                self.tell_master(MasterInput::Connected {
+                    conn,
+                    hello,
+                    from: ADDRESS,
+                });
+            }
+            (message, Some(peer)) => {
+                watch::master_hears(self, peer, &message);
+                self.tell_master(MasterInput::Message { peer, message });
+            }
+            (_, None) => {}
+        }
+    }
+
+    fn end_up(&mut self, no: SeatNo) {
+        let peer = self.seat(no).id;
+        self.edit(no).link.up.finish();
+        if let Some(peer) = peer {
+            self.tell_master(MasterInput::Disconnected { peer });
+        }
+    }
+
+    fn deliver_down(&mut self, no: SeatNo) {
+        let Some(message) = self.edit(no).link.down.queue.pop_front() else {
+            return;
+        };
+        let receiver = ReceiverIn::of(&self.seat(no).peer.view());
+        self.coverage.went_down(&message, receiver);
+        watch::before_message(self, no, &message);
+        self.give(no, PeerInput::Message(message.clone()));
+        watch::after_message(self, no, &message);
+    }
+
+    fn end_down(&mut self, no: SeatNo) {
+        let receiver = ReceiverIn::of(&self.seat(no).peer.view());
+        self.coverage.ended_down(receiver);
+        self.edit(no).link.down.finish();
+        self.give(no, PeerInput::MasterDisconnected);
+    }
+
+    fn silence(&mut self, no: SeatNo) {
+        if let Some(peer) = self.seat(no).id {
+            self.state.reach(Milestone::NoticedBySilence);
+            self.tell_master(MasterInput::TimerFired(MasterTimer::Silence(peer)));
+        }
+    }
+
+    fn fire_first(&mut self, is_meant: impl Fn(&MasterTimer) -> bool) {
+        let master = self.state.master.as_ref();
+        let timer = master.and_then(|master| master.view().timers().find(|timer| is_meant(timer)));
+        if let Some(timer) = timer {
+            self.tell_master(MasterInput::TimerFired(timer));
+        }
+    }
+
+    // The master.
+
+    pub(crate) fn tell_master(&mut self, input: MasterInput) {
+        let Some(before) = self.state.master.clone() else {
+            return;
+        };
+        let mut out = Vec::new();
+        let heard = input.clone();
+        let Some(master) = self.state.master.as_mut().map(|master| master.edit()) else {
+            return;
+        };
+        let handled = catch_unwind(AssertUnwindSafe(|| master.handle(input, &mut out)));
+        if handled.is_err() {
+            self.state.breaks(Claim::NoPanic);
+            return;
+        }
+        watch::master_moved(self, &before, &heard, &out);
+        for output in out {
+            self.do_for_master(output);
+        }
+    }
+
+    fn do_for_master(&mut self, output: MasterOutput) {
+        match output {
+            MasterOutput::Register { conn, peer } => {
+                let no = SeatNo(u8::try_from(conn.0).unwrap_or(u8::MAX));
+                self.edit(no).id = Some(peer);
+            }
+            MasterOutput::Refuse { conn, reason } => {
+                let no = SeatNo(u8::try_from(conn.0).unwrap_or(u8::MAX));
+                let down = &mut self.edit(no).link.down;
+                down.send(ToPeer::Refused(reason));
+                down.close();
+            }
+            MasterOutput::Send { peer, message } => {
+                if let Some(no) = self.state.seat_of(peer) {
+                    self.edit(no).link.down.send(message);
+                    watch::bounded(self, no);
+                }
+            }
+            MasterOutput::Close { peer } => {
+                if let Some(no) = self.state.seat_of(peer) {
+                    self.edit(no).link.down.close();
+                }
+            }
+            MasterOutput::SolveTour {
+                round,
+                group,
+                problem,
+            } => self.state.tours.push(Tour {
+                round,
+                group,
+                problem,
+            }),
+            MasterOutput::Lost { .. } => self.shock(),
+            MasterOutput::StartTimer { .. }
+            | MasterOutput::StopTimer(_)
+            | MasterOutput::Moved { .. }
+            | MasterOutput::Inconsistent { .. }
+            | MasterOutput::Stopped => {}
+        }
+    }
+
+    fn solve(&mut self) {
+        if self.state.tours.is_empty() {
+            return;
+        }
+        let tour = self.state.tours.remove(0);
+        let ring = tour::solve(&tour.problem);
+        self.tell_master(MasterInput::TourSolved {
+            round: tour.round,
+            group: tour.group,
+            ring,
+        });
+    }
+
+    fn crash_master(&mut self) {
+        self.state.master = None;
+        self.state.tours.clear();
+        for no in self.state.seat_numbers() {
+            let link = &mut self.edit(no).link;
+            link.up.finish();
+            link.down.cut();
+        }
+    }
+
+    // The peer.
+
+    /// An input of a peer, and all that its driver does about it.
+    pub(crate) fn give(&mut self, no: SeatNo, input: PeerInput) {
+        let mut out = Vec::new();
+        let heard = input.clone();
+        let peer = &mut self.edit(no).peer;
+        let handled = catch_unwind(AssertUnwindSafe(|| peer.handle(input, &mut out)));
+        if handled.is_err() {
+            self.state.breaks(Claim::NoPanic);
+            return;
+        }
+        watch::peer_moved(self, no, &heard, &out);
+        for output in out {
+            self.do_for_peer(no, output);
+        }
+    }
+
+    fn do_for_peer(&mut self, no: SeatNo, output: PeerOutput) {
+        match output {
+            PeerOutput::Send(message) => {
+                self.edit(no).link.up.send(message);
+                watch::bounded(self, no);
+            }
+            PeerOutput::Answer(answer) => self.answer(no, &answer),
+            PeerOutput::Close => self.close(no),
+            PeerOutput::Establish {
+                round,
+                next,
+                previous,
+                ..
+            } => {
+                let unused = self.edit(no).plane.take_order(round, next, previous);
+                self.drop_lanes(no, unused);
+            }
+            PeerOutput::AdoptRing(topology) => self.adopt_ring(no, topology),
+            PeerOutput::RunRing { tag, seq, .. } => self.run_ring(no, tag, seq),
+            PeerOutput::StopRing { seq } => self.edit(no).plane.stop(seq),
+            PeerOutput::MoveState(plan) => self.move_state(no, plan),
+            PeerOutput::CommitState { round } => self.commit_state(no, round),
+            PeerOutput::DropState { round } => self.drop_state(no, round),
+            PeerOutput::Probe { round, probes } => {
+                self.edit(no).plane.probing = Some((round, probes));
+            }
+            PeerOutput::StartTimer { .. } | PeerOutput::StopTimer(_) => {}
+        }
+    }
+
+    fn answer(&mut self, no: SeatNo, answer: &Answer) {
+        watch::answered(self, no, answer);
+        let program = self.program(no);
+        let seat = self.edit(no);
+        if let Answer::CollectiveEnded { tag, .. } = answer {
+            let tag = small(*tag);
+            seat.plane.whole.retain(|run| run.tag != tag);
+        }
+        if let Answer::Synchronized(Ok(synchronized)) = answer {
+            seat.user.revision = synchronized.revision;
+        }
+        if let Answer::Connected(Ok(joined)) = answer {
+            seat.id = Some(joined.peer);
+        }
+        seat.user.hears(answer, program);
+    }
+
+    /// The peer is out of the run: what it had sent goes out, and its lanes end.
+    fn close(&mut self, no: SeatNo) {
+        let lanes = self.edit(no).plane.drop_all();
+        self.drop_lanes(no, lanes);
+        self.edit(no).link.up.close();
+    }
+
+    fn crash(&mut self, no: SeatNo) {
+        let lanes = self.edit(no).plane.drop_all();
+        self.drop_lanes(no, lanes);
+        let plan = self.plan(no);
+        let seat = self.edit(no);
+        seat.link.up.cut();
+        seat.depart(plan);
+    }
+
+    /// Who is out of the run keeps nothing but what is on its way; who is forgotten keeps nothing.
+    fn forget_what_is_over(&mut self) {
+        for no in self.state.seat_numbers() {
+            if self.seat(no).runs() && self.seat(no).peer.view().ended().is_some() {
+                let plan = self.plan(no);
+                self.edit(no).depart(plan);
+            }
+            let seat = self.seat(no);
+            if seat.life != Life::Departed || (seat.id.is_none() && seat.link.up.end == End::Over) {
+                continue;
+            }
+            let awaited = match seat.id {
+                Some(id) => self.master_knows(id),
+                None => seat.link.up.has_message() && self.state.master.is_some(),
+            };
+            if !awaited {
+                let seat = self.edit(no);
+                seat.id = None;
+                seat.link.up.finish();
+            }
+        }
+    }
+
+    pub(crate) fn master_knows(&self, peer: PeerId) -> bool {
+        let master = self.state.master.as_ref();
+        master.is_some_and(|master| master.view().peer(peer).is_some())
+    }
+
+    /// One of a peer's rings has ended.
+    pub(crate) fn ring_ended(&mut self, no: SeatNo, seq: pccl_core::id::Seq, outcome: RingOutcome) {
+        self.give(no, PeerInput::RingEnded { seq, outcome });
+    }
+}
+
+/// The tags of programs are small.
+pub(crate) fn small(tag: Tag) -> u8 {
+    u8::try_from(tag.0).unwrap_or(u8::MAX)
+}
+
+pub(crate) fn is_of(timer: &MasterTimer, deadline: Deadline) -> bool {
+    match timer {
+        MasterTimer::Ballot(_) => deadline == Deadline::Ballot,
+        MasterTimer::Wiring(_) => deadline == Deadline::Wiring,
+        MasterTimer::Optimization(_) => deadline == Deadline::Optimization,
+        MasterTimer::SharedState(_) => deadline == Deadline::SharedState,
+        MasterTimer::Collective(_) => deadline == Deadline::Collective,
+        MasterTimer::HeartbeatDue | MasterTimer::Silence(_) | MasterTimer::RetryWiring(_) => false,
+    }
+}
+
+/// The call that a wish is.
+pub(crate) fn call_of(seat: &Seat, wish: Wish) -> Call {
+    let initiate = |tag: u8| Call::Initiate {
+        tag: Tag(u64::from(tag)),
+        spec: crate::scenario::SPEC,
+    };
+    match wish {
+        Wish::Connect => Call::Connect,
+        Wish::Leave => Call::Leave,
+        Wish::Again(tag) | Wish::Do(Do::Start(tag)) => initiate(tag),
+        Wish::Do(Do::Update | Do::UpdateIfPending) => Call::UpdateTopology,
+        Wish::Do(Do::Ask) => Call::ArePeersPending,
+        Wish::Do(Do::Optimize) => Call::OptimizeTopology,
+        Wish::Do(Do::Sync(strategy)) => {
+            Call::SyncSharedState(crate::transfer::vote(&seat.user, strategy))
+        }
+        Wish::Do(Do::Finish(_) | Do::Advance | Do::Leave) => Call::Leave,
+    }
+}

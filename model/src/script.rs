@@ -1,0 +1,316 @@
+//! The user's program: a short list of calls, and what it does about the answers.
+//!
+//! A user does what a careful program does: it makes an aborted collective again, makes a call again
+//! whose failure says that it may, goes back to the top of its loop where another peer's call has
+//! precedence, and leaves when the run has ended for it or its program is over.
+
+use pccl_core::id::{ContentHash, Revision, Tag};
+use pccl_core::peer::{Answer, CallError, Committed};
+use pccl_core::shared_state::SyncStrategy;
+
+/// A program: the steps, and how often they are gone through.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct Program {
+    /// What is done in each round.
+    pub steps: &'static [Do],
+    /// How many rounds, before the user leaves.
+    pub rounds: u8,
+}
+
+/// One step of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Do {
+    /// Call `update_topology` and wait.
+    Update,
+    /// The same where the last answer to [`Ask`](Self::Ask) was yes.
+    UpdateIfPending,
+    /// Call `are_peers_pending` and wait.
+    Ask,
+    /// Call `optimize_topology` and wait.
+    Optimize,
+    /// Call `sync_shared_state` and wait.
+    Sync(SyncStrategy),
+    /// Start a collective of this tag, and go on at once.
+    Start(u8),
+    /// Wait for it; where it was aborted, start it again and wait.
+    Finish(u8),
+    /// Compute: the content changes, and its revision grows by one.
+    Advance,
+    /// Leave the run in the middle of the program.
+    Leave,
+}
+
+/// A call that a user is about to make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Wish {
+    /// Join the run.
+    Connect,
+    /// A step of the program.
+    Do(Do),
+    /// An aborted collective again.
+    Again(u8),
+    /// Leave the run.
+    Leave,
+}
+
+/// What became of a tag that the user has started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+enum Job {
+    #[default]
+    Free,
+    Running,
+    Committed,
+    Aborted,
+}
+
+/// What a user waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Waits {
+    /// For nothing: it computes, and calls when it likes.
+    No,
+    Major,
+    Query,
+    Connect,
+    /// For nothing any more: it has left, or the run has ended for it.
+    Over,
+}
+
+/// The highest tag that programs use.
+const TAGS_MAX: usize = 2;
+
+/// Where a user is in its program.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct User {
+    at: u8,
+    round: u8,
+    waits: Waits,
+    inside: bool,
+    jobs: [Job; TAGS_MAX],
+    /// Goes back to the top as soon as no collective runs.
+    back_to_top: bool,
+    told_pending: bool,
+    /// How often a call was made again, or the loop begun again.
+    pub retries: u8,
+    /// The revision of its shared state.
+    pub revision: Revision,
+    /// The content of its shared state.
+    pub content: ContentHash,
+}
+
+impl User {
+    /// A user before its first call.
+    #[must_use]
+    pub fn new(inside: bool, revision: Revision, content: ContentHash) -> Self {
+        Self {
+            at: 0,
+            round: 0,
+            waits: Waits::No,
+            inside,
+            jobs: [Job::Free; TAGS_MAX],
+            back_to_top: false,
+            told_pending: false,
+            retries: 0,
+            revision,
+            content,
+        }
+    }
+
+    /// Ends the program.
+    pub fn end(&mut self) {
+        self.waits = Waits::Over;
+    }
+
+    /// Waits for the answer to a major call that was made for it.
+    pub(crate) fn expect_major(&mut self) {
+        self.waits = Waits::Major;
+    }
+
+    /// Waits to be admitted, after a call that was made for it.
+    pub(crate) fn expect_connect(&mut self) {
+        self.waits = Waits::Connect;
+    }
+
+    /// Does it wait to be admitted?
+    #[must_use]
+    pub fn waits_to_connect(&self) -> bool {
+        self.waits == Waits::Connect
+    }
+
+    /// Does it wait in a major call?
+    #[must_use]
+    pub fn waits_in_major(&self) -> bool {
+        self.waits == Waits::Major
+    }
+
+    /// Does it wait for the answer to `are_peers_pending`?
+    #[must_use]
+    pub fn waits_in_query(&self) -> bool {
+        self.waits == Waits::Query
+    }
+
+    /// Does a collective of this tag run for it?
+    #[must_use]
+    pub fn runs(&self, tag: u8) -> bool {
+        self.job(tag) == Job::Running
+    }
+
+    /// Has its program ended, or the run for it?
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.waits == Waits::Over
+    }
+
+    /// The call that it makes next, unless it waits for an answer.
+    #[must_use]
+    pub fn wish(&self, program: &Program) -> Option<Wish> {
+        match self.waits {
+            Waits::Major | Waits::Query | Waits::Connect | Waits::Over => return None,
+            Waits::No => {}
+        }
+        if !self.inside {
+            return Some(Wish::Connect);
+        }
+        if self.back_to_top {
+            return None;
+        }
+        match program.steps.get(usize::from(self.at)) {
+            None => Some(Wish::Leave),
+            Some(Do::Leave) => Some(Wish::Leave),
+            Some(Do::Finish(tag)) => match self.job(*tag) {
+                Job::Aborted => Some(Wish::Again(*tag)),
+                Job::Free | Job::Running | Job::Committed => None,
+            },
+            Some(step) => Some(Wish::Do(*step)),
+        }
+    }
+
+    /// Notes that the call was made, before its answer.
+    pub fn calls(&mut self, wish: Wish) {
+        match wish {
+            Wish::Connect => self.waits = Waits::Connect,
+            Wish::Leave => self.waits = Waits::Over,
+            Wish::Again(tag) => {
+                self.retries += 1;
+                self.set(tag, Job::Running);
+            }
+            Wish::Do(Do::Start(tag)) => {
+                self.set(tag, Job::Running);
+                self.at += 1;
+            }
+            Wish::Do(Do::Ask) => self.waits = Waits::Query,
+            Wish::Do(Do::Update | Do::UpdateIfPending | Do::Optimize | Do::Sync(_)) => {
+                self.waits = Waits::Major;
+            }
+            Wish::Do(Do::Finish(_) | Do::Advance | Do::Leave) => {}
+        }
+    }
+
+    /// Takes an answer, and goes on as far as it can without a call.
+    pub fn hears(&mut self, answer: &Answer, program: &Program) {
+        match answer {
+            Answer::Connected(result) => self.connected(result.is_ok()),
+            Answer::TopologyUpdated(result) => self.major_ended(result.as_ref().err()),
+            Answer::TopologyOptimized(Err(CallError::OptimizationFailed)) => self.major_ended(None),
+            Answer::TopologyOptimized(result) => self.major_ended(result.as_ref().err()),
+            Answer::Synchronized(result) => self.major_ended(result.as_ref().err()),
+            Answer::PeersPending(result) => match result {
+                Ok(pending) => {
+                    self.told_pending = *pending;
+                    self.waits = Waits::No;
+                    self.at += 1;
+                }
+                Err(why) => self.failed(why),
+            },
+            Answer::CollectiveEnded { tag, result } => self.collective_ended(*tag, result),
+        }
+        self.go_on(program);
+    }
+
+    fn connected(&mut self, inside: bool) {
+        self.inside = inside;
+        self.waits = if inside { Waits::No } else { Waits::Over };
+    }
+
+    fn major_ended(&mut self, why: Option<&CallError>) {
+        self.waits = Waits::No;
+        match why {
+            None => self.at += 1,
+            Some(why) => self.failed(why),
+        }
+    }
+
+    fn collective_ended(&mut self, tag: Tag, result: &Result<Committed, CallError>) {
+        let tag = u8::try_from(tag.0).unwrap_or(u8::MAX);
+        match result {
+            Ok(_) => self.set(tag, Job::Committed),
+            Err(CallError::Aborted { .. }) => self.set(tag, Job::Aborted),
+            Err(why) => {
+                self.set(tag, Job::Free);
+                self.failed(why);
+            }
+        }
+    }
+
+    fn failed(&mut self, why: &CallError) {
+        match why {
+            CallError::SyncFailed(failure) if failure.is_retryable() => self.retries += 1,
+            CallError::Conflict(_) | CallError::CollectiveRefused { .. } => {
+                self.retries += u8::from(!self.back_to_top);
+                self.back_to_top = true;
+            }
+            // What cannot be mended: the user gives up.
+            CallError::SyncFailed(_) => self.at = u8::MAX,
+            _ => self.waits = Waits::Over,
+        }
+    }
+
+    /// What needs no call: going back to the top, reaping what is committed, computing.
+    fn go_on(&mut self, program: &Program) {
+        if self.waits != Waits::No {
+            return;
+        }
+        if self.back_to_top && !self.jobs.contains(&Job::Running) {
+            self.back_to_top = false;
+            self.jobs = [Job::Free; TAGS_MAX];
+            self.at = 0;
+        }
+        while !self.back_to_top && self.goes_on_by_itself(program) {}
+    }
+
+    fn goes_on_by_itself(&mut self, program: &Program) -> bool {
+        match program.steps.get(usize::from(self.at)) {
+            Some(Do::Finish(tag)) if self.job(*tag) == Job::Committed => {
+                self.set(*tag, Job::Free);
+                self.at += 1;
+                true
+            }
+            Some(Do::Advance) => {
+                self.revision = self.revision.next();
+                self.content = ContentHash(self.revision.0 * 10);
+                self.at += 1;
+                true
+            }
+            Some(Do::UpdateIfPending) if !self.told_pending => {
+                self.at += 1;
+                true
+            }
+            None if self.round + 1 < program.rounds && self.at != u8::MAX => {
+                self.round += 1;
+                self.at = 0;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn job(&self, tag: u8) -> Job {
+        let at = usize::from(tag).wrapping_sub(1);
+        self.jobs.get(at).copied().unwrap_or_default()
+    }
+
+    fn set(&mut self, tag: u8, job: Job) {
+        if let Some(known) = self.jobs.get_mut(usize::from(tag).wrapping_sub(1)) {
+            *known = job;
+        }
+    }
+}

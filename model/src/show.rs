@@ -1,0 +1,191 @@
+//! A state as a person reads it.
+
+use std::fmt;
+
+use pccl_core::messages::{ToMaster, ToPeer};
+use pccl_core::peer::PeerPhase;
+use pccl_core::states::ConnectionPhase;
+
+use crate::link::{Direction, End};
+use crate::state::{Life, RunState, Seat};
+use crate::step::SeatNo;
+
+impl fmt::Debug for RunState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(claim) = self.broken {
+            writeln!(f, "BROKEN: {}", claim.sentence())?;
+        }
+        self.show_master(f)?;
+        for no in self.seat_numbers() {
+            if let Some(seat) = self.seat(no) {
+                show_seat(f, no, seat)?;
+            }
+        }
+        writeln!(f, "faults left: {}", self.faults)
+    }
+}
+
+impl RunState {
+    fn show_master(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(master) = &self.master else {
+            return writeln!(f, "master: dead");
+        };
+        let view = master.view();
+        writeln!(f, "master:")?;
+        for (id, peer) in view.peers() {
+            let phase = match peer.phase() {
+                ConnectionPhase::Registered => "registered, ",
+                ConnectionPhase::Accepted => "",
+            };
+            write!(f, "  {id}: {phase}{:?}", peer.state())?;
+            for (tag, state) in peer.tags() {
+                write!(f, ", {tag} {state:?}")?;
+            }
+            writeln!(f)?;
+        }
+        for group in view.groups() {
+            let ring = view.ring(group).map(|ring| ring.0.iter().map(|peer| peer.0));
+            let ring: Vec<u64> = ring.into_iter().flatten().collect();
+            let stale = if view.is_ring_stale(group) { " (stale)" } else { "" };
+            write!(f, "  {group}: ring {ring:?}{stale}")?;
+            if let Some(epoch) = view.epoch(group) {
+                write!(f, ", {epoch}")?;
+            }
+            if let Some(revision) = view.revision(group) {
+                write!(f, ", {revision}")?;
+            }
+            for (tag, seq) in view.running(group) {
+                write!(f, ", {tag} runs as {seq}")?;
+            }
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+}
+
+fn show_seat(f: &mut fmt::Formatter<'_>, no: SeatNo, seat: &Seat) -> fmt::Result {
+    write!(f, "process {no}")?;
+    if let Some(id) = seat.id {
+        write!(f, " = {id}")?;
+    }
+    match seat.life {
+        Life::Running => write!(f, ": {}", doing(seat))?,
+        Life::Frozen => write!(f, ": frozen while {}", doing(seat))?,
+        Life::Departed => write!(f, ": gone")?,
+    }
+    writeln!(f)?;
+    show_direction(f, "to the master", &seat.link.up, up_word)?;
+    show_direction(f, "from the master", &seat.link.down, down_word)?;
+    for run in &seat.plane.rings {
+        writeln!(f, "    ring of tag {}: waits for step {} of {}", run.tag, run.at + 1, 2 * (run.world - 1))?;
+    }
+    for run in &seat.plane.whole {
+        writeln!(f, "    tag {}: the whole result is here", run.tag)?;
+    }
+    Ok(())
+}
+
+fn doing(seat: &Seat) -> String {
+    let view = seat.peer.view();
+    let open = view.open_calls();
+    let mut doing = Vec::new();
+    match view.phase() {
+        PeerPhase::Unconnected => doing.push("not connected".to_owned()),
+        PeerPhase::AwaitingWelcome => doing.push("awaits its welcome".to_owned()),
+        PeerPhase::Registered => doing.push("waits to be admitted".to_owned()),
+        PeerPhase::Gone => doing.push("out of the run".to_owned()),
+        PeerPhase::Accepted => {}
+    }
+    doing.extend(open.major.map(|major| format!("in {major}")));
+    doing.extend(open.query.then(|| "asks whether peers are pending".to_owned()));
+    doing.extend(view.tags().map(|tag| format!("{} {:?}", tag.tag, tag.state)));
+    if doing.is_empty() {
+        doing.push("idle".to_owned());
+    }
+    doing.join(", ")
+}
+
+fn show_direction<M>(
+    f: &mut fmt::Formatter<'_>,
+    name: &str,
+    direction: &Direction<M>,
+    word: impl Fn(&M) -> String,
+) -> fmt::Result {
+    let end = match direction.end {
+        End::Open => None,
+        End::Closed => Some("then the end"),
+        End::Cut => Some("broken: the end may come first"),
+        End::Silent => Some("silent for ever"),
+        End::Over => None,
+    };
+    if direction.queue.is_empty() && end.is_none() {
+        return Ok(());
+    }
+    let words: Vec<String> = direction.queue.iter().map(word).collect();
+    write!(f, "    {name}: {}", words.join(", "))?;
+    if let Some(end) = end {
+        write!(f, " ({end})")?;
+    }
+    writeln!(f)
+}
+
+/// A message to the master, in a few words.
+#[must_use]
+pub fn up_word(message: &ToMaster) -> String {
+    match message {
+        ToMaster::Hello(_) => "hello".to_owned(),
+        ToMaster::UpdateTopology { .. } => "vote: update the topology".to_owned(),
+        ToMaster::EdgesEstablished { round } => format!("edges are up ({round})"),
+        ToMaster::EdgeFailed { round, with, .. } => format!("no edge to {with} ({round})"),
+        ToMaster::ArePeersPending => "does anybody wait?".to_owned(),
+        ToMaster::OptimizeTopology => "vote: optimize".to_owned(),
+        ToMaster::Bandwidth { to, .. } => format!("bandwidth to {to}"),
+        ToMaster::ProbesDone { ok: true, .. } => "has measured".to_owned(),
+        ToMaster::ProbesDone { ok: false, .. } => "could not measure".to_owned(),
+        ToMaster::SyncSharedState(vote) => format!("vote: synchronize {}", vote.revision),
+        ToMaster::SharedStateDone { ok: true, .. } => "transfers are done".to_owned(),
+        ToMaster::SharedStateDone { ok: false, .. } => "transfers failed".to_owned(),
+        ToMaster::InitiateCollective { tag, .. } => format!("vote: start {tag}"),
+        ToMaster::CompleteCollective { seq, outcome, .. } => format!("{seq} ended: {outcome:?}"),
+        ToMaster::Heartbeat => "heartbeat".to_owned(),
+        ToMaster::Leave => "leaves".to_owned(),
+    }
+}
+
+/// A message to a peer, in a few words.
+#[must_use]
+pub fn down_word(message: &ToPeer) -> String {
+    match message {
+        ToPeer::Welcome { peer, .. } => format!("welcome, {peer}"),
+        ToPeer::Refused(refusal) => format!("refused: {refusal}"),
+        ToPeer::EstablishRing { round, .. } => format!("connect edges ({round})"),
+        ToPeer::TopologyEstablished(topology) => {
+            let ring: Vec<u64> = topology.ring.0.iter().map(|peer| peer.0).collect();
+            format!("the ring {ring:?} stands in {}", topology.epoch)
+        }
+        ToPeer::CallFailed(failure) => format!("the call gives way: {failure:?}"),
+        ToPeer::PeersPending { pending: true } => "peers are pending".to_owned(),
+        ToPeer::PeersPending { pending: false } => "nobody is pending".to_owned(),
+        ToPeer::Probe { .. } => "measure".to_owned(),
+        ToPeer::OptimizationConcluded {
+            improved_or_kept: true,
+        } => "optimized".to_owned(),
+        ToPeer::OptimizationConcluded {
+            improved_or_kept: false,
+        } => "could not optimize".to_owned(),
+        ToPeer::SharedStatePlan(_) => "what to move".to_owned(),
+        ToPeer::SharedStateConcluded { result: Ok(revision), .. } => {
+            format!("everybody holds {revision}")
+        }
+        ToPeer::SharedStateConcluded { result: Err(why), .. } => format!("not synchronized: {why}"),
+        ToPeer::Commence { tag, seq } => format!("start {tag} as {seq}"),
+        ToPeer::CollectiveRefused { tag, .. } => format!("{tag} does not start"),
+        ToPeer::Verdict { seq, verdict, .. } => match verdict {
+            pccl_core::messages::Verdict::Committed { .. } => format!("{seq} is committed"),
+            pccl_core::messages::Verdict::Aborted(cause) => format!("{seq} is aborted: {cause}"),
+        },
+        ToPeer::Kicked(misdeed) => format!("kicked: {misdeed}"),
+        ToPeer::Heartbeat => "heartbeat".to_owned(),
+        ToPeer::Stopping => "the master stops".to_owned(),
+    }
+}

@@ -1,0 +1,223 @@
+//! A state of the whole run: the machines of the product, what lies between them, and a memory of what
+//! was said.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash, Hasher};
+
+use pccl_core::id::{ContentHash, GroupId, PeerId, Revision, Round, Seq, Tag};
+use pccl_core::master::{Master, TourProblem};
+use pccl_core::messages::Verdict;
+use pccl_core::peer::{Peer, PeerConfig};
+use pccl_core::shared_state::SyncStrategy;
+
+use crate::claim::Claim;
+use crate::hashed::Hashed;
+use crate::link::Link;
+use crate::plane::Plane;
+use crate::scenario::{Milestone, SeatPlan, Start};
+use crate::script::User;
+use crate::step::SeatNo;
+
+/// Does a process do anything?
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Life {
+    /// It runs.
+    Running,
+    /// It does nothing, and nobody was told.
+    Frozen,
+    /// It is gone, or out of the run for good.
+    Departed,
+}
+
+/// One process.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Seat {
+    /// Which plan of the scenario it follows. Seats with equal plans are interchangeable.
+    pub plan: u8,
+    /// Does it do anything?
+    pub life: Life,
+    /// Who it is to the master, from its welcome until it is gone.
+    pub id: Option<PeerId>,
+    /// The machine of the product.
+    pub peer: Peer,
+    /// The connection to the master.
+    pub link: Link,
+    /// Lanes, rings, transfers.
+    pub plane: Plane,
+    /// The program that calls.
+    pub user: User,
+    /// How it took part in its last synchronization.
+    pub strategy: Option<SyncStrategy>,
+}
+
+impl Seat {
+    /// A process before its first call.
+    #[must_use]
+    pub fn new(plan_no: u8, plan: &SeatPlan) -> Self {
+        let inside = plan.start == Start::Inside;
+        let content = ContentHash(u64::from(plan.content));
+        Self {
+            plan: plan_no,
+            life: Life::Running,
+            id: None,
+            peer: Peer::new(config(plan)),
+            link: Link::default(),
+            plane: Plane::default(),
+            user: User::new(inside, Revision(u64::from(plan.revision)), content),
+            strategy: None,
+        }
+    }
+
+    /// Does it do anything?
+    #[must_use]
+    pub fn runs(&self) -> bool {
+        self.life == Life::Running
+    }
+
+    /// Leaves nothing but what is on its way to the master.
+    pub fn depart(&mut self, plan: &SeatPlan) {
+        let mut departed = Self::new(self.plan, plan);
+        departed.life = Life::Departed;
+        departed.user.end();
+        departed.link.down.finish();
+        departed.link.up = std::mem::take(&mut self.link.up);
+        departed.id = self.id;
+        *self = departed;
+    }
+}
+
+/// What a peer has to know before it connects. All have one address: who dials whom goes by number.
+fn config(plan: &SeatPlan) -> PeerConfig {
+    PeerConfig {
+        group: GroupId(plan.group),
+        port: 48149,
+        advertise: None,
+        lanes: 1,
+    }
+}
+
+/// What a bystander who sees everything has to remember. Entries are forgotten when nobody can be
+/// told of them any more.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Ghost {
+    /// The last verdict about each tag.
+    pub verdicts: BTreeMap<(GroupId, Tag), (Seq, Verdict)>,
+    /// Whose vote that its part is whole has reached the master.
+    pub done: BTreeSet<(Seq, PeerId)>,
+    /// What the last synchronization of each group left.
+    pub contents: BTreeMap<GroupId, (Round, Revision, ContentHash)>,
+    /// Departures, admissions and faults so far: what may explain that a call is made again.
+    pub shocks: u8,
+}
+
+/// A question to the solver.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Tour {
+    /// The optimization.
+    pub round: Round,
+    /// Whose ring.
+    pub group: GroupId,
+    /// What is known.
+    pub problem: TourProblem,
+}
+
+/// A state of the whole run.
+#[derive(Clone)]
+pub struct RunState {
+    /// The machine of the product; `None`: it died.
+    pub master: Option<Hashed<Master>>,
+    /// The processes.
+    pub seats: Vec<Hashed<Seat>>,
+    /// Open questions to the solver, oldest first.
+    pub tours: Vec<Tour>,
+    /// Faults that may still happen.
+    pub faults: u8,
+    /// What has to be remembered.
+    pub ghost: Hashed<Ghost>,
+    /// The claim that the last step broke.
+    pub broken: Option<Claim>,
+    /// What the last step reached, a bit for each [`Milestone`]: about the step, not about the state.
+    pub reached: u32,
+}
+
+impl RunState {
+    /// The seat of a peer that is in the run.
+    #[must_use]
+    pub fn seat_of(&self, peer: PeerId) -> Option<SeatNo> {
+        let at = self.seats.iter().position(|seat| seat.id == Some(peer))?;
+        u8::try_from(at).ok().map(SeatNo)
+    }
+
+    /// A process.
+    #[must_use]
+    pub fn seat(&self, no: SeatNo) -> Option<&Seat> {
+        self.seats.get(no.index()).map(|seat| &**seat)
+    }
+
+    /// Numbers of all seats.
+    pub fn seat_numbers(&self) -> impl Iterator<Item = SeatNo> + use<> {
+        (0..u8::try_from(self.seats.len()).unwrap_or(u8::MAX)).map(SeatNo)
+    }
+
+    /// Notes that the step reached something.
+    pub fn reach(&mut self, milestone: Milestone) {
+        self.reached |= 1 << milestone as u32;
+    }
+
+    /// Did the last step reach this?
+    #[must_use]
+    pub fn has_reached(&self, milestone: Milestone) -> bool {
+        self.reached & (1 << milestone as u32) != 0
+    }
+
+    /// Notes that the step broke a claim; the first one counts.
+    pub fn breaks(&mut self, claim: Claim) {
+        self.broken.get_or_insert(claim);
+    }
+
+    pub(crate) fn seal(&mut self) {
+        for seat in &mut self.seats {
+            seat.seal();
+        }
+        if let Some(master) = &mut self.master {
+            master.seal();
+        }
+        self.ghost.seal();
+    }
+
+    /// The same state with interchangeable seats in a fixed order: the symmetry that the search uses.
+    ///
+    /// Seats are interchangeable where their plans are equal, for nothing but the seat itself refers
+    /// to its place. Peers' numbers are left as they are: the protocol prefers lower ones, so peers
+    /// that differ in nothing but their number are *not* alike.
+    #[must_use]
+    pub fn canonical(&self) -> Self {
+        let mut sorted = self.clone();
+        sorted
+            .seats
+            .sort_by_key(|seat| (seat.plan, seat.id.is_none(), seat.id, seat.fingerprint()));
+        sorted
+    }
+}
+
+impl PartialEq for RunState {
+    fn eq(&self, other: &Self) -> bool {
+        self.master == other.master
+            && self.seats == other.seats
+            && self.tours == other.tours
+            && self.faults == other.faults
+            && self.ghost == other.ghost
+            && self.broken == other.broken
+    }
+}
+
+impl Hash for RunState {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.master.hash(state);
+        self.seats.hash(state);
+        self.tours.hash(state);
+        self.faults.hash(state);
+        self.ghost.hash(state);
+        self.broken.hash(state);
+    }
+}

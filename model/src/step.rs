@@ -1,0 +1,337 @@
+//! Everything that can happen next in a run, and how it is written down.
+//!
+//! A step is written as a few words (`call 2`, `up 1`, `crash 3`), and read back from them: a trace is
+//! a list of steps, and a file of them is a test.
+
+use std::fmt;
+use std::str::FromStr;
+
+use pccl_core::topology::Edge;
+
+/// A process's place in the run, from 0; written from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SeatNo(pub u8);
+
+impl SeatNo {
+    /// For indexing.
+    #[must_use]
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+impl fmt::Display for SeatNo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", u16::from(self.0) + 1)
+    }
+}
+
+/// A deadline that may pass although nothing hangs: somebody is only slow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Deadline {
+    /// Of a ballot.
+    Ballot,
+    /// Of the reports about ring edges.
+    Wiring,
+    /// Of measurements, or of the solver.
+    Optimization,
+    /// Of the transfers of a synchronization.
+    SharedState,
+    /// Of the votes on a collective's outcome.
+    Collective,
+}
+
+/// One thing that happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Step {
+    /// A user makes the next call of its program.
+    Call(SeatNo),
+    /// The next message of a peer reaches the master.
+    Up(SeatNo),
+    /// The next message of the master reaches a peer.
+    Down(SeatNo),
+    /// The master learns that a peer's connection ended. What was still on its way is lost.
+    UpEnds(SeatNo),
+    /// A peer learns that its connection to the master ended. What was still on its way is lost.
+    DownEnds(SeatNo),
+    /// The master has not heard from a peer for too long.
+    Silence(SeatNo),
+    /// A peer has not heard from the master for too long.
+    MasterSilence(SeatNo),
+    /// The pause before a ring is attempted again is over: the oldest that runs.
+    PauseEnds,
+    /// The lanes of one ordered edge come up; the seat is the end that dials.
+    Dial(SeatNo, Edge),
+    /// An ordered edge cannot come up because the other end is gone or hangs.
+    DialFails(SeatNo, Edge),
+    /// A peer takes in the next frame for one of its rings, by tag.
+    Frame(SeatNo, u8),
+    /// A peer notices that the lanes of an edge have ended, or that they stall.
+    Notice(SeatNo, Edge),
+    /// A peer measures the bandwidths that it was told to.
+    Measure(SeatNo),
+    /// The solver has found a ring: the oldest question.
+    Solve,
+    /// A peer fetches the shared state that it was told to.
+    Fetch(SeatNo),
+    /// What a peer was told to fetch cannot be had: its holder is gone or hangs.
+    FetchFails(SeatNo),
+    /// A frozen process goes on.
+    Thaw(SeatNo),
+
+    // Faults, each of which uses up one of the budget.
+    /// A process dies.
+    Crash(SeatNo),
+    /// A process stops without anybody being told.
+    Freeze(SeatNo),
+    /// A connection to the master breaks: each end may still get what was on its way, or part of it.
+    Cut(SeatNo),
+    /// A connection to the master carries nothing any more, and neither end is told.
+    HalfOpen(SeatNo),
+    /// The lanes of the edge on which a peer sends break.
+    BreakEdge(SeatNo),
+    /// An ordered edge cannot be connected this time.
+    RefuseDial(SeatNo, Edge),
+    /// A peer cannot measure.
+    RefuseMeasure(SeatNo),
+    /// A transfer of shared state breaks.
+    BreakFetch(SeatNo),
+    /// A deadline passes although everybody works.
+    Late(Deadline),
+    /// The master dies.
+    CrashMaster,
+}
+
+impl Step {
+    /// Does it use up a fault of the budget?
+    #[must_use]
+    pub fn is_fault(self) -> bool {
+        match self {
+            Self::Crash(_)
+            | Self::Freeze(_)
+            | Self::Cut(_)
+            | Self::HalfOpen(_)
+            | Self::BreakEdge(_)
+            | Self::RefuseDial(..)
+            | Self::RefuseMeasure(_)
+            | Self::BreakFetch(_)
+            | Self::Late(_)
+            | Self::CrashMaster => true,
+            Self::Call(_)
+            | Self::Up(_)
+            | Self::Down(_)
+            | Self::UpEnds(_)
+            | Self::DownEnds(_)
+            | Self::Silence(_)
+            | Self::MasterSilence(_)
+            | Self::PauseEnds
+            | Self::Dial(..)
+            | Self::DialFails(..)
+            | Self::Frame(..)
+            | Self::Notice(..)
+            | Self::Measure(_)
+            | Self::Solve
+            | Self::Fetch(_)
+            | Self::FetchFails(_)
+            | Self::Thaw(_) => false,
+        }
+    }
+}
+
+fn edge_word(edge: Edge) -> &'static str {
+    match edge {
+        Edge::ToNext => "next",
+        Edge::FromPrevious => "previous",
+    }
+}
+
+impl fmt::Display for Deadline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ballot => "ballot",
+            Self::Wiring => "wiring",
+            Self::Optimization => "optimization",
+            Self::SharedState => "shared-state",
+            Self::Collective => "collective",
+        })
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Call(seat) => write!(f, "call {seat}"),
+            Self::Up(seat) => write!(f, "up {seat}"),
+            Self::Down(seat) => write!(f, "down {seat}"),
+            Self::UpEnds(seat) => write!(f, "up-ends {seat}"),
+            Self::DownEnds(seat) => write!(f, "down-ends {seat}"),
+            Self::Silence(seat) => write!(f, "silence {seat}"),
+            Self::MasterSilence(seat) => write!(f, "master-silence {seat}"),
+            Self::PauseEnds => f.write_str("pause-ends"),
+            Self::Dial(seat, edge) => write!(f, "dial {seat} {}", edge_word(*edge)),
+            Self::DialFails(seat, edge) => write!(f, "dial-fails {seat} {}", edge_word(*edge)),
+            Self::Frame(seat, tag) => write!(f, "frame {seat} {tag}"),
+            Self::Notice(seat, edge) => write!(f, "notice {seat} {}", edge_word(*edge)),
+            Self::Measure(seat) => write!(f, "measure {seat}"),
+            Self::Solve => f.write_str("solve"),
+            Self::Fetch(seat) => write!(f, "fetch {seat}"),
+            Self::FetchFails(seat) => write!(f, "fetch-fails {seat}"),
+            Self::Thaw(seat) => write!(f, "thaw {seat}"),
+            Self::Crash(seat) => write!(f, "crash {seat}"),
+            Self::Freeze(seat) => write!(f, "freeze {seat}"),
+            Self::Cut(seat) => write!(f, "cut {seat}"),
+            Self::HalfOpen(seat) => write!(f, "half-open {seat}"),
+            Self::BreakEdge(seat) => write!(f, "break-edge {seat}"),
+            Self::RefuseDial(seat, edge) => write!(f, "refuse-dial {seat} {}", edge_word(*edge)),
+            Self::RefuseMeasure(seat) => write!(f, "refuse-measure {seat}"),
+            Self::BreakFetch(seat) => write!(f, "break-fetch {seat}"),
+            Self::Late(deadline) => write!(f, "late {deadline}"),
+            Self::CrashMaster => f.write_str("crash-master"),
+        }
+    }
+}
+
+/// A text that is no step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotAStep(pub String);
+
+impl fmt::Display for NotAStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` is not a step", self.0)
+    }
+}
+
+impl std::error::Error for NotAStep {}
+
+impl FromStr for Step {
+    type Err = NotAStep;
+
+    fn from_str(text: &str) -> Result<Self, NotAStep> {
+        parse(text).ok_or_else(|| NotAStep(text.to_owned()))
+    }
+}
+
+fn parse(text: &str) -> Option<Step> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    match words[..] {
+        ["pause-ends"] => Some(Step::PauseEnds),
+        ["solve"] => Some(Step::Solve),
+        ["crash-master"] => Some(Step::CrashMaster),
+        ["late", which] => deadline(which).map(Step::Late),
+        [verb, seat] => of_seat(verb, parse_seat(seat)?),
+        ["frame", seat, tag] => Some(Step::Frame(parse_seat(seat)?, tag.parse().ok()?)),
+        [verb, seat, which] => of_edge(verb, parse_seat(seat)?, parse_edge(which)?),
+        _ => None,
+    }
+}
+
+fn of_seat(verb: &str, seat: SeatNo) -> Option<Step> {
+    Some(match verb {
+        "call" => Step::Call(seat),
+        "up" => Step::Up(seat),
+        "down" => Step::Down(seat),
+        "up-ends" => Step::UpEnds(seat),
+        "down-ends" => Step::DownEnds(seat),
+        "silence" => Step::Silence(seat),
+        "master-silence" => Step::MasterSilence(seat),
+        "measure" => Step::Measure(seat),
+        "fetch" => Step::Fetch(seat),
+        "fetch-fails" => Step::FetchFails(seat),
+        "thaw" => Step::Thaw(seat),
+        "crash" => Step::Crash(seat),
+        "freeze" => Step::Freeze(seat),
+        "cut" => Step::Cut(seat),
+        "half-open" => Step::HalfOpen(seat),
+        "break-edge" => Step::BreakEdge(seat),
+        "refuse-measure" => Step::RefuseMeasure(seat),
+        "break-fetch" => Step::BreakFetch(seat),
+        _ => return None,
+    })
+}
+
+fn of_edge(verb: &str, seat: SeatNo, edge: Edge) -> Option<Step> {
+    Some(match verb {
+        "dial" => Step::Dial(seat, edge),
+        "dial-fails" => Step::DialFails(seat, edge),
+        "notice" => Step::Notice(seat, edge),
+        "refuse-dial" => Step::RefuseDial(seat, edge),
+        _ => return None,
+    })
+}
+
+fn deadline(word: &str) -> Option<Deadline> {
+    Some(match word {
+        "ballot" => Deadline::Ballot,
+        "wiring" => Deadline::Wiring,
+        "optimization" => Deadline::Optimization,
+        "shared-state" => Deadline::SharedState,
+        "collective" => Deadline::Collective,
+        _ => return None,
+    })
+}
+
+fn parse_seat(word: &str) -> Option<SeatNo> {
+    word.parse::<u8>().ok()?.checked_sub(1).map(SeatNo)
+}
+
+fn parse_edge(word: &str) -> Option<Edge> {
+    match word {
+        "next" => Some(Edge::ToNext),
+        "previous" => Some(Edge::FromPrevious),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_step_is_read_back_from_what_it_is_written_as() {
+        let seat = SeatNo(2);
+        let steps = [
+            Step::Call(seat),
+            Step::Up(seat),
+            Step::Down(seat),
+            Step::UpEnds(seat),
+            Step::DownEnds(seat),
+            Step::Silence(seat),
+            Step::MasterSilence(seat),
+            Step::PauseEnds,
+            Step::Dial(seat, Edge::ToNext),
+            Step::DialFails(seat, Edge::FromPrevious),
+            Step::Frame(seat, 7),
+            Step::Notice(seat, Edge::ToNext),
+            Step::Measure(seat),
+            Step::Solve,
+            Step::Fetch(seat),
+            Step::FetchFails(seat),
+            Step::Thaw(seat),
+            Step::Crash(seat),
+            Step::Freeze(seat),
+            Step::Cut(seat),
+            Step::HalfOpen(seat),
+            Step::BreakEdge(seat),
+            Step::RefuseDial(seat, Edge::FromPrevious),
+            Step::RefuseMeasure(seat),
+            Step::BreakFetch(seat),
+            Step::Late(Deadline::Ballot),
+            Step::Late(Deadline::Wiring),
+            Step::Late(Deadline::Optimization),
+            Step::Late(Deadline::SharedState),
+            Step::Late(Deadline::Collective),
+            Step::CrashMaster,
+        ];
+
+        for step in steps {
+            assert_eq!(step.to_string().parse(), Ok(step));
+        }
+    }
+
+    #[test]
+    fn what_is_no_step_is_said_to_be_none() {
+        for text in ["", "call", "call 0", "call x", "dial 1 up", "frame 1", "jump 1"] {
+            assert_eq!(text.parse::<Step>(), Err(NotAStep(text.to_owned())));
+        }
+    }
+}

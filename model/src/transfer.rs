@@ -1,0 +1,151 @@
+//! Moving shared state between processes: content is its hash.
+
+use pccl_core::element::ElementType;
+use pccl_core::id::Round;
+use pccl_core::peer::PeerInput;
+use pccl_core::shared_state::{EntryInfo, SyncPlan, SyncRole, SyncStrategy, SyncVote};
+
+use crate::claim::Claim;
+use crate::lanes::running;
+use crate::plane::Moving;
+use crate::run::Run;
+use crate::script::User;
+use crate::state::RunState;
+use crate::step::SeatNo;
+
+/// What a user votes: one entry.
+pub(crate) fn vote(user: &User, strategy: SyncStrategy) -> SyncVote {
+    SyncVote {
+        revision: user.revision,
+        strategy,
+        restart: false,
+        entries: vec![EntryInfo {
+            name: "w".into(),
+            element: ElementType::F32,
+            count: 1,
+            hash: user.content,
+            allow_content_inequality: false,
+        }],
+    }
+}
+
+/// What can become of what a seat is to fetch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fetching {
+    /// There is nothing to fetch, or the holder has not been told yet.
+    NotNow,
+    /// This holder serves.
+    Works(SeatNo),
+    /// The holder is gone, or hangs.
+    Fails,
+}
+
+pub(crate) fn fetching(state: &RunState, no: SeatNo) -> Fetching {
+    let Some(seat) = state.seat(no) else {
+        return Fetching::NotNow;
+    };
+    let Some(moving) = seat.plane.moving.as_ref().filter(|moving| !moving.ended) else {
+        return Fetching::NotNow;
+    };
+    let SyncRole::Request { from: Some(from), .. } = &moving.plan.role else {
+        return Fetching::NotNow;
+    };
+    let Some((holder_no, holder)) = running(state, state.seat_of(from.with)) else {
+        return Fetching::Fails;
+    };
+    let serves = holder.plane.moving.as_ref().is_some_and(|serving| {
+        let asked = match &serving.plan.role {
+            SyncRole::Distribute { to } => to.iter().any(|order| Some(order.with) == seat.id),
+            SyncRole::Request { .. } => false,
+        };
+        serving.plan.round == moving.plan.round && asked
+    });
+    if serves {
+        Fetching::Works(holder_no)
+    } else {
+        Fetching::NotNow
+    }
+}
+
+impl Run<'_> {
+    pub(crate) fn move_state(&mut self, no: SeatNo, plan: SyncPlan) {
+        let at_once = match &plan.role {
+            SyncRole::Distribute { to } => to.is_empty(),
+            SyncRole::Request { from, .. } => from.is_none(),
+        };
+        self.edit(no).plane.moving = Some(Moving {
+            plan,
+            served: Vec::new(),
+            ended: false,
+            staged: Vec::new(),
+        });
+        if at_once {
+            self.end_move(no, true);
+        }
+    }
+
+    pub(crate) fn fetch(&mut self, no: SeatNo) {
+        let Fetching::Works(holder) = fetching(&self.state, no) else {
+            return;
+        };
+        let held = self.seat(holder).user.content;
+        if let Some(moving) = &mut self.edit(no).plane.moving
+            && let SyncRole::Request { entries, .. } = &moving.plan.role
+        {
+            let entries = entries.clone();
+            moving.staged = entries;
+        }
+        let promised = self.seat(no).plane.moving.as_ref();
+        let kept = promised.is_some_and(|m| m.staged.iter().all(|(_, hash)| *hash == held));
+        if !kept {
+            // It arrives, and its hash is not the one that it should have.
+            self.end_move(no, false);
+            return;
+        }
+        self.end_move(no, true);
+        self.serve(holder, no);
+    }
+
+    fn serve(&mut self, holder: SeatNo, to: SeatNo) {
+        let asker = self.seat(to).id;
+        let Some(moving) = &mut self.edit(holder).plane.moving else {
+            return;
+        };
+        moving.served.extend(asker);
+        let SyncRole::Distribute { to } = &moving.plan.role else {
+            return;
+        };
+        let all = to.iter().all(|order| moving.served.contains(&order.with));
+        if all && !moving.ended {
+            self.end_move(holder, true);
+        }
+    }
+
+    pub(crate) fn end_move(&mut self, no: SeatNo, ok: bool) {
+        if let Some(moving) = &mut self.edit(no).plane.moving {
+            moving.ended = true;
+            let round = moving.plan.round;
+            self.give(no, PeerInput::TransfersEnded { round, ok });
+        }
+    }
+
+    pub(crate) fn commit_state(&mut self, no: SeatNo, round: Round) {
+        let seat = self.edit(no);
+        match seat.plane.moving.take() {
+            Some(moving) if moving.plan.round == round => {
+                if let Some((_, hash)) = moving.staged.first() {
+                    seat.user.content = *hash;
+                }
+            }
+            // Only a running plan is committed.
+            Some(_) | None => self.state.breaks(Claim::SharedState),
+        }
+    }
+
+    pub(crate) fn drop_state(&mut self, no: SeatNo, round: Round) {
+        let moving = self.edit(no).plane.moving.take();
+        if moving.is_none_or(|moving| moving.plan.round != round) {
+            self.state.breaks(Claim::SharedState);
+        }
+    }
+}
