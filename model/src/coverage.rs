@@ -239,7 +239,10 @@ impl ReceiverIn {
     }
 
     fn number(self) -> usize {
-        RECEIVERS.iter().position(|known| *known == self).unwrap_or(0)
+        RECEIVERS
+            .iter()
+            .position(|known| *known == self)
+            .unwrap_or(0)
     }
 }
 
@@ -263,11 +266,13 @@ impl Coverage {
     }
 
     pub(crate) fn went_up(&self, message: &ToMaster, sender: SenderIn) {
-        self.up.add(sender.number() * UP_KINDS.len() + up_kind(message));
+        self.up
+            .add(sender.number() * UP_KINDS.len() + up_kind(message));
     }
 
     pub(crate) fn went_down(&self, message: &ToPeer, receiver: ReceiverIn) {
-        self.down.add(receiver.number() * DOWN_KINDS.len() + down_kind(message));
+        self.down
+            .add(receiver.number() * DOWN_KINDS.len() + down_kind(message));
     }
 
     pub(crate) fn ended_down(&self, receiver: ReceiverIn) {

@@ -4,7 +4,7 @@ use pccl_core::master::MasterTimer;
 use pccl_core::peer::PeerPhase;
 use pccl_core::topology::Edge;
 
-use crate::lanes::{Dialling, dialling, may_notice};
+use crate::lanes::{Dialling, dialling, noticeable};
 use crate::link::End;
 use crate::run::is_of;
 use crate::scenario::{Fault, Frames, Scenario, Start};
@@ -80,13 +80,7 @@ fn of_link(state: &RunState, no: SeatNo, seat: &Seat, out: &mut Vec<Step>) {
     }
 }
 
-fn of_peer(
-    scenario: &Scenario,
-    state: &RunState,
-    no: SeatNo,
-    seat: &Seat,
-    out: &mut Vec<Step>,
-) {
+fn of_peer(scenario: &Scenario, state: &RunState, no: SeatNo, seat: &Seat, out: &mut Vec<Step>) {
     // A connection that takes no more makes its sender wait.
     if seat.link.up.queue.len() < UP_MAX {
         if seat.link.down.has_message() {
@@ -105,13 +99,7 @@ fn of_peer(
     }
 }
 
-fn of_user(
-    scenario: &Scenario,
-    state: &RunState,
-    no: SeatNo,
-    seat: &Seat,
-    out: &mut Vec<Step>,
-) {
+fn of_user(scenario: &Scenario, state: &RunState, no: SeatNo, seat: &Seat, out: &mut Vec<Step>) {
     let Some(plan) = scenario.seats.get(usize::from(seat.plan)) else {
         return;
     };
@@ -144,7 +132,7 @@ fn of_plane(state: &RunState, no: SeatNo, seat: &Seat, out: &mut Vec<Step>) {
             Dialling::Fails => out.push(Step::DialFails(no, edge)),
             Dialling::NotNow => {}
         }
-        if may_notice(state, no, edge) {
+        if noticeable(state, no, edge).next().is_some() {
             out.push(Step::Notice(no, edge));
         }
     }

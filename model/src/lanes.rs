@@ -1,6 +1,6 @@
 //! Connecting ring edges, using them, and losing them.
 
-use pccl_core::id::Tag;
+use pccl_core::id::{Round, Tag};
 use pccl_core::messages::RingOutcome;
 use pccl_core::peer::PeerInput;
 use pccl_core::topology::{Edge, LaneFailure, Topology};
@@ -38,7 +38,10 @@ pub(crate) fn dialling(state: &RunState, no: SeatNo, edge: Edge) -> Dialling {
     let Some(order) = seat.plane.order.as_ref().filter(|order| !order.reported) else {
         return Dialling::NotNow;
     };
-    let Some(wanted) = order.edge(edge).filter(|edge| edge.dials && edge.lanes.is_none()) else {
+    let Some(wanted) = order
+        .edge(edge)
+        .filter(|edge| edge.dials && edge.lanes.is_none())
+    else {
         return Dialling::NotNow;
     };
     let Some((other_no, other)) = running(state, state.seat_of(wanted.with)) else {
@@ -63,18 +66,25 @@ pub(crate) fn running(state: &RunState, no: Option<SeatNo>) -> Option<(SeatNo, &
     (seat.runs() && seat.peer.view().ended().is_none()).then_some((no, seat))
 }
 
-/// May a peer notice that an edge has ended, or, where it waits for frames, that it stalls?
-pub(crate) fn may_notice(state: &RunState, no: SeatNo, edge: Edge) -> bool {
-    let Some(seat) = state.seat(no) else {
-        return false;
-    };
-    let stalls = |lanes: &Lanes| {
+/// The lanes of an edge of which a peer may notice that they have ended, or, where it waits for
+/// frames, that they stall: by the round in which they were built.
+pub(crate) fn noticeable(
+    state: &RunState,
+    no: SeatNo,
+    edge: Edge,
+) -> impl Iterator<Item = Round> + '_ {
+    let seat = state.seat(no);
+    let stalls = move |lanes: &Lanes| {
+        let waits = seat.is_some_and(|seat| !seat.plane.rings.is_empty());
         let other = state.seat_of(lanes.with).and_then(|no| state.seat(no));
-        !seat.plane.rings.is_empty() && other.is_some_and(|other| other.life == Life::Frozen)
+        waits && other.is_some_and(|other| other.life == Life::Frozen)
     };
-    seat.plane
-        .lanes(edge)
-        .any(|lanes| !lanes.noticed && (lanes.cut || stalls(lanes)))
+    let lanes = seat
+        .into_iter()
+        .flat_map(move |seat| seat.plane.lanes(edge));
+    lanes
+        .filter(move |lanes| !lanes.noticed && (lanes.cut || stalls(lanes)))
+        .map(|lanes| lanes.built)
 }
 
 impl Run<'_> {
@@ -149,13 +159,10 @@ impl Run<'_> {
     }
 
     pub(crate) fn notice(&mut self, no: SeatNo, edge: Edge) {
+        let broken: Vec<Round> = noticeable(&self.state, no, edge).collect();
         let plane = &mut self.edit(no).plane;
-        let mut broken = Vec::new();
         for lanes in plane.lanes_mut(edge) {
-            if !lanes.noticed {
-                lanes.noticed = true;
-                broken.push(lanes.built);
-            }
+            lanes.noticed |= broken.contains(&lanes.built);
         }
         let stands = plane.standing(edge).is_some_and(|lanes| lanes.noticed);
         for built in broken {
@@ -194,7 +201,12 @@ impl Run<'_> {
         };
         let first = self.edit(no).plane.run_ring(me, small(tag), seq);
         watch::ring_runs(self, no, seq);
-        let known = |edge| self.seat(no).plane.standing(edge).is_some_and(|lanes| lanes.noticed);
+        let known = |edge| {
+            self.seat(no)
+                .plane
+                .standing(edge)
+                .is_some_and(|lanes| lanes.noticed)
+        };
         if known(Edge::ToNext) || known(Edge::FromPrevious) {
             self.end_rings(no);
             return;

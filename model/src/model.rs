@@ -87,7 +87,12 @@ impl Model for RunModel {
     }
 
     fn next_state(&self, last_state: &RunState, action: Step) -> Option<RunState> {
-        Some(Run::step(&self.scenario, &self.coverage, last_state, action))
+        Some(Run::step(
+            &self.scenario,
+            &self.coverage,
+            last_state,
+            action,
+        ))
     }
 
     fn format_action(&self, action: &Step) -> String {
@@ -96,12 +101,16 @@ impl Model for RunModel {
 
     fn properties(&self) -> Vec<Property<Self>> {
         let claims = CLAIMS.iter().map(|claim| match claim {
-            Claim::NoStall => Property::always(claim.sentence(), |model: &Self, state: &RunState| {
-                !model.is_stuck(state)
-            }),
+            Claim::NoStall => {
+                Property::always(claim.sentence(), |model: &Self, state: &RunState| {
+                    !model.is_stuck(state)
+                })
+            }
             claim => Property::always(claim.sentence(), holds(*claim)),
         });
-        let wanted = MILESTONES.iter().filter(|m| self.scenario.milestones.contains(m));
+        let wanted = MILESTONES
+            .iter()
+            .filter(|m| self.scenario.milestones.contains(m));
         let reached = wanted.map(|m| Property::sometimes(m.sentence(), is_reached(*m)));
         claims.chain(reached).collect()
     }
@@ -119,9 +128,27 @@ fn holds(claim: Claim) -> Condition {
         };
     }
     of!(
-        Agreement, Unanimity, ExactlyOnce, Restoration, Exclusivity, OneView, Admission, SharedState,
-        Election, Sources, Revision, NoStall, NoPanic, NoVerdictInvented, WithinTheTable, Innocence,
-        Trust, AnsweredOnce, RetriesExplained, Timers, Bounded
+        Agreement,
+        Unanimity,
+        ExactlyOnce,
+        Restoration,
+        Exclusivity,
+        OneView,
+        Admission,
+        SharedState,
+        Election,
+        Sources,
+        Revision,
+        NoStall,
+        NoPanic,
+        NoVerdictInvented,
+        WithinTheTable,
+        Innocence,
+        Trust,
+        AnsweredOnce,
+        RetriesExplained,
+        Timers,
+        Bounded
     )
 }
 
@@ -134,9 +161,27 @@ fn is_reached(milestone: Milestone) -> Condition {
         };
     }
     of!(
-        Committed, CommittedWithoutOne, Aborted, RestoredWhole, Recovered, TwoTagsAtOnce, Admitted,
-        AdmittedAlone, Rewired, WiredAgain, ContentMoved, ContentKept, SyncFailed, RevisionAdvanced,
-        Optimized, OptimizationFailed, GaveWay, ToldPending, ToldNobodyPending, LostMasterUndecided,
-        NoticedBySilence, LeftAtTheEnd
+        Committed,
+        CommittedWithoutOne,
+        Aborted,
+        RestoredWhole,
+        Recovered,
+        TwoTagsAtOnce,
+        Admitted,
+        AdmittedAlone,
+        Rewired,
+        WiredAgain,
+        ContentMoved,
+        ContentKept,
+        SyncFailed,
+        RevisionAdvanced,
+        Optimized,
+        OptimizationFailed,
+        GaveWay,
+        ToldPending,
+        ToldNobodyPending,
+        LostMasterUndecided,
+        NoticedBySilence,
+        LeftAtTheEnd
     )
 }

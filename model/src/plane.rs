@@ -31,7 +31,9 @@ impl Chunk {
     /// Every one of these exactly once, and nobody else.
     #[must_use]
     pub fn of_all(peers: &[PeerId]) -> Self {
-        peers.iter().fold(Self::default(), |sum, peer| sum.plus(Self::of(*peer)))
+        peers
+            .iter()
+            .fold(Self::default(), |sum, peer| sum.plus(Self::of(*peer)))
     }
 }
 
@@ -170,7 +172,11 @@ impl RingRun {
             return false;
         };
         let fits = frame.step == step.step && u64::from(frame.chunk) == step.receive.start;
-        let Some(own) = self.chunks.get_mut(usize::from(frame.chunk)).filter(|_| fits) else {
+        let Some(own) = self
+            .chunks
+            .get_mut(usize::from(frame.chunk))
+            .filter(|_| fits)
+        else {
             return false;
         };
         *own = match step.phase {
@@ -290,7 +296,13 @@ impl Plane {
         let mut dropped = Vec::new();
         let neighbours = (topology.ring.next_of(me), topology.ring.previous_of(me));
         let standing = self.next.take();
-        self.next = choose(Edge::ToNext, neighbours.0, fresh_next, standing, &mut dropped);
+        self.next = choose(
+            Edge::ToNext,
+            neighbours.0,
+            fresh_next,
+            standing,
+            &mut dropped,
+        );
         let standing = self.previous.take();
         self.previous = choose(
             Edge::FromPrevious,
@@ -307,7 +319,11 @@ impl Plane {
     pub fn drop_all(&mut self) -> Vec<(Edge, Lanes)> {
         let mut dropped = self.order.take().map(lanes_of_order).unwrap_or_default();
         dropped.extend(self.next.take().map(|lanes| (Edge::ToNext, lanes)));
-        dropped.extend(self.previous.take().map(|lanes| (Edge::FromPrevious, lanes)));
+        dropped.extend(
+            self.previous
+                .take()
+                .map(|lanes| (Edge::FromPrevious, lanes)),
+        );
         *self = Self::default();
         dropped
     }
@@ -378,9 +394,8 @@ impl Plane {
     fn drop_old_frames(&mut self) {
         let (rings, newest) = (&self.rings, self.newest);
         if let Some(lanes) = &mut self.previous {
-            let wanted = |frame: &Frame| {
-                frame.seq > newest || rings.iter().any(|run| run.seq == frame.seq)
-            };
+            let wanted =
+                |frame: &Frame| frame.seq > newest || rings.iter().any(|run| run.seq == frame.seq);
             lanes.frames.retain(wanted);
         }
     }

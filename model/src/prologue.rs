@@ -2,7 +2,7 @@
 //! update the topology until nobody is fresh. All of it by the steps of the model, in a fixed order.
 
 use pccl_core::master::{Master, MasterConfig};
-use pccl_core::peer::{Call, PeerInput};
+use pccl_core::peer::{Call, PeerInput, PeerPhase};
 
 use crate::coverage::Coverage;
 use crate::enabled;
@@ -22,7 +22,11 @@ fn config() -> MasterConfig {
 
 pub(crate) fn first_state(scenario: &Scenario, coverage: &Coverage) -> RunState {
     let seats = scenario.seats.iter().map(|plan| {
-        let alike = scenario.seats.iter().position(|known| known == plan).unwrap_or(0);
+        let alike = scenario
+            .seats
+            .iter()
+            .position(|known| known == plan)
+            .unwrap_or(0);
         let plan_no = u8::try_from(alike).unwrap_or(u8::MAX);
         Hashed::new(Seat::new(plan_no, plan))
     });
@@ -38,11 +42,12 @@ pub(crate) fn first_state(scenario: &Scenario, coverage: &Coverage) -> RunState 
     // One after the other, so that a lower seat has a lower number.
     for (at, plan) in scenario.seats.iter().enumerate() {
         if plan.start == Start::Inside {
-            state = call(scenario, coverage, state, at, &Call::Connect);
-            state = call_all(scenario, coverage, state, &Call::UpdateTopology);
+            state = connect(scenario, coverage, state, at);
+            while !is_level(&state) {
+                state = update_all(scenario, coverage, state);
+            }
         }
     }
-    state = call_all(scenario, coverage, state, &Call::UpdateTopology);
     assert_eq!(state.broken, None, "the prologue of {}", scenario.name);
     for (seat, plan) in state.seats.iter_mut().zip(&scenario.seats) {
         let fresh = Seat::new(0, plan);
@@ -55,44 +60,41 @@ pub(crate) fn first_state(scenario: &Scenario, coverage: &Coverage) -> RunState 
     state
 }
 
-/// Everybody who is accepted calls the same, and it is carried through.
-fn call_all(
-    scenario: &Scenario,
-    coverage: &Coverage,
-    mut state: RunState,
-    call_: &Call,
-) -> RunState {
+/// Everybody who has connected is accepted and idle, and has called something since.
+fn is_level(state: &RunState) -> bool {
+    state.seats.iter().all(|seat| {
+        let view = seat.peer.view();
+        view.phase() == PeerPhase::Unconnected
+            || (view.phase() == PeerPhase::Accepted && view.is_idle() && !view.is_fresh())
+    })
+}
+
+/// Everybody who is accepted and idle updates the topology, and it is carried through.
+fn update_all(scenario: &Scenario, coverage: &Coverage, state: RunState) -> RunState {
     let mut run = Run {
         scenario,
         coverage,
         state,
     };
     for no in run.state.seat_numbers() {
-        if run.seat(no).peer.view().topology().is_some() {
+        let view = run.seat(no).peer.view();
+        if view.phase() == PeerPhase::Accepted && view.is_idle() {
             run.edit(no).user.expect_major();
-            run.give(no, PeerInput::Call(call_.clone()));
+            run.give(no, PeerInput::Call(Call::UpdateTopology));
         }
     }
-    state = run.state;
-    settle(scenario, coverage, state)
+    settle(scenario, coverage, run.state)
 }
 
-fn call(
-    scenario: &Scenario,
-    coverage: &Coverage,
-    state: RunState,
-    at: usize,
-    call: &Call,
-) -> RunState {
+fn connect(scenario: &Scenario, coverage: &Coverage, state: RunState, at: usize) -> RunState {
     let mut run = Run {
         scenario,
         coverage,
         state,
     };
-    let no = run.state.seat_numbers().nth(at);
-    if let Some(no) = no {
+    if let Some(no) = run.state.seat_numbers().nth(at) {
         run.edit(no).user.expect_connect();
-        run.give(no, PeerInput::Call(call.clone()));
+        run.give(no, PeerInput::Call(Call::Connect));
     }
     settle(scenario, coverage, run.state)
 }

@@ -65,7 +65,9 @@ impl<'a> Run<'a> {
                 let timer = pccl_core::peer::PeerTimer::MasterSilence;
                 self.give(no, PeerInput::TimerFired(timer));
             }
-            Step::PauseEnds => self.fire_first(|timer| matches!(timer, MasterTimer::RetryWiring(_))),
+            Step::PauseEnds => {
+                self.fire_first(|timer| matches!(timer, MasterTimer::RetryWiring(_)))
+            }
             Step::Dial(no, edge) => self.dial(no, edge),
             Step::DialFails(no, edge) | Step::RefuseDial(no, edge) => self.dial_fails(no, edge),
             Step::Frame(no, tag) => self.take_frame(no, tag),

@@ -44,9 +44,15 @@ impl RunState {
             writeln!(f)?;
         }
         for group in view.groups() {
-            let ring = view.ring(group).map(|ring| ring.0.iter().map(|peer| peer.0));
+            let ring = view
+                .ring(group)
+                .map(|ring| ring.0.iter().map(|peer| peer.0));
             let ring: Vec<u64> = ring.into_iter().flatten().collect();
-            let stale = if view.is_ring_stale(group) { " (stale)" } else { "" };
+            let stale = if view.is_ring_stale(group) {
+                " (stale)"
+            } else {
+                ""
+            };
             write!(f, "  {group}: ring {ring:?}{stale}")?;
             if let Some(epoch) = view.epoch(group) {
                 write!(f, ", {epoch}")?;
@@ -77,7 +83,13 @@ fn show_seat(f: &mut fmt::Formatter<'_>, no: SeatNo, seat: &Seat) -> fmt::Result
     show_direction(f, "to the master", &seat.link.up, up_word)?;
     show_direction(f, "from the master", &seat.link.down, down_word)?;
     for run in &seat.plane.rings {
-        writeln!(f, "    ring of tag {}: waits for step {} of {}", run.tag, run.at + 1, 2 * (run.world - 1))?;
+        writeln!(
+            f,
+            "    ring of tag {}: waits for step {} of {}",
+            run.tag,
+            run.at + 1,
+            2 * (run.world - 1)
+        )?;
     }
     for run in &seat.plane.whole {
         writeln!(f, "    tag {}: the whole result is here", run.tag)?;
@@ -97,8 +109,14 @@ fn doing(seat: &Seat) -> String {
         PeerPhase::Accepted => {}
     }
     doing.extend(open.major.map(|major| format!("in {major}")));
-    doing.extend(open.query.then(|| "asks whether peers are pending".to_owned()));
-    doing.extend(view.tags().map(|tag| format!("{} {:?}", tag.tag, tag.state)));
+    doing.extend(
+        open.query
+            .then(|| "asks whether peers are pending".to_owned()),
+    );
+    doing.extend(
+        view.tags()
+            .map(|tag| format!("{} {:?}", tag.tag, tag.state)),
+    );
     if doing.is_empty() {
         doing.push("idle".to_owned());
     }
@@ -174,10 +192,15 @@ pub fn down_word(message: &ToPeer) -> String {
             improved_or_kept: false,
         } => "could not optimize".to_owned(),
         ToPeer::SharedStatePlan(_) => "what to move".to_owned(),
-        ToPeer::SharedStateConcluded { result: Ok(revision), .. } => {
+        ToPeer::SharedStateConcluded {
+            result: Ok(revision),
+            ..
+        } => {
             format!("everybody holds {revision}")
         }
-        ToPeer::SharedStateConcluded { result: Err(why), .. } => format!("not synchronized: {why}"),
+        ToPeer::SharedStateConcluded {
+            result: Err(why), ..
+        } => format!("not synchronized: {why}"),
         ToPeer::Commence { tag, seq } => format!("start {tag} as {seq}"),
         ToPeer::CollectiveRefused { tag, .. } => format!("{tag} does not start"),
         ToPeer::Verdict { seq, verdict, .. } => match verdict {

@@ -330,7 +330,15 @@ mod tests {
 
     #[test]
     fn what_is_no_step_is_said_to_be_none() {
-        for text in ["", "call", "call 0", "call x", "dial 1 up", "frame 1", "jump 1"] {
+        for text in [
+            "",
+            "call",
+            "call 0",
+            "call x",
+            "dial 1 up",
+            "frame 1",
+            "jump 1",
+        ] {
             assert_eq!(text.parse::<Step>(), Err(NotAStep(text.to_owned())));
         }
     }

@@ -47,7 +47,10 @@ pub(crate) fn fetching(state: &RunState, no: SeatNo) -> Fetching {
     let Some(moving) = seat.plane.moving.as_ref().filter(|moving| !moving.ended) else {
         return Fetching::NotNow;
     };
-    let SyncRole::Request { from: Some(from), .. } = &moving.plan.role else {
+    let SyncRole::Request {
+        from: Some(from), ..
+    } = &moving.plan.role
+    else {
         return Fetching::NotNow;
     };
     let Some((holder_no, holder)) = running(state, state.seat_of(from.with)) else {

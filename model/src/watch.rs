@@ -7,7 +7,9 @@ use pccl_core::master::{Master, MasterInput, MasterOutput, MasterTimer};
 use pccl_core::messages::{CallKind, Misdeed, RingOutcome, ToMaster, ToPeer, Verdict};
 use pccl_core::peer::{Answer, CallError, PeerInput, PeerOutput};
 use pccl_core::shared_state::{SyncRole, SyncStrategy};
-use pccl_core::states::{CollectiveCommunicationState, CollectiveEvent, ConnectionPhase, ConnectionState};
+use pccl_core::states::{
+    CollectiveCommunicationState, CollectiveEvent, ConnectionPhase, ConnectionState,
+};
 use pccl_core::topology::{Edge, Topology};
 
 use crate::claim::Claim;
@@ -33,7 +35,12 @@ pub(crate) fn bounded(run: &mut Run<'_>, no: SeatNo) {
 const RETRIES_PER_SHOCK: u8 = 2;
 
 pub(crate) fn retries(run: &mut Run<'_>, no: SeatNo) {
-    let allowed = run.state.ghost.shocks.saturating_mul(RETRIES_PER_SHOCK).saturating_add(1);
+    let allowed = run
+        .state
+        .ghost
+        .shocks
+        .saturating_mul(RETRIES_PER_SHOCK)
+        .saturating_add(1);
     if run.seat(no).user.retries > allowed {
         run.state.breaks(Claim::RetriesExplained);
     }
@@ -113,7 +120,9 @@ fn said(
 ) {
     let state_before = |tag: &Tag| {
         let view = before.view().peer(peer)?;
-        view.tags().find(|(known, _)| known == tag).map(|(_, state)| state)
+        view.tags()
+            .find(|(known, _)| known == tag)
+            .map(|(_, state)| state)
     };
     match message {
         ToPeer::TopologyEstablished(topology) => topology_is_right(run, after, peer, topology),
@@ -131,7 +140,8 @@ fn said(
             let voted = matches!(heard, MasterInput::Message { peer: caster, message: ToMaster::CompleteCollective { .. } } if *caster == peer);
             let performing = Some(CollectiveCommunicationState::Perform);
             let from = if voted {
-                run.coverage.tag_moved(performing, CollectiveEvent::Completed);
+                run.coverage
+                    .tag_moved(performing, CollectiveEvent::Completed);
                 Some(CollectiveCommunicationState::VoteComplete)
             } else {
                 state_before(tag)
@@ -196,7 +206,10 @@ fn verdicts(run: &mut Run<'_>, before: &Master, after: &Master, out: &[MasterOut
                 .filter_map(|output| match output {
                     MasterOutput::Send {
                         peer,
-                        message: ToPeer::Verdict { seq: s, verdict, .. },
+                        message:
+                            ToPeer::Verdict {
+                                seq: s, verdict, ..
+                            },
                     } if *s == seq => Some((*peer, verdict)),
                     _ => None,
                 })
@@ -228,7 +241,9 @@ fn verdict_of_one(
         return;
     };
     let same = told.iter().all(|(_, verdict)| verdict == first);
-    let everybody = members.iter().all(|peer| told.iter().any(|(known, _)| known == peer));
+    let everybody = members
+        .iter()
+        .all(|peer| told.iter().any(|(known, _)| known == peer));
     if !same || !everybody || runs_on {
         run.state.breaks(Claim::Agreement);
     }
@@ -447,7 +462,9 @@ fn voters(run: &Run<'_>, before: &Master, group: GroupId) -> Option<Vec<Voter>> 
         let id = seat.id?;
         let known = before.view().peer(id)?;
         let votes = known.group() == group && known.phase() == ConnectionPhase::Accepted;
-        let strategy = seat.strategy.filter(|_| votes && seat.life != Life::Departed)?;
+        let strategy = seat
+            .strategy
+            .filter(|_| votes && seat.life != Life::Departed)?;
         Some((id, seat.user.revision, seat.user.content, strategy))
     });
     let voters: Vec<_> = voters.collect();
@@ -457,9 +474,7 @@ fn voters(run: &Run<'_>, before: &Master, group: GroupId) -> Option<Vec<Voter>> 
 /// Who, the revision and the content that it holds, and how it takes part.
 type Voter = (PeerId, Revision, ContentHash, SyncStrategy);
 
-fn candidates(
-    voters: &[Voter],
-) -> Vec<(PeerId, Revision, ContentHash)> {
+fn candidates(voters: &[Voter]) -> Vec<(PeerId, Revision, ContentHash)> {
     let sender = voters.iter().any(|voter| voter.3 == SyncStrategy::SendOnly);
     let may_win = |strategy: SyncStrategy| match strategy {
         SyncStrategy::SendOnly => true,
@@ -467,15 +482,18 @@ fn candidates(
         SyncStrategy::ReceiveOnly => false,
     };
     let may_win = voters.iter().filter(|voter| may_win(voter.3));
-    may_win.map(|(id, revision, content, _)| (*id, *revision, *content)).collect()
+    may_win
+        .map(|(id, revision, content, _)| (*id, *revision, *content))
+        .collect()
 }
 
-fn expected_revision(
-    voters: &[Voter],
-    reached: Option<Revision>,
-) -> Option<Revision> {
+fn expected_revision(voters: &[Voter], reached: Option<Revision>) -> Option<Revision> {
     let candidates = candidates(voters);
-    let offers = |revision| candidates.iter().any(|(_, offered, _)| *offered == revision);
+    let offers = |revision| {
+        candidates
+            .iter()
+            .any(|(_, offered, _)| *offered == revision)
+    };
     match reached {
         None => candidates.iter().map(|(_, offered, _)| *offered).max(),
         Some(reached) if offers(reached.next()) => Some(reached.next()),
@@ -484,10 +502,7 @@ fn expected_revision(
 }
 
 /// The content that wins.
-fn expected_content(
-    voters: &[Voter],
-    revision: Revision,
-) -> Option<ContentHash> {
+fn expected_content(voters: &[Voter], revision: Revision) -> Option<ContentHash> {
     let current: Vec<_> = candidates(voters)
         .into_iter()
         .filter(|(_, offered, _)| *offered == revision)
@@ -499,7 +514,10 @@ fn expected_content(
     };
     let contents = current.iter().map(|known| known.2);
     contents.max_by_key(|content| {
-        (camp(*content), std::cmp::Reverse(longest_in_the_run(*content)))
+        (
+            camp(*content),
+            std::cmp::Reverse(longest_in_the_run(*content)),
+        )
     })
 }
 
@@ -541,9 +559,11 @@ fn is_told(heard: &PeerInput, answer: &Answer) -> bool {
         return true;
     };
     let verdict = match heard {
-        PeerInput::Message(ToPeer::Verdict { tag: t, seq, verdict }) if t == tag => {
-            Some((seq, verdict))
-        }
+        PeerInput::Message(ToPeer::Verdict {
+            tag: t,
+            seq,
+            verdict,
+        }) if t == tag => Some((seq, verdict)),
         _ => None,
     };
     match (result, verdict) {
@@ -567,11 +587,13 @@ pub(crate) fn answered(run: &mut Run<'_>, no: SeatNo, answer: &Answer) {
             run.state.reach(Milestone::OptimizationFailed);
         }
         Answer::TopologyOptimized(Ok(_)) => run.state.reach(Milestone::Optimized),
-        Answer::Synchronized(Ok(synchronized)) => run.state.reach(if synchronized.fetched.is_empty() {
-            Milestone::ContentKept
-        } else {
-            Milestone::ContentMoved
-        }),
+        Answer::Synchronized(Ok(synchronized)) => {
+            run.state.reach(if synchronized.fetched.is_empty() {
+                Milestone::ContentKept
+            } else {
+                Milestone::ContentMoved
+            })
+        }
         Answer::Connected(_)
         | Answer::TopologyUpdated(_)
         | Answer::TopologyOptimized(_)
@@ -657,7 +679,10 @@ pub(crate) fn after_message(run: &mut Run<'_>, no: SeatNo, message: &ToPeer) {
             // synchronization but computing.
             let content = run.seat(no).user.content;
             let ghost = run.state.ghost.edit();
-            let known = ghost.contents.entry(group).or_insert((*round, *revision, content));
+            let known = ghost
+                .contents
+                .entry(group)
+                .or_insert((*round, *revision, content));
             if known.0 != *round {
                 *known = (*round, *revision, content);
             }
@@ -673,7 +698,8 @@ pub(crate) fn after_message(run: &mut Run<'_>, no: SeatNo, message: &ToPeer) {
 /// Nobody can be told of it any more.
 fn forget_verdict(run: &mut Run<'_>, no: SeatNo, tag: Tag, seq: Seq) {
     let group = GroupId(run.plan(no).group);
-    let on_its_way = |message: &ToPeer| matches!(message, ToPeer::Verdict { seq: s, .. } if *s == seq);
+    let on_its_way =
+        |message: &ToPeer| matches!(message, ToPeer::Verdict { seq: s, .. } if *s == seq);
     let awaited = run.state.seats.iter().any(|seat| {
         seat.link.down.queue.iter().any(on_its_way)
             || seat.peer.view().tags().any(|known| known.seq == Some(seq))
@@ -696,7 +722,9 @@ pub(crate) fn adopted(run: &mut Run<'_>, no: SeatNo, me: PeerId) {
     let same = others.into_iter().all(|other| {
         let theirs = &run.seat(other).plane.topology;
         let alike = run.plan(other).group == group && theirs.epoch == mine.epoch;
-        !alike || run.seat(other).id.is_none() || (theirs.ring == mine.ring && meets(run, no, other))
+        !alike
+            || run.seat(other).id.is_none()
+            || (theirs.ring == mine.ring && meets(run, no, other))
     });
     if !edges || !same {
         run.state.breaks(Claim::OneView);
@@ -721,7 +749,12 @@ fn meets(run: &Run<'_>, no: SeatNo, other: SeatNo) -> bool {
 pub(crate) fn ring_runs(run: &mut Run<'_>, no: SeatNo, seq: Seq) {
     let mine = &run.seat(no).plane.topology.ring;
     let same = run.state.seats.iter().all(|seat| {
-        let runs = seat.plane.rings.iter().chain(&seat.plane.whole).any(|known| known.seq == seq);
+        let runs = seat
+            .plane
+            .rings
+            .iter()
+            .chain(&seat.plane.whole)
+            .any(|known| known.seq == seq);
         !runs || seat.plane.topology.ring == *mine
     });
     if !same {
