@@ -1,6 +1,6 @@
 use std::time::Instant;
 use pccl_model::RunModel;
-use pccl_model::scenario::standard;
+use pccl_model::catalogue::standard;
 use stateright::{Checker, Model, HasDiscoveries};
 fn main() {
     let only: Vec<String> = std::env::args().skip(1).collect();
