@@ -19,7 +19,7 @@ impl Master {
             out.push(MasterOutput::Refuse { conn, reason });
             return;
         }
-        let peer = self.next_peer;
+        let peer = rule!(self.next_peer; NumbersReused => PeerId(self.peers.len() as u64 + 1));
         self.next_peer = peer.next();
         let ip = hello.advertise.unwrap_or(from).to_canonical();
         let record = PeerRecord {
@@ -96,12 +96,13 @@ impl Master {
         out.push(MasterOutput::Lost { peer, misdeed });
         self.bandwidth
             .retain(|(from, to), _| *from != peer && *to != peer);
-        self.wirings_lose(peer, out);
+        rule!(self.wirings_lose(peer, out); DeathMidWiringMissed => {});
         for failures in self.failures.values_mut() {
             failures.forget(peer);
         }
         self.optimization_loses(peer);
-        if self.accepted_in(record.group).next().is_none() {
+        let was_last = self.accepted_in(record.group).next().is_none();
+        if rule!(was_last; GroupOutlivesItsMembers => false) {
             // With its last member a group's revision goes too: whoever comes next starts afresh.
             self.groups.remove(&record.group);
             self.failures.remove(&Scope::Group(record.group));

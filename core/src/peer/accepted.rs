@@ -145,7 +145,7 @@ impl Accepted {
                 if self.major.is_some() {
                     Some(Usage::Busy)
                 } else {
-                    let in_use = self.tags.contains_key(tag);
+                    let in_use = rule!(self.tags.contains_key(tag); DuplicateTagAccepted => false);
                     in_use.then_some(Usage::TagInUse(*tag))
                 }
             }
@@ -161,7 +161,7 @@ impl Accepted {
     /// Everything that waits for an answer, in the order of calls that may wait together.
     pub(super) fn abandon(&mut self, why: &CallError) -> Vec<PeerOutput> {
         let mut out = Vec::new();
-        self.stop_rings(&mut out);
+        rule!(self.stop_rings(&mut out); RingRunsOnAfterLoss => {});
         let major = self.major.take();
         if let Some(Major::Sync(Some(plan))) = &major {
             out.push(plan.dropped());
@@ -175,10 +175,13 @@ impl Accepted {
         if core::mem::take(&mut self.query_open) {
             answer(&mut out, Some(Answer::PeersPending(Err(why.clone()))));
         }
-        for tag in core::mem::take(&mut self.tags).into_keys() {
-            let result = Err(why.clone());
+        for tag in self.tags.keys().copied() {
+            let result = rule!(Err(why.clone());
+                InventedCommit => self.committed_if_whole(tag, why.clone()),
+                InventedAbort => Err(CallError::Aborted { tag, cause: crate::messages::AbortCause::TimedOut }));
             answer(&mut out, Some(Answer::CollectiveEnded { tag, result }));
         }
+        self.tags.clear();
         out
     }
 }
