@@ -238,8 +238,12 @@ impl Master {
             if !rule!(is_left; AbortToldToVotersOnly => self.has_voted(peer, tag)) {
                 continue;
             }
-            let verdict = rule!(verdict.clone();
-                VerdictPerPeer if self.has_voted(peer, tag) => Verdict::Committed { contributors: contributors.clone() });
+            let verdict = rule!(
+                verdict.clone();
+                VerdictPerPeer if self.has_voted(peer, tag) => Verdict::Committed {
+                    contributors: contributors.clone(),
+                }
+            );
             send(out, peer, ToPeer::Verdict { tag, seq, verdict });
             self.end_tag(peer, tag, CollectiveEvent::Decided, out);
         }
@@ -280,14 +284,16 @@ impl Master {
                     !votes.is_empty()
                 }
                 Collective::Running { awaiting, .. } => {
-                    let lacks_its_vote = rule!(awaiting.contains(&peer);
-                    StandingVoteWithdrawn => true,
-                    DeathMidReduceMissed => false,
-                    DeathCountsAsVote => {
-                        awaiting.remove(&peer);
-                        false
-                    });
-                    if lacks_its_vote {
+                    let its_vote_is_lacking = rule!(
+                        awaiting.contains(&peer);
+                        StandingVoteWithdrawn => true,
+                        DeathMidReduceMissed => false,
+                        DeathCountsAsVote => {
+                            awaiting.remove(&peer);
+                            false
+                        }
+                    );
+                    if its_vote_is_lacking {
                         aborted.push(*tag);
                     }
                     true

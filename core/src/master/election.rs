@@ -123,8 +123,11 @@ fn candidates(votes: &Votes) -> Vec<(PeerId, &SyncVote)> {
         votes
             .iter()
             .filter(|(_, v)| {
-                rule!(v.strategy == strategy; ReceiveOnlyChosen if v.strategy == SyncStrategy::ReceiveOnly
-                    => strategy == SyncStrategy::EnforcePopular)
+                rule!(
+                    v.strategy == strategy;
+                    ReceiveOnlyChosen if v.strategy == SyncStrategy::ReceiveOnly
+                        => strategy == SyncStrategy::EnforcePopular
+                )
             })
             .map(|(p, v)| (*p, v))
             .collect()
@@ -182,11 +185,10 @@ fn most_popular<'a>(
         camps.entry(content(vote)).or_default().insert(peer);
     }
     let holders = camps.into_values().max_by_key(|camp| {
-        let longest_here = Reverse(camp.first().copied());
-        (
-            camp.len(),
-            rule!(longest_here; TieToTheLatest => Reverse(camp.first().map(|p| PeerId(!p.0)))),
-        )
+        let first = camp.first().copied();
+        let latest_last =
+            rule!(Reverse(first); TieToTheLatest => Reverse(first.map(|p| PeerId(!p.0))));
+        (camp.len(), latest_last)
     })?;
     Some((*holders.first()?, holders))
 }

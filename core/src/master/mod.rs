@@ -145,7 +145,10 @@ impl Master {
             MasterInput::Message { peer, message } => self.message(peer, message, out),
             MasterInput::Misbehaved { peer, misdeed } => self.kick(peer, misdeed, out),
             MasterInput::Disconnected { peer } => {
-                rule!(self.lose(peer, None, out); DeathNotRecounted => return self.lose(peer, None, out));
+                rule!(
+                    self.lose(peer, None, out);
+                    DeathNotRecounted => return self.lose(peer, None, out)
+                );
             }
             MasterInput::TimerFired(timer) => self.timer_fired(timer, out),
             MasterInput::TourSolved { round, group, ring } => self.tour_solved(round, group, ring),
@@ -307,8 +310,10 @@ impl Master {
     /// Is there an accepted peer, and does this hold for every one?
     fn unanimous(&self, holds: impl Fn(&PeerRecord) -> bool) -> bool {
         self.accepted().next().is_some()
-            && rule!(self.accepted().all(|(_, record)| holds(record));
-                NewcomerIsWaitedFor => self.peers.values().all(&holds))
+            && rule!(
+                self.accepted().all(|(_, record)| holds(record));
+                NewcomerIsWaitedFor => self.peers.values().all(&holds)
+            )
     }
 
     /// Is a report about a round that there was? To report about one that never was is a misdeed.

@@ -86,7 +86,10 @@ impl Master {
                 self.plan_sync(group, &votes, revision, winner, holders, out);
             }
             Decision::Expel(expelled) => {
-                record.sync = SyncProgress::Voting(votes);
+                record.sync = SyncProgress::Voting(rule!(
+                    votes;
+                    DeadContentElected => without(votes, &expelled)
+                ));
                 for (peer, misdeed) in expelled {
                     self.kick(peer, misdeed, out);
                 }
@@ -324,8 +327,10 @@ impl Master {
         if let Some(record) = self.groups.get_mut(&group) {
             record.sync = SyncProgress::default();
             let concluded = result.as_ref().ok().copied();
-            record.reached = rule!(concluded.or(record.reached);
-                RevisionStandsStill => record.reached.or(concluded));
+            record.reached = rule!(
+                concluded.or(record.reached);
+                RevisionStandsStill => record.reached.or(concluded)
+            );
         }
         let members: Vec<PeerId> = self.accepted_in(group).map(|(peer, _)| peer).collect();
         for peer in members {
@@ -372,4 +377,11 @@ impl Master {
             }
         }
     }
+}
+
+/// Where a dead peer's vote stays, nobody else takes those of the expelled out.
+#[cfg(feature = "mutants")]
+fn without(mut votes: Votes, expelled: &[(PeerId, Misdeed)]) -> Votes {
+    votes.retain(|voter, _| expelled.iter().all(|(peer, _)| peer != voter));
+    votes
 }

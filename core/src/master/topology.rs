@@ -59,9 +59,11 @@ impl Master {
 
     /// With nobody to vote, whoever waits comes in. True: something moved.
     pub(super) fn admit_first(&mut self, out: &mut Out) -> bool {
-        let somebody_votes = rule!(self.accepted().next().is_some();
-            AcceptedWithoutBallot => self.peers.values().all(|record| record.is_accepted()));
-        if somebody_votes || !self.wirings.is_empty() || self.peers.is_empty() {
+        let a_ballot_decides = rule!(
+            self.accepted().next().is_some();
+            AcceptedWithoutBallot => self.peers.values().all(|record| record.is_accepted())
+        );
+        if a_ballot_decides || !self.wirings.is_empty() || self.peers.is_empty() {
             return false;
         }
         let newcomers = match self.invited() {
@@ -88,12 +90,15 @@ impl Master {
 
     /// True: the ballot was unanimous and something moved.
     pub(super) fn count_update(&mut self, out: &mut Out) -> bool {
-        if !rule!(self.unanimous(|record| record.state == ConnectionState::VoteAcceptNewPeers);
-        AdmittedByOneVote => self.somebody_updates(),
-        CollectiveCountsAsConsent => self.somebody_updates() && self.unanimous(|record| {
-            record.state == ConnectionState::VoteAcceptNewPeers
-                || record.state == ConnectionState::CollectiveCommunicationsRunning
-        })) {
+        let unanimous = rule!(
+            self.unanimous(|record| record.state == ConnectionState::VoteAcceptNewPeers);
+            AdmittedByOneVote => self.somebody_updates(),
+            CollectiveCountsAsConsent => self.somebody_updates() && self.unanimous(|record| {
+                record.state == ConnectionState::VoteAcceptNewPeers
+                    || record.state == ConnectionState::CollectiveCommunicationsRunning
+            })
+        );
+        if !unanimous {
             return false;
         }
         let everybody = self.invited();
@@ -159,8 +164,10 @@ impl Master {
         for (peer, record) in &mut self.peers {
             if record.asked_pending {
                 record.asked_pending = false;
-                rule!(send(out, *peer, ToPeer::PeersPending { pending });
-                    QueryAnsweredToIdleOnly if record.state != ConnectionState::Idle => {});
+                rule!(
+                    send(out, *peer, ToPeer::PeersPending { pending });
+                    QueryAnsweredToIdleOnly if record.state != ConnectionState::Idle => {}
+                );
             }
         }
         true
@@ -176,9 +183,12 @@ impl Master {
         };
         let topology = crate::topology::Topology {
             epoch: group.epoch,
-            ring: rule!(group.ring.clone();
+            ring: rule!(
+                group.ring.clone();
                 RingStartsWithEach => group.ring.counted_from(peer),
-                NewcomerGetsAnotherRing if record.stake == Stake::Admission => group.ring.counted_from(peer)),
+                NewcomerGetsAnotherRing if record.stake == Stake::Admission
+                    => group.ring.counted_from(peer)
+            ),
             lanes: group.lanes,
             world: self.world_sizes(record.group),
         };

@@ -339,8 +339,10 @@ impl Master {
         self.epoch = epoch;
         for (id, plan) in wiring.rings {
             let group = self.groups.entry(id).or_default();
-            rule!(group.broken.retain(|edge| !plan.fresh.contains(edge));
-                EdgeKeptThoughBroken => group.broken.clear());
+            rule!(
+                group.broken.retain(|edge| !plan.fresh.contains(edge));
+                EdgeKeptThoughBroken => group.broken.clear()
+            );
             group
                 .broken
                 .retain(|(from, to)| plan.ring.next_of(*from) == Some(*to));

@@ -176,12 +176,20 @@ impl Accepted {
             answer(&mut out, Some(Answer::PeersPending(Err(why.clone()))));
         }
         for tag in self.tags.keys().copied() {
-            let result = rule!(Err(why.clone());
+            let result = rule!(
+                Err(why.clone());
                 InventedCommit => self.committed_if_whole(tag, why.clone()),
-                InventedAbort => Err(CallError::Aborted { tag, cause: crate::messages::AbortCause::TimedOut }));
+                InventedAbort => Err(invented_abort(tag))
+            );
             answer(&mut out, Some(Answer::CollectiveEnded { tag, result }));
         }
         self.tags.clear();
         out
     }
+}
+
+#[cfg(feature = "mutants")]
+fn invented_abort(tag: Tag) -> CallError {
+    let cause = crate::messages::AbortCause::TimedOut;
+    CallError::Aborted { tag, cause }
 }
