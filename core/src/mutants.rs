@@ -99,8 +99,6 @@ mutants! {
     /// The vote of a dead member to start a collective is kept: the ballot never matches the living,
     /// and no reduce starts any more.
     DeadVoteToStartStays = "dead-vote-to-start-stays",
-    /// A peer whose last collective was decided does not become idle: its next call is its downfall.
-    NotIdleAfterVerdict = "not-idle-after-verdict",
 
     // Ballots and membership.
     /// The ballots are not counted again when a connection ends: the survivors wait for a vote that
@@ -120,20 +118,14 @@ mutants! {
     AdmittedByRewire = "admitted-by-rewire",
     /// A ring is rebuilt although another collective of the peer still runs on it.
     RewireUnderRunning = "rewire-under-running",
-    /// `sync_shared_state` does not give way: it and `update_topology` wait for each other for ever.
-    SyncStandsFast = "sync-stands-fast",
     /// A collective does not give way: it and a major call wait for each other for ever.
     CollectiveStandsFast = "collective-stands-fast",
     /// `are_peers_pending` does not give way: it and a major call wait for each other for ever.
     QueryStandsFast = "query-stands-fast",
     /// `are_peers_pending` is answered to idle peers only: who asks during a reduce waits for ever.
     QueryAnsweredToIdleOnly = "query-answered-to-idle-only",
-    /// A newcomer's number is the count of peers: after a death two living peers share a number.
-    NumbersReused = "numbers-reused",
     /// The world size counts peers that wait to be admitted: averages are divided by too much.
     WorldCountsRegistered = "world-counts-registered",
-    /// A group is not forgotten with its last member: who comes next is measured by its revision.
-    GroupOutlivesItsMembers = "group-outlives-its-members",
     /// A report about any but the newest round is a misdeed: a peer is kicked for a message that was
     /// on its way.
     LateReportKicked = "late-report-kicked",
@@ -193,23 +185,16 @@ mutants! {
     /// A peer writes what it has fetched although the synchronization failed: memory changes behind
     /// the user's back.
     FailedSyncWritten = "failed-sync-written",
-    /// The vote of a dead peer to synchronize is kept: content wins that nobody holds any more.
-    DeadContentElected = "dead-content-elected",
 
     // Optimization.
     /// The measurements of a dead peer are waited for: `optimize_topology` never ends.
     OptimizationWaitsForTheDead = "optimization-waits-for-the-dead",
     /// A ring that was solved before a death is adopted: it names the departed.
     RingOfTheDepartedAdopted = "ring-of-the-departed-adopted",
-    /// A peer's report that it could not measure is not remembered: the master runs into a
-    /// contradiction.
-    ProbeFailureForgotten = "probe-failure-forgotten",
 
     // Peers.
     /// The ring of an aborted collective is not stopped: it writes into a buffer that was given back.
     RingRunsOnAfterAbort = "ring-runs-on-after-abort",
-    /// Rings are not stopped when a peer leaves the run: they write into buffers that were given back.
-    RingRunsOnAfterLoss = "ring-runs-on-after-loss",
     /// A peer that loses the master calls its whole collectives committed: the others may have aborted.
     InventedCommit = "invented-commit",
     /// A peer that loses the master calls its collectives aborted: the others may have committed.
@@ -232,8 +217,6 @@ mutants! {
     ReducedTwice = "reduced-twice",
     /// The last chunk of the reduce phase is copied, not added: contributions are lost.
     GatheredTooEarly = "gathered-too-early",
-    /// Every step sends the rank's own chunk: the others arrive nowhere.
-    WrongChunkSent = "wrong-chunk-sent",
 }
 
 impl Mutant {

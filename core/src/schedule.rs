@@ -105,11 +105,7 @@ pub fn steps(world: u32, rank: u32, stripe: Range<u64>) -> impl Iterator<Item = 
         } else {
             Phase::Gather
         },
-        send: chunk_range(
-            &stripe,
-            world,
-            rule!(chunk_sent(world, rank, step); WrongChunkSent => rank),
-        ),
+        send: chunk_range(&stripe, world, chunk_sent(world, rank, step)),
         receive: chunk_range(
             &stripe,
             world,

@@ -320,7 +320,7 @@ impl Master {
 
     fn end_tag(&mut self, peer: PeerId, tag: Tag, event: CollectiveEvent, out: &mut Out) {
         self.step_tag(peer, tag, event);
-        rule!(self.idle_if_done(peer, out); NotIdleAfterVerdict => {});
+        self.idle_if_done(peer, out);
     }
 
     /// A peer without collectives is idle, unless a ring is being connected: then it learns that

@@ -19,7 +19,7 @@ impl Master {
             out.push(MasterOutput::Refuse { conn, reason });
             return;
         }
-        let peer = rule!(self.next_peer; NumbersReused => PeerId(self.peers.len() as u64 + 1));
+        let peer = self.next_peer;
         self.next_peer = peer.next();
         let ip = hello.advertise.unwrap_or(from).to_canonical();
         let record = PeerRecord {
@@ -101,8 +101,7 @@ impl Master {
             failures.forget(peer);
         }
         self.optimization_loses(peer);
-        let was_last = self.accepted_in(record.group).next().is_none();
-        if rule!(was_last; GroupOutlivesItsMembers => false) {
+        if self.accepted_in(record.group).next().is_none() {
             // With its last member a group's revision goes too: whoever comes next starts afresh.
             self.groups.remove(&record.group);
             self.failures.remove(&Scope::Group(record.group));

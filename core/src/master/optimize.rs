@@ -173,7 +173,7 @@ impl Master {
         }) = &mut self.optimization
         {
             awaiting.remove(&peer);
-            rule!(*failed |= !ok; ProbeFailureForgotten => {});
+            *failed |= !ok;
         }
     }
 

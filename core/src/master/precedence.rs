@@ -30,7 +30,7 @@ impl Master {
     /// True: some call gave way.
     pub(super) fn resolve_conflicts(&mut self, out: &mut Out) -> bool {
         self.optimization_gives_way(out)
-            || rule!(self.sync_gives_way(out); SyncStandsFast => false)
+            || self.sync_gives_way(out)
             || rule!(self.collectives_give_way(out); CollectiveStandsFast => false)
             || rule!(self.queries_give_way(out); QueryStandsFast => false)
     }

@@ -86,10 +86,7 @@ impl Master {
                 self.plan_sync(group, &votes, revision, winner, holders, out);
             }
             Decision::Expel(expelled) => {
-                record.sync = SyncProgress::Voting(rule!(
-                    votes;
-                    DeadContentElected => without(votes, &expelled)
-                ));
+                record.sync = SyncProgress::Voting(votes);
                 for (peer, misdeed) in expelled {
                     self.kick(peer, misdeed, out);
                 }
@@ -363,7 +360,7 @@ impl Master {
         };
         match &mut record.sync {
             SyncProgress::Voting(votes) => {
-                rule!(votes.remove(&peer); DeadContentElected => None);
+                votes.remove(&peer);
             }
             SyncProgress::Moving {
                 round, awaiting, ..
@@ -377,11 +374,4 @@ impl Master {
             }
         }
     }
-}
-
-/// Where a dead peer's vote stays, nobody else takes those of the expelled out.
-#[cfg(feature = "mutants")]
-fn without(mut votes: Votes, expelled: &[(PeerId, Misdeed)]) -> Votes {
-    votes.retain(|voter, _| expelled.iter().all(|(peer, _)| peer != voter));
-    votes
 }

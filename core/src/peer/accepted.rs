@@ -161,7 +161,7 @@ impl Accepted {
     /// Everything that waits for an answer, in the order of calls that may wait together.
     pub(super) fn abandon(&mut self, why: &CallError) -> Vec<PeerOutput> {
         let mut out = Vec::new();
-        rule!(self.stop_rings(&mut out); RingRunsOnAfterLoss => {});
+        self.stop_rings(&mut out);
         let major = self.major.take();
         if let Some(Major::Sync(Some(plan))) = &major {
             out.push(plan.dropped());
