@@ -19,6 +19,7 @@
 //! | [`transport`] | the port that lanes come through, and reading and writing them |
 //! | [`ticket`] | minting the secrets that permit a lane |
 //! | [`timers`] | a queue of deadlines for whoever drives a machine |
+//! | [`log`] | what a machine heard and said, written down and replayed |
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -28,6 +29,7 @@ extern crate std;
 
 pub mod element;
 pub mod id;
+pub mod log;
 pub mod master;
 pub mod messages;
 pub mod peer;
