@@ -34,10 +34,11 @@
 //! then the sequence of outputs, in the form described in [`wire`](crate::wire#control-frames), with
 //! nothing left over.
 //!
-//! A process may be killed while it writes, so a log may end in the middle of a frame other than the
-//! first. Every other difference from what was written is found: a changed byte by the inverted length or
-//! the hash, a frame that is missing, doubled or out of place by the hash that it continues. The
-//! hash guards against damage, not against whoever wants to deceive.
+//! A process may be killed while it writes, so a log may end between any two frames, or in the middle of
+//! one other than the first; the bytes of such a rest are not looked at. Every other difference from what
+//! was written is found: a changed byte by the inverted length or the hash, a frame that is missing,
+//! doubled or out of place by the hash that it continues. The hash guards against damage, not against
+//! whoever wants to deceive.
 
 mod decode;
 mod encode;
