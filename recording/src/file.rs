@@ -76,7 +76,8 @@ impl<M: Machine> LogFile<M> {
     }
 
     /// Lets the machine make a step and writes it down, in one write, before anybody can carry out
-    /// what the machine said: whatever a killed process has done is in its log. The machine makes the
+    /// what the machine said: whatever a killed process has done is in its log. (The system has it then,
+    /// and perhaps not yet the disk: a log need not outlive a power failure.) The machine makes the
     /// step also where this fails.
     pub(crate) fn step(
         &mut self,

@@ -16,7 +16,7 @@ use crate::processes::Trouble;
 pub struct Recordings(PathBuf);
 
 impl Recordings {
-    /// An empty directory of this test's own, readable by nobody else.
+    /// An empty directory of this test's own.
     ///
     /// # Errors
     /// What the system says.
@@ -46,11 +46,10 @@ impl Recordings {
     pub fn replay(&self, peers: usize) -> Result<Summary, Trouble> {
         let unlike = |what: String| Trouble::Unlike { what };
         let summary = conform(&self.0).map_err(|nothing| unlike(nothing.to_string()))?;
-        let (masters, of_peers) = ("master", summary.equal_logs_of("peer"));
         if !summary.is_equal() {
             return Err(unlike(summary.to_string()));
         }
-        if summary.equal_logs_of(masters) == 0 || of_peers < peers {
+        if summary.equal_logs_of("master") == 0 || summary.equal_logs_of("peer") < peers {
             return Err(unlike(format!(
                 "logs of {peers} peers and of a master are expected:\n{summary}"
             )));

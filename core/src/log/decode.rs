@@ -169,14 +169,21 @@ fn exactly<T: DeserializeOwned>(body: &[u8]) -> Option<T> {
     rest.is_empty().then_some(value)
 }
 
-/// The frames that have not been read yet.
-#[derive(Clone, Copy, Debug)]
+/// The frames that have not been read yet. `Debug` hides the bytes, which hold secrets.
+#[derive(Clone, Copy)]
 struct Frames<'a> {
     rest: &'a [u8],
     /// Where `rest` begins in the log.
     at: usize,
     /// The hash that ended the frame before.
     hash: u64,
+}
+
+impl fmt::Debug for Frames<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Frames");
+        shown.field("at", &self.at).finish_non_exhaustive()
+    }
 }
 
 impl<'a> Frames<'a> {

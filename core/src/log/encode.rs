@@ -1,6 +1,7 @@
 //! Writing a log.
 
 use alloc::vec::Vec;
+use core::fmt;
 use core::marker::PhantomData;
 use core::mem;
 
@@ -14,12 +15,20 @@ const KEEP_BYTES: usize = 64 * 1024;
 
 /// Writes the log of one machine. Whoever drives the machine lets it make every step through
 /// [`step`](Self::step), and appends all bytes that it gets, in order.
-#[derive(Clone, Debug)]
+///
+/// `Debug` hides the bytes, which hold secrets.
+#[derive(Clone)]
 pub struct Encoder<M> {
     bytes: Vec<u8>,
     /// The hash that ends the last frame.
     hash: u64,
     machine: PhantomData<fn() -> M>,
+}
+
+impl<M> fmt::Debug for Encoder<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Encoder").finish_non_exhaustive()
+    }
 }
 
 /// Why a record is missing from a log. What comes later makes no sense without it: end the log.

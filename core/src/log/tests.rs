@@ -283,6 +283,16 @@ fn other_files_formats_and_protocols_are_told_apart() {
     assert_eq!(with(10, 77), Some(Damage::OtherProtocol { found: 77 }));
 }
 
+#[test]
+fn secrets_do_not_appear_when_a_log_is_printed() {
+    let (master, _) = short_run();
+
+    let printed = alloc::format!("{:?} {:?}", master.encoder, open(&master.log).unwrap());
+
+    assert!(printed.contains("TicketMint(hidden)"), "{printed}");
+    assert!(!printed.contains("9, 9"), "{printed}");
+}
+
 /// Says the opposite of what the master says.
 #[derive(Clone)]
 struct Liar(Master);
