@@ -20,6 +20,7 @@
 //! | [`ticket`] | minting the secrets that permit a lane |
 //! | [`timers`] | a queue of deadlines for whoever drives a machine |
 //! | `mutants` | mistakes to check the model checker with; only with the feature of that name |
+//! | [`log`] | what a machine heard and said, written down and replayed |
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -32,6 +33,7 @@ mod rule;
 
 pub mod element;
 pub mod id;
+pub mod log;
 pub mod master;
 pub mod messages;
 #[cfg(feature = "mutants")]

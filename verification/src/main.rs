@@ -2,7 +2,10 @@ use std::time::Instant;
 use pccl_model::RunModel;
 use pccl_model::catalogue::standard;
 use stateright::{Checker, Model, HasDiscoveries};
+mod conform;
 fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    if args.get(1).is_some_and(|a| a == "--conform") { std::process::exit(i32::from(conform::main(std::path::Path::new(&args[2])) != std::process::ExitCode::SUCCESS)); }
     let only: Vec<String> = std::env::args().skip(1).collect();
     for scenario in standard() {
         if !only.is_empty() && !only.contains(&scenario.name.to_string()) { continue; }
