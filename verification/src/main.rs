@@ -13,7 +13,7 @@ fn main() {
         let model = RunModel::new(scenario);
         let cov = model.coverage();
         let t = Instant::now(); eprintln!("{name}");
-        let checker = model.clone().checker().threads(2).symmetry_fn(|s| s.canonical()).finish_when(HasDiscoveries::AnyFailures).timeout(std::time::Duration::from_secs(20)).spawn_dfs().join();
+        let checker = model.clone().checker().threads(2).symmetry_fn(|s| s.canonical()).finish_when(HasDiscoveries::AnyFailures).timeout(std::time::Duration::from_secs(12)).spawn_dfs().join();
         println!("{name}: unique {} generated {} depth {} in {:?}, {:?}", checker.unique_state_count(), checker.state_count(), checker.max_depth(), t.elapsed(), cov);
         for (n, path) in checker.discoveries() {
             let bad = pccl_model::claim::CLAIMS.iter().any(|c| c.sentence() == n);
