@@ -2,6 +2,7 @@
 //! simulated data plane.
 
 mod harness;
+mod reference;
 mod watch;
 
 mod collectives;

@@ -1,0 +1,217 @@
+//! A reference that follows a real master and objects at the first difference.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pccl_core::id::{GroupId, PeerId, Round, Seq, Tag};
+use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
+use pccl_core::messages::{Misdeed, Refusal, ToPeer};
+use pccl_core::shared_state::{SyncPlan, SyncRole};
+use pccl_core::states::{CollectiveCommunicationState, ConnectionPhase, ConnectionState};
+use pccl_core::topology::Ring;
+
+use super::Reference;
+use super::seen::Seen;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Shadow {
+    reference: Reference,
+    /// The master's timers that run.
+    timers: BTreeSet<MasterTimer>,
+}
+
+/// What the master and the reference must agree on about a peer.
+type PeerState = (
+    GroupId,
+    ConnectionPhase,
+    ConnectionState,
+    /* asks */ bool,
+    /* is synchronized */ bool,
+    BTreeMap<Tag, CollectiveCommunicationState>,
+);
+
+/// And about a group.
+#[derive(Debug, PartialEq)]
+struct GroupState {
+    ring: Option<Ring>,
+    epoch: Option<pccl_core::id::Epoch>,
+    revision: Option<pccl_core::id::Revision>,
+    is_stale: bool,
+    size: u32,
+    running: Vec<(Tag, Seq)>,
+}
+
+impl Shadow {
+    pub(crate) fn new(config: MasterConfig) -> Self {
+        Self {
+            reference: Reference::new(config),
+            timers: BTreeSet::new(),
+        }
+    }
+
+    /// Panics where the master did anything else about the input than the reference says.
+    pub(crate) fn follow(&mut self, input: &MasterInput, master: &Master, out: &[MasterOutput]) {
+        let seen = Seen::in_outputs(out);
+        let expected = self.reference.take(input, &seen);
+        let said = out.iter().filter_map(|output| match output {
+            MasterOutput::Send { peer, message } => Some((*peer, message.clone())),
+            _ => None,
+        });
+        assert_eq!(
+            by_peer(said),
+            by_peer(expected),
+            "what the master said (left) about {input:?}\n{:#?}",
+            self.reference
+        );
+        self.compare_states(input, master);
+        self.note_timers(input, out);
+        assert_eq!(
+            self.timers,
+            self.reference.deadlines(),
+            "the master's timers (left) after {input:?}"
+        );
+    }
+
+    fn compare_states(&self, input: &MasterInput, master: &Master) {
+        let view = master.view();
+        let peers: BTreeMap<PeerId, PeerState> = (view.peers())
+            .map(|(id, peer)| {
+                let state = (
+                    peer.group(),
+                    peer.phase(),
+                    peer.state(),
+                    peer.asks_pending(),
+                    peer.is_synchronized(),
+                    peer.tags().collect(),
+                );
+                (id, state)
+            })
+            .collect();
+        assert_eq!(peers, self.reference.peer_states(), "peers after {input:?}");
+        let groups = view.groups().map(|group| {
+            let state = GroupState {
+                ring: view.ring(group).cloned(),
+                epoch: view.epoch(group),
+                revision: view.revision(group),
+                is_stale: view.is_ring_stale(group),
+                size: view.world_sizes(group).group,
+                running: view.running(group).collect(),
+            };
+            (group, state)
+        });
+        let groups: BTreeMap<GroupId, GroupState> = groups.collect();
+        assert_eq!(
+            groups,
+            self.reference.group_states(),
+            "groups after {input:?}"
+        );
+    }
+
+    fn note_timers(&mut self, input: &MasterInput, out: &[MasterOutput]) {
+        if let MasterInput::TimerFired(timer) = input {
+            self.timers.remove(timer);
+        }
+        for output in out {
+            match output {
+                MasterOutput::StartTimer { timer, .. } => {
+                    self.timers.insert(*timer);
+                }
+                MasterOutput::StopTimer(timer) => {
+                    self.timers.remove(timer);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Reference {
+    fn peer_states(&self) -> BTreeMap<PeerId, PeerState> {
+        let peers = self.peers.iter().map(|(id, person)| {
+            let phase = match self.accepted.contains(id) {
+                true => ConnectionPhase::Accepted,
+                false => ConnectionPhase::Registered,
+            };
+            let group = self.groups.get(&person.group);
+            let is_veteran = group.is_some_and(|group| group.veterans.contains(id));
+            let state = (
+                person.group,
+                phase,
+                self.state_of(*id),
+                self.asking.contains(id),
+                is_veteran,
+                self.tags_of(*id),
+            );
+            (*id, state)
+        });
+        peers.collect()
+    }
+
+    fn group_states(&self) -> BTreeMap<GroupId, GroupState> {
+        let groups = self.groups.iter().map(|(id, group)| {
+            let running = group.running.iter();
+            let state = GroupState {
+                ring: Some(group.ring.clone()),
+                epoch: Some(group.epoch),
+                revision: group.revision,
+                is_stale: self.is_stale(*id),
+                size: u32::try_from(self.members(*id).len()).unwrap(),
+                running: running.map(|(tag, r)| (*tag, r.seq)).collect(),
+            };
+            (*id, state)
+        });
+        groups.collect()
+    }
+}
+
+/// What each peer was told, without what the master chooses and without the order.
+fn by_peer(said: impl IntoIterator<Item = (PeerId, ToPeer)>) -> BTreeMap<PeerId, Vec<ToPeer>> {
+    let mut all: BTreeMap<PeerId, Vec<ToPeer>> = BTreeMap::new();
+    for (peer, message) in said {
+        all.entry(peer).or_default().push(without_choices(message));
+    }
+    for messages in all.values_mut() {
+        messages.sort_by_cached_key(|message| format!("{message:?}"));
+    }
+    all
+}
+
+fn without_choices(message: ToPeer) -> ToPeer {
+    let round = Round(0);
+    match message {
+        ToPeer::EstablishRing { .. } => ToPeer::EstablishRing {
+            round,
+            lanes: 0,
+            next: None,
+            previous: None,
+        },
+        ToPeer::Probe { .. } => ToPeer::Probe {
+            round,
+            probes: Vec::new(),
+        },
+        ToPeer::SharedStatePlan(plan) => ToPeer::SharedStatePlan(SyncPlan {
+            role: match plan.role {
+                SyncRole::Distribute { .. } => SyncRole::Distribute { to: Vec::new() },
+                SyncRole::Request { entries, .. } => SyncRole::Request {
+                    from: None,
+                    entries,
+                },
+            },
+            ..plan
+        }),
+        ToPeer::SharedStateConcluded { result, .. } => {
+            ToPeer::SharedStateConcluded { round, result }
+        }
+        ToPeer::Kicked(_) => ToPeer::Kicked(Misdeed::Silent),
+        ToPeer::Refused(_) => ToPeer::Refused(Refusal::NoReport),
+        ToPeer::Welcome { .. }
+        | ToPeer::TopologyEstablished(_)
+        | ToPeer::CallFailed(_)
+        | ToPeer::PeersPending { .. }
+        | ToPeer::OptimizationConcluded { .. }
+        | ToPeer::Commence { .. }
+        | ToPeer::CollectiveRefused { .. }
+        | ToPeer::Verdict { .. }
+        | ToPeer::Heartbeat
+        | ToPeer::Stopping => message,
+    }
+}
