@@ -229,9 +229,10 @@ impl Reference {
         }
     }
 
-    /// Without one of its members an attempt cannot succeed.
+    /// Without one of its members an attempt cannot succeed. A search ends with its last member.
     pub(super) fn rings_lose(&mut self, peer: PeerId) {
         self.give_up(|wiring| wiring.members.contains(&peer));
+        self.search.take_if(|_| self.accepted.is_empty());
         if let Some(Search::Measuring { lacking, .. }) = &mut self.search {
             lacking.remove(&peer);
         }

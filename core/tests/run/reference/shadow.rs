@@ -1,6 +1,7 @@
 //! A reference that follows a real master and objects at the first difference.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
 
 use pccl_core::id::{GroupId, PeerId, Round, Seq, Tag};
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
@@ -56,18 +57,14 @@ impl Shadow {
             MasterOutput::Send { peer, message } => Some((*peer, message.clone())),
             _ => None,
         });
-        assert_eq!(
-            by_peer(said),
-            by_peer(expected),
-            "what the master said (left) about {input:?}\n{:#?}",
-            self.reference
-        );
+        agree("messages", input, by_peer(said), by_peer(expected));
         self.compare_states(input, master);
         self.note_timers(input, out);
-        assert_eq!(
-            self.timers,
-            self.reference.deadlines(),
-            "the master's timers (left) after {input:?}"
+        let (timers, deadlines) = (&self.timers, self.reference.deadlines());
+        let (spare, lacking) = (timers - &deadlines, &deadlines - timers);
+        assert!(
+            spare.is_empty() && lacking.is_empty(),
+            "after {input:?}\n  timers that nothing needs: {spare:?}\n  deadlines without timer: {lacking:?}"
         );
     }
 
@@ -86,7 +83,7 @@ impl Shadow {
                 (id, state)
             })
             .collect();
-        assert_eq!(peers, self.reference.peer_states(), "peers after {input:?}");
+        agree("peers", input, peers, self.reference.peer_states());
         let groups = view.groups().map(|group| {
             let state = GroupState {
                 ring: view.ring(group).cloned(),
@@ -98,11 +95,11 @@ impl Shadow {
             };
             (group, state)
         });
-        let groups: BTreeMap<GroupId, GroupState> = groups.collect();
-        assert_eq!(
-            groups,
+        agree(
+            "groups",
+            input,
+            groups.collect(),
             self.reference.group_states(),
-            "groups after {input:?}"
         );
     }
 
@@ -161,6 +158,27 @@ impl Reference {
         });
         groups.collect()
     }
+}
+
+/// Panics with what differs, and with nothing else.
+fn agree<K: Ord + Debug + Copy, V: PartialEq + Debug>(
+    what: &str,
+    input: &MasterInput,
+    is: BTreeMap<K, V>,
+    should_be: BTreeMap<K, V>,
+) {
+    let keys: BTreeSet<K> = is.keys().chain(should_be.keys()).copied().collect();
+    let mut differences = String::new();
+    for key in keys {
+        let (is, should_be) = (is.get(&key), should_be.get(&key));
+        if is != should_be {
+            differences += &format!("\n{key:?}\n  is        {is:?}\n  should be {should_be:?}");
+        }
+    }
+    assert!(
+        differences.is_empty(),
+        "{what} after {input:?}{differences}"
+    );
 }
 
 /// What each peer was told, without what the master chooses and without the order.
