@@ -19,6 +19,11 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
+#[path = "run/reference/mod.rs"]
+mod reference;
+
+use reference::Shadow;
+
 /// What a peer says, before it is known which rounds and peers exist.
 #[derive(Clone, Debug)]
 enum Word {
@@ -143,6 +148,8 @@ fn any_move() -> impl Strategy<Value = Move> {
 
 struct Bystander {
     master: Master,
+    /// Says what is right, whatever the peers say.
+    shadow: Shadow,
     conns: u64,
     connected: BTreeSet<PeerId>,
     timers: BTreeSet<MasterTimer>,
@@ -159,6 +166,7 @@ impl Bystander {
     fn new() -> Self {
         Self {
             master: Master::new(MasterConfig::default()),
+            shadow: Shadow::new(MasterConfig::default()),
             conns: 0,
             connected: BTreeSet::new(),
             timers: BTreeSet::new(),
@@ -352,7 +360,8 @@ impl Bystander {
 
     fn tell(&mut self, input: MasterInput) {
         let mut out = Vec::new();
-        self.master.handle(input, &mut out);
+        self.master.handle(input.clone(), &mut out);
+        self.shadow.follow(&input, &self.master, &out);
         for output in out {
             self.note(output);
         }
