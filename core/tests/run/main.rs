@@ -10,6 +10,7 @@ mod deadlines;
 mod deaths;
 mod fairness;
 mod joining;
+mod refinement;
 mod rings;
 mod shared_state;
 mod walk;

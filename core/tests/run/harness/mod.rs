@@ -52,7 +52,7 @@ pub(crate) struct Run {
     pub(crate) fabric: Fabric,
     pub(crate) watch: Watch,
     /// Follows the master at every input.
-    shadow: Shadow,
+    pub(crate) shadow: Shadow,
     timers: BTreeSet<MasterTimer>,
     tours: VecDeque<(Round, GroupId, TourProblem)>,
     dice: u64,

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 
 use pccl_core::id::{GroupId, PeerId, Round, Seq, Tag};
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
-use pccl_core::messages::{Misdeed, Refusal, ToPeer};
+use pccl_core::messages::{Misdeed, Refusal, ToMaster, ToPeer};
 use pccl_core::shared_state::{SyncPlan, SyncRole};
 use pccl_core::states::{CollectiveCommunicationState, ConnectionPhase, ConnectionState};
 use pccl_core::topology::Ring;
@@ -18,6 +18,9 @@ pub(crate) struct Shadow {
     reference: Reference,
     /// The master's timers that run.
     timers: BTreeSet<MasterTimer>,
+    /// Inputs that were compared, and kinds of messages among what was said about them.
+    pub(crate) inputs: u64,
+    pub(crate) kinds: BTreeSet<String>,
 }
 
 /// What the master and the reference must agree on about a peer.
@@ -46,6 +49,8 @@ impl Shadow {
         Self {
             reference: Reference::new(config),
             timers: BTreeSet::new(),
+            inputs: 0,
+            kinds: BTreeSet::new(),
         }
     }
 
@@ -57,6 +62,11 @@ impl Shadow {
             MasterOutput::Send { peer, message } => Some((*peer, message.clone())),
             _ => None,
         });
+        let said: Vec<(PeerId, ToPeer)> = said.collect();
+        self.inputs += 1;
+        self.kinds.extend(said.iter().map(|(_, said)| kind(said)));
+        check_order(&said);
+        check_endings(input, master, out);
         agree("messages", input, by_peer(said), by_peer(expected));
         self.compare_states(input, master);
         self.note_timers(input, out);
@@ -158,6 +168,63 @@ impl Reference {
         });
         groups.collect()
     }
+}
+
+fn kind(message: &ToPeer) -> String {
+    let text = format!("{message:?}");
+    let name = text.split(|c: char| !c.is_alphanumeric()).next();
+    name.unwrap_or_default().to_string()
+}
+
+fn is_last_word(message: &ToPeer) -> bool {
+    matches!(
+        message,
+        ToPeer::Kicked(_) | ToPeer::Refused(_) | ToPeer::Stopping
+    )
+}
+
+/// Nothing follows a last word; a better ring is told before it is said that it was found.
+fn check_order(said: &[(PeerId, ToPeer)]) {
+    for (at, (peer, message)) in said.iter().enumerate() {
+        let mut later = said[at + 1..].iter().filter(|(whom, _)| whom == peer);
+        if is_last_word(message) {
+            assert_eq!(later.next(), None, "after the last word to {peer}");
+        } else if let ToPeer::OptimizationConcluded { .. } = message {
+            let ring = later.find(|(_, later)| matches!(later, ToPeer::TopologyEstablished(_)));
+            assert_eq!(ring, None, "the better ring comes too late for {peer}");
+        }
+    }
+}
+
+/// A connection is ended exactly where its peer has left or heard a last word; a stranger is either
+/// registered or refused.
+fn check_endings(input: &MasterInput, master: &Master, out: &[MasterOutput]) {
+    let (mut closed, mut ended, mut answers) = (Vec::new(), Vec::new(), 0);
+    for output in out {
+        match output {
+            MasterOutput::Close { peer } => closed.push(*peer),
+            MasterOutput::Send { peer, message } if is_last_word(message) => ended.push(*peer),
+            MasterOutput::Register { peer, .. } => {
+                assert!(master.view().peer(*peer).is_some());
+                answers += 1;
+            }
+            MasterOutput::Refuse { .. } => answers += 1,
+            _ => {}
+        }
+    }
+    if let MasterInput::Message {
+        peer,
+        message: ToMaster::Leave,
+    } = input
+    {
+        let is_new = out.contains(&MasterOutput::Close { peer: *peer });
+        ended.extend(is_new.then_some(*peer));
+    }
+    closed.sort();
+    ended.sort();
+    assert_eq!(closed, ended, "connections that end after {input:?}");
+    let is_stranger = matches!(input, MasterInput::Connected { .. });
+    assert_eq!(answers, u32::from(is_stranger), "answers to {input:?}");
 }
 
 /// Panics with what differs, and with nothing else.
