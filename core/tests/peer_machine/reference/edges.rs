@@ -82,46 +82,50 @@ impl Reference {
         }
         match input {
             PeerInput::EdgesUp { round } => {
-                if self.reports(*round, true) {
-                    self.send(ToMaster::EdgesEstablished { round: *round });
-                }
+                let round = *round;
+                self.reports(round, true, ToMaster::EdgesEstablished { round });
             }
             PeerInput::EdgeFailed {
                 round,
                 with,
                 failure,
             } => {
-                if self.reports(*round, false) {
-                    let (round, with, failure) = (*round, *with, *failure);
-                    self.send(ToMaster::EdgeFailed {
-                        round,
-                        with,
-                        failure,
-                    });
-                }
-            }
-            PeerInput::EdgeBroke { edge, built } => {
-                let end = match edge {
-                    Edge::ToNext => 0,
-                    Edge::FromPrevious => 1,
+                let (round, with, failure) = (*round, *with, *failure);
+                let message = ToMaster::EdgeFailed {
+                    round,
+                    with,
+                    failure,
                 };
-                let ordered = self
-                    .order
-                    .as_mut()
-                    .and_then(|order| order.ends[end].as_mut());
-                for lanes in self.edges[end].as_mut().into_iter().chain(ordered) {
-                    lanes.broken |= lanes.built == *built;
-                }
+                self.reports(round, false, message);
             }
+            PeerInput::EdgeBroke { edge, built } => self.breaks(*edge, *built),
             _ => {}
         }
     }
 
     /// Each order is reported once, and only the last one.
-    fn reports(&mut self, round: Round, up: bool) -> bool {
+    fn reports(&mut self, round: Round, up: bool, message: ToMaster) {
         let order = self.order.as_mut();
         let owed = order.filter(|order| order.round == round && order.up.is_none());
-        owed.map(|order| order.up = Some(up)).is_some()
+        if let Some(order) = owed {
+            order.up = Some(up);
+            self.send(message);
+        }
+    }
+
+    /// Lanes that stand, or that are up and wait to stand.
+    fn breaks(&mut self, edge: Edge, built: Round) {
+        let end = match edge {
+            Edge::ToNext => 0,
+            Edge::FromPrevious => 1,
+        };
+        let ordered = self
+            .order
+            .as_mut()
+            .and_then(|order| order.ends[end].as_mut());
+        for lanes in self.edges[end].as_mut().into_iter().chain(ordered) {
+            lanes.broken |= lanes.built == built;
+        }
     }
 
     pub(super) fn broken(&self) -> BrokenEdges {
