@@ -1,5 +1,4 @@
-//! Connecting rings: who has to report, when a ring stands, what happens when it does not. And the
-//! search for better rings, which ends in connecting them.
+//! Connecting rings: who has to report, when a ring stands, what happens when it does not.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,26 +34,6 @@ pub(super) struct Wiring {
     pub(super) lacking: Peers,
     /// Who reported that they do not come up: this attempt leads to nothing.
     pub(super) failed: Peers,
-}
-
-/// A search for better rings. It concerns every accepted peer.
-#[derive(Clone, Debug)]
-pub(super) enum Search {
-    Measuring {
-        round: Round,
-        /// Sender and receiver.
-        asked: BTreeSet<RingEdge>,
-        lacking: Peers,
-        failed: Peers,
-    },
-    Solving {
-        round: Round,
-        lacking: BTreeSet<GroupId>,
-        /// `None`: none was found.
-        found: BTreeMap<GroupId, Option<Ring>>,
-    },
-    /// The rings are being connected.
-    Connecting { round: Round },
 }
 
 impl Reference {
@@ -229,158 +208,10 @@ impl Reference {
         }
     }
 
-    /// Without one of its members an attempt cannot succeed. A search ends with its last member.
+    /// Without one of its members an attempt cannot succeed.
     pub(super) fn rings_lose(&mut self, peer: PeerId) {
         self.give_up(|wiring| wiring.members.contains(&peer));
-        self.search.take_if(|_| self.accepted.is_empty());
-        if let Some(Search::Measuring { lacking, .. }) = &mut self.search {
-            lacking.remove(&peer);
-        }
-    }
-
-    // The search for better rings.
-
-    /// When every accepted peer waits in `optimize_topology`, each measures.
-    pub(super) fn search_begins(&mut self, seen: &Seen) -> bool {
-        if self.accepted.is_empty() || self.optimizing != self.accepted {
-            return false;
-        }
-        let measuring = std::mem::take(&mut self.optimizing);
-        let (round, probes) = (Round(0), Vec::new());
-        self.tell_all(measuring.iter().copied(), &ToPeer::Probe { round, probes });
-        self.search = Some(Search::Measuring {
-            round: seen.round_of_probes(&measuring),
-            asked: seen.probes(&measuring),
-            lacking: measuring,
-            failed: Peers::new(),
-        });
-        true
-    }
-
-    pub(super) fn measured(&mut self, peer: PeerId, round: Round, to: PeerId, seen: &Seen) -> bool {
-        match &self.search {
-            Some(Search::Measuring {
-                round: present,
-                asked,
-                lacking,
-                ..
-            }) if *present == round => {
-                // Whom it measured may be gone.
-                let is_there = self.peers.contains_key(&to);
-                !is_there || (asked.contains(&(peer, to)) && lacking.contains(&peer))
-            }
-            _ => self.is_known(peer, round, seen),
-        }
-    }
-
-    pub(super) fn probes_done(&mut self, peer: PeerId, done: Round, ok: bool, seen: &Seen) -> bool {
-        match &mut self.search {
-            Some(Search::Measuring {
-                round,
-                lacking,
-                failed,
-                ..
-            }) if *round == done => {
-                if !ok {
-                    failed.insert(peer);
-                }
-                lacking.remove(&peer)
-            }
-            Some(Search::Solving { round, .. } | Search::Connecting { round, .. }) => {
-                *round != done && self.is_known(peer, done, seen)
-            }
-            Some(Search::Measuring { .. }) | None => self.is_known(peer, done, seen),
-        }
-    }
-
-    pub(super) fn solved(&mut self, solved: Round, group: GroupId, ring: &Option<Ring>) {
-        if let Some(Search::Solving {
-            round,
-            lacking,
-            found,
-        }) = &mut self.search
-            && *round == solved
-            && lacking.remove(&group)
-        {
-            found.insert(group, ring.clone());
-        }
-    }
-
-    /// All have measured: where somebody could not, the rings stay. All groups are solved: where some ring
-    /// was not found, or is not that of its group any more, the rings stay.
-    pub(super) fn search_goes_on(&mut self, seen: &Seen) -> bool {
-        match &self.search {
-            Some(Search::Measuring {
-                round,
-                lacking,
-                failed,
-                ..
-            }) if lacking.is_empty() => {
-                let (round, failed) = (*round, !failed.is_empty());
-                if failed {
-                    self.conclude_search(false);
-                } else {
-                    let (lacking, found) = (self.groups_with_a_choice(), BTreeMap::new());
-                    assert_eq!(
-                        seen.questions, lacking,
-                        "every group with a choice is solved"
-                    );
-                    self.search = Some(Search::Solving {
-                        round,
-                        lacking,
-                        found,
-                    });
-                }
-                true
-            }
-            Some(Search::Solving {
-                round,
-                lacking,
-                found,
-            }) if lacking.is_empty() => {
-                let fits = |(group, ring): (&GroupId, &Option<Ring>)| {
-                    let ring = ring.as_ref();
-                    ring.is_some_and(|ring| is_permutation(ring, &self.members(*group)))
-                };
-                if found.iter().all(fits) {
-                    self.search = Some(Search::Connecting { round: *round });
-                    self.connect(Purpose::Better, self.accepted.clone(), seen);
-                } else {
-                    self.conclude_search(false);
-                }
-                true
-            }
-            _ => false,
-        }
-    }
-
-    /// A ring of one or two is what it is.
-    fn groups_with_a_choice(&self) -> BTreeSet<GroupId> {
-        let mut groups: BTreeSet<GroupId> = self.groups.keys().copied().collect();
-        groups.retain(|group| self.members(*group).len() > 2);
-        groups
-    }
-
-    fn conclude_search(&mut self, improved_or_kept: bool) {
-        self.search = None;
-        let everybody = self.accepted.clone();
-        self.tell_all(
-            everybody,
-            &ToPeer::OptimizationConcluded { improved_or_kept },
-        );
-    }
-
-    /// Who has not measured goes. Where only the solver is late, the rings stay.
-    pub(super) fn search_is_overdue(&mut self) {
-        match &self.search {
-            Some(Search::Measuring { lacking, .. }) => {
-                for peer in lacking.clone() {
-                    self.is_kicked(peer);
-                }
-            }
-            Some(Search::Solving { .. }) => self.conclude_search(false),
-            Some(Search::Connecting { .. }) | None => {}
-        }
+        self.search_loses(peer);
     }
 }
 

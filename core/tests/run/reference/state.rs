@@ -6,7 +6,7 @@ use pccl_core::id::{GroupId, PeerId, Tag};
 use pccl_core::master::{Ballot, MasterTimer};
 use pccl_core::states::{CollectiveCommunicationState as TagState, ConnectionState};
 
-use super::rings::Search;
+use super::search::Search;
 use super::{Group, Peers, Reference};
 
 impl Reference {
@@ -159,21 +159,5 @@ impl Reference {
             }
         }
         open
-    }
-}
-
-impl Search {
-    fn state_of(&self, peer: PeerId) -> ConnectionState {
-        match self {
-            Self::Measuring { lacking, .. } if lacking.contains(&peer) => {
-                ConnectionState::OptimizeTopology
-            }
-            Self::Measuring { failed, .. } if failed.contains(&peer) => {
-                ConnectionState::OptimizeTopologyFailed
-            }
-            Self::Measuring { .. } | Self::Solving { .. } | Self::Connecting { .. } => {
-                ConnectionState::VoteCompleteTopologyOptimization
-            }
-        }
     }
 }
