@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
+use std::time::Duration;
 
 use pccl_core::id::{GroupId, PeerId, Round, Seq, Tag};
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
@@ -117,9 +118,20 @@ impl Shadow {
         if let MasterInput::TimerFired(timer) = input {
             self.timers.remove(timer);
         }
+        if let MasterInput::Message { peer, .. } = input {
+            let silence = MasterTimer::Silence(*peer);
+            let restarts = |output: &&MasterOutput| matches!(output, MasterOutput::StartTimer { timer, .. } if *timer == silence);
+            let was_known = self.timers.contains(&silence);
+            assert_eq!(
+                out.iter().any(|output| restarts(&output)),
+                was_known,
+                "{peer} lives"
+            );
+        }
         for output in out {
             match output {
-                MasterOutput::StartTimer { timer, .. } => {
+                MasterOutput::StartTimer { timer, after } => {
+                    self.check_duration(*timer, *after);
                     self.timers.insert(*timer);
                 }
                 MasterOutput::StopTimer(timer) => {
@@ -128,6 +140,27 @@ impl Shadow {
                 _ => {}
             }
         }
+    }
+
+    fn check_duration(&self, timer: MasterTimer, after: Duration) {
+        let config = &self.reference.config;
+        let configured = match timer {
+            MasterTimer::HeartbeatDue => config.heartbeat,
+            MasterTimer::Silence(_) => config.silence,
+            MasterTimer::Ballot(_) => config.ballot,
+            MasterTimer::Wiring(_) => config.wiring,
+            MasterTimer::Optimization(_) => config.optimization,
+            MasterTimer::SharedState(_) => config.shared_state,
+            MasterTimer::Collective(_) => config.collective,
+            // Doubles with each attempt.
+            MasterTimer::RetryWiring(_) => {
+                let attempts = 0..u32::from(config.wiring_attempts_max);
+                let mut pauses = attempts.map(|attempt| config.wiring_retry * (1 << attempt));
+                assert!(pauses.any(|pause| pause == after), "{timer:?} {after:?}");
+                return;
+            }
+        };
+        assert_eq!(after, configured, "{timer:?}");
     }
 }
 
