@@ -82,6 +82,7 @@ static OPTIMIZE_FIRST: Program = Program {
 static QUIT: Program = program(&[Do::Start(1), Do::Leave]);
 static CANCEL: Program = program(&[Do::Start(1), Do::Cancel(1), Do::Finish(1)]);
 static ODD: Program = program(&[Do::StartOdd(1), Do::Finish(1)]);
+static TWICE: Program = program(&[Do::Start(1), Do::StartTwice(1), Do::Finish(1)]);
 static CONNECT: Program = program(&[]);
 
 /// Synchronize, compute, synchronize again.
@@ -90,6 +91,14 @@ static POPULAR: Program = program(&[
     Do::Advance,
     Do::Sync(EnforcePopular),
 ]);
+static ADVANCE_AND_ADMIT: Program = program(&[
+    Do::Sync(EnforcePopular),
+    Do::Advance,
+    Do::Sync(EnforcePopular),
+    Do::Update,
+    Do::Sync(EnforcePopular),
+]);
+static SYNC: Program = program(&[Do::Sync(EnforcePopular)]);
 static SEND: Program = program(&[Do::Sync(SendOnly), Do::Advance, Do::Sync(EnforcePopular)]);
 static RECEIVE: Program = program(&[Do::Sync(ReceiveOnly), Do::Advance, Do::Sync(EnforcePopular)]);
 
@@ -144,7 +153,15 @@ fn scenario(
         kinds: ANY_FAULT,
         frames: Frames::InTurn,
         heartbeats: false,
+        in_step: false,
         milestones,
+    }
+}
+
+fn in_step(scenario: Scenario) -> Scenario {
+    Scenario {
+        in_step: true,
+        ..scenario
     }
 }
 
@@ -235,6 +252,13 @@ fn collectives() -> Vec<Scenario> {
             &[M::Committed, M::Aborted],
         ),
         scenario(
+            "misuse-2",
+            "one starts a tag that is in use",
+            1,
+            vec![inside(&REDUCE), inside(&TWICE)],
+            &[M::Committed, M::Aborted],
+        ),
+        scenario(
             "disagree-2",
             "the two want different things under one tag",
             1,
@@ -256,7 +280,7 @@ fn membership() -> Vec<Scenario> {
                 &[M::Admitted, M::Committed],
             )
         },
-        scenario(
+        in_step(scenario(
             "train-2",
             "the training loop",
             2,
@@ -268,15 +292,15 @@ fn membership() -> Vec<Scenario> {
                 M::WiredAgain,
                 M::GaveWay,
             ],
-        ),
-        scenario(
+        )),
+        in_step(scenario(
             "train-3",
             "the training loop of three",
             1,
             vec![inside(&TRAIN); 3],
             &[M::Committed, M::Aborted, M::Recovered, M::ContentKept],
-        ),
-        scenario(
+        )),
+        in_step(scenario(
             "join-1-of-2",
             "a newcomer to one that trains",
             2,
@@ -288,8 +312,8 @@ fn membership() -> Vec<Scenario> {
                 M::Committed,
                 M::ContentMoved,
             ],
-        ),
-        scenario(
+        )),
+        in_step(scenario(
             "join-1-of-3",
             "a newcomer to two that train",
             1,
@@ -300,8 +324,8 @@ fn membership() -> Vec<Scenario> {
                 M::Committed,
                 M::RevisionAdvanced,
             ],
-        ),
-        scenario(
+        )),
+        in_step(scenario(
             "join-2-of-3",
             "two newcomers at once",
             1,
@@ -311,14 +335,14 @@ fn membership() -> Vec<Scenario> {
                 outside(&UPDATE_REDUCE),
             ],
             &[M::Admitted, M::WiredAgain, M::Committed],
-        ),
-        scenario(
+        )),
+        in_step(scenario(
             "join-all",
             "three find an empty run",
             1,
             vec![outside(&UPDATE_REDUCE); 3],
             &[M::Admitted, M::AdmittedAlone, M::WiredAgain],
-        ),
+        )),
         scenario(
             "join-all-and-go",
             "two find an empty run, and nothing works",
@@ -437,6 +461,13 @@ fn shared_state() -> Vec<Scenario> {
             all,
         ),
         scenario(
+            "sync-lost",
+            "the only one that holds the reached revision goes away",
+            1,
+            vec![inside(&ADVANCE_AND_ADMIT), outside(&SYNC)],
+            &[M::SyncFailed, M::ContentMoved, M::Admitted],
+        ),
+        scenario(
             "sync-senders-differ",
             "two send-only peers hold different content",
             1,
@@ -472,7 +503,7 @@ fn shared_state() -> Vec<Scenario> {
             ],
             &[M::ContentMoved, M::RevisionAdvanced],
         ),
-        scenario(
+        in_step(scenario(
             "sync-join",
             "a newcomer takes what the others have",
             1,
@@ -484,7 +515,7 @@ fn shared_state() -> Vec<Scenario> {
                 },
             ],
             &[M::ContentMoved, M::Admitted],
-        ),
+        )),
     ]
 }
 

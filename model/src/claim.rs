@@ -25,6 +25,7 @@ pub enum Claim {
     Trust,
     AnsweredOnce,
     RetriesExplained,
+    InStep,
     Timers,
     Bounded,
 }
@@ -50,6 +51,7 @@ pub const CLAIMS: &[Claim] = &[
     Claim::Trust,
     Claim::AnsweredOnce,
     Claim::RetriesExplained,
+    Claim::InStep,
     Claim::Timers,
     Claim::Bounded,
 ];
@@ -97,6 +99,9 @@ impl Claim {
             Self::AnsweredOnce => "every call is answered once, by an answer of its kind",
             Self::RetriesExplained => {
                 "every retry is explained by a loss, a newcomer or another peer's call"
+            }
+            Self::InStep => {
+                "where nothing goes wrong, users of one loop never get in each other's way"
             }
             Self::Timers => "the timers that run are those that were started and not stopped",
             Self::Bounded => "no queue of messages grows beyond its bound",

@@ -148,9 +148,11 @@ impl Run<'_> {
         }
     }
 
-    /// The standing lanes on which a peer sends break between two living processes.
+    /// Lanes on which a peer sends break between two living processes: those that are about to
+    /// become the ring, else those that stand.
     pub(crate) fn break_edge(&mut self, no: SeatNo) {
-        let Some(lanes) = &mut self.edit(no).plane.next else {
+        let whole = self.edit(no).plane.lanes_mut(Edge::ToNext);
+        let Some(lanes) = whole.filter(|lanes| !lanes.cut).last() else {
             return;
         };
         lanes.cut = true;

@@ -148,6 +148,7 @@ fn holds(claim: Claim) -> Condition {
         Trust,
         AnsweredOnce,
         RetriesExplained,
+        InStep,
         Timers,
         Bounded
     )
