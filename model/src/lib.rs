@@ -16,6 +16,7 @@
 //! | [`step`] | everything that can happen next |
 //! | [`claim`] | what must always hold, as sentences |
 //! | [`coverage`] | what the exploration has seen |
+//! | [`trace`], [`story`] | a way through a run, as text for machines and for people |
 //! | [`link`], [`plane`], [`hashed`] | parts of a state |
 
 pub mod claim;
@@ -33,6 +34,8 @@ pub mod script;
 pub mod show;
 pub mod state;
 pub mod step;
+pub mod story;
+pub mod trace;
 mod transfer;
 mod watch;
 

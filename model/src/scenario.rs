@@ -297,3 +297,10 @@ pub fn standard() -> Vec<Scenario> {
         },
     ]
 }
+
+/// The scenario of this name.
+#[must_use]
+pub fn named(name: &str) -> Option<Scenario> {
+    let mut all = standard().into_iter();
+    all.find(|scenario| scenario.name == name)
+}

@@ -138,6 +138,14 @@ impl Step {
     }
 }
 
+impl Step {
+    /// Does it bring the run forward, as no fault does?
+    #[must_use]
+    pub fn is_progress(self) -> bool {
+        !self.is_fault()
+    }
+}
+
 fn edge_word(edge: Edge) -> &'static str {
     match edge {
         Edge::ToNext => "next",
