@@ -33,7 +33,9 @@ pub(crate) fn steps(scenario: &Scenario, state: &RunState, out: &mut Vec<Step>) 
 pub(crate) fn is_at_rest(scenario: &Scenario, state: &RunState) -> bool {
     let mut steps = Vec::new();
     progress(scenario, state, &mut steps);
-    steps.iter().all(|step| matches!(step, Step::Thaw(_)))
+    steps
+        .iter()
+        .all(|step| matches!(step, Step::Thaw(_) | Step::Beat(_) | Step::MasterBeats))
 }
 
 fn progress(scenario: &Scenario, state: &RunState, out: &mut Vec<Step>) {
@@ -58,6 +60,14 @@ fn progress(scenario: &Scenario, state: &RunState, out: &mut Vec<Step>) {
     }
     if !state.tours.is_empty() {
         out.push(Step::Solve);
+    }
+    // One sign of life at a time is enough to meet everything else.
+    let idle = |seat: &Seat| seat.link.down.queue.is_empty();
+    if scenario.heartbeats
+        && state.seats.iter().all(|seat| idle(seat))
+        && has_timer(|timer| *timer == MasterTimer::HeartbeatDue)
+    {
+        out.push(Step::MasterBeats);
     }
 }
 
@@ -96,6 +106,10 @@ fn of_peer(scenario: &Scenario, state: &RunState, no: SeatNo, seat: &Seat, out: 
     let connected = !matches!(view.phase(), PeerPhase::Unconnected | PeerPhase::Gone);
     if connected && seat.link.down.end == End::Silent {
         out.push(Step::MasterSilence(no));
+    }
+    let has_welcome = matches!(view.phase(), PeerPhase::Registered | PeerPhase::Accepted);
+    if scenario.heartbeats && has_welcome && seat.link.up.queue.is_empty() {
+        out.push(Step::Beat(no));
     }
 }
 
@@ -191,6 +205,9 @@ fn faults(scenario: &Scenario, state: &RunState, out: &mut Vec<Step>) {
     }
     if scenario.allows(Fault::CrashMaster) {
         out.push(Step::CrashMaster);
+    }
+    if scenario.allows(Fault::StopMaster) && master.view().peers().next().is_some() {
+        out.push(Step::StopMaster);
     }
 }
 

@@ -10,21 +10,24 @@
 //!
 //! | module | what it is for |
 //! |---|---|
-//! | [`scenario`] | what is explored: processes, programs, faults |
+//! | [`scenario`], [`catalogue`] | what is explored: processes, programs, faults |
 //! | [`script`] | the users' programs |
 //! | [`state`] | a state of the whole run |
 //! | [`step`] | everything that can happen next |
 //! | [`claim`] | what must always hold, as sentences |
+//! | [`milestone`] | what must be reached at least once |
 //! | [`coverage`] | what the exploration has seen |
 //! | [`trace`], [`story`] | a way through a run, as text for machines and for people |
 //! | [`link`], [`plane`], [`hashed`] | parts of a state |
 
+pub mod catalogue;
 pub mod claim;
 pub mod coverage;
 mod enabled;
 pub mod hashed;
 mod lanes;
 pub mod link;
+pub mod milestone;
 mod model;
 pub mod plane;
 mod prologue;

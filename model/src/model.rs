@@ -7,9 +7,10 @@ use stateright::{Model, Property};
 use crate::claim::{CLAIMS, Claim};
 use crate::coverage::Coverage;
 use crate::enabled;
+use crate::milestone::{MILESTONES, Milestone};
 use crate::prologue;
 use crate::run::Run;
-use crate::scenario::{MILESTONES, Milestone, Scenario};
+use crate::scenario::Scenario;
 use crate::state::RunState;
 use crate::step::Step;
 

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use pccl_core::element::CollectiveSpec;
 use pccl_core::id::{ConnId, PeerId, Tag};
 use pccl_core::master::{MasterInput, MasterOutput, MasterTimer};
 use pccl_core::messages::{RingOutcome, ToMaster, ToPeer};
@@ -12,7 +13,8 @@ use pccl_core::tour;
 use crate::claim::Claim;
 use crate::coverage::{Coverage, ReceiverIn, SenderIn};
 use crate::link::End;
-use crate::scenario::{Milestone, Scenario, SeatPlan};
+use crate::milestone::Milestone;
+use crate::scenario::{SPEC, Scenario, SeatPlan};
 use crate::script::{Do, Program, Wish};
 use crate::state::{Life, RunState, Seat, Tour};
 use crate::step::{Deadline, SeatNo, Step};
@@ -93,6 +95,12 @@ impl<'a> Run<'a> {
             Step::BreakEdge(no) => self.break_edge(no),
             Step::Late(deadline) => self.fire_first(|timer| is_of(timer, deadline)),
             Step::CrashMaster => self.crash_master(),
+            Step::StopMaster => self.tell_master(MasterInput::Stop),
+            Step::Beat(no) => {
+                let timer = pccl_core::peer::PeerTimer::HeartbeatDue;
+                self.give(no, PeerInput::TimerFired(timer));
+            }
+            Step::MasterBeats => self.fire_first(|timer| *timer == MasterTimer::HeartbeatDue),
         }
     }
 
@@ -428,14 +436,20 @@ pub(crate) fn is_of(timer: &MasterTimer, deadline: Deadline) -> bool {
 
 /// The call that a wish is.
 pub(crate) fn call_of(seat: &Seat, wish: Wish) -> Call {
+    let tag_of = |tag: u8| Tag(u64::from(tag));
     let initiate = |tag: u8| Call::Initiate {
-        tag: Tag(u64::from(tag)),
-        spec: crate::scenario::SPEC,
+        tag: tag_of(tag),
+        spec: SPEC,
     };
     match wish {
         Wish::Connect => Call::Connect,
         Wish::Leave => Call::Leave,
         Wish::Again(tag) | Wish::Do(Do::Start(tag)) => initiate(tag),
+        Wish::Do(Do::StartOdd(tag)) => Call::Initiate {
+            tag: tag_of(tag),
+            spec: CollectiveSpec { count: 2, ..SPEC },
+        },
+        Wish::Do(Do::Cancel(tag)) => Call::Cancel { tag: tag_of(tag) },
         Wish::Do(Do::Update | Do::UpdateIfPending) => Call::UpdateTopology,
         Wish::Do(Do::Ask) => Call::ArePeersPending,
         Wish::Do(Do::Optimize) => Call::OptimizeTopology,

@@ -1,9 +1,9 @@
 //! What is explored: who takes part, what the users do, and which faults may happen.
 
 use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
-use pccl_core::shared_state::SyncStrategy;
 
-use crate::script::{Do, Program};
+use crate::milestone::Milestone;
+use crate::script::Program;
 
 /// What every collective computes.
 pub(crate) const SPEC: CollectiveSpec = CollectiveSpec {
@@ -28,6 +28,8 @@ pub struct Scenario {
     pub kinds: &'static [Fault],
     /// How the frames of the rings interleave.
     pub frames: Frames,
+    /// Do both sides show that they live? It changes nothing but what is on its way.
+    pub heartbeats: bool,
     /// What must be reached at least once, or the scenario says less than it claims.
     pub milestones: &'static [Milestone],
 }
@@ -81,6 +83,7 @@ pub enum Fault {
     BreakFetch,
     Late,
     CrashMaster,
+    StopMaster,
 }
 
 /// Every kind of fault.
@@ -95,114 +98,8 @@ pub const ANY_FAULT: &[Fault] = &[
     Fault::BreakFetch,
     Fault::Late,
     Fault::CrashMaster,
+    Fault::StopMaster,
 ];
-
-/// An interesting thing that happens. Each guards a property that would be empty without it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum Milestone {
-    /// A collective was committed.
-    Committed,
-    /// A collective was committed although a contributor was gone.
-    CommittedWithoutOne,
-    /// A collective was aborted.
-    Aborted,
-    /// A collective was aborted at a peer that had the whole result already.
-    RestoredWhole,
-    /// An aborted collective was committed in a later attempt.
-    Recovered,
-    /// Two collectives of a group ran at the same time.
-    TwoTagsAtOnce,
-    /// A newcomer was admitted by the others.
-    Admitted,
-    /// A peer found the run empty and was admitted at once.
-    AdmittedAlone,
-    /// A ring was rebuilt without newcomers.
-    Rewired,
-    /// An attempt to connect a ring was given up and made again.
-    WiredAgain,
-    /// A synchronization in which content moved succeeded.
-    ContentMoved,
-    /// A synchronization in which nothing had to move succeeded.
-    ContentKept,
-    /// A synchronization failed.
-    SyncFailed,
-    /// A revision of a group advanced.
-    RevisionAdvanced,
-    /// Another ring was adopted because it is better.
-    Optimized,
-    /// An optimization was given up.
-    OptimizationFailed,
-    /// A call gave way to another peer's.
-    GaveWay,
-    /// Somebody who asked was told that peers are pending.
-    ToldPending,
-    /// Somebody who asked was told that nobody is pending.
-    ToldNobodyPending,
-    /// A peer lost the master while a collective of its was undecided.
-    LostMasterUndecided,
-    /// A peer was noticed by its silence alone.
-    NoticedBySilence,
-    /// A user left on purpose at the end of its program.
-    LeftAtTheEnd,
-}
-
-/// All milestones.
-pub const MILESTONES: &[Milestone] = &[
-    Milestone::Committed,
-    Milestone::CommittedWithoutOne,
-    Milestone::Aborted,
-    Milestone::RestoredWhole,
-    Milestone::Recovered,
-    Milestone::TwoTagsAtOnce,
-    Milestone::Admitted,
-    Milestone::AdmittedAlone,
-    Milestone::Rewired,
-    Milestone::WiredAgain,
-    Milestone::ContentMoved,
-    Milestone::ContentKept,
-    Milestone::SyncFailed,
-    Milestone::RevisionAdvanced,
-    Milestone::Optimized,
-    Milestone::OptimizationFailed,
-    Milestone::GaveWay,
-    Milestone::ToldPending,
-    Milestone::ToldNobodyPending,
-    Milestone::LostMasterUndecided,
-    Milestone::NoticedBySilence,
-    Milestone::LeftAtTheEnd,
-];
-
-impl Milestone {
-    /// The milestone as a sentence.
-    #[must_use]
-    pub const fn sentence(self) -> &'static str {
-        match self {
-            Self::Committed => "a collective is committed",
-            Self::CommittedWithoutOne => "a collective is committed although a contributor is gone",
-            Self::Aborted => "a collective is aborted",
-            Self::RestoredWhole => "a peer restores a result that was whole",
-            Self::Recovered => "a collective is committed after it was aborted",
-            Self::TwoTagsAtOnce => "two collectives of a group run at the same time",
-            Self::Admitted => "a newcomer is admitted by the others",
-            Self::AdmittedAlone => "a peer finds the run empty and is admitted at once",
-            Self::Rewired => "a ring is rebuilt without newcomers",
-            Self::WiredAgain => "a ring is connected after an attempt failed",
-            Self::ContentMoved => "a synchronization moves content",
-            Self::ContentKept => "a synchronization finds nothing to move",
-            Self::SyncFailed => "a synchronization fails",
-            Self::RevisionAdvanced => "a revision advances",
-            Self::Optimized => "a topology is optimized",
-            Self::OptimizationFailed => "an optimization fails",
-            Self::GaveWay => "a call gives way to another peer's",
-            Self::ToldPending => "a peer is told that others are pending",
-            Self::ToldNobodyPending => "a peer is told that nobody is pending",
-            Self::LostMasterUndecided => "a peer loses the master while a collective is undecided",
-            Self::NoticedBySilence => "a peer is noticed by its silence alone",
-            Self::LeftAtTheEnd => "a user leaves at the end of its program",
-        }
-    }
-}
 
 impl Scenario {
     /// The same with another number of processes: the last one is left out, or repeated.
@@ -226,81 +123,4 @@ impl Scenario {
     pub fn allows(&self, fault: Fault) -> bool {
         self.kinds.contains(&fault)
     }
-}
-
-/// A process of group 0 that is inside.
-const fn inside(program: &'static Program) -> SeatPlan {
-    SeatPlan {
-        group: 0,
-        start: Start::Inside,
-        program,
-        content: 0,
-        revision: 0,
-    }
-}
-
-const fn outside(program: &'static Program) -> SeatPlan {
-    SeatPlan {
-        start: Start::Outside,
-        ..inside(program)
-    }
-}
-
-/// One reduce.
-const REDUCE: &Program = &Program {
-    steps: &[Do::Start(1), Do::Finish(1)],
-    rounds: 1,
-};
-
-/// The loop of DESIGN §6, once.
-const TRAIN: &Program = &Program {
-    steps: &[
-        Do::Update,
-        Do::Sync(SyncStrategy::EnforcePopular),
-        Do::Start(1),
-        Do::Finish(1),
-        Do::Advance,
-    ],
-    rounds: 1,
-};
-
-/// The standard scenarios: what `cargo run -p verification` explores.
-#[must_use]
-pub fn standard() -> Vec<Scenario> {
-    vec![
-        Scenario {
-            name: "reduce-2",
-            about: "two peers reduce, and retry until it succeeds",
-            seats: vec![inside(REDUCE); 2],
-            faults: 2,
-            kinds: ANY_FAULT,
-            frames: Frames::Free,
-            milestones: &[Milestone::Committed, Milestone::Aborted],
-        },
-        Scenario {
-            name: "train-2",
-            about: "the training loop",
-            seats: vec![inside(TRAIN); 2],
-            faults: 1,
-            kinds: ANY_FAULT,
-            frames: Frames::InTurn,
-            milestones: &[Milestone::Committed, Milestone::Aborted],
-        },
-        Scenario {
-            name: "join-1",
-            about: "one peer joins two that train",
-            seats: vec![inside(TRAIN), inside(TRAIN), outside(TRAIN)],
-            faults: 0,
-            kinds: ANY_FAULT,
-            frames: Frames::InTurn,
-            milestones: &[Milestone::Admitted],
-        },
-    ]
-}
-
-/// The scenario of this name.
-#[must_use]
-pub fn named(name: &str) -> Option<Scenario> {
-    let mut all = standard().into_iter();
-    all.find(|scenario| scenario.name == name)
 }

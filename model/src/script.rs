@@ -5,6 +5,7 @@
 //! precedence, and leaves when the run has ended for it or its program is over.
 
 use pccl_core::id::{ContentHash, Revision, Tag};
+use pccl_core::messages::CollectiveRefusal;
 use pccl_core::peer::{Answer, CallError, Committed};
 use pccl_core::shared_state::SyncStrategy;
 
@@ -15,6 +16,8 @@ pub struct Program {
     pub steps: &'static [Do],
     /// How many rounds, before the user leaves.
     pub rounds: u8,
+    /// The step with which the first round begins.
+    pub first: u8,
 }
 
 /// One step of a program.
@@ -34,6 +37,10 @@ pub enum Do {
     Start(u8),
     /// Wait for it; where it was aborted, start it again and wait.
     Finish(u8),
+    /// Start a collective that computes something else than the others want.
+    StartOdd(u8),
+    /// Give a collective up; its end, whatever it is, will do.
+    Cancel(u8),
     /// Compute: the content changes, and its revision grows by one.
     Advance,
     /// Leave the run in the middle of the program.
@@ -86,6 +93,8 @@ pub struct User {
     waits: Waits,
     inside: bool,
     jobs: [Job; TAGS_MAX],
+    /// Does not want what it started.
+    gave_up: bool,
     /// Goes back to the top as soon as no collective runs.
     back_to_top: bool,
     told_pending: bool,
@@ -100,13 +109,14 @@ pub struct User {
 impl User {
     /// A user before its first call.
     #[must_use]
-    pub fn new(inside: bool, revision: Revision, content: ContentHash) -> Self {
+    pub fn new(inside: bool, first: u8, revision: Revision, content: ContentHash) -> Self {
         Self {
-            at: 0,
+            at: first,
             round: 0,
             waits: Waits::No,
             inside,
             jobs: [Job::Free; TAGS_MAX],
+            gave_up: false,
             back_to_top: false,
             told_pending: false,
             retries: 0,
@@ -193,8 +203,12 @@ impl User {
                 self.retries += 1;
                 self.set(tag, Job::Running);
             }
-            Wish::Do(Do::Start(tag)) => {
+            Wish::Do(Do::Start(tag) | Do::StartOdd(tag)) => {
                 self.set(tag, Job::Running);
+                self.at += 1;
+            }
+            Wish::Do(Do::Cancel(_)) => {
+                self.gave_up = true;
                 self.at += 1;
             }
             Wish::Do(Do::Ask) => self.waits = Waits::Query,
@@ -243,6 +257,7 @@ impl User {
         let tag = u8::try_from(tag.0).unwrap_or(u8::MAX);
         match result {
             Ok(_) => self.set(tag, Job::Committed),
+            Err(CallError::Aborted { .. }) if self.gave_up => self.set(tag, Job::Committed),
             Err(CallError::Aborted { .. }) => self.set(tag, Job::Aborted),
             Err(why) => {
                 self.set(tag, Job::Free);
@@ -254,12 +269,16 @@ impl User {
     fn failed(&mut self, why: &CallError) {
         match why {
             CallError::SyncFailed(failure) if failure.is_retryable() => self.retries += 1,
-            CallError::Conflict(_) | CallError::CollectiveRefused { .. } => {
+            CallError::Conflict(_)
+            | CallError::CollectiveRefused {
+                reason: CollectiveRefusal::NotJoined { .. },
+                ..
+            } => {
                 self.retries += u8::from(!self.back_to_top);
                 self.back_to_top = true;
             }
             // What cannot be mended: the user gives up.
-            CallError::SyncFailed(_) => self.at = u8::MAX,
+            CallError::SyncFailed(_) | CallError::CollectiveRefused { .. } => self.at = u8::MAX,
             _ => self.waits = Waits::Over,
         }
     }
@@ -281,6 +300,7 @@ impl User {
         match program.steps.get(usize::from(self.at)) {
             Some(Do::Finish(tag)) if self.job(*tag) == Job::Committed => {
                 self.set(*tag, Job::Free);
+                self.gave_up = false;
                 self.at += 1;
                 true
             }

@@ -13,8 +13,9 @@ use pccl_core::shared_state::SyncStrategy;
 use crate::claim::Claim;
 use crate::hashed::Hashed;
 use crate::link::Link;
+use crate::milestone::Milestone;
 use crate::plane::Plane;
-use crate::scenario::{Milestone, SeatPlan, Start};
+use crate::scenario::{SeatPlan, Start};
 use crate::script::User;
 use crate::step::SeatNo;
 
@@ -63,7 +64,12 @@ impl Seat {
             peer: Peer::new(config(plan)),
             link: Link::default(),
             plane: Plane::default(),
-            user: User::new(inside, Revision(u64::from(plan.revision)), content),
+            user: User::new(
+                inside,
+                plan.program.first,
+                Revision(u64::from(plan.revision)),
+                content,
+            ),
             strategy: None,
         }
     }

@@ -78,6 +78,10 @@ pub enum Step {
     FetchFails(SeatNo),
     /// A frozen process goes on.
     Thaw(SeatNo),
+    /// A peer shows the master that it lives.
+    Beat(SeatNo),
+    /// The master shows its peers that it lives.
+    MasterBeats,
 
     // Faults, each of which uses up one of the budget.
     /// A process dies.
@@ -100,6 +104,8 @@ pub enum Step {
     Late(Deadline),
     /// The master dies.
     CrashMaster,
+    /// The operator ends the master.
+    StopMaster,
 }
 
 impl Step {
@@ -116,7 +122,8 @@ impl Step {
             | Self::RefuseMeasure(_)
             | Self::BreakFetch(_)
             | Self::Late(_)
-            | Self::CrashMaster => true,
+            | Self::CrashMaster
+            | Self::StopMaster => true,
             Self::Call(_)
             | Self::Up(_)
             | Self::Down(_)
@@ -133,16 +140,24 @@ impl Step {
             | Self::Solve
             | Self::Fetch(_)
             | Self::FetchFails(_)
-            | Self::Thaw(_) => false,
+            | Self::Thaw(_)
+            | Self::Beat(_)
+            | Self::MasterBeats => false,
         }
     }
 }
 
 impl Step {
-    /// Does it bring the run forward, as no fault does?
+    /// Does it say no more than that somebody lives?
+    #[must_use]
+    pub fn is_beat(self) -> bool {
+        matches!(self, Self::Beat(_) | Self::MasterBeats)
+    }
+
+    /// Does it bring the run forward, as no fault and no sign of life does?
     #[must_use]
     pub fn is_progress(self) -> bool {
-        !self.is_fault()
+        !self.is_fault() && !self.is_beat()
     }
 }
 
@@ -195,6 +210,9 @@ impl fmt::Display for Step {
             Self::BreakFetch(seat) => write!(f, "break-fetch {seat}"),
             Self::Late(deadline) => write!(f, "late {deadline}"),
             Self::CrashMaster => f.write_str("crash-master"),
+            Self::StopMaster => f.write_str("stop-master"),
+            Self::Beat(seat) => write!(f, "beat {seat}"),
+            Self::MasterBeats => f.write_str("master-beats"),
         }
     }
 }
@@ -225,6 +243,8 @@ fn parse(text: &str) -> Option<Step> {
         ["pause-ends"] => Some(Step::PauseEnds),
         ["solve"] => Some(Step::Solve),
         ["crash-master"] => Some(Step::CrashMaster),
+        ["stop-master"] => Some(Step::StopMaster),
+        ["master-beats"] => Some(Step::MasterBeats),
         ["late", which] => deadline(which).map(Step::Late),
         [verb, seat] => of_seat(verb, parse_seat(seat)?),
         ["frame", seat, tag] => Some(Step::Frame(parse_seat(seat)?, tag.parse().ok()?)),
@@ -246,6 +266,7 @@ fn of_seat(verb: &str, seat: SeatNo) -> Option<Step> {
         "fetch" => Step::Fetch(seat),
         "fetch-fails" => Step::FetchFails(seat),
         "thaw" => Step::Thaw(seat),
+        "beat" => Step::Beat(seat),
         "crash" => Step::Crash(seat),
         "freeze" => Step::Freeze(seat),
         "cut" => Step::Cut(seat),
@@ -329,6 +350,9 @@ mod tests {
             Step::Late(Deadline::SharedState),
             Step::Late(Deadline::Collective),
             Step::CrashMaster,
+            Step::StopMaster,
+            Step::Beat(seat),
+            Step::MasterBeats,
         ];
 
         for step in steps {

@@ -147,6 +147,9 @@ fn event(names: &Names, state: &RunState, step: Step) -> String {
         Step::BreakFetch(no) => format!("A transfer to {} breaks", whom(no)),
         Step::Late(deadline) => format!("{} takes too long", late(deadline)),
         Step::CrashMaster => "The master dies".to_owned(),
+        Step::StopMaster => "The operator stops the master".to_owned(),
+        Step::Beat(no) => format!("{} shows that it lives", who(no)),
+        Step::MasterBeats => "The master shows everybody that it lives".to_owned(),
     }
 }
 
@@ -220,6 +223,8 @@ fn wish(replay: &Replay, state: &RunState, no: SeatNo) -> String {
         Some(Wish::Again(tag)) => format!("starts tag {tag} again"),
         Some(Wish::Do(what)) => match what {
             Do::Start(tag) => format!("starts tag {tag}"),
+            Do::StartOdd(tag) => format!("starts tag {tag} with other numbers than the rest"),
+            Do::Cancel(tag) => format!("gives tag {tag} up"),
             Do::Update | Do::UpdateIfPending => "calls update_topology".to_owned(),
             Do::Ask => "calls are_peers_pending".to_owned(),
             Do::Optimize => "calls optimize_topology".to_owned(),

@@ -18,8 +18,9 @@ use stateright::Model;
 use thiserror::Error;
 
 use crate::RunModel;
+use crate::catalogue::{deep, standard};
 use crate::claim::{CLAIMS, Claim};
-use crate::scenario::{self, Scenario};
+use crate::scenario::{Frames, Scenario};
 use crate::state::RunState;
 use crate::step::{NotAStep, Step};
 
@@ -86,6 +87,13 @@ fn listed(steps: &[Step]) -> String {
     } else {
         steps.join("; ")
     }
+}
+
+/// The scenario of this name, whether standard or deep.
+#[must_use]
+pub fn named(name: &str) -> Option<Scenario> {
+    let mut all = standard().into_iter().chain(deep());
+    all.find(|scenario| scenario.name == name)
 }
 
 /// A trace that was gone.
@@ -160,7 +168,9 @@ impl Trace {
     /// There is no scenario of this name.
     pub fn scenario(&self) -> Result<Scenario, TraceError> {
         let unknown = || TraceError::UnknownScenario(self.scenario.clone());
-        let mut found = scenario::named(&self.scenario).ok_or_else(unknown)?;
+        let mut found = named(&self.scenario).ok_or_else(unknown)?;
+        // Whatever can happen where frames are taken in turn can happen where they are not.
+        found.frames = Frames::Free;
         if let Some(peers) = self.peers {
             found = found.with_peers(usize::from(peers));
         }

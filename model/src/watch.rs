@@ -8,14 +8,14 @@ use pccl_core::messages::{CallKind, Misdeed, RingOutcome, ToMaster, ToPeer, Verd
 use pccl_core::peer::{Answer, CallError, PeerInput, PeerOutput};
 use pccl_core::shared_state::{SyncRole, SyncStrategy};
 use pccl_core::states::{
-    CollectiveCommunicationState, CollectiveEvent, ConnectionPhase, ConnectionState,
+    CollectiveCommunicationState, CollectiveEvent, ConnectionPhase, ConnectionState, Event,
 };
 use pccl_core::topology::{Edge, Topology};
 
 use crate::claim::Claim;
+use crate::milestone::Milestone;
 use crate::plane::Chunk;
 use crate::run::{Run, small};
-use crate::scenario::Milestone;
 use crate::state::Life;
 use crate::step::SeatNo;
 
@@ -89,7 +89,16 @@ fn look_at(
 ) {
     match output {
         MasterOutput::Inconsistent { .. } => run.state.breaks(Claim::WithinTheTable),
-        MasterOutput::Moved { event, from, .. } => run.coverage.moved(*from, *event),
+        MasterOutput::Moved { event, from, .. } => {
+            run.coverage.moved(*from, *event);
+            match event {
+                Event::RingStandsForCollectives => run.state.reach(Milestone::Rewired),
+                Event::RetryUpdate | Event::RetryRewire | Event::RetryAdmission => {
+                    run.state.reach(Milestone::WiredAgain);
+                }
+                _ => {}
+            }
+        }
         MasterOutput::Send {
             message: ToPeer::Kicked(misdeed),
             ..

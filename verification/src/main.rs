@@ -80,7 +80,7 @@ fn look(arguments: &Arguments) -> Verdict {
 }
 
 fn list() {
-    for scenario in pccl_model::scenario::standard() {
+    for scenario in pccl_model::catalogue::standard() {
         println!(
             "{:<20} {} peers, {} faults: {}",
             scenario.name,

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use pccl_model::RunModel;
 use pccl_model::coverage::Coverage;
-use pccl_model::scenario::{MILESTONES, Milestone, Scenario};
+use pccl_model::milestone::{MILESTONES, Milestone};
+use pccl_model::scenario::Scenario;
 use pccl_model::state::RunState;
 use pccl_model::step::Step;
 use pccl_model::trace::Trace;
@@ -116,7 +117,7 @@ pub(crate) fn explore(
 
 /// The trace of some steps of a scenario, as it was explored.
 pub(crate) fn trace_of(scenario: &Scenario, steps: Vec<Step>) -> Trace {
-    let own = pccl_model::scenario::named(scenario.name);
+    let own = pccl_model::trace::named(scenario.name);
     let peers = u8::try_from(scenario.seats.len()).ok();
     let own_peers = own.as_ref().map(|own| own.seats.len());
     let own_faults = own.as_ref().map(|own| own.faults);

@@ -20,8 +20,6 @@ pub(crate) struct Way {
     pub(crate) steps: Vec<Step>,
     /// No way with fewer steps breaks any claim.
     pub(crate) is_shortest: bool,
-    /// States that were looked at for it.
-    pub(crate) states: usize,
 }
 
 /// So many states at most are kept at a time.
@@ -43,20 +41,17 @@ pub(crate) fn shorten(model: &RunModel, long: Vec<Step>, threads: usize, time: D
     let short = drop_what_is_not_needed(model, long, begun + time / 4);
     let below = short.len().saturating_sub(1);
     match by_levels(model, below, threads, begun + time, STATES_MAX) {
-        Levels::Found(steps, states) => Way {
+        Levels::Found(steps, _) => Way {
             steps,
             is_shortest: true,
-            states,
         },
-        Levels::None(states) => Way {
+        Levels::None(_) => Way {
             steps: short,
             is_shortest: true,
-            states,
         },
-        Levels::GaveUp(states) => Way {
+        Levels::GaveUp(_) => Way {
             steps: short,
             is_shortest: false,
-            states,
         },
     }
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use pccl_model::scenario::{Scenario, standard};
+use pccl_model::catalogue::{deep, standard};
+use pccl_model::scenario::Scenario;
 
 use crate::arguments::Arguments;
 use crate::progress::Progress;
@@ -17,13 +18,7 @@ const WALKS: u64 = 200;
 
 /// The scenarios that were asked for, as they were asked for.
 pub(crate) fn chosen(arguments: &Arguments) -> Result<Vec<Scenario>, CannotLook> {
-    let mut all = standard();
-    if arguments.deep {
-        // More of the same, until there are scenarios of their own.
-        for scenario in &mut all {
-            scenario.faults += 1;
-        }
-    }
+    let all = if arguments.deep { deep() } else { standard() };
     for name in &arguments.scenario {
         if !all.iter().any(|known| known.name == name) {
             return Err(CannotLook::UnknownScenario(name.clone()));

@@ -141,8 +141,11 @@ pub(crate) fn walk(model: &RunModel, seed: u64) -> (WalkEnd, Vec<Step>) {
         }
         let mut steps = Vec::new();
         model.actions(&state, &mut steps);
-        let (faults, progress): (Vec<Step>, Vec<Step>) =
+        let (faults, mut progress): (Vec<Step>, Vec<Step>) =
             steps.into_iter().partition(|step| step.is_fault());
+        if healing {
+            progress.retain(|step| step.is_progress());
+        }
         let fails = !healing && !faults.is_empty() && random.random_ratio(1, rarity);
         let from = if fails { &faults } else { &progress };
         let Some(step) = pick(from, &mut random) else {
@@ -166,7 +169,7 @@ fn pick(steps: &[Step], random: &mut StdRng) -> Option<Step> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pccl_model::scenario::named;
+    use pccl_model::trace::named;
 
     #[test]
     fn a_walk_is_the_same_for_the_same_seed() {

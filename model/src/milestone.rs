@@ -1,0 +1,108 @@
+//! Interesting things that happen: each guards a claim that would be empty without it.
+
+/// An interesting thing that happens. Each guards a property that would be empty without it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Milestone {
+    /// A collective was committed.
+    Committed,
+    /// A collective was committed although a contributor was gone.
+    CommittedWithoutOne,
+    /// A collective was aborted.
+    Aborted,
+    /// A collective was aborted at a peer that had the whole result already.
+    RestoredWhole,
+    /// An aborted collective was committed in a later attempt.
+    Recovered,
+    /// Two collectives of a group ran at the same time.
+    TwoTagsAtOnce,
+    /// A newcomer was admitted by the others.
+    Admitted,
+    /// A peer found the run empty and was admitted at once.
+    AdmittedAlone,
+    /// A ring was rebuilt without newcomers.
+    Rewired,
+    /// An attempt to connect a ring was given up and made again.
+    WiredAgain,
+    /// A synchronization in which content moved succeeded.
+    ContentMoved,
+    /// A synchronization in which nothing had to move succeeded.
+    ContentKept,
+    /// A synchronization failed.
+    SyncFailed,
+    /// A revision of a group advanced.
+    RevisionAdvanced,
+    /// Another ring was adopted because it is better.
+    Optimized,
+    /// An optimization was given up.
+    OptimizationFailed,
+    /// A call gave way to another peer's.
+    GaveWay,
+    /// Somebody who asked was told that peers are pending.
+    ToldPending,
+    /// Somebody who asked was told that nobody is pending.
+    ToldNobodyPending,
+    /// A peer lost the master while a collective of its was undecided.
+    LostMasterUndecided,
+    /// A peer was noticed by its silence alone.
+    NoticedBySilence,
+    /// A user left on purpose at the end of its program.
+    LeftAtTheEnd,
+}
+
+/// All milestones.
+pub const MILESTONES: &[Milestone] = &[
+    Milestone::Committed,
+    Milestone::CommittedWithoutOne,
+    Milestone::Aborted,
+    Milestone::RestoredWhole,
+    Milestone::Recovered,
+    Milestone::TwoTagsAtOnce,
+    Milestone::Admitted,
+    Milestone::AdmittedAlone,
+    Milestone::Rewired,
+    Milestone::WiredAgain,
+    Milestone::ContentMoved,
+    Milestone::ContentKept,
+    Milestone::SyncFailed,
+    Milestone::RevisionAdvanced,
+    Milestone::Optimized,
+    Milestone::OptimizationFailed,
+    Milestone::GaveWay,
+    Milestone::ToldPending,
+    Milestone::ToldNobodyPending,
+    Milestone::LostMasterUndecided,
+    Milestone::NoticedBySilence,
+    Milestone::LeftAtTheEnd,
+];
+
+impl Milestone {
+    /// The milestone as a sentence.
+    #[must_use]
+    pub const fn sentence(self) -> &'static str {
+        match self {
+            Self::Committed => "a collective is committed",
+            Self::CommittedWithoutOne => "a collective is committed although a contributor is gone",
+            Self::Aborted => "a collective is aborted",
+            Self::RestoredWhole => "a peer restores a result that was whole",
+            Self::Recovered => "a collective is committed after it was aborted",
+            Self::TwoTagsAtOnce => "two collectives of a group run at the same time",
+            Self::Admitted => "a newcomer is admitted by the others",
+            Self::AdmittedAlone => "a peer finds the run empty and is admitted at once",
+            Self::Rewired => "a ring is rebuilt without newcomers",
+            Self::WiredAgain => "a ring is connected after an attempt failed",
+            Self::ContentMoved => "a synchronization moves content",
+            Self::ContentKept => "a synchronization finds nothing to move",
+            Self::SyncFailed => "a synchronization fails",
+            Self::RevisionAdvanced => "a revision advances",
+            Self::Optimized => "a topology is optimized",
+            Self::OptimizationFailed => "an optimization fails",
+            Self::GaveWay => "a call gives way to another peer's",
+            Self::ToldPending => "a peer is told that others are pending",
+            Self::ToldNobodyPending => "a peer is told that nobody is pending",
+            Self::LostMasterUndecided => "a peer loses the master while a collective is undecided",
+            Self::NoticedBySilence => "a peer is noticed by its silence alone",
+            Self::LeftAtTheEnd => "a user leaves at the end of its program",
+        }
+    }
+}
