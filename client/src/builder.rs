@@ -3,6 +3,7 @@
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,6 +37,7 @@ pub struct Builder {
     connect_timeout: Duration,
     stall_timeout: Duration,
     admission_timeout: Option<Duration>,
+    record: Option<PathBuf>,
 }
 
 impl Builder {
@@ -51,6 +53,7 @@ impl Builder {
             connect_timeout: Duration::from_secs(5),
             stall_timeout: Duration::from_secs(10),
             admission_timeout: None,
+            record: None,
         }
     }
 
@@ -113,6 +116,18 @@ impl Builder {
     /// newcomers when they call [`update_topology`](Communicator::update_topology).
     pub const fn admission_timeout(mut self, limit: Duration) -> Self {
         self.admission_timeout = Some(limit);
+        self
+    }
+
+    /// Records everything that this peer's machine hears and says into a file of this directory, which
+    /// is made where it is missing. Without it the environment variable `PCCL_RECORD` says where, and
+    /// where that is unset nothing is recorded. `cargo run -p verification -- --conform DIR` replays
+    /// the file.
+    ///
+    /// No element of any buffer is recorded, but the tickets of this peer's lanes are: the file is as
+    /// secret as the run. Where it cannot be written an event of `tracing` says so, and the run goes on.
+    pub fn record(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.record = Some(directory.into());
         self
     }
 
@@ -189,6 +204,7 @@ impl Builder {
             view: publish,
             seed,
             stall: self.stall_timeout,
+            record: pccl_recording::directory(self.record.clone()),
         });
         let calls = Calls {
             commands,

@@ -19,6 +19,8 @@
 //! | [`transport`] | the port that lanes come through, and reading and writing them |
 //! | [`ticket`] | minting the secrets that permit a lane |
 //! | [`timers`] | a queue of deadlines for whoever drives a machine |
+//! | `mutants` | mistakes to check the model checker with; only with the feature of that name |
+//! | [`log`] | what a machine heard and said, written down and replayed |
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -26,10 +28,16 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+#[macro_use]
+mod rule;
+
 pub mod element;
 pub mod id;
+pub mod log;
 pub mod master;
 pub mod messages;
+#[cfg(feature = "mutants")]
+pub mod mutants;
 pub mod peer;
 pub mod schedule;
 pub mod shared_state;

@@ -96,7 +96,11 @@ pub fn steps(world: u32, rank: u32, stripe: Range<u64>) -> impl Iterator<Item = 
     let per_phase = if rank < world { world - 1 } else { 0 };
     (0..per_phase.saturating_mul(2)).map(move |step| Step {
         step,
-        phase: if step < per_phase {
+        phase: if rule!(
+            step < per_phase;
+            ReducedTwice => step <= per_phase,
+            GatheredTooEarly => step.saturating_add(1) < per_phase
+        ) {
             Phase::Reduce
         } else {
             Phase::Gather

@@ -8,6 +8,7 @@
 use core::fmt;
 use core::hash::Hasher;
 
+use serde::{Deserialize, Serialize};
 use siphasher::sip128::{Hasher128, SipHasher24};
 
 use crate::id::{PeerId, Round, Ticket};
@@ -15,8 +16,8 @@ use crate::id::{PeerId, Round, Ticket};
 /// Mints tickets with SipHash-2-4-128, a pseudorandom function: without the key nobody can guess
 /// the ticket of one round and pair from the tickets of others.
 ///
-/// `Debug` hides the key.
-#[derive(Clone, PartialEq, Eq, Hash)]
+/// `Debug` hides the key; serialized it is there, as in a [`log`](crate::log) of the master.
+#[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TicketMint {
     /// 128 random bits, known to the master alone.
     pub key: [u8; 16],

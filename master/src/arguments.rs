@@ -1,6 +1,7 @@
 //! What the program can be told on its command line.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Parser;
@@ -44,6 +45,11 @@ pub(crate) struct Arguments {
     /// Most connections from all addresses that have not introduced themselves yet
     #[arg(long, value_name = "CONNECTIONS", default_value_t = Limits::default().strangers_max)]
     max_strangers: usize,
+
+    /// Record everything that the master hears and says into a file of this directory, as secret as
+    /// the run itself; without it the environment variable PCCL_RECORD says where
+    #[arg(long, value_name = "DIR")]
+    pub(crate) record: Option<PathBuf>,
 }
 
 /// Signs of life in the time after which a peer counts as lost.

@@ -1,6 +1,7 @@
 //! The one loop that owns the machine: facts go in, orders are carried out.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use pccl_core::messages::{Misdeed, ToPeer};
 use pccl_core::timers::TimerQueue;
 use pccl_core::topology::Ring;
 use pccl_core::tour;
+use pccl_recording::Recorded;
 use tokio::sync::mpsc;
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{Instant, sleep_until};
@@ -27,7 +29,7 @@ const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// Owns the machine and its timers.
 pub(crate) struct Desk {
-    master: Master,
+    master: Recorded<Master>,
     timers: TimerQueue<MasterTimer, Instant>,
     events: mpsc::Receiver<Event>,
     peers: BTreeMap<PeerId, Connected>,
@@ -67,11 +69,15 @@ enum Woken {
 }
 
 impl Desk {
-    pub(crate) fn new(config: MasterConfig, events: mpsc::Receiver<Event>) -> Self {
+    pub(crate) fn new(
+        config: MasterConfig,
+        events: mpsc::Receiver<Event>,
+        record: Option<&Path>,
+    ) -> Self {
         Self {
             heartbeat: config.heartbeat,
             silence: config.silence,
-            master: Master::new(config),
+            master: Recorded::begin(config, record),
             timers: TimerQueue::new(),
             events,
             peers: BTreeMap::new(),

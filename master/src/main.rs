@@ -59,9 +59,12 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
 }
 
 async fn serve(arguments: Arguments) -> Result<(), Failure> {
-    let builder = MasterServer::builder()
+    let mut builder = MasterServer::builder()
         .config(arguments.config())
         .limits(arguments.limits());
+    if let Some(directory) = arguments.record {
+        builder = builder.record(directory);
+    }
     let signals = Signals::new()?;
     let server = builder.bind(arguments.listen).await?;
     tracing::info!("pccl-master listens on {}", server.local_addr());

@@ -1,6 +1,7 @@
 //! A master that listens: how it is configured, bound, run and stopped.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use pccl_core::master::MasterConfig;
@@ -28,6 +29,7 @@ pub struct MasterBuilder {
     limits: Limits,
     transport: Arc<dyn Transport>,
     seed: Option<[u8; 32]>,
+    record: Option<PathBuf>,
 }
 
 impl std::fmt::Debug for MasterBuilder {
@@ -46,6 +48,7 @@ impl Default for MasterBuilder {
             limits: Limits::default(),
             transport: Arc::new(Tcp::new()),
             seed: None,
+            record: None,
         }
     }
 }
@@ -81,6 +84,19 @@ impl MasterBuilder {
         self
     }
 
+    /// Records everything that the machine hears and says into a file of this directory, which is made
+    /// where it is missing. Without it the environment variable `PCCL_RECORD` says where, and where
+    /// that is unset nothing is recorded. `cargo run -p verification -- --conform DIR` replays the
+    /// file.
+    ///
+    /// The file holds the key that mints the run's tickets: it is as secret as the run. Where it cannot
+    /// be written a log line says so, and the run goes on.
+    #[must_use]
+    pub fn record(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.record = Some(directory.into());
+        self
+    }
+
     /// Takes the address and listens; port zero: any free port. Connections are served once
     /// [`MasterServer::run`] runs, and wait until then.
     ///
@@ -100,6 +116,7 @@ impl MasterBuilder {
             listener,
             config,
             limits: self.limits,
+            record: pccl_recording::directory(self.record),
             stop: StopHandle::new(),
         })
     }
@@ -118,6 +135,7 @@ pub struct MasterServer {
     listener: Box<dyn Listener>,
     config: MasterConfig,
     limits: Limits,
+    record: Option<PathBuf>,
     stop: StopHandle,
 }
 
@@ -162,7 +180,7 @@ impl MasterServer {
     /// Dropping the future cuts all connections at once; peers then see their master lost.
     pub async fn run(self) {
         let (events, queue) = mpsc::channel::<Event>(EVENTS_MAX);
-        let desk = Desk::new(self.config, queue);
+        let desk = Desk::new(self.config, queue, self.record.as_deref());
         let mut reception = Reception::new(self.listener, self.limits, self.stop.clone(), events);
         tokio::select! {
             biased;

@@ -118,7 +118,7 @@ fn settle(scenario: &Scenario, coverage: &Coverage, mut state: RunState) -> RunS
         state.seal();
         let mut steps = Vec::new();
         enabled::steps(scenario, &state, &mut steps);
-        steps.retain(|step| !matches!(step, Step::Call(_)));
+        steps.retain(|step| !matches!(step, Step::Call(_) | Step::Beat(_) | Step::MasterBeats));
         let Some(first) = steps.first() else {
             return state;
         };

@@ -135,8 +135,9 @@ impl<'a> Run<'a> {
             return;
         };
         let call = call_of(self.seat(no), wish);
+        let program = self.program(no);
         let seat = self.edit(no);
-        seat.user.calls(wish);
+        seat.user.calls(wish, program);
         if let Call::SyncSharedState(vote) = &call {
             seat.strategy = Some(vote.strategy);
         }

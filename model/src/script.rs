@@ -195,7 +195,7 @@ impl User {
     }
 
     /// Notes that the call was made, before its answer.
-    pub fn calls(&mut self, wish: Wish) {
+    pub fn calls(&mut self, wish: Wish, program: &Program) {
         match wish {
             Wish::Connect => self.waits = Waits::Connect,
             Wish::Leave => self.waits = Waits::Over,
@@ -217,6 +217,7 @@ impl User {
             }
             Wish::Do(Do::Finish(_) | Do::Advance | Do::Leave) => {}
         }
+        self.go_on(program);
     }
 
     /// Takes an answer, and goes on as far as it can without a call.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`conformance`] | what every transport must do, as one list of cases |
 //! | [`memory`] | a network in memory, with faults on demand |
+//! | [`recordings`] | what the machines of a test heard and said, and its replay |
 //! | [`processes`] | real processes, as the test that starts them sees them |
 //! | [`roles`], [`scripted`] | what such a process is: a master, or a peer |
 //! | [`talk`] | what test and processes tell each other |
@@ -16,6 +17,7 @@ pub mod conformance;
 pub mod contribution;
 pub mod memory;
 pub mod processes;
+pub mod recordings;
 pub mod recovery;
 pub mod roles;
 pub mod scripted;

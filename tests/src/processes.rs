@@ -10,6 +10,10 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use pccl_master::{MasterBuilder, MasterServer};
+use pccl_recording::{DIRECTORY_VARIABLE, Summary};
+
+use crate::recordings::Recordings;
 use crate::roles::{MasterOptions, Role};
 use crate::scripted::PeerOptions;
 use crate::talk::{Commit, Event, Moment, Nanos, Order, now};
@@ -51,6 +55,12 @@ pub enum Trouble {
         process: Process,
         /// Why.
         error: String,
+    },
+    /// What the machines heard and said in this run does not come out the same again.
+    #[error("the replay of what was recorded failed: {what}")]
+    Unlike {
+        /// What is wrong with the logs.
+        what: String,
     },
     /// Something is waited for in vain.
     #[error("waited in vain for {0}")]
@@ -101,6 +111,9 @@ pub struct Swarm {
     program: PathBuf,
     running: BTreeMap<Process, Running>,
     started: u32,
+    /// Peers that were heard to have joined.
+    joined: usize,
+    recordings: Option<Recordings>,
     events: Sender<(Process, Option<Event>)>,
     heard: Receiver<(Process, Option<Event>)>,
 }
@@ -114,9 +127,55 @@ impl Swarm {
             program: program.into(),
             running: BTreeMap::new(),
             started: 0,
+            joined: 0,
+            recordings: None,
             events,
             heard,
         }
+    }
+
+    /// No processes yet. All will run this program and record what their machines hear and say, for
+    /// [`conform`](Self::conform).
+    ///
+    /// # Errors
+    /// [`Trouble::System`].
+    pub fn recorded(program: impl Into<PathBuf>) -> Result<Self, Trouble> {
+        let mut swarm = Self::of(program);
+        swarm.recordings = Some(Recordings::new()?);
+        Ok(swarm)
+    }
+
+    /// For a master in the test's own process: recorded where the others are.
+    #[must_use]
+    pub fn master_builder(&self) -> MasterBuilder {
+        let builder = MasterServer::builder();
+        match &self.recordings {
+            Some(recordings) => builder.record(recordings.directory()),
+            None => builder,
+        }
+    }
+
+    /// Kills all processes, and replays what the machines of this run heard and said.
+    ///
+    /// # Errors
+    /// [`Trouble::Unlike`] where one of them does not say again what it said, or is not among the logs.
+    pub fn conform(&mut self) -> Result<Summary, Trouble> {
+        self.end_all();
+        match &self.recordings {
+            Some(recordings) => recordings.replay(self.joined),
+            None => Err(Trouble::Unlike {
+                what: "nothing was recorded".into(),
+            }),
+        }
+    }
+
+    fn end_all(&mut self) {
+        for running in self.running.values_mut() {
+            // One that has ended already is none to worry about.
+            let _ = running.child.kill();
+            let _ = running.child.wait();
+        }
+        self.running.clear();
     }
 
     /// Starts a process.
@@ -124,11 +183,15 @@ impl Swarm {
     /// # Errors
     /// [`Trouble::System`].
     pub fn start(&mut self, role: &Role) -> Result<Process, Trouble> {
-        let mut child = Command::new(&self.program)
+        let mut command = Command::new(&self.program);
+        command
             .args(role.arguments())
             .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
+            .stdout(Stdio::piped());
+        if let Some(recordings) = &self.recordings {
+            command.env(DIRECTORY_VARIABLE, recordings.directory());
+        }
+        let mut child = command.spawn()?;
         let process = Process(self.started);
         self.started += 1;
         let (Some(orders), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
@@ -213,6 +276,7 @@ impl Swarm {
                 Some(Event::Wrong { what }) => return Err(Trouble::Wrong { process, what }),
                 Some(event) => {
                     running.note(&event);
+                    self.joined += usize::from(matches!(event, Event::Joined { .. }));
                     return Ok(Some((process, event)));
                 }
                 None if running.gave_up => {}
@@ -369,11 +433,7 @@ impl Swarm {
 
 impl Drop for Swarm {
     fn drop(&mut self) {
-        for running in self.running.values_mut() {
-            // One that has ended already is none to worry about.
-            let _ = running.child.kill();
-            let _ = running.child.wait();
-        }
+        self.end_all();
     }
 }
 

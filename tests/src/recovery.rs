@@ -56,17 +56,17 @@ pub struct Outcome {
     pub undisturbed: Vec<Nanos>,
 }
 
-/// Kills so many peers, one after the other. Tells `progress` after each.
+/// Starts a run in an empty swarm and kills so many of its peers, one after the other. Tells `progress`
+/// after each.
 ///
 /// # Errors
 /// What went wrong with the processes; a wrong result is among it.
 pub fn measure(
-    program: &std::path::Path,
+    swarm: &mut Swarm,
     setting: Setting,
     kills: usize,
     mut progress: impl FnMut(usize),
 ) -> Result<Outcome, Trouble> {
-    let mut swarm = Swarm::of(program);
     let (_, master) = swarm.start_master(&MasterOptions::default())?;
     let options = PeerOptions {
         elements: setting.elements,
@@ -85,7 +85,7 @@ pub fn measure(
         swarm.until_still(victim.process)?;
         let (killed_at, gone_at) = swarm.kill(victim.process)?;
         let exit = gone_at.saturating_sub(killed_at);
-        let mut recovery = watch(&mut swarm, &members, killed_at, &mut outcome.undisturbed)?;
+        let mut recovery = watch(swarm, &members, killed_at, &mut outcome.undisturbed)?;
         recovery.exit = exit;
         outcome.recoveries.push(recovery);
         members.push(swarm.join(&options)?);

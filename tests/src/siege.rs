@@ -51,15 +51,18 @@ pub struct Report {
     pub failures: u64,
     /// The longest time in which neither peer told of a committed round.
     pub longest_silence: Duration,
+    /// Outputs of all machines that came out the same when the run was replayed.
+    pub outputs_replayed: u64,
 }
 
-/// Besieges a run of two peers, then lets a third one join.
+/// Besieges a run of two peers, then lets a third one join. Then replays what the machines heard and
+/// said.
 ///
 /// # Errors
 /// What went wrong: a wrong result, a process that ended, a stall.
 pub fn besiege(program: &Path, siege: Siege) -> Result<Report, Trouble> {
     println!("{siege:?}");
-    let mut swarm = Swarm::of(program);
+    let mut swarm = Swarm::recorded(program)?;
     let strangers = usize::try_from(siege.to_master).ok();
     let open_gate = MasterOptions {
         strangers,
@@ -73,9 +76,10 @@ pub fn besiege(program: &Path, siege: Siege) -> Result<Report, Trouble> {
         ..PeerOptions::of(master)
     };
     let mut members = swarm.join_all(&options, 2)?;
-    let report = hold_out(&mut swarm, &members, master, siege)?;
+    let mut report = hold_out(&mut swarm, &members, master, siege)?;
     members.push(swarm.join(&options)?);
     swarm.until_all_commit(&members)?;
+    report.outputs_replayed = swarm.conform()?.outputs();
     Ok(report)
 }
 

@@ -1,6 +1,6 @@
 //! Peers that come and go at random: processes are started and killed at random moments, some where
 //! they stand still in the middle of something. Whatever happens, results are right, shared state is
-//! one, and the run goes on.
+//! one, and the run goes on. What all machines said comes out the same when it is replayed.
 //!
 //! What is done to whom depends on the seed, what comes of it on the machine as well. The environment
 //! variable `CHURN_SEED` chooses another seed.
@@ -63,10 +63,10 @@ struct Churn {
 }
 
 impl Churn {
-    fn new(seed: u64, master: SocketAddr) -> Self {
+    fn new(seed: u64, swarm: Swarm, master: SocketAddr) -> Self {
         Self {
             random: StdRng::seed_from_u64(seed),
-            swarm: Swarm::of(Path::new(env!("CARGO_BIN_EXE_test_peer"))),
+            swarm,
             options: PeerOptions {
                 elements: 20_000,
                 sync: true,
@@ -170,8 +170,9 @@ fn a_run_survives_peers_that_come_and_go_at_random() {
     let chosen = std::env::var("CHURN_SEED").ok();
     let seed = chosen.map_or(SEED, |seed| seed.parse().unwrap());
     println!("seed {seed}");
-    let master = pccl_master::spawn("127.0.0.1:0").unwrap();
-    let mut churn = Churn::new(seed, master.local_addr());
+    let swarm = Swarm::recorded(Path::new(env!("CARGO_BIN_EXE_test_peer"))).unwrap();
+    let master = swarm.master_builder().spawn("127.0.0.1:0").unwrap();
+    let mut churn = Churn::new(seed, swarm, master.local_addr());
     let end = Instant::now() + LASTING;
     churn.start();
 
@@ -187,4 +188,5 @@ fn a_run_survives_peers_that_come_and_go_at_random() {
     );
     assert!(churn.kills > 5, "hardly anybody was killed");
     assert!(churn.states.len() > 5, "hardly anything was synchronized");
+    println!("{}", churn.swarm.conform().unwrap());
 }

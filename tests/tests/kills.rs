@@ -1,12 +1,13 @@
 //! Real processes, killed at exact moments: what the others see, and that they go on with right
 //! results. Every result is checked by the peers themselves, and a wrong one fails each of these tests.
+//! At the end of each the machines of all processes have to say again what they said.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
-use pccl_master::{MasterConfig, MasterServer, RunningMaster};
+use pccl_master::{MasterConfig, RunningMaster};
 use pccl_tests::processes::{Member, Process, Swarm};
 use pccl_tests::roles::MasterOptions;
 use pccl_tests::scripted::PeerOptions;
@@ -16,11 +17,16 @@ use pccl_tests::talk::{Commit, Event, Failure, Moment, Order};
 const ELEMENTS: usize = 300_000;
 
 fn swarm() -> Swarm {
-    Swarm::of(Path::new(env!("CARGO_BIN_EXE_test_peer")))
+    Swarm::recorded(Path::new(env!("CARGO_BIN_EXE_test_peer"))).unwrap()
 }
 
-fn master() -> RunningMaster {
-    pccl_master::spawn("127.0.0.1:0").unwrap()
+fn master(swarm: &Swarm) -> RunningMaster {
+    swarm.master_builder().spawn("127.0.0.1:0").unwrap()
+}
+
+/// Replays what the machines of the run heard and said. Prints how much that was.
+fn assert_conforms(swarm: &mut Swarm) {
+    println!("{}", swarm.conform().unwrap());
 }
 
 /// A run in which somebody was killed where it stood.
@@ -36,8 +42,8 @@ struct AfterKill {
 
 /// Lets three peers reduce, stops the last one at this moment, and kills it there.
 fn kill_one_of_three(moment: Moment) -> AfterKill {
-    let master = master();
     let mut swarm = swarm();
+    let master = master(&swarm);
     let options = PeerOptions {
         elements: ELEMENTS,
         ..PeerOptions::of(master.local_addr())
@@ -116,6 +122,7 @@ fn a_peer_killed_while_it_votes_for_a_reduce_costs_the_others_nothing_but_its_co
         );
         assert!(told.failures.len() <= 1, "{:?}", told.failures);
     }
+    assert_conforms(&mut run.swarm);
 }
 
 #[test]
@@ -138,6 +145,7 @@ fn a_peer_killed_in_the_ring_aborts_the_reduce_for_everybody_once() {
             "it was lost and committed"
         );
     }
+    assert_conforms(&mut run.swarm);
 }
 
 #[test]
@@ -150,6 +158,7 @@ fn a_result_that_was_there_is_taken_back_where_a_peer_dies_before_it_has_voted()
     for told in told.values() {
         assert_eq!(told.failures.len(), 1, "{:?}", told.failures);
     }
+    assert_conforms(&mut run.swarm);
 }
 
 #[test]
@@ -163,6 +172,7 @@ fn survivors_agree_on_why_a_reduce_was_aborted() {
         .map(|told| format!("{:?}", told.failures))
         .collect();
     assert_eq!(causes.len(), 1, "{causes:?}");
+    assert_conforms(&mut run.swarm);
 }
 
 #[test]
@@ -182,12 +192,13 @@ fn a_reduce_is_committed_with_the_contribution_of_a_peer_that_dies_after_its_las
         );
         assert_eq!(told.failures, vec![], "nothing was aborted");
     }
+    assert_conforms(&mut run.swarm);
 }
 
 #[test]
 fn a_vote_stands_when_its_caster_dies_before_the_others_have_voted() {
-    let master = master();
     let mut swarm = swarm();
+    let master = master(&swarm);
     let options = PeerOptions {
         elements: ELEMENTS,
         ..PeerOptions::of(master.local_addr())
@@ -227,6 +238,7 @@ fn a_vote_stands_when_its_caster_dies_before_the_others_have_voted() {
         )
         .unwrap();
     swarm.until_all_commit(&members[..2]).unwrap();
+    assert_conforms(&mut swarm);
 }
 
 #[test]
@@ -238,13 +250,14 @@ fn a_peer_killed_while_it_votes_on_the_topology_costs_the_others_nothing() {
     for told in told.values() {
         assert_eq!(told.failures, vec![]);
     }
+    assert_conforms(&mut run.swarm);
 }
 
 /// Lets peers that share a state take in a newcomer that has to fetch it. One of `holders` or, with
 /// none of them, the newcomer is killed when it knows its part. Then all survivors have one state.
 fn kill_during_a_transfer(kill_the_newcomer: bool) {
-    let master = master();
     let mut swarm = swarm();
+    let master = master(&swarm);
     let options = PeerOptions {
         sync: true,
         ..PeerOptions::of(master.local_addr())
@@ -293,6 +306,7 @@ fn kill_during_a_transfer(kill_the_newcomer: bool) {
         })
         .unwrap();
     swarm.until_all_commit(&members).unwrap();
+    assert_conforms(&mut swarm);
 }
 
 #[test]
@@ -313,11 +327,12 @@ fn a_stopped_process_is_found_by_its_silence_and_reads_why_when_it_wakes() {
         heartbeat: silence / 10,
         ..MasterConfig::default()
     };
-    let master = MasterServer::builder()
+    let mut swarm = swarm();
+    let master = swarm
+        .master_builder()
         .config(config)
         .spawn("127.0.0.1:0")
         .unwrap();
-    let mut swarm = swarm();
     let options = PeerOptions {
         tell_every: 50,
         ..PeerOptions::of(master.local_addr())
@@ -338,6 +353,7 @@ fn a_stopped_process_is_found_by_its_silence_and_reads_why_when_it_wakes() {
         matches!(why, Failure::Kicked | Failure::MasterLost),
         "{why:?}"
     );
+    assert_conforms(&mut swarm);
 }
 
 /// Two peers in the middle of a reduce that cannot end: a third has its result and does not vote.
@@ -383,12 +399,13 @@ fn a_master_that_dies_in_mid_reduce_is_reported_and_leaves_the_buffers_as_they_w
     for (why, restored) in ends(&mut swarm, &members).values() {
         assert_eq!((*why, *restored), (Failure::MasterLost, Some(true)));
     }
+    assert_conforms(&mut swarm);
 }
 
 #[test]
 fn a_master_that_is_stopped_in_mid_reduce_tells_the_peers_and_leaves_the_buffers_as_they_were() {
-    let master = master();
     let mut swarm = swarm();
+    let master = master(&swarm);
     let members = two_beside_one_that_has_not_voted(&mut swarm, master.local_addr());
 
     master.stop();
@@ -396,12 +413,13 @@ fn a_master_that_is_stopped_in_mid_reduce_tells_the_peers_and_leaves_the_buffers
     for (why, restored) in ends(&mut swarm, &members).values() {
         assert_eq!((*why, *restored), (Failure::MasterStopped, Some(true)));
     }
+    assert_conforms(&mut swarm);
 }
 
 #[test]
 fn a_newcomer_that_cannot_be_reached_reads_why_and_the_others_go_on() {
-    let master = master();
     let mut swarm = swarm();
+    let master = master(&swarm);
     let options = PeerOptions {
         tell_every: 50,
         ..PeerOptions::of(master.local_addr())
@@ -431,4 +449,5 @@ fn a_newcomer_that_cannot_be_reached_reads_why_and_the_others_go_on() {
     );
     swarm.until_all_commit(&members).unwrap();
     swarm.until_all_commit(&members).unwrap();
+    assert_conforms(&mut swarm);
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use pccl_tests::processes::Swarm;
 use pccl_tests::recovery::{STAGES, Setting, measure};
 
 #[test]
@@ -12,7 +13,9 @@ fn the_recovery_from_each_kill_is_measured() {
         elements: 1024,
     };
 
-    let outcome = measure(program, setting, 3, |_| {}).unwrap();
+    let mut swarm = Swarm::recorded(program).unwrap();
+
+    let outcome = measure(&mut swarm, setting, 3, |_| {}).unwrap();
 
     assert_eq!(outcome.recoveries.len(), 3);
     assert!(!outcome.undisturbed.is_empty());
@@ -24,4 +27,5 @@ fn the_recovery_from_each_kill_is_measured() {
             "{recovery:?}"
         );
     }
+    println!("{}", swarm.conform().unwrap());
 }

@@ -26,4 +26,5 @@ fn a_run_goes_on_while_its_master_and_its_peers_are_sent_garbage() {
         report.peer_connections.1 > 0,
         "the peers ended no connection"
     );
+    assert!(report.outputs_replayed > 0, "nothing was recorded");
 }

@@ -66,6 +66,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     pub(crate) seed: u64,
 
+    /// Replay the logs of real runs in this directory, and compare every output
+    #[arg(long, value_name = "DIR")]
+    pub(crate) conform: Option<PathBuf>,
+
     /// Check the checker: make each of the known mistakes in the protocol, and find it
     #[arg(long)]
     pub(crate) mutants: bool,

@@ -4,6 +4,7 @@
 //! Exit codes: 0, all is well; 1, something was found; 2, it could not be looked.
 
 mod arguments;
+mod conform;
 mod progress;
 mod quiet;
 mod report;
@@ -55,6 +56,9 @@ pub(crate) type Verdict = Result<bool, CannotLook>;
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     quiet::keep_panics_quiet();
+    if let Some(directory) = &arguments.conform {
+        return conform::main(directory);
+    }
     match look(&arguments) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),

@@ -32,12 +32,14 @@ mod probe;
 mod wiring;
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use pccl_core::messages::RingOutcome;
 use pccl_core::peer::{Call, Peer, PeerConfig, PeerInput, PeerOutput};
 use pccl_core::transport::{Lane, Listener, Transport};
+use pccl_recording::Recorded;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::calls::View;
@@ -57,11 +59,13 @@ pub(crate) struct EngineParts {
     pub(crate) view: watch::Sender<View>,
     pub(crate) seed: u64,
     pub(crate) stall: Duration,
+    /// Where to record what the peer hears and says.
+    pub(crate) record: Option<PathBuf>,
 }
 
 /// Drives one peer, from its hello to the end of its communicator.
 pub(crate) struct Engine {
-    peer: Peer,
+    peer: Recorded<Peer>,
     calls: OpenCalls,
     commands: mpsc::UnboundedReceiver<Command>,
     live: Option<Live>,
@@ -74,7 +78,7 @@ impl Engine {
     /// An engine that has not said hello. Has to be called inside a tokio runtime.
     pub(crate) fn new(parts: EngineParts) -> Self {
         Self {
-            peer: Peer::new(parts.config.clone()),
+            peer: Recorded::begin(parts.config, parts.record.as_deref()),
             calls: OpenCalls::default(),
             live: Some(Live::new(
                 parts.control,
@@ -252,7 +256,7 @@ impl Engine {
             | PeerOutput::Probe { .. }
             | PeerOutput::StartTimer { .. }
             | PeerOutput::StopTimer(_) => {
-                let me = self.peer.view().peer_id();
+                let me = self.peer.machine().view().peer_id();
                 if let Some(live) = &mut self.live {
                     self.inputs.extend(live.carry_out(output, me));
                 }

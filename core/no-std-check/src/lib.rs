@@ -19,7 +19,7 @@ use pccl_core::messages::ToMaster;
 use pccl_core::ticket::TicketMint;
 use pccl_core::timers::TimerQueue;
 use pccl_core::wire::{ControlReader, Preamble, encode_control};
-use pccl_core::{schedule, tour};
+use pccl_core::{log, schedule, tour};
 
 /// Never has memory: nothing here is meant to run.
 struct NoMemory;
@@ -62,11 +62,13 @@ pub fn everything() -> usize {
 
     let stripes = schedule::stripes_for(1 << 20, ElementType::F32, 4);
     let stripe = schedule::stripe_range(1 << 20, stripes, 0);
+    let replayed = log::replay(&bytes);
     let ring = tour::solve(&pccl_core::master::TourProblem::default());
 
     schedule::steps(4, 1, stripe).count()
         + usize::from(encoded.is_ok())
         + usize::from(decoded.is_ok())
+        + usize::from(replayed.is_ok())
         + usize::from(ring.is_some())
         + usize::from(timers.pop_expired(1).is_some())
 }

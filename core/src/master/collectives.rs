@@ -86,7 +86,9 @@ impl Master {
             .collectives
             .iter()
             .find_map(|(tag, collective)| match collective {
-                Collective::Initiating(votes) if votes.keys().eq(voters.iter()) => {
+                Collective::Initiating(votes)
+                    if rule!(votes.keys().eq(voters.iter()); StartBeforeLastVote => !votes.is_empty()) =>
+                {
                     Some((*tag, votes.clone()))
                 }
                 Collective::Initiating(_) | Collective::Running { .. } => None,
@@ -166,7 +168,7 @@ impl Master {
             .find_map(|(tag, collective)| match collective {
                 Collective::Running {
                     seq: s, awaiting, ..
-                } if *s == seq => Some((*tag, awaiting)),
+                } if rule!(*s == seq; VoteOfAnotherSeq => *s >= seq) => Some((*tag, awaiting)),
                 Collective::Running { .. } | Collective::Initiating(_) => None,
             });
         // Not running: it was decided while this vote was on its way.
@@ -183,7 +185,10 @@ impl Master {
         };
         match outcome {
             RingOutcome::Done => {}
-            RingOutcome::LaneLost => self.abort(group, tag, AbortCause::LaneLost(peer), out),
+            RingOutcome::LaneLost => {
+                let cause = AbortCause::LaneLost(peer);
+                rule!(self.abort(group, tag, cause, out); LaneLossTakenForDone => {});
+            }
             RingOutcome::Cancelled => self.abort(group, tag, AbortCause::Cancelled(peer), out),
         }
     }
@@ -201,7 +206,9 @@ impl Master {
                     contributors,
                     awaiting,
                     ..
-                } if awaiting.is_empty() => Some((*tag, contributors.clone())),
+                } if rule!(awaiting.is_empty(); CommitBeforeLastVote => awaiting.len() <= 1) => {
+                    Some((*tag, contributors.clone()))
+                }
                 Collective::Running { .. } | Collective::Initiating(_) => None,
             });
         let Some((tag, contributors)) = complete else {
@@ -226,14 +233,26 @@ impl Master {
         else {
             return;
         };
-        for peer in contributors {
-            if !self.peers.contains_key(&peer) {
+        for peer in contributors.iter().copied() {
+            let is_left = self.peers.contains_key(&peer);
+            if !rule!(is_left; AbortToldToVotersOnly => self.has_voted(peer, tag)) {
                 continue;
             }
-            let verdict = verdict.clone();
+            let verdict = rule!(
+                verdict.clone();
+                VerdictPerPeer if self.has_voted(peer, tag) => Verdict::Committed {
+                    contributors: contributors.clone(),
+                }
+            );
             send(out, peer, ToPeer::Verdict { tag, seq, verdict });
             self.end_tag(peer, tag, CollectiveEvent::Decided, out);
         }
+    }
+
+    #[cfg(feature = "mutants")]
+    fn has_voted(&self, peer: PeerId, tag: Tag) -> bool {
+        let state = self.peers.get(&peer).and_then(|peer| peer.tags.get(&tag));
+        state == Some(&CollectiveCommunicationState::VoteComplete)
     }
 
     /// The collective of this number has taken too long.
@@ -261,11 +280,20 @@ impl Master {
             .collectives
             .retain(|tag, collective| match collective {
                 Collective::Initiating(votes) => {
-                    votes.remove(&peer);
+                    rule!(votes.remove(&peer); DeadVoteToStartStays => None);
                     !votes.is_empty()
                 }
                 Collective::Running { awaiting, .. } => {
-                    if awaiting.contains(&peer) {
+                    let its_vote_is_lacking = rule!(
+                        awaiting.contains(&peer);
+                        StandingVoteWithdrawn => true,
+                        DeathMidReduceMissed => false,
+                        DeathCountsAsVote => {
+                            awaiting.remove(&peer);
+                            false
+                        }
+                    );
+                    if its_vote_is_lacking {
                         aborted.push(*tag);
                     }
                     true

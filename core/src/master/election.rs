@@ -68,7 +68,8 @@ pub(super) fn elect(
     };
     let loser = votes
         .iter()
-        .find(|(peer, vote)| vote.strategy == SyncStrategy::SendOnly && !holders.contains(peer));
+        .filter(|(_, vote)| vote.strategy == SyncStrategy::SendOnly)
+        .find(|(peer, _)| rule!(!holders.contains(peer); SendOnlyOverwritten => false));
     if let Some((other, _)) = loser {
         return Decision::Failed(SyncFailure::SendersDiffer {
             one: winner,
@@ -121,7 +122,13 @@ fn candidates(votes: &Votes) -> Vec<(PeerId, &SyncVote)> {
     let with = |strategy: SyncStrategy| -> Vec<(PeerId, &SyncVote)> {
         votes
             .iter()
-            .filter(|(_, v)| v.strategy == strategy)
+            .filter(|(_, v)| {
+                rule!(
+                    v.strategy == strategy;
+                    ReceiveOnlyChosen if v.strategy == SyncStrategy::ReceiveOnly
+                        => strategy == SyncStrategy::EnforcePopular
+                )
+            })
             .map(|(p, v)| (*p, v))
             .collect()
     };
@@ -140,10 +147,12 @@ fn current_revision(
     let newest = candidates.iter().map(|(_, vote)| vote.revision).max();
     let newest = newest.ok_or(SyncFailure::NobodyToSend)?;
     match reached {
-        Some(reached) if newest < reached => Err(SyncFailure::RevisionLost {
-            reached,
-            offered: newest,
-        }),
+        Some(reached) if rule!(newest < reached; RevisionGoesBack => false) => {
+            Err(SyncFailure::RevisionLost {
+                reached,
+                offered: newest,
+            })
+        }
         Some(_) | None => Ok(newest),
     }
 }
@@ -175,9 +184,12 @@ fn most_popular<'a>(
     for (peer, vote) in finalists {
         camps.entry(content(vote)).or_default().insert(peer);
     }
-    let holders = camps
-        .into_values()
-        .max_by_key(|camp| (camp.len(), Reverse(camp.first().copied())))?;
+    let holders = camps.into_values().max_by_key(|camp| {
+        let first = camp.first().copied();
+        let latest_last =
+            rule!(Reverse(first); TieToTheLatest => Reverse(first.map(|p| PeerId(!p.0))));
+        (camp.len(), latest_last)
+    })?;
     Some((*holders.first()?, holders))
 }
 

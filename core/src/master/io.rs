@@ -5,6 +5,8 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::id::{ConnId, EntryIndex, GroupId, PeerId, Round, Seq, Tag};
 use crate::messages::{Hello, Misdeed, Refusal, ToMaster, ToPeer};
 use crate::states::{ConnectionState, Event};
@@ -12,7 +14,7 @@ use crate::ticket::TicketMint;
 use crate::topology::Ring;
 
 /// A fact that happened to the master.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum MasterInput {
     /// A connection said hello. Answered at once by [`MasterOutput::Register`] or
     /// [`MasterOutput::Refuse`].
@@ -60,7 +62,7 @@ pub enum MasterInput {
 }
 
 /// What the driver has to do, in this order.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum MasterOutput {
     /// The connection is this peer from here on.
     Register {
@@ -140,7 +142,7 @@ pub enum MasterOutput {
 }
 
 /// Everything that the master can be waiting for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum MasterTimer {
     /// Time to give every peer a sign of life.
     HeartbeatDue,
@@ -161,7 +163,7 @@ pub enum MasterTimer {
 }
 
 /// A vote that is being counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Ballot {
     /// Admit newcomers: all accepted peers.
     UpdateTopology,
@@ -187,7 +189,7 @@ pub enum Scope {
 }
 
 /// A question to the ring solver.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct TourProblem {
     /// Who must be on the ring, in its present order.
     pub members: Vec<PeerId>,
@@ -196,7 +198,7 @@ pub struct TourProblem {
 }
 
 /// Limits and time limits of a master.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct MasterConfig {
     /// Most peers at once, registered ones included.
     pub peers_max: u32,

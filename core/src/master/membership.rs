@@ -96,7 +96,7 @@ impl Master {
         out.push(MasterOutput::Lost { peer, misdeed });
         self.bandwidth
             .retain(|(from, to), _| *from != peer && *to != peer);
-        self.wirings_lose(peer, out);
+        rule!(self.wirings_lose(peer, out); DeathMidWiringMissed => {});
         for failures in self.failures.values_mut() {
             failures.forget(peer);
         }

@@ -144,7 +144,12 @@ impl Master {
             MasterInput::Connected { conn, hello, from } => self.hello(conn, hello, from, out),
             MasterInput::Message { peer, message } => self.message(peer, message, out),
             MasterInput::Misbehaved { peer, misdeed } => self.kick(peer, misdeed, out),
-            MasterInput::Disconnected { peer } => self.lose(peer, None, out),
+            MasterInput::Disconnected { peer } => {
+                rule!(
+                    self.lose(peer, None, out);
+                    DeathNotRecounted => return self.lose(peer, None, out)
+                );
+            }
             MasterInput::TimerFired(timer) => self.timer_fired(timer, out),
             MasterInput::TourSolved { round, group, ring } => self.tour_solved(round, group, ring),
             MasterInput::Stop => self.stop(out),
@@ -304,12 +309,17 @@ impl Master {
 
     /// Is there an accepted peer, and does this hold for every one?
     fn unanimous(&self, holds: impl Fn(&PeerRecord) -> bool) -> bool {
-        self.accepted().next().is_some() && self.accepted().all(|(_, record)| holds(record))
+        self.accepted().next().is_some()
+            && rule!(
+                self.accepted().all(|(_, record)| holds(record));
+                NewcomerIsWaitedFor => self.peers.values().all(&holds)
+            )
     }
 
     /// Is a report about a round that there was? To report about one that never was is a misdeed.
     fn was_ordered(&mut self, peer: PeerId, round: Round, out: &mut Out) -> bool {
-        let was = round < self.next_round;
+        let was =
+            rule!(round < self.next_round; LateReportKicked => round.next() == self.next_round);
         if !was {
             self.kick(peer, Misdeed::UnknownRound, out);
         }

@@ -200,7 +200,8 @@ impl Master {
                 failed,
             } if awaiting.is_empty() => {
                 let rings = rings.clone();
-                if *failed || !self.are_permutations(&rings) {
+                let departed = !self.are_permutations(&rings);
+                if *failed || rule!(departed; RingOfTheDepartedAdopted => false) {
                     self.conclude_optimization(false, out);
                 } else {
                     self.adopt_better(rings, out);
@@ -366,7 +367,7 @@ impl Master {
             ..
         }) = &mut self.optimization
         {
-            awaiting.remove(&peer);
+            rule!(awaiting.remove(&peer); OptimizationWaitsForTheDead => false);
         }
     }
 }

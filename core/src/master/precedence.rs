@@ -31,8 +31,8 @@ impl Master {
     pub(super) fn resolve_conflicts(&mut self, out: &mut Out) -> bool {
         self.optimization_gives_way(out)
             || self.sync_gives_way(out)
-            || self.collectives_give_way(out)
-            || self.queries_give_way(out)
+            || rule!(self.collectives_give_way(out); CollectiveStandsFast => false)
+            || rule!(self.queries_give_way(out); QueryStandsFast => false)
     }
 
     fn queries_give_way(&mut self, out: &mut Out) -> bool {

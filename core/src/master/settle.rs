@@ -43,7 +43,7 @@ impl Master {
     fn set_timers(&mut self, out: &mut Out) {
         let wanted = self.wanted_timers();
         for timer in self.armed.difference(&wanted) {
-            out.push(MasterOutput::StopTimer(*timer));
+            rule!(out.push(MasterOutput::StopTimer(*timer)); TimerNotStopped => {});
         }
         for timer in wanted.difference(&self.armed) {
             out.push(MasterOutput::StartTimer {
@@ -67,7 +67,10 @@ impl Master {
             self.wirings
                 .iter()
                 .map(|(round, wiring)| match wiring.pausing {
-                    true => MasterTimer::RetryWiring(*round),
+                    true => {
+                        let pause = MasterTimer::RetryWiring(*round);
+                        rule!(pause; PauseNeverEnds => MasterTimer::Wiring(*round))
+                    }
                     false => MasterTimer::Wiring(*round),
                 }),
         );

@@ -78,10 +78,11 @@ impl Master {
                 self.conclude_sync(group, round, Err(failure), out);
             }
             Decision::Elected {
-                revision,
+                revision: elected,
                 winner,
                 holders,
             } => {
+                let revision = rule!(elected; RevisionBumpedTwice => elected.next());
                 self.plan_sync(group, &votes, revision, winner, holders, out);
             }
             Decision::Expel(expelled) => {
@@ -225,7 +226,8 @@ impl Master {
                 continue;
             };
             let entries = self.dirty_entries(*peer, vote, elected, source);
-            if !entries.is_empty() {
+            let differs = !entries.is_empty();
+            if rule!(differs; DirtyByRevisionOnly => differs && vote.revision != elected.revision) {
                 fetches.insert(*peer, (*holder, entries));
             }
         }
@@ -303,7 +305,8 @@ impl Master {
             return false;
         };
         let (round, revision) = (*round, *revision);
-        let done = awaiting.is_empty();
+        let done =
+            rule!(awaiting.is_empty(); StateCommittedBeforeLastReport => awaiting.len() <= 1);
         if done {
             self.conclude_sync(group, round, Ok(revision), out);
         }
@@ -320,7 +323,11 @@ impl Master {
     ) {
         if let Some(record) = self.groups.get_mut(&group) {
             record.sync = SyncProgress::default();
-            record.reached = result.as_ref().ok().copied().or(record.reached);
+            let concluded = result.as_ref().ok().copied();
+            record.reached = rule!(
+                concluded.or(record.reached);
+                RevisionStandsStill => record.reached.or(concluded)
+            );
         }
         let members: Vec<PeerId> = self.accepted_in(group).map(|(peer, _)| peer).collect();
         for peer in members {

@@ -16,7 +16,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use super::record::Stake;
-use super::{Master, MasterOutput, Out, Scope, send};
+use super::{Master, Out, Scope, send};
 use crate::id::{GroupId, PeerId};
 use crate::messages::{Misdeed, ToPeer};
 use crate::states::{ConnectionPhase, ConnectionState, Event};
@@ -53,12 +53,17 @@ impl Master {
         };
         let on_ring: BTreeSet<PeerId> = record.ring.0.iter().copied().collect();
         let accepted: BTreeSet<PeerId> = self.accepted_in(group).map(|(peer, _)| peer).collect();
-        on_ring != accepted || !record.broken.is_empty()
+        rule!(on_ring != accepted; RingKeptAfterLoss => false)
+            || rule!(!record.broken.is_empty(); BrokenEdgeForgotten => false)
     }
 
     /// With nobody to vote, whoever waits comes in. True: something moved.
     pub(super) fn admit_first(&mut self, out: &mut Out) -> bool {
-        if self.accepted().next().is_some() || !self.wirings.is_empty() || self.peers.is_empty() {
+        let a_ballot_decides = rule!(
+            self.accepted().next().is_some();
+            AcceptedWithoutBallot => self.peers.values().all(|record| record.is_accepted())
+        );
+        if a_ballot_decides || !self.wirings.is_empty() || self.peers.is_empty() {
             return false;
         }
         let newcomers = match self.invited() {
@@ -85,12 +90,26 @@ impl Master {
 
     /// True: the ballot was unanimous and something moved.
     pub(super) fn count_update(&mut self, out: &mut Out) -> bool {
-        if !self.unanimous(|record| record.state == ConnectionState::VoteAcceptNewPeers) {
+        let unanimous = rule!(
+            self.unanimous(|record| record.state == ConnectionState::VoteAcceptNewPeers);
+            AdmittedByOneVote => self.somebody_updates(),
+            CollectiveCountsAsConsent => self.somebody_updates() && self.unanimous(|record| {
+                record.state == ConnectionState::VoteAcceptNewPeers
+                    || record.state == ConnectionState::CollectiveCommunicationsRunning
+            })
+        );
+        if !unanimous {
             return false;
         }
         let everybody = self.invited();
         self.start_wiring(Scope::Everybody, &everybody, None, out);
         true
+    }
+
+    #[cfg(feature = "mutants")]
+    fn somebody_updates(&self) -> bool {
+        self.accepted()
+            .any(|(_, record)| record.state == ConnectionState::VoteAcceptNewPeers)
     }
 
     /// Peers whose collectives all wait to start on a ring that is stale vote to rebuild it. True:
@@ -103,7 +122,7 @@ impl Master {
             .accepted_in(group)
             .filter(|(_, record)| {
                 record.state == ConnectionState::CollectiveCommunicationsRunning
-                    && record.only_initiates()
+                    && rule!(record.only_initiates(); RewireUnderRunning => !record.tags.is_empty())
             })
             .map(|(peer, _)| peer)
             .collect();
@@ -124,7 +143,11 @@ impl Master {
                 .accepted_in(group)
                 .all(|(_, record)| record.state == ConnectionState::VoteNoNewPeersEstablishP2p);
         if unanimous {
-            self.start_wiring(Scope::Group(group), &voters, None, out);
+            let members = rule!(voters; AdmittedByRewire => {
+                let of_group = self.peers.iter().filter(|(_, record)| record.group == group);
+                of_group.map(|(peer, _)| *peer).collect()
+            });
+            self.start_wiring(Scope::Group(group), &members, None, out);
         }
         unanimous
     }
@@ -141,10 +164,10 @@ impl Master {
         for (peer, record) in &mut self.peers {
             if record.asked_pending {
                 record.asked_pending = false;
-                out.push(MasterOutput::Send {
-                    peer: *peer,
-                    message: ToPeer::PeersPending { pending },
-                });
+                rule!(
+                    send(out, *peer, ToPeer::PeersPending { pending });
+                    QueryAnsweredToIdleOnly if record.state != ConnectionState::Idle => {}
+                );
             }
         }
         true
@@ -160,7 +183,12 @@ impl Master {
         };
         let topology = crate::topology::Topology {
             epoch: group.epoch,
-            ring: group.ring.clone(),
+            ring: rule!(
+                group.ring.clone();
+                RingStartsWithEach => group.ring.counted_from(peer),
+                NewcomerGetsAnotherRing if record.stake == Stake::Admission
+                    => group.ring.counted_from(peer)
+            ),
             lanes: group.lanes,
             world: self.world_sizes(record.group),
         };

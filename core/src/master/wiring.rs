@@ -132,7 +132,8 @@ impl Master {
         let standing = self.groups.get(&group);
         let kept = |edge: &(PeerId, PeerId)| {
             standing.is_some_and(|group| {
-                !group.broken.contains(edge) && group.ring.next_of(edge.0) == Some(edge.1)
+                let is_whole = rule!(!group.broken.contains(edge); EdgeKeptThoughBroken => true);
+                is_whole && group.ring.next_of(edge.0) == Some(edge.1)
             })
         };
         let fresh: BTreeSet<_> = ring.edges().filter(|edge| !kept(edge)).collect();
@@ -211,7 +212,8 @@ impl Master {
         }
     }
 
-    pub(super) fn edges_established(&mut self, peer: PeerId, round: Round, out: &mut Out) {
+    pub(super) fn edges_established(&mut self, peer: PeerId, of: Round, out: &mut Out) {
+        let round = rule!(of; StaleEdgesUpTaken => self.present_round(peer).unwrap_or(of));
         if !self.is_round_of(peer, round, out) {
             return;
         }
@@ -221,6 +223,11 @@ impl Master {
             }
             self.conclude_if_complete(round, out);
         }
+    }
+
+    #[cfg(feature = "mutants")]
+    fn present_round(&self, peer: PeerId) -> Option<Round> {
+        self.peers.get(&peer)?.round
     }
 
     /// Is the report about the wiring that the peer is in? One about an earlier round is late and
@@ -263,7 +270,9 @@ impl Master {
             }
             match stake {
                 Stake::Admission => self.step(peer, Event::RetryAdmission, out),
-                Stake::Update => self.step(peer, Event::RetryUpdate, out),
+                Stake::Update => {
+                    rule!(self.step(peer, Event::RetryUpdate, out); RetryForgotten => {});
+                }
                 Stake::Rewire => self.step(peer, Event::RetryRewire, out),
                 Stake::Optimization => self.optimization_concluded_for(peer, false, out),
             }
@@ -283,10 +292,10 @@ impl Master {
     }
 
     fn conclude_if_complete(&mut self, round: Round, out: &mut Out) {
-        let complete = self
-            .wirings
-            .get(&round)
-            .is_some_and(|w| w.awaiting.is_empty() && !w.pausing);
+        let complete = self.wirings.get(&round).is_some_and(|w| {
+            rule!(w.awaiting.is_empty(); RingBeforeLastReport => w.awaiting.len() <= 1)
+                && !w.pausing
+        });
         if !complete {
             return;
         }
@@ -330,7 +339,10 @@ impl Master {
         self.epoch = epoch;
         for (id, plan) in wiring.rings {
             let group = self.groups.entry(id).or_default();
-            group.broken.retain(|edge| !plan.fresh.contains(edge));
+            rule!(
+                group.broken.retain(|edge| !plan.fresh.contains(edge));
+                EdgeKeptThoughBroken => group.broken.clear()
+            );
             group
                 .broken
                 .retain(|(from, to)| plan.ring.next_of(*from) == Some(*to));
@@ -353,7 +365,7 @@ impl Master {
         if wiring.rings.iter().all(unchanged) {
             self.epoch
         } else {
-            self.epoch.next()
+            rule!(self.epoch.next(); EpochNotRaised => self.epoch)
         }
     }
 
@@ -364,7 +376,10 @@ impl Master {
         }
         WorldSizes {
             global: sizes.values().sum(),
-            group: sizes.get(&own).copied().unwrap_or(0),
+            group: rule!(sizes.get(&own).copied().unwrap_or(0); WorldCountsRegistered => {
+                let of_group = self.peers.values().filter(|record| record.group == own);
+                u32::try_from(of_group.count()).unwrap_or(u32::MAX)
+            }),
             groups: u32::try_from(sizes.len()).unwrap_or(u32::MAX),
             largest_group: sizes.values().copied().max().unwrap_or(0),
         }

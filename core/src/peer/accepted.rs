@@ -145,7 +145,7 @@ impl Accepted {
                 if self.major.is_some() {
                     Some(Usage::Busy)
                 } else {
-                    let in_use = self.tags.contains_key(tag);
+                    let in_use = rule!(self.tags.contains_key(tag); DuplicateTagAccepted => false);
                     in_use.then_some(Usage::TagInUse(*tag))
                 }
             }
@@ -175,10 +175,21 @@ impl Accepted {
         if core::mem::take(&mut self.query_open) {
             answer(&mut out, Some(Answer::PeersPending(Err(why.clone()))));
         }
-        for tag in core::mem::take(&mut self.tags).into_keys() {
-            let result = Err(why.clone());
+        for tag in self.tags.keys().copied() {
+            let result = rule!(
+                Err(why.clone());
+                InventedCommit => self.committed_if_whole(tag, why.clone()),
+                InventedAbort => Err(invented_abort(tag))
+            );
             answer(&mut out, Some(Answer::CollectiveEnded { tag, result }));
         }
+        self.tags.clear();
         out
     }
+}
+
+#[cfg(feature = "mutants")]
+fn invented_abort(tag: Tag) -> CallError {
+    let cause = crate::messages::AbortCause::TimedOut;
+    CallError::Aborted { tag, cause }
 }

@@ -97,7 +97,9 @@ impl Accepted {
 
     /// The data plane is done. Where the execution was ended meanwhile, that is no news.
     pub(super) fn ring_ended(&mut self, seq: Seq, outcome: RingOutcome, out: &mut Out) {
-        let performing = self.tags.iter().find(|(_, tag)| tag.performs(seq));
+        let performing = self.tags.iter().find(|(_, tag)| {
+            rule!(tag.performs(seq); RingEndOfAnotherTag => tag.state() == State::Perform)
+        });
         if let Some(tag) = performing.map(|(tag, _)| *tag) {
             self.complete(tag, seq, outcome, out);
         }
@@ -153,14 +155,30 @@ impl Accepted {
 
     fn abort(&mut self, tag: Tag, seq: Seq, cause: AbortCause, out: &mut Out) {
         if self.tags.get(&tag).is_some_and(|tag| tag.performs(seq)) {
-            out.push(PeerOutput::StopRing { seq });
+            rule!(out.push(PeerOutput::StopRing { seq }); RingRunsOnAfterAbort => {});
         }
-        self.conclude(tag, Err(CallError::Aborted { tag, cause }), out);
+        let why = CallError::Aborted { tag, cause };
+        let result = rule!(Err(why); WholeHereIsCommitted => self.committed_if_whole(tag, why));
+        self.conclude(tag, result, out);
     }
 
     fn conclude(&mut self, tag: Tag, result: Result<Committed, CallError>, out: &mut Out) {
         self.tags.remove(&tag);
         answer(out, Some(Answer::CollectiveEnded { tag, result }));
+    }
+
+    #[cfg(feature = "mutants")]
+    pub(super) fn committed_if_whole(
+        &self,
+        tag: Tag,
+        otherwise: CallError,
+    ) -> Result<Committed, CallError> {
+        let whole = self.tags.get(&tag).filter(|collective| {
+            matches!(collective, Collective::VoteComplete { outcome, .. } if *outcome == RingOutcome::Done)
+        });
+        let seq = whole.and_then(Collective::seq).ok_or(otherwise)?;
+        let contributors = self.topology.ring.0.clone();
+        Ok(Committed { seq, contributors })
     }
 
     pub(super) fn stop_rings(&self, out: &mut Out) {

@@ -28,7 +28,7 @@ impl Peer {
                 return;
             }
         };
-        if was_connected {
+        if rule!(was_connected; PeerTimersLeftRunning => false) {
             out.push(PeerOutput::StopTimer(PeerTimer::HeartbeatDue));
             out.push(PeerOutput::StopTimer(PeerTimer::MasterSilence));
         }

@@ -4,6 +4,8 @@ use core::time::Duration;
 
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 use crate::element::CollectiveSpec;
 use crate::id::{ContentHash, EntryIndex, GroupId, PeerId, Revision, Round, Seq, Tag};
 use crate::messages::{
@@ -13,7 +15,7 @@ use crate::shared_state::{SyncFailure, SyncPlan, SyncVote};
 use crate::topology::{Edge, LaneFailure, LaneOrder, Topology};
 
 /// A fact that happened to a peer.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum PeerInput {
     /// The user called something.
     Call(Call),
@@ -86,7 +88,7 @@ pub enum PeerInput {
 /// A call that is not possible ([`CallError::Usage`]), or that comes after the end of the run, is
 /// answered within the same [`handle`](super::Peer::handle), without effect. So where two calls of one
 /// kind or tag are open to the driver, an immediate error belongs to the one that it just made.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Call {
     /// Say hello and wait to be admitted. Answered by [`Answer::Connected`]. The connection to the
     /// master is open already; its welcome has to come within
@@ -125,7 +127,7 @@ pub enum Call {
 }
 
 /// What the driver has to do, in this order.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum PeerOutput {
     /// Send a message to the master.
     Send(ToMaster),
@@ -198,7 +200,7 @@ pub enum PeerOutput {
 }
 
 /// Everything that a peer can be waiting for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum PeerTimer {
     /// Time to give the master a sign of life.
     HeartbeatDue,
@@ -207,7 +209,7 @@ pub enum PeerTimer {
 }
 
 /// How a call ended.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Answer {
     /// To [`Call::Connect`]: the peer is accepted.
     Connected(Result<Joined, CallError>),
@@ -231,7 +233,7 @@ pub enum Answer {
 }
 
 /// The peer is part of the run.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Joined {
     /// Who it is.
     pub peer: PeerId,
@@ -240,7 +242,7 @@ pub struct Joined {
 }
 
 /// The group's shared state is one.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Synchronized {
     /// The revision that everybody holds.
     pub revision: Revision,
@@ -249,7 +251,7 @@ pub struct Synchronized {
 }
 
 /// The collective is committed, on every participant.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Committed {
     /// Which execution.
     pub seq: Seq,
@@ -258,7 +260,7 @@ pub struct Committed {
 }
 
 /// Why a call did not do what it was asked for.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
     /// A participant was lost, or a lane: the buffers are as they were. Call again.
@@ -311,7 +313,19 @@ pub enum CallError {
 }
 
 /// A call that the calling program should not have made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    thiserror::Error,
+)]
 #[non_exhaustive]
 pub enum Usage {
     /// Connect comes first.
@@ -335,7 +349,7 @@ pub enum Usage {
 }
 
 /// What a peer has to know before it connects.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PeerConfig {
     /// The group it works in.
     pub group: GroupId,

@@ -10,7 +10,7 @@ use crate::topology::Topology;
 
 impl Accepted {
     pub(super) fn update_topology(&mut self, out: &mut Out) {
-        if self.fresh {
+        if rule!(self.fresh; AdmissionIsNoUpdate => false) {
             self.fresh = false;
             let topology = self.topology.clone();
             answer(out, Some(Answer::TopologyUpdated(Ok(topology))));

@@ -97,7 +97,9 @@ fn answer_sync(plan: Option<RunningPlan>, result: Result<Revision, SyncFailure>,
             Ok(Synchronized { revision, fetched })
         }
         Err(failure) => {
-            out.extend(plan.map(|plan| plan.dropped()));
+            out.extend(plan.map(|plan| {
+                rule!(plan.dropped(); FailedSyncWritten => PeerOutput::CommitState { round: plan.round })
+            }));
             Err(CallError::SyncFailed(failure))
         }
     };

@@ -106,7 +106,10 @@ impl Wiring {
                 self.attempt.as_mut().and_then(|a| a.previous.as_mut()),
             ),
         };
-        for lanes in standing.iter_mut().chain(fresh) {
+        for lanes in standing
+            .iter_mut()
+            .chain(rule!(fresh; FreshBreakForgotten => None))
+        {
             lanes.broken |= lanes.built == built;
         }
     }

@@ -42,6 +42,9 @@ fn every_end_stops_what_runs_answers_what_is_open_and_stays() {
         let ignored = desk.gets(PeerInput::MasterDisconnected);
 
         assert!(out.contains(&PeerOutput::StopRing { seq: Seq(9) }));
+        for timer in [PeerTimer::HeartbeatDue, PeerTimer::MasterSilence] {
+            assert!(out.contains(&PeerOutput::StopTimer(timer)));
+        }
         let expected = [
             PeerOutput::Answer(Answer::PeersPending(Err(why.clone()))),
             ended(1, Err(why.clone())),

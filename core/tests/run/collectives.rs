@@ -87,6 +87,7 @@ fn who_had_finished_restores_its_buffer_when_another_gives_up() {
 
 #[test]
 fn a_vote_that_was_cast_stands_when_its_caster_dies() {
+    let mut commits = 0;
     for seed in 1..30 {
         let mut run = Run::with_accepted_peers(seed, 3);
         run.call_all(&[0, 1, 2], &reduce(1));
@@ -100,13 +101,21 @@ fn a_vote_that_was_cast_stands_when_its_caster_dies() {
         // Its part was done before it voted; the others may still have needed its lanes.
         let verdicts = [result(&mut run, 0), result(&mut run, 1)];
         assert_eq!(verdicts[0], verdicts[1], "seed {seed}");
-        if let Ok(contributors) = &verdicts[0] {
-            assert!(
-                contributors.contains(&run.id(2)),
-                "the result holds what it gave"
-            );
+        match &verdicts[0] {
+            Ok(contributors) => {
+                assert!(
+                    contributors.contains(&run.id(2)),
+                    "the result holds what it gave"
+                );
+                commits += 1;
+            }
+            Err(CallError::Aborted { cause, .. }) => {
+                assert_ne!(*cause, AbortCause::PeerLost(run.id(2)), "seed {seed}");
+            }
+            Err(other) => panic!("{other}"),
         }
     }
+    assert!(commits > 0, "the others always needed its lanes");
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! The program `pccl-master` as an operator sees it.
 
+use std::ffi::OsStr;
+use std::fs;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::Stdio;
 
 use pccl_core::messages::ToPeer;
@@ -16,8 +19,13 @@ struct Program {
 
 impl Program {
     fn start(listen: &str) -> Self {
+        Self::start_with(listen, &[])
+    }
+
+    fn start_with(listen: &str, arguments: &[&OsStr]) -> Self {
         let mut process = Command::new(env!("CARGO_BIN_EXE_pccl-master"))
             .args(["--listen", listen])
+            .args(arguments)
             .env_remove("PCCL_LOG")
             .stderr(Stdio::piped())
             .kill_on_drop(true)
@@ -103,5 +111,36 @@ async fn an_ipv6_wildcard_serves_ipv4_as_well() {
     let four = Client::dial(([127, 0, 0, 1], port).into()).await;
     let (founder, _) = Client::found(four).await;
 
+    assert_eq!(founder.peer.0, 1);
+}
+
+#[tokio::test]
+async fn what_a_killed_master_recorded_comes_out_the_same_in_the_replay() {
+    let name = format!("master-record-{}", std::process::id());
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let arguments = ["--record".as_ref(), directory.as_os_str()];
+    let mut program = Program::start_with("127.0.0.1:0", &arguments);
+    let address = program.address().await;
+    let _founder = Client::found(Client::dial(address).await).await;
+
+    program.process.kill().await.unwrap();
+
+    let summary = pccl_recording::conform(&directory).unwrap();
+    fs::remove_dir_all(&directory).unwrap();
+    assert!(summary.is_equal(), "{summary}");
+    assert_eq!(summary.equal_logs_of("master"), 1);
+    assert!(summary.records() > 0);
+}
+
+#[tokio::test]
+async fn a_master_that_cannot_record_says_so_and_serves() {
+    let no_directory = Path::new(env!("CARGO_BIN_EXE_pccl-master"));
+    let arguments = ["--record".as_ref(), no_directory.as_os_str()];
+    let mut program = Program::start_with("127.0.0.1:0", &arguments);
+    let address = program.address().await;
+
+    program.line("nothing more is recorded").await;
+
+    let (founder, _) = Client::found(Client::dial(address).await).await;
     assert_eq!(founder.peer.0, 1);
 }

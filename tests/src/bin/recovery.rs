@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
+use pccl_tests::processes::Swarm;
 use pccl_tests::recovery::{Outcome, STAGES, Setting, measure, quantile};
 use pccl_tests::roles::Role;
 use pccl_tests::talk::Nanos;
@@ -88,7 +89,7 @@ fn one(
             );
         }
     };
-    Ok(measure(program, setting, kills, told)?)
+    Ok(measure(&mut Swarm::of(program), setting, kills, told)?)
 }
 
 fn table(outcomes: &[Outcome]) -> String {

@@ -64,5 +64,9 @@ fn run(arguments: &Arguments) -> Result<(), Trouble> {
         report.longest_silence
     );
     println!("a newcomer joined afterwards");
+    println!(
+        "outputs of the machines that came out the same in the replay: {}",
+        report.outputs_replayed
+    );
     Ok(())
 }

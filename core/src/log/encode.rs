@@ -1,0 +1,127 @@
+//! Writing a log.
+
+use alloc::vec::Vec;
+use core::fmt;
+use core::marker::PhantomData;
+use core::mem;
+
+use serde::Serialize;
+
+use super::{BODY_MAX, FORMAT, HEAD_BYTES, MAGIC, Machine, chain};
+use crate::id::ProtocolVersion;
+
+/// Between two records an encoder keeps at most this much memory.
+const KEEP_BYTES: usize = 64 * 1024;
+
+/// Writes the log of one machine. Whoever drives the machine lets it make every step through
+/// [`step`](Self::step), and appends all bytes that it gets, in order.
+///
+/// `Debug` hides the bytes, which hold secrets.
+#[derive(Clone)]
+pub struct Encoder<M> {
+    bytes: Vec<u8>,
+    /// The hash that ends the last frame.
+    hash: u64,
+    machine: PhantomData<fn() -> M>,
+}
+
+impl<M> fmt::Debug for Encoder<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Encoder").finish_non_exhaustive()
+    }
+}
+
+/// Why a record is missing from a log. What comes later makes no sense without it: end the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum NotRecorded {
+    /// No reader would take it.
+    #[error("a record of {length} bytes is longer than the {BODY_MAX} allowed")]
+    TooLong {
+        /// Its length in bytes.
+        length: usize,
+    },
+    /// A value has no form in postcard. None of the machines' types has such values.
+    #[error("a record has no encoding")]
+    Unrepresentable,
+}
+
+impl<M: Machine> Encoder<M> {
+    /// Begins the log of a machine made from this; then [`header`](Self::header) is what to write first.
+    ///
+    /// # Errors
+    /// The configuration cannot be written down: nothing can be recorded.
+    pub fn new(config: &M::Config) -> Result<Self, NotRecorded> {
+        let mut encoder = Self {
+            bytes: Vec::new(),
+            hash: 0,
+            machine: PhantomData,
+        };
+        encoder.bytes.extend_from_slice(&MAGIC);
+        encoder.bytes.extend_from_slice(&FORMAT.to_le_bytes());
+        let protocol = ProtocolVersion::CURRENT.0;
+        encoder.bytes.extend_from_slice(&protocol.to_le_bytes());
+        let at = encoder.begin_frame();
+        encoder.put(&M::KIND)?;
+        encoder.put(config)?;
+        encoder.end_frame(at)?;
+        Ok(encoder)
+    }
+
+    /// What a log begins with. Valid until the first step.
+    #[must_use]
+    pub fn header(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Lets the machine apply the input and append its outputs to `out`, and gives the bytes of the
+    /// record. What `out` held before is no part of it.
+    ///
+    /// # Errors
+    /// There is no record of this step. The machine has made it all the same, and `out` has its outputs.
+    pub fn step(
+        &mut self,
+        machine: &mut M,
+        input: M::Input,
+        out: &mut Vec<M::Output>,
+    ) -> Result<&[u8], NotRecorded> {
+        self.bytes.clear();
+        self.bytes.shrink_to(KEEP_BYTES);
+        let at = self.begin_frame();
+        let heard = self.put(&input);
+        let before = out.len();
+        machine.step(input, out);
+        heard?;
+        self.put(out.get(before..).unwrap_or_default())?;
+        self.end_frame(at)?;
+        Ok(&self.bytes)
+    }
+
+    /// Leaves room for a head. Returns where.
+    fn begin_frame(&mut self) -> usize {
+        let at = self.bytes.len();
+        self.bytes.extend_from_slice(&[0; HEAD_BYTES]);
+        at
+    }
+
+    fn put<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), NotRecorded> {
+        let bytes = mem::take(&mut self.bytes);
+        self.bytes = postcard::to_extend(value, bytes).map_err(|_| NotRecorded::Unrepresentable)?;
+        Ok(())
+    }
+
+    /// Fills in the head and appends the hash.
+    fn end_frame(&mut self, at: usize) -> Result<(), NotRecorded> {
+        let length = self.bytes.len().saturating_sub(at + HEAD_BYTES);
+        let short = u32::try_from(length).ok().filter(|_| length <= BODY_MAX);
+        let short = short.ok_or(NotRecorded::TooLong { length })?;
+        let [a, b, c, d] = short.to_le_bytes();
+        let head = [a, b, c, d, !a, !b, !c, !d];
+        let frame = self.bytes.get_mut(at..).unwrap_or_default();
+        if let Some((room, body)) = frame.split_first_chunk_mut() {
+            *room = head;
+            self.hash = chain(self.hash, head, body);
+        }
+        self.bytes.extend_from_slice(&self.hash.to_le_bytes());
+        Ok(())
+    }
+}

@@ -1,0 +1,286 @@
+//! Mistakes in the protocol, to check the model checker with. Only with the feature `mutants`, which
+//! no program that does work has.
+//!
+//! Each stands beside the rule that it breaks, in a `rule!`. One at a time is switched on, for the
+//! whole process:
+//!
+//! ```
+//! use pccl_core::mutants::{Mutant, switch_on, taken};
+//!
+//! switch_on(Mutant::from_name("commit-before-last-vote"));
+//! // … explore …
+//! assert!(!taken()); // nobody has come to the place where it would be made
+//! switch_on(None);
+//! ```
+
+use core::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+
+use crate::id::PeerId;
+use crate::topology::Ring;
+
+/// Position in [`Mutant::ALL`], from one; zero: the protocol is what it should be.
+static ON: AtomicU16 = AtomicU16::new(0);
+
+/// The mistake was made at least once.
+static TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// Makes one mistake from here on, and no other. `None`: none at all.
+///
+/// It holds for the whole process: for all machines, those that exist already included.
+pub fn switch_on(mutant: Option<Mutant>) {
+    let number = mutant.map_or(0, Mutant::number);
+    ON.store(number, Ordering::SeqCst);
+    TAKEN.store(false, Ordering::SeqCst);
+}
+
+/// Did a machine come to the place of the mistake since it was switched on? It may have made no
+/// difference there.
+#[must_use]
+pub fn taken() -> bool {
+    TAKEN.load(Ordering::SeqCst)
+}
+
+macro_rules! mutants {
+    ($($(#[doc = $doc:literal])+ $mutant:ident = $name:literal,)+) => {
+        /// One mistake: what is done wrong, and what a user would see of it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Mutant {
+            $($(#[doc = $doc])+ $mutant,)+
+        }
+
+        impl Mutant {
+            /// Every mutant.
+            pub const ALL: &'static [Self] = &[$(Self::$mutant),+];
+
+            /// Its name on a command line.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$mutant => $name,)+
+                }
+            }
+
+            /// What is done wrong, and what a user would see of it; lines begin with a space.
+            #[must_use]
+            pub const fn story(self) -> &'static str {
+                match self {
+                    $(Self::$mutant => concat!($($doc),+),)+
+                }
+            }
+        }
+    };
+}
+
+mutants! {
+    // Collectives.
+    /// The master commits when all but one have voted: somebody is told to keep a result that it does
+    /// not have.
+    CommitBeforeLastVote = "commit-before-last-vote",
+    /// A participant that dies before its vote counts as having voted yes: a reduce is committed
+    /// although one of its contributors never said that it was done.
+    DeathCountsAsVote = "death-counts-as-vote",
+    /// A participant's death withdraws the vote that it had cast: a reduce that was whole everywhere
+    /// is done again.
+    StandingVoteWithdrawn = "standing-vote-withdrawn",
+    /// A participant's death before its vote is overlooked: the others wait for its vote for ever.
+    DeathMidReduceMissed = "death-mid-reduce-missed",
+    /// A report of a lost lane counts as a vote to commit: half a result is called whole.
+    LaneLossTakenForDone = "lane-loss-taken-for-done",
+    /// An abort is told to those only who have voted: the others run or wait for ever.
+    AbortToldToVotersOnly = "abort-told-to-voters-only",
+    /// On an abort those who have voted are told that it is committed: some keep the sum, some do not.
+    VerdictPerPeer = "verdict-per-peer",
+    /// A vote on an operation that is decided counts for a later one that runs: it is committed before
+    /// the voter is done.
+    VoteOfAnotherSeq = "vote-of-another-seq",
+    /// A collective starts when one member wants it, while the others run another: a peer is told to
+    /// reduce what it never offered.
+    StartBeforeLastVote = "start-before-last-vote",
+    /// The vote of a dead member to start a collective is kept: the ballot never matches the living,
+    /// and no reduce starts any more.
+    DeadVoteToStartStays = "dead-vote-to-start-stays",
+
+    // Ballots and membership.
+    /// The ballots are not counted again when a connection ends: the survivors wait for a vote that
+    /// nobody owes.
+    DeathNotRecounted = "death-not-recounted",
+    /// A newcomer's vote is waited for, which it may not cast before it is admitted: nobody goes on.
+    NewcomerIsWaitedFor = "newcomer-is-waited-for",
+    /// Newcomers come in as if nobody were there: rings are rebuilt under those who work.
+    AcceptedWithoutBallot = "accepted-without-ballot",
+    /// One vote to update the topology is enough: the ring is rebuilt under those who did not ask.
+    AdmittedByOneVote = "admitted-by-one-vote",
+    /// Who is in a collective counts as having voted to update the topology: the ring is rebuilt under
+    /// a running reduce.
+    CollectiveCountsAsConsent = "collective-counts-as-consent",
+    /// Rebuilding a ring for a waiting collective lets newcomers in: they are accepted though nobody
+    /// voted for it.
+    AdmittedByRewire = "admitted-by-rewire",
+    /// A ring is rebuilt although another collective of the peer still runs on it.
+    RewireUnderRunning = "rewire-under-running",
+    /// A collective does not give way: it and a major call wait for each other for ever.
+    CollectiveStandsFast = "collective-stands-fast",
+    /// `are_peers_pending` does not give way: it and a major call wait for each other for ever.
+    QueryStandsFast = "query-stands-fast",
+    /// `are_peers_pending` is answered to idle peers only: who asks during a reduce waits for ever.
+    QueryAnsweredToIdleOnly = "query-answered-to-idle-only",
+    /// The world size counts peers that wait to be admitted: averages are divided by too much.
+    WorldCountsRegistered = "world-counts-registered",
+    /// A report about any but the newest round is a misdeed: a peer is kicked for a message that was
+    /// on its way.
+    LateReportKicked = "late-report-kicked",
+
+    // Rings.
+    /// A ring that names the departed counts as sound: reduces start with a dead neighbour, for ever.
+    RingKeptAfterLoss = "ring-kept-after-loss",
+    /// A ring with a broken edge counts as sound: every reduce is aborted like the last.
+    BrokenEdgeForgotten = "broken-edge-forgotten",
+    /// A broken edge is kept when the ring is rebuilt: every reduce is aborted like the last.
+    EdgeKeptThoughBroken = "edge-kept-though-broken",
+    /// A ring stands when all but one have reported: that one has no lanes.
+    RingBeforeLastReport = "ring-before-last-report",
+    /// A report about an earlier round counts for the present one: the ring stands before its lanes do.
+    StaleEdgesUpTaken = "stale-edges-up-taken",
+    /// The death of a member is overlooked while its ring is being connected: `update_topology` ends
+    /// with a dead neighbour, or never.
+    DeathMidWiringMissed = "death-mid-wiring-missed",
+    /// A failed attempt to connect a ring does not return its members to their vote: they wait for
+    /// ever.
+    RetryForgotten = "retry-forgotten",
+    /// Another ring keeps the epoch of the one before: two rings have one name.
+    EpochNotRaised = "epoch-not-raised",
+    /// Each peer is told a ring that begins with itself: everybody thinks that its rank is 0.
+    RingStartsWithEach = "ring-starts-with-each",
+    /// A newcomer is told another ring than the others: its rank is somebody else's.
+    NewcomerGetsAnotherRing = "newcomer-gets-another-ring",
+
+    // Timers.
+    /// Timers are not stopped when nobody needs them any more.
+    TimerNotStopped = "timer-not-stopped",
+    /// The timer that ends the pause after a failed attempt is not started: the ring is never tried
+    /// again.
+    PauseNeverEnds = "pause-never-ends",
+    /// A peer that is out of the run lets its timers run.
+    PeerTimersLeftRunning = "peer-timers-left-running",
+
+    // Shared state.
+    /// A tie goes to the latest peer: the one that has just come overwrites the one that was there.
+    TieToTheLatest = "tie-to-the-latest",
+    /// A receive-only peer is a candidate: the content of one that asked to be overwritten wins.
+    ReceiveOnlyChosen = "receive-only-chosen",
+    /// A send-only peer that lost the election does not fail the call: it is overwritten.
+    SendOnlyOverwritten = "send-only-overwritten",
+    /// A later synchronization does not advance the revision of the group: the third one is refused.
+    RevisionStandsStill = "revision-stands-still",
+    /// The master counts up as the users do: every advance is two.
+    RevisionBumpedTwice = "revision-bumped-twice",
+    /// Older content than the group has reached is taken where there is no newer: work is undone
+    /// silently.
+    RevisionGoesBack = "revision-goes-back",
+    /// Content is compared by revision alone: peers that differ at one revision go on differing.
+    DirtyByRevisionOnly = "dirty-by-revision-only",
+    /// A synchronization is concluded when all but one have reported: that one does not have the
+    /// content.
+    StateCommittedBeforeLastReport = "state-committed-before-last-report",
+    /// A peer writes what it has fetched although the synchronization failed: memory changes behind
+    /// the user's back.
+    FailedSyncWritten = "failed-sync-written",
+
+    // Optimization.
+    /// The measurements of a dead peer are waited for: `optimize_topology` never ends.
+    OptimizationWaitsForTheDead = "optimization-waits-for-the-dead",
+    /// A ring that was solved before a death is adopted: it names the departed.
+    RingOfTheDepartedAdopted = "ring-of-the-departed-adopted",
+
+    // Peers.
+    /// The ring of an aborted collective is not stopped: it writes into a buffer that was given back.
+    RingRunsOnAfterAbort = "ring-runs-on-after-abort",
+    /// A peer that loses the master calls its whole collectives committed: the others may have aborted.
+    InventedCommit = "invented-commit",
+    /// A peer that loses the master calls its collectives aborted: the others may have committed.
+    InventedAbort = "invented-abort",
+    /// A peer whose own part was whole takes an abort for a commit: some keep the sum, some do not.
+    WholeHereIsCommitted = "whole-here-is-committed",
+    /// A newcomer's first `update_topology` is a vote although its admission was its update: it waits
+    /// while the others work.
+    AdmissionIsNoUpdate = "admission-is-no-update",
+    /// A lane that breaks before its ring stands is forgotten: every reduce is aborted, and nothing
+    /// rebuilds the edge.
+    FreshBreakForgotten = "fresh-break-forgotten",
+    /// The end of any ring counts as that of the first tag that runs: the wrong buffer is called whole.
+    RingEndOfAnotherTag = "ring-end-of-another-tag",
+    /// A tag that is in use can be used again: the peer is kicked for it.
+    DuplicateTagAccepted = "duplicate-tag-accepted",
+
+    // The schedule.
+    /// The first chunk of the gather phase is added, not copied: contributions count twice.
+    ReducedTwice = "reduced-twice",
+    /// The last chunk of the reduce phase is copied, not added: contributions are lost.
+    GatheredTooEarly = "gathered-too-early",
+}
+
+impl Mutant {
+    /// The mutant of this name, as [`name`](Self::name) spells it.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|mutant| mutant.name() == name)
+    }
+
+    const fn number(self) -> u16 {
+        self as u16 + 1
+    }
+
+    /// Is this the one that is switched on? Its place was reached then.
+    pub(crate) fn is_made(self) -> bool {
+        let made = ON.load(Ordering::Relaxed) == self.number();
+        // Every thread reads this; it is written once.
+        if made && !TAKEN.load(Ordering::Relaxed) {
+            TAKEN.store(true, Ordering::Relaxed);
+        }
+        made
+    }
+}
+
+impl Ring {
+    /// The same neighbours, counted from another peer.
+    pub(crate) fn counted_from(&self, peer: PeerId) -> Self {
+        let mut ring = self.clone();
+        ring.0.rotate_left(self.rank_of(peer).unwrap_or(0));
+        ring
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::collections::BTreeSet;
+    use alloc::format;
+    use alloc::string::String;
+
+    use super::*;
+
+    fn kebab(camel: &str) -> String {
+        let mut name = String::new();
+        for letter in camel.chars() {
+            if letter.is_uppercase() && !name.is_empty() {
+                name.push('-');
+            }
+            name.extend(letter.to_lowercase());
+        }
+        name
+    }
+
+    #[test]
+    fn every_mutant_is_found_by_its_name_and_no_two_share_one() {
+        let names: BTreeSet<&str> = Mutant::ALL.iter().map(|mutant| mutant.name()).collect();
+
+        assert_eq!(names.len(), Mutant::ALL.len());
+        for mutant in Mutant::ALL {
+            assert_eq!(mutant.name(), kebab(&format!("{mutant:?}")));
+            assert_eq!(Mutant::from_name(mutant.name()), Some(*mutant));
+        }
+        assert_eq!(Mutant::from_name("no-mistake"), None);
+    }
+}

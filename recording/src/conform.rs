@@ -1,0 +1,200 @@
+//! Replaying all logs of a directory.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use pccl_core::log::{ReplayError, Replayed, replay};
+
+use crate::file::EXTENSION;
+
+/// Every log of a directory, replayed.
+#[derive(Debug)]
+pub struct Summary {
+    /// The logs, sorted by name; at least one.
+    pub logs: Vec<Checked>,
+}
+
+/// One log, replayed.
+#[derive(Debug)]
+pub struct Checked {
+    /// The name of its file.
+    pub file: String,
+    /// What came of it.
+    pub finding: Finding,
+}
+
+/// What came of replaying a log.
+#[derive(Debug)]
+pub enum Finding {
+    /// The machine says all over again what it said.
+    Equal(Replayed),
+    /// The file is empty: its process ended before it had written anything.
+    Empty,
+    /// The log is damaged, or the machine says something else.
+    Failed(ReplayError),
+    /// The file could not be read.
+    Unreadable(io::Error),
+}
+
+/// Why there is no summary.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NothingToReplay {
+    /// The directory could not be read: name the one that was recorded into.
+    #[error("cannot read the directory {}: {error}", .directory.display())]
+    Directory {
+        /// Which.
+        directory: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// The directory has no logs: nothing was recorded there.
+    #[error("{} has no file named *.{EXTENSION}: nothing was recorded there", .directory.display())]
+    NoLogs {
+        /// Which.
+        directory: PathBuf,
+    },
+}
+
+/// Replays each log of the directory. Other files and directories in it are not looked at.
+///
+/// The processes may still be running: what they have written so far is replayed.
+///
+/// # Errors
+/// The directory cannot be read or has no logs. What is wrong with a log is in the [`Summary`]: ask it
+/// whether it [`is_equal`](Summary::is_equal).
+///
+/// # Blocking
+/// Reads each file whole, one after the other.
+pub fn conform(directory: &Path) -> Result<Summary, NothingToReplay> {
+    let unreadable = |error| NothingToReplay::Directory {
+        directory: directory.into(),
+        error,
+    };
+    let mut logs = Vec::new();
+    for entry in fs::read_dir(directory).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        if path.extension().is_some_and(|ending| ending == EXTENSION) {
+            logs.push(check(&path));
+        }
+    }
+    if logs.is_empty() {
+        let directory = directory.into();
+        return Err(NothingToReplay::NoLogs { directory });
+    }
+    logs.sort_by(|a, b| a.file.cmp(&b.file));
+    Ok(Summary { logs })
+}
+
+fn check(path: &Path) -> Checked {
+    let finding = match fs::read(path) {
+        Ok(log) if log.is_empty() => Finding::Empty,
+        Ok(log) => replay(&log).map_or_else(Finding::Failed, Finding::Equal),
+        Err(error) => Finding::Unreadable(error),
+    };
+    let name = path.file_name().unwrap_or_default();
+    Checked {
+        file: name.to_string_lossy().into_owned(),
+        finding,
+    }
+}
+
+impl Summary {
+    /// Every machine says all over again what it said, and there was something to compare.
+    #[must_use]
+    pub fn is_equal(&self) -> bool {
+        self.failed() == 0 && self.outputs() > 0
+    }
+
+    /// Logs that are damaged, differ, or could not be read.
+    #[must_use]
+    pub fn failed(&self) -> usize {
+        let failed = |log: &&Checked| match log.finding {
+            Finding::Equal(_) | Finding::Empty => false,
+            Finding::Failed(_) | Finding::Unreadable(_) => true,
+        };
+        self.logs.iter().filter(failed).count()
+    }
+
+    /// Inputs that were given to machines that said the same again.
+    #[must_use]
+    pub fn records(&self) -> u64 {
+        self.equal().map(|replayed| replayed.records).sum()
+    }
+
+    /// Outputs that were compared and are equal, in the logs that are equal to their ends.
+    #[must_use]
+    pub fn outputs(&self) -> u64 {
+        self.equal().map(|replayed| replayed.outputs).sum()
+    }
+
+    /// Logs of machines of this [`NAME`](pccl_core::log::Machine::NAME) that are equal to their ends.
+    #[must_use]
+    pub fn equal_logs_of(&self, machine: &str) -> usize {
+        let of_it = |replayed: &&Replayed| replayed.machine == machine;
+        self.equal().filter(of_it).count()
+    }
+
+    fn equal(&self) -> impl Iterator<Item = &Replayed> {
+        self.logs.iter().filter_map(|log| match &log.finding {
+            Finding::Equal(replayed) => Some(replayed),
+            Finding::Empty | Finding::Failed(_) | Finding::Unreadable(_) => None,
+        })
+    }
+}
+
+impl fmt::Display for Summary {
+    /// One line per log, what differs below it, and a total.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let widest = self.logs.iter().map(|log| log.file.len()).max();
+        let width = widest.unwrap_or_default();
+        writeln!(
+            f,
+            "{:width$}  {:7}  {:>9}  {:>9}",
+            "log", "machine", "records", "outputs"
+        )?;
+        for Checked { file, finding } in &self.logs {
+            writeln!(f, "{file:width$}  {finding}")?;
+        }
+        let (logs, failed) = (self.logs.len(), self.failed());
+        let (records, outputs) = (self.records(), self.outputs());
+        if failed > 0 {
+            write!(f, "{failed} of {logs} logs FAILED; ")?;
+            write!(f, "the others: {records} records, {outputs} outputs equal")
+        } else if outputs == 0 {
+            write!(f, "{logs} logs without any output: nothing was compared")
+        } else {
+            write!(
+                f,
+                "{logs} logs, {records} records, {outputs} outputs: 100 % equal"
+            )
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Equal(Replayed {
+                machine,
+                records,
+                outputs,
+                torn,
+            }) => {
+                write!(f, "{machine:7}  {records:9}  {outputs:9}  equal")?;
+                if *torn > 0 {
+                    write!(f, ", ends in the middle of a record ({torn} bytes of it)")?;
+                }
+                Ok(())
+            }
+            Self::Empty => f.write_str("empty: its process ended before it had written anything"),
+            Self::Failed(ReplayError::Log(error)) => write!(f, "DAMAGED: {error}"),
+            Self::Failed(ReplayError::Difference(difference)) => {
+                write!(f, "DIFFERENT: {difference}")
+            }
+            Self::Unreadable(error) => write!(f, "UNREADABLE: {error}"),
+        }
+    }
+}
