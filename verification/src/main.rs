@@ -5,6 +5,7 @@
 
 mod arguments;
 mod conform;
+mod mutants;
 mod progress;
 mod quiet;
 mod report;
@@ -45,6 +46,12 @@ pub(crate) enum CannotLook {
     /// A file that is no trace, or one that cannot be gone.
     #[error("{file}: {why}", file = .0.display(), why = .1)]
     Trace(PathBuf, TraceError),
+    /// A name that is none.
+    #[error("there is no mutant `{0}`; --mutants shows them")]
+    UnknownMutant(String),
+    /// The program cannot start itself with the mistakes compiled in.
+    #[error("cargo cannot be run: {0}")]
+    Cargo(std::io::Error),
     /// A fault of the model or of the checker.
     #[error(transparent)]
     Panicked(#[from] SearchPanicked),
@@ -80,6 +87,9 @@ fn look(arguments: &Arguments) -> Verdict {
     if let Some(address) = &arguments.explore {
         return web::explore(one_of(standard::chosen(arguments)?)?, address);
     }
+    if arguments.mutants || arguments.mutant.is_some() {
+        return mutants::run(arguments);
+    }
     standard::run(arguments)
 }
 
@@ -108,6 +118,12 @@ fn replay(file: &Path) -> Verdict {
     let text = text.map_err(|why| CannotLook::File(file.to_owned(), why))?;
     let cannot = |why| CannotLook::Trace(file.to_owned(), why);
     let trace: Trace = text.parse().map_err(cannot)?;
+    if let Some(name) = &trace.mutant {
+        if !mutants::CAN_BE_MADE {
+            return mutants::run_again();
+        }
+        mutants::switch_on(name)?;
+    }
     let broken = trace.replay().map_err(cannot)?.broken();
     violation::tell_trace(&trace, None);
     Ok(broken.is_none())

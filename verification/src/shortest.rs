@@ -26,13 +26,13 @@ pub(crate) struct Way {
 const STATES_MAX: usize = 3_000_000;
 
 /// What a search level by level came to.
-pub(crate) enum Levels {
+enum Levels {
     /// The nearest violation.
-    Found(Vec<Step>, usize),
+    Found(Vec<Step>),
     /// There is none within the depth.
-    None(usize),
+    None,
     /// Time or memory ran out.
-    GaveUp(usize),
+    GaveUp,
 }
 
 /// Shortens a way, for as long as `time` at most.
@@ -40,16 +40,16 @@ pub(crate) fn shorten(model: &RunModel, long: Vec<Step>, threads: usize, time: D
     let begun = Instant::now();
     let short = drop_what_is_not_needed(model, long, begun + time / 4);
     let below = short.len().saturating_sub(1);
-    match by_levels(model, below, threads, begun + time, STATES_MAX) {
-        Levels::Found(steps, _) => Way {
+    match by_levels(model, below, threads, begun + time) {
+        Levels::Found(steps) => Way {
             steps,
             is_shortest: true,
         },
-        Levels::None(_) => Way {
+        Levels::None => Way {
             steps: short,
             is_shortest: true,
         },
-        Levels::GaveUp(_) => Way {
+        Levels::GaveUp => Way {
             steps: short,
             is_shortest: false,
         },
@@ -60,15 +60,9 @@ pub(crate) fn shorten(model: &RunModel, long: Vec<Step>, threads: usize, time: D
 type Reached = (RunState, u32, Step);
 
 /// Explores level by level, down to ways of `depth` steps.
-pub(crate) fn by_levels(
-    model: &RunModel,
-    depth: usize,
-    threads: usize,
-    until: Instant,
-    states_max: usize,
-) -> Levels {
+fn by_levels(model: &RunModel, depth: usize, threads: usize, until: Instant) -> Levels {
     if model.broken(model.first_state()).is_some() {
-        return Levels::Found(Vec::new(), 1);
+        return Levels::Found(Vec::new());
     }
     let mut known = BTreeSet::from([fingerprint(model.first_state())]);
     // Every state but the first: from which one, by which step. Numbers count from 1.
@@ -85,12 +79,12 @@ pub(crate) fn by_levels(
                 parents.push((from, step));
                 let number = u32::try_from(parents.len()).unwrap_or(u32::MAX);
                 if model.broken(&state).is_some() {
-                    return Levels::Found(way_to(number, &parents), known.len());
+                    return Levels::Found(way_to(number, &parents));
                 }
                 next.push((number, state));
             }
-            if Instant::now() >= until || known.len() >= states_max {
-                return Levels::GaveUp(known.len());
+            if Instant::now() >= until || known.len() >= STATES_MAX {
+                return Levels::GaveUp;
             }
         }
         if next.is_empty() {
@@ -98,7 +92,7 @@ pub(crate) fn by_levels(
         }
         level = next;
     }
-    Levels::None(known.len())
+    Levels::None
 }
 
 /// All successors, in a fixed order.

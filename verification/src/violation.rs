@@ -78,7 +78,7 @@ fn how_short(way: &Way) -> String {
     }
 }
 
-fn write(trace: &Trace) {
+pub(crate) fn write(trace: &Trace) {
     let path = place(&format!("verification-trace-{}.txt", trace.scenario));
     match std::fs::write(&path, trace.to_string()) {
         Ok(()) => println!(

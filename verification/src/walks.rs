@@ -17,7 +17,6 @@ use stateright::Model;
 
 use crate::progress::Progress;
 use crate::shortest::fingerprint_of;
-use crate::words::count;
 
 /// Faults of a walk: more than a search can afford.
 const FAULTS: u8 = 4;
@@ -75,20 +74,7 @@ pub(crate) fn walk_all(
 ) {
     let begun = Instant::now();
     let model = RunModel::new(as_walked(scenario));
-    let threads_in_all = threads as u64;
-    let parts: Vec<Walked> = std::thread::scope(|scope| {
-        let model = &model;
-        let parts: Vec<_> = (0..threads_in_all)
-            .map(|first| {
-                let mine = seeds.clone().skip(first as usize).step_by(threads);
-                scope.spawn(move || walk_some(model, mine))
-            })
-            .collect();
-        let joined = parts.into_iter().map(|part| part.join());
-        joined
-            .map(|part| part.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect()
-    });
+    let parts = walk_in_parts(&model, seeds, threads);
     for part in parts {
         into.walks += part.walks;
         into.steps += part.steps;
@@ -96,7 +82,30 @@ pub(crate) fn walk_all(
         into.failed = into.failed.take().or(part.failed);
     }
     into.time += begun.elapsed();
-    progress.say(&format!("{} walks", count(into.walks as usize)));
+    progress.say(&format!("{} walks", into.walks));
+}
+
+/// The first failure that a thread meets among walks with these seeds.
+#[cfg(feature = "mutants")]
+pub(crate) fn first_failure(model: &RunModel, seeds: Range<u64>, threads: usize) -> Option<Failed> {
+    let parts = walk_in_parts(model, seeds, threads);
+    let failed = parts.into_iter().filter_map(|part| part.failed);
+    failed.min_by_key(|failed| failed.steps.len())
+}
+
+fn walk_in_parts(model: &RunModel, seeds: Range<u64>, threads: usize) -> Vec<Walked> {
+    std::thread::scope(|scope| {
+        let parts: Vec<_> = (0..threads)
+            .map(|first| {
+                let mine = seeds.clone().skip(first).step_by(threads);
+                scope.spawn(move || walk_some(model, mine))
+            })
+            .collect();
+        let joined = parts.into_iter().map(|part| part.join());
+        joined
+            .map(|part| part.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    })
 }
 
 fn walk_some(model: &RunModel, seeds: impl Iterator<Item = u64>) -> Walked {
