@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::id::{
-    ConnId, ContentHash, GroupId, PeerId, ProtocolVersion, Revision, Round, Seq, Tag,
+    ConnId, ContentHash, EntryIndex, GroupId, PeerId, ProtocolVersion, Revision, Round, Seq, Tag,
 };
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
 use pccl_core::messages::{Hello, RingOutcome, ToMaster, ToPeer, Verdict};
@@ -18,6 +18,11 @@ use pccl_core::tour;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
+
+#[path = "run/reference/mod.rs"]
+mod reference;
+
+use reference::Shadow;
 
 /// What a peer says, before it is known which rounds and peers exist.
 #[derive(Clone, Debug)]
@@ -143,6 +148,8 @@ fn any_move() -> impl Strategy<Value = Move> {
 
 struct Bystander {
     master: Master,
+    /// Says what is right, whatever the peers say.
+    shadow: Shadow,
     conns: u64,
     connected: BTreeSet<PeerId>,
     timers: BTreeSet<MasterTimer>,
@@ -156,9 +163,10 @@ struct Bystander {
 }
 
 impl Bystander {
-    fn new() -> Self {
+    fn new(config: MasterConfig) -> Self {
         Self {
-            master: Master::new(MasterConfig::default()),
+            shadow: Shadow::new(config.clone()),
+            master: Master::new(config),
             conns: 0,
             connected: BTreeSet::new(),
             timers: BTreeSet::new(),
@@ -352,7 +360,8 @@ impl Bystander {
 
     fn tell(&mut self, input: MasterInput) {
         let mut out = Vec::new();
-        self.master.handle(input, &mut out);
+        self.master.handle(input.clone(), &mut out);
+        self.shadow.follow(&input, &self.master, &out);
         for output in out {
             self.note(output);
         }
@@ -463,9 +472,20 @@ impl Bystander {
     }
 }
 
+/// Limits that peers run into.
+fn tight() -> MasterConfig {
+    MasterConfig {
+        peers_max: 5,
+        tags_max: 2,
+        entries_max: EntryIndex(2),
+        wiring_attempts_max: 2,
+        ..MasterConfig::default()
+    }
+}
+
 /// Four peers in two groups, and whatever happens to them.
-fn run(moves: Vec<Move>) -> Bystander {
-    let mut bystander = Bystander::new();
+fn run(config: MasterConfig, moves: Vec<Move>) -> Bystander {
+    let mut bystander = Bystander::new(config);
     for group in [0, 0, 0, 1] {
         bystander.join(group, false);
     }
@@ -487,8 +507,9 @@ proptest! {
     #[test]
     fn whatever_peers_say_the_master_stays_consistent(
         moves in prop::collection::vec(any_move(), 1..120),
+        is_tight in prop::bool::weighted(0.2),
     ) {
-        run(moves);
+        run(if is_tight { tight() } else { MasterConfig::default() }, moves);
     }
 }
 
@@ -497,7 +518,10 @@ fn what_peers_say_reaches_every_corner_of_the_master() {
     let mut runner = TestRunner::deterministic();
     let script = prop::collection::vec(any_move(), 120);
 
-    let runs = (0..1500).map(|_| run(script.new_tree(&mut runner).unwrap().current()));
+    let runs = (0..1500).map(|_| {
+        let moves = script.new_tree(&mut runner).unwrap().current();
+        run(MasterConfig::default(), moves)
+    });
     let taken: BTreeSet<_> = runs.flat_map(|bystander| bystander.taken).collect();
 
     let missed: Vec<_> = TRANSITIONS

@@ -73,7 +73,12 @@ static PUMP_NEWCOMER: Program = repeated(
 
 static UPDATE_REDUCE: Program = program(&[Do::Update, Do::Start(1), Do::Finish(1)]);
 static OPTIMIZE: Program = program(&[Do::Optimize, Do::Start(1), Do::Finish(1)]);
-static UPDATE_OPTIMIZE: Program = program(&[Do::Update, Do::Optimize]);
+const OPTIMIZING: &[Do] = &[Do::Update, Do::Optimize, Do::Start(1), Do::Finish(1)];
+static UPDATE_OPTIMIZE: Program = program(OPTIMIZING);
+static OPTIMIZE_FIRST: Program = Program {
+    first: 1,
+    ..program(OPTIMIZING)
+};
 static QUIT: Program = program(&[Do::Start(1), Do::Leave]);
 static CANCEL: Program = program(&[Do::Start(1), Do::Cancel(1), Do::Finish(1)]);
 static ODD: Program = program(&[Do::StartOdd(1), Do::Finish(1)]);
@@ -503,7 +508,7 @@ fn topology() -> Vec<Scenario> {
             "optimize-out-of-step",
             "one optimizes while another updates",
             1,
-            vec![inside(&UPDATE_OPTIMIZE), inside(&OPTIMIZE)],
+            vec![inside(&UPDATE_OPTIMIZE), inside(&OPTIMIZE_FIRST)],
             &[M::GaveWay],
         ),
     ]

@@ -186,10 +186,10 @@ impl User {
         match program.steps.get(usize::from(self.at)) {
             None => Some(Wish::Leave),
             Some(Do::Leave) => Some(Wish::Leave),
-            Some(Do::Finish(tag)) => match self.job(*tag) {
-                Job::Aborted => Some(Wish::Again(*tag)),
-                Job::Free | Job::Running | Job::Committed => None,
-            },
+            // Whatever was aborted is started again before anything is waited for: two users who
+            // waited for different tags of which each has not been started at the other would wait
+            // for ever.
+            Some(Do::Finish(_)) => self.an_aborted_tag().map(Wish::Again),
             Some(step) => Some(Wish::Do(*step)),
         }
     }
@@ -322,6 +322,11 @@ impl User {
             }
             _ => false,
         }
+    }
+
+    fn an_aborted_tag(&self) -> Option<u8> {
+        let at = self.jobs.iter().position(|job| *job == Job::Aborted)?;
+        u8::try_from(at + 1).ok()
     }
 
     fn job(&self, tag: u8) -> Job {

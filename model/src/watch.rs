@@ -163,10 +163,10 @@ fn said(
                 SyncRole::Request { entries, .. } => entries.first().map(|(_, hash)| *hash),
                 SyncRole::Distribute { .. } => None,
             };
-            elected(run, before, peer, plan.revision, fetched);
+            elected(run, before, after, peer, plan.revision, fetched);
         }
         ToPeer::SharedStateConcluded { result, .. } => match result {
-            Ok(revision) => elected(run, before, peer, *revision, None),
+            Ok(revision) => elected(run, before, after, peer, *revision, None),
             Err(_) => run.state.reach(Milestone::SyncFailed),
         },
         ToPeer::Welcome { .. }
@@ -223,20 +223,26 @@ fn verdicts(run: &mut Run<'_>, before: &Master, after: &Master, out: &[MasterOut
                     _ => None,
                 })
                 .collect();
-            verdict_of_one(run, after, group, (tag, seq), &told, runs_on);
+            verdict_of_one(run, before, after, group, (tag, seq), &told, runs_on);
         }
     }
 }
 
 fn verdict_of_one(
     run: &mut Run<'_>,
+    before: &Master,
     after: &Master,
     group: GroupId,
     (tag, seq): (Tag, Seq),
     told: &[(PeerId, &Verdict)],
     runs_on: bool,
 ) {
-    let members: Vec<PeerId> = accepted(after, group).collect();
+    // The ring of the group is the one that it runs on, the departed included.
+    let members: Vec<PeerId> = (before.view().ring(group).into_iter())
+        .flat_map(|ring| &ring.0)
+        .filter(|peer| after.view().peer(**peer).is_some())
+        .copied()
+        .collect();
     let ghost = run.state.ghost.clone();
     let all_done = |peers: &[PeerId]| peers.iter().all(|peer| ghost.done.contains(&(seq, *peer)));
     let Some((_, first)) = told.first() else {
@@ -262,7 +268,7 @@ fn verdict_of_one(
                 run.state.breaks(Claim::Unanimity);
             }
             run.state.reach(Milestone::Committed);
-            if contributors.len() > members.len() {
+            if contributors.len() > told.len() {
                 run.state.reach(Milestone::CommittedWithoutOne);
             }
         }
@@ -441,6 +447,7 @@ fn topology_is_right(run: &mut Run<'_>, master: &Master, peer: PeerId, topology:
 fn elected(
     run: &mut Run<'_>,
     before: &Master,
+    after: &Master,
     peer: PeerId,
     revision: Revision,
     fetched: Option<ContentHash>,
@@ -454,7 +461,7 @@ fn elected(
         _ => return,
     }
     let group = view.group();
-    let Some(voters) = voters(run, before, group) else {
+    let Some(voters) = voters(run, after, group) else {
         return;
     };
     let right = expected_revision(&voters, before.view().revision(group)) == Some(revision)
@@ -466,10 +473,10 @@ fn elected(
 
 /// Who votes, with what it holds. `None`: somebody has gone, and the others cannot tell whether its
 /// vote had arrived.
-fn voters(run: &Run<'_>, before: &Master, group: GroupId) -> Option<Vec<Voter>> {
+fn voters(run: &Run<'_>, after: &Master, group: GroupId) -> Option<Vec<Voter>> {
     let voters = run.state.seats.iter().filter_map(|seat| {
         let id = seat.id?;
-        let known = before.view().peer(id)?;
+        let known = after.view().peer(id)?;
         let votes = known.group() == group && known.phase() == ConnectionPhase::Accepted;
         let strategy = seat
             .strategy
@@ -477,7 +484,7 @@ fn voters(run: &Run<'_>, before: &Master, group: GroupId) -> Option<Vec<Voter>> 
         Some((id, seat.user.revision, seat.user.content, strategy))
     });
     let voters: Vec<_> = voters.collect();
-    (voters.len() == accepted(before, group).count()).then_some(voters)
+    (voters.len() == accepted(after, group).count()).then_some(voters)
 }
 
 /// Who, the revision and the content that it holds, and how it takes part.

@@ -362,6 +362,10 @@ impl Master {
     }
 
     pub(super) fn optimization_loses(&mut self, peer: PeerId) {
+        if self.accepted().next().is_none() {
+            // Whoever is admitted next does not wait for it, and neither does a deadline.
+            self.optimization = None;
+        }
         if let Some(Optimization {
             stage: Stage::Probing { awaiting, .. },
             ..

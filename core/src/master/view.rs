@@ -122,6 +122,12 @@ impl<'a> PeerView<'a> {
         self.record.tags.iter().map(|(tag, state)| (*tag, *state))
     }
 
+    /// Does it wait for the answer to `are_peers_pending`?
+    #[must_use]
+    pub fn asks_pending(self) -> bool {
+        self.record.asked_pending
+    }
+
     /// Has it taken part in a successful synchronization?
     #[must_use]
     pub fn is_synchronized(self) -> bool {

@@ -187,6 +187,18 @@ proptest! {
     }
 
     #[test]
+    fn in_every_step_the_ranks_together_send_each_element_once(
+        world in 2..=64_u32, step in any::<u32>(), start in 0..1000_u64, length in 0..1_000_000_u64
+    ) {
+        let step = step % (2 * (world - 1));
+        let sent = |rank| steps(world, rank, start..start + length).nth(step as usize).unwrap().send;
+        let mut together: Vec<Range<u64>> = (0..world).map(sent).collect();
+        together.sort_by_key(|range| (range.start, range.end));
+
+        tiles(start..start + length, together.into_iter())?;
+    }
+
+    #[test]
     fn stripes_tile_the_buffer_and_chunks_tile_the_stripe(
         count in any::<u64>(), stripes in 1..300_u16, stripe in any::<u16>(), world in 1..300_u32
     ) {

@@ -8,4 +8,5 @@ mod farewell;
 mod joining;
 mod major;
 mod random;
+mod reference;
 mod rings;

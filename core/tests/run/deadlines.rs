@@ -4,6 +4,7 @@ use pccl_core::id::GroupId;
 use pccl_core::master::{Ballot, MasterTimer};
 use pccl_core::messages::{Misdeed, Refusal, ToPeer};
 use pccl_core::peer::{Answer, Call};
+use pccl_core::states::ConnectionState;
 
 use crate::deaths::{STORIES, catch_up};
 use crate::harness::{Run, SeatNo, Wire, reduce};
@@ -147,4 +148,28 @@ fn a_ballot_does_not_punish_those_who_reduce() {
     run.settle();
 
     assert!((0..4).all(|no| run.is_accepted(no)));
+}
+
+#[test]
+fn no_deadline_outlives_the_last_peer_that_waits_for_a_better_ring() {
+    for seed in 0..20 {
+        let mut run = Run::with_accepted_peers(seed, 3);
+        run.call_all(&[0, 1, 2], &Call::OptimizeTopology);
+        let has_measured = |run: &Run, no: SeatNo| {
+            let peer = run.master.view().peer(run.id(no));
+            peer.map(|peer| peer.state()) == Some(ConnectionState::VoteCompleteTopologyOptimization)
+        };
+        while !(0..3).all(|no| has_measured(&run, no)) {
+            run.step();
+        }
+
+        for no in 0..3 {
+            run.lose(no);
+        }
+        while run.master.view().peers().next().is_some() {
+            run.step();
+        }
+
+        assert!(run.timers().is_empty(), "{:?}", run.timers());
+    }
 }

@@ -2,6 +2,7 @@
 //! simulated data plane.
 
 mod harness;
+mod reference;
 mod watch;
 
 mod collectives;
@@ -9,6 +10,7 @@ mod deadlines;
 mod deaths;
 mod fairness;
 mod joining;
+mod refinement;
 mod rings;
 mod shared_state;
 mod walk;

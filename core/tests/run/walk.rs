@@ -14,11 +14,12 @@ use proptest::prelude::*;
 use crate::deaths::STORIES;
 use crate::harness::{Holds, Run, SeatNo, reduce, ring_spec, shared};
 
+/// Processes that live at the same time.
 const SEATS_MAX: usize = 8;
 
 /// What a user may call.
 #[derive(Clone, Copy, Debug)]
-enum Wish {
+pub(crate) enum Wish {
     Update,
     Query,
     Optimize,
@@ -30,14 +31,18 @@ enum Wish {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Move {
+pub(crate) enum Move {
     Steps(u8),
     Call(u8, Wish),
     /// Everybody of a group calls the same.
     CallTogether(u8, Wish),
+    /// Everybody of every group updates.
+    UpdateAll,
     Join(u8),
     Lose(u8, u8),
     Freeze(u8),
+    /// The silence of the frozen is noticed.
+    Notice,
     Leave(u8),
     Break(u8, u8),
     Block(u8, u8),
@@ -47,7 +52,7 @@ enum Move {
     Fire(u8),
 }
 
-fn wish() -> impl Strategy<Value = Wish> {
+pub(crate) fn wish() -> impl Strategy<Value = Wish> {
     let strategies = vec![
         SyncStrategy::EnforcePopular,
         SyncStrategy::EnforcePopular,
@@ -66,14 +71,15 @@ fn wish() -> impl Strategy<Value = Wish> {
     ]
 }
 
-fn any_move() -> impl Strategy<Value = Move> {
+pub(crate) fn any_move() -> impl Strategy<Value = Move> {
     prop_oneof![
         20 => (1..40_u8).prop_map(Move::Steps),
         10 => (any::<u8>(), wish()).prop_map(|(seat, wish)| Move::Call(seat, wish)),
         8 => (any::<u8>(), wish()).prop_map(|(group, wish)| Move::CallTogether(group, wish)),
-        2 => any::<u8>().prop_map(Move::Join),
+        5 => any::<u8>().prop_map(Move::Join),
         2 => (any::<u8>(), any::<u8>()).prop_map(|(seat, kept)| Move::Lose(seat, kept)),
         1 => any::<u8>().prop_map(Move::Freeze),
+        1 => Just(Move::Notice),
         1 => any::<u8>().prop_map(Move::Leave),
         2 => (any::<u8>(), any::<u8>()).prop_map(|(seat, kept)| Move::Break(seat, kept)),
         1 => (any::<u8>(), any::<u8>()).prop_map(|(one, other)| Move::Block(one, other)),
@@ -110,8 +116,18 @@ impl Walk {
         walk
     }
 
+    /// A process that does something, where there is one.
     fn pick(&self, number: u8) -> SeatNo {
-        usize::from(number) % self.run.seats.len()
+        let number = usize::from(number);
+        let acting = self.acting();
+        let nth = acting.get(number % acting.len().max(1)).copied();
+        nth.unwrap_or(number % self.run.seats.len())
+    }
+
+    fn acting(&self) -> Vec<SeatNo> {
+        let mut all: Vec<SeatNo> = (0..self.run.seats.len()).collect();
+        all.retain(|seat| self.run.seats[*seat].is_in_the_run());
+        all
     }
 
     fn make(&mut self, next: Move) {
@@ -126,9 +142,15 @@ impl Walk {
                     }
                 }
             }
+            Move::UpdateAll => {
+                for seat in self.run.accepted() {
+                    self.wish(seat, Wish::Update);
+                }
+            }
             Move::Join(number) => self.join(number),
             Move::Lose(seat, kept) => self.lose(self.pick(seat), kept),
             Move::Freeze(seat) => self.run.freeze(self.pick(seat)),
+            Move::Notice => self.notice_the_frozen(),
             Move::Leave(seat) => {
                 let seat = self.pick(seat);
                 if self.run.seats[seat].acts() {
@@ -153,7 +175,7 @@ impl Walk {
     }
 
     fn join(&mut self, number: u8) {
-        if self.run.seats.len() >= SEATS_MAX {
+        if self.acting().len() >= SEATS_MAX {
             return;
         }
         let seat = self.run.join(GroupId(u32::from(number) % self.groups));
@@ -339,7 +361,7 @@ impl Walk {
     }
 }
 
-fn walk(seed: u64, groups: u32, moves: &[Move]) -> Run {
+pub(crate) fn walk(seed: u64, groups: u32, moves: &[Move]) -> Run {
     let mut walk = Walk::new(seed, groups);
     for next in moves {
         walk.make(*next);
@@ -393,7 +415,7 @@ fn every_legal_transition_is_taken() {
     use proptest::strategy::ValueTree;
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let script = prop::collection::vec(any_move(), 60..80);
-    let walks = (1..400).map(|seed| {
+    let walks = (1..1000).map(|seed| {
         let moves = script.new_tree(&mut runner).unwrap().current();
         walk(seed, 1, &moves)
     });

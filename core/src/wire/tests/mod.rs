@@ -1,6 +1,7 @@
 //! Stories and properties of the bytes.
 
 mod control;
+mod damage;
 mod headers;
 mod lane;
 mod over_lanes;

@@ -31,6 +31,7 @@ use pccl_core::tour;
 pub(crate) use ring::Holds;
 pub(crate) use seat::{Seat, SeatNo, reduce, ring_spec, shared};
 
+use crate::reference::Shadow;
 use crate::watch::Watch;
 use plane::Fabric;
 
@@ -50,6 +51,8 @@ pub(crate) struct Run {
     pub(crate) seats: Vec<Seat>,
     pub(crate) fabric: Fabric,
     pub(crate) watch: Watch,
+    /// Follows the master at every input.
+    pub(crate) shadow: Shadow,
     timers: BTreeSet<MasterTimer>,
     tours: VecDeque<(Round, GroupId, TourProblem)>,
     dice: u64,
@@ -63,6 +66,7 @@ impl Run {
 
     pub(crate) fn with_config(seed: u64, config: MasterConfig) -> Self {
         Self {
+            shadow: Shadow::new(config.clone()),
             master: Master::new(config),
             seats: Vec::new(),
             fabric: Fabric::default(),
@@ -304,7 +308,8 @@ impl Run {
 
     fn tell_master(&mut self, input: MasterInput) {
         let (before, mut out) = (self.master.clone(), Vec::new());
-        self.master.handle(input, &mut out);
+        self.master.handle(input.clone(), &mut out);
+        self.shadow.follow(&input, &self.master, &out);
         self.watch
             .master_moved(&before, &self.master, &self.seats, &out);
         for output in out {

@@ -1,0 +1,215 @@
+//! What a peer is, said a second time: which calls are open, what runs for it, which edges it has. After
+//! every input it says what the peer has to do, and the peer has to do exactly that.
+//!
+//! | file | what it says |
+//! |---|---|
+//! | `mod` | what is remembered, and the way out |
+//! | `calls` | what the user may call, and what it opens |
+//! | `master` | what each message of the master leads to, and which ones make no sense |
+//! | `plane` | what the reports of the data plane lead to |
+//! | `edges` | which lanes lead to the neighbours |
+//! | `shadow` | the comparison with a real peer after every input |
+
+mod calls;
+mod edges;
+mod master;
+mod plane;
+mod shadow;
+
+use std::collections::BTreeMap;
+
+use crate::desk::*;
+pub(crate) use shadow::Shadow;
+
+/// A call that waits for an answer, and how far it is.
+#[derive(Clone, Debug)]
+enum Major {
+    Update,
+    /// The round of the measurements, and whether they are over.
+    Optimize(Option<(Round, bool)>),
+    /// The plan, and what was reported about it.
+    Sync(Option<(SyncPlan, Option<bool>)>),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Collective {
+    /// Waits for the others.
+    Wanted {
+        spec: CollectiveSpec,
+        cancelled: bool,
+    },
+    /// Its ring runs.
+    Running(Seq),
+    /// Its ring is over, and whether the result is whole.
+    Over(Seq, bool),
+}
+
+/// Lanes to a neighbour.
+#[derive(Clone, Copy, Debug)]
+struct Lanes {
+    with: PeerId,
+    built: Round,
+    broken: bool,
+}
+
+/// The last order to connect edges.
+#[derive(Clone, Debug)]
+struct Order {
+    round: Round,
+    ends: [Option<Lanes>; 2],
+    /// `None`: nothing was reported.
+    up: Option<bool>,
+}
+
+#[derive(Clone, Debug)]
+enum Stage {
+    Unconnected,
+    Greeting,
+    Registered,
+    Accepted,
+    Gone(CallError),
+}
+
+struct Reference {
+    stage: Stage,
+    fresh: bool,
+    topology: Topology,
+    major: Option<Major>,
+    asking: bool,
+    tags: BTreeMap<Tag, Collective>,
+    /// To the next peer, and from the previous one.
+    edges: [Option<Lanes>; 2],
+    order: Option<Order>,
+    newest: Option<Round>,
+    out: Vec<PeerOutput>,
+}
+
+/// What a fact leads to; the error ends the peer's part in the run.
+type End = Result<(), CallError>;
+
+const NONSENSE: End = Err(CallError::MasterMisbehaved);
+
+/// It is only legal where this holds.
+fn only_if(holds: bool) -> End {
+    if holds { Ok(()) } else { NONSENSE }
+}
+
+impl Reference {
+    fn new() -> Self {
+        Self {
+            stage: Stage::Unconnected,
+            fresh: false,
+            topology: Topology::default(),
+            major: None,
+            asking: false,
+            tags: BTreeMap::new(),
+            edges: [None; 2],
+            order: None,
+            newest: None,
+            out: Vec::new(),
+        }
+    }
+
+    /// What the peer has to do, its timers apart.
+    fn take(&mut self, input: &PeerInput) -> Vec<PeerOutput> {
+        let end = match input {
+            PeerInput::Call(call) => self.call(call),
+            PeerInput::MasterDisconnected => Err(CallError::MasterLost),
+            PeerInput::MasterMisbehaved => Err(CallError::MasterMisbehaved),
+            PeerInput::Message(message) => self.hears(message),
+            PeerInput::TimerFired(timer) => self.time_is_over(*timer),
+            PeerInput::EdgesUp { .. }
+            | PeerInput::EdgeFailed { .. }
+            | PeerInput::EdgeBroke { .. } => {
+                self.edge(input);
+                Ok(())
+            }
+            PeerInput::RingEnded { seq, outcome } => {
+                self.ring_ended(*seq, *outcome);
+                Ok(())
+            }
+            PeerInput::TransfersEnded { .. }
+            | PeerInput::Measured { .. }
+            | PeerInput::ProbesEnded { .. } => {
+                self.data_plane_is_done(input);
+                Ok(())
+            }
+        };
+        if let Err(why) = end {
+            self.ends(why);
+        }
+        std::mem::take(&mut self.out)
+    }
+
+    /// Do its timers run: the sign of life that it owes, and the one that it expects?
+    fn timers(&self) -> (bool, bool) {
+        match self.stage {
+            Stage::Unconnected | Stage::Gone(_) => (false, false),
+            Stage::Greeting => (false, true),
+            Stage::Registered | Stage::Accepted => (true, true),
+        }
+    }
+
+    fn send(&mut self, message: ToMaster) {
+        self.out.push(PeerOutput::Send(message));
+    }
+
+    fn answer(&mut self, answer: Answer) {
+        self.out.push(PeerOutput::Answer(answer));
+    }
+
+    /// The way out: what runs is stopped, what is open is answered, everything is closed. The first
+    /// reason stays.
+    fn ends(&mut self, why: CallError) {
+        let was = std::mem::replace(&mut self.stage, Stage::Gone(why.clone()));
+        if let Stage::Gone(first) = was {
+            self.stage = Stage::Gone(first);
+            return;
+        }
+        let was_connected = !matches!(was, Stage::Unconnected);
+        if was_connected && why == CallError::Left {
+            self.send(ToMaster::Leave);
+        }
+        if matches!(was, Stage::Greeting | Stage::Registered) {
+            self.answer(Answer::Connected(Err(why.clone())));
+        }
+        match self.major.take() {
+            Some(Major::Update) => self.answer(Answer::TopologyUpdated(Err(why.clone()))),
+            Some(Major::Optimize(_)) => self.answer(Answer::TopologyOptimized(Err(why.clone()))),
+            Some(Major::Sync(plan)) => self.sync_fails(plan.as_ref(), why.clone()),
+            None => {}
+        }
+        if std::mem::take(&mut self.asking) {
+            self.answer(Answer::PeersPending(Err(why.clone())));
+        }
+        for (tag, collective) in std::mem::take(&mut self.tags) {
+            self.collective_fails(tag, &collective, why.clone());
+        }
+        self.out.push(PeerOutput::Close);
+    }
+
+    fn sync_fails(&mut self, plan: Option<&(SyncPlan, Option<bool>)>, why: CallError) {
+        let dropped = plan.map(|(plan, _)| PeerOutput::DropState { round: plan.round });
+        self.out.extend(dropped);
+        self.answer(Answer::Synchronized(Err(why)));
+    }
+
+    fn collective_fails(&mut self, tag: Tag, collective: &Collective, why: CallError) {
+        if let Collective::Running(seq) = collective {
+            self.out.push(PeerOutput::StopRing { seq: *seq });
+        }
+        let result = Err(why);
+        self.answer(Answer::CollectiveEnded { tag, result });
+    }
+
+    fn time_is_over(&mut self, timer: PeerTimer) -> End {
+        match (timer, self.timers()) {
+            (PeerTimer::HeartbeatDue, (true, _)) => {
+                self.send(ToMaster::Heartbeat);
+                Ok(())
+            }
+            (PeerTimer::MasterSilence, (_, true)) => Err(CallError::MasterLost),
+            (PeerTimer::HeartbeatDue | PeerTimer::MasterSilence, _) => Ok(()),
+        }
+    }
+}

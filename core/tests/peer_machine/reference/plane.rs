@@ -1,0 +1,51 @@
+//! What the data plane says. What it says about something that is over means nothing.
+
+use super::{Collective, Major, Reference};
+use crate::desk::*;
+
+impl Reference {
+    pub(super) fn ring_ended(&mut self, seq: Seq, outcome: RingOutcome) {
+        let running = |tag: &&Tag| self.tags[tag] == Collective::Running(seq);
+        if let Some(tag) = self.tags.keys().find(running).copied() {
+            self.votes(tag, seq, outcome);
+        }
+    }
+
+    pub(super) fn data_plane_is_done(&mut self, input: &PeerInput) {
+        let message = match (&mut self.major, input) {
+            (
+                Some(Major::Sync(Some((plan, reported @ None)))),
+                PeerInput::TransfersEnded { round, ok },
+            ) if plan.round == *round => {
+                *reported = Some(*ok);
+                let (round, ok) = (*round, *ok);
+                ToMaster::SharedStateDone { round, ok }
+            }
+            (
+                Some(Major::Optimize(Some((present, false)))),
+                PeerInput::Measured {
+                    round,
+                    to,
+                    kbit_per_s,
+                },
+            ) if present == round => {
+                let (round, to, kbit_per_s) = (*round, *to, *kbit_per_s);
+                ToMaster::Bandwidth {
+                    round,
+                    to,
+                    kbit_per_s,
+                }
+            }
+            (
+                Some(Major::Optimize(Some((present, over @ false)))),
+                PeerInput::ProbesEnded { round, ok },
+            ) if present == round => {
+                *over = true;
+                let (round, ok) = (*round, *ok);
+                ToMaster::ProbesDone { round, ok }
+            }
+            _ => return,
+        };
+        self.send(message);
+    }
+}

@@ -1,0 +1,162 @@
+//! Whose content a group will hold, from what everybody offers.
+//!
+//! The group goes on from the revision that it has reached, by one step or none; before its first
+//! synchronization, or when everybody allows a restart, from the newest that is offered. The send-only
+//! peers are the candidates, or, where there are none, all but the receive-only ones. Of the candidates
+//! with the newest revision the content that most hold wins, in a tie that of the peer that is
+//! longest in the run. Who offers a revision too far ahead, or other entries than the winner's, is
+//! expelled and the rest votes again; but where nobody that decides is in step, nobody is expelled
+//! and the call fails.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pccl_core::id::{ContentHash, EntryIndex, PeerId, Revision};
+use pccl_core::messages::Misdeed;
+use pccl_core::shared_state::{EntryInfo, SyncFailure, SyncStrategy, SyncVote};
+
+use super::Peers;
+
+type Offers = BTreeMap<PeerId, SyncVote>;
+
+pub(super) enum Outcome {
+    Expelled(BTreeMap<PeerId, Misdeed>),
+    Failed(SyncFailure),
+    /// Candidates that hold the winning content.
+    Elected {
+        revision: Revision,
+        winners: Peers,
+    },
+}
+
+pub(super) fn elect(offers: &Offers, veterans: &Peers, reached: Option<Revision>) -> Outcome {
+    let strategy = |strategy| -> Peers {
+        let voters = offers.iter().filter(|(_, vote)| vote.strategy == strategy);
+        voters.map(|(peer, _)| *peer).collect()
+    };
+    let senders = strategy(SyncStrategy::SendOnly);
+    let popular = strategy(SyncStrategy::EnforcePopular);
+    let restart = offers.values().all(|vote| vote.restart);
+    let reached = reached.filter(|_| !restart);
+    let revision_of = |peer: &PeerId| offers[peer].revision;
+
+    if let Some(reached) = reached {
+        let counted = &senders | &popular;
+        let (expected, is_ahead) = (reached.next(), |r: Revision| r > reached.next());
+        let ahead: Peers = (counted.iter().copied())
+            .filter(|peer| is_ahead(revision_of(peer)))
+            .collect();
+        let deciding = &counted & veterans;
+        let deciding = if deciding.is_empty() {
+            counted
+        } else {
+            deciding
+        };
+        let in_step = |peer: &PeerId| [reached, expected].contains(&revision_of(peer));
+        if let Some(offered) = ahead.iter().map(revision_of).min() {
+            return if deciding.iter().any(in_step) {
+                let why = |offered| Misdeed::RevisionAhead { expected, offered };
+                let why = |peer: PeerId| (peer, why(revision_of(&peer)));
+                Outcome::Expelled(ahead.into_iter().map(why).collect())
+            } else {
+                Outcome::Failed(SyncFailure::RevisionSkipped { expected, offered })
+            };
+        }
+    }
+
+    let candidates = if senders.is_empty() {
+        popular
+    } else {
+        senders.clone()
+    };
+    let Some(revision) = candidates.iter().map(revision_of).max() else {
+        return Outcome::Failed(SyncFailure::NobodyToSend);
+    };
+    if let Some(reached) = reached.filter(|reached| revision < *reached) {
+        let offered = revision;
+        return Outcome::Failed(SyncFailure::RevisionLost { reached, offered });
+    }
+    let finalists: Peers = (candidates.into_iter())
+        .filter(|peer| revision_of(peer) == revision)
+        .collect();
+    let camp = |peer: &PeerId| -> Peers {
+        let like = |other: &PeerId| content(&offers[other]) == content(&offers[peer]);
+        finalists
+            .iter()
+            .filter(|other| like(other))
+            .copied()
+            .collect()
+    };
+    // Peers come in the order of their numbers: the first of the largest camps is that of the oldest.
+    let most = finalists.iter().map(|peer| camp(peer).len()).max();
+    let largest = finalists
+        .iter()
+        .map(camp)
+        .find(|camp| Some(camp.len()) == most);
+    let winners = largest.unwrap();
+    let one = *winners.first().unwrap();
+
+    if let Some(other) = (&senders - &winners).first() {
+        let other = *other;
+        return Outcome::Failed(SyncFailure::SendersDiffer { one, other });
+    }
+    let strangers: Peers = (offers.keys().copied())
+        .filter(|peer| shape(&offers[peer]) != shape(&offers[&one]))
+        .collect();
+    if strangers.is_empty() {
+        Outcome::Elected { revision, winners }
+    } else {
+        // How many entries differ, the stories check.
+        let why = Misdeed::StateMismatch { entries: 0 };
+        let why = |peer: PeerId| (peer, why.clone());
+        Outcome::Expelled(strangers.into_iter().map(why).collect())
+    }
+}
+
+/// What is compared: the entries, and the hashes of those that must be the same everywhere.
+fn content(vote: &SyncVote) -> BTreeSet<EntryInfo> {
+    let mut entries: Vec<EntryInfo> = vote.entries.clone();
+    for entry in &mut entries {
+        if entry.allow_content_inequality {
+            entry.hash = ContentHash(0);
+        }
+    }
+    entries.into_iter().collect()
+}
+
+/// The entries, whatever is in them.
+fn shape(vote: &SyncVote) -> BTreeSet<EntryInfo> {
+    let mut entries: Vec<EntryInfo> = vote.entries.clone();
+    for entry in &mut entries {
+        entry.hash = ContentHash(0);
+    }
+    entries.into_iter().collect()
+}
+
+/// Who serves. A newcomer that holds the winning content fetches what peers may differ in from those
+/// that have been in the run, where there are any; unless it is send-only, and never overwritten.
+pub(super) fn holders(offers: &Offers, veterans: &Peers, winners: &Peers) -> Peers {
+    let may_differ = |vote: &SyncVote| vote.entries.iter().any(|e| e.allow_content_inequality);
+    let experienced = winners & veterans;
+    if experienced.is_empty() || !offers.values().any(may_differ) {
+        return winners.clone();
+    }
+    let sends_only = |peer: &&PeerId| offers[peer].strategy == SyncStrategy::SendOnly;
+    let senders: Peers = winners.iter().filter(sends_only).copied().collect();
+    &experienced | &senders
+}
+
+/// What a peer that is no holder lacks: what differs, and, as a newcomer, also what may.
+pub(super) fn fetches(
+    own: &SyncVote,
+    source: &SyncVote,
+    is_newcomer: bool,
+) -> Vec<(EntryIndex, ContentHash)> {
+    let pairs = own.entries.iter().zip(&source.entries).zip(0..);
+    let lacking = pairs.filter(|((own, source), _)| match own.allow_content_inequality {
+        true => is_newcomer,
+        false => own.hash != source.hash,
+    });
+    lacking
+        .map(|((_, source), index)| (EntryIndex(index), source.hash))
+        .collect()
+}

@@ -1,0 +1,116 @@
+//! Which call gives way where peers wait for each other.
+
+use pccl_core::id::{GroupId, PeerId};
+use pccl_core::messages::{CallFailure, CallKind, CollectiveRefusal, Conflict, ToPeer};
+
+use super::{Peers, Reference};
+
+/// In order of precedence.
+const MAJOR: [CallKind; 3] = [
+    CallKind::UpdateTopology,
+    CallKind::OptimizeTopology,
+    CallKind::SyncSharedState,
+];
+
+fn call_failed(conflict: Conflict) -> ToPeer {
+    ToPeer::CallFailed(CallFailure::Conflict(conflict))
+}
+
+impl Reference {
+    /// Who waits in one call while another member waits in another would wait for ever. Updates go on;
+    /// optimizations give way to updates of anybody; synchronizations to both, and collectives that have
+    /// not started to all three, in their group. Queries are answered with yes where anybody waits in an
+    /// update or optimization, or somebody of the group in a synchronization.
+    pub(super) fn somebody_gives_way(&mut self) -> bool {
+        let updates = self.waiting(CallKind::UpdateTopology, None);
+        if let Some(peer) = updates.first().filter(|_| !self.optimizing.is_empty()) {
+            let conflict = Conflict {
+                yours: CallKind::OptimizeTopology,
+                theirs: CallKind::UpdateTopology,
+                peer: *peer,
+            };
+            let losers = std::mem::take(&mut self.optimizing);
+            self.tell_all(losers, &call_failed(conflict));
+            return true;
+        }
+        let groups: Vec<GroupId> = self.groups.keys().copied().collect();
+        groups.iter().any(|group| self.sync_gives_way(*group))
+            || groups.iter().any(|group| self.start_gives_way(*group))
+            || self.queries_give_way()
+    }
+
+    fn sync_gives_way(&mut self, group: GroupId) -> bool {
+        let above = [CallKind::UpdateTopology, CallKind::OptimizeTopology];
+        let Some((theirs, peer)) = self.first_waiting(&above, Some(group)) else {
+            return false;
+        };
+        let offers = &mut self.groups.get_mut(&group).unwrap().offers;
+        let losers: Peers = std::mem::take(offers).into_keys().collect();
+        let gives_way = !losers.is_empty();
+        let conflict = Conflict {
+            yours: CallKind::SyncSharedState,
+            theirs,
+            peer,
+        };
+        self.tell_all(losers, &call_failed(conflict));
+        gives_way
+    }
+
+    fn start_gives_way(&mut self, group: GroupId) -> bool {
+        let tag = self.groups[&group].starting.keys().next().copied();
+        let theirs = self.first_waiting(&MAJOR, Some(group));
+        let (Some(tag), Some((theirs, peer))) = (tag, theirs) else {
+            return false;
+        };
+        let conflict = Conflict {
+            yours: CallKind::Collective,
+            theirs,
+            peer,
+        };
+        self.refuse(group, tag, &CollectiveRefusal::Conflict(conflict));
+        true
+    }
+
+    fn queries_give_way(&mut self) -> bool {
+        let above = [CallKind::UpdateTopology, CallKind::OptimizeTopology];
+        let all = self.first_waiting(&above, None).is_some();
+        let mut answered = self.asking.clone();
+        answered.retain(|peer| {
+            let group = Some(self.peers[peer].group);
+            all || self.first_waiting(&MAJOR, group).is_some()
+        });
+        self.asking = &self.asking - &answered;
+        let any = !answered.is_empty();
+        self.tell_all(answered, &ToPeer::PeersPending { pending: true });
+        any
+    }
+
+    /// The first of these calls that somebody waits in, and who does for the longest in the run.
+    fn first_waiting(
+        &self,
+        calls: &[CallKind],
+        group: Option<GroupId>,
+    ) -> Option<(CallKind, PeerId)> {
+        calls.iter().find_map(|call| {
+            let waiting = self.waiting(*call, group);
+            waiting.first().map(|peer| (*call, *peer))
+        })
+    }
+
+    /// Who waits in a major call for others to make it too.
+    fn waiting(&self, call: CallKind, group: Option<GroupId>) -> Peers {
+        let mut all: Peers = match call {
+            CallKind::UpdateTopology => self.updating.clone(),
+            CallKind::OptimizeTopology => self.optimizing.clone(),
+            CallKind::SyncSharedState => {
+                let offers = self.groups.values().flat_map(|group| group.offers.keys());
+                offers.copied().collect()
+            }
+            CallKind::Collective => Peers::new(),
+        };
+        all.retain(|peer| {
+            !self.is_wired(*peer) && group.is_none_or(|group| self.peers[peer].group == group)
+        });
+        all
+    }
+}

@@ -1,0 +1,243 @@
+//! Connecting rings: who has to report, when a ring stands, what happens when it does not.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pccl_core::id::{GroupId, PeerId, Round};
+use pccl_core::messages::{Misdeed, Refusal, ToPeer};
+use pccl_core::topology::{Ring, Topology, WorldSizes};
+
+use super::seen::Seen;
+use super::{Group, Peers, Reference, RingEdge, UNCONNECTABLE};
+
+/// Why a ring is connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Everybody has called `update_topology`.
+    Update,
+    /// Everybody of the group waits to reduce.
+    Rewire,
+    /// A better ring was found.
+    Better,
+}
+
+/// One attempt at connecting rings.
+#[derive(Clone, Debug)]
+pub(super) struct Wiring {
+    pub(super) round: Round,
+    pub(super) purpose: Purpose,
+    /// Whom it concerns, newcomers included.
+    pub(super) members: Peers,
+    /// What is to be built. The other edges of the new rings stand and are whole.
+    edges: BTreeSet<RingEdge>,
+    standing: BTreeSet<RingEdge>,
+    /// Who has edges to build and has not reported them up.
+    pub(super) lacking: Peers,
+    /// Who reported that they do not come up: this attempt leads to nothing.
+    pub(super) failed: Peers,
+}
+
+impl Reference {
+    /// Orders edges to be built. Where there is nothing to build, the rings stand at once.
+    pub(super) fn connect(&mut self, purpose: Purpose, members: Peers, seen: &Seen) {
+        let edges = seen.ordered_edges(&members);
+        let whole = |group: &Group| -> Vec<RingEdge> {
+            let edges = group.ring.edges();
+            edges.filter(|edge| !group.broken.contains(edge)).collect()
+        };
+        let wiring = Wiring {
+            round: seen.round_of_orders(&members),
+            purpose,
+            standing: self.groups.values().flat_map(whole).collect(),
+            lacking: edges.iter().flat_map(|(from, to)| [*from, *to]).collect(),
+            members,
+            edges,
+            failed: Peers::new(),
+        };
+        for peer in &wiring.lacking {
+            // Whom to connect with is the master's choice.
+            let round = Round(0);
+            let (lanes, next, previous) = (0, None, None);
+            let order = ToPeer::EstablishRing {
+                round,
+                lanes,
+                next,
+                previous,
+            };
+            self.said.push((*peer, order));
+        }
+        if wiring.lacking.is_empty() {
+            self.stands(wiring, seen);
+        } else {
+            self.wirings.push(wiring);
+        }
+    }
+
+    /// The rings stand: exactly the members are part of the run, and each is told its group's ring.
+    fn stands(&mut self, wiring: Wiring, seen: &Seen) {
+        let mut by_group: BTreeMap<GroupId, Peers> = BTreeMap::new();
+        for peer in &wiring.members {
+            let group = self.peers[peer].group;
+            by_group.entry(group).or_default().insert(*peer);
+        }
+        let rings: BTreeMap<GroupId, (Ring, u16)> = (by_group.iter())
+            .map(|(group, members)| {
+                let ring = seen.ring_of(members);
+                wiring.check_ring(&ring);
+                (
+                    *group,
+                    (ring.clone(), self.lanes_of(*group, &ring, &wiring)),
+                )
+            })
+            .collect();
+        let is_unchanged = |(group, (ring, lanes)): (&GroupId, &(Ring, u16))| {
+            let group = self.groups.get(group);
+            group.is_some_and(|g| g.epoch == self.epoch && g.ring == *ring && g.lanes == *lanes)
+        };
+        // A ring that was built anew is another one, and another ring is another epoch.
+        if !wiring.edges.is_empty() || !rings.iter().all(is_unchanged) {
+            self.epoch = self.epoch.next();
+        }
+        for (id, (ring, lanes)) in rings {
+            let group = self.groups.entry(id).or_default();
+            group.broken = &ring.edges().collect() & &group.broken;
+            group.broken = &group.broken - &wiring.edges;
+            (group.ring, group.lanes, group.epoch) = (ring, lanes, self.epoch);
+        }
+        self.accepted.extend(&wiring.members);
+        if wiring.purpose != Purpose::Rewire {
+            self.updating.clear();
+            self.invited = None;
+        }
+        for peer in &wiring.members {
+            let topology = self.topology_of(*peer);
+            self.tell(*peer, ToPeer::TopologyEstablished(topology));
+        }
+        if wiring.purpose == Purpose::Better {
+            self.conclude_search(true);
+        }
+    }
+
+    /// As many lanes as every member would like; an edge that stands gets no further ones.
+    fn lanes_of(&self, group: GroupId, ring: &Ring, wiring: &Wiring) -> u16 {
+        let keeps_edges = ring.edges().any(|edge| !wiring.edges.contains(&edge));
+        let standing = self.groups.get(&group).filter(|_| keeps_edges);
+        let wished = ring.0.iter().map(|peer| self.peers[peer].lanes);
+        let lanes = wished.chain(standing.map(|group| group.lanes));
+        lanes.min().unwrap()
+    }
+
+    fn topology_of(&self, peer: PeerId) -> Topology {
+        let own = self.peers[&peer].group;
+        let sizes = self.groups.keys().map(|group| self.members(*group).len());
+        let size = |number: usize| u32::try_from(number).unwrap();
+        let group = &self.groups[&own];
+        Topology {
+            epoch: group.epoch,
+            ring: group.ring.clone(),
+            lanes: group.lanes,
+            world: WorldSizes {
+                global: size(self.accepted.len()),
+                group: size(self.members(own).len()),
+                groups: size(self.groups.len()),
+                largest_group: size(sizes.max().unwrap()),
+            },
+        }
+    }
+
+    pub(super) fn edges_up(&mut self, peer: PeerId, round: Round, seen: &Seen) -> bool {
+        let Some(wiring) = self.wiring_of(peer, round) else {
+            return self.is_known(peer, round, seen);
+        };
+        let is_taken = !wiring.failed.contains(&peer) && wiring.lacking.remove(&peer);
+        let stands = |wiring: &mut Wiring| wiring.lacking.is_empty();
+        let standing: Vec<Wiring> = self.wirings.extract_if(.., stands).collect();
+        for wiring in standing {
+            self.stands(wiring, seen);
+        }
+        is_taken
+    }
+
+    /// Nobody else than the two ends may have to go for an edge, and no accepted peer where the other is a
+    /// newcomer.
+    pub(super) fn edge_failed(
+        &mut self,
+        peer: PeerId,
+        round: Round,
+        with: PeerId,
+        seen: &Seen,
+    ) -> bool {
+        let Some(wiring) = self.wiring_of(peer, round) else {
+            return self.is_known(peer, round, seen);
+        };
+        let edges = [(peer, with), (with, peer)];
+        let is_expected = edges.iter().any(|edge| wiring.edges.contains(edge))
+            && wiring.lacking.contains(&peer)
+            && wiring.failed.insert(peer);
+        let ends = [peer, with];
+        let to_blame = ends.iter().find(|end| seen.lost.contains(end));
+        if let (true, Some(to_blame)) = (is_expected, to_blame) {
+            let both_accepted = ends.iter().all(|end| self.accepted.contains(end));
+            assert!(both_accepted || !self.accepted.contains(to_blame));
+            let (refusal, misdeed) = UNCONNECTABLE;
+            self.is_sent_away(*to_blame, refusal, misdeed);
+        }
+        is_expected
+    }
+
+    fn wiring_of(&mut self, peer: PeerId, round: Round) -> Option<&mut Wiring> {
+        let mut wirings = self.wirings.iter_mut();
+        wirings.find(|wiring| wiring.round == round && wiring.members.contains(&peer))
+    }
+
+    /// Some of those that have not reported go; of the accepted ones only where no newcomer does.
+    pub(super) fn wiring_is_overdue(&mut self, round: Round, seen: &Seen) {
+        let wiring = self.wirings.iter().find(|wiring| wiring.round == round);
+        let late = &wiring.unwrap().lacking & &seen.lost;
+        let accepted = late.intersection(&self.accepted).count();
+        assert!(!late.is_empty() && (accepted == 0 || accepted == late.len()));
+        for peer in late {
+            self.is_sent_away(peer, Refusal::NoReport, Misdeed::NoReport);
+        }
+    }
+
+    /// The attempt has come to nothing. Everybody is where it was before; a search for better rings ends
+    /// with it.
+    pub(super) fn give_up(&mut self, which: impl Fn(&Wiring) -> bool) {
+        let given_up: Vec<Wiring> = self.wirings.extract_if(.., |w| which(w)).collect();
+        if given_up.iter().any(|w| w.purpose == Purpose::Better) {
+            self.conclude_search(false);
+        }
+    }
+
+    /// Without one of its members an attempt cannot succeed.
+    pub(super) fn rings_lose(&mut self, peer: PeerId) {
+        self.give_up(|wiring| wiring.members.contains(&peer));
+        self.search_loses(peer);
+    }
+}
+
+impl Wiring {
+    /// What was ordered is on the ring, and what was not ordered stood.
+    fn check_ring(&self, ring: &Ring) {
+        let of_group = |(from, _): &&RingEdge| ring.rank_of(*from).is_some();
+        let built: BTreeSet<RingEdge> = self.edges.iter().filter(of_group).copied().collect();
+        let edges: BTreeSet<RingEdge> = ring.edges().collect();
+        assert!(built.is_subset(&edges), "{built:?} on {ring:?}");
+        assert!(
+            built.is_disjoint(&self.standing),
+            "{built:?} stood: {:?}",
+            self.standing
+        );
+        let kept = &edges - &built;
+        assert!(
+            kept.is_subset(&self.standing),
+            "{kept:?} did not stand: {:?}",
+            self.standing
+        );
+    }
+}
+
+pub(super) fn is_permutation(ring: &Ring, members: &Peers) -> bool {
+    let on_ring: Peers = ring.0.iter().copied().collect();
+    on_ring == *members && ring.0.len() == members.len()
+}

@@ -1,0 +1,250 @@
+//! What follows from the facts. A ballot that is complete is decided; what cannot become complete
+//! gives way; then everything is looked at again, until nothing moves.
+
+use std::collections::BTreeMap;
+
+use pccl_core::element::CollectiveSpec;
+use pccl_core::element::SpecField;
+use pccl_core::id::{GroupId, PeerId, Revision, Round, Seq, Tag};
+use pccl_core::messages::{AbortCause, CollectiveRefusal, ToPeer, Verdict};
+use pccl_core::shared_state::{SyncFailure, SyncPlan, SyncRole};
+
+use super::election::{Outcome, elect, fetches, holders};
+use super::rings::Purpose;
+use super::seen::Seen;
+use super::{Moving, Peers, Reference, Running};
+
+impl Reference {
+    pub(super) fn settle(&mut self, seen: &Seen) {
+        while self.queries_are_answered()
+            || self.some_group_goes_on(seen)
+            || self.search_goes_on(seen)
+            || self.search_begins(seen)
+            || self.admission_begins(seen)
+            || self.somebody_gives_way()
+        {}
+    }
+
+    /// When every accepted peer asks, all hear the same: does anybody wait to be admitted?
+    fn queries_are_answered(&mut self) -> bool {
+        let all_ask = !self.accepted.is_empty() && self.asking == self.accepted;
+        if all_ask {
+            let pending = self.peers.len() > self.accepted.len();
+            let asking = std::mem::take(&mut self.asking);
+            self.tell_all(asking, &ToPeer::PeersPending { pending });
+        }
+        all_ask
+    }
+
+    fn some_group_goes_on(&mut self, seen: &Seen) -> bool {
+        let groups: Vec<GroupId> = self.groups.keys().copied().collect();
+        groups.into_iter().any(|group| {
+            self.commits(group)
+                || self.has_moved(group)
+                || self.elects(group, seen)
+                || self.rewires(group, seen)
+                || self.starts(group)
+        })
+    }
+
+    /// Committed at the moment when nobody's vote on the outcome lacks: each has voted, though it may be
+    /// gone since. (Who goes before it has voted, or votes otherwise, aborts at that moment.)
+    fn commits(&mut self, group: GroupId) -> bool {
+        let running = &self.groups[&group].running;
+        let complete = running.iter().find(|(_, r)| r.lacking.is_empty());
+        let Some((tag, contributors)) = complete.map(|(tag, r)| (*tag, r.participants.clone()))
+        else {
+            return false;
+        };
+        self.decide(group, tag, &Verdict::Committed { contributors });
+        true
+    }
+
+    pub(super) fn abort(&mut self, group: GroupId, tag: Tag, cause: AbortCause) {
+        self.decide(group, tag, &Verdict::Aborted(cause));
+    }
+
+    /// Every participant that is still here hears the same verdict, and nobody else does.
+    fn decide(&mut self, group: GroupId, tag: Tag, verdict: &Verdict) {
+        let group = self.groups.get_mut(&group).unwrap();
+        let ended = group.running.remove(&tag).unwrap();
+        let (seq, verdict) = (ended.seq, verdict.clone());
+        let mut here = ended.participants;
+        here.retain(|peer| self.peers.contains_key(peer));
+        self.tell_all(here, &ToPeer::Verdict { tag, seq, verdict });
+    }
+
+    /// A collective starts, on a ring that is whole, when every member of the group wants the same under
+    /// its tag. Where they want different things, it is refused to all.
+    fn starts(&mut self, id: GroupId) -> bool {
+        let members = self.members(id);
+        let mut starting = self.groups[&id].starting.iter();
+        let complete = starting.find(|(_, votes)| votes.keys().eq(&members));
+        let Some((tag, votes)) = complete.filter(|_| !self.is_stale(id)) else {
+            return false;
+        };
+        let (tag, votes) = (*tag, votes.clone());
+        if let Some(reason) = disagreement(&votes) {
+            self.refuse(id, tag, &reason);
+            return true;
+        }
+        self.executions += 1;
+        let seq = Seq(self.executions);
+        let group = self.groups.get_mut(&id).unwrap();
+        group.starting.remove(&tag);
+        let participants = group.ring.0.clone();
+        group.running.insert(
+            tag,
+            Running {
+                seq,
+                participants,
+                lacking: members.clone(),
+            },
+        );
+        self.tell_all(members, &ToPeer::Commence { tag, seq });
+        true
+    }
+
+    /// Nobody who wanted this collective gets it.
+    pub(super) fn refuse(&mut self, group: GroupId, tag: Tag, reason: &CollectiveRefusal) {
+        let group = self.groups.get_mut(&group).unwrap();
+        let wanted = group.starting.remove(&tag).unwrap_or_default();
+        let reason = reason.clone();
+        self.tell_all(
+            wanted.into_keys(),
+            &ToPeer::CollectiveRefused { tag, reason },
+        );
+    }
+
+    /// When all members wait for a ring that is whole, the group's ring is built anew, without newcomers.
+    fn rewires(&mut self, group: GroupId, seen: &Seen) -> bool {
+        let members = self.members(group);
+        let all_wait = members.iter().all(|peer| self.waits_for_a_ring(*peer));
+        if all_wait {
+            self.connect(Purpose::Rewire, members, seen);
+        }
+        all_wait
+    }
+
+    /// When every accepted peer of every group waits in `update_topology`, they and those that were
+    /// registered when this admission began are connected. Where nobody is accepted, nobody has to vote.
+    fn admission_begins(&mut self, seen: &Seen) -> bool {
+        let all_wait = self.accepted.is_subset(&self.updating);
+        if !all_wait || self.peers.is_empty() || !self.wirings.is_empty() {
+            return false;
+        }
+        let newcomers: Peers = self.peers.keys().copied().collect();
+        let newcomers = &newcomers - &self.accepted;
+        // Without anybody accepted, and all of the first ones gone, the next ones are the first.
+        self.invited
+            .take_if(|invited| self.accepted.is_empty() && invited.is_empty());
+        let invited = self.invited.get_or_insert(newcomers);
+        let everybody = &self.accepted | invited;
+        self.connect(Purpose::Update, everybody, seen);
+        true
+    }
+
+    /// When all members of a group have offered their content, one is elected.
+    fn elects(&mut self, id: GroupId, seen: &Seen) -> bool {
+        let (members, group) = (self.members(id), &self.groups[&id]);
+        if group.offers.is_empty() || !group.offers.keys().eq(&members) {
+            return false;
+        }
+        match elect(&group.offers, &group.veterans, group.revision) {
+            Outcome::Expelled(expelled) => {
+                for (peer, why) in expelled {
+                    self.is_kicked(peer, why);
+                }
+            }
+            Outcome::Failed(failure) => self.conclude_sync(id, Err(failure)),
+            Outcome::Elected { revision, winners } => self.distribute(id, revision, &winners, seen),
+        }
+        true
+    }
+
+    /// Who lacks something of the elected content fetches it from one of the holders. Where nobody
+    /// does, the group is in step already.
+    fn distribute(&mut self, id: GroupId, revision: Revision, winners: &Peers, seen: &Seen) {
+        let group = &self.groups[&id];
+        let holders = holders(&group.offers, &group.veterans, winners);
+        let source = |peer: &PeerId| seen.source_of(*peer).unwrap_or(*holders.first().unwrap());
+        let fetched: BTreeMap<PeerId, _> = (group.offers.iter())
+            .filter(|(peer, _)| !holders.contains(peer))
+            .map(|(peer, own)| {
+                let source = &group.offers[&source(peer)];
+                let is_newcomer = !group.veterans.contains(peer);
+                (*peer, fetches(own, source, is_newcomer))
+            })
+            .collect();
+        if fetched.values().all(Vec::is_empty) {
+            self.conclude_sync(id, Ok(revision));
+            return;
+        }
+        let lacking = self.members(id);
+        let round = seen.round_of_plan(&lacking);
+        seen.check_serving(&holders, &fetched);
+        for peer in &lacking {
+            let role = match fetched.get(peer) {
+                Some(entries) => SyncRole::Request {
+                    from: None,
+                    entries: entries.clone(),
+                },
+                None => SyncRole::Distribute { to: Vec::new() },
+            };
+            let plan = SyncPlan {
+                round,
+                revision,
+                role,
+            };
+            self.tell(*peer, ToPeer::SharedStatePlan(plan));
+        }
+        let group = self.groups.get_mut(&id).unwrap();
+        group.offers.clear();
+        group.moving = Some(Moving {
+            round,
+            revision,
+            holders,
+            lacking,
+        });
+    }
+
+    fn has_moved(&mut self, group: GroupId) -> bool {
+        let moving = self.groups[&group].moving.as_ref();
+        let Some(moved) = moving.filter(|moving| moving.lacking.is_empty()) else {
+            return false;
+        };
+        self.conclude_sync(group, Ok(moved.revision));
+        true
+    }
+
+    /// All members of the group hear the same, and only success changes what the group holds.
+    pub(super) fn conclude_sync(&mut self, id: GroupId, result: Result<Revision, SyncFailure>) {
+        let members = self.members(id);
+        let group = self.groups.get_mut(&id).unwrap();
+        group.offers.clear();
+        group.moving = None;
+        if let Ok(revision) = result {
+            group.revision = Some(revision);
+            group.veterans.clone_from(&members);
+        }
+        let round = Round(0);
+        self.tell_all(members, &ToPeer::SharedStateConcluded { round, result });
+    }
+}
+
+/// The first field in which anybody differs from the one that is longest in the run, and who does.
+fn disagreement(votes: &BTreeMap<PeerId, CollectiveSpec>) -> Option<CollectiveRefusal> {
+    let (first, wanted) = votes.first_key_value()?;
+    SpecField::ALL.into_iter().find_map(|field| {
+        let differs = |spec: &CollectiveSpec| match field {
+            SpecField::Operation => spec.op != wanted.op,
+            SpecField::ElementType => spec.element != wanted.element,
+            SpecField::Count => spec.count != wanted.count,
+            SpecField::Quantization => spec.quantization != wanted.quantization,
+        };
+        let odd = votes.iter().filter(|(_, spec)| differs(spec));
+        let odd: Vec<PeerId> = odd.map(|(peer, _)| *peer).collect();
+        let peers = [&[*first][..], &odd].concat();
+        (!odd.is_empty()).then_some(CollectiveRefusal::Disagreement { field, peers })
+    })
+}

@@ -1,0 +1,203 @@
+//! What the master chose: read from what it said, and checked to be one choice.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pccl_core::id::{ContentHash, EntryIndex, GroupId, PeerId, Round, Ticket};
+use pccl_core::master::MasterOutput;
+use pccl_core::messages::ToPeer;
+use pccl_core::shared_state::{SyncPlan, SyncRole};
+use pccl_core::topology::{LaneOrder, Ring};
+
+use super::rings::is_permutation;
+use super::{Peers, RingEdge};
+
+type EdgeOrder = (Round, Option<LaneOrder>, Option<LaneOrder>);
+
+/// The free choices in what a master did about one input.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// Who is no longer part of the run.
+    pub(super) lost: Peers,
+    /// Groups whose rings a solver is asked for.
+    pub(super) questions: BTreeSet<GroupId>,
+    /// The newest round that anybody was told of.
+    pub(super) newest: Round,
+    orders: BTreeMap<PeerId, EdgeOrder>,
+    rings: BTreeMap<PeerId, Ring>,
+    probes: BTreeMap<PeerId, (Round, Vec<LaneOrder>)>,
+    plans: BTreeMap<PeerId, SyncPlan>,
+}
+
+impl Seen {
+    pub(super) fn in_outputs(out: &[MasterOutput]) -> Self {
+        let mut seen = Self::default();
+        for output in out {
+            match output {
+                MasterOutput::Lost { peer, .. } => {
+                    seen.lost.insert(*peer);
+                }
+                MasterOutput::SolveTour { group, .. } => {
+                    seen.questions.insert(*group);
+                }
+                MasterOutput::Send { peer, message } => seen.note(*peer, message),
+                _ => {}
+            }
+        }
+        seen
+    }
+
+    fn note(&mut self, peer: PeerId, message: &ToPeer) {
+        match message {
+            ToPeer::EstablishRing {
+                round,
+                next,
+                previous,
+                ..
+            } => {
+                self.orders.insert(peer, (*round, *next, *previous));
+                self.newest = self.newest.max(*round);
+            }
+            ToPeer::TopologyEstablished(topology) => {
+                let before = self.rings.insert(peer, topology.ring.clone());
+                assert_eq!(before, None, "{peer} gets two rings at once");
+            }
+            ToPeer::Probe { round, probes } => {
+                self.probes.insert(peer, (*round, probes.clone()));
+                self.newest = self.newest.max(*round);
+            }
+            ToPeer::SharedStatePlan(plan) => {
+                self.plans.insert(peer, plan.clone());
+                self.newest = self.newest.max(plan.round);
+            }
+            ToPeer::SharedStateConcluded { round, .. } => self.newest = self.newest.max(*round),
+            _ => {}
+        }
+    }
+
+    /// Edges that these are told to build. Both ends are told, with the same ticket, and one dials.
+    pub(super) fn ordered_edges(&self, members: &Peers) -> BTreeSet<RingEdge> {
+        let end = |peer: &PeerId, order: &LaneOrder| {
+            (order.ticket, order.dial.is_some(), *peer, order.with)
+        };
+        let of_members = || {
+            self.orders
+                .iter()
+                .filter(|(peer, _)| members.contains(peer))
+        };
+        let sending =
+            of_members().filter_map(|(peer, (_, next, _))| Some(end(peer, next.as_ref()?)));
+        let receiving =
+            of_members().filter_map(|(peer, (_, _, previous))| Some(end(peer, previous.as_ref()?)));
+        let sending: BTreeSet<(Ticket, bool, PeerId, PeerId)> = sending.collect();
+        let mirrored = receiving.map(|(ticket, dials, to, from)| (ticket, !dials, from, to));
+        assert_eq!(
+            sending,
+            mirrored.collect(),
+            "both ends of an edge are told the same"
+        );
+        sending
+            .into_iter()
+            .map(|(_, _, from, to)| (from, to))
+            .collect()
+    }
+
+    pub(super) fn round_of_orders(&self, members: &Peers) -> Round {
+        let of_members = self
+            .orders
+            .iter()
+            .filter(|(peer, _)| members.contains(peer));
+        one_of(of_members.map(|(_, (round, ..))| *round))
+    }
+
+    /// The ring that these were told: a permutation of them.
+    pub(super) fn ring_of(&self, members: &Peers) -> Ring {
+        let rings: Vec<&Ring> = members
+            .iter()
+            .filter_map(|peer| self.rings.get(peer))
+            .collect();
+        assert_eq!(
+            rings.len(),
+            members.len(),
+            "all of {members:?} are told a ring"
+        );
+        let ring = rings[0].clone();
+        assert!(
+            rings.iter().all(|other| **other == ring),
+            "one ring: {rings:?}"
+        );
+        assert!(is_permutation(&ring, members), "{ring:?} of {members:?}");
+        ring
+    }
+
+    pub(super) fn round_of_probes(&self, members: &Peers) -> Round {
+        let of_members = self
+            .probes
+            .iter()
+            .filter(|(peer, _)| members.contains(peer));
+        one_of(of_members.map(|(_, (round, _))| *round))
+    }
+
+    /// From whom to whom is to be measured.
+    pub(super) fn probes(&self, members: &Peers) -> BTreeSet<RingEdge> {
+        let of_members = self
+            .probes
+            .iter()
+            .filter(|(peer, _)| members.contains(peer));
+        let ends = of_members.flat_map(|(peer, (_, probes))| {
+            let sends = probes.iter().filter(|order| order.dial.is_some());
+            sends.map(|order| (*peer, order.with))
+        });
+        ends.collect()
+    }
+
+    pub(super) fn round_of_plan(&self, members: &Peers) -> Round {
+        let of_members = self.plans.iter().filter(|(peer, _)| members.contains(peer));
+        one_of(of_members.map(|(_, plan)| plan.round))
+    }
+
+    /// From whom a peer is to fetch.
+    pub(super) fn source_of(&self, peer: PeerId) -> Option<PeerId> {
+        match &self.plans.get(&peer)?.role {
+            SyncRole::Request { from, .. } => from.map(|order| order.with),
+            SyncRole::Distribute { .. } => None,
+        }
+    }
+
+    /// Who lacks something is told one holder to fetch it from, and that holder to serve it.
+    pub(super) fn check_serving(
+        &self,
+        holders: &Peers,
+        fetched: &BTreeMap<PeerId, Vec<(EntryIndex, ContentHash)>>,
+    ) {
+        let role = |peer: &PeerId| self.plans.get(peer).map(|plan| &plan.role);
+        let asked = fetched.keys().filter_map(|peer| match role(peer)? {
+            SyncRole::Request { from, .. } => {
+                Some((from.as_ref()?.ticket, *peer, from.as_ref()?.with))
+            }
+            SyncRole::Distribute { .. } => None,
+        });
+        let served = holders.iter().flat_map(|holder| match role(holder) {
+            Some(SyncRole::Distribute { to }) => to
+                .iter()
+                .map(|order| (order.ticket, order.with, *holder))
+                .collect(),
+            Some(SyncRole::Request { .. }) | None => Vec::new(),
+        });
+        let asked: BTreeSet<_> = asked.collect();
+        assert_eq!(
+            asked,
+            served.collect(),
+            "who asks is served by whom it asks"
+        );
+        let lacking = fetched.iter().filter(|(_, entries)| !entries.is_empty());
+        let asking = asked.iter().map(|(_, peer, _)| peer);
+        assert!(lacking.map(|(peer, _)| peer).collect::<BTreeSet<_>>() == asking.collect());
+    }
+}
+
+/// The round that all were told; none where nobody was told any.
+fn one_of(rounds: impl Iterator<Item = Round>) -> Round {
+    let rounds: BTreeSet<Round> = rounds.collect();
+    assert!(rounds.len() < 2, "one round: {rounds:?}");
+    rounds.first().copied().unwrap_or_default()
+}

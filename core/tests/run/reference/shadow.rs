@@ -1,0 +1,310 @@
+//! A reference that follows a real master and objects at the first difference.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::time::Duration;
+
+use pccl_core::id::{GroupId, PeerId, Round, Seq, Tag};
+use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
+use pccl_core::messages::{Misdeed, Refusal, ToPeer};
+use pccl_core::shared_state::{SyncPlan, SyncRole};
+use pccl_core::states::{CollectiveCommunicationState, ConnectionPhase, ConnectionState};
+use pccl_core::topology::Ring;
+
+use super::seen::Seen;
+use super::words::{check_endings, check_order};
+use super::{IMPROPER, Reference, UNCONNECTABLE};
+
+#[derive(Clone, Debug)]
+pub(crate) struct Shadow {
+    reference: Reference,
+    /// The master's timers that run.
+    timers: BTreeSet<MasterTimer>,
+    /// Inputs that were compared, and kinds of messages among what was said about them.
+    pub(crate) inputs: u64,
+    pub(crate) kinds: BTreeSet<String>,
+}
+
+/// What the master and the reference must agree on about a peer.
+type PeerState = (
+    GroupId,
+    ConnectionPhase,
+    ConnectionState,
+    /* asks */ bool,
+    /* is synchronized */ bool,
+    BTreeMap<Tag, CollectiveCommunicationState>,
+);
+
+/// And about a group.
+#[derive(Debug, PartialEq)]
+struct GroupState {
+    ring: Option<Ring>,
+    epoch: Option<pccl_core::id::Epoch>,
+    revision: Option<pccl_core::id::Revision>,
+    is_stale: bool,
+    size: u32,
+    running: Vec<(Tag, Seq)>,
+}
+
+impl Shadow {
+    pub(crate) fn new(config: MasterConfig) -> Self {
+        Self {
+            reference: Reference::new(config),
+            timers: BTreeSet::new(),
+            inputs: 0,
+            kinds: BTreeSet::new(),
+        }
+    }
+
+    /// Panics where the master did anything else about the input than the reference says.
+    pub(crate) fn follow(&mut self, input: &MasterInput, master: &Master, out: &[MasterOutput]) {
+        let seen = Seen::in_outputs(out);
+        let expected = self.reference.take(input, &seen);
+        let said = out.iter().filter_map(|output| match output {
+            MasterOutput::Send { peer, message } => Some((*peer, message.clone())),
+            _ => None,
+        });
+        let said: Vec<(PeerId, ToPeer)> = said.collect();
+        self.inputs += 1;
+        self.kinds.extend(said.iter().map(|(_, said)| kind(said)));
+        check_order(&said);
+        check_endings(input, master, out);
+        agree("messages", input, by_peer(said), by_peer(expected));
+        self.compare_states(input, master);
+        self.note_timers(input, out);
+        let (timers, deadlines) = (&self.timers, self.reference.deadlines());
+        let (spare, lacking) = (timers - &deadlines, &deadlines - timers);
+        assert!(
+            spare.is_empty() && lacking.is_empty(),
+            "after {input:?}\n  timers that nothing needs: {spare:?}\n  deadlines without timer: {lacking:?}"
+        );
+    }
+
+    fn compare_states(&self, input: &MasterInput, master: &Master) {
+        let view = master.view();
+        let peers: BTreeMap<PeerId, PeerState> = (view.peers())
+            .map(|(id, peer)| {
+                let state = (
+                    peer.group(),
+                    peer.phase(),
+                    peer.state(),
+                    peer.asks_pending(),
+                    peer.is_synchronized(),
+                    peer.tags().collect(),
+                );
+                (id, state)
+            })
+            .collect();
+        agree("peers", input, peers, self.reference.peer_states());
+        let groups = view.groups().map(|group| {
+            let state = GroupState {
+                ring: view.ring(group).cloned(),
+                epoch: view.epoch(group),
+                revision: view.revision(group),
+                is_stale: view.is_ring_stale(group),
+                size: view.world_sizes(group).group,
+                running: view.running(group).collect(),
+            };
+            (group, state)
+        });
+        agree(
+            "groups",
+            input,
+            groups.collect(),
+            self.reference.group_states(),
+        );
+    }
+
+    fn note_timers(&mut self, input: &MasterInput, out: &[MasterOutput]) {
+        if let MasterInput::TimerFired(timer) = input {
+            self.timers.remove(timer);
+        }
+        if let MasterInput::Message { peer, .. } = input {
+            let silence = MasterTimer::Silence(*peer);
+            let after = self.reference.config.silence;
+            let restart = MasterOutput::StartTimer {
+                timer: silence,
+                after,
+            };
+            let was_known = self.timers.contains(&silence);
+            assert_eq!(out.contains(&restart), was_known, "{peer} lives");
+        }
+        for output in out {
+            match output {
+                MasterOutput::StartTimer { timer, after } => {
+                    self.check_duration(*timer, *after);
+                    self.timers.insert(*timer);
+                }
+                MasterOutput::StopTimer(timer) => {
+                    self.timers.remove(timer);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn check_duration(&self, timer: MasterTimer, after: Duration) {
+        let config = &self.reference.config;
+        let configured = match timer {
+            MasterTimer::HeartbeatDue => config.heartbeat,
+            MasterTimer::Silence(_) => config.silence,
+            MasterTimer::Ballot(_) => config.ballot,
+            MasterTimer::Wiring(_) => config.wiring,
+            MasterTimer::Optimization(_) => config.optimization,
+            MasterTimer::SharedState(_) => config.shared_state,
+            MasterTimer::Collective(_) => config.collective,
+            // Doubles with each attempt.
+            MasterTimer::RetryWiring(_) => {
+                let attempts = 0..u32::from(config.wiring_attempts_max);
+                let mut pauses = attempts.map(|attempt| config.wiring_retry * (1 << attempt));
+                assert!(pauses.any(|pause| pause == after), "{timer:?} {after:?}");
+                return;
+            }
+        };
+        assert_eq!(after, configured, "{timer:?}");
+    }
+}
+
+impl Reference {
+    fn peer_states(&self) -> BTreeMap<PeerId, PeerState> {
+        let peers = self.peers.iter().map(|(id, person)| {
+            let phase = match self.accepted.contains(id) {
+                true => ConnectionPhase::Accepted,
+                false => ConnectionPhase::Registered,
+            };
+            let group = self.groups.get(&person.group);
+            let is_veteran = group.is_some_and(|group| group.veterans.contains(id));
+            let state = (
+                person.group,
+                phase,
+                self.state_of(*id),
+                self.asking.contains(id),
+                is_veteran,
+                self.tags_of(*id),
+            );
+            (*id, state)
+        });
+        peers.collect()
+    }
+
+    fn group_states(&self) -> BTreeMap<GroupId, GroupState> {
+        let groups = self.groups.iter().map(|(id, group)| {
+            let running = group.running.iter();
+            let state = GroupState {
+                ring: Some(group.ring.clone()),
+                epoch: Some(group.epoch),
+                revision: group.revision,
+                is_stale: self.is_stale(*id),
+                size: u32::try_from(self.members(*id).len()).unwrap(),
+                running: running.map(|(tag, r)| (*tag, r.seq)).collect(),
+            };
+            (*id, state)
+        });
+        groups.collect()
+    }
+}
+
+fn kind(message: &ToPeer) -> String {
+    let text = format!("{message:?}");
+    let name = text.split(|c: char| !c.is_alphanumeric()).next();
+    name.unwrap_or_default().to_string()
+}
+
+/// Panics with what differs, and with nothing else.
+fn agree<K: Ord + Debug + Copy, V: PartialEq + Debug>(
+    what: &str,
+    input: &MasterInput,
+    is: BTreeMap<K, V>,
+    should_be: BTreeMap<K, V>,
+) {
+    let keys: BTreeSet<K> = is.keys().chain(should_be.keys()).copied().collect();
+    let mut differences = String::new();
+    for key in keys {
+        let (is, should_be) = (is.get(&key), should_be.get(&key));
+        if is != should_be {
+            differences += &format!("\n{key:?}\n  is        {is:?}\n  should be {should_be:?}");
+        }
+    }
+    assert!(
+        differences.is_empty(),
+        "{what} after {input:?}{differences}"
+    );
+}
+
+/// What each peer was told, without what the master chooses and without the order.
+fn by_peer(said: impl IntoIterator<Item = (PeerId, ToPeer)>) -> BTreeMap<PeerId, Vec<ToPeer>> {
+    let mut all: BTreeMap<PeerId, Vec<ToPeer>> = BTreeMap::new();
+    for (peer, message) in said {
+        all.entry(peer).or_default().push(without_choices(message));
+    }
+    for messages in all.values_mut() {
+        messages.sort_by_cached_key(|message| format!("{message:?}"));
+    }
+    all
+}
+
+fn without_choices(message: ToPeer) -> ToPeer {
+    let round = Round(0);
+    match message {
+        ToPeer::EstablishRing { .. } => ToPeer::EstablishRing {
+            round,
+            lanes: 0,
+            next: None,
+            previous: None,
+        },
+        ToPeer::Probe { .. } => ToPeer::Probe {
+            round,
+            probes: Vec::new(),
+        },
+        ToPeer::SharedStatePlan(plan) => ToPeer::SharedStatePlan(SyncPlan {
+            role: match plan.role {
+                SyncRole::Distribute { .. } => SyncRole::Distribute { to: Vec::new() },
+                SyncRole::Request { entries, .. } => SyncRole::Request {
+                    from: None,
+                    entries,
+                },
+            },
+            ..plan
+        }),
+        ToPeer::SharedStateConcluded { result, .. } => {
+            ToPeer::SharedStateConcluded { round, result }
+        }
+        ToPeer::Kicked(why) => ToPeer::Kicked(without_details(why)),
+        ToPeer::Refused(Refusal::CannotReach { .. } | Refusal::CannotBeReached { .. }) => {
+            ToPeer::Refused(UNCONNECTABLE.0)
+        }
+        ToPeer::Refused(_)
+        | ToPeer::Welcome { .. }
+        | ToPeer::TopologyEstablished(_)
+        | ToPeer::CallFailed(_)
+        | ToPeer::PeersPending { .. }
+        | ToPeer::OptimizationConcluded { .. }
+        | ToPeer::Commence { .. }
+        | ToPeer::CollectiveRefused { .. }
+        | ToPeer::Verdict { .. }
+        | ToPeer::Heartbeat
+        | ToPeer::Stopping => message,
+    }
+}
+
+fn without_details(why: Misdeed) -> Misdeed {
+    match why {
+        Misdeed::WrongState { .. }
+        | Misdeed::NotAccepted
+        | Misdeed::SecondHello
+        | Misdeed::DuplicateVote
+        | Misdeed::DuplicateTag { .. }
+        | Misdeed::UnknownRound
+        | Misdeed::UnaskedProbe
+        | Misdeed::TooManyTags { .. }
+        | Misdeed::BadManifest => IMPROPER,
+        Misdeed::StateMismatch { .. } => Misdeed::StateMismatch { entries: 0 },
+        Misdeed::Unconnectable { .. } => UNCONNECTABLE.1,
+        Misdeed::Malformed
+        | Misdeed::RevisionAhead { .. }
+        | Misdeed::MissedBallot
+        | Misdeed::NoReport
+        | Misdeed::Silent
+        | Misdeed::SlowReader => why,
+    }
+}

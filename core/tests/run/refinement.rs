@@ -1,0 +1,88 @@
+//! The master against the reference ([`crate::reference`]). It follows every simulated run of these
+//! tests; here the scripts are long, and are the same each time. `tests/hostile.rs` compares it
+//! where peers say anything at any time.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{RngSeed, TestRunner};
+
+use crate::harness::Run;
+use crate::walk::{Move, any_move, walk, wish};
+
+/// Long enough that peers come, work, go and come again several times; much of the time a group works
+/// together.
+fn script() -> impl Strategy<Value = Vec<Move>> {
+    let next = prop_oneof![
+        4 => any_move(),
+        6 => (any::<u8>(), wish()).prop_map(|(group, wish)| Move::CallTogether(group, wish)),
+        8 => (10..80_u8).prop_map(Move::Steps),
+        2 => Just(Move::UpdateAll),
+        1 => Just(Move::Notice),
+    ];
+    prop::collection::vec(next, 100..300)
+}
+
+/// The same cases each time, unless `PROPTEST_RNG_SEED` names others. What fails is printed as the
+/// shortest script that does, with its seed.
+fn config() -> ProptestConfig {
+    let default = ProptestConfig::default();
+    let rng_seed = match default.rng_seed {
+        RngSeed::Random => RngSeed::Fixed(1),
+        RngSeed::Fixed(chosen) => RngSeed::Fixed(chosen),
+    };
+    ProptestConfig {
+        cases: 4000,
+        rng_seed,
+        max_shrink_iters: 20_000,
+        failure_persistence: None,
+        ..default
+    }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn whatever_happens_the_master_does_what_the_reference_says(
+        seed in any::<u64>(),
+        groups in 1..4_u32,
+        moves in script(),
+    ) {
+        walk(seed, groups, &moves);
+    }
+}
+
+#[test]
+fn the_comparison_meets_every_message_many_times() {
+    let mut runner = TestRunner::deterministic();
+
+    let runs: Vec<Run> = (1..300)
+        .map(|seed| walk(seed, 2, &script().new_tree(&mut runner).unwrap().current()))
+        .collect();
+
+    let inputs: u64 = runs.iter().map(|run| run.shadow.inputs).sum();
+    let kinds: BTreeSet<&str> = (runs.iter())
+        .flat_map(|run| run.shadow.kinds.iter().map(String::as_str))
+        .collect();
+    assert!(inputs > 25_000, "only {inputs} inputs");
+    let all = [
+        "CallFailed",
+        "CollectiveRefused",
+        "Commence",
+        "EstablishRing",
+        "Heartbeat",
+        "Kicked",
+        "OptimizationConcluded",
+        "PeersPending",
+        "Probe",
+        "Refused",
+        "SharedStateConcluded",
+        "SharedStatePlan",
+        "TopologyEstablished",
+        "Verdict",
+        "Welcome",
+    ];
+    assert_eq!(kinds, BTreeSet::from(all));
+}
