@@ -17,6 +17,7 @@
 //! | [`claim`] | what must always hold, as sentences |
 //! | [`milestone`] | what must be reached at least once |
 //! | [`coverage`] | what the exploration has seen |
+//! | [`trace`], [`story`] | a way through a run, as text for machines and for people |
 //! | [`link`], [`plane`], [`hashed`] | parts of a state |
 
 pub mod catalogue;
@@ -36,6 +37,8 @@ pub mod script;
 pub mod show;
 pub mod state;
 pub mod step;
+pub mod story;
+pub mod trace;
 mod transfer;
 mod watch;
 

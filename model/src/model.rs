@@ -67,6 +67,13 @@ impl RunModel {
         waiting && enabled::is_at_rest(&self.scenario, state) && !self.is_excused(state)
     }
 
+    /// The claim that is broken in this state.
+    #[must_use]
+    pub fn broken(&self, state: &RunState) -> Option<Claim> {
+        let stuck = || self.is_stuck(state).then_some(Claim::NoStall);
+        state.broken.or_else(stuck)
+    }
+
     /// Who never connected because the master is gone waits for nothing.
     fn is_excused(&self, state: &RunState) -> bool {
         state.seats.iter().all(|seat| {

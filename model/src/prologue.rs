@@ -4,6 +4,7 @@
 use pccl_core::master::{Master, MasterConfig};
 use pccl_core::peer::{Call, PeerInput, PeerPhase};
 
+use crate::claim::Claim;
 use crate::coverage::Coverage;
 use crate::enabled;
 use crate::hashed::Hashed;
@@ -20,6 +21,14 @@ fn config() -> MasterConfig {
     }
 }
 
+/// Who is fresh updates once, and what came of that perhaps once more.
+const UPDATES_MAX: usize = 8;
+
+/// Bringing one peer inside takes a few dozen.
+const STEPS_MAX: usize = 10_000;
+
+/// Where the machines are sound, the state in which the exploration begins. Where they are not, it may
+/// be broken already.
 pub(crate) fn first_state(scenario: &Scenario, coverage: &Coverage) -> RunState {
     let seats = scenario.seats.iter().map(|plan| {
         let alike = scenario
@@ -43,12 +52,16 @@ pub(crate) fn first_state(scenario: &Scenario, coverage: &Coverage) -> RunState 
     for (at, plan) in scenario.seats.iter().enumerate() {
         if plan.start == Start::Inside {
             state = connect(scenario, coverage, state, at);
-            while !is_level(&state) {
-                state = update_all(scenario, coverage, state);
+            for _ in 0..UPDATES_MAX {
+                if !is_level(&state) && state.broken.is_none() {
+                    state = update_all(scenario, coverage, state);
+                }
+            }
+            if !is_level(&state) {
+                state.breaks(Claim::NoStall);
             }
         }
     }
-    assert_eq!(state.broken, None, "the prologue of {}", scenario.name);
     for (seat, plan) in state.seats.iter_mut().zip(&scenario.seats) {
         let fresh = Seat::new(0, plan);
         seat.edit().user = fresh.user;
@@ -101,7 +114,7 @@ fn connect(scenario: &Scenario, coverage: &Coverage, state: RunState, at: usize)
 
 /// Whatever can happen by itself happens, the first first.
 fn settle(scenario: &Scenario, coverage: &Coverage, mut state: RunState) -> RunState {
-    loop {
+    for _ in 0..STEPS_MAX {
         state.seal();
         let mut steps = Vec::new();
         enabled::steps(scenario, &state, &mut steps);
@@ -111,4 +124,6 @@ fn settle(scenario: &Scenario, coverage: &Coverage, mut state: RunState) -> RunS
         };
         state = Run::step(scenario, coverage, &state, *first);
     }
+    state.breaks(Claim::NoStall);
+    state
 }

@@ -27,46 +27,54 @@ impl fmt::Debug for RunState {
 
 impl RunState {
     fn show_master(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(master) = &self.master else {
+        if self.master.is_none() {
             return writeln!(f, "master: dead");
-        };
-        let view = master.view();
-        writeln!(f, "master:")?;
-        for (id, peer) in view.peers() {
-            let phase = match peer.phase() {
-                ConnectionPhase::Registered => "registered, ",
-                ConnectionPhase::Accepted => "",
-            };
-            write!(f, "  {id}: {phase}{:?}", peer.state())?;
-            for (tag, state) in peer.tags() {
-                write!(f, ", {tag} {state:?}")?;
-            }
-            writeln!(f)?;
         }
-        for group in view.groups() {
-            let ring = view
-                .ring(group)
-                .map(|ring| ring.0.iter().map(|peer| peer.0));
-            let ring: Vec<u64> = ring.into_iter().flatten().collect();
-            let stale = if view.is_ring_stale(group) {
-                " (stale)"
-            } else {
-                ""
-            };
-            write!(f, "  {group}: ring {ring:?}{stale}")?;
-            if let Some(epoch) = view.epoch(group) {
-                write!(f, ", {epoch}")?;
-            }
-            if let Some(revision) = view.revision(group) {
-                write!(f, ", {revision}")?;
-            }
-            for (tag, seq) in view.running(group) {
-                write!(f, ", {tag} runs as {seq}")?;
-            }
-            writeln!(f)?;
+        writeln!(f, "master:")?;
+        for (about, belief) in masters_beliefs(self) {
+            writeln!(f, "  {about}: {belief}")?;
         }
         Ok(())
     }
+}
+
+/// What the master believes, by peer and by group: about whom, and what.
+pub(crate) fn masters_beliefs(state: &RunState) -> Vec<(String, String)> {
+    let Some(master) = &state.master else {
+        return Vec::new();
+    };
+    let view = master.view();
+    let peers = view.peers().map(|(id, peer)| {
+        let phase = match peer.phase() {
+            ConnectionPhase::Registered => "registered, ",
+            ConnectionPhase::Accepted => "",
+        };
+        let mut belief = format!("{phase}{:?}", peer.state());
+        for (tag, state) in peer.tags() {
+            belief += &format!(", {tag} {state:?}");
+        }
+        (id.to_string(), belief)
+    });
+    let groups = view.groups().map(|group| {
+        let ring = view
+            .ring(group)
+            .map(|ring| ring.0.iter().map(|peer| peer.0));
+        let ring: Vec<u64> = ring.into_iter().flatten().collect();
+        let stale = if view.is_ring_stale(group) {
+            " (stale)"
+        } else {
+            ""
+        };
+        let mut belief = format!("ring {ring:?}{stale}");
+        let epoch = view.epoch(group).map(|epoch| format!(", {epoch}"));
+        let revision = view.revision(group).map(|known| format!(", {known}"));
+        belief.extend(epoch.into_iter().chain(revision));
+        for (tag, seq) in view.running(group) {
+            belief += &format!(", {tag} runs as {seq}");
+        }
+        (group.to_string(), belief)
+    });
+    peers.chain(groups).collect()
 }
 
 fn show_seat(f: &mut fmt::Formatter<'_>, no: SeatNo, seat: &Seat) -> fmt::Result {
@@ -74,12 +82,7 @@ fn show_seat(f: &mut fmt::Formatter<'_>, no: SeatNo, seat: &Seat) -> fmt::Result
     if let Some(id) = seat.id {
         write!(f, " = {id}")?;
     }
-    match seat.life {
-        Life::Running => write!(f, ": {}", doing(seat))?,
-        Life::Frozen => write!(f, ": frozen while {}", doing(seat))?,
-        Life::Departed => write!(f, ": gone")?,
-    }
-    writeln!(f)?;
+    writeln!(f, ": {}", doing(seat))?;
     show_direction(f, "to the master", &seat.link.up, up_word)?;
     show_direction(f, "from the master", &seat.link.down, down_word)?;
     for run in &seat.plane.rings {
@@ -97,7 +100,16 @@ fn show_seat(f: &mut fmt::Formatter<'_>, no: SeatNo, seat: &Seat) -> fmt::Result
     Ok(())
 }
 
-fn doing(seat: &Seat) -> String {
+/// What a process is doing.
+pub(crate) fn doing(seat: &Seat) -> String {
+    match seat.life {
+        Life::Running => doing_by_itself(seat),
+        Life::Frozen => format!("frozen while {}", doing_by_itself(seat)),
+        Life::Departed => "gone".to_owned(),
+    }
+}
+
+fn doing_by_itself(seat: &Seat) -> String {
     let view = seat.peer.view();
     let open = view.open_calls();
     let mut doing = Vec::new();

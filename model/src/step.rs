@@ -147,6 +147,20 @@ impl Step {
     }
 }
 
+impl Step {
+    /// Does it say no more than that somebody lives?
+    #[must_use]
+    pub fn is_beat(self) -> bool {
+        matches!(self, Self::Beat(_) | Self::MasterBeats)
+    }
+
+    /// Does it bring the run forward, as no fault and no sign of life does?
+    #[must_use]
+    pub fn is_progress(self) -> bool {
+        !self.is_fault() && !self.is_beat()
+    }
+}
+
 fn edge_word(edge: Edge) -> &'static str {
     match edge {
         Edge::ToNext => "next",

@@ -1,28 +1,130 @@
-use std::time::Instant;
-use pccl_model::RunModel;
-use pccl_model::catalogue::standard;
-use stateright::{Checker, Model, HasDiscoveries};
+//! `cargo run -p verification`: explores the machines of the product, and prints what was explored and
+//! what holds within which bounds, or the shortest story of how a claim breaks.
+//!
+//! Exit codes: 0, all is well; 1, something was found; 2, it could not be looked.
+
+mod arguments;
 mod conform;
-fn main() {
-    let args: Vec<String> = std::env::args().collect();
-    if args.get(1).is_some_and(|a| a == "--conform") { std::process::exit(i32::from(conform::main(std::path::Path::new(&args[2])) != std::process::ExitCode::SUCCESS)); }
-    let only: Vec<String> = std::env::args().skip(1).collect();
-    for scenario in standard() {
-        if !only.is_empty() && !only.contains(&scenario.name.to_string()) { continue; }
-        let name = scenario.name;
-        let model = RunModel::new(scenario);
-        let cov = model.coverage();
-        let t = Instant::now(); eprintln!("{name}");
-        let checker = model.clone().checker().threads(2).symmetry_fn(|s| s.canonical()).finish_when(HasDiscoveries::AnyFailures).timeout(std::time::Duration::from_secs(12)).spawn_dfs().join();
-        println!("{name}: unique {} generated {} depth {} in {:?}, {:?}", checker.unique_state_count(), checker.state_count(), checker.max_depth(), t.elapsed(), cov);
-        for (n, path) in checker.discoveries() {
-            let bad = pccl_model::claim::CLAIMS.iter().any(|c| c.sentence() == n);
-            println!("  {} {n} ({} steps)", if bad { "BROKEN" } else { "reached" }, path.clone().into_actions().len());
-            if bad { 
-                let last = path.last_state().clone();
-                for a in path.into_actions() { print!("{a}; "); }
-                println!("\n{last:?}");
-            }
+mod mutants;
+mod progress;
+mod quiet;
+mod report;
+mod search;
+mod shortest;
+mod standard;
+mod table;
+mod violation;
+mod walks;
+mod web;
+mod words;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Parser;
+use pccl_model::scenario::Scenario;
+use pccl_model::trace::{Trace, TraceError};
+
+use crate::arguments::Arguments;
+use crate::search::SearchPanicked;
+
+/// Why nothing could be looked at.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CannotLook {
+    /// A name that is none.
+    #[error("there is no scenario `{0}`; --list shows them")]
+    UnknownScenario(String),
+    /// `--explore` shows one.
+    #[error("--explore needs exactly one --scenario")]
+    NotOneScenario,
+    /// A file cannot be read or written.
+    #[error("{file}: {why}", file = .0.display(), why = .1)]
+    File(PathBuf, std::io::Error),
+    /// The figures cannot be written down.
+    #[error("the figures cannot be written: {0}")]
+    Json(#[from] serde_json::Error),
+    /// A file that is no trace, or one that cannot be gone.
+    #[error("{file}: {why}", file = .0.display(), why = .1)]
+    Trace(PathBuf, TraceError),
+    /// A name that is none.
+    #[error("there is no mutant `{0}`; --mutants shows them")]
+    UnknownMutant(String),
+    /// The program cannot start itself with the mistakes compiled in.
+    #[error("cargo cannot be run: {0}")]
+    Cargo(std::io::Error),
+    /// A fault of the model or of the checker.
+    #[error(transparent)]
+    Panicked(#[from] SearchPanicked),
+}
+
+/// Is all well?
+pub(crate) type Verdict = Result<bool, CannotLook>;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    quiet::keep_panics_quiet();
+    if let Some(directory) = &arguments.conform {
+        return conform::main(directory);
+    }
+    match look(&arguments) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(why) => {
+            eprintln!("verification: {why}");
+            ExitCode::from(2)
         }
     }
+}
+
+fn look(arguments: &Arguments) -> Verdict {
+    if arguments.list {
+        list();
+        return Ok(true);
+    }
+    if let Some(file) = &arguments.replay {
+        return replay(file);
+    }
+    if let Some(address) = &arguments.explore {
+        return web::explore(one_of(standard::chosen(arguments)?)?, address);
+    }
+    if arguments.mutants || arguments.mutant.is_some() {
+        return mutants::run(arguments);
+    }
+    standard::run(arguments)
+}
+
+fn list() {
+    for scenario in pccl_model::catalogue::standard() {
+        println!(
+            "{:<20} {} peers, {} faults: {}",
+            scenario.name,
+            scenario.seats.len(),
+            scenario.faults,
+            scenario.about
+        );
+    }
+}
+
+fn one_of(chosen: Vec<Scenario>) -> Result<Scenario, CannotLook> {
+    match <[Scenario; 1]>::try_from(chosen) {
+        Ok([scenario]) => Ok(scenario),
+        Err(_) => Err(CannotLook::NotOneScenario),
+    }
+}
+
+/// Tells the story of a file.
+fn replay(file: &Path) -> Verdict {
+    let text = std::fs::read_to_string(file);
+    let text = text.map_err(|why| CannotLook::File(file.to_owned(), why))?;
+    let cannot = |why| CannotLook::Trace(file.to_owned(), why);
+    let trace: Trace = text.parse().map_err(cannot)?;
+    if let Some(name) = &trace.mutant {
+        if !mutants::CAN_BE_MADE {
+            return mutants::run_again();
+        }
+        mutants::switch_on(name)?;
+    }
+    let broken = trace.replay().map_err(cannot)?.broken();
+    violation::tell_trace(&trace, None);
+    Ok(broken.is_none())
 }

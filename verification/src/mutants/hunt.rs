@@ -1,0 +1,266 @@
+//! Making one mistake after the other, and looking for each.
+//!
+//! First random walks within the budgets of each scenario: what they meet, the exhaustive search meets
+//! too. What they do not meet is searched for depth-first, for as long as there is time. The shortest
+//! way is looked for as for every broken claim.
+
+use std::time::{Duration, Instant};
+
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{CellAlignment, Table};
+use pccl_model::RunModel;
+use pccl_model::catalogue::standard;
+use pccl_model::core::mutants::{Mutant, switch_on as make, taken};
+use pccl_model::scenario::Scenario;
+use pccl_model::step::Step;
+use pccl_model::trace::Trace;
+
+use crate::arguments::Arguments;
+use crate::progress::Progress;
+use crate::search::{Limits, explore, trace_of};
+use crate::shortest::{Way, shorten};
+use crate::standard::chosen;
+use crate::violation::{tell_trace, write};
+use crate::walks::{WalkEnd, first_failure};
+use crate::{CannotLook, Verdict};
+
+/// Walks through each scenario.
+const WALKS: u64 = 400;
+
+/// Where walks meet nothing, each scenario is explored for so long.
+const SEARCH: Limits = Limits {
+    time: Some(Duration::from_secs(20)),
+    states: Some(2_000_000),
+};
+
+/// So long is the shortest way looked for.
+const TIME_TO_SHORTEN: Duration = Duration::from_secs(10);
+
+/// What became of one mistake.
+struct Hunted {
+    mutant: Mutant,
+    found: Option<Found>,
+    /// Was its place in core ever reached?
+    made: bool,
+    time: Duration,
+}
+
+struct Found {
+    trace: Trace,
+    how: How,
+    is_shortest: bool,
+}
+
+/// What met it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    /// A random walk, which the exhaustive search contains.
+    Walk,
+    /// A depth-first search.
+    Search,
+    /// The run does not come to rest.
+    Circle,
+}
+
+/// Makes a mistake from here on.
+pub(crate) fn switch_on(name: &str) -> Result<(), CannotLook> {
+    let mutant = Mutant::from_name(name);
+    make(Some(
+        mutant.ok_or_else(|| CannotLook::UnknownMutant(name.to_owned()))?,
+    ));
+    Ok(())
+}
+
+/// Looks for all, or for one.
+pub(crate) fn run(arguments: &Arguments) -> Verdict {
+    let one = arguments.mutant.as_deref();
+    if let Some(name) = one {
+        switch_on(name)?;
+    }
+    let wanted = |mutant: &&Mutant| one.is_none_or(|name| mutant.name() == name);
+    let mutants: Vec<Mutant> = Mutant::ALL.iter().filter(wanted).copied().collect();
+    let scenarios = if arguments.deep || !arguments.scenario.is_empty() {
+        chosen(arguments)?
+    } else {
+        standard()
+    };
+    let mut hunted = Vec::new();
+    for (at, mutant) in mutants.iter().enumerate() {
+        let what = format!("{} of {}, {}", at + 1, mutants.len(), mutant.name());
+        let mut progress = Progress::new(what);
+        hunted.push(hunt(*mutant, &scenarios, arguments, &mut progress)?);
+    }
+    if let (Some(_), [only]) = (one, &hunted[..]) {
+        tell(only);
+    }
+    make(None);
+    print(&hunted);
+    Ok(hunted.iter().all(|known| known.found.is_some()))
+}
+
+fn hunt(
+    mutant: Mutant,
+    scenarios: &[Scenario],
+    arguments: &Arguments,
+    progress: &mut Progress,
+) -> Result<Hunted, CannotLook> {
+    let begun = Instant::now();
+    make(Some(mutant));
+    let threads = arguments.threads();
+    let met = match by_walks(scenarios, threads, progress) {
+        Some(met) => Some(met),
+        None => by_search(scenarios, threads, progress)?,
+    };
+    let found = met.map(|(scenario, steps, how)| {
+        progress.say("found; looking for the shortest way");
+        shortest(mutant, &scenario, steps, how, threads)
+    });
+    Ok(Hunted {
+        mutant,
+        found,
+        made: taken(),
+        time: begun.elapsed(),
+    })
+}
+
+/// Where, on which way, by what.
+type Met = (Scenario, Vec<Step>, How);
+
+fn by_walks(scenarios: &[Scenario], threads: usize, progress: &mut Progress) -> Option<Met> {
+    scenarios.iter().find_map(|scenario| {
+        progress.say(&format!("walks through {}", scenario.name));
+        let model = RunModel::new(scenario.clone());
+        let failed = first_failure(&model, 1..1 + WALKS, threads)?;
+        let how = match failed.end {
+            WalkEnd::Rest | WalkEnd::Broken => How::Walk,
+            WalkEnd::Circle | WalkEnd::NoEnd => How::Circle,
+        };
+        Some((scenario.clone(), failed.steps, how))
+    })
+}
+
+fn by_search(
+    scenarios: &[Scenario],
+    threads: usize,
+    progress: &mut Progress,
+) -> Result<Option<Met>, CannotLook> {
+    for scenario in scenarios {
+        let explored = explore(scenario, threads, SEARCH, progress)?;
+        if let Some(steps) = explored.violation {
+            return Ok(Some((scenario.clone(), steps, How::Search)));
+        }
+    }
+    Ok(None)
+}
+
+fn shortest(
+    mutant: Mutant,
+    scenario: &Scenario,
+    steps: Vec<Step>,
+    how: How,
+    threads: usize,
+) -> Found {
+    let way = match how {
+        How::Circle => Way {
+            steps,
+            is_shortest: false,
+        },
+        How::Walk | How::Search => {
+            let model = RunModel::new(scenario.clone());
+            shorten(&model, steps, threads, TIME_TO_SHORTEN)
+        }
+    };
+    let mut trace = trace_of(scenario, way.steps);
+    trace.mutant = Some(mutant.name().to_owned());
+    Found {
+        trace,
+        how,
+        is_shortest: way.is_shortest,
+    }
+}
+
+fn tell(hunted: &Hunted) {
+    println!("{}:{}", hunted.mutant.name(), hunted.mutant.story());
+    if let Some(found) = &hunted.found {
+        tell_trace(&found.trace, None);
+        write(&found.trace);
+    }
+}
+
+const COLUMNS: [&str; 6] = [
+    "mistake",
+    "found in",
+    "what is broken",
+    "steps",
+    "by",
+    "seconds",
+];
+
+fn print(hunted: &[Hunted]) {
+    let mut table = Table::new();
+    table.load_style(UTF8_FULL_CONDENSED).set_header(COLUMNS);
+    for known in hunted {
+        table.add_row(row(known));
+    }
+    for column in [3, 5] {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    println!("{table}");
+    let found: Vec<&Found> = hunted
+        .iter()
+        .filter_map(|known| known.found.as_ref())
+        .collect();
+    let lengths: Vec<usize> = found.iter().map(|found| found.trace.steps.len()).collect();
+    let time: Duration = hunted.iter().map(|known| known.time).sum();
+    println!(
+        "{} of {} mistakes found, in {:.0} s. Steps to see one: {:.1} on average, {} at most.",
+        found.len(),
+        hunted.len(),
+        time.as_secs_f64(),
+        lengths.iter().sum::<usize>() as f64 / lengths.len().max(1) as f64,
+        lengths.iter().max().unwrap_or(&0),
+    );
+    println!("(~: there may be a shorter way; the search for it was ended.)");
+}
+
+fn row(known: &Hunted) -> [String; 6] {
+    let name = known.mutant.name().to_owned();
+    let seconds = format!("{:.1}", known.time.as_secs_f64());
+    let Some(found) = &known.found else {
+        let why = if known.made {
+            "SURVIVES: it was made, and breaks no claim"
+        } else {
+            "SURVIVES: nobody came to its place"
+        };
+        let nothing = String::new;
+        return [
+            name,
+            nothing(),
+            why.to_owned(),
+            nothing(),
+            nothing(),
+            seconds,
+        ];
+    };
+    let steps = found.trace.steps.len();
+    let mark = if found.is_shortest { "" } else { "~" };
+    let what = match (steps, found.how) {
+        (_, How::Circle) => "the run does not come to rest",
+        (0, How::Walk | How::Search) => "the run breaks before its first step",
+        (_, How::Walk | How::Search) => found.trace.breaks.map_or("", |claim| claim.sentence()),
+    };
+    let by = match found.how {
+        How::Walk | How::Circle => "walk",
+        How::Search => "search",
+    };
+    [
+        name,
+        found.trace.scenario.clone(),
+        what.to_owned(),
+        format!("{mark}{steps}"),
+        by.to_owned(),
+        seconds,
+    ]
+}

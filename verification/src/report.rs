@@ -1,0 +1,213 @@
+//! What a whole run has shown, and whether that is enough.
+
+use std::fmt;
+use std::time::Duration;
+
+use pccl_model::claim::{CLAIMS, Claim};
+use pccl_model::coverage::Coverage;
+use serde::Serialize;
+
+use crate::search::{End, Explored};
+use crate::walks::{Failed, WalkEnd, Walked};
+
+/// A run of the program.
+#[derive(Default)]
+pub(crate) struct Report {
+    pub(crate) explored: Vec<Explored>,
+    pub(crate) walked: Option<Walked>,
+    /// All standard scenarios were explored as they are: what no test reaches is missing.
+    pub(crate) is_whole: bool,
+    /// A cut was asked for.
+    pub(crate) may_be_cut: bool,
+}
+
+/// Why the run is no success.
+pub(crate) enum Failure {
+    Broken(&'static str, Option<Claim>),
+    Cut(&'static str),
+    Missed(&'static str, &'static str),
+    NeverTaken(String),
+    Walk(Failed),
+}
+
+impl Report {
+    /// What all scenarios together have seen.
+    pub(crate) fn coverage(&self) -> Coverage {
+        let all = Coverage::default();
+        for explored in &self.explored {
+            all.merge(&explored.coverage);
+        }
+        all
+    }
+
+    pub(crate) fn unique(&self) -> usize {
+        self.explored.iter().map(|known| known.unique).sum()
+    }
+
+    pub(crate) fn generated(&self) -> usize {
+        self.explored.iter().map(|known| known.generated).sum()
+    }
+
+    pub(crate) fn time(&self) -> Duration {
+        self.explored.iter().map(|known| known.time).sum()
+    }
+
+    /// Everything that keeps the run from being a success.
+    pub(crate) fn failures(&self) -> Vec<Failure> {
+        let mut failures = Vec::new();
+        for explored in &self.explored {
+            let name = explored.scenario.name;
+            match explored.end {
+                End::Broken => failures.push(Failure::Broken(name, explored.broken())),
+                End::Cut if !self.may_be_cut => failures.push(Failure::Cut(name)),
+                End::Exhausted => failures.extend(
+                    explored
+                        .missed
+                        .iter()
+                        .map(|missed| Failure::Missed(name, missed.sentence())),
+                ),
+                End::Cut => {}
+            }
+        }
+        if self.is_whole && failures.is_empty() {
+            let never = self.coverage().never_taken();
+            failures.extend(never.into_iter().map(Failure::NeverTaken));
+        }
+        let failed = self
+            .walked
+            .iter()
+            .filter_map(|walked| walked.failed.clone());
+        failures.extend(failed.map(Failure::Walk));
+        failures
+    }
+}
+
+impl Explored {
+    /// The claim that is broken.
+    pub(crate) fn broken(&self) -> Option<Claim> {
+        let steps = self.violation.clone()?;
+        crate::search::trace_of(&self.scenario, steps).breaks
+    }
+
+    /// Claims that no explored state breaks. Where the search was cut it says so elsewhere.
+    pub(crate) fn held(&self) -> usize {
+        CLAIMS.len() - usize::from(self.end == End::Broken)
+    }
+
+    pub(crate) fn reached(&self) -> usize {
+        self.scenario.milestones.len() - self.missed.len()
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Broken(scenario, claim) => {
+                let sentence = claim.map_or("a claim", Claim::sentence);
+                write!(f, "{scenario}: this is broken: {sentence}")
+            }
+            Self::Cut(scenario) => write!(f, "{scenario}: was not explored to its end"),
+            Self::Missed(scenario, milestone) => {
+                write!(f, "{scenario}: this was never reached: {milestone}")
+            }
+            Self::NeverTaken(transition) => {
+                write!(f, "no scenario takes this transition: {transition}")
+            }
+            Self::Walk(failed) => {
+                let what = match failed.end {
+                    WalkEnd::Rest => "ended well",
+                    WalkEnd::Broken => "breaks a claim",
+                    WalkEnd::Circle => "goes round in a circle without another fault",
+                    WalkEnd::NoEnd => "does not come to rest without another fault",
+                };
+                write!(
+                    f,
+                    "{}: the walk of seed {} {what}",
+                    failed.scenario.name, failed.seed
+                )
+            }
+        }
+    }
+}
+
+/// The figures of one scenario, for programs.
+#[derive(Serialize)]
+pub(crate) struct Figures {
+    scenario: &'static str,
+    peers: usize,
+    faults: u8,
+    unique_states: usize,
+    generated_states: usize,
+    deepest_path: usize,
+    seconds: f64,
+    states_per_second: usize,
+    exhaustive: bool,
+    claims_held: usize,
+    claims: usize,
+    milestones_reached: usize,
+    milestones: usize,
+    transitions_taken: usize,
+    transitions: usize,
+    broken: Option<&'static str>,
+}
+
+/// The figures of a run, for programs.
+#[derive(Serialize)]
+pub(crate) struct AllFigures {
+    version: &'static str,
+    success: bool,
+    failures: Vec<String>,
+    unique_states: usize,
+    seconds: f64,
+    chance_of_a_collision: f64,
+    transitions_taken: usize,
+    transitions: usize,
+    never_taken: Vec<String>,
+    walks: u64,
+    steps_of_walks: usize,
+    scenarios: Vec<Figures>,
+}
+
+impl Report {
+    /// All figures.
+    pub(crate) fn figures(&self) -> AllFigures {
+        let failures = self.failures();
+        let coverage = self.coverage();
+        let largest = self.explored.iter().map(|known| known.unique);
+        AllFigures {
+            version: env!("CARGO_PKG_VERSION"),
+            success: failures.is_empty(),
+            failures: failures.iter().map(Failure::to_string).collect(),
+            unique_states: self.unique(),
+            seconds: self.time().as_secs_f64(),
+            chance_of_a_collision: largest.map(crate::words::chance_of_collision).sum(),
+            transitions_taken: coverage.taken(),
+            transitions: coverage.rows_in_all(),
+            never_taken: coverage.never_taken(),
+            walks: self.walked.as_ref().map_or(0, |walked| walked.walks),
+            steps_of_walks: self.walked.as_ref().map_or(0, |walked| walked.steps),
+            scenarios: self.explored.iter().map(figures).collect(),
+        }
+    }
+}
+
+fn figures(explored: &Explored) -> Figures {
+    Figures {
+        scenario: explored.scenario.name,
+        peers: explored.scenario.seats.len(),
+        faults: explored.scenario.faults,
+        unique_states: explored.unique,
+        generated_states: explored.generated,
+        deepest_path: explored.depth,
+        seconds: explored.time.as_secs_f64(),
+        states_per_second: crate::words::per_second(explored.unique, explored.time),
+        exhaustive: explored.end == End::Exhausted,
+        claims_held: explored.held(),
+        claims: CLAIMS.len(),
+        milestones_reached: explored.reached(),
+        milestones: explored.scenario.milestones.len(),
+        transitions_taken: explored.coverage.taken(),
+        transitions: explored.coverage.rows_in_all(),
+        broken: explored.broken().map(Claim::sentence),
+    }
+}

@@ -1,0 +1,114 @@
+//! The run of all scenarios, or of some.
+
+use std::time::Duration;
+
+use pccl_model::catalogue::{deep, standard};
+use pccl_model::scenario::Scenario;
+
+use crate::arguments::Arguments;
+use crate::progress::Progress;
+use crate::report::Report;
+use crate::search::{End, Limits, explore};
+use crate::violation;
+use crate::walks::{Walked, walk_all};
+use crate::{CannotLook, Verdict, table};
+
+/// Walks through each scenario, unless a number is given.
+const WALKS: u64 = 200;
+
+/// The scenarios that were asked for, as they were asked for.
+pub(crate) fn chosen(arguments: &Arguments) -> Result<Vec<Scenario>, CannotLook> {
+    let all = if arguments.deep { deep() } else { standard() };
+    for name in &arguments.scenario {
+        if !all.iter().any(|known| known.name == name) {
+            return Err(CannotLook::UnknownScenario(name.clone()));
+        }
+    }
+    let wanted = |known: &Scenario| {
+        let names = &arguments.scenario;
+        names.is_empty() || names.iter().any(|name| known.name == name)
+    };
+    let as_asked = |mut scenario: Scenario| {
+        if let Some(peers) = arguments.peers {
+            scenario = scenario.with_peers(usize::from(peers));
+        }
+        if let Some(faults) = arguments.faults {
+            scenario = scenario.with_faults(faults);
+        }
+        scenario
+    };
+    Ok(all.into_iter().filter(wanted).map(as_asked).collect())
+}
+
+/// Explores, walks, and prints what came of it.
+pub(crate) fn run(arguments: &Arguments) -> Verdict {
+    let scenarios = chosen(arguments)?;
+    let as_it_is = arguments.peers.is_none() && arguments.faults.is_none();
+    let mut report = Report {
+        is_whole: arguments.scenario.is_empty()
+            && as_it_is
+            && !arguments.deep
+            && arguments.simulate.is_none(),
+        may_be_cut: arguments.deep,
+        ..Report::default()
+    };
+    if arguments.simulate.is_none() {
+        explore_all(arguments, &scenarios, &mut report)?;
+    }
+    if report.explored.iter().all(|known| known.end != End::Broken) {
+        walk_through_all(arguments, &scenarios, &mut report);
+    }
+    table::print(&report, arguments.coverage);
+    if let Some(file) = &arguments.json {
+        let text = serde_json::to_string_pretty(&report.figures())?;
+        std::fs::write(file, text + "\n").map_err(|why| CannotLook::File(file.clone(), why))?;
+    }
+    Ok(report.failures().is_empty())
+}
+
+/// Until the first broken claim, whose story is told at once.
+fn explore_all(
+    arguments: &Arguments,
+    scenarios: &[Scenario],
+    report: &mut Report,
+) -> Result<(), CannotLook> {
+    let limits = Limits {
+        time: arguments.time_limit.map(Duration::from_secs),
+        states: None,
+    };
+    for (at, scenario) in scenarios.iter().enumerate() {
+        let (number, of) = (at + 1, scenarios.len());
+        let mut progress = Progress::new(format!("{number} of {of}, {}", scenario.name));
+        let explored = explore(scenario, arguments.threads(), limits, &mut progress)?;
+        drop(progress);
+        let violation = explored.violation.clone();
+        report.explored.push(explored);
+        if let Some(steps) = violation {
+            violation::tell(scenario, steps, arguments.threads());
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn walk_through_all(arguments: &Arguments, scenarios: &[Scenario], report: &mut Report) {
+    let walks = arguments.simulate.unwrap_or(WALKS);
+    let seeds = arguments.seed..arguments.seed.saturating_add(walks);
+    let mut walked = Walked::default();
+    for scenario in scenarios {
+        let mut progress = Progress::new(format!("walks through {}", scenario.name));
+        walk_all(
+            scenario,
+            seeds.clone(),
+            arguments.threads(),
+            &mut progress,
+            &mut walked,
+        );
+        drop(progress);
+        if let Some(failed) = &walked.failed {
+            violation::tell_walk(failed, arguments.threads());
+            break;
+        }
+    }
+    report.walked = Some(walked);
+}

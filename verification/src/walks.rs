@@ -1,0 +1,193 @@
+//! Random walks with more faults than can be explored, and then none: a fair run.
+//!
+//! In the first part of a walk faults happen now and then. In the second nothing but progress does, any
+//! that is possible with the same chance; then the run must come to rest. A state that is met twice in
+//! the second part is a circle, in which a run could go on for ever: a failure, as is a broken claim.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use pccl_model::RunModel;
+use pccl_model::scenario::Scenario;
+use pccl_model::step::Step;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use stateright::Model;
+
+use crate::progress::Progress;
+use crate::shortest::fingerprint_of;
+
+/// Faults of a walk: more than a search can afford.
+const FAULTS: u8 = 4;
+
+/// The first part takes so many steps at most.
+const WILD_STEPS: Range<usize> = 1..120;
+
+/// The second part does not get longer in a run that comes to rest.
+const STEPS_TO_REST_MAX: usize = 5_000;
+
+/// How a walk ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WalkEnd {
+    /// At rest, and all is well.
+    Rest,
+    /// A claim is broken.
+    Broken,
+    /// A state was met twice although nothing failed in between.
+    Circle,
+    /// It went on and on.
+    NoEnd,
+}
+
+/// A walk that did not end well.
+#[derive(Clone, Debug)]
+pub(crate) struct Failed {
+    pub(crate) scenario: Scenario,
+    pub(crate) seed: u64,
+    pub(crate) end: WalkEnd,
+    pub(crate) steps: Vec<Step>,
+}
+
+/// All walks.
+#[derive(Debug, Default)]
+pub(crate) struct Walked {
+    pub(crate) walks: u64,
+    pub(crate) steps: usize,
+    pub(crate) longest: usize,
+    pub(crate) time: Duration,
+    pub(crate) failed: Option<Failed>,
+}
+
+/// The scenario as it is walked through.
+pub(crate) fn as_walked(scenario: &Scenario) -> Scenario {
+    scenario.clone().with_faults(scenario.faults.max(FAULTS))
+}
+
+/// Walks through a scenario with these seeds, until one fails.
+pub(crate) fn walk_all(
+    scenario: &Scenario,
+    seeds: Range<u64>,
+    threads: usize,
+    progress: &mut Progress,
+    into: &mut Walked,
+) {
+    let begun = Instant::now();
+    let model = RunModel::new(as_walked(scenario));
+    let parts = walk_in_parts(&model, seeds, threads);
+    for part in parts {
+        into.walks += part.walks;
+        into.steps += part.steps;
+        into.longest = into.longest.max(part.longest);
+        into.failed = into.failed.take().or(part.failed);
+    }
+    into.time += begun.elapsed();
+    progress.say(&format!("{} walks", into.walks));
+}
+
+/// The first failure that a thread meets among walks with these seeds.
+#[cfg(feature = "mutants")]
+pub(crate) fn first_failure(model: &RunModel, seeds: Range<u64>, threads: usize) -> Option<Failed> {
+    let parts = walk_in_parts(model, seeds, threads);
+    let failed = parts.into_iter().filter_map(|part| part.failed);
+    failed.min_by_key(|failed| failed.steps.len())
+}
+
+fn walk_in_parts(model: &RunModel, seeds: Range<u64>, threads: usize) -> Vec<Walked> {
+    std::thread::scope(|scope| {
+        let parts: Vec<_> = (0..threads)
+            .map(|first| {
+                let mine = seeds.clone().skip(first).step_by(threads);
+                scope.spawn(move || walk_some(model, mine))
+            })
+            .collect();
+        let joined = parts.into_iter().map(|part| part.join());
+        joined
+            .map(|part| part.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    })
+}
+
+fn walk_some(model: &RunModel, seeds: impl Iterator<Item = u64>) -> Walked {
+    let mut walked = Walked::default();
+    for seed in seeds {
+        let (end, steps) = walk(model, seed);
+        walked.walks += 1;
+        walked.steps += steps.len();
+        walked.longest = walked.longest.max(steps.len());
+        if end != WalkEnd::Rest {
+            walked.failed = Some(Failed {
+                scenario: model.scenario().clone(),
+                seed,
+                end,
+                steps,
+            });
+            break;
+        }
+    }
+    walked
+}
+
+/// One walk.
+pub(crate) fn walk(model: &RunModel, seed: u64) -> (WalkEnd, Vec<Step>) {
+    let mut random = StdRng::seed_from_u64(seed);
+    let wild = random.random_range(WILD_STEPS);
+    // One in so many steps is a fault, where one is possible.
+    let rarity = random.random_range(3..30_u32);
+    let mut state = model.first_state().clone();
+    let mut way = Vec::new();
+    let mut met = BTreeSet::new();
+    loop {
+        if model.broken(&state).is_some() {
+            return (WalkEnd::Broken, way);
+        }
+        let healing = way.len() >= wild;
+        if healing && !met.insert(fingerprint_of(&state)) {
+            return (WalkEnd::Circle, way);
+        }
+        if met.len() > STEPS_TO_REST_MAX {
+            return (WalkEnd::NoEnd, way);
+        }
+        let mut steps = Vec::new();
+        model.actions(&state, &mut steps);
+        let (faults, mut progress): (Vec<Step>, Vec<Step>) =
+            steps.into_iter().partition(|step| step.is_fault());
+        if healing {
+            progress.retain(|step| step.is_progress());
+        }
+        let fails = !healing && !faults.is_empty() && random.random_ratio(1, rarity);
+        let from = if fails { &faults } else { &progress };
+        let Some(step) = pick(from, &mut random) else {
+            return (WalkEnd::Rest, way);
+        };
+        let Some(next) = model.next_state(&state, step) else {
+            return (WalkEnd::Rest, way);
+        };
+        state = next;
+        way.push(step);
+    }
+}
+
+fn pick(steps: &[Step], random: &mut StdRng) -> Option<Step> {
+    if steps.is_empty() {
+        return None;
+    }
+    steps.get(random.random_range(0..steps.len())).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pccl_model::trace::named;
+
+    #[test]
+    fn a_walk_is_the_same_for_the_same_seed() {
+        let scenario = named("reduce-2").map(|scenario| as_walked(&scenario));
+        let model = RunModel::new(scenario.expect("a standard scenario"));
+
+        let (end, steps) = walk(&model, 7);
+
+        assert_eq!(end, WalkEnd::Rest);
+        assert_eq!(walk(&model, 7).1, steps);
+    }
+}
