@@ -220,7 +220,7 @@ fn collectives() -> Vec<Scenario> {
         scenario(
             "tags-2",
             "two reduces at once, begun in either order",
-            2,
+            1,
             vec![inside(&TAGS_12), inside(&TAGS_21)],
             &[
                 M::Committed,
@@ -353,7 +353,7 @@ fn membership() -> Vec<Scenario> {
         scenario(
             "pump-2",
             "asynchronous training: ask while a reduce runs",
-            2,
+            1,
             vec![inside(&PUMP); 2],
             &[M::Committed, M::Aborted, M::ToldNobodyPending],
         ),
