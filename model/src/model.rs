@@ -191,6 +191,9 @@ fn is_reached(milestone: Milestone) -> Condition {
         ToldNobodyPending,
         LostMasterUndecided,
         NoticedBySilence,
+        ThrownOut,
+        SenderServed,
+        ReceiverTook,
         LeftAtTheEnd
     )
 }

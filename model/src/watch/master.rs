@@ -73,7 +73,9 @@ fn look_at(
             message: ToPeer::Kicked(misdeed),
             ..
         } => {
-            if !may_befall(misdeed) {
+            if may_befall(misdeed) {
+                run.state.reach(Milestone::ThrownOut);
+            } else {
                 run.state.breaks(Claim::Innocence);
             }
         }

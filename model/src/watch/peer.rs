@@ -172,6 +172,15 @@ pub(crate) fn before_message(run: &mut Run<'_>, no: SeatNo, message: &ToPeer) {
             if wrong {
                 run.state.breaks(Claim::Sources);
             }
+            match (&plan.role, strategy) {
+                (SyncRole::Distribute { to }, Some(SyncStrategy::SendOnly)) if !to.is_empty() => {
+                    run.state.reach(Milestone::SenderServed);
+                }
+                (SyncRole::Request { from: Some(_), .. }, Some(SyncStrategy::ReceiveOnly)) => {
+                    run.state.reach(Milestone::ReceiverTook);
+                }
+                _ => {}
+            }
         }
         _ => {}
     }
