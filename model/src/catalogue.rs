@@ -139,6 +139,18 @@ const fn in_group(group: u32, plan: SeatPlan) -> SeatPlan {
     SeatPlan { group, ..plan }
 }
 
+/// The faults that abort a collective.
+const DEATHS_AND_BREAKS: &[Fault] = &[Fault::Crash, Fault::BreakEdge];
+
+/// The faults that make an admission fail, and those that abort what runs meanwhile.
+const DEATHS_AND_REFUSALS: &[Fault] = &[
+    Fault::Crash,
+    Fault::HalfOpen,
+    Fault::BreakEdge,
+    Fault::RefuseDial,
+    Fault::BreakFetch,
+];
+
 fn scenario(
     name: &'static str,
     about: &'static str,
@@ -166,6 +178,13 @@ fn only(kinds: &'static [Fault], scenario: Scenario) -> Scenario {
 fn in_step(scenario: Scenario) -> Scenario {
     Scenario {
         in_step: true,
+        ..scenario
+    }
+}
+
+fn with_beats(scenario: Scenario) -> Scenario {
+    Scenario {
+        heartbeats: true,
         ..scenario
     }
 }
@@ -207,20 +226,23 @@ fn collectives() -> Vec<Scenario> {
                 M::LeftAtTheEnd,
             ],
         )),
-        scenario(
-            "reduce-3",
-            "three peers reduce",
-            2,
-            vec![inside(&REDUCE); 3],
-            &[
-                M::Committed,
-                M::CommittedWithoutOne,
-                M::Aborted,
-                M::RestoredWhole,
-                M::Recovered,
-                M::Rewired,
-                M::WiredAgain,
-            ],
+        only(
+            DEATHS_AND_BREAKS,
+            scenario(
+                "reduce-3",
+                "three peers reduce",
+                2,
+                vec![inside(&REDUCE); 3],
+                &[
+                    M::Committed,
+                    M::CommittedWithoutOne,
+                    M::Aborted,
+                    M::RestoredWhole,
+                    M::Recovered,
+                    M::Rewired,
+                    M::WiredAgain,
+                ],
+            ),
         ),
         scenario(
             "tags-2",
@@ -236,7 +258,7 @@ fn collectives() -> Vec<Scenario> {
             ],
         ),
         only(
-            &[Fault::Crash, Fault::BreakEdge],
+            DEATHS_AND_BREAKS,
             scenario(
                 "tags-3",
                 "two reduces at once among three",
@@ -246,10 +268,43 @@ fn collectives() -> Vec<Scenario> {
             ),
         ),
         scenario(
+            "reduce-3-any",
+            "three peers reduce, and anything may go wrong once",
+            1,
+            vec![inside(&REDUCE); 3],
+            &[
+                M::Committed,
+                M::CommittedWithoutOne,
+                M::Aborted,
+                M::RestoredWhole,
+                M::Recovered,
+                M::Rewired,
+                M::NoticedBySilence,
+            ],
+        ),
+        scenario(
+            "groups-2-1-any",
+            "two groups, and anything may go wrong once",
+            1,
+            vec![
+                inside(&UPDATE_REDUCE),
+                inside(&UPDATE_REDUCE),
+                in_group(1, inside(&UPDATE_REDUCE)),
+            ],
+            &[M::Committed, M::Aborted, M::Recovered],
+        ),
+        scenario(
             "quit-3",
             "one leaves in the middle of a reduce",
             1,
             vec![inside(&REDUCE), inside(&REDUCE), inside(&QUIT)],
+            &[M::Aborted, M::Recovered],
+        ),
+        scenario(
+            "quit-2",
+            "one of two leaves in the middle of a reduce",
+            2,
+            vec![inside(&REDUCE), inside(&QUIT)],
             &[M::Aborted, M::Recovered],
         ),
         scenario(
@@ -278,16 +333,34 @@ fn collectives() -> Vec<Scenario> {
 
 fn membership() -> Vec<Scenario> {
     vec![
-        Scenario {
-            heartbeats: true,
-            ..scenario(
-                "beats-2",
-                "signs of life among everything else",
-                1,
-                vec![inside(&UPDATE_REDUCE), outside(&REDUCE)],
-                &[M::Admitted, M::Committed],
-            )
-        },
+        with_beats(scenario(
+            "beats-2",
+            "signs of life among everything else",
+            1,
+            vec![inside(&UPDATE_REDUCE), outside(&REDUCE)],
+            &[M::Admitted, M::Committed],
+        )),
+        with_beats(scenario(
+            "beats-sync",
+            "signs of life while shared state moves",
+            1,
+            vec![holding(&POPULAR, 1), holding(&POPULAR, 2)],
+            &[M::ContentMoved, M::SyncFailed],
+        )),
+        with_beats(scenario(
+            "beats-optimize",
+            "signs of life while a better ring is looked for",
+            1,
+            vec![inside(&UPDATE_OPTIMIZE); 2],
+            &[M::Optimized, M::OptimizationFailed],
+        )),
+        with_beats(scenario(
+            "beats-pump",
+            "signs of life while peers ask",
+            0,
+            vec![inside(&PUMP); 2],
+            &[M::ToldNobodyPending, M::Committed],
+        )),
         in_step(scenario(
             "train-2",
             "the training loop",
@@ -321,17 +394,20 @@ fn membership() -> Vec<Scenario> {
                 M::ContentMoved,
             ],
         )),
-        in_step(scenario(
-            "join-1-of-3",
-            "a newcomer to two that train",
-            1,
-            vec![inside(&TRAIN_TWICE), inside(&TRAIN_TWICE), outside(&TRAIN)],
-            &[
-                M::Admitted,
-                M::WiredAgain,
-                M::Committed,
-                M::RevisionAdvanced,
-            ],
+        in_step(only(
+            DEATHS_AND_REFUSALS,
+            scenario(
+                "join-1-of-3",
+                "a newcomer to two that train",
+                1,
+                vec![inside(&TRAIN_TWICE), inside(&TRAIN_TWICE), outside(&TRAIN)],
+                &[
+                    M::Admitted,
+                    M::WiredAgain,
+                    M::Committed,
+                    M::RevisionAdvanced,
+                ],
+            ),
         )),
         in_step(scenario(
             "join-2-of-3",
@@ -365,28 +441,34 @@ fn membership() -> Vec<Scenario> {
             vec![inside(&PUMP); 2],
             &[M::Committed, M::Aborted, M::ToldNobodyPending],
         ),
-        scenario(
-            "pump-join",
-            "asynchronous training that a newcomer joins",
-            1,
-            vec![inside(&PUMP), inside(&PUMP), outside(&PUMP_NEWCOMER)],
-            &[
-                M::Committed,
-                M::ToldPending,
-                M::ToldNobodyPending,
-                M::Admitted,
-            ],
+        only(
+            DEATHS_AND_REFUSALS,
+            scenario(
+                "pump-join",
+                "asynchronous training that a newcomer joins",
+                1,
+                vec![inside(&PUMP), inside(&PUMP), outside(&PUMP_NEWCOMER)],
+                &[
+                    M::Committed,
+                    M::ToldPending,
+                    M::ToldNobodyPending,
+                    M::Admitted,
+                ],
+            ),
         ),
-        scenario(
-            "groups-2-1",
-            "two groups: newcomers concern both, losses only their own",
-            2,
-            vec![
-                inside(&UPDATE_REDUCE),
-                inside(&UPDATE_REDUCE),
-                in_group(1, inside(&UPDATE_REDUCE)),
-            ],
-            &[M::Committed, M::Aborted, M::Recovered],
+        only(
+            DEATHS_AND_BREAKS,
+            scenario(
+                "groups-2-1",
+                "two groups: newcomers concern both, losses only their own",
+                2,
+                vec![
+                    inside(&UPDATE_REDUCE),
+                    inside(&UPDATE_REDUCE),
+                    in_group(1, inside(&UPDATE_REDUCE)),
+                ],
+                &[M::Committed, M::Aborted, M::Recovered],
+            ),
         ),
         scenario(
             "groups-join",
