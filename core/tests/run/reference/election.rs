@@ -11,6 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pccl_core::id::{ContentHash, EntryIndex, PeerId, Revision};
+use pccl_core::messages::Misdeed;
 use pccl_core::shared_state::{EntryInfo, SyncFailure, SyncStrategy, SyncVote};
 
 use super::Peers;
@@ -18,7 +19,7 @@ use super::Peers;
 type Offers = BTreeMap<PeerId, SyncVote>;
 
 pub(super) enum Outcome {
-    Expelled(Peers),
+    Expelled(BTreeMap<PeerId, Misdeed>),
     Failed(SyncFailure),
     /// Candidates that hold the winning content.
     Elected {
@@ -53,7 +54,9 @@ pub(super) fn elect(offers: &Offers, veterans: &Peers, reached: Option<Revision>
         let in_step = |peer: &PeerId| [reached, expected].contains(&revision_of(peer));
         if let Some(offered) = ahead.iter().map(revision_of).min() {
             return if deciding.iter().any(in_step) {
-                Outcome::Expelled(ahead)
+                let why = |offered| Misdeed::RevisionAhead { expected, offered };
+                let why = |peer: PeerId| (peer, why(revision_of(&peer)));
+                Outcome::Expelled(ahead.into_iter().map(why).collect())
             } else {
                 Outcome::Failed(SyncFailure::RevisionSkipped { expected, offered })
             };
@@ -102,7 +105,10 @@ pub(super) fn elect(offers: &Offers, veterans: &Peers, reached: Option<Revision>
     if strangers.is_empty() {
         Outcome::Elected { revision, winners }
     } else {
-        Outcome::Expelled(strangers)
+        // How many entries differ, the stories check.
+        let why = Misdeed::StateMismatch { entries: 0 };
+        let why = |peer: PeerId| (peer, why.clone());
+        Outcome::Expelled(strangers.into_iter().map(why).collect())
     }
 }
 

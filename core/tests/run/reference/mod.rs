@@ -18,7 +18,7 @@
 //! | `election` | whose content a group will hold |
 //! | `state` | what each peer is doing, and which deadlines run |
 //! | `seen` | what the master chose |
-//! | `shadow` | the comparison with a real master after every input |
+//! | `shadow`, `words` | the comparison with a real master after every input |
 
 mod election;
 mod facts;
@@ -30,13 +30,14 @@ mod search;
 mod seen;
 mod shadow;
 mod state;
+mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use pccl_core::element::CollectiveSpec;
 use pccl_core::id::{Epoch, GroupId, PeerId, ProtocolVersion, Revision, Round, Seq, Tag};
 use pccl_core::master::{MasterConfig, MasterInput};
-use pccl_core::messages::{AbortCause, Hello, Misdeed, ToPeer};
+use pccl_core::messages::{AbortCause, Hello, Misdeed, Refusal, ToPeer};
 use pccl_core::shared_state::{SyncFailure, SyncVote};
 use pccl_core::topology::Ring;
 
@@ -46,6 +47,14 @@ use seen::Seen;
 pub(crate) use shadow::Shadow;
 
 type Peers = BTreeSet<PeerId>;
+/// It said what no peer that keeps to the protocol says. Which rule that broke, the stories check.
+const IMPROPER: Misdeed = Misdeed::Malformed;
+/// Its edges do not come up. The master says more: with whom, and what happened.
+const UNCONNECTABLE: (Refusal, Misdeed) = (
+    Refusal::BadHello,
+    Misdeed::Unconnectable { with: PeerId(0) },
+);
+
 /// From sender to receiver.
 type RingEdge = (PeerId, PeerId);
 
@@ -152,10 +161,10 @@ impl Reference {
             MasterInput::Connected { hello, .. } => self.arrives(hello),
             MasterInput::Message { peer, message } => {
                 if self.peers.contains_key(peer) && !self.says(*peer, message, seen) {
-                    self.is_kicked(*peer);
+                    self.is_kicked(*peer, IMPROPER);
                 }
             }
-            MasterInput::Misbehaved { peer, .. } => self.is_kicked(*peer),
+            MasterInput::Misbehaved { peer, misdeed } => self.is_kicked(*peer, misdeed.clone()),
             MasterInput::Disconnected { peer } => self.goes(*peer),
             MasterInput::TimerFired(timer) => self.is_overdue(*timer, seen),
             MasterInput::TourSolved { round, group, ring } => self.solved(*round, *group, ring),
@@ -243,21 +252,20 @@ impl Reference {
         }
     }
 
-    /// Goes, and is told why. The reference says who, not why.
-    fn is_kicked(&mut self, peer: PeerId) {
+    /// Goes, and is told why.
+    fn is_kicked(&mut self, peer: PeerId, why: Misdeed) {
         if self.peers.contains_key(&peer) {
-            self.tell(peer, ToPeer::Kicked(Misdeed::Silent));
+            self.tell(peer, ToPeer::Kicked(why));
             self.goes(peer);
         }
     }
 
     /// A newcomer is refused, a peer of the run kicked.
-    fn is_sent_away(&mut self, peer: PeerId) {
+    fn is_sent_away(&mut self, peer: PeerId, refusal: Refusal, misdeed: Misdeed) {
         if self.accepted.contains(&peer) {
-            self.is_kicked(peer);
+            self.is_kicked(peer, misdeed);
         } else {
-            let reason = pccl_core::messages::Refusal::NoReport;
-            self.tell(peer, ToPeer::Refused(reason));
+            self.tell(peer, ToPeer::Refused(refusal));
             self.goes(peer);
         }
     }

@@ -2,7 +2,7 @@
 
 use pccl_core::id::PeerId;
 use pccl_core::master::{Ballot, MasterTimer};
-use pccl_core::messages::{AbortCause, CollectiveRefusal, ToPeer};
+use pccl_core::messages::{AbortCause, CollectiveRefusal, Misdeed, ToPeer};
 use pccl_core::shared_state::SyncFailure;
 
 use super::seen::Seen;
@@ -17,7 +17,7 @@ impl Reference {
                 let everybody: Vec<PeerId> = self.peers.keys().copied().collect();
                 self.tell_all(everybody, &ToPeer::Heartbeat);
             }
-            MasterTimer::Silence(peer) => self.is_kicked(peer),
+            MasterTimer::Silence(peer) => self.is_kicked(peer, Misdeed::Silent),
             MasterTimer::Ballot(ballot) => self.ballot_is_overdue(ballot),
             MasterTimer::Wiring(round) => self.wiring_is_overdue(round, seen),
             MasterTimer::RetryWiring(round) => self.give_up(|wiring| wiring.round == round),
@@ -51,7 +51,7 @@ impl Reference {
         };
         for peer in self.accepted.clone() {
             if is_late(self, peer) && self.is_free(peer) {
-                self.is_kicked(peer);
+                self.is_kicked(peer, Misdeed::MissedBallot);
             }
         }
         if let Ballot::Initiate(group, tag) = ballot {

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pccl_core::id::{GroupId, PeerId, Round};
-use pccl_core::messages::ToPeer;
+use pccl_core::messages::{Misdeed, Refusal, ToPeer};
 use pccl_core::topology::{Ring, Topology, WorldSizes};
 
 use super::seen::Seen;
-use super::{Group, Peers, Reference, RingEdge};
+use super::{Group, Peers, Reference, RingEdge, UNCONNECTABLE};
 
 /// Why a ring is connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,7 +178,8 @@ impl Reference {
         if let (true, Some(to_blame)) = (is_expected, to_blame) {
             let both_accepted = ends.iter().all(|end| self.accepted.contains(end));
             assert!(both_accepted || !self.accepted.contains(to_blame));
-            self.is_sent_away(*to_blame);
+            let (refusal, misdeed) = UNCONNECTABLE;
+            self.is_sent_away(*to_blame, refusal, misdeed);
         }
         is_expected
     }
@@ -195,7 +196,7 @@ impl Reference {
         let accepted = late.intersection(&self.accepted).count();
         assert!(!late.is_empty() && (accepted == 0 || accepted == late.len()));
         for peer in late {
-            self.is_sent_away(peer);
+            self.is_sent_away(peer, Refusal::NoReport, Misdeed::NoReport);
         }
     }
 

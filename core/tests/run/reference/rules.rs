@@ -151,9 +151,9 @@ impl Reference {
             return false;
         }
         match elect(&group.offers, &group.veterans, group.revision) {
-            Outcome::Expelled(peers) => {
-                for peer in peers {
-                    self.is_kicked(peer);
+            Outcome::Expelled(expelled) => {
+                for (peer, why) in expelled {
+                    self.is_kicked(peer, why);
                 }
             }
             Outcome::Failed(failure) => self.conclude_sync(id, Err(failure)),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pccl_core::id::{GroupId, PeerId, Round};
-use pccl_core::messages::ToPeer;
+use pccl_core::messages::{Misdeed, ToPeer};
 use pccl_core::states::ConnectionState;
 use pccl_core::topology::Ring;
 
@@ -167,7 +167,7 @@ impl Reference {
         match &self.search {
             Some(Search::Measuring { lacking, .. }) => {
                 for peer in lacking.clone() {
-                    self.is_kicked(peer);
+                    self.is_kicked(peer, Misdeed::NoReport);
                 }
             }
             Some(Search::Solving { .. }) => self.conclude_search(false),

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use pccl_core::id::{GroupId, PeerId, Round, Seq, Tag};
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
-use pccl_core::messages::{Misdeed, Refusal, ToMaster, ToPeer};
+use pccl_core::messages::{Misdeed, Refusal, ToPeer};
 use pccl_core::shared_state::{SyncPlan, SyncRole};
 use pccl_core::states::{CollectiveCommunicationState, ConnectionPhase, ConnectionState};
 use pccl_core::topology::Ring;
 
-use super::Reference;
 use super::seen::Seen;
+use super::words::{check_endings, check_order};
+use super::{IMPROPER, Reference, UNCONNECTABLE};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Shadow {
@@ -120,13 +121,13 @@ impl Shadow {
         }
         if let MasterInput::Message { peer, .. } = input {
             let silence = MasterTimer::Silence(*peer);
-            let restarts = |output: &&MasterOutput| matches!(output, MasterOutput::StartTimer { timer, .. } if *timer == silence);
+            let after = self.reference.config.silence;
+            let restart = MasterOutput::StartTimer {
+                timer: silence,
+                after,
+            };
             let was_known = self.timers.contains(&silence);
-            assert_eq!(
-                out.iter().any(|output| restarts(&output)),
-                was_known,
-                "{peer} lives"
-            );
+            assert_eq!(out.contains(&restart), was_known, "{peer} lives");
         }
         for output in out {
             match output {
@@ -209,57 +210,6 @@ fn kind(message: &ToPeer) -> String {
     name.unwrap_or_default().to_string()
 }
 
-fn is_last_word(message: &ToPeer) -> bool {
-    matches!(
-        message,
-        ToPeer::Kicked(_) | ToPeer::Refused(_) | ToPeer::Stopping
-    )
-}
-
-/// Nothing follows a last word; a better ring is told before it is said that it was found.
-fn check_order(said: &[(PeerId, ToPeer)]) {
-    for (at, (peer, message)) in said.iter().enumerate() {
-        let mut later = said[at + 1..].iter().filter(|(whom, _)| whom == peer);
-        if is_last_word(message) {
-            assert_eq!(later.next(), None, "after the last word to {peer}");
-        } else if let ToPeer::OptimizationConcluded { .. } = message {
-            let ring = later.find(|(_, later)| matches!(later, ToPeer::TopologyEstablished(_)));
-            assert_eq!(ring, None, "the better ring comes too late for {peer}");
-        }
-    }
-}
-
-/// A connection is ended exactly where its peer has left or heard a last word; a stranger is either
-/// registered or refused.
-fn check_endings(input: &MasterInput, master: &Master, out: &[MasterOutput]) {
-    let (mut closed, mut ended, mut answers) = (Vec::new(), Vec::new(), 0);
-    for output in out {
-        match output {
-            MasterOutput::Close { peer } => closed.push(*peer),
-            MasterOutput::Send { peer, message } if is_last_word(message) => ended.push(*peer),
-            MasterOutput::Register { peer, .. } => {
-                assert!(master.view().peer(*peer).is_some());
-                answers += 1;
-            }
-            MasterOutput::Refuse { .. } => answers += 1,
-            _ => {}
-        }
-    }
-    if let MasterInput::Message {
-        peer,
-        message: ToMaster::Leave,
-    } = input
-    {
-        let is_new = out.contains(&MasterOutput::Close { peer: *peer });
-        ended.extend(is_new.then_some(*peer));
-    }
-    closed.sort();
-    ended.sort();
-    assert_eq!(closed, ended, "connections that end after {input:?}");
-    let is_stranger = matches!(input, MasterInput::Connected { .. });
-    assert_eq!(answers, u32::from(is_stranger), "answers to {input:?}");
-}
-
 /// Panics with what differs, and with nothing else.
 fn agree<K: Ord + Debug + Copy, V: PartialEq + Debug>(
     what: &str,
@@ -319,9 +269,12 @@ fn without_choices(message: ToPeer) -> ToPeer {
         ToPeer::SharedStateConcluded { result, .. } => {
             ToPeer::SharedStateConcluded { round, result }
         }
-        ToPeer::Kicked(_) => ToPeer::Kicked(Misdeed::Silent),
-        ToPeer::Refused(_) => ToPeer::Refused(Refusal::NoReport),
-        ToPeer::Welcome { .. }
+        ToPeer::Kicked(why) => ToPeer::Kicked(without_details(why)),
+        ToPeer::Refused(Refusal::CannotReach { .. } | Refusal::CannotBeReached { .. }) => {
+            ToPeer::Refused(UNCONNECTABLE.0)
+        }
+        ToPeer::Refused(_)
+        | ToPeer::Welcome { .. }
         | ToPeer::TopologyEstablished(_)
         | ToPeer::CallFailed(_)
         | ToPeer::PeersPending { .. }
@@ -331,5 +284,27 @@ fn without_choices(message: ToPeer) -> ToPeer {
         | ToPeer::Verdict { .. }
         | ToPeer::Heartbeat
         | ToPeer::Stopping => message,
+    }
+}
+
+fn without_details(why: Misdeed) -> Misdeed {
+    match why {
+        Misdeed::WrongState { .. }
+        | Misdeed::NotAccepted
+        | Misdeed::SecondHello
+        | Misdeed::DuplicateVote
+        | Misdeed::DuplicateTag { .. }
+        | Misdeed::UnknownRound
+        | Misdeed::UnaskedProbe
+        | Misdeed::TooManyTags { .. }
+        | Misdeed::BadManifest => IMPROPER,
+        Misdeed::StateMismatch { .. } => Misdeed::StateMismatch { entries: 0 },
+        Misdeed::Unconnectable { .. } => UNCONNECTABLE.1,
+        Misdeed::Malformed
+        | Misdeed::RevisionAhead { .. }
+        | Misdeed::MissedBallot
+        | Misdeed::NoReport
+        | Misdeed::Silent
+        | Misdeed::SlowReader => why,
     }
 }
