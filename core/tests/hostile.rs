@@ -29,7 +29,7 @@ use reference::Shadow;
 enum Word {
     Update(BrokenEdges),
     EdgesUp(Guess),
-    EdgeFailed(Guess, u8),
+    EdgeFailed(Guess, u8, LaneFailure),
     Query,
     Optimize,
     Bandwidth(Guess, u8, u64),
@@ -120,10 +120,16 @@ fn word() -> impl Strategy<Value = Word> {
         RingOutcome::Cancelled,
     ];
     let outcome = prop::sample::select(outcomes);
+    let failures = vec![
+        LaneFailure::Refused,
+        LaneFailure::TimedOut,
+        LaneFailure::Local,
+    ];
+    let failure = prop::sample::select(failures);
     prop_oneof![
     6 => edges().prop_map(Word::Update),
     8 => guess().prop_map(Word::EdgesUp),
-    2 => (guess(), any::<u8>()).prop_map(|(round, with)| Word::EdgeFailed(round, with)),
+    2 => (guess(), any::<u8>(), failure).prop_map(|(r, with, f)| Word::EdgeFailed(r, with, f)),
     3 => Just(Word::Query),
     3 => Just(Word::Optimize),
     2 => (guess(), any::<u8>(), any::<u64>()).prop_map(|(r, to, n)| Word::Bandwidth(r, to, n)),
@@ -304,10 +310,10 @@ impl Bystander {
             Word::EdgesUp(guess) => ToMaster::EdgesEstablished {
                 round: round_of(guess),
             },
-            Word::EdgeFailed(guess, with) => ToMaster::EdgeFailed {
+            Word::EdgeFailed(guess, with, failure) => ToMaster::EdgeFailed {
                 round: round_of(guess),
                 with: self.neighbour(peer, *with),
-                failure: LaneFailure::Refused,
+                failure: *failure,
             },
             Word::Query => ToMaster::ArePeersPending,
             Word::Optimize => ToMaster::OptimizeTopology,

@@ -1,8 +1,10 @@
 //! In which order peers are told things, and when their connections end.
 
 use pccl_core::id::PeerId;
-use pccl_core::master::{Master, MasterInput, MasterOutput};
+use pccl_core::master::{MasterInput, MasterOutput};
 use pccl_core::messages::{ToMaster, ToPeer};
+
+use super::Reference;
 
 fn is_last_word(message: &ToPeer) -> bool {
     matches!(
@@ -25,18 +27,14 @@ pub(super) fn check_order(said: &[(PeerId, ToPeer)]) {
 }
 
 /// A connection is ended exactly where its peer has left or heard a last word; a stranger is either
-/// registered or refused.
-pub(super) fn check_endings(input: &MasterInput, master: &Master, out: &[MasterOutput]) {
+/// registered or refused. The master says once that it has stopped.
+pub(super) fn check_endings(before: &Reference, input: &MasterInput, out: &[MasterOutput]) {
     let (mut closed, mut ended, mut answers) = (Vec::new(), Vec::new(), 0);
     for output in out {
         match output {
             MasterOutput::Close { peer } => closed.push(*peer),
             MasterOutput::Send { peer, message } if is_last_word(message) => ended.push(*peer),
-            MasterOutput::Register { peer, .. } => {
-                assert!(master.view().peer(*peer).is_some());
-                answers += 1;
-            }
-            MasterOutput::Refuse { .. } => answers += 1,
+            MasterOutput::Register { .. } | MasterOutput::Refuse { .. } => answers += 1,
             _ => {}
         }
     }
@@ -45,12 +43,13 @@ pub(super) fn check_endings(input: &MasterInput, master: &Master, out: &[MasterO
         message: ToMaster::Leave,
     } = input
     {
-        let is_new = out.contains(&MasterOutput::Close { peer: *peer });
-        ended.extend(is_new.then_some(*peer));
+        ended.extend(before.peers.contains_key(peer).then_some(*peer));
     }
     closed.sort();
     ended.sort();
     assert_eq!(closed, ended, "connections that end after {input:?}");
     let is_stranger = matches!(input, MasterInput::Connected { .. });
     assert_eq!(answers, u32::from(is_stranger), "answers to {input:?}");
+    let stops = *input == MasterInput::Stop && !before.has_stopped;
+    assert_eq!(out.contains(&MasterOutput::Stopped), stops, "{input:?}");
 }
