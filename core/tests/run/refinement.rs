@@ -11,8 +11,8 @@ use proptest::test_runner::{RngSeed, TestRunner};
 use crate::harness::Run;
 use crate::walk::{Move, any_move, walk, wish};
 
-/// Most are long enough that peers come, work, go and come again several times; much of the time a group works
-/// together.
+/// Most are long enough that peers come, work, go and come again several times; much of the time a
+/// group works together.
 fn script() -> impl Strategy<Value = Vec<Move>> {
     let next = prop_oneof![
         4 => any_move(),
