@@ -8,7 +8,7 @@ use pccl_core::id::{
     ConnId, ContentHash, EntryIndex, GroupId, PeerId, ProtocolVersion, Revision, Round, Seq, Tag,
 };
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
-use pccl_core::messages::{Hello, RingOutcome, ToMaster, ToPeer, Verdict};
+use pccl_core::messages::{Hello, Misdeed, RingOutcome, ToMaster, ToPeer, Verdict};
 use pccl_core::shared_state::{EntryInfo, SyncStrategy, SyncVote};
 use pccl_core::states::{
     CollectiveCommunicationState, ConnectionPhase, ConnectionState, Event, TRANSITIONS,
@@ -29,7 +29,7 @@ use reference::Shadow;
 enum Word {
     Update(BrokenEdges),
     EdgesUp(Guess),
-    EdgeFailed(Guess, u8),
+    EdgeFailed(Guess, u8, LaneFailure),
     Query,
     Optimize,
     Bandwidth(Guess, u8, u64),
@@ -59,6 +59,9 @@ enum Move {
     /// Every peer that may says it.
     SayAll(Word),
     Vanish(u8),
+    /// What one peer sends cannot be decoded, or it does not read.
+    Garble(u8, bool),
+    Stop,
     Fire(u8),
     Solve(bool),
 }
@@ -117,10 +120,16 @@ fn word() -> impl Strategy<Value = Word> {
         RingOutcome::Cancelled,
     ];
     let outcome = prop::sample::select(outcomes);
+    let failures = vec![
+        LaneFailure::Refused,
+        LaneFailure::TimedOut,
+        LaneFailure::Local,
+    ];
+    let failure = prop::sample::select(failures);
     prop_oneof![
     6 => edges().prop_map(Word::Update),
     8 => guess().prop_map(Word::EdgesUp),
-    2 => (guess(), any::<u8>()).prop_map(|(round, with)| Word::EdgeFailed(round, with)),
+    2 => (guess(), any::<u8>(), failure).prop_map(|(r, with, f)| Word::EdgeFailed(r, with, f)),
     3 => Just(Word::Query),
     3 => Just(Word::Optimize),
     2 => (guess(), any::<u8>(), any::<u64>()).prop_map(|(r, to, n)| Word::Bandwidth(r, to, n)),
@@ -139,6 +148,7 @@ fn any_move() -> impl Strategy<Value = Move> {
         12 => (any::<u8>(), word()).prop_map(|(peer, word)| Move::Say(peer, word)),
         25 => word().prop_map(Move::SayAll),
         2 => any::<u8>().prop_map(Move::Vanish),
+        1 => (any::<u8>(), any::<bool>()).prop_map(|(peer, reads)| Move::Garble(peer, reads)),
         1 => any::<u8>().prop_map(|peer| Move::Blurt(peer, Word::Leave)),
         1 => any::<u8>().prop_map(|peer| Move::Blurt(peer, Word::Hello)),
         2 => any::<u8>().prop_map(Move::Fire),
@@ -209,6 +219,16 @@ impl Bystander {
                     self.tell(MasterInput::Disconnected { peer });
                 }
             }
+            Move::Garble(peer, reads) => {
+                let misdeed = match reads {
+                    true => Misdeed::Malformed,
+                    false => Misdeed::SlowReader,
+                };
+                if let Some(peer) = self.pick(peer) {
+                    self.tell(MasterInput::Misbehaved { peer, misdeed });
+                }
+            }
+            Move::Stop => self.tell(MasterInput::Stop),
             Move::Fire(which) => {
                 let index = usize::from(which) % self.timers.len().max(1);
                 if let Some(timer) = self.timers.iter().nth(index).copied() {
@@ -290,10 +310,10 @@ impl Bystander {
             Word::EdgesUp(guess) => ToMaster::EdgesEstablished {
                 round: round_of(guess),
             },
-            Word::EdgeFailed(guess, with) => ToMaster::EdgeFailed {
+            Word::EdgeFailed(guess, with, failure) => ToMaster::EdgeFailed {
                 round: round_of(guess),
                 with: self.neighbour(peer, *with),
-                failure: LaneFailure::Refused,
+                failure: *failure,
             },
             Word::Query => ToMaster::ArePeersPending,
             Word::Optimize => ToMaster::OptimizeTopology,
@@ -508,8 +528,10 @@ proptest! {
     fn whatever_peers_say_the_master_stays_consistent(
         moves in prop::collection::vec(any_move(), 1..120),
         is_tight in prop::bool::weighted(0.2),
+        after in prop::collection::vec(any_move(), 1..10),
     ) {
-        run(if is_tight { tight() } else { MasterConfig::default() }, moves);
+        let moves = moves.into_iter().chain([Move::Stop]).chain(after).chain([Move::Stop]);
+        run(if is_tight { tight() } else { MasterConfig::default() }, moves.collect());
     }
 }
 

@@ -11,8 +11,8 @@ use proptest::test_runner::{RngSeed, TestRunner};
 use crate::harness::Run;
 use crate::walk::{Move, any_move, walk, wish};
 
-/// Long enough that peers come, work, go and come again several times; much of the time a group works
-/// together.
+/// Most are long enough that peers come, work, go and come again several times; much of the time a
+/// group works together.
 fn script() -> impl Strategy<Value = Vec<Move>> {
     let next = prop_oneof![
         4 => any_move(),
@@ -21,7 +21,7 @@ fn script() -> impl Strategy<Value = Vec<Move>> {
         2 => Just(Move::UpdateAll),
         1 => Just(Move::Notice),
     ];
-    prop::collection::vec(next, 100..300)
+    prop::collection::vec(next, 1..400)
 }
 
 /// The same cases each time, unless `PROPTEST_RNG_SEED` names others. What fails is printed as the

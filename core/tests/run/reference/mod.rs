@@ -58,10 +58,19 @@ const UNCONNECTABLE: (Refusal, Misdeed) = (
 /// From sender to receiver.
 type RingEdge = (PeerId, PeerId);
 
+/// It said what no peer that keeps to the protocol says. Which rule that broke, the stories check.
+const IMPROPER: Misdeed = Misdeed::Malformed;
+/// Its edges do not come up. The master says more: with whom, and what happened.
+const UNCONNECTABLE: (Refusal, Misdeed) = (
+    Refusal::BadHello,
+    Misdeed::Unconnectable { with: PeerId(0) },
+);
+
 /// The whole run.
 #[derive(Clone, Debug)]
 struct Reference {
     config: MasterConfig,
+    has_stopped: bool,
     arrivals: u64,
     executions: u64,
     epoch: Epoch,
@@ -138,6 +147,7 @@ impl Reference {
     fn new(config: MasterConfig) -> Self {
         Self {
             config,
+            has_stopped: false,
             arrivals: 0,
             executions: 0,
             epoch: Epoch(0),
@@ -170,8 +180,12 @@ impl Reference {
             MasterInput::TourSolved { round, group, ring } => self.solved(*round, *group, ring),
             MasterInput::Stop => {
                 let everybody: Vec<PeerId> = self.peers.keys().copied().collect();
+                *self = Self {
+                    arrivals: self.arrivals,
+                    has_stopped: true,
+                    ..Self::new(self.config.clone())
+                };
                 self.tell_all(everybody, &ToPeer::Stopping);
-                self.peers.clear();
             }
         }
         self.settle(seen);
@@ -191,7 +205,8 @@ impl Reference {
 
     /// Peers have numbers in the order of their arrival.
     fn arrives(&mut self, hello: &Hello) {
-        let is_sound = hello.protocol == ProtocolVersion::CURRENT
+        let is_sound = !self.has_stopped
+            && hello.protocol == ProtocolVersion::CURRENT
             && hello.port != 0
             && hello.lanes != 0
             && self.peers.len() < self.config.peers_max as usize;

@@ -58,6 +58,7 @@ impl Shadow {
 
     /// Panics where the master did anything else about the input than the reference says.
     pub(crate) fn follow(&mut self, input: &MasterInput, master: &Master, out: &[MasterOutput]) {
+        check_endings(&self.reference, input, out);
         let seen = Seen::in_outputs(out);
         let expected = self.reference.take(input, &seen);
         let said = out.iter().filter_map(|output| match output {
@@ -68,7 +69,6 @@ impl Shadow {
         self.inputs += 1;
         self.kinds.extend(said.iter().map(|(_, said)| kind(said)));
         check_order(&said);
-        check_endings(input, master, out);
         agree("messages", input, by_peer(said), by_peer(expected));
         self.compare_states(input, master);
         self.note_timers(input, out);
