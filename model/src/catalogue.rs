@@ -3,7 +3,7 @@
 use pccl_core::shared_state::SyncStrategy::{EnforcePopular, ReceiveOnly, SendOnly};
 
 use crate::milestone::Milestone as M;
-use crate::scenario::{ANY_FAULT, Frames, Scenario, SeatPlan, Start};
+use crate::scenario::{ANY_FAULT, Fault, Frames, Scenario, SeatPlan, Start};
 use crate::script::{Do, Program};
 
 const fn program(steps: &'static [Do]) -> Program {
@@ -72,6 +72,7 @@ static PUMP_NEWCOMER: Program = repeated(
 );
 
 static UPDATE_REDUCE: Program = program(&[Do::Update, Do::Start(1), Do::Finish(1)]);
+static UPDATE_REDUCE_TWICE: Program = repeated(2, &[Do::Update, Do::Start(1), Do::Finish(1)]);
 static OPTIMIZE: Program = program(&[Do::Optimize, Do::Start(1), Do::Finish(1)]);
 const OPTIMIZING: &[Do] = &[Do::Update, Do::Optimize, Do::Start(1), Do::Finish(1)];
 static UPDATE_OPTIMIZE: Program = program(OPTIMIZING);
@@ -82,6 +83,7 @@ static OPTIMIZE_FIRST: Program = Program {
 static QUIT: Program = program(&[Do::Start(1), Do::Leave]);
 static CANCEL: Program = program(&[Do::Start(1), Do::Cancel(1), Do::Finish(1)]);
 static ODD: Program = program(&[Do::StartOdd(1), Do::Finish(1)]);
+static TWICE: Program = program(&[Do::Start(1), Do::StartTwice(1), Do::Finish(1)]);
 static CONNECT: Program = program(&[]);
 
 /// Synchronize, compute, synchronize again.
@@ -90,6 +92,14 @@ static POPULAR: Program = program(&[
     Do::Advance,
     Do::Sync(EnforcePopular),
 ]);
+static ADVANCE_AND_ADMIT: Program = program(&[
+    Do::Sync(EnforcePopular),
+    Do::Advance,
+    Do::Sync(EnforcePopular),
+    Do::Update,
+    Do::Sync(EnforcePopular),
+]);
+static SYNC: Program = program(&[Do::Sync(EnforcePopular)]);
 static SEND: Program = program(&[Do::Sync(SendOnly), Do::Advance, Do::Sync(EnforcePopular)]);
 static RECEIVE: Program = program(&[Do::Sync(ReceiveOnly), Do::Advance, Do::Sync(EnforcePopular)]);
 
@@ -129,6 +139,18 @@ const fn in_group(group: u32, plan: SeatPlan) -> SeatPlan {
     SeatPlan { group, ..plan }
 }
 
+/// The faults that abort a collective.
+const DEATHS_AND_BREAKS: &[Fault] = &[Fault::Crash, Fault::BreakEdge];
+
+/// The faults that make an admission fail, and those that abort what runs meanwhile.
+const DEATHS_AND_REFUSALS: &[Fault] = &[
+    Fault::Crash,
+    Fault::HalfOpen,
+    Fault::BreakEdge,
+    Fault::RefuseDial,
+    Fault::BreakFetch,
+];
+
 fn scenario(
     name: &'static str,
     about: &'static str,
@@ -144,7 +166,26 @@ fn scenario(
         kinds: ANY_FAULT,
         frames: Frames::InTurn,
         heartbeats: false,
+        in_step: false,
         milestones,
+    }
+}
+
+fn only(kinds: &'static [Fault], scenario: Scenario) -> Scenario {
+    Scenario { kinds, ..scenario }
+}
+
+fn in_step(scenario: Scenario) -> Scenario {
+    Scenario {
+        in_step: true,
+        ..scenario
+    }
+}
+
+fn with_beats(scenario: Scenario) -> Scenario {
+    Scenario {
+        heartbeats: true,
+        ..scenario
     }
 }
 
@@ -185,25 +226,28 @@ fn collectives() -> Vec<Scenario> {
                 M::LeftAtTheEnd,
             ],
         )),
-        scenario(
-            "reduce-3",
-            "three peers reduce",
-            2,
-            vec![inside(&REDUCE); 3],
-            &[
-                M::Committed,
-                M::CommittedWithoutOne,
-                M::Aborted,
-                M::RestoredWhole,
-                M::Recovered,
-                M::Rewired,
-                M::WiredAgain,
-            ],
+        only(
+            DEATHS_AND_BREAKS,
+            scenario(
+                "reduce-3",
+                "three peers reduce",
+                2,
+                vec![inside(&REDUCE); 3],
+                &[
+                    M::Committed,
+                    M::CommittedWithoutOne,
+                    M::Aborted,
+                    M::RestoredWhole,
+                    M::Recovered,
+                    M::Rewired,
+                    M::WiredAgain,
+                ],
+            ),
         ),
         scenario(
             "tags-2",
             "two reduces at once, begun in either order",
-            2,
+            1,
             vec![inside(&TAGS_12), inside(&TAGS_21)],
             &[
                 M::Committed,
@@ -213,12 +257,41 @@ fn collectives() -> Vec<Scenario> {
                 M::Rewired,
             ],
         ),
+        only(
+            DEATHS_AND_BREAKS,
+            scenario(
+                "tags-3",
+                "two reduces at once among three",
+                1,
+                vec![inside(&TAGS_12), inside(&TAGS_21), inside(&TAGS_12)],
+                &[M::Committed, M::Aborted, M::TwoTagsAtOnce, M::Recovered],
+            ),
+        ),
         scenario(
-            "tags-3",
-            "two reduces at once among three",
+            "reduce-3-any",
+            "three peers reduce, and anything may go wrong once",
             1,
-            vec![inside(&TAGS_12), inside(&TAGS_21), inside(&TAGS_12)],
-            &[M::Committed, M::Aborted, M::TwoTagsAtOnce, M::Recovered],
+            vec![inside(&REDUCE); 3],
+            &[
+                M::Committed,
+                M::CommittedWithoutOne,
+                M::Aborted,
+                M::RestoredWhole,
+                M::Recovered,
+                M::Rewired,
+                M::NoticedBySilence,
+            ],
+        ),
+        scenario(
+            "groups-2-1-any",
+            "two groups, and anything may go wrong once",
+            1,
+            vec![
+                inside(&UPDATE_REDUCE),
+                inside(&UPDATE_REDUCE),
+                in_group(1, inside(&UPDATE_REDUCE)),
+            ],
+            &[M::Committed, M::Aborted, M::Recovered],
         ),
         scenario(
             "quit-3",
@@ -228,10 +301,24 @@ fn collectives() -> Vec<Scenario> {
             &[M::Aborted, M::Recovered],
         ),
         scenario(
+            "quit-2",
+            "one of two leaves in the middle of a reduce",
+            2,
+            vec![inside(&REDUCE), inside(&QUIT)],
+            &[M::Aborted, M::Recovered],
+        ),
+        scenario(
             "cancel-2",
             "one gives a reduce up",
             1,
             vec![inside(&REDUCE), inside(&CANCEL)],
+            &[M::Committed, M::Aborted],
+        ),
+        scenario(
+            "misuse-2",
+            "one starts a tag that is in use",
+            1,
+            vec![inside(&REDUCE), inside(&TWICE)],
             &[M::Committed, M::Aborted],
         ),
         scenario(
@@ -246,17 +333,35 @@ fn collectives() -> Vec<Scenario> {
 
 fn membership() -> Vec<Scenario> {
     vec![
-        Scenario {
-            heartbeats: true,
-            ..scenario(
-                "beats-2",
-                "signs of life among everything else",
-                1,
-                vec![inside(&UPDATE_REDUCE), outside(&REDUCE)],
-                &[M::Admitted, M::Committed],
-            )
-        },
-        scenario(
+        with_beats(scenario(
+            "beats-2",
+            "signs of life among everything else",
+            1,
+            vec![inside(&UPDATE_REDUCE), outside(&REDUCE)],
+            &[M::Admitted, M::Committed],
+        )),
+        with_beats(scenario(
+            "beats-sync",
+            "signs of life while shared state moves",
+            1,
+            vec![holding(&POPULAR, 1), holding(&POPULAR, 2)],
+            &[M::ContentMoved, M::SyncFailed],
+        )),
+        with_beats(scenario(
+            "beats-optimize",
+            "signs of life while a better ring is looked for",
+            1,
+            vec![inside(&UPDATE_OPTIMIZE); 2],
+            &[M::Optimized, M::OptimizationFailed],
+        )),
+        with_beats(scenario(
+            "beats-pump",
+            "signs of life while peers ask",
+            0,
+            vec![inside(&PUMP); 2],
+            &[M::ToldNobodyPending, M::Committed],
+        )),
+        in_step(scenario(
             "train-2",
             "the training loop",
             2,
@@ -266,17 +371,17 @@ fn membership() -> Vec<Scenario> {
                 M::Aborted,
                 M::Recovered,
                 M::WiredAgain,
-                M::GaveWay,
+                M::ThrownOut,
             ],
-        ),
-        scenario(
+        )),
+        in_step(scenario(
             "train-3",
             "the training loop of three",
             1,
             vec![inside(&TRAIN); 3],
             &[M::Committed, M::Aborted, M::Recovered, M::ContentKept],
-        ),
-        scenario(
+        )),
+        in_step(scenario(
             "join-1-of-2",
             "a newcomer to one that trains",
             2,
@@ -288,20 +393,23 @@ fn membership() -> Vec<Scenario> {
                 M::Committed,
                 M::ContentMoved,
             ],
-        ),
-        scenario(
-            "join-1-of-3",
-            "a newcomer to two that train",
-            1,
-            vec![inside(&TRAIN_TWICE), inside(&TRAIN_TWICE), outside(&TRAIN)],
-            &[
-                M::Admitted,
-                M::WiredAgain,
-                M::Committed,
-                M::RevisionAdvanced,
-            ],
-        ),
-        scenario(
+        )),
+        in_step(only(
+            DEATHS_AND_REFUSALS,
+            scenario(
+                "join-1-of-3",
+                "a newcomer to two that train",
+                1,
+                vec![inside(&TRAIN_TWICE), inside(&TRAIN_TWICE), outside(&TRAIN)],
+                &[
+                    M::Admitted,
+                    M::WiredAgain,
+                    M::Committed,
+                    M::RevisionAdvanced,
+                ],
+            ),
+        )),
+        in_step(scenario(
             "join-2-of-3",
             "two newcomers at once",
             1,
@@ -311,14 +419,14 @@ fn membership() -> Vec<Scenario> {
                 outside(&UPDATE_REDUCE),
             ],
             &[M::Admitted, M::WiredAgain, M::Committed],
-        ),
-        scenario(
+        )),
+        in_step(scenario(
             "join-all",
             "three find an empty run",
             1,
-            vec![outside(&UPDATE_REDUCE); 3],
+            vec![outside(&UPDATE_REDUCE_TWICE); 3],
             &[M::Admitted, M::AdmittedAlone, M::WiredAgain],
-        ),
+        )),
         scenario(
             "join-all-and-go",
             "two find an empty run, and nothing works",
@@ -329,32 +437,38 @@ fn membership() -> Vec<Scenario> {
         scenario(
             "pump-2",
             "asynchronous training: ask while a reduce runs",
-            2,
+            1,
             vec![inside(&PUMP); 2],
             &[M::Committed, M::Aborted, M::ToldNobodyPending],
         ),
-        scenario(
-            "pump-join",
-            "asynchronous training that a newcomer joins",
-            1,
-            vec![inside(&PUMP), inside(&PUMP), outside(&PUMP_NEWCOMER)],
-            &[
-                M::Committed,
-                M::ToldPending,
-                M::ToldNobodyPending,
-                M::Admitted,
-            ],
+        only(
+            DEATHS_AND_REFUSALS,
+            scenario(
+                "pump-join",
+                "asynchronous training that a newcomer joins",
+                1,
+                vec![inside(&PUMP), inside(&PUMP), outside(&PUMP_NEWCOMER)],
+                &[
+                    M::Committed,
+                    M::ToldPending,
+                    M::ToldNobodyPending,
+                    M::Admitted,
+                ],
+            ),
         ),
-        scenario(
-            "groups-2-1",
-            "two groups: newcomers concern both, losses only their own",
-            2,
-            vec![
-                inside(&UPDATE_REDUCE),
-                inside(&UPDATE_REDUCE),
-                in_group(1, inside(&UPDATE_REDUCE)),
-            ],
-            &[M::Committed, M::Aborted, M::Recovered],
+        only(
+            DEATHS_AND_BREAKS,
+            scenario(
+                "groups-2-1",
+                "two groups: newcomers concern both, losses only their own",
+                2,
+                vec![
+                    inside(&UPDATE_REDUCE),
+                    inside(&UPDATE_REDUCE),
+                    in_group(1, inside(&UPDATE_REDUCE)),
+                ],
+                &[M::Committed, M::Aborted, M::Recovered],
+            ),
         ),
         scenario(
             "groups-join",
@@ -434,7 +548,20 @@ fn shared_state() -> Vec<Scenario> {
                 holding(&POPULAR, 1),
                 holding(&SEND, 2),
             ],
-            all,
+            &[
+                M::ContentMoved,
+                M::ContentKept,
+                M::SyncFailed,
+                M::RevisionAdvanced,
+                M::SenderServed,
+            ],
+        ),
+        scenario(
+            "sync-lost",
+            "the only one that holds the reached revision goes away",
+            1,
+            vec![inside(&ADVANCE_AND_ADMIT), outside(&SYNC)],
+            &[M::SyncFailed, M::ContentMoved, M::Admitted],
         ),
         scenario(
             "sync-senders-differ",
@@ -452,7 +579,13 @@ fn shared_state() -> Vec<Scenario> {
                 holding(&RECEIVE, 2),
                 holding(&RECEIVE, 2),
             ],
-            all,
+            &[
+                M::ContentMoved,
+                M::ContentKept,
+                M::SyncFailed,
+                M::RevisionAdvanced,
+                M::ReceiverTook,
+            ],
         ),
         scenario(
             "sync-nobody-sends",
@@ -472,7 +605,7 @@ fn shared_state() -> Vec<Scenario> {
             ],
             &[M::ContentMoved, M::RevisionAdvanced],
         ),
-        scenario(
+        in_step(scenario(
             "sync-join",
             "a newcomer takes what the others have",
             1,
@@ -484,7 +617,7 @@ fn shared_state() -> Vec<Scenario> {
                 },
             ],
             &[M::ContentMoved, M::Admitted],
-        ),
+        )),
     ]
 }
 

@@ -1,5 +1,7 @@
 //! What must always hold, as sentences.
 
+use crate::milestone::Milestone;
+
 /// A property of every reachable state. A state in which one is broken remembers which, and has no
 /// successors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,6 +27,7 @@ pub enum Claim {
     Trust,
     AnsweredOnce,
     RetriesExplained,
+    InStep,
     Timers,
     Bounded,
 }
@@ -50,6 +53,7 @@ pub const CLAIMS: &[Claim] = &[
     Claim::Trust,
     Claim::AnsweredOnce,
     Claim::RetriesExplained,
+    Claim::InStep,
     Claim::Timers,
     Claim::Bounded,
 ];
@@ -98,8 +102,55 @@ impl Claim {
             Self::RetriesExplained => {
                 "every retry is explained by a loss, a newcomer or another peer's call"
             }
+            Self::InStep => {
+                "where nothing goes wrong, users of one loop never get in each other's way"
+            }
             Self::Timers => "the timers that run are those that were started and not stopped",
             Self::Bounded => "no queue of messages grows beyond its bound",
+        }
+    }
+
+    /// The milestone in which the claim is put to the test: a claim about what never happens says
+    /// nothing.
+    #[must_use]
+    pub const fn guard(self) -> Milestone {
+        match self {
+            Self::Agreement => Milestone::CommittedWithoutOne,
+            Self::Unanimity | Self::ExactlyOnce | Self::NoPanic | Self::Bounded => {
+                Milestone::Committed
+            }
+            Self::Restoration => Milestone::RestoredWhole,
+            Self::Exclusivity => Milestone::TwoTagsAtOnce,
+            Self::OneView | Self::Admission | Self::InStep => Milestone::Admitted,
+            Self::SharedState | Self::Election => Milestone::ContentMoved,
+            Self::Sources => Milestone::ReceiverTook,
+            Self::Revision => Milestone::RevisionAdvanced,
+            Self::NoStall | Self::RetriesExplained => Milestone::Recovered,
+            Self::NoVerdictInvented => Milestone::LostMasterUndecided,
+            Self::WithinTheTable => Milestone::WiredAgain,
+            Self::Innocence | Self::Trust => Milestone::ThrownOut,
+            Self::AnsweredOnce => Milestone::GaveWay,
+            Self::Timers => Milestone::NoticedBySilence,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue::standard;
+
+    #[test]
+    fn every_claim_is_put_to_the_test_in_a_standard_scenario() {
+        let scenarios = standard();
+
+        for claim in CLAIMS {
+            let tested = |milestones: &[Milestone]| milestones.contains(&claim.guard());
+            assert!(
+                scenarios.iter().any(|scenario| tested(scenario.milestones)),
+                "nothing shows that `{}` is more than empty words",
+                claim.sentence()
+            );
         }
     }
 }

@@ -233,7 +233,8 @@ fn faults_of_plane(
     seat: &Seat,
     out: &mut Vec<Step>,
 ) {
-    if scenario.allows(Fault::BreakEdge) && seat.plane.next.as_ref().is_some_and(|l| !l.cut) {
+    let mut sending = seat.plane.lanes(Edge::ToNext);
+    if scenario.allows(Fault::BreakEdge) && sending.any(|lanes| !lanes.cut) {
         out.push(Step::BreakEdge(no));
     }
     for edge in EDGES {

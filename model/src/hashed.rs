@@ -4,7 +4,7 @@
 //! hashes is cloned with a few counters and hashed with a few words.
 
 use std::fmt;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -45,11 +45,9 @@ impl<T: Hash + Clone> Hashed<T> {
     }
 }
 
-/// SipHash with fixed keys: the same in every process that one compiler has built.
+/// With fixed keys, so that a state has the same hash in every run of one program.
 fn hash_of<T: Hash>(value: &T) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    value.hash(&mut hasher);
-    hasher.finish()
+    ahash::RandomState::with_seeds(1, 2, 3, 4).hash_one(value)
 }
 
 impl<T> Deref for Hashed<T> {

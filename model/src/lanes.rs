@@ -110,7 +110,6 @@ impl Run<'_> {
     }
 
     pub(crate) fn dial_fails(&mut self, no: SeatNo, edge: Edge) {
-        let hangs = |other: Option<&Seat>| other.is_some_and(|seat| seat.life == Life::Frozen);
         let Some(order) = &mut self.edit(no).plane.order else {
             return;
         };
@@ -120,10 +119,12 @@ impl Run<'_> {
         order.reported = true;
         let round = order.round;
         let other = self.state.seat_of(with).and_then(|no| self.state.seat(no));
-        let failure = match other {
-            None => LaneFailure::Refused,
-            other if hangs(other) => LaneFailure::TimedOut,
-            Some(_) => LaneFailure::Unreachable,
+        let failure = match other.map(|seat| seat.life) {
+            // Nobody listens where a process has ended; one that is frozen lets others wait; and what
+            // is refused between two that run is the fault of what lies between them.
+            None | Some(Life::Departed) => LaneFailure::Refused,
+            Some(Life::Frozen) => LaneFailure::TimedOut,
+            Some(Life::Running) => LaneFailure::Unreachable,
         };
         self.give(
             no,
@@ -148,9 +149,11 @@ impl Run<'_> {
         }
     }
 
-    /// The standing lanes on which a peer sends break between two living processes.
+    /// Lanes on which a peer sends break between two living processes: those that are about to
+    /// become the ring, else those that stand.
     pub(crate) fn break_edge(&mut self, no: SeatNo) {
-        let Some(lanes) = &mut self.edit(no).plane.next else {
+        let whole = self.edit(no).plane.lanes_mut(Edge::ToNext);
+        let Some(lanes) = whole.filter(|lanes| !lanes.cut).last() else {
             return;
         };
         lanes.cut = true;

@@ -46,6 +46,12 @@ pub enum Milestone {
     LostMasterUndecided,
     /// A peer was noticed by its silence alone.
     NoticedBySilence,
+    /// A peer was thrown out for what befell it: a deadline, or edges that cannot be connected.
+    ThrownOut,
+    /// A send-only peer served its content.
+    SenderServed,
+    /// A receive-only peer was given content.
+    ReceiverTook,
     /// A user left on purpose at the end of its program.
     LeftAtTheEnd,
 }
@@ -73,6 +79,9 @@ pub const MILESTONES: &[Milestone] = &[
     Milestone::ToldNobodyPending,
     Milestone::LostMasterUndecided,
     Milestone::NoticedBySilence,
+    Milestone::ThrownOut,
+    Milestone::SenderServed,
+    Milestone::ReceiverTook,
     Milestone::LeftAtTheEnd,
 ];
 
@@ -102,6 +111,9 @@ impl Milestone {
             Self::ToldNobodyPending => "a peer is told that nobody is pending",
             Self::LostMasterUndecided => "a peer loses the master while a collective is undecided",
             Self::NoticedBySilence => "a peer is noticed by its silence alone",
+            Self::ThrownOut => "a peer is thrown out for what befell it",
+            Self::SenderServed => "a send-only peer serves its content",
+            Self::ReceiverTook => "a receive-only peer is given content",
             Self::LeftAtTheEnd => "a user leaves at the end of its program",
         }
     }

@@ -155,6 +155,7 @@ fn holds(claim: Claim) -> Condition {
         Trust,
         AnsweredOnce,
         RetriesExplained,
+        InStep,
         Timers,
         Bounded
     )
@@ -190,6 +191,9 @@ fn is_reached(milestone: Milestone) -> Condition {
         ToldNobodyPending,
         LostMasterUndecided,
         NoticedBySilence,
+        ThrownOut,
+        SenderServed,
+        ReceiverTook,
         LeftAtTheEnd
     )
 }

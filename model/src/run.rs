@@ -7,7 +7,7 @@ use pccl_core::element::CollectiveSpec;
 use pccl_core::id::{ConnId, PeerId, Tag};
 use pccl_core::master::{MasterInput, MasterOutput, MasterTimer};
 use pccl_core::messages::{RingOutcome, ToMaster, ToPeer};
-use pccl_core::peer::{Answer, Call, PeerInput, PeerOutput};
+use pccl_core::peer::{Answer, Call, CallError, PeerInput, PeerOutput, PeerPhase, PeerTimer};
 use pccl_core::tour;
 
 use crate::claim::Claim;
@@ -64,7 +64,7 @@ impl<'a> Run<'a> {
             Step::DownEnds(no) => self.end_down(no),
             Step::Silence(no) => self.silence(no),
             Step::MasterSilence(no) => {
-                let timer = pccl_core::peer::PeerTimer::MasterSilence;
+                let timer = PeerTimer::MasterSilence;
                 self.give(no, PeerInput::TimerFired(timer));
             }
             Step::PauseEnds => {
@@ -97,7 +97,7 @@ impl<'a> Run<'a> {
             Step::CrashMaster => self.crash_master(),
             Step::StopMaster => self.tell_master(MasterInput::Stop),
             Step::Beat(no) => {
-                let timer = pccl_core::peer::PeerTimer::HeartbeatDue;
+                let timer = PeerTimer::HeartbeatDue;
                 self.give(no, PeerInput::TimerFired(timer));
             }
             Step::MasterBeats => self.fire_first(|timer| *timer == MasterTimer::HeartbeatDue),
@@ -122,10 +122,13 @@ impl<'a> Run<'a> {
         self.plan(no).program
     }
 
-    /// Something happened that may explain that a call is made again.
+    /// Something happened that may explain that calls are made again.
     pub(crate) fn shock(&mut self) {
-        let ghost = self.state.ghost.edit();
-        ghost.shocks = ghost.shocks.saturating_add(1);
+        for no in self.state.seat_numbers() {
+            if !self.seat(no).user.is_over() {
+                self.edit(no).user.is_shocked();
+            }
+        }
     }
 
     // The user.
@@ -311,12 +314,16 @@ impl<'a> Run<'a> {
         let mut out = Vec::new();
         let heard = input.clone();
         let peer = &mut self.edit(no).peer;
+        let was_connected = !matches!(
+            peer.view().phase(),
+            PeerPhase::Unconnected | PeerPhase::Gone
+        );
         let handled = catch_unwind(AssertUnwindSafe(|| peer.handle(input, &mut out)));
         if handled.is_err() {
             self.state.breaks(Claim::NoPanic);
             return;
         }
-        watch::peer_moved(self, no, &heard, &out);
+        watch::peer_moved(self, no, was_connected, &heard, &out);
         for output in out {
             self.do_for_peer(no, output);
         }
@@ -356,6 +363,13 @@ impl<'a> Run<'a> {
         watch::answered(self, no, answer);
         let program = self.program(no);
         let seat = self.edit(no);
+        if let Answer::CollectiveEnded {
+            result: Err(CallError::Usage(_)),
+            ..
+        } = answer
+        {
+            return;
+        }
         if let Answer::CollectiveEnded { tag, .. } = answer {
             let tag = small(*tag);
             seat.plane.whole.retain(|run| run.tag != tag);
@@ -445,7 +459,7 @@ pub(crate) fn call_of(seat: &Seat, wish: Wish) -> Call {
     match wish {
         Wish::Connect => Call::Connect,
         Wish::Leave => Call::Leave,
-        Wish::Again(tag) | Wish::Do(Do::Start(tag)) => initiate(tag),
+        Wish::Again(tag) | Wish::Do(Do::Start(tag) | Do::StartTwice(tag)) => initiate(tag),
         Wish::Do(Do::StartOdd(tag)) => Call::Initiate {
             tag: tag_of(tag),
             spec: CollectiveSpec { count: 2, ..SPEC },

@@ -39,6 +39,8 @@ pub enum Do {
     Finish(u8),
     /// Start a collective that computes something else than the others want.
     StartOdd(u8),
+    /// Start a tag that is in use, by mistake.
+    StartTwice(u8),
     /// Give a collective up; its end, whatever it is, will do.
     Cancel(u8),
     /// Compute: the content changes, and its revision grows by one.
@@ -85,6 +87,9 @@ enum Waits {
 /// The highest tag that programs use.
 const TAGS_MAX: usize = 2;
 
+/// More patience than this is not remembered, so that runs that differ in nothing else are one.
+const PATIENCE_MAX: u8 = 4;
+
 /// Where a user is in its program.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct User {
@@ -98,8 +103,11 @@ pub struct User {
     /// Goes back to the top as soon as no collective runs.
     back_to_top: bool,
     told_pending: bool,
-    /// How often a call was made again, or the loop begun again.
-    pub retries: u8,
+    /// How many more calls it may make again before something must explain another one: `None` once
+    /// it has made one too many.
+    patience: Option<u8>,
+    /// Makes an aborted collective again.
+    tries_again: bool,
     /// The revision of its shared state.
     pub revision: Revision,
     /// The content of its shared state.
@@ -119,7 +127,8 @@ impl User {
             gave_up: false,
             back_to_top: false,
             told_pending: false,
-            retries: 0,
+            patience: Some(1),
+            tries_again: false,
             revision,
             content,
         }
@@ -200,13 +209,15 @@ impl User {
             Wish::Connect => self.waits = Waits::Connect,
             Wish::Leave => self.waits = Waits::Over,
             Wish::Again(tag) => {
-                self.retries += 1;
+                self.retry();
+                self.tries_again = true;
                 self.set(tag, Job::Running);
             }
             Wish::Do(Do::Start(tag) | Do::StartOdd(tag)) => {
                 self.set(tag, Job::Running);
                 self.at += 1;
             }
+            Wish::Do(Do::StartTwice(_)) => self.at += 1,
             Wish::Do(Do::Cancel(_)) => {
                 self.gave_up = true;
                 self.at += 1;
@@ -241,6 +252,28 @@ impl User {
         self.go_on(program);
     }
 
+    fn retry(&mut self) {
+        self.patience = self.patience.and_then(|left| left.checked_sub(1));
+    }
+
+    /// Something happened that may explain that a call is made again: two of them, one for what
+    /// happened to this user, and one because another user had to make a call again.
+    pub fn is_shocked(&mut self) {
+        self.patience = self.patience.map(|left| (left + 2).min(PATIENCE_MAX));
+    }
+
+    /// Has it made a call again that nothing explains?
+    #[must_use]
+    pub fn has_lost_patience(&self) -> bool {
+        self.patience.is_none()
+    }
+
+    /// Makes an aborted collective again?
+    #[must_use]
+    pub fn tries_again(&self) -> bool {
+        self.tries_again
+    }
+
     fn connected(&mut self, inside: bool) {
         self.inside = inside;
         self.waits = if inside { Waits::No } else { Waits::Over };
@@ -257,7 +290,10 @@ impl User {
     fn collective_ended(&mut self, tag: Tag, result: &Result<Committed, CallError>) {
         let tag = u8::try_from(tag.0).unwrap_or(u8::MAX);
         match result {
-            Ok(_) => self.set(tag, Job::Committed),
+            Ok(_) => {
+                self.tries_again = false;
+                self.set(tag, Job::Committed);
+            }
             Err(CallError::Aborted { .. }) if self.gave_up => self.set(tag, Job::Committed),
             Err(CallError::Aborted { .. }) => self.set(tag, Job::Aborted),
             Err(why) => {
@@ -269,13 +305,15 @@ impl User {
 
     fn failed(&mut self, why: &CallError) {
         match why {
-            CallError::SyncFailed(failure) if failure.is_retryable() => self.retries += 1,
+            CallError::SyncFailed(failure) if failure.is_retryable() => self.retry(),
             CallError::Conflict(_)
             | CallError::CollectiveRefused {
                 reason: CollectiveRefusal::NotJoined { .. },
                 ..
             } => {
-                self.retries += u8::from(!self.back_to_top);
+                if !self.back_to_top {
+                    self.retry();
+                }
                 self.back_to_top = true;
             }
             // What cannot be mended: the user gives up.
@@ -308,6 +346,10 @@ impl User {
             Some(Do::Advance) => {
                 self.revision = self.revision.next();
                 self.content = ContentHash(self.revision.0 * 10);
+                self.at += 1;
+                true
+            }
+            Some(Do::StartTwice(tag)) if self.job(*tag) != Job::Running => {
                 self.at += 1;
                 true
             }

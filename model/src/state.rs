@@ -112,8 +112,6 @@ pub struct Ghost {
     pub done: BTreeSet<(Seq, PeerId)>,
     /// What the last synchronization of each group left.
     pub contents: BTreeMap<GroupId, (Round, Revision, ContentHash)>,
-    /// Departures, admissions and faults so far: what may explain that a call is made again.
-    pub shocks: u8,
 }
 
 /// A question to the solver.

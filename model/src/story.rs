@@ -223,6 +223,7 @@ fn wish(replay: &Replay, state: &RunState, no: SeatNo) -> String {
         Some(Wish::Again(tag)) => format!("starts tag {tag} again"),
         Some(Wish::Do(what)) => match what {
             Do::Start(tag) => format!("starts tag {tag}"),
+            Do::StartTwice(tag) => format!("starts tag {tag}, which is in use"),
             Do::StartOdd(tag) => format!("starts tag {tag} with other numbers than the rest"),
             Do::Cancel(tag) => format!("gives tag {tag} up"),
             Do::Update | Do::UpdateIfPending => "calls update_topology".to_owned(),

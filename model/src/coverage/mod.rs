@@ -1,6 +1,8 @@
 //! What the exploration has seen: transitions of core's tables, and messages by the state in which they
 //! arrive. Collected over all steps, from all threads.
 
+mod expected;
+
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,6 +12,8 @@ use pccl_core::states::{
     COLLECTIVE_TRANSITIONS, CollectiveCommunicationState, CollectiveEvent, ConnectionPhase,
     ConnectionState, Event, TRANSITIONS,
 };
+
+pub use expected::Cell;
 
 /// A set of small numbers that many threads add to.
 #[derive(Default)]

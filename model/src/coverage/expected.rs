@@ -1,0 +1,210 @@
+//! Which message may arrive in which state, and why no other can: what the exploration is held to.
+//!
+//! Links keep their order, so a report is late only where the master has decided meanwhile, and a call
+//! is never early. Users are those of the library: a major call is awaited before anything else is
+//! called, so nobody leaves, asks or starts a collective in the middle of one.
+
+use pccl_core::states::ConnectionState as S;
+
+use super::{Coverage, DOWN_KINDS, RECEIVERS, ReceiverIn, SenderIn, UP_KINDS, senders};
+
+/// A pair of kind and state, in words, and why the message cannot arrive there, where it cannot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cell {
+    /// The kind of the message.
+    pub kind: &'static str,
+    /// The state of the one that sent it, or to whom it goes.
+    pub state: String,
+    /// Why it cannot arrive; `None`: it may.
+    pub why_never: Option<&'static str>,
+}
+
+const WIRING: [S; 3] = [
+    S::ConnectingToPeers,
+    S::ConnectingToPeersFailed,
+    S::WaitingForOtherPeers,
+];
+
+/// Why a message of this kind cannot come from a sender in this state. `Ok`: it may.
+fn may_go_up(kind: &str, sender: SenderIn) -> Result<(), &'static str> {
+    match sender {
+        // Whatever a peer says may be overtaken by its own end, at the master.
+        SenderIn::Forgotten if kind == "Leave" => {
+            Err("who is let go hears so before it can leave, or has left")
+        }
+        SenderIn::Forgotten => Ok(()),
+        SenderIn::Registered(state) => may_go_up_registered(kind, state),
+        SenderIn::Accepted(state) => may_go_up_accepted(kind, state),
+    }
+}
+
+fn may_go_up_registered(kind: &str, state: S) -> Result<(), &'static str> {
+    if state != S::Idle && !WIRING.contains(&state) {
+        return Err("who waits to be admitted is idle, or being connected");
+    }
+    match kind {
+        "Heartbeat" => Ok(()),
+        "EdgesEstablished" | "EdgeFailed" if state == S::ConnectingToPeers => Ok(()),
+        "EdgesEstablished" | "EdgeFailed" => Err(
+            "each order is reported once, and an attempt that is given up is made again at once",
+        ),
+        "Hello" => Err("the first message, of a connection without a number"),
+        _ => Err("the user waits to be admitted, and calls nothing"),
+    }
+}
+
+fn may_go_up_accepted(kind: &str, state: S) -> Result<(), &'static str> {
+    let with_collectives = matches!(
+        state,
+        S::CollectiveCommunicationsRunning | S::VoteNoNewPeersEstablishP2p
+    ) || WIRING.contains(&state);
+    let allowed = |may: bool, why: &'static str| if may { Ok(()) } else { Err(why) };
+    match kind {
+        "Hello" => Err("the first message, of a connection without a number"),
+        "Heartbeat" => Ok(()),
+        "UpdateTopology" | "OptimizeTopology" | "SyncSharedState" => allowed(
+            state == S::Idle,
+            "a major call is made by who waits for nothing else",
+        ),
+        "ArePeersPending" | "InitiateCollective" => allowed(
+            state == S::Idle || with_collectives,
+            "who waits in a major call calls nothing else",
+        ),
+        "Leave" => allowed(
+            state == S::Idle || with_collectives,
+            "who waits in a major call cannot leave",
+        ),
+        "EdgesEstablished" | "EdgeFailed" => allowed(
+            matches!(
+                state,
+                S::ConnectingToPeers
+                    | S::VoteNoNewPeersEstablishP2p
+                    | S::Idle
+                    | S::CollectiveCommunicationsRunning
+            ),
+            "each order is reported once; a late report comes when the attempt was given up, and \
+             a ballot of all starts the next at once",
+        ),
+        "Bandwidth" | "ProbesDone" => allowed(
+            state == S::OptimizeTopology,
+            "an optimization goes on only when everybody has reported or is gone",
+        ),
+        "SharedStateDone" => allowed(
+            matches!(
+                state,
+                S::DistributeSharedState | S::RequestSharedState | S::Idle
+            ),
+            "reported once per plan; late only where the plan has failed meanwhile",
+        ),
+        "CompleteCollective" => allowed(
+            (state == S::Idle || with_collectives) && state != S::ConnectingToPeersFailed,
+            "a vote on an outcome comes before the sender's next report or call",
+        ),
+        _ => Err("no such message"),
+    }
+}
+
+/// Why a message of this kind cannot go to a peer in this state. `Ok`: it may.
+fn may_go_down(kind: &str, receiver: ReceiverIn) -> Result<(), &'static str> {
+    use ReceiverIn as R;
+    let allowed = |states: &[R], why: &'static str| {
+        if states.contains(&receiver) {
+            Ok(())
+        } else {
+            Err(why)
+        }
+    };
+    match (kind, receiver) {
+        ("(end of the connection)", _) => return Ok(()),
+        (_, R::Gone) => return Err("who is out of the run reads nothing"),
+        ("Kicked" | "Heartbeat" | "Stopping", R::AwaitingWelcome) => {
+            return Err("the master has no number for it yet");
+        }
+        ("Kicked" | "Heartbeat" | "Stopping", _) => return Ok(()),
+        _ => {}
+    }
+    match kind {
+        "Welcome" => allowed(&[R::AwaitingWelcome], "the first message"),
+        "Refused" => allowed(
+            &[R::AwaitingWelcome, R::Registered],
+            "only newcomers are refused",
+        ),
+        "EstablishRing" | "TopologyEstablished" => allowed(
+            &[R::Registered, R::Update, R::Optimize, R::Collective],
+            "only who is in a call that may need another ring is given one",
+        ),
+        "CallFailed" => allowed(&[R::Optimize, R::Sync], "these two give way"),
+        "PeersPending" => allowed(&[R::Query, R::Collective], "the answer to who asked"),
+        "Probe" | "OptimizationConcluded" => allowed(&[R::Optimize], "part of an optimization"),
+        "SharedStatePlan" | "SharedStateConcluded" => {
+            allowed(&[R::Sync], "part of a synchronization")
+        }
+        "Commence" | "CollectiveRefused" | "Verdict" => allowed(
+            &[R::Collective],
+            "about a collective that the peer waits for",
+        ),
+        _ => Err("no such message"),
+    }
+}
+
+impl Coverage {
+    /// Pairs of message and state that may be met and were not.
+    #[must_use]
+    pub fn gaps(&self) -> Vec<Cell> {
+        self.cells()
+            .filter(|(seen, cell)| !seen && cell.why_never.is_none())
+            .map(|(_, cell)| cell)
+            .collect()
+    }
+
+    /// Pairs of message and state that were met although they are held to be impossible: what is
+    /// written here is wrong, or the protocol is.
+    #[must_use]
+    pub fn surprises(&self) -> Vec<Cell> {
+        self.cells()
+            .filter(|(seen, cell)| *seen && cell.why_never.is_some())
+            .map(|(_, cell)| cell)
+            .collect()
+    }
+
+    /// Every pair that is impossible, with the reason.
+    #[must_use]
+    pub fn impossible(&self) -> Vec<Cell> {
+        self.cells()
+            .map(|(_, cell)| cell)
+            .filter(|cell| cell.why_never.is_some())
+            .collect()
+    }
+
+    /// How many pairs of message and state may be met.
+    #[must_use]
+    pub fn pairs_in_all(&self) -> usize {
+        self.cells()
+            .filter(|(_, cell)| cell.why_never.is_none())
+            .count()
+    }
+
+    fn cells(&self) -> impl Iterator<Item = (bool, Cell)> + '_ {
+        let up = senders().into_iter().flat_map(move |sender| {
+            UP_KINDS.iter().enumerate().map(move |(number, kind)| {
+                let cell = Cell {
+                    kind,
+                    state: format!("{sender:?}"),
+                    why_never: may_go_up(kind, sender).err(),
+                };
+                (self.has_gone_up(number, sender), cell)
+            })
+        });
+        let down = RECEIVERS.into_iter().flat_map(move |receiver| {
+            DOWN_KINDS.iter().enumerate().map(move |(number, kind)| {
+                let cell = Cell {
+                    kind,
+                    state: format!("{receiver:?}"),
+                    why_never: may_go_down(kind, receiver).err(),
+                };
+                (self.has_gone_down(number, receiver), cell)
+            })
+        });
+        up.chain(down)
+    }
+}

@@ -1,0 +1,358 @@
+//! What the master does: membership, timers, rings, revisions.
+
+use std::collections::BTreeSet;
+
+use pccl_core::id::{GroupId, PeerId, Tag};
+use pccl_core::master::{Master, MasterInput, MasterOutput, MasterTimer};
+use pccl_core::messages::{CallKind, Misdeed, RingOutcome, ToMaster, ToPeer};
+use pccl_core::shared_state::SyncRole;
+use pccl_core::states::{
+    CollectiveCommunicationState, CollectiveEvent, ConnectionPhase, ConnectionState, Event,
+};
+use pccl_core::topology::{Topology, WorldSizes};
+
+use super::accepted;
+use super::election::elected;
+use super::verdicts::verdicts;
+use crate::claim::Claim;
+use crate::milestone::Milestone;
+use crate::run::Run;
+
+pub(crate) fn master_hears(run: &mut Run<'_>, peer: PeerId, message: &ToMaster) {
+    if let ToMaster::CompleteCollective {
+        seq,
+        outcome: RingOutcome::Done,
+        ..
+    } = message
+        && run.master_knows(peer)
+    {
+        run.state.ghost.edit().done.insert((*seq, peer));
+    }
+}
+
+pub(crate) fn master_moved(
+    run: &mut Run<'_>,
+    before: &Master,
+    heard: &MasterInput,
+    out: &[MasterOutput],
+) {
+    let Some(after) = run.state.master.clone() else {
+        return;
+    };
+    for output in out {
+        look_at(run, before, &after, heard, output);
+    }
+    verdicts(run, before, &after, out);
+    timers(run, before, &after, heard, out);
+    admission(run, before, &after);
+    exclusivity(run, &after);
+    revisions(run, before, &after);
+    rings(run, before, &after);
+}
+
+fn look_at(
+    run: &mut Run<'_>,
+    before: &Master,
+    after: &Master,
+    heard: &MasterInput,
+    output: &MasterOutput,
+) {
+    match output {
+        MasterOutput::Inconsistent { .. } => run.state.breaks(Claim::WithinTheTable),
+        MasterOutput::Moved { event, from, .. } => {
+            run.coverage.moved(*from, *event);
+            match event {
+                Event::RingStandsForCollectives => run.state.reach(Milestone::Rewired),
+                Event::RetryUpdate | Event::RetryRewire | Event::RetryAdmission => {
+                    run.state.reach(Milestone::WiredAgain);
+                }
+                _ => {}
+            }
+        }
+        MasterOutput::Send {
+            message: ToPeer::Kicked(misdeed),
+            ..
+        } => {
+            if may_befall(misdeed) {
+                run.state.reach(Milestone::ThrownOut);
+            } else {
+                run.state.breaks(Claim::Innocence);
+            }
+        }
+        MasterOutput::Send { peer, message } => said(run, before, after, heard, *peer, message),
+        MasterOutput::Register { .. }
+        | MasterOutput::Refuse { .. }
+        | MasterOutput::Close { .. }
+        | MasterOutput::StartTimer { .. }
+        | MasterOutput::StopTimer(_)
+        | MasterOutput::SolveTour { .. }
+        | MasterOutput::Lost { .. }
+        | MasterOutput::Stopped => {}
+    }
+}
+
+fn said(
+    run: &mut Run<'_>,
+    before: &Master,
+    after: &Master,
+    heard: &MasterInput,
+    peer: PeerId,
+    message: &ToPeer,
+) {
+    let state_before = |tag: &Tag| {
+        let view = before.view().peer(peer)?;
+        view.tags()
+            .find(|(known, _)| known == tag)
+            .map(|(_, state)| state)
+    };
+    match message {
+        ToPeer::TopologyEstablished(topology) => topology_is_right(run, after, peer, topology),
+        ToPeer::Commence { .. } => {
+            let from = Some(CollectiveCommunicationState::VoteInitiate);
+            run.coverage.tag_moved(None, CollectiveEvent::Initiated);
+            run.coverage.tag_moved(from, CollectiveEvent::Commenced);
+        }
+        ToPeer::CollectiveRefused { .. } => {
+            let from = Some(CollectiveCommunicationState::VoteInitiate);
+            run.coverage.tag_moved(from, CollectiveEvent::Refused);
+            gave_way(run);
+        }
+        ToPeer::Verdict { tag, .. } => {
+            let voted = matches!(heard, MasterInput::Message { peer: caster, message: ToMaster::CompleteCollective { .. } } if *caster == peer);
+            let performing = Some(CollectiveCommunicationState::Perform);
+            let from = if voted {
+                run.coverage
+                    .tag_moved(performing, CollectiveEvent::Completed);
+                Some(CollectiveCommunicationState::VoteComplete)
+            } else {
+                state_before(tag)
+            };
+            run.coverage.tag_moved(from, CollectiveEvent::Decided);
+        }
+        ToPeer::CallFailed(_) => gave_way(run),
+        ToPeer::SharedStatePlan(plan) => {
+            let fetched = match &plan.role {
+                SyncRole::Request { entries, .. } => entries.first().map(|(_, hash)| *hash),
+                SyncRole::Distribute { .. } => None,
+            };
+            elected(run, before, after, peer, plan.revision, fetched);
+        }
+        ToPeer::SharedStateConcluded { result, .. } => match result {
+            Ok(revision) => elected(run, before, after, peer, *revision, None),
+            Err(_) => run.state.reach(Milestone::SyncFailed),
+        },
+        ToPeer::Welcome { .. }
+        | ToPeer::Refused(_)
+        | ToPeer::EstablishRing { .. }
+        | ToPeer::PeersPending { .. }
+        | ToPeer::Probe { .. }
+        | ToPeer::OptimizationConcluded { .. }
+        | ToPeer::Kicked(_)
+        | ToPeer::Heartbeat
+        | ToPeer::Stopping => {}
+    }
+}
+
+/// A call gave way to another peer's. Where nothing has gone wrong and all go through one loop, nobody
+/// gets in another's way.
+fn gave_way(run: &mut Run<'_>) {
+    let all_is_well = run.state.faults == run.scenario.faults;
+    if run.scenario.in_step && all_is_well {
+        run.state.breaks(Claim::InStep);
+    }
+    run.state.reach(Milestone::GaveWay);
+}
+
+/// All peers here keep to the protocol: they may be kicked for what befell them only.
+fn may_befall(misdeed: &Misdeed) -> bool {
+    match misdeed {
+        Misdeed::MissedBallot
+        | Misdeed::NoReport
+        | Misdeed::Unconnectable { .. }
+        | Misdeed::RevisionAhead { .. }
+        | Misdeed::Silent => true,
+        Misdeed::WrongState { .. }
+        | Misdeed::NotAccepted
+        | Misdeed::SecondHello
+        | Misdeed::DuplicateVote
+        | Misdeed::DuplicateTag { .. }
+        | Misdeed::UnknownRound
+        | Misdeed::UnaskedProbe
+        | Misdeed::Malformed
+        | Misdeed::TooManyTags { .. }
+        | Misdeed::BadManifest
+        | Misdeed::StateMismatch { .. }
+        | Misdeed::SlowReader => false,
+    }
+}
+
+/// Timers are started and stopped so that exactly those run that the master thinks run.
+fn timers(
+    run: &mut Run<'_>,
+    before: &Master,
+    after: &Master,
+    heard: &MasterInput,
+    out: &[MasterOutput],
+) {
+    let mut running: BTreeSet<MasterTimer> = before.view().timers().collect();
+    if let MasterInput::TimerFired(timer) = heard {
+        running.remove(timer);
+    }
+    for output in out {
+        match output {
+            MasterOutput::StartTimer { timer, .. } => {
+                running.insert(*timer);
+            }
+            MasterOutput::StopTimer(timer) => {
+                running.remove(timer);
+            }
+            _ => {}
+        }
+    }
+    if !after.view().timers().eq(running.iter().copied()) {
+        run.state.breaks(Claim::Timers);
+    }
+}
+
+/// Nobody is accepted without the vote of everybody who is.
+fn admission(run: &mut Run<'_>, before: &Master, after: &Master) {
+    let accepted = |master: &Master| -> BTreeSet<PeerId> {
+        let peers = master.view().peers();
+        let accepted = peers.filter(|(_, peer)| peer.phase() == ConnectionPhase::Accepted);
+        accepted.map(|(id, _)| id).collect()
+    };
+    let (old, new) = (accepted(before), accepted(after));
+    if new.is_subset(&old) {
+        return;
+    }
+    run.shock();
+    let stayed: Vec<PeerId> = old.intersection(&new).copied().collect();
+    run.state.reach(if stayed.is_empty() {
+        Milestone::AdmittedAlone
+    } else {
+        Milestone::Admitted
+    });
+    for peer in stayed {
+        let seat = run.state.seat_of(peer).and_then(|no| run.state.seat(no));
+        let voted = seat.is_none_or(|seat| {
+            let view = seat.peer.view();
+            // One that is gone may have voted before.
+            !seat.runs() || view.open_calls().major == Some(CallKind::UpdateTopology)
+        });
+        if !voted {
+            run.state.breaks(Claim::Admission);
+        }
+    }
+}
+
+/// What may not overlap within a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Activity {
+    Wiring,
+    Optimizing,
+    Moving,
+    Collectives,
+}
+
+fn activity(state: ConnectionState) -> Option<Activity> {
+    match state {
+        ConnectionState::ConnectingToPeers
+        | ConnectionState::ConnectingToPeersFailed
+        | ConnectionState::WaitingForOtherPeers => Some(Activity::Wiring),
+        ConnectionState::OptimizeTopology
+        | ConnectionState::OptimizeTopologyFailed
+        | ConnectionState::VoteCompleteTopologyOptimization => Some(Activity::Optimizing),
+        ConnectionState::DistributeSharedState
+        | ConnectionState::RequestSharedState
+        | ConnectionState::VoteCompleteSharedStateSync => Some(Activity::Moving),
+        ConnectionState::Idle
+        | ConnectionState::VoteAcceptNewPeers
+        | ConnectionState::VoteNoNewPeersEstablishP2p
+        | ConnectionState::VoteOptimizeTopology
+        | ConnectionState::VoteSyncSharedState
+        | ConnectionState::CollectiveCommunicationsRunning => None,
+    }
+}
+
+fn exclusivity(run: &mut Run<'_>, master: &Master) {
+    for group in master.view().groups() {
+        let peers = master.view().peers();
+        let members = peers
+            .filter(|(_, peer)| peer.group() == group && peer.phase() == ConnectionPhase::Accepted);
+        let mut first = None;
+        let running = master.view().running(group).count();
+        if running > 0 {
+            first = Some(Activity::Collectives);
+        }
+        if running > 1 {
+            run.state.reach(Milestone::TwoTagsAtOnce);
+        }
+        for active in members.filter_map(|(_, peer)| activity(peer.state())) {
+            if *first.get_or_insert(active) != active {
+                run.state.breaks(Claim::Exclusivity);
+            }
+        }
+    }
+}
+
+/// The revision grows by one or stays.
+fn revisions(run: &mut Run<'_>, before: &Master, after: &Master) {
+    for group in after.view().groups() {
+        let (old, new) = (before.view().revision(group), after.view().revision(group));
+        let right = match (old, new) {
+            (Some(old), Some(new)) => new == old || new == old.next(),
+            // With its last member a group's revision goes too.
+            (Some(_), None) => !accepted(after, group)
+                .any(|peer| accepted(before, group).any(|known| known == peer)),
+            (None, Some(_) | None) => true,
+        };
+        if !right {
+            run.state.breaks(Claim::Revision);
+        }
+        if old != new && old.is_some() {
+            run.state.reach(Milestone::RevisionAdvanced);
+        }
+    }
+}
+
+/// An epoch's ring never changes.
+fn rings(run: &mut Run<'_>, before: &Master, after: &Master) {
+    for group in after.view().groups() {
+        let same_epoch = before.view().epoch(group) == after.view().epoch(group);
+        if same_epoch && before.view().ring(group) != after.view().ring(group) {
+            run.state.breaks(Claim::OneView);
+        }
+    }
+}
+
+/// The ring that a peer is told is its group's, and all of the group are on it.
+fn topology_is_right(run: &mut Run<'_>, master: &Master, peer: PeerId, topology: &Topology) {
+    let Some(group) = master.view().peer(peer).map(|view| view.group()) else {
+        return;
+    };
+    let mut on_ring = topology.ring.0.clone();
+    on_ring.sort();
+    let right = on_ring.iter().copied().eq(accepted(master, group))
+        && topology.world == world(master, group)
+        && Some(&topology.ring) == master.view().ring(group)
+        && Some(topology.epoch) == master.view().epoch(group);
+    if !right {
+        run.state.breaks(Claim::OneView);
+    }
+}
+
+/// World sizes, counted here.
+fn world(master: &Master, group: GroupId) -> WorldSizes {
+    let size = |group| u32::try_from(accepted(master, group).count()).unwrap_or(u32::MAX);
+    let groups: BTreeSet<GroupId> = (master.view().peers())
+        .filter(|(_, peer)| peer.phase() == ConnectionPhase::Accepted)
+        .map(|(_, peer)| peer.group())
+        .collect();
+    let sizes = groups.iter().map(|group| size(*group));
+    WorldSizes {
+        global: sizes.clone().sum(),
+        group: size(group),
+        groups: u32::try_from(groups.len()).unwrap_or(u32::MAX),
+        largest_group: sizes.max().unwrap_or(0),
+    }
+}

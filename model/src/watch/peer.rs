@@ -1,0 +1,281 @@
+//! What a peer answers and orders.
+
+use pccl_core::id::{GroupId, PeerId, Seq, Tag};
+use pccl_core::messages::{ToPeer, Verdict};
+use pccl_core::peer::{Answer, CallError, Committed, PeerInput, PeerOutput, PeerTimer};
+use pccl_core::shared_state::{SyncRole, SyncStrategy};
+use pccl_core::topology::Edge;
+
+use crate::claim::Claim;
+use crate::milestone::Milestone;
+use crate::plane::Chunk;
+use crate::run::{Run, small};
+use crate::step::SeatNo;
+
+pub(crate) fn peer_moved(
+    run: &mut Run<'_>,
+    no: SeatNo,
+    was_connected: bool,
+    heard: &PeerInput,
+    out: &[PeerOutput],
+) {
+    if was_connected && out.contains(&PeerOutput::Close) {
+        let stopped = |timer| out.contains(&PeerOutput::StopTimer(timer));
+        if !stopped(PeerTimer::HeartbeatDue) || !stopped(PeerTimer::MasterSilence) {
+            run.state.breaks(Claim::Timers);
+        }
+    }
+    let writes = |output: &PeerOutput| matches!(output, PeerOutput::CommitState { .. });
+    let succeeded =
+        |output: &PeerOutput| matches!(output, PeerOutput::Answer(Answer::Synchronized(Ok(_))));
+    if out.iter().any(writes) && !out.iter().any(succeeded) {
+        run.state.breaks(Claim::SharedState);
+    }
+    for output in out {
+        let PeerOutput::Answer(answer) = output else {
+            continue;
+        };
+        if !was_asked(run, no, answer) {
+            run.state.breaks(Claim::AnsweredOnce);
+        }
+        if !is_told(heard, answer) {
+            run.state.breaks(Claim::NoVerdictInvented);
+        }
+    }
+    if run.seat(no).peer.view().ended() == Some(&CallError::MasterMisbehaved) {
+        run.state.breaks(Claim::Trust);
+    }
+}
+
+/// Does the user wait for this answer?
+fn was_asked(run: &Run<'_>, no: SeatNo, answer: &Answer) -> bool {
+    let user = &run.seat(no).user;
+    match answer {
+        Answer::Connected(_) => user.waits_to_connect(),
+        Answer::TopologyUpdated(_) | Answer::TopologyOptimized(_) | Answer::Synchronized(_) => {
+            user.waits_in_major()
+        }
+        Answer::PeersPending(_) => user.waits_in_query(),
+        Answer::CollectiveEnded { tag, .. } => user.runs(small(*tag)),
+    }
+}
+
+/// A verdict is the answer to the master's word only; and who lost the master claims none.
+fn is_told(heard: &PeerInput, answer: &Answer) -> bool {
+    let Answer::CollectiveEnded { tag, result } = answer else {
+        return true;
+    };
+    let verdict = match heard {
+        PeerInput::Message(ToPeer::Verdict {
+            tag: t,
+            seq,
+            verdict,
+        }) if t == tag => Some((seq, verdict)),
+        _ => None,
+    };
+    match (result, verdict) {
+        (Ok(committed), Some((seq, Verdict::Committed { contributors }))) => {
+            committed.seq == *seq && committed.contributors == *contributors
+        }
+        (Ok(_), Some(_) | None) => false,
+        (Err(CallError::Aborted { cause, .. }), Some((_, Verdict::Aborted(told)))) => cause == told,
+        (Err(CallError::Aborted { .. }), Some(_) | None) => false,
+        (Err(_), Some(_)) => false,
+        (Err(_), None) => true,
+    }
+}
+
+pub(crate) fn answered(run: &mut Run<'_>, no: SeatNo, answer: &Answer) {
+    match answer {
+        Answer::CollectiveEnded { tag, result } => collective_ended(run, no, *tag, result.as_ref()),
+        Answer::PeersPending(Ok(true)) => run.state.reach(Milestone::ToldPending),
+        Answer::PeersPending(Ok(false)) => run.state.reach(Milestone::ToldNobodyPending),
+        Answer::TopologyOptimized(Err(CallError::OptimizationFailed)) => {
+            run.state.reach(Milestone::OptimizationFailed);
+        }
+        Answer::TopologyOptimized(Ok(_)) => run.state.reach(Milestone::Optimized),
+        Answer::Synchronized(Ok(synchronized)) => {
+            run.state.reach(if synchronized.fetched.is_empty() {
+                Milestone::ContentKept
+            } else {
+                Milestone::ContentMoved
+            })
+        }
+        Answer::Connected(_)
+        | Answer::TopologyUpdated(_)
+        | Answer::TopologyOptimized(_)
+        | Answer::PeersPending(Err(_))
+        | Answer::Synchronized(Err(_)) => {}
+    }
+}
+
+/// Exactly-once and restoration.
+fn collective_ended(
+    run: &mut Run<'_>,
+    no: SeatNo,
+    tag: Tag,
+    result: Result<&Committed, &CallError>,
+) {
+    let tag = small(tag);
+    let plane = &run.seat(no).plane;
+    let whole = plane.whole.iter().find(|known| known.tag == tag);
+    match result {
+        Ok(committed) => {
+            let expected = Chunk::of_all(&committed.contributors);
+            let right = whole.is_some_and(|known| {
+                known.seq == committed.seq && known.chunks.iter().all(|chunk| *chunk == expected)
+            });
+            let again = run.seat(no).user.tries_again();
+            if !right {
+                run.state.breaks(Claim::ExactlyOnce);
+            }
+            if again {
+                run.state.reach(Milestone::Recovered);
+            }
+        }
+        // The call was a mistake: what runs under the tag goes on.
+        Err(CallError::Usage(_)) => {}
+        Err(why) => {
+            let runs_on = plane.rings.iter().any(|known| known.tag == tag);
+            let was_whole = whole.is_some();
+            if runs_on {
+                run.state.breaks(Claim::Restoration);
+            }
+            if was_whole && matches!(why, CallError::Aborted { .. }) {
+                run.state.reach(Milestone::RestoredWhole);
+            }
+            if *why == CallError::MasterLost {
+                run.state.reach(Milestone::LostMasterUndecided);
+            }
+        }
+    }
+}
+
+pub(crate) fn before_message(run: &mut Run<'_>, no: SeatNo, message: &ToPeer) {
+    match message {
+        ToPeer::Verdict { tag, seq, verdict } => {
+            let group = GroupId(run.plan(no).group);
+            let known = run.state.ghost.verdicts.get(&(group, *tag));
+            let differs = known.is_some_and(|(s, v)| s == seq && v != verdict);
+            if differs {
+                run.state.breaks(Claim::Agreement);
+            }
+        }
+        ToPeer::SharedStatePlan(plan) => {
+            let strategy = run.seat(no).strategy;
+            let wrong = match &plan.role {
+                SyncRole::Request { entries, .. } => {
+                    !entries.is_empty() && strategy == Some(SyncStrategy::SendOnly)
+                }
+                SyncRole::Distribute { .. } => strategy == Some(SyncStrategy::ReceiveOnly),
+            };
+            if wrong {
+                run.state.breaks(Claim::Sources);
+            }
+            match (&plan.role, strategy) {
+                (SyncRole::Distribute { to }, Some(SyncStrategy::SendOnly)) if !to.is_empty() => {
+                    run.state.reach(Milestone::SenderServed);
+                }
+                (SyncRole::Request { from: Some(_), .. }, Some(SyncStrategy::ReceiveOnly)) => {
+                    run.state.reach(Milestone::ReceiverTook);
+                }
+                _ => {}
+            }
+        }
+        _ => {}
+    }
+}
+
+pub(crate) fn after_message(run: &mut Run<'_>, no: SeatNo, message: &ToPeer) {
+    match message {
+        ToPeer::SharedStateConcluded {
+            round,
+            result: Ok(revision),
+        } if run.seat(no).peer.view().ended().is_none() => {
+            let group = GroupId(run.plan(no).group);
+            // The answer has let the user go on; nothing that needs no call comes after a
+            // synchronization but computing.
+            let content = run.seat(no).user.content;
+            let ghost = run.state.ghost.edit();
+            let known = ghost
+                .contents
+                .entry(group)
+                .or_insert((*round, *revision, content));
+            if known.0 != *round {
+                *known = (*round, *revision, content);
+            }
+            if *known != (*round, *revision, content) {
+                run.state.breaks(Claim::SharedState);
+            }
+        }
+        ToPeer::Verdict { tag, seq, .. } => forget_verdict(run, no, *tag, *seq),
+        _ => {}
+    }
+}
+
+/// Nobody can be told of it any more.
+fn forget_verdict(run: &mut Run<'_>, no: SeatNo, tag: Tag, seq: Seq) {
+    let group = GroupId(run.plan(no).group);
+    let on_its_way =
+        |message: &ToPeer| matches!(message, ToPeer::Verdict { seq: s, .. } if *s == seq);
+    let awaited = run.state.seats.iter().any(|seat| {
+        seat.link.down.queue.iter().any(on_its_way)
+            || seat.peer.view().tags().any(|known| known.seq == Some(seq))
+    });
+    let known = run.state.ghost.verdicts.get(&(group, tag));
+    if !awaited && known.is_some_and(|(s, _)| *s == seq) {
+        run.state.ghost.edit().verdicts.remove(&(group, tag));
+    }
+}
+
+/// A peer's ring is that of all others in its epoch, and both its edges have lanes.
+pub(crate) fn adopted(run: &mut Run<'_>, no: SeatNo, me: PeerId) {
+    let seat = run.seat(no);
+    let mine = &seat.plane.topology;
+    let leads = |edge: Edge| seat.plane.standing(edge).map(|lanes| lanes.with);
+    let edges = leads(Edge::ToNext) == mine.ring.next_of(me)
+        && leads(Edge::FromPrevious) == mine.ring.previous_of(me);
+    let group = run.plan(no).group;
+    let others = run.state.seat_numbers().filter(|other| *other != no);
+    let same = others.into_iter().all(|other| {
+        let theirs = &run.seat(other).plane.topology;
+        let alike = run.plan(other).group == group && theirs.epoch == mine.epoch;
+        !alike
+            || run.seat(other).id.is_none()
+            || (theirs.ring == mine.ring && meets(run, no, other))
+    });
+    if !edges || !same {
+        run.state.breaks(Claim::OneView);
+    }
+}
+
+/// Where one sends to the other on its standing lanes, the other receives on the same.
+fn meets(run: &Run<'_>, no: SeatNo, other: SeatNo) -> bool {
+    let joined = |from: SeatNo, to: SeatNo| {
+        let (from, to) = (run.seat(from), run.seat(to));
+        match (&from.plane.next, &to.plane.previous) {
+            (Some(out), Some(back)) if Some(out.with) == to.id && Some(back.with) == from.id => {
+                out.built == back.built
+            }
+            _ => true,
+        }
+    };
+    joined(no, other) && joined(other, no)
+}
+
+/// All participants of an execution run it on one ring.
+pub(crate) fn ring_runs(run: &mut Run<'_>, no: SeatNo, seq: Seq) {
+    let mine = &run.seat(no).plane.topology.ring;
+    let same = run.state.seats.iter().all(|seat| {
+        let runs = seat
+            .plane
+            .rings
+            .iter()
+            .chain(&seat.plane.whole)
+            .any(|known| known.seq == seq);
+        !runs || seat.plane.topology.ring == *mine
+    });
+    if !same {
+        run.state.breaks(Claim::OneView);
+    }
+}

@@ -1,0 +1,93 @@
+//! What the master decides about collectives.
+
+use pccl_core::id::{GroupId, PeerId, Seq, Tag};
+use pccl_core::master::{Master, MasterOutput};
+use pccl_core::messages::{AbortCause, ToPeer, Verdict};
+
+use crate::claim::Claim;
+use crate::milestone::Milestone;
+use crate::run::Run;
+
+/// Agreement and unanimity: one verdict per execution, told to everybody who took part and is still
+/// there, and a commit exactly when every vote is in.
+pub(super) fn verdicts(run: &mut Run<'_>, before: &Master, after: &Master, out: &[MasterOutput]) {
+    for group in before.view().groups() {
+        for (tag, seq) in before.view().running(group) {
+            let runs_on = after.view().running(group).any(|known| known == (tag, seq));
+            let told: Vec<(PeerId, &Verdict)> = out
+                .iter()
+                .filter_map(|output| match output {
+                    MasterOutput::Send {
+                        peer,
+                        message:
+                            ToPeer::Verdict {
+                                seq: s, verdict, ..
+                            },
+                    } if *s == seq => Some((*peer, verdict)),
+                    _ => None,
+                })
+                .collect();
+            verdict_of_one(run, before, after, group, (tag, seq), &told, runs_on);
+        }
+    }
+}
+
+fn verdict_of_one(
+    run: &mut Run<'_>,
+    before: &Master,
+    after: &Master,
+    group: GroupId,
+    (tag, seq): (Tag, Seq),
+    told: &[(PeerId, &Verdict)],
+    runs_on: bool,
+) {
+    // The ring of the group is the one that it runs on, the departed included.
+    let members: Vec<PeerId> = (before.view().ring(group).into_iter())
+        .flat_map(|ring| &ring.0)
+        .filter(|peer| after.view().peer(**peer).is_some())
+        .copied()
+        .collect();
+    let ghost = run.state.ghost.clone();
+    let all_done = |peers: &[PeerId]| peers.iter().all(|peer| ghost.done.contains(&(seq, *peer)));
+    let Some((_, first)) = told.first() else {
+        // With nobody left there is nobody to tell.
+        if !runs_on && !members.is_empty() {
+            run.state.breaks(Claim::Agreement);
+        }
+        if runs_on && all_done(&members) && !members.is_empty() {
+            run.state.breaks(Claim::Unanimity);
+        }
+        return;
+    };
+    let same = told.iter().all(|(_, verdict)| verdict == first);
+    let everybody = members
+        .iter()
+        .all(|peer| told.iter().any(|(known, _)| known == peer));
+    if !same || !everybody || runs_on {
+        run.state.breaks(Claim::Agreement);
+    }
+    match first {
+        Verdict::Committed { contributors } => {
+            if !all_done(contributors) {
+                run.state.breaks(Claim::Unanimity);
+            }
+            run.state.reach(Milestone::Committed);
+            if contributors.len() > told.len() {
+                run.state.reach(Milestone::CommittedWithoutOne);
+            }
+        }
+        Verdict::Aborted(cause) => {
+            // A vote that was cast stands when its caster dies.
+            if let AbortCause::PeerLost(peer) = cause
+                && all_done(&[*peer])
+            {
+                run.state.breaks(Claim::Unanimity);
+            }
+            run.state.reach(Milestone::Aborted);
+        }
+    }
+    let verdict = (*first).clone();
+    let ghost = run.state.ghost.edit();
+    ghost.done.retain(|(known, _)| *known != seq);
+    ghost.verdicts.insert((group, tag), (seq, verdict));
+}
