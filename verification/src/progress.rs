@@ -59,6 +59,7 @@ impl Progress {
     }
 }
 
+#[cfg(feature = "mutants")]
 impl Progress {
     /// What stays on the screen.
     pub(crate) fn conclude(&self, words: &str) {
