@@ -46,6 +46,10 @@ pub(crate) enum CannotLook {
     /// A file that is no trace, or one that cannot be gone.
     #[error("{file}: {why}", file = .0.display(), why = .1)]
     Trace(PathBuf, TraceError),
+    /// What is found with a mistake then says nothing about it.
+    #[error("{0} breaks a claim without any mistake; run --simulate first")]
+    #[cfg_attr(not(feature = "mutants"), allow(dead_code))]
+    BrokenWithoutMistake(&'static str),
     /// A name that is none.
     #[error("there is no mutant `{0}`; --mutants shows them")]
     UnknownMutant(String),

@@ -33,9 +33,6 @@ impl Progress {
 
     /// So many states in so much time.
     pub(crate) fn show(&mut self, unique: usize, time: Duration) {
-        if self.bar.is_none() && self.said.elapsed() < EVERY {
-            return;
-        }
         let seconds = time.as_secs_f64();
         let (states, speed) = (count(unique), rate(unique, time));
         self.say(&format!(
@@ -43,8 +40,11 @@ impl Progress {
         ));
     }
 
-    /// Anything else.
+    /// Anything else. Elsewhere than on a terminal, most of it goes unsaid.
     pub(crate) fn say(&mut self, words: &str) {
+        if self.bar.is_none() && self.said.elapsed() < EVERY {
+            return;
+        }
         let line = format!("{}: {words}", self.what);
         match &self.bar {
             Some(bar) => {
@@ -55,6 +55,18 @@ impl Progress {
                 eprintln!("{line}");
                 self.said = Instant::now();
             }
+        }
+    }
+}
+
+#[cfg(feature = "mutants")]
+impl Progress {
+    /// What stays on the screen.
+    pub(crate) fn conclude(&self, words: &str) {
+        let line = format!("{}: {words}", self.what);
+        match &self.bar {
+            Some(bar) => bar.println(line),
+            None => eprintln!("{line}"),
         }
     }
 }

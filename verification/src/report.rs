@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use pccl_model::claim::{CLAIMS, Claim};
-use pccl_model::coverage::Coverage;
+use pccl_model::coverage::{Cell, Coverage};
 use serde::Serialize;
 
 use crate::search::{End, Explored};
@@ -27,6 +27,10 @@ pub(crate) enum Failure {
     Cut(&'static str),
     Missed(&'static str, &'static str),
     NeverTaken(String),
+    /// A message that may arrive in this state never did.
+    NeverMet(Cell),
+    /// One that cannot arrive there did.
+    Surprise(Cell),
     Walk(Failed),
 }
 
@@ -72,7 +76,10 @@ impl Report {
         if self.is_whole && failures.is_empty() {
             let never = self.coverage().never_taken();
             failures.extend(never.into_iter().map(Failure::NeverTaken));
+            failures.extend(self.coverage().gaps().into_iter().map(Failure::NeverMet));
         }
+        let surprises = self.coverage().surprises();
+        failures.extend(surprises.into_iter().map(Failure::Surprise));
         let failed = self
             .walked
             .iter()
@@ -113,6 +120,16 @@ impl fmt::Display for Failure {
             Self::NeverTaken(transition) => {
                 write!(f, "no scenario takes this transition: {transition}")
             }
+            Self::NeverMet(cell) => {
+                write!(f, "in no scenario: {} while {}", cell.kind, cell.state)
+            }
+            Self::Surprise(cell) => write!(
+                f,
+                "{} while {} was held to be impossible ({})",
+                cell.kind,
+                cell.state,
+                cell.why_never.unwrap_or_default()
+            ),
             Self::Walk(failed) => {
                 let what = match failed.end {
                     WalkEnd::Rest => "ended well",
@@ -163,6 +180,8 @@ pub(crate) struct AllFigures {
     transitions_taken: usize,
     transitions: usize,
     never_taken: Vec<String>,
+    message_pairs_met: usize,
+    message_pairs: usize,
     walks: u64,
     steps_of_walks: usize,
     scenarios: Vec<Figures>,
@@ -184,6 +203,8 @@ impl Report {
             transitions_taken: coverage.taken(),
             transitions: coverage.rows_in_all(),
             never_taken: coverage.never_taken(),
+            message_pairs_met: coverage.pairs_in_all() - coverage.gaps().len(),
+            message_pairs: coverage.pairs_in_all(),
             walks: self.walked.as_ref().map_or(0, |walked| walked.walks),
             steps_of_walks: self.walked.as_ref().map_or(0, |walked| walked.steps),
             scenarios: self.explored.iter().map(figures).collect(),

@@ -14,7 +14,7 @@ use crate::walks::{Walked, walk_all};
 use crate::{CannotLook, Verdict, table};
 
 /// Walks through each scenario, unless a number is given.
-const WALKS: u64 = 200;
+const WALKS: u64 = 3_000;
 
 /// The scenarios that were asked for, as they were asked for.
 pub(crate) fn chosen(arguments: &Arguments) -> Result<Vec<Scenario>, CannotLook> {

@@ -1,11 +1,11 @@
 //! The table at the end, and what it does not show in a column.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
 use pccl_model::claim::CLAIMS;
-use pccl_model::coverage::{
-    Coverage, DOWN_KINDS, RECEIVERS, ReceiverIn, SenderIn, UP_KINDS, senders,
-};
+use pccl_model::coverage::{Cell, Coverage, DOWN_KINDS, RECEIVERS, SenderIn, UP_KINDS, senders};
 
 use crate::report::Report;
 use crate::search::{End, Explored};
@@ -117,25 +117,15 @@ fn totals(report: &Report) {
 
 fn coverage(report: &Report, whole: bool) {
     let seen = report.coverage();
-    let never = seen.never_taken();
+    let pairs = seen.pairs_in_all();
     println!(
         "{} of {} legal transitions were taken.",
         seen.taken(),
         seen.rows_in_all()
     );
-    if report.is_whole {
-        for transition in &never {
-            println!("  never: {transition}");
-        }
-    }
-    let (up, down) = (matrix_up(&seen), matrix_down(&seen));
     println!(
-        "Messages to the master arrived in {} of {} pairs of kind and state, messages to a peer in \
-         {} of {}{}",
-        up.seen,
-        up.pairs,
-        down.seen,
-        down.pairs,
+        "Messages arrived in {} of the {pairs} states in which they may{}",
+        pairs - seen.gaps().len(),
         if whole {
             ":"
         } else {
@@ -143,55 +133,68 @@ fn coverage(report: &Report, whole: bool) {
         }
     );
     if whole {
-        println!("{}\n{}", up.table, down.table);
+        println!("{}\n{}", matrix_up(&seen), matrix_down(&seen));
+        println!("x: did; o: may, and did not; blank: cannot, and this is why:");
+        reasons(&seen);
+    }
+}
+
+/// Why what is blank is blank.
+fn reasons(seen: &Coverage) {
+    let mut by_reason: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for cell in seen.impossible() {
+        let reason = cell.why_never.unwrap_or_default();
+        by_reason.entry(reason).or_default().insert(cell.kind);
+    }
+    for (reason, kinds) in by_reason {
+        let kinds: Vec<&str> = kinds.into_iter().collect();
+        println!("  {reason}: {}", kinds.join(", "));
     }
 }
 
 /// Which kinds of messages arrived in which states.
-struct Matrix {
-    table: Table,
-    seen: usize,
-    pairs: usize,
-}
-
-fn matrix(rows: &[String], kinds: &[&str], has: impl Fn(usize, usize) -> bool) -> Matrix {
+fn matrix(
+    rows: &[String],
+    kinds: &[&str],
+    gaps: &[Cell],
+    has: impl Fn(usize, usize) -> bool,
+) -> Table {
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED);
     let numbers = (1..=kinds.len()).map(|number| number.to_string());
     table.set_header(std::iter::once("state".to_owned()).chain(numbers));
-    let mut seen = 0;
     for (at, row) in rows.iter().enumerate() {
-        let marks = (0..kinds.len()).map(|kind| if has(at, kind) { "x" } else { "" });
-        let marks: Vec<String> = marks.map(str::to_owned).collect();
-        seen += marks.iter().filter(|mark| !mark.is_empty()).count();
+        let is_gap = |kind: &str| gaps.iter().any(|gap| gap.kind == kind && gap.state == *row);
+        let marks = kinds.iter().enumerate().map(|(number, kind)| {
+            let mark = match (has(at, number), is_gap(kind)) {
+                (true, _) => "x",
+                (false, true) => "o",
+                (false, false) => "",
+            };
+            mark.to_owned()
+        });
         table.add_row(std::iter::once(row.clone()).chain(marks));
     }
     for (at, kind) in kinds.iter().enumerate() {
         table.add_row([format!("{} = {kind}", at + 1)]);
     }
-    Matrix {
-        table,
-        seen,
-        pairs: rows.len() * kinds.len(),
-    }
+    table
 }
 
-fn matrix_up(seen: &Coverage) -> Matrix {
+fn matrix_up(seen: &Coverage) -> Table {
     let senders: Vec<SenderIn> = senders();
     let names: Vec<String> = senders.iter().map(|sender| format!("{sender:?}")).collect();
-    matrix(&names, &UP_KINDS, |row, kind| {
+    matrix(&names, &UP_KINDS, &seen.gaps(), |row, kind| {
         let sender = senders.get(row);
         sender.is_some_and(|sender| seen.has_gone_up(kind, *sender))
     })
 }
 
-fn matrix_down(seen: &Coverage) -> Matrix {
-    let receivers: [ReceiverIn; RECEIVERS.len()] = RECEIVERS;
-    let names: Vec<String> = receivers
-        .iter()
-        .map(|receiver| format!("{receiver:?}"))
-        .collect();
-    matrix(&names, &DOWN_KINDS, |row, kind| {
+fn matrix_down(seen: &Coverage) -> Table {
+    let receivers = RECEIVERS;
+    let names = receivers.iter().map(|receiver| format!("{receiver:?}"));
+    let names: Vec<String> = names.collect();
+    matrix(&names, &DOWN_KINDS, &seen.gaps(), |row, kind| {
         let receiver = receivers.get(row);
         receiver.is_some_and(|receiver| seen.has_gone_down(kind, *receiver))
     })

@@ -74,7 +74,7 @@ pub(crate) fn walk_all(
 ) {
     let begun = Instant::now();
     let model = RunModel::new(as_walked(scenario));
-    let parts = walk_in_parts(&model, seeds, threads);
+    let parts = walk_in_parts(&model, seeds, threads, UntilFailure::Yes);
     for part in parts {
         into.walks += part.walks;
         into.steps += part.steps;
@@ -85,20 +85,44 @@ pub(crate) fn walk_all(
     progress.say(&format!("{} walks", into.walks));
 }
 
-/// The first failure that a thread meets among walks with these seeds.
+/// The shortest failure among walks with these seeds.
 #[cfg(feature = "mutants")]
-pub(crate) fn first_failure(model: &RunModel, seeds: Range<u64>, threads: usize) -> Option<Failed> {
-    let parts = walk_in_parts(model, seeds, threads);
+pub(crate) fn shortest_failure(
+    model: &RunModel,
+    seeds: Range<u64>,
+    threads: usize,
+) -> Option<Failed> {
+    let parts = walk_in_parts(model, seeds, threads, UntilFailure::No);
     let failed = parts.into_iter().filter_map(|part| part.failed);
-    failed.min_by_key(|failed| failed.steps.len())
+    failed.min_by_key(Failed::badness)
 }
 
-fn walk_in_parts(model: &RunModel, seeds: Range<u64>, threads: usize) -> Vec<Walked> {
+/// Do walks end with the first that fails?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum UntilFailure {
+    Yes,
+    #[cfg_attr(not(feature = "mutants"), allow(dead_code))]
+    No,
+}
+
+impl Failed {
+    /// A broken claim tells more than a circle, and a short way more than a long one.
+    fn badness(&self) -> (bool, usize) {
+        (self.end != WalkEnd::Broken, self.steps.len())
+    }
+}
+
+fn walk_in_parts(
+    model: &RunModel,
+    seeds: Range<u64>,
+    threads: usize,
+    until: UntilFailure,
+) -> Vec<Walked> {
     std::thread::scope(|scope| {
         let parts: Vec<_> = (0..threads)
             .map(|first| {
                 let mine = seeds.clone().skip(first).step_by(threads);
-                scope.spawn(move || walk_some(model, mine))
+                scope.spawn(move || walk_some(model, mine, until))
             })
             .collect();
         let joined = parts.into_iter().map(|part| part.join());
@@ -108,20 +132,28 @@ fn walk_in_parts(model: &RunModel, seeds: Range<u64>, threads: usize) -> Vec<Wal
     })
 }
 
-fn walk_some(model: &RunModel, seeds: impl Iterator<Item = u64>) -> Walked {
+fn walk_some(model: &RunModel, seeds: impl Iterator<Item = u64>, until: UntilFailure) -> Walked {
     let mut walked = Walked::default();
     for seed in seeds {
         let (end, steps) = walk(model, seed);
         walked.walks += 1;
         walked.steps += steps.len();
         walked.longest = walked.longest.max(steps.len());
-        if end != WalkEnd::Rest {
-            walked.failed = Some(Failed {
-                scenario: model.scenario().clone(),
-                seed,
-                end,
-                steps,
-            });
+        if end == WalkEnd::Rest {
+            continue;
+        }
+        let failed = Failed {
+            scenario: model.scenario().clone(),
+            seed,
+            end,
+            steps,
+        };
+        let known = walked.failed.take();
+        walked.failed = known
+            .into_iter()
+            .chain([failed])
+            .min_by_key(Failed::badness);
+        if until == UntilFailure::Yes {
             break;
         }
     }

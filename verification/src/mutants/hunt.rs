@@ -1,6 +1,7 @@
 //! Making one mistake after the other, and looking for each.
 //!
-//! First random walks within the budgets of each scenario: what they meet, the exhaustive search meets
+//! First nobody makes a mistake, and nothing may be found: else what is found later says nothing.
+//! Then random walks within the budgets of each scenario: what they meet, the exhaustive search meets
 //! too. What they do not meet is searched for depth-first, for as long as there is time. The shortest
 //! way is looked for as for every broken claim.
 
@@ -21,7 +22,7 @@ use crate::search::{Limits, explore, trace_of};
 use crate::shortest::{Way, shorten};
 use crate::standard::chosen;
 use crate::violation::{tell_trace, write};
-use crate::walks::{WalkEnd, first_failure};
+use crate::walks::{WalkEnd, shortest_failure};
 use crate::{CannotLook, Verdict};
 
 /// Walks through each scenario.
@@ -29,12 +30,12 @@ const WALKS: u64 = 400;
 
 /// Where walks meet nothing, each scenario is explored for so long.
 const SEARCH: Limits = Limits {
-    time: Some(Duration::from_secs(20)),
-    states: Some(2_000_000),
+    time: Some(Duration::from_secs(3)),
+    states: Some(200_000),
 };
 
 /// So long is the shortest way looked for.
-const TIME_TO_SHORTEN: Duration = Duration::from_secs(10);
+const TIME_TO_SHORTEN: Duration = Duration::from_secs(5);
 
 /// What became of one mistake.
 struct Hunted {
@@ -43,6 +44,20 @@ struct Hunted {
     /// Was its place in core ever reached?
     made: bool,
     time: Duration,
+}
+
+impl Hunted {
+    fn in_short(&self) -> String {
+        let seconds = self.time.as_secs_f64();
+        match &self.found {
+            Some(found) => format!(
+                "{}, {} steps, {seconds:.1} s",
+                found.trace.scenario,
+                found.trace.steps.len()
+            ),
+            None => format!("SURVIVES, {seconds:.1} s"),
+        }
+    }
 }
 
 struct Found {
@@ -75,6 +90,7 @@ pub(crate) fn switch_on(name: &str) -> Result<(), CannotLook> {
 pub(crate) fn run(arguments: &Arguments) -> Verdict {
     let one = arguments.mutant.as_deref();
     if let Some(name) = one {
+        // Is there one of this name?
         switch_on(name)?;
     }
     let wanted = |mutant: &&Mutant| one.is_none_or(|name| mutant.name() == name);
@@ -84,16 +100,23 @@ pub(crate) fn run(arguments: &Arguments) -> Verdict {
     } else {
         standard()
     };
+    make(None);
+    let mut control = Progress::new("no mistake".to_owned());
+    if let Some((scenario, ..)) = by_walks(&scenarios, arguments.threads(), &mut control) {
+        return Err(CannotLook::BrokenWithoutMistake(scenario.name));
+    }
+    drop(control);
     let mut hunted = Vec::new();
     for (at, mutant) in mutants.iter().enumerate() {
         let what = format!("{} of {}, {}", at + 1, mutants.len(), mutant.name());
         let mut progress = Progress::new(what);
-        hunted.push(hunt(*mutant, &scenarios, arguments, &mut progress)?);
+        let known = hunt(*mutant, &scenarios, arguments, &mut progress)?;
+        progress.conclude(&known.in_short());
+        hunted.push(known);
     }
     if let (Some(_), [only]) = (one, &hunted[..]) {
         tell(only);
     }
-    make(None);
     print(&hunted);
     Ok(hunted.iter().all(|known| known.found.is_some()))
 }
@@ -130,7 +153,7 @@ fn by_walks(scenarios: &[Scenario], threads: usize, progress: &mut Progress) -> 
     scenarios.iter().find_map(|scenario| {
         progress.say(&format!("walks through {}", scenario.name));
         let model = RunModel::new(scenario.clone());
-        let failed = first_failure(&model, 1..1 + WALKS, threads)?;
+        let failed = shortest_failure(&model, 1..1 + WALKS, threads)?;
         let how = match failed.end {
             WalkEnd::Rest | WalkEnd::Broken => How::Walk,
             WalkEnd::Circle | WalkEnd::NoEnd => How::Circle,

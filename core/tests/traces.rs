@@ -1,0 +1,38 @@
+//! Ways through a run on which a claim of the model was broken once. Each is a line that `cargo run -p
+//! verification` prints when it finds one: copy it, and name it after what must not happen again.
+//!
+//! A line is followed as far as it goes: what only the mistake made possible is left out. Then nothing
+//! fails any more, the run comes to rest, and no claim may be broken.
+
+use pccl_model::story::Story;
+use pccl_model::trace::Trace;
+
+macro_rules! traces {
+    ($($(#[$attribute:meta])* $name:ident: $line:literal,)*) => {
+        $(
+            $(#[$attribute])*
+            #[test]
+            fn $name() {
+                holds($line);
+            }
+        )*
+    };
+}
+
+fn holds(line: &str) {
+    let trace: Trace = line.parse().expect("a trace in one line");
+
+    let replay = trace.follow().expect("a way through a scenario");
+
+    let steps = trace.steps.len();
+    assert!(replay.left_out.len() < steps, "nothing of it is possible");
+    assert_eq!(replay.broken(), None, "\n{}", Story(&replay));
+}
+
+traces! {
+    a_reduce_is_committed_although_a_participant_dies_after_its_vote:
+        "reduce-2: call 1; call 2; up 1; up 2; down 1; down 2; frame 1 1; frame 2 1; frame 1 1; \
+         frame 2 1; up 1; up 2; crash 1; up-ends 1; down 2",
+    a_peer_that_dies_while_a_ballot_is_late_is_missed_once:
+        "reduce-2: call 2; up 2; crash 1; late ballot; down 2",
+}
