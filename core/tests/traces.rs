@@ -30,6 +30,9 @@ fn holds(line: &str) {
 }
 
 traces! {
+    nobody_is_told_of_a_commit_before_the_last_vote:
+        "reduce-2: call 1; up 1; call 2; up 2; down 1; down 2; frame 1 1; frame 2 1; frame 1 1; \
+         up 1; down 2",
     a_reduce_is_committed_although_a_participant_dies_after_its_vote:
         "reduce-2: call 1; call 2; up 1; up 2; down 1; down 2; frame 1 1; frame 2 1; frame 1 1; \
          frame 2 1; up 1; up 2; crash 1; up-ends 1; down 2",
