@@ -257,15 +257,12 @@ fn collectives() -> Vec<Scenario> {
                 M::Rewired,
             ],
         ),
-        only(
-            DEATHS_AND_BREAKS,
-            scenario(
+        scenario(
                 "tags-3",
                 "two reduces at once among three",
-                1,
+                0,
                 vec![inside(&TAGS_12), inside(&TAGS_21), inside(&TAGS_12)],
-                &[M::Committed, M::Aborted, M::TwoTagsAtOnce, M::Recovered],
-            ),
+                &[M::Committed, M::TwoTagsAtOnce],
         ),
         scenario(
             "reduce-3-any",
@@ -339,7 +336,7 @@ fn membership() -> Vec<Scenario> {
             1,
             vec![inside(&UPDATE_REDUCE), outside(&REDUCE)],
             &[M::Admitted, M::Committed],
-        )),
+        ),
         with_beats(scenario(
             "beats-sync",
             "signs of life while shared state moves",
