@@ -258,11 +258,11 @@ fn collectives() -> Vec<Scenario> {
             ],
         ),
         scenario(
-                "tags-3",
-                "two reduces at once among three",
-                0,
-                vec![inside(&TAGS_12), inside(&TAGS_21), inside(&TAGS_12)],
-                &[M::Committed, M::TwoTagsAtOnce],
+            "tags-3",
+            "two reduces at once among three",
+            0,
+            vec![inside(&TAGS_12), inside(&TAGS_21), inside(&TAGS_12)],
+            &[M::Committed, M::TwoTagsAtOnce],
         ),
         scenario(
             "reduce-3-any",
@@ -336,7 +336,7 @@ fn membership() -> Vec<Scenario> {
             1,
             vec![inside(&UPDATE_REDUCE), outside(&REDUCE)],
             &[M::Admitted, M::Committed],
-        ),
+        )),
         with_beats(scenario(
             "beats-sync",
             "signs of life while shared state moves",
