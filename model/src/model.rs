@@ -13,6 +13,7 @@ use crate::run::Run;
 use crate::scenario::Scenario;
 use crate::state::RunState;
 use crate::step::Step;
+use crate::story;
 
 /// One scenario, to be explored.
 #[derive(Clone, Debug)]
@@ -105,6 +106,11 @@ impl Model for RunModel {
 
     fn format_action(&self, action: &Step) -> String {
         action.to_string()
+    }
+
+    fn format_step(&self, before: &RunState, step: Step) -> Option<String> {
+        let after = self.next_state(before, step)?;
+        Some(story::moment(&self.scenario, before, step, &after))
     }
 
     fn properties(&self) -> Vec<Property<Self>> {

@@ -11,6 +11,7 @@ use std::fmt;
 
 use pccl_core::topology::Edge;
 
+use crate::scenario::Scenario;
 use crate::script::{Do, Wish};
 use crate::show::{doing, down_word, masters_beliefs, up_word};
 use crate::state::{RunState, Seat};
@@ -26,14 +27,17 @@ impl fmt::Display for Story<'_> {
         let replay = self.0;
         let about = replay.model.scenario();
         writeln!(f, "{}: {}.", about.name, about.about)?;
-        let names = Names::of(replay);
+        let first = replay.model.first_state();
+        let later = replay.moments.iter().map(|(_, state)| state);
+        let states: Vec<&RunState> = std::iter::once(first).chain(later).collect();
+        let names = Names::of(&states);
         let mut before = replay.model.first_state();
         for (at, (step, after)) in replay.moments.iter().enumerate() {
             writeln!(
                 f,
                 "{:>3}. {}",
                 at + 1,
-                sentence(replay, &names, before, *step)
+                sentence(about, &names, before, *step)
             )?;
             for change in changes(&names, before, after, *step) {
                 writeln!(f, "         {change}")?;
@@ -55,10 +59,23 @@ impl fmt::Display for Story<'_> {
     }
 }
 
+/// One step: what happens, and what changes.
+pub(crate) fn moment(
+    scenario: &Scenario,
+    before: &RunState,
+    step: Step,
+    after: &RunState,
+) -> String {
+    let names = Names::of(&[before, after]);
+    let mut lines = vec![sentence(scenario, &names, before, step)];
+    lines.extend(changes(&names, before, after, step));
+    lines.join("\n    ")
+}
+
 /// What happens in a step, as a sentence. `before` is the state in which it happens.
-fn sentence(replay: &Replay, names: &Names, before: &RunState, step: Step) -> String {
+fn sentence(scenario: &Scenario, names: &Names, before: &RunState, step: Step) -> String {
     let what = match step {
-        Step::Call(no) => format!("{} {}", names.at_first(no), wish(replay, before, no)),
+        Step::Call(no) => format!("{} {}", names.at_first(no), wish(scenario, before, no)),
         Step::Up(no) => said_up(names, before, no),
         Step::Down(no) => said_down(names, before, no),
         step => event(names, before, step),
@@ -187,16 +204,17 @@ fn words<M>(queue: &VecDeque<M>, word: impl Fn(&M) -> String) -> Vec<String> {
 struct Names(Vec<String>);
 
 impl Names {
-    fn of(replay: &Replay) -> Self {
-        let first = replay.model.first_state();
-        let later = replay.moments.iter().map(|(_, state)| state);
-        let states: Vec<&RunState> = std::iter::once(first).chain(later).collect();
+    fn of(states: &[&RunState]) -> Self {
         let id = |no| states.iter().find_map(|state| state.seat(no)?.id);
         let name = |no| match id(no) {
             Some(peer) => peer.to_string(),
             None => format!("process {no}"),
         };
-        Self(first.seat_numbers().map(name).collect())
+        let seats = states
+            .first()
+            .into_iter()
+            .flat_map(|first| first.seat_numbers());
+        Self(seats.map(name).collect())
     }
 
     fn within(&self, no: SeatNo) -> &str {
@@ -212,11 +230,11 @@ impl Names {
 }
 
 /// What a user is about to call.
-fn wish(replay: &Replay, state: &RunState, no: SeatNo) -> String {
+fn wish(scenario: &Scenario, state: &RunState, no: SeatNo) -> String {
     let Some(seat) = state.seat(no) else {
         return String::new();
     };
-    let plan = replay.model.scenario().seats.get(usize::from(seat.plan));
+    let plan = scenario.seats.get(usize::from(seat.plan));
     match plan.and_then(|plan| seat.user.wish(plan.program)) {
         Some(Wish::Connect) => "connects".to_owned(),
         Some(Wish::Leave) => "leaves".to_owned(),

@@ -40,6 +40,9 @@ pub(crate) enum CannotLook {
     /// A file cannot be read or written.
     #[error("{file}: {why}", file = .0.display(), why = .1)]
     File(PathBuf, std::io::Error),
+    /// Nobody can be served there.
+    #[error("{0}: {1}")]
+    Address(String, std::io::Error),
     /// The figures cannot be written down.
     #[error("the figures cannot be written: {0}")]
     Json(#[from] serde_json::Error),

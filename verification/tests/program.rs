@@ -59,6 +59,18 @@ fn what_is_asked_for_and_not_there_is_named() {
 }
 
 #[test]
+fn an_address_in_use_is_named_and_not_a_panic() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("its address").to_string();
+
+    let run = verification(&["--scenario", "reduce-2", "--explore", &address]);
+
+    assert_eq!(run.status.code(), Some(2));
+    assert!(err(&run).contains(&address));
+    assert!(!err(&run).contains("panicked"));
+}
+
+#[test]
 fn a_sound_trace_is_told_and_is_a_success() {
     let run = replay("sound.txt", "reduce-2: call 1; up 1");
 
