@@ -47,14 +47,6 @@ use seen::Seen;
 pub(crate) use shadow::Shadow;
 
 type Peers = BTreeSet<PeerId>;
-/// It said what no peer that keeps to the protocol says. Which rule that broke, the stories check.
-const IMPROPER: Misdeed = Misdeed::Malformed;
-/// Its edges do not come up. The master says more: with whom, and what happened.
-const UNCONNECTABLE: (Refusal, Misdeed) = (
-    Refusal::BadHello,
-    Misdeed::Unconnectable { with: PeerId(0) },
-);
-
 /// From sender to receiver.
 type RingEdge = (PeerId, PeerId);
 
