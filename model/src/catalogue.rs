@@ -71,6 +71,9 @@ static PUMP_NEWCOMER: Program = repeated(
     &[Do::Start(1), Do::Ask, Do::Finish(1), Do::UpdateIfPending],
 );
 
+/// A loop that updates only where somebody waits.
+static ASK_FIRST: Program = program(&[Do::Ask, Do::UpdateIfPending, Do::Start(1), Do::Finish(1)]);
+
 static UPDATE_REDUCE: Program = program(&[Do::Update, Do::Start(1), Do::Finish(1)]);
 static UPDATE_REDUCE_TWICE: Program = repeated(2, &[Do::Update, Do::Start(1), Do::Finish(1)]);
 static OPTIMIZE: Program = program(&[Do::Optimize, Do::Start(1), Do::Finish(1)]);

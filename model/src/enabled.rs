@@ -11,7 +11,7 @@ use crate::scenario::{Fault, Frames, Scenario, Start};
 use crate::script::Wish;
 use crate::state::{Life, RunState, Seat};
 use crate::step::{Deadline, SeatNo, Step};
-use crate::transfer::{Fetching, fetching};
+use crate::transfer::{Fetching, fetching, has_served};
 
 /// Who has so many messages on their way to the master waits before it says more.
 const UP_MAX: usize = 3;
@@ -152,6 +152,9 @@ fn of_plane(state: &RunState, no: SeatNo, seat: &Seat, out: &mut Vec<Step>) {
     }
     if seat.plane.probing.is_some() {
         out.push(Step::Measure(no));
+    }
+    if has_served(seat) {
+        out.push(Step::Served(no));
     }
     match fetching(state, no) {
         Fetching::Works(_) => out.push(Step::Fetch(no)),

@@ -78,6 +78,7 @@ impl<'a> Run<'a> {
             Step::RefuseMeasure(no) => self.measure(no, false),
             Step::Solve => self.solve(),
             Step::Fetch(no) => self.fetch(no),
+            Step::Served(no) => self.end_move(no, true),
             Step::FetchFails(no) | Step::BreakFetch(no) => self.end_move(no, false),
             Step::Thaw(no) => self.edit(no).life = Life::Running,
             Step::Crash(no) => self.crash(no),

@@ -74,6 +74,8 @@ pub enum Step {
     Solve,
     /// A peer fetches the shared state that it was told to.
     Fetch(SeatNo),
+    /// A peer learns that all whom it serves have what they asked for.
+    Served(SeatNo),
     /// What a peer was told to fetch cannot be had: its holder is gone or hangs.
     FetchFails(SeatNo),
     /// A frozen process goes on.
@@ -139,6 +141,7 @@ impl Step {
             | Self::Measure(_)
             | Self::Solve
             | Self::Fetch(_)
+            | Self::Served(_)
             | Self::FetchFails(_)
             | Self::Thaw(_)
             | Self::Beat(_)
@@ -198,6 +201,7 @@ impl fmt::Display for Step {
             Self::Measure(seat) => write!(f, "measure {seat}"),
             Self::Solve => f.write_str("solve"),
             Self::Fetch(seat) => write!(f, "fetch {seat}"),
+            Self::Served(seat) => write!(f, "served {seat}"),
             Self::FetchFails(seat) => write!(f, "fetch-fails {seat}"),
             Self::Thaw(seat) => write!(f, "thaw {seat}"),
             Self::Crash(seat) => write!(f, "crash {seat}"),
@@ -264,6 +268,7 @@ fn of_seat(verb: &str, seat: SeatNo) -> Option<Step> {
         "master-silence" => Step::MasterSilence(seat),
         "measure" => Step::Measure(seat),
         "fetch" => Step::Fetch(seat),
+        "served" => Step::Served(seat),
         "fetch-fails" => Step::FetchFails(seat),
         "thaw" => Step::Thaw(seat),
         "beat" => Step::Beat(seat),
@@ -334,6 +339,7 @@ mod tests {
             Step::Measure(seat),
             Step::Solve,
             Step::Fetch(seat),
+            Step::Served(seat),
             Step::FetchFails(seat),
             Step::Thaw(seat),
             Step::Crash(seat),

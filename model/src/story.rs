@@ -144,6 +144,7 @@ fn event(names: &Names, state: &RunState, step: Step) -> String {
         }
         Step::Measure(no) => format!("{} measures its bandwidths", who(no)),
         Step::Solve => "The solver has found a ring".to_owned(),
+        Step::Served(no) => format!("{} has served all who asked", who(no)),
         Step::Fetch(no) => format!("{} fetches shared state", who(no)),
         Step::FetchFails(no) => format!("{} cannot fetch: its source does not answer", who(no)),
         Step::Thaw(no) => format!("{} goes on", who(no)),

@@ -10,7 +10,7 @@ use crate::lanes::running;
 use crate::plane::Moving;
 use crate::run::Run;
 use crate::script::User;
-use crate::state::RunState;
+use crate::state::{RunState, Seat};
 use crate::step::SeatNo;
 
 /// What a user votes: one entry.
@@ -70,6 +70,15 @@ pub(crate) fn fetching(state: &RunState, no: SeatNo) -> Fetching {
     }
 }
 
+/// Has everybody been served whom a seat is to serve, and has it not said so yet?
+pub(crate) fn has_served(seat: &Seat) -> bool {
+    let moving = seat.plane.moving.as_ref().filter(|moving| !moving.ended);
+    moving.is_some_and(|moving| match &moving.plan.role {
+        SyncRole::Distribute { to } => to.iter().all(|order| moving.served.contains(&order.with)),
+        SyncRole::Request { .. } => false,
+    })
+}
+
 impl Run<'_> {
     pub(crate) fn move_state(&mut self, no: SeatNo, plan: SyncPlan) {
         let at_once = match &plan.role {
@@ -115,13 +124,6 @@ impl Run<'_> {
             return;
         };
         moving.served.extend(asker);
-        let SyncRole::Distribute { to } = &moving.plan.role else {
-            return;
-        };
-        let all = to.iter().all(|order| moving.served.contains(&order.with));
-        if all && !moving.ended {
-            self.end_move(holder, true);
-        }
     }
 
     pub(crate) fn end_move(&mut self, no: SeatNo, ok: bool) {

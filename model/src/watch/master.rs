@@ -138,7 +138,13 @@ fn said(
             elected(run, before, after, peer, plan.revision, fetched);
         }
         ToPeer::SharedStateConcluded { result, .. } => match result {
-            Ok(revision) => elected(run, before, after, peer, *revision, None),
+            Ok(revision) => {
+                let group = after.view().peer(peer).map(|view| view.group());
+                if group.is_some_and(|group| after.view().revision(group) != Some(*revision)) {
+                    run.state.breaks(Claim::Revision);
+                }
+                elected(run, before, after, peer, *revision, None);
+            }
             Err(_) => run.state.reach(Milestone::SyncFailed),
         },
         ToPeer::Welcome { .. }
