@@ -482,6 +482,13 @@ fn membership() -> Vec<Scenario> {
             &[M::Committed, M::Admitted],
         ),
         scenario(
+            "pump-out-of-step",
+            "one asks whether anybody waits while the other updates",
+            1,
+            vec![inside(&ASK_FIRST), inside(&UPDATE_REDUCE)],
+            &[M::ToldPending, M::Committed],
+        ),
+        scenario(
             "out-of-step-2",
             "two that are at different places of one loop",
             1,
