@@ -5,6 +5,7 @@ use std::fmt;
 use pccl_core::messages::{ToMaster, ToPeer};
 use pccl_core::peer::PeerPhase;
 use pccl_core::states::ConnectionPhase;
+use pccl_core::topology::Edge;
 
 use crate::link::{Direction, End};
 use crate::state::{Life, RunState, Seat};
@@ -85,6 +86,20 @@ fn show_seat(f: &mut fmt::Formatter<'_>, no: SeatNo, seat: &Seat) -> fmt::Result
     writeln!(f, ": {}", doing(seat))?;
     show_direction(f, "to the master", &seat.link.up, up_word)?;
     show_direction(f, "from the master", &seat.link.down, down_word)?;
+    for (edge, name) in [
+        (Edge::ToNext, "to the next"),
+        (Edge::FromPrevious, "from the previous"),
+    ] {
+        for lanes in seat.plane.lanes(edge) {
+            match (lanes.cut, lanes.noticed) {
+                (_, true) => writeln!(f, "    lanes {name}, {}: known to be broken", lanes.with)?,
+                (true, false) => {
+                    writeln!(f, "    lanes {name}, {}: broken, unnoticed", lanes.with)?
+                }
+                (false, false) => {}
+            }
+        }
+    }
     for run in &seat.plane.rings {
         writeln!(
             f,
