@@ -116,15 +116,17 @@ fn totals(report: &Report) {
 }
 
 fn coverage(report: &Report, whole: bool) {
-    let seen = report.coverage();
-    let pairs = seen.pairs_in_all();
+    let explored = report.coverage();
     println!(
         "{} of {} legal transitions were taken.",
-        seen.taken(),
-        seen.rows_in_all()
+        explored.taken(),
+        explored.rows_in_all()
     );
+    let seen = report.met();
+    let pairs = seen.pairs_in_all();
+    let in_walks_only = explored.gaps().len() - seen.gaps().len();
     println!(
-        "Messages arrived in {} of the {pairs} states in which they may{}",
+        "Messages arrived in {} of the {pairs} states in which they may, in {in_walks_only} of them on walks only{}",
         pairs - seen.gaps().len(),
         if whole {
             ":"

@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use pccl_model::RunModel;
+use pccl_model::coverage::Coverage;
 use pccl_model::scenario::Scenario;
 use pccl_model::step::Step;
 use rand::rngs::StdRng;
@@ -57,6 +58,7 @@ pub(crate) struct Walked {
     pub(crate) longest: usize,
     pub(crate) time: Duration,
     pub(crate) failed: Option<Failed>,
+    pub(crate) coverage: Coverage,
 }
 
 /// The scenario as it is walked through.
@@ -83,6 +85,7 @@ pub(crate) fn walk_all(
     }
     into.time += begun.elapsed();
     progress.say(&format!("{} walks", into.walks));
+    into.coverage.merge(&model.coverage());
 }
 
 /// The shortest failure among walks with these seeds.
