@@ -65,9 +65,9 @@ pub enum Start {
 pub enum Frames {
     /// Any that is there may be taken next.
     Free,
-    /// Of those that are there, the one at the lowest seat. Taking a frame in commutes with taking in
-    /// another elsewhere, so this drops no result of a ring; what it drops is which frames were on
-    /// their way when a process dies.
+    /// Of those that are there, the one at the peer with the lowest number. Taking a frame in commutes
+    /// with taking in another elsewhere, so a ring that nobody disturbs ends alike; what this drops is
+    /// how far each peer was when something disturbs it.
     InTurn,
 }
 
@@ -118,6 +118,16 @@ impl Scenario {
     pub fn with_faults(mut self, faults: u8) -> Self {
         self.faults = faults;
         self
+    }
+
+    /// Which kinds of faults may happen, in words.
+    #[must_use]
+    pub fn kinds_in_words(&self) -> String {
+        if self.kinds == ANY_FAULT {
+            return "any".to_owned();
+        }
+        let names: Vec<String> = self.kinds.iter().map(|kind| format!("{kind:?}")).collect();
+        names.join(", ")
     }
 
     /// May this kind of fault happen?

@@ -103,10 +103,11 @@ fn look(arguments: &Arguments) -> Verdict {
 fn list() {
     for scenario in pccl_model::catalogue::standard() {
         println!(
-            "{:<20} {} peers, {} faults: {}",
+            "{:<20} {} peers, {} faults ({}): {}",
             scenario.name,
             scenario.seats.len(),
             scenario.faults,
+            scenario.kinds_in_words(),
             scenario.about
         );
     }

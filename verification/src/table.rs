@@ -6,6 +6,7 @@ use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
 use pccl_model::claim::CLAIMS;
 use pccl_model::coverage::{Cell, Coverage, DOWN_KINDS, RECEIVERS, SenderIn, UP_KINDS, senders};
+use pccl_model::scenario::ANY_FAULT;
 
 use crate::report::Report;
 use crate::search::{End, Explored};
@@ -74,7 +75,11 @@ fn row(explored: &Explored, new: usize) -> [String; 13] {
     [
         scenario.name.to_owned(),
         scenario.seats.len().to_string(),
-        scenario.faults.to_string(),
+        if scenario.kinds == ANY_FAULT {
+            scenario.faults.to_string()
+        } else {
+            format!("{} of {} kinds", scenario.faults, scenario.kinds.len())
+        },
         count(explored.unique),
         count(explored.generated),
         explored.depth.to_string(),
@@ -136,7 +141,9 @@ fn coverage(report: &Report, whole: bool) {
     );
     if whole {
         println!("{}\n{}", matrix_up(&seen), matrix_down(&seen));
-        println!("x: did; o: may, and did not; blank: cannot, and this is why:");
+        println!(
+            "x: did; o: may, and did not; blank: cannot, or is not asked for, and this is why:"
+        );
         reasons(&seen);
     }
 }

@@ -32,20 +32,20 @@ pub fn deep() -> Vec<Scenario> {
             free_frames(scenario.with_faults(faults))
         })
         .collect();
-    all.push(scenario(
+    all.push(free_frames(scenario(
         "train-twice-3",
         "two rounds of the training loop of three",
         2,
         vec![inside(&TRAIN_TWICE); 3],
         &[M::Committed, M::Aborted, M::RevisionAdvanced],
-    ));
-    all.push(scenario(
+    )));
+    all.push(free_frames(scenario(
         "reduce-4",
         "four peers reduce",
         2,
         vec![inside(&REDUCE); 4],
         &[M::Committed, M::Aborted],
-    ));
+    )));
     all
 }
 

@@ -28,10 +28,10 @@ const WIRING: [S; 3] = [
 /// Why a message of this kind cannot come from a sender in this state. `Ok`: it may.
 fn may_go_up(kind: &str, sender: SenderIn) -> Result<(), &'static str> {
     match sender {
-        // Whatever a peer says may be overtaken by its own end, at the master.
-        SenderIn::Forgotten if kind == "Leave" => {
-            Err("who is let go hears so before it can leave, or has left")
-        }
+        // Whatever a peer says may cross its own dismissal.
+        SenderIn::Forgotten if kind == "Leave" => Err(
+            "what a departed process has on its way to a master that has let it go is dropped here",
+        ),
         SenderIn::Forgotten => Ok(()),
         SenderIn::Registered(state) => may_go_up_registered(kind, state),
         SenderIn::Accepted(state) => may_go_up_accepted(kind, state),
@@ -74,11 +74,16 @@ fn may_go_up_accepted(kind: &str, state: S) -> Result<(), &'static str> {
             state == S::Idle || with_collectives,
             "who waits in a major call cannot leave",
         ),
+        "EdgeFailed" if state == S::WaitingForOtherPeers => Err(
+            "possible where two attempts fail in a row and the second leaves the sender nothing to \
+             build; never met, and not asked for",
+        ),
         "EdgesEstablished" | "EdgeFailed" => allowed(
             matches!(
                 state,
                 S::ConnectingToPeers
                     | S::VoteNoNewPeersEstablishP2p
+                    | S::WaitingForOtherPeers
                     | S::Idle
                     | S::CollectiveCommunicationsRunning
             ),
