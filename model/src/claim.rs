@@ -71,7 +71,7 @@ impl Claim {
                 "a committed collective holds every contributor's part exactly once"
             }
             Self::Restoration => {
-                "a collective that failed runs nowhere any more, and its buffer is as it was"
+                "a collective that failed is stopped at a peer before its buffer goes back to the user"
             }
             Self::Exclusivity => {
                 "a group never does two major operations at once, nor touches a ring in use"
@@ -100,13 +100,13 @@ impl Claim {
             Self::Trust => "no peer takes an honest master for a broken one",
             Self::AnsweredOnce => "every call is answered once, by an answer of its kind",
             Self::RetriesExplained => {
-                "every retry is explained by a loss, a newcomer or another peer's call"
+                "nobody retries more often than losses, newcomers and other peers' calls explain"
             }
             Self::InStep => {
                 "where nothing goes wrong, users of one loop never get in each other's way"
             }
             Self::Timers => "the timers that run are those that were started and not stopped",
-            Self::Bounded => "no queue of messages grows beyond its bound",
+            Self::Bounded => "no queue of messages to a peer grows beyond its bound",
         }
     }
 

@@ -1,7 +1,7 @@
 //! What can happen next in a state, always in the same order: a path is a list of positions in it.
 
 use pccl_core::master::MasterTimer;
-use pccl_core::peer::PeerPhase;
+use pccl_core::peer::{PeerPhase, PeerTimer};
 use pccl_core::topology::Edge;
 
 use crate::lanes::{Dialling, dialling, noticeable};
@@ -11,7 +11,7 @@ use crate::scenario::{Fault, Frames, Scenario, Start};
 use crate::script::Wish;
 use crate::state::{Life, RunState, Seat};
 use crate::step::{Deadline, SeatNo, Step};
-use crate::transfer::{Fetching, fetching, has_served};
+use crate::transfer::{Fetching, fetching, has_served, is_serving};
 
 /// Who has so many messages on their way to the master waits before it says more.
 const UP_MAX: usize = 3;
@@ -102,13 +102,11 @@ fn of_peer(scenario: &Scenario, state: &RunState, no: SeatNo, seat: &Seat, out: 
     if seat.link.down.may_end() {
         out.push(Step::DownEnds(no));
     }
-    let view = seat.peer.view();
-    let connected = !matches!(view.phase(), PeerPhase::Unconnected | PeerPhase::Gone);
-    if connected && seat.link.down.end == End::Silent {
+    let runs = |timer| seat.timers.contains(&timer);
+    if runs(PeerTimer::MasterSilence) && seat.link.down.end == End::Silent {
         out.push(Step::MasterSilence(no));
     }
-    let has_welcome = matches!(view.phase(), PeerPhase::Registered | PeerPhase::Accepted);
-    if scenario.heartbeats && has_welcome && seat.link.up.queue.is_empty() {
+    if scenario.heartbeats && runs(PeerTimer::HeartbeatDue) && seat.link.up.queue.is_empty() {
         out.push(Step::Beat(no));
     }
 }
@@ -164,7 +162,10 @@ fn of_plane(state: &RunState, no: SeatNo, seat: &Seat, out: &mut Vec<Step>) {
 }
 
 fn frames(scenario: &Scenario, state: &RunState, out: &mut Vec<Step>) {
-    for no in state.seat_numbers() {
+    // By the peers' numbers, which the symmetry of the search leaves as they are.
+    let mut in_turn: Vec<SeatNo> = state.seat_numbers().collect();
+    in_turn.sort_by_key(|no| state.seat(*no).and_then(|seat| seat.id));
+    for no in in_turn {
         let Some(seat) = state.seat(no).filter(|seat| seat.runs()) else {
             continue;
         };
@@ -202,9 +203,14 @@ fn faults(scenario: &Scenario, state: &RunState, out: &mut Vec<Step>) {
             Deadline::SharedState,
             Deadline::Collective,
         ];
-        let runs = |deadline| master.view().timers().any(|timer| is_of(&timer, deadline));
-        let late = deadlines.into_iter().filter(|deadline| runs(*deadline));
-        out.extend(late.map(Step::Late));
+        for deadline in deadlines {
+            let running = master
+                .view()
+                .timers()
+                .filter(|timer| is_of(timer, deadline));
+            let numbers = 0..u8::try_from(running.count()).unwrap_or(u8::MAX);
+            out.extend(numbers.map(|number| Step::Late(deadline, number)));
+        }
     }
     if scenario.allows(Fault::CrashMaster) {
         out.push(Step::CrashMaster);
@@ -249,8 +255,12 @@ fn faults_of_plane(
     if seat.plane.probing.is_some() && scenario.allows(Fault::RefuseMeasure) {
         out.push(Step::RefuseMeasure(no));
     }
-    let works = matches!(fetching(state, no), Fetching::Works(_));
-    if works && scenario.allows(Fault::BreakFetch) {
-        out.push(Step::BreakFetch(no));
+    if scenario.allows(Fault::BreakFetch) {
+        if matches!(fetching(state, no), Fetching::Works(_)) {
+            out.push(Step::BreakFetch(no));
+        }
+        if is_serving(seat) {
+            out.push(Step::BreakServe(no));
+        }
     }
 }

@@ -88,11 +88,12 @@ fn update_all(scenario: &Scenario, coverage: &Coverage, state: RunState) -> RunS
         scenario,
         coverage,
         state,
+        concluding: None,
     };
     for no in run.state.seat_numbers() {
         let view = run.seat(no).peer.view();
         if view.phase() == PeerPhase::Accepted && view.is_idle() {
-            run.edit(no).user.expect_major();
+            run.edit(no).user.expect_update();
             run.give(no, PeerInput::Call(Call::UpdateTopology));
         }
     }
@@ -104,6 +105,7 @@ fn connect(scenario: &Scenario, coverage: &Coverage, state: RunState, at: usize)
         scenario,
         coverage,
         state,
+        concluding: None,
     };
     if let Some(no) = run.state.seat_numbers().nth(at) {
         run.edit(no).user.expect_connect();

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use pccl_core::element::CollectiveSpec;
-use pccl_core::id::{ConnId, PeerId, Tag};
+use pccl_core::id::{ConnId, PeerId, Round, Tag};
 use pccl_core::master::{MasterInput, MasterOutput, MasterTimer};
 use pccl_core::messages::{RingOutcome, ToMaster, ToPeer};
 use pccl_core::peer::{Answer, Call, CallError, PeerInput, PeerOutput, PeerPhase, PeerTimer};
@@ -25,6 +25,8 @@ pub(crate) struct Run<'a> {
     pub(crate) scenario: &'a Scenario,
     pub(crate) coverage: &'a Coverage,
     pub(crate) state: RunState,
+    /// The synchronization whose end a peer is being told.
+    pub(crate) concluding: Option<Round>,
 }
 
 /// Where every peer is: lanes are found by the number of the peer.
@@ -44,6 +46,7 @@ impl<'a> Run<'a> {
             scenario,
             coverage,
             state,
+            concluding: None,
         };
         run.carry_out(step);
         run.forget_what_is_over();
@@ -63,10 +66,7 @@ impl<'a> Run<'a> {
             Step::UpEnds(no) => self.end_up(no),
             Step::DownEnds(no) => self.end_down(no),
             Step::Silence(no) => self.silence(no),
-            Step::MasterSilence(no) => {
-                let timer = PeerTimer::MasterSilence;
-                self.give(no, PeerInput::TimerFired(timer));
-            }
+            Step::MasterSilence(no) => self.fire_at(no, PeerTimer::MasterSilence),
             Step::PauseEnds => {
                 self.fire_first(|timer| matches!(timer, MasterTimer::RetryWiring(_)))
             }
@@ -79,7 +79,9 @@ impl<'a> Run<'a> {
             Step::Solve => self.solve(),
             Step::Fetch(no) => self.fetch(no),
             Step::Served(no) => self.end_move(no, true),
-            Step::FetchFails(no) | Step::BreakFetch(no) => self.end_move(no, false),
+            Step::FetchFails(no) | Step::BreakFetch(no) | Step::BreakServe(no) => {
+                self.end_move(no, false)
+            }
             Step::Thaw(no) => self.edit(no).life = Life::Running,
             Step::Crash(no) => self.crash(no),
             Step::Freeze(no) => self.edit(no).life = Life::Frozen,
@@ -94,13 +96,12 @@ impl<'a> Run<'a> {
                 link.down.fall_silent();
             }
             Step::BreakEdge(no) => self.break_edge(no),
-            Step::Late(deadline) => self.fire_first(|timer| is_of(timer, deadline)),
+            Step::Late(deadline, number) => {
+                self.fire_nth(usize::from(number), |timer| is_of(timer, deadline));
+            }
             Step::CrashMaster => self.crash_master(),
             Step::StopMaster => self.tell_master(MasterInput::Stop),
-            Step::Beat(no) => {
-                let timer = PeerTimer::HeartbeatDue;
-                self.give(no, PeerInput::TimerFired(timer));
-            }
+            Step::Beat(no) => self.fire_at(no, PeerTimer::HeartbeatDue),
             Step::MasterBeats => self.fire_first(|timer| *timer == MasterTimer::HeartbeatDue),
         }
     }
@@ -215,11 +216,23 @@ impl<'a> Run<'a> {
     }
 
     fn fire_first(&mut self, is_meant: impl Fn(&MasterTimer) -> bool) {
+        self.fire_nth(0, is_meant);
+    }
+
+    fn fire_nth(&mut self, number: usize, is_meant: impl Fn(&MasterTimer) -> bool) {
         let master = self.state.master.as_ref();
-        let timer = master.and_then(|master| master.view().timers().find(|timer| is_meant(timer)));
+        let timer = master.and_then(|master| {
+            let mut meant = master.view().timers().filter(|timer| is_meant(timer));
+            meant.nth(number)
+        });
         if let Some(timer) = timer {
             self.tell_master(MasterInput::TimerFired(timer));
         }
+    }
+
+    fn fire_at(&mut self, no: SeatNo, timer: PeerTimer) {
+        self.edit(no).timers.remove(&timer);
+        self.give(no, PeerInput::TimerFired(timer));
     }
 
     // The master.
@@ -290,7 +303,10 @@ impl<'a> Run<'a> {
             return;
         }
         let tour = self.state.tours.remove(0);
-        let ring = tour::solve(&tour.problem);
+        let Ok(ring) = catch_unwind(AssertUnwindSafe(|| tour::solve(&tour.problem))) else {
+            self.state.breaks(Claim::NoPanic);
+            return;
+        };
         self.tell_master(MasterInput::TourSolved {
             round: tour.round,
             group: tour.group,
@@ -356,7 +372,12 @@ impl<'a> Run<'a> {
             PeerOutput::Probe { round, probes } => {
                 self.edit(no).plane.probing = Some((round, probes));
             }
-            PeerOutput::StartTimer { .. } | PeerOutput::StopTimer(_) => {}
+            PeerOutput::StartTimer { timer, .. } => {
+                self.edit(no).timers.insert(timer);
+            }
+            PeerOutput::StopTimer(timer) => {
+                self.edit(no).timers.remove(&timer);
+            }
         }
     }
 

@@ -5,7 +5,7 @@
 //! precedence, and leaves when the run has ended for it or its program is over.
 
 use pccl_core::id::{ContentHash, Revision, Tag};
-use pccl_core::messages::CollectiveRefusal;
+use pccl_core::messages::{CallKind, CollectiveRefusal};
 use pccl_core::peer::{Answer, CallError, Committed};
 use pccl_core::shared_state::SyncStrategy;
 
@@ -77,7 +77,7 @@ enum Job {
 enum Waits {
     /// For nothing: it computes, and calls when it likes.
     No,
-    Major,
+    Major(CallKind),
     Query,
     Connect,
     /// For nothing any more: it has left, or the run has ended for it.
@@ -139,9 +139,9 @@ impl User {
         self.waits = Waits::Over;
     }
 
-    /// Waits for the answer to a major call that was made for it.
-    pub(crate) fn expect_major(&mut self) {
-        self.waits = Waits::Major;
+    /// Waits for the answer to an `update_topology` that was made for it.
+    pub(crate) fn expect_update(&mut self) {
+        self.waits = Waits::Major(CallKind::UpdateTopology);
     }
 
     /// Waits to be admitted, after a call that was made for it.
@@ -155,10 +155,10 @@ impl User {
         self.waits == Waits::Connect
     }
 
-    /// Does it wait in a major call?
+    /// Does it wait in a major call of this kind?
     #[must_use]
-    pub fn waits_in_major(&self) -> bool {
-        self.waits == Waits::Major
+    pub fn waits_in(&self, kind: CallKind) -> bool {
+        self.waits == Waits::Major(kind)
     }
 
     /// Does it wait for the answer to `are_peers_pending`?
@@ -183,7 +183,7 @@ impl User {
     #[must_use]
     pub fn wish(&self, program: &Program) -> Option<Wish> {
         match self.waits {
-            Waits::Major | Waits::Query | Waits::Connect | Waits::Over => return None,
+            Waits::Major(_) | Waits::Query | Waits::Connect | Waits::Over => return None,
             Waits::No => {}
         }
         if !self.inside {
@@ -223,9 +223,11 @@ impl User {
                 self.at += 1;
             }
             Wish::Do(Do::Ask) => self.waits = Waits::Query,
-            Wish::Do(Do::Update | Do::UpdateIfPending | Do::Optimize | Do::Sync(_)) => {
-                self.waits = Waits::Major;
+            Wish::Do(Do::Update | Do::UpdateIfPending) => {
+                self.waits = Waits::Major(CallKind::UpdateTopology);
             }
+            Wish::Do(Do::Optimize) => self.waits = Waits::Major(CallKind::OptimizeTopology),
+            Wish::Do(Do::Sync(_)) => self.waits = Waits::Major(CallKind::SyncSharedState),
             Wish::Do(Do::Finish(_) | Do::Advance | Do::Leave) => {}
         }
         self.go_on(program);

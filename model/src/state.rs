@@ -7,7 +7,7 @@ use std::hash::{Hash, Hasher};
 use pccl_core::id::{ContentHash, GroupId, PeerId, Revision, Round, Seq, Tag};
 use pccl_core::master::{Master, TourProblem};
 use pccl_core::messages::Verdict;
-use pccl_core::peer::{Peer, PeerConfig};
+use pccl_core::peer::{Peer, PeerConfig, PeerTimer};
 use pccl_core::shared_state::SyncStrategy;
 
 use crate::claim::Claim;
@@ -47,6 +47,8 @@ pub struct Seat {
     pub plane: Plane,
     /// The program that calls.
     pub user: User,
+    /// The timers of the machine that run.
+    pub timers: BTreeSet<PeerTimer>,
     /// How it took part in its last synchronization.
     pub strategy: Option<SyncStrategy>,
 }
@@ -70,6 +72,7 @@ impl Seat {
                 Revision(u64::from(plan.revision)),
                 content,
             ),
+            timers: BTreeSet::new(),
             strategy: None,
         }
     }

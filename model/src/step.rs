@@ -100,10 +100,12 @@ pub enum Step {
     RefuseDial(SeatNo, Edge),
     /// A peer cannot measure.
     RefuseMeasure(SeatNo),
-    /// A transfer of shared state breaks.
+    /// A transfer of shared state breaks, and the one that fetches notices.
     BreakFetch(SeatNo),
-    /// A deadline passes although everybody works.
-    Late(Deadline),
+    /// A transfer of shared state breaks, and the one that serves notices.
+    BreakServe(SeatNo),
+    /// A deadline passes although everybody works: of those of its kind that run, this one, from 0.
+    Late(Deadline, u8),
     /// The master dies.
     CrashMaster,
     /// The operator ends the master.
@@ -123,7 +125,8 @@ impl Step {
             | Self::RefuseDial(..)
             | Self::RefuseMeasure(_)
             | Self::BreakFetch(_)
-            | Self::Late(_)
+            | Self::BreakServe(_)
+            | Self::Late(..)
             | Self::CrashMaster
             | Self::StopMaster => true,
             Self::Call(_)
@@ -212,7 +215,8 @@ impl fmt::Display for Step {
             Self::RefuseDial(seat, edge) => write!(f, "refuse-dial {seat} {}", edge_word(*edge)),
             Self::RefuseMeasure(seat) => write!(f, "refuse-measure {seat}"),
             Self::BreakFetch(seat) => write!(f, "break-fetch {seat}"),
-            Self::Late(deadline) => write!(f, "late {deadline}"),
+            Self::BreakServe(seat) => write!(f, "break-serve {seat}"),
+            Self::Late(deadline, number) => write!(f, "late {deadline} {number}"),
             Self::CrashMaster => f.write_str("crash-master"),
             Self::StopMaster => f.write_str("stop-master"),
             Self::Beat(seat) => write!(f, "beat {seat}"),
@@ -249,7 +253,7 @@ fn parse(text: &str) -> Option<Step> {
         ["crash-master"] => Some(Step::CrashMaster),
         ["stop-master"] => Some(Step::StopMaster),
         ["master-beats"] => Some(Step::MasterBeats),
-        ["late", which] => deadline(which).map(Step::Late),
+        ["late", which, number] => Some(Step::Late(deadline(which)?, number.parse().ok()?)),
         [verb, seat] => of_seat(verb, parse_seat(seat)?),
         ["frame", seat, tag] => Some(Step::Frame(parse_seat(seat)?, tag.parse().ok()?)),
         [verb, seat, which] => of_edge(verb, parse_seat(seat)?, parse_edge(which)?),
@@ -278,6 +282,7 @@ fn of_seat(verb: &str, seat: SeatNo) -> Option<Step> {
         "half-open" => Step::HalfOpen(seat),
         "break-edge" => Step::BreakEdge(seat),
         "refuse-measure" => Step::RefuseMeasure(seat),
+        "break-serve" => Step::BreakServe(seat),
         "break-fetch" => Step::BreakFetch(seat),
         _ => return None,
     })
@@ -350,11 +355,12 @@ mod tests {
             Step::RefuseDial(seat, Edge::FromPrevious),
             Step::RefuseMeasure(seat),
             Step::BreakFetch(seat),
-            Step::Late(Deadline::Ballot),
-            Step::Late(Deadline::Wiring),
-            Step::Late(Deadline::Optimization),
-            Step::Late(Deadline::SharedState),
-            Step::Late(Deadline::Collective),
+            Step::BreakServe(seat),
+            Step::Late(Deadline::Ballot, 0),
+            Step::Late(Deadline::Wiring, 1),
+            Step::Late(Deadline::Optimization, 2),
+            Step::Late(Deadline::SharedState, 3),
+            Step::Late(Deadline::Collective, 4),
             Step::CrashMaster,
             Step::StopMaster,
             Step::Beat(seat),

@@ -162,8 +162,9 @@ fn event(names: &Names, state: &RunState, step: Step) -> String {
             towards(edge)
         ),
         Step::RefuseMeasure(no) => format!("{} cannot measure", who(no)),
+        Step::BreakServe(no) => format!("A transfer from {} breaks", whom(no)),
         Step::BreakFetch(no) => format!("A transfer to {} breaks", whom(no)),
-        Step::Late(deadline) => format!("{} takes too long", late(deadline)),
+        Step::Late(deadline, _) => format!("{} takes too long", late(deadline)),
         Step::CrashMaster => "The master dies".to_owned(),
         Step::StopMaster => "The operator stops the master".to_owned(),
         Step::Beat(no) => format!("{} shows that it lives", who(no)),

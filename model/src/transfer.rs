@@ -70,6 +70,15 @@ pub(crate) fn fetching(state: &RunState, no: SeatNo) -> Fetching {
     }
 }
 
+/// Is a seat to serve somebody, and has it not said how that ended?
+pub(crate) fn is_serving(seat: &Seat) -> bool {
+    let moving = seat.plane.moving.as_ref().filter(|moving| !moving.ended);
+    moving.is_some_and(|moving| match &moving.plan.role {
+        SyncRole::Distribute { to } => !to.is_empty(),
+        SyncRole::Request { .. } => false,
+    })
+}
+
 /// Has everybody been served whom a seat is to serve, and has it not said so yet?
 pub(crate) fn has_served(seat: &Seat) -> bool {
     let moving = seat.plane.moving.as_ref().filter(|moving| !moving.ended);

@@ -73,7 +73,7 @@ fn look_at(
             message: ToPeer::Kicked(misdeed),
             ..
         } => {
-            if may_befall(misdeed) {
+            if is_explained(run, before, output, misdeed) {
                 run.state.reach(Milestone::ThrownOut);
             } else {
                 run.state.breaks(Claim::Innocence);
@@ -167,6 +167,25 @@ fn gave_way(run: &mut Run<'_>) {
         run.state.breaks(Claim::InStep);
     }
     run.state.reach(Milestone::GaveWay);
+}
+
+/// Nobody who is there is thrown out before anything has gone wrong, nor for a vote that it has cast.
+fn is_explained(run: &Run<'_>, before: &Master, output: &MasterOutput, misdeed: &Misdeed) -> bool {
+    let MasterOutput::Send { peer, .. } = output else {
+        return false;
+    };
+    let state = before.view().peer(*peer).map(|view| view.state());
+    // Who has left may be taken for one that cannot be reached until its farewell arrives.
+    let victim = run.state.seat_of(*peer).and_then(|no| run.state.seat(no));
+    let has_left = victim.is_none_or(|seat| !seat.runs());
+    let went_wrong = has_left || run.state.faults < run.scenario.faults;
+    let explained = match misdeed {
+        // Content that is ahead of the group's is no fault of the network.
+        Misdeed::RevisionAhead { .. } => true,
+        Misdeed::MissedBallot => went_wrong && state == Some(ConnectionState::Idle),
+        _ => went_wrong,
+    };
+    explained && may_befall(misdeed)
 }
 
 /// All peers here keep to the protocol: they may be kicked for what befell them only.

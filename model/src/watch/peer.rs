@@ -1,7 +1,7 @@
 //! What a peer answers and orders.
 
-use pccl_core::id::{GroupId, PeerId, Seq, Tag};
-use pccl_core::messages::{ToPeer, Verdict};
+use pccl_core::id::{GroupId, PeerId, Revision, Seq, Tag};
+use pccl_core::messages::{CallKind, ToPeer, Verdict};
 use pccl_core::peer::{Answer, CallError, Committed, PeerInput, PeerOutput, PeerTimer};
 use pccl_core::shared_state::{SyncRole, SyncStrategy};
 use pccl_core::topology::Edge;
@@ -10,6 +10,7 @@ use crate::claim::Claim;
 use crate::milestone::Milestone;
 use crate::plane::Chunk;
 use crate::run::{Run, small};
+use crate::script::Do;
 use crate::step::SeatNo;
 
 pub(crate) fn peer_moved(
@@ -35,7 +36,7 @@ pub(crate) fn peer_moved(
         let PeerOutput::Answer(answer) = output else {
             continue;
         };
-        if !was_asked(run, no, answer) {
+        if !was_asked(run, no, answer) || !is_well_ended(run, no, answer) {
             run.state.breaks(Claim::AnsweredOnce);
         }
         if !is_told(heard, answer) {
@@ -47,14 +48,47 @@ pub(crate) fn peer_moved(
     }
 }
 
+/// A call fails for a reason that its kind may have, or because the run has ended for the peer. Users
+/// make no mistakes, but for those whose program says so.
+fn is_well_ended(run: &Run<'_>, no: SeatNo, answer: &Answer) -> bool {
+    let why = match answer {
+        Answer::Connected(result) => result.as_ref().err(),
+        Answer::TopologyUpdated(result) | Answer::TopologyOptimized(result) => {
+            result.as_ref().err()
+        }
+        Answer::Synchronized(result) => result.as_ref().err(),
+        Answer::PeersPending(result) => result.as_ref().err(),
+        Answer::CollectiveEnded { result, .. } => result.as_ref().err(),
+    };
+    let collective = matches!(answer, Answer::CollectiveEnded { .. });
+    match why {
+        None => true,
+        Some(CallError::Aborted { .. } | CallError::CollectiveRefused { .. }) => collective,
+        Some(CallError::Conflict(_)) => {
+            collective
+                || matches!(
+                    answer,
+                    Answer::TopologyOptimized(_) | Answer::Synchronized(_)
+                )
+        }
+        Some(CallError::SyncFailed(_)) => matches!(answer, Answer::Synchronized(_)),
+        Some(CallError::OptimizationFailed) => matches!(answer, Answer::TopologyOptimized(_)),
+        Some(CallError::Usage(_)) => {
+            let steps = run.plan(no).program.steps;
+            steps.iter().any(|step| matches!(step, Do::StartTwice(_)))
+        }
+        Some(_) => run.seat(no).peer.view().ended().is_some(),
+    }
+}
+
 /// Does the user wait for this answer?
 fn was_asked(run: &Run<'_>, no: SeatNo, answer: &Answer) -> bool {
     let user = &run.seat(no).user;
     match answer {
         Answer::Connected(_) => user.waits_to_connect(),
-        Answer::TopologyUpdated(_) | Answer::TopologyOptimized(_) | Answer::Synchronized(_) => {
-            user.waits_in_major()
-        }
+        Answer::TopologyUpdated(_) => user.waits_in(CallKind::UpdateTopology),
+        Answer::TopologyOptimized(_) => user.waits_in(CallKind::OptimizeTopology),
+        Answer::Synchronized(_) => user.waits_in(CallKind::SyncSharedState),
         Answer::PeersPending(_) => user.waits_in_query(),
         Answer::CollectiveEnded { tag, .. } => user.runs(small(*tag)),
     }
@@ -95,17 +129,37 @@ pub(crate) fn answered(run: &mut Run<'_>, no: SeatNo, answer: &Answer) {
         }
         Answer::TopologyOptimized(Ok(_)) => run.state.reach(Milestone::Optimized),
         Answer::Synchronized(Ok(synchronized)) => {
+            holds_the_same(run, no, synchronized.revision);
             run.state.reach(if synchronized.fetched.is_empty() {
                 Milestone::ContentKept
             } else {
                 Milestone::ContentMoved
-            })
+            });
         }
         Answer::Connected(_)
         | Answer::TopologyUpdated(_)
         | Answer::TopologyOptimized(_)
         | Answer::PeersPending(Err(_))
         | Answer::Synchronized(Err(_)) => {}
+    }
+}
+
+/// Everybody who is told that a synchronization succeeded holds one revision and one content, at that
+/// moment: before its user computes on.
+fn holds_the_same(run: &mut Run<'_>, no: SeatNo, revision: Revision) {
+    let Some(round) = run.concluding else {
+        run.state.breaks(Claim::SharedState);
+        return;
+    };
+    let group = GroupId(run.plan(no).group);
+    let held = (round, revision, run.seat(no).user.content);
+    let ghost = run.state.ghost.edit();
+    let known = ghost.contents.entry(group).or_insert(held);
+    if known.0 != round {
+        *known = held;
+    }
+    if *known != held {
+        run.state.breaks(Claim::SharedState);
     }
 }
 
@@ -161,6 +215,7 @@ pub(crate) fn before_message(run: &mut Run<'_>, no: SeatNo, message: &ToPeer) {
                 run.state.breaks(Claim::Agreement);
             }
         }
+        ToPeer::SharedStateConcluded { round, .. } => run.concluding = Some(*round),
         ToPeer::SharedStatePlan(plan) => {
             let strategy = run.seat(no).strategy;
             let wrong = match &plan.role {
@@ -187,29 +242,8 @@ pub(crate) fn before_message(run: &mut Run<'_>, no: SeatNo, message: &ToPeer) {
 }
 
 pub(crate) fn after_message(run: &mut Run<'_>, no: SeatNo, message: &ToPeer) {
-    match message {
-        ToPeer::SharedStateConcluded {
-            round,
-            result: Ok(revision),
-        } if run.seat(no).peer.view().ended().is_none() => {
-            let group = GroupId(run.plan(no).group);
-            // The answer has let the user go on; nothing that needs no call comes after a
-            // synchronization but computing.
-            let content = run.seat(no).user.content;
-            let ghost = run.state.ghost.edit();
-            let known = ghost
-                .contents
-                .entry(group)
-                .or_insert((*round, *revision, content));
-            if known.0 != *round {
-                *known = (*round, *revision, content);
-            }
-            if *known != (*round, *revision, content) {
-                run.state.breaks(Claim::SharedState);
-            }
-        }
-        ToPeer::Verdict { tag, seq, .. } => forget_verdict(run, no, *tag, *seq),
-        _ => {}
+    if let ToPeer::Verdict { tag, seq, .. } = message {
+        forget_verdict(run, no, *tag, *seq);
     }
 }
 

@@ -42,8 +42,9 @@ fn verdict_of_one(
     runs_on: bool,
 ) {
     // The ring of the group is the one that it runs on, the departed included.
-    let members: Vec<PeerId> = (before.view().ring(group).into_iter())
-        .flat_map(|ring| &ring.0)
+    let ring = before.view().ring(group).map_or(&[][..], |ring| &ring.0);
+    let members: Vec<PeerId> = ring
+        .iter()
         .filter(|peer| after.view().peer(**peer).is_some())
         .copied()
         .collect();
@@ -68,7 +69,7 @@ fn verdict_of_one(
     }
     match first {
         Verdict::Committed { contributors } => {
-            if !all_done(contributors) {
+            if !all_done(contributors) || contributors != ring {
                 run.state.breaks(Claim::Unanimity);
             }
             run.state.reach(Milestone::Committed);
@@ -77,10 +78,12 @@ fn verdict_of_one(
             }
         }
         Verdict::Aborted(cause) => {
-            // A vote that was cast stands when its caster dies.
-            if let AbortCause::PeerLost(peer) = cause
-                && all_done(&[*peer])
-            {
+            // A vote that was cast stands when its caster dies, and where all are cast nothing aborts.
+            let stands = match cause {
+                AbortCause::PeerLost(peer) => all_done(&[*peer]),
+                AbortCause::LaneLost(_) | AbortCause::Cancelled(_) | AbortCause::TimedOut => false,
+            };
+            if stands || all_done(ring) {
                 run.state.breaks(Claim::Unanimity);
             }
             run.state.reach(Milestone::Aborted);

@@ -1,0 +1,129 @@
+//! Collectives: one tag and two, retries, mistakes, leaving in the middle.
+
+use super::programs::{
+    CANCEL, ODD, QUIT, REDUCE, REDUCE_TWICE, TAGS_12, TAGS_21, TWICE, UPDATE_REDUCE,
+};
+use super::{DEATHS_AND_BREAKS, free_frames, in_group, inside, only, scenario};
+use crate::milestone::Milestone as M;
+use crate::scenario::Scenario;
+
+pub(super) fn all() -> Vec<Scenario> {
+    vec![
+        free_frames(scenario(
+            "reduce-2",
+            "two peers reduce twice, and retry what is aborted",
+            2,
+            vec![inside(&REDUCE_TWICE); 2],
+            &[
+                M::Committed,
+                M::CommittedWithoutOne,
+                M::Aborted,
+                M::RestoredWhole,
+                M::Recovered,
+                M::Rewired,
+                M::LostMasterUndecided,
+                M::NoticedBySilence,
+                M::LeftAtTheEnd,
+            ],
+        )),
+        only(
+            DEATHS_AND_BREAKS,
+            scenario(
+                "reduce-3",
+                "three peers reduce",
+                2,
+                vec![inside(&REDUCE); 3],
+                &[
+                    M::Committed,
+                    M::CommittedWithoutOne,
+                    M::Aborted,
+                    M::RestoredWhole,
+                    M::Recovered,
+                    M::Rewired,
+                    M::WiredAgain,
+                ],
+            ),
+        ),
+        scenario(
+            "tags-2",
+            "two reduces at once, begun in either order",
+            1,
+            vec![inside(&TAGS_12), inside(&TAGS_21)],
+            &[
+                M::Committed,
+                M::Aborted,
+                M::TwoTagsAtOnce,
+                M::Recovered,
+                M::Rewired,
+            ],
+        ),
+        scenario(
+            "tags-3",
+            "two reduces at once among three",
+            0,
+            vec![inside(&TAGS_12), inside(&TAGS_21), inside(&TAGS_12)],
+            &[M::Committed, M::TwoTagsAtOnce],
+        ),
+        scenario(
+            "reduce-3-any",
+            "three peers reduce, and anything may go wrong once",
+            1,
+            vec![inside(&REDUCE); 3],
+            &[
+                M::Committed,
+                M::CommittedWithoutOne,
+                M::Aborted,
+                M::RestoredWhole,
+                M::Recovered,
+                M::Rewired,
+                M::NoticedBySilence,
+            ],
+        ),
+        scenario(
+            "groups-2-1-any",
+            "two groups, and anything may go wrong once",
+            1,
+            vec![
+                inside(&UPDATE_REDUCE),
+                inside(&UPDATE_REDUCE),
+                in_group(1, inside(&UPDATE_REDUCE)),
+            ],
+            &[M::Committed, M::Aborted, M::Recovered],
+        ),
+        scenario(
+            "quit-3",
+            "one leaves in the middle of a reduce",
+            1,
+            vec![inside(&REDUCE), inside(&REDUCE), inside(&QUIT)],
+            &[M::Aborted, M::Recovered],
+        ),
+        free_frames(scenario(
+            "quit-2",
+            "one of two leaves in the middle of a reduce",
+            2,
+            vec![inside(&REDUCE), inside(&QUIT)],
+            &[M::Aborted, M::Recovered],
+        )),
+        free_frames(scenario(
+            "cancel-2",
+            "one gives a reduce up",
+            1,
+            vec![inside(&REDUCE), inside(&CANCEL)],
+            &[M::Committed, M::Aborted],
+        )),
+        free_frames(scenario(
+            "misuse-2",
+            "one starts a tag that is in use",
+            1,
+            vec![inside(&REDUCE), inside(&TWICE)],
+            &[M::Committed, M::Aborted],
+        )),
+        free_frames(scenario(
+            "disagree-2",
+            "the two want different things under one tag",
+            1,
+            vec![inside(&REDUCE), inside(&ODD)],
+            &[],
+        )),
+    ]
+}

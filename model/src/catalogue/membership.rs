@@ -1,0 +1,190 @@
+//! Joining, the training loops, groups, signs of life.
+
+use super::programs::{
+    ASK_FIRST, CONNECT, POPULAR, PUMP, PUMP_NEWCOMER, REDUCE, TRAIN, TRAIN_FROM_REDUCE,
+    TRAIN_FROM_SYNC, TRAIN_TWICE, UPDATE_OPTIMIZE, UPDATE_REDUCE, UPDATE_REDUCE_TWICE,
+};
+use super::{
+    DEATHS_AND_BREAKS, DEATHS_AND_REFUSALS, holding, in_group, in_step, inside, only, outside,
+    scenario, with_beats,
+};
+use crate::milestone::Milestone as M;
+use crate::scenario::Scenario;
+
+pub(super) fn all() -> Vec<Scenario> {
+    vec![
+        with_beats(scenario(
+            "beats-2",
+            "signs of life among everything else",
+            1,
+            vec![inside(&UPDATE_REDUCE), outside(&REDUCE)],
+            &[M::Admitted, M::Committed],
+        )),
+        with_beats(scenario(
+            "beats-sync",
+            "signs of life while shared state moves",
+            1,
+            vec![holding(&POPULAR, 1), holding(&POPULAR, 2)],
+            &[M::ContentMoved, M::SyncFailed],
+        )),
+        with_beats(scenario(
+            "beats-optimize",
+            "signs of life while a better ring is looked for",
+            1,
+            vec![inside(&UPDATE_OPTIMIZE); 2],
+            &[M::Optimized, M::OptimizationFailed],
+        )),
+        with_beats(scenario(
+            "beats-pump",
+            "signs of life while peers ask",
+            0,
+            vec![inside(&PUMP); 2],
+            &[M::ToldNobodyPending, M::Committed],
+        )),
+        in_step(scenario(
+            "train-2",
+            "the training loop",
+            2,
+            vec![inside(&TRAIN); 2],
+            &[
+                M::Committed,
+                M::Aborted,
+                M::Recovered,
+                M::WiredAgain,
+                M::ThrownOut,
+            ],
+        )),
+        in_step(scenario(
+            "train-3",
+            "the training loop of three",
+            1,
+            vec![inside(&TRAIN); 3],
+            &[M::Committed, M::Aborted, M::Recovered, M::ContentKept],
+        )),
+        in_step(scenario(
+            "join-1-of-2",
+            "a newcomer to one that trains",
+            2,
+            vec![inside(&TRAIN_TWICE), outside(&TRAIN)],
+            &[
+                M::Admitted,
+                M::AdmittedAlone,
+                M::WiredAgain,
+                M::Committed,
+                M::ContentMoved,
+            ],
+        )),
+        in_step(only(
+            DEATHS_AND_REFUSALS,
+            scenario(
+                "join-1-of-3",
+                "a newcomer to two that train",
+                1,
+                vec![inside(&TRAIN_TWICE), inside(&TRAIN_TWICE), outside(&TRAIN)],
+                &[
+                    M::Admitted,
+                    M::WiredAgain,
+                    M::Committed,
+                    M::RevisionAdvanced,
+                ],
+            ),
+        )),
+        in_step(scenario(
+            "join-2-of-3",
+            "two newcomers at once",
+            1,
+            vec![
+                inside(&UPDATE_REDUCE),
+                outside(&UPDATE_REDUCE),
+                outside(&UPDATE_REDUCE),
+            ],
+            &[M::Admitted, M::WiredAgain, M::Committed],
+        )),
+        in_step(scenario(
+            "join-all",
+            "three find an empty run",
+            1,
+            vec![outside(&UPDATE_REDUCE_TWICE); 3],
+            &[M::Admitted, M::AdmittedAlone, M::WiredAgain],
+        )),
+        scenario(
+            "join-all-and-go",
+            "two find an empty run, and nothing works",
+            2,
+            vec![outside(&CONNECT); 2],
+            &[M::AdmittedAlone, M::LeftAtTheEnd],
+        ),
+        scenario(
+            "pump-2",
+            "asynchronous training: ask while a reduce runs",
+            1,
+            vec![inside(&PUMP); 2],
+            &[M::Committed, M::Aborted, M::ToldNobodyPending],
+        ),
+        only(
+            DEATHS_AND_REFUSALS,
+            scenario(
+                "pump-join",
+                "asynchronous training that a newcomer joins",
+                1,
+                vec![inside(&PUMP), inside(&PUMP), outside(&PUMP_NEWCOMER)],
+                &[
+                    M::Committed,
+                    M::ToldPending,
+                    M::ToldNobodyPending,
+                    M::Admitted,
+                ],
+            ),
+        ),
+        only(
+            DEATHS_AND_BREAKS,
+            scenario(
+                "groups-2-1",
+                "two groups: newcomers concern both, losses only their own",
+                2,
+                vec![
+                    inside(&UPDATE_REDUCE),
+                    inside(&UPDATE_REDUCE),
+                    in_group(1, inside(&UPDATE_REDUCE)),
+                ],
+                &[M::Committed, M::Aborted, M::Recovered],
+            ),
+        ),
+        scenario(
+            "groups-join",
+            "a newcomer that founds a second group",
+            1,
+            vec![
+                inside(&UPDATE_REDUCE),
+                inside(&UPDATE_REDUCE),
+                in_group(1, outside(&REDUCE)),
+            ],
+            &[M::Committed, M::Admitted],
+        ),
+        scenario(
+            "pump-out-of-step",
+            "one asks whether anybody waits while the other updates",
+            1,
+            vec![inside(&ASK_FIRST), inside(&UPDATE_REDUCE)],
+            &[M::ToldPending, M::Committed],
+        ),
+        scenario(
+            "out-of-step-2",
+            "two that are at different places of one loop",
+            1,
+            vec![inside(&TRAIN_TWICE), inside(&TRAIN_FROM_REDUCE)],
+            &[M::GaveWay, M::Committed],
+        ),
+        scenario(
+            "out-of-step-3",
+            "three that are at different places of one loop",
+            0,
+            vec![
+                inside(&TRAIN),
+                inside(&TRAIN_FROM_SYNC),
+                inside(&TRAIN_FROM_REDUCE),
+            ],
+            &[M::GaveWay, M::Committed],
+        ),
+    ]
+}

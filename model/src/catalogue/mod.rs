@@ -1,0 +1,143 @@
+//! The scenarios that are explored.
+
+mod collectives;
+mod membership;
+mod programs;
+mod shared_state;
+mod topology;
+
+use crate::milestone::Milestone as M;
+use crate::scenario::{ANY_FAULT, Fault, Frames, Scenario, SeatPlan, Start};
+use crate::script::Program;
+use programs::{REDUCE, TRAIN_TWICE};
+
+/// What `cargo run -p verification` explores, all of it to the end. Small ones first.
+#[must_use]
+pub fn standard() -> Vec<Scenario> {
+    let mut all = collectives::all();
+    all.extend(membership::all());
+    all.extend(shared_state::all());
+    all.extend(topology::all());
+    all.sort_by_key(|scenario| (scenario.seats.len(), scenario.faults));
+    all
+}
+
+/// What takes hours: more faults, more peers, longer programs.
+#[must_use]
+pub fn deep() -> Vec<Scenario> {
+    let mut all: Vec<Scenario> = standard()
+        .into_iter()
+        .map(|scenario| {
+            let faults = scenario.faults + 1;
+            free_frames(scenario.with_faults(faults))
+        })
+        .collect();
+    all.push(scenario(
+        "train-twice-3",
+        "two rounds of the training loop of three",
+        2,
+        vec![inside(&TRAIN_TWICE); 3],
+        &[M::Committed, M::Aborted, M::RevisionAdvanced],
+    ));
+    all.push(scenario(
+        "reduce-4",
+        "four peers reduce",
+        2,
+        vec![inside(&REDUCE); 4],
+        &[M::Committed, M::Aborted],
+    ));
+    all
+}
+
+/// A process of group 0 that is inside.
+const fn inside(program: &'static Program) -> SeatPlan {
+    SeatPlan {
+        group: 0,
+        start: Start::Inside,
+        program,
+        content: 0,
+        revision: 0,
+    }
+}
+
+const fn outside(program: &'static Program) -> SeatPlan {
+    SeatPlan {
+        start: Start::Outside,
+        ..inside(program)
+    }
+}
+
+const fn holding(program: &'static Program, content: u8) -> SeatPlan {
+    SeatPlan {
+        content,
+        ..inside(program)
+    }
+}
+
+const fn revised(program: &'static Program, content: u8, revision: u8) -> SeatPlan {
+    SeatPlan {
+        revision,
+        ..holding(program, content)
+    }
+}
+
+const fn in_group(group: u32, plan: SeatPlan) -> SeatPlan {
+    SeatPlan { group, ..plan }
+}
+
+/// The faults that abort a collective.
+const DEATHS_AND_BREAKS: &[Fault] = &[Fault::Crash, Fault::BreakEdge];
+
+/// The faults that make an admission fail, and those that abort what runs meanwhile.
+const DEATHS_AND_REFUSALS: &[Fault] = &[
+    Fault::Crash,
+    Fault::HalfOpen,
+    Fault::BreakEdge,
+    Fault::RefuseDial,
+    Fault::BreakFetch,
+];
+
+fn scenario(
+    name: &'static str,
+    about: &'static str,
+    faults: u8,
+    seats: Vec<SeatPlan>,
+    milestones: &'static [M],
+) -> Scenario {
+    Scenario {
+        name,
+        about,
+        seats,
+        faults,
+        kinds: ANY_FAULT,
+        frames: Frames::InTurn,
+        heartbeats: false,
+        in_step: false,
+        milestones,
+    }
+}
+
+fn only(kinds: &'static [Fault], scenario: Scenario) -> Scenario {
+    Scenario { kinds, ..scenario }
+}
+
+fn in_step(scenario: Scenario) -> Scenario {
+    Scenario {
+        in_step: true,
+        ..scenario
+    }
+}
+
+fn with_beats(scenario: Scenario) -> Scenario {
+    Scenario {
+        heartbeats: true,
+        ..scenario
+    }
+}
+
+fn free_frames(scenario: Scenario) -> Scenario {
+    Scenario {
+        frames: Frames::Free,
+        ..scenario
+    }
+}

@@ -1,0 +1,111 @@
+//! What the users do.
+
+use pccl_core::shared_state::SyncStrategy::{EnforcePopular, ReceiveOnly, SendOnly};
+
+use crate::script::{Do, Program};
+
+const fn program(steps: &'static [Do]) -> Program {
+    Program {
+        steps,
+        rounds: 1,
+        first: 0,
+    }
+}
+
+const fn repeated(rounds: u8, steps: &'static [Do]) -> Program {
+    Program {
+        rounds,
+        ..program(steps)
+    }
+}
+
+/// One reduce.
+pub(super) static REDUCE: Program = program(&[Do::Start(1), Do::Finish(1)]);
+
+/// The same twice.
+pub(super) static REDUCE_TWICE: Program = repeated(2, &[Do::Start(1), Do::Finish(1)]);
+
+/// Two reduces at once, begun and awaited in one order, and in the other.
+pub(super) static TAGS_12: Program =
+    program(&[Do::Start(1), Do::Start(2), Do::Finish(1), Do::Finish(2)]);
+pub(super) static TAGS_21: Program =
+    program(&[Do::Start(2), Do::Start(1), Do::Finish(2), Do::Finish(1)]);
+
+const LOOP: &[Do] = &[
+    Do::Update,
+    Do::Sync(EnforcePopular),
+    Do::Start(1),
+    Do::Finish(1),
+    Do::Advance,
+];
+
+/// The usual training loop, once and twice.
+pub(super) static TRAIN: Program = program(LOOP);
+pub(super) static TRAIN_TWICE: Program = repeated(2, LOOP);
+
+/// The training loop of somebody who is out of step with the others.
+pub(super) static TRAIN_FROM_REDUCE: Program = Program {
+    first: 2,
+    ..repeated(2, LOOP)
+};
+pub(super) static TRAIN_FROM_SYNC: Program = Program {
+    first: 1,
+    ..repeated(2, LOOP)
+};
+
+/// The loop of asynchronous training: while a reduce runs, ask whether anybody waits.
+pub(super) static PUMP: Program = repeated(
+    2,
+    &[
+        Do::Start(1),
+        Do::Ask,
+        Do::Finish(1),
+        Do::UpdateIfPending,
+        Do::Advance,
+    ],
+);
+
+/// A newcomer to that loop begins where the others are when they have admitted it.
+pub(super) static PUMP_NEWCOMER: Program = repeated(
+    1,
+    &[Do::Start(1), Do::Ask, Do::Finish(1), Do::UpdateIfPending],
+);
+
+/// A loop that updates only where somebody waits.
+pub(super) static ASK_FIRST: Program =
+    program(&[Do::Ask, Do::UpdateIfPending, Do::Start(1), Do::Finish(1)]);
+
+pub(super) static UPDATE_REDUCE: Program = program(&[Do::Update, Do::Start(1), Do::Finish(1)]);
+pub(super) static UPDATE_REDUCE_TWICE: Program =
+    repeated(2, &[Do::Update, Do::Start(1), Do::Finish(1)]);
+pub(super) static OPTIMIZE: Program = program(&[Do::Optimize, Do::Start(1), Do::Finish(1)]);
+const OPTIMIZING: &[Do] = &[Do::Update, Do::Optimize, Do::Start(1), Do::Finish(1)];
+pub(super) static UPDATE_OPTIMIZE: Program = program(OPTIMIZING);
+pub(super) static OPTIMIZE_FIRST: Program = Program {
+    first: 1,
+    ..program(OPTIMIZING)
+};
+pub(super) static QUIT: Program = program(&[Do::Start(1), Do::Leave]);
+pub(super) static CANCEL: Program = program(&[Do::Start(1), Do::Cancel(1), Do::Finish(1)]);
+pub(super) static ODD: Program = program(&[Do::StartOdd(1), Do::Finish(1)]);
+pub(super) static TWICE: Program = program(&[Do::Start(1), Do::StartTwice(1), Do::Finish(1)]);
+pub(super) static CONNECT: Program = program(&[]);
+
+/// Synchronize, compute, synchronize again.
+pub(super) static POPULAR: Program = program(&[
+    Do::Sync(EnforcePopular),
+    Do::Advance,
+    Do::Sync(EnforcePopular),
+]);
+pub(super) static ADVANCE_AND_ADMIT: Program = program(&[
+    Do::Sync(EnforcePopular),
+    Do::Advance,
+    Do::Sync(EnforcePopular),
+    Do::Update,
+    Do::Sync(EnforcePopular),
+]);
+pub(super) static SYNC: Program = program(&[Do::Sync(EnforcePopular)]);
+pub(super) static SEND: Program =
+    program(&[Do::Sync(SendOnly), Do::Advance, Do::Sync(EnforcePopular)]);
+pub(super) static RECEIVE: Program =
+    program(&[Do::Sync(ReceiveOnly), Do::Advance, Do::Sync(EnforcePopular)]);
