@@ -154,3 +154,24 @@ impl fmt::Display for LaneFailure {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::BrokenEdges;
+
+    #[test]
+    fn one_broken_edge_is_enough() {
+        let any = |to_next, from_previous| {
+            let edges = BrokenEdges {
+                to_next,
+                from_previous,
+            };
+            edges.any()
+        };
+
+        assert!(!BrokenEdges::NONE.any());
+        assert!(any(true, false));
+        assert!(any(false, true));
+        assert!(any(true, true));
+    }
+}

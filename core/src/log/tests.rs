@@ -224,6 +224,22 @@ fn a_length_that_nobody_writes_is_refused() {
 }
 
 #[test]
+fn a_record_may_be_as_long_as_a_plan_for_everybody_and_no_longer() {
+    let (_, peer) = short_run();
+    let with_head = |length: u32| {
+        let head = [length.to_le_bytes(), (!length).to_le_bytes()].concat();
+        [peer.log.clone(), head].concat()
+    };
+    let longest = 256 << 20;
+
+    let taken = damage_of(&with_head(longest));
+    let refused = damage_of(&with_head(longest + 1));
+
+    assert_eq!(taken, None, "its body is still to come");
+    assert!(matches!(refused, Some(Damage::TooLong { .. })));
+}
+
+#[test]
 fn records_that_are_missing_doubled_or_exchanged_are_found() {
     let (_, peer) = short_run();
     let record = |n: usize| &peer.log[peer.ends[n - 1]..peer.ends[n]];
