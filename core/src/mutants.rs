@@ -162,6 +162,9 @@ mutants! {
     PauseNeverEnds = "pause-never-ends",
     /// A peer that is out of the run lets its timers run.
     PeerTimersLeftRunning = "peer-timers-left-running",
+    /// A peer does not watch whether its master is silent: when the connection goes dead it waits for
+    /// ever.
+    MasterSilenceUnwatched = "master-silence-unwatched",
 
     // Shared state.
     /// A tie goes to the latest peer: the one that has just come overwrites the one that was there.
@@ -185,6 +188,9 @@ mutants! {
     /// A peer writes what it has fetched although the synchronization failed: memory changes behind
     /// the user's back.
     FailedSyncWritten = "failed-sync-written",
+    /// A peer drops what it has fetched although the synchronization succeeded: it goes on with its
+    /// old content, and nobody knows.
+    FetchedStateDropped = "fetched-state-dropped",
 
     // Optimization.
     /// The measurements of a dead peer are waited for: `optimize_topology` never ends.

@@ -137,10 +137,11 @@ impl Identity {
 
     /// The master has shown that it lives.
     pub(super) fn heard(&self, out: &mut Out) {
-        out.push(PeerOutput::StartTimer {
-            timer: PeerTimer::MasterSilence,
-            after: self.silence,
-        });
+        let (timer, after) = (PeerTimer::MasterSilence, self.silence);
+        out.push(rule!(
+            PeerOutput::StartTimer { timer, after };
+            MasterSilenceUnwatched => PeerOutput::StopTimer(timer)
+        ));
     }
 
     fn schedule_heartbeat(&self, out: &mut Out) {

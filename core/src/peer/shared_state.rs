@@ -91,7 +91,8 @@ fn answer_sync(plan: Option<RunningPlan>, result: Result<Revision, SyncFailure>,
     let result = match result {
         Ok(revision) => {
             let fetched = plan.map_or_else(Vec::new, |plan| {
-                out.push(PeerOutput::CommitState { round: plan.round });
+                let written = PeerOutput::CommitState { round: plan.round };
+                out.push(rule!(written; FetchedStateDropped => plan.dropped()));
                 plan.fetched
             });
             Ok(Synchronized { revision, fetched })
