@@ -273,6 +273,18 @@ fn who_describes_other_entries_than_the_rest_is_kicked_with_their_number() {
     assert_eq!(revision_of(&mut run, 0), Ok(Revision(0)));
 }
 
+#[test]
+fn an_entry_under_another_name_is_one_too_many_and_one_missing() {
+    let mut run = Run::with_accepted_peers(1, 3);
+    run.seats[2].plane.memory.entries = vec![shared("weight", 100)];
+
+    sync_all(&mut run, EnforcePopular);
+
+    let why = CallError::Kicked(Misdeed::StateMismatch { entries: 2 });
+    assert_eq!(revision_of(&mut run, 2), Err(why));
+    assert_eq!(revision_of(&mut run, 0), Ok(Revision(0)));
+}
+
 /// S-2: entries in which peers may differ are not compared, but travel to a newcomer.
 #[test]
 fn what_peers_may_differ_in_is_not_compared_but_travels_to_a_newcomer() {
