@@ -250,6 +250,10 @@ impl Communicator {
     ///
     /// Await the handle, or [`wait`](AllReduceHandle::wait) for it, before the next major operation.
     /// Errors, also those of the call itself, come from the handle.
+    ///
+    /// Where several that ran at once are aborted, start each of them again before waiting for any:
+    /// a peer that waits for one and a peer that waits for another would wait for each other until
+    /// the deadline of [`Error::NotJoined`].
     pub fn start_all_reduce<T: Element>(
         &self,
         buffer: Vec<T>,
