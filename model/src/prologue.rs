@@ -84,12 +84,7 @@ fn is_level(state: &RunState) -> bool {
 
 /// Everybody who is accepted and idle updates the topology, and it is carried through.
 fn update_all(scenario: &Scenario, coverage: &Coverage, state: RunState) -> RunState {
-    let mut run = Run {
-        scenario,
-        coverage,
-        state,
-        concluding: None,
-    };
+    let mut run = Run::new(scenario, coverage, state);
     for no in run.state.seat_numbers() {
         let view = run.seat(no).peer.view();
         if view.phase() == PeerPhase::Accepted && view.is_idle() {
@@ -101,12 +96,7 @@ fn update_all(scenario: &Scenario, coverage: &Coverage, state: RunState) -> RunS
 }
 
 fn connect(scenario: &Scenario, coverage: &Coverage, state: RunState, at: usize) -> RunState {
-    let mut run = Run {
-        scenario,
-        coverage,
-        state,
-        concluding: None,
-    };
+    let mut run = Run::new(scenario, coverage, state);
     if let Some(no) = run.state.seat_numbers().nth(at) {
         run.edit(no).user.expect_connect();
         run.give(no, PeerInput::Call(Call::Connect));

@@ -33,6 +33,16 @@ pub(crate) struct Run<'a> {
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
 impl<'a> Run<'a> {
+    /// Ready to carry something out in a state.
+    pub(crate) fn new(scenario: &'a Scenario, coverage: &'a Coverage, state: RunState) -> Self {
+        Self {
+            scenario,
+            coverage,
+            state,
+            concluding: None,
+        }
+    }
+
     /// The state after a step.
     pub(crate) fn step(
         scenario: &'a Scenario,
@@ -42,12 +52,7 @@ impl<'a> Run<'a> {
     ) -> RunState {
         let mut state = before.clone();
         state.reached = 0;
-        let mut run = Self {
-            scenario,
-            coverage,
-            state,
-            concluding: None,
-        };
+        let mut run = Self::new(scenario, coverage, state);
         run.carry_out(step);
         run.forget_what_is_over();
         run.state.seal();
