@@ -2,13 +2,18 @@
 //!
 //! Peers count their own rounds, and nobody knows the counts of the others beforehand: so each tells
 //! its own in the buffer itself. The first [`SLOTS`] elements hold the contributors' counts, each in a
-//! place of its own; the others are small whole numbers that depend on peer, count and place. Sums of
-//! them are exact in `f32` whatever the order of the additions, so results are compared bit for bit.
+//! place of either of two tables; the others are small whole numbers that depend on peer, count and
+//! place. Sums of them are exact in `f32` whatever the order of the additions, so results are compared
+//! bit for bit.
 
 use std::collections::BTreeMap;
 
 /// Elements at the front that tell the rounds of the contributors. A buffer has at least as many.
-pub const SLOTS: usize = 64;
+pub const SLOTS: usize = TABLES[0] + TABLES[1];
+
+/// Places in either table. Peers are numbered without a bound and two may share a place; they share
+/// one in both tables only where their numbers differ by a multiple of 61 times 67.
+const TABLES: [usize; 2] = [61, 67];
 
 /// Contributed numbers are 1 to this.
 const VALUES: u64 = 251;
@@ -39,8 +44,10 @@ pub fn fill(buffer: &mut [f32], peer: u64, round: u64) {
     for slot in buffer.iter_mut().take(SLOTS) {
         *slot = 0.0;
     }
-    if let Some(slot) = buffer.get_mut(slot_of(peer)) {
-        *slot = round as f32;
+    for slot in slots_of(peer) {
+        if let Some(slot) = buffer.get_mut(slot) {
+            *slot = round as f32;
+        }
     }
 }
 
@@ -58,8 +65,7 @@ pub fn is_contribution(buffer: &[f32], peer: u64, round: u64) -> bool {
 /// # Errors
 /// The first element that is wrong.
 pub fn verify(result: &[f32], contributors: &[u64]) -> Result<BTreeMap<u64, u64>, Wrong> {
-    let told = |peer: &u64| result.get(slot_of(*peer)).map_or(0, |round| *round as u64);
-    let rounds: BTreeMap<u64, u64> = contributors.iter().map(|p| (*p, told(p))).collect();
+    let rounds = told_rounds(result, contributors);
     let mut expected = vec![0_u16; result.len()];
     for (peer, round) in &rounds {
         for (sum, value) in expected.iter_mut().zip(values(*peer, *round)) {
@@ -99,12 +105,38 @@ pub fn checksum(buffer: &[f32]) -> u64 {
     })
 }
 
-fn slot_of(peer: u64) -> usize {
-    (peer % SLOTS as u64) as usize
+/// The round of each contributor, or 0 where the result does not tell it.
+///
+/// A slot tells the round of a peer that is alone in it. With that round taken away from its slots,
+/// others may be alone in theirs.
+fn told_rounds(result: &[f32], contributors: &[u64]) -> BTreeMap<u64, u64> {
+    let mut unknown = contributors.to_vec();
+    let mut rounds = BTreeMap::new();
+    let alone = |unknown: &[u64], slot| unknown.iter().filter(|p| holds(**p, slot)).count() == 1;
+    while let Some((at, slot)) = unknown.iter().enumerate().find_map(|(at, peer)| {
+        let slot = slots_of(*peer).into_iter().find(|s| alone(&unknown, *s))?;
+        Some((at, slot))
+    }) {
+        let told = result.get(slot).map_or(0.0, |sum| *sum);
+        let round = told - slot_sum(&rounds, slot);
+        rounds.insert(unknown.swap_remove(at), round as u64);
+    }
+    rounds.extend(unknown.into_iter().map(|peer| (peer, 0)));
+    rounds
+}
+
+/// The place of a peer in either table.
+fn slots_of(peer: u64) -> [usize; 2] {
+    let [first, second] = TABLES.map(|places| (peer % places as u64) as usize);
+    [first, TABLES[0] + second]
+}
+
+fn holds(peer: u64, slot: usize) -> bool {
+    slots_of(peer).contains(&slot)
 }
 
 fn slot_sum(rounds: &BTreeMap<u64, u64>, slot: usize) -> f32 {
-    let of_slot = rounds.iter().filter(|(peer, _)| slot_of(**peer) == slot);
+    let of_slot = rounds.iter().filter(|(peer, _)| holds(**peer, slot));
     of_slot.fold(0.0, |sum, (_, round)| sum + *round as f32)
 }
 
@@ -141,6 +173,18 @@ mod tests {
     }
 
     #[test]
+    fn peers_that_share_a_slot_with_others_are_told_apart() {
+        // 63 shares a slot with 2, 62 one with 1 in the first table and 68 one with 1 in the second.
+        for contributions in [[(1, 5), (2, 9), (63, 2)], [(1, 5), (62, 9), (68, 2)]] {
+            let peers = contributions.map(|(peer, _)| peer);
+
+            let rounds = verify(&sum_of(&contributions), &peers).unwrap();
+
+            assert_eq!(rounds, BTreeMap::from(contributions));
+        }
+    }
+
+    #[test]
     fn a_contribution_that_is_missing_or_there_twice_is_found() {
         assert!(verify(&sum_of(&[(1, 5)]), &[1, 2]).is_err());
         assert!(verify(&sum_of(&[(1, 5), (2, 9)]), &[1]).is_err());
@@ -149,7 +193,7 @@ mod tests {
 
     #[test]
     fn one_bit_of_one_element_is_enough() {
-        for index in [0, 63, 64, 199] {
+        for index in [0, SLOTS - 1, SLOTS, 199] {
             let mut sum = sum_of(&[(1, 5), (2, 9)]);
             sum[index] = f32::from_bits(sum[index].to_bits() ^ 1);
 
@@ -159,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_contribution_is_told_from_those_of_other_rounds() {
-        let mut buffer = vec![0.0; 100];
+        let mut buffer = vec![0.0; 200];
         fill(&mut buffer, 3, 4);
 
         assert!(is_contribution(&buffer, 3, 4));
