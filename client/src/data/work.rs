@@ -44,7 +44,9 @@ impl From<KernelError> for Misfit {
         match error {
             KernelError::LengthMismatch { .. }
             | KernelError::PartialElement { .. }
-            | KernelError::ZeroDivisor => Self,
+            | KernelError::ZeroDivisor
+            | KernelError::NotAFloat { .. }
+            | KernelError::EncodedLength { .. } => Self,
         }
     }
 }
