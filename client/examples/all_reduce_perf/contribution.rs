@@ -107,8 +107,10 @@ fn differences<T: Number>(part: &[T], expected: &[T], tolerance: Option<f64>) ->
     let pairs = part.iter().zip(expected);
     let wrong = pairs.filter(|(is, should)| match tolerance {
         None => bytemuck::bytes_of(*is) != bytemuck::bytes_of(*should),
-        // A NaN is not within anything.
-        Some(bound) => !((is.approximate() - should.approximate()).abs() <= bound),
+        Some(bound) => {
+            let error = (is.approximate() - should.approximate()).abs();
+            error.is_nan() || error > bound
+        }
     });
     wrong.count() as u64
 }

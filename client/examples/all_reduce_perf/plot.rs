@@ -21,18 +21,18 @@ type Point = (f64, f64);
 /// A line of the picture.
 struct Curve {
     name: String,
-    color: PaletteColor<Palette99>,
+    color: HSLColor,
     is_floor: bool,
     points: Vec<Point>,
 }
 
-/// Draws a line for every number of peers and of lanes, and dashed the floor of every number of peers.
-/// Where nothing was measured, nothing is drawn.
+/// Draws a line for every number of peers and of lanes, and dashed the floor of every number of peers:
+/// a colour for each number of peers, lighter with more lanes. Where nothing was measured, nothing is drawn.
 pub(crate) fn draw(file: &Path, rows: &[Row]) -> Result<(), PlotError> {
     let area = SVGBackend::new(file, PICTURE).into_drawing_area();
     area.fill(&WHITE)?;
     let curves = curves(rows);
-    if curves.iter().any(|curve| !curve.points.is_empty()) {
+    if !curves.is_empty() {
         let mut chart = axes(&area, &curves)?;
         for curve in &curves {
             add(&mut chart, curve)?;
@@ -42,7 +42,7 @@ pub(crate) fn draw(file: &Path, rows: &[Row]) -> Result<(), PlotError> {
             .position(SeriesLabelPosition::LowerRight)
             .background_style(WHITE.mix(0.8))
             .border_style(BLACK.mix(0.3))
-            .label_font((FONT, 14))
+            .label_font((FONT, 17))
             .draw()?;
     }
     area.present()
@@ -53,31 +53,38 @@ fn curves(rows: &[Row]) -> Vec<Curve> {
     let mut ours: BTreeMap<(usize, u16), Vec<Point>> = BTreeMap::new();
     let mut floors: BTreeMap<usize, BTreeMap<usize, f64>> = BTreeMap::new();
     for row in rows {
-        let bytes = row.bytes as f64;
         let line = ours.entry((row.peers, row.lanes)).or_default();
-        line.push((bytes, row.algbw_gb_s));
+        line.push((row.bytes as f64, row.algbw_gb_s));
+        let of_peers = floors.entry(row.peers).or_default();
         if let Some(floor) = row.floor.algbw_gb_s {
-            let best = floors.entry(row.peers).or_default();
-            let best = best.entry(row.bytes).or_insert(floor);
+            let best = of_peers.entry(row.bytes).or_insert(floor);
             *best = best.max(floor);
         }
     }
-    let ours = ours.into_iter().map(|((peers, lanes), points)| {
-        let name = format!("{peers} peers, {lanes} lanes");
-        (name, false, points)
-    });
-    let floors = floors.into_iter().map(|(peers, points)| {
-        let points = points.into_iter().map(|(bytes, rate)| (bytes as f64, rate));
-        (format!("{peers} peers, floor"), true, points.collect())
-    });
-    let all = ours.chain(floors).enumerate();
-    all.map(|(number, (name, is_floor, points))| Curve {
-        name,
-        color: Palette99::pick(number),
-        is_floor,
-        points,
-    })
-    .collect()
+    let mut curves = Vec::new();
+    let groups = floors.len() as f64;
+    for (group, (peers, floor)) in floors.into_iter().enumerate() {
+        let hue = group as f64 / groups;
+        let lines: Vec<_> = ours.range((peers, 0)..=(peers, u16::MAX)).collect();
+        for (number, ((_, lanes), points)) in lines.iter().enumerate() {
+            let lightness = 0.25 + 0.4 * number as f64 / lines.len() as f64;
+            curves.push(Curve {
+                name: format!("{peers} peers, lanes: {lanes}"),
+                color: HSLColor(hue, 0.8, lightness),
+                is_floor: false,
+                points: points.to_vec(),
+            });
+        }
+        let floor = floor.into_iter().map(|(bytes, rate)| (bytes as f64, rate));
+        curves.push(Curve {
+            name: format!("{peers} peers, floor"),
+            color: HSLColor(hue, 0.5, 0.5),
+            is_floor: true,
+            points: floor.collect(),
+        });
+    }
+    curves.retain(|curve| !curve.points.is_empty());
+    curves
 }
 
 fn axes<'a, 'b>(
@@ -90,7 +97,7 @@ fn axes<'a, 'b>(
         span(points().map(|point| point.1)),
     );
     let mut chart = ChartBuilder::on(area)
-        .caption("all-reduce throughput", (FONT, 22))
+        .caption("all-reduce throughput", (FONT, 26))
         .margin(16)
         .x_label_area_size(44)
         .y_label_area_size(70)
@@ -101,9 +108,9 @@ fn axes<'a, 'b>(
         .y_desc("GB/s")
         .x_label_formatter(&|bytes| size(*bytes))
         .y_label_formatter(&|rate| format!("{rate}"))
-        .label_style((FONT, 14))
-        .axis_desc_style((FONT, 16))
-        .light_line_style(BLACK.mix(0.05))
+        .label_style((FONT, 17))
+        .axis_desc_style((FONT, 19))
+        .light_line_style(TRANSPARENT)
         .draw()?;
     Ok(chart)
 }

@@ -56,6 +56,10 @@ struct Settings<'a> {
 
 /// Does everything. The number of wrong elements.
 pub(crate) fn measure_and_report(arguments: &Arguments) -> Result<u64, ReportError> {
+    for file in [&arguments.json, &arguments.plot].into_iter().flatten() {
+        // An hour of measuring should not end with a folder that does not exist.
+        fs::write(file, "").map_err(|error| cannot_write(file, error))?;
+    }
     let machine = Machine::of_this_process();
     print!("{}", table::preamble(arguments, &machine));
     let mut rows = Vec::new();
@@ -130,8 +134,10 @@ fn write_json(
     };
     let text = serde_json::to_string_pretty(&document).map_err(io::Error::from);
     let written = text.and_then(|text| fs::write(file, text + "\n"));
-    written.map_err(|error| ReportError::File {
-        file: file.into(),
-        error,
-    })
+    written.map_err(|error| cannot_write(file, error))
+}
+
+fn cannot_write(file: &Path, error: io::Error) -> ReportError {
+    let file = file.into();
+    ReportError::File { file, error }
 }

@@ -96,7 +96,7 @@ pub(crate) fn heading(arguments: &Arguments, peers: usize, lanes: u16) -> String
         )
     };
     format!(
-        "#\n# {peers} peers, {lanes} lanes, {place}{compressed}\n{columns}{of_floor}\n{units}{floor_units}"
+        "#\n# {peers} peers, lanes: {lanes}, {place}{compressed}\n{columns}{of_floor}\n{units}{floor_units}"
     )
 }
 
