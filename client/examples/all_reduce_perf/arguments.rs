@@ -1,0 +1,107 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+use super::rank::Assignment;
+use super::work::Work;
+
+/// Measure all-reduce over the processes of this machine, beside a plain ring of the same run.
+#[derive(Debug, Parser)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Arguments {
+    /// Numbers of peers.
+    #[arg(long, value_delimiter = ',', default_values_t = [2, 4, 8], value_parser = peers)]
+    pub(crate) peers: Vec<usize>,
+    /// Numbers of lanes per ring edge.
+    #[arg(long, value_delimiter = ',', default_values_t = [4], value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) lanes: Vec<u16>,
+    /// The smallest buffer, with K, M or G for powers of 1024.
+    #[arg(long, default_value = "4K", value_parser = size)]
+    pub(crate) min_bytes: usize,
+    /// The largest buffer.
+    #[arg(long, default_value = "64M", value_parser = size)]
+    pub(crate) max_bytes: usize,
+    /// From one size to the next.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(2..))]
+    pub(crate) step_factor: u32,
+    /// Iterations that count, for every size; unless said otherwise fewer of the larger ones.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) iters: Option<u32>,
+    /// Iterations before those that count; unless said otherwise by size.
+    #[arg(long)]
+    pub(crate) warmup: Option<u32>,
+    /// Leave out the ring over plain sockets.
+    #[arg(long)]
+    pub(crate) no_floor: bool,
+    #[command(flatten)]
+    pub(crate) work: Work,
+    /// Write everything to this file as JSON, too.
+    #[arg(long)]
+    pub(crate) json: Option<PathBuf>,
+    /// Draw throughput over size into this file.
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) plot: Option<PathBuf>,
+    #[command(subcommand)]
+    pub(crate) role: Option<Role>,
+}
+
+/// What a process of this program is, where it is not the one that the user has started.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Role {
+    /// The master of a run.
+    #[command(hide = true)]
+    Master,
+    /// A peer, which is also a rank of the floor's ring.
+    #[command(hide = true)]
+    Rank(Assignment),
+}
+
+impl Arguments {
+    /// Does it all fit together?
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
+        if self.min_bytes > self.max_bytes {
+            return Err("--min-bytes is more than --max-bytes");
+        }
+        self.work.check()
+    }
+
+    /// The buffers to be reduced, in elements.
+    pub(crate) fn counts(&self) -> Vec<usize> {
+        let mut bytes = Some(self.min_bytes);
+        let mut counts = Vec::new();
+        while let Some(size) = bytes.filter(|size| *size <= self.max_bytes) {
+            counts.push((size / self.work.element.size()).max(1));
+            bytes = size.checked_mul(self.step_factor as usize);
+        }
+        counts
+    }
+}
+
+fn peers(text: &str) -> Result<usize, String> {
+    let peers: usize = text.parse().map_err(|_| "not a number".to_owned())?;
+    if (2..=64).contains(&peers) {
+        Ok(peers)
+    } else {
+        Err("from 2 to 64".into())
+    }
+}
+
+/// Bytes, with a binary suffix: `4K` is 4096.
+fn size(text: &str) -> Result<usize, String> {
+    let (digits, shift) = match text.char_indices().next_back() {
+        Some((at, 'k' | 'K')) => (text.get(..at), 10),
+        Some((at, 'm' | 'M')) => (text.get(..at), 20),
+        Some((at, 'g' | 'G')) => (text.get(..at), 30),
+        _ => (Some(text), 0),
+    };
+    let number: usize = digits
+        .unwrap_or_default()
+        .parse()
+        .map_err(|_| "a number, with K, M or G at most".to_owned())?;
+    number
+        .checked_mul(1 << shift)
+        .filter(|bytes| *bytes > 0)
+        .ok_or_else(|| "more than nothing and less than everything".into())
+}

@@ -1,0 +1,116 @@
+//! What each rank contributes, what must come out, and how many elements are not so.
+//!
+//! Contributions are small whole numbers, so that every order of additions gives the same bits, and
+//! they depend on the rank, the place and the iteration: a contribution that is lost or counted twice,
+//! a piece in the wrong place and a result that is left over from before all show. They repeat with a
+//! period that no size of a piece or a chunk divides, so that buffers are filled and checked by
+//! copying and comparing memory.
+
+use pccl::ReduceOp;
+
+use super::number::{Number, epsilon};
+use super::work::Work;
+
+/// A prime: pieces are aligned to powers of two.
+const PERIOD: usize = 4099;
+
+/// Numbers up to this one are contributed.
+const LARGEST: i64 = 14;
+
+/// What is contributed, and what comes out of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Contribution {
+    op: ReduceOp,
+    rank: usize,
+    peers: usize,
+    /// How far a result may be from the exact one; `None`: not at all.
+    tolerance: Option<f64>,
+}
+
+impl Contribution {
+    pub(crate) fn new(work: &Work, rank: usize, peers: usize) -> Self {
+        Self {
+            op: work.op,
+            rank,
+            peers,
+            tolerance: tolerance(work, peers),
+        }
+    }
+
+    /// The contribution of an iteration.
+    pub(crate) fn fill<T: Number>(&self, buffer: &mut [T], iteration: u64) {
+        let pattern: Vec<T> = (0..PERIOD.min(buffer.len()))
+            .map(|place| T::whole(self.of(self.rank, place, iteration)))
+            .collect();
+        for part in buffer.chunks_mut(PERIOD) {
+            let (pattern, _) = pattern.split_at(part.len());
+            part.copy_from_slice(pattern);
+        }
+    }
+
+    /// Elements of a result that are not what they should be. `exact`: even where the library
+    /// compresses, because this was the floor.
+    pub(crate) fn wrong<T: Number>(&self, result: &[T], iteration: u64, exact: bool) -> u64 {
+        let expected: Vec<T> = (0..PERIOD.min(result.len()))
+            .map(|place| self.expected(place, iteration))
+            .collect();
+        let tolerance = self.tolerance.filter(|_| !exact);
+        let parts = result.chunks(PERIOD);
+        parts
+            .map(|part| differences(part, &expected, tolerance))
+            .sum()
+    }
+
+    /// What `rank` contributes at `place` of the period.
+    fn of(&self, rank: usize, place: usize, iteration: u64) -> i64 {
+        let (rank, place) = (rank as i64, place as i64);
+        let turn = i64::try_from(iteration % (1 << 32)).unwrap_or_default();
+        match self.op {
+            // One or two, and at most two of them two, so that the product fits into every type.
+            ReduceOp::Prod => {
+                let doubling = (place + turn) % 3;
+                1 + i64::from((rank + place / 3) % (self.peers as i64) < doubling)
+            }
+            // The first part is common to all ranks, so that the largest tells of the iteration, too.
+            ReduceOp::Sum | ReduceOp::Avg | ReduceOp::Max | ReduceOp::Min => {
+                1 + (place + 3 * turn) % 11 + (7 * rank + place) % 4
+            }
+        }
+    }
+
+    fn expected<T: Number>(&self, place: usize, iteration: u64) -> T {
+        let all = (0..self.peers).map(|rank| self.of(rank, place, iteration));
+        match self.op {
+            ReduceOp::Sum => T::whole(all.sum()),
+            ReduceOp::Avg => T::average(all.sum(), self.peers),
+            ReduceOp::Prod => T::whole(all.product()),
+            ReduceOp::Max => T::whole(all.max().unwrap_or_default()),
+            ReduceOp::Min => T::whole(all.min().unwrap_or_default()),
+        }
+    }
+}
+
+/// Every hop of the reduction and the one to everybody may be off by half a level of a range that is
+/// at most that of the result, and by the rounding of the type.
+fn tolerance(work: &Work, peers: usize) -> Option<f64> {
+    let compression = work.quantize?;
+    let (hops, range) = (peers as f64, (peers as i64 * LARGEST) as f64);
+    Some(hops * range * (1.01 / compression.levels() / 2.0 + epsilon(work.element)))
+}
+
+/// Comparing memory comes first, because it is as fast as memory.
+fn differences<T: Number>(part: &[T], expected: &[T], tolerance: Option<f64>) -> u64 {
+    let (expected, _) = expected.split_at(part.len());
+    if bytemuck::cast_slice::<T, u8>(part) == bytemuck::cast_slice::<T, u8>(expected) {
+        return 0;
+    }
+    let pairs = part.iter().zip(expected);
+    let wrong = pairs.filter(|(is, should)| match tolerance {
+        None => bytemuck::bytes_of(*is) != bytemuck::bytes_of(*should),
+        Some(bound) => {
+            let error = (is.approximate() - should.approximate()).abs();
+            error.is_nan() || error > bound
+        }
+    });
+    wrong.count() as u64
+}

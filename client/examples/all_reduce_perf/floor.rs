@@ -1,0 +1,240 @@
+//! The floor: an all-reduce by a single-threaded streaming ring, with nothing but the data on the
+//! connections.
+//!
+//! In step `s` of `2(n-1)` a rank sends chunk `rank - s` and receives chunk `rank - s - 1`. In the
+//! first half a piece that was received is added to the rank's own contribution, in the second half
+//! it is received into its final place. What a step sends is what the step before has received, and
+//! it goes out as soon as it is there.
+
+use std::io;
+use std::ops::Range;
+
+use pccl::ReduceOp;
+
+use super::edges::Edges;
+use super::number::{Number, combine, combine_into};
+
+/// This rank's place in the ring, and its memory between calls.
+#[derive(Debug)]
+pub(crate) struct Floor<T> {
+    rank: usize,
+    peers: usize,
+    edges: Edges,
+    /// Where pieces land that have to be added.
+    scratch: Vec<T>,
+}
+
+impl<T: Number> Floor<T> {
+    pub(crate) fn new(rank: usize, peers: usize, edges: Edges) -> Self {
+        Self {
+            rank,
+            peers,
+            edges,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Reduces the `source` of all ranks into `result`, in pieces of `piece` elements; without a
+    /// source, what `result` holds. Blocks until this rank has sent and received everything.
+    pub(crate) fn all_reduce(
+        &mut self,
+        op: ReduceOp,
+        source: Option<&[T]>,
+        result: &mut [T],
+        piece: usize,
+    ) -> io::Result<()> {
+        self.scratch.resize(piece, T::whole(0));
+        let mut pass = Pass {
+            op,
+            rank: self.rank,
+            peers: self.peers,
+            source,
+            result,
+            scratch: &mut self.scratch,
+            in_scratch: 0,
+            sending: Cursor::default(),
+            receiving: Cursor::default(),
+        };
+        pass.run(&mut self.edges)
+    }
+}
+
+/// How far one direction is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cursor {
+    step: usize,
+    /// Bytes of the step's chunk that are done.
+    done: usize,
+}
+
+impl Cursor {
+    /// `bytes` more of a chunk of `total` are done.
+    fn advance(&mut self, bytes: usize, total: usize) {
+        self.done += bytes;
+        if self.done == total {
+            self.step += 1;
+            self.done = 0;
+        }
+    }
+}
+
+/// One all-reduce on its way.
+struct Pass<'a, T> {
+    op: ReduceOp,
+    rank: usize,
+    peers: usize,
+    source: Option<&'a [T]>,
+    result: &'a mut [T],
+    scratch: &'a mut [T],
+    /// Bytes of the current piece that have been received into it.
+    in_scratch: usize,
+    sending: Cursor,
+    receiving: Cursor,
+}
+
+impl<T: Number> Pass<'_, T> {
+    fn run(&mut self, edges: &mut Edges) -> io::Result<()> {
+        loop {
+            let received = self.receive(edges)?;
+            let sent = self.send(edges)?;
+            let (to_send, to_receive) = (self.sendable() > 0, !self.is_over(self.receiving));
+            if !to_receive && self.is_over(self.sending) {
+                return Ok(());
+            }
+            if !received && !sent {
+                edges.wait(to_send, to_receive)?;
+            }
+        }
+    }
+
+    fn is_over(&self, cursor: Cursor) -> bool {
+        cursor.step == self.steps()
+    }
+
+    const fn steps(&self) -> usize {
+        2 * (self.peers - 1)
+    }
+
+    /// Has anything been received?
+    fn receive(&mut self, edges: &mut Edges) -> io::Result<bool> {
+        if self.is_over(self.receiving) {
+            return Ok(false);
+        }
+        let chunk = self.chunk(self.receiving.step + 1);
+        let total = size_of_val(&self.result[chunk.clone()]);
+        if total == 0 {
+            self.receiving.advance(0, 0);
+            return Ok(true);
+        }
+        let left = total - self.receiving.done;
+        if self.receiving.step < self.peers - 1 {
+            self.receive_to_add(edges, chunk, left)
+        } else {
+            self.receive_into_place(edges, chunk, left)
+        }
+    }
+
+    fn receive_to_add(
+        &mut self,
+        edges: &mut Edges,
+        chunk: Range<usize>,
+        left: usize,
+    ) -> io::Result<bool> {
+        let piece = size_of_val(self.scratch).min(left);
+        let scratch = bytemuck::cast_slice_mut(self.scratch);
+        let Some(bytes) = edges.receive(&mut scratch[self.in_scratch..piece])? else {
+            return Ok(false);
+        };
+        self.in_scratch += bytes;
+        if self.in_scratch == piece {
+            self.in_scratch = 0;
+            let (from, count) = (self.receiving.done / size_of::<T>(), piece / size_of::<T>());
+            self.add(chunk.start + from, count);
+            self.receiving.advance(piece, self.receiving.done + left);
+        }
+        Ok(true)
+    }
+
+    /// The first `count` elements of the scratch and this rank's contribution at `start` become one.
+    fn add(&mut self, start: usize, count: usize) {
+        let place = start..start + count;
+        let (received, into) = (&self.scratch[..count], &mut self.result[place.clone()]);
+        match self.source {
+            Some(source) => combine_into(self.op, into, received, &source[place]),
+            None => combine(self.op, into, received),
+        }
+        let is_last = self.receiving.step == self.peers - 2;
+        if is_last && self.op == ReduceOp::Avg {
+            for sum in into {
+                *sum = sum.over(self.peers);
+            }
+        }
+    }
+
+    fn receive_into_place(
+        &mut self,
+        edges: &mut Edges,
+        chunk: Range<usize>,
+        left: usize,
+    ) -> io::Result<bool> {
+        let piece = size_of_val(self.scratch).min(left);
+        let place = bytemuck::cast_slice_mut(&mut self.result[chunk]);
+        let done = self.receiving.done;
+        let Some(bytes) = edges.receive(&mut place[done..done + piece])? else {
+            return Ok(false);
+        };
+        self.receiving.advance(bytes, done + left);
+        Ok(true)
+    }
+
+    /// Has anything been sent?
+    fn send(&mut self, edges: &mut Edges) -> io::Result<bool> {
+        if self.is_over(self.sending) {
+            return Ok(false);
+        }
+        let chunk = self.chunk(self.sending.step);
+        let total = size_of_val(&self.result[chunk.clone()]);
+        if total == 0 {
+            self.sending.advance(0, 0);
+            return Ok(true);
+        }
+        let bytes = self.sendable().min(size_of_val(self.scratch));
+        if bytes == 0 {
+            return Ok(false);
+        }
+        let from: &[T] = match self.source {
+            Some(source) if self.sending.step == 0 => source,
+            Some(_) | None => self.result,
+        };
+        let done = self.sending.done;
+        let chunk: &[u8] = bytemuck::cast_slice(&from[chunk]);
+        let Some(bytes) = edges.send(&chunk[done..done + bytes])? else {
+            return Ok(false);
+        };
+        self.sending.advance(bytes, total);
+        Ok(true)
+    }
+
+    /// Bytes of the chunk to be sent that are there and have not been sent.
+    fn sendable(&self) -> usize {
+        let Cursor { step, done } = self.sending;
+        if self.is_over(self.sending) {
+            return 0;
+        }
+        let there = if step <= self.receiving.step {
+            size_of_val(&self.result[self.chunk(step)])
+        } else if step == self.receiving.step + 1 {
+            self.receiving.done
+        } else {
+            0
+        };
+        there - done
+    }
+
+    /// The chunk that is sent in this step, and was received in the one before.
+    fn chunk(&self, step: usize) -> Range<usize> {
+        let chunk = (self.rank + 2 * self.peers - step) % self.peers;
+        let bound = |chunk| self.result.len() * chunk / self.peers;
+        bound(chunk)..bound(chunk + 1)
+    }
+}

@@ -1,0 +1,78 @@
+//! How fast is an all-reduce here? The benchmark for those who know nccl-tests.
+//!
+//! ```text
+//! cargo run --release --example all_reduce_perf -- --peers 2,4,8 --min-bytes 4K --max-bytes 256M \
+//!     --lanes 1,4,16 --json perf.json --plot perf.svg
+//! ```
+//!
+//! For every number of peers and of lanes it starts a master and that many peers as processes of this
+//! machine, and measures one size after the other. Each result is checked on every peer in every
+//! iteration; a wrong element makes the exit code a failure.
+//!
+//! Beside each row stands its *floor*, measured in turns with it by the same processes in the same
+//! memory: the same all-reduce by a single-threaded streaming ring over plain sockets, without any
+//! protocol. What a machine can do at all changes from minute to minute; the ratio of the two does not.
+//!
+//! | file | what it is for |
+//! |---|---|
+//! | `arguments`, `work` | the command line, and what of it each rank has to know |
+//! | `plan`, `session`, `crew` | the parent: how often, in which order, and the processes it starts |
+//! | `talk` | what parent and children tell each other |
+//! | `master`, `rank`, `stopwatch` | the children |
+//! | `contribution`, `number` | what each rank contributes, and what must come out |
+//! | `floor`, `edges` | the ring over plain sockets |
+//! | `row`, `table`, `report`, `plot`, `machine` | what comes of it |
+
+mod arguments;
+mod contribution;
+mod crew;
+mod edges;
+mod floor;
+mod machine;
+mod master;
+mod number;
+mod plan;
+mod plot;
+mod rank;
+mod report;
+mod row;
+mod session;
+mod stopwatch;
+mod table;
+mod talk;
+mod work;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use arguments::{Arguments, Role};
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match &arguments.role {
+        Some(Role::Master) => master::run(),
+        Some(Role::Rank(assignment)) => rank::run(assignment),
+        None => benchmark(&arguments),
+    }
+}
+
+/// Measures everything. Two kinds of failure: 1 where an element was wrong or a process was lost, 2
+/// where the command line asks for what makes no sense.
+fn benchmark(arguments: &Arguments) -> ExitCode {
+    if let Err(problem) = arguments.check() {
+        eprintln!("all_reduce_perf: {problem}");
+        return ExitCode::from(2);
+    }
+    match report::measure_and_report(arguments) {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(wrong) => {
+            eprintln!("all_reduce_perf: {wrong} elements were wrong");
+            ExitCode::FAILURE
+        }
+        Err(problem) => {
+            eprintln!("all_reduce_perf: {problem}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! A peer of the run, which is also a rank of the floor's ring: the same process and the same buffers,
+//! so that memory treats both alike.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pccl::half::{bf16, f16};
+use pccl::{Communicator, ElementType, ReduceItem, Tcp};
+
+use super::contribution::Contribution;
+use super::edges::Edges;
+use super::floor::Floor;
+use super::number::Number;
+use super::stopwatch::{cpu_time, ns_since};
+use super::talk::{
+    Buffers, Contestant, Event, Measured, Order, Series, end_with_parent, next_order, tell,
+};
+use super::work::Work;
+
+/// What the parent tells a rank on its command line.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Assignment {
+    #[arg(long)]
+    pub(crate) rank: usize,
+    #[arg(long)]
+    pub(crate) peers: usize,
+    #[arg(long)]
+    pub(crate) lanes: u16,
+    #[arg(long)]
+    pub(crate) master: SocketAddr,
+    #[command(flatten)]
+    pub(crate) work: Work,
+}
+
+impl Assignment {
+    /// As it stands on a command line.
+    pub(crate) fn to_arguments(&self) -> Vec<String> {
+        let mut arguments = vec![
+            "rank".to_owned(),
+            format!("--rank={}", self.rank),
+            format!("--peers={}", self.peers),
+            format!("--lanes={}", self.lanes),
+            format!("--master={}", self.master),
+        ];
+        arguments.extend(self.work.to_arguments());
+        arguments
+    }
+}
+
+/// Why a rank cannot go on.
+#[derive(Debug, thiserror::Error)]
+enum RankError {
+    #[error("{0}")]
+    Pccl(#[from] pccl::Error),
+    #[error("the floor's ring: {0}")]
+    Floor(#[from] io::Error),
+    #[error("the parent asks for the floor before its ring is connected")]
+    NoFloor,
+}
+
+/// Obeys the parent until it says `Quit`.
+pub(crate) fn run(assignment: &Assignment) -> ExitCode {
+    end_with_parent();
+    let outcome = match assignment.work.element {
+        ElementType::U8 => take_part::<u8>(assignment),
+        ElementType::I8 => take_part::<i8>(assignment),
+        ElementType::U16 => take_part::<u16>(assignment),
+        ElementType::I16 => take_part::<i16>(assignment),
+        ElementType::U32 => take_part::<u32>(assignment),
+        ElementType::I32 => take_part::<i32>(assignment),
+        ElementType::U64 => take_part::<u64>(assignment),
+        ElementType::I64 => take_part::<i64>(assignment),
+        ElementType::F16 => take_part::<f16>(assignment),
+        ElementType::BF16 => take_part::<bf16>(assignment),
+        ElementType::F32 => take_part::<f32>(assignment),
+        ElementType::F64 => take_part::<f64>(assignment),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let error = error.to_string();
+            tell(&Event::Failed { error });
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn take_part<T: Number>(assignment: &Assignment) -> Result<(), RankError> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    tell(&Event::Listening { address });
+    let comm = join(assignment)?;
+    tell(&Event::Joined);
+    let mut rank = Rank::<T> {
+        contribution: Contribution::new(&assignment.work, assignment.rank, assignment.peers),
+        work: assignment.work.clone(),
+        comm,
+        floor: None,
+        stride: 1,
+        source: Vec::new(),
+        result: Vec::new(),
+    };
+    loop {
+        match next_order() {
+            Order::JoinFloor { next } => {
+                let edges = Edges::join(&listener, next, rank.work.floor_congestion())?;
+                rank.floor = Some(Floor::new(assignment.rank, assignment.peers, edges));
+                tell(&Event::Joined);
+            }
+            Order::Prepare(buffers) => {
+                rank.prepare(buffers);
+                tell(&Event::Prepared);
+            }
+            Order::Measure(series) => {
+                let measured = rank.measure(series)?;
+                tell(&Event::Measured(measured));
+            }
+            Order::Go | Order::TellCpuTime => {}
+            Order::Quit => break,
+        }
+    }
+    rank.comm.shutdown();
+    Ok(())
+}
+
+/// Connects, and waits until all peers are there.
+fn join(assignment: &Assignment) -> Result<Communicator, pccl::Error> {
+    let mut tcp = Tcp::new().lanes(assignment.lanes);
+    if let Some(congestion) = &assignment.work.congestion {
+        tcp = tcp.congestion(congestion);
+    }
+    let builder = Communicator::builder(assignment.master.to_string());
+    let mut comm = builder
+        .transport(tcp)
+        .listen(assignment.master.ip())
+        .first_port(0)
+        .connect()?;
+    while comm.world_size() < assignment.peers {
+        comm.update_topology()?;
+        // Processes take a while to start; a peer that asks without a pause keeps them from it.
+        thread::sleep(Duration::from_millis(2));
+    }
+    Ok(comm)
+}
+
+struct Rank<T> {
+    work: Work,
+    contribution: Contribution,
+    comm: Communicator,
+    floor: Option<Floor<T>>,
+    /// Elements of one iteration: of all its reduces together.
+    stride: usize,
+    /// What each iteration of a batch contributes; empty in place.
+    source: Vec<T>,
+    result: Vec<T>,
+}
+
+impl<T: Number> Rank<T> {
+    fn prepare(&mut self, buffers: Buffers) {
+        // Before the next ones are made, so that both need not fit into memory.
+        (self.source, self.result) = (Vec::new(), Vec::new());
+        self.stride = buffers.count * self.work.concurrent;
+        let elements = self.stride * buffers.batch;
+        // Written to, because memory that was never touched is dear when it is first.
+        self.result = vec![T::whole(1); elements];
+        if !self.work.is_in_place() {
+            self.source = vec![T::whole(1); elements];
+        }
+    }
+
+    fn measure(&mut self, series: Series) -> Result<Measured, RankError> {
+        let batch = (self.result.len() / self.stride) as u64;
+        let end = series.first + u64::from(series.iterations);
+        let mut measured = Measured::default();
+        let mut first = series.first;
+        while first < end {
+            let iterations = first..end.min(first + batch);
+            self.fill(iterations.clone());
+            tell(&Event::Ready);
+            let Order::Go = next_order() else {
+                break;
+            };
+            self.run_batch(series.of, iterations.clone(), &mut measured)?;
+            measured.wrong += self.count_wrong(series.of, iterations.clone());
+            first = iterations.end;
+        }
+        Ok(measured)
+    }
+
+    fn fill(&mut self, iterations: std::ops::Range<u64>) {
+        let buffers = if self.work.is_in_place() {
+            &mut self.result
+        } else {
+            &mut self.source
+        };
+        for (buffer, iteration) in buffers.chunks_mut(self.stride).zip(iterations) {
+            self.contribution.fill(buffer, iteration);
+        }
+    }
+
+    fn count_wrong(&self, of: Contestant, iterations: std::ops::Range<u64>) -> u64 {
+        let exact = of != Contestant::Ours;
+        let results = self.result.chunks(self.stride).zip(iterations);
+        results
+            .map(|(result, iteration)| self.contribution.wrong(result, iteration, exact))
+            .sum()
+    }
+
+    /// The iterations of one batch, back to back; nothing else is between the two readings of the
+    /// CPU time.
+    fn run_batch(
+        &mut self,
+        of: Contestant,
+        iterations: std::ops::Range<u64>,
+        measured: &mut Measured,
+    ) -> Result<(), RankError> {
+        let mut sources = self.source.chunks(self.stride);
+        let before = cpu_time();
+        for (result, _) in self.result.chunks_mut(self.stride).zip(iterations) {
+            let begun = Instant::now();
+            let source = sources.next();
+            match of {
+                Contestant::Ours => reduce(&self.comm, &self.work, source, result)?,
+                Contestant::Floor { piece_bytes } => {
+                    let floor = self.floor.as_mut().ok_or(RankError::NoFloor)?;
+                    let piece = piece_bytes / size_of::<T>();
+                    floor.all_reduce(self.work.op, source, result, piece)?;
+                }
+            }
+            measured.times_ns.push(ns_since(begun));
+        }
+        measured.cpu_ns += cpu_time() - before;
+        Ok(())
+    }
+}
+
+/// One iteration of ours.
+fn reduce<T: Number>(
+    comm: &Communicator,
+    work: &Work,
+    source: Option<&[T]>,
+    result: &mut [T],
+) -> Result<(), pccl::Error> {
+    match source {
+        _ if work.concurrent > 1 => {
+            let parts = result.chunks_mut(result.len() / work.concurrent).zip(0..);
+            let mut items: Vec<ReduceItem<'_>> = parts
+                .map(|(part, tag)| ReduceItem::new(part, work.reduce(tag)))
+                .collect();
+            comm.all_reduce_many_with_retry(&mut items, work.concurrent)?;
+        }
+        Some(source) => {
+            comm.all_reduce_into(source, result, work.reduce(0))?;
+        }
+        None => {
+            comm.all_reduce(result, work.reduce(0))?;
+        }
+    }
+    Ok(())
+}

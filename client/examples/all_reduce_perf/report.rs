@@ -1,0 +1,143 @@
+//! Measures everything that was asked for, and shows it: rows as they come, files at the end.
+
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use super::arguments::Arguments;
+use super::crew::Trouble;
+use super::machine::Machine;
+use super::plot;
+use super::row::Row;
+use super::session::{BestPieces, Session};
+use super::table;
+
+/// Why there is no complete report.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReportError {
+    #[error("{0}")]
+    Trouble(#[from] Trouble),
+    #[error("cannot write {}: {error}", file.display())]
+    File { file: PathBuf, error: io::Error },
+    #[error("cannot draw {}: {error}", file.display())]
+    Plot {
+        file: PathBuf,
+        error: plot::PlotError,
+    },
+}
+
+/// The JSON file.
+#[derive(Serialize)]
+struct Document<'a> {
+    machine: &'a Machine,
+    settings: Settings<'a>,
+    rows: &'a [Row],
+}
+
+/// What was asked for beyond what stands in the rows.
+#[derive(Serialize)]
+struct Settings<'a> {
+    version: &'static str,
+    peers: &'a [usize],
+    lanes: &'a [u16],
+    min_bytes: usize,
+    max_bytes: usize,
+    step_factor: u32,
+    /// `null`: by size.
+    iterations: Option<u32>,
+    /// `null`: by size.
+    warmup: Option<u32>,
+    /// Of the lanes; `null`: the library's choice per lane.
+    congestion: Option<&'a str>,
+    floor_congestion: Option<&'a str>,
+}
+
+/// Does everything. The number of wrong elements.
+pub(crate) fn measure_and_report(arguments: &Arguments) -> Result<u64, ReportError> {
+    for file in [&arguments.json, &arguments.plot].into_iter().flatten() {
+        // An hour of measuring should not end with a folder that does not exist.
+        fs::write(file, "").map_err(|error| cannot_write(file, error))?;
+    }
+    let machine = Machine::of_this_process();
+    print!("{}", table::preamble(arguments, &machine));
+    let mut rows = Vec::new();
+    let outcome = measure_all(arguments, &mut rows);
+    // What was measured before something went wrong is worth its file, too.
+    if let Some(file) = &arguments.json {
+        write_json(file, arguments, &machine, &rows)?;
+    }
+    if let Some(file) = &arguments.plot {
+        plot::draw(file, &rows).map_err(|error| ReportError::Plot {
+            file: file.clone(),
+            error,
+        })?;
+    }
+    outcome?;
+    Ok(rows.iter().map(|row| row.wrong).sum())
+}
+
+fn measure_all(arguments: &Arguments, rows: &mut Vec<Row>) -> Result<(), Trouble> {
+    let counts = arguments.counts();
+    let sessions = arguments.peers.len() * arguments.lanes.len();
+    let bar = progress_bar(sessions * counts.len());
+    let mut best = BestPieces::new();
+    for peers in &arguments.peers {
+        for lanes in &arguments.lanes {
+            let mut session = Session::start(arguments, *peers, *lanes)?;
+            bar.suspend(|| println!("{}", table::heading(arguments, *peers, *lanes)));
+            for count in &counts {
+                bar.set_message(format!("{peers} peers, {lanes} lanes, {count} elements"));
+                let row = session.measure(*count, &mut best)?;
+                bar.suspend(|| println!("{}", table::line(&row)));
+                bar.inc(1);
+                rows.push(row);
+            }
+            session.end()?;
+        }
+    }
+    bar.finish_and_clear();
+    Ok(())
+}
+
+/// Shown only where standard error is a terminal.
+fn progress_bar(rows: usize) -> ProgressBar {
+    let bar = ProgressBar::new(rows as u64);
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len}  {msg}  {elapsed}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
+fn write_json(
+    file: &Path,
+    arguments: &Arguments,
+    machine: &Machine,
+    rows: &[Row],
+) -> Result<(), ReportError> {
+    let floor_congestion = arguments.work.floor_congestion();
+    let document = Document {
+        machine,
+        settings: Settings {
+            version: env!("CARGO_PKG_VERSION"),
+            peers: &arguments.peers,
+            lanes: &arguments.lanes,
+            min_bytes: arguments.min_bytes,
+            max_bytes: arguments.max_bytes,
+            step_factor: arguments.step_factor,
+            iterations: arguments.iters,
+            warmup: arguments.warmup,
+            congestion: arguments.work.congestion.as_deref(),
+            floor_congestion: (!arguments.no_floor).then_some(floor_congestion),
+        },
+        rows,
+    };
+    let text = serde_json::to_string_pretty(&document).map_err(io::Error::from);
+    let written = text.and_then(|text| fs::write(file, text + "\n"));
+    written.map_err(|error| cannot_write(file, error))
+}
+
+fn cannot_write(file: &Path, error: io::Error) -> ReportError {
+    let file = file.into();
+    ReportError::File { file, error }
+}

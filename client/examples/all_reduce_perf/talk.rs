@@ -1,0 +1,108 @@
+//! What the parent and its children tell each other: JSON lines over standard input and standard
+//! output.
+
+use std::io::{self, BufRead};
+use std::net::SocketAddr;
+use std::{process, thread};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use serde::{Deserialize, Serialize};
+
+/// From the parent to a child.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) enum Order {
+    /// A rank: connect the floor's ring to the next rank. Answered by `Joined`.
+    JoinFloor { next: SocketAddr },
+    /// A rank: make buffers. Answered by `Prepared`.
+    Prepare(Buffers),
+    /// A rank: measure. Answered by `Ready` before each batch and by `Measured` after the last.
+    Measure(Series),
+    /// A rank that is ready: begin.
+    Go,
+    /// The master: how much CPU time so far? Answered by `CpuTime`.
+    TellCpuTime,
+    /// End.
+    Quit,
+}
+
+/// The memory of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Buffers {
+    /// Elements of one reduce.
+    pub(crate) count: usize,
+    /// Iterations that run back to back, each with buffers of its own.
+    pub(crate) batch: usize,
+}
+
+/// Some iterations of one row.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Series {
+    pub(crate) of: Contestant,
+    /// The number of the first one: each iteration of a row has other contributions.
+    pub(crate) first: u64,
+    pub(crate) iterations: u32,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Contestant {
+    Ours,
+    Floor { piece_bytes: usize },
+}
+
+/// From a child to the parent.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Event {
+    /// The master accepts peers here, or a rank the connection of the floor's previous rank.
+    Listening { address: SocketAddr },
+    /// A rank is part of the run, or of the floor's ring.
+    Joined,
+    /// The buffers are there.
+    Prepared,
+    /// A batch can begin.
+    Ready,
+    /// A series is over.
+    Measured(Measured),
+    /// What the process has used so far.
+    CpuTime { ns: u64 },
+    /// It cannot go on.
+    Failed { error: String },
+}
+
+/// What one rank has measured in a series.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Measured {
+    /// By iteration.
+    pub(crate) times_ns: Vec<u64>,
+    /// CPU time of the process in all of them.
+    pub(crate) cpu_ns: u64,
+    /// Elements that were not as expected.
+    pub(crate) wrong: u64,
+}
+
+/// One line to the parent.
+pub(crate) fn tell(event: &Event) {
+    if let Ok(line) = serde_json::to_string(event) {
+        println!("{line}");
+    }
+}
+
+/// The parent's next order. Where there is none any more, or none that makes sense, the end.
+pub(crate) fn next_order() -> Order {
+    let mut line = String::new();
+    // A parent that is gone has closed its end: nothing is read.
+    let read = io::stdin().lock().read_line(&mut line);
+    let order = read.ok().and_then(|_| serde_json::from_str(&line).ok());
+    order.unwrap_or(Order::Quit)
+}
+
+/// Ends this process when its parent does, whatever it is doing then.
+pub(crate) fn end_with_parent() {
+    thread::spawn(|| {
+        let stdin = io::stdin();
+        // No event is asked for: what remains is that the other end was closed.
+        let mut fds = [PollFd::new(&stdin, PollFlags::empty())];
+        while poll(&mut fds, None).is_err() {}
+        process::exit(1);
+    });
+}

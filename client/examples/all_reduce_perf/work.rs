@@ -1,0 +1,164 @@
+//! What every rank has to know: what is reduced, and how.
+
+use pccl::{ElementType, Quantization, Reduce, ReduceOp};
+
+const OPERATIONS: [ReduceOp; 5] = [
+    ReduceOp::Sum,
+    ReduceOp::Avg,
+    ReduceOp::Prod,
+    ReduceOp::Max,
+    ReduceOp::Min,
+];
+
+/// Compressions, by the names that they have here.
+const COMPRESSIONS: [Compression; 4] = [
+    Compression::new(
+        "u8",
+        Quantization::MinMax {
+            to: ElementType::U8,
+        },
+    ),
+    Compression::new(
+        "u16",
+        Quantization::MinMax {
+            to: ElementType::U16,
+        },
+    ),
+    Compression::new(
+        "zp-u8",
+        Quantization::ZeroPointScale {
+            to: ElementType::U8,
+        },
+    ),
+    Compression::new(
+        "zp-i8",
+        Quantization::ZeroPointScale {
+            to: ElementType::I8,
+        },
+    ),
+];
+
+/// The reduce that is measured. Parsed from the command line of the user, and again from that of
+/// each rank.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Work {
+    /// Type of the elements: u8 to u64, i8 to i64, f16, bf16, f32, f64.
+    #[arg(long = "type", default_value = "f32", value_parser = element)]
+    pub(crate) element: ElementType,
+    /// What is computed: sum, avg, prod, max, min.
+    #[arg(long, default_value = "sum", value_parser = operation)]
+    pub(crate) op: ReduceOp,
+    /// Compress what travels: u8, u16 (min-max), zp-u8, zp-i8 (zero point and scale).
+    #[arg(long, value_parser = compression)]
+    pub(crate) quantize: Option<Compression>,
+    /// Reduces that run at once, each of the size of the row. In place only.
+    #[arg(long, default_value_t = 1, value_parser = concurrent)]
+    pub(crate) concurrent: usize,
+    /// Replace the contribution by the result, which costs a backup of what is overwritten.
+    #[arg(long)]
+    pub(crate) in_place: bool,
+    /// TCP congestion control, of the lanes and of the floor's connections; unless said otherwise the
+    /// library chooses per lane.
+    #[arg(long)]
+    pub(crate) congestion: Option<String>,
+}
+
+impl Work {
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
+        let is_float = matches!(
+            self.element,
+            ElementType::F16 | ElementType::BF16 | ElementType::F32 | ElementType::F64
+        );
+        if self.quantize.is_some() && !is_float {
+            return Err("--quantize needs a type of floating-point numbers");
+        }
+        Ok(())
+    }
+
+    /// The calls that reduce many buffers at once work in place.
+    pub(crate) fn is_in_place(&self) -> bool {
+        self.in_place || self.concurrent > 1
+    }
+
+    /// The reduce with this tag.
+    pub(crate) fn reduce(&self, tag: u64) -> Reduce {
+        let reduce = match self.op {
+            ReduceOp::Sum => Reduce::sum(),
+            ReduceOp::Avg => Reduce::avg(),
+            ReduceOp::Prod => Reduce::prod(),
+            ReduceOp::Max => Reduce::max(),
+            ReduceOp::Min => Reduce::min(),
+        };
+        let compression = self.quantize.map(|compression| compression.quantization);
+        reduce
+            .tag(tag)
+            .quantize(compression.unwrap_or(Quantization::None))
+    }
+
+    /// What the connections of the floor ask for: the same as lanes within a machine.
+    pub(crate) fn floor_congestion(&self) -> &str {
+        self.congestion.as_deref().unwrap_or("reno")
+    }
+
+    /// As it stands on a command line.
+    pub(crate) fn to_arguments(&self) -> Vec<String> {
+        let mut arguments = vec![
+            format!("--type={}", self.element),
+            format!("--op={}", self.op),
+            format!("--concurrent={}", self.concurrent),
+        ];
+        arguments.extend(self.quantize.map(|by| format!("--quantize={}", by.name)));
+        arguments.extend(self.in_place.then(|| "--in-place".to_owned()));
+        let congestion = self.congestion.as_ref();
+        arguments.extend(congestion.map(|name| format!("--congestion={name}")));
+        arguments
+    }
+}
+
+/// A quantization and its name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Compression {
+    pub(crate) name: &'static str,
+    pub(crate) quantization: Quantization,
+}
+
+impl Compression {
+    const fn new(name: &'static str, quantization: Quantization) -> Self {
+        Self { name, quantization }
+    }
+
+    /// Steps from the smallest to the largest value that travels.
+    pub(crate) fn levels(self) -> f64 {
+        match self.quantization {
+            Quantization::MinMax { to } | Quantization::ZeroPointScale { to } => {
+                (256_f64).powi(i32::try_from(to.size()).unwrap_or(i32::MAX)) - 1.0
+            }
+            Quantization::None => f64::INFINITY,
+        }
+    }
+}
+
+fn element(text: &str) -> Result<ElementType, String> {
+    let mut all = ElementType::ALL.into_iter();
+    all.find(|element| element.to_string() == text)
+        .ok_or_else(|| "no such type".into())
+}
+
+fn operation(text: &str) -> Result<ReduceOp, String> {
+    let mut all = OPERATIONS.into_iter();
+    all.find(|op| op.to_string() == text)
+        .ok_or_else(|| "no such operation".into())
+}
+
+fn compression(text: &str) -> Result<Compression, String> {
+    let mut all = COMPRESSIONS.into_iter();
+    all.find(|compression| compression.name == text)
+        .ok_or_else(|| "no such quantization".into())
+}
+
+fn concurrent(text: &str) -> Result<usize, String> {
+    text.parse()
+        .ok()
+        .filter(|concurrent| (1..=1024).contains(concurrent))
+        .ok_or_else(|| "from 1 to 1024".into())
+}
