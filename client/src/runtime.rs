@@ -136,10 +136,7 @@ impl Own {
 
     /// From here on there is no runtime. What was spawned ends as soon as no blocking call drives it.
     fn retire(&self) {
-        *self
-            .runtime
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = None;
+        *self.runtime.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     fn runtime(&self) -> Option<Arc<Tokio>> {

@@ -156,8 +156,7 @@ impl Backup {
     /// the slice of that run.
     pub(crate) fn restore(&mut self, data: &mut [u8]) {
         for range in self.saved.drain(..) {
-            if let (Some(target), Some(old)) =
-                (data.get_mut(range.clone()), self.memory.get(range))
+            if let (Some(target), Some(old)) = (data.get_mut(range.clone()), self.memory.get(range))
             {
                 target.copy_from_slice(old);
             }

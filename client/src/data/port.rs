@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pccl_core::element::CollectiveSpec;
 use pccl_core::id::Seq;
 
+use super::Shared;
 use super::buffers::RingBuffers;
 use super::edge::EdgeState;
 use super::registry::{Address, Inbox};
 use super::run::Run;
 use super::sending::TxSlot;
 use super::work::{Misfit, Pace, Place, RingWork};
-use super::Shared;
 
 /// What a finished operation moved, in bytes of payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

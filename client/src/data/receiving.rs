@@ -135,12 +135,7 @@ pub(super) struct Keeper {
 
 impl Keeper {
     /// The keeper of a lane that has just been put to use.
-    pub(super) fn new(
-        lane: u16,
-        ends: Lane,
-        edge: &Arc<EdgeState>,
-        shared: &Arc<Shared>,
-    ) -> Self {
+    pub(super) fn new(lane: u16, ends: Lane, edge: &Arc<EdgeState>, shared: &Arc<Shared>) -> Self {
         let (keeper, homecomings) = mpsc::unbounded_channel();
         let receiving = RxLane {
             lane,

@@ -31,11 +31,7 @@ pub(super) enum Delivery {
         lane: u16,
     },
     /// A lane of the edge that was built in this round is of no more use.
-    LaneEnded {
-        edge: Edge,
-        built: Round,
-        lane: u16,
-    },
+    LaneEnded { edge: Edge, built: Round, lane: u16 },
     /// The edge is no longer in use.
     EdgeGone { edge: Edge, built: Round },
     /// Look at the flag.

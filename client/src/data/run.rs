@@ -247,7 +247,10 @@ impl<'a, 'b> Run<'a, 'b> {
                 tracing::debug!(lane = number, %end, "a receiving lane ended");
                 lane.rx = None;
                 if let Some(receiving) = &self.port.receiving {
-                    self.port.shared.registry.lane_ended(&receiving.edge, number);
+                    self.port
+                        .shared
+                        .registry
+                        .lane_ended(&receiving.edge, number);
                 }
                 Err(RingFailure::LaneLost)
             }

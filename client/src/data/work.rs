@@ -235,7 +235,8 @@ impl RingWork {
 
     /// Does anything have to arrive on this lane?
     pub(super) fn expects(&self, lane: u16) -> bool {
-        self.stripe(lane).is_some_and(|stripe| stripe.to_receive > 0)
+        self.stripe(lane)
+            .is_some_and(|stripe| stripe.to_receive > 0)
     }
 
     /// Does anything have to arrive on any lane?
@@ -312,7 +313,10 @@ impl RingWork {
                 .map(|elements| elements * element_bytes),
         };
         let bytes = bytes.filter(|bytes| *bytes > 0 && bytes.is_multiple_of(element_bytes));
-        let end = header.offset.checked_add(bytes.ok_or(Misfit)?).ok_or(Misfit)?;
+        let end = header
+            .offset
+            .checked_add(bytes.ok_or(Misfit)?)
+            .ok_or(Misfit)?;
         let fits = header.offset == expected.start && end <= expected.end;
         if header.stripe != lane || !fits || stripe.contributed(step, world) < end {
             return Err(Misfit);
@@ -411,11 +415,7 @@ impl RingWork {
     }
 
     /// The next frame of the own contribution.
-    fn contribute(
-        &mut self,
-        lane: u16,
-        buffers: &RingBuffers<'_>,
-    ) -> Result<Outgoing, Misfit> {
+    fn contribute(&mut self, lane: u16, buffers: &RingBuffers<'_>) -> Result<Outgoing, Misfit> {
         let limit = match &self.coding {
             Some(_) => Coding::FRAME_ELEMENTS,
             None => self.frame_elements,
@@ -463,7 +463,13 @@ impl RingWork {
         }
     }
 
-    fn header(&self, lane: u16, step: u32, at: usize, length: usize) -> Result<FrameHeader, Misfit> {
+    fn header(
+        &self,
+        lane: u16,
+        step: u32,
+        at: usize,
+        length: usize,
+    ) -> Result<FrameHeader, Misfit> {
         Ok(FrameHeader {
             seq: self.seq,
             offset: at as u64,
@@ -507,7 +513,9 @@ impl RingWork {
     #[cfg(test)]
     pub(super) fn set_aside(&self, lane: u16) -> usize {
         let waiting = self.stripes[usize::from(lane)].outbox.iter();
-        waiting.filter(|out| matches!(out.body, Body::Aside(_))).count()
+        waiting
+            .filter(|out| matches!(out.body, Body::Aside(_)))
+            .count()
     }
 }
 
@@ -534,9 +542,8 @@ impl Sums {
 
 impl StripeWork {
     fn new(place: Place, elements: Range<u64>, element_bytes: u64, window: Option<u64>) -> Self {
-        let in_bytes = |elements: Range<u64>| {
-            elements.start * element_bytes..elements.end * element_bytes
-        };
+        let in_bytes =
+            |elements: Range<u64>| elements.start * element_bytes..elements.end * element_bytes;
         let steps = schedule::steps(place.world, place.rank, elements);
         let own = steps.clone().next().map_or(0..0, |first| first.send);
         let expected: Vec<Range<u64>> = steps.map(|step| in_bytes(step.receive)).collect();
