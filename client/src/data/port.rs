@@ -114,15 +114,16 @@ impl RingPort {
         Run::new(self, work, buffers, inbox)?.await
     }
 
-    /// Bytes under way between machines fill a pipe; within one they only leave the caches.
+    /// Many lanes, and many bytes under way, fill the pipe between machines. Within one they only keep
+    /// the bytes from staying in the caches.
     fn pace(&self) -> Pace {
         let config = &self.shared.config;
         let mut slots = self.sending.iter().flat_map(|sending| sending.slots.iter());
+        let is_local = slots.all(|slot| slot.is_local());
         Pace {
             frame_bytes: config.frame_bytes,
-            window: slots
-                .all(|slot| slot.is_local())
-                .then_some(config.local_window),
+            window: is_local.then_some(config.local_window),
+            lanes: if is_local { 1 } else { u16::MAX },
         }
     }
 

@@ -83,7 +83,8 @@ impl<'a, 'b> Run<'a, 'b> {
         buffers: RingBuffers<'b>,
         inbox: Inbox,
     ) -> Result<Self, RingFailure> {
-        let lanes: Vec<LaneWork> = (0..work.stripes()).map(|_| LaneWork::default()).collect();
+        let lanes = port.place.map_or(0, |place| place.lanes).max(work.lanes());
+        let lanes: Vec<LaneWork> = (0..lanes).map(|_| LaneWork::default()).collect();
         let run = Self {
             stall: Stall::new(port.shared.config.stall, lanes.len()),
             port,
@@ -108,7 +109,7 @@ impl<'a, 'b> Run<'a, 'b> {
                 self.delivered(delivery.ok_or(RingFailure::Stopped)?)?;
             }
             let mut moved = false;
-            for lane in 0..self.work.stripes() {
+            for lane in (0..).take(self.lanes.len()) {
                 moved |= self.receive(lane, cx)?;
                 moved |= self.send(lane, cx)?;
             }
@@ -252,7 +253,8 @@ impl<'a, 'b> Run<'a, 'b> {
                         .registry
                         .lane_ended(&receiving.edge, number);
                 }
-                Err(RingFailure::LaneLost)
+                // Whoever still needs it, this operation too, is told.
+                Ok(true)
             }
         }
     }
@@ -274,9 +276,6 @@ impl<'a, 'b> Run<'a, 'b> {
         if let Some(Arriving { frame, .. }) = lane.arriving.take() {
             self.stats.bytes_received += frame.length() as u64;
             self.work.accept(frame, &mut self.buffers)?;
-        }
-        if !self.work.expects(number) {
-            lane.rx.take().into_iter().for_each(|rx| rx.go_home(0));
         }
         Ok(true)
     }
