@@ -13,22 +13,27 @@
 //! written to the result; frames of the gather phase land in the result and leave from it. Frames that
 //! travel encoded (see [`coded`]) always wait as they came.
 
-use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
 use pccl_core::element::{CollectiveSpec, ReduceOp};
 use pccl_core::id::Seq;
 use pccl_core::schedule::{self, Phase};
-use pccl_core::wire::{FRAME_HEADER_BYTES, FrameHeader};
+use pccl_core::wire::FrameHeader;
 use pccl_kernels::{Element, KernelError, Op};
 
 use super::buffers::{RingBuffers, Target};
 use super::kernel::{element_of, op_of};
 use super::pool::{Pool, Scratch};
 use coded::Coding;
+use frame::{Body, Landing};
+use stripe::{Outlet, StripeWork};
 
 mod coded;
+mod frame;
+mod stripe;
+
+pub(super) use frame::{BEYOND, Incoming, Outgoing};
 
 pub(crate) use coded::is_supported;
 
@@ -39,9 +44,6 @@ pub(super) const HELD_MAX: usize = 4;
 /// Bytes of elements of the own contribution that may be on their way where frames travel encoded: what
 /// waits at a slow lane then can be nowhere but in memory of its own.
 const ENCODED_WINDOW: u64 = 64 * 1024 * 1024;
-
-/// Room behind a frame in scratch: what comes next on the lane may be received with it.
-pub(super) const BEYOND: usize = FRAME_HEADER_BYTES;
 
 /// Where this rank stands in the ring, and how many lanes each edge has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,102 +102,6 @@ struct Sums {
     op: Op,
     /// Number of contributors, where the sum is to be divided.
     average_over: Option<u32>,
-}
-
-/// What arrives and what is contributed in one stripe.
-struct StripeWork {
-    /// By step: the bytes that have not been announced yet.
-    expected: Vec<Range<u64>>,
-    /// Bytes of elements that have not arrived.
-    to_receive: u64,
-    /// How many of them arrive in the last step, and are not forwarded.
-    last_step: u64,
-    /// Bytes of the own contribution that no frame has taken yet.
-    own: Range<u64>,
-    /// The lane on which its frames arrive, which the previous rank chose with the first one. On
-    /// several lanes they could overtake each other.
-    arrives_on: Option<u16>,
-}
-
-/// What leaves on one lane.
-#[derive(Default)]
-struct Outlet {
-    /// Received and not yet on its way, oldest first.
-    outbox: VecDeque<Outgoing>,
-    /// How many in the outbox are [`Body::Held`].
-    held: usize,
-    /// A frame was taken for the lane and has not left.
-    leaving: bool,
-}
-
-/// A frame that leaves.
-#[derive(Debug)]
-pub(super) struct Outgoing {
-    pub(super) header: FrameHeader,
-    body: Body,
-}
-
-/// Where the payload of a leaving frame is.
-#[derive(Debug)]
-enum Body {
-    Contribution(Range<usize>),
-    Result(Range<usize>),
-    Aside(Range<usize>),
-    Held(Vec<u8>),
-}
-
-/// A frame that was announced and fits.
-#[derive(Debug)]
-pub(super) struct Incoming {
-    stripe: u16,
-    step: u32,
-    /// The bytes of the buffer that it is about.
-    range: Range<usize>,
-    /// Payload bytes.
-    length: usize,
-    landing: Landing,
-}
-
-/// Where the payload of an arriving frame goes.
-#[derive(Debug)]
-enum Landing {
-    Scratch(Vec<u8>),
-    Result,
-}
-
-impl Incoming {
-    /// Bytes of payload that are to arrive.
-    pub(super) const fn length(&self) -> usize {
-        self.length
-    }
-
-    /// Room for the payload from byte `filled` on. Up to `beyond` bytes more may be received where
-    /// they can be told apart afterwards.
-    pub(super) fn room<'a>(
-        &'a mut self,
-        buffers: &'a mut RingBuffers<'_>,
-        filled: usize,
-        beyond: usize,
-    ) -> &'a mut [u8] {
-        match &mut self.landing {
-            Landing::Scratch(buffer) => {
-                let end = buffer.len().min(self.length + beyond);
-                buffer.get_mut(filled..end).unwrap_or_default()
-            }
-            Landing::Result => {
-                let rest = self.range.start + filled..self.range.end;
-                buffers.result_mut(rest).unwrap_or_default()
-            }
-        }
-    }
-
-    /// What was received beyond the payload, up to byte `filled`.
-    pub(super) fn beyond(&self, filled: usize) -> &[u8] {
-        match &self.landing {
-            Landing::Scratch(buffer) => buffer.get(self.length..filled).unwrap_or_default(),
-            Landing::Result => &[],
-        }
-    }
 }
 
 impl RingWork {
@@ -581,52 +487,6 @@ impl Sums {
             pccl_kernels::divide(element, result, contributors)?;
         }
         Ok(())
-    }
-}
-
-impl Outlet {
-    fn push(&mut self, outgoing: Outgoing) {
-        self.held += usize::from(matches!(outgoing.body, Body::Held(_)));
-        self.outbox.push_back(outgoing);
-    }
-
-    fn pop(&mut self) -> Option<Outgoing> {
-        let outgoing = self.outbox.pop_front()?;
-        self.held -= usize::from(matches!(outgoing.body, Body::Held(_)));
-        Some(outgoing)
-    }
-
-    /// Is anything here, or on its way into the lane?
-    fn sends(&self) -> bool {
-        self.leaving || !self.outbox.is_empty()
-    }
-}
-
-impl StripeWork {
-    fn new(place: Place, elements: Range<u64>, element_bytes: u64) -> Self {
-        let in_bytes =
-            |elements: Range<u64>| elements.start * element_bytes..elements.end * element_bytes;
-        let steps = schedule::steps(place.world, place.rank, elements);
-        let own = steps.clone().next().map_or(0..0, |first| first.send);
-        let expected: Vec<Range<u64>> = steps.map(|step| in_bytes(step.receive)).collect();
-        Self {
-            to_receive: expected.iter().map(|range| range.end - range.start).sum(),
-            last_step: expected.last().map_or(0, |last| last.end - last.start),
-            expected,
-            own: in_bytes(own),
-            arrives_on: None,
-        }
-    }
-
-    /// Up to which byte of the chunk that arrives in `step` this rank has contributed: no result can
-    /// be longer than that. Without this check a neighbour could have the own contribution overwritten
-    /// before it was used.
-    fn contributed(&self, step: usize, world: usize) -> u64 {
-        match step.checked_sub(world) {
-            Some(reduced_in) => self.expected.get(reduced_in).map_or(0, |range| range.start),
-            None if step + 1 == world => self.own.start,
-            None => u64::MAX,
-        }
     }
 }
 
