@@ -164,16 +164,24 @@ class Ours:
 class OursFromFile:
     """Figures that our benchmark wrote earlier: quick to compare, but of another minute than the rivals'."""
 
-    name: str
     file: Path
+    held_name: str
+    defaults_name: str
+    held: str
+    name: str = "ours"
     rows: list[Mapping[str, object]] = field(default_factory=list)
 
     def prepare(self) -> Optional[str]:
-        """See `Contestant`."""
+        """See `Contestant`; takes `held_name` where the file's congestion control is `held`, the rivals'."""
         try:
-            self.rows = json.loads(self.file.read_text())["rows"]
+            document = json.loads(self.file.read_text())
+            self.rows = document["rows"]
         except (OSError, ValueError, KeyError) as error:
             return f"no rows in {self.file}: {error}"
+        congestion = document.get("settings", {}).get("congestion")
+        if congestion not in (None, self.held):
+            return f"{self.file} is of {congestion}, rivals get {self.held}: neither equal nor ours by default"
+        self.name = self.defaults_name if congestion is None else self.held_name
         return None
 
     def measure(self, peers: int, sizes: Sequence[int], forms: Sequence[bool]) -> list[Sample]:
@@ -193,12 +201,13 @@ def executable_in(messages: str) -> Optional[str]:
 def samples_of_rows(
     rows: Sequence[Mapping[str, object]], peers: int, sizes: Sequence[int], forms: Sequence[bool]
 ) -> list[Sample]:
-    """The f32 sums among our benchmark's rows that were asked for; of several lane counts the smallest."""
+    """The plain f32 sums among our benchmark's rows that were asked for; of several lane counts the smallest."""
     chosen: dict[tuple[int, bool], Mapping[str, object]] = {}
     for row in sorted(rows, key=lambda row: int(row.get("lanes") or 0)):
         key = (int(row["bytes"]), bool(row["in_place"]))
         wanted = int(row["peers"]) == peers and key[0] in sizes and key[1] in forms
-        if wanted and (row["type"], row["redop"]) == ("f32", "sum"):
+        plain = row.get("quantization") is None and row.get("concurrent", 1) == 1
+        if wanted and plain and (row["type"], row["redop"]) == ("f32", "sum"):
             chosen.setdefault(key, row)
     return [_sample_of_row(size, in_place, row) for (size, in_place), row in chosen.items()]
 
