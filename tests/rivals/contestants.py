@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Mapping, Optional, Protocol, Sequence
+from typing import Any, Mapping, Optional, Protocol, Sequence
 
 from children import Failed, run_together
 from figures import Sample, plan
@@ -18,6 +18,9 @@ from figures import Sample, plan
 HERE = Path(__file__).resolve().parent
 EXAMPLE = "all_reduce_perf"
 BUILD_LIMIT_S = 1800.0
+
+Row = Mapping[str, Any]
+"""A row of our benchmark's JSON file."""
 
 
 class Contestant(Protocol):
@@ -169,7 +172,7 @@ class OursFromFile:
     defaults_name: str
     held: str
     name: str = "ours"
-    rows: list[Mapping[str, object]] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
 
     def prepare(self) -> Optional[str]:
         """See `Contestant`; takes `held_name` where the file's congestion control is `held`, the rivals'."""
@@ -198,11 +201,9 @@ def executable_in(messages: str) -> Optional[str]:
     return None
 
 
-def samples_of_rows(
-    rows: Sequence[Mapping[str, object]], peers: int, sizes: Sequence[int], forms: Sequence[bool]
-) -> list[Sample]:
+def samples_of_rows(rows: Sequence[Row], peers: int, sizes: Sequence[int], forms: Sequence[bool]) -> list[Sample]:
     """The plain f32 sums among our benchmark's rows that were asked for; of several lane counts the smallest."""
-    chosen: dict[tuple[int, bool], Mapping[str, object]] = {}
+    chosen: dict[tuple[int, bool], Row] = {}
     for row in sorted(rows, key=lambda row: int(row.get("lanes") or 0)):
         key = (int(row["bytes"]), bool(row["in_place"]))
         wanted = int(row["peers"]) == peers and key[0] in sizes and key[1] in forms
@@ -212,7 +213,7 @@ def samples_of_rows(
     return [_sample_of_row(size, in_place, row) for (size, in_place), row in chosen.items()]
 
 
-def _sample_of_row(size: int, in_place: bool, row: Mapping[str, object]) -> Sample:
+def _sample_of_row(size: int, in_place: bool, row: Row) -> Sample:
     floor = row.get("floor_time_us")
     return Sample(
         size,

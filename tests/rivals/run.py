@@ -67,14 +67,19 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--peers", type=list_of(parse_peers), default=[2, 4, 8], help="default 2,4,8")
     parser.add_argument(
-        "--bytes", type=list_of(parse_size), default=list_of(parse_size)("4K,1M,64M,256M"), metavar="SIZES",
+        "--bytes",
+        type=list_of(parse_size),
+        default=list_of(parse_size)("4K,1M,64M,256M"),
+        metavar="SIZES",
         help="bytes of one peer's contribution, default 4K,1M,64M,256M",
     )
     parser.add_argument("--rounds", type=int, default=3, help="launches of everybody, by turns; default 3")
     parser.add_argument("--form", choices=["out", "in", "both"], default="both", help="in place, out of place")
     parser.add_argument("--congestion", metavar="NAME", help="hold everybody at NAME, not at the system's default")
     parser.add_argument(
-        "--congestion-by", choices=["namespace", "sysctl"], default="namespace",
+        "--congestion-by",
+        choices=["namespace", "sysctl"],
+        default="namespace",
         help="how NAME is given to the rivals: a network namespace of this run, or the system's setting, restored",
     )
     parser.add_argument("--ours", type=Path, metavar="FILE.json", help="figures of ours written earlier")

@@ -90,12 +90,14 @@ class Samples(unittest.TestCase):
         self.assertEqual(sample, Sample(100, True, [2.5], 3.0, 3))
 
     def test_of_our_rows_only_f32_sums_of_what_was_asked_for_with_the_fewest_lanes_count(self) -> None:
-        row = {
+        row: dict[str, object] = {
             "peers": 2, "lanes": 4, "bytes": MIB, "type": "f32", "redop": "sum", "in_place": False, "wrong": 0,
             "time_us": 40.0, "cpu_s_per_gb": 0.5, "floor_time_us": 30.0,
         }  # fmt: skip
-        others = [{"lanes": 16}, {"peers": 4}, {"bytes": 4096}, {"type": "f16"}, {"redop": "max"}, {"in_place": True},
-                  {"quantization": "u8"}, {"concurrent": 8}]  # fmt: skip
+        others: list[dict[str, object]] = [
+            {"lanes": 16}, {"peers": 4}, {"bytes": 4096}, {"type": "f16"}, {"redop": "max"}, {"in_place": True},
+            {"quantization": "u8"}, {"concurrent": 8},
+        ]  # fmt: skip
         rows = [*({**row, **other, "time_us": 1.0} for other in others), row]
 
         samples = samples_of_rows(rows, 2, [MIB], [False])
@@ -154,7 +156,9 @@ class Tables(unittest.TestCase):
         self.assertIsNone(aims_against("mpi-tcp", False, 4, 256 * MIB))
 
     def test_a_ratio_below_its_aim_is_marked(self) -> None:
-        self.assertEqual([show_ratio(1.1, 1.15), show_ratio(1.2, 1.15), show_ratio(0.5, None)], ["1.10 <1.15", "1.20", "0.50"])
+        self.assertEqual(
+            [show_ratio(1.1, 1.15), show_ratio(1.2, 1.15), show_ratio(0.5, None)], ["1.10 <1.15", "1.20", "0.50"]
+        )
 
     def test_columns_are_as_wide_as_their_widest_cell(self) -> None:
         self.assertEqual(render(["a", "bbb"], [["10", "2"]]), "|  a | bbb |\n|---:|----:|\n| 10 |   2 |")
