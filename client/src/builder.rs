@@ -149,7 +149,7 @@ impl Builder {
         let (prepared, ready) = oneshot::channel();
         let seed = self.seed.unwrap_or_else(seed_of_the_system);
         let limit = self.admission_timeout;
-        let runtime = Runtime::on_own_thread(move || async move {
+        let (runtime, thread) = Runtime::on_own_thread(async move {
             let (calls, engine) = match self.prepare(seed).await {
                 Ok((calls, engine)) => (Ok(calls), Some(engine)),
                 Err(error) => (Err(error), None),
@@ -162,7 +162,7 @@ impl Builder {
         })?;
         let calls = runtime.block_on(ready).map_err(|_| Error::RuntimeEnded)??;
         runtime.block_on(admitted(&calls, limit))?;
-        Ok(Communicator::new(calls, runtime))
+        Ok(Communicator::new(calls, runtime, Some(thread)))
     }
 
     /// As [`connect`](Self::connect); the communicator's tasks run on the caller's tokio runtime, of
@@ -181,7 +181,7 @@ impl Builder {
         let (calls, engine) = self.prepare(seed).await?;
         runtime.handle().spawn(engine.run());
         admitted(&calls, self.admission_timeout).await?;
-        Ok(Communicator::new(calls, runtime))
+        Ok(Communicator::new(calls, runtime, None))
     }
 
     /// Listens, reaches the master, and makes the engine that does the rest.

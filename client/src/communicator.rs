@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::handle::AllReduceHandle;
 use crate::many::{ManyFailed, ReduceItem, reduce_all};
 use crate::reduce::{Reduce, ReduceReport};
-use crate::runtime::Runtime;
+use crate::runtime::{OwnThread, Runtime};
 use crate::state::{SharedState, SyncOptions, SyncReport};
 use crate::sync::synchronize;
 
@@ -55,6 +55,8 @@ use crate::sync::synchronize;
 pub struct Communicator {
     calls: Calls,
     runtime: Runtime,
+    /// Dropped last: the engine ends once it can hear no more calls.
+    _thread: Option<OwnThread>,
 }
 
 impl Communicator {
@@ -64,8 +66,12 @@ impl Communicator {
         Builder::new(master.into())
     }
 
-    pub(crate) const fn new(calls: Calls, runtime: Runtime) -> Self {
-        Self { calls, runtime }
+    pub(crate) const fn new(calls: Calls, runtime: Runtime, thread: Option<OwnThread>) -> Self {
+        Self {
+            calls,
+            runtime,
+            _thread: thread,
+        }
     }
 
     /// Admits the peers that wait, and repairs rings that have lost a peer or a lane.
@@ -85,7 +91,7 @@ impl Communicator {
     /// # Panics
     /// Inside an async task.
     pub fn update_topology(&mut self) -> Result<TopologyReport, Error> {
-        let runtime = self.runtime.handle().clone();
+        let runtime = self.runtime.clone();
         runtime.block_on(self.update_topology_async())
     }
 
@@ -110,7 +116,7 @@ impl Communicator {
     /// # Panics
     /// Inside an async task.
     pub fn optimize_topology(&mut self) -> Result<TopologyReport, Error> {
-        let runtime = self.runtime.handle().clone();
+        let runtime = self.runtime.clone();
         runtime.block_on(self.optimize_topology_async())
     }
 
@@ -172,8 +178,8 @@ impl Communicator {
     /// [`Error::Aborted`]: a peer or a lane was lost, for everybody alike: call again, or admit
     /// newcomers first. [`Error::Disagreement`]: the peers asked for different things.
     /// [`Error::Conflict`]: another peer waits in a major operation: make that call first.
-    /// [`Error::NotJoined`], [`Error::TagInUse`], [`Error::NotSupportedYet`] (16-bit floats and
-    /// quantization), [`Error::Busy`]; errors that are [final](Error::is_final).
+    /// [`Error::NotJoined`], [`Error::TagInUse`], [`Error::NotSupported`], [`Error::Busy`]; errors that
+    /// are [final](Error::is_final).
     ///
     /// # Panics
     /// Inside an async task.
@@ -259,7 +265,7 @@ impl Communicator {
         buffer: Vec<T>,
         reduce: Reduce,
     ) -> AllReduceHandle<T> {
-        AllReduceHandle::start(&self.calls, self.runtime.handle(), buffer, reduce)
+        AllReduceHandle::start(&self.calls, &self.runtime, buffer, reduce)
     }
 
     /// Reduces all items in place, in their order, at most `max_in_flight` (at least one) at a time,
@@ -325,7 +331,7 @@ impl Communicator {
         state: &mut SharedState<'_>,
         options: impl Into<SyncOptions>,
     ) -> Result<SyncReport, Error> {
-        let runtime = self.runtime.handle().clone();
+        let runtime = self.runtime.clone();
         runtime.block_on(self.sync_shared_state_async(state, options))
     }
 
@@ -394,7 +400,7 @@ impl Communicator {
     /// # Panics
     /// Inside an async task.
     pub fn shutdown(self) {
-        let runtime = self.runtime.handle().clone();
+        let runtime = self.runtime.clone();
         runtime.block_on(self.shutdown_async());
     }
 

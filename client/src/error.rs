@@ -108,9 +108,15 @@ pub enum Error {
     #[error("the tokio runtime of this communicator has ended; connect where it outlives its use")]
     RuntimeEnded,
 
-    /// The interface has it, this release cannot do it. Nothing was sent.
-    #[error("{0} is not supported yet")]
-    NotSupportedYet(Unsupported),
+    /// This quantization is not for elements of this type, or there is no such quantization (see
+    /// [`Quantization`] for those that there are). Nothing was sent; ask for another one.
+    #[error("{quantization} is not for {element} elements")]
+    NotSupported {
+        /// Type of the elements.
+        element: ElementType,
+        /// What was asked for.
+        quantization: Quantization,
+    },
     /// Source and result of [`all_reduce_into`](crate::Communicator::all_reduce_into) differ in
     /// length. Nothing was sent.
     #[error(
@@ -156,18 +162,6 @@ pub enum Error {
     },
 }
 
-/// What the interface offers and this release does not carry out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Unsupported {
-    /// Reducing elements of this type. It can travel as shared state.
-    #[error("reducing {0} elements")]
-    Element(ElementType),
-    /// Compressing a reduce.
-    #[error("{0}")]
-    Quantization(Quantization),
-}
-
 impl Error {
     /// May the same call succeed when it is made again?
     ///
@@ -195,7 +189,7 @@ impl Error {
             | Self::Kicked(_)
             | Self::Left
             | Self::RuntimeEnded
-            | Self::NotSupportedYet(_)
+            | Self::NotSupported { .. }
             | Self::LengthMismatch { .. }
             | Self::TagInUse(_)
             | Self::PendingCollectives

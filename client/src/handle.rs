@@ -4,7 +4,6 @@ use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::calls::Calls;
@@ -13,6 +12,7 @@ use crate::element::{Element, bytes_of_mut};
 use crate::engine::Command;
 use crate::error::Error;
 use crate::reduce::{Reduce, ReduceReport};
+use crate::runtime::Runtime;
 
 /// An all-reduce that runs on its own, made by
 /// [`start_all_reduce`](crate::Communicator::start_all_reduce).
@@ -27,7 +27,7 @@ pub struct AllReduceHandle<T> {
     _waiting: oneshot::Sender<()>,
     /// What tells the engine at once, so that the tag is free for the next call.
     give_up: Option<(mpsc::WeakUnboundedSender<Command>, Command)>,
-    runtime: Handle,
+    runtime: Runtime,
 }
 
 type Outcome<T> = Result<Reduced<T>, ReduceFailed<T>>;
@@ -51,7 +51,7 @@ pub struct ReduceFailed<T> {
 }
 
 impl<T: Element> AllReduceHandle<T> {
-    pub(crate) fn start(calls: &Calls, runtime: &Handle, buffer: Vec<T>, reduce: Reduce) -> Self {
+    pub(crate) fn start(calls: &Calls, runtime: &Runtime, buffer: Vec<T>, reduce: Reduce) -> Self {
         let (deliver, outcome) = oneshot::channel();
         let (waiting, waited_for) = oneshot::channel();
         let mut parcel = Parcel {
@@ -64,7 +64,7 @@ impl<T: Element> AllReduceHandle<T> {
             Ok(called) => {
                 give_up = Some((calls.commands.downgrade(), called.cancel()));
                 let calls = calls.clone();
-                runtime.spawn(async move {
+                runtime.handle().spawn(async move {
                     let result = tokio::select! {
                         biased;
                         result = called.conclude(parcel.memory(&calls)) => result,

@@ -70,7 +70,7 @@ mod transfer;
 pub use builder::Builder;
 pub use communicator::{Communicator, TopologyReport};
 pub use element::Element;
-pub use error::{Error, Unsupported};
+pub use error::Error;
 pub use handle::{AllReduceHandle, ReduceFailed, Reduced};
 pub use many::{ManyFailed, ReduceItem};
 pub use reduce::{Reduce, ReduceReport};

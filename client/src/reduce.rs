@@ -5,7 +5,8 @@ use std::time::Duration;
 use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::id::{PeerId, Tag};
 
-use crate::error::{Error, Unsupported};
+use crate::data;
+use crate::error::Error;
 
 /// What an all-reduce computes: the operation, the tag that names it, and its compression.
 ///
@@ -67,7 +68,8 @@ impl Reduce {
         self
     }
 
-    /// Compresses what travels. Any compression is refused with [`Error::NotSupportedYet`] so far.
+    /// Compresses what travels. Only buffers of floats can be compressed; whatever does not go together
+    /// is refused with [`Error::NotSupported`] before anything is sent.
     pub const fn quantize(mut self, quantization: Quantization) -> Self {
         self.quantization = quantization;
         self
@@ -79,19 +81,20 @@ impl Reduce {
 
     /// What to tell the master, or why this release cannot do it.
     pub(crate) fn spec(&self, element: ElementType, count: usize) -> Result<CollectiveSpec, Error> {
-        if matches!(element, ElementType::F16 | ElementType::BF16) {
-            return Err(Error::NotSupportedYet(Unsupported::Element(element)));
-        }
-        if self.quantization != Quantization::None {
-            let wanted = Unsupported::Quantization(self.quantization);
-            return Err(Error::NotSupportedYet(wanted));
-        }
-        Ok(CollectiveSpec {
+        let spec = CollectiveSpec {
             op: self.op,
             element,
             count: count as u64,
             quantization: self.quantization,
-        })
+        };
+        if data::is_supported(&spec) {
+            Ok(spec)
+        } else {
+            Err(Error::NotSupported {
+                element,
+                quantization: self.quantization,
+            })
+        }
     }
 }
 

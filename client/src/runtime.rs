@@ -1,11 +1,18 @@
-//! Where a communicator's tasks run: on the caller's runtime, or on a thread of its own.
+//! Where a communicator's tasks run: on the caller's runtime, or on one of its own.
+//!
+//! A runtime of its own has a thread that drives it (waits for sockets and timers, and runs what is
+//! ready) while nobody is in a blocking call. Whoever is in one drives it meanwhile: else each frame
+//! that arrives would wake one thread only for it to wake another, and where peers share cores those
+//! switches cost more than the frames.
 
-use std::sync::Mutex;
 use std::sync::mpsc;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use tokio::runtime::{Builder, Handle};
+use tokio::runtime::{Builder, Handle, Runtime as Tokio};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 
 use crate::error::Error;
 
@@ -13,12 +20,29 @@ use crate::error::Error;
 const FAREWELL_LIMIT: Duration = Duration::from_secs(2);
 
 /// A tokio runtime, for spawning and for blocking calls.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Runtime {
     handle: Handle,
-    /// `Some`: a thread of this communicator's, which ends when the engine does.
-    own_thread: Option<Mutex<mpsc::Receiver<()>>>,
+    /// `None`: the caller's.
+    own: Option<Arc<Own>>,
 }
+
+/// A runtime that whoever has time drives.
+#[derive(Debug)]
+struct Own {
+    /// `None` once the thread has ended, and everything that was spawned with it.
+    runtime: Mutex<Option<Arc<Tokio>>>,
+    /// How many are in blocking calls.
+    callers: Mutex<usize>,
+    /// There is nobody in a blocking call any more.
+    left: Condvar,
+    /// Somebody is in a blocking call: the thread is to let go of the runtime.
+    wanted: Notify,
+}
+
+/// The thread that drives a runtime. Dropping this waits for its end, but not for long.
+#[derive(Debug)]
+pub(crate) struct OwnThread(Mutex<mpsc::Receiver<()>>);
 
 impl Runtime {
     /// The runtime that is being polled.
@@ -28,55 +52,128 @@ impl Runtime {
     pub(crate) fn current() -> Self {
         Self {
             handle: Handle::current(),
-            own_thread: None,
+            own: None,
         }
     }
 
-    /// Starts a thread that runs what `main` makes, to its end; everything else that is spawned on the
-    /// runtime ends with it. `main` is called on that thread, inside the runtime.
-    pub(crate) fn on_own_thread<M, F>(main: M) -> Result<Self, Error>
+    /// Starts a runtime and its thread. They end when `main` has ended, and everything else that is
+    /// spawned on the runtime with them.
+    pub(crate) fn on_own_thread<F>(main: F) -> Result<(Self, OwnThread), Error>
     where
-        M: FnOnce() -> F + Send + 'static,
-        F: Future<Output = ()>,
+        F: Future<Output = ()> + Send + 'static,
     {
-        let runtime = Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|error| Error::NoResources(error.kind()))?;
-        let handle = runtime.handle().clone();
+        let no_resources = |error: std::io::Error| Error::NoResources(error.kind());
+        let tokio = Builder::new_current_thread().enable_all().build();
+        let tokio = Arc::new(tokio.map_err(no_resources)?);
+        let handle = tokio.handle().clone();
+        let own = Arc::new(Own {
+            runtime: Mutex::new(Some(Arc::clone(&tokio))),
+            callers: Mutex::default(),
+            left: Condvar::new(),
+            wanted: Notify::new(),
+        });
         let (running, ended) = mpsc::channel();
+        let shared = Arc::clone(&own);
         thread::Builder::new()
             .name("pccl".into())
             .spawn(move || {
                 // Dropped when the thread is done, whatever ends it.
                 let _running: mpsc::Sender<()> = running;
-                runtime.block_on(async { main().await });
+                let main = tokio.spawn(main);
+                shared.drive(&tokio, main);
+                shared.retire();
             })
-            .map_err(|error| Error::NoResources(error.kind()))?;
-        Ok(Self {
-            handle,
-            own_thread: Some(Mutex::new(ended)),
-        })
+            .map_err(no_resources)?;
+        let own = Some(own);
+        Ok((Self { handle, own }, OwnThread(Mutex::new(ended))))
     }
 
     pub(crate) const fn handle(&self) -> &Handle {
         &self.handle
     }
 
-    /// Runs a call to its end on this thread.
+    /// Runs a call to its end on this thread, which drives the runtime meanwhile if it is an own one.
     ///
     /// # Panics
     /// On a thread that polls async tasks.
     pub(crate) fn block_on<F: Future>(&self, call: F) -> F::Output {
-        self.handle.block_on(call)
+        let own = self.own.as_ref();
+        let driven = own.and_then(|own| Some((own, own.runtime()?)));
+        match driven {
+            Some((own, tokio)) => {
+                let _caller = own.enter();
+                tokio.block_on(call)
+            }
+            None => self.handle.block_on(call),
+        }
     }
 }
 
-impl Drop for Runtime {
-    /// Waits until the own thread is done, but not for long.
+impl Own {
+    /// Drives the runtime until `main` has ended, except while others do.
+    fn drive(&self, tokio: &Tokio, mut main: JoinHandle<()>) {
+        loop {
+            let ended = tokio.block_on(async {
+                tokio::select! {
+                    biased;
+                    // However it ended.
+                    _ = &mut main => true,
+                    () = self.wanted.notified() => false,
+                }
+            });
+            if ended {
+                return;
+            }
+            let mut callers = self.callers();
+            while *callers > 0 {
+                callers = self
+                    .left
+                    .wait(callers)
+                    .unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+
+    /// From here on there is no runtime. What was spawned ends as soon as no blocking call drives it.
+    fn retire(&self) {
+        *self.runtime.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    fn runtime(&self) -> Option<Arc<Tokio>> {
+        let runtime = self.runtime.lock();
+        runtime.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn enter(&self) -> Caller<'_> {
+        let mut callers = self.callers();
+        *callers += 1;
+        if *callers == 1 {
+            self.wanted.notify_one();
+        }
+        Caller(self)
+    }
+
+    fn callers(&self) -> MutexGuard<'_, usize> {
+        self.callers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Somebody in a blocking call.
+struct Caller<'a>(&'a Own);
+
+impl Drop for Caller<'_> {
     fn drop(&mut self) {
-        let ended = self.own_thread.as_ref();
-        if let Some(Ok(ended)) = ended.map(Mutex::lock) {
+        let mut callers = self.0.callers();
+        *callers -= 1;
+        if *callers == 0 {
+            self.0.left.notify_one();
+        }
+    }
+}
+
+impl Drop for OwnThread {
+    fn drop(&mut self) {
+        if let Ok(ended) = self.0.lock() {
             // An error says that it has ended, or is slow: either way there is nothing left to do.
             let _ = ended.recv_timeout(FAREWELL_LIMIT);
         }

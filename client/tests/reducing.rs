@@ -4,7 +4,7 @@ mod support;
 
 use std::sync::Barrier;
 
-use pccl::{Communicator, Element, Error, Quantization, Reduce, Unsupported, half};
+use pccl::{Communicator, Element, Error, Quantization, Reduce, half};
 use pccl::{ElementType, SpecField, Tag};
 use support::{Run, together, together_with};
 
@@ -244,21 +244,27 @@ fn peers_that_ask_for_different_things_are_told_what_differs_and_keep_their_buff
 }
 
 #[test]
-fn what_is_not_supported_yet_is_refused_before_anything_is_sent() {
+fn a_quantization_that_does_not_go_with_the_elements_is_refused_before_anything_is_sent() {
     let run = Run::new();
     let peer = run.peers(1).remove(0);
-    let quantization = Quantization::MinMax {
+    let to_bytes = Quantization::MinMax {
         to: ElementType::U8,
     };
+    let to_words = Quantization::ZeroPointScale {
+        to: ElementType::I32,
+    };
 
-    let f16 = peer.all_reduce(&mut [half::f16::ONE], Reduce::sum());
-    let bf16 = peer.all_reduce(&mut [half::bf16::ONE], Reduce::sum());
-    let quantized = peer.all_reduce(&mut [1.0_f32], Reduce::sum().quantize(quantization));
+    let integers = peer.all_reduce(&mut [1_i32], Reduce::sum().quantize(to_bytes));
+    let no_such = peer.all_reduce(&mut [1.0_f32], Reduce::sum().quantize(to_words));
 
-    let refused = |what| Err(Error::NotSupportedYet(what));
-    assert_eq!(f16, refused(Unsupported::Element(ElementType::F16)));
-    assert_eq!(bf16, refused(Unsupported::Element(ElementType::BF16)));
-    assert_eq!(quantized, refused(Unsupported::Quantization(quantization)));
+    let refused = |element, quantization| {
+        Err(Error::NotSupported {
+            element,
+            quantization,
+        })
+    };
+    assert_eq!(integers, refused(ElementType::I32, to_bytes));
+    assert_eq!(no_such, refused(ElementType::F32, to_words));
 }
 
 #[test]

@@ -96,21 +96,25 @@ impl fmt::Display for ReduceOp {
     }
 }
 
-/// How frames are compressed on the way. Only [`None`](Self::None) is carried out so far.
+/// How frames of floats are compressed on the way.
+///
+/// Each frame has parameters of its own; a frame that holds a value that is not finite decodes to NaN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Quantization {
     /// Frames carry the elements as they are.
     None,
     /// Linear between the smallest and the largest element of a frame.
     MinMax {
-        /// Type of the elements on the wire.
+        /// Type of the elements on the wire: `U8` or `U16`.
         to: ElementType,
     },
-    /// A zero point and a scale per frame.
+    /// A zero point and a scale per frame: zero stays exactly zero.
     ZeroPointScale {
-        /// Type of the elements on the wire.
+        /// Type of the elements on the wire: `U8` or `I8`.
         to: ElementType,
     },
+    /// Four bits per element, linear between the smallest and the largest element of a block of 64.
+    Blockwise4,
 }
 
 impl fmt::Display for Quantization {
@@ -119,6 +123,7 @@ impl fmt::Display for Quantization {
             Self::None => f.write_str("no quantization"),
             Self::MinMax { to } => write!(f, "min-max quantization to {to}"),
             Self::ZeroPointScale { to } => write!(f, "zero-point-scale quantization to {to}"),
+            Self::Blockwise4 => f.write_str("blockwise quantization to 4 bits"),
         }
     }
 }

@@ -149,6 +149,12 @@ pub trait LaneTx: Send {
         parts: &[&[u8]],
     ) -> Poll<Result<usize, LaneError>>;
 
+    /// Are both ends on one machine? Then bytes under way fill no pipe, they only leave the caches:
+    /// whoever sends much keeps little of it under way. Where that is not known: no.
+    fn is_local(&self) -> bool {
+        false
+    }
+
     /// Ends the direction: what was sent before arrives, then the other end reads zero.
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LaneError>>;
 }

@@ -1,6 +1,8 @@
 //! A sum becomes an average.
 
 use crate::element::{Element, KernelError, check_whole};
+use crate::half::{Bf16, F16};
+use crate::isa::Isa;
 use crate::number::Number;
 
 /// `bytes[i] = bytes[i] / by` for every element: one division each.
@@ -9,8 +11,8 @@ use crate::number::Number;
 ///
 /// - Integers truncate towards zero. The divisor may exceed the greatest value of the type (the
 ///   average of 200 peers over `i8`). A sum that wrapped before stays wrapped.
-/// - Floats are divided by `by` as the same float type (in `f32` a divisor beyond 2²⁴ is rounded).
-///   A NaN becomes the one NaN that [`reduce()`](crate::reduce()) writes.
+/// - Floats are divided by `by` as the same float type (in `f32` a divisor beyond 2²⁴ is rounded),
+///   halves as `f32` and then rounded to the half. A NaN becomes the one NaN that [`reduce()`](crate::reduce()) writes.
 ///
 /// # Errors
 /// [`KernelError::PartialElement`] and [`KernelError::ZeroDivisor`]: nothing was changed.
@@ -29,23 +31,35 @@ pub fn divide(element: Element, bytes: &mut [u8], by: u32) -> Result<(), KernelE
     }
     check_whole(element, bytes.len())?;
 
-    match element {
-        Element::U8 => each::<u8, 1>(bytes, by),
-        Element::I8 => each::<i8, 1>(bytes, by),
-        Element::U16 => each::<u16, 2>(bytes, by),
-        Element::I16 => each::<i16, 2>(bytes, by),
-        Element::U32 => each::<u32, 4>(bytes, by),
-        Element::I32 => each::<i32, 4>(bytes, by),
-        Element::U64 => each::<u64, 8>(bytes, by),
-        Element::I64 => each::<i64, 8>(bytes, by),
-        Element::F32 => each::<f32, 4>(bytes, by),
-        Element::F64 => each::<f64, 8>(bytes, by),
-    }
+    divide_with(Isa::best(), element, bytes, by);
     Ok(())
 }
 
-fn each<T: Number<[u8; SIZE]>, const SIZE: usize>(bytes: &mut [u8], by: u32) {
-    for element in bytes.as_chunks_mut::<SIZE>().0 {
-        *element = T::from_bytes(*element).over(by).to_bytes();
+/// As [`divide`], with the loops of one instruction set. `by` is not zero.
+pub(crate) fn divide_with(isa: Isa, element: Element, bytes: &mut [u8], by: u32) {
+    match element {
+        Element::U8 => each::<u8>(isa, bytes, by),
+        Element::I8 => each::<i8>(isa, bytes, by),
+        Element::U16 => each::<u16>(isa, bytes, by),
+        Element::I16 => each::<i16>(isa, bytes, by),
+        Element::U32 => each::<u32>(isa, bytes, by),
+        Element::I32 => each::<i32>(isa, bytes, by),
+        Element::U64 => each::<u64>(isa, bytes, by),
+        Element::I64 => each::<i64>(isa, bytes, by),
+        Element::F16 => each::<F16>(isa, bytes, by),
+        Element::BF16 => each::<Bf16>(isa, bytes, by),
+        Element::F32 => each::<f32>(isa, bytes, by),
+        Element::F64 => each::<f64>(isa, bytes, by),
     }
+}
+
+fn each<T: Number>(isa: Isa, bytes: &mut [u8], by: u32) {
+    isa.run(
+        #[inline(always)]
+        || {
+            for element in T::elements_mut(bytes) {
+                *element = T::from_bytes(*element).over(by).to_bytes();
+            }
+        },
+    );
 }

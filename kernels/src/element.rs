@@ -4,6 +4,9 @@ use std::error::Error;
 use std::fmt;
 
 /// Type of the elements in a byte slice, little-endian.
+///
+/// `F16` is IEEE 754 binary16 (5 bits of exponent, 10 of mantissa), `BF16` the upper half of an
+/// `f32` (8 bits of exponent, 7 of mantissa).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[allow(missing_docs)]
 pub enum Element {
@@ -15,13 +18,15 @@ pub enum Element {
     I32,
     U64,
     I64,
+    F16,
+    BF16,
     F32,
     F64,
 }
 
 impl Element {
     /// Every element type, in the order of their declaration.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::U8,
         Self::I8,
         Self::U16,
@@ -30,6 +35,8 @@ impl Element {
         Self::I32,
         Self::U64,
         Self::I64,
+        Self::F16,
+        Self::BF16,
         Self::F32,
         Self::F64,
     ];
@@ -39,7 +46,7 @@ impl Element {
     pub const fn size(self) -> usize {
         match self {
             Self::U8 | Self::I8 => 1,
-            Self::U16 | Self::I16 => 2,
+            Self::U16 | Self::I16 | Self::F16 | Self::BF16 => 2,
             Self::U32 | Self::I32 | Self::F32 => 4,
             Self::U64 | Self::I64 | Self::F64 => 8,
         }
@@ -83,6 +90,18 @@ pub enum KernelError {
     },
     /// An average over nobody.
     ZeroDivisor,
+    /// Quantization of elements that are no floats.
+    NotAFloat {
+        /// Their type.
+        element: Element,
+    },
+    /// An encoded frame is not as long as its number of elements asks for.
+    EncodedLength {
+        /// Length in bytes that the elements of the call need.
+        needed: usize,
+        /// Length of the slice in bytes.
+        len: usize,
+    },
 }
 
 impl fmt::Display for KernelError {
@@ -100,11 +119,29 @@ impl fmt::Display for KernelError {
                 element.size()
             ),
             Self::ZeroDivisor => f.write_str("an average needs at least one contribution"),
+            Self::NotAFloat { element } => {
+                write!(f, "only floats can be quantized, not {element:?} elements")
+            }
+            Self::EncodedLength { needed, len } => {
+                write!(
+                    f,
+                    "an encoded frame of {needed} bytes is needed, not of {len}"
+                )
+            }
         }
     }
 }
 
 impl Error for KernelError {}
+
+/// Do a destination and a source of these many bytes hold equally many whole elements?
+pub(crate) fn check_pair(element: Element, into: usize, from: usize) -> Result<(), KernelError> {
+    if into == from {
+        check_whole(element, into)
+    } else {
+        Err(KernelError::LengthMismatch { into, from })
+    }
+}
 
 /// Does a slice of `len` bytes hold whole elements?
 pub(crate) fn check_whole(element: Element, len: usize) -> Result<(), KernelError> {

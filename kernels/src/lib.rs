@@ -10,13 +10,19 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod codec;
+mod content_hash;
 mod divide;
 mod element;
+mod half;
+mod isa;
 mod number;
 mod reduce;
 mod simplehash;
 
+pub use codec::{Codec, Scheme};
+pub use content_hash::content_hash;
 pub use divide::divide;
 pub use element::{Element, KernelError, Op};
-pub use reduce::reduce;
+pub use reduce::{reduce, reduce_into, reduce_saving};
 pub use simplehash::simplehash;

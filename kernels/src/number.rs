@@ -1,11 +1,18 @@
 //! The scalar meaning of every operation on every element type. The loops elsewhere only apply it.
 
-/// One element. `B` is the array of its little-endian bytes.
+/// One element.
 ///
-/// Everything here is free of branches on the data, so that a loop over it becomes SIMD code.
-pub(crate) trait Number<B>: Copy {
-    fn from_bytes(bytes: B) -> Self;
-    fn to_bytes(self) -> B;
+/// Everything here is free of branches on the data, so that a loop over it becomes SIMD code, and
+/// always inlined, so that the loop decides for which instruction set it is compiled.
+pub(crate) trait Number: Copy {
+    /// The array of an element's little-endian bytes.
+    type Bytes: Copy;
+
+    fn from_bytes(bytes: Self::Bytes) -> Self;
+    fn to_bytes(self) -> Self::Bytes;
+    /// The whole elements in `bytes`.
+    fn elements(bytes: &[u8]) -> &[Self::Bytes];
+    fn elements_mut(bytes: &mut [u8]) -> &mut [Self::Bytes];
     fn sum(self, other: Self) -> Self;
     fn prod(self, other: Self) -> Self;
     fn max(self, other: Self) -> Self;
@@ -14,16 +21,36 @@ pub(crate) trait Number<B>: Copy {
     fn over(self, by: u32) -> Self;
 }
 
+/// How an element lies in memory.
+macro_rules! in_bytes {
+    ($bits:ty) => {
+        type Bytes = [u8; size_of::<$bits>()];
+
+        #[inline(always)]
+        fn elements(bytes: &[u8]) -> &[Self::Bytes] {
+            bytes.as_chunks().0
+        }
+
+        #[inline(always)]
+        fn elements_mut(bytes: &mut [u8]) -> &mut [Self::Bytes] {
+            bytes.as_chunks_mut().0
+        }
+    };
+}
+pub(crate) use in_bytes;
+
 macro_rules! integer {
     ($number:ty, quotient: $quotient:expr) => {
-        impl Number<[u8; size_of::<$number>()]> for $number {
+        impl Number for $number {
+            in_bytes!($number);
+
             #[inline(always)]
-            fn from_bytes(bytes: [u8; size_of::<$number>()]) -> Self {
+            fn from_bytes(bytes: Self::Bytes) -> Self {
                 Self::from_le_bytes(bytes)
             }
 
             #[inline(always)]
-            fn to_bytes(self) -> [u8; size_of::<$number>()] {
+            fn to_bytes(self) -> Self::Bytes {
                 self.to_le_bytes()
             }
 
@@ -118,14 +145,16 @@ macro_rules! canonical {
 
 macro_rules! float {
     ($number:ty) => {
-        impl Number<[u8; size_of::<$number>()]> for $number {
+        impl Number for $number {
+            in_bytes!($number);
+
             #[inline(always)]
-            fn from_bytes(bytes: [u8; size_of::<$number>()]) -> Self {
+            fn from_bytes(bytes: Self::Bytes) -> Self {
                 Self::from_le_bytes(bytes)
             }
 
             #[inline(always)]
-            fn to_bytes(self) -> [u8; size_of::<$number>()] {
+            fn to_bytes(self) -> Self::Bytes {
                 self.to_bits().to_le_bytes()
             }
 

@@ -1,6 +1,8 @@
 //! Two slices become one, element by element.
 
-use crate::element::{Element, KernelError, Op, check_whole};
+use crate::element::{Element, KernelError, Op, check_pair};
+use crate::half::{Bf16, F16};
+use crate::isa::Isa;
 use crate::number::Number;
 
 /// `into[i] = into[i] op from[i]` for every element of two slices of equal length.
@@ -9,7 +11,8 @@ use crate::number::Number;
 /// Nothing is allocated, and an empty slice is fine.
 ///
 /// - Integer sums and products wrap.
-/// - Float sums and products are single IEEE operations, rounded to nearest, never fused.
+/// - Float sums and products are single IEEE operations, rounded to nearest, never fused. Halves
+///   (`F16`, `BF16`) are added and multiplied as `f32` and then rounded, once, to the half.
 /// - A NaN on either side gives NaN, for every operation: a poisoned value stays visible.
 /// - Every NaN that is written has the same bits (positive, quiet, payload zero; `f32::NAN` and
 ///   `f64::NAN`), and the maximum of the two zeros is `+0`, the minimum `-0`. So the bits of one
@@ -29,46 +32,162 @@ use crate::number::Number;
 /// # Ok::<(), pccl_kernels::KernelError>(())
 /// ```
 pub fn reduce(element: Element, op: Op, into: &mut [u8], from: &[u8]) -> Result<(), KernelError> {
-    if into.len() != from.len() {
-        return Err(KernelError::LengthMismatch {
-            into: into.len(),
-            from: from.len(),
-        });
-    }
-    check_whole(element, into.len())?;
-
-    match element {
-        Element::U8 => apply::<u8, 1>(op, into, from),
-        Element::I8 => apply::<i8, 1>(op, into, from),
-        Element::U16 => apply::<u16, 2>(op, into, from),
-        Element::I16 => apply::<i16, 2>(op, into, from),
-        Element::U32 => apply::<u32, 4>(op, into, from),
-        Element::I32 => apply::<i32, 4>(op, into, from),
-        Element::U64 => apply::<u64, 8>(op, into, from),
-        Element::I64 => apply::<i64, 8>(op, into, from),
-        Element::F32 => apply::<f32, 4>(op, into, from),
-        Element::F64 => apply::<f64, 8>(op, into, from),
-    }
+    check_pair(element, into.len(), from.len())?;
+    combine(Isa::best(), element, op, InPlace { into, from });
     Ok(())
 }
 
-fn apply<T: Number<[u8; SIZE]>, const SIZE: usize>(op: Op, into: &mut [u8], from: &[u8]) {
-    match op {
-        Op::Sum => combine(into, from, T::sum),
-        Op::Prod => combine(into, from, T::prod),
-        Op::Max => combine(into, from, T::max),
-        Op::Min => combine(into, from, T::min),
+/// `out[i] = a[i] op b[i]` for every element; what `out` held is overwritten.
+///
+/// Everything that [`reduce()`] says about slices, values and NaN holds.
+///
+/// # Errors
+/// [`KernelError::LengthMismatch`] and [`KernelError::PartialElement`]: nothing was changed.
+///
+/// ```
+/// use pccl_kernels::{Element, Op, reduce_into};
+///
+/// let mut larger = [0; 3];
+/// reduce_into(Element::U8, Op::Max, &mut larger, &[1, 5, 9], &[4, 5, 6])?;
+/// assert_eq!(larger, [4, 5, 9]);
+/// # Ok::<(), pccl_kernels::KernelError>(())
+/// ```
+pub fn reduce_into(
+    element: Element,
+    op: Op,
+    out: &mut [u8],
+    a: &[u8],
+    b: &[u8],
+) -> Result<(), KernelError> {
+    check_pair(element, out.len(), a.len())?;
+    check_pair(element, out.len(), b.len())?;
+    combine(Isa::best(), element, op, OutOfPlace { out, a, b });
+    Ok(())
+}
+
+/// `saved[i] = into[i]`, then `into[i] = into[i] op from[i]`, in one pass over memory.
+///
+/// For reductions in place that must be undone when they fail: copy `saved` back to do so. What
+/// `saved` held is overwritten. Everything that [`reduce()`] says about slices, values and NaN
+/// holds; saved bytes are copied as they are, whatever NaN they may hold.
+///
+/// # Errors
+/// [`KernelError::LengthMismatch`] and [`KernelError::PartialElement`]: nothing was changed.
+///
+/// ```
+/// use pccl_kernels::{Element, Op, reduce_saving};
+///
+/// let (mut mine, mut before) = ([1, 2, 3], [0; 3]);
+/// reduce_saving(Element::U8, Op::Sum, &mut mine, &[10, 20, 30], &mut before)?;
+/// assert_eq!((mine, before), ([11, 22, 33], [1, 2, 3]));
+/// # Ok::<(), pccl_kernels::KernelError>(())
+/// ```
+pub fn reduce_saving(
+    element: Element,
+    op: Op,
+    into: &mut [u8],
+    from: &[u8],
+    saved: &mut [u8],
+) -> Result<(), KernelError> {
+    check_pair(element, into.len(), from.len())?;
+    check_pair(element, saved.len(), into.len())?;
+    combine(Isa::best(), element, op, Saving { into, from, saved });
+    Ok(())
+}
+
+/// Where operands come from and results go.
+pub(crate) trait Operands {
+    /// One loop over all elements. The slices are equally long.
+    fn each<T: Number>(self, op: impl Fn(T, T) -> T);
+}
+
+pub(crate) struct InPlace<'a> {
+    pub(crate) into: &'a mut [u8],
+    pub(crate) from: &'a [u8],
+}
+
+pub(crate) struct OutOfPlace<'a> {
+    pub(crate) out: &'a mut [u8],
+    pub(crate) a: &'a [u8],
+    pub(crate) b: &'a [u8],
+}
+
+pub(crate) struct Saving<'a> {
+    pub(crate) into: &'a mut [u8],
+    pub(crate) from: &'a [u8],
+    pub(crate) saved: &'a mut [u8],
+}
+
+impl Operands for InPlace<'_> {
+    #[inline(always)]
+    fn each<T: Number>(self, op: impl Fn(T, T) -> T) {
+        let (into, from) = (T::elements_mut(self.into), T::elements(self.from));
+        for (into, from) in into.iter_mut().zip(from) {
+            *into = op(T::from_bytes(*into), T::from_bytes(*from)).to_bytes();
+        }
     }
 }
 
-/// One loop for each type and operation: `op` is a zero-sized function, inlined.
-fn combine<T, const SIZE: usize>(into: &mut [u8], from: &[u8], op: impl Fn(T, T) -> T)
-where
-    T: Number<[u8; SIZE]>,
-{
-    let (into, _) = into.as_chunks_mut::<SIZE>();
-    let (from, _) = from.as_chunks::<SIZE>();
-    for (into, from) in into.iter_mut().zip(from) {
-        *into = op(T::from_bytes(*into), T::from_bytes(*from)).to_bytes();
+impl Operands for OutOfPlace<'_> {
+    #[inline(always)]
+    fn each<T: Number>(self, op: impl Fn(T, T) -> T) {
+        let operands = T::elements(self.a).iter().zip(T::elements(self.b));
+        for (out, (a, b)) in T::elements_mut(self.out).iter_mut().zip(operands) {
+            *out = op(T::from_bytes(*a), T::from_bytes(*b)).to_bytes();
+        }
+    }
+}
+
+impl Operands for Saving<'_> {
+    #[inline(always)]
+    fn each<T: Number>(self, op: impl Fn(T, T) -> T) {
+        let into = T::elements_mut(self.into).iter_mut();
+        let others = T::elements(self.from)
+            .iter()
+            .zip(T::elements_mut(self.saved));
+        for (into, (from, saved)) in into.zip(others) {
+            *saved = *into;
+            *into = op(T::from_bytes(*into), T::from_bytes(*from)).to_bytes();
+        }
+    }
+}
+
+/// The loop of one instruction set over slices that fit each other.
+pub(crate) fn combine(isa: Isa, element: Element, op: Op, operands: impl Operands) {
+    match element {
+        Element::U8 => apply::<u8>(isa, op, operands),
+        Element::I8 => apply::<i8>(isa, op, operands),
+        Element::U16 => apply::<u16>(isa, op, operands),
+        Element::I16 => apply::<i16>(isa, op, operands),
+        Element::U32 => apply::<u32>(isa, op, operands),
+        Element::I32 => apply::<i32>(isa, op, operands),
+        Element::U64 => apply::<u64>(isa, op, operands),
+        Element::I64 => apply::<i64>(isa, op, operands),
+        Element::F16 => apply::<F16>(isa, op, operands),
+        Element::BF16 => apply::<Bf16>(isa, op, operands),
+        Element::F32 => apply::<f32>(isa, op, operands),
+        Element::F64 => apply::<f64>(isa, op, operands),
+    }
+}
+
+/// One loop for each type and operation: the operation is a zero-sized function, inlined.
+fn apply<T: Number>(isa: Isa, op: Op, operands: impl Operands) {
+    match op {
+        Op::Sum => isa.run(
+            #[inline(always)]
+            || operands.each(T::sum),
+        ),
+        Op::Prod => isa.run(
+            #[inline(always)]
+            || operands.each(T::prod),
+        ),
+        Op::Max => isa.run(
+            #[inline(always)]
+            || operands.each(T::max),
+        ),
+        Op::Min => isa.run(
+            #[inline(always)]
+            || operands.each(T::min),
+        ),
     }
 }

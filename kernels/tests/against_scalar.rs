@@ -1,12 +1,15 @@
 //! The kernels against a definition that works on one number at a time and in wider types.
 
-use pccl_kernels::{Element, KernelError, Op, divide, reduce};
+use half::{bf16, f16};
+use pccl_kernels::{Element, KernelError, Op, divide, reduce, reduce_into, reduce_saving};
 use proptest::prelude::*;
 
 /// One element, in a type that holds every element exactly.
 #[derive(Clone, Copy, Debug)]
 enum Value {
     Integer(i128),
+    /// A half: the number and the type, to which it is rounded after each operation.
+    Half(f32, Element),
     Single(f32),
     Double(f64),
 }
@@ -24,6 +27,8 @@ fn decode(element: Element, bytes: &[u8]) -> Value {
         Element::I16 => Value::Integer((bits as i16).into()),
         Element::I32 => Value::Integer((bits as i32).into()),
         Element::I64 => Value::Integer((bits as i64).into()),
+        Element::F16 => Value::Half(f16::from_bits(bits as u16).to_f32(), element),
+        Element::BF16 => Value::Half(bf16::from_bits(bits as u16).to_f32(), element),
         Element::F32 => Value::Single(f32::from_bits(bits as u32)),
         Element::F64 => Value::Double(f64::from_bits(bits)),
     }
@@ -33,6 +38,10 @@ fn decode(element: Element, bytes: &[u8]) -> Value {
 fn encode(element: Element, value: Value) -> Vec<u8> {
     match value {
         Value::Integer(value) => value.to_le_bytes()[..element.size()].to_vec(),
+        Value::Half(value, Element::F16) if value.is_nan() => 0x7E00_u16.to_le_bytes().to_vec(),
+        Value::Half(value, Element::F16) => f16::from_f32(value).to_le_bytes().to_vec(),
+        Value::Half(value, _) if value.is_nan() => 0x7FC0_u16.to_le_bytes().to_vec(),
+        Value::Half(value, _) => bf16::from_f32(value).to_le_bytes().to_vec(),
         Value::Single(value) if value.is_nan() => 0x7FC0_0000_u32.to_le_bytes().to_vec(),
         Value::Single(value) => value.to_le_bytes().to_vec(),
         Value::Double(value) if value.is_nan() => 0x7FF8_0000_0000_0000_u64.to_le_bytes().to_vec(),
@@ -62,6 +71,7 @@ fn scalar_op(op: Op, a: Value, b: Value) -> Value {
             Op::Max => a.max(b),
             Op::Min => a.min(b),
         }),
+        (Value::Half(a, half), Value::Half(b, _)) => Value::Half(float_op!(op, a, b), half),
         (Value::Single(a), Value::Single(b)) => Value::Single(float_op!(op, a, b)),
         (Value::Double(a), Value::Double(b)) => Value::Double(float_op!(op, a, b)),
         _ => panic!("two elements of one type"),
@@ -84,6 +94,7 @@ fn scalar_reduce(element: Element, op: Op, into: &[u8], from: &[u8]) -> Vec<u8> 
 fn scalar_divide(element: Element, bytes: &[u8], by: u32) -> Vec<u8> {
     let quotient = |value| match value {
         Value::Integer(value) => Value::Integer(value / i128::from(by)),
+        Value::Half(value, half) => Value::Half(value / by as f32, half),
         Value::Single(value) => Value::Single(value / by as f32),
         Value::Double(value) => Value::Double(value / f64::from(by)),
     };
@@ -131,7 +142,18 @@ fn special(element: Element) -> Vec<Vec<u8>> {
         f64::MAX,
         f64::MIN,
     ];
+    // Zeros, ones, infinities, several NaN, subnormals, the least normal and the greatest numbers.
+    let halves = [
+        0_u16, 0x8000, 0x3C00, 0xBE00, 0x7C00, 0xFC00, 0x7E00, 0xFE00, 0x7C01, 0xFD23, 0x0400,
+        0x03FF, 1, 0x8001, 0x7BFF, 0xFBFF, 0x4000, 0x1000,
+    ];
+    let brains = [
+        0_u16, 0x8000, 0x3F80, 0xBFC0, 0x7F80, 0xFF80, 0x7FC0, 0xFFC0, 0x7F81, 0xFFA3, 0x0080,
+        0x007F, 1, 0x8001, 0x7F7F, 0xFF7F, 0x4000, 0x3B80,
+    ];
     match element {
+        Element::F16 => halves.map(|half| half.to_le_bytes().to_vec()).to_vec(),
+        Element::BF16 => brains.map(|half: u16| half.to_le_bytes().to_vec()).to_vec(),
         Element::F32 => singles.map(|single| single.to_le_bytes().to_vec()).to_vec(),
         Element::F64 => {
             let singles = singles.map(f64::from);
@@ -166,13 +188,20 @@ fn every_length_and_every_start_gives_the_scalar_result() {
             for op in Op::ALL {
                 let expected = scalar_reduce(element, op, &into[into_start..], &from[from_start..]);
 
+                let before = into[into_start..].to_vec();
+                let (mut out, mut saved) = (noise(from_start + len, 7), noise(len + 3, 8));
+
+                let (a, b) = (&into[into_start..], &from[from_start..]);
+                reduce_into(element, op, &mut out[from_start..], a, b).unwrap();
+                let mut kept = into[into_start..].to_vec();
+                reduce_saving(element, op, &mut kept, b, &mut saved[3..]).unwrap();
                 reduce(element, op, &mut into[into_start..], &from[from_start..]).unwrap();
 
-                assert_eq!(
-                    into[into_start..],
-                    expected,
-                    "{count} elements, {op:?}, {element:?}"
-                );
+                let what = format!("{count} elements, {op:?}, {element:?}");
+                assert_eq!(into[into_start..], expected, "{what}");
+                assert_eq!(out[from_start..], expected, "{what}, out of place");
+                assert_eq!(kept, expected, "{what}, saving");
+                assert_eq!(saved[3..], before, "{what}, saved");
             }
             let expected = scalar_divide(element, &into[into_start..], 3);
 

@@ -10,21 +10,26 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
 use crate::error::lane_error;
+use crate::options::is_local;
 
 /// Parts that one system call takes. More than that are sent by the caller's next call.
 const PARTS_AT_ONCE: usize = 8;
 
 /// Makes a lane of a connection.
 pub(crate) fn split(stream: TcpStream) -> Lane {
+    let is_local = is_local(&stream);
     let (rx, tx) = stream.into_split();
     Lane {
-        tx: Box::new(TcpTx(tx)),
+        tx: Box::new(TcpTx { half: tx, is_local }),
         rx: Box::new(TcpRx(rx)),
     }
 }
 
 /// Shuts the writing side down on drop, which does not wait: the kernel delivers what it took.
-struct TcpTx(OwnedWriteHalf);
+struct TcpTx {
+    half: OwnedWriteHalf,
+    is_local: bool,
+}
 
 impl LaneTx for TcpTx {
     fn poll_send(
@@ -43,13 +48,17 @@ impl LaneTx for TcpTx {
             return Poll::Ready(Ok(0));
         }
         let slices = slices.get(..used).unwrap_or_default();
-        Pin::new(&mut self.0)
+        Pin::new(&mut self.half)
             .poll_write_vectored(cx, slices)
             .map_err(|error| lane_error(&error))
     }
 
+    fn is_local(&self) -> bool {
+        self.is_local
+    }
+
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LaneError>> {
-        Pin::new(&mut self.0)
+        Pin::new(&mut self.half)
             .poll_shutdown(cx)
             .map_err(|error| lane_error(&error))
     }

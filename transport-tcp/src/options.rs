@@ -88,10 +88,19 @@ impl Options {
     /// The congestion control to ask for, if any.
     fn congestion_on(&self, stream: &TcpStream) -> Option<&str> {
         let chosen = self.congestion.as_deref();
-        let peer = stream.peer_addr().map(|peer| peer.ip().to_canonical());
-        let is_local = peer.is_ok_and(|peer| peer.is_loopback());
-        chosen.or(is_local.then_some(ON_LOOPBACK))
+        chosen.or(is_local(stream).then_some(ON_LOOPBACK))
     }
+}
+
+/// Are both ends on this machine? Their addresses are the same then, or both are of the loopback
+/// network.
+pub(crate) fn is_local(stream: &TcpStream) -> bool {
+    let (local, peer) = (stream.local_addr(), stream.peer_addr());
+    let (Ok(local), Ok(peer)) = (local, peer) else {
+        return false;
+    };
+    let peer = peer.ip().to_canonical();
+    peer.is_loopback() || peer == local.ip().to_canonical()
 }
 
 fn optional(option: &str, outcome: IoResult<()>) {

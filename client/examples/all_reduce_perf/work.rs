@@ -133,6 +133,7 @@ impl Compression {
             Quantization::MinMax { to } | Quantization::ZeroPointScale { to } => {
                 (256_f64).powi(i32::try_from(to.size()).unwrap_or(i32::MAX)) - 1.0
             }
+            Quantization::Blockwise4 => 15.0,
             Quantization::None => f64::INFINITY,
         }
     }

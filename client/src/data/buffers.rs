@@ -1,6 +1,5 @@
 //! The user's memory during a collective, and the copy that undoes what was written to it.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// The memory that a collective works on. All slices hold the elements of the collective's spec, no
@@ -23,6 +22,18 @@ pub(crate) enum RingBuffers<'a> {
     },
 }
 
+/// Where a part of the result is computed.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Target<'a> {
+    /// `data` holds the contribution and is to hold the result; `saved` is to hold what it held.
+    Same {
+        data: &'a mut [u8],
+        saved: &'a mut [u8],
+    },
+    /// Contribution and result are in different places.
+    Apart { own: &'a [u8], result: &'a mut [u8] },
+}
+
 impl RingBuffers<'_> {
     /// Are all slices `bytes` long?
     pub(super) fn hold(&self, bytes: u64) -> bool {
@@ -33,10 +44,11 @@ impl RingBuffers<'_> {
         }
     }
 
-    /// Forgets what an earlier run saved.
-    pub(super) fn begin(&mut self) {
+    /// Forgets what an earlier run saved, and makes room for a run that writes the result in `slots`
+    /// sequences of adjoining pieces.
+    pub(super) fn begin(&mut self, slots: usize) {
         match self {
-            Self::InPlace { data, backup } => backup.begin(data.len()),
+            Self::InPlace { data, backup } => backup.begin(data.len(), slots),
             Self::Into { .. } => {}
         }
     }
@@ -49,42 +61,71 @@ impl RingBuffers<'_> {
         }
     }
 
-    /// What was written before.
-    pub(super) fn written(&self, range: Range<usize>) -> Option<&[u8]> {
+    /// What was written of the result.
+    pub(super) fn result(&self, range: Range<usize>) -> Option<&[u8]> {
         match self {
             Self::InPlace { data, .. } => data.get(range),
             Self::Into { dst, .. } => dst.get(range),
         }
     }
 
-    /// Writes part of the result. `None`: out of range, nothing was written.
-    pub(super) fn write_result(&mut self, at: usize, bytes: &[u8]) -> Option<()> {
-        let range = at..at.checked_add(bytes.len())?;
+    /// Where to write what [`overwrite`](Self::overwrite) has opened.
+    pub(super) fn result_mut(&mut self, range: Range<usize>) -> Option<&mut [u8]> {
         match self {
-            Self::InPlace { data, backup } => {
-                let target = data.get_mut(range)?;
-                backup.save_unless_set_aside(at, target);
-                target.copy_from_slice(bytes);
-            }
-            Self::Into { dst, .. } => dst.get_mut(range)?.copy_from_slice(bytes),
+            Self::InPlace { data, .. } => data.get_mut(range),
+            Self::Into { dst, .. } => dst.get_mut(range),
         }
-        Some(())
     }
 
-    /// Sets an unfinished piece aside where its result will be written later. `None`: out of range,
-    /// nothing was written.
-    pub(super) fn set_aside(&mut self, at: usize, bytes: &[u8]) -> Option<()> {
-        let range = at..at.checked_add(bytes.len())?;
+    /// What was set aside.
+    pub(super) fn aside(&self, range: Range<usize>) -> Option<&[u8]> {
+        match self {
+            Self::InPlace { backup, .. } => backup.memory.get(range),
+            Self::Into { dst, .. } => dst.get(range),
+        }
+    }
+
+    /// The contribution, and room for an unfinished piece in memory that is not used otherwise before
+    /// the result of the same range is written: that of the result, or where the contribution will be
+    /// saved.
+    pub(super) fn set_aside(&mut self, range: Range<usize>) -> Option<(&[u8], &mut [u8])> {
         match self {
             Self::InPlace { data, backup } => {
-                let target = data.get_mut(range)?;
-                backup.save(at, target);
-                backup.set_aside.insert(at, target.len());
-                target.copy_from_slice(bytes);
+                let own: &[u8] = data.get(range.clone())?;
+                Some((own, backup.memory.get_mut(range)?))
             }
-            Self::Into { dst, .. } => dst.get_mut(range)?.copy_from_slice(bytes),
+            Self::Into { src, dst } => Some((src.get(range.clone())?, dst.get_mut(range)?)),
         }
-        Some(())
+    }
+
+    /// Where to compute the next piece of the result of a slot from the contribution. The caller
+    /// writes all of it. `None`: out of range, or no neighbour of the slot's last piece; nothing was
+    /// written.
+    pub(super) fn finish(&mut self, slot: usize, range: Range<usize>) -> Option<Target<'_>> {
+        match self {
+            Self::InPlace { data, backup } => {
+                let data = data.get_mut(range.clone())?;
+                let saved = backup.claim(slot, range)?;
+                Some(Target::Same { data, saved })
+            }
+            Self::Into { src, dst } => Some(Target::Apart {
+                own: src.get(range.clone())?,
+                result: dst.get_mut(range)?,
+            }),
+        }
+    }
+
+    /// Opens the next piece of the result of a slot for writing: saves what it holds. `None` as in
+    /// [`finish`](Self::finish).
+    pub(super) fn overwrite(&mut self, slot: usize, range: Range<usize>) -> Option<&mut [u8]> {
+        match self {
+            Self::InPlace { data, backup } => {
+                let data = data.get_mut(range.clone())?;
+                backup.claim(slot, range)?.copy_from_slice(data);
+                Some(data)
+            }
+            Self::Into { dst, .. } => dst.get_mut(range),
+        }
     }
 
     /// The ring of one: the contribution is the result.
@@ -100,58 +141,55 @@ impl RingBuffers<'_> {
     }
 }
 
-/// What a collective in place has overwritten, in the order in which it did.
+/// What a collective in place has overwritten, each byte at the place where it was.
 ///
 /// Keep one per buffer and use it again: its memory, as much as the buffer's, is then allocated once.
 #[derive(Debug, Default)]
 pub(crate) struct Backup {
-    saved: Vec<u8>,
-    pieces: Vec<Piece>,
-    /// Start and length of what was written early and will be written once more.
-    set_aside: BTreeMap<usize, usize>,
-}
-
-#[derive(Debug)]
-struct Piece {
-    at: usize,
-    len: usize,
+    memory: Vec<u8>,
+    /// By slot: what was saved.
+    saved: Vec<Range<usize>>,
 }
 
 impl Backup {
     /// Puts back every byte that the last run wrote; then there is nothing left to put back. `data` is
     /// the slice of that run.
     pub(crate) fn restore(&mut self, data: &mut [u8]) {
-        // Backwards: where something was saved twice, the older bytes win.
-        for piece in self.pieces.drain(..).rev() {
-            let kept_from = self.saved.len().saturating_sub(piece.len);
-            let target = data.get_mut(piece.at..piece.at.saturating_add(piece.len));
-            if let (Some(target), Some(old)) = (target, self.saved.get(kept_from..)) {
+        for range in self.saved.drain(..) {
+            if let (Some(target), Some(old)) = (data.get_mut(range.clone()), self.memory.get(range))
+            {
                 target.copy_from_slice(old);
             }
-            self.saved.truncate(kept_from);
         }
-        self.set_aside.clear();
     }
 
-    fn begin(&mut self, bytes: usize) {
+    /// Bytes that it holds on to.
+    pub(crate) fn bytes(&self) -> usize {
+        self.memory.len()
+    }
+
+    fn begin(&mut self, bytes: usize, slots: usize) {
+        if self.memory.len() < bytes {
+            // Fresh zeroed memory costs nothing before it is touched; the old content is of no use.
+            self.memory = Vec::new();
+            self.memory = vec![0; bytes];
+        }
         self.saved.clear();
-        self.pieces.clear();
-        self.set_aside.clear();
-        self.saved.reserve(bytes);
+        self.saved.resize(slots, 0..0);
     }
 
-    fn save_unless_set_aside(&mut self, at: usize, old: &[u8]) {
-        if self.set_aside.get(&at) != Some(&old.len()) {
-            self.save(at, old);
+    /// Room to save a range that adjoins what the slot has saved before.
+    fn claim(&mut self, slot: usize, range: Range<usize>) -> Option<&mut [u8]> {
+        let room = self.memory.get_mut(range.clone())?;
+        let saved = self.saved.get_mut(slot)?;
+        if saved.start == saved.end {
+            *saved = range;
+        } else if saved.end == range.start {
+            saved.end = range.end;
+        } else {
+            return None;
         }
-    }
-
-    fn save(&mut self, at: usize, old: &[u8]) {
-        self.saved.extend_from_slice(old);
-        match self.pieces.last_mut() {
-            Some(last) if last.at + last.len == at => last.len += old.len(),
-            Some(_) | None => self.pieces.push(Piece { at, len: old.len() }),
-        }
+        Some(room)
     }
 }
 
@@ -159,79 +197,74 @@ impl Backup {
 mod tests {
     use super::*;
 
+    /// Runs in place on the numbers from 0 to 99, restores, and expects them all to be there again.
+    fn is_undone(run: impl FnOnce(&mut RingBuffers<'_>)) {
+        let original: Vec<u8> = (0..100).collect();
+        let mut data = original.clone();
+        let mut backup = Backup::default();
+        let mut buffers = RingBuffers::InPlace {
+            data: &mut data,
+            backup: &mut backup,
+        };
+        buffers.begin(2);
+
+        run(&mut buffers);
+        let changed = data != original;
+        backup.restore(&mut data);
+
+        assert!(changed);
+        assert_eq!(data, original);
+    }
+
     #[test]
     fn everything_that_was_written_is_put_back() {
-        let original: Vec<u8> = (0..100).collect();
-        let mut data = original.clone();
+        is_undone(|buffers| {
+            buffers.overwrite(0, 90..100).unwrap().fill(1);
+            buffers.overwrite(1, 10..15).unwrap().fill(2);
+            buffers.overwrite(1, 15..20).unwrap().fill(3);
+        });
+    }
+
+    #[test]
+    fn what_was_computed_in_place_is_put_back() {
+        is_undone(|buffers| match buffers.finish(0, 40..60).unwrap() {
+            Target::Same { data, saved } => {
+                saved.copy_from_slice(data);
+                data.fill(200);
+            }
+            Target::Apart { .. } => panic!("it is in place"),
+        });
+    }
+
+    #[test]
+    fn what_was_set_aside_leaves_the_contribution_alone_until_the_result_comes() {
+        is_undone(|buffers| {
+            let (own, aside) = buffers.set_aside(20..30).unwrap();
+            assert_eq!(own[0], 20);
+            aside.fill(1);
+            assert_eq!(buffers.aside(20..30).unwrap(), [1; 10]);
+            assert_eq!(buffers.contribution(20..22).unwrap(), [20, 21]);
+
+            buffers.overwrite(0, 20..30).unwrap().fill(2);
+        });
+    }
+
+    #[test]
+    fn nothing_is_opened_outside_of_the_memory_or_out_of_order() {
+        let mut data = [0; 10];
         let mut backup = Backup::default();
         let mut buffers = RingBuffers::InPlace {
             data: &mut data,
             backup: &mut backup,
         };
-        buffers.begin();
+        buffers.begin(1);
+        buffers.overwrite(0, 0..2).unwrap();
 
-        buffers.write_result(90, &[1; 10]).unwrap();
-        buffers.write_result(10, &[2; 5]).unwrap();
-        buffers.write_result(15, &[3; 5]).unwrap();
-        assert_ne!(data, original);
-        backup.restore(&mut data);
-
-        assert_eq!(data, original);
-    }
-
-    #[test]
-    fn what_was_set_aside_is_saved_once_and_put_back() {
-        let original: Vec<u8> = (0..100).collect();
-        let mut data = original.clone();
-        let mut backup = Backup::default();
-        let mut buffers = RingBuffers::InPlace {
-            data: &mut data,
-            backup: &mut backup,
-        };
-        buffers.begin();
-
-        buffers.set_aside(20, &[1; 10]).unwrap();
-        buffers.write_result(20, &[2; 10]).unwrap();
-        let saved = backup.saved.len();
-        backup.restore(&mut data);
-
-        assert_eq!(saved, 10);
-        assert_eq!(data, original);
-    }
-
-    #[test]
-    fn a_range_saved_twice_is_put_back_to_its_oldest_content() {
-        let original: Vec<u8> = (0..100).collect();
-        let mut data = original.clone();
-        let mut backup = Backup::default();
-        let mut buffers = RingBuffers::InPlace {
-            data: &mut data,
-            backup: &mut backup,
-        };
-        buffers.begin();
-
-        buffers.set_aside(20, &[1; 10]).unwrap();
-        buffers.write_result(15, &[2; 10]).unwrap();
-        backup.restore(&mut data);
-
-        assert_eq!(data, original);
-    }
-
-    #[test]
-    fn nothing_is_written_outside_of_the_memory() {
-        let mut dst = [0; 10];
-        let mut buffers = RingBuffers::Into {
-            src: &[5; 10],
-            dst: &mut dst,
-        };
-
-        let outcomes = [
-            buffers.write_result(8, &[1; 3]),
-            buffers.write_result(usize::MAX, &[1; 3]),
-            buffers.set_aside(10, &[1; 1]),
-        ];
-
-        assert_eq!(outcomes, [None; 3]);
-        assert_eq!(dst, [0; 10]);
+        assert_eq!(buffers.overwrite(0, 2..11), None);
+        assert_eq!(buffers.overwrite(0, 4..6), None, "a gap");
+        assert_eq!(buffers.overwrite(0, 0..2), None, "twice");
+        assert_eq!(buffers.overwrite(1, 0..2), None, "no such slot");
+        assert_eq!(buffers.finish(0, 5..11), None);
+        assert_eq!(buffers.set_aside(9..11), None);
     }
 }

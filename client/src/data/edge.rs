@@ -1,4 +1,4 @@
-//! A standing ring edge: its lanes, the tasks that serve them, and the one report that it broke.
+//! A standing ring edge: its lanes, the tasks that keep them, and the one report that it broke.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,9 +9,8 @@ use pccl_core::transport::Lane;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::reader::Reader;
-use super::writer::{Order, Writer};
-use super::{DataEvent, Shared};
+use super::sending::TxSlot;
+use super::{DataEvent, Shared, receiving, sending};
 
 /// What is known about an edge by everybody who uses it.
 #[derive(Debug)]
@@ -28,8 +27,13 @@ pub(super) struct EdgeState {
 }
 
 impl EdgeState {
+    /// Which edge it is.
+    pub(super) const fn edge(&self) -> Edge {
+        self.edge
+    }
+
     /// The round in which the edge was built.
-    pub(super) fn built(&self) -> Round {
+    pub(super) const fn built(&self) -> Round {
         self.built
     }
 
@@ -79,14 +83,13 @@ pub(super) struct Installed {
     pub(super) lanes: Vec<Lane>,
 }
 
-/// An edge in use. Dropping it ends its tasks and drops its lanes.
+/// An edge in use. Dropping it ends its tasks, and the lanes as soon as no operation holds them.
 #[derive(Debug)]
 pub(super) struct StandingEdge {
     pub(super) state: Arc<EdgeState>,
-    /// Into the lanes, by number; none on the edge that receives. Unbounded by type; every operation
-    /// keeps to its few frames per lane.
-    pub(super) queues: Vec<mpsc::UnboundedSender<Order>>,
-    _tasks: JoinSet<()>,
+    /// The lanes, by number; none on the edge that receives.
+    pub(super) slots: Arc<[Arc<TxSlot>]>,
+    _keepers: JoinSet<()>,
 }
 
 impl StandingEdge {
@@ -101,26 +104,25 @@ impl StandingEdge {
             moves: AtomicU64::new(0),
             events: shared.events.clone(),
         });
-        let mut queues = Vec::new();
-        let mut tasks = JoinSet::new();
+        let mut slots = Vec::new();
+        let mut keepers = JoinSet::new();
         for (number, lane) in (0..).zip(lanes) {
             match edge {
                 Edge::ToNext => {
-                    let (queue, orders) = mpsc::unbounded_channel();
-                    queues.push(queue);
-                    let writer = Writer::new(lane, orders, Arc::clone(&state), shared);
-                    tasks.spawn(writer.run());
+                    let (keeper, slot) = sending::Keeper::new(number, lane, &state, shared);
+                    slots.push(slot);
+                    keepers.spawn(keeper.run());
                 }
                 Edge::FromPrevious => {
-                    let reader = Reader::new(number, lane, Arc::clone(&state), shared);
-                    tasks.spawn(reader.run());
+                    let keeper = receiving::Keeper::new(number, lane, &state, shared);
+                    keepers.spawn(keeper.run());
                 }
             }
         }
         Self {
             state,
-            queues,
-            _tasks: tasks,
+            slots: slots.into(),
+            _keepers: keepers,
         }
     }
 
@@ -129,5 +131,13 @@ impl StandingEdge {
     pub(super) fn retire(self, shared: &Shared) {
         self.state.reported.store(true, Ordering::Release);
         shared.registry.edge_gone(self.state.edge, self.state.built);
+    }
+}
+
+impl Drop for StandingEdge {
+    fn drop(&mut self) {
+        for slot in self.slots.iter() {
+            slot.end();
+        }
     }
 }

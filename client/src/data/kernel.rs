@@ -3,9 +3,9 @@
 use pccl_core::element::{ElementType, ReduceOp};
 use pccl_kernels::{Element, Op};
 
-/// The kernels' element type, or `None` where there are no kernels for it.
-pub(super) fn element_of(element: ElementType) -> Option<Element> {
-    Some(match element {
+/// The kernels' element type.
+pub(super) const fn element_of(element: ElementType) -> Element {
+    match element {
         ElementType::U8 => Element::U8,
         ElementType::I8 => Element::I8,
         ElementType::U16 => Element::U16,
@@ -14,14 +14,15 @@ pub(super) fn element_of(element: ElementType) -> Option<Element> {
         ElementType::I32 => Element::I32,
         ElementType::U64 => Element::U64,
         ElementType::I64 => Element::I64,
+        ElementType::F16 => Element::F16,
+        ElementType::BF16 => Element::BF16,
         ElementType::F32 => Element::F32,
         ElementType::F64 => Element::F64,
-        ElementType::F16 | ElementType::BF16 => return None,
-    })
+    }
 }
 
 /// The operation on two elements. An average is a sum that is divided at the end.
-pub(super) fn op_of(op: ReduceOp) -> Op {
+pub(super) const fn op_of(op: ReduceOp) -> Op {
     match op {
         ReduceOp::Sum | ReduceOp::Avg => Op::Sum,
         ReduceOp::Prod => Op::Prod,

@@ -1,21 +1,23 @@
 //! The data plane: moves tensor bytes between ring neighbours.
 //!
-//! A *frame* is a header and up to 256 KiB of payload. Each lane of the edge to the next rank has a
-//! [`writer`] task, each lane of the edge from the previous rank a [`reader`] task; an operation runs
-//! in its caller's task ([`port`]), where the user's buffers are borrowed. Frames travel between these
-//! tasks as owned buffers from a [`pool`].
+//! A *frame* is a header and up to 256 KiB of payload. An operation runs in its caller's task, where the
+//! user's buffers are borrowed ([`run`]): it receives from the lanes of the edge from the previous rank,
+//! reduces ([`work`]), and sends on the lanes of the edge to the next one.
 //!
 //! ```text
-//! previous ──lane──▶ reader ─┐                              ┌─ writer ──lane──▶ next
-//!                            ├─▶ run: work (reduce, store) ─┤
-//! previous ──lane──▶ reader ─┘     + the user's buffers     └─ writer ──lane──▶ next
+//! previous ──lane──▶ ┌───────────────────────────┐ ──lane──▶ next
+//!                    │ run: work + user's buffers │
+//! previous ──lane──▶ └───────────────────────────┘ ──lane──▶ next
+//!           keepers hold the lanes that no operation uses
 //! ```
 //!
 //! - A frame that was reduced or stored leaves under the number of the next step at once. There is no
 //!   barrier between steps.
 //! - Receiving never waits for sending: what cannot leave yet waits in the operation's outbox, and
-//!   beyond a few frames in the memory of the result. So no ring of full buffers can lock itself up.
-//! - Several operations share the lanes frame by frame, each with a few frames per lane at a time.
+//!   beyond a few frames in memory that nobody needs before the result. So no ring of full buffers can
+//!   lock itself up.
+//! - Several operations share the lanes frame by frame: a lane is handed from one to the other
+//!   ([`receiving`], [`sending`]).
 //! - An operation that is stopped loses nothing but its own frames: those that have begun are finished,
 //!   those that arrive late are read and thrown away.
 
@@ -24,12 +26,13 @@ mod edge;
 mod kernel;
 mod pool;
 mod port;
-mod reader;
+mod receiving;
 mod registry;
+mod run;
+mod sending;
 #[cfg(test)]
 mod tests;
 mod work;
-mod writer;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -44,18 +47,20 @@ use tokio::sync::mpsc;
 
 use edge::{Installed, StandingEdge};
 use pool::Pool;
-use port::{Inlet, Outlet};
-use registry::{Operation, Registry};
+use port::{Receiving, Sending};
+use registry::{Inbox, Operation, Registry};
 use work::Place;
 
 pub(crate) use buffers::{Backup, RingBuffers};
 pub(crate) use port::{RingFailure, RingPort, RingStats};
+pub(crate) use work::is_supported;
 
-/// Frames of one operation that may wait, received, for it to run.
-const INBOUND_PER_LANE: usize = 2;
+/// Unused frame buffers that are kept: 16 MiB.
+const IDLE_FRAMES_MAX: usize = 64;
 
-/// Unused frame buffers that are kept.
-const IDLE_FRAMES_MAX: usize = 256;
+/// Bytes of the own contribution that are under way at a time where both neighbours are on this
+/// machine: measured to be enough to keep everybody busy, and little enough to stay in caches.
+const LOCAL_WINDOW: u64 = 2 * 1024 * 1024;
 
 /// How the data plane behaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +69,8 @@ pub(crate) struct DataConfig {
     pub(crate) stall: Duration,
     /// Most bytes of payload in a frame.
     pub(crate) frame_bytes: usize,
+    /// Bytes of the own contribution that may be under way where the next rank is on this machine.
+    pub(crate) local_window: u64,
 }
 
 impl Default for DataConfig {
@@ -71,6 +78,7 @@ impl Default for DataConfig {
         Self {
             stall: Duration::from_secs(10),
             frame_bytes: FRAME_PAYLOAD_MAX,
+            local_window: LOCAL_WINDOW,
         }
     }
 }
@@ -126,7 +134,7 @@ impl DataPlane {
     pub(crate) fn new(events: mpsc::UnboundedSender<DataEvent>, config: DataConfig) -> Self {
         Self {
             shared: Arc::new(Shared {
-                registry: Registry::new(),
+                registry: Registry::default(),
                 pool: Pool::new(IDLE_FRAMES_MAX),
                 config,
                 events,
@@ -175,38 +183,29 @@ impl DataPlane {
     /// Registers an execution, so that frames find it. Executions begin in the order of their numbers.
     /// The port is to be run soon.
     pub(crate) fn begin(&mut self, seq: Seq, spec: CollectiveSpec) -> RingPort {
-        let lanes = self
-            .place
-            .map_or(1, |place| usize::from(place.lanes).max(1));
-        let (frames, inbound) = mpsc::channel(lanes * INBOUND_PER_LANE);
-        let (signals, signalled) = mpsc::unbounded_channel();
+        let (address, inbox) = Inbox::new();
         let stopped = Arc::new(AtomicBool::new(false));
         let op = Operation {
-            frames,
-            signals: signals.clone(),
+            address: address.clone(),
             stopped: Arc::clone(&stopped),
         };
-        let sending = self.standing.to_next.as_ref();
         let receiving = self.standing.from_previous.as_ref();
-        let edge = receiving.map(|edge| Arc::clone(&edge.state));
-        let ended = self.shared.registry.begin(seq, op, edge.as_deref());
+        let receiving = receiving.map(|edge| Arc::clone(&edge.state));
+        let ended = self.shared.registry.begin(seq, op, receiving.as_deref());
+        let sending = self.standing.to_next.as_ref();
         RingPort {
             seq,
             spec,
             place: self.place,
             shared: Arc::clone(&self.shared),
             stopped,
-            inlet: Some(Inlet {
-                edge,
-                ended,
-                frames: inbound,
-                signals: signalled,
+            inbox: Some(inbox),
+            address,
+            receiving: receiving.map(|edge| Receiving { edge, ended }),
+            sending: sending.map(|edge| Sending {
+                edge: Arc::clone(&edge.state),
+                slots: Arc::clone(&edge.slots),
             }),
-            outlet: Outlet {
-                edge: sending.map(|edge| Arc::clone(&edge.state)),
-                queues: sending.map(|edge| edge.queues.clone()).unwrap_or_default(),
-                signals,
-            },
         }
     }
 

@@ -3,14 +3,10 @@
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pccl_core::wire::FRAME_HEADER_BYTES;
-
-/// How much memory a buffer grows by before the bytes for it have arrived.
-const GROWTH_BYTES: usize = 64 * 1024;
-
-/// Keeps the buffers of frames that are done with.
+/// Keeps the frame buffers of operations that have ended, for those to come.
 ///
-/// Its lock is held for a push or a pop, never while anything waits.
+/// Its lock is held for a moment when an operation needs a buffer that it has not had before, and when
+/// it ends; never for a frame.
 #[derive(Debug)]
 pub(super) struct Pool {
     idle: Mutex<Vec<Vec<u8>>>,
@@ -21,26 +17,14 @@ impl Pool {
     /// A pool that keeps at most `idle_max` unused buffers; more than that are freed.
     pub(super) fn new(idle_max: usize) -> Arc<Self> {
         Arc::new(Self {
-            idle: Mutex::new(Vec::with_capacity(idle_max)),
+            idle: Mutex::default(),
             idle_max,
         })
     }
 
-    /// An empty frame, in a buffer that was used before where there is one.
-    pub(super) fn take(self: &Arc<Self>) -> Frame {
-        let reused = self.lock().pop();
-        Frame {
-            bytes: reused.unwrap_or_default(),
-            length: 0,
-            pool: Arc::clone(self),
-        }
-    }
-
-    fn give_back(&self, buffer: Vec<u8>) {
-        let mut idle = self.lock();
-        if idle.len() < self.idle_max {
-            idle.push(buffer);
-        }
+    /// Frees what is not in use.
+    pub(super) fn trim(&self) {
+        *self.lock() = Vec::new();
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
@@ -48,63 +32,46 @@ impl Pool {
     }
 }
 
-/// The payload of one frame. Dropping it returns the buffer to the pool.
+/// The frame buffers of one operation.
 #[derive(Debug)]
-pub(super) struct Frame {
-    /// Longer than the payload where the buffer was used for more before.
-    bytes: Vec<u8>,
-    length: usize,
+pub(super) struct Scratch {
     pool: Arc<Pool>,
+    spare: Vec<Vec<u8>>,
 }
 
-impl Frame {
-    /// The payload.
-    pub(super) fn payload(&self) -> &[u8] {
-        self.bytes.get(..self.length).unwrap_or_default()
-    }
-
-    /// The payload, to be changed in place.
-    pub(super) fn payload_mut(&mut self) -> &mut [u8] {
-        self.bytes.get_mut(..self.length).unwrap_or_default()
-    }
-
-    /// Makes a copy of `bytes` the payload.
-    pub(super) fn fill(&mut self, bytes: &[u8]) {
-        self.length = bytes.len();
-        if self.bytes.len() < bytes.len() {
-            self.bytes.clear();
-            // With room for what a reader receives beyond a payload of this length.
-            self.bytes.reserve_exact(bytes.len() + FRAME_HEADER_BYTES);
-            self.bytes.extend_from_slice(bytes);
-        } else if let Some(front) = self.bytes.get_mut(..bytes.len()) {
-            front.copy_from_slice(bytes);
+impl Scratch {
+    /// No buffers yet.
+    pub(super) fn new(pool: &Arc<Pool>) -> Self {
+        Self {
+            pool: Arc::clone(pool),
+            spare: Vec::new(),
         }
     }
 
-    /// Room to receive into: the bytes from `filled` on, up to `end`. Memory grows in small portions
-    /// only, so whoever announces a long frame has to send it.
-    pub(super) fn room(&mut self, filled: usize, end: usize) -> &mut [u8] {
-        if self.bytes.len() <= filled {
-            let grown = end.min(filled + GROWTH_BYTES);
-            self.bytes
-                .reserve_exact(grown.saturating_sub(self.bytes.len()));
-            self.bytes.resize(grown, 0);
+    /// A buffer of at least `bytes` bytes with whatever was in it. The one that was put back last
+    /// comes first: it is the most likely to be in a cache.
+    pub(super) fn take(&mut self, bytes: usize) -> Vec<u8> {
+        let spare = self.spare.pop();
+        let mut buffer = spare.unwrap_or_else(|| self.pool.lock().pop().unwrap_or_default());
+        if buffer.len() < bytes {
+            // What it holds is of no use, so it need not be copied.
+            buffer.clear();
+            buffer.resize(bytes, 0);
         }
-        let end = end.min(self.bytes.len());
-        self.bytes.get_mut(filled..end).unwrap_or_default()
+        buffer
     }
 
-    /// Declares the first `length` bytes of what was received the payload, and returns what was
-    /// received beyond, up to `filled`.
-    pub(super) fn seal(&mut self, length: usize, filled: usize) -> &[u8] {
-        self.length = length.min(self.bytes.len());
-        self.bytes.get(length..filled).unwrap_or_default()
+    /// A buffer is done with.
+    pub(super) fn put(&mut self, buffer: Vec<u8>) {
+        self.spare.push(buffer);
     }
 }
 
-impl Drop for Frame {
+impl Drop for Scratch {
     fn drop(&mut self) {
-        self.pool.give_back(mem::take(&mut self.bytes));
+        let mut idle = self.pool.lock();
+        let room = self.pool.idle_max.saturating_sub(idle.len());
+        idle.extend(mem::take(&mut self.spare).into_iter().take(room));
     }
 }
 
@@ -113,51 +80,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_is_used_again_without_growing() {
+    fn a_buffer_is_used_again_by_the_next_operation() {
         let pool = Pool::new(1);
-        let mut first = pool.take();
-        first.fill(&[7; 100]);
-        let memory = first.bytes.as_ptr();
+        let mut first = Scratch::new(&pool);
+        let buffer = first.take(100);
+        let memory = buffer.as_ptr();
+        first.put(buffer);
         drop(first);
 
-        let mut second = pool.take();
-        second.fill(&[8; 100]);
+        let second = Scratch::new(&pool).take(100);
 
-        assert_eq!(second.bytes.as_ptr(), memory);
-        assert_eq!(second.payload(), [8; 100]);
+        assert_eq!(second.as_ptr(), memory);
+        assert_eq!(second.len(), 100);
     }
 
     #[test]
-    fn a_pool_keeps_no_more_than_it_may() {
+    fn a_pool_keeps_no_more_than_it_may_and_nothing_once_trimmed() {
         let pool = Pool::new(1);
-        let (first, second) = (pool.take(), pool.take());
+        let mut scratch = Scratch::new(&pool);
+        let (one, other) = (scratch.take(10), scratch.take(10));
+        scratch.put(one);
+        scratch.put(other);
 
-        drop(first);
-        drop(second);
+        drop(scratch);
+        let kept = pool.lock().len();
+        pool.trim();
 
-        assert_eq!(pool.lock().len(), 1);
-    }
-
-    #[test]
-    fn an_announced_length_is_not_allocated_before_bytes_arrive() {
-        let pool = Pool::new(1);
-        let mut frame = pool.take();
-
-        let offered = frame.room(0, 1024 * 1024).len();
-
-        assert_eq!(offered, GROWTH_BYTES);
-        assert_eq!(frame.bytes.len(), GROWTH_BYTES);
-    }
-
-    #[test]
-    fn what_was_received_beyond_the_payload_is_told_apart() {
-        let pool = Pool::new(1);
-        let mut frame = pool.take();
-        frame.room(0, 5).copy_from_slice(&[1, 2, 3, 4, 5]);
-
-        let beyond = frame.seal(3, 5).to_vec();
-
-        assert_eq!(frame.payload(), [1, 2, 3]);
-        assert_eq!(beyond, [4, 5]);
+        assert_eq!(kept, 1);
+        assert_eq!(pool.lock().len(), 0);
     }
 }

@@ -5,136 +5,193 @@
 //! yet to come, because the neighbour has heard of it first.
 
 use std::collections::BTreeMap;
+use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pccl_core::id::{Round, Seq};
 use pccl_core::topology::Edge;
 use pccl_core::wire::FrameHeader;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
 use super::edge::EdgeState;
-use super::pool::Frame;
+use super::receiving::RxLane;
+use super::sending::TxLane;
 
-/// What a lane brings to an operation. In order per lane: the end comes after the last frame.
+/// What an operation is told or given. Never blocks the sender.
 #[derive(Debug)]
-pub(super) enum Inbound {
-    /// A frame whose header is sound; whether it fits is for the operation to check.
-    Frame {
+pub(super) enum Delivery {
+    /// A lane on which a frame of the operation comes next.
+    Frame(RxLane, FrameHeader),
+    /// The operation's turn to send on this lane.
+    Turn(TxLane),
+    /// Another operation waits for this lane, which it holds.
+    Wanted {
+        /// Which lane to the next rank.
         lane: u16,
-        header: FrameHeader,
-        frame: Frame,
     },
-    /// Nothing more will come on this lane of the edge that was built in this round.
-    Ended { lane: u16, built: Round },
-}
-
-/// What else an operation has to know. Never blocks the sender.
-#[derive(Debug)]
-pub(super) enum Signal {
-    /// A frame of the operation has gone into the lane, whole.
-    Sent { lane: u16, bytes: u32 },
-    /// A frame of the operation was dropped: the lane is broken or gone.
-    Unsent,
+    /// A lane of the edge that was built in this round is of no more use.
+    LaneEnded { edge: Edge, built: Round, lane: u16 },
     /// The edge is no longer in use.
     EdgeGone { edge: Edge, built: Round },
     /// Look at the flag.
     Stop,
 }
 
+/// Where to send deliveries for one operation.
+pub(super) type Address = mpsc::UnboundedSender<Delivery>;
+
+/// Where an operation finds its deliveries. What it has not taken out when this is dropped is passed on.
+#[derive(Debug)]
+pub(super) struct Inbox(mpsc::UnboundedReceiver<Delivery>);
+
+impl Inbox {
+    pub(super) fn new() -> (Address, Self) {
+        let (address, deliveries) = mpsc::unbounded_channel();
+        (address, Self(deliveries))
+    }
+
+    pub(super) fn poll_next(
+        &mut self,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Delivery>> {
+        self.0.poll_recv(cx)
+    }
+}
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        // From here on senders keep what they have.
+        self.0.close();
+        while let Ok(delivery) = self.0.try_recv() {
+            match delivery {
+                Delivery::Frame(lane, header) => lane.go_home(header.length as usize),
+                Delivery::Turn(lane) => lane.pass_on(),
+                Delivery::Wanted { .. }
+                | Delivery::LaneEnded { .. }
+                | Delivery::EdgeGone { .. }
+                | Delivery::Stop => {}
+            }
+        }
+    }
+}
+
 /// The plane's side of a running operation.
 #[derive(Clone, Debug)]
 pub(super) struct Operation {
-    pub(super) frames: mpsc::Sender<Inbound>,
-    pub(super) signals: mpsc::UnboundedSender<Signal>,
+    pub(super) address: Address,
     pub(super) stopped: Arc<AtomicBool>,
 }
 
 impl Operation {
-    /// Ends the run, and drops its frames that have not begun to leave.
+    /// Ends the run at its next frame.
     pub(super) fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
         // Fails only where nobody runs it any more.
-        let _ = self.signals.send(Signal::Stop);
+        let _ = self.address.send(Delivery::Stop);
     }
 }
 
-/// The running operations, and the highest number ever registered.
-#[derive(Debug)]
+/// The running operations, and lanes with frames for those to come.
+#[derive(Debug, Default)]
 pub(super) struct Registry {
-    running: Mutex<BTreeMap<Seq, Operation>>,
-    newest: watch::Sender<Option<Seq>>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    running: BTreeMap<Seq, Operation>,
+    /// The highest number ever registered.
+    newest: Option<Seq>,
+    /// Lanes whose next frame belongs to an operation that is yet to come.
+    early: Vec<(RxLane, FrameHeader)>,
 }
 
 impl Registry {
-    pub(super) fn new() -> Self {
-        Self {
-            running: Mutex::default(),
-            newest: watch::Sender::new(None),
-        }
-    }
-
     /// Registers an operation. Returns the lanes of `edge` that had ended before: no end will be
     /// delivered for those.
     pub(super) fn begin(&self, seq: Seq, op: Operation, edge: Option<&EdgeState>) -> Vec<u16> {
-        let mut running = self.running();
-        running.insert(seq, op);
+        let mut state = self.state();
+        state.running.insert(seq, op);
+        state.newest = state.newest.max(Some(seq));
         let ended = edge.map(EdgeState::ended_lanes).unwrap_or_default();
-        drop(running);
-        self.newest.send_if_modified(|newest| {
-            let higher = *newest < Some(seq);
-            if higher {
-                *newest = Some(seq);
-            }
-            higher
-        });
+        let early = mem::take(&mut state.early);
+        drop(state);
+        for (lane, header) in early {
+            self.route(lane, header);
+        }
         ended
     }
 
-    /// Marks a lane as ended and returns the operations that have to be told.
-    pub(super) fn lane_ended(&self, edge: &EdgeState, lane: u16) -> Vec<Operation> {
-        let running = self.running();
+    /// Gives a lane to the operation whose frame comes next on it; sends it home to have the frame
+    /// thrown away where that is over, and keeps it where it is yet to come.
+    pub(super) fn route(&self, lane: RxLane, header: FrameHeader) {
+        let mut state = self.state();
+        let refused = match state.running.get(&header.seq) {
+            Some(op) => match op.address.send(Delivery::Frame(lane, header)) {
+                Ok(()) => None,
+                Err(refused) => Some(refused.0),
+            },
+            None if state.newest < Some(header.seq) => {
+                state.early.push((lane, header));
+                None
+            }
+            None => Some(Delivery::Frame(lane, header)),
+        };
+        drop(state);
+        if let Some(Delivery::Frame(lane, header)) = refused {
+            lane.go_home(header.length as usize);
+        }
+    }
+
+    /// A lane is of no more use: the edge is reported, and every operation is told.
+    pub(super) fn lane_ended(&self, edge: &EdgeState, lane: u16) {
+        let state = self.state();
         edge.mark_ended(lane);
-        running.values().cloned().collect()
+        edge.report();
+        for op in state.running.values() {
+            // Fails only where nobody runs it any more.
+            let _ = op.address.send(Delivery::LaneEnded {
+                edge: edge.edge(),
+                built: edge.built(),
+                lane,
+            });
+        }
     }
 
     /// Stops an operation, which stays registered.
     pub(super) fn stop(&self, seq: Seq) {
-        if let Some(op) = self.running().get(&seq) {
+        if let Some(op) = self.state().running.get(&seq) {
             op.stop();
         }
     }
 
     /// Frames of this operation find nobody from here on.
     pub(super) fn end(&self, seq: Seq) {
-        if let Some(op) = self.running().remove(&seq) {
+        if let Some(op) = self.state().running.remove(&seq) {
             op.stop();
         }
     }
 
     /// Stops everything.
     pub(super) fn end_all(&self) {
-        for op in std::mem::take(&mut *self.running()).into_values() {
+        let mut state = self.state();
+        state.early.clear();
+        for op in mem::take(&mut state.running).into_values() {
             op.stop();
         }
     }
 
     /// Tells everybody that an edge is no longer in use.
     pub(super) fn edge_gone(&self, edge: Edge, built: Round) {
-        for op in self.running().values() {
-            let _ = op.signals.send(Signal::EdgeGone { edge, built });
+        let mut state = self.state();
+        state.early.retain(|(lane, _)| !lane.is_of(edge, built));
+        for op in state.running.values() {
+            let _ = op.address.send(Delivery::EdgeGone { edge, built });
         }
     }
 
-    /// Where frames of `seq` go; `None`: the operation is over. Waits while it is yet to come.
-    pub(super) async fn find(&self, seq: Seq) -> Option<mpsc::Sender<Inbound>> {
-        let mut newest = self.newest.subscribe();
-        // Cannot fail: the sender lives as long as `self`.
-        newest.wait_for(|newest| *newest >= Some(seq)).await.ok()?;
-        self.running().get(&seq).map(|op| op.frames.clone())
-    }
-
-    fn running(&self) -> MutexGuard<'_, BTreeMap<Seq, Operation>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -4,6 +4,14 @@
 //! lane under the number of the next step; what leaves is taken from the outbox first and from the
 //! rank's own contribution last. A chunk is computed along one path around the ring and its result
 //! is copied from there, so all ranks end with the same bits.
+//!
+//! # Which memory a frame passes through
+//!
+//! A frame of the reduce phase lands in a scratch buffer, is added there, and leaves from there: it
+//! never sees main memory. Where the next rank is slow and enough of them wait, the sum is written to
+//! memory of the result instead, which nobody needs before. In the last step of the phase the sum is
+//! written to the result; frames of the gather phase land in the result and leave from it. Frames that
+//! travel encoded (see [`coded`]) always wait as they came.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -12,19 +20,28 @@ use std::sync::Arc;
 use pccl_core::element::{CollectiveSpec, ReduceOp};
 use pccl_core::id::Seq;
 use pccl_core::schedule::{self, Phase};
-use pccl_core::wire::FrameHeader;
+use pccl_core::wire::{FRAME_HEADER_BYTES, FrameHeader};
 use pccl_kernels::{Element, KernelError, Op};
 
-use super::buffers::RingBuffers;
+use super::buffers::{RingBuffers, Target};
 use super::kernel::{element_of, op_of};
-use super::pool::{Frame, Pool};
+use super::pool::{Pool, Scratch};
+use coded::Coding;
+
+mod coded;
+
+pub(crate) use coded::is_supported;
 
 /// Frames of one operation that wait in memory for one lane. Those beyond are set aside in the memory
 /// of the result.
 pub(super) const HELD_MAX: usize = 4;
 
-/// Frames of one operation that may be in one lane's queue or on their way into it.
-const IN_FLIGHT_MAX: usize = 4;
+/// Bytes of elements of the own contribution that may be on their way where frames travel encoded: what
+/// waits at a slow lane then can be nowhere but in memory of its own.
+const ENCODED_WINDOW: u64 = 64 * 1024 * 1024;
+
+/// Room behind a frame in scratch: what comes next on the lane may be received with it.
+pub(super) const BEYOND: usize = FRAME_HEADER_BYTES;
 
 /// Where this rank stands in the ring, and how many lanes each edge has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,80 +51,175 @@ pub(super) struct Place {
     pub(super) lanes: u16,
 }
 
+/// How much an operation puts under way at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pace {
+    /// Most bytes of a frame's elements.
+    pub(super) frame_bytes: usize,
+    /// Bytes of the own contribution that may be on their way around the ring, over all stripes;
+    /// `None`: as much as the lanes take.
+    pub(super) window: Option<u64>,
+}
+
 /// Something that does not fit: a frame that the schedule does not expect, or memory that is not as
 /// long as the spec says. Nothing was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Misfit;
 
 impl From<KernelError> for Misfit {
-    fn from(error: KernelError) -> Self {
-        match error {
-            KernelError::LengthMismatch { .. }
-            | KernelError::PartialElement { .. }
-            | KernelError::ZeroDivisor => Self,
-        }
+    fn from(_: KernelError) -> Self {
+        Self
     }
 }
 
 /// What is left to do for one operation.
 pub(super) struct RingWork {
     seq: Seq,
+    sums: Sums,
+    coding: Option<Coding>,
+    element_bytes: usize,
+    /// Most elements of a frame of the own contribution, where it is not encoded.
+    frame_elements: u64,
+    world: usize,
+    stripes: Vec<StripeWork>,
+    scratch: Scratch,
+}
+
+/// How contributions become one value.
+#[derive(Clone, Copy)]
+struct Sums {
     element: Element,
     op: Op,
     /// Number of contributors, where the sum is to be divided.
     average_over: Option<u32>,
-    element_bytes: usize,
-    frame_bytes: usize,
-    /// The step in which this rank receives a chunk that lacks nothing but its own contribution.
-    finishing_step: u32,
-    stripes: Vec<StripeWork>,
-    pool: Arc<Pool>,
 }
 
 struct StripeWork {
-    /// By step: the bytes that have not arrived yet.
+    /// By step: the bytes that have not been announced yet.
     expected: Vec<Range<u64>>,
-    /// Sum of `expected`.
+    /// Bytes of elements that have not arrived.
     to_receive: u64,
-    /// Elements of the own contribution that no frame has taken yet.
+    /// How many of them arrive in the last step, and are not forwarded.
+    last_step: u64,
+    /// Bytes of the own contribution that no frame has taken yet.
     own: Range<u64>,
-    /// Received and not yet handed to the lane, oldest first.
+    /// Bytes of the own contribution that have left and not come back as part of a result.
+    own_under_way: u64,
+    /// How many of those there may be.
+    window: u64,
+    /// Received and not yet on its way into the lane, oldest first.
     outbox: VecDeque<Outgoing>,
-    in_flight: usize,
+    /// How many in the outbox are [`Body::Held`].
+    held: usize,
+    /// A frame was taken for the lane and has not left.
+    leaving: bool,
 }
 
-struct Outgoing {
+/// A frame that leaves.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    pub(super) header: FrameHeader,
+    body: Body,
+}
+
+/// Where the payload of a leaving frame is.
+#[derive(Debug)]
+enum Body {
+    Contribution(Range<usize>),
+    Result(Range<usize>),
+    Aside(Range<usize>),
+    Held(Vec<u8>),
+}
+
+/// A frame that was announced and fits.
+#[derive(Debug)]
+pub(super) struct Incoming {
+    lane: u16,
     step: u32,
-    at: usize,
-    bytes: usize,
-    /// `None`: the bytes are in the memory of the result.
-    frame: Option<Frame>,
+    /// The bytes of the buffer that it is about.
+    range: Range<usize>,
+    /// Payload bytes.
+    length: usize,
+    landing: Landing,
+}
+
+/// Where the payload of an arriving frame goes.
+#[derive(Debug)]
+enum Landing {
+    Scratch(Vec<u8>),
+    Result,
+}
+
+impl Incoming {
+    /// Bytes of payload that are to arrive.
+    pub(super) const fn length(&self) -> usize {
+        self.length
+    }
+
+    /// Room for the payload from byte `filled` on. Up to `beyond` bytes more may be received where
+    /// they can be told apart afterwards.
+    pub(super) fn room<'a>(
+        &'a mut self,
+        buffers: &'a mut RingBuffers<'_>,
+        filled: usize,
+        beyond: usize,
+    ) -> &'a mut [u8] {
+        match &mut self.landing {
+            Landing::Scratch(buffer) => {
+                let end = buffer.len().min(self.length + beyond);
+                buffer.get_mut(filled..end).unwrap_or_default()
+            }
+            Landing::Result => {
+                let rest = self.range.start + filled..self.range.end;
+                buffers.result_mut(rest).unwrap_or_default()
+            }
+        }
+    }
+
+    /// What was received beyond the payload, up to byte `filled`.
+    pub(super) fn beyond(&self, filled: usize) -> &[u8] {
+        match &self.landing {
+            Landing::Scratch(buffer) => buffer.get(self.length..filled).unwrap_or_default(),
+            Landing::Result => &[],
+        }
+    }
 }
 
 impl RingWork {
-    /// The work of one operation. `None` where the element type has no kernels.
+    /// The work of one operation. `None` where the quantization does not go with the element type.
     pub(super) fn new(
         seq: Seq,
         spec: &CollectiveSpec,
         place: Place,
-        frame_bytes: usize,
-        pool: Arc<Pool>,
+        pace: Pace,
+        pool: &Arc<Pool>,
     ) -> Option<Self> {
-        let stripes = schedule::stripes_for(spec.count, spec.element, place.lanes);
+        let count = schedule::stripes_for(spec.count, spec.element, place.lanes);
         let element_bytes = spec.element.size();
-        let stripe = |number| schedule::stripe_range(spec.count, stripes, number);
-        Some(Self {
-            seq,
-            element: element_of(spec.element)?,
+        let sums = Sums {
+            element: element_of(spec.element),
             op: op_of(spec.op),
             average_over: (spec.op == ReduceOp::Avg).then_some(place.world),
+        };
+        let coding = Coding::of(spec)?;
+        let window = match &coding {
+            Some(_) => Some(pace.window.unwrap_or(ENCODED_WINDOW)),
+            None => pace.window,
+        };
+        let window = window.map(|bytes| bytes / u64::from(count));
+        let stripe = |number| {
+            let elements = schedule::stripe_range(spec.count, count, number);
+            StripeWork::new(place, elements, element_bytes as u64, window)
+        };
+        Some(Self {
+            seq,
+            sums,
+            coding,
             element_bytes,
-            frame_bytes,
-            finishing_step: place.world.saturating_sub(2),
-            stripes: (0..stripes)
-                .map(|number| StripeWork::new(place, stripe(number), element_bytes as u64))
-                .collect(),
-            pool,
+            frame_elements: (pace.frame_bytes / element_bytes).max(1) as u64,
+            world: place.world as usize,
+            stripes: (0..count).map(stripe).collect(),
+            scratch: Scratch::new(pool),
         })
     }
 
@@ -116,24 +228,15 @@ impl RingWork {
         u16::try_from(self.stripes.len()).unwrap_or(u16::MAX)
     }
 
+    /// In how many sequences of adjoining pieces the result is written.
+    pub(super) fn slots(&self) -> usize {
+        self.stripes.len() * self.world
+    }
+
     /// Does anything have to arrive on this lane?
     pub(super) fn expects(&self, lane: u16) -> bool {
-        self.stripes
-            .get(usize::from(lane))
+        self.stripe(lane)
             .is_some_and(|stripe| stripe.to_receive > 0)
-    }
-
-    /// Received frames that wait in memory of their own.
-    #[cfg(test)]
-    pub(super) fn held(&self, lane: u16) -> usize {
-        let waiting = self.stripes[usize::from(lane)].outbox.iter();
-        waiting.filter(|outgoing| outgoing.frame.is_some()).count()
-    }
-
-    /// Received frames that wait in the memory of the result.
-    #[cfg(test)]
-    pub(super) fn set_aside(&self, lane: u16) -> usize {
-        self.stripes[usize::from(lane)].outbox.len() - self.held(lane)
     }
 
     /// Does anything have to arrive on any lane?
@@ -141,213 +244,350 @@ impl RingWork {
         self.stripes.iter().any(|stripe| stripe.to_receive > 0)
     }
 
-    /// Is anything on its way into a lane?
-    pub(super) fn sending(&self) -> bool {
-        self.stripes.iter().any(|stripe| stripe.in_flight > 0)
+    /// Has anything to leave on this lane that may leave?
+    pub(super) fn has_outgoing(&self, lane: u16) -> bool {
+        self.stripe(lane).is_some_and(StripeWork::has_outgoing)
     }
 
-    /// Does anything have to leave that has not left?
+    /// Has anything to leave on this lane, at once or later?
+    pub(super) fn sends(&self, lane: u16) -> bool {
+        let stripe = self.stripe(lane);
+        stripe.is_some_and(|stripe| stripe.sends() || stripe.to_receive > stripe.last_step)
+    }
+
+    /// Has anything to leave, at once or later?
     pub(super) fn sends_any(&self) -> bool {
-        self.stripes
-            .iter()
-            .any(|stripe| stripe.in_flight > 0 || stripe.has_outgoing())
+        (0..self.stripes()).any(|lane| self.sends(lane))
+    }
+
+    /// Is there anything that may leave but has not?
+    pub(super) fn waits_to_send(&self) -> bool {
+        let waits = |stripe: &StripeWork| stripe.leaving || stripe.has_outgoing();
+        self.stripes.iter().any(waits)
     }
 
     /// The whole result is here, and everything that others need has left.
     pub(super) fn is_done(&self) -> bool {
-        !self.expects_any() && !self.sends_any()
+        !self.expects_any() && !self.stripes.iter().any(StripeWork::sends)
     }
 
-    /// Takes in what arrived on `lane`.
-    pub(super) fn accept(
+    /// Takes note of a frame that is about to arrive on `lane`.
+    ///
+    /// The payload has to arrive, and be [`accept`](Self::accept)ed, before the next one is announced.
+    pub(super) fn announce(
         &mut self,
         lane: u16,
         header: &FrameHeader,
-        frame: Frame,
+        buffers: &mut RingBuffers<'_>,
+    ) -> Result<Incoming, Misfit> {
+        let range = self.expect(lane, header)?;
+        let length = header.length as usize;
+        let landing = if self.coding.is_some() || self.phase_of(header.step) == Phase::Reduce {
+            Landing::Scratch(self.scratch.take(length + BEYOND))
+        } else {
+            let slot = self.slot(lane, header.step);
+            buffers.overwrite(slot, range.clone()).ok_or(Misfit)?;
+            Landing::Result
+        };
+        Ok(Incoming {
+            lane,
+            step: header.step,
+            range,
+            length,
+            landing,
+        })
+    }
+
+    /// Is this frame the next one of its step? Takes it out of what is expected.
+    fn expect(&mut self, lane: u16, header: &FrameHeader) -> Result<Range<usize>, Misfit> {
+        let (world, element_bytes) = (self.world, self.element_bytes as u64);
+        let coding = self.coding.as_ref();
+        let stripe = self.stripes.get_mut(usize::from(lane)).ok_or(Misfit)?;
+        let step = usize::try_from(header.step).map_err(|_| Misfit)?;
+        let expected = stripe.expected.get(step).ok_or(Misfit)?.clone();
+        let remaining = (expected.end - expected.start) / element_bytes;
+        let bytes = match coding {
+            None => Some(u64::from(header.length)),
+            Some(coding) => coding
+                .announced(remaining, header.length)
+                .map(|elements| elements * element_bytes),
+        };
+        let bytes = bytes.filter(|bytes| *bytes > 0 && bytes.is_multiple_of(element_bytes));
+        let end = header
+            .offset
+            .checked_add(bytes.ok_or(Misfit)?)
+            .ok_or(Misfit)?;
+        let fits = header.offset == expected.start && end <= expected.end;
+        if header.stripe != lane || !fits || stripe.contributed(step, world) < end {
+            return Err(Misfit);
+        }
+        stripe.expected.get_mut(step).ok_or(Misfit)?.start = end;
+        to_memory(&(header.offset..end))
+    }
+
+    /// Takes in the payload of an announced frame.
+    pub(super) fn accept(
+        &mut self,
+        incoming: Incoming,
         buffers: &mut RingBuffers<'_>,
     ) -> Result<(), Misfit> {
-        let Arrival { at, last_step } = self.expect(lane, header)?;
-        let frame = match self.phase_of(header.step) {
-            Phase::Reduce => self.reduce(header.step, at, frame, buffers)?,
-            Phase::Gather => {
-                buffers.write_result(at, frame.payload()).ok_or(Misfit)?;
-                frame
+        let (lane, step, range) = (incoming.lane, incoming.step, incoming.range);
+        let bytes = range.len() as u64;
+        let length = incoming.length;
+        let body = match incoming.landing {
+            Landing::Result => Body::Result(range.clone()),
+            Landing::Scratch(frame) if self.coding.is_some() => {
+                self.take_in_encoded(lane, step, &range, length, frame, buffers)?
             }
+            Landing::Scratch(frame) => self.take_in(lane, step, &range, frame, buffers)?,
         };
-        if !last_step {
-            self.forward(lane, header.step, at, frame, buffers)?;
+        let own_comes_back = step as usize + 1 == self.world;
+        let is_last_step = step as usize + 3 == 2 * self.world;
+        let stripe = self.stripes.get_mut(usize::from(lane)).ok_or(Misfit)?;
+        stripe.to_receive = stripe.to_receive.saturating_sub(bytes);
+        if own_comes_back {
+            stripe.own_under_way = stripe.own_under_way.saturating_sub(bytes);
+        }
+        if is_last_step {
+            stripe.last_step = stripe.last_step.saturating_sub(bytes);
+            self.recycle(body);
+        } else {
+            let header = self.header(lane, step + 1, range.start, length)?;
+            let stripe = self.stripes.get_mut(usize::from(lane)).ok_or(Misfit)?;
+            stripe.held += usize::from(matches!(body, Body::Held(_)));
+            stripe.outbox.push_back(Outgoing { header, body });
         }
         Ok(())
     }
 
-    /// The next frame to leave on `lane`, or `None` where there is none or enough are on their way.
-    /// What was received goes before the own contribution.
+    /// Adds the own contribution to a frame.
+    fn take_in(
+        &mut self,
+        lane: u16,
+        step: u32,
+        range: &Range<usize>,
+        mut frame: Vec<u8>,
+        buffers: &mut RingBuffers<'_>,
+    ) -> Result<Body, Misfit> {
+        let sums = self.sums;
+        let arrived = frame.get_mut(..range.len()).ok_or(Misfit)?;
+        let held = self.stripe(lane).map_or(0, |stripe| stripe.held);
+        if self.finishes(step) {
+            let slot = self.slot(lane, step);
+            let target = buffers.finish(slot, range.clone()).ok_or(Misfit)?;
+            sums.finish(target, arrived)?;
+            self.scratch.put(frame);
+            Ok(Body::Result(range.clone()))
+        } else if held < HELD_MAX {
+            let own = buffers.contribution(range.clone()).ok_or(Misfit)?;
+            pccl_kernels::reduce(sums.element, sums.op, arrived, own)?;
+            Ok(Body::Held(frame))
+        } else {
+            let (own, aside) = buffers.set_aside(range.clone()).ok_or(Misfit)?;
+            pccl_kernels::reduce_into(sums.element, sums.op, aside, arrived, own)?;
+            self.scratch.put(frame);
+            Ok(Body::Aside(range.clone()))
+        }
+    }
+
+    /// The next frame to leave on `lane`, or `None` where nothing may leave. What was received goes
+    /// before the own contribution. It has to be handed back when it [`has_left`](Self::has_left).
     pub(super) fn next_out(
         &mut self,
         lane: u16,
         buffers: &RingBuffers<'_>,
-    ) -> Result<Option<(FrameHeader, Frame)>, Misfit> {
+    ) -> Result<Option<Outgoing>, Misfit> {
         let Some(stripe) = self.stripes.get_mut(usize::from(lane)) else {
             return Ok(None);
         };
-        if stripe.in_flight >= IN_FLIGHT_MAX {
-            return Ok(None);
+        let outgoing = match stripe.outbox.pop_front() {
+            Some(outgoing) => {
+                stripe.held -= usize::from(matches!(outgoing.body, Body::Held(_)));
+                outgoing
+            }
+            None if stripe.own_may_leave() => self.contribute(lane, buffers)?,
+            None => return Ok(None),
+        };
+        if let Some(stripe) = self.stripes.get_mut(usize::from(lane)) {
+            stripe.leaving = true;
         }
-        let (step, at, frame) = if let Some(outgoing) = stripe.outbox.pop_front() {
-            let (step, at) = (outgoing.step, outgoing.at);
-            (step, at, outgoing.into_frame(&self.pool, buffers)?)
-        } else if let Some(elements) =
-            schedule::frames(stripe.own.clone(), self.element_bytes, self.frame_bytes).next()
-        {
-            stripe.own.start = elements.end;
-            let range = byte_range(&elements, self.element_bytes)?;
-            let mut frame = self.pool.take();
-            frame.fill(buffers.contribution(range.clone()).ok_or(Misfit)?);
-            (0, range.start, frame)
-        } else {
-            return Ok(None);
+        Ok(Some(outgoing))
+    }
+
+    /// The next frame of the own contribution.
+    fn contribute(&mut self, lane: u16, buffers: &RingBuffers<'_>) -> Result<Outgoing, Misfit> {
+        let limit = match &self.coding {
+            Some(_) => Coding::FRAME_ELEMENTS,
+            None => self.frame_elements,
         };
-        stripe.in_flight += 1;
-        let header = FrameHeader {
-            seq: self.seq,
-            offset: at as u64,
-            length: u32::try_from(frame.payload().len()).map_err(|_| Misfit)?,
-            step,
-            stripe: lane,
-            flags: 0,
+        let limit = limit.saturating_mul(self.element_bytes as u64);
+        let stripe = self.stripes.get_mut(usize::from(lane)).ok_or(Misfit)?;
+        let start = stripe.own.start;
+        let end = stripe.own.end.min(start.saturating_add(limit));
+        stripe.own.start = end;
+        stripe.own_under_way += end - start;
+        let range = to_memory(&(start..end))?;
+        let (body, length) = match &self.coding {
+            None => (Body::Contribution(range.clone()), range.len()),
+            Some(_) => self.encode_contribution(&range, buffers)?,
         };
-        Ok(Some((header, frame)))
+        let header = self.header(lane, 0, range.start, length)?;
+        Ok(Outgoing { header, body })
+    }
+
+    /// The payload of a leaving frame.
+    pub(super) fn payload<'a>(
+        outgoing: &'a Outgoing,
+        buffers: &'a RingBuffers<'_>,
+    ) -> Option<&'a [u8]> {
+        match &outgoing.body {
+            Body::Contribution(range) => buffers.contribution(range.clone()),
+            Body::Result(range) => buffers.result(range.clone()),
+            Body::Aside(range) => buffers.aside(range.clone()),
+            Body::Held(frame) => frame.get(..outgoing.header.length as usize),
+        }
     }
 
     /// A frame has gone into the lane.
-    pub(super) fn sent(&mut self, lane: u16) {
+    pub(super) fn has_left(&mut self, lane: u16, outgoing: Outgoing) {
         if let Some(stripe) = self.stripes.get_mut(usize::from(lane)) {
-            stripe.in_flight = stripe.in_flight.saturating_sub(1);
+            stripe.leaving = false;
+        }
+        self.recycle(outgoing.body);
+    }
+
+    fn recycle(&mut self, body: Body) {
+        match body {
+            Body::Held(frame) => self.scratch.put(frame),
+            Body::Contribution(_) | Body::Result(_) | Body::Aside(_) => {}
         }
     }
 
-    /// Is this frame the next one of its step? Counts it as received where it is.
-    fn expect(&mut self, lane: u16, header: &FrameHeader) -> Result<Arrival, Misfit> {
-        let length = u64::from(header.length);
-        let whole = (header.length as usize).is_multiple_of(self.element_bytes);
-        let stripe = self.stripes.get_mut(usize::from(lane)).ok_or(Misfit)?;
-        let step = usize::try_from(header.step).map_err(|_| Misfit)?;
-        let last_step = step + 1 == stripe.expected.len();
-        let expected = stripe.expected.get_mut(step).ok_or(Misfit)?;
-        let fits = header.offset == expected.start && length <= expected.end - expected.start;
-        if header.stripe != lane || length == 0 || !whole || !fits {
-            return Err(Misfit);
-        }
-        let at = usize::try_from(header.offset).map_err(|_| Misfit)?;
-        expected.start += length;
-        stripe.to_receive -= length;
-        Ok(Arrival { at, last_step })
+    fn header(
+        &self,
+        lane: u16,
+        step: u32,
+        at: usize,
+        length: usize,
+    ) -> Result<FrameHeader, Misfit> {
+        Ok(FrameHeader {
+            seq: self.seq,
+            offset: at as u64,
+            length: u32::try_from(length).map_err(|_| Misfit)?,
+            step,
+            stripe: lane,
+            flags: 0,
+        })
+    }
+
+    fn stripe(&self, lane: u16) -> Option<&StripeWork> {
+        self.stripes.get(usize::from(lane))
     }
 
     fn phase_of(&self, step: u32) -> Phase {
-        if step <= self.finishing_step {
+        if (step as usize) + 1 < self.world {
             Phase::Reduce
         } else {
             Phase::Gather
         }
     }
 
-    /// Adds the own contribution to a frame, and keeps the result where nothing is missing any more.
-    fn reduce(
-        &self,
-        step: u32,
-        at: usize,
-        mut frame: Frame,
-        buffers: &mut RingBuffers<'_>,
-    ) -> Result<Frame, Misfit> {
-        let end = at.checked_add(frame.payload().len()).ok_or(Misfit)?;
-        let own = buffers.contribution(at..end).ok_or(Misfit)?;
-        pccl_kernels::reduce(self.element, self.op, frame.payload_mut(), own)?;
-        if step == self.finishing_step {
-            if let Some(contributors) = self.average_over {
-                pccl_kernels::divide(self.element, frame.payload_mut(), contributors)?;
-            }
-            buffers.write_result(at, frame.payload()).ok_or(Misfit)?;
-        }
-        Ok(frame)
+    /// Does this step bring a chunk that lacks nothing but the own contribution?
+    fn finishes(&self, step: u32) -> bool {
+        step as usize + 2 == self.world
     }
 
-    /// Puts a frame into the outbox, or only its place where the outbox holds enough.
-    fn forward(
-        &mut self,
-        lane: u16,
-        step: u32,
-        at: usize,
-        frame: Frame,
-        buffers: &mut RingBuffers<'_>,
-    ) -> Result<(), Misfit> {
-        let stripe = self.stripes.get_mut(usize::from(lane)).ok_or(Misfit)?;
-        let bytes = frame.payload().len();
-        let frame = if stripe.outbox.len() < HELD_MAX {
-            Some(frame)
-        } else {
-            if step < self.finishing_step {
-                buffers.set_aside(at, frame.payload()).ok_or(Misfit)?;
+    /// The slot of a step in which parts of the result are written.
+    fn slot(&self, lane: u16, step: u32) -> usize {
+        let first = self.world.saturating_sub(2);
+        usize::from(lane) * self.world + (step as usize).saturating_sub(first)
+    }
+
+    /// Received frames that wait in memory of their own.
+    #[cfg(test)]
+    pub(super) fn held(&self, lane: u16) -> usize {
+        self.stripes[usize::from(lane)].held
+    }
+
+    /// Received frames that wait in the memory of the result.
+    #[cfg(test)]
+    pub(super) fn set_aside(&self, lane: u16) -> usize {
+        let waiting = self.stripes[usize::from(lane)].outbox.iter();
+        waiting
+            .filter(|out| matches!(out.body, Body::Aside(_)))
+            .count()
+    }
+}
+
+impl Sums {
+    /// Computes a part of the result from what arrived and the own contribution.
+    fn finish(self, target: Target<'_>, arrived: &[u8]) -> Result<(), Misfit> {
+        let Self { element, op, .. } = self;
+        let result = match target {
+            Target::Same { data, saved } => {
+                pccl_kernels::reduce_saving(element, op, data, arrived, saved)?;
+                data
             }
-            None
+            Target::Apart { own, result } => {
+                pccl_kernels::reduce_into(element, op, result, arrived, own)?;
+                result
+            }
         };
-        stripe.outbox.push_back(Outgoing {
-            step: step + 1,
-            at,
-            bytes,
-            frame,
-        });
+        if let Some(contributors) = self.average_over {
+            pccl_kernels::divide(element, result, contributors)?;
+        }
         Ok(())
     }
 }
 
-/// A frame that was expected.
-struct Arrival {
-    at: usize,
-    last_step: bool,
-}
-
 impl StripeWork {
-    fn new(place: Place, stripe: Range<u64>, element_bytes: u64) -> Self {
-        let steps = schedule::steps(place.world, place.rank, stripe);
+    fn new(place: Place, elements: Range<u64>, element_bytes: u64, window: Option<u64>) -> Self {
+        let in_bytes =
+            |elements: Range<u64>| elements.start * element_bytes..elements.end * element_bytes;
+        let steps = schedule::steps(place.world, place.rank, elements);
         let own = steps.clone().next().map_or(0..0, |first| first.send);
-        let expected: Vec<Range<u64>> = steps
-            .map(|step| step.receive)
-            .map(|elements| elements.start * element_bytes..elements.end * element_bytes)
-            .collect();
+        let expected: Vec<Range<u64>> = steps.map(|step| in_bytes(step.receive)).collect();
         Self {
             to_receive: expected.iter().map(|range| range.end - range.start).sum(),
+            last_step: expected.last().map_or(0, |last| last.end - last.start),
             expected,
-            own,
+            own: in_bytes(own),
+            own_under_way: 0,
+            window: window.unwrap_or(u64::MAX),
             outbox: VecDeque::new(),
-            in_flight: 0,
+            held: 0,
+            leaving: false,
         }
+    }
+
+    fn own_may_leave(&self) -> bool {
+        !self.own.is_empty() && (self.own_under_way == 0 || self.own_under_way < self.window)
     }
 
     fn has_outgoing(&self) -> bool {
-        !self.outbox.is_empty() || !self.own.is_empty()
+        !self.outbox.is_empty() || self.own_may_leave()
     }
-}
 
-impl Outgoing {
-    fn into_frame(self, pool: &Arc<Pool>, buffers: &RingBuffers<'_>) -> Result<Frame, Misfit> {
-        if let Some(frame) = self.frame {
-            return Ok(frame);
+    fn sends(&self) -> bool {
+        self.leaving || !self.outbox.is_empty() || !self.own.is_empty()
+    }
+
+    /// Up to which byte of the chunk that arrives in `step` this rank has contributed: no result can
+    /// be longer than that. Without this check a neighbour could have the own contribution overwritten
+    /// before it was used.
+    fn contributed(&self, step: usize, world: usize) -> u64 {
+        match step.checked_sub(world) {
+            Some(reduced_in) => self.expected.get(reduced_in).map_or(0, |range| range.start),
+            None if step + 1 == world => self.own.start,
+            None => u64::MAX,
         }
-        let mut frame = pool.take();
-        let range = self.at..self.at + self.bytes;
-        frame.fill(buffers.written(range).ok_or(Misfit)?);
-        Ok(frame)
     }
 }
 
-fn byte_range(elements: &Range<u64>, element_bytes: usize) -> Result<Range<usize>, Misfit> {
-    let at = |element: u64| {
-        let element = usize::try_from(element).ok()?;
-        element.checked_mul(element_bytes)
-    };
-    match (at(elements.start), at(elements.end)) {
-        (Some(start), Some(end)) => Ok(start..end),
-        (None, _) | (_, None) => Err(Misfit),
+/// A range of the buffer as positions in memory.
+fn to_memory(range: &Range<u64>) -> Result<Range<usize>, Misfit> {
+    match (usize::try_from(range.start), usize::try_from(range.end)) {
+        (Ok(start), Ok(end)) => Ok(start..end),
+        (Err(_), _) | (_, Err(_)) => Err(Misfit),
     }
 }

@@ -161,8 +161,8 @@ async fn a_run_given_up_by_its_caller_leaves_the_lanes_to_others() {
 #[test(start_paused = true)]
 async fn a_rank_lost_in_the_middle_is_reported_by_both_neighbours() {
     let mut members = ring(3, 2);
-    let inputs = inputs(ElementType::F32, COUNT, 3);
-    let spec = spec(ReduceOp::Sum, ElementType::F32, COUNT);
+    let inputs = inputs(ElementType::F32, 10 * COUNT, 3);
+    let spec = spec(ReduceOp::Sum, ElementType::F32, 10 * COUNT);
     let mut ports: Vec<_> = members
         .iter_mut()
         .map(|m| m.plane.begin(Seq(1), spec))

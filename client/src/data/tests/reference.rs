@@ -43,7 +43,10 @@ fn encode(element: ElementType, value: u32) -> Vec<u8> {
         ElementType::U32 | ElementType::I32 => value.to_le_bytes().to_vec(),
         ElementType::U64 | ElementType::I64 => u64::from(value).to_le_bytes().to_vec(),
         ElementType::F16 => half::f16::from_f32(value as f32).to_le_bytes().to_vec(),
-        ElementType::BF16 => half::bf16::from_f32(value as f32).to_le_bytes().to_vec(),
+        // Eight bits of mantissa: powers of two have exact products.
+        ElementType::BF16 => half::bf16::from_f32((value % 3) as f32)
+            .to_le_bytes()
+            .to_vec(),
         ElementType::F32 => (value as f32).to_le_bytes().to_vec(),
         ElementType::F64 => f64::from(value).to_le_bytes().to_vec(),
     }

@@ -99,6 +99,7 @@ fn spec() -> impl Strategy<Value = CollectiveSpec> {
         Just(Quantization::None),
         element().prop_map(|to| Quantization::MinMax { to }),
         element().prop_map(|to| Quantization::ZeroPointScale { to }),
+        Just(Quantization::Blockwise4),
     ];
     (op, element(), any::<u64>(), quantization).prop_map(|(op, element, count, quantization)| {
         CollectiveSpec {

@@ -1,0 +1,184 @@
+//! Lanes from the previous rank.
+//!
+//! A lane's receiving end belongs to whoever has the next frame on it. A *keeper* task reads the header
+//! while nobody does, and the registry hands the lane to that operation, which receives the payload
+//! straight to where it belongs and reads the next header itself. So a lone operation never hands a
+//! lane over, and several of them do so frame by frame.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use pccl_core::id::Round;
+use pccl_core::topology::Edge;
+use pccl_core::transport::{Lane, LaneError, LaneRx, LaneTx};
+use pccl_core::wire::{FRAME_HEADER_BYTES, FrameError, FrameHeader};
+use tokio::sync::mpsc;
+
+use super::Shared;
+use super::edge::EdgeState;
+
+/// Bytes of unwanted payload that are received at a time.
+const DISCARD_BYTES: usize = 16 * 1024;
+
+/// Why a lane is of no more use.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReadEnd {
+    #[error(transparent)]
+    Lane(#[from] LaneError),
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+}
+
+/// The receiving end of a lane, anywhere between the end of one payload and the beginning of the next.
+pub(super) struct RxLane {
+    lane: u16,
+    rx: Box<dyn LaneRx>,
+    /// The header of the next frame, as far as it has arrived.
+    head: [u8; FRAME_HEADER_BYTES],
+    head_filled: usize,
+    edge: Arc<EdgeState>,
+    keeper: mpsc::UnboundedSender<Homecoming>,
+}
+
+impl std::fmt::Debug for RxLane {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RxLane")
+            .field("lane", &self.lane)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A lane that nobody needs, and how much of a payload is to be thrown away first.
+struct Homecoming {
+    lane: RxLane,
+    discard: usize,
+}
+
+impl RxLane {
+    /// Its number.
+    pub(super) const fn number(&self) -> u16 {
+        self.lane
+    }
+
+    pub(super) fn is_of(&self, edge: Edge, built: Round) -> bool {
+        self.edge.edge() == edge && self.edge.built() == built
+    }
+
+    /// Receives the next header.
+    pub(super) fn poll_header(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<FrameHeader, ReadEnd>> {
+        while let Some(rest) = self.head.get_mut(self.head_filled..) {
+            if rest.is_empty() {
+                break;
+            }
+            self.head_filled += ready!(poll_some(self.rx.as_mut(), cx, rest))?;
+            self.edge.moved();
+        }
+        self.head_filled = 0;
+        Poll::Ready(FrameHeader::decode(&self.head).map_err(ReadEnd::from))
+    }
+
+    /// Receives at least one byte.
+    pub(super) fn poll_payload(
+        &mut self,
+        cx: &mut Context<'_>,
+        room: &mut [u8],
+    ) -> Poll<Result<usize, ReadEnd>> {
+        let received = ready!(poll_some(self.rx.as_mut(), cx, room))?;
+        self.edge.moved();
+        Poll::Ready(Ok(received))
+    }
+
+    /// The beginning of the next header was received behind a payload.
+    pub(super) fn begin_header(&mut self, bytes: &[u8]) {
+        if let Some(head) = self.head.get_mut(..bytes.len()) {
+            head.copy_from_slice(bytes);
+            self.head_filled = bytes.len();
+        }
+    }
+
+    /// Nobody needs the lane, nor the next `discard` bytes on it.
+    pub(super) fn go_home(self, discard: usize) {
+        let keeper = self.keeper.clone();
+        // Fails where the edge is no longer in use; the lane then ends.
+        let _ = keeper.send(Homecoming {
+            lane: self,
+            discard,
+        });
+    }
+}
+
+/// Receives at least one byte.
+fn poll_some(
+    rx: &mut dyn LaneRx,
+    cx: &mut Context<'_>,
+    into: &mut [u8],
+) -> Poll<Result<usize, LaneError>> {
+    match ready!(rx.poll_recv(cx, into))? {
+        0 => Poll::Ready(Err(LaneError::Closed)),
+        received => Poll::Ready(Ok(received)),
+    }
+}
+
+/// Holds a lane while no operation does.
+pub(super) struct Keeper {
+    lane: u16,
+    edge: Arc<EdgeState>,
+    shared: Arc<Shared>,
+    homecomings: mpsc::UnboundedReceiver<Homecoming>,
+    /// Nothing is sent on it, but dropping it would end that direction.
+    _tx: Box<dyn LaneTx>,
+}
+
+impl Keeper {
+    /// The keeper of a lane that has just been put to use.
+    pub(super) fn new(lane: u16, ends: Lane, edge: &Arc<EdgeState>, shared: &Arc<Shared>) -> Self {
+        let (keeper, homecomings) = mpsc::unbounded_channel();
+        let receiving = RxLane {
+            lane,
+            rx: ends.rx,
+            head: [0; FRAME_HEADER_BYTES],
+            head_filled: 0,
+            edge: Arc::clone(edge),
+            keeper,
+        };
+        receiving.go_home(0);
+        Self {
+            lane,
+            edge: Arc::clone(edge),
+            shared: Arc::clone(shared),
+            homecomings,
+            _tx: ends.tx,
+        }
+    }
+
+    /// Keeps the lane until it ends.
+    pub(super) async fn run(mut self) {
+        while let Some(Homecoming { mut lane, discard }) = self.homecomings.recv().await {
+            match next_frame(&mut lane, discard).await {
+                Ok(header) => self.shared.registry.route(lane, header),
+                Err(end) => {
+                    tracing::debug!(lane = self.lane, %end, "a receiving lane ended");
+                    self.shared.registry.lane_ended(&self.edge, self.lane);
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Throws away what nobody wants, and waits for the next header.
+async fn next_frame(lane: &mut RxLane, mut discard: usize) -> Result<FrameHeader, ReadEnd> {
+    if discard > 0 {
+        let mut unwanted = vec![0; DISCARD_BYTES];
+        while discard > 0 {
+            let portion = discard.min(DISCARD_BYTES);
+            let room = unwanted.get_mut(..portion).unwrap_or_default();
+            discard -= poll_fn(|cx| lane.poll_payload(cx, room)).await?;
+        }
+    }
+    poll_fn(|cx| lane.poll_header(cx)).await
+}

@@ -1,0 +1,223 @@
+//! How fast the kernels are, beside a `memcpy` of the same run.
+//!
+//! ```sh
+//! cargo bench -p pccl-kernels
+//! cargo bench -p pccl-kernels -- quantize      # the rows whose name contains it
+//! ```
+//!
+//! A row is GB/s (10⁹ bytes of one buffer per second: of the elements, for quantization of the
+//! uncompressed ones), the same for the copy that was measured in turns with it, and the ratio.
+//! "hot" works on buffers that stay in a core's second-level cache, as frames do; "cold" on buffers
+//! that do not fit any. The program fails where a target of the project is missed by half.
+use std::hint::black_box;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use pccl_kernels::{
+    Codec, Element, Op, Scheme, content_hash, divide, reduce, reduce_into, reduce_saving,
+    simplehash,
+};
+
+const HOT: usize = 128 << 10;
+const COLD: usize = 64 << 20;
+
+/// What the project wants of hot and of cold buffers, as ratios to a copy.
+const TARGETS: [(&str, Heat, f64); 6] = [
+    ("reduce f32 sum", Heat::Hot, 0.6),
+    ("quantize F32 MinMaxU8", Heat::Hot, 0.5),
+    ("dequantize-sum F32 MinMaxU8", Heat::Hot, 0.5),
+    ("reduce bf16 sum", Heat::Hot, 0.25),
+    ("reduce f32 sum", Heat::Cold, 0.8),
+    ("reduce_saving f32 sum", Heat::Hot, 0.0),
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Heat {
+    Hot,
+    Cold,
+}
+
+fn main() -> ExitCode {
+    // `cargo bench` passes `--bench`.
+    let filter = std::env::args().skip(1).find(|arg| !arg.starts_with("--"));
+    let mut missed = 0;
+    for (heat, len) in [(Heat::Hot, HOT), (Heat::Cold, COLD)] {
+        println!("\n{heat:?}: buffers of {} KiB", len >> 10);
+        println!("{:<34} {:>8} {:>8} {:>6}", "", "GB/s", "memcpy", "ratio");
+        let mut bench = Bench::new(heat, len, filter.as_deref());
+        bench.reductions();
+        bench.quantization();
+        bench.hashes();
+        missed += bench.missed;
+    }
+    if missed > 0 {
+        eprintln!("{missed} rows reach less than half of what the project wants");
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}
+
+struct Bench<'a> {
+    heat: Heat,
+    filter: Option<&'a str>,
+    missed: usize,
+    buffers: Buffers,
+}
+
+/// All of the same length.
+struct Buffers {
+    into: Vec<u8>,
+    from: Vec<u8>,
+    other: Vec<u8>,
+    copied: Vec<u8>,
+}
+
+impl<'a> Bench<'a> {
+    fn new(heat: Heat, len: usize, filter: Option<&'a str>) -> Self {
+        // Ones and twos in every byte: no NaN and no subnormal in any float type.
+        let from: Vec<u8> = (0..len).map(|i| 1 + (i % 2) as u8).collect();
+        let buffers = Buffers {
+            into: vec![1; len],
+            other: from.clone(),
+            copied: vec![1; len],
+            from,
+        };
+        Self {
+            heat,
+            filter,
+            missed: 0,
+            buffers,
+        }
+    }
+
+    fn reductions(&mut self) {
+        for element in Element::ALL {
+            let name = format!("{element:?}").to_lowercase();
+            for op in Op::ALL {
+                let op_name = format!("{op:?}").to_lowercase();
+                self.row(&format!("reduce {name} {op_name}"), 1, |b| {
+                    reduce(element, op, &mut b.into, &b.from).expect("buffers that fit");
+                });
+            }
+            self.row(&format!("divide {name}"), 1, |b| {
+                divide(element, &mut b.into, black_box(3)).expect("whole elements");
+            });
+        }
+        for element in [Element::F32, Element::BF16] {
+            let name = format!("{element:?}").to_lowercase();
+            self.row(&format!("reduce_into {name} sum"), 1, |b| {
+                reduce_into(element, Op::Sum, &mut b.into, &b.from, &b.other)
+                    .expect("buffers that fit");
+            });
+            self.row(&format!("reduce_saving {name} sum"), 1, |b| {
+                reduce_saving(element, Op::Sum, &mut b.into, &b.from, &mut b.other)
+                    .expect("buffers that fit");
+            });
+        }
+    }
+
+    fn quantization(&mut self) {
+        for element in [Element::F32, Element::F64, Element::BF16, Element::F16] {
+            for scheme in Scheme::ALL {
+                self.codec(Codec::new(element, scheme).expect("a float"));
+            }
+        }
+    }
+
+    fn codec(&mut self, codec: Codec) {
+        let name = format!("{:?} {:?}", codec.element(), codec.scheme());
+        // Sums of halves are wider: half as many elements, so that they fit the same buffers.
+        let wider = codec.sum_element().size() / codec.element().size();
+        let bytes = self.buffers.from.len() / wider;
+        let count = bytes / codec.element().size();
+        let mut frame = vec![0; codec.encoded_len(count)];
+        let elements: Vec<u8> = (0..count)
+            .flat_map(|i| number(codec.element(), (i * 7_919 % 10_007) as f32 / 5_000.0 - 1.0))
+            .collect();
+        codec.encode(&elements, &mut frame).expect("a whole frame");
+        self.buffers.from[..bytes].copy_from_slice(&elements);
+
+        self.row(&format!("quantize {name}"), wider, |b| {
+            let elements = black_box(&b.from[..bytes]);
+            codec.encode(elements, &mut frame).expect("a whole frame");
+        });
+        self.row(&format!("dequantize-sum {name}"), wider, |b| {
+            let own = black_box(&b.from[..bytes]);
+            codec
+                .reduce(Op::Sum, own, &frame, &mut b.into)
+                .expect("a whole frame");
+        });
+        self.row(&format!("decode {name}"), wider, |b| {
+            codec
+                .decode(&frame, &mut b.into[..bytes])
+                .expect("a whole frame");
+        });
+    }
+
+    fn hashes(&mut self) {
+        self.row("simplehash", 1, |b| {
+            black_box(simplehash(black_box(&b.from)));
+        });
+        self.row("content_hash", 1, |b| {
+            black_box(content_hash(black_box(&b.from)));
+        });
+    }
+
+    /// Measures `kernel`, which goes over one part in `part` of a buffer, in turns with a copy of
+    /// as many bytes.
+    fn row(&mut self, name: &str, part: usize, mut kernel: impl FnMut(&mut Buffers)) {
+        if self.filter.is_some_and(|part| !name.contains(part)) {
+            return;
+        }
+        self.buffers.into.fill(1);
+        let bytes = self.buffers.from.len() / part;
+        let (rounds, calls) = match self.heat {
+            Heat::Hot => (300, 16),
+            Heat::Cold => (6, 1),
+        };
+        let (mut ours, mut copy) = (Duration::MAX, Duration::MAX);
+        for _ in 0..rounds {
+            ours = ours.min(time(calls, || kernel(black_box(&mut self.buffers))));
+            copy = copy.min(time(calls, || {
+                let Buffers { copied, from, .. } = black_box(&mut self.buffers);
+                copied[..bytes].copy_from_slice(&from[..bytes]);
+            }));
+        }
+        let speed = |time: Duration| (bytes * calls) as f64 / time.as_secs_f64() / 1e9;
+        let ratio = speed(ours) / speed(copy);
+        print!(
+            "{name:<34} {:>8.1} {:>8.1} {ratio:>6.2}",
+            speed(ours),
+            speed(copy)
+        );
+        let target = TARGETS
+            .iter()
+            .find(|(row, heat, _)| *row == name && *heat == self.heat);
+        match target {
+            Some((_, _, target)) if ratio < *target => {
+                println!("  MISSED: {target}");
+                self.missed += usize::from(ratio < target / 2.0);
+            }
+            Some((_, _, target)) => println!("  wanted: {target}"),
+            None => println!(),
+        }
+    }
+}
+
+fn time(calls: usize, mut kernel: impl FnMut()) -> Duration {
+    let start = Instant::now();
+    for _ in 0..calls {
+        kernel();
+    }
+    start.elapsed()
+}
+
+/// A float's little-endian bytes.
+fn number(element: Element, value: f32) -> Vec<u8> {
+    match element {
+        Element::F16 => half::f16::from_f32(value).to_le_bytes().to_vec(),
+        Element::BF16 => half::bf16::from_f32(value).to_le_bytes().to_vec(),
+        Element::F64 => f64::from(value).to_le_bytes().to_vec(),
+        _ => value.to_le_bytes().to_vec(),
+    }
+}

@@ -1,0 +1,512 @@
+//! Quantization: floats become small integers for their way over a slow link.
+//!
+//! A frame is encoded by itself. Its codes are the points of an even grid over the range of its
+//! elements, and an element becomes the nearest point; the few numbers that describe the grid
+//! travel in the frame.
+
+mod blockwise;
+mod extent;
+mod grid;
+mod linear;
+mod real;
+
+#[cfg(test)]
+mod tests;
+
+use std::num::NonZeroUsize;
+
+use crate::divide::divide;
+use crate::element::{Element, KernelError, Op, check_pair, check_whole};
+use crate::half::{Bf16, F16};
+use crate::isa::Isa;
+use crate::number::Number;
+use grid::Kind;
+use real::{Code, Float};
+
+/// How elements become codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scheme {
+    /// 256 values from the least element of the frame to the greatest. A frame whose elements are
+    /// all the same decodes to exactly that.
+    MinMaxU8,
+    /// Likewise with 65,536 values.
+    MinMaxU16,
+    /// 256 values whose range contains 0, which decodes to exactly 0.
+    ZeroPointU8,
+    /// Likewise, with codes from -128 to 127.
+    ZeroPointI8,
+    /// 16 values from the least to the greatest, for each 64 elements anew. The last block of a
+    /// frame may be shorter.
+    Blockwise4,
+}
+
+impl Scheme {
+    /// Every scheme, in the order of their declaration.
+    pub const ALL: [Self; 5] = [
+        Self::MinMaxU8,
+        Self::MinMaxU16,
+        Self::ZeroPointU8,
+        Self::ZeroPointI8,
+        Self::Blockwise4,
+    ];
+
+    /// Steps from the least to the greatest value.
+    const fn levels(self) -> u32 {
+        match self {
+            Self::MinMaxU8 | Self::ZeroPointU8 | Self::ZeroPointI8 => 255,
+            Self::MinMaxU16 => 65_535,
+            Self::Blockwise4 => 15,
+        }
+    }
+}
+
+/// Turns frames of float elements into codes and back.
+///
+/// All slices are plain little-endian bytes at any address. A frame encoded by
+/// [`encode`](Self::encode) or [`encode_sums`](Self::encode_sums) has
+/// [`encoded_len`](Self::encoded_len) bytes; whoever decodes it must know its number of elements,
+/// the element type and the scheme. The same input gives the same bytes on every machine.
+///
+/// # What a frame holds
+/// | scheme | frame |
+/// |---|---|
+/// | min-max | least element, scale, codes |
+/// | zero-point | scale, zero point, codes |
+/// | blockwise | for each 64 elements: least element, scale, 32 bytes with two codes each |
+///
+/// Parameters are of type [`sum_element`](Self::sum_element). A code stands for
+/// `least + code · scale`, or `(code - zero point) · scale`.
+///
+/// # What is lost
+/// An element becomes the nearest of the values that codes stand for, and of two equally near ones
+/// the one with the even code, so that errors have no direction. With `levels` = 255, 65,535 or 15
+/// steps from the least to the greatest element (zero-point: and 0), an element differs from what
+/// it decodes to by at most
+///
+/// ```text
+/// scale · (1/2 + 1/256) + 16 · ε · m + u · m,    scale = (greatest - least) / levels
+/// ```
+///
+/// where `m` is the largest absolute value in the frame, `ε` is 2⁻²⁴ (2⁻⁵³ for `F64`) and `u`, for
+/// halves alone, the rounding of the half: 2⁻¹¹ for `F16`, 2⁻⁸ for `BF16`. Where the result is
+/// subnormal, add one of the least subnormal numbers. [`error_bound`](Self::error_bound) is that
+/// number.
+///
+/// Encoding what was decoded does not drift: a second pass may move an element once more by as much
+/// as the bound (where a frame's extremes were no points of its own grid), and further ones only by
+/// the rounding of floats.
+///
+/// A frame (blockwise: a block) that contains an infinity or NaN decodes to NaN everywhere: a
+/// poisoned value stays visible. An element that decodes beyond the greatest finite number only
+/// because of the grid is that greatest number; a sum that is beyond the range of a half by more
+/// decodes to infinity.
+///
+/// Frames from the network may hold any bytes: decoding them gives some numbers, never a panic.
+///
+/// ```
+/// use pccl_kernels::{Codec, Element, Op, Scheme};
+///
+/// let codec = Codec::new(Element::F32, Scheme::MinMaxU8)?;
+/// let theirs = [1.0_f32, 2.0, 3.0, 4.0].map(f32::to_le_bytes).concat();
+/// let mut frame = vec![0; codec.encoded_len(4)];
+/// codec.encode(&theirs, &mut frame)?;
+///
+/// let own = [10.0_f32, 10.0, 10.0, 10.0].map(f32::to_le_bytes).concat();
+/// let mut sums = vec![0; 4 * codec.sum_element().size()];
+/// codec.reduce(Op::Sum, &own, &frame, &mut sums)?;
+/// codec.encode_sums(&sums, &mut frame)?;
+///
+/// let mut result = vec![0; 16];
+/// codec.decode(&frame, &mut result)?;
+/// let bound = codec.error_bound(1.0, 4.0) + codec.error_bound(11.0, 14.0);
+/// for (bytes, exact) in result.as_chunks::<4>().0.iter().zip([11.0, 12.0, 13.0, 14.0]) {
+///     assert!((f64::from(f32::from_le_bytes(*bytes)) - exact).abs() <= bound);
+/// }
+/// # Ok::<(), pccl_kernels::KernelError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Codec {
+    float: FloatElement,
+    scheme: Scheme,
+}
+
+/// The element types that have a codec.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum FloatElement {
+    F16,
+    BF16,
+    F32,
+    F64,
+}
+
+impl Codec {
+    /// A codec for elements of type `element`: `F16`, `BF16`, `F32` or `F64`.
+    ///
+    /// # Errors
+    /// [`KernelError::NotAFloat`] for all others.
+    pub const fn new(element: Element, scheme: Scheme) -> Result<Self, KernelError> {
+        let float = match element {
+            Element::F16 => FloatElement::F16,
+            Element::BF16 => FloatElement::BF16,
+            Element::F32 => FloatElement::F32,
+            Element::F64 => FloatElement::F64,
+            Element::U8
+            | Element::I8
+            | Element::U16
+            | Element::I16
+            | Element::U32
+            | Element::I32
+            | Element::U64
+            | Element::I64 => return Err(KernelError::NotAFloat { element }),
+        };
+        Ok(Self { float, scheme })
+    }
+
+    /// The type of the elements that are encoded and decoded.
+    #[must_use]
+    pub const fn element(&self) -> Element {
+        match self.float {
+            FloatElement::F16 => Element::F16,
+            FloatElement::BF16 => Element::BF16,
+            FloatElement::F32 => Element::F32,
+            FloatElement::F64 => Element::F64,
+        }
+    }
+
+    /// How elements become codes.
+    #[must_use]
+    pub const fn scheme(&self) -> Scheme {
+        self.scheme
+    }
+
+    /// The type of running sums, and of a frame's parameters: `F32` for halves and `F32`, `F64`
+    /// for `F64`.
+    #[must_use]
+    pub const fn sum_element(&self) -> Element {
+        match self.float {
+            FloatElement::F16 | FloatElement::BF16 | FloatElement::F32 => Element::F32,
+            FloatElement::F64 => Element::F64,
+        }
+    }
+
+    /// Length in bytes of a frame of so many elements. No elements take no bytes, and more elements
+    /// never take fewer bytes.
+    #[must_use]
+    pub const fn encoded_len(&self, elements: usize) -> usize {
+        if elements == 0 {
+            return 0;
+        }
+        let header = 2 * self.sum_element().size();
+        match self.scheme {
+            Scheme::MinMaxU8 | Scheme::ZeroPointU8 | Scheme::ZeroPointI8 => header + elements,
+            Scheme::MinMaxU16 => header + 2 * elements,
+            Scheme::Blockwise4 => {
+                elements.div_ceil(blockwise::BLOCK) * header + elements.div_ceil(2)
+            }
+        }
+    }
+
+    /// Encodes one frame.
+    ///
+    /// `elements` holds whole elements of [`element`](Self::element), `encoded` is as long as
+    /// [`encoded_len`](Self::encoded_len) says and is overwritten.
+    ///
+    /// # Errors
+    /// [`KernelError::PartialElement`] and [`KernelError::EncodedLength`]: nothing was changed.
+    pub fn encode(&self, elements: &[u8], encoded: &mut [u8]) -> Result<(), KernelError> {
+        self.check(self.element(), elements.len(), encoded.len())?;
+        self.dispatch(Isa::best(), Encode { elements, encoded });
+        Ok(())
+    }
+
+    /// Decodes a frame and combines it with one's own elements: `sums[i] = decoded[i] op own[i]`.
+    ///
+    /// `own` holds elements of [`element`](Self::element), `sums` as many of
+    /// [`sum_element`](Self::sum_element), and is overwritten. Nothing is rounded to a half in
+    /// between. NaN and zeros are treated as by [`reduce()`](crate::reduce()).
+    ///
+    /// # Errors
+    /// [`KernelError::PartialElement`], [`KernelError::LengthMismatch`] and
+    /// [`KernelError::EncodedLength`]: nothing was changed.
+    pub fn reduce(
+        &self,
+        op: Op,
+        own: &[u8],
+        encoded: &[u8],
+        sums: &mut [u8],
+    ) -> Result<(), KernelError> {
+        self.check(self.element(), own.len(), encoded.len())?;
+        self.check_sums(own.len(), sums.len())?;
+        let operands = Reduce {
+            op,
+            own,
+            encoded,
+            sums,
+        };
+        self.dispatch(Isa::best(), operands);
+        Ok(())
+    }
+
+    /// Encodes a frame of sums, as [`encode`](Self::encode) does a frame of elements. A frame of
+    /// sums decodes to elements.
+    ///
+    /// # Errors
+    /// [`KernelError::PartialElement`] and [`KernelError::EncodedLength`]: nothing was changed.
+    pub fn encode_sums(&self, sums: &[u8], encoded: &mut [u8]) -> Result<(), KernelError> {
+        Self {
+            float: match self.float {
+                FloatElement::F16 | FloatElement::BF16 | FloatElement::F32 => FloatElement::F32,
+                FloatElement::F64 => FloatElement::F64,
+            },
+            scheme: self.scheme,
+        }
+        .encode(sums, encoded)
+    }
+
+    /// Divides every one of `sums`: elements of [`sum_element`](Self::sum_element). See
+    /// [`divide()`].
+    ///
+    /// # Errors
+    /// [`KernelError::PartialElement`] and [`KernelError::ZeroDivisor`]: nothing was changed.
+    pub fn divide_sums(&self, sums: &mut [u8], by: u32) -> Result<(), KernelError> {
+        divide(self.sum_element(), sums, by)
+    }
+
+    /// Decodes one frame.
+    ///
+    /// `elements` has room for whole elements of [`element`](Self::element), as many as the frame
+    /// was made of, and is overwritten.
+    ///
+    /// # Errors
+    /// [`KernelError::PartialElement`] and [`KernelError::EncodedLength`]: nothing was changed.
+    pub fn decode(&self, encoded: &[u8], elements: &mut [u8]) -> Result<(), KernelError> {
+        self.check(self.element(), elements.len(), encoded.len())?;
+        self.dispatch(Isa::best(), Decode { encoded, elements });
+        Ok(())
+    }
+
+    /// What encoding loses: `residuals[i]` = `elements[i]` less what it decodes to, where
+    /// `elements` is encoded in frames of `frame_elements` each (the last one may be shorter).
+    ///
+    /// `elements` is of type [`element`](Self::element), `residuals` has as many elements of
+    /// [`sum_element`](Self::sum_element) and is overwritten. Where a frame (blockwise: a block)
+    /// contains an infinity or NaN, its residuals are 0. For training loops that add the residuals
+    /// of one step to the gradients of the next.
+    ///
+    /// # Errors
+    /// [`KernelError::PartialElement`] and [`KernelError::LengthMismatch`]: nothing was changed.
+    pub fn residual(
+        &self,
+        elements: &[u8],
+        frame_elements: NonZeroUsize,
+        residuals: &mut [u8],
+    ) -> Result<(), KernelError> {
+        check_whole(self.element(), elements.len())?;
+        self.check_sums(elements.len(), residuals.len())?;
+        let elements = elements.chunks(frame_elements.get().saturating_mul(self.element().size()));
+        let sum_bytes = self.sum_element().size();
+        let residuals = residuals.chunks_mut(frame_elements.get().saturating_mul(sum_bytes));
+        for (elements, residuals) in elements.zip(residuals) {
+            let operands = Residual {
+                elements,
+                residuals,
+            };
+            self.dispatch(Isa::best(), operands);
+        }
+        Ok(())
+    }
+
+    /// By how much an element may differ from what it decodes to, where all elements of the frame
+    /// lie from `lo` to `hi`. See [above](Self#what-is-lost).
+    #[must_use]
+    pub fn error_bound(&self, lo: f64, hi: f64) -> f64 {
+        let (lo, hi) = match self.scheme {
+            Scheme::MinMaxU8 | Scheme::MinMaxU16 | Scheme::Blockwise4 => (lo, hi),
+            Scheme::ZeroPointU8 | Scheme::ZeroPointI8 => (lo.min(0.0), hi.max(0.0)),
+        };
+        let levels = f64::from(self.scheme.levels());
+        // The relative rounding of sums and of elements, and the least subnormal numbers.
+        let (sum, element, least_sum, least) = match self.float {
+            FloatElement::F16 => (
+                2_f64.powi(-24),
+                2_f64.powi(-11),
+                2_f64.powi(-149),
+                2_f64.powi(-24),
+            ),
+            FloatElement::BF16 => (
+                2_f64.powi(-24),
+                2_f64.powi(-8),
+                2_f64.powi(-149),
+                2_f64.powi(-133),
+            ),
+            FloatElement::F32 => (2_f64.powi(-24), 0.0, 2_f64.powi(-149), 2_f64.powi(-149)),
+            FloatElement::F64 => (2_f64.powi(-53), 0.0, 2_f64.powi(-1074), 2_f64.powi(-1074)),
+        };
+        let largest = lo.abs().max(hi.abs());
+        let scale = hi / levels - lo / levels + least_sum;
+        scale * (0.5 + 1.0 / 256.0) + largest * (16.0 * sum + element) + least
+    }
+
+    /// Do an encoded frame and a slice of `len` bytes of `element` hold equally many elements?
+    fn check(&self, element: Element, len: usize, encoded: usize) -> Result<(), KernelError> {
+        check_whole(element, len)?;
+        let needed = self.encoded_len(len / element.size());
+        if needed == encoded {
+            Ok(())
+        } else {
+            Err(KernelError::EncodedLength {
+                needed,
+                len: encoded,
+            })
+        }
+    }
+
+    /// Are there as many sums as elements?
+    fn check_sums(&self, elements: usize, sums: usize) -> Result<(), KernelError> {
+        let needed = elements / self.element().size() * self.sum_element().size();
+        check_pair(self.sum_element(), sums, needed)
+    }
+
+    /// The one loop of `job` for these elements and this scheme.
+    fn dispatch(&self, isa: Isa, job: impl Job) {
+        match self.float {
+            FloatElement::F16 => self.dispatch_scheme::<F16>(isa, job),
+            FloatElement::BF16 => self.dispatch_scheme::<Bf16>(isa, job),
+            FloatElement::F32 => self.dispatch_scheme::<f32>(isa, job),
+            FloatElement::F64 => self.dispatch_scheme::<f64>(isa, job),
+        }
+    }
+
+    fn dispatch_scheme<E: Float>(&self, isa: Isa, job: impl Job) {
+        match self.scheme {
+            Scheme::MinMaxU8 => job.linear::<E, u8>(isa, Kind::MinMax),
+            Scheme::MinMaxU16 => job.linear::<E, u16>(isa, Kind::MinMax),
+            Scheme::ZeroPointU8 => job.linear::<E, u8>(isa, Kind::ZeroPoint),
+            Scheme::ZeroPointI8 => job.linear::<E, i8>(isa, Kind::ZeroPoint),
+            Scheme::Blockwise4 => job.blockwise::<E>(isa),
+        }
+    }
+}
+
+/// Something to do with a frame, for every kind of frame.
+trait Job {
+    fn linear<E: Float, C: Code>(self, isa: Isa, kind: Kind);
+    fn blockwise<E: Float>(self, isa: Isa);
+}
+
+struct Encode<'a> {
+    elements: &'a [u8],
+    encoded: &'a mut [u8],
+}
+
+struct Reduce<'a> {
+    op: Op,
+    own: &'a [u8],
+    encoded: &'a [u8],
+    sums: &'a mut [u8],
+}
+
+struct Decode<'a> {
+    encoded: &'a [u8],
+    elements: &'a mut [u8],
+}
+
+struct Residual<'a> {
+    elements: &'a [u8],
+    residuals: &'a mut [u8],
+}
+
+macro_rules! run {
+    ($isa:expr, $call:expr) => {
+        $isa.run(
+            #[inline(always)]
+            || $call,
+        )
+    };
+}
+
+impl Job for Encode<'_> {
+    fn linear<E: Float, C: Code>(self, isa: Isa, kind: Kind) {
+        run!(
+            isa,
+            linear::encode::<E, C>(kind, self.elements, self.encoded)
+        );
+    }
+
+    fn blockwise<E: Float>(self, isa: Isa) {
+        run!(isa, blockwise::encode::<E>(self.elements, self.encoded));
+    }
+}
+
+impl Job for Reduce<'_> {
+    fn linear<E: Float, C: Code>(self, isa: Isa, kind: Kind) {
+        let Self {
+            op,
+            own,
+            encoded,
+            sums,
+        } = self;
+        match op {
+            Op::Sum => run!(
+                isa,
+                linear::reduce::<E, C>(kind, Number::sum, own, encoded, sums)
+            ),
+            Op::Prod => run!(
+                isa,
+                linear::reduce::<E, C>(kind, Number::prod, own, encoded, sums)
+            ),
+            Op::Max => run!(
+                isa,
+                linear::reduce::<E, C>(kind, Number::max, own, encoded, sums)
+            ),
+            Op::Min => run!(
+                isa,
+                linear::reduce::<E, C>(kind, Number::min, own, encoded, sums)
+            ),
+        }
+    }
+
+    fn blockwise<E: Float>(self, isa: Isa) {
+        let Self {
+            op,
+            own,
+            encoded,
+            sums,
+        } = self;
+        match op {
+            Op::Sum => run!(isa, blockwise::reduce::<E>(Number::sum, own, encoded, sums)),
+            Op::Prod => run!(
+                isa,
+                blockwise::reduce::<E>(Number::prod, own, encoded, sums)
+            ),
+            Op::Max => run!(isa, blockwise::reduce::<E>(Number::max, own, encoded, sums)),
+            Op::Min => run!(isa, blockwise::reduce::<E>(Number::min, own, encoded, sums)),
+        }
+    }
+}
+
+impl Job for Decode<'_> {
+    fn linear<E: Float, C: Code>(self, isa: Isa, kind: Kind) {
+        run!(
+            isa,
+            linear::decode::<E, C>(kind, self.encoded, self.elements)
+        );
+    }
+
+    fn blockwise<E: Float>(self, isa: Isa) {
+        run!(isa, blockwise::decode::<E>(self.encoded, self.elements));
+    }
+}
+
+impl Job for Residual<'_> {
+    fn linear<E: Float, C: Code>(self, isa: Isa, kind: Kind) {
+        run!(
+            isa,
+            linear::residual::<E, C>(kind, self.elements, self.residuals)
+        );
+    }
+
+    fn blockwise<E: Float>(self, isa: Isa) {
+        run!(isa, blockwise::residual::<E>(self.elements, self.residuals));
+    }
+}

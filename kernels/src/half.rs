@@ -1,0 +1,144 @@
+//! The two 16-bit floats. Each operation is the one of `f32`, rounded once to the half.
+//!
+//! The conversions are integer arithmetic and selects, the same on every machine: a loop over them
+//! becomes SIMD code without the conversion instructions that only some processors have.
+
+use crate::number::{Number, in_bytes};
+
+/// IEEE 754 binary16, by its bits.
+#[derive(Clone, Copy)]
+pub(crate) struct F16(u16);
+
+/// The upper half of an `f32`, by its bits.
+#[derive(Clone, Copy)]
+pub(crate) struct Bf16(u16);
+
+impl F16 {
+    /// Exact. A NaN becomes some NaN.
+    #[inline(always)]
+    pub(crate) fn to_f32(self) -> f32 {
+        /// 2⁻¹⁴, where the normal numbers begin.
+        const LEAST_NORMAL: f32 = f32::from_bits((127 - 14) << 23);
+        let bits = u32::from(self.0);
+        let sign = (bits & 0x8000) << 16;
+        let shifted = (bits & 0x7FFF) << 13;
+        let exponent = shifted & (0x1F << 23);
+
+        let normal = shifted + ((127 - 15) << 23);
+        let not_finite = shifted + ((255 - 31) << 23);
+        // The mantissa beside the exponent of the least normal, from which that is subtracted.
+        let subnormal = f32::from_bits(shifted + ((127 - 14) << 23)) - LEAST_NORMAL;
+
+        let finite = if exponent == 0 {
+            subnormal.to_bits()
+        } else {
+            normal
+        };
+        let magnitude = if exponent == 0x1F << 23 {
+            not_finite
+        } else {
+            finite
+        };
+        f32::from_bits(magnitude | sign)
+    }
+
+    /// To the nearest, ties to the one with an even mantissa. A NaN becomes the one with no payload.
+    #[inline(always)]
+    pub(crate) fn from_f32(value: f32) -> Self {
+        /// 2¹⁶: everything from here on is infinite. (What lies between the greatest finite half
+        /// and this rounds up to infinity by carrying into the exponent.)
+        const INFINITE: u32 = (127 + 16) << 23;
+        const LEAST_NORMAL: u32 = (127 - 14) << 23;
+        /// A float whose last mantissa bit counts 2⁻²⁴, as the last bit of a subnormal half does.
+        const ALIGN: f32 = 0.5;
+        let bits = value.to_bits();
+        let sign = (bits >> 16) & 0x8000;
+        let magnitude = bits & 0x7FFF_FFFF;
+
+        let subnormal = (f32::from_bits(magnitude) + ALIGN).to_bits() - ALIGN.to_bits();
+        let odd = (magnitude >> 13) & 1;
+        let normal = magnitude.wrapping_sub((127 - 15) << 23) + 0xFFF + odd;
+        let normal = normal >> 13;
+
+        let finite = if magnitude < LEAST_NORMAL {
+            subnormal
+        } else {
+            normal
+        };
+        let number = if magnitude >= INFINITE {
+            0x7C00
+        } else {
+            finite
+        };
+        let half = if magnitude > 0x7F80_0000 {
+            0x7E00
+        } else {
+            number | sign
+        };
+        Self(half as u16)
+    }
+}
+
+impl Bf16 {
+    /// Exact. A NaN becomes some NaN.
+    #[inline(always)]
+    pub(crate) fn to_f32(self) -> f32 {
+        f32::from_bits(u32::from(self.0) << 16)
+    }
+
+    /// To the nearest, ties to the one with an even mantissa. A NaN becomes the one with no payload.
+    #[inline(always)]
+    pub(crate) fn from_f32(value: f32) -> Self {
+        let bits = value.to_bits();
+        let odd = (bits >> 16) & 1;
+        // Carries into the exponent, and from the greatest finite one to infinity, where it must.
+        let rounded = bits.wrapping_add(0x7FFF + odd) >> 16;
+        Self(if value.is_nan() { 0x7FC0 } else { rounded } as u16)
+    }
+}
+
+macro_rules! through_f32 {
+    ($half:ty) => {
+        impl Number for $half {
+            in_bytes!(u16);
+
+            #[inline(always)]
+            fn from_bytes(bytes: Self::Bytes) -> Self {
+                Self(u16::from_le_bytes(bytes))
+            }
+
+            #[inline(always)]
+            fn to_bytes(self) -> Self::Bytes {
+                self.0.to_le_bytes()
+            }
+
+            #[inline(always)]
+            fn sum(self, other: Self) -> Self {
+                Self::from_f32(self.to_f32() + other.to_f32())
+            }
+
+            #[inline(always)]
+            fn prod(self, other: Self) -> Self {
+                Self::from_f32(self.to_f32() * other.to_f32())
+            }
+
+            #[inline(always)]
+            fn max(self, other: Self) -> Self {
+                Self::from_f32(Number::max(self.to_f32(), other.to_f32()))
+            }
+
+            #[inline(always)]
+            fn min(self, other: Self) -> Self {
+                Self::from_f32(Number::min(self.to_f32(), other.to_f32()))
+            }
+
+            #[inline(always)]
+            fn over(self, by: u32) -> Self {
+                Self::from_f32(self.to_f32() / by as f32)
+            }
+        }
+    };
+}
+
+through_f32!(F16);
+through_f32!(Bf16);

@@ -1,0 +1,49 @@
+//! The instruction sets for which every loop is compiled, and the choice among them at run time.
+
+use fearless_simd::{Level, Simd};
+
+/// An instruction set that this machine has. Making one is the proof of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Isa(Level);
+
+impl Isa {
+    /// The best one of this machine, which is looked up once and remembered.
+    #[inline]
+    pub(crate) fn best() -> Self {
+        Self(Level::new())
+    }
+
+    /// Every one of this machine that [`run`](Self::run) tells apart, from the least to the best.
+    #[cfg(test)]
+    pub(crate) fn all() -> Vec<Self> {
+        let best = Level::new();
+        let mut all = vec![Self(Level::baseline())];
+        #[cfg(target_arch = "x86_64")]
+        {
+            let avx2 = best.as_avx2().map(Level::Avx2);
+            let avx512 = best.as_avx512().map(Level::Avx512);
+            all.extend([avx2, avx512].into_iter().flatten().map(Self));
+        }
+        all
+    }
+
+    /// Calls `kernel`, compiled for this instruction set.
+    ///
+    /// Everything that `kernel` calls must be `#[inline(always)]`: code that is not inlined here
+    /// is compiled for the least machine. Vectors only: no result depends on the instruction set,
+    /// as nothing here is ever fused or reordered by the compiler.
+    #[inline]
+    pub(crate) fn run<R>(self, kernel: impl FnOnce() -> R) -> R {
+        #[cfg(target_arch = "x86_64")]
+        {
+            if let Some(avx512) = self.0.as_avx512() {
+                return avx512.vectorize(kernel);
+            }
+            if let Some(avx2) = self.0.as_avx2() {
+                return avx2.vectorize(kernel);
+            }
+        }
+        // The baseline of the other architectures is their SIMD (NEON on 64-bit Arm).
+        kernel()
+    }
+}

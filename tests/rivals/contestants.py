@@ -1,0 +1,216 @@
+"""Who is measured: how each is started, and how its output becomes samples."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Mapping, Optional, Protocol, Sequence
+
+from children import Failed, run_together
+from figures import Sample, plan
+
+HERE = Path(__file__).resolve().parent
+EXAMPLE = "all_reduce_perf"
+BUILD_LIMIT_S = 1800.0
+
+
+class Contestant(Protocol):
+    """One column of the table."""
+
+    name: str
+
+    def prepare(self) -> Optional[str]:
+        """Builds or finds what `measure` needs; the reason in one line where this one must be skipped."""
+
+    def measure(self, peers: int, sizes: Sequence[int], forms: Sequence[bool]) -> list[Sample]:
+        """One launch of `peers` processes over all sizes; `forms` are values of `in_place`. Raises `Failed`."""
+
+
+def samples_of_worker(text: str, peers: int) -> list[Sample]:
+    """The samples in what rank 0 of a worker printed; lines that are no JSON objects are other people's."""
+    samples = []
+    for line in text.splitlines():
+        if line.startswith("{"):
+            row = json.loads(line)
+            cpu = row["cpu_ns"] / (row["reduces"] * peers * row["bytes"])
+            samples.append(Sample(row["bytes"], bool(row["in_place"]), row["times_us"], cpu, row["wrong"]))
+    return samples
+
+
+@dataclass
+class Gloo:
+    """Gloo through torch.distributed, one process per peer."""
+
+    python: str
+    limit_s: float
+    name: str = "gloo"
+
+    ENVIRONMENT = {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+
+    def prepare(self) -> Optional[str]:
+        """See `Contestant`."""
+        try:
+            run_together([[self.python, "-c", "import torch.distributed as d; assert d.is_gloo_available()"]], 120)
+        except Failed as failed:
+            return f"no torch with Gloo for {self.python} (--python): {failed}"
+        return None
+
+    def measure(self, peers: int, sizes: Sequence[int], forms: Sequence[bool]) -> list[Sample]:
+        """See `Contestant`; always in place, whatever the forms."""
+        del forms
+        steps = [plan(size, in_place=True).token() for size in sizes]
+        worker = [self.python, str(HERE / "gloo_worker.py")]
+        with tempfile.TemporaryDirectory() as folder:
+            rendezvous = os.path.join(folder, "rendezvous")
+            commands = [[*worker, str(rank), str(peers), rendezvous, *steps] for rank in range(peers)]
+            return samples_of_worker(run_together(commands, self.limit_s, self.ENVIRONMENT), peers)
+
+
+@dataclass
+class OpenMpi:
+    """Open MPI's MPI_Allreduce over one of its ways to move bytes."""
+
+    name: str
+    over_tcp: bool
+    limit_s: float
+    folder: Path
+    version: tuple[int, ...] = (0,)
+
+    def prepare(self) -> Optional[str]:
+        """See `Contestant`."""
+        for program in ("mpirun", "mpicc"):
+            if shutil.which(program) is None:
+                return f"{program} is not installed"
+        try:
+            said = run_together([["mpirun", "--version"]], 60)
+            run_together([["mpicc", "-O2", "-o", str(self._worker), str(HERE / "mpi_worker.c")]], 120)
+        except Failed as failed:
+            return str(failed)
+        found = re.search(r"Open MPI\) (\d+)\.(\d+)", said)
+        if found is None:
+            return "mpirun is not Open MPI's"
+        self.version = tuple(int(number) for number in found.groups())
+        return None
+
+    def measure(self, peers: int, sizes: Sequence[int], forms: Sequence[bool]) -> list[Sample]:
+        """See `Contestant`."""
+        steps = [plan(size, in_place).token() for size in sizes for in_place in forms]
+        root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+        start = ["mpirun", *root, "--oversubscribe", "--bind-to", "none", "-np", str(peers), *self._ways()]
+        return samples_of_worker(run_together([[*start, str(self._worker), *steps]], self.limit_s), peers)
+
+    @property
+    def _worker(self) -> Path:
+        return self.folder / f"mpi_worker_{self.name}"
+
+    def _ways(self) -> list[str]:
+        shared = "sm" if self.version >= (5,) else "vader"
+        transports = "tcp,self" if self.over_tcp else f"{shared},self"
+        ways = {"pml": "ob1", "btl": transports, "btl_tcp_if_include": "lo", "oob_tcp_if_include": "lo"}
+        return [word for key, value in ways.items() for word in ("--mca", key, value)]
+
+
+@dataclass
+class Ours:
+    """pccl's own benchmark, with its floor beside it; `arguments` are added to its command line."""
+
+    name: str
+    limit_s: float
+    repository: Path
+    arguments: list[str] = field(default_factory=list)
+    program: Optional[str] = None
+
+    def prepare(self) -> Optional[str]:
+        """See `Contestant`; builds the example."""
+        build = ["cargo", "build", "--release", "--example", EXAMPLE, "--message-format", "json"]
+        try:
+            built = subprocess.run(build, cwd=self.repository, capture_output=True, text=True, timeout=BUILD_LIMIT_S)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return f"cargo could not build {EXAMPLE}: {error}"
+        self.program = executable_in(built.stdout)
+        if built.returncode != 0 or self.program is None:
+            said = [line for line in built.stderr.splitlines() if line.startswith("error")] or ["no reason given"]
+            return f"cargo built no example {EXAMPLE}: {said[0]}"
+        return None
+
+    def measure(self, peers: int, sizes: Sequence[int], forms: Sequence[bool]) -> list[Sample]:
+        """See `Contestant`; one launch for each size and form."""
+        return [self._one(peers, size, in_place) for size in sizes for in_place in forms]
+
+    def _one(self, peers: int, size: int, in_place: bool) -> Sample:
+        with tempfile.TemporaryDirectory() as folder:
+            file = os.path.join(folder, "rows.json")
+            range_ = ["--peers", str(peers), "--min-bytes", str(size), "--max-bytes", str(size)]
+            kind = ["--type", "f32", "--op", "sum", *(["--in-place"] if in_place else [])]
+            command = [str(self.program), *range_, *kind, *self.arguments, "--json", file]
+            run_together([command], self.limit_s)
+            try:
+                rows = json.loads(Path(file).read_text())["rows"]
+            except (OSError, ValueError, KeyError) as error:
+                raise Failed(f"{EXAMPLE} wrote no rows: {error}") from error
+        found = samples_of_rows(rows, peers, [size], [in_place])
+        if not found:
+            raise Failed(f"{EXAMPLE} wrote no row of {peers} peers, {size} bytes, in_place {in_place}")
+        return found[0]
+
+
+@dataclass
+class OursFromFile:
+    """Figures that our benchmark wrote earlier: quick to compare, but of another minute than the rivals'."""
+
+    name: str
+    file: Path
+    rows: list[Mapping[str, object]] = field(default_factory=list)
+
+    def prepare(self) -> Optional[str]:
+        """See `Contestant`."""
+        try:
+            self.rows = json.loads(self.file.read_text())["rows"]
+        except (OSError, ValueError, KeyError) as error:
+            return f"no rows in {self.file}: {error}"
+        return None
+
+    def measure(self, peers: int, sizes: Sequence[int], forms: Sequence[bool]) -> list[Sample]:
+        """See `Contestant`."""
+        return samples_of_rows(self.rows, peers, sizes, forms)
+
+
+def executable_in(messages: str) -> Optional[str]:
+    """The path of the example in cargo's JSON messages."""
+    for line in messages.splitlines():
+        message = json.loads(line) if line.startswith("{") else {}
+        if message.get("executable") and message.get("target", {}).get("name") == EXAMPLE:
+            return str(message["executable"])
+    return None
+
+
+def samples_of_rows(
+    rows: Sequence[Mapping[str, object]], peers: int, sizes: Sequence[int], forms: Sequence[bool]
+) -> list[Sample]:
+    """The f32 sums among our benchmark's rows that were asked for; of several lane counts the smallest."""
+    chosen: dict[tuple[int, bool], Mapping[str, object]] = {}
+    for row in sorted(rows, key=lambda row: int(row.get("lanes") or 0)):
+        key = (int(row["bytes"]), bool(row["in_place"]))
+        wanted = int(row["peers"]) == peers and key[0] in sizes and key[1] in forms
+        if wanted and (row["type"], row["redop"]) == ("f32", "sum"):
+            chosen.setdefault(key, row)
+    return [_sample_of_row(size, in_place, row) for (size, in_place), row in chosen.items()]
+
+
+def _sample_of_row(size: int, in_place: bool, row: Mapping[str, object]) -> Sample:
+    floor = row.get("floor_time_us")
+    return Sample(
+        size,
+        in_place,
+        [float(row["time_us"])],
+        cpu_ns_per_byte=row.get("cpu_s_per_gb"),  # seconds per 10^9 bytes are nanoseconds per byte
+        wrong=int(row.get("wrong") or 0),
+        floor_times_us=[] if floor is None else [float(floor)],
+        floor_cpu_ns_per_byte=row.get("floor_cpu_s_per_gb"),
+    )

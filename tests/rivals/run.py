@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+"""All-reduce of pccl beside Gloo and Open MPI: the same sizes, the same hour, by turns. See README.md."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shlex
+import signal
+import sys
+import tempfile
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Callable, Optional, Sequence
+
+import comparison
+import congestion
+from children import Failed
+from comparison import ALONE, DEFAULTS, EQUAL, GLOO, MPI_SHARED, MPI_TCP, Measured
+from contestants import HERE, Contestant, Gloo, OpenMpi, Ours, OursFromFile
+from figures import Sample, format_size, merge, parse_size
+
+REPOSITORY = HERE.parent.parent
+FORMS = {"out": [False], "in": [True], "both": [False, True]}
+
+
+def say(text: str) -> None:
+    """Progress and reasons, kept apart from the table."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def list_of(parse: Callable[[str], int]) -> Callable[[str], list[int]]:
+    """A parser of comma-separated values for argparse."""
+
+    def parse_all(text: str) -> list[int]:
+        try:
+            return sorted({parse(part) for part in text.split(",")})
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+
+    return parse_all
+
+
+def parse_peers(text: str) -> int:
+    """A number of peers, two at least."""
+    peers = int(text)
+    if not 2 <= peers <= 64:
+        raise ValueError(f"{peers} peers: 2 to 64 make sense on one machine")
+    return peers
+
+
+def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--peers", type=list_of(parse_peers), default=[2, 4, 8], help="default 2,4,8")
+    parser.add_argument(
+        "--bytes", type=list_of(parse_size), default=list_of(parse_size)("4K,1M,64M,256M"), metavar="SIZES",
+        help="bytes of one peer's contribution, default 4K,1M,64M,256M",
+    )
+    parser.add_argument("--rounds", type=int, default=3, help="launches of everybody, by turns; default 3")
+    parser.add_argument("--form", choices=["out", "in", "both"], default="both", help="in place, out of place")
+    parser.add_argument("--congestion", metavar="NAME", help="hold everybody at NAME, not at the system's default")
+    parser.add_argument(
+        "--congestion-by", choices=["namespace", "sysctl"], default="namespace",
+        help="how NAME is given to the rivals: a network namespace of this run, or the system's setting, restored",
+    )
+    parser.add_argument("--ours", type=Path, metavar="FILE.json", help="figures of ours written earlier")
+    parser.add_argument("--ours-args", default="", help='added to the command line of ours, such as "--lanes 1"')
+    parser.add_argument("--only", default="", help=f"of {GLOO},{MPI_TCP},{MPI_SHARED},ours; default all")
+    parser.add_argument("--python", default=sys.executable, help="the Python that has torch")
+    parser.add_argument("--timeout", type=float, default=300.0, help="seconds for one launch, default 300")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to FILE, too")
+    parsed = parser.parse_args(arguments)
+    if parsed.rounds < 1:
+        parser.error("--rounds: at least 1")
+    return parsed
+
+
+def contestants(options: argparse.Namespace, folder: Path) -> list[Contestant]:
+    """Those that were asked for and can run here; says for the others why not."""
+    limit = options.timeout
+    all_: list[Contestant] = [
+        Gloo(options.python, limit, GLOO),
+        OpenMpi(MPI_TCP, True, limit, folder),
+        OpenMpi(MPI_SHARED, False, limit, folder),
+    ]
+    extra = shlex.split(options.ours_args)
+    if options.ours is not None:
+        all_.append(OursFromFile(DEFAULTS, options.ours))
+    else:
+        held = options.congestion or congestion.in_force()
+        all_.append(Ours(EQUAL, limit, REPOSITORY, ["--congestion", held, *extra]))
+        if options.congestion is None:
+            all_.append(Ours(DEFAULTS, limit, REPOSITORY, extra))
+    only = [name for name in options.only.split(",") if name]
+    able = []
+    for contestant in all_:
+        if only and contestant.name not in only and not ("ours" in only and contestant.name.startswith("ours")):
+            continue
+        reason = contestant.prepare()
+        if reason is None:
+            able.append(contestant)
+        else:
+            say(f"skipped {contestant.name}: {reason}")
+    return able
+
+
+def measure(options: argparse.Namespace, able: Sequence[Contestant]) -> Measured:
+    """By turns, each round beginning with another contestant; one that fails is left out of its turn."""
+    forms = FORMS[options.form]
+    found: dict[tuple[str, int, int, bool], list[Sample]] = {}
+    for peers in options.peers:
+        for round_ in range(options.rounds):
+            for turn in range(len(able)):
+                contestant = able[(turn + round_) % len(able)]
+                begun = time.monotonic()
+                try:
+                    samples = contestant.measure(peers, options.bytes, forms)
+                except Failed as failed:
+                    say(f"{contestant.name}, {peers} peers, round {round_ + 1}: {failed}")
+                    continue
+                say(f"{contestant.name}, {peers} peers, round {round_ + 1}: {time.monotonic() - begun:.0f} s")
+                for sample in samples:
+                    key = (contestant.name, peers, sample.size, sample.in_place)
+                    found.setdefault(key, []).append(sample)
+    return {key: merge(samples) for key, samples in found.items()}
+
+
+def machine() -> str:
+    """The machine in one line: figures of another one are no comparison."""
+    model = "unknown processor"
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), model)
+    except OSError:
+        pass
+    load = "/".join(f"{value:.1f}" for value in os.getloadavg())
+    return f"{os.cpu_count()} cores, {model}, {platform.system()} {platform.release()}, load before {load}"
+
+
+def write_json(file: Path, about: dict[str, object], measured: Measured) -> None:
+    """All iterations of all contestants."""
+    rows = []
+    for (name, peers, _, _), sample in sorted(measured.items()):
+        rows.append({"contestant": name, "peers": peers, "time_us": sample.time_us, **asdict(sample)})
+    file.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n")
+
+
+def report(options: argparse.Namespace, how: Optional[str], about: str, measured: Measured) -> int:
+    """Prints the tables; the number of elements that were wrong."""
+    sizes = ", ".join(format_size(size) for size in options.bytes)
+    print(f"f32 sum over loopback, one process per peer; {sizes}; {options.rounds} rounds by turns")
+    print(f"{time.strftime('%Y-%m-%d %H:%M %Z')}, {about}")
+    if options.ours is not None:
+        print(f"rivals' congestion control: {how}; ours: read from {options.ours}, measured at another time")
+    titles = {
+        EQUAL: f"Congestion control held equal: {how}",
+        DEFAULTS: f"Each at its defaults: rivals at {how}, ours choosing for each lane",
+        ALONE: f"Rivals alone: {how}",
+    }
+    for ours, in_place in comparison.sections(measured):
+        table = comparison.table(measured, ours, options.peers, options.bytes, in_place)
+        print(f"\n{titles[ours]}; {'in place' if in_place else 'out of place'}\n\n{table}")
+    if not measured:
+        print("\nnothing was measured: everybody was skipped or failed")
+    wrong = sum(sample.wrong for sample in measured.values())
+    print(f"\nwrong elements: {wrong}")
+    return wrong
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measures, prints, and says how many elements were wrong."""
+    about = machine()
+    with tempfile.TemporaryDirectory(prefix="pccl-rivals-") as folder:
+        able = contestants(options, Path(folder))
+        with congestion.held_at(options.congestion or congestion.in_force(), options.congestion_by) as how:
+            measured = measure(options, able)
+    if options.json is not None:
+        write_json(options.json, {"machine": about, "congestion": how, "rounds": options.rounds}, measured)
+    return report(options, how, about, measured)
+
+
+def main() -> int:
+    """0: done, also where somebody was skipped; 1: an element was wrong; 2: what was asked for is refused."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit(130))  # so that children end and settings are restored
+    try:
+        return 1 if run(parse_arguments(sys.argv[1:])) else 0
+    except congestion.Refused as refused:
+        say(f"run.py: {refused}")
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,214 @@
+"""Tests of the parts that need no rival: `python3 -m unittest discover -s tests/rivals`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import unittest
+
+import comparison
+import congestion
+from children import Failed, run_together
+from comparison import ALONE, DEFAULTS, EQUAL, GLOO, MPI_TCP
+from contestants import executable_in, samples_of_rows, samples_of_worker
+from figures import (
+    MIB,
+    Sample,
+    Step,
+    aims_against,
+    format_size,
+    merge,
+    parse_size,
+    plan,
+    render,
+    show_ratio,
+    show_speed,
+    throughput_gb_s,
+    times_as_fast,
+)
+from run import parse_arguments
+
+LIMIT_S = 60.0
+
+
+class Sizes(unittest.TestCase):
+    def test_units_are_powers_of_1024_in_any_spelling(self) -> None:
+        for text, size in (("4096", 4096), ("4K", 4096), ("4kib", 4096), ("64M", 64 * MIB), ("1GB", 1 << 30)):
+            with self.subTest(text):
+                self.assertEqual(parse_size(text), size)
+
+    def test_what_is_no_size_or_no_whole_number_of_elements_is_refused(self) -> None:
+        for text in ("", "K", "4X", "-4", "4.5M", "0", "6", "M4", "4 K M"):
+            with self.subTest(text), self.assertRaises(ValueError):
+                parse_size(text)
+
+    def test_a_size_is_written_in_the_largest_unit_that_divides_it(self) -> None:
+        written = [format_size(size) for size in (4, 4096, 1536 * 1024, 64 * MIB, 1 << 30)]
+
+        self.assertEqual(written, ["4 B", "4 KiB", "1536 KiB", "64 MiB", "1 GiB"])
+
+
+class Steps(unittest.TestCase):
+    def test_a_worker_reads_the_step_that_was_written_for_it(self) -> None:
+        for size in (4, 4096, 512 * 1024, MIB, 256 * MIB):
+            step = plan(size, in_place=True)
+
+            self.assertEqual(Step.parse(step.token()), step)
+
+    def test_only_sizes_below_1_mib_come_in_batches_and_those_stay_small(self) -> None:
+        for size in (4, 4096, 512 * 1024, MIB - 4):
+            batch = plan(size, in_place=False).batch
+
+            self.assertGreater(batch, 1)
+            self.assertLessEqual(batch * size, 4 * MIB)
+        self.assertEqual(plan(MIB, in_place=False).batch, 1)
+
+
+class Samples(unittest.TestCase):
+    def test_launches_merge_into_the_median_of_all_their_iterations(self) -> None:
+        first = Sample(4, False, [1.0, 9.0], 2.0, wrong=1)
+        second = Sample(4, False, [5.0, 6.0, 7.0], 4.0, wrong=2, floor_times_us=[3.0], floor_cpu_ns_per_byte=8.0)
+
+        both = merge([first, second])
+
+        self.assertEqual((both.time_us, both.cpu_ns_per_byte, both.wrong), (6.0, 3.0, 3))
+        self.assertEqual((both.floor_time_us, both.floor_cpu_ns_per_byte), (3.0, 8.0))
+
+    def test_cpu_is_per_byte_of_all_contributions(self) -> None:
+        line = '{"bytes": 100, "in_place": 1, "times_us": [2.5], "cpu_ns": 6000, "reduces": 10, "wrong": 3}'
+
+        (sample,) = samples_of_worker(f"a warning\n{line}\n", peers=2)
+
+        self.assertEqual(sample, Sample(100, True, [2.5], 3.0, 3))
+
+    def test_of_our_rows_only_f32_sums_of_what_was_asked_for_with_the_fewest_lanes_count(self) -> None:
+        row = {
+            "peers": 2, "lanes": 4, "bytes": MIB, "type": "f32", "redop": "sum", "in_place": False, "wrong": 0,
+            "time_us": 40.0, "cpu_s_per_gb": 0.5, "floor_time_us": 30.0,
+        }  # fmt: skip
+        others = [{"lanes": 16}, {"peers": 4}, {"bytes": 4096}, {"type": "f16"}, {"redop": "max"}, {"in_place": True}]
+        rows = [*({**row, **other, "time_us": 1.0} for other in others), row]
+
+        samples = samples_of_rows(rows, 2, [MIB], [False])
+
+        self.assertEqual(samples, [Sample(MIB, False, [40.0], 0.5, 0, [30.0])])
+
+    def test_the_example_is_found_among_what_cargo_built(self) -> None:
+        other = '{"reason":"compiler-artifact","target":{"name":"pccl"},"executable":null}'
+        ours = '{"reason":"compiler-artifact","target":{"name":"all_reduce_perf"},"executable":"/t/all_reduce_perf"}'
+
+        self.assertEqual(executable_in(f"{other}\n{ours}\n"), "/t/all_reduce_perf")
+        self.assertIsNone(executable_in(other))
+
+
+class Tables(unittest.TestCase):
+    def test_throughput_is_one_peers_contribution_over_time(self) -> None:
+        self.assertAlmostEqual(throughput_gb_s(64_000_000, 32_000.0), 2.0)
+
+    def test_a_ratio_above_one_means_that_we_are_faster(self) -> None:
+        self.assertEqual(times_as_fast(10.0, 15.0), 1.5)
+        self.assertIsNone(times_as_fast(None, 15.0))
+        self.assertIsNone(times_as_fast(10.0, None))
+
+    def test_small_sizes_show_time_and_large_ones_throughput(self) -> None:
+        shown = [show_speed(4096, 20.0), show_speed(4096, 20_000.0), show_speed(MIB, 1048.576), show_speed(MIB, None)]
+
+        self.assertEqual(shown, ["20 us", "20 ms", "1 GB/s", "-"])
+
+    def test_aims_are_those_of_large_sums_and_of_1_mib_with_many_peers(self) -> None:
+        self.assertEqual(aims_against("gloo", True, 2, 64 * MIB), 1.15)
+        self.assertEqual(aims_against("gloo", False, 8, 256 * MIB), 1.4)
+        self.assertEqual(aims_against("mpi-tcp", True, 4, 256 * MIB), 1.3)
+        self.assertEqual(aims_against("gloo", True, 4, MIB), 3.0)
+        self.assertIsNone(aims_against("gloo", True, 2, MIB))
+        self.assertIsNone(aims_against("mpi-tcp", False, 4, 256 * MIB))
+
+    def test_a_ratio_below_its_aim_is_marked(self) -> None:
+        self.assertEqual([show_ratio(1.1, 1.15), show_ratio(1.2, 1.15), show_ratio(0.5, None)], ["1.10 <1.15", "1.20", "0.50"])
+
+    def test_columns_are_as_wide_as_their_widest_cell(self) -> None:
+        self.assertEqual(render(["a", "bbb"], [["10", "2"]]), "|  a | bbb |\n|---:|----:|\n| 10 |   2 |")
+
+    def test_an_out_of_place_table_takes_gloo_from_its_only_form_and_mpi_from_the_same(self) -> None:
+        size = 64 * MIB
+        measured = {
+            (EQUAL, 2, size, False): Sample(size, False, [50_000.0], 0.4, floor_times_us=[45_000.0]),
+            (GLOO, 2, size, True): Sample(size, True, [100_000.0], 0.6),
+            (MPI_TCP, 2, size, False): Sample(size, False, [60_000.0], 0.7),
+            (MPI_TCP, 2, size, True): Sample(size, True, [1.0], 0.7),
+        }
+
+        row = comparison.table(measured, EQUAL, [2], [size], in_place=False).splitlines()[-1]
+
+        cells = [cell.strip() for cell in row.strip("|").split("|")]
+        self.assertEqual(cells[7:10], ["0.90", "2.00", "1.20 <1.3"])
+        self.assertEqual(cells[10:], ["0.40", "-", "0.60", "0.70"])
+
+    def test_there_is_a_section_for_each_of_ours_and_one_for_rivals_without_any(self) -> None:
+        rival = {(GLOO, 2, 4, True): Sample(4, True, [1.0])}
+        forms = ((DEFAULTS, False), (EQUAL, True), (EQUAL, False))
+        ours = {(name, 2, 4, form): Sample(4, form, [1.0]) for name, form in forms}
+
+        tables = comparison.sections({**rival, **ours})
+
+        self.assertEqual(tables, [(EQUAL, False), (EQUAL, True), (DEFAULTS, False)])
+        self.assertEqual(comparison.sections(rival), [(ALONE, True)])
+        self.assertEqual(comparison.sections({}), [])
+
+
+class Children(unittest.TestCase):
+    def test_what_the_first_says_is_returned_when_all_end_well(self) -> None:
+        said = run_together([[sys.executable, "-c", f"print({number})"] for number in (1, 2)], LIMIT_S)
+
+        self.assertEqual(said, "1\n")
+
+    def test_one_that_fails_ends_the_others_and_its_last_words_are_told(self) -> None:
+        hangs = [sys.executable, "-c", "import time; time.sleep(3600)"]
+        fails = [sys.executable, "-c", "import sys; sys.exit('lost the ring')"]
+
+        with self.assertRaisesRegex(Failed, "ended with 1: lost the ring"):
+            run_together([hangs, fails], LIMIT_S)
+
+    def test_one_that_hangs_is_killed_with_a_child_that_left_its_group(self) -> None:
+        inner = "import os,time; os.setpgid(0,0); print(os.getpid(),flush=True); time.sleep(3600)"
+        outer = f"import subprocess,sys; subprocess.run([sys.executable,'-c',{inner!r}],stdout=sys.stderr)"
+
+        with self.assertRaisesRegex(Failed, r"killed after 2 s: \d+") as caught:
+            run_together([[sys.executable, "-c", outer]], 2.0)
+
+        grandchild = int(str(caught.exception).rsplit(" ", 1)[1])
+        self.assertIn(_state(grandchild), ("gone", "Z"))
+
+    def test_a_program_that_is_not_there_is_a_failure_in_words(self) -> None:
+        with self.assertRaisesRegex(Failed, "did not start"):
+            run_together([["/no/such/program"]], LIMIT_S)
+
+
+def _state(process: int) -> str:
+    """`gone`, or the state that the kernel gives."""
+    try:
+        with open(f"/proc/{process}/stat", encoding="ascii") as stat:
+            return stat.read().rsplit(")", 1)[1].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "gone"
+
+
+class Settings(unittest.TestCase):
+    def test_the_command_line_defaults_to_the_matrix_of_the_aims(self) -> None:
+        options = parse_arguments([])
+
+        self.assertEqual(options.peers, [2, 4, 8])
+        self.assertEqual(options.bytes, [4096, MIB, 64 * MIB, 256 * MIB])
+
+    @unittest.skipUnless(os.path.exists(congestion.SETTING), "no TCP of Linux")
+    def test_holding_what_is_in_force_changes_nothing(self) -> None:
+        before = congestion.in_force()
+
+        with congestion.held_at(before, "sysctl") as how:
+            self.assertIn("default", how)
+
+        self.assertEqual(congestion.in_force(), before)
+
+
+if __name__ == "__main__":
+    unittest.main()
