@@ -12,7 +12,7 @@ use pccl::{Communicator, ElementType, ReduceItem, Tcp};
 
 use super::contribution::Contribution;
 use super::edges::Edges;
-use super::floor::Floor;
+use super::floor::{Floor, FloorError};
 use super::number::Number;
 use super::stopwatch::{cpu_time, ns_since};
 use super::talk::{
@@ -55,8 +55,10 @@ impl Assignment {
 enum RankError {
     #[error("{0}")]
     Pccl(#[from] pccl::Error),
+    #[error("no port or no neighbour for the floor's ring: {0}")]
+    Edges(#[from] io::Error),
     #[error("the floor's ring: {0}")]
-    Floor(#[from] io::Error),
+    Floor(#[from] FloorError),
     #[error("the parent asks for the floor before its ring is connected")]
     NoFloor,
 }
