@@ -181,11 +181,14 @@ impl<T: Number> Rank<T> {
         while first < end {
             let iterations = first..end.min(first + batch);
             self.fill(iterations.clone());
-            tell(&Event::Ready);
-            let Order::Go = next_order() else {
+            if !everybody_is_ready() {
                 break;
-            };
+            }
             self.run_batch(series.of, iterations.clone(), &mut measured)?;
+            // Ranks share cores: who is done does not check while others are still timed.
+            if !everybody_is_ready() {
+                break;
+            }
             measured.wrong += self.count_wrong(series.of, iterations.clone());
             first = iterations.end;
         }
@@ -237,6 +240,12 @@ impl<T: Number> Rank<T> {
         measured.cpu_ns += cpu_time() - before;
         Ok(())
     }
+}
+
+/// Waits for the other ranks. False: there is nobody to wait for any more.
+fn everybody_is_ready() -> bool {
+    tell(&Event::Ready);
+    matches!(next_order(), Order::Go)
 }
 
 /// One iteration of ours.
