@@ -9,7 +9,7 @@ const ALONE_FROM: usize = 1 << 20;
 const BATCH_MAX: usize = 64;
 
 /// Ours and the floor take turns so often, so that what else the machine does hits both.
-const TURNS: u32 = 4;
+const TURNS: u32 = 8;
 
 /// How one row is measured.
 #[derive(Clone, Debug, PartialEq, Eq)]

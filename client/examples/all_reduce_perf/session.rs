@@ -159,7 +159,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Some iterations on all ranks. Each batch begins when all are ready for it.
+    /// Some iterations on all ranks. Each batch begins when all are ready for it, and nobody checks it
+    /// before all are done.
     fn series(&mut self, of: Contestant, iterations: u32) -> Result<Vec<Measured>, Trouble> {
         let series = Series {
             of,
