@@ -185,7 +185,11 @@ impl<'a> Bench<'a> {
         }
         let speed = |time: Duration| (bytes * calls) as f64 / time.as_secs_f64() / 1e9;
         let ratio = speed(ours) / speed(copy);
-        print!("{name:<34} {:>8.1} {:>8.1} {ratio:>6.2}", speed(ours), speed(copy));
+        print!(
+            "{name:<34} {:>8.1} {:>8.1} {ratio:>6.2}",
+            speed(ours),
+            speed(copy)
+        );
         let target = TARGETS
             .iter()
             .find(|(row, heat, _)| *row == name && *heat == self.heat);

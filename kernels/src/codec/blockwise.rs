@@ -11,6 +11,8 @@ use crate::number::Number;
 
 /// Elements in a block.
 pub(super) const BLOCK: usize = 64;
+/// Chains of comparisons over a block.
+const LANES: usize = 16;
 const HALF: usize = BLOCK / 2;
 const CODES: Codes = Codes {
     least: 0,
@@ -53,7 +55,7 @@ pub(super) fn reduce<E: Float>(
     let (whole, last) = encoded_blocks::<E>(encoded, blocks.len());
     let operands = whole.chunks_exact(block_len::<E>()).zip(blocks);
     for (sums, (encoded, own)) in sums.iter_mut().zip(operands) {
-        let theirs = decode_block::<E>(encoded).0;
+        let theirs = decode_block::<E>(encoded, Real::MAX);
         for i in 0..BLOCK {
             sums[i] = op(theirs[i], E::from_bytes(own[i]).widen()).to_bytes();
         }
@@ -61,7 +63,7 @@ pub(super) fn reduce<E: Float>(
     if last_own.is_empty() {
         return;
     }
-    let theirs = decode_block::<E>(last).0;
+    let theirs = decode_block::<E>(last, Real::MAX);
     for (sum, (theirs, own)) in last_sums.iter_mut().zip(theirs.iter().zip(last_own)) {
         *sum = op(*theirs, E::from_bytes(*own).widen()).to_bytes();
     }
@@ -72,17 +74,17 @@ pub(super) fn decode<E: Float>(encoded: &[u8], elements: &mut [u8]) {
     let (blocks, rest) = E::elements_mut(elements).as_chunks_mut::<BLOCK>();
     let (whole, last) = encoded_blocks::<E>(encoded, blocks.len());
     for (block, encoded) in blocks.iter_mut().zip(whole.chunks_exact(block_len::<E>())) {
-        let (values, grace) = decode_block::<E>(encoded);
+        let values = decode_block::<E>(encoded, E::GREATEST);
         for i in 0..BLOCK {
-            block[i] = E::settle(values[i], grace).to_bytes();
+            block[i] = E::narrow(values[i]).to_bytes();
         }
     }
     if rest.is_empty() {
         return;
     }
-    let (values, grace) = decode_block::<E>(last);
+    let values = decode_block::<E>(last, E::GREATEST);
     for (element, value) in rest.iter_mut().zip(values) {
-        *element = E::settle(value, grace).to_bytes();
+        *element = E::narrow(value).to_bytes();
     }
 }
 
@@ -92,12 +94,12 @@ pub(super) fn residual<E: Float>(elements: &[u8], residuals: &mut [u8]) {
     let elements = E::elements(elements).chunks(BLOCK);
     let residuals = E::Sum::elements_mut(residuals).chunks_mut(BLOCK);
     for (elements, residuals) in elements.zip(residuals) {
-        let extent = extent::<E>(elements);
+        let extent = extent::<E, LANES>(elements);
         let (encoder, decoder) = grid::<E>(extent);
         for (residual, element) in residuals.iter_mut().zip(elements) {
             let value = E::from_bytes(*element).widen();
             let decoded = decoder.value(encoder.code(value).into());
-            let decoded = E::settle(decoded, decoder.grace).widen();
+            let decoded = E::narrow(decoded).widen();
             *residual = lost(value, decoded, extent.finite).to_bytes();
         }
     }
@@ -106,7 +108,7 @@ pub(super) fn residual<E: Float>(elements: &[u8], residuals: &mut [u8]) {
 #[inline(always)]
 fn grid<E: Float>(extent: Extent<E::Sum>) -> (Encoder<E::Sum>, Decoder<E::Sum>) {
     let grid = Grid::fit(Kind::MinMax, CODES, extent);
-    (grid.encoder(CODES), grid.decoder())
+    (grid.encoder(CODES), grid.decoder(CODES, E::GREATEST))
 }
 
 /// `encoded` has the length of a block, or of a part of one: the rest is left out.
@@ -115,24 +117,23 @@ fn encode_block<E: Float>(elements: &[E::Bytes; BLOCK], encoded: &mut [u8]) {
     let Some((header, encoded)) = encoded.split_at_mut_checked(header_len::<E>()) else {
         return;
     };
-    let grid = Grid::fit(Kind::MinMax, CODES, extent::<E>(elements));
+    let grid = Grid::fit(Kind::MinMax, CODES, extent::<E, LANES>(elements));
     write_parameters(grid.parameters(Kind::MinMax), header);
 
     let encoder = grid.encoder(CODES);
-    let codes = elements.map(
-        #[inline(always)]
-        |element| encoder.code(E::from_bytes(element).widen()) as u8,
-    );
+    let mut codes = [0; BLOCK];
+    for (code, element) in codes.iter_mut().zip(elements) {
+        *code = encoder.code(E::from_bytes(*element).widen()) as u8;
+    }
     let packed = pack(&codes);
     for (byte, packed) in encoded.iter_mut().zip(packed) {
         *byte = packed;
     }
 }
 
-/// The values of a block and by how much they may exceed the elements. Where `encoded` is only a
-/// part of a block, the others are arbitrary.
+/// The values of a block. Where `encoded` is only a part of a block, the others are arbitrary.
 #[inline(always)]
-fn decode_block<E: Float>(encoded: &[u8]) -> ([E::Sum; BLOCK], E::Sum) {
+fn decode_block<E: Float>(encoded: &[u8], greatest: E::Sum) -> [E::Sum; BLOCK] {
     let (header, bytes) = encoded
         .split_at_checked(header_len::<E>())
         .unwrap_or_default();
@@ -140,12 +141,13 @@ fn decode_block<E: Float>(encoded: &[u8]) -> ([E::Sum; BLOCK], E::Sum) {
     let mut packed = [0; HALF];
     copy(bytes, &mut packed);
 
-    let decoder = Grid::from_parameters(Kind::MinMax, CODES, parameters).decoder();
-    let values = unpack(&packed).map(
-        #[inline(always)]
-        |code| decoder.value(code.into()),
-    );
-    (values, decoder.grace)
+    let decoder = Grid::from_parameters(Kind::MinMax, CODES, parameters).decoder(CODES, greatest);
+    // (Arrays' `map` would not be inlined.)
+    let mut values = [E::Sum::ZERO; BLOCK];
+    for (value, code) in values.iter_mut().zip(unpack(&packed)) {
+        *value = decoder.value(code.into());
+    }
+    values
 }
 
 #[inline(always)]

@@ -5,6 +5,9 @@ use super::grid::{Codes, Grid, Kind};
 use super::real::{Code, Float, Real};
 use crate::number::Number;
 
+/// Chains of comparisons over a frame.
+const LANES: usize = 32;
+
 /// Length of the parameters at the front.
 pub(super) const fn header_len<E: Float>() -> usize {
     2 * size_of::<<E::Sum as Number>::Bytes>()
@@ -23,7 +26,7 @@ pub(super) fn encode<E: Float, C: Code>(kind: Kind, elements: &[u8], encoded: &m
     let Some((header, encoded)) = encoded.split_at_mut_checked(header_len::<E>()) else {
         return;
     };
-    let grid = Grid::fit(kind, codes::<C>(), extent::<E>(elements));
+    let grid = Grid::fit(kind, codes::<C>(), extent::<E, LANES>(elements));
     write_parameters(grid.parameters(kind), header);
 
     let encoder = grid.encoder(codes::<C>());
@@ -44,7 +47,7 @@ pub(super) fn reduce<E: Float, C: Code>(
     let Some((grid, encoded)) = split::<E, C>(kind, encoded) else {
         return;
     };
-    let decoder = grid.decoder();
+    let decoder = grid.decoder(codes::<C>(), Real::MAX);
     let operands = C::elements(encoded).iter().zip(E::elements(own));
     for (sum, (code, own)) in E::Sum::elements_mut(sums).iter_mut().zip(operands) {
         let theirs = decoder.value(C::from_bytes(*code).to_i32());
@@ -57,11 +60,11 @@ pub(super) fn decode<E: Float, C: Code>(kind: Kind, encoded: &[u8], elements: &m
     let Some((grid, encoded)) = split::<E, C>(kind, encoded) else {
         return;
     };
-    let decoder = grid.decoder();
+    let decoder = grid.decoder(codes::<C>(), E::GREATEST);
     let codes = C::elements(encoded);
     for (element, code) in E::elements_mut(elements).iter_mut().zip(codes) {
         let value = decoder.value(C::from_bytes(*code).to_i32());
-        *element = E::settle(value, decoder.grace).to_bytes();
+        *element = E::narrow(value).to_bytes();
     }
 }
 
@@ -69,14 +72,15 @@ pub(super) fn decode<E: Float, C: Code>(kind: Kind, encoded: &[u8], elements: &m
 #[inline(always)]
 pub(super) fn residual<E: Float, C: Code>(kind: Kind, elements: &[u8], residuals: &mut [u8]) {
     let elements = E::elements(elements);
-    let extent = extent::<E>(elements);
+    let extent = extent::<E, LANES>(elements);
     let grid = Grid::fit(kind, codes::<C>(), extent);
-    let (encoder, decoder) = (grid.encoder(codes::<C>()), grid.decoder());
+    let encoder = grid.encoder(codes::<C>());
+    let decoder = grid.decoder(codes::<C>(), E::GREATEST);
     let residuals = E::Sum::elements_mut(residuals).iter_mut();
     for (residual, element) in residuals.zip(elements) {
         let value = E::from_bytes(*element).widen();
         let code = C::from_low_bits(encoder.code(value));
-        let decoded = E::settle(decoder.value(code.to_i32()), decoder.grace).widen();
+        let decoded = E::narrow(decoder.value(code.to_i32())).widen();
         *residual = lost(value, decoded, extent.finite).to_bytes();
     }
 }
