@@ -115,42 +115,39 @@ impl<R: Real> Grid<R> {
     }
 
     /// For elements of which `greatest` is the greatest finite one.
-    ///
-    /// The outermost points may lie beyond it, by up to the distance of two, although no element
-    /// did: they become that greatest one, not infinity. Points farther out come from sums that
-    /// the elements' type does not hold, and stay where they are.
     #[inline(always)]
     pub(crate) fn decoder(self, codes: Codes, greatest: R) -> Decoder<R> {
-        let lower = if self.scale * self.levels < R::HUGE {
-            R::ONE
-        } else {
-            R::LOWER
-        };
-        let all = Decoder {
-            zero: self.zero,
-            step: self.scale * lower,
-            offset: self.offset * lower,
+        let huge = self.scale * self.levels >= R::HUGE;
+        let lower = if huge { R::LOWER } else { R::ONE };
+        let step = self.scale * lower;
+        // Exact, as `scale` has few bits. (Where it comes from the network and has not, the result
+        // is some number, the same one everywhere.)
+        let offset = (self.offset - self.zero * self.scale) * lower;
+        let wide = CarefulSteps {
+            steps: Steps { step, offset },
             unit: R::ONE / lower,
             low: R::ZERO - R::MAX,
             high: R::MAX,
         };
-        let (low, high) = (
-            all.value(codes.least),
-            all.value(codes.least + codes.levels),
-        );
+        let low = wide.value(codes.least);
+        let high = wide.value(codes.least + codes.levels);
         let least = R::ZERO - greatest;
-        Decoder {
-            low: if low < least - self.scale {
-                all.low
-            } else {
-                least
-            },
-            high: if high > greatest + self.scale {
-                all.high
-            } else {
-                greatest
-            },
-            ..all
+        if huge || low < least || high > greatest {
+            Decoder::Careful(CarefulSteps {
+                low: if low < least - self.scale {
+                    wide.low
+                } else {
+                    least
+                },
+                high: if high > greatest + self.scale {
+                    wide.high
+                } else {
+                    greatest
+                },
+                ..wide
+            })
+        } else {
+            Decoder::Plain(wide.steps)
         }
     }
 }
@@ -267,10 +264,27 @@ impl<R: Real> Encoder<R> {
 
 /// From codes to numbers.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Decoder<R> {
-    zero: R,
+pub(crate) enum Decoder<R> {
+    /// The whole grid is within the range of the elements.
+    Plain(Steps<R>),
+    /// Part of it may be beyond that.
+    Careful(CarefulSteps<R>),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Steps<R> {
     step: R,
     offset: R,
+}
+
+/// Calculates in smaller numbers and keeps rounding from making a number infinite.
+///
+/// The outermost points may lie beyond the greatest finite element, by up to the distance of two,
+/// although no element did: they become that greatest one, not infinity. Points farther out come
+/// from sums that the elements' type does not hold, and stay where they are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CarefulSteps<R> {
+    steps: Steps<R>,
     unit: R,
     low: R,
     high: R,
@@ -280,8 +294,24 @@ impl<R: Real> Decoder<R> {
     /// What `code` stands for.
     #[inline(always)]
     pub(crate) fn value(self, code: i32) -> R {
-        let steps = R::from_i32(code) - self.zero;
-        let value = (steps * self.step + self.offset) * self.unit;
+        match self {
+            Self::Plain(steps) => steps.value(code),
+            Self::Careful(steps) => steps.value(code),
+        }
+    }
+}
+
+impl<R: Real> Steps<R> {
+    #[inline(always)]
+    pub(crate) fn value(self, code: i32) -> R {
+        R::from_i32(code) * self.step + self.offset
+    }
+}
+
+impl<R: Real> CarefulSteps<R> {
+    #[inline(always)]
+    pub(crate) fn value(self, code: i32) -> R {
+        let value = self.steps.value(code) * self.unit;
         // NaN passes.
         let value = if value < self.low { self.low } else { value };
         if value > self.high { self.high } else { value }

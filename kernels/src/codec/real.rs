@@ -100,34 +100,50 @@ real!(f64, u64, tiny: -900, lift: 500);
 pub(crate) trait Float: Number {
     /// In which sums of such elements run.
     type Sum: Real;
-    /// In the order of the elements, where they are finite.
-    type Ordered: Copy + PartialOrd;
-    /// The bits without the sign: an integer.
-    type Magnitude: Copy + Ord;
+    /// A signed integer in the order of the elements. NaN lies beyond the infinities.
+    type Key: Copy + Ord;
 
     /// The greatest finite element.
     const GREATEST: Self::Sum;
-    /// The magnitude of infinity; those of all NaN are greater.
-    const INFINITE: Self::Magnitude;
+    /// The least and the greatest key that are not of finite elements.
+    const INFINITE: [Self::Key; 2];
 
     /// Exact.
     fn widen(self) -> Self::Sum;
     /// The nearest element; the one NaN for every NaN.
     fn narrow(value: Self::Sum) -> Self;
-    fn ordered(self) -> Self::Ordered;
-    fn from_ordered(ordered: Self::Ordered) -> Self;
-    fn magnitude(self) -> Self::Magnitude;
+    fn key(self) -> Self::Key;
+    fn from_key(key: Self::Key) -> Self;
+}
+
+/// The conversions to keys and back: negative numbers with all bits but the sign inverted.
+macro_rules! keys {
+    ($bits:ident, $key:ident, infinite: $infinite:expr) => {
+        type Key = $key;
+
+        const INFINITE: [$key; 2] = [!($infinite as $key), $infinite as $key];
+
+        #[inline(always)]
+        fn key(self) -> $key {
+            let bits = self.to_bits() as $key;
+            bits ^ ((bits >> ($key::BITS - 1)) & $key::MAX)
+        }
+
+        #[inline(always)]
+        fn from_key(key: $key) -> Self {
+            Self::from_bits((key ^ ((key >> ($key::BITS - 1)) & $key::MAX)) as $bits)
+        }
+    };
 }
 
 macro_rules! float {
-    ($real:ident, $signed:ident) => {
+    ($real:ident, $bits:ident, $key:ident) => {
         impl Float for $real {
             type Sum = Self;
-            type Ordered = Self;
-            type Magnitude = $signed;
 
             const GREATEST: Self = $real::MAX;
-            const INFINITE: $signed = $real::INFINITY.to_bits() as $signed;
+
+            keys!($bits, $key, infinite: $real::INFINITY.to_bits());
 
             #[inline(always)]
             fn widen(self) -> Self {
@@ -138,38 +154,21 @@ macro_rules! float {
             fn narrow(value: Self) -> Self {
                 if value.is_nan() { Self::NAN } else { value }
             }
-
-            #[inline(always)]
-            fn ordered(self) -> Self {
-                self
-            }
-
-            #[inline(always)]
-            fn from_ordered(ordered: Self) -> Self {
-                ordered
-            }
-
-            #[inline(always)]
-            fn magnitude(self) -> $signed {
-                self.abs().to_bits() as $signed
-            }
         }
     };
 }
 
-float!(f32, i32);
-float!(f64, i64);
+float!(f32, u32, i32);
+float!(f64, u64, i64);
 
 macro_rules! half {
     ($half:ident, greatest: $greatest:expr, infinite: $infinite:expr) => {
         impl Float for $half {
             type Sum = f32;
-            // Twice as many fit a register as there would be floats.
-            type Ordered = i16;
-            type Magnitude = i16;
 
             const GREATEST: f32 = f32::from_bits($greatest);
-            const INFINITE: i16 = $infinite;
+
+            keys!(u16, i16, infinite: $infinite);
 
             #[inline(always)]
             fn widen(self) -> f32 {
@@ -179,23 +178,6 @@ macro_rules! half {
             #[inline(always)]
             fn narrow(value: f32) -> Self {
                 Self::from_f32(value)
-            }
-
-            /// Negative numbers with their other bits inverted.
-            #[inline(always)]
-            fn ordered(self) -> i16 {
-                let bits = self.to_bits() as i16;
-                bits ^ ((bits >> 15) & i16::MAX)
-            }
-
-            #[inline(always)]
-            fn from_ordered(ordered: i16) -> Self {
-                Self::from_bits((ordered ^ ((ordered >> 15) & i16::MAX)) as u16)
-            }
-
-            #[inline(always)]
-            fn magnitude(self) -> i16 {
-                self.to_bits() as i16 & i16::MAX
             }
         }
     };
