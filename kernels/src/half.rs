@@ -91,23 +91,118 @@ impl Bf16 {
     /// To the nearest, ties to the one with an even mantissa. A NaN becomes the one with no payload.
     #[inline(always)]
     pub(crate) fn from_f32(value: f32) -> Self {
+        Self((Self::round(value) >> 16) as u16)
+    }
+
+    /// The nearest one in the upper half; the lower half is arbitrary.
+    #[inline(always)]
+    fn round(value: f32) -> u32 {
         // A select after the rounding, among 16-bit numbers, would take three instructions more.
         let bits = if value.is_nan() { f32::NAN } else { value }.to_bits();
         let odd = (bits >> 16) & 1;
         // Carries into the exponent, and from the greatest finite one to infinity, where it must.
-        Self((bits.wrapping_add(0x7FFF + odd) >> 16) as u16)
+        bits.wrapping_add(0x7FFF + odd)
+    }
+}
+
+/// Two [`Bf16`] beside each other, the first in the lower half.
+///
+/// For speed: as both halves of a word are calculated with where they lie, nothing is widened and
+/// narrowed.
+#[derive(Clone, Copy)]
+pub(crate) struct Bf16Pair(u32);
+
+/// Length of the part of `bytes` bytes of [`Bf16`] that are whole pairs; one element may be left.
+pub(crate) const fn whole_pairs(bytes: usize) -> usize {
+    bytes - bytes % size_of::<Bf16Pair>()
+}
+
+impl Bf16Pair {
+    #[inline(always)]
+    fn each(self, other: Self, op: impl Fn(f32, f32) -> f32) -> Self {
+        let upper = |pair: u32| f32::from_bits(pair & 0xFFFF_0000);
+        let lower = |pair: u32| f32::from_bits(pair << 16);
+        let up = Bf16::round(op(upper(self.0), upper(other.0)));
+        let low = Bf16::round(op(lower(self.0), lower(other.0)));
+        Self((up & 0xFFFF_0000) | (low >> 16))
+    }
+}
+
+impl Number for Bf16Pair {
+    in_bytes!(u32);
+
+    #[inline(always)]
+    fn from_bytes(bytes: Self::Bytes) -> Self {
+        Self(u32::from_le_bytes(bytes))
+    }
+
+    #[inline(always)]
+    fn to_bytes(self) -> Self::Bytes {
+        self.0.to_le_bytes()
+    }
+
+    #[inline(always)]
+    fn sum(self, other: Self) -> Self {
+        self.each(other, |a, b| a + b)
+    }
+
+    #[inline(always)]
+    fn prod(self, other: Self) -> Self {
+        self.each(other, |a, b| a * b)
+    }
+
+    #[inline(always)]
+    fn max(self, other: Self) -> Self {
+        self.each(other, Number::max)
+    }
+
+    #[inline(always)]
+    fn min(self, other: Self) -> Self {
+        self.each(other, Number::min)
+    }
+
+    #[inline(always)]
+    fn over(self, by: u32) -> Self {
+        self.each(self, |a, _| a / by as f32)
     }
 }
 
 macro_rules! through_f32 {
-    ($half:ty) => {
+    ($half:ty, infinity: $infinity:expr, nan: $nan:expr) => {
         impl $half {
+            pub(crate) const INFINITY: u16 = $infinity;
+
+            /// In the order of the numbers, NaN beyond the infinities: negative numbers with all
+            /// bits but the sign inverted.
             #[inline(always)]
+            pub(crate) fn key(self) -> i16 {
+                let bits = self.0 as i16;
+                bits ^ ((bits >> 15) & i16::MAX)
+            }
+
+            #[inline(always)]
+            pub(crate) fn from_key(key: i16) -> Self {
+                Self((key ^ ((key >> 15) & i16::MAX)) as u16)
+            }
+
+            /// `result`, or the one NaN where one of the two is some NaN.
+            #[inline(always)]
+            fn or_nan(self, other: Self, result: Self) -> Self {
+                let magnitude = |half: Self| half.0 as i16 & i16::MAX;
+                let larger = Ord::max(magnitude(self), magnitude(other));
+                Self(if larger > Self::INFINITY as i16 {
+                    $nan
+                } else {
+                    result.0
+                })
+            }
+
+            #[cfg(test)]
             pub(crate) fn from_bits(bits: u16) -> Self {
                 Self(bits)
             }
 
-            #[inline(always)]
+            #[cfg(test)]
             pub(crate) fn to_bits(self) -> u16 {
                 self.0
             }
@@ -136,14 +231,18 @@ macro_rules! through_f32 {
                 Self::from_f32(self.to_f32() * other.to_f32())
             }
 
+            // What `f32` would give, by comparing the bits.
+
             #[inline(always)]
             fn max(self, other: Self) -> Self {
-                Self::from_f32(Number::max(self.to_f32(), other.to_f32()))
+                let greater = Ord::max(self.key(), other.key());
+                self.or_nan(other, Self::from_key(greater))
             }
 
             #[inline(always)]
             fn min(self, other: Self) -> Self {
-                Self::from_f32(Number::min(self.to_f32(), other.to_f32()))
+                let lesser = Ord::min(self.key(), other.key());
+                self.or_nan(other, Self::from_key(lesser))
             }
 
             #[inline(always)]
@@ -154,5 +253,5 @@ macro_rules! through_f32 {
     };
 }
 
-through_f32!(F16);
-through_f32!(Bf16);
+through_f32!(F16, infinity: 0x7C00, nan: 0x7E00);
+through_f32!(Bf16, infinity: 0x7F80, nan: 0x7FC0);

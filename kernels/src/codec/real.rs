@@ -116,34 +116,17 @@ pub(crate) trait Float: Number {
     fn from_key(key: Self::Key) -> Self;
 }
 
-/// The conversions to keys and back: negative numbers with all bits but the sign inverted.
-macro_rules! keys {
-    ($bits:ident, $key:ident, infinite: $infinite:expr) => {
-        type Key = $key;
-
-        const INFINITE: [$key; 2] = [!($infinite as $key), $infinite as $key];
-
-        #[inline(always)]
-        fn key(self) -> $key {
-            let bits = self.to_bits() as $key;
-            bits ^ ((bits >> ($key::BITS - 1)) & $key::MAX)
-        }
-
-        #[inline(always)]
-        fn from_key(key: $key) -> Self {
-            Self::from_bits((key ^ ((key >> ($key::BITS - 1)) & $key::MAX)) as $bits)
-        }
-    };
-}
-
 macro_rules! float {
     ($real:ident, $bits:ident, $key:ident) => {
         impl Float for $real {
             type Sum = Self;
+            type Key = $key;
 
             const GREATEST: Self = $real::MAX;
-
-            keys!($bits, $key, infinite: $real::INFINITY.to_bits());
+            const INFINITE: [$key; 2] = {
+                let key = $real::INFINITY.to_bits() as $key;
+                [!key, key]
+            };
 
             #[inline(always)]
             fn widen(self) -> Self {
@@ -154,6 +137,18 @@ macro_rules! float {
             fn narrow(value: Self) -> Self {
                 if value.is_nan() { Self::NAN } else { value }
             }
+
+            /// Negative numbers with all bits but the sign inverted.
+            #[inline(always)]
+            fn key(self) -> $key {
+                let bits = self.to_bits() as $key;
+                bits ^ ((bits >> ($key::BITS - 1)) & $key::MAX)
+            }
+
+            #[inline(always)]
+            fn from_key(key: $key) -> Self {
+                Self::from_bits((key ^ ((key >> ($key::BITS - 1)) & $key::MAX)) as $bits)
+            }
         }
     };
 }
@@ -162,13 +157,13 @@ float!(f32, u32, i32);
 float!(f64, u64, i64);
 
 macro_rules! half {
-    ($half:ident, greatest: $greatest:expr, infinite: $infinite:expr) => {
+    ($half:ident, greatest: $greatest:expr) => {
         impl Float for $half {
             type Sum = f32;
+            type Key = i16;
 
             const GREATEST: f32 = f32::from_bits($greatest);
-
-            keys!(u16, i16, infinite: $infinite);
+            const INFINITE: [i16; 2] = [!(Self::INFINITY as i16), Self::INFINITY as i16];
 
             #[inline(always)]
             fn widen(self) -> f32 {
@@ -179,12 +174,22 @@ macro_rules! half {
             fn narrow(value: f32) -> Self {
                 Self::from_f32(value)
             }
+
+            #[inline(always)]
+            fn key(self) -> i16 {
+                $half::key(self)
+            }
+
+            #[inline(always)]
+            fn from_key(key: i16) -> Self {
+                $half::from_key(key)
+            }
         }
     };
 }
 
-half!(F16, greatest: 0x477F_E000, infinite: 0x7C00);
-half!(Bf16, greatest: 0x7F7F_0000, infinite: 0x7F80);
+half!(F16, greatest: 0x477F_E000);
+half!(Bf16, greatest: 0x7F7F_0000);
 
 /// An integer that stands for a float.
 pub(crate) trait Code: Number {
