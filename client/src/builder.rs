@@ -20,6 +20,7 @@ use crate::communicator::Communicator;
 use crate::engine::{Command, Engine, EngineParts};
 use crate::error::Error;
 use crate::runtime::Runtime;
+use crate::turns::Turns;
 
 /// Ports that are tried, one after the other, before listening is given up.
 const PORTS_TRIED_MAX: u16 = 1024;
@@ -149,8 +150,10 @@ impl Builder {
         let (prepared, ready) = oneshot::channel();
         let seed = self.seed.unwrap_or_else(seed_of_the_system);
         let limit = self.admission_timeout;
-        let (runtime, thread) = Runtime::on_own_thread(async move {
-            let (calls, engine) = match self.prepare(seed).await {
+        let turns = Arc::new(Turns::default());
+        let to_take = Arc::clone(&turns);
+        let (runtime, thread) = Runtime::on_own_thread(&turns, async move {
+            let (calls, engine) = match self.prepare(seed, Some(to_take)).await {
                 Ok((calls, engine)) => (Ok(calls), Some(engine)),
                 Err(error) => (Err(error), None),
             };
@@ -178,14 +181,18 @@ impl Builder {
     pub async fn connect_async(self) -> Result<Communicator, Error> {
         let runtime = Runtime::current();
         let seed = self.seed.unwrap_or_else(seed_of_the_system);
-        let (calls, engine) = self.prepare(seed).await?;
+        let (calls, engine) = self.prepare(seed, None).await?;
         runtime.handle().spawn(engine.run());
         admitted(&calls, self.admission_timeout).await?;
         Ok(Communicator::new(calls, runtime, None))
     }
 
     /// Listens, reaches the master, and makes the engine that does the rest.
-    async fn prepare(&self, seed: u64) -> Result<(Calls, Engine), Error> {
+    async fn prepare(
+        &self,
+        seed: u64,
+        turns: Option<Arc<Turns>>,
+    ) -> Result<(Calls, Engine), Error> {
         let listener = self.take_port().await?;
         let control = self.reach_master().await?;
         let (commands, received) = mpsc::unbounded_channel();
@@ -213,6 +220,7 @@ impl Builder {
             transport: Arc::clone(&self.transport),
             call_ids: Arc::default(),
             stall: self.stall_timeout,
+            turns,
         };
         Ok((calls, engine))
     }
