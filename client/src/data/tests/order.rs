@@ -89,3 +89,34 @@ async fn frames_of_an_operation_that_is_over_are_thrown_away() {
     assert!(!unaware.is_finished());
     drop(given_up);
 }
+
+#[test(start_paused = true)]
+async fn a_small_operation_overtakes_a_large_one_that_holds_all_lanes() {
+    let mut members = ring(3, 1);
+    let large = inputs(ElementType::F32, 500_000, 3);
+    let small = inputs(ElementType::I64, 50, 3);
+    let large_spec = spec(ReduceOp::Sum, ElementType::F32, 500_000);
+    let small_spec = spec(ReduceOp::Max, ElementType::I64, 50);
+    let mut larges = Vec::new();
+    for (member, input) in members.iter_mut().zip(&large) {
+        let port = member.plane.begin(Seq(1), large_spec);
+        larges.push(tokio::spawn(run_in_place(port, input.clone())));
+    }
+    turns(10).await;
+
+    let mut smalls = Vec::new();
+    for (member, input) in members.iter_mut().zip(&small) {
+        let port = member.plane.begin(Seq(2), small_spec);
+        smalls.push(tokio::spawn(run_in_place(port, input.clone())));
+    }
+    for small_task in smalls {
+        let ended = in_time(small_task).await.unwrap();
+        assert!(ended.data == expected(ElementType::I64, ReduceOp::Max, &small));
+    }
+
+    assert!(larges.iter().all(|large_task| !large_task.is_finished()));
+    for large_task in larges {
+        let ended = in_time(large_task).await.unwrap();
+        assert!(ended.data == expected(ElementType::F32, ReduceOp::Sum, &large));
+    }
+}
