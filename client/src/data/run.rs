@@ -114,8 +114,9 @@ impl<'a, 'b> Run<'a, 'b> {
             }
             let mut moved = false;
             for lane in (0..).take(self.lanes.len()) {
-                moved |= self.receive(lane, cx)?;
+                // Who sends first lets the next rank begin.
                 moved |= self.send(lane, cx)?;
+                moved |= self.receive(lane, cx)?;
             }
             if self.work.is_done() {
                 return Poll::Ready(Ok(self.stats));
