@@ -55,7 +55,7 @@ use work::Place;
 
 pub(crate) use buffers::{Backup, RingBuffers};
 pub(crate) use port::{RingFailure, RingPort, RingStats};
-pub(crate) use work::is_supported;
+pub(crate) use work::{codec_of, is_supported};
 
 /// Unused frame buffers that are kept: 16 MiB.
 const IDLE_FRAMES_MAX: usize = 64;
