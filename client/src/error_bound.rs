@@ -21,7 +21,7 @@ impl Reduce {
     /// of elements between −m and m moves each of them by at most
     ///
     /// ```text
-    /// B(m) = 2·m / levels · (1/2 + 1/256) + 16·ε·m
+    /// B(m) = 2·m / levels · (1/2 + 1/64) + 16·ε·m
     /// ```
     ///
     /// with `levels` = 255 (8 bits), 65,535 (16 bits) or 15 (4 bits) and `ε` = 2⁻²⁴ (2⁻⁵³ for `f64`);
@@ -44,7 +44,7 @@ impl Reduce {
     /// let to_bytes = Quantization::MinMax { to: ElementType::U8 };
     /// let clipped = Reduce::sum().quantize(to_bytes);
     /// let bound = clipped.error_bound(ElementType::F32, 4, 1.0);
-    /// assert!(bound.is_some_and(|bound| (0.039..0.041).contains(&bound)));
+    /// assert!(bound.is_some_and(|bound| (0.039..0.042).contains(&bound)));
     /// assert_eq!(Reduce::sum().error_bound(ElementType::F32, 4, 1.0), None);
     /// ```
     #[must_use]
@@ -198,7 +198,7 @@ mod tests {
 
         let half_steps = 1.0 / 255.0 + 2.0 / 255.0;
         assert!(bound >= half_steps);
-        assert!(bound <= half_steps * 1.02);
+        assert!(bound <= half_steps * 1.05);
     }
 
     #[test]
