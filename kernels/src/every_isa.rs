@@ -3,8 +3,8 @@
 use std::hint::black_box;
 
 use crate::codec::grid::{Codes, Extent, Grid, Kind};
+use crate::codec::job::{Decode, Encode, Reduce, Residual};
 use crate::codec::real::{Code, Float, Real};
-use crate::codec::{Decode, Encode, Reduce, Residual};
 use crate::divide::divide_with;
 use crate::half::{Bf16, F16};
 use crate::isa::Isa;

@@ -4,9 +4,10 @@
 //! An odd number of codes leaves the last half 0.
 
 use super::extent::extent;
-use super::grid::{CarefulSteps, Codes, Decoder, Encoder, Extent, Grid, Kind};
+use super::grid::{Codes, Extent, Grid, Kind};
 use super::linear::{header_len, lost, read_parameters, write_parameters};
 use super::real::{Float, Real};
+use super::steps::{CarefulSteps, Decoder, Encoder};
 use crate::number::Number;
 
 /// Elements in a block.
