@@ -22,6 +22,7 @@ mod divide;
 mod element;
 #[cfg(test)]
 mod every_isa;
+mod f16_blocks;
 mod half;
 mod isa;
 mod number;

@@ -106,7 +106,7 @@ fn reductions() -> Vec<Row> {
         (Element::I8, 0.09, 0.05),
         (Element::U16, 0.2, 0.1),
         (Element::I16, 0.2, 0.1),
-        (Element::F16, 0.015, 0.02),
+        (Element::F16, 0.03, 0.02),
         (Element::BF16, 0.04, 0.02),
         (Element::F32, 0.2, 0.12),
         (Element::F64, 0.35, 0.25),
