@@ -17,6 +17,7 @@ use tokio::time::timeout;
 
 use crate::calls::{Backups, Calls, View};
 use crate::communicator::Communicator;
+use crate::data::{CONCURRENT_DEFAULT, DataConfig};
 use crate::engine::{Command, Engine, EngineParts};
 use crate::error::Error;
 use crate::runtime::Runtime;
@@ -37,6 +38,7 @@ pub struct Builder {
     seed: Option<u64>,
     connect_timeout: Duration,
     stall_timeout: Duration,
+    concurrent_reduces: usize,
     admission_timeout: Option<Duration>,
     record: Option<PathBuf>,
 }
@@ -53,6 +55,7 @@ impl Builder {
             seed: None,
             connect_timeout: Duration::from_secs(5),
             stall_timeout: Duration::from_secs(10),
+            concurrent_reduces: CONCURRENT_DEFAULT,
             admission_timeout: None,
             record: None,
         }
@@ -110,6 +113,14 @@ impl Builder {
     /// lost; ten seconds unless said otherwise.
     pub const fn stall_timeout(mut self, limit: Duration) -> Self {
         self.stall_timeout = limit;
+        self
+    }
+
+    /// How many reduces move data at a time, at least one; 16 unless said otherwise. Any number may be
+    /// called; those beyond wait, in the order in which the master has started them, and each takes up
+    /// to 1.5 MiB of memory per lane while it moves data. Peers may differ in this.
+    pub const fn concurrent_reduces(mut self, limit: usize) -> Self {
+        self.concurrent_reduces = limit;
         self
     }
 
@@ -210,7 +221,11 @@ impl Builder {
             commands: received,
             view: publish,
             seed,
-            stall: self.stall_timeout,
+            data: DataConfig {
+                stall: self.stall_timeout,
+                concurrent: self.concurrent_reduces,
+                ..DataConfig::default()
+            },
             record: pccl_recording::directory(self.record.clone()),
         });
         let calls = Calls {

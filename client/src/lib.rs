@@ -58,6 +58,7 @@ mod data;
 mod element;
 mod engine;
 mod error;
+mod error_bound;
 mod handle;
 mod many;
 mod reduce;

@@ -82,7 +82,8 @@ impl Reduce {
     }
 
     /// Compresses what travels. Only buffers of floats can be compressed; whatever does not go together
-    /// is refused with [`Error::NotSupported`] before anything is sent.
+    /// is refused with [`Error::NotSupported`] before anything is sent. What is lost:
+    /// [`error_bound`](Self::error_bound).
     pub const fn quantize(mut self, quantization: Quantization) -> Self {
         self.quantization = quantization;
         self
@@ -90,6 +91,14 @@ impl Reduce {
 
     pub(crate) const fn name(&self) -> Tag {
         self.tag
+    }
+
+    pub(crate) const fn op(&self) -> ReduceOp {
+        self.op
+    }
+
+    pub(crate) const fn quantization(&self) -> Quantization {
+        self.quantization
     }
 
     /// What to tell the master, or why this release cannot do it.

@@ -3,6 +3,9 @@
 //! The allocator of this program counts. Everything is in one process: all peers and the master. What is
 //! beside the reduces (heartbeats, the test harness) can only add to a count, so each count is the
 //! least of several.
+//!
+//! A queue that gets longer than it ever was doubles its memory. That is not a cost of a frame, so fewer
+//! than one allocation for [`FRAMES_PER_GROWTH`] more frames counts as none.
 
 mod support;
 
@@ -11,7 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pccl::{Communicator, Quantization, Reduce, ReduceReport};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
-use support::{Run, together, together_with};
+use support::{Run, together_with};
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
@@ -21,6 +24,9 @@ static ALONE: Mutex<()> = Mutex::new(());
 
 /// Elements of a frame that is full.
 const FRAME_ELEMENTS: usize = 64 * 1024;
+
+/// See above.
+const FRAMES_PER_GROWTH: usize = 16;
 
 /// Each count is the least of so many.
 const REPETITIONS: usize = 7;
@@ -80,10 +86,9 @@ fn cost(
     counted.min_by_key(|cost| cost.allocations).unwrap()
 }
 
-/// Counts few frames and ten times as many, and expects nothing of the difference but `slack`.
+/// Counts few frames and ten times as many, and expects that the difference costs nothing.
 fn frames_cost_nothing(
     peers: usize,
-    slack: impl Fn(usize) -> usize,
     reduce: impl Fn(&Communicator, &mut Buffers) -> Vec<ReduceReport> + Sync,
 ) {
     let _alone = alone();
@@ -98,51 +103,39 @@ fn frames_cost_nothing(
     println!("{few:?}, {many:?}: {allocations} allocations for {frames} more frames");
     assert!(few.allocations > 0, "the allocator does not count");
     assert!(
-        allocations <= slack(frames),
+        allocations < frames / FRAMES_PER_GROWTH,
         "{allocations} allocations for {frames} more frames"
     );
-    together(&mut peers, |peer| drop(peer.are_peers_pending()));
 }
 
 #[test]
 fn frames_out_of_place_allocate_nothing() {
-    frames_cost_nothing(
-        3,
-        |_| 0,
-        |peer, Buffers { source, result }| {
-            vec![peer.all_reduce_into(source, result, Reduce::sum()).unwrap()]
-        },
-    );
+    frames_cost_nothing(3, |peer, Buffers { source, result }| {
+        vec![peer.all_reduce_into(source, result, Reduce::sum()).unwrap()]
+    });
 }
 
 #[test]
 fn frames_in_place_allocate_nothing() {
-    frames_cost_nothing(
-        3,
-        |_| 0,
-        |peer, Buffers { result, .. }| vec![peer.all_reduce(result, Reduce::max()).unwrap()],
-    );
+    frames_cost_nothing(3, |peer, Buffers { result, .. }| {
+        vec![peer.all_reduce(result, Reduce::max()).unwrap()]
+    });
 }
 
 #[test]
 fn quantized_frames_allocate_nothing() {
     let to = pccl::ElementType::U8;
     let reduce = Reduce::avg().quantize(Quantization::MinMax { to });
-    frames_cost_nothing(
-        3,
-        |_| 0,
-        |peer, Buffers { source, result }| {
-            vec![peer.all_reduce_into(source, result, reduce).unwrap()]
-        },
-    );
+    frames_cost_nothing(3, |peer, Buffers { source, result }| {
+        vec![peer.all_reduce_into(source, result, reduce).unwrap()]
+    });
 }
 
 #[test]
-fn reduces_that_share_lanes_allocate_next_to_nothing_for_a_frame() {
-    // A lane that is handed over is a message to another reduce; the queue takes a block of memory for
+fn frames_of_reduces_that_share_lanes_allocate_nothing() {
+    // A lane that is handed over is a message to another reduce, whose queue takes a block of memory for
     // every 32 of them.
-    let slack = |frames| frames / 16;
-    frames_cost_nothing(2, slack, |peer, Buffers { source, result }| {
+    frames_cost_nothing(2, |peer, Buffers { source, result }| {
         let buffers = [std::mem::take(source), std::mem::take(result)];
         let handles = buffers.into_iter().zip(0..);
         let handles: Vec<_> = handles

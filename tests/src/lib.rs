@@ -11,6 +11,7 @@
 //! | [`trap`] | stopping a peer at an exact moment |
 //! | [`contribution`] | numbers to reduce whose sums can be checked |
 //! | [`recovery`] | how long the survivors of a kill need |
+//! | [`throttle`] | a transport whose lanes share a link of limited rate |
 //! | [`siege`] | garbage for the master and for peers while a run goes on |
 
 pub mod conformance;
@@ -23,4 +24,5 @@ pub mod roles;
 pub mod scripted;
 pub mod siege;
 pub mod talk;
+pub mod throttle;
 pub mod trap;

@@ -19,7 +19,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::buffers::RingBuffers;
 use super::port::{RingFailure, RingPort, RingStats};
 use super::receiving::RxLane;
-use super::registry::{Delivery, Inbox};
+use super::registry::{Delivery, Early, Inbox};
 use super::sending::TxLane;
 use super::work::{BEYOND, Incoming, Outgoing, RingWork};
 
@@ -82,10 +82,11 @@ impl<'a, 'b> Run<'a, 'b> {
         work: RingWork,
         buffers: RingBuffers<'b>,
         inbox: Inbox,
+        mut early: Early,
     ) -> Result<Self, RingFailure> {
         let lanes = port.place.map_or(0, |place| place.lanes).max(work.lanes());
         let lanes: Vec<LaneWork> = (0..lanes).map(|_| LaneWork::default()).collect();
-        let run = Self {
+        let mut run = Self {
             stall: Stall::new(port.shared.config.stall, lanes.len()),
             port,
             work,
@@ -96,6 +97,9 @@ impl<'a, 'b> Run<'a, 'b> {
         };
         for lane in run.port.receiving.iter().flat_map(|edge| &edge.ended) {
             run.receiving_ended(*lane)?;
+        }
+        while let Some(delivery) = early.pop() {
+            run.delivered(delivery)?;
         }
         Ok(run)
     }
@@ -110,8 +114,9 @@ impl<'a, 'b> Run<'a, 'b> {
             }
             let mut moved = false;
             for lane in (0..).take(self.lanes.len()) {
-                moved |= self.receive(lane, cx)?;
+                // Who sends first lets the next rank begin.
                 moved |= self.send(lane, cx)?;
+                moved |= self.receive(lane, cx)?;
             }
             if self.work.is_done() {
                 return Poll::Ready(Ok(self.stats));

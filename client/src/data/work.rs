@@ -35,7 +35,7 @@ mod stripe;
 
 pub(super) use frame::{BEYOND, Incoming, Outgoing};
 
-pub(crate) use coded::is_supported;
+pub(crate) use coded::{codec_of, is_supported};
 
 /// Frames of one operation that wait in memory for one lane. Those beyond are set aside in the memory
 /// of the result.

@@ -4,6 +4,7 @@ mod all_reduce;
 mod hostile;
 mod interrupted;
 mod order;
+mod quantized;
 mod reference;
 mod simulated;
 mod support;

@@ -27,11 +27,8 @@ impl Coding {
     /// How the frames of this collective are encoded: `Some(None)` where they are not, `None` where
     /// the quantization does not go with the element type.
     pub(super) fn of(spec: &CollectiveSpec) -> Option<Option<Self>> {
-        let Some(scheme) = scheme_of(spec.quantization)? else {
-            return Some(None);
-        };
-        let codec = Codec::new(element_of(spec.element), scheme).ok()?;
-        Some(Some(Self {
+        let codec = codec_of(spec.element, spec.quantization)?;
+        Some(codec.map(|codec| Self {
             codec,
             sums: Vec::new(),
         }))
@@ -64,6 +61,15 @@ fn scheme_of(quantization: Quantization) -> Option<Option<Scheme>> {
         Quantization::Blockwise4 => Some(Scheme::Blockwise4),
         Quantization::MinMax { .. } | Quantization::ZeroPointScale { .. } => return None,
     })
+}
+
+/// What encodes elements of this type: `Some(None)` where they travel as they are, `None` where the
+/// quantization does not go with the element type.
+pub(crate) fn codec_of(element: ElementType, quantization: Quantization) -> Option<Option<Codec>> {
+    match scheme_of(quantization)? {
+        None => Some(None),
+        Some(scheme) => Codec::new(element_of(element), scheme).ok().map(Some),
+    }
 }
 
 /// Does the quantization go with the element type?

@@ -1,0 +1,238 @@
+//! By how much a quantized reduce may be wrong: the one place that says so.
+
+use pccl_core::element::{ElementType, ReduceOp};
+use pccl_kernels::Codec;
+
+use crate::data;
+use crate::reduce::Reduce;
+
+impl Reduce {
+    /// By how much an element of the result may differ from the exact one, where quantization is asked
+    /// for with [`quantize`](Self::quantize).
+    ///
+    /// `largest` is the greatest absolute value in any peer's contribution: one that is known (clipped
+    /// gradients), or the result of a [`max`](Self::max) over each peer's own. `None` where nothing is
+    /// quantized, or the quantization does not go with the element type. Infinite where a sum or
+    /// product may be beyond the greatest finite number of the type, and where `largest` is not finite.
+    ///
+    /// # Formula
+    /// A chunk of the buffer starts at one rank and is reduced rank by rank, and is encoded anew each
+    /// time: once as a contribution and N − 1 times as a partial result, with world size N. An encoding
+    /// of elements between −m and m moves each of them by at most
+    ///
+    /// ```text
+    /// B(m) = 2·m / levels · (1/2 + 1/256) + 16·ε·m
+    /// ```
+    ///
+    /// with `levels` = 255 (8 bits), 65,535 (16 bits) or 15 (4 bits) and `ε` = 2⁻²⁴ (2⁻⁵³ for `f64`);
+    /// the last one rounds to the element type as well. With m₀ = `largest` and e₀ = B(m₀), hop k = 1
+    /// to N − 1 gives
+    ///
+    /// | | mₖ, less what hop k − 1 was off by | eₖ |
+    /// |---|---|---|
+    /// | sum | mₖ₋₁ + `largest` | eₖ₋₁ + ε·mₖ + B(mₖ) |
+    /// | avg | as sum, divided by N in the last hop | likewise, eₖ₋₁ divided as well |
+    /// | prod | mₖ₋₁ · `largest` | eₖ₋₁ · `largest` + ε·mₖ + B(mₖ) |
+    /// | max, min | mₖ₋₁ | eₖ₋₁ + B(mₖ) |
+    ///
+    /// and the result is the last of the eₖ. For a sum of N peers that is about
+    /// N·(N + 1)/2 · `largest` / `levels`. Frames whose elements lie closer together lose less.
+    ///
+    /// ```
+    /// use pccl::{ElementType, Quantization, Reduce};
+    ///
+    /// let to_bytes = Quantization::MinMax { to: ElementType::U8 };
+    /// let clipped = Reduce::sum().quantize(to_bytes);
+    /// let bound = clipped.error_bound(ElementType::F32, 4, 1.0);
+    /// assert!(bound.is_some_and(|bound| (0.039..0.041).contains(&bound)));
+    /// assert_eq!(Reduce::sum().error_bound(ElementType::F32, 4, 1.0), None);
+    /// ```
+    #[must_use]
+    pub fn error_bound(
+        &self,
+        element: ElementType,
+        world_size: usize,
+        largest: f64,
+    ) -> Option<f64> {
+        let codec = data::codec_of(element, self.quantization())??;
+        if world_size < 2 {
+            return Some(0.0);
+        }
+        let chain = Chain::new(codec, element, largest.abs())?;
+        Some(chain.to_the_end(self.op(), world_size))
+    }
+}
+
+/// A chunk on its way around the ring, at its worst.
+struct Chain {
+    /// For partial results, which keep the precision of sums.
+    partial: Codec,
+    /// For the last decoding, which rounds to the element type.
+    last: Codec,
+    rounding: Rounding,
+    /// The largest contribution.
+    contribution: f64,
+    /// The largest partial result that may be encoded next.
+    magnitude: f64,
+    /// By how much it may differ from the exact one.
+    error: f64,
+}
+
+/// What one operation in the type of sums may add to the error, and how large numbers may become.
+struct Rounding {
+    relative: f64,
+    least: f64,
+    greatest_sum: f64,
+    greatest: f64,
+}
+
+impl Chain {
+    fn new(codec: Codec, element: ElementType, largest: f64) -> Option<Self> {
+        Some(Self {
+            partial: Codec::new(codec.sum_element(), codec.scheme()).ok()?,
+            last: codec,
+            rounding: Rounding::of(element)?,
+            contribution: largest,
+            magnitude: largest,
+            error: 0.0,
+        })
+    }
+
+    fn to_the_end(mut self, op: ReduceOp, world_size: usize) -> f64 {
+        for _ in 1..world_size {
+            self.encode(self.partial);
+            self.combine(op);
+            // Written so that NaN counts as too large.
+            let fits = self.magnitude <= self.rounding.greatest_sum;
+            if !fits {
+                return f64::INFINITY;
+            }
+        }
+        if op == ReduceOp::Avg {
+            self.divide(world_size as f64);
+        }
+        let fits = self.magnitude <= self.rounding.greatest;
+        self.encode(self.last);
+        if fits { self.error } else { f64::INFINITY }
+    }
+
+    fn encode(&mut self, codec: Codec) {
+        let lost = codec.error_bound(-self.magnitude, self.magnitude);
+        self.error += lost;
+        self.magnitude += lost;
+    }
+
+    fn combine(&mut self, op: ReduceOp) {
+        match op {
+            ReduceOp::Sum | ReduceOp::Avg => self.magnitude += self.contribution,
+            ReduceOp::Prod => {
+                self.magnitude *= self.contribution;
+                self.error *= self.contribution;
+            }
+            ReduceOp::Max | ReduceOp::Min => return,
+        }
+        self.round();
+    }
+
+    fn divide(&mut self, by: f64) {
+        self.magnitude /= by;
+        self.error /= by;
+        self.round();
+    }
+
+    fn round(&mut self) {
+        let lost = self.magnitude * self.rounding.relative + self.rounding.least;
+        self.magnitude += lost;
+        self.error += lost;
+    }
+}
+
+impl Rounding {
+    /// `None` for integers.
+    fn of(element: ElementType) -> Option<Self> {
+        let single = |greatest: f64| Self {
+            relative: 2_f64.powi(-24),
+            least: 2_f64.powi(-149),
+            greatest_sum: f64::from(f32::MAX),
+            greatest,
+        };
+        match element {
+            ElementType::F16 => Some(single(half::f16::MAX.to_f64())),
+            ElementType::BF16 => Some(single(half::bf16::MAX.to_f64())),
+            ElementType::F32 => Some(single(f64::from(f32::MAX))),
+            ElementType::F64 => Some(Self {
+                relative: 2_f64.powi(-53),
+                least: 2_f64.powi(-1074),
+                greatest_sum: f64::MAX,
+                greatest: f64::MAX,
+            }),
+            ElementType::U8
+            | ElementType::I8
+            | ElementType::U16
+            | ElementType::I16
+            | ElementType::U32
+            | ElementType::I32
+            | ElementType::U64
+            | ElementType::I64 => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Quantization;
+
+    const TO_BYTES: Quantization = Quantization::MinMax {
+        to: ElementType::U8,
+    };
+
+    fn bound(reduce: Reduce, world_size: usize, largest: f64) -> Option<f64> {
+        let reduce = reduce.quantize(TO_BYTES);
+        reduce.error_bound(ElementType::F32, world_size, largest)
+    }
+
+    #[test]
+    fn a_sum_of_two_may_lose_half_a_step_of_a_contribution_and_half_of_one_of_the_sum() {
+        let bound = bound(Reduce::sum(), 2, 1.0).unwrap();
+
+        let half_steps = 1.0 / 255.0 + 2.0 / 255.0;
+        assert!(bound >= half_steps);
+        assert!(bound <= half_steps * 1.02);
+    }
+
+    #[test]
+    fn an_average_is_as_exact_as_the_sum_divided() {
+        let sum = bound(Reduce::sum(), 4, 1.0).unwrap();
+        let average = bound(Reduce::avg(), 4, 1.0).unwrap();
+
+        assert!((average * 4.0 / sum - 1.0).abs() < 1e-3);
+    }
+
+    #[test]
+    fn a_world_of_one_loses_nothing_and_numbers_out_of_range_may_lose_everything() {
+        assert_eq!(bound(Reduce::sum(), 1, 1.0), Some(0.0));
+        assert_eq!(bound(Reduce::sum(), 2, 3e38), Some(f64::INFINITY));
+        assert_eq!(bound(Reduce::prod(), 5, 1e10), Some(f64::INFINITY));
+        assert_eq!(bound(Reduce::max(), 2, f64::NAN), Some(f64::INFINITY));
+        assert!(bound(Reduce::max(), 2, 3e38).unwrap().is_finite());
+    }
+
+    #[test]
+    fn halves_that_are_summed_beyond_their_range_have_no_bound_and_their_average_has() {
+        let half = |reduce: Reduce| {
+            let reduce = reduce.quantize(TO_BYTES);
+            reduce.error_bound(ElementType::F16, 4, 60_000.0).unwrap()
+        };
+
+        assert_eq!(half(Reduce::sum()), f64::INFINITY);
+        assert!(half(Reduce::avg()).is_finite());
+    }
+
+    #[test]
+    fn what_is_not_quantized_has_no_bound() {
+        assert_eq!(Reduce::sum().error_bound(ElementType::F32, 2, 1.0), None);
+        let integers = Reduce::sum().quantize(TO_BYTES);
+        assert_eq!(integers.error_bound(ElementType::I32, 2, 1.0), None);
+    }
+}

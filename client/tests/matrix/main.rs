@@ -1,0 +1,54 @@
+//! The whole matrix: every element type, operation and quantization, for rings of 2 to 5 peers and sizes
+//! from nothing to many frames, in place and out of place, over real lanes.
+//!
+//! | module | what it is for |
+//! |---|---|
+//! | `number` | what each operation means on two elements, and numbers to reduce |
+//! | `reference` | what a reduce must give, element by element |
+//! | `group` | a ring of peers, and what comes out of it |
+//! | `plain`, `quantized` | the cases |
+//! | `special` | NaN, infinities, zeros of either sign, subnormals, integers at their limits |
+
+mod group;
+mod number;
+mod plain;
+mod quantized;
+mod reference;
+mod special;
+#[path = "../support/mod.rs"]
+mod support;
+
+use pccl::Reduce;
+
+/// Every operation.
+const OPS: [Op; 5] = [Op::Sum, Op::Avg, Op::Prod, Op::Max, Op::Min];
+
+/// An operation, in the tests' own words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Op {
+    Sum,
+    Avg,
+    Prod,
+    Max,
+    Min,
+}
+
+impl Op {
+    fn reduce(self) -> Reduce {
+        match self {
+            Self::Sum => Reduce::sum(),
+            Self::Avg => Reduce::avg(),
+            Self::Prod => Reduce::prod(),
+            Self::Max => Reduce::max(),
+            Self::Min => Reduce::min(),
+        }
+    }
+}
+
+/// Numbers of elements: none, fewer than peers, as many, and many frames.
+fn sizes(world: usize) -> [usize; 6] {
+    [0, 1, world - 1, world, 1025, MOST]
+}
+
+/// The largest of the [`sizes`].
+const MOST: usize = 203_530;

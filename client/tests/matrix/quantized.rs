@@ -1,0 +1,107 @@
+//! Floats that travel in fewer bits: within the stated bound of the exact result.
+
+use pccl::half::{bf16, f16};
+use pccl::{Element, ElementType, Quantization};
+
+use crate::group::Group;
+use crate::number::at_once;
+use crate::plain::{contributions, first};
+use crate::{MOST, OPS, Op, sizes};
+
+pub(crate) const QUANTIZATIONS: [Quantization; 5] = [
+    Quantization::MinMax {
+        to: ElementType::U8,
+    },
+    Quantization::MinMax {
+        to: ElementType::U16,
+    },
+    Quantization::ZeroPointScale {
+        to: ElementType::U8,
+    },
+    Quantization::ZeroPointScale {
+        to: ElementType::I8,
+    },
+    Quantization::Blockwise4,
+];
+
+/// No contributed number is larger.
+const LARGEST: f64 = 1.5;
+
+/// The largest error of many is a good part of the bound: a bound that is much too wide says nothing.
+/// (Products of numbers below the largest are far smaller, and halves add their own rounding.)
+const LEAST_OF_BOUND: f64 = 0.2;
+
+/// Evenly spread from `-LARGEST` to `LARGEST`.
+fn spread(random: u64) -> f64 {
+    ((random >> 11) as f64 / 2_f64.powi(52) - 1.0) * LARGEST
+}
+
+/// All quantizations, operations and sizes for one type.
+fn check<T: Element>(group: &mut Group, of_f64: fn(f64) -> T)
+where
+    f64: From<T>,
+{
+    let world = group.world();
+    let numbers: Vec<Vec<T>> = contributions(world, MOST, spread)
+        .into_iter()
+        .map(|own| own.into_iter().map(of_f64).collect())
+        .collect();
+    for op in OPS {
+        let exact = exact(op, &numbers);
+        for quantization in QUANTIZATIONS {
+            let reduce = op.reduce().quantize(quantization);
+            let bound = reduce.error_bound(T::TYPE, world, LARGEST).unwrap();
+            for count in sizes(world) {
+                let result = group.reduce(reduce, &first(&numbers, count));
+
+                let what = format!("{op:?} of {count} {}, {quantization}", T::TYPE);
+                let errors = result.iter().zip(&exact);
+                let errors = errors.map(|(got, exact)| (f64::from(*got) - exact).abs());
+                let largest = errors.fold(0.0, f64::max) / bound;
+                assert!(largest <= 1.0, "{what}: {largest} times the bound");
+                let tells = count == MOST && op != Op::Prod && size_of::<T>() > 2;
+                let least = if tells { LEAST_OF_BOUND } else { 0.0 };
+                assert!(largest >= least, "{what}: only {largest} of the bound");
+            }
+        }
+    }
+}
+
+fn exact<T: Element>(op: Op, contributions: &[Vec<T>]) -> Vec<f64>
+where
+    f64: From<T>,
+{
+    let element = |index: usize| {
+        let numbers: Vec<f64> = contributions.iter().map(|own| own[index].into()).collect();
+        at_once(op, &numbers)
+    };
+    (0..contributions[0].len()).map(element).collect()
+}
+
+fn every_float_and_quantization(world: usize) {
+    let mut group = Group::new(world);
+    check::<f16>(&mut group, f16::from_f64);
+    check::<bf16>(&mut group, bf16::from_f64);
+    check::<f32>(&mut group, |number| number as f32);
+    check::<f64>(&mut group, |number| number);
+}
+
+#[test]
+fn two_peers_get_the_same_bits_within_the_bound() {
+    every_float_and_quantization(2);
+}
+
+#[test]
+fn three_peers_get_the_same_bits_within_the_bound() {
+    every_float_and_quantization(3);
+}
+
+#[test]
+fn four_peers_get_the_same_bits_within_the_bound() {
+    every_float_and_quantization(4);
+}
+
+#[test]
+fn five_peers_get_the_same_bits_within_the_bound() {
+    every_float_and_quantization(5);
+}
