@@ -13,9 +13,11 @@ pub(crate) fn preamble(arguments: &Arguments, machine: &Machine) -> String {
     let mut line = |what: &str, is: String| {
         writeln!(text, "# {what:<8} {is}").ok();
     };
+    let load = machine.load_average;
+    let load = load.map_or_else(String::new, |load| format!(", load average {load} before"));
     line(
         "machine",
-        format!("{}, {} cores", machine.processor, machine.cores),
+        format!("{}, {} cores{load}", machine.processor, machine.cores),
     );
     line(
         "kernel",
