@@ -17,9 +17,11 @@ use tokio::time::timeout;
 
 use crate::calls::{Backups, Calls, View};
 use crate::communicator::Communicator;
+use crate::data::{CONCURRENT_DEFAULT, DataConfig};
 use crate::engine::{Command, Engine, EngineParts};
 use crate::error::Error;
 use crate::runtime::Runtime;
+use crate::turns::Turns;
 
 /// Ports that are tried, one after the other, before listening is given up.
 const PORTS_TRIED_MAX: u16 = 1024;
@@ -36,6 +38,7 @@ pub struct Builder {
     seed: Option<u64>,
     connect_timeout: Duration,
     stall_timeout: Duration,
+    concurrent_reduces: usize,
     admission_timeout: Option<Duration>,
     record: Option<PathBuf>,
 }
@@ -52,6 +55,7 @@ impl Builder {
             seed: None,
             connect_timeout: Duration::from_secs(5),
             stall_timeout: Duration::from_secs(10),
+            concurrent_reduces: CONCURRENT_DEFAULT,
             admission_timeout: None,
             record: None,
         }
@@ -112,6 +116,14 @@ impl Builder {
         self
     }
 
+    /// How many reduces move data at a time, at least one; 16 unless said otherwise. Any number may be
+    /// called; those beyond wait, in the order in which the master has started them, and each takes up
+    /// to 1.5 MiB of memory per lane while it moves data. Peers may differ in this.
+    pub const fn concurrent_reduces(mut self, limit: usize) -> Self {
+        self.concurrent_reduces = limit;
+        self
+    }
+
     /// How long to wait to be admitted; unbounded unless said otherwise. The peers of the run admit
     /// newcomers when they call [`update_topology`](Communicator::update_topology).
     pub const fn admission_timeout(mut self, limit: Duration) -> Self {
@@ -149,8 +161,10 @@ impl Builder {
         let (prepared, ready) = oneshot::channel();
         let seed = self.seed.unwrap_or_else(seed_of_the_system);
         let limit = self.admission_timeout;
-        let (runtime, thread) = Runtime::on_own_thread(async move {
-            let (calls, engine) = match self.prepare(seed).await {
+        let turns = Arc::new(Turns::default());
+        let to_take = Arc::clone(&turns);
+        let (runtime, thread) = Runtime::on_own_thread(&turns, async move {
+            let (calls, engine) = match self.prepare(seed, Some(to_take)).await {
                 Ok((calls, engine)) => (Ok(calls), Some(engine)),
                 Err(error) => (Err(error), None),
             };
@@ -178,14 +192,18 @@ impl Builder {
     pub async fn connect_async(self) -> Result<Communicator, Error> {
         let runtime = Runtime::current();
         let seed = self.seed.unwrap_or_else(seed_of_the_system);
-        let (calls, engine) = self.prepare(seed).await?;
+        let (calls, engine) = self.prepare(seed, None).await?;
         runtime.handle().spawn(engine.run());
         admitted(&calls, self.admission_timeout).await?;
         Ok(Communicator::new(calls, runtime, None))
     }
 
     /// Listens, reaches the master, and makes the engine that does the rest.
-    async fn prepare(&self, seed: u64) -> Result<(Calls, Engine), Error> {
+    async fn prepare(
+        &self,
+        seed: u64,
+        turns: Option<Arc<Turns>>,
+    ) -> Result<(Calls, Engine), Error> {
         let listener = self.take_port().await?;
         let control = self.reach_master().await?;
         let (commands, received) = mpsc::unbounded_channel();
@@ -203,7 +221,11 @@ impl Builder {
             commands: received,
             view: publish,
             seed,
-            stall: self.stall_timeout,
+            data: DataConfig {
+                stall: self.stall_timeout,
+                concurrent: self.concurrent_reduces,
+                ..DataConfig::default()
+            },
             record: pccl_recording::directory(self.record.clone()),
         });
         let calls = Calls {
@@ -213,6 +235,7 @@ impl Builder {
             transport: Arc::clone(&self.transport),
             call_ids: Arc::default(),
             stall: self.stall_timeout,
+            turns,
         };
         Ok((calls, engine))
     }

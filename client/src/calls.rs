@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::data::Backup;
 use crate::engine::{CallId, Command};
 use crate::error::Error;
+use crate::turns::{Open, Turns};
 
 /// Backups that are kept for the next collectives in place.
 const IDLE_BACKUPS_MAX: usize = 4;
@@ -26,6 +27,8 @@ pub(crate) struct Calls {
     pub(crate) call_ids: Arc<AtomicU64>,
     /// A transfer that makes no progress for so long has failed.
     pub(crate) stall: Duration,
+    /// Of a runtime of its own.
+    pub(crate) turns: Option<Arc<Turns>>,
 }
 
 /// What the user may read at any time.
@@ -46,12 +49,18 @@ impl Calls {
         CallId(self.call_ids.fetch_add(1, Ordering::Relaxed))
     }
 
+    /// Something waits for the engine until this is dropped.
+    pub(crate) fn open(&self) -> Open {
+        Open::new(self.turns.as_ref())
+    }
+
     /// Makes a call with a single answer.
     pub(crate) async fn ask<A, E: Into<Error>>(
         &self,
         command: impl FnOnce(oneshot::Sender<Result<A, E>>) -> Command,
     ) -> Result<A, Error> {
         let (reply, answer) = oneshot::channel();
+        let _open = self.open();
         self.tell(command(reply))?;
         let answer = answer.await.map_err(|_| Error::RuntimeEnded)?;
         answer.map_err(Into::into)

@@ -14,6 +14,7 @@ use crate::data::{Backup, RingBuffers, RingFailure, RingPort, RingStats};
 use crate::engine::{CallId, CollectiveEvent, Command};
 use crate::error::Error;
 use crate::reduce::{Reduce, ReduceReport};
+use crate::turns::Open;
 
 /// A collective that was called and has no answer yet. Dropping it gives the collective up.
 pub(crate) struct Called {
@@ -23,6 +24,7 @@ pub(crate) struct Called {
     events: mpsc::UnboundedReceiver<CollectiveEvent>,
     since: Instant,
     answered: bool,
+    _open: Open,
 }
 
 impl Called {
@@ -36,6 +38,7 @@ impl Called {
         let spec: CollectiveSpec = reduce.spec(element, count)?;
         let (call, tag) = (calls.next_call(), reduce.name());
         let (sender, events) = mpsc::unbounded_channel();
+        let open = calls.open();
         calls.tell(Command::Collective {
             call,
             tag,
@@ -49,6 +52,7 @@ impl Called {
             events,
             since: Instant::now(),
             answered: false,
+            _open: open,
         })
     }
 

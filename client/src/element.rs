@@ -4,8 +4,8 @@ use bytemuck::Pod;
 use half::{bf16, f16};
 use pccl_core::element::ElementType;
 
-/// The type of a buffer's elements: every integer width, `f32` and `f64`; [`half::f16`] and
-/// [`half::bf16`] travel as shared state and cannot be reduced yet.
+/// The type of a buffer's elements: every integer width, `f32`, `f64`, [`half::f16`] and
+/// [`half::bf16`].
 ///
 /// Sealed: the protocol knows these types and no others.
 pub trait Element: sealed::Sealed + Pod + Send + Sync {

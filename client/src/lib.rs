@@ -67,6 +67,7 @@ mod state;
 mod sync;
 mod together;
 mod transfer;
+mod turns;
 
 pub use builder::Builder;
 pub use communicator::{Communicator, TopologyReport};

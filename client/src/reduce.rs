@@ -13,6 +13,19 @@ use crate::error::Error;
 /// All peers of the group have to ask for the same under a tag. Collectives that run at the same
 /// time need different tags; a tag may be used again as soon as its collective has ended.
 ///
+/// # What the result is
+///
+/// The same bits on every peer. Contributions are combined one by one along the ring, each chunk of
+/// the buffer beginning at another rank, so float sums may differ from those of another order by
+/// rounding, and from run to run where ranks differ.
+///
+/// - Integers wrap.
+/// - Halves are added, multiplied and divided in `f32`, and rounded to the half once per contribution.
+/// - A NaN in any contribution gives NaN, always with the same bits (positive, quiet, no payload). The
+///   maximum of the two zeros is `+0`, their minimum `-0`.
+/// - Compressed (see [`quantize`](Self::quantize)), sums are made in `f32` (`f64` for `f64`), and each
+///   hop rounds to nearest on the frame's grid.
+///
 /// ```
 /// use pccl::Reduce;
 ///
@@ -114,9 +127,9 @@ pub struct ReduceReport {
     pub world_size: usize,
     /// Whose contributions the result holds, in ring order. Some of them may have left since.
     pub contributors: Vec<PeerId>,
-    /// Bytes of elements that this peer sent to the next rank.
+    /// Bytes of payload that this peer sent to the next rank: elements, or what they were compressed to.
     pub bytes_sent: u64,
-    /// Bytes of elements that this peer received from the previous rank.
+    /// The same for what it received from the previous rank.
     pub bytes_received: u64,
     /// From the call to its return.
     pub duration: Duration,

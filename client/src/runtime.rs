@@ -3,18 +3,18 @@
 //! A runtime of its own has a thread that drives it (waits for sockets and timers, and runs what is
 //! ready) while nobody is in a blocking call. Whoever is in one drives it meanwhile: else each frame
 //! that arrives would wake one thread only for it to wake another, and where peers share cores those
-//! switches cost more than the frames.
+//! switches cost more than the frames. They take turns as [`crate::turns`] says.
 
 use std::sync::mpsc;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle, Runtime as Tokio};
-use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::error::Error;
+use crate::turns::Turns;
 
 /// How long dropping a communicator waits until the master has been told.
 const FAREWELL_LIMIT: Duration = Duration::from_secs(2);
@@ -32,12 +32,7 @@ pub(crate) struct Runtime {
 struct Own {
     /// `None` once the thread has ended, and everything that was spawned with it.
     runtime: Mutex<Option<Arc<Tokio>>>,
-    /// How many are in blocking calls.
-    callers: Mutex<usize>,
-    /// There is nobody in a blocking call any more.
-    left: Condvar,
-    /// Somebody is in a blocking call: the thread is to let go of the runtime.
-    wanted: Notify,
+    turns: Arc<Turns>,
 }
 
 /// The thread that drives a runtime. Dropping this waits for its end, but not for long.
@@ -58,7 +53,7 @@ impl Runtime {
 
     /// Starts a runtime and its thread. They end when `main` has ended, and everything else that is
     /// spawned on the runtime with them.
-    pub(crate) fn on_own_thread<F>(main: F) -> Result<(Self, OwnThread), Error>
+    pub(crate) fn on_own_thread<F>(turns: &Arc<Turns>, main: F) -> Result<(Self, OwnThread), Error>
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -68,9 +63,7 @@ impl Runtime {
         let handle = tokio.handle().clone();
         let own = Arc::new(Own {
             runtime: Mutex::new(Some(Arc::clone(&tokio))),
-            callers: Mutex::default(),
-            left: Condvar::new(),
-            wanted: Notify::new(),
+            turns: Arc::clone(turns),
         });
         let (running, ended) = mpsc::channel();
         let shared = Arc::clone(&own);
@@ -101,7 +94,7 @@ impl Runtime {
         let driven = own.and_then(|own| Some((own, own.runtime()?)));
         match driven {
             Some((own, tokio)) => {
-                let _caller = own.enter();
+                let _caller = own.turns.enter();
                 tokio.block_on(call)
             }
             None => self.handle.block_on(call),
@@ -118,19 +111,13 @@ impl Own {
                     biased;
                     // However it ended.
                     _ = &mut main => true,
-                    () = self.wanted.notified() => false,
+                    () = self.turns.yielded() => false,
                 }
             });
             if ended {
                 return;
             }
-            let mut callers = self.callers();
-            while *callers > 0 {
-                callers = self
-                    .left
-                    .wait(callers)
-                    .unwrap_or_else(PoisonError::into_inner);
-            }
+            self.turns.stand_by();
         }
     }
 
@@ -142,32 +129,6 @@ impl Own {
     fn runtime(&self) -> Option<Arc<Tokio>> {
         let runtime = self.runtime.lock();
         runtime.unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn enter(&self) -> Caller<'_> {
-        let mut callers = self.callers();
-        *callers += 1;
-        if *callers == 1 {
-            self.wanted.notify_one();
-        }
-        Caller(self)
-    }
-
-    fn callers(&self) -> MutexGuard<'_, usize> {
-        self.callers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Somebody in a blocking call.
-struct Caller<'a>(&'a Own);
-
-impl Drop for Caller<'_> {
-    fn drop(&mut self) {
-        let mut callers = self.0.callers();
-        *callers -= 1;
-        if *callers == 0 {
-            self.0.left.notify_one();
-        }
     }
 }
 

@@ -20,6 +20,7 @@ pub(crate) async fn synchronize(
     let since = Instant::now();
     let vote = state.vote(options);
     let (events, heard) = mpsc::unbounded_channel();
+    let _open = calls.open();
     calls.tell(Command::Sync { vote, events })?;
     let mut session = Session {
         calls,

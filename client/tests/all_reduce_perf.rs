@@ -20,12 +20,14 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::thread;
 
+use bytemuck::{cast_slice, cast_slice_mut};
 use clap::Parser;
 use contribution::Contribution;
 use edges::Edges;
 use floor::Floor;
-use number::{Number, combine};
+use number::{Number, kernel_element, kernel_op};
 use pccl::half::bf16;
+use pccl_kernels::reduce;
 use serde_json::Value;
 use work::Work;
 
@@ -45,7 +47,8 @@ fn reduced<T: Number>(work: &Work, peers: usize, count: usize, iteration: u64) -
     let mut result = contributed(work, 0, peers, count, iteration);
     for rank in 1..peers {
         let other: Vec<T> = contributed(work, rank, peers, count, iteration);
-        combine(work.op, &mut result, &other);
+        let (into, from) = (cast_slice_mut(&mut result), cast_slice(&other));
+        reduce(kernel_element(T::TYPE), kernel_op(work.op), into, from).unwrap();
     }
     result
 }
@@ -126,8 +129,8 @@ fn a_piece_in_the_wrong_place_and_a_single_wrong_element_are_noticed() {
 fn a_compressed_result_may_be_off_by_the_bound_and_no_more() {
     let work = work(&["--quantize", "u8"]);
     let judge = Contribution::new(&work, 0, 2);
-    // Two hops, a range of 28, half a level of 255 each.
-    let bound = 2.0 * 28.0 / 255.0 / 2.0;
+    // Two hops: a range of 13, then one of 26, half a step of 255 each and a little for rounding.
+    let bound = (13.0 + 26.0) / 255.0 / 2.0 * (1.0 + 1.0 / 128.0);
     let right: Vec<f32> = reduced(&work, 2, 1000, 0);
     let moved = |by: f32| -> Vec<f32> { right.iter().map(|value| value + by).collect() };
 
@@ -297,6 +300,18 @@ fn several_reduces_at_once_count_together() {
         assert!((number("algbw_gb_s") / algbw - 1.0).abs() < 1e-9, "{row}");
         assert_eq!((&row["wrong"], &row["in_place"]), (&0.into(), &true.into()));
         assert!(row["floor_time_us"].is_null(), "{row}");
+    }
+}
+
+#[test]
+fn compressed_reduces_of_halves_stay_within_the_bound() {
+    for compression in ["--quantize=u8", "--quantize=4bit"] {
+        let (rows, _) = short_run(&[compression, "--type=bf16"]);
+
+        for row in rows {
+            assert_eq!((&row["wrong"], &row["type"]), (&0.into(), &"bf16".into()));
+            assert_eq!(row["quantization"], compression["--quantize=".len()..]);
+        }
     }
 }
 

@@ -4,7 +4,7 @@ mod support;
 
 use std::sync::Barrier;
 
-use pccl::{Communicator, Element, Error, Quantization, Reduce, half};
+use pccl::{Communicator, Element, Error, Quantization, Reduce};
 use pccl::{ElementType, SpecField, Tag};
 use support::{Run, together, together_with};
 

@@ -8,8 +8,8 @@
 //! A buffer of `count` elements is cut twice, both times into balanced parts (lengths differ by at
 //! most one element, longer parts first; parts may be empty):
 //!
-//! 1. into stripes, one per lane ([`stripe_range`]); each stripe is a ring of its own, and its
-//!    frames travel on the lane of its number;
+//! 1. into stripes, at most one per lane ([`stripe_range`]); each stripe is a ring of its own, and all
+//!    its frames take the same lane of an edge, which the sender chooses;
 //! 2. each stripe into N chunks ([`chunk_range`]), chunk c starting its journey at rank c.
 //!
 //! In step s, rank r sends chunk r − s to rank r + 1 and receives chunk r − s − 1 from rank r − 1,
@@ -31,10 +31,10 @@ use crate::element::ElementType;
 mod tests;
 
 /// A stripe shorter than this costs more in frames than another lane brings.
-const STRIPE_BYTES_MIN: u64 = 16 * 1024;
+const STRIPE_BYTES_MIN: u64 = 64 * 1024;
 
 /// How many stripes a buffer of `count` elements is cut into: at most one per lane, each of at least
-/// 16 KiB, and one in any case. Every peer comes to the same number, as `count`, `element` and `lanes`
+/// 64 KiB, and one in any case. Every peer comes to the same number, as `count`, `element` and `lanes`
 /// are the same on all.
 #[must_use]
 pub fn stripes_for(count: u64, element: ElementType, lanes: u16) -> u16 {

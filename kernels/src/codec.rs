@@ -6,12 +6,9 @@
 
 mod blockwise;
 mod extent;
-mod grid;
-mod linear;
-mod real;
-
-#[cfg(test)]
-mod tests;
+pub(crate) mod grid;
+pub(crate) mod linear;
+pub(crate) mod real;
 
 use std::num::NonZeroUsize;
 
@@ -84,7 +81,7 @@ impl Scheme {
 /// it decodes to by at most
 ///
 /// ```text
-/// scale · (1/2 + 1/256) + 16 · ε · m + u · m,    scale = (greatest - least) / levels
+/// scale · (1/2 + 1/64) + 16 · ε · m + u · m,    scale = (greatest - least) / levels
 /// ```
 ///
 /// where `m` is the largest absolute value in the frame, `ε` is 2⁻²⁴ (2⁻⁵³ for `F64`) and `u`, for
@@ -92,9 +89,9 @@ impl Scheme {
 /// subnormal, add one of the least subnormal numbers. [`error_bound`](Self::error_bound) is that
 /// number.
 ///
-/// Encoding what was decoded does not drift: a second pass may move an element once more by as much
-/// as the bound (where a frame's extremes were no points of its own grid), and further ones only by
-/// the rounding of floats.
+/// Rounds of encoding and decoding do not drift: the second one may move an element once more, by
+/// no more than the bound, where a frame's extremes were no points of its own grid. From then on
+/// nothing moves.
 ///
 /// A frame (blockwise: a block) that contains an infinity or NaN decodes to NaN everywhere: a
 /// poisoned value stays visible. An element that decodes beyond the greatest finite number only
@@ -344,7 +341,7 @@ impl Codec {
         };
         let largest = lo.abs().max(hi.abs());
         let scale = hi / levels - lo / levels + least_sum;
-        scale * (0.5 + 1.0 / 256.0) + largest * (16.0 * sum + element) + least
+        scale * (0.5 + 1.0 / 64.0) + largest * (16.0 * sum + element) + least
     }
 
     /// Do an encoded frame and a slice of `len` bytes of `element` hold equally many elements?
@@ -368,7 +365,7 @@ impl Codec {
     }
 
     /// The one loop of `job` for these elements and this scheme.
-    fn dispatch(&self, isa: Isa, job: impl Job) {
+    pub(crate) fn dispatch(&self, isa: Isa, job: impl Job) {
         match self.float {
             FloatElement::F16 => self.dispatch_scheme::<F16>(isa, job),
             FloatElement::BF16 => self.dispatch_scheme::<Bf16>(isa, job),
@@ -389,31 +386,31 @@ impl Codec {
 }
 
 /// Something to do with a frame, for every kind of frame.
-trait Job {
+pub(crate) trait Job {
     fn linear<E: Float, C: Code>(self, isa: Isa, kind: Kind);
     fn blockwise<E: Float>(self, isa: Isa);
 }
 
-struct Encode<'a> {
-    elements: &'a [u8],
-    encoded: &'a mut [u8],
+pub(crate) struct Encode<'a> {
+    pub(crate) elements: &'a [u8],
+    pub(crate) encoded: &'a mut [u8],
 }
 
-struct Reduce<'a> {
-    op: Op,
-    own: &'a [u8],
-    encoded: &'a [u8],
-    sums: &'a mut [u8],
+pub(crate) struct Reduce<'a> {
+    pub(crate) op: Op,
+    pub(crate) own: &'a [u8],
+    pub(crate) encoded: &'a [u8],
+    pub(crate) sums: &'a mut [u8],
 }
 
-struct Decode<'a> {
-    encoded: &'a [u8],
-    elements: &'a mut [u8],
+pub(crate) struct Decode<'a> {
+    pub(crate) encoded: &'a [u8],
+    pub(crate) elements: &'a mut [u8],
 }
 
-struct Residual<'a> {
-    elements: &'a [u8],
-    residuals: &'a mut [u8],
+pub(crate) struct Residual<'a> {
+    pub(crate) elements: &'a [u8],
+    pub(crate) residuals: &'a mut [u8],
 }
 
 macro_rules! run {

@@ -1,7 +1,7 @@
 //! A sum becomes an average.
 
 use crate::element::{Element, KernelError, check_whole};
-use crate::half::{Bf16, F16};
+use crate::half::{Bf16, Bf16Pair, F16, whole_pairs};
 use crate::isa::Isa;
 use crate::number::Number;
 
@@ -47,7 +47,11 @@ pub(crate) fn divide_with(isa: Isa, element: Element, bytes: &mut [u8], by: u32)
         Element::U64 => each::<u64>(isa, bytes, by),
         Element::I64 => each::<i64>(isa, bytes, by),
         Element::F16 => each::<F16>(isa, bytes, by),
-        Element::BF16 => each::<Bf16>(isa, bytes, by),
+        Element::BF16 => {
+            let (pairs, last) = bytes.split_at_mut(whole_pairs(bytes.len()));
+            each::<Bf16Pair>(isa, pairs, by);
+            each::<Bf16>(isa, last, by);
+        }
         Element::F32 => each::<f32>(isa, bytes, by),
         Element::F64 => each::<f64>(isa, bytes, by),
     }

@@ -14,6 +14,8 @@ mod codec;
 mod content_hash;
 mod divide;
 mod element;
+#[cfg(test)]
+mod every_isa;
 mod half;
 mod isa;
 mod number;

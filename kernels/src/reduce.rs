@@ -1,7 +1,7 @@
 //! Two slices become one, element by element.
 
 use crate::element::{Element, KernelError, Op, check_pair};
-use crate::half::{Bf16, F16};
+use crate::half::{Bf16, Bf16Pair, F16, whole_pairs};
 use crate::isa::Isa;
 use crate::number::Number;
 
@@ -96,7 +96,11 @@ pub fn reduce_saving(
 }
 
 /// Where operands come from and results go.
-pub(crate) trait Operands {
+pub(crate) trait Operands: Sized {
+    /// Length of every slice in bytes.
+    fn len(&self) -> usize;
+    /// The first `at` bytes, and the rest.
+    fn split_at(self, at: usize) -> (Self, Self);
     /// One loop over all elements. The slices are equally long.
     fn each<T: Number>(self, op: impl Fn(T, T) -> T);
 }
@@ -119,6 +123,24 @@ pub(crate) struct Saving<'a> {
 }
 
 impl Operands for InPlace<'_> {
+    fn len(&self) -> usize {
+        self.into.len()
+    }
+
+    fn split_at(self, at: usize) -> (Self, Self) {
+        let into = self.into.split_at_mut(at);
+        let from = self.from.split_at(at);
+        let head = Self {
+            into: into.0,
+            from: from.0,
+        };
+        let tail = Self {
+            into: into.1,
+            from: from.1,
+        };
+        (head, tail)
+    }
+
     #[inline(always)]
     fn each<T: Number>(self, op: impl Fn(T, T) -> T) {
         let (into, from) = (T::elements_mut(self.into), T::elements(self.from));
@@ -129,6 +151,27 @@ impl Operands for InPlace<'_> {
 }
 
 impl Operands for OutOfPlace<'_> {
+    fn len(&self) -> usize {
+        self.out.len()
+    }
+
+    fn split_at(self, at: usize) -> (Self, Self) {
+        let out = self.out.split_at_mut(at);
+        let a = self.a.split_at(at);
+        let b = self.b.split_at(at);
+        let head = Self {
+            out: out.0,
+            a: a.0,
+            b: b.0,
+        };
+        let tail = Self {
+            out: out.1,
+            a: a.1,
+            b: b.1,
+        };
+        (head, tail)
+    }
+
     #[inline(always)]
     fn each<T: Number>(self, op: impl Fn(T, T) -> T) {
         let operands = T::elements(self.a).iter().zip(T::elements(self.b));
@@ -139,6 +182,27 @@ impl Operands for OutOfPlace<'_> {
 }
 
 impl Operands for Saving<'_> {
+    fn len(&self) -> usize {
+        self.into.len()
+    }
+
+    fn split_at(self, at: usize) -> (Self, Self) {
+        let into = self.into.split_at_mut(at);
+        let from = self.from.split_at(at);
+        let saved = self.saved.split_at_mut(at);
+        let head = Self {
+            into: into.0,
+            from: from.0,
+            saved: saved.0,
+        };
+        let tail = Self {
+            into: into.1,
+            from: from.1,
+            saved: saved.1,
+        };
+        (head, tail)
+    }
+
     #[inline(always)]
     fn each<T: Number>(self, op: impl Fn(T, T) -> T) {
         let into = T::elements_mut(self.into).iter_mut();
@@ -164,7 +228,15 @@ pub(crate) fn combine(isa: Isa, element: Element, op: Op, operands: impl Operand
         Element::U64 => apply::<u64>(isa, op, operands),
         Element::I64 => apply::<i64>(isa, op, operands),
         Element::F16 => apply::<F16>(isa, op, operands),
-        Element::BF16 => apply::<Bf16>(isa, op, operands),
+        Element::BF16 => match op {
+            Op::Sum | Op::Prod => {
+                let whole = whole_pairs(operands.len());
+                let (pairs, last) = operands.split_at(whole);
+                apply::<Bf16Pair>(isa, op, pairs);
+                apply::<Bf16>(isa, op, last);
+            }
+            Op::Max | Op::Min => apply::<Bf16>(isa, op, operands),
+        },
         Element::F32 => apply::<f32>(isa, op, operands),
         Element::F64 => apply::<f64>(isa, op, operands),
     }

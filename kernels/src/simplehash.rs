@@ -10,6 +10,8 @@ use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
+use crate::isa::Isa;
+
 const VECTOR_BYTES: usize = 16;
 const LANES: usize = 256;
 const MAX_BLOCKS: usize = 960;
@@ -85,6 +87,7 @@ fn hash_blocks(
 ) -> Vec<AtomicU32> {
     let hashes: Vec<AtomicU32> = (0..blocks).map(|_| AtomicU32::new(0)).collect();
     let next = AtomicUsize::new(0);
+    let isa = Isa::best();
     let work = || {
         while let Some((block, slot)) = {
             let block = next.fetch_add(1, Relaxed);
@@ -92,7 +95,11 @@ fn hash_blocks(
         } {
             let start = (block * block_len).min(vectors.len());
             let end = (start + block_len).min(vectors.len());
-            slot.store(hash_block(&vectors[start..end]), Relaxed);
+            let hash = isa.run(
+                #[inline(always)]
+                || hash_block(&vectors[start..end]),
+            );
+            slot.store(hash, Relaxed);
         }
     };
     thread::scope(|scope| {
@@ -106,6 +113,7 @@ fn hash_blocks(
     hashes
 }
 
+#[inline(always)]
 fn hash_block(vectors: &[[u8; VECTOR_BYTES]]) -> u32 {
     let mut lanes = [0_u32; LANES];
     let (rows, rest) = vectors.as_chunks::<LANES>();
@@ -127,6 +135,7 @@ fn absorb(lanes: &mut [u32; LANES], vectors: &[[u8; VECTOR_BYTES]]) {
     }
 }
 
+#[inline(always)]
 fn fold_lanes(lanes: &[u32; LANES]) -> u32 {
     let mut groups = [0_u32; 32];
     for (group, lanes) in groups.iter_mut().zip(lanes.as_chunks::<32>().0) {
@@ -136,6 +145,7 @@ fn fold_lanes(lanes: &[u32; LANES]) -> u32 {
     fold_tree(groups)
 }
 
+#[inline(always)]
 fn fold_tree(mut x: [u32; 32]) -> u32 {
     for half in [16, 8, 4, 2, 1] {
         for i in 0..half {

@@ -72,7 +72,11 @@ fn serve(builder: MasterBuilder, address: SocketAddr, bound: &mpsc::SyncSender<B
     match runtime.block_on(builder.bind(address)) {
         Ok(server) => {
             bound.send(Ok((server.local_addr(), server.handle()))).ok();
-            runtime.block_on(server.run());
+            // As a task like those that it talks to: the runtime looks for I/O before each turn of the
+            // future that it blocks on.
+            let served = runtime.spawn(server.run());
+            // A panic was told, and has ended the master.
+            runtime.block_on(served).ok();
         }
         Err(error) => {
             bound.send(Err(error)).ok();

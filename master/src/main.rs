@@ -69,7 +69,8 @@ async fn serve(arguments: Arguments) -> Result<(), Failure> {
     let server = builder.bind(arguments.listen).await?;
     tracing::info!("pccl-master listens on {}", server.local_addr());
     let stop = server.handle();
-    tokio::join!(server.run(), stop_on_signal(signals, stop));
+    let serving = tokio::spawn(server.run());
+    tokio::join!(serving, stop_on_signal(signals, stop)).0.ok();
     Ok(())
 }
 

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from typing import Mapping, Optional, Sequence
+from typing import IO, Mapping, Optional, Sequence
 
 LAST_WORDS = 300
 KILL_LIMIT_S = 10.0
@@ -43,11 +43,11 @@ def run_together(
 
 
 def _start(
-    command: Sequence[str], stdout: object, stderr: object, environment: Optional[Mapping[str, str]]
+    command: Sequence[str], stdout: IO[str] | int, stderr: IO[str], environment: Optional[Mapping[str, str]]
 ) -> subprocess.Popen[bytes]:
     merged = {**os.environ, **(environment or {})}
     try:
-        return subprocess.Popen(  # type: ignore[call-overload]
+        return subprocess.Popen(
             list(command), stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, env=merged, start_new_session=True
         )
     except OSError as error:
@@ -102,7 +102,7 @@ def _alive_in(session: int) -> list[int]:
     return alive
 
 
-def _last_words(errors: object) -> str:
-    errors.seek(0)  # type: ignore[attr-defined]
-    text = " / ".join(line.strip() for line in errors.read().splitlines() if line.strip())  # type: ignore[attr-defined]
+def _last_words(errors: IO[str]) -> str:
+    errors.seek(0)
+    text = " / ".join(line.strip() for line in errors.read().splitlines() if line.strip())
     return text[-LAST_WORDS:] or "it said nothing"

@@ -15,7 +15,7 @@ MPI_SHARED = "mpi-shm"
 RIVALS = (GLOO, MPI_TCP, MPI_SHARED)
 HEAD = (
     "peers", "size", "ours", "floor", "Gloo", "MPI TCP", "MPI shm",
-    "ours/floor", "ours/Gloo", "ours/MPI TCP", "CPU ns/B: ours", "floor", "Gloo", "MPI TCP",
+    "ours/floor", "ours/Gloo", "ours/MPI TCP", "CPU ns/B: ours", "floor", "Gloo", "MPI TCP", "spread: Gloo", "MPI TCP",
 )  # fmt: skip
 
 Measured = Mapping[tuple[str, int, int, bool], Sample]
@@ -57,6 +57,8 @@ def _row(measured: Measured, ours: str, peers: int, size: int, in_place: bool) -
         show(own.floor_cpu_ns_per_byte if own else None),
         show(_cpu(gloo)),
         show(_cpu(mpi)),
+        show(gloo.spread if gloo else None),
+        show(mpi.spread if mpi else None),
     ]
 
 

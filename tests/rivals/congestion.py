@@ -90,5 +90,7 @@ def _ip(*arguments: str) -> None:
         subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True, timeout=10)
     except FileNotFoundError as error:
         raise Refused("`ip` of iproute2 is not installed") from error
-    except subprocess.SubprocessError as error:
-        raise Refused(f"{error}: {getattr(error, 'stderr', '')}") from error
+    except subprocess.CalledProcessError as error:
+        raise Refused(f"ip {' '.join(arguments)}: {error.stderr.strip()}") from error
+    except subprocess.TimeoutExpired as error:
+        raise Refused(str(error)) from error

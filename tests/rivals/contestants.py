@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Mapping, Optional, Protocol, Sequence
+from typing import Any, Mapping, Optional, Protocol, Sequence
 
 from children import Failed, run_together
 from figures import Sample, plan
@@ -18,6 +18,9 @@ from figures import Sample, plan
 HERE = Path(__file__).resolve().parent
 EXAMPLE = "all_reduce_perf"
 BUILD_LIMIT_S = 1800.0
+
+Row = Mapping[str, Any]
+"""A row of our benchmark's JSON file."""
 
 
 class Contestant(Protocol):
@@ -164,16 +167,24 @@ class Ours:
 class OursFromFile:
     """Figures that our benchmark wrote earlier: quick to compare, but of another minute than the rivals'."""
 
-    name: str
     file: Path
-    rows: list[Mapping[str, object]] = field(default_factory=list)
+    held_name: str
+    defaults_name: str
+    held: str
+    name: str = "ours"
+    rows: list[Row] = field(default_factory=list)
 
     def prepare(self) -> Optional[str]:
-        """See `Contestant`."""
+        """See `Contestant`; takes `held_name` where the file's congestion control is `held`, the rivals'."""
         try:
-            self.rows = json.loads(self.file.read_text())["rows"]
+            document = json.loads(self.file.read_text())
+            self.rows = document["rows"]
         except (OSError, ValueError, KeyError) as error:
             return f"no rows in {self.file}: {error}"
+        congestion = document.get("settings", {}).get("congestion")
+        if congestion not in (None, self.held):
+            return f"{self.file} is of {congestion}, rivals get {self.held}: neither equal nor ours by default"
+        self.name = self.defaults_name if congestion is None else self.held_name
         return None
 
     def measure(self, peers: int, sizes: Sequence[int], forms: Sequence[bool]) -> list[Sample]:
@@ -190,20 +201,19 @@ def executable_in(messages: str) -> Optional[str]:
     return None
 
 
-def samples_of_rows(
-    rows: Sequence[Mapping[str, object]], peers: int, sizes: Sequence[int], forms: Sequence[bool]
-) -> list[Sample]:
-    """The f32 sums among our benchmark's rows that were asked for; of several lane counts the smallest."""
-    chosen: dict[tuple[int, bool], Mapping[str, object]] = {}
+def samples_of_rows(rows: Sequence[Row], peers: int, sizes: Sequence[int], forms: Sequence[bool]) -> list[Sample]:
+    """The plain f32 sums among our benchmark's rows that were asked for; of several lane counts the smallest."""
+    chosen: dict[tuple[int, bool], Row] = {}
     for row in sorted(rows, key=lambda row: int(row.get("lanes") or 0)):
         key = (int(row["bytes"]), bool(row["in_place"]))
         wanted = int(row["peers"]) == peers and key[0] in sizes and key[1] in forms
-        if wanted and (row["type"], row["redop"]) == ("f32", "sum"):
+        plain = row.get("quantization") is None and row.get("concurrent", 1) == 1
+        if wanted and plain and (row["type"], row["redop"]) == ("f32", "sum"):
             chosen.setdefault(key, row)
     return [_sample_of_row(size, in_place, row) for (size, in_place), row in chosen.items()]
 
 
-def _sample_of_row(size: int, in_place: bool, row: Mapping[str, object]) -> Sample:
+def _sample_of_row(size: int, in_place: bool, row: Row) -> Sample:
     floor = row.get("floor_time_us")
     return Sample(
         size,

@@ -86,6 +86,14 @@ class Sample:
         return statistics.median(self.times_us)
 
     @property
+    def spread(self) -> Optional[float]:
+        """Upper over lower quartile of the iterations' times: how restless the hour was; None for fewer than 4."""
+        if len(self.times_us) < 4:
+            return None
+        low, _, high = statistics.quantiles(self.times_us, n=4)
+        return high / low
+
+    @property
     def floor_time_us(self) -> Optional[float]:
         """Median of the floor program's times, if it ran beside this contestant."""
         return statistics.median(self.floor_times_us) if self.floor_times_us else None

@@ -14,7 +14,7 @@ import tempfile
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Callable, Optional, Sequence
+from typing import Callable, Sequence
 
 import comparison
 import congestion
@@ -24,6 +24,8 @@ from contestants import HERE, Contestant, Gloo, OpenMpi, Ours, OursFromFile
 from figures import Sample, format_size, merge, parse_size
 
 REPOSITORY = HERE.parent.parent
+OURS = "ours"
+NAMES = (GLOO, MPI_TCP, MPI_SHARED, OURS)
 FORMS = {"out": [False], "in": [True], "both": [False, True]}
 
 
@@ -52,24 +54,37 @@ def parse_peers(text: str) -> int:
     return peers
 
 
+def parse_names(text: str) -> tuple[str, ...]:
+    """Those to be measured, all of them known."""
+    names = tuple(text.split(","))
+    if not set(names) <= set(NAMES):
+        raise argparse.ArgumentTypeError(f"of {','.join(NAMES)}")
+    return names
+
+
 def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--peers", type=list_of(parse_peers), default=[2, 4, 8], help="default 2,4,8")
     parser.add_argument(
-        "--bytes", type=list_of(parse_size), default=list_of(parse_size)("4K,1M,64M,256M"), metavar="SIZES",
+        "--bytes",
+        type=list_of(parse_size),
+        default=list_of(parse_size)("4K,1M,64M,256M"),
+        metavar="SIZES",
         help="bytes of one peer's contribution, default 4K,1M,64M,256M",
     )
     parser.add_argument("--rounds", type=int, default=3, help="launches of everybody, by turns; default 3")
     parser.add_argument("--form", choices=["out", "in", "both"], default="both", help="in place, out of place")
     parser.add_argument("--congestion", metavar="NAME", help="hold everybody at NAME, not at the system's default")
     parser.add_argument(
-        "--congestion-by", choices=["namespace", "sysctl"], default="namespace",
+        "--congestion-by",
+        choices=["namespace", "sysctl"],
+        default="namespace",
         help="how NAME is given to the rivals: a network namespace of this run, or the system's setting, restored",
     )
     parser.add_argument("--ours", type=Path, metavar="FILE.json", help="figures of ours written earlier")
     parser.add_argument("--ours-args", default="", help='added to the command line of ours, such as "--lanes 1"')
-    parser.add_argument("--only", default="", help=f"of {GLOO},{MPI_TCP},{MPI_SHARED},ours; default all")
+    parser.add_argument("--only", type=parse_names, default=NAMES, help=f"default {','.join(NAMES)}")
     parser.add_argument("--python", default=sys.executable, help="the Python that has torch")
     parser.add_argument("--timeout", type=float, default=300.0, help="seconds for one launch, default 300")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to FILE, too")
@@ -88,17 +103,18 @@ def contestants(options: argparse.Namespace, folder: Path) -> list[Contestant]:
         OpenMpi(MPI_SHARED, False, limit, folder),
     ]
     extra = shlex.split(options.ours_args)
+    held = options.congestion or congestion.in_force()
+    if "/" in held:
+        raise congestion.Refused(f"the ends of a connection over loopback differ ({held}): name one by --congestion")
     if options.ours is not None:
-        all_.append(OursFromFile(DEFAULTS, options.ours))
+        all_.append(OursFromFile(options.ours, EQUAL, DEFAULTS, held))
     else:
-        held = options.congestion or congestion.in_force()
         all_.append(Ours(EQUAL, limit, REPOSITORY, ["--congestion", held, *extra]))
         if options.congestion is None:
             all_.append(Ours(DEFAULTS, limit, REPOSITORY, extra))
-    only = [name for name in options.only.split(",") if name]
     able = []
     for contestant in all_:
-        if only and contestant.name not in only and not ("ours" in only and contestant.name.startswith("ours")):
+        if contestant.name.split("-")[0] not in options.only and contestant.name not in options.only:
             continue
         reason = contestant.prepare()
         if reason is None:
@@ -108,9 +124,10 @@ def contestants(options: argparse.Namespace, folder: Path) -> list[Contestant]:
     return able
 
 
-def measure(options: argparse.Namespace, able: Sequence[Contestant]) -> Measured:
-    """By turns, each round beginning with another contestant; one that fails is left out of its turn."""
+def measure(options: argparse.Namespace, able: Sequence[Contestant]) -> tuple[Measured, int]:
+    """By turns, each round beginning with another contestant; also the number of launches that failed."""
     forms = FORMS[options.form]
+    lost = 0
     found: dict[tuple[str, int, int, bool], list[Sample]] = {}
     for peers in options.peers:
         for round_ in range(options.rounds):
@@ -121,12 +138,13 @@ def measure(options: argparse.Namespace, able: Sequence[Contestant]) -> Measured
                     samples = contestant.measure(peers, options.bytes, forms)
                 except Failed as failed:
                     say(f"{contestant.name}, {peers} peers, round {round_ + 1}: {failed}")
+                    lost += 1
                     continue
                 say(f"{contestant.name}, {peers} peers, round {round_ + 1}: {time.monotonic() - begun:.0f} s")
                 for sample in samples:
                     key = (contestant.name, peers, sample.size, sample.in_place)
                     found.setdefault(key, []).append(sample)
-    return {key: merge(samples) for key, samples in found.items()}
+    return {key: merge(samples) for key, samples in found.items()}, lost
 
 
 def machine() -> str:
@@ -149,8 +167,8 @@ def write_json(file: Path, about: dict[str, object], measured: Measured) -> None
     file.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n")
 
 
-def report(options: argparse.Namespace, how: Optional[str], about: str, measured: Measured) -> int:
-    """Prints the tables; the number of elements that were wrong."""
+def report(options: argparse.Namespace, how: str, about: str, measured: Measured) -> None:
+    """Prints the tables."""
     sizes = ", ".join(format_size(size) for size in options.bytes)
     print(f"f32 sum over loopback, one process per peer; {sizes}; {options.rounds} rounds by turns")
     print(f"{time.strftime('%Y-%m-%d %H:%M %Z')}, {about}")
@@ -166,29 +184,29 @@ def report(options: argparse.Namespace, how: Optional[str], about: str, measured
         print(f"\n{titles[ours]}; {'in place' if in_place else 'out of place'}\n\n{table}")
     if not measured:
         print("\nnothing was measured: everybody was skipped or failed")
-    wrong = sum(sample.wrong for sample in measured.values())
-    print(f"\nwrong elements: {wrong}")
-    return wrong
 
 
-def run(options: argparse.Namespace) -> int:
-    """Measures, prints, and says how many elements were wrong."""
+def run(options: argparse.Namespace) -> bool:
+    """Measures and prints; true where every launch that was tried ended well and every element was right."""
     about = machine()
     with tempfile.TemporaryDirectory(prefix="pccl-rivals-") as folder:
         able = contestants(options, Path(folder))
         with congestion.held_at(options.congestion or congestion.in_force(), options.congestion_by) as how:
-            measured = measure(options, able)
+            measured, lost = measure(options, able)
     if options.json is not None:
         write_json(options.json, {"machine": about, "congestion": how, "rounds": options.rounds}, measured)
-    return report(options, how, about, measured)
+    report(options, how, about, measured)
+    wrong = sum(sample.wrong for sample in measured.values())
+    print(f"\nwrong elements: {wrong}, launches that failed: {lost}")
+    return wrong == 0 and lost == 0
 
 
 def main() -> int:
-    """0: done, also where somebody was skipped; 1: an element was wrong; 2: what was asked for is refused."""
+    """0: done, also where somebody was skipped; 1: wrong elements, failed launches; 2: refused what was asked for."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(130))  # so that children end and settings are restored
     try:
-        return 1 if run(parse_arguments(sys.argv[1:])) else 0
+        return 0 if run(parse_arguments(sys.argv[1:])) else 1
     except congestion.Refused as refused:
         say(f"run.py: {refused}")
         return 2

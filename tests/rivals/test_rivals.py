@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+import tempfile
 import unittest
+from pathlib import Path
+from typing import Optional
 
 import comparison
 import congestion
 from children import Failed, run_together
 from comparison import ALONE, DEFAULTS, EQUAL, GLOO, MPI_TCP
-from contestants import executable_in, samples_of_rows, samples_of_worker
+from contestants import HERE, OursFromFile, executable_in, samples_of_rows, samples_of_worker
 from figures import (
     MIB,
     Sample,
@@ -74,6 +78,10 @@ class Samples(unittest.TestCase):
         self.assertEqual((both.time_us, both.cpu_ns_per_byte, both.wrong), (6.0, 3.0, 3))
         self.assertEqual((both.floor_time_us, both.floor_cpu_ns_per_byte), (3.0, 8.0))
 
+    def test_spread_is_upper_over_lower_quartile(self) -> None:
+        self.assertEqual(Sample(4, False, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]).spread, 3.0)
+        self.assertIsNone(Sample(4, False, [1.0, 2.0, 3.0]).spread)
+
     def test_cpu_is_per_byte_of_all_contributions(self) -> None:
         line = '{"bytes": 100, "in_place": 1, "times_us": [2.5], "cpu_ns": 6000, "reduces": 10, "wrong": 3}'
 
@@ -82,11 +90,14 @@ class Samples(unittest.TestCase):
         self.assertEqual(sample, Sample(100, True, [2.5], 3.0, 3))
 
     def test_of_our_rows_only_f32_sums_of_what_was_asked_for_with_the_fewest_lanes_count(self) -> None:
-        row = {
+        row: dict[str, object] = {
             "peers": 2, "lanes": 4, "bytes": MIB, "type": "f32", "redop": "sum", "in_place": False, "wrong": 0,
             "time_us": 40.0, "cpu_s_per_gb": 0.5, "floor_time_us": 30.0,
         }  # fmt: skip
-        others = [{"lanes": 16}, {"peers": 4}, {"bytes": 4096}, {"type": "f16"}, {"redop": "max"}, {"in_place": True}]
+        others: list[dict[str, object]] = [
+            {"lanes": 16}, {"peers": 4}, {"bytes": 4096}, {"type": "f16"}, {"redop": "max"}, {"in_place": True},
+            {"quantization": "u8"}, {"concurrent": 8},
+        ]  # fmt: skip
         rows = [*({**row, **other, "time_us": 1.0} for other in others), row]
 
         samples = samples_of_rows(rows, 2, [MIB], [False])
@@ -99,6 +110,27 @@ class Samples(unittest.TestCase):
 
         self.assertEqual(executable_in(f"{other}\n{ours}\n"), "/t/all_reduce_perf")
         self.assertIsNone(executable_in(other))
+
+
+class FilesOfOurs(unittest.TestCase):
+    def prepared(self, settings: dict[str, object]) -> tuple[OursFromFile, Optional[str]]:
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "ours.json")
+            file.write_text(json.dumps({"settings": settings, "rows": []}))
+            ours = OursFromFile(file, EQUAL, DEFAULTS, held="bbr")
+            return ours, ours.prepare()
+
+    def test_a_file_of_the_rivals_congestion_control_is_held_equal_and_one_of_none_is_ours_by_default(self) -> None:
+        equal, no_reason = self.prepared({"congestion": "bbr"})
+        defaults, none_either = self.prepared({"congestion": None})
+
+        self.assertEqual((equal.name, no_reason), (EQUAL, None))
+        self.assertEqual((defaults.name, none_either), (DEFAULTS, None))
+
+    def test_a_file_of_another_congestion_control_is_skipped_with_a_reason(self) -> None:
+        _, reason = self.prepared({"congestion": "cubic"})
+
+        self.assertRegex(reason or "", "is of cubic, rivals get bbr")
 
 
 class Tables(unittest.TestCase):
@@ -124,7 +156,9 @@ class Tables(unittest.TestCase):
         self.assertIsNone(aims_against("mpi-tcp", False, 4, 256 * MIB))
 
     def test_a_ratio_below_its_aim_is_marked(self) -> None:
-        self.assertEqual([show_ratio(1.1, 1.15), show_ratio(1.2, 1.15), show_ratio(0.5, None)], ["1.10 <1.15", "1.20", "0.50"])
+        self.assertEqual(
+            [show_ratio(1.1, 1.15), show_ratio(1.2, 1.15), show_ratio(0.5, None)], ["1.10 <1.15", "1.20", "0.50"]
+        )
 
     def test_columns_are_as_wide_as_their_widest_cell(self) -> None:
         self.assertEqual(render(["a", "bbb"], [["10", "2"]]), "|  a | bbb |\n|---:|----:|\n| 10 |   2 |")
@@ -142,7 +176,7 @@ class Tables(unittest.TestCase):
 
         cells = [cell.strip() for cell in row.strip("|").split("|")]
         self.assertEqual(cells[7:10], ["0.90", "2.00", "1.20 <1.3"])
-        self.assertEqual(cells[10:], ["0.40", "-", "0.60", "0.70"])
+        self.assertEqual(cells[10:], ["0.40", "-", "0.60", "0.70", "-", "-"])
 
     def test_there_is_a_section_for_each_of_ours_and_one_for_rivals_without_any(self) -> None:
         rival = {(GLOO, 2, 4, True): Sample(4, True, [1.0])}
@@ -208,6 +242,18 @@ class Settings(unittest.TestCase):
             self.assertIn("default", how)
 
         self.assertEqual(congestion.in_force(), before)
+
+    def test_a_namespace_holds_another_algorithm_and_leaves_the_machine_alone(self) -> None:
+        before = congestion.in_force()
+        other = "reno" if before != "reno" else "cubic"
+        code = f"import congestion as c\nwith c.held_at({other!r}, 'namespace'): print(c.in_force())"
+
+        try:
+            said = run_together([[sys.executable, "-c", code]], LIMIT_S, {"PYTHONPATH": str(HERE)})
+        except Failed as failed:
+            self.skipTest(f"no namespace here: {failed}")
+
+        self.assertEqual((said, congestion.in_force()), (f"{other}\n", before))
 
 
 if __name__ == "__main__":

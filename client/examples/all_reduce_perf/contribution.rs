@@ -8,7 +8,7 @@
 
 use pccl::ReduceOp;
 
-use super::number::{Number, epsilon};
+use super::number::Number;
 use super::work::Work;
 
 /// A prime: pieces are aligned to powers of two.
@@ -82,7 +82,7 @@ impl Contribution {
         let all = (0..self.peers).map(|rank| self.of(rank, place, iteration));
         match self.op {
             ReduceOp::Sum => T::whole(all.sum()),
-            ReduceOp::Avg => T::average(all.sum(), self.peers),
+            ReduceOp::Avg => T::whole(all.sum::<i64>()).over(self.peers),
             ReduceOp::Prod => T::whole(all.product()),
             ReduceOp::Max => T::whole(all.max().unwrap_or_default()),
             ReduceOp::Min => T::whole(all.min().unwrap_or_default()),
@@ -90,12 +90,26 @@ impl Contribution {
     }
 }
 
-/// Every hop of the reduction and the one to everybody may be off by half a level of a range that is
-/// at most that of the result, and by the rounding of the type.
+/// Every hop encodes what has come together so far, and the last one encodes the result for everybody:
+/// each may be off by the codec's bound for the range that numbers can have there.
 fn tolerance(work: &Work, peers: usize) -> Option<f64> {
-    let compression = work.quantize?;
-    let (hops, range) = (peers as f64, (peers as i64 * LARGEST) as f64);
-    Some(hops * range * (1.01 / compression.levels() / 2.0 + epsilon(work.element)))
+    let codec = work.codec()?;
+    let after = |hops: usize, largest: f64| {
+        (1..=hops).fold(0.0, |error, hop| {
+            let (low, high) = (hop as f64, hop as f64 * largest);
+            error + codec.error_bound(low - error, high + error)
+        })
+    };
+    let (largest, hops) = (LARGEST as f64, peers as f64);
+    let bound = match work.op {
+        ReduceOp::Sum => after(peers, largest),
+        // What is sent to everybody is divided already.
+        ReduceOp::Avg => after(peers - 1, largest) / hops + codec.error_bound(0.0, largest + 1.0),
+        ReduceOp::Max | ReduceOp::Min => hops * codec.error_bound(0.0, largest + 1.0),
+        // Two ranks at most double what came before, with its error.
+        ReduceOp::Prod => 4.0 * hops * codec.error_bound(0.0, 5.0),
+    };
+    Some(bound)
 }
 
 /// Comparing memory comes first, because it is as fast as memory.

@@ -4,15 +4,26 @@
 //! In step `s` of `2(n-1)` a rank sends chunk `rank - s` and receives chunk `rank - s - 1`. In the
 //! first half a piece that was received is added to the rank's own contribution, in the second half
 //! it is received into its final place. What a step sends is what the step before has received, and
-//! it goes out as soon as it is there.
+//! it goes out as soon as it is there. Additions are the kernels', so that only the way of the bytes
+//! differs from the library's.
 
 use std::io;
 use std::ops::Range;
 
 use pccl::ReduceOp;
+use pccl_kernels::{KernelError, divide, reduce, reduce_into};
 
 use super::edges::Edges;
-use super::number::{Number, combine, combine_into};
+use super::number::{Number, kernel_element, kernel_op};
+
+/// Why the ring has ended early.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FloorError {
+    #[error("{0}")]
+    Connection(#[from] io::Error),
+    #[error("{0}")]
+    Kernel(#[from] KernelError),
+}
 
 /// This rank's place in the ring, and its memory between calls.
 #[derive(Debug)]
@@ -42,7 +53,7 @@ impl<T: Number> Floor<T> {
         source: Option<&[T]>,
         result: &mut [T],
         piece: usize,
-    ) -> io::Result<()> {
+    ) -> Result<(), FloorError> {
         self.scratch.resize(piece, T::whole(0));
         let mut pass = Pass {
             op,
@@ -93,7 +104,7 @@ struct Pass<'a, T> {
 }
 
 impl<T: Number> Pass<'_, T> {
-    fn run(&mut self, edges: &mut Edges) -> io::Result<()> {
+    fn run(&mut self, edges: &mut Edges) -> Result<(), FloorError> {
         loop {
             let received = self.receive(edges)?;
             let sent = self.send(edges)?;
@@ -116,7 +127,7 @@ impl<T: Number> Pass<'_, T> {
     }
 
     /// Has anything been received?
-    fn receive(&mut self, edges: &mut Edges) -> io::Result<bool> {
+    fn receive(&mut self, edges: &mut Edges) -> Result<bool, FloorError> {
         if self.is_over(self.receiving) {
             return Ok(false);
         }
@@ -139,7 +150,7 @@ impl<T: Number> Pass<'_, T> {
         edges: &mut Edges,
         chunk: Range<usize>,
         left: usize,
-    ) -> io::Result<bool> {
+    ) -> Result<bool, FloorError> {
         let piece = size_of_val(self.scratch).min(left);
         let scratch = bytemuck::cast_slice_mut(self.scratch);
         let Some(bytes) = edges.receive(&mut scratch[self.in_scratch..piece])? else {
@@ -149,26 +160,30 @@ impl<T: Number> Pass<'_, T> {
         if self.in_scratch == piece {
             self.in_scratch = 0;
             let (from, count) = (self.receiving.done / size_of::<T>(), piece / size_of::<T>());
-            self.add(chunk.start + from, count);
+            self.add(chunk.start + from, count)?;
             self.receiving.advance(piece, self.receiving.done + left);
         }
         Ok(true)
     }
 
     /// The first `count` elements of the scratch and this rank's contribution at `start` become one.
-    fn add(&mut self, start: usize, count: usize) {
+    fn add(&mut self, start: usize, count: usize) -> Result<(), KernelError> {
+        let (element, op) = (kernel_element(T::TYPE), kernel_op(self.op));
         let place = start..start + count;
-        let (received, into) = (&self.scratch[..count], &mut self.result[place.clone()]);
+        let received = bytemuck::cast_slice(&self.scratch[..count]);
+        let into = bytemuck::cast_slice_mut(&mut self.result[place.clone()]);
         match self.source {
-            Some(source) => combine_into(self.op, into, received, &source[place]),
-            None => combine(self.op, into, received),
+            Some(source) => {
+                let own = bytemuck::cast_slice(&source[place]);
+                reduce_into(element, op, into, received, own)?;
+            }
+            None => reduce(element, op, into, received)?,
         }
         let is_last = self.receiving.step == self.peers - 2;
         if is_last && self.op == ReduceOp::Avg {
-            for sum in into {
-                *sum = sum.over(self.peers);
-            }
+            divide(element, into, u32::try_from(self.peers).unwrap_or(u32::MAX))?;
         }
+        Ok(())
     }
 
     fn receive_into_place(
@@ -176,7 +191,7 @@ impl<T: Number> Pass<'_, T> {
         edges: &mut Edges,
         chunk: Range<usize>,
         left: usize,
-    ) -> io::Result<bool> {
+    ) -> Result<bool, FloorError> {
         let piece = size_of_val(self.scratch).min(left);
         let place = bytemuck::cast_slice_mut(&mut self.result[chunk]);
         let done = self.receiving.done;
@@ -188,7 +203,7 @@ impl<T: Number> Pass<'_, T> {
     }
 
     /// Has anything been sent?
-    fn send(&mut self, edges: &mut Edges) -> io::Result<bool> {
+    fn send(&mut self, edges: &mut Edges) -> Result<bool, FloorError> {
         if self.is_over(self.sending) {
             return Ok(false);
         }

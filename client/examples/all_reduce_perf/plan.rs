@@ -9,7 +9,7 @@ const ALONE_FROM: usize = 1 << 20;
 const BATCH_MAX: usize = 64;
 
 /// Ours and the floor take turns so often, so that what else the machine does hits both.
-const TURNS: u32 = 4;
+const TURNS: u32 = 8;
 
 /// How one row is measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(crate) struct Plan {
     pub(crate) turns: Vec<u32>,
     /// Iterations that run back to back.
     pub(crate) batch: usize,
-    /// Iterations that try one size of the floor's pieces.
+    /// Iterations that try one size of the floor's pieces, each time that it is its turn.
     pub(crate) trial: u32,
 }
 
@@ -46,11 +46,11 @@ impl Plan {
 /// Iterations, those before them, and those of a trial: a second or a few for each row.
 const fn by_size(bytes: usize) -> (u32, u32, u32) {
     match bytes {
-        0..0x1_0000 => (400, 64, 64),
-        0x1_0000..0x10_0000 => (160, 32, 16),
-        0x10_0000..0x100_0000 => (40, 4, 6),
-        0x100_0000..0x800_0000 => (12, 2, 3),
-        _ => (8, 1, 2),
+        0..0x1_0000 => (400, 64, 32),
+        0x1_0000..0x10_0000 => (160, 32, 8),
+        0x10_0000..0x100_0000 => (40, 4, 3),
+        0x100_0000..0x800_0000 => (12, 2, 1),
+        _ => (8, 1, 1),
     }
 }
 

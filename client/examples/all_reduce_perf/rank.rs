@@ -12,7 +12,7 @@ use pccl::{Communicator, ElementType, ReduceItem, Tcp};
 
 use super::contribution::Contribution;
 use super::edges::Edges;
-use super::floor::Floor;
+use super::floor::{Floor, FloorError};
 use super::number::Number;
 use super::stopwatch::{cpu_time, ns_since};
 use super::talk::{
@@ -55,8 +55,10 @@ impl Assignment {
 enum RankError {
     #[error("{0}")]
     Pccl(#[from] pccl::Error),
+    #[error("no port or no neighbour for the floor's ring: {0}")]
+    Edges(#[from] io::Error),
     #[error("the floor's ring: {0}")]
-    Floor(#[from] io::Error),
+    Floor(#[from] FloorError),
     #[error("the parent asks for the floor before its ring is connected")]
     NoFloor,
 }
@@ -179,11 +181,14 @@ impl<T: Number> Rank<T> {
         while first < end {
             let iterations = first..end.min(first + batch);
             self.fill(iterations.clone());
-            tell(&Event::Ready);
-            let Order::Go = next_order() else {
+            if !everybody_is_ready() {
                 break;
-            };
+            }
             self.run_batch(series.of, iterations.clone(), &mut measured)?;
+            // Ranks share cores: who is done does not check while others are still timed.
+            if !everybody_is_ready() {
+                break;
+            }
             measured.wrong += self.count_wrong(series.of, iterations.clone());
             first = iterations.end;
         }
@@ -235,6 +240,12 @@ impl<T: Number> Rank<T> {
         measured.cpu_ns += cpu_time() - before;
         Ok(())
     }
+}
+
+/// Waits for the other ranks. False: there is nobody to wait for any more.
+fn everybody_is_ready() -> bool {
+    tell(&Event::Ready);
+    matches!(next_order(), Order::Go)
 }
 
 /// One iteration of ours.

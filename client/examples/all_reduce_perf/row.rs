@@ -24,6 +24,11 @@ impl Samples {
             self.times_us.push(sum_ns / ranks.len() as f64 / 1e3);
         }
         self.cpu_ns += ranks.iter().map(|rank| rank.cpu_ns).sum::<u64>();
+        self.add_wrong(ranks);
+    }
+
+    /// Adds what was wrong in a series whose times do not count.
+    pub(crate) fn add_wrong(&mut self, ranks: &[Measured]) {
         self.wrong += ranks.iter().map(|rank| rank.wrong).sum::<u64>();
     }
 
@@ -39,7 +44,7 @@ impl Samples {
         }
     }
 
-    fn min_us(&self) -> f64 {
+    pub(crate) fn min_us(&self) -> f64 {
         self.sorted().first().copied().unwrap_or(f64::NAN)
     }
 

@@ -9,8 +9,12 @@ use super::rank::Assignment;
 use super::row::{Findings, Row, Samples, Subject};
 use super::talk::{Buffers, Contestant, Event, Measured, Order, Series};
 
-/// Sizes of the floor's pieces that are tried.
-const PIECES: [usize; 5] = [64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20];
+/// Sizes of the floor's pieces that are tried: this one and its doubles.
+const SMALLEST_PIECE: usize = 64 << 10;
+const LARGEST_PIECE: usize = 1 << 20;
+
+/// How often each of them gets its turn.
+const TRIALS: u32 = 3;
 
 /// The best size of pieces, by number of peers and bytes.
 pub(crate) type BestPieces = BTreeMap<(usize, usize), usize>;
@@ -114,33 +118,45 @@ impl<'a> Session<'a> {
         if let Some(piece) = best.get(&key) {
             return Ok(*piece);
         }
-        let chunk = bytes / self.peers;
-        let [smallest, larger @ ..] = PIECES;
-        let mut fastest = (smallest, f64::INFINITY);
-        // A piece larger than a chunk is the chunk, which the next smaller one may be already.
-        let sensible = larger.into_iter().filter(|piece| piece / 2 < chunk);
-        let candidates: Vec<usize> = [smallest].into_iter().chain(sensible).collect();
-        for piece_bytes in candidates.iter().copied().filter(|_| candidates.len() > 1) {
-            let of = Contestant::Floor { piece_bytes };
-            self.series(of, 1)?;
-            let mut trial = Samples::default();
-            trial.add(&self.series(of, plan.trial)?);
-            if trial.median_us() < fastest.1 {
-                fastest = (piece_bytes, trial.median_us());
+        let piece = match sensible_pieces(bytes / self.peers).as_slice() {
+            [only] => *only,
+            several => self.fastest(several, plan)?,
+        };
+        best.insert(key, piece);
+        Ok(piece)
+    }
+
+    /// In turns, and by the fastest iteration of each: whatever else the machine does only slows down.
+    fn fastest(&mut self, pieces: &[usize], plan: &Plan) -> Result<usize, Trouble> {
+        let mut trials: Vec<(usize, Samples)> = Vec::new();
+        trials.extend(pieces.iter().map(|piece| (*piece, Samples::default())));
+        for turn in 0..=TRIALS {
+            for (piece_bytes, samples) in &mut trials {
+                let piece_bytes = *piece_bytes;
+                let measured = self.series(Contestant::Floor { piece_bytes }, plan.trial)?;
+                // The first turn warms up.
+                if turn > 0 {
+                    samples.add(&measured);
+                }
             }
         }
-        best.insert(key, fastest.0);
-        Ok(fastest.0)
+        let by_time = |one: &(usize, Samples), other: &(usize, Samples)| {
+            one.1.min_us().total_cmp(&other.1.min_us())
+        };
+        let fastest = trials.iter().min_by(|one, other| by_time(one, other));
+        Ok(fastest.map_or(SMALLEST_PIECE, |(piece, _)| *piece))
     }
 
     /// Ours, the floor, ours, the floor, and so on.
     fn take_turns(&mut self, plan: &Plan, piece: Option<usize>) -> Result<Findings, Trouble> {
         let floor = piece.map(|piece_bytes| Contestant::Floor { piece_bytes });
-        for of in [Some(Contestant::Ours), floor].into_iter().flatten() {
+        let mut ours = Samples::default();
+        ours.add_wrong(&self.series(Contestant::Ours, plan.warmup)?);
+        if let Some(of) = floor {
             self.series(of, plan.warmup)?;
         }
         let mut found = Findings {
-            ours: Samples::default(),
+            ours,
             master_cpu_ns: 0,
             floor: piece.map(|piece| (piece, Samples::default())),
             iterations: plan.iterations(),
@@ -153,13 +169,11 @@ impl<'a> Session<'a> {
                 samples.add(&self.series(of, *iterations)?);
             }
         }
-        match &found.floor {
-            Some((_, samples)) if samples.wrong > 0 => Err(Trouble::WrongFloor(samples.wrong)),
-            Some(_) | None => Ok(found),
-        }
+        Ok(found)
     }
 
-    /// Some iterations on all ranks. Each batch begins when all are ready for it.
+    /// Some iterations on all ranks. Each batch begins when all are ready for it, and nobody checks it
+    /// before all are done.
     fn series(&mut self, of: Contestant, iterations: u32) -> Result<Vec<Measured>, Trouble> {
         let series = Series {
             of,
@@ -182,7 +196,7 @@ impl<'a> Session<'a> {
                 })?;
             // All ranks make the same batches, so all are ready or all are done.
             match answers.into_iter().collect() {
-                Some(measured) => return Ok(measured),
+                Some(measured) => return checked(of, measured),
                 None => self.crew.tell(&self.ranks, &Order::Go),
             }
         }
@@ -196,6 +210,24 @@ impl<'a> Session<'a> {
                 _ => None,
             })
     }
+}
+
+/// The floor is there to compare with, and has to be right.
+fn checked(of: Contestant, measured: Vec<Measured>) -> Result<Vec<Measured>, Trouble> {
+    let wrong = measured.iter().map(|rank| rank.wrong).sum();
+    match of {
+        Contestant::Floor { .. } if wrong > 0 => Err(Trouble::WrongFloor(wrong)),
+        Contestant::Floor { .. } | Contestant::Ours => Ok(measured),
+    }
+}
+
+/// A piece larger than a chunk is the chunk, which the next smaller one may be already.
+fn sensible_pieces(chunk: usize) -> Vec<usize> {
+    let doubles = std::iter::successors(Some(SMALLEST_PIECE), |piece| Some(piece * 2));
+    doubles
+        .take_while(|piece| *piece <= LARGEST_PIECE)
+        .filter(|piece| *piece == SMALLEST_PIECE || piece / 2 < chunk)
+        .collect()
 }
 
 fn address_in(event: Event) -> Option<std::net::SocketAddr> {

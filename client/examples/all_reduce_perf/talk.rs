@@ -15,9 +15,9 @@ pub(crate) enum Order {
     JoinFloor { next: SocketAddr },
     /// A rank: make buffers. Answered by `Prepared`.
     Prepare(Buffers),
-    /// A rank: measure. Answered by `Ready` before each batch and by `Measured` after the last.
+    /// A rank: measure. Answered by `Ready` before and after each batch, and by `Measured` at the end.
     Measure(Series),
-    /// A rank that is ready: begin.
+    /// A rank that is ready: all others are, too.
     Go,
     /// The master: how much CPU time so far? Answered by `CpuTime`.
     TellCpuTime,
@@ -59,7 +59,7 @@ pub(crate) enum Event {
     Joined,
     /// The buffers are there.
     Prepared,
-    /// A batch can begin.
+    /// It waits for the other ranks, before or after a batch.
     Ready,
     /// A series is over.
     Measured(Measured),

@@ -1,6 +1,9 @@
 //! What every rank has to know: what is reduced, and how.
 
 use pccl::{ElementType, Quantization, Reduce, ReduceOp};
+use pccl_kernels::{Codec, Scheme};
+
+use super::number::kernel_element;
 
 const OPERATIONS: [ReduceOp; 5] = [
     ReduceOp::Sum,
@@ -11,32 +14,24 @@ const OPERATIONS: [ReduceOp; 5] = [
 ];
 
 /// Compressions, by the names that they have here.
-const COMPRESSIONS: [Compression; 4] = [
-    Compression::new(
-        "u8",
-        Quantization::MinMax {
-            to: ElementType::U8,
-        },
-    ),
-    Compression::new(
-        "u16",
-        Quantization::MinMax {
-            to: ElementType::U16,
-        },
-    ),
-    Compression::new(
-        "zp-u8",
-        Quantization::ZeroPointScale {
-            to: ElementType::U8,
-        },
-    ),
-    Compression::new(
-        "zp-i8",
-        Quantization::ZeroPointScale {
-            to: ElementType::I8,
-        },
-    ),
-];
+const COMPRESSIONS: [Compression; 5] = {
+    let (u8, u16, i8) = (ElementType::U8, ElementType::U16, ElementType::I8);
+    let (min_max_u8, min_max_u16) = (
+        Quantization::MinMax { to: u8 },
+        Quantization::MinMax { to: u16 },
+    );
+    let (zero_point_u8, zero_point_i8) = (
+        Quantization::ZeroPointScale { to: u8 },
+        Quantization::ZeroPointScale { to: i8 },
+    );
+    [
+        Compression::new("u8", min_max_u8, Scheme::MinMaxU8),
+        Compression::new("u16", min_max_u16, Scheme::MinMaxU16),
+        Compression::new("zp-u8", zero_point_u8, Scheme::ZeroPointU8),
+        Compression::new("zp-i8", zero_point_i8, Scheme::ZeroPointI8),
+        Compression::new("4bit", Quantization::Blockwise4, Scheme::Blockwise4),
+    ]
+};
 
 /// The reduce that is measured. Parsed from the command line of the user, and again from that of
 /// each rank.
@@ -48,7 +43,8 @@ pub(crate) struct Work {
     /// What is computed: sum, avg, prod, max, min.
     #[arg(long, default_value = "sum", value_parser = operation)]
     pub(crate) op: ReduceOp,
-    /// Compress what travels: u8, u16 (min-max), zp-u8, zp-i8 (zero point and scale).
+    /// Compress what travels: u8, u16 (min-max), zp-u8, zp-i8 (zero point and
+    /// scale), 4bit (min-max of each 64 elements).
     #[arg(long, value_parser = compression)]
     pub(crate) quantize: Option<Compression>,
     /// Reduces that run at once, each of the size of the row. In place only.
@@ -65,14 +61,16 @@ pub(crate) struct Work {
 
 impl Work {
     pub(crate) fn check(&self) -> Result<(), &'static str> {
-        let is_float = matches!(
-            self.element,
-            ElementType::F16 | ElementType::BF16 | ElementType::F32 | ElementType::F64
-        );
-        if self.quantize.is_some() && !is_float {
+        if self.quantize.is_some() && self.codec().is_none() {
             return Err("--quantize needs a type of floating-point numbers");
         }
         Ok(())
+    }
+
+    /// What the compression does to a frame.
+    pub(crate) fn codec(&self) -> Option<Codec> {
+        let compression = self.quantize?;
+        Codec::new(kernel_element(self.element), compression.scheme).ok()
     }
 
     /// The calls that reduce many buffers at once work in place.
@@ -115,26 +113,20 @@ impl Work {
     }
 }
 
-/// A quantization and its name.
+/// A quantization: its name here, what the library calls it, and what the kernels do.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Compression {
     pub(crate) name: &'static str,
-    pub(crate) quantization: Quantization,
+    quantization: Quantization,
+    scheme: Scheme,
 }
 
 impl Compression {
-    const fn new(name: &'static str, quantization: Quantization) -> Self {
-        Self { name, quantization }
-    }
-
-    /// Steps from the smallest to the largest value that travels.
-    pub(crate) fn levels(self) -> f64 {
-        match self.quantization {
-            Quantization::MinMax { to } | Quantization::ZeroPointScale { to } => {
-                (256_f64).powi(i32::try_from(to.size()).unwrap_or(i32::MAX)) - 1.0
-            }
-            Quantization::Blockwise4 => 15.0,
-            Quantization::None => f64::INFINITY,
+    const fn new(name: &'static str, quantization: Quantization, scheme: Scheme) -> Self {
+        Self {
+            name,
+            quantization,
+            scheme,
         }
     }
 }

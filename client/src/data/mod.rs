@@ -23,6 +23,7 @@
 
 mod buffers;
 mod edge;
+mod gate;
 mod kernel;
 mod pool;
 mod port;
@@ -46,6 +47,7 @@ use pccl_core::wire::FRAME_PAYLOAD_MAX;
 use tokio::sync::mpsc;
 
 use edge::{Installed, StandingEdge};
+use gate::Gate;
 use pool::Pool;
 use port::{Receiving, Sending};
 use registry::{Inbox, Operation, Registry};
@@ -62,6 +64,9 @@ const IDLE_FRAMES_MAX: usize = 64;
 /// machine: measured to be enough to keep everybody busy, and little enough to stay in caches.
 const LOCAL_WINDOW: u64 = 2 * 1024 * 1024;
 
+/// Operations that run at a time, unless the configuration says otherwise.
+pub(crate) const CONCURRENT_DEFAULT: usize = 16;
+
 /// How the data plane behaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DataConfig {
@@ -71,6 +76,8 @@ pub(crate) struct DataConfig {
     pub(crate) frame_bytes: usize,
     /// Bytes of the own contribution that may be under way where the next rank is on this machine.
     pub(crate) local_window: u64,
+    /// Operations that run at a time; further ones wait.
+    pub(crate) concurrent: usize,
 }
 
 impl Default for DataConfig {
@@ -79,6 +86,7 @@ impl Default for DataConfig {
             stall: Duration::from_secs(10),
             frame_bytes: FRAME_PAYLOAD_MAX,
             local_window: LOCAL_WINDOW,
+            concurrent: CONCURRENT_DEFAULT,
         }
     }
 }
@@ -99,6 +107,7 @@ pub(crate) enum DataEvent {
 #[derive(Debug)]
 struct Shared {
     registry: Registry,
+    gate: Arc<Gate>,
     pool: Arc<Pool>,
     config: DataConfig,
     events: mpsc::UnboundedSender<DataEvent>,
@@ -135,6 +144,7 @@ impl DataPlane {
         Self {
             shared: Arc::new(Shared {
                 registry: Registry::default(),
+                gate: Gate::new(config.concurrent),
                 pool: Pool::new(IDLE_FRAMES_MAX),
                 config,
                 events,
@@ -199,7 +209,7 @@ impl DataPlane {
             place: self.place,
             shared: Arc::clone(&self.shared),
             stopped,
-            inbox: Some(inbox),
+            inbox: Some((self.shared.gate.begin(seq), inbox)),
             address,
             receiving: receiving.map(|edge| Receiving { edge, ended }),
             sending: sending.map(|edge| Sending {

@@ -32,6 +32,9 @@ impl Pool {
     }
 }
 
+/// Buffers that an operation keeps for itself before the list of them has to grow.
+const SPARE: usize = 16;
+
 /// The frame buffers of one operation.
 #[derive(Debug)]
 pub(super) struct Scratch {
@@ -44,7 +47,7 @@ impl Scratch {
     pub(super) fn new(pool: &Arc<Pool>) -> Self {
         Self {
             pool: Arc::clone(pool),
-            spare: Vec::new(),
+            spare: Vec::with_capacity(SPARE),
         }
     }
 

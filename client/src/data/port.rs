@@ -1,7 +1,9 @@
 //! An operation's connection to the lanes, from its beginning to its run.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Poll, ready};
 
 use pccl_core::element::CollectiveSpec;
 use pccl_core::id::Seq;
@@ -9,7 +11,8 @@ use pccl_core::id::Seq;
 use super::Shared;
 use super::buffers::RingBuffers;
 use super::edge::EdgeState;
-use super::registry::{Address, Inbox};
+use super::gate::Pass;
+use super::registry::{Address, Early, Inbox};
 use super::run::Run;
 use super::sending::TxSlot;
 use super::work::{Misfit, Pace, Place, RingWork};
@@ -54,7 +57,7 @@ pub(crate) struct RingPort {
     pub(super) shared: Arc<Shared>,
     pub(super) stopped: Arc<AtomicBool>,
     /// `None` once run.
-    pub(super) inbox: Option<Inbox>,
+    pub(super) inbox: Option<(Pass, Inbox)>,
     pub(super) address: Address,
     pub(super) receiving: Option<Receiving>,
     pub(super) sending: Option<Sending>,
@@ -95,7 +98,7 @@ impl RingPort {
         mut buffers: RingBuffers<'_>,
     ) -> Result<RingStats, RingFailure> {
         buffers.begin(0);
-        let (Some(inbox), false) = (self.inbox.take(), self.is_stopped()) else {
+        let (Some((pass, mut inbox)), false) = (self.inbox.take(), self.is_stopped()) else {
             return Err(RingFailure::Stopped);
         };
         let place = self.place.ok_or(RingFailure::LaneLost)?;
@@ -111,18 +114,41 @@ impl RingPort {
         let work = RingWork::new(self.seq, &self.spec, place, self.pace(), pool);
         let work = work.ok_or(RingFailure::LaneLost)?;
         buffers.begin(work.slots());
-        Run::new(self, work, buffers, inbox)?.await
+        let early = self.turn(&pass, &mut inbox).await?;
+        Run::new(self, work, buffers, inbox, early)?.await
     }
 
-    /// Bytes under way between machines fill a pipe; within one they only leave the caches.
+    /// Waits until the operation may run. Returns what was delivered meanwhile.
+    async fn turn(&self, pass: &Pass, inbox: &mut Inbox) -> Result<Early, RingFailure> {
+        let mut early = Early::default();
+        poll_fn(|cx| {
+            loop {
+                if self.is_stopped() {
+                    return Poll::Ready(Err(RingFailure::Stopped));
+                }
+                if pass.poll_may_run(cx).is_ready() {
+                    return Poll::Ready(Ok(()));
+                }
+                match ready!(inbox.poll_next(cx)) {
+                    Some(delivery) => early.push(delivery),
+                    None => return Poll::Ready(Err(RingFailure::Stopped)),
+                }
+            }
+        })
+        .await?;
+        Ok(early)
+    }
+
+    /// Many lanes, and many bytes under way, fill the pipe between machines. Within one they only keep
+    /// the bytes from staying in the caches.
     fn pace(&self) -> Pace {
         let config = &self.shared.config;
         let mut slots = self.sending.iter().flat_map(|sending| sending.slots.iter());
+        let is_local = slots.all(|slot| slot.is_local());
         Pace {
             frame_bytes: config.frame_bytes,
-            window: slots
-                .all(|slot| slot.is_local())
-                .then_some(config.local_window),
+            window: is_local.then_some(config.local_window),
+            lanes: if is_local { 1 } else { u16::MAX },
         }
     }
 

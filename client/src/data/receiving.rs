@@ -4,8 +4,11 @@
 //! while nobody does, and the registry hands the lane to that operation, which receives the payload
 //! straight to where it belongs and reads the next header itself. So a lone operation never hands a
 //! lane over, and several of them do so frame by frame.
+//!
+//! With a header a few KiB more are received, if they are there: a small frame costs one system call.
 
 use std::future::poll_fn;
+use std::io::Read;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
@@ -17,6 +20,9 @@ use tokio::sync::mpsc;
 
 use super::Shared;
 use super::edge::EdgeState;
+
+/// Bytes that are received with a header: a small frame, and little to copy of a large one.
+const AHEAD_BYTES: usize = 4 * 1024;
 
 /// Bytes of unwanted payload that are received at a time.
 const DISCARD_BYTES: usize = 16 * 1024;
@@ -34,9 +40,10 @@ pub(super) enum ReadEnd {
 pub(super) struct RxLane {
     lane: u16,
     rx: Box<dyn LaneRx>,
-    /// The header of the next frame, as far as it has arrived.
-    head: [u8; FRAME_HEADER_BYTES],
-    head_filled: usize,
+    /// What was received and is not yet taken: at first the next header, as far as it has arrived.
+    ahead: Box<[u8]>,
+    taken: usize,
+    filled: usize,
     edge: Arc<EdgeState>,
     keeper: mpsc::UnboundedSender<Homecoming>,
 }
@@ -70,15 +77,25 @@ impl RxLane {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<FrameHeader, ReadEnd>> {
-        while let Some(rest) = self.head.get_mut(self.head_filled..) {
-            if rest.is_empty() {
-                break;
+        loop {
+            let waiting = self.ahead.get(self.taken..self.filled).unwrap_or_default();
+            if let Some((head, _)) = waiting.split_first_chunk::<FRAME_HEADER_BYTES>() {
+                let header = FrameHeader::decode(head);
+                self.taken += FRAME_HEADER_BYTES;
+                return Poll::Ready(header.map_err(ReadEnd::from));
             }
-            self.head_filled += ready!(poll_some(self.rx.as_mut(), cx, rest))?;
+            self.make_room();
+            let room = self.ahead.get_mut(self.filled..).unwrap_or_default();
+            self.filled += ready!(poll_some(self.rx.as_mut(), cx, room))?;
             self.edge.moved();
         }
-        self.head_filled = 0;
-        Poll::Ready(FrameHeader::decode(&self.head).map_err(ReadEnd::from))
+    }
+
+    /// Moves the beginning of a header to the front, so that the rest of it fits behind.
+    fn make_room(&mut self) {
+        self.ahead.copy_within(self.taken..self.filled, 0);
+        self.filled -= self.taken;
+        self.taken = 0;
     }
 
     /// Receives at least one byte.
@@ -87,6 +104,13 @@ impl RxLane {
         cx: &mut Context<'_>,
         room: &mut [u8],
     ) -> Poll<Result<usize, ReadEnd>> {
+        let mut waiting = self.ahead.get(self.taken..self.filled).unwrap_or_default();
+        if !waiting.is_empty() {
+            // Reading from memory does not fail.
+            let bytes = waiting.read(room).unwrap_or_default();
+            self.taken += bytes;
+            return Poll::Ready(Ok(bytes));
+        }
         let received = ready!(poll_some(self.rx.as_mut(), cx, room))?;
         self.edge.moved();
         Poll::Ready(Ok(received))
@@ -94,9 +118,15 @@ impl RxLane {
 
     /// The beginning of the next header was received behind a payload.
     pub(super) fn begin_header(&mut self, bytes: &[u8]) {
-        if let Some(head) = self.head.get_mut(..bytes.len()) {
-            head.copy_from_slice(bytes);
-            self.head_filled = bytes.len();
+        if self.taken == self.filled {
+            (self.taken, self.filled) = (0, bytes.len());
+        } else {
+            // They were taken from here.
+            self.taken = self.taken.saturating_sub(bytes.len());
+        }
+        let room = self.ahead.get_mut(self.taken..self.taken + bytes.len());
+        if let Some(room) = room {
+            room.copy_from_slice(bytes);
         }
     }
 
@@ -140,8 +170,9 @@ impl Keeper {
         let receiving = RxLane {
             lane,
             rx: ends.rx,
-            head: [0; FRAME_HEADER_BYTES],
-            head_filled: 0,
+            ahead: vec![0; FRAME_HEADER_BYTES + AHEAD_BYTES].into(),
+            taken: 0,
+            filled: 0,
             edge: Arc::clone(edge),
             keeper,
         };

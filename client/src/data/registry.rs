@@ -4,7 +4,7 @@
 //! is not running is therefore over if a higher one, or itself, was ever registered; otherwise it is
 //! yet to come, because the neighbour has heard of it first.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -64,15 +64,39 @@ impl Drop for Inbox {
         // From here on senders keep what they have.
         self.0.close();
         while let Ok(delivery) = self.0.try_recv() {
-            match delivery {
-                Delivery::Frame(lane, header) => lane.go_home(header.length as usize),
-                Delivery::Turn(lane) => lane.pass_on(),
-                Delivery::Wanted { .. }
-                | Delivery::LaneEnded { .. }
-                | Delivery::EdgeGone { .. }
-                | Delivery::Stop => {}
-            }
+            delivery.pass_on();
         }
+    }
+}
+
+impl Delivery {
+    /// Nobody takes it: lanes go to whoever is next.
+    fn pass_on(self) {
+        match self {
+            Self::Frame(lane, header) => lane.go_home(header.length as usize),
+            Self::Turn(lane) => lane.pass_on(),
+            Self::Wanted { .. } | Self::LaneEnded { .. } | Self::EdgeGone { .. } | Self::Stop => {}
+        }
+    }
+}
+
+/// What was delivered before the operation ran. What is not taken out is passed on.
+#[derive(Debug, Default)]
+pub(super) struct Early(VecDeque<Delivery>);
+
+impl Early {
+    pub(super) fn push(&mut self, delivery: Delivery) {
+        self.0.push_back(delivery);
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Delivery> {
+        self.0.pop_front()
+    }
+}
+
+impl Drop for Early {
+    fn drop(&mut self) {
+        self.0.drain(..).for_each(Delivery::pass_on);
     }
 }
 

@@ -19,7 +19,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::buffers::RingBuffers;
 use super::port::{RingFailure, RingPort, RingStats};
 use super::receiving::RxLane;
-use super::registry::{Delivery, Inbox};
+use super::registry::{Delivery, Early, Inbox};
 use super::sending::TxLane;
 use super::work::{BEYOND, Incoming, Outgoing, RingWork};
 
@@ -82,9 +82,11 @@ impl<'a, 'b> Run<'a, 'b> {
         work: RingWork,
         buffers: RingBuffers<'b>,
         inbox: Inbox,
+        mut early: Early,
     ) -> Result<Self, RingFailure> {
-        let lanes: Vec<LaneWork> = (0..work.stripes()).map(|_| LaneWork::default()).collect();
-        let run = Self {
+        let lanes = port.place.map_or(0, |place| place.lanes).max(work.lanes());
+        let lanes: Vec<LaneWork> = (0..lanes).map(|_| LaneWork::default()).collect();
+        let mut run = Self {
             stall: Stall::new(port.shared.config.stall, lanes.len()),
             port,
             work,
@@ -95,6 +97,9 @@ impl<'a, 'b> Run<'a, 'b> {
         };
         for lane in run.port.receiving.iter().flat_map(|edge| &edge.ended) {
             run.receiving_ended(*lane)?;
+        }
+        while let Some(delivery) = early.pop() {
+            run.delivered(delivery)?;
         }
         Ok(run)
     }
@@ -108,9 +113,10 @@ impl<'a, 'b> Run<'a, 'b> {
                 self.delivered(delivery.ok_or(RingFailure::Stopped)?)?;
             }
             let mut moved = false;
-            for lane in 0..self.work.stripes() {
-                moved |= self.receive(lane, cx)?;
+            for lane in (0..).take(self.lanes.len()) {
+                // Who sends first lets the next rank begin.
                 moved |= self.send(lane, cx)?;
+                moved |= self.receive(lane, cx)?;
             }
             if self.work.is_done() {
                 return Poll::Ready(Ok(self.stats));
@@ -252,7 +258,8 @@ impl<'a, 'b> Run<'a, 'b> {
                         .registry
                         .lane_ended(&receiving.edge, number);
                 }
-                Err(RingFailure::LaneLost)
+                // Whoever still needs it, this operation too, is told.
+                Ok(true)
             }
         }
     }
@@ -274,9 +281,6 @@ impl<'a, 'b> Run<'a, 'b> {
         if let Some(Arriving { frame, .. }) = lane.arriving.take() {
             self.stats.bytes_received += frame.length() as u64;
             self.work.accept(frame, &mut self.buffers)?;
-        }
-        if !self.work.expects(number) {
-            lane.rx.take().into_iter().for_each(|rx| rx.go_home(0));
         }
         Ok(true)
     }

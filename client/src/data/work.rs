@@ -13,22 +13,27 @@
 //! written to the result; frames of the gather phase land in the result and leave from it. Frames that
 //! travel encoded (see [`coded`]) always wait as they came.
 
-use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
 use pccl_core::element::{CollectiveSpec, ReduceOp};
 use pccl_core::id::Seq;
 use pccl_core::schedule::{self, Phase};
-use pccl_core::wire::{FRAME_HEADER_BYTES, FrameHeader};
+use pccl_core::wire::FrameHeader;
 use pccl_kernels::{Element, KernelError, Op};
 
 use super::buffers::{RingBuffers, Target};
 use super::kernel::{element_of, op_of};
 use super::pool::{Pool, Scratch};
 use coded::Coding;
+use frame::{Body, Landing};
+use stripe::{Outlet, StripeWork};
 
 mod coded;
+mod frame;
+mod stripe;
+
+pub(super) use frame::{BEYOND, Incoming, Outgoing};
 
 pub(crate) use coded::{codec_of, is_supported};
 
@@ -39,9 +44,6 @@ pub(super) const HELD_MAX: usize = 4;
 /// Bytes of elements of the own contribution that may be on their way where frames travel encoded: what
 /// waits at a slow lane then can be nowhere but in memory of its own.
 const ENCODED_WINDOW: u64 = 64 * 1024 * 1024;
-
-/// Room behind a frame in scratch: what comes next on the lane may be received with it.
-pub(super) const BEYOND: usize = FRAME_HEADER_BYTES;
 
 /// Where this rank stands in the ring, and how many lanes each edge has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +61,8 @@ pub(super) struct Pace {
     /// Bytes of the own contribution that may be on their way around the ring, over all stripes;
     /// `None`: as much as the lanes take.
     pub(super) window: Option<u64>,
+    /// Lanes to spread the stripes over, at least one.
+    pub(super) lanes: u16,
 }
 
 /// Something that does not fit: a frame that the schedule does not expect, or memory that is not as
@@ -82,6 +86,12 @@ pub(super) struct RingWork {
     frame_elements: u64,
     world: usize,
     stripes: Vec<StripeWork>,
+    /// By lane to the next rank; stripe s leaves on lane s modulo their number.
+    outlets: Vec<Outlet>,
+    /// Bytes of the own contribution that have left and not come back as part of a result.
+    own_under_way: u64,
+    /// How many of those there may be.
+    window: u64,
     scratch: Scratch,
 }
 
@@ -92,97 +102,6 @@ struct Sums {
     op: Op,
     /// Number of contributors, where the sum is to be divided.
     average_over: Option<u32>,
-}
-
-struct StripeWork {
-    /// By step: the bytes that have not been announced yet.
-    expected: Vec<Range<u64>>,
-    /// Bytes of elements that have not arrived.
-    to_receive: u64,
-    /// How many of them arrive in the last step, and are not forwarded.
-    last_step: u64,
-    /// Bytes of the own contribution that no frame has taken yet.
-    own: Range<u64>,
-    /// Bytes of the own contribution that have left and not come back as part of a result.
-    own_under_way: u64,
-    /// How many of those there may be.
-    window: u64,
-    /// Received and not yet on its way into the lane, oldest first.
-    outbox: VecDeque<Outgoing>,
-    /// How many in the outbox are [`Body::Held`].
-    held: usize,
-    /// A frame was taken for the lane and has not left.
-    leaving: bool,
-}
-
-/// A frame that leaves.
-#[derive(Debug)]
-pub(super) struct Outgoing {
-    pub(super) header: FrameHeader,
-    body: Body,
-}
-
-/// Where the payload of a leaving frame is.
-#[derive(Debug)]
-enum Body {
-    Contribution(Range<usize>),
-    Result(Range<usize>),
-    Aside(Range<usize>),
-    Held(Vec<u8>),
-}
-
-/// A frame that was announced and fits.
-#[derive(Debug)]
-pub(super) struct Incoming {
-    lane: u16,
-    step: u32,
-    /// The bytes of the buffer that it is about.
-    range: Range<usize>,
-    /// Payload bytes.
-    length: usize,
-    landing: Landing,
-}
-
-/// Where the payload of an arriving frame goes.
-#[derive(Debug)]
-enum Landing {
-    Scratch(Vec<u8>),
-    Result,
-}
-
-impl Incoming {
-    /// Bytes of payload that are to arrive.
-    pub(super) const fn length(&self) -> usize {
-        self.length
-    }
-
-    /// Room for the payload from byte `filled` on. Up to `beyond` bytes more may be received where
-    /// they can be told apart afterwards.
-    pub(super) fn room<'a>(
-        &'a mut self,
-        buffers: &'a mut RingBuffers<'_>,
-        filled: usize,
-        beyond: usize,
-    ) -> &'a mut [u8] {
-        match &mut self.landing {
-            Landing::Scratch(buffer) => {
-                let end = buffer.len().min(self.length + beyond);
-                buffer.get_mut(filled..end).unwrap_or_default()
-            }
-            Landing::Result => {
-                let rest = self.range.start + filled..self.range.end;
-                buffers.result_mut(rest).unwrap_or_default()
-            }
-        }
-    }
-
-    /// What was received beyond the payload, up to byte `filled`.
-    pub(super) fn beyond(&self, filled: usize) -> &[u8] {
-        match &self.landing {
-            Landing::Scratch(buffer) => buffer.get(self.length..filled).unwrap_or_default(),
-            Landing::Result => &[],
-        }
-    }
 }
 
 impl RingWork {
@@ -206,11 +125,11 @@ impl RingWork {
             Some(_) => Some(pace.window.unwrap_or(ENCODED_WINDOW)),
             None => pace.window,
         };
-        let window = window.map(|bytes| bytes / u64::from(count));
         let stripe = |number| {
             let elements = schedule::stripe_range(spec.count, count, number);
-            StripeWork::new(place, elements, element_bytes as u64, window)
+            StripeWork::new(place, elements, element_bytes as u64)
         };
+        let lanes = pace.lanes.clamp(1, count);
         Some(Self {
             seq,
             sums,
@@ -219,13 +138,16 @@ impl RingWork {
             frame_elements: (pace.frame_bytes / element_bytes).max(1) as u64,
             world: place.world as usize,
             stripes: (0..count).map(stripe).collect(),
+            outlets: (0..lanes).map(|_| Outlet::default()).collect(),
+            own_under_way: 0,
+            window: window.unwrap_or(u64::MAX),
             scratch: Scratch::new(pool),
         })
     }
 
-    /// How many lanes the operation uses: those with the lowest numbers.
-    pub(super) fn stripes(&self) -> u16 {
-        u16::try_from(self.stripes.len()).unwrap_or(u16::MAX)
+    /// On how many lanes frames leave: those with the lowest numbers.
+    pub(super) fn lanes(&self) -> u16 {
+        u16::try_from(self.outlets.len()).unwrap_or(u16::MAX)
     }
 
     /// In how many sequences of adjoining pieces the result is written.
@@ -233,47 +155,55 @@ impl RingWork {
         self.stripes.len() * self.world
     }
 
-    /// Does anything have to arrive on this lane?
+    /// May anything that has to arrive come on this lane?
     pub(super) fn expects(&self, lane: u16) -> bool {
-        self.stripe(lane)
-            .is_some_and(|stripe| stripe.to_receive > 0)
+        self.stripes.iter().any(|stripe| {
+            stripe.to_receive > 0 && stripe.arrives_on.is_none_or(|arrives| arrives == lane)
+        })
     }
 
-    /// Does anything have to arrive on any lane?
+    /// Does anything have to arrive?
     pub(super) fn expects_any(&self) -> bool {
         self.stripes.iter().any(|stripe| stripe.to_receive > 0)
     }
 
     /// Has anything to leave on this lane that may leave?
     pub(super) fn has_outgoing(&self, lane: u16) -> bool {
-        self.stripe(lane).is_some_and(StripeWork::has_outgoing)
+        let outlet = self.outlets.get(usize::from(lane));
+        outlet.is_some_and(|outlet| !outlet.outbox.is_empty())
+            || (self.own_may_leave() && self.contributing(lane).is_some())
     }
 
     /// Has anything to leave on this lane, at once or later?
     pub(super) fn sends(&self, lane: u16) -> bool {
-        let stripe = self.stripe(lane);
-        stripe.is_some_and(|stripe| stripe.sends() || stripe.to_receive > stripe.last_step)
+        let outlet = self.outlets.get(usize::from(lane));
+        outlet.is_some_and(Outlet::sends)
+            || self
+                .stripes_of(lane)
+                .any(|stripe| !stripe.own.is_empty() || stripe.to_receive > stripe.last_step)
     }
 
     /// Has anything to leave, at once or later?
     pub(super) fn sends_any(&self) -> bool {
-        (0..self.stripes()).any(|lane| self.sends(lane))
+        (0..self.lanes()).any(|lane| self.sends(lane))
     }
 
     /// Is there anything that may leave but has not?
     pub(super) fn waits_to_send(&self) -> bool {
-        let waits = |stripe: &StripeWork| stripe.leaving || stripe.has_outgoing();
-        self.stripes.iter().any(waits)
+        let leaving = self.outlets.iter().any(|outlet| outlet.leaving);
+        leaving || (0..self.lanes()).any(|lane| self.has_outgoing(lane))
     }
 
     /// The whole result is here, and everything that others need has left.
     pub(super) fn is_done(&self) -> bool {
-        !self.expects_any() && !self.stripes.iter().any(StripeWork::sends)
+        let contributed = self.stripes.iter().all(|stripe| stripe.own.is_empty());
+        contributed && !self.expects_any() && !self.outlets.iter().any(Outlet::sends)
     }
 
     /// Takes note of a frame that is about to arrive on `lane`.
     ///
-    /// The payload has to arrive, and be [`accept`](Self::accept)ed, before the next one is announced.
+    /// The payload has to arrive, and be [`accept`](Self::accept)ed, before the next one of its lane is
+    /// announced.
     pub(super) fn announce(
         &mut self,
         lane: u16,
@@ -285,12 +215,12 @@ impl RingWork {
         let landing = if self.coding.is_some() || self.phase_of(header.step) == Phase::Reduce {
             Landing::Scratch(self.scratch.take(length + BEYOND))
         } else {
-            let slot = self.slot(lane, header.step);
+            let slot = self.slot(header.stripe, header.step);
             buffers.overwrite(slot, range.clone()).ok_or(Misfit)?;
             Landing::Result
         };
         Ok(Incoming {
-            lane,
+            stripe: header.stripe,
             step: header.step,
             range,
             length,
@@ -302,7 +232,8 @@ impl RingWork {
     fn expect(&mut self, lane: u16, header: &FrameHeader) -> Result<Range<usize>, Misfit> {
         let (world, element_bytes) = (self.world, self.element_bytes as u64);
         let coding = self.coding.as_ref();
-        let stripe = self.stripes.get_mut(usize::from(lane)).ok_or(Misfit)?;
+        let stripe = self.stripes.get_mut(usize::from(header.stripe));
+        let stripe = stripe.ok_or(Misfit)?;
         let step = usize::try_from(header.step).map_err(|_| Misfit)?;
         let expected = stripe.expected.get(step).ok_or(Misfit)?.clone();
         let remaining = (expected.end - expected.start) / element_bytes;
@@ -318,9 +249,11 @@ impl RingWork {
             .checked_add(bytes.ok_or(Misfit)?)
             .ok_or(Misfit)?;
         let fits = header.offset == expected.start && end <= expected.end;
-        if header.stripe != lane || !fits || stripe.contributed(step, world) < end {
+        let strays = stripe.arrives_on.is_some_and(|arrives| arrives != lane);
+        if strays || !fits || stripe.contributed(step, world) < end {
             return Err(Misfit);
         }
+        stripe.arrives_on = Some(lane);
         stripe.expected.get_mut(step).ok_or(Misfit)?.start = end;
         to_memory(&(header.offset..end))
     }
@@ -331,31 +264,28 @@ impl RingWork {
         incoming: Incoming,
         buffers: &mut RingBuffers<'_>,
     ) -> Result<(), Misfit> {
-        let (lane, step, range) = (incoming.lane, incoming.step, incoming.range);
+        let (number, step, range) = (incoming.stripe, incoming.step, incoming.range);
         let bytes = range.len() as u64;
         let length = incoming.length;
         let body = match incoming.landing {
             Landing::Result => Body::Result(range.clone()),
             Landing::Scratch(frame) if self.coding.is_some() => {
-                self.take_in_encoded(lane, step, &range, length, frame, buffers)?
+                self.take_in_encoded(number, step, &range, length, frame, buffers)?
             }
-            Landing::Scratch(frame) => self.take_in(lane, step, &range, frame, buffers)?,
+            Landing::Scratch(frame) => self.take_in(number, step, &range, frame, buffers)?,
         };
-        let own_comes_back = step as usize + 1 == self.world;
-        let is_last_step = step as usize + 3 == 2 * self.world;
-        let stripe = self.stripes.get_mut(usize::from(lane)).ok_or(Misfit)?;
-        stripe.to_receive = stripe.to_receive.saturating_sub(bytes);
-        if own_comes_back {
-            stripe.own_under_way = stripe.own_under_way.saturating_sub(bytes);
+        if step as usize + 1 == self.world {
+            self.own_under_way = self.own_under_way.saturating_sub(bytes);
         }
+        let is_last_step = step as usize + 3 == 2 * self.world;
+        let stripe = self.stripes.get_mut(usize::from(number)).ok_or(Misfit)?;
+        stripe.to_receive = stripe.to_receive.saturating_sub(bytes);
         if is_last_step {
             stripe.last_step = stripe.last_step.saturating_sub(bytes);
             self.recycle(body);
         } else {
-            let header = self.header(lane, step + 1, range.start, length)?;
-            let stripe = self.stripes.get_mut(usize::from(lane)).ok_or(Misfit)?;
-            stripe.held += usize::from(matches!(body, Body::Held(_)));
-            stripe.outbox.push_back(Outgoing { header, body });
+            let header = self.header(number, step + 1, range.start, length)?;
+            self.outlet_of(number)?.push(Outgoing { header, body });
         }
         Ok(())
     }
@@ -363,7 +293,7 @@ impl RingWork {
     /// Adds the own contribution to a frame.
     fn take_in(
         &mut self,
-        lane: u16,
+        stripe: u16,
         step: u32,
         range: &Range<usize>,
         mut frame: Vec<u8>,
@@ -371,9 +301,9 @@ impl RingWork {
     ) -> Result<Body, Misfit> {
         let sums = self.sums;
         let arrived = frame.get_mut(..range.len()).ok_or(Misfit)?;
-        let held = self.stripe(lane).map_or(0, |stripe| stripe.held);
+        let held = self.outlet_of(stripe)?.held;
         if self.finishes(step) {
-            let slot = self.slot(lane, step);
+            let slot = self.slot(stripe, step);
             let target = buffers.finish(slot, range.clone()).ok_or(Misfit)?;
             sums.finish(target, arrived)?;
             self.scratch.put(frame);
@@ -397,41 +327,53 @@ impl RingWork {
         lane: u16,
         buffers: &RingBuffers<'_>,
     ) -> Result<Option<Outgoing>, Misfit> {
-        let Some(stripe) = self.stripes.get_mut(usize::from(lane)) else {
+        let Some(outlet) = self.outlets.get_mut(usize::from(lane)) else {
             return Ok(None);
         };
-        let outgoing = match stripe.outbox.pop_front() {
-            Some(outgoing) => {
-                stripe.held -= usize::from(matches!(outgoing.body, Body::Held(_)));
-                outgoing
-            }
-            None if stripe.own_may_leave() => self.contribute(lane, buffers)?,
+        let outgoing = match outlet.pop() {
+            Some(outgoing) => outgoing,
+            None if self.own_may_leave() => match self.contributing(lane) {
+                Some(stripe) => self.contribute(stripe, buffers)?,
+                None => return Ok(None),
+            },
             None => return Ok(None),
         };
-        if let Some(stripe) = self.stripes.get_mut(usize::from(lane)) {
-            stripe.leaving = true;
+        if let Some(outlet) = self.outlets.get_mut(usize::from(lane)) {
+            outlet.leaving = true;
         }
         Ok(Some(outgoing))
     }
 
+    /// The first stripe of this lane of which the own contribution has not left.
+    fn contributing(&self, lane: u16) -> Option<u16> {
+        let stripes = (0..).zip(&self.stripes).skip(usize::from(lane));
+        let mut stripes = stripes.step_by(self.outlets.len().max(1));
+        let of_lane = stripes.find(|(_, stripe)| !stripe.own.is_empty());
+        of_lane.map(|(number, _)| number)
+    }
+
+    fn own_may_leave(&self) -> bool {
+        self.own_under_way == 0 || self.own_under_way < self.window
+    }
+
     /// The next frame of the own contribution.
-    fn contribute(&mut self, lane: u16, buffers: &RingBuffers<'_>) -> Result<Outgoing, Misfit> {
+    fn contribute(&mut self, number: u16, buffers: &RingBuffers<'_>) -> Result<Outgoing, Misfit> {
         let limit = match &self.coding {
             Some(_) => Coding::FRAME_ELEMENTS,
             None => self.frame_elements,
         };
         let limit = limit.saturating_mul(self.element_bytes as u64);
-        let stripe = self.stripes.get_mut(usize::from(lane)).ok_or(Misfit)?;
+        let stripe = self.stripes.get_mut(usize::from(number)).ok_or(Misfit)?;
         let start = stripe.own.start;
         let end = stripe.own.end.min(start.saturating_add(limit));
         stripe.own.start = end;
-        stripe.own_under_way += end - start;
+        self.own_under_way += end - start;
         let range = to_memory(&(start..end))?;
         let (body, length) = match &self.coding {
             None => (Body::Contribution(range.clone()), range.len()),
             Some(_) => self.encode_contribution(&range, buffers)?,
         };
-        let header = self.header(lane, 0, range.start, length)?;
+        let header = self.header(number, 0, range.start, length)?;
         Ok(Outgoing { header, body })
     }
 
@@ -450,8 +392,8 @@ impl RingWork {
 
     /// A frame has gone into the lane.
     pub(super) fn has_left(&mut self, lane: u16, outgoing: Outgoing) {
-        if let Some(stripe) = self.stripes.get_mut(usize::from(lane)) {
-            stripe.leaving = false;
+        if let Some(outlet) = self.outlets.get_mut(usize::from(lane)) {
+            outlet.leaving = false;
         }
         self.recycle(outgoing.body);
     }
@@ -465,7 +407,7 @@ impl RingWork {
 
     fn header(
         &self,
-        lane: u16,
+        stripe: u16,
         step: u32,
         at: usize,
         length: usize,
@@ -475,13 +417,21 @@ impl RingWork {
             offset: at as u64,
             length: u32::try_from(length).map_err(|_| Misfit)?,
             step,
-            stripe: lane,
+            stripe,
             flags: 0,
         })
     }
 
-    fn stripe(&self, lane: u16) -> Option<&StripeWork> {
-        self.stripes.get(usize::from(lane))
+    /// Where frames of a stripe leave.
+    fn outlet_of(&mut self, stripe: u16) -> Result<&mut Outlet, Misfit> {
+        let lanes = self.outlets.len();
+        let outlet = self.outlets.get_mut(usize::from(stripe) % lanes.max(1));
+        outlet.ok_or(Misfit)
+    }
+
+    fn stripes_of(&self, lane: u16) -> impl Iterator<Item = &StripeWork> {
+        let stripes = self.stripes.iter().skip(usize::from(lane));
+        stripes.step_by(self.outlets.len().max(1))
     }
 
     fn phase_of(&self, step: u32) -> Phase {
@@ -498,21 +448,21 @@ impl RingWork {
     }
 
     /// The slot of a step in which parts of the result are written.
-    fn slot(&self, lane: u16, step: u32) -> usize {
+    fn slot(&self, stripe: u16, step: u32) -> usize {
         let first = self.world.saturating_sub(2);
-        usize::from(lane) * self.world + (step as usize).saturating_sub(first)
+        usize::from(stripe) * self.world + (step as usize).saturating_sub(first)
     }
 
     /// Received frames that wait in memory of their own.
     #[cfg(test)]
     pub(super) fn held(&self, lane: u16) -> usize {
-        self.stripes[usize::from(lane)].held
+        self.outlets[usize::from(lane)].held
     }
 
     /// Received frames that wait in the memory of the result.
     #[cfg(test)]
     pub(super) fn set_aside(&self, lane: u16) -> usize {
-        let waiting = self.stripes[usize::from(lane)].outbox.iter();
+        let waiting = self.outlets[usize::from(lane)].outbox.iter();
         waiting
             .filter(|out| matches!(out.body, Body::Aside(_)))
             .count()
@@ -537,50 +487,6 @@ impl Sums {
             pccl_kernels::divide(element, result, contributors)?;
         }
         Ok(())
-    }
-}
-
-impl StripeWork {
-    fn new(place: Place, elements: Range<u64>, element_bytes: u64, window: Option<u64>) -> Self {
-        let in_bytes =
-            |elements: Range<u64>| elements.start * element_bytes..elements.end * element_bytes;
-        let steps = schedule::steps(place.world, place.rank, elements);
-        let own = steps.clone().next().map_or(0..0, |first| first.send);
-        let expected: Vec<Range<u64>> = steps.map(|step| in_bytes(step.receive)).collect();
-        Self {
-            to_receive: expected.iter().map(|range| range.end - range.start).sum(),
-            last_step: expected.last().map_or(0, |last| last.end - last.start),
-            expected,
-            own: in_bytes(own),
-            own_under_way: 0,
-            window: window.unwrap_or(u64::MAX),
-            outbox: VecDeque::new(),
-            held: 0,
-            leaving: false,
-        }
-    }
-
-    fn own_may_leave(&self) -> bool {
-        !self.own.is_empty() && (self.own_under_way == 0 || self.own_under_way < self.window)
-    }
-
-    fn has_outgoing(&self) -> bool {
-        !self.outbox.is_empty() || self.own_may_leave()
-    }
-
-    fn sends(&self) -> bool {
-        self.leaving || !self.outbox.is_empty() || !self.own.is_empty()
-    }
-
-    /// Up to which byte of the chunk that arrives in `step` this rank has contributed: no result can
-    /// be longer than that. Without this check a neighbour could have the own contribution overwritten
-    /// before it was used.
-    fn contributed(&self, step: usize, world: usize) -> u64 {
-        match step.checked_sub(world) {
-            Some(reduced_in) => self.expected.get(reduced_in).map_or(0, |range| range.start),
-            None if step + 1 == world => self.own.start,
-            None => u64::MAX,
-        }
     }
 }
 

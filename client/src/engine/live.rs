@@ -63,17 +63,13 @@ impl Live {
         transport: Arc<dyn Transport>,
         view: watch::Sender<View>,
         seed: u64,
-        stall: Duration,
+        data: DataConfig,
     ) -> Self {
         let (events, data_events) = mpsc::unbounded_channel();
-        let config = DataConfig {
-            stall,
-            ..DataConfig::default()
-        };
         Self {
             control: Control::new(control),
             timers: TimerQueue::new(),
-            data: DataPlane::new(events, config),
+            data: DataPlane::new(events, data),
             data_events,
             door: Door::open(listener),
             wiring: None,

@@ -34,7 +34,6 @@ mod wiring;
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use pccl_core::messages::RingOutcome;
 use pccl_core::peer::{Call, Peer, PeerConfig, PeerInput, PeerOutput};
@@ -43,6 +42,7 @@ use pccl_recording::Recorded;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::calls::View;
+use crate::data::DataConfig;
 use live::{Happened, Live};
 use open_calls::{Admission, Collective, Major, OpenCalls};
 
@@ -58,7 +58,7 @@ pub(crate) struct EngineParts {
     pub(crate) commands: mpsc::UnboundedReceiver<Command>,
     pub(crate) view: watch::Sender<View>,
     pub(crate) seed: u64,
-    pub(crate) stall: Duration,
+    pub(crate) data: DataConfig,
     /// Where to record what the peer hears and says.
     pub(crate) record: Option<PathBuf>,
 }
@@ -86,7 +86,7 @@ impl Engine {
                 parts.transport,
                 parts.view,
                 parts.seed,
-                parts.stall,
+                parts.data,
             )),
             commands: parts.commands,
             inputs: VecDeque::new(),

@@ -20,7 +20,7 @@ pub struct FrameHeader {
     pub length: u32,
     /// The step of the sender's schedule (see [`schedule`](crate::schedule)).
     pub step: u32,
-    /// The stripe; the frame travels on the lane of this number.
+    /// The stripe. All frames of a stripe travel on one lane.
     pub stripe: u16,
     /// Zero; no flags are defined in this version.
     pub flags: u16,

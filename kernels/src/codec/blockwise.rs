@@ -4,7 +4,7 @@
 //! An odd number of codes leaves the last half 0.
 
 use super::extent::extent;
-use super::grid::{Codes, Decoder, Encoder, Extent, Grid, Kind};
+use super::grid::{CarefulSteps, Codes, Decoder, Encoder, Extent, Grid, Kind};
 use super::linear::{header_len, lost, read_parameters, write_parameters};
 use super::real::{Float, Real};
 use crate::number::Number;
@@ -47,23 +47,51 @@ pub(super) fn reduce<E: Float>(
     encoded: &[u8],
     sums: &mut [u8],
 ) {
-    let own = E::elements(own);
+    let (blocks, last_own) = E::elements(own).as_chunks::<BLOCK>();
     let (sums, last_sums) = E::Sum::elements_mut(sums).as_chunks_mut::<BLOCK>();
-    let (blocks, last_own) = own.as_chunks::<BLOCK>();
     let (whole, last) = encoded_blocks::<E>(encoded, blocks.len());
     let operands = whole.chunks_exact(block_len::<E>()).zip(blocks);
     for (sums, (encoded, own)) in sums.iter_mut().zip(operands) {
-        let theirs = decode_block::<E>(encoded).0;
-        for i in 0..BLOCK {
-            sums[i] = op(theirs[i], E::from_bytes(own[i]).widen()).to_bytes();
+        reduce_block::<E>(&op, own, encoded, sums);
+    }
+    if !last_own.is_empty() {
+        reduce_block::<E>(&op, last_own, last, last_sums);
+    }
+}
+
+/// A block or a part of one.
+#[inline(always)]
+fn reduce_block<E: Float>(
+    op: &impl Fn(E::Sum, E::Sum) -> E::Sum,
+    own: &[E::Bytes],
+    encoded: &[u8],
+    sums: &mut [<E::Sum as Number>::Bytes],
+) {
+    let (decoder, codes) = split::<E>(encoded, Real::MAX);
+    match decoder {
+        Decoder::Plain(steps) => {
+            for (sum, (code, own)) in sums.iter_mut().zip(codes.iter().zip(own)) {
+                let theirs = steps.value((*code).into());
+                *sum = op(theirs, E::from_bytes(*own).widen()).to_bytes();
+            }
         }
+        Decoder::Careful(steps) => reduce_carefully::<E>(steps, op, own, &codes, sums),
     }
-    if last_own.is_empty() {
-        return;
-    }
-    let theirs = decode_block::<E>(last).0;
-    for (sum, (theirs, own)) in last_sums.iter_mut().zip(theirs.iter().zip(last_own)) {
-        *sum = op(*theirs, E::from_bytes(*own).widen()).to_bytes();
+}
+
+/// Rare, so that it is enough to have it once for all operations and instruction sets.
+#[cold]
+#[inline(never)]
+fn reduce_carefully<E: Float>(
+    steps: CarefulSteps<E::Sum>,
+    op: &dyn Fn(E::Sum, E::Sum) -> E::Sum,
+    own: &[E::Bytes],
+    codes: &[u8],
+    sums: &mut [<E::Sum as Number>::Bytes],
+) {
+    for (sum, (code, own)) in sums.iter_mut().zip(codes.iter().zip(own)) {
+        let theirs = steps.value((*code).into());
+        *sum = op(theirs, E::from_bytes(*own).widen()).to_bytes();
     }
 }
 
@@ -72,17 +100,36 @@ pub(super) fn decode<E: Float>(encoded: &[u8], elements: &mut [u8]) {
     let (blocks, rest) = E::elements_mut(elements).as_chunks_mut::<BLOCK>();
     let (whole, last) = encoded_blocks::<E>(encoded, blocks.len());
     for (block, encoded) in blocks.iter_mut().zip(whole.chunks_exact(block_len::<E>())) {
-        let (values, grace) = decode_block::<E>(encoded);
-        for i in 0..BLOCK {
-            block[i] = E::settle(values[i], grace).to_bytes();
+        decode_block::<E>(encoded, block);
+    }
+    if !rest.is_empty() {
+        decode_block::<E>(last, rest);
+    }
+}
+
+/// A block or a part of one.
+#[inline(always)]
+fn decode_block<E: Float>(encoded: &[u8], elements: &mut [E::Bytes]) {
+    let (decoder, codes) = split::<E>(encoded, E::GREATEST);
+    match decoder {
+        Decoder::Plain(steps) => {
+            for (element, code) in elements.iter_mut().zip(codes) {
+                *element = E::narrow(steps.value(code.into())).to_bytes();
+            }
         }
+        Decoder::Careful(steps) => decode_carefully::<E>(steps, &codes, elements),
     }
-    if rest.is_empty() {
-        return;
-    }
-    let (values, grace) = decode_block::<E>(last);
-    for (element, value) in rest.iter_mut().zip(values) {
-        *element = E::settle(value, grace).to_bytes();
+}
+
+#[cold]
+#[inline(never)]
+fn decode_carefully<E: Float>(
+    steps: CarefulSteps<E::Sum>,
+    codes: &[u8],
+    elements: &mut [E::Bytes],
+) {
+    for (element, code) in elements.iter_mut().zip(codes) {
+        *element = E::narrow(steps.value((*code).into())).to_bytes();
     }
 }
 
@@ -97,7 +144,7 @@ pub(super) fn residual<E: Float>(elements: &[u8], residuals: &mut [u8]) {
         for (residual, element) in residuals.iter_mut().zip(elements) {
             let value = E::from_bytes(*element).widen();
             let decoded = decoder.value(encoder.code(value).into());
-            let decoded = E::settle(decoded, decoder.grace).widen();
+            let decoded = E::narrow(decoded).widen();
             *residual = lost(value, decoded, extent.finite).to_bytes();
         }
     }
@@ -106,7 +153,7 @@ pub(super) fn residual<E: Float>(elements: &[u8], residuals: &mut [u8]) {
 #[inline(always)]
 fn grid<E: Float>(extent: Extent<E::Sum>) -> (Encoder<E::Sum>, Decoder<E::Sum>) {
     let grid = Grid::fit(Kind::MinMax, CODES, extent);
-    (grid.encoder(CODES), grid.decoder())
+    (grid.encoder(CODES), grid.decoder(CODES, E::GREATEST))
 }
 
 /// `encoded` has the length of a block, or of a part of one: the rest is left out.
@@ -119,33 +166,28 @@ fn encode_block<E: Float>(elements: &[E::Bytes; BLOCK], encoded: &mut [u8]) {
     write_parameters(grid.parameters(Kind::MinMax), header);
 
     let encoder = grid.encoder(CODES);
-    let codes = elements.map(
-        #[inline(always)]
-        |element| encoder.code(E::from_bytes(element).widen()) as u8,
-    );
+    let mut codes = [0; BLOCK];
+    for (code, element) in codes.iter_mut().zip(elements) {
+        *code = encoder.code(E::from_bytes(*element).widen()) as u8;
+    }
     let packed = pack(&codes);
     for (byte, packed) in encoded.iter_mut().zip(packed) {
         *byte = packed;
     }
 }
 
-/// The values of a block and by how much they may exceed the elements. Where `encoded` is only a
-/// part of a block, the others are arbitrary.
+/// What a block's codes stand for, and the codes. Where `encoded` is only a part of a block, the
+/// others are 0.
 #[inline(always)]
-fn decode_block<E: Float>(encoded: &[u8]) -> ([E::Sum; BLOCK], E::Sum) {
+fn split<E: Float>(encoded: &[u8], greatest: E::Sum) -> (Decoder<E::Sum>, [u8; BLOCK]) {
     let (header, bytes) = encoded
         .split_at_checked(header_len::<E>())
         .unwrap_or_default();
     let parameters = read_parameters(header).unwrap_or([E::Sum::NAN; 2]);
     let mut packed = [0; HALF];
     copy(bytes, &mut packed);
-
-    let decoder = Grid::from_parameters(Kind::MinMax, CODES, parameters).decoder();
-    let values = unpack(&packed).map(
-        #[inline(always)]
-        |code| decoder.value(code.into()),
-    );
-    (values, decoder.grace)
+    let grid = Grid::from_parameters(Kind::MinMax, CODES, parameters);
+    (grid.decoder(CODES, greatest), unpack(&packed))
 }
 
 #[inline(always)]

@@ -1,7 +1,6 @@
 //! The values that codes stand for: evenly spaced, `offset + (code - zero) · scale`.
 
 use super::real::Real;
-use crate::number::Number;
 
 /// How the grid of a frame is laid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,44 +48,25 @@ impl<R: Real> Grid<R> {
     /// The grid for elements of this extent.
     #[inline(always)]
     pub(crate) fn fit(kind: Kind, codes: Codes, extent: Extent<R>) -> Self {
-        let levels = R::from_i32(codes.levels);
-        let least = R::from_i32(codes.least);
-        if !extent.finite {
-            return Self {
-                offset: R::NAN,
-                zero: least,
-                scale: R::NAN,
-                levels,
-            };
-        }
-        let (lo, hi) = match kind {
-            Kind::MinMax => (extent.lo, extent.hi),
-            Kind::ZeroPoint => (
-                Number::min(extent.lo, R::ZERO),
-                Number::max(extent.hi, R::ZERO),
-            ),
-        };
-        // Which of the two zeros is the lesser one depends on their order; the sum is always +0.
-        let lo = lo + R::ZERO;
-        let scale = scale_of(lo, hi, levels, codes.bits());
-        match kind {
-            Kind::MinMax => Self {
-                offset: lo,
-                zero: least,
-                scale,
-                levels,
-            },
-            Kind::ZeroPoint => {
-                let lift = lift_of(scale, levels);
-                let steps = (R::ZERO - lo * lift) * inverse(scale * lift);
-                let whole = (clamp(steps, R::ZERO, levels) + R::MAGIC) - R::MAGIC;
-                Self {
-                    offset: R::ZERO,
-                    zero: whole + least,
-                    scale,
-                    levels,
+        let (least, levels) = (R::from_i32(codes.least), R::from_i32(codes.levels));
+        let (zero, offset, scale) = if !extent.finite {
+            (least, R::NAN, R::NAN)
+        } else {
+            // Which zero is the lesser one depends on their order; the sum is always +0.
+            let (lo, hi) = (extent.lo + R::ZERO, extent.hi);
+            match kind {
+                Kind::MinMax => (least, lo, min_max_scale(lo, hi, levels, codes.bits())),
+                Kind::ZeroPoint => {
+                    let (below, scale) = zero_point(lo, hi, levels, codes.bits());
+                    (below + least, R::ZERO, scale)
                 }
             }
+        };
+        Self {
+            offset,
+            zero,
+            scale,
+            levels,
         }
     }
 
@@ -134,35 +114,88 @@ impl<R: Real> Grid<R> {
         }
     }
 
+    /// For elements of which `greatest` is the greatest finite one.
     #[inline(always)]
-    pub(crate) fn decoder(self) -> Decoder<R> {
-        let lower = if self.scale * self.levels < R::HUGE {
-            R::ONE
-        } else {
-            R::LOWER
-        };
-        Decoder {
-            zero: self.zero,
-            step: self.scale * lower,
-            offset: self.offset * lower,
+    pub(crate) fn decoder(self, codes: Codes, greatest: R) -> Decoder<R> {
+        let huge = self.scale * self.levels >= R::HUGE;
+        let lower = if huge { R::LOWER } else { R::ONE };
+        let step = self.scale * lower;
+        // Exact, as `scale` has few bits. (Where it comes from the network and has not, the result
+        // is some number, the same one everywhere.)
+        let offset = (self.offset - self.zero * self.scale) * lower;
+        let wide = CarefulSteps {
+            steps: Steps { step, offset },
             unit: R::ONE / lower,
-            grace: self.scale,
+            low: R::ZERO - R::MAX,
+            high: R::MAX,
+        };
+        let low = wide.value(codes.least);
+        let high = wide.value(codes.least + codes.levels);
+        let least = R::ZERO - greatest;
+        if huge || low < least || high > greatest {
+            Decoder::Careful(CarefulSteps {
+                low: if low < least - self.scale {
+                    wide.low
+                } else {
+                    least
+                },
+                high: if high > greatest + self.scale {
+                    wide.high
+                } else {
+                    greatest
+                },
+                ..wide
+            })
+        } else {
+            Decoder::Plain(wide.steps)
         }
     }
 }
 
-/// The distance of two points: the range over the number of steps, and in the subnormals, where
-/// that may be too coarse to be near it, the next that is no less.
+/// The distance of two points from `lo` to `hi`.
 #[inline(always)]
-fn scale_of<R: Real>(lo: R, hi: R, levels: R, code_bits: u32) -> R {
+fn min_max_scale<R: Real>(lo: R, hi: R, levels: R, code_bits: u32) -> R {
     if lo == hi {
         return R::ZERO;
     }
-    let quarter = hi * R::LOWER - lo * R::LOWER;
-    let lift = lift(quarter / R::LOWER);
-    let wanted = ((hi * lift - lo * lift) / levels).trimmed(code_bits);
-    let scale = wanted / lift;
-    if scale * lift < wanted {
+    let lift = lift((hi * R::LOWER - lo * R::LOWER) / R::LOWER);
+    scale_of((hi * lift - lo * lift) / levels, lift, code_bits)
+}
+
+/// The number of points below zero, and the distance of two points.
+///
+/// The farther one of the two extremes is a point, so that it decodes to itself and what was
+/// decoded has the same grid again. (A distance of `range / levels`, which makes neither extreme
+/// one, lets halves, rounded once more, drift.) The other side gets as many points as reach its
+/// extreme, or nearly: within a quarter of a distance, so that rounding does not add one.
+#[inline(always)]
+fn zero_point<R: Real>(lo: R, hi: R, levels: R, code_bits: u32) -> (R, R) {
+    let lo = if lo < R::ZERO { lo } else { R::ZERO };
+    let hi = if hi > R::ZERO { hi } else { R::ZERO };
+    if lo == hi {
+        return (R::ZERO, R::ZERO);
+    }
+    let lift = lift((hi * R::LOWER - lo * R::LOWER) / R::LOWER);
+    let (below, above) = (R::ZERO - lo * lift, hi * lift);
+    let (near, far) = if below < above {
+        (below, above)
+    } else {
+        (above, below)
+    };
+    let few = near / (near + far) * levels + R::QUARTER;
+    let few = (few + R::MAGIC) - R::MAGIC;
+    let many = levels - few;
+    let scale = scale_of(far / many, lift, code_bits);
+    (if below < above { few } else { many }, scale)
+}
+
+/// The distance of points from a lifted one. In the subnormals, where there may be none that is
+/// near it, the next that is no less.
+#[inline(always)]
+fn scale_of<R: Real>(lifted: R, lift: R, code_bits: u32) -> R {
+    let lifted = lifted.trimmed(code_bits);
+    let scale = lifted / lift;
+    if scale * lift < lifted {
         scale.next_up()
     } else {
         scale
@@ -231,22 +264,56 @@ impl<R: Real> Encoder<R> {
 
 /// From codes to numbers.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Decoder<R> {
-    zero: R,
+pub(crate) enum Decoder<R> {
+    /// The whole grid is within the range of the elements.
+    Plain(Steps<R>),
+    /// Part of it may be beyond that.
+    Careful(CarefulSteps<R>),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Steps<R> {
     step: R,
     offset: R,
+}
+
+/// Calculates in smaller numbers and keeps rounding from making a number infinite.
+///
+/// The outermost points may lie beyond the greatest finite element, by up to the distance of two,
+/// although no element did: they become that greatest one, not infinity. Points farther out come
+/// from sums that the elements' type does not hold, and stay where they are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CarefulSteps<R> {
+    steps: Steps<R>,
     unit: R,
-    pub(crate) grace: R,
+    low: R,
+    high: R,
 }
 
 impl<R: Real> Decoder<R> {
-    /// What `code` stands for. Rounding does not make it infinite.
+    /// What `code` stands for.
     #[inline(always)]
     pub(crate) fn value(self, code: i32) -> R {
-        let steps = R::from_i32(code) - self.zero;
-        let value = (steps * self.step + self.offset) * self.unit;
-        let low = R::ZERO - R::MAX;
-        let value = if value < low { low } else { value };
-        if value > R::MAX { R::MAX } else { value }
+        match self {
+            Self::Plain(steps) => steps.value(code),
+            Self::Careful(steps) => steps.value(code),
+        }
+    }
+}
+
+impl<R: Real> Steps<R> {
+    #[inline(always)]
+    pub(crate) fn value(self, code: i32) -> R {
+        R::from_i32(code) * self.step + self.offset
+    }
+}
+
+impl<R: Real> CarefulSteps<R> {
+    #[inline(always)]
+    pub(crate) fn value(self, code: i32) -> R {
+        let value = self.steps.value(code) * self.unit;
+        // NaN passes.
+        let value = if value < self.low { self.low } else { value };
+        if value > self.high { self.high } else { value }
     }
 }

@@ -1,7 +1,7 @@
 //! Frames with one grid: two parameters, then one code for each element.
 
 use super::extent::extent;
-use super::grid::{Codes, Grid, Kind};
+use super::grid::{CarefulSteps, Codes, Decoder, Grid, Kind};
 use super::real::{Code, Float, Real};
 use crate::number::Number;
 
@@ -44,10 +44,31 @@ pub(super) fn reduce<E: Float, C: Code>(
     let Some((grid, encoded)) = split::<E, C>(kind, encoded) else {
         return;
     };
-    let decoder = grid.decoder();
+    match grid.decoder(codes::<C>(), Real::MAX) {
+        Decoder::Plain(steps) => {
+            let operands = C::elements(encoded).iter().zip(E::elements(own));
+            for (sum, (code, own)) in E::Sum::elements_mut(sums).iter_mut().zip(operands) {
+                let theirs = steps.value(C::from_bytes(*code).to_i32());
+                *sum = op(theirs, E::from_bytes(*own).widen()).to_bytes();
+            }
+        }
+        Decoder::Careful(steps) => reduce_carefully::<E, C>(steps, &op, own, encoded, sums),
+    }
+}
+
+/// Rare, so that it is enough to have it once for all operations and instruction sets.
+#[cold]
+#[inline(never)]
+fn reduce_carefully<E: Float, C: Code>(
+    steps: CarefulSteps<E::Sum>,
+    op: &dyn Fn(E::Sum, E::Sum) -> E::Sum,
+    own: &[u8],
+    encoded: &[u8],
+    sums: &mut [u8],
+) {
     let operands = C::elements(encoded).iter().zip(E::elements(own));
     for (sum, (code, own)) in E::Sum::elements_mut(sums).iter_mut().zip(operands) {
-        let theirs = decoder.value(C::from_bytes(*code).to_i32());
+        let theirs = steps.value(C::from_bytes(*code).to_i32());
         *sum = op(theirs, E::from_bytes(*own).widen()).to_bytes();
     }
 }
@@ -57,11 +78,29 @@ pub(super) fn decode<E: Float, C: Code>(kind: Kind, encoded: &[u8], elements: &m
     let Some((grid, encoded)) = split::<E, C>(kind, encoded) else {
         return;
     };
-    let decoder = grid.decoder();
+    match grid.decoder(codes::<C>(), E::GREATEST) {
+        Decoder::Plain(steps) => {
+            let codes = C::elements(encoded);
+            for (element, code) in E::elements_mut(elements).iter_mut().zip(codes) {
+                let value = steps.value(C::from_bytes(*code).to_i32());
+                *element = E::narrow(value).to_bytes();
+            }
+        }
+        Decoder::Careful(steps) => decode_carefully::<E, C>(steps, encoded, elements),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn decode_carefully<E: Float, C: Code>(
+    steps: CarefulSteps<E::Sum>,
+    encoded: &[u8],
+    elements: &mut [u8],
+) {
     let codes = C::elements(encoded);
     for (element, code) in E::elements_mut(elements).iter_mut().zip(codes) {
-        let value = decoder.value(C::from_bytes(*code).to_i32());
-        *element = E::settle(value, decoder.grace).to_bytes();
+        let value = steps.value(C::from_bytes(*code).to_i32());
+        *element = E::narrow(value).to_bytes();
     }
 }
 
@@ -71,12 +110,13 @@ pub(super) fn residual<E: Float, C: Code>(kind: Kind, elements: &[u8], residuals
     let elements = E::elements(elements);
     let extent = extent::<E>(elements);
     let grid = Grid::fit(kind, codes::<C>(), extent);
-    let (encoder, decoder) = (grid.encoder(codes::<C>()), grid.decoder());
+    let encoder = grid.encoder(codes::<C>());
+    let decoder = grid.decoder(codes::<C>(), E::GREATEST);
     let residuals = E::Sum::elements_mut(residuals).iter_mut();
     for (residual, element) in residuals.zip(elements) {
         let value = E::from_bytes(*element).widen();
         let code = C::from_low_bits(encoder.code(value));
-        let decoded = E::settle(decoder.value(code.to_i32()), decoder.grace).widen();
+        let decoded = E::narrow(decoder.value(code.to_i32())).widen();
         *residual = lost(value, decoded, extent.finite).to_bytes();
     }
 }

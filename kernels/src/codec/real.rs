@@ -14,18 +14,14 @@ pub(crate) trait Real:
     + Mul<Output = Self>
     + Div<Output = Self>
 {
-    /// Bits of a number without its sign, in the order of the numbers.
-    type Magnitude: Copy + Ord;
-
     const ZERO: Self;
     const ONE: Self;
+    const QUARTER: Self;
     const NAN: Self;
     const MAX: Self;
     const MANTISSA_BITS: u32;
     /// Added to a small number, it leaves the nearest integer in the low bits.
     const MAGIC: Self;
-    /// The magnitude of infinity; those of all NaN are greater.
-    const INFINITE: Self::Magnitude;
     /// Below this, the inverse of a scale overflows or its scaled offset is inexact.
     const TINY: Self;
     /// A power of two that lifts everything around a range below [`TINY`](Self::TINY).
@@ -38,7 +34,6 @@ pub(crate) trait Real:
     fn from_i32(value: i32) -> Self;
     /// The low bits of the integer that was added to [`MAGIC`](Self::MAGIC).
     fn low_bits(self) -> u16;
-    fn magnitude(self) -> Self::Magnitude;
     /// The next greater number; `self` is finite and not negative.
     fn next_up(self) -> Self;
     /// The nearest number of so few mantissa bits that its product with a code is exact. `self` is
@@ -47,17 +42,15 @@ pub(crate) trait Real:
 }
 
 macro_rules! real {
-    ($real:ident, $bits:ident, $signed:ident, $integer:ident, tiny: $tiny:expr, lift: $lift:expr) => {
+    ($real:ident, $bits:ident, tiny: $tiny:expr, lift: $lift:expr) => {
         impl Real for $real {
-            type Magnitude = $signed;
-
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
+            const QUARTER: Self = 0.25;
             const NAN: Self = $real::NAN;
             const MAX: Self = $real::MAX;
             const MANTISSA_BITS: u32 = $real::MANTISSA_DIGITS;
             const MAGIC: Self = 1.5 * (1_u64 << ($real::MANTISSA_DIGITS - 1)) as $real;
-            const INFINITE: $signed = $real::INFINITY.to_bits() as $signed;
             const TINY: Self = power_of_two!($real, $bits, $tiny);
             const LIFT: Self = power_of_two!($real, $bits, $lift);
             const HUGE: Self = $real::MAX / 16.0;
@@ -74,11 +67,6 @@ macro_rules! real {
             }
 
             #[inline(always)]
-            fn magnitude(self) -> $signed {
-                self.abs().to_bits() as $signed
-            }
-
-            #[inline(always)]
             fn next_up(self) -> Self {
                 $real::next_up(self)
             }
@@ -90,7 +78,7 @@ macro_rules! real {
                     return self;
                 }
                 let last = 1 << code_bits;
-                $real::from_bits((self.to_bits() + last / 2) & !(last - 1))
+                $real::from_bits(self.to_bits().wrapping_add(last / 2) & !(last - 1))
             }
         }
     };
@@ -105,27 +93,40 @@ macro_rules! power_of_two {
     };
 }
 
-real!(f32, u32, i32, i32, tiny: -90, lift: 80);
-real!(f64, u64, i64, i64, tiny: -900, lift: 500);
+real!(f32, u32, tiny: -90, lift: 80);
+real!(f64, u64, tiny: -900, lift: 500);
 
 /// A type of elements that are quantized.
 pub(crate) trait Float: Number {
     /// In which sums of such elements run.
     type Sum: Real;
+    /// A signed integer in the order of the elements. NaN lies beyond the infinities.
+    type Key: Copy + Ord;
+
+    /// The greatest finite element.
+    const GREATEST: Self::Sum;
+    /// The least and the greatest key that are not of finite elements.
+    const INFINITE: [Self::Key; 2];
 
     /// Exact.
     fn widen(self) -> Self::Sum;
     /// The nearest element; the one NaN for every NaN.
-    ///
-    /// A decoded value may lie beyond the greatest finite element by no more than `grace`, where
-    /// the encoded one did not. It becomes that element, not infinity.
-    fn settle(value: Self::Sum, grace: Self::Sum) -> Self;
+    fn narrow(value: Self::Sum) -> Self;
+    fn key(self) -> Self::Key;
+    fn from_key(key: Self::Key) -> Self;
 }
 
 macro_rules! float {
-    ($real:ident) => {
+    ($real:ident, $bits:ident, $key:ident) => {
         impl Float for $real {
             type Sum = Self;
+            type Key = $key;
+
+            const GREATEST: Self = $real::MAX;
+            const INFINITE: [$key; 2] = {
+                let key = $real::INFINITY.to_bits() as $key;
+                [!key, key]
+            };
 
             #[inline(always)]
             fn widen(self) -> Self {
@@ -133,20 +134,36 @@ macro_rules! float {
             }
 
             #[inline(always)]
-            fn settle(value: Self, _: Self) -> Self {
+            fn narrow(value: Self) -> Self {
                 if value.is_nan() { Self::NAN } else { value }
+            }
+
+            /// Negative numbers with all bits but the sign inverted.
+            #[inline(always)]
+            fn key(self) -> $key {
+                let bits = self.to_bits() as $key;
+                bits ^ ((bits >> ($key::BITS - 1)) & $key::MAX)
+            }
+
+            #[inline(always)]
+            fn from_key(key: $key) -> Self {
+                Self::from_bits((key ^ ((key >> ($key::BITS - 1)) & $key::MAX)) as $bits)
             }
         }
     };
 }
 
-float!(f32);
-float!(f64);
+float!(f32, u32, i32);
+float!(f64, u64, i64);
 
 macro_rules! half {
     ($half:ident, greatest: $greatest:expr) => {
         impl Float for $half {
             type Sum = f32;
+            type Key = i16;
+
+            const GREATEST: f32 = f32::from_bits($greatest);
+            const INFINITE: [i16; 2] = [!(Self::INFINITY as i16), Self::INFINITY as i16];
 
             #[inline(always)]
             fn widen(self) -> f32 {
@@ -154,26 +171,25 @@ macro_rules! half {
             }
 
             #[inline(always)]
-            fn settle(value: f32, grace: f32) -> Self {
-                const GREATEST: f32 = $greatest;
-                let end = GREATEST + grace;
-                let low = if value < -GREATEST && value >= -end {
-                    -GREATEST
-                } else {
-                    value
-                };
-                Self::from_f32(if low > GREATEST && low <= end {
-                    GREATEST
-                } else {
-                    low
-                })
+            fn narrow(value: f32) -> Self {
+                Self::from_f32(value)
+            }
+
+            #[inline(always)]
+            fn key(self) -> i16 {
+                $half::key(self)
+            }
+
+            #[inline(always)]
+            fn from_key(key: i16) -> Self {
+                $half::from_key(key)
             }
         }
     };
 }
 
-half!(F16, greatest: 65_504.0);
-half!(Bf16, greatest: f32::from_bits(0x7F7F_0000));
+half!(F16, greatest: 0x477F_E000);
+half!(Bf16, greatest: 0x7F7F_0000);
 
 /// An integer that stands for a float.
 pub(crate) trait Code: Number {

@@ -1,6 +1,6 @@
 //! Results: every rank has every element, right and with the same bits.
 
-use pccl_core::element::{ElementType, ReduceOp};
+use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::id::Seq;
 use tokio::test;
 
@@ -139,4 +139,48 @@ async fn it_works_on_several_threads_as_well() {
                 .all(|e| e.outcome.is_ok() && e.data == expected)
         );
     }
+}
+
+#[test(start_paused = true)]
+async fn compressed_results_have_the_same_bits_on_every_rank() {
+    let compressions = [
+        Quantization::MinMax {
+            to: ElementType::U8,
+        },
+        Quantization::ZeroPointScale {
+            to: ElementType::I8,
+        },
+        Quantization::Blockwise4,
+    ];
+    for world in 2..=5 {
+        let mut members = ring(world, 3);
+        for (seq, quantization) in (1..).map(Seq).zip(compressions) {
+            let inputs = inputs(ElementType::F32, 150_001, world);
+            let plain = spec(ReduceOp::Sum, ElementType::F32, 150_001);
+            let compressed = CollectiveSpec {
+                quantization,
+                ..plain
+            };
+            let ports = members.iter_mut().map(|m| m.plane.begin(seq, compressed));
+
+            let ended = run_all(ports.collect(), &inputs).await;
+
+            assert!(ended.iter().all(|ended| ended.outcome.is_ok()));
+            assert!(ended.iter().all(|other| other.data == ended[0].data));
+            // Sums of numbers from 0 to 5, in at least fifteen steps; each hop may be half a step off.
+            let exact = expected(ElementType::F32, ReduceOp::Sum, &inputs);
+            let step = 5.0 * world as f32 / 15.0;
+            let largest = largest_difference(&ended[0].data, &exact);
+            assert!(largest <= step * world as f32 / 2.0 * 1.001, "{largest}");
+        }
+    }
+}
+
+fn largest_difference(one: &[u8], other: &[u8]) -> f32 {
+    let floats = |bytes: &[u8]| -> Vec<f32> {
+        let (chunks, _) = bytes.as_chunks::<4>();
+        chunks.iter().map(|raw| f32::from_le_bytes(*raw)).collect()
+    };
+    let pairs = floats(one).into_iter().zip(floats(other));
+    pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
 }

@@ -42,6 +42,7 @@ impl Rank {
         let pace = Pace {
             frame_bytes: 1000,
             window,
+            lanes: if window.is_some() { 1 } else { LANES },
         };
         let mut rank = Self {
             work: RingWork::new(Seq(1), spec, place, pace, pool).unwrap(),

@@ -120,7 +120,12 @@ pub(super) fn topology(world: usize, lanes: u16) -> Topology {
 
 /// A ring that stands, over `lanes` lanes per edge.
 pub(super) fn ring(world: usize, lane_count: u16) -> Vec<Member> {
-    let mut members: Vec<Member> = (0..world).map(|_| Member::new(small_frames())).collect();
+    ring_of(world, lane_count, &small_frames())
+}
+
+/// The same, with planes of this configuration.
+pub(super) fn ring_of(world: usize, lane_count: u16, config: &DataConfig) -> Vec<Member> {
+    let mut members: Vec<Member> = (0..world).map(|_| Member::new(config.clone())).collect();
     if world > 1 {
         for rank in 0..world {
             let (sending, receiving) = lanes(lane_count);

@@ -95,7 +95,7 @@ impl RingWork {
     /// Adds the own contribution to an encoded frame, and keeps the result where it is one.
     pub(super) fn take_in_encoded(
         &mut self,
-        lane: u16,
+        stripe: u16,
         step: u32,
         range: &Range<usize>,
         length: usize,
@@ -120,7 +120,7 @@ impl RingWork {
             codec.encode_sums(sums, encoded)?;
         }
         if !reduces || self.finishes(step) {
-            let slot = self.slot(lane, step);
+            let slot = self.slot(stripe, step);
             let codec = self.coding.as_ref().ok_or(Misfit)?.codec;
             let result = buffers.overwrite(slot, range.clone()).ok_or(Misfit)?;
             codec.decode(encoded, result)?;

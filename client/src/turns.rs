@@ -1,0 +1,157 @@
+//! Who drives a runtime of its own: its thread, or whoever is in a blocking call.
+//!
+//! Changing places costs two switches of threads, which is more than a small reduce costs otherwise. So
+//! the thread does not take over as soon as a blocking call ends, but only where nothing follows: where
+//! no further call begins for [`PAUSE`]. Until then nobody drives. That keeps nobody waiting: whatever
+//! was asked of the engine and has no answer counts as *open*, and where anything is open, the thread
+//! takes over at once.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+/// How long after a blocking call the thread leaves the runtime to the next one. Far less than any
+/// time limit of the protocol, and far more than a training loop needs between two small reduces.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// Sees to it that the runtime is driven.
+#[derive(Debug, Default)]
+pub(crate) struct Turns {
+    state: Mutex<State>,
+    /// The thread is to look again.
+    changed: Condvar,
+    /// Somebody is in a blocking call: the thread is to let go of the runtime.
+    wanted: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// How many are in blocking calls.
+    callers: usize,
+    /// Blocking calls that have ever begun.
+    calls: u64,
+    /// What waits for the engine.
+    open: usize,
+    thread: Thread,
+}
+
+/// What the thread does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Thread {
+    /// It drives, or is about to.
+    #[default]
+    Drives,
+    /// It was told to let go.
+    Yields,
+    /// It looks whether calls go on.
+    Watches,
+    /// It waits for the end of a long call.
+    Sleeps,
+}
+
+impl Turns {
+    /// Ends when the thread is to let go of the runtime; then it has to [`stand_by`](Self::stand_by).
+    pub(crate) async fn yielded(&self) {
+        self.wanted.notified().await;
+    }
+
+    /// Blocks the thread until it has to drive again.
+    pub(crate) fn stand_by(&self) {
+        let mut state = self.state();
+        // `None`: nothing was watched yet.
+        let mut seen = None;
+        loop {
+            let nothing_begun = seen == Some(state.calls);
+            if state.callers == 0 && (state.open > 0 || nothing_begun) {
+                state.thread = Thread::Drives;
+                return;
+            }
+            seen = Some(state.calls);
+            if state.callers > 0 && nothing_begun {
+                state.thread = Thread::Sleeps;
+                state = wait(self.changed.wait(state));
+                // A pause begins.
+                seen = None;
+            } else {
+                state.thread = Thread::Watches;
+                state = wait(self.changed.wait_timeout(state, PAUSE)).0;
+            }
+        }
+    }
+
+    /// Takes the runtime from the thread for a blocking call.
+    pub(crate) fn enter(&self) -> Caller<'_> {
+        let mut state = self.state();
+        state.callers += 1;
+        state.calls += 1;
+        if state.thread == Thread::Drives {
+            state.thread = Thread::Yields;
+            self.wanted.notify_one();
+        }
+        Caller(self)
+    }
+
+    fn leave(&self) {
+        let mut state = self.state();
+        state.callers -= 1;
+        let is_due = state.open > 0 || state.thread == Thread::Sleeps;
+        if state.callers == 0 && is_due {
+            self.changed.notify_one();
+        }
+    }
+
+    fn open(&self) {
+        let mut state = self.state();
+        state.open += 1;
+        if state.callers == 0 && state.thread != Thread::Drives {
+            self.changed.notify_one();
+        }
+    }
+
+    fn close(&self) {
+        self.state().open -= 1;
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        wait(self.state.lock())
+    }
+}
+
+/// Nothing that holds the lock can panic.
+fn wait<T>(locked: Result<T, PoisonError<T>>) -> T {
+    locked.unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Somebody in a blocking call.
+#[derive(Debug)]
+pub(crate) struct Caller<'a>(&'a Turns);
+
+impl Drop for Caller<'_> {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
+
+/// Something that waits for the engine, so that the runtime has to be driven.
+#[derive(Debug)]
+pub(crate) struct Open(Option<Arc<Turns>>);
+
+impl Open {
+    /// `None`: on a runtime that is always driven.
+    pub(crate) fn new(turns: Option<&Arc<Turns>>) -> Self {
+        let turns = turns.cloned();
+        if let Some(turns) = &turns {
+            turns.open();
+        }
+        Self(turns)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if let Some(turns) = &self.0 {
+            turns.close();
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! Every kernel on every instruction set of this machine gives the bits of the scalar body.
+
+use std::hint::black_box;
+
+use crate::codec::grid::{Codes, Extent, Grid, Kind};
+use crate::codec::real::{Code, Float, Real};
+use crate::codec::{Decode, Encode, Reduce, Residual};
+use crate::divide::divide_with;
+use crate::half::{Bf16, F16};
+use crate::isa::Isa;
+use crate::number::Number;
+use crate::reduce::{InPlace, OutOfPlace, Saving, combine};
+use crate::{Codec, Element, Op, Scheme};
+
+/// Bytes that are hard in some way, in whole elements of every type: among small numbers of all
+/// kinds, zeros of both signs, infinities, NaN, subnormals and extremes, at places that differ with
+/// the seed.
+fn noise(element: Element, count: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed;
+    let mut next = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        state >> 32
+    };
+    let mut bytes = Vec::new();
+    for _ in 0..count {
+        let (random, kind) = (next() << 32 | next(), next() % 24);
+        let number = (random as i32) as f64 / 1e9;
+        let single = match kind {
+            0 => f32::from_bits(random as u32),
+            1 => f32::from_bits(random as u32 & 0x807F_FFFF),
+            2 => 0.0,
+            3 => -0.0,
+            4 => f32::INFINITY,
+            5 => f32::NEG_INFINITY,
+            6 => f32::NAN,
+            7 => f32::MAX,
+            8 => f32::from_bits(0xFF81_2345),
+            _ => number as f32,
+        };
+        match element {
+            Element::F32 => bytes.extend(single.to_le_bytes()),
+            Element::F64 if kind == 0 => bytes.extend(random.to_le_bytes()),
+            Element::F64 => bytes.extend(f64::from(single).to_le_bytes()),
+            Element::F16 if kind < 2 => bytes.extend((random as u16).to_le_bytes()),
+            Element::F16 => bytes.extend(half::f16::from_f32(single).to_le_bytes()),
+            Element::BF16 if kind < 2 => bytes.extend((random as u16).to_le_bytes()),
+            Element::BF16 => bytes.extend(half::bf16::from_f32(single).to_le_bytes()),
+            _ => bytes.extend(&random.to_le_bytes()[..element.size()]),
+        }
+    }
+    bytes
+}
+
+/// Likewise, but finite.
+fn finite(element: Element, count: usize, seed: u64) -> Vec<u8> {
+    let numbers = (0..count).map(|i| {
+        let unit = ((i as u64 * 7_919 + seed * 104_729) % 10_007) as f32 / 5_000.0 - 1.0;
+        match i % 5 {
+            0 => unit * 100.0,
+            1 => f32::from_bits((unit.to_bits() >> 10) & 0x807F_FFFF),
+            2 => -0.0,
+            _ => unit,
+        }
+    });
+    let bytes = numbers.map(|number| match element {
+        Element::F16 => half::f16::from_f32(number).to_le_bytes().to_vec(),
+        Element::BF16 => half::bf16::from_f32(number).to_le_bytes().to_vec(),
+        Element::F64 => f64::from(number).to_le_bytes().to_vec(),
+        _ => number.to_le_bytes().to_vec(),
+    });
+    bytes.flatten().collect()
+}
+
+/// `bytes` at an address that is `start` past one that the allocator chose.
+fn moved(bytes: &[u8], start: usize) -> Vec<u8> {
+    [&vec![0xEE; start], bytes].concat()
+}
+
+/// One element at a time, with the instructions that every machine has.
+fn scalar_reduce(element: Element, op: Op, into: &[u8], from: &[u8]) -> Vec<u8> {
+    let mut result = into.to_vec();
+    let size = element.size();
+    for (into, from) in result.chunks_mut(size).zip(from.chunks(size)) {
+        let operands = InPlace { into, from };
+        combine(Isa::all()[0], element, op, operands);
+    }
+    result
+}
+
+#[test]
+fn several_instruction_sets_are_told_apart_where_the_machine_has_them() {
+    let names: Vec<_> = Isa::all()
+        .iter()
+        .map(|isa| isa.run(|| format!("{isa:?}")))
+        .collect();
+
+    println!("{names:?}");
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        assert!(names.len() >= 2, "{names:?}");
+    }
+}
+
+#[test]
+fn reductions_of_every_length_and_start_are_the_same_on_every_isa() {
+    for element in Element::ALL {
+        for count in 0..=257 {
+            let (start, other) = (count % 9, count % 7);
+            let a = noise(element, count, count as u64);
+            let b = noise(element, count, 1_000 + count as u64);
+            let (into, from) = (moved(&a, start), moved(&b, other));
+            for op in Op::ALL {
+                let expected = scalar_reduce(element, op, &a, &b);
+                for isa in Isa::all() {
+                    let what = format!("{isa:?}: {count} x {element:?}, {op:?}");
+                    let mut result = into.clone();
+                    let mut out = vec![1; other + a.len()];
+                    let (mut kept, mut saved) = (into.clone(), vec![1; other + a.len()]);
+
+                    let (into, from) = (&mut result[start..], &from[other..]);
+                    combine(isa, element, op, InPlace { into, from });
+                    let (out, a_moved) = (&mut out[other..], &moved(&a, start)[start..]);
+                    let operands = OutOfPlace {
+                        out,
+                        a: a_moved,
+                        b: from,
+                    };
+                    combine(isa, element, op, operands);
+                    let (into_kept, saved) = (&mut kept[start..], &mut saved[other..]);
+                    let operands = Saving {
+                        into: into_kept,
+                        from,
+                        saved,
+                    };
+                    combine(isa, element, op, operands);
+
+                    assert_eq!(result[start..], expected, "{what}");
+                    assert_eq!(out[..], expected, "{what}, out of place");
+                    assert_eq!(kept[start..], expected, "{what}, saving");
+                    assert_eq!(saved[..], a, "{what}, saved");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn divisions_of_every_length_and_start_are_the_same_on_every_isa() {
+    for element in Element::ALL {
+        for count in 0..=257 {
+            let by = [1, 2, 3, 7, 10, 255, 256, 65_537, u32::MAX][count % 9];
+            let bytes = noise(element, count, count as u64);
+            let mut expected = bytes.clone();
+            for one in expected.chunks_mut(element.size()) {
+                divide_with(Isa::all()[0], element, one, by);
+            }
+            for isa in Isa::all() {
+                let start = count % 11;
+                let mut result = moved(&bytes, start);
+
+                divide_with(isa, element, &mut result[start..], by);
+
+                assert_eq!(
+                    result[start..],
+                    expected,
+                    "{isa:?}: {count} x {element:?} by {by}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn halves_are_converted_as_the_reference_does() {
+    let same = |ours: f32, theirs: f32| {
+        ours.to_bits() == theirs.to_bits() || ours.is_nan() && theirs.is_nan()
+    };
+    for bits in 0..=u16::MAX {
+        let f16 = half::f16::from_bits(bits).to_f32();
+        assert!(same(F16::from_bits(bits).to_f32(), f16), "f16 {bits:#x}");
+        let bf16 = half::bf16::from_bits(bits).to_f32();
+        assert!(same(Bf16::from_bits(bits).to_f32(), bf16), "bf16 {bits:#x}");
+
+        // Around each half, and around the middle to the next one.
+        for middle in [
+            f16.to_bits(),
+            f16.to_bits() | 0x1000,
+            bf16.to_bits() | 0x8000,
+        ] {
+            for single in middle.saturating_sub(2)..=middle.saturating_add(2) {
+                narrows_as_the_reference_does(f32::from_bits(single));
+            }
+        }
+    }
+    for step in 0..(1_u32 << 22) {
+        narrows_as_the_reference_does(f32::from_bits(step.wrapping_mul(1_021)));
+    }
+}
+
+fn narrows_as_the_reference_does(single: f32) {
+    let (f16, bf16) = if single.is_nan() {
+        (0x7E00, 0x7FC0)
+    } else {
+        (
+            half::f16::from_f32(single).to_bits(),
+            half::bf16::from_f32(single).to_bits(),
+        )
+    };
+    assert_eq!(F16::from_f32(single).to_bits(), f16, "f16 of {single:e}");
+    assert_eq!(Bf16::from_f32(single).to_bits(), bf16, "bf16 of {single:e}");
+}
+
+const FLOATS: [Element; 4] = [Element::F16, Element::BF16, Element::F32, Element::F64];
+
+#[test]
+fn quantization_of_every_length_and_start_is_the_same_on_every_isa() {
+    for element in FLOATS {
+        for scheme in Scheme::ALL {
+            let codec = Codec::new(element, scheme).unwrap();
+            for count in (0..=257).chain([1_000, 4_095]) {
+                let start = count % 9;
+                let inputs = [
+                    finite(element, count, count as u64),
+                    noise(element, count, 5),
+                ];
+                for elements in inputs {
+                    let mut results = Isa::all()
+                        .into_iter()
+                        .map(|isa| everything(codec, isa, &elements, start));
+                    let expected = results.next().unwrap();
+                    for (i, result) in results.enumerate() {
+                        let what = format!("{count} x {element:?} as {scheme:?}, isa {}", i + 1);
+                        assert!(result == expected, "{what}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The bytes that each call of a codec writes.
+fn everything(codec: Codec, isa: Isa, elements: &[u8], start: usize) -> Vec<Vec<u8>> {
+    let count = elements.len() / codec.element().size();
+    let elements = moved(elements, start);
+    let elements = &elements[start..];
+    let mut encoded = vec![0; start + codec.encoded_len(count)];
+    let encoded = &mut encoded[start..];
+    let sums_len = count * codec.sum_element().size();
+    codec.dispatch(isa, Encode { elements, encoded });
+
+    let mut results = vec![encoded.to_vec()];
+    for op in Op::ALL {
+        let mut sums = vec![0; sums_len + 1];
+        let operands = Reduce {
+            op,
+            own: elements,
+            encoded,
+            sums: &mut sums[1..],
+        };
+        codec.dispatch(isa, operands);
+        results.push(sums);
+    }
+    let mut decoded = vec![0; elements.len()];
+    let operands = Decode {
+        encoded,
+        elements: &mut decoded,
+    };
+    codec.dispatch(isa, operands);
+    let mut residuals = vec![0; sums_len];
+    let operands = Residual {
+        elements,
+        residuals: &mut residuals,
+    };
+    codec.dispatch(isa, operands);
+    results.extend([decoded, residuals]);
+    results
+}
+
+#[test]
+fn linear_frames_hold_what_the_scalar_body_says() {
+    linear_frames::<F16>(Element::F16);
+    linear_frames::<Bf16>(Element::BF16);
+    linear_frames::<f32>(Element::F32);
+    linear_frames::<f64>(Element::F64);
+}
+
+fn linear_frames<E: Float>(element: Element) {
+    for count in [1, 2, 63, 64, 65, 257, 1_000] {
+        linear_frame::<E, u8>(element, Scheme::MinMaxU8, Kind::MinMax, count);
+        linear_frame::<E, u16>(element, Scheme::MinMaxU16, Kind::MinMax, count);
+        linear_frame::<E, u8>(element, Scheme::ZeroPointU8, Kind::ZeroPoint, count);
+        linear_frame::<E, i8>(element, Scheme::ZeroPointI8, Kind::ZeroPoint, count);
+    }
+}
+
+fn linear_frame<E: Float, C: Code>(element: Element, scheme: Scheme, kind: Kind, count: usize) {
+    let elements = finite(element, count, count as u64);
+    let codec = Codec::new(element, scheme).unwrap();
+    let values: Vec<_> = E::elements(&elements)
+        .iter()
+        .map(|bytes| E::from_bytes(*bytes).widen())
+        .collect();
+    let least = |a, b| if b < a { b } else { a };
+    let greatest = |a, b| if b > a { b } else { a };
+    let extent = Extent {
+        lo: values.iter().copied().reduce(least).unwrap(),
+        hi: values.iter().copied().reduce(greatest).unwrap(),
+        finite: true,
+    };
+    let codes = Codes {
+        least: C::LEAST,
+        levels: C::LEVELS,
+    };
+    let grid = Grid::fit(kind, codes, extent);
+    let encoder = grid.encoder(codes);
+    let decoder = grid.decoder(codes, E::GREATEST);
+    let (mut frame, mut decoded) = (Vec::new(), Vec::new());
+    for parameter in grid.parameters(kind) {
+        put::<E::Sum>(&mut frame, parameter);
+    }
+    for value in values {
+        // One at a time: the black box keeps them out of vectors.
+        let code = C::from_low_bits(encoder.code(black_box(value)));
+        put::<C>(&mut frame, code);
+        put::<E>(
+            &mut decoded,
+            E::narrow(black_box(decoder).value(code.to_i32())),
+        );
+    }
+
+    for isa in Isa::all() {
+        let results = everything(codec, isa, &elements, 0);
+
+        let what = format!("{isa:?}: {count} x {element:?} as {scheme:?}");
+        assert_eq!(results[0], frame, "{what}");
+        assert_eq!(results[5], decoded, "{what}");
+    }
+}
+
+fn put<T: Number>(bytes: &mut Vec<u8>, number: T) {
+    let at = bytes.len();
+    bytes.resize(at + size_of::<T::Bytes>(), 0);
+    T::elements_mut(&mut bytes[at..])[0] = number.to_bytes();
+}
+
+/// What the codec's arithmetic counts on.
+#[test]
+fn the_constants_of_floats_are_what_they_say() {
+    assert_eq!(f32::MAGIC, 12_582_912.0);
+    assert_eq!(f64::MAGIC, 6_755_399_441_055_744.0);
+    assert_eq!(<f32 as Real>::TINY, 2_f32.powi(-90));
+    assert_eq!(<f64 as Real>::LIFT, 2_f64.powi(500));
+    assert_eq!(<f32 as Real>::LIFT, 2_f32.powi(80));
+    assert_eq!(<f64 as Real>::TINY, 2_f64.powi(-900));
+    assert_eq!(F16::GREATEST, 65_504.0);
+    assert_eq!(Bf16::GREATEST, half::bf16::MAX.to_f32());
+}

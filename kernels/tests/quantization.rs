@@ -1,0 +1,580 @@
+//! What quantization promises: bounded and undirected errors, no drift, visible poison, no panic.
+
+use std::num::NonZeroUsize;
+
+use half::{bf16, f16};
+use pccl_kernels::{Codec, Element, KernelError, Op, Scheme};
+use proptest::prelude::*;
+
+const FLOATS: [Element; 4] = [Element::F16, Element::BF16, Element::F32, Element::F64];
+
+fn codecs() -> impl Iterator<Item = Codec> {
+    FLOATS.into_iter().flat_map(|element| {
+        Scheme::ALL.map(move |scheme| Codec::new(element, scheme).expect("a float type"))
+    })
+}
+
+fn to_bytes(element: Element, numbers: &[f64]) -> Vec<u8> {
+    let bytes = |number: &f64| match element {
+        Element::F16 => f16::from_f64(*number).to_le_bytes().to_vec(),
+        Element::BF16 => bf16::from_f64(*number).to_le_bytes().to_vec(),
+        Element::F32 => (*number as f32).to_le_bytes().to_vec(),
+        _ => number.to_le_bytes().to_vec(),
+    };
+    numbers.iter().flat_map(bytes).collect()
+}
+
+fn from_bytes(element: Element, bytes: &[u8]) -> Vec<f64> {
+    let number = |bytes: &[u8]| {
+        let mut word = [0; 8];
+        word[..bytes.len()].copy_from_slice(bytes);
+        let word = u64::from_le_bytes(word);
+        match element {
+            Element::F16 => f16::from_bits(word as u16).to_f64(),
+            Element::BF16 => bf16::from_bits(word as u16).to_f64(),
+            Element::F32 => f32::from_bits(word as u32).into(),
+            _ => f64::from_bits(word),
+        }
+    };
+    bytes.chunks_exact(element.size()).map(number).collect()
+}
+
+fn encode(codec: Codec, elements: &[u8]) -> Vec<u8> {
+    let mut frame = vec![0xAA; codec.encoded_len(elements.len() / codec.element().size())];
+    codec.encode(elements, &mut frame).expect("a whole frame");
+    frame
+}
+
+fn decode(codec: Codec, frame: &[u8], count: usize) -> Vec<u8> {
+    let mut elements = vec![0xAA; count * codec.element().size()];
+    codec.decode(frame, &mut elements).expect("a whole frame");
+    elements
+}
+
+/// Encoded and decoded again.
+fn there_and_back(codec: Codec, elements: &[u8]) -> Vec<u8> {
+    let count = elements.len() / codec.element().size();
+    decode(codec, &encode(codec, elements), count)
+}
+
+fn extremes(numbers: &[f64]) -> (f64, f64) {
+    let lo = numbers.iter().copied().fold(f64::INFINITY, f64::min);
+    (
+        lo,
+        numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+    )
+}
+
+/// Reproducible numbers from 0 to 1.
+fn uniform(count: usize, seed: u64) -> Vec<f64> {
+    let mut state = seed;
+    let mut next = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 11) as f64 / (1_u64 << 53) as f64
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+/// Independent, of mean 0 and variance 1.
+fn normal(count: usize, seed: u64) -> Vec<f64> {
+    let uniform = uniform(2 * count, seed);
+    let pairs = uniform.chunks_exact(2);
+    pairs
+        .map(|pair| (-2.0 * (1.0 - pair[0]).ln()).sqrt() * (std::f64::consts::TAU * pair[1]).cos())
+        .collect()
+}
+
+/// What frames are like, each kind with its name. `element` bounds the extremes.
+fn inputs(element: Element, count: usize) -> Vec<(&'static str, Vec<f64>)> {
+    let (greatest, subnormal) = match element {
+        Element::F16 => (65_504.0, 2_f64.powi(-24)),
+        Element::BF16 => (bf16::MAX.to_f64(), 2_f64.powi(-133)),
+        Element::F32 => (f32::MAX.into(), 2_f64.powi(-149)),
+        _ => (f64::MAX, 2_f64.powi(-1074)),
+    };
+    let scaled = |numbers: Vec<f64>, by: f64| numbers.into_iter().map(|x| x * by).collect();
+    let heavy = |x: &f64| x * x * x * 50.0;
+    let wide = |x: &f64| (x * 2.0 - 1.0) * greatest;
+    let few = |x: &f64| ((x - 0.5) * 700.0).round() * subnormal;
+    vec![
+        ("normal", normal(count, 1)),
+        ("uniform", uniform(count, 2)),
+        ("below zero", scaled(uniform(count, 3), -7.0)),
+        ("constant", vec![0.1; count]),
+        ("zero", vec![0.0; count]),
+        ("heavy-tailed", normal(count, 4).iter().map(heavy).collect()),
+        (
+            "far from zero",
+            uniform(count, 5).iter().map(|x| 1_000.0 + x).collect(),
+        ),
+        ("small", scaled(normal(count, 6), 1e-6)),
+        ("subnormal", uniform(count, 7).iter().map(few).collect()),
+        (
+            "hardly any range",
+            uniform(count, 8)
+                .iter()
+                .map(|x| (x * 3.0).round() * subnormal)
+                .collect(),
+        ),
+        (
+            "around the least normal",
+            scaled(normal(count, 9), subnormal * 1e3),
+        ),
+        (
+            "all there is",
+            uniform(count, 10).iter().map(wide).collect(),
+        ),
+        ("constant and greatest", vec![greatest; count]),
+        (
+            "near the greatest",
+            uniform(count, 11)
+                .iter()
+                .map(|x| greatest * (1.0 - x * 0.01))
+                .collect(),
+        ),
+        (
+            "one outlier",
+            (0..count)
+                .map(|i| if i == 3 { 1e4 } else { 1e-3 })
+                .collect(),
+        ),
+    ]
+}
+
+#[test]
+fn no_element_moves_farther_than_the_bound() {
+    for codec in codecs() {
+        for count in [1, 2, 5, 64, 65, 1_000, 4_096] {
+            for (kind, numbers) in inputs(codec.element(), count) {
+                let elements = to_bytes(codec.element(), &numbers);
+                let numbers = from_bytes(codec.element(), &elements);
+                let (lo, hi) = extremes(&numbers);
+                let bound = codec.error_bound(lo, hi);
+
+                let decoded = from_bytes(codec.element(), &there_and_back(codec, &elements));
+
+                for (number, decoded) in numbers.iter().zip(decoded) {
+                    let error = (number - decoded).abs();
+                    assert!(
+                        error <= bound,
+                        "{codec:?}, {count} {kind} from {lo:e} to {hi:e}: {number:e} became \
+                         {decoded:e}, {error:e} away and not {bound:e}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_bound_is_half_a_step_and_little_more() {
+    for codec in codecs() {
+        let levels = match codec.scheme() {
+            Scheme::MinMaxU16 => 65_535.0,
+            Scheme::Blockwise4 => 15.0,
+            _ => 255.0,
+        };
+        let rounding = match codec.element() {
+            Element::F16 => 0.001,
+            Element::BF16 => 0.008,
+            _ => 0.000_002,
+        };
+
+        let bound = codec.error_bound(0.0, 1.0);
+
+        assert!(bound >= 0.5 / levels, "{codec:?}");
+        assert!(bound <= 0.52 / levels + rounding, "{codec:?}: {bound}");
+    }
+}
+
+#[test]
+fn errors_have_no_direction() {
+    let (frames, count) = (200, 640);
+    for codec in codecs() {
+        let mut sum = 0.0;
+        for frame in 0..frames {
+            // Of many ranges: the grids of halves and of one frame's codes may beat.
+            let unit = uniform(count, 21 + frame);
+            let factor = 1.0 + frame as f64 * 0.37;
+            let numbers: Vec<_> = unit.iter().map(|x| (x - 0.4) * factor).collect();
+            let elements = to_bytes(codec.element(), &numbers);
+            let numbers = from_bytes(codec.element(), &elements);
+            let (lo, hi) = extremes(&numbers);
+
+            let decoded = from_bytes(codec.element(), &there_and_back(codec, &elements));
+
+            let errors = numbers.iter().zip(decoded).map(|(x, y)| y - x);
+            sum += errors.sum::<f64>() / codec.error_bound(lo, hi);
+        }
+
+        // Independent uniform errors of up to the bound would have a mean of about 1 / √(3 · 128000)
+        // = 0.0016 bounds. Truncation gives nearly 1.
+        let mean = sum / (frames * count as u64) as f64;
+        assert!(mean.abs() < 0.01, "{codec:?}: {mean} bounds");
+    }
+}
+
+#[test]
+fn values_between_two_codes_go_to_the_even_one() {
+    let codec = Codec::new(Element::F32, Scheme::MinMaxU8).unwrap();
+    let numbers = [0.0, 255.0, 0.5, 1.5, 2.5, 253.5, 254.5, 3.49, 3.51];
+
+    let decoded = there_and_back(codec, &to_bytes(Element::F32, &numbers));
+
+    let expected = [0.0, 255.0, 0.0, 2.0, 2.0, 254.0, 254.0, 3.0, 4.0];
+    assert_eq!(from_bytes(Element::F32, &decoded), expected);
+}
+
+#[test]
+fn constant_frames_decode_exactly_from_least_to_greatest() {
+    for codec in codecs() {
+        if matches!(codec.scheme(), Scheme::ZeroPointU8 | Scheme::ZeroPointI8) {
+            continue;
+        }
+        let greatest = inputs(codec.element(), 1)[12].1[0];
+        for number in [1.0, -3.25, 0.0, 2_f64.powi(-20), greatest, -greatest] {
+            for count in [1, 63, 64, 130] {
+                let elements = to_bytes(codec.element(), &vec![number; count]);
+
+                let decoded = there_and_back(codec, &elements);
+
+                assert_eq!(decoded, elements, "{count} times {number:e}: {codec:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn zero_decodes_to_zero_where_there_is_a_zero_point() {
+    for codec in codecs() {
+        if !matches!(codec.scheme(), Scheme::ZeroPointU8 | Scheme::ZeroPointI8) {
+            continue;
+        }
+        for (kind, mut numbers) in inputs(codec.element(), 300) {
+            numbers[7] = 0.0;
+            numbers[8] = -0.0;
+
+            let decoded = there_and_back(codec, &to_bytes(codec.element(), &numbers));
+
+            let decoded = from_bytes(codec.element(), &decoded);
+            assert_eq!(decoded[7..9], [0.0, 0.0], "{codec:?}, {kind}");
+        }
+    }
+}
+
+/// What a round does not change, no number of further rounds does.
+fn a_third_round_changes_nothing(codec: Codec, elements: &[u8], what: &str) {
+    let numbers = from_bytes(codec.element(), elements);
+    let (lo, hi) = extremes(&numbers);
+
+    let twice = there_and_back(codec, &there_and_back(codec, elements));
+    let thrice = there_and_back(codec, &twice);
+
+    assert_eq!(thrice, twice, "{what}: moved in the third round");
+    let bound = codec.error_bound(lo, hi);
+    for (number, last) in numbers.iter().zip(from_bytes(codec.element(), &thrice)) {
+        let error = (number - last).abs();
+        assert!(error <= 2.0 * bound, "{what}: {number:e} became {last:e}");
+    }
+}
+
+#[test]
+fn from_the_second_round_on_nothing_moves() {
+    for codec in codecs() {
+        for count in [2, 3, 5, 65, 200] {
+            for (kind, numbers) in inputs(codec.element(), count) {
+                let elements = to_bytes(codec.element(), &numbers);
+                a_third_round_changes_nothing(
+                    codec,
+                    &elements,
+                    &format!("{codec:?}, {count} {kind}"),
+                );
+            }
+        }
+        for seed in 0..1_000 {
+            // Of many magnitudes, around zero, beside it, and far from it.
+            let unit = uniform(70, seed);
+            let scale = 2_f64.powi((seed % 23) as i32 - 11) * (1.0 + unit[0]);
+            let offset = (unit[1] - 0.5) * 2.0 * (seed % 4) as f64;
+            let numbers: Vec<_> = unit.iter().map(|x| (x - 0.5 + offset) * scale).collect();
+            let elements = to_bytes(codec.element(), &numbers);
+            a_third_round_changes_nothing(codec, &elements, &format!("{codec:?}, seed {seed}"));
+        }
+    }
+}
+
+#[test]
+fn a_poisoned_frame_decodes_to_the_one_nan_everywhere() {
+    for codec in codecs() {
+        let element = codec.element();
+        let nan = match element {
+            Element::F16 => 0x7E00_u16.to_le_bytes().to_vec(),
+            Element::BF16 => 0x7FC0_u16.to_le_bytes().to_vec(),
+            _ => to_bytes(element, &[f64::NAN]),
+        };
+        for poison in [f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            for count in [1, 64, 200] {
+                for place in [0, count / 2, count - 1] {
+                    let mut numbers = normal(count, 31);
+                    numbers[place] = poison;
+
+                    let decoded = there_and_back(codec, &to_bytes(element, &numbers));
+
+                    let block = match codec.scheme() {
+                        Scheme::Blockwise4 => place / 64 * 64..(place / 64 * 64 + 64).min(count),
+                        _ => 0..count,
+                    };
+                    let size = element.size();
+                    for (i, decoded) in decoded.chunks(size).enumerate() {
+                        let what = format!("{codec:?}: {poison} at {place}, seen at {i}");
+                        assert_eq!(decoded == nan, block.contains(&i), "{what}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn poison_survives_every_reduction() {
+    for codec in codecs() {
+        let element = codec.element();
+        let own = to_bytes(element, &[1.0; 100]);
+        let mut poisoned = [1.0; 100];
+        poisoned[50] = f64::NEG_INFINITY;
+        let frame = encode(codec, &to_bytes(element, &poisoned));
+        for op in Op::ALL {
+            let mut sums = vec![0; 100 * codec.sum_element().size()];
+
+            codec.reduce(op, &own, &frame, &mut sums).unwrap();
+
+            let sums = from_bytes(codec.sum_element(), &sums);
+            assert!(sums[50].is_nan(), "{codec:?} {op:?}");
+        }
+    }
+}
+
+#[test]
+fn reductions_are_those_of_the_decoded_frame() {
+    for codec in codecs() {
+        for count in [1, 64, 65, 333] {
+            let own = to_bytes(codec.element(), &normal(count, 41));
+            let frame = encode(codec, &to_bytes(codec.element(), &uniform(count, 42)));
+            let decoded = decode(codec, &frame, count);
+            for op in Op::ALL {
+                let mut sums = vec![0; count * codec.sum_element().size()];
+
+                codec.reduce(op, &own, &frame, &mut sums).unwrap();
+
+                let size = codec.element().size();
+                if codec.element() == codec.sum_element() {
+                    let mut expected = decoded.clone();
+                    pccl_kernels::reduce(codec.element(), op, &mut expected, &own).unwrap();
+                    assert_eq!(sums, expected, "{codec:?} {op:?}, elements of {size} bytes");
+                    continue;
+                }
+                // Halves: what was decoded is not rounded to a half before.
+                let sums = from_bytes(codec.sum_element(), &sums);
+                let own = from_bytes(codec.element(), &own);
+                let decoded = from_bytes(codec.element(), &decoded);
+                for ((sum, own), decoded) in sums.iter().zip(own).zip(decoded) {
+                    let expected = match op {
+                        Op::Sum => own + decoded,
+                        Op::Prod => own * decoded,
+                        Op::Max => own.max(decoded),
+                        Op::Min => own.min(decoded),
+                    };
+                    let rounding = (own.abs() + 1.0) / 256.0;
+                    assert!((sum - expected).abs() <= rounding, "{codec:?} {op:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn sums_beyond_a_half_become_infinite_and_its_extremes_stay() {
+    let codec = Codec::new(Element::F16, Scheme::MinMaxU8).unwrap();
+    let sums = to_bytes(Element::F32, &[0.0, 65_504.0, 100_000.0]);
+    let mut frame = vec![0; codec.encoded_len(3)];
+
+    codec.encode_sums(&sums, &mut frame).unwrap();
+    let decoded = from_bytes(Element::F16, &decode(codec, &frame, 3));
+    let extremes = to_bytes(Element::F16, &[-65_504.0, 12.0, 65_504.0]);
+    let kept = there_and_back(codec, &extremes);
+
+    assert_eq!(decoded[2], f64::INFINITY);
+    assert!(decoded[1].is_finite());
+    let kept = from_bytes(Element::F16, &kept);
+    assert_eq!((kept[0], kept[2]), (-65_504.0, 65_504.0));
+}
+
+#[test]
+fn a_round_of_averaging_stays_within_the_bounds_of_its_steps() {
+    for codec in codecs() {
+        let count = 500;
+        let (theirs, own) = (uniform(count, 51), uniform(count, 52));
+        let frame = encode(codec, &to_bytes(codec.element(), &theirs));
+        let own_bytes = to_bytes(codec.element(), &own);
+        let mut sums = vec![0; count * codec.sum_element().size()];
+        let mut result = vec![0; codec.encoded_len(count)];
+
+        codec
+            .reduce(Op::Sum, &own_bytes, &frame, &mut sums)
+            .unwrap();
+        codec.divide_sums(&mut sums, 2).unwrap();
+        codec.encode_sums(&sums, &mut result).unwrap();
+
+        let averages = from_bytes(codec.element(), &decode(codec, &result, count));
+        let halves = match codec.element() {
+            Element::F16 => 0.001,
+            Element::BF16 => 0.01,
+            _ => 1e-6,
+        };
+        let bound = 1.5 * codec.error_bound(0.0, 1.01) + halves;
+        for ((average, theirs), own) in averages.iter().zip(theirs).zip(own) {
+            let error = average - f64::midpoint(theirs, own);
+            assert!(error.abs() <= bound, "{codec:?}: {error} beyond {bound}");
+        }
+    }
+}
+
+#[test]
+fn the_residual_is_what_encoding_frame_by_frame_loses() {
+    for codec in codecs() {
+        for (count, frame) in [(0, 1), (1, 5), (64, 64), (100, 64), (300, 77), (10, 1_000)] {
+            let elements = to_bytes(codec.element(), &normal(count, 61));
+            let mut residuals = vec![0; count * codec.sum_element().size()];
+            let frame = NonZeroUsize::new(frame).unwrap();
+
+            codec.residual(&elements, frame, &mut residuals).unwrap();
+
+            let decoded: Vec<u8> = elements
+                .chunks(frame.get() * codec.element().size())
+                .flat_map(|elements| there_and_back(codec, elements))
+                .collect();
+            let decoded = from_bytes(codec.element(), &decoded);
+            let elements = from_bytes(codec.element(), &elements);
+            let residuals = from_bytes(codec.sum_element(), &residuals);
+            for ((element, decoded), residual) in elements.iter().zip(decoded).zip(residuals) {
+                let lost = to_bytes(codec.sum_element(), &[element - decoded]);
+                let lost = from_bytes(codec.sum_element(), &lost);
+                assert_eq!(lost, [residual], "{codec:?}, {count} in frames of {frame}");
+            }
+        }
+    }
+}
+
+#[test]
+fn poison_leaves_no_residual() {
+    for codec in codecs() {
+        let elements = to_bytes(codec.element(), &[1.0, f64::NAN, f64::INFINITY, 0.3]);
+        let mut residuals = vec![1; 4 * codec.sum_element().size()];
+
+        let four = NonZeroUsize::new(4).unwrap();
+        codec.residual(&elements, four, &mut residuals).unwrap();
+
+        assert_eq!(
+            from_bytes(codec.sum_element(), &residuals),
+            [0.0; 4],
+            "{codec:?}"
+        );
+    }
+}
+
+#[test]
+fn frames_are_as_long_as_promised_and_longer_with_more_elements() {
+    for codec in codecs() {
+        assert_eq!(codec.encoded_len(0), 0);
+        for count in 0..300 {
+            assert!(codec.encoded_len(count) <= codec.encoded_len(count + 1));
+        }
+    }
+    let of = |element, scheme| Codec::new(element, scheme).unwrap().encoded_len(65_536);
+    assert_eq!(of(Element::F32, Scheme::MinMaxU8), 65_536 + 8);
+    assert_eq!(of(Element::F64, Scheme::MinMaxU16), 2 * 65_536 + 16);
+    assert_eq!(of(Element::BF16, Scheme::ZeroPointI8), 65_536 + 8);
+    assert_eq!(of(Element::F32, Scheme::Blockwise4), 1_024 * (8 + 32));
+}
+
+#[test]
+fn senseless_calls_are_refused_and_change_nothing() {
+    let no_float = Codec::new(Element::I32, Scheme::MinMaxU8);
+    let codec = Codec::new(Element::F16, Scheme::MinMaxU8).unwrap();
+    let mut frame = vec![7; codec.encoded_len(2)];
+    let mut sums = [7; 8];
+
+    let needed = frame.len();
+    let partial = codec.encode(&[0; 5], &mut frame);
+    let short = codec.encode(&[0; 4], &mut frame[1..]);
+    let long = codec.decode(&frame, &mut [0; 6]);
+    let few_sums = codec.reduce(Op::Sum, &[0; 4], &frame, &mut sums[..7]);
+    let few_residuals = codec.residual(&[0; 4], NonZeroUsize::MIN, &mut sums[..4]);
+    let nobody = codec.divide_sums(&mut sums, 0);
+
+    let element = Element::I32;
+    assert_eq!(no_float, Err(KernelError::NotAFloat { element }));
+    let element = Element::F16;
+    assert_eq!(
+        partial,
+        Err(KernelError::PartialElement { len: 5, element })
+    );
+    let len = needed - 1;
+    assert_eq!(short, Err(KernelError::EncodedLength { needed, len }));
+    let (needed, len) = (needed + 1, needed);
+    assert_eq!(long, Err(KernelError::EncodedLength { needed, len }));
+    let mismatch = |into, from| Err(KernelError::LengthMismatch { into, from });
+    assert_eq!(few_sums, mismatch(7, 8));
+    assert_eq!(few_residuals, mismatch(4, 8));
+    assert_eq!(nobody, Err(KernelError::ZeroDivisor));
+    assert!(frame.iter().chain(&sums).all(|byte| *byte == 7));
+}
+
+fn any_codec() -> impl Strategy<Value = Codec> {
+    prop::sample::select(codecs().collect::<Vec<_>>())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+    #[test]
+    fn whatever_bytes_came_are_decoded_without_panic(
+        codec in any_codec(),
+        count in 0..200_usize,
+        bytes in prop::collection::vec(any::<u8>(), 2_000),
+    ) {
+        let frame = &bytes[..codec.encoded_len(count)];
+        let own = &bytes[..count * codec.element().size()];
+        let mut sums = vec![0; count * codec.sum_element().size()];
+
+        decode(codec, frame, count);
+
+        for op in Op::ALL {
+            codec.reduce(op, own, frame, &mut sums).unwrap();
+        }
+    }
+
+    #[test]
+    fn any_elements_decode_within_the_bound_or_to_nan(
+        codec in any_codec(),
+        bytes in prop::collection::vec(any::<u8>(), 0..800),
+    ) {
+        let len = bytes.len() / codec.element().size() * codec.element().size();
+        let numbers = from_bytes(codec.element(), &bytes[..len]);
+        let finite = numbers.iter().all(|number| number.is_finite());
+        let (lo, hi) = extremes(&numbers);
+
+        let decoded = from_bytes(codec.element(), &there_and_back(codec, &bytes[..len]));
+
+        if finite {
+            let bound = codec.error_bound(lo, hi);
+            for (number, decoded) in numbers.iter().zip(decoded) {
+                prop_assert!((number - decoded).abs() <= bound, "{number:e} {decoded:e}");
+            }
+        } else if codec.scheme() != Scheme::Blockwise4 {
+            prop_assert!(decoded.iter().all(|number| number.is_nan()));
+        }
+    }
+}
