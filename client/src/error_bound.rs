@@ -44,7 +44,7 @@ impl Reduce {
     /// let to_bytes = Quantization::MinMax { to: ElementType::U8 };
     /// let clipped = Reduce::sum().quantize(to_bytes);
     /// let bound = clipped.error_bound(ElementType::F32, 4, 1.0);
-    /// assert!(bound.is_some_and(|bound| (0.039..0.041).contains(&bound)));
+    /// assert!(bound.is_some_and(|bound| (0.039..0.042).contains(&bound)));
     /// assert_eq!(Reduce::sum().error_bound(ElementType::F32, 4, 1.0), None);
     /// ```
     #[must_use]
