@@ -131,7 +131,16 @@ impl Drop for Called {
 /// The user's memory for the time of one collective.
 pub(crate) enum Memory<'a> {
     InPlace(Restoring<'a>),
-    Into { src: &'a [u8], dst: &'a mut [u8] },
+    Into {
+        src: &'a [u8],
+        dst: &'a mut [u8],
+    },
+    /// As `Into`; what encoding has lost is noted.
+    Noting {
+        src: &'a [u8],
+        dst: &'a mut [u8],
+        losses: &'a mut [u8],
+    },
 }
 
 /// Memory that is put back as it was when this is dropped, unless the result is to be kept.
@@ -159,13 +168,14 @@ impl<'a> Memory<'a> {
                 backup: &mut restoring.backup,
             },
             Self::Into { src, dst } => RingBuffers::Into { src, dst },
+            Self::Noting { src, dst, losses } => RingBuffers::Noting { src, dst, losses },
         }
     }
 
     fn keep(&mut self) {
         match self {
             Self::InPlace(restoring) => restoring.keep = true,
-            Self::Into { .. } => {}
+            Self::Into { .. } | Self::Noting { .. } => {}
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::collective::{Called, Memory};
 use crate::element::{Element, bytes_of, bytes_of_mut};
 use crate::engine::{Command, TopologyCall};
 use crate::error::Error;
+use crate::error_feedback::ErrorFeedback;
 use crate::handle::AllReduceHandle;
 use crate::many::{ManyFailed, ReduceItem, reduce_all};
 use crate::reduce::{Reduce, ReduceReport};
@@ -249,6 +250,50 @@ impl Communicator {
             dst: bytes_of_mut(result),
         };
         called.conclude(memory).await
+    }
+
+    /// As [`all_reduce`](Self::all_reduce), and makes up for what quantization has lost in the rounds
+    /// before: `feedback` says how. The buffer and `feedback` are as they were where it fails.
+    ///
+    /// Every peer of the group should call with a feedback of its own; who does not only keeps its own
+    /// losses lost.
+    ///
+    /// # Errors
+    /// As [`all_reduce`](Self::all_reduce); [`Error::NotSupported`] for integers.
+    ///
+    /// # Panics
+    /// Inside an async task.
+    pub fn all_reduce_with_feedback<T: Element>(
+        &self,
+        buffer: &mut [T],
+        reduce: Reduce,
+        feedback: &mut ErrorFeedback,
+    ) -> Result<ReduceReport, Error> {
+        let call = self.all_reduce_with_feedback_async(buffer, reduce, feedback);
+        self.runtime.block_on(call)
+    }
+
+    /// As [`all_reduce_with_feedback`](Self::all_reduce_with_feedback), without blocking. Dropping the
+    /// future gives the reduce up, and leaves buffer and feedback as they were.
+    ///
+    /// # Errors
+    /// As [`all_reduce_with_feedback`](Self::all_reduce_with_feedback).
+    pub async fn all_reduce_with_feedback_async<T: Element>(
+        &self,
+        buffer: &mut [T],
+        reduce: Reduce,
+        feedback: &mut ErrorFeedback,
+    ) -> Result<ReduceReport, Error> {
+        let buffer_bytes = bytes_of_mut(buffer);
+        let (src, dst, losses) = feedback
+            .begin(T::TYPE, buffer_bytes)
+            .ok_or_else(|| reduce.not_supported(T::TYPE))?;
+        let count = src.len() / T::TYPE.size();
+        let called = Called::new(&self.calls, reduce, T::TYPE, count)?;
+        let memory = Memory::Noting { src, dst, losses };
+        let report = called.conclude(memory).await?;
+        feedback.finish(buffer_bytes);
+        Ok(report)
     }
 
     /// Starts a reduce that runs on its own, and returns at once. The handle owns the buffer and gives

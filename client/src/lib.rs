@@ -41,6 +41,7 @@
 //! |---|---|
 //! | [`Communicator`], [`Builder`] | joining a run, and everything that a peer can call |
 //! | [`Reduce`], [`ReduceReport`], [`Element`] | what a reduce computes, and what it did |
+//! | [`ErrorFeedback`] | making up for what quantization loses |
 //! | [`AllReduceHandle`], [`ReduceItem`] | reduces that run beside the caller, and lists of them |
 //! | [`SharedState`], [`SyncOptions`] | what peers keep identical, and how |
 //! | [`Error`] | what went wrong, and what to do next |
@@ -59,6 +60,8 @@ mod element;
 mod engine;
 mod error;
 mod error_bound;
+mod error_feedback;
+mod floats;
 mod handle;
 mod many;
 mod reduce;
@@ -73,6 +76,7 @@ pub use builder::Builder;
 pub use communicator::{Communicator, TopologyReport};
 pub use element::Element;
 pub use error::Error;
+pub use error_feedback::ErrorFeedback;
 pub use handle::{AllReduceHandle, ReduceFailed, Reduced};
 pub use many::{ManyFailed, ReduceItem};
 pub use reduce::{Reduce, ReduceReport};

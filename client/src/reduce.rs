@@ -112,10 +112,14 @@ impl Reduce {
         if data::is_supported(&spec) {
             Ok(spec)
         } else {
-            Err(Error::NotSupported {
-                element,
-                quantization: self.quantization,
-            })
+            Err(self.not_supported(element))
+        }
+    }
+
+    pub(crate) const fn not_supported(&self, element: ElementType) -> Error {
+        Error::NotSupported {
+            element,
+            quantization: self.quantization,
         }
     }
 }

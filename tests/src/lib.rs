@@ -10,6 +10,7 @@
 //! | [`talk`] | what test and processes tell each other |
 //! | [`trap`] | stopping a peer at an exact moment |
 //! | [`contribution`] | numbers to reduce whose sums can be checked |
+//! | [`several`] | several buffers to reduce at once, some of them quantized |
 //! | [`recovery`] | how long the survivors of a kill need |
 //! | [`throttle`] | a transport whose lanes share a link of limited rate |
 //! | [`siege`] | garbage for the master and for peers while a run goes on |
@@ -22,6 +23,7 @@ pub mod recordings;
 pub mod recovery;
 pub mod roles;
 pub mod scripted;
+pub mod several;
 pub mod siege;
 pub mod talk;
 pub mod throttle;

@@ -99,6 +99,7 @@ impl Running {
             Event::Listening { .. }
             | Event::Joined { .. }
             | Event::Committed(_)
+            | Event::CommittedSeveral { .. }
             | Event::Synced(_)
             | Event::Failed { .. }
             | Event::Wrong { .. } => {}

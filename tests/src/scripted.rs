@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pccl::{Communicator, Error, Reduce, ReduceReport, SharedState, SyncStrategy, Tcp, Transport};
 use pccl_core::transport::{BoxFuture, Endpoint, Lane, LaneError, Listener};
 
-use crate::contribution::{SLOTS, Wrong, checksum, fill, is_contribution, verify};
+use crate::contribution::{SLOTS, checksum, fill, is_contribution, verify};
+use crate::several::Several;
 use crate::talk::{self, Commit, Event, Failure, Moment, Order, now, obey_orders, tell};
 use crate::trap::Trap;
 
@@ -34,6 +35,9 @@ pub struct PeerOptions {
     /// Keep a shared state, and synchronize it in each round
     #[arg(long)]
     pub sync: bool,
+    /// Reduce several buffers at once, some of them quantized, and repeat those that are aborted
+    #[arg(long)]
+    pub several: bool,
     /// Tell of one commit in so many, besides those after a change of the contributors
     #[arg(long, default_value_t = 1)]
     pub tell_every: u64,
@@ -55,6 +59,7 @@ impl PeerOptions {
             elements: 1024,
             update_every: 1,
             sync: false,
+            several: false,
             tell_every: 1,
             stand_still_at: None,
             advertise: None,
@@ -84,6 +89,9 @@ impl PeerOptions {
         if self.sync {
             arguments.push("--sync".into());
         }
+        if self.several {
+            arguments.push("--several".into());
+        }
         arguments
     }
 }
@@ -102,9 +110,7 @@ pub fn run(options: &PeerOptions) -> ExitCode {
             error: error.to_string(),
             restored,
         },
-        End::Wrong(wrong) => Event::Wrong {
-            what: wrong.to_string(),
-        },
+        End::Wrong(what) => Event::Wrong { what },
     });
     ExitCode::FAILURE
 }
@@ -126,7 +132,7 @@ fn listen_for_orders(trap: Trap) {
 /// Why a peer does not go on. For reduces, with whether the buffer is as it was.
 enum End {
     Error(Error, Option<bool>),
-    Wrong(Wrong),
+    Wrong(String),
 }
 
 impl From<Error> for End {
@@ -147,6 +153,7 @@ struct Scripted<'a> {
     update_due: bool,
     failures: u32,
     buffer: Vec<f32>,
+    several: Several,
     contributors: BTreeSet<u64>,
     commits_since_change: u64,
     /// The shared state: the last result.
@@ -184,6 +191,7 @@ impl<'a> Scripted<'a> {
             update_due: true,
             failures: 0,
             buffer: vec![0.0; options.elements.max(SLOTS)],
+            several: Several::new(if options.several { options.elements } else { 0 }),
             contributors: BTreeSet::new(),
             commits_since_change: 0,
             state: vec![0.0; options.elements.max(SLOTS)],
@@ -214,6 +222,9 @@ impl<'a> Scripted<'a> {
             if !self.succeeded(synced)? {
                 return Ok(false);
             }
+        }
+        if self.options.several {
+            return self.reduce_several();
         }
         fill(&mut self.buffer, self.comm.peer_id().0, self.round);
         self.reduce()
@@ -281,9 +292,27 @@ impl<'a> Scripted<'a> {
         }
     }
 
+    /// Leaves all repetition to the library. False: the topology has to be updated first.
+    fn reduce_several(&mut self) -> Result<bool, End> {
+        let (me, round) = (self.comm.peer_id().0, self.round);
+        self.several.fill(me, round);
+        match self.several.reduce(&self.comm) {
+            Ok(reports) => {
+                let parts = self.several.check(&reports).map_err(End::Wrong)?;
+                tell(&Event::CommittedSeveral { round, parts });
+                Ok(true)
+            }
+            Err(failed) => {
+                let restored = self.several.is_restored(&failed, me, round);
+                Err(End::Error(failed.into(), Some(restored)))
+            }
+        }
+    }
+
     fn committed(&mut self, report: &ReduceReport, at: talk::Nanos) -> Result<(), End> {
         let contributors: Vec<u64> = report.contributors.iter().map(|peer| peer.0).collect();
-        let rounds = verify(&self.buffer, &contributors).map_err(End::Wrong)?;
+        let rounds = verify(&self.buffer, &contributors);
+        let rounds = rounds.map_err(|wrong| End::Wrong(wrong.to_string()))?;
         let contributors = contributors.into_iter().collect();
         self.commits_since_change += 1;
         if self.contributors != contributors {

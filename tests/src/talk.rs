@@ -8,6 +8,8 @@ use std::time::SystemTime;
 use pccl::{AbortCause, Error, SyncFailure};
 use serde::{Deserialize, Serialize};
 
+use crate::several::Part;
+
 /// Nanoseconds since 1970: one clock for all processes of a machine.
 pub type Nanos = u64;
 
@@ -68,6 +70,13 @@ pub enum Event {
     },
     /// A reduce is committed, and its result is right.
     Committed(Commit),
+    /// All of several reduces are committed, and their results are right.
+    CommittedSeveral {
+        /// The round, by its own count.
+        round: u64,
+        /// The buffers, in the order of their tags.
+        parts: Vec<Part>,
+    },
     /// The shared state is synchronized.
     Synced(Sync),
     /// A call failed, and is made again.

@@ -20,6 +20,16 @@ pub(crate) enum RingBuffers<'a> {
         /// The result.
         dst: &'a mut [u8],
     },
+    /// As `Into`, and what this rank's encodings lose is noted. What `losses` holds after a failure is
+    /// unspecified.
+    Noting {
+        /// The contribution.
+        src: &'a [u8],
+        /// The result.
+        dst: &'a mut [u8],
+        /// As many elements, of the type in which frames are summed; zeros at the beginning.
+        losses: &'a mut [u8],
+    },
 }
 
 /// Where a part of the result is computed.
@@ -40,7 +50,9 @@ impl RingBuffers<'_> {
         let is = |len: usize| u64::try_from(len) == Ok(bytes);
         match self {
             Self::InPlace { data, .. } => is(data.len()),
-            Self::Into { src, dst } => is(src.len()) && is(dst.len()),
+            Self::Into { src, dst } | Self::Noting { src, dst, .. } => {
+                is(src.len()) && is(dst.len())
+            }
         }
     }
 
@@ -49,7 +61,7 @@ impl RingBuffers<'_> {
     pub(super) fn begin(&mut self, slots: usize) {
         match self {
             Self::InPlace { data, backup } => backup.begin(data.len(), slots),
-            Self::Into { .. } => {}
+            Self::Into { .. } | Self::Noting { .. } => {}
         }
     }
 
@@ -57,7 +69,7 @@ impl RingBuffers<'_> {
     pub(super) fn contribution(&self, range: Range<usize>) -> Option<&[u8]> {
         match self {
             Self::InPlace { data, .. } => data.get(range),
-            Self::Into { src, .. } => src.get(range),
+            Self::Into { src, .. } | Self::Noting { src, .. } => src.get(range),
         }
     }
 
@@ -65,7 +77,7 @@ impl RingBuffers<'_> {
     pub(super) fn result(&self, range: Range<usize>) -> Option<&[u8]> {
         match self {
             Self::InPlace { data, .. } => data.get(range),
-            Self::Into { dst, .. } => dst.get(range),
+            Self::Into { dst, .. } | Self::Noting { dst, .. } => dst.get(range),
         }
     }
 
@@ -73,7 +85,7 @@ impl RingBuffers<'_> {
     pub(super) fn result_mut(&mut self, range: Range<usize>) -> Option<&mut [u8]> {
         match self {
             Self::InPlace { data, .. } => data.get_mut(range),
-            Self::Into { dst, .. } => dst.get_mut(range),
+            Self::Into { dst, .. } | Self::Noting { dst, .. } => dst.get_mut(range),
         }
     }
 
@@ -81,7 +93,7 @@ impl RingBuffers<'_> {
     pub(super) fn aside(&self, range: Range<usize>) -> Option<&[u8]> {
         match self {
             Self::InPlace { backup, .. } => backup.memory.get(range),
-            Self::Into { dst, .. } => dst.get(range),
+            Self::Into { dst, .. } | Self::Noting { dst, .. } => dst.get(range),
         }
     }
 
@@ -94,7 +106,9 @@ impl RingBuffers<'_> {
                 let own: &[u8] = data.get(range.clone())?;
                 Some((own, backup.memory.get_mut(range)?))
             }
-            Self::Into { src, dst } => Some((src.get(range.clone())?, dst.get_mut(range)?)),
+            Self::Into { src, dst } | Self::Noting { src, dst, .. } => {
+                Some((src.get(range.clone())?, dst.get_mut(range)?))
+            }
         }
     }
 
@@ -108,7 +122,7 @@ impl RingBuffers<'_> {
                 let saved = backup.claim(slot, range)?;
                 Some(Target::Same { data, saved })
             }
-            Self::Into { src, dst } => Some(Target::Apart {
+            Self::Into { src, dst } | Self::Noting { src, dst, .. } => Some(Target::Apart {
                 own: src.get(range.clone())?,
                 result: dst.get_mut(range)?,
             }),
@@ -124,7 +138,39 @@ impl RingBuffers<'_> {
                 backup.claim(slot, range)?.copy_from_slice(data);
                 Some(data)
             }
-            Self::Into { dst, .. } => dst.get_mut(range),
+            Self::Into { dst, .. } | Self::Noting { dst, .. } => dst.get_mut(range),
+        }
+    }
+
+    /// Are losses to be noted?
+    pub(super) const fn note_losses(&self) -> bool {
+        match self {
+            Self::InPlace { .. } | Self::Into { .. } => false,
+            Self::Noting { .. } => true,
+        }
+    }
+
+    /// The contribution at `of`, and where its losses, which take more or less room, are noted.
+    pub(super) fn contribution_and_losses(
+        &mut self,
+        of: Range<usize>,
+        losses_at: Range<usize>,
+    ) -> Option<(&[u8], &mut [u8])> {
+        match self {
+            Self::InPlace { .. } | Self::Into { .. } => None,
+            Self::Noting { src, losses, .. } => Some((src.get(of)?, losses.get_mut(losses_at)?)),
+        }
+    }
+
+    /// Likewise with the result.
+    pub(super) fn result_and_losses(
+        &mut self,
+        of: Range<usize>,
+        losses_at: Range<usize>,
+    ) -> Option<(&[u8], &mut [u8])> {
+        match self {
+            Self::InPlace { .. } | Self::Into { .. } => None,
+            Self::Noting { dst, losses, .. } => Some((dst.get(of)?, losses.get_mut(losses_at)?)),
         }
     }
 
@@ -132,7 +178,7 @@ impl RingBuffers<'_> {
     pub(super) fn keep_contribution(&mut self) {
         match self {
             Self::InPlace { .. } => {}
-            Self::Into { src, dst } => {
+            Self::Into { src, dst } | Self::Noting { src, dst, .. } => {
                 if src.len() == dst.len() {
                     dst.copy_from_slice(src);
                 }

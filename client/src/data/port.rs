@@ -112,8 +112,11 @@ impl RingPort {
         }
         let pool = &self.shared.pool;
         let work = RingWork::new(self.seq, &self.spec, place, self.pace(), pool);
-        let work = work.ok_or(RingFailure::LaneLost)?;
+        let mut work = work.ok_or(RingFailure::LaneLost)?;
         buffers.begin(work.slots());
+        if buffers.note_losses() {
+            work.note_lost_of_contribution(&mut buffers)?;
+        }
         let early = self.turn(&pass, &mut inbox).await?;
         Run::new(self, work, buffers, inbox, early)?.await
     }

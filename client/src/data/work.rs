@@ -31,6 +31,7 @@ use stripe::{Outlet, StripeWork};
 
 mod coded;
 mod frame;
+mod losses;
 mod stripe;
 
 pub(super) use frame::{BEYOND, Incoming, Outgoing};

@@ -69,7 +69,7 @@ fn compare(arguments: Arguments) -> Result<bool, Trouble> {
 #[derive(Debug, thiserror::Error)]
 enum Trouble {
     #[error("the master does not start: {0}")]
-    Master(#[from] std::io::Error),
+    Master(#[from] pccl_master::ServeError),
     #[error(transparent)]
     Pccl(#[from] Error),
     #[error("a peer's thread has panicked")]

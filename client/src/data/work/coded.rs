@@ -16,8 +16,8 @@ use super::{Body, Misfit, RingWork};
 
 /// How frames are encoded, and room for the sums between decoding and encoding.
 pub(super) struct Coding {
-    codec: Codec,
-    sums: Vec<u8>,
+    pub(super) codec: Codec,
+    pub(super) sums: Vec<u8>,
 }
 
 impl Coding {
@@ -125,13 +125,16 @@ impl RingWork {
             let result = buffers.overwrite(slot, range.clone()).ok_or(Misfit)?;
             codec.decode(encoded, result)?;
         }
+        if reduces && buffers.note_losses() {
+            self.note_lost_of_sums(step, range, buffers)?;
+        }
         Ok(Body::Held(frame))
     }
 }
 
 impl Coding {
     /// Makes room for the sums of so many elements: in bytes.
-    fn room_for(&mut self, elements: usize) -> Option<usize> {
+    pub(super) fn room_for(&mut self, elements: usize) -> Option<usize> {
         let bytes = elements.checked_mul(self.codec.sum_element().size())?;
         if self.sums.len() < bytes {
             self.sums.resize(bytes, 0);

@@ -1,0 +1,113 @@
+//! What this rank's encodings have lost, for whoever adds it to the next contribution.
+//!
+//! A rank encodes each element once: those of its own chunk as a contribution, all others as a partial
+//! sum with its own contribution in it. So the losses of all ranks together are exactly what the
+//! result lacks. Only sums (and averages) can be made up for like that; for others nothing is noted.
+
+use std::num::NonZeroUsize;
+use std::ops::Range;
+
+use pccl_core::element::ElementType;
+use pccl_kernels::{Codec, Op};
+
+use super::super::buffers::RingBuffers;
+use super::coded::Coding;
+use super::{Misfit, RingWork, to_memory};
+use crate::floats::Float;
+
+impl RingWork {
+    /// Notes what encoding the own contribution will lose: before anything is sent.
+    pub(in crate::data) fn note_lost_of_contribution(
+        &mut self,
+        buffers: &mut RingBuffers<'_>,
+    ) -> Result<(), Misfit> {
+        if self.coding.is_none() || self.sums.op != Op::Sum {
+            return Ok(());
+        }
+        let frame = Coding::FRAME_ELEMENTS as usize * self.element_bytes;
+        for stripe in 0..self.stripes.len() {
+            let own = self.stripes.get(stripe).ok_or(Misfit)?.own.clone();
+            let own = to_memory(&own)?;
+            for start in own.clone().step_by(frame) {
+                let piece = start..own.end.min(start + frame);
+                self.note_lost_of_piece(&piece, buffers)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The same for one frame.
+    fn note_lost_of_piece(
+        &mut self,
+        range: &Range<usize>,
+        buffers: &mut RingBuffers<'_>,
+    ) -> Result<(), Misfit> {
+        let element_bytes = self.element_bytes;
+        let float = self.float()?;
+        let coding = self.coding.as_mut().ok_or(Misfit)?;
+        let partial = partial(coding)?;
+        let at = losses_at(range, element_bytes, float);
+        let room = coding.room_for(range.len() / element_bytes).ok_or(Misfit)?;
+        let widened = coding.sums.get_mut(..room).ok_or(Misfit)?;
+        let (own, losses) = buffers
+            .contribution_and_losses(range.clone(), at)
+            .ok_or(Misfit)?;
+        float.of_sums().write(float.read(own), widened);
+        partial.residual(widened, frame_elements()?, losses)?;
+        Ok(())
+    }
+
+    /// Notes what encoding the sums of a frame has lost. Where they are the result, that includes
+    /// rounding it to the element type, and is as much more as the sums were divided by.
+    pub(super) fn note_lost_of_sums(
+        &mut self,
+        step: u32,
+        range: &Range<usize>,
+        buffers: &mut RingBuffers<'_>,
+    ) -> Result<(), Misfit> {
+        if self.sums.op != Op::Sum {
+            return Ok(());
+        }
+        let (float, finishes) = (self.float()?, self.finishes(step));
+        let at = losses_at(range, self.element_bytes, float);
+        let divided_by = self.sums.average_over.map_or(1.0, f64::from);
+        let coding = self.coding.as_ref().ok_or(Misfit)?;
+        let sums = coding.sums.get(..at.len()).ok_or(Misfit)?;
+        let pair = buffers.result_and_losses(range.clone(), at);
+        let (result, losses) = pair.ok_or(Misfit)?;
+        if finishes {
+            let pairs = float.of_sums().read(sums).zip(float.read(result));
+            let lost = pairs.map(|(sum, result)| (sum - result) * divided_by);
+            // A frame that is poisoned is not to poison the next round.
+            let lost = lost.map(|lost| if lost.is_finite() { lost } else { 0.0 });
+            float.of_sums().write(lost, losses);
+        } else {
+            partial(coding)?.residual(sums, frame_elements()?, losses)?;
+        }
+        Ok(())
+    }
+
+    fn float(&self) -> Result<Float, Misfit> {
+        let coding = self.coding.as_ref().ok_or(Misfit)?;
+        let element = coding.codec.element();
+        let of = |candidate: &ElementType| super::element_of(*candidate) == element;
+        let element = ElementType::ALL.into_iter().find(|candidate| of(candidate));
+        element.and_then(Float::of).ok_or(Misfit)
+    }
+}
+
+/// What encodes partial sums.
+fn partial(coding: &Coding) -> Result<Codec, Misfit> {
+    let codec = coding.codec;
+    Ok(Codec::new(codec.sum_element(), codec.scheme())?)
+}
+
+fn frame_elements() -> Result<NonZeroUsize, Misfit> {
+    NonZeroUsize::new(Coding::FRAME_ELEMENTS as usize).ok_or(Misfit)
+}
+
+/// Where the losses of a part of the buffer are.
+fn losses_at(range: &Range<usize>, element_bytes: usize, float: Float) -> Range<usize> {
+    let size = float.of_sums().size();
+    range.start / element_bytes * size..range.end / element_bytes * size
+}
