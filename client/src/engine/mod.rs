@@ -17,6 +17,7 @@
 //! | `dial` | lanes that this peer opens |
 //! | `wiring` | connecting ring edges |
 //! | `probe` | measuring bandwidth |
+//! | `upkeep` | giving memory back |
 //!
 //! **Invariant:** tensor bytes never pass through this task; they move in the tasks of lanes and calls.
 //!
@@ -29,6 +30,7 @@ mod door;
 mod live;
 mod open_calls;
 mod probe;
+mod upkeep;
 mod wiring;
 
 use std::collections::VecDeque;
@@ -42,9 +44,10 @@ use pccl_core::transport::{Lane, Listener, Transport};
 use pccl_recording::Recorded;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::calls::View;
+use crate::calls::{Backups, View};
 use live::{Happened, Live};
 use open_calls::{Admission, Collective, Major, OpenCalls};
+use upkeep::Upkeep;
 
 pub(crate) use command::{CallId, CollectiveEvent, Command, MoveOrder, SyncEvent, TopologyCall};
 pub(crate) use dial::dial;
@@ -59,6 +62,9 @@ pub(crate) struct EngineParts {
     pub(crate) view: watch::Sender<View>,
     pub(crate) seed: u64,
     pub(crate) stall: Duration,
+    pub(crate) backups: Arc<Backups>,
+    /// How long memory is kept for the next collective.
+    pub(crate) keep: Duration,
     /// Where to record what the peer hears and says.
     pub(crate) record: Option<PathBuf>,
 }
@@ -87,6 +93,7 @@ impl Engine {
                 parts.view,
                 parts.seed,
                 parts.stall,
+                Upkeep::new(parts.backups, parts.keep),
             )),
             commands: parts.commands,
             inputs: VecDeque::new(),
@@ -206,7 +213,7 @@ impl Engine {
             PeerOutput::Answer(answer) => {
                 let ended = self.calls.answered(answer);
                 if let (Some(seq), Some(live)) = (ended, &mut self.live) {
-                    live.data.end(seq);
+                    live.end(seq);
                 }
                 self.retry_waiting();
             }
