@@ -11,6 +11,7 @@
 //! | [`trap`] | stopping a peer at an exact moment |
 //! | [`contribution`] | numbers to reduce whose sums can be checked |
 //! | [`recovery`] | how long the survivors of a kill need |
+//! | [`resident`] | how much memory a peer has while it reduces |
 //! | [`siege`] | garbage for the master and for peers while a run goes on |
 
 pub mod conformance;
@@ -19,6 +20,7 @@ pub mod memory;
 pub mod processes;
 pub mod recordings;
 pub mod recovery;
+pub mod resident;
 pub mod roles;
 pub mod scripted;
 pub mod siege;
