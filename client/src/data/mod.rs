@@ -43,7 +43,7 @@ use pccl_core::element::CollectiveSpec;
 use pccl_core::id::{PeerId, Round, Seq};
 use pccl_core::topology::{Edge, Topology};
 use pccl_core::transport::Lane;
-use pccl_core::wire::FRAME_PAYLOAD_MAX;
+use pccl_core::wire::{FRAME_PAYLOAD_MAX, WHOLE_BUFFER_MAX};
 use tokio::sync::mpsc;
 
 use edge::{Installed, StandingEdge};
@@ -78,6 +78,8 @@ pub(crate) struct DataConfig {
     pub(crate) local_window: u64,
     /// Operations that run at a time; further ones wait.
     pub(crate) concurrent: usize,
+    /// A buffer of up to so many bytes travels whole. The same at all peers.
+    pub(crate) small_bytes: u64,
 }
 
 impl Default for DataConfig {
@@ -86,6 +88,7 @@ impl Default for DataConfig {
             stall: Duration::from_secs(10),
             frame_bytes: FRAME_PAYLOAD_MAX,
             local_window: LOCAL_WINDOW,
+            small_bytes: WHOLE_BUFFER_MAX,
             concurrent: CONCURRENT_DEFAULT,
         }
     }

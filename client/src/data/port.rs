@@ -152,6 +152,7 @@ impl RingPort {
             frame_bytes: config.frame_bytes,
             window: is_local.then_some(config.local_window),
             lanes: if is_local { 1 } else { u16::MAX },
+            small_bytes: config.small_bytes,
         }
     }
 

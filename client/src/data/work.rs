@@ -3,7 +3,8 @@
 //! What arrives is checked against the schedule, reduced or stored, and put into the outbox of its
 //! lane under the number of the next step; what leaves is taken from the outbox first and from the
 //! rank's own contribution last. A chunk is computed along one path around the ring and its result
-//! is copied from there, so all ranks end with the same bits.
+//! is copied from there, so all ranks end with the same bits. Small buffers take a shorter way (see
+//! [`small`]).
 //!
 //! # Which memory a frame passes through
 //!
@@ -19,7 +20,7 @@ use std::sync::Arc;
 use pccl_core::element::{CollectiveSpec, ReduceOp};
 use pccl_core::id::Seq;
 use pccl_core::schedule::{self, Phase};
-use pccl_core::wire::FrameHeader;
+use pccl_core::wire::{FRAME_PAYLOAD_MAX, FrameHeader};
 use pccl_kernels::{Element, KernelError, Op};
 
 use super::buffers::{RingBuffers, Target};
@@ -27,11 +28,13 @@ use super::kernel::{element_of, op_of};
 use super::pool::{Pool, Scratch};
 use coded::Coding;
 use frame::{Body, Landing};
+use small::Gathered;
 use stripe::{Outlet, StripeWork};
 
 mod coded;
 mod frame;
 mod losses;
+mod small;
 mod stripe;
 
 pub(super) use frame::{BEYOND, Incoming, Outgoing};
@@ -64,6 +67,16 @@ pub(super) struct Pace {
     pub(super) window: Option<u64>,
     /// Lanes to spread the stripes over, at least one.
     pub(super) lanes: u16,
+    /// A buffer of up to so many bytes travels whole. All ranks have to agree.
+    pub(super) small_bytes: u64,
+}
+
+impl Pace {
+    /// Does a buffer of so many bytes travel whole? All of them together fit into one frame buffer.
+    fn travels_whole(self, bytes: u64, world: u32) -> bool {
+        let all = bytes.saturating_mul(u64::from(world));
+        bytes <= self.small_bytes && all <= FRAME_PAYLOAD_MAX as u64
+    }
 }
 
 /// Something that does not fit: a frame that the schedule does not expect, or memory that is not as
@@ -82,6 +95,8 @@ pub(super) struct RingWork {
     seq: Seq,
     sums: Sums,
     coding: Option<Coding>,
+    /// Where contributions travel as they are.
+    gathered: Option<Gathered>,
     element_bytes: usize,
     /// Most elements of a frame of the own contribution, where it is not encoded.
     frame_elements: u64,
@@ -114,7 +129,6 @@ impl RingWork {
         pace: Pace,
         pool: &Arc<Pool>,
     ) -> Option<Self> {
-        let count = schedule::stripes_for(spec.count, spec.element, place.lanes);
         let element_bytes = spec.element.size();
         let sums = Sums {
             element: element_of(spec.element),
@@ -122,11 +136,22 @@ impl RingWork {
             average_over: (spec.op == ReduceOp::Avg).then_some(place.world),
         };
         let coding = Coding::of(spec)?;
-        let window = match &coding {
-            Some(_) => Some(pace.window.unwrap_or(ENCODED_WINDOW)),
-            None => pace.window,
+        let bytes = spec.count.checked_mul(element_bytes as u64)?;
+        let small = usize::try_from(bytes).ok();
+        let small = small.filter(|_| coding.is_none() && pace.travels_whole(bytes, place.world));
+        let count = match small {
+            Some(_) => 1,
+            None => schedule::stripes_for(spec.count, spec.element, place.lanes),
+        };
+        let window = match (&coding, small) {
+            (Some(_), _) => Some(pace.window.unwrap_or(ENCODED_WINDOW)),
+            (None, Some(_)) => None,
+            (None, None) => pace.window,
         };
         let stripe = |number| {
+            if small.is_some() {
+                return StripeWork::whole(place, bytes);
+            }
             let elements = schedule::stripe_range(spec.count, count, number);
             StripeWork::new(place, elements, element_bytes as u64)
         };
@@ -135,6 +160,7 @@ impl RingWork {
             seq,
             sums,
             coding,
+            gathered: small.map(|bytes| Gathered::new(bytes, place)),
             element_bytes,
             frame_elements: (pace.frame_bytes / element_bytes).max(1) as u64,
             world: place.world as usize,
@@ -213,7 +239,8 @@ impl RingWork {
     ) -> Result<Incoming, Misfit> {
         let range = self.expect(lane, header)?;
         let length = header.length as usize;
-        let landing = if self.coding.is_some() || self.phase_of(header.step) == Phase::Reduce {
+        let stays = self.coding.is_some() || self.gathered.is_some();
+        let landing = if stays || self.phase_of(header.step) == Phase::Reduce {
             Landing::Scratch(self.scratch.take(length + BEYOND))
         } else {
             let slot = self.slot(header.stripe, header.step);
@@ -273,12 +300,16 @@ impl RingWork {
             Landing::Scratch(frame) if self.coding.is_some() => {
                 self.take_in_encoded(number, step, &range, length, frame, buffers)?
             }
+            Landing::Scratch(frame) if self.gathered.is_some() => {
+                self.gather(step, &range, &frame, buffers)?;
+                Body::Held(frame)
+            }
             Landing::Scratch(frame) => self.take_in(number, step, &range, frame, buffers)?,
         };
         if step as usize + 1 == self.world {
             self.own_under_way = self.own_under_way.saturating_sub(bytes);
         }
-        let is_last_step = step as usize + 3 == 2 * self.world;
+        let is_last_step = step as usize + 1 == self.steps();
         let stripe = self.stripes.get_mut(usize::from(number)).ok_or(Misfit)?;
         stripe.to_receive = stripe.to_receive.saturating_sub(bytes);
         if is_last_step {
@@ -371,6 +402,9 @@ impl RingWork {
         self.own_under_way += end - start;
         let range = to_memory(&(start..end))?;
         let (body, length) = match &self.coding {
+            None if self.gathered.is_some() => {
+                (self.copy_contribution(&range, buffers)?, range.len())
+            }
             None => (Body::Contribution(range.clone()), range.len()),
             Some(_) => self.encode_contribution(&range, buffers)?,
         };
@@ -433,6 +467,14 @@ impl RingWork {
     fn stripes_of(&self, lane: u16) -> impl Iterator<Item = &StripeWork> {
         let stripes = self.stripes.iter().skip(usize::from(lane));
         stripes.step_by(self.outlets.len().max(1))
+    }
+
+    /// Steps around the ring.
+    fn steps(&self) -> usize {
+        match &self.gathered {
+            Some(_) => self.world.saturating_sub(1),
+            None => 2 * self.world.saturating_sub(1),
+        }
     }
 
     fn phase_of(&self, step: u32) -> Phase {

@@ -126,6 +126,11 @@
 //! one stripe of one operation come in that order; frames of different operations may alternate. An
 //! empty range has no frame.
 //!
+//! A small buffer travels whole, as one stripe, where it is not quantized: of up to [`WHOLE_BUFFER_MAX`]
+//! bytes, and small enough for those of all ranks to fit into [`FRAME_PAYLOAD_MAX`]. In step s, of
+//! N − 1, a rank sends what the rank s places before it has contributed. Then every rank reduces
+//! the contributions in the order of the ranks.
+//!
 //! A receiver may get frames of an operation of which it has not heard `Commence` yet (the sender
 //! heard it first): it leaves them on the lane until it has. Frames of an operation that is over are
 //! read and thrown away. A header that cannot be understood, or that is not the next frame of its
@@ -229,7 +234,7 @@ pub use handshake::{HandshakeError, offer, recv_preamble, recv_reply, refuse, se
 pub use limits::{
     CONTROL_FRAME_MAX, DATA_FRAME_MAX, DEFAULT_MASTER_PORT, FIRST_CONTROL_FRAME_MAX,
     FIRST_PEER_PORT, FRAME_PAYLOAD_MAX, MAX_ENTRY_NAME_BYTES, PROBE_BYTES_MAX, REFUSAL_TEXT_MAX,
-    STATE_REQUEST_MAX,
+    STATE_REQUEST_MAX, WHOLE_BUFFER_MAX,
 };
 pub use preamble::{MAGIC, PREAMBLE_BYTES, Preamble, PreambleError, Purpose};
 pub use reply::{REPLY_HEAD_BYTES, Reply, ReplyError, ReplyHead};

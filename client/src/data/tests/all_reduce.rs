@@ -4,9 +4,9 @@ use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::id::Seq;
 use tokio::test;
 
-use super::super::{RingBuffers, RingStats};
+use super::super::{DataConfig, RingBuffers, RingStats};
 use super::reference::{OPS, expected, inputs, random_bits};
-use super::support::{in_time, ring, run_all, spec};
+use super::support::{Member, in_time, ring, ring_of, run_all, small_frames, spec};
 
 #[test(start_paused = true)]
 async fn every_rank_ends_with_the_result_whatever_the_type_and_the_operation() {
@@ -183,4 +183,60 @@ fn largest_difference(one: &[u8], other: &[u8]) -> f32 {
     };
     let pairs = floats(one).into_iter().zip(floats(other));
     pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+}
+
+/// A ring in which all buffers of these tests travel whole.
+fn ring_of_small_buffers(world: usize, lanes: u16) -> Vec<Member> {
+    let config = DataConfig {
+        small_bytes: u64::MAX,
+        ..small_frames()
+    };
+    ring_of(world, lanes, &config)
+}
+
+#[test(start_paused = true)]
+async fn buffers_that_travel_whole_end_as_the_result_of_any_type_and_operation_with_the_same_bits()
+{
+    for world in 1..=5 {
+        let mut members = ring_of_small_buffers(world, 2);
+        let mut seq = Seq(0);
+        for element in ElementType::ALL {
+            for (op, count) in OPS.into_iter().zip([501, 1, 2, 499, 1000]) {
+                seq = seq.next();
+                let inputs = inputs(element, count, world);
+                let spec = spec(op, element, count);
+                let ports = members.iter_mut().map(|m| m.plane.begin(seq, spec));
+
+                let ended = run_all(ports.collect(), &inputs).await;
+
+                let expected = expected(element, op, &inputs);
+                for (rank, ended) in ended.iter().enumerate() {
+                    assert_eq!(
+                        (ended.outcome.is_ok(), &ended.data),
+                        (true, &expected),
+                        "rank {rank} of {world}, {op} of {element}"
+                    );
+                }
+                members.iter_mut().for_each(|m| m.plane.end(seq));
+            }
+        }
+        assert!(members.iter_mut().all(|m| m.reports().is_empty()));
+    }
+}
+
+#[test(start_paused = true)]
+async fn buffers_that_travel_whole_end_with_the_same_bits_where_the_order_of_additions_matters() {
+    let mut members = ring_of_small_buffers(5, 3);
+    let inputs = random_bits(40_000, 5, 42);
+    let spec = spec(ReduceOp::Avg, ElementType::F32, 10_000);
+    let ports = members.iter_mut().map(|m| m.plane.begin(Seq(1), spec));
+
+    let ended = run_all(ports.collect(), &inputs).await;
+
+    let whole = RingStats {
+        bytes_sent: 4 * 40_000,
+        bytes_received: 4 * 40_000,
+    };
+    assert!(ended.iter().all(|ended| ended.outcome == Ok(whole)));
+    assert!(ended.iter().all(|other| other.data == ended[0].data));
 }

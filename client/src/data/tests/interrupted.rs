@@ -78,7 +78,10 @@ async fn an_operation_stopped_at_any_moment_is_undone_and_the_lanes_serve_the_ne
 
 #[test(start_paused = true)]
 async fn a_frame_that_has_begun_to_leave_is_finished_after_the_stop() {
-    let mut alone = Alone::new(DataConfig::default());
+    let mut alone = Alone::new(DataConfig {
+        small_bytes: 0,
+        ..DataConfig::default()
+    });
     let spec = spec(ReduceOp::Sum, ElementType::U8, 10 * LANE_BYTES);
     let port = alone.member.plane.begin(Seq(1), spec);
     let running = tokio::spawn(run_in_place(port, vec![1; 10 * LANE_BYTES]));

@@ -35,7 +35,7 @@ impl Rank {
     fn new(
         place: Place,
         spec: &CollectiveSpec,
-        window: Option<u64>,
+        (window, small_bytes): (Option<u64>, u64),
         data: Vec<u8>,
         pool: &Arc<Pool>,
     ) -> Self {
@@ -43,6 +43,7 @@ impl Rank {
             frame_bytes: 1000,
             window,
             lanes: if window.is_some() { 1 } else { LANES },
+            small_bytes,
         };
         let mut rank = Self {
             work: RingWork::new(Seq(1), spec, place, pace, pool).unwrap(),
@@ -107,6 +108,17 @@ struct Simulation {
 
 impl Simulation {
     fn new(seed: u64, world: usize, spec: &CollectiveSpec, inputs: &[Vec<u8>]) -> Self {
+        Self::with(seed, world, 0, spec, inputs)
+    }
+
+    /// A run in which buffers of up to so many bytes travel whole.
+    fn with(
+        seed: u64,
+        world: usize,
+        small_bytes: u64,
+        spec: &CollectiveSpec,
+        inputs: &[Vec<u8>],
+    ) -> Self {
         let pool = Pool::new(64);
         let place = |rank| Place {
             world: world as u32,
@@ -118,7 +130,15 @@ impl Simulation {
         let ranks = inputs.iter().enumerate();
         Self {
             ranks: ranks
-                .map(|(rank, data)| Rank::new(place(rank), spec, window, data.clone(), &pool))
+                .map(|(rank, data)| {
+                    Rank::new(
+                        place(rank),
+                        spec,
+                        (window, small_bytes),
+                        data.clone(),
+                        &pool,
+                    )
+                })
                 .collect(),
             random: StdRng::seed_from_u64(seed),
             slow: seed as usize % world,
@@ -199,6 +219,37 @@ fn whatever_the_moment_everything_can_be_put_back() {
                 .iter()
                 .zip(&inputs)
                 .all(|(rank, input)| rank.data == *input)
+        );
+    }
+}
+
+#[test]
+fn buffers_that_travel_whole_lead_to_the_result_and_can_be_put_back_whatever_the_schedule() {
+    const SMALL: usize = 2_500;
+    for seed in 0..60 {
+        let world = 2 + seed as usize % 4;
+        let spec = spec(ReduceOp::Avg, ElementType::F32, SMALL);
+        let inputs = inputs(ElementType::F32, SMALL, world);
+        let simulate = || Simulation::with(seed, world, 10_000, &spec, &inputs);
+        let (mut whole, mut cut_short) = (simulate(), simulate());
+
+        for step in 0..100_000 {
+            if step < seed * 5 {
+                cut_short.step();
+            }
+            whole.step();
+        }
+        for rank in &mut cut_short.ranks {
+            rank.backup.restore(&mut rank.data);
+        }
+
+        assert!(whole.is_done(), "seed {seed} is stuck");
+        let expected = expected(ElementType::F32, ReduceOp::Avg, &inputs);
+        let mut restored = cut_short.ranks.iter().zip(&inputs);
+        assert!(restored.all(|(rank, input)| rank.data == *input));
+        assert!(
+            whole.ranks.iter().all(|rank| rank.data == expected),
+            "seed {seed}"
         );
     }
 }

@@ -100,10 +100,11 @@ impl Member {
     }
 }
 
-/// Frames of at most 1000 bytes, so that even small buffers take many.
+/// Frames of at most 1000 bytes, so that even small buffers take many, and no buffer travels whole.
 pub(super) fn small_frames() -> DataConfig {
     DataConfig {
         frame_bytes: 1000,
+        small_bytes: 0,
         ..DataConfig::default()
     }
 }
