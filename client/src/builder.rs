@@ -26,6 +26,9 @@ use crate::turns::Turns;
 /// Ports that are tried, one after the other, before listening is given up.
 const PORTS_TRIED_MAX: u16 = 1024;
 
+/// How long memory is kept for the next collective.
+const KEEP_MEMORY: Duration = Duration::from_secs(10);
+
 /// How to connect to a run; made by [`Communicator::builder`].
 #[must_use = "nothing happens before connect"]
 pub struct Builder {
@@ -40,6 +43,7 @@ pub struct Builder {
     stall_timeout: Duration,
     concurrent_reduces: usize,
     admission_timeout: Option<Duration>,
+    keep_memory: Duration,
     record: Option<PathBuf>,
 }
 
@@ -57,6 +61,7 @@ impl Builder {
             stall_timeout: Duration::from_secs(10),
             concurrent_reduces: CONCURRENT_DEFAULT,
             admission_timeout: None,
+            keep_memory: KEEP_MEMORY,
             record: None,
         }
     }
@@ -128,6 +133,13 @@ impl Builder {
     /// newcomers when they call [`update_topology`](Communicator::update_topology).
     pub const fn admission_timeout(mut self, limit: Duration) -> Self {
         self.admission_timeout = Some(limit);
+        self
+    }
+
+    /// How long memory that collectives have used is kept for the next ones; ten seconds unless said
+    /// otherwise. [`Communicator`] says how much it is.
+    pub const fn keep_memory(mut self, time: Duration) -> Self {
+        self.keep_memory = time;
         self
     }
 
@@ -208,6 +220,7 @@ impl Builder {
         let control = self.reach_master().await?;
         let (commands, received) = mpsc::unbounded_channel();
         let (publish, view) = watch::channel(View::default());
+        let backups = Arc::new(Backups::default());
         let engine = Engine::new(EngineParts {
             config: PeerConfig {
                 group: self.group,
@@ -226,12 +239,14 @@ impl Builder {
                 concurrent: self.concurrent_reduces,
                 ..DataConfig::default()
             },
+            backups: Arc::clone(&backups),
+            keep: self.keep_memory,
             record: pccl_recording::directory(self.record.clone()),
         });
         let calls = Calls {
             commands,
             view,
-            backups: Arc::new(Backups::default()),
+            backups,
             transport: Arc::clone(&self.transport),
             call_ids: Arc::default(),
             stall: self.stall_timeout,

@@ -1,7 +1,7 @@
 //! What every call needs to reach the engine.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use pccl_core::id::PeerId;
@@ -70,24 +70,104 @@ impl Calls {
 /// Backups that are used again, so that each reduce does not touch fresh memory.
 #[derive(Debug, Default)]
 pub(crate) struct Backups {
-    idle: Mutex<Vec<Backup>>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    idle: Vec<Backup>,
+    /// How many are in use.
+    lent: usize,
+    /// Nothing is kept any more.
+    ended: bool,
 }
 
 impl Backups {
-    pub(crate) fn take(&self) -> Backup {
-        self.lock().pop().unwrap_or_default()
+    /// The smallest backup that holds `bytes`; else the largest, whose memory will be replaced. It has
+    /// to be [given back](Self::give_back).
+    pub(crate) fn take(&self, bytes: usize) -> Backup {
+        let mut state = self.lock();
+        state.lent += 1;
+        let sizes = state.idle.iter().map(Backup::bytes).enumerate();
+        let best = sizes.min_by_key(|(_, size)| (*size < bytes, size.abs_diff(bytes)));
+        best.map_or_else(Backup::default, |(index, _)| state.idle.swap_remove(index))
     }
 
-    /// Keeps the memory of a backup, not what it saved.
+    /// Keeps the memory of a backup, not what it saved. Of too many the smallest goes.
     pub(crate) fn give_back(&self, mut backup: Backup) {
         backup.restore(&mut []);
-        let mut idle = self.lock();
-        if idle.len() < IDLE_BACKUPS_MAX {
-            idle.push(backup);
+        let mut state = self.lock();
+        state.lent = state.lent.saturating_sub(1);
+        if backup.bytes() > 0 && !state.ended {
+            state.idle.push(backup);
+        }
+        if state.idle.len() > IDLE_BACKUPS_MAX {
+            let sizes = state.idle.iter().map(Backup::bytes).enumerate();
+            let smallest = sizes.min_by_key(|(_, size)| *size);
+            smallest.map(|(index, _)| state.idle.swap_remove(index));
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Backup>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Frees what is not in use. Is nothing in use?
+    pub(crate) fn trim(&self) -> bool {
+        let mut state = self.lock();
+        state.idle = Vec::new();
+        state.lent == 0
+    }
+
+    /// Frees what is not in use, and what is given back from here on.
+    pub(crate) fn end(&self) {
+        let mut state = self.lock();
+        state.ended = true;
+        state.idle = Vec::new();
+    }
+
+    /// Bytes of what is not in use.
+    #[cfg(test)]
+    pub(crate) fn kept_bytes(&self) -> usize {
+        self.lock().idle.iter().map(Backup::bytes).sum()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Keeps backups of these sizes.
+    fn keeping(sizes: &[usize]) -> Backups {
+        let backups = Backups::default();
+        for size in sizes {
+            backups.give_back(Backup::default().sized(*size));
+        }
+        backups
+    }
+
+    #[test]
+    fn a_reduce_gets_the_smallest_backup_that_is_large_enough() {
+        let backups = keeping(&[300, 100, 50, 200]);
+
+        let taken = [100, 60, 250].map(|bytes| backups.take(bytes).bytes());
+
+        assert_eq!(taken, [100, 200, 300]);
+    }
+
+    #[test]
+    fn where_none_is_large_enough_the_largest_is_replaced() {
+        let backups = keeping(&[50, 200, 100]);
+
+        let taken = backups.take(1000).bytes();
+
+        assert_eq!(taken, 200);
+    }
+
+    #[test]
+    fn of_too_many_backups_the_largest_are_kept() {
+        let backups = keeping(&[10, 500, 30, 400, 20, 300]);
+
+        assert_eq!(backups.kept_bytes(), 500 + 400 + 300 + 30);
     }
 }

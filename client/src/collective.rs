@@ -153,9 +153,10 @@ pub(crate) struct Restoring<'a> {
 
 impl<'a> Memory<'a> {
     pub(crate) fn in_place(calls: &Calls, data: &'a mut [u8]) -> Self {
+        let backup = calls.backups.take(data.len());
         Self::InPlace(Restoring {
             data,
-            backup: calls.backups.take(),
+            backup,
             backups: Arc::clone(&calls.backups),
             keep: false,
         })

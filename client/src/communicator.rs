@@ -48,6 +48,16 @@ use crate::sync::synchronize;
 /// collective is given up: it is aborted for everybody unless it was committed already, and the
 /// buffer in place is as it was.
 ///
+/// # Memory
+///
+/// What a reduce needs beside the caller's buffers does not depend on their size, with one exception: in
+/// place it saves what it overwrites, in as much memory as the buffer. Each lane has up to 6 frames of
+/// 256 KiB; where what travels is quantized, up to what the other peers may have under way.
+///
+/// That memory is used again by the next reduce: up to 4 backups and 16 MiB of frames are kept, and given
+/// back to the system when there was no reduce for ten seconds
+/// ([`keep_memory`](Builder::keep_memory)).
+///
 /// # The end
 ///
 /// [`shutdown`](Self::shutdown) tells the master, and so does dropping. An error that

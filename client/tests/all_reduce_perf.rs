@@ -209,9 +209,15 @@ fn the_ring_that_is_compared_with_computes_the_same() {
 /// Runs the whole program.
 fn run_program(arguments: &[&str]) -> Output {
     let mut cargo = Command::new(env!("CARGO"));
+    // Built like this test, so that it is built already.
+    let profile = if cfg!(debug_assertions) {
+        "dev"
+    } else {
+        "release"
+    };
     cargo
         .args(["run", "--quiet", "--package", "pccl"])
-        .args(["--example", "all_reduce_perf", "--"])
+        .args(["--profile", profile, "--example", "all_reduce_perf", "--"])
         .args(arguments)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()

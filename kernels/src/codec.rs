@@ -7,8 +7,10 @@
 mod blockwise;
 mod extent;
 pub(crate) mod grid;
+pub(crate) mod job;
 pub(crate) mod linear;
 pub(crate) mod real;
+mod steps;
 
 use std::num::NonZeroUsize;
 
@@ -16,9 +18,9 @@ use crate::divide::divide;
 use crate::element::{Element, KernelError, Op, check_pair, check_whole};
 use crate::half::{Bf16, F16};
 use crate::isa::Isa;
-use crate::number::Number;
 use grid::Kind;
-use real::{Code, Float};
+use job::{Decode, Encode, Job, Reduce, Residual};
+use real::Float;
 
 /// How elements become codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -382,128 +384,5 @@ impl Codec {
             Scheme::ZeroPointI8 => job.linear::<E, i8>(isa, Kind::ZeroPoint),
             Scheme::Blockwise4 => job.blockwise::<E>(isa),
         }
-    }
-}
-
-/// Something to do with a frame, for every kind of frame.
-pub(crate) trait Job {
-    fn linear<E: Float, C: Code>(self, isa: Isa, kind: Kind);
-    fn blockwise<E: Float>(self, isa: Isa);
-}
-
-pub(crate) struct Encode<'a> {
-    pub(crate) elements: &'a [u8],
-    pub(crate) encoded: &'a mut [u8],
-}
-
-pub(crate) struct Reduce<'a> {
-    pub(crate) op: Op,
-    pub(crate) own: &'a [u8],
-    pub(crate) encoded: &'a [u8],
-    pub(crate) sums: &'a mut [u8],
-}
-
-pub(crate) struct Decode<'a> {
-    pub(crate) encoded: &'a [u8],
-    pub(crate) elements: &'a mut [u8],
-}
-
-pub(crate) struct Residual<'a> {
-    pub(crate) elements: &'a [u8],
-    pub(crate) residuals: &'a mut [u8],
-}
-
-macro_rules! run {
-    ($isa:expr, $call:expr) => {
-        $isa.run(
-            #[inline(always)]
-            || $call,
-        )
-    };
-}
-
-impl Job for Encode<'_> {
-    fn linear<E: Float, C: Code>(self, isa: Isa, kind: Kind) {
-        run!(
-            isa,
-            linear::encode::<E, C>(kind, self.elements, self.encoded)
-        );
-    }
-
-    fn blockwise<E: Float>(self, isa: Isa) {
-        run!(isa, blockwise::encode::<E>(self.elements, self.encoded));
-    }
-}
-
-impl Job for Reduce<'_> {
-    fn linear<E: Float, C: Code>(self, isa: Isa, kind: Kind) {
-        let Self {
-            op,
-            own,
-            encoded,
-            sums,
-        } = self;
-        match op {
-            Op::Sum => run!(
-                isa,
-                linear::reduce::<E, C>(kind, Number::sum, own, encoded, sums)
-            ),
-            Op::Prod => run!(
-                isa,
-                linear::reduce::<E, C>(kind, Number::prod, own, encoded, sums)
-            ),
-            Op::Max => run!(
-                isa,
-                linear::reduce::<E, C>(kind, Number::max, own, encoded, sums)
-            ),
-            Op::Min => run!(
-                isa,
-                linear::reduce::<E, C>(kind, Number::min, own, encoded, sums)
-            ),
-        }
-    }
-
-    fn blockwise<E: Float>(self, isa: Isa) {
-        let Self {
-            op,
-            own,
-            encoded,
-            sums,
-        } = self;
-        match op {
-            Op::Sum => run!(isa, blockwise::reduce::<E>(Number::sum, own, encoded, sums)),
-            Op::Prod => run!(
-                isa,
-                blockwise::reduce::<E>(Number::prod, own, encoded, sums)
-            ),
-            Op::Max => run!(isa, blockwise::reduce::<E>(Number::max, own, encoded, sums)),
-            Op::Min => run!(isa, blockwise::reduce::<E>(Number::min, own, encoded, sums)),
-        }
-    }
-}
-
-impl Job for Decode<'_> {
-    fn linear<E: Float, C: Code>(self, isa: Isa, kind: Kind) {
-        run!(
-            isa,
-            linear::decode::<E, C>(kind, self.encoded, self.elements)
-        );
-    }
-
-    fn blockwise<E: Float>(self, isa: Isa) {
-        run!(isa, blockwise::decode::<E>(self.encoded, self.elements));
-    }
-}
-
-impl Job for Residual<'_> {
-    fn linear<E: Float, C: Code>(self, isa: Isa, kind: Kind) {
-        run!(
-            isa,
-            linear::residual::<E, C>(kind, self.elements, self.residuals)
-        );
-    }
-
-    fn blockwise<E: Float>(self, isa: Isa) {
-        run!(isa, blockwise::residual::<E>(self.elements, self.residuals));
     }
 }

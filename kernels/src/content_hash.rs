@@ -29,6 +29,9 @@ const PART: usize = 1 << 20;
 /// ```
 #[must_use]
 pub fn content_hash(bytes: &[u8]) -> [u8; 32] {
+    if bytes.len() < 2 * PART {
+        return blake3::hash(bytes).into();
+    }
     let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     hash_with_threads(bytes, threads)
 }

@@ -1,6 +1,7 @@
 //! A sum becomes an average.
 
 use crate::element::{Element, KernelError, check_whole};
+use crate::f16_blocks::Converter;
 use crate::half::{Bf16, Bf16Pair, F16, whole_pairs};
 use crate::isa::Isa;
 use crate::number::Number;
@@ -46,7 +47,10 @@ pub(crate) fn divide_with(isa: Isa, element: Element, bytes: &mut [u8], by: u32)
         Element::I32 => each::<i32>(isa, bytes, by),
         Element::U64 => each::<u64>(isa, bytes, by),
         Element::I64 => each::<i64>(isa, bytes, by),
-        Element::F16 => each::<F16>(isa, bytes, by),
+        Element::F16 => match Converter::of(isa) {
+            Some(converter) => converter.divide(bytes, by),
+            None => each::<F16>(isa, bytes, by),
+        },
         Element::BF16 => {
             let (pairs, last) = bytes.split_at_mut(whole_pairs(bytes.len()));
             each::<Bf16Pair>(isa, pairs, by);

@@ -3,8 +3,8 @@
 use std::hint::black_box;
 
 use crate::codec::grid::{Codes, Extent, Grid, Kind};
+use crate::codec::job::{Decode, Encode, Reduce, Residual};
 use crate::codec::real::{Code, Float, Real};
-use crate::codec::{Decode, Encode, Reduce, Residual};
 use crate::divide::divide_with;
 use crate::half::{Bf16, F16};
 use crate::isa::Isa;
@@ -210,6 +210,59 @@ fn narrows_as_the_reference_does(single: f32) {
     };
     assert_eq!(F16::from_f32(single).to_bits(), f16, "f16 of {single:e}");
     assert_eq!(Bf16::from_f32(single).to_bits(), bf16, "bf16 of {single:e}");
+}
+
+#[test]
+fn every_half_is_combined_and_divided_as_the_definition_does() {
+    let all: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
+    let others = [
+        0_u16, 0x8000, 1, 0x8001, 0x03FF, 0x0400, 0x3C00, 0xBC01, 0x3555, 0x7BFF, 0xFBFF, 0x7C00,
+        0xFC00, 0x7C01, 0xFE00, 0x3F80, 0x7F7F, 0x7F80, 0x7F81, 0xFFFF,
+    ];
+    for element in [Element::F16, Element::BF16] {
+        for other in others {
+            let from = other.to_le_bytes().repeat(1 << 16);
+            for isa in Isa::all() {
+                let what = format!("{isa:?}: {element:?} with {other:#x}");
+                for op in Op::ALL {
+                    let mut result = all.clone();
+                    let operands = InPlace {
+                        into: &mut result,
+                        from: &from,
+                    };
+                    combine(isa, element, op, operands);
+                    let of = |a, b| match element {
+                        Element::F16 => one::<F16>(op, a, b),
+                        _ => one::<Bf16>(op, a, b),
+                    };
+                    for (a, result) in (0..=u16::MAX).zip(result.as_chunks::<2>().0) {
+                        assert_eq!(*result, of(a, other), "{what}: {op:?} of {a:#x}");
+                    }
+                }
+            }
+        }
+        let mut results = Isa::all().into_iter().map(|isa| {
+            let mut result = all.clone();
+            divide_with(isa, element, &mut result, 3);
+            result
+        });
+        let expected = results.next();
+        assert!(results.all(|result| Some(&result) == expected.as_ref()));
+    }
+}
+
+fn one<H: Number<Bytes = [u8; 2]>>(op: Op, a: u16, b: u16) -> [u8; 2] {
+    let (a, b) = (
+        H::from_bytes(a.to_le_bytes()),
+        H::from_bytes(b.to_le_bytes()),
+    );
+    match op {
+        Op::Sum => a.sum(b),
+        Op::Prod => a.prod(b),
+        Op::Max => a.max(b),
+        Op::Min => a.min(b),
+    }
+    .to_bytes()
 }
 
 const FLOATS: [Element; 4] = [Element::F16, Element::BF16, Element::F32, Element::F64];

@@ -1,5 +1,7 @@
 //! The instruction sets for which every loop is compiled, and the choice among them at run time.
 
+#[cfg(target_arch = "x86_64")]
+use fearless_simd::x86::{Avx2, Avx512};
 use fearless_simd::{Level, Simd};
 
 /// An instruction set that this machine has. Making one is the proof of it.
@@ -25,6 +27,18 @@ impl Isa {
             all.extend([avx2, avx512].into_iter().flatten().map(Self));
         }
         all
+    }
+
+    /// The proof that the machine has AVX2, where that is part of this instruction set.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn avx2(self) -> Option<Avx2> {
+        self.0.as_avx2()
+    }
+
+    /// The proof that the machine has AVX-512, likewise.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn avx512(self) -> Option<Avx512> {
+        self.0.as_avx512()
     }
 
     /// Calls `kernel`, compiled for this instruction set.

@@ -4,9 +4,15 @@
 //! byte slices and promises nothing about alignment. Results are the same on every machine and
 //! for every way in which a buffer is cut into frames.
 //!
-//! - [`reduce()`]: `into[i] = into[i] op from[i]` ([`Op`] over [`Element`]).
+//! - [`reduce()`]: `into[i] = into[i] op from[i]` ([`Op`] over [`Element`]); [`reduce_into()`] writes
+//!   elsewhere, [`reduce_saving()`] keeps what it overwrites.
 //! - [`divide()`]: the division that makes a sum an average.
-//! - [`simplehash()`]: a 32-bit hash of content, computed by all cores.
+//! - [`Codec`]: floats as small integers ([`Scheme`]), and reductions of what came so.
+//! - [`simplehash()`]: a 32-bit hash of content, [`content_hash()`]: one that nobody can forge. Both
+//!   are computed by all cores; everything else stays on the caller's.
+//!
+//! Every kernel is written once, for one element, and compiled for several instruction sets; the
+//! best one of the machine is chosen when a function is called.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
@@ -16,6 +22,7 @@ mod divide;
 mod element;
 #[cfg(test)]
 mod every_isa;
+mod f16_blocks;
 mod half;
 mod isa;
 mod number;

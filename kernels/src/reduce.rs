@@ -1,6 +1,7 @@
 //! Two slices become one, element by element.
 
 use crate::element::{Element, KernelError, Op, check_pair};
+use crate::f16_blocks::Converter;
 use crate::half::{Bf16, Bf16Pair, F16, whole_pairs};
 use crate::isa::Isa;
 use crate::number::Number;
@@ -101,6 +102,12 @@ pub(crate) trait Operands: Sized {
     fn len(&self) -> usize;
     /// The first `at` bytes, and the rest.
     fn split_at(self, at: usize) -> (Self, Self);
+    /// What is combined.
+    fn sources(&self) -> (&[u8], &[u8]);
+    /// Where results go; what is there is saved, if it is to be.
+    fn into_result<'r>(self) -> &'r mut [u8]
+    where
+        Self: 'r;
     /// One loop over all elements. The slices are equally long.
     fn each<T: Number>(self, op: impl Fn(T, T) -> T);
 }
@@ -123,6 +130,17 @@ pub(crate) struct Saving<'a> {
 }
 
 impl Operands for InPlace<'_> {
+    fn sources(&self) -> (&[u8], &[u8]) {
+        (self.into, self.from)
+    }
+
+    fn into_result<'r>(self) -> &'r mut [u8]
+    where
+        Self: 'r,
+    {
+        self.into
+    }
+
     fn len(&self) -> usize {
         self.into.len()
     }
@@ -151,6 +169,17 @@ impl Operands for InPlace<'_> {
 }
 
 impl Operands for OutOfPlace<'_> {
+    fn sources(&self) -> (&[u8], &[u8]) {
+        (self.a, self.b)
+    }
+
+    fn into_result<'r>(self) -> &'r mut [u8]
+    where
+        Self: 'r,
+    {
+        self.out
+    }
+
     fn len(&self) -> usize {
         self.out.len()
     }
@@ -182,6 +211,18 @@ impl Operands for OutOfPlace<'_> {
 }
 
 impl Operands for Saving<'_> {
+    fn sources(&self) -> (&[u8], &[u8]) {
+        (self.into, self.from)
+    }
+
+    fn into_result<'r>(self) -> &'r mut [u8]
+    where
+        Self: 'r,
+    {
+        self.saved.copy_from_slice(self.into);
+        self.into
+    }
+
     fn len(&self) -> usize {
         self.into.len()
     }
@@ -227,7 +268,13 @@ pub(crate) fn combine(isa: Isa, element: Element, op: Op, operands: impl Operand
         Element::I32 => apply::<i32>(isa, op, operands),
         Element::U64 => apply::<u64>(isa, op, operands),
         Element::I64 => apply::<i64>(isa, op, operands),
-        Element::F16 => apply::<F16>(isa, op, operands),
+        Element::F16 => match (op, Converter::of(isa)) {
+            (Op::Sum, Some(converter)) => converter.reduce(f32::sum, operands),
+            (Op::Prod, Some(converter)) => converter.reduce(f32::prod, operands),
+            (Op::Sum | Op::Prod, None) | (Op::Max | Op::Min, _) => {
+                apply::<F16>(isa, op, operands);
+            }
+        },
         Element::BF16 => match op {
             Op::Sum | Op::Prod => {
                 let whole = whole_pairs(operands.len());

@@ -500,6 +500,20 @@ fn frames_are_as_long_as_promised_and_longer_with_more_elements() {
 }
 
 #[test]
+fn the_last_half_byte_of_an_odd_block_is_zero() {
+    for element in FLOATS {
+        let codec = Codec::new(element, Scheme::Blockwise4).unwrap();
+        for count in [1, 63, 65, 127] {
+            let numbers: Vec<_> = (0..count).map(|i| 9.0 - f64::from(i)).collect();
+
+            let frame = encode(codec, &to_bytes(element, &numbers));
+
+            assert_eq!(frame.last().unwrap() >> 4, 0, "{count} x {element:?}");
+        }
+    }
+}
+
+#[test]
 fn senseless_calls_are_refused_and_change_nothing() {
     let no_float = Codec::new(Element::I32, Scheme::MinMaxU8);
     let codec = Codec::new(Element::F16, Scheme::MinMaxU8).unwrap();

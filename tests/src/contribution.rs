@@ -66,14 +66,15 @@ pub fn is_contribution(buffer: &[f32], peer: u64, round: u64) -> bool {
 /// The first element that is wrong.
 pub fn verify(result: &[f32], contributors: &[u64]) -> Result<BTreeMap<u64, u64>, Wrong> {
     let rounds = told_rounds(result, contributors);
-    let mut expected = vec![0_u16; result.len()];
+    // As much memory as the result would be counted where a peer's is measured.
+    let mut period = [0_u16; VALUES as usize];
     for (peer, round) in &rounds {
-        for (sum, value) in expected.iter_mut().zip(values(*peer, *round)) {
+        for (sum, value) in period.iter_mut().zip(values(*peer, *round)) {
             *sum += value;
         }
     }
     let slots = (0..SLOTS).map(|slot| slot_sum(&rounds, slot));
-    let sums = expected.iter().map(|sum| f32::from(*sum));
+    let sums = period.iter().cycle().map(|sum| f32::from(*sum));
     let expected = slots.chain(sums.skip(SLOTS));
     let wrong = result
         .iter()
@@ -140,7 +141,7 @@ fn slot_sum(rounds: &BTreeMap<u64, u64>, slot: usize) -> f32 {
     of_slot.fold(0.0, |sum, (_, round)| sum + *round as f32)
 }
 
-/// The contributed numbers, element by element.
+/// The contributed numbers, element by element. They repeat after [`VALUES`] of them.
 fn values(peer: u64, round: u64) -> impl Iterator<Item = u16> {
     let first = peer.wrapping_mul(31).wrapping_add(round.wrapping_mul(17)) % VALUES;
     let next = |value: &u16| Some((*value + STRIDE as u16) % VALUES as u16);

@@ -13,6 +13,7 @@
 //! | [`several`] | several buffers to reduce at once, some of them quantized |
 //! | [`recovery`] | how long the survivors of a kill need |
 //! | [`throttle`] | a transport whose lanes share a link of limited rate |
+//! | [`resident`] | how much memory a peer has while it reduces |
 //! | [`siege`] | garbage for the master and for peers while a run goes on |
 
 pub mod conformance;
@@ -21,6 +22,7 @@ pub mod memory;
 pub mod processes;
 pub mod recordings;
 pub mod recovery;
+pub mod resident;
 pub mod roles;
 pub mod scripted;
 pub mod several;

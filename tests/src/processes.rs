@@ -410,6 +410,21 @@ impl Swarm {
         Ok((at, now()))
     }
 
+    /// The most memory, in bytes, that a process has had at any time (`VmHWM`). Only on Linux.
+    ///
+    /// # Errors
+    /// [`Trouble::System`], [`Trouble::NotRunning`].
+    pub fn peak_memory(&self, process: Process) -> Result<u64, Trouble> {
+        let running = self.running.get(&process);
+        let running = running.ok_or(Trouble::NotRunning(process))?;
+        let status = std::fs::read_to_string(format!("/proc/{}/status", running.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
+        let kib: Option<u64> = kib.and_then(|kib| kib.parse().ok());
+        // A process that has ended but was not waited for has no memory.
+        Ok(kib.ok_or(Trouble::Ended(process))? * 1024)
+    }
+
     /// Sends a process a signal, by its name without `SIG`. Only on Unix.
     ///
     /// # Errors

@@ -13,6 +13,9 @@ pub(crate) struct Machine {
     pub(crate) kernel: String,
     /// What a connection uses that asks for nothing else.
     pub(crate) congestion_control: String,
+    /// Processes that ran or waited to run in the last minute before the benchmark, on average: where
+    /// this is not small beside the cores, the times are those of a busy machine.
+    pub(crate) load_average: Option<f64>,
 }
 
 impl Machine {
@@ -24,6 +27,7 @@ impl Machine {
             kernel: line_of("/proc/version").unwrap_or_else(unknown),
             congestion_control: line_of("/proc/sys/net/ipv4/tcp_congestion_control")
                 .unwrap_or_else(unknown),
+            load_average: load_average(),
         }
     }
 }
@@ -36,6 +40,11 @@ fn processor() -> Option<String> {
     let info = fs::read_to_string("/proc/cpuinfo").ok()?;
     let line = info.lines().find(|line| line.starts_with("model name"))?;
     Some(line.split_once(':')?.1.trim().into())
+}
+
+fn load_average() -> Option<f64> {
+    let averages = fs::read_to_string("/proc/loadavg").ok()?;
+    averages.split_whitespace().next()?.parse().ok()
 }
 
 fn line_of(path: &str) -> Option<String> {

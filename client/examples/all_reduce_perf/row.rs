@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::talk::Measured;
+use super::work::Work;
 
 /// Iterations as all ranks have seen them.
 #[derive(Clone, Debug, Default)]
@@ -137,7 +138,7 @@ pub(crate) struct Findings {
 }
 
 impl Row {
-    pub(crate) fn new(subject: &Subject, work: &super::work::Work, found: &Findings) -> Self {
+    pub(crate) fn new(subject: &Subject, work: &Work, found: &Findings) -> Self {
         let bytes = subject.bytes_per_iteration() as f64;
         let contributed = bytes * subject.peers as f64 * f64::from(found.iterations);
         let peers = subject.peers as f64;
@@ -163,20 +164,32 @@ impl Row {
             wrong: found.ours.wrong,
             cpu_s_per_gb,
             master_cpu_s_per_gb: found.master_cpu_ns as f64 / contributed,
-            floor: found
-                .floor
-                .as_ref()
-                .map_or_else(FloorColumns::default, |(piece, samples)| {
-                    let cpu = samples.cpu_ns as f64 / contributed;
-                    FloorColumns {
-                        piece_bytes: Some(*piece),
-                        time_us: Some(samples.median_us()),
-                        algbw_gb_s: Some(gb_per_s(bytes, samples.median_us())),
-                        cpu_s_per_gb: Some(cpu),
-                        ratio: Some(samples.median_us() / time_us),
-                        cpu_ratio: Some(cpu_s_per_gb / cpu),
-                    }
-                }),
+            floor: found.floor_columns(bytes, contributed, time_us, cpu_s_per_gb),
+        }
+    }
+}
+
+impl Findings {
+    /// `bytes` of an iteration and those `contributed` in all of them, beside what was found of ours.
+    fn floor_columns(
+        &self,
+        bytes: f64,
+        contributed: f64,
+        our_time_us: f64,
+        our_cpu_s_per_gb: f64,
+    ) -> FloorColumns {
+        let Some((piece_bytes, samples)) = &self.floor else {
+            return FloorColumns::default();
+        };
+        let time_us = samples.median_us();
+        let cpu_s_per_gb = samples.cpu_ns as f64 / contributed;
+        FloorColumns {
+            piece_bytes: Some(*piece_bytes),
+            time_us: Some(time_us),
+            algbw_gb_s: Some(gb_per_s(bytes, time_us)),
+            cpu_s_per_gb: Some(cpu_s_per_gb),
+            ratio: Some(time_us / our_time_us),
+            cpu_ratio: Some(our_cpu_s_per_gb / cpu_s_per_gb),
         }
     }
 }

@@ -9,58 +9,54 @@ use super::row::Row;
 /// What is measured where, and what the columns mean.
 pub(crate) fn preamble(arguments: &Arguments, machine: &Machine) -> String {
     let work = &arguments.work;
-    let lanes = work.congestion.as_deref();
-    let lanes = lanes.unwrap_or("the library's choice per lane (reno within a machine)");
     let mut text = String::new();
-    let mut line = |what: &str, is: &str| writeln!(text, "# {what:<8} {is}").ok();
+    let mut line = |what: &str, is: String| {
+        writeln!(text, "# {what:<8} {is}").ok();
+    };
+    let load = machine.load_average;
+    let load = load.map_or_else(String::new, |load| format!(", load average {load} before"));
     line(
         "machine",
-        &format!("{}, {} cores", machine.processor, machine.cores),
+        format!("{}, {} cores{load}", machine.processor, machine.cores),
     );
     line(
         "kernel",
-        &format!(
+        format!(
             "{}, default congestion control {}",
             machine.kernel, machine.congestion_control
         ),
     );
-    line("lanes", &format!("congestion control: {lanes}"));
+    let lanes = work.congestion.as_deref();
+    let lanes = lanes.unwrap_or("the library's choice per lane (reno within a machine)");
+    line("lanes", format!("congestion control: {lanes}"));
     if !arguments.no_floor {
+        let congestion = work.floor_congestion();
         line(
             "floor",
-            &format!(
-                "plain single-threaded ring, no protocol, uncompressed; congestion control: {}",
-                work.floor_congestion()
+            format!(
+                "plain single-threaded ring, no protocol, uncompressed; \
+                 congestion control: {congestion}"
             ),
         );
     }
-    line(
-        "time",
-        "median over the iterations; of each iteration the mean over the peers",
-    );
-    line(
-        "algbw",
-        "bytes of one peer's contribution / time; busbw = algbw * 2(n-1)/n; GB are 10^9 bytes",
-    );
-    line(
-        "cpu",
-        "user and system seconds of all peers / GB contributed by all peers (= ns per byte)",
-    );
-    line(
-        "ratio",
-        "throughput of ours / of the floor; cpu: CPU time of ours / of the floor",
-    );
     if work.concurrent > 1 {
+        let concurrent = work.concurrent;
         line(
             "size",
-            &format!(
-                "of one of {} reduces at once; algbw counts all of them",
-                work.concurrent
-            ),
+            format!("of one of {concurrent} reduces at once; algbw counts all of them"),
         );
     }
+    text.push_str(COLUMNS);
     text
 }
+
+/// What the columns mean.
+const COLUMNS: &str = "\
+# time     median over the iterations; of each iteration the mean over the peers
+# algbw    bytes of one peer's contribution / time; busbw = algbw * 2(n-1)/n; GB are 10^9 bytes
+# cpu      user and system seconds of all peers / GB contributed by all peers (= ns per byte)
+# ratio    throughput of ours / of the floor; the cpu beside it: CPU time of ours / of the floor
+";
 
 /// What stands above the rows of one session.
 pub(crate) fn heading(arguments: &Arguments, peers: usize, lanes: u16) -> String {
@@ -70,65 +66,80 @@ pub(crate) fn heading(arguments: &Arguments, peers: usize, lanes: u16) -> String
     } else {
         "out of place"
     };
-    let compressed = work
+    let quantized = work
         .quantize
-        .map_or_else(String::new, |by| format!(", quantized to {}", by.name));
-    let columns = format!(
-        "#{:>11} {:>11} {:>6} {:>6} {:>11} {:>9} {:>9} {:>7} {:>9}",
-        "size", "count", "type", "redop", "time", "algbw", "busbw", "#wrong", "cpu"
-    );
-    let units = format!(
-        "#{:>11} {:>11} {:>6} {:>6} {:>11} {:>9} {:>9} {:>7} {:>9}",
-        "(B)", "(elements)", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(s/GB)"
-    );
-    let (of_floor, floor_units) = if arguments.no_floor {
-        (String::new(), String::new())
-    } else {
-        (
-            format!(
-                " |{:>11} {:>9} {:>9} {:>7} {:>6} {:>6}",
-                "floor", "algbw", "cpu", "piece", "ratio", "cpu"
-            ),
-            format!(
-                " |{:>11} {:>9} {:>9} {:>7} {:>6} {:>6}",
-                "(us)", "(GB/s)", "(s/GB)", "(KiB)", "", ""
-            ),
-        )
-    };
-    format!(
-        "#\n# {peers} peers, lanes: {lanes}, {place}{compressed}\n{columns}{of_floor}\n{units}{floor_units}"
-    )
+        .map(|by| format!(", quantized to {}", by.name));
+    let quantized = quantized.unwrap_or_default();
+    let mut text = format!("#\n# {peers} peers, lanes: {lanes}, {place}{quantized}\n");
+    let names = [
+        "size", "count", "type", "redop", "time", "algbw", "busbw", "#wrong", "cpu",
+    ];
+    let units = [
+        "(B)",
+        "(elements)",
+        "",
+        "",
+        "(us)",
+        "(GB/s)",
+        "(GB/s)",
+        "",
+        "(s/GB)",
+    ];
+    let floor_names = ["floor", "algbw", "cpu", "piece", "ratio", "cpu"];
+    let floor_units = ["(us)", "(GB/s)", "(s/GB)", "(KiB)", "", ""];
+    for (ours, floor) in [(names, floor_names), (units, floor_units)] {
+        text.push_str(&columns(&ours, &WIDTHS).replacen(' ', "#", 1));
+        if !arguments.no_floor {
+            text.push_str(SEPARATOR);
+            text.push_str(&columns(&floor, &FLOOR_WIDTHS));
+        }
+        text.push('\n');
+    }
+    text.truncate(text.trim_end().len());
+    text
+}
+
+const WIDTHS: [usize; 9] = [12, 12, 7, 7, 12, 10, 10, 8, 10];
+const FLOOR_WIDTHS: [usize; 6] = [11, 10, 10, 8, 7, 7];
+const SEPARATOR: &str = " |";
+
+/// Right-aligned.
+fn columns<T: AsRef<str>>(texts: &[T], widths: &[usize]) -> String {
+    let columns = texts.iter().zip(widths);
+    columns
+        .map(|(text, width)| format!("{:>width$}", text.as_ref()))
+        .collect()
 }
 
 /// One row.
 pub(crate) fn line(row: &Row) -> String {
-    let mut line = format!(
-        "{:>12} {:>11} {:>6} {:>6} {:>11.1} {:>9.3} {:>9.3} {:>7} {:>9.3}",
-        row.bytes,
-        row.count,
-        row.r#type,
-        row.redop,
-        row.time_us,
-        row.algbw_gb_s,
-        row.busbw_gb_s,
-        row.wrong,
-        row.cpu_s_per_gb
-    );
-    let floor = row.floor;
-    if let (Some(time), Some(algbw), Some(cpu), Some(piece), Some(ratio), Some(cpu_ratio)) = (
-        floor.time_us,
-        floor.algbw_gb_s,
-        floor.cpu_s_per_gb,
-        floor.piece_bytes,
-        floor.ratio,
-        floor.cpu_ratio,
-    ) {
-        let piece = piece >> 10;
-        write!(
-            line,
-            " |{time:>11.1} {algbw:>9.3} {cpu:>9.3} {piece:>7} {ratio:>6.2} {cpu_ratio:>6.2}"
-        )
-        .ok();
-    }
+    let ours = [
+        row.bytes.to_string(),
+        row.count.to_string(),
+        row.r#type.clone(),
+        row.redop.clone(),
+        format!("{:.1}", row.time_us),
+        format!("{:.3}", row.algbw_gb_s),
+        format!("{:.3}", row.busbw_gb_s),
+        row.wrong.to_string(),
+        format!("{:.3}", row.cpu_s_per_gb),
+    ];
+    let mut line = columns(&ours, &WIDTHS);
+    let Some(piece_bytes) = row.floor.piece_bytes else {
+        return line;
+    };
+    let number = |value: Option<f64>, digits: usize| {
+        value.map_or_else(String::new, |value| format!("{value:.digits$}"))
+    };
+    let floor = [
+        number(row.floor.time_us, 1),
+        number(row.floor.algbw_gb_s, 3),
+        number(row.floor.cpu_s_per_gb, 3),
+        (piece_bytes >> 10).to_string(),
+        number(row.floor.ratio, 2),
+        number(row.floor.cpu_ratio, 2),
+    ];
+    line.push_str(SEPARATOR);
+    line.push_str(&columns(&floor, &FLOOR_WIDTHS));
     line
 }

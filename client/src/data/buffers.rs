@@ -214,6 +214,13 @@ impl Backup {
         self.memory.len()
     }
 
+    /// A backup with so much memory.
+    #[cfg(test)]
+    pub(crate) fn sized(mut self, bytes: usize) -> Self {
+        self.begin(bytes, 0);
+        self
+    }
+
     fn begin(&mut self, bytes: usize, slots: usize) {
         if self.memory.len() < bytes {
             // Fresh zeroed memory costs nothing before it is touched; the old content is of no use.

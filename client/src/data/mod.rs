@@ -230,6 +230,11 @@ impl DataPlane {
         self.shared.registry.end(seq);
     }
 
+    /// Frees the frame buffers that are kept for operations to come. Is none in use?
+    pub(crate) fn trim(&self) -> bool {
+        self.shared.pool.trim()
+    }
+
     fn adopt_edge(&mut self, edge: Edge, in_ring: bool) {
         let installed = self.installed.slot(edge).take().filter(|_| in_ring);
         let standing = self.standing.slot(edge);

@@ -5,30 +5,39 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Keeps the frame buffers of operations that have ended, for those to come.
 ///
-/// Its lock is held for a moment when an operation needs a buffer that it has not had before, and when
-/// it ends; never for a frame.
+/// Its lock is held for a moment when an operation begins, when it needs a buffer that it has not had
+/// before, and when it ends; never for a frame.
 #[derive(Debug)]
 pub(super) struct Pool {
-    idle: Mutex<Vec<Vec<u8>>>,
+    state: Mutex<State>,
     idle_max: usize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    idle: Vec<Vec<u8>>,
+    /// Operations that have buffers, or may ask for some.
+    users: usize,
 }
 
 impl Pool {
     /// A pool that keeps at most `idle_max` unused buffers; more than that are freed.
     pub(super) fn new(idle_max: usize) -> Arc<Self> {
         Arc::new(Self {
-            idle: Mutex::default(),
+            state: Mutex::default(),
             idle_max,
         })
     }
 
-    /// Frees what is not in use.
-    pub(super) fn trim(&self) {
-        *self.lock() = Vec::new();
+    /// Frees what is not in use. Is nothing in use?
+    pub(super) fn trim(&self) -> bool {
+        let mut state = self.lock();
+        state.idle = Vec::new();
+        state.users == 0
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -45,6 +54,7 @@ pub(super) struct Scratch {
 impl Scratch {
     /// No buffers yet.
     pub(super) fn new(pool: &Arc<Pool>) -> Self {
+        pool.lock().users += 1;
         Self {
             pool: Arc::clone(pool),
             spare: Vec::with_capacity(SPARE),
@@ -55,7 +65,7 @@ impl Scratch {
     /// comes first: it is the most likely to be in a cache.
     pub(super) fn take(&mut self, bytes: usize) -> Vec<u8> {
         let spare = self.spare.pop();
-        let mut buffer = spare.unwrap_or_else(|| self.pool.lock().pop().unwrap_or_default());
+        let mut buffer = spare.unwrap_or_else(|| self.pool.lock().idle.pop().unwrap_or_default());
         if buffer.len() < bytes {
             // What it holds is of no use, so it need not be copied.
             buffer.clear();
@@ -72,9 +82,11 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let mut idle = self.pool.lock();
-        let room = self.pool.idle_max.saturating_sub(idle.len());
-        idle.extend(mem::take(&mut self.spare).into_iter().take(room));
+        let mut state = self.pool.lock();
+        state.users = state.users.saturating_sub(1);
+        let room = self.pool.idle_max.saturating_sub(state.idle.len());
+        let spare = mem::take(&mut self.spare).into_iter();
+        state.idle.extend(spare.take(room));
     }
 }
 
@@ -105,11 +117,13 @@ mod tests {
         scratch.put(one);
         scratch.put(other);
 
+        let none_used_before = pool.trim();
         drop(scratch);
-        let kept = pool.lock().len();
-        pool.trim();
+        let kept = pool.lock().idle.len();
+        let none_used = pool.trim();
 
+        assert_eq!((none_used_before, none_used), (false, true));
         assert_eq!(kept, 1);
-        assert_eq!(pool.lock().len(), 0);
+        assert_eq!(pool.lock().idle.len(), 0);
     }
 }

@@ -20,6 +20,7 @@ use super::command::MoveOrder;
 use super::control::Control;
 use super::door::{Door, Knock};
 use super::probe::{Measurement, Probing};
+use super::upkeep::Upkeep;
 use super::wiring::{Wired, Wiring};
 use crate::calls::View;
 use crate::data::{DataConfig, DataEvent, DataPlane, RingPort};
@@ -38,6 +39,7 @@ pub(super) struct Live {
     probing: Option<Probing>,
     /// Executions that have begun and whose ring was not ordered yet.
     commenced: BTreeMap<Tag, Seq>,
+    pub(super) upkeep: Upkeep,
     transport: Arc<dyn Transport>,
     view: watch::Sender<View>,
     me: PeerId,
@@ -64,6 +66,7 @@ impl Live {
         view: watch::Sender<View>,
         seed: u64,
         data: DataConfig,
+        upkeep: Upkeep,
     ) -> Self {
         let (events, data_events) = mpsc::unbounded_channel();
         Self {
@@ -75,6 +78,7 @@ impl Live {
             wiring: None,
             probing: None,
             commenced: BTreeMap::new(),
+            upkeep,
             transport,
             view,
             me: PeerId::default(),
@@ -84,7 +88,8 @@ impl Live {
 
     /// Waits for what happens next. Cancel-safe.
     pub(super) async fn next(&mut self) -> Happened {
-        let deadline = self.timers.next_deadline();
+        let deadlines = [self.timers.next_deadline(), self.upkeep.next_look()];
+        let deadline = deadlines.into_iter().flatten().min();
         let wiring = self.wiring.as_mut();
         let probing = self.probing.as_mut();
         let control = &mut self.control;
@@ -155,6 +160,7 @@ impl Live {
 
     fn expired(&mut self) -> Vec<PeerInput> {
         let now = Instant::now();
+        self.upkeep.look(now, || self.data.trim());
         let timers = std::iter::from_fn(|| self.timers.pop_expired(now));
         timers.map(PeerInput::TimerFired).collect()
     }
@@ -183,7 +189,14 @@ impl Live {
     /// Begins an execution that has commenced.
     pub(super) fn begin(&mut self, tag: Tag, seq: Seq, spec: CollectiveSpec) -> RingPort {
         self.commenced.remove(&tag);
+        self.upkeep.used();
         self.data.begin(seq, spec)
+    }
+
+    /// The execution has its verdict.
+    pub(super) fn end(&mut self, seq: Seq) {
+        self.upkeep.used();
+        self.data.end(seq);
     }
 
     /// Executions that have commenced without this peer, which had given them up: their frames are
@@ -293,6 +306,7 @@ impl Live {
 
     /// Ends everything; the master is told first, if it still listens.
     pub(super) async fn close(mut self) {
+        self.upkeep.end();
         let goodbye = timeout(GOODBYE_LIMIT, self.control.say_goodbye()).await;
         tracing::debug!(?goodbye, "left the run");
     }

@@ -17,6 +17,7 @@
 //! | `dial` | lanes that this peer opens |
 //! | `wiring` | connecting ring edges |
 //! | `probe` | measuring bandwidth |
+//! | `upkeep` | giving memory back |
 //!
 //! **Invariant:** tensor bytes never pass through this task; they move in the tasks of lanes and calls.
 //!
@@ -29,11 +30,13 @@ mod door;
 mod live;
 mod open_calls;
 mod probe;
+mod upkeep;
 mod wiring;
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use pccl_core::messages::RingOutcome;
 use pccl_core::peer::{Call, Peer, PeerConfig, PeerInput, PeerOutput};
@@ -41,10 +44,11 @@ use pccl_core::transport::{Lane, Listener, Transport};
 use pccl_recording::Recorded;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::calls::View;
+use crate::calls::{Backups, View};
 use crate::data::DataConfig;
 use live::{Happened, Live};
 use open_calls::{Admission, Collective, Major, OpenCalls};
+use upkeep::Upkeep;
 
 pub(crate) use command::{CallId, CollectiveEvent, Command, MoveOrder, SyncEvent, TopologyCall};
 pub(crate) use dial::dial;
@@ -59,6 +63,9 @@ pub(crate) struct EngineParts {
     pub(crate) view: watch::Sender<View>,
     pub(crate) seed: u64,
     pub(crate) data: DataConfig,
+    pub(crate) backups: Arc<Backups>,
+    /// How long memory is kept for the next collective.
+    pub(crate) keep: Duration,
     /// Where to record what the peer hears and says.
     pub(crate) record: Option<PathBuf>,
 }
@@ -87,6 +94,7 @@ impl Engine {
                 parts.view,
                 parts.seed,
                 parts.data,
+                Upkeep::new(parts.backups, parts.keep),
             )),
             commands: parts.commands,
             inputs: VecDeque::new(),
@@ -206,7 +214,7 @@ impl Engine {
             PeerOutput::Answer(answer) => {
                 let ended = self.calls.answered(answer);
                 if let (Some(seq), Some(live)) = (ended, &mut self.live) {
-                    live.data.end(seq);
+                    live.end(seq);
                 }
                 self.retry_waiting();
             }

@@ -4,9 +4,10 @@
 //! An odd number of codes leaves the last half 0.
 
 use super::extent::extent;
-use super::grid::{CarefulSteps, Codes, Decoder, Encoder, Extent, Grid, Kind};
+use super::grid::{Codes, Extent, Grid, Kind};
 use super::linear::{header_len, lost, read_parameters, write_parameters};
 use super::real::{Float, Real};
+use super::steps::{CarefulSteps, Decoder, Encoder};
 use crate::number::Number;
 
 /// Elements in a block.
@@ -67,15 +68,15 @@ fn reduce_block<E: Float>(
     encoded: &[u8],
     sums: &mut [<E::Sum as Number>::Bytes],
 ) {
-    let (decoder, codes) = split::<E>(encoded, Real::MAX);
+    let (decoder, packed) = split::<E>(encoded, Real::MAX);
     match decoder {
         Decoder::Plain(steps) => {
-            for (sum, (code, own)) in sums.iter_mut().zip(codes.iter().zip(own)) {
-                let theirs = steps.value((*code).into());
+            for (sum, (code, own)) in sums.iter_mut().zip(unpack(packed).into_iter().zip(own)) {
+                let theirs = steps.value(code.into());
                 *sum = op(theirs, E::from_bytes(*own).widen()).to_bytes();
             }
         }
-        Decoder::Careful(steps) => reduce_carefully::<E>(steps, op, own, &codes, sums),
+        Decoder::Careful(steps) => reduce_carefully::<E>(steps, op, own, packed, sums),
     }
 }
 
@@ -86,11 +87,11 @@ fn reduce_carefully<E: Float>(
     steps: CarefulSteps<E::Sum>,
     op: &dyn Fn(E::Sum, E::Sum) -> E::Sum,
     own: &[E::Bytes],
-    codes: &[u8],
+    packed: &[u8],
     sums: &mut [<E::Sum as Number>::Bytes],
 ) {
-    for (sum, (code, own)) in sums.iter_mut().zip(codes.iter().zip(own)) {
-        let theirs = steps.value((*code).into());
+    for (sum, (code, own)) in sums.iter_mut().zip(unpack(packed).into_iter().zip(own)) {
+        let theirs = steps.value(code.into());
         *sum = op(theirs, E::from_bytes(*own).widen()).to_bytes();
     }
 }
@@ -110,14 +111,14 @@ pub(super) fn decode<E: Float>(encoded: &[u8], elements: &mut [u8]) {
 /// A block or a part of one.
 #[inline(always)]
 fn decode_block<E: Float>(encoded: &[u8], elements: &mut [E::Bytes]) {
-    let (decoder, codes) = split::<E>(encoded, E::GREATEST);
+    let (decoder, packed) = split::<E>(encoded, E::GREATEST);
     match decoder {
         Decoder::Plain(steps) => {
-            for (element, code) in elements.iter_mut().zip(codes) {
+            for (element, code) in elements.iter_mut().zip(unpack(packed)) {
                 *element = E::narrow(steps.value(code.into())).to_bytes();
             }
         }
-        Decoder::Careful(steps) => decode_carefully::<E>(steps, &codes, elements),
+        Decoder::Careful(steps) => decode_carefully::<E>(steps, packed, elements),
     }
 }
 
@@ -125,11 +126,11 @@ fn decode_block<E: Float>(encoded: &[u8], elements: &mut [E::Bytes]) {
 #[inline(never)]
 fn decode_carefully<E: Float>(
     steps: CarefulSteps<E::Sum>,
-    codes: &[u8],
+    packed: &[u8],
     elements: &mut [E::Bytes],
 ) {
-    for (element, code) in elements.iter_mut().zip(codes) {
-        *element = E::narrow(steps.value((*code).into())).to_bytes();
+    for (element, code) in elements.iter_mut().zip(unpack(packed)) {
+        *element = E::narrow(steps.value(code.into())).to_bytes();
     }
 }
 
@@ -176,18 +177,15 @@ fn encode_block<E: Float>(elements: &[E::Bytes; BLOCK], encoded: &mut [u8]) {
     }
 }
 
-/// What a block's codes stand for, and the codes. Where `encoded` is only a part of a block, the
-/// others are 0.
+/// What a block's codes stand for, and the codes.
 #[inline(always)]
-fn split<E: Float>(encoded: &[u8], greatest: E::Sum) -> (Decoder<E::Sum>, [u8; BLOCK]) {
-    let (header, bytes) = encoded
+fn split<E: Float>(encoded: &[u8], greatest: E::Sum) -> (Decoder<E::Sum>, &[u8]) {
+    let (header, packed) = encoded
         .split_at_checked(header_len::<E>())
         .unwrap_or_default();
     let parameters = read_parameters(header).unwrap_or([E::Sum::NAN; 2]);
-    let mut packed = [0; HALF];
-    copy(bytes, &mut packed);
     let grid = Grid::from_parameters(Kind::MinMax, CODES, parameters);
-    (grid.decoder(CODES, greatest), unpack(&packed))
+    (grid.decoder(CODES, greatest), packed)
 }
 
 #[inline(always)]
@@ -200,11 +198,14 @@ fn pack(codes: &[u8; BLOCK]) -> [u8; HALF] {
     packed
 }
 
+/// Codes that are not there are 0.
 #[inline(always)]
-fn unpack(packed: &[u8; HALF]) -> [u8; BLOCK] {
+fn unpack(bytes: &[u8]) -> [u8; BLOCK] {
+    let mut packed = [0; HALF];
+    copy(bytes, &mut packed);
     let mut codes = [0; BLOCK];
     for (pair, byte) in codes.as_chunks_mut::<2>().0.iter_mut().zip(packed) {
-        let byte = u16::from(*byte);
+        let byte = u16::from(byte);
         *pair = ((byte | byte << 4) & 0x0F0F).to_le_bytes();
     }
     codes

@@ -1,6 +1,7 @@
 //! The values that codes stand for: evenly spaced, `offset + (code - zero) · scale`.
 
 use super::real::Real;
+use super::steps::{CarefulSteps, Decoder, Encoder, Steps};
 
 /// How the grid of a frame is laid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -232,88 +233,5 @@ fn inverse<R: Real>(scale: R) -> R {
         R::ZERO
     } else {
         R::ONE / scale
-    }
-}
-
-/// A NaN becomes `low`.
-#[inline(always)]
-fn clamp<R: Real>(value: R, low: R, high: R) -> R {
-    let value = if value > low { value } else { low };
-    if value < high { value } else { high }
-}
-
-/// From numbers to codes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Encoder<R> {
-    lift: R,
-    offset: R,
-    inverse: R,
-    low: R,
-    high: R,
-    magic: R,
-}
-
-impl<R: Real> Encoder<R> {
-    /// The low bits of the code of `value`: the nearest one, of two equally near ones the even.
-    #[inline(always)]
-    pub(crate) fn code(self, value: R) -> u16 {
-        let steps = (value * self.lift - self.offset) * self.inverse;
-        (clamp(steps, self.low, self.high) + self.magic).low_bits()
-    }
-}
-
-/// From codes to numbers.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Decoder<R> {
-    /// The whole grid is within the range of the elements.
-    Plain(Steps<R>),
-    /// Part of it may be beyond that.
-    Careful(CarefulSteps<R>),
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Steps<R> {
-    step: R,
-    offset: R,
-}
-
-/// Calculates in smaller numbers and keeps rounding from making a number infinite.
-///
-/// The outermost points may lie beyond the greatest finite element, by up to the distance of two,
-/// although no element did: they become that greatest one, not infinity. Points farther out come
-/// from sums that the elements' type does not hold, and stay where they are.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CarefulSteps<R> {
-    steps: Steps<R>,
-    unit: R,
-    low: R,
-    high: R,
-}
-
-impl<R: Real> Decoder<R> {
-    /// What `code` stands for.
-    #[inline(always)]
-    pub(crate) fn value(self, code: i32) -> R {
-        match self {
-            Self::Plain(steps) => steps.value(code),
-            Self::Careful(steps) => steps.value(code),
-        }
-    }
-}
-
-impl<R: Real> Steps<R> {
-    #[inline(always)]
-    pub(crate) fn value(self, code: i32) -> R {
-        R::from_i32(code) * self.step + self.offset
-    }
-}
-
-impl<R: Real> CarefulSteps<R> {
-    #[inline(always)]
-    pub(crate) fn value(self, code: i32) -> R {
-        let value = self.steps.value(code) * self.unit;
-        // NaN passes.
-        let value = if value < self.low { self.low } else { value };
-        if value > self.high { self.high } else { value }
     }
 }

@@ -1,8 +1,9 @@
 //! Frames with one grid: two parameters, then one code for each element.
 
 use super::extent::extent;
-use super::grid::{CarefulSteps, Codes, Decoder, Grid, Kind};
+use super::grid::{Codes, Grid, Kind};
 use super::real::{Code, Float, Real};
+use super::steps::{CarefulSteps, Decoder};
 use crate::number::Number;
 
 /// Length of the parameters at the front.

@@ -1,0 +1,213 @@
+//! Every kernel is SIMD code.
+//!
+//! A loop that is not takes five to forty times as long, and nothing else shows it. So each kernel
+//! is measured beside a `memcpy` of the same buffers. Where it is SIMD code, it is several times
+//! faster than the floor here, and a loop without any is about twice slower: each floor is twice
+//! what was measured with `-C no-vectorize-loops -C no-vectorize-slp`, which makes this test fail.
+//!
+//! The best of many short measurements counts, taken in turns with the copy, and a kernel that is
+//! below its floor is measured again for a while: a busy machine makes this slower, not red.
+
+use std::collections::BTreeMap;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use pccl_kernels::{
+    Codec, Element, Op, Scheme, divide, reduce, reduce_into, reduce_saving, simplehash,
+};
+
+const LEN: usize = 64 << 10;
+const PATIENCE: Duration = Duration::from_secs(30);
+
+type Kernel = Box<dyn FnMut(&mut Buffers)>;
+
+struct Buffers {
+    into: Vec<u8>,
+    from: Vec<u8>,
+    other: Vec<u8>,
+}
+
+struct Row {
+    name: String,
+    floor: f64,
+    kernel: Kernel,
+    /// The least time of the kernel and of a copy of [`LEN`] bytes, once measured.
+    times: Option<(Duration, Duration)>,
+}
+
+impl Row {
+    fn new(name: String, floor: f64, kernel: impl FnMut(&mut Buffers) + 'static) -> Self {
+        Self {
+            name,
+            floor,
+            kernel: Box::new(kernel),
+            times: None,
+        }
+    }
+
+    fn measure(&mut self, buffers: &mut Buffers) {
+        for _ in 0..20 {
+            let start = Instant::now();
+            (self.kernel)(black_box(buffers));
+            let middle = Instant::now();
+            buffers.other.copy_from_slice(black_box(&buffers.from));
+            black_box(&mut buffers.other);
+            let (kernel, copy) = self.times.unwrap_or((Duration::MAX, Duration::MAX));
+            self.times = Some((kernel.min(middle - start), copy.min(middle.elapsed())));
+        }
+    }
+
+    /// The kernel's speed as a part of the copy's; 0 before it was measured.
+    fn ratio(&self) -> f64 {
+        self.times.map_or(0.0, |(kernel, copy)| {
+            copy.as_secs_f64() / kernel.as_secs_f64()
+        })
+    }
+}
+
+#[test]
+fn no_kernel_has_lost_its_simd_code() {
+    let mut buffers = Buffers {
+        into: vec![1; LEN],
+        from: vec![1; LEN],
+        other: vec![1; LEN],
+    };
+    let mut rows: Vec<_> = [reductions(), divisions(), codecs()]
+        .into_iter()
+        .flatten()
+        .collect();
+
+    let started = Instant::now();
+    loop {
+        for row in rows.iter_mut().filter(|row| row.ratio() < row.floor) {
+            row.measure(&mut buffers);
+        }
+        let all = rows.iter().all(|row| row.ratio() >= row.floor);
+        if all || started.elapsed() > PATIENCE {
+            break;
+        }
+    }
+
+    let below: BTreeMap<_, _> = rows
+        .iter()
+        .filter(|row| row.ratio() < row.floor)
+        .map(|row| (&row.name, format!("{:.3} < {}", row.ratio(), row.floor)))
+        .collect();
+    assert!(
+        below.is_empty(),
+        "slower beside a copy than SIMD code is: {below:#?}"
+    );
+}
+
+fn reductions() -> Vec<Row> {
+    let mut rows = Vec::new();
+    let floors = [
+        (Element::U8, 0.09, 0.05),
+        (Element::I8, 0.09, 0.05),
+        (Element::U16, 0.2, 0.1),
+        (Element::I16, 0.2, 0.1),
+        (Element::F16, 0.03, 0.02),
+        (Element::BF16, 0.04, 0.02),
+        (Element::F32, 0.2, 0.12),
+        (Element::F64, 0.35, 0.25),
+    ];
+    for (element, sum, max) in floors {
+        for (op, floor) in [
+            (Op::Sum, sum),
+            (Op::Prod, sum),
+            (Op::Max, max),
+            (Op::Min, max),
+        ] {
+            rows.push(Row::new(
+                format!("reduce {element:?} {op:?}"),
+                floor,
+                move |b| {
+                    reduce(element, op, &mut b.into, &b.from).unwrap();
+                },
+            ));
+        }
+        rows.push(Row::new(
+            format!("reduce_into {element:?}"),
+            0.8 * sum,
+            move |b| {
+                reduce_into(element, Op::Sum, &mut b.into, &b.from, &b.other).unwrap();
+            },
+        ));
+        rows.push(Row::new(
+            format!("reduce_saving {element:?}"),
+            0.7 * sum,
+            move |b| {
+                reduce_saving(element, Op::Sum, &mut b.into, &b.from, &mut b.other).unwrap();
+            },
+        ));
+    }
+    rows.push(Row::new("simplehash".to_owned(), 0.12, |b| {
+        black_box(simplehash(&b.from));
+    }));
+    rows
+}
+
+fn divisions() -> Vec<Row> {
+    // (No processor divides 64-bit integers in SIMD code.)
+    let floors = [
+        (Element::U8, 0.02),
+        (Element::I8, 0.02),
+        (Element::U16, 0.04),
+        (Element::I16, 0.04),
+        (Element::U32, 0.06),
+        (Element::I32, 0.06),
+        (Element::F16, 0.017),
+        (Element::BF16, 0.04),
+        (Element::F32, 0.1),
+        (Element::F64, 0.12),
+    ];
+    let row = |(element, floor)| {
+        Row::new(format!("divide {element:?}"), floor, move |b| {
+            divide(element, &mut b.into, black_box(1)).unwrap();
+        })
+    };
+    floors.map(row).into()
+}
+
+fn codecs() -> Vec<Row> {
+    let mut rows = Vec::new();
+    // For quantization, dequantization with a sum, and decoding.
+    let floors = [
+        (Element::F16, 0.02, 0.035, 0.025),
+        (Element::BF16, 0.03, 0.06, 0.05),
+        (Element::F32, 0.06, 0.12, 0.13),
+        (Element::F64, 0.1, 0.26, 0.3),
+    ];
+    for (element, quantize, dequantize, decode) in floors {
+        for scheme in Scheme::ALL {
+            // Blocks have much to do besides.
+            let part = if scheme == Scheme::Blockwise4 {
+                0.6
+            } else {
+                1.0
+            };
+            let codec = Codec::new(element, scheme).unwrap();
+            // Sums of halves take as many buffers of their own.
+            let wider = codec.sum_element().size() / element.size();
+            let bytes = LEN / wider;
+            let speed = part * wider as f64;
+            let mut frame = vec![0; codec.encoded_len(bytes / element.size())];
+            let encoded = frame.clone();
+
+            let name = |what| format!("{what} {element:?} {scheme:?}");
+            rows.push(Row::new(name("quantize"), quantize * speed, move |b| {
+                codec.encode(&b.from[..bytes], &mut frame).unwrap();
+            }));
+            let sums_of = encoded.clone();
+            rows.push(Row::new(name("dequantize"), dequantize * speed, move |b| {
+                codec
+                    .reduce(Op::Sum, &b.from[..bytes], &sums_of, &mut b.into)
+                    .unwrap();
+            }));
+            rows.push(Row::new(name("decode"), decode * speed, move |b| {
+                codec.decode(&encoded, &mut b.into[..bytes]).unwrap();
+            }));
+        }
+    }
+    rows
+}
