@@ -59,7 +59,7 @@ impl Reduce {
             return Some(0.0);
         }
         let chain = Chain::new(codec, element, largest.abs())?;
-        Some(chain.to_the_end(self.op(), world_size))
+        Some(chain.follow(self.op(), world_size))
     }
 }
 
@@ -98,7 +98,7 @@ impl Chain {
         })
     }
 
-    fn to_the_end(mut self, op: ReduceOp, world_size: usize) -> f64 {
+    fn follow(mut self, op: ReduceOp, world_size: usize) -> f64 {
         for _ in 1..world_size {
             self.encode(self.partial);
             self.combine(op);

@@ -156,6 +156,38 @@ fn what_the_results_lack_is_held_back_for_every_type_of_float() {
 }
 
 #[test]
+fn buffers_of_many_frames_lose_nothing_either() {
+    const MANY: usize = 300_000;
+    let run = Run::new();
+    let mut peers = run.peers(2);
+    let reduce = Reduce::avg().quantize(TO_BYTES);
+    let own = |index: usize| {
+        let mut random = StdRng::seed_from_u64(index as u64);
+        let number = move |_| random.next_u32() as f32 / 2_f32.powi(32);
+        (0..MANY).map(number).collect::<Vec<f32>>()
+    };
+
+    let results = together_with(&mut peers, |index, peer| {
+        let (mut buffer, mut feedback) = (own(index), ErrorFeedback::new());
+        peer.all_reduce_with_feedback(&mut buffer, reduce, &mut feedback)
+            .unwrap();
+        (buffer, feedback.held_back().collect::<Vec<f64>>())
+    });
+
+    let (first, second) = (own(0), own(1));
+    for index in 0..MANY {
+        let exact = f64::from(first[index]) + f64::from(second[index]);
+        let got = f64::from(results[0].0[index]) * 2.0;
+        let all = got + results[0].1[index] + results[1].1[index];
+        assert!(
+            (all - exact).abs() < 1e-6,
+            "element {index}: {all}, {exact}"
+        );
+        assert_eq!(results[0].0[index], results[1].0[index]);
+    }
+}
+
+#[test]
 fn a_reduce_that_fails_leaves_buffer_and_feedback_as_they_were() {
     let run = Run::new();
     let mut peers = run.peers(2);

@@ -13,6 +13,10 @@ use crate::reduce::Operands;
 const BLOCK: usize = 512;
 const BLOCK_BYTES: usize = BLOCK * size_of::<u16>();
 
+/// Bytes that are saved at a time. Far smaller pieces are slow where nothing is in a cache, as
+/// copying may go backwards in each.
+const SAVED_BYTES: usize = 16 * BLOCK_BYTES;
+
 /// The halves of a block. What is beyond the end of a shorter one is arbitrary.
 ///
 /// Aligned, as vectors that lie across two cache lines take twice as long.
@@ -43,22 +47,38 @@ impl Converter {
     pub(crate) fn reduce(self, op: impl Fn(f32, f32) -> f32, mut operands: impl Operands) {
         let (mut ones, mut others) = (Wide([0.0; BLOCK]), Wide([0.0; BLOCK]));
         while operands.len() > 0 {
-            let len = operands.len().min(BLOCK_BYTES);
-            let (block, rest) = operands.split_at(len);
+            let len = operands.len().min(SAVED_BYTES);
+            let (mut blocks, rest) = operands.split_at(len);
             operands = rest;
-            let (first, second) = block.sources();
-            self.widen(first, &mut ones);
-            self.widen(second, &mut others);
-            self.isa.run(
-                #[inline(always)]
-                || {
-                    for (one, other) in ones.0.iter_mut().zip(&others.0) {
-                        *one = op(*one, *other);
-                    }
-                },
-            );
-            self.narrow(&ones, block.into_result());
+            blocks.save();
+            while blocks.len() > 0 {
+                let len = blocks.len().min(BLOCK_BYTES);
+                let (block, rest) = blocks.split_at(len);
+                blocks = rest;
+                self.reduce_block(&op, block, &mut ones, &mut others);
+            }
         }
+    }
+
+    fn reduce_block(
+        self,
+        op: impl Fn(f32, f32) -> f32,
+        block: impl Operands,
+        ones: &mut Wide,
+        others: &mut Wide,
+    ) {
+        let (first, second) = block.sources();
+        self.widen(first, ones);
+        self.widen(second, others);
+        self.isa.run(
+            #[inline(always)]
+            || {
+                for (one, other) in ones.0.iter_mut().zip(&others.0) {
+                    *one = op(*one, *other);
+                }
+            },
+        );
+        self.narrow(ones, block.into_result());
     }
 
     /// What [`divide()`](crate::divide()) does for `F16`.

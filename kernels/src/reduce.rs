@@ -104,7 +104,9 @@ pub(crate) trait Operands: Sized {
     fn split_at(self, at: usize) -> (Self, Self);
     /// What is combined.
     fn sources(&self) -> (&[u8], &[u8]);
-    /// Where results go; what is there is saved, if it is to be.
+    /// Saves what results will overwrite, if it is to be saved.
+    fn save(&mut self) {}
+    /// Where results go.
     fn into_result<'r>(self) -> &'r mut [u8]
     where
         Self: 'r;
@@ -211,6 +213,10 @@ impl Operands for OutOfPlace<'_> {
 }
 
 impl Operands for Saving<'_> {
+    fn save(&mut self) {
+        self.saved.copy_from_slice(self.into);
+    }
+
     fn sources(&self) -> (&[u8], &[u8]) {
         (self.into, self.from)
     }
@@ -219,7 +225,6 @@ impl Operands for Saving<'_> {
     where
         Self: 'r,
     {
-        self.saved.copy_from_slice(self.into);
         self.into
     }
 

@@ -122,6 +122,7 @@ impl Churn {
             Event::StandsStill { .. } => self.kill(process),
             Event::GaveUp { error, .. } => panic!("{process:?} gave up: {error}"),
             Event::Armed
+            | Event::CommittedSeveral { .. }
             | Event::Joined { .. }
             | Event::Listening { .. }
             | Event::Failed { .. }

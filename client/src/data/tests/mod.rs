@@ -1,6 +1,7 @@
 //! The data plane over lanes in memory.
 
 mod all_reduce;
+mod drift;
 mod hostile;
 mod interrupted;
 mod order;
