@@ -22,7 +22,7 @@ use super::Shared;
 use super::edge::EdgeState;
 
 /// Bytes that are received with a header: a small frame, and little to copy of a large one.
-const AHEAD_BYTES: usize = 4 * 1024;
+const AHEAD_BYTES: usize = 8 * 1024;
 
 /// Bytes of unwanted payload that are received at a time.
 const DISCARD_BYTES: usize = 16 * 1024;
