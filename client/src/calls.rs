@@ -9,13 +9,13 @@ use pccl_core::topology::Topology;
 use pccl_core::transport::Transport;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::data::Backup;
+use crate::data::{Backup, CONCURRENT_DEFAULT};
 use crate::engine::{CallId, Command};
 use crate::error::Error;
 use crate::turns::{Open, Turns};
 
 /// Backups that are kept for the next collectives in place.
-const IDLE_BACKUPS_MAX: usize = 4;
+const IDLE_BACKUPS_MAX: usize = CONCURRENT_DEFAULT;
 
 /// A way to the engine, for calls and for collectives that run beside them.
 #[derive(Clone)]
@@ -166,8 +166,9 @@ mod tests {
 
     #[test]
     fn of_too_many_backups_the_largest_are_kept() {
-        let backups = keeping(&[10, 500, 30, 400, 20, 300]);
+        let many: Vec<usize> = (1..=IDLE_BACKUPS_MAX + 2).collect();
+        let backups = keeping(&many);
 
-        assert_eq!(backups.kept_bytes(), 500 + 400 + 300 + 30);
+        assert_eq!(backups.kept_bytes(), many.iter().sum::<usize>() - 1 - 2);
     }
 }

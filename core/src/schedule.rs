@@ -31,15 +31,15 @@ use crate::element::ElementType;
 mod tests;
 
 /// A stripe shorter than this costs more in frames than another lane brings.
-const STRIPE_BYTES_MIN: u64 = 64 * 1024;
+pub const STRIPE_BYTES_MIN: u64 = 512 * 1024;
 
 /// How many stripes a buffer of `count` elements is cut into: at most one per lane, each of at least
-/// 64 KiB, and one in any case. Every peer comes to the same number, as `count`, `element` and `lanes`
-/// are the same on all.
+/// `least` bytes, and one in any case. Every peer comes to the same number, as `count`, `element` and
+/// `lanes` are the same on all, and `least` is [`STRIPE_BYTES_MIN`].
 #[must_use]
-pub fn stripes_for(count: u64, element: ElementType, lanes: u16) -> u16 {
+pub fn stripes_for(count: u64, element: ElementType, lanes: u16, least: u64) -> u16 {
     let bytes = count.saturating_mul(element.size() as u64);
-    let worthwhile = u16::try_from(bytes / STRIPE_BYTES_MIN).unwrap_or(u16::MAX);
+    let worthwhile = u16::try_from(bytes / least.max(1)).unwrap_or(u16::MAX);
     worthwhile.min(lanes).max(1)
 }
 

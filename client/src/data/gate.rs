@@ -7,6 +7,7 @@
 //! ends here too, and so on. So waiting operations never lock each other up.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -18,6 +19,8 @@ pub(super) struct Gate {
     limit: usize,
     /// Operations that have begun and not ended, with whom to wake.
     open: Mutex<BTreeMap<Seq, Option<Waker>>>,
+    /// How many those are, to be read for every frame.
+    count: AtomicUsize,
 }
 
 /// An operation's place in the order. Dropping it says that the operation has ended.
@@ -33,12 +36,14 @@ impl Gate {
         Arc::new(Self {
             limit: limit.max(1),
             open: Mutex::default(),
+            count: AtomicUsize::new(0),
         })
     }
 
     /// An operation begins.
     pub(super) fn begin(self: &Arc<Self>, seq: Seq) -> Pass {
         self.open().insert(seq, None);
+        self.count.fetch_add(1, Ordering::Relaxed);
         Pass {
             gate: Arc::clone(self),
             seq,
@@ -51,6 +56,12 @@ impl Gate {
 }
 
 impl Pass {
+    /// How many operations may run at this moment, at least one.
+    pub(super) fn running(&self) -> usize {
+        let open = self.gate.count.load(Ordering::Relaxed);
+        open.clamp(1, self.gate.limit)
+    }
+
     /// Waits until the operation may run.
     pub(super) fn poll_may_run(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut open = self.gate.open();
@@ -69,6 +80,7 @@ impl Drop for Pass {
     fn drop(&mut self) {
         let mut open = self.gate.open();
         open.remove(&self.seq);
+        self.gate.count.fetch_sub(1, Ordering::Relaxed);
         // Only the last of those that may run can have been waiting.
         let next = open.values_mut().nth(self.gate.limit - 1);
         let waker = next.and_then(Option::take);

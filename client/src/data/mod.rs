@@ -41,6 +41,7 @@ use std::time::Duration;
 
 use pccl_core::element::CollectiveSpec;
 use pccl_core::id::{PeerId, Round, Seq};
+use pccl_core::schedule::STRIPE_BYTES_MIN;
 use pccl_core::topology::{Edge, Topology};
 use pccl_core::transport::Lane;
 use pccl_core::wire::{FRAME_PAYLOAD_MAX, WHOLE_BUFFER_MAX};
@@ -74,12 +75,15 @@ pub(crate) struct DataConfig {
     pub(crate) stall: Duration,
     /// Most bytes of payload in a frame.
     pub(crate) frame_bytes: usize,
-    /// Bytes of the own contribution that may be under way where the next rank is on this machine.
+    /// Bytes of the own contributions of all operations that may be under way where the next rank is on
+    /// this machine.
     pub(crate) local_window: u64,
     /// Operations that run at a time; further ones wait.
     pub(crate) concurrent: usize,
     /// A buffer of up to so many bytes travels whole. The same at all peers.
     pub(crate) small_bytes: u64,
+    /// Least bytes of a stripe. The same at all peers.
+    pub(crate) stripe_bytes: u64,
 }
 
 impl Default for DataConfig {
@@ -89,6 +93,7 @@ impl Default for DataConfig {
             frame_bytes: FRAME_PAYLOAD_MAX,
             local_window: LOCAL_WINDOW,
             small_bytes: WHOLE_BUFFER_MAX,
+            stripe_bytes: STRIPE_BYTES_MIN,
             concurrent: CONCURRENT_DEFAULT,
         }
     }

@@ -118,7 +118,7 @@ impl RingPort {
             work.note_lost_of_contribution(&mut buffers)?;
         }
         let early = self.turn(&pass, &mut inbox).await?;
-        Run::new(self, work, buffers, inbox, early)?.await
+        Run::new((self, &pass), work, buffers, inbox, early)?.await
     }
 
     /// Waits until the operation may run. Returns what was delivered meanwhile.
@@ -144,7 +144,7 @@ impl RingPort {
 
     /// Many lanes, and many bytes under way, fill the pipe between machines. Within one they only keep
     /// the bytes from staying in the caches.
-    fn pace(&self) -> Pace {
+    pub(super) fn pace(&self) -> Pace {
         let config = &self.shared.config;
         let mut slots = self.sending.iter().flat_map(|sending| sending.slots.iter());
         let is_local = slots.all(|slot| slot.is_local());
@@ -153,6 +153,7 @@ impl RingPort {
             window: is_local.then_some(config.local_window),
             lanes: if is_local { 1 } else { u16::MAX },
             small_bytes: config.small_bytes,
+            stripe_bytes: config.stripe_bytes,
         }
     }
 

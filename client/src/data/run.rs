@@ -17,6 +17,7 @@ use pccl_core::wire::{FRAME_HEADER_BYTES, FrameHeader};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::buffers::RingBuffers;
+use super::gate::Pass;
 use super::port::{RingFailure, RingPort, RingStats};
 use super::receiving::RxLane;
 use super::registry::{Delivery, Early, Inbox};
@@ -29,6 +30,9 @@ const LOOKS_PER_STALL: u32 = 4;
 /// A run in progress. Dropping it gives the lanes to others, each at the boundary of a frame.
 pub(super) struct Run<'a, 'b> {
     port: &'a RingPort,
+    pass: &'a Pass,
+    /// Bytes that all operations together may have under way.
+    window: Option<u64>,
     work: RingWork,
     buffers: RingBuffers<'b>,
     inbox: Inbox,
@@ -78,7 +82,7 @@ type Moves = (Option<u64>, Option<u64>);
 
 impl<'a, 'b> Run<'a, 'b> {
     pub(super) fn new(
-        port: &'a RingPort,
+        (port, pass): (&'a RingPort, &'a Pass),
         work: RingWork,
         buffers: RingBuffers<'b>,
         inbox: Inbox,
@@ -88,7 +92,9 @@ impl<'a, 'b> Run<'a, 'b> {
         let lanes: Vec<LaneWork> = (0..lanes).map(|_| LaneWork::default()).collect();
         let mut run = Self {
             stall: Stall::new(port.shared.config.stall, lanes.len()),
+            window: port.pace().window,
             port,
+            pass,
             work,
             buffers,
             inbox,
@@ -111,6 +117,9 @@ impl<'a, 'b> Run<'a, 'b> {
             }
             while let Poll::Ready(delivery) = self.inbox.poll_next(cx) {
                 self.delivered(delivery.ok_or(RingFailure::Stopped)?)?;
+            }
+            if let Some(window) = self.window {
+                self.work.set_window(window / self.pass.running() as u64);
             }
             let mut moved = false;
             for lane in (0..).take(self.lanes.len()) {

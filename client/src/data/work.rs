@@ -69,6 +69,8 @@ pub(super) struct Pace {
     pub(super) lanes: u16,
     /// A buffer of up to so many bytes travels whole. All ranks have to agree.
     pub(super) small_bytes: u64,
+    /// Least bytes of a stripe. All ranks have to agree.
+    pub(super) stripe_bytes: u64,
 }
 
 impl Pace {
@@ -141,7 +143,7 @@ impl RingWork {
         let small = small.filter(|_| coding.is_none() && pace.travels_whole(bytes, place.world));
         let count = match small {
             Some(_) => 1,
-            None => schedule::stripes_for(spec.count, spec.element, place.lanes),
+            None => schedule::stripes_for(spec.count, spec.element, place.lanes, pace.stripe_bytes),
         };
         let window = match (&coding, small) {
             (Some(_), _) => Some(pace.window.unwrap_or(ENCODED_WINDOW)),
@@ -170,6 +172,11 @@ impl RingWork {
             window: window.unwrap_or(u64::MAX),
             scratch: Scratch::new(pool),
         })
+    }
+
+    /// Changes how many bytes of the own contribution may be on their way.
+    pub(super) const fn set_window(&mut self, bytes: u64) {
+        self.window = bytes;
     }
 
     /// On how many lanes frames leave: those with the lowest numbers.

@@ -60,7 +60,7 @@ pub fn everything() -> usize {
     let mut timers = TimerQueue::new();
     timers.arm(PeerId(1), 1_u64);
 
-    let stripes = schedule::stripes_for(1 << 20, ElementType::F32, 4);
+    let stripes = schedule::stripes_for(1 << 20, ElementType::F32, 4, 1 << 20);
     let stripe = schedule::stripe_range(1 << 20, stripes, 0);
     let replayed = log::replay(&bytes);
     let ring = tour::solve(&pccl_core::master::TourProblem::default());

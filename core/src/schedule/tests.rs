@@ -121,15 +121,21 @@ fn a_frame_holds_at_least_one_element_and_an_empty_chunk_has_no_frame() {
 
 #[test]
 fn small_buffers_use_few_lanes_and_large_ones_all() {
-    let stripes = |bytes| stripes_for(bytes, ElementType::U8, 16);
+    let stripes = |bytes| stripes_for(bytes, ElementType::U8, 16, STRIPE_BYTES_MIN);
 
     assert_eq!(stripes(0), 1);
-    assert_eq!(stripes(32 * 1024 - 1), 1);
-    assert_eq!(stripes(32 * 1024), 2);
+    assert_eq!(stripes(1024 * 1024 - 1), 1);
+    assert_eq!(stripes(1024 * 1024), 2);
     assert_eq!(stripes(1 << 30), 16);
-    assert_eq!(stripes_for(u64::MAX, ElementType::F64, u16::MAX), u16::MAX);
-    assert_eq!(stripes_for(u64::MAX, ElementType::F64, 0), 1);
-    assert_eq!(stripes_for(8 * 1024, ElementType::F32, 16), 2);
+    assert_eq!(
+        stripes_for(u64::MAX, ElementType::F64, u16::MAX, 1),
+        u16::MAX
+    );
+    assert_eq!(stripes_for(u64::MAX, ElementType::F64, 0, 0), 1);
+    assert_eq!(
+        stripes_for(256 * 1024, ElementType::F32, 16, STRIPE_BYTES_MIN),
+        2
+    );
 }
 
 #[test]

@@ -16,7 +16,7 @@ use super::super::{DataConfig, DataEvent, RingFailure};
 use super::reference::{expected, inputs};
 use super::support::{
     Alone, BUILT, Ended, LANE_BYTES, Member, broke, in_time, lanes, raw_lane, ring, run_all,
-    run_in_place, spec, topology, turns,
+    run_in_place, small_frames, spec, topology, turns,
 };
 
 const COUNT: usize = 50_000;
@@ -280,7 +280,7 @@ async fn rebuilt_edges_take_the_place_of_broken_ones() {
     let mut members = ring(2, 1);
     let inputs = inputs(ElementType::F32, COUNT, 2);
     let spec = spec(ReduceOp::Sum, ElementType::F32, COUNT);
-    let newcomer = Member::new(DataConfig::default());
+    let newcomer = Member::new(small_frames());
     members[1] = newcomer;
     turns(100).await;
     members[0].reports();

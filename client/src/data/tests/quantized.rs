@@ -115,7 +115,12 @@ impl Case {
             Quantization::Blockwise4 => 64,
             _ => 64 * 1024,
         };
-        let stripes = stripes_for(self.spec.count, self.spec.element, self.lanes);
+        let stripes = stripes_for(
+            self.spec.count,
+            self.spec.element,
+            self.lanes,
+            super::support::small_frames().stripe_bytes,
+        );
         let mut groups = Vec::new();
         for stripe in 0..stripes {
             let stripe = stripe_range(self.spec.count, stripes, stripe);

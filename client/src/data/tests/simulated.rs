@@ -44,6 +44,7 @@ impl Rank {
             window,
             lanes: if window.is_some() { 1 } else { LANES },
             small_bytes,
+            stripe_bytes: 16 * 1024,
         };
         let mut rank = Self {
             work: RingWork::new(Seq(1), spec, place, pace, pool).unwrap(),

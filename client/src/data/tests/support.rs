@@ -105,6 +105,7 @@ pub(super) fn small_frames() -> DataConfig {
     DataConfig {
         frame_bytes: 1000,
         small_bytes: 0,
+        stripe_bytes: 16 * 1024,
         ..DataConfig::default()
     }
 }
