@@ -5,7 +5,14 @@ use crate::group::LANES;
 use crate::number::Number;
 
 /// Bytes below which a buffer is not cut into another stripe.
-const STRIPE_BYTES_MIN: usize = 16 * 1024;
+const STRIPE_BYTES_MIN: usize = 512 * 1024;
+
+/// Bytes up to which a buffer travels around the ring whole, where those of all ranks together have no
+/// more than [`ALL_WHOLE_MAX`].
+const WHOLE_MAX: usize = 32 * 1024;
+
+/// See [`WHOLE_MAX`].
+const ALL_WHOLE_MAX: usize = 256 * 1024;
 
 /// The operation on all contributions at once: for numbers of which it does not depend on the order.
 pub(crate) fn at_once<T: Number>(op: Op, contributions: &[&[T]]) -> Vec<T> {
@@ -42,9 +49,14 @@ pub(crate) fn in_ring_order<T: Number>(op: Op, contributions: &[&[T]]) -> Vec<T>
 
 /// For each element: the rank at which its chunk starts.
 ///
-/// A buffer is cut into a stripe for each lane, but not into ones of less than 16 KiB, and each stripe
-/// into a chunk for each rank. Parts differ by at most one element, and longer ones come first.
+/// Buffers that travel whole are combined from the first rank on. Others are cut into a stripe for each
+/// lane, but not into ones of less than 512 KiB, and each stripe into a chunk for each rank. Parts
+/// differ by at most one element, and longer ones come first.
 fn first_ranks(count: usize, element_bytes: usize, world: usize) -> Vec<usize> {
+    let bytes = count * element_bytes;
+    if bytes <= WHOLE_MAX && bytes * world <= ALL_WHOLE_MAX {
+        return vec![0; count];
+    }
     let stripes = (count * element_bytes / STRIPE_BYTES_MIN).clamp(1, LANES);
     let mut ranks = Vec::new();
     for stripe in cut(count, stripes) {

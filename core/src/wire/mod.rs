@@ -118,13 +118,18 @@
 //! | 24 | 2 | stripe |
 //! | 26 | 2 | flags, 0 |
 //! | 28 | 4 | reserved, 0 |
-//! | 32 | n | elements, little-endian, without gaps |
+//! | 32 | n | elements, little-endian, without gaps, or what they were quantized to |
 //!
-//! A buffer is cut into [`stripes_for`](crate::schedule::stripes_for) stripes; the frames of stripe i
-//! travel on lane i. What a rank sends in which step is given by [`steps`](crate::schedule::steps); a
-//! step's range is cut by [`frames`](crate::schedule::frames) with [`FRAME_PAYLOAD_MAX`]. The frames of
-//! one stripe of one operation come in that order; frames of different operations may alternate. An
-//! empty range has no frame.
+//! A buffer is cut into [`stripes_for`](crate::schedule::stripes_for) stripes of at least
+//! [`STRIPE_BYTES_MIN`](crate::schedule::STRIPE_BYTES_MIN). All frames of a stripe travel on one lane,
+//! which the sender chooses with the first of them. What a rank sends in which step is given by
+//! [`steps`](crate::schedule::steps). The rank that contributes a chunk cuts its range into frames of
+//! whole elements and at most [`FRAME_PAYLOAD_MAX`] bytes; all others forward them as they are cut. The
+//! frames of one step of one stripe come in the order of their offsets; frames of different steps,
+//! stripes and operations may alternate. An empty range has no frame.
+//!
+//! Quantized, a frame holds 65,536 elements, or what is left of the chunk, encoded as the documentation
+//! of `pccl_kernels::Codec` says; the offset is that of the elements.
 //!
 //! A small buffer travels whole, as one stripe, where it is not quantized: of up to [`WHOLE_BUFFER_MAX`]
 //! bytes, and small enough for those of all ranks to fit into [`FRAME_PAYLOAD_MAX`]. In step s, of
