@@ -4,6 +4,7 @@ use pccl_core::element::{ElementType, ReduceOp};
 use pccl_kernels::Codec;
 
 use crate::data;
+use crate::floats::Float;
 use crate::reduce::Reduce;
 
 impl Reduce {
@@ -156,25 +157,17 @@ impl Rounding {
             greatest_sum: f64::from(f32::MAX),
             greatest,
         };
-        match element {
-            ElementType::F16 => Some(single(half::f16::MAX.to_f64())),
-            ElementType::BF16 => Some(single(half::bf16::MAX.to_f64())),
-            ElementType::F32 => Some(single(f64::from(f32::MAX))),
-            ElementType::F64 => Some(Self {
+        Some(match Float::of(element)? {
+            Float::F16 => single(half::f16::MAX.to_f64()),
+            Float::BF16 => single(half::bf16::MAX.to_f64()),
+            Float::F32 => single(f64::from(f32::MAX)),
+            Float::F64 => Self {
                 relative: 2_f64.powi(-53),
                 least: 2_f64.powi(-1074),
                 greatest_sum: f64::MAX,
                 greatest: f64::MAX,
-            }),
-            ElementType::U8
-            | ElementType::I8
-            | ElementType::U16
-            | ElementType::I16
-            | ElementType::U32
-            | ElementType::I32
-            | ElementType::U64
-            | ElementType::I64 => None,
-        }
+            },
+        })
     }
 }
 

@@ -144,17 +144,23 @@ impl RingPort {
 
     /// Many lanes, and many bytes under way, fill the pipe between machines. Within one they only keep
     /// the bytes from staying in the caches.
-    pub(super) fn pace(&self) -> Pace {
+    fn pace(&self) -> Pace {
         let config = &self.shared.config;
-        let mut slots = self.sending.iter().flat_map(|sending| sending.slots.iter());
-        let is_local = slots.all(|slot| slot.is_local());
+        let window = self.local_window();
         Pace {
             frame_bytes: config.frame_bytes,
-            window: is_local.then_some(config.local_window),
-            lanes: if is_local { 1 } else { u16::MAX },
+            window,
+            lanes: if window.is_some() { 1 } else { u16::MAX },
             small_bytes: config.small_bytes,
             stripe_bytes: config.stripe_bytes,
         }
+    }
+
+    /// Bytes that all operations together may have under way; `None` between machines.
+    pub(super) fn local_window(&self) -> Option<u64> {
+        let mut slots = self.sending.iter().flat_map(|sending| sending.slots.iter());
+        let is_local = slots.all(|slot| slot.is_local());
+        is_local.then_some(self.shared.config.local_window)
     }
 
     pub(super) fn is_stopped(&self) -> bool {

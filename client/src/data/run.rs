@@ -92,7 +92,7 @@ impl<'a, 'b> Run<'a, 'b> {
         let lanes: Vec<LaneWork> = (0..lanes).map(|_| LaneWork::default()).collect();
         let mut run = Self {
             stall: Stall::new(port.shared.config.stall, lanes.len()),
-            window: port.pace().window,
+            window: port.local_window(),
             port,
             pass,
             work,
