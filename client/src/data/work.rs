@@ -19,8 +19,8 @@ use std::sync::Arc;
 
 use pccl_core::element::{CollectiveSpec, ReduceOp};
 use pccl_core::id::Seq;
-use pccl_core::schedule::{self, Phase};
-use pccl_core::wire::{FRAME_PAYLOAD_MAX, FrameHeader};
+use pccl_core::schedule::{self, Phase, Schedule};
+use pccl_core::wire::FrameHeader;
 use pccl_kernels::{Element, KernelError, Op};
 
 use super::buffers::{RingBuffers, Target};
@@ -71,14 +71,6 @@ pub(super) struct Pace {
     pub(super) small_bytes: u64,
     /// Least bytes of a stripe. All ranks have to agree.
     pub(super) stripe_bytes: u64,
-}
-
-impl Pace {
-    /// Does a buffer of so many bytes travel whole? All of them together fit into one frame buffer.
-    fn travels_whole(self, bytes: u64, world: u32) -> bool {
-        let all = bytes.saturating_mul(u64::from(world));
-        bytes <= self.small_bytes && all <= FRAME_PAYLOAD_MAX as u64
-    }
 }
 
 /// Something that does not fit: a frame that the schedule does not expect, or memory that is not as
@@ -139,8 +131,8 @@ impl RingWork {
         };
         let coding = Coding::of(spec)?;
         let bytes = spec.count.checked_mul(element_bytes as u64)?;
-        let small = usize::try_from(bytes).ok();
-        let small = small.filter(|_| coding.is_none() && pace.travels_whole(bytes, place.world));
+        let is_small = Schedule::of(spec, place.world, pace.small_bytes) == Schedule::Whole;
+        let small = usize::try_from(bytes).ok().filter(|_| is_small);
         let count = match small {
             Some(_) => 1,
             None => schedule::stripes_for(spec.count, spec.element, place.lanes, pace.stripe_bytes),
@@ -164,7 +156,7 @@ impl RingWork {
             coding,
             gathered: small.map(|bytes| Gathered::new(bytes, place)),
             element_bytes,
-            frame_elements: (pace.frame_bytes / element_bytes).max(1) as u64,
+            frame_elements: schedule::frame_elements(element_bytes, pace.frame_bytes),
             world: place.world as usize,
             stripes: (0..count).map(stripe).collect(),
             outlets: (0..lanes).map(|_| Outlet::default()).collect(),
@@ -403,11 +395,11 @@ impl RingWork {
         };
         let limit = limit.saturating_mul(self.element_bytes as u64);
         let stripe = self.stripes.get_mut(usize::from(number)).ok_or(Misfit)?;
-        let start = stripe.own.start;
-        let end = stripe.own.end.min(start.saturating_add(limit));
-        stripe.own.start = end;
-        self.own_under_way += end - start;
-        let range = to_memory(&(start..end))?;
+        let mut frames = schedule::frames(stripe.own.clone(), limit);
+        let frame = frames.next().ok_or(Misfit)?;
+        stripe.own.start = frame.end;
+        self.own_under_way += frame.end - frame.start;
+        let range = to_memory(&frame)?;
         let (body, length) = match &self.coding {
             None if self.gathered.is_some() => {
                 (self.copy_contribution(&range, buffers)?, range.len())
@@ -478,10 +470,8 @@ impl RingWork {
 
     /// Steps around the ring.
     fn steps(&self) -> usize {
-        match &self.gathered {
-            Some(_) => self.world.saturating_sub(1),
-            None => 2 * self.world.saturating_sub(1),
-        }
+        let stripe = self.stripes.first();
+        stripe.map_or(0, |stripe| stripe.expected.len())
     }
 
     fn phase_of(&self, step: u32) -> Phase {
