@@ -7,16 +7,17 @@ use crate::id::Seq;
 /// Length of an encoded [`FrameHeader`].
 pub const FRAME_HEADER_BYTES: usize = 32;
 
-/// Says what the payload bytes that follow it are. Payload is the elements as they lie in memory on a
-/// little-endian machine, without gaps.
+/// Says what the payload bytes that follow it are: elements as they lie in memory on a little-endian
+/// machine, without gaps, or what they were quantized to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FrameHeader {
     /// The operation that the payload belongs to. A frame of an operation that is over is read and
     /// thrown away.
     pub seq: Seq,
-    /// Where the payload belongs: byte offset in the whole buffer, a multiple of the element size.
+    /// Where the elements belong: byte offset in the whole buffer, a multiple of the element size.
     pub offset: u64,
-    /// Payload bytes that follow, a multiple of the element size, at most [`DATA_FRAME_MAX`].
+    /// Payload bytes that follow, at most [`DATA_FRAME_MAX`]: a multiple of the element size, or as
+    /// many as the quantization takes for the frame's elements.
     pub length: u32,
     /// The step of the sender's schedule (see [`schedule`](crate::schedule)).
     pub step: u32,
