@@ -455,8 +455,11 @@ impl Communicator {
     /// # Panics
     /// Inside an async task.
     pub fn shutdown(self) {
-        let runtime = self.runtime.clone();
-        runtime.block_on(self.shutdown_async());
+        if let Some(gone) = self.leave() {
+            // The sender is dropped, not used, when the engine has left. This is dropped after that, when
+            // no call drives the runtime: its own thread has to, for its end.
+            let _ = self.runtime.block_on(gone);
+        }
     }
 
     /// As [`shutdown`](Self::shutdown), without blocking.

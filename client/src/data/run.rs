@@ -8,6 +8,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -17,10 +18,10 @@ use pccl_core::wire::{FRAME_HEADER_BYTES, FrameHeader};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::buffers::RingBuffers;
-use super::gate::Pass;
+use super::gate::{Pass, Share};
 use super::port::{RingFailure, RingPort, RingStats};
 use super::receiving::RxLane;
-use super::registry::{Delivery, Early, Inbox};
+use super::registry::{Delivery, Inbox};
 use super::sending::TxLane;
 use super::work::{BEYOND, Incoming, Outgoing, RingWork};
 
@@ -31,8 +32,6 @@ const LOOKS_PER_STALL: u32 = 4;
 pub(super) struct Run<'a, 'b> {
     port: &'a RingPort,
     pass: &'a Pass,
-    /// Bytes that all operations together may have under way.
-    window: Option<u64>,
     work: RingWork,
     buffers: RingBuffers<'b>,
     inbox: Inbox,
@@ -50,6 +49,8 @@ struct LaneWork {
     /// The lane to the next rank was asked for and has not been delivered.
     asked: bool,
     leaving: Option<Leaving>,
+    /// How many frames have left, whole.
+    left: u64,
 }
 
 /// A frame of which a part has arrived.
@@ -73,9 +74,13 @@ struct Stall {
     seen: Moves,
     /// Looks in a row at which nothing had moved.
     idle_looks: u32,
-    /// The same for each frame that leaves: how much of it had left, and since how many looks.
-    leaving: Vec<(usize, u32)>,
+    /// The same for each frame that leaves: which one it was and how much of it had left, and since how
+    /// many looks.
+    leaving: Vec<(Option<LeftSoFar>, u32)>,
 }
+
+/// How many frames have left on a lane, and how many bytes of the next one.
+type LeftSoFar = (u64, usize);
 
 /// How often bytes have moved on the edges that are waited for.
 type Moves = (Option<u64>, Option<u64>);
@@ -86,13 +91,11 @@ impl<'a, 'b> Run<'a, 'b> {
         work: RingWork,
         buffers: RingBuffers<'b>,
         inbox: Inbox,
-        mut early: Early,
     ) -> Result<Self, RingFailure> {
         let lanes = port.place.map_or(0, |place| place.lanes).max(work.lanes());
         let lanes: Vec<LaneWork> = (0..lanes).map(|_| LaneWork::default()).collect();
         let mut run = Self {
             stall: Stall::new(port.shared.config.stall, lanes.len()),
-            window: port.local_window(),
             port,
             pass,
             work,
@@ -101,11 +104,9 @@ impl<'a, 'b> Run<'a, 'b> {
             lanes,
             stats: RingStats::default(),
         };
+        run.work.set_share(Share::Nothing);
         for lane in run.port.receiving.iter().flat_map(|edge| &edge.ended) {
             run.receiving_ended(*lane)?;
-        }
-        while let Some(delivery) = early.pop() {
-            run.delivered(delivery)?;
         }
         Ok(run)
     }
@@ -117,9 +118,6 @@ impl<'a, 'b> Run<'a, 'b> {
             }
             while let Poll::Ready(delivery) = self.inbox.poll_next(cx) {
                 self.delivered(delivery.ok_or(RingFailure::Stopped)?)?;
-            }
-            if let Some(window) = self.window {
-                self.work.set_window(window / self.pass.running() as u64);
             }
             let mut moved = false;
             for lane in (0..).take(self.lanes.len()) {
@@ -149,14 +147,10 @@ impl<'a, 'b> Run<'a, 'b> {
                 }
                 Ok(())
             }
-            Delivery::Wanted { lane: number } => {
-                // Where there is something to send the lane is passed on behind the next frame: who
-                // gave it away before that would take it back in vain for ever.
-                let lane = self.lanes.get_mut(usize::from(number));
-                let lane = lane.filter(|lane| lane.leaving.is_none());
-                if let Some(lane) = lane.filter(|_| !self.work.has_outgoing(number)) {
-                    lane.tx.take().into_iter().for_each(TxLane::pass_on);
-                }
+            // Looked at before the next frame is sent, or where there is none.
+            Delivery::Wanted => Ok(()),
+            Delivery::Share(share) => {
+                self.work.set_share(share);
                 Ok(())
             }
             Delivery::LaneEnded { edge, built, lane } if self.uses(edge, built) => match edge {
@@ -289,7 +283,12 @@ impl<'a, 'b> Run<'a, 'b> {
         };
         if let Some(Arriving { frame, .. }) = lane.arriving.take() {
             self.stats.bytes_received += frame.length() as u64;
+            let was_local = self.work.is_local();
             self.work.accept(frame, &mut self.buffers)?;
+            if was_local && !self.work.is_local() {
+                self.port.shared.not_local.store(true, Ordering::Relaxed);
+                self.pass.ring_is_not_local();
+            }
         }
         Ok(true)
     }
@@ -300,7 +299,13 @@ impl<'a, 'b> Run<'a, 'b> {
             return Ok(false);
         };
         if lane.leaving.is_none() {
-            if !self.work.has_outgoing(number) || !lane.obtain(number, self.port)? {
+            if !self.work.has_outgoing(number) {
+                // Where there is something to send the lane is passed on behind the next frame: who
+                // gave it away before that would take it back in vain for ever.
+                lane.pass_on_if_wanted();
+                return Ok(false);
+            }
+            if !lane.obtain(number, self.port)? {
                 return Ok(false);
             }
             let next = self.work.next_out(number, &self.buffers)?;
@@ -342,10 +347,9 @@ impl<'a, 'b> Run<'a, 'b> {
             tracing::debug!(target: "pccl::event", kind = "ring_frame_sent", seq, step);
             self.stats.bytes_sent += u64::from(header.length);
             self.work.has_left(number, frame);
+            lane.left += 1;
         }
-        if lane.tx.as_ref().is_some_and(TxLane::is_wanted) {
-            lane.tx.take().into_iter().for_each(TxLane::pass_on);
-        }
+        lane.pass_on_if_wanted();
     }
 
     fn lost_sending(&mut self, number: u16) -> RingFailure {
@@ -368,9 +372,13 @@ impl<'a, 'b> Run<'a, 'b> {
             let moves = self.moves();
             let leaving = self.lanes.iter().map(|lane| {
                 let leaving = lane.leaving.as_ref().filter(|_| lane.tx.is_some());
-                leaving.map(|leaving| leaving.sent)
+                leaving.map(|leaving| (lane.left, leaving.sent))
             });
             let verdict = self.stall.looked(moves, leaving);
+            if verdict.quiet && self.work.set_share(Share::Whole) != Share::Whole {
+                // Whoever has the share makes no use of it: perhaps its user has ceased to poll it.
+                cx.waker().wake_by_ref();
+            }
             if verdict.frame_stuck || verdict.nothing_moves {
                 return Err(self.stalled(verdict));
             }
@@ -436,6 +444,12 @@ impl Drop for Run<'_, '_> {
 }
 
 impl LaneWork {
+    /// Between two frames: gives the lane to another operation that waits for it.
+    fn pass_on_if_wanted(&mut self) {
+        let tx = self.tx.take_if(|tx| tx.is_wanted());
+        tx.into_iter().for_each(TxLane::pass_on);
+    }
+
     /// Is the lane to the next rank here? Asks for it where it is not.
     fn obtain(&mut self, number: u16, port: &RingPort) -> Result<bool, RingFailure> {
         if self.tx.is_none() && !self.asked {
@@ -479,6 +493,8 @@ impl Leaving {
 /// What a look has shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Verdict {
+    /// Nothing has moved since the look before, on any lane that is waited for.
+    quiet: bool,
     /// Nothing has moved for the stall time, on any lane that is waited for.
     nothing_moves: bool,
     /// The same for a frame that has begun to leave.
@@ -493,24 +509,29 @@ impl Stall {
             pause,
             seen: (None, None),
             idle_looks: 0,
-            leaving: vec![(0, 0); lanes],
+            leaving: vec![(None, 0); lanes],
         }
     }
 
     /// Takes note of how much has moved: in all, and of the frame that leaves on each lane.
-    fn looked(&mut self, moves: Moves, leaving: impl Iterator<Item = Option<usize>>) -> Verdict {
+    fn looked(
+        &mut self,
+        moves: Moves,
+        leaving: impl Iterator<Item = Option<LeftSoFar>>,
+    ) -> Verdict {
         self.next_look.as_mut().reset(Instant::now() + self.pause);
         let idle = moves == self.seen;
         self.idle_looks = if idle { self.idle_looks + 1 } else { 0 };
         self.seen = moves;
         let mut frame_stuck = false;
-        for ((seen, looks), sent) in self.leaving.iter_mut().zip(leaving) {
-            let idle = sent == Some(*seen);
+        for ((seen, looks), left) in self.leaving.iter_mut().zip(leaving) {
+            let idle = left.is_some() && left == *seen;
             *looks = if idle { *looks + 1 } else { 0 };
-            *seen = sent.unwrap_or(usize::MAX);
+            *seen = left;
             frame_stuck |= *looks >= LOOKS_PER_STALL;
         }
         Verdict {
+            quiet: idle,
             nothing_moves: self.idle_looks >= LOOKS_PER_STALL,
             frame_stuck,
         }

@@ -24,6 +24,7 @@ use pccl_core::wire::{FRAME_PAYLOAD_MAX, FrameHeader};
 use pccl_kernels::{Element, KernelError, Op};
 
 use super::buffers::{RingBuffers, Target};
+use super::gate::Share;
 use super::kernel::{element_of, op_of};
 use super::pool::{Pool, Scratch};
 use coded::Coding;
@@ -65,6 +66,8 @@ pub(super) struct Pace {
     /// Bytes of the own contribution that may be on their way around the ring, over all stripes;
     /// `None`: as much as the lanes take.
     pub(super) window: Option<u64>,
+    /// Frames leave this machine on the way to the next rank.
+    pub(super) leaves_machine: bool,
     /// Lanes to spread the stripes over, at least one.
     pub(super) lanes: u16,
     /// A buffer of up to so many bytes travels whole. All ranks have to agree.
@@ -110,6 +113,11 @@ pub(super) struct RingWork {
     own_under_way: u64,
     /// How many of those there may be.
     window: u64,
+    share: Share,
+    /// No frame has been around the ring and left the machine on its way.
+    is_local: bool,
+    /// Flags of frames that leave, besides those with which they came.
+    flags: u16,
     scratch: Scratch,
 }
 
@@ -145,10 +153,10 @@ impl RingWork {
             Some(_) => 1,
             None => schedule::stripes_for(spec.count, spec.element, place.lanes, pace.stripe_bytes),
         };
-        let window = match (&coding, small) {
-            (Some(_), _) => Some(pace.window.unwrap_or(ENCODED_WINDOW)),
-            (None, Some(_)) => None,
-            (None, None) => pace.window,
+        let window = match (pace.window, small) {
+            (_, Some(_)) => u64::MAX,
+            (Some(local), None) => local,
+            (None, None) => far_window(&coding),
         };
         let stripe = |number| {
             if small.is_some() {
@@ -169,14 +177,26 @@ impl RingWork {
             stripes: (0..count).map(stripe).collect(),
             outlets: (0..lanes).map(|_| Outlet::default()).collect(),
             own_under_way: 0,
-            window: window.unwrap_or(u64::MAX),
+            window,
+            share: Share::Whole,
+            is_local: pace.window.is_some(),
+            flags: if pace.leaves_machine {
+                FrameHeader::LEFT_MACHINE
+            } else {
+                0
+            },
             scratch: Scratch::new(pool),
         })
     }
 
-    /// Changes how many bytes of the own contribution may be on their way.
-    pub(super) const fn set_window(&mut self, bytes: u64) {
-        self.window = bytes;
+    /// Changes how much of its window the own contribution may fill. Returns what it was before.
+    pub(super) const fn set_share(&mut self, share: Share) -> Share {
+        std::mem::replace(&mut self.share, share)
+    }
+
+    /// Does the ring stay on this machine, as far as frames that have been around it tell?
+    pub(super) const fn is_local(&self) -> bool {
+        self.is_local
     }
 
     /// On how many lanes frames leave: those with the lowest numbers.
@@ -259,6 +279,7 @@ impl RingWork {
             step: header.step,
             range,
             length,
+            flags: header.flags,
             landing,
         })
     }
@@ -314,7 +335,7 @@ impl RingWork {
             Landing::Scratch(frame) => self.take_in(number, step, &range, frame, buffers)?,
         };
         if step as usize + 1 == self.world {
-            self.own_under_way = self.own_under_way.saturating_sub(bytes);
+            self.came_back(bytes, incoming.flags);
         }
         let is_last_step = step as usize + 1 == self.steps();
         let stripe = self.stripes.get_mut(usize::from(number)).ok_or(Misfit)?;
@@ -323,10 +344,21 @@ impl RingWork {
             stripe.last_step = stripe.last_step.saturating_sub(bytes);
             self.recycle(body);
         } else {
-            let header = self.header(number, step + 1, range.start, length)?;
+            let mut header = self.header(number, step + 1, range.start, length)?;
+            header.flags |= incoming.flags;
             self.outlet_of(number)?.push(Outgoing { header, body });
         }
         Ok(())
+    }
+
+    /// Own bytes have been around the ring.
+    fn came_back(&mut self, bytes: u64, flags: u16) {
+        self.own_under_way = self.own_under_way.saturating_sub(bytes);
+        if self.is_local && flags & FrameHeader::LEFT_MACHINE != 0 {
+            // What is enough to keep a machine busy is far too little for a long way.
+            self.is_local = false;
+            self.window = far_window(&self.coding);
+        }
     }
 
     /// Adds the own contribution to a frame.
@@ -392,7 +424,12 @@ impl RingWork {
     }
 
     fn own_may_leave(&self) -> bool {
-        self.own_under_way == 0 || self.own_under_way < self.window
+        let window = match self.share {
+            Share::Nothing => return false,
+            Share::Half => self.window / 2,
+            Share::Whole => self.window,
+        };
+        self.own_under_way == 0 || self.own_under_way < window
     }
 
     /// The next frame of the own contribution.
@@ -460,7 +497,7 @@ impl RingWork {
             length: u32::try_from(length).map_err(|_| Misfit)?,
             step,
             stripe,
-            flags: 0,
+            flags: self.flags,
         })
     }
 
@@ -537,6 +574,14 @@ impl Sums {
             pccl_kernels::divide(element, result, contributors)?;
         }
         Ok(())
+    }
+}
+
+/// Bytes of the own contribution that may be on their way around a ring that leaves the machine.
+const fn far_window(coding: &Option<Coding>) -> u64 {
+    match coding {
+        Some(_) => ENCODED_WINDOW,
+        None => u64::MAX,
     }
 }
 
