@@ -52,11 +52,13 @@ use crate::sync::synchronize;
 ///
 /// What a reduce needs beside the caller's buffers does not depend on their size, with one exception: in
 /// place it saves what it overwrites, in as much memory as the buffer. Each lane has up to 6 frames of
-/// 256 KiB; where what travels is quantized, up to what the other peers may have under way.
+/// 256 KiB. Where what travels is quantized, frames wait as they came: each peer has at most 64 MiB of
+/// elements on their way (2 MiB within a machine), all its reduces together, so that a peer before a slow
+/// link holds about that of every other peer, encoded, twice at worst.
 ///
-/// That memory is used again by the next reduce: up to 4 backups and 16 MiB of frames are kept, and given
-/// back to the system when there was no reduce for ten seconds
-/// ([`keep_memory`](Builder::keep_memory)).
+/// That memory is used again by the next reduces: up to 16 backups, each as large as the largest buffer
+/// that it has saved, and 16 MiB of frames are kept, and given back to the system when there was no
+/// reduce for ten seconds ([`keep_memory`](Builder::keep_memory)).
 ///
 /// # The end
 ///

@@ -17,7 +17,7 @@
 //!   beyond a few frames in memory that nobody needs before the result. So no ring of full buffers can
 //!   lock itself up.
 //! - Several operations share the lanes frame by frame: a lane is handed from one to the other
-//!   ([`receiving`], [`sending`]).
+//!   ([`receiving`], [`sending`]). Whose own contributions are under way the [`gate`] decides.
 //! - An operation that is stopped loses nothing but its own frames: those that have begun are finished,
 //!   those that arrive late are read and thrown away.
 

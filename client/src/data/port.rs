@@ -90,7 +90,8 @@ impl RingPort {
     /// Memory: besides the backup of an operation in place, at most 6 frames per lane (4 that wait, one
     /// that arrives and one that leaves), whatever the size of the buffers. What waits beyond that,
     /// because the next rank is slow, is set aside in the memory of the result or of the backup.
-    /// Frames that travel encoded wait in memory of their own: at most the window of every rank.
+    /// Frames that travel encoded wait in memory of their own: about the window of every rank, twice that
+    /// before a slow link.
     ///
     /// Dropping the future gives the operation up; what was written then is in the backup.
     ///

@@ -31,12 +31,14 @@ use coded::Coding;
 use frame::{Body, Landing};
 use small::Gathered;
 use stripe::{Outlet, StripeWork};
+use window::Window;
 
 mod coded;
 mod frame;
 mod losses;
 mod small;
 mod stripe;
+mod window;
 
 pub(super) use frame::{BEYOND, Incoming, Outgoing};
 
@@ -45,10 +47,6 @@ pub(crate) use coded::{codec_of, is_supported};
 /// Frames of one operation that wait in memory for one lane. Those beyond are set aside in the memory
 /// of the result.
 pub(super) const HELD_MAX: usize = 4;
-
-/// Bytes of elements of the own contribution that may be on their way where frames travel encoded: what
-/// waits at a slow lane then can be nowhere but in memory of its own.
-const ENCODED_WINDOW: u64 = 64 * 1024 * 1024;
 
 /// Where this rank stands in the ring, and how many lanes each edge has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,13 +107,7 @@ pub(super) struct RingWork {
     stripes: Vec<StripeWork>,
     /// By lane to the next rank; stripe s leaves on lane s modulo their number.
     outlets: Vec<Outlet>,
-    /// Bytes of the own contribution that have left and not come back as part of a result.
-    own_under_way: u64,
-    /// How many of those there may be.
-    window: u64,
-    share: Share,
-    /// No frame has been around the ring and left the machine on its way.
-    is_local: bool,
+    window: Window,
     /// Flags of frames that leave, besides those with which they came.
     flags: u16,
     scratch: Scratch,
@@ -153,10 +145,10 @@ impl RingWork {
             Some(_) => 1,
             None => schedule::stripes_for(spec.count, spec.element, place.lanes, pace.stripe_bytes),
         };
-        let window = match (pace.window, small) {
-            (_, Some(_)) => u64::MAX,
-            (Some(local), None) => local,
-            (None, None) => far_window(&coding),
+        let window = match (&coding, small) {
+            (Some(_), _) => Window::of_encoded(pace, pool.encoded()),
+            (None, Some(_)) => Window::of_one_frame(pace),
+            (None, None) => Window::of_elements(pace),
         };
         let stripe = |number| {
             if small.is_some() {
@@ -176,10 +168,7 @@ impl RingWork {
             world: place.world as usize,
             stripes: (0..count).map(stripe).collect(),
             outlets: (0..lanes).map(|_| Outlet::default()).collect(),
-            own_under_way: 0,
             window,
-            share: Share::Whole,
-            is_local: pace.window.is_some(),
             flags: if pace.leaves_machine {
                 FrameHeader::LEFT_MACHINE
             } else {
@@ -191,12 +180,12 @@ impl RingWork {
 
     /// Changes how much of its window the own contribution may fill. Returns what it was before.
     pub(super) const fn set_share(&mut self, share: Share) -> Share {
-        std::mem::replace(&mut self.share, share)
+        self.window.set_share(share)
     }
 
     /// Does the ring stay on this machine, as far as frames that have been around it tell?
     pub(super) const fn is_local(&self) -> bool {
-        self.is_local
+        self.window.is_local()
     }
 
     /// On how many lanes frames leave: those with the lowest numbers.
@@ -225,7 +214,7 @@ impl RingWork {
     pub(super) fn has_outgoing(&self, lane: u16) -> bool {
         let outlet = self.outlets.get(usize::from(lane));
         outlet.is_some_and(|outlet| !outlet.outbox.is_empty())
-            || (self.own_may_leave() && self.contributing(lane).is_some())
+            || (self.window.is_open() && self.contributing(lane).is_some())
     }
 
     /// Has anything to leave on this lane, at once or later?
@@ -335,7 +324,7 @@ impl RingWork {
             Landing::Scratch(frame) => self.take_in(number, step, &range, frame, buffers)?,
         };
         if step as usize + 1 == self.world {
-            self.came_back(bytes, incoming.flags);
+            self.window.come_back(bytes, incoming.flags);
         }
         let is_last_step = step as usize + 1 == self.steps();
         let stripe = self.stripes.get_mut(usize::from(number)).ok_or(Misfit)?;
@@ -349,16 +338,6 @@ impl RingWork {
             self.outlet_of(number)?.push(Outgoing { header, body });
         }
         Ok(())
-    }
-
-    /// Own bytes have been around the ring.
-    fn came_back(&mut self, bytes: u64, flags: u16) {
-        self.own_under_way = self.own_under_way.saturating_sub(bytes);
-        if self.is_local && flags & FrameHeader::LEFT_MACHINE != 0 {
-            // What is enough to keep a machine busy is far too little for a long way.
-            self.is_local = false;
-            self.window = far_window(&self.coding);
-        }
     }
 
     /// Adds the own contribution to a frame.
@@ -403,7 +382,7 @@ impl RingWork {
         };
         let outgoing = match outlet.pop() {
             Some(outgoing) => outgoing,
-            None if self.own_may_leave() => match self.contributing(lane) {
+            None if self.window.is_open() => match self.contributing(lane) {
                 Some(stripe) => self.contribute(stripe, buffers)?,
                 None => return Ok(None),
             },
@@ -423,15 +402,6 @@ impl RingWork {
         of_lane.map(|(number, _)| number)
     }
 
-    fn own_may_leave(&self) -> bool {
-        let window = match self.share {
-            Share::Nothing => return false,
-            Share::Half => self.window / 2,
-            Share::Whole => self.window,
-        };
-        self.own_under_way == 0 || self.own_under_way < window
-    }
-
     /// The next frame of the own contribution.
     fn contribute(&mut self, number: u16, buffers: &RingBuffers<'_>) -> Result<Outgoing, Misfit> {
         let limit = match &self.coding {
@@ -443,7 +413,7 @@ impl RingWork {
         let start = stripe.own.start;
         let end = stripe.own.end.min(start.saturating_add(limit));
         stripe.own.start = end;
-        self.own_under_way += end - start;
+        self.window.leave(end - start);
         let range = to_memory(&(start..end))?;
         let (body, length) = match &self.coding {
             None if self.gathered.is_some() => {
@@ -574,14 +544,6 @@ impl Sums {
             pccl_kernels::divide(element, result, contributors)?;
         }
         Ok(())
-    }
-}
-
-/// Bytes of the own contribution that may be on their way around a ring that leaves the machine.
-const fn far_window(coding: &Option<Coding>) -> u64 {
-    match coding {
-        Some(_) => ENCODED_WINDOW,
-        None => u64::MAX,
     }
 }
 
