@@ -25,12 +25,14 @@ mod buffers;
 mod edge;
 mod gate;
 mod kernel;
+mod lanes;
 mod pool;
 mod port;
 mod receiving;
 mod registry;
 mod run;
 mod sending;
+mod stall;
 #[cfg(test)]
 mod tests;
 mod work;
