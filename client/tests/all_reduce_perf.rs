@@ -96,6 +96,23 @@ fn a_right_result_has_no_wrong_element() {
 }
 
 #[test]
+fn peers_whose_sums_a_type_rounds_are_refused() {
+    let exact = |of: &[&str], peers| work(of).is_exact(peers);
+
+    assert!(exact(&["--type=bf16"], 18) && !exact(&["--type=bf16"], 19));
+    assert!(exact(&["--type=bf16", "--op=max"], 64) && exact(&["--type=f16"], 64));
+    assert!(exact(&["--type=u8"], 64) && exact(&[], 64));
+    let refused = run_program(&["--peers=2,19", "--type=bf16"]);
+    assert_eq!(refused.status.code(), Some(2));
+    let counts = [18, 64].map(|peers| {
+        let work = work(&["--type=bf16"]);
+        let result: Vec<bf16> = reduced(&work, peers, 1000, 3);
+        Contribution::new(&work, 0, peers).wrong(&result, 3, false)
+    });
+    assert!(counts[0] == 0 && counts[1] > 0, "{counts:?}");
+}
+
+#[test]
 fn a_result_of_any_earlier_iteration_is_noticed() {
     const NEWEST: u64 = 1_000;
     for op in ["sum", "avg", "prod", "max", "min"] {

@@ -17,7 +17,7 @@ use super::work::Work;
 const PERIOD: usize = 4099;
 
 /// Numbers up to this one are contributed.
-const LARGEST: i64 = 14;
+pub(crate) const LARGEST: i64 = 14;
 
 /// What is contributed, and what comes out of it.
 #[derive(Clone, Debug)]

@@ -28,7 +28,7 @@ pub(crate) fn preamble(arguments: &Arguments, machine: &Machine) -> String {
     );
     let lanes = work.congestion.as_deref();
     let lanes = lanes.unwrap_or("the library's choice per lane (reno within a machine)");
-    line("lanes", format!("congestion control: {lanes}"));
+    line("tcp", format!("congestion control of the lanes: {lanes}"));
     if !arguments.no_floor {
         let congestion = work.floor_congestion();
         line(
