@@ -102,7 +102,7 @@ pub(crate) struct Row {
     pub(crate) peers: usize,
     /// Lanes of an edge that were asked for.
     pub(crate) lanes: u16,
-    /// Those of them that carried bytes, of all ranks the most: counted, not known.
+    /// Those of them that carried bytes, of all ranks the most, as counted.
     pub(crate) lanes_used: usize,
     /// Have all lanes both their ends on this machine? As the lanes say.
     pub(crate) lanes_are_local: bool,
