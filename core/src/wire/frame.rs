@@ -22,11 +22,16 @@ pub struct FrameHeader {
     pub step: u32,
     /// The stripe. All frames of a stripe travel on one lane.
     pub stripe: u16,
-    /// Zero; no flags are defined in this version.
+    /// [`LEFT_MACHINE`](Self::LEFT_MACHINE) or nothing.
     pub flags: u16,
 }
 
 impl FrameHeader {
+    /// The flag of a payload that was sent between machines on its way here, or whose sum was: set by
+    /// who sends to another machine, and kept by all who pass it on. So the rank from which the frame
+    /// came first learns whether the ring stays on its machine.
+    pub const LEFT_MACHINE: u16 = 1;
+
     /// The bytes to send in front of the payload.
     #[must_use]
     pub fn encode(&self) -> [u8; FRAME_HEADER_BYTES] {
@@ -60,7 +65,7 @@ impl FrameHeader {
         if fields.take::<4>() != [0; 4] {
             return Err(FrameError::ReservedNotZero);
         }
-        if header.flags != 0 {
+        if header.flags & !Self::LEFT_MACHINE != 0 {
             return Err(FrameError::UnknownFlags {
                 flags: header.flags,
             });

@@ -116,7 +116,7 @@
 //! | 16 | 4 | payload length n, at most [`DATA_FRAME_MAX`] |
 //! | 20 | 4 | step of the [`schedule`](crate::schedule) |
 //! | 24 | 2 | stripe |
-//! | 26 | 2 | flags, 0 |
+//! | 26 | 2 | flags: 1 where the payload was sent between machines on its way; else 0 |
 //! | 28 | 4 | reserved, 0 |
 //! | 32 | n | elements, little-endian, without gaps, or what they were quantized to |
 //!
