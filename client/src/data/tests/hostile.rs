@@ -106,14 +106,21 @@ async fn a_frame_that_does_not_fit_the_schedule_fails_the_operation_and_is_not_w
         (
             "half an element to be stored",
             FrameHeader {
-                length: 3,
+                length: 65,
                 ..second()
             },
         ),
         (
             "half an element",
             FrameHeader {
-                length: 3,
+                length: 65,
+                ..first()
+            },
+        ),
+        (
+            "one of many that are short",
+            FrameHeader {
+                length: 62,
                 ..first()
             },
         ),

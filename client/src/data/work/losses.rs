@@ -90,7 +90,7 @@ impl RingWork {
     fn float(&self) -> Result<Float, Misfit> {
         let coding = self.coding.as_ref().ok_or(Misfit)?;
         let element = coding.codec.element();
-        let of = |candidate: &ElementType| super::element_of(*candidate) == element;
+        let of = |candidate: &ElementType| super::super::kernel::element_of(*candidate) == element;
         let element = ElementType::ALL.into_iter().find(|candidate| of(candidate));
         element.and_then(Float::of).ok_or(Misfit)
     }

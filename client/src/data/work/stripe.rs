@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use pccl_core::element::CollectiveSpec;
 use pccl_core::schedule;
 
 use super::Place;
@@ -24,7 +25,17 @@ pub(super) struct StripeWork {
 }
 
 impl StripeWork {
-    pub(super) fn new(place: Place, elements: Range<u64>, element_bytes: u64) -> Self {
+    /// All stripes of a buffer, each of at least so many bytes.
+    pub(super) fn all(spec: &CollectiveSpec, place: Place, least_bytes: u64) -> Vec<Self> {
+        let count = schedule::stripes_for(spec.count, spec.element, place.lanes, least_bytes);
+        let stripes = (0..count).map(|number| schedule::stripe_range(spec.count, count, number));
+        let element_bytes = spec.element.size() as u64;
+        stripes
+            .map(|elements| Self::new(place, elements, element_bytes))
+            .collect()
+    }
+
+    fn new(place: Place, elements: Range<u64>, element_bytes: u64) -> Self {
         let in_bytes =
             |elements: Range<u64>| elements.start * element_bytes..elements.end * element_bytes;
         let steps = schedule::steps(place.world, place.rank, elements);
