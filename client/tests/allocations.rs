@@ -14,6 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pccl::{Communicator, Quantization, Reduce, ReduceReport};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use support::lanes::{DISTANCES, Distance};
 use support::{Run, together_with};
 
 #[global_allocator]
@@ -25,8 +26,14 @@ static ALONE: Mutex<()> = Mutex::new(());
 /// Elements of a frame that is full.
 const FRAME_ELEMENTS: usize = 64 * 1024;
 
+/// What it carries at least, however it is encoded.
+const FRAME_BYTES: u64 = FRAME_ELEMENTS as u64 / 2;
+
 /// See above.
 const FRAMES_PER_GROWTH: usize = 16;
+
+/// Lanes of each edge. Near peers use one of them, far ones all.
+const LANES: u16 = 4;
 
 /// Each count is the least of so many.
 const REPETITIONS: usize = 7;
@@ -55,7 +62,7 @@ fn cost(
     chunk: usize,
     reduce: &(impl Fn(&Communicator, &mut Buffers) -> Vec<ReduceReport> + Sync),
 ) -> Cost {
-    let lanes = 2;
+    let lanes = usize::from(LANES);
     let elements = FRAME_ELEMENTS * chunk * lanes * peers.len();
     let buffers: Vec<Mutex<Buffers>> = peers
         .iter()
@@ -86,26 +93,40 @@ fn cost(
     counted.min_by_key(|cost| cost.allocations).unwrap()
 }
 
-/// Counts few frames and ten times as many, and expects that the difference costs nothing.
+/// Counts few frames and ten times as many, near and far, and expects that the difference costs nothing.
 fn frames_cost_nothing(
     peers: usize,
     reduce: impl Fn(&Communicator, &mut Buffers) -> Vec<ReduceReport> + Sync,
 ) {
     let _alone = alone();
-    let run = Run::new();
-    let mut peers = run.peers(peers);
-    // The larger one first, so that the smaller one finds everything as large as it needs.
-    let many = cost(&mut peers, 20, &reduce);
-    let few = cost(&mut peers, 2, &reduce);
+    for distance in DISTANCES {
+        let run = Run::over(LANES, distance);
+        let mut peers = run.peers(peers);
+        // The larger one first, so that the smaller one finds everything as large as it needs.
+        let many = cost(&mut peers, 10, &reduce);
+        let few = cost(&mut peers, 1, &reduce);
 
-    let frames = many.frames - few.frames;
-    let allocations = many.allocations.saturating_sub(few.allocations);
-    println!("{few:?}, {many:?}: {allocations} allocations for {frames} more frames");
-    assert!(few.allocations > 0, "the allocator does not count");
-    assert!(
-        allocations < frames / FRAMES_PER_GROWTH,
-        "{allocations} allocations for {frames} more frames"
-    );
+        let frames = many.frames - few.frames;
+        let allocations = many.allocations.saturating_sub(few.allocations);
+        println!(
+            "{distance:?}, {few:?}, {many:?}: {allocations} allocations for {frames} more frames"
+        );
+        assert!(few.allocations > 0, "the allocator does not count");
+        assert!(
+            allocations < frames / FRAMES_PER_GROWTH,
+            "{distance:?}: {allocations} allocations for {frames} more frames"
+        );
+        let busy = run.traffic.bytes_sent();
+        let busy = busy.iter().filter(|sent| **sent >= FRAME_BYTES);
+        assert_eq!(busy.count(), peers.len() * lanes_in_use(distance));
+    }
+}
+
+const fn lanes_in_use(distance: Distance) -> usize {
+    match distance {
+        Distance::Near => 1,
+        Distance::Far => LANES as usize,
+    }
 }
 
 #[test]
