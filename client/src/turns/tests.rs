@@ -1,0 +1,266 @@
+//! Who drives: the thread where nobody calls, else whoever is in a call; and never nobody.
+
+use std::sync::Barrier;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::Instant;
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::*;
+use crate::runtime::{OwnThread, Runtime};
+
+/// Far beyond what any test takes; reached only where nobody drives the runtime.
+const HANG: Duration = Duration::from_secs(60);
+
+/// The name of the thread on which a question was answered: of who drove the runtime.
+type By = String;
+
+/// An engine that answers each question with the name of its thread, and what it takes to ask.
+struct Echo {
+    turns: Arc<Turns>,
+    runtime: Runtime,
+    questions: mpsc::UnboundedSender<Question>,
+    // Dropped last but one: the engine ends once it can hear no more questions.
+    _thread: OwnThread,
+    _guard: Sender<()>,
+}
+
+enum Question {
+    OfCall(oneshot::Sender<By>),
+    OfNobody(Sender<By>),
+}
+
+impl Echo {
+    fn new() -> Self {
+        let turns = Arc::new(Turns::default());
+        let (questions, mut asked) = mpsc::unbounded_channel();
+        let engine = async move {
+            while let Some(question) = asked.recv().await {
+                let by = thread::current().name().unwrap_or_default().to_owned();
+                // Who asked may have gone.
+                match question {
+                    Question::OfCall(reply) => drop(reply.send(by)),
+                    Question::OfNobody(reply) => drop(reply.send(by)),
+                }
+            }
+        };
+        let (runtime, thread) = Runtime::on_own_thread(&turns, engine).unwrap();
+        Self {
+            turns,
+            runtime,
+            questions,
+            _thread: thread,
+            _guard: guard(),
+        }
+    }
+
+    /// A blocking call.
+    fn call(&self) -> By {
+        self.runtime.block_on(async {
+            let (reply, answer) = oneshot::channel();
+            self.ask(Question::OfCall(reply));
+            answer.await.unwrap()
+        })
+    }
+
+    /// Asks, and is in no call while it waits.
+    fn ask_from_outside(&self) -> Receiver<By> {
+        let (reply, answer) = channel();
+        self.ask(Question::OfNobody(reply));
+        answer
+    }
+
+    fn ask(&self, question: Question) {
+        assert!(self.questions.send(question).is_ok(), "the engine ended");
+    }
+}
+
+/// Ends the process where this lives for too long: nothing else ends a thread that waits for ever.
+fn guard() -> Sender<()> {
+    let (alive, ended) = channel();
+    thread::spawn(move || {
+        if ended.recv_timeout(HANG) == Err(RecvTimeoutError::Timeout) {
+            eprintln!("a test hangs: nobody drives the runtime");
+            std::process::abort();
+        }
+    });
+    alive
+}
+
+/// Runs `act` on a thread of this name.
+fn on_thread<'scope, T: Send + 'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    name: &str,
+    act: impl FnOnce() -> T + Send + 'scope,
+) -> thread::ScopedJoinHandle<'scope, T> {
+    let builder = thread::Builder::new().name(name.into());
+    builder.spawn_scoped(scope, act).unwrap()
+}
+
+const OWN: &str = "pccl";
+
+#[test]
+fn the_thread_drives_where_nobody_has_ever_called() {
+    let echo = Echo::new();
+
+    let by = echo.ask_from_outside().recv().unwrap();
+
+    assert_eq!(by, OWN);
+}
+
+#[test]
+fn the_thread_drives_again_where_no_call_follows() {
+    let echo = Echo::new();
+    for _ in 0..20 {
+        echo.call();
+
+        let by = echo.ask_from_outside().recv().unwrap();
+
+        assert_eq!(by, OWN);
+    }
+}
+
+#[test]
+fn who_calls_again_and_again_does_the_engines_work_itself() {
+    const CALLS: usize = 2000;
+    let echo = Echo::new();
+
+    let by = thread::scope(|scope| {
+        let calls = || -> Vec<By> { (0..CALLS).map(|_| echo.call()).collect() };
+        on_thread(scope, "caller", calls).join().unwrap()
+    });
+
+    // The first finds the thread driving; so does one before which the system lets it wait.
+    let own_work = by.iter().filter(|by| *by == "caller").count();
+    assert!(own_work > CALLS * 9 / 10, "{own_work} of {CALLS}");
+}
+
+#[test]
+fn of_two_callers_one_ends_and_the_other_goes_on() {
+    let echo = Echo::new();
+    for _ in 0..500 {
+        let (end_first, first_ends) = oneshot::channel::<()>();
+        let (end_second, second_ends) = oneshot::channel::<()>();
+        let both = Barrier::new(3);
+        thread::scope(|scope| {
+            let call = |end: oneshot::Receiver<()>| {
+                let (echo, both) = (&echo, &both);
+                move || {
+                    echo.runtime.block_on(async {
+                        both.wait();
+                        end.await.unwrap();
+                    });
+                }
+            };
+            // Whichever of the two drives.
+            let first = on_thread(scope, "first", call(first_ends));
+            let second = on_thread(scope, "second", call(second_ends));
+            both.wait();
+            // The thread lets go, but not at once.
+            while echo.ask_from_outside().recv().unwrap() == OWN {}
+
+            end_first.send(()).unwrap();
+            first.join().unwrap();
+            let by = echo.ask_from_outside().recv().unwrap();
+            end_second.send(()).unwrap();
+            second.join().unwrap();
+
+            assert_eq!(by, "second");
+        });
+    }
+}
+
+#[test]
+fn the_thread_sleeps_through_a_long_call_and_drives_when_it_ends() {
+    let echo = Echo::new();
+    let caller = echo.turns.enter();
+    while echo.turns.state().thread != Thread::Sleeps {
+        thread::yield_now();
+    }
+
+    drop(caller);
+
+    let by = echo.ask_from_outside().recv().unwrap();
+    assert_eq!(by, OWN);
+}
+
+#[test]
+fn what_is_open_when_a_call_ends_does_not_wait_for_a_pause() {
+    let echo = Echo::new();
+    let mut hand_overs = Vec::new();
+    for _ in 0..200 {
+        // A pause without a call begins no sooner than here.
+        let begun = Instant::now();
+        echo.call();
+
+        let _open = Open::new(Some(&echo.turns));
+        echo.ask_from_outside().recv().unwrap();
+
+        hand_overs.push(begun.elapsed());
+    }
+
+    let quickest = hand_overs.iter().min().unwrap();
+    assert!(*quickest < PAUSE, "{quickest:?}");
+}
+
+#[test]
+fn nothing_is_left_undriven_however_calls_and_pauses_meet() {
+    let echo = Echo::new();
+    // Just before, at, and just after the end of a pause; mostly none at all.
+    let waits = [
+        0, 0, 0, 1, 0, 0, 20, 0, 0, 100, 0, 98, 0, 102, 0, 0, 198, 0, 202,
+    ];
+    let mut waits = waits.iter().cycle().map(|percent| PAUSE / 100 * *percent);
+
+    for round in 0..3000 {
+        let open = (round % 3 == 0).then(|| Open::new(Some(&echo.turns)));
+        let answer = open.as_ref().map(|_| echo.ask_from_outside());
+        let until = Instant::now() + waits.next().unwrap();
+        while Instant::now() < until {
+            std::hint::spin_loop();
+        }
+        if round % 2 == 0 {
+            echo.call();
+        }
+        if let Some(answer) = answer {
+            answer.recv().unwrap();
+        }
+    }
+}
+
+#[test]
+fn callers_on_several_threads_never_wait_for_one_another() {
+    let echo = Echo::new();
+
+    let answers = thread::scope(|scope| {
+        let threads: Vec<_> = (0..4)
+            .map(|index| {
+                let echo = &echo;
+                let ask = move |round| {
+                    if (round + index) % 4 > 0 {
+                        return echo.call();
+                    }
+                    let _open = Open::new(Some(&echo.turns));
+                    echo.ask_from_outside().recv().unwrap()
+                };
+                scope.spawn(move || (0..2000).map(ask).count())
+            })
+            .collect();
+        let answers = threads.into_iter().map(|thread| thread.join().unwrap());
+        answers.sum::<usize>()
+    });
+
+    assert_eq!(answers, 8000);
+}
+
+#[test]
+fn a_call_after_the_end_of_the_engine_returns() {
+    let echo = Echo::new();
+    let runtime = echo.runtime.clone();
+    drop(echo);
+
+    let returned = runtime.block_on(async { 7 });
+
+    assert_eq!(returned, 7);
+}
