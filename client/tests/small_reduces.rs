@@ -4,12 +4,12 @@ mod support;
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::sync::{Barrier, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use pccl::{Communicator, Reduce};
-use support::lanes::{DISTANCES, Distance};
+use support::lanes::DISTANCES;
 use support::{Run, together};
 
 /// What is compared is compared alone.
@@ -28,23 +28,45 @@ const BYTES: usize = 4096;
 /// each sends the other its buffer, both have ended, the master says that all have.
 const HOPS: usize = 5;
 
-/// Times are compared by the quickest of so many: whatever else this machine does only adds.
-const REPETITIONS: usize = 5;
+/// Reduces may take as long as so many times the messages that they wait for. They take some five times
+/// as long; acknowledgements that are held back for 40 ms make it a thousand.
+const MOST_MESSAGES: f64 = 100.0;
+
+const ATTEMPTS: usize = 3;
 
 fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How long it takes two peers to reduce [`REDUCES`] times.
-fn time_of_reduces(peers: &mut [Communicator]) -> Duration {
+/// How long it takes all peers to act.
+fn time_of<T: Send>(
+    peers: &mut [Communicator],
+    act: impl Fn(&mut Communicator) -> T + Sync,
+) -> Duration {
     let begun = Instant::now();
-    together(peers, |peer| {
-        let mut buffer = [1.0_f32; ELEMENTS];
-        for _ in 0..REDUCES {
-            peer.all_reduce(&mut buffer, Reduce::max()).unwrap();
-        }
-    });
+    together(peers, act);
     begun.elapsed()
+}
+
+/// Reduces [`REDUCES`] times.
+fn one_by_one(peer: &mut Communicator) {
+    let mut buffer = [1.0_f32; ELEMENTS];
+    for _ in 0..REDUCES {
+        peer.all_reduce(&mut buffer, Reduce::max()).unwrap();
+    }
+}
+
+/// The same, two at a time: what there is to say to the master does not wait for its answers.
+fn two_by_two(peer: &mut Communicator) {
+    for _ in 0..REDUCES / 2 {
+        let both = [1, 2].map(|tag| {
+            let buffer = vec![1.0_f32; ELEMENTS];
+            peer.start_all_reduce(buffer, Reduce::max().tag(tag))
+        });
+        for handle in both {
+            handle.wait().unwrap();
+        }
+    }
 }
 
 /// How long as many hops take over one connection.
@@ -83,30 +105,32 @@ fn bounce(mut stream: TcpStream, times: usize, actions: [Action; 2]) {
     }
 }
 
-/// How long both take, the quickest of some times each, in turns.
-fn quickest(peers: &mut [Communicator]) -> (Duration, Duration) {
-    let both = (0..REPETITIONS).map(|_| (time_of_reduces(peers), time_of_messages()));
-    let (reduces, messages): (Vec<_>, Vec<_>) = both.unzip();
-    let least = |times: Vec<Duration>| times.into_iter().min().unwrap();
-    (least(reduces), least(messages))
-}
-
-#[test]
-fn small_reduces_wait_for_no_timer_of_tcp() {
+/// Reduces near and far, and compares with messages. Whatever else the machine does can make one slow and
+/// not the other, but not every time; a timer does.
+fn waits_for_no_timer(act: impl Fn(&mut Communicator) + Sync) {
     let _alone = alone();
     for distance in DISTANCES {
         let run = Run::over(LANES, distance);
         let mut peers = run.peers(2);
 
-        let (reduces, messages) = quickest(&mut peers);
+        let mut ratios = (0..ATTEMPTS).map(|_| {
+            let (reduces, messages) = (time_of(&mut peers, &act), time_of_messages());
+            println!("{distance:?}: {reduces:?} for reduces, {messages:?} for messages");
+            reduces.as_secs_f64() / messages.as_secs_f64()
+        });
 
-        println!("{distance:?}: {reduces:?}, and {messages:?} for messages");
-        // Some five times as long. Acknowledgements that are held back for 40 ms make it a thousand.
-        assert!(
-            reduces < messages * 100,
-            "{distance:?}: {reduces:?} for reduces, {messages:?} for messages"
-        );
+        assert!(ratios.any(|ratio| ratio < MOST_MESSAGES), "{distance:?}");
     }
+}
+
+#[test]
+fn small_reduces_wait_for_no_timer_of_tcp() {
+    waits_for_no_timer(one_by_one);
+}
+
+#[test]
+fn small_reduces_at_the_same_time_wait_for_no_timer_of_tcp() {
+    waits_for_no_timer(two_by_two);
 }
 
 #[test]
@@ -115,10 +139,10 @@ fn a_small_reduce_asks_its_lanes_a_few_times_however_many_they_are() {
     for distance in DISTANCES {
         let run = Run::over(LANES, distance);
         let mut peers = run.peers(2);
-        time_of_reduces(&mut peers);
+        time_of(&mut peers, one_by_one);
 
         let before = run.traffic.calls();
-        time_of_reduces(&mut peers);
+        time_of(&mut peers, one_by_one);
         let calls = (run.traffic.calls() - before) as usize;
 
         println!("{distance:?}: {calls} calls for {REDUCES} reduces");
@@ -147,12 +171,11 @@ fn waits() -> u64 {
 #[test]
 fn a_small_reduce_switches_threads_no_more_often_than_messages_have_to_be_waited_for() {
     let _alone = alone();
-    let run = Run::over(LANES, Distance::Near);
+    let run = Run::over(LANES, support::lanes::Distance::Near);
     let mut peers = run.peers(2);
-    let all_here = Barrier::new(peers.len());
+    let all_here = std::sync::Barrier::new(peers.len());
 
     let waits = together(&mut peers, |peer| {
-        let mut buffer = [1.0_f32; ELEMENTS];
         let waits_so_far = || {
             // Nobody reduces while it is counted.
             all_here.wait();
@@ -161,15 +184,13 @@ fn a_small_reduce_switches_threads_no_more_often_than_messages_have_to_be_waited
             so_far
         };
         let before = waits_so_far();
-        for _ in 0..REDUCES {
-            peer.all_reduce(&mut buffer, Reduce::max()).unwrap();
-        }
+        one_by_one(peer);
         waits_so_far() - before
     })[0] as usize;
 
     println!("{waits} waits for {REDUCES} reduces");
     // Each peer for the word to begin, the other's buffer and the verdict; the master for the calls and
-    // the ends of both.
-    let needed = 2 * 3 + 2 * 2;
-    assert!(waits <= REDUCES * needed, "{waits} waits");
+    // the ends of both. One more for what is beside: the threads that look whether calls go on.
+    let most = 2 * 3 + 2 * 2 + 1;
+    assert!(waits <= REDUCES * most, "{waits} waits");
 }

@@ -4,6 +4,7 @@
 
 pub(crate) mod lanes;
 
+use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr};
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -211,9 +212,11 @@ pub(crate) fn together_with<T: Send>(
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
                 // The threads cannot be ended, so neither can this scope.
                 Err(mpsc::RecvTimeoutError::Timeout) => {
-                    eprintln!(
-                        "a test hangs: {} peers have not returned",
-                        peers_missing(&all)
+                    // Past the test harness, which would keep the words to itself.
+                    let missing = peers_missing(&all);
+                    let _ = writeln!(
+                        io::stderr(),
+                        "a test hangs: {missing} peers have not returned"
                     );
                     std::process::abort();
                 }
