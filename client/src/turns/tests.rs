@@ -242,26 +242,33 @@ fn what_opens_in_a_pause_does_not_wait_for_its_end() {
 
 #[test]
 fn nothing_is_left_undriven_however_calls_and_pauses_meet() {
-    let echo = Echo::new();
-    // Just before, at, and just after the end of a pause; mostly none at all.
-    let waits = [
-        0, 0, 0, 1, 0, 0, 20, 0, 0, 100, 0, 98, 0, 102, 0, 0, 198, 0, 202,
+    // Mostly none at all; else just before, at and just after the end of one pause, and of two.
+    const PERCENT: [u32; 19] = [
+        0, 0, 0, 1, 0, 0, 20, 0, 0, 98, 0, 100, 0, 102, 0, 198, 0, 200, 205,
     ];
-    let mut waits = waits.iter().cycle().map(|percent| PAUSE / 100 * *percent);
-
-    for round in 0..3000 {
-        let open = (round % 3 == 0).then(|| Open::new(Some(&echo.turns)));
-        let answer = open.as_ref().map(|_| echo.ask_from_outside());
-        let until = Instant::now() + waits.next().unwrap();
+    let echo = Echo::new();
+    let spin = |percent: u32| {
+        let until = Instant::now() + PAUSE / 100 * percent;
         while Instant::now() < until {
             std::hint::spin_loop();
         }
-        if round % 2 == 0 {
-            echo.call();
+    };
+
+    // Numbers without a common divisor, so that everything meets everything.
+    for round in 0..3 * 4 * 5 * 19 {
+        let open = (round % 3 == 0).then(|| Open::new(Some(&echo.turns)));
+        let asked = (round % 4 < 3).then(|| echo.ask_from_outside());
+        let percent = PERCENT[round % PERCENT.len()];
+        match round % 5 {
+            0 | 1 => echo.runtime.block_on(async { spin(percent) }),
+            2 | 3 => drop((spin(percent), echo.call())),
+            _ => spin(percent),
         }
-        if let Some(answer) = answer {
+
+        if let Some(answer) = asked {
             answer.recv().unwrap();
         }
+        drop(open);
     }
 }
 
