@@ -121,9 +121,15 @@ impl Builder {
         self
     }
 
-    /// How many reduces move data at a time, at least one; 16 unless said otherwise. Any number may be
-    /// called; those beyond wait, in the order in which the master has started them, and each takes up
-    /// to 1.5 MiB of memory per lane while it moves data. Peers may differ in this.
+    /// How many reduces contribute data at a time, at least one; 16 unless said otherwise. Any number may
+    /// be called; those beyond only pass on what other peers contribute, in the order in which the master
+    /// has started them. Each that moves data takes up to 1.5 MiB of memory per lane, besides its backup
+    /// where it is in place and what travels encoded where it is quantized. Peers may differ in this: the
+    /// greatest of their limits then bounds how many move data.
+    ///
+    /// Where the ring stays on one machine, of the reduces of more than 256 KiB only the oldest and the
+    /// one with the fewest bytes contribute at a time. An async reduce that is the oldest and is not
+    /// polled holds the others up, for a quarter of [`stall_timeout`](Self::stall_timeout) each time.
     pub const fn concurrent_reduces(mut self, limit: usize) -> Self {
         self.concurrent_reduces = limit;
         self

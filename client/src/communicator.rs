@@ -52,11 +52,13 @@ use crate::sync::synchronize;
 ///
 /// What a reduce needs beside the caller's buffers does not depend on their size, with one exception: in
 /// place it saves what it overwrites, in as much memory as the buffer. Each lane has up to 6 frames of
-/// 256 KiB; where what travels is quantized, up to what the other peers may have under way.
+/// 256 KiB. Where what travels is quantized, frames wait as they came: each peer has at most 64 MiB of
+/// elements on their way (2 MiB within a machine), all its reduces together, so that a peer before a slow
+/// link holds about that of every other peer, encoded, twice at worst.
 ///
-/// That memory is used again by the next reduce: up to 4 backups and 16 MiB of frames are kept, and given
-/// back to the system when there was no reduce for ten seconds
-/// ([`keep_memory`](Builder::keep_memory)).
+/// That memory is used again by the next reduces: up to 16 backups, each as large as the largest buffer
+/// that it has saved, and 16 MiB of frames are kept, and given back to the system when there was no
+/// reduce for ten seconds ([`keep_memory`](Builder::keep_memory)).
 ///
 /// # The end
 ///
@@ -455,8 +457,11 @@ impl Communicator {
     /// # Panics
     /// Inside an async task.
     pub fn shutdown(self) {
-        let runtime = self.runtime.clone();
-        runtime.block_on(self.shutdown_async());
+        if let Some(gone) = self.leave() {
+            // The sender is dropped, not used, when the engine has left. This is dropped after that, when
+            // no call drives the runtime: its own thread has to, for its end.
+            let _ = self.runtime.block_on(gone);
+        }
     }
 
     /// As [`shutdown`](Self::shutdown), without blocking.

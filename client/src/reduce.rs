@@ -15,14 +15,16 @@ use crate::error::Error;
 ///
 /// # What the result is
 ///
-/// The same bits on every peer. Contributions are combined one by one along the ring, each chunk of
-/// the buffer beginning at another rank, so float sums may differ from those of another order by
-/// rounding, and from run to run where ranks differ.
+/// The same bits on every peer. Contributions are combined one by one: in the order of the ranks where
+/// the buffer is small (up to 32 KiB, not compressed), else along the ring, each chunk of the buffer
+/// beginning at another rank. So float sums may differ from those of another order by rounding, and
+/// from run to run where ranks differ.
 ///
 /// - Integers wrap.
 /// - Halves are added, multiplied and divided in `f32`, and rounded to the half once per contribution.
 /// - A NaN in any contribution gives NaN, always with the same bits (positive, quiet, no payload). The
 ///   maximum of the two zeros is `+0`, their minimum `-0`.
+/// - A peer that is alone keeps its contribution as it is, the bits of a NaN included.
 /// - Compressed (see [`quantize`](Self::quantize)), sums are made in `f32` (`f64` for `f64`), and each
 ///   hop rounds to nearest on the frame's grid.
 ///

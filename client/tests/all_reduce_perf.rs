@@ -9,8 +9,14 @@ mod contribution;
 mod edges;
 #[path = "../examples/all_reduce_perf/floor.rs"]
 mod floor;
+#[path = "../examples/all_reduce_perf/memory.rs"]
+mod memory;
 #[path = "../examples/all_reduce_perf/number.rs"]
 mod number;
+#[path = "../examples/all_reduce_perf/pieces.rs"]
+mod pieces;
+#[path = "../examples/all_reduce_perf/watch.rs"]
+mod watch;
 #[path = "../examples/all_reduce_perf/work.rs"]
 mod work;
 
@@ -25,10 +31,16 @@ use clap::Parser;
 use contribution::Contribution;
 use edges::Edges;
 use floor::Floor;
+use memory::Memory;
 use number::{Number, kernel_element, kernel_op};
+use pccl::ReduceOp;
 use pccl::half::bf16;
-use pccl_kernels::reduce;
+use pccl::{Tcp, Transport};
+use pccl_core::transport::{Endpoint, send_all};
+use pccl_kernels::{divide, reduce};
+use pieces::Search;
 use serde_json::Value;
+use watch::Watched;
 use work::Work;
 
 #[derive(Parser)]
@@ -50,6 +62,10 @@ fn reduced<T: Number>(work: &Work, peers: usize, count: usize, iteration: u64) -
         let (into, from) = (cast_slice_mut(&mut result), cast_slice(&other));
         reduce(kernel_element(T::TYPE), kernel_op(work.op), into, from).unwrap();
     }
+    if work.op == ReduceOp::Avg {
+        let sum = cast_slice_mut(&mut result);
+        divide(kernel_element(T::TYPE), sum, peers as u32).unwrap();
+    }
     result
 }
 
@@ -67,7 +83,7 @@ fn contributed<T: Number>(
 
 #[test]
 fn a_right_result_has_no_wrong_element() {
-    for op in ["sum", "prod", "max", "min"] {
+    for op in ["sum", "avg", "prod", "max", "min"] {
         let work = work(&["--op", op]);
         for peers in [2, 3, 8] {
             let result: Vec<f32> = reduced(&work, peers, 10_000, 5);
@@ -80,17 +96,96 @@ fn a_right_result_has_no_wrong_element() {
 }
 
 #[test]
-fn a_result_left_over_from_before_is_noticed() {
+fn peers_whose_sums_a_type_rounds_are_refused() {
+    let exact = |of: &[&str], peers| work(of).is_exact(peers);
+
+    assert!(exact(&["--type=bf16"], 18) && !exact(&["--type=bf16"], 19));
+    assert!(exact(&["--type=bf16", "--op=max"], 64) && exact(&["--type=f16"], 64));
+    assert!(exact(&["--type=u8"], 64) && exact(&[], 64));
+    let refused = run_program(&["--peers=2,19", "--type=bf16"]);
+    assert_eq!(refused.status.code(), Some(2));
+    let counts = [18, 64].map(|peers| {
+        let work = work(&["--type=bf16"]);
+        let result: Vec<bf16> = reduced(&work, peers, 1000, 3);
+        Contribution::new(&work, 0, peers).wrong(&result, 3, false)
+    });
+    assert!(counts[0] == 0 && counts[1] > 0, "{counts:?}");
+}
+
+#[test]
+fn a_result_of_any_earlier_iteration_is_noticed() {
+    const NEWEST: u64 = 1_000;
     for op in ["sum", "avg", "prod", "max", "min"] {
         let work = work(&["--op", op]);
-        for (peers, age) in [(2, 1), (4, 1), (8, 1), (4, 4), (4, 64)] {
-            let stale: Vec<i32> = reduced(&work, peers, 10_000, 100 - age);
+        for peers in [2, 4] {
+            let judge = Contribution::new(&work, 0, peers);
+            for earlier in 0..NEWEST {
+                let stale: Vec<i32> = reduced(&work, peers, 600, earlier);
 
-            let wrong = Contribution::new(&work, 0, peers).wrong(&stale, 100, false);
+                let wrong = judge.wrong(&stale, NEWEST, false);
 
-            assert!(wrong > 3_000, "{op} of {peers}: {wrong} of 10,000");
+                assert!(wrong > 300, "{op} of {peers}, {earlier}: {wrong} of 600");
+            }
         }
     }
+}
+
+/// Elements of results that held what was right already and that nobody has written since.
+fn wrong_of_untouched<T: Number>(work: &Work, peers: usize) -> u64 {
+    let judge = Contribution::new(work, 0, peers);
+    let mut memory = Memory::<T>::new();
+    memory.make(500, 2, work.is_in_place());
+    for ((_, result), iteration) in memory.buffers().zip(7..) {
+        result.copy_from_slice(&reduced::<T>(work, peers, 500, iteration));
+    }
+    assert_eq!(memory.count_wrong(&judge, 7..9, false), 0);
+
+    memory.fill(&judge, 7..9);
+
+    memory.count_wrong(&judge, 7..9, false)
+}
+
+#[test]
+fn an_element_that_nobody_writes_is_wrong_even_where_the_right_one_was() {
+    for op in ["sum", "avg", "prod", "max", "min"] {
+        let plain = work(&["--op", op]);
+        let compressed = work(&["--op", op, "--quantize", "4bit"]);
+        for peers in [2, 8] {
+            let untouched = [
+                wrong_of_untouched::<f32>(&plain, peers),
+                wrong_of_untouched::<f32>(&compressed, peers),
+                wrong_of_untouched::<bf16>(&plain, peers),
+                wrong_of_untouched::<u8>(&plain, peers),
+                wrong_of_untouched::<i64>(&plain, peers),
+            ];
+            assert_eq!(untouched, [1000; 5], "{op} of {peers}");
+        }
+    }
+}
+
+#[test]
+fn the_best_size_of_pieces_is_found_in_few_trials() {
+    for best in (13..=20).map(|bits| 1_usize << bits) {
+        let mut search = Search::new(64 << 20);
+        let mut trials = 0;
+        while search.found().is_none() {
+            let sizes = search.sizes();
+            trials += sizes.len();
+            let far = |size: &usize| (*size as f64 / best as f64).log2().abs();
+            search.end_turn(&sizes.iter().map(far).collect::<Vec<f64>>());
+        }
+
+        assert_eq!((search.found(), trials), (Some(best), 22));
+    }
+}
+
+#[test]
+fn pieces_that_are_a_whole_chunk_anyway_are_tried_once() {
+    let sizes = |chunk| Search::new(chunk).sizes();
+
+    assert_eq!(sizes(1000), [8 << 10]);
+    assert_eq!(sizes(8 << 10), [8 << 10]);
+    assert_eq!(sizes(40 << 10), [8, 16, 32, 64].map(|kib| kib << 10));
 }
 
 #[test]
@@ -206,6 +301,43 @@ fn the_ring_that_is_compared_with_computes_the_same() {
     }
 }
 
+#[tokio::test]
+async fn a_lane_counts_as_used_where_it_has_carried_bytes_to_a_peer() {
+    let tcp = Tcp::new();
+    let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
+    let (master, peer) = (
+        tcp.listen(any_port).await.unwrap(),
+        tcp.listen(any_port).await.unwrap(),
+    );
+    let watched = Watched::new(tcp, master.local_addr().to_string());
+    let watch = watched.watch();
+    assert!(!watch.are_all_local(), "none is known yet");
+    let to_master = Endpoint::Name(master.local_addr().to_string());
+    let to_peer = Endpoint::Address(peer.local_addr());
+    let control = watched.open(&to_master).await.unwrap();
+    let mut lanes = Vec::new();
+    for _ in 0..3 {
+        lanes.push(watched.open(&to_peer).await.unwrap());
+    }
+    // As a preamble does, before anything is measured.
+    for lane in &mut lanes {
+        send_all(&mut *lane.tx, b"head", b"").await.unwrap();
+    }
+    let before = watch.sent();
+
+    lanes.remove(1);
+    lanes.push(control);
+    for lane in &mut lanes {
+        send_all(&mut *lane.tx, b"head", b"body").await.unwrap();
+    }
+
+    assert_eq!(before, [4, 4, 4]);
+    assert_eq!(watch.sent(), [12, 4, 12]);
+    assert_eq!(watch.used_since(&before), 2);
+    assert_eq!(watch.used_since(&watch.sent()), 0);
+    assert!(watch.are_all_local() && lanes[0].tx.is_local());
+}
+
 /// Runs the whole program.
 fn run_program(arguments: &[&str]) -> Output {
     let mut cargo = Command::new(env!("CARGO"));
@@ -244,7 +376,8 @@ impl Drop for TemporaryFile {
     }
 }
 
-fn short_run(extra: &[&str]) -> (Vec<Value>, String) {
+/// The rows of a short run, its picture and its table.
+fn short_run(extra: &[&str]) -> (Vec<Value>, String, String) {
     let tag = extra.join("");
     let json = TemporaryFile::new(&format!("perf{tag}.json"));
     let plot = TemporaryFile::new(&format!("perf{tag}.svg"));
@@ -264,12 +397,13 @@ fn short_run(extra: &[&str]) -> (Vec<Value>, String) {
     assert!(output.status.success(), "{said}");
     let document: Value = serde_json::from_slice(&fs::read(&json.0).unwrap()).unwrap();
     let rows = document["rows"].as_array().unwrap().clone();
-    (rows, fs::read_to_string(&plot.0).unwrap())
+    let table = String::from_utf8(output.stdout).unwrap();
+    (rows, fs::read_to_string(&plot.0).unwrap(), table)
 }
 
 #[test]
 fn a_short_run_writes_the_rows_and_the_picture_that_were_asked_for() {
-    let (rows, picture) = short_run(&[]);
+    let (rows, picture, _) = short_run(&[]);
 
     let key = |row: &Value| ["peers", "lanes", "bytes", "count", "wrong"].map(|k| row[k].as_u64());
     let keys: Vec<_> = rows.iter().map(key).collect();
@@ -297,8 +431,35 @@ fn a_short_run_writes_the_rows_and_the_picture_that_were_asked_for() {
 }
 
 #[test]
+fn a_short_run_tells_the_spread_and_the_lanes_that_were_used() {
+    let (rows, _, table) = short_run(&["--op=max"]);
+
+    for row in &rows {
+        let rises = |columns: &[&str]| {
+            let numbers = columns.iter().map(|column| row[column].as_f64().unwrap());
+            numbers.is_sorted()
+        };
+        assert!(rises(&["time_min_us", "time_us", "time_max_us"]), "{row}");
+        let floor = ["floor_time_min_us", "floor_time_us", "floor_time_max_us"];
+        assert!(rises(&floor), "{row}");
+        assert!(rises(&["ratio_min", "ratio_max"]), "{row}");
+        let (asked_for, used) = (row["lanes"].as_u64(), row["lanes_used"].as_u64());
+        assert!(Some(1) <= used && used <= asked_for, "{row}");
+        assert_eq!(row["lanes_are_local"], true);
+    }
+    for lanes in [
+        "# lanes    1 (at most 1 used: both",
+        "# lanes    2 (at most ",
+    ] {
+        assert!(table.contains(lanes), "{table}");
+    }
+    let notes = table.lines().filter(|line| line.starts_with("# spread "));
+    assert_eq!(notes.count(), 2, "{table}");
+}
+
+#[test]
 fn several_reduces_at_once_count_together() {
-    let (rows, _) = short_run(&["--concurrent=3", "--no-floor"]);
+    let (rows, ..) = short_run(&["--concurrent=3", "--no-floor"]);
 
     for row in rows {
         let number = |column: &str| row[column].as_f64().unwrap();
@@ -312,7 +473,7 @@ fn several_reduces_at_once_count_together() {
 #[test]
 fn compressed_reduces_of_halves_stay_within_the_bound() {
     for compression in ["--quantize=u8", "--quantize=4bit"] {
-        let (rows, _) = short_run(&[compression, "--type=bf16"]);
+        let (rows, ..) = short_run(&[compression, "--type=bf16"]);
 
         for row in rows {
             assert_eq!((&row["wrong"], &row["type"]), (&0.into(), &"bf16".into()));

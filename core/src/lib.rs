@@ -13,7 +13,7 @@
 //! | [`states`] | the states of a connection and of a collective, and the table of legal transitions |
 //! | [`master`] | the deciding machine |
 //! | [`peer`] | the machine beside each training process |
-//! | [`schedule`] | which rank sends what to whom in a ring all-reduce |
+//! | [`schedule`] | which rank sends what to whom in an all-reduce |
 //! | [`tour`] | choosing the order of a ring |
 //! | [`wire`] | bytes: preambles, control frames, data-frame headers |
 //! | [`transport`] | the port that lanes come through, and reading and writing them |

@@ -223,6 +223,11 @@ mutants! {
     ReducedTwice = "reduced-twice",
     /// The last chunk of the reduce phase is copied, not added: contributions are lost.
     GatheredTooEarly = "gathered-too-early",
+    /// What travels whole is added in the order in which it arrived, another at every peer: sums of
+    /// floats differ in their last bits.
+    AddedAsTheyArrive = "added-as-they-arrive",
+    /// What travels whole makes one step too few: the contribution that would come last is lost.
+    OneContributionMissed = "one-contribution-missed",
 }
 
 impl Mutant {

@@ -1,4 +1,8 @@
-//! Which rank sends which elements to whom, and when, in a ring all-reduce.
+//! Which rank sends which elements to whom, and when, in an all-reduce.
+//!
+//! There are two schedules, both around a ring, and one place that says which of them a collective
+//! takes: [`Schedule::of`]. Small buffers travel [`Whole`]. All others are reduced on their way, as
+//! follows.
 //!
 //! The algorithm is that of Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for
 //! clusters of workstations" (2009): a reduce-scatter followed by an all-gather around a ring. With
@@ -25,10 +29,44 @@
 use core::iter::successors;
 use core::ops::Range;
 
-use crate::element::ElementType;
+use crate::element::{CollectiveSpec, ElementType, Quantization};
+use crate::wire::FRAME_PAYLOAD_MAX;
 
 #[cfg(test)]
 mod tests;
+mod whole;
+
+pub use whole::{Whole, WholeStep};
+
+/// How the contributions to a collective become its result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Schedule {
+    /// In chunks that are reduced on their way, and whose results are passed on: [`steps`].
+    Ring,
+    /// Whole, and every rank adds them all: [`Whole`].
+    Whole,
+}
+
+impl Schedule {
+    /// The schedule that a collective takes in a world of so many. A buffer travels whole where it is
+    /// of at most `whole_bytes_max` bytes, not quantized, and so small that those of all ranks fit into
+    /// one frame ([`FRAME_PAYLOAD_MAX`]): a rank keeps them all until it adds.
+    ///
+    /// Ranks that do not come to the same do not understand each other's frames. They do where `spec`
+    /// and `world` are what the master has told them and `whole_bytes_max` is
+    /// [`WHOLE_BUFFER_MAX`](crate::wire::WHOLE_BUFFER_MAX).
+    #[must_use]
+    pub fn of(spec: &CollectiveSpec, world: u32, whole_bytes_max: u64) -> Self {
+        let bytes = spec.count.saturating_mul(spec.element.size() as u64);
+        let all = bytes.saturating_mul(u64::from(world));
+        let is_small = bytes <= whole_bytes_max && all <= FRAME_PAYLOAD_MAX as u64;
+        if is_small && spec.quantization == Quantization::None {
+            Self::Whole
+        } else {
+            Self::Ring
+        }
+    }
+}
 
 /// A stripe shorter than this costs more in frames than another lane brings.
 pub const STRIPE_BYTES_MIN: u64 = 512 * 1024;
@@ -105,41 +143,40 @@ pub fn steps(world: u32, rank: u32, stripe: Range<u64>) -> impl Iterator<Item = 
         } else {
             Phase::Gather
         },
-        send: chunk_range(&stripe, world, chunk_sent(world, rank, step)),
-        receive: chunk_range(
-            &stripe,
-            world,
-            chunk_sent(world, rank, step.saturating_add(1)),
-        ),
+        send: chunk_range(&stripe, world, back(world, rank, step)),
+        receive: chunk_range(&stripe, world, back(world, rank, step.saturating_add(1))),
     })
 }
 
-/// `rank − step` modulo `world`.
-fn chunk_sent(world: u32, rank: u32, step: u32) -> u32 {
-    let back = step.checked_rem(world).unwrap_or(0);
-    if rank >= back {
-        rank - back
+/// `rank − by` modulo `world`.
+fn back(world: u32, rank: u32, by: u32) -> u32 {
+    let by = by.checked_rem(world).unwrap_or(0);
+    if rank >= by {
+        rank - by
     } else {
-        world - (back - rank)
+        world - (by - rank)
     }
 }
 
-/// Cuts a range of elements into frames, in order: each as many whole elements as fit into
-/// `frame_bytes_max`, at least one, and the last one what is left. An empty range has no frames.
+/// How many whole elements of `element_size` bytes a frame of at most `frame_bytes_max` bytes holds: at
+/// least one.
+#[must_use]
+pub const fn frame_elements(element_size: usize, frame_bytes_max: usize) -> u64 {
+    match frame_bytes_max.checked_div(element_size) {
+        Some(0) | None => 1,
+        Some(elements) => elements as u64,
+    }
+}
+
+/// Cuts a range into frames, in order: each of `frame_max`, the last one what is left. An empty range
+/// has no frames. The unit is the range's: elements (see [`frame_elements`]), or bytes where
+/// `frame_max` is so many whole elements.
 ///
-/// The cut depends on the range alone, so every peer through which a chunk passes cuts it alike.
-/// `element_size` is in bytes.
-pub fn frames(
-    range: Range<u64>,
-    element_size: usize,
-    frame_bytes_max: usize,
-) -> impl Iterator<Item = Range<u64>> + Clone {
-    let fitting = frame_bytes_max
-        .checked_div(element_size)
-        .unwrap_or(1)
-        .max(1) as u64;
+/// It is the rank that contributes a chunk, or a buffer that travels whole, who cuts it; all others
+/// forward its frames as they are.
+pub fn frames(range: Range<u64>, frame_max: u64) -> impl Iterator<Item = Range<u64>> + Clone {
     let frame_at = move |start: u64| {
-        let end = start.saturating_add(fitting).min(range.end);
+        let end = start.saturating_add(frame_max.max(1)).min(range.end);
         (start < end).then_some(start..end)
     };
     successors(frame_at(range.start), move |frame| frame_at(frame.end))

@@ -11,6 +11,7 @@ pub enum Claim {
     Agreement,
     Unanimity,
     ExactlyOnce,
+    SameOrder,
     Restoration,
     Exclusivity,
     OneView,
@@ -37,6 +38,7 @@ pub const CLAIMS: &[Claim] = &[
     Claim::Agreement,
     Claim::Unanimity,
     Claim::ExactlyOnce,
+    Claim::SameOrder,
     Claim::Restoration,
     Claim::Exclusivity,
     Claim::OneView,
@@ -69,6 +71,9 @@ impl Claim {
             }
             Self::ExactlyOnce => {
                 "a committed collective holds every contributor's part exactly once"
+            }
+            Self::SameOrder => {
+                "all participants of a committed collective have added its contributions in one order"
             }
             Self::Restoration => {
                 "a collective that failed is stopped at a peer before its buffer goes back to the user"
@@ -116,6 +121,7 @@ impl Claim {
     pub const fn guard(self) -> Milestone {
         match self {
             Self::Agreement => Milestone::CommittedWithoutOne,
+            Self::SameOrder => Milestone::TravelledWhole,
             Self::Unanimity | Self::ExactlyOnce | Self::NoPanic | Self::Bounded => {
                 Milestone::Committed
             }

@@ -1,12 +1,14 @@
 //! Connecting ring edges, using them, and losing them.
 
-use pccl_core::id::{Round, Tag};
+use pccl_core::element::CollectiveSpec;
+use pccl_core::id::{Round, Seq, Tag};
 use pccl_core::messages::RingOutcome;
 use pccl_core::peer::PeerInput;
 use pccl_core::topology::{Edge, LaneFailure, Topology};
 
 use crate::claim::Claim;
-use crate::plane::{Frame, Lanes};
+use crate::plane::Lanes;
+use crate::ring::Frame;
 use crate::run::{Run, small};
 use crate::state::{Life, RunState, Seat};
 use crate::step::SeatNo;
@@ -198,11 +200,11 @@ impl Run<'_> {
         watch::adopted(self, no, me);
     }
 
-    pub(crate) fn run_ring(&mut self, no: SeatNo, tag: Tag, seq: pccl_core::id::Seq) {
+    pub(crate) fn run_ring(&mut self, no: SeatNo, tag: Tag, seq: Seq, spec: &CollectiveSpec) {
         let Some(me) = self.seat(no).id else {
             return;
         };
-        let first = self.edit(no).plane.run_ring(me, small(tag), seq);
+        let first = self.edit(no).plane.run_ring(me, small(tag), seq, spec);
         watch::ring_runs(self, no, seq);
         let known = |edge| {
             self.seat(no)

@@ -18,7 +18,7 @@
 //! | [`milestone`] | what must be reached at least once |
 //! | [`coverage`] | what the exploration has seen |
 //! | [`trace`], [`story`] | a way through a run, as text for machines and for people |
-//! | [`link`], [`plane`], [`hashed`] | parts of a state |
+//! | [`link`], [`plane`], [`ring`], [`hashed`] | parts of a state |
 
 pub mod catalogue;
 pub mod claim;
@@ -31,6 +31,7 @@ pub mod milestone;
 mod model;
 pub mod plane;
 mod prologue;
+pub mod ring;
 mod run;
 pub mod scenario;
 pub mod script;

@@ -8,6 +8,8 @@ pub enum Milestone {
     Committed,
     /// A collective was committed although a contributor was gone.
     CommittedWithoutOne,
+    /// A collective was committed whose buffers travelled whole.
+    TravelledWhole,
     /// A collective was aborted.
     Aborted,
     /// A collective was aborted at a peer that had the whole result already.
@@ -60,6 +62,7 @@ pub enum Milestone {
 pub const MILESTONES: &[Milestone] = &[
     Milestone::Committed,
     Milestone::CommittedWithoutOne,
+    Milestone::TravelledWhole,
     Milestone::Aborted,
     Milestone::RestoredWhole,
     Milestone::Recovered,
@@ -92,6 +95,7 @@ impl Milestone {
         match self {
             Self::Committed => "a collective is committed",
             Self::CommittedWithoutOne => "a collective is committed although a contributor is gone",
+            Self::TravelledWhole => "a collective whose buffers travel whole is committed",
             Self::Aborted => "a collective is aborted",
             Self::RestoredWhole => "a peer restores a result that was whole",
             Self::Recovered => "a collective is committed after it was aborted",

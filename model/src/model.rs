@@ -145,6 +145,7 @@ fn holds(claim: Claim) -> Condition {
         Agreement,
         Unanimity,
         ExactlyOnce,
+        SameOrder,
         Restoration,
         Exclusivity,
         OneView,
@@ -178,6 +179,7 @@ fn is_reached(milestone: Milestone) -> Condition {
     of!(
         Committed,
         CommittedWithoutOne,
+        TravelledWhole,
         Aborted,
         RestoredWhole,
         Recovered,

@@ -1,54 +1,16 @@
 //! The data plane of one process: lanes, orders to connect them, rings over symbols, transfers.
 //!
-//! Contents are symbols: a chunk is the multiset of peers whose contribution it holds, shared state is
-//! its hash. The schedule of a ring is the product's own.
+//! Contents are symbols: what a collective computes is a list of contributions (see [`ring`](crate::ring)),
+//! shared state is its hash.
 
 use std::collections::VecDeque;
 
+use pccl_core::element::CollectiveSpec;
 use pccl_core::id::{ContentHash, EntryIndex, PeerId, Round, Seq};
-use pccl_core::schedule::{Phase, Step, steps};
 use pccl_core::shared_state::SyncPlan;
 use pccl_core::topology::{Edge, LaneOrder, Topology};
 
-/// The multiset of contributions that a chunk holds: four bits for each of the first sixteen peers of
-/// a run, counting how often its contribution is in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Chunk(u64);
-
-impl Chunk {
-    /// One peer's contribution.
-    #[must_use]
-    pub fn of(peer: PeerId) -> Self {
-        Self(1 << (peer.0 % 16 * 4))
-    }
-
-    /// Both together, as far as a count of fifteen.
-    #[must_use]
-    pub fn plus(self, other: Self) -> Self {
-        Self(self.0.saturating_add(other.0))
-    }
-
-    /// Every one of these exactly once, and nobody else.
-    #[must_use]
-    pub fn of_all(peers: &[PeerId]) -> Self {
-        peers
-            .iter()
-            .fold(Self::default(), |sum, peer| sum.plus(Self::of(*peer)))
-    }
-}
-
-/// What travels on a lane.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Frame {
-    /// Which execution.
-    pub seq: Seq,
-    /// Which step of the schedule.
-    pub step: u32,
-    /// Which chunk.
-    pub chunk: u8,
-    /// What it holds.
-    pub content: Chunk,
-}
+use crate::ring::{Frame, RingRun};
 
 /// One end of the lanes of a ring edge. The receiving end holds what is on its way.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -123,68 +85,6 @@ impl Order {
     pub fn is_complete(&self) -> bool {
         let mut edges = self.next.iter().chain(&self.previous);
         edges.all(|edge| edge.lanes.is_some())
-    }
-}
-
-/// One execution that runs here.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct RingRun {
-    /// The user's name for it.
-    pub tag: u8,
-    /// Its number.
-    pub seq: Seq,
-    /// The step whose frame it waits for.
-    pub at: u32,
-    /// Position on the ring, and its size.
-    pub rank: u32,
-    /// Size of the ring.
-    pub world: u32,
-    /// What the buffer holds.
-    pub chunks: Vec<Chunk>,
-}
-
-impl RingRun {
-    fn step(&self, at: u32) -> Option<Step> {
-        steps(self.world, self.rank, 0..u64::from(self.world)).nth(at as usize)
-    }
-
-    /// What is sent in a step. `None`: there is no such step.
-    fn frame(&self, at: u32) -> Option<Frame> {
-        let step = self.step(at)?;
-        let chunk = u8::try_from(step.send.start).ok()?;
-        Some(Frame {
-            seq: self.seq,
-            step: step.step,
-            chunk,
-            content: *self.chunks.get(usize::from(chunk))?,
-        })
-    }
-
-    /// Is the whole result here?
-    #[must_use]
-    pub fn is_done(&self) -> bool {
-        self.step(self.at).is_none()
-    }
-
-    /// Takes the frame that it waits for. False: it is not that one.
-    fn take(&mut self, frame: Frame) -> bool {
-        let Some(step) = self.step(self.at) else {
-            return false;
-        };
-        let fits = frame.step == step.step && u64::from(frame.chunk) == step.receive.start;
-        let Some(own) = self
-            .chunks
-            .get_mut(usize::from(frame.chunk))
-            .filter(|_| fits)
-        else {
-            return false;
-        };
-        *own = match step.phase {
-            Phase::Reduce => own.plus(frame.content),
-            Phase::Gather => frame.content,
-        };
-        self.at += 1;
-        true
     }
 }
 
@@ -329,18 +229,17 @@ impl Plane {
     }
 
     /// Starts an execution; returns the first frame to send.
-    pub fn run_ring(&mut self, me: PeerId, tag: u8, seq: Seq) -> Option<Frame> {
+    pub fn run_ring(
+        &mut self,
+        me: PeerId,
+        tag: u8,
+        seq: Seq,
+        spec: &CollectiveSpec,
+    ) -> Option<Frame> {
         let ring = &self.topology.ring;
         let world = u32::try_from(ring.world_size()).ok()?;
         let rank = u32::try_from(ring.rank_of(me)?).ok()?;
-        let run = RingRun {
-            tag,
-            seq,
-            at: 0,
-            rank,
-            world,
-            chunks: vec![Chunk::of(me); world as usize],
-        };
+        let run = RingRun::new(me, (rank, world), (tag, seq), spec)?;
         let first = run.frame(0);
         self.newest = self.newest.max(seq);
         self.rings.push(run);

@@ -14,7 +14,7 @@ use crate::claim::Claim;
 use crate::coverage::{Coverage, ReceiverIn, SenderIn};
 use crate::link::End;
 use crate::milestone::Milestone;
-use crate::scenario::{SPEC, Scenario, SeatPlan};
+use crate::scenario::{Scenario, SeatPlan};
 use crate::script::{Do, Program, Wish};
 use crate::state::{Life, RunState, Seat, Tour};
 use crate::step::{Deadline, SeatNo, Step};
@@ -144,7 +144,7 @@ impl<'a> Run<'a> {
         let Some(wish) = self.seat(no).user.wish(self.program(no)) else {
             return;
         };
-        let call = call_of(self.seat(no), wish);
+        let call = call_of(self.seat(no), self.scenario.spec, wish);
         let program = self.program(no);
         let seat = self.edit(no);
         seat.user.calls(wish, program);
@@ -369,7 +369,7 @@ impl<'a> Run<'a> {
                 self.drop_lanes(no, unused);
             }
             PeerOutput::AdoptRing(topology) => self.adopt_ring(no, topology),
-            PeerOutput::RunRing { tag, seq, .. } => self.run_ring(no, tag, seq),
+            PeerOutput::RunRing { tag, seq, spec } => self.run_ring(no, tag, seq, &spec),
             PeerOutput::StopRing { seq } => self.edit(no).plane.stop(seq),
             PeerOutput::MoveState(plan) => self.move_state(no, plan),
             PeerOutput::CommitState { round } => self.commit_state(no, round),
@@ -477,11 +477,11 @@ pub(crate) fn is_of(timer: &MasterTimer, deadline: Deadline) -> bool {
 }
 
 /// The call that a wish is.
-pub(crate) fn call_of(seat: &Seat, wish: Wish) -> Call {
+pub(crate) fn call_of(seat: &Seat, spec: CollectiveSpec, wish: Wish) -> Call {
     let tag_of = |tag: u8| Tag(u64::from(tag));
     let initiate = |tag: u8| Call::Initiate {
         tag: tag_of(tag),
-        spec: SPEC,
+        spec,
     };
     match wish {
         Wish::Connect => Call::Connect,
@@ -489,7 +489,10 @@ pub(crate) fn call_of(seat: &Seat, wish: Wish) -> Call {
         Wish::Again(tag) | Wish::Do(Do::Start(tag) | Do::StartTwice(tag)) => initiate(tag),
         Wish::Do(Do::StartOdd(tag)) => Call::Initiate {
             tag: tag_of(tag),
-            spec: CollectiveSpec { count: 2, ..SPEC },
+            spec: CollectiveSpec {
+                count: spec.count + 1,
+                ..spec
+            },
         },
         Wish::Do(Do::Cancel(tag)) => Call::Cancel { tag: tag_of(tag) },
         Wish::Do(Do::Update | Do::UpdateIfPending) => Call::UpdateTopology,

@@ -1,12 +1,19 @@
 //! What is explored: who takes part, what the users do, and which faults may happen.
 
 use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
+use pccl_core::wire::WHOLE_BUFFER_MAX;
 
 use crate::milestone::Milestone;
 use crate::script::Program;
 
-/// What every collective computes.
-pub(crate) const SPEC: CollectiveSpec = CollectiveSpec {
+/// A collective whose buffers are too large to travel whole.
+pub(crate) const LARGE: CollectiveSpec = CollectiveSpec {
+    count: WHOLE_BUFFER_MAX,
+    ..SMALL
+};
+
+/// A collective whose buffers travel whole.
+pub(crate) const SMALL: CollectiveSpec = CollectiveSpec {
     op: ReduceOp::Sum,
     element: ElementType::F32,
     count: 1,
@@ -22,6 +29,8 @@ pub struct Scenario {
     pub about: &'static str,
     /// The processes.
     pub seats: Vec<SeatPlan>,
+    /// What every collective computes.
+    pub spec: CollectiveSpec,
     /// How many faults may happen.
     pub faults: u8,
     /// Which.

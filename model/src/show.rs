@@ -106,7 +106,7 @@ fn show_seat(f: &mut fmt::Formatter<'_>, no: SeatNo, seat: &Seat) -> fmt::Result
             "    ring of tag {}: waits for step {} of {}",
             run.tag,
             run.at + 1,
-            2 * (run.world - 1)
+            run.steps()
         )?;
     }
     for run in &seat.plane.whole {

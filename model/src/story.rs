@@ -282,7 +282,7 @@ fn processes(names: &Names, state: &RunState) -> Beliefs {
         let name = names.within(no);
         all.push((name.to_owned(), doing(seat)));
         for run in &seat.plane.rings {
-            let steps = 2 * (run.world.saturating_sub(1));
+            let steps = run.steps();
             let about = format!("{name}, tag {}", run.tag);
             all.push((about, format!("ring step {} of {steps}", run.at + 1)));
         }

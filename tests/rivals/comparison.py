@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Mapping, Optional, Sequence
 
-from figures import Sample, aims_against, format_size, render, show, show_ratio, show_speed, times_as_fast
+from figures import Rounds, Sample, aims_against, format_size, ratio, ratio_to_floor, render, show, show_ratio, show_speed
 
 EQUAL = "ours-equal"
 DEFAULTS = "ours-defaults"
@@ -18,12 +18,12 @@ HEAD = (
     "ours/floor", "ours/Gloo", "ours/MPI TCP", "CPU ns/B: ours", "floor", "Gloo", "MPI TCP", "spread: Gloo", "MPI TCP",
 )  # fmt: skip
 
-Measured = Mapping[tuple[str, int, int, bool], Sample]
-"""Samples by contestant, peers, size in bytes, and whether in place."""
+Measured = Mapping[tuple[str, int, int, bool], Rounds]
+"""What was found by contestant, peers, size in bytes, and whether in place."""
 
 
-def find(measured: Measured, name: str, peers: int, size: int, in_place: bool) -> Optional[Sample]:
-    """The sample to compare with: Gloo knows no other form than in place."""
+def find(measured: Measured, name: str, peers: int, size: int, in_place: bool) -> Optional[Rounds]:
+    """What to compare with: Gloo knows no other form than in place."""
     return measured.get((name, peers, size, in_place or name == GLOO))
 
 
@@ -41,18 +41,18 @@ def table(measured: Measured, ours: str, peers: Sequence[int], sizes: Sequence[i
 
 
 def _row(measured: Measured, ours: str, peers: int, size: int, in_place: bool) -> list[str]:
-    own = find(measured, ours, peers, size, in_place)
-    gloo, mpi, shared = (find(measured, name, peers, size, in_place) for name in RIVALS)
-    own_us = _time(own)
+    own_rounds, *rival_rounds = (find(measured, name, peers, size, in_place) for name in (ours, *RIVALS))
+    own, gloo, mpi, shared = (_all(rounds) for rounds in (own_rounds, *rival_rounds))
     floor_us = own.floor_time_us if own else None
     equal = ours == EQUAL
+    ratios = [ratio(own_rounds, rounds) for rounds in rival_rounds]
     return [
         str(peers),
         format_size(size),
-        *(show_speed(size, time) for time in (own_us, floor_us, _time(gloo), _time(mpi), _time(shared))),
-        show(times_as_fast(own_us, floor_us)),
-        show_ratio(times_as_fast(own_us, _time(gloo)), aims_against(GLOO, equal, peers, size)),
-        show_ratio(times_as_fast(own_us, _time(mpi)), aims_against(MPI_TCP, equal, peers, size)),
+        *(show_speed(size, time) for time in (_time(own), floor_us, _time(gloo), _time(mpi), _time(shared))),
+        show_ratio(ratio_to_floor(own_rounds)),
+        show_ratio(ratios[0], aims_against(GLOO, equal, peers, size)),
+        show_ratio(ratios[1], aims_against(MPI_TCP, equal, peers, size)),
         show(_cpu(own)),
         show(own.floor_cpu_ns_per_byte if own else None),
         show(_cpu(gloo)),
@@ -60,6 +60,10 @@ def _row(measured: Measured, ours: str, peers: int, size: int, in_place: bool) -
         show(gloo.spread if gloo else None),
         show(mpi.spread if mpi else None),
     ]
+
+
+def _all(rounds: Optional[Rounds]) -> Optional[Sample]:
+    return rounds.all if rounds else None
 
 
 def _time(sample: Optional[Sample]) -> Optional[float]:

@@ -27,9 +27,10 @@ class Contestant(Protocol):
     """One column of the table."""
 
     name: str
+    may_be_missing: bool
 
     def prepare(self) -> Optional[str]:
-        """Builds or finds what `measure` needs; the reason in one line where this one must be skipped."""
+        """Builds or finds what `measure` needs; the reason in one line where this one cannot be measured."""
 
     def measure(self, peers: int, sizes: Sequence[int], forms: Sequence[bool]) -> list[Sample]:
         """One launch of `peers` processes over all sizes; `forms` are values of `in_place`. Raises `Failed`."""
@@ -53,6 +54,7 @@ class Gloo:
     python: str
     limit_s: float
     name: str = "gloo"
+    may_be_missing: bool = True
 
     ENVIRONMENT = {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
 
@@ -84,6 +86,7 @@ class OpenMpi:
     limit_s: float
     folder: Path
     version: tuple[int, ...] = (0,)
+    may_be_missing: bool = True
 
     def prepare(self) -> Optional[str]:
         """See `Contestant`."""
@@ -128,6 +131,7 @@ class Ours:
     repository: Path
     arguments: list[str] = field(default_factory=list)
     program: Optional[str] = None
+    may_be_missing: bool = False
 
     def prepare(self) -> Optional[str]:
         """See `Contestant`; builds the example."""
@@ -173,6 +177,7 @@ class OursFromFile:
     held: str
     name: str = "ours"
     rows: list[Row] = field(default_factory=list)
+    may_be_missing: bool = False
 
     def prepare(self) -> Optional[str]:
         """See `Contestant`; takes `held_name` where the file's congestion control is `held`, the rivals'."""

@@ -1,10 +1,10 @@
-"""What is measured and how it is shown: sizes, samples, medians, ratios, tables. No I/O here."""
+"""What is measured and how it is shown: sizes, samples, rounds, ratios, tables. No I/O here."""
 
 from __future__ import annotations
 
 import statistics
 from dataclasses import dataclass, field
-from typing import Iterable, Optional, Sequence
+from typing import Iterable, Mapping, Optional, Sequence
 
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 MIB = 1 << 20
@@ -65,7 +65,9 @@ def plan(size: int, in_place: bool) -> Step:
         return Step(size, in_place, batch, warm_ups=1, iterations=10)
     if size < 16 * MIB:
         return Step(size, in_place, batch=1, warm_ups=3, iterations=20)
-    return Step(size, in_place, batch=1, warm_ups=1, iterations=5)
+    if size < 128 * MIB:
+        return Step(size, in_place, batch=1, warm_ups=2, iterations=12)
+    return Step(size, in_place, batch=1, warm_ups=1, iterations=8)
 
 
 @dataclass
@@ -119,14 +121,60 @@ def _median(values: Iterable[Optional[float]]) -> Optional[float]:
     return statistics.median(known) if known else None
 
 
+@dataclass
+class Rounds:
+    """What a contestant showed for one size in each round; a round whose launch failed is missing."""
+
+    by_round: Mapping[int, Sample]
+
+    @property
+    def all(self) -> Sample:
+        """All rounds together."""
+        return merge(list(self.by_round.values()))
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """Our throughput over another's, above 1 where we are faster: of each round by itself, since what the
+    machine can do changes from round to round."""
+
+    rounds: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        """The middle one of the rounds; the mean of the middle two of an even number."""
+        return statistics.median(self.rounds)
+
+    def __str__(self) -> str:
+        """Median and, from two rounds on, the smallest and the largest."""
+        if len(self.rounds) == 1:
+            return f"{self.median:.2f}"
+        return f"{self.median:.2f} ({min(self.rounds):.2f}-{max(self.rounds):.2f})"
+
+
+def ratio(ours: Optional[Rounds], rival: Optional[Rounds]) -> Optional[Ratio]:
+    """Ours over the rival's in the rounds that both have; None where there is no such round."""
+    if ours is None or rival is None:
+        return None
+    both = sorted(ours.by_round.keys() & rival.by_round.keys())
+    return _ratio(rival.by_round[round_].time_us / ours.by_round[round_].time_us for round_ in both)
+
+
+def ratio_to_floor(ours: Optional[Rounds]) -> Optional[Ratio]:
+    """Ours over the floor program's, in the rounds in which it ran."""
+    samples = ours.by_round.values() if ours else ()
+    floors = ((sample.floor_time_us, sample.time_us) for sample in samples)
+    return _ratio(floor / own for floor, own in floors if floor is not None)
+
+
+def _ratio(rounds: Iterable[float]) -> Optional[Ratio]:
+    known = tuple(rounds)
+    return Ratio(known) if known else None
+
+
 def throughput_gb_s(size: int, time_us: float) -> float:
     """Bytes of one peer's contribution over time, 10^9 bytes per second."""
     return size / time_us / 1e3
-
-
-def times_as_fast(ours_us: Optional[float], rival_us: Optional[float]) -> Optional[float]:
-    """Our throughput over the rival's: above 1 where we are faster."""
-    return rival_us / ours_us if ours_us and rival_us else None
 
 
 def show_speed(size: int, time_us: Optional[float]) -> str:
@@ -139,7 +187,7 @@ def show_speed(size: int, time_us: Optional[float]) -> str:
 
 
 def show(value: Optional[float]) -> str:
-    """A ratio or CPU nanoseconds, two digits after the point."""
+    """CPU nanoseconds or a spread, two digits after the point."""
     return DASH if value is None else f"{value:.2f}"
 
 
@@ -155,11 +203,11 @@ def aims_against(rival: str, equal: bool, peers: int, size: int) -> Optional[flo
     return None
 
 
-def show_ratio(ratio: Optional[float], aim: Optional[float]) -> str:
-    """The ratio, marked `<` and the aim where it falls short of it."""
-    if ratio is None or aim is None or ratio >= aim:
-        return show(ratio)
-    return f"{ratio:.2f} <{aim:g}"
+def show_ratio(found: Optional[Ratio], aim: Optional[float] = None) -> str:
+    """The ratio and its spread, marked `<` and the aim where its median falls short of it."""
+    if found is None:
+        return DASH
+    return str(found) if aim is None or found.median >= aim else f"{found} <{aim:g}"
 
 
 def render(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -15,8 +15,8 @@ import torch.distributed as dist
 
 from figures import ELEMENT_BYTES, Step
 
-PERIOD = 61  # of the pattern; with 8 peers all sums stay exact in f32
-TAGS = 7  # contributions differ from one iteration to the next, so that a stale result is seen
+PERIOD = 61  # of the pattern; with 64 peers all sums stay exact in f32
+TAGS = 1009  # no two reduces of a step contribute the same, so that what is left over from one is seen in another
 PIECE = PERIOD * 16384  # elements filled and checked at once: a temporary of the whole size would be dear
 PATTERN = (torch.arange(PIECE) % PERIOD).to(torch.float32)
 
@@ -44,8 +44,9 @@ def measure(step: Step, rank: int, peers: int) -> dict[str, object]:
     buffers = [torch.empty(step.size // ELEMENT_BYTES) for _ in range(step.batch)]
     figures = torch.zeros(step.iterations + 2, dtype=torch.float64)  # times, CPU, wrong elements
     for iteration in range(-step.warm_ups, step.iterations):
-        tag = iteration % TAGS
-        for buffer in buffers:
+        first = (iteration + step.warm_ups) * step.batch
+        tags = [(first + place) % TAGS for place in range(step.batch)]
+        for buffer, tag in zip(buffers, tags):
             fill(buffer, rank + tag)
         dist.barrier()
         cpu, start = cpu_seconds(), time.perf_counter()
@@ -53,7 +54,7 @@ def measure(step: Step, rank: int, peers: int) -> dict[str, object]:
             dist.all_reduce(buffer)
         elapsed, cpu = time.perf_counter() - start, cpu_seconds() - cpu
         dist.barrier()  # checking would take the cores from ranks that still reduce
-        figures[-1] += sum(count_wrong(buffer, peers, tag) for buffer in buffers)
+        figures[-1] += sum(count_wrong(buffer, peers, tag) for buffer, tag in zip(buffers, tags))
         if iteration >= 0:
             figures[iteration] = elapsed
             figures[-2] += cpu

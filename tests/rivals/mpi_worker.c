@@ -2,6 +2,7 @@
  * Rank 0 prints one JSON line per step, as gloo_worker.py does. */
 
 #define _GNU_SOURCE
+#include <math.h>
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
@@ -10,8 +11,8 @@
 #include <sys/resource.h>
 
 enum {
-    PERIOD = 61, /* of the pattern; with 8 peers all sums stay exact in f32 */
-    TAGS = 7     /* contributions differ between iterations, so that a stale result is seen */
+    PERIOD = 61, /* of the pattern; with 64 peers all sums stay exact in f32 */
+    TAGS = 1009  /* no two reduces of a step contribute the same: what is left over from one is seen in another */
 };
 
 struct step {
@@ -48,6 +49,18 @@ static void fill(float *buffer, long count, int offset)
         buffer[i] = (float)(i % PERIOD + offset);
 }
 
+/* what nobody writes is not passed for a result of an earlier reduce */
+static void spoil(float *buffer, long count)
+{
+    for (long i = 0; i < count; i++)
+        buffer[i] = NAN;
+}
+
+static int tag_of(const struct step *step, int iteration, int place)
+{
+    return ((iteration + step->warm_ups) * step->batch + place) % TAGS;
+}
+
 static long count_wrong(const float *buffer, long count, int tag)
 {
     long wrong = 0;
@@ -77,16 +90,18 @@ static void iterate(const struct step *step, float **from, float **to, double *f
 {
     const long count = step->bytes / (long)sizeof(float);
     for (int i = -step->warm_ups; i < step->iterations; i++) {
-        const int tag = (i + TAGS * step->warm_ups) % TAGS;
-        for (int b = 0; b < step->batch; b++)
-            fill(step->in_place ? to[b] : from[b], count, rank + tag);
+        for (int b = 0; b < step->batch; b++) {
+            if (!step->in_place)
+                spoil(to[b], count);
+            fill(step->in_place ? to[b] : from[b], count, rank + tag_of(step, i, b));
+        }
         MPI_Barrier(MPI_COMM_WORLD);
         double cpu = cpu_seconds(), time = MPI_Wtime();
         reduce_batch(step, from, to, (int)count);
         time = MPI_Wtime() - time, cpu = cpu_seconds() - cpu;
         MPI_Barrier(MPI_COMM_WORLD); /* checking would take the cores from ranks that still reduce */
         for (int b = 0; b < step->batch; b++)
-            figures[step->iterations + 1] += count_wrong(to[b], count, tag);
+            figures[step->iterations + 1] += count_wrong(to[b], count, tag_of(step, i, b));
         if (i >= 0) {
             figures[i] = time;
             figures[step->iterations] += cpu;

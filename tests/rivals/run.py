@@ -21,7 +21,7 @@ import congestion
 from children import Failed
 from comparison import ALONE, DEFAULTS, EQUAL, GLOO, MPI_SHARED, MPI_TCP, Measured
 from contestants import HERE, Contestant, Gloo, OpenMpi, Ours, OursFromFile
-from figures import Sample, format_size, merge, parse_size
+from figures import Rounds, Sample, format_size, parse_size
 
 REPOSITORY = HERE.parent.parent
 OURS = "ours"
@@ -94,8 +94,8 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     return parsed
 
 
-def contestants(options: argparse.Namespace, folder: Path) -> list[Contestant]:
-    """Those that were asked for and can run here; says for the others why not."""
+def contestants(options: argparse.Namespace, folder: Path) -> tuple[list[Contestant], int]:
+    """Those that were asked for and can run here; says for the others why not, and how many of them are ours."""
     limit = options.timeout
     all_: list[Contestant] = [
         Gloo(options.python, limit, GLOO),
@@ -112,23 +112,26 @@ def contestants(options: argparse.Namespace, folder: Path) -> list[Contestant]:
         all_.append(Ours(EQUAL, limit, REPOSITORY, ["--congestion", held, *extra]))
         if options.congestion is None:
             all_.append(Ours(DEFAULTS, limit, REPOSITORY, extra))
-    able = []
+    able, ours_missing = [], 0
     for contestant in all_:
         if contestant.name.split("-")[0] not in options.only and contestant.name not in options.only:
             continue
         reason = contestant.prepare()
         if reason is None:
             able.append(contestant)
-        else:
+        elif contestant.may_be_missing:
             say(f"skipped {contestant.name}: {reason}")
-    return able
+        else:
+            say(f"failed {contestant.name}: {reason}")
+            ours_missing += 1
+    return able, ours_missing
 
 
 def measure(options: argparse.Namespace, able: Sequence[Contestant]) -> tuple[Measured, int]:
     """By turns, each round beginning with another contestant; also the number of launches that failed."""
     forms = FORMS[options.form]
     lost = 0
-    found: dict[tuple[str, int, int, bool], list[Sample]] = {}
+    found: dict[tuple[str, int, int, bool], dict[int, Sample]] = {}
     for peers in options.peers:
         for round_ in range(options.rounds):
             for turn in range(len(able)):
@@ -143,8 +146,8 @@ def measure(options: argparse.Namespace, able: Sequence[Contestant]) -> tuple[Me
                 say(f"{contestant.name}, {peers} peers, round {round_ + 1}: {time.monotonic() - begun:.0f} s")
                 for sample in samples:
                     key = (contestant.name, peers, sample.size, sample.in_place)
-                    found.setdefault(key, []).append(sample)
-    return {key: merge(samples) for key, samples in found.items()}, lost
+                    found.setdefault(key, {})[round_] = sample
+    return {key: Rounds(by_round) for key, by_round in found.items()}, lost
 
 
 def machine() -> str:
@@ -160,10 +163,12 @@ def machine() -> str:
 
 
 def write_json(file: Path, about: dict[str, object], measured: Measured) -> None:
-    """All iterations of all contestants."""
+    """All iterations of all contestants, a row for each round."""
     rows = []
-    for (name, peers, _, _), sample in sorted(measured.items()):
-        rows.append({"contestant": name, "peers": peers, "time_us": sample.time_us, **asdict(sample)})
+    for (name, peers, _, _), rounds in sorted(measured.items(), key=lambda item: item[0]):
+        for round_, sample in sorted(rounds.by_round.items()):
+            about_row = {"contestant": name, "peers": peers, "round": round_ + 1, "time_us": sample.time_us}
+            rows.append({**about_row, **asdict(sample)})
     file.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n")
 
 
@@ -171,6 +176,7 @@ def report(options: argparse.Namespace, how: str, about: str, measured: Measured
     """Prints the tables."""
     sizes = ", ".join(format_size(size) for size in options.bytes)
     print(f"f32 sum over loopback, one process per peer; {sizes}; {options.rounds} rounds by turns")
+    print("ratios: the median over the rounds (the smallest - the largest)")
     print(f"{time.strftime('%Y-%m-%d %H:%M %Z')}, {about}")
     if options.ours is not None:
         print(f"rivals' congestion control: {how}; ours: read from {options.ours}, measured at another time")
@@ -187,22 +193,23 @@ def report(options: argparse.Namespace, how: str, about: str, measured: Measured
 
 
 def run(options: argparse.Namespace) -> bool:
-    """Measures and prints; true where every launch that was tried ended well and every element was right."""
+    """Measures and prints; true where ours was there, every launch ended well and every element was right."""
     about = machine()
     with tempfile.TemporaryDirectory(prefix="pccl-rivals-") as folder:
-        able = contestants(options, Path(folder))
+        able, ours_missing = contestants(options, Path(folder))
         with congestion.held_at(options.congestion or congestion.in_force(), options.congestion_by) as how:
             measured, lost = measure(options, able)
     if options.json is not None:
         write_json(options.json, {"machine": about, "congestion": how, "rounds": options.rounds}, measured)
     report(options, how, about, measured)
-    wrong = sum(sample.wrong for sample in measured.values())
-    print(f"\nwrong elements: {wrong}, launches that failed: {lost}")
-    return wrong == 0 and lost == 0
+    wrong = sum(rounds.all.wrong for rounds in measured.values())
+    print(f"\nwrong elements: {wrong}, launches that failed: {lost}, builds of ours that failed: {ours_missing}")
+    return wrong == 0 and lost == 0 and ours_missing == 0
 
 
 def main() -> int:
-    """0: done, also where somebody was skipped; 1: wrong elements, failed launches; 2: refused what was asked for."""
+    """0: done, also where rivals were skipped; 1: wrong elements, failed launches, no build or file of ours;
+    2: refused what was asked for."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(130))  # so that children end and settings are restored
     try:

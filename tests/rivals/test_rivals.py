@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import tempfile
 import unittest
 from pathlib import Path
 from typing import Optional
+from unittest import mock
 
 import comparison
 import congestion
+import run
 from children import Failed, run_together
 from comparison import ALONE, DEFAULTS, EQUAL, GLOO, MPI_TCP
-from contestants import HERE, OursFromFile, executable_in, samples_of_rows, samples_of_worker
+from contestants import HERE, Ours, OursFromFile, executable_in, samples_of_rows, samples_of_worker
 from figures import (
     MIB,
+    Ratio,
+    Rounds,
     Sample,
     Step,
     aims_against,
@@ -24,11 +29,12 @@ from figures import (
     merge,
     parse_size,
     plan,
+    ratio,
+    ratio_to_floor,
     render,
     show_ratio,
     show_speed,
     throughput_gb_s,
-    times_as_fast,
 )
 from run import parse_arguments
 
@@ -59,6 +65,18 @@ class Steps(unittest.TestCase):
 
             self.assertEqual(Step.parse(step.token()), step)
 
+    def test_no_two_reduces_of_a_step_contribute_the_same(self) -> None:
+        (tags,) = {_constant(worker, "TAGS") for worker in ("gloo_worker.py", "mpi_worker.c")}
+
+        for size in (4, 4096, 512 * 1024, MIB, 64 * MIB, 256 * MIB):
+            step = plan(size, in_place=False)
+            self.assertLessEqual((step.warm_ups + step.iterations) * step.batch, tags)
+
+    def test_large_sizes_are_measured_as_often_as_ours_are_and_larger_ones_less(self) -> None:
+        iterations = [plan(size, in_place=False).iterations for size in (MIB, 64 * MIB, 256 * MIB)]
+
+        self.assertEqual(iterations, [20, 12, 8])
+
     def test_only_sizes_below_1_mib_come_in_batches_and_those_stay_small(self) -> None:
         for size in (4, 4096, 512 * 1024, MIB - 4):
             batch = plan(size, in_place=False).batch
@@ -66,6 +84,13 @@ class Steps(unittest.TestCase):
             self.assertGreater(batch, 1)
             self.assertLessEqual(batch * size, 4 * MIB)
         self.assertEqual(plan(MIB, in_place=False).batch, 1)
+
+
+def _constant(file: str, name: str) -> int:
+    """What a worker's text says it is."""
+    found = re.search(rf"\b{name} = (\d+)", Path(HERE, file).read_text())
+    assert found is not None, file
+    return int(found.group(1))
 
 
 class Samples(unittest.TestCase):
@@ -112,6 +137,47 @@ class Samples(unittest.TestCase):
         self.assertIsNone(executable_in(other))
 
 
+def rounds_of(*times_us: float, floor_us: Optional[float] = None, size: int = 4, in_place: bool = False) -> Rounds:
+    """A round for each time."""
+    floors = [] if floor_us is None else [floor_us]
+    samples = (Sample(size, in_place, [time], floor_times_us=floors) for time in times_us)
+    return Rounds(dict(enumerate(samples)))
+
+
+class Ratios(unittest.TestCase):
+    def test_a_ratio_above_one_means_that_we_are_faster(self) -> None:
+        self.assertEqual(ratio(rounds_of(10.0), rounds_of(15.0)), Ratio((1.5,)))
+        self.assertIsNone(ratio(None, rounds_of(15.0)))
+        self.assertIsNone(ratio(rounds_of(10.0), None))
+
+    def test_rounds_are_compared_each_with_itself(self) -> None:
+        # Everybody takes ten times as long in the second round, which is no difference between them.
+        found = ratio(rounds_of(10.0, 100.0, 10.0), rounds_of(20.0, 210.0, 19.0))
+
+        self.assertEqual(found, Ratio((2.0, 2.1, 1.9)))
+        self.assertEqual(str(found), "2.00 (1.90-2.10)")
+
+    def test_a_round_that_only_one_of_them_has_does_not_count(self) -> None:
+        rival = Rounds({1: Sample(4, True, [30.0]), 2: Sample(4, True, [99.0])})
+
+        self.assertEqual(ratio(rounds_of(10.0, 10.0), rival), Ratio((3.0,)))
+        self.assertIsNone(ratio(rounds_of(10.0), rival))
+
+    def test_the_floor_is_compared_with_the_launch_it_ran_in(self) -> None:
+        self.assertEqual(ratio_to_floor(rounds_of(10.0, 20.0, floor_us=10.0)), Ratio((1.0, 0.5)))
+        self.assertIsNone(ratio_to_floor(rounds_of(10.0)))
+        self.assertIsNone(ratio_to_floor(None))
+
+    def test_one_round_has_no_spread_to_show(self) -> None:
+        self.assertEqual([show_ratio(Ratio((1.2,))), show_ratio(None)], ["1.20", "-"])
+
+    def test_a_median_below_its_aim_is_marked(self) -> None:
+        short, reached = Ratio((1.0, 1.1, 1.3)), Ratio((1.0, 1.2, 1.3))
+
+        self.assertEqual(show_ratio(short, 1.15), "1.10 (1.00-1.30) <1.15")
+        self.assertEqual(show_ratio(reached, 1.15), "1.20 (1.00-1.30)")
+
+
 class FilesOfOurs(unittest.TestCase):
     def prepared(self, settings: dict[str, object]) -> tuple[OursFromFile, Optional[str]]:
         with tempfile.TemporaryDirectory() as folder:
@@ -137,11 +203,6 @@ class Tables(unittest.TestCase):
     def test_throughput_is_one_peers_contribution_over_time(self) -> None:
         self.assertAlmostEqual(throughput_gb_s(64_000_000, 32_000.0), 2.0)
 
-    def test_a_ratio_above_one_means_that_we_are_faster(self) -> None:
-        self.assertEqual(times_as_fast(10.0, 15.0), 1.5)
-        self.assertIsNone(times_as_fast(None, 15.0))
-        self.assertIsNone(times_as_fast(10.0, None))
-
     def test_small_sizes_show_time_and_large_ones_throughput(self) -> None:
         shown = [show_speed(4096, 20.0), show_speed(4096, 20_000.0), show_speed(MIB, 1048.576), show_speed(MIB, None)]
 
@@ -155,21 +216,16 @@ class Tables(unittest.TestCase):
         self.assertIsNone(aims_against("gloo", True, 2, MIB))
         self.assertIsNone(aims_against("mpi-tcp", False, 4, 256 * MIB))
 
-    def test_a_ratio_below_its_aim_is_marked(self) -> None:
-        self.assertEqual(
-            [show_ratio(1.1, 1.15), show_ratio(1.2, 1.15), show_ratio(0.5, None)], ["1.10 <1.15", "1.20", "0.50"]
-        )
-
     def test_columns_are_as_wide_as_their_widest_cell(self) -> None:
         self.assertEqual(render(["a", "bbb"], [["10", "2"]]), "|  a | bbb |\n|---:|----:|\n| 10 |   2 |")
 
     def test_an_out_of_place_table_takes_gloo_from_its_only_form_and_mpi_from_the_same(self) -> None:
         size = 64 * MIB
         measured = {
-            (EQUAL, 2, size, False): Sample(size, False, [50_000.0], 0.4, floor_times_us=[45_000.0]),
-            (GLOO, 2, size, True): Sample(size, True, [100_000.0], 0.6),
-            (MPI_TCP, 2, size, False): Sample(size, False, [60_000.0], 0.7),
-            (MPI_TCP, 2, size, True): Sample(size, True, [1.0], 0.7),
+            (EQUAL, 2, size, False): Rounds({0: Sample(size, False, [50_000.0], 0.4, floor_times_us=[45_000.0])}),
+            (GLOO, 2, size, True): Rounds({0: Sample(size, True, [100_000.0], 0.6)}),
+            (MPI_TCP, 2, size, False): Rounds({0: Sample(size, False, [60_000.0], 0.7)}),
+            (MPI_TCP, 2, size, True): Rounds({0: Sample(size, True, [1.0], 0.7)}),
         }
 
         row = comparison.table(measured, EQUAL, [2], [size], in_place=False).splitlines()[-1]
@@ -179,9 +235,9 @@ class Tables(unittest.TestCase):
         self.assertEqual(cells[10:], ["0.40", "-", "0.60", "0.70", "-", "-"])
 
     def test_there_is_a_section_for_each_of_ours_and_one_for_rivals_without_any(self) -> None:
-        rival = {(GLOO, 2, 4, True): Sample(4, True, [1.0])}
+        rival = {(GLOO, 2, 4, True): rounds_of(1.0, in_place=True)}
         forms = ((DEFAULTS, False), (EQUAL, True), (EQUAL, False))
-        ours = {(name, 2, 4, form): Sample(4, form, [1.0]) for name, form in forms}
+        ours = {(name, 2, 4, form): rounds_of(1.0, in_place=form) for name, form in forms}
 
         tables = comparison.sections({**rival, **ours})
 
@@ -216,6 +272,33 @@ class Children(unittest.TestCase):
     def test_a_program_that_is_not_there_is_a_failure_in_words(self) -> None:
         with self.assertRaisesRegex(Failed, "did not start"):
             run_together([["/no/such/program"]], LIMIT_S)
+
+
+@unittest.skipUnless(os.path.exists(congestion.SETTING), "no TCP of Linux")
+class Outcomes(unittest.TestCase):
+    def outcome(self, *arguments: str) -> bool:
+        """What a run of ours alone comes to, whose output nobody wants to see."""
+        with open(os.devnull, "w", encoding="ascii") as nowhere:
+            with mock.patch("sys.stdout", nowhere), mock.patch("sys.stderr", nowhere):
+                return run.run(parse_arguments(["--only", "ours", "--peers", "2", "--bytes", "4K", *arguments]))
+
+    def test_a_build_of_ours_that_fails_is_a_failure(self) -> None:
+        with tempfile.TemporaryDirectory() as no_repository, mock.patch.object(run, "REPOSITORY", Path(no_repository)):
+            self.assertFalse(self.outcome())
+
+    def test_a_file_of_ours_that_is_not_there_is_a_failure(self) -> None:
+        self.assertFalse(self.outcome("--ours", "/no/such/file.json"))
+
+    def test_a_launch_of_ours_that_fails_is_a_failure(self) -> None:
+        def build(ours: Ours) -> None:
+            ours.program = sys.executable
+
+        with mock.patch.object(Ours, "prepare", build):
+            self.assertFalse(self.outcome("--rounds", "1"))
+
+    def test_a_rival_that_is_not_installed_is_none(self) -> None:
+        with mock.patch("shutil.which", return_value=None):
+            self.assertTrue(self.outcome("--only", "mpi-tcp"))
 
 
 def _state(process: int) -> str:

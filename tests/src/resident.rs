@@ -45,12 +45,38 @@ pub const fn allowed(buffer_bytes: u64) -> u64 {
 /// In words.
 #[must_use]
 pub fn words(buffer_bytes: u64, peak: u64) -> String {
+    let reached = peak <= allowed(buffer_bytes);
+    let verdict = if reached { "reached" } else { "MISSED" };
     let beyond = peak.saturating_sub(2 * buffer_bytes) as f64 / MIB as f64;
     format!(
-        "2 peers reduce {} MiB of f32 in place: a peer has at most {} MiB, that is {beyond:.1} MiB besides \
-         the buffer and its backup; allowed: {} MiB in all",
+        "2 peers reduce {0} MiB of f32 in place: a peer has at most {1} MiB, that is {beyond:.1} MiB besides \
+         the buffer and its backup; the aim, at most 2.1 * {0} MiB + 64 MiB = {2} MiB in all, is {verdict}",
         buffer_bytes / MIB,
         peak / MIB,
         allowed(buffer_bytes) / MIB,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_may_have_2_1_times_its_buffer_and_64_mib() {
+        assert_eq!(allowed(1000 * MIB), (2100 + 64) * MIB);
+        assert_eq!(allowed(0), 64 * MIB);
+    }
+
+    #[test]
+    fn one_byte_more_than_allowed_misses_the_aim() {
+        let bytes = 100 * MIB;
+        let said = [allowed(bytes), allowed(bytes) + 1].map(|peak| words(bytes, peak));
+
+        assert!(
+            said[0].ends_with("2.1 * 100 MiB + 64 MiB = 274 MiB in all, is reached"),
+            "{}",
+            said[0]
+        );
+        assert!(said[1].ends_with("MISSED"), "{}", said[1]);
+    }
 }

@@ -64,6 +64,11 @@ impl Arguments {
         if self.min_bytes > self.max_bytes {
             return Err("--min-bytes is more than --max-bytes");
         }
+        if !self.peers.iter().all(|peers| self.work.is_exact(*peers)) {
+            return Err(
+                "sums of so many peers are not exact in this type, so they cannot be checked",
+            );
+        }
         self.work.check()
     }
 

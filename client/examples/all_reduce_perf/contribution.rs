@@ -2,9 +2,11 @@
 //!
 //! Contributions are small whole numbers, so that every order of additions gives the same bits, and
 //! they depend on the rank, the place and the iteration: a contribution that is lost or counted twice,
-//! a piece in the wrong place and a result that is left over from before all show. They repeat with a
-//! period that no size of a piece or a chunk divides, so that buffers are filled and checked by
-//! copying and comparing memory.
+//! a piece in the wrong place and a piece of another iteration all show. They repeat from place to place
+//! with a period that no size of a piece or a chunk divides, so that buffers are filled and checked by
+//! copying and comparing memory. From iteration to iteration they never repeat: most places of any two
+//! iterations differ, but not every one, since there are few small numbers. That an element was written
+//! at all is therefore seen in another way: before an iteration its result is spoiled.
 
 use pccl::ReduceOp;
 
@@ -15,7 +17,7 @@ use super::work::Work;
 const PERIOD: usize = 4099;
 
 /// Numbers up to this one are contributed.
-const LARGEST: i64 = 14;
+pub(crate) const LARGEST: i64 = 14;
 
 /// What is contributed, and what comes out of it.
 #[derive(Clone, Debug)]
@@ -42,10 +44,16 @@ impl Contribution {
         let pattern: Vec<T> = (0..PERIOD.min(buffer.len()))
             .map(|place| T::whole(self.of(self.rank, place, iteration)))
             .collect();
-        for part in buffer.chunks_mut(PERIOD) {
-            let (pattern, _) = pattern.split_at(part.len());
-            part.copy_from_slice(pattern);
-        }
+        repeat(buffer, &pattern);
+    }
+
+    /// Puts into every element what is wrong there after this iteration, so that one that nobody writes
+    /// is noticed, whatever it held before.
+    pub(crate) fn spoil<T: Number>(&self, result: &mut [T], iteration: u64) {
+        let pattern: Vec<T> = (0..PERIOD.min(result.len()))
+            .map(|place| self.expected::<T>(place, iteration).spoiled())
+            .collect();
+        repeat(result, &pattern);
     }
 
     /// Elements of a result that are not what they should be. `exact`: even where the library
@@ -63,17 +71,17 @@ impl Contribution {
 
     /// What `rank` contributes at `place` of the period.
     fn of(&self, rank: usize, place: usize, iteration: u64) -> i64 {
+        let drawn = mix(iteration << 16 | place as u64);
         let (rank, place) = (rank as i64, place as i64);
-        let turn = i64::try_from(iteration % (1 << 32)).unwrap_or_default();
         match self.op {
             // One or two, and at most two of them two, so that the product fits into every type.
             ReduceOp::Prod => {
-                let doubling = (place + turn) % 3;
+                let doubling = (drawn % 3) as i64;
                 1 + i64::from((rank + place / 3) % (self.peers as i64) < doubling)
             }
             // The first part is common to all ranks, so that the largest tells of the iteration, too.
             ReduceOp::Sum | ReduceOp::Avg | ReduceOp::Max | ReduceOp::Min => {
-                1 + (place + 3 * turn) % 11 + (7 * rank + place) % 4
+                1 + (drawn % 11) as i64 + (7 * rank + place) % 4
             }
         }
     }
@@ -88,6 +96,22 @@ impl Contribution {
             ReduceOp::Min => T::whole(all.min().unwrap_or_default()),
         }
     }
+}
+
+/// Fills the buffer with copies of a pattern, which is as long as the period or the buffer.
+fn repeat<T: Number>(buffer: &mut [T], pattern: &[T]) {
+    for part in buffer.chunks_mut(PERIOD) {
+        let (pattern, _) = pattern.split_at(part.len());
+        part.copy_from_slice(pattern);
+    }
+}
+
+/// The finalizer of SplitMix64: near numbers become numbers that have nothing in common.
+const fn mix(number: u64) -> u64 {
+    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ number >> 31
 }
 
 /// Every hop encodes what has come together so far, and the last one encodes the result for everybody:

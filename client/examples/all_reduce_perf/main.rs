@@ -18,10 +18,10 @@
 //! | `arguments`, `work` | the command line, and what of it each rank has to know |
 //! | `plan`, `session`, `crew` | the parent: how often, in which order, and the processes it starts |
 //! | `talk` | what parent and children tell each other |
-//! | `master`, `rank`, `stopwatch` | the children |
-//! | `contribution`, `number` | what each rank contributes, and what must come out |
-//! | `floor`, `edges` | the ring over plain sockets |
-//! | `row`, `table`, `report`, `plot`, `machine` | what comes of it |
+//! | `master`, `rank`, `stopwatch`, `watch` | the children |
+//! | `contribution`, `number`, `memory` | what each rank contributes, what must come out, and where |
+//! | `floor`, `edges`, `pieces` | the ring over plain sockets |
+//! | `row`, `table`, `notes`, `report`, `plot`, `machine` | what comes of it |
 
 mod arguments;
 mod contribution;
@@ -30,7 +30,10 @@ mod edges;
 mod floor;
 mod machine;
 mod master;
+mod memory;
+mod notes;
 mod number;
+mod pieces;
 mod plan;
 mod plot;
 mod rank;
@@ -40,6 +43,7 @@ mod session;
 mod stopwatch;
 mod table;
 mod talk;
+mod watch;
 mod work;
 
 use std::process::ExitCode;

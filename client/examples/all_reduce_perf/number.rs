@@ -12,10 +12,12 @@ pub(crate) trait Number: Element {
     fn over(self, by: usize) -> Self;
     /// About this value.
     fn approximate(self) -> f64;
+    /// What no tolerance takes for this value: NaN, or where there is none, every bit turned over.
+    fn spoiled(self) -> Self;
 }
 
 macro_rules! numbers {
-    ($($number:ty),*) => {$(
+    ($($number:ty),*; spoiled: |$is:ident| $spoiled:expr) => {$(
         impl Number for $number {
             fn whole(value: i64) -> Self {
                 value as Self
@@ -27,6 +29,11 @@ macro_rules! numbers {
 
             fn approximate(self) -> f64 {
                 self as f64
+            }
+
+            fn spoiled(self) -> Self {
+                let $is = self;
+                $spoiled
             }
         }
     )*};
@@ -46,11 +53,16 @@ macro_rules! halves {
             fn approximate(self) -> f64 {
                 self.to_f64()
             }
+
+            fn spoiled(self) -> Self {
+                Self::NAN
+            }
         }
     )*};
 }
 
-numbers!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
+numbers!(u8, i8, u16, i16, u32, i32, u64, i64; spoiled: |is| !is);
+numbers!(f32, f64; spoiled: |_is| Self::NAN);
 halves!(f16, bf16);
 
 /// The type as the kernels call it.

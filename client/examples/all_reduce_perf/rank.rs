@@ -13,11 +13,13 @@ use pccl::{Communicator, ElementType, ReduceItem, Tcp};
 use super::contribution::Contribution;
 use super::edges::Edges;
 use super::floor::{Floor, FloorError};
+use super::memory::Memory;
 use super::number::Number;
 use super::stopwatch::{cpu_time, ns_since};
 use super::talk::{
     Buffers, Contestant, Event, Measured, Order, Series, end_with_parent, next_order, tell,
 };
+use super::watch::{Watch, Watched};
 use super::work::Work;
 
 /// What the parent tells a rank on its command line.
@@ -94,16 +96,17 @@ fn take_part<T: Number>(assignment: &Assignment) -> Result<(), RankError> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
     tell(&Event::Listening { address });
-    let comm = join(assignment)?;
-    tell(&Event::Joined);
+    let (comm, watch) = join(assignment)?;
+    tell(&Event::Connected {
+        lanes_are_local: watch.are_all_local(),
+    });
     let mut rank = Rank::<T> {
         contribution: Contribution::new(&assignment.work, assignment.rank, assignment.peers),
         work: assignment.work.clone(),
         comm,
+        watch,
         floor: None,
-        stride: 1,
-        source: Vec::new(),
-        result: Vec::new(),
+        memory: Memory::new(),
     };
     loop {
         match next_order() {
@@ -129,14 +132,16 @@ fn take_part<T: Number>(assignment: &Assignment) -> Result<(), RankError> {
 }
 
 /// Connects, and waits until all peers are there.
-fn join(assignment: &Assignment) -> Result<Communicator, pccl::Error> {
+fn join(assignment: &Assignment) -> Result<(Communicator, Watch), pccl::Error> {
     let mut tcp = Tcp::new().lanes(assignment.lanes);
     if let Some(congestion) = &assignment.work.congestion {
         tcp = tcp.congestion(congestion);
     }
-    let builder = Communicator::builder(assignment.master.to_string());
-    let mut comm = builder
-        .transport(tcp)
+    let master = assignment.master.to_string();
+    let watched = Watched::new(tcp, master.clone());
+    let watch = watched.watch();
+    let mut comm = Communicator::builder(master)
+        .transport(watched)
         .listen(assignment.master.ip())
         .first_port(0)
         .connect()?;
@@ -145,42 +150,34 @@ fn join(assignment: &Assignment) -> Result<Communicator, pccl::Error> {
         // Processes take a while to start; a peer that asks without a pause keeps them from it.
         thread::sleep(Duration::from_millis(2));
     }
-    Ok(comm)
+    Ok((comm, watch))
 }
 
 struct Rank<T> {
     work: Work,
     contribution: Contribution,
     comm: Communicator,
+    watch: Watch,
     floor: Option<Floor<T>>,
-    /// Elements of one iteration: of all its reduces together.
-    stride: usize,
-    /// What each iteration of a batch contributes; empty in place.
-    source: Vec<T>,
-    result: Vec<T>,
+    memory: Memory<T>,
 }
 
 impl<T: Number> Rank<T> {
     fn prepare(&mut self, buffers: Buffers) {
-        // Before the next ones are made, so that both need not fit into memory.
-        (self.source, self.result) = (Vec::new(), Vec::new());
-        self.stride = buffers.count * self.work.concurrent;
-        let elements = self.stride * buffers.batch;
-        // Written to, because memory that was never touched is dear when it is first.
-        self.result = vec![T::whole(1); elements];
-        if !self.work.is_in_place() {
-            self.source = vec![T::whole(1); elements];
-        }
+        let stride = buffers.count * self.work.concurrent;
+        let in_place = self.work.is_in_place();
+        self.memory.make(stride, buffers.batch, in_place);
     }
 
     fn measure(&mut self, series: Series) -> Result<Measured, RankError> {
-        let batch = (self.result.len() / self.stride) as u64;
+        let batch = self.memory.iterations() as u64;
         let end = series.first + u64::from(series.iterations);
         let mut measured = Measured::default();
+        let sent_before = self.watch.sent();
         let mut first = series.first;
         while first < end {
             let iterations = first..end.min(first + batch);
-            self.fill(iterations.clone());
+            self.memory.fill(&self.contribution, iterations.clone());
             if !everybody_is_ready() {
                 break;
             }
@@ -189,29 +186,13 @@ impl<T: Number> Rank<T> {
             if !everybody_is_ready() {
                 break;
             }
-            measured.wrong += self.count_wrong(series.of, iterations.clone());
+            let exact = series.of != Contestant::Ours;
+            let (memory, contribution) = (&self.memory, &self.contribution);
+            measured.wrong += memory.count_wrong(contribution, iterations.clone(), exact);
             first = iterations.end;
         }
+        measured.lanes_used = self.watch.used_since(&sent_before);
         Ok(measured)
-    }
-
-    fn fill(&mut self, iterations: std::ops::Range<u64>) {
-        let buffers = if self.work.is_in_place() {
-            &mut self.result
-        } else {
-            &mut self.source
-        };
-        for (buffer, iteration) in buffers.chunks_mut(self.stride).zip(iterations) {
-            self.contribution.fill(buffer, iteration);
-        }
-    }
-
-    fn count_wrong(&self, of: Contestant, iterations: std::ops::Range<u64>) -> u64 {
-        let exact = of != Contestant::Ours;
-        let results = self.result.chunks(self.stride).zip(iterations);
-        results
-            .map(|(result, iteration)| self.contribution.wrong(result, iteration, exact))
-            .sum()
     }
 
     /// The iterations of one batch, back to back; nothing else is between the two readings of the
@@ -222,11 +203,9 @@ impl<T: Number> Rank<T> {
         iterations: std::ops::Range<u64>,
         measured: &mut Measured,
     ) -> Result<(), RankError> {
-        let mut sources = self.source.chunks(self.stride);
         let before = cpu_time();
-        for (result, _) in self.result.chunks_mut(self.stride).zip(iterations) {
+        for ((source, result), _) in self.memory.buffers().zip(iterations) {
             let begun = Instant::now();
-            let source = sources.next();
             match of {
                 Contestant::Ours => reduce(&self.comm, &self.work, source, result)?,
                 Contestant::Floor { piece_bytes } => {

@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::arguments::Arguments;
 use super::crew::Trouble;
 use super::machine::Machine;
+use super::notes;
 use super::plot;
 use super::row::Row;
 use super::session::{BestPieces, Session};
@@ -87,6 +88,7 @@ fn measure_all(arguments: &Arguments, rows: &mut Vec<Row>) -> Result<(), Trouble
         for lanes in &arguments.lanes {
             let mut session = Session::start(arguments, *peers, *lanes)?;
             bar.suspend(|| println!("{}", table::heading(arguments, *peers, *lanes)));
+            let first = rows.len();
             for count in &counts {
                 bar.set_message(format!("{peers} peers, {lanes} lanes, {count} elements"));
                 let row = session.measure(*count, &mut best)?;
@@ -94,6 +96,8 @@ fn measure_all(arguments: &Arguments, rows: &mut Vec<Row>) -> Result<(), Trouble
                 bar.inc(1);
                 rows.push(row);
             }
+            let of_session = rows.get(first..).unwrap_or_default();
+            bar.suspend(|| print!("{}", notes::notes(of_session)));
             session.end()?;
         }
     }

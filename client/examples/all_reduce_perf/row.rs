@@ -10,6 +10,10 @@ use super::work::Work;
 pub(crate) struct Samples {
     /// By iteration, the mean over the ranks.
     times_us: Vec<f64>,
+    /// By series, the median of its iterations.
+    medians_us: Vec<f64>,
+    /// Lanes of an edge that carried bytes; of all ranks the most.
+    lanes_used: usize,
     /// Of all ranks and iterations.
     pub(crate) cpu_ns: u64,
     pub(crate) wrong: u64,
@@ -19,11 +23,16 @@ impl Samples {
     /// Adds a series: what each rank has measured in it.
     pub(crate) fn add(&mut self, ranks: &[Measured]) {
         let iterations = ranks.iter().map(|rank| rank.times_ns.len()).min();
+        let mut series_us = Vec::new();
         for iteration in 0..iterations.unwrap_or(0) {
             let times = ranks.iter().filter_map(|rank| rank.times_ns.get(iteration));
             let sum_ns: f64 = times.map(|ns| *ns as f64).sum();
-            self.times_us.push(sum_ns / ranks.len() as f64 / 1e3);
+            series_us.push(sum_ns / ranks.len() as f64 / 1e3);
         }
+        self.medians_us.push(median(&series_us));
+        self.times_us.append(&mut series_us);
+        let lanes_used = ranks.iter().map(|rank| rank.lanes_used).max();
+        self.lanes_used = self.lanes_used.max(lanes_used.unwrap_or(0));
         self.cpu_ns += ranks.iter().map(|rank| rank.cpu_ns).sum::<u64>();
         self.add_wrong(ranks);
     }
@@ -33,31 +42,39 @@ impl Samples {
         self.wrong += ranks.iter().map(|rank| rank.wrong).sum::<u64>();
     }
 
-    pub(crate) fn median_us(&self) -> f64 {
-        let sorted = self.sorted();
-        let middle = sorted.len() / 2;
-        let upper = sorted.get(middle).copied().unwrap_or(f64::NAN);
-        if sorted.len().is_multiple_of(2) {
-            let lower = middle.checked_sub(1).and_then(|lower| sorted.get(lower));
-            f64::midpoint(lower.copied().unwrap_or(upper), upper)
-        } else {
-            upper
-        }
+    fn median_us(&self) -> f64 {
+        median(&self.times_us)
     }
 
     pub(crate) fn min_us(&self) -> f64 {
-        self.sorted().first().copied().unwrap_or(f64::NAN)
+        least(&self.times_us)
     }
 
     fn max_us(&self) -> f64 {
-        self.sorted().last().copied().unwrap_or(f64::NAN)
+        most(&self.times_us)
     }
+}
 
-    fn sorted(&self) -> Vec<f64> {
-        let mut sorted = self.times_us.clone();
-        sorted.sort_by(f64::total_cmp);
-        sorted
+/// NaN where there is none.
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    let upper = sorted.get(middle).copied().unwrap_or(f64::NAN);
+    if sorted.len().is_multiple_of(2) {
+        let lower = middle.checked_sub(1).and_then(|lower| sorted.get(lower));
+        f64::midpoint(lower.copied().unwrap_or(upper), upper)
+    } else {
+        upper
     }
+}
+
+fn least(values: &[f64]) -> f64 {
+    values.iter().copied().fold(f64::NAN, f64::min)
+}
+
+fn most(values: &[f64]) -> f64 {
+    values.iter().copied().fold(f64::NAN, f64::max)
 }
 
 /// What is measured in a row.
@@ -65,6 +82,7 @@ impl Samples {
 pub(crate) struct Subject {
     pub(crate) peers: usize,
     pub(crate) lanes: u16,
+    pub(crate) lanes_are_local: bool,
     /// Elements of one reduce.
     pub(crate) count: usize,
     pub(crate) element_bytes: usize,
@@ -82,7 +100,12 @@ impl Subject {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Row {
     pub(crate) peers: usize,
+    /// Lanes of an edge that were asked for.
     pub(crate) lanes: u16,
+    /// Those of them that carried bytes, of all ranks the most, as counted.
+    pub(crate) lanes_used: usize,
+    /// Have all lanes both their ends on this machine? As the lanes say.
+    pub(crate) lanes_are_local: bool,
     /// Of one reduce.
     pub(crate) bytes: usize,
     /// Elements of one reduce.
@@ -118,12 +141,19 @@ pub(crate) struct FloorColumns {
     pub(crate) piece_bytes: Option<usize>,
     #[serde(rename = "floor_time_us")]
     pub(crate) time_us: Option<f64>,
+    #[serde(rename = "floor_time_min_us")]
+    pub(crate) time_min_us: Option<f64>,
+    #[serde(rename = "floor_time_max_us")]
+    pub(crate) time_max_us: Option<f64>,
     #[serde(rename = "floor_algbw_gb_s")]
     pub(crate) algbw_gb_s: Option<f64>,
     #[serde(rename = "floor_cpu_s_per_gb")]
     pub(crate) cpu_s_per_gb: Option<f64>,
     /// Throughput of ours over that of the floor.
     pub(crate) ratio: Option<f64>,
+    /// The same for each turn by itself, of its medians: the smallest and the largest.
+    pub(crate) ratio_min: Option<f64>,
+    pub(crate) ratio_max: Option<f64>,
     /// CPU time of ours over that of the floor.
     pub(crate) cpu_ratio: Option<f64>,
 }
@@ -148,6 +178,8 @@ impl Row {
         Self {
             peers: subject.peers,
             lanes: subject.lanes,
+            lanes_used: found.ours.lanes_used,
+            lanes_are_local: subject.lanes_are_local,
             bytes: subject.count * subject.element_bytes,
             count: subject.count,
             r#type: work.element.to_string(),
@@ -182,13 +214,19 @@ impl Findings {
             return FloorColumns::default();
         };
         let time_us = samples.median_us();
+        let turns = samples.medians_us.iter().zip(&self.ours.medians_us);
+        let ratios: Vec<f64> = turns.map(|(floor, ours)| floor / ours).collect();
         let cpu_s_per_gb = samples.cpu_ns as f64 / contributed;
         FloorColumns {
             piece_bytes: Some(*piece_bytes),
             time_us: Some(time_us),
+            time_min_us: Some(samples.min_us()),
+            time_max_us: Some(samples.max_us()),
             algbw_gb_s: Some(gb_per_s(bytes, time_us)),
             cpu_s_per_gb: Some(cpu_s_per_gb),
             ratio: Some(time_us / our_time_us),
+            ratio_min: Some(least(&ratios)),
+            ratio_max: Some(most(&ratios)),
             cpu_ratio: Some(our_cpu_s_per_gb / cpu_s_per_gb),
         }
     }

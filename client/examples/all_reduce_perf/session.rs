@@ -4,17 +4,11 @@ use std::collections::BTreeMap;
 
 use super::arguments::Arguments;
 use super::crew::{ChildId, Crew, Trouble};
+use super::pieces::Search;
 use super::plan::Plan;
 use super::rank::Assignment;
 use super::row::{Findings, Row, Samples, Subject};
 use super::talk::{Buffers, Contestant, Event, Measured, Order, Series};
-
-/// Sizes of the floor's pieces that are tried: this one and its doubles.
-const SMALLEST_PIECE: usize = 64 << 10;
-const LARGEST_PIECE: usize = 1 << 20;
-
-/// How often each of them gets its turn.
-const TRIALS: u32 = 3;
 
 /// The best size of pieces, by number of peers and bytes.
 pub(crate) type BestPieces = BTreeMap<(usize, usize), usize>;
@@ -24,6 +18,8 @@ pub(crate) struct Session<'a> {
     arguments: &'a Arguments,
     peers: usize,
     lanes: u16,
+    /// Have all lanes of all ranks both their ends on this machine?
+    lanes_are_local: bool,
     crew: Crew,
     master: ChildId,
     ranks: Vec<ChildId>,
@@ -53,7 +49,7 @@ impl<'a> Session<'a> {
             ranks.push(crew.start(format!("rank {rank}"), &assignment.to_arguments())?);
         }
         let addresses = crew.hear(&ranks, "its address", address_in)?;
-        crew.hear(&ranks, "joining the run", joined_in)?;
+        let connected = crew.hear(&ranks, "joining the run", locality_in)?;
         if !arguments.no_floor {
             let next = addresses.iter().cycle().skip(1);
             for (rank, next) in ranks.iter().zip(next) {
@@ -65,6 +61,7 @@ impl<'a> Session<'a> {
             arguments,
             peers,
             lanes,
+            lanes_are_local: connected.into_iter().all(|are_local| are_local),
             crew,
             master,
             ranks,
@@ -77,6 +74,7 @@ impl<'a> Session<'a> {
         let subject = Subject {
             peers: self.peers,
             lanes: self.lanes,
+            lanes_are_local: self.lanes_are_local,
             count,
             element_bytes: self.arguments.work.element.size(),
             concurrent: self.arguments.work.concurrent,
@@ -106,7 +104,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Tries all sizes of pieces, unless that was done for so many peers and bytes before.
+    /// Tries sizes of pieces, unless that was done for so many peers and bytes before.
     fn best_piece(
         &mut self,
         subject: &Subject,
@@ -118,33 +116,21 @@ impl<'a> Session<'a> {
         if let Some(piece) = best.get(&key) {
             return Ok(*piece);
         }
-        let piece = match sensible_pieces(bytes / self.peers).as_slice() {
-            [only] => *only,
-            several => self.fastest(several, plan)?,
+        let mut search = Search::new(bytes / self.peers);
+        let piece = loop {
+            if let Some(piece) = search.found() {
+                break piece;
+            }
+            let mut times = Vec::new();
+            for piece_bytes in search.sizes() {
+                let mut trial = Samples::default();
+                trial.add(&self.series(Contestant::Floor { piece_bytes }, plan.trial)?);
+                times.push(trial.min_us());
+            }
+            search.end_turn(&times);
         };
         best.insert(key, piece);
         Ok(piece)
-    }
-
-    /// In turns, and by the fastest iteration of each: whatever else the machine does only slows down.
-    fn fastest(&mut self, pieces: &[usize], plan: &Plan) -> Result<usize, Trouble> {
-        let mut trials: Vec<(usize, Samples)> = Vec::new();
-        trials.extend(pieces.iter().map(|piece| (*piece, Samples::default())));
-        for turn in 0..=TRIALS {
-            for (piece_bytes, samples) in &mut trials {
-                let piece_bytes = *piece_bytes;
-                let measured = self.series(Contestant::Floor { piece_bytes }, plan.trial)?;
-                // The first turn warms up.
-                if turn > 0 {
-                    samples.add(&measured);
-                }
-            }
-        }
-        let by_time = |one: &(usize, Samples), other: &(usize, Samples)| {
-            one.1.min_us().total_cmp(&other.1.min_us())
-        };
-        let fastest = trials.iter().min_by(|one, other| by_time(one, other));
-        Ok(fastest.map_or(SMALLEST_PIECE, |(piece, _)| *piece))
     }
 
     /// Ours, the floor, ours, the floor, and so on.
@@ -189,6 +175,7 @@ impl<'a> Session<'a> {
                     Event::Ready => Some(None),
                     Event::Measured(measured) => Some(Some(measured)),
                     Event::Listening { .. }
+                    | Event::Connected { .. }
                     | Event::Joined
                     | Event::Prepared
                     | Event::CpuTime { .. }
@@ -221,18 +208,16 @@ fn checked(of: Contestant, measured: Vec<Measured>) -> Result<Vec<Measured>, Tro
     }
 }
 
-/// A piece larger than a chunk is the chunk, which the next smaller one may be already.
-fn sensible_pieces(chunk: usize) -> Vec<usize> {
-    let doubles = std::iter::successors(Some(SMALLEST_PIECE), |piece| Some(piece * 2));
-    doubles
-        .take_while(|piece| *piece <= LARGEST_PIECE)
-        .filter(|piece| *piece == SMALLEST_PIECE || piece / 2 < chunk)
-        .collect()
-}
-
 fn address_in(event: Event) -> Option<std::net::SocketAddr> {
     match event {
         Event::Listening { address } => Some(address),
+        _ => None,
+    }
+}
+
+fn locality_in(event: Event) -> Option<bool> {
+    match event {
+        Event::Connected { lanes_are_local } => Some(lanes_are_local),
         _ => None,
     }
 }

@@ -28,7 +28,7 @@ pub(crate) fn preamble(arguments: &Arguments, machine: &Machine) -> String {
     );
     let lanes = work.congestion.as_deref();
     let lanes = lanes.unwrap_or("the library's choice per lane (reno within a machine)");
-    line("lanes", format!("congestion control: {lanes}"));
+    line("tcp", format!("congestion control of the lanes: {lanes}"));
     if !arguments.no_floor {
         let congestion = work.floor_congestion();
         line(
@@ -52,7 +52,8 @@ pub(crate) fn preamble(arguments: &Arguments, machine: &Machine) -> String {
 
 /// What the columns mean.
 const COLUMNS: &str = "\
-# time     median over the iterations; of each iteration the mean over the peers
+# time     median over the iterations; of each iteration the mean over the peers; the spread stands below
+# lanes    of an edge that carried bytes, as counted; how many were asked for stands above the rows
 # algbw    bytes of one peer's contribution / time; busbw = algbw * 2(n-1)/n; GB are 10^9 bytes
 # cpu      user and system seconds of all peers / GB contributed by all peers (= ns per byte)
 # ratio    throughput of ours / of the floor; the cpu beside it: CPU time of ours / of the floor
@@ -70,15 +71,16 @@ pub(crate) fn heading(arguments: &Arguments, peers: usize, lanes: u16) -> String
         .quantize
         .map(|by| format!(", quantized to {}", by.name));
     let quantized = quantized.unwrap_or_default();
-    let mut text = format!("#\n# {peers} peers, lanes: {lanes}, {place}{quantized}\n");
+    let mut text = format!("#\n# {peers} peers, lanes asked for: {lanes}, {place}{quantized}\n");
     let names = [
-        "size", "count", "type", "redop", "time", "algbw", "busbw", "#wrong", "cpu",
+        "size", "count", "type", "redop", "lanes", "time", "algbw", "busbw", "#wrong", "cpu",
     ];
     let units = [
         "(B)",
         "(elements)",
         "",
         "",
+        "(used)",
         "(us)",
         "(GB/s)",
         "(GB/s)",
@@ -99,12 +101,12 @@ pub(crate) fn heading(arguments: &Arguments, peers: usize, lanes: u16) -> String
     text
 }
 
-const WIDTHS: [usize; 9] = [12, 12, 7, 7, 12, 10, 10, 8, 10];
+const WIDTHS: [usize; 10] = [12, 12, 7, 7, 7, 12, 10, 10, 8, 10];
 const FLOOR_WIDTHS: [usize; 6] = [11, 10, 10, 8, 7, 7];
-const SEPARATOR: &str = " |";
+pub(crate) const SEPARATOR: &str = " |";
 
 /// Right-aligned.
-fn columns<T: AsRef<str>>(texts: &[T], widths: &[usize]) -> String {
+pub(crate) fn columns<T: AsRef<str>>(texts: &[T], widths: &[usize]) -> String {
     let columns = texts.iter().zip(widths);
     columns
         .map(|(text, width)| format!("{:>width$}", text.as_ref()))
@@ -118,6 +120,7 @@ pub(crate) fn line(row: &Row) -> String {
         row.count.to_string(),
         row.r#type.clone(),
         row.redop.clone(),
+        row.lanes_used.to_string(),
         format!("{:.1}", row.time_us),
         format!("{:.3}", row.algbw_gb_s),
         format!("{:.3}", row.busbw_gb_s),

@@ -55,7 +55,9 @@ pub(crate) enum Contestant {
 pub(crate) enum Event {
     /// The master accepts peers here, or a rank the connection of the floor's previous rank.
     Listening { address: SocketAddr },
-    /// A rank is part of the run, or of the floor's ring.
+    /// A rank is part of the run, with all others. Do its lanes stay on this machine?
+    Connected { lanes_are_local: bool },
+    /// A rank is part of the floor's ring.
     Joined,
     /// The buffers are there.
     Prepared,
@@ -78,6 +80,8 @@ pub(crate) struct Measured {
     pub(crate) cpu_ns: u64,
     /// Elements that were not as expected.
     pub(crate) wrong: u64,
+    /// Lanes to the next rank that carried anything of it.
+    pub(crate) lanes_used: usize,
 }
 
 /// One line to the parent.

@@ -3,6 +3,7 @@
 use pccl::{ElementType, Quantization, Reduce, ReduceOp};
 use pccl_kernels::{Codec, Scheme};
 
+use super::contribution::LARGEST;
 use super::number::kernel_element;
 
 const OPERATIONS: [ReduceOp; 5] = [
@@ -65,6 +66,27 @@ impl Work {
             return Err("--quantize needs a type of floating-point numbers");
         }
         Ok(())
+    }
+
+    /// Do all partial results of so many peers' contributions fit into the type without rounding?
+    pub(crate) fn is_exact(&self, peers: usize) -> bool {
+        let adds = matches!(self.op, ReduceOp::Sum | ReduceOp::Avg);
+        let largest = peers as i64 * LARGEST;
+        // Whole numbers are exact up to two to the power of the significand's bits.
+        match self.element {
+            ElementType::BF16 => !adds || largest <= 1 << 8,
+            ElementType::F16 => !adds || largest <= 1 << 11,
+            ElementType::F32 | ElementType::F64 => true,
+            // These wrap, and wrapping comes to the same in every order.
+            ElementType::U8
+            | ElementType::I8
+            | ElementType::U16
+            | ElementType::I16
+            | ElementType::U32
+            | ElementType::I32
+            | ElementType::U64
+            | ElementType::I64 => true,
+        }
     }
 
     /// What the compression does to a frame.

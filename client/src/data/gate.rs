@@ -1,26 +1,52 @@
-//! How many operations run at a time; the others wait, in the order of their numbers.
+//! Whose own contributions are put under way.
 //!
-//! An operation runs while fewer than the limit of lower numbers have not ended. The master gives the
-//! numbers, so all peers let the same operations run first, whatever the order in which their users
-//! have called and wait. A neighbour may be ahead and send frames of an operation that waits here. It
-//! has finished one with a lower number then, whose frames all came before on the same lanes: that one
-//! ends here too, and so on. So waiting operations never lock each other up.
+//! Every operation passes on what it receives, at once and always: so nothing that was sent ever waits
+//! for a decision of this peer, and peers may decide differently. What is decided is who may begin the
+//! way of frames of its own. The operations with the lowest numbers may, up to a limit, which bounds the
+//! memory that operations need.
+//!
+//! Where the ring does not leave the machine, large operations contribute one after the other: frames of
+//! many of them would wait for each other, and be in no cache any more when it is their turn to leave. The
+//! oldest has a [`Share`] of what may be under way, so that none waits for ever, and the one with the
+//! fewest bytes, so that it need not wait for a larger one; often they are the same.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
 
 use pccl_core::id::Seq;
 
-/// Lets operations run.
+use super::registry::{Address, Delivery};
+
+/// How much of what may be under way an operation may fill with its own contribution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Share {
+    /// Nothing: it is not its turn.
+    Nothing,
+    /// Half: another one has the rest.
+    Half,
+    /// All that there is.
+    Whole,
+}
+
+/// Lets operations contribute. Each is told of its share; before that it has none.
 #[derive(Debug)]
 pub(super) struct Gate {
     limit: usize,
-    /// Operations that have begun and not ended, with whom to wake.
-    open: Mutex<BTreeMap<Seq, Option<Waker>>>,
-    /// How many those are, to be read for every frame.
-    count: AtomicUsize,
+    /// Operations of no more bytes take no turns.
+    small: u64,
+    /// Operations that have begun and not ended.
+    open: Mutex<BTreeMap<Seq, Entry>>,
+}
+
+/// An operation that has begun.
+#[derive(Debug)]
+struct Entry {
+    address: Address,
+    /// Bytes of its buffer.
+    bytes: u64,
+    takes_turns: bool,
+    /// What it was told last.
+    share: Share,
 }
 
 /// An operation's place in the order. Dropping it says that the operation has ended.
@@ -31,48 +57,78 @@ pub(super) struct Pass {
 }
 
 impl Gate {
-    /// At most `limit` operations at a time, at least one.
-    pub(super) fn new(limit: usize) -> Arc<Self> {
+    /// At most `limit` operations contribute at a time, at least one.
+    pub(super) fn new(limit: usize, small: u64) -> Arc<Self> {
         Arc::new(Self {
             limit: limit.max(1),
+            small,
             open: Mutex::default(),
-            count: AtomicUsize::new(0),
         })
     }
 
-    /// An operation begins.
-    pub(super) fn begin(self: &Arc<Self>, seq: Seq) -> Pass {
-        self.open().insert(seq, None);
-        self.count.fetch_add(1, Ordering::Relaxed);
+    /// An operation on a buffer of so many bytes begins. Does the ring stay on this machine, as far as
+    /// is known?
+    pub(super) fn begin(
+        self: &Arc<Self>,
+        (seq, address): (Seq, Address),
+        bytes: u64,
+        is_local: bool,
+    ) -> Pass {
+        let entry = Entry {
+            address,
+            bytes,
+            takes_turns: is_local && bytes > self.small,
+            share: Share::Nothing,
+        };
+        let mut open = self.open();
+        open.insert(seq, entry);
+        self.share_out(&mut open);
         Pass {
             gate: Arc::clone(self),
             seq,
         }
     }
 
-    fn open(&self) -> MutexGuard<'_, BTreeMap<Seq, Option<Waker>>> {
+    /// Tells those whose share has changed.
+    fn share_out(&self, open: &mut BTreeMap<Seq, Entry>) {
+        let in_turns = open.iter().take(self.limit);
+        let in_turns = in_turns.filter(|(_, entry)| entry.takes_turns);
+        let in_turns = in_turns.map(|(seq, entry)| (entry.bytes, *seq));
+        let oldest = in_turns.clone().next().map(|(_, seq)| seq);
+        let smallest = in_turns.min().map(|(_, seq)| seq);
+        let in_turn = if oldest == smallest {
+            Share::Whole
+        } else {
+            Share::Half
+        };
+        for (seq, entry) in open.iter_mut().take(self.limit) {
+            let chosen = oldest == Some(*seq) || smallest == Some(*seq);
+            let share = match (entry.takes_turns, chosen) {
+                (false, _) => Share::Whole,
+                (true, true) => in_turn,
+                (true, false) => Share::Nothing,
+            };
+            if entry.share != share {
+                entry.share = share;
+                // Fails only where nobody runs it any more.
+                let _ = entry.address.send(Delivery::Share(share));
+            }
+        }
+    }
+
+    fn open(&self) -> MutexGuard<'_, BTreeMap<Seq, Entry>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Pass {
-    /// How many operations may run at this moment, at least one.
-    pub(super) fn running(&self) -> usize {
-        let open = self.gate.count.load(Ordering::Relaxed);
-        open.clamp(1, self.gate.limit)
-    }
-
-    /// Waits until the operation may run.
-    pub(super) fn poll_may_run(&self, cx: &mut Context<'_>) -> Poll<()> {
+    /// The ring leaves this machine: nobody takes turns.
+    pub(super) fn ring_is_not_local(&self) {
         let mut open = self.gate.open();
-        let before = open.range(..self.seq).take(self.gate.limit).count();
-        if before < self.gate.limit {
-            return Poll::Ready(());
+        for entry in open.values_mut() {
+            entry.takes_turns = false;
         }
-        if let Some(waker) = open.get_mut(&self.seq) {
-            *waker = Some(cx.waker().clone());
-        }
-        Poll::Pending
+        self.gate.share_out(&mut open);
     }
 }
 
@@ -80,11 +136,124 @@ impl Drop for Pass {
     fn drop(&mut self) {
         let mut open = self.gate.open();
         open.remove(&self.seq);
-        self.gate.count.fetch_sub(1, Ordering::Relaxed);
-        // Only the last of those that may run can have been waiting.
-        let next = open.values_mut().nth(self.gate.limit - 1);
-        let waker = next.and_then(Option::take);
-        drop(open);
-        waker.into_iter().for_each(Waker::wake);
+        self.gate.share_out(&mut open);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::iter;
+
+    use super::super::registry::Inbox;
+    use super::*;
+
+    /// Operations that are told of their shares.
+    struct Told {
+        pass: Pass,
+        inbox: Inbox,
+        share: Share,
+    }
+
+    impl Told {
+        fn begin(gate: &Arc<Gate>, seq: u64, bytes: u64, is_local: bool) -> Self {
+            let (address, inbox) = Inbox::new();
+            Self {
+                pass: gate.begin((Seq(seq), address), bytes, is_local),
+                inbox,
+                share: Share::Nothing,
+            }
+        }
+
+        fn share(&mut self) -> Share {
+            let told = iter::from_fn(|| self.inbox.try_next());
+            for delivery in told {
+                if let Delivery::Share(share) = delivery {
+                    self.share = share;
+                }
+            }
+            self.share
+        }
+    }
+
+    fn shares(told: &mut [Told]) -> Vec<Share> {
+        told.iter_mut().map(Told::share).collect()
+    }
+
+    const SMALL: u64 = 100;
+
+    #[test]
+    fn large_operations_of_one_size_contribute_one_after_the_other_in_their_order() {
+        let gate = Gate::new(16, SMALL);
+        let mut told: Vec<Told> = (1..=3)
+            .map(|seq| Told::begin(&gate, seq, 1000, true))
+            .collect();
+
+        let mut seen = vec![shares(&mut told)];
+        told.remove(0);
+        seen.push(shares(&mut told));
+
+        use Share::{Nothing, Whole};
+        assert_eq!(seen, [vec![Whole, Nothing, Nothing], vec![Whole, Nothing]]);
+    }
+
+    #[test]
+    fn the_oldest_shares_with_the_one_that_has_the_fewest_bytes() {
+        let gate = Gate::new(16, SMALL);
+        let sizes = [1000, 2000, 500, 500];
+        let mut told: Vec<Told> = (1..)
+            .zip(sizes)
+            .map(|(seq, bytes)| Told::begin(&gate, seq, bytes, true))
+            .collect();
+
+        let mut seen = vec![shares(&mut told)];
+        told.remove(2);
+        seen.push(shares(&mut told));
+        told.remove(2);
+        seen.push(shares(&mut told));
+
+        use Share::{Half, Nothing, Whole};
+        assert_eq!(seen[0], [Half, Nothing, Half, Nothing]);
+        assert_eq!(seen[1], [Half, Nothing, Half]);
+        assert_eq!(seen[2], [Whole, Nothing]);
+    }
+
+    #[test]
+    fn small_operations_and_those_between_machines_take_no_turns() {
+        let gate = Gate::new(16, SMALL);
+        let mut told = [
+            Told::begin(&gate, 1, 1000, true),
+            Told::begin(&gate, 2, SMALL, true),
+            Told::begin(&gate, 3, 1000, false),
+        ];
+
+        assert_eq!(shares(&mut told), [Share::Whole; 3]);
+    }
+
+    #[test]
+    fn operations_beyond_the_limit_have_no_share_until_one_before_them_ends() {
+        let gate = Gate::new(2, SMALL);
+        let mut told: Vec<Told> = (1..=4)
+            .map(|seq| Told::begin(&gate, seq, 1, false))
+            .collect();
+
+        let before = shares(&mut told);
+        told.remove(1);
+        let after = shares(&mut told);
+
+        use Share::{Nothing, Whole};
+        assert_eq!(before, [Whole, Whole, Nothing, Nothing]);
+        assert_eq!(after, [Whole, Whole, Nothing]);
+    }
+
+    #[test]
+    fn where_the_ring_turns_out_to_leave_the_machine_all_contribute_at_once() {
+        let gate = Gate::new(16, SMALL);
+        let mut told: Vec<Told> = (1..=3)
+            .map(|seq| Told::begin(&gate, seq, 1000, true))
+            .collect();
+
+        told[0].pass.ring_is_not_local();
+
+        assert_eq!(shares(&mut told), [Share::Whole; 3]);
     }
 }

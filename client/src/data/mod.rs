@@ -17,7 +17,7 @@
 //!   beyond a few frames in memory that nobody needs before the result. So no ring of full buffers can
 //!   lock itself up.
 //! - Several operations share the lanes frame by frame: a lane is handed from one to the other
-//!   ([`receiving`], [`sending`]).
+//!   ([`receiving`], [`sending`]). Whose own contributions are under way the [`gate`] decides.
 //! - An operation that is stopped loses nothing but its own frames: those that have begun are finished,
 //!   those that arrive late are read and thrown away.
 
@@ -25,18 +25,20 @@ mod buffers;
 mod edge;
 mod gate;
 mod kernel;
+mod lanes;
 mod pool;
 mod port;
 mod receiving;
 mod registry;
 mod run;
 mod sending;
+mod stall;
 #[cfg(test)]
 mod tests;
 mod work;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use pccl_core::element::CollectiveSpec;
@@ -61,11 +63,11 @@ pub(crate) use work::{codec_of, is_supported};
 /// Unused frame buffers that are kept: 16 MiB.
 const IDLE_FRAMES_MAX: usize = 64;
 
-/// Bytes of the own contribution that are under way at a time where both neighbours are on this
-/// machine: measured to be enough to keep everybody busy, and little enough to stay in caches.
+/// Bytes of the own contribution that are under way at a time where the ring stays on this machine:
+/// measured to be enough to keep everybody busy, and little enough to stay in caches.
 const LOCAL_WINDOW: u64 = 2 * 1024 * 1024;
 
-/// Operations that run at a time, unless the configuration says otherwise.
+/// Operations that contribute at a time, unless the configuration says otherwise.
 pub(crate) const CONCURRENT_DEFAULT: usize = 16;
 
 /// How the data plane behaves.
@@ -75,10 +77,9 @@ pub(crate) struct DataConfig {
     pub(crate) stall: Duration,
     /// Most bytes of payload in a frame.
     pub(crate) frame_bytes: usize,
-    /// Bytes of the own contributions of all operations that may be under way where the next rank is on
-    /// this machine.
+    /// Bytes of own contributions that may be under way where the ring stays on this machine.
     pub(crate) local_window: u64,
-    /// Operations that run at a time; further ones wait.
+    /// Operations that contribute at a time; further ones wait.
     pub(crate) concurrent: usize,
     /// A buffer of up to so many bytes travels whole. The same at all peers.
     pub(crate) small_bytes: u64,
@@ -118,7 +119,17 @@ struct Shared {
     gate: Arc<Gate>,
     pool: Arc<Pool>,
     config: DataConfig,
+    /// A frame that had left this machine has come back to it.
+    not_local: AtomicBool,
     events: mpsc::UnboundedSender<DataEvent>,
+}
+
+impl Shared {
+    /// Does the ring stay on this machine, as far as is known?
+    fn is_local(&self, sending: Option<&Sending>) -> bool {
+        let stays = sending.is_none_or(Sending::is_local);
+        stays && !self.not_local.load(Ordering::Relaxed)
+    }
 }
 
 /// One value for each of the two edges.
@@ -152,9 +163,10 @@ impl DataPlane {
         Self {
             shared: Arc::new(Shared {
                 registry: Registry::default(),
-                gate: Gate::new(config.concurrent),
+                gate: Gate::new(config.concurrent, config.frame_bytes as u64),
                 pool: Pool::new(IDLE_FRAMES_MAX),
                 config,
+                not_local: AtomicBool::new(false),
                 events,
             }),
             installed: PerEdge {
@@ -185,6 +197,7 @@ impl DataPlane {
     /// The ring stands: installed lanes replace those of the same edge, and edges that are not in the
     /// ring are dropped. Has to be called inside a tokio runtime, whose tasks serve the lanes.
     pub(crate) fn adopt(&mut self, topology: &Topology, me: PeerId) {
+        self.shared.not_local.store(false, Ordering::Relaxed);
         self.adopt_edge(Edge::ToNext, topology.ring.next_of(me).is_some());
         self.adopt_edge(Edge::FromPrevious, topology.ring.previous_of(me).is_some());
         let rank = topology.ring.rank_of(me);
@@ -210,20 +223,24 @@ impl DataPlane {
         let receiving = self.standing.from_previous.as_ref();
         let receiving = receiving.map(|edge| Arc::clone(&edge.state));
         let ended = self.shared.registry.begin(seq, op, receiving.as_deref());
-        let sending = self.standing.to_next.as_ref();
+        let sending = self.standing.to_next.as_ref().map(|edge| Sending {
+            edge: Arc::clone(&edge.state),
+            slots: Arc::clone(&edge.slots),
+        });
+        let is_local = self.shared.is_local(sending.as_ref());
+        let bytes = spec.count.saturating_mul(spec.element.size() as u64);
+        let gate = &self.shared.gate;
+        let pass = gate.begin((seq, address.clone()), bytes, is_local);
         RingPort {
             seq,
             spec,
             place: self.place,
             shared: Arc::clone(&self.shared),
             stopped,
-            inbox: Some((self.shared.gate.begin(seq), inbox)),
+            inbox: Some((pass, inbox)),
             address,
             receiving: receiving.map(|edge| Receiving { edge, ended }),
-            sending: sending.map(|edge| Sending {
-                edge: Arc::clone(&edge.state),
-                slots: Arc::clone(&edge.slots),
-            }),
+            sending,
         }
     }
 

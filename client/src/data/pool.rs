@@ -1,6 +1,7 @@
 //! Frame buffers that are used again and again, so that no frame allocates.
 
 use std::mem;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Keeps the frame buffers of operations that have ended, for those to come.
@@ -11,6 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(super) struct Pool {
     state: Mutex<State>,
     idle_max: usize,
+    /// Bytes of elements that are on their way encoded, of all operations.
+    encoded: Arc<AtomicU64>,
 }
 
 #[derive(Debug, Default)]
@@ -26,7 +29,14 @@ impl Pool {
         Arc::new(Self {
             state: Mutex::default(),
             idle_max,
+            encoded: Arc::default(),
         })
+    }
+
+    /// Where operations count the bytes of elements that they have on their way encoded: frames with them
+    /// wait in memory from here.
+    pub(super) const fn encoded(&self) -> &Arc<AtomicU64> {
+        &self.encoded
     }
 
     /// Frees what is not in use. Is nothing in use?

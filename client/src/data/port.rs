@@ -1,9 +1,7 @@
 //! An operation's connection to the lanes, from its beginning to its run.
 
-use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Poll, ready};
 
 use pccl_core::element::CollectiveSpec;
 use pccl_core::id::Seq;
@@ -12,7 +10,7 @@ use super::Shared;
 use super::buffers::RingBuffers;
 use super::edge::EdgeState;
 use super::gate::Pass;
-use super::registry::{Address, Early, Inbox};
+use super::registry::{Address, Inbox};
 use super::run::Run;
 use super::sending::TxSlot;
 use super::work::{Misfit, Pace, Place, RingWork};
@@ -78,6 +76,13 @@ pub(super) struct Sending {
     pub(super) slots: Arc<[Arc<TxSlot>]>,
 }
 
+impl Sending {
+    /// Is the next rank on this machine?
+    pub(super) fn is_local(&self) -> bool {
+        self.slots.iter().all(|slot| slot.is_local())
+    }
+}
+
 impl RingPort {
     /// Runs this rank's part until the whole result is in the buffers and everything that others need
     /// has gone into the lanes. A second call ends as stopped.
@@ -85,7 +90,8 @@ impl RingPort {
     /// Memory: besides the backup of an operation in place, at most 6 frames per lane (4 that wait, one
     /// that arrives and one that leaves), whatever the size of the buffers. What waits beyond that,
     /// because the next rank is slow, is set aside in the memory of the result or of the backup.
-    /// Frames that travel encoded wait in memory of their own: at most the window of every rank.
+    /// Frames that travel encoded wait in memory of their own: about the window of every rank, twice that
+    /// before a slow link.
     ///
     /// Dropping the future gives the operation up; what was written then is in the backup.
     ///
@@ -98,7 +104,7 @@ impl RingPort {
         mut buffers: RingBuffers<'_>,
     ) -> Result<RingStats, RingFailure> {
         buffers.begin(0);
-        let (Some((pass, mut inbox)), false) = (self.inbox.take(), self.is_stopped()) else {
+        let (Some((pass, inbox)), false) = (self.inbox.take(), self.is_stopped()) else {
             return Err(RingFailure::Stopped);
         };
         let place = self.place.ok_or(RingFailure::LaneLost)?;
@@ -117,50 +123,25 @@ impl RingPort {
         if buffers.note_losses() {
             work.note_lost_of_contribution(&mut buffers)?;
         }
-        let early = self.turn(&pass, &mut inbox).await?;
-        Run::new((self, &pass), work, buffers, inbox, early)?.await
-    }
-
-    /// Waits until the operation may run. Returns what was delivered meanwhile.
-    async fn turn(&self, pass: &Pass, inbox: &mut Inbox) -> Result<Early, RingFailure> {
-        let mut early = Early::default();
-        poll_fn(|cx| {
-            loop {
-                if self.is_stopped() {
-                    return Poll::Ready(Err(RingFailure::Stopped));
-                }
-                if pass.poll_may_run(cx).is_ready() {
-                    return Poll::Ready(Ok(()));
-                }
-                match ready!(inbox.poll_next(cx)) {
-                    Some(delivery) => early.push(delivery),
-                    None => return Poll::Ready(Err(RingFailure::Stopped)),
-                }
-            }
-        })
-        .await?;
-        Ok(early)
+        Run::new((self, &pass), work, buffers, inbox)?.await
     }
 
     /// Many lanes, and many bytes under way, fill the pipe between machines. Within one they only keep
-    /// the bytes from staying in the caches.
+    /// the bytes from staying in the caches. A rank whose next one is on the same machine learns from
+    /// the first frames that have been around whether the whole ring is.
     fn pace(&self) -> Pace {
         let config = &self.shared.config;
-        let window = self.local_window();
+        let sending = self.sending.as_ref();
+        let next_is_local = sending.is_none_or(Sending::is_local);
+        let is_local = self.shared.is_local(sending);
         Pace {
             frame_bytes: config.frame_bytes,
-            window,
-            lanes: if window.is_some() { 1 } else { u16::MAX },
+            window: is_local.then_some(config.local_window),
+            leaves_machine: !next_is_local,
+            lanes: if next_is_local { 1 } else { u16::MAX },
             small_bytes: config.small_bytes,
             stripe_bytes: config.stripe_bytes,
         }
-    }
-
-    /// Bytes that all operations together may have under way; `None` between machines.
-    pub(super) fn local_window(&self) -> Option<u64> {
-        let mut slots = self.sending.iter().flat_map(|sending| sending.slots.iter());
-        let is_local = slots.all(|slot| slot.is_local());
-        is_local.then_some(self.shared.config.local_window)
     }
 
     pub(super) fn is_stopped(&self) -> bool {

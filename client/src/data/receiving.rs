@@ -186,18 +186,18 @@ impl Keeper {
         }
     }
 
-    /// Keeps the lane until it ends.
+    /// Keeps the lane until it ends, or whoever had it drops it.
     pub(super) async fn run(mut self) {
         while let Some(Homecoming { mut lane, discard }) = self.homecomings.recv().await {
             match next_frame(&mut lane, discard).await {
                 Ok(header) => self.shared.registry.route(lane, header),
                 Err(end) => {
                     tracing::debug!(lane = self.lane, %end, "a receiving lane ended");
-                    self.shared.registry.lane_ended(&self.edge, self.lane);
-                    return;
+                    break;
                 }
             }
         }
+        self.shared.registry.lane_ended(&self.edge, self.lane);
     }
 }
 

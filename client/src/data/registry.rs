@@ -4,17 +4,20 @@
 //! is not running is therefore over if a higher one, or itself, was ever registered; otherwise it is
 //! yet to come, because the neighbour has heard of it first.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use pccl_core::id::{Round, Seq};
 use pccl_core::topology::Edge;
 use pccl_core::wire::FrameHeader;
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TryRecvError;
 
 use super::edge::EdgeState;
+use super::gate::Share;
 use super::receiving::RxLane;
 use super::sending::TxLane;
 
@@ -25,11 +28,10 @@ pub(super) enum Delivery {
     Frame(RxLane, FrameHeader),
     /// The operation's turn to send on this lane.
     Turn(TxLane),
-    /// Another operation waits for this lane, which it holds.
-    Wanted {
-        /// Which lane to the next rank.
-        lane: u16,
-    },
+    /// Another operation waits for a lane that this one holds.
+    Wanted,
+    /// How much the operation may contribute from here on.
+    Share(Share),
     /// A lane of the edge that was built in this round is of no more use.
     LaneEnded { edge: Edge, built: Round, lane: u16 },
     /// The edge is no longer in use.
@@ -57,14 +59,24 @@ impl Inbox {
     ) -> std::task::Poll<Option<Delivery>> {
         self.0.poll_recv(cx)
     }
+
+    #[cfg(test)]
+    pub(super) fn try_next(&mut self) -> Option<Delivery> {
+        self.0.try_recv().ok()
+    }
 }
 
 impl Drop for Inbox {
     fn drop(&mut self) {
         // From here on senders keep what they have.
         self.0.close();
-        while let Ok(delivery) = self.0.try_recv() {
-            delivery.pass_on();
+        loop {
+            match self.0.try_recv() {
+                Ok(delivery) => delivery.pass_on(),
+                // Somebody is in the middle of sending: a lane must not be lost.
+                Err(TryRecvError::Empty) => thread::yield_now(),
+                Err(TryRecvError::Disconnected) => return,
+            }
         }
     }
 }
@@ -75,28 +87,12 @@ impl Delivery {
         match self {
             Self::Frame(lane, header) => lane.go_home(header.length as usize),
             Self::Turn(lane) => lane.pass_on(),
-            Self::Wanted { .. } | Self::LaneEnded { .. } | Self::EdgeGone { .. } | Self::Stop => {}
+            Self::Wanted
+            | Self::Share(_)
+            | Self::LaneEnded { .. }
+            | Self::EdgeGone { .. }
+            | Self::Stop => {}
         }
-    }
-}
-
-/// What was delivered before the operation ran. What is not taken out is passed on.
-#[derive(Debug, Default)]
-pub(super) struct Early(VecDeque<Delivery>);
-
-impl Early {
-    pub(super) fn push(&mut self, delivery: Delivery) {
-        self.0.push_back(delivery);
-    }
-
-    pub(super) fn pop(&mut self) -> Option<Delivery> {
-        self.0.pop_front()
-    }
-}
-
-impl Drop for Early {
-    fn drop(&mut self) {
-        self.0.drain(..).for_each(Delivery::pass_on);
     }
 }
 
@@ -191,9 +187,17 @@ impl Registry {
     }
 
     /// Frames of this operation find nobody from here on.
+    ///
+    /// It may never have begun here: lanes on which its frames come next have waited in vain then.
     pub(super) fn end(&self, seq: Seq) {
-        if let Some(op) = self.state().running.remove(&seq) {
-            op.stop();
+        let mut state = self.state();
+        let ended = state.running.remove(&seq);
+        state.newest = state.newest.max(Some(seq));
+        let early = mem::take(&mut state.early);
+        drop(state);
+        ended.into_iter().for_each(|op| op.stop());
+        for (lane, header) in early {
+            self.route(lane, header);
         }
     }
 

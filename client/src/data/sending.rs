@@ -96,16 +96,19 @@ impl TxSlot {
                 return Err(Ended);
             }
             TurnState::Taken(holder) => {
-                if turns.waiting.is_empty() {
+                // Before the holder is woken, so that it finds this when it looks.
+                if !self.contended.swap(true, Ordering::Relaxed) {
                     // Fails where the holder has just ended; it passes the lane on.
-                    let _ = holder.send(Delivery::Wanted { lane: self.lane });
+                    let _ = holder.send(Delivery::Wanted);
                 }
                 turns.state = TurnState::Taken(holder);
             }
-            TurnState::Finishing => turns.state = TurnState::Finishing,
+            TurnState::Finishing => {
+                self.contended.store(true, Ordering::Relaxed);
+                turns.state = TurnState::Finishing;
+            }
         }
         turns.waiting.push_back(address.clone());
-        self.contended.store(true, Ordering::Relaxed);
         Ok(None)
     }
 
@@ -166,7 +169,8 @@ impl TxLane {
                 Err(refused) => match refused.0 {
                     Delivery::Turn(refused) => lane = refused,
                     Delivery::Frame(..)
-                    | Delivery::Wanted { .. }
+                    | Delivery::Wanted
+                    | Delivery::Share(_)
                     | Delivery::LaneEnded { .. }
                     | Delivery::EdgeGone { .. }
                     | Delivery::Stop => return,

@@ -19,23 +19,26 @@ use std::sync::Arc;
 
 use pccl_core::element::{CollectiveSpec, ReduceOp};
 use pccl_core::id::Seq;
-use pccl_core::schedule::{self, Phase};
-use pccl_core::wire::{FRAME_PAYLOAD_MAX, FrameHeader};
+use pccl_core::schedule::{self, Phase, Schedule};
+use pccl_core::wire::FrameHeader;
 use pccl_kernels::{Element, KernelError, Op};
 
 use super::buffers::{RingBuffers, Target};
+use super::gate::Share;
 use super::kernel::{element_of, op_of};
 use super::pool::{Pool, Scratch};
 use coded::Coding;
 use frame::{Body, Landing};
 use small::Gathered;
 use stripe::{Outlet, StripeWork};
+use window::Window;
 
 mod coded;
 mod frame;
 mod losses;
 mod small;
 mod stripe;
+mod window;
 
 pub(super) use frame::{BEYOND, Incoming, Outgoing};
 
@@ -44,10 +47,6 @@ pub(crate) use coded::{codec_of, is_supported};
 /// Frames of one operation that wait in memory for one lane. Those beyond are set aside in the memory
 /// of the result.
 pub(super) const HELD_MAX: usize = 4;
-
-/// Bytes of elements of the own contribution that may be on their way where frames travel encoded: what
-/// waits at a slow lane then can be nowhere but in memory of its own.
-const ENCODED_WINDOW: u64 = 64 * 1024 * 1024;
 
 /// Where this rank stands in the ring, and how many lanes each edge has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,20 +64,14 @@ pub(super) struct Pace {
     /// Bytes of the own contribution that may be on their way around the ring, over all stripes;
     /// `None`: as much as the lanes take.
     pub(super) window: Option<u64>,
+    /// Frames leave this machine on the way to the next rank.
+    pub(super) leaves_machine: bool,
     /// Lanes to spread the stripes over, at least one.
     pub(super) lanes: u16,
     /// A buffer of up to so many bytes travels whole. All ranks have to agree.
     pub(super) small_bytes: u64,
     /// Least bytes of a stripe. All ranks have to agree.
     pub(super) stripe_bytes: u64,
-}
-
-impl Pace {
-    /// Does a buffer of so many bytes travel whole? All of them together fit into one frame buffer.
-    fn travels_whole(self, bytes: u64, world: u32) -> bool {
-        let all = bytes.saturating_mul(u64::from(world));
-        bytes <= self.small_bytes && all <= FRAME_PAYLOAD_MAX as u64
-    }
 }
 
 /// Something that does not fit: a frame that the schedule does not expect, or memory that is not as
@@ -106,10 +99,9 @@ pub(super) struct RingWork {
     stripes: Vec<StripeWork>,
     /// By lane to the next rank; stripe s leaves on lane s modulo their number.
     outlets: Vec<Outlet>,
-    /// Bytes of the own contribution that have left and not come back as part of a result.
-    own_under_way: u64,
-    /// How many of those there may be.
-    window: u64,
+    window: Window,
+    /// Flags of frames that leave, besides those with which they came.
+    flags: u16,
     scratch: Scratch,
 }
 
@@ -139,16 +131,16 @@ impl RingWork {
         };
         let coding = Coding::of(spec)?;
         let bytes = spec.count.checked_mul(element_bytes as u64)?;
-        let small = usize::try_from(bytes).ok();
-        let small = small.filter(|_| coding.is_none() && pace.travels_whole(bytes, place.world));
+        let is_small = Schedule::of(spec, place.world, pace.small_bytes) == Schedule::Whole;
+        let small = usize::try_from(bytes).ok().filter(|_| is_small);
         let count = match small {
             Some(_) => 1,
             None => schedule::stripes_for(spec.count, spec.element, place.lanes, pace.stripe_bytes),
         };
         let window = match (&coding, small) {
-            (Some(_), _) => Some(pace.window.unwrap_or(ENCODED_WINDOW)),
-            (None, Some(_)) => None,
-            (None, None) => pace.window,
+            (Some(_), _) => Window::of_encoded(pace, pool.encoded()),
+            (None, Some(_)) => Window::of_one_frame(pace),
+            (None, None) => Window::of_elements(pace),
         };
         let stripe = |number| {
             if small.is_some() {
@@ -164,19 +156,28 @@ impl RingWork {
             coding,
             gathered: small.map(|bytes| Gathered::new(bytes, place)),
             element_bytes,
-            frame_elements: (pace.frame_bytes / element_bytes).max(1) as u64,
+            frame_elements: schedule::frame_elements(element_bytes, pace.frame_bytes),
             world: place.world as usize,
             stripes: (0..count).map(stripe).collect(),
             outlets: (0..lanes).map(|_| Outlet::default()).collect(),
-            own_under_way: 0,
-            window: window.unwrap_or(u64::MAX),
+            window,
+            flags: if pace.leaves_machine {
+                FrameHeader::LEFT_MACHINE
+            } else {
+                0
+            },
             scratch: Scratch::new(pool),
         })
     }
 
-    /// Changes how many bytes of the own contribution may be on their way.
-    pub(super) const fn set_window(&mut self, bytes: u64) {
-        self.window = bytes;
+    /// Changes how much of its window the own contribution may fill. Returns what it was before.
+    pub(super) const fn set_share(&mut self, share: Share) -> Share {
+        self.window.set_share(share)
+    }
+
+    /// Does the ring stay on this machine, as far as frames that have been around it tell?
+    pub(super) const fn is_local(&self) -> bool {
+        self.window.is_local()
     }
 
     /// On how many lanes frames leave: those with the lowest numbers.
@@ -205,7 +206,7 @@ impl RingWork {
     pub(super) fn has_outgoing(&self, lane: u16) -> bool {
         let outlet = self.outlets.get(usize::from(lane));
         outlet.is_some_and(|outlet| !outlet.outbox.is_empty())
-            || (self.own_may_leave() && self.contributing(lane).is_some())
+            || (self.window.is_open() && self.contributing(lane).is_some())
     }
 
     /// Has anything to leave on this lane, at once or later?
@@ -259,6 +260,7 @@ impl RingWork {
             step: header.step,
             range,
             length,
+            flags: header.flags,
             landing,
         })
     }
@@ -314,7 +316,7 @@ impl RingWork {
             Landing::Scratch(frame) => self.take_in(number, step, &range, frame, buffers)?,
         };
         if step as usize + 1 == self.world {
-            self.own_under_way = self.own_under_way.saturating_sub(bytes);
+            self.window.come_back(bytes, incoming.flags);
         }
         let is_last_step = step as usize + 1 == self.steps();
         let stripe = self.stripes.get_mut(usize::from(number)).ok_or(Misfit)?;
@@ -323,7 +325,8 @@ impl RingWork {
             stripe.last_step = stripe.last_step.saturating_sub(bytes);
             self.recycle(body);
         } else {
-            let header = self.header(number, step + 1, range.start, length)?;
+            let mut header = self.header(number, step + 1, range.start, length)?;
+            header.flags |= incoming.flags;
             self.outlet_of(number)?.push(Outgoing { header, body });
         }
         Ok(())
@@ -371,7 +374,7 @@ impl RingWork {
         };
         let outgoing = match outlet.pop() {
             Some(outgoing) => outgoing,
-            None if self.own_may_leave() => match self.contributing(lane) {
+            None if self.window.is_open() => match self.contributing(lane) {
                 Some(stripe) => self.contribute(stripe, buffers)?,
                 None => return Ok(None),
             },
@@ -391,10 +394,6 @@ impl RingWork {
         of_lane.map(|(number, _)| number)
     }
 
-    fn own_may_leave(&self) -> bool {
-        self.own_under_way == 0 || self.own_under_way < self.window
-    }
-
     /// The next frame of the own contribution.
     fn contribute(&mut self, number: u16, buffers: &RingBuffers<'_>) -> Result<Outgoing, Misfit> {
         let limit = match &self.coding {
@@ -403,11 +402,11 @@ impl RingWork {
         };
         let limit = limit.saturating_mul(self.element_bytes as u64);
         let stripe = self.stripes.get_mut(usize::from(number)).ok_or(Misfit)?;
-        let start = stripe.own.start;
-        let end = stripe.own.end.min(start.saturating_add(limit));
-        stripe.own.start = end;
-        self.own_under_way += end - start;
-        let range = to_memory(&(start..end))?;
+        let mut frames = schedule::frames(stripe.own.clone(), limit);
+        let frame = frames.next().ok_or(Misfit)?;
+        stripe.own.start = frame.end;
+        self.window.leave(frame.end - frame.start);
+        let range = to_memory(&frame)?;
         let (body, length) = match &self.coding {
             None if self.gathered.is_some() => {
                 (self.copy_contribution(&range, buffers)?, range.len())
@@ -460,7 +459,7 @@ impl RingWork {
             length: u32::try_from(length).map_err(|_| Misfit)?,
             step,
             stripe,
-            flags: 0,
+            flags: self.flags,
         })
     }
 
@@ -478,10 +477,8 @@ impl RingWork {
 
     /// Steps around the ring.
     fn steps(&self) -> usize {
-        match &self.gathered {
-            Some(_) => self.world.saturating_sub(1),
-            None => 2 * self.world.saturating_sub(1),
-        }
+        let stripe = self.stripes.first();
+        stripe.map_or(0, |stripe| stripe.expected.len())
     }
 
     fn phase_of(&self, step: u32) -> Phase {

@@ -66,6 +66,7 @@ pub fn everything() -> usize {
     let ring = tour::solve(&pccl_core::master::TourProblem::default());
 
     schedule::steps(4, 1, stripe).count()
+        + schedule::Whole::new(4, 1).steps().count()
         + usize::from(encoded.is_ok())
         + usize::from(decoded.is_ok())
         + usize::from(replayed.is_ok())

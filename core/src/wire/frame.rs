@@ -7,26 +7,32 @@ use crate::id::Seq;
 /// Length of an encoded [`FrameHeader`].
 pub const FRAME_HEADER_BYTES: usize = 32;
 
-/// Says what the payload bytes that follow it are. Payload is the elements as they lie in memory on a
-/// little-endian machine, without gaps.
+/// Says what the payload bytes that follow it are: elements as they lie in memory on a little-endian
+/// machine, without gaps, or what they were quantized to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FrameHeader {
     /// The operation that the payload belongs to. A frame of an operation that is over is read and
     /// thrown away.
     pub seq: Seq,
-    /// Where the payload belongs: byte offset in the whole buffer, a multiple of the element size.
+    /// Where the elements belong: byte offset in the whole buffer, a multiple of the element size.
     pub offset: u64,
-    /// Payload bytes that follow, a multiple of the element size, at most [`DATA_FRAME_MAX`].
+    /// Payload bytes that follow, at most [`DATA_FRAME_MAX`]: a multiple of the element size, or as
+    /// many as the quantization takes for the frame's elements.
     pub length: u32,
     /// The step of the sender's schedule (see [`schedule`](crate::schedule)).
     pub step: u32,
     /// The stripe. All frames of a stripe travel on one lane.
     pub stripe: u16,
-    /// Zero; no flags are defined in this version.
+    /// [`LEFT_MACHINE`](Self::LEFT_MACHINE) or nothing.
     pub flags: u16,
 }
 
 impl FrameHeader {
+    /// The flag of a payload that was sent between machines on its way here, or whose sum was: set by
+    /// who sends to another machine, and kept by all who pass it on. So the rank from which the frame
+    /// came first learns whether the ring stays on its machine.
+    pub const LEFT_MACHINE: u16 = 1;
+
     /// The bytes to send in front of the payload.
     #[must_use]
     pub fn encode(&self) -> [u8; FRAME_HEADER_BYTES] {
@@ -60,7 +66,7 @@ impl FrameHeader {
         if fields.take::<4>() != [0; 4] {
             return Err(FrameError::ReservedNotZero);
         }
-        if header.flags != 0 {
+        if header.flags & !Self::LEFT_MACHINE != 0 {
             return Err(FrameError::UnknownFlags {
                 flags: header.flags,
             });

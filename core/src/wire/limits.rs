@@ -25,8 +25,14 @@ pub const STATE_REQUEST_MAX: usize = 128 * 1024;
 
 /// Most payload bytes that a sender puts into one data frame: large enough that the header and the
 /// two system calls per frame do not count, small enough to stay in a core's cache from its arrival
-/// to its departure. Both ends of a lane cut by it, so it is part of the protocol.
+/// to its departure. The rank that contributes a chunk cuts it by this, and all others forward its
+/// frames as they are. It also bounds what travels whole, so that all ranks have to agree on it.
 pub const FRAME_PAYLOAD_MAX: usize = 256 * 1024;
+
+/// Least payload bytes of a data frame that is not quantized and not the last one of its chunk. A
+/// receiver takes a shorter one for a misplaced frame: else a neighbour could make it, and all ranks
+/// behind it, spend a header and a turn of their loops on every element.
+pub const FRAME_PAYLOAD_MIN: usize = 64;
 
 /// Longest buffer that travels around the ring whole: half as many steps as in chunks. Up to here a step
 /// costs more than the additional bytes, measured with two and four peers on one machine, where steps

@@ -116,7 +116,7 @@
 //! | 16 | 4 | payload length n, at most [`DATA_FRAME_MAX`] |
 //! | 20 | 4 | step of the [`schedule`](crate::schedule) |
 //! | 24 | 2 | stripe |
-//! | 26 | 2 | flags, 0 |
+//! | 26 | 2 | flags: 1 where the payload was sent between machines on its way; else 0 |
 //! | 28 | 4 | reserved, 0 |
 //! | 32 | n | elements, little-endian, without gaps, or what they were quantized to |
 //!
@@ -124,22 +124,36 @@
 //! [`STRIPE_BYTES_MIN`](crate::schedule::STRIPE_BYTES_MIN). All frames of a stripe travel on one lane,
 //! which the sender chooses with the first of them. What a rank sends in which step is given by
 //! [`steps`](crate::schedule::steps). The rank that contributes a chunk cuts its range into frames of
-//! whole elements and at most [`FRAME_PAYLOAD_MAX`] bytes; all others forward them as they are cut. The
-//! frames of one step of one stripe come in the order of their offsets; frames of different steps,
-//! stripes and operations may alternate. An empty range has no frame.
+//! whole elements, of at most [`FRAME_PAYLOAD_MAX`] bytes and, but for the last one, of at least
+//! [`FRAME_PAYLOAD_MIN`]; all others forward them as they are cut. The frames of one step of one stripe
+//! come in the order of their offsets; frames of different steps, stripes and operations may alternate.
+//! An empty range has no frame.
+//!
+//! Each rank adds its own contribution to what arrives. Of an average, the rank that adds the last one
+//! (what arrives in step N − 2) divides the sum by N, once; what it passes on is the result.
 //!
 //! Quantized, a frame holds 65,536 elements, or what is left of the chunk, encoded as the documentation
-//! of `pccl_kernels::Codec` says; the offset is that of the elements.
+//! of `pccl_kernels::Codec` says; the offset is that of the elements. A rank that adds decodes, adds
+//! and encodes again; the one that adds the last contribution takes for its own result what the others
+//! will decode.
 //!
-//! A small buffer travels whole, as one stripe, where it is not quantized: of up to [`WHOLE_BUFFER_MAX`]
-//! bytes, and small enough for those of all ranks to fit into [`FRAME_PAYLOAD_MAX`]. In step s, of
-//! N − 1, a rank sends what the rank s places before it has contributed. Then every rank reduces
-//! the contributions in the order of the ranks.
+//! A small buffer travels whole, where [`Schedule::of`](crate::schedule::Schedule::of) says so: not
+//! quantized, of up to [`WHOLE_BUFFER_MAX`] bytes, and small enough for those of all ranks to fit into
+//! [`FRAME_PAYLOAD_MAX`]. It is one stripe, and each rank's contribution is cut into frames like a
+//! chunk. In step s, of N − 1, a rank sends what the rank s places before it has contributed, as
+//! [`Whole`](crate::schedule::Whole) says. Then every rank adds all contributions, its own among them,
+//! in the order of the ranks, and divides an average by N, once.
 //!
 //! A receiver may get frames of an operation of which it has not heard `Commence` yet (the sender
 //! heard it first): it leaves them on the lane until it has. Frames of an operation that is over are
-//! read and thrown away. A header that cannot be understood, or that is not the next frame of its
-//! stripe, ends the lane. A lane that ends is reported to the master as broken; the others go on.
+//! read and thrown away.
+//!
+//! A header that cannot be understood ends the lane: where the next one begins is not known. A header
+//! that is understood but is not that of the next frame of its stripe fails the operation at the
+//! receiver; its payload is read and thrown away, and the lane stays in use. Either way the receiver
+//! tells the master that the edge is broken. Operations that need nothing more from a lane that ended
+//! go on, and so do all others after a misplaced frame; the next collective of the group has the edge
+//! built anew.
 //!
 //! # Shared state
 //!
@@ -190,7 +204,7 @@
 //! ```text
 //! group → M  InitiateCollective{tag, spec, broken}      all the same spec
 //! M → group  Commence{tag, seq}                         or CollectiveRefused{tag, reason}
-//! A → B      frames of seq on the lanes, steps 0 to 2(N−1)−1
+//! A → B      frames of seq on the lanes, steps 0 to 2(N−1)−1, or to N−2 where buffers travel whole
 //! group → M  CompleteCollective{seq, Done, broken}      each when its last frame has come and gone
 //! M → group  Verdict{tag, seq, Committed{contributors}}
 //! ```
@@ -238,8 +252,8 @@ pub use frame::{FRAME_HEADER_BYTES, FrameError, FrameHeader};
 pub use handshake::{HandshakeError, offer, recv_preamble, recv_reply, refuse, send_reply};
 pub use limits::{
     CONTROL_FRAME_MAX, DATA_FRAME_MAX, DEFAULT_MASTER_PORT, FIRST_CONTROL_FRAME_MAX,
-    FIRST_PEER_PORT, FRAME_PAYLOAD_MAX, MAX_ENTRY_NAME_BYTES, PROBE_BYTES_MAX, REFUSAL_TEXT_MAX,
-    STATE_REQUEST_MAX, WHOLE_BUFFER_MAX,
+    FIRST_PEER_PORT, FRAME_PAYLOAD_MAX, FRAME_PAYLOAD_MIN, MAX_ENTRY_NAME_BYTES, PROBE_BYTES_MAX,
+    REFUSAL_TEXT_MAX, STATE_REQUEST_MAX, WHOLE_BUFFER_MAX,
 };
 pub use preamble::{MAGIC, PREAMBLE_BYTES, Preamble, PreambleError, Purpose};
 pub use reply::{REPLY_HEAD_BYTES, Reply, ReplyError, ReplyHead};

@@ -3,7 +3,7 @@
 use super::programs::{
     CANCEL, ODD, QUIT, REDUCE, REDUCE_TWICE, TAGS_12, TAGS_21, TWICE, UPDATE_REDUCE,
 };
-use super::{DEATHS_AND_BREAKS, free_frames, in_group, inside, only, scenario};
+use super::{DEATHS_AND_BREAKS, free_frames, in_group, inside, only, scenario, small};
 use crate::milestone::Milestone as M;
 use crate::scenario::Scenario;
 
@@ -44,6 +44,36 @@ pub(super) fn all() -> Vec<Scenario> {
                 ],
             ),
         ),
+        small(free_frames(scenario(
+            "small-2",
+            "two peers reduce buffers that travel whole, and retry what is aborted",
+            2,
+            vec![inside(&REDUCE); 2],
+            &[
+                M::Committed,
+                M::CommittedWithoutOne,
+                M::TravelledWhole,
+                M::Aborted,
+                M::RestoredWhole,
+                M::Recovered,
+                M::Rewired,
+            ],
+        ))),
+        small(free_frames(scenario(
+            "small-3",
+            "three peers reduce buffers that travel whole, and anything may go wrong once",
+            1,
+            vec![inside(&REDUCE); 3],
+            &[
+                M::Committed,
+                M::CommittedWithoutOne,
+                M::TravelledWhole,
+                M::Aborted,
+                M::RestoredWhole,
+                M::Recovered,
+                M::Rewired,
+            ],
+        ))),
         scenario(
             "tags-2",
             "two reduces at once, begun in either order",

@@ -7,7 +7,7 @@ mod shared_state;
 mod topology;
 
 use crate::milestone::Milestone as M;
-use crate::scenario::{ANY_FAULT, Fault, Frames, Scenario, SeatPlan, Start};
+use crate::scenario::{ANY_FAULT, Fault, Frames, LARGE, SMALL, Scenario, SeatPlan, Start};
 use crate::script::Program;
 use programs::{REDUCE, TRAIN_TWICE};
 
@@ -108,12 +108,21 @@ fn scenario(
         name,
         about,
         seats,
+        spec: LARGE,
         faults,
         kinds: ANY_FAULT,
         frames: Frames::InTurn,
         heartbeats: false,
         in_step: false,
         milestones,
+    }
+}
+
+/// The same with buffers that travel whole.
+fn small(scenario: Scenario) -> Scenario {
+    Scenario {
+        spec: SMALL,
+        ..scenario
     }
 }
 

@@ -3,12 +3,12 @@
 use pccl_core::id::{GroupId, PeerId, Revision, Seq, Tag};
 use pccl_core::messages::{CallKind, ToPeer, Verdict};
 use pccl_core::peer::{Answer, CallError, Committed, PeerInput, PeerOutput, PeerTimer};
+use pccl_core::schedule::Schedule;
 use pccl_core::shared_state::{SyncRole, SyncStrategy};
 use pccl_core::topology::Edge;
 
 use crate::claim::Claim;
 use crate::milestone::Milestone;
-use crate::plane::Chunk;
 use crate::run::{Run, small};
 use crate::script::Do;
 use crate::step::SeatNo;
@@ -175,13 +175,19 @@ fn collective_ended(
     let whole = plane.whole.iter().find(|known| known.tag == tag);
     match result {
         Ok(committed) => {
-            let expected = Chunk::of_all(&committed.contributors);
-            let right = whole.is_some_and(|known| {
-                known.seq == committed.seq && known.chunks.iter().all(|chunk| *chunk == expected)
-            });
+            let ranks = &committed.contributors;
+            let whole = whole.filter(|known| known.seq == committed.seq);
+            let once = whole.is_some_and(|known| known.holds_each_once(ranks));
+            let in_order = whole.is_some_and(|known| known.adds_in_order(ranks));
+            let small = whole.is_some_and(|known| known.schedule == Schedule::Whole);
             let again = run.seat(no).user.tries_again();
-            if !right {
+            if !once {
                 run.state.breaks(Claim::ExactlyOnce);
+            } else if !in_order {
+                run.state.breaks(Claim::SameOrder);
+            }
+            if small {
+                run.state.reach(Milestone::TravelledWhole);
             }
             if again {
                 run.state.reach(Milestone::Recovered);

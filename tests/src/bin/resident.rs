@@ -8,7 +8,7 @@ use pccl_tests::resident::{allowed, peak, words};
 use pccl_tests::roles::Role;
 
 /// Lets two peers reduce in place, each in a process of its own, and tells the most memory that either
-/// has had. Fails where that is more than 2.1 times the buffer and 64 MiB.
+/// has had. Fails where that is more than 2.1 times the buffer and 64 MiB, and where a result is wrong.
 #[derive(Debug, Parser)]
 #[command(args_conflicts_with_subcommands = true)]
 struct Arguments {

@@ -7,5 +7,6 @@ mod interrupted;
 mod order;
 mod quantized;
 mod reference;
+mod sharing;
 mod simulated;
 mod support;

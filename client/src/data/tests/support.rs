@@ -44,6 +44,27 @@ impl LaneTx for Tx {
     }
 }
 
+/// A lane whose other end is on the same machine.
+struct Near(Box<dyn LaneTx>);
+
+impl LaneTx for Near {
+    fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        parts: &[&[u8]],
+    ) -> Poll<Result<usize, LaneError>> {
+        self.0.poll_send(cx, parts)
+    }
+
+    fn is_local(&self) -> bool {
+        true
+    }
+
+    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LaneError>> {
+        self.0.poll_close(cx)
+    }
+}
+
 impl LaneRx for Rx {
     fn poll_recv(
         &mut self,
@@ -127,10 +148,30 @@ pub(super) fn ring(world: usize, lane_count: u16) -> Vec<Member> {
 
 /// The same, with planes of this configuration.
 pub(super) fn ring_of(world: usize, lane_count: u16, config: &DataConfig) -> Vec<Member> {
-    let mut members: Vec<Member> = (0..world).map(|_| Member::new(config.clone())).collect();
+    let members = (0..world).map(|_| Member::new(config.clone())).collect();
+    stand(members, lane_count, |lane| lane)
+}
+
+/// A ring within one machine.
+pub(super) fn local_ring(world: usize, lane_count: u16) -> Vec<Member> {
+    let members = (0..world).map(|_| Member::new(small_frames())).collect();
+    stand(members, lane_count, |lane| Lane {
+        tx: Box::new(Near(lane.tx)),
+        rx: lane.rx,
+    })
+}
+
+/// Builds the ring of these members.
+pub(super) fn stand(
+    mut members: Vec<Member>,
+    lane_count: u16,
+    sends_on: impl Fn(Lane) -> Lane,
+) -> Vec<Member> {
+    let world = members.len();
     if world > 1 {
         for rank in 0..world {
             let (sending, receiving) = lanes(lane_count);
+            let sending = sending.into_iter().map(&sends_on).collect();
             let next = (rank + 1) % world;
             members[rank].plane.install(Edge::ToNext, BUILT, sending);
             members[next]

@@ -34,6 +34,8 @@ pub(in super::super) struct Incoming {
     pub(super) range: Range<usize>,
     /// Payload bytes.
     pub(super) length: usize,
+    /// Of its header.
+    pub(super) flags: u16,
     pub(super) landing: Landing,
 }
 

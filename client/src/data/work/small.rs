@@ -1,11 +1,11 @@
 //! Small operations: contributions travel around the ring as they are, and every rank adds all of them.
 //!
-//! Half as many steps as reducing on the way and passing the result on, and where a buffer fits into one
-//! frame steps are what takes time. All ranks add in the order of the ranks, so they end with the same
-//! bits. A frame in step s was contributed by the rank s + 1 places before the receiver; it is kept, and
-//! goes on unless it is about to come back to its own.
+//! Whose contribution comes when, and which is added in which turn, says [`Whole`]. A frame is kept, and
+//! goes on unless it is about to come back to its own; with the last one everything is added.
 
 use std::ops::Range;
+
+use pccl_core::schedule::Whole;
 
 use super::super::buffers::RingBuffers;
 use super::frame::Body;
@@ -14,7 +14,8 @@ use super::{Misfit, Place, RingWork, Sums};
 
 /// The contributions of all ranks, as far as they are here.
 pub(super) struct Gathered {
-    /// By rank, one behind the other; the own one is not needed before the end.
+    /// In the order in which they are added, one behind the other; the own one is not needed before
+    /// the end.
     contributions: Vec<u8>,
     /// Bytes of one.
     bytes: usize,
@@ -30,27 +31,35 @@ impl Gathered {
         }
     }
 
-    /// The contribution that arrives in a step.
-    fn arriving(&self, step: u32) -> Range<usize> {
-        let (world, rank) = (self.place.world, self.place.rank);
-        let before = (step + 1) % world;
-        let origin = ((rank + world - before) % world) as usize;
-        origin * self.bytes..(origin + 1) * self.bytes
+    /// Where the contribution belongs that arrives in a step.
+    fn arriving(&self, step: u32) -> Option<Range<usize>> {
+        let step = whole(self.place).step(step)?;
+        self.of(step.receive)
     }
 
-    fn own(&self) -> Range<usize> {
-        let rank = self.place.rank as usize;
-        rank * self.bytes..(rank + 1) * self.bytes
+    /// Where the own contribution belongs.
+    fn own(&self) -> Option<Range<usize>> {
+        self.of(self.place.rank)
     }
+
+    fn of(&self, rank: u32) -> Option<Range<usize>> {
+        let turn = whole(self.place).turn(rank)? as usize;
+        Some(turn * self.bytes..(turn + 1) * self.bytes)
+    }
+}
+
+const fn whole(place: Place) -> Whole {
+    Whole::new(place.world, place.rank)
 }
 
 impl StripeWork {
     /// A buffer that travels whole.
     pub(super) fn whole(place: Place, bytes: u64) -> Self {
-        let steps = place.world.saturating_sub(1) as usize;
+        let steps = whole(place).steps();
+        let expected: Vec<Range<u64>> = steps.map(|_| 0..bytes).collect();
         Self {
-            expected: vec![0..bytes; steps],
-            to_receive: bytes * steps as u64,
+            to_receive: bytes * expected.len() as u64,
+            expected,
             last_step: bytes,
             own: 0..bytes,
             arrives_on: None,
@@ -86,7 +95,7 @@ impl RingWork {
         if gathered.contributions.is_empty() {
             gathered.contributions = self.scratch.take(gathered.bytes * self.world);
         }
-        let place = gathered.arriving(step);
+        let place = gathered.arriving(step).ok_or(Misfit)?;
         let place = place.start + range.start..place.start + range.end;
         let kept = gathered.contributions.get_mut(place).ok_or(Misfit)?;
         kept.copy_from_slice(frame.get(..range.len()).ok_or(Misfit)?);
@@ -107,7 +116,7 @@ impl RingWork {
         let Some(gathered) = &mut self.gathered else {
             return Err(Misfit);
         };
-        let (own, whole) = (gathered.own(), 0..gathered.bytes);
+        let (own, whole) = (gathered.own().ok_or(Misfit)?, 0..gathered.bytes);
         let place = gathered.contributions.get_mut(own).ok_or(Misfit)?;
         place.copy_from_slice(buffers.contribution(whole.clone()).ok_or(Misfit)?);
         let contributions = gathered

@@ -40,8 +40,8 @@ fn the_layout_of_a_data_frame_is_documented() {
 #[test]
 fn what_a_later_version_may_mean_is_not_guessed() {
     assert_eq!(
-        frame_with(26, 1),
-        Err(FrameError::UnknownFlags { flags: 1 })
+        frame_with(26, 2),
+        Err(FrameError::UnknownFlags { flags: 2 })
     );
     assert_eq!(frame_with(28, 1), Err(FrameError::ReservedNotZero));
     assert_eq!(frame_with(31, 1), Err(FrameError::ReservedNotZero));
@@ -106,9 +106,9 @@ proptest! {
     #[test]
     fn a_frame_header_arrives_as_it_was_sent(
         seq in any::<u64>(), offset in any::<u64>(), length in 0..=DATA_FRAME_MAX as u32,
-        step in any::<u32>(), stripe in any::<u16>()
+        step in any::<u32>(), stripe in any::<u16>(), flags in 0..=FrameHeader::LEFT_MACHINE
     ) {
-        let header = FrameHeader { seq: Seq(seq), offset, length, step, stripe, flags: 0 };
+        let header = FrameHeader { seq: Seq(seq), offset, length, step, stripe, flags };
 
         prop_assert_eq!(FrameHeader::decode(&header.encode()), Ok(header));
     }

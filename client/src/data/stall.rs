@@ -1,0 +1,81 @@
+//! Finding out that nothing moves.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// How many times during the stall time it is looked whether anything moves.
+const LOOKS_PER_STALL: u32 = 4;
+
+/// Finds out that nothing moves, without touching the clock for every frame.
+pub(super) struct Stall {
+    next_look: Pin<Box<Sleep>>,
+    pause: Duration,
+    seen: Moves,
+    /// Looks in a row at which nothing had moved.
+    idle_looks: u32,
+    /// The same for each frame that leaves: which one it was and how much of it had left, and since how
+    /// many looks.
+    leaving: Vec<(Option<LeftSoFar>, u32)>,
+}
+
+/// How many frames have left on a lane, and how many bytes of the next one.
+pub(super) type LeftSoFar = (u64, usize);
+
+/// How often bytes have moved on the edges that are waited for.
+pub(super) type Moves = (Option<u64>, Option<u64>);
+
+/// What a look has shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Verdict {
+    /// Nothing has moved since the look before, on any lane that is waited for.
+    pub(super) quiet: bool,
+    /// Nothing has moved for the stall time, on any lane that is waited for.
+    pub(super) nothing_moves: bool,
+    /// The same for a frame that has begun to leave.
+    pub(super) frame_stuck: bool,
+}
+
+impl Stall {
+    pub(super) fn new(stall: Duration, lanes: usize) -> Self {
+        let pause = stall / LOOKS_PER_STALL;
+        Self {
+            next_look: Box::pin(sleep_until(Instant::now() + pause)),
+            pause,
+            seen: (None, None),
+            idle_looks: 0,
+            leaving: vec![(None, 0); lanes],
+        }
+    }
+
+    /// Is it time to look?
+    pub(super) fn poll_look(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.next_look.as_mut().poll(cx)
+    }
+
+    /// Takes note of how much has moved: in all, and of the frame that leaves on each lane.
+    pub(super) fn looked(
+        &mut self,
+        moves: Moves,
+        leaving: impl Iterator<Item = Option<LeftSoFar>>,
+    ) -> Verdict {
+        self.next_look.as_mut().reset(Instant::now() + self.pause);
+        let idle = moves == self.seen;
+        self.idle_looks = if idle { self.idle_looks + 1 } else { 0 };
+        self.seen = moves;
+        let mut frame_stuck = false;
+        for ((seen, looks), left) in self.leaving.iter_mut().zip(leaving) {
+            let idle = left.is_some() && left == *seen;
+            *looks = if idle { *looks + 1 } else { 0 };
+            *seen = left;
+            frame_stuck |= *looks >= LOOKS_PER_STALL;
+        }
+        Verdict {
+            quiet: idle,
+            nothing_moves: self.idle_looks >= LOOKS_PER_STALL,
+            frame_stuck,
+        }
+    }
+}
