@@ -11,6 +11,9 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+#[cfg(test)]
+mod tests;
+
 /// How long after a blocking call the thread leaves the runtime to the next one. Far less than any
 /// time limit of the protocol, and far more than a training loop needs between two small reduces.
 const PAUSE: Duration = Duration::from_millis(2);

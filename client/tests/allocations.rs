@@ -14,6 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pccl::{Communicator, Quantization, Reduce, ReduceReport};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use support::lanes::{DISTANCES, Distance};
 use support::{Run, together_with};
 
 #[global_allocator]
@@ -25,8 +26,17 @@ static ALONE: Mutex<()> = Mutex::new(());
 /// Elements of a frame that is full.
 const FRAME_ELEMENTS: usize = 64 * 1024;
 
+/// What it carries at least, however it is encoded.
+const FRAME_BYTES: u64 = FRAME_ELEMENTS as u64 / 2;
+
 /// See above.
 const FRAMES_PER_GROWTH: usize = 16;
+
+/// A queue of messages takes a block of memory for so many.
+const MESSAGES_PER_BLOCK: usize = 32;
+
+/// Lanes of each edge. Near peers use one of them, far ones all.
+const LANES: u16 = 4;
 
 /// Each count is the least of so many.
 const REPETITIONS: usize = 7;
@@ -55,7 +65,7 @@ fn cost(
     chunk: usize,
     reduce: &(impl Fn(&Communicator, &mut Buffers) -> Vec<ReduceReport> + Sync),
 ) -> Cost {
-    let lanes = 2;
+    let lanes = usize::from(LANES);
     let elements = FRAME_ELEMENTS * chunk * lanes * peers.len();
     let buffers: Vec<Mutex<Buffers>> = peers
         .iter()
@@ -86,38 +96,55 @@ fn cost(
     counted.min_by_key(|cost| cost.allocations).unwrap()
 }
 
-/// Counts few frames and ten times as many, and expects that the difference costs nothing.
+/// Counts few frames and ten times as many, near and far, and expects that the difference costs nothing
+/// but so many messages per frame.
 fn frames_cost_nothing(
     peers: usize,
+    messages: usize,
     reduce: impl Fn(&Communicator, &mut Buffers) -> Vec<ReduceReport> + Sync,
 ) {
     let _alone = alone();
-    let run = Run::new();
-    let mut peers = run.peers(peers);
-    // The larger one first, so that the smaller one finds everything as large as it needs.
-    let many = cost(&mut peers, 20, &reduce);
-    let few = cost(&mut peers, 2, &reduce);
+    for distance in DISTANCES {
+        let run = Run::over(LANES, distance);
+        let mut peers = run.peers(peers);
+        // The larger one first, so that the smaller one finds everything as large as it needs.
+        let many = cost(&mut peers, 10, &reduce);
+        let few = cost(&mut peers, 1, &reduce);
 
-    let frames = many.frames - few.frames;
-    let allocations = many.allocations.saturating_sub(few.allocations);
-    println!("{few:?}, {many:?}: {allocations} allocations for {frames} more frames");
-    assert!(few.allocations > 0, "the allocator does not count");
-    assert!(
-        allocations < frames / FRAMES_PER_GROWTH,
-        "{allocations} allocations for {frames} more frames"
-    );
+        let frames = many.frames - few.frames;
+        let allocations = many.allocations.saturating_sub(few.allocations);
+        println!(
+            "{distance:?}, {few:?}, {many:?}: {allocations} allocations for {frames} more frames"
+        );
+        assert!(few.allocations > 0, "the allocator does not count");
+        let most = frames / FRAMES_PER_GROWTH + frames * messages / MESSAGES_PER_BLOCK;
+        assert!(
+            allocations < most,
+            "{distance:?}: {allocations} allocations for {frames} more frames"
+        );
+        let busy = run.traffic.bytes_sent();
+        let busy = busy.iter().filter(|sent| **sent >= FRAME_BYTES);
+        assert_eq!(busy.count(), peers.len() * lanes_in_use(distance));
+    }
+}
+
+const fn lanes_in_use(distance: Distance) -> usize {
+    match distance {
+        Distance::Near => 1,
+        Distance::Far => LANES as usize,
+    }
 }
 
 #[test]
 fn frames_out_of_place_allocate_nothing() {
-    frames_cost_nothing(3, |peer, Buffers { source, result }| {
+    frames_cost_nothing(3, 0, |peer, Buffers { source, result }| {
         vec![peer.all_reduce_into(source, result, Reduce::sum()).unwrap()]
     });
 }
 
 #[test]
 fn frames_in_place_allocate_nothing() {
-    frames_cost_nothing(3, |peer, Buffers { result, .. }| {
+    frames_cost_nothing(3, 0, |peer, Buffers { result, .. }| {
         vec![peer.all_reduce(result, Reduce::max()).unwrap()]
     });
 }
@@ -126,16 +153,17 @@ fn frames_in_place_allocate_nothing() {
 fn quantized_frames_allocate_nothing() {
     let to = pccl::ElementType::U8;
     let reduce = Reduce::avg().quantize(Quantization::MinMax { to });
-    frames_cost_nothing(3, |peer, Buffers { source, result }| {
+    frames_cost_nothing(3, 0, |peer, Buffers { source, result }| {
         vec![peer.all_reduce_into(source, result, reduce).unwrap()]
     });
 }
 
 #[test]
 fn frames_of_reduces_that_share_lanes_allocate_nothing() {
-    // A lane that is handed over is a message to another reduce, whose queue takes a block of memory for
-    // every 32 of them.
-    frames_cost_nothing(2, |peer, Buffers { source, result }| {
+    // Before each frame its lane may be asked for, be given to the reduce that sends it, and at its other
+    // end to the one that receives it.
+    let messages = 3;
+    frames_cost_nothing(2, messages, |peer, Buffers { source, result }| {
         let buffers = [std::mem::take(source), std::mem::take(result)];
         let handles = buffers.into_iter().zip(0..);
         let handles: Vec<_> = handles

@@ -42,7 +42,7 @@ impl Drop for Directory {
 fn recorded_run(directory: &Directory) -> (Run, Vec<Communicator>) {
     let builder = MasterServer::builder().record(&directory.0);
     let master = builder.spawn("127.0.0.1:0").unwrap();
-    let run = Run { master };
+    let run = Run::of(master);
     let recorded = || run.builder().record(&directory.0);
     let mut peers = vec![begin(recorded())];
     let newcomer = recorded();

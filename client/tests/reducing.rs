@@ -6,6 +6,7 @@ use std::sync::Barrier;
 
 use pccl::{Communicator, Element, Error, Quantization, Reduce};
 use pccl::{ElementType, SpecField, Tag};
+use support::lanes::Distance;
 use support::{Run, together, together_with};
 
 #[test]
@@ -200,9 +201,10 @@ fn buffers_without_elements_and_with_fewer_than_peers_are_reduced() {
     assert_eq!(results, [[3, 6]; 3]);
 }
 
-#[test]
-fn a_buffer_larger_than_any_socket_is_reduced_over_all_lanes() {
-    let run = Run::new();
+/// Reduces more than sockets hold, with four lanes per edge. How many lanes have carried a good part of it
+/// for each of the two peers?
+fn busy_lanes(distance: Distance) -> usize {
+    let run = Run::over(4, distance);
     let mut peers = run.peers(2);
     let elements = 3 * 1024 * 1024 + 1;
 
@@ -214,6 +216,19 @@ fn a_buffer_larger_than_any_socket_is_reduced_over_all_lanes() {
 
     let expected: Vec<u32> = (0..elements).map(|i| i.wrapping_add(i ^ 1)).collect();
     assert!(results.iter().all(|result| *result == expected));
+    let sent = run.traffic.bytes_sent();
+    // A quarter of the buffer is 3 MiB; the lanes to the master carry a few hundred bytes.
+    sent.iter().filter(|sent| **sent >= 3 * 1024 * 1024).count() / peers.len()
+}
+
+#[test]
+fn a_buffer_larger_than_any_socket_is_reduced_over_one_lane_within_a_machine() {
+    assert_eq!(busy_lanes(Distance::Near), 1);
+}
+
+#[test]
+fn a_buffer_larger_than_any_socket_is_reduced_over_all_lanes_between_machines() {
+    assert_eq!(busy_lanes(Distance::Far), 4);
 }
 
 /// Defect R-4 of the original: peers that reduce different things corrupt each other.

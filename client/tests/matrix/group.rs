@@ -1,14 +1,21 @@
-//! A ring of peers in this process, and what comes out of its reduces.
+//! The same peers twice, in this process: side by side and far apart; and what comes out of their reduces.
 
 use pccl::{Communicator, Element, Reduce};
 
+use crate::support::lanes::{DISTANCES, Distance};
 use crate::support::{Run, together_with};
 
-/// Lanes of each edge: the support's peers have two.
-pub(crate) const LANES: usize = 2;
+/// Lanes of each edge.
+pub(crate) const LANES: u16 = 2;
+
+/// Two rings of as many peers each: of one that reduces over a single lane because it is on one machine,
+/// and of one that does not know that it is.
+pub(crate) struct Group {
+    rings: [Ring; 2],
+}
 
 /// Peers in the order of their ranks.
-pub(crate) struct Group {
+struct Ring {
     // Dropped after the peers.
     peers: Vec<Communicator>,
     _run: Run,
@@ -25,22 +32,24 @@ pub(crate) const PLACES: [Place; 2] = [Place::InPlace, Place::OutOfPlace];
 
 impl Group {
     pub(crate) fn new(world: usize) -> Self {
-        let run = Run::new();
-        let mut peers = run.peers(world);
-        peers.sort_by_key(Communicator::rank);
-        Self { peers, _run: run }
+        Self {
+            rings: DISTANCES.map(|distance| Ring::new(world, distance)),
+        }
     }
 
     pub(crate) fn world(&self) -> usize {
-        self.peers.len()
+        self.rings[0].peers.len()
     }
 
     /// Reduces what each rank contributes. Fails where the ranks do not have the same bits, in place
-    /// and out of place, or where a contribution that was only to be read has changed. The result.
+    /// and out of place, near and far, or where a contribution that was only to be read has changed.
+    /// The result.
     pub(crate) fn reduce<T: Element>(&mut self, reduce: Reduce, contributions: &[&[T]]) -> Vec<T> {
         let mut results = Vec::new();
-        for place in PLACES {
-            results.extend(self.reduce_at(place, reduce, contributions));
+        for ring in &mut self.rings {
+            for place in PLACES {
+                results.extend(ring.reduce_at(place, reduce, contributions));
+            }
         }
         let first = results.swap_remove(0);
         for other in results {
@@ -48,6 +57,15 @@ impl Group {
             assert!(same, "results differ: {reduce:?} of {}", T::TYPE);
         }
         first
+    }
+}
+
+impl Ring {
+    fn new(world: usize, distance: Distance) -> Self {
+        let run = Run::over(LANES, distance);
+        let mut peers = run.peers(world);
+        peers.sort_by_key(Communicator::rank);
+        Self { peers, _run: run }
     }
 
     fn reduce_at<T: Element>(

@@ -1,11 +1,12 @@
 //! The whole matrix: every element type, operation and quantization, for rings of 2 to 5 peers and sizes
-//! from nothing to many frames, in place and out of place, over real lanes.
+//! from nothing to many frames, in place and out of place, over real lanes: over one, as between peers on
+//! one machine, and over all of them, as between machines.
 //!
 //! | module | what it is for |
 //! |---|---|
 //! | `number` | what each operation means on two elements, and numbers to reduce |
 //! | `reference` | what a reduce must give, element by element |
-//! | `group` | a ring of peers, and what comes out of it |
+//! | `group` | rings of peers, and what comes out of them |
 //! | `plain`, `quantized` | the cases |
 //! | `special` | NaN, infinities, zeros of either sign, subnormals, integers at their limits |
 
@@ -46,9 +47,11 @@ impl Op {
 }
 
 /// Numbers of elements: none, fewer than peers, as many, and many frames.
-fn sizes(world: usize) -> [usize; 6] {
-    [0, 1, world - 1, world, 1025, MOST]
+fn sizes<T>(world: usize) -> [usize; 6] {
+    [0, 1, world - 1, world, 1025, most::<T>()]
 }
 
-/// The largest of the [`sizes`].
-const MOST: usize = 203_530;
+/// The largest of the [`sizes`]: a stripe for each lane, and not the same number of elements in each part.
+const fn most<T>() -> usize {
+    (group::LANES as usize * reference::STRIPE_BYTES_MIN + 50_000) / size_of::<T>() + 3
+}

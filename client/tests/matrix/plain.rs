@@ -7,7 +7,7 @@ use rand::{Rng, SeedableRng};
 use crate::group::{Group, bytes};
 use crate::number::Number;
 use crate::reference::{at_once, in_ring_order};
-use crate::{MOST, OPS, Op, sizes};
+use crate::{OPS, Op, most, sizes};
 
 /// So many numbers for each rank.
 pub(crate) fn contributions<T>(world: usize, count: usize, number: fn(u64) -> T) -> Vec<Vec<T>> {
@@ -28,9 +28,9 @@ fn check_against<T: Number>(
     reference: fn(Op, &[&[T]]) -> Vec<T>,
 ) {
     let world = group.world();
-    let contributions = contributions(world, MOST, numbers);
+    let contributions = contributions(world, most::<T>(), numbers);
     for op in OPS {
-        for count in sizes(world) {
+        for count in sizes::<T>(world) {
             let contributions = first(&contributions, count);
 
             let result = group.reduce(op.reduce(), &contributions);

@@ -6,7 +6,7 @@ use pccl::{Element, ElementType, Quantization};
 use crate::group::Group;
 use crate::number::at_once;
 use crate::plain::{contributions, first};
-use crate::{MOST, OPS, Op, sizes};
+use crate::{OPS, Op, most, sizes};
 
 pub(crate) const QUANTIZATIONS: [Quantization; 5] = [
     Quantization::MinMax {
@@ -42,7 +42,7 @@ where
     f64: From<T>,
 {
     let world = group.world();
-    let numbers: Vec<Vec<T>> = contributions(world, MOST, spread)
+    let numbers: Vec<Vec<T>> = contributions(world, most::<T>(), spread)
         .into_iter()
         .map(|own| own.into_iter().map(of_f64).collect())
         .collect();
@@ -51,7 +51,7 @@ where
         for quantization in QUANTIZATIONS {
             let reduce = op.reduce().quantize(quantization);
             let bound = reduce.error_bound(T::TYPE, world, LARGEST).unwrap();
-            for count in sizes(world) {
+            for count in sizes::<T>(world) {
                 let result = group.reduce(reduce, &first(&numbers, count));
 
                 let what = format!("{op:?} of {count} {}, {quantization}", T::TYPE);
@@ -59,7 +59,7 @@ where
                 let errors = errors.map(|(got, exact)| (f64::from(*got) - exact).abs());
                 let largest = errors.fold(0.0, f64::max) / bound;
                 assert!(largest <= 1.0, "{what}: {largest} times the bound");
-                let tells = count == MOST && op != Op::Prod && size_of::<T>() > 2;
+                let tells = count == most::<T>() && op != Op::Prod && size_of::<T>() > 2;
                 let least = if tells { LEAST_OF_BOUND } else { 0.0 };
                 assert!(largest >= least, "{what}: only {largest} of the bound");
             }

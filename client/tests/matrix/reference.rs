@@ -5,7 +5,7 @@ use crate::group::LANES;
 use crate::number::Number;
 
 /// Bytes below which a buffer is not cut into another stripe.
-const STRIPE_BYTES_MIN: usize = 512 * 1024;
+pub(crate) const STRIPE_BYTES_MIN: usize = 512 * 1024;
 
 /// Bytes up to which a buffer travels around the ring whole, where those of all ranks together have no
 /// more than [`ALL_WHOLE_MAX`].
@@ -57,7 +57,7 @@ fn first_ranks(count: usize, element_bytes: usize, world: usize) -> Vec<usize> {
     if bytes <= WHOLE_MAX && bytes * world <= ALL_WHOLE_MAX {
         return vec![0; count];
     }
-    let stripes = (count * element_bytes / STRIPE_BYTES_MIN).clamp(1, LANES);
+    let stripes = (count * element_bytes / STRIPE_BYTES_MIN).clamp(1, usize::from(LANES));
     let mut ranks = Vec::new();
     for stripe in cut(count, stripes) {
         for (rank, chunk) in cut(stripe, world).into_iter().enumerate() {

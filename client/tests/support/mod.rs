@@ -2,6 +2,9 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub(crate) mod lanes;
+
+use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr};
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,27 +15,56 @@ use std::time::Duration;
 use pccl::{Builder, Communicator, Tcp};
 use pccl_master::RunningMaster;
 
+use lanes::{Counted, Distance, Traffic};
+
 /// Far beyond what any test takes; reached only by a hang.
 const HANG: Duration = Duration::from_secs(60);
 
+/// Lanes of each edge, unless a run is made with another number.
+pub(crate) const LANES: u16 = 2;
+
 pub(crate) struct Run {
     pub(crate) master: RunningMaster,
+    tcp: Tcp,
+    distance: Distance,
+    /// What the peers' lanes carry.
+    pub(crate) traffic: Traffic,
 }
 
 impl Run {
     pub(crate) fn new() -> Self {
+        Self::over(LANES, Distance::Near)
+    }
+
+    /// With so many lanes per edge, which say that they lead so far.
+    pub(crate) fn over(lanes: u16, distance: Distance) -> Self {
+        let master = pccl_master::spawn("127.0.0.1:0").unwrap();
+        Self {
+            tcp: Tcp::new().lanes(lanes),
+            distance,
+            ..Self::of(master)
+        }
+    }
+
+    /// The run of this master.
+    pub(crate) fn of(master: RunningMaster) -> Self {
         // Set RUST_LOG to see what happens.
         let _ = tracing_subscriber::fmt()
             .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
             .with_test_writer()
             .try_init();
-        let master = pccl_master::spawn("127.0.0.1:0").unwrap();
-        Self { master }
+        Self {
+            master,
+            tcp: Tcp::new().lanes(LANES),
+            distance: Distance::Near,
+            traffic: Traffic::default(),
+        }
     }
 
     /// A builder for one more peer of this run.
     pub(crate) fn builder(&self) -> Builder {
-        builder_for(&self.address())
+        let transport = Counted::new(self.tcp.clone(), self.distance, &self.traffic);
+        builder_for(&self.address()).transport(transport)
     }
 
     /// Where peers connect.
@@ -145,7 +177,7 @@ pub(crate) fn begin(builder: Builder) -> Communicator {
 
 pub(crate) fn builder_for(master: &str) -> Builder {
     Communicator::builder(master)
-        .transport(Tcp::new().lanes(2))
+        .transport(Tcp::new().lanes(LANES))
         .listen(IpAddr::V4(Ipv4Addr::LOCALHOST))
         .first_port(0)
 }
@@ -180,9 +212,11 @@ pub(crate) fn together_with<T: Send>(
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
                 // The threads cannot be ended, so neither can this scope.
                 Err(mpsc::RecvTimeoutError::Timeout) => {
-                    eprintln!(
-                        "a test hangs: {} peers have not returned",
-                        peers_missing(&all)
+                    // Past the test harness, which would keep the words to itself.
+                    let missing = peers_missing(&all);
+                    let _ = writeln!(
+                        io::stderr(),
+                        "a test hangs: {missing} peers have not returned"
                     );
                     std::process::abort();
                 }

@@ -17,14 +17,14 @@ use super::support::{ring, run_all, spec};
 
 const CASES: u64 = 1000;
 
-const FLOATS: [ElementType; 4] = [
+pub(super) const FLOATS: [ElementType; 4] = [
     ElementType::F16,
     ElementType::BF16,
     ElementType::F32,
     ElementType::F64,
 ];
 
-const QUANTIZATIONS: [Quantization; 5] = [
+pub(super) const QUANTIZATIONS: [Quantization; 5] = [
     Quantization::MinMax {
         to: ElementType::U8,
     },
