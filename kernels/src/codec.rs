@@ -26,7 +26,7 @@ use real::Float;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scheme {
     /// 256 values from the least element of the frame to the greatest. A frame whose elements are
-    /// all the same decodes to exactly that.
+    /// all the same number decodes to exactly that number; of zeros it is +0, whatever their sign.
     MinMaxU8,
     /// Likewise with 65,536 values.
     MinMaxU16,

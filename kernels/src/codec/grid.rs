@@ -121,9 +121,9 @@ impl<R: Real> Grid<R> {
         let huge = self.scale * self.levels >= R::HUGE;
         let lower = if huge { R::LOWER } else { R::ONE };
         let step = self.scale * lower;
-        // Exact, as `scale` has few bits. (Where it comes from the network and has not, the result
-        // is some number, the same one everywhere.)
-        let offset = (self.offset - self.zero * self.scale) * lower;
+        // The product is exact, as `scale` has few bits, and finite, as it is lowered before. (Where
+        // it comes from the network and has many, the result is some number, the same everywhere.)
+        let offset = self.offset * lower - self.zero * step;
         let wide = CarefulSteps {
             steps: Steps { step, offset },
             unit: R::ONE / lower,
@@ -133,7 +133,9 @@ impl<R: Real> Grid<R> {
         let low = wide.value(codes.least);
         let high = wide.value(codes.least + codes.levels);
         let least = R::ZERO - greatest;
-        if huge || low < least || high > greatest {
+        // An end at the greatest number may have been kept there: where `scale` was rounded up, the
+        // outermost point lies beyond it.
+        if huge || low <= least || high >= greatest {
             Decoder::Careful(CarefulSteps {
                 low: if low < least - self.scale {
                     wide.low

@@ -32,9 +32,9 @@ impl<R: Real> Encoder<R> {
 /// From codes to numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Decoder<R> {
-    /// The whole grid is within the range of the elements.
+    /// The whole grid is inside the range of the elements, its ends excluded.
     Plain(Steps<R>),
-    /// Part of it may be beyond that.
+    /// Part of it may be at an end or beyond.
     Careful(CarefulSteps<R>),
 }
 
