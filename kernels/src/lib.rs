@@ -18,6 +18,7 @@
 
 mod codec;
 mod content_hash;
+mod cores;
 mod divide;
 mod element;
 #[cfg(test)]

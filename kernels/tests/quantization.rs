@@ -4,10 +4,11 @@ mod inputs;
 
 use std::num::NonZeroUsize;
 
+use half::{bf16, f16};
 use pccl_kernels::{Codec, Element, KernelError, Op, Scheme};
 use proptest::prelude::*;
 
-use inputs::{extremes, from_bytes, greatest, inputs, normal, to_bytes, uniform};
+use inputs::{greatest, inputs, normal, to_bytes, uniform};
 
 const FLOATS: [Element; 4] = [Element::F16, Element::BF16, Element::F32, Element::F64];
 
@@ -15,6 +16,29 @@ fn codecs() -> impl Iterator<Item = Codec> {
     FLOATS.into_iter().flat_map(|element| {
         Scheme::ALL.map(move |scheme| Codec::new(element, scheme).expect("a float type"))
     })
+}
+
+fn from_bytes(element: Element, bytes: &[u8]) -> Vec<f64> {
+    let number = |bytes: &[u8]| {
+        let mut word = [0; 8];
+        word[..bytes.len()].copy_from_slice(bytes);
+        let word = u64::from_le_bytes(word);
+        match element {
+            Element::F16 => f16::from_bits(word as u16).to_f64(),
+            Element::BF16 => bf16::from_bits(word as u16).to_f64(),
+            Element::F32 => f32::from_bits(word as u32).into(),
+            _ => f64::from_bits(word),
+        }
+    };
+    bytes.chunks_exact(element.size()).map(number).collect()
+}
+
+fn extremes(numbers: &[f64]) -> (f64, f64) {
+    let lo = numbers.iter().copied().fold(f64::INFINITY, f64::min);
+    (
+        lo,
+        numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+    )
 }
 
 fn encode(codec: Codec, elements: &[u8]) -> Vec<u8> {

@@ -14,29 +14,6 @@ pub(crate) fn to_bytes(element: Element, numbers: &[f64]) -> Vec<u8> {
     numbers.iter().flat_map(bytes).collect()
 }
 
-pub(crate) fn from_bytes(element: Element, bytes: &[u8]) -> Vec<f64> {
-    let number = |bytes: &[u8]| {
-        let mut word = [0; 8];
-        word[..bytes.len()].copy_from_slice(bytes);
-        let word = u64::from_le_bytes(word);
-        match element {
-            Element::F16 => f16::from_bits(word as u16).to_f64(),
-            Element::BF16 => bf16::from_bits(word as u16).to_f64(),
-            Element::F32 => f32::from_bits(word as u32).into(),
-            _ => f64::from_bits(word),
-        }
-    };
-    bytes.chunks_exact(element.size()).map(number).collect()
-}
-
-pub(crate) fn extremes(numbers: &[f64]) -> (f64, f64) {
-    let lo = numbers.iter().copied().fold(f64::INFINITY, f64::min);
-    (
-        lo,
-        numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max),
-    )
-}
-
 /// Reproducible numbers from 0 to 1.
 pub(crate) fn uniform(count: usize, seed: u64) -> Vec<f64> {
     let mut state = seed;
