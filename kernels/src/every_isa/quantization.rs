@@ -250,8 +250,8 @@ fn extent<R: Real>(values: &[R]) -> Extent<R> {
     Extent {
         lo: values().reduce(|a, b| if b < a { b } else { a }).unwrap(),
         hi: values().reduce(|a, b| if b > a { b } else { a }).unwrap(),
-        // Infinities less themselves are NaN.
-        finite: values().all(|value| value - value == R::ZERO),
+        // Of infinities, too, that product is NaN.
+        finite: values().all(|value| value * R::ZERO == R::ZERO),
     }
 }
 
