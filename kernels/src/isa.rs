@@ -66,3 +66,40 @@ impl Isa {
         kernel()
     }
 }
+
+/// Runs one call, compiled for an instruction set.
+macro_rules! run {
+    ($isa:expr, $call:expr) => {
+        $isa.run(
+            #[inline(always)]
+            || $call,
+        )
+    };
+}
+pub(crate) use run;
+
+/// Likewise a call that takes the function of an operation: a zero-sized one, so that each operation
+/// has a loop of its own.
+macro_rules! run_op {
+    ($isa:expr, $op:expr, |$function:ident| $call:expr) => {
+        match $op {
+            Op::Sum => run!($isa, {
+                let $function = Number::sum;
+                $call
+            }),
+            Op::Prod => run!($isa, {
+                let $function = Number::prod;
+                $call
+            }),
+            Op::Max => run!($isa, {
+                let $function = Number::max;
+                $call
+            }),
+            Op::Min => run!($isa, {
+                let $function = Number::min;
+                $call
+            }),
+        }
+    };
+}
+pub(crate) use run_op;

@@ -7,7 +7,7 @@
 //! after the last whole vector is mixed in one by one.
 
 use crate::cores;
-use crate::isa::Isa;
+use crate::isa::{Isa, run};
 
 const VECTOR_BYTES: usize = 16;
 const LANES: usize = 256;
@@ -63,10 +63,7 @@ fn hash_vectors(isa: Isa, vectors: &[[u8; VECTOR_BYTES]], threads: usize) -> u32
         // A trailing block may have nothing left to cover. Its accumulators are folded all the same.
         let start = (block * block_len).min(vectors.len());
         let end = (start + block_len).min(vectors.len());
-        isa.run(
-            #[inline(always)]
-            || hash_block(&vectors[start..end]),
-        )
+        run!(isa, hash_block(&vectors[start..end]))
     });
     let mut layer = [0_u32; LANES];
     for (block, hash) in hashes.into_iter().enumerate() {
