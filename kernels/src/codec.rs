@@ -5,12 +5,13 @@
 //! travel in the frame.
 
 mod blockwise;
+mod decoding;
 mod extent;
 pub(crate) mod grid;
 pub(crate) mod job;
 pub(crate) mod linear;
 pub(crate) mod real;
-mod steps;
+pub(crate) mod steps;
 
 use std::num::NonZeroUsize;
 

@@ -3,11 +3,12 @@
 //! A block is its two parameters and then its codes, two in a byte, the first one in the low half.
 //! An odd number of codes leaves the last half 0.
 
+use super::decoding::{self, lost};
 use super::extent::extent;
 use super::grid::{Codes, Extent, Grid, Kind};
-use super::linear::{header_len, lost, read_parameters, write_parameters};
+use super::linear::{header_len, read_parameters, write_parameters};
 use super::real::{Float, Real};
-use super::steps::{CarefulSteps, Decoder, Encoder};
+use super::steps::{Decoder, Encoder, Points};
 use crate::number::Number;
 
 /// Elements in a block.
@@ -69,31 +70,7 @@ fn reduce_block<E: Float>(
     sums: &mut [<E::Sum as Number>::Bytes],
 ) {
     let (decoder, packed) = split::<E>(encoded, Real::MAX);
-    match decoder {
-        Decoder::Plain(steps) => {
-            for (sum, (code, own)) in sums.iter_mut().zip(unpack(packed).into_iter().zip(own)) {
-                let theirs = steps.value(code.into());
-                *sum = op(theirs, E::from_bytes(*own).widen()).to_bytes();
-            }
-        }
-        Decoder::Careful(steps) => reduce_carefully::<E>(steps, op, own, packed, sums),
-    }
-}
-
-/// Rare, so that it is enough to have it once for all operations and instruction sets.
-#[cold]
-#[inline(never)]
-fn reduce_carefully<E: Float>(
-    steps: CarefulSteps<E::Sum>,
-    op: &dyn Fn(E::Sum, E::Sum) -> E::Sum,
-    own: &[E::Bytes],
-    packed: &[u8],
-    sums: &mut [<E::Sum as Number>::Bytes],
-) {
-    for (sum, (code, own)) in sums.iter_mut().zip(unpack(packed).into_iter().zip(own)) {
-        let theirs = steps.value(code.into());
-        *sum = op(theirs, E::from_bytes(*own).widen()).to_bytes();
-    }
+    decoding::reduce::<E>(decoder, op, unpack(packed), own, sums);
 }
 
 #[inline(always)]
@@ -112,26 +89,7 @@ pub(super) fn decode<E: Float>(encoded: &[u8], elements: &mut [u8]) {
 #[inline(always)]
 fn decode_block<E: Float>(encoded: &[u8], elements: &mut [E::Bytes]) {
     let (decoder, packed) = split::<E>(encoded, E::GREATEST);
-    match decoder {
-        Decoder::Plain(steps) => {
-            for (element, code) in elements.iter_mut().zip(unpack(packed)) {
-                *element = E::narrow(steps.value(code.into())).to_bytes();
-            }
-        }
-        Decoder::Careful(steps) => decode_carefully::<E>(steps, packed, elements),
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn decode_carefully<E: Float>(
-    steps: CarefulSteps<E::Sum>,
-    packed: &[u8],
-    elements: &mut [E::Bytes],
-) {
-    for (element, code) in elements.iter_mut().zip(unpack(packed)) {
-        *element = E::narrow(steps.value(code.into())).to_bytes();
-    }
+    decoding::decode::<E>(decoder, unpack(packed), elements);
 }
 
 /// What [`encode`] would lose of each element; nothing where a block is not finite.
@@ -200,15 +158,15 @@ fn pack(codes: &[u8; BLOCK]) -> [u8; HALF] {
 
 /// Codes that are not there are 0.
 #[inline(always)]
-fn unpack(bytes: &[u8]) -> [u8; BLOCK] {
+fn unpack(bytes: &[u8]) -> impl Iterator<Item = i32> {
     let mut packed = [0; HALF];
     copy(bytes, &mut packed);
-    let mut codes = [0; BLOCK];
+    let mut codes = [0_u8; BLOCK];
     for (pair, byte) in codes.as_chunks_mut::<2>().0.iter_mut().zip(packed) {
         let byte = u16::from(byte);
         *pair = ((byte | byte << 4) & 0x0F0F).to_le_bytes();
     }
-    codes
+    codes.into_iter().map(i32::from)
 }
 
 /// As far as both go.

@@ -7,6 +7,7 @@ use super::{moved, noise, one};
 use crate::codec::grid::{Codes, Extent, Grid, Kind};
 use crate::codec::job::{Decode, Encode, Reduce, Residual};
 use crate::codec::real::{Code, Float, Real};
+use crate::codec::steps::Points;
 use crate::half::{Bf16, F16};
 use crate::isa::Isa;
 use crate::number::Number;
