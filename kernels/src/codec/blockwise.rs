@@ -3,7 +3,7 @@
 //! A block is its two parameters and then its codes, two in a byte, the first one in the low half.
 //! An odd number of codes leaves the last half 0.
 
-use super::decoding::{self, lost};
+use super::decoding::{self, lost, rarely, with_points};
 use super::extent::extent;
 use super::grid::{Codes, Extent, Grid, Kind};
 use super::linear::{header_len, read_parameters, write_parameters};
@@ -70,7 +70,9 @@ fn reduce_block<E: Float>(
     sums: &mut [<E::Sum as Number>::Bytes],
 ) {
     let (decoder, packed) = split::<E>(encoded, Real::MAX);
-    decoding::reduce::<E>(decoder, op, unpack(packed), own, sums);
+    with_points!(decoder, |points| {
+        decoding::reduce::<E>(points, op, Unpacked::of(packed).numbers(), own, sums);
+    });
 }
 
 #[inline(always)]
@@ -89,7 +91,9 @@ pub(super) fn decode<E: Float>(encoded: &[u8], elements: &mut [u8]) {
 #[inline(always)]
 fn decode_block<E: Float>(encoded: &[u8], elements: &mut [E::Bytes]) {
     let (decoder, packed) = split::<E>(encoded, E::GREATEST);
-    decoding::decode::<E>(decoder, unpack(packed), elements);
+    with_points!(decoder, |points| {
+        decoding::decode::<E>(points, Unpacked::of(packed).numbers(), elements);
+    });
 }
 
 /// What [`encode`] would lose of each element; nothing where a block is not finite.
@@ -156,17 +160,32 @@ fn pack(codes: &[u8; BLOCK]) -> [u8; HALF] {
     packed
 }
 
-/// Codes that are not there are 0.
-#[inline(always)]
-fn unpack(bytes: &[u8]) -> impl Iterator<Item = i32> {
-    let mut packed = [0; HALF];
-    copy(bytes, &mut packed);
-    let mut codes = [0_u8; BLOCK];
-    for (pair, byte) in codes.as_chunks_mut::<2>().0.iter_mut().zip(packed) {
-        let byte = u16::from(byte);
-        *pair = ((byte | byte << 4) & 0x0F0F).to_le_bytes();
+/// The codes of a block, one in a byte. Those that are not there are 0.
+///
+/// Aligned, as vectors that lie across two cache lines take twice as long.
+#[repr(align(64))]
+struct Unpacked([u8; BLOCK]);
+
+impl Unpacked {
+    #[inline(always)]
+    fn of(bytes: &[u8]) -> Self {
+        let mut packed = [0; HALF];
+        copy(bytes, &mut packed);
+        let mut codes = Self([0; BLOCK]);
+        for (pair, byte) in codes.0.as_chunks_mut::<2>().0.iter_mut().zip(packed) {
+            let byte = u16::from(byte);
+            *pair = ((byte | byte << 4) & 0x0F0F).to_le_bytes();
+        }
+        codes
     }
-    codes.into_iter().map(i32::from)
+
+    #[inline(always)]
+    fn numbers(&self) -> impl Iterator<Item = i32> {
+        self.0.iter().map(
+            #[inline(always)]
+            |code| i32::from(*code),
+        )
+    }
 }
 
 /// As far as both go.

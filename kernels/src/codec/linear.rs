@@ -1,10 +1,10 @@
 //! Frames with one grid: two parameters, then one code for each element.
 
-use super::decoding::{self, lost};
+use super::decoding::{self, lost, rarely, with_points};
 use super::extent::extent;
 use super::grid::{Codes, Grid, Kind};
 use super::real::{Code, Float, Real};
-use super::steps::Points;
+use super::steps::{Decoder, Points};
 use crate::number::Number;
 
 /// Length of the parameters at the front.
@@ -48,7 +48,9 @@ pub(super) fn reduce<E: Float, C: Code>(
     };
     let decoder = grid.decoder(codes::<C>(), Real::MAX);
     let (own, sums) = (E::elements(own), E::Sum::elements_mut(sums));
-    decoding::reduce::<E>(decoder, op, numbers::<C>(encoded), own, sums);
+    with_points!(decoder, |points| {
+        decoding::reduce::<E>(points, op, numbers::<C>(encoded), own, sums);
+    });
 }
 
 #[inline(always)]
@@ -57,7 +59,10 @@ pub(super) fn decode<E: Float, C: Code>(kind: Kind, encoded: &[u8], elements: &m
         return;
     };
     let decoder = grid.decoder(codes::<C>(), E::GREATEST);
-    decoding::decode::<E>(decoder, numbers::<C>(encoded), E::elements_mut(elements));
+    let elements = E::elements_mut(elements);
+    with_points!(decoder, |points| {
+        decoding::decode::<E>(points, numbers::<C>(encoded), elements);
+    });
 }
 
 /// What [`encode`] would lose of each element; nothing where a frame is not finite.
