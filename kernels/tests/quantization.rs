@@ -470,12 +470,16 @@ fn frames_are_as_long_as_promised_and_longer_with_more_elements() {
         for count in 0..300 {
             assert!(codec.encoded_len(count) <= codec.encoded_len(count + 1));
         }
+        let longest = [usize::MAX / 2, usize::MAX - 1, usize::MAX].map(|n| codec.encoded_len(n));
+        assert!(longest.is_sorted(), "{codec:?}: {longest:?}");
     }
     let of = |element, scheme| Codec::new(element, scheme).unwrap().encoded_len(65_536);
     assert_eq!(of(Element::F32, Scheme::MinMaxU8), 65_536 + 8);
     assert_eq!(of(Element::F64, Scheme::MinMaxU16), 2 * 65_536 + 16);
     assert_eq!(of(Element::BF16, Scheme::ZeroPointI8), 65_536 + 8);
     assert_eq!(of(Element::F32, Scheme::Blockwise4), 1_024 * (8 + 32));
+    let wide = Codec::new(Element::F16, Scheme::MinMaxU16).unwrap();
+    assert_eq!(wide.encoded_len(usize::MAX / 2), usize::MAX);
 }
 
 #[test]

@@ -120,8 +120,8 @@ impl<R: Real> Grid<R> {
     /// Blocks are so short that it counts how long this takes, where nothing is near the ends.
     #[inline(always)]
     pub(crate) fn decoder(self, codes: Codes, greatest: R) -> Decoder<R> {
-        // The product is exact, as `scale` has few bits. (Where it comes from the network and has
-        // many, the result is some number, the same everywhere.)
+        // The product is exact, as `scale` has few bits, or overflows, which shows at the ends. (Where
+        // it comes from the network and has many, the result is some number, the same everywhere.)
         let steps = Steps {
             step: self.scale,
             offset: self.offset - self.zero * self.scale,
@@ -171,9 +171,9 @@ fn min_max_scale<R: Real>(lo: R, hi: R, levels: R, code_bits: u32) -> R {
 
 /// The number of points below zero, and the distance of two points.
 ///
-/// The farther one of the two extremes is a point, so that it decodes to itself and what was
-/// decoded has the same grid again. (A distance of `range / levels`, which makes neither extreme
-/// one, lets halves, rounded once more, drift.) The other side gets as many points as reach its
+/// The farther one of the two extremes is a point, but for the rounding of the distance to few bits,
+/// so that what was decoded has the same grid again. (A distance of `range / levels`, which makes
+/// neither extreme one, lets halves, rounded once more, drift.) The other side gets as many points as reach its
 /// extreme, or nearly: within a quarter of a distance, so that rounding does not add one.
 #[inline(always)]
 fn zero_point<R: Real>(lo: R, hi: R, levels: R, code_bits: u32) -> (R, R) {
