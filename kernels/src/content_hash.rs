@@ -1,4 +1,4 @@
-//! A strong hash of content: BLAKE3, computed by all cores.
+//! A strong hash of content: BLAKE3, computed by several cores.
 //!
 //! BLAKE3 is a tree. The content is cut into parts whose length is a power of two times the length
 //! of a leaf, so that each part but the last is a subtree. Threads take the parts, and what they

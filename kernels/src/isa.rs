@@ -79,7 +79,7 @@ macro_rules! run {
 pub(crate) use run;
 
 /// Likewise a call that takes the function of an operation: a zero-sized one, so that each operation
-/// has a loop of its own.
+/// has a loop of its own. [`run`], `Op` and `Number` have to be in scope.
 macro_rules! run_op {
     ($isa:expr, $op:expr, |$function:ident| $call:expr) => {
         match $op {

@@ -136,6 +136,7 @@ impl<R: Real> Grid<R> {
         }
     }
 
+    /// An end that lies beyond `greatest` by no more than one distance is there because of the grid.
     #[cold]
     #[inline(never)]
     fn careful_steps(self, codes: Codes, greatest: R) -> CarefulSteps<R> {
