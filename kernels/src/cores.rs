@@ -28,6 +28,10 @@ pub(crate) fn map<R: Send + Sync>(
     threads: usize,
     work: impl Fn(usize) -> R + Sync,
 ) -> Vec<R> {
+    let threads = threads.min(pieces);
+    if threads < 2 {
+        return (0..pieces).map(work).collect();
+    }
     let results: Vec<OnceLock<R>> = (0..pieces).map(|_| OnceLock::new()).collect();
     let next = AtomicUsize::new(0);
     let take = || {
@@ -40,7 +44,7 @@ pub(crate) fn map<R: Send + Sync>(
         }
     };
     thread::scope(|scope| {
-        for _ in 1..threads.min(pieces) {
+        for _ in 1..threads {
             if thread::Builder::new().spawn_scoped(scope, take).is_err() {
                 break;
             }
