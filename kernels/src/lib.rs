@@ -19,7 +19,7 @@
 //! Reductions, divisions and codecs run on the caller's thread. An operation is one loop in the task
 //! of its caller and works on frames that a core's cache holds; operations beside each other use
 //! several cores. On buffers that no cache holds, one core already takes what the memory gives: sums
-//! reach 0.8 to 0.97 of a `memcpy`, and a second thread on a sum of two buffers of 256 MiB brought
+//! reach 0.8 of a `memcpy` and more, and a second thread on a sum of two buffers of 256 MiB brought
 //! nothing where that was measured (16 GB/s with one as with two, on two cores of an AMD EPYC). The
 //! hashes, for which callers wait with whole states, are computed by up to 16 threads.
 //!
