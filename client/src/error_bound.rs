@@ -90,7 +90,7 @@ struct Rounding {
 impl Chain {
     fn new(codec: Codec, element: ElementType, largest: f64) -> Option<Self> {
         Some(Self {
-            partial: Codec::new(codec.sum_element(), codec.scheme()).ok()?,
+            partial: codec.of_sums(),
             last: codec,
             rounding: Rounding::of(element)?,
             contribution: largest,
@@ -163,7 +163,7 @@ impl Rounding {
             Float::F32 => single(f64::from(f32::MAX)),
             Float::F64 => Self {
                 relative: 2_f64.powi(-53),
-                least: 2_f64.powi(-1074),
+                least: f64::from_bits(1),
                 greatest_sum: f64::MAX,
                 greatest: f64::MAX,
             },

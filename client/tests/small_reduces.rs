@@ -167,15 +167,11 @@ fn waits() -> u64 {
     of_thread.sum()
 }
 
+/// How often threads wait while all peers reduce one by one.
 #[cfg(target_os = "linux")]
-#[test]
-fn a_small_reduce_switches_threads_no_more_often_than_messages_have_to_be_waited_for() {
-    let _alone = alone();
-    let run = Run::over(LANES, support::lanes::Distance::Near);
-    let mut peers = run.peers(2);
+fn waits_of(peers: &mut [Communicator]) -> usize {
     let all_here = std::sync::Barrier::new(peers.len());
-
-    let waits = together(&mut peers, |peer| {
+    let waits = together(peers, |peer| {
         let waits_so_far = || {
             // Nobody reduces while it is counted.
             all_here.wait();
@@ -186,7 +182,20 @@ fn a_small_reduce_switches_threads_no_more_often_than_messages_have_to_be_waited
         let before = waits_so_far();
         one_by_one(peer);
         waits_so_far() - before
-    })[0] as usize;
+    });
+    waits[0] as usize
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_small_reduce_switches_threads_no_more_often_than_messages_have_to_be_waited_for() {
+    let _alone = alone();
+    let run = Run::over(LANES, support::lanes::Distance::Near);
+    let mut peers = run.peers(2);
+
+    // The machine may have other things to do, too.
+    let waits = (0..ATTEMPTS).map(|_| waits_of(&mut peers)).min();
+    let waits = waits.unwrap_or(usize::MAX);
 
     println!("{waits} waits for {REDUCES} reduces");
     // Each peer for the word to begin, the other's buffer and the verdict; the master for the calls and

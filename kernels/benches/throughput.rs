@@ -8,8 +8,13 @@
 //! A row is GB/s (10⁹ bytes of one buffer per second: of the elements, for quantization of the
 //! uncompressed ones), the same for the copy that was measured in turns with it, and the ratio.
 //! "hot" works on buffers that stay in a core's second-level cache, as frames do; "cold" on buffers
-//! that do not fit any. The program fails where a target of the project is missed by half.
+//! that do not fit any. Buffers start at a cache line, but for the rows that say otherwise.
+//!
+//! The program fails where a target of the project is missed. The best times of a row count, and a
+//! row that falls short is measured again for a while: other work on the machine makes both slower,
+//! but not always at the same moment.
 use std::hint::black_box;
+use std::ops::{Deref, DerefMut, RangeInclusive};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -18,8 +23,12 @@ use pccl_kernels::{
     simplehash,
 };
 
+const CACHE_LINE: usize = 64;
 const HOT: usize = 128 << 10;
 const COLD: usize = 64 << 20;
+
+/// How often a row with a target is measured, at least and at most.
+const TRIES: RangeInclusive<usize> = 3..=30;
 
 /// What the project wants of hot and of cold buffers, as ratios to a copy.
 const TARGETS: [(&str, Heat, f64); 7] = [
@@ -45,7 +54,7 @@ fn main() -> ExitCode {
     let started = Instant::now();
     for (heat, len) in [(Heat::Hot, HOT), (Heat::Cold, COLD)] {
         println!("\n{heat:?}: buffers of {} KiB", len >> 10);
-        println!("{:<34} {:>8} {:>8} {:>6}", "", "GB/s", "memcpy", "ratio");
+        println!("{:<36} {:>6} {:>8} {:>6}", "", "GB/s", "memcpy", "ratio");
         let mut bench = Bench::new(heat, len, filter.as_deref());
         bench.reductions();
         bench.quantization();
@@ -54,7 +63,7 @@ fn main() -> ExitCode {
     }
     println!("\n({:.0} s)", started.elapsed().as_secs_f64());
     if missed > 0 {
-        eprintln!("{missed} rows reach less than half of what the project wants");
+        eprintln!("{missed} rows are slower than the project wants");
         return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS
@@ -69,32 +78,72 @@ struct Bench<'a> {
 
 /// All of the same length.
 struct Buffers {
-    into: Vec<u8>,
-    from: Vec<u8>,
-    other: Vec<u8>,
-    copied: Vec<u8>,
+    into: Aligned,
+    from: Aligned,
+    other: Aligned,
+    copied: Aligned,
+}
+
+impl Buffers {
+    /// The same element everywhere.
+    fn fill(&mut self, element: &[u8]) {
+        for buffer in [&mut self.into, &mut self.from, &mut self.other] {
+            for place in buffer.chunks_exact_mut(element.len()) {
+                place.copy_from_slice(element);
+            }
+        }
+    }
+}
+
+/// Bytes that start at a cache line.
+struct Aligned {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+impl Aligned {
+    fn new(len: usize) -> Self {
+        let mut bytes = vec![0; len + CACHE_LINE];
+        let start = bytes.as_ptr().align_offset(CACHE_LINE);
+        bytes.truncate(start + len);
+        Self { bytes, start }
+    }
+}
+
+impl Deref for Aligned {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+}
+
+impl DerefMut for Aligned {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.start..]
+    }
 }
 
 impl<'a> Bench<'a> {
     fn new(heat: Heat, len: usize, filter: Option<&'a str>) -> Self {
-        // Ones and twos in every byte: no NaN and no subnormal in any float type.
-        let from: Vec<u8> = (0..len).map(|i| 1 + (i % 2) as u8).collect();
-        let buffers = Buffers {
-            into: vec![1; len],
-            other: from.clone(),
-            copied: vec![1; len],
-            from,
-        };
+        let [into, from, other, copied] = std::array::from_fn(|_| Aligned::new(len));
         Self {
             heat,
             filter,
             missed: 0,
-            buffers,
+            buffers: Buffers {
+                into,
+                from,
+                other,
+                copied,
+            },
         }
     }
 
     fn reductions(&mut self) {
         for element in Element::ALL {
+            // Ones: none of their sums, products and quotients is subnormal, infinite or NaN.
+            self.buffers.fill(&number(element, 1.0));
             let name = format!("{element:?}").to_lowercase();
             for op in Op::ALL {
                 let op_name = format!("{op:?}").to_lowercase();
@@ -103,7 +152,7 @@ impl<'a> Bench<'a> {
                 });
             }
             self.row(&format!("divide {name}"), 1, |b| {
-                divide(element, &mut b.into, black_box(3)).expect("whole elements");
+                divide(element, &mut b.into, black_box(1)).expect("whole elements");
             });
         }
         for element in [
@@ -113,16 +162,26 @@ impl<'a> Bench<'a> {
             Element::F16,
             Element::U8,
         ] {
-            let name = format!("{element:?}").to_lowercase();
-            self.row(&format!("reduce_into {name} sum"), 1, |b| {
-                reduce_into(element, Op::Sum, &mut b.into, &b.from, &b.other)
-                    .expect("buffers that fit");
-            });
-            self.row(&format!("reduce_saving {name} sum"), 1, |b| {
-                reduce_saving(element, Op::Sum, &mut b.into, &b.from, &mut b.other)
-                    .expect("buffers that fit");
-            });
+            self.buffers.fill(&number(element, 1.0));
+            self.other_forms(element);
         }
+    }
+
+    fn other_forms(&mut self, element: Element) {
+        let name = format!("{element:?}").to_lowercase();
+        self.row(&format!("reduce_into {name} sum"), 1, |b| {
+            reduce_into(element, Op::Sum, &mut b.into, &b.from, &b.other)
+                .expect("buffers that fit");
+        });
+        self.row(&format!("reduce_saving {name} sum"), 1, |b| {
+            reduce_saving(element, Op::Sum, &mut b.into, &b.from, &mut b.other)
+                .expect("buffers that fit");
+        });
+        let size = element.size();
+        self.row(&format!("reduce {name} sum, off cache lines"), 1, |b| {
+            let from = &b.from[..b.from.len() - size];
+            reduce(element, Op::Sum, &mut b.into[size..], from).expect("buffers that fit");
+        });
     }
 
     fn quantization(&mut self) {
@@ -188,55 +247,84 @@ impl<'a> Bench<'a> {
         if self.is_left_out(name) {
             return;
         }
-        self.buffers.into.fill(1);
+        let target = TARGETS
+            .iter()
+            .find(|(row, heat, _)| *row == name && *heat == self.heat)
+            .map(|(_, _, target)| *target);
         let bytes = self.buffers.from.len() / part;
-        let (rounds, calls) = match self.heat {
-            Heat::Hot => (300, 16),
-            Heat::Cold => (6, 1),
-        };
         let (mut ours, mut copy) = (Duration::MAX, Duration::MAX);
-        for _ in 0..rounds {
-            ours = ours.min(time(calls, || kernel(black_box(&mut self.buffers))));
-            copy = copy.min(time(calls, || {
-                let Buffers { copied, from, .. } = black_box(&mut self.buffers);
-                copied[..bytes].copy_from_slice(&from[..bytes]);
-            }));
-        }
-        let speed = |time: Duration| (bytes * calls) as f64 / time.as_secs_f64() / 1e9;
-        let ratio = speed(ours) / speed(copy);
+        let mut tries = 0;
+        let ratio = loop {
+            tries += 1;
+            self.measure(bytes, &mut kernel, &mut ours, &mut copy);
+            let ratio = copy.as_secs_f64() / ours.as_secs_f64();
+            let reached = target.is_none_or(|target| tries >= *TRIES.start() && ratio >= target);
+            if reached || tries == *TRIES.end() {
+                break ratio;
+            }
+        };
+        let speed = |time: Duration| bytes as f64 / time.as_secs_f64() / 1e9;
         print!(
-            "{name:<34} {:>8.1} {:>8.1} {ratio:>6.2}",
+            "{name:<36} {:>6.1} {:>8.1} {ratio:>6.2}",
             speed(ours),
             speed(copy)
         );
-        let target = TARGETS
-            .iter()
-            .find(|(row, heat, _)| *row == name && *heat == self.heat);
         match target {
-            Some((_, _, target)) if ratio < *target => {
-                println!("  MISSED: {target}");
-                self.missed += usize::from(ratio < target / 2.0);
+            Some(target) if ratio < target => {
+                println!("  MISSED: {target}, in {tries} tries");
+                self.missed += 1;
             }
-            Some((_, _, target)) => println!("  wanted: {target}"),
+            Some(target) => println!("  wanted: {target}"),
             None => println!(),
+        }
+    }
+
+    /// Lessens the times of a call of `kernel` and of a copy to the best ones.
+    fn measure(
+        &mut self,
+        bytes: usize,
+        mut kernel: impl FnMut(&mut Buffers),
+        ours: &mut Duration,
+        copy: &mut Duration,
+    ) {
+        let (rounds, calls) = match self.heat {
+            Heat::Hot => (300, 16),
+            Heat::Cold => (8, 1),
+        };
+        for _ in 0..rounds {
+            *ours = time(calls, || kernel(black_box(&mut self.buffers))).min(*ours);
+            *copy = time(calls, || {
+                let Buffers { copied, from, .. } = black_box(&mut self.buffers);
+                copied[..bytes].copy_from_slice(&from[..bytes]);
+            })
+            .min(*copy);
         }
     }
 }
 
-fn time(calls: usize, mut kernel: impl FnMut()) -> Duration {
+/// Of one call, among several.
+fn time(calls: u32, mut kernel: impl FnMut()) -> Duration {
     let start = Instant::now();
     for _ in 0..calls {
         kernel();
     }
-    start.elapsed()
+    start.elapsed() / calls
 }
 
-/// A float's little-endian bytes.
+/// An element's little-endian bytes.
 fn number(element: Element, value: f32) -> Vec<u8> {
     match element {
         Element::F16 => half::f16::from_f32(value).to_le_bytes().to_vec(),
         Element::BF16 => half::bf16::from_f32(value).to_le_bytes().to_vec(),
+        Element::F32 => value.to_le_bytes().to_vec(),
         Element::F64 => f64::from(value).to_le_bytes().to_vec(),
-        _ => value.to_le_bytes().to_vec(),
+        Element::U8
+        | Element::I8
+        | Element::U16
+        | Element::I16
+        | Element::U32
+        | Element::I32
+        | Element::U64
+        | Element::I64 => (value as i64).to_le_bytes()[..element.size()].to_vec(),
     }
 }

@@ -5,12 +5,13 @@
 //! travel in the frame.
 
 mod blockwise;
+mod decoding;
 mod extent;
 pub(crate) mod grid;
 pub(crate) mod job;
 pub(crate) mod linear;
 pub(crate) mod real;
-mod steps;
+pub(crate) mod steps;
 
 use std::num::NonZeroUsize;
 
@@ -26,7 +27,7 @@ use real::Float;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scheme {
     /// 256 values from the least element of the frame to the greatest. A frame whose elements are
-    /// all the same decodes to exactly that.
+    /// all the same number decodes to exactly that number; of zeros it is +0, whatever their sign.
     MinMaxU8,
     /// Likewise with 65,536 values.
     MinMaxU16,
@@ -182,14 +183,26 @@ impl Codec {
     /// for `F64`.
     #[must_use]
     pub const fn sum_element(&self) -> Element {
-        match self.float {
-            FloatElement::F16 | FloatElement::BF16 | FloatElement::F32 => Element::F32,
-            FloatElement::F64 => Element::F64,
+        self.of_sums().element()
+    }
+
+    /// A codec of the same scheme for elements of type [`sum_element`](Self::sum_element): what
+    /// encodes sums.
+    #[must_use]
+    pub const fn of_sums(self) -> Self {
+        let float = match self.float {
+            FloatElement::F16 | FloatElement::BF16 | FloatElement::F32 => FloatElement::F32,
+            FloatElement::F64 => FloatElement::F64,
+        };
+        Self {
+            float,
+            scheme: self.scheme,
         }
     }
 
     /// Length in bytes of a frame of so many elements. No elements take no bytes, and more elements
-    /// never take fewer bytes.
+    /// never take fewer bytes. `usize::MAX`, which is beyond every slice, stands for all that is
+    /// longer.
     #[must_use]
     pub const fn encoded_len(&self, elements: usize) -> usize {
         if elements == 0 {
@@ -197,8 +210,11 @@ impl Codec {
         }
         let header = 2 * self.sum_element().size();
         match self.scheme {
-            Scheme::MinMaxU8 | Scheme::ZeroPointU8 | Scheme::ZeroPointI8 => header + elements,
-            Scheme::MinMaxU16 => header + 2 * elements,
+            Scheme::MinMaxU8 | Scheme::ZeroPointU8 | Scheme::ZeroPointI8 => {
+                elements.saturating_add(header)
+            }
+            Scheme::MinMaxU16 => elements.saturating_mul(2).saturating_add(header),
+            // Less than a byte for each element.
             Scheme::Blockwise4 => {
                 elements.div_ceil(blockwise::BLOCK) * header + elements.div_ceil(2)
             }
@@ -252,14 +268,7 @@ impl Codec {
     /// # Errors
     /// [`KernelError::PartialElement`] and [`KernelError::EncodedLength`]: nothing was changed.
     pub fn encode_sums(&self, sums: &[u8], encoded: &mut [u8]) -> Result<(), KernelError> {
-        Self {
-            float: match self.float {
-                FloatElement::F16 | FloatElement::BF16 | FloatElement::F32 => FloatElement::F32,
-                FloatElement::F64 => FloatElement::F64,
-            },
-            scheme: self.scheme,
-        }
-        .encode(sums, encoded)
+        self.of_sums().encode(sums, encoded)
     }
 
     /// Divides every one of `sums`: elements of [`sum_element`](Self::sum_element). See
@@ -339,7 +348,7 @@ impl Codec {
                 2_f64.powi(-133),
             ),
             FloatElement::F32 => (2_f64.powi(-24), 0.0, 2_f64.powi(-149), 2_f64.powi(-149)),
-            FloatElement::F64 => (2_f64.powi(-53), 0.0, 2_f64.powi(-1074), 2_f64.powi(-1074)),
+            FloatElement::F64 => (2_f64.powi(-53), 0.0, f64::from_bits(1), f64::from_bits(1)),
         };
         let largest = lo.abs().max(hi.abs());
         let scale = hi / levels - lo / levels + least_sum;

@@ -1,18 +1,15 @@
-//! A strong hash of content: BLAKE3, computed by all cores.
+//! A strong hash of content: BLAKE3, computed by several cores.
 //!
 //! BLAKE3 is a tree. The content is cut into parts whose length is a power of two times the length
 //! of a leaf, so that each part but the last is a subtree. Threads take the parts, and what they
 //! find is folded pair by pair up to the root.
 
-use std::num::NonZeroUsize;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::thread;
-
 use blake3::hazmat::{
     ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root,
 };
 use blake3::{Hash, Hasher};
+
+use crate::cores;
 
 /// Length of a part: large enough that starting a thread is worth it, small enough that threads
 /// end at about the same time.
@@ -21,26 +18,20 @@ const PART: usize = 1 << 20;
 /// The BLAKE3 hash of `bytes`, which may start at any address.
 ///
 /// Nobody can make two contents of the same hash, so a hash that came from a trusted place proves
-/// content that came from anywhere. Large inputs are hashed by as many threads as the machine runs
-/// in parallel, and the call returns when all are done.
+/// content that came from anywhere. Inputs of 2 MiB and more are hashed by as many threads as the
+/// machine runs in parallel, up to 16, and the call returns when all are done.
 ///
 /// ```
 /// assert_ne!(pccl_kernels::content_hash(b"weights"), pccl_kernels::content_hash(b"weight"));
 /// ```
 #[must_use]
 pub fn content_hash(bytes: &[u8]) -> [u8; 32] {
-    if bytes.len() < 2 * PART {
-        return blake3::hash(bytes).into();
-    }
-    let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    hash_with_threads(bytes, threads)
+    hash_with_threads(bytes, cores::threads(bytes.len() / PART))
 }
 
 fn hash_with_threads(bytes: &[u8], threads: usize) -> [u8; 32] {
-    let parts: Vec<&[u8]> = bytes.chunks(PART).collect();
-    let threads = threads.min(parts.len());
     let values = if threads > 1 {
-        part_values(&parts, threads)
+        part_values(bytes, threads)
     } else {
         Vec::new()
     };
@@ -52,40 +43,15 @@ fn hash_with_threads(bytes: &[u8], threads: usize) -> [u8; 32] {
     hash.into()
 }
 
-/// The chaining value of every part. Each thread takes the next part that nobody has taken; the
-/// calling thread is one of them, so a machine that refuses threads only makes this slower.
-fn part_values(parts: &[&[u8]], threads: usize) -> Vec<ChainingValue> {
-    let values: Vec<OnceLock<ChainingValue>> = parts.iter().map(|_| OnceLock::new()).collect();
-    let next = AtomicUsize::new(0);
-    let work = || {
-        while let Some((part, (bytes, slot))) = {
-            let part = next.fetch_add(1, Relaxed);
-            parts
-                .get(part)
-                .zip(values.get(part))
-                .map(|found| (part, found))
-        } {
-            slot.get_or_init(|| {
-                let offset = (part * PART) as u64;
-                Hasher::new()
-                    .set_input_offset(offset)
-                    .update(bytes)
-                    .finalize_non_root()
-            });
-        }
-    };
-    thread::scope(|scope| {
-        for _ in 1..threads {
-            if thread::Builder::new().spawn_scoped(scope, work).is_err() {
-                break;
-            }
-        }
-        work();
-    });
-    values
-        .into_iter()
-        .filter_map(OnceLock::into_inner)
-        .collect()
+/// The chaining value of every part.
+fn part_values(bytes: &[u8], threads: usize) -> Vec<ChainingValue> {
+    let parts: Vec<&[u8]> = bytes.chunks(PART).collect();
+    cores::map(parts.len(), threads, |part| {
+        Hasher::new()
+            .set_input_offset((part * PART) as u64)
+            .update(parts[part])
+            .finalize_non_root()
+    })
 }
 
 /// The root above several parts; `None` for fewer than two.

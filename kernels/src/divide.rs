@@ -3,7 +3,7 @@
 use crate::element::{Element, KernelError, check_whole};
 use crate::f16_blocks::Converter;
 use crate::half::{Bf16, Bf16Pair, F16, whole_pairs};
-use crate::isa::Isa;
+use crate::isa::{Isa, run};
 use crate::number::Number;
 
 /// `bytes[i] = bytes[i] / by` for every element: one division each.
@@ -62,12 +62,9 @@ pub(crate) fn divide_with(isa: Isa, element: Element, bytes: &mut [u8], by: u32)
 }
 
 fn each<T: Number>(isa: Isa, bytes: &mut [u8], by: u32) {
-    isa.run(
-        #[inline(always)]
-        || {
-            for element in T::elements_mut(bytes) {
-                *element = T::from_bytes(*element).over(by).to_bytes();
-            }
-        },
-    );
+    run!(isa, {
+        for element in T::elements_mut(bytes) {
+            *element = T::from_bytes(*element).over(by).to_bytes();
+        }
+    });
 }

@@ -5,7 +5,7 @@
 //! definition: a NaN is the one NaN before it is narrowed.
 
 use crate::half::F16;
-use crate::isa::Isa;
+use crate::isa::{Isa, run};
 use crate::number::Number;
 use crate::reduce::Operands;
 
@@ -70,14 +70,11 @@ impl Converter {
         let (first, second) = block.sources();
         self.widen(first, ones);
         self.widen(second, others);
-        self.isa.run(
-            #[inline(always)]
-            || {
-                for (one, other) in ones.0.iter_mut().zip(&others.0) {
-                    *one = op(*one, *other);
-                }
-            },
-        );
+        run!(self.isa, {
+            for (one, other) in ones.0.iter_mut().zip(&others.0) {
+                *one = op(*one, *other);
+            }
+        });
         self.narrow(ones, block.into_result());
     }
 
@@ -86,14 +83,11 @@ impl Converter {
         let mut wide = Wide([0.0; BLOCK]);
         for block in bytes.chunks_mut(BLOCK_BYTES) {
             self.widen(block, &mut wide);
-            self.isa.run(
-                #[inline(always)]
-                || {
-                    for number in &mut wide.0 {
-                        *number = number.over(by);
-                    }
-                },
-            );
+            run!(self.isa, {
+                for number in &mut wide.0 {
+                    *number = number.over(by);
+                }
+            });
             self.narrow(&wide, block);
         }
     }

@@ -10,21 +10,26 @@ pub(crate) struct Isa(Level);
 
 impl Isa {
     /// The best one of this machine, which is looked up once and remembered.
+    ///
+    /// AVX-512 stands for what Ice Lake and Zen 4 have and all after them: where only the older
+    /// parts of it are there, as on Skylake-X, AVX2 is the best.
     #[inline]
     pub(crate) fn best() -> Self {
         Self(Level::new())
     }
 
     /// Every one of this machine that [`run`](Self::run) tells apart, from the least to the best.
+    /// What the whole program is compiled for is the least.
     #[cfg(test)]
     pub(crate) fn all() -> Vec<Self> {
-        let best = Level::new();
         let mut all = vec![Self(Level::baseline())];
         #[cfg(target_arch = "x86_64")]
         {
-            let avx2 = best.as_avx2().map(Level::Avx2);
-            let avx512 = best.as_avx512().map(Level::Avx512);
-            all.extend([avx2, avx512].into_iter().flatten().map(Self));
+            let (least, best) = (Level::baseline(), Level::new());
+            let avx2 = best.as_avx2().filter(|_| least.as_avx2().is_none());
+            let avx512 = best.as_avx512().filter(|_| least.as_avx512().is_none());
+            all.extend(avx2.map(|avx2| Self(Level::Avx2(avx2))));
+            all.extend(avx512.map(|avx512| Self(Level::Avx512(avx512))));
         }
         all
     }
@@ -61,3 +66,40 @@ impl Isa {
         kernel()
     }
 }
+
+/// Runs one call, compiled for an instruction set.
+macro_rules! run {
+    ($isa:expr, $call:expr) => {
+        $isa.run(
+            #[inline(always)]
+            || $call,
+        )
+    };
+}
+pub(crate) use run;
+
+/// Likewise a call that takes the function of an operation: a zero-sized one, so that each operation
+/// has a loop of its own. [`run`], `Op` and `Number` have to be in scope.
+macro_rules! run_op {
+    ($isa:expr, $op:expr, |$function:ident| $call:expr) => {
+        match $op {
+            Op::Sum => run!($isa, {
+                let $function = Number::sum;
+                $call
+            }),
+            Op::Prod => run!($isa, {
+                let $function = Number::prod;
+                $call
+            }),
+            Op::Max => run!($isa, {
+                let $function = Number::max;
+                $call
+            }),
+            Op::Min => run!($isa, {
+                let $function = Number::min;
+                $call
+            }),
+        }
+    };
+}
+pub(crate) use run_op;

@@ -6,7 +6,7 @@
 /// always inlined, so that the loop decides for which instruction set it is compiled.
 pub(crate) trait Number: Copy {
     /// The array of an element's little-endian bytes.
-    type Bytes: Copy;
+    type Bytes: Copy + 'static;
 
     fn from_bytes(bytes: Self::Bytes) -> Self;
     fn to_bytes(self) -> Self::Bytes;

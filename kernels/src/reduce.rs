@@ -3,7 +3,7 @@
 use crate::element::{Element, KernelError, Op, check_pair};
 use crate::f16_blocks::Converter;
 use crate::half::{Bf16, Bf16Pair, F16, whole_pairs};
-use crate::isa::Isa;
+use crate::isa::{Isa, run, run_op};
 use crate::number::Number;
 
 /// `into[i] = into[i] op from[i]` for every element of two slices of equal length.
@@ -294,24 +294,7 @@ pub(crate) fn combine(isa: Isa, element: Element, op: Op, operands: impl Operand
     }
 }
 
-/// One loop for each type and operation: the operation is a zero-sized function, inlined.
+/// One loop for each type and operation.
 fn apply<T: Number>(isa: Isa, op: Op, operands: impl Operands) {
-    match op {
-        Op::Sum => isa.run(
-            #[inline(always)]
-            || operands.each(T::sum),
-        ),
-        Op::Prod => isa.run(
-            #[inline(always)]
-            || operands.each(T::prod),
-        ),
-        Op::Max => isa.run(
-            #[inline(always)]
-            || operands.each(T::max),
-        ),
-        Op::Min => isa.run(
-            #[inline(always)]
-            || operands.each(T::min),
-        ),
-    }
+    run_op!(isa, op, |function| operands.each::<T>(function));
 }

@@ -6,11 +6,8 @@
 //! end. A second layer does the same with the words of the blocks, and what is left of the input
 //! after the last whole vector is mixed in one by one.
 
-use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
-use std::thread;
-
-use crate::isa::Isa;
+use crate::cores;
+use crate::isa::{Isa, run};
 
 const VECTOR_BYTES: usize = 16;
 const LANES: usize = 256;
@@ -21,9 +18,9 @@ const BYTES_PER_THREAD: usize = 1 << 20;
 
 /// The hash of `bytes`, which may start at any address. Empty input hashes to 0.
 ///
-/// Large inputs are hashed by as many threads as the machine runs in parallel, and the call
-/// returns when all are done; the result does not depend on their number. The hash finds
-/// accidents, not attacks: colliding inputs are easy to make.
+/// Inputs of 2 MiB and more are hashed by as many threads as the machine runs in parallel, up to
+/// 16, and the call returns when all are done; the result does not depend on their number. The hash
+/// finds accidents, not attacks: colliding inputs are easy to make.
 ///
 /// ```
 /// assert_eq!(pccl_kernels::simplehash(&[]), 0);
@@ -31,19 +28,16 @@ const BYTES_PER_THREAD: usize = 1 << 20;
 /// ```
 #[must_use]
 pub fn simplehash(bytes: &[u8]) -> u32 {
-    if bytes.len() < 2 * BYTES_PER_THREAD {
-        return hash_with_threads(bytes, 1);
-    }
-    let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    hash_with_threads(bytes, cores.min(bytes.len() / BYTES_PER_THREAD))
+    let threads = cores::threads(bytes.len() / BYTES_PER_THREAD);
+    hash_with_threads(Isa::best(), bytes, threads)
 }
 
-fn hash_with_threads(bytes: &[u8], threads: usize) -> u32 {
+fn hash_with_threads(isa: Isa, bytes: &[u8], threads: usize) -> u32 {
     let (vectors, rest) = bytes.as_chunks::<VECTOR_BYTES>();
     let whole = if vectors.is_empty() {
         0
     } else {
-        hash_vectors(vectors, threads)
+        hash_vectors(isa, vectors, threads)
     };
 
     let (words, last) = rest.as_chunks::<4>();
@@ -61,56 +55,22 @@ fn hash_with_threads(bytes: &[u8], threads: usize) -> u32 {
 }
 
 /// `vectors` is not empty.
-fn hash_vectors(vectors: &[[u8; VECTOR_BYTES]], threads: usize) -> u32 {
+fn hash_vectors(isa: Isa, vectors: &[[u8; VECTOR_BYTES]], threads: usize) -> u32 {
     let blocks = vectors.len().div_ceil(LANES).min(MAX_BLOCKS);
     let block_len = vectors.len().div_ceil(blocks);
 
-    // A trailing block may have nothing left to cover. Its accumulators are folded all the same.
+    let hashes = cores::map(blocks, threads, |block| {
+        // A trailing block may have nothing left to cover. Its accumulators are folded all the same.
+        let start = (block * block_len).min(vectors.len());
+        let end = (start + block_len).min(vectors.len());
+        run!(isa, hash_block(&vectors[start..end]))
+    });
     let mut layer = [0_u32; LANES];
-    for (block, hash) in hash_blocks(vectors, block_len, blocks, threads)
-        .iter()
-        .enumerate()
-    {
+    for (block, hash) in hashes.into_iter().enumerate() {
         let lane = &mut layer[block % LANES];
-        *lane = combine(*lane, hash.load(Relaxed));
+        *lane = combine(*lane, hash);
     }
     fold_lanes(&layer)
-}
-
-/// The hash of every block. Each thread takes the next block that nobody has taken; the calling
-/// thread is one of them, so a machine that refuses threads only makes this slower.
-fn hash_blocks(
-    vectors: &[[u8; VECTOR_BYTES]],
-    block_len: usize,
-    blocks: usize,
-    threads: usize,
-) -> Vec<AtomicU32> {
-    let hashes: Vec<AtomicU32> = (0..blocks).map(|_| AtomicU32::new(0)).collect();
-    let next = AtomicUsize::new(0);
-    let isa = Isa::best();
-    let work = || {
-        while let Some((block, slot)) = {
-            let block = next.fetch_add(1, Relaxed);
-            hashes.get(block).map(|slot| (block, slot))
-        } {
-            let start = (block * block_len).min(vectors.len());
-            let end = (start + block_len).min(vectors.len());
-            let hash = isa.run(
-                #[inline(always)]
-                || hash_block(&vectors[start..end]),
-            );
-            slot.store(hash, Relaxed);
-        }
-    };
-    thread::scope(|scope| {
-        for _ in 1..threads {
-            if thread::Builder::new().spawn_scoped(scope, work).is_err() {
-                break;
-            }
-        }
-        work();
-    });
-    hashes
 }
 
 #[inline(always)]
@@ -180,25 +140,35 @@ mod tests {
         words().take(len).map(|word| word as u8).collect()
     }
 
-    #[test]
-    fn short_inputs_hash_as_the_original_does() {
-        assert_eq!(simplehash(&[]), 0);
-        assert_eq!(simplehash(&single_bytes(1)), 344_386_053);
-        assert_eq!(simplehash(&single_bytes(4)), 3_765_247_898);
-        assert_eq!(simplehash(&single_bytes(25)), 3_651_434_421);
+    /// The hash, once every instruction set has found the same one.
+    fn hash_of(bytes: &[u8]) -> u32 {
+        let hash = simplehash(bytes);
+        let threads = cores::threads(bytes.len() / BYTES_PER_THREAD);
+        for isa in Isa::all() {
+            assert_eq!(hash_with_threads(isa, bytes, threads), hash, "{isa:?}");
+        }
+        hash
     }
 
     #[test]
-    fn whole_words_hash_as_the_original_does() {
-        assert_eq!(simplehash(&bytes_of_words(65_536)), 1_538_104_986);
-        assert_eq!(simplehash(&bytes_of_words(400_000)), 3_451_955_325);
-        assert_eq!(simplehash(&bytes_of_words(1_048_576)), 1_082_593_809);
+    fn short_inputs_hash_as_the_original_does_on_every_isa() {
+        assert_eq!(hash_of(&[]), 0);
+        assert_eq!(hash_of(&single_bytes(1)), 344_386_053);
+        assert_eq!(hash_of(&single_bytes(4)), 3_765_247_898);
+        assert_eq!(hash_of(&single_bytes(25)), 3_651_434_421);
     }
 
     #[test]
-    fn inputs_of_many_threads_hash_as_the_original_does() {
-        assert_eq!(simplehash(&single_bytes(154_533_888)), 3_391_090_508);
-        assert_eq!(simplehash(&bytes_of_words(268_435_456)), 3_510_922_754);
+    fn whole_words_hash_as_the_original_does_on_every_isa() {
+        assert_eq!(hash_of(&bytes_of_words(65_536)), 1_538_104_986);
+        assert_eq!(hash_of(&bytes_of_words(400_000)), 3_451_955_325);
+        assert_eq!(hash_of(&bytes_of_words(1_048_576)), 1_082_593_809);
+    }
+
+    #[test]
+    fn inputs_of_many_threads_hash_as_the_original_does_on_every_isa() {
+        assert_eq!(hash_of(&single_bytes(154_533_888)), 3_391_090_508);
+        assert_eq!(hash_of(&bytes_of_words(268_435_456)), 3_510_922_754);
     }
 
     #[test]
@@ -206,14 +176,11 @@ mod tests {
         for len in [0, 15, 16, 4_095, 4_097, 3_932_161, 6_000_007] {
             let bytes = single_bytes(len);
 
-            let one = hash_with_threads(&bytes, 1);
+            let one = hash_with_threads(Isa::best(), &bytes, 1);
 
             for threads in [0, 2, 3, 7, 50] {
-                assert_eq!(
-                    hash_with_threads(&bytes, threads),
-                    one,
-                    "{len} bytes, {threads}"
-                );
+                let hash = hash_with_threads(Isa::best(), &bytes, threads);
+                assert_eq!(hash, one, "{len} bytes, {threads}");
             }
         }
     }

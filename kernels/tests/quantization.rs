@@ -1,10 +1,14 @@
 //! What quantization promises: bounded and undirected errors, no drift, visible poison, no panic.
 
+mod inputs;
+
 use std::num::NonZeroUsize;
 
 use half::{bf16, f16};
 use pccl_kernels::{Codec, Element, KernelError, Op, Scheme};
 use proptest::prelude::*;
+
+use inputs::{greatest, inputs, normal, to_bytes, uniform};
 
 const FLOATS: [Element; 4] = [Element::F16, Element::BF16, Element::F32, Element::F64];
 
@@ -12,16 +16,6 @@ fn codecs() -> impl Iterator<Item = Codec> {
     FLOATS.into_iter().flat_map(|element| {
         Scheme::ALL.map(move |scheme| Codec::new(element, scheme).expect("a float type"))
     })
-}
-
-fn to_bytes(element: Element, numbers: &[f64]) -> Vec<u8> {
-    let bytes = |number: &f64| match element {
-        Element::F16 => f16::from_f64(*number).to_le_bytes().to_vec(),
-        Element::BF16 => bf16::from_f64(*number).to_le_bytes().to_vec(),
-        Element::F32 => (*number as f32).to_le_bytes().to_vec(),
-        _ => number.to_le_bytes().to_vec(),
-    };
-    numbers.iter().flat_map(bytes).collect()
 }
 
 fn from_bytes(element: Element, bytes: &[u8]) -> Vec<f64> {
@@ -39,6 +33,14 @@ fn from_bytes(element: Element, bytes: &[u8]) -> Vec<f64> {
     bytes.chunks_exact(element.size()).map(number).collect()
 }
 
+fn extremes(numbers: &[f64]) -> (f64, f64) {
+    let lo = numbers.iter().copied().fold(f64::INFINITY, f64::min);
+    (
+        lo,
+        numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+    )
+}
+
 fn encode(codec: Codec, elements: &[u8]) -> Vec<u8> {
     let mut frame = vec![0xAA; codec.encoded_len(elements.len() / codec.element().size())];
     codec.encode(elements, &mut frame).expect("a whole frame");
@@ -51,96 +53,20 @@ fn decode(codec: Codec, frame: &[u8], count: usize) -> Vec<u8> {
     elements
 }
 
+/// How many elements share a grid, in a frame of `count`.
+fn grid_len(codec: Codec, count: usize) -> usize {
+    match codec.scheme() {
+        Scheme::Blockwise4 => 64,
+        Scheme::MinMaxU8 | Scheme::MinMaxU16 | Scheme::ZeroPointU8 | Scheme::ZeroPointI8 => {
+            count.max(1)
+        }
+    }
+}
+
 /// Encoded and decoded again.
 fn there_and_back(codec: Codec, elements: &[u8]) -> Vec<u8> {
     let count = elements.len() / codec.element().size();
     decode(codec, &encode(codec, elements), count)
-}
-
-fn extremes(numbers: &[f64]) -> (f64, f64) {
-    let lo = numbers.iter().copied().fold(f64::INFINITY, f64::min);
-    (
-        lo,
-        numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max),
-    )
-}
-
-/// Reproducible numbers from 0 to 1.
-fn uniform(count: usize, seed: u64) -> Vec<f64> {
-    let mut state = seed;
-    let mut next = || {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (state >> 11) as f64 / (1_u64 << 53) as f64
-    };
-    (0..count).map(|_| next()).collect()
-}
-
-/// Independent, of mean 0 and variance 1.
-fn normal(count: usize, seed: u64) -> Vec<f64> {
-    let uniform = uniform(2 * count, seed);
-    let pairs = uniform.chunks_exact(2);
-    pairs
-        .map(|pair| (-2.0 * (1.0 - pair[0]).ln()).sqrt() * (std::f64::consts::TAU * pair[1]).cos())
-        .collect()
-}
-
-/// What frames are like, each kind with its name. `element` bounds the extremes.
-fn inputs(element: Element, count: usize) -> Vec<(&'static str, Vec<f64>)> {
-    let (greatest, subnormal) = match element {
-        Element::F16 => (65_504.0, 2_f64.powi(-24)),
-        Element::BF16 => (bf16::MAX.to_f64(), 2_f64.powi(-133)),
-        Element::F32 => (f32::MAX.into(), 2_f64.powi(-149)),
-        _ => (f64::MAX, 2_f64.powi(-1074)),
-    };
-    let scaled = |numbers: Vec<f64>, by: f64| numbers.into_iter().map(|x| x * by).collect();
-    let heavy = |x: &f64| x * x * x * 50.0;
-    let wide = |x: &f64| (x * 2.0 - 1.0) * greatest;
-    let few = |x: &f64| ((x - 0.5) * 700.0).round() * subnormal;
-    vec![
-        ("normal", normal(count, 1)),
-        ("uniform", uniform(count, 2)),
-        ("below zero", scaled(uniform(count, 3), -7.0)),
-        ("constant", vec![0.1; count]),
-        ("zero", vec![0.0; count]),
-        ("heavy-tailed", normal(count, 4).iter().map(heavy).collect()),
-        (
-            "far from zero",
-            uniform(count, 5).iter().map(|x| 1_000.0 + x).collect(),
-        ),
-        ("small", scaled(normal(count, 6), 1e-6)),
-        ("subnormal", uniform(count, 7).iter().map(few).collect()),
-        (
-            "hardly any range",
-            uniform(count, 8)
-                .iter()
-                .map(|x| (x * 3.0).round() * subnormal)
-                .collect(),
-        ),
-        (
-            "around the least normal",
-            scaled(normal(count, 9), subnormal * 1e3),
-        ),
-        (
-            "all there is",
-            uniform(count, 10).iter().map(wide).collect(),
-        ),
-        ("constant and greatest", vec![greatest; count]),
-        (
-            "near the greatest",
-            uniform(count, 11)
-                .iter()
-                .map(|x| greatest * (1.0 - x * 0.01))
-                .collect(),
-        ),
-        (
-            "one outlier",
-            (0..count)
-                .map(|i| if i == 3 { 1e4 } else { 1e-3 })
-                .collect(),
-        ),
-    ]
 }
 
 #[test]
@@ -150,19 +76,63 @@ fn no_element_moves_farther_than_the_bound() {
             for (kind, numbers) in inputs(codec.element(), count) {
                 let elements = to_bytes(codec.element(), &numbers);
                 let numbers = from_bytes(codec.element(), &elements);
-                let (lo, hi) = extremes(&numbers);
-                let bound = codec.error_bound(lo, hi);
 
                 let decoded = from_bytes(codec.element(), &there_and_back(codec, &elements));
 
-                for (number, decoded) in numbers.iter().zip(decoded) {
-                    let error = (number - decoded).abs();
-                    assert!(
-                        error <= bound,
-                        "{codec:?}, {count} {kind} from {lo:e} to {hi:e}: {number:e} became \
-                         {decoded:e}, {error:e} away and not {bound:e}"
-                    );
+                let what = format!("{codec:?}, {count} {kind}");
+                let grid = grid_len(codec, count);
+                for (numbers, decoded) in numbers.chunks(grid).zip(decoded.chunks(grid)) {
+                    assert_eq!(moved_far(codec, numbers, decoded), None, "{what}");
                 }
+            }
+        }
+    }
+}
+
+/// What was moved farther than the bound, among `numbers` that share a grid.
+fn moved_far(codec: Codec, numbers: &[f64], decoded: &[f64]) -> Option<String> {
+    let (lo, hi) = extremes(numbers);
+    let bound = codec.error_bound(lo, hi);
+    let mut pairs = numbers.iter().zip(decoded);
+    let (number, decoded) = pairs.find(|(number, decoded)| {
+        let within = (*number - *decoded).abs() <= bound;
+        !within
+    })?;
+    Some(format!(
+        "from {lo:e} to {hi:e}: {number:e} became {decoded:e}, farther away than {bound:e}"
+    ))
+}
+
+#[test]
+fn finite_frames_decode_to_finite_numbers() {
+    let mut lows = vec![f64::from(f32::from_bits(0x7F7E_7928))];
+    lows.extend(uniform(3_000, 71).iter().map(|x| f64::from(f32::MAX) * x));
+    for codec in codecs() {
+        let element = codec.element();
+        let greatest = greatest(element);
+        for low in &lows {
+            let low = low / f64::from(f32::MAX) * greatest;
+            for extremes in [[low, greatest], [-low, -greatest]] {
+                let elements = to_bytes(element, &extremes);
+                let mut sums = vec![0; 2 * codec.sum_element().size()];
+
+                let frame = encode(codec, &elements);
+                let decoded = from_bytes(element, &decode(codec, &frame, 2));
+                codec
+                    .reduce(
+                        Op::Max,
+                        &to_bytes(element, &[-greatest; 2]),
+                        &frame,
+                        &mut sums,
+                    )
+                    .unwrap();
+
+                let sums = from_bytes(codec.sum_element(), &sums);
+                let finite = decoded.iter().chain(&sums).all(|number| number.is_finite());
+                assert!(
+                    finite,
+                    "{codec:?}: {extremes:?} became {decoded:?} and {sums:?}"
+                );
             }
         }
     }
@@ -233,7 +203,7 @@ fn constant_frames_decode_exactly_from_least_to_greatest() {
         if matches!(codec.scheme(), Scheme::ZeroPointU8 | Scheme::ZeroPointI8) {
             continue;
         }
-        let greatest = inputs(codec.element(), 1)[12].1[0];
+        let greatest = greatest(codec.element());
         for number in [1.0, -3.25, 0.0, 2_f64.powi(-20), greatest, -greatest] {
             for count in [1, 63, 64, 130] {
                 let elements = to_bytes(codec.element(), &vec![number; count]);
@@ -243,6 +213,15 @@ fn constant_frames_decode_exactly_from_least_to_greatest() {
                 assert_eq!(decoded, elements, "{count} times {number:e}: {codec:?}");
             }
         }
+    }
+}
+
+#[test]
+fn zeros_of_either_sign_decode_to_the_positive_one() {
+    for codec in codecs() {
+        let zeros = |zero| to_bytes(codec.element(), &[zero; 70]);
+
+        assert_eq!(there_and_back(codec, &zeros(-0.0)), zeros(0.0), "{codec:?}");
     }
 }
 
@@ -491,12 +470,16 @@ fn frames_are_as_long_as_promised_and_longer_with_more_elements() {
         for count in 0..300 {
             assert!(codec.encoded_len(count) <= codec.encoded_len(count + 1));
         }
+        let longest = [usize::MAX / 2, usize::MAX - 1, usize::MAX].map(|n| codec.encoded_len(n));
+        assert!(longest.is_sorted(), "{codec:?}: {longest:?}");
     }
     let of = |element, scheme| Codec::new(element, scheme).unwrap().encoded_len(65_536);
     assert_eq!(of(Element::F32, Scheme::MinMaxU8), 65_536 + 8);
     assert_eq!(of(Element::F64, Scheme::MinMaxU16), 2 * 65_536 + 16);
     assert_eq!(of(Element::BF16, Scheme::ZeroPointI8), 65_536 + 8);
     assert_eq!(of(Element::F32, Scheme::Blockwise4), 1_024 * (8 + 32));
+    let wide = Codec::new(Element::F16, Scheme::MinMaxU16).unwrap();
+    assert_eq!(wide.encoded_len(usize::MAX / 2), usize::MAX);
 }
 
 #[test]
@@ -577,18 +560,16 @@ proptest! {
     ) {
         let len = bytes.len() / codec.element().size() * codec.element().size();
         let numbers = from_bytes(codec.element(), &bytes[..len]);
-        let finite = numbers.iter().all(|number| number.is_finite());
-        let (lo, hi) = extremes(&numbers);
 
         let decoded = from_bytes(codec.element(), &there_and_back(codec, &bytes[..len]));
 
-        if finite {
-            let bound = codec.error_bound(lo, hi);
-            for (number, decoded) in numbers.iter().zip(decoded) {
-                prop_assert!((number - decoded).abs() <= bound, "{number:e} {decoded:e}");
+        let grid = grid_len(codec, numbers.len());
+        for (numbers, decoded) in numbers.chunks(grid).zip(decoded.chunks(grid)) {
+            if numbers.iter().all(|number| number.is_finite()) {
+                prop_assert_eq!(moved_far(codec, numbers, decoded), None);
+            } else {
+                prop_assert!(decoded.iter().all(|number| number.is_nan()));
             }
-        } else if codec.scheme() != Scheme::Blockwise4 {
-            prop_assert!(decoded.iter().all(|number| number.is_nan()));
         }
     }
 }

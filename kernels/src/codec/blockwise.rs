@@ -3,11 +3,12 @@
 //! A block is its two parameters and then its codes, two in a byte, the first one in the low half.
 //! An odd number of codes leaves the last half 0.
 
+use super::decoding::{self, lost, rarely, with_points};
 use super::extent::extent;
 use super::grid::{Codes, Extent, Grid, Kind};
-use super::linear::{header_len, lost, read_parameters, write_parameters};
+use super::linear::{header_len, read_parameters, write_parameters};
 use super::real::{Float, Real};
-use super::steps::{CarefulSteps, Decoder, Encoder};
+use super::steps::{Decoder, Encoder, Points};
 use crate::number::Number;
 
 /// Elements in a block.
@@ -69,31 +70,9 @@ fn reduce_block<E: Float>(
     sums: &mut [<E::Sum as Number>::Bytes],
 ) {
     let (decoder, packed) = split::<E>(encoded, Real::MAX);
-    match decoder {
-        Decoder::Plain(steps) => {
-            for (sum, (code, own)) in sums.iter_mut().zip(unpack(packed).into_iter().zip(own)) {
-                let theirs = steps.value(code.into());
-                *sum = op(theirs, E::from_bytes(*own).widen()).to_bytes();
-            }
-        }
-        Decoder::Careful(steps) => reduce_carefully::<E>(steps, op, own, packed, sums),
-    }
-}
-
-/// Rare, so that it is enough to have it once for all operations and instruction sets.
-#[cold]
-#[inline(never)]
-fn reduce_carefully<E: Float>(
-    steps: CarefulSteps<E::Sum>,
-    op: &dyn Fn(E::Sum, E::Sum) -> E::Sum,
-    own: &[E::Bytes],
-    packed: &[u8],
-    sums: &mut [<E::Sum as Number>::Bytes],
-) {
-    for (sum, (code, own)) in sums.iter_mut().zip(unpack(packed).into_iter().zip(own)) {
-        let theirs = steps.value(code.into());
-        *sum = op(theirs, E::from_bytes(*own).widen()).to_bytes();
-    }
+    with_points!(decoder, |points| {
+        decoding::reduce::<E>(points, op, Unpacked::of(packed).numbers(), own, sums);
+    });
 }
 
 #[inline(always)]
@@ -112,26 +91,9 @@ pub(super) fn decode<E: Float>(encoded: &[u8], elements: &mut [u8]) {
 #[inline(always)]
 fn decode_block<E: Float>(encoded: &[u8], elements: &mut [E::Bytes]) {
     let (decoder, packed) = split::<E>(encoded, E::GREATEST);
-    match decoder {
-        Decoder::Plain(steps) => {
-            for (element, code) in elements.iter_mut().zip(unpack(packed)) {
-                *element = E::narrow(steps.value(code.into())).to_bytes();
-            }
-        }
-        Decoder::Careful(steps) => decode_carefully::<E>(steps, packed, elements),
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn decode_carefully<E: Float>(
-    steps: CarefulSteps<E::Sum>,
-    packed: &[u8],
-    elements: &mut [E::Bytes],
-) {
-    for (element, code) in elements.iter_mut().zip(unpack(packed)) {
-        *element = E::narrow(steps.value(code.into())).to_bytes();
-    }
+    with_points!(decoder, |points| {
+        decoding::decode::<E>(points, Unpacked::of(packed).numbers(), elements);
+    });
 }
 
 /// What [`encode`] would lose of each element; nothing where a block is not finite.
@@ -198,17 +160,32 @@ fn pack(codes: &[u8; BLOCK]) -> [u8; HALF] {
     packed
 }
 
-/// Codes that are not there are 0.
-#[inline(always)]
-fn unpack(bytes: &[u8]) -> [u8; BLOCK] {
-    let mut packed = [0; HALF];
-    copy(bytes, &mut packed);
-    let mut codes = [0; BLOCK];
-    for (pair, byte) in codes.as_chunks_mut::<2>().0.iter_mut().zip(packed) {
-        let byte = u16::from(byte);
-        *pair = ((byte | byte << 4) & 0x0F0F).to_le_bytes();
+/// The codes of a block, one in a byte. Those that are not there are 0.
+///
+/// Aligned, as vectors that lie across two cache lines take twice as long.
+#[repr(align(64))]
+struct Unpacked([u8; BLOCK]);
+
+impl Unpacked {
+    #[inline(always)]
+    fn of(bytes: &[u8]) -> Self {
+        let mut packed = [0; HALF];
+        copy(bytes, &mut packed);
+        let mut codes = Self([0; BLOCK]);
+        for (pair, byte) in codes.0.as_chunks_mut::<2>().0.iter_mut().zip(packed) {
+            let byte = u16::from(byte);
+            *pair = ((byte | byte << 4) & 0x0F0F).to_le_bytes();
+        }
+        codes
     }
-    codes
+
+    #[inline(always)]
+    fn numbers(&self) -> impl Iterator<Item = i32> {
+        self.0.iter().map(
+            #[inline(always)]
+            |code| i32::from(*code),
+        )
+    }
 }
 
 /// As far as both go.

@@ -1,7 +1,7 @@
 //! The values that codes stand for: evenly spaced, `offset + (code - zero) · scale`.
 
 use super::real::Real;
-use super::steps::{CarefulSteps, Decoder, Encoder, Steps};
+use super::steps::{CarefulSteps, Decoder, Encoder, Points, Steps};
 
 /// How the grid of a frame is laid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,39 +116,46 @@ impl<R: Real> Grid<R> {
     }
 
     /// For elements of which `greatest` is the greatest finite one.
+    ///
+    /// Blocks are so short that it counts how long this takes, where nothing is near the ends.
     #[inline(always)]
     pub(crate) fn decoder(self, codes: Codes, greatest: R) -> Decoder<R> {
-        let huge = self.scale * self.levels >= R::HUGE;
-        let lower = if huge { R::LOWER } else { R::ONE };
-        let step = self.scale * lower;
-        // Exact, as `scale` has few bits. (Where it comes from the network and has not, the result
-        // is some number, the same one everywhere.)
-        let offset = (self.offset - self.zero * self.scale) * lower;
+        // The product is exact, as `scale` has few bits, or overflows, which shows at the ends. (Where
+        // it comes from the network and has many, the result is some number, the same everywhere.)
+        let steps = Steps {
+            step: self.scale,
+            offset: self.offset - self.zero * self.scale,
+        };
+        let low = steps.value(codes.least);
+        let high = steps.value(codes.least + codes.levels);
+        // Written so that whatever overflowed is not inside.
+        if low > R::ZERO - greatest && high < greatest {
+            Decoder::Plain(steps)
+        } else {
+            Decoder::Careful(self.careful_steps(codes, greatest))
+        }
+    }
+
+    /// An end that lies beyond `greatest` by no more than one distance is there because of the grid.
+    #[cold]
+    #[inline(never)]
+    fn careful_steps(self, codes: Codes, greatest: R) -> CarefulSteps<R> {
+        let step = self.scale * R::LOWER;
         let wide = CarefulSteps {
-            steps: Steps { step, offset },
-            unit: R::ONE / lower,
+            lowered: Steps {
+                step,
+                offset: self.offset * R::LOWER - self.zero * step,
+            },
             low: R::ZERO - R::MAX,
             high: R::MAX,
         };
-        let low = wide.value(codes.least);
-        let high = wide.value(codes.least + codes.levels);
         let least = R::ZERO - greatest;
-        if huge || low < least || high > greatest {
-            Decoder::Careful(CarefulSteps {
-                low: if low < least - self.scale {
-                    wide.low
-                } else {
-                    least
-                },
-                high: if high > greatest + self.scale {
-                    wide.high
-                } else {
-                    greatest
-                },
-                ..wide
-            })
-        } else {
-            Decoder::Plain(wide.steps)
+        let keeps_low = wide.value(codes.least) >= least - self.scale;
+        let keeps_high = wide.value(codes.least + codes.levels) <= greatest + self.scale;
+        CarefulSteps {
+            low: if keeps_low { least } else { wide.low },
+            high: if keeps_high { greatest } else { wide.high },
+            ..wide
         }
     }
 }
@@ -165,9 +172,9 @@ fn min_max_scale<R: Real>(lo: R, hi: R, levels: R, code_bits: u32) -> R {
 
 /// The number of points below zero, and the distance of two points.
 ///
-/// The farther one of the two extremes is a point, so that it decodes to itself and what was
-/// decoded has the same grid again. (A distance of `range / levels`, which makes neither extreme
-/// one, lets halves, rounded once more, drift.) The other side gets as many points as reach its
+/// The farther one of the two extremes is a point, but for the rounding of the distance to few bits,
+/// so that what was decoded has the same grid again. (A distance of `range / levels`, which makes
+/// neither extreme one, lets halves, rounded once more, drift.) The other side gets as many points as reach its
 /// extreme, or nearly: within a quarter of a distance, so that rounding does not add one.
 #[inline(always)]
 fn zero_point<R: Real>(lo: R, hi: R, levels: R, code_bits: u32) -> (R, R) {

@@ -4,7 +4,7 @@ use super::grid::Kind;
 use super::real::{Code, Float};
 use super::{blockwise, linear};
 use crate::element::Op;
-use crate::isa::Isa;
+use crate::isa::{Isa, run, run_op};
 use crate::number::Number;
 
 /// Something to do with a frame, for every kind of frame.
@@ -35,15 +35,6 @@ pub(crate) struct Residual<'a> {
     pub(crate) residuals: &'a mut [u8],
 }
 
-macro_rules! run {
-    ($isa:expr, $call:expr) => {
-        $isa.run(
-            #[inline(always)]
-            || $call,
-        )
-    };
-}
-
 impl Job for Encode<'_> {
     fn linear<E: Float, C: Code>(self, isa: Isa, kind: Kind) {
         run!(
@@ -65,24 +56,9 @@ impl Job for Reduce<'_> {
             encoded,
             sums,
         } = self;
-        match op {
-            Op::Sum => run!(
-                isa,
-                linear::reduce::<E, C>(kind, Number::sum, own, encoded, sums)
-            ),
-            Op::Prod => run!(
-                isa,
-                linear::reduce::<E, C>(kind, Number::prod, own, encoded, sums)
-            ),
-            Op::Max => run!(
-                isa,
-                linear::reduce::<E, C>(kind, Number::max, own, encoded, sums)
-            ),
-            Op::Min => run!(
-                isa,
-                linear::reduce::<E, C>(kind, Number::min, own, encoded, sums)
-            ),
-        }
+        run_op!(isa, op, |function| linear::reduce::<E, C>(
+            kind, function, own, encoded, sums
+        ));
     }
 
     fn blockwise<E: Float>(self, isa: Isa) {
@@ -92,15 +68,9 @@ impl Job for Reduce<'_> {
             encoded,
             sums,
         } = self;
-        match op {
-            Op::Sum => run!(isa, blockwise::reduce::<E>(Number::sum, own, encoded, sums)),
-            Op::Prod => run!(
-                isa,
-                blockwise::reduce::<E>(Number::prod, own, encoded, sums)
-            ),
-            Op::Max => run!(isa, blockwise::reduce::<E>(Number::max, own, encoded, sums)),
-            Op::Min => run!(isa, blockwise::reduce::<E>(Number::min, own, encoded, sums)),
-        }
+        run_op!(isa, op, |function| blockwise::reduce::<E>(
+            function, own, encoded, sums
+        ));
     }
 }
 

@@ -1,9 +1,10 @@
 //! Frames with one grid: two parameters, then one code for each element.
 
+use super::decoding::{self, lost, rarely, with_points};
 use super::extent::extent;
 use super::grid::{Codes, Grid, Kind};
 use super::real::{Code, Float, Real};
-use super::steps::{CarefulSteps, Decoder};
+use super::steps::{Decoder, Points};
 use crate::number::Number;
 
 /// Length of the parameters at the front.
@@ -45,33 +46,11 @@ pub(super) fn reduce<E: Float, C: Code>(
     let Some((grid, encoded)) = split::<E, C>(kind, encoded) else {
         return;
     };
-    match grid.decoder(codes::<C>(), Real::MAX) {
-        Decoder::Plain(steps) => {
-            let operands = C::elements(encoded).iter().zip(E::elements(own));
-            for (sum, (code, own)) in E::Sum::elements_mut(sums).iter_mut().zip(operands) {
-                let theirs = steps.value(C::from_bytes(*code).to_i32());
-                *sum = op(theirs, E::from_bytes(*own).widen()).to_bytes();
-            }
-        }
-        Decoder::Careful(steps) => reduce_carefully::<E, C>(steps, &op, own, encoded, sums),
-    }
-}
-
-/// Rare, so that it is enough to have it once for all operations and instruction sets.
-#[cold]
-#[inline(never)]
-fn reduce_carefully<E: Float, C: Code>(
-    steps: CarefulSteps<E::Sum>,
-    op: &dyn Fn(E::Sum, E::Sum) -> E::Sum,
-    own: &[u8],
-    encoded: &[u8],
-    sums: &mut [u8],
-) {
-    let operands = C::elements(encoded).iter().zip(E::elements(own));
-    for (sum, (code, own)) in E::Sum::elements_mut(sums).iter_mut().zip(operands) {
-        let theirs = steps.value(C::from_bytes(*code).to_i32());
-        *sum = op(theirs, E::from_bytes(*own).widen()).to_bytes();
-    }
+    let decoder = grid.decoder(codes::<C>(), Real::MAX);
+    let (own, sums) = (E::elements(own), E::Sum::elements_mut(sums));
+    with_points!(decoder, |points| {
+        decoding::reduce::<E>(points, op, numbers::<C>(encoded), own, sums);
+    });
 }
 
 #[inline(always)]
@@ -79,30 +58,11 @@ pub(super) fn decode<E: Float, C: Code>(kind: Kind, encoded: &[u8], elements: &m
     let Some((grid, encoded)) = split::<E, C>(kind, encoded) else {
         return;
     };
-    match grid.decoder(codes::<C>(), E::GREATEST) {
-        Decoder::Plain(steps) => {
-            let codes = C::elements(encoded);
-            for (element, code) in E::elements_mut(elements).iter_mut().zip(codes) {
-                let value = steps.value(C::from_bytes(*code).to_i32());
-                *element = E::narrow(value).to_bytes();
-            }
-        }
-        Decoder::Careful(steps) => decode_carefully::<E, C>(steps, encoded, elements),
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn decode_carefully<E: Float, C: Code>(
-    steps: CarefulSteps<E::Sum>,
-    encoded: &[u8],
-    elements: &mut [u8],
-) {
-    let codes = C::elements(encoded);
-    for (element, code) in E::elements_mut(elements).iter_mut().zip(codes) {
-        let value = steps.value(C::from_bytes(*code).to_i32());
-        *element = E::narrow(value).to_bytes();
-    }
+    let decoder = grid.decoder(codes::<C>(), E::GREATEST);
+    let elements = E::elements_mut(elements);
+    with_points!(decoder, |points| {
+        decoding::decode::<E>(points, numbers::<C>(encoded), elements);
+    });
 }
 
 /// What [`encode`] would lose of each element; nothing where a frame is not finite.
@@ -123,8 +83,11 @@ pub(super) fn residual<E: Float, C: Code>(kind: Kind, elements: &[u8], residuals
 }
 
 #[inline(always)]
-pub(super) fn lost<R: Real>(value: R, decoded: R, finite: bool) -> R {
-    if finite { value - decoded } else { R::ZERO }
+fn numbers<C: Code>(codes: &[u8]) -> impl Iterator<Item = i32> {
+    C::elements(codes).iter().map(
+        #[inline(always)]
+        |code| C::from_bytes(*code).to_i32(),
+    )
 }
 
 /// The grid and the codes of a frame.

@@ -32,9 +32,9 @@ impl<R: Real> Encoder<R> {
 /// From codes to numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Decoder<R> {
-    /// The whole grid is within the range of the elements.
+    /// The whole grid is inside the range of the elements, its ends excluded.
     Plain(Steps<R>),
-    /// Part of it may be beyond that.
+    /// Part of it may be at an end or beyond, or nothing is a number.
     Careful(CarefulSteps<R>),
 }
 
@@ -51,16 +51,19 @@ pub(crate) struct Steps<R> {
 /// from sums that the elements' type does not hold, and stay where they are.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CarefulSteps<R> {
-    pub(super) steps: Steps<R>,
-    pub(super) unit: R,
+    pub(super) lowered: Steps<R>,
     pub(super) low: R,
     pub(super) high: R,
 }
 
-impl<R: Real> Decoder<R> {
-    /// What `code` stands for.
+/// What codes stand for.
+pub(crate) trait Points<R>: Copy {
+    fn value(self, code: i32) -> R;
+}
+
+impl<R: Real> Points<R> for Decoder<R> {
     #[inline(always)]
-    pub(crate) fn value(self, code: i32) -> R {
+    fn value(self, code: i32) -> R {
         match self {
             Self::Plain(steps) => steps.value(code),
             Self::Careful(steps) => steps.value(code),
@@ -68,17 +71,17 @@ impl<R: Real> Decoder<R> {
     }
 }
 
-impl<R: Real> Steps<R> {
+impl<R: Real> Points<R> for Steps<R> {
     #[inline(always)]
-    pub(crate) fn value(self, code: i32) -> R {
+    fn value(self, code: i32) -> R {
         R::from_i32(code) * self.step + self.offset
     }
 }
 
-impl<R: Real> CarefulSteps<R> {
+impl<R: Real> Points<R> for CarefulSteps<R> {
     #[inline(always)]
-    pub(crate) fn value(self, code: i32) -> R {
-        let value = self.steps.value(code) * self.unit;
+    fn value(self, code: i32) -> R {
+        let value = self.lowered.value(code) / R::LOWER;
         // NaN passes.
         let value = if value < self.low { self.low } else { value };
         if value > self.high { self.high } else { value }

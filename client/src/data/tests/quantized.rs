@@ -243,7 +243,7 @@ impl Chain {
     fn round(&mut self) {
         let (relative, least) = match self.partial.element().size() {
             4 => (2_f64.powi(-24), 2_f64.powi(-149)),
-            _ => (2_f64.powi(-53), 2_f64.powi(-1074)),
+            _ => (2_f64.powi(-53), f64::from_bits(1)),
         };
         let (lo, hi) = self.extent();
         self.off += lo.abs().max(hi.abs()) * relative + least;

@@ -7,8 +7,7 @@
 use std::num::NonZeroUsize;
 use std::ops::Range;
 
-use pccl_core::element::ElementType;
-use pccl_kernels::{Codec, Op};
+use pccl_kernels::{Element, Op};
 
 use super::super::buffers::RingBuffers;
 use super::coded::Coding;
@@ -45,7 +44,7 @@ impl RingWork {
         let element_bytes = self.element_bytes;
         let float = self.float()?;
         let coding = self.coding.as_mut().ok_or(Misfit)?;
-        let partial = partial(coding)?;
+        let partial = coding.codec.of_sums();
         let at = losses_at(range, element_bytes, float);
         let room = coding.room_for(range.len() / element_bytes).ok_or(Misfit)?;
         let widened = coding.sums.get_mut(..room).ok_or(Misfit)?;
@@ -82,24 +81,28 @@ impl RingWork {
             let lost = lost.map(|lost| if lost.is_finite() { lost } else { 0.0 });
             float.of_sums().write(lost, losses);
         } else {
-            partial(coding)?.residual(sums, frame_elements()?, losses)?;
+            let partial = coding.codec.of_sums();
+            partial.residual(sums, frame_elements()?, losses)?;
         }
         Ok(())
     }
 
     fn float(&self) -> Result<Float, Misfit> {
-        let coding = self.coding.as_ref().ok_or(Misfit)?;
-        let element = coding.codec.element();
-        let of = |candidate: &ElementType| super::super::kernel::element_of(*candidate) == element;
-        let element = ElementType::ALL.into_iter().find(|candidate| of(candidate));
-        element.and_then(Float::of).ok_or(Misfit)
+        match self.sums.element {
+            Element::F16 => Ok(Float::F16),
+            Element::BF16 => Ok(Float::BF16),
+            Element::F32 => Ok(Float::F32),
+            Element::F64 => Ok(Float::F64),
+            Element::U8
+            | Element::I8
+            | Element::U16
+            | Element::I16
+            | Element::U32
+            | Element::I32
+            | Element::U64
+            | Element::I64 => Err(Misfit),
+        }
     }
-}
-
-/// What encodes partial sums.
-fn partial(coding: &Coding) -> Result<Codec, Misfit> {
-    let codec = coding.codec;
-    Ok(Codec::new(codec.sum_element(), codec.scheme())?)
 }
 
 fn frame_elements() -> Result<NonZeroUsize, Misfit> {
