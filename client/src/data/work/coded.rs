@@ -13,10 +13,13 @@ use pccl_kernels::{Codec, Scheme};
 use super::super::buffers::RingBuffers;
 use super::super::kernel::element_of;
 use super::{Body, Misfit, RingWork};
+use crate::floats::Float;
 
 /// How frames are encoded, and room for the sums between decoding and encoding.
 pub(super) struct Coding {
     pub(super) codec: Codec,
+    /// What is encoded.
+    pub(super) float: Float,
     pub(super) sums: Vec<u8>,
 }
 
@@ -27,9 +30,12 @@ impl Coding {
     /// How the frames of this collective are encoded: `Some(None)` where they are not, `None` where
     /// the quantization does not go with the element type.
     pub(super) fn of(spec: &CollectiveSpec) -> Option<Option<Self>> {
-        let codec = codec_of(spec.element, spec.quantization)?;
-        Some(codec.map(|codec| Self {
+        let Some(codec) = codec_of(spec.element, spec.quantization)? else {
+            return Some(None);
+        };
+        Some(Some(Self {
             codec,
+            float: Float::of(spec.element)?,
             sums: Vec::new(),
         }))
     }

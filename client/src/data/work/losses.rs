@@ -7,7 +7,7 @@
 use std::num::NonZeroUsize;
 use std::ops::Range;
 
-use pccl_kernels::{Element, Op};
+use pccl_kernels::Op;
 
 use super::super::buffers::RingBuffers;
 use super::coded::Coding;
@@ -42,8 +42,8 @@ impl RingWork {
         buffers: &mut RingBuffers<'_>,
     ) -> Result<(), Misfit> {
         let element_bytes = self.element_bytes;
-        let float = self.float()?;
         let coding = self.coding.as_mut().ok_or(Misfit)?;
+        let float = coding.float;
         let partial = coding.codec.of_sums();
         let at = losses_at(range, element_bytes, float);
         let room = coding.room_for(range.len() / element_bytes).ok_or(Misfit)?;
@@ -67,10 +67,11 @@ impl RingWork {
         if self.sums.op != Op::Sum {
             return Ok(());
         }
-        let (float, finishes) = (self.float()?, self.finishes(step));
+        let finishes = self.finishes(step);
+        let coding = self.coding.as_ref().ok_or(Misfit)?;
+        let float = coding.float;
         let at = losses_at(range, self.element_bytes, float);
         let divided_by = self.sums.average_over.map_or(1.0, f64::from);
-        let coding = self.coding.as_ref().ok_or(Misfit)?;
         let sums = coding.sums.get(..at.len()).ok_or(Misfit)?;
         let pair = buffers.result_and_losses(range.clone(), at);
         let (result, losses) = pair.ok_or(Misfit)?;
@@ -85,23 +86,6 @@ impl RingWork {
             partial.residual(sums, frame_elements()?, losses)?;
         }
         Ok(())
-    }
-
-    fn float(&self) -> Result<Float, Misfit> {
-        match self.sums.element {
-            Element::F16 => Ok(Float::F16),
-            Element::BF16 => Ok(Float::BF16),
-            Element::F32 => Ok(Float::F32),
-            Element::F64 => Ok(Float::F64),
-            Element::U8
-            | Element::I8
-            | Element::U16
-            | Element::I16
-            | Element::U32
-            | Element::I32
-            | Element::U64
-            | Element::I64 => Err(Misfit),
-        }
     }
 }
 
