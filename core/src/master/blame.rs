@@ -2,7 +2,8 @@
 //!
 //! 1. **Of one newcomer:** the newcomer's. It is refused, with what happened, and its neighbours stay.
 //!    But where it is told that nobody listens at an accepted peer, which may just have died, it is
-//!    given a second attempt; and where the accepted peer's own machine gave out, it is not at fault.
+//!    given a second attempt; and where the accepted peer's own machine gave out, it is not at fault:
+//!    the two are treated like two accepted peers, and the one whose edges fail goes in the end.
 //! 2. **Between two newcomers:** they are first set apart, so that each shows how it gets on with the
 //!    accepted peers. Where that is impossible, or does not help, the one that was dialled goes: a
 //!    closed port is the usual cause, and a dialler at fault fails again, and is next.
@@ -12,6 +13,7 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use core::net::SocketAddr;
 
 use super::{Master, Out};
 use crate::id::{PeerId, Round};
@@ -25,6 +27,16 @@ pub(super) struct Failures {
     pub(super) attempts: u8,
     /// How often an edge of a peer failed.
     by_peer: BTreeMap<PeerId, u32>,
+}
+
+/// An edge that did not come up.
+#[derive(Clone, Copy)]
+struct DeadEdge {
+    reporter: PeerId,
+    with: PeerId,
+    /// Where `with` was to be reached.
+    at: SocketAddr,
+    failure: LaneFailure,
 }
 
 impl Failures {
@@ -82,25 +94,41 @@ impl Master {
         let Some(at) = self.peers.get(&with).map(|record| record.address) else {
             return;
         };
+        let edge = DeadEdge {
+            reporter,
+            with,
+            at,
+            failure,
+        };
         match (self.is_registered(reporter), self.is_registered(with)) {
-            (true, true) if self.is_first_attempt(round) => {
-                self.avoid(round, reporter, with, out);
-            }
-            (false, true) if failure == LaneFailure::Local => {
-                self.avoid(round, reporter, with, out);
-            }
+            (true, true) if self.is_first_attempt(round) => self.avoid(round, edge, out),
+            (false, true) if failure == LaneFailure::Local => self.avoid(round, edge, out),
             (true, false) if self.may_be_a_death(round, failure) => {
                 self.pause(round);
             }
-            (_, true) if failure != LaneFailure::Local => {
-                let by = reporter;
-                self.refuse(with, Refusal::CannotBeReached { by, at, failure }, out);
-            }
-            (true, _) => {
-                let peer = with;
-                self.refuse(reporter, Refusal::CannotReach { peer, at, failure }, out);
-            }
-            (false, _) => self.avoid(round, reporter, with, out),
+            (_, true) if failure != LaneFailure::Local => self.send_away(with, edge, out),
+            (true, _) => self.send_away(reporter, edge, out),
+            (false, _) => self.avoid(round, edge, out),
+        }
+    }
+
+    /// One end of an edge goes: a newcomer is refused, a peer of the run kicked.
+    fn send_away(&mut self, goes: PeerId, edge: DeadEdge, out: &mut Out) {
+        let DeadEdge {
+            reporter,
+            with,
+            at,
+            failure,
+        } = edge;
+        let stays = if goes == with { reporter } else { with };
+        if !self.is_registered(goes) {
+            self.kick(goes, Misdeed::Unconnectable { with: stays }, out);
+        } else if goes == with {
+            let by = reporter;
+            self.refuse(goes, Refusal::CannotBeReached { by, at, failure }, out);
+        } else {
+            let peer = with;
+            self.refuse(goes, Refusal::CannotReach { peer, at, failure }, out);
         }
     }
 
@@ -144,8 +172,9 @@ impl Master {
         true
     }
 
-    /// An edge between two accepted peers, or two newcomers, does not come up: the next ring avoids it.
-    fn avoid(&mut self, round: Round, reporter: PeerId, with: PeerId, out: &mut Out) {
+    /// An edge for which nobody goes yet does not come up: the next ring avoids it.
+    fn avoid(&mut self, round: Round, edge: DeadEdge, out: &mut Out) {
+        let DeadEdge { reporter, with, .. } = edge;
         if let Some(group) = self.group_of(reporter) {
             let pair = (reporter.min(with), reporter.max(with));
             group.unreachable.insert(pair);
@@ -161,8 +190,7 @@ impl Master {
         let goes = failures.note(reporter, with);
         if pauses && failures.attempts >= self.config.wiring_attempts_max {
             self.failures.remove(&scope);
-            let stays = if goes == with { reporter } else { with };
-            self.kick(goes, Misdeed::Unconnectable { with: stays }, out);
+            self.send_away(goes, edge, out);
         }
     }
 

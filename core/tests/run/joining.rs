@@ -270,9 +270,33 @@ fn a_newcomer_is_not_refused_because_its_neighbour_ran_out_of_descriptors() {
     }
 }
 
+/// Where the time for attempts is over it may still be the newcomer that goes, and it is told as one.
+#[test]
+fn a_newcomer_that_goes_with_the_last_attempt_is_refused_and_not_kicked() {
+    let config = MasterConfig {
+        wiring_attempts_max: 1,
+        ..MasterConfig::default()
+    };
+    let (mut master, round, mut out) = admitting_peer_2_with(config);
+
+    let (with, failure) = (PeerId(2), LaneFailure::Local);
+    let failed = ToMaster::EdgeFailed {
+        round,
+        with,
+        failure,
+    };
+    master.handle(said(1, failed), &mut out);
+
+    assert!(out.iter().any(|output| is_refused(output, PeerId(2))));
+}
+
 /// Peer 1 is alone in the run and has voted; peer 2 is being connected with it, in this round.
 fn admitting_peer_2() -> (Master, Round, Vec<MasterOutput>) {
-    let mut master = Master::new(MasterConfig::default());
+    admitting_peer_2_with(MasterConfig::default())
+}
+
+fn admitting_peer_2_with(config: MasterConfig) -> (Master, Round, Vec<MasterOutput>) {
+    let mut master = Master::new(config);
     let mut out = Vec::new();
     for conn in 1..=2 {
         master.handle(hello_from(conn), &mut out);

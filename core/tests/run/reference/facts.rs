@@ -21,7 +21,11 @@ impl Reference {
                 true
             }
             ToMaster::EdgesEstablished { round } => self.edges_up(peer, *round, seen),
-            ToMaster::EdgeFailed { round, with, .. } => self.edge_failed(peer, *round, *with, seen),
+            ToMaster::EdgeFailed {
+                round,
+                with,
+                failure,
+            } => self.edge_failed(peer, *round, *with, *failure, seen),
             _ if !self.accepted.contains(&peer) => false,
             ToMaster::ArePeersPending => self.asking.insert(peer),
             ToMaster::UpdateTopology { broken } => {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pccl_core::id::{GroupId, PeerId, Round};
 use pccl_core::messages::{Misdeed, Refusal, ToPeer};
-use pccl_core::topology::{Ring, Topology, WorldSizes};
+use pccl_core::topology::{LaneFailure, Ring, Topology, WorldSizes};
 
 use super::seen::Seen;
 use super::{Group, Peers, Reference, RingEdge, UNCONNECTABLE};
@@ -158,12 +158,13 @@ impl Reference {
     }
 
     /// Nobody else than the two ends may have to go for an edge, and no accepted peer where the other is a
-    /// newcomer.
+    /// newcomer, unless its own machine gave out, as it said itself.
     pub(super) fn edge_failed(
         &mut self,
         peer: PeerId,
         round: Round,
         with: PeerId,
+        failure: LaneFailure,
         seen: &Seen,
     ) -> bool {
         let Some(wiring) = self.wiring_of(peer, round) else {
@@ -177,7 +178,8 @@ impl Reference {
         let to_blame = ends.iter().find(|end| seen.lost.contains(end));
         if let (true, Some(to_blame)) = (is_expected, to_blame) {
             let both_accepted = ends.iter().all(|end| self.accepted.contains(end));
-            assert!(both_accepted || !self.accepted.contains(to_blame));
+            let is_own_fault = *to_blame == peer && failure == LaneFailure::Local;
+            assert!(both_accepted || is_own_fault || !self.accepted.contains(to_blame));
             let (refusal, misdeed) = UNCONNECTABLE;
             self.is_sent_away(*to_blame, refusal, misdeed);
         }

@@ -73,10 +73,11 @@ impl Reference {
                 failed,
                 ..
             }) if *round == done => {
-                if !ok {
+                let is_first = lacking.remove(&peer);
+                if is_first && !ok {
                     failed.insert(peer);
                 }
-                lacking.remove(&peer)
+                is_first
             }
             Some(Search::Solving { round, .. } | Search::Connecting { round, .. }) => {
                 *round != done && self.is_known(peer, done, seen)
