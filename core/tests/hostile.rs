@@ -21,8 +21,11 @@ use proptest::test_runner::TestRunner;
 
 #[path = "run/reference/mod.rs"]
 mod reference;
+#[path = "support/replayable.rs"]
+mod replayable;
 
 use reference::Shadow;
+use replayable::replayable;
 
 /// What a peer says, before it is known which rounds and peers exist.
 #[derive(Clone, Debug)]
@@ -518,11 +521,7 @@ fn run(config: MasterConfig, moves: Vec<Move>) -> Bystander {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: 3000,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(replayable(3000))]
 
     #[test]
     fn whatever_peers_say_the_master_stays_consistent(

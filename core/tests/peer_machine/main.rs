@@ -9,4 +9,6 @@ mod joining;
 mod major;
 mod random;
 mod reference;
+#[path = "../support/replayable.rs"]
+mod replayable;
 mod rings;

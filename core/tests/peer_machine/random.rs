@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use crate::desk::{ME, established, initiate, order, spec, sync_vote, topology, welcome};
 use crate::reference::Shadow;
+use crate::replayable::replayable;
 use pccl_core::element::SpecField;
 use pccl_core::id::{ContentHash, EntryIndex, PeerId, Revision, Round, Seq, Tag};
 use pccl_core::messages::{
@@ -17,7 +18,6 @@ use pccl_core::shared_state::{SyncFailure, SyncPlan, SyncRole};
 use pccl_core::topology::{Edge, LaneFailure};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
-use proptest::test_runner::RngSeed;
 
 /// A kind of answer: the calls of one kind can be told apart by nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -450,23 +450,8 @@ fn play(moves: Vec<Move>) -> (bool, u32) {
     (books.accepted, books.committed)
 }
 
-/// The same cases each time, unless `PROPTEST_RNG_SEED` names others.
-fn config() -> ProptestConfig {
-    let default = ProptestConfig::default();
-    let rng_seed = match default.rng_seed {
-        RngSeed::Random => RngSeed::Fixed(1),
-        RngSeed::Fixed(chosen) => RngSeed::Fixed(chosen),
-    };
-    ProptestConfig {
-        cases: 20_000,
-        rng_seed,
-        failure_persistence: None,
-        ..default
-    }
-}
-
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(replayable(20_000))]
 
     #[test]
     fn whatever_happens_the_peer_does_what_the_reference_says_and_answers_every_call_once(moves in moves()) {

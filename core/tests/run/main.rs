@@ -3,6 +3,8 @@
 
 mod harness;
 mod reference;
+#[path = "../support/replayable.rs"]
+mod replayable;
 mod watch;
 
 mod collectives;

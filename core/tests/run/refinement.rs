@@ -6,9 +6,10 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
-use proptest::test_runner::{RngSeed, TestRunner};
+use proptest::test_runner::TestRunner;
 
 use crate::harness::Run;
+use crate::replayable::replayable;
 use crate::walk::{Move, any_move, walk, wish};
 
 /// Most are long enough that peers come, work, go and come again several times; much of the time a
@@ -24,25 +25,8 @@ fn script() -> impl Strategy<Value = Vec<Move>> {
     prop::collection::vec(next, 1..400)
 }
 
-/// The same cases each time, unless `PROPTEST_RNG_SEED` names others. What fails is printed as the
-/// shortest script that does, with its seed.
-fn config() -> ProptestConfig {
-    let default = ProptestConfig::default();
-    let rng_seed = match default.rng_seed {
-        RngSeed::Random => RngSeed::Fixed(1),
-        RngSeed::Fixed(chosen) => RngSeed::Fixed(chosen),
-    };
-    ProptestConfig {
-        cases: 4000,
-        rng_seed,
-        max_shrink_iters: 20_000,
-        failure_persistence: None,
-        ..default
-    }
-}
-
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(replayable(4000))]
 
     #[test]
     fn whatever_happens_the_master_does_what_the_reference_says(

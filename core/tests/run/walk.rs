@@ -13,6 +13,7 @@ use proptest::prelude::*;
 
 use crate::deaths::STORIES;
 use crate::harness::{Holds, Run, SeatNo, reduce, ring_spec, shared};
+use crate::replayable::replayable;
 
 /// Processes that live at the same time.
 const SEATS_MAX: usize = 8;
@@ -372,12 +373,7 @@ pub(crate) fn walk(seed: u64, groups: u32, moves: &[Move]) -> Run {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: 2000,
-        max_shrink_iters: 20_000,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(replayable(2000))]
 
     #[test]
     fn whatever_happens_the_run_keeps_its_promises_and_heals(
