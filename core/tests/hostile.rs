@@ -91,7 +91,7 @@ fn sync_vote() -> impl Strategy<Value = SyncVote> {
         SyncStrategy::ReceiveOnly,
     ];
     let strategy = prop::sample::select(strategies);
-    (0..3_u64, strategy, any::<bool>(), 0..3_u64, 0..30_u8).prop_map(
+    (0..3_u64, strategy, any::<bool>(), 0..3_u128, 0..30_u8).prop_map(
         |(revision, strategy, restart, hash, odd)| {
             let entry = |name: &str, allow_content_inequality| EntryInfo {
                 name: name.into(),

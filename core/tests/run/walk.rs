@@ -242,7 +242,7 @@ impl Walk {
             let memory = &mut self.run.seats[no].plane.memory;
             memory.revision = memory.revision.next();
             for entry in &mut memory.entries {
-                entry.hash = ContentHash(memory.revision.0 * 10);
+                entry.hash = ContentHash(u128::from(memory.revision.0) * 10);
             }
         }
     }
