@@ -91,13 +91,13 @@ fn sync_vote() -> impl Strategy<Value = SyncVote> {
         SyncStrategy::ReceiveOnly,
     ];
     let strategy = prop::sample::select(strategies);
-    (0..3_u64, strategy, any::<bool>(), 0..3_u128, 0..30_u8).prop_map(
+    (0..3_u64, strategy, any::<bool>(), 0..3_u64, 0..30_u8).prop_map(
         |(revision, strategy, restart, hash, odd)| {
             let entry = |name: &str, allow_content_inequality| EntryInfo {
                 name: name.into(),
                 element: ElementType::F32,
                 count: 1 + u64::from(odd == 0),
-                hash: ContentHash(hash),
+                hash: ContentHash(u128::from(hash)),
                 allow_content_inequality,
             };
             let mut entries = vec![entry("a", true), entry("b", false)];

@@ -56,8 +56,8 @@ pub struct ContentHashing<'a> {
 }
 
 impl<'a> ContentHashing<'a> {
-    /// How much a step hashes: enough for all threads to be busy, and less than a tenth of a second
-    /// of work for one that is slow.
+    /// How much a step hashes: enough for all threads to be busy, and some milliseconds of work for
+    /// one alone.
     pub const STEP_BYTES: usize = STEP_PARTS * PART;
 
     /// Nothing is hashed yet. The bytes may start at any address.

@@ -10,7 +10,7 @@ use crate::harness::{Run, SeatNo, shared};
 use SyncStrategy::{EnforcePopular, ReceiveOnly, SendOnly};
 
 /// Gives each seat one entry with this content, at this revision.
-fn hold(run: &mut Run, no: SeatNo, revision: u64, hash: u64) {
+fn hold(run: &mut Run, no: SeatNo, revision: u64, hash: u128) {
     let memory = &mut run.seats[no].plane.memory;
     memory.revision = Revision(revision);
     memory.entries = vec![shared("weights", hash)];
