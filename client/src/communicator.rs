@@ -375,6 +375,13 @@ impl Communicator {
     ///
     /// Blocks meanwhile. Sets [`SharedState::revision`] to that of the group.
     ///
+    /// Each call hashes all content first, by up to 16 threads, and a peer that fetches hashes each
+    /// entry on arrival. A gigabyte takes about a tenth of a second on one core of an AMD EPYC with
+    /// AVX-512, and 0.07 seconds on two; `cargo bench -p pccl-kernels -- content_hash` says how fast
+    /// another machine is. While an entry is hashed on arrival its sender waits, for
+    /// [`stall_timeout`](crate::Builder::stall_timeout) at most: split what takes longer into several
+    /// entries.
+    ///
     /// # Errors
     /// [`Error::SyncFailed`] says why, and whether calling again helps; see [`SyncOptions`] for how to
     /// go on where the newest revision is lost. [`Error::Conflict`]: call `update_topology` first.
@@ -392,8 +399,10 @@ impl Communicator {
         runtime.block_on(self.sync_shared_state_async(state, options))
     }
 
-    /// As [`sync_shared_state`](Self::sync_shared_state), without blocking. Hashing runs in the task
-    /// that polls the future. Dropping the future leaves the memory as it is.
+    /// As [`sync_shared_state`](Self::sync_shared_state), without blocking but for the hashing, which
+    /// runs in the task that polls the future. Every 64 MiB, which is about 7 milliseconds on one core
+    /// of that EPYC, it lets the other tasks of the thread have their turns. Where that is too long for them, poll the future on a thread of its
+    /// own. Dropping the future leaves the memory as it is.
     ///
     /// # Errors
     /// As [`sync_shared_state`](Self::sync_shared_state).

@@ -9,6 +9,8 @@ use pccl_core::id::{ContentHash, EntryIndex, Revision};
 use pccl_core::master::MasterConfig;
 use pccl_core::shared_state::{EntryInfo, SyncStrategy, SyncVote};
 use pccl_core::wire::MAX_ENTRY_NAME_BYTES;
+use pccl_kernels::ContentHashing;
+use tokio::task::yield_now;
 
 use crate::element::{Element, bytes_of_mut};
 use crate::error::Error;
@@ -145,13 +147,23 @@ impl<'a> SharedState<'a> {
         }
     }
 
-    /// What to tell the master. Hashes all content: tens of gigabytes per second on many cores.
-    pub(crate) fn vote(&self, options: SyncOptions) -> SyncVote {
+    /// What to tell the master. Hashes all content; other tasks get their turns meanwhile.
+    pub(crate) async fn vote(&self, options: SyncOptions) -> SyncVote {
+        let mut entries = Vec::with_capacity(self.entries.len());
+        let mut in_this_turn = 0;
+        for entry in &self.entries {
+            entries.push(entry.info().await);
+            in_this_turn += entry.data.len();
+            if in_this_turn >= ContentHashing::STEP_BYTES {
+                in_this_turn = 0;
+                yield_now().await;
+            }
+        }
         SyncVote {
             revision: Revision(self.revision),
             strategy: options.strategy,
             restart: options.restart,
-            entries: self.entries.iter().map(Entry::info).collect(),
+            entries,
         }
     }
 
@@ -176,20 +188,28 @@ impl<'a> SharedState<'a> {
 }
 
 impl Entry<'_> {
-    fn info(&self) -> EntryInfo {
+    async fn info(&self) -> EntryInfo {
         EntryInfo {
             name: self.name.clone().into_owned(),
             element: self.element,
             count: (self.data.len() / self.element.size()) as u64,
-            hash: hash_of(self.data),
+            hash: hash_of(self.data).await,
             allow_content_inequality: self.allow_content_inequality,
         }
     }
 }
 
-/// The hash of an entry's content.
-pub(crate) fn hash_of(content: &[u8]) -> ContentHash {
-    ContentHash(u64::from(pccl_kernels::simplehash(content)))
+/// The hash of an entry's content, computed in this task. It gives other tasks their turns: where they
+/// share the thread, the signs of life that keep the master from taking this peer for dead are among
+/// them.
+pub(crate) async fn hash_of(content: &[u8]) -> ContentHash {
+    let mut hashing = ContentHashing::new(content);
+    loop {
+        if let Some(hash) = hashing.step() {
+            return ContentHash::from_blake3(hash);
+        }
+        yield_now().await;
+    }
 }
 
 impl fmt::Debug for SharedState<'_> {
@@ -254,4 +274,35 @@ pub struct SyncReport {
     pub bytes_received: u64,
     /// From the call to its return.
     pub duration: Duration,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn other_tasks_have_turns_while_much_is_hashed() {
+        const STEP: usize = ContentHashing::STEP_BYTES;
+        let (mut large, mut small) = (vec![0_u8; 2 * STEP + 1], vec![0_u8; STEP / 2]);
+        let (mut more, mut last) = (vec![1_u8; STEP / 2], [0_u8; 1]);
+        let mut state = SharedState::at(0);
+        state.entry("large", &mut large).unwrap();
+        state.entry("more", &mut more).unwrap();
+        state.entry("small", &mut small).unwrap();
+        state.entry("the last", &mut last).unwrap();
+
+        let mut turns = 0;
+        let mut voting = std::pin::pin!(state.vote(SyncStrategy::EnforcePopular.into()));
+        let vote = std::future::poll_fn(|cx| {
+            let polled = voting.as_mut().poll(cx);
+            turns += usize::from(polled.is_pending());
+            polled
+        })
+        .await;
+
+        // Two in the large entry, one after it, one after the two halves of a step.
+        assert_eq!((turns, vote.entries.len()), (4, 4));
+        let hash = pccl_kernels::content_hash(&[0]);
+        assert_eq!(vote.entries[3].hash, ContentHash::from_blake3(hash));
+    }
 }

@@ -18,7 +18,7 @@ pub(crate) async fn synchronize(
     options: SyncOptions,
 ) -> Result<SyncReport, Error> {
     let since = Instant::now();
-    let vote = state.vote(options);
+    let vote = state.vote(options).await;
     let (events, heard) = mpsc::unbounded_channel();
     let _open = calls.open();
     calls.tell(Command::Sync { vote, events })?;

@@ -189,7 +189,7 @@ impl<'a> Desk<'a> {
         for (entry, hash) in entries {
             let length = self.content(*entry)?.len();
             let content = recv_entry(lane.rx.as_mut(), *entry, length, stall).await?;
-            if hash_of(&content) != *hash {
+            if hash_of(&content).await != *hash {
                 return Err(TransferError::WrongContent(*entry));
             }
             moved.bytes_received += content.len() as u64;

@@ -78,9 +78,28 @@ impl fmt::Debug for Ticket {
     }
 }
 
-/// Hash of one entry's content (simplehash, widened). Equal content has equal hashes.
+/// Hash of one entry's content: the first 16 bytes of its BLAKE3 hash, as a little-endian number.
+///
+/// Equal hashes stand for equal content, in the election and on arrival: what a neighbour sent is
+/// taken if it has the hash that the plan names. So it has to be out of anybody's reach to find other
+/// content of a given hash, which takes 2¹²⁸ tries. By accident two of n contents have the same hash
+/// with a chance of n² / 2¹²⁹.
+///
+/// 16 of the 32 bytes are kept because the master holds, and sends, one hash for each entry of each
+/// peer. What that costs: two contents of the same hash, both chosen by whoever wants them, take 2⁶⁴
+/// tries instead of 2¹²⁸. A peer that went to that expense and whose content is then elected could
+/// give one of the two to some peers and the other one to others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct ContentHash(pub u64);
+pub struct ContentHash(pub u128);
+
+impl ContentHash {
+    /// Of content with this BLAKE3 hash.
+    #[must_use]
+    pub fn from_blake3(hash: [u8; 32]) -> Self {
+        let kept = hash.iter().take(16).rev();
+        Self(kept.fold(0, |number, byte| number << 8 | u128::from(*byte)))
+    }
+}
 
 /// Version of the protocol. Peers and master of one run speak the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -94,5 +113,20 @@ impl ProtocolVersion {
 impl fmt::Display for ProtocolVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "protocol version {}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_content_hash_is_the_first_half_of_a_hash_in_little_endian() {
+        let mut hash = [0xff; 32];
+        hash[..16].copy_from_slice(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]);
+
+        let kept = ContentHash::from_blake3(hash);
+
+        assert_eq!(kept, ContentHash(0x100f_0e0d_0c0b_0a09_0807_0605_0403_0201));
     }
 }

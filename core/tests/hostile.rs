@@ -97,7 +97,7 @@ fn sync_vote() -> impl Strategy<Value = SyncVote> {
                 name: name.into(),
                 element: ElementType::F32,
                 count: 1 + u64::from(odd == 0),
-                hash: ContentHash(hash),
+                hash: ContentHash(u128::from(hash)),
                 allow_content_inequality,
             };
             let mut entries = vec![entry("a", true), entry("b", false)];

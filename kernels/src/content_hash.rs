@@ -15,6 +15,9 @@ use crate::cores;
 /// end at about the same time.
 const PART: usize = 1 << 20;
 
+/// Parts of a step.
+const STEP_PARTS: usize = 64;
+
 /// The BLAKE3 hash of `bytes`, which may start at any address.
 ///
 /// Nobody can make two contents of the same hash, so a hash that came from a trusted place proves
@@ -29,9 +32,67 @@ pub fn content_hash(bytes: &[u8]) -> [u8; 32] {
     hash_with_threads(bytes, cores::threads(bytes.len() / PART))
 }
 
+/// The same hash, found step by step by a caller that has to look after something else in between.
+///
+/// ```
+/// use pccl_kernels::{ContentHashing, content_hash};
+///
+/// let mut hashing = ContentHashing::new(b"weights");
+/// let hash = loop {
+///     match hashing.step() {
+///         Some(hash) => break hash,
+///         None => std::thread::yield_now(), // or whatever else there is to do
+///     }
+/// };
+///
+/// assert_eq!(hash, content_hash(b"weights"));
+/// ```
+#[derive(Debug)]
+pub struct ContentHashing<'a> {
+    bytes: &'a [u8],
+    /// Those of the parts that are done.
+    values: Vec<ChainingValue>,
+    step_parts: usize,
+}
+
+impl<'a> ContentHashing<'a> {
+    /// How much a step hashes: enough for all threads to be busy, and some milliseconds of work for
+    /// one alone.
+    pub const STEP_BYTES: usize = STEP_PARTS * PART;
+
+    /// Nothing is hashed yet. The bytes may start at any address.
+    #[must_use]
+    pub const fn new(bytes: &'a [u8]) -> Self {
+        Self {
+            bytes,
+            values: Vec::new(),
+            step_parts: STEP_PARTS,
+        }
+    }
+
+    /// Hashes the next [`STEP_BYTES`](Self::STEP_BYTES), by as many threads as [`content_hash`] takes,
+    /// and blocks until they are done. `None` where bytes are left; else the hash of all of them, also
+    /// where it is called once more.
+    pub fn step(&mut self) -> Option<[u8; 32]> {
+        let step_bytes = self.step_parts * PART;
+        if self.bytes.len() <= step_bytes {
+            return Some(content_hash(self.bytes));
+        }
+        let start = self.values.len() * PART;
+        let rest = self.bytes.get(start..).unwrap_or_default();
+        let bytes = rest.get(..step_bytes).unwrap_or(rest);
+        let threads = cores::threads(bytes.len() / PART);
+        self.values.extend(part_values(bytes, start, threads));
+        if bytes.len() < rest.len() {
+            return None;
+        }
+        fold(&self.values).map(Hash::into)
+    }
+}
+
 fn hash_with_threads(bytes: &[u8], threads: usize) -> [u8; 32] {
     let values = if threads > 1 {
-        part_values(bytes, threads)
+        part_values(bytes, 0, threads)
     } else {
         Vec::new()
     };
@@ -43,12 +104,12 @@ fn hash_with_threads(bytes: &[u8], threads: usize) -> [u8; 32] {
     hash.into()
 }
 
-/// The chaining value of every part.
-fn part_values(bytes: &[u8], threads: usize) -> Vec<ChainingValue> {
+/// The chaining value of every part of what starts there in the content.
+fn part_values(bytes: &[u8], start: usize, threads: usize) -> Vec<ChainingValue> {
     let parts: Vec<&[u8]> = bytes.chunks(PART).collect();
     cores::map(parts.len(), threads, |part| {
         Hasher::new()
-            .set_input_offset((part * PART) as u64)
+            .set_input_offset((start + part * PART) as u64)
             .update(parts[part])
             .finalize_non_root()
     })
@@ -125,6 +186,31 @@ mod tests {
 
                 assert_eq!(hash, expected, "{len} bytes, {threads} threads");
             }
+        }
+    }
+
+    #[test]
+    fn step_by_step_the_hash_is_the_same() {
+        for (len, steps) in [
+            (0, 1),
+            (2 * PART, 1),
+            (2 * PART + 1, 2),
+            (5 * PART, 3),
+            (8 * PART - 1, 4),
+        ] {
+            let bytes = content(len);
+            let mut hashing = ContentHashing {
+                step_parts: 2,
+                ..ContentHashing::new(&bytes)
+            };
+
+            for _ in 1..steps {
+                assert_eq!(hashing.step(), None, "{len} bytes");
+            }
+
+            let expected = Some(content_hash(&bytes));
+            assert_eq!(hashing.step(), expected, "{len} bytes");
+            assert_eq!(hashing.step(), expected, "{len} bytes, after the end");
         }
     }
 

@@ -9,7 +9,8 @@
 //!   elsewhere, [`reduce_saving()`] keeps what it overwrites.
 //! - [`divide()`]: the division that makes a sum an average.
 //! - [`Codec`]: floats as small integers ([`Scheme`]), and reductions of what came so.
-//! - [`simplehash()`]: a 32-bit hash of content, [`content_hash()`]: one that nobody can forge.
+//! - [`simplehash()`]: a 32-bit hash of content, [`content_hash()`]: one that nobody can forge, also
+//!   step by step ([`ContentHashing`]).
 //!
 //! # Instruction sets
 //! Every kernel is written once, for one element, and compiled for several instruction sets; the
@@ -46,7 +47,7 @@ mod reduce;
 mod simplehash;
 
 pub use codec::{Codec, Scheme};
-pub use content_hash::content_hash;
+pub use content_hash::{ContentHashing, content_hash};
 pub use divide::divide;
 pub use element::{Element, KernelError, Op};
 pub use reduce::{reduce, reduce_into, reduce_saving};

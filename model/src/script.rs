@@ -347,7 +347,7 @@ impl User {
             }
             Some(Do::Advance) => {
                 self.revision = self.revision.next();
-                self.content = ContentHash(self.revision.0 * 10);
+                self.content = ContentHash(u128::from(self.revision.0) * 10);
                 self.at += 1;
                 true
             }

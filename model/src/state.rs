@@ -58,7 +58,7 @@ impl Seat {
     #[must_use]
     pub fn new(plan_no: u8, plan: &SeatPlan) -> Self {
         let inside = plan.start == Start::Inside;
-        let content = ContentHash(u64::from(plan.content));
+        let content = ContentHash(u128::from(plan.content));
         Self {
             plan: plan_no,
             life: Life::Running,

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub(crate) mod forging;
 pub(crate) mod lanes;
 
 use std::io::{self, Write};
@@ -65,6 +66,11 @@ impl Run {
     pub(crate) fn builder(&self) -> Builder {
         let transport = Counted::new(self.tcp.clone(), self.distance, &self.traffic);
         builder_for(&self.address()).transport(transport)
+    }
+
+    /// The transport of this run's peers, uncounted.
+    pub(crate) const fn tcp(&self) -> &Tcp {
+        &self.tcp
     }
 
     /// Where peers connect.

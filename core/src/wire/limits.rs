@@ -16,8 +16,8 @@ pub const MAX_ENTRY_NAME_BYTES: usize = 255;
 pub const FIRST_CONTROL_FRAME_MAX: usize = 4 * 1024;
 
 /// Longest body of a control frame of a registered peer, and of the master. The longest message is
-/// a vote to synchronize: 16 384 entries, each with the longest name, take 4.6 MB. Decoded, a message
-/// takes up to some ten times its length for as long as it is looked at.
+/// a vote to synchronize: 16 384 entries, each with the longest name, take 4.7 MB. Decoded, a message
+/// takes up to some fifteen times its length for as long as it is looked at.
 pub const CONTROL_FRAME_MAX: usize = 5 * 1024 * 1024;
 
 /// Longest body of the request that opens a state transfer: 16 384 entry numbers of up to 5 bytes.

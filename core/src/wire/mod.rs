@@ -170,7 +170,9 @@
 //!
 //! Both ends then close. The fetching end knows each length beforehand and takes no other. It
 //! compares each entry's hash with that of the plan, and nothing is written to the user's memory
-//! before the master says that all transfers succeeded.
+//! before the master says that all transfers succeeded. A hash, here as in votes and plans, is the
+//! first 16 bytes of the BLAKE3 hash of the elements as they travel, read as a little-endian `u128`
+//! ([`ContentHash`](crate::id::ContentHash)).
 //!
 //! # Probes
 //!

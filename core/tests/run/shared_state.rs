@@ -10,7 +10,7 @@ use crate::harness::{Run, SeatNo, shared};
 use SyncStrategy::{EnforcePopular, ReceiveOnly, SendOnly};
 
 /// Gives each seat one entry with this content, at this revision.
-fn hold(run: &mut Run, no: SeatNo, revision: u64, hash: u64) {
+fn hold(run: &mut Run, no: SeatNo, revision: u64, hash: u128) {
     let memory = &mut run.seats[no].plane.memory;
     memory.revision = Revision(revision);
     memory.entries = vec![shared("weights", hash)];
@@ -36,7 +36,7 @@ fn revision_of(run: &mut Run, no: SeatNo) -> Result<Revision, CallError> {
     }
 }
 
-fn content(run: &Run, no: SeatNo) -> Vec<u64> {
+fn content(run: &Run, no: SeatNo) -> Vec<u128> {
     let entries = run.seats[no].plane.memory.entries.iter();
     entries.map(|entry| entry.hash.0).collect()
 }
@@ -288,7 +288,7 @@ fn an_entry_under_another_name_is_one_too_many_and_one_missing() {
 /// S-2: entries in which peers may differ are not compared, but travel to a newcomer.
 #[test]
 fn what_peers_may_differ_in_is_not_compared_but_travels_to_a_newcomer() {
-    let local = |hash: u64| {
+    let local = |hash: u128| {
         let shuffle = EntryInfo {
             allow_content_inequality: true,
             hash: ContentHash(hash),

@@ -91,7 +91,7 @@ pub(crate) fn any_move() -> impl Strategy<Value = Move> {
 }
 
 /// An entry in which peers may differ.
-fn own(hash: u64) -> EntryInfo {
+fn own(hash: u128) -> EntryInfo {
     EntryInfo {
         allow_content_inequality: true,
         ..shared("local", hash)
@@ -180,7 +180,7 @@ impl Walk {
             return;
         }
         let seat = self.run.join(GroupId(u32::from(number) % self.groups));
-        let content = vec![own(seat as u64), shared("weights", u64::from(number) % 3)];
+        let content = vec![own(seat as u128), shared("weights", u128::from(number) % 3)];
         self.run.seats[seat].plane.memory.entries = content;
     }
 
@@ -242,7 +242,7 @@ impl Walk {
             let memory = &mut self.run.seats[no].plane.memory;
             memory.revision = memory.revision.next();
             for entry in &mut memory.entries {
-                entry.hash = ContentHash(memory.revision.0 * 10);
+                entry.hash = ContentHash(u128::from(memory.revision.0) * 10);
             }
         }
     }

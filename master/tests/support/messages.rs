@@ -116,7 +116,8 @@ fn entry(random: &mut StdRng) -> EntryInfo {
         name: "w".repeat(random.random_range(0..300)),
         element: pick(random, &ElementType::ALL),
         count: number(random),
-        hash: ContentHash(number(random)),
+        // Both halves are in use.
+        hash: ContentHash(u128::from(number(random)) * (1 << 64 | 1)),
         allow_content_inequality: random.random(),
     }
 }

@@ -119,7 +119,7 @@ fn largest_vote() -> ToMaster {
         name: "n".repeat(MAX_ENTRY_NAME_BYTES),
         element: ElementType::F64,
         count: u64::MAX,
-        hash: ContentHash(u64::MAX),
+        hash: ContentHash(u128::MAX),
         allow_content_inequality: true,
     };
     ToMaster::SyncSharedState(SyncVote {

@@ -46,7 +46,7 @@ fn revision() -> impl Strategy<Value = Revision> {
 }
 
 fn entry_hash() -> impl Strategy<Value = (EntryIndex, ContentHash)> {
-    any::<(u32, u64)>().prop_map(|(entry, hash)| (EntryIndex(entry), ContentHash(hash)))
+    any::<(u32, u128)>().prop_map(|(entry, hash)| (EntryIndex(entry), ContentHash(hash)))
 }
 
 fn address() -> impl Strategy<Value = SocketAddr> {
@@ -124,7 +124,7 @@ pub(super) fn hello() -> impl Strategy<Value = Hello> {
 }
 
 fn entry_info() -> impl Strategy<Value = EntryInfo> {
-    (".{0,20}", element(), any::<(u64, u64, bool)>()).prop_map(
+    (".{0,20}", element(), any::<(u64, u128, bool)>()).prop_map(
         |(name, element, (count, hash, allow_content_inequality)): (String, _, _)| EntryInfo {
             name,
             element,

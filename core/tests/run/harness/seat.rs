@@ -98,7 +98,7 @@ impl Seat {
 }
 
 /// An entry that must be the same everywhere.
-pub(crate) fn shared(name: &str, hash: u64) -> EntryInfo {
+pub(crate) fn shared(name: &str, hash: u128) -> EntryInfo {
     EntryInfo {
         name: name.into(),
         element: ElementType::F32,
