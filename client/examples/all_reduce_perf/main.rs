@@ -21,9 +21,11 @@
 //! | `master`, `rank`, `stopwatch`, `watch` | the children |
 //! | `contribution`, `number`, `memory` | what each rank contributes, what must come out, and where |
 //! | `floor`, `edges`, `pieces` | the ring over plain sockets |
-//! | `row`, `table`, `notes`, `report`, `plot`, `machine` | what comes of it |
+//! | `samples`, `row`, `table`, `notes`, `report`, `plot` | what comes of it |
+//! | `machine`, `congestion` | what it was measured on |
 
 mod arguments;
+mod congestion;
 mod contribution;
 mod crew;
 mod edges;
@@ -39,6 +41,7 @@ mod plot;
 mod rank;
 mod report;
 mod row;
+mod samples;
 mod session;
 mod stopwatch;
 mod table;

@@ -111,7 +111,7 @@ fn take_part<T: Number>(assignment: &Assignment) -> Result<(), RankError> {
     loop {
         match next_order() {
             Order::JoinFloor { next } => {
-                let edges = Edges::join(&listener, next, rank.work.floor_congestion())?;
+                let edges = Edges::join(&listener, next, rank.work.local_congestion())?;
                 rank.floor = Some(Floor::new(assignment.rank, assignment.peers, edges));
                 tell(&Event::Joined);
             }
@@ -138,7 +138,7 @@ fn join(assignment: &Assignment) -> Result<(Communicator, Watch), pccl::Error> {
         tcp = tcp.congestion(congestion);
     }
     let master = assignment.master.to_string();
-    let watched = Watched::new(tcp, master.clone());
+    let watched = Watched::new(tcp, master.clone(), assignment.work.far);
     let watch = watched.watch();
     let mut comm = Communicator::builder(master)
         .transport(watched)
@@ -189,6 +189,10 @@ impl<T: Number> Rank<T> {
             let exact = series.of != Contestant::Ours;
             let (memory, contribution) = (&self.memory, &self.contribution);
             measured.wrong += memory.count_wrong(contribution, iterations.clone(), exact);
+            if series.of == Contestant::Ours {
+                let checksums = memory.checksums(iterations.clone().count());
+                measured.checksums.extend(checksums);
+            }
             first = iterations.end;
         }
         measured.lanes_used = self.watch.used_since(&sent_before);
