@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo run --release --example all_reduce_perf -- --peers 2,4,8 --min-bytes 4K --max-bytes 256M \
-//!     --lanes 1,4,16 --json perf.json --plot perf.svg
+//!     --json perf.json --plot perf.svg
 //! ```
 //!
 //! For every number of peers and of lanes it starts a master and that many peers as processes of this
@@ -12,6 +12,10 @@
 //! Beside each row stands its *floor*, measured in turns with it by the same processes in the same
 //! memory: the same all-reduce by a single-threaded streaming ring over plain sockets, without any
 //! protocol. What a machine can do at all changes from minute to minute; the ratio of the two does not.
+//!
+//! Within a machine a reduce uses one lane, whatever `--lanes` says. With `--far` the lanes deny that both
+//! their ends are here, which shows what their number does between machines:
+//! `--far --lanes 1,16 --min-bytes 128M --max-bytes 128M`.
 //!
 //! | file | what it is for |
 //! |---|---|
