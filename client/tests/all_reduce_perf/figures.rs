@@ -131,7 +131,7 @@ fn a_batch_tells_the_mean_of_its_iterations() {
     let mut samples = samples(2, &[1, 3, 10], 0);
     samples.add(&[measured(&[5, 7], 0)]);
 
-    assert_eq!(samples.batches_us(), [2.0, 10.0, 6.0]);
+    assert_eq!(samples.batches_us(), &[2.0, 10.0, 6.0]);
     assert_eq!(samples.median_us(), 5.0);
 }
 
