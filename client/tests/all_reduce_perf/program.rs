@@ -143,6 +143,8 @@ fn several_reduces_at_once_count_together() {
     }
     assert!(table.contains("of one of 3 reduces at once"), "{table}");
     assert!(picture.contains("of all reduces at once"));
+    // Three times 1 MiB is beyond it, one is not.
+    assert!(picture.contains("\n2M\n"), "{picture}");
 }
 
 #[test]
