@@ -15,6 +15,8 @@ mod memory;
 mod number;
 #[path = "../examples/all_reduce_perf/pieces.rs"]
 mod pieces;
+#[path = "../examples/all_reduce_perf/place.rs"]
+mod place;
 #[path = "../examples/all_reduce_perf/row.rs"]
 mod row;
 #[path = "../examples/all_reduce_perf/samples.rs"]
@@ -410,4 +412,31 @@ async fn a_lane_that_is_to_be_far_denies_that_it_stays_on_this_machine() {
     assert!(near_lane.tx.is_local() && near.watch().are_all_local());
     assert!(!far_lane.tx.is_local() && !far.watch().are_all_local());
     assert_eq!(far.lanes_per_edge(), 3);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_rank_that_is_bound_stays_on_one_core_and_the_next_one_on_the_next() {
+    use rustix::thread::{CpuSet, sched_getaffinity};
+
+    let cores_of = |set: &CpuSet| -> Vec<usize> {
+        let all = 0..CpuSet::MAX_CPU;
+        all.filter(|core| set.is_set(*core)).collect()
+    };
+    let allowed = cores_of(&sched_getaffinity(None).unwrap());
+    // In a thread of its own, because it stays bound.
+    let bound = |rank| {
+        let bound = thread::spawn(move || {
+            place::bind(rank).unwrap();
+            // As the library's are.
+            let started = thread::spawn(|| sched_getaffinity(None).unwrap());
+            [sched_getaffinity(None).unwrap(), started.join().unwrap()]
+        });
+        bound.join().unwrap().map(|set| cores_of(&set))
+    };
+
+    for rank in 0..2 * allowed.len() {
+        let core = allowed[rank % allowed.len()];
+        assert_eq!(bound(rank), [vec![core], vec![core]], "rank {rank}");
+    }
 }

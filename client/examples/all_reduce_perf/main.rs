@@ -22,7 +22,7 @@
 //! | `arguments`, `work` | the command line, and what of it each rank has to know |
 //! | `plan`, `session`, `crew` | the parent: how often, in which order, and the processes it starts |
 //! | `talk` | what parent and children tell each other |
-//! | `master`, `rank`, `stopwatch`, `watch` | the children |
+//! | `master`, `rank`, `place`, `stopwatch`, `watch` | the children |
 //! | `contribution`, `number`, `memory` | what each rank contributes, what must come out, and where |
 //! | `floor`, `edges`, `pieces` | the ring over plain sockets |
 //! | `samples`, `row`, `table`, `notes`, `report`, `plot` | what comes of it |
@@ -40,6 +40,7 @@ mod memory;
 mod notes;
 mod number;
 mod pieces;
+mod place;
 mod plan;
 mod plot;
 mod rank;

@@ -60,6 +60,8 @@ struct Settings<'a> {
     floor_congestion: Option<&'a str>,
     /// Did the lanes deny that both their ends are on this machine?
     far: bool,
+    /// Was each rank kept on one core?
+    bind: bool,
 }
 
 /// Does everything. The number of wrong elements.
@@ -145,6 +147,7 @@ fn write_json(
             congestion_in_force: in_force,
             floor_congestion: (!arguments.no_floor).then_some(floor_congestion),
             far: arguments.work.far,
+            bind: arguments.work.bind,
         },
         rows,
     };

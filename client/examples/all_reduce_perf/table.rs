@@ -32,6 +32,7 @@ pub(crate) fn preamble(arguments: &Arguments, machine: &Machine, in_force: Optio
     if work.far {
         line("far", FAR.into());
     }
+    line("cores", if work.bind { BOUND } else { UNBOUND }.into());
     if !arguments.no_floor {
         let congestion = work.local_congestion();
         line(
@@ -63,6 +64,10 @@ fn lanes_congestion(work: &Work, in_force: Option<&str>) -> String {
 
 const FAR: &str =
     "lanes deny that both ends are on this machine: as many are used as between machines";
+
+const BOUND: &str = "each rank is kept on one, by turns";
+const UNBOUND: &str = "ranks are kept on none: small reduces, the floor's too, take half as long again where two \
+                       ranks run on two as where they share one; with --bind that is fixed";
 
 const FLOOR: &str = "plain single-threaded ring, no protocol, uncompressed, with the faster of its best \
                      two sizes of pieces";

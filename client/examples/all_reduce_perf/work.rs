@@ -60,6 +60,10 @@ pub(crate) struct Work {
     /// lane, whatever --lanes says; this measures the way of many lanes, as between machines.
     #[arg(long)]
     pub(crate) far: bool,
+    /// Keep each rank on one core, by turns. Small reduces take half as long again between cores as on
+    /// one; otherwise the system decides, and may decide differently for ours and for the floor.
+    #[arg(long)]
+    pub(crate) bind: bool,
 }
 
 impl Work {
@@ -138,6 +142,7 @@ impl Work {
         arguments.extend(self.quantize.map(|by| format!("--quantize={}", by.name)));
         arguments.extend(self.in_place.then(|| "--in-place".to_owned()));
         arguments.extend(self.far.then(|| "--far".to_owned()));
+        arguments.extend(self.bind.then(|| "--bind".to_owned()));
         let congestion = self.congestion.as_ref();
         arguments.extend(congestion.map(|name| format!("--congestion={name}")));
         arguments

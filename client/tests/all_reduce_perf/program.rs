@@ -149,9 +149,13 @@ fn several_reduces_at_once_count_together() {
 
 #[test]
 fn lanes_that_are_to_be_far_are_all_used() {
-    let (document, _, table) = short_run_of(&["--far"]);
+    let (document, _, table) = short_run_of(&["--far", "--bind"]);
 
-    assert_eq!(document["settings"]["far"], true);
+    let settings = &document["settings"];
+    assert_eq!(
+        (&settings["far"], &settings["bind"]),
+        (&true.into(), &true.into())
+    );
     for row in document["rows"].as_array().unwrap() {
         assert_eq!(
             (&row["lanes_are_local"], &row["wrong"]),
@@ -161,7 +165,10 @@ fn lanes_that_are_to_be_far_are_all_used() {
             assert_eq!(row["lanes_used"], row["lanes"], "{row}");
         }
     }
-    assert!(table.contains("# far "), "{table}");
+    assert!(
+        table.contains("# far ") && table.contains("each rank is kept on one"),
+        "{table}"
+    );
 }
 
 #[test]
