@@ -15,15 +15,25 @@ mod memory;
 mod number;
 #[path = "../examples/all_reduce_perf/pieces.rs"]
 mod pieces;
+#[path = "../examples/all_reduce_perf/place.rs"]
+mod place;
+#[path = "../examples/all_reduce_perf/row.rs"]
+mod row;
+#[path = "../examples/all_reduce_perf/samples.rs"]
+mod samples;
+#[path = "../examples/all_reduce_perf/talk.rs"]
+mod talk;
 #[path = "../examples/all_reduce_perf/watch.rs"]
 mod watch;
 #[path = "../examples/all_reduce_perf/work.rs"]
 mod work;
 
-use std::fs;
+#[path = "all_reduce_perf/figures.rs"]
+mod figures;
+#[path = "all_reduce_perf/program.rs"]
+mod program;
+
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
-use std::process::{Command, Output};
 use std::thread;
 
 use bytemuck::{cast_slice, cast_slice_mut};
@@ -33,13 +43,11 @@ use edges::Edges;
 use floor::Floor;
 use memory::Memory;
 use number::{Number, kernel_element, kernel_op};
-use pccl::ReduceOp;
 use pccl::half::bf16;
+use pccl::{ElementType, ReduceOp};
 use pccl::{Tcp, Transport};
 use pccl_core::transport::{Endpoint, send_all};
 use pccl_kernels::{divide, reduce};
-use pieces::Search;
-use serde_json::Value;
 use watch::Watched;
 use work::Work;
 
@@ -102,8 +110,6 @@ fn peers_whose_sums_a_type_rounds_are_refused() {
     assert!(exact(&["--type=bf16"], 18) && !exact(&["--type=bf16"], 19));
     assert!(exact(&["--type=bf16", "--op=max"], 64) && exact(&["--type=f16"], 64));
     assert!(exact(&["--type=u8"], 64) && exact(&[], 64));
-    let refused = run_program(&["--peers=2,19", "--type=bf16"]);
-    assert_eq!(refused.status.code(), Some(2));
     let counts = [18, 64].map(|peers| {
         let work = work(&["--type=bf16"]);
         let result: Vec<bf16> = reduced(&work, peers, 1000, 3);
@@ -163,29 +169,53 @@ fn an_element_that_nobody_writes_is_wrong_even_where_the_right_one_was() {
     }
 }
 
-#[test]
-fn the_best_size_of_pieces_is_found_in_few_trials() {
-    for best in (13..=20).map(|bits| 1_usize << bits) {
-        let mut search = Search::new(64 << 20);
-        let mut trials = 0;
-        while search.found().is_none() {
-            let sizes = search.sizes();
-            trials += sizes.len();
-            let far = |size: &usize| (*size as f64 / best as f64).log2().abs();
-            search.end_turn(&sizes.iter().map(far).collect::<Vec<f64>>());
-        }
-
-        assert_eq!((search.found(), trials), (Some(best), 22));
-    }
+/// Places of a buffer, by iteration: does a rank's own contribution differ from the result there?
+fn tells_of_untouched<T: Number>(work: &Work, rank: usize, peers: usize) -> Vec<Vec<bool>> {
+    const COUNT: usize = 240;
+    let judge = Contribution::new(work, rank, peers);
+    let of_iteration = |iteration| {
+        let own: Vec<T> = contributed(work, rank, peers, COUNT, iteration);
+        assert!(judge.wrong(&own, iteration, true) >= COUNT as u64 / 4);
+        let result: Vec<T> = reduced(work, peers, COUNT, iteration);
+        own.iter()
+            .zip(&result)
+            .map(|(a, b)| a.approximate() != b.approximate())
+            .collect()
+    };
+    (0..64).map(of_iteration).collect()
 }
 
 #[test]
-fn pieces_that_are_a_whole_chunk_anyway_are_tried_once() {
-    let sizes = |chunk| Search::new(chunk).sizes();
+fn in_place_an_element_that_nobody_writes_does_not_pass_for_the_result() {
+    for op in ["sum", "avg", "prod", "max", "min"] {
+        let work = work(&["--op", op]);
+        for (peers, rank) in [2, 3, 4, 8]
+            .map(|n| (0..n).map(move |rank| (n, rank)))
+            .into_iter()
+            .flatten()
+        {
+            let tell = [
+                tells_of_untouched::<f32>(&work, rank, peers),
+                tells_of_untouched::<u8>(&work, rank, peers),
+                tells_of_untouched::<i64>(&work, rank, peers),
+            ];
 
-    assert_eq!(sizes(1000), [8 << 10]);
-    assert_eq!(sizes(8 << 10), [8 << 10]);
-    assert_eq!(sizes(40 << 10), [8, 16, 32, 64].map(|kib| kib << 10));
+            for tell in tell {
+                for iteration in &tell {
+                    let everywhere = iteration.chunks(12).all(|few| few.contains(&true));
+                    assert!(everywhere, "{op}, rank {rank} of {peers}");
+                }
+                // A maximum is always somebody's, a sum and a product need not be.
+                let nobodys = ["sum", "prod"].contains(&op);
+                assert!(
+                    !nobodys || tell.iter().flatten().all(|tells| *tells),
+                    "{op}"
+                );
+                let each_at_times = (0..240).all(|place| tell.iter().any(|i| i[place]));
+                assert!(each_at_times, "{op}, rank {rank} of {peers}");
+            }
+        }
+    }
 }
 
 #[test]
@@ -224,8 +254,8 @@ fn a_piece_in_the_wrong_place_and_a_single_wrong_element_are_noticed() {
 fn a_compressed_result_may_be_off_by_the_bound_and_no_more() {
     let work = work(&["--quantize", "u8"]);
     let judge = Contribution::new(&work, 0, 2);
-    // Two hops: a range of 13, then one of 26, half a step of 255 each and a little for rounding.
-    let bound = (13.0 + 26.0) / 255.0 / 2.0 * (1.0 + 1.0 / 128.0);
+    let promised = work.reduce(0).error_bound(ElementType::F32, 2, 14.0);
+    let bound = promised.unwrap() as f32;
     let right: Vec<f32> = reduced(&work, 2, 1000, 0);
     let moved = |by: f32| -> Vec<f32> { right.iter().map(|value| value + by).collect() };
 
@@ -233,6 +263,31 @@ fn a_compressed_result_may_be_off_by_the_bound_and_no_more() {
 
     assert_eq!(wrong, [0, 1000, 1000]);
     assert_eq!(judge.wrong(&moved(0.5 * bound), 0, true), 1000, "exact");
+}
+
+#[test]
+fn compressed_results_that_may_be_off_by_anything_are_refused() {
+    let products = work(&["--op=prod", "--quantize=u8", "--type=f16"]);
+
+    assert!(products.is_bounded(4) && !products.is_bounded(64));
+    assert!(work(&["--op=prod"]).is_bounded(64));
+}
+
+#[test]
+fn results_that_differ_in_a_bit_have_other_checksums() {
+    let work = work(&[]);
+    let mut memory = Memory::<f32>::new();
+    memory.make(1000, 3, true);
+    memory.fill(&Contribution::new(&work, 0, 2), 0..3);
+    let before: Vec<u32> = memory.checksums(3).collect();
+
+    let (_, second) = memory.buffers().nth(1).unwrap();
+    second[999] = f32::from_bits(second[999].to_bits() ^ 1);
+
+    let after: Vec<u32> = memory.checksums(3).collect();
+    let same: Vec<bool> = before.iter().zip(&after).map(|(a, b)| a == b).collect();
+    assert_eq!(same, [true, false, true]);
+    assert_eq!(memory.checksums(2).count(), 2);
 }
 
 /// Runs the floor's ring with a thread for each rank; the wrong elements of all of them.
@@ -309,7 +364,7 @@ async fn a_lane_counts_as_used_where_it_has_carried_bytes_to_a_peer() {
         tcp.listen(any_port).await.unwrap(),
         tcp.listen(any_port).await.unwrap(),
     );
-    let watched = Watched::new(tcp, master.local_addr().to_string());
+    let watched = Watched::new(tcp, master.local_addr().to_string(), false);
     let watch = watched.watch();
     assert!(!watch.are_all_local(), "none is known yet");
     let to_master = Endpoint::Name(master.local_addr().to_string());
@@ -338,157 +393,50 @@ async fn a_lane_counts_as_used_where_it_has_carried_bytes_to_a_peer() {
     assert!(watch.are_all_local() && lanes[0].tx.is_local());
 }
 
-/// Runs the whole program.
-fn run_program(arguments: &[&str]) -> Output {
-    let mut cargo = Command::new(env!("CARGO"));
-    // Built like this test, so that it is built already.
-    let profile = if cfg!(debug_assertions) {
-        "dev"
-    } else {
-        "release"
+#[tokio::test]
+async fn a_lane_that_is_to_be_far_denies_that_it_stays_on_this_machine() {
+    let tcp = Tcp::new().lanes(3);
+    let listener = tcp.listen(SocketAddr::from(([127, 0, 0, 1], 0)));
+    let listener = listener.await.unwrap();
+    let peer = Endpoint::Address(listener.local_addr());
+    let (near, far) = (
+        Watched::new(tcp.clone(), String::new(), false),
+        Watched::new(tcp, String::new(), true),
+    );
+
+    let (near_lane, far_lane) = (
+        near.open(&peer).await.unwrap(),
+        far.open(&peer).await.unwrap(),
+    );
+
+    assert!(near_lane.tx.is_local() && near.watch().are_all_local());
+    assert!(!far_lane.tx.is_local() && !far.watch().are_all_local());
+    assert_eq!(far.lanes_per_edge(), 3);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_rank_that_is_bound_stays_on_one_core_and_the_next_one_on_the_next() {
+    use rustix::thread::{CpuSet, sched_getaffinity};
+
+    let cores_of = |set: &CpuSet| -> Vec<usize> {
+        let all = 0..CpuSet::MAX_CPU;
+        all.filter(|core| set.is_set(*core)).collect()
     };
-    cargo
-        .args(["run", "--quiet", "--package", "pccl"])
-        .args(["--profile", profile, "--example", "all_reduce_perf", "--"])
-        .args(arguments)
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .output()
-        .unwrap()
-}
+    let allowed = cores_of(&sched_getaffinity(None).unwrap());
+    // In a thread of its own, because it stays bound.
+    let bound = |rank| {
+        let bound = thread::spawn(move || {
+            place::bind(rank).unwrap();
+            // As the library's are.
+            let started = thread::spawn(|| sched_getaffinity(None).unwrap());
+            [sched_getaffinity(None).unwrap(), started.join().unwrap()]
+        });
+        bound.join().unwrap().map(|set| cores_of(&set))
+    };
 
-/// A file of this test's own, removed at its end.
-struct TemporaryFile(PathBuf);
-
-impl TemporaryFile {
-    fn new(name: &str) -> Self {
-        let name = format!("pccl-{}-{name}", std::process::id());
-        Self(std::env::temp_dir().join(name))
+    for rank in 0..2 * allowed.len() {
+        let core = allowed[rank % allowed.len()];
+        assert_eq!(bound(rank), [vec![core], vec![core]], "rank {rank}");
     }
-
-    fn path(&self) -> &str {
-        self.0.to_str().unwrap()
-    }
-}
-
-impl Drop for TemporaryFile {
-    fn drop(&mut self) {
-        fs::remove_file(&self.0).ok();
-    }
-}
-
-/// The rows of a short run, its picture and its table.
-fn short_run(extra: &[&str]) -> (Vec<Value>, String, String) {
-    let tag = extra.join("");
-    let json = TemporaryFile::new(&format!("perf{tag}.json"));
-    let plot = TemporaryFile::new(&format!("perf{tag}.svg"));
-    let mut arguments = vec![
-        "--peers=2",
-        "--lanes=1,2",
-        "--min-bytes=4K",
-        "--max-bytes=1M",
-    ];
-    arguments.extend(["--step-factor=256", "--iters=5", "--warmup=1"]);
-    arguments.extend(["--json", json.path(), "--plot", plot.path()]);
-    arguments.extend(extra);
-
-    let output = run_program(&arguments);
-
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
-    let document: Value = serde_json::from_slice(&fs::read(&json.0).unwrap()).unwrap();
-    let rows = document["rows"].as_array().unwrap().clone();
-    let table = String::from_utf8(output.stdout).unwrap();
-    (rows, fs::read_to_string(&plot.0).unwrap(), table)
-}
-
-#[test]
-fn a_short_run_writes_the_rows_and_the_picture_that_were_asked_for() {
-    let (rows, picture, _) = short_run(&[]);
-
-    let key = |row: &Value| ["peers", "lanes", "bytes", "count", "wrong"].map(|k| row[k].as_u64());
-    let keys: Vec<_> = rows.iter().map(key).collect();
-    let expected = |lanes, bytes: u64| [2, lanes, bytes, bytes / 4, 0].map(Some);
-    let sizes = [4096, 1 << 20];
-    assert_eq!(keys[..2], sizes.map(|bytes| expected(1, bytes)));
-    assert_eq!(keys[2..], sizes.map(|bytes| expected(2, bytes)));
-    for row in &rows {
-        assert_eq!(row["iterations"], 5);
-        let positive = [
-            "time_us",
-            "algbw_gb_s",
-            "cpu_s_per_gb",
-            "floor_time_us",
-            "ratio",
-        ];
-        for column in positive {
-            assert!(row[column].as_f64().unwrap() > 0.0, "{column} of {row}");
-        }
-    }
-    assert!(picture.starts_with("<svg") && picture.trim_end().ends_with("</svg>"));
-    for curve in ["2 peers, lanes: 1", "2 peers, lanes: 2", "2 peers, floor"] {
-        assert!(picture.contains(curve), "{curve}");
-    }
-}
-
-#[test]
-fn a_short_run_tells_the_spread_and_the_lanes_that_were_used() {
-    let (rows, _, table) = short_run(&["--op=max"]);
-
-    for row in &rows {
-        let rises = |columns: &[&str]| {
-            let numbers = columns.iter().map(|column| row[column].as_f64().unwrap());
-            numbers.is_sorted()
-        };
-        assert!(rises(&["time_min_us", "time_us", "time_max_us"]), "{row}");
-        let floor = ["floor_time_min_us", "floor_time_us", "floor_time_max_us"];
-        assert!(rises(&floor), "{row}");
-        assert!(rises(&["ratio_min", "ratio_max"]), "{row}");
-        let (asked_for, used) = (row["lanes"].as_u64(), row["lanes_used"].as_u64());
-        assert!(Some(1) <= used && used <= asked_for, "{row}");
-        assert_eq!(row["lanes_are_local"], true);
-    }
-    for lanes in [
-        "# lanes    1 (at most 1 used: both",
-        "# lanes    2 (at most ",
-    ] {
-        assert!(table.contains(lanes), "{table}");
-    }
-    let notes = table.lines().filter(|line| line.starts_with("# spread "));
-    assert_eq!(notes.count(), 2, "{table}");
-}
-
-#[test]
-fn several_reduces_at_once_count_together() {
-    let (rows, ..) = short_run(&["--concurrent=3", "--no-floor"]);
-
-    for row in rows {
-        let number = |column: &str| row[column].as_f64().unwrap();
-        let algbw = 3.0 * number("bytes") / number("time_us") / 1e3;
-        assert!((number("algbw_gb_s") / algbw - 1.0).abs() < 1e-9, "{row}");
-        assert_eq!((&row["wrong"], &row["in_place"]), (&0.into(), &true.into()));
-        assert!(row["floor_time_us"].is_null(), "{row}");
-    }
-}
-
-#[test]
-fn compressed_reduces_of_halves_stay_within_the_bound() {
-    for compression in ["--quantize=u8", "--quantize=4bit"] {
-        let (rows, ..) = short_run(&[compression, "--type=bf16"]);
-
-        for row in rows {
-            assert_eq!((&row["wrong"], &row["type"]), (&0.into(), &"bf16".into()));
-            assert_eq!(row["quantization"], compression["--quantize=".len()..]);
-        }
-    }
-}
-
-#[test]
-fn what_cannot_be_measured_is_said_and_fails() {
-    let refused = run_program(&["--type=i32", "--quantize=u8"]);
-    let unknown = run_program(&["--peers=2", "--max-bytes=4K", "--congestion=no-such-thing"]);
-
-    assert_eq!(refused.status.code(), Some(2));
-    assert_eq!(unknown.status.code(), Some(1));
-    let said = String::from_utf8_lossy(&unknown.stderr);
-    assert!(said.contains("the floor's ring"), "{said}");
 }

@@ -158,9 +158,13 @@ class Ours:
             command = [str(self.program), *range_, *kind, *self.arguments, "--json", file]
             run_together([command], self.limit_s)
             try:
-                rows = json.loads(Path(file).read_text())["rows"]
+                document = json.loads(Path(file).read_text())
+                rows = document["rows"]
             except (OSError, ValueError, KeyError) as error:
                 raise Failed(f"{EXAMPLE} wrote no rows: {error}") from error
+        refused = congestion_refused(document)
+        if refused is not None:
+            raise Failed(refused)
         found = samples_of_rows(rows, peers, [size], [in_place])
         if not found:
             raise Failed(f"{EXAMPLE} wrote no row of {peers} peers, {size} bytes, in_place {in_place}")
@@ -186,6 +190,11 @@ class OursFromFile:
             self.rows = document["rows"]
         except (OSError, ValueError, KeyError) as error:
             return f"no rows in {self.file}: {error}"
+        refused = congestion_refused(document)
+        if refused is not None:
+            return f"{self.file}: {refused}"
+        if not all("batch_times_us" in row for row in self.rows):
+            return f"{self.file} is of an older benchmark, which told no times of batches"
         congestion = document.get("settings", {}).get("congestion")
         if congestion not in (None, self.held):
             return f"{self.file} is of {congestion}, rivals get {self.held}: neither equal nor ours by default"
@@ -195,6 +204,18 @@ class OursFromFile:
     def measure(self, peers: int, sizes: Sequence[int], forms: Sequence[bool]) -> list[Sample]:
         """See `Contestant`."""
         return samples_of_rows(self.rows, peers, sizes, forms)
+
+
+def congestion_refused(document: Mapping[str, Any]) -> Optional[str]:
+    """Why our benchmark's file is not of the congestion control it asked for; None where it is, or asked for none.
+
+    Our lanes go on with the system's own where theirs is refused, so that asking is not having.
+    """
+    settings = document.get("settings", {})
+    asked, in_force = settings.get("congestion"), settings.get("congestion_in_force")
+    if asked is None or asked == in_force:
+        return None
+    return f"lanes asked for {asked} and got {in_force or 'what nobody knows'}"
 
 
 def executable_in(messages: str) -> Optional[str]:
@@ -219,13 +240,14 @@ def samples_of_rows(rows: Sequence[Row], peers: int, sizes: Sequence[int], forms
 
 
 def _sample_of_row(size: int, in_place: bool, row: Row) -> Sample:
-    floor = row.get("floor_time_us")
+    # Batches and not reduces: rivals read the clock once for a batch.
+    floor = row.get("floor_batch_times_us") or []
     return Sample(
         size,
         in_place,
-        [float(row["time_us"])],
+        [float(time) for time in row["batch_times_us"]],
         cpu_ns_per_byte=row.get("cpu_s_per_gb"),  # seconds per 10^9 bytes are nanoseconds per byte
         wrong=int(row.get("wrong") or 0),
-        floor_times_us=[] if floor is None else [float(floor)],
+        floor_times_us=[float(time) for time in floor],
         floor_cpu_ns_per_byte=row.get("floor_cpu_s_per_gb"),
     )

@@ -85,6 +85,10 @@ impl Tcp {
     ///
     /// A long or lossy path wants more: a connection has at most its socket buffer in flight (4 MiB
     /// by default on Linux), and each recovers from a loss by itself.
+    ///
+    /// Between two peers on one machine the lanes are opened, but collectives use one of them, however
+    /// many there are: several would only keep the bytes from staying in the caches. A run over
+    /// loopback therefore does not show what their number does between machines.
     #[must_use]
     pub fn lanes(mut self, lanes: u16) -> Self {
         self.lanes = lanes.max(1);

@@ -14,7 +14,7 @@ pub(crate) struct Arguments {
     /// Numbers of peers.
     #[arg(long, value_delimiter = ',', default_values_t = [2, 4, 8], value_parser = peers)]
     pub(crate) peers: Vec<usize>,
-    /// Numbers of lanes per ring edge.
+    /// Numbers of lanes per ring edge. Within a machine a reduce uses one of them: see --far.
     #[arg(long, value_delimiter = ',', default_values_t = [4], value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) lanes: Vec<u16>,
     /// The smallest buffer, with K, M or G for powers of 1024.
@@ -68,6 +68,9 @@ impl Arguments {
             return Err(
                 "sums of so many peers are not exact in this type, so they cannot be checked",
             );
+        }
+        if !self.peers.iter().all(|peers| self.work.is_bounded(*peers)) {
+            return Err("compressed results of so many peers may be off by anything");
         }
         self.work.check()
     }

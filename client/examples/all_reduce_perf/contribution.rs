@@ -6,7 +6,11 @@
 //! with a period that no size of a piece or a chunk divides, so that buffers are filled and checked by
 //! copying and comparing memory. From iteration to iteration they never repeat: most places of any two
 //! iterations differ, but not every one, since there are few small numbers. That an element was written
-//! at all is therefore seen in another way: before an iteration its result is spoiled.
+//! at all is therefore seen in another way. A result that has a place of its own is spoiled before the
+//! iteration. In place the result's place holds the rank's own contribution, which must not pass for the
+//! result. A maximum is always somebody's contribution, so that this cannot hold for every element of
+//! every rank; but in each iteration it holds for a quarter of any rank's elements at least, evenly
+//! spread, and which ones these are moves from iteration to iteration.
 
 use pccl::ReduceOp;
 
@@ -16,8 +20,13 @@ use super::work::Work;
 /// A prime: pieces are aligned to powers of two.
 const PERIOD: usize = 4099;
 
-/// Numbers up to this one are contributed.
-pub(crate) const LARGEST: i64 = 14;
+/// Numbers up to this one are contributed; to a product, which grows faster, smaller ones.
+pub(crate) const fn largest(op: ReduceOp) -> i64 {
+    match op {
+        ReduceOp::Prod => 3,
+        ReduceOp::Sum | ReduceOp::Avg | ReduceOp::Max | ReduceOp::Min => 14,
+    }
+}
 
 /// What is contributed, and what comes out of it.
 #[derive(Clone, Debug)]
@@ -35,7 +44,7 @@ impl Contribution {
             op: work.op,
             rank,
             peers,
-            tolerance: tolerance(work, peers),
+            tolerance: work.error_bound(peers),
         }
     }
 
@@ -72,16 +81,24 @@ impl Contribution {
     /// What `rank` contributes at `place` of the period.
     fn of(&self, rank: usize, place: usize, iteration: u64) -> i64 {
         let drawn = mix(iteration << 16 | place as u64);
-        let (rank, place) = (rank as i64, place as i64);
+        // No place of the period is the last one of 16 bits.
+        let turn = (mix(iteration << 16 | 0xffff) % 1024) as usize;
         match self.op {
-            // One or two, and at most two of them two, so that the product fits into every type.
+            // Two ranks' numbers are not one, so that the product is nobody's and fits into every type.
             ReduceOp::Prod => {
-                let doubling = (drawn % 3) as i64;
-                1 + i64::from((rank + place / 3) % (self.peers as i64) < doubling)
+                let first = (place / 3 + turn) % self.peers;
+                if rank == first {
+                    2 + (drawn & 1) as i64
+                } else if rank == (first + 1) % self.peers {
+                    2 + (drawn >> 1 & 1) as i64
+                } else {
+                    1
+                }
             }
-            // The first part is common to all ranks, so that the largest tells of the iteration, too.
+            // The first part is common to all ranks, so that the largest tells of the iteration, too; of
+            // the second, any two neighbours have different ones, which take turns.
             ReduceOp::Sum | ReduceOp::Avg | ReduceOp::Max | ReduceOp::Min => {
-                1 + (drawn % 11) as i64 + (7 * rank + place) % 4
+                1 + (drawn % 11) as i64 + ((7 * rank + place + turn) % 4) as i64
             }
         }
     }
@@ -112,28 +129,6 @@ const fn mix(number: u64) -> u64 {
     let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     number ^ number >> 31
-}
-
-/// Every hop encodes what has come together so far, and the last one encodes the result for everybody:
-/// each may be off by the codec's bound for the range that numbers can have there.
-fn tolerance(work: &Work, peers: usize) -> Option<f64> {
-    let codec = work.codec()?;
-    let after = |hops: usize, largest: f64| {
-        (1..=hops).fold(0.0, |error, hop| {
-            let (low, high) = (hop as f64, hop as f64 * largest);
-            error + codec.error_bound(low - error, high + error)
-        })
-    };
-    let (largest, hops) = (LARGEST as f64, peers as f64);
-    let bound = match work.op {
-        ReduceOp::Sum => after(peers, largest),
-        // What is sent to everybody is divided already.
-        ReduceOp::Avg => after(peers - 1, largest) / hops + codec.error_bound(0.0, largest + 1.0),
-        ReduceOp::Max | ReduceOp::Min => hops * codec.error_bound(0.0, largest + 1.0),
-        // Two ranks at most double what came before, with its error.
-        ReduceOp::Prod => 4.0 * hops * codec.error_bound(0.0, 5.0),
-    };
-    Some(bound)
 }
 
 /// Comparing memory comes first, because it is as fast as memory.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo run --release --example all_reduce_perf -- --peers 2,4,8 --min-bytes 4K --max-bytes 256M \
-//!     --lanes 1,4,16 --json perf.json --plot perf.svg
+//!     --json perf.json --plot perf.svg
 //! ```
 //!
 //! For every number of peers and of lanes it starts a master and that many peers as processes of this
@@ -13,17 +13,23 @@
 //! memory: the same all-reduce by a single-threaded streaming ring over plain sockets, without any
 //! protocol. What a machine can do at all changes from minute to minute; the ratio of the two does not.
 //!
+//! Within a machine a reduce uses one lane, whatever `--lanes` says. With `--far` the lanes deny that both
+//! their ends are here, which shows what their number does between machines:
+//! `--far --lanes 1,16 --min-bytes 128M --max-bytes 128M`.
+//!
 //! | file | what it is for |
 //! |---|---|
 //! | `arguments`, `work` | the command line, and what of it each rank has to know |
 //! | `plan`, `session`, `crew` | the parent: how often, in which order, and the processes it starts |
 //! | `talk` | what parent and children tell each other |
-//! | `master`, `rank`, `stopwatch`, `watch` | the children |
+//! | `master`, `rank`, `place`, `stopwatch`, `watch` | the children |
 //! | `contribution`, `number`, `memory` | what each rank contributes, what must come out, and where |
 //! | `floor`, `edges`, `pieces` | the ring over plain sockets |
-//! | `row`, `table`, `notes`, `report`, `plot`, `machine` | what comes of it |
+//! | `samples`, `row`, `table`, `notes`, `report`, `plot` | what comes of it |
+//! | `machine`, `congestion` | what it was measured on |
 
 mod arguments;
+mod congestion;
 mod contribution;
 mod crew;
 mod edges;
@@ -34,11 +40,13 @@ mod memory;
 mod notes;
 mod number;
 mod pieces;
+mod place;
 mod plan;
 mod plot;
 mod rank;
 mod report;
 mod row;
+mod samples;
 mod session;
 mod stopwatch;
 mod table;

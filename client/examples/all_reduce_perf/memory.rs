@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use pccl_kernels::simplehash;
+
 use super::contribution::Contribution;
 use super::number::Number;
 
@@ -43,7 +45,7 @@ impl<T: Number> Memory<T> {
     }
 
     /// Puts the contributions into their places. Where results have places of their own, nothing that
-    /// they hold passes for a result then.
+    /// they hold passes for a result then; in place they hold the contribution, whose values see to that.
     pub(crate) fn fill(&mut self, contribution: &Contribution, iterations: Range<u64>) {
         let is_in_place = self.source.is_empty();
         let results = self.result.chunks_mut(self.stride);
@@ -79,5 +81,11 @@ impl<T: Number> Memory<T> {
         results
             .map(|(result, iteration)| contribution.wrong(result, iteration, exact))
             .sum()
+    }
+
+    /// Of the bits of the first so many results.
+    pub(crate) fn checksums(&self, iterations: usize) -> impl Iterator<Item = u32> {
+        let results = self.result.chunks(self.stride).take(iterations);
+        results.map(|result| simplehash(bytemuck::cast_slice(result)))
     }
 }

@@ -40,7 +40,7 @@ fn lanes(first: &Row, rows: &[Row]) -> String {
     let place = if first.lanes_are_local {
         "both ends of each are on this machine, where the library chooses by itself how many it uses"
     } else {
-        "not all of them are known to stay on this machine"
+        "not all of them say that they stay on this machine"
     };
     format!("{} (at most {used} used: {place})", first.lanes)
 }

@@ -19,7 +19,8 @@ pub(crate) struct Plan {
     pub(crate) turns: Vec<u32>,
     /// Iterations that run back to back.
     pub(crate) batch: usize,
-    /// Iterations that try one size of the floor's pieces, each time that it is its turn.
+    /// Iterations that try one size of the floor's pieces in each turn of the search, of which every size
+    /// has several.
     pub(crate) trial: u32,
 }
 
@@ -48,8 +49,8 @@ const fn by_size(bytes: usize) -> (u32, u32, u32) {
     match bytes {
         0..0x1_0000 => (400, 64, 32),
         0x1_0000..0x10_0000 => (160, 32, 8),
-        0x10_0000..0x100_0000 => (40, 4, 3),
-        0x100_0000..0x800_0000 => (12, 2, 2),
+        0x10_0000..0x100_0000 => (40, 4, 2),
+        0x100_0000..0x800_0000 => (12, 2, 1),
         _ => (8, 1, 1),
     }
 }

@@ -54,10 +54,10 @@ fn curves(rows: &[Row]) -> Vec<Curve> {
     let mut floors: BTreeMap<usize, BTreeMap<usize, f64>> = BTreeMap::new();
     for row in rows {
         let line = ours.entry((row.peers, row.lanes)).or_default();
-        line.push((row.bytes as f64, row.algbw_gb_s));
+        line.push((row.total_bytes() as f64, row.algbw_gb_s));
         let of_peers = floors.entry(row.peers).or_default();
         if let Some(floor) = row.floor.algbw_gb_s {
-            let best = of_peers.entry(row.bytes).or_insert(floor);
+            let best = of_peers.entry(row.total_bytes()).or_insert(floor);
             *best = best.max(floor);
         }
     }
@@ -104,7 +104,7 @@ fn axes<'a, 'b>(
         .build_cartesian_2d(bytes.log_scale().base(2.0), rates.log_scale())?;
     chart
         .configure_mesh()
-        .x_desc("bytes of one peer's contribution")
+        .x_desc("bytes of one peer's contribution, of all reduces at once")
         .y_desc("GB/s")
         .x_label_formatter(&|bytes| size(*bytes))
         .y_label_formatter(&|rate| format!("{rate}"))

@@ -15,6 +15,7 @@ use super::edges::Edges;
 use super::floor::{Floor, FloorError};
 use super::memory::Memory;
 use super::number::Number;
+use super::place;
 use super::stopwatch::{cpu_time, ns_since};
 use super::talk::{
     Buffers, Contestant, Event, Measured, Order, Series, end_with_parent, next_order, tell,
@@ -57,6 +58,8 @@ impl Assignment {
 enum RankError {
     #[error("{0}")]
     Pccl(#[from] pccl::Error),
+    #[error("the system binds no process to a core: {0}")]
+    Place(io::Error),
     #[error("no port or no neighbour for the floor's ring: {0}")]
     Edges(#[from] io::Error),
     #[error("the floor's ring: {0}")]
@@ -93,6 +96,10 @@ pub(crate) fn run(assignment: &Assignment) -> ExitCode {
 }
 
 fn take_part<T: Number>(assignment: &Assignment) -> Result<(), RankError> {
+    if assignment.work.bind {
+        // Before the library starts threads, which stay where this one is.
+        place::bind(assignment.rank).map_err(RankError::Place)?;
+    }
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
     tell(&Event::Listening { address });
@@ -111,7 +118,7 @@ fn take_part<T: Number>(assignment: &Assignment) -> Result<(), RankError> {
     loop {
         match next_order() {
             Order::JoinFloor { next } => {
-                let edges = Edges::join(&listener, next, rank.work.floor_congestion())?;
+                let edges = Edges::join(&listener, next, rank.work.local_congestion())?;
                 rank.floor = Some(Floor::new(assignment.rank, assignment.peers, edges));
                 tell(&Event::Joined);
             }
@@ -138,7 +145,7 @@ fn join(assignment: &Assignment) -> Result<(Communicator, Watch), pccl::Error> {
         tcp = tcp.congestion(congestion);
     }
     let master = assignment.master.to_string();
-    let watched = Watched::new(tcp, master.clone());
+    let watched = Watched::new(tcp, master.clone(), assignment.work.far);
     let watch = watched.watch();
     let mut comm = Communicator::builder(master)
         .transport(watched)
@@ -189,6 +196,10 @@ impl<T: Number> Rank<T> {
             let exact = series.of != Contestant::Ours;
             let (memory, contribution) = (&self.memory, &self.contribution);
             measured.wrong += memory.count_wrong(contribution, iterations.clone(), exact);
+            if series.of == Contestant::Ours {
+                let checksums = memory.checksums(iterations.clone().count());
+                measured.checksums.extend(checksums);
+            }
             first = iterations.end;
         }
         measured.lanes_used = self.watch.used_since(&sent_before);

@@ -7,6 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use super::arguments::Arguments;
+use super::congestion;
 use super::crew::Trouble;
 use super::machine::Machine;
 use super::notes;
@@ -20,6 +21,8 @@ use super::table;
 pub(crate) enum ReportError {
     #[error("{0}")]
     Trouble(#[from] Trouble),
+    #[error("cannot open a connection over loopback: {0}")]
+    Loopback(#[from] io::Error),
     #[error("cannot write {}: {error}", file.display())]
     File { file: PathBuf, error: io::Error },
     #[error("cannot draw {}: {error}", file.display())]
@@ -50,9 +53,15 @@ struct Settings<'a> {
     iterations: Option<u32>,
     /// `null`: by size.
     warmup: Option<u32>,
-    /// Of the lanes; `null`: the library's choice per lane.
+    /// That the lanes ask for; `null`: the library's choice per lane.
     congestion: Option<&'a str>,
+    /// That a lane over loopback has then, as read from a connection; `null`: the system does not tell.
+    congestion_in_force: Option<&'a str>,
     floor_congestion: Option<&'a str>,
+    /// Did the lanes deny that both their ends are on this machine?
+    far: bool,
+    /// Was each rank kept on one core?
+    bind: bool,
 }
 
 /// Does everything. The number of wrong elements.
@@ -62,12 +71,14 @@ pub(crate) fn measure_and_report(arguments: &Arguments) -> Result<u64, ReportErr
         fs::write(file, "").map_err(|error| cannot_write(file, error))?;
     }
     let machine = Machine::of_this_process();
-    print!("{}", table::preamble(arguments, &machine));
+    let in_force = congestion::in_force(arguments.work.local_congestion())?;
+    let in_force = in_force.as_deref();
+    print!("{}", table::preamble(arguments, &machine, in_force));
     let mut rows = Vec::new();
     let outcome = measure_all(arguments, &mut rows);
     // What was measured before something went wrong is worth its file, too.
     if let Some(file) = &arguments.json {
-        write_json(file, arguments, &machine, &rows)?;
+        write_json(file, arguments, &machine, in_force, &rows)?;
     }
     if let Some(file) = &arguments.plot {
         plot::draw(file, &rows).map_err(|error| ReportError::Plot {
@@ -117,9 +128,10 @@ fn write_json(
     file: &Path,
     arguments: &Arguments,
     machine: &Machine,
+    in_force: Option<&str>,
     rows: &[Row],
 ) -> Result<(), ReportError> {
-    let floor_congestion = arguments.work.floor_congestion();
+    let floor_congestion = arguments.work.local_congestion();
     let document = Document {
         machine,
         settings: Settings {
@@ -132,7 +144,10 @@ fn write_json(
             iterations: arguments.iters,
             warmup: arguments.warmup,
             congestion: arguments.work.congestion.as_deref(),
+            congestion_in_force: in_force,
             floor_congestion: (!arguments.no_floor).then_some(floor_congestion),
+            far: arguments.work.far,
+            bind: arguments.work.bind,
         },
         rows,
     };

@@ -7,11 +7,12 @@ use super::crew::{ChildId, Crew, Trouble};
 use super::pieces::Search;
 use super::plan::Plan;
 use super::rank::Assignment;
-use super::row::{Findings, Row, Samples, Subject};
+use super::row::{Findings, Row, Subject};
+use super::samples::Samples;
 use super::talk::{Buffers, Contestant, Event, Measured, Order, Series};
 
-/// The best size of pieces, by number of peers and bytes.
-pub(crate) type BestPieces = BTreeMap<(usize, usize), usize>;
+/// The best sizes of pieces, by number of peers and bytes.
+pub(crate) type BestPieces = BTreeMap<(usize, usize), Vec<usize>>;
 
 /// A master and its peers, connected.
 pub(crate) struct Session<'a> {
@@ -81,12 +82,12 @@ impl<'a> Session<'a> {
         };
         let plan = Plan::new(self.arguments, subject.bytes_per_iteration());
         self.prepare(count, plan.batch)?;
-        let floor = if self.arguments.no_floor {
-            None
+        let pieces = if self.arguments.no_floor {
+            Vec::new()
         } else {
-            Some(self.best_piece(&subject, &plan, best)?)
+            self.best_pieces(&subject, &plan, best)?
         };
-        let found = self.take_turns(&plan, floor)?;
+        let found = self.take_turns(&plan, &pieces)?;
         Ok(Row::new(&subject, &self.arguments.work, &found))
     }
 
@@ -105,55 +106,60 @@ impl<'a> Session<'a> {
     }
 
     /// Tries sizes of pieces, unless that was done for so many peers and bytes before.
-    fn best_piece(
+    fn best_pieces(
         &mut self,
         subject: &Subject,
         plan: &Plan,
         best: &mut BestPieces,
-    ) -> Result<usize, Trouble> {
+    ) -> Result<Vec<usize>, Trouble> {
         let bytes = subject.bytes_per_iteration();
         let key = (self.peers, bytes);
-        if let Some(piece) = best.get(&key) {
-            return Ok(*piece);
+        if let Some(pieces) = best.get(&key) {
+            return Ok(pieces.clone());
         }
         let mut search = Search::new(bytes / self.peers);
-        let piece = loop {
-            if let Some(piece) = search.found() {
-                break piece;
-            }
+        if let Some(piece_bytes) = search.sizes().into_iter().next() {
+            // Whoever is first touches the memory and the connections first.
+            self.series(Contestant::Floor { piece_bytes }, plan.warmup)?;
+        }
+        while !search.is_over() {
             let mut times = Vec::new();
             for piece_bytes in search.sizes() {
-                let mut trial = Samples::default();
+                let mut trial = Samples::new(plan.batch);
                 trial.add(&self.series(Contestant::Floor { piece_bytes }, plan.trial)?);
                 times.push(trial.min_us());
             }
             search.end_turn(&times);
-        };
-        best.insert(key, piece);
-        Ok(piece)
+        }
+        best.insert(key, search.sizes());
+        Ok(search.sizes())
     }
 
-    /// Ours, the floor, ours, the floor, and so on.
-    fn take_turns(&mut self, plan: &Plan, piece: Option<usize>) -> Result<Findings, Trouble> {
-        let floor = piece.map(|piece_bytes| Contestant::Floor { piece_bytes });
-        let mut ours = Samples::default();
-        ours.add_wrong(&self.series(Contestant::Ours, plan.warmup)?);
-        if let Some(of) = floor {
-            self.series(of, plan.warmup)?;
-        }
+    /// Ours, the floor with each of its pieces, ours, the floor, and so on.
+    fn take_turns(&mut self, plan: &Plan, pieces: &[usize]) -> Result<Findings, Trouble> {
         let mut found = Findings {
-            ours,
+            ours: Samples::new(plan.batch),
             master_cpu_ns: 0,
-            floor: piece.map(|piece| (piece, Samples::default())),
+            floors: Vec::new(),
             iterations: plan.iterations(),
+            batch: plan.batch,
         };
+        let warm = self.series(Contestant::Ours, plan.warmup)?;
+        found.ours.add_wrong(&warm);
+        for piece_bytes in pieces.iter().copied() {
+            self.series(Contestant::Floor { piece_bytes }, plan.warmup)?;
+            found.floors.push((piece_bytes, Samples::new(plan.batch)));
+        }
         for iterations in &plan.turns {
             let before = self.master_cpu_ns()?;
             found.ours.add(&self.series(Contestant::Ours, *iterations)?);
             found.master_cpu_ns += self.master_cpu_ns()?.saturating_sub(before);
-            if let (Some(of), Some((_, samples))) = (floor, &mut found.floor) {
-                samples.add(&self.series(of, *iterations)?);
+            for (piece_bytes, samples) in &mut found.floors {
+                let piece_bytes = *piece_bytes;
+                samples.add(&self.series(Contestant::Floor { piece_bytes }, *iterations)?);
             }
+            // So that none of them always comes right after ours.
+            found.floors.reverse();
         }
         Ok(found)
     }

@@ -5,9 +5,11 @@ use std::fmt::Write;
 use super::arguments::Arguments;
 use super::machine::Machine;
 use super::row::Row;
+use super::work::Work;
 
 /// What is measured where, and what the columns mean.
-pub(crate) fn preamble(arguments: &Arguments, machine: &Machine) -> String {
+/// `in_force`: the congestion control of lanes within this machine.
+pub(crate) fn preamble(arguments: &Arguments, machine: &Machine, in_force: Option<&str>) -> String {
     let work = &arguments.work;
     let mut text = String::new();
     let mut line = |what: &str, is: String| {
@@ -26,17 +28,16 @@ pub(crate) fn preamble(arguments: &Arguments, machine: &Machine) -> String {
             machine.kernel, machine.congestion_control
         ),
     );
-    let lanes = work.congestion.as_deref();
-    let lanes = lanes.unwrap_or("the library's choice per lane (reno within a machine)");
-    line("tcp", format!("congestion control of the lanes: {lanes}"));
+    line("tcp", lanes_congestion(work, in_force));
+    if work.far {
+        line("far", FAR.into());
+    }
+    line("cores", if work.bind { BOUND } else { UNBOUND }.into());
     if !arguments.no_floor {
-        let congestion = work.floor_congestion();
+        let congestion = work.local_congestion();
         line(
             "floor",
-            format!(
-                "plain single-threaded ring, no protocol, uncompressed; \
-                 congestion control: {congestion}"
-            ),
+            format!("{FLOOR}; congestion control: {congestion}"),
         );
     }
     if work.concurrent > 1 {
@@ -45,18 +46,41 @@ pub(crate) fn preamble(arguments: &Arguments, machine: &Machine) -> String {
             "size",
             format!("of one of {concurrent} reduces at once; algbw counts all of them"),
         );
+        if !arguments.no_floor {
+            line("", "the floor reduces all of them as one buffer".into());
+        }
     }
     text.push_str(COLUMNS);
     text
 }
+
+/// Asked for, and in force.
+fn lanes_congestion(work: &Work, in_force: Option<&str>) -> String {
+    let asked = work.congestion.as_deref();
+    let asked = asked.unwrap_or("the library's choice per lane (reno within a machine)");
+    let in_force = in_force.unwrap_or("unknown");
+    format!("congestion control of the lanes: {asked}; in force on loopback: {in_force}")
+}
+
+const FAR: &str =
+    "lanes deny that both ends are on this machine: as many are used as between machines";
+
+const BOUND: &str = "each rank is kept on one, by turns";
+const UNBOUND: &str = "ranks are kept on none: small reduces, the floor's too, take half as long again where two \
+                       ranks run on two as where they share one; with --bind that is fixed";
+
+const FLOOR: &str = "plain single-threaded ring, no protocol, uncompressed, with the faster of its best \
+                     two sizes of pieces";
 
 /// What the columns mean.
 const COLUMNS: &str = "\
 # time     median over the iterations; of each iteration the mean over the peers; the spread stands below
 # lanes    of an edge that carried bytes, as counted; how many were asked for stands above the rows
 # algbw    bytes of one peer's contribution / time; busbw = algbw * 2(n-1)/n; GB are 10^9 bytes
-# cpu      user and system seconds of all peers / GB contributed by all peers (= ns per byte)
-# ratio    throughput of ours / of the floor; the cpu beside it: CPU time of ours / of the floor
+# #wrong   wrong elements, and one for each iteration whose result was not the same bits on all peers
+# cpu      user and system seconds of all peers and the master / GB contributed by all peers (= ns per byte)
+# ratio    throughput of ours / of the floor; the cpu beside it: CPU time of ours, master included, / of
+#          the floor, which has no master
 ";
 
 /// What stands above the rows of one session.

@@ -80,6 +80,8 @@ pub(crate) struct Measured {
     pub(crate) cpu_ns: u64,
     /// Elements that were not as expected.
     pub(crate) wrong: u64,
+    /// By iteration of ours, of the result's bits: ranks must not differ.
+    pub(crate) checksums: Vec<u32>,
     /// Lanes to the next rank that carried anything of it.
     pub(crate) lanes_used: usize,
 }

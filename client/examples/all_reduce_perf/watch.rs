@@ -15,14 +15,19 @@ pub(crate) struct Watched<T> {
     inner: T,
     /// As `host:port`.
     master: String,
+    /// Do lanes deny that both their ends are on this machine?
+    far: bool,
     watch: Watch,
 }
 
 impl<T: Transport> Watched<T> {
-    pub(crate) fn new(inner: T, master: String) -> Self {
+    /// `far`: lanes to peers deny that both their ends are on this machine, so that reduces use as many
+    /// of them as between machines.
+    pub(crate) fn new(inner: T, master: String, far: bool) -> Self {
         Self {
             inner,
             master,
+            far,
             watch: Watch::default(),
         }
     }
@@ -46,7 +51,8 @@ impl<T: Transport> Transport for Watched<T> {
             if to.to_string() == self.master {
                 return Ok(lane);
             }
-            let tx = self.watch.count(lane.tx);
+            let is_local = lane.tx.is_local() && !self.far;
+            let tx = self.watch.count(lane.tx, is_local);
             Ok(Lane { tx, rx: lane.rx })
         })
     }
@@ -81,15 +87,15 @@ impl Watch {
         lanes.filter(|(sent, before)| sent > before).count()
     }
 
-    /// Have all lanes both their ends on this machine? No, while there are none.
+    /// Have all lanes both their ends on this machine, as they say? No, while there are none.
     pub(crate) fn are_all_local(&self) -> bool {
         let opened = self.opened();
         !opened.is_empty() && opened.iter().all(|lane| lane.is_local)
     }
 
-    fn count(&self, tx: Box<dyn LaneTx>) -> Box<dyn LaneTx> {
+    fn count(&self, tx: Box<dyn LaneTx>, is_local: bool) -> Box<dyn LaneTx> {
         let lane = Arc::new(Opened {
-            is_local: tx.is_local(),
+            is_local,
             sent: AtomicU64::new(0),
         });
         self.opened().push(Arc::clone(&lane));
@@ -118,7 +124,7 @@ impl LaneTx for CountingTx {
     }
 
     fn is_local(&self) -> bool {
-        self.tx.is_local()
+        self.lane.is_local
     }
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LaneError>> {

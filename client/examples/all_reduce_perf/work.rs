@@ -1,10 +1,8 @@
 //! What every rank has to know: what is reduced, and how.
 
 use pccl::{ElementType, Quantization, Reduce, ReduceOp};
-use pccl_kernels::{Codec, Scheme};
 
-use super::contribution::LARGEST;
-use super::number::kernel_element;
+use super::contribution::largest;
 
 const OPERATIONS: [ReduceOp; 5] = [
     ReduceOp::Sum,
@@ -26,11 +24,11 @@ const COMPRESSIONS: [Compression; 5] = {
         Quantization::ZeroPointScale { to: i8 },
     );
     [
-        Compression::new("u8", min_max_u8, Scheme::MinMaxU8),
-        Compression::new("u16", min_max_u16, Scheme::MinMaxU16),
-        Compression::new("zp-u8", zero_point_u8, Scheme::ZeroPointU8),
-        Compression::new("zp-i8", zero_point_i8, Scheme::ZeroPointI8),
-        Compression::new("4bit", Quantization::Blockwise4, Scheme::Blockwise4),
+        Compression::new("u8", min_max_u8),
+        Compression::new("u16", min_max_u16),
+        Compression::new("zp-u8", zero_point_u8),
+        Compression::new("zp-i8", zero_point_i8),
+        Compression::new("4bit", Quantization::Blockwise4),
     ]
 };
 
@@ -58,11 +56,19 @@ pub(crate) struct Work {
     /// library chooses per lane.
     #[arg(long)]
     pub(crate) congestion: Option<String>,
+    /// Let the lanes deny that both their ends are on this machine. Within a machine a reduce uses one
+    /// lane, whatever --lanes says; this measures the way of many lanes, as between machines.
+    #[arg(long)]
+    pub(crate) far: bool,
+    /// Keep each rank on one core, by turns. Small reduces take half as long again between cores as on
+    /// one; otherwise the system decides, and may decide differently for ours and for the floor.
+    #[arg(long)]
+    pub(crate) bind: bool,
 }
 
 impl Work {
     pub(crate) fn check(&self) -> Result<(), &'static str> {
-        if self.quantize.is_some() && self.codec().is_none() {
+        if self.quantize.is_some() && self.error_bound(2).is_none() {
             return Err("--quantize needs a type of floating-point numbers");
         }
         Ok(())
@@ -71,7 +77,7 @@ impl Work {
     /// Do all partial results of so many peers' contributions fit into the type without rounding?
     pub(crate) fn is_exact(&self, peers: usize) -> bool {
         let adds = matches!(self.op, ReduceOp::Sum | ReduceOp::Avg);
-        let largest = peers as i64 * LARGEST;
+        let largest = peers as i64 * largest(self.op);
         // Whole numbers are exact up to two to the power of the significand's bits.
         match self.element {
             ElementType::BF16 => !adds || largest <= 1 << 8,
@@ -89,10 +95,16 @@ impl Work {
         }
     }
 
-    /// What the compression does to a frame.
-    pub(crate) fn codec(&self) -> Option<Codec> {
-        let compression = self.quantize?;
-        Codec::new(kernel_element(self.element), compression.scheme).ok()
+    /// How far a result of so many peers may be from the exact one, as the library promises. `None`: not
+    /// at all, or the compression does not go with the type.
+    pub(crate) fn error_bound(&self, peers: usize) -> Option<f64> {
+        let largest = largest(self.op) as f64;
+        self.reduce(0).error_bound(self.element, peers, largest)
+    }
+
+    /// Can a result of so many peers be checked?
+    pub(crate) fn is_bounded(&self, peers: usize) -> bool {
+        self.error_bound(peers).is_none_or(f64::is_finite)
     }
 
     /// The calls that reduce many buffers at once work in place.
@@ -115,8 +127,8 @@ impl Work {
             .quantize(compression.unwrap_or(Quantization::None))
     }
 
-    /// What the connections of the floor ask for: the same as lanes within a machine.
-    pub(crate) fn floor_congestion(&self) -> &str {
+    /// What lanes within a machine ask for, and the connections of the floor as well.
+    pub(crate) fn local_congestion(&self) -> &str {
         self.congestion.as_deref().unwrap_or("reno")
     }
 
@@ -129,27 +141,24 @@ impl Work {
         ];
         arguments.extend(self.quantize.map(|by| format!("--quantize={}", by.name)));
         arguments.extend(self.in_place.then(|| "--in-place".to_owned()));
+        arguments.extend(self.far.then(|| "--far".to_owned()));
+        arguments.extend(self.bind.then(|| "--bind".to_owned()));
         let congestion = self.congestion.as_ref();
         arguments.extend(congestion.map(|name| format!("--congestion={name}")));
         arguments
     }
 }
 
-/// A quantization: its name here, what the library calls it, and what the kernels do.
+/// A quantization: its name here, and what the library calls it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Compression {
     pub(crate) name: &'static str,
     quantization: Quantization,
-    scheme: Scheme,
 }
 
 impl Compression {
-    const fn new(name: &'static str, quantization: Quantization, scheme: Scheme) -> Self {
-        Self {
-            name,
-            quantization,
-            scheme,
-        }
+    const fn new(name: &'static str, quantization: Quantization) -> Self {
+        Self { name, quantization }
     }
 }
 
