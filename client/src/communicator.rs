@@ -64,8 +64,8 @@ use crate::sync::synchronize;
 /// # The end
 ///
 /// [`shutdown`](Self::shutdown) tells the master, and so does dropping. An error that
-/// [`is_final`](Error::is_final) means that this communicator is out of the run; its buffers are as
-/// they were.
+/// [`is_final`](Error::is_final) means that this communicator is out of the run; the buffers of its calls
+/// are what they are after any [`Error`].
 pub struct Communicator {
     calls: Calls,
     runtime: Runtime,
