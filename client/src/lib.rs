@@ -49,7 +49,7 @@
 //!   order of each peer's own, and be awaited in any. Three things bound that freedom. A call that waits for
 //!   its end before the next one begins has to come in the same order everywhere. So have reduces that use
 //!   the same tag again. And of more than 1000 at once,
-//!   [few may overtake any](Communicator::start_all_reduce#many-at-once).
+//!   [few may overtake any](Communicator::start_all_reduce).
 //! - **[`are_peers_pending`](Communicator::are_peers_pending)**: a vote of all peers of all groups, which ends
 //!   at once where another peer waits in a major call. It may run beside reduces; where it does not, it comes
 //!   in the same order with them everywhere.
