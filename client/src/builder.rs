@@ -88,7 +88,7 @@ impl Builder {
     }
 
     /// The first port to try to listen on, 48149 unless said otherwise. Where it is taken the next one
-    /// is tried, 1024 of them in all. 0: any free port.
+    /// is tried, 1024 of them in all. 0: any free port. [`Communicator::port`] says which one it is.
     pub const fn first_port(mut self, port: u16) -> Self {
         self.first_port = port;
         self
@@ -123,7 +123,8 @@ impl Builder {
 
     /// How many reduces contribute data at a time, at least one; 16 unless said otherwise. Any number may
     /// be called; those beyond only pass on what other peers contribute, in the order in which the master
-    /// has started them. Each that moves data takes up to 1.5 MiB of memory per lane, besides its backup
+    /// has started them. 1000 are known to the master at a time: those beyond wait until one of them has
+    /// ended, see [`start_all_reduce`](Communicator::start_all_reduce). Each that moves data takes up to 1.5 MiB of memory per lane, besides its backup
     /// where it is in place and what travels encoded where it is quantized. Peers may differ in this: the
     /// greatest of their limits then bounds how many move data.
     ///
@@ -168,10 +169,13 @@ impl Builder {
     /// its own; no tokio runtime is needed.
     ///
     /// # Errors
-    /// [`Error::MasterUnreachable`] within [`connect_timeout`](Self::connect_timeout);
-    /// [`Error::CannotListen`]; [`Error::Refused`] with the reason of the master (another release, a
-    /// peer that cannot be reached, a full run); [`Error::AdmissionTimedOut`];
-    /// [`Error::MasterLost`] and [`Error::MasterStopped`] while waiting.
+    /// [`Error::NoResources`]: no thread or event queue of its own (not of
+    /// [`connect_async`](Self::connect_async)); [`Error::CannotListen`]; [`Error::MasterUnreachable`]
+    /// within [`connect_timeout`](Self::connect_timeout); [`Error::MasterMisbehaved`]: what answers is no
+    /// master of this release; [`Error::Refused`] with the reason of the master (another release, a peer
+    /// that cannot be reached, a full run); [`Error::AdmissionTimedOut`]. While waiting to be admitted:
+    /// [`Error::MasterLost`]; [`Error::MasterStopped`]; [`Error::Kicked`]: the master takes this peer for
+    /// lost, because it was silent for too long; [`Error::RuntimeEnded`]: the runtime ended meanwhile.
     ///
     /// # Panics
     /// Inside an async task, as every blocking call: use [`connect_async`](Self::connect_async) there.
@@ -210,9 +214,13 @@ impl Builder {
     pub async fn connect_async(self) -> Result<Communicator, Error> {
         let runtime = Runtime::current();
         let seed = self.seed.unwrap_or_else(seed_of_the_system);
-        let (calls, engine) = self.prepare(seed, None).await?;
-        runtime.handle().spawn(engine.run());
-        admitted(&calls, self.admission_timeout).await?;
+        let connecting = async {
+            let (calls, engine) = self.prepare(seed, None).await?;
+            runtime.handle().spawn(engine.run());
+            admitted(&calls, self.admission_timeout).await?;
+            Ok::<Calls, Error>(calls)
+        };
+        let calls = runtime.inside(connecting).await?;
         Ok(Communicator::new(calls, runtime, None))
     }
 
@@ -223,6 +231,7 @@ impl Builder {
         turns: Option<Arc<Turns>>,
     ) -> Result<(Calls, Engine), Error> {
         let listener = self.take_port().await?;
+        let port = listener.local_addr().port();
         let control = self.reach_master().await?;
         let (commands, received) = mpsc::unbounded_channel();
         let (publish, view) = watch::channel(View::default());
@@ -230,7 +239,7 @@ impl Builder {
         let engine = Engine::new(EngineParts {
             config: PeerConfig {
                 group: self.group,
-                port: listener.local_addr().port(),
+                port,
                 advertise: self.advertise,
                 lanes: self.transport.lanes_per_edge(),
             },
@@ -254,6 +263,7 @@ impl Builder {
             view,
             backups,
             transport: Arc::clone(&self.transport),
+            port,
             call_ids: Arc::default(),
             stall: self.stall_timeout,
             turns,

@@ -27,6 +27,8 @@ pub(crate) struct Calls {
     pub(crate) view: watch::Receiver<View>,
     pub(crate) backups: Arc<Backups>,
     pub(crate) transport: Arc<dyn Transport>,
+    /// Where this peer accepts lanes.
+    pub(crate) port: u16,
     pub(crate) call_ids: Arc<AtomicU64>,
     /// A transfer that makes no progress for so long has failed.
     pub(crate) stall: Duration,

@@ -33,7 +33,8 @@ use crate::sync::synchronize;
 /// # Blocking and async
 ///
 /// Each call exists twice. The plain one blocks its thread until the call has ended and panics inside
-/// an async task. The one that ends in `_async` is a future, for any executor. Whichever
+/// an async task. The one that ends in `_async` is a future, for any executor: whatever it opens belongs
+/// to the communicator's runtime, so the program's own may end before the next call. Whichever
 /// [`connect`](Builder::connect) was used, both work; blocking calls on a communicator of
 /// [`connect_async`](Builder::connect_async) need another thread to drive that runtime meanwhile.
 ///
@@ -63,8 +64,8 @@ use crate::sync::synchronize;
 /// # The end
 ///
 /// [`shutdown`](Self::shutdown) tells the master, and so does dropping. An error that
-/// [`is_final`](Error::is_final) means that this communicator is out of the run; its buffers are as
-/// they were.
+/// [`is_final`](Error::is_final) means that this communicator is out of the run; the buffers of its calls
+/// are what they are after any [`Error`].
 pub struct Communicator {
     calls: Calls,
     runtime: Runtime,
@@ -113,7 +114,8 @@ impl Communicator {
     /// # Errors
     /// As [`update_topology`](Self::update_topology).
     pub async fn update_topology_async(&mut self) -> Result<TopologyReport, Error> {
-        self.change_topology(TopologyCall::Update).await
+        let call = self.change_topology(TopologyCall::Update);
+        self.runtime.inside(call).await
     }
 
     /// Measures the bandwidth between the peers and arranges the rings by it.
@@ -138,10 +140,11 @@ impl Communicator {
     /// # Errors
     /// As [`optimize_topology`](Self::optimize_topology).
     pub async fn optimize_topology_async(&mut self) -> Result<TopologyReport, Error> {
-        self.change_topology(TopologyCall::Optimize).await
+        let call = self.change_topology(TopologyCall::Optimize);
+        self.runtime.inside(call).await
     }
 
-    async fn change_topology(&mut self, kind: TopologyCall) -> Result<TopologyReport, Error> {
+    async fn change_topology(&self, kind: TopologyCall) -> Result<TopologyReport, Error> {
         let call = |reply| Command::Topology { kind, reply };
         let topology = self.calls.ask(call).await?;
         let me = self.peer_id();
@@ -175,7 +178,8 @@ impl Communicator {
     /// # Errors
     /// As [`are_peers_pending`](Self::are_peers_pending).
     pub async fn are_peers_pending_async(&self) -> Result<bool, Error> {
-        self.calls.ask(|reply| Command::Query { reply }).await
+        let call = self.calls.ask(|reply| Command::Query { reply });
+        self.runtime.inside(call).await
     }
 
     /// Replaces `buffer` by the reduction of all buffers of the group: the same bits on every peer.
@@ -214,9 +218,12 @@ impl Communicator {
         buffer: &mut [T],
         reduce: Reduce,
     ) -> Result<ReduceReport, Error> {
-        let called = Called::new(&self.calls, reduce, T::TYPE, buffer.len())?;
-        let memory = Memory::in_place(&self.calls, bytes_of_mut(buffer));
-        called.conclude(memory).await
+        let call = async {
+            let called = Called::new(&self.calls, reduce, T::TYPE, buffer.len())?;
+            let memory = Memory::in_place(&self.calls, bytes_of_mut(buffer));
+            called.conclude(memory).await
+        };
+        self.runtime.inside(call).await
     }
 
     /// Writes the reduction of all peers' `source` to `result`. `source` is only read, so nothing has
@@ -256,12 +263,12 @@ impl Communicator {
                 result_count: result.len(),
             });
         }
-        let called = Called::new(&self.calls, reduce, T::TYPE, source.len())?;
-        let memory = Memory::Into {
-            src: bytes_of(source),
-            dst: bytes_of_mut(result),
+        let call = async {
+            let called = Called::new(&self.calls, reduce, T::TYPE, source.len())?;
+            let (src, dst) = (bytes_of(source), bytes_of_mut(result));
+            called.conclude(Memory::Into { src, dst }).await
         };
-        called.conclude(memory).await
+        self.runtime.inside(call).await
     }
 
     /// As [`all_reduce`](Self::all_reduce), and makes up for what quantization has lost in the rounds
@@ -301,10 +308,13 @@ impl Communicator {
             .begin(T::TYPE, buffer_bytes)
             .ok_or_else(|| reduce.not_supported(T::TYPE))?;
         let count = src.len() / T::TYPE.size();
-        let called = Called::new(&self.calls, reduce, T::TYPE, count)?;
-        let memory = Memory::Noting { src, dst, losses };
-        let report = called.conclude(memory).await?;
-        feedback.finish(buffer_bytes);
+        let call = async {
+            let called = Called::new(&self.calls, reduce, T::TYPE, count)?;
+            let memory = Memory::Noting { src, dst, losses };
+            called.conclude(memory).await
+        };
+        let report = self.runtime.inside(call).await?;
+        feedback.finish(T::TYPE, buffer_bytes);
         Ok(report)
     }
 
@@ -313,6 +323,15 @@ impl Communicator {
     ///
     /// Await the handle, or [`wait`](AllReduceHandle::wait) for it, before the next major operation.
     /// Errors, also those of the call itself, come from the handle.
+    ///
+    /// # Many at once
+    /// Any number may be started. A peer has 1000 collectives in flight, whatever calls they come from;
+    /// those beyond wait, and start in the order of their calls as others end. Up to there each peer may
+    /// start them in an order of its own. Beyond, all peers have to start the same ones in about the same
+    /// order: of those that have not ended, fewer than 1000 may come after a reduce at one peer and before
+    /// it at another. Else each peer waits for what another one holds back, until the deadline of
+    /// [`Error::NotJoined`]. One order on all peers is always right. In which order the handles are
+    /// awaited makes no difference.
     ///
     /// Where several that ran at once are aborted, start each of them again before waiting for any:
     /// a peer that waits for one and a peer that waits for another would wait for each other until
@@ -330,7 +349,7 @@ impl Communicator {
     /// the items; each of them says how often it was repeated.
     ///
     /// All peers of the group call with the same list: as many items, the same tags in the same
-    /// order, and one `max_in_flight`. Every item has a tag of its own.
+    /// order, and one `max_in_flight`. Every item has a tag of its own. More than 1000 are never in flight.
     ///
     /// There is no limit on repetitions, because each of them follows the loss of a peer or a lane;
     /// with one peer left, the reduce is that peer's own. Blocks until all are done or one cannot be.
@@ -362,7 +381,8 @@ impl Communicator {
         items: &mut [ReduceItem<'_>],
         max_in_flight: usize,
     ) -> Result<Vec<ReduceReport>, ManyFailed> {
-        reduce_all(&self.calls, items, max_in_flight).await
+        let call = reduce_all(&self.calls, items, max_in_flight);
+        self.runtime.inside(call).await
     }
 
     /// Brings the shared state of the group to one content and one revision.
@@ -411,13 +431,20 @@ impl Communicator {
         state: &mut SharedState<'_>,
         options: impl Into<SyncOptions>,
     ) -> Result<SyncReport, Error> {
-        synchronize(&self.calls, state, options.into()).await
+        let call = synchronize(&self.calls, state, options.into());
+        self.runtime.inside(call).await
     }
 
     /// Who this peer is: unique in the run, never used again.
     #[must_use]
     pub fn peer_id(&self) -> PeerId {
         self.calls.view.borrow().me
+    }
+
+    /// The port on which this peer accepts the lanes of others.
+    #[must_use]
+    pub const fn port(&self) -> u16 {
+        self.calls.port
     }
 
     /// This peer's position in its group's ring, below [`world_size`](Self::world_size). Changes with

@@ -12,7 +12,8 @@ use pccl_core::transport::LaneError;
 use pccl_core::wire::{HandshakeError, MAX_ENTRY_NAME_BYTES};
 
 /// Why a call did not do what it was asked for. Buffers and shared state are then as they were
-/// before the call.
+/// before the call, except for the `result` of
+/// [`all_reduce_into`](crate::Communicator::all_reduce_into), whose content is unspecified.
 ///
 /// Three questions decide what to do next: [`is_retryable`](Self::is_retryable) (call again),
 /// [`is_final`](Self::is_final) (this communicator is done; connect again or end), and neither (the

@@ -26,17 +26,19 @@ impl Reduce {
     /// ```
     ///
     /// with `levels` = 255 (8 bits), 65,535 (16 bits) or 15 (4 bits) and `ε` = 2⁻²⁴ (2⁻⁵³ for `f64`);
-    /// the last one rounds to the element type as well. With m₀ = `largest` and e₀ = B(m₀), hop k = 1
-    /// to N − 1 gives
+    /// the last one rounds to the element type as well. Let m be how large a partial result may be and e
+    /// how far it may be off: `largest` and 0 before the first hop. Whatever is lost makes both greater.
+    /// Each of the N − 1 hops does this, in this order:
     ///
-    /// | | mₖ, less what hop k − 1 was off by | eₖ |
-    /// |---|---|---|
-    /// | sum | mₖ₋₁ + `largest` | eₖ₋₁ + ε·mₖ + B(mₖ) |
-    /// | avg | as sum, divided by N in the last hop | likewise, eₖ₋₁ divided as well |
-    /// | prod | mₖ₋₁ · `largest` | eₖ₋₁ · `largest` + ε·mₖ + B(mₖ) |
-    /// | max, min | mₖ₋₁ | eₖ₋₁ + B(mₖ) |
+    /// | step | sum, avg | prod | max, min |
+    /// |---|---|---|---|
+    /// | encode, b = B(m) | m + b, e + b | m + b, e + b | m + b, e + b |
+    /// | combine | m + `largest`, e | m · `largest`, e · `largest` | m, e |
+    /// | round, r = ε·m | m + r, e + r | m + r, e + r | m, e |
     ///
-    /// and the result is the last of the eₖ. For a sum of N peers that is about
+    /// For an average m and e are then divided by N and rounded once more. The bound is e + B(m), with
+    /// the last encoding. (Rounding also adds the least positive number of the type of sums, which is not
+    /// written here.) For a sum of N peers that is about
     /// N·(N + 1)/2 · `largest` / `levels`. Frames whose elements lie closer together lose less.
     ///
     /// ```

@@ -1,5 +1,7 @@
 //! Making up for what quantization loses, in training loops.
 
+use std::iter;
+
 use pccl_core::element::ElementType;
 
 use crate::floats::Float;
@@ -15,7 +17,7 @@ use crate::floats::Float;
 ///
 /// One feedback goes with one buffer (a layer's gradients, say) through all rounds, in
 /// [`all_reduce_with_feedback`](crate::Communicator::all_reduce_with_feedback). Where the number or the
-/// type of the elements changes it starts afresh. What a peer holds back is lost with the peer. Other
+/// type of the elements changes it starts afresh, with the first round that succeeds. What a peer holds back is lost with the peer. Other
 /// operations than sums and averages, and reduces without quantization, lose nothing that could be
 /// made up for: there it only hands out what it holds back.
 ///
@@ -46,15 +48,22 @@ use crate::floats::Float;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct ErrorFeedback {
-    /// Of what type the elements are; `None` before the first round.
-    float: Option<Float>,
-    /// What this peer holds back, in the type of sums.
-    held_back: Vec<u8>,
+    /// What is held back: `None` before the first round that has succeeded.
+    holding: Option<Holding>,
     /// The contribution with that.
     contribution: Vec<u8>,
     result: Vec<u8>,
     /// What will be held back if the round succeeds.
     losses: Vec<u8>,
+}
+
+/// What is held back of the elements of one buffer.
+#[derive(Clone, Debug)]
+struct Holding {
+    /// Of what type the elements are.
+    float: Float,
+    /// In the type of sums.
+    rests: Vec<u8>,
 }
 
 impl ErrorFeedback {
@@ -71,56 +80,78 @@ impl ErrorFeedback {
 
     /// What this peer holds back, element by element: empty before the first round.
     pub fn held_back(&self) -> impl Iterator<Item = f64> {
-        let float = self.float.unwrap_or(Float::F32);
-        float.of_sums().read(&self.held_back)
+        let holding = self.holding.iter();
+        holding.flat_map(|holding| holding.float.of_sums().read(&holding.rests))
     }
 
-    /// Source, result and losses for one round. `None` for integers.
+    /// Source, result and losses for one round. `None` for integers. What is held back stays as it is
+    /// until the round has succeeded, also where it is of another buffer.
     pub(crate) fn begin(
         &mut self,
         element: ElementType,
         buffer: &[u8],
     ) -> Option<(&[u8], &mut [u8], &mut [u8])> {
         let float = Float::of(element)?;
-        let bytes_of_sums = buffer.len() / float.size() * float.of_sums().size();
-        if self.float != Some(float) || self.held_back.len() != bytes_of_sums {
-            self.reset();
-            self.float = Some(float);
-            self.held_back = vec![0; bytes_of_sums];
-            self.losses = vec![0; bytes_of_sums];
-            self.contribution = vec![0; buffer.len()];
-            self.result = vec![0; buffer.len()];
-        }
-        float.write(
-            compensated(float, buffer, &self.held_back),
-            &mut self.contribution,
-        );
+        make_room(&mut self.losses, bytes_of_sums(float, buffer));
+        make_room(&mut self.contribution, buffer.len());
+        make_room(&mut self.result, buffer.len());
+        let rests = self
+            .holding
+            .as_ref()
+            .map_or(&[][..], |holding| holding.of(float, buffer));
+        float.write(compensated(float, buffer, rests), &mut self.contribution);
         self.losses.fill(0);
         Some((&self.contribution, &mut self.result, &mut self.losses))
     }
 
     /// The round has succeeded: `buffer`, which still holds the contribution, gets the result.
-    pub(crate) fn finish(&mut self, buffer: &mut [u8]) {
-        let Some(float) = self.float else {
+    pub(crate) fn finish(&mut self, element: ElementType, buffer: &mut [u8]) {
+        let Some(float) = Float::of(element) else {
             return;
         };
+        let before = self.holding.take().map_or_else(Vec::new, |holding| {
+            let is_of_it = !holding.of(float, buffer).is_empty();
+            if is_of_it { holding.rests } else { Vec::new() }
+        });
         // Halves cannot take up all that is added to them.
-        let wanted = compensated(float, buffer, &self.held_back);
+        let wanted = compensated(float, buffer, &before);
         let not_said = wanted.zip(float.read(&self.contribution));
         let not_said = not_said.map(|(wanted, said)| wanted - said);
         let finite = not_said.map(|rest| if rest.is_finite() { rest } else { 0.0 });
         float.of_sums().add(finite, &mut self.losses);
-        std::mem::swap(&mut self.held_back, &mut self.losses);
+        let rests = std::mem::replace(&mut self.losses, before);
+        self.holding = Some(Holding { float, rests });
         buffer.copy_from_slice(&self.result);
     }
 }
 
-/// The contribution with what was held back.
+impl Holding {
+    /// What is held back of a buffer of this type and length; nothing where it is of another one.
+    fn of(&self, float: Float, buffer: &[u8]) -> &[u8] {
+        let fits = self.float == float && self.rests.len() == bytes_of_sums(float, buffer);
+        if fits { &self.rests } else { &[] }
+    }
+}
+
+/// How long a buffer is as sums.
+fn bytes_of_sums(float: Float, buffer: &[u8]) -> usize {
+    buffer.len() / float.size() * float.of_sums().size()
+}
+
+/// Memory of exactly so many bytes, the present one where that is as long.
+fn make_room(memory: &mut Vec<u8>, bytes: usize) {
+    if memory.len() != bytes {
+        *memory = vec![0; bytes];
+    }
+}
+
+/// The contribution with what was held back, if anything was.
 fn compensated<'a>(
     float: Float,
     buffer: &'a [u8],
     held_back: &'a [u8],
 ) -> impl Iterator<Item = f64> + 'a {
-    let pairs = float.read(buffer).zip(float.of_sums().read(held_back));
+    let held_back = float.of_sums().read(held_back).chain(iter::repeat(0.0));
+    let pairs = float.read(buffer).zip(held_back);
     pairs.map(|(own, held_back)| own + held_back)
 }

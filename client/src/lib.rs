@@ -1,9 +1,12 @@
 //! Collective communication between machines that come and go.
 //!
 //! A run has one master (`pccl-master`) and any number of peers. A peer joins with
-//! [`Communicator::builder`]; from then on its program calls the same operations as all others, in the
-//! same order. Peers may die at any moment, also in the middle of a reduce: every call then either
-//! succeeds on every survivor, or fails on every survivor with its buffers as they were.
+//! [`Communicator::builder`]; from then on its program makes the same calls as all others, in the order
+//! that [a section below](#which-calls-in-which-order) says. Peers may die at any moment, also in
+//! the middle of a reduce: every call then either succeeds on every survivor, or fails on every survivor
+//! with its buffers as they were.
+//!
+//! # Example
 //!
 //! ```no_run
 //! use pccl::{Communicator, Error, Reduce, SharedState, SyncStrategy};
@@ -34,6 +37,25 @@
 //!     Ok(())
 //! }
 //! ```
+//!
+//! # Which calls, in which order
+//!
+//! - **Major calls** ([`update_topology`](Communicator::update_topology),
+//!   [`optimize_topology`](Communicator::optimize_topology),
+//!   [`sync_shared_state`](Communicator::sync_shared_state)): in the same order on all peers. The first two
+//!   are votes of all groups, the last one of a group.
+//! - **Reduces**: between the same major calls on all peers of the group. They are told apart by their tags,
+//!   so those that run at once ([handles](Communicator::start_all_reduce), futures, threads) may begin in an
+//!   order of each peer's own, and be awaited in any. Three things bound that freedom. A call that waits for
+//!   its end before the next one begins has to come in the same order everywhere. So have reduces that use
+//!   the same tag again. And of more than 1000 at once,
+//!   [few may overtake any](Communicator::start_all_reduce).
+//! - **[`are_peers_pending`](Communicator::are_peers_pending)**: a vote of all peers of all groups, which ends
+//!   at once where another peer waits in a major call. It may run beside reduces; where it does not, it comes
+//!   in the same order with them everywhere.
+//!
+//! Calls that do not meet are not waited for without end: the master ends them by its deadlines
+//! ([`Error::Conflict`], [`Error::NotJoined`], [`Error::Kicked`]).
 //!
 //! # Map
 //!

@@ -5,6 +5,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pccl_core::element::ElementType;
+use pccl_core::wire::COLLECTIVES_MAX;
+use tokio::time::Instant;
 
 use crate::calls::Calls;
 use crate::collective::{Called, Memory};
@@ -35,7 +37,7 @@ impl<'a> ReduceItem<'a> {
     }
 }
 
-/// Not every buffer could be reduced. Those without a report are as they were.
+/// Not every item could be reduced. The buffers of those without a report are as they were.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManyFailed {
     /// By item: what was done, `None` where nothing was.
@@ -48,9 +50,9 @@ pub struct ManyFailed {
 impl fmt::Display for ManyFailed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let done = self.reports.iter().flatten().count();
-        write!(f, "{done} of {} buffers were reduced", self.reports.len())?;
+        write!(f, "{done} of {} items were reduced", self.reports.len())?;
         match self.errors.first() {
-            Some((item, error)) => write!(f, "; buffer {item}: {error}"),
+            Some((item, error)) => write!(f, "; item {item}: {error}"),
             None => Ok(()),
         }
     }
@@ -66,7 +68,9 @@ impl From<ManyFailed> for Error {
     }
 }
 
-/// Reduces the items, `max_in_flight` at a time and in their order.
+/// Reduces the items, `max_in_flight` at a time and in their order. Never more than may be in flight at
+/// the master: an item that is repeated would have to wait behind those that begin after it, at each
+/// peer behind others.
 pub(crate) async fn reduce_all(
     calls: &Calls,
     items: &mut [ReduceItem<'_>],
@@ -79,11 +83,12 @@ pub(crate) async fn reduce_all(
         }
         return verdict(results);
     }
+    let max_in_flight = max_in_flight.clamp(1, COLLECTIVES_MAX);
     let giving_up = AtomicBool::new(false);
     let mut running = Together::new();
     let mut waiting = items.iter_mut().enumerate();
     loop {
-        while running.len() < max_in_flight.max(1) && !giving_up.load(Ordering::Relaxed) {
+        while running.len() < max_in_flight && !giving_up.load(Ordering::Relaxed) {
             let Some((index, item)) = waiting.next() else {
                 break;
             };
@@ -144,11 +149,18 @@ async fn reduce_until_done(
     item: &mut ReduceItem<'_>,
     giving_up: &AtomicBool,
 ) -> Result<ReduceReport, Error> {
+    let since = Instant::now();
     let mut retries = 0;
     loop {
         let called = Called::new(calls, item.reduce, item.element, item.count)?;
         match called.conclude(Memory::in_place(calls, item.data)).await {
-            Ok(report) => return Ok(ReduceReport { retries, ..report }),
+            Ok(report) => {
+                return Ok(ReduceReport {
+                    retries,
+                    duration: since.elapsed(),
+                    ..report
+                });
+            }
             Err(error) if is_cured_by_retrying(&error) && !giving_up.load(Ordering::Relaxed) => {
                 retries += 1;
             }

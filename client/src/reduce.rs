@@ -16,8 +16,8 @@ use crate::error::Error;
 /// # What the result is
 ///
 /// The same bits on every peer. Contributions are combined one by one: in the order of the ranks where
-/// the buffer is small (up to 32 KiB, not compressed), else along the ring, each chunk of the buffer
-/// beginning at another rank. So float sums may differ from those of another order by rounding, and
+/// the buffer is small (up to 32 KiB, those of all peers together up to 256 KiB, not compressed), else
+/// along the ring, each chunk of the buffer beginning at another rank. So float sums may differ from those of another order by rounding, and
 /// from run to run where ranks differ.
 ///
 /// - Integers wrap.
@@ -134,10 +134,12 @@ pub struct ReduceReport {
     /// Whose contributions the result holds, in ring order. Some of them may have left since.
     pub contributors: Vec<PeerId>,
     /// Bytes of payload that this peer sent to the next rank: elements, or what they were compressed to.
+    /// Those of the attempt that was committed; what aborted ones have moved is not counted.
     pub bytes_sent: u64,
     /// The same for what it received from the previous rank.
     pub bytes_received: u64,
-    /// From the call to its return.
+    /// From the call to its end, all [`retries`](Self::retries) included. Of an item of a list: from
+    /// when it was begun.
     pub duration: Duration,
     /// Attempts that were aborted before this one. Only
     /// [`all_reduce_many_with_retry`](crate::Communicator::all_reduce_many_with_retry) retries.

@@ -4,7 +4,13 @@
 //! ready) while nobody is in a blocking call. Whoever is in one drives it meanwhile: else each frame
 //! that arrives would wake one thread only for it to wake another, and where peers share cores those
 //! switches cost more than the frames. They take turns as [`crate::turns`] says.
+//!
+//! **Invariant:** whatever a call opens (timers, sockets) is registered with the communicator's runtime.
+//! Calls run in tasks of the caller's, on any executor, so each poll of one goes through
+//! [`Runtime::inside`].
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -83,6 +89,17 @@ impl Runtime {
 
     pub(crate) const fn handle(&self) -> &Handle {
         &self.handle
+    }
+
+    /// As `call`; whoever polls it, it is inside this runtime. So any executor will do, and the timers
+    /// and sockets that it opens live as long as this runtime, not as long as the caller's.
+    pub(crate) async fn inside<F: Future>(&self, call: F) -> F::Output {
+        let mut call = pin!(call);
+        poll_fn(|cx| {
+            let _inside = self.handle.enter();
+            call.as_mut().poll(cx)
+        })
+        .await
     }
 
     /// Runs a call to its end on this thread, which drives the runtime meanwhile if it is an own one.

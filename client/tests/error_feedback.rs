@@ -213,6 +213,34 @@ fn a_reduce_that_fails_leaves_buffer_and_feedback_as_they_were() {
 }
 
 #[test]
+fn a_round_of_another_length_that_fails_leaves_what_is_held_back_of_the_buffer_before() {
+    let run = Run::new();
+    let mut peers = run.peers(2);
+    let reduce = Reduce::sum().quantize(TO_BYTES);
+
+    together_with(&mut peers, |index, peer| {
+        let mut feedback = ErrorFeedback::new();
+        let mut buffer: Vec<f64> = contribution(index, 0);
+        peer.all_reduce_with_feedback(&mut buffer, reduce, &mut feedback)
+            .unwrap();
+        let held_back: Vec<f64> = feedback.held_back().collect();
+        assert!(held_back.iter().any(|number| *number != 0.0));
+
+        // The peers disagree on the length, and nobody means that of the rounds before.
+        let mut other = vec![1.0_f32; COUNT + 1 + index];
+        let outcome = peer.all_reduce_with_feedback(&mut other, reduce, &mut feedback);
+        let after_failure: Vec<f64> = feedback.held_back().collect();
+        let mut other = vec![1.0_f32; COUNT + 1];
+        peer.all_reduce_with_feedback(&mut other, reduce, &mut feedback)
+            .unwrap();
+
+        assert!(matches!(outcome, Err(Error::Disagreement { .. })));
+        assert_eq!(after_failure, held_back);
+        assert_eq!(feedback.held_back().count(), COUNT + 1, "it starts afresh");
+    });
+}
+
+#[test]
 fn a_poisoned_round_does_not_poison_the_next() {
     let run = Run::new();
     let mut peers = run.peers(2);

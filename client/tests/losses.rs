@@ -2,8 +2,9 @@
 
 mod support;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use pccl::{AbortCause, Communicator, Error, Reduce, ReduceItem};
 use support::{Run, on_event, together, together_with};
@@ -104,6 +105,39 @@ fn many_buffers_are_all_reduced_although_a_peer_dies_among_them() {
         }
         assert!(reports.iter().any(|report| report.world_size == 2));
         assert!(reports.iter().any(|report| report.retries > 0));
+    }
+}
+
+#[test]
+fn the_duration_of_an_item_covers_the_attempts_that_were_aborted() {
+    let run = Run::new();
+    let mut peers = run.peers(2);
+    let doomed = run.join_doomed(&mut peers, ("ring_started", 1), |peer| async move {
+        let _ = peer
+            .all_reduce_async(&mut [5_u64; 3000], Reduce::sum())
+            .await;
+    });
+
+    let results = together(&mut peers, |peer| {
+        let moments = Arc::new(Mutex::new(Vec::new()));
+        let noted = Arc::clone(&moments);
+        let note = move |kind: &str| {
+            if ["ring_started", "verdict"].contains(&kind) {
+                noted.lock().unwrap().push(Instant::now());
+            }
+        };
+        let mut buffer = [1_u64; 3000];
+        let mut items = [ReduceItem::new(&mut buffer, Reduce::sum())];
+        let reports = on_event(note, || peer.all_reduce_many_with_retry(&mut items, 1));
+        let moments = moments.lock().unwrap();
+        let between = *moments.last().unwrap() - *moments.first().unwrap();
+        (reports.unwrap().remove(0), between)
+    });
+
+    doomed.join().unwrap();
+    for (report, between) in results {
+        assert!(report.retries > 0);
+        assert!(report.duration >= between, "{report:?} of {between:?}");
     }
 }
 

@@ -8,13 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use pccl::Reduce;
 use pccl_core::id::{PeerId, Ticket};
 use pccl_core::wire::{Preamble, Purpose};
-use support::{Run, begin, together};
-
-/// A port that was free a moment ago.
-fn free_port() -> u16 {
-    let probe = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    probe.local_addr().unwrap().port()
-}
+use support::{Run, together};
 
 fn connect(port: u16) -> TcpStream {
     TcpStream::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).unwrap()
@@ -32,8 +26,8 @@ fn answer_to(mut stranger: TcpStream, bytes: &[u8]) -> String {
 #[test]
 fn strangers_get_readable_refusals_and_disturb_nobody() {
     let run = Run::new();
-    let port = free_port();
-    let mut peers = vec![begin(run.builder().first_port(port))];
+    let mut peers = run.peers(1);
+    let port = peers[0].port();
     let silent: Vec<TcpStream> = (0..200).map(|_| connect(port)).collect();
 
     let web = answer_to(
@@ -66,8 +60,8 @@ fn strangers_get_readable_refusals_and_disturb_nobody() {
 #[test]
 fn an_unknown_ticket_is_refused_once_no_order_has_come_for_it() {
     let run = Run::new();
-    let port = free_port();
-    let peer = begin(run.builder().first_port(port));
+    let peer = run.peers(1).remove(0);
+    let port = peer.port();
     let preamble = Preamble {
         purpose: Purpose::SharedState,
         from: PeerId(1),

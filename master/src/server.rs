@@ -7,6 +7,7 @@ use std::sync::Arc;
 use pccl_core::master::MasterConfig;
 use pccl_core::ticket::TicketMint;
 use pccl_core::transport::{Listener, Transport};
+use pccl_core::wire::COLLECTIVES_MAX;
 use pccl_transport_tcp::Tcp;
 use rand::rngs::{StdRng, SysRng};
 use rand::{RngExt, SeedableRng};
@@ -55,10 +56,13 @@ impl Default for MasterBuilder {
 
 impl MasterBuilder {
     /// Limits and time limits of the protocol. The ticket key in it is replaced: it comes from the
-    /// seed.
+    /// seed. A `tags_max` that is less than peers have in flight is raised to
+    /// [`COLLECTIVES_MAX`](pccl_core::wire::COLLECTIVES_MAX).
     #[must_use]
     pub fn config(mut self, config: MasterConfig) -> Self {
-        self.config = config;
+        let peers_take = u32::try_from(COLLECTIVES_MAX).unwrap_or(u32::MAX);
+        let tags_max = config.tags_max.max(peers_take);
+        self.config = MasterConfig { tags_max, ..config };
         self
     }
 

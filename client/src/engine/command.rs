@@ -52,8 +52,8 @@ pub(crate) enum Command {
     },
 }
 
-/// One call of a collective: a tag is used again and again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// One call of a collective: a tag is used again and again. Later calls have greater numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct CallId(pub(crate) u64);
 
 /// The two major calls that end with a topology.

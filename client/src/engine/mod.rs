@@ -11,6 +11,7 @@
 //! |---|---|
 //! | `command` | what calls and engine tell each other |
 //! | `open_calls` | which calls wait for an answer |
+//! | `queue` | collectives that wait until fewer are in flight |
 //! | `live` | everything that a peer has while it is connected, and carrying out orders |
 //! | `control` | the connection to the master |
 //! | `door` | lanes that others open |
@@ -30,6 +31,7 @@ mod door;
 mod live;
 mod open_calls;
 mod probe;
+mod queue;
 mod upkeep;
 mod wiring;
 
@@ -48,6 +50,7 @@ use crate::calls::{Backups, View};
 use crate::data::DataConfig;
 use live::{Happened, Live};
 use open_calls::{Admission, Collective, Major, OpenCalls};
+use queue::Turn;
 use upkeep::Upkeep;
 
 pub(crate) use command::{CallId, CollectiveEvent, Command, MoveOrder, SyncEvent, TopologyCall};
@@ -217,6 +220,7 @@ impl Engine {
                     live.end(seq);
                 }
                 self.retry_waiting();
+                self.start_queued();
             }
             PeerOutput::RunRing { tag, seq, spec } => {
                 let Some(live) = &mut self.live else { return };
@@ -277,6 +281,16 @@ impl Engine {
         for command in self.calls.take_waiting() {
             if !command.is_abandoned() {
                 self.called(command);
+            }
+        }
+    }
+
+    /// A collective has ended: another one may start.
+    fn start_queued(&mut self) {
+        while let Some(Turn { start, then_cancel }) = self.calls.next_turn() {
+            self.start(start);
+            if let Some(cancel) = then_cancel {
+                self.start(cancel);
             }
         }
     }

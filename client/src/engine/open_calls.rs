@@ -12,6 +12,7 @@ use pccl_core::topology::Topology;
 use tokio::sync::{mpsc, oneshot};
 
 use super::command::{CallId, CollectiveEvent, Command, SyncEvent, TopologyCall};
+use super::queue::{Queue, Turn};
 
 /// Everything that is open at one peer.
 #[derive(Debug, Default)]
@@ -21,6 +22,7 @@ pub(super) struct OpenCalls {
     pub(super) query: Option<oneshot::Sender<Result<bool, CallError>>>,
     pub(super) collectives: BTreeMap<Tag, Collective>,
     waiting: VecDeque<Command>,
+    queue: Queue,
 }
 
 /// The one major call that may be open.
@@ -52,7 +54,7 @@ pub(super) struct Collective {
 pub(super) enum Admission {
     /// Make it.
     Go(Command),
-    /// It was taken care of: it waits, has joined a vote that stands, or was refused.
+    /// It was taken care of: it waits, is in the queue, has joined a vote that stands, or was refused.
     Settled,
 }
 
@@ -63,6 +65,11 @@ enum Obstacle {
     Abandoned,
     /// An abandoned call of the same kind: its answer will do.
     SameVote,
+    /// As many collectives as may be are in flight.
+    Crowd {
+        call: CallId,
+        tag: Tag,
+    },
     Misuse(Usage),
 }
 
@@ -97,14 +104,23 @@ impl OpenCalls {
             Obstacle::None => return Admission::Go(command),
             Obstacle::Abandoned => self.waiting.push_back(command),
             Obstacle::SameVote => self.join(command),
+            Obstacle::Crowd { call, tag } => self.queue.push(call, tag, command),
             Obstacle::Misuse(usage) => command.refuse(usage),
         }
         Admission::Settled
     }
 
-    /// Notes that a collective's caller does not want it any more. False: it has ended, or has not
-    /// begun and does not begin any more.
+    /// The next collective of those in the queue, if one more may be in flight.
+    pub(super) fn next_turn(&mut self) -> Option<Turn> {
+        self.queue.next_turn(self.collectives.len())
+    }
+
+    /// Notes that a collective's caller does not want it any more. True: it is in flight. Else it has
+    /// ended, does not begin any more, or is given up when its turn comes.
     pub(super) fn give_up(&mut self, call: CallId, tag: Tag) -> bool {
+        if self.queue.give_up(call) {
+            return false;
+        }
         self.waiting.retain(|command| !command.is_collective(call));
         match self.collectives.get_mut(&tag) {
             Some(collective) if collective.call == call => {
@@ -129,7 +145,7 @@ impl OpenCalls {
                 Some(reply) if reply.is_closed() => Obstacle::SameVote,
                 Some(_) => Obstacle::Misuse(Usage::QueryPending),
             },
-            Command::Collective { tag, .. } => self.before_collective(*tag),
+            Command::Collective { call, tag, .. } => self.before_collective(*call, *tag),
             Command::Connect { .. }
             | Command::TransfersEnded { .. }
             | Command::RingEnded { .. }
@@ -146,13 +162,15 @@ impl OpenCalls {
             }
             Some(major) if major.is_abandoned() => Obstacle::Abandoned,
             Some(_) => Obstacle::Misuse(Usage::Busy),
-            None if self.collectives.is_empty() => Obstacle::None,
-            None if running.all(Collective::is_abandoned) => Obstacle::Abandoned,
+            None if self.collectives.is_empty() && self.queue.is_empty() => Obstacle::None,
+            None if running.all(Collective::is_abandoned) && self.queue.all_abandoned() => {
+                Obstacle::Abandoned
+            }
             None => Obstacle::Misuse(Usage::PendingCollectives),
         }
     }
 
-    fn before_collective(&self, tag: Tag) -> Obstacle {
+    fn before_collective(&self, call: CallId, tag: Tag) -> Obstacle {
         let waits = |command: &Command| match command {
             Command::Collective {
                 tag: other, events, ..
@@ -166,14 +184,17 @@ impl OpenCalls {
             | Command::Cancel { .. }
             | Command::Leave { .. } => false,
         };
-        match (&self.major, self.collectives.get(&tag)) {
+        let running = self.collectives.get(&tag).map(Collective::is_abandoned);
+        let is_abandoned = running.or_else(|| self.queue.is_abandoned(tag));
+        match (&self.major, is_abandoned) {
             (Some(major), _) if major.is_abandoned() => Obstacle::Abandoned,
             (Some(_), _) => Obstacle::Misuse(Usage::Busy),
-            (None, Some(running)) if !running.is_abandoned() => {
-                Obstacle::Misuse(Usage::TagInUse(tag))
-            }
+            (None, Some(false)) => Obstacle::Misuse(Usage::TagInUse(tag)),
             (None, _) if self.waiting.iter().any(waits) => Obstacle::Misuse(Usage::TagInUse(tag)),
-            (None, Some(_)) => Obstacle::Abandoned,
+            (None, Some(true)) => Obstacle::Abandoned,
+            (None, None) if self.queue.has_to_wait(self.collectives.len()) => {
+                Obstacle::Crowd { call, tag }
+            }
             (None, None) => Obstacle::None,
         }
     }
@@ -231,6 +252,20 @@ impl OpenCalls {
 }
 
 impl Command {
+    /// Of a collective.
+    pub(super) fn tag(&self) -> Option<Tag> {
+        match self {
+            Self::Collective { tag, .. } | Self::Cancel { tag, .. } => Some(*tag),
+            Self::Connect { .. }
+            | Self::Topology { .. }
+            | Self::Query { .. }
+            | Self::Sync { .. }
+            | Self::TransfersEnded { .. }
+            | Self::RingEnded { .. }
+            | Self::Leave { .. } => None,
+        }
+    }
+
     fn is_collective(&self, wanted: CallId) -> bool {
         match self {
             Self::Collective { call, .. } => *call == wanted,

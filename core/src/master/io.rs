@@ -202,7 +202,8 @@ pub struct TourProblem {
 pub struct MasterConfig {
     /// Most peers at once, registered ones included.
     pub peers_max: u32,
-    /// Most collectives that one peer may have in flight.
+    /// Most collectives that one peer may have in flight, beyond which it is kicked. At least
+    /// [`COLLECTIVES_MAX`](crate::wire::COLLECTIVES_MAX): peers hold themselves to that.
     pub tags_max: u32,
     /// Most entries of a shared state.
     pub entries_max: EntryIndex,

@@ -44,6 +44,11 @@ pub const WHOLE_BUFFER_MAX: u64 = 32 * 1024;
 /// elements.
 pub const DATA_FRAME_MAX: usize = 1024 * 1024;
 
+/// Most collectives that a peer has in flight. It holds back what it is asked for beyond them, so a
+/// master that allows fewer kicks peers that have done nothing wrong. Peers that start collectives in
+/// orders in which one overtakes as many others as this wait for each other.
+pub const COLLECTIVES_MAX: usize = 1000;
+
 /// Most bytes that the receiving end of a probe counts before it ends the lane. At 100 Gbit/s they
 /// last for more than a second.
 pub const PROBE_BYTES_MAX: u64 = 16 * 1024 * 1024 * 1024;
