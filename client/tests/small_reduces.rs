@@ -29,7 +29,7 @@ const BYTES: usize = 4096;
 const HOPS: usize = 5;
 
 /// Reduces may take as long as so many times the messages that they wait for. They take some five times
-/// as long. A timer of TCP, 40 ms, in every reduce makes it hundreds, a sleep of 2 ms some 20 or more.
+/// as long. A sleep of 2 ms in each reduce makes it more than that, a timer of TCP of 40 ms a thousand.
 const MOST_MESSAGES: f64 = 20.0;
 
 const ATTEMPTS: usize = 3;

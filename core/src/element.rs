@@ -54,6 +54,17 @@ impl ElementType {
     }
 
     /// Is it a float, of any size? Only floats can be quantized.
+    ///
+    /// ```
+    /// use pccl_core::element::ElementType;
+    ///
+    /// let floats: Vec<String> = ElementType::ALL
+    ///     .into_iter()
+    ///     .filter(|element| element.is_float())
+    ///     .map(|element| element.to_string())
+    ///     .collect();
+    /// assert_eq!(floats, ["f16", "bf16", "f32", "f64"]);
+    /// ```
     #[must_use]
     pub const fn is_float(self) -> bool {
         match self {

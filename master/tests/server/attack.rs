@@ -23,10 +23,7 @@ async fn vote((first, second): &mut (Client, Client)) {
 }
 
 /// Vote again and again until the future is done; how many ballots were answered meanwhile.
-async fn vote_during<T>(
-    peers: &mut (Client, Client),
-    future: impl Future<Output = T>,
-) -> (u32, T) {
+async fn vote_during<T>(peers: &mut (Client, Client), future: impl Future<Output = T>) -> (u32, T) {
     let mut future = std::pin::pin!(future);
     let mut answered = 0;
     loop {
