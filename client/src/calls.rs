@@ -14,6 +14,9 @@ use crate::engine::{CallId, Command};
 use crate::error::Error;
 use crate::turns::{Open, Turns};
 
+/// A backup of so many bytes is not too large for any reduce.
+const SMALL_BACKUP: usize = 1024 * 1024;
+
 /// Backups that are kept for the next collectives in place.
 const IDLE_BACKUPS_MAX: usize = CONCURRENT_DEFAULT;
 
@@ -83,13 +86,16 @@ struct State {
 }
 
 impl Backups {
-    /// The smallest backup that holds `bytes`; else the largest, whose memory will be replaced. It has
-    /// to be [given back](Self::give_back).
+    /// The smallest backup that holds `bytes`; else the largest, whose memory will be replaced. None
+    /// that is much too large: else small reduces would take those of large ones, which would get
+    /// others, until all are large. It has to be [given back](Self::give_back).
     pub(crate) fn take(&self, bytes: usize) -> Backup {
+        let most = bytes.saturating_mul(4).max(SMALL_BACKUP);
         let mut state = self.lock();
         state.lent += 1;
         let sizes = state.idle.iter().map(Backup::bytes).enumerate();
-        let best = sizes.min_by_key(|(_, size)| (*size < bytes, size.abs_diff(bytes)));
+        let fitting = sizes.filter(|(_, size)| *size <= most);
+        let best = fitting.min_by_key(|(_, size)| (*size < bytes, size.abs_diff(bytes)));
         best.map_or_else(Backup::default, |(index, _)| state.idle.swap_remove(index))
     }
 
@@ -162,6 +168,25 @@ mod tests {
         let taken = backups.take(1000).bytes();
 
         assert_eq!(taken, 200);
+    }
+
+    #[test]
+    fn small_reduces_beside_a_large_one_do_not_keep_many_large_backups() {
+        let backups = Backups::default();
+        let sizes = [
+            [SMALL_BACKUP; IDLE_BACKUPS_MAX].as_slice(),
+            &[100 * SMALL_BACKUP],
+        ]
+        .concat();
+
+        for _ in 0..20 {
+            let taken: Vec<Backup> = sizes.iter().map(|s| backups.take(*s).sized(*s)).collect();
+            taken
+                .into_iter()
+                .for_each(|backup| backups.give_back(backup));
+        }
+
+        assert!(backups.kept_bytes() < 200 * SMALL_BACKUP);
     }
 
     #[test]

@@ -44,6 +44,21 @@ fn a_report_says_who_contributed_and_what_travelled() {
     }
 }
 
+/// All lanes of an edge are opened at once, and there are more of them than a door lets strangers in.
+#[test]
+fn an_edge_may_have_more_than_a_hundred_lanes() {
+    let run = Run::over(150, Distance::Far);
+    let mut peers = run.peers(2);
+
+    let results = together(&mut peers, |peer| {
+        let mut buffer = vec![1_u32; 4_000_000];
+        peer.all_reduce(&mut buffer, Reduce::sum()).unwrap();
+        buffer
+    });
+
+    assert!(results.iter().flatten().all(|element| *element == 2));
+}
+
 /// What a reduce must give, computed in the plainest way.
 trait Reference: Element + PartialEq + std::fmt::Debug {
     fn of(small: u8) -> Self;

@@ -97,9 +97,10 @@ impl Scheme {
 /// nothing moves.
 ///
 /// A frame (blockwise: a block) that contains an infinity or NaN decodes to NaN everywhere: a
-/// poisoned value stays visible. An element that decodes beyond the greatest finite number only
-/// because of the grid is that greatest number; a sum that is beyond the range of a half by more
-/// decodes to infinity.
+/// poisoned value stays visible. Where no element is beyond the greatest finite number by more than
+/// the distance of two points, what decodes beyond it is that greatest number. The sums of halves may be
+/// farther beyond: then whatever decodes beyond the range of the half is infinite, also a sum that is
+/// inside by less than half a distance.
 ///
 /// Frames from the network may hold any bytes: decoding them gives some numbers, never a panic.
 ///

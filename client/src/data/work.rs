@@ -192,18 +192,18 @@ impl RingWork {
 
     /// Has anything to leave on this lane that may leave?
     pub(super) fn has_outgoing(&self, lane: u16) -> bool {
-        let outlet = self.outlets.get(usize::from(lane));
-        outlet.is_some_and(|outlet| !outlet.outbox.is_empty())
-            || (self.window.is_open() && self.contributing(lane).is_some())
+        self.outlets.get(usize::from(lane)).is_some_and(|outlet| {
+            let contributes = self.window.is_open() && self.contributing(lane).is_some();
+            contributes || !outlet.outbox.is_empty()
+        })
     }
 
     /// Has anything to leave on this lane, at once or later?
     pub(super) fn sends(&self, lane: u16) -> bool {
+        let unsent =
+            |stripe: &StripeWork| !stripe.own.is_empty() || stripe.to_receive > stripe.last_step;
         let outlet = self.outlets.get(usize::from(lane));
-        outlet.is_some_and(Outlet::sends)
-            || self
-                .stripes_of(lane)
-                .any(|stripe| !stripe.own.is_empty() || stripe.to_receive > stripe.last_step)
+        outlet.is_some_and(|outlet| outlet.sends() || self.stripes_of(lane).any(unsent))
     }
 
     /// Has anything to leave, at once or later?

@@ -27,11 +27,8 @@ const PREAMBLE_LIMIT: Duration = Duration::from_secs(5);
 /// How long a lane waits for the order that expects it.
 const HOLD_LIMIT: Duration = Duration::from_secs(5);
 
-/// Connections that have not said what they are for. Beyond, the oldest gives way.
-const HANDSHAKES_MAX: usize = 64;
-
-/// Lanes that wait for their order. Beyond, the next one is refused.
-const HELD_MAX: usize = 64;
+/// Room for connections of strangers, beside that for the lanes of two orders.
+const STRANGERS_MAX: usize = 64;
 
 /// Pause after the listener has failed, for want of descriptors, say.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
@@ -63,18 +60,26 @@ pub(super) struct Door {
     knocks: mpsc::UnboundedReceiver<Knock>,
     expected: BTreeMap<Key, Expectation>,
     held: VecDeque<Knock>,
+    room: usize,
     accepting: AbortHandle,
 }
 
 impl Door {
-    /// Starts to accept. Has to be called inside a tokio runtime.
-    pub(super) fn open(listener: Box<dyn Listener>) -> Self {
+    /// Starts to accept, where an order has at most so many lanes. Has to be called inside a tokio
+    /// runtime.
+    ///
+    /// All lanes of an order are opened at once. Of connections that have not said what they are for the
+    /// oldest gives way where there are more than there is room for, and of lanes that wait for their
+    /// order the next one is refused.
+    pub(super) fn open(listener: Box<dyn Listener>, lanes: u16) -> Self {
         let (sender, knocks) = mpsc::unbounded_channel();
+        let room = STRANGERS_MAX + 2 * usize::from(lanes);
         Self {
             knocks,
             expected: BTreeMap::new(),
             held: VecDeque::new(),
-            accepting: tokio::spawn(accept(listener, sender)).abort_handle(),
+            room,
+            accepting: tokio::spawn(accept(listener, sender, room)).abort_handle(),
         }
     }
 
@@ -87,7 +92,7 @@ impl Door {
     pub(super) fn answer(&mut self, knock: Knock) {
         self.held.retain(|held| !held.answer.is_closed());
         if let Some(knock) = self.admit(knock)
-            && self.held.len() < HELD_MAX
+            && self.held.len() < self.room
         {
             self.held.push_back(knock);
         }
@@ -139,8 +144,12 @@ impl Drop for Door {
     }
 }
 
-/// Accepts until the listener is closed.
-async fn accept(mut listener: Box<dyn Listener>, knocks: mpsc::UnboundedSender<Knock>) {
+/// Accepts until the listener is closed; at most `room` connections have not said what they are for.
+async fn accept(
+    mut listener: Box<dyn Listener>,
+    knocks: mpsc::UnboundedSender<Knock>,
+    room: usize,
+) {
     let mut callers = JoinSet::new();
     let mut silent: VecDeque<(AbortHandle, oneshot::Receiver<()>)> = VecDeque::new();
     loop {
@@ -156,7 +165,7 @@ async fn accept(mut listener: Box<dyn Listener>, knocks: mpsc::UnboundedSender<K
                 let caller = callers.spawn(receive(incoming.lane, spoke, knocks.clone()));
                 silent.retain_mut(|(_, speaks)| !has_ended(speaks));
                 silent.push_back((caller, speaks));
-                if silent.len() > HANDSHAKES_MAX
+                if silent.len() > room
                     && let Some((oldest, _)) = silent.pop_front()
                 {
                     oldest.abort();

@@ -74,7 +74,7 @@ impl Live {
             timers: TimerQueue::new(),
             data: DataPlane::new(events, data),
             data_events,
-            door: Door::open(listener),
+            door: Door::open(listener, transport.lanes_per_edge()),
             wiring: None,
             probing: None,
             commenced: BTreeMap::new(),

@@ -57,6 +57,10 @@ impl<R: Real> Grid<R> {
             let (lo, hi) = (extent.lo + R::ZERO, extent.hi);
             match kind {
                 Kind::MinMax => (least, lo, min_max_scale(lo, hi, levels, codes.bits())),
+                Kind::ZeroPoint if lo == hi => {
+                    let (zero, scale) = constant(lo, codes);
+                    (zero, R::ZERO, scale)
+                }
                 Kind::ZeroPoint => {
                     let (below, scale) = zero_point(lo, hi, levels, codes.bits());
                     (below + least, R::ZERO, scale)
@@ -170,19 +174,29 @@ fn min_max_scale<R: Real>(lo: R, hi: R, levels: R, code_bits: u32) -> R {
     scale_of((hi * lift - lo * lift) / levels, lift, code_bits)
 }
 
+/// The code of zero, and the distance of two points, where all elements are `value`: zero and it are
+/// neighbours on the grid, at codes whose products with any distance are exact, and so is what it
+/// decodes to.
+#[inline(always)]
+fn constant<R: Real>(value: R, codes: Codes) -> (R, R) {
+    if value < R::ZERO {
+        let zero = if codes.least < 0 { R::ZERO } else { R::ONE };
+        (zero, R::ZERO - value)
+    } else {
+        (R::ZERO, value)
+    }
+}
+
 /// The number of points below zero, and the distance of two points.
 ///
 /// The farther one of the two extremes is a point, but for the rounding of the distance to few bits,
-/// so that what was decoded has the same grid again. (A distance of `range / levels`, which makes
+/// so that what was decoded twice has the same grid again. (A distance of `range / levels`, which makes
 /// neither extreme one, lets halves, rounded once more, drift.) The other side gets as many points as reach its
 /// extreme, or nearly: within a quarter of a distance, so that rounding does not add one.
 #[inline(always)]
 fn zero_point<R: Real>(lo: R, hi: R, levels: R, code_bits: u32) -> (R, R) {
     let lo = if lo < R::ZERO { lo } else { R::ZERO };
     let hi = if hi > R::ZERO { hi } else { R::ZERO };
-    if lo == hi {
-        return (R::ZERO, R::ZERO);
-    }
     let lift = lift((hi * R::LOWER - lo * R::LOWER) / R::LOWER);
     let (below, above) = (R::ZERO - lo * lift, hi * lift);
     let (near, far) = if below < above {

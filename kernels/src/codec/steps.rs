@@ -47,8 +47,8 @@ pub(crate) struct Steps<R> {
 /// Calculates in smaller numbers and keeps rounding from making a number infinite.
 ///
 /// The outermost points may lie beyond the greatest finite element, by up to the distance of two,
-/// although no element did: they become that greatest one, not infinity. Points farther out come
-/// from sums that the elements' type does not hold, and stay where they are.
+/// although no element did: they become that greatest one, not infinity. Where they lie farther out,
+/// sums were encoded that the elements' type does not hold, and all points stay where they are.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CarefulSteps<R> {
     pub(super) lowered: Steps<R>,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use pccl_core::element::{CollectiveSpec, ElementType, ReduceOp};
 use pccl_core::id::Seq;
 use pccl_core::topology::Edge;
-use pccl_core::wire::{DATA_FRAME_MAX, FrameHeader};
+use pccl_core::wire::{DATA_FRAME_MAX, FRAME_PAYLOAD_MAX, FrameHeader};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::test;
 use tokio::time::Instant;
@@ -162,6 +162,26 @@ async fn a_frame_that_does_not_fit_the_schedule_fails_the_operation_and_is_not_w
             "{what}"
         );
     }
+}
+
+/// A rank keeps some frames of a lane in memory: each longer than agreed would take more.
+#[test(start_paused = true)]
+async fn a_frame_longer_than_frames_are_fails_the_operation_before_it_arrives() {
+    let half = 2 * FRAME_PAYLOAD_MAX;
+    let header = FrameHeader {
+        offset: half as u64,
+        length: FRAME_PAYLOAD_MAX as u32 + 2,
+        ..first()
+    };
+    let mut alone = Alone::new(small_frames());
+    let sum = spec(ReduceOp::Sum, ElementType::U16, half);
+    let port = alone.member.plane.begin(Seq(1), sum);
+    alone.send(header, &[]).await;
+
+    let ended = in_time(run_in_place(port, vec![1; 2 * half])).await;
+
+    assert_eq!(ended.outcome, Err(RingFailure::LaneLost));
+    assert_eq!(alone.member.reports(), [broke(Edge::FromPrevious)]);
 }
 
 #[test(start_paused = true)]

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use pccl_core::schedule::Phase;
-use pccl_core::wire::{FRAME_PAYLOAD_MIN, FrameHeader};
+use pccl_core::wire::{FRAME_PAYLOAD_MAX, FRAME_PAYLOAD_MIN, FrameHeader};
 
 use super::super::buffers::RingBuffers;
 use super::frame::{BEYOND, Body, Incoming, Landing, Outgoing};
@@ -145,10 +145,11 @@ impl RingWork {
     }
 }
 
-/// The bytes of a frame that is not encoded, where it has whole elements and is not so short that many
-/// of them could fill the memory with what is known about each.
+/// The bytes of a frame that is not encoded, where it has whole elements, is no longer than frames are,
+/// and not so short that many of them could fill the memory with what is known about each.
 fn whole_elements(missing: u64, length: u32, element_bytes: u64) -> Option<u64> {
     let bytes = u64::from(length);
     let long_enough = bytes >= missing.min(FRAME_PAYLOAD_MIN as u64);
-    (long_enough && bytes.is_multiple_of(element_bytes)).then_some(bytes)
+    let short_enough = bytes <= FRAME_PAYLOAD_MAX as u64;
+    (long_enough && short_enough && bytes.is_multiple_of(element_bytes)).then_some(bytes)
 }
