@@ -8,7 +8,7 @@ use pccl_core::id::{PeerId, Tag};
 use crate::data;
 use crate::error::Error;
 
-/// What an all-reduce computes: the operation, the tag that names it, and its compression.
+/// What an all-reduce computes: the operation, the tag that names it, and its quantization.
 ///
 /// All peers of the group have to ask for the same under a tag. Collectives that run at the same
 /// time need different tags; a tag may be used again as soon as its collective has ended.
@@ -16,8 +16,9 @@ use crate::error::Error;
 /// # What the result is
 ///
 /// The same bits on every peer. Contributions are combined one by one: in the order of the ranks where
-/// the buffer is small (up to 32 KiB, those of all peers together up to 256 KiB, not compressed), else
-/// along the ring, each chunk of the buffer beginning at another rank. So float sums may differ from those of another order by rounding, and
+/// the buffer is small (up to 32 KiB, those of all peers together up to 256 KiB, not quantized), else
+/// along the ring, each chunk of the buffer beginning at another rank. So float sums may differ from
+/// those of another order by rounding, and
 /// from run to run where ranks differ.
 ///
 /// - Integers wrap.
@@ -25,7 +26,7 @@ use crate::error::Error;
 /// - A NaN in any contribution gives NaN, always with the same bits (positive, quiet, no payload). The
 ///   maximum of the two zeros is `+0`, their minimum `-0`.
 /// - A peer that is alone keeps its contribution as it is, the bits of a NaN included.
-/// - Compressed (see [`quantize`](Self::quantize)), sums are made in `f32` (`f64` for `f64`), and each
+/// - Quantized (see [`quantize`](Self::quantize)), sums are made in `f32` (`f64` for `f64`), and each
 ///   hop rounds to nearest on the frame's grid.
 ///
 /// ```
@@ -83,7 +84,7 @@ impl Reduce {
         self
     }
 
-    /// Compresses what travels. Only buffers of floats can be compressed; whatever does not go together
+    /// Quantizes what travels. Only buffers of floats can be quantized; whatever does not go together
     /// is refused with [`Error::NotSupported`] before anything is sent. What is lost:
     /// [`error_bound`](Self::error_bound).
     pub const fn quantize(mut self, quantization: Quantization) -> Self {
@@ -133,7 +134,7 @@ pub struct ReduceReport {
     pub world_size: usize,
     /// Whose contributions the result holds, in ring order. Some of them may have left since.
     pub contributors: Vec<PeerId>,
-    /// Bytes of payload that this peer sent to the next rank: elements, or what they were compressed to.
+    /// Bytes of payload that this peer sent to the next rank: elements, or frames that encode them.
     /// Those of the attempt that was committed; what aborted ones have moved is not counted.
     pub bytes_sent: u64,
     /// The same for what it received from the previous rank.

@@ -5,6 +5,9 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 
 /// Type of the elements of a buffer. Little-endian on the wire.
+///
+/// `F16` is IEEE 754 binary16 (5 bits of exponent, 10 of mantissa), `BF16` the upper half of an `f32`
+/// (8 bits of exponent, 7 of mantissa).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum ElementType {
@@ -49,6 +52,33 @@ impl ElementType {
             Self::U64 | Self::I64 | Self::F64 => 8,
         }
     }
+
+    /// Is it a float, of any size? Only floats can be quantized.
+    ///
+    /// ```
+    /// use pccl_core::element::ElementType;
+    ///
+    /// let floats: Vec<String> = ElementType::ALL
+    ///     .into_iter()
+    ///     .filter(|element| element.is_float())
+    ///     .map(|element| element.to_string())
+    ///     .collect();
+    /// assert_eq!(floats, ["f16", "bf16", "f32", "f64"]);
+    /// ```
+    #[must_use]
+    pub const fn is_float(self) -> bool {
+        match self {
+            Self::F16 | Self::BF16 | Self::F32 | Self::F64 => true,
+            Self::U8
+            | Self::I8
+            | Self::U16
+            | Self::I16
+            | Self::U32
+            | Self::I32
+            | Self::U64
+            | Self::I64 => false,
+        }
+    }
 }
 
 impl fmt::Display for ElementType {
@@ -72,8 +102,13 @@ impl fmt::Display for ElementType {
 
 /// How the contributions of the peers become one value, element by element.
 ///
-/// Integer sums and products wrap. [`Avg`](Self::Avg) sums, then divides once by the number of
-/// contributors; integer division truncates towards zero.
+/// - Integer sums and products wrap. [`Avg`](Self::Avg) sums, then divides once by the number of
+///   contributors; integer division truncates towards zero, and a sum that has wrapped stays wrapped.
+/// - Float sums and products are rounded to nearest at each contribution; halves are added, multiplied
+///   and divided in `f32`, and rounded to the half once per contribution.
+/// - A NaN in any contribution gives NaN, also of [`Max`](Self::Max) and [`Min`](Self::Min): positive,
+///   quiet, no payload. The maximum of the two zeros is `+0`, their minimum `-0`.
+/// - The only contributor of a collective keeps its contribution bit by bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum ReduceOp {
@@ -96,24 +131,36 @@ impl fmt::Display for ReduceOp {
     }
 }
 
-/// How frames of floats are compressed on the way.
+/// How floats are quantized for their way from rank to rank: fewer bits per element, at the price of
+/// precision.
 ///
-/// Each frame has parameters of its own; a frame that holds a value that is not finite decodes to NaN.
+/// # Frames
+/// Elements are quantized frame by frame, each with parameters of its own, so what is lost depends on
+/// how far the elements of one frame lie apart. A buffer is cut into a stripe for each lane in use, a
+/// stripe into a chunk for each rank, and a chunk into frames of 65,536 elements; the last frame of a
+/// chunk has what is left. Each rank on a chunk's way decodes a frame, reduces in `f32` (`f64` for `F64`)
+/// and encodes the result anew. An element becomes the nearest value of its frame's grid.
+///
+/// # Infinity and NaN
+/// One contribution, or one sum on the way, that is infinite or NaN makes all elements of its frame NaN
+/// in the result; with [`Blockwise4`](Self::Blockwise4) only those of its block of 64 elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Quantization {
     /// Frames carry the elements as they are.
     None,
-    /// Linear between the smallest and the largest element of a frame.
+    /// A grid from the smallest to the largest element of a frame.
     MinMax {
-        /// Type of the elements on the wire: `U8` or `U16`.
+        /// Type of the elements on the wire: `U8` (256 grid values) or `U16` (65,536).
         to: ElementType,
     },
-    /// A zero point and a scale per frame: zero stays exactly zero.
+    /// A grid of 256 values from the smallest to the largest element of a frame that includes zero:
+    /// zero stays exactly zero. Its parameters are a zero point and a scale.
     ZeroPointScale {
         /// Type of the elements on the wire: `U8` or `I8`.
         to: ElementType,
     },
-    /// Four bits per element, linear between the smallest and the largest element of a block of 64.
+    /// Four bits per element: a grid of 16 values from the smallest to the largest element of each block
+    /// of 64, of which the last in a frame has what is left.
     Blockwise4,
 }
 
@@ -137,7 +184,7 @@ pub struct CollectiveSpec {
     pub element: ElementType,
     /// Number of elements, zero included.
     pub count: u64,
-    /// Compression of the frames.
+    /// How the elements are quantized on their way.
     pub quantization: Quantization,
 }
 
@@ -150,7 +197,7 @@ pub enum SpecField {
     ElementType,
     /// Buffers of different length.
     Count,
-    /// Different compression.
+    /// Quantized against not, or in different ways.
     Quantization,
 }
 

@@ -51,6 +51,22 @@ impl Element {
             Self::U64 | Self::I64 | Self::F64 => 8,
         }
     }
+
+    /// Is it a float, of any size? Only floats can be quantized.
+    #[must_use]
+    pub const fn is_float(self) -> bool {
+        match self {
+            Self::F16 | Self::BF16 | Self::F32 | Self::F64 => true,
+            Self::U8
+            | Self::I8
+            | Self::U16
+            | Self::I16
+            | Self::U32
+            | Self::I32
+            | Self::U64
+            | Self::I64 => false,
+        }
+    }
 }
 
 /// How two elements become one.

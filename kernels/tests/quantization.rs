@@ -593,3 +593,19 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn floats_and_nothing_else_can_be_quantized() {
+    for element in Element::ALL {
+        let codecs = Scheme::ALL.map(|scheme| Codec::new(element, scheme));
+
+        let some = codecs.iter().any(Result::is_ok);
+        let all = codecs.iter().all(Result::is_ok);
+
+        assert_eq!(
+            (some, all),
+            (element.is_float(), element.is_float()),
+            "{element:?}"
+        );
+    }
+}

@@ -26,6 +26,7 @@ mod edge;
 mod gate;
 mod kernel;
 mod lanes;
+mod mailbox;
 mod pool;
 mod port;
 mod receiving;

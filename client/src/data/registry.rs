@@ -8,16 +8,15 @@ use std::collections::BTreeMap;
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::task::{Context, Poll};
 
 use pccl_core::id::{Round, Seq};
 use pccl_core::topology::Edge;
 use pccl_core::wire::FrameHeader;
-use tokio::sync::mpsc;
-use tokio::sync::mpsc::error::TryRecvError;
 
 use super::edge::EdgeState;
 use super::gate::Share;
+use super::mailbox::{self, mailbox};
 use super::receiving::RxLane;
 use super::sending::TxLane;
 
@@ -41,43 +40,36 @@ pub(super) enum Delivery {
 }
 
 /// Where to send deliveries for one operation.
-pub(super) type Address = mpsc::UnboundedSender<Delivery>;
+pub(super) type Address = mailbox::Sender<Delivery>;
+
+/// Deliveries that an operation has room for at first. Before it looks it is given a few for each lane;
+/// where that is more, the room grows once and stays.
+const ROOM: usize = 32;
 
 /// Where an operation finds its deliveries. What it has not taken out when this is dropped is passed on.
 #[derive(Debug)]
-pub(super) struct Inbox(mpsc::UnboundedReceiver<Delivery>);
+pub(super) struct Inbox(mailbox::Receiver<Delivery>);
 
 impl Inbox {
     pub(super) fn new() -> (Address, Self) {
-        let (address, deliveries) = mpsc::unbounded_channel();
+        let (address, deliveries) = mailbox(ROOM);
         (address, Self(deliveries))
     }
 
-    pub(super) fn poll_next(
-        &mut self,
-        cx: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Delivery>> {
+    pub(super) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Delivery> {
         self.0.poll_recv(cx)
     }
 
     #[cfg(test)]
     pub(super) fn try_next(&mut self) -> Option<Delivery> {
-        self.0.try_recv().ok()
+        self.0.try_recv()
     }
 }
 
 impl Drop for Inbox {
     fn drop(&mut self) {
         // From here on senders keep what they have.
-        self.0.close();
-        loop {
-            match self.0.try_recv() {
-                Ok(delivery) => delivery.pass_on(),
-                // Somebody is in the middle of sending: a lane must not be lost.
-                Err(TryRecvError::Empty) => thread::yield_now(),
-                Err(TryRecvError::Disconnected) => return,
-            }
-        }
+        self.0.close().into_iter().for_each(Delivery::pass_on);
     }
 }
 

@@ -68,7 +68,7 @@ impl<'a, 'b> Run<'a, 'b> {
                 return Poll::Ready(Err(RingFailure::Stopped));
             }
             while let Poll::Ready(delivery) = self.inbox.poll_next(cx) {
-                self.delivered(delivery.ok_or(RingFailure::Stopped)?)?;
+                self.delivered(delivery)?;
             }
             let mut moved = false;
             for lane in (0..).take(self.lanes.len()) {
