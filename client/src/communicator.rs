@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use pccl_core::element::ElementType;
 use pccl_core::id::{Epoch, PeerId};
 use tokio::sync::oneshot;
 
@@ -11,7 +12,7 @@ use crate::collective::{Called, Memory};
 use crate::element::{Element, bytes_of, bytes_of_mut};
 use crate::engine::{Command, TopologyCall};
 use crate::error::Error;
-use crate::error_feedback::ErrorFeedback;
+use crate::error_feedback::{ErrorFeedback, Noting};
 use crate::handle::AllReduceHandle;
 use crate::many::{ManyFailed, ReduceItem, reduce_all};
 use crate::reduce::{Reduce, ReduceReport};
@@ -288,8 +289,13 @@ impl Communicator {
         reduce: Reduce,
         feedback: &mut ErrorFeedback,
     ) -> Result<ReduceReport, Error> {
-        let call = self.all_reduce_with_feedback_async(buffer, reduce, feedback);
-        self.runtime.block_on(call)
+        // Calculating with long buffers takes long: nobody would drive the runtime meanwhile.
+        let buffer_bytes = bytes_of_mut(buffer);
+        let noting = feedback.begin(T::TYPE, buffer_bytes);
+        let call = self.reduce_noting(reduce, T::TYPE, noting);
+        let report = self.runtime.block_on(call)?;
+        feedback.finish(T::TYPE, buffer_bytes);
+        Ok(report)
     }
 
     /// As [`all_reduce_with_feedback`](Self::all_reduce_with_feedback), without blocking. Dropping the
@@ -304,18 +310,26 @@ impl Communicator {
         feedback: &mut ErrorFeedback,
     ) -> Result<ReduceReport, Error> {
         let buffer_bytes = bytes_of_mut(buffer);
-        let (src, dst, losses) = feedback
-            .begin(T::TYPE, buffer_bytes)
-            .ok_or_else(|| reduce.not_supported(T::TYPE))?;
-        let count = src.len() / T::TYPE.size();
-        let call = async {
-            let called = Called::new(&self.calls, reduce, T::TYPE, count)?;
-            let memory = Memory::Noting { src, dst, losses };
-            called.conclude(memory).await
-        };
-        let report = self.runtime.inside(call).await?;
+        let noting = feedback.begin(T::TYPE, buffer_bytes);
+        let report = self.reduce_noting(reduce, T::TYPE, noting).await?;
         feedback.finish(T::TYPE, buffer_bytes);
         Ok(report)
+    }
+
+    /// One round of a feedback; `None`: there are none of this type.
+    async fn reduce_noting(
+        &self,
+        reduce: Reduce,
+        element: ElementType,
+        noting: Option<Noting<'_>>,
+    ) -> Result<ReduceReport, Error> {
+        let Noting { src, dst, losses } = noting.ok_or_else(|| reduce.not_supported(element))?;
+        let count = src.len() / element.size();
+        let call = async {
+            let called = Called::new(&self.calls, reduce, element, count)?;
+            called.conclude(Memory::Noting { src, dst, losses }).await
+        };
+        self.runtime.inside(call).await
     }
 
     /// Starts a reduce that runs on its own, and returns at once. The handle owns the buffer and gives
@@ -421,8 +435,8 @@ impl Communicator {
 
     /// As [`sync_shared_state`](Self::sync_shared_state), without blocking but for the hashing, which
     /// runs in the task that polls the future. Every 64 MiB, which is about 7 milliseconds on one core
-    /// of that EPYC, it lets the other tasks of the thread have their turns. Where that is too long for them, poll the future on a thread of its
-    /// own. Dropping the future leaves the memory as it is.
+    /// of that EPYC, it lets the other tasks of the thread have their turns. Where that is too long for
+    /// them, poll the future on a thread of its own. Dropping the future leaves the memory as it is.
     ///
     /// # Errors
     /// As [`sync_shared_state`](Self::sync_shared_state).

@@ -13,13 +13,14 @@ use crate::floats::Float;
 /// is lost is kept, by the peer whose encoding lost it, until it is large enough to count. After any
 /// number of rounds the sum of all results differs from the exact one only by what the peers hold
 /// back at that moment, which is about the error of a single round
-/// ([`Reduce::error_bound`](crate::Reduce::error_bound)).
+/// ([`Reduce::error_bound`](crate::Reduce::error_bound)), and by the rounding of float sums, which
+/// reduces without quantization have as well.
 ///
 /// One feedback goes with one buffer (a layer's gradients, say) through all rounds, in
 /// [`all_reduce_with_feedback`](crate::Communicator::all_reduce_with_feedback). Where the number or the
-/// type of the elements changes it starts afresh, with the first round that succeeds. What a peer holds back is lost with the peer. Other
-/// operations than sums and averages, and reduces without quantization, lose nothing that could be
-/// made up for: there it only hands out what it holds back.
+/// type of the elements changes it starts afresh, with the first round that succeeds. What a peer holds
+/// back is lost with the peer. Other operations than sums and averages, and reduces without
+/// quantization, lose nothing that could be made up for: there it only hands out what it holds back.
 ///
 /// Memory: 2 buffers, and 2 more of `f32` (`f64` for `f64`), kept between the rounds.
 ///
@@ -57,6 +58,14 @@ pub struct ErrorFeedback {
     losses: Vec<u8>,
 }
 
+/// The memory of one round.
+pub(crate) struct Noting<'a> {
+    pub(crate) src: &'a [u8],
+    pub(crate) dst: &'a mut [u8],
+    /// What encoding loses, in the type of sums.
+    pub(crate) losses: &'a mut [u8],
+}
+
 /// What is held back of the elements of one buffer.
 #[derive(Clone, Debug)]
 struct Holding {
@@ -84,13 +93,9 @@ impl ErrorFeedback {
         holding.flat_map(|holding| holding.float.of_sums().read(&holding.rests))
     }
 
-    /// Source, result and losses for one round. `None` for integers. What is held back stays as it is
+    /// Begins a round. `None` for integers. What is held back stays as it is
     /// until the round has succeeded, also where it is of another buffer.
-    pub(crate) fn begin(
-        &mut self,
-        element: ElementType,
-        buffer: &[u8],
-    ) -> Option<(&[u8], &mut [u8], &mut [u8])> {
+    pub(crate) fn begin(&mut self, element: ElementType, buffer: &[u8]) -> Option<Noting<'_>> {
         let float = Float::of(element)?;
         make_room(&mut self.losses, bytes_of_sums(float, buffer));
         make_room(&mut self.contribution, buffer.len());
@@ -99,9 +104,15 @@ impl ErrorFeedback {
             .holding
             .as_ref()
             .map_or(&[][..], |holding| holding.of(float, buffer));
-        float.write(compensated(float, buffer, rests), &mut self.contribution);
+        let wanted = compensated(float, buffer, rests).zip(float.read(buffer));
+        let said = wanted.map(|(wanted, own)| float.in_range(wanted, own));
+        float.write(said, &mut self.contribution);
         self.losses.fill(0);
-        Some((&self.contribution, &mut self.result, &mut self.losses))
+        Some(Noting {
+            src: &self.contribution,
+            dst: &mut self.result,
+            losses: &mut self.losses,
+        })
     }
 
     /// The round has succeeded: `buffer`, which still holds the contribution, gets the result.
@@ -154,4 +165,32 @@ fn compensated<'a>(
     let held_back = float.of_sums().read(held_back).chain(iter::repeat(0.0));
     let pairs = float.read(buffer).zip(held_back);
     pairs.map(|(own, held_back)| own + held_back)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An infinite element would make its whole frame NaN, on every peer.
+    #[test]
+    fn what_was_held_back_makes_no_finite_contribution_infinite() {
+        let greatest = half::f16::MAX.to_le_bytes();
+        let rests = 16_f32.to_le_bytes().to_vec();
+        let holding = Some(Holding {
+            float: Float::F16,
+            rests,
+        });
+        let mut feedback = ErrorFeedback {
+            holding,
+            ..ErrorFeedback::default()
+        };
+        let mut buffer = greatest;
+
+        let noting = feedback.begin(ElementType::F16, &buffer).unwrap();
+        let said = noting.src.to_vec();
+        feedback.finish(ElementType::F16, &mut buffer);
+
+        assert_eq!(said, greatest);
+        assert_eq!(feedback.held_back().collect::<Vec<_>>(), [16.0]);
+    }
 }

@@ -65,7 +65,28 @@ impl Float {
         }
     }
 
-    /// Writes as many numbers as `bytes` has room for, each rounded to nearest.
+    /// The greatest finite number.
+    const fn greatest(self) -> f64 {
+        match self {
+            Self::F16 => 65_504.0,
+            Self::BF16 => 3.389_531_389_251_535_5e38,
+            Self::F32 => f32::MAX as f64,
+            Self::F64 => f64::MAX,
+        }
+    }
+
+    /// `number`, made of a finite `own`, where it is finite in this type, else the finite one next to it.
+    /// What was not finite is as it was.
+    pub(crate) fn in_range(self, number: f64, own: f64) -> f64 {
+        if own.is_finite() {
+            number.clamp(-self.greatest(), self.greatest())
+        } else {
+            number
+        }
+    }
+
+    /// Writes as many numbers as `bytes` has room for, each rounded (halves by way of `f32` on some
+    /// processors).
     pub(crate) fn write(self, numbers: impl Iterator<Item = f64>, bytes: &mut [u8]) {
         for (element, number) in bytes.chunks_exact_mut(self.size()).zip(numbers) {
             self.write_one(number, element);
