@@ -108,7 +108,7 @@ fn every_call_works_without_a_tokio_runtime() {
     }
 }
 
-/// TCP that counts the lanes which were opened, and those that the communicator's runtime drives.
+/// TCP that counts the lanes which this end has opened.
 #[derive(Clone, Debug)]
 struct Dialling {
     tcp: Tcp,
