@@ -10,11 +10,16 @@
 //! 3. **Between two accepted peers:** the pair is avoided in the next ring, after a pause in which the
 //!    master may learn that one of them is gone. After some attempts the one whose edges failed more
 //!    often is kicked, the later of the two where that does not tell.
+//!
+//! An edge that its dialler says is up, while the other end still waits for it when the time is over, is
+//! one that failed: else a peer that reports lanes that it never opened would have its neighbours sent
+//! away for their silence.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
+use super::wiring::Wiring;
 use super::{Master, Out};
 use crate::id::{PeerId, Round};
 use crate::messages::{Misdeed, Refusal};
@@ -34,7 +39,9 @@ pub(super) struct Failures {
 struct DeadEdge {
     reporter: PeerId,
     with: PeerId,
-    /// Where `with` was to be reached.
+    /// Which of the two was to open the lanes.
+    dialler: PeerId,
+    /// Where it was to open them.
     at: SocketAddr,
     failure: LaneFailure,
 }
@@ -78,28 +85,27 @@ impl Master {
             return;
         }
         if self.step_or_kick(peer, Event::EdgeFailed, out) {
-            self.blame(round, peer, with, failure, out);
+            // Where the other end is gone already, losing it gave the attempt up.
+            if let Some(record) = self.peers.get(&with) {
+                let edge = DeadEdge {
+                    reporter: peer,
+                    with,
+                    dialler: peer,
+                    at: record.address,
+                    failure,
+                };
+                self.blame(round, edge, out);
+            }
         }
     }
 
-    fn blame(
-        &mut self,
-        round: Round,
-        reporter: PeerId,
-        with: PeerId,
-        failure: LaneFailure,
-        out: &mut Out,
-    ) {
-        // Where the other end is gone already, losing it gave the attempt up.
-        let Some(at) = self.peers.get(&with).map(|record| record.address) else {
-            return;
-        };
-        let edge = DeadEdge {
+    fn blame(&mut self, round: Round, edge: DeadEdge, out: &mut Out) {
+        let DeadEdge {
             reporter,
             with,
-            at,
             failure,
-        };
+            ..
+        } = edge;
         match (self.is_registered(reporter), self.is_registered(with)) {
             (true, true) if self.is_first_attempt(round) => self.avoid(round, edge, out),
             (false, true) if failure == LaneFailure::Local => self.avoid(round, edge, out),
@@ -117,18 +123,19 @@ impl Master {
         let DeadEdge {
             reporter,
             with,
+            dialler,
             at,
             failure,
         } = edge;
         let stays = if goes == with { reporter } else { with };
         if !self.is_registered(goes) {
             self.kick(goes, Misdeed::Unconnectable { with: stays }, out);
-        } else if goes == with {
-            let by = reporter;
-            self.refuse(goes, Refusal::CannotBeReached { by, at, failure }, out);
-        } else {
-            let peer = with;
+        } else if goes == dialler {
+            let peer = stays;
             self.refuse(goes, Refusal::CannotReach { peer, at, failure }, out);
+        } else {
+            let by = stays;
+            self.refuse(goes, Refusal::CannotBeReached { by, at, failure }, out);
         }
     }
 
@@ -199,19 +206,18 @@ impl Master {
         let Some(wiring) = self.wirings.get(&round) else {
             return;
         };
-        let waits = |peer: &PeerId| wiring.awaiting.contains(peer);
-        // Who only waits to be dialled is not to blame for the silence of the dialler.
-        let suspects: BTreeSet<PeerId> = wiring
-            .rings
-            .values()
-            .flat_map(|plan| &plan.fresh)
-            .filter(|(from, to)| waits(from) && waits(to))
-            .map(|(from, to)| self.dialler(*from, *to))
-            .collect();
-        let suspects = if suspects.is_empty() {
+        let diallers = self.silent_diallers(wiring);
+        if diallers.is_empty()
+            && let Some(edge) = self.contradiction(wiring)
+        {
+            // Its report may be on its way, and is legal still.
+            self.blame(round, edge, out);
+            return;
+        }
+        let suspects = if diallers.is_empty() {
             wiring.awaiting.clone()
         } else {
-            suspects
+            diallers
         };
         // An accepted peer may wait for a newcomer: it goes only where no newcomer is late.
         let (newcomers, accepted): (Vec<_>, Vec<_>) = suspects
@@ -229,5 +235,30 @@ impl Master {
                 None => {}
             }
         }
+    }
+
+    /// Who only waits to be dialled is not to blame for the silence of the dialler.
+    fn silent_diallers(&self, wiring: &Wiring) -> BTreeSet<PeerId> {
+        let waits = |peer: &PeerId| wiring.awaiting.contains(peer);
+        let open = wiring.fresh().filter(|(from, to)| waits(from) && waits(to));
+        open.map(|(from, to)| self.dialler(*from, *to)).collect()
+    }
+
+    /// An edge that its dialler says is up, while the other end waits for it. Which of the two is wrong
+    /// the master cannot tell; who waited is not the one to go for it alone.
+    fn contradiction(&self, wiring: &Wiring) -> Option<DeadEdge> {
+        let mut edges = wiring.fresh().filter_map(|(from, to)| {
+            let dialler = self.dialler(*from, *to);
+            let dialled = if dialler == *from { *to } else { *from };
+            Some(DeadEdge {
+                reporter: dialled,
+                with: dialler,
+                dialler,
+                at: self.peers.get(&dialled)?.address,
+                failure: LaneFailure::TimedOut,
+            })
+        });
+        let waits = |peer: &PeerId| wiring.awaiting.contains(peer);
+        edges.find(|edge| waits(&edge.reporter) && !waits(&edge.with))
     }
 }

@@ -37,14 +37,18 @@ pub(super) struct PlannedRing {
     ring: Ring,
     lanes: u16,
     /// Edges to build, sender first.
-    pub(super) fresh: BTreeSet<(PeerId, PeerId)>,
+    fresh: BTreeSet<(PeerId, PeerId)>,
 }
 
 impl Wiring {
+    /// Edges to build, of all groups, sender first.
+    pub(super) fn fresh(&self) -> impl Iterator<Item = &(PeerId, PeerId)> {
+        self.rings.values().flat_map(|plan| &plan.fresh)
+    }
+
     pub(super) fn is_fresh(&self, one: PeerId, other: PeerId) -> bool {
-        self.rings
-            .values()
-            .any(|plan| plan.fresh.contains(&(one, other)) || plan.fresh.contains(&(other, one)))
+        self.fresh()
+            .any(|edge| *edge == (one, other) || *edge == (other, one))
     }
 }
 

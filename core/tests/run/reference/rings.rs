@@ -29,11 +29,15 @@ pub(super) struct Wiring {
     pub(super) members: Peers,
     /// What is to be built. The other edges of the new rings stand and are whole.
     edges: BTreeSet<RingEdge>,
+    /// Who is to open their lanes, and to whom.
+    dials: BTreeSet<RingEdge>,
     standing: BTreeSet<RingEdge>,
     /// Who has edges to build and has not reported them up.
     pub(super) lacking: Peers,
     /// Who reported that they do not come up: this attempt leads to nothing.
     pub(super) failed: Peers,
+    /// Nobody reported that, but it is known.
+    pub(super) is_given_up: bool,
 }
 
 impl Reference {
@@ -49,9 +53,11 @@ impl Reference {
             purpose,
             standing: self.groups.values().flat_map(whole).collect(),
             lacking: edges.iter().flat_map(|(from, to)| [*from, *to]).collect(),
+            dials: seen.dials(&members),
             members,
             edges,
             failed: Peers::new(),
+            is_given_up: false,
         };
         for peer in &wiring.lacking {
             // Whom to connect with is the master's choice.
@@ -149,7 +155,7 @@ impl Reference {
             return self.is_known(peer, round, seen);
         };
         let is_taken = !wiring.failed.contains(&peer) && wiring.lacking.remove(&peer);
-        let stands = |wiring: &mut Wiring| wiring.lacking.is_empty();
+        let stands = |wiring: &mut Wiring| wiring.lacking.is_empty() && !wiring.is_given_up;
         let standing: Vec<Wiring> = self.wirings.extract_if(.., stands).collect();
         for wiring in standing {
             self.stands(wiring, seen);
@@ -174,16 +180,21 @@ impl Reference {
         let is_expected = edges.iter().any(|edge| wiring.edges.contains(edge))
             && wiring.lacking.contains(&peer)
             && wiring.failed.insert(peer);
+        if is_expected {
+            self.somebody_pays(peer, with, failure, seen);
+        }
+        is_expected
+    }
+
+    fn somebody_pays(&mut self, peer: PeerId, with: PeerId, failure: LaneFailure, seen: &Seen) {
         let ends = [peer, with];
-        let to_blame = ends.iter().find(|end| seen.lost.contains(end));
-        if let (true, Some(to_blame)) = (is_expected, to_blame) {
+        if let Some(to_blame) = ends.iter().find(|end| seen.lost.contains(end)) {
             let both_accepted = ends.iter().all(|end| self.accepted.contains(end));
             let is_own_fault = *to_blame == peer && failure == LaneFailure::Local;
             assert!(both_accepted || is_own_fault || !self.accepted.contains(to_blame));
             let (refusal, misdeed) = UNCONNECTABLE;
             self.is_sent_away(*to_blame, refusal, misdeed);
         }
-        is_expected
     }
 
     fn wiring_of(&mut self, peer: PeerId, round: Round) -> Option<&mut Wiring> {
@@ -191,12 +202,33 @@ impl Reference {
         wirings.find(|wiring| wiring.round == round && wiring.members.contains(&peer))
     }
 
-    /// Some of those that have not reported go; of the accepted ones only where no newcomer does.
+    /// Who was to open lanes to another one that waits too goes; of accepted peers only where no newcomer
+    /// does. Where all that were to open lanes say that they have, and the other end of some waits still,
+    /// the edge has failed. Only where nobody says so does one go that nobody dials in vain.
     pub(super) fn wiring_is_overdue(&mut self, round: Round, seen: &Seen) {
-        let wiring = self.wirings.iter().find(|wiring| wiring.round == round);
-        let late = &wiring.unwrap().lacking & &seen.lost;
-        let accepted = late.intersection(&self.accepted).count();
-        assert!(!late.is_empty() && (accepted == 0 || accepted == late.len()));
+        let mut wirings = self.wirings.iter_mut();
+        let wiring = wirings.find(|wiring| wiring.round == round).unwrap();
+        let waits = |peer: &PeerId| wiring.lacking.contains(peer);
+        let waited_for = wiring.dials.iter().filter(|(_, to)| waits(to));
+        let (silent, others): (Vec<RingEdge>, _) = waited_for.partition(|(from, _)| waits(from));
+        if silent.is_empty() && !others.is_empty() {
+            wiring.is_given_up = true;
+            let lost = |end: &PeerId| seen.lost.contains(end);
+            let pays = others.iter().find(|(from, to)| lost(from) || lost(to));
+            if let Some((from, to)) = pays.copied() {
+                self.somebody_pays(to, from, LaneFailure::TimedOut, seen);
+            }
+            return;
+        }
+        let suspects: Peers = match silent.is_empty() {
+            true => wiring.lacking.clone(),
+            false => silent.into_iter().map(|(from, _)| from).collect(),
+        };
+        let newcomers = &suspects - &self.accepted;
+        let late = match newcomers.is_empty() {
+            true => suspects,
+            false => newcomers,
+        };
         for peer in late {
             self.is_sent_away(peer, Refusal::NoReport, Misdeed::NoReport);
         }

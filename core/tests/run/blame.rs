@@ -1,0 +1,174 @@
+//! Edges that do not come up, told by hand: a master alone, followed by the reference, and peers that say
+//! whatever the story wants.
+
+use std::collections::BTreeMap;
+
+use pccl_core::id::{ConnId, GroupId, PeerId, ProtocolVersion, Round};
+use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
+use pccl_core::messages::{Hello, ToMaster, ToPeer};
+use pccl_core::states::ConnectionState;
+use pccl_core::topology::{BrokenEdges, Ring};
+
+use crate::reference::Shadow;
+
+#[derive(Clone)]
+struct Desk {
+    master: Master,
+    shadow: Shadow,
+    /// The newest round of orders.
+    round: Round,
+    /// Whom each is to send to, by the last order that named one.
+    next: BTreeMap<u64, u64>,
+}
+
+impl Desk {
+    /// A run whose peers 1 to n are accepted, on one ring in this order.
+    fn with_accepted_peers(n: u64) -> Self {
+        let mut desk = Self {
+            master: Master::new(MasterConfig::default()),
+            shadow: Shadow::new(MasterConfig::default()),
+            round: Round(0),
+            next: BTreeMap::new(),
+        };
+        for peer in 1..=n {
+            desk.registers();
+            desk.update(1..peer);
+            desk.all_up(1..=peer);
+        }
+        assert_eq!(desk.ring(), Ring((1..=n).map(PeerId).collect()));
+        desk
+    }
+
+    fn tell(&mut self, input: MasterInput) {
+        let mut out = Vec::new();
+        self.master.handle(input.clone(), &mut out);
+        self.shadow.follow(&input, &self.master, &out);
+        for output in out {
+            if let MasterOutput::Send { peer, message } = output {
+                self.note(peer, &message);
+            }
+        }
+    }
+
+    fn note(&mut self, peer: PeerId, message: &ToPeer) {
+        match message {
+            ToPeer::EstablishRing { round, next, .. } => {
+                self.round = *round;
+                let next = next.map(|order| (peer.0, order.with.0));
+                self.next.extend(next);
+            }
+            ToPeer::Probe { round, .. } => self.round = *round,
+            _ => {}
+        }
+    }
+
+    fn next_of(&self, peer: u64) -> Option<u64> {
+        self.next.get(&peer).copied()
+    }
+
+    fn says(&mut self, peer: u64, message: ToMaster) {
+        let peer = PeerId(peer);
+        self.tell(MasterInput::Message { peer, message });
+    }
+
+    /// The next peer says hello.
+    fn registers(&mut self) {
+        let hello = Hello {
+            protocol: ProtocolVersion::CURRENT,
+            group: GroupId(0),
+            port: 48149,
+            advertise: None,
+            lanes: 1,
+        };
+        let (conn, from) = (ConnId(0), [192, 0, 2, 1].into());
+        self.tell(MasterInput::Connected { conn, hello, from });
+    }
+
+    fn update(&mut self, peers: impl IntoIterator<Item = u64>) {
+        for peer in peers {
+            let broken = BrokenEdges::NONE;
+            self.says(peer, ToMaster::UpdateTopology { broken });
+        }
+    }
+
+    fn up(&mut self, peer: u64) {
+        let round = self.round;
+        self.says(peer, ToMaster::EdgesEstablished { round });
+    }
+
+    /// All that have something to connect say that it is.
+    fn all_up(&mut self, peers: impl IntoIterator<Item = u64>) {
+        for peer in peers {
+            if self.connects(peer) {
+                self.up(peer);
+            }
+        }
+    }
+
+    /// The time for connecting is over.
+    fn wiring_is_overdue(&mut self) {
+        self.tell(MasterInput::TimerFired(MasterTimer::Wiring(self.round)));
+    }
+
+    fn pause_ends(&mut self) {
+        self.tell(MasterInput::TimerFired(MasterTimer::RetryWiring(
+            self.round,
+        )));
+    }
+
+    fn connects(&self, peer: u64) -> bool {
+        let peer = self.master.view().peer(PeerId(peer));
+        peer.is_some_and(|peer| peer.state() == ConnectionState::ConnectingToPeers)
+    }
+
+    fn ring(&self) -> Ring {
+        let ring = self.master.view().ring(GroupId(0));
+        ring.expect("somebody is accepted").clone()
+    }
+
+    /// Who is connected, registered or accepted.
+    fn present(&self) -> Vec<u64> {
+        let peers = self.master.view().peers();
+        peers.map(|(peer, _)| peer.0).collect()
+    }
+}
+
+/// Peer 3 answers where it is dialled, dials nobody, and says that all is well: peer 1 waits for it.
+#[test]
+fn who_says_that_lanes_are_up_that_it_never_opened_pays_and_not_who_waited_for_them() {
+    let mut desk = Desk::with_accepted_peers(2);
+    desk.registers();
+    desk.update([1, 2]);
+
+    desk.up(3);
+    desk.up(2);
+    desk.wiring_is_overdue();
+
+    assert_eq!(desk.present(), [1, 2]);
+    assert_eq!(desk.ring(), Ring(vec![PeerId(1), PeerId(2)]));
+}
+
+/// Peer 4 does the same for as long as it is let: each time it is set apart from another one.
+#[test]
+fn an_accepted_peer_that_never_opens_lanes_is_the_one_that_goes_in_the_end() {
+    let mut desk = Desk::with_accepted_peers(4);
+    let broken = BrokenEdges {
+        to_next: true,
+        from_previous: false,
+    };
+    desk.says(4, ToMaster::UpdateTopology { broken });
+    desk.update([1, 2, 3]);
+
+    while desk.present().len() == 4 {
+        desk.up(4);
+        let waits = desk.next_of(4);
+        let honest = (1..=3).filter(|peer| Some(*peer) != waits);
+        desk.all_up(honest);
+        desk.wiring_is_overdue();
+        if desk.present().len() == 4 {
+            desk.pause_ends();
+        }
+    }
+
+    assert_eq!(desk.present(), [1, 2, 3]);
+}
