@@ -58,7 +58,7 @@ pub(super) fn elect(
         return decision;
     }
     let candidates = candidates(votes);
-    let revision = match current_revision(&candidates, reached) {
+    let revision = match current_revision(votes, &candidates, reached) {
         Ok(revision) => revision,
         Err(failure) => return Decision::Failed(failure),
     };
@@ -143,20 +143,37 @@ fn candidates(votes: &Votes) -> Vec<(PeerId, &SyncVote)> {
 }
 
 fn current_revision(
+    votes: &Votes,
     candidates: &[(PeerId, &SyncVote)],
     reached: Option<Revision>,
 ) -> Result<Revision, SyncFailure> {
-    let newest = candidates.iter().map(|(_, vote)| vote.revision).max();
-    let newest = newest.ok_or(SyncFailure::NobodyToSend)?;
+    let first = candidates
+        .iter()
+        .max_by_key(|(peer, vote)| (vote.revision, Reverse(*peer)));
+    let (sender, offered) = first.map_or(Err(SyncFailure::NobodyToSend), |(peer, vote)| {
+        Ok((*peer, vote.revision))
+    })?;
     match reached {
-        Some(reached) if rule!(newest < reached; RevisionGoesBack => false) => {
-            Err(SyncFailure::RevisionLost {
-                reached,
-                offered: newest,
-            })
+        Some(reached) if rule!(offered < reached; RevisionGoesBack => false) => {
+            let is_held = votes.values().any(|vote| vote.revision >= reached);
+            let failure = if is_held && is_send_only(votes, sender) {
+                SyncFailure::SenderBehind {
+                    sender,
+                    reached,
+                    offered,
+                }
+            } else {
+                SyncFailure::RevisionLost { reached, offered }
+            };
+            Err(failure)
         }
-        Some(_) | None => Ok(newest),
+        Some(_) | None => Ok(offered),
     }
+}
+
+fn is_send_only(votes: &Votes, peer: PeerId) -> bool {
+    let vote = votes.get(&peer);
+    vote.is_some_and(|vote| vote.strategy == SyncStrategy::SendOnly)
 }
 
 /// What is compared of an entry: its key, and its hash where that must be equal.

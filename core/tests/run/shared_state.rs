@@ -200,6 +200,38 @@ fn a_restart_that_not_everybody_allows_is_refused_with_the_revisions() {
     }
 }
 
+/// The others hold what the group has reached, but a send-only peer lets nobody else's content win.
+#[test]
+fn a_send_only_peer_that_is_behind_is_named_to_all() {
+    let mut run = Run::with_accepted_peers(1, 3);
+    for no in 0..3 {
+        hold(&mut run, no, 5, 50);
+    }
+    sync_all(&mut run, EnforcePopular);
+    hold(&mut run, 2, 3, 30);
+    for no in 0..3 {
+        run.answers(no);
+        sync(
+            &mut run,
+            no,
+            if no == 2 { SendOnly } else { EnforcePopular },
+        );
+    }
+
+    run.settle();
+
+    let (reached, offered) = (Revision(5), Revision(3));
+    let sender = run.id(2);
+    for no in 0..3 {
+        let failure = SyncFailure::SenderBehind {
+            sender,
+            reached,
+            offered,
+        };
+        assert_eq!(revision_of(&mut run, no), failed(failure));
+    }
+}
+
 /// M-9: a group that was left by everybody starts afresh.
 #[test]
 fn a_group_without_members_forgets_its_revision() {

@@ -74,7 +74,16 @@ pub(super) fn elect(offers: &Offers, veterans: &Peers, reached: Option<Revision>
     };
     if let Some(reached) = reached.filter(|reached| revision < *reached) {
         let offered = revision;
-        return Outcome::Failed(SyncFailure::RevisionLost { reached, offered });
+        let is_held = offers.values().any(|vote| vote.revision >= reached);
+        let sender = senders.iter().find(|peer| revision_of(peer) == offered);
+        return Outcome::Failed(match sender {
+            Some(sender) if is_held => SyncFailure::SenderBehind {
+                sender: *sender,
+                reached,
+                offered,
+            },
+            Some(_) | None => SyncFailure::RevisionLost { reached, offered },
+        });
     }
     let finalists: Peers = (candidates.into_iter())
         .filter(|peer| revision_of(peer) == revision)
