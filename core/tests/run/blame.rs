@@ -133,6 +133,26 @@ impl Desk {
     }
 }
 
+#[test]
+fn a_measurement_towards_the_dead_leaves_nothing_behind() {
+    let mut desk = Desk::with_accepted_peers(4);
+    for peer in 1..=4 {
+        desk.says(peer, ToMaster::OptimizeTopology);
+    }
+    desk.tell(MasterInput::Disconnected { peer: PeerId(4) });
+    let before = desk.master.clone();
+
+    let (round, to, kbit_per_s) = (desk.round, PeerId(4), 1);
+    let measured = ToMaster::Bandwidth {
+        round,
+        to,
+        kbit_per_s,
+    };
+    desk.says(1, measured);
+
+    assert_eq!(desk.master, before);
+}
+
 /// Peer 3 answers where it is dialled, dials nobody, and says that all is well: peer 1 waits for it.
 #[test]
 fn who_says_that_lanes_are_up_that_it_never_opened_pays_and_not_who_waited_for_them() {
