@@ -103,7 +103,11 @@ impl Master {
         self.optimization_loses(peer);
         if self.accepted_in(record.group).next().is_none() {
             // With its last member a group's revision goes too: whoever comes next starts afresh.
-            self.groups.remove(&record.group);
+            if self.groups.remove(&record.group).is_some() && !self.groups.is_empty() {
+                // For the groups that are left this is another world: another epoch when they are
+                // told of it.
+                self.epoch = self.epoch.next();
+            }
             self.failures.remove(&Scope::Group(record.group));
             return;
         }

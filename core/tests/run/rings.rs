@@ -256,3 +256,22 @@ fn a_faster_ring_that_cannot_be_connected_leaves_the_old_one() {
         Holds::Sum((0..4).map(|no| run.id(no)).collect())
     );
 }
+
+/// The world is another one without that group, and an epoch is one world.
+#[test]
+fn a_group_that_ends_raises_the_epoch_of_the_others() {
+    let mut run = Run::new(1);
+    run.join_many(2, GroupId(0));
+    run.join_many(1, GroupId(1));
+    let topology = |run: &Run| run.seats[0].plane.topology.clone();
+    let before = topology(&run);
+
+    run.lose(2);
+    run.settle();
+    run.call_all(&[0, 1], &Call::UpdateTopology);
+    run.settle();
+
+    let after = topology(&run);
+    assert_ne!(before.world, after.world);
+    assert!(before.epoch < after.epoch, "{:?}", after.epoch);
+}

@@ -236,7 +236,10 @@ impl Reference {
         self.invited.as_mut().map(|invited| invited.remove(&peer));
         self.rings_lose(peer);
         if self.members(person.group).is_empty() {
-            self.groups.remove(&person.group);
+            let ended = self.groups.remove(&person.group).is_some();
+            if ended && !self.groups.is_empty() {
+                self.epoch = self.epoch.next();
+            }
         }
         let Some(group) = self.groups.get_mut(&person.group) else {
             return;
