@@ -182,10 +182,8 @@ impl Master {
     /// An edge for which nobody goes yet does not come up: the next ring avoids it.
     fn avoid(&mut self, round: Round, edge: DeadEdge, out: &mut Out) {
         let DeadEdge { reporter, with, .. } = edge;
-        if let Some(group) = self.group_of(reporter) {
-            let pair = (reporter.min(with), reporter.max(with));
-            group.unreachable.insert(pair);
-        }
+        let pair = (reporter.min(with), reporter.max(with));
+        self.unreachable.insert(pair);
         // What was measured between them holds no more: the solver would choose the edge again.
         self.bandwidth.remove(&(reporter, with));
         self.bandwidth.remove(&(with, reporter));

@@ -100,6 +100,8 @@ impl Master {
         for failures in self.failures.values_mut() {
             failures.forget(peer);
         }
+        self.unreachable
+            .retain(|(one, other)| *one != peer && *other != peer);
         self.optimization_loses(peer);
         if self.accepted_in(record.group).next().is_none() {
             // With its last member a group's revision goes too: whoever comes next starts afresh.
@@ -114,7 +116,6 @@ impl Master {
         self.collectives_lose(record.group, peer, out);
         self.sync_loses(record.group, peer, out);
         if let Some(group) = self.groups.get_mut(&record.group) {
-            group.unreachable.retain(|(a, b)| *a != peer && *b != peer);
             group.broken.retain(|(a, b)| *a != peer && *b != peer);
         }
     }
@@ -133,6 +134,7 @@ impl Master {
         self.groups.clear();
         self.wirings.clear();
         self.failures.clear();
+        self.unreachable.clear();
         self.admission_closed_at = None;
         self.optimization = None;
         self.bandwidth.clear();

@@ -32,6 +32,8 @@ pub(super) struct Wiring {
     /// Who is to open their lanes, and to whom.
     dials: BTreeSet<RingEdge>,
     standing: BTreeSet<RingEdge>,
+    /// Who could not be connected with somebody. Only their standing edges may be built again.
+    suspects: Peers,
     /// Who has edges to build and has not reported them up.
     pub(super) lacking: Peers,
     /// Who reported that they do not come up: this attempt leads to nothing.
@@ -48,10 +50,12 @@ impl Reference {
             let edges = group.ring.edges();
             edges.filter(|edge| !group.broken.contains(edge)).collect()
         };
+        let standing: BTreeSet<RingEdge> = self.groups.values().flat_map(whole).collect();
         let wiring = Wiring {
             round: seen.round_of_orders(&members),
             purpose,
-            standing: self.groups.values().flat_map(whole).collect(),
+            standing: &standing - &self.begun,
+            suspects: self.suspects(),
             lacking: edges.iter().flat_map(|(from, to)| [*from, *to]).collect(),
             dials: seen.dials(&members),
             members,
@@ -59,6 +63,7 @@ impl Reference {
             failed: Peers::new(),
             is_given_up: false,
         };
+        self.begun.extend(&wiring.edges);
         for peer in &wiring.lacking {
             // Whom to connect with is the master's choice.
             let round = Round(0);
@@ -78,6 +83,11 @@ impl Reference {
         }
     }
 
+    fn suspects(&self) -> Peers {
+        let ends = self.failed_pairs.iter();
+        ends.flat_map(|(one, other)| [*one, *other]).collect()
+    }
+
     /// The rings stand: exactly the members are part of the run, and each is told its group's ring.
     fn stands(&mut self, wiring: Wiring, seen: &Seen) {
         let mut by_group: BTreeMap<GroupId, Peers> = BTreeMap::new();
@@ -89,6 +99,9 @@ impl Reference {
             .map(|(group, members)| {
                 let ring = seen.ring_of(members);
                 wiring.check_ring(&ring);
+                if let Some(present) = self.groups.get(group) {
+                    wiring.check_change(&present.ring, &ring);
+                }
                 (
                     *group,
                     (ring.clone(), self.lanes_of(*group, &ring, &wiring)),
@@ -104,11 +117,15 @@ impl Reference {
             self.epoch = self.epoch.next();
         }
         for (id, (ring, lanes)) in rings {
+            let neighbours: BTreeSet<RingEdge> = ring.edges().map(in_order).collect();
+            self.failed_pairs = &self.failed_pairs - &neighbours;
             let group = self.groups.entry(id).or_default();
             group.broken = &ring.edges().collect() & &group.broken;
             group.broken = &group.broken - &wiring.edges;
             (group.ring, group.lanes, group.epoch) = (ring, lanes, self.epoch);
         }
+        self.begun
+            .retain(|(from, _)| !wiring.members.contains(from));
         self.accepted.extend(&wiring.members);
         if wiring.purpose != Purpose::Rewire {
             self.updating.clear();
@@ -187,8 +204,16 @@ impl Reference {
     }
 
     fn somebody_pays(&mut self, peer: PeerId, with: PeerId, failure: LaneFailure, seen: &Seen) {
+        self.failed_pairs.insert(in_order((peer, with)));
         let ends = [peer, with];
-        if let Some(to_blame) = ends.iter().find(|end| seen.lost.contains(end)) {
+        let suspects = &self.suspects() & &seen.lost;
+        let to_blame = ends.iter().find(|end| seen.lost.contains(end));
+        if let (None, Some(suspect)) = (to_blame, suspects.first()) {
+            // What speaks against it is older.
+            let (refusal, misdeed) = UNCONNECTABLE;
+            self.is_sent_away(*suspect, refusal, misdeed);
+        }
+        if let Some(to_blame) = to_blame {
             let both_accepted = ends.iter().all(|end| self.accepted.contains(end));
             let is_own_fault = *to_blame == peer && failure == LaneFailure::Local;
             assert!(both_accepted || is_own_fault || !self.accepted.contains(to_blame));
@@ -257,8 +282,10 @@ impl Wiring {
         let built: BTreeSet<RingEdge> = self.edges.iter().filter(of_group).copied().collect();
         let edges: BTreeSet<RingEdge> = ring.edges().collect();
         assert!(built.is_subset(&edges), "{built:?} on {ring:?}");
+        let mut rebuilt = built.intersection(&self.standing);
+        let is_suspect = |peer| self.suspects.contains(peer);
         assert!(
-            built.is_disjoint(&self.standing),
+            rebuilt.all(|(from, to)| is_suspect(from) || is_suspect(to)),
             "{built:?} stood: {:?}",
             self.standing
         );
@@ -269,6 +296,25 @@ impl Wiring {
             self.standing
         );
     }
+
+    /// A ring that is whole is not changed for anything but a better one or another member.
+    fn check_change(&self, present: &Ring, next: &Ring) {
+        let (one, other): (Peers, Peers) = (
+            present.0.iter().copied().collect(),
+            next.0.iter().copied().collect(),
+        );
+        let is_whole = one == other && present.edges().all(|edge| self.standing.contains(&edge));
+        if is_whole && self.purpose != Purpose::Better {
+            assert_eq!(present, next, "it was whole");
+            let built = next.edges().find(|edge| self.edges.contains(edge));
+            assert_eq!(built, None, "it was whole");
+        }
+    }
+}
+
+/// Whichever way it leads.
+fn in_order((one, other): RingEdge) -> RingEdge {
+    (one.min(other), one.max(other))
 }
 
 pub(super) fn is_permutation(ring: &Ring, members: &Peers) -> bool {
