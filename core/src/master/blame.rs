@@ -2,14 +2,17 @@
 //!
 //! 1. **Of one newcomer:** the newcomer's. It is refused, with what happened, and its neighbours stay.
 //!    But where it is told that nobody listens at an accepted peer, which may just have died, it is
-//!    given a second attempt; and where the accepted peer's own machine gave out, it is not at fault:
+//!    given a second attempt once; and where the accepted peer's own machine gave out, it is not at fault:
 //!    the two are treated like two accepted peers, and the one whose edges fail goes in the end.
 //! 2. **Between two newcomers:** they are first set apart, so that each shows how it gets on with the
 //!    accepted peers. Where that is impossible, or does not help, the one that was dialled goes: a
 //!    closed port is the usual cause, and a dialler at fault fails again, and is next.
 //! 3. **Between two accepted peers:** the pair is avoided in the next ring, after a pause in which the
-//!    master may learn that one of them is gone. After some attempts the one whose edges failed more
-//!    often is kicked, the later of the two where that does not tell.
+//!    master may learn that one of them is gone. After some attempts the peer whose edges failed most
+//!    often goes, be it an end of the last edge or not, and nobody whose edges failed but once. Where
+//!    several failed as often it is an end of the last edge, the later of the two.
+//!
+//! What speaks against a peer holds until a ring stands, and is not forgotten when another one goes.
 //!
 //! An edge that its dialler says is up, while the other end still waits for it when the time is over, is
 //! one that failed: else a peer that reports lanes that it never opened would have its neighbours sent
@@ -30,12 +33,23 @@ use crate::topology::LaneFailure;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub(super) struct Failures {
     pub(super) attempts: u8,
-    /// How often an edge of a peer failed.
-    by_peer: BTreeMap<PeerId, u32>,
+    by_peer: BTreeMap<PeerId, Charge>,
+    /// Pairs of newcomers that could not be connected, lower number first, and when that was first seen.
+    pairs: BTreeMap<(PeerId, PeerId), Round>,
+    /// Newcomers that were not blamed for what may have been the death of another.
+    excused: BTreeSet<PeerId>,
+}
+
+/// What speaks against a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Charge {
+    /// How often an edge of it failed.
+    times: u32,
+    last: DeadEdge,
 }
 
 /// An edge that did not come up.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct DeadEdge {
     reporter: PeerId,
     with: PeerId,
@@ -47,21 +61,38 @@ struct DeadEdge {
 }
 
 impl Failures {
-    /// Notes an edge that failed. Returns the end whose edges failed more often, the later peer
-    /// where neither's did.
-    fn note(&mut self, one: PeerId, other: PeerId) -> PeerId {
-        let mut often = |peer: PeerId| {
-            let times = self.by_peer.entry(peer).or_default();
-            *times = times.saturating_add(1);
-            (*times, peer)
-        };
-        let (one, other) = (often(one), often(other));
-        one.max(other).1
+    fn note(&mut self, edge: DeadEdge) {
+        for peer in [edge.reporter, edge.with] {
+            let before = self.by_peer.get(&peer).map_or(0, |charge| charge.times);
+            let times = before.saturating_add(1);
+            self.by_peer.insert(peer, Charge { times, last: edge });
+        }
+    }
+
+    /// Whose edges failed most often; of several an end of this edge, and of those the later peer.
+    fn worst(&self, edge: DeadEdge) -> Option<(PeerId, Charge)> {
+        let all = self.by_peer.iter().map(|(peer, charge)| (*peer, *charge));
+        all.max_by_key(|(peer, charge)| {
+            let is_end = *peer == edge.reporter || *peer == edge.with;
+            (charge.times, is_end, *peer)
+        })
+    }
+
+    /// Is this the first attempt in which these two could not be connected?
+    fn is_first(&mut self, one: PeerId, other: PeerId, round: Round) -> bool {
+        *self.pairs.entry(pair(one, other)).or_insert(round) == round
     }
 
     pub(super) fn forget(&mut self, peer: PeerId) {
         self.by_peer.remove(&peer);
+        self.pairs
+            .retain(|(one, other), _| *one != peer && *other != peer);
+        self.excused.remove(&peer);
     }
+}
+
+fn pair(one: PeerId, other: PeerId) -> (PeerId, PeerId) {
+    (one.min(other), one.max(other))
 }
 
 impl Master {
@@ -107,9 +138,9 @@ impl Master {
             ..
         } = edge;
         match (self.is_registered(reporter), self.is_registered(with)) {
-            (true, true) if self.is_first_attempt(round) => self.avoid(round, edge, out),
+            (true, true) if self.is_first_of_pair(round, edge) => self.avoid(round, edge, out),
             (false, true) if failure == LaneFailure::Local => self.avoid(round, edge, out),
-            (true, false) if self.may_be_a_death(round, failure) => {
+            (true, false) if self.may_be_a_death(round, edge) => {
                 self.pause(round);
             }
             (_, true) if failure != LaneFailure::Local => self.send_away(with, edge, out),
@@ -146,24 +177,29 @@ impl Master {
     }
 
     /// An accepted peer whose machine says that nobody listens may have died a moment ago: then the
-    /// newcomer that could not reach it is not at fault. So the first such report only leads to a pause.
-    fn may_be_a_death(&self, round: Round, failure: LaneFailure) -> bool {
-        let is_quick = match failure {
+    /// newcomer that could not reach it is not at fault. So its first such report only leads to a pause.
+    fn may_be_a_death(&mut self, round: Round, edge: DeadEdge) -> bool {
+        let is_quick = match edge.failure {
             LaneFailure::Refused | LaneFailure::Closed => true,
             LaneFailure::TimedOut
             | LaneFailure::Unreachable
             | LaneFailure::BadHandshake
             | LaneFailure::Local => false,
         };
-        is_quick && self.is_first_attempt(round)
+        is_quick
+            && self
+                .failures_of(round)
+                .is_some_and(|failures| failures.excused.insert(edge.reporter))
     }
 
-    fn is_first_attempt(&self, round: Round) -> bool {
-        self.wirings.get(&round).is_some_and(|wiring| {
-            let failed = self.failures.get(&wiring.scope);
-            // One that pauses has been counted.
-            failed.map_or(0, |failures| failures.attempts) == u8::from(wiring.pausing)
-        })
+    fn is_first_of_pair(&mut self, round: Round, edge: DeadEdge) -> bool {
+        self.failures_of(round)
+            .is_some_and(|failures| failures.is_first(edge.reporter, edge.with, round))
+    }
+
+    fn failures_of(&mut self, round: Round) -> Option<&mut Failures> {
+        let scope = self.wirings.get(&round)?.scope;
+        Some(self.failures.entry(scope).or_default())
     }
 
     /// The attempt is over, and the next one waits a little. True: it has not paused before.
@@ -175,27 +211,33 @@ impl Master {
             return false;
         }
         let failures = self.failures.entry(wiring.scope).or_default();
-        failures.attempts = failures.attempts.saturating_add(1);
+        let attempts = failures.attempts.saturating_add(1);
+        failures.attempts = attempts.min(self.config.wiring_attempts_max);
         true
     }
 
     /// An edge for which nobody goes yet does not come up: the next ring avoids it.
     fn avoid(&mut self, round: Round, edge: DeadEdge, out: &mut Out) {
         let DeadEdge { reporter, with, .. } = edge;
-        let pair = (reporter.min(with), reporter.max(with));
-        self.unreachable.insert(pair);
+        self.unreachable.insert(pair(reporter, with));
         // What was measured between them holds no more: the solver would choose the edge again.
         self.bandwidth.remove(&(reporter, with));
         self.bandwidth.remove(&(with, reporter));
         let pauses = self.pause(round);
-        let Some(scope) = self.wirings.get(&round).map(|wiring| wiring.scope) else {
+        let attempts_max = self.config.wiring_attempts_max;
+        let Some(failures) = self.failures_of(round) else {
             return;
         };
-        let failures = self.failures.entry(scope).or_default();
-        let goes = failures.note(reporter, with);
-        if pauses && failures.attempts >= self.config.wiring_attempts_max {
-            self.failures.remove(&scope);
-            self.send_away(goes, edge, out);
+        failures.note(edge);
+        if !pauses || failures.attempts < attempts_max {
+            return;
+        }
+        if let Some((goes, charge)) = failures.worst(edge)
+            && charge.times >= u32::from(attempts_max.min(2))
+        {
+            // What speaks against the others still does.
+            failures.attempts = 0;
+            self.send_away(goes, charge.last, out);
         }
     }
 

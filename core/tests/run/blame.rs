@@ -1,13 +1,13 @@
 //! Edges that do not come up, told by hand: a master alone, followed by the reference, and peers that say
 //! whatever the story wants.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pccl_core::id::{ConnId, GroupId, PeerId, ProtocolVersion, Round};
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
 use pccl_core::messages::{Hello, ToMaster, ToPeer};
 use pccl_core::states::ConnectionState;
-use pccl_core::topology::{BrokenEdges, Ring};
+use pccl_core::topology::{BrokenEdges, LaneFailure, Ring};
 
 use crate::reference::Shadow;
 
@@ -105,6 +105,18 @@ impl Desk {
         }
     }
 
+    fn fails(&mut self, peer: u64, with: u64, failure: LaneFailure) {
+        let (round, with) = (self.round, PeerId(with));
+        self.says(
+            peer,
+            ToMaster::EdgeFailed {
+                round,
+                with,
+                failure,
+            },
+        );
+    }
+
     /// The time for connecting is over.
     fn wiring_is_overdue(&mut self) {
         self.tell(MasterInput::TimerFired(MasterTimer::Wiring(self.round)));
@@ -191,4 +203,87 @@ fn an_accepted_peer_that_never_opens_lanes_is_the_one_that_goes_in_the_end() {
     }
 
     assert_eq!(desk.present(), [1, 2, 3]);
+}
+
+/// What could not be connected was the other direction of a pair whose edge stands.
+#[test]
+fn a_better_ring_that_cannot_be_connected_does_not_cost_the_standing_one() {
+    let mut desk = Desk::with_accepted_peers(4);
+    let before = desk.ring();
+    for peer in 1..=4 {
+        desk.says(peer, ToMaster::OptimizeTopology);
+    }
+    let (round, group) = (desk.round, GroupId(0));
+    for peer in 1..=4 {
+        desk.says(peer, ToMaster::ProbesDone { round, ok: true });
+    }
+    let ring = Some(Ring([2, 1, 3, 4].map(PeerId).to_vec()));
+    desk.tell(MasterInput::TourSolved { round, group, ring });
+    desk.fails(2, 1, LaneFailure::TimedOut);
+    desk.pause_ends();
+
+    desk.update(1..=4);
+
+    assert_eq!(desk.ring(), before);
+}
+
+/// Five pairs, one after the other.
+#[test]
+fn five_pairs_that_fail_once_each_cost_nobody_its_membership() {
+    let mut desk = Desk::with_accepted_peers(20);
+    let broken = BrokenEdges {
+        to_next: true,
+        from_previous: true,
+    };
+    for peer in 1..=20 {
+        desk.says(peer, ToMaster::UpdateTopology { broken });
+    }
+    let mut failed = BTreeSet::new();
+
+    for _ in 0..5 {
+        let is_new = |peer: &u64| !failed.contains(peer);
+        let pair = desk
+            .next
+            .iter()
+            .find(|(one, other)| is_new(one) && is_new(other));
+        let (one, other) = pair.map(|(one, other)| (*one, *other)).unwrap();
+        failed.extend([one, other]);
+        desk.fails(one, other, LaneFailure::TimedOut);
+        desk.pause_ends();
+    }
+    desk.all_up(1..=20);
+
+    assert_eq!(desk.present().len(), 20);
+    assert!(!desk.connects(1), "the ring stands");
+}
+
+/// Peer 5 fails with one after the other; the last edge to fail is one of others.
+#[test]
+fn who_failed_most_often_goes_and_not_who_failed_last() {
+    let mut desk = Desk::with_accepted_peers(8);
+    let broken = BrokenEdges {
+        to_next: true,
+        from_previous: true,
+    };
+    for peer in 1..=8 {
+        desk.says(peer, ToMaster::UpdateTopology { broken });
+    }
+
+    for attempt in 1..=5 {
+        let (one, other) = if attempt < 5 {
+            (5, desk.next[&5])
+        } else {
+            let others = desk
+                .next
+                .iter()
+                .find(|(one, other)| **one != 5 && **other != 5);
+            others.map(|(one, other)| (*one, *other)).unwrap()
+        };
+        desk.fails(one, other, LaneFailure::TimedOut);
+        if desk.present().len() == 8 {
+            desk.pause_ends();
+        }
+    }
+
+    assert_eq!(desk.present(), [1, 2, 3, 4, 6, 7, 8]);
 }
