@@ -247,9 +247,7 @@ impl Master {
             return;
         };
         let diallers = self.silent_diallers(wiring);
-        if diallers.is_empty()
-            && let Some(edge) = self.contradiction(wiring)
-        {
+        if let Some(edge) = self.contradiction(wiring, &diallers) {
             // Its report may be on its way, and is legal still.
             self.blame(round, edge, out);
             return;
@@ -285,9 +283,12 @@ impl Master {
     }
 
     /// An edge that its dialler says is up, while the other end waits for it. Which of the two is wrong
-    /// the master cannot tell; who waited is not the one to go for it alone.
-    fn contradiction(&self, wiring: &Wiring) -> Option<DeadEdge> {
-        let mut edges = wiring.fresh().filter_map(|(from, to)| {
+    /// the master cannot tell; who waited is not the one to go for it alone. Where a peer that was to
+    /// dial is silent, it is the likelier cause; but one that is accepted does not go while there is such
+    /// a contradiction with a newcomer.
+    fn contradiction(&self, wiring: &Wiring, silent: &BTreeSet<PeerId>) -> Option<DeadEdge> {
+        let waits = |peer: &PeerId| wiring.awaiting.contains(peer);
+        let edges = wiring.fresh().filter_map(|(from, to)| {
             let dialler = self.dialler(*from, *to);
             let dialled = if dialler == *from { *to } else { *from };
             Some(DeadEdge {
@@ -298,7 +299,13 @@ impl Master {
                 failure: LaneFailure::TimedOut,
             })
         });
-        let waits = |peer: &PeerId| wiring.awaiting.contains(peer);
-        edges.find(|edge| waits(&edge.reporter) && !waits(&edge.with))
+        let mut edges = edges.filter(|edge| waits(&edge.reporter) && !waits(&edge.with));
+        if silent.is_empty() {
+            edges.next()
+        } else if silent.iter().any(|peer| self.is_registered(*peer)) {
+            None
+        } else {
+            edges.find(|edge| self.is_registered(edge.reporter) || self.is_registered(edge.with))
+        }
     }
 }

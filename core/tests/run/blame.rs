@@ -180,6 +180,21 @@ fn who_says_that_lanes_are_up_that_it_never_opened_pays_and_not_who_waited_for_t
     assert_eq!(desk.ring(), Ring(vec![PeerId(1), PeerId(2)]));
 }
 
+/// Peer 3 as before; and peer 2, that peer 1 has dialled, says nothing at all.
+#[test]
+fn two_newcomers_together_do_not_cost_an_accepted_peer_its_membership_either() {
+    let mut desk = Desk::with_accepted_peers(1);
+    desk.registers();
+    desk.registers();
+    desk.update([1]);
+
+    desk.up(3);
+    desk.wiring_is_overdue();
+
+    assert!(desk.present().contains(&1));
+    assert!(!desk.present().contains(&3));
+}
+
 /// Peer 4 does the same for as long as it is let: each time it is set apart from another one.
 #[test]
 fn an_accepted_peer_that_never_opens_lanes_is_the_one_that_goes_in_the_end() {

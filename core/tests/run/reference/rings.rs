@@ -229,17 +229,25 @@ impl Reference {
 
     /// Who was to open lanes to another one that waits too goes; of accepted peers only where no newcomer
     /// does. Where all that were to open lanes say that they have, and the other end of some waits still,
-    /// the edge has failed. Only where nobody says so does one go that nobody dials in vain.
+    /// the edge has failed; so it has where one end is a newcomer, and only accepted peers are silent.
+    /// Only where nobody says so does one go that was to open no lanes to anybody who waits.
     pub(super) fn wiring_is_overdue(&mut self, round: Round, seen: &Seen) {
         let mut wirings = self.wirings.iter_mut();
         let wiring = wirings.find(|wiring| wiring.round == round).unwrap();
         let waits = |peer: &PeerId| wiring.lacking.contains(peer);
         let waited_for = wiring.dials.iter().filter(|(_, to)| waits(to));
         let (silent, others): (Vec<RingEdge>, _) = waited_for.partition(|(from, _)| waits(from));
-        if silent.is_empty() && !others.is_empty() {
+        let is_newcomer = |peer: &PeerId| !self.accepted.contains(peer);
+        let mut contradicted = others;
+        if !silent.is_empty() {
+            contradicted.retain(|(from, to)| is_newcomer(from) || is_newcomer(to));
+        }
+        if !contradicted.is_empty() && !silent.iter().any(|(from, _)| is_newcomer(from)) {
             wiring.is_given_up = true;
             let lost = |end: &PeerId| seen.lost.contains(end);
-            let pays = others.iter().find(|(from, to)| lost(from) || lost(to));
+            let pays = contradicted
+                .iter()
+                .find(|(from, to)| lost(from) || lost(to));
             if let Some((from, to)) = pays.copied() {
                 self.somebody_pays(to, from, LaneFailure::TimedOut, seen);
             }
