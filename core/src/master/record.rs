@@ -96,9 +96,10 @@ impl GroupRecord {
         is_whole && !self.distrusted.contains(&edge) && self.ring.next_of(edge.0) == Some(edge.1)
     }
 
-    /// Has all edges of these peers connected afresh.
-    pub(super) fn distrust(&mut self, ends: &BTreeSet<PeerId>) {
-        let edges = self.ring.edges();
+    /// Has all edges of these peers that the next ring shares with the present one connected afresh.
+    pub(super) fn distrust(&mut self, ends: &BTreeSet<PeerId>, next: &Ring) {
+        let shared = |(from, to): &(PeerId, PeerId)| next.next_of(*from) == Some(*to);
+        let edges = self.ring.edges().filter(shared);
         let concerned = edges.filter(|(from, to)| ends.contains(from) || ends.contains(to));
         self.distrusted.extend(concerned);
     }

@@ -126,8 +126,9 @@ impl Master {
         let concerned = self.unreachable_among(members).into_iter();
         let apart = concerned.filter(|pair| !stands(*pair)).collect();
         tour::avoid(&order, &apart).unwrap_or_else(|| {
-            self.try_all_again(group, members, &apart);
-            Ring(order)
+            let ring = Ring(order);
+            self.try_all_again(group, &ring, &apart);
+            ring
         })
     }
 
@@ -141,16 +142,11 @@ impl Master {
     /// No order keeps these pairs apart: what failed may work again. All edges of their ends are
     /// connected afresh, so that one that nobody reaches any more fails with both its neighbours, and
     /// each of them with it alone.
-    fn try_all_again(
-        &mut self,
-        group: GroupId,
-        members: &[PeerId],
-        apart: &BTreeSet<(PeerId, PeerId)>,
-    ) {
-        self.unreachable = &self.unreachable - &self.unreachable_among(members);
+    fn try_all_again(&mut self, group: GroupId, ring: &Ring, apart: &BTreeSet<(PeerId, PeerId)>) {
+        self.unreachable = &self.unreachable - &self.unreachable_among(&ring.0);
         let ends = apart.iter().flat_map(|(one, other)| [*one, *other]);
         if let Some(group) = self.groups.get_mut(&group) {
-            group.distrust(&ends.collect());
+            group.distrust(&ends.collect(), ring);
         }
     }
 
