@@ -239,6 +239,8 @@ fn a_better_ring_that_cannot_be_connected_does_not_cost_the_standing_one() {
 
     desk.update(1..=4);
 
+    let connect_again = (1..=4).filter(|peer| desk.connects(*peer));
+    assert_eq!(connect_again.count(), 0);
     assert_eq!(desk.ring(), before);
 }
 

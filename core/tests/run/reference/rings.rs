@@ -244,6 +244,9 @@ impl Reference {
         }
         if !contradicted.is_empty() && !silent.iter().any(|(from, _)| is_newcomer(from)) {
             wiring.is_given_up = true;
+            // Which of them the master goes by is its choice.
+            self.failed_pairs
+                .extend(contradicted.iter().copied().map(in_order));
             let lost = |end: &PeerId| seen.lost.contains(end);
             let pays = contradicted
                 .iter()
