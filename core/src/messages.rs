@@ -149,7 +149,7 @@ pub enum ToPeer {
     /// A major call is not carried out; the peer is idle again.
     CallFailed(CallFailure),
     /// Answer to `ArePeersPending`: the same for all, or yes to those that others wait for in a major
-    /// call.
+    /// call, or no to those that others wait for in a collective.
     PeersPending {
         /// Somebody is registered and waits.
         pending: bool,

@@ -116,6 +116,17 @@ pub enum SyncFailure {
         /// The newest that anybody offers.
         offered: Revision,
     },
+    /// A send-only peer, whose content alone may win, holds less than the group has reached, while others
+    /// hold that. Let it take part otherwise, restore a newer checkpoint there, or call again with a
+    /// restart allowed everywhere.
+    SenderBehind {
+        /// The send-only peer with the newest revision.
+        sender: PeerId,
+        /// What the group last held.
+        reached: Revision,
+        /// What that peer offers.
+        offered: Revision,
+    },
     /// The peers of the group offer a revision beyond the next one: `revision += 1` was done more than
     /// once between two synchronizations.
     RevisionSkipped {
@@ -135,6 +146,7 @@ impl SyncFailure {
             Self::NobodyToSend
             | Self::SendersDiffer { .. }
             | Self::RevisionLost { .. }
+            | Self::SenderBehind { .. }
             | Self::RevisionSkipped { .. } => false,
         }
     }
@@ -159,6 +171,15 @@ impl fmt::Display for SyncFailure {
                 f,
                 "the group reached {reached} but nobody holds more than {offered}; \
                  restore a newer checkpoint, or allow a restart on every peer"
+            ),
+            Self::SenderBehind {
+                sender,
+                reached,
+                offered,
+            } => write!(
+                f,
+                "the group reached {reached} but the send-only {sender} holds {offered}; \
+                 restore a newer checkpoint there, or do not let it be send-only"
             ),
             Self::RevisionSkipped { expected, offered } => write!(
                 f,

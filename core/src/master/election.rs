@@ -13,8 +13,10 @@
 //! 3. **Popularity.** Of the candidates with the current revision, the content that most hold wins. A
 //!    tie goes to the content held by the peer with the lowest number, the longest in the run.
 //! 4. **Guarantees.** A send-only peer that does not hold the winning content fails the call for all.
-//!    A receive-only peer is never a holder. Who describes other entries than the winner's (names,
-//!    types, counts, flags, compared as a set) is expelled.
+//!    A receive-only peer is never a holder. Who describes other entries (names, types, counts, flags,
+//!    compared as a set) than the winner is expelled. But a newcomer does not decide who goes here
+//!    either: where the winner is no veteran, the entries that most veterans describe are the measure, and
+//!    the winner may be the one that is expelled.
 //!
 //! Votes of the departed are not here: the caller withdraws them when it loses a peer.
 
@@ -56,14 +58,14 @@ pub(super) fn elect(
         return decision;
     }
     let candidates = candidates(votes);
-    let revision = match current_revision(&candidates, reached) {
+    let revision = match current_revision(votes, &candidates, reached) {
         Ok(revision) => revision,
         Err(failure) => return Decision::Failed(failure),
     };
     let finalists = candidates
         .into_iter()
         .filter(|(_, vote)| vote.revision == revision);
-    let Some((winner, holders)) = most_popular(finalists) else {
+    let Some((winner, holders)) = largest_camp(finalists, content) else {
         return Decision::Failed(SyncFailure::NobodyToSend);
     };
     let loser = votes
@@ -76,7 +78,7 @@ pub(super) fn elect(
             other: *other,
         });
     }
-    match strangers(votes, winner) {
+    match strangers(votes, measure(votes, veterans, winner)) {
         expelled if expelled.is_empty() => Decision::Elected {
             revision,
             winner,
@@ -141,48 +143,68 @@ fn candidates(votes: &Votes) -> Vec<(PeerId, &SyncVote)> {
 }
 
 fn current_revision(
+    votes: &Votes,
     candidates: &[(PeerId, &SyncVote)],
     reached: Option<Revision>,
 ) -> Result<Revision, SyncFailure> {
-    let newest = candidates.iter().map(|(_, vote)| vote.revision).max();
-    let newest = newest.ok_or(SyncFailure::NobodyToSend)?;
+    let first = candidates
+        .iter()
+        .max_by_key(|(peer, vote)| (vote.revision, Reverse(*peer)));
+    let (sender, offered) = first.map_or(Err(SyncFailure::NobodyToSend), |(peer, vote)| {
+        Ok((*peer, vote.revision))
+    })?;
     match reached {
-        Some(reached) if rule!(newest < reached; RevisionGoesBack => false) => {
-            Err(SyncFailure::RevisionLost {
-                reached,
-                offered: newest,
-            })
+        Some(reached) if rule!(offered < reached; RevisionGoesBack => false) => {
+            let is_held = votes.values().any(|vote| vote.revision >= reached);
+            let failure = if is_held && is_send_only(votes, sender) {
+                SyncFailure::SenderBehind {
+                    sender,
+                    reached,
+                    offered,
+                }
+            } else {
+                SyncFailure::RevisionLost { reached, offered }
+            };
+            Err(failure)
         }
-        Some(_) | None => Ok(newest),
+        Some(_) | None => Ok(offered),
     }
+}
+
+fn is_send_only(votes: &Votes, peer: PeerId) -> bool {
+    let vote = votes.get(&peer);
+    vote.is_some_and(|vote| vote.strategy == SyncStrategy::SendOnly)
 }
 
 /// What is compared of an entry: its key, and its hash where that must be equal.
 type Compared<'a> = (&'a str, ElementType, u64, bool, Option<ContentHash>);
 
-fn content(vote: &SyncVote) -> Vec<Compared<'_>> {
-    vote.entries
-        .iter()
-        .map(|entry| {
-            let may_differ = entry.allow_content_inequality;
-            let hash = (!may_differ).then_some(entry.hash);
-            (
-                entry.name.as_str(),
-                entry.element,
-                entry.count,
-                may_differ,
-                hash,
-            )
-        })
-        .collect()
+fn content(entry: &EntryInfo) -> Compared<'_> {
+    let hash = (!entry.allow_content_inequality).then_some(entry.hash);
+    let (name, element, count, may_differ, _) = description(entry);
+    (name, element, count, may_differ, hash)
 }
 
-fn most_popular<'a>(
-    finalists: impl Iterator<Item = (PeerId, &'a SyncVote)>,
+fn description(entry: &EntryInfo) -> Compared<'_> {
+    let may_differ = entry.allow_content_inequality;
+    (
+        entry.name.as_str(),
+        entry.element,
+        entry.count,
+        may_differ,
+        None,
+    )
+}
+
+/// The largest camp of peers in whose entries this is the same, and its first peer.
+fn largest_camp<'a>(
+    voters: impl Iterator<Item = (PeerId, &'a SyncVote)>,
+    compared: impl Fn(&'a EntryInfo) -> Compared<'a>,
 ) -> Option<(PeerId, BTreeSet<PeerId>)> {
     let mut camps: BTreeMap<Vec<Compared<'_>>, BTreeSet<PeerId>> = BTreeMap::new();
-    for (peer, vote) in finalists {
-        camps.entry(content(vote)).or_default().insert(peer);
+    for (peer, vote) in voters {
+        let alike = vote.entries.iter().map(&compared).collect();
+        camps.entry(alike).or_default().insert(peer);
     }
     let holders = camps.into_values().max_by_key(|camp| {
         let first = camp.first().copied();
@@ -193,9 +215,19 @@ fn most_popular<'a>(
     Some((*holders.first()?, holders))
 }
 
-/// Voters whose entries are not the winner's.
-fn strangers(votes: &Votes, winner: PeerId) -> Vec<(PeerId, Misdeed)> {
-    let Some(elected) = votes.get(&winner) else {
+/// Whose entries everybody is to have.
+fn measure(votes: &Votes, veterans: &BTreeSet<PeerId>, winner: PeerId) -> PeerId {
+    if veterans.contains(&winner) {
+        return winner;
+    }
+    let experienced = votes.iter().filter(|(peer, _)| veterans.contains(peer));
+    let camp = largest_camp(experienced.map(|(peer, vote)| (*peer, vote)), description);
+    camp.map_or(winner, |(first, _)| first)
+}
+
+/// Voters whose entries are not those of `measure`.
+fn strangers(votes: &Votes, measure: PeerId) -> Vec<(PeerId, Misdeed)> {
+    let Some(elected) = votes.get(&measure) else {
         return Vec::new();
     };
     votes

@@ -218,7 +218,9 @@ pub struct MasterConfig {
     pub wiring: Duration,
     /// Pause before an attempt between accepted peers is repeated; doubles with each attempt.
     pub wiring_retry: Duration,
-    /// Attempts between two accepted peers before one of them is kicked.
+    /// Failed attempts at a ring after which the peer whose edges failed most often has to go. All
+    /// failures since the last ring count, whichever pairs they were of; but, where this is more than
+    /// one, nobody goes whose edges failed only once.
     pub wiring_attempts_max: u8,
     /// How long measurements and solving may take.
     pub optimization: Duration,

@@ -100,17 +100,22 @@ impl Master {
         for failures in self.failures.values_mut() {
             failures.forget(peer);
         }
+        self.unreachable
+            .retain(|(one, other)| *one != peer && *other != peer);
         self.optimization_loses(peer);
         if self.accepted_in(record.group).next().is_none() {
             // With its last member a group's revision goes too: whoever comes next starts afresh.
-            self.groups.remove(&record.group);
+            if self.groups.remove(&record.group).is_some() && !self.groups.is_empty() {
+                // For the groups that are left this is another world: another epoch when they are
+                // told of it.
+                self.epoch = self.epoch.next();
+            }
             self.failures.remove(&Scope::Group(record.group));
             return;
         }
         self.collectives_lose(record.group, peer, out);
         self.sync_loses(record.group, peer, out);
         if let Some(group) = self.groups.get_mut(&record.group) {
-            group.unreachable.retain(|(a, b)| *a != peer && *b != peer);
             group.broken.retain(|(a, b)| *a != peer && *b != peer);
         }
     }
@@ -129,6 +134,7 @@ impl Master {
         self.groups.clear();
         self.wirings.clear();
         self.failures.clear();
+        self.unreachable.clear();
         self.admission_closed_at = None;
         self.optimization = None;
         self.bandwidth.clear();

@@ -93,6 +93,9 @@ pub struct Master {
     wirings: BTreeMap<Round, Wiring>,
     /// Attempts at connecting a ring that failed and are repeated.
     failures: BTreeMap<Scope, Failures>,
+    /// Pairs, each of one group, that could not be connected, lower number first. No pair that stands
+    /// side by side on a ring that was connected since.
+    unreachable: BTreeSet<(PeerId, PeerId)>,
     /// While newcomers are being admitted: who registered later waits for the next ballot. Without
     /// it, newcomers that keep coming and failing would hold up the others for ever.
     admission_closed_at: Option<PeerId>,
@@ -121,6 +124,7 @@ impl Master {
             groups: BTreeMap::new(),
             wirings: BTreeMap::new(),
             failures: BTreeMap::new(),
+            unreachable: BTreeSet::new(),
             admission_closed_at: None,
             optimization: None,
             bandwidth: BTreeMap::new(),

@@ -138,10 +138,13 @@ impl Master {
         else {
             return;
         };
-        let expected = asked.contains(&(peer, to)) && awaiting.contains(&peer);
-        if expected {
+        if !self.peers.contains_key(&to) {
+            // It was lost while the report was on its way, and is not measured again.
+            return;
+        }
+        if asked.contains(&(peer, to)) && awaiting.contains(&peer) {
             self.bandwidth.insert((peer, to), kbit_per_s);
-        } else if self.peers.contains_key(&to) {
+        } else {
             self.kick(peer, Misdeed::UnaskedProbe, out);
         }
     }

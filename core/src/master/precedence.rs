@@ -15,6 +15,9 @@
 //! others are. A newcomer whose loop begins with the question gets the answer that the others had,
 //! for it was itself what was pending.
 //!
+//! Where the others of its group wait to start a collective it is told *no*, for the same reason: they
+//! have had their answer, and go on without an update.
+//!
 //! So in the usual loop (update, synchronize, compute, reduce) a peer that fell out of step comes back
 //! into it at the top of its loop.
 
@@ -37,17 +40,24 @@ impl Master {
 
     fn queries_give_way(&mut self, out: &mut Out) -> bool {
         let global = self.major_call_above_sync(None).is_some();
-        let asking: Vec<PeerId> = self
+        let asking: Vec<(PeerId, bool)> = self
             .accepted()
             .filter(|(_, record)| record.asked_pending)
-            .filter(|(_, record)| global || self.major_call(record.group).is_some())
-            .map(|(peer, _)| peer)
+            .filter_map(|(peer, record)| {
+                if global || self.major_call(record.group).is_some() {
+                    return Some((peer, true));
+                }
+                let holds_up = record.state == ConnectionState::Idle
+                    && self.a_tag_that_waits(record.group).is_some();
+                holds_up.then_some((peer, false))
+            })
             .collect();
-        for peer in &asking {
+        for (peer, pending) in &asking {
             if let Some(record) = self.peers.get_mut(peer) {
                 record.asked_pending = false;
             }
-            send(out, *peer, ToPeer::PeersPending { pending: true });
+            let pending = *pending;
+            send(out, *peer, ToPeer::PeersPending { pending });
         }
         !asking.is_empty()
     }

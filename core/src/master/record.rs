@@ -70,8 +70,9 @@ pub(super) struct GroupRecord {
     pub(super) lanes: u16,
     /// Edges of the ring, sender first, that lost a lane.
     pub(super) broken: BTreeSet<(PeerId, PeerId)>,
-    /// Pairs of accepted peers that could not be connected, lower number first.
-    pub(super) unreachable: BTreeSet<(PeerId, PeerId)>,
+    /// Whole edges of the ring that an attempt at another one ordered afresh. Until a ring stands each
+    /// attempt does: the two ends may have newer lanes, of which they must not keep different ones.
+    pub(super) distrusted: BTreeSet<(PeerId, PeerId)>,
     /// The revision of the last successful synchronization.
     pub(super) reached: Option<Revision>,
     pub(super) sync: SyncProgress,
@@ -87,6 +88,20 @@ impl GroupRecord {
         if let (true, Some(previous)) = (broken.from_previous, self.ring.previous_of(peer)) {
             self.broken.insert((previous, peer));
         }
+    }
+
+    /// Is this an edge of the ring that can be kept: is it whole as far as anybody said?
+    pub(super) fn can_keep(&self, edge: (PeerId, PeerId)) -> bool {
+        let is_whole = rule!(!self.broken.contains(&edge); EdgeKeptThoughBroken => true);
+        is_whole && !self.distrusted.contains(&edge) && self.ring.next_of(edge.0) == Some(edge.1)
+    }
+
+    /// Has all edges of these peers that the next ring shares with the present one connected afresh.
+    pub(super) fn distrust(&mut self, ends: &BTreeSet<PeerId>, next: &Ring) {
+        let shared = |(from, to): &(PeerId, PeerId)| next.next_of(*from) == Some(*to);
+        let edges = self.ring.edges().filter(shared);
+        let concerned = edges.filter(|(from, to)| ends.contains(from) || ends.contains(to));
+        self.distrusted.extend(concerned);
     }
 }
 

@@ -6,8 +6,8 @@
 //!    └── the ballot counts again ◀── give up ◀── blame: refuse a newcomer, avoid the pair, wait
 //! ```
 //!
-//! An edge of the standing ring that nobody reported broken is kept; every other edge is ordered
-//! afresh with a ticket of the round. Old lanes are given up only when the new ring stands, so an
+//! An edge of the standing ring that nobody reported broken is kept, unless one of its ends may be one
+//! that cannot be connected; every other edge is ordered afresh with a ticket of the round. Old lanes are given up only when the new ring stands, so an
 //! attempt that fails changes nothing.
 
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -37,14 +37,18 @@ pub(super) struct PlannedRing {
     ring: Ring,
     lanes: u16,
     /// Edges to build, sender first.
-    pub(super) fresh: BTreeSet<(PeerId, PeerId)>,
+    fresh: BTreeSet<(PeerId, PeerId)>,
 }
 
 impl Wiring {
+    /// Edges to build, of all groups, sender first.
+    pub(super) fn fresh(&self) -> impl Iterator<Item = &(PeerId, PeerId)> {
+        self.rings.values().flat_map(|plan| &plan.fresh)
+    }
+
     pub(super) fn is_fresh(&self, one: PeerId, other: PeerId) -> bool {
-        self.rings
-            .values()
-            .any(|plan| plan.fresh.contains(&(one, other)) || plan.fresh.contains(&(other, one)))
+        self.fresh()
+            .any(|edge| *edge == (one, other) || *edge == (other, one))
     }
 }
 
@@ -108,34 +112,47 @@ impl Master {
     }
 
     /// The present ring without the departed, newcomers at its end, and no pair that could not be
-    /// connected side by side.
+    /// connected side by side, unless its edge stands.
     fn next_ring(&mut self, group: GroupId, members: &[PeerId]) -> Ring {
-        let Some(record) = self.groups.get_mut(&group) else {
-            return Ring(members.to_vec());
+        let standing = self.groups.get(&group);
+        let on_ring = standing.map_or(&[][..], |record| &record.ring.0);
+        let newcomers = members.iter().filter(|peer| !on_ring.contains(peer));
+        let present = on_ring.iter().filter(|peer| members.contains(peer));
+        let order: Vec<PeerId> = present.chain(newcomers).copied().collect();
+        let stands = |(one, other): (PeerId, PeerId)| {
+            standing
+                .is_some_and(|group| group.can_keep((one, other)) || group.can_keep((other, one)))
         };
-        let mut order: Vec<PeerId> = record
-            .ring
-            .0
-            .iter()
-            .filter(|peer| members.contains(peer))
-            .copied()
-            .collect();
-        order.extend(members.iter().filter(|peer| !record.ring.0.contains(peer)));
-        tour::avoid(&order, &record.unreachable).unwrap_or_else(|| {
-            // No order avoids them all: what failed may work again.
-            record.unreachable.clear();
-            Ring(order)
+        let concerned = self.unreachable_among(members).into_iter();
+        let apart = concerned.filter(|pair| !stands(*pair)).collect();
+        tour::avoid(&order, &apart).unwrap_or_else(|| {
+            let ring = Ring(order);
+            self.try_all_again(group, &ring, &apart);
+            ring
         })
+    }
+
+    fn unreachable_among(&self, members: &[PeerId]) -> BTreeSet<(PeerId, PeerId)> {
+        let pairs = self.unreachable.iter().copied();
+        pairs
+            .filter(|(one, other)| members.contains(one) && members.contains(other))
+            .collect()
+    }
+
+    /// No order keeps these pairs apart: what failed may work again. All edges of their ends are
+    /// connected afresh, so that one that nobody reaches any more fails with both its neighbours, and
+    /// each of them with it alone.
+    fn try_all_again(&mut self, group: GroupId, ring: &Ring, apart: &BTreeSet<(PeerId, PeerId)>) {
+        self.unreachable = &self.unreachable - &self.unreachable_among(&ring.0);
+        let ends = apart.iter().flat_map(|(one, other)| [*one, *other]);
+        if let Some(group) = self.groups.get_mut(&group) {
+            group.distrust(&ends.collect(), ring);
+        }
     }
 
     fn plan_edges(&self, group: GroupId, ring: Ring) -> PlannedRing {
         let standing = self.groups.get(&group);
-        let kept = |edge: &(PeerId, PeerId)| {
-            standing.is_some_and(|group| {
-                let is_whole = rule!(!group.broken.contains(edge); EdgeKeptThoughBroken => true);
-                is_whole && group.ring.next_of(edge.0) == Some(edge.1)
-            })
-        };
+        let kept = |edge: &(PeerId, PeerId)| standing.is_some_and(|group| group.can_keep(*edge));
         let fresh: BTreeSet<_> = ring.edges().filter(|edge| !kept(edge)).collect();
         let wished = ring
             .0
@@ -338,6 +355,10 @@ impl Master {
         let epoch = self.epoch_for(&wiring);
         self.epoch = epoch;
         for (id, plan) in wiring.rings {
+            let are_neighbours = |one: PeerId, other| plan.ring.next_of(one) == Some(other);
+            self.unreachable.retain(|(one, other)| {
+                !are_neighbours(*one, *other) && !are_neighbours(*other, *one)
+            });
             let group = self.groups.entry(id).or_default();
             rule!(
                 group.broken.retain(|edge| !plan.fresh.contains(edge));
@@ -346,6 +367,7 @@ impl Master {
             group
                 .broken
                 .retain(|(from, to)| plan.ring.next_of(*from) == Some(*to));
+            group.distrusted.clear();
             group.ring = plan.ring;
             group.lanes = plan.lanes;
             group.epoch = epoch;

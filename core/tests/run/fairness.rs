@@ -120,11 +120,11 @@ fn rings_that_cannot_be_improved_cost_nobody_its_membership() {
 }
 
 /// M-3, for peers that have been accepted: the one that cannot be connected goes, however long it has
-/// been in the run, and not its neighbours.
+/// been in the run and however few there are, and not its neighbours.
 #[test]
 fn of_accepted_peers_the_one_that_nobody_reaches_any_more_goes() {
-    for sick in 0..5 {
-        let mut run = Run::with_accepted_peers(1, 5);
+    for (size, sick) in (3..=6).flat_map(|size| (0..size).map(move |sick| (size, sick))) {
+        let mut run = Run::with_accepted_peers(1, size);
         cut_off(&mut run, sick);
         run.break_edge(sick, 0);
         run.settle();
@@ -134,8 +134,44 @@ fn of_accepted_peers_the_one_that_nobody_reaches_any_more_goes() {
         run.settle();
 
         for no in peers {
-            assert_eq!(run.is_accepted(no), no != sick, "seat {no} of sick {sick}");
+            let stays = run.is_accepted(no);
+            assert_eq!(stays, no != sick, "seat {no} of {size}, sick {sick}");
         }
-        assert_eq!(run.watch.commits, 4);
+        assert_eq!(run.watch.commits as usize, size - 1);
+    }
+}
+
+/// Three newcomers beside each other: each pair is found out in an attempt of its own.
+#[test]
+fn three_newcomers_that_cannot_reach_each_other_come_in_between_the_others() {
+    for seed in 1..20 {
+        let mut run = Run::with_accepted_peers(seed, 3);
+        let newcomers = [(); 3].map(|()| run.join(GroupId(0)));
+        let [one, two, three] = newcomers;
+        run.fabric
+            .blocked
+            .extend([(one, two), (one, three), (two, three)]);
+        run.settle();
+
+        run.call_all(&[0, 1, 2], &Call::UpdateTopology);
+        run.settle();
+
+        assert!(everybody_stays(&run), "seed {seed}");
+    }
+}
+
+/// Nobody of their group is accepted, so none of them has a record of it yet.
+#[test]
+fn newcomers_of_a_new_group_that_cannot_be_connected_are_set_apart_too() {
+    for seed in 1..20 {
+        let mut run = Run::with_accepted_peers(seed, 1);
+        let newcomers = [(); 4].map(|()| run.join(GroupId(1)));
+        run.settle();
+        run.fabric.blocked.insert((newcomers[0], newcomers[1]));
+
+        run.call(0, Call::UpdateTopology);
+        run.settle();
+
+        assert!(everybody_stays(&run), "seed {seed}");
     }
 }

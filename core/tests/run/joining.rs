@@ -207,6 +207,24 @@ fn a_newcomer_whose_loop_begins_with_the_question_keeps_step() {
     }
 }
 
+/// A loop that asks first: the others asked before the newcomer was in, and go on to reduce.
+#[test]
+fn a_newcomer_whose_loop_begins_with_the_question_keeps_step_with_those_who_reduce() {
+    for seed in 1..30 {
+        let mut run = Run::with_accepted_peers(seed, 2);
+        run.join_many(1, GroupId(0));
+
+        run.call_all(&[0, 1], &reduce(1));
+        run.call(2, Call::ArePeersPending);
+        run.settle();
+        assert_eq!(run.outcome(2), Answer::PeersPending(Ok(false)));
+        run.call(2, reduce(1));
+        run.settle();
+
+        assert_eq!(run.watch.commits, 3, "seed {seed}");
+    }
+}
+
 #[test]
 fn who_asks_while_another_group_synchronizes_waits_for_it() {
     let mut run = Run::new(1);

@@ -256,3 +256,61 @@ fn a_faster_ring_that_cannot_be_connected_leaves_the_old_one() {
         Holds::Sum((0..4).map(|no| run.id(no)).collect())
     );
 }
+
+/// What an update finds whole it leaves alone.
+fn update_changes_nothing(run: &mut Run, peers: &[SeatNo]) {
+    let before = run.seats[0].plane.ring().clone();
+    for no in peers {
+        run.answers(*no);
+    }
+
+    run.call_all(peers, &Call::UpdateTopology);
+    run.settle();
+
+    for no in peers {
+        assert!(matches!(run.outcome(*no), Answer::TopologyUpdated(Ok(_))));
+    }
+    assert_eq!(*run.seats[0].plane.ring(), before);
+}
+
+#[test]
+fn an_update_with_nothing_to_do_keeps_a_better_ring_whose_pair_once_failed() {
+    for no in 0..5 {
+        let mut run = Run::with_accepted_peers(1, 5);
+        let peers = run.accepted();
+        let optimize = |run: &mut Run| {
+            run.call_all(&peers, &Call::OptimizeTopology);
+            run.settle();
+        };
+        optimize(&mut run);
+        let next = run.seats[no].plane.next.expect("it is on a ring").1;
+        run.fabric.blocked.insert((next.min(no), next.max(no)));
+        run.break_edge(no, 0);
+        run.settle();
+        run.call_all(&peers, &reduce(1));
+        run.settle();
+        run.fabric.blocked.clear();
+        optimize(&mut run);
+
+        update_changes_nothing(&mut run, &peers);
+    }
+}
+
+/// The world is another one without that group, and an epoch is one world.
+#[test]
+fn a_group_that_ends_raises_the_epoch_of_the_others() {
+    let mut run = Run::new(1);
+    run.join_many(2, GroupId(0));
+    run.join_many(1, GroupId(1));
+    let topology = |run: &Run| run.seats[0].plane.topology.clone();
+    let before = topology(&run);
+
+    run.lose(2);
+    run.settle();
+    run.call_all(&[0, 1], &Call::UpdateTopology);
+    run.settle();
+
+    let after = topology(&run);
+    assert_ne!(before.world, after.world);
+    assert!(before.epoch < after.epoch, "{:?}", after.epoch);
+}

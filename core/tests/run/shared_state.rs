@@ -200,6 +200,38 @@ fn a_restart_that_not_everybody_allows_is_refused_with_the_revisions() {
     }
 }
 
+/// The others hold what the group has reached, but a send-only peer lets nobody else's content win.
+#[test]
+fn a_send_only_peer_that_is_behind_is_named_to_all() {
+    let mut run = Run::with_accepted_peers(1, 3);
+    for no in 0..3 {
+        hold(&mut run, no, 5, 50);
+    }
+    sync_all(&mut run, EnforcePopular);
+    hold(&mut run, 2, 3, 30);
+    for no in 0..3 {
+        run.answers(no);
+        sync(
+            &mut run,
+            no,
+            if no == 2 { SendOnly } else { EnforcePopular },
+        );
+    }
+
+    run.settle();
+
+    let (reached, offered) = (Revision(5), Revision(3));
+    let sender = run.id(2);
+    for no in 0..3 {
+        let failure = SyncFailure::SenderBehind {
+            sender,
+            reached,
+            offered,
+        };
+        assert_eq!(revision_of(&mut run, no), failed(failure));
+    }
+}
+
 /// M-9: a group that was left by everybody starts afresh.
 #[test]
 fn a_group_without_members_forgets_its_revision() {
@@ -271,6 +303,73 @@ fn who_describes_other_entries_than_the_rest_is_kicked_with_their_number() {
     let why = CallError::Kicked(Misdeed::StateMismatch { entries: 1 });
     assert_eq!(revision_of(&mut run, 2), Err(why));
     assert_eq!(revision_of(&mut run, 0), Ok(Revision(0)));
+}
+
+/// Peers 0 to 2 have synchronized, and peer 3 has come since.
+fn three_veterans_and_a_newcomer() -> Run {
+    let mut run = Run::with_accepted_peers(1, 3);
+    sync_all(&mut run, EnforcePopular);
+    run.join_many(1, GroupId(0));
+    for no in run.accepted() {
+        run.answers(no);
+    }
+    run
+}
+
+#[test]
+fn a_send_only_newcomer_with_other_entries_goes_and_not_the_group() {
+    let mut run = three_veterans_and_a_newcomer();
+    for no in 0..3 {
+        hold(&mut run, no, 1, 10);
+        sync(&mut run, no, EnforcePopular);
+    }
+    run.seats[3].plane.memory.revision = Revision(1);
+    run.seats[3].plane.memory.entries = vec![shared("other", 1)];
+    sync(&mut run, 3, SendOnly);
+
+    run.settle();
+
+    let why = CallError::Kicked(Misdeed::StateMismatch { entries: 2 });
+    assert_eq!(revision_of(&mut run, 3), Err(why));
+    for no in 0..3 {
+        assert_eq!(revision_of(&mut run, no), Ok(Revision(1)));
+    }
+}
+
+/// Its checkpoint is of another program, whose revisions are further.
+#[test]
+fn a_newcomer_one_revision_ahead_with_other_entries_goes_and_not_the_group() {
+    let mut run = three_veterans_and_a_newcomer();
+    run.seats[3].plane.memory.revision = Revision(1);
+    run.seats[3].plane.memory.entries = vec![shared("bias", 1), shared("weights", 100)];
+
+    sync_all(&mut run, EnforcePopular);
+
+    let why = CallError::Kicked(Misdeed::StateMismatch { entries: 1 });
+    assert_eq!(revision_of(&mut run, 3), Err(why));
+    for no in 0..3 {
+        assert_eq!(revision_of(&mut run, no), Ok(Revision(0)));
+    }
+}
+
+/// The newcomer is right, and so are those that describe the same: the odd one of the group goes alone.
+#[test]
+fn a_newcomer_that_wins_does_not_save_the_odd_one_of_the_group() {
+    let mut run = three_veterans_and_a_newcomer();
+    run.seats[0].plane.memory.entries = vec![shared("bias", 1), shared("weights", 100)];
+    hold(&mut run, 3, 1, 10);
+    for no in 0..3 {
+        sync(&mut run, no, EnforcePopular);
+    }
+    sync(&mut run, 3, SendOnly);
+
+    run.settle();
+
+    let why = CallError::Kicked(Misdeed::StateMismatch { entries: 1 });
+    assert_eq!(revision_of(&mut run, 0), Err(why));
+    for no in 1..4 {
+        assert_eq!(revision_of(&mut run, no), Ok(Revision(1)));
+    }
 }
 
 #[test]

@@ -74,16 +74,15 @@ fn may_go_up_accepted(kind: &str, state: S) -> Result<(), &'static str> {
             state == S::Idle || with_collectives,
             "who waits in a major call cannot leave",
         ),
-        "EdgeFailed" if state == S::WaitingForOtherPeers => Err(
-            "possible where two attempts fail in a row and the second leaves the sender nothing to \
-             build; never met, and not asked for",
+        "EdgesEstablished" | "EdgeFailed" if state == S::WaitingForOtherPeers => Err(
+            "possible where an attempt fails and the next leaves the sender nothing to build; in a \
+             ring of three it builds everything, so it is never met, and not asked for",
         ),
         "EdgesEstablished" | "EdgeFailed" => allowed(
             matches!(
                 state,
                 S::ConnectingToPeers
                     | S::VoteNoNewPeersEstablishP2p
-                    | S::WaitingForOtherPeers
                     | S::Idle
                     | S::CollectiveCommunicationsRunning
             ),

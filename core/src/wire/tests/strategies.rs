@@ -272,6 +272,13 @@ fn sync_failure() -> impl Strategy<Value = SyncFailure> {
         (peer(), peer()).prop_map(|(one, other)| SyncFailure::SendersDiffer { one, other }),
         (revision(), revision())
             .prop_map(|(reached, offered)| SyncFailure::RevisionLost { reached, offered }),
+        (peer(), revision(), revision()).prop_map(|(sender, reached, offered)| {
+            SyncFailure::SenderBehind {
+                sender,
+                reached,
+                offered,
+            }
+        }),
         (revision(), revision())
             .prop_map(|(expected, offered)| SyncFailure::RevisionSkipped { expected, offered }),
     ]

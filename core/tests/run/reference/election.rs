@@ -6,7 +6,8 @@
 //! with the newest revision the content that most hold wins, in a tie that of the peer that is
 //! longest in the run. Who offers a revision too far ahead, or other entries than the winner's, is
 //! expelled and the rest votes again; but where nobody that decides is in step, nobody is expelled
-//! and the call fails.
+//! and the call fails. A newcomer that wins against other entries of the veterans is expelled itself, and
+//! with it only veterans that are in the minority.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -73,7 +74,16 @@ pub(super) fn elect(offers: &Offers, veterans: &Peers, reached: Option<Revision>
     };
     if let Some(reached) = reached.filter(|reached| revision < *reached) {
         let offered = revision;
-        return Outcome::Failed(SyncFailure::RevisionLost { reached, offered });
+        let is_held = offers.values().any(|vote| vote.revision >= reached);
+        let sender = senders.iter().find(|peer| revision_of(peer) == offered);
+        return Outcome::Failed(match sender {
+            Some(sender) if is_held => SyncFailure::SenderBehind {
+                sender: *sender,
+                reached,
+                offered,
+            },
+            Some(_) | None => SyncFailure::RevisionLost { reached, offered },
+        });
     }
     let finalists: Peers = (candidates.into_iter())
         .filter(|peer| revision_of(peer) == revision)
@@ -99,9 +109,28 @@ pub(super) fn elect(offers: &Offers, veterans: &Peers, reached: Option<Revision>
         let other = *other;
         return Outcome::Failed(SyncFailure::SendersDiffer { one, other });
     }
-    let strangers: Peers = (offers.keys().copied())
-        .filter(|peer| shape(&offers[peer]) != shape(&offers[&one]))
-        .collect();
+    let alike = |peer: &PeerId, among: &Peers| -> Peers {
+        let same = |other: &&PeerId| shape(&offers[other]) == shape(&offers[peer]);
+        among.iter().filter(same).copied().collect()
+    };
+    let everybody: Peers = offers.keys().copied().collect();
+    let experienced = &everybody & veterans;
+    let most = experienced
+        .iter()
+        .map(|peer| alike(peer, &experienced).len())
+        .max();
+    let first_of_most = experienced
+        .iter()
+        .find(|peer| Some(alike(peer, &experienced).len()) == most);
+    let measure = match (veterans.contains(&one), first_of_most) {
+        (false, Some(veteran)) => veteran,
+        (true, _) | (false, None) => &one,
+    };
+    let strangers = &everybody - &alike(measure, &everybody);
+    assert!(
+        experienced.is_empty() || !experienced.is_subset(&strangers),
+        "a group does not lose all that were in it"
+    );
     if strangers.is_empty() {
         Outcome::Elected { revision, winners }
     } else {

@@ -82,6 +82,11 @@ struct Reference {
     invited: Option<Peers>,
     /// Attempts at connecting rings.
     wirings: Vec<Wiring>,
+    /// Pairs that could not be connected and do not stand side by side since, lower number first.
+    failed_pairs: BTreeSet<RingEdge>,
+    /// Edges that were ordered by attempts that came to nothing. Their ends may have lanes of those, so
+    /// they count as standing no more.
+    begun: BTreeSet<RingEdge>,
     /// The search for better rings.
     search: Option<Search>,
     groups: BTreeMap<GroupId, Group>,
@@ -151,6 +156,8 @@ impl Reference {
             optimizing: Peers::new(),
             invited: None,
             wirings: Vec::new(),
+            failed_pairs: BTreeSet::new(),
+            begun: BTreeSet::new(),
             search: None,
             groups: BTreeMap::new(),
             said: Vec::new(),
@@ -233,10 +240,15 @@ impl Reference {
         ] {
             set.remove(&peer);
         }
+        let is_out = |(one, other): &RingEdge| *one == peer || *other == peer;
+        self.failed_pairs.retain(|pair| !is_out(pair));
         self.invited.as_mut().map(|invited| invited.remove(&peer));
         self.rings_lose(peer);
         if self.members(person.group).is_empty() {
-            self.groups.remove(&person.group);
+            let ended = self.groups.remove(&person.group).is_some();
+            if ended && !self.groups.is_empty() {
+                self.epoch = self.epoch.next();
+            }
         }
         let Some(group) = self.groups.get_mut(&person.group) else {
             return;

@@ -1,7 +1,10 @@
 //! Which call gives way where peers wait for each other.
 
+use std::collections::BTreeMap;
+
 use pccl_core::id::{GroupId, PeerId};
 use pccl_core::messages::{CallFailure, CallKind, CollectiveRefusal, Conflict, ToPeer};
+use pccl_core::states::ConnectionState;
 
 use super::{Peers, Reference};
 
@@ -20,7 +23,8 @@ impl Reference {
     /// Who waits in one call while another member waits in another would wait for ever. Updates go on;
     /// optimizations give way to updates of anybody; synchronizations to both, and collectives that have
     /// not started to all three, in their group. Queries are answered with yes where anybody waits in an
-    /// update or optimization, or somebody of the group in a synchronization.
+    /// update or optimization, or somebody of the group in a synchronization; else with no where
+    /// somebody of the group waits for a collective to start, and who asks does nothing else.
     pub(super) fn somebody_gives_way(&mut self) -> bool {
         let updates = self.waiting(CallKind::UpdateTopology, None);
         if let Some(peer) = updates.first().filter(|_| !self.optimizing.is_empty()) {
@@ -74,14 +78,21 @@ impl Reference {
     fn queries_give_way(&mut self) -> bool {
         let above = [CallKind::UpdateTopology, CallKind::OptimizeTopology];
         let all = self.first_waiting(&above, None).is_some();
-        let mut answered = self.asking.clone();
-        answered.retain(|peer| {
-            let group = Some(self.peers[peer].group);
-            all || self.first_waiting(&MAJOR, group).is_some()
-        });
-        self.asking = &self.asking - &answered;
+        let mut answered = BTreeMap::new();
+        for peer in &self.asking {
+            let group = self.peers[peer].group;
+            let is_idle = self.state_of(*peer) == ConnectionState::Idle;
+            if all || self.first_waiting(&MAJOR, Some(group)).is_some() {
+                answered.insert(*peer, true);
+            } else if is_idle && !self.groups[&group].starting.is_empty() {
+                answered.insert(*peer, false);
+            }
+        }
         let any = !answered.is_empty();
-        self.tell_all(answered, &ToPeer::PeersPending { pending: true });
+        for (peer, pending) in answered {
+            self.asking.remove(&peer);
+            self.tell(peer, ToPeer::PeersPending { pending });
+        }
         any
     }
 

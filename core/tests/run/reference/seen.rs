@@ -101,6 +101,16 @@ impl Seen {
             .collect()
     }
 
+    /// Who of these is told to open lanes, and to whom.
+    pub(super) fn dials(&self, members: &Peers) -> BTreeSet<RingEdge> {
+        let orders = self.orders.iter().flat_map(|(peer, (_, next, previous))| {
+            let orders = next.iter().chain(previous);
+            let dials = orders.filter(|order| order.dial.is_some());
+            dials.map(|order| (*peer, order.with))
+        });
+        orders.filter(|(peer, _)| members.contains(peer)).collect()
+    }
+
     pub(super) fn round_of_orders(&self, members: &Peers) -> Round {
         let of_members = self
             .orders

@@ -122,9 +122,11 @@ impl Reference {
         let silences = self.peers.keys().map(|peer| MasterTimer::Silence(*peer));
         let mut all: BTreeSet<MasterTimer> = silences.collect();
         all.extend((!self.peers.is_empty()).then_some(MasterTimer::HeartbeatDue));
-        all.extend(self.wirings.iter().map(|wiring| match &wiring.failed {
-            failed if failed.is_empty() => MasterTimer::Wiring(wiring.round),
-            _ => MasterTimer::RetryWiring(wiring.round),
+        all.extend(self.wirings.iter().map(|wiring| {
+            match wiring.failed.is_empty() && !wiring.is_given_up {
+                true => MasterTimer::Wiring(wiring.round),
+                false => MasterTimer::RetryWiring(wiring.round),
+            }
         }));
         if let Some(Search::Measuring { round, .. } | Search::Solving { round, .. }) = self.search {
             all.insert(MasterTimer::Optimization(round));
