@@ -124,9 +124,10 @@ impl Builder {
     /// How many reduces contribute data at a time, at least one; 16 unless said otherwise. Any number may
     /// be called; those beyond only pass on what other peers contribute, in the order in which the master
     /// has started them. 1000 are known to the master at a time: those beyond wait until one of them has
-    /// ended, see [`start_all_reduce`](Communicator::start_all_reduce). Each that moves data takes up to 1.5 MiB of memory per lane, besides its backup
-    /// where it is in place and what travels encoded where it is quantized. Peers may differ in this: the
-    /// greatest of their limits then bounds how many move data.
+    /// ended, see [`start_all_reduce`](Communicator::start_all_reduce). Each that moves data takes up to
+    /// 1.5 MiB of memory per lane, besides its backup where it is in place and what travels encoded where
+    /// it is quantized. Peers may differ in this: the greatest of their limits then bounds how many move
+    /// data.
     ///
     /// Where the ring stays on one machine, of the reduces of more than 256 KiB only the oldest and the
     /// one with the fewest bytes contribute at a time. An async reduce that is the oldest and is not

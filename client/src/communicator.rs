@@ -48,7 +48,8 @@ use crate::sync::synchronize;
 /// its vote standing: what other peers wait for still happens. Making the same call again joins the
 /// vote that stands, except for `sync_shared_state`; other calls wait until it has ended. A dropped
 /// collective is given up: it is aborted for everybody unless it was committed already, and the
-/// buffer in place is as it was.
+/// buffer in place is as it was. One that has not started, because others have not called it, ends when
+/// they call it or a major operation; until then the next major operation of this peer waits.
 ///
 /// # Memory
 ///

@@ -13,8 +13,9 @@ impl Reduce {
     ///
     /// `largest` is the greatest absolute value in any peer's contribution: one that is known (clipped
     /// gradients), or the result of a [`max`](Self::max) over each peer's own. `None` where nothing is
-    /// quantized, or the quantization does not go with the element type. Infinite where a sum or
-    /// product may be beyond the greatest finite number of the type, and where `largest` is not finite.
+    /// quantized, or the quantization does not go with the element type. Infinite where a
+    /// partial result, its error included, may be beyond the greatest finite number of the type, and
+    /// where `largest` is not finite and there is more than one peer.
     ///
     /// # Formula
     /// A chunk of the buffer starts at one rank and is reduced rank by rank, and is encoded anew each

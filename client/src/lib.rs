@@ -73,6 +73,9 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(target_endian = "big")]
+compile_error!("elements travel as they lie in memory, which has to be little-endian");
+
 mod builder;
 mod calls;
 mod collective;

@@ -18,16 +18,19 @@ use crate::error::Error;
 /// The same bits on every peer. Contributions are combined one by one: in the order of the ranks where
 /// the buffer is small (up to 32 KiB, those of all peers together up to 256 KiB, not quantized), else
 /// along the ring, each chunk of the buffer beginning at another rank. So float sums may differ from
-/// those of another order by rounding, and
-/// from run to run where ranks differ.
+/// those of another order by rounding, and from run to run where ranks differ.
 ///
 /// - Integers wrap.
 /// - Halves are added, multiplied and divided in `f32`, and rounded to the half once per contribution.
+///   So an average of them is infinite where their sum is beyond the range of the half, unless it is
+///   quantized.
 /// - A NaN in any contribution gives NaN, always with the same bits (positive, quiet, no payload). The
 ///   maximum of the two zeros is `+0`, their minimum `-0`.
 /// - A peer that is alone keeps its contribution as it is, the bits of a NaN included.
 /// - Quantized (see [`quantize`](Self::quantize)), sums are made in `f32` (`f64` for `f64`), and each
-///   hop rounds to nearest on the frame's grid.
+///   hop rounds to nearest on the frame's grid. Infinities do not survive that: a frame that contains
+///   one becomes NaN, and which elements share a frame depends on the ranks. A mask of a maximum is
+///   better the least finite number.
 ///
 /// ```
 /// use pccl::Reduce;

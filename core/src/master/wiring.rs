@@ -7,8 +7,8 @@
 //! ```
 //!
 //! An edge of the standing ring that nobody reported broken is kept, unless one of its ends may be one
-//! that cannot be connected; every other edge is ordered afresh with a ticket of the round. Old lanes are given up only when the new ring stands, so an
-//! attempt that fails changes nothing.
+//! that cannot be connected; every other edge is ordered afresh with a ticket of the round. Old lanes
+//! are given up only when the new ring stands, so an attempt that fails changes nothing.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
