@@ -187,6 +187,16 @@ fn buffers_of_many_frames_lose_nothing_either() {
     }
 }
 
+/// A feedback that holds something back, and the buffer that it goes with.
+fn after_a_round(peer: &Communicator, index: usize, reduce: Reduce) -> (ErrorFeedback, Vec<f64>) {
+    let mut feedback = ErrorFeedback::new();
+    let mut buffer: Vec<f64> = contribution(index, 0);
+    peer.all_reduce_with_feedback(&mut buffer, reduce, &mut feedback)
+        .unwrap();
+    assert!(feedback.held_back().any(|number| number != 0.0));
+    (feedback, buffer)
+}
+
 #[test]
 fn a_reduce_that_fails_leaves_buffer_and_feedback_as_they_were() {
     let run = Run::new();
@@ -194,12 +204,8 @@ fn a_reduce_that_fails_leaves_buffer_and_feedback_as_they_were() {
     let reduce = Reduce::sum().quantize(TO_BYTES);
 
     together_with(&mut peers, |index, peer| {
-        let mut feedback = ErrorFeedback::new();
-        let mut buffer: Vec<f64> = contribution(index, 0);
-        peer.all_reduce_with_feedback(&mut buffer, reduce, &mut feedback)
-            .unwrap();
+        let (mut feedback, mut buffer) = after_a_round(peer, index, reduce);
         let held_back: Vec<f64> = feedback.held_back().collect();
-        assert!(held_back.iter().any(|number| *number != 0.0));
         let before = buffer.clone();
 
         // The peers disagree on the operation.
@@ -219,12 +225,8 @@ fn a_round_of_another_length_that_fails_leaves_what_is_held_back_of_the_buffer_b
     let reduce = Reduce::sum().quantize(TO_BYTES);
 
     together_with(&mut peers, |index, peer| {
-        let mut feedback = ErrorFeedback::new();
-        let mut buffer: Vec<f64> = contribution(index, 0);
-        peer.all_reduce_with_feedback(&mut buffer, reduce, &mut feedback)
-            .unwrap();
+        let (mut feedback, _) = after_a_round(peer, index, reduce);
         let held_back: Vec<f64> = feedback.held_back().collect();
-        assert!(held_back.iter().any(|number| *number != 0.0));
 
         // The peers disagree on the length, and nobody means that of the rounds before.
         let mut other = vec![1.0_f32; COUNT + 1 + index];

@@ -171,18 +171,10 @@ impl OpenCalls {
     }
 
     fn before_collective(&self, call: CallId, tag: Tag) -> Obstacle {
-        let waits = |command: &Command| match command {
-            Command::Collective {
-                tag: other, events, ..
-            } => *other == tag && !events.is_closed(),
-            Command::Connect { .. }
-            | Command::Topology { .. }
-            | Command::Query { .. }
-            | Command::Sync { .. }
-            | Command::TransfersEnded { .. }
-            | Command::RingEnded { .. }
-            | Command::Cancel { .. }
-            | Command::Leave { .. } => false,
+        let waits = |command: &Command| {
+            let is_of_tag =
+                matches!(command, Command::Collective { tag: other, .. } if *other == tag);
+            is_of_tag && !command.is_abandoned()
         };
         let running = self.collectives.get(&tag).map(Collective::is_abandoned);
         let is_abandoned = running.or_else(|| self.queue.is_abandoned(tag));
