@@ -259,17 +259,7 @@ impl Command {
     }
 
     fn is_collective(&self, wanted: CallId) -> bool {
-        match self {
-            Self::Collective { call, .. } => *call == wanted,
-            Self::Connect { .. }
-            | Self::Topology { .. }
-            | Self::Query { .. }
-            | Self::Sync { .. }
-            | Self::TransfersEnded { .. }
-            | Self::RingEnded { .. }
-            | Self::Cancel { .. }
-            | Self::Leave { .. } => false,
-        }
+        matches!(self, Self::Collective { call, .. } if *call == wanted)
     }
 
     /// Is there anybody who waits for the answer?

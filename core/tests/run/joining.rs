@@ -247,13 +247,10 @@ fn who_registers_while_others_are_admitted_waits_for_the_next_ballot() {
 
     master.handle(hello_from(3), &mut out);
     out.clear();
-    let (with, failure) = (PeerId(2), LaneFailure::TimedOut);
-    let failed = ToMaster::EdgeFailed {
-        round,
-        with,
-        failure,
-    };
-    master.handle(said(1, failed), &mut out);
+    master.handle(
+        could_not_connect_with_peer_2(round, LaneFailure::TimedOut),
+        &mut out,
+    );
 
     assert!(out.iter().any(|output| is_refused(output, PeerId(2))));
     assert!(
@@ -275,13 +272,7 @@ fn a_newcomer_is_not_refused_because_its_neighbour_ran_out_of_descriptors() {
         let (mut master, round, mut out) = admitting_peer_2();
 
         out.clear();
-        let with = PeerId(2);
-        let failed = ToMaster::EdgeFailed {
-            round,
-            with,
-            failure,
-        };
-        master.handle(said(1, failed), &mut out);
+        master.handle(could_not_connect_with_peer_2(round, failure), &mut out);
 
         let refused = out.iter().any(|output| is_refused(output, PeerId(2)));
         assert_eq!(refused, is_to_blame, "{failure}");
@@ -297,13 +288,10 @@ fn a_newcomer_that_goes_with_the_last_attempt_is_refused_and_not_kicked() {
     };
     let (mut master, round, mut out) = admitting_peer_2_with(config);
 
-    let (with, failure) = (PeerId(2), LaneFailure::Local);
-    let failed = ToMaster::EdgeFailed {
-        round,
-        with,
-        failure,
-    };
-    master.handle(said(1, failed), &mut out);
+    master.handle(
+        could_not_connect_with_peer_2(round, LaneFailure::Local),
+        &mut out,
+    );
 
     assert!(out.iter().any(|output| is_refused(output, PeerId(2))));
 }
@@ -322,6 +310,17 @@ fn admitting_peer_2_with(config: MasterConfig) -> (Master, Round, Vec<MasterOutp
     master.handle(said(1, voted_to_update()), &mut out);
     let round = out.iter().find_map(round_ordered);
     (master, round.expect("a ring is connected"), out)
+}
+
+/// Peer 1 reports it.
+fn could_not_connect_with_peer_2(round: Round, failure: LaneFailure) -> MasterInput {
+    let with = PeerId(2);
+    let failed = ToMaster::EdgeFailed {
+        round,
+        with,
+        failure,
+    };
+    said(1, failed)
 }
 
 fn voted_to_update() -> ToMaster {
