@@ -10,10 +10,10 @@ use core::net::{IpAddr, SocketAddr};
 use serde::{Deserialize, Serialize};
 
 use crate::element::{CollectiveSpec, SpecField};
-use crate::id::{GroupId, PeerId, ProtocolVersion, Revision, Round, Seq, Tag};
+use crate::id::{Epoch, GroupId, PeerId, ProtocolVersion, Revision, Round, Seq, Tag};
 use crate::shared_state::{SyncFailure, SyncPlan, SyncVote};
 use crate::states::{ConnectionState, Event};
-use crate::topology::{BrokenEdges, LaneFailure, LaneOrder, Topology};
+use crate::topology::{BrokenEdges, Edge, LaneFailure, LaneOrder, RingEdges, Topology};
 
 /// How a peer introduces itself.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -40,17 +40,19 @@ pub enum ToMaster {
         /// Edges of the present ring that have lost a lane.
         broken: BrokenEdges,
     },
-    /// All lanes of `EstablishRing` are up.
-    EdgesEstablished {
+    /// All lanes of one edge of `EstablishRing` are up at this end. Each ordered edge is reported once.
+    EdgeUp {
         /// The round of the order.
         round: Round,
+        /// Which of the two edges.
+        edge: Edge,
     },
-    /// Lanes of `EstablishRing` could not be brought up.
+    /// The lanes of one edge of `EstablishRing`, which this end was to open, could not be brought up.
     EdgeFailed {
         /// The round of the order.
         round: Round,
-        /// The other end of the edge.
-        with: PeerId,
+        /// Which of the two edges.
+        edge: Edge,
         /// What happened.
         failure: LaneFailure,
     },
@@ -101,8 +103,17 @@ pub enum ToMaster {
         /// Edges that broke.
         broken: BrokenEdges,
     },
-    /// Nothing but a sign of life.
-    Heartbeat,
+    /// Take a vote to start a collective back. Answered by `CollectiveRefused`, unless everybody had
+    /// voted already: then the collective has started.
+    Withdraw {
+        /// The user's name for it.
+        tag: Tag,
+    },
+    /// A sign of life.
+    Heartbeat {
+        /// Whether bytes of a collective, a transfer or a measurement have moved here since the last one.
+        moved: bool,
+    },
     /// The peer goes away on purpose.
     Leave,
 }
@@ -137,15 +148,19 @@ pub enum ToPeer {
     EstablishRing {
         /// The attempt; reports carry it.
         round: Round,
-        /// Lanes per edge.
-        lanes: u16,
         /// The edge that this peer will send on.
         next: Option<LaneOrder>,
         /// The edge that it will receive on.
         previous: Option<LaneOrder>,
     },
-    /// The ring stands. Ends `connect` and `update_topology`; a collective that waited goes on.
-    TopologyEstablished(Topology),
+    /// The ring stands. Ends `connect` and `update_topology`; what else waits goes on waiting, on this
+    /// ring.
+    TopologyEstablished {
+        /// The ring.
+        topology: Topology,
+        /// Which lanes are its edges at this peer.
+        built: RingEdges,
+    },
     /// A major call is not carried out; the peer is idle again.
     CallFailed(CallFailure),
     /// Answer to `ArePeersPending`: the same for all, or yes to those that others wait for in a major
@@ -209,10 +224,10 @@ pub enum ToPeer {
 /// What the master decided about one execution of a collective.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Verdict {
-    /// Every element of the result holds each of these peers' contribution exactly once.
+    /// Every element of the result holds the contribution of each peer of the ring exactly once.
     Committed {
-        /// In ring order. Some of them may be gone.
-        contributors: Vec<PeerId>,
+        /// The epoch of the ring that contributed. Some of its peers may be gone.
+        epoch: Epoch,
     },
     /// The buffers are to be as they were before the call.
     Aborted(AbortCause),
@@ -311,6 +326,8 @@ pub enum CollectiveRefusal {
         /// Who did not vote for this tag.
         peers: Vec<PeerId>,
     },
+    /// The peer took its vote back before everybody had voted.
+    Withdrawn,
 }
 
 /// Why a newcomer cannot take part. Its user reads this.
@@ -346,8 +363,6 @@ pub enum Refusal {
         /// What happened.
         failure: LaneFailure,
     },
-    /// It did not report about its lanes in time.
-    NoReport,
     /// The master is going away.
     Stopping,
 }
@@ -377,7 +392,6 @@ impl fmt::Display for Refusal {
                 }
                 Ok(())
             }
-            Self::NoReport => f.write_str("this peer did not report its lanes in time"),
             Self::Stopping => f.write_str("the master is stopping"),
         }
     }
@@ -431,8 +445,8 @@ pub enum Misdeed {
     },
     /// It did not vote in time while others waited.
     MissedBallot,
-    /// It did not report about its lanes or measurements in time.
-    NoReport,
+    /// It neither ended its part of something nor moved any bytes for it, while others had.
+    Stalled,
     /// No ring could be built with it.
     Unconnectable {
         /// The peer that could not be connected with it.
@@ -473,7 +487,7 @@ impl fmt::Display for Misdeed {
                 write!(f, "it offers {offered} where {} is next", expected.0)
             }
             Self::MissedBallot => f.write_str("it did not vote in time"),
-            Self::NoReport => f.write_str("it did not report in time"),
+            Self::Stalled => f.write_str("it made no progress with what others waited for"),
             Self::Unconnectable { with } => {
                 write!(f, "no lanes could be built between it and {with}")
             }

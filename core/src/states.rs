@@ -71,7 +71,7 @@ pub enum Event {
     RingFoundStale,
     /// The master gave out ring edges.
     RingHandedOut,
-    /// The peer has nothing to connect, or reported its edges up.
+    /// The peer has nothing to connect, or reported all of its edges up.
     EdgesUp,
     /// The peer reported an edge that does not come up.
     EdgeFailed,
@@ -79,12 +79,20 @@ pub enum Event {
     RetryUpdate,
     /// The attempt was given up; the peer's need for another ring stands.
     RetryRewire,
-    /// The attempt was given up; the newcomer waits to be admitted.
+    /// The attempt was given up; the newcomer waits to be admitted, or the peer rests.
     RetryAdmission,
+    /// The attempt was given up; the peer's vote to synchronize stands.
+    RetrySync,
+    /// The attempt was given up; the peer's vote to optimize stands.
+    RetryOptimize,
     /// The ring stands, and the peer has nothing else to do.
     RingStands,
     /// The ring stands, and the peer's collectives go on.
     RingStandsForCollectives,
+    /// The ring stands, and the peer's vote to synchronize too.
+    RingStandsForSync,
+    /// The ring stands, and the peer's vote to optimize too.
+    RingStandsForOptimize,
     /// The peer voted to optimize.
     VotedToOptimize,
     /// The master gave out measurements.
@@ -156,8 +164,19 @@ pub const TRANSITIONS: &[Transition] = &[
         E::RingHandedOut,
         S::ConnectingToPeers,
     ),
-    // A registered newcomer.
+    // A registered newcomer, or one that was admitted and has called nothing since.
     row(S::Idle, E::RingHandedOut, S::ConnectingToPeers),
+    // Who waits for others to make its call lets another ring be built meanwhile.
+    row(
+        S::VoteSyncSharedState,
+        E::RingHandedOut,
+        S::ConnectingToPeers,
+    ),
+    row(
+        S::VoteOptimizeTopology,
+        E::RingHandedOut,
+        S::ConnectingToPeers,
+    ),
     row(
         S::VoteCompleteTopologyOptimization,
         E::RingHandedOut,
@@ -213,7 +232,81 @@ pub const TRANSITIONS: &[Transition] = &[
     row(S::ConnectingToPeers, E::RetryAdmission, S::Idle),
     row(S::WaitingForOtherPeers, E::RetryAdmission, S::Idle),
     row(S::ConnectingToPeersFailed, E::RetryAdmission, S::Idle),
+    row(S::ConnectingToPeers, E::RetrySync, S::VoteSyncSharedState),
+    row(
+        S::WaitingForOtherPeers,
+        E::RetrySync,
+        S::VoteSyncSharedState,
+    ),
+    row(
+        S::ConnectingToPeersFailed,
+        E::RetrySync,
+        S::VoteSyncSharedState,
+    ),
+    row(
+        S::ConnectingToPeers,
+        E::RetryOptimize,
+        S::VoteOptimizeTopology,
+    ),
+    row(
+        S::WaitingForOtherPeers,
+        E::RetryOptimize,
+        S::VoteOptimizeTopology,
+    ),
+    row(
+        S::ConnectingToPeersFailed,
+        E::RetryOptimize,
+        S::VoteOptimizeTopology,
+    ),
+    // A peer that rests makes its first call while its ring is connected.
+    row(S::ConnectingToPeers, E::VotedToUpdate, S::ConnectingToPeers),
+    row(
+        S::WaitingForOtherPeers,
+        E::VotedToUpdate,
+        S::WaitingForOtherPeers,
+    ),
+    row(
+        S::ConnectingToPeersFailed,
+        E::VotedToUpdate,
+        S::ConnectingToPeersFailed,
+    ),
+    row(S::ConnectingToPeers, E::VotedToSync, S::ConnectingToPeers),
+    row(
+        S::WaitingForOtherPeers,
+        E::VotedToSync,
+        S::WaitingForOtherPeers,
+    ),
+    row(
+        S::ConnectingToPeersFailed,
+        E::VotedToSync,
+        S::ConnectingToPeersFailed,
+    ),
+    row(
+        S::ConnectingToPeers,
+        E::VotedToOptimize,
+        S::ConnectingToPeers,
+    ),
+    row(
+        S::WaitingForOtherPeers,
+        E::VotedToOptimize,
+        S::WaitingForOtherPeers,
+    ),
+    row(
+        S::ConnectingToPeersFailed,
+        E::VotedToOptimize,
+        S::ConnectingToPeersFailed,
+    ),
     row(S::WaitingForOtherPeers, E::RingStands, S::Idle),
+    row(
+        S::WaitingForOtherPeers,
+        E::RingStandsForSync,
+        S::VoteSyncSharedState,
+    ),
+    row(
+        S::WaitingForOtherPeers,
+        E::RingStandsForOptimize,
+        S::VoteOptimizeTopology,
+    ),
     row(
         S::WaitingForOtherPeers,
         E::RingStandsForCollectives,

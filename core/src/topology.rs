@@ -6,7 +6,7 @@ use core::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{Epoch, PeerId, Ticket};
+use crate::id::{Epoch, PeerId, Round, Ticket};
 
 /// The ring of one group in one epoch: a permutation of the group's accepted peers. Data flows from
 /// a peer to the next in the list, and from the last to the first.
@@ -47,9 +47,9 @@ impl Ring {
 
     /// Every directed edge, sender first. A ring of two has two edges, a ring of one has none.
     pub fn edges(&self) -> impl Iterator<Item = (PeerId, PeerId)> + '_ {
-        self.0
-            .iter()
-            .filter_map(|peer| Some((*peer, self.next_of(*peer)?)))
+        let next = self.0.iter().cycle().skip(1);
+        let pairs = self.0.iter().copied().zip(next.copied());
+        pairs.filter(|(from, to)| from != to)
     }
 }
 
@@ -73,10 +73,23 @@ pub struct Topology {
     pub epoch: Epoch,
     /// The own group's ring.
     pub ring: Ring,
-    /// Lanes per ring edge, the same on every edge of the ring.
+    /// Lanes of the ring edge that has the most. A buffer is cut for so many; an edge with fewer lanes
+    /// carries several parts on one.
     pub lanes: u16,
     /// World sizes at this epoch.
     pub world: WorldSizes,
+}
+
+/// Which lanes are the edges of a peer's ring: each edge by the round in which it was built. `None`
+/// where the ring has no such edge.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+pub struct RingEdges {
+    /// The edge to the next peer.
+    pub next: Option<Round>,
+    /// The edge from the previous peer.
+    pub previous: Option<Round>,
 }
 
 /// Which of a peer's two ring edges.
@@ -123,6 +136,8 @@ pub struct LaneOrder {
     pub ticket: Ticket,
     /// `Some`: dial this address. `None`: the other end will dial; expect it.
     pub dial: Option<SocketAddr>,
+    /// How many lanes, at least one; the same for both ends.
+    pub lanes: u16,
 }
 
 /// Why lanes to a peer did not come up.

@@ -6,17 +6,15 @@
 //! before it has voted. A vote that was cast stands when its caster dies: its part of the ring was
 //! done, so the others can complete. The verdict is the same for every participant.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use super::record::Collective;
+use super::record::{Collective, GroupRecord, Stake};
 use super::{Master, Out, send};
 use crate::element::CollectiveSpec;
 use crate::id::{GroupId, PeerId, Seq, Tag};
 use crate::messages::{AbortCause, CollectiveRefusal, Misdeed, RingOutcome, ToPeer, Verdict};
-use crate::states::{
-    CollectiveCommunicationState, CollectiveEvent, ConnectionState, Event, next_collective_state,
-};
+use crate::states::{CollectiveEvent, ConnectionState, Event, next_collective_state};
 use crate::topology::BrokenEdges;
 
 impl Master {
@@ -32,7 +30,7 @@ impl Master {
             return;
         };
         let tags_max = self.config.tags_max;
-        if record.tags.contains_key(&tag) {
+        if record.tags.get(tag).is_some() {
             self.kick(peer, Misdeed::DuplicateTag { tag }, out);
             return;
         }
@@ -40,83 +38,98 @@ impl Master {
             self.kick(peer, Misdeed::TooManyTags { tags_max }, out);
             return;
         }
-        // A ring is connected for peers in update_topology too; those cannot start a collective.
-        if record.tags.is_empty() && record.round.is_some() {
-            let (state, event) = (record.state, Event::CollectiveInitiated);
-            self.kick(peer, Misdeed::WrongState { state, event }, out);
-            return;
-        }
-        if !self.step_or_kick(peer, Event::CollectiveInitiated, out) {
+        let event = Event::CollectiveInitiated;
+        // A ring is connected for peers in other calls too; those cannot start a collective.
+        let is_moved = if record.tags.is_empty() {
+            self.vote_while_resting(peer, event, Stake::Rewire, out)
+        } else {
+            self.step_or_kick(peer, event, out)
+        };
+        if !is_moved {
             return;
         }
         self.step_tag(peer, tag, CollectiveEvent::Initiated);
         if let Some(group) = self.group_of(peer) {
             group.note_broken(peer, broken);
-            match group
-                .collectives
-                .entry(tag)
-                .or_insert_with(|| Collective::Initiating(BTreeMap::new()))
-            {
-                Collective::Initiating(votes) => {
-                    votes.insert(peer, spec);
-                }
-                // Its participants are all members, and this member's own tag was free.
-                Collective::Running { .. } => {}
-            }
+            group.note_start(peer, tag, spec);
         }
+    }
+
+    /// Takes a vote to start back. Where everybody had voted the collective has started, and its
+    /// outcome is voted on.
+    pub(super) fn withdraw(&mut self, peer: PeerId, tag: Tag, out: &mut Out) {
+        let Some(group) = self.group_of(peer) else {
+            return;
+        };
+        let Some(Collective::Initiating(votes)) = group.collectives.get_mut(&tag) else {
+            return;
+        };
+        if votes.remove(&peer).is_none() {
+            return;
+        }
+        if votes.is_empty() {
+            group.collectives.remove(&tag);
+        }
+        group.ready.remove(&tag);
+        let reason = CollectiveRefusal::Withdrawn;
+        send(out, peer, ToPeer::CollectiveRefused { tag, reason });
+        self.end_tag(peer, tag, CollectiveEvent::Refused, out);
     }
 
     /// True: a collective of the group started or was refused.
     pub(super) fn count_initiate(&mut self, group: GroupId, out: &mut Out) -> bool {
-        if self.is_stale(group) {
-            return false;
-        }
-        let voters: BTreeSet<PeerId> = self
-            .accepted_in(group)
-            .filter(|(_, p)| p.state == ConnectionState::CollectiveCommunicationsRunning)
-            .map(|(peer, _)| peer)
-            .collect();
-        if voters.len() != self.accepted_in(group).count() {
-            return false;
-        }
-        let Some(record) = self.groups.get(&group) else {
+        let Some(record) = self.groups.get_mut(&group) else {
             return false;
         };
-        let ready = record
-            .collectives
-            .iter()
-            .find_map(|(tag, collective)| match collective {
-                Collective::Initiating(votes)
-                    if rule!(votes.keys().eq(voters.iter()); StartBeforeLastVote => !votes.is_empty()) =>
-                {
-                    Some((*tag, votes.clone()))
-                }
-                Collective::Initiating(_) | Collective::Running { .. } => None,
-            });
-        let Some((tag, votes)) = ready else {
+        if record.ready.is_empty() || self.is_stale(group) {
+            return false;
+        }
+        let Some(record) = self.groups.get_mut(&group) else {
             return false;
         };
+        let everybody_waits = record
+            .tally
+            .all_in(ConnectionState::CollectiveCommunicationsRunning);
+        if !everybody_waits {
+            return false;
+        }
+        let Some(tag) = record.ready.pop_first() else {
+            return false;
+        };
+        let Some(Collective::Initiating(votes)) = record.collectives.get(&tag) else {
+            return true;
+        };
+        let votes = votes.clone();
         match disagreement(&votes) {
             Some(reason) => self.refuse_tag(group, tag, &reason, out),
-            None => self.commence(group, tag, out),
+            None => self.commence(group, tag, &votes, out),
         }
         true
     }
 
-    fn commence(&mut self, group: GroupId, tag: Tag, out: &mut Out) {
+    fn commence(
+        &mut self,
+        group: GroupId,
+        tag: Tag,
+        votes: &BTreeMap<PeerId, CollectiveSpec>,
+        out: &mut Out,
+    ) {
         let seq = self.next_seq;
         self.next_seq = seq.next();
         let Some(record) = self.groups.get_mut(&group) else {
             return;
         };
         let contributors = record.ring.0.clone();
-        let awaiting = contributors.iter().copied().collect();
+        let bytes = votes.values().next().map_or(0, |spec| {
+            spec.count.saturating_mul(spec.element.size() as u64)
+        });
         let running = Collective::Running {
             seq,
-            contributors: contributors.clone(),
-            awaiting,
+            bytes,
+            awaiting: contributors.iter().copied().collect(),
         };
         record.collectives.insert(tag, running);
+        record.running.insert(seq, tag);
         for peer in contributors {
             self.step_tag(peer, tag, CollectiveEvent::Commenced);
             send(out, peer, ToPeer::Commence { tag, seq });
@@ -139,6 +152,7 @@ impl Master {
         };
         let voters: Vec<PeerId> = votes.keys().copied().collect();
         record.collectives.remove(&tag);
+        record.ready.remove(&tag);
         for peer in voters {
             let reason = reason.clone();
             send(out, peer, ToPeer::CollectiveRefused { tag, reason });
@@ -158,63 +172,62 @@ impl Master {
             self.kick(peer, Misdeed::UnknownRound, out);
             return;
         }
-        let Some(group) = self.group_of(peer) else {
+        let Some(id) = self.peers.get(&peer).map(|record| record.group) else {
+            return;
+        };
+        let Some(group) = self.groups.get_mut(&id) else {
             return;
         };
         group.note_broken(peer, broken);
-        let running = group
-            .collectives
-            .iter_mut()
-            .find_map(|(tag, collective)| match collective {
-                Collective::Running {
-                    seq: s, awaiting, ..
-                } if rule!(*s == seq; VoteOfAnotherSeq => *s >= seq) => Some((*tag, awaiting)),
-                Collective::Running { .. } | Collective::Initiating(_) => None,
-            });
+        let tag = group.running.get(&seq).copied();
+        let tag = rule!(tag; VoteOfAnotherSeq => tag.or_else(|| {
+            group.running.range(seq..).next().map(|(_, tag)| *tag)
+        }));
         // Not running: it was decided while this vote was on its way.
-        let Some((tag, awaiting)) = running else {
+        let Some(tag) = tag else {
             return;
         };
+        let Some(Collective::Running {
+            awaiting, bytes, ..
+        }) = group.collectives.get_mut(&tag)
+        else {
+            return;
+        };
+        let bytes = *bytes;
         if !awaiting.remove(&peer) {
             self.kick(peer, Misdeed::DuplicateVote, out);
             return;
         }
+        let is_whole = rule!(awaiting.is_empty(); CommitBeforeLastVote => awaiting.len() <= 1);
+        if is_whole {
+            group.whole.insert(tag);
+        }
         self.step_tag(peer, tag, CollectiveEvent::Completed);
-        let Some(group) = self.peers.get(&peer).map(|record| record.group) else {
-            return;
-        };
         match outcome {
             RingOutcome::Done => {}
             RingOutcome::LaneLost => {
                 let cause = AbortCause::LaneLost(peer);
-                rule!(self.abort(group, tag, cause, out); LaneLossTakenForDone => {});
+                rule!(self.abort(id, tag, cause, out); LaneLossTakenForDone => {});
+                self.note_break(id, peer, broken, bytes, out);
             }
-            RingOutcome::Cancelled => self.abort(group, tag, AbortCause::Cancelled(peer), out),
+            RingOutcome::Cancelled => self.abort(id, tag, AbortCause::Cancelled(peer), out),
         }
     }
 
     /// True: the last vote on an outcome was there, and the collective is committed.
     pub(super) fn count_complete(&mut self, group: GroupId, out: &mut Out) -> bool {
-        let Some(record) = self.groups.get(&group) else {
+        let Some(record) = self.groups.get_mut(&group) else {
             return false;
         };
-        let complete = record
-            .collectives
-            .iter()
-            .find_map(|(tag, collective)| match collective {
-                Collective::Running {
-                    contributors,
-                    awaiting,
-                    ..
-                } if rule!(awaiting.is_empty(); CommitBeforeLastVote => awaiting.len() <= 1) => {
-                    Some((*tag, contributors.clone()))
-                }
-                Collective::Running { .. } | Collective::Initiating(_) => None,
-            });
-        let Some((tag, contributors)) = complete else {
+        let Some(tag) = record.whole.pop_first() else {
             return false;
         };
-        self.decide(group, tag, &Verdict::Committed { contributors }, out);
+        let epoch = record.epoch;
+        if let Some(Collective::Running { bytes, .. }) = record.collectives.get(&tag) {
+            let bytes = *bytes;
+            self.decide(group, tag, &Verdict::Committed { epoch }, out);
+            self.forgive(group, bytes);
+        }
         true
     }
 
@@ -227,12 +240,13 @@ impl Master {
         let Some(record) = self.groups.get_mut(&group) else {
             return;
         };
-        let Some(Collective::Running {
-            seq, contributors, ..
-        }) = record.collectives.remove(&tag)
-        else {
+        let Some(Collective::Running { seq, .. }) = record.collectives.remove(&tag) else {
             return;
         };
+        record.running.remove(&seq);
+        record.whole.remove(&tag);
+        let epoch = record.epoch;
+        let contributors = record.ring.0.clone();
         for peer in contributors.iter().copied() {
             let is_left = self.peers.contains_key(&peer);
             if !rule!(is_left; AbortToldToVotersOnly => self.has_voted(peer, tag)) {
@@ -240,10 +254,9 @@ impl Master {
             }
             let verdict = rule!(
                 verdict.clone();
-                VerdictPerPeer if self.has_voted(peer, tag) => Verdict::Committed {
-                    contributors: contributors.clone(),
-                }
+                VerdictPerPeer if self.has_voted(peer, tag) => Verdict::Committed { epoch }
             );
+            let _ = epoch;
             send(out, peer, ToPeer::Verdict { tag, seq, verdict });
             self.end_tag(peer, tag, CollectiveEvent::Decided, out);
         }
@@ -251,24 +264,8 @@ impl Master {
 
     #[cfg(feature = "mutants")]
     fn has_voted(&self, peer: PeerId, tag: Tag) -> bool {
-        let state = self.peers.get(&peer).and_then(|peer| peer.tags.get(&tag));
-        state == Some(&CollectiveCommunicationState::VoteComplete)
-    }
-
-    /// The collective of this number has taken too long.
-    pub(super) fn collective_overdue(&mut self, seq: Seq, out: &mut Out) {
-        let overdue = self.groups.iter().find_map(|(group, record)| {
-            record
-                .collectives
-                .iter()
-                .find_map(|(tag, collective)| match collective {
-                    Collective::Running { seq: s, .. } if *s == seq => Some((*group, *tag)),
-                    Collective::Running { .. } | Collective::Initiating(_) => None,
-                })
-        });
-        if let Some((group, tag)) = overdue {
-            self.abort(group, tag, AbortCause::TimedOut, out);
-        }
+        let state = self.peers.get(&peer).and_then(|peer| peer.tags.get(tag));
+        state == Some(CollectiveCommunicationState::VoteComplete)
     }
 
     pub(super) fn collectives_lose(&mut self, group: GroupId, peer: PeerId, out: &mut Out) {
@@ -276,6 +273,8 @@ impl Master {
             return;
         };
         let mut aborted = Vec::new();
+        #[cfg(feature = "mutants")]
+        let whole = &mut record.whole;
         record
             .collectives
             .retain(|tag, collective| match collective {
@@ -290,6 +289,9 @@ impl Master {
                         DeathMidReduceMissed => false,
                         DeathCountsAsVote => {
                             awaiting.remove(&peer);
+                            if awaiting.is_empty() {
+                                whole.insert(*tag);
+                            }
                             false
                         }
                     );
@@ -299,6 +301,7 @@ impl Master {
                     true
                 }
             });
+        record.find_ready();
         for tag in aborted {
             self.abort(group, tag, AbortCause::PeerLost(peer), out);
         }
@@ -328,6 +331,7 @@ impl Master {
     pub(super) fn idle_if_done(&mut self, peer: PeerId, out: &mut Out) {
         let done = self.peers.get(&peer).is_some_and(|record| {
             record.tags.is_empty()
+                && record.round.is_none()
                 && matches!(
                     record.state,
                     ConnectionState::CollectiveCommunicationsRunning
@@ -341,19 +345,40 @@ impl Master {
 
     /// Moves a tag along its table; what the table lacks leaves it as it is.
     fn step_tag(&mut self, peer: PeerId, tag: Tag, event: CollectiveEvent) {
-        let Some(record) = self.peers.get_mut(&peer) else {
+        let Some(record) = self.record_mut(peer) else {
             return;
         };
-        let from: Option<CollectiveCommunicationState> = record.tags.get(&tag).copied();
-        match next_collective_state(from, event) {
-            Some(Some(to)) => {
-                record.tags.insert(tag, to);
-            }
-            Some(None) => {
-                record.tags.remove(&tag);
-            }
-            None => {}
+        if let Some(to) = next_collective_state(record.tags.get(tag), event) {
+            record.tags.set(tag, to);
         }
+    }
+}
+
+impl GroupRecord {
+    fn note_start(&mut self, peer: PeerId, tag: Tag, spec: CollectiveSpec) {
+        let start = || Collective::Initiating(BTreeMap::new());
+        match self.collectives.entry(tag).or_insert_with(start) {
+            Collective::Initiating(votes) => {
+                votes.insert(peer, spec);
+                let all = self.members.len();
+                if rule!(votes.len() == all; StartBeforeLastVote => !votes.is_empty()) {
+                    self.ready.insert(tag);
+                }
+            }
+            // Its participants are all members, and this member's own tag was free.
+            Collective::Running { .. } => {}
+        }
+    }
+
+    /// The members have changed: another vote may be the last one.
+    pub(super) fn find_ready(&mut self) {
+        let all = self.members.len();
+        let voted = |collective: &Collective| match collective {
+            Collective::Initiating(votes) => votes.len() == all,
+            Collective::Running { .. } => false,
+        };
+        let ready = self.collectives.iter().filter(|(_, one)| voted(one));
+        self.ready = ready.map(|(tag, _)| *tag).collect();
     }
 }
 

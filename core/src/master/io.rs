@@ -7,7 +7,7 @@ use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{ConnId, EntryIndex, GroupId, PeerId, Round, Seq, Tag};
+use crate::id::{ConnId, EntryIndex, GroupId, PeerId, Round};
 use crate::messages::{Hello, Misdeed, Refusal, ToMaster, ToPeer};
 use crate::states::{ConnectionState, Event};
 use crate::ticket::TicketMint;
@@ -148,35 +148,14 @@ pub enum MasterTimer {
     HeartbeatDue,
     /// A peer has been silent and is about to be counted as lost.
     Silence(PeerId),
-    /// A ballot has been open for long.
-    Ballot(Ballot),
+    /// Others have waited for this peer for long: for its vote, or for its part of something that runs.
+    Late(PeerId),
     /// Not everybody has reported about its ring edges.
     Wiring(Round),
     /// A failed attempt to connect a ring may be repeated.
     RetryWiring(Round),
-    /// Not everybody has reported its measurements, or the solver is slow.
-    Optimization(Round),
-    /// Not everybody has reported its transfers.
-    SharedState(Round),
-    /// Not everybody has voted on the outcome.
-    Collective(Seq),
-}
-
-/// A vote that is being counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Ballot {
-    /// Admit newcomers: all accepted peers.
-    UpdateTopology,
-    /// Rebuild a group's ring: its accepted peers.
-    Rewire(GroupId),
-    /// Does anybody wait: all accepted peers.
-    PeersPending,
-    /// Optimize: all accepted peers.
-    OptimizeTopology,
-    /// Synchronize: the group's accepted peers.
-    SyncSharedState(GroupId),
-    /// Start a collective: the group's accepted peers.
-    Initiate(GroupId, Tag),
+    /// The ring solver is slow.
+    Solver(Round),
 }
 
 /// Whom an attempt to connect rings concerns.
@@ -211,23 +190,21 @@ pub struct MasterConfig {
     pub heartbeat: Duration,
     /// After so long a silence a peer counts as lost.
     pub silence: Duration,
-    /// How long a ballot waits for its last votes. Peers that are idle and have not voted by then are
-    /// kicked, so it must exceed the longest computation between two calls.
-    pub ballot: Duration,
+    /// How long others wait for the vote of a peer that is idle. Then it is kicked, unless fewer wait
+    /// than would be kicked. So it must exceed the longest computation between two calls.
+    pub late: Duration,
+    /// How long a peer that others wait for may move no bytes of a collective, a transfer or a
+    /// measurement, and not end its part of it.
+    pub stalled: Duration,
     /// How long peers may take to connect their ring edges.
     pub wiring: Duration,
     /// Pause before an attempt between accepted peers is repeated; doubles with each attempt.
     pub wiring_retry: Duration,
-    /// Failed attempts at a ring after which the peer whose edges failed most often has to go. All
-    /// failures since the last ring count, whichever pairs they were of; but, where this is more than
-    /// one, nobody goes whose edges failed only once.
+    /// Failed attempts in a row after which a peer is evicted, if no ring is left that avoids all pairs of
+    /// peers that could not be connected; two, if a newcomer is among them.
     pub wiring_attempts_max: u8,
-    /// How long measurements and solving may take.
-    pub optimization: Duration,
-    /// How long the transfers of one synchronization may take.
-    pub shared_state: Duration,
-    /// How long one collective may take from its start to its last vote.
-    pub collective: Duration,
+    /// How long the ring solver may take.
+    pub solver: Duration,
     /// Mints the tickets. Its key must be 128 random bits.
     pub tickets: TicketMint,
 }
@@ -241,13 +218,12 @@ impl Default for MasterConfig {
             entries_max: EntryIndex(16_384),
             heartbeat: Duration::from_secs(1),
             silence: Duration::from_secs(5),
-            ballot: Duration::from_secs(600),
+            late: Duration::from_secs(600),
+            stalled: Duration::from_secs(60),
             wiring: Duration::from_secs(15),
             wiring_retry: Duration::from_millis(20),
             wiring_attempts_max: 5,
-            optimization: Duration::from_secs(300),
-            shared_state: Duration::from_secs(1800),
-            collective: Duration::from_secs(1800),
+            solver: Duration::from_secs(300),
             tickets: TicketMint { key: [0; 16] },
         }
     }

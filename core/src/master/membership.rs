@@ -7,9 +7,10 @@
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
-use super::record::{PeerRecord, Stake};
-use super::{Master, MasterOutput, Out, Scope, send};
-use crate::id::{ConnId, PeerId, ProtocolVersion};
+use super::record::{GroupRecord, PeerRecord, Stake};
+use super::tally::Tally;
+use super::{Master, MasterOutput, Out, send};
+use crate::id::{ConnId, GroupId, PeerId, ProtocolVersion};
 use crate::messages::{Hello, Misdeed, Refusal, ToPeer};
 use crate::states::{ConnectionPhase, ConnectionState};
 
@@ -32,8 +33,15 @@ impl Master {
             asked_pending: false,
             round: None,
             stake: Stake::Admission,
+            rests: false,
+            reached: false,
+            strikes: 0,
             synced: false,
+            aside: None,
+            late: None,
+            counted: None,
         };
+        self.touched.insert(peer);
         self.peers.insert(peer, record);
         out.push(MasterOutput::Register { conn, peer });
         let heartbeat_ms = millis(self.config.heartbeat);
@@ -94,28 +102,32 @@ impl Master {
             return;
         };
         out.push(MasterOutput::Lost { peer, misdeed });
+        self.touched.insert(peer);
+        self.count_out(record.counted);
         self.bandwidth
             .retain(|(from, to), _| *from != peer && *to != peer);
         rule!(self.wirings_lose(peer, out); DeathMidWiringMissed => {});
-        for failures in self.failures.values_mut() {
-            failures.forget(peer);
+        self.forget_failures(peer);
+        if let Some(group) = self.groups.get_mut(&record.group) {
+            group.members.remove(&peer);
         }
-        self.unreachable
-            .retain(|(one, other)| *one != peer && *other != peer);
         self.optimization_loses(peer);
-        if self.accepted_in(record.group).next().is_none() {
-            // With its last member a group's revision goes too: whoever comes next starts afresh.
-            if self.groups.remove(&record.group).is_some() && !self.groups.is_empty() {
+        self.group_loses(record.group, peer, out);
+    }
+
+    fn group_loses(&mut self, id: GroupId, peer: PeerId, out: &mut Out) {
+        let is_empty = |group: &GroupRecord| group.members.is_empty();
+        if self.groups.get(&id).is_none_or(is_empty) {
+            if self.groups.remove(&id).is_some() && !self.groups.is_empty() {
                 // For the groups that are left this is another world: another epoch when they are
                 // told of it.
                 self.epoch = self.epoch.next();
             }
-            self.failures.remove(&Scope::Group(record.group));
             return;
         }
-        self.collectives_lose(record.group, peer, out);
-        self.sync_loses(record.group, peer, out);
-        if let Some(group) = self.groups.get_mut(&record.group) {
+        self.collectives_lose(id, peer, out);
+        self.sync_loses(id, peer, out);
+        if let Some(group) = self.groups.get_mut(&id) {
             group.broken.retain(|(a, b)| *a != peer && *b != peer);
         }
     }
@@ -130,11 +142,14 @@ impl Master {
             send(out, peer, ToPeer::Stopping);
             out.push(MasterOutput::Close { peer });
         }
+        self.rechecked.extend(self.peers.keys());
         self.peers.clear();
         self.groups.clear();
+        self.tally = Tally::default();
         self.wirings.clear();
-        self.failures.clear();
-        self.unreachable.clear();
+        self.attempts.clear();
+        self.failed.clear();
+        self.departed.clear();
         self.admission_closed_at = None;
         self.optimization = None;
         self.bandwidth.clear();

@@ -11,17 +11,20 @@
 //! ```
 //!
 //! Nothing is decided while a message is read. A message only records a vote or a report; then
-//! `settle` counts every ballot afresh. A departure is therefore nothing special: the
-//! ballots that lacked only the departed peer's vote complete in the same way.
+//! `settle` counts every ballot afresh that the message concerns. A departure is therefore nothing
+//! special: the ballots that lacked only the departed peer's vote complete in the same way.
 //!
 //! | file | what it is for |
 //! |---|---|
 //! | `io` | inputs, outputs, timers, configuration |
 //! | `record` | what is remembered about a peer and a group |
 //! | `membership` | hello, farewell, kick |
-//! | `settle` | counting ballots until nothing moves; deadlines |
+//! | `tally` | how many peers are in which state |
+//! | `settle` | counting ballots until nothing moves |
+//! | `deadlines` | which timers run; peers that others wait for too long |
 //! | `precedence` | which of two calls gives way when peers wait for each other |
-//! | `topology`, `wiring`, `blame` | ballots about the ring; connecting its edges; what if that fails |
+//! | `topology`, `wiring` | ballots about the ring; connecting its edges |
+//! | `blame`, `pieces` | edges that fail: how they are avoided, and who goes |
 //! | `collectives` | starting, committing and aborting collectives |
 //! | `shared_state`, `election` | synchronizing; whose content wins |
 //! | `optimize` | measuring, solving, adopting a better ring |
@@ -32,14 +35,17 @@
 
 mod blame;
 mod collectives;
+mod deadlines;
 mod election;
 mod io;
 mod membership;
 mod optimize;
+mod pieces;
 mod precedence;
 mod record;
 mod settle;
 mod shared_state;
+mod tally;
 mod topology;
 mod view;
 mod wiring;
@@ -47,15 +53,17 @@ mod wiring;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-pub use io::{Ballot, MasterConfig, MasterInput, MasterOutput, MasterTimer, Scope, TourProblem};
+pub use io::{MasterConfig, MasterInput, MasterOutput, MasterTimer, Scope, TourProblem};
 pub use view::{MasterView, PeerView};
 
 use crate::id::{Epoch, GroupId, PeerId, Round, Seq};
 use crate::messages::{Misdeed, ToMaster, ToPeer};
 use crate::states::{ConnectionPhase, ConnectionState, Event, next_state};
-use blame::Failures;
+use blame::{Attempts, DeadEdge, Departed, Pair};
+use deadlines::GlobalWaits;
 use optimize::Optimization;
-use record::{GroupRecord, PeerRecord};
+use record::{GroupRecord, Lateness, PeerRecord};
+use tally::Tally;
 use wiring::Wiring;
 
 /// Decides what each peer does next. The same inputs in the same order give the same outputs.
@@ -91,11 +99,12 @@ pub struct Master {
     peers: BTreeMap<PeerId, PeerRecord>,
     groups: BTreeMap<GroupId, GroupRecord>,
     wirings: BTreeMap<Round, Wiring>,
-    /// Attempts at connecting a ring that failed and are repeated.
-    failures: BTreeMap<Scope, Failures>,
-    /// Pairs, each of one group, that could not be connected, lower number first. No pair that stands
-    /// side by side on a ring that was connected since.
-    unreachable: BTreeSet<(PeerId, PeerId)>,
+    /// Failed attempts in a row at the ring of a group.
+    attempts: BTreeMap<GroupId, Attempts>,
+    /// Pairs that could not be connected, lower number first, until they are.
+    failed: BTreeMap<Pair, DeadEdge>,
+    /// What edges that failed with peers that are gone say about those that are left.
+    departed: BTreeMap<PeerId, Departed>,
     /// While newcomers are being admitted: who registered later waits for the next ballot. Without
     /// it, newcomers that keep coming and failing would hold up the others for ever.
     admission_closed_at: Option<PeerId>,
@@ -104,6 +113,16 @@ pub struct Master {
     bandwidth: BTreeMap<(PeerId, PeerId), u64>,
     /// The timers that run.
     armed: BTreeSet<MasterTimer>,
+    /// Accepted peers of all groups, counted.
+    tally: Tally,
+    /// Who waits, as of the last time that deadlines were looked at.
+    waits: GlobalWaits,
+    /// Peers whose records the present input has changed, and that were not counted again since.
+    touched: BTreeSet<PeerId>,
+    /// Peers whose timers have to be looked at.
+    rechecked: BTreeSet<PeerId>,
+    /// Groups that the present input concerns.
+    dirty: BTreeSet<GroupId>,
 }
 
 /// What `handle` appends to.
@@ -123,12 +142,18 @@ impl Master {
             peers: BTreeMap::new(),
             groups: BTreeMap::new(),
             wirings: BTreeMap::new(),
-            failures: BTreeMap::new(),
-            unreachable: BTreeSet::new(),
+            attempts: BTreeMap::new(),
+            failed: BTreeMap::new(),
+            departed: BTreeMap::new(),
             admission_closed_at: None,
             optimization: None,
             bandwidth: BTreeMap::new(),
             armed: BTreeSet::new(),
+            tally: Tally::default(),
+            waits: GlobalWaits::default(),
+            touched: BTreeSet::new(),
+            rechecked: BTreeSet::new(),
+            dirty: BTreeSet::new(),
         }
     }
 
@@ -137,13 +162,25 @@ impl Master {
     pub fn handle(&mut self, input: MasterInput, out: &mut Out) {
         if let MasterInput::Message {
             peer,
-            message: ToMaster::Heartbeat,
+            message: ToMaster::Heartbeat { moved },
         } = input
         {
             // The most frequent input: it is in no ballot, so none is counted for it.
             self.hear(peer, out);
+            if moved {
+                self.goes_on(peer, out);
+            }
             return;
         }
+        let heard = match &input {
+            MasterInput::Message { peer, .. } => Some(*peer),
+            MasterInput::Connected { .. }
+            | MasterInput::Misbehaved { .. }
+            | MasterInput::Disconnected { .. }
+            | MasterInput::TimerFired(_)
+            | MasterInput::TourSolved { .. }
+            | MasterInput::Stop => None,
+        };
         match input {
             MasterInput::Connected { conn, hello, from } => self.hello(conn, hello, from, out),
             MasterInput::Message { peer, message } => self.message(peer, message, out),
@@ -158,7 +195,7 @@ impl Master {
             MasterInput::TourSolved { round, group, ring } => self.tour_solved(round, group, ring),
             MasterInput::Stop => self.stop(out),
         }
-        self.settle(out);
+        self.settle(heard, out);
     }
 
     /// What tests, the model and the logs may look at.
@@ -188,19 +225,25 @@ impl Master {
 
     fn message_of_registered(&mut self, peer: PeerId, message: ToMaster, out: &mut Out) {
         match message {
-            ToMaster::Heartbeat => {}
+            ToMaster::Heartbeat { .. } => {}
             ToMaster::Leave => self.leave(peer, out),
-            ToMaster::EdgesEstablished { round } => self.edges_established(peer, round, out),
+            ToMaster::EdgeUp { round, edge } => self.edge_up(peer, round, edge, out),
             ToMaster::EdgeFailed {
                 round,
-                with,
+                edge,
                 failure,
             } => {
-                self.edge_failed(peer, round, with, failure, out);
+                self.edge_failed(peer, round, edge, failure, out);
             }
             ToMaster::Hello(_) => self.kick(peer, Misdeed::SecondHello, out),
+            ToMaster::ArePeersPending if self.is_aside(peer) => {
+                send(out, peer, ToPeer::PeersPending { pending: true });
+            }
+            ToMaster::Withdraw { .. } | ToMaster::CompleteCollective { .. }
+                if self.is_aside(peer) => {}
             ToMaster::UpdateTopology { .. }
             | ToMaster::ArePeersPending
+            | ToMaster::Withdraw { .. }
             | ToMaster::OptimizeTopology
             | ToMaster::Bandwidth { .. }
             | ToMaster::ProbesDone { .. }
@@ -213,18 +256,19 @@ impl Master {
 
     fn message_of_accepted(&mut self, peer: PeerId, message: ToMaster, out: &mut Out) {
         match message {
-            ToMaster::Heartbeat => {}
+            ToMaster::Heartbeat { .. } => {}
             ToMaster::Leave => self.leave(peer, out),
             ToMaster::Hello(_) => self.kick(peer, Misdeed::SecondHello, out),
             ToMaster::UpdateTopology { broken } => self.vote_to_update(peer, broken, out),
-            ToMaster::EdgesEstablished { round } => self.edges_established(peer, round, out),
+            ToMaster::EdgeUp { round, edge } => self.edge_up(peer, round, edge, out),
             ToMaster::EdgeFailed {
                 round,
-                with,
+                edge,
                 failure,
             } => {
-                self.edge_failed(peer, round, with, failure, out);
+                self.edge_failed(peer, round, edge, failure, out);
             }
+            ToMaster::Withdraw { tag } => self.withdraw(peer, tag, out),
             ToMaster::ArePeersPending => self.ask_pending(peer, out),
             ToMaster::OptimizeTopology => self.vote_to_optimize(peer, out),
             ToMaster::Bandwidth {
@@ -252,10 +296,24 @@ impl Master {
         }
     }
 
+    /// A peer moves bytes for what others wait for: its time begins anew.
+    fn goes_on(&mut self, peer: PeerId, out: &mut Out) {
+        let late = self.peers.get(&peer).and_then(|record| record.late);
+        if late == Some(Lateness::Part) {
+            self.settle(Some(peer), out);
+        }
+    }
+
+    /// Whether the peer was set aside, and what it says may have been on its way.
+    fn is_aside(&self, peer: PeerId) -> bool {
+        let record = self.peers.get(&peer);
+        record.is_some_and(|record| record.aside.is_some())
+    }
+
     /// Moves a peer along the table. What the table lacks is a defect of this crate when the master
     /// itself wants it.
     fn step(&mut self, peer: PeerId, event: Event, out: &mut Out) {
-        let Some(record) = self.peers.get_mut(&peer) else {
+        let Some(record) = self.record_mut(peer) else {
             return;
         };
         let from = record.state;
@@ -296,6 +354,7 @@ impl Master {
 
     fn group_of(&mut self, peer: PeerId) -> Option<&mut GroupRecord> {
         let group = self.peers.get(&peer)?.group;
+        self.dirty.insert(group);
         self.groups.get_mut(&group)
     }
 
@@ -307,17 +366,11 @@ impl Master {
     }
 
     fn accepted_in(&self, group: GroupId) -> impl Iterator<Item = (PeerId, &PeerRecord)> {
-        self.accepted()
-            .filter(move |(_, record)| record.group == group)
-    }
-
-    /// Is there an accepted peer, and does this hold for every one?
-    fn unanimous(&self, holds: impl Fn(&PeerRecord) -> bool) -> bool {
-        self.accepted().next().is_some()
-            && rule!(
-                self.accepted().all(|(_, record)| holds(record));
-                NewcomerIsWaitedFor => self.peers.values().all(&holds)
-            )
+        let members = self.groups.get(&group).map(|group| group.members.iter());
+        members
+            .into_iter()
+            .flatten()
+            .filter_map(|peer| Some((*peer, self.peers.get(peer)?)))
     }
 
     /// Is a report about a round that there was? To report about one that never was is a misdeed.

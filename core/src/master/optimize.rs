@@ -17,6 +17,9 @@ use crate::messages::{Misdeed, ToPeer};
 use crate::states::{ConnectionState, Event};
 use crate::topology::{LaneOrder, Ring};
 
+/// A measurement is made on one lane.
+const PROBE_LANES: u16 = 1;
+
 /// The optimization that runs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Optimization {
@@ -43,12 +46,12 @@ enum Stage {
 
 impl Master {
     pub(super) fn vote_to_optimize(&mut self, peer: PeerId, out: &mut Out) {
-        self.step_or_kick(peer, Event::VotedToOptimize, out);
+        self.vote_while_resting(peer, Event::VotedToOptimize, Stake::Vote, out);
     }
 
     /// True: the ballot was unanimous and the measurements are ordered.
     pub(super) fn count_optimize(&mut self, out: &mut Out) -> bool {
-        if !self.unanimous(|record| record.state == ConnectionState::VoteOptimizeTopology) {
+        if !self.tally.all_in(ConnectionState::VoteOptimizeTopology) {
             return false;
         }
         let voters: Vec<PeerId> = self.accepted().map(|(peer, _)| peer).collect();
@@ -56,15 +59,14 @@ impl Master {
         let asked = self.unmeasured_edges();
         let mut orders: BTreeMap<PeerId, Vec<LaneOrder>> = BTreeMap::new();
         for (from, to) in &asked {
-            if let Some((ours, theirs)) = self.lane_orders(round, *from, *to) {
+            if let Some((ours, theirs)) = self.lane_orders(round, *from, *to, PROBE_LANES) {
                 orders.entry(*from).or_default().push(ours);
                 orders.entry(*to).or_default().push(theirs);
             }
         }
         for peer in &voters {
-            if let Some(record) = self.peers.get_mut(peer) {
+            if let Some(record) = self.record_mut(*peer) {
                 record.round = Some(round);
-                record.stake = Stake::Optimization;
             }
             self.step(*peer, Event::ProbesHandedOut, out);
             let probes = orders.remove(peer).unwrap_or_default();
@@ -296,7 +298,7 @@ impl Master {
         self.start_wiring(Scope::Everybody, &everybody, Some(&rings), out);
     }
 
-    fn conclude_optimization(&mut self, improved_or_kept: bool, out: &mut Out) {
+    pub(super) fn conclude_optimization(&mut self, improved_or_kept: bool, out: &mut Out) {
         let Some(Optimization { round, .. }) = self.optimization.take() else {
             return;
         };
@@ -306,7 +308,7 @@ impl Master {
             .map(|(peer, _)| peer)
             .collect();
         for peer in members {
-            if let Some(record) = self.peers.get_mut(&peer) {
+            if let Some(record) = self.record_mut(peer) {
                 record.round = None;
             }
             self.optimization_concluded_for(peer, improved_or_kept, out);
@@ -336,36 +338,25 @@ impl Master {
         connected.is_some()
     }
 
-    /// Measurements or the solver have taken too long: who has not reported is kicked; where only the
-    /// solver is late, the rings stay.
-    pub(super) fn optimization_overdue(&mut self, overdue: Round, out: &mut Out) {
-        let Some(current) = self.optimization.as_ref().filter(|o| o.round == overdue) else {
-            return;
-        };
-        match &current.stage {
-            Stage::Probing { awaiting, .. } => {
-                for peer in awaiting.clone() {
-                    self.kick(peer, Misdeed::NoReport, out);
-                }
-            }
-            Stage::Solving { .. } => self.conclude_optimization(false, out),
-            Stage::Connecting { .. } => {}
+    /// The solver has taken too long: the rings stay.
+    pub(super) fn solver_overdue(&mut self, overdue: Round, out: &mut Out) {
+        if self.solving_round() == Some(overdue) {
+            self.conclude_optimization(false, out);
         }
     }
 
-    /// The optimization that a deadline is to watch.
-    pub(super) fn optimization_round(&self) -> Option<Round> {
-        self.optimization
-            .as_ref()
-            .and_then(|current| match current.stage {
-                Stage::Probing { .. } | Stage::Solving { .. } => Some(current.round),
-                // Its wiring has a deadline of its own.
-                Stage::Connecting { .. } => None,
-            })
+    /// The optimization that waits for the solver.
+    pub(super) fn solving_round(&self) -> Option<Round> {
+        let current = self.optimization.as_ref()?;
+        match current.stage {
+            Stage::Solving { .. } => Some(current.round),
+            // Each peer has a deadline for its measurements, and the wiring has one of its own.
+            Stage::Probing { .. } | Stage::Connecting { .. } => None,
+        }
     }
 
     pub(super) fn optimization_loses(&mut self, peer: PeerId) {
-        if self.accepted().next().is_none() {
+        if self.tally.members() == 0 {
             // Whoever is admitted next does not wait for it, and neither does a deadline.
             self.optimization = None;
         }

@@ -4,11 +4,19 @@
 //! the other lacks. The call that gives way is answered with [`Conflict`], which names the other call
 //! and its caller; nothing was changed, and the way out is to make that call first. In order:
 //!
-//! 1. `update_topology` goes on;
-//! 2. `optimize_topology` gives way to it;
-//! 3. `sync_shared_state` gives way to both;
-//! 4. a collective that has not started gives way to all three. One that runs is never disturbed:
-//!    the major call waits for it.
+//! 1. `optimize_topology` goes on;
+//! 2. `sync_shared_state` gives way to it;
+//! 3. a collective that has not started gives way to both. One that runs is never disturbed: the major
+//!    call waits for it.
+//!
+//! `update_topology` is in nobody's way: who waits in another call agrees to it, and goes on waiting on the
+//! new ring (`topology`).
+//!
+//! Programs that answer a conflict by making the same call again would do so for ever. So the third
+//! collective in a row that would give way to a synchronization does not. If it is a newcomer that waits to
+//! synchronize, while all peers that have synchronized before it reduce, the newcomer is *set aside*: it
+//! waits, with its vote, for the next update, as if it had not been admitted. Else the synchronization
+//! gives way for once.
 //!
 //! A peer that asks `are_peers_pending` while a major call waits for its vote would wait for ever too:
 //! it cannot make that call before it has its answer. It is told *yes*, which leads it to where the
@@ -23,37 +31,44 @@
 
 use alloc::vec::Vec;
 
-use super::record::{Collective, SyncProgress};
+use super::record::{Collective, GroupRecord, SyncProgress};
 use super::{Master, Out, send};
 use crate::id::{GroupId, PeerId, Tag};
 use crate::messages::{CallFailure, CallKind, CollectiveRefusal, Conflict, ToPeer};
-use crate::states::{ConnectionState, Event};
+use crate::shared_state::SyncVote;
+use crate::states::{ConnectionPhase, ConnectionState, Event};
+
+/// Collectives in a row that give way to a synchronization before one does not.
+const CONFLICTS_MAX: u8 = 3;
 
 impl Master {
     /// True: some call gave way.
     pub(super) fn resolve_conflicts(&mut self, out: &mut Out) -> bool {
-        self.optimization_gives_way(out)
-            || self.sync_gives_way(out)
+        self.sync_gives_way(out)
             || rule!(self.collectives_give_way(out); CollectiveStandsFast => false)
             || rule!(self.queries_give_way(out); QueryStandsFast => false)
     }
 
     fn queries_give_way(&mut self, out: &mut Out) -> bool {
-        let global = self.major_call_above_sync(None).is_some();
-        let asking: Vec<(PeerId, bool)> = self
+        if self.tally.asking() == 0 {
+            return false;
+        }
+        let update = self.tally.of(ConnectionState::VoteAcceptNewPeers) > 0;
+        let optimize = self.tally.of(ConnectionState::VoteOptimizeTopology) > 0;
+        let asking: Vec<(PeerId, ConnectionState, bool)> = self
             .accepted()
             .filter(|(_, record)| record.asked_pending)
             .filter_map(|(peer, record)| {
-                if global || self.major_call(record.group).is_some() {
-                    return Some((peer, true));
+                if update || optimize || self.major_call(record.group).is_some() {
+                    return Some((peer, record.state, true));
                 }
                 let holds_up = record.state == ConnectionState::Idle
                     && self.a_tag_that_waits(record.group).is_some();
-                holds_up.then_some((peer, false))
+                holds_up.then_some((peer, record.state, false))
             })
             .collect();
-        for (peer, pending) in &asking {
-            if let Some(record) = self.peers.get_mut(peer) {
+        for (peer, _, pending) in &asking {
+            if let Some(record) = self.record_mut(*peer) {
                 record.asked_pending = false;
             }
             let pending = *pending;
@@ -62,47 +77,44 @@ impl Master {
         !asking.is_empty()
     }
 
-    fn optimization_gives_way(&mut self, out: &mut Out) -> bool {
-        let Some(peer) = self.first_in(None, ConnectionState::VoteAcceptNewPeers) else {
-            return false;
-        };
-        let losers = self.all_in(None, ConnectionState::VoteOptimizeTopology);
-        let (yours, theirs) = (CallKind::OptimizeTopology, CallKind::UpdateTopology);
-        self.give_way(
-            &losers,
-            Conflict {
-                yours,
-                theirs,
-                peer,
-            },
-            out,
-        )
+    fn sync_gives_way(&mut self, out: &mut Out) -> bool {
+        let groups: Vec<GroupId> = self.dirty.iter().copied().collect();
+        groups.into_iter().any(|group| {
+            let optimize = self.first_in(group, ConnectionState::VoteOptimizeTopology);
+            optimize.is_some_and(|peer| {
+                self.syncs_give_way(group, CallKind::OptimizeTopology, peer, out)
+            })
+        })
     }
 
-    fn sync_gives_way(&mut self, out: &mut Out) -> bool {
-        let groups: Vec<GroupId> = self.groups.keys().copied().collect();
-        for group in groups {
-            let losers = self.all_in(Some(group), ConnectionState::VoteSyncSharedState);
-            let Some((theirs, peer)) = self.major_call_above_sync(Some(group)) else {
-                continue;
-            };
-            let conflict = Conflict {
-                yours: CallKind::SyncSharedState,
-                theirs,
-                peer,
-            };
-            if self.give_way(&losers, conflict, out) {
-                if let Some(record) = self.groups.get_mut(&group) {
-                    record.sync = SyncProgress::default();
-                }
-                return true;
-            }
+    fn syncs_give_way(
+        &mut self,
+        group: GroupId,
+        theirs: CallKind,
+        peer: PeerId,
+        out: &mut Out,
+    ) -> bool {
+        let losers = self.all_in(group, ConnectionState::VoteSyncSharedState);
+        let conflict = Conflict {
+            yours: CallKind::SyncSharedState,
+            theirs,
+            peer,
+        };
+        for loser in &losers {
+            self.step(*loser, Event::CallGaveWay, out);
+            let failure = CallFailure::Conflict(conflict);
+            send(out, *loser, ToPeer::CallFailed(failure));
         }
-        false
+        if let Some(record) = self.groups.get_mut(&group)
+            && !losers.is_empty()
+        {
+            record.sync = SyncProgress::default();
+        }
+        !losers.is_empty()
     }
 
     fn collectives_give_way(&mut self, out: &mut Out) -> bool {
-        let groups: Vec<GroupId> = self.groups.keys().copied().collect();
+        let groups: Vec<GroupId> = self.dirty.iter().copied().collect();
         groups.into_iter().any(|group| {
             let Some((theirs, peer)) = self.major_call(group) else {
                 return false;
@@ -110,6 +122,10 @@ impl Master {
             let Some(tag) = self.a_tag_that_waits(group) else {
                 return false;
             };
+            if theirs == CallKind::SyncSharedState && self.resolves_for_collective(group, tag, out)
+            {
+                return true;
+            }
             let conflict = Conflict {
                 yours: CallKind::Collective,
                 theirs,
@@ -120,38 +136,68 @@ impl Master {
         })
     }
 
-    fn give_way(&mut self, losers: &[PeerId], conflict: Conflict, out: &mut Out) -> bool {
-        for loser in losers {
-            self.step(*loser, Event::CallGaveWay, out);
-            send(
-                out,
-                *loser,
-                ToPeer::CallFailed(CallFailure::Conflict(conflict)),
-            );
+    /// Counts the collectives that gave way to a synchronization, in a row. True: it is not this one that
+    /// gives way.
+    fn resolves_for_collective(&mut self, group: GroupId, tag: Tag, out: &mut Out) -> bool {
+        let Some(record) = self.groups.get_mut(&group) else {
+            return false;
+        };
+        record.conflicts = record.conflicts.saturating_add(1);
+        if record.conflicts < CONFLICTS_MAX {
+            return false;
         }
-        !losers.is_empty()
+        let Some(Collective::Initiating(votes)) = record.collectives.get(&tag) else {
+            return false;
+        };
+        let callers: Vec<PeerId> = votes.keys().copied().collect();
+        record.conflicts = 0;
+        let synced = |peer: &PeerId| self.peers.get(peer).is_some_and(|peer| peer.synced);
+        let waiting = self.all_in(group, ConnectionState::VoteSyncSharedState);
+        if callers.iter().all(synced) && !waiting.iter().any(synced) {
+            for peer in waiting {
+                self.set_aside(peer);
+            }
+        } else if let Some(caller) = callers.first() {
+            self.syncs_give_way(group, CallKind::Collective, *caller, out);
+        }
+        true
     }
 
-    /// Of one group, or of all.
-    fn major_call_above_sync(&self, group: Option<GroupId>) -> Option<(CallKind, PeerId)> {
-        let update = self.first_in(group, ConnectionState::VoteAcceptNewPeers);
-        let optimize = self.first_in(group, ConnectionState::VoteOptimizeTopology);
-        update
-            .map(|peer| (CallKind::UpdateTopology, peer))
-            .or(optimize.map(|peer| (CallKind::OptimizeTopology, peer)))
+    /// A newcomer waits for the next update, with its vote to synchronize, as if it had not been
+    /// admitted.
+    fn set_aside(&mut self, peer: PeerId) {
+        let Some(record) = self.record_mut(peer) else {
+            return;
+        };
+        record.phase = ConnectionPhase::Registered;
+        record.asked_pending = false;
+        let group = record.group;
+        let Some(record) = self.groups.get_mut(&group) else {
+            return;
+        };
+        record.members.remove(&peer);
+        record.find_ready();
+        let vote = record.vote_aside(peer);
+        if let Some(record) = self.record_mut(peer) {
+            record.aside = vote;
+        }
     }
 
     fn major_call(&self, group: GroupId) -> Option<(CallKind, PeerId)> {
-        let sync = self.first_in(Some(group), ConnectionState::VoteSyncSharedState);
-        self.major_call_above_sync(Some(group))
-            .or(sync.map(|peer| (CallKind::SyncSharedState, peer)))
+        let optimize = self.first_in(group, ConnectionState::VoteOptimizeTopology);
+        let sync = || self.first_in(group, ConnectionState::VoteSyncSharedState);
+        let optimize = optimize.map(|peer| (CallKind::OptimizeTopology, peer));
+        optimize.or_else(|| sync().map(|peer| (CallKind::SyncSharedState, peer)))
     }
 
     /// A tag whose start is being voted on. A peer in a major call has no collectives, so while one
     /// of the group is, this vote cannot become unanimous.
     fn a_tag_that_waits(&self, group: GroupId) -> Option<Tag> {
-        self.groups
-            .get(&group)?
+        let record = self.groups.get(&group)?;
+        if record.initiating() == 0 {
+            return None;
+        }
+        record
             .collectives
             .iter()
             .find_map(|(tag, collective)| match collective {
@@ -160,15 +206,35 @@ impl Master {
             })
     }
 
-    fn first_in(&self, group: Option<GroupId>, state: ConnectionState) -> Option<PeerId> {
+    fn first_in(&self, group: GroupId, state: ConnectionState) -> Option<PeerId> {
         self.all_in(group, state).first().copied()
     }
 
-    fn all_in(&self, group: Option<GroupId>, state: ConnectionState) -> Vec<PeerId> {
-        self.accepted()
+    fn all_in(&self, group: GroupId, state: ConnectionState) -> Vec<PeerId> {
+        let record = self.groups.get(&group);
+        if record.is_none_or(|record| record.tally.of(state) == 0) {
+            return Vec::new();
+        }
+        self.accepted_in(group)
             .filter(|(_, record)| record.state == state)
-            .filter(|(_, record)| group.is_none_or(|group| record.group == group))
             .map(|(peer, _)| peer)
             .collect()
+    }
+}
+
+impl GroupRecord {
+    /// Takes the vote to synchronize of a peer that is set aside.
+    fn vote_aside(&mut self, peer: PeerId) -> Option<SyncVote> {
+        match &mut self.sync {
+            SyncProgress::Voting(votes) => votes.remove(&peer),
+            SyncProgress::Moving { .. } => None,
+        }
+    }
+
+    /// A member comes in, with the vote that it had when it was set aside.
+    pub(super) fn come_back(&mut self, peer: PeerId, vote: Option<SyncVote>) {
+        if let (Some(vote), SyncProgress::Voting(votes)) = (vote, &mut self.sync) {
+            votes.insert(peer, vote);
+        }
     }
 }

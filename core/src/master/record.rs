@@ -1,14 +1,14 @@
 //! What the master remembers about one peer and about one group.
 
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::vec::Vec;
 use core::net::SocketAddr;
 
+use super::tally::{Counted, Tally};
 use crate::element::CollectiveSpec;
 use crate::id::{Epoch, GroupId, PeerId, Revision, Round, Seq, Tag};
 use crate::shared_state::SyncVote;
 use crate::states::{CollectiveCommunicationState, ConnectionPhase, ConnectionState};
-use crate::topology::{BrokenEdges, Ring};
+use crate::topology::{BrokenEdges, Ring, RingEdges};
 
 /// One connected peer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -21,87 +21,226 @@ pub(super) struct PeerRecord {
     /// Lanes per ring edge that its transport would like.
     pub(super) lanes: u16,
     /// What it does with each tag.
-    pub(super) tags: BTreeMap<Tag, CollectiveCommunicationState>,
+    pub(super) tags: Tags,
     /// Voted in the running `are_peers_pending` ballot.
     pub(super) asked_pending: bool,
     /// The wiring or optimization that it is part of.
     pub(super) round: Option<Round>,
     /// What its part in a wiring stands for: where it goes back to when the attempt is given up.
     pub(super) stake: Stake,
+    /// Was admitted and has voted for nothing since: its admission counts as its vote to update.
+    pub(super) rests: bool,
+    /// Another peer has opened lanes to it.
+    pub(super) reached: bool,
+    /// Attempts in which an edge failed that, as far as the master can tell, failed because of it. Counts
+    /// for newcomers only.
+    pub(super) strikes: u8,
     /// Has taken part in a successful synchronization: no newcomer to the shared state.
     pub(super) synced: bool,
+    /// Its vote to synchronize, while it is set aside.
+    pub(super) aside: Option<SyncVote>,
+    /// What others wait for it to do, as far as its timer runs for that.
+    pub(super) late: Option<Lateness>,
+    /// What it adds to the counts.
+    pub(super) counted: Option<Counted>,
+}
+
+/// What others wait for a peer to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Lateness {
+    /// It is idle, and a ballot lacks its vote.
+    Vote,
+    /// It waits to start collectives, and the start of another one lacks its vote.
+    Join,
+    /// Something runs that lacks its part.
+    Part,
 }
 
 /// Why a peer takes part in a wiring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Stake {
-    /// It waits to be admitted.
+    /// It waits to be admitted, or was admitted and has voted for nothing since.
     Admission,
     /// It called `update_topology`.
     Update,
+    /// It waits to synchronize.
+    Sync,
+    /// It waits to optimize.
+    Vote,
     /// Its collectives wait for another ring.
     Rewire,
-    /// It called `optimize_topology`.
+    /// Its `optimize_topology` has found another ring.
     Optimization,
+}
+
+/// The tags of one peer, and how many of them are in each state.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub(super) struct Tags {
+    by_tag: BTreeMap<Tag, CollectiveCommunicationState>,
+    initiating: usize,
+    performing: usize,
+}
+
+impl Tags {
+    pub(super) fn len(&self) -> usize {
+        self.by_tag.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_tag.is_empty()
+    }
+
+    pub(super) fn get(&self, tag: Tag) -> Option<CollectiveCommunicationState> {
+        self.by_tag.get(&tag).copied()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Tag, CollectiveCommunicationState)> + '_ {
+        self.by_tag.iter().map(|(tag, state)| (*tag, *state))
+    }
+
+    /// Those that wait to start.
+    pub(super) fn initiating(&self) -> usize {
+        self.initiating
+    }
+
+    /// Whether an execution lacks this peer's vote on its outcome.
+    pub(super) fn performs(&self) -> bool {
+        self.performing > 0
+    }
+
+    /// Whether every collective of this peer waits to start, and there is one.
+    pub(super) fn only_initiate(&self) -> bool {
+        !self.by_tag.is_empty() && self.initiating == self.by_tag.len()
+    }
+
+    /// `None`: the tag is free again.
+    pub(super) fn set(&mut self, tag: Tag, state: Option<CollectiveCommunicationState>) {
+        let before = match state {
+            Some(state) => self.by_tag.insert(tag, state),
+            None => self.by_tag.remove(&tag),
+        };
+        let is = |wanted: CollectiveCommunicationState, state: Option<_>| {
+            usize::from(state == Some(wanted))
+        };
+        let counts =
+            |wanted, count: usize| (count + is(wanted, state)).saturating_sub(is(wanted, before));
+        self.initiating = counts(CollectiveCommunicationState::VoteInitiate, self.initiating);
+        self.performing = counts(CollectiveCommunicationState::Perform, self.performing);
+    }
 }
 
 impl PeerRecord {
     pub(super) fn is_accepted(&self) -> bool {
         self.phase == ConnectionPhase::Accepted
     }
-
-    /// Does every collective of this peer wait to start (and is there one)?
-    pub(super) fn only_initiates(&self) -> bool {
-        !self.tags.is_empty()
-            && self
-                .tags
-                .values()
-                .all(|tag| *tag == CollectiveCommunicationState::VoteInitiate)
-    }
 }
 
 /// One group that has, or is about to have, accepted peers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub(super) struct GroupRecord {
+    /// Its accepted peers.
+    pub(super) members: BTreeSet<PeerId>,
+    /// How many of them are in each state.
+    pub(super) tally: Tally,
+    /// Who waits, as of the last time that deadlines were looked at.
+    pub(super) waits: GroupWaits,
     /// The ring as it was last established. May name peers that are gone: then it is stale.
     pub(super) ring: Ring,
+    /// The lanes of its edges, sender first.
+    pub(super) edges: BTreeMap<(PeerId, PeerId), StandingEdge>,
     pub(super) epoch: Epoch,
-    /// Lanes per edge of the ring.
-    pub(super) lanes: u16,
     /// Edges of the ring, sender first, that lost a lane.
     pub(super) broken: BTreeSet<(PeerId, PeerId)>,
-    /// Whole edges of the ring that an attempt at another one ordered afresh. Until a ring stands each
-    /// attempt does: the two ends may have newer lanes, of which they must not keep different ones.
-    pub(super) distrusted: BTreeSet<(PeerId, PeerId)>,
+    /// Pairs whose edge broke under collectives that were aborted for it, lower number first. Forgotten
+    /// when as large a collective is committed.
+    pub(super) breaks: BTreeMap<(PeerId, PeerId), Breaks>,
+    /// Peers that stalled, and how often, since a collective was last committed or shared state
+    /// synchronized.
+    pub(super) stalls: BTreeMap<PeerId, u8>,
+    /// Collectives that gave way to a synchronization, in a row.
+    pub(super) conflicts: u8,
     /// The revision of the last successful synchronization.
     pub(super) reached: Option<Revision>,
     pub(super) sync: SyncProgress,
     pub(super) collectives: BTreeMap<Tag, Collective>,
+    /// Those of them that run, by their numbers.
+    pub(super) running: BTreeMap<Seq, Tag>,
+    /// Those of them that all members have voted to start.
+    pub(super) ready: BTreeSet<Tag>,
+    /// Those of them whose outcome all participants have voted on.
+    pub(super) whole: BTreeSet<Tag>,
+}
+
+/// The lanes of an edge of the ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct StandingEdge {
+    pub(super) built: Round,
+    pub(super) lanes: u16,
+}
+
+/// How often an edge broke under collectives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub(super) struct Breaks {
+    pub(super) times: u8,
+    /// Of the largest of those collectives: an edge may carry small ones, and nothing large.
+    pub(super) bytes: u64,
+}
+
+/// What members of a group wait for each other in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub(super) struct GroupWaits {
+    pub(super) syncing: bool,
+    pub(super) rewiring: bool,
+    pub(super) initiating: usize,
 }
 
 impl GroupRecord {
     /// Notes what `peer` says about its edges of the present ring.
     pub(super) fn note_broken(&mut self, peer: PeerId, broken: BrokenEdges) {
-        if let (true, Some(next)) = (broken.to_next, self.ring.next_of(peer)) {
-            self.broken.insert((peer, next));
+        if broken.any() {
+            let edges = self.edges_of(peer, broken);
+            self.broken.extend(edges);
         }
-        if let (true, Some(previous)) = (broken.from_previous, self.ring.previous_of(peer)) {
-            self.broken.insert((previous, peer));
-        }
+    }
+
+    /// The edges of the present ring that are meant, sender first.
+    pub(super) fn edges_of(
+        &self,
+        peer: PeerId,
+        which: BrokenEdges,
+    ) -> impl Iterator<Item = (PeerId, PeerId)> + use<> {
+        let next = which.to_next.then(|| self.ring.next_of(peer)).flatten();
+        let previous = which.from_previous.then(|| self.ring.previous_of(peer));
+        let previous = previous.flatten().map(|previous| (previous, peer));
+        next.map(|next| (peer, next)).into_iter().chain(previous)
     }
 
     /// Is this an edge of the ring that can be kept: is it whole as far as anybody said?
     pub(super) fn can_keep(&self, edge: (PeerId, PeerId)) -> bool {
         let is_whole = rule!(!self.broken.contains(&edge); EdgeKeptThoughBroken => true);
-        is_whole && !self.distrusted.contains(&edge) && self.ring.next_of(edge.0) == Some(edge.1)
+        is_whole && self.edges.contains_key(&edge)
     }
 
-    /// Has all edges of these peers that the next ring shares with the present one connected afresh.
-    pub(super) fn distrust(&mut self, ends: &BTreeSet<PeerId>, next: &Ring) {
-        let shared = |(from, to): &(PeerId, PeerId)| next.next_of(*from) == Some(*to);
-        let edges = self.ring.edges().filter(shared);
-        let concerned = edges.filter(|(from, to)| ends.contains(from) || ends.contains(to));
-        self.distrusted.extend(concerned);
+    /// Which lanes are a peer's edges of the ring.
+    pub(super) fn built_at(&self, peer: PeerId) -> RingEdges {
+        let built = |edge: &(PeerId, PeerId)| self.edges.get(edge).map(|edge| edge.built);
+        let next = self.ring.next_of(peer);
+        let previous = self.ring.previous_of(peer);
+        RingEdges {
+            next: next.and_then(|next| built(&(peer, next))),
+            previous: previous.and_then(|previous| built(&(previous, peer))),
+        }
+    }
+
+    /// Lanes of the edge that has the most.
+    pub(super) fn lanes(&self) -> u16 {
+        let lanes = self.edges.values().map(|edge| edge.lanes);
+        lanes.max().unwrap_or(1)
+    }
+
+    /// Tags that wait to start.
+    pub(super) fn initiating(&self) -> usize {
+        self.collectives.len().saturating_sub(self.running.len())
     }
 }
 
@@ -130,11 +269,11 @@ impl Default for SyncProgress {
 pub(super) enum Collective {
     /// Votes to start it are collected.
     Initiating(BTreeMap<PeerId, CollectiveSpec>),
-    /// It runs.
+    /// It runs, on the ring of the group: no ring is touched while a collective runs on it.
     Running {
         seq: Seq,
-        /// In ring order, the departed included.
-        contributors: Vec<PeerId>,
+        /// Of the buffer of one participant.
+        bytes: u64,
         /// Participants that have not voted on the outcome.
         awaiting: BTreeSet<PeerId>,
     },

@@ -8,7 +8,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use super::election::{Decision, Votes, elect};
-use super::record::SyncProgress;
+use super::record::{Stake, SyncProgress};
 use super::{Master, Out, send};
 use crate::id::{ContentHash, EntryIndex, GroupId, PeerId, Revision, Round};
 use crate::messages::{Misdeed, ToPeer};
@@ -33,7 +33,7 @@ impl Master {
             self.kick(peer, Misdeed::BadManifest, out);
             return;
         }
-        if !self.step_or_kick(peer, Event::VotedToSync, out) {
+        if !self.vote_while_resting(peer, Event::VotedToSync, Stake::Sync, out) {
             return;
         }
         if let Some(group) = self.group_of(peer) {
@@ -58,11 +58,9 @@ impl Master {
 
     /// True: everybody of the group had voted, and something moved.
     pub(super) fn count_sync(&mut self, group: GroupId, out: &mut Out) -> bool {
-        let unanimous = self.accepted_in(group).next().is_some()
-            && self
-                .accepted_in(group)
-                .all(|(_, record)| record.state == ConnectionState::VoteSyncSharedState);
-        if !unanimous {
+        let wanted = ConnectionState::VoteSyncSharedState;
+        let record = self.groups.get(&group);
+        if !record.is_some_and(|record| record.tally.all_in(wanted)) {
             return false;
         }
         let veterans = self.veterans(group);
@@ -155,7 +153,7 @@ impl Master {
         let mut served: BTreeMap<PeerId, Vec<LaneOrder>> =
             holders.iter().map(|holder| (*holder, Vec::new())).collect();
         for (requester, (holder, entries)) in fetches {
-            if let Some((ask, serve)) = self.lane_orders(round, requester, holder) {
+            if let Some((ask, serve)) = self.transfer_orders(round, requester, holder) {
                 served.entry(holder).or_default().push(serve);
                 let from = Some(ask);
                 roles.insert(requester, SyncRole::Request { from, entries });
@@ -167,6 +165,18 @@ impl Master {
                 .map(|(holder, to)| (holder, SyncRole::Distribute { to })),
         );
         roles
+    }
+
+    /// As many lanes as both ends would like for an edge of the ring.
+    fn transfer_orders(
+        &self,
+        round: Round,
+        requester: PeerId,
+        holder: PeerId,
+    ) -> Option<(LaneOrder, LaneOrder)> {
+        let wish = |peer: PeerId| self.peers.get(&peer).map(|record| record.lanes);
+        let lanes = wish(requester)?.min(wish(holder)?);
+        self.lane_orders(round, requester, holder, lanes)
     }
 
     /// Of those that hold the elected content, newcomers fetch the entries that may differ, where
@@ -314,7 +324,7 @@ impl Master {
     }
 
     /// The one place where a synchronization ends: the same for every member that took part.
-    fn conclude_sync(
+    pub(super) fn conclude_sync(
         &mut self,
         group: GroupId,
         round: Round,
@@ -324,6 +334,10 @@ impl Master {
         if let Some(record) = self.groups.get_mut(&group) {
             record.sync = SyncProgress::default();
             let concluded = result.as_ref().ok().copied();
+            if concluded.is_some() {
+                record.stalls.clear();
+                record.conflicts = 0;
+            }
             record.reached = rule!(
                 concluded.or(record.reached);
                 RevisionStandsStill => record.reached.or(concluded)
@@ -332,25 +346,11 @@ impl Master {
         let members: Vec<PeerId> = self.accepted_in(group).map(|(peer, _)| peer).collect();
         for peer in members {
             self.step(peer, Event::SyncConcluded, out);
-            if let (Some(record), Ok(_)) = (self.peers.get_mut(&peer), &result) {
+            if let (Some(record), Ok(_)) = (self.record_mut(peer), &result) {
                 record.synced = true;
             }
             let result = result.clone();
             send(out, peer, ToPeer::SharedStateConcluded { round, result });
-        }
-    }
-
-    /// The transfers of this round have taken too long.
-    pub(super) fn shared_state_overdue(&mut self, overdue: Round, out: &mut Out) {
-        let group = self
-            .groups
-            .iter()
-            .find_map(|(group, record)| match &record.sync {
-                SyncProgress::Moving { round, .. } if *round == overdue => Some(*group),
-                SyncProgress::Moving { .. } | SyncProgress::Voting(_) => None,
-            });
-        if let Some(group) = group {
-            self.conclude_sync(group, overdue, Err(SyncFailure::TimedOut), out);
         }
     }
 

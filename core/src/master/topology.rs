@@ -1,42 +1,69 @@
 //! Ballots about the ring: who wants newcomers admitted, whose ring must be rebuilt, who asks
 //! whether anybody waits.
 //!
-//! **Admission** concerns all accepted peers of all groups: when each of them has voted, every
-//! registered peer comes in. With no accepted peer at all, registered peers come in at once.
+//! **Admission** concerns all accepted peers of all groups: when each of them has voted or agrees, and one
+//! has voted, every registered peer comes in. With no accepted peer at all, registered peers come in at
+//! once. A peer agrees that waits in another call for others to make it, for nothing of that has begun:
+//! its call goes on waiting, on the new ring. So does one that was admitted and has called nothing
+//! since: a newcomer that still loads its data does not hold up the others.
 //!
 //! **Rewiring** concerns one group. A peer that initiates a collective on a stale ring (a member is
 //! gone, or an edge has lost a lane) thereby votes to have the ring rebuilt without newcomers; when
 //! all accepted peers of the group have, it is. Their collectives then start by themselves.
 //!
-//! **Mixed votes:** where one member of a group waits in `update_topology` while another's collective
-//! waits for a new ring, the collective gives way (`precedence`): its caller is told to update the
-//! topology too, and then the ballot is unanimous. Nobody waits for a vote that cannot come.
+//! Neither disturbs a ring in use: who is in a collective that runs has not voted, and does not agree.
 
-use alloc::collections::BTreeSet;
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::record::Stake;
 use super::{Master, Out, Scope, send};
 use crate::id::{GroupId, PeerId};
 use crate::messages::{Misdeed, ToPeer};
-use crate::states::{ConnectionPhase, ConnectionState, Event};
-use crate::topology::BrokenEdges;
+use crate::states::{ConnectionState, Event};
+use crate::topology::{BrokenEdges, Topology, WorldSizes};
 
 impl Master {
     pub(super) fn vote_to_update(&mut self, peer: PeerId, broken: BrokenEdges, out: &mut Out) {
-        if !self.step_or_kick(peer, Event::VotedToUpdate, out) {
+        if !self.vote_while_resting(peer, Event::VotedToUpdate, Stake::Update, out) {
             return;
-        }
-        if let Some(record) = self.peers.get_mut(&peer) {
-            record.stake = Stake::Update;
         }
         if let Some(group) = self.group_of(peer) {
             group.note_broken(peer, broken);
         }
     }
 
+    /// A peer's first vote may come while its ring is being connected, if it was resting when that began:
+    /// then the vote stands when the ring does.
+    pub(super) fn vote_while_resting(
+        &mut self,
+        peer: PeerId,
+        event: Event,
+        stake: Stake,
+        out: &mut Out,
+    ) -> bool {
+        let Some(record) = self.peers.get(&peer) else {
+            return false;
+        };
+        let (state, is_wired, rests) = (record.state, record.round.is_some(), record.rests);
+        if is_wired && !rests {
+            self.kick(peer, Misdeed::WrongState { state, event }, out);
+            return false;
+        }
+        if !self.step_or_kick(peer, event, out) {
+            return false;
+        }
+        if let Some(record) = self.record_mut(peer) {
+            record.rests = false;
+            if is_wired {
+                record.stake = stake;
+            }
+        }
+        true
+    }
+
     pub(super) fn ask_pending(&mut self, peer: PeerId, out: &mut Out) {
-        let Some(record) = self.peers.get_mut(&peer) else {
+        let Some(record) = self.record_mut(peer) else {
             return;
         };
         if record.asked_pending {
@@ -46,21 +73,20 @@ impl Master {
         }
     }
 
-    /// Is the group's ring not the one that its collectives can run on?
+    /// Is the group's ring not the one that its collectives can run on? All members are on it; so it names
+    /// the departed if it is longer than the group.
     pub(super) fn is_stale(&self, group: GroupId) -> bool {
         let Some(record) = self.groups.get(&group) else {
             return true;
         };
-        let on_ring: BTreeSet<PeerId> = record.ring.0.iter().copied().collect();
-        let accepted: BTreeSet<PeerId> = self.accepted_in(group).map(|(peer, _)| peer).collect();
-        rule!(on_ring != accepted; RingKeptAfterLoss => false)
+        rule!(record.ring.world_size() != record.members.len(); RingKeptAfterLoss => false)
             || rule!(!record.broken.is_empty(); BrokenEdgeForgotten => false)
     }
 
     /// With nobody to vote, whoever waits comes in. True: something moved.
     pub(super) fn admit_first(&mut self, out: &mut Out) -> bool {
         let a_ballot_decides = rule!(
-            self.accepted().next().is_some();
+            self.tally.members() > 0;
             AcceptedWithoutBallot => self.peers.values().all(|record| record.is_accepted())
         );
         if a_ballot_decides || !self.wirings.is_empty() || self.peers.is_empty() {
@@ -90,26 +116,26 @@ impl Master {
 
     /// True: the ballot was unanimous and something moved.
     pub(super) fn count_update(&mut self, out: &mut Out) -> bool {
-        let unanimous = rule!(
-            self.unanimous(|record| record.state == ConnectionState::VoteAcceptNewPeers);
-            AdmittedByOneVote => self.somebody_updates(),
-            CollectiveCountsAsConsent => self.somebody_updates() && self.unanimous(|record| {
-                record.state == ConnectionState::VoteAcceptNewPeers
-                    || record.state == ConnectionState::CollectiveCommunicationsRunning
-            })
+        let calls = self.tally.of(ConnectionState::VoteAcceptNewPeers);
+        let running = self
+            .tally
+            .of(ConnectionState::CollectiveCommunicationsRunning);
+        let members = self.tally.members();
+        let agreeing = self.tally.agreeing();
+        let agreed = rule!(
+            calls + agreeing == members;
+            AdmittedByOneVote => true,
+            NewcomerIsWaitedFor => calls + agreeing == self.peers.len(),
+            CollectiveCountsAsConsent => calls + agreeing.max(running) >= members
         );
+        let _ = running;
+        let unanimous = calls > 0 && agreed;
         if !unanimous {
             return false;
         }
         let everybody = self.invited();
         self.start_wiring(Scope::Everybody, &everybody, None, out);
         true
-    }
-
-    #[cfg(feature = "mutants")]
-    fn somebody_updates(&self) -> bool {
-        self.accepted()
-            .any(|(_, record)| record.state == ConnectionState::VoteAcceptNewPeers)
     }
 
     /// Peers whose collectives all wait to start on a ring that is stale vote to rebuild it. True:
@@ -122,27 +148,26 @@ impl Master {
             .accepted_in(group)
             .filter(|(_, record)| {
                 record.state == ConnectionState::CollectiveCommunicationsRunning
-                    && rule!(record.only_initiates(); RewireUnderRunning => !record.tags.is_empty())
+                    && rule!(
+                        record.tags.only_initiate();
+                        RewireUnderRunning => !record.tags.is_empty()
+                    )
             })
             .map(|(peer, _)| peer)
             .collect();
         for peer in &voters {
             self.step(*peer, Event::RingFoundStale, out);
-            if let Some(record) = self.peers.get_mut(peer) {
-                record.stake = Stake::Rewire;
-            }
         }
         !voters.is_empty()
     }
 
     /// True: the ballot was unanimous and something moved.
     pub(super) fn count_rewire(&mut self, group: GroupId, out: &mut Out) -> bool {
-        let voters: Vec<PeerId> = self.accepted_in(group).map(|(peer, _)| peer).collect();
-        let unanimous = !voters.is_empty()
-            && self
-                .accepted_in(group)
-                .all(|(_, record)| record.state == ConnectionState::VoteNoNewPeersEstablishP2p);
+        let wanted = ConnectionState::VoteNoNewPeersEstablishP2p;
+        let record = self.groups.get(&group);
+        let unanimous = record.is_some_and(|record| record.tally.all_in(wanted));
         if unanimous {
+            let voters: Vec<PeerId> = self.accepted_in(group).map(|(peer, _)| peer).collect();
             let members = rule!(voters; AdmittedByRewire => {
                 let of_group = self.peers.iter().filter(|(_, record)| record.group == group);
                 of_group.map(|(peer, _)| *peer).collect()
@@ -154,44 +179,85 @@ impl Master {
 
     /// True: everybody asked, and everybody was answered.
     pub(super) fn count_pending(&mut self, out: &mut Out) -> bool {
-        if !self.unanimous(|record| record.asked_pending) {
+        let members = rule!(self.tally.members(); NewcomerIsWaitedFor => self.peers.len());
+        if members == 0 || self.tally.asking() < members {
             return false;
         }
-        let pending = self
-            .peers
-            .values()
-            .any(|record| record.phase == ConnectionPhase::Registered);
-        for (peer, record) in &mut self.peers {
-            if record.asked_pending {
-                record.asked_pending = false;
-                rule!(
-                    send(out, *peer, ToPeer::PeersPending { pending });
-                    QueryAnsweredToIdleOnly if record.state != ConnectionState::Idle => {}
-                );
-            }
+        let pending = self.peers.len() > self.tally.members();
+        let asking = self.accepted().filter(|(_, record)| record.asked_pending);
+        let asking: Vec<(PeerId, ConnectionState)> =
+            asking.map(|(peer, record)| (peer, record.state)).collect();
+        for (peer, state) in asking {
+            self.answer_query(peer, pending, state, out);
         }
         true
     }
 
-    /// Tells a peer the ring that it is on.
-    pub(super) fn announce_ring(&self, peer: PeerId, out: &mut Out) {
-        let Some(record) = self.peers.get(&peer) else {
-            return;
-        };
-        let Some(group) = self.groups.get(&record.group) else {
-            return;
-        };
-        let topology = crate::topology::Topology {
-            epoch: group.epoch,
-            ring: rule!(
-                group.ring.clone();
-                RingStartsWithEach => group.ring.counted_from(peer),
-                NewcomerGetsAnotherRing if record.stake == Stake::Admission
-                    => group.ring.counted_from(peer)
+    pub(super) fn answer_query(
+        &mut self,
+        peer: PeerId,
+        pending: bool,
+        state: ConnectionState,
+        out: &mut Out,
+    ) {
+        if let Some(record) = self.record_mut(peer) {
+            record.asked_pending = false;
+        }
+        rule!(
+            send(out, peer, ToPeer::PeersPending { pending });
+            QueryAnsweredToIdleOnly if state != ConnectionState::Idle => {}
+        );
+        let _ = state;
+    }
+
+    /// Tells members the rings that they are on.
+    pub(super) fn announce_rings(&mut self, members: &[(PeerId, Stake)], out: &mut Out) {
+        self.recount();
+        let mut topologies: BTreeMap<GroupId, Topology> = BTreeMap::new();
+        for (peer, stake) in members {
+            let Some(record) = self.peers.get(peer) else {
+                continue;
+            };
+            let Some(group) = self.groups.get(&record.group) else {
+                continue;
+            };
+            let topology = topologies.entry(record.group).or_insert_with(|| Topology {
+                epoch: group.epoch,
+                ring: group.ring.clone(),
+                lanes: group.lanes(),
+                world: self.world_sizes(record.group),
+            });
+            let ring = rule!(
+                topology.ring.clone();
+                RingStartsWithEach => group.ring.counted_from(*peer),
+                NewcomerGetsAnotherRing if *stake == Stake::Admission
+                    => group.ring.counted_from(*peer)
+            );
+            let _ = stake;
+            let topology = Topology {
+                ring,
+                ..topology.clone()
+            };
+            let built = group.built_at(*peer);
+            send(out, *peer, ToPeer::TopologyEstablished { topology, built });
+        }
+    }
+
+    pub(super) fn world_sizes(&self, own: GroupId) -> WorldSizes {
+        let sizes = self.groups.values().map(|group| group.members.len());
+        let sizes = sizes.filter(|size| *size > 0);
+        let number = |size: usize| u32::try_from(size).unwrap_or(u32::MAX);
+        WorldSizes {
+            global: number(sizes.clone().sum()),
+            group: rule!(
+                number(self.groups.get(&own).map_or(0, |group| group.members.len()));
+                WorldCountsRegistered => {
+                    let of_group = self.peers.values().filter(|record| record.group == own);
+                    number(of_group.count())
+                }
             ),
-            lanes: group.lanes,
-            world: self.world_sizes(record.group),
-        };
-        send(out, peer, ToPeer::TopologyEstablished(topology));
+            groups: number(sizes.clone().count()),
+            largest_group: number(sizes.max().unwrap_or(0)),
+        }
     }
 }

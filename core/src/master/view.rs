@@ -119,7 +119,7 @@ impl<'a> PeerView<'a> {
 
     /// What it is doing with each of its tags.
     pub fn tags(self) -> impl Iterator<Item = (Tag, CollectiveCommunicationState)> + 'a {
-        self.record.tags.iter().map(|(tag, state)| (*tag, *state))
+        self.record.tags.iter()
     }
 
     /// Does it wait for the answer to `are_peers_pending`?

@@ -1,54 +1,178 @@
 //! Connecting ring edges: orders, reports, and trying again.
 //!
 //! ```text
-//!  start ──▶ EstablishRing to those with an edge to build ──▶ all report up ──▶ conclude
-//!    ▲                     │ an edge fails, or a member is lost
-//!    └── the ballot counts again ◀── give up ◀── blame: refuse a newcomer, avoid the pair, wait
+//!  start ──▶ EstablishRing to those with an edge to build ──▶ every edge is up ──▶ conclude
+//!    ▲                     │ every edge is decided, and some have failed
+//!    └── the ballot counts again ◀── blame: who goes? ◀── pause
 //! ```
 //!
-//! An edge of the standing ring that nobody reported broken is kept, unless one of its ends may be one
-//! that cannot be connected; every other edge is ordered afresh with a ticket of the round. Old lanes
-//! are given up only when the new ring stands, so an attempt that fails changes nothing.
+//! An edge of the standing ring that nobody reported broken is kept; every other edge is ordered afresh
+//! with a ticket of the round. Each end of an edge reports it. An attempt goes on until every edge is
+//! decided, so that one attempt finds all that cannot be connected. Old lanes are given up only when the
+//! new ring stands, so an attempt that fails changes nothing.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use super::record::{GroupRecord, Stake};
+use super::record::{GroupRecord, Stake, StandingEdge};
 use super::{Master, Out, Scope, send};
 use crate::id::{Epoch, GroupId, PeerId, Round};
-use crate::messages::ToPeer;
-use crate::states::{ConnectionPhase, Event};
-use crate::topology::{LaneOrder, Ring, WorldSizes};
-use crate::tour;
+use crate::messages::{Misdeed, ToPeer};
+use crate::states::{ConnectionPhase, ConnectionState, Event};
+use crate::topology::{Edge, LaneFailure, LaneOrder, Ring};
 
 /// One attempt to connect the rings of some groups.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Wiring {
     pub(super) scope: Scope,
     pub(super) rings: BTreeMap<GroupId, PlannedRing>,
-    /// Members that have edges to build and have not reported them up.
-    pub(super) awaiting: BTreeSet<PeerId>,
-    /// An edge failed and nobody was sent away for it: waits for the pause to end.
+    /// Edges to build, of all groups, sender first.
+    pub(super) edges: BTreeMap<(PeerId, PeerId), Progress>,
+    /// The sender of each edge to build, by its receiver.
+    senders: BTreeMap<PeerId, PeerId>,
+    /// Edges that are neither up nor failed.
+    open: usize,
+    /// Some edges have failed: waits for the pause to end.
     pub(super) pausing: bool,
 }
 
+/// A ring that is to stand.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct PlannedRing {
-    ring: Ring,
-    lanes: u16,
-    /// Edges to build, sender first.
-    fresh: BTreeSet<(PeerId, PeerId)>,
+    pub(super) ring: Ring,
+    /// Its edges, sender first.
+    pub(super) edges: BTreeMap<(PeerId, PeerId), StandingEdge>,
+}
+
+/// What is known of an edge that is to be built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub(super) struct Progress {
+    up_at_sender: bool,
+    up_at_receiver: bool,
+    pub(super) failed: Option<Failure>,
+}
+
+/// Why an edge counts as failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Failure {
+    /// One end said so.
+    Reported(LaneFailure),
+    /// Not both ends had reported it when the time was over.
+    Overdue {
+        /// The end that was to open the lanes had: the other one had not.
+        dialler_reported: bool,
+    },
+}
+
+impl Progress {
+    pub(super) fn is_up(self) -> bool {
+        self.up_at_sender && self.up_at_receiver && self.failed.is_none()
+    }
+
+    fn is_decided(self) -> bool {
+        self.failed.is_some() || self.is_up()
+    }
+
+    fn is_reported_at(self, end: Edge) -> bool {
+        match end {
+            Edge::ToNext => self.up_at_sender,
+            Edge::FromPrevious => self.up_at_receiver,
+        }
+    }
+}
+
+/// What one end says about an edge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Report {
+    Up,
+    Failed(LaneFailure),
 }
 
 impl Wiring {
-    /// Edges to build, of all groups, sender first.
-    pub(super) fn fresh(&self) -> impl Iterator<Item = &(PeerId, PeerId)> {
-        self.rings.values().flat_map(|plan| &plan.fresh)
+    fn new(scope: Scope, round: Round, rings: BTreeMap<GroupId, PlannedRing>) -> Self {
+        let planned = rings.values().flat_map(|plan| &plan.edges);
+        let fresh = planned.filter(|(_, edge)| edge.built == round);
+        let edges: BTreeMap<_, _> = fresh
+            .map(|(edge, _)| (*edge, Progress::default()))
+            .collect();
+        Self {
+            scope,
+            rings,
+            senders: edges.keys().map(|(from, to)| (*to, *from)).collect(),
+            open: edges.len(),
+            edges,
+            pausing: false,
+        }
     }
 
-    pub(super) fn is_fresh(&self, one: PeerId, other: PeerId) -> bool {
-        self.fresh()
-            .any(|edge| *edge == (one, other) || *edge == (other, one))
+    /// The edge to build that is meant by one of its ends.
+    fn edge_at(&self, peer: PeerId, end: Edge) -> Option<(PeerId, PeerId)> {
+        match end {
+            Edge::ToNext => {
+                let first = (peer, PeerId(0));
+                let from_there = self.edges.range(first..).next();
+                from_there
+                    .map(|(edge, _)| *edge)
+                    .filter(|edge| edge.0 == peer)
+            }
+            Edge::FromPrevious => self.senders.get(&peer).map(|from| (*from, peer)),
+        }
+    }
+
+    /// Whether the peer has edges to build and has not reported all of them up.
+    fn awaits(&self, peer: PeerId) -> bool {
+        [Edge::ToNext, Edge::FromPrevious].into_iter().any(|end| {
+            let edge = self.edge_at(peer, end);
+            let progress = edge.and_then(|edge| self.edges.get(&edge));
+            progress.is_some_and(|progress| !progress.is_reported_at(end))
+        })
+    }
+
+    /// False: that end has reported this edge before.
+    fn note(&mut self, edge: (PeerId, PeerId), end: Edge, report: Report) -> bool {
+        let Some(progress) = self.edges.get_mut(&edge) else {
+            return false;
+        };
+        let was_decided = progress.is_decided();
+        if progress.is_reported_at(end) {
+            return false;
+        }
+        match report {
+            Report::Up => match end {
+                Edge::ToNext => progress.up_at_sender = true,
+                Edge::FromPrevious => progress.up_at_receiver = true,
+            },
+            Report::Failed(failure) => {
+                if progress
+                    .failed
+                    .replace(Failure::Reported(failure))
+                    .is_some()
+                {
+                    return false;
+                }
+            }
+        }
+        if !was_decided && progress.is_decided() {
+            self.open = self.open.saturating_sub(1);
+        }
+        true
+    }
+
+    fn has_failed(&self) -> bool {
+        self.edges.values().any(|edge| edge.failed.is_some())
+    }
+
+    /// Whatever was not reported in time has failed.
+    fn close(&mut self, dialler: impl Fn((PeerId, PeerId)) -> PeerId) {
+        let open = self.edges.iter_mut().filter(|(_, edge)| !edge.is_decided());
+        for (edge, progress) in open {
+            let dialler_reported = match dialler(*edge) == edge.0 {
+                true => progress.up_at_sender,
+                false => progress.up_at_receiver,
+            };
+            progress.failed = Some(Failure::Overdue { dialler_reported });
+        }
+        self.open = 0;
     }
 }
 
@@ -62,36 +186,37 @@ impl Master {
         out: &mut Out,
     ) {
         let round = self.take_round();
-        let rings = self.plan_rings(members, better);
-        let awaiting: BTreeSet<PeerId> = rings
-            .values()
-            .flat_map(|plan| &plan.fresh)
-            .flat_map(|(a, b)| [*a, *b])
-            .collect();
+        let rings = self.plan_rings(round, members, better);
+        let wiring = Wiring::new(scope, round, rings);
         for peer in members {
-            self.step(*peer, Event::RingHandedOut, out);
-            if let Some(record) = self.peers.get_mut(peer) {
-                record.round = Some(round);
-            }
-            if !awaiting.contains(peer) {
+            self.enter_wiring(*peer, round, out);
+            if !wiring.awaits(*peer) {
                 self.step(*peer, Event::EdgesUp, out);
             }
         }
-        for plan in rings.values() {
-            self.order_edges(round, plan, out);
-        }
-        let wiring = Wiring {
-            scope,
-            rings,
-            awaiting,
-            pausing: false,
-        };
+        self.order_edges(round, &wiring, out);
         self.wirings.insert(round, wiring);
         self.conclude_if_complete(round, out);
     }
 
+    /// Notes what the peer goes back to, and hands it its part.
+    fn enter_wiring(&mut self, peer: PeerId, round: Round, out: &mut Out) {
+        let Some(state) = self.state_of(peer) else {
+            return;
+        };
+        if state == ConnectionState::CollectiveCommunicationsRunning {
+            self.step(peer, Event::RingFoundStale, out);
+        }
+        if let Some(record) = self.record_mut(peer) {
+            record.round = Some(round);
+            record.stake = stake_in(state);
+        }
+        self.step(peer, Event::RingHandedOut, out);
+    }
+
     fn plan_rings(
-        &mut self,
+        &self,
+        round: Round,
         members: &[PeerId],
         better: Option<&BTreeMap<GroupId, Ring>>,
     ) -> BTreeMap<GroupId, PlannedRing> {
@@ -106,86 +231,42 @@ impl Master {
             .map(|(group, members)| {
                 let ring = better.and_then(|rings| rings.get(&group)).cloned();
                 let ring = ring.unwrap_or_else(|| self.next_ring(group, &members));
-                (group, self.plan_edges(group, ring))
+                (group, self.plan_edges(round, group, ring))
             })
             .collect()
     }
 
-    /// The present ring without the departed, newcomers at its end, and no pair that could not be
-    /// connected side by side, unless its edge stands.
-    fn next_ring(&mut self, group: GroupId, members: &[PeerId]) -> Ring {
+    /// Which edges are kept, and which are built in this round.
+    fn plan_edges(&self, round: Round, group: GroupId, ring: Ring) -> PlannedRing {
         let standing = self.groups.get(&group);
-        let on_ring = standing.map_or(&[][..], |record| &record.ring.0);
-        let newcomers = members.iter().filter(|peer| !on_ring.contains(peer));
-        let present = on_ring.iter().filter(|peer| members.contains(peer));
-        let order: Vec<PeerId> = present.chain(newcomers).copied().collect();
-        let stands = |(one, other): (PeerId, PeerId)| {
-            standing
-                .is_some_and(|group| group.can_keep((one, other)) || group.can_keep((other, one)))
+        let wish = |peer: PeerId| self.peers.get(&peer).map_or(1, |record| record.lanes);
+        let planned = |edge: (PeerId, PeerId)| {
+            let kept = standing.filter(|group| group.can_keep(edge));
+            let kept = kept.and_then(|group| group.edges.get(&edge).copied());
+            let (built, lanes) = (round, wish(edge.0).min(wish(edge.1)));
+            (edge, kept.unwrap_or(StandingEdge { built, lanes }))
         };
-        let concerned = self.unreachable_among(members).into_iter();
-        let apart = concerned.filter(|pair| !stands(*pair)).collect();
-        tour::avoid(&order, &apart).unwrap_or_else(|| {
-            let ring = Ring(order);
-            self.try_all_again(group, &ring, &apart);
-            ring
-        })
+        let edges = ring.edges().map(planned).collect();
+        PlannedRing { ring, edges }
     }
 
-    fn unreachable_among(&self, members: &[PeerId]) -> BTreeSet<(PeerId, PeerId)> {
-        let pairs = self.unreachable.iter().copied();
-        pairs
-            .filter(|(one, other)| members.contains(one) && members.contains(other))
-            .collect()
-    }
-
-    /// No order keeps these pairs apart: what failed may work again. All edges of their ends are
-    /// connected afresh, so that one that nobody reaches any more fails with both its neighbours, and
-    /// each of them with it alone.
-    fn try_all_again(&mut self, group: GroupId, ring: &Ring, apart: &BTreeSet<(PeerId, PeerId)>) {
-        self.unreachable = &self.unreachable - &self.unreachable_among(&ring.0);
-        let ends = apart.iter().flat_map(|(one, other)| [*one, *other]);
-        if let Some(group) = self.groups.get_mut(&group) {
-            group.distrust(&ends.collect(), ring);
-        }
-    }
-
-    fn plan_edges(&self, group: GroupId, ring: Ring) -> PlannedRing {
-        let standing = self.groups.get(&group);
-        let kept = |edge: &(PeerId, PeerId)| standing.is_some_and(|group| group.can_keep(*edge));
-        let fresh: BTreeSet<_> = ring.edges().filter(|edge| !kept(edge)).collect();
-        let wished = ring
-            .0
-            .iter()
-            .filter_map(|peer| self.peers.get(peer))
-            .map(|peer| peer.lanes);
-        let keeps_any = ring.edges().any(|edge| kept(&edge));
-        let standing_lanes = standing.filter(|_| keeps_any).map(|group| group.lanes);
-        let lanes = wished.chain(standing_lanes).min().unwrap_or(1);
-        PlannedRing { ring, lanes, fresh }
-    }
-
-    fn order_edges(&self, round: Round, plan: &PlannedRing, out: &mut Out) {
+    fn order_edges(&self, round: Round, wiring: &Wiring, out: &mut Out) {
         let mut orders: BTreeMap<PeerId, (Option<LaneOrder>, Option<LaneOrder>)> = BTreeMap::new();
-        for (from, to) in &plan.fresh {
-            let Some((ours, theirs)) = self.lane_orders(round, *from, *to) else {
+        let planned = wiring.rings.values().flat_map(|plan| &plan.edges);
+        for ((from, to), edge) in planned.filter(|(_, edge)| edge.built == round) {
+            let Some((ours, theirs)) = self.lane_orders(round, *from, *to, edge.lanes) else {
                 continue;
             };
             orders.entry(*from).or_default().0 = Some(ours);
             orders.entry(*to).or_default().1 = Some(theirs);
         }
         for (peer, (next, previous)) in orders {
-            let lanes = plan.lanes;
-            send(
-                out,
-                peer,
-                ToPeer::EstablishRing {
-                    round,
-                    lanes,
-                    next,
-                    previous,
-                },
-            );
+            let order = ToPeer::EstablishRing {
+                round,
+                next,
+                previous,
+            };
+            send(out, peer, order);
         }
     }
 
@@ -195,6 +276,7 @@ impl Master {
         round: Round,
         from: PeerId,
         to: PeerId,
+        lanes: u16,
     ) -> Option<(LaneOrder, LaneOrder)> {
         let ticket = self.config.tickets.mint(round, from, to);
         let address_of = |peer: PeerId| self.peers.get(&peer).map(|record| record.address);
@@ -204,11 +286,13 @@ impl Master {
             with: to,
             ticket,
             dial: from_dials.then_some(to_at),
+            lanes,
         };
         let theirs = LaneOrder {
             with: from,
             ticket,
             dial: (!from_dials).then_some(from_at),
+            lanes,
         };
         Some((ours, theirs))
     }
@@ -229,16 +313,58 @@ impl Master {
         }
     }
 
-    pub(super) fn edges_established(&mut self, peer: PeerId, of: Round, out: &mut Out) {
+    pub(super) fn edge_up(&mut self, peer: PeerId, of: Round, end: Edge, out: &mut Out) {
         let round = rule!(of; StaleEdgesUpTaken => self.present_round(peer).unwrap_or(of));
+        self.edge_reported(peer, round, end, Report::Up, out);
+    }
+
+    pub(super) fn edge_failed(
+        &mut self,
+        peer: PeerId,
+        round: Round,
+        end: Edge,
+        failure: LaneFailure,
+        out: &mut Out,
+    ) {
+        self.edge_reported(peer, round, end, Report::Failed(failure), out);
+    }
+
+    fn edge_reported(
+        &mut self,
+        peer: PeerId,
+        round: Round,
+        end: Edge,
+        report: Report,
+        out: &mut Out,
+    ) {
         if !self.is_round_of(peer, round, out) {
             return;
         }
-        if self.step_or_kick(peer, Event::EdgesUp, out) {
-            if let Some(wiring) = self.wirings.get_mut(&round) {
-                wiring.awaiting.remove(&peer);
+        let Some(wiring) = self.wirings.get_mut(&round) else {
+            return;
+        };
+        let Some(edge) = wiring.edge_at(peer, end) else {
+            self.kick(peer, Misdeed::UnknownRound, out);
+            return;
+        };
+        // Whatever still comes in after the deadline is late and means nothing.
+        if !wiring.note(edge, end, report) {
+            if wiring.open > 0 {
+                self.kick(peer, Misdeed::DuplicateVote, out);
             }
-            self.conclude_if_complete(round, out);
+            return;
+        }
+        self.step_after(peer, round, report, out);
+        self.conclude_if_complete(round, out);
+    }
+
+    fn step_after(&mut self, peer: PeerId, round: Round, report: Report, out: &mut Out) {
+        let connects = self.state_of(peer) == Some(ConnectionState::ConnectingToPeers);
+        let awaited = self.wirings.get(&round).is_some_and(|w| w.awaits(peer));
+        match report {
+            Report::Up if connects && !awaited => self.step(peer, Event::EdgesUp, out),
+            Report::Failed(_) if connects => self.step(peer, Event::EdgeFailed, out),
+            Report::Up | Report::Failed(_) => {}
         }
     }
 
@@ -249,7 +375,7 @@ impl Master {
 
     /// Is the report about the wiring that the peer is in? One about an earlier round is late and
     /// means nothing.
-    pub(super) fn is_round_of(&mut self, peer: PeerId, round: Round, out: &mut Out) -> bool {
+    fn is_round_of(&mut self, peer: PeerId, round: Round, out: &mut Out) -> bool {
         self.was_ordered(peer, round, out)
             && self.wirings.contains_key(&round)
             && self
@@ -276,13 +402,31 @@ impl Master {
         }
     }
 
+    /// The wiring's time is over. What was not reported has failed.
+    pub(super) fn wiring_overdue(&mut self, round: Round, out: &mut Out) {
+        let Some(mut wiring) = self.wirings.remove(&round) else {
+            return;
+        };
+        wiring.close(|(from, to)| self.dialler(from, to));
+        self.wirings.insert(round, wiring);
+        self.wiring_failed(round, out);
+    }
+
+    /// The attempt has failed, and the pause after it is over: another one begins, perhaps without some.
+    pub(super) fn wiring_failed(&mut self, round: Round, out: &mut Out) {
+        if let Some(wiring) = self.wirings.get(&round).cloned() {
+            self.blame(&wiring, out);
+        }
+        self.give_up_wiring(round, out);
+    }
+
     /// Ends an attempt without a new ring: everybody is back where it voted, and what it had stands.
     pub(super) fn give_up_wiring(&mut self, round: Round, out: &mut Out) {
         let Some(wiring) = self.wirings.remove(&round) else {
             return;
         };
         for (peer, stake) in self.members_of(round) {
-            if let Some(record) = self.peers.get_mut(&peer) {
+            if let Some(record) = self.record_mut(peer) {
                 record.round = None;
             }
             match stake {
@@ -290,13 +434,20 @@ impl Master {
                 Stake::Update => {
                     rule!(self.step(peer, Event::RetryUpdate, out); RetryForgotten => {});
                 }
-                Stake::Rewire => self.step(peer, Event::RetryRewire, out),
+                Stake::Sync => self.step(peer, Event::RetrySync, out),
+                Stake::Vote => self.step(peer, Event::RetryOptimize, out),
+                Stake::Rewire => {
+                    self.step(peer, Event::RetryRewire, out);
+                    self.idle_if_done(peer, out);
+                }
                 Stake::Optimization => self.optimization_concluded_for(peer, false, out),
             }
         }
         if self.drop_optimization_of(round) {
             // It is not repeated, so nothing adds up that somebody would have to go for.
-            self.failures.remove(&wiring.scope);
+            for group in wiring.rings.keys() {
+                self.attempts.remove(group);
+            }
         }
     }
 
@@ -309,67 +460,91 @@ impl Master {
     }
 
     fn conclude_if_complete(&mut self, round: Round, out: &mut Out) {
-        let complete = self.wirings.get(&round).is_some_and(|w| {
-            rule!(w.awaiting.is_empty(); RingBeforeLastReport => w.awaiting.len() <= 1)
-                && !w.pausing
-        });
-        if !complete {
-            return;
-        }
-        let Some(wiring) = self.wirings.remove(&round) else {
+        let Some(wiring) = self.wirings.get_mut(&round) else {
             return;
         };
-        self.failures.remove(&wiring.scope);
+        let is_complete = rule!(wiring.open == 0; RingBeforeLastReport => wiring.open <= 1);
+        if wiring.pausing || !is_complete {
+            return;
+        }
+        if wiring.has_failed() {
+            wiring.pausing = true;
+            return;
+        }
+        if let Some(wiring) = self.wirings.remove(&round) {
+            self.conclude_wiring(round, wiring, out);
+        }
+    }
+
+    /// The rings stand.
+    fn conclude_wiring(&mut self, round: Round, wiring: Wiring, out: &mut Out) {
         if wiring.scope == Scope::Everybody {
             self.admission_closed_at = None;
         }
+        self.clear_edges(&wiring);
         let members = self.members_of(round);
-        for (peer, _) in &members {
-            if let Some(record) = self.peers.get_mut(peer) {
-                record.phase = ConnectionPhase::Accepted;
-                record.round = None;
-            }
-        }
         self.adopt_rings(wiring);
+        for (peer, _) in &members {
+            self.accept(*peer);
+        }
+        self.announce_rings(&members, out);
         for (peer, stake) in members {
-            self.announce_ring(peer, out);
-            match stake {
-                Stake::Admission | Stake::Update => self.step(peer, Event::RingStands, out),
-                Stake::Rewire => self.collectives_go_on(peer, out),
-                Stake::Optimization => {
-                    self.step(peer, Event::RingStands, out);
-                    send(
-                        out,
-                        peer,
-                        ToPeer::OptimizationConcluded {
-                            improved_or_kept: true,
-                        },
-                    );
-                }
-            }
+            self.leave_wiring(peer, stake, out);
         }
         self.drop_optimization_of(round);
+    }
+
+    fn leave_wiring(&mut self, peer: PeerId, stake: Stake, out: &mut Out) {
+        match stake {
+            Stake::Admission | Stake::Update => self.step(peer, Event::RingStands, out),
+            Stake::Sync => self.step(peer, Event::RingStandsForSync, out),
+            Stake::Vote => self.step(peer, Event::RingStandsForOptimize, out),
+            Stake::Rewire => self.collectives_go_on(peer, out),
+            Stake::Optimization => {
+                self.step(peer, Event::RingStands, out);
+                let improved_or_kept = true;
+                send(
+                    out,
+                    peer,
+                    ToPeer::OptimizationConcluded { improved_or_kept },
+                );
+            }
+        }
+    }
+
+    /// A member of a ring that stands is part of the run.
+    fn accept(&mut self, peer: PeerId) {
+        let Some(record) = self.record_mut(peer) else {
+            return;
+        };
+        record.round = None;
+        if record.phase == ConnectionPhase::Registered {
+            record.phase = ConnectionPhase::Accepted;
+            record.rests = record.stake == Stake::Admission;
+        }
+        let (group, aside) = (record.group, record.aside.take());
+        let group = self.groups.entry(group).or_default();
+        if group.members.insert(peer) {
+            group.find_ready();
+        }
+        group.come_back(peer, aside);
     }
 
     fn adopt_rings(&mut self, wiring: Wiring) {
         let epoch = self.epoch_for(&wiring);
         self.epoch = epoch;
         for (id, plan) in wiring.rings {
-            let are_neighbours = |one: PeerId, other| plan.ring.next_of(one) == Some(other);
-            self.unreachable.retain(|(one, other)| {
-                !are_neighbours(*one, *other) && !are_neighbours(*other, *one)
-            });
+            self.attempts.remove(&id);
+            self.dirty.insert(id);
             let group = self.groups.entry(id).or_default();
-            rule!(
-                group.broken.retain(|edge| !plan.fresh.contains(edge));
-                EdgeKeptThoughBroken => group.broken.clear()
-            );
-            group
-                .broken
-                .retain(|(from, to)| plan.ring.next_of(*from) == Some(*to));
-            group.distrusted.clear();
+            let is_kept = |edge: &(PeerId, PeerId)| {
+                let built = |edges: &BTreeMap<_, StandingEdge>| edges.get(edge).map(|e| e.built);
+                built(&group.edges) == built(&plan.edges)
+            };
+            let broken: BTreeSet<_> = group.broken.iter().copied().filter(is_kept).collect();
+            group.broken = rule!(broken; EdgeKeptThoughBroken => BTreeSet::new());
             group.ring = plan.ring;
-            group.lanes = plan.lanes;
+            group.edges = plan.edges;
             group.epoch = epoch;
         }
     }
@@ -378,10 +553,7 @@ impl Master {
     fn epoch_for(&self, wiring: &Wiring) -> Epoch {
         let unchanged = |(id, plan): (&GroupId, &PlannedRing)| {
             self.groups.get(id).is_some_and(|group: &GroupRecord| {
-                group.epoch == self.epoch
-                    && group.ring == plan.ring
-                    && group.lanes == plan.lanes
-                    && plan.fresh.is_empty()
+                group.epoch == self.epoch && group.ring == plan.ring && group.edges == plan.edges
             })
         };
         if wiring.rings.iter().all(unchanged) {
@@ -390,20 +562,26 @@ impl Master {
             rule!(self.epoch.next(); EpochNotRaised => self.epoch)
         }
     }
+}
 
-    pub(super) fn world_sizes(&self, own: GroupId) -> WorldSizes {
-        let mut sizes: BTreeMap<GroupId, u32> = BTreeMap::new();
-        for (_, record) in self.accepted() {
-            *sizes.entry(record.group).or_default() += 1;
-        }
-        WorldSizes {
-            global: sizes.values().sum(),
-            group: rule!(sizes.get(&own).copied().unwrap_or(0); WorldCountsRegistered => {
-                let of_group = self.peers.values().filter(|record| record.group == own);
-                u32::try_from(of_group.count()).unwrap_or(u32::MAX)
-            }),
-            groups: u32::try_from(sizes.len()).unwrap_or(u32::MAX),
-            largest_group: sizes.values().copied().max().unwrap_or(0),
-        }
+/// What a peer in this state goes back to when an attempt is given up.
+fn stake_in(state: ConnectionState) -> Stake {
+    match state {
+        ConnectionState::VoteAcceptNewPeers => Stake::Update,
+        ConnectionState::VoteSyncSharedState => Stake::Sync,
+        ConnectionState::VoteOptimizeTopology => Stake::Vote,
+        ConnectionState::VoteNoNewPeersEstablishP2p
+        | ConnectionState::CollectiveCommunicationsRunning => Stake::Rewire,
+        ConnectionState::VoteCompleteTopologyOptimization => Stake::Optimization,
+        // From the others no ring is handed out.
+        ConnectionState::Idle
+        | ConnectionState::ConnectingToPeers
+        | ConnectionState::ConnectingToPeersFailed
+        | ConnectionState::WaitingForOtherPeers
+        | ConnectionState::OptimizeTopology
+        | ConnectionState::OptimizeTopologyFailed
+        | ConnectionState::DistributeSharedState
+        | ConnectionState::RequestSharedState
+        | ConnectionState::VoteCompleteSharedStateSync => Stake::Admission,
     }
 }

@@ -4,7 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::collectives::Collective;
-use super::io::{Answer, Call, CallError, PeerInput, PeerOutput, Usage};
+use super::io::{Answer, Call, CallError, PeerInput, PeerOutput, PeerTimer, Usage};
 use super::joining::Identity;
 use super::optimize::Optimization;
 use super::shared_state::RunningPlan;
@@ -22,6 +22,11 @@ pub(super) struct Accepted {
     pub(super) topology: Topology,
     /// Was admitted and has called nothing since: its admission counts as its topology update.
     pub(super) fresh: bool,
+    /// Was admitted and has voted for nothing since: its admission counts as its vote to update, so the
+    /// master may build another ring under it.
+    pub(super) rests: bool,
+    /// Bytes have moved since the last sign of life.
+    pub(super) moved: bool,
     pub(super) major: Option<Major>,
     /// `are_peers_pending` waits for its answer.
     pub(super) query_open: bool,
@@ -44,13 +49,14 @@ impl Accepted {
             PeerInput::Call(call) => return self.call(call, out),
             PeerInput::MasterDisconnected => return Err(CallError::MasterLost),
             PeerInput::MasterMisbehaved => return Err(CallError::MasterMisbehaved),
-            PeerInput::TimerFired(timer) => return self.identity.timer_fired(timer, out),
-            PeerInput::EdgesUp { round } => self.wiring.edges_up(round, out),
+            PeerInput::TimerFired(timer) => return self.timer_fired(timer, out),
+            PeerInput::Moved => self.moved = true,
+            PeerInput::EdgeUp { round, edge } => self.wiring.edge_up(round, edge, out),
             PeerInput::EdgeFailed {
                 round,
-                with,
+                edge,
                 failure,
-            } => self.wiring.edge_failed(round, with, failure, out),
+            } => self.wiring.edge_failed(round, edge, failure, out),
             PeerInput::EdgeBroke { edge, built } => self.wiring.broke(edge, built),
             PeerInput::RingEnded { seq, outcome } => self.ring_ended(seq, outcome, out),
             PeerInput::TransfersEnded { round, ok } => self.transfers_ended(round, ok, out),
@@ -64,24 +70,30 @@ impl Accepted {
         Ok(())
     }
 
+    fn timer_fired(&mut self, timer: PeerTimer, out: &mut Out) -> Step {
+        let moved = match timer {
+            PeerTimer::HeartbeatDue => core::mem::take(&mut self.moved),
+            PeerTimer::MasterSilence => false,
+        };
+        self.identity.timer_fired(timer, moved, out)
+    }
+
     fn message(&mut self, message: ToPeer, out: &mut Out) -> Step {
         self.identity.heard(out);
         match message {
             ToPeer::EstablishRing {
                 round,
-                lanes,
                 next,
                 previous,
             } => {
                 let order = RingOrder {
                     round,
-                    lanes,
                     next,
                     previous,
                 };
                 self.establish(order, out)
             }
-            ToPeer::TopologyEstablished(topology) => self.adopt(topology, out),
+            ToPeer::TopologyEstablished { topology, built } => self.adopt(topology, built, out),
             ToPeer::CallFailed(failure) => self.call_failed(failure, out),
             ToPeer::PeersPending { pending } => self.peers_pending(pending, out),
             ToPeer::Probe { round, probes } => self.probe(round, probes, out),
@@ -154,7 +166,7 @@ impl Accepted {
     }
 
     pub(super) fn open_major(&mut self, major: Major) {
-        self.fresh = false;
+        (self.fresh, self.rests) = (false, false);
         self.major = Some(major);
     }
 

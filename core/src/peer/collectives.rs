@@ -55,7 +55,7 @@ impl Collective {
 
 impl Accepted {
     pub(super) fn initiate(&mut self, tag: Tag, spec: CollectiveSpec, out: &mut Out) {
-        self.fresh = false;
+        (self.fresh, self.rests) = (false, false);
         let cancelled = false;
         self.tags
             .insert(tag, Collective::VoteInitiate { spec, cancelled });
@@ -67,7 +67,11 @@ impl Accepted {
     /// always know: nothing happens.
     pub(super) fn cancel(&mut self, tag: Tag, out: &mut Out) {
         match self.tags.get_mut(&tag) {
-            Some(Collective::VoteInitiate { cancelled, .. }) => *cancelled = true,
+            Some(Collective::VoteInitiate { cancelled, .. }) => {
+                if !core::mem::replace(cancelled, true) {
+                    send(out, ToMaster::Withdraw { tag });
+                }
+            }
             Some(Collective::Perform { seq }) => {
                 let seq = *seq;
                 out.push(PeerOutput::StopRing { seq });
@@ -124,9 +128,9 @@ impl Accepted {
         }
         let why = match reason {
             CollectiveRefusal::Conflict(conflict) => CallError::Conflict(conflict),
-            CollectiveRefusal::Disagreement { .. } | CollectiveRefusal::NotJoined { .. } => {
-                CallError::CollectiveRefused { tag, reason }
-            }
+            CollectiveRefusal::Disagreement { .. }
+            | CollectiveRefusal::NotJoined { .. }
+            | CollectiveRefusal::Withdrawn => CallError::CollectiveRefused { tag, reason },
         };
         self.conclude(tag, Err(why), out);
         Ok(())
@@ -140,12 +144,14 @@ impl Accepted {
             return Ok(());
         }
         match verdict {
-            Verdict::Committed { contributors } => {
+            Verdict::Committed { epoch } => {
                 let outcome = RingOutcome::Done;
                 let whole = *collective == Collective::VoteComplete { seq, outcome };
-                if !whole || !contributors.contains(&self.identity.peer) {
+                // The ring cannot have changed since the collective started: it was in use.
+                if !whole || epoch != self.topology.epoch {
                     return Err(CallError::MasterMisbehaved);
                 }
+                let contributors = self.topology.ring.0.clone();
                 self.conclude(tag, Ok(Committed { seq, contributors }), out);
             }
             Verdict::Aborted(cause) => self.abort(tag, seq, cause, out),

@@ -25,20 +25,25 @@ pub enum PeerInput {
     MasterDisconnected,
     /// The master sent something that is not a message.
     MasterMisbehaved,
-    /// All lanes of [`PeerOutput::Establish`] are up, at this end.
-    EdgesUp {
+    /// All lanes of one edge of [`PeerOutput::Establish`] are up, at this end.
+    EdgeUp {
         /// The round of the order.
         round: Round,
+        /// Which edge.
+        edge: Edge,
     },
-    /// A lane of [`PeerOutput::Establish`] that this end dials did not come up.
+    /// A lane of an edge of [`PeerOutput::Establish`] that this end dials did not come up.
     EdgeFailed {
         /// The round of the order.
         round: Round,
-        /// The other end.
-        with: PeerId,
+        /// Which edge.
+        edge: Edge,
         /// What happened.
         failure: LaneFailure,
     },
+    /// Bytes of a collective, a transfer or a measurement have moved since this was said last. The driver
+    /// says so before it hands in [`PeerTimer::HeartbeatDue`].
+    Moved,
     /// A standing lane of the ring ended or stalled, or one that is up and waits to become standing.
     /// Comes before the [`RingEnded`](Self::RingEnded) of the collective that noticed it, so that the
     /// vote on that collective carries it.
@@ -133,24 +138,27 @@ pub enum PeerOutput {
     Send(ToMaster),
     /// Tell the caller how its call ended.
     Answer(Answer),
-    /// Connect ring edges, `lanes` each. Lanes of an earlier round that did not lead to
+    /// Connect ring edges. Lanes of an earlier round that did not lead to
     /// [`AdoptRing`](Self::AdoptRing) are to be dropped; standing edges stay until then, also where the
     /// same edge is ordered here: the attempt may fail and another ring be chosen. An order without any
     /// edge only drops; it needs no answer.
     Establish {
         /// The attempt.
         round: Round,
-        /// Lanes per edge.
-        lanes: u16,
         /// The edge to send on.
         next: Option<LaneOrder>,
         /// The edge to receive on.
         previous: Option<LaneOrder>,
     },
-    /// This is the ring from here on. An edge that was ordered in the last round, is up, and leads to
-    /// the ring's neighbour becomes the standing one; else the standing edge to that neighbour stays.
-    /// All other lanes are to be dropped.
-    AdoptRing(Topology),
+    /// This is the ring from here on. All lanes that are not named here are to be dropped.
+    AdoptRing {
+        /// The ring.
+        topology: Topology,
+        /// The edge to send on; `None`: the ring has none.
+        next: Option<AdoptedEdge>,
+        /// The edge to receive on; `None`: the ring has none.
+        previous: Option<AdoptedEdge>,
+    },
     /// Run this peer's part of the ring; answer with [`PeerInput::RingEnded`].
     RunRing {
         /// The user's name for it.
@@ -197,6 +205,15 @@ pub enum PeerOutput {
     /// The peer is out of the run: close everything once what was sent has gone out. Nothing follows
     /// but the answers to calls that come later.
     Close,
+}
+
+/// Which lanes are an edge of the ring from here on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum AdoptedEdge {
+    /// Those that stand. What was connected for this edge since is to be dropped.
+    Keep,
+    /// Those that were connected in this round, which are up. What stood before is to be dropped.
+    Use(Round),
 }
 
 /// Everything that a peer can be waiting for.

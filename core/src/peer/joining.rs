@@ -9,7 +9,7 @@ use super::wiring::{RingOrder, Wiring};
 use super::{Out, Peer, Stage, Step, answer, misuse, out_of_place, send};
 use crate::id::{PeerId, ProtocolVersion};
 use crate::messages::{Hello, ToMaster, ToPeer};
-use crate::topology::Topology;
+use crate::topology::{RingEdges, Topology};
 
 /// How long a master may take to answer the hello. The limits that hold later come with its welcome.
 pub const WELCOME_LIMIT: Duration = Duration::from_secs(10);
@@ -44,7 +44,8 @@ impl Peer {
             PeerInput::Message(message) => Err(out_of_place(&message)),
             PeerInput::MasterDisconnected => Err(CallError::MasterLost),
             PeerInput::MasterMisbehaved => Err(CallError::MasterMisbehaved),
-            PeerInput::EdgesUp { .. }
+            PeerInput::EdgeUp { .. }
+            | PeerInput::Moved
             | PeerInput::EdgeFailed { .. }
             | PeerInput::EdgeBroke { .. }
             | PeerInput::RingEnded { .. }
@@ -91,7 +92,8 @@ impl Peer {
             }
             PeerInput::MasterMisbehaved => Err(CallError::MasterMisbehaved),
             PeerInput::TimerFired(PeerTimer::HeartbeatDue)
-            | PeerInput::EdgesUp { .. }
+            | PeerInput::EdgeUp { .. }
+            | PeerInput::Moved
             | PeerInput::EdgeFailed { .. }
             | PeerInput::EdgeBroke { .. }
             | PeerInput::RingEnded { .. }
@@ -151,10 +153,11 @@ impl Identity {
         });
     }
 
-    pub(super) fn timer_fired(&self, timer: PeerTimer, out: &mut Out) -> Step {
+    /// `moved`: whether bytes have moved since the last sign of life.
+    pub(super) fn timer_fired(&self, timer: PeerTimer, moved: bool, out: &mut Out) -> Step {
         match timer {
             PeerTimer::HeartbeatDue => {
-                send(out, ToMaster::Heartbeat);
+                send(out, ToMaster::Heartbeat { moved });
                 self.schedule_heartbeat(out);
                 Ok(())
             }
@@ -175,15 +178,16 @@ impl Registered {
             PeerInput::Call(call) => call_before_admission(&call, out)?,
             PeerInput::MasterDisconnected => return Err(CallError::MasterLost),
             PeerInput::MasterMisbehaved => return Err(CallError::MasterMisbehaved),
-            PeerInput::TimerFired(timer) => self.identity.timer_fired(timer, out)?,
-            PeerInput::EdgesUp { round } => self.wiring.edges_up(round, out),
+            PeerInput::TimerFired(timer) => self.identity.timer_fired(timer, false, out)?,
+            PeerInput::EdgeUp { round, edge } => self.wiring.edge_up(round, edge, out),
             PeerInput::EdgeFailed {
                 round,
-                with,
+                edge,
                 failure,
-            } => self.wiring.edge_failed(round, with, failure, out),
+            } => self.wiring.edge_failed(round, edge, failure, out),
             PeerInput::EdgeBroke { edge, built } => self.wiring.broke(edge, built),
-            PeerInput::RingEnded { .. }
+            PeerInput::Moved
+            | PeerInput::RingEnded { .. }
             | PeerInput::TransfersEnded { .. }
             | PeerInput::Measured { .. }
             | PeerInput::ProbesEnded { .. } => {}
@@ -196,20 +200,20 @@ impl Registered {
         match message {
             ToPeer::EstablishRing {
                 round,
-                lanes,
                 next,
                 previous,
             } => {
                 let order = RingOrder {
                     round,
-                    lanes,
                     next,
                     previous,
                 };
                 self.wiring.establish(self.identity.peer, order, out)?;
                 Ok(None)
             }
-            ToPeer::TopologyEstablished(topology) => self.admitted(topology, out).map(Some),
+            ToPeer::TopologyEstablished { topology, built } => {
+                self.admitted(topology, built, out).map(Some)
+            }
             ToPeer::Heartbeat => Ok(None),
             ToPeer::Welcome { .. }
             | ToPeer::Refused(_)
@@ -227,12 +231,16 @@ impl Registered {
         }
     }
 
-    fn admitted(&mut self, topology: Topology, out: &mut Out) -> Result<Accepted, CallError> {
+    fn admitted(
+        &mut self,
+        topology: Topology,
+        built: RingEdges,
+        out: &mut Out,
+    ) -> Result<Accepted, CallError> {
         let peer = self.identity.peer;
-        self.wiring
-            .adopt(peer, &topology)
-            .ok_or(CallError::MasterMisbehaved)?;
-        out.push(PeerOutput::AdoptRing(topology.clone()));
+        let adopted = self.wiring.adopt(peer, &topology, built);
+        let adopted = adopted.ok_or(CallError::MasterMisbehaved)?;
+        out.push(adopted.order(topology.clone()));
         let joined = Joined {
             peer,
             topology: topology.clone(),
@@ -243,6 +251,8 @@ impl Registered {
             wiring: core::mem::take(&mut self.wiring),
             topology,
             fresh: true,
+            rests: true,
+            moved: false,
             major: None,
             query_open: false,
             tags: BTreeMap::new(),

@@ -2,11 +2,11 @@
 
 use super::accepted::{Accepted, Major};
 use super::collectives::Collective;
-use super::io::{Answer, CallError, PeerOutput};
+use super::io::{Answer, CallError};
 use super::wiring::RingOrder;
 use super::{Out, Step, answer, send};
 use crate::messages::{CallFailure, ToMaster};
-use crate::topology::Topology;
+use crate::topology::{RingEdges, Topology};
 
 impl Accepted {
     pub(super) fn update_topology(&mut self, out: &mut Out) {
@@ -28,30 +28,30 @@ impl Accepted {
         self.wiring.establish(self.identity.peer, order, out)
     }
 
-    /// Is the peer in a call for which the master may build another ring? No ring is touched while
-    /// one of the peer's collectives runs on it.
+    /// May the master build another ring under the peer? Whoever waits for others to make its call agrees
+    /// to that, and so does one that has voted for nothing since it was admitted. No ring is touched
+    /// while one of the peer's collectives runs on it, while it measures, or while its shared state moves.
     fn waits_for_a_ring(&self) -> bool {
         match &self.major {
             Some(Major::Update) => true,
-            Some(Major::Optimize(optimization)) => optimization.has_measured(),
-            Some(Major::Sync(_)) => false,
+            Some(Major::Optimize(optimization)) => optimization.may_be_wired(),
+            Some(Major::Sync(plan)) => plan.is_none(),
             None => {
-                let open = !self.tags.is_empty() || self.wiring.is_unfinished();
+                let open = self.rests || !self.tags.is_empty() || self.wiring.is_unfinished();
                 open && self.tags.values().all(Collective::waits_to_start)
             }
         }
     }
 
-    pub(super) fn adopt(&mut self, topology: Topology, out: &mut Out) -> Step {
+    pub(super) fn adopt(&mut self, topology: Topology, built: RingEdges, out: &mut Out) -> Step {
         let is_older = topology.epoch < self.topology.epoch;
         if is_older || !self.waits_for_a_ring() {
             return Err(CallError::MasterMisbehaved);
         }
-        self.wiring
-            .adopt(self.identity.peer, &topology)
-            .ok_or(CallError::MasterMisbehaved)?;
+        let adopted = self.wiring.adopt(self.identity.peer, &topology, built);
+        let adopted = adopted.ok_or(CallError::MasterMisbehaved)?;
         self.topology = topology.clone();
-        out.push(PeerOutput::AdoptRing(topology.clone()));
+        out.push(adopted.order(topology.clone()));
         if let Some(Major::Update) = self.major {
             self.major = None;
             answer(out, Some(Answer::TopologyUpdated(Ok(topology))));

@@ -40,8 +40,8 @@ mod wiring;
 use alloc::vec::Vec;
 
 pub use io::{
-    Answer, Call, CallError, Committed, Joined, PeerConfig, PeerInput, PeerOutput, PeerTimer,
-    Synchronized, Usage,
+    AdoptedEdge, Answer, Call, CallError, Committed, Joined, PeerConfig, PeerInput, PeerOutput,
+    PeerTimer, Synchronized, Usage,
 };
 pub use joining::WELCOME_LIMIT;
 pub use view::{OpenCalls, PeerPhase, PeerView, TagView};
@@ -150,7 +150,7 @@ fn out_of_place(message: &ToPeer) -> CallError {
         ToPeer::Stopping => CallError::MasterStopped,
         ToPeer::Welcome { .. }
         | ToPeer::EstablishRing { .. }
-        | ToPeer::TopologyEstablished(_)
+        | ToPeer::TopologyEstablished { .. }
         | ToPeer::CallFailed(_)
         | ToPeer::PeersPending { .. }
         | ToPeer::Probe { .. }

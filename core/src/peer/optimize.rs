@@ -18,10 +18,11 @@ pub(super) enum Optimization {
 }
 
 impl Optimization {
-    pub(super) fn has_measured(self) -> bool {
+    /// Whether another ring may be built: nothing is being measured.
+    pub(super) fn may_be_wired(self) -> bool {
         match self {
-            Self::Measured { .. } => true,
-            Self::Voted | Self::Probing { .. } => false,
+            Self::Voted | Self::Measured { .. } => true,
+            Self::Probing { .. } => false,
         }
     }
 

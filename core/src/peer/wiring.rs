@@ -1,10 +1,14 @@
 //! Which ring edges stand, which are being connected, and which have lost a lane.
+//!
+//! Which lanes become an edge of a ring is the master's decision: it names the round in which they were
+//! built. Both ends of an edge are told the same round, so they use the same lanes, whatever else was
+//! connected in attempts that came to nothing.
 
-use super::io::{CallError, PeerOutput};
+use super::io::{AdoptedEdge, CallError, PeerOutput};
 use super::{Out, Step, send};
 use crate::id::{PeerId, Round};
 use crate::messages::ToMaster;
-use crate::topology::{BrokenEdges, Edge, LaneFailure, LaneOrder, Topology};
+use crate::topology::{BrokenEdges, Edge, LaneFailure, LaneOrder, RingEdges, Topology};
 
 /// The two ring edges of a peer, and the last attempt to connect them anew.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
@@ -17,7 +21,7 @@ pub(super) struct Wiring {
     newest: Option<Round>,
 }
 
-/// A ring edge in use.
+/// The lanes of one edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Standing {
     with: PeerId,
@@ -29,12 +33,18 @@ struct Standing {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Attempt {
     round: Round,
-    next: Option<Standing>,
-    previous: Option<Standing>,
+    next: Option<Ordered>,
+    previous: Option<Ordered>,
+}
+
+/// One edge of an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Ordered {
+    lanes: Standing,
     report: Report,
 }
 
-/// What was told to the master about an attempt; each attempt is reported once.
+/// What was told to the master about an ordered edge; each is reported once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Report {
     Owed,
@@ -42,51 +52,104 @@ enum Report {
     Failed,
 }
 
-impl Wiring {
-    /// Takes an order. False: it is older than another that was taken, and means nothing any more.
-    fn order(
-        &mut self,
-        round: Round,
-        next: Option<LaneOrder>,
-        previous: Option<LaneOrder>,
-    ) -> bool {
-        if self.newest.is_some_and(|newest| round <= newest) {
-            return false;
-        }
-        let standing = |order: LaneOrder| Standing {
-            with: order.with,
-            built: round,
-            broken: false,
-        };
-        self.newest = Some(round);
-        self.attempt = Some(Attempt {
-            round,
-            next: next.map(standing),
-            previous: previous.map(standing),
-            report: Report::Owed,
-        });
-        true
-    }
+/// The edges of a ring that a peer adopts.
+pub(super) struct Adopted {
+    next: Option<AdoptedEdge>,
+    previous: Option<AdoptedEdge>,
+}
 
+impl Adopted {
+    /// What the driver is told.
+    pub(super) fn order(self, topology: Topology) -> PeerOutput {
+        let Self { next, previous } = self;
+        PeerOutput::AdoptRing {
+            topology,
+            next,
+            previous,
+        }
+    }
+}
+
+/// What `EstablishRing` says.
+pub(super) struct RingOrder {
+    pub(super) round: Round,
+    pub(super) next: Option<LaneOrder>,
+    pub(super) previous: Option<LaneOrder>,
+}
+
+impl Attempt {
+    fn edge_mut(&mut self, edge: Edge) -> Option<&mut Ordered> {
+        match edge {
+            Edge::ToNext => self.next.as_mut(),
+            Edge::FromPrevious => self.previous.as_mut(),
+        }
+    }
+}
+
+impl Wiring {
     /// Is an order waiting to be reported, or to become the ring?
     pub(super) fn is_unfinished(&self) -> bool {
         self.attempt.is_some()
     }
 
-    /// The ordered lanes are up. False: nothing is to be reported.
-    fn came_up(&mut self, round: Round) -> bool {
-        self.report(round, Report::Up)
+    /// Hands an order on, unless it is older than another that was taken: then it means nothing any
+    /// more.
+    pub(super) fn establish(&mut self, me: PeerId, order: RingOrder, out: &mut Out) -> Step {
+        let RingOrder {
+            round,
+            next,
+            previous,
+        } = order;
+        let makes_no_sense = |order: &LaneOrder| order.with == me || order.lanes == 0;
+        if next.iter().chain(previous.iter()).any(makes_no_sense) {
+            return Err(CallError::MasterMisbehaved);
+        }
+        if self.newest.is_some_and(|newest| round <= newest) {
+            return Ok(());
+        }
+        self.newest = Some(round);
+        self.attempt = Some(Attempt {
+            round,
+            next: next.map(|order| Ordered::of(order, round)),
+            previous: previous.map(|order| Ordered::of(order, round)),
+        });
+        out.push(PeerOutput::Establish {
+            round,
+            next,
+            previous,
+        });
+        Ok(())
     }
 
-    /// A lane of the order did not come up. False: nothing is to be reported.
-    fn failed(&mut self, round: Round) -> bool {
-        self.report(round, Report::Failed)
+    pub(super) fn edge_up(&mut self, round: Round, edge: Edge, out: &mut Out) {
+        if self.report(round, edge, Report::Up) {
+            send(out, ToMaster::EdgeUp { round, edge });
+        }
     }
 
-    fn report(&mut self, round: Round, report: Report) -> bool {
-        match &mut self.attempt {
-            Some(attempt) if attempt.round == round && attempt.report == Report::Owed => {
-                attempt.report = report;
+    pub(super) fn edge_failed(
+        &mut self,
+        round: Round,
+        edge: Edge,
+        failure: LaneFailure,
+        out: &mut Out,
+    ) {
+        if self.report(round, edge, Report::Failed) {
+            let failed = ToMaster::EdgeFailed {
+                round,
+                edge,
+                failure,
+            };
+            send(out, failed);
+        }
+    }
+
+    /// False: nothing is to be reported.
+    fn report(&mut self, round: Round, edge: Edge, report: Report) -> bool {
+        let attempt = self.attempt.as_mut().filter(|a| a.round == round);
+        match attempt.and_then(|attempt| attempt.edge_mut(edge)) {
+            Some(ordered) if ordered.report == Report::Owed => {
+                ordered.report = report;
                 true
             }
             Some(_) | None => false,
@@ -96,16 +159,12 @@ impl Wiring {
     /// A lane ended. Lanes that are up and wait to become the ring count as well: their end would
     /// otherwise be forgotten by the time they are in use.
     pub(super) fn broke(&mut self, edge: Edge, built: Round) {
-        let (standing, fresh) = match edge {
-            Edge::ToNext => (
-                &mut self.next,
-                self.attempt.as_mut().and_then(|a| a.next.as_mut()),
-            ),
-            Edge::FromPrevious => (
-                &mut self.previous,
-                self.attempt.as_mut().and_then(|a| a.previous.as_mut()),
-            ),
+        let standing = match edge {
+            Edge::ToNext => &mut self.next,
+            Edge::FromPrevious => &mut self.previous,
         };
+        let ordered = self.attempt.as_mut().and_then(|a| a.edge_mut(edge));
+        let fresh = ordered.map(|ordered| &mut ordered.lanes);
         for lanes in standing
             .iter_mut()
             .chain(rule!(fresh; FreshBreakForgotten => None))
@@ -123,96 +182,76 @@ impl Wiring {
         }
     }
 
-    /// Makes `topology` the ring of `me`. Edges that were ordered and came up replace those that
-    /// stood; a neighbour without lanes, or a ring without `me`, is nothing a master says: `None`,
-    /// and nothing has changed.
-    pub(super) fn adopt(&mut self, me: PeerId, topology: &Topology) -> Option<()> {
-        topology.ring.rank_of(me)?;
-        let attempt = self.attempt.as_ref().filter(|a| a.report == Report::Up);
-        let edge = |neighbour: Option<PeerId>, fresh: Option<Standing>, old: Option<Standing>| {
-            let Some(neighbour) = neighbour else {
-                return Some(None);
-            };
-            let leads_there = |lanes: &Standing| lanes.with == neighbour;
-            fresh
-                .filter(leads_there)
-                .or(old.filter(leads_there))
-                .map(Some)
-        };
-        let next = edge(
-            topology.ring.next_of(me),
-            attempt.and_then(|a| a.next),
-            self.next,
-        )?;
-        let previous = edge(
-            topology.ring.previous_of(me),
-            attempt.and_then(|a| a.previous),
-            self.previous,
-        )?;
-        (self.next, self.previous, self.attempt) = (next, previous, None);
-        Some(())
-    }
-}
-
-/// What `EstablishRing` says.
-pub(super) struct RingOrder {
-    pub(super) round: Round,
-    pub(super) lanes: u16,
-    pub(super) next: Option<LaneOrder>,
-    pub(super) previous: Option<LaneOrder>,
-}
-
-impl Wiring {
-    /// Hands an order on. One that orders nothing is reported at once.
-    pub(super) fn establish(&mut self, me: PeerId, order: RingOrder, out: &mut Out) -> Step {
-        let RingOrder {
-            round,
-            lanes,
-            next,
-            previous,
-        } = order;
-        let orders = || next.iter().chain(previous.iter());
-        if orders().any(|order| order.with == me || lanes == 0) {
-            return Err(CallError::MasterMisbehaved);
-        }
-        if !self.order(round, next, previous) {
-            return Ok(());
-        }
-        let nothing_to_do = orders().next().is_none();
-        out.push(PeerOutput::Establish {
-            round,
-            lanes,
-            next,
-            previous,
-        });
-        if nothing_to_do {
-            self.edges_up(round, out);
-        }
-        Ok(())
-    }
-
-    pub(super) fn edges_up(&mut self, round: Round, out: &mut Out) {
-        if self.came_up(round) {
-            send(out, ToMaster::EdgesEstablished { round });
-        }
-    }
-
-    pub(super) fn edge_failed(
+    /// Makes `topology` the ring of `me`, with the lanes that the master names. A ring without `me`, or
+    /// an edge that is not here, is nothing a master says: `None`, and nothing has changed.
+    pub(super) fn adopt(
         &mut self,
-        round: Round,
-        with: PeerId,
-        failure: LaneFailure,
-        out: &mut Out,
-    ) {
-        if self.failed(round) {
-            send(
-                out,
-                ToMaster::EdgeFailed {
-                    round,
-                    with,
-                    failure,
-                },
-            );
+        me: PeerId,
+        topology: &Topology,
+        built: RingEdges,
+    ) -> Option<Adopted> {
+        let ring = &topology.ring;
+        ring.rank_of(me)?;
+        let attempt = self.attempt.as_ref();
+        let fresh = |edge: fn(&Attempt) -> Option<Ordered>| {
+            let ordered = attempt.and_then(edge);
+            ordered.filter(|ordered| ordered.report == Report::Up)
+        };
+        let next = adopt_edge(
+            ring.next_of(me),
+            built.next,
+            self.next,
+            fresh(|attempt| attempt.next),
+        )?;
+        let previous = adopt_edge(
+            ring.previous_of(me),
+            built.previous,
+            self.previous,
+            fresh(|attempt| attempt.previous),
+        )?;
+        let lanes = |edge: &Option<(Standing, AdoptedEdge)>| edge.map(|(lanes, _)| lanes);
+        (self.next, self.previous, self.attempt) = (lanes(&next), lanes(&previous), None);
+        let adopted = |edge: Option<(Standing, AdoptedEdge)>| edge.map(|(_, adopted)| adopted);
+        Some(Adopted {
+            next: adopted(next),
+            previous: adopted(previous),
+        })
+    }
+}
+
+impl Ordered {
+    fn of(order: LaneOrder, round: Round) -> Self {
+        Self {
+            lanes: Standing {
+                with: order.with,
+                built: round,
+                broken: false,
+            },
+            report: Report::Owed,
         }
     }
+}
+
+/// The lanes that were built in that round and lead to that neighbour, and where they are. The outer
+/// `None`: there are none.
+fn adopt_edge(
+    neighbour: Option<PeerId>,
+    built: Option<Round>,
+    standing: Option<Standing>,
+    fresh: Option<Ordered>,
+) -> Option<Option<(Standing, AdoptedEdge)>> {
+    let (with, round) = match (neighbour, built) {
+        (None, None) => return Some(None),
+        (Some(with), Some(round)) => (with, round),
+        (None, Some(_)) | (Some(_), None) => return None,
+    };
+    let is_meant = |lanes: &Standing| lanes.with == with && lanes.built == round;
+    let kept = standing.filter(is_meant);
+    let used = fresh.map(|ordered| ordered.lanes).filter(is_meant);
+    let kept = kept.map(|lanes| (lanes, AdoptedEdge::Keep));
+    let used = used.map(|lanes| {
+        let adopted = AdoptedEdge::Use(round);
+        (lanes, adopted)
+    });
+    kept.or(used).map(Some)
 }

@@ -1,0 +1,341 @@
+//! Which timers run, and what happens when others have waited for a peer for too long.
+//!
+//! A peer has one timer, [`Late`](MasterTimer::Late), while others wait for it: for its vote while it is
+//! idle, for its vote on a collective of another tag while it waits itself, or for its part of something
+//! that runs. It starts anew with each message that shows that the peer goes on. When it runs out:
+//!
+//! - who is **idle** is kicked, unless more would have to go than wait for them;
+//! - who waits to start **other tags** is not at fault: the programs differ, and the collectives that lack
+//!   its vote are refused;
+//! - what **runs** is ended without a result. Who holds it up is kicked if at least as many have done
+//!   their part as have not, or if it is the second time in a row.
+//!
+//! **Invariant:** which timers run is a function of the state. It is brought up to date after every input,
+//! for the peers that the input concerns.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::record::{Collective, GroupWaits, Lateness, PeerRecord, SyncProgress};
+use super::{Master, MasterOutput, MasterTimer, Out};
+use crate::id::{GroupId, PeerId, Tag};
+use crate::messages::{AbortCause, CollectiveRefusal, Misdeed};
+use crate::shared_state::SyncFailure;
+use crate::states::ConnectionState;
+
+/// Times in a row that a peer may hold up what runs.
+const STALLS_MAX: u8 = 2;
+
+/// What peers of all groups wait for each other in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub(super) struct GlobalWaits {
+    updating: bool,
+    optimizing: bool,
+    asking: bool,
+}
+
+impl Master {
+    /// Starts and stops timers so that exactly those run that the state wants.
+    pub(super) fn set_timers(&mut self, heard: Option<PeerId>, out: &mut Out) {
+        self.recheck_waiting();
+        self.rechecked.extend(heard);
+        while let Some(peer) = self.rechecked.pop_first() {
+            self.watch(peer, heard == Some(peer), out);
+        }
+        let heartbeat = !self.peers.is_empty();
+        self.set_timer(MasterTimer::HeartbeatDue, heartbeat, out);
+        self.set_round_timers(out);
+    }
+
+    /// Who waits has changed: perhaps others are late from here on.
+    fn recheck_waiting(&mut self) {
+        let waits = GlobalWaits {
+            updating: self.tally.of(ConnectionState::VoteAcceptNewPeers) > 0,
+            optimizing: self.tally.of(ConnectionState::VoteOptimizeTopology) > 0,
+            asking: self.tally.asking() > 0,
+        };
+        if waits != self.waits {
+            self.waits = waits;
+            let members = self.groups.values().flat_map(|group| &group.members);
+            self.rechecked.extend(members);
+        }
+        for group in &self.dirty {
+            let Some(record) = self.groups.get_mut(group) else {
+                continue;
+            };
+            let waits = GroupWaits {
+                syncing: record.tally.of(ConnectionState::VoteSyncSharedState) > 0,
+                rewiring: record.tally.of(ConnectionState::VoteNoNewPeersEstablishP2p) > 0,
+                initiating: record.initiating(),
+            };
+            if waits != record.waits {
+                record.waits = waits;
+                self.rechecked.extend(&record.members);
+            }
+        }
+    }
+
+    /// Brings a peer's timers up to date. `restart`: it has shown that it goes on.
+    fn watch(&mut self, peer: PeerId, restart: bool, out: &mut Out) {
+        let silence = MasterTimer::Silence(peer);
+        let late = MasterTimer::Late(peer);
+        let Some(record) = self.peers.get(&peer) else {
+            self.set_timer(silence, false, out);
+            self.set_timer(late, false, out);
+            return;
+        };
+        let wanted = self.lateness(record);
+        let before = record.late;
+        self.set_timer(silence, true, out);
+        let runs = self.armed.contains(&late);
+        if wanted.is_some() && (!runs || wanted != before || restart) {
+            self.start_timer(late, wanted, out);
+        } else if wanted.is_none() {
+            self.set_timer(late, false, out);
+        }
+        if wanted != before
+            && let Some(record) = self.peers.get_mut(&peer)
+        {
+            record.late = wanted;
+        }
+    }
+
+    fn set_round_timers(&mut self, out: &mut Out) {
+        let mut wanted: BTreeSet<MasterTimer> = self
+            .wirings
+            .iter()
+            .map(|(round, wiring)| match wiring.pausing {
+                true => {
+                    let pause = MasterTimer::RetryWiring(*round);
+                    rule!(pause; PauseNeverEnds => MasterTimer::Wiring(*round))
+                }
+                false => MasterTimer::Wiring(*round),
+            })
+            .collect();
+        wanted.extend(self.solving_round().map(MasterTimer::Solver));
+        // Timers of rounds come after those of peers.
+        let first = MasterTimer::Wiring(crate::id::Round(0));
+        let armed: Vec<MasterTimer> = self.armed.range(first..).copied().collect();
+        for timer in armed.iter().filter(|timer| !wanted.contains(timer)) {
+            self.set_timer(*timer, false, out);
+        }
+        for timer in wanted {
+            self.set_timer(timer, true, out);
+        }
+    }
+
+    fn set_timer(&mut self, timer: MasterTimer, wanted: bool, out: &mut Out) {
+        if wanted && !self.armed.contains(&timer) {
+            self.start_timer(timer, None, out);
+        } else if !wanted && self.armed.remove(&timer) {
+            rule!(out.push(MasterOutput::StopTimer(timer)); TimerNotStopped => {});
+        }
+    }
+
+    fn start_timer(&mut self, timer: MasterTimer, late: Option<Lateness>, out: &mut Out) {
+        self.armed.insert(timer);
+        let after = self.time_for(timer, late);
+        out.push(MasterOutput::StartTimer { timer, after });
+    }
+
+    fn time_for(&self, timer: MasterTimer, late: Option<Lateness>) -> Duration {
+        let config = &self.config;
+        match timer {
+            MasterTimer::HeartbeatDue => config.heartbeat,
+            MasterTimer::Silence(_) => config.silence,
+            MasterTimer::Late(_) => match late {
+                Some(Lateness::Part) => config.stalled,
+                Some(Lateness::Vote | Lateness::Join) | None => config.late,
+            },
+            MasterTimer::Wiring(_) => config.wiring,
+            MasterTimer::RetryWiring(round) => {
+                let rings = self.wirings.get(&round).map(|wiring| wiring.rings.keys());
+                let failed = rings
+                    .into_iter()
+                    .flatten()
+                    .filter_map(|g| self.attempts.get(g));
+                let doublings = failed.map(|attempts| u32::from(attempts.count)).max();
+                let doublings = doublings
+                    .unwrap_or(0)
+                    .min(self.config.wiring_attempts_max.into());
+                config.wiring_retry.saturating_mul(1 << doublings.min(16))
+            }
+            MasterTimer::Solver(_) => config.solver,
+        }
+    }
+
+    /// What others wait for this peer to do.
+    fn lateness(&self, record: &PeerRecord) -> Option<Lateness> {
+        if !record.is_accepted() {
+            return None;
+        }
+        let waits = self.groups.get(&record.group).map(|group| group.waits);
+        let waits = waits.unwrap_or_default();
+        match record.state {
+            ConnectionState::Idle => {
+                let of_group = waits.syncing || waits.rewiring || waits.initiating > 0;
+                let of_all = self.waits.optimizing
+                    || self.waits.updating && !record.rests
+                    || self.waits.asking && !record.asked_pending;
+                (of_group || of_all).then_some(Lateness::Vote)
+            }
+            ConnectionState::OptimizeTopology
+            | ConnectionState::DistributeSharedState
+            | ConnectionState::RequestSharedState => Some(Lateness::Part),
+            ConnectionState::CollectiveCommunicationsRunning => {
+                if record.tags.performs() {
+                    Some(Lateness::Part)
+                } else {
+                    let lacks =
+                        record.tags.only_initiate() && record.tags.initiating() < waits.initiating;
+                    lacks.then_some(Lateness::Join)
+                }
+            }
+            // These wait themselves, or have a deadline for all in their ring.
+            ConnectionState::VoteAcceptNewPeers
+            | ConnectionState::VoteNoNewPeersEstablishP2p
+            | ConnectionState::ConnectingToPeers
+            | ConnectionState::ConnectingToPeersFailed
+            | ConnectionState::WaitingForOtherPeers
+            | ConnectionState::VoteOptimizeTopology
+            | ConnectionState::OptimizeTopologyFailed
+            | ConnectionState::VoteCompleteTopologyOptimization
+            | ConnectionState::VoteSyncSharedState
+            | ConnectionState::VoteCompleteSharedStateSync => None,
+        }
+    }
+
+    pub(super) fn is_late(&mut self, peer: PeerId, out: &mut Out) {
+        let Some(record) = self.record_mut(peer) else {
+            return;
+        };
+        let (late, group) = (record.late.take(), record.group);
+        match late {
+            Some(Lateness::Vote) => {
+                if self.may_be_kicked_for_its_vote(peer) {
+                    self.kick(peer, Misdeed::MissedBallot, out);
+                }
+            }
+            Some(Lateness::Join) => self.refuse_what_lacks(peer, group, out),
+            Some(Lateness::Part) => self.holds_up(peer, group, out),
+            None => {}
+        }
+    }
+
+    /// Never more peers are kicked than wait for them: one that is far ahead of all others would have the
+    /// whole run kicked.
+    fn may_be_kicked_for_its_vote(&self, peer: PeerId) -> bool {
+        let Some(late) = self.peers.get(&peer) else {
+            return false;
+        };
+        let of_all = self.waits.optimizing
+            || self.waits.updating && !late.rests
+            || self.waits.asking && !late.asked_pending;
+        let concerned = || {
+            let accepted = self.accepted();
+            accepted.filter(|(_, record)| of_all || record.group == late.group)
+        };
+        let idle = |record: &PeerRecord| record.state == ConnectionState::Idle;
+        let lacking =
+            concerned().filter(|(_, record)| idle(record) && self.lateness(record).is_some());
+        let lacking = lacking.count().max(1);
+        let waiting = concerned().filter(|(_, record)| !idle(record) || record.asked_pending);
+        lacking <= waiting.count()
+    }
+
+    /// Members that wait to start other tags did not join these: a difference between the programs, for
+    /// which nobody is kicked.
+    fn refuse_what_lacks(&mut self, peer: PeerId, group: GroupId, out: &mut Out) {
+        let Some(record) = self.groups.get(&group) else {
+            return;
+        };
+        let lacking = record
+            .collectives
+            .iter()
+            .filter_map(|(tag, collective)| match collective {
+                Collective::Initiating(votes) => (!votes.contains_key(&peer)).then_some(*tag),
+                Collective::Running { .. } => None,
+            });
+        let lacking: Vec<Tag> = lacking.collect();
+        for tag in lacking {
+            let others = self.accepted_in(group).filter(|(_, record)| {
+                record.tags.only_initiate() && record.tags.get(tag).is_none()
+            });
+            let peers = others.map(|(peer, _)| peer).collect();
+            self.refuse_tag(group, tag, &CollectiveRefusal::NotJoined { peers }, out);
+        }
+    }
+
+    /// The peer neither ends its part of something that runs nor moves anything for it.
+    fn holds_up(&mut self, peer: PeerId, group: GroupId, out: &mut Out) {
+        let (done, lacking) = self.parts_of_what_lacks(peer, group);
+        let Some(record) = self.groups.get_mut(&group) else {
+            return;
+        };
+        let stalls = record.stalls.entry(peer).or_default();
+        *stalls = stalls.saturating_add(1);
+        if lacking <= done || *stalls >= STALLS_MAX {
+            self.kick(peer, Misdeed::Stalled, out);
+        } else {
+            self.end_what_lacks(peer, group, out);
+        }
+    }
+
+    /// Of what runs and lacks this peer's part: how many parts are done, and how many are not.
+    fn parts_of_what_lacks(&self, peer: PeerId, group: GroupId) -> (usize, usize) {
+        let Some(record) = self.groups.get(&group) else {
+            return (0, 0);
+        };
+        if let SyncProgress::Moving { awaiting, .. } = &record.sync
+            && awaiting.contains(&peer)
+        {
+            let members = record.members.len();
+            return (members.saturating_sub(awaiting.len()), awaiting.len());
+        }
+        let running = record
+            .collectives
+            .values()
+            .filter_map(|collective| match collective {
+                Collective::Running { awaiting, .. } => Some(awaiting),
+                Collective::Initiating(_) => None,
+            });
+        let lacking = running.filter(|awaiting| awaiting.contains(&peer));
+        match lacking.map(BTreeSet::len).min() {
+            Some(lacking) => (record.members.len().saturating_sub(lacking), lacking),
+            None => {
+                let measuring = self.tally.of(ConnectionState::OptimizeTopology);
+                (self.tally.members().saturating_sub(measuring), measuring)
+            }
+        }
+    }
+
+    fn end_what_lacks(&mut self, peer: PeerId, group: GroupId, out: &mut Out) {
+        let Some(record) = self.groups.get(&group) else {
+            return;
+        };
+        if let SyncProgress::Moving {
+            round, awaiting, ..
+        } = &record.sync
+            && awaiting.contains(&peer)
+        {
+            let round = *round;
+            self.conclude_sync(group, round, Err(SyncFailure::TimedOut), out);
+            return;
+        }
+        let lacking = record
+            .collectives
+            .iter()
+            .filter_map(|(tag, collective)| match collective {
+                Collective::Running { awaiting, .. } => awaiting.contains(&peer).then_some(*tag),
+                Collective::Initiating(_) => None,
+            });
+        let lacking: Vec<Tag> = lacking.collect();
+        for tag in &lacking {
+            self.abort(group, *tag, AbortCause::TimedOut, out);
+        }
+        if lacking.is_empty() {
+            self.conclude_optimization(false, out);
+        }
+    }
+}

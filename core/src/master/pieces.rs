@@ -1,0 +1,144 @@
+//! Members that working edges join, and the orders in which their pieces are tried.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use super::blame::{Pair, pair};
+use crate::id::PeerId;
+
+/// The pieces into which these pairs join the members, in the order of their first members.
+pub(super) fn joined_pieces(members: &[PeerId], joined: &BTreeSet<Pair>) -> Vec<BTreeSet<PeerId>> {
+    let mut neighbours: BTreeMap<PeerId, Vec<PeerId>> =
+        members.iter().map(|member| (*member, Vec::new())).collect();
+    for (one, other) in joined {
+        if neighbours.contains_key(one) && neighbours.contains_key(other) {
+            neighbours.entry(*one).or_default().push(*other);
+            neighbours.entry(*other).or_default().push(*one);
+        }
+    }
+    let mut pieces = Vec::new();
+    for member in members {
+        let mut piece = BTreeSet::new();
+        let mut found = alloc::vec![*member];
+        while let Some(peer) = found.pop() {
+            if let Some(others) = neighbours.remove(&peer) {
+                piece.insert(peer);
+                found.extend(others);
+            }
+        }
+        if !piece.is_empty() {
+            pieces.push(piece);
+        }
+    }
+    pieces
+}
+
+/// The members in another order, cut where two that stand side by side are a failed pair.
+///
+/// Many pieces: every other one first, then the rest. Two sites that are cut off from each other and
+/// alternate on the ring are two pieces after that; and where each cut has a cause of its own one order is
+/// as good as another. Few pieces: their halves in turn, so that one attempt tries more pairs between
+/// them.
+pub(super) fn regrouped(order: &[PeerId], failed: &BTreeSet<Pair>) -> Vec<PeerId> {
+    let pieces = cut(order, failed);
+    if pieces.len() < 2 {
+        return order.to_vec();
+    }
+    if pieces.len() > 3 {
+        let even = pieces.iter().step_by(2);
+        let odd = pieces.iter().skip(1).step_by(2);
+        return even.chain(odd).flatten().copied().collect();
+    }
+    let halves = pieces
+        .iter()
+        .map(|piece| piece.split_at(piece.len().div_ceil(2)));
+    let (first, second): (Vec<&[PeerId]>, Vec<&[PeerId]>) = halves.unzip();
+    first.into_iter().chain(second).flatten().copied().collect()
+}
+
+/// The stretches of a ring between failed pairs.
+fn cut(order: &[PeerId], failed: &BTreeSet<Pair>) -> Vec<Vec<PeerId>> {
+    let mut pieces: Vec<Vec<PeerId>> = Vec::new();
+    let mut before = order.last();
+    for member in order {
+        let is_cut = before.is_some_and(|before| failed.contains(&pair((*before, *member))));
+        match pieces.last_mut() {
+            Some(piece) if !is_cut => piece.push(*member),
+            Some(_) | None => pieces.push(alloc::vec![*member]),
+        }
+        before = Some(member);
+    }
+    // The ring's list begins anywhere, perhaps in the middle of a stretch.
+    let (first, last) = (order.first(), order.last());
+    let ends = first.zip(last).map(|(first, last)| pair((*first, *last)));
+    if pieces.len() > 1
+        && ends.is_some_and(|ends| !failed.contains(&ends))
+        && let Some(mut last) = pieces.pop()
+        && let Some(first) = pieces.first_mut()
+    {
+        last.append(first);
+        *first = last;
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+
+    fn peers(numbers: &[u64]) -> Vec<PeerId> {
+        numbers.iter().copied().map(PeerId).collect()
+    }
+
+    fn pairs(numbers: &[(u64, u64)]) -> BTreeSet<Pair> {
+        let pairs = numbers.iter();
+        pairs
+            .map(|(one, other)| pair((PeerId(*one), PeerId(*other))))
+            .collect()
+    }
+
+    #[test]
+    fn members_that_working_pairs_join_are_one_piece() {
+        let pieces = joined_pieces(&peers(&[1, 2, 3, 4, 5]), &pairs(&[(1, 4), (4, 2), (3, 9)]));
+
+        let expected = [vec![1, 2, 4], vec![3], vec![5]];
+        let expected = expected.map(|piece| piece.into_iter().map(PeerId).collect());
+        assert_eq!(pieces, expected);
+    }
+
+    #[test]
+    fn two_sites_that_alternate_on_the_ring_are_two_pieces_of_the_next_order() {
+        let order = peers(&[1, 2, 3, 4, 5, 6]);
+        let failed = pairs(&[(1, 2), (2, 3), (3, 4), (4, 5), (5, 6), (6, 1)]);
+
+        assert_eq!(regrouped(&order, &failed), peers(&[1, 3, 5, 2, 4, 6]));
+    }
+
+    #[test]
+    fn two_pieces_are_tried_by_their_halves_in_turn() {
+        let order = peers(&[1, 2, 3, 4, 5, 6, 7, 8]);
+        let failed = pairs(&[(8, 1), (4, 5)]);
+
+        assert_eq!(regrouped(&order, &failed), peers(&[1, 2, 5, 6, 3, 4, 7, 8]));
+    }
+
+    #[test]
+    fn a_piece_may_lie_across_the_beginning_of_the_list() {
+        let order = peers(&[1, 2, 3, 4, 5, 6]);
+        let failed = pairs(&[(1, 2), (3, 4)]);
+
+        let pieces = cut(&order, &failed);
+
+        assert_eq!(pieces, [peers(&[4, 5, 6, 1]), peers(&[2, 3])]);
+    }
+
+    #[test]
+    fn a_ring_with_one_cut_is_one_piece() {
+        let order = peers(&[1, 2, 3]);
+
+        assert_eq!(regrouped(&order, &pairs(&[(3, 1)])), order);
+        assert_eq!(regrouped(&order, &pairs(&[])), order);
+    }
+}

@@ -1,0 +1,157 @@
+//! How many peers are in which state: what a ballot is counted by.
+//!
+//! Counting a ballot afresh after every message would cost a look at every peer. So each accepted peer
+//! adds to a [`Tally`] of its group and to one of all groups; what it adds is refreshed when its record
+//! was touched, before any ballot is looked at.
+
+use alloc::collections::BTreeMap;
+
+use super::Master;
+use super::record::{GroupRecord, PeerRecord};
+use crate::id::{GroupId, PeerId};
+use crate::states::ConnectionState;
+
+/// How many accepted peers are in each state.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub(super) struct Tally {
+    members: usize,
+    by_state: BTreeMap<ConnectionState, usize>,
+    agreeing: usize,
+    asking: usize,
+}
+
+/// What one accepted peer adds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Counted {
+    group: GroupId,
+    state: ConnectionState,
+    agrees: bool,
+    asks: bool,
+}
+
+impl Tally {
+    /// Accepted peers.
+    pub(super) fn members(&self) -> usize {
+        self.members
+    }
+
+    /// Peers in this state.
+    pub(super) fn of(&self, state: ConnectionState) -> usize {
+        self.by_state.get(&state).copied().unwrap_or(0)
+    }
+
+    /// Whether there is a peer, and all are in this state.
+    pub(super) fn all_in(&self, state: ConnectionState) -> bool {
+        self.members > 0 && self.of(state) == self.members
+    }
+
+    /// Peers that did not call `update_topology`, and let another ring be built meanwhile.
+    pub(super) fn agreeing(&self) -> usize {
+        self.agreeing
+    }
+
+    /// Peers that wait in `are_peers_pending`.
+    pub(super) fn asking(&self) -> usize {
+        self.asking
+    }
+
+    fn add(&mut self, counted: Counted) {
+        self.members = self.members.saturating_add(1);
+        *self.by_state.entry(counted.state).or_default() += 1;
+        self.agreeing = self.agreeing.saturating_add(counted.agrees.into());
+        self.asking = self.asking.saturating_add(counted.asks.into());
+    }
+
+    fn remove(&mut self, counted: Counted) {
+        self.members = self.members.saturating_sub(1);
+        if let Some(count) = self.by_state.get_mut(&counted.state) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.by_state.remove(&counted.state);
+            }
+        }
+        self.agreeing = self.agreeing.saturating_sub(counted.agrees.into());
+        self.asking = self.asking.saturating_sub(counted.asks.into());
+    }
+}
+
+impl PeerRecord {
+    fn to_count(&self) -> Option<Counted> {
+        self.is_accepted().then(|| Counted {
+            group: self.group,
+            state: self.state,
+            agrees: self.agrees_to_update(),
+            asks: self.asked_pending,
+        })
+    }
+
+    /// Whether the peer lets another ring be built although it did not call `update_topology`: it waits for
+    /// others to make its own call, or has called nothing since it was admitted.
+    pub(super) fn agrees_to_update(&self) -> bool {
+        match self.state {
+            ConnectionState::Idle => self.rests,
+            ConnectionState::VoteNoNewPeersEstablishP2p
+            | ConnectionState::VoteOptimizeTopology
+            | ConnectionState::VoteSyncSharedState => true,
+            ConnectionState::CollectiveCommunicationsRunning => self.tags.only_initiate(),
+            ConnectionState::VoteAcceptNewPeers
+            | ConnectionState::ConnectingToPeers
+            | ConnectionState::ConnectingToPeersFailed
+            | ConnectionState::WaitingForOtherPeers
+            | ConnectionState::OptimizeTopology
+            | ConnectionState::OptimizeTopologyFailed
+            | ConnectionState::VoteCompleteTopologyOptimization
+            | ConnectionState::DistributeSharedState
+            | ConnectionState::RequestSharedState
+            | ConnectionState::VoteCompleteSharedStateSync => false,
+        }
+    }
+}
+
+impl Master {
+    /// A record to be changed: it is counted again before any ballot is.
+    pub(super) fn record_mut(&mut self, peer: PeerId) -> Option<&mut PeerRecord> {
+        let record = self.peers.get_mut(&peer)?;
+        self.touched.insert(peer);
+        Some(record)
+    }
+
+    /// Counts again who was touched.
+    pub(super) fn recount(&mut self) {
+        while let Some(peer) = self.touched.pop_first() {
+            self.rechecked.insert(peer);
+            let Some(record) = self.peers.get_mut(&peer) else {
+                continue;
+            };
+            self.dirty.insert(record.group);
+            let counted = record.to_count();
+            let before = core::mem::replace(&mut record.counted, counted);
+            if before != counted {
+                self.count_out(before);
+                self.count_in(counted);
+            }
+        }
+    }
+
+    fn count_in(&mut self, counted: Option<Counted>) {
+        if let Some(counted) = counted {
+            self.tally.add(counted);
+            let group = self
+                .groups
+                .entry(counted.group)
+                .or_insert_with(GroupRecord::default);
+            group.tally.add(counted);
+        }
+    }
+
+    /// What a peer added counts no more.
+    pub(super) fn count_out(&mut self, counted: Option<Counted>) {
+        if let Some(counted) = counted {
+            self.tally.remove(counted);
+            self.dirty.insert(counted.group);
+            if let Some(group) = self.groups.get_mut(&counted.group) {
+                group.tally.remove(counted);
+            }
+        }
+    }
+}
