@@ -265,7 +265,7 @@ impl Master {
     #[cfg(feature = "mutants")]
     fn has_voted(&self, peer: PeerId, tag: Tag) -> bool {
         let state = self.peers.get(&peer).and_then(|peer| peer.tags.get(tag));
-        state == Some(CollectiveCommunicationState::VoteComplete)
+        state == Some(crate::states::CollectiveCommunicationState::VoteComplete)
     }
 
     pub(super) fn collectives_lose(&mut self, group: GroupId, peer: PeerId, out: &mut Out) {
