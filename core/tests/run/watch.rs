@@ -103,21 +103,23 @@ impl Watch {
             }
             MasterOutput::Send {
                 peer,
-                message: ToPeer::TopologyEstablished(topology),
+                message: ToPeer::TopologyEstablished { topology, .. },
             } => {
                 let group = master.view().peer(*peer).expect("it is connected").group();
                 self.check_topology(group, topology, master);
             }
             MasterOutput::Send {
+                peer,
                 message:
                     ToPeer::Verdict {
                         seq,
-                        verdict: Verdict::Committed { contributors },
+                        verdict: Verdict::Committed { epoch },
                         ..
                     },
-                ..
             } => {
+                let group = master.view().peer(*peer).expect("it is connected").group();
                 let voted = |peer: &PeerId| self.done.contains(&(*seq, *peer));
+                let contributors = &self.rings[&(*epoch, group)].0;
                 assert!(contributors.iter().all(voted), "{seq} lacks a vote");
             }
             MasterOutput::Send { .. }
@@ -264,7 +266,8 @@ fn accepted(master: &Master, group: GroupId) -> impl Iterator<Item = PeerId> {
         .map(|(id, _)| id)
 }
 
-/// Nobody is accepted without the vote of everybody who is.
+/// Nobody is accepted without the vote of everybody who is: who waits for others to make its call agrees,
+/// and so does who was admitted and has voted for nothing since.
 fn check_admission(before: &Master, after: &Master, seats: &[Seat]) {
     let accepted = |master: &Master| -> BTreeSet<PeerId> {
         let peers = master.view().peers();
@@ -282,7 +285,8 @@ fn check_admission(before: &Master, after: &Master, seats: &[Seat]) {
             .id
             .is_some_and(|id| old.contains(&id) && new.contains(&id));
         let view = seat.peer.view();
-        let voted = view.open_calls().major == Some(CallKind::UpdateTopology);
+        let waits = view.open_calls().major.is_some() || view.tags().next().is_some();
+        let voted = waits || view.rests();
         assert!(
             !was_asked || voted || view.ended().is_some(),
             "{:?} had no vote",
@@ -313,7 +317,7 @@ fn check_kick(misdeed: &Misdeed) {
         Misdeed::StateMismatch { .. }
         | Misdeed::RevisionAhead { .. }
         | Misdeed::MissedBallot
-        | Misdeed::NoReport
+        | Misdeed::Stalled
         | Misdeed::Unconnectable { .. }
         | Misdeed::TooManyTags { .. }
         | Misdeed::BadManifest

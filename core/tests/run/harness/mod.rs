@@ -378,7 +378,7 @@ impl Run {
             }
             PeerOutput::StartTimer { .. } | PeerOutput::StopTimer(_) => {}
             PeerOutput::Establish { .. }
-            | PeerOutput::AdoptRing(_)
+            | PeerOutput::AdoptRing { .. }
             | PeerOutput::RunRing { .. }
             | PeerOutput::StopRing { .. }
             | PeerOutput::MoveState(_)

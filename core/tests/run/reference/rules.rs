@@ -52,11 +52,15 @@ impl Reference {
     fn commits(&mut self, group: GroupId) -> bool {
         let running = &self.groups[&group].running;
         let complete = running.iter().find(|(_, r)| r.lacking.is_empty());
-        let Some((tag, contributors)) = complete.map(|(tag, r)| (*tag, r.participants.clone()))
-        else {
+        let Some((tag, bytes)) = complete.map(|(tag, r)| (*tag, r.bytes)) else {
             return false;
         };
-        self.decide(group, tag, &Verdict::Committed { contributors });
+        let epoch = self.groups[&group].epoch;
+        self.decide(group, tag, &Verdict::Committed { epoch });
+        let group = self.groups.get_mut(&group).unwrap();
+        group.breaks.retain(|_, (_, largest)| *largest > bytes);
+        group.stalls.clear();
+        group.conflicts = 0;
         true
     }
 
@@ -93,10 +97,13 @@ impl Reference {
         let group = self.groups.get_mut(&id).unwrap();
         group.starting.remove(&tag);
         let participants = group.ring.0.clone();
+        let bytes = votes.values().next().unwrap();
+        let bytes = bytes.count.saturating_mul(bytes.element.size() as u64);
         group.running.insert(
             tag,
             Running {
                 seq,
+                bytes,
                 participants,
                 lacking: members.clone(),
             },
@@ -126,10 +133,14 @@ impl Reference {
         all_wait
     }
 
-    /// When every accepted peer of every group waits in `update_topology`, they and those that were
+    /// When every accepted peer of every group waits in `update_topology`, or agrees, they and those that were
     /// registered when this admission began are connected. Where nobody is accepted, nobody has to vote.
     fn admission_begins(&mut self, seen: &Seen) -> bool {
-        let all_wait = self.accepted.is_subset(&self.updating);
+        let mut lacking = self.accepted.clone();
+        lacking.retain(|peer| !self.updating.contains(peer) && !self.agrees(*peer));
+        let somebody_calls = self.accepted.is_empty() || !self.updating_by_itself().is_empty();
+        let wired = self.wirings.iter().any(|wiring| wiring.purpose == Purpose::Update);
+        let all_wait = lacking.is_empty() && somebody_calls && !wired;
         if !all_wait || self.peers.is_empty() || !self.wirings.is_empty() {
             return false;
         }
@@ -224,6 +235,8 @@ impl Reference {
         group.offers.clear();
         group.moving = None;
         if let Ok(revision) = result {
+            group.stalls.clear();
+            group.conflicts = 0;
             group.revision = Some(revision);
             group.veterans.clone_from(&members);
         }

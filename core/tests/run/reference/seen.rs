@@ -57,7 +57,7 @@ impl Seen {
                 self.orders.insert(peer, (*round, *next, *previous));
                 self.newest = self.newest.max(*round);
             }
-            ToPeer::TopologyEstablished(topology) => {
+            ToPeer::TopologyEstablished { topology, .. } => {
                 let before = self.rings.insert(peer, topology.ring.clone());
                 assert_eq!(before, None, "{peer} gets two rings at once");
             }
@@ -99,16 +99,6 @@ impl Seen {
             .into_iter()
             .map(|(_, _, from, to)| (from, to))
             .collect()
-    }
-
-    /// Who of these is told to open lanes, and to whom.
-    pub(super) fn dials(&self, members: &Peers) -> BTreeSet<RingEdge> {
-        let orders = self.orders.iter().flat_map(|(peer, (_, next, previous))| {
-            let orders = next.iter().chain(previous);
-            let dials = orders.filter(|order| order.dial.is_some());
-            dials.map(|order| (*peer, order.with))
-        });
-        orders.filter(|(peer, _)| members.contains(peer)).collect()
     }
 
     pub(super) fn round_of_orders(&self, members: &Peers) -> Round {
