@@ -91,7 +91,7 @@ fn messages_that_answer_nothing_mean_that_the_master_misbehaves() {
     let unasked = [
         welcome(),
         establish(2, Some(3), None),
-        established(2, &[1, 2, 3]),
+        established(2, &[1, 2, 3], Some(1), Some(1)),
         ToPeer::PeersPending { pending: false },
         ToPeer::Probe {
             round: Round(2),
