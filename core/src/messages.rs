@@ -37,6 +37,9 @@ pub enum ToMaster {
     Hello(Hello),
     /// Vote: admit who waits, and rebuild what is broken.
     UpdateTopology {
+        /// Of the ring that the peer is on. A vote on an older ring than that of its group means nothing: a
+        /// ring that was announced meanwhile has answered it.
+        epoch: Epoch,
         /// Edges of the present ring that have lost a lane.
         broken: BrokenEdges,
     },

@@ -4,7 +4,8 @@
 //!    broke under two collectives in a row, as long as there is such a ring; what came up is kept
 //!    together, and pieces that no working edge joins are tried side by side in another order.
 //! 2. **Newcomers.** One that two attempts could not reach, or that could not reach others in two attempts
-//!    whom somebody has reached, is refused.
+//!    whom somebody has reached, holds up nobody any longer. It is refused if in both cases the other end
+//!    has shown that it works, or if it happens a third time; else it waits for the next admission.
 //! 3. **Evict** only if no ring is left: of pieces that nothing joins the larger one stays; in one piece
 //!    the peer of the most failed pairs goes, a newcomer before an accepted peer, the later before the
 //!    earlier.
@@ -14,7 +15,7 @@
 //! forgotten when lanes come up in the same direction, and not because the other end is gone: a peer that
 //! no newcomer can reach would else have each of them refused.
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::net::SocketAddr;
@@ -32,8 +33,11 @@ use crate::tour;
 /// of all pairs cannot be connected, eight fail by chance once in 400,000 times.
 const FRUITLESS_MAX: usize = 8;
 
-/// Attempts after which a newcomer is refused.
+/// Attempts after which a newcomer holds up nobody any longer.
 const STRIKES_MAX: u8 = 2;
+
+/// Places of a ring in which newcomers are tried before another order is.
+const PLACES_MAX: usize = 64;
 
 /// Collectives in a row that an edge breaks before it is routed around.
 const BREAKS_MAX: u8 = 2;
@@ -50,10 +54,11 @@ pub(super) struct Attempts {
     order: Vec<PeerId>,
     /// Pairs that are known to work.
     joined: BTreeSet<Pair>,
-    /// Into how many pieces they join the members.
-    pieces: usize,
-    /// Attempts since pieces were joined, and pairs between pieces that failed in them.
-    fruitless: (u8, usize),
+    /// The pieces into which they join the members, and how many pairs with others have failed for each
+    /// since it is what it is.
+    pieces: BTreeMap<BTreeSet<PeerId>, usize>,
+    /// Attempts since pieces were joined.
+    fruitless: u8,
 }
 
 /// An edge that did not come up.
@@ -88,7 +93,6 @@ impl Master {
     pub(super) fn blame(&mut self, wiring: &Wiring, out: &mut Out) {
         let dead = self.dead_edges(wiring);
         self.clear_edges(wiring);
-        let charged: BTreeSet<PeerId> = dead.iter().map(|edge| self.charged(*edge)).collect();
         for edge in &dead {
             self.failed.insert(edge.pair(), *edge);
             // What was measured between them holds no more: the solver would choose the edge again.
@@ -98,7 +102,7 @@ impl Master {
         for (group, plan) in &wiring.rings {
             self.learn(*group, wiring, &plan.ring);
         }
-        self.strike(&charged, &dead, out);
+        self.strike(&dead, out);
         for (group, plan) in &wiring.rings {
             self.evict(*group, &plan.ring, out);
         }
@@ -133,6 +137,9 @@ impl Master {
             }
             if let Some(record) = self.record_mut(dialled) {
                 record.reached = true;
+            }
+            if let Some(record) = self.record_mut(dialler) {
+                record.has_dialled = true;
             }
         }
     }
@@ -173,42 +180,70 @@ impl Master {
         let attempts = self.attempts.entry(group).or_default();
         attempts.joined.extend(works);
         let pieces = joined_pieces(&ring.0, &attempts.joined);
-        let piece_of = |peer: &PeerId| pieces.iter().position(|piece| piece.contains(peer));
-        let failed = wiring
-            .edges
-            .iter()
-            .filter(|(_, edge)| edge.failed.is_some());
-        let between = failed.filter(|((from, to), _)| {
-            let on_ring = ring.0.contains(from);
-            on_ring && piece_of(from) != piece_of(to)
+        let members = |(at, piece): (usize, &BTreeSet<PeerId>)| {
+            let numbered = piece.iter().map(move |peer| (*peer, at));
+            numbered.collect::<Vec<_>>()
+        };
+        let piece_of: BTreeMap<PeerId, usize> = pieces.iter().enumerate().flat_map(members).collect();
+        let mut failures = alloc::vec![0_usize; pieces.len()];
+        for (from, to) in wiring.edges.iter().filter(|(_, e)| e.failed.is_some()).map(|(e, _)| e) {
+            let (one, other) = (piece_of.get(from), piece_of.get(to));
+            for piece in [one, other].into_iter().flatten().filter(|_| one != other) {
+                if let Some(count) = failures.get_mut(*piece) {
+                    *count = count.saturating_add(1);
+                }
+            }
+        }
+        let pieces = pieces.into_iter().zip(failures).map(|(piece, more)| {
+            let before = attempts.pieces.get(&piece);
+            let failures = before.map_or(0, |before| before.saturating_add(more));
+            (piece, failures)
         });
-        let (idle, fruitless) = match attempts.count > 0 && pieces.len() >= attempts.pieces {
-            true => attempts.fruitless,
-            false => (0, 0),
+        let pieces: BTreeMap<_, _> = pieces.collect();
+        let is_first = attempts.count == 0;
+        attempts.fruitless = match is_first || pieces.len() < attempts.pieces.len() {
+            true => 1,
+            false => attempts.fruitless.saturating_add(1),
         };
-        let more = if attempts.count > 0 {
-            between.count()
-        } else {
-            0
-        };
-        attempts.fruitless = (idle.saturating_add(1), fruitless.saturating_add(more));
         attempts.count = attempts.count.saturating_add(1);
-        attempts.pieces = pieces.len();
+        attempts.pieces = pieces;
         attempts.order.clone_from(&ring.0);
     }
 
-    /// Refuses the newcomers that were charged in two attempts.
-    fn strike(&mut self, charged: &BTreeSet<PeerId>, dead: &[DeadEdge], out: &mut Out) {
-        for peer in charged {
-            let Some(record) = self.record_mut(*peer) else {
+    /// Newcomers that were charged in two attempts hold up nobody any longer.
+    fn strike(&mut self, dead: &[DeadEdge], out: &mut Out) {
+        let mut charged: BTreeMap<PeerId, (DeadEdge, bool)> = BTreeMap::new();
+        for edge in dead {
+            let peer = self.charged(*edge);
+            let entry = charged.entry(peer).or_insert((*edge, false));
+            entry.1 |= self.is_proven(*edge, peer);
+        }
+        for (peer, (edge, proven)) in charged {
+            let Some(record) = self.record_mut(peer) else {
                 continue;
             };
-            record.strikes = record.strikes.saturating_add(1);
-            let goes = record.phase == ConnectionPhase::Registered && record.strikes >= STRIKES_MAX;
-            let of_peer = |edge: &&DeadEdge| edge.dialler == *peer || edge.dialled == *peer;
-            if goes && let Some(edge) = dead.iter().find(of_peer) {
-                self.send_away(*peer, *edge, out);
+            let strikes = &mut record.strikes;
+            strikes.all = strikes.all.saturating_add(1);
+            strikes.proven = strikes.proven.saturating_add(proven.into());
+            let goes = strikes.proven >= STRIKES_MAX || strikes.all > STRIKES_MAX;
+            if record.phase == ConnectionPhase::Accepted {
+                continue;
             }
+            if goes {
+                self.send_away(peer, edge, out);
+            } else if strikes.all >= STRIKES_MAX {
+                record.postponed = true;
+            }
+        }
+    }
+
+    /// Whether the other end of a dead edge has shown that it works.
+    fn is_proven(&self, edge: DeadEdge, charged: PeerId) -> bool {
+        let dialler = self.peers.get(&edge.dialler);
+        if charged == edge.dialler {
+            self.peers.get(&edge.dialled).is_some_and(|peer| peer.reached)
+        } else {
+            dialler.is_some_and(|peer| peer.has_dialled || peer.is_accepted())
         }
     }
 
@@ -219,21 +254,27 @@ impl Master {
             return;
         };
         let pieces = joined_pieces(&members, &attempts.joined);
-        let (idle, fruitless) = attempts.fruitless;
         let bad = self.bad_pairs(group, &members);
         let is_newcomer = |peer: &PeerId| self.is_registered(*peer);
-        let concerns_newcomer = bad
-            .iter()
-            .any(|(one, other)| is_newcomer(one) || is_newcomer(other));
+        let concerns_newcomer = bad.iter().any(|(one, other)| is_newcomer(one) || is_newcomer(other));
         let limit = match concerns_newcomer {
             true => STRIKES_MAX.min(self.config.wiring_attempts_max),
             false => self.config.wiring_attempts_max,
         };
+        let many = attempts.fruitless >= limit;
+        let all_failed = |piece: &BTreeSet<PeerId>| {
+            let failures = attempts.pieces.get(piece);
+            failures.is_some_and(|failures| *failures >= FRUITLESS_MAX)
+        };
         if pieces.len() > 1 {
-            if fruitless >= FRUITLESS_MAX || idle >= limit && nothing_joins(&pieces, &bad) {
-                self.keep_largest(group, pieces, out);
+            let largest = pieces.iter().max_by_key(|piece| self.weight(group, piece));
+            let others = pieces.iter().filter(|piece| Some(*piece) != largest);
+            let others: Vec<BTreeSet<PeerId>> = others.cloned().collect();
+            let largest = largest.cloned().unwrap_or_default();
+            if others.iter().all(all_failed) || many && nothing_joins(&largest, &others, &bad) {
+                self.cut_off(group, &others, out);
             }
-        } else if idle >= limit && tour::avoid(&members, &bad).is_none() {
+        } else if many && self.ring_without(group, &members, &bad).is_none() {
             self.evict_worst(group, &members, out);
         }
     }
@@ -245,29 +286,35 @@ impl Master {
 
     /// Of several pieces the one with the most accepted peers stays, else the one with the most peers, else
     /// the one with the fewest failures, else the one that is longest in the run.
-    fn keep_largest(&mut self, group: GroupId, pieces: Vec<BTreeSet<PeerId>>, out: &mut Out) {
-        let weight = |piece: &BTreeSet<PeerId>| {
-            let accepted = piece
-                .iter()
-                .filter(|peer| !self.is_registered(**peer))
-                .count();
-            let charges: usize = piece.iter().map(|peer| self.charges(group, *peer)).sum();
-            (
-                accepted,
-                piece.len(),
-                Reverse(charges),
-                Reverse(piece.first().copied()),
-            )
-        };
-        let largest = pieces.iter().map(weight).max();
-        let go: Vec<PeerId> = pieces
-            .iter()
-            .filter(|piece| Some(weight(piece)) != largest)
-            .flatten()
-            .copied()
-            .collect();
-        for peer in go {
-            self.send_away_for_failures(group, peer, out);
+    fn weight(
+        &self,
+        group: GroupId,
+        piece: &BTreeSet<PeerId>,
+    ) -> (usize, usize, Reverse<usize>, Reverse<Option<PeerId>>) {
+        let accepted = piece.iter().filter(|peer| !self.is_registered(**peer));
+        let charges: usize = piece.iter().map(|peer| self.charges(group, *peer)).sum();
+        let first = piece.first().copied();
+        (accepted.count(), piece.len(), Reverse(charges), Reverse(first))
+    }
+
+    /// These pieces go, with all of their members: for the failures of the piece where a member has none
+    /// of its own.
+    fn cut_off(&mut self, group: GroupId, pieces: &[BTreeSet<PeerId>], out: &mut Out) {
+        for piece in pieces {
+            let is_end = |edge: &&DeadEdge| {
+                piece.contains(&edge.dialler) != piece.contains(&edge.dialled)
+            };
+            let between = self.failed.values().find(is_end).copied();
+            let others = between.map(|edge| {
+                let is_inside = piece.contains(&edge.dialler);
+                if is_inside { edge.dialled } else { edge.dialler }
+            });
+            for peer in piece {
+                self.send_away_for_failures(group, *peer, out);
+                if let Some(with) = others {
+                    self.kick(*peer, Misdeed::Unconnectable { with }, out);
+                }
+            }
         }
     }
 
@@ -349,9 +396,59 @@ impl Master {
             .is_some_and(|record| record.phase == ConnectionPhase::Registered)
     }
 
-    /// The present ring without the departed, newcomers at its end; after a failed attempt the order of
-    /// that, in pieces. No pair that failed stands side by side, as long as there is such a ring.
+    /// The present ring without the departed, and newcomers somewhere in between; after an attempt that
+    /// failed in several places the order of that, in pieces. No pair that failed stands side by side, as
+    /// long as there is such a ring.
     pub(super) fn next_ring(&self, group: GroupId, members: &[PeerId]) -> Ring {
+        let bad = self.bad_pairs(group, members);
+        self.ring_without(group, members, &bad).unwrap_or_else(|| {
+            // What failed is tried again, each time the other way round.
+            let mut order = self.order_before(group, members);
+            let attempts = self.attempts.get(&group);
+            if attempts.is_some_and(|attempts| attempts.count % 2 == 1) {
+                order.reverse();
+            }
+            Ring(order)
+        })
+    }
+
+    fn ring_without(&self, group: GroupId, members: &[PeerId], bad: &BTreeSet<Pair>) -> Option<Ring> {
+        let inserted = self.inserted(group, members, bad);
+        inserted.or_else(|| {
+            let order = self.order_before(group, members);
+            tour::avoid(&regrouped(&order, bad), bad)
+        })
+    }
+
+    /// The standing ring with all newcomers in one place of it, at its end if that will do.
+    fn inserted(&self, group: GroupId, members: &[PeerId], bad: &BTreeSet<Pair>) -> Option<Ring> {
+        let standing = self.groups.get(&group)?;
+        let is_member: BTreeSet<PeerId> = members.iter().copied().collect();
+        let present = standing.ring.0.iter().filter(|peer| is_member.contains(peer));
+        let present: Vec<PeerId> = present.copied().collect();
+        let on_ring: BTreeSet<PeerId> = present.iter().copied().collect();
+        let newcomers = members.iter().filter(|peer| !on_ring.contains(peer));
+        let newcomers: Vec<PeerId> = newcomers.copied().collect();
+        let places = match newcomers.is_empty() {
+            true => 1,
+            false => present.len().min(PLACES_MAX),
+        };
+        let fits = |ring: &Ring| {
+            let mut edges = ring.edges();
+            edges.all(|edge| standing.can_keep(edge) || !bad.contains(&pair(edge)))
+        };
+        let rings = (0..places).map(|place| {
+            // At the end first, which keeps everybody's rank.
+            let place = if place == 0 { present.len() } else { place };
+            let (front, behind) = present.split_at(place);
+            let order = front.iter().chain(&newcomers).chain(behind);
+            Ring(order.copied().collect())
+        });
+        rings.into_iter().find(fits)
+    }
+
+    /// The order of the last attempt, or of the present ring, then whoever is new.
+    fn order_before(&self, group: GroupId, members: &[PeerId]) -> Vec<PeerId> {
         let attempts = self.attempts.get(&group);
         let standing = self.groups.get(&group).map(|group| &group.ring.0);
         let before = attempts.map(|attempts| &attempts.order).or(standing);
@@ -360,32 +457,15 @@ impl Master {
         let known: BTreeSet<PeerId> = before.iter().copied().collect();
         let present = before.iter().filter(|peer| is_member.contains(peer));
         let newcomers = members.iter().filter(|peer| !known.contains(peer));
-        let order: Vec<PeerId> = present.chain(newcomers).copied().collect();
-        let bad = self.bad_pairs(group, members);
-        let order = match attempts {
-            Some(_) => regrouped(&order, &bad),
-            None => order,
-        };
-        // If no ring is left, what failed is tried again, each time the other way round.
-        let turned = || match attempts {
-            Some(attempts) if attempts.count % 2 == 1 => order.iter().rev().copied().collect(),
-            Some(_) | None => order.clone(),
-        };
-        tour::avoid(&order, &bad).unwrap_or_else(|| Ring(turned()))
+        present.chain(newcomers).copied().collect()
     }
 
-    /// Pairs of members that failed, but for those whose edge stands.
+    /// Pairs of members that failed. An edge between two of them that stands is kept all the same.
     fn bad_pairs(&self, group: GroupId, members: &[PeerId]) -> BTreeSet<Pair> {
         let members: BTreeSet<PeerId> = members.iter().copied().collect();
-        let standing = self.groups.get(&group);
-        let stands = |(one, other): &Pair| {
-            let edges = [(*one, *other), (*other, *one)];
-            standing.is_some_and(|group| edges.iter().any(|edge| group.can_keep(*edge)))
-        };
-        let failed = self.failed.keys().filter(|pair| !stands(pair));
-        let breaks = standing.into_iter().flat_map(|group| &group.breaks);
+        let breaks = self.groups.get(&group).into_iter().flat_map(|group| &group.breaks);
         let breaks = breaks.filter(|(_, breaks)| breaks.times >= BREAKS_MAX);
-        let all = failed.chain(breaks.map(|(pair, _)| pair));
+        let all = self.failed.keys().chain(breaks.map(|(pair, _)| pair));
         let of_members = |(one, other): &&Pair| members.contains(one) && members.contains(other);
         all.filter(of_members).copied().collect()
     }
@@ -427,7 +507,7 @@ impl Master {
         };
         let members: Vec<PeerId> = record.members.iter().copied().collect();
         let bad = self.bad_pairs(group, &members);
-        if tour::avoid(&members, &bad).is_none() {
+        if self.ring_without(group, &members, &bad).is_none() {
             self.evict_worst(group, &members, out);
         }
     }
@@ -437,8 +517,8 @@ impl Master {
         if let Some(record) = self.groups.get_mut(&group) {
             record.breaks.retain(|_, breaks| breaks.bytes > bytes);
             record.stalls.clear();
-            record.conflicts = 0;
         }
+        self.end_conflicts(group);
     }
 
     /// Nothing speaks for or against a peer that is gone.
@@ -449,6 +529,7 @@ impl Master {
         for attempts in self.attempts.values_mut() {
             attempts.order.retain(|member| *member != peer);
             attempts.joined.retain(|pair| !is_end(pair));
+            attempts.pieces.retain(|piece, _| !piece.contains(&peer));
         }
         self.attempts
             .retain(|_, attempts| !attempts.order.is_empty());
@@ -459,15 +540,16 @@ impl Master {
     }
 }
 
-/// Whether every pair between the first piece and each other one has failed. Of large pieces that is not
+/// Whether every pair between the largest piece and each other one has failed. Of large pieces that is not
 /// looked at: it would take that many failures.
-fn nothing_joins(pieces: &[BTreeSet<PeerId>], bad: &BTreeSet<Pair>) -> bool {
-    let Some((first, others)) = pieces.split_first() else {
-        return false;
-    };
+fn nothing_joins(
+    largest: &BTreeSet<PeerId>,
+    others: &[BTreeSet<PeerId>],
+    bad: &BTreeSet<Pair>,
+) -> bool {
     others.iter().all(|other| {
-        let few = first.len().saturating_mul(other.len()) <= FRUITLESS_MAX * FRUITLESS_MAX;
-        let mut between = first
+        let few = largest.len().saturating_mul(other.len()) <= FRUITLESS_MAX * FRUITLESS_MAX;
+        let mut between = largest
             .iter()
             .flat_map(|one| other.iter().map(move |two| (*one, *two)));
         few && between.all(|edge| bad.contains(&pair(edge)))

@@ -7,7 +7,7 @@
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
-use super::record::{GroupRecord, PeerRecord, Stake};
+use super::record::{GroupRecord, PeerRecord, Stake, Strikes};
 use super::tally::Tally;
 use super::{Master, MasterOutput, Out, send};
 use crate::id::{ConnId, GroupId, PeerId, ProtocolVersion};
@@ -35,7 +35,9 @@ impl Master {
             stake: Stake::Admission,
             rests: false,
             reached: false,
-            strikes: 0,
+            has_dialled: false,
+            strikes: Strikes::default(),
+            postponed: false,
             synced: false,
             aside: None,
             late: None,

@@ -259,7 +259,9 @@ impl Master {
             ToMaster::Heartbeat { .. } => {}
             ToMaster::Leave => self.leave(peer, out),
             ToMaster::Hello(_) => self.kick(peer, Misdeed::SecondHello, out),
-            ToMaster::UpdateTopology { broken } => self.vote_to_update(peer, broken, out),
+            ToMaster::UpdateTopology { epoch, broken } => {
+                self.vote_to_update(peer, epoch, broken, out);
+            }
             ToMaster::EdgeUp { round, edge } => self.edge_up(peer, round, edge, out),
             ToMaster::EdgeFailed {
                 round,

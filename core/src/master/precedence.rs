@@ -15,8 +15,8 @@
 //! Programs that answer a conflict by making the same call again would do so for ever. So the third
 //! collective in a row that would give way to a synchronization does not. If it is a newcomer that waits to
 //! synchronize, while all peers that have synchronized before it reduce, the newcomer is *set aside*: it
-//! waits, with its vote, for the next update, as if it had not been admitted. Else the synchronization
-//! gives way for once.
+//! waits, with its vote, for the next update after the others have reduced, as if it had not been
+//! admitted. Else the synchronization gives way for once.
 //!
 //! A peer that asks `are_peers_pending` while a major call waits for its vote would wait for ever too:
 //! it cannot make that call before it has its answer. It is told *yes*, which leads it to where the
@@ -180,6 +180,19 @@ impl Master {
         let vote = record.vote_aside(peer);
         if let Some(record) = self.record_mut(peer) {
             record.aside = vote;
+            record.postponed = true;
+        }
+    }
+
+    /// The collectives of a group go on: who was set aside for them may come in again.
+    pub(super) fn end_conflicts(&mut self, id: GroupId) {
+        if let Some(group) = self.groups.get_mut(&id) {
+            group.conflicts = 0;
+        }
+        // With nobody but members there is nobody to look for.
+        if self.peers.len() > self.tally.members() {
+            let waiting = self.peers.values_mut().filter(|record| record.group == id);
+            waiting.for_each(|record| record.postponed = false);
         }
     }
 

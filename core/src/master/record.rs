@@ -32,9 +32,12 @@ pub(super) struct PeerRecord {
     pub(super) rests: bool,
     /// Another peer has opened lanes to it.
     pub(super) reached: bool,
-    /// Attempts in which an edge failed that, as far as the master can tell, failed because of it. Counts
-    /// for newcomers only.
-    pub(super) strikes: u8,
+    /// It has opened lanes to another peer.
+    pub(super) has_dialled: bool,
+    /// What speaks against it while it is a newcomer.
+    pub(super) strikes: Strikes,
+    /// It is left out until the present admission is over.
+    pub(super) postponed: bool,
     /// Has taken part in a successful synchronization: no newcomer to the shared state.
     pub(super) synced: bool,
     /// Its vote to synchronize, while it is set aside.
@@ -43,6 +46,14 @@ pub(super) struct PeerRecord {
     pub(super) late: Option<Lateness>,
     /// What it adds to the counts.
     pub(super) counted: Option<Counted>,
+}
+
+/// Attempts in which an edge of a newcomer failed because of it, as far as the master can tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub(super) struct Strikes {
+    pub(super) all: u8,
+    /// Those that a peer bears out that has shown that its own end works.
+    pub(super) proven: u8,
 }
 
 /// What others wait for a peer to do.

@@ -336,12 +336,14 @@ impl Master {
             let concluded = result.as_ref().ok().copied();
             if concluded.is_some() {
                 record.stalls.clear();
-                record.conflicts = 0;
             }
             record.reached = rule!(
                 concluded.or(record.reached);
                 RevisionStandsStill => record.reached.or(concluded)
             );
+        }
+        if result.is_ok() {
+            self.end_conflicts(group);
         }
         let members: Vec<PeerId> = self.accepted_in(group).map(|(peer, _)| peer).collect();
         for peer in members {

@@ -18,13 +18,24 @@ use alloc::vec::Vec;
 
 use super::record::Stake;
 use super::{Master, Out, Scope, send};
-use crate::id::{GroupId, PeerId};
+use crate::id::{Epoch, GroupId, PeerId};
 use crate::messages::{Misdeed, ToPeer};
 use crate::states::{ConnectionState, Event};
 use crate::topology::{BrokenEdges, Topology, WorldSizes};
 
 impl Master {
-    pub(super) fn vote_to_update(&mut self, peer: PeerId, broken: BrokenEdges, out: &mut Out) {
+    pub(super) fn vote_to_update(
+        &mut self,
+        peer: PeerId,
+        epoch: Epoch,
+        broken: BrokenEdges,
+        out: &mut Out,
+    ) {
+        // It rested when it was given another ring, and takes that for the answer.
+        let present = self.group_of(peer).map(|group| group.epoch);
+        if present.is_some_and(|present| epoch < present) {
+            return;
+        }
         if !self.vote_while_resting(peer, Event::VotedToUpdate, Stake::Update, out) {
             return;
         }
@@ -95,7 +106,7 @@ impl Master {
         let newcomers = match self.invited() {
             // All of the first attempt are gone.
             invited if invited.is_empty() => {
-                self.admission_closed_at = None;
+                self.end_admission();
                 self.invited()
             }
             invited => invited,
@@ -104,13 +115,26 @@ impl Master {
         true
     }
 
-    /// The accepted peers, and the newcomers that were there at the first attempt to admit them.
+    /// Everybody who waits may come in with the next admission; but who was set aside only if its group has
+    /// done what it was set aside for, or is gone.
+    pub(super) fn end_admission(&mut self) {
+        self.admission_closed_at = None;
+        for record in self.peers.values_mut() {
+            let stays = record.aside.is_some() && self.groups.contains_key(&record.group);
+            record.postponed &= stays;
+        }
+    }
+
+    /// The accepted peers, and the newcomers that were there at the first attempt to admit them, as far as
+    /// they are not left out since.
     fn invited(&mut self) -> Vec<PeerId> {
         let closed_at = *self.admission_closed_at.get_or_insert(self.next_peer);
         let invited = self
             .peers
             .iter()
-            .filter(|(peer, record)| record.is_accepted() || **peer < closed_at);
+            .filter(|(peer, record)| {
+                record.is_accepted() || **peer < closed_at && !record.postponed
+            });
         invited.map(|(peer, _)| *peer).collect()
     }
 
@@ -210,11 +234,21 @@ impl Master {
         let _ = state;
     }
 
-    /// Tells members the rings that they are on.
-    pub(super) fn announce_rings(&mut self, members: &[(PeerId, Stake)], out: &mut Out) {
+    /// Tells members the rings that they are on. `before`: the epoch before. Where it is the present one
+    /// nothing has changed, which only those are told who asked.
+    pub(super) fn announce_rings(
+        &mut self,
+        members: &[(PeerId, Stake)],
+        before: Epoch,
+        out: &mut Out,
+    ) {
         self.recount();
+        let is_news = self.epoch != before;
         let mut topologies: BTreeMap<GroupId, Topology> = BTreeMap::new();
         for (peer, stake) in members {
+            if !is_news && *stake != Stake::Update {
+                continue;
+            }
             let Some(record) = self.peers.get(peer) else {
                 continue;
             };

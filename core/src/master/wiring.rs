@@ -479,15 +479,15 @@ impl Master {
     /// The rings stand.
     fn conclude_wiring(&mut self, round: Round, wiring: Wiring, out: &mut Out) {
         if wiring.scope == Scope::Everybody {
-            self.admission_closed_at = None;
+            self.end_admission();
         }
         self.clear_edges(&wiring);
-        let members = self.members_of(round);
+        let (members, before) = (self.members_of(round), self.epoch);
         self.adopt_rings(wiring);
         for (peer, _) in &members {
             self.accept(*peer);
         }
-        self.announce_rings(&members, out);
+        self.announce_rings(&members, before, out);
         for (peer, stake) in members {
             self.leave_wiring(peer, stake, out);
         }

@@ -17,8 +17,8 @@ impl Accepted {
             return;
         }
         self.open_major(Major::Update);
-        let broken = self.wiring.broken();
-        send(out, ToMaster::UpdateTopology { broken });
+        let (epoch, broken) = (self.topology.epoch, self.wiring.broken());
+        send(out, ToMaster::UpdateTopology { epoch, broken });
     }
 
     pub(super) fn establish(&mut self, order: RingOrder, out: &mut Out) -> Step {

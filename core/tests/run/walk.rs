@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use pccl_core::id::{ContentHash, GroupId, PeerId, Revision, Tag};
-use pccl_core::master::{Ballot, MasterTimer};
+use pccl_core::master::MasterTimer;
 use pccl_core::peer::{Answer, Call, PeerPhase};
 use pccl_core::shared_state::{EntryInfo, SyncStrategy};
 use pccl_core::states::TRANSITIONS;
@@ -269,13 +269,12 @@ impl Walk {
 
     /// Members of a group that wait in collectives of different tags are freed by the deadline.
     fn end_ballots_that_cannot_end(&mut self) {
-        let overdue = self
-            .run
-            .timers()
-            .iter()
-            .find(|timer| matches!(timer, MasterTimer::Ballot(Ballot::Initiate(..))));
-        if let Some(timer) = overdue.copied() {
-            self.run.fire(timer);
+        let late = self.run.timers().iter();
+        let late = late.filter(|timer| matches!(timer, MasterTimer::Late(_)));
+        for timer in late.copied().collect::<Vec<_>>() {
+            if self.run.timers().contains(&timer) {
+                self.run.fire(timer);
+            }
         }
     }
 

@@ -41,7 +41,9 @@ impl Reference {
             }
             _ if !self.accepted.contains(&peer) => false,
             ToMaster::ArePeersPending => self.asking.insert(peer),
-            ToMaster::UpdateTopology { broken } => {
+            // It rested when it was told another ring, and took that for the answer.
+            ToMaster::UpdateTopology { epoch, .. } if *epoch < self.group_of(peer).epoch => true,
+            ToMaster::UpdateTopology { broken, .. } => {
                 let is_free = self.may_vote(peer);
                 if is_free {
                     self.note_broken(peer, *broken);

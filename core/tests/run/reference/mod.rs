@@ -88,6 +88,10 @@ struct Reference {
     resting: Peers,
     /// Newcomers that wait to synchronize, and for the next update to let them.
     aside: BTreeMap<PeerId, SyncVote>,
+    /// Those of them whose group has not done since what they were set aside for.
+    kept_aside: Peers,
+    /// Newcomers with which somebody could not be connected.
+    suspects: Peers,
     /// The search for better rings.
     search: Option<Search>,
     groups: BTreeMap<GroupId, Group>,
@@ -169,6 +173,8 @@ impl Reference {
             failed_pairs: BTreeSet::new(),
             resting: Peers::new(),
             aside: BTreeMap::new(),
+            kept_aside: Peers::new(),
+            suspects: Peers::new(),
             search: None,
             groups: BTreeMap::new(),
             said: Vec::new(),
@@ -249,6 +255,8 @@ impl Reference {
             &mut self.updating,
             &mut self.optimizing,
             &mut self.resting,
+            &mut self.kept_aside,
+            &mut self.suspects,
         ] {
             set.remove(&peer);
         }
@@ -259,6 +267,8 @@ impl Reference {
         self.rings_lose(peer);
         if self.members(person.group).is_empty() {
             let ended = self.groups.remove(&person.group).is_some();
+            let peers = &self.peers;
+            self.kept_aside.retain(|peer| peers[peer].group != person.group);
             if ended && !self.groups.is_empty() {
                 self.epoch = self.epoch.next();
             }

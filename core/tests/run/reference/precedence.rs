@@ -68,6 +68,7 @@ impl Reference {
                     self.aside.append(&mut record.offers);
                     self.accepted = &self.accepted - &waiting;
                     self.asking = &self.asking - &waiting;
+                    self.kept_aside.extend(&waiting);
                 } else {
                     let first = *callers.first().unwrap();
                     self.offers_give_way(group, CallKind::Collective, first);

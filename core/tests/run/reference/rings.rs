@@ -65,7 +65,13 @@ impl Wiring {
 
 impl Reference {
     /// Orders edges to be built. Where there is nothing to build, the rings stand at once.
-    pub(super) fn connect(&mut self, purpose: Purpose, members: Peers, seen: &Seen) {
+    pub(super) fn connect(&mut self, purpose: Purpose, mut members: Peers, seen: &Seen) {
+        // Newcomers that held up two attempts may be left out of the next one.
+        members.retain(|peer| {
+            let is_left_out = !self.accepted.contains(peer) && !seen.is_invited(*peer);
+            assert!(!is_left_out || self.suspects.contains(peer), "{peer} is left out");
+            !is_left_out
+        });
         let edges = seen.ordered_edges(&members);
         let whole = |group: &Group| -> Vec<RingEdge> {
             let edges = group.ring.edges();
@@ -110,7 +116,8 @@ impl Reference {
         }
         let rings: BTreeMap<GroupId, Ring> = (by_group.iter())
             .map(|(group, members)| {
-                let ring = seen.ring_of(members);
+                let present = self.groups.get(group).map(|group| &group.ring);
+                let ring = seen.ring_of(members, present);
                 wiring.check_ring(&ring);
                 if let Some(present) = self.groups.get(group) {
                     wiring.check_change(&present.ring, &ring);
@@ -122,6 +129,7 @@ impl Reference {
             let group = self.groups.get(group);
             group.is_some_and(|group| group.epoch == self.epoch && group.ring == *ring)
         };
+        let (before, asked) = (self.epoch, &self.updating & &wiring.members);
         // A ring that was built anew is another one, and another ring is another epoch.
         if !wiring.edges.is_empty() || !rings.iter().all(is_unchanged) {
             self.epoch = self.epoch.next();
@@ -163,6 +171,10 @@ impl Reference {
             self.invited = None;
         }
         for peer in &wiring.members {
+            // Where nothing has changed only those are told who asked.
+            if self.epoch == before && !asked.contains(peer) {
+                continue;
+            }
             let topology = self.topology_of(*peer);
             let group = &self.groups[&self.peers[peer].group];
             let built = |edge: RingEdge| group.edges[&edge].0;
@@ -256,20 +268,22 @@ impl Reference {
         self.connects(&wiring);
         let failed = wiring.edges.iter().filter(|edge| !wiring.is_up(**edge) || wiring.failed.contains(edge));
         self.failed_pairs.extend(failed.copied().map(in_order));
+        self.suspects.extend(self.failed_pairs.iter().flat_map(|pair| [pair.0, pair.1]));
         for lost in &seen.lost {
             let group = self.peers[lost].group;
-            let members: Peers = wiring.members.iter().copied().collect();
-            let mut of_group = members;
+            let mut of_group = wiring.members.clone();
             of_group.retain(|peer| self.peers.get(peer).is_some_and(|p| p.group == group));
-            let is_end = |pair: &RingEdge| pair.0 == *lost || pair.1 == *lost;
-            let has_failed = self.failed_pairs.iter().any(is_end);
-            let many = self.failed_pairs.len() >= 8;
             let is_newcomer = !self.accepted.contains(lost);
+            let many = self.failed_pairs.len() >= 8;
             assert!(
-                (is_newcomer && has_failed) || many || !self.a_ring_is_left(group, &of_group),
+                is_newcomer && self.suspects.contains(lost)
+                    || many
+                    || !self.a_ring_is_left(group, &of_group),
                 "{lost} goes for {:?}",
                 self.failed_pairs
             );
+        }
+        for lost in &seen.lost {
             let (refusal, misdeed) = UNCONNECTABLE;
             self.is_sent_away(*lost, refusal, misdeed);
         }
@@ -289,9 +303,12 @@ impl Reference {
         };
         let fits = |one: PeerId, other: PeerId| {
             let pair = in_order((one, other));
-            let stands = whole((one, other)) || whole((other, one));
-            (stands || !self.failed_pairs.contains(&pair)) && !breaks(pair)
+            !self.failed_pairs.contains(&pair) && !breaks(pair)
         };
+        let standing = self.groups.get(&group).map(|group| &group.ring);
+        if standing.is_some_and(|ring| is_permutation(ring, members) && ring.edges().all(whole)) {
+            return true;
+        }
         let Some(first) = members.first() else {
             return true;
         };

@@ -57,11 +57,18 @@ impl Reference {
         };
         let epoch = self.groups[&group].epoch;
         self.decide(group, tag, &Verdict::Committed { epoch });
-        let group = self.groups.get_mut(&group).unwrap();
-        group.breaks.retain(|_, (_, largest)| *largest > bytes);
-        group.stalls.clear();
-        group.conflicts = 0;
+        let record = self.groups.get_mut(&group).unwrap();
+        record.breaks.retain(|_, (_, largest)| *largest > bytes);
+        record.stalls.clear();
+        self.conflicts_end(group);
         true
+    }
+
+    /// The group goes on: whom it has set aside may come in again.
+    fn conflicts_end(&mut self, id: GroupId) {
+        self.groups.get_mut(&id).unwrap().conflicts = 0;
+        let peers = &self.peers;
+        self.kept_aside.retain(|peer| peers[peer].group != id);
     }
 
     pub(super) fn abort(&mut self, group: GroupId, tag: Tag, cause: AbortCause) {
@@ -145,7 +152,7 @@ impl Reference {
             return false;
         }
         let newcomers: Peers = self.peers.keys().copied().collect();
-        let newcomers = &newcomers - &self.accepted;
+        let newcomers = &(&newcomers - &self.accepted) - &self.kept_aside;
         // Without anybody accepted, and all of the first ones gone, the next ones are the first.
         self.invited
             .take_if(|invited| self.accepted.is_empty() && invited.is_empty());
@@ -236,9 +243,9 @@ impl Reference {
         group.moving = None;
         if let Ok(revision) = result {
             group.stalls.clear();
-            group.conflicts = 0;
             group.revision = Some(revision);
             group.veterans.clone_from(&members);
+            self.conflicts_end(id);
         }
         let round = Round(0);
         self.tell_all(members, &ToPeer::SharedStateConcluded { round, result });

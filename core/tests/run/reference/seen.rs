@@ -101,6 +101,11 @@ impl Seen {
             .collect()
     }
 
+    /// Whether it is told to build an edge, or a ring.
+    pub(super) fn is_invited(&self, peer: PeerId) -> bool {
+        self.orders.contains_key(&peer) || self.rings.contains_key(&peer)
+    }
+
     pub(super) fn round_of_orders(&self, members: &Peers) -> Round {
         let of_members = self
             .orders
@@ -109,18 +114,12 @@ impl Seen {
         one_of(of_members.map(|(_, (round, ..))| *round))
     }
 
-    /// The ring that these were told: a permutation of them.
-    pub(super) fn ring_of(&self, members: &Peers) -> Ring {
-        let rings: Vec<&Ring> = members
-            .iter()
-            .filter_map(|peer| self.rings.get(peer))
-            .collect();
-        assert_eq!(
-            rings.len(),
-            members.len(),
-            "all of {members:?} are told a ring"
-        );
-        let ring = rings[0].clone();
+    /// The ring that these were told, or that they have: a permutation of them.
+    pub(super) fn ring_of(&self, members: &Peers, present: Option<&Ring>) -> Ring {
+        let told = members.iter().filter_map(|peer| self.rings.get(peer));
+        let rings: Vec<&Ring> = told.collect();
+        let ring = rings.first().copied().or(present);
+        let ring = ring.expect("newcomers are told their ring").clone();
         assert!(
             rings.iter().all(|other| **other == ring),
             "one ring: {rings:?}"

@@ -322,7 +322,7 @@ fn without_details(why: Misdeed) -> Misdeed {
         Misdeed::Malformed
         | Misdeed::RevisionAhead { .. }
         | Misdeed::MissedBallot
-        | Misdeed::NoReport
+        | Misdeed::Stalled
         | Misdeed::Silent
         | Misdeed::SlowReader => why,
     }
