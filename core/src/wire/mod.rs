@@ -194,14 +194,15 @@
 //! M → P  Welcome{peer, …}            or Refused{why}, then close
 //!        … from here on both say something at least every heartbeat_ms: Heartbeat, if nothing else.
 //!        That of P says whether bytes have moved there since the last one: who moves some is not late
-//! members → M  UpdateTopology        every accepted peer; not needed in an empty run
+//! members → M  UpdateTopology{epoch, broken}  every accepted peer; not needed in an empty run. On an
+//!                                    older ring than the present one it is answered already
 //! M → A, B  EstablishRing{round, next, previous}  who has edges to connect; none is told who has not
 //! A → B  preamble(ring lane, ticket, lane i of n) on n connections; or B → A, as the order says
 //! B → A  reply(accepted) on each
 //! A, B → M  EdgeUp{round, edge}      each end, for each of its edges; who dials and fails instead:
 //!                                    EdgeFailed{round, edge, failure}. When every edge is decided and
 //!                                    one has failed, M orders another round
-//! M → all  TopologyEstablished{topology, built}
+//! M → all  TopologyEstablished{topology, built}  if nothing has changed, to those alone who called
 //! ```
 //!
 //! `built` names, for each edge of the peer's ring, the round in which its lanes were connected. Both

@@ -130,6 +130,24 @@ fn the_first_update_after_another_ring_is_answered_with_that_ring() {
     assert_eq!(told, [PeerOutput::Answer(answered)]);
 }
 
+/// The master takes a vote on an older ring than the present one for answered.
+#[test]
+fn a_vote_to_update_names_the_ring_on_which_it_was_cast() {
+    let mut desk = Desk::resting();
+    rewires(&mut desk);
+
+    let first = desk.calls(Call::UpdateTopology);
+    desk.hears(established(5, &[1, 2, 3], Some(12), Some(1)));
+    let second = desk.calls(Call::UpdateTopology);
+
+    let vote = |epoch| {
+        let (epoch, broken) = (Epoch(epoch), BrokenEdges::NONE);
+        [PeerOutput::Send(ToMaster::UpdateTopology { epoch, broken })]
+    };
+    assert_eq!(first, vote(2));
+    assert_eq!(second, vote(5));
+}
+
 #[test]
 fn any_vote_ends_the_rest_also_one_that_fails() {
     let vote = Call::SyncSharedState(sync_vote());

@@ -172,7 +172,10 @@ pub(super) fn to_master() -> impl Strategy<Value = ToMaster> {
     );
     let topology = prop_oneof![
         hello().prop_map(ToMaster::Hello),
-        broken().prop_map(|broken| ToMaster::UpdateTopology { broken }),
+        (any::<u64>(), broken()).prop_map(|(epoch, broken)| {
+            let epoch = Epoch(epoch);
+            ToMaster::UpdateTopology { epoch, broken }
+        }),
         (round(), edge()).prop_map(|(round, edge)| ToMaster::EdgeUp { round, edge }),
         (round(), edge(), lane_failure()).prop_map(|(round, edge, failure)| {
             ToMaster::EdgeFailed {

@@ -78,7 +78,8 @@ impl Reference {
             }
             Call::UpdateTopology => {
                 self.major = Some(Major::Update);
-                self.send(ToMaster::UpdateTopology { broken });
+                let epoch = self.topology.epoch;
+                self.send(ToMaster::UpdateTopology { epoch, broken });
             }
             Call::ArePeersPending => {
                 self.asking = true;
