@@ -184,9 +184,15 @@ impl Master {
             let numbered = piece.iter().map(move |peer| (*peer, at));
             numbered.collect::<Vec<_>>()
         };
-        let piece_of: BTreeMap<PeerId, usize> = pieces.iter().enumerate().flat_map(members).collect();
+        let piece_of: BTreeMap<PeerId, usize> =
+            pieces.iter().enumerate().flat_map(members).collect();
         let mut failures = alloc::vec![0_usize; pieces.len()];
-        for (from, to) in wiring.edges.iter().filter(|(_, e)| e.failed.is_some()).map(|(e, _)| e) {
+        for (from, to) in wiring
+            .edges
+            .iter()
+            .filter(|(_, e)| e.failed.is_some())
+            .map(|(e, _)| e)
+        {
             let (one, other) = (piece_of.get(from), piece_of.get(to));
             for piece in [one, other].into_iter().flatten().filter(|_| one != other) {
                 if let Some(count) = failures.get_mut(*piece) {
@@ -232,7 +238,7 @@ impl Master {
             if goes {
                 self.send_away(peer, edge, out);
             } else if strikes.all >= STRIKES_MAX {
-                record.postponed = true;
+                record.left_out = 1;
             }
         }
     }
@@ -241,7 +247,9 @@ impl Master {
     fn is_proven(&self, edge: DeadEdge, charged: PeerId) -> bool {
         let dialler = self.peers.get(&edge.dialler);
         if charged == edge.dialler {
-            self.peers.get(&edge.dialled).is_some_and(|peer| peer.reached)
+            self.peers
+                .get(&edge.dialled)
+                .is_some_and(|peer| peer.reached)
         } else {
             dialler.is_some_and(|peer| peer.has_dialled || peer.is_accepted())
         }
@@ -256,7 +264,9 @@ impl Master {
         let pieces = joined_pieces(&members, &attempts.joined);
         let bad = self.bad_pairs(group, &members);
         let is_newcomer = |peer: &PeerId| self.is_registered(*peer);
-        let concerns_newcomer = bad.iter().any(|(one, other)| is_newcomer(one) || is_newcomer(other));
+        let concerns_newcomer = bad
+            .iter()
+            .any(|(one, other)| is_newcomer(one) || is_newcomer(other));
         let limit = match concerns_newcomer {
             true => STRIKES_MAX.min(self.config.wiring_attempts_max),
             false => self.config.wiring_attempts_max,
@@ -294,20 +304,28 @@ impl Master {
         let accepted = piece.iter().filter(|peer| !self.is_registered(**peer));
         let charges: usize = piece.iter().map(|peer| self.charges(group, *peer)).sum();
         let first = piece.first().copied();
-        (accepted.count(), piece.len(), Reverse(charges), Reverse(first))
+        (
+            accepted.count(),
+            piece.len(),
+            Reverse(charges),
+            Reverse(first),
+        )
     }
 
     /// These pieces go, with all of their members: for the failures of the piece where a member has none
     /// of its own.
     fn cut_off(&mut self, group: GroupId, pieces: &[BTreeSet<PeerId>], out: &mut Out) {
         for piece in pieces {
-            let is_end = |edge: &&DeadEdge| {
-                piece.contains(&edge.dialler) != piece.contains(&edge.dialled)
-            };
+            let is_end =
+                |edge: &&DeadEdge| piece.contains(&edge.dialler) != piece.contains(&edge.dialled);
             let between = self.failed.values().find(is_end).copied();
             let others = between.map(|edge| {
                 let is_inside = piece.contains(&edge.dialler);
-                if is_inside { edge.dialled } else { edge.dialler }
+                if is_inside {
+                    edge.dialled
+                } else {
+                    edge.dialler
+                }
             });
             for peer in piece {
                 self.send_away_for_failures(group, *peer, out);
@@ -412,7 +430,12 @@ impl Master {
         })
     }
 
-    fn ring_without(&self, group: GroupId, members: &[PeerId], bad: &BTreeSet<Pair>) -> Option<Ring> {
+    fn ring_without(
+        &self,
+        group: GroupId,
+        members: &[PeerId],
+        bad: &BTreeSet<Pair>,
+    ) -> Option<Ring> {
         let inserted = self.inserted(group, members, bad);
         inserted.or_else(|| {
             let order = self.order_before(group, members);
@@ -424,7 +447,11 @@ impl Master {
     fn inserted(&self, group: GroupId, members: &[PeerId], bad: &BTreeSet<Pair>) -> Option<Ring> {
         let standing = self.groups.get(&group)?;
         let is_member: BTreeSet<PeerId> = members.iter().copied().collect();
-        let present = standing.ring.0.iter().filter(|peer| is_member.contains(peer));
+        let present = standing
+            .ring
+            .0
+            .iter()
+            .filter(|peer| is_member.contains(peer));
         let present: Vec<PeerId> = present.copied().collect();
         let on_ring: BTreeSet<PeerId> = present.iter().copied().collect();
         let newcomers = members.iter().filter(|peer| !on_ring.contains(peer));
@@ -463,7 +490,11 @@ impl Master {
     /// Pairs of members that failed. An edge between two of them that stands is kept all the same.
     fn bad_pairs(&self, group: GroupId, members: &[PeerId]) -> BTreeSet<Pair> {
         let members: BTreeSet<PeerId> = members.iter().copied().collect();
-        let breaks = self.groups.get(&group).into_iter().flat_map(|group| &group.breaks);
+        let breaks = self
+            .groups
+            .get(&group)
+            .into_iter()
+            .flat_map(|group| &group.breaks);
         let breaks = breaks.filter(|(_, breaks)| breaks.times >= BREAKS_MAX);
         let all = self.failed.keys().chain(breaks.map(|(pair, _)| pair));
         let of_members = |(one, other): &&Pair| members.contains(one) && members.contains(other);

@@ -41,7 +41,7 @@ impl Master {
         let event = Event::CollectiveInitiated;
         // A ring is connected for peers in other calls too; those cannot start a collective.
         let is_moved = if record.tags.is_empty() {
-            self.vote_while_resting(peer, event, Stake::Rewire, out)
+            self.vote_to_begin(peer, event, Stake::Rewire, out)
         } else {
             self.step_or_kick(peer, event, out)
         };
@@ -307,28 +307,19 @@ impl Master {
         }
     }
 
-    /// The ring stands for a peer whose collectives waited for it.
-    pub(super) fn collectives_go_on(&mut self, peer: PeerId, out: &mut Out) {
-        let waits = self
-            .peers
-            .get(&peer)
-            .is_some_and(|record| !record.tags.is_empty());
-        let event = if waits {
-            Event::RingStandsForCollectives
-        } else {
-            Event::RingStands
-        };
-        self.step(peer, event, out);
-    }
-
     fn end_tag(&mut self, peer: PeerId, tag: Tag, event: CollectiveEvent, out: &mut Out) {
         self.step_tag(peer, tag, event);
         self.idle_if_done(peer, out);
     }
 
-    /// A peer without collectives is idle, unless a ring is being connected: then it learns that
-    /// when the ring stands.
+    /// A peer without collectives is idle, unless a ring is being connected: then it is when that is over.
     pub(super) fn idle_if_done(&mut self, peer: PeerId, out: &mut Out) {
+        if let Some(record) = self.record_mut(peer)
+            && record.tags.is_empty()
+            && record.stake == Stake::Rewire
+        {
+            record.stake = Stake::Admission;
+        }
         let done = self.peers.get(&peer).is_some_and(|record| {
             record.tags.is_empty()
                 && record.round.is_none()

@@ -33,7 +33,7 @@ impl Master {
             self.kick(peer, Misdeed::BadManifest, out);
             return;
         }
-        if !self.vote_while_resting(peer, Event::VotedToSync, Stake::Sync, out) {
+        if !self.vote_to_begin(peer, Event::VotedToSync, Stake::Sync, out) {
             return;
         }
         if let Some(group) = self.group_of(peer) {

@@ -436,10 +436,7 @@ impl Master {
                 }
                 Stake::Sync => self.step(peer, Event::RetrySync, out),
                 Stake::Vote => self.step(peer, Event::RetryOptimize, out),
-                Stake::Rewire => {
-                    self.step(peer, Event::RetryRewire, out);
-                    self.idle_if_done(peer, out);
-                }
+                Stake::Rewire => self.step(peer, Event::RetryRewire, out),
                 Stake::Optimization => self.optimization_concluded_for(peer, false, out),
             }
         }
@@ -488,8 +485,13 @@ impl Master {
             self.accept(*peer);
         }
         self.announce_rings(&members, before, out);
-        for (peer, stake) in members {
-            self.leave_wiring(peer, stake, out);
+        let mut updating = members.iter().filter(|(_, stake)| *stake == Stake::Update);
+        let updating = updating.next().map(|(peer, _)| *peer);
+        for (peer, stake) in &members {
+            self.leave_wiring(*peer, *stake, out);
+        }
+        if let Some(updating) = updating {
+            self.pass_over(&members, updating, out);
         }
         self.drop_optimization_of(round);
     }
@@ -499,7 +501,7 @@ impl Master {
             Stake::Admission | Stake::Update => self.step(peer, Event::RingStands, out),
             Stake::Sync => self.step(peer, Event::RingStandsForSync, out),
             Stake::Vote => self.step(peer, Event::RingStandsForOptimize, out),
-            Stake::Rewire => self.collectives_go_on(peer, out),
+            Stake::Rewire => self.step(peer, Event::RingStandsForCollectives, out),
             Stake::Optimization => {
                 self.step(peer, Event::RingStands, out);
                 let improved_or_kept = true;

@@ -497,12 +497,26 @@ fn reduce_breaks(desk: &mut Desk, size: u64, says: impl Fn(&Desk) -> Option<(u64
     let complaint = says(desk);
     if let Some((peer, broken)) = complaint {
         let outcome = RingOutcome::LaneLost;
-        desk.says(peer, ToMaster::CompleteCollective { seq, outcome, broken });
+        desk.says(
+            peer,
+            ToMaster::CompleteCollective {
+                seq,
+                outcome,
+                broken,
+            },
+        );
         return;
     }
     for peer in present {
         let outcome = RingOutcome::Done;
-        desk.says(peer, ToMaster::CompleteCollective { seq, outcome, broken });
+        desk.says(
+            peer,
+            ToMaster::CompleteCollective {
+                seq,
+                outcome,
+                broken,
+            },
+        );
     }
 }
 

@@ -252,7 +252,7 @@ impl Walk {
         self.run.fabric.blocked.clear();
         self.run.watch.restarts = true;
         self.notice_the_frozen();
-        for _ in 0..12 {
+        for _ in 0..30 {
             self.run.settle();
             self.ask_everybody(|run, seat| {
                 run.call(seat, Call::ArePeersPending);
@@ -410,7 +410,7 @@ fn every_legal_transition_is_taken() {
     use proptest::strategy::ValueTree;
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let script = prop::collection::vec(any_move(), 60..80);
-    let walks = (1..1000).map(|seed| {
+    let walks = (1..4000).map(|seed| {
         let moves = script.new_tree(&mut runner).unwrap().current();
         walk(seed, 1, &moves)
     });
