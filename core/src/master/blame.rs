@@ -515,7 +515,7 @@ impl Master {
             from_previous: true,
         };
         let which = if broken.any() { broken } else { both };
-        let Some(record) = self.groups.get_mut(&group) else {
+        let Some(record) = self.group_mut(group) else {
             return;
         };
         record.note_broken(peer, which);
@@ -545,7 +545,7 @@ impl Master {
 
     /// A collective of this size was committed: what broke under smaller ones, or as large ones, works.
     pub(super) fn forgive(&mut self, group: GroupId, bytes: u64) {
-        if let Some(record) = self.groups.get_mut(&group) {
+        if let Some(record) = self.group_mut(group) {
             record.breaks.retain(|_, breaks| breaks.bytes > bytes);
             record.stalls.clear();
         }

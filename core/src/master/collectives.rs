@@ -78,13 +78,13 @@ impl Master {
 
     /// True: a collective of the group started or was refused.
     pub(super) fn count_initiate(&mut self, group: GroupId, out: &mut Out) -> bool {
-        let Some(record) = self.groups.get_mut(&group) else {
+        let Some(record) = self.group_mut(group) else {
             return false;
         };
         if record.ready.is_empty() || self.is_stale(group) {
             return false;
         }
-        let Some(record) = self.groups.get_mut(&group) else {
+        let Some(record) = self.group_mut(group) else {
             return false;
         };
         let everybody_waits = record
@@ -116,7 +116,7 @@ impl Master {
     ) {
         let seq = self.next_seq;
         self.next_seq = seq.next();
-        let Some(record) = self.groups.get_mut(&group) else {
+        let Some(record) = self.group_mut(group) else {
             return;
         };
         let contributors = record.ring.0.clone();
@@ -144,7 +144,7 @@ impl Master {
         reason: &CollectiveRefusal,
         out: &mut Out,
     ) {
-        let Some(record) = self.groups.get_mut(&group) else {
+        let Some(record) = self.group_mut(group) else {
             return;
         };
         let Some(Collective::Initiating(votes)) = record.collectives.get(&tag) else {
@@ -175,7 +175,7 @@ impl Master {
         let Some(id) = self.peers.get(&peer).map(|record| record.group) else {
             return;
         };
-        let Some(group) = self.groups.get_mut(&id) else {
+        let Some(group) = self.group_mut(id) else {
             return;
         };
         group.note_broken(peer, broken);
@@ -216,7 +216,7 @@ impl Master {
 
     /// True: the last vote on an outcome was there, and the collective is committed.
     pub(super) fn count_complete(&mut self, group: GroupId, out: &mut Out) -> bool {
-        let Some(record) = self.groups.get_mut(&group) else {
+        let Some(record) = self.group_mut(group) else {
             return false;
         };
         let Some(tag) = record.whole.pop_first() else {
@@ -237,7 +237,7 @@ impl Master {
 
     /// The one place where a collective ends: the same verdict to every participant that is left.
     fn decide(&mut self, group: GroupId, tag: Tag, verdict: &Verdict, out: &mut Out) {
-        let Some(record) = self.groups.get_mut(&group) else {
+        let Some(record) = self.group_mut(group) else {
             return;
         };
         let Some(Collective::Running { seq, .. }) = record.collectives.remove(&tag) else {
@@ -269,7 +269,7 @@ impl Master {
     }
 
     pub(super) fn collectives_lose(&mut self, group: GroupId, peer: PeerId, out: &mut Out) {
-        let Some(record) = self.groups.get_mut(&group) else {
+        let Some(record) = self.group_mut(group) else {
             return;
         };
         let mut aborted = Vec::new();

@@ -111,7 +111,7 @@ impl Master {
             .retain(|(from, to), _| *from != peer && *to != peer);
         rule!(self.wirings_lose(peer, out); DeathMidWiringMissed => {});
         self.forget_failures(peer);
-        if let Some(group) = self.groups.get_mut(&record.group) {
+        if let Some(group) = self.group_mut(record.group) {
             group.members.remove(&peer);
         }
         self.optimization_loses(peer);
@@ -130,7 +130,7 @@ impl Master {
         }
         self.collectives_lose(id, peer, out);
         self.sync_loses(id, peer, out);
-        if let Some(group) = self.groups.get_mut(&id) {
+        if let Some(group) = self.group_mut(id) {
             group.broken.retain(|(a, b)| *a != peer && *b != peer);
         }
     }

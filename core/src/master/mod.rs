@@ -356,8 +356,14 @@ impl Master {
 
     fn group_of(&mut self, peer: PeerId) -> Option<&mut GroupRecord> {
         let group = self.peers.get(&peer)?.group;
+        self.group_mut(group)
+    }
+
+    /// A group to be changed: its ballots are counted again.
+    fn group_mut(&mut self, group: GroupId) -> Option<&mut GroupRecord> {
+        let record = self.groups.get_mut(&group)?;
         self.dirty.insert(group);
-        self.groups.get_mut(&group)
+        Some(record)
     }
 
     fn accepted(&self) -> impl Iterator<Item = (PeerId, &PeerRecord)> {

@@ -111,7 +111,7 @@ impl Master {
             let failure = CallFailure::Conflict(conflict);
             send(out, *loser, ToPeer::CallFailed(failure));
         }
-        if let Some(record) = self.groups.get_mut(&group)
+        if let Some(record) = self.group_mut(group)
             && !losers.is_empty()
         {
             record.sync = SyncProgress::default();
@@ -145,7 +145,7 @@ impl Master {
     /// Counts the collectives that gave way to a synchronization, in a row. True: it is not this one that
     /// gives way.
     fn resolves_for_collective(&mut self, group: GroupId, tag: Tag, out: &mut Out) -> bool {
-        let Some(record) = self.groups.get_mut(&group) else {
+        let Some(record) = self.group_mut(group) else {
             return false;
         };
         record.conflicts = record.conflicts.saturating_add(1);
@@ -246,7 +246,7 @@ impl Master {
         record.phase = ConnectionPhase::Registered;
         record.asked_pending = false;
         let group = record.group;
-        let Some(record) = self.groups.get_mut(&group) else {
+        let Some(record) = self.group_mut(group) else {
             return;
         };
         record.members.remove(&peer);
@@ -260,7 +260,7 @@ impl Master {
 
     /// The collectives of a group go on: who was set aside for them may come in again.
     pub(super) fn end_conflicts(&mut self, id: GroupId) {
-        if let Some(group) = self.groups.get_mut(&id) {
+        if let Some(group) = self.group_mut(id) {
             group.conflicts = 0;
         }
         // With nobody but members there is nobody to look for.

@@ -410,7 +410,7 @@ fn every_legal_transition_is_taken() {
     use proptest::strategy::ValueTree;
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let script = prop::collection::vec(any_move(), 60..80);
-    let walks = (1..4000).map(|seed| {
+    let walks = (1..8000).map(|seed| {
         let moves = script.new_tree(&mut runner).unwrap().current();
         walk(seed, 1, &moves)
     });
