@@ -406,7 +406,7 @@ fn the_walks_commit_and_abort_often_enough_to_mean_something() {
 }
 
 /// A newcomer that rests cannot connect with the next one, and makes its first calls meanwhile.
-fn votes_after_a_failed_edge() -> Run {
+fn votes_after_a_failed_edge(calls: &[Call]) -> Run {
     let mut run = Run::with_accepted_peers(1, 2);
     let rests = run.join(GroupId(0));
     run.settle();
@@ -423,9 +423,8 @@ fn votes_after_a_failed_edge() -> Run {
     while !has_failed(&run) {
         assert!(run.step());
     }
-    // The first is answered by its admission.
-    for _ in 0..2 {
-        run.call(rests, Call::UpdateTopology);
+    for call in calls {
+        run.call(rests, call.clone());
     }
     run.settle();
     run
@@ -446,7 +445,13 @@ fn every_legal_transition_is_taken() {
         run
     });
 
-    let runs = walks.chain(stories).chain([votes_after_a_failed_edge()]);
+    let votes = [
+        // The first update is answered by the admission.
+        vec![Call::UpdateTopology, Call::UpdateTopology],
+        vec![Call::OptimizeTopology],
+    ];
+    let votes = votes.map(|calls| votes_after_a_failed_edge(&calls));
+    let runs = walks.chain(stories).chain(votes);
     let taken: BTreeSet<_> = runs.flat_map(|run| run.watch.taken).collect();
 
     let missed: Vec<_> = TRANSITIONS
