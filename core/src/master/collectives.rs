@@ -179,10 +179,10 @@ impl Master {
             return;
         };
         group.note_broken(peer, broken);
-        let tag = group.running.get(&seq).copied();
-        let tag = rule!(tag; VoteOfAnotherSeq => tag.or_else(|| {
-            group.running.range(seq..).next().map(|(_, tag)| *tag)
-        }));
+        let tag = rule!(
+            group.running.get(&seq).copied();
+            VoteOfAnotherSeq => group.running.range(seq..).next().map(|(_, tag)| *tag)
+        );
         // Not running: it was decided while this vote was on its way.
         let Some(tag) = tag else {
             return;
