@@ -79,10 +79,6 @@ impl Desk {
         }
     }
 
-    fn next_of(&self, peer: u64) -> Option<u64> {
-        self.next.get(&peer).copied()
-    }
-
     fn says(&mut self, peer: u64, message: ToMaster) {
         let peer = PeerId(peer);
         self.tell(MasterInput::Message { peer, message });
