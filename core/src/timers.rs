@@ -246,7 +246,7 @@ mod tests {
             later in 0..200_u64,
             pause in 0..20_u64,
         ) {
-            let own = |timer: &u8| timer % 3 == 0;
+            let own = |timer: &u8| timer.is_multiple_of(3);
             let mut queue = TimerQueue::new();
             for (timer, at) in timers {
                 queue.arm(timer, at);

@@ -23,6 +23,7 @@ use crate::connection::{Event, Newcomer};
 use crate::outbox::{Outbox, PushError};
 use crate::pulse::Pulse;
 use crate::server::StopHandle;
+use crate::standing::Standing;
 
 /// Longer than any run; a timer that would end later ends here.
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -51,6 +52,7 @@ pub(crate) struct Desk {
 struct Connected {
     outbox: Arc<Outbox>,
     pulse: Arc<Pulse>,
+    standing: Arc<Standing>,
 }
 
 /// What the ring solver found.
@@ -178,8 +180,13 @@ impl Desk {
                 self.handle(MasterInput::Connected { conn, hello, from });
                 self.newcomer = None;
             }
-            Event::Message { peer, message } => {
+            Event::Message {
+                peer,
+                message,
+                share,
+            } => {
                 self.handle(MasterInput::Message { peer, message });
+                drop(share);
             }
             Event::Malformed { peer, .. } => self.handle(MasterInput::Misbehaved {
                 peer,
@@ -241,10 +248,17 @@ impl Desk {
             registered,
             outbox,
             pulse,
+            standing,
             ..
         } = newcomer;
         if registered.send(peer).is_ok() {
-            self.peers.insert(peer, Connected { outbox, pulse });
+            standing.register();
+            let connected = Connected {
+                outbox,
+                pulse,
+                standing,
+            };
+            self.peers.insert(peer, connected);
         } else {
             // The connection ended while its hello waited; nobody else will report it.
             self.follow_ups
@@ -262,9 +276,15 @@ impl Desk {
     }
 
     fn send(&mut self, peer: PeerId, message: &ToPeer) {
-        let Some(Connected { outbox, .. }) = self.peers.get(&peer) else {
+        let Some(Connected {
+            outbox, standing, ..
+        }) = self.peers.get(&peer)
+        else {
             return;
         };
+        if matches!(message, ToPeer::TopologyEstablished(_)) {
+            standing.admit();
+        }
         self.touched.push(Arc::clone(outbox));
         if let Err(error) = outbox.push(message) {
             self.missed(peer, error);

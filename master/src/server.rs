@@ -189,7 +189,7 @@ impl MasterServer {
         tokio::select! {
             biased;
             () = desk.run(&self.stop) => {}
-            () = reception.accept() => {}
+            () = reception.run() => {}
         }
         reception.close().await;
     }
