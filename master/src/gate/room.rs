@@ -229,10 +229,10 @@ impl Room {
             }
         }
         // Where an address has all places that it may have, it makes room for itself.
-        let within = self.sites.iter().filter(|(_, tally)| {
-            let newcomers_full = tally.newcomers >= self.limits.newcomers_per_address_max;
-            !tally.waiting.is_empty() && !newcomers_full && !self.has_place(tally)
-        });
+        let within = self
+            .sites
+            .iter()
+            .filter(|(_, tally)| !tally.waiting.is_empty() && !self.has_place(tally));
         let within = within.filter_map(|(site, _)| quietest.get(site));
         let among_all = self.is_full() && self.sites.values().any(|tally| self.has_turn(tally));
         let all = quietest.iter().filter(|_| among_all);
