@@ -41,7 +41,7 @@ impl Master {
         let event = Event::CollectiveInitiated;
         // A ring is connected for peers in other calls too; those cannot start a collective.
         let is_moved = if record.tags.is_empty() {
-            self.vote_while_resting(peer, event, Stake::Rewire, out)
+            self.vote_to_begin(peer, event, Stake::Rewire, out)
         } else {
             self.step_or_kick(peer, event, out)
         };
@@ -78,13 +78,13 @@ impl Master {
 
     /// True: a collective of the group started or was refused.
     pub(super) fn count_initiate(&mut self, group: GroupId, out: &mut Out) -> bool {
-        let Some(record) = self.groups.get_mut(&group) else {
+        let Some(record) = self.group_mut(group) else {
             return false;
         };
         if record.ready.is_empty() || self.is_stale(group) {
             return false;
         }
-        let Some(record) = self.groups.get_mut(&group) else {
+        let Some(record) = self.group_mut(group) else {
             return false;
         };
         let everybody_waits = record
@@ -116,7 +116,7 @@ impl Master {
     ) {
         let seq = self.next_seq;
         self.next_seq = seq.next();
-        let Some(record) = self.groups.get_mut(&group) else {
+        let Some(record) = self.group_mut(group) else {
             return;
         };
         let contributors = record.ring.0.clone();
@@ -144,7 +144,7 @@ impl Master {
         reason: &CollectiveRefusal,
         out: &mut Out,
     ) {
-        let Some(record) = self.groups.get_mut(&group) else {
+        let Some(record) = self.group_mut(group) else {
             return;
         };
         let Some(Collective::Initiating(votes)) = record.collectives.get(&tag) else {
@@ -175,14 +175,14 @@ impl Master {
         let Some(id) = self.peers.get(&peer).map(|record| record.group) else {
             return;
         };
-        let Some(group) = self.groups.get_mut(&id) else {
+        let Some(group) = self.group_mut(id) else {
             return;
         };
         group.note_broken(peer, broken);
-        let tag = group.running.get(&seq).copied();
-        let tag = rule!(tag; VoteOfAnotherSeq => tag.or_else(|| {
-            group.running.range(seq..).next().map(|(_, tag)| *tag)
-        }));
+        let tag = rule!(
+            group.running.get(&seq).copied();
+            VoteOfAnotherSeq => group.running.range(seq..).next().map(|(_, tag)| *tag)
+        );
         // Not running: it was decided while this vote was on its way.
         let Some(tag) = tag else {
             return;
@@ -216,7 +216,7 @@ impl Master {
 
     /// True: the last vote on an outcome was there, and the collective is committed.
     pub(super) fn count_complete(&mut self, group: GroupId, out: &mut Out) -> bool {
-        let Some(record) = self.groups.get_mut(&group) else {
+        let Some(record) = self.group_mut(group) else {
             return false;
         };
         let Some(tag) = record.whole.pop_first() else {
@@ -237,7 +237,7 @@ impl Master {
 
     /// The one place where a collective ends: the same verdict to every participant that is left.
     fn decide(&mut self, group: GroupId, tag: Tag, verdict: &Verdict, out: &mut Out) {
-        let Some(record) = self.groups.get_mut(&group) else {
+        let Some(record) = self.group_mut(group) else {
             return;
         };
         let Some(Collective::Running { seq, .. }) = record.collectives.remove(&tag) else {
@@ -269,7 +269,7 @@ impl Master {
     }
 
     pub(super) fn collectives_lose(&mut self, group: GroupId, peer: PeerId, out: &mut Out) {
-        let Some(record) = self.groups.get_mut(&group) else {
+        let Some(record) = self.group_mut(group) else {
             return;
         };
         let mut aborted = Vec::new();
@@ -307,28 +307,19 @@ impl Master {
         }
     }
 
-    /// The ring stands for a peer whose collectives waited for it.
-    pub(super) fn collectives_go_on(&mut self, peer: PeerId, out: &mut Out) {
-        let waits = self
-            .peers
-            .get(&peer)
-            .is_some_and(|record| !record.tags.is_empty());
-        let event = if waits {
-            Event::RingStandsForCollectives
-        } else {
-            Event::RingStands
-        };
-        self.step(peer, event, out);
-    }
-
     fn end_tag(&mut self, peer: PeerId, tag: Tag, event: CollectiveEvent, out: &mut Out) {
         self.step_tag(peer, tag, event);
         self.idle_if_done(peer, out);
     }
 
-    /// A peer without collectives is idle, unless a ring is being connected: then it learns that
-    /// when the ring stands.
+    /// A peer without collectives is idle, unless a ring is being connected: then it is when that is over.
     pub(super) fn idle_if_done(&mut self, peer: PeerId, out: &mut Out) {
+        if let Some(record) = self.record_mut(peer)
+            && record.tags.is_empty()
+            && record.stake == Stake::Rewire
+        {
+            record.stake = Stake::Admission;
+        }
         let done = self.peers.get(&peer).is_some_and(|record| {
             record.tags.is_empty()
                 && record.round.is_none()

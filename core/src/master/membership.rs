@@ -37,7 +37,8 @@ impl Master {
             reached: false,
             has_dialled: false,
             strikes: Strikes::default(),
-            postponed: false,
+            left_out: 0,
+            passed: 0,
             synced: false,
             aside: None,
             late: None,
@@ -110,7 +111,7 @@ impl Master {
             .retain(|(from, to), _| *from != peer && *to != peer);
         rule!(self.wirings_lose(peer, out); DeathMidWiringMissed => {});
         self.forget_failures(peer);
-        if let Some(group) = self.groups.get_mut(&record.group) {
+        if let Some(group) = self.group_mut(record.group) {
             group.members.remove(&peer);
         }
         self.optimization_loses(peer);
@@ -129,7 +130,7 @@ impl Master {
         }
         self.collectives_lose(id, peer, out);
         self.sync_loses(id, peer, out);
-        if let Some(group) = self.groups.get_mut(&id) {
+        if let Some(group) = self.group_mut(id) {
             group.broken.retain(|(a, b)| *a != peer && *b != peer);
         }
     }

@@ -36,8 +36,10 @@ pub(super) struct PeerRecord {
     pub(super) has_dialled: bool,
     /// What speaks against it while it is a newcomer.
     pub(super) strikes: Strikes,
-    /// It is left out until the present admission is over.
-    pub(super) postponed: bool,
+    /// Admissions that it is left out of.
+    pub(super) left_out: u8,
+    /// Updates of others that have passed over the call that it waits in.
+    pub(super) passed: u8,
     /// Has taken part in a successful synchronization: no newcomer to the shared state.
     pub(super) synced: bool,
     /// Its vote to synchronize, while it is set aside.
@@ -70,7 +72,7 @@ pub(super) enum Lateness {
 /// Why a peer takes part in a wiring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Stake {
-    /// It waits to be admitted, or was admitted and has voted for nothing since.
+    /// It waits to be admitted, or it is accepted and waits for nothing.
     Admission,
     /// It called `update_topology`.
     Update,

@@ -34,9 +34,12 @@ impl Master {
         // It rested when it was given another ring, and takes that for the answer.
         let present = self.group_of(peer).map(|group| group.epoch);
         if present.is_some_and(|present| epoch < present) {
+            if let Some(record) = self.record_mut(peer) {
+                record.rests = false;
+            }
             return;
         }
-        if !self.vote_while_resting(peer, Event::VotedToUpdate, Stake::Update, out) {
+        if !self.vote_to_begin(peer, Event::VotedToUpdate, Stake::Update, out) {
             return;
         }
         if let Some(group) = self.group_of(peer) {
@@ -44,9 +47,9 @@ impl Master {
         }
     }
 
-    /// A peer's first vote may come while its ring is being connected, if it was resting when that began:
-    /// then the vote stands when the ring does.
-    pub(super) fn vote_while_resting(
+    /// A vote may come while the peer's ring is being connected, if it waited for nothing: then the vote
+    /// stands when the ring does.
+    pub(super) fn vote_to_begin(
         &mut self,
         peer: PeerId,
         event: Event,
@@ -56,8 +59,8 @@ impl Master {
         let Some(record) = self.peers.get(&peer) else {
             return false;
         };
-        let (state, is_wired, rests) = (record.state, record.round.is_some(), record.rests);
-        if is_wired && !rests {
+        let (state, is_wired) = (record.state, record.round.is_some());
+        if is_wired && record.stake != Stake::Admission {
             self.kick(peer, Misdeed::WrongState { state, event }, out);
             return false;
         }
@@ -66,6 +69,7 @@ impl Master {
         }
         if let Some(record) = self.record_mut(peer) {
             record.rests = false;
+            record.passed = 0;
             if is_wired {
                 record.stake = stake;
             }
@@ -106,7 +110,10 @@ impl Master {
         let newcomers = match self.invited() {
             // All of the first attempt are gone.
             invited if invited.is_empty() => {
-                self.end_admission();
+                while self.peers.values().all(|record| record.left_out > 0) {
+                    self.end_admission();
+                }
+                self.admission_closed_at = None;
                 self.invited()
             }
             invited => invited,
@@ -115,13 +122,11 @@ impl Master {
         true
     }
 
-    /// Everybody who waits may come in with the next admission; but who was set aside only if its group has
-    /// done what it was set aside for, or is gone.
+    /// Who was left out of this admission may come in with one of the next.
     pub(super) fn end_admission(&mut self) {
         self.admission_closed_at = None;
         for record in self.peers.values_mut() {
-            let stays = record.aside.is_some() && self.groups.contains_key(&record.group);
-            record.postponed &= stays;
+            record.left_out = record.left_out.saturating_sub(1);
         }
     }
 
@@ -129,12 +134,9 @@ impl Master {
     /// they are not left out since.
     fn invited(&mut self) -> Vec<PeerId> {
         let closed_at = *self.admission_closed_at.get_or_insert(self.next_peer);
-        let invited = self
-            .peers
-            .iter()
-            .filter(|(peer, record)| {
-                record.is_accepted() || **peer < closed_at && !record.postponed
-            });
+        let invited = self.peers.iter().filter(|(peer, record)| {
+            record.is_accepted() || **peer < closed_at && record.left_out == 0
+        });
         invited.map(|(peer, _)| *peer).collect()
     }
 

@@ -29,17 +29,14 @@ impl Accepted {
     }
 
     /// May the master build another ring under the peer? Whoever waits for others to make its call agrees
-    /// to that, and so does one that has voted for nothing since it was admitted. No ring is touched
+    /// to that, and so does one that has called nothing, or has taken its call back. No ring is touched
     /// while one of the peer's collectives runs on it, while it measures, or while its shared state moves.
     fn waits_for_a_ring(&self) -> bool {
         match &self.major {
             Some(Major::Update) => true,
             Some(Major::Optimize(optimization)) => optimization.may_be_wired(),
             Some(Major::Sync(plan)) => plan.is_none(),
-            None => {
-                let open = self.rests || !self.tags.is_empty() || self.wiring.is_unfinished();
-                open && self.tags.values().all(Collective::waits_to_start)
-            }
+            None => self.tags.values().all(Collective::waits_to_start),
         }
     }
 

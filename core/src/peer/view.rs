@@ -81,10 +81,9 @@ impl<'a> PeerView<'a> {
     pub fn rests(&self) -> bool {
         match &self.peer.stage {
             Stage::Accepted(accepted) => accepted.rests,
-            Stage::Unconnected
-            | Stage::AwaitingWelcome
-            | Stage::Registered(_)
-            | Stage::Gone(_) => false,
+            Stage::Unconnected | Stage::AwaitingWelcome | Stage::Registered(_) | Stage::Gone(_) => {
+                false
+            }
         }
     }
 

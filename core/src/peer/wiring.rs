@@ -87,11 +87,6 @@ impl Attempt {
 }
 
 impl Wiring {
-    /// Is an order waiting to be reported, or to become the ring?
-    pub(super) fn is_unfinished(&self) -> bool {
-        self.attempt.is_some()
-    }
-
     /// Hands an order on, unless it is older than another that was taken: then it means nothing any
     /// more.
     pub(super) fn establish(&mut self, me: PeerId, order: RingOrder, out: &mut Out) -> Step {

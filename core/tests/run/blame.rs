@@ -79,10 +79,6 @@ impl Desk {
         }
     }
 
-    fn next_of(&self, peer: u64) -> Option<u64> {
-        self.next.get(&peer).copied()
-    }
-
     fn says(&mut self, peer: u64, message: ToMaster) {
         let peer = PeerId(peer);
         self.tell(MasterInput::Message { peer, message });
@@ -497,12 +493,26 @@ fn reduce_breaks(desk: &mut Desk, size: u64, says: impl Fn(&Desk) -> Option<(u64
     let complaint = says(desk);
     if let Some((peer, broken)) = complaint {
         let outcome = RingOutcome::LaneLost;
-        desk.says(peer, ToMaster::CompleteCollective { seq, outcome, broken });
+        desk.says(
+            peer,
+            ToMaster::CompleteCollective {
+                seq,
+                outcome,
+                broken,
+            },
+        );
         return;
     }
     for peer in present {
         let outcome = RingOutcome::Done;
-        desk.says(peer, ToMaster::CompleteCollective { seq, outcome, broken });
+        desk.says(
+            peer,
+            ToMaster::CompleteCollective {
+                seq,
+                outcome,
+                broken,
+            },
+        );
     }
 }
 

@@ -179,7 +179,10 @@ fn no_more_peers_are_kicked_for_their_votes_than_wait_for_them() {
         run.fire(late(&run, no));
         run.settle();
     }
-    assert!((0..5).all(|no| run.is_accepted(no)), "four would go for one");
+    assert!(
+        (0..5).all(|no| run.is_accepted(no)),
+        "four would go for one"
+    );
 
     run.call_all(&[1, 2], &Call::UpdateTopology);
     run.settle();
@@ -380,7 +383,10 @@ fn the_documented_retry_loop_goes_on_beside_a_newcomer_that_synchronizes() {
         }
         run.settle();
         assert!(run.is_accepted(newcomer));
-        assert!(matches!(run.answers(newcomer).last(), Some(Answer::Synchronized(Ok(_)))));
+        assert!(matches!(
+            run.answers(newcomer).last(),
+            Some(Answer::Synchronized(Ok(_)))
+        ));
     }
 }
 

@@ -50,7 +50,10 @@ fn a_peer_that_asks_while_the_others_synchronize_is_led_to_where_they_are() {
 
     // The others agree to the update, and go on waiting for what it comes to.
     let updated = run.outcome(2);
-    assert!(matches!(updated, Answer::TopologyUpdated(Ok(_))), "{updated:?}");
+    assert!(
+        matches!(updated, Answer::TopologyUpdated(Ok(_))),
+        "{updated:?}"
+    );
     let sync = run.seats[2].sync_call(SyncStrategy::EnforcePopular);
     run.call(2, sync);
     run.settle();
@@ -69,7 +72,10 @@ fn a_peer_that_still_runs_another_collective_is_waited_for() {
         assert!(run.step(), "the first ended before the second was called");
     }
 
-    assert!(is_reducing(&run), "nobody is late for the second while the first runs");
+    assert!(
+        is_reducing(&run),
+        "nobody is late for the second while the first runs"
+    );
     run.call(1, reduce(2));
     run.settle();
 

@@ -289,14 +289,14 @@ fn fails_until_peer_1_is_told(
         });
         let round = rounds.last().expect("a ring is connected");
         let up = |edge| ToMaster::EdgeUp { round, edge };
-        for (peer, said_by) in [
-            (2, up(Edge::ToNext)),
-            (1, up(Edge::FromPrevious)),
-        ] {
+        for (peer, said_by) in [(2, up(Edge::ToNext)), (1, up(Edge::FromPrevious))] {
             master.handle(said(peer, said_by), out);
         }
         master.handle(could_not_connect_with_peer_2(round, failure), out);
-        master.handle(MasterInput::TimerFired(MasterTimer::RetryWiring(round)), out);
+        master.handle(
+            MasterInput::TimerFired(MasterTimer::RetryWiring(round)),
+            out,
+        );
         if out.iter().any(stands_alone) {
             return attempt;
         }

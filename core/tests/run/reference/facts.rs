@@ -21,9 +21,7 @@ impl Reference {
                 self.goes(peer);
                 true
             }
-            ToMaster::EdgeUp { round, edge } => {
-                self.edge_reported(peer, *round, *edge, None, seen)
-            }
+            ToMaster::EdgeUp { round, edge } => self.edge_reported(peer, *round, *edge, None, seen),
             ToMaster::EdgeFailed {
                 round,
                 edge,
@@ -42,13 +40,16 @@ impl Reference {
             _ if !self.accepted.contains(&peer) => false,
             ToMaster::ArePeersPending => self.asking.insert(peer),
             // It rested when it was told another ring, and took that for the answer.
-            ToMaster::UpdateTopology { epoch, .. } if *epoch < self.group_of(peer).epoch => true,
+            ToMaster::UpdateTopology { epoch, .. } if *epoch < self.group_of(peer).epoch => {
+                self.resting.remove(&peer);
+                true
+            }
             ToMaster::UpdateTopology { broken, .. } => {
                 let is_free = self.may_vote(peer);
                 if is_free {
                     self.note_broken(peer, *broken);
                     self.updating.insert(peer);
-                    self.resting.remove(&peer);
+                    self.has_called(peer);
                 }
                 is_free
             }
@@ -56,7 +57,7 @@ impl Reference {
                 let is_free = self.may_vote(peer);
                 if is_free {
                     self.optimizing.insert(peer);
-                    self.resting.remove(&peer);
+                    self.has_called(peer);
                 }
                 is_free
             }
@@ -75,7 +76,7 @@ impl Reference {
             ToMaster::SyncSharedState(vote) => {
                 let is_taken = self.is_orderly(vote) && self.may_vote(peer);
                 if is_taken {
-                    self.resting.remove(&peer);
+                    self.has_called(peer);
                     self.group_of(peer).offers.insert(peer, vote.clone());
                 }
                 is_taken
@@ -96,6 +97,12 @@ impl Reference {
     /// told nobody of, as it came to nothing.
     pub(super) fn is_known(&self, peer: PeerId, round: Round, seen: &Seen) -> bool {
         round <= self.newest || !seen.lost.contains(&peer)
+    }
+
+    /// It makes another call than before.
+    fn has_called(&mut self, peer: PeerId) {
+        self.resting.remove(&peer);
+        self.passed.remove(&peer);
     }
 
     fn is_orderly(&self, vote: &SyncVote) -> bool {
@@ -124,7 +131,9 @@ impl Reference {
             && tags.len() < self.config.tags_max as usize;
         if is_taken {
             self.note_broken(peer, broken);
-            self.resting.remove(&peer);
+            if tags.is_empty() {
+                self.has_called(peer);
+            }
             let votes = self.group_of(peer).starting.entry(tag).or_default();
             votes.insert(peer, spec);
         }
@@ -188,7 +197,10 @@ impl Reference {
         }
         let id = self.peers[&peer].group;
         for lost in seen.lost.clone() {
-            assert!(often && !self.a_ring_is_left(id, &self.members(id)), "{lost} goes");
+            assert!(
+                often && !self.a_ring_is_left(id, &self.members(id)),
+                "{lost} goes"
+            );
             self.is_kicked(lost, UNCONNECTABLE.1);
         }
     }

@@ -88,8 +88,11 @@ struct Reference {
     resting: Peers,
     /// Newcomers that wait to synchronize, and for the next update to let them.
     aside: BTreeMap<PeerId, SyncVote>,
-    /// Those of them whose group has not done since what they were set aside for.
-    kept_aside: Peers,
+    /// For how many updates each of them stays aside, if its group does not do before what they were set
+    /// aside for.
+    kept_aside: BTreeMap<PeerId, u8>,
+    /// How many updates have passed over the call that somebody waits in.
+    passed: BTreeMap<PeerId, u8>,
     /// Newcomers with which somebody could not be connected.
     suspects: Peers,
     /// The search for better rings.
@@ -173,7 +176,8 @@ impl Reference {
             failed_pairs: BTreeSet::new(),
             resting: Peers::new(),
             aside: BTreeMap::new(),
-            kept_aside: Peers::new(),
+            kept_aside: BTreeMap::new(),
+            passed: BTreeMap::new(),
             suspects: Peers::new(),
             search: None,
             groups: BTreeMap::new(),
@@ -255,20 +259,19 @@ impl Reference {
             &mut self.updating,
             &mut self.optimizing,
             &mut self.resting,
-            &mut self.kept_aside,
             &mut self.suspects,
         ] {
             set.remove(&peer);
         }
+        self.kept_aside.remove(&peer);
         self.aside.remove(&peer);
+        self.passed.remove(&peer);
         let is_out = |(one, other): &RingEdge| *one == peer || *other == peer;
         self.failed_pairs.retain(|pair| !is_out(pair));
         self.invited.as_mut().map(|invited| invited.remove(&peer));
         self.rings_lose(peer);
         if self.members(person.group).is_empty() {
             let ended = self.groups.remove(&person.group).is_some();
-            let peers = &self.peers;
-            self.kept_aside.retain(|peer| peers[peer].group != person.group);
             if ended && !self.groups.is_empty() {
                 self.epoch = self.epoch.next();
             }

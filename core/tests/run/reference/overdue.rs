@@ -83,8 +83,9 @@ impl Reference {
         let moving = moving.filter(|moving| moving.lacking.contains(&peer));
         let running = group.running.iter();
         let held_up = running.filter(|(_, running)| running.lacking.contains(&peer));
-        let held_up: Vec<(Tag, usize)> =
-            held_up.map(|(tag, running)| (*tag, running.lacking.len())).collect();
+        let held_up: Vec<(Tag, usize)> = held_up
+            .map(|(tag, running)| (*tag, running.lacking.len()))
+            .collect();
         let fewest = held_up.iter().map(|(_, lacking)| *lacking).min();
         let is_moving = moving.is_some();
         let (lacking, all) = match (moving, fewest) {

@@ -38,7 +38,12 @@ impl Reference {
         self.offers_give_way(group, theirs, peer)
     }
 
-    fn offers_give_way(&mut self, group: GroupId, theirs: CallKind, peer: PeerId) -> bool {
+    pub(super) fn offers_give_way(
+        &mut self,
+        group: GroupId,
+        theirs: CallKind,
+        peer: PeerId,
+    ) -> bool {
         let offers = &mut self.groups.get_mut(&group).unwrap().offers;
         let losers: Peers = std::mem::take(offers).into_keys().collect();
         let gives_way = !losers.is_empty();
@@ -64,11 +69,16 @@ impl Reference {
                 record.conflicts = 0;
                 let callers: Peers = record.starting[&tag].keys().copied().collect();
                 let waiting: Peers = record.offers.keys().copied().collect();
-                if callers.is_subset(&record.veterans) && waiting.is_disjoint(&record.veterans) {
+                let newcomers = waiting.is_disjoint(&record.veterans);
+                let veterans = callers.is_subset(&record.veterans);
+                let few = 2 * waiting.len() < self.members(group).len();
+                let record = self.groups.get_mut(&group).unwrap();
+                if few && veterans && newcomers {
                     self.aside.append(&mut record.offers);
                     self.accepted = &self.accepted - &waiting;
                     self.asking = &self.asking - &waiting;
-                    self.kept_aside.extend(&waiting);
+                    self.kept_aside
+                        .extend(waiting.iter().map(|peer| (*peer, 2)));
                 } else {
                     let first = *callers.first().unwrap();
                     self.offers_give_way(group, CallKind::Collective, first);

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pccl_core::id::{GroupId, PeerId, Round};
-use pccl_core::messages::ToPeer;
+use pccl_core::id::{GroupId, PeerId, Round, Tag};
+use pccl_core::messages::{CallFailure, CallKind, CollectiveRefusal, Conflict, ToPeer};
 use pccl_core::topology::{Edge, LaneFailure, Ring, RingEdges, Topology, WorldSizes};
 
 use super::seen::Seen;
@@ -69,7 +69,10 @@ impl Reference {
         // Newcomers that held up two attempts may be left out of the next one.
         members.retain(|peer| {
             let is_left_out = !self.accepted.contains(peer) && !seen.is_invited(*peer);
-            assert!(!is_left_out || self.suspects.contains(peer), "{peer} is left out");
+            assert!(
+                !is_left_out || self.suspects.contains(peer),
+                "{peer} is left out"
+            );
             !is_left_out
         });
         let edges = seen.ordered_edges(&members);
@@ -169,6 +172,13 @@ impl Reference {
         if wiring.purpose != Purpose::Rewire {
             self.updating.clear();
             self.invited = None;
+            self.kept_aside.retain(|_, updates| {
+                *updates -= 1;
+                *updates > 0
+            });
+        }
+        if let Some(first) = asked.first() {
+            self.passes_over(&wiring.members, *first);
         }
         for peer in &wiring.members {
             // Where nothing has changed only those are told who asked.
@@ -179,7 +189,10 @@ impl Reference {
             let group = &self.groups[&self.peers[peer].group];
             let built = |edge: RingEdge| group.edges[&edge].0;
             let built = RingEdges {
-                next: topology.ring.next_of(*peer).map(|next| built((*peer, next))),
+                next: topology
+                    .ring
+                    .next_of(*peer)
+                    .map(|next| built((*peer, next))),
                 previous: (topology.ring.previous_of(*peer)).map(|before| built((before, *peer))),
             };
             self.tell(*peer, ToPeer::TopologyEstablished { topology, built });
@@ -189,9 +202,52 @@ impl Reference {
         }
     }
 
+    /// Who waits in another call than an update has been passed over by it; the eighth time all of its group
+    /// that wait in that call give way.
+    fn passes_over(&mut self, members: &Peers, peer: PeerId) {
+        for waiting in members {
+            let id = self.peers[waiting].group;
+            let syncs = self.groups[&id].offers.contains_key(waiting);
+            let optimizes = self.optimizing.contains(waiting);
+            if !syncs && !optimizes && !self.only_waits_to_start(*waiting) {
+                continue;
+            }
+            let passed = self.passed.entry(*waiting).or_default();
+            *passed += 1;
+            if *passed < 8 {
+                continue;
+            }
+            if syncs {
+                self.offers_give_way(id, CallKind::UpdateTopology, peer);
+            } else if optimizes {
+                let losers = &self.members(id) & &self.optimizing;
+                self.optimizing = &self.optimizing - &losers;
+                let conflict = Conflict {
+                    yours: CallKind::OptimizeTopology,
+                    theirs: CallKind::UpdateTopology,
+                    peer,
+                };
+                self.tell_all(losers, &ToPeer::CallFailed(CallFailure::Conflict(conflict)));
+            } else {
+                let conflict = Conflict {
+                    yours: CallKind::Collective,
+                    theirs: CallKind::UpdateTopology,
+                    peer,
+                };
+                let tags: Vec<Tag> = self.groups[&id].starting.keys().copied().collect();
+                for tag in tags {
+                    self.refuse(id, tag, &CollectiveRefusal::Conflict(conflict));
+                }
+            }
+        }
+    }
+
     /// Pairs that were connected have not failed.
     fn connects(&mut self, wiring: &Wiring) {
-        let up = wiring.edges.iter().filter(|edge| wiring.is_up(**edge) && !wiring.failed.contains(edge));
+        let up = wiring
+            .edges
+            .iter()
+            .filter(|edge| wiring.is_up(**edge) && !wiring.failed.contains(edge));
         for edge in up {
             self.failed_pairs.remove(&in_order(*edge));
         }
@@ -205,7 +261,12 @@ impl Reference {
         Topology {
             epoch: group.epoch,
             ring: group.ring.clone(),
-            lanes: group.edges.values().map(|(_, lanes)| *lanes).max().unwrap_or(1),
+            lanes: group
+                .edges
+                .values()
+                .map(|(_, lanes)| *lanes)
+                .max()
+                .unwrap_or(1),
             world: WorldSizes {
                 global: size(self.accepted.len()),
                 group: size(self.members(own).len()),
@@ -266,9 +327,13 @@ impl Reference {
             return;
         };
         self.connects(&wiring);
-        let failed = wiring.edges.iter().filter(|edge| !wiring.is_up(**edge) || wiring.failed.contains(edge));
+        let failed = wiring
+            .edges
+            .iter()
+            .filter(|edge| !wiring.is_up(**edge) || wiring.failed.contains(edge));
         self.failed_pairs.extend(failed.copied().map(in_order));
-        self.suspects.extend(self.failed_pairs.iter().flat_map(|pair| [pair.0, pair.1]));
+        self.suspects
+            .extend(self.failed_pairs.iter().flat_map(|pair| [pair.0, pair.1]));
         for lost in &seen.lost {
             let group = self.peers[lost].group;
             let mut of_group = wiring.members.clone();

@@ -68,7 +68,7 @@ impl Reference {
     fn conflicts_end(&mut self, id: GroupId) {
         self.groups.get_mut(&id).unwrap().conflicts = 0;
         let peers = &self.peers;
-        self.kept_aside.retain(|peer| peers[peer].group != id);
+        self.kept_aside.retain(|peer, _| peers[peer].group != id);
     }
 
     pub(super) fn abort(&mut self, group: GroupId, tag: Tag, cause: AbortCause) {
@@ -91,7 +91,8 @@ impl Reference {
         let members = self.members(id);
         let mut starting = self.groups[&id].starting.iter();
         let complete = starting.find(|(_, votes)| votes.keys().eq(&members));
-        let Some((tag, votes)) = complete.filter(|_| !self.is_stale(id)) else {
+        let may_start = !self.is_stale(id) && !members.iter().any(|peer| self.is_wired(*peer));
+        let Some((tag, votes)) = complete.filter(|_| may_start) else {
             return false;
         };
         let (tag, votes) = (*tag, votes.clone());
@@ -146,13 +147,20 @@ impl Reference {
         let mut lacking = self.accepted.clone();
         lacking.retain(|peer| !self.updating.contains(peer) && !self.agrees(*peer));
         let somebody_calls = self.accepted.is_empty() || !self.updating_by_itself().is_empty();
-        let wired = self.wirings.iter().any(|wiring| wiring.purpose == Purpose::Update);
+        let wired = self
+            .wirings
+            .iter()
+            .any(|wiring| wiring.purpose == Purpose::Update);
         let all_wait = lacking.is_empty() && somebody_calls && !wired;
         if !all_wait || self.peers.is_empty() || !self.wirings.is_empty() {
             return false;
         }
         let newcomers: Peers = self.peers.keys().copied().collect();
-        let newcomers = &(&newcomers - &self.accepted) - &self.kept_aside;
+        let aside: Peers = self.kept_aside.keys().copied().collect();
+        let mut newcomers = &(&newcomers - &self.accepted) - &aside;
+        if self.accepted.is_empty() && newcomers.is_empty() {
+            newcomers = aside;
+        }
         // Without anybody accepted, and all of the first ones gone, the next ones are the first.
         self.invited
             .take_if(|invited| self.accepted.is_empty() && invited.is_empty());
@@ -165,7 +173,8 @@ impl Reference {
     /// When all members of a group have offered their content, one is elected.
     fn elects(&mut self, id: GroupId, seen: &Seen) -> bool {
         let (members, group) = (self.members(id), &self.groups[&id]);
-        if group.offers.is_empty() || !group.offers.keys().eq(&members) {
+        let is_wired = members.iter().any(|peer| self.is_wired(*peer));
+        if is_wired || group.offers.is_empty() || !group.offers.keys().eq(&members) {
             return false;
         }
         match elect(&group.offers, &group.veterans, group.revision) {

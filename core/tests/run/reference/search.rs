@@ -34,7 +34,7 @@ pub(super) enum Search {
 impl Reference {
     /// When every accepted peer waits in `optimize_topology`, each measures.
     pub(super) fn search_begins(&mut self, seen: &Seen) -> bool {
-        if self.accepted.is_empty() || self.optimizing != self.accepted {
+        if self.accepted.is_empty() || self.optimizing_by_itself() != self.accepted {
             return false;
         }
         let measuring = std::mem::take(&mut self.optimizing);

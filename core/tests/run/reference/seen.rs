@@ -6,6 +6,7 @@ use pccl_core::id::{ContentHash, EntryIndex, GroupId, PeerId, Round, Ticket};
 use pccl_core::master::MasterOutput;
 use pccl_core::messages::ToPeer;
 use pccl_core::shared_state::{SyncPlan, SyncRole};
+use pccl_core::states::Event;
 use pccl_core::topology::{LaneOrder, Ring};
 
 use super::rings::is_permutation;
@@ -22,6 +23,8 @@ pub(super) struct Seen {
     pub(super) questions: BTreeSet<GroupId>,
     /// The newest round that anybody was told of.
     pub(super) newest: Round,
+    /// Who becomes part of an attempt at connecting a ring.
+    handed: Peers,
     orders: BTreeMap<PeerId, EdgeOrder>,
     rings: BTreeMap<PeerId, Ring>,
     probes: BTreeMap<PeerId, (Round, Vec<LaneOrder>)>,
@@ -35,6 +38,13 @@ impl Seen {
             match output {
                 MasterOutput::Lost { peer, .. } => {
                     seen.lost.insert(*peer);
+                }
+                MasterOutput::Moved {
+                    peer,
+                    event: Event::RingHandedOut,
+                    ..
+                } => {
+                    seen.handed.insert(*peer);
                 }
                 MasterOutput::SolveTour { group, .. } => {
                     seen.questions.insert(*group);
@@ -101,9 +111,9 @@ impl Seen {
             .collect()
     }
 
-    /// Whether it is told to build an edge, or a ring.
+    /// Whether it becomes part of an attempt at connecting a ring.
     pub(super) fn is_invited(&self, peer: PeerId) -> bool {
-        self.orders.contains_key(&peer) || self.rings.contains_key(&peer)
+        self.handed.contains(&peer)
     }
 
     pub(super) fn round_of_orders(&self, members: &Peers) -> Round {

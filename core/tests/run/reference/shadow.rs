@@ -12,8 +12,8 @@ use pccl_core::states::{CollectiveCommunicationState, ConnectionPhase, Connectio
 use pccl_core::topology::Ring;
 
 use super::seen::Seen;
-use super::words::{check_endings, check_order};
 use super::state::Lateness;
+use super::words::{check_endings, check_order};
 use super::{IMPROPER, Reference, UNCONNECTABLE};
 
 #[derive(Clone, Debug)]

@@ -36,10 +36,11 @@ impl Reference {
         wirings.any(|wiring| wiring.members.contains(&peer))
     }
 
-    /// May call anything: it waits for nothing, queries apart, or its ring is being connected although it
-    /// has voted for nothing since it was admitted.
+    /// May call anything: it waits for nothing, queries apart, though perhaps its ring is being connected.
     pub(super) fn may_vote(&self, peer: PeerId) -> bool {
-        self.is_free(peer) || self.is_wired(peer) && self.resting.contains(&peer)
+        let better = self.search.is_some();
+        let is_wired = self.is_wired(peer) && !better;
+        self.is_free(peer) || is_wired && self.call_of(peer) == ConnectionState::Idle
     }
 
     /// Waits for nothing, queries apart.
@@ -131,11 +132,9 @@ impl Reference {
         let silences = self.peers.keys().map(|peer| MasterTimer::Silence(*peer));
         let mut all: BTreeSet<MasterTimer> = silences.collect();
         all.extend((!self.peers.is_empty()).then_some(MasterTimer::HeartbeatDue));
-        all.extend(self.wirings.iter().map(|wiring| {
-            match wiring.has_failed() {
-                true => MasterTimer::RetryWiring(wiring.round),
-                false => MasterTimer::Wiring(wiring.round),
-            }
+        all.extend(self.wirings.iter().map(|wiring| match wiring.has_failed() {
+            true => MasterTimer::RetryWiring(wiring.round),
+            false => MasterTimer::Wiring(wiring.round),
         }));
         if let Some(Search::Solving { round, .. }) = self.search {
             all.insert(MasterTimer::Solver(round));
@@ -208,7 +207,10 @@ impl Reference {
         }
         let joins = self.only_waits_to_start(peer)
             && self.state_of(peer) == ConnectionState::CollectiveCommunicationsRunning;
-        let lacks_one = group.starting.values().any(|votes| !votes.contains_key(&peer));
+        let lacks_one = group
+            .starting
+            .values()
+            .any(|votes| !votes.contains_key(&peer));
         (joins && lacks_one).then_some(Lateness::Join)
     }
 }
