@@ -212,8 +212,8 @@
 //! other lanes were connected for it.
 //!
 //! A member gets both messages while it waits in `update_topology`, or for others to join any other
-//! call, or when it has voted for nothing since it was admitted; never while a collective runs on its ring,
-//! or while it measures or moves shared state.
+//! call, or waits for nothing; never while a collective runs on its ring, or while it measures or moves
+//! shared state.
 //!
 //! **An all-reduce.**
 //!

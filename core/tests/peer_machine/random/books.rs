@@ -54,7 +54,7 @@ pub(super) enum Landmark {
     Kept,
     /// Lanes were up for this edge, and those that stood are kept.
     KeptThoughUp,
-    /// In which call another ring came; `None`: to a peer that rests.
+    /// In which call another ring came; `None`: in none.
     RingIn(Option<CallKind>),
     EdgeFailed,
     Withdrawal,

@@ -115,7 +115,8 @@ impl Sane {
     fn is_between_calls(&self, peer: &Peer) -> bool {
         let view = peer.view();
         let waits = view.tags().next().is_some() && view.tags().all(|tag| tag.seq.is_none());
-        view.rests() || waits || view.open_calls().major.is_some() && self.owed.is_empty()
+        let idle = view.is_idle();
+        idle || waits || view.open_calls().major.is_some() && self.owed.is_empty()
     }
 
     /// Orders both edges or one of them; announces what has come up, or, where the attempt came to nothing,

@@ -4,8 +4,8 @@ use super::{Collective, End, Fresh, Lanes, Major, NONSENSE, Order, Reference, St
 use crate::desk::*;
 
 impl Reference {
-    /// A ring is built for who waits until others do what it did, and for who has not begun anything since
-    /// it came; never under a collective that runs, under transfers, or under measurements.
+    /// A ring is built for who waits until others do what it did, and for who does nothing; never under a
+    /// collective that runs, under transfers, or under measurements.
     pub(super) fn may_get_a_ring(&self) -> bool {
         let none_runs = (self.tags.values()).all(|tag| matches!(tag, Collective::Wanted { .. }));
         match &self.major {
@@ -13,7 +13,6 @@ impl Reference {
                 true
             }
             Some(Major::Optimize(Some((_, false))) | Major::Sync(Some(_))) => false,
-            None if self.tags.is_empty() => self.rests || self.order.is_some(),
             None => none_runs,
         }
     }
