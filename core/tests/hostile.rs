@@ -25,6 +25,9 @@ mod reference;
 #[path = "support/replayable.rs"]
 mod replayable;
 
+#[path = "hostile/stories.rs"]
+mod stories;
+
 use reference::Shadow;
 use replayable::replayable;
 
@@ -175,6 +178,8 @@ struct Bystander {
     conns: u64,
     connected: BTreeSet<PeerId>,
     timers: BTreeSet<MasterTimer>,
+    /// How often each timer was started.
+    starts: BTreeMap<MasterTimer, u64>,
     /// The last round and operation that each peer heard of.
     heard: BTreeMap<PeerId, (Round, Seq)>,
     /// Which edges each peer was last told to connect, and has not reported.
@@ -184,6 +189,8 @@ struct Bystander {
     questions: Vec<MasterOutput>,
     verdicts: BTreeMap<Seq, Verdict>,
     taken: BTreeSet<(ConnectionState, Event)>,
+    /// Who was sent away, and for what.
+    gone: BTreeMap<PeerId, Misdeed>,
 }
 
 impl Bystander {
@@ -194,12 +201,14 @@ impl Bystander {
             conns: 0,
             connected: BTreeSet::new(),
             timers: BTreeSet::new(),
+            starts: BTreeMap::new(),
             heard: BTreeMap::new(),
             ordered: BTreeMap::new(),
             epochs: BTreeMap::new(),
             questions: Vec::new(),
             verdicts: BTreeMap::new(),
             taken: BTreeSet::new(),
+            gone: BTreeMap::new(),
         }
     }
 
@@ -422,6 +431,7 @@ impl Bystander {
             }
             MasterOutput::StartTimer { timer, .. } => {
                 self.timers.insert(timer);
+                *self.starts.entry(timer).or_default() += 1;
             }
             MasterOutput::StopTimer(timer) => {
                 self.timers.remove(&timer);
@@ -434,7 +444,10 @@ impl Bystander {
             MasterOutput::Moved { event, from, .. } => {
                 self.taken.insert((from, event));
             }
-            MasterOutput::Refuse { .. } | MasterOutput::Lost { .. } | MasterOutput::Stopped => {}
+            MasterOutput::Lost { peer, misdeed } => {
+                self.gone.extend(misdeed.map(|misdeed| (peer, misdeed)));
+            }
+            MasterOutput::Refuse { .. } | MasterOutput::Stopped => {}
         }
     }
 
