@@ -21,6 +21,9 @@ struct Arguments {
     /// Only situations whose name contains this
     #[arg(long, default_value = "")]
     only: String,
+    /// Print every message of these situations
+    #[arg(long)]
+    tell: bool,
     /// Situations at a time
     #[arg(long, default_value_t = 2)]
     threads: usize,
@@ -35,7 +38,7 @@ fn main() -> ExitCode {
         println!("seed {seed}\n{}", table::head());
         let names: Vec<usize> = (0..all().len()).filter(|no| wanted(&all()[*no])).collect();
         tried += names.len();
-        failed += try_all(&names, seed, arguments.threads.max(1));
+        failed += try_all(&names, seed, &arguments);
     }
     println!("{failed} of {tried} situations are not as expected");
     if failed == 0 && tried > 0 {
@@ -46,7 +49,7 @@ fn main() -> ExitCode {
 }
 
 /// Tries them on several threads, prints a line of each in their order, and counts those that failed.
-fn try_all(numbers: &[usize], seed: u64, threads: usize) -> usize {
+fn try_all(numbers: &[usize], seed: u64, arguments: &Arguments) -> usize {
     let next = Mutex::new(0);
     let printed = Mutex::new(Printer::default());
     let take = || {
@@ -55,7 +58,7 @@ fn try_all(numbers: &[usize], seed: u64, threads: usize) -> usize {
         *next - 1
     };
     thread::scope(|scope| {
-        for _ in 0..threads {
+        for _ in 0..arguments.threads.max(1) {
             scope.spawn(|| {
                 let situations = all();
                 loop {
@@ -63,7 +66,7 @@ fn try_all(numbers: &[usize], seed: u64, threads: usize) -> usize {
                     let Some(number) = numbers.get(place) else {
                         return;
                     };
-                    let (line, ok) = try_one(&situations[*number], seed);
+                    let (line, ok) = try_one(&situations[*number], seed, arguments.tell);
                     let mut printed = printed.lock().unwrap_or_else(|p| p.into_inner());
                     printed.add(place, line, ok);
                 }
@@ -74,8 +77,9 @@ fn try_all(numbers: &[usize], seed: u64, threads: usize) -> usize {
     printed.failed
 }
 
-fn try_one(situation: &Situation, seed: u64) -> (String, bool) {
-    let trial = situation.stage(seed);
+fn try_one(situation: &Situation, seed: u64, tell: bool) -> (String, bool) {
+    let mut trial = situation.stage(seed);
+    trial.world.tells = tell;
     let (within, may_lose) = (trial.within, trial.may_lose);
     let outcome = trial.run();
     let line = table::line(&situation.name, &outcome, within, may_lose);

@@ -109,10 +109,11 @@ impl World {
     }
 
     fn dial(&mut self, process: Process, round: Round, edge: Edge, end: End) {
+        let spread = self.draw(self.pace.spread);
         let pace = &self.pace;
         let (time, answer) = match self.path_to(process.seat, end.with) {
-            Path::Good | Path::Mute => (pace.connect(), Ok(())),
-            Path::Refused => (pace.round_trip, Err(LaneFailure::Refused)),
+            Path::Good | Path::Mute => (pace.connect() + spread, Ok(())),
+            Path::Refused => (pace.round_trip + spread, Err(LaneFailure::Refused)),
             Path::Filtered | Path::Cut => (pace.dial_limit, Err(LaneFailure::TimedOut)),
         };
         self.after(time, Happening::DialAnswered(process, round, edge, answer));

@@ -413,6 +413,18 @@ impl PeerDesk {
     }
 }
 
+/// Does it say no more than that the peer lives?
+#[must_use]
+pub fn is_beat_up(message: &Up) -> bool {
+    *message == Up::Heartbeat
+}
+
+/// Does it say no more than that the master lives?
+#[must_use]
+pub fn is_beat_down(message: &Down) -> bool {
+    *message == Down::Heartbeat
+}
+
 /// The round of an order to connect ring edges.
 #[must_use]
 pub fn round_of_wiring(message: &Down) -> Option<Round> {

@@ -42,6 +42,8 @@ pub struct Pace {
     pub control: Micros,
     /// There and back between two peers.
     pub round_trip: Micros,
+    /// How much longer until a connection is answered, by chance.
+    pub spread: Micros,
     /// Bytes per second that a peer can send.
     pub bandwidth: u64,
     /// Bytes that are under way on one lane at most.
@@ -63,6 +65,7 @@ impl Default for Pace {
         Self {
             control: 20 * MILLISECOND,
             round_trip: 40 * MILLISECOND,
+            spread: 200 * MILLISECOND,
             bandwidth: 125_000_000,
             window: 4 << 20,
             reduce: 200 * MILLISECOND,

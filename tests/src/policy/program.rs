@@ -8,15 +8,6 @@ use super::time::Micros;
 pub enum Step {
     /// Computes, loads data, or rests.
     Think(Micros),
-    /// Computes for the shorter time until an instant, and for the longer time from then on.
-    ThinkLonger {
-        /// The instant.
-        from: Micros,
-        /// Until then.
-        short: Micros,
-        /// From then on.
-        long: Micros,
-    },
     /// `update_topology`
     Update,
     /// `sync_shared_state`
@@ -80,6 +71,8 @@ pub struct Program {
     detour: bool,
     /// What it does once is done.
     pub once_done: bool,
+    /// What it runs instead when its loop begins anew after an instant.
+    then: Option<(Micros, Box<Program>)>,
 }
 
 impl Program {
@@ -94,6 +87,7 @@ impl Program {
             at: 0,
             detour: false,
             once_done: false,
+            then: None,
         }
     }
 
@@ -127,6 +121,22 @@ impl Program {
     pub fn reconnecting(mut self, after: Micros) -> Self {
         self.reconnects = Some(after);
         self
+    }
+
+    /// The same until its loop begins anew after an instant; then another one.
+    #[must_use]
+    pub fn until(mut self, instant: Micros, then: Program) -> Self {
+        self.then = Some((instant, Box::new(then)));
+        self
+    }
+
+    /// Becomes the next program where it is time.
+    pub fn turn(&mut self, now: Micros) {
+        let is_at_top = self.at == self.opening.len() && !self.detour;
+        let due = |(instant, _): &mut (Micros, Box<Program>)| is_at_top && *instant <= now;
+        if let Some((_, then)) = self.then.take_if(due) {
+            *self = *then;
+        }
     }
 
     /// Goes to the first line.
@@ -175,11 +185,7 @@ impl Program {
 fn is_reduce(step: Step) -> bool {
     match step {
         Step::Reduce { .. } | Step::InnerReduce { .. } => true,
-        Step::Think(_)
-        | Step::ThinkLonger { .. }
-        | Step::Update
-        | Step::Sync
-        | Step::Once { .. } => false,
+        Step::Think(_) | Step::Update | Step::Sync | Step::Once { .. } => false,
     }
 }
 
@@ -230,6 +236,20 @@ mod tests {
         let walked = walk(&mut program, 3);
 
         assert_eq!(walked, [Step::Update, REDUCE, Step::Sync]);
+    }
+
+    #[test]
+    fn another_program_takes_over_when_the_loop_begins_anew() {
+        let then = Program::of([REDUCE], Recovery::Top);
+        let mut program = Program::of([Step::Update, Step::Sync], Recovery::Top).until(5, then);
+        program.turn(4);
+        program.done();
+        program.turn(6);
+        let in_the_middle = program.step();
+        program.done();
+        program.turn(6);
+
+        assert_eq!((in_the_middle, program.step()), (Step::Sync, REDUCE));
     }
 
     #[test]

@@ -55,6 +55,6 @@ fn row(cells: &[&str; 8]) -> String {
         verdict,
     ] = cells;
     format!(
-        "{name:<62} {goes_on:>23} {expected:>24} {healthy:>14} {faulty:>7} {rings:>6} {failed:>7}  {verdict}"
+        "{name:<78} {goes_on:>23} {expected:>24} {healthy:>14} {faulty:>7} {rings:>6} {failed:>7}  {verdict}"
     )
 }

@@ -46,14 +46,10 @@ impl World {
         let now = self.now();
         let seat = &mut self.seats[process.seat.0];
         let memory = seat.memory;
+        seat.program.turn(now);
         match seat.program.step() {
             Step::Think(time) => {
                 seat.program.done();
-                self.after(time, Happening::UserGoesOn(process));
-            }
-            Step::ThinkLonger { from, short, long } => {
-                seat.program.done();
-                let time = if now < from { short } else { long };
                 self.after(time, Happening::UserGoesOn(process));
             }
             Step::Update => self.call(process, Ask::Update),

@@ -11,12 +11,14 @@ use rand::{RngExt, SeedableRng};
 use super::agenda::Agenda;
 use super::faults::Fault;
 use super::log::Log;
-use super::machines::{Decree, Down, Fact, MasterDesk, Order, PeerDesk, Up};
+use super::machines::{
+    Decree, Down, Fact, MasterDesk, Order, PeerDesk, Up, is_beat_down, is_beat_up,
+};
 use super::network::{Network, Pace, SeatNo};
 use super::plane::LaneKey;
 use super::reduces::Reduce;
 use super::seat::{Seat, SeatPlan};
-use super::time::Micros;
+use super::time::{Micros, SECOND, show};
 
 /// One process of a seat: a seat whose peer connects again is another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +69,8 @@ pub struct World {
     pub(super) processes: BTreeMap<PeerId, Process>,
     /// What was seen.
     pub log: Log,
+    /// Every message is printed as it arrives, heartbeats apart.
+    pub tells: bool,
     random: StdRng,
 }
 
@@ -85,6 +89,7 @@ impl World {
             reduces: BTreeMap::new(),
             processes: BTreeMap::new(),
             log: Log::default(),
+            tells: false,
             random: StdRng::seed_from_u64(seed),
         }
     }
@@ -139,6 +144,9 @@ impl World {
             Happening::ArrivesUp(from, message) => self.arrives_up(from, message),
             Happening::UpEnds(from) => self.up_ends(from),
             Happening::ArrivesDown(to, message) => {
+                if self.tells && !is_beat_down(&message) {
+                    println!("{:>12} {:>4} <- {message:?}", show(self.now()), to.seat.0);
+                }
                 self.with_desk(to, |desk, now| desk.heard(now, message));
             }
             Happening::DownEnds(to) => self.with_desk(to, PeerDesk::lost_master),
@@ -259,6 +267,9 @@ impl World {
 
     fn arrives_up(&mut self, from: Process, message: Up) {
         let now = self.now();
+        if self.tells && !is_beat_up(&message) {
+            println!("{:>12} {:>4} -> {message:?}", show(now), from.seat.0);
+        }
         let peer = self.seats[from.seat.0].peer_of(from.life);
         let decrees = match peer {
             Some(peer) => self.master.heard(now, peer, message),
@@ -307,8 +318,7 @@ impl World {
                     problem,
                 } => {
                     let ring = pccl_core::tour::solve(&problem);
-                    let solving = super::time::SECOND;
-                    self.after(solving, Happening::Solved(round, group, ring));
+                    self.after(SECOND, Happening::Solved(round, group, ring));
                 }
                 Decree::Contradiction(what) => self.log.contradictions.push(what),
             }

@@ -30,14 +30,14 @@ pub(super) fn situations() -> Vec<Situation> {
     ]
 }
 
-/// Loops that compute longer from the fault on.
+/// The README's loop that computes for eleven minutes.
 fn slow_loop() -> Program {
-    let compute = Step::ThinkLonger {
-        from: FAULT,
-        short: SECOND,
-        long: LONG,
-    };
-    Program::of([Step::Update, Step::Sync, compute, REDUCE], Recovery::Top)
+    Program::readme(LONG)
+}
+
+/// Commits count that begin when everybody has gone over to what it does from [`FAULT`] on.
+fn staged(world: World) -> Trial {
+    Trial::of(world, FAULT + 5 * SECOND)
 }
 
 fn fast_among_slow() -> Situation {
@@ -45,19 +45,17 @@ fn fast_among_slow() -> Situation {
         "one fast peer among 49 that compute for 11 minutes",
         |seed| {
             let mut world = World::new(seed);
-            crew(&mut world, 49, &slow_loop());
+            crew(&mut world, 49, &usual().until(FAULT, slow_loop()));
             crew(&mut world, 1, &usual());
-            Trial::of(world, FAULT)
-                .within(LONG + MINUTE)
-                .watched(40 * MINUTE)
+            staged(world).within(LONG + MINUTE).watched(40 * MINUTE)
         },
     )
 }
 
-/// One group waits in `update_topology`, while the other reduces again and again, idle for a moment
-/// between any two.
+/// One group waits in `update_topology`, while others reduce again and again, each idle for a moment
+/// between any two: whenever the ballot is looked at, some of them are.
 fn idle_for_a_moment() -> Situation {
-    let name = "idle for 100 ms at a time while a ballot is 11 minutes old, 2 + 4 peers";
+    let name = "idle for 100 ms at a time beside a ballot of 11 minutes, 2 + 8 x 2 peers";
     Situation::new(name, |seed| {
         let mut world = World::new(seed);
         world.pace.reduce = 50 * MILLISECOND;
@@ -66,14 +64,16 @@ fn idle_for_a_moment() -> Situation {
         let reduce_and_rest = [inner, Step::Think(100 * MILLISECOND)];
         let mut body = vec![Step::Update, Step::Sync, REDUCE];
         body.extend(reduce_and_rest.repeat(3000));
-        let program = Program::of(body, Recovery::Top);
-        for no in 0..4 {
-            let plan = SeatPlan::at(no * 50 * MILLISECOND).running(program.clone());
-            world.seat(plan.in_group(1));
+        for group in 1..=8 {
+            let mut body = body.clone();
+            body.insert(2, Step::Think(u64::from(group) * 30 * MILLISECOND));
+            let program = usual().until(FAULT, Program::of(body, Recovery::Top));
+            for no in 0..2 {
+                let plan = SeatPlan::at(no * 50 * MILLISECOND).running(program.clone());
+                world.seat(plan.in_group(group));
+            }
         }
-        Trial::of(world, FAULT)
-            .within(15 * MINUTE)
-            .watched(30 * MINUTE)
+        staged(world).within(15 * MINUTE).watched(30 * MINUTE)
     })
 }
 
@@ -83,21 +83,15 @@ fn dropped_call() -> Situation {
         "a dropped update while all compute for 11 minutes, 4 peers",
         |seed| {
             let mut world = World::new(seed);
-            crew(&mut world, 3, &slow_loop());
-            let compute = Step::ThinkLonger {
-                from: FAULT,
-                short: SECOND,
-                long: LONG,
-            };
+            crew(&mut world, 3, &usual().until(FAULT, slow_loop()));
             let drops = Step::Once {
                 from: FAULT,
                 what: Rarely::UpdateAndDrop,
             };
-            let body = [Step::Update, Step::Sync, drops, compute, REDUCE];
-            crew(&mut world, 1, &Program::of(body, Recovery::Top));
-            Trial::of(world, FAULT)
-                .within(LONG + MINUTE)
-                .watched(40 * MINUTE)
+            let body = [Step::Update, Step::Sync, drops, Step::Think(LONG), REDUCE];
+            let dropping = Program::of(body, Recovery::Top);
+            crew(&mut world, 1, &usual().until(FAULT, dropping));
+            staged(world).within(LONG + MINUTE).watched(40 * MINUTE)
         },
     )
 }
@@ -129,13 +123,10 @@ fn not_joined() -> Situation {
             let mut world = World::new(seed);
             let [one, two] = [1, 2].map(|tag| Step::InnerReduce { tag, bytes: 1 });
             for order in [[one, two], [two, one]] {
-                let begins = [Step::Think(30 * SECOND), Step::Update, Step::Update];
-                let program = Program::of(order, Recovery::NextStep).after(begins);
-                world.seat(SeatPlan::at(0).running(program));
+                let crossed = Program::of(order, Recovery::NextStep);
+                crew(&mut world, 1, &usual().until(FAULT, crossed));
             }
-            Trial::of(world, FAULT)
-                .within(12 * MINUTE)
-                .watched(40 * MINUTE)
+            staged(world).within(12 * MINUTE).watched(40 * MINUTE)
         },
     )
 }

@@ -16,7 +16,11 @@ pub(super) fn situations() -> Vec<Situation> {
         partition("ring alternating", |_, no| no % 2 == 0 || no == 99),
         partition("ring in random order", |order, no| order[no] < 51),
     ];
-    all.extend([10, 30, 100].into_iter().map(blocked_pairs));
+    for path in [Path::Cut, Path::Refused] {
+        for count in [10, 30, 100] {
+            all.extend((1..=3).map(|drawn| blocked_pairs(count, path, drawn)));
+        }
+    }
     all
 }
 
@@ -41,13 +45,15 @@ fn partition(which: &str, is_larger: fn(&[usize], usize) -> bool) -> Situation {
 }
 
 /// All lanes break, and a fifth of the pairs cannot connect again. A ring is left.
-fn blocked_pairs(count: usize) -> Situation {
-    let name = format!("all lanes break, a fifth of the pairs stays blocked, {count} peers");
+fn blocked_pairs(count: usize, path: Path, drawn: u64) -> Situation {
+    let name = format!(
+        "outage, a fifth of the pairs stays blocked ({path:?}), {count} peers, draw {drawn}"
+    );
     Situation::new(name, move |seed| {
-        let (mut world, seats) = usual_run(seed, count);
+        let (mut world, seats) = usual_run(seed ^ (drawn << 32), count);
         for (one, other) in a_fifth_of_pairs(&mut world, count) {
             let (one, other) = (seats[one], seats[other]);
-            world.strike(FAULT, Fault::Between(one, other, Path::Cut));
+            world.strike(FAULT, Fault::Between(one, other, path));
         }
         world.strike(FAULT, Fault::AllLanesBreak);
         Trial::of(world, FAULT)

@@ -4,10 +4,10 @@ use super::super::faults::Fault;
 use super::super::network::{Path, SeatNo};
 use super::super::program::{Program, Recovery, Step};
 use super::super::seat::{Habit, Memory, SeatPlan};
-use super::super::time::{MILLISECOND, MINUTE, Micros, SECOND};
+use super::super::time::{MILLISECOND, MINUTE, SECOND};
 use super::super::trial::Trial;
 use super::super::world::World;
-use super::{FAULT, Situation, usual_run};
+use super::{FAULT, Situation, crew, usual, usual_run};
 
 /// All of this file.
 pub(super) fn situations() -> Vec<Situation> {
@@ -44,28 +44,31 @@ fn never_ends_a_transfer() -> Situation {
     )
 }
 
-/// The only holder and one of three newcomers cannot connect: the others can.
+/// The only holder and one of three newcomers, its neighbour in no ring, cannot connect: the others can.
 fn pair_without_transfers() -> Situation {
-    Situation::new("holder and one requester cannot connect, 4 peers", |seed| {
-        let mut world = World::new(seed);
-        let newest = Memory {
-            revision: 10,
-            content: 7,
-            bytes: 1 << 20,
-        };
-        let holder = SeatPlan {
-            memory: newest,
-            ..SeatPlan::at(0)
-        };
-        let holder = world.seat(holder);
-        let others: Vec<SeatNo> = (0..3)
-            .map(|_| world.seat(SeatPlan::at(5 * SECOND)))
-            .collect();
-        world.network.set_pair(holder, others[2], Path::Filtered);
-        Trial::of(world, 5 * SECOND)
-            .within(2 * MINUTE)
-            .watched(10 * MINUTE)
-    })
+    Situation::new(
+        "holder and one requester cannot connect, 1 + 3 peers",
+        |seed| {
+            let mut world = World::new(seed);
+            let memory = Memory {
+                revision: 10,
+                content: 7,
+                bytes: 1 << 20,
+            };
+            let holder = world.seat(SeatPlan {
+                memory,
+                ..SeatPlan::at(0)
+            });
+            let starts = |no: u64| FAULT + no * 50 * MILLISECOND;
+            let others: Vec<SeatNo> = (0..3)
+                .map(|no| world.seat(SeatPlan::at(starts(no))))
+                .collect();
+            world.network.set_pair(holder, others[1], Path::Filtered);
+            Trial::of(world, FAULT)
+                .within(2 * MINUTE)
+                .watched(10 * MINUTE)
+        },
+    )
 }
 
 /// One lane with 4 MiB under way at 300 ms: 25 GiB take 32 minutes.
@@ -101,22 +104,12 @@ fn long_reduce(count: usize) -> Situation {
         let mut world = World::new(seed);
         world.pace.bandwidth = 12_500_000;
         let bytes = 40_000_000_000;
-        let together: Micros = 20 * SECOND;
-        let loops = |reduce| [Step::Update, Step::Sync, Step::Think(SECOND), reduce];
-        let program = Program::of(loops(Step::Reduce { tag: 0, bytes }), Recovery::Top);
-        for no in 0..count as u64 {
-            // All but the first are at the door when the first one updates.
-            let wait = [Step::Think(together), Step::Update, Step::Update];
-            let program = if no == 0 {
-                program.clone().after(wait)
-            } else {
-                program.clone()
-            };
-            world.seat(SeatPlan::at(no * 50 * MILLISECOND).running(program));
-        }
+        let reduce = Step::Reduce { tag: 0, bytes };
+        let body = [Step::Update, Step::Sync, Step::Think(SECOND), reduce];
+        let long = Program::of(body, Recovery::Top);
+        crew(&mut world, count, &usual().until(FAULT, long));
         let whole = world.pace.reduce_of(bytes, count);
-        Trial::of(world, 0)
-            .within(whole + 2 * MINUTE)
-            .watched(3 * whole)
+        let trial = Trial::of(world, FAULT + 2 * SECOND).within(whole + MINUTE);
+        trial.watched(3 * whole)
     })
 }
