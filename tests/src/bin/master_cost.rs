@@ -24,7 +24,7 @@ struct Arguments {
     #[arg(long, default_value_t = 1000)]
     peers: usize,
     /// Collectives of each peer in a large run
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 3)]
     rounds: usize,
     /// Tags at a time where there are many
     #[arg(long, default_value_t = 1000)]
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
     );
     let (one_group, commit_bytes) = collectives(peers, 1, rounds);
     let (many_groups, _) = collectives(peers, groups, rounds);
-    let (few, many) = (in_flight(16, 2000), in_flight(arguments.tags, 2000));
+    let (few, many) = (in_flight(16, 1000), in_flight(arguments.tags, 1000));
     let ratio = many.total().as_secs_f64() / few.total().as_secs_f64();
     let mut met = one_group.print(&format!("collectives, {peers} peers in one group"), true);
     met &= many_groups.print(
@@ -302,10 +302,10 @@ fn in_flight(window: u64, reduces: u64) -> Times {
     run.times
 }
 
-/// All peers call `update_topology`, twenty times; nobody waits at the door.
+/// All peers call `update_topology`, five times; nobody waits at the door.
 fn updates(peers: usize, groups: usize) -> Times {
     let mut run = Run::of(peers, groups);
-    for _ in 0..20 {
+    for _ in 0..5 {
         for peer in run.peers.clone() {
             run.tell(
                 peer,

@@ -19,10 +19,10 @@
 //! |---|---|
 //! | `time`, `agenda` | virtual time, and what comes next |
 //! | `network` | who can connect to whom, and how long things take |
-//! | `machines` | the real machines, in the simulator's words: the one file that names messages and timers |
+//! | `machines` | the real machines, in the simulator's words: the one folder that names messages and timers |
 //! | `program`, `users` | what users run, and how their calls are answered |
 //! | `seat`, `plane` | a process, and its ring edges |
-//! | `world` | the simulation: events, timers, control links |
+//! | `world`, `links` | the simulation: events and timers; control connections |
 //! | `edges`, `reduces`, `transfers` | what the client's data plane would do |
 //! | `faults` | what breaks |
 //! | `log`, `trial`, `table` | what was seen, what was expected, and how it is printed |
@@ -30,13 +30,15 @@
 //!
 //! What it leaves out: bytes and their order within a reduce; lanes one by one; a master or a peer that
 //! stands still or runs out of something. An edge that carries nothing is reported by its two ends after
-//! the stall time.
+//! the stall time, or, where a situation says so, by every rank of the edge that it receives on: in a ring
+//! that stands still all wait for their neighbours.
 //!
 //! **Invariant:** nothing here reads a clock, a random source that is not seeded, or a hash map.
 
 pub mod agenda;
 mod edges;
 pub mod faults;
+mod links;
 pub mod log;
 pub mod machines;
 pub mod network;
@@ -51,3 +53,6 @@ mod transfers;
 pub mod trial;
 mod users;
 pub mod world;
+
+#[cfg(test)]
+mod tests;

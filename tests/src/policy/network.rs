@@ -56,6 +56,9 @@ pub struct Pace {
     pub dial_limit: Micros,
     /// How long data may stand still, as in the client.
     pub stall: Micros,
+    /// Where data stands still, every rank reports the edge that it receives on, and not only the ends of
+    /// the edge that is no good.
+    pub all_report_stalls: bool,
     /// How long a lane waits for the order that expects it, as in the client.
     pub hold: Micros,
 }
@@ -72,6 +75,7 @@ impl Default for Pace {
             probe: 200 * MILLISECOND,
             dial_limit: 10 * SECOND,
             stall: 10 * SECOND,
+            all_report_stalls: false,
             hold: 5 * SECOND,
         }
     }

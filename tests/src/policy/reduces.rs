@@ -138,9 +138,25 @@ impl World {
                     self.part_ends(seat, seq, true);
                 }
             }
+        } else if self.pace.all_report_stalls {
+            // Each looks at its own clock: whoever looks first reports first.
+            for seat in reduce.running.clone() {
+                let time = self.draw(100 * MILLISECOND);
+                if let Some(process) = self.process(seat) {
+                    self.after(time, Happening::Stalls(process, seq));
+                }
+            }
         } else {
             let bad = reduce.bad.clone();
             self.stalls(seq, &bad);
+        }
+    }
+
+    /// This rank has waited for its neighbour for too long.
+    pub(super) fn rank_stalls(&mut self, process: Process, seq: Seq) {
+        let reduce = self.reduces.get(&seq);
+        if self.runs(process) && reduce.is_some_and(|r| r.running.contains(&process.seat)) {
+            self.stalls(seq, &[(process.seat, Edge::FromPrevious)]);
         }
     }
 

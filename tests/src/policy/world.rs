@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
-use pccl_core::id::{ConnId, GroupId, PeerId, Round, Seq, Ticket};
+use pccl_core::id::{GroupId, PeerId, Round, Seq, Ticket};
 use pccl_core::topology::{Edge, LaneFailure, Ring};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -11,14 +11,12 @@ use rand::{RngExt, SeedableRng};
 use super::agenda::Agenda;
 use super::faults::Fault;
 use super::log::Log;
-use super::machines::{
-    Decree, Down, Fact, MasterDesk, Order, PeerDesk, Up, is_beat_down, is_beat_up,
-};
+use super::machines::{Down, Fact, MasterDesk, Order, PeerDesk, Up, is_beat_down};
 use super::network::{Network, Pace, SeatNo};
 use super::plane::LaneKey;
 use super::reduces::Reduce;
 use super::seat::{Seat, SeatPlan};
-use super::time::{Micros, SECOND, show};
+use super::time::{Micros, show};
 
 /// One process of a seat: a seat whose peer connects again is another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +43,7 @@ pub(super) enum Happening {
     Notices(Process, LaneKey),
     ReduceEnds(Seq, u32),
     ReduceLate(Seq),
+    Stalls(Process, Seq),
     Lies(Process, Seq, bool),
     Learns(Process, Fact),
     TransferAnswered(Process, Round, SeatNo, bool),
@@ -166,6 +165,7 @@ impl World {
             Happening::Notices(process, lanes) => self.notices(process, lanes),
             Happening::ReduceEnds(seq, plan) => self.reduce_ends(seq, plan),
             Happening::ReduceLate(seq) => self.reduce_late(seq),
+            Happening::Stalls(process, seq) => self.rank_stalls(process, seq),
             Happening::Lies(process, seq, names_edge) => self.lies(process, seq, names_edge),
             Happening::Learns(process, fact) => self.learn(process, fact),
             Happening::TransferAnswered(process, round, with, ok) => {
@@ -257,112 +257,12 @@ impl World {
         self.see_to_master();
     }
 
-    fn see_to_master(&mut self) {
+    pub(super) fn see_to_master(&mut self) {
         let deadline = self.master.deadline();
         if let Some(deadline) = deadline.filter(|at| *at < self.master_wakes) {
             self.master_wakes = deadline;
             self.agenda.at(deadline, Happening::MasterWakes);
         }
-    }
-
-    fn arrives_up(&mut self, from: Process, message: Up) {
-        let now = self.now();
-        if self.tells && !is_beat_up(&message) {
-            println!("{:>12} {:>4} -> {message:?}", show(now), from.seat.0);
-        }
-        let peer = self.seats[from.seat.0].peer_of(from.life);
-        let decrees = match peer {
-            Some(peer) => self.master.heard(now, peer, message),
-            None => {
-                let address = self.seats[from.seat.0].plan.address;
-                self.master.connected(now, conn_of(from), message, address)
-            }
-        };
-        self.obey_master(decrees);
-    }
-
-    fn up_ends(&mut self, from: Process) {
-        if let Some(peer) = self.seats[from.seat.0].peer_of(from.life) {
-            let decrees = self.master.gone(self.agenda.now(), peer);
-            self.obey_master(decrees);
-        }
-    }
-
-    fn obey_master(&mut self, decrees: Vec<Decree>) {
-        for decree in decrees {
-            match decree {
-                Decree::Registered { conn, peer } => {
-                    let process = process_of(conn);
-                    self.processes.insert(peer, process);
-                    self.seats[process.seat.0].peer = Some((process.life, peer));
-                }
-                Decree::TurnedAway { conn, words } => {
-                    self.send_down(process_of(conn), words);
-                    self.end_down(process_of(conn));
-                }
-                Decree::Send { peer, message } => {
-                    if let Some(process) = self.processes.get(&peer).copied() {
-                        let now = self.now();
-                        self.log.sent(now, &message);
-                        self.send_down(process, message);
-                    }
-                }
-                Decree::Close(peer) => {
-                    if let Some(process) = self.processes.get(&peer).copied() {
-                        self.end_down(process);
-                    }
-                }
-                Decree::Solve {
-                    round,
-                    group,
-                    problem,
-                } => {
-                    let ring = pccl_core::tour::solve(&problem);
-                    self.after(SECOND, Happening::Solved(round, group, ring));
-                }
-                Decree::Contradiction(what) => self.log.contradictions.push(what),
-            }
-        }
-        self.see_to_master();
-    }
-
-    /// One way on a control connection: what was sent before arrives before.
-    fn control_time(&mut self, clear: Micros) -> Micros {
-        let jitter = self.draw(self.pace.control / 4);
-        clear.max(self.now() + self.pace.control + jitter)
-    }
-
-    pub(super) fn send_up(&mut self, process: Process, message: Up) {
-        let at = self.control_time(self.seats[process.seat.0].up_clear);
-        self.seats[process.seat.0].up_clear = at;
-        self.agenda.at(at, Happening::ArrivesUp(process, message));
-    }
-
-    pub(super) fn end_up(&mut self, process: Process) {
-        let at = self.control_time(self.seats[process.seat.0].up_clear);
-        self.agenda.at(at, Happening::UpEnds(process));
-    }
-
-    fn send_down(&mut self, process: Process, message: Down) {
-        let at = self.control_time(self.seats[process.seat.0].down_clear);
-        self.seats[process.seat.0].down_clear = at;
-        self.agenda.at(at, Happening::ArrivesDown(process, message));
-    }
-
-    pub(super) fn end_down(&mut self, process: Process) {
-        let at = self.control_time(self.seats[process.seat.0].down_clear);
-        self.agenda.at(at, Happening::DownEnds(process));
-    }
-}
-
-fn conn_of(process: Process) -> ConnId {
-    ConnId((process.seat.0 as u64) << 32 | u64::from(process.life))
-}
-
-fn process_of(conn: ConnId) -> Process {
-    Process {
-        seat: SeatNo((conn.0 >> 32) as usize),
-        life: (conn.0 & u64::from(u32::MAX)) as u32,
     }
 }
 

@@ -9,7 +9,9 @@ use super::{FAULT, Situation, usual_run};
 
 /// All of this file.
 pub(super) fn situations() -> Vec<Situation> {
-    let mut all: Vec<Situation> = [2, 3, 8, 50].into_iter().map(mute_edge).collect();
+    let sizes = [2, 3, 8, 50].into_iter();
+    let mut all: Vec<Situation> = sizes.map(|count| mute_edge(count, false)).collect();
+    all.extend([8, 50].into_iter().map(|count| mute_edge(count, true)));
     all.push(liar("names no edge", Habit::ReportsLoss));
     all.push(liar("names its edge", Habit::ReportsLossOfItsEdge));
     all
@@ -17,11 +19,13 @@ pub(super) fn situations() -> Vec<Situation> {
 
 /// The two peers in the middle of the ring can connect, and nothing arrives. With up to three peers each
 /// ring has that edge, so one of the two has to go.
-fn mute_edge(count: usize) -> Situation {
+fn mute_edge(count: usize, all_report: bool) -> Situation {
+    let who = if all_report { "all" } else { "its ends" };
     Situation::new(
-        format!("an edge connects and carries nothing, {count} peers"),
+        format!("an edge connects and carries nothing, {count} peers, {who} report"),
         move |seed| {
             let (mut world, seats) = usual_run(seed, count);
+            world.pace.all_report_stalls = all_report;
             let (one, other) = (seats[count / 2 - 1], seats[count / 2]);
             world.strike(FAULT, Fault::Between(one, other, Path::Mute));
             let may_lose = usize::from(count <= 3);
