@@ -84,6 +84,8 @@ struct Reference {
     wirings: Vec<Wiring>,
     /// Pairs that could not be connected and were not since, lower number first.
     failed_pairs: BTreeSet<RingEdge>,
+    /// Attempts to connect rings that failed since one stood.
+    attempts_failed: u32,
     /// Who was admitted and has voted for nothing since.
     resting: Peers,
     /// Newcomers that wait to synchronize, and for the next update to let them.
@@ -174,6 +176,7 @@ impl Reference {
             invited: None,
             wirings: Vec::new(),
             failed_pairs: BTreeSet::new(),
+            attempts_failed: 0,
             resting: Peers::new(),
             aside: BTreeMap::new(),
             kept_aside: BTreeMap::new(),
