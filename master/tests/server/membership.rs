@@ -99,7 +99,7 @@ async fn a_peer_whose_message_trickles_in_is_not_silent() {
 
     let answer = founder.hear().await;
     assert!(
-        matches!(answer, ToPeer::TopologyEstablished(_)),
+        matches!(answer, ToPeer::TopologyEstablished { .. }),
         "{answer:?}"
     );
 }
