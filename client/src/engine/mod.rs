@@ -50,7 +50,6 @@ use crate::calls::{Backups, View};
 use crate::data::DataConfig;
 use live::{Happened, Live};
 use open_calls::{Admission, Collective, Major, OpenCalls};
-use queue::Turn;
 use upkeep::Upkeep;
 
 pub(crate) use command::{CallId, CollectiveEvent, Command, MoveOrder, SyncEvent, TopologyCall};
@@ -182,6 +181,8 @@ impl Engine {
             }
             Command::Cancel { call, tag } => {
                 if !self.calls.give_up(call, tag) {
+                    // Perhaps it was what another one waited for.
+                    self.retry_waiting();
                     return;
                 }
                 PeerInput::Call(Call::Cancel { tag })
@@ -263,7 +264,7 @@ impl Engine {
             }
             PeerOutput::Send(_)
             | PeerOutput::Establish { .. }
-            | PeerOutput::AdoptRing(_)
+            | PeerOutput::AdoptRing { .. }
             | PeerOutput::StopRing { .. }
             | PeerOutput::Probe { .. }
             | PeerOutput::StartTimer { .. }
@@ -287,11 +288,8 @@ impl Engine {
 
     /// A collective has ended: another one may start.
     fn start_queued(&mut self) {
-        while let Some(Turn { start, then_cancel }) = self.calls.next_turn() {
+        while let Some(start) = self.calls.next_turn() {
             self.start(start);
-            if let Some(cancel) = then_cancel {
-                self.start(cancel);
-            }
         }
     }
 }
