@@ -52,6 +52,7 @@ pub(crate) fn message(random: &mut StdRng) -> ToMaster {
     match random.random_range(0..16) {
         0 => ToMaster::Hello(hello(random)),
         1 => ToMaster::UpdateTopology {
+            epoch: Default::default(),
             broken: broken(random),
         },
         2 | 3 => ToMaster::EdgeUp {
