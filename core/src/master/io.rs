@@ -226,6 +226,9 @@ pub struct MasterConfig {
     pub optimization: Duration,
     /// How long the transfers of one synchronization may take.
     pub shared_state: Duration,
+    /// Failed transfers after which a peer that has been through a synchronization of its group has to
+    /// go, if it has failed with every peer that could serve it. A newcomer goes after two. Default: 3.
+    pub transfer_attempts_max: u8,
     /// How long one collective may take from its start to its last vote.
     pub collective: Duration,
     /// Mints the tickets. Its key must be 128 random bits.
@@ -247,6 +250,7 @@ impl Default for MasterConfig {
             wiring_attempts_max: 5,
             optimization: Duration::from_secs(300),
             shared_state: Duration::from_secs(1800),
+            transfer_attempts_max: 3,
             collective: Duration::from_secs(1800),
             tickets: TicketMint { key: [0; 16] },
         }

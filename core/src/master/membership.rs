@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
 use super::record::{PeerRecord, Stake};
+use super::remembered::Remembered;
 use super::{Master, MasterOutput, Out, Scope, send};
 use crate::id::{ConnId, PeerId, ProtocolVersion};
 use crate::messages::{Hello, Misdeed, Refusal, ToPeer};
@@ -104,7 +105,7 @@ impl Master {
             .retain(|(one, other)| *one != peer && *other != peer);
         self.optimization_loses(peer);
         if self.accepted_in(record.group).next().is_none() {
-            // With its last member a group's revision goes too: whoever comes next starts afresh.
+            // What it had reached stays remembered: whoever comes next goes on from there.
             if self.groups.remove(&record.group).is_some() && !self.groups.is_empty() {
                 // For the groups that are left this is another world: another epoch when they are
                 // told of it.
@@ -132,6 +133,7 @@ impl Master {
         }
         self.peers.clear();
         self.groups.clear();
+        self.remembered = Remembered::default();
         self.wirings.clear();
         self.failures.clear();
         self.unreachable.clear();

@@ -23,7 +23,9 @@
 //! | `precedence` | which of two calls gives way when peers wait for each other |
 //! | `topology`, `wiring`, `blame` | ballots about the ring; connecting its edges; what if that fails |
 //! | `collectives` | starting, committing and aborting collectives |
-//! | `shared_state`, `election` | synchronizing; whose content wins |
+//! | `shared_state` | synchronizing: votes, plan, conclusion |
+//! | `manifest`, `election`, `remembered` | what votes offer; whose content wins; what groups have reached |
+//! | `transfers` | who fetches from whom, and who goes where that fails |
 //! | `optimize` | measuring, solving, adopting a better ring |
 //!
 //! **Invariant:** a peer's state changes only along [`TRANSITIONS`](crate::states::TRANSITIONS).
@@ -34,13 +36,16 @@ mod blame;
 mod collectives;
 mod election;
 mod io;
+mod manifest;
 mod membership;
 mod optimize;
 mod precedence;
 mod record;
+mod remembered;
 mod settle;
 mod shared_state;
 mod topology;
+mod transfers;
 mod view;
 mod wiring;
 
@@ -56,6 +61,7 @@ use crate::states::{ConnectionPhase, ConnectionState, Event, next_state};
 use blame::Failures;
 use optimize::Optimization;
 use record::{GroupRecord, PeerRecord};
+use remembered::Remembered;
 use wiring::Wiring;
 
 /// Decides what each peer does next. The same inputs in the same order give the same outputs.
@@ -90,6 +96,7 @@ pub struct Master {
     epoch: Epoch,
     peers: BTreeMap<PeerId, PeerRecord>,
     groups: BTreeMap<GroupId, GroupRecord>,
+    remembered: Remembered,
     wirings: BTreeMap<Round, Wiring>,
     /// Attempts at connecting a ring that failed and are repeated.
     failures: BTreeMap<Scope, Failures>,
@@ -122,6 +129,7 @@ impl Master {
             epoch: Epoch(0),
             peers: BTreeMap::new(),
             groups: BTreeMap::new(),
+            remembered: Remembered::default(),
             wirings: BTreeMap::new(),
             failures: BTreeMap::new(),
             unreachable: BTreeSet::new(),
@@ -236,8 +244,8 @@ impl Master {
             }
             ToMaster::ProbesDone { round, ok } => self.probes_done(peer, round, ok, out),
             ToMaster::SyncSharedState(vote) => self.vote_to_sync(peer, vote, out),
-            ToMaster::SharedStateDone { round, ok } => {
-                self.shared_state_done(peer, round, ok, out);
+            ToMaster::SharedStateDone { round, ok, with } => {
+                self.shared_state_done(peer, round, ok, with, out);
             }
             ToMaster::InitiateCollective { tag, spec, broken } => {
                 self.vote_to_initiate(peer, tag, spec, broken, out);

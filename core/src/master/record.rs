@@ -4,9 +4,11 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
+use super::manifest::Offers;
+use super::remembered::Reached;
+use super::transfers::FailedTransfers;
 use crate::element::CollectiveSpec;
-use crate::id::{Epoch, GroupId, PeerId, Revision, Round, Seq, Tag};
-use crate::shared_state::SyncVote;
+use crate::id::{Epoch, GroupId, PeerId, Round, Seq, Tag};
 use crate::states::{CollectiveCommunicationState, ConnectionPhase, ConnectionState};
 use crate::topology::{BrokenEdges, Ring};
 
@@ -73,9 +75,8 @@ pub(super) struct GroupRecord {
     /// Whole edges of the ring that an attempt at another one ordered afresh. Until a ring stands each
     /// attempt does: the two ends may have newer lanes, of which they must not keep different ones.
     pub(super) distrusted: BTreeSet<(PeerId, PeerId)>,
-    /// The revision of the last successful synchronization.
-    pub(super) reached: Option<Revision>,
     pub(super) sync: SyncProgress,
+    pub(super) failed: FailedTransfers,
     pub(super) collectives: BTreeMap<Tag, Collective>,
 }
 
@@ -109,11 +110,14 @@ impl GroupRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum SyncProgress {
     /// Votes are collected (maybe none yet).
-    Voting(BTreeMap<PeerId, SyncVote>),
+    Voting(Offers),
     /// Entries move.
     Moving {
         round: Round,
-        revision: Revision,
+        /// What the group will hold.
+        reached: Reached,
+        /// Who fetches something, and from whom.
+        sources: BTreeMap<PeerId, PeerId>,
         /// Who has not reported. The loss of one of them ends the attempt.
         awaiting: BTreeSet<PeerId>,
     },
@@ -121,7 +125,7 @@ pub(super) enum SyncProgress {
 
 impl Default for SyncProgress {
     fn default() -> Self {
-        Self::Voting(BTreeMap::new())
+        Self::Voting(Offers::new())
     }
 }
 

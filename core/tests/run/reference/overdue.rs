@@ -26,6 +26,13 @@ impl Reference {
                 let moves = |group: &Group| group.moving.as_ref().is_some_and(|m| m.round == round);
                 let late = self.groups.iter().find(|(_, group)| moves(group));
                 if let Some(group) = late.map(|(group, _)| *group) {
+                    let late = self.groups.get_mut(&group).unwrap();
+                    let moving = late.moving.as_ref().unwrap();
+                    for (requester, holder) in &moving.sources {
+                        if moving.lacking.contains(requester) {
+                            late.mishaps.happens(*requester, *holder);
+                        }
+                    }
                     self.conclude_sync(group, Err(SyncFailure::TimedOut));
                 }
             }
