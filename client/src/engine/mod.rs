@@ -172,7 +172,9 @@ impl Engine {
                     .insert(tag, Collective::new(call, events));
                 PeerInput::Call(Call::Initiate { tag, spec })
             }
-            Command::TransfersEnded { round, ok } => PeerInput::TransfersEnded { round, ok },
+            Command::TransfersEnded { round, ok, with } => {
+                PeerInput::TransfersEnded { round, ok, with }
+            }
             Command::RingEnded { seq, outcome } => {
                 // Broken edges are reported before the operation that noticed them.
                 let broken = self.live.as_mut().map(Live::broken_edges);
@@ -246,8 +248,8 @@ impl Engine {
                     *open = Some(round);
                 }
                 if !self.calls.tell_sync(round, SyncEvent::Move(order)) {
-                    let ok = false;
-                    let input = PeerInput::TransfersEnded { round, ok };
+                    let (ok, with) = (false, None);
+                    let input = PeerInput::TransfersEnded { round, ok, with };
                     self.inputs.push_back(input);
                 }
             }

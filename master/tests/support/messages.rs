@@ -79,6 +79,7 @@ pub(crate) fn message(random: &mut StdRng) -> ToMaster {
         10 => ToMaster::SharedStateDone {
             round,
             ok: random.random(),
+            with: random.random::<bool>().then(|| PeerId(number(random))),
         },
         11 => ToMaster::InitiateCollective {
             tag: Tag(number(random)),
