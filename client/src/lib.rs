@@ -54,8 +54,9 @@
 //!   at once where another peer waits in a major call. It may run beside reduces; where it does not, it comes
 //!   in the same order with them everywhere.
 //!
-//! Calls that do not meet are not waited for without end: the master ends them by its deadlines
-//! ([`Error::Conflict`], [`Error::NotJoined`], [`Error::Kicked`]).
+//! Calls that do not meet are not waited for without end: the master lets one of two calls give way
+//! ([`Error::Conflict`]), refuses what others do not join ([`Error::NotJoined`]), and kicks who makes all
+//! others wait ([`Error::Kicked`]). [`update_topology`](Communicator::update_topology) is in nobody's way.
 //!
 //! # Map
 //!
@@ -89,6 +90,7 @@ mod error_feedback;
 mod floats;
 mod handle;
 mod many;
+mod progress;
 mod reduce;
 mod runtime;
 mod state;

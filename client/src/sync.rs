@@ -9,7 +9,7 @@ use crate::calls::Calls;
 use crate::engine::{Command, MoveOrder, SyncEvent};
 use crate::error::Error;
 use crate::state::{SharedState, SyncOptions, SyncReport};
-use crate::transfer::{Moved, carry_out};
+use crate::transfer::{Failed, Moved, carry_out};
 
 /// Votes, moves what the master plans, and writes it when everybody has it.
 pub(crate) async fn synchronize(
@@ -83,18 +83,19 @@ impl Session<'_> {
             }
             moved = carry_out(self.calls, state, order) => moved,
         };
-        let ok = match moved {
+        let (ok, with) = match moved {
             Ok(moved) => {
                 self.moved = moved;
-                true
+                (true, None)
             }
-            Err(error) => {
+            Err(Failed { with, error }) => {
                 tracing::debug!(%error, %round, "a transfer of shared state failed");
-                false
+                (false, with)
             }
         };
         self.unreported = None;
-        self.calls.tell(Command::TransfersEnded { round, ok })?;
+        self.calls
+            .tell(Command::TransfersEnded { round, ok, with })?;
         self.next().await
     }
 
@@ -118,9 +119,11 @@ impl Drop for Session<'_> {
     fn drop(&mut self) {
         if let Some(round) = self.unreported {
             // Where the engine is gone there is nobody left to tell.
-            let _ = self
-                .calls
-                .tell(Command::TransfersEnded { round, ok: false });
+            let _ = self.calls.tell(Command::TransfersEnded {
+                round,
+                ok: false,
+                with: None,
+            });
         }
     }
 }

@@ -50,12 +50,27 @@ pub(crate) enum TransferError {
     WrongContent(EntryIndex),
 }
 
+/// A peer's part of a plan that failed.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    /// Who could not be served, where this peer was to serve.
+    pub(crate) with: Option<PeerId>,
+    pub(crate) error: TransferError,
+}
+
+impl From<TransferError> for Failed {
+    fn from(error: TransferError) -> Self {
+        let with = None;
+        Self { with, error }
+    }
+}
+
 /// Carries out this peer's part of a plan. What arrives is kept aside.
 pub(crate) async fn carry_out(
     calls: &Calls,
     state: &SharedState<'_>,
     order: MoveOrder,
-) -> Result<Moved, TransferError> {
+) -> Result<Moved, Failed> {
     let mut desk = Desk {
         calls,
         state,
@@ -70,15 +85,15 @@ pub(crate) async fn carry_out(
             entries,
         } => match entries.first() {
             None => Ok(Moved::default()),
-            Some(_) => Err(TransferError::NotOpened),
+            Some(_) => Err(TransferError::NotOpened.into()),
         },
         SyncRole::Request {
             from: Some(from),
             entries,
         } => {
             let lane = desk.lane(&from);
-            desk.fetch(lane.open(desk.calls, desk.me).await?, &entries)
-                .await
+            let lane = lane.open(desk.calls, desk.me).await?;
+            Ok(desk.fetch(lane, &entries).await?)
         }
     }
 }
@@ -134,13 +149,19 @@ impl<'a> Desk<'a> {
     }
 
     /// Serves everybody who asks here, side by side.
-    async fn serve_all(&mut self, to: &[LaneOrder]) -> Result<Moved, TransferError> {
-        let sources: Vec<Source> = to.iter().map(|order| self.lane(order)).collect();
+    async fn serve_all(&mut self, to: &[LaneOrder]) -> Result<Moved, Failed> {
+        let sources: Vec<(PeerId, Source)> = to
+            .iter()
+            .map(|order| (order.with, self.lane(order)))
+            .collect();
         let mut serving = Together::new();
-        let (calls, me) = (self.calls, self.me);
-        for source in sources {
+        for (asks, source) in sources {
             let desk = &*self;
-            serving.push(async move { desk.serve(source.open(calls, me).await?).await });
+            serving.push(async move {
+                let with = Some(asks);
+                let served = desk.serve(source).await;
+                served.map_err(|error| Failed { with, error })
+            });
         }
         let mut moved = Moved::default();
         while let Some(served) = serving.next().await {
@@ -149,7 +170,8 @@ impl<'a> Desk<'a> {
         Ok(moved)
     }
 
-    async fn serve(&self, mut lane: Lane) -> Result<u64, TransferError> {
+    async fn serve(&self, source: Source) -> Result<u64, TransferError> {
+        let mut lane = source.open(self.calls, self.me).await?;
         let stall = self.calls.stall;
         let mut reader = ControlReader::with_cap(STATE_REQUEST_MAX);
         let asked = recv_control::<StateRequest>(lane.rx.as_mut(), &mut reader);

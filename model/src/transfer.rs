@@ -113,7 +113,7 @@ impl Run<'_> {
         if let Some(moving) = &mut self.edit(no).plane.moving
             && let SyncRole::Request { entries, .. } = &moving.plan.role
         {
-            let entries = entries.clone();
+            let entries = entries.to_vec();
             moving.staged = entries;
         }
         let promised = self.seat(no).plane.moving.as_ref();
@@ -139,7 +139,8 @@ impl Run<'_> {
         if let Some(moving) = &mut self.edit(no).plane.moving {
             moving.ended = true;
             let round = moving.plan.round;
-            self.give(no, PeerInput::TransfersEnded { round, ok });
+            let with = None;
+            self.give(no, PeerInput::TransfersEnded { round, ok, with });
         }
     }
 

@@ -43,7 +43,10 @@ impl<'a, 'b> Run<'a, 'b> {
         buffers: RingBuffers<'b>,
         inbox: Inbox,
     ) -> Result<Self, RingFailure> {
-        let lanes = port.place.map_or(0, |place| place.lanes).max(work.lanes());
+        // Each of the two edges has lanes of its own number.
+        let receiving = port.receiving.as_ref();
+        let receiving = receiving.map_or(0, |receiving| receiving.edge.lanes());
+        let lanes = receiving.max(usize::from(work.lanes()));
         let lanes: Vec<LaneWork> = (0..lanes).map(|_| LaneWork::default()).collect();
         let mut run = Self {
             stall: Stall::new(port.shared.config.stall, lanes.len()),

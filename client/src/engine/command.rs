@@ -31,6 +31,8 @@ pub(crate) enum Command {
     TransfersEnded {
         round: Round,
         ok: bool,
+        /// Who could not be served.
+        with: Option<PeerId>,
     },
     Collective {
         call: CallId,

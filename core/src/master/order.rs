@@ -63,7 +63,8 @@ impl Master {
         };
         let fits = |ring: &Ring| {
             let mut edges = ring.edges();
-            edges.all(|edge| standing.can_keep(edge) || !bad.contains(&pair(edge)))
+            let keeps = |edge| standing.can_keep(edge) && !self.is_doubtful(group);
+            edges.all(|edge| keeps(edge) || !bad.contains(&pair(edge)))
         };
         let rings = (0..places).map(|place| {
             // At the end first, which keeps everybody's rank.

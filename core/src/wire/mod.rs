@@ -251,7 +251,7 @@
 //! A → B      preamble(shared state, ticket); B → A  reply(accepted)
 //! fetching → serving  StateRequest{round, entries}
 //! serving → fetching  for each entry: header, content
-//! group → M  SharedStateDone{round, ok}
+//! group → M  SharedStateDone{round, ok, with}
 //! M → group  SharedStateConcluded{round, Ok(revision)}  or Err(why): nothing has changed
 //! ```
 //!

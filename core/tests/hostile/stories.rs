@@ -360,8 +360,8 @@ fn votes_of_a_peer_that_was_set_aside_end_its_part_in_the_run_alone() {
         ),
         (
             |run, peer| {
-                let (round, ok) = (Round(1), true);
-                run.says(peer, ToMaster::SharedStateDone { round, ok });
+                let (round, ok, with) = (Round(1), true, None);
+                run.says(peer, ToMaster::SharedStateDone { round, ok, with });
             },
             false,
         ),
@@ -414,4 +414,31 @@ fn set_aside() -> Run {
     }
     assert_eq!(run.accepted(), [1, 2], "peer 3 is set aside");
     run
+}
+
+/// Peers 3 and 4 are a group of their own, and its ring is whole. Peer 3 waits for peer 4 in a collective when
+/// peer 1 has all rings connected anew, for a newcomer; and peer 1 dies.
+#[test]
+fn an_update_that_comes_to_nothing_leaves_collectives_that_wait_on_a_whole_ring_as_they_were() {
+    let bystander = Bystander::new(MasterConfig::default());
+    let mut run = Run { bystander };
+    for group in [0, 0, 1, 1] {
+        run.bystander.join(group, false);
+    }
+    run.all_update();
+    run.all_connect();
+    assert_eq!(run.accepted(), [1, 2, 3, 4]);
+    run.says(2, ToMaster::Leave);
+    run.bystander.join(0, false);
+    run.initiates(3, 1);
+    run.updates(1, BrokenEdges::NONE);
+    assert_eq!(run.state(1), Some(ConnectionState::ConnectingToPeers));
+    run.says(1, ToMaster::Leave);
+
+    run.initiates(4, 1);
+
+    let seq = run.bystander.heard[&PeerId(3)].1;
+    run.completes(3, seq);
+    run.completes(4, seq);
+    assert_eq!(run.bystander.verdicts.len(), 1);
 }

@@ -99,7 +99,7 @@ async fn a_peer_whose_message_trickles_in_is_not_silent() {
 
     let answer = founder.hear().await;
     assert!(
-        matches!(answer, ToPeer::TopologyEstablished(_)),
+        matches!(answer, ToPeer::TopologyEstablished { .. }),
         "{answer:?}"
     );
 }
@@ -142,7 +142,7 @@ async fn a_master_that_stood_still_does_not_count_the_time_in_any_deadline() {
     for peer in [&mut founder, &mut newcomer] {
         let answer = peer.hear().await;
         assert!(
-            matches!(answer, ToPeer::TopologyEstablished(_)),
+            matches!(answer, ToPeer::TopologyEstablished { .. }),
             "{answer:?}"
         );
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pccl_core::id::{GroupId, PeerId, ProtocolVersion};
 use pccl_core::messages::{Hello, ToMaster, ToPeer};
-use pccl_core::topology::{BrokenEdges, Topology};
+use pccl_core::topology::{BrokenEdges, Edge, Topology};
 use pccl_core::transport::{Endpoint, Lane, Transport, send_all};
 use pccl_core::wire::{
     CONTROL_FRAME_MAX, ControlError, ControlReader, Preamble, offer, recv_control, send_control,
@@ -89,10 +89,17 @@ impl Client {
     pub(crate) async fn wire_ring(&mut self) -> Topology {
         loop {
             match self.hear().await {
-                ToPeer::EstablishRing { round, .. } => {
-                    self.say(&ToMaster::EdgesEstablished { round }).await;
+                ToPeer::EstablishRing {
+                    round,
+                    next,
+                    previous,
+                } => {
+                    let next = next.map(|_| Edge::ToNext);
+                    for edge in next.into_iter().chain(previous.map(|_| Edge::FromPrevious)) {
+                        self.say(&ToMaster::EdgeUp { round, edge }).await;
+                    }
                 }
-                ToPeer::TopologyEstablished(topology) => return topology,
+                ToPeer::TopologyEstablished { topology, .. } => return topology,
                 other => panic!("heard {other:?} while wiring"),
             }
         }

@@ -1,5 +1,6 @@
 //! The data plane over lanes in memory.
 
+mod adopting;
 mod all_reduce;
 mod drift;
 mod hostile;

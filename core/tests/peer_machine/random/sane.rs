@@ -54,6 +54,7 @@ impl Sane {
                 PeerOutput::MoveState(plan) => self.owed.push(PeerInput::TransfersEnded {
                     round: plan.round,
                     ok: true,
+                    with: None,
                 }),
                 PeerOutput::Probe { round, .. } => self.owed.push(PeerInput::ProbesEnded {
                     round: *round,
