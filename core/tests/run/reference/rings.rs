@@ -338,6 +338,7 @@ impl Reference {
             return;
         };
         self.connects(&wiring);
+        self.attempts_failed += 1;
         let failed = wiring
             .edges
             .iter()
