@@ -142,7 +142,7 @@ fn word() -> impl Strategy<Value = Word> {
     prop_oneof![
     6 => edges().prop_map(Word::Update),
     16 => (guess(), edge()).prop_map(|(round, edge)| Word::EdgeUp(round, edge)),
-    2 => (guess(), edge(), failure).prop_map(|(r, edge, f)| Word::EdgeFailed(r, edge, f)),
+    4 => (guess(), edge(), failure).prop_map(|(r, edge, f)| Word::EdgeFailed(r, edge, f)),
     3 => Just(Word::Query),
     3 => Just(Word::Optimize),
     2 => (guess(), any::<u8>(), any::<u64>()).prop_map(|(r, to, n)| Word::Bandwidth(r, to, n)),
@@ -160,7 +160,7 @@ fn any_move() -> impl Strategy<Value = Move> {
     prop_oneof![
         3 => (any::<u8>(), any::<bool>()).prop_map(|(group, local)| Move::Join(group, local)),
         2 => (any::<u8>(), word()).prop_map(|(peer, word)| Move::Blurt(peer, word)),
-        12 => (any::<u8>(), word()).prop_map(|(peer, word)| Move::Say(peer, word)),
+        20 => (any::<u8>(), word()).prop_map(|(peer, word)| Move::Say(peer, word)),
         25 => word().prop_map(Move::SayAll),
         2 => any::<u8>().prop_map(Move::Vanish),
         1 => (any::<u8>(), any::<bool>()).prop_map(|(peer, reads)| Move::Garble(peer, reads)),
@@ -184,11 +184,15 @@ struct Bystander {
     heard: BTreeMap<PeerId, (Round, Seq)>,
     /// Which edges each peer was last told to connect, and has not reported.
     ordered: BTreeMap<PeerId, Vec<Edge>>,
+    /// Those of them that the peer dials.
+    dialling: BTreeSet<(PeerId, Edge)>,
     /// The epoch of the ring that each peer is on.
     epochs: BTreeMap<PeerId, Epoch>,
     questions: Vec<MasterOutput>,
     verdicts: BTreeMap<Seq, Verdict>,
     taken: BTreeSet<(ConnectionState, Event)>,
+    /// Whose ring is being connected while it waits for nothing: it may vote.
+    free: BTreeSet<PeerId>,
     /// Who was sent away, and for what.
     gone: BTreeMap<PeerId, Misdeed>,
 }
@@ -204,10 +208,12 @@ impl Bystander {
             starts: BTreeMap::new(),
             heard: BTreeMap::new(),
             ordered: BTreeMap::new(),
+            dialling: BTreeSet::new(),
             epochs: BTreeMap::new(),
             questions: Vec::new(),
             verdicts: BTreeMap::new(),
             taken: BTreeSet::new(),
+            free: BTreeSet::new(),
             gone: BTreeMap::new(),
         }
     }
@@ -298,12 +304,12 @@ impl Bystander {
         };
         let state = view.state();
         let is_accepted = view.phase() == ConnectionPhase::Accepted;
-        let is_idle = is_accepted && state == ConnectionState::Idle;
+        let is_idle = is_accepted && (state == ConnectionState::Idle || self.free.contains(&peer));
         match word {
             Word::Update(_) | Word::Optimize | Word::Sync(_) => is_idle,
-            Word::EdgeUp(_, edge) | Word::EdgeFailed(_, edge, _) => {
-                let ordered = self.ordered.get(&peer);
-                ordered.is_some_and(|ordered| ordered.contains(edge))
+            Word::EdgeUp(_, edge) => self.is_ordered(peer, *edge),
+            Word::EdgeFailed(_, edge, _) => {
+                self.is_ordered(peer, *edge) && self.dialling.contains(&(peer, *edge))
             }
             Word::Query => is_accepted,
             Word::Bandwidth(..) | Word::ProbesDone(..) => {
@@ -324,6 +330,11 @@ impl Bystander {
             Word::Leave | Word::Heartbeat(_) => true,
             Word::Hello => false,
         }
+    }
+
+    fn is_ordered(&self, peer: PeerId, edge: Edge) -> bool {
+        let ordered = self.ordered.get(&peer);
+        ordered.is_some_and(|ordered| ordered.contains(&edge))
     }
 
     fn say(&mut self, peer: PeerId, word: &Word) {
@@ -442,8 +453,15 @@ impl Bystander {
                 panic!("the master contradicts itself: {peer} {state:?} {event:?}")
             }
             MasterOutput::Send { peer, message } => self.hear(peer, message),
-            MasterOutput::Moved { event, from, .. } => {
+            MasterOutput::Moved {
+                peer, event, from, ..
+            } => {
                 self.taken.insert((from, event));
+                if event == Event::RingHandedOut && from == ConnectionState::Idle {
+                    self.free.insert(peer);
+                } else if !matches!(event, Event::EdgesUp | Event::EdgeFailed) {
+                    self.free.remove(&peer);
+                }
             }
             MasterOutput::Lost { peer, misdeed } => {
                 self.gone.extend(misdeed.map(|misdeed| (peer, misdeed)));
@@ -468,6 +486,12 @@ impl Bystander {
                 ];
                 let ordered: Vec<Edge> = ends.into_iter().flatten().collect();
                 assert!(!ordered.is_empty(), "an order without edges");
+                for (order, edge) in [(next, Edge::ToNext), (previous, Edge::FromPrevious)] {
+                    match order.is_some_and(|order| order.dial.is_some()) {
+                        true => self.dialling.insert((peer, edge)),
+                        false => self.dialling.remove(&(peer, edge)),
+                    };
+                }
                 self.ordered.insert(peer, ordered);
             }
             ToPeer::Probe { round, .. } => heard.0 = round,
@@ -591,7 +615,7 @@ fn what_peers_say_reaches_every_corner_of_the_master() {
     let mut runner = TestRunner::deterministic();
     let script = prop::collection::vec(any_move(), 120);
 
-    let runs = (0..1500).map(|_| {
+    let runs = (0..3000).map(|_| {
         let moves = script.new_tree(&mut runner).unwrap().current();
         run(MasterConfig::default(), moves)
     });
