@@ -76,6 +76,7 @@
 #[cfg(target_endian = "big")]
 compile_error!("elements travel as they lie in memory, which has to be little-endian");
 
+mod backoff;
 mod builder;
 mod calls;
 mod collective;
@@ -89,8 +90,11 @@ mod error_feedback;
 mod floats;
 mod handle;
 mod many;
+mod progress;
 mod reduce;
 mod runtime;
+#[cfg(test)]
+mod simulated;
 mod state;
 mod sync;
 mod together;

@@ -111,7 +111,7 @@ impl Reception {
         };
         let limit = self.limits.farewell;
         self.connections.spawn(async move {
-            let reply = Reply::Refused(full.to_string()).encode();
+            let reply = Reply::NotYet(full.to_string()).encode();
             say_and_close(incoming.lane, &reply, limit).await;
             drop(apology);
         });

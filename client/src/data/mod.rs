@@ -57,6 +57,8 @@ use port::{Receiving, Sending};
 use registry::{Inbox, Operation, Registry};
 use work::Place;
 
+use crate::progress::Progress;
+
 pub(crate) use buffers::{Backup, RingBuffers};
 pub(crate) use port::{RingFailure, RingPort, RingStats};
 pub(crate) use work::{codec_of, is_supported};
@@ -74,7 +76,8 @@ pub(crate) const CONCURRENT_DEFAULT: usize = 16;
 /// How the data plane behaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DataConfig {
-    /// An operation, or a frame, that makes no progress for so long has lost its lane.
+    /// A frame that begins to leave and makes no progress for so long has lost its lane, and an operation
+    /// to which nothing comes for one and a half times as long.
     pub(crate) stall: Duration,
     /// Most bytes of payload in a frame.
     pub(crate) frame_bytes: usize,
@@ -123,6 +126,7 @@ struct Shared {
     /// A frame that had left this machine has come back to it.
     not_local: AtomicBool,
     events: mpsc::UnboundedSender<DataEvent>,
+    progress: Progress,
 }
 
 impl Shared {
@@ -169,6 +173,7 @@ impl DataPlane {
                 config,
                 not_local: AtomicBool::new(false),
                 events,
+                progress: Progress::default(),
             }),
             installed: PerEdge {
                 to_next: None,
@@ -180,6 +185,11 @@ impl DataPlane {
             },
             place: None,
         }
+    }
+
+    /// Counts whenever bytes move.
+    pub(crate) fn progress(&self) -> &Progress {
+        &self.shared.progress
     }
 
     /// Keeps lanes of `edge`, built in `built`, in the order of their numbers, until they are adopted

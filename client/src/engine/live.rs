@@ -24,6 +24,8 @@ use super::upkeep::Upkeep;
 use super::wiring::{Wired, Wiring};
 use crate::calls::View;
 use crate::data::{DataConfig, DataEvent, DataPlane, RingPort};
+use crate::progress::Sensor;
+use crate::transfer::lanes_of;
 
 /// How long leaving may take: the master has to be told, but nobody waits long for one that is gone.
 const GOODBYE_LIMIT: Duration = Duration::from_secs(1);
@@ -44,6 +46,7 @@ pub(super) struct Live {
     view: watch::Sender<View>,
     me: PeerId,
     seed: u64,
+    sensor: Sensor,
 }
 
 /// Something that happened outside.
@@ -69,10 +72,12 @@ impl Live {
         upkeep: Upkeep,
     ) -> Self {
         let (events, data_events) = mpsc::unbounded_channel();
+        let data = DataPlane::new(events, data);
         Self {
             control: Control::new(control),
             timers: TimerQueue::new(),
-            data: DataPlane::new(events, data),
+            sensor: Sensor::new(data.progress().clone()),
+            data,
             data_events,
             door: Door::open(listener, transport.lanes_per_edge()),
             wiring: None,
@@ -186,6 +191,13 @@ impl Live {
         }
     }
 
+    /// Whether bytes of a collective, of shared state or of a measurement have moved since the last
+    /// call of this.
+    #[expect(dead_code, reason = "read where the machine has an input for it")]
+    pub(super) fn moved_since_last(&mut self) -> bool {
+        self.sensor.moved_since_last()
+    }
+
     /// Begins an execution that has commenced.
     pub(super) fn begin(&mut self, tag: Tag, seq: Seq, spec: CollectiveSpec) -> RingPort {
         self.commenced.remove(&tag);
@@ -242,7 +254,9 @@ impl Live {
             PeerOutput::Probe { round, probes } => {
                 let (me, door) = (self.me, &mut self.door);
                 self.probing = None;
-                let probing = Probing::start(round, probes, me, self.seed, &self.transport, door);
+                let (seed, progress) = (self.seed, self.sensor.progress());
+                let probing =
+                    Probing::start(round, probes, me, (seed, progress), &self.transport, door);
                 self.probing = Some(probing);
             }
             PeerOutput::StartTimer { timer, after } => {
@@ -292,8 +306,10 @@ impl Live {
         };
         let expected = orders.iter().filter(|order| order.dial.is_none());
         let expected = expected
-            .map(|order| {
-                let lane = self.door.expect(Purpose::SharedState, order, (0, 1));
+            .flat_map(|order| (0..lanes_of(order)).map(move |number| (order, number)))
+            .map(|(order, number)| {
+                let number = (number, lanes_of(order));
+                let lane = self.door.expect(Purpose::SharedState, order, number);
                 (order.with, lane)
             })
             .collect();
@@ -301,6 +317,7 @@ impl Live {
             me: self.me,
             plan,
             expected,
+            progress: self.sensor.progress().clone(),
         }
     }
 

@@ -85,6 +85,10 @@ impl LaneTx for ForgingTx {
         self.tx.is_local()
     }
 
+    fn give_up_after(&mut self, limit: std::time::Duration) {
+        self.tx.give_up_after(limit);
+    }
+
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LaneError>> {
         self.tx.poll_close(cx)
     }

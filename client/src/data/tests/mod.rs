@@ -9,4 +9,5 @@ mod quantized;
 mod reference;
 mod sharing;
 mod simulated;
+mod stalled;
 mod support;
