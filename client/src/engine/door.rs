@@ -140,10 +140,12 @@ impl Door {
             lanes,
             lane,
         };
-        let given_up = self
-            .expected
-            .extract_if(.., |_, other| other.lane.is_closed());
-        let given_up: Vec<Key> = given_up.map(|(key, _)| key).collect();
+        let mut given_up = Vec::new();
+        self.expected.retain(|key, other| {
+            let is_wanted = !other.lane.is_closed();
+            given_up.extend((!is_wanted).then_some(*key));
+            is_wanted
+        });
         given_up.into_iter().for_each(|key| self.spend(key));
         self.expected
             .insert((purpose, order.ticket, number), expectation);

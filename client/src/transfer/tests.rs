@@ -183,7 +183,7 @@ async fn four_lanes_of_a_long_way_bring_content_three_times_as_fast_as_one() {
         rate(&four)
     );
     assert!(two.has_all());
-    assert!(rate(&one) > 0.9, "a lane runs dry between two requests");
+    assert!(rate(&one) > 0.97, "a lane runs dry between two requests");
     assert!(rate(&four) > 3.0 * rate(&one));
     for ended in [one, four] {
         assert_eq!(ended.served.unwrap().bytes_sent, 8_000_000);
