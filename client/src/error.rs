@@ -21,7 +21,8 @@ use pccl_core::wire::{HandshakeError, MAX_ENTRY_NAME_BYTES};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No connection to the master could be opened. Check the address, and that the master runs.
+    /// No connection to the master could be opened. Check the address, and that the master runs; where
+    /// the reason is [`HandshakeError::NotYet`] it is busy, and connecting again later may succeed.
     #[error("the master at {master} cannot be reached: {reason}")]
     MasterUnreachable {
         /// The address, as it was given.

@@ -77,6 +77,7 @@
 #[cfg(target_endian = "big")]
 compile_error!("elements travel as they lie in memory, which has to be little-endian");
 
+mod backoff;
 mod builder;
 mod calls;
 mod collective;
@@ -93,6 +94,8 @@ mod many;
 mod progress;
 mod reduce;
 mod runtime;
+#[cfg(test)]
+mod simulated;
 mod state;
 mod sync;
 mod together;

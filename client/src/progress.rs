@@ -42,6 +42,11 @@ impl Sensor {
         let seen = std::mem::replace(&mut self.seen, count);
         seen != count
     }
+
+    /// The counter.
+    pub(crate) const fn progress(&self) -> &Progress {
+        &self.progress
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! One synchronization of the shared state, from its vote to its end.
 
-use pccl_core::id::{EntryIndex, Round};
+use std::sync::PoisonError;
+
+use pccl_core::id::Round;
 use pccl_core::peer::{CallError, Synchronized};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -9,7 +11,7 @@ use crate::calls::Calls;
 use crate::engine::{Command, MoveOrder, SyncEvent};
 use crate::error::Error;
 use crate::state::{SharedState, SyncOptions, SyncReport};
-use crate::transfer::{Failed, Moved, carry_out};
+use crate::transfer::{Failed, Means, Moved, carry_out};
 
 /// Votes, moves what the master plans, and writes it when everybody has it.
 pub(crate) async fn synchronize(
@@ -55,7 +57,7 @@ impl Session<'_> {
             event = match event {
                 SyncEvent::Move(order) => self.carry_out(state, order).await?,
                 SyncEvent::Commit => {
-                    write(state, std::mem::take(&mut self.moved.staged))?;
+                    self.write(state)?;
                     self.next().await?
                 }
                 SyncEvent::Drop => {
@@ -81,7 +83,7 @@ impl Session<'_> {
                 self.unreported = None;
                 return event.ok_or(Error::RuntimeEnded);
             }
-            moved = carry_out(self.calls, state, order) => moved,
+            moved = carry_out(means(self.calls), state, order) => moved,
         };
         let (ok, with) = match moved {
             Ok(moved) => {
@@ -102,17 +104,27 @@ impl Session<'_> {
     async fn next(&mut self) -> Result<SyncEvent, Error> {
         self.heard.recv().await.ok_or(Error::RuntimeEnded)
     }
+
+    /// Writes what was fetched, and keeps none of it. Its lengths were checked when it was asked for;
+    /// content that does not fit after all came from a master that contradicts itself.
+    fn write(&self, state: &mut SharedState<'_>) -> Result<(), Error> {
+        let staging = self.calls.staging.lock();
+        let staged = staging.unwrap_or_else(PoisonError::into_inner).take();
+        for (entry, content) in staged {
+            if !state.replace(entry, &content) {
+                return Err(CallError::MasterMisbehaved.into());
+            }
+        }
+        Ok(())
+    }
 }
 
-/// Writes what was fetched. Its lengths were checked on arrival; content that does not fit after all
-/// came from a master that contradicts itself.
-fn write(state: &mut SharedState<'_>, staged: Vec<(EntryIndex, Vec<u8>)>) -> Result<(), Error> {
-    for (entry, content) in staged {
-        if !state.replace(entry, &content) {
-            return Err(CallError::MasterMisbehaved.into());
-        }
+fn means(calls: &Calls) -> Means<'_> {
+    Means {
+        transport: &*calls.transport,
+        stall: calls.stall,
+        staging: &calls.staging,
     }
-    Ok(())
 }
 
 impl Drop for Session<'_> {

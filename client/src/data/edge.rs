@@ -116,9 +116,12 @@ impl StandingEdge {
         });
         let mut slots = Vec::new();
         let mut keepers = JoinSet::new();
-        for (number, lane) in (0..).zip(lanes) {
+        for (number, mut lane) in (0..).zip(lanes) {
             match edge {
                 Edge::ToNext => {
+                    // Small frames fit into the system's buffers, so only the system can tell that they
+                    // do not arrive; it has to before the next rank starves.
+                    lane.tx.give_up_after(shared.config.stall);
                     let (keeper, slot) = sending::Keeper::new(number, lane, &state, shared);
                     slots.push(slot);
                     keepers.spawn(keeper.run());

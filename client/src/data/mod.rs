@@ -77,7 +77,8 @@ pub(crate) const CONCURRENT_DEFAULT: usize = 16;
 /// How the data plane behaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DataConfig {
-    /// An operation, or a frame, that makes no progress for so long has lost its lane.
+    /// A frame that begins to leave and makes no progress for so long has lost its lane, and an operation
+    /// to which nothing comes for one and a half times as long.
     pub(crate) stall: Duration,
     /// Most bytes of payload in a frame.
     pub(crate) frame_bytes: usize,

@@ -282,7 +282,7 @@ impl<'a, 'b> Run<'a, 'b> {
                 // Whoever has the share makes no use of it: perhaps its user has ceased to poll it.
                 cx.waker().wake_by_ref();
             }
-            if verdict.frame_stuck || verdict.nothing_moves {
+            if verdict.frame_stuck || verdict.is_starved {
                 return Err(self.stalled(verdict));
             }
         }
@@ -309,7 +309,7 @@ impl<'a, 'b> Run<'a, 'b> {
             sending.edge.report();
         }
         if let Some(receiving) = &self.port.receiving
-            && verdict.nothing_moves
+            && verdict.is_starved
             && self.work.expects_any()
         {
             receiving.edge.report();

@@ -10,6 +10,7 @@ use pccl_core::transport::Lane;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::data::RingPort;
+use crate::progress::Progress;
 
 /// From a call to the engine.
 #[derive(Debug)]
@@ -87,5 +88,7 @@ pub(crate) enum SyncEvent {
 pub(crate) struct MoveOrder {
     pub(crate) me: PeerId,
     pub(crate) plan: SyncPlan,
+    /// One for each lane.
     pub(crate) expected: Vec<(PeerId, oneshot::Receiver<Lane>)>,
+    pub(crate) progress: Progress,
 }

@@ -9,7 +9,7 @@ use pccl_core::id::{PeerId, Seq, Tag};
 use pccl_core::messages::{ToMaster, ToPeer};
 use pccl_core::peer::{AdoptedEdge, PeerInput, PeerOutput, PeerTimer};
 use pccl_core::shared_state::{SyncPlan, SyncRole};
-use pccl_core::timers::TimerQueue;
+use pccl_core::timers::{PAUSE, TimerQueue};
 use pccl_core::topology::{LaneOrder, Topology};
 use pccl_core::transport::{Lane, LaneError, Listener, Transport};
 use pccl_core::wire::{ControlError, Purpose, recv_control};
@@ -111,6 +111,7 @@ impl Live {
 
     /// What it means to the machine.
     pub(super) fn note(&mut self, happened: Happened) -> Vec<PeerInput> {
+        self.forgive(Instant::now());
         let input = match happened {
             Happened::Said(said) => self.heard(said),
             Happened::NotWritten(error) => {
@@ -159,6 +160,15 @@ impl Live {
                 tracing::debug!(%error, "the connection to the master ended");
                 PeerInput::MasterDisconnected
             }
+        }
+    }
+
+    /// Time in which this peer stood still is nobody's fault: what the others sent meanwhile is read
+    /// before anybody is given up.
+    fn forgive(&mut self, now: Instant) {
+        let is_patience = |timer: &PeerTimer| *timer != PeerTimer::HeartbeatDue;
+        if let Some(lost) = self.timers.forgive(now, PAUSE, is_patience) {
+            tracing::warn!(?lost, "this peer stood still");
         }
     }
 
@@ -256,7 +266,9 @@ impl Live {
             PeerOutput::Probe { round, probes } => {
                 let (me, door) = (self.me, &mut self.door);
                 self.probing = None;
-                let probing = Probing::start(round, probes, me, self.seed, &self.transport, door);
+                let (seed, progress) = (self.seed, self.sensor.progress());
+                let probing =
+                    Probing::start(round, probes, me, (seed, progress), &self.transport, door);
                 self.probing = Some(probing);
             }
             PeerOutput::StartTimer { timer, after } => {
@@ -306,8 +318,10 @@ impl Live {
         };
         let expected = orders.iter().filter(|order| order.dial.is_none());
         let expected = expected
-            .map(|order| {
-                let lane = self.door.expect(Purpose::SharedState, order, (0, 1));
+            .flat_map(|order| (0..order.lanes).map(move |number| (order, number)))
+            .map(|(order, number)| {
+                let number = (number, order.lanes);
+                let lane = self.door.expect(Purpose::SharedState, order, number);
                 (order.with, lane)
             })
             .collect();
@@ -315,6 +329,7 @@ impl Live {
             me: self.me,
             plan,
             expected,
+            progress: self.sensor.progress().clone(),
         }
     }
 

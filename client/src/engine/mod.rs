@@ -15,6 +15,7 @@
 //! | `live` | everything that a peer has while it is connected, and carrying out orders |
 //! | `control` | the connection to the master |
 //! | `door` | lanes that others open |
+//! | `crowd` | who has to go where too many knock |
 //! | `dial` | lanes that this peer opens |
 //! | `wiring` | connecting ring edges |
 //! | `probe` | measuring bandwidth |
@@ -26,6 +27,7 @@
 
 mod command;
 mod control;
+mod crowd;
 mod dial;
 mod door;
 mod live;

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use pccl_core::id::{GroupId, PeerId, ProtocolVersion};
+use pccl_core::id::{Epoch, GroupId, PeerId, ProtocolVersion};
 use pccl_core::messages::{Hello, ToMaster, ToPeer};
 use pccl_core::topology::{BrokenEdges, Edge, Topology};
 use pccl_core::transport::{Endpoint, Lane, Transport, send_all};
@@ -81,8 +81,8 @@ impl Client {
 
     /// Votes to update.
     pub(crate) async fn update(&mut self) {
-        let broken = BrokenEdges::NONE;
-        self.say(&ToMaster::UpdateTopology { broken }).await;
+        let (epoch, broken) = (Epoch::default(), BrokenEdges::NONE);
+        self.say(&ToMaster::UpdateTopology { epoch, broken }).await;
     }
 
     /// Claims that every lane it is told to open is up, until the topology stands.

@@ -7,9 +7,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
-use pccl_core::id::{
-    ConnId, ContentHash, GroupId, PeerId, ProtocolVersion, Revision, Seq, Tag,
-};
+use pccl_core::id::{ConnId, ContentHash, GroupId, PeerId, ProtocolVersion, Revision, Seq, Tag};
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput};
 use pccl_core::messages::{Hello, RingOutcome, ToMaster, ToPeer};
 use pccl_core::shared_state::{EntryInfo, SyncStrategy, SyncVote};
@@ -224,7 +222,9 @@ impl Run {
     fn update(&mut self, peer: PeerId) {
         let view = self.master.view();
         let group = view.peer(peer).map(|peer| peer.group());
-        let epoch = group.and_then(|group| view.epoch(group)).unwrap_or_default();
+        let epoch = group
+            .and_then(|group| view.epoch(group))
+            .unwrap_or_default();
         let broken = BrokenEdges::NONE;
         self.tell(peer, ToMaster::UpdateTopology { epoch, broken });
     }

@@ -138,7 +138,10 @@ impl Plane {
 
     /// The lanes of an edge cannot be opened. False: that was known.
     pub fn fails(&mut self, edge: Edge) -> bool {
-        let end = self.attempt.as_mut().and_then(|attempt| attempt.end_mut(edge));
+        let end = self
+            .attempt
+            .as_mut()
+            .and_then(|attempt| attempt.end_mut(edge));
         end.is_some_and(|end| !std::mem::replace(&mut end.failed, true))
     }
 

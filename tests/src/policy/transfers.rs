@@ -147,7 +147,9 @@ impl World {
         let of = |seat: SeatNo| self.seats[seat.0].moving.as_ref();
         let bytes = of(requester).map_or(0, |moving| moving.bytes);
         let shared_by = of(holder).map_or(1, |moving| moving.with.len() as u64);
-        let lanes = self.partner(requester, round, holder).map_or(1, |p| p.lanes);
+        let lanes = self
+            .partner(requester, round, holder)
+            .map_or(1, |p| p.lanes);
         let time = if carries {
             self.pace.transfer_of(bytes, lanes.into(), shared_by)
         } else {

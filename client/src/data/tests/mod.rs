@@ -10,4 +10,5 @@ mod quantized;
 mod reference;
 mod sharing;
 mod simulated;
+mod stalled;
 mod support;

@@ -63,6 +63,10 @@ impl LaneTx for Near {
         true
     }
 
+    fn give_up_after(&mut self, limit: Duration) {
+        self.0.give_up_after(limit);
+    }
+
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LaneError>> {
         self.0.poll_close(cx)
     }
