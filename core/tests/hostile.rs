@@ -619,6 +619,7 @@ fn what_peers_say_reaches_every_corner_of_the_master() {
         let moves = script.new_tree(&mut runner).unwrap().current();
         run(MasterConfig::default(), moves)
     });
+    let runs = runs.chain(stories::corners());
     let taken: BTreeSet<_> = runs.flat_map(|bystander| bystander.taken).collect();
 
     let missed: Vec<_> = TRANSITIONS
