@@ -81,12 +81,13 @@ fn of_link(state: &RunState, no: SeatNo, seat: &Seat, out: &mut Vec<Step>) {
     if seat.link.up.may_end() {
         out.push(Step::UpEnds(no));
     }
-    let mute = seat.link.up.end == End::Silent || seat.life == Life::Frozen;
-    if mute && !seat.link.up.has_message() {
-        let silence = seat.id.map(MasterTimer::Silence);
-        if master.view().timers().any(|timer| Some(timer) == silence) {
-            out.push(Step::Silence(no));
-        }
+    let runs = |timer: Option<MasterTimer>| master.view().timers().any(|known| Some(known) == timer);
+    let is_silent = seat.link.up.end == End::Silent || seat.life == Life::Frozen;
+    if is_silent && !seat.link.up.has_message() && runs(seat.id.map(MasterTimer::Silence)) {
+        out.push(Step::Silence(no));
+    }
+    if seat.is_mute && runs(seat.id.map(MasterTimer::Late)) {
+        out.push(Step::Overdue(no));
     }
 }
 
@@ -141,6 +142,7 @@ fn of_plane(state: &RunState, no: SeatNo, seat: &Seat, out: &mut Vec<Step>) {
     for edge in EDGES {
         match dialling(state, no, edge) {
             Dialling::Works(_) => out.push(Step::Dial(no, edge)),
+            Dialling::Opens => out.push(Step::Opens(no, edge)),
             Dialling::Fails => out.push(Step::DialFails(no, edge)),
             Dialling::NotNow => {}
         }
@@ -148,7 +150,7 @@ fn of_plane(state: &RunState, no: SeatNo, seat: &Seat, out: &mut Vec<Step>) {
             out.push(Step::Notice(no, edge));
         }
     }
-    if seat.plane.probing.is_some() {
+    if seat.plane.probing.is_some() && !seat.is_mute {
         out.push(Step::Measure(no));
     }
     if has_served(seat) {
@@ -197,11 +199,9 @@ fn faults(scenario: &Scenario, state: &RunState, out: &mut Vec<Step>) {
     };
     if scenario.allows(Fault::Late) {
         let deadlines = [
-            Deadline::Ballot,
+            Deadline::Peer,
             Deadline::Wiring,
-            Deadline::Optimization,
-            Deadline::SharedState,
-            Deadline::Collective,
+            Deadline::Solver,
         ];
         for deadline in deadlines {
             let running = master
@@ -247,10 +247,28 @@ fn faults_of_plane(
         out.push(Step::BreakEdge(no));
     }
     for edge in EDGES {
-        let works = matches!(dialling(state, no, edge), Dialling::Works(_));
+        let works = match dialling(state, no, edge) {
+            Dialling::Works(_) | Dialling::Opens => true,
+            Dialling::NotNow | Dialling::Fails => false,
+        };
         if works && scenario.allows(Fault::RefuseDial) {
             out.push(Step::RefuseDial(no, edge));
         }
+    }
+    let in_use = seat.plane.next.as_ref().zip(seat.plane.rings.first());
+    let leads_nowhere = |with| {
+        let me = seat.id;
+        me.is_some_and(|me| state.is_black_hole(me, Edge::ToNext, with))
+    };
+    // Before a ring runs there it makes no difference.
+    if let Some((lanes, _)) = in_use
+        && scenario.allows(Fault::BlackHole)
+        && !leads_nowhere(lanes.with)
+    {
+        out.push(Step::BlackHole(no));
+    }
+    if scenario.allows(Fault::Mute) && !seat.is_mute && seat.plane.is_at_work() {
+        out.push(Step::Mute(no));
     }
     if seat.plane.probing.is_some() && scenario.allows(Fault::RefuseMeasure) {
         out.push(Step::RefuseMeasure(no));

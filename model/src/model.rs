@@ -149,6 +149,7 @@ fn holds(claim: Claim) -> Condition {
         Restoration,
         Exclusivity,
         OneView,
+        Orders,
         Admission,
         SharedState,
         Election,
@@ -202,6 +203,10 @@ fn is_reached(milestone: Milestone) -> Condition {
         ThrownOut,
         SenderServed,
         ReceiverTook,
-        LeftAtTheEnd
+        LeftAtTheEnd,
+        KeptBesideFresh,
+        Consented,
+        Stalled,
+        SetAside
     )
 }

@@ -37,6 +37,8 @@ pub struct Scenario {
     pub kinds: &'static [Fault],
     /// How the frames of the rings interleave.
     pub frames: Frames,
+    /// Where lanes come up first.
+    pub dials: Dials,
     /// Do both sides show that they live? It changes nothing but what is on its way.
     pub heartbeats: bool,
     /// Do all users go through one loop, so that none gets in another's way?
@@ -80,6 +82,15 @@ pub enum Frames {
     InTurn,
 }
 
+/// Where the lanes of an edge come up first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dials {
+    /// At both ends in one step.
+    AtOnce,
+    /// At the end that is dialled, then at the one that dials: what befalls them in between is met.
+    ByHalves,
+}
+
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[allow(missing_docs)]
@@ -89,6 +100,8 @@ pub enum Fault {
     Cut,
     HalfOpen,
     BreakEdge,
+    BlackHole,
+    Mute,
     RefuseDial,
     RefuseMeasure,
     BreakFetch,

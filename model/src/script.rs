@@ -296,7 +296,13 @@ impl User {
                 self.tries_again = false;
                 self.set(tag, Job::Committed);
             }
-            Err(CallError::Aborted { .. }) if self.gave_up => self.set(tag, Job::Committed),
+            Err(
+                CallError::Aborted { .. }
+                | CallError::CollectiveRefused {
+                    reason: CollectiveRefusal::Withdrawn,
+                    ..
+                },
+            ) if self.gave_up => self.set(tag, Job::Committed),
             Err(CallError::Aborted { .. }) => self.set(tag, Job::Aborted),
             Err(why) => {
                 self.set(tag, Job::Free);

@@ -136,8 +136,12 @@ impl Run<'_> {
     }
 
     pub(crate) fn end_move(&mut self, no: SeatNo, ok: bool) {
+        let is_mute = self.seat(no).is_mute;
         if let Some(moving) = &mut self.edit(no).plane.moving {
             moving.ended = true;
+            if is_mute {
+                return;
+            }
             let round = moving.plan.round;
             self.give(no, PeerInput::TransfersEnded { round, ok });
         }

@@ -7,7 +7,7 @@ mod shared_state;
 mod topology;
 
 use crate::milestone::Milestone as M;
-use crate::scenario::{ANY_FAULT, Fault, Frames, LARGE, SMALL, Scenario, SeatPlan, Start};
+use crate::scenario::{ANY_FAULT, Dials, Fault, Frames, LARGE, SMALL, Scenario, SeatPlan, Start};
 use crate::script::Program;
 use programs::{REDUCE, TRAIN_TWICE};
 
@@ -112,6 +112,7 @@ fn scenario(
         faults,
         kinds: ANY_FAULT,
         frames: Frames::InTurn,
+        dials: Dials::AtOnce,
         heartbeats: false,
         in_step: false,
         milestones,

@@ -44,8 +44,8 @@ fn may_go_up_registered(kind: &str, state: S) -> Result<(), &'static str> {
     }
     match kind {
         "Heartbeat" => Ok(()),
-        "EdgesEstablished" | "EdgeFailed" if state == S::ConnectingToPeers => Ok(()),
-        "EdgesEstablished" | "EdgeFailed" => Err(
+        "EdgeUp" | "EdgeFailed" if state == S::ConnectingToPeers => Ok(()),
+        "EdgeUp" | "EdgeFailed" => Err(
             "each order is reported once, and an attempt that is given up is made again at once",
         ),
         "Hello" => Err("the first message, of a connection without a number"),
@@ -74,11 +74,11 @@ fn may_go_up_accepted(kind: &str, state: S) -> Result<(), &'static str> {
             state == S::Idle || with_collectives,
             "who waits in a major call cannot leave",
         ),
-        "EdgesEstablished" | "EdgeFailed" if state == S::WaitingForOtherPeers => Err(
+        "EdgeUp" | "EdgeFailed" if state == S::WaitingForOtherPeers => Err(
             "possible where an attempt fails and the next leaves the sender nothing to build; in a \
              ring of three it builds everything, so it is never met, and not asked for",
         ),
-        "EdgesEstablished" | "EdgeFailed" => allowed(
+        "EdgeUp" | "EdgeFailed" => allowed(
             matches!(
                 state,
                 S::ConnectingToPeers

@@ -39,7 +39,7 @@ pub(crate) fn peer_moved(
         if !was_asked(run, no, answer) || !is_well_ended(run, no, answer) {
             run.state.breaks(Claim::AnsweredOnce);
         }
-        if !is_told(heard, answer) {
+        if !is_told(run, no, heard, answer) {
             run.state.breaks(Claim::NoVerdictInvented);
         }
     }
@@ -64,13 +64,18 @@ fn is_well_ended(run: &Run<'_>, no: SeatNo, answer: &Answer) -> bool {
     match why {
         None => true,
         Some(CallError::Aborted { .. } | CallError::CollectiveRefused { .. }) => collective,
-        Some(CallError::Conflict(_)) => {
-            collective
-                || matches!(
-                    answer,
-                    Answer::TopologyOptimized(_) | Answer::Synchronized(_)
-                )
-        }
+        // An update is in nobody's way, and no collective is in that of an optimization.
+        Some(CallError::Conflict(conflict)) => match answer {
+            Answer::CollectiveEnded { .. } => {
+                let majors = [CallKind::OptimizeTopology, CallKind::SyncSharedState];
+                majors.contains(&conflict.theirs)
+            }
+            Answer::Synchronized(_) => {
+                let others = [CallKind::OptimizeTopology, CallKind::Collective];
+                others.contains(&conflict.theirs)
+            }
+            _ => false,
+        },
         Some(CallError::SyncFailed(_)) => matches!(answer, Answer::Synchronized(_)),
         Some(CallError::OptimizationFailed) => matches!(answer, Answer::TopologyOptimized(_)),
         Some(CallError::Usage(_)) => {
@@ -95,7 +100,7 @@ fn was_asked(run: &Run<'_>, no: SeatNo, answer: &Answer) -> bool {
 }
 
 /// A verdict is the answer to the master's word only; and who lost the master claims none.
-fn is_told(heard: &PeerInput, answer: &Answer) -> bool {
+fn is_told(run: &Run<'_>, no: SeatNo, heard: &PeerInput, answer: &Answer) -> bool {
     let Answer::CollectiveEnded { tag, result } = answer else {
         return true;
     };
@@ -108,8 +113,10 @@ fn is_told(heard: &PeerInput, answer: &Answer) -> bool {
         _ => None,
     };
     match (result, verdict) {
-        (Ok(committed), Some((seq, Verdict::Committed { contributors }))) => {
-            committed.seq == *seq && committed.contributors == *contributors
+        (Ok(committed), Some((seq, Verdict::Committed { epoch }))) => {
+            let ring = &run.seat(no).plane.topology;
+            let contributed = ring.epoch == *epoch && committed.contributors == ring.ring.0;
+            committed.seq == *seq && contributed
         }
         (Ok(_), Some(_) | None) => false,
         (Err(CallError::Aborted { cause, .. }), Some((_, Verdict::Aborted(told)))) => cause == told,
