@@ -153,13 +153,15 @@ pub enum ToPeer {
         /// The edge that it will receive on.
         previous: Option<LaneOrder>,
     },
-    /// The ring stands. Ends `connect` and `update_topology`; what else waits goes on waiting, on this
-    /// ring.
+    /// The ring stands. Ends `connect`; what else waits goes on waiting, on this ring.
     TopologyEstablished {
         /// The ring.
         topology: Topology,
         /// Which lanes are its edges at this peer.
         built: RingEdges,
+        /// Whether it ends `update_topology`. It does not where the peer's vote was still on its way: that
+        /// one is for the next ring.
+        ends_update: bool,
     },
     /// A major call is not carried out; the peer is idle again.
     CallFailed(CallFailure),

@@ -233,13 +233,18 @@ impl Master {
                 NewcomerGetsAnotherRing if *stake == Stake::Admission
                     => group.ring.counted_from(*peer)
             );
-            let _ = stake;
             let topology = Topology {
                 ring,
                 ..topology.clone()
             };
             let built = group.built_at(*peer);
-            send(out, *peer, ToPeer::TopologyEstablished { topology, built });
+            let ends_update = *stake == Stake::Update;
+            let established = ToPeer::TopologyEstablished {
+                topology,
+                built,
+                ends_update: rule!(ends_update; UpdateEndsBeforeItsVote => true),
+            };
+            send(out, *peer, established);
         }
     }
 

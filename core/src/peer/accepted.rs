@@ -93,7 +93,11 @@ impl Accepted {
                 };
                 self.establish(order, out)
             }
-            ToPeer::TopologyEstablished { topology, built } => self.adopt(topology, built, out),
+            ToPeer::TopologyEstablished {
+                topology,
+                built,
+                ends_update,
+            } => self.adopt(topology, built, ends_update, out),
             ToPeer::CallFailed(failure) => self.call_failed(failure, out),
             ToPeer::PeersPending { pending } => self.peers_pending(pending, out),
             ToPeer::Probe { round, probes } => self.probe(round, probes, out),

@@ -211,7 +211,9 @@ impl Registered {
                 self.wiring.establish(self.identity.peer, order, out)?;
                 Ok(None)
             }
-            ToPeer::TopologyEstablished { topology, built } => {
+            ToPeer::TopologyEstablished {
+                topology, built, ..
+            } => {
                 self.admitted(topology, built, out).map(Some)
             }
             ToPeer::Heartbeat => Ok(None),

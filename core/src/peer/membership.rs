@@ -43,7 +43,13 @@ impl Accepted {
         }
     }
 
-    pub(super) fn adopt(&mut self, topology: Topology, built: RingEdges, out: &mut Out) -> Step {
+    pub(super) fn adopt(
+        &mut self,
+        topology: Topology,
+        built: RingEdges,
+        ends_update: bool,
+        out: &mut Out,
+    ) -> Step {
         let is_older = topology.epoch < self.topology.epoch;
         if is_older || !self.waits_for_a_ring() {
             return Err(CallError::MasterMisbehaved);
@@ -52,7 +58,7 @@ impl Accepted {
         let adopted = adopted.ok_or(CallError::MasterMisbehaved)?;
         self.topology = topology.clone();
         out.push(adopted.order(topology.clone()));
-        if let Some(Major::Update) = self.major {
+        if ends_update && self.major == Some(Major::Update) {
             self.major = None;
             answer(out, Some(Answer::TopologyUpdated(Ok(topology))));
         }
