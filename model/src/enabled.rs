@@ -267,6 +267,9 @@ fn faults_of_plane(
     {
         out.push(Step::BlackHole(no));
     }
+    if scenario.allows(Fault::ClosePort) && !seat.is_closed && seat.id.is_some() {
+        out.push(Step::ClosePort(no));
+    }
     if scenario.allows(Fault::Mute) && !seat.is_mute && seat.plane.is_at_work() {
         out.push(Step::Mute(no));
     }

@@ -60,6 +60,7 @@ pub(crate) fn dialling(state: &RunState, no: SeatNo, edge: Edge) -> Dialling {
     let end = theirs.and_then(|theirs| theirs.edge(opposite(edge)));
     match end.map(|end| &end.progress) {
         Some(Progress::Up(lanes)) if is_answered && !lanes.cut => Dialling::Opens,
+        Some(Progress::Owed) if !is_answered && other.is_closed => Dialling::Fails,
         Some(Progress::Owed) if !is_answered => Dialling::Works(other_no),
         Some(Progress::Owed | Progress::Answered | Progress::Up(_) | Progress::Failed) | None => {
             if is_answered {
@@ -139,12 +140,14 @@ impl Run<'_> {
         let with = ordered.with;
         let before = std::mem::replace(&mut ordered.progress, Progress::Failed);
         let other = self.state.seat_of(with).and_then(|no| self.state.seat(no));
+        let is_closed = other.is_some_and(|seat| seat.is_closed);
         let failure = match (other.map(|seat| seat.life), before) {
             // Nobody listens where a process has ended; one that is frozen lets others wait; and what
             // is refused between two that run is the fault of what lies between them.
             (_, Progress::Answered) => LaneFailure::Closed,
             (None | Some(Life::Departed), _) => LaneFailure::Refused,
             (Some(Life::Frozen), _) => LaneFailure::TimedOut,
+            (Some(Life::Running), _) if is_closed => LaneFailure::Refused,
             (Some(Life::Running), _) => LaneFailure::Unreachable,
         };
         // What the other end has taken ends there.

@@ -103,6 +103,7 @@ impl<'a> Run<'a> {
             }
             Step::BreakEdge(no) => self.break_edge(no),
             Step::BlackHole(no) => self.dig_black_hole(no),
+            Step::ClosePort(no) => self.edit(no).is_closed = true,
             Step::Mute(no) => self.edit(no).is_mute = true,
             Step::Overdue(no) => self.overdue(no),
             Step::Late(deadline, number) => {

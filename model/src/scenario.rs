@@ -101,6 +101,7 @@ pub enum Fault {
     HalfOpen,
     BreakEdge,
     BlackHole,
+    ClosePort,
     Mute,
     RefuseDial,
     RefuseMeasure,

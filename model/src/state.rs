@@ -54,6 +54,8 @@ pub struct Seat {
     pub strategy: Option<SyncStrategy>,
     /// It lives, moves bytes for others, and never comes to the end of its own part of anything.
     pub is_mute: bool,
+    /// Nobody can open lanes to it.
+    pub is_closed: bool,
     /// Has voted for something since it was admitted.
     pub has_voted: bool,
 }
@@ -80,6 +82,7 @@ impl Seat {
             timers: BTreeSet::new(),
             strategy: None,
             is_mute: false,
+            is_closed: false,
             has_voted: false,
         }
     }

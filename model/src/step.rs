@@ -99,6 +99,8 @@ pub enum Step {
     BreakEdge(SeatNo),
     /// Whatever lanes there are from a peer to its next carry nothing from here on.
     BlackHole(SeatNo),
+    /// Nobody can open lanes to a process any more.
+    ClosePort(SeatNo),
     /// A process goes on, but never comes to the end of its own part of anything.
     Mute(SeatNo),
     /// An ordered edge cannot be connected this time.
@@ -128,6 +130,7 @@ impl Step {
             | Self::HalfOpen(_)
             | Self::BreakEdge(_)
             | Self::BlackHole(_)
+            | Self::ClosePort(_)
             | Self::Mute(_)
             | Self::RefuseDial(..)
             | Self::RefuseMeasure(_)
@@ -222,6 +225,7 @@ impl fmt::Display for Step {
             Self::HalfOpen(seat) => write!(f, "half-open {seat}"),
             Self::BreakEdge(seat) => write!(f, "break-edge {seat}"),
             Self::BlackHole(seat) => write!(f, "black-hole {seat}"),
+            Self::ClosePort(seat) => write!(f, "close-port {seat}"),
             Self::Mute(seat) => write!(f, "mute {seat}"),
             Self::RefuseDial(seat, edge) => write!(f, "refuse-dial {seat} {}", edge_word(*edge)),
             Self::RefuseMeasure(seat) => write!(f, "refuse-measure {seat}"),
@@ -296,6 +300,7 @@ fn of_seat(verb: &str, seat: SeatNo) -> Option<Step> {
         "half-open" => Step::HalfOpen(seat),
         "break-edge" => Step::BreakEdge(seat),
         "black-hole" => Step::BlackHole(seat),
+        "close-port" => Step::ClosePort(seat),
         "mute" => Step::Mute(seat),
         "refuse-measure" => Step::RefuseMeasure(seat),
         "break-serve" => Step::BreakServe(seat),
@@ -357,6 +362,7 @@ mod tests {
             Step::Opens(seat, Edge::ToNext),
             Step::Overdue(seat),
             Step::BlackHole(seat),
+            Step::ClosePort(seat),
             Step::Mute(seat),
             Step::Frame(seat, 7),
             Step::Notice(seat, Edge::ToNext),

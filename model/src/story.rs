@@ -164,6 +164,7 @@ fn event(names: &Names, state: &RunState, step: Step) -> String {
             "What {} sends to its next arrives no more, on no lanes",
             whom(no)
         ),
+        Step::ClosePort(no) => format!("Nobody can open lanes to {} any more", whom(no)),
         Step::Mute(no) => format!(
             "{} lives on, but comes to the end of nothing any more",
             who(no)

@@ -374,13 +374,18 @@ impl Master {
         tour::avoid(&order, &bad).unwrap_or_else(|| Ring(turned()))
     }
 
-    /// Pairs of members that failed, but for those whose edge stands.
+    /// Pairs of members that failed, but for those whose edge stands. A ring of two needs the edges of both
+    /// directions.
     fn bad_pairs(&self, group: GroupId, members: &[PeerId]) -> BTreeSet<Pair> {
         let members: BTreeSet<PeerId> = members.iter().copied().collect();
         let standing = self.groups.get(&group);
         let stands = |(one, other): &Pair| {
             let edges = [(*one, *other), (*other, *one)];
-            standing.is_some_and(|group| edges.iter().any(|edge| group.can_keep(*edge)))
+            let can_keep = |edge: &(PeerId, PeerId)| standing.is_some_and(|g| g.can_keep(*edge));
+            match members.len() {
+                2 => edges.iter().all(can_keep),
+                _ => edges.iter().any(can_keep),
+            }
         };
         let failed = self.failed.keys().filter(|pair| !stands(pair));
         let breaks = standing.into_iter().flat_map(|group| &group.breaks);

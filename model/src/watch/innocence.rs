@@ -14,6 +14,7 @@ use pccl_core::tour;
 use crate::claim::Claim;
 use crate::milestone::Milestone;
 use crate::run::Run;
+use crate::scenario::Fault;
 use crate::state::Seat;
 use crate::step::SeatNo;
 
@@ -79,7 +80,8 @@ fn may_be_kicked(run: &Run<'_>, before: &Master, peer: PeerId, misdeed: &Misdeed
     }
 }
 
-/// One failure is not enough to refuse a newcomer, if the peer at the other end is there.
+/// One failure is not enough to refuse a newcomer, if the peer at the other end is there. Who was frozen may
+/// have failed more than once by one fault.
 fn may_be_refused(run: &Run<'_>, before: &Master, peer: PeerId, refusal: &Refusal) -> bool {
     let other = match refusal {
         Refusal::CannotReach { peer, .. } => *peer,
@@ -88,7 +90,10 @@ fn may_be_refused(run: &Run<'_>, before: &Master, peer: PeerId, refusal: &Refusa
         Refusal::Version { .. } | Refusal::RunFull { .. } | Refusal::BadHello => return false,
     };
     let is_there = |peer: PeerId| seat_of(run, peer).is_some_and(Seat::runs);
-    let may_go = !is_there(peer) || !is_there(other) || faults_used(run) > 1;
+    let may_go = !is_there(peer)
+        || !is_there(other)
+        || run.scenario.allows(Fault::Freeze)
+        || faults_used(run) > 1;
     may_go && !is_a_ring_left(run, before, peer)
 }
 
