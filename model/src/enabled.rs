@@ -81,7 +81,8 @@ fn of_link(state: &RunState, no: SeatNo, seat: &Seat, out: &mut Vec<Step>) {
     if seat.link.up.may_end() {
         out.push(Step::UpEnds(no));
     }
-    let runs = |timer: Option<MasterTimer>| master.view().timers().any(|known| Some(known) == timer);
+    let runs =
+        |timer: Option<MasterTimer>| master.view().timers().any(|known| Some(known) == timer);
     let is_silent = seat.link.up.end == End::Silent || seat.life == Life::Frozen;
     if is_silent && !seat.link.up.has_message() && runs(seat.id.map(MasterTimer::Silence)) {
         out.push(Step::Silence(no));
@@ -198,11 +199,7 @@ fn faults(scenario: &Scenario, state: &RunState, out: &mut Vec<Step>) {
         return;
     };
     if scenario.allows(Fault::Late) {
-        let deadlines = [
-            Deadline::Peer,
-            Deadline::Wiring,
-            Deadline::Solver,
-        ];
+        let deadlines = [Deadline::Peer, Deadline::Wiring, Deadline::Solver];
         for deadline in deadlines {
             let running = master
                 .view()

@@ -184,7 +184,9 @@ impl Run<'_> {
     /// What a peer sends to its present next one arrives no more, on no lanes, and nobody is told.
     pub(crate) fn dig_black_hole(&mut self, no: SeatNo) {
         let seat = self.seat(no);
-        let pair = seat.id.zip(seat.plane.next.as_ref().map(|lanes| lanes.with));
+        let pair = seat
+            .id
+            .zip(seat.plane.next.as_ref().map(|lanes| lanes.with));
         self.state.black_holes.extend(pair);
     }
 

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use pccl_core::element::CollectiveSpec;
 use pccl_core::id::{ConnId, PeerId, Round, Tag};
 use pccl_core::master::{MasterInput, MasterOutput, MasterTimer};
-use pccl_core::messages::{RingOutcome, ToMaster, ToPeer};
+use pccl_core::messages::{CollectiveRefusal, RingOutcome, ToMaster, ToPeer};
 use pccl_core::peer::{Answer, Call, CallError, PeerInput, PeerOutput, PeerPhase, PeerTimer};
 use pccl_core::tour;
 
@@ -208,6 +208,12 @@ impl<'a> Run<'a> {
         self.coverage.went_down(&message, receiver);
         watch::before_message(self, no, &message);
         self.give(no, PeerInput::Message(message.clone()));
+        let took_back = CollectiveRefusal::Withdrawn;
+        if matches!(&message, ToPeer::CollectiveRefused { reason, .. } if *reason == took_back)
+            && self.seat(no).peer.view().tags().next().is_none()
+        {
+            self.edit(no).has_voted = false;
+        }
         watch::after_message(self, no, &message);
     }
 

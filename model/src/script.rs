@@ -18,6 +18,8 @@ pub struct Program {
     pub rounds: u8,
     /// The step with which the first round begins.
     pub first: u8,
+    /// The step where the user goes on when its call gave way.
+    pub top: u8,
 }
 
 /// One step of a program.
@@ -338,7 +340,7 @@ impl User {
         if self.back_to_top && !self.jobs.contains(&Job::Running) {
             self.back_to_top = false;
             self.jobs = [Job::Free; TAGS_MAX];
-            self.at = 0;
+            self.at = program.top;
         }
         while !self.back_to_top && self.goes_on_by_itself(program) {}
     }

@@ -56,7 +56,7 @@ pub struct Seat {
     pub is_mute: bool,
     /// Nobody can open lanes to it.
     pub is_closed: bool,
-    /// Has voted for something since it was admitted.
+    /// Has voted for something since it was admitted, and not taken it back.
     pub has_voted: bool,
 }
 

@@ -312,7 +312,7 @@ fn of_seat(verb: &str, seat: SeatNo) -> Option<Step> {
 fn of_edge(verb: &str, seat: SeatNo, edge: Edge) -> Option<Step> {
     Some(match verb {
         "dial" => Step::Dial(seat, edge),
- "dial-fails" => Step::DialFails(seat, edge),
+        "dial-fails" => Step::DialFails(seat, edge),
         "opens" => Step::Opens(seat, edge),
         "notice" => Step::Notice(seat, edge),
         "refuse-dial" => Step::RefuseDial(seat, edge),

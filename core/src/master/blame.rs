@@ -204,7 +204,8 @@ impl Master {
                 continue;
             };
             record.strikes = record.strikes.saturating_add(1);
-            let goes = record.phase == ConnectionPhase::Registered && record.strikes >= STRIKES_MAX;
+            let strikes_max = rule!(STRIKES_MAX; RefusedForTheFirstFailure => 1);
+            let goes = record.phase == ConnectionPhase::Registered && record.strikes >= strikes_max;
             let of_peer = |edge: &&DeadEdge| edge.dialler == *peer || edge.dialled == *peer;
             if goes && let Some(edge) = dead.iter().find(of_peer) {
                 self.send_away(*peer, *edge, out);
@@ -383,7 +384,10 @@ impl Master {
             let edges = [(*one, *other), (*other, *one)];
             let can_keep = |edge: &(PeerId, PeerId)| standing.is_some_and(|g| g.can_keep(*edge));
             match members.len() {
-                2 => edges.iter().all(can_keep),
+                2 => rule!(
+                    edges.iter().all(can_keep);
+                    OneWayRing => edges.iter().any(can_keep)
+                ),
                 _ => edges.iter().any(can_keep),
             }
         };
@@ -416,7 +420,7 @@ impl Master {
         let mut most = 0;
         for edge in record.edges_of(peer, which) {
             let breaks = record.breaks.entry(pair(edge)).or_default();
-            breaks.times = breaks.times.saturating_add(1);
+            breaks.times = rule!(breaks.times.saturating_add(1); BreaksNotCounted => 0);
             breaks.bytes = breaks.bytes.max(bytes);
             most = most.max(breaks.times);
         }
@@ -432,7 +436,8 @@ impl Master {
         };
         let members: Vec<PeerId> = record.members.iter().copied().collect();
         let bad = self.bad_pairs(group, &members);
-        if tour::avoid(&members, &bad).is_none() {
+        let no_ring_is_left = tour::avoid(&members, &bad).is_none();
+        if rule!(no_ring_is_left; EvictedThoughARingIsLeft => true) {
             self.evict_worst(group, &members, out);
         }
     }

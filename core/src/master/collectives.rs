@@ -62,6 +62,10 @@ impl Master {
             return;
         };
         let Some(Collective::Initiating(votes)) = group.collectives.get_mut(&tag) else {
+            let reason = CollectiveRefusal::Withdrawn;
+            rule!((); WithdrawnAfterStart if group.collectives.contains_key(&tag) => {
+                send(out, peer, ToPeer::CollectiveRefused { tag, reason });
+            });
             return;
         };
         if votes.remove(&peer).is_none() {
@@ -74,6 +78,10 @@ impl Master {
         let reason = CollectiveRefusal::Withdrawn;
         send(out, peer, ToPeer::CollectiveRefused { tag, reason });
         self.end_tag(peer, tag, CollectiveEvent::Refused, out);
+        // Its ring may be connected for that vote, and its next one comes while it is.
+        if let Some(record) = self.record_mut(peer) {
+            record.rests = rule!(record.tags.is_empty(); WithdrawalForgottenInWiring => false);
+        }
     }
 
     /// True: a collective of the group started or was refused.
@@ -222,7 +230,7 @@ impl Master {
         let Some(tag) = record.whole.pop_first() else {
             return false;
         };
-        let epoch = record.epoch;
+        let epoch = rule!(record.epoch; VerdictOfAnotherEpoch => self.epoch);
         if let Some(Collective::Running { bytes, .. }) = record.collectives.get(&tag) {
             let bytes = *bytes;
             self.decide(group, tag, &Verdict::Committed { epoch }, out);

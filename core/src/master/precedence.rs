@@ -143,7 +143,8 @@ impl Master {
             return false;
         };
         record.conflicts = record.conflicts.saturating_add(1);
-        if record.conflicts < CONFLICTS_MAX {
+        let is_early = record.conflicts < CONFLICTS_MAX;
+        if rule!(is_early; ThirdConflictNotResolved => true) {
             return false;
         }
         let Some(Collective::Initiating(votes)) = record.collectives.get(&tag) else {
@@ -177,7 +178,10 @@ impl Master {
         };
         record.members.remove(&peer);
         record.find_ready();
-        let vote = record.vote_aside(peer);
+        let vote = rule!(record.vote_aside(peer); VoteAsideDropped => {
+            record.vote_aside(peer);
+            None
+        });
         if let Some(record) = self.record_mut(peer) {
             record.aside = vote;
         }

@@ -28,7 +28,7 @@ pub(super) struct PeerRecord {
     pub(super) round: Option<Round>,
     /// What its part in a wiring stands for: where it goes back to when the attempt is given up.
     pub(super) stake: Stake,
-    /// Was admitted and has voted for nothing since: its admission counts as its vote to update.
+    /// Was admitted and has voted for nothing since, or took its only vote back: it agrees to an update.
     pub(super) rests: bool,
     /// Another peer has opened lanes to it.
     pub(super) reached: bool,

@@ -117,18 +117,13 @@ impl Master {
     /// True: the ballot was unanimous and something moved.
     pub(super) fn count_update(&mut self, out: &mut Out) -> bool {
         let calls = self.tally.of(ConnectionState::VoteAcceptNewPeers);
-        let running = self
-            .tally
-            .of(ConnectionState::CollectiveCommunicationsRunning);
         let members = self.tally.members();
         let agreeing = self.tally.agreeing();
         let agreed = rule!(
             calls + agreeing == members;
             AdmittedByOneVote => true,
-            NewcomerIsWaitedFor => calls + agreeing == self.peers.len(),
-            CollectiveCountsAsConsent => calls + agreeing.max(running) >= members
+            NewcomerIsWaitedFor => calls + agreeing == self.peers.len()
         );
-        let _ = running;
         let unanimous = calls > 0 && agreed;
         if !unanimous {
             return false;

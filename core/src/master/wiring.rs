@@ -66,7 +66,11 @@ pub(super) enum Failure {
 
 impl Progress {
     pub(super) fn is_up(self) -> bool {
-        self.up_at_sender && self.up_at_receiver && self.failed.is_none()
+        let is_up = rule!(
+            self.up_at_sender && self.up_at_receiver;
+            UpAtOneEnd => self.up_at_sender || self.up_at_receiver
+        );
+        is_up && self.failed.is_none()
     }
 
     fn is_decided(self) -> bool {
@@ -425,6 +429,7 @@ impl Master {
         let Some(wiring) = self.wirings.remove(&round) else {
             return;
         };
+        rule!((); GivenUpEdgesAnnounced => self.keep_edges_of(&wiring));
         for (peer, stake) in self.members_of(round) {
             if let Some(record) = self.record_mut(peer) {
                 record.round = None;
@@ -447,6 +452,25 @@ impl Master {
             // It is not repeated, so nothing adds up that somebody would have to go for.
             for group in wiring.rings.keys() {
                 self.attempts.remove(group);
+            }
+        }
+    }
+
+    #[cfg(feature = "mutants")]
+    fn keep_edges_of(&mut self, wiring: &Wiring) {
+        for (group, plan) in &wiring.rings {
+            if let Some(group) = self.groups.get_mut(group) {
+                let is_up = |edge: &&(PeerId, PeerId)| {
+                    wiring.edges.get(*edge).is_some_and(|edge| edge.is_up())
+                };
+                let up = plan.edges.keys().filter(is_up).copied();
+                let up: Vec<_> = up
+                    .filter_map(|edge| Some((edge, *plan.edges.get(&edge)?)))
+                    .collect();
+                for (edge, _) in &up {
+                    group.broken.remove(edge);
+                }
+                group.edges.extend(up);
             }
         }
     }

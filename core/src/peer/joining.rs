@@ -213,9 +213,7 @@ impl Registered {
             }
             ToPeer::TopologyEstablished {
                 topology, built, ..
-            } => {
-                self.admitted(topology, built, out).map(Some)
-            }
+            } => self.admitted(topology, built, out).map(Some),
             ToPeer::Heartbeat => Ok(None),
             ToPeer::Welcome { .. }
             | ToPeer::Refused(_)

@@ -253,5 +253,11 @@ fn adopt_edge(
         let adopted = AdoptedEdge::Use(round);
         (lanes, adopted)
     });
-    kept.or(used).map(Some)
+    let installed = fresh.map(|ordered| (ordered.lanes, AdoptedEdge::Use(ordered.lanes.built)));
+    let _ = &installed;
+    rule!(
+        kept.or(used);
+        FreshLanesAdopted if installed.is_some() => installed
+    )
+    .map(Some)
 }

@@ -22,6 +22,9 @@ pub fn standard() -> Vec<Scenario> {
     all
 }
 
+/// The faults that lose a newcomer.
+const DEATHS_AND_CUTS: &[Fault] = &[Fault::Crash, Fault::Cut, Fault::RefuseDial];
+
 /// What takes hours: more faults, more peers, longer programs.
 #[must_use]
 pub fn deep() -> Vec<Scenario> {
@@ -71,6 +74,13 @@ const fn holding(program: &'static Program, content: u8) -> SeatPlan {
     SeatPlan {
         content,
         ..inside(program)
+    }
+}
+
+const fn holding_outside(program: &'static Program, content: u8) -> SeatPlan {
+    SeatPlan {
+        start: Start::Outside,
+        ..holding(program, content)
     }
 }
 
@@ -141,6 +151,13 @@ fn in_step(scenario: Scenario) -> Scenario {
 fn with_beats(scenario: Scenario) -> Scenario {
     Scenario {
         heartbeats: true,
+        ..scenario
+    }
+}
+
+fn by_halves(scenario: Scenario) -> Scenario {
+    Scenario {
+        dials: Dials::ByHalves,
         ..scenario
     }
 }

@@ -9,6 +9,7 @@ const fn program(steps: &'static [Do]) -> Program {
         steps,
         rounds: 1,
         first: 0,
+        top: 0,
     }
 }
 
@@ -71,6 +72,19 @@ pub(super) static PUMP_NEWCOMER: Program = repeated(
     &[Do::Start(1), Do::Ask, Do::Finish(1), Do::UpdateIfPending],
 );
 
+/// A loop that answers every conflict by making the same reduce again.
+pub(super) static STUBBORN: Program = Program {
+    top: 2,
+    ..program(&[
+        Do::Sync(EnforcePopular),
+        Do::Update,
+        Do::Start(1),
+        Do::Finish(1),
+        Do::Update,
+        Do::Sync(EnforcePopular),
+    ])
+};
+
 /// A loop that updates only where somebody waits.
 pub(super) static ASK_FIRST: Program =
     program(&[Do::Ask, Do::UpdateIfPending, Do::Start(1), Do::Finish(1)]);
@@ -87,6 +101,15 @@ pub(super) static OPTIMIZE_FIRST: Program = Program {
 };
 pub(super) static QUIT: Program = program(&[Do::Start(1), Do::Leave]);
 pub(super) static CANCEL: Program = program(&[Do::Start(1), Do::Cancel(1), Do::Finish(1)]);
+/// Gives a reduce up, and goes on with something else at once.
+pub(super) static CANCEL_AND_GO: Program = program(&[
+    Do::Start(1),
+    Do::Cancel(1),
+    Do::Finish(1),
+    Do::Update,
+    Do::Start(1),
+    Do::Finish(1),
+]);
 pub(super) static ODD: Program = program(&[Do::StartOdd(1), Do::Finish(1)]);
 pub(super) static TWICE: Program = program(&[Do::Start(1), Do::StartTwice(1), Do::Finish(1)]);
 pub(super) static CONNECT: Program = program(&[]);

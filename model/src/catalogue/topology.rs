@@ -1,9 +1,9 @@
 //! Looking for better rings.
 
 use super::programs::{OPTIMIZE, OPTIMIZE_FIRST, UPDATE_OPTIMIZE};
-use super::{inside, scenario};
+use super::{inside, only, scenario};
 use crate::milestone::Milestone as M;
-use crate::scenario::Scenario;
+use crate::scenario::{Fault, Scenario};
 
 pub(super) fn all() -> Vec<Scenario> {
     vec![
@@ -26,7 +26,17 @@ pub(super) fn all() -> Vec<Scenario> {
             "one optimizes while another updates",
             1,
             vec![inside(&UPDATE_OPTIMIZE), inside(&OPTIMIZE_FIRST)],
-            &[M::GaveWay],
+            &[M::Optimized, M::OptimizationFailed],
+        ),
+        only(
+            &[Fault::Mute],
+            scenario(
+                "mute-optimize",
+                "one of three never has its measurements",
+                1,
+                vec![inside(&OPTIMIZE); 3],
+                &[M::Optimized, M::OptimizationFailed, M::Stalled],
+            ),
         ),
     ]
 }

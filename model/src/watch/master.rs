@@ -211,7 +211,10 @@ fn admission(run: &mut Run<'_>, before: &Master, after: &Master) {
         accepted.map(|(id, _)| id).collect()
     };
     let (old, new) = (accepted(before), accepted(after));
-    if old.iter().any(|peer| !new.contains(peer) && after.view().peer(*peer).is_some()) {
+    if old
+        .iter()
+        .any(|peer| !new.contains(peer) && after.view().peer(*peer).is_some())
+    {
         run.state.reach(Milestone::SetAside);
         run.shock();
     }
