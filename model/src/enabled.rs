@@ -50,6 +50,7 @@ fn progress(scenario: &Scenario, state: &RunState, out: &mut Vec<Step>) {
             }
         }
     }
+    dials(scenario, state, out);
     frames(scenario, state, out);
     let has_timer = |is_meant: fn(&MasterTimer) -> bool| {
         let master = state.master.as_ref();
@@ -142,10 +143,9 @@ pub(crate) fn is_outside(scenario: &Scenario, seat: &Seat) -> bool {
 fn of_plane(state: &RunState, no: SeatNo, seat: &Seat, out: &mut Vec<Step>) {
     for edge in EDGES {
         match dialling(state, no, edge) {
-            Dialling::Works(_) => out.push(Step::Dial(no, edge)),
-            Dialling::Opens => out.push(Step::Opens(no, edge)),
             Dialling::Fails => out.push(Step::DialFails(no, edge)),
-            Dialling::NotNow => {}
+            // In turn, see below.
+            Dialling::Works(_) | Dialling::Opens | Dialling::NotNow => {}
         }
         if noticeable(state, no, edge).next().is_some() {
             out.push(Step::Notice(no, edge));
@@ -164,17 +164,33 @@ fn of_plane(state: &RunState, no: SeatNo, seat: &Seat, out: &mut Vec<Step>) {
     }
 }
 
-fn frames(scenario: &Scenario, state: &RunState, out: &mut Vec<Step>) {
-    // By the peers' numbers, which the symmetry of the search leaves as they are.
+/// The processes that run and are not held up, by the peers' numbers, which the symmetry of the search leaves
+/// as they are.
+fn in_turn(state: &RunState) -> impl Iterator<Item = (SeatNo, &Seat)> {
     let mut in_turn: Vec<SeatNo> = state.seat_numbers().collect();
     in_turn.sort_by_key(|no| state.seat(*no).and_then(|seat| seat.id));
-    for no in in_turn {
-        let Some(seat) = state.seat(no).filter(|seat| seat.runs()) else {
-            continue;
-        };
-        if seat.link.up.queue.len() >= UP_MAX {
-            continue;
+    let seats = in_turn.into_iter();
+    let seats = seats.filter_map(|no| Some((no, state.seat(no)?)));
+    seats.filter(|(_, seat)| seat.runs() && seat.link.up.queue.len() < UP_MAX)
+}
+
+fn dials(scenario: &Scenario, state: &RunState, out: &mut Vec<Step>) {
+    for (no, _) in in_turn(state) {
+        for edge in EDGES {
+            match dialling(state, no, edge) {
+                Dialling::Works(_) => out.push(Step::Dial(no, edge)),
+                Dialling::Opens => out.push(Step::Opens(no, edge)),
+                Dialling::Fails | Dialling::NotNow => continue,
+            }
+            if scenario.frames == Frames::InTurn {
+                return;
+            }
         }
+    }
+}
+
+fn frames(scenario: &Scenario, state: &RunState, out: &mut Vec<Step>) {
+    for (no, seat) in in_turn(state) {
         for run in &seat.plane.rings {
             if seat.plane.expected(run.tag).is_some() {
                 out.push(Step::Frame(no, run.tag));
@@ -253,15 +269,8 @@ fn faults_of_plane(
         }
     }
     let in_use = seat.plane.next.as_ref().zip(seat.plane.rings.first());
-    let leads_nowhere = |with| {
-        let me = seat.id;
-        me.is_some_and(|me| state.is_black_hole(me, Edge::ToNext, with))
-    };
-    // Before a ring runs there it makes no difference.
-    if let Some((lanes, _)) = in_use
-        && scenario.allows(Fault::BlackHole)
-        && !leads_nowhere(lanes.with)
-    {
+    // One at most, where a ring runs: before that it makes no difference.
+    if in_use.is_some() && scenario.allows(Fault::BlackHole) && state.black_holes.is_empty() {
         out.push(Step::BlackHole(no));
     }
     if scenario.allows(Fault::ClosePort) && !seat.is_closed && seat.id.is_some() {

@@ -71,14 +71,14 @@ pub enum Start {
     Outside,
 }
 
-/// How the frames of the rings interleave.
+/// How the frames of the rings, and the edges that come up, interleave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frames {
-    /// Any that is there may be taken next.
+    /// Any that is there may be taken next, any edge may come up next.
     Free,
     /// Of those that are there, the one at the peer with the lowest number. Taking a frame in commutes
-    /// with taking in another elsewhere, so a ring that nobody disturbs ends alike; what this drops is
-    /// how far each peer was when something disturbs it.
+    /// with taking in another elsewhere, so a ring that nobody disturbs ends alike, and so do edges that
+    /// come up; what this drops is how far each peer was when something disturbs it.
     InTurn,
 }
 

@@ -62,8 +62,8 @@ impl Master {
             return;
         };
         let Some(Collective::Initiating(votes)) = group.collectives.get_mut(&tag) else {
-            let reason = CollectiveRefusal::Withdrawn;
             rule!((); WithdrawnAfterStart if group.collectives.contains_key(&tag) => {
+                let reason = CollectiveRefusal::Withdrawn;
                 send(out, peer, ToPeer::CollectiveRefused { tag, reason });
             });
             return;
