@@ -37,6 +37,9 @@ pub enum ToMaster {
     Hello(Hello),
     /// Vote: admit who waits, and rebuild what is broken.
     UpdateTopology {
+        /// Of the ring that the peer is on. A vote on an older ring than that of its group means nothing: a
+        /// ring that was announced meanwhile has answered it.
+        epoch: Epoch,
         /// Edges of the present ring that have lost a lane.
         broken: BrokenEdges,
     },
@@ -153,15 +156,13 @@ pub enum ToPeer {
         /// The edge that it will receive on.
         previous: Option<LaneOrder>,
     },
-    /// The ring stands. Ends `connect`; what else waits goes on waiting, on this ring.
+    /// The ring stands. Ends `connect` and `update_topology`; what else waits goes on waiting, on this
+    /// ring.
     TopologyEstablished {
         /// The ring.
         topology: Topology,
         /// Which lanes are its edges at this peer.
         built: RingEdges,
-        /// Whether it ends `update_topology`. It does not where the peer's vote was still on its way: that
-        /// one is for the next ring.
-        ends_update: bool,
     },
     /// A major call is not carried out; the peer is idle again.
     CallFailed(CallFailure),

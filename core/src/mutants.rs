@@ -157,9 +157,9 @@ mutants! {
     EpochNotRaised = "epoch-not-raised",
     /// Each peer is told a ring that begins with itself: everybody thinks that its rank is 0.
     RingStartsWithEach = "ring-starts-with-each",
-    /// A ring that was built before a peer's vote to update arrived ends its call: the vote stands for a
-    /// call that nobody waits in, and the next one is kicked for it.
-    UpdateEndsBeforeItsVote = "update-ends-before-its-vote",
+    /// A vote to update that crossed the announcement of another ring counts for the next one: nobody waits
+    /// in that call any more, and the peer is kicked for its next.
+    VoteOnAnOlderRingCounts = "vote-on-an-older-ring-counts",
     /// A newcomer is told another ring than the others: its rank is somebody else's.
     NewcomerGetsAnotherRing = "newcomer-gets-another-ring",
 

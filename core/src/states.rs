@@ -330,7 +330,7 @@ pub const TRANSITIONS: &[Transition] = &[
         S::OptimizeTopologyFailed,
     ),
     row(S::OptimizeTopologyFailed, E::OptimizationConcluded, S::Idle),
-    // Somebody held it up.
+    // Nobody's measurements went on.
     row(S::OptimizeTopology, E::OptimizationConcluded, S::Idle),
     // The better ring could not be connected; the old one stands.
     row(S::ConnectingToPeers, E::OptimizationConcluded, S::Idle),

@@ -5,14 +5,32 @@
 //! [`next_deadline`](TimerQueue::next_deadline), and hands what
 //! [`pop_expired`](TimerQueue::pop_expired) returns back to the machine. The queue reads no clock:
 //! instants are whatever the driver counts in.
+//!
+//! # Time in which the process stood still
+//!
+//! Most timers are *patience*: they say how long somebody is waited for. A process that was stopped,
+//! suspended or starved wakes up with such timers expired and with the answers unread in its sockets.
+//! So that the answers come first, a driver calls [`forgive`](TimerQueue::forgive) each time that it
+//! wakes up, before it pops anything: where a deadline passed unseen, all patience is prolonged by the
+//! time lost and a pause to read in. Timers of what the process itself has to do are not prolonged.
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use core::ops::{Add, Sub};
+use core::time::Duration;
+
+/// A driver that looks at its queue so long after the earliest deadline stood still, and so much time
+/// it gives itself then to read what has arrived. Longer than any step of a machine or any delay of a
+/// busy system takes, shorter than any patience with a peer.
+pub const PAUSE: Duration = Duration::from_millis(500);
 
 /// Deadlines by timer: `T` names timers, `I` is an instant. Each timer has at most one deadline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimerQueue<T: Ord + Copy, I: Ord + Copy> {
     by_deadline: BTreeSet<(I, T)>,
     by_timer: BTreeMap<T, I>,
+    /// When the driver last called `forgive`.
+    looked: Option<I>,
 }
 
 impl<T: Ord + Copy, I: Ord + Copy> Default for TimerQueue<T, I> {
@@ -28,6 +46,7 @@ impl<T: Ord + Copy, I: Ord + Copy> TimerQueue<T, I> {
         Self {
             by_deadline: BTreeSet::new(),
             by_timer: BTreeMap::new(),
+            looked: None,
         }
     }
 
@@ -62,12 +81,45 @@ impl<T: Ord + Copy, I: Ord + Copy> TimerQueue<T, I> {
         self.by_timer.remove(&timer);
         Some(timer)
     }
+
+    /// Prolongs all patience by the time in which the process stood still, if it did; says how long
+    /// that was.
+    ///
+    /// Call it each time that the driver wakes up, with the present instant, before
+    /// [`pop_expired`](Self::pop_expired). The process stood still if a timer ran out more than
+    /// `pause` ago (usually [`PAUSE`]) and the driver has not looked for just as long; a driver that
+    /// looks, and lets a timer wait, does not stand still. What is lost is the time since the earliest
+    /// deadline, or since the last look where that is later.
+    ///
+    /// Of the timers that `is_patience` approves each then runs out later by the time lost and the
+    /// pause, but for one that had run out before: it gets the pause from now. So no patience ends
+    /// before `now` plus `pause`, and what arrived meanwhile is read first. The others stay as they
+    /// are.
+    pub fn forgive<D>(&mut self, now: I, pause: D, is_patience: impl Fn(&T) -> bool) -> Option<D>
+    where
+        I: Add<D, Output = I> + Sub<I, Output = D>,
+        D: Copy + Ord + Add<D, Output = D>,
+    {
+        let looked = self.looked.replace(now);
+        let earliest = self.next_deadline()?;
+        let since = looked.map_or(earliest, |looked| looked.max(earliest));
+        if since + pause >= now {
+            return None;
+        }
+        let lost = now - since;
+        let patience = self.by_timer.iter().filter(|(timer, _)| is_patience(timer));
+        let later: Vec<(T, I)> = patience
+            .map(|(timer, at)| (*timer, since.max(*at) + (lost + pause)))
+            .collect();
+        for (timer, at) in later {
+            self.arm(timer, at);
+        }
+        Some(lost)
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use alloc::vec::Vec;
-
     use proptest::collection::vec;
     use proptest::prelude::*;
 
@@ -112,7 +164,127 @@ mod tests {
         assert_eq!(pop_all(&mut queue, 5), []);
     }
 
+    /// Uppercase timers are the process's own.
+    fn is_patience(timer: &char) -> bool {
+        timer.is_lowercase()
+    }
+
+    #[test]
+    fn patience_that_ended_while_the_process_stood_still_goes_on_by_the_time_lost_and_a_pause() {
+        let mut queue = TimerQueue::new();
+        queue.arm('a', 100);
+        queue.arm('b', 130);
+
+        let lost = queue.forgive(170, 5, is_patience);
+
+        assert_eq!(lost, Some(70));
+        assert_eq!(pop_all(&mut queue, 174), []);
+        assert_eq!(pop_all(&mut queue, 204), ['a']);
+        assert_eq!(pop_all(&mut queue, 205), ['b']);
+    }
+
+    #[test]
+    fn what_the_process_itself_has_to_do_is_done_as_soon_as_it_goes_on() {
+        let mut queue = TimerQueue::new();
+        queue.arm('H', 100);
+        queue.arm('a', 130);
+
+        assert_eq!(queue.forgive(170, 5, is_patience), Some(70));
+
+        assert_eq!(pop_all(&mut queue, 170), ['H']);
+        assert_eq!(queue.next_deadline(), Some(205));
+    }
+
+    #[test]
+    fn a_driver_that_is_late_by_no_more_than_a_pause_forgives_nothing() {
+        let mut queue = TimerQueue::new();
+        queue.arm('a', 100);
+
+        assert_eq!(queue.forgive(105, 5, is_patience), None);
+        assert_eq!(pop_all(&mut queue, 105), ['a']);
+    }
+
+    #[test]
+    fn a_process_that_had_nothing_to_do_did_not_stand_still() {
+        let mut queue = TimerQueue::new();
+        assert_eq!(queue.forgive(0, 5, is_patience), None);
+        queue.arm('a', 100);
+
+        assert_eq!(queue.forgive(99, 5, is_patience), None);
+        assert_eq!(queue.next_deadline(), Some(100));
+    }
+
+    #[test]
+    fn a_driver_that_looks_and_lets_a_timer_wait_forgives_nothing() {
+        let mut queue = TimerQueue::new();
+        queue.arm('a', 100);
+
+        let lost: Vec<Option<u64>> = (100..120)
+            .map(|now| queue.forgive(now, 5, is_patience))
+            .collect();
+
+        assert_eq!(lost, [None; 20]);
+        assert_eq!(pop_all(&mut queue, 120), ['a']);
+    }
+
+    #[test]
+    fn patience_that_was_let_wait_when_the_process_stopped_gets_a_pause() {
+        let mut queue = TimerQueue::new();
+        queue.arm('a', 100);
+        assert_eq!(queue.forgive(104, 5, is_patience), None);
+
+        assert_eq!(queue.forgive(170, 5, is_patience), Some(66));
+
+        assert_eq!(queue.next_deadline(), Some(175));
+    }
+
     proptest! {
+        #[test]
+        fn forgiving_moves_all_patience_alike_and_never_leaves_any_due(
+            timers in vec((0..12_u8, 0..200_u64), 0..12),
+            looked in proptest::option::of(0..200_u64),
+            later in 0..200_u64,
+            pause in 0..20_u64,
+        ) {
+            let own = |timer: &u8| timer.is_multiple_of(3);
+            let mut queue = TimerQueue::new();
+            for (timer, at) in timers {
+                queue.arm(timer, at);
+            }
+            if let Some(looked) = looked {
+                // Whatever it says: nothing is known of the time before the first look.
+                queue.forgive(looked, pause, |_| false);
+            }
+            let now = looked.unwrap_or(0) + later;
+            let before = queue.clone();
+
+            let lost = queue.forgive(now, pause, |timer| !own(timer));
+
+            let earliest = before.next_deadline();
+            let since = earliest.map(|at| looked.map_or(at, |looked| looked.max(at)));
+            let gap = since.map(|since| now.saturating_sub(since));
+            prop_assert_eq!(lost, gap.filter(|gap| *gap > pause));
+            prop_assert_eq!(queue.by_timer.len(), before.by_timer.len());
+            for (timer, at) in &before.by_timer {
+                let moved = queue.by_timer[timer];
+                match lost {
+                    Some(_) if !own(timer) => {
+                        prop_assert!(moved >= now + pause);
+                        prop_assert!(moved - now <= pause + at.saturating_sub(since.unwrap()));
+                    }
+                    _ => prop_assert_eq!(moved, *at),
+                }
+            }
+            // The order of patience is kept, ties may arise.
+            for (one, at) in before.by_timer.iter().filter(|(timer, _)| !own(timer)) {
+                for (other, then) in before.by_timer.iter().filter(|(timer, _)| !own(timer)) {
+                    prop_assert!(at > then || queue.by_timer[one] <= queue.by_timer[other]);
+                }
+            }
+            // A second look at the same moment finds nothing more to forgive.
+            prop_assert_eq!(queue.forgive(now, pause, |timer| !own(timer)), None);
+        }
+
         #[test]
         fn the_queue_fires_what_a_plain_list_would(
             orders in vec((0..6_u8, proptest::option::of(0..20_u64)), 0..40), now in 0..20_u64

@@ -37,5 +37,5 @@ traces! {
         "reduce-2: call 1; call 2; up 1; up 2; down 1; down 2; frame 1 1; frame 2 1; frame 1 1; \
          frame 2 1; up 1; up 2; crash 1; up-ends 1; down 2",
     a_peer_that_dies_while_a_ballot_is_late_is_missed_once:
-        "reduce-2: call 2; up 2; crash 1; late ballot; down 2",
+        "reduce-2: call 2; up 2; crash 1; late peer; down 2",
 }

@@ -38,13 +38,21 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
     handshake: Duration,
 
-    /// Most connections from one address that have not introduced themselves yet
-    #[arg(long, value_name = "CONNECTIONS", default_value_t = Limits::default().strangers_per_address_max)]
+    /// Most connections from one address that have been let in and have not introduced themselves yet;
+    /// others wait for their turn
+    #[arg(long, value_name = "CONNECTIONS", default_value_t = Limits::default().strangers_per_address_max,
+          value_parser = at_least_one)]
     max_strangers_per_address: usize,
 
-    /// Most connections from all addresses that have not introduced themselves yet
-    #[arg(long, value_name = "CONNECTIONS", default_value_t = Limits::default().strangers_max)]
+    /// The same for all addresses together
+    #[arg(long, value_name = "CONNECTIONS", default_value_t = Limits::default().strangers_max,
+          value_parser = at_least_one)]
     max_strangers: usize,
+
+    /// Most peers from one address that have joined and are not admitted yet; others are refused
+    #[arg(long, value_name = "PEERS", default_value_t = Limits::default().newcomers_per_address_max,
+          value_parser = at_least_one)]
+    max_newcomers_per_address: usize,
 
     /// Record everything that the master hears and says into a file of this directory, as secret as
     /// the run itself; without it the environment variable PCCL_RECORD says where
@@ -71,6 +79,7 @@ impl Arguments {
             handshake: self.handshake,
             strangers_max: self.max_strangers,
             strangers_per_address_max: self.max_strangers_per_address,
+            newcomers_per_address_max: self.max_newcomers_per_address,
             ..Limits::default()
         }
     }
@@ -78,6 +87,15 @@ impl Arguments {
 
 fn default_address() -> SocketAddr {
     SocketAddr::from(([0, 0, 0, 0], DEFAULT_MASTER_PORT))
+}
+
+/// With none the master would let nobody in.
+fn at_least_one(text: &str) -> Result<usize, String> {
+    let number = text.parse().map_err(|_| "not a number")?;
+    if number == 0 {
+        return Err("must be at least one".into());
+    }
+    Ok(number)
 }
 
 /// A number of seconds, with a fraction or without.
@@ -107,6 +125,19 @@ mod tests {
         assert_eq!(arguments.config(), MasterConfig::default());
         assert_eq!(arguments.limits(), Limits::default());
         assert_eq!(arguments.listen.to_string(), "0.0.0.0:48148");
+    }
+
+    #[test]
+    fn a_gate_that_lets_nobody_in_is_refused() {
+        for gate in [
+            "--max-strangers",
+            "--max-strangers-per-address",
+            "--max-newcomers-per-address",
+        ] {
+            let parsed = Arguments::try_parse_from(["pccl-master", gate, "0"]);
+
+            assert!(parsed.is_err(), "{gate} 0 was taken");
+        }
     }
 
     #[test]

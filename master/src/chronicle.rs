@@ -30,7 +30,7 @@ impl Chronicle {
             Event::Hello(newcomer) => {
                 self.arriving = Some((newcomer.from, newcomer.hello.group));
             }
-            Event::Message { peer, message } => match message {
+            Event::Message { peer, message, .. } => match message {
                 ToMaster::Leave => info!("{peer} leaves"),
                 message => trace!(peer = peer.0, ?message, "received"),
             },

@@ -7,15 +7,17 @@ use std::time::Duration;
 use pccl_core::id::{ConnId, PeerId};
 use pccl_core::messages::{Hello, ToMaster};
 use pccl_core::transport::{Lane, LaneRx};
-use pccl_core::wire::{CONTROL_FRAME_MAX, ControlError, ControlReader, recv_control};
+use pccl_core::wire::ControlError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use crate::gate::Permit;
+use crate::gate::Place;
 use crate::greeting::discard;
+use crate::intake::{Intake, Share};
 use crate::limits::Limits;
 use crate::outbox::Outbox;
-use crate::pulse::{Noted, Pulse};
+use crate::pulse::Pulse;
+use crate::standing::Standing;
 
 /// What connections tell the desk.
 #[derive(Debug)]
@@ -23,7 +25,12 @@ pub(crate) enum Event {
     /// A connection said hello.
     Hello(Newcomer),
     /// A peer said something.
-    Message { peer: PeerId, message: ToMaster },
+    Message {
+        peer: PeerId,
+        message: ToMaster,
+        /// The memory that a long message takes until it has been dealt with.
+        share: Option<Share>,
+    },
     /// A peer said something that is not a message. Nothing follows.
     Malformed { peer: PeerId, error: ControlError },
     /// A peer's connection ended.
@@ -40,6 +47,8 @@ pub(crate) struct Newcomer {
     pub(crate) outbox: Arc<Outbox>,
     /// When something last arrived from it.
     pub(crate) pulse: Arc<Pulse>,
+    /// What it has been granted.
+    pub(crate) standing: Arc<Standing>,
     /// Who it is; dropped where it is nobody.
     pub(crate) registered: oneshot::Sender<PeerId>,
 }
@@ -50,15 +59,16 @@ pub(crate) struct Greeted {
     pub(crate) from: SocketAddr,
     pub(crate) lane: Lane,
     pub(crate) hello: Hello,
-    pub(crate) reader: ControlReader,
-    pub(crate) permit: Permit,
+    pub(crate) intake: Intake,
+    pub(crate) place: Place,
 }
 
 /// Serves the connection to its end.
 pub(crate) async fn attend(greeted: Greeted, limits: &Limits, desk: mpsc::Sender<Event>) {
     let Lane { mut tx, mut rx } = greeted.lane;
     let outbox = Arc::new(Outbox::new(limits.outbox_bytes_max));
-    let pulse = Arc::new(Pulse::new());
+    let pulse = Arc::clone(greeted.place.pulse());
+    let standing = Arc::new(Standing::new(greeted.place));
     let (registered, identity) = oneshot::channel();
     let newcomer = Newcomer {
         conn: greeted.conn,
@@ -66,6 +76,7 @@ pub(crate) async fn attend(greeted: Greeted, limits: &Limits, desk: mpsc::Sender
         from: greeted.from,
         outbox: Arc::clone(&outbox),
         pulse: Arc::clone(&pulse),
+        standing: Arc::clone(&standing),
         registered,
     };
     if desk.send(Event::Hello(newcomer)).await.is_err() {
@@ -73,20 +84,17 @@ pub(crate) async fn attend(greeted: Greeted, limits: &Limits, desk: mpsc::Sender
     }
     let mut reading = Reading {
         identity: Some(identity),
-        permit: Some(greeted.permit),
         peer: None,
-        reader: greeted.reader,
+        intake: greeted.intake,
+        pulse,
+        standing,
         desk,
-    };
-    let mut noted = Noted {
-        rx: rx.as_mut(),
-        pulse: &pulse,
     };
     let mut writing = std::pin::pin!(outbox.write_to(tx.as_mut(), limits.farewell));
     let written = tokio::select! {
         biased;
         written = &mut writing => written,
-        () = reading.run(&mut noted, &outbox) => writing.await,
+        () = reading.run(rx.as_mut(), &outbox) => writing.await,
     };
     match written {
         Ok(()) => linger(rx.as_mut(), limits.farewell).await,
@@ -103,9 +111,10 @@ async fn linger(rx: &mut dyn LaneRx, limit: Duration) {
 /// The reading half of a connection.
 struct Reading {
     identity: Option<oneshot::Receiver<PeerId>>,
-    permit: Option<Permit>,
     peer: Option<PeerId>,
-    reader: ControlReader,
+    intake: Intake,
+    pulse: Arc<Pulse>,
+    standing: Arc<Standing>,
     desk: mpsc::Sender<Event>,
 }
 
@@ -122,10 +131,14 @@ impl Reading {
     /// `None`: the desk does not want to hear more.
     async fn report(&mut self, rx: &mut dyn LaneRx) -> Option<()> {
         let peer = self.identify().await?;
-        self.reader.set_cap(CONTROL_FRAME_MAX);
         loop {
-            let event = match recv_control(rx, &mut self.reader).await {
-                Ok(message) => Event::Message { peer, message },
+            let message_max = || self.standing.message_max();
+            let event = match self.intake.receive(rx, &self.pulse, message_max).await {
+                Ok((message, share)) => Event::Message {
+                    peer,
+                    message,
+                    share,
+                },
                 Err(error @ (ControlError::Decode(_) | ControlError::Encode(_))) => {
                     return self.tell(Event::Malformed { peer, error }).await;
                 }
@@ -143,7 +156,6 @@ impl Reading {
         if let Some(identity) = &mut self.identity {
             self.peer = identity.await.ok();
             self.identity = None;
-            self.permit = None;
         }
         self.peer
     }
@@ -154,7 +166,46 @@ impl Reading {
         }
     }
 
+    /// Waits for room in the queue, which is not the peer's fault.
     async fn tell(&self, event: Event) -> Option<()> {
+        let _excused = self.pulse.excuse();
         self.desk.send(event).await.ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+    use crate::gate::Gate;
+    use crate::intake::Budget;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_waits_behind_a_full_queue_is_not_silent() {
+        let gate = Gate::new(&Limits::default());
+        let turn = gate.arrive([127, 0, 0, 1].into()).unwrap();
+        let place = turn.comes().await.unwrap();
+        let pulse = Arc::clone(place.pulse());
+        let (desk, _queue) = mpsc::channel(1);
+        let reading = Reading {
+            identity: None,
+            peer: Some(PeerId(1)),
+            intake: Intake::new(&Budget::of(0)),
+            pulse: Arc::clone(&pulse),
+            standing: Arc::new(Standing::new(place)),
+            desk,
+        };
+        let event = || Event::Message {
+            peer: PeerId(1),
+            message: ToMaster::Heartbeat,
+            share: None,
+        };
+        reading.tell(event()).await.unwrap();
+        tokio::spawn(async move { reading.tell(event()).await });
+
+        sleep(Duration::from_secs(3600)).await;
+
+        assert_eq!(pulse.last(), Instant::now());
     }
 }

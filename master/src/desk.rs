@@ -10,12 +10,12 @@ use pccl_core::master::{
     Master, MasterConfig, MasterInput, MasterOutput, MasterTimer, TourProblem,
 };
 use pccl_core::messages::{Misdeed, ToPeer};
-use pccl_core::timers::TimerQueue;
+use pccl_core::timers::{PAUSE, TimerQueue};
 use pccl_core::topology::Ring;
 use pccl_core::tour;
 use pccl_recording::Recorded;
 use tokio::sync::mpsc;
-use tokio::task::{JoinSet, spawn_blocking};
+use tokio::task::{JoinSet, spawn_blocking, yield_now};
 use tokio::time::{Instant, sleep_until};
 
 use crate::chronicle::Chronicle;
@@ -23,6 +23,7 @@ use crate::connection::{Event, Newcomer};
 use crate::outbox::{Outbox, PushError};
 use crate::pulse::Pulse;
 use crate::server::StopHandle;
+use crate::standing::Standing;
 
 /// Longer than any run; a timer that would end later ends here.
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -51,6 +52,7 @@ pub(crate) struct Desk {
 struct Connected {
     outbox: Arc<Outbox>,
     pulse: Arc<Pulse>,
+    standing: Arc<Standing>,
 }
 
 /// What the ring solver found.
@@ -75,7 +77,7 @@ impl Desk {
         record: Option<&Path>,
     ) -> Self {
         Self {
-            heartbeat: config.heartbeat,
+            heartbeat: config.heartbeat.min(FOREVER),
             silence: config.silence,
             master: Recorded::begin(config, record),
             timers: TimerQueue::new(),
@@ -94,37 +96,56 @@ impl Desk {
     /// Ends once the machine has taken leave of everybody.
     pub(crate) async fn run(mut self, stop: &StopHandle) {
         while !self.stopped {
-            match self.wake(stop).await {
-                Woken::Stop => {
-                    self.handle(MasterInput::Stop);
-                    self.stopped = true;
-                }
-                Woken::Timer => self.fire_timers(),
-                Woken::Solved(Solved { round, group, ring }) => {
-                    self.handle(MasterInput::TourSolved { round, group, ring });
-                }
-                Woken::Event(event) => self.take(event),
-            }
+            self.turn(stop).await;
         }
     }
 
+    /// Deals with what happens next.
+    async fn turn(&mut self, stop: &StopHandle) {
+        let woken = self.wake(stop).await;
+        self.look_at_the_clock();
+        match woken {
+            Woken::Stop => {
+                self.handle(MasterInput::Stop);
+                self.stopped = true;
+            }
+            Woken::Timer => self.fire_timers(),
+            Woken::Solved(Solved { round, group, ring }) => {
+                self.handle(MasterInput::TourSolved { round, group, ring });
+            }
+            Woken::Event(event) => self.take(event),
+        }
+    }
+
+    /// What has arrived comes before a timer that is due: a timer fires when there is nothing else to
+    /// do.
     async fn wake(&mut self, stop: &StopHandle) -> Woken {
         tokio::select! {
             biased;
             () = stop.stopped() => Woken::Stop,
-            () = due(self.timers.next_deadline()) => Woken::Timer,
             Some(Ok(solved)) = self.solving.join_next() => Woken::Solved(solved),
             event = self.events.recv() => event.map_or(Woken::Stop, Woken::Event),
+            () = due_and_quiet(self.timers.next_deadline()) => Woken::Timer,
+        }
+    }
+
+    /// Time in which the master stood still is nobody's fault. Otherwise a timer that has been held up
+    /// by other work for a heartbeat is held up no longer, for a flood may never end.
+    fn look_at_the_clock(&mut self) {
+        let now = Instant::now();
+        if let Some(lost) = self.timers.forgive(now, PAUSE, is_patience) {
+            tracing::warn!(?lost, "the master stood still");
+        }
+        let overdue = self.timers.next_deadline().map(|at| at + self.heartbeat);
+        if overdue.is_some_and(|overdue| overdue <= now) {
+            self.fire_timers();
         }
     }
 
     fn fire_timers(&mut self) {
         let now = Instant::now();
-        while let Some(due) = self.timers.next_deadline() {
-            let Some(timer) = self.timers.pop_expired(now) else {
-                return;
-            };
-            if let Some(later) = self.reprieve(timer, due, now) {
+        while let Some(timer) = self.timers.pop_expired(now) {
+            if let Some(later) = self.reprieve(timer, now) {
                 self.timers.arm(timer, later);
             } else {
                 tracing::trace!(?timer, "timer fired");
@@ -134,18 +155,12 @@ impl Desk {
     }
 
     /// When to look again whether the peer is silent: something has arrived from it that the machine
-    /// has not seen yet, or it is the master that stood still (stopped, suspended, starved) and has
-    /// not read what arrived.
-    fn reprieve(&self, timer: MasterTimer, due: Instant, now: Instant) -> Option<Instant> {
+    /// has not seen yet.
+    fn reprieve(&self, timer: MasterTimer, now: Instant) -> Option<Instant> {
         let MasterTimer::Silence(peer) = timer else {
             return None;
         };
-        let stood_still = now.duration_since(due) > self.heartbeat;
-        let heard = match self.peers.get(&peer) {
-            Some(_) if stood_still => now,
-            Some(connected) => connected.pulse.last(),
-            None => return None,
-        };
+        let heard = self.peers.get(&peer)?.pulse.last();
         let later = heard + self.silence.min(FOREVER);
         (later > now).then_some(later)
     }
@@ -165,8 +180,13 @@ impl Desk {
                 self.handle(MasterInput::Connected { conn, hello, from });
                 self.newcomer = None;
             }
-            Event::Message { peer, message } => {
+            Event::Message {
+                peer,
+                message,
+                share,
+            } => {
                 self.handle(MasterInput::Message { peer, message });
+                drop(share);
             }
             Event::Malformed { peer, .. } => self.handle(MasterInput::Misbehaved {
                 peer,
@@ -228,10 +248,17 @@ impl Desk {
             registered,
             outbox,
             pulse,
+            standing,
             ..
         } = newcomer;
         if registered.send(peer).is_ok() {
-            self.peers.insert(peer, Connected { outbox, pulse });
+            standing.register();
+            let connected = Connected {
+                outbox,
+                pulse,
+                standing,
+            };
+            self.peers.insert(peer, connected);
         } else {
             // The connection ended while its hello waited; nobody else will report it.
             self.follow_ups
@@ -249,9 +276,15 @@ impl Desk {
     }
 
     fn send(&mut self, peer: PeerId, message: &ToPeer) {
-        let Some(Connected { outbox, .. }) = self.peers.get(&peer) else {
+        let Some(Connected {
+            outbox, standing, ..
+        }) = self.peers.get(&peer)
+        else {
             return;
         };
+        if matches!(message, ToPeer::TopologyEstablished(_)) {
+            standing.admit();
+        }
         self.touched.push(Arc::clone(outbox));
         if let Err(error) = outbox.push(message) {
             self.missed(peer, error);
@@ -301,9 +334,23 @@ impl Desk {
     }
 }
 
-async fn due(deadline: Option<Instant>) {
+/// Ends after the deadline, and after every connection has had its turn: what has arrived is in the
+/// queue then.
+async fn due_and_quiet(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => sleep_until(deadline).await,
         None => std::future::pending().await,
     }
+    yield_now().await;
 }
+
+/// Whether the timer says how long somebody is waited for. The others are the master's own duties.
+fn is_patience(timer: &MasterTimer) -> bool {
+    !matches!(
+        timer,
+        MasterTimer::HeartbeatDue | MasterTimer::RetryWiring(_)
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,159 +1,231 @@
-//! How many strangers may be in at once, in total and per address.
+//! Lets strangers in, one after the other: the tasks and locks around [`room`].
+//!
+//! The gate queues; it turns away only whom there is no place to wait for, or who has waited too long.
+
+mod room;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, oneshot};
+use tokio::task::yield_now;
+use tokio::time::{Instant, sleep_until};
+
+pub(crate) use room::Full;
+use room::{Arrival, Number, Room};
 
 use crate::limits::Limits;
+use crate::patience::Patience;
+use crate::pulse::Pulse;
+use crate::site::Site;
 
-/// Counts strangers. A stranger holds a [`Permit`] until it is known or gone.
+/// Where connections arrive.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    total_max: usize,
-    per_address_max: usize,
-    inside: Mutex<Inside>,
+    waiting: Duration,
+    book: Mutex<Book>,
+    /// Somebody has begun to wait, or what those who wait depend on has changed.
+    changed: Notify,
 }
 
-#[derive(Debug, Default)]
-struct Inside {
-    total: usize,
-    by_site: BTreeMap<Site, usize>,
-}
-
-/// What counts as one address. Whoever has one IPv6 address usually has all that share its first 64
-/// bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Site {
-    V4([u8; 4]),
-    V6([u16; 4]),
-}
-
-impl From<IpAddr> for Site {
-    fn from(address: IpAddr) -> Self {
-        match address.to_canonical() {
-            IpAddr::V4(v4) => Self::V4(v4.octets()),
-            IpAddr::V6(v6) => {
-                let [a, b, c, d, ..] = v6.segments();
-                Self::V6([a, b, c, d])
-            }
-        }
-    }
-}
-
-/// Why nobody else may come in. The text is for whoever dialled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Full {
-    #[error("the master has too many unfinished handshakes; try again in a few seconds")]
-    InTotal,
-    #[error(
-        "the master has too many unfinished handshakes from this address; try again in a few seconds"
-    )]
-    FromAddress,
+/// The room, and how to reach those in it.
+#[derive(Debug)]
+struct Book {
+    room: Room,
+    /// Those who wait outside.
+    waiting: BTreeMap<Number, oneshot::Sender<Place>>,
+    /// Those inside who may have to give way.
+    inside: BTreeMap<Number, Arc<Notify>>,
 }
 
 impl Gate {
     pub(crate) fn new(limits: &Limits) -> Arc<Self> {
         Arc::new(Self {
-            total_max: limits.strangers_max,
-            per_address_max: limits.strangers_per_address_max,
-            inside: Mutex::default(),
+            waiting: limits.waiting,
+            book: Mutex::new(Book {
+                room: Room::new(limits),
+                waiting: BTreeMap::new(),
+                inside: BTreeMap::new(),
+            }),
+            changed: Notify::new(),
         })
     }
 
-    pub(crate) fn enter(self: &Arc<Self>, from: IpAddr) -> Result<Permit, Full> {
-        let site = Site::from(from);
-        let mut inside = self.lock();
-        let here = inside.by_site.get(&site).copied().unwrap_or(0);
-        if here >= self.per_address_max {
-            return Err(Full::FromAddress);
-        }
-        if inside.total >= self.total_max {
-            return Err(Full::InTotal);
-        }
-        inside.total += 1;
-        inside.by_site.insert(site, here + 1);
-        Ok(Permit {
-            gate: Arc::clone(self),
-            site,
+    /// Somebody comes from there, and is let in at once or gets in line.
+    pub(crate) fn arrive(self: &Arc<Self>, from: IpAddr) -> Result<Turn, Full> {
+        let mut book = self.lock();
+        let (number, arrival) = book.room.arrive(Site::from(from));
+        let instead_of = match arrival {
+            Arrival::Waits { instead_of } => instead_of,
+            Arrival::TurnedAway(full) => return Err(full),
+        };
+        // Whoever loses its place outside learns it from its sender being dropped.
+        drop(instead_of.and_then(|other| book.waiting.remove(&other)));
+        let (granted, place) = oneshot::channel();
+        book.waiting.insert(number, granted);
+        self.let_in(book);
+        let gate = Arc::clone(self);
+        Ok(Turn {
+            gate,
+            number,
+            place,
         })
+    }
+
+    /// Has strangers give way that keep others waiting and say nothing. Never ends.
+    pub(crate) async fn keep(self: &Arc<Self>) {
+        loop {
+            let next = self.lock().room.next_to_give_way();
+            tokio::select! {
+                biased;
+                () = self.changed.notified() => {}
+                () = until(next.map(|(at, _)| at)) => {
+                    // Whatever has arrived from them is read first.
+                    yield_now().await;
+                    self.clear();
+                }
+            }
+        }
+    }
+
+    /// Takes the places of those who have to give way by this moment.
+    fn clear(self: &Arc<Self>) {
+        let now = Instant::now();
+        loop {
+            let mut book = self.lock();
+            match book.room.next_to_give_way() {
+                Some((at, number)) if at <= now => {
+                    book.room.leave(number);
+                    if let Some(dismissed) = book.inside.remove(&number) {
+                        dismissed.notify_one();
+                    }
+                    self.let_in(book);
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// Lets in whoever has a place, after a change.
+    fn let_in(self: &Arc<Self>, mut book: MutexGuard<'_, Book>) {
+        let mut granted = Vec::new();
+        while let Some((number, pulse)) = book.room.next_turn() {
+            let dismissed = Arc::new(Notify::new());
+            book.inside.insert(number, Arc::clone(&dismissed));
+            if let Some(waiter) = book.waiting.remove(&number) {
+                let gate = Arc::clone(self);
+                let place = Place {
+                    gate,
+                    number,
+                    pulse,
+                    dismissed,
+                };
+                granted.push((waiter, place));
+            }
+        }
+        let somebody_waits = !book.waiting.is_empty();
+        drop(book);
+        if somebody_waits {
+            self.changed.notify_one();
+        }
+        for (waiter, place) in granted {
+            // A place that nobody takes is given back when it is dropped here.
+            waiter.send(place).ok();
+        }
+    }
+
+    fn leave(self: &Arc<Self>, number: Number) {
+        let mut book = self.lock();
+        book.room.leave(number);
+        book.inside.remove(&number);
+        book.waiting.remove(&number);
+        self.let_in(book);
     }
 
     /// Nothing that holds the lock can panic; were it poisoned, the counts would still be right.
-    fn lock(&self) -> MutexGuard<'_, Inside> {
-        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The right to be a stranger. Dropping it makes room for the next one.
-#[derive(Debug)]
-pub(crate) struct Permit {
-    gate: Arc<Gate>,
-    site: Site,
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
 }
 
-impl Drop for Permit {
-    fn drop(&mut self) {
-        let mut inside = self.gate.lock();
-        inside.total = inside.total.saturating_sub(1);
-        let left = inside.by_site.get(&self.site).map_or(0, |here| here - 1);
-        if left == 0 {
-            inside.by_site.remove(&self.site);
-        } else {
-            inside.by_site.insert(self.site, left);
+/// Somebody's place in the line. Dropping it gives it up.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    gate: Arc<Gate>,
+    number: Number,
+    place: oneshot::Receiver<Place>,
+}
+
+impl Turn {
+    /// Waits until it is this one's turn.
+    pub(crate) async fn comes(mut self) -> Result<Place, Full> {
+        let mut patience = Patience::of(self.gate.waiting);
+        match patience.wait(&mut self.place).await {
+            Some(Ok(place)) => Ok(place),
+            Some(Err(_)) => Err(Full::Outside),
+            None => Err(self.gate.lock().room.reason(self.number)),
         }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        // A place that was granted belongs to whoever holds it; in this moment that may be the channel.
+        if self.gate.lock().waiting.contains_key(&self.number) {
+            self.gate.leave(self.number);
+        }
+    }
+}
+
+/// The right to be inside. Dropping it makes room for the next one.
+#[derive(Debug)]
+pub(crate) struct Place {
+    gate: Arc<Gate>,
+    number: Number,
+    pulse: Arc<Pulse>,
+    dismissed: Arc<Notify>,
+}
+
+impl Place {
+    /// When something last arrived; the one who reads has to see to it.
+    pub(crate) fn pulse(&self) -> &Arc<Pulse> {
+        &self.pulse
+    }
+
+    /// Waits until the stranger has to give way. Its place is lost then.
+    pub(crate) async fn dismissed(&self) {
+        self.dismissed.notified().await;
+    }
+
+    /// It has said hello: it need not give way any more.
+    pub(crate) fn greeted(&self) {
+        let mut book = self.gate.lock();
+        book.room.greeted(self.number);
+        book.inside.remove(&self.number);
+    }
+
+    /// It is a newcomer from here on.
+    pub(crate) fn registered(&self) {
+        let mut book = self.gate.lock();
+        book.room.registered(self.number);
+        self.gate.let_in(book);
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.gate.leave(self.number);
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn gate(strangers_max: usize, strangers_per_address_max: usize) -> Arc<Gate> {
-        Gate::new(&Limits {
-            strangers_max,
-            strangers_per_address_max,
-            ..Limits::default()
-        })
-    }
-
-    fn ip(text: &str) -> IpAddr {
-        text.parse().unwrap()
-    }
-
-    #[test]
-    fn one_address_cannot_take_the_places_of_the_others() {
-        let gate = gate(8, 2);
-        let _first = gate.enter(ip("192.0.2.1")).unwrap();
-        let _second = gate.enter(ip("::ffff:192.0.2.1")).unwrap();
-
-        let third = gate.enter(ip("192.0.2.1"));
-        let other = gate.enter(ip("192.0.2.2"));
-
-        assert_eq!(third.unwrap_err(), Full::FromAddress);
-        assert!(other.is_ok());
-    }
-
-    #[test]
-    fn addresses_of_one_ipv6_site_count_as_one() {
-        let gate = gate(8, 1);
-        let _first = gate.enter(ip("2001:db8::1")).unwrap();
-
-        let neighbour = gate.enter(ip("2001:db8::2"));
-        let elsewhere = gate.enter(ip("2001:db8:0:1::1"));
-
-        assert_eq!(neighbour.unwrap_err(), Full::FromAddress);
-        assert!(elsewhere.is_ok());
-    }
-
-    #[test]
-    fn a_place_that_is_given_back_can_be_taken_again() {
-        let gate = gate(1, 1);
-        let first = gate.enter(ip("192.0.2.1")).unwrap();
-        assert_eq!(gate.enter(ip("192.0.2.2")).unwrap_err(), Full::InTotal);
-
-        drop(first);
-
-        assert!(gate.enter(ip("192.0.2.1")).is_ok());
-        assert!(gate.lock().by_site.is_empty());
-    }
-}
+mod tests;

@@ -5,10 +5,14 @@ use std::time::Duration;
 use pccl_core::messages::{Hello, Refusal, ToMaster, ToPeer};
 use pccl_core::transport::{Lane, LaneError, LaneRx, close, recv_some, send_all};
 use pccl_core::wire::{
-    ControlError, ControlReader, HandshakeError, PreambleError, Purpose, Reply, encode_control,
-    recv_control, recv_preamble, send_reply,
+    ControlError, FIRST_CONTROL_FRAME_MAX, HandshakeError, PreambleError, Purpose, Reply,
+    encode_control, recv_preamble, send_reply,
 };
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::timeout;
+
+use crate::gate::Place;
+use crate::intake::Intake;
+use crate::patience::Patience;
 
 /// How much is thrown away at once.
 const DISCARD_BYTES: usize = 4 * 1024;
@@ -63,23 +67,33 @@ impl GreetError {
     }
 }
 
-/// Receives a hello, and the reader that has read it and maybe more.
+/// Receives a hello. A stranger that has to give way is as one whose time is up.
 pub(crate) async fn greet(
     lane: &mut Lane,
+    intake: &mut Intake,
+    place: &Place,
     limit: Duration,
-) -> Result<(Hello, ControlReader), GreetError> {
-    let deadline = Instant::now() + limit;
-    timeout_at(deadline, introduction(lane))
-        .await
-        .unwrap_or(Err(GreetError::Slow))?;
-    let mut reader = ControlReader::new();
-    let first = recv_control(lane.rx.as_mut(), &mut reader);
-    match timeout_at(deadline, first).await {
-        Ok(Ok(ToMaster::Hello(hello))) => Ok((hello, reader)),
-        Ok(Ok(_)) => Err(GreetError::NotHello),
-        Ok(Err(ControlError::Lane(error))) => Err(error.into()),
-        Ok(Err(error)) => Err(GreetError::Hello(error)),
-        Err(_) => Err(GreetError::SlowHello),
+) -> Result<Hello, GreetError> {
+    let mut patience = Patience::of(limit);
+    let mut dismissed = std::pin::pin!(place.dismissed());
+    let introduced = tokio::select! {
+        biased;
+        introduced = patience.wait(introduction(lane)) => introduced,
+        () = &mut dismissed => None,
+    };
+    introduced.unwrap_or(Err(GreetError::Slow))?;
+    let first = intake.receive(lane.rx.as_mut(), place.pulse(), || FIRST_CONTROL_FRAME_MAX);
+    let first = tokio::select! {
+        biased;
+        first = patience.wait(first) => first,
+        () = dismissed => None,
+    };
+    match first {
+        Some(Ok((ToMaster::Hello(hello), _))) => Ok(hello),
+        Some(Ok(_)) => Err(GreetError::NotHello),
+        Some(Err(ControlError::Lane(error))) => Err(error.into()),
+        Some(Err(error)) => Err(GreetError::Hello(error)),
+        None => Err(GreetError::SlowHello),
     }
 }
 

@@ -43,16 +43,21 @@
 //! | `server` | builder, [`MasterServer`], [`StopHandle`] |
 //! | `embed` | a master on a thread of its own |
 //! | `limits` | what a connection may cost |
-//! | `gate` | how many strangers may be in at once |
+//! | `gate`, `site` | who is let in, and who waits outside |
+//! | `apology` | turning away whom there is no room for |
 //! | `reception` | accepting connections, and their tasks |
 //! | `greeting` | the handshake |
 //! | `connection` | a peer's connection after the handshake |
+//! | `intake` | receiving messages, and what they may cost |
+//! | `standing` | what a connection has been granted so far |
 //! | `outbox` | what waits to be sent to one peer |
 //! | `pulse` | when something last arrived from a peer |
+//! | `patience` | time limits |
 //! | `desk` | the one loop that owns the machine |
 //! | `chronicle` | log lines |
 #![forbid(unsafe_code)]
 
+mod apology;
 mod chronicle;
 mod connection;
 mod desk;
@@ -60,11 +65,15 @@ mod embed;
 mod error;
 mod gate;
 mod greeting;
+mod intake;
 mod limits;
 mod outbox;
+mod patience;
 mod pulse;
 mod reception;
 mod server;
+mod site;
+mod standing;
 
 pub use embed::{RunningMaster, spawn};
 pub use error::ServeError;

@@ -1,9 +1,9 @@
-//! When something last arrived from a peer, whether or not anybody has had time to look at it.
+//! When something last arrived from a connection, whether or not anybody has had time to look at it.
 //!
 //! The machine counts a peer as silent when none of its messages has been handled for a while. A long
 //! message on a slow link, or a desk with much to do, would look the same; the pulse tells them apart.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use pccl_core::transport::{LaneError, LaneRx};
@@ -11,30 +11,67 @@ use tokio::time::Instant;
 
 /// When something last arrived.
 #[derive(Debug)]
-pub(crate) struct Pulse(Mutex<Instant>);
+pub(crate) struct Pulse(Mutex<Heard>);
+
+#[derive(Debug)]
+struct Heard {
+    last: Instant,
+    /// The connection is not read, because the master is not ready for more.
+    excused: bool,
+}
 
 impl Pulse {
     /// Something arrives at this moment.
     pub(crate) fn new() -> Self {
-        Self(Mutex::new(Instant::now()))
+        Self(Mutex::new(Heard {
+            last: Instant::now(),
+            excused: false,
+        }))
     }
 
     pub(crate) fn beat(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        self.lock().last = Instant::now();
     }
 
     pub(crate) fn last(&self) -> Instant {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        let heard = self.lock();
+        if heard.excused {
+            Instant::now()
+        } else {
+            heard.last
+        }
+    }
+
+    /// As long as the guard lives the connection waits for the master, and counts as heard.
+    pub(crate) fn excuse(&self) -> Excused<'_> {
+        self.lock().excused = true;
+        Excused(self)
+    }
+
+    /// Nothing that holds the lock can panic.
+    fn lock(&self) -> MutexGuard<'_, Heard> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The master keeps the connection waiting.
+pub(crate) struct Excused<'a>(&'a Pulse);
+
+impl Drop for Excused<'_> {
+    fn drop(&mut self) {
+        let mut heard = self.0.lock();
+        heard.excused = false;
+        heard.last = Instant::now();
     }
 }
 
 /// A lane whose every arriving byte is noted.
-pub(crate) struct Noted<'a> {
-    pub(crate) rx: &'a mut dyn LaneRx,
-    pub(crate) pulse: &'a Pulse,
+pub(crate) struct Noted {
+    pub(crate) rx: Box<dyn LaneRx>,
+    pub(crate) pulse: Arc<Pulse>,
 }
 
-impl LaneRx for Noted<'_> {
+impl LaneRx for Noted {
     fn poll_recv(
         &mut self,
         cx: &mut Context<'_>,

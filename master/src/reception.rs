@@ -5,20 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pccl_core::id::ConnId;
-use pccl_core::transport::{Incoming, LaneError, Listener};
-use pccl_core::wire::Reply;
-use tokio::sync::{Semaphore, mpsc};
+use pccl_core::transport::{Incoming, Lane, LaneError, Listener};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::apology::Apologies;
 use crate::connection::{Event, Greeted, attend};
-use crate::gate::{Full, Gate, Permit};
-use crate::greeting::{greet, part, say_and_close};
+use crate::gate::{Gate, Place, Turn};
+use crate::greeting::{greet, part};
+use crate::intake::{Budget, Intake};
 use crate::limits::Limits;
+use crate::pulse::Noted;
 use crate::server::StopHandle;
-
-/// How many may be told at once that there is no room. More are cut off without a word.
-const APOLOGIES_MAX: usize = 64;
 
 /// Time that the tasks get, beyond their own limits, to end by themselves.
 const SLACK: Duration = Duration::from_millis(100);
@@ -28,7 +27,8 @@ pub(crate) struct Reception {
     listener: Box<dyn Listener>,
     limits: Limits,
     gate: Arc<Gate>,
-    apologies: Arc<Semaphore>,
+    apologies: Apologies,
+    budget: Budget,
     stop: StopHandle,
     desk: mpsc::Sender<Event>,
     next: ConnId,
@@ -45,8 +45,9 @@ impl Reception {
         Self {
             listener,
             gate: Gate::new(&limits),
+            apologies: Apologies::within(limits.farewell),
+            budget: Budget::of(limits.long_messages_bytes_max),
             limits,
-            apologies: Arc::new(Semaphore::new(APOLOGIES_MAX)),
             stop,
             desk,
             next: ConnId(0),
@@ -55,7 +56,15 @@ impl Reception {
     }
 
     /// Never ends by itself.
-    pub(crate) async fn accept(&mut self) {
+    pub(crate) async fn run(&mut self) {
+        let gate = Arc::clone(&self.gate);
+        tokio::select! {
+            () = gate.keep() => {}
+            () = self.accept() => {}
+        }
+    }
+
+    async fn accept(&mut self) {
         loop {
             tokio::select! {
                 biased;
@@ -80,41 +89,30 @@ impl Reception {
     }
 
     fn admit(&mut self, incoming: Incoming) {
-        match self.gate.enter(incoming.from.ip()) {
-            Ok(permit) => self.serve(incoming, permit),
-            Err(full) => self.turn_away(incoming, full),
+        match self.gate.arrive(incoming.from.ip()) {
+            Ok(turn) => {
+                let (visit, stop) = (self.visit(), self.stop.clone());
+                self.connections
+                    .spawn(async move { visit.run(incoming, turn, &stop).await });
+            }
+            Err(full) => {
+                let apologies = self.apologies.clone();
+                self.connections
+                    .spawn(async move { apologies.turn_away(incoming, full).await });
+            }
         }
     }
 
-    fn serve(&mut self, incoming: Incoming, permit: Permit) {
+    fn visit(&mut self) -> Visit {
         let conn = self.next;
         self.next = conn.next();
-        tracing::debug!(conn = conn.0, from = %incoming.from, "connected");
-        let (limits, stop, desk) = (self.limits.clone(), self.stop.clone(), self.desk.clone());
-        self.connections.spawn(async move {
-            tokio::select! {
-                biased;
-                greeted = welcome(conn, incoming, permit, &limits) => {
-                    if let Some(greeted) = greeted {
-                        attend(greeted, &limits, desk).await;
-                    }
-                }
-                () = stop.stopped() => {}
-            }
-        });
-    }
-
-    fn turn_away(&mut self, incoming: Incoming, full: Full) {
-        tracing::debug!(from = %incoming.from, reason = %full, "turned away");
-        let Ok(apology) = Arc::clone(&self.apologies).try_acquire_owned() else {
-            return;
-        };
-        let limit = self.limits.farewell;
-        self.connections.spawn(async move {
-            let reply = Reply::Refused(full.to_string()).encode();
-            say_and_close(incoming.lane, &reply, limit).await;
-            drop(apology);
-        });
+        Visit {
+            conn,
+            limits: self.limits.clone(),
+            budget: self.budget.clone(),
+            apologies: self.apologies.clone(),
+            desk: self.desk.clone(),
+        }
     }
 
     /// Stops listening and gives the connections their time to end.
@@ -132,31 +130,74 @@ impl Reception {
     }
 }
 
-/// `None`: it was not welcome, and has been told so.
-async fn welcome(
+/// One connection's way through the house.
+struct Visit {
     conn: ConnId,
-    incoming: Incoming,
-    permit: Permit,
-    limits: &Limits,
-) -> Option<Greeted> {
-    let Incoming { mut lane, from } = incoming;
-    match greet(&mut lane, limits.handshake).await {
-        Ok((hello, reader)) => Some(Greeted {
-            conn,
-            from,
-            lane,
-            hello,
-            reader,
-            permit,
-        }),
-        Err(error) => {
-            if error.concerns_operator() {
-                tracing::warn!("a connection from {from} is refused: {error}");
-            } else {
-                tracing::debug!("a connection from {from} came to nothing: {error}");
-            }
-            part(lane, &error, limits.farewell).await;
-            None
+    limits: Limits,
+    budget: Budget,
+    apologies: Apologies,
+    desk: mpsc::Sender<Event>,
+}
+
+impl Visit {
+    /// Serves the connection to its end. A master that stops takes leave of its peers only.
+    async fn run(self, incoming: Incoming, turn: Turn, stop: &StopHandle) {
+        tracing::debug!(conn = self.conn.0, from = %incoming.from, "connected");
+        let greeted = tokio::select! {
+            biased;
+            greeted = self.welcome(incoming, turn) => greeted,
+            () = stop.stopped() => None,
+        };
+        if let Some(greeted) = greeted {
+            // Whoever waits outside needs no memory for what comes after.
+            Box::pin(attend(greeted, &self.limits, self.desk)).await;
         }
+    }
+
+    /// `None`: it was not welcome, and has been told so.
+    async fn welcome(&self, incoming: Incoming, turn: Turn) -> Option<Greeted> {
+        match turn.comes().await {
+            Ok(place) => Box::pin(self.greet(incoming, place)).await,
+            Err(full) => {
+                self.apologies.turn_away(incoming, full).await;
+                None
+            }
+        }
+    }
+
+    async fn greet(&self, incoming: Incoming, place: Place) -> Option<Greeted> {
+        let Incoming { lane, from } = incoming;
+        let mut lane = noted(lane, &place);
+        let mut intake = Intake::new(&self.budget);
+        match greet(&mut lane, &mut intake, &place, self.limits.handshake).await {
+            Ok(hello) => Some(Greeted {
+                conn: self.conn,
+                from,
+                lane,
+                hello,
+                intake,
+                place,
+            }),
+            Err(error) => {
+                if error.concerns_operator() {
+                    tracing::warn!("a connection from {from} is refused: {error}");
+                } else {
+                    tracing::debug!("a connection from {from} came to nothing: {error}");
+                }
+                part(lane, &error, self.limits.farewell).await;
+                None
+            }
+        }
+    }
+}
+
+/// The same lane, whose arriving bytes the gate hears of.
+fn noted(lane: Lane, place: &Place) -> Lane {
+    Lane {
+        tx: lane.tx,
+        rx: Box::new(Noted {
+            rx: lane.rx,
+            pulse: Arc::clone(place.pulse()),
+        }),
     }
 }

@@ -189,7 +189,7 @@ impl MasterServer {
         tokio::select! {
             biased;
             () = desk.run(&self.stop) => {}
-            () = reception.accept() => {}
+            () = reception.run() => {}
         }
         reception.close().await;
     }
@@ -202,7 +202,7 @@ pub struct StopHandle {
 }
 
 impl StopHandle {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             told: Arc::new(watch::Sender::new(false)),
         }

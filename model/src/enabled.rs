@@ -1,7 +1,8 @@
 //! What can happen next in a state, always in the same order: a path is a list of positions in it.
 
-use pccl_core::master::MasterTimer;
+use pccl_core::master::{Master, MasterTimer};
 use pccl_core::peer::{PeerPhase, PeerTimer};
+use pccl_core::states::{CollectiveCommunicationState, ConnectionState};
 use pccl_core::topology::Edge;
 
 use crate::lanes::{Dialling, dialling, noticeable};
@@ -88,9 +89,23 @@ fn of_link(state: &RunState, no: SeatNo, seat: &Seat, out: &mut Vec<Step>) {
     if is_silent && !seat.link.up.has_message() && runs(seat.id.map(MasterTimer::Silence)) {
         out.push(Step::Silence(no));
     }
-    if seat.is_mute && runs(seat.id.map(MasterTimer::Late)) {
+    if seat.is_mute && lacks_its_part(master, seat) && runs(seat.id.map(MasterTimer::Late)) {
         out.push(Step::Overdue(no));
     }
+}
+
+/// Does something run that lacks the part of this peer, as the master has it?
+fn lacks_its_part(master: &Master, seat: &Seat) -> bool {
+    let Some(peer) = seat.id.and_then(|id| master.view().peer(id)) else {
+        return false;
+    };
+    let performs = CollectiveCommunicationState::Perform;
+    let part = [
+        ConnectionState::OptimizeTopology,
+        ConnectionState::DistributeSharedState,
+        ConnectionState::RequestSharedState,
+    ];
+    part.contains(&peer.state()) || peer.tags().any(|(_, state)| state == performs)
 }
 
 fn of_peer(scenario: &Scenario, state: &RunState, no: SeatNo, seat: &Seat, out: &mut Vec<Step>) {

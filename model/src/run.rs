@@ -209,10 +209,8 @@ impl<'a> Run<'a> {
         watch::before_message(self, no, &message);
         self.give(no, PeerInput::Message(message.clone()));
         let took_back = CollectiveRefusal::Withdrawn;
-        if matches!(&message, ToPeer::CollectiveRefused { reason, .. } if *reason == took_back)
-            && self.seat(no).peer.view().tags().next().is_none()
-        {
-            self.edit(no).has_voted = false;
+        if matches!(&message, ToPeer::CollectiveRefused { reason, .. } if *reason == took_back) {
+            self.edit(no).took_back = true;
         }
         watch::after_message(self, no, &message);
     }
@@ -372,8 +370,12 @@ impl<'a> Run<'a> {
     fn do_for_peer(&mut self, no: SeatNo, output: PeerOutput) {
         match output {
             PeerOutput::Send(message) => {
-                self.edit(no).has_voted |= is_vote(&message);
-                self.edit(no).link.up.send(message);
+                let seat = self.edit(no);
+                if is_vote(&message) {
+                    seat.has_voted = true;
+                    seat.took_back = false;
+                }
+                seat.link.up.send(message);
                 watch::bounded(self, no);
             }
             PeerOutput::Answer(answer) => self.answer(no, &answer),

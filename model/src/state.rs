@@ -56,8 +56,10 @@ pub struct Seat {
     pub is_mute: bool,
     /// Nobody can open lanes to it.
     pub is_closed: bool,
-    /// Has voted for something since it was admitted, and not taken it back.
+    /// Has voted for something since it was admitted.
     pub has_voted: bool,
+    /// Has taken its last vote back.
+    pub took_back: bool,
 }
 
 impl Seat {
@@ -84,6 +86,7 @@ impl Seat {
             is_mute: false,
             is_closed: false,
             has_voted: false,
+            took_back: false,
         }
     }
 

@@ -13,12 +13,14 @@
 //! | [`several`] | several buffers to reduce at once, some of them quantized |
 //! | [`recovery`] | how long the survivors of a kill need |
 //! | [`throttle`] | a transport whose lanes share a link of limited rate |
+//! | [`policy`] | the master's decisions in situations, under virtual time |
 //! | [`resident`] | how much memory a peer has while it reduces |
 //! | [`siege`] | garbage for the master and for peers while a run goes on |
 
 pub mod conformance;
 pub mod contribution;
 pub mod memory;
+pub mod policy;
 pub mod processes;
 pub mod recordings;
 pub mod recovery;

@@ -41,7 +41,7 @@ impl Master {
         let event = Event::CollectiveInitiated;
         // A ring is connected for peers in other calls too; those cannot start a collective.
         let is_moved = if record.tags.is_empty() {
-            self.vote_while_resting(peer, event, Stake::Rewire, out)
+            self.vote_to_begin(peer, event, Stake::Rewire, out)
         } else {
             self.step_or_kick(peer, event, out)
         };
@@ -78,21 +78,17 @@ impl Master {
         let reason = CollectiveRefusal::Withdrawn;
         send(out, peer, ToPeer::CollectiveRefused { tag, reason });
         self.end_tag(peer, tag, CollectiveEvent::Refused, out);
-        // Its ring may be connected for that vote, and its next one comes while it is.
-        if let Some(record) = self.record_mut(peer) {
-            record.rests = rule!(record.tags.is_empty(); WithdrawalForgottenInWiring => false);
-        }
     }
 
     /// True: a collective of the group started or was refused.
     pub(super) fn count_initiate(&mut self, group: GroupId, out: &mut Out) -> bool {
-        let Some(record) = self.groups.get_mut(&group) else {
+        let Some(record) = self.group_mut(group) else {
             return false;
         };
         if record.ready.is_empty() || self.is_stale(group) {
             return false;
         }
-        let Some(record) = self.groups.get_mut(&group) else {
+        let Some(record) = self.group_mut(group) else {
             return false;
         };
         let everybody_waits = record
@@ -124,7 +120,7 @@ impl Master {
     ) {
         let seq = self.next_seq;
         self.next_seq = seq.next();
-        let Some(record) = self.groups.get_mut(&group) else {
+        let Some(record) = self.group_mut(group) else {
             return;
         };
         let contributors = record.ring.0.clone();
@@ -152,7 +148,7 @@ impl Master {
         reason: &CollectiveRefusal,
         out: &mut Out,
     ) {
-        let Some(record) = self.groups.get_mut(&group) else {
+        let Some(record) = self.group_mut(group) else {
             return;
         };
         let Some(Collective::Initiating(votes)) = record.collectives.get(&tag) else {
@@ -183,14 +179,14 @@ impl Master {
         let Some(id) = self.peers.get(&peer).map(|record| record.group) else {
             return;
         };
-        let Some(group) = self.groups.get_mut(&id) else {
+        let Some(group) = self.group_mut(id) else {
             return;
         };
         group.note_broken(peer, broken);
-        let tag = group.running.get(&seq).copied();
-        let tag = rule!(tag; VoteOfAnotherSeq => tag.or_else(|| {
-            group.running.range(seq..).next().map(|(_, tag)| *tag)
-        }));
+        let tag = rule!(
+            group.running.get(&seq).copied();
+            VoteOfAnotherSeq => group.running.range(seq..).next().map(|(_, tag)| *tag)
+        );
         // Not running: it was decided while this vote was on its way.
         let Some(tag) = tag else {
             return;
@@ -224,15 +220,16 @@ impl Master {
 
     /// True: the last vote on an outcome was there, and the collective is committed.
     pub(super) fn count_complete(&mut self, group: GroupId, out: &mut Out) -> bool {
-        let Some(record) = self.groups.get_mut(&group) else {
+        let Some(record) = self.group_mut(group) else {
             return false;
         };
         let Some(tag) = record.whole.pop_first() else {
             return false;
         };
-        let epoch = rule!(record.epoch; VerdictOfAnotherEpoch => self.epoch);
+        let epoch = record.epoch;
         if let Some(Collective::Running { bytes, .. }) = record.collectives.get(&tag) {
             let bytes = *bytes;
+            let epoch = rule!(epoch; VerdictOfAnotherEpoch => self.epoch);
             self.decide(group, tag, &Verdict::Committed { epoch }, out);
             self.forgive(group, bytes);
         }
@@ -245,7 +242,7 @@ impl Master {
 
     /// The one place where a collective ends: the same verdict to every participant that is left.
     fn decide(&mut self, group: GroupId, tag: Tag, verdict: &Verdict, out: &mut Out) {
-        let Some(record) = self.groups.get_mut(&group) else {
+        let Some(record) = self.group_mut(group) else {
             return;
         };
         let Some(Collective::Running { seq, .. }) = record.collectives.remove(&tag) else {
@@ -277,7 +274,7 @@ impl Master {
     }
 
     pub(super) fn collectives_lose(&mut self, group: GroupId, peer: PeerId, out: &mut Out) {
-        let Some(record) = self.groups.get_mut(&group) else {
+        let Some(record) = self.group_mut(group) else {
             return;
         };
         let mut aborted = Vec::new();
@@ -315,28 +312,19 @@ impl Master {
         }
     }
 
-    /// The ring stands for a peer whose collectives waited for it.
-    pub(super) fn collectives_go_on(&mut self, peer: PeerId, out: &mut Out) {
-        let waits = self
-            .peers
-            .get(&peer)
-            .is_some_and(|record| !record.tags.is_empty());
-        let event = if waits {
-            Event::RingStandsForCollectives
-        } else {
-            Event::RingStands
-        };
-        self.step(peer, event, out);
-    }
-
     fn end_tag(&mut self, peer: PeerId, tag: Tag, event: CollectiveEvent, out: &mut Out) {
         self.step_tag(peer, tag, event);
         self.idle_if_done(peer, out);
     }
 
-    /// A peer without collectives is idle, unless a ring is being connected: then it learns that
-    /// when the ring stands.
+    /// A peer without collectives is idle, unless a ring is being connected: then it is when that is over.
     pub(super) fn idle_if_done(&mut self, peer: PeerId, out: &mut Out) {
+        if let Some(record) = self.record_mut(peer)
+            && record.tags.is_empty()
+            && record.stake == Stake::Rewire
+        {
+            record.stake = rule!(Stake::Admission; WithdrawalForgottenInWiring => Stake::Rewire);
+        }
         let done = self.peers.get(&peer).is_some_and(|record| {
             record.tags.is_empty()
                 && record.round.is_none()

@@ -213,11 +213,10 @@ impl Master {
         };
         let (late, group) = (record.late.take(), record.group);
         match late {
-            Some(Lateness::Vote) => {
-                if self.may_be_kicked_for_its_vote(peer) {
-                    self.kick(peer, Misdeed::MissedBallot, out);
-                }
+            Some(Lateness::Vote) if self.may_be_kicked_for_its_vote(peer) => {
+                self.kick(peer, Misdeed::MissedBallot, out);
             }
+            Some(Lateness::Vote) => {}
             Some(Lateness::Join) => self.refuse_what_lacks(peer, group, out),
             Some(Lateness::Part) => self.holds_up(peer, group, out),
             None => {}

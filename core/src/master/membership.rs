@@ -7,7 +7,7 @@
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
-use super::record::{GroupRecord, PeerRecord, Stake};
+use super::record::{GroupRecord, PeerRecord, Stake, Strikes};
 use super::tally::Tally;
 use super::{Master, MasterOutput, Out, send};
 use crate::id::{ConnId, GroupId, PeerId, ProtocolVersion};
@@ -35,7 +35,10 @@ impl Master {
             stake: Stake::Admission,
             rests: false,
             reached: false,
-            strikes: 0,
+            has_dialled: false,
+            strikes: Strikes::default(),
+            left_out: 0,
+            passed: 0,
             synced: false,
             aside: None,
             late: None,
@@ -108,7 +111,7 @@ impl Master {
             .retain(|(from, to), _| *from != peer && *to != peer);
         rule!(self.wirings_lose(peer, out); DeathMidWiringMissed => {});
         self.forget_failures(peer);
-        if let Some(group) = self.groups.get_mut(&record.group) {
+        if let Some(group) = self.group_mut(record.group) {
             group.members.remove(&peer);
         }
         self.optimization_loses(peer);
@@ -127,7 +130,7 @@ impl Master {
         }
         self.collectives_lose(id, peer, out);
         self.sync_loses(id, peer, out);
-        if let Some(group) = self.groups.get_mut(&id) {
+        if let Some(group) = self.group_mut(id) {
             group.broken.retain(|(a, b)| *a != peer && *b != peer);
         }
     }

@@ -23,8 +23,8 @@
 //! | `settle` | counting ballots until nothing moves |
 //! | `deadlines` | which timers run; peers that others wait for too long |
 //! | `precedence` | which of two calls gives way when peers wait for each other |
-//! | `topology`, `wiring` | ballots about the ring; connecting its edges |
-//! | `blame`, `pieces` | edges that fail: how they are avoided, and who goes |
+//! | `topology`, `wiring`, `attempt` | ballots about the ring; connecting its edges |
+//! | `blame`, `order`, `pieces`, `evict` | edges that fail: what they say, how they are avoided, who goes |
 //! | `collectives` | starting, committing and aborting collectives |
 //! | `shared_state`, `election` | synchronizing; whose content wins |
 //! | `optimize` | measuring, solving, adopting a better ring |
@@ -33,13 +33,16 @@
 //!
 //! **Invariant:** which timers run is a function of the state; none is forgotten, none leaks.
 
+mod attempt;
 mod blame;
 mod collectives;
 mod deadlines;
 mod election;
+mod evict;
 mod io;
 mod membership;
 mod optimize;
+mod order;
 mod pieces;
 mod precedence;
 mod record;
@@ -59,12 +62,12 @@ pub use view::{MasterView, PeerView};
 use crate::id::{Epoch, GroupId, PeerId, Round, Seq};
 use crate::messages::{Misdeed, ToMaster, ToPeer};
 use crate::states::{ConnectionPhase, ConnectionState, Event, next_state};
+use attempt::Wiring;
 use blame::{Attempts, DeadEdge, Departed, Pair};
 use deadlines::GlobalWaits;
 use optimize::Optimization;
 use record::{GroupRecord, Lateness, PeerRecord};
 use tally::Tally;
-use wiring::Wiring;
 
 /// Decides what each peer does next. The same inputs in the same order give the same outputs.
 ///
@@ -259,7 +262,9 @@ impl Master {
             ToMaster::Heartbeat { .. } => {}
             ToMaster::Leave => self.leave(peer, out),
             ToMaster::Hello(_) => self.kick(peer, Misdeed::SecondHello, out),
-            ToMaster::UpdateTopology { broken } => self.vote_to_update(peer, broken, out),
+            ToMaster::UpdateTopology { epoch, broken } => {
+                self.vote_to_update(peer, epoch, broken, out);
+            }
             ToMaster::EdgeUp { round, edge } => self.edge_up(peer, round, edge, out),
             ToMaster::EdgeFailed {
                 round,
@@ -354,8 +359,14 @@ impl Master {
 
     fn group_of(&mut self, peer: PeerId) -> Option<&mut GroupRecord> {
         let group = self.peers.get(&peer)?.group;
+        self.group_mut(group)
+    }
+
+    /// A group to be changed: its ballots are counted again.
+    fn group_mut(&mut self, group: GroupId) -> Option<&mut GroupRecord> {
+        let record = self.groups.get_mut(&group)?;
         self.dirty.insert(group);
-        self.groups.get_mut(&group)
+        Some(record)
     }
 
     fn accepted(&self) -> impl Iterator<Item = (PeerId, &PeerRecord)> {

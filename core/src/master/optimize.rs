@@ -46,7 +46,7 @@ enum Stage {
 
 impl Master {
     pub(super) fn vote_to_optimize(&mut self, peer: PeerId, out: &mut Out) {
-        self.vote_while_resting(peer, Event::VotedToOptimize, Stake::Vote, out);
+        self.vote_to_begin(peer, Event::VotedToOptimize, Stake::Vote, out);
     }
 
     /// True: the ballot was unanimous and the measurements are ordered.

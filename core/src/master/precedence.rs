@@ -10,13 +10,13 @@
 //!    call waits for it.
 //!
 //! `update_topology` is in nobody's way: who waits in another call agrees to it, and goes on waiting on the
-//! new ring (`topology`).
+//! new ring (`topology`). But not for ever: after the eighth update its call gives way.
 //!
 //! Programs that answer a conflict by making the same call again would do so for ever. So the third
-//! collective in a row that would give way to a synchronization does not. If it is a newcomer that waits to
-//! synchronize, while all peers that have synchronized before it reduce, the newcomer is *set aside*: it
-//! waits, with its vote, for the next update, as if it had not been admitted. Else the synchronization
-//! gives way for once.
+//! collective in a row that would give way to a synchronization does not. If newcomers wait to synchronize,
+//! fewer than there are others, and those that reduce have all synchronized before, the newcomers are *set
+//! aside*: they wait, with their votes, for an update after the others have reduced, as if they had not
+//! been admitted. Else the synchronization gives way for once.
 //!
 //! A peer that asks `are_peers_pending` while a major call waits for its vote would wait for ever too:
 //! it cannot make that call before it has its answer. It is told *yes*, which leads it to where the
@@ -31,12 +31,18 @@
 
 use alloc::vec::Vec;
 
-use super::record::{Collective, GroupRecord, SyncProgress};
+use super::record::{Collective, GroupRecord, Stake, SyncProgress};
 use super::{Master, Out, send};
 use crate::id::{GroupId, PeerId, Tag};
 use crate::messages::{CallFailure, CallKind, CollectiveRefusal, Conflict, ToPeer};
 use crate::shared_state::SyncVote;
 use crate::states::{ConnectionPhase, ConnectionState, Event};
+
+/// Updates that pass over a call before it gives way to them.
+const PASSED_MAX: u8 = 8;
+
+/// Updates for which a newcomer stays aside, if the others do not reduce before.
+const ASIDE_FOR: u8 = 2;
 
 /// Collectives in a row that give way to a synchronization before one does not.
 const CONFLICTS_MAX: u8 = 3;
@@ -105,7 +111,7 @@ impl Master {
             let failure = CallFailure::Conflict(conflict);
             send(out, *loser, ToPeer::CallFailed(failure));
         }
-        if let Some(record) = self.groups.get_mut(&group)
+        if let Some(record) = self.group_mut(group)
             && !losers.is_empty()
         {
             record.sync = SyncProgress::default();
@@ -139,7 +145,7 @@ impl Master {
     /// Counts the collectives that gave way to a synchronization, in a row. True: it is not this one that
     /// gives way.
     fn resolves_for_collective(&mut self, group: GroupId, tag: Tag, out: &mut Out) -> bool {
-        let Some(record) = self.groups.get_mut(&group) else {
+        let Some(record) = self.group_mut(group) else {
             return false;
         };
         record.conflicts = record.conflicts.saturating_add(1);
@@ -154,7 +160,12 @@ impl Master {
         record.conflicts = 0;
         let synced = |peer: &PeerId| self.peers.get(peer).is_some_and(|peer| peer.synced);
         let waiting = self.all_in(group, ConnectionState::VoteSyncSharedState);
-        if callers.iter().all(synced) && !waiting.iter().any(synced) {
+        let others = self
+            .accepted_in(group)
+            .count()
+            .saturating_sub(waiting.len());
+        let few = waiting.len() < others;
+        if few && callers.iter().all(synced) && !waiting.iter().any(synced) {
             for peer in waiting {
                 self.set_aside(peer);
             }
@@ -162,6 +173,69 @@ impl Master {
             self.syncs_give_way(group, CallKind::Collective, *caller, out);
         }
         true
+    }
+
+    /// An update has passed over the calls that others wait in.
+    pub(super) fn pass_over(
+        &mut self,
+        members: &[(PeerId, Stake)],
+        updating: PeerId,
+        out: &mut Out,
+    ) {
+        for (peer, stake) in members {
+            let Some(record) = self.record_mut(*peer) else {
+                continue;
+            };
+            let waits = match stake {
+                Stake::Sync | Stake::Vote | Stake::Rewire => true,
+                Stake::Admission | Stake::Update | Stake::Optimization => false,
+            };
+            if !waits {
+                continue;
+            }
+            record.passed = record.passed.saturating_add(1);
+            let (group, is_passed) = (record.group, record.passed >= PASSED_MAX);
+            if is_passed {
+                self.gives_way_to_update(group, *stake, updating, out);
+            }
+        }
+    }
+
+    fn gives_way_to_update(
+        &mut self,
+        group: GroupId,
+        stake: Stake,
+        updating: PeerId,
+        out: &mut Out,
+    ) {
+        self.recount();
+        let theirs = CallKind::UpdateTopology;
+        match stake {
+            Stake::Sync => drop(self.syncs_give_way(group, theirs, updating, out)),
+            Stake::Vote => {
+                let conflict = Conflict {
+                    yours: CallKind::OptimizeTopology,
+                    theirs,
+                    peer: updating,
+                };
+                for loser in self.all_in(group, ConnectionState::VoteOptimizeTopology) {
+                    self.step(loser, Event::CallGaveWay, out);
+                    let failure = CallFailure::Conflict(conflict);
+                    send(out, loser, ToPeer::CallFailed(failure));
+                }
+            }
+            Stake::Rewire => {
+                while let Some(tag) = self.a_tag_that_waits(group) {
+                    let conflict = Conflict {
+                        yours: CallKind::Collective,
+                        theirs,
+                        peer: updating,
+                    };
+                    self.refuse_tag(group, tag, &CollectiveRefusal::Conflict(conflict), out);
+                }
+            }
+            Stake::Admission | Stake::Update | Stake::Optimization => {}
+        }
     }
 
     /// A newcomer waits for the next update, with its vote to synchronize, as if it had not been
@@ -173,17 +247,28 @@ impl Master {
         record.phase = ConnectionPhase::Registered;
         record.asked_pending = false;
         let group = record.group;
-        let Some(record) = self.groups.get_mut(&group) else {
+        let Some(record) = self.group_mut(group) else {
             return;
         };
         record.members.remove(&peer);
         record.find_ready();
-        let vote = rule!(record.vote_aside(peer); VoteAsideDropped => {
-            record.vote_aside(peer);
-            None
-        });
+        let vote = record.vote_aside(peer);
+        let vote = rule!(vote; VoteAsideDropped => None);
         if let Some(record) = self.record_mut(peer) {
             record.aside = vote;
+            record.left_out = ASIDE_FOR;
+        }
+    }
+
+    /// The collectives of a group go on: who was set aside for them may come in again.
+    pub(super) fn end_conflicts(&mut self, id: GroupId) {
+        if let Some(group) = self.group_mut(id) {
+            group.conflicts = 0;
+        }
+        // With nobody but members there is nobody to look for.
+        if self.peers.len() > self.tally.members() {
+            let waiting = self.peers.values_mut().filter(|record| record.group == id);
+            waiting.for_each(|record| record.left_out = 0);
         }
     }
 

@@ -28,13 +28,18 @@ pub(super) struct PeerRecord {
     pub(super) round: Option<Round>,
     /// What its part in a wiring stands for: where it goes back to when the attempt is given up.
     pub(super) stake: Stake,
-    /// Was admitted and has voted for nothing since, or took its only vote back: it agrees to an update.
+    /// Was admitted and has voted for nothing since: its admission counts as its vote to update.
     pub(super) rests: bool,
     /// Another peer has opened lanes to it.
     pub(super) reached: bool,
-    /// Attempts in which an edge failed that, as far as the master can tell, failed because of it. Counts
-    /// for newcomers only.
-    pub(super) strikes: u8,
+    /// It has opened lanes to another peer.
+    pub(super) has_dialled: bool,
+    /// What speaks against it while it is a newcomer.
+    pub(super) strikes: Strikes,
+    /// Admissions that it is left out of.
+    pub(super) left_out: u8,
+    /// Updates of others that have passed over the call that it waits in.
+    pub(super) passed: u8,
     /// Has taken part in a successful synchronization: no newcomer to the shared state.
     pub(super) synced: bool,
     /// Its vote to synchronize, while it is set aside.
@@ -43,6 +48,14 @@ pub(super) struct PeerRecord {
     pub(super) late: Option<Lateness>,
     /// What it adds to the counts.
     pub(super) counted: Option<Counted>,
+}
+
+/// Attempts in which an edge of a newcomer failed because of it, as far as the master can tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub(super) struct Strikes {
+    pub(super) all: u8,
+    /// Those that a peer bears out that has shown that its own end works.
+    pub(super) proven: u8,
 }
 
 /// What others wait for a peer to do.
@@ -59,7 +72,7 @@ pub(super) enum Lateness {
 /// Why a peer takes part in a wiring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Stake {
-    /// It waits to be admitted, or was admitted and has voted for nothing since.
+    /// It waits to be admitted, or it is accepted and waits for nothing.
     Admission,
     /// It called `update_topology`.
     Update,

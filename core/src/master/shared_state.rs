@@ -33,7 +33,7 @@ impl Master {
             self.kick(peer, Misdeed::BadManifest, out);
             return;
         }
-        if !self.vote_while_resting(peer, Event::VotedToSync, Stake::Sync, out) {
+        if !self.vote_to_begin(peer, Event::VotedToSync, Stake::Sync, out) {
             return;
         }
         if let Some(group) = self.group_of(peer) {
@@ -64,7 +64,7 @@ impl Master {
             return false;
         }
         let veterans = self.veterans(group);
-        let Some(record) = self.groups.get_mut(&group) else {
+        let Some(record) = self.group_mut(group) else {
             return false;
         };
         let SyncProgress::Voting(votes) = core::mem::take(&mut record.sync) else {
@@ -133,7 +133,7 @@ impl Master {
             };
             send(out, *peer, ToPeer::SharedStatePlan(plan));
         }
-        if let Some(record) = self.groups.get_mut(&group) {
+        if let Some(record) = self.group_mut(group) {
             record.sync = SyncProgress::Moving {
                 round,
                 revision,
@@ -277,7 +277,7 @@ impl Master {
         let Some(group) = self.peers.get(&peer).map(|record| record.group) else {
             return;
         };
-        let Some(record) = self.groups.get_mut(&group) else {
+        let Some(record) = self.group_mut(group) else {
             return;
         };
         let SyncProgress::Moving {
@@ -331,17 +331,19 @@ impl Master {
         result: Result<Revision, SyncFailure>,
         out: &mut Out,
     ) {
-        if let Some(record) = self.groups.get_mut(&group) {
+        if let Some(record) = self.group_mut(group) {
             record.sync = SyncProgress::default();
             let concluded = result.as_ref().ok().copied();
             if concluded.is_some() {
                 record.stalls.clear();
-                record.conflicts = 0;
             }
             record.reached = rule!(
                 concluded.or(record.reached);
                 RevisionStandsStill => record.reached.or(concluded)
             );
+        }
+        if result.is_ok() {
+            self.end_conflicts(group);
         }
         let members: Vec<PeerId> = self.accepted_in(group).map(|(peer, _)| peer).collect();
         for peer in members {
@@ -355,7 +357,7 @@ impl Master {
     }
 
     pub(super) fn sync_loses(&mut self, group: GroupId, peer: PeerId, out: &mut Out) {
-        let Some(record) = self.groups.get_mut(&group) else {
+        let Some(record) = self.group_mut(group) else {
             return;
         };
         match &mut record.sync {

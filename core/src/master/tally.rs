@@ -7,7 +7,7 @@
 use alloc::collections::BTreeMap;
 
 use super::Master;
-use super::record::{GroupRecord, PeerRecord};
+use super::record::PeerRecord;
 use crate::id::{GroupId, PeerId};
 use crate::states::ConnectionState;
 
@@ -138,10 +138,7 @@ impl Master {
     fn count_in(&mut self, counted: Option<Counted>) {
         if let Some(counted) = counted {
             self.tally.add(counted);
-            let group = self
-                .groups
-                .entry(counted.group)
-                .or_insert_with(GroupRecord::default);
+            let group = self.groups.entry(counted.group).or_default();
             group.tally.add(counted);
         }
     }

@@ -18,14 +18,29 @@ use alloc::vec::Vec;
 
 use super::record::Stake;
 use super::{Master, Out, Scope, send};
-use crate::id::{GroupId, PeerId};
+use crate::id::{Epoch, GroupId, PeerId};
 use crate::messages::{Misdeed, ToPeer};
 use crate::states::{ConnectionState, Event};
 use crate::topology::{BrokenEdges, Topology, WorldSizes};
 
 impl Master {
-    pub(super) fn vote_to_update(&mut self, peer: PeerId, broken: BrokenEdges, out: &mut Out) {
-        if !self.vote_while_resting(peer, Event::VotedToUpdate, Stake::Update, out) {
+    pub(super) fn vote_to_update(
+        &mut self,
+        peer: PeerId,
+        epoch: Epoch,
+        broken: BrokenEdges,
+        out: &mut Out,
+    ) {
+        // It rested when it was given another ring, and takes that for the answer.
+        let present = self.group_of(peer).map(|group| group.epoch);
+        let is_answered = present.is_some_and(|present| epoch < present);
+        if rule!(is_answered; VoteOnAnOlderRingCounts => false) {
+            if let Some(record) = self.record_mut(peer) {
+                record.rests = false;
+            }
+            return;
+        }
+        if !self.vote_to_begin(peer, Event::VotedToUpdate, Stake::Update, out) {
             return;
         }
         if let Some(group) = self.group_of(peer) {
@@ -33,9 +48,9 @@ impl Master {
         }
     }
 
-    /// A peer's first vote may come while its ring is being connected, if it was resting when that began:
-    /// then the vote stands when the ring does.
-    pub(super) fn vote_while_resting(
+    /// A vote may come while the peer's ring is being connected, if it waited for nothing: then the vote
+    /// stands when the ring does.
+    pub(super) fn vote_to_begin(
         &mut self,
         peer: PeerId,
         event: Event,
@@ -45,8 +60,8 @@ impl Master {
         let Some(record) = self.peers.get(&peer) else {
             return false;
         };
-        let (state, is_wired, rests) = (record.state, record.round.is_some(), record.rests);
-        if is_wired && !rests {
+        let (state, is_wired) = (record.state, record.round.is_some());
+        if is_wired && record.stake != Stake::Admission {
             self.kick(peer, Misdeed::WrongState { state, event }, out);
             return false;
         }
@@ -55,6 +70,7 @@ impl Master {
         }
         if let Some(record) = self.record_mut(peer) {
             record.rests = false;
+            record.passed = 0;
             if is_wired {
                 record.stake = stake;
             }
@@ -95,6 +111,9 @@ impl Master {
         let newcomers = match self.invited() {
             // All of the first attempt are gone.
             invited if invited.is_empty() => {
+                while self.peers.values().all(|record| record.left_out > 0) {
+                    self.end_admission();
+                }
                 self.admission_closed_at = None;
                 self.invited()
             }
@@ -104,13 +123,21 @@ impl Master {
         true
     }
 
-    /// The accepted peers, and the newcomers that were there at the first attempt to admit them.
+    /// Who was left out of this admission may come in with one of the next.
+    pub(super) fn end_admission(&mut self) {
+        self.admission_closed_at = None;
+        for record in self.peers.values_mut() {
+            record.left_out = record.left_out.saturating_sub(1);
+        }
+    }
+
+    /// The accepted peers, and the newcomers that were there at the first attempt to admit them, as far as
+    /// they are not left out since.
     fn invited(&mut self) -> Vec<PeerId> {
         let closed_at = *self.admission_closed_at.get_or_insert(self.next_peer);
-        let invited = self
-            .peers
-            .iter()
-            .filter(|(peer, record)| record.is_accepted() || **peer < closed_at);
+        let invited = self.peers.iter().filter(|(peer, record)| {
+            record.is_accepted() || **peer < closed_at && record.left_out == 0
+        });
         invited.map(|(peer, _)| *peer).collect()
     }
 
@@ -205,11 +232,21 @@ impl Master {
         let _ = state;
     }
 
-    /// Tells members the rings that they are on.
-    pub(super) fn announce_rings(&mut self, members: &[(PeerId, Stake)], out: &mut Out) {
+    /// Tells members the rings that they are on. `before`: the epoch before. Where it is the present one
+    /// nothing has changed, which only those are told who asked.
+    pub(super) fn announce_rings(
+        &mut self,
+        members: &[(PeerId, Stake)],
+        before: Epoch,
+        out: &mut Out,
+    ) {
         self.recount();
+        let is_news = self.epoch != before;
         let mut topologies: BTreeMap<GroupId, Topology> = BTreeMap::new();
         for (peer, stake) in members {
+            if !is_news && *stake != Stake::Update {
+                continue;
+            }
             let Some(record) = self.peers.get(peer) else {
                 continue;
             };
@@ -228,18 +265,13 @@ impl Master {
                 NewcomerGetsAnotherRing if *stake == Stake::Admission
                     => group.ring.counted_from(*peer)
             );
+            let _ = stake;
             let topology = Topology {
                 ring,
                 ..topology.clone()
             };
             let built = group.built_at(*peer);
-            let ends_update = *stake == Stake::Update;
-            let established = ToPeer::TopologyEstablished {
-                topology,
-                built,
-                ends_update: rule!(ends_update; UpdateEndsBeforeItsVote => true),
-            };
-            send(out, *peer, established);
+            send(out, *peer, ToPeer::TopologyEstablished { topology, built });
         }
     }
 

@@ -14,171 +14,13 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
+use super::attempt::{PlannedRing, Report, Wiring};
 use super::record::{GroupRecord, Stake, StandingEdge};
 use super::{Master, Out, Scope, send};
 use crate::id::{Epoch, GroupId, PeerId, Round};
 use crate::messages::{Misdeed, ToPeer};
 use crate::states::{ConnectionPhase, ConnectionState, Event};
 use crate::topology::{Edge, LaneFailure, LaneOrder, Ring};
-
-/// One attempt to connect the rings of some groups.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Wiring {
-    pub(super) scope: Scope,
-    pub(super) rings: BTreeMap<GroupId, PlannedRing>,
-    /// Edges to build, of all groups, sender first.
-    pub(super) edges: BTreeMap<(PeerId, PeerId), Progress>,
-    /// The sender of each edge to build, by its receiver.
-    senders: BTreeMap<PeerId, PeerId>,
-    /// Edges that are neither up nor failed.
-    open: usize,
-    /// Some edges have failed: waits for the pause to end.
-    pub(super) pausing: bool,
-}
-
-/// A ring that is to stand.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct PlannedRing {
-    pub(super) ring: Ring,
-    /// Its edges, sender first.
-    pub(super) edges: BTreeMap<(PeerId, PeerId), StandingEdge>,
-}
-
-/// What is known of an edge that is to be built.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub(super) struct Progress {
-    up_at_sender: bool,
-    up_at_receiver: bool,
-    pub(super) failed: Option<Failure>,
-}
-
-/// Why an edge counts as failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Failure {
-    /// One end said so.
-    Reported(LaneFailure),
-    /// Not both ends had reported it when the time was over.
-    Overdue {
-        /// The end that was to open the lanes had: the other one had not.
-        dialler_reported: bool,
-    },
-}
-
-impl Progress {
-    pub(super) fn is_up(self) -> bool {
-        let is_up = rule!(
-            self.up_at_sender && self.up_at_receiver;
-            UpAtOneEnd => self.up_at_sender || self.up_at_receiver
-        );
-        is_up && self.failed.is_none()
-    }
-
-    fn is_decided(self) -> bool {
-        self.failed.is_some() || self.is_up()
-    }
-
-    fn is_reported_at(self, end: Edge) -> bool {
-        match end {
-            Edge::ToNext => self.up_at_sender,
-            Edge::FromPrevious => self.up_at_receiver,
-        }
-    }
-}
-
-/// What one end says about an edge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Report {
-    Up,
-    Failed(LaneFailure),
-}
-
-impl Wiring {
-    fn new(scope: Scope, round: Round, rings: BTreeMap<GroupId, PlannedRing>) -> Self {
-        let planned = rings.values().flat_map(|plan| &plan.edges);
-        let fresh = planned.filter(|(_, edge)| edge.built == round);
-        let edges: BTreeMap<_, _> = fresh
-            .map(|(edge, _)| (*edge, Progress::default()))
-            .collect();
-        Self {
-            scope,
-            rings,
-            senders: edges.keys().map(|(from, to)| (*to, *from)).collect(),
-            open: edges.len(),
-            edges,
-            pausing: false,
-        }
-    }
-
-    /// The edge to build that is meant by one of its ends.
-    fn edge_at(&self, peer: PeerId, end: Edge) -> Option<(PeerId, PeerId)> {
-        match end {
-            Edge::ToNext => {
-                let first = (peer, PeerId(0));
-                let from_there = self.edges.range(first..).next();
-                from_there
-                    .map(|(edge, _)| *edge)
-                    .filter(|edge| edge.0 == peer)
-            }
-            Edge::FromPrevious => self.senders.get(&peer).map(|from| (*from, peer)),
-        }
-    }
-
-    /// Whether the peer has edges to build and has not reported all of them up.
-    fn awaits(&self, peer: PeerId) -> bool {
-        [Edge::ToNext, Edge::FromPrevious].into_iter().any(|end| {
-            let edge = self.edge_at(peer, end);
-            let progress = edge.and_then(|edge| self.edges.get(&edge));
-            progress.is_some_and(|progress| !progress.is_reported_at(end))
-        })
-    }
-
-    /// False: that end has reported this edge before.
-    fn note(&mut self, edge: (PeerId, PeerId), end: Edge, report: Report) -> bool {
-        let Some(progress) = self.edges.get_mut(&edge) else {
-            return false;
-        };
-        let was_decided = progress.is_decided();
-        if progress.is_reported_at(end) {
-            return false;
-        }
-        match report {
-            Report::Up => match end {
-                Edge::ToNext => progress.up_at_sender = true,
-                Edge::FromPrevious => progress.up_at_receiver = true,
-            },
-            Report::Failed(failure) => {
-                if progress
-                    .failed
-                    .replace(Failure::Reported(failure))
-                    .is_some()
-                {
-                    return false;
-                }
-            }
-        }
-        if !was_decided && progress.is_decided() {
-            self.open = self.open.saturating_sub(1);
-        }
-        true
-    }
-
-    fn has_failed(&self) -> bool {
-        self.edges.values().any(|edge| edge.failed.is_some())
-    }
-
-    /// Whatever was not reported in time has failed.
-    fn close(&mut self, dialler: impl Fn((PeerId, PeerId)) -> PeerId) {
-        let open = self.edges.iter_mut().filter(|(_, edge)| !edge.is_decided());
-        for (edge, progress) in open {
-            let dialler_reported = match dialler(*edge) == edge.0 {
-                true => progress.up_at_sender,
-                false => progress.up_at_receiver,
-            };
-            progress.failed = Some(Failure::Overdue { dialler_reported });
-        }
-        self.open = 0;
-    }
-}
 
 impl Master {
     /// Orders the rings of `members`. `better`: rings to adopt, where the solver found some.
@@ -441,10 +283,7 @@ impl Master {
                 }
                 Stake::Sync => self.step(peer, Event::RetrySync, out),
                 Stake::Vote => self.step(peer, Event::RetryOptimize, out),
-                Stake::Rewire => {
-                    self.step(peer, Event::RetryRewire, out);
-                    self.idle_if_done(peer, out);
-                }
+                Stake::Rewire => self.step(peer, Event::RetryRewire, out),
                 Stake::Optimization => self.optimization_concluded_for(peer, false, out),
             }
         }
@@ -458,19 +297,15 @@ impl Master {
 
     #[cfg(feature = "mutants")]
     fn keep_edges_of(&mut self, wiring: &Wiring) {
+        let is_up =
+            |edge: &(PeerId, PeerId)| wiring.edges.get(edge).is_some_and(|edge| edge.is_up());
         for (group, plan) in &wiring.rings {
-            if let Some(group) = self.groups.get_mut(group) {
-                let is_up = |edge: &&(PeerId, PeerId)| {
-                    wiring.edges.get(*edge).is_some_and(|edge| edge.is_up())
-                };
-                let up = plan.edges.keys().filter(is_up).copied();
-                let up: Vec<_> = up
-                    .filter_map(|edge| Some((edge, *plan.edges.get(&edge)?)))
-                    .collect();
-                for (edge, _) in &up {
-                    group.broken.remove(edge);
-                }
-                group.edges.extend(up);
+            let Some(group) = self.groups.get_mut(group) else {
+                continue;
+            };
+            for (edge, lanes) in plan.edges.iter().filter(|(edge, _)| is_up(edge)) {
+                group.broken.remove(edge);
+                group.edges.insert(*edge, *lanes);
             }
         }
     }
@@ -503,17 +338,22 @@ impl Master {
     /// The rings stand.
     fn conclude_wiring(&mut self, round: Round, wiring: Wiring, out: &mut Out) {
         if wiring.scope == Scope::Everybody {
-            self.admission_closed_at = None;
+            self.end_admission();
         }
         self.clear_edges(&wiring);
-        let members = self.members_of(round);
+        let (members, before) = (self.members_of(round), self.epoch);
         self.adopt_rings(wiring);
         for (peer, _) in &members {
             self.accept(*peer);
         }
-        self.announce_rings(&members, out);
-        for (peer, stake) in members {
-            self.leave_wiring(peer, stake, out);
+        self.announce_rings(&members, before, out);
+        let mut updating = members.iter().filter(|(_, stake)| *stake == Stake::Update);
+        let updating = updating.next().map(|(peer, _)| *peer);
+        for (peer, stake) in &members {
+            self.leave_wiring(*peer, *stake, out);
+        }
+        if let Some(updating) = updating {
+            self.pass_over(&members, updating, out);
         }
         self.drop_optimization_of(round);
     }
@@ -523,7 +363,7 @@ impl Master {
             Stake::Admission | Stake::Update => self.step(peer, Event::RingStands, out),
             Stake::Sync => self.step(peer, Event::RingStandsForSync, out),
             Stake::Vote => self.step(peer, Event::RingStandsForOptimize, out),
-            Stake::Rewire => self.collectives_go_on(peer, out),
+            Stake::Rewire => self.step(peer, Event::RingStandsForCollectives, out),
             Stake::Optimization => {
                 self.step(peer, Event::RingStands, out);
                 let improved_or_kept = true;

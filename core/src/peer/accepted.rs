@@ -22,8 +22,8 @@ pub(super) struct Accepted {
     pub(super) topology: Topology,
     /// Was admitted and has called nothing since: its admission counts as its topology update.
     pub(super) fresh: bool,
-    /// Was admitted and has voted for nothing since, or took its only vote back: the master may build
-    /// another ring under it.
+    /// Was admitted and has voted for nothing since: its admission counts as its vote to update, so the
+    /// master may build another ring under it.
     pub(super) rests: bool,
     /// Bytes have moved since the last sign of life.
     pub(super) moved: bool,
@@ -93,11 +93,7 @@ impl Accepted {
                 };
                 self.establish(order, out)
             }
-            ToPeer::TopologyEstablished {
-                topology,
-                built,
-                ends_update,
-            } => self.adopt(topology, built, ends_update, out),
+            ToPeer::TopologyEstablished { topology, built } => self.adopt(topology, built, out),
             ToPeer::CallFailed(failure) => self.call_failed(failure, out),
             ToPeer::PeersPending { pending } => self.peers_pending(pending, out),
             ToPeer::Probe { round, probes } => self.probe(round, probes, out),

@@ -126,8 +126,6 @@ impl Accepted {
         if !self.tags.get(&tag).is_some_and(Collective::waits_to_start) {
             return Err(CallError::MasterMisbehaved);
         }
-        // Its ring may be connected meanwhile, for the vote that it has taken back.
-        self.rests |= reason == CollectiveRefusal::Withdrawn && self.tags.len() == 1;
         let why = match reason {
             CollectiveRefusal::Conflict(conflict) => CallError::Conflict(conflict),
             CollectiveRefusal::Disagreement { .. }

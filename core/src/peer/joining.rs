@@ -211,9 +211,9 @@ impl Registered {
                 self.wiring.establish(self.identity.peer, order, out)?;
                 Ok(None)
             }
-            ToPeer::TopologyEstablished {
-                topology, built, ..
-            } => self.admitted(topology, built, out).map(Some),
+            ToPeer::TopologyEstablished { topology, built } => {
+                self.admitted(topology, built, out).map(Some)
+            }
             ToPeer::Heartbeat => Ok(None),
             ToPeer::Welcome { .. }
             | ToPeer::Refused(_)

@@ -17,8 +17,8 @@ impl Accepted {
             return;
         }
         self.open_major(Major::Update);
-        let broken = self.wiring.broken();
-        send(out, ToMaster::UpdateTopology { broken });
+        let (epoch, broken) = (self.topology.epoch, self.wiring.broken());
+        send(out, ToMaster::UpdateTopology { epoch, broken });
     }
 
     pub(super) fn establish(&mut self, order: RingOrder, out: &mut Out) -> Step {
@@ -29,27 +29,18 @@ impl Accepted {
     }
 
     /// May the master build another ring under the peer? Whoever waits for others to make its call agrees
-    /// to that, and so does one that has voted for nothing since it was admitted. No ring is touched
+    /// to that, and so does one that has called nothing, or has taken its call back. No ring is touched
     /// while one of the peer's collectives runs on it, while it measures, or while its shared state moves.
     fn waits_for_a_ring(&self) -> bool {
         match &self.major {
             Some(Major::Update) => true,
             Some(Major::Optimize(optimization)) => optimization.may_be_wired(),
             Some(Major::Sync(plan)) => plan.is_none(),
-            None => {
-                let open = self.rests || !self.tags.is_empty() || self.wiring.is_unfinished();
-                open && self.tags.values().all(Collective::waits_to_start)
-            }
+            None => self.tags.values().all(Collective::waits_to_start),
         }
     }
 
-    pub(super) fn adopt(
-        &mut self,
-        topology: Topology,
-        built: RingEdges,
-        ends_update: bool,
-        out: &mut Out,
-    ) -> Step {
+    pub(super) fn adopt(&mut self, topology: Topology, built: RingEdges, out: &mut Out) -> Step {
         let is_older = topology.epoch < self.topology.epoch;
         if is_older || !self.waits_for_a_ring() {
             return Err(CallError::MasterMisbehaved);
@@ -58,7 +49,7 @@ impl Accepted {
         let adopted = adopted.ok_or(CallError::MasterMisbehaved)?;
         self.topology = topology.clone();
         out.push(adopted.order(topology.clone()));
-        if ends_update && self.major == Some(Major::Update) {
+        if let Some(Major::Update) = self.major {
             self.major = None;
             answer(out, Some(Answer::TopologyUpdated(Ok(topology))));
         }

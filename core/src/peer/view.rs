@@ -76,6 +76,17 @@ impl<'a> PeerView<'a> {
         self.identity().map(|identity| identity.peer)
     }
 
+    /// Whether it was admitted and has voted for nothing since: its admission counts as its vote to update.
+    #[must_use]
+    pub fn rests(&self) -> bool {
+        match &self.peer.stage {
+            Stage::Accepted(accepted) => accepted.rests,
+            Stage::Unconnected | Stage::AwaitingWelcome | Stage::Registered(_) | Stage::Gone(_) => {
+                false
+            }
+        }
+    }
+
     /// The ring that it is in, while it is accepted.
     #[must_use]
     pub fn topology(&self) -> Option<&'a Topology> {

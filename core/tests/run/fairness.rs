@@ -1,9 +1,8 @@
 //! Nobody pays for what another peer did or could not do.
 
-use pccl_core::id::{GroupId, Tag};
-use pccl_core::master::{Ballot, MasterTimer};
-use pccl_core::messages::{CallKind, Conflict};
-use pccl_core::peer::{Answer, Call, CallError};
+use pccl_core::id::GroupId;
+use pccl_core::master::MasterTimer;
+use pccl_core::peer::{Answer, Call};
 use pccl_core::shared_state::SyncStrategy;
 
 use crate::harness::{Run, SeatNo, reduce};
@@ -29,7 +28,7 @@ fn who_is_busy_when_a_query_is_overdue_is_not_kicked_for_it() {
     run.call(3, reduce(2));
     run.settle();
 
-    run.fire(MasterTimer::Ballot(Ballot::PeersPending));
+    run.fire(MasterTimer::Late(run.id(3)));
     run.settle();
 
     assert!(everybody_stays(&run));
@@ -49,28 +48,34 @@ fn a_peer_that_asks_while_the_others_synchronize_is_led_to_where_they_are() {
     run.call(2, Call::UpdateTopology);
     run.settle();
 
-    for no in [0, 1] {
-        let gave_way = Answer::Synchronized(Err(CallError::Conflict(Conflict {
-            yours: CallKind::SyncSharedState,
-            theirs: CallKind::UpdateTopology,
-            peer: run.id(2),
-        })));
-        assert_eq!(run.outcome(no), gave_way);
+    // The others agree to the update, and go on waiting for what it comes to.
+    let updated = run.outcome(2);
+    assert!(
+        matches!(updated, Answer::TopologyUpdated(Ok(_))),
+        "{updated:?}"
+    );
+    let sync = run.seats[2].sync_call(SyncStrategy::EnforcePopular);
+    run.call(2, sync);
+    run.settle();
+    for no in 0..3 {
+        assert!(matches!(run.outcome(no), Answer::Synchronized(Ok(_))));
     }
 }
 
 #[test]
 fn a_peer_that_still_runs_another_collective_is_waited_for() {
     let mut run = Run::with_accepted_peers(1, 2);
-    let late = MasterTimer::Ballot(Ballot::Initiate(GroupId(0), Tag(2)));
     run.call_all(&[0, 1], &reduce(1));
     run.call(0, reduce(2));
     let is_reducing = |run: &Run| run.master.view().running(GroupId(0)).next().is_some();
-    while !(is_reducing(&run) && run.timers().contains(&late)) {
+    while !(is_reducing(&run) && run.seats[0].up.is_empty()) {
         assert!(run.step(), "the first ended before the second was called");
     }
 
-    run.fire(late);
+    assert!(
+        is_reducing(&run),
+        "nobody is late for the second while the first runs"
+    );
     run.call(1, reduce(2));
     run.settle();
 
@@ -141,7 +146,8 @@ fn of_accepted_peers_the_one_that_nobody_reaches_any_more_goes() {
     }
 }
 
-/// Three newcomers beside each other: each pair is found out in an attempt of its own.
+/// Three newcomers beside each other: each pair is found out in an attempt of its own. Who still holds up
+/// the others then waits for the next update.
 #[test]
 fn three_newcomers_that_cannot_reach_each_other_come_in_between_the_others() {
     for seed in 1..20 {
@@ -153,8 +159,10 @@ fn three_newcomers_that_cannot_reach_each_other_come_in_between_the_others() {
             .extend([(one, two), (one, three), (two, three)]);
         run.settle();
 
-        run.call_all(&[0, 1, 2], &Call::UpdateTopology);
-        run.settle();
+        for _ in 0..2 {
+            run.call_all(&[0, 1, 2], &Call::UpdateTopology);
+            run.settle();
+        }
 
         assert!(everybody_stays(&run), "seed {seed}");
     }

@@ -8,6 +8,9 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
+use pccl_core::id::GroupId;
+use pccl_core::peer::Call;
+
 use crate::harness::Run;
 use crate::replayable::replayable;
 use crate::walk::{Move, any_move, walk, wish};
@@ -38,6 +41,17 @@ proptest! {
     }
 }
 
+/// A newcomer that nobody can connect with.
+fn turned_away() -> Run {
+    let mut run = Run::with_accepted_peers(1, 2);
+    let newcomer = run.join(GroupId(0));
+    run.fabric.blocked.extend([(0, newcomer), (1, newcomer)]);
+    run.settle();
+    run.call_all(&[0, 1], &Call::UpdateTopology);
+    run.settle();
+    run
+}
+
 #[test]
 fn the_comparison_meets_every_message_many_times() {
     let mut runner = TestRunner::deterministic();
@@ -46,6 +60,8 @@ fn the_comparison_meets_every_message_many_times() {
         .map(|seed| walk(seed, 2, &script().new_tree(&mut runner).unwrap().current()))
         .collect();
 
+    let runs = runs.into_iter().chain([turned_away()]);
+    let runs: Vec<Run> = runs.collect();
     let inputs: u64 = runs.iter().map(|run| run.shadow.inputs).sum();
     let kinds: BTreeSet<&str> = (runs.iter())
         .flat_map(|run| run.shadow.kinds.iter().map(String::as_str))

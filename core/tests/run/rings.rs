@@ -141,17 +141,11 @@ fn mixed_votes_to_update_and_to_rewire_end() {
         run.call(2, reduce(1));
         run.settle();
 
-        for no in [0, 2] {
-            let answer = run.outcome(no);
-            assert!(
-                conflict_with(&answer, CallKind::UpdateTopology),
-                "{answer:?}"
-            );
-            run.call(no, Call::UpdateTopology);
-        }
-        run.settle();
+        // Who waits to reduce agrees to the update, and goes on waiting on the new ring.
         assert!(matches!(run.outcome(1), Answer::TopologyUpdated(Ok(_))));
-        reduce_works(&mut run, &[0, 1, 2]);
+        run.call(1, reduce(1));
+        run.settle();
+        assert_eq!(run.watch.commits, 3, "seed {seed}");
     }
 }
 
@@ -176,18 +170,37 @@ fn a_group_that_rewires_does_not_block_the_update_of_another_for_good() {
     }
 }
 
+/// Who waits in another call stays there.
+#[test]
+fn an_update_is_in_nobodys_way() {
+    for seed in 1..20 {
+        let mut run = Run::with_accepted_peers(seed, 3);
+        let newcomer = run.join(GroupId(0));
+        run.settle();
+        let strategy = pccl_core::shared_state::SyncStrategy::EnforcePopular;
+        let sync = run.seats[0].sync_call(strategy);
+        run.call_all(&[0, 1], &sync);
+        run.call(2, Call::UpdateTopology);
+        run.settle();
+
+        assert!(matches!(run.outcome(2), Answer::TopologyUpdated(Ok(_))));
+        assert!(run.is_accepted(newcomer));
+        run.answers(newcomer);
+        run.call_all(&[2, newcomer], &sync);
+        run.settle();
+        for no in 0..4 {
+            let answer = run.outcome(no);
+            assert!(matches!(answer, Answer::Synchronized(Ok(_))), "{answer:?}");
+        }
+    }
+}
+
 #[test]
 fn peers_out_of_step_are_told_which_call_to_make_first() {
     let sync =
         |run: &Run| run.seats[0].sync_call(pccl_core::shared_state::SyncStrategy::EnforcePopular);
     let mut run = Run::with_accepted_peers(1, 2);
     let pairs = [
-        (sync(&run), Call::UpdateTopology, CallKind::UpdateTopology),
-        (
-            Call::OptimizeTopology,
-            Call::UpdateTopology,
-            CallKind::UpdateTopology,
-        ),
         (
             sync(&run),
             Call::OptimizeTopology,
@@ -199,7 +212,6 @@ fn peers_out_of_step_are_told_which_call_to_make_first() {
             Call::OptimizeTopology,
             CallKind::OptimizeTopology,
         ),
-        (reduce(1), Call::UpdateTopology, CallKind::UpdateTopology),
     ];
     for (gives_way, goes_on, theirs) in pairs {
         run.call(0, gives_way);

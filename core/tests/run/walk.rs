@@ -5,10 +5,10 @@
 use std::collections::BTreeSet;
 
 use pccl_core::id::{ContentHash, GroupId, PeerId, Revision, Tag};
-use pccl_core::master::{Ballot, MasterTimer};
+use pccl_core::master::MasterTimer;
 use pccl_core::peer::{Answer, Call, PeerPhase};
 use pccl_core::shared_state::{EntryInfo, SyncStrategy};
-use pccl_core::states::TRANSITIONS;
+use pccl_core::states::{ConnectionState, TRANSITIONS};
 use proptest::prelude::*;
 
 use crate::deaths::STORIES;
@@ -252,7 +252,7 @@ impl Walk {
         self.run.fabric.blocked.clear();
         self.run.watch.restarts = true;
         self.notice_the_frozen();
-        for _ in 0..12 {
+        for _ in 0..30 {
             self.run.settle();
             self.ask_everybody(|run, seat| {
                 run.call(seat, Call::ArePeersPending);
@@ -269,13 +269,12 @@ impl Walk {
 
     /// Members of a group that wait in collectives of different tags are freed by the deadline.
     fn end_ballots_that_cannot_end(&mut self) {
-        let overdue = self
-            .run
-            .timers()
-            .iter()
-            .find(|timer| matches!(timer, MasterTimer::Ballot(Ballot::Initiate(..))));
-        if let Some(timer) = overdue.copied() {
-            self.run.fire(timer);
+        let late = self.run.timers().iter();
+        let late = late.filter(|timer| matches!(timer, MasterTimer::Late(_)));
+        for timer in late.copied().collect::<Vec<_>>() {
+            if self.run.timers().contains(&timer) {
+                self.run.fire(timer);
+            }
         }
     }
 
@@ -406,12 +405,37 @@ fn the_walks_commit_and_abort_often_enough_to_mean_something() {
     assert!(runs.iter().filter(revised).count() > 10);
 }
 
+/// A newcomer that rests cannot connect with the next one, and makes its first calls meanwhile.
+fn votes_after_a_failed_edge(calls: &[Call]) -> Run {
+    let mut run = Run::with_accepted_peers(1, 2);
+    let rests = run.join(GroupId(0));
+    run.settle();
+    run.call_all(&[0, 1], &Call::UpdateTopology);
+    run.settle();
+    let next = run.join(GroupId(0));
+    run.settle();
+    run.fabric.blocked.insert((rests, next));
+    run.call_all(&[0, 1], &Call::UpdateTopology);
+    let has_failed = |run: &Run| {
+        let peer = run.master.view().peer(run.id(rests));
+        peer.is_some_and(|peer| peer.state() == ConnectionState::ConnectingToPeersFailed)
+    };
+    while !has_failed(&run) {
+        assert!(run.step());
+    }
+    for call in calls {
+        run.call(rests, call.clone());
+    }
+    run.settle();
+    run
+}
+
 #[test]
 fn every_legal_transition_is_taken() {
     use proptest::strategy::ValueTree;
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let script = prop::collection::vec(any_move(), 60..80);
-    let walks = (1..1000).map(|seed| {
+    let walks = (1..2000).map(|seed| {
         let moves = script.new_tree(&mut runner).unwrap().current();
         walk(seed, 1, &moves)
     });
@@ -421,7 +445,13 @@ fn every_legal_transition_is_taken() {
         run
     });
 
-    let runs = walks.chain(stories);
+    let votes = [
+        // The first update is answered by the admission.
+        vec![Call::UpdateTopology, Call::UpdateTopology],
+        vec![Call::OptimizeTopology],
+    ];
+    let votes = votes.map(|calls| votes_after_a_failed_edge(&calls));
+    let runs = walks.chain(stories).chain(votes);
     let taken: BTreeSet<_> = runs.flat_map(|run| run.watch.taken).collect();
 
     let missed: Vec<_> = TRANSITIONS

@@ -10,7 +10,7 @@ use pccl_core::shared_state::SyncRole;
 use pccl_core::states::{ConnectionPhase, ConnectionState, Event};
 use pccl_core::topology::{Ring, Topology};
 
-use crate::harness::{Holds, Seat, SeatNo};
+use crate::harness::{Holds, Seat, SeatNo, Wire};
 
 /// The memory of a bystander who sees everything.
 #[derive(Clone, Default)]
@@ -82,7 +82,7 @@ impl Watch {
         for output in out {
             self.look_at(output, after);
         }
-        check_admission(before, after, seats);
+        check_votes(before, seats, out);
         check_exclusivity(after);
         self.check_revisions(before, after);
     }
@@ -103,21 +103,23 @@ impl Watch {
             }
             MasterOutput::Send {
                 peer,
-                message: ToPeer::TopologyEstablished(topology),
+                message: ToPeer::TopologyEstablished { topology, .. },
             } => {
                 let group = master.view().peer(*peer).expect("it is connected").group();
                 self.check_topology(group, topology, master);
             }
             MasterOutput::Send {
+                peer,
                 message:
                     ToPeer::Verdict {
                         seq,
-                        verdict: Verdict::Committed { contributors },
+                        verdict: Verdict::Committed { epoch },
                         ..
                     },
-                ..
             } => {
+                let group = master.view().peer(*peer).expect("it is connected").group();
                 let voted = |peer: &PeerId| self.done.contains(&(*seq, *peer));
+                let contributors = &self.rings[&(*epoch, group)].0;
                 assert!(contributors.iter().all(voted), "{seq} lacks a vote");
             }
             MasterOutput::Send { .. }
@@ -264,30 +266,33 @@ fn accepted(master: &Master, group: GroupId) -> impl Iterator<Item = PeerId> {
         .map(|(id, _)| id)
 }
 
-/// Nobody is accepted without the vote of everybody who is.
-fn check_admission(before: &Master, after: &Master, seats: &[Seat]) {
-    let accepted = |master: &Master| -> BTreeSet<PeerId> {
-        let peers = master.view().peers();
-        peers
-            .filter(|(_, peer)| peer.phase() == ConnectionPhase::Accepted)
-            .map(|(id, _)| id)
-            .collect()
-    };
-    let (old, new) = (accepted(before), accepted(after));
-    if new.difference(&old).next().is_none() {
-        return;
-    }
-    for seat in seats.iter().filter(|seat| seat.acts()) {
-        let was_asked = seat
-            .id
-            .is_some_and(|id| old.contains(&id) && new.contains(&id));
+/// No ring is built under a peer that did not vote for it, so nobody is accepted without the vote of
+/// everybody who is: who waits for others to make its call agrees, and so does who was admitted and has
+/// voted for nothing since.
+fn check_votes(before: &Master, seats: &[Seat], out: &[MasterOutput]) {
+    for output in out {
+        let MasterOutput::Moved {
+            peer,
+            event: Event::RingHandedOut,
+            ..
+        } = output
+        else {
+            continue;
+        };
+        let known = before.view().peer(*peer);
+        let was_asked = known.is_some_and(|peer| peer.phase() == ConnectionPhase::Accepted);
+        let seat = seats.iter().find(|seat| seat.id == Some(*peer));
+        let Some(seat) = seat.filter(|seat| was_asked && seat.acts()) else {
+            continue;
+        };
         let view = seat.peer.view();
-        let voted = view.open_calls().major == Some(CallKind::UpdateTopology);
-        assert!(
-            !was_asked || voted || view.ended().is_some(),
-            "{:?} had no vote",
-            seat.id
-        );
+        let waits = view.open_calls().major.is_some() || view.tags().next().is_some();
+        // A ring that was announced meanwhile has answered its first vote, which the master has yet to hear.
+        let first_vote =
+            |wire: &Wire<ToMaster>| matches!(wire, Wire::Message(ToMaster::UpdateTopology { .. }));
+        let has_not_heard = view.topology().is_none();
+        let may_rest = view.rests() || has_not_heard || seat.up.iter().any(first_vote);
+        assert!(waits || may_rest, "{peer} had no vote");
     }
 }
 
@@ -313,7 +318,7 @@ fn check_kick(misdeed: &Misdeed) {
         Misdeed::StateMismatch { .. }
         | Misdeed::RevisionAhead { .. }
         | Misdeed::MissedBallot
-        | Misdeed::NoReport
+        | Misdeed::Stalled
         | Misdeed::Unconnectable { .. }
         | Misdeed::TooManyTags { .. }
         | Misdeed::BadManifest

@@ -154,22 +154,3 @@ async fn a_hello_without_lanes_is_refused_with_the_reason() {
     assert_eq!(newcomer.hear().await, ToPeer::Refused(Refusal::BadHello));
     assert_eq!(newcomer.listen().await, Err(ControlError::Ended));
 }
-
-#[tokio::test(start_paused = true)]
-async fn one_stranger_too_many_is_told_to_come_again() {
-    let limits = Limits {
-        strangers_per_address_max: 2,
-        ..Limits::default()
-    };
-    let pipes = piped(limits).await;
-    let first = Client::introduce(pipes.dial()).await;
-    let _second = Client::introduce(pipes.dial()).await;
-
-    let text = refusal_of(&mut pipes.dial(), &[]).await;
-    drop(first);
-    tokio::time::sleep(Duration::from_millis(1)).await;
-    let next = Client::register(pipes.dial()).await;
-
-    assert!(text.contains("try again"), "{text}");
-    assert_ne!(next.peer.0, 0);
-}

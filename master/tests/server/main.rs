@@ -4,6 +4,7 @@
 mod support;
 
 mod attack;
+mod crowd;
 mod farewell;
 mod handshake;
 mod membership;

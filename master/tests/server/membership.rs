@@ -118,6 +118,36 @@ async fn a_master_that_stood_still_does_not_blame_its_peers_for_the_silence() {
     assert_eq!(answer, ToPeer::PeersPending { pending: false });
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_master_that_stood_still_does_not_count_the_time_in_any_deadline() {
+    let pipes = Pipes::new(64 * 1024);
+    let builder = MasterServer::builder().transport(Arc::new(pipes.clone()));
+    tokio::spawn(builder.bind(ADDRESS).await.unwrap().run());
+    let (mut founder, _) = Client::found(pipes.dial()).await;
+    let mut newcomer = Client::register(pipes.dial()).await;
+    founder.update().await;
+    let mut rounds = Vec::new();
+    for peer in [&mut founder, &mut newcomer] {
+        match peer.hear().await {
+            ToPeer::EstablishRing { round, .. } => rounds.push(round),
+            other => panic!("heard {other:?} where a ring was due"),
+        }
+    }
+
+    advance(Duration::from_secs(3600)).await;
+
+    for (peer, round) in [&mut founder, &mut newcomer].into_iter().zip(rounds) {
+        peer.say(&ToMaster::EdgesEstablished { round }).await;
+    }
+    for peer in [&mut founder, &mut newcomer] {
+        let answer = peer.hear().await;
+        assert!(
+            matches!(answer, ToPeer::TopologyEstablished(_)),
+            "{answer:?}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn a_peer_that_sends_garbage_reads_why_it_was_kicked() {
     let patient = Limits {

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use pccl_core::messages::ToPeer;
+use pccl_core::wire::{Preamble, offer};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStderr, Command};
 
@@ -87,6 +88,26 @@ async fn the_log_tells_who_came_and_why_somebody_had_to_go() {
     program.line("peer 1 is accepted").await;
     program.line("epoch 1 begins").await;
     program.line("peer 1 is kicked: it sent something").await;
+}
+
+#[tokio::test]
+async fn the_log_tells_that_somebody_was_turned_away_and_what_to_do() {
+    let few = ["--max-newcomers-per-address", "1"].map(OsStr::new);
+    let mut program = Program::start_with("127.0.0.1:0", &few);
+    let address = program.address().await;
+    let (_founder, _) = Client::found(Client::dial(address).await).await;
+    let _newcomer = Client::register(Client::dial(address).await).await;
+
+    let mut another = Client::dial(address).await;
+    let answer = soon("an answer", offer(&mut another, &Preamble::CONTROL)).await;
+
+    let refused = answer.unwrap_err().to_string();
+    assert!(refused.contains("--max-newcomers-per-address"), "{refused}");
+    let line = program.line("is turned away").await;
+    assert!(
+        line.contains("WARN") && line.contains("127.0.0.1"),
+        "{line}"
+    );
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 //! must fill a connection.
 
 use std::io::{Error, ErrorKind};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 
 /// Where the one listener listens.
 pub(crate) const ADDRESS: SocketAddr =
-    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 1);
+    SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 1);
 
 /// Opens pipes to the one listener.
 #[derive(Clone)]
@@ -38,10 +38,15 @@ impl Pipes {
 
     /// A lane to the listener.
     pub(crate) fn dial(&self) -> Lane {
+        self.dial_from(ADDRESS.ip())
+    }
+
+    /// A lane to the listener, which takes it to come from there.
+    pub(crate) fn dial_from(&self, ip: IpAddr) -> Lane {
         let (here, there) = duplex(self.bytes_max);
         let incoming = Incoming {
             lane: lane(there),
-            from: ADDRESS,
+            from: SocketAddr::new(ip, ADDRESS.port()),
         };
         self.arriving.send(incoming).expect("a listener");
         lane(here)

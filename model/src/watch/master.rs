@@ -246,7 +246,7 @@ enum Stand {
     Votes,
     /// It waits for others to make its own call, of which nothing has begun.
     Waits,
-    /// It has voted for nothing since it was admitted.
+    /// It has voted for nothing since it was admitted, or taken its vote back.
     Rests,
     /// It has not agreed to any.
     Works,
@@ -263,7 +263,7 @@ fn stand(seat: &Seat) -> Stand {
         Some(_) if !begun => Stand::Waits,
         Some(_) => Stand::Works,
         None if view.tags().next().is_some() && tags.all(waits_to_start) => Stand::Waits,
-        None if !seat.has_voted => Stand::Rests,
+        None if !seat.has_voted || seat.took_back => Stand::Rests,
         None => Stand::Works,
     }
 }

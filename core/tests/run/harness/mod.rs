@@ -16,7 +16,7 @@ mod ring;
 mod seat;
 mod state;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
 use pccl_core::id::{ConnId, GroupId, PeerId, Round};
@@ -54,6 +54,8 @@ pub(crate) struct Run {
     /// Follows the master at every input.
     pub(crate) shadow: Shadow,
     timers: BTreeSet<MasterTimer>,
+    /// How often each timer was started.
+    started: BTreeMap<MasterTimer, u32>,
     tours: VecDeque<(Round, GroupId, TourProblem)>,
     dice: u64,
 }
@@ -72,6 +74,7 @@ impl Run {
             fabric: Fabric::default(),
             watch: Watch::default(),
             timers: BTreeSet::new(),
+            started: BTreeMap::new(),
             tours: VecDeque::new(),
             dice: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
         }
@@ -118,12 +121,12 @@ impl Run {
         }
     }
 
-    /// Everybody who acts is accepted, idle, and has called something since.
+    /// Everybody who acts is accepted, idle, and has voted for something since.
     fn is_level(&self) -> bool {
         let mut acting = self.seats.iter().filter(|seat| seat.is_in_the_run());
         acting.all(|seat| {
             let view = seat.peer.view();
-            view.topology().is_some() && view.is_idle() && !view.is_fresh()
+            view.topology().is_some() && view.is_idle() && !view.rests()
         })
     }
 
@@ -184,6 +187,16 @@ impl Run {
             self.timers
         );
         self.tell_master(MasterInput::TimerFired(timer));
+    }
+
+    /// How often the master has started this timer.
+    pub(crate) fn restarts(&self, timer: MasterTimer) -> u32 {
+        self.started.get(&timer).copied().unwrap_or_default()
+    }
+
+    /// A process goes on, but it hears nothing any more of its data plane.
+    pub(crate) fn hold_back(&mut self, no: SeatNo) {
+        self.seats[no].hears_no_plane = true;
     }
 
     pub(crate) fn timers(&self) -> &BTreeSet<MasterTimer> {
@@ -287,7 +300,7 @@ impl Run {
     }
 
     fn deliver_inbox(&mut self, no: SeatNo) -> bool {
-        if !self.seats[no].acts() {
+        if !self.seats[no].acts() || self.seats[no].hears_no_plane {
             return false;
         }
         let Some(input) = self.seats[no].inbox.pop_front() else {
@@ -336,6 +349,7 @@ impl Run {
                 }
             }
             MasterOutput::StartTimer { timer, .. } => {
+                *self.started.entry(timer).or_default() += 1;
                 self.timers.insert(timer);
             }
             MasterOutput::StopTimer(timer) => {
@@ -378,7 +392,7 @@ impl Run {
             }
             PeerOutput::StartTimer { .. } | PeerOutput::StopTimer(_) => {}
             PeerOutput::Establish { .. }
-            | PeerOutput::AdoptRing(_)
+            | PeerOutput::AdoptRing { .. }
             | PeerOutput::RunRing { .. }
             | PeerOutput::StopRing { .. }
             | PeerOutput::MoveState(_)

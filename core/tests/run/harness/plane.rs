@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pccl_core::id::{Round, Tag};
-use pccl_core::peer::{PeerInput, PeerOutput};
+use pccl_core::peer::{AdoptedEdge, PeerInput, PeerOutput};
 use pccl_core::topology::{Edge, LaneFailure, LaneOrder, Ring, Topology};
 
 use super::ring::{Buffer, Frame, RingRun};
@@ -47,6 +47,8 @@ impl Fabric {
 struct Ordered {
     order: LaneOrder,
     up: Option<LinkKey>,
+    /// What became of it was reported.
+    reported: bool,
 }
 
 /// The last order to connect edges.
@@ -55,7 +57,6 @@ struct Order {
     round: Round,
     next: Option<Ordered>,
     previous: Option<Ordered>,
-    reported: bool,
 }
 
 impl Order {
@@ -141,7 +142,11 @@ impl Run {
             } => {
                 self.connect_edges(no, round, next, previous);
             }
-            PeerOutput::AdoptRing(topology) => self.adopt_ring(no, topology),
+            PeerOutput::AdoptRing {
+                topology,
+                next,
+                previous,
+            } => self.adopt_ring(no, topology, (next, previous)),
             PeerOutput::RunRing { tag, seq, .. } => self.run_ring(no, tag, seq),
             PeerOutput::StopRing { seq } => self.stop_ring(no, seq),
             PeerOutput::MoveState(plan) => self.move_state(no, plan),
@@ -178,13 +183,15 @@ impl Run {
                 .flat_map(Order::ends)
                 .filter_map(|(_, end)| end.up),
         );
-        let ordered = |order| Ordered { order, up: None };
-        let reported = next.is_none() && previous.is_none();
+        let ordered = |order| Ordered {
+            order,
+            up: None,
+            reported: false,
+        };
         self.seats[no].plane.order = Some(Order {
             round,
             next: next.map(ordered),
             previous: previous.map(ordered),
-            reported,
         });
     }
 
@@ -193,13 +200,10 @@ impl Run {
         let Some(order) = &self.seats[no].plane.order else {
             return false;
         };
-        if order.reported {
-            return false;
-        }
         let round = order.round;
         let dialled = order
             .ends()
-            .filter(|(_, end)| end.up.is_none() && end.order.dial.is_some())
+            .filter(|(_, end)| !end.reported && end.up.is_none() && end.order.dial.is_some())
             .map(|(edge, end)| (edge, end.order))
             .collect::<Vec<_>>();
         dialled
@@ -214,14 +218,14 @@ impl Run {
         assert_eq!(order.dial.map(|at| at.ip()), Some(ip_of(other)));
         if self.fabric.no_edges || self.fabric.is_blocked(no, other) || self.is_out(other) {
             let failure = LaneFailure::Refused;
-            let with = order.with;
             self.seats[no].inbox.push_back(PeerInput::EdgeFailed {
                 round,
-                with,
+                edge,
                 failure,
             });
-            if let Some(order) = &mut self.seats[no].plane.order {
-                order.reported = true;
+            let ordered = self.seats[no].plane.order.as_mut();
+            if let Some(end) = ordered.and_then(|order| order.end_mut(edge)) {
+                end.reported = true;
             }
             return true;
         }
@@ -251,19 +255,17 @@ impl Run {
             end.up = Some(key);
         }
         self.fabric.links.insert(key, Link::default());
-        self.report_edges(no);
-        self.report_edges(other);
+        self.report_edge(no, round, edge);
+        self.report_edge(other, round, theirs);
         true
     }
 
-    fn report_edges(&mut self, no: SeatNo) {
-        let Some(order) = &mut self.seats[no].plane.order else {
-            return;
-        };
-        if !order.reported && order.ends().all(|(_, end)| end.up.is_some()) {
-            order.reported = true;
-            let round = order.round;
-            self.seats[no].inbox.push_back(PeerInput::EdgesUp { round });
+    fn report_edge(&mut self, no: SeatNo, round: Round, edge: Edge) {
+        let order = self.seats[no].plane.order.as_mut();
+        if let Some(end) = order.and_then(|order| order.end_mut(edge)) {
+            end.reported = true;
+            let up = PeerInput::EdgeUp { round, edge };
+            self.seats[no].inbox.push_back(up);
         }
     }
 
@@ -271,27 +273,30 @@ impl Run {
         !self.seats[no].alive || self.seats[no].peer.view().ended().is_some()
     }
 
-    fn adopt_ring(&mut self, no: SeatNo, topology: Topology) {
-        let me = self.id(no);
-        let had = self.seats[no].plane.all_links();
-        let choose = |run: &Self, neighbour: Option<_>, edge: Edge| {
-            let neighbour = run.seat_with(neighbour?)?;
-            let plane = &run.seats[no].plane;
-            let (standing, leads_to): (_, fn(LinkKey) -> SeatNo) = match edge {
-                Edge::ToNext => (plane.next, |key| key.1),
-                Edge::FromPrevious => (plane.previous, |key| key.0),
-            };
-            let mut fresh = plane.order.iter().flat_map(Order::ends);
-            let fresh = fresh.find(|(e, _)| *e == edge).and_then(|(_, end)| end.up);
-            let leads_there = |key: &LinkKey| leads_to(*key) == neighbour;
-            fresh.filter(leads_there).or(standing.filter(leads_there))
-        };
-        let next = choose(self, topology.ring.next_of(me), Edge::ToNext);
-        let previous = choose(self, topology.ring.previous_of(me), Edge::FromPrevious);
+    /// Uses the lanes that it is told to, and drops all others.
+    fn adopt_ring(
+        &mut self,
+        no: SeatNo,
+        topology: Topology,
+        (next, previous): (Option<AdoptedEdge>, Option<AdoptedEdge>),
+    ) {
         let plane = &mut self.seats[no].plane;
-        (plane.next, plane.previous, plane.order) = (next, previous, None);
+        let had = plane.all_links();
+        let order = plane.order.take();
+        let choose = |edge: Edge, adopted: Option<AdoptedEdge>, standing: Option<LinkKey>| {
+            let fresh = order.iter().flat_map(Order::ends).find(|(e, _)| *e == edge);
+            let fresh = fresh.and_then(|(_, end)| end.up);
+            adopted.map(|adopted| match adopted {
+                AdoptedEdge::Keep => standing.expect("what is to be kept stands"),
+                AdoptedEdge::Use(round) => fresh
+                    .filter(|key| key.2 == round)
+                    .expect("what is to be used is up"),
+            })
+        };
+        plane.next = choose(Edge::ToNext, next, plane.next);
+        plane.previous = choose(Edge::FromPrevious, previous, plane.previous);
         plane.topology = topology;
-        let kept = self.seats[no].plane.all_links();
+        let kept = plane.all_links();
         self.drop_links(no, had.difference(&kept).copied());
     }
 

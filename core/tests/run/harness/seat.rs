@@ -24,6 +24,8 @@ pub(crate) struct Seat {
     pub(crate) alive: bool,
     /// The process does nothing any more, without anybody noticing.
     pub(crate) frozen: bool,
+    /// Its machine hears nothing of its data plane.
+    pub(crate) hears_no_plane: bool,
     pub(crate) id: Option<PeerId>,
     pub(crate) up: VecDeque<Wire<ToMaster>>,
     pub(crate) down: VecDeque<Wire<ToPeer>>,
@@ -51,6 +53,7 @@ impl Seat {
             peer,
             alive: true,
             frozen: false,
+            hears_no_plane: false,
             id: None,
             up: VecDeque::new(),
             down: VecDeque::new(),

@@ -2,46 +2,81 @@
 
 use pccl_core::element::CollectiveSpec;
 use pccl_core::id::{PeerId, Round, Seq, Tag};
-use pccl_core::messages::{AbortCause, RingOutcome, ToMaster};
+use pccl_core::messages::{AbortCause, CollectiveRefusal, RingOutcome, ToMaster, ToPeer};
 use pccl_core::shared_state::{SyncFailure, SyncVote};
 use pccl_core::topology::BrokenEdges;
 use pccl_core::wire::MAX_ENTRY_NAME_BYTES;
 
-use super::Reference;
+use super::rings::in_order;
 use super::seen::Seen;
+use super::{Reference, UNCONNECTABLE};
 
 impl Reference {
     /// False: no peer that keeps to the protocol says this here.
     pub(super) fn says(&mut self, peer: PeerId, message: &ToMaster, seen: &Seen) -> bool {
         match message {
-            ToMaster::Heartbeat => true,
+            ToMaster::Heartbeat { .. } => true,
             ToMaster::Hello(_) => false,
             ToMaster::Leave => {
                 self.goes(peer);
                 true
             }
-            ToMaster::EdgesEstablished { round } => self.edges_up(peer, *round, seen),
+            ToMaster::EdgeUp { round, edge } => self.edge_reported(peer, *round, *edge, None, seen),
             ToMaster::EdgeFailed {
                 round,
-                with,
+                edge,
                 failure,
-            } => self.edge_failed(peer, *round, *with, *failure, seen),
+            } => self.edge_reported(peer, *round, *edge, Some(*failure), seen),
+            // It was set aside, and was not told.
+            ToMaster::ArePeersPending if self.aside.contains_key(&peer) => {
+                self.tell(peer, ToPeer::PeersPending { pending: true });
+                true
+            }
+            ToMaster::Withdraw { .. } | ToMaster::CompleteCollective { .. }
+                if self.aside.contains_key(&peer) =>
+            {
+                true
+            }
             _ if !self.accepted.contains(&peer) => false,
             ToMaster::ArePeersPending => self.asking.insert(peer),
-            ToMaster::UpdateTopology { broken } => {
-                let is_free = self.is_free(peer);
+            // It rested when it was told another ring, and took that for the answer.
+            ToMaster::UpdateTopology { epoch, .. } if *epoch < self.group_of(peer).epoch => {
+                self.resting.remove(&peer);
+                true
+            }
+            ToMaster::UpdateTopology { broken, .. } => {
+                let is_free = self.may_vote(peer);
                 if is_free {
                     self.note_broken(peer, *broken);
                     self.updating.insert(peer);
+                    self.has_called(peer);
                 }
                 is_free
             }
-            ToMaster::OptimizeTopology => self.is_free(peer) && self.optimizing.insert(peer),
+            ToMaster::OptimizeTopology => {
+                let is_free = self.may_vote(peer);
+                if is_free {
+                    self.optimizing.insert(peer);
+                    self.has_called(peer);
+                }
+                is_free
+            }
+            ToMaster::Withdraw { tag } => {
+                let group = self.group_of(peer);
+                let votes = group.starting.get_mut(tag);
+                if votes.is_some_and(|votes| votes.remove(&peer).is_some()) {
+                    group.starting.retain(|_, votes| !votes.is_empty());
+                    let (tag, reason) = (*tag, CollectiveRefusal::Withdrawn);
+                    self.tell(peer, ToPeer::CollectiveRefused { tag, reason });
+                }
+                true
+            }
             ToMaster::Bandwidth { round, to, .. } => self.measured(peer, *round, *to, seen),
             ToMaster::ProbesDone { round, ok } => self.probes_done(peer, *round, *ok, seen),
             ToMaster::SyncSharedState(vote) => {
-                let is_taken = self.is_orderly(vote) && self.is_free(peer);
+                let is_taken = self.is_orderly(vote) && self.may_vote(peer);
                 if is_taken {
+                    self.has_called(peer);
                     self.group_of(peer).offers.insert(peer, vote.clone());
                 }
                 is_taken
@@ -54,7 +89,7 @@ impl Reference {
                 seq,
                 outcome,
                 broken,
-            } => self.votes(peer, *seq, *outcome, *broken),
+            } => self.votes(peer, *seq, *outcome, *broken, seen),
         }
     }
 
@@ -62,6 +97,12 @@ impl Reference {
     /// told nobody of, as it came to nothing.
     pub(super) fn is_known(&self, peer: PeerId, round: Round, seen: &Seen) -> bool {
         round <= self.newest || !seen.lost.contains(&peer)
+    }
+
+    /// It makes another call than before.
+    fn has_called(&mut self, peer: PeerId) {
+        self.resting.remove(&peer);
+        self.passed.remove(&peer);
     }
 
     fn is_orderly(&self, vote: &SyncVote) -> bool {
@@ -85,18 +126,28 @@ impl Reference {
 
     fn wants(&mut self, peer: PeerId, tag: Tag, spec: CollectiveSpec, broken: BrokenEdges) -> bool {
         let tags = self.tags_of(peer);
-        let is_taken = (self.is_free(peer) || !tags.is_empty())
+        let is_taken = (self.may_vote(peer) || !tags.is_empty())
             && !tags.contains_key(&tag)
             && tags.len() < self.config.tags_max as usize;
         if is_taken {
             self.note_broken(peer, broken);
+            if tags.is_empty() {
+                self.has_called(peer);
+            }
             let votes = self.group_of(peer).starting.entry(tag).or_default();
             votes.insert(peer, spec);
         }
         is_taken
     }
 
-    fn votes(&mut self, peer: PeerId, seq: Seq, outcome: RingOutcome, broken: BrokenEdges) -> bool {
+    fn votes(
+        &mut self,
+        peer: PeerId,
+        seq: Seq,
+        outcome: RingOutcome,
+        broken: BrokenEdges,
+        seen: &Seen,
+    ) -> bool {
         if seq.0 > self.executions {
             return false;
         }
@@ -106,17 +157,52 @@ impl Reference {
             // It was decided while the vote was on its way.
             return true;
         };
-        let tag = *tag;
+        let (tag, bytes) = (*tag, running.bytes);
         let is_taken = running.lacking.remove(&peer);
         if is_taken {
             let group = self.peers[&peer].group;
             match outcome {
                 RingOutcome::Done => {}
-                RingOutcome::LaneLost => self.abort(group, tag, AbortCause::LaneLost(peer)),
+                RingOutcome::LaneLost => {
+                    self.abort(group, tag, AbortCause::LaneLost(peer));
+                    self.breaks(peer, broken, bytes, seen);
+                }
                 RingOutcome::Cancelled => self.abort(group, tag, AbortCause::Cancelled(peer)),
             }
         }
         is_taken
+    }
+
+    /// A collective came to nothing because this peer lost lanes: of these edges, or it says of none. Who
+    /// breaks rings again and again goes, if there is no ring without it.
+    fn breaks(&mut self, peer: PeerId, broken: BrokenEdges, bytes: u64, seen: &Seen) {
+        let which = match broken.any() {
+            true => broken,
+            false => BrokenEdges {
+                to_next: true,
+                from_previous: true,
+            },
+        };
+        self.note_broken(peer, which);
+        let most = self.config.wiring_attempts_max;
+        let group = self.group_of(peer);
+        let next = group.ring.next_of(peer).filter(|_| which.to_next);
+        let previous = group.ring.previous_of(peer);
+        let previous = previous.filter(|_| which.from_previous);
+        let mut often = false;
+        for other in next.into_iter().chain(previous) {
+            let (times, largest) = group.breaks.entry(in_order((peer, other))).or_default();
+            (*times, *largest) = (*times + 1, bytes.max(*largest));
+            often |= *times >= most;
+        }
+        let id = self.peers[&peer].group;
+        for lost in seen.lost.clone() {
+            assert!(
+                often && !self.a_ring_is_left(id, &self.members(id)),
+                "{lost} goes"
+            );
+            self.is_kicked(lost, UNCONNECTABLE.1);
+        }
     }
 
     fn moved(&mut self, peer: PeerId, round: Round, ok: bool, seen: &Seen) -> bool {

@@ -82,11 +82,19 @@ struct Reference {
     invited: Option<Peers>,
     /// Attempts at connecting rings.
     wirings: Vec<Wiring>,
-    /// Pairs that could not be connected and do not stand side by side since, lower number first.
+    /// Pairs that could not be connected and were not since, lower number first.
     failed_pairs: BTreeSet<RingEdge>,
-    /// Edges that were ordered by attempts that came to nothing. Their ends may have lanes of those, so
-    /// they count as standing no more.
-    begun: BTreeSet<RingEdge>,
+    /// Who was admitted and has voted for nothing since.
+    resting: Peers,
+    /// Newcomers that wait to synchronize, and for the next update to let them.
+    aside: BTreeMap<PeerId, SyncVote>,
+    /// For how many updates each of them stays aside, if its group does not do before what they were set
+    /// aside for.
+    kept_aside: BTreeMap<PeerId, u8>,
+    /// How many updates have passed over the call that somebody waits in.
+    passed: BTreeMap<PeerId, u8>,
+    /// Newcomers with which somebody could not be connected.
+    suspects: Peers,
     /// The search for better rings.
     search: Option<Search>,
     groups: BTreeMap<GroupId, Group>,
@@ -105,9 +113,17 @@ struct Person {
 struct Group {
     ring: Ring,
     epoch: Epoch,
-    lanes: u16,
+    /// For each edge of the ring: when it was built, and with how many lanes.
+    edges: BTreeMap<RingEdge, (Round, u16)>,
     /// Edges of the ring that have lost a lane.
     broken: BTreeSet<RingEdge>,
+    /// Pairs whose edge broke under collectives, lower number first: how often, and under how many bytes
+    /// at most, since as many were reduced.
+    breaks: BTreeMap<RingEdge, (u8, u64)>,
+    /// How often somebody has held up the others, since a collective or synchronization has ended well.
+    stalls: BTreeMap<PeerId, u8>,
+    /// How often in a row a collective has given way to a synchronization.
+    conflicts: u8,
     /// Reached by the last successful synchronization.
     revision: Option<Revision>,
     /// Who took part in one.
@@ -134,6 +150,7 @@ struct Moving {
 #[derive(Clone, Debug)]
 struct Running {
     seq: Seq,
+    bytes: u64,
     /// In ring order, the departed included.
     participants: Vec<PeerId>,
     /// Who has not voted on the outcome.
@@ -157,7 +174,11 @@ impl Reference {
             invited: None,
             wirings: Vec::new(),
             failed_pairs: BTreeSet::new(),
-            begun: BTreeSet::new(),
+            resting: Peers::new(),
+            aside: BTreeMap::new(),
+            kept_aside: BTreeMap::new(),
+            passed: BTreeMap::new(),
+            suspects: Peers::new(),
             search: None,
             groups: BTreeMap::new(),
             said: Vec::new(),
@@ -237,9 +258,14 @@ impl Reference {
             &mut self.asking,
             &mut self.updating,
             &mut self.optimizing,
+            &mut self.resting,
+            &mut self.suspects,
         ] {
             set.remove(&peer);
         }
+        self.kept_aside.remove(&peer);
+        self.aside.remove(&peer);
+        self.passed.remove(&peer);
         let is_out = |(one, other): &RingEdge| *one == peer || *other == peer;
         self.failed_pairs.retain(|pair| !is_out(pair));
         self.invited.as_mut().map(|invited| invited.remove(&peer));
@@ -255,6 +281,8 @@ impl Reference {
         };
         group.offers.remove(&peer);
         group.veterans.remove(&peer);
+        group.stalls.remove(&peer);
+        group.breaks.retain(|pair, _| !is_out(pair));
         for votes in group.starting.values_mut() {
             votes.remove(&peer);
         }

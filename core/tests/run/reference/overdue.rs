@@ -1,12 +1,14 @@
 //! What follows when somebody has been waited for too long.
 
-use pccl_core::id::PeerId;
-use pccl_core::master::{Ballot, MasterTimer};
+use pccl_core::id::{GroupId, PeerId, Tag};
+use pccl_core::master::MasterTimer;
 use pccl_core::messages::{AbortCause, CollectiveRefusal, Misdeed, ToPeer};
 use pccl_core::shared_state::SyncFailure;
+use pccl_core::states::ConnectionState;
 
+use super::Reference;
 use super::seen::Seen;
-use super::{Group, Reference};
+use super::state::Lateness;
 
 impl Reference {
     /// Who keeps others waiting goes, where it does nothing else meanwhile; else what they wait for is
@@ -18,51 +20,88 @@ impl Reference {
                 self.tell_all(everybody, &ToPeer::Heartbeat);
             }
             MasterTimer::Silence(peer) => self.is_kicked(peer, Misdeed::Silent),
-            MasterTimer::Ballot(ballot) => self.ballot_is_overdue(ballot),
-            MasterTimer::Wiring(round) => self.wiring_is_overdue(round, seen),
-            MasterTimer::RetryWiring(round) => self.give_up(|wiring| wiring.round == round),
-            MasterTimer::Optimization(_) => self.search_is_overdue(),
-            MasterTimer::SharedState(round) => {
-                let moves = |group: &Group| group.moving.as_ref().is_some_and(|m| m.round == round);
-                let late = self.groups.iter().find(|(_, group)| moves(group));
-                if let Some(group) = late.map(|(group, _)| *group) {
-                    self.conclude_sync(group, Err(SyncFailure::TimedOut));
-                }
+            MasterTimer::Late(peer) => self.is_late(peer),
+            MasterTimer::Wiring(round) | MasterTimer::RetryWiring(round) => {
+                self.wiring_fails(round, seen);
             }
-            MasterTimer::Collective(seq) => {
-                let all = self.groups.iter().flat_map(|(group, record)| {
-                    let tags = record.running.iter();
-                    tags.map(|(tag, running)| (*group, *tag, running.seq))
-                });
-                if let Some((group, tag, _)) = all.clone().find(|(_, _, s)| *s == seq) {
-                    self.abort(group, tag, AbortCause::TimedOut);
-                }
-            }
+            MasterTimer::Solver(_) => self.conclude_search(false),
         }
     }
 
-    fn ballot_is_overdue(&mut self, ballot: Ballot) {
-        let is_late = |this: &Self, peer: PeerId| match ballot {
-            Ballot::UpdateTopology | Ballot::OptimizeTopology => true,
-            Ballot::PeersPending => !this.asking.contains(&peer),
-            Ballot::Rewire(group) | Ballot::SyncSharedState(group) | Ballot::Initiate(group, _) => {
-                this.peers[&peer].group == group
+    fn is_late(&mut self, peer: PeerId) {
+        let group = self.peers[&peer].group;
+        match self.lateness_of(peer).expect("its timer ran") {
+            Lateness::Vote => {
+                let (late, waiting) = self.late_and_waiting(peer);
+                if late <= waiting {
+                    self.is_kicked(peer, Misdeed::MissedBallot);
+                }
             }
-        };
-        for peer in self.accepted.clone() {
-            if is_late(self, peer) && self.is_free(peer) {
-                self.is_kicked(peer, Misdeed::MissedBallot);
+            Lateness::Join => {
+                let starting = self.groups[&group].starting.iter();
+                let lacking = starting.filter(|(_, votes)| !votes.contains_key(&peer));
+                let lacking: Vec<Tag> = lacking.map(|(tag, _)| *tag).collect();
+                for tag in lacking {
+                    let mut peers = self.members(group);
+                    peers.retain(|peer| {
+                        !self.tags_of(*peer).contains_key(&tag) && self.only_waits_to_start(*peer)
+                    });
+                    let peers = peers.into_iter().collect();
+                    self.refuse(group, tag, &CollectiveRefusal::NotJoined { peers });
+                }
             }
+            Lateness::Part => self.holds_up(peer, group),
         }
-        if let Ballot::Initiate(group, tag) = ballot {
-            let mut elsewhere = self.members(group);
-            elsewhere.retain(|peer| {
-                let tags = self.tags_of(*peer);
-                !tags.contains_key(&tag) && self.only_waits_to_start(*peer)
-            });
-            if !elsewhere.is_empty() {
-                let peers = elsewhere.into_iter().collect();
-                self.refuse(group, tag, &CollectiveRefusal::NotJoined { peers });
+    }
+
+    /// How many do nothing although others wait for them where these wait for this one; and how many of
+    /// those others there are.
+    fn late_and_waiting(&self, peer: PeerId) -> (usize, usize) {
+        let group = self.peers[&peer].group;
+        let asks = |peer: &PeerId| self.asking.contains(peer);
+        let of_all = !self.optimizing_by_itself().is_empty()
+            || !self.updating_by_itself().is_empty() && !self.resting.contains(&peer)
+            || !self.asking.is_empty() && !asks(&peer);
+        let mut concerned = self.accepted.clone();
+        concerned.retain(|peer| of_all || self.peers[peer].group == group);
+        let idle = |peer: &&PeerId| self.state_of(**peer) == ConnectionState::Idle;
+        let late = concerned.iter().filter(idle);
+        let late = late.filter(|peer| self.lateness_of(**peer).is_some());
+        let waits = |peer: &&PeerId| !idle(peer) || asks(peer);
+        (late.count().max(1), concerned.iter().filter(waits).count())
+    }
+
+    /// Whoever holds up what runs goes if as many have done their part as have not, or if it does so
+    /// again; else what it holds up comes to nothing.
+    fn holds_up(&mut self, peer: PeerId, id: GroupId) {
+        let members = self.members(id).len();
+        let group = self.groups.get_mut(&id).unwrap();
+        let stalls = group.stalls.entry(peer).or_default();
+        *stalls += 1;
+        let again = *stalls >= 2;
+        let moving = group.moving.as_ref();
+        let moving = moving.filter(|moving| moving.lacking.contains(&peer));
+        let running = group.running.iter();
+        let held_up = running.filter(|(_, running)| running.lacking.contains(&peer));
+        let held_up: Vec<(Tag, usize)> = held_up
+            .map(|(tag, running)| (*tag, running.lacking.len()))
+            .collect();
+        let fewest = held_up.iter().map(|(_, lacking)| *lacking).min();
+        let is_moving = moving.is_some();
+        let (lacking, all) = match (moving, fewest) {
+            (Some(moving), _) => (moving.lacking.len(), members),
+            (None, Some(lacking)) => (lacking, members),
+            (None, None) => (self.measuring(), self.accepted.len()),
+        };
+        if again || 2 * lacking <= all {
+            self.is_kicked(peer, Misdeed::Stalled);
+        } else if is_moving {
+            self.conclude_sync(id, Err(SyncFailure::TimedOut));
+        } else if held_up.is_empty() {
+            self.conclude_search(false);
+        } else {
+            for (tag, _) in held_up {
+                self.abort(id, tag, AbortCause::TimedOut);
             }
         }
     }

@@ -8,35 +8,22 @@ use pccl_core::states::ConnectionState;
 
 use super::{Peers, Reference};
 
-/// In order of precedence.
-const MAJOR: [CallKind; 3] = [
-    CallKind::UpdateTopology,
-    CallKind::OptimizeTopology,
-    CallKind::SyncSharedState,
-];
+/// Those that a collective gives way to, in order of precedence.
+const MAJOR: [CallKind; 2] = [CallKind::OptimizeTopology, CallKind::SyncSharedState];
 
 fn call_failed(conflict: Conflict) -> ToPeer {
     ToPeer::CallFailed(CallFailure::Conflict(conflict))
 }
 
 impl Reference {
-    /// Who waits in one call while another member waits in another would wait for ever. Updates go on;
-    /// optimizations give way to updates of anybody; synchronizations to both, and collectives that have
-    /// not started to all three, in their group. Queries are answered with yes where anybody waits in an
-    /// update or optimization, or somebody of the group in a synchronization; else with no where
-    /// somebody of the group waits for a collective to start, and who asks does nothing else.
+    /// Who waits in one call while another member waits in another would wait for ever. Optimizations go on;
+    /// synchronizations give way to them, and collectives that have not started to both, in their group.
+    /// (Updates need nobody to give way: who waits agrees.) But the third collective in a row does not give
+    /// way to a synchronization: newcomers that wait in it for veterans wait for the next update, else
+    /// the synchronization gives way. Queries are answered with yes where anybody waits in an update or
+    /// optimization, or somebody of the group in a synchronization; else with no where somebody of the
+    /// group waits for a collective to start, and who asks does nothing else.
     pub(super) fn somebody_gives_way(&mut self) -> bool {
-        let updates = self.waiting(CallKind::UpdateTopology, None);
-        if let Some(peer) = updates.first().filter(|_| !self.optimizing.is_empty()) {
-            let conflict = Conflict {
-                yours: CallKind::OptimizeTopology,
-                theirs: CallKind::UpdateTopology,
-                peer: *peer,
-            };
-            let losers = std::mem::take(&mut self.optimizing);
-            self.tell_all(losers, &call_failed(conflict));
-            return true;
-        }
         let groups: Vec<GroupId> = self.groups.keys().copied().collect();
         groups.iter().any(|group| self.sync_gives_way(*group))
             || groups.iter().any(|group| self.start_gives_way(*group))
@@ -44,10 +31,19 @@ impl Reference {
     }
 
     fn sync_gives_way(&mut self, group: GroupId) -> bool {
-        let above = [CallKind::UpdateTopology, CallKind::OptimizeTopology];
+        let above = [CallKind::OptimizeTopology];
         let Some((theirs, peer)) = self.first_waiting(&above, Some(group)) else {
             return false;
         };
+        self.offers_give_way(group, theirs, peer)
+    }
+
+    pub(super) fn offers_give_way(
+        &mut self,
+        group: GroupId,
+        theirs: CallKind,
+        peer: PeerId,
+    ) -> bool {
         let offers = &mut self.groups.get_mut(&group).unwrap().offers;
         let losers: Peers = std::mem::take(offers).into_keys().collect();
         let gives_way = !losers.is_empty();
@@ -66,6 +62,30 @@ impl Reference {
         let (Some(tag), Some((theirs, peer))) = (tag, theirs) else {
             return false;
         };
+        if theirs == CallKind::SyncSharedState {
+            let record = self.groups.get_mut(&group).unwrap();
+            record.conflicts += 1;
+            if record.conflicts == 3 {
+                record.conflicts = 0;
+                let callers: Peers = record.starting[&tag].keys().copied().collect();
+                let waiting: Peers = record.offers.keys().copied().collect();
+                let newcomers = waiting.is_disjoint(&record.veterans);
+                let veterans = callers.is_subset(&record.veterans);
+                let few = 2 * waiting.len() < self.members(group).len();
+                let record = self.groups.get_mut(&group).unwrap();
+                if few && veterans && newcomers {
+                    self.aside.append(&mut record.offers);
+                    self.accepted = &self.accepted - &waiting;
+                    self.asking = &self.asking - &waiting;
+                    self.kept_aside
+                        .extend(waiting.iter().map(|peer| (*peer, 2)));
+                } else {
+                    let first = *callers.first().unwrap();
+                    self.offers_give_way(group, CallKind::Collective, first);
+                }
+                return true;
+            }
+        }
         let conflict = Conflict {
             yours: CallKind::Collective,
             theirs,

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pccl_core::id::{GroupId, PeerId, Round};
-use pccl_core::messages::{Misdeed, Refusal, ToPeer};
-use pccl_core::topology::{LaneFailure, Ring, Topology, WorldSizes};
+use pccl_core::id::{GroupId, PeerId, Round, Tag};
+use pccl_core::messages::{CallFailure, CallKind, CollectiveRefusal, Conflict, ToPeer};
+use pccl_core::topology::{Edge, LaneFailure, Ring, RingEdges, Topology, WorldSizes};
 
 use super::seen::Seen;
 use super::{Group, Peers, Reference, RingEdge, UNCONNECTABLE};
@@ -29,22 +29,52 @@ pub(super) struct Wiring {
     pub(super) members: Peers,
     /// What is to be built. The other edges of the new rings stand and are whole.
     edges: BTreeSet<RingEdge>,
-    /// Who is to open their lanes, and to whom.
-    dials: BTreeSet<RingEdge>,
     standing: BTreeSet<RingEdge>,
-    /// Who could not be connected with somebody. Only their standing edges may be built again.
-    suspects: Peers,
-    /// Who has edges to build and has not reported them up.
-    pub(super) lacking: Peers,
-    /// Who reported that they do not come up: this attempt leads to nothing.
-    pub(super) failed: Peers,
-    /// Nobody reported that, but it is known.
-    pub(super) is_given_up: bool,
+    /// Which ends of which edges have not said that they are up.
+    lacking: BTreeSet<(PeerId, Edge)>,
+    /// What an end reported to have failed.
+    failed: BTreeSet<RingEdge>,
+    /// Who reported that.
+    pub(super) disappointed: Peers,
+}
+
+impl Wiring {
+    pub(super) fn lacks(&self, peer: PeerId) -> bool {
+        self.lacking.iter().any(|(other, _)| *other == peer)
+    }
+
+    fn is_up(&self, (from, to): RingEdge) -> bool {
+        let lacks = |end| self.lacking.contains(&end);
+        !lacks((from, Edge::ToNext)) && !lacks((to, Edge::FromPrevious))
+    }
+
+    fn is_open(&self, edge: &RingEdge) -> bool {
+        !self.failed.contains(edge) && !self.is_up(*edge)
+    }
+
+    /// Nothing is to be waited for any more, and some of it has failed.
+    pub(super) fn has_failed(&self) -> bool {
+        let mut edges = self.edges.iter();
+        !self.failed.is_empty() && !edges.any(|edge| self.is_open(edge))
+    }
+
+    fn stands(&self) -> bool {
+        self.edges.iter().all(|edge| self.is_up(*edge)) && self.failed.is_empty()
+    }
 }
 
 impl Reference {
     /// Orders edges to be built. Where there is nothing to build, the rings stand at once.
-    pub(super) fn connect(&mut self, purpose: Purpose, members: Peers, seen: &Seen) {
+    pub(super) fn connect(&mut self, purpose: Purpose, mut members: Peers, seen: &Seen) {
+        // Newcomers that held up two attempts may be left out of the next one.
+        members.retain(|peer| {
+            let is_left_out = !self.accepted.contains(peer) && !seen.is_invited(*peer);
+            assert!(
+                !is_left_out || self.suspects.contains(peer),
+                "{peer} is left out"
+            );
+            !is_left_out
+        });
         let edges = seen.ordered_edges(&members);
         let whole = |group: &Group| -> Vec<RingEdge> {
             let edges = group.ring.edges();
@@ -54,38 +84,30 @@ impl Reference {
         let wiring = Wiring {
             round: seen.round_of_orders(&members),
             purpose,
-            standing: &standing - &self.begun,
-            suspects: self.suspects(),
-            lacking: edges.iter().flat_map(|(from, to)| [*from, *to]).collect(),
-            dials: seen.dials(&members),
+            standing,
+            lacking: edges.iter().flat_map(|edge| ends_of(*edge)).collect(),
             members,
             edges,
-            failed: Peers::new(),
-            is_given_up: false,
+            failed: BTreeSet::new(),
+            disappointed: Peers::new(),
         };
-        self.begun.extend(&wiring.edges);
-        for peer in &wiring.lacking {
+        let ordered: Peers = wiring.lacking.iter().map(|(peer, _)| *peer).collect();
+        for peer in ordered {
             // Whom to connect with is the master's choice.
             let round = Round(0);
-            let (lanes, next, previous) = (0, None, None);
+            let (next, previous) = (None, None);
             let order = ToPeer::EstablishRing {
                 round,
-                lanes,
                 next,
                 previous,
             };
-            self.said.push((*peer, order));
+            self.said.push((peer, order));
         }
         if wiring.lacking.is_empty() {
             self.stands(wiring, seen);
         } else {
             self.wirings.push(wiring);
         }
-    }
-
-    fn suspects(&self) -> Peers {
-        let ends = self.failed_pairs.iter();
-        ends.flat_map(|(one, other)| [*one, *other]).collect()
     }
 
     /// The rings stand: exactly the members are part of the run, and each is told its group's ring.
@@ -95,58 +117,140 @@ impl Reference {
             let group = self.peers[peer].group;
             by_group.entry(group).or_default().insert(*peer);
         }
-        let rings: BTreeMap<GroupId, (Ring, u16)> = (by_group.iter())
+        let rings: BTreeMap<GroupId, Ring> = (by_group.iter())
             .map(|(group, members)| {
-                let ring = seen.ring_of(members);
+                let present = self.groups.get(group).map(|group| &group.ring);
+                let ring = seen.ring_of(members, present);
                 wiring.check_ring(&ring);
                 if let Some(present) = self.groups.get(group) {
                     wiring.check_change(&present.ring, &ring);
                 }
-                (
-                    *group,
-                    (ring.clone(), self.lanes_of(*group, &ring, &wiring)),
-                )
+                (*group, ring)
             })
             .collect();
-        let is_unchanged = |(group, (ring, lanes)): (&GroupId, &(Ring, u16))| {
+        let is_unchanged = |(group, ring): (&GroupId, &Ring)| {
             let group = self.groups.get(group);
-            group.is_some_and(|g| g.epoch == self.epoch && g.ring == *ring && g.lanes == *lanes)
+            group.is_some_and(|group| group.epoch == self.epoch && group.ring == *ring)
         };
+        let (before, asked) = (self.epoch, &self.updating & &wiring.members);
         // A ring that was built anew is another one, and another ring is another epoch.
         if !wiring.edges.is_empty() || !rings.iter().all(is_unchanged) {
             self.epoch = self.epoch.next();
         }
-        for (id, (ring, lanes)) in rings {
-            let neighbours: BTreeSet<RingEdge> = ring.edges().map(in_order).collect();
-            self.failed_pairs = &self.failed_pairs - &neighbours;
+        self.connects(&wiring);
+        for (id, ring) in rings {
+            let wish = |peer: &PeerId| self.peers[peer].lanes;
+            let built = |edge: &RingEdge| (wiring.round, wish(&edge.0).min(wish(&edge.1)));
             let group = self.groups.entry(id).or_default();
+            let lanes = |edge: RingEdge| match wiring.edges.contains(&edge) {
+                true => (edge, built(&edge)),
+                false => (edge, group.edges[&edge]),
+            };
+            group.edges = ring.edges().map(lanes).collect();
             group.broken = &ring.edges().collect() & &group.broken;
             group.broken = &group.broken - &wiring.edges;
-            (group.ring, group.lanes, group.epoch) = (ring, lanes, self.epoch);
+            (group.ring, group.epoch) = (ring, self.epoch);
         }
-        self.begun
-            .retain(|(from, _)| !wiring.members.contains(from));
+        let newcomers = &wiring.members - &self.accepted;
+        for (peer, vote) in std::mem::take(&mut self.aside) {
+            match newcomers.contains(&peer) {
+                true => {
+                    let group = self.peers[&peer].group;
+                    let group = self.groups.get_mut(&group).unwrap();
+                    group.offers.insert(peer, vote);
+                }
+                false => drop(self.aside.insert(peer, vote)),
+            }
+        }
+        let waits = |peer: &PeerId| {
+            let mut groups = self.groups.values();
+            groups.any(|group| group.offers.contains_key(peer))
+        };
+        let rests: Peers = newcomers.into_iter().filter(|peer| !waits(peer)).collect();
+        self.resting.extend(rests);
         self.accepted.extend(&wiring.members);
         if wiring.purpose != Purpose::Rewire {
             self.updating.clear();
             self.invited = None;
+            self.kept_aside.retain(|_, updates| {
+                *updates -= 1;
+                *updates > 0
+            });
+        }
+        if let Some(first) = asked.first() {
+            self.passes_over(&wiring.members, *first);
         }
         for peer in &wiring.members {
+            // Where nothing has changed only those are told who asked.
+            if self.epoch == before && !asked.contains(peer) {
+                continue;
+            }
             let topology = self.topology_of(*peer);
-            self.tell(*peer, ToPeer::TopologyEstablished(topology));
+            let group = &self.groups[&self.peers[peer].group];
+            let built = |edge: RingEdge| group.edges[&edge].0;
+            let built = RingEdges {
+                next: topology
+                    .ring
+                    .next_of(*peer)
+                    .map(|next| built((*peer, next))),
+                previous: (topology.ring.previous_of(*peer)).map(|before| built((before, *peer))),
+            };
+            self.tell(*peer, ToPeer::TopologyEstablished { topology, built });
         }
         if wiring.purpose == Purpose::Better {
             self.conclude_search(true);
         }
     }
 
-    /// As many lanes as every member would like; an edge that stands gets no further ones.
-    fn lanes_of(&self, group: GroupId, ring: &Ring, wiring: &Wiring) -> u16 {
-        let keeps_edges = ring.edges().any(|edge| !wiring.edges.contains(&edge));
-        let standing = self.groups.get(&group).filter(|_| keeps_edges);
-        let wished = ring.0.iter().map(|peer| self.peers[peer].lanes);
-        let lanes = wished.chain(standing.map(|group| group.lanes));
-        lanes.min().unwrap()
+    /// Who waits in another call than an update has been passed over by it; the eighth time all of its group
+    /// that wait in that call give way.
+    fn passes_over(&mut self, members: &Peers, peer: PeerId) {
+        for waiting in members {
+            let id = self.peers[waiting].group;
+            let syncs = self.groups[&id].offers.contains_key(waiting);
+            let optimizes = self.optimizing.contains(waiting);
+            if !syncs && !optimizes && !self.only_waits_to_start(*waiting) {
+                continue;
+            }
+            let passed = self.passed.entry(*waiting).or_default();
+            *passed += 1;
+            if *passed < 8 {
+                continue;
+            }
+            if syncs {
+                self.offers_give_way(id, CallKind::UpdateTopology, peer);
+            } else if optimizes {
+                let losers = &self.members(id) & &self.optimizing;
+                self.optimizing = &self.optimizing - &losers;
+                let conflict = Conflict {
+                    yours: CallKind::OptimizeTopology,
+                    theirs: CallKind::UpdateTopology,
+                    peer,
+                };
+                self.tell_all(losers, &ToPeer::CallFailed(CallFailure::Conflict(conflict)));
+            } else {
+                let conflict = Conflict {
+                    yours: CallKind::Collective,
+                    theirs: CallKind::UpdateTopology,
+                    peer,
+                };
+                let tags: Vec<Tag> = self.groups[&id].starting.keys().copied().collect();
+                for tag in tags {
+                    self.refuse(id, tag, &CollectiveRefusal::Conflict(conflict));
+                }
+            }
+        }
+    }
+
+    /// Pairs that were connected have not failed.
+    fn connects(&mut self, wiring: &Wiring) {
+        let up = wiring
+            .edges
+            .iter()
+            .filter(|edge| wiring.is_up(**edge) && !wiring.failed.contains(edge));
+        for edge in up {
+            self.failed_pairs.remove(&in_order(*edge));
+        }
     }
 
     fn topology_of(&self, peer: PeerId) -> Topology {
@@ -157,7 +261,12 @@ impl Reference {
         Topology {
             epoch: group.epoch,
             ring: group.ring.clone(),
-            lanes: group.lanes,
+            lanes: group
+                .edges
+                .values()
+                .map(|(_, lanes)| *lanes)
+                .max()
+                .unwrap_or(1),
             world: WorldSizes {
                 global: size(self.accepted.len()),
                 group: size(self.members(own).len()),
@@ -167,59 +276,41 @@ impl Reference {
         }
     }
 
-    pub(super) fn edges_up(&mut self, peer: PeerId, round: Round, seen: &Seen) -> bool {
-        let Some(wiring) = self.wiring_of(peer, round) else {
-            return self.is_known(peer, round, seen);
-        };
-        let is_taken = !wiring.failed.contains(&peer) && wiring.lacking.remove(&peer);
-        let stands = |wiring: &mut Wiring| wiring.lacking.is_empty() && !wiring.is_given_up;
-        let standing: Vec<Wiring> = self.wirings.extract_if(.., stands).collect();
-        for wiring in standing {
-            self.stands(wiring, seen);
-        }
-        is_taken
-    }
-
-    /// Nobody else than the two ends may have to go for an edge, and no accepted peer where the other is a
-    /// newcomer, unless its own machine gave out, as it said itself.
-    pub(super) fn edge_failed(
+    /// Each end reports each of its edges once.
+    pub(super) fn edge_reported(
         &mut self,
         peer: PeerId,
         round: Round,
-        with: PeerId,
-        failure: LaneFailure,
+        end: Edge,
+        failure: Option<LaneFailure>,
         seen: &Seen,
     ) -> bool {
         let Some(wiring) = self.wiring_of(peer, round) else {
             return self.is_known(peer, round, seen);
         };
-        let edges = [(peer, with), (with, peer)];
-        let is_expected = edges.iter().any(|edge| wiring.edges.contains(edge))
-            && wiring.lacking.contains(&peer)
-            && wiring.failed.insert(peer);
-        if is_expected {
-            self.somebody_pays(peer, with, failure, seen);
+        let mut edges = wiring.edges.iter().copied();
+        let Some(edge) = edges.find(|edge| ends_of(*edge).contains(&(peer, end))) else {
+            return false;
+        };
+        if wiring.has_failed() && !wiring.lacking.contains(&(peer, end)) {
+            // It is late, and repeats itself: the master has ceased to listen.
+            return true;
         }
-        is_expected
-    }
-
-    fn somebody_pays(&mut self, peer: PeerId, with: PeerId, failure: LaneFailure, seen: &Seen) {
-        self.failed_pairs.insert(in_order((peer, with)));
-        let ends = [peer, with];
-        let suspects = &self.suspects() & &seen.lost;
-        let to_blame = ends.iter().find(|end| seen.lost.contains(end));
-        if let (None, Some(suspect)) = (to_blame, suspects.first()) {
-            // What speaks against it is older.
-            let (refusal, misdeed) = UNCONNECTABLE;
-            self.is_sent_away(*suspect, refusal, misdeed);
+        let is_first = match failure {
+            None => wiring.lacking.remove(&(peer, end)),
+            Some(_) => {
+                let is_open = wiring.lacking.contains(&(peer, end));
+                is_open && (wiring.failed.insert(edge) || wiring.has_failed())
+            }
+        };
+        if is_first && failure.is_some() {
+            wiring.disappointed.insert(peer);
         }
-        if let Some(to_blame) = to_blame {
-            let both_accepted = ends.iter().all(|end| self.accepted.contains(end));
-            let is_own_fault = *to_blame == peer && failure == LaneFailure::Local;
-            assert!(both_accepted || is_own_fault || !self.accepted.contains(to_blame));
-            let (refusal, misdeed) = UNCONNECTABLE;
-            self.is_sent_away(*to_blame, refusal, misdeed);
+        let standing: Vec<Wiring> = self.wirings.extract_if(.., |w| w.stands()).collect();
+        for wiring in standing {
+            self.stands(wiring, seen);
         }
+        is_first
     }
 
     fn wiring_of(&mut self, peer: PeerId, round: Round) -> Option<&mut Wiring> {
@@ -227,47 +318,67 @@ impl Reference {
         wirings.find(|wiring| wiring.round == round && wiring.members.contains(&peer))
     }
 
-    /// Who was to open lanes to another one that waits too goes; of accepted peers only where no newcomer
-    /// does. Where all that were to open lanes say that they have, and the other end of some waits still,
-    /// the edge has failed; so it has where one end is a newcomer, and only accepted peers are silent.
-    /// Only where nobody says so does one go that was to open no lanes to anybody who waits.
-    pub(super) fn wiring_is_overdue(&mut self, round: Round, seen: &Seen) {
-        let mut wirings = self.wirings.iter_mut();
-        let wiring = wirings.find(|wiring| wiring.round == round).unwrap();
-        let waits = |peer: &PeerId| wiring.lacking.contains(peer);
-        let waited_for = wiring.dials.iter().filter(|(_, to)| waits(to));
-        let (silent, others): (Vec<RingEdge>, _) = waited_for.partition(|(from, _)| waits(from));
-        let is_newcomer = |peer: &PeerId| !self.accepted.contains(peer);
-        let mut contradicted = others;
-        if !silent.is_empty() {
-            contradicted.retain(|(from, to)| is_newcomer(from) || is_newcomer(to));
-        }
-        if !contradicted.is_empty() && !silent.iter().any(|(from, _)| is_newcomer(from)) {
-            wiring.is_given_up = true;
-            // Which of them the master goes by is its choice.
-            self.failed_pairs
-                .extend(contradicted.iter().copied().map(in_order));
-            let lost = |end: &PeerId| seen.lost.contains(end);
-            let pays = contradicted
-                .iter()
-                .find(|(from, to)| lost(from) || lost(to));
-            if let Some((from, to)) = pays.copied() {
-                self.somebody_pays(to, from, LaneFailure::TimedOut, seen);
-            }
+    /// The attempt is judged: whatever was not reported up has failed, and somebody may have to go for it.
+    /// Whom the master sends away is its choice; but a newcomer has to have a failed pair, or to be
+    /// cut off, and an accepted peer goes only if no ring is left, or much has failed in vain.
+    pub(super) fn wiring_fails(&mut self, round: Round, seen: &Seen) {
+        let mut wirings = self.wirings.iter();
+        let Some(wiring) = wirings.find(|wiring| wiring.round == round).cloned() else {
             return;
-        }
-        let suspects: Peers = match silent.is_empty() {
-            true => wiring.lacking.clone(),
-            false => silent.into_iter().map(|(from, _)| from).collect(),
         };
-        let newcomers = &suspects - &self.accepted;
-        let late = match newcomers.is_empty() {
-            true => suspects,
-            false => newcomers,
-        };
-        for peer in late {
-            self.is_sent_away(peer, Refusal::NoReport, Misdeed::NoReport);
+        self.connects(&wiring);
+        let failed = wiring
+            .edges
+            .iter()
+            .filter(|edge| !wiring.is_up(**edge) || wiring.failed.contains(edge));
+        self.failed_pairs.extend(failed.copied().map(in_order));
+        self.suspects
+            .extend(self.failed_pairs.iter().flat_map(|pair| [pair.0, pair.1]));
+        for lost in &seen.lost {
+            let group = self.peers[lost].group;
+            let mut of_group = wiring.members.clone();
+            of_group.retain(|peer| self.peers.get(peer).is_some_and(|p| p.group == group));
+            let is_newcomer = !self.accepted.contains(lost);
+            let many = self.failed_pairs.len() >= 8;
+            assert!(
+                is_newcomer && self.suspects.contains(lost)
+                    || many
+                    || !self.a_ring_is_left(group, &of_group),
+                "{lost} goes for {:?}",
+                self.failed_pairs
+            );
         }
+        for lost in &seen.lost {
+            let (refusal, misdeed) = UNCONNECTABLE;
+            self.is_sent_away(*lost, refusal, misdeed);
+        }
+        self.give_up(|wiring| wiring.round == round);
+    }
+
+    /// Is there a ring of these without a pair that has failed, standing edges apart, or that broke under
+    /// two collectives?
+    pub(super) fn a_ring_is_left(&self, group: GroupId, members: &Peers) -> bool {
+        let whole = |edge: RingEdge| {
+            let group = self.groups.get(&group);
+            group.is_some_and(|g| g.edges.contains_key(&edge) && !g.broken.contains(&edge))
+        };
+        let breaks = |pair: RingEdge| {
+            let breaks = self.groups.get(&group).and_then(|g| g.breaks.get(&pair));
+            breaks.is_some_and(|(times, _)| *times >= 2)
+        };
+        let fits = |one: PeerId, other: PeerId| {
+            let pair = in_order((one, other));
+            !self.failed_pairs.contains(&pair) && !breaks(pair)
+        };
+        let standing = self.groups.get(&group).map(|group| &group.ring);
+        if standing.is_some_and(|ring| is_permutation(ring, members) && ring.edges().all(whole)) {
+            return true;
+        }
+        let Some(first) = members.first() else {
+            return true;
+        };
+        let rest: Vec<PeerId> = members.iter().skip(1).copied().collect();
+        rest.is_empty() || leads_back(*first, *first, &rest, &fits)
     }
 
     /// The attempt has come to nothing. Everybody is where it was before; a search for better rings ends
@@ -293,10 +404,8 @@ impl Wiring {
         let built: BTreeSet<RingEdge> = self.edges.iter().filter(of_group).copied().collect();
         let edges: BTreeSet<RingEdge> = ring.edges().collect();
         assert!(built.is_subset(&edges), "{built:?} on {ring:?}");
-        let mut rebuilt = built.intersection(&self.standing);
-        let is_suspect = |peer| self.suspects.contains(peer);
         assert!(
-            rebuilt.all(|(from, to)| is_suspect(from) || is_suspect(to)),
+            built.is_disjoint(&self.standing),
             "{built:?} stood: {:?}",
             self.standing
         );
@@ -323,8 +432,30 @@ impl Wiring {
     }
 }
 
+/// A way from `here` through all of the rest back to `first`.
+fn leads_back(
+    first: PeerId,
+    here: PeerId,
+    rest: &[PeerId],
+    fits: &impl Fn(PeerId, PeerId) -> bool,
+) -> bool {
+    if rest.is_empty() {
+        return fits(here, first);
+    }
+    (0..rest.len()).any(|at| {
+        let mut rest = rest.to_vec();
+        let next = rest.remove(at);
+        fits(here, next) && leads_back(first, next, &rest, fits)
+    })
+}
+
+/// The two reports about an edge.
+fn ends_of((from, to): RingEdge) -> [(PeerId, Edge); 2] {
+    [(from, Edge::ToNext), (to, Edge::FromPrevious)]
+}
+
 /// Whichever way it leads.
-fn in_order((one, other): RingEdge) -> RingEdge {
+pub(super) fn in_order((one, other): RingEdge) -> RingEdge {
     (one.min(other), one.max(other))
 }
 

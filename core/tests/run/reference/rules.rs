@@ -52,12 +52,23 @@ impl Reference {
     fn commits(&mut self, group: GroupId) -> bool {
         let running = &self.groups[&group].running;
         let complete = running.iter().find(|(_, r)| r.lacking.is_empty());
-        let Some((tag, contributors)) = complete.map(|(tag, r)| (*tag, r.participants.clone()))
-        else {
+        let Some((tag, bytes)) = complete.map(|(tag, r)| (*tag, r.bytes)) else {
             return false;
         };
-        self.decide(group, tag, &Verdict::Committed { contributors });
+        let epoch = self.groups[&group].epoch;
+        self.decide(group, tag, &Verdict::Committed { epoch });
+        let record = self.groups.get_mut(&group).unwrap();
+        record.breaks.retain(|_, (_, largest)| *largest > bytes);
+        record.stalls.clear();
+        self.conflicts_end(group);
         true
+    }
+
+    /// The group goes on: whom it has set aside may come in again.
+    fn conflicts_end(&mut self, id: GroupId) {
+        self.groups.get_mut(&id).unwrap().conflicts = 0;
+        let peers = &self.peers;
+        self.kept_aside.retain(|peer, _| peers[peer].group != id);
     }
 
     pub(super) fn abort(&mut self, group: GroupId, tag: Tag, cause: AbortCause) {
@@ -80,7 +91,8 @@ impl Reference {
         let members = self.members(id);
         let mut starting = self.groups[&id].starting.iter();
         let complete = starting.find(|(_, votes)| votes.keys().eq(&members));
-        let Some((tag, votes)) = complete.filter(|_| !self.is_stale(id)) else {
+        let may_start = !self.is_stale(id) && !members.iter().any(|peer| self.is_wired(*peer));
+        let Some((tag, votes)) = complete.filter(|_| may_start) else {
             return false;
         };
         let (tag, votes) = (*tag, votes.clone());
@@ -93,10 +105,13 @@ impl Reference {
         let group = self.groups.get_mut(&id).unwrap();
         group.starting.remove(&tag);
         let participants = group.ring.0.clone();
+        let bytes = votes.values().next().unwrap();
+        let bytes = bytes.count.saturating_mul(bytes.element.size() as u64);
         group.running.insert(
             tag,
             Running {
                 seq,
+                bytes,
                 participants,
                 lacking: members.clone(),
             },
@@ -126,15 +141,26 @@ impl Reference {
         all_wait
     }
 
-    /// When every accepted peer of every group waits in `update_topology`, they and those that were
+    /// When every accepted peer of every group waits in `update_topology`, or agrees, they and those that were
     /// registered when this admission began are connected. Where nobody is accepted, nobody has to vote.
     fn admission_begins(&mut self, seen: &Seen) -> bool {
-        let all_wait = self.accepted.is_subset(&self.updating);
+        let mut lacking = self.accepted.clone();
+        lacking.retain(|peer| !self.updating.contains(peer) && !self.agrees(*peer));
+        let somebody_calls = self.accepted.is_empty() || !self.updating_by_itself().is_empty();
+        let wired = self
+            .wirings
+            .iter()
+            .any(|wiring| wiring.purpose == Purpose::Update);
+        let all_wait = lacking.is_empty() && somebody_calls && !wired;
         if !all_wait || self.peers.is_empty() || !self.wirings.is_empty() {
             return false;
         }
         let newcomers: Peers = self.peers.keys().copied().collect();
-        let newcomers = &newcomers - &self.accepted;
+        let aside: Peers = self.kept_aside.keys().copied().collect();
+        let mut newcomers = &(&newcomers - &self.accepted) - &aside;
+        if self.accepted.is_empty() && newcomers.is_empty() {
+            newcomers = aside;
+        }
         // Without anybody accepted, and all of the first ones gone, the next ones are the first.
         self.invited
             .take_if(|invited| self.accepted.is_empty() && invited.is_empty());
@@ -147,7 +173,8 @@ impl Reference {
     /// When all members of a group have offered their content, one is elected.
     fn elects(&mut self, id: GroupId, seen: &Seen) -> bool {
         let (members, group) = (self.members(id), &self.groups[&id]);
-        if group.offers.is_empty() || !group.offers.keys().eq(&members) {
+        let is_wired = members.iter().any(|peer| self.is_wired(*peer));
+        if is_wired || group.offers.is_empty() || !group.offers.keys().eq(&members) {
             return false;
         }
         match elect(&group.offers, &group.veterans, group.revision) {
@@ -224,8 +251,10 @@ impl Reference {
         group.offers.clear();
         group.moving = None;
         if let Ok(revision) = result {
+            group.stalls.clear();
             group.revision = Some(revision);
             group.veterans.clone_from(&members);
+            self.conflicts_end(id);
         }
         let round = Round(0);
         self.tell_all(members, &ToPeer::SharedStateConcluded { round, result });

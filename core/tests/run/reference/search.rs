@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pccl_core::id::{GroupId, PeerId, Round};
-use pccl_core::messages::{Misdeed, ToPeer};
+use pccl_core::messages::ToPeer;
 use pccl_core::states::ConnectionState;
 use pccl_core::topology::Ring;
 
@@ -34,7 +34,7 @@ pub(super) enum Search {
 impl Reference {
     /// When every accepted peer waits in `optimize_topology`, each measures.
     pub(super) fn search_begins(&mut self, seen: &Seen) -> bool {
-        if self.accepted.is_empty() || self.optimizing != self.accepted {
+        if self.accepted.is_empty() || self.optimizing_by_itself() != self.accepted {
             return false;
         }
         let measuring = std::mem::take(&mut self.optimizing);
@@ -161,19 +161,6 @@ impl Reference {
             everybody,
             &ToPeer::OptimizationConcluded { improved_or_kept },
         );
-    }
-
-    /// Who has not measured goes. Where only the solver is late, the rings stay.
-    pub(super) fn search_is_overdue(&mut self) {
-        match &self.search {
-            Some(Search::Measuring { lacking, .. }) => {
-                for peer in lacking.clone() {
-                    self.is_kicked(peer, Misdeed::NoReport);
-                }
-            }
-            Some(Search::Solving { .. }) => self.conclude_search(false),
-            Some(Search::Connecting { .. }) | None => {}
-        }
     }
 
     /// It ends with the last peer that waits for it.

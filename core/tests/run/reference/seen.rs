@@ -6,6 +6,7 @@ use pccl_core::id::{ContentHash, EntryIndex, GroupId, PeerId, Round, Ticket};
 use pccl_core::master::MasterOutput;
 use pccl_core::messages::ToPeer;
 use pccl_core::shared_state::{SyncPlan, SyncRole};
+use pccl_core::states::Event;
 use pccl_core::topology::{LaneOrder, Ring};
 
 use super::rings::is_permutation;
@@ -22,6 +23,8 @@ pub(super) struct Seen {
     pub(super) questions: BTreeSet<GroupId>,
     /// The newest round that anybody was told of.
     pub(super) newest: Round,
+    /// Who becomes part of an attempt at connecting a ring.
+    handed: Peers,
     orders: BTreeMap<PeerId, EdgeOrder>,
     rings: BTreeMap<PeerId, Ring>,
     probes: BTreeMap<PeerId, (Round, Vec<LaneOrder>)>,
@@ -35,6 +38,13 @@ impl Seen {
             match output {
                 MasterOutput::Lost { peer, .. } => {
                     seen.lost.insert(*peer);
+                }
+                MasterOutput::Moved {
+                    peer,
+                    event: Event::RingHandedOut,
+                    ..
+                } => {
+                    seen.handed.insert(*peer);
                 }
                 MasterOutput::SolveTour { group, .. } => {
                     seen.questions.insert(*group);
@@ -57,7 +67,7 @@ impl Seen {
                 self.orders.insert(peer, (*round, *next, *previous));
                 self.newest = self.newest.max(*round);
             }
-            ToPeer::TopologyEstablished(topology) => {
+            ToPeer::TopologyEstablished { topology, .. } => {
                 let before = self.rings.insert(peer, topology.ring.clone());
                 assert_eq!(before, None, "{peer} gets two rings at once");
             }
@@ -101,14 +111,9 @@ impl Seen {
             .collect()
     }
 
-    /// Who of these is told to open lanes, and to whom.
-    pub(super) fn dials(&self, members: &Peers) -> BTreeSet<RingEdge> {
-        let orders = self.orders.iter().flat_map(|(peer, (_, next, previous))| {
-            let orders = next.iter().chain(previous);
-            let dials = orders.filter(|order| order.dial.is_some());
-            dials.map(|order| (*peer, order.with))
-        });
-        orders.filter(|(peer, _)| members.contains(peer)).collect()
+    /// Whether it becomes part of an attempt at connecting a ring.
+    pub(super) fn is_invited(&self, peer: PeerId) -> bool {
+        self.handed.contains(&peer)
     }
 
     pub(super) fn round_of_orders(&self, members: &Peers) -> Round {
@@ -119,18 +124,12 @@ impl Seen {
         one_of(of_members.map(|(_, (round, ..))| *round))
     }
 
-    /// The ring that these were told: a permutation of them.
-    pub(super) fn ring_of(&self, members: &Peers) -> Ring {
-        let rings: Vec<&Ring> = members
-            .iter()
-            .filter_map(|peer| self.rings.get(peer))
-            .collect();
-        assert_eq!(
-            rings.len(),
-            members.len(),
-            "all of {members:?} are told a ring"
-        );
-        let ring = rings[0].clone();
+    /// The ring that these were told, or that they have: a permutation of them.
+    pub(super) fn ring_of(&self, members: &Peers, present: Option<&Ring>) -> Ring {
+        let told = members.iter().filter_map(|peer| self.rings.get(peer));
+        let rings: Vec<&Ring> = told.collect();
+        let ring = rings.first().copied().or(present);
+        let ring = ring.expect("newcomers are told their ring").clone();
         assert!(
             rings.iter().all(|other| **other == ring),
             "one ring: {rings:?}"

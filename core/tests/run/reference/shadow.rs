@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use pccl_core::id::{GroupId, PeerId, Round, Seq, Tag};
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
-use pccl_core::messages::{Misdeed, Refusal, ToPeer};
+use pccl_core::messages::{Misdeed, Refusal, ToMaster, ToPeer};
 use pccl_core::shared_state::{SyncPlan, SyncRole};
 use pccl_core::states::{CollectiveCommunicationState, ConnectionPhase, ConnectionState};
 use pccl_core::topology::Ring;
 
 use super::seen::Seen;
+use super::state::Lateness;
 use super::words::{check_endings, check_order};
 use super::{IMPROPER, Reference, UNCONNECTABLE};
 
@@ -128,6 +129,7 @@ impl Shadow {
             };
             let was_known = self.timers.contains(&silence);
             assert_eq!(out.contains(&restart), was_known, "{peer} lives");
+            self.check_restart(*peer, input, out);
         }
         for output in out {
             match output {
@@ -143,19 +145,37 @@ impl Shadow {
         }
     }
 
+    /// Whoever goes on with what others wait for has all the time again for the rest of it.
+    fn check_restart(&self, peer: PeerId, input: &MasterInput, out: &[MasterOutput]) {
+        let is_known = self.reference.peers.contains_key(&peer);
+        let lateness = is_known.then(|| self.reference.lateness_of(peer)).flatten();
+        let MasterInput::Message { message, .. } = input else {
+            return;
+        };
+        let goes_on = match message {
+            ToMaster::Heartbeat { moved } => *moved && lateness == Some(Lateness::Part),
+            _ => true,
+        };
+        let restarts = out.iter().any(|output| {
+            matches!(output, MasterOutput::StartTimer { timer: MasterTimer::Late(late), .. } if *late == peer)
+        });
+        assert!(restarts || lateness.is_none() || !goes_on, "{peer} goes on");
+    }
+
     fn check_duration(&self, timer: MasterTimer, after: Duration) {
         let config = &self.reference.config;
         let configured = match timer {
             MasterTimer::HeartbeatDue => config.heartbeat,
             MasterTimer::Silence(_) => config.silence,
-            MasterTimer::Ballot(_) => config.ballot,
+            MasterTimer::Late(peer) => match self.reference.lateness_of(peer) {
+                Some(Lateness::Part) => config.stalled,
+                Some(Lateness::Vote | Lateness::Join) | None => config.late,
+            },
             MasterTimer::Wiring(_) => config.wiring,
-            MasterTimer::Optimization(_) => config.optimization,
-            MasterTimer::SharedState(_) => config.shared_state,
-            MasterTimer::Collective(_) => config.collective,
+            MasterTimer::Solver(_) => config.solver,
             // Doubles with each attempt.
             MasterTimer::RetryWiring(_) => {
-                let attempts = 0..u32::from(config.wiring_attempts_max);
+                let attempts = 0..=u32::from(config.wiring_attempts_max);
                 let mut pauses = attempts.map(|attempt| config.wiring_retry * (1 << attempt));
                 assert!(pauses.any(|pause| pause == after), "{timer:?} {after:?}");
                 return;
@@ -248,7 +268,6 @@ fn without_choices(message: ToPeer) -> ToPeer {
     match message {
         ToPeer::EstablishRing { .. } => ToPeer::EstablishRing {
             round,
-            lanes: 0,
             next: None,
             previous: None,
         },
@@ -275,7 +294,7 @@ fn without_choices(message: ToPeer) -> ToPeer {
         }
         ToPeer::Refused(_)
         | ToPeer::Welcome { .. }
-        | ToPeer::TopologyEstablished(_)
+        | ToPeer::TopologyEstablished { .. }
         | ToPeer::CallFailed(_)
         | ToPeer::PeersPending { .. }
         | ToPeer::OptimizationConcluded { .. }
@@ -303,7 +322,7 @@ fn without_details(why: Misdeed) -> Misdeed {
         Misdeed::Malformed
         | Misdeed::RevisionAhead { .. }
         | Misdeed::MissedBallot
-        | Misdeed::NoReport
+        | Misdeed::Stalled
         | Misdeed::Silent
         | Misdeed::SlowReader => why,
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pccl_core::id::{GroupId, PeerId, Tag};
-use pccl_core::master::{Ballot, MasterTimer};
+use pccl_core::master::MasterTimer;
 use pccl_core::states::{CollectiveCommunicationState as TagState, ConnectionState};
 
 use super::search::Search;
@@ -36,7 +36,14 @@ impl Reference {
         wirings.any(|wiring| wiring.members.contains(&peer))
     }
 
-    /// Waits for nothing, queries apart: may call anything.
+    /// May call anything: it waits for nothing, queries apart, though perhaps its ring is being connected.
+    pub(super) fn may_vote(&self, peer: PeerId) -> bool {
+        let better = self.search.is_some();
+        let is_wired = self.is_wired(peer) && !better;
+        self.is_free(peer) || is_wired && self.call_of(peer) == ConnectionState::Idle
+    }
+
+    /// Waits for nothing, queries apart.
     pub(super) fn is_free(&self, peer: PeerId) -> bool {
         self.accepted.contains(&peer) && self.state_of(peer) == ConnectionState::Idle
     }
@@ -74,13 +81,16 @@ impl Reference {
     pub(super) fn state_of(&self, peer: PeerId) -> ConnectionState {
         let wired = self.wirings.iter().find(|w| w.members.contains(&peer));
         if let Some(wiring) = wired {
-            if wiring.failed.contains(&peer) {
+            if wiring.disappointed.contains(&peer) {
                 return ConnectionState::ConnectingToPeersFailed;
             }
-            return match wiring.lacking.contains(&peer) {
+            return match wiring.lacks(peer) {
                 true => ConnectionState::ConnectingToPeers,
                 false => ConnectionState::WaitingForOtherPeers,
             };
+        }
+        if self.aside.contains_key(&peer) {
+            return ConnectionState::VoteSyncSharedState;
         }
         if !self.accepted.contains(&peer) {
             return ConnectionState::Idle;
@@ -122,44 +132,96 @@ impl Reference {
         let silences = self.peers.keys().map(|peer| MasterTimer::Silence(*peer));
         let mut all: BTreeSet<MasterTimer> = silences.collect();
         all.extend((!self.peers.is_empty()).then_some(MasterTimer::HeartbeatDue));
-        all.extend(self.wirings.iter().map(|wiring| {
-            match wiring.failed.is_empty() && !wiring.is_given_up {
-                true => MasterTimer::Wiring(wiring.round),
-                false => MasterTimer::RetryWiring(wiring.round),
-            }
+        all.extend(self.wirings.iter().map(|wiring| match wiring.has_failed() {
+            true => MasterTimer::RetryWiring(wiring.round),
+            false => MasterTimer::Wiring(wiring.round),
         }));
-        if let Some(Search::Measuring { round, .. } | Search::Solving { round, .. }) = self.search {
-            all.insert(MasterTimer::Optimization(round));
+        if let Some(Search::Solving { round, .. }) = self.search {
+            all.insert(MasterTimer::Solver(round));
         }
-        for group in self.groups.values() {
-            let moving = group.moving.as_ref();
-            all.extend(moving.map(|moving| MasterTimer::SharedState(moving.round)));
-            let running = group.running.values();
-            all.extend(running.map(|running| MasterTimer::Collective(running.seq)));
-        }
-        all.extend(self.open_ballots().into_iter().map(MasterTimer::Ballot));
+        let late = self.accepted.iter();
+        let late = late.filter(|peer| self.lateness_of(**peer).is_some());
+        all.extend(late.map(|peer| MasterTimer::Late(*peer)));
         all
     }
 
-    fn open_ballots(&self) -> BTreeSet<Ballot> {
-        let mut open = BTreeSet::new();
-        open.extend((!self.asking.is_empty()).then_some(Ballot::PeersPending));
-        for peer in &self.accepted {
-            let group = self.peers[peer].group;
-            match self.state_of(*peer) {
-                ConnectionState::VoteAcceptNewPeers => open.insert(Ballot::UpdateTopology),
-                ConnectionState::VoteNoNewPeersEstablishP2p => open.insert(Ballot::Rewire(group)),
-                ConnectionState::VoteOptimizeTopology => open.insert(Ballot::OptimizeTopology),
-                ConnectionState::VoteSyncSharedState => open.insert(Ballot::SyncSharedState(group)),
-                _ => false,
-            };
-            // While its ring is connected, a collective waits for that and not for votes.
-            if !self.is_wired(*peer) {
-                let tags = self.tags_of(*peer).into_iter();
-                let starting = tags.filter(|(_, state)| *state == TagState::VoteInitiate);
-                open.extend(starting.map(|(tag, _)| Ballot::Initiate(group, tag)));
-            }
+    /// Agrees to another ring without having called `update_topology`: nothing that it called has begun.
+    pub(super) fn agrees(&self, peer: PeerId) -> bool {
+        if self.is_wired(peer) {
+            return false;
         }
-        open
+        let group = &self.groups[&self.peers[&peer].group];
+        self.optimizing.contains(&peer)
+            || group.offers.contains_key(&peer)
+            || self.only_waits_to_start(peer)
+            || self.resting.contains(&peer) && self.is_free(peer)
     }
+
+    /// Who waits in `update_topology`, and for no ring that is being connected.
+    pub(super) fn updating_by_itself(&self) -> Peers {
+        let mut waiting = self.updating.clone();
+        waiting.retain(|peer| !self.is_wired(*peer));
+        waiting
+    }
+
+    /// The same in `optimize_topology`.
+    pub(super) fn optimizing_by_itself(&self) -> Peers {
+        let mut waiting = self.optimizing.clone();
+        waiting.retain(|peer| !self.is_wired(*peer));
+        waiting
+    }
+
+    /// Peers that measure.
+    pub(super) fn measuring(&self) -> usize {
+        match &self.search {
+            Some(Search::Measuring { lacking, .. }) => lacking.len(),
+            Some(Search::Solving { .. } | Search::Connecting { .. }) | None => 0,
+        }
+    }
+
+    /// What others wait for this one to do.
+    pub(super) fn lateness_of(&self, peer: PeerId) -> Option<Lateness> {
+        if !self.accepted.contains(&peer) || self.is_wired(peer) {
+            return None;
+        }
+        let group = &self.groups[&self.peers[&peer].group];
+        let lacks = |running: &super::Running| running.lacking.contains(&peer);
+        let moves = group.moving.as_ref();
+        let measures = match &self.search {
+            Some(Search::Measuring { lacking, .. }) => lacking.contains(&peer),
+            Some(Search::Solving { .. } | Search::Connecting { .. }) | None => false,
+        };
+        if measures
+            || moves.is_some_and(|moving| moving.lacking.contains(&peer))
+            || group.running.values().any(lacks)
+        {
+            return Some(Lateness::Part);
+        }
+        if self.is_free(peer) {
+            let syncs = group.offers.keys().any(|peer| !self.is_wired(*peer));
+            let starts = !group.starting.is_empty();
+            let updates = !self.updating_by_itself().is_empty() && !self.resting.contains(&peer);
+            let asked = !self.asking.is_empty() && !self.asking.contains(&peer);
+            let optimizes = !self.optimizing_by_itself().is_empty();
+            return (syncs || starts || updates || asked || optimizes).then_some(Lateness::Vote);
+        }
+        let joins = self.only_waits_to_start(peer)
+            && self.state_of(peer) == ConnectionState::CollectiveCommunicationsRunning;
+        let lacks_one = group
+            .starting
+            .values()
+            .any(|votes| !votes.contains_key(&peer));
+        (joins && lacks_one).then_some(Lateness::Join)
+    }
+}
+
+/// What others wait for a peer to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lateness {
+    /// To make the call that they have made.
+    Vote,
+    /// To start what they want to start, besides what it waits to start itself.
+    Join,
+    /// To end its part of what runs.
+    Part,
 }

@@ -20,7 +20,7 @@ pub(super) fn check_order(said: &[(PeerId, ToPeer)]) {
         if is_last_word(message) {
             assert_eq!(later.next(), None, "after the last word to {peer}");
         } else if let ToPeer::OptimizationConcluded { .. } = message {
-            let ring = later.find(|(_, later)| matches!(later, ToPeer::TopologyEstablished(_)));
+            let ring = later.find(|(_, later)| matches!(later, ToPeer::TopologyEstablished { .. }));
             assert_eq!(ring, None, "the better ring comes too late for {peer}");
         }
     }

@@ -1,0 +1,251 @@
+//! Who goes if no ring is left, and edges that come up and break under collectives.
+//!
+//! The rule is in [`blame`](super::blame).
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+use super::attempt::Failure;
+use super::blame::{DeadEdge, Pair, STRIKES_MAX, pair};
+use super::pieces::joined_pieces;
+use super::{Master, Out};
+use crate::id::{GroupId, PeerId};
+use crate::messages::{Misdeed, Refusal};
+use crate::states::ConnectionPhase;
+use crate::topology::{BrokenEdges, LaneFailure, Ring};
+
+/// Pairs between two pieces that have to fail in a row before nothing is said to join them. Where a fifth
+/// of all pairs cannot be connected, eight fail by chance once in 400,000 times.
+const FRUITLESS_MAX: usize = 8;
+
+/// Collectives in a row that an edge breaks before it is routed around.
+pub(super) const BREAKS_MAX: u8 = 2;
+
+impl Master {
+    /// Evicts somebody if no ring is left.
+    pub(super) fn evict(&mut self, group: GroupId, ring: &Ring, out: &mut Out) {
+        let members: Vec<PeerId> = self.present(group, ring);
+        let Some(attempts) = self.attempts.get(&group) else {
+            return;
+        };
+        let pieces = joined_pieces(&members, &attempts.joined);
+        let bad = self.bad_pairs(group, &members);
+        let is_newcomer = |peer: &PeerId| self.is_registered(*peer);
+        let concerns_newcomer = bad
+            .iter()
+            .any(|(one, other)| is_newcomer(one) || is_newcomer(other));
+        let limit = match concerns_newcomer {
+            true => STRIKES_MAX.min(self.config.wiring_attempts_max),
+            false => self.config.wiring_attempts_max,
+        };
+        let many = attempts.fruitless >= limit;
+        let all_failed = |piece: &BTreeSet<PeerId>| {
+            let failures = attempts.pieces.get(piece);
+            failures.is_some_and(|failures| *failures >= FRUITLESS_MAX)
+        };
+        if pieces.len() > 1 {
+            let largest = pieces.iter().max_by_key(|piece| self.weight(group, piece));
+            let others = pieces.iter().filter(|piece| Some(*piece) != largest);
+            let others: Vec<BTreeSet<PeerId>> = others.cloned().collect();
+            let largest = largest.cloned().unwrap_or_default();
+            if others.iter().all(all_failed) || many && nothing_joins(&largest, &others, &bad) {
+                self.cut_off(group, &others, out);
+            }
+        } else if many && self.ring_without(group, &members, &bad).is_none() {
+            self.evict_worst(group, &members, out);
+        }
+    }
+
+    fn present(&self, group: GroupId, ring: &Ring) -> Vec<PeerId> {
+        let is_member = |peer: &&PeerId| self.peers.get(peer).is_some_and(|p| p.group == group);
+        ring.0.iter().filter(is_member).copied().collect()
+    }
+
+    /// Of several pieces the one with the most accepted peers stays, else the one with the most peers, else
+    /// the one with the fewest failures, else the one that is longest in the run.
+    fn weight(
+        &self,
+        group: GroupId,
+        piece: &BTreeSet<PeerId>,
+    ) -> (usize, usize, Reverse<usize>, Reverse<Option<PeerId>>) {
+        let accepted = piece.iter().filter(|peer| !self.is_registered(**peer));
+        let charges: usize = piece.iter().map(|peer| self.charges(group, *peer)).sum();
+        let first = piece.first().copied();
+        (
+            accepted.count(),
+            piece.len(),
+            Reverse(charges),
+            Reverse(first),
+        )
+    }
+
+    /// These pieces go, with all of their members: for the failures of the piece where a member has none
+    /// of its own.
+    fn cut_off(&mut self, group: GroupId, pieces: &[BTreeSet<PeerId>], out: &mut Out) {
+        for piece in pieces {
+            let is_end =
+                |edge: &&DeadEdge| piece.contains(&edge.dialler) != piece.contains(&edge.dialled);
+            let between = self.failed.values().find(is_end).copied();
+            let others = between.map(|edge| {
+                let is_inside = piece.contains(&edge.dialler);
+                if is_inside {
+                    edge.dialled
+                } else {
+                    edge.dialler
+                }
+            });
+            for peer in piece {
+                self.send_away_for_failures(group, *peer, out);
+                if let Some(with) = others {
+                    self.kick(*peer, Misdeed::Unconnectable { with }, out);
+                }
+            }
+        }
+    }
+
+    fn evict_worst(&mut self, group: GroupId, members: &[PeerId], out: &mut Out) {
+        let worst = members
+            .iter()
+            .copied()
+            .max_by_key(|peer| (self.charges(group, *peer), self.is_registered(*peer), *peer));
+        if let Some(worst) = worst {
+            self.send_away_for_failures(group, worst, out);
+        }
+    }
+
+    /// Failed pairs of a peer, and failures with peers that are gone.
+    fn charges(&self, group: GroupId, peer: PeerId) -> usize {
+        let is_end = |pair: &&Pair| pair.0 == peer || pair.1 == peer;
+        let failed = self.failed.keys().filter(is_end).count();
+        let breaks = self.groups.get(&group).into_iter().flat_map(|g| &g.breaks);
+        let breaks = breaks.filter(|(pair, breaks)| is_end(pair) && breaks.times >= BREAKS_MAX);
+        let departed = self.departed.get(&peer).copied().unwrap_or_default();
+        let departed = usize::from(departed.as_dialler) + usize::from(departed.as_dialled);
+        failed + breaks.count() + departed
+    }
+
+    fn send_away_for_failures(&mut self, group: GroupId, peer: PeerId, out: &mut Out) {
+        let is_end = |edge: &&DeadEdge| edge.dialler == peer || edge.dialled == peer;
+        if let Some(edge) = self.failed.values().find(is_end).copied() {
+            self.send_away(peer, edge, out);
+            return;
+        }
+        let breaks = self
+            .groups
+            .get(&group)
+            .into_iter()
+            .flat_map(|g| g.breaks.keys());
+        let mut ends = breaks.flat_map(|(one, other)| [(*one, *other), (*other, *one)]);
+        let other = ends.find(|(end, _)| *end == peer).map(|(_, other)| other);
+        if let Some(with) = other {
+            self.kick(peer, Misdeed::Unconnectable { with }, out);
+        }
+    }
+
+    /// One end of an edge goes: a newcomer is refused, a peer of the run kicked. What this says about the
+    /// other end stays.
+    pub(super) fn send_away(&mut self, goes: PeerId, edge: DeadEdge, out: &mut Out) {
+        for failed in self.failed.values().copied() {
+            if failed.dialler == goes {
+                let departed = self.departed.entry(failed.dialled).or_default();
+                departed.as_dialled = departed.as_dialled.saturating_add(1);
+            } else if failed.dialled == goes {
+                let departed = self.departed.entry(failed.dialler).or_default();
+                departed.as_dialler = departed.as_dialler.saturating_add(1);
+            }
+        }
+        let at = edge.at;
+        let failure = match edge.failure {
+            Failure::Reported(failure) => failure,
+            Failure::Overdue { .. } => LaneFailure::TimedOut,
+        };
+        let stays = if goes == edge.dialler {
+            edge.dialled
+        } else {
+            edge.dialler
+        };
+        if !self.is_registered(goes) {
+            self.kick(goes, Misdeed::Unconnectable { with: stays }, out);
+        } else if goes == edge.dialler {
+            let peer = stays;
+            self.refuse(goes, Refusal::CannotReach { peer, at, failure }, out);
+        } else {
+            let by = stays;
+            self.refuse(goes, Refusal::CannotBeReached { by, at, failure }, out);
+        }
+    }
+
+    fn is_registered(&self, peer: PeerId) -> bool {
+        self.peers
+            .get(&peer)
+            .is_some_and(|record| record.phase == ConnectionPhase::Registered)
+    }
+    /// A collective was aborted because a peer lost these edges. If it names none, either may be to blame.
+    pub(super) fn note_break(
+        &mut self,
+        group: GroupId,
+        peer: PeerId,
+        broken: BrokenEdges,
+        bytes: u64,
+        out: &mut Out,
+    ) {
+        let both = BrokenEdges {
+            to_next: true,
+            from_previous: true,
+        };
+        let which = if broken.any() { broken } else { both };
+        let Some(record) = self.group_mut(group) else {
+            return;
+        };
+        record.note_broken(peer, which);
+        let mut most = 0;
+        for edge in record.edges_of(peer, which) {
+            let breaks = record.breaks.entry(pair(edge)).or_default();
+            breaks.times = rule!(breaks.times.saturating_add(1); BreaksNotCounted => 0);
+            breaks.bytes = breaks.bytes.max(bytes);
+            most = most.max(breaks.times);
+        }
+        if most >= self.config.wiring_attempts_max {
+            self.evict_for_breaks(group, out);
+        }
+    }
+
+    /// Edges break again and again: is a ring left without them?
+    fn evict_for_breaks(&mut self, group: GroupId, out: &mut Out) {
+        let Some(record) = self.groups.get(&group) else {
+            return;
+        };
+        let members: Vec<PeerId> = record.members.iter().copied().collect();
+        let bad = self.bad_pairs(group, &members);
+        let no_ring_is_left = self.ring_without(group, &members, &bad).is_none();
+        if rule!(no_ring_is_left; EvictedThoughARingIsLeft => true) {
+            self.evict_worst(group, &members, out);
+        }
+    }
+
+    /// A collective of this size was committed: what broke under smaller ones, or as large ones, works.
+    pub(super) fn forgive(&mut self, group: GroupId, bytes: u64) {
+        if let Some(record) = self.group_mut(group) {
+            record.breaks.retain(|_, breaks| breaks.bytes > bytes);
+            record.stalls.clear();
+        }
+        self.end_conflicts(group);
+    }
+}
+
+/// Whether every pair between the largest piece and each other one has failed. Of large pieces that is not
+/// looked at: it would take that many failures.
+fn nothing_joins(
+    largest: &BTreeSet<PeerId>,
+    others: &[BTreeSet<PeerId>],
+    bad: &BTreeSet<Pair>,
+) -> bool {
+    others.iter().all(|other| {
+        let few = largest.len().saturating_mul(other.len()) <= FRUITLESS_MAX * FRUITLESS_MAX;
+        let mut between = largest
+            .iter()
+            .flat_map(|one| other.iter().map(move |two| (*one, *two)));
+        few && between.all(|edge| bad.contains(&pair(edge)))
+    })
+}

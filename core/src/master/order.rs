@@ -1,0 +1,110 @@
+//! In which order the next ring is tried.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+use super::Master;
+use super::blame::{Pair, pair};
+use super::evict::BREAKS_MAX;
+use super::pieces::regrouped;
+use crate::id::{GroupId, PeerId};
+use crate::topology::Ring;
+use crate::tour;
+
+/// Places of a ring in which newcomers are tried before another order is.
+const PLACES_MAX: usize = 64;
+
+impl Master {
+    /// The present ring without the departed, and newcomers somewhere in between; after an attempt that
+    /// failed in several places the order of that, in pieces. No pair that failed stands side by side, as
+    /// long as there is such a ring.
+    pub(super) fn next_ring(&self, group: GroupId, members: &[PeerId]) -> Ring {
+        let bad = self.bad_pairs(group, members);
+        self.ring_without(group, members, &bad).unwrap_or_else(|| {
+            // What failed is tried again, each time the other way round.
+            let mut order = self.order_before(group, members);
+            let attempts = self.attempts.get(&group);
+            if attempts.is_some_and(|attempts| attempts.count % 2 == 1) {
+                order.reverse();
+            }
+            Ring(order)
+        })
+    }
+
+    pub(super) fn ring_without(
+        &self,
+        group: GroupId,
+        members: &[PeerId],
+        bad: &BTreeSet<Pair>,
+    ) -> Option<Ring> {
+        let inserted = self.inserted(group, members, bad);
+        inserted.or_else(|| {
+            let order = self.order_before(group, members);
+            tour::avoid(&regrouped(&order, bad), bad)
+        })
+    }
+
+    /// The standing ring with all newcomers in one place of it, at its end if that will do.
+    fn inserted(&self, group: GroupId, members: &[PeerId], bad: &BTreeSet<Pair>) -> Option<Ring> {
+        let standing = self.groups.get(&group)?;
+        let is_member: BTreeSet<PeerId> = members.iter().copied().collect();
+        let present = standing
+            .ring
+            .0
+            .iter()
+            .filter(|peer| is_member.contains(peer));
+        let present: Vec<PeerId> = present.copied().collect();
+        let on_ring: BTreeSet<PeerId> = present.iter().copied().collect();
+        let newcomers = members.iter().filter(|peer| !on_ring.contains(peer));
+        let newcomers: Vec<PeerId> = newcomers.copied().collect();
+        let places = match newcomers.is_empty() {
+            true => 1,
+            false => present.len().min(PLACES_MAX),
+        };
+        let fits = |ring: &Ring| {
+            let mut edges = ring.edges();
+            edges.all(|edge| {
+                let stands = rule!(
+                    standing.can_keep(edge);
+                    OneWayRing => standing.can_keep(edge) || standing.can_keep((edge.1, edge.0))
+                );
+                stands || !bad.contains(&pair(edge))
+            })
+        };
+        let rings = (0..places).map(|place| {
+            // At the end first, which keeps everybody's rank.
+            let place = if place == 0 { present.len() } else { place };
+            let (front, behind) = present.split_at(place);
+            let order = front.iter().chain(&newcomers).chain(behind);
+            Ring(order.copied().collect())
+        });
+        rings.into_iter().find(fits)
+    }
+
+    /// The order of the last attempt, or of the present ring, then whoever is new.
+    fn order_before(&self, group: GroupId, members: &[PeerId]) -> Vec<PeerId> {
+        let attempts = self.attempts.get(&group);
+        let standing = self.groups.get(&group).map(|group| &group.ring.0);
+        let before = attempts.map(|attempts| &attempts.order).or(standing);
+        let before = before.map_or(&[][..], Vec::as_slice);
+        let is_member: BTreeSet<PeerId> = members.iter().copied().collect();
+        let known: BTreeSet<PeerId> = before.iter().copied().collect();
+        let present = before.iter().filter(|peer| is_member.contains(peer));
+        let newcomers = members.iter().filter(|peer| !known.contains(peer));
+        present.chain(newcomers).copied().collect()
+    }
+
+    /// Pairs of members that failed. An edge between two of them that stands is kept all the same.
+    pub(super) fn bad_pairs(&self, group: GroupId, members: &[PeerId]) -> BTreeSet<Pair> {
+        let members: BTreeSet<PeerId> = members.iter().copied().collect();
+        let breaks = self
+            .groups
+            .get(&group)
+            .into_iter()
+            .flat_map(|group| &group.breaks);
+        let breaks = breaks.filter(|(_, breaks)| breaks.times >= BREAKS_MAX);
+        let all = self.failed.keys().chain(breaks.map(|(pair, _)| pair));
+        let of_members = |(one, other): &&Pair| members.contains(one) && members.contains(other);
+        all.filter(of_members).copied().collect()
+    }
+}

@@ -1,0 +1,301 @@
+//! Who is inside, who waits outside, and who gives way: a plain value that knows no sockets.
+//!
+//! After every change [`Room::next_turn`] says who is let in, until it says nobody: whoever waits then
+//! has no place. Among those who wait the address with the fewest strangers inside goes first, and of
+//! one address the first who came.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use crate::limits::Limits;
+use crate::pulse::Pulse;
+use crate::site::Site;
+
+/// Names a connection, in the order of arrival.
+pub(super) type Number = u64;
+
+/// Everybody who is inside or waits.
+#[derive(Debug)]
+pub(super) struct Room {
+    limits: Limits,
+    next: Number,
+    inside: BTreeMap<Number, Guest>,
+    /// Of those inside: who is not a newcomer.
+    strangers: usize,
+    waiting: BTreeMap<Number, Site>,
+    /// Addresses of which somebody is inside or waits.
+    sites: BTreeMap<Site, Tally>,
+}
+
+/// Somebody inside.
+#[derive(Debug)]
+struct Guest {
+    site: Site,
+    stage: Stage,
+}
+
+/// How far somebody inside has come.
+#[derive(Debug)]
+enum Stage {
+    /// May still have to give way.
+    Stranger(Arc<Pulse>),
+    /// Has said hello, and waits for the machine's word. Counts as a stranger.
+    Greeted,
+    /// Registered and not admitted.
+    Newcomer,
+}
+
+/// What one address has.
+#[derive(Debug, Default)]
+struct Tally {
+    strangers: usize,
+    newcomers: usize,
+    waiting: BTreeSet<Number>,
+}
+
+/// What becomes of somebody who has arrived.
+#[derive(Debug)]
+pub(super) enum Arrival {
+    /// Waits for its turn. Somebody else may have lost its place outside.
+    Waits { instead_of: Option<Number> },
+    /// Is turned away.
+    TurnedAway(Full),
+}
+
+/// Why somebody is turned away. The text is for whoever dialled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Full {
+    #[error(
+        "{0} peers of this address have joined and are not admitted yet, as many as the master takes: try again once the run has called update_topology, or start the master with a larger --max-newcomers-per-address"
+    )]
+    Newcomers(usize),
+    #[error(
+        "too many connections to the master wait for their handshake; try again in a few seconds"
+    )]
+    Outside,
+    #[error(
+        "too many connections from this address wait for their handshake with the master; try again in a few seconds"
+    )]
+    OutsideFromAddress,
+    #[error(
+        "the master has had too many unfinished handshakes for too long; try again in a few seconds"
+    )]
+    TooLong,
+}
+
+impl Room {
+    pub(super) fn new(limits: &Limits) -> Self {
+        Self {
+            limits: limits.clone(),
+            next: 0,
+            inside: BTreeMap::new(),
+            strangers: 0,
+            waiting: BTreeMap::new(),
+            sites: BTreeMap::new(),
+        }
+    }
+
+    /// Somebody comes from there, under the number that it returns.
+    pub(super) fn arrive(&mut self, site: Site) -> (Number, Arrival) {
+        let number = self.next;
+        self.next += 1;
+        let (here, newcomers) = self
+            .sites
+            .get(&site)
+            .map_or((0, 0), |tally| (tally.waiting.len(), tally.newcomers));
+        if newcomers >= self.limits.newcomers_per_address_max {
+            return (number, Arrival::TurnedAway(Full::Newcomers(newcomers)));
+        }
+        if here >= self.limits.waiting_per_address_max {
+            return (number, Arrival::TurnedAway(Full::OutsideFromAddress));
+        }
+        let mut instead_of = None;
+        if self.waiting.len() >= self.limits.waiting_max {
+            instead_of = self.latest_of_the_most(here + 1);
+            let Some(latest) = instead_of else {
+                return (number, Arrival::TurnedAway(Full::Outside));
+            };
+            self.leave(latest);
+        }
+        self.waiting.insert(number, site);
+        let tally = self.sites.entry(site).or_default();
+        tally.waiting.insert(number);
+        (number, Arrival::Waits { instead_of })
+    }
+
+    /// The latest of the address of which most wait, if more than so many do.
+    fn latest_of_the_most(&self, than: usize) -> Option<Number> {
+        let most = self
+            .sites
+            .values()
+            .max_by_key(|tally| tally.waiting.len())?;
+        let latest = most.waiting.last().copied();
+        latest.filter(|_| most.waiting.len() > than)
+    }
+
+    /// Lets in whoever has its turn, if there is a place for anybody who waits.
+    pub(super) fn next_turn(&mut self) -> Option<(Number, Arc<Pulse>)> {
+        if self.waiting.is_empty() || self.is_full() {
+            return None;
+        }
+        let free = self.sites.iter().filter(|(_, tally)| self.has_place(tally));
+        let turns = free.filter_map(|(site, tally)| {
+            let first = tally.waiting.first()?;
+            Some((tally.strangers, *first, *site))
+        });
+        let (_, number, site) = turns.min()?;
+        self.leave(number);
+        let pulse = Arc::new(Pulse::new());
+        let stage = Stage::Stranger(Arc::clone(&pulse));
+        self.inside.insert(number, Guest { site, stage });
+        self.strangers += 1;
+        self.sites.entry(site).or_default().strangers += 1;
+        Some((number, pulse))
+    }
+
+    /// The stranger has said hello: it need not give way any more.
+    pub(super) fn greeted(&mut self, number: Number) {
+        if let Some(guest) = self.inside.get_mut(&number)
+            && matches!(guest.stage, Stage::Stranger(_))
+        {
+            guest.stage = Stage::Greeted;
+        }
+    }
+
+    /// The stranger is a newcomer from here on.
+    pub(super) fn registered(&mut self, number: Number) {
+        if let Some(Guest { site, stage }) = self.inside.get_mut(&number)
+            && !matches!(stage, Stage::Newcomer)
+        {
+            *stage = Stage::Newcomer;
+            self.strangers -= 1;
+            let tally = self.sites.entry(*site).or_default();
+            tally.strangers -= 1;
+            tally.newcomers += 1;
+        }
+    }
+
+    /// Forgets somebody, inside or outside, who is gone or admitted.
+    pub(super) fn leave(&mut self, number: Number) {
+        let guest = self.inside.remove(&number);
+        let waited = self.waiting.remove(&number);
+        let Some(site) = guest.as_ref().map(|guest| guest.site).or(waited) else {
+            return;
+        };
+        let tally = self.sites.entry(site).or_default();
+        tally.waiting.remove(&number);
+        match guest.map(|guest| guest.stage) {
+            Some(Stage::Stranger(_) | Stage::Greeted) => {
+                self.strangers -= 1;
+                tally.strangers -= 1;
+            }
+            Some(Stage::Newcomer) => tally.newcomers -= 1,
+            None => {}
+        }
+        if tally.strangers == 0 && tally.newcomers == 0 && tally.waiting.is_empty() {
+            self.sites.remove(&site);
+        }
+    }
+
+    /// Why somebody who waits has waited in vain.
+    pub(super) fn reason(&self, number: Number) -> Full {
+        let site = self.waiting.get(&number);
+        let newcomers = site
+            .and_then(|site| self.sites.get(site))
+            .map(|tally| tally.newcomers);
+        match newcomers {
+            Some(newcomers) if newcomers >= self.limits.newcomers_per_address_max => {
+                Full::Newcomers(newcomers)
+            }
+            _ => Full::TooLong,
+        }
+    }
+
+    /// Who has to give way so that somebody who waits can be let in, and from when on. `None`: nobody
+    /// waits, or there is nobody who could make room.
+    pub(super) fn next_to_give_way(&self) -> Option<(Instant, Number)> {
+        if self.waiting.is_empty() {
+            return None;
+        }
+        let mut quietest: BTreeMap<Site, (Instant, Number)> = BTreeMap::new();
+        for (number, guest) in &self.inside {
+            if let Stage::Stranger(pulse) = &guest.stage {
+                let silent = (pulse.last(), *number);
+                let known = quietest.entry(guest.site).or_insert(silent);
+                *known = silent.min(*known);
+            }
+        }
+        // Where an address has all places that it may have, it makes room for itself.
+        let within = self
+            .sites
+            .iter()
+            .filter(|(_, tally)| !tally.waiting.is_empty() && !self.has_place(tally));
+        let within = within.filter_map(|(site, _)| quietest.get(site));
+        let among_all = self.is_full() && self.sites.values().any(|tally| self.has_turn(tally));
+        let all = quietest.iter().filter(|_| among_all);
+        let most = all.min_by_key(|(site, silent)| {
+            let places = self.sites.get(site).map_or(0, |tally| tally.strangers);
+            (Reverse(places), **silent)
+        });
+        let (last, number) = within.chain(most.map(|(_, silent)| silent)).min()?;
+        Some((*last + self.limits.grace, *number))
+    }
+
+    fn is_full(&self) -> bool {
+        self.strangers >= self.limits.strangers_max
+    }
+
+    /// May the address have one more stranger?
+    fn has_place(&self, tally: &Tally) -> bool {
+        tally.strangers < self.limits.strangers_per_address_max
+            && tally.strangers + tally.newcomers < self.limits.newcomers_per_address_max
+    }
+
+    /// Would the address have a place in an empty room?
+    fn has_turn(&self, tally: &Tally) -> bool {
+        !tally.waiting.is_empty() && self.has_place(tally)
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.inside.is_empty()
+            && self.waiting.is_empty()
+            && self.sites.is_empty()
+            && self.strangers == 0
+    }
+
+    /// What is in the room, counted from the connections themselves.
+    #[cfg(test)]
+    pub(super) fn counts(&self) -> Counts {
+        let of = |guest: &&Guest| !matches!(guest.stage, Stage::Newcomer);
+        let site = |site: &Site| {
+            let here = || self.inside.values().filter(|guest| guest.site == *site);
+            let strangers = here().filter(of).count();
+            let waiting = self.waiting.values().filter(|other| *other == site);
+            (strangers, here().count() - strangers, waiting.count())
+        };
+        Counts {
+            everybody: self
+                .inside
+                .keys()
+                .chain(self.waiting.keys())
+                .copied()
+                .collect(),
+            strangers: self.inside.values().filter(of).count(),
+            waiting: self.waiting.len(),
+            sites: self.sites.keys().map(site).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) struct Counts {
+    pub(super) everybody: BTreeSet<Number>,
+    pub(super) strangers: usize,
+    pub(super) waiting: usize,
+    /// Strangers, newcomers and those who wait, of each address.
+    pub(super) sites: Vec<(usize, usize, usize)>,
+}

@@ -1,0 +1,196 @@
+//! Receiving messages, and what they may cost meanwhile.
+//!
+//! A frame's memory grows with the bytes that have arrived, so a connection that sends part of a long
+//! message and dawdles pins it. Long messages therefore share one budget: a connection whose message is
+//! long reads on once the budget has room for the whole of it, and brings it at a least pace from then
+//! on. The share goes with the message until it has been dealt with.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pccl_core::messages::ToMaster;
+use pccl_core::transport::{LaneError, LaneRx, recv_some};
+use pccl_core::wire::{CONTROL_FRAME_MAX, CONTROL_HEAD_BYTES, ControlError, ControlReader};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::patience::Patience;
+use crate::pulse::Pulse;
+
+/// How much is read at once.
+const READ_BYTES: usize = 4 * 1024;
+
+/// A message whose body is longer than this is long, and needs a share of the budget.
+const LONG_MESSAGE_BYTES: usize = 64 * 1024;
+
+/// A long message brings [`PACE_BYTES`], or its end, in each [`PACE_TIME`]: 52 kbit/s.
+const PACE_BYTES: usize = 64 * 1024;
+const PACE_TIME: Duration = Duration::from_secs(10);
+
+/// Memory for the long messages of all connections. Clones are the same budget.
+#[derive(Clone, Debug)]
+pub(crate) struct Budget(Arc<Semaphore>);
+
+/// Part of a budget. Dropping it gives it back.
+pub(crate) type Share = OwnedSemaphorePermit;
+
+impl Budget {
+    /// So many bytes, but at least as many as the longest message has.
+    pub(crate) fn of(bytes: usize) -> Self {
+        let bytes = bytes.max(CONTROL_FRAME_MAX);
+        Self(Arc::new(Semaphore::new(bytes.min(Semaphore::MAX_PERMITS))))
+    }
+
+    /// Waits for room, in the order of asking. `None`: there is no such budget any more.
+    async fn share(&self, bytes: usize) -> Option<Share> {
+        let bytes = u32::try_from(bytes.min(CONTROL_FRAME_MAX)).ok()?;
+        Arc::clone(&self.0).acquire_many_owned(bytes).await.ok()
+    }
+}
+
+/// Where the frames of a stream begin and end: a length, then a body of that length.
+#[derive(Debug, Default)]
+struct Frames {
+    head: [u8; CONTROL_HEAD_BYTES],
+    /// Bytes of the head that have arrived.
+    headed: usize,
+    /// Length of the body, once the head is there.
+    length: usize,
+    /// Bytes of the body that have not arrived.
+    left: usize,
+}
+
+impl Frames {
+    /// These bytes come next.
+    fn follow(&mut self, mut bytes: &[u8]) {
+        while let Some((first, rest)) = bytes.split_first() {
+            if self.left > 0 {
+                let of_body = self.left.min(bytes.len());
+                self.left -= of_body;
+                bytes = bytes.get(of_body..).unwrap_or_default();
+                continue;
+            }
+            if let Some(next) = self.head.get_mut(self.headed) {
+                *next = *first;
+                self.headed += 1;
+            }
+            bytes = rest;
+            if self.headed == CONTROL_HEAD_BYTES {
+                self.headed = 0;
+                self.length = usize::try_from(u32::from_le_bytes(self.head)).unwrap_or(usize::MAX);
+                self.left = self.length;
+            }
+        }
+    }
+
+    /// Length of the body that has not arrived whole; zero between two bodies.
+    fn under_way(&self) -> usize {
+        if self.left > 0 { self.length } else { 0 }
+    }
+}
+
+/// A long message that is being received.
+#[derive(Debug)]
+struct Long {
+    share: Share,
+    /// Until when the present piece of [`PACE_BYTES`] has to be here.
+    pace: Patience,
+    /// Bytes of the present piece.
+    received: usize,
+}
+
+/// The receiving state of one connection, for the whole of its life.
+#[derive(Debug)]
+pub(crate) struct Intake {
+    reader: ControlReader,
+    frames: Frames,
+    long: Option<Long>,
+    budget: Budget,
+}
+
+impl Intake {
+    pub(crate) fn new(budget: &Budget) -> Self {
+        Self {
+            reader: ControlReader::new(),
+            frames: Frames::default(),
+            long: None,
+            budget: budget.clone(),
+        }
+    }
+
+    /// Receives one message, and its share of the budget if it is a long one. `message_max` is asked
+    /// before each look at what has arrived: a length that exceeds it then is an error, one that it
+    /// allowed stays allowed.
+    ///
+    /// While the connection waits for its share its pulse goes on.
+    ///
+    /// Cancel-safe: what was read before the future is dropped stays.
+    ///
+    /// # Errors
+    /// Like [`recv_control`](pccl_core::wire::recv_control); [`LaneError::TimedOut`] where a long
+    /// message comes too slowly.
+    pub(crate) async fn receive(
+        &mut self,
+        rx: &mut dyn LaneRx,
+        pulse: &Pulse,
+        message_max: impl Fn() -> usize,
+    ) -> Result<(ToMaster, Option<Share>), ControlError> {
+        loop {
+            self.reader.set_cap(message_max());
+            if let Some(message) = self.reader.next_message()? {
+                return Ok((message, self.long.take().map(|long| long.share)));
+            }
+            if self.long.is_none() && self.frames.under_way() > LONG_MESSAGE_BYTES {
+                self.long = Some(self.begin_long(pulse).await?);
+            }
+            self.read(rx).await?;
+        }
+    }
+
+    async fn begin_long(&self, pulse: &Pulse) -> Result<Long, LaneError> {
+        let _excused = pulse.excuse();
+        let share = self.budget.share(self.frames.under_way()).await;
+        Ok(Long {
+            share: share.ok_or(LaneError::Failed)?,
+            pace: Patience::of(PACE_TIME),
+            received: 0,
+        })
+    }
+
+    async fn read(&mut self, rx: &mut dyn LaneRx) -> Result<(), ControlError> {
+        let mut piece = [0; READ_BYTES];
+        let reading = recv_some(rx, &mut piece);
+        let received = match &mut self.long {
+            None => reading.await?,
+            Some(long) => match long.pace.wait(reading).await {
+                Some(received) => received?,
+                None => return Err(LaneError::TimedOut.into()),
+            },
+        };
+        if received == 0 && self.reader.is_empty() {
+            return Err(ControlError::Ended);
+        }
+        if received == 0 {
+            return Err(LaneError::Closed.into());
+        }
+        if let Some(long) = &mut self.long {
+            long.arrived(received);
+        }
+        let piece = piece.get(..received).unwrap_or(&piece);
+        self.frames.follow(piece);
+        self.reader.feed(piece);
+        Ok(())
+    }
+}
+
+impl Long {
+    fn arrived(&mut self, bytes: usize) {
+        self.received += bytes;
+        if self.received >= PACE_BYTES {
+            self.received = 0;
+            self.pace = Patience::of(PACE_TIME);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

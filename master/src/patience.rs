@@ -1,0 +1,65 @@
+//! Time limits in which the time does not count in which the process stood still.
+
+use std::time::Duration;
+
+use pccl_core::timers::PAUSE;
+use tokio::time::{Instant, timeout_at};
+
+/// Until when something is waited for. The rule is that of [`pccl_core::timers`]: where the limit is
+/// found to have passed long ago, the process stood still, and gets a pause to read what has arrived.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience(Instant);
+
+impl Patience {
+    /// Ends so long after this moment.
+    pub(crate) fn of(limit: Duration) -> Self {
+        Self(Instant::now() + limit)
+    }
+
+    /// Waits for the future; `None`: patience ended before.
+    pub(crate) async fn wait<F: Future>(&mut self, future: F) -> Option<F::Output> {
+        let mut future = std::pin::pin!(future);
+        loop {
+            if let Ok(output) = timeout_at(self.0, &mut future).await {
+                return Some(output);
+            }
+            let now = Instant::now();
+            if now <= self.0 + PAUSE {
+                return None;
+            }
+            self.0 = now + PAUSE;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::{advance, sleep, sleep_until};
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(5);
+
+    #[tokio::test(start_paused = true)]
+    async fn patience_ends_at_its_limit() {
+        let begin = Instant::now();
+        let mut patience = Patience::of(LIMIT);
+
+        assert_eq!(patience.wait(sleep(2 * LIMIT)).await, None);
+
+        assert_eq!(begin.elapsed(), LIMIT);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn patience_that_ended_while_the_process_stood_still_lasts_for_a_pause() {
+        let mut patience = Patience::of(LIMIT);
+        advance(10 * LIMIT).await;
+        let resumed = Instant::now();
+
+        let answer = patience.wait(sleep_until(resumed + PAUSE / 2)).await;
+        assert_eq!(answer, Some(()));
+
+        assert_eq!(patience.wait(sleep(LIMIT)).await, None);
+        assert_eq!(resumed.elapsed(), PAUSE);
+    }
+}

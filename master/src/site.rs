@@ -1,0 +1,44 @@
+//! What counts as one address.
+
+use std::net::IpAddr;
+
+/// What counts as one address. Whoever has one IPv6 address usually has all that share its first 64
+/// bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Site {
+    V4([u8; 4]),
+    V6([u16; 4]),
+}
+
+impl From<IpAddr> for Site {
+    fn from(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            IpAddr::V4(v4) => Self::V4(v4.octets()),
+            IpAddr::V6(v6) => {
+                let [a, b, c, d, ..] = v6.segments();
+                Self::V6([a, b, c, d])
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn site(address: &str) -> Site {
+        address.parse::<IpAddr>().unwrap().into()
+    }
+
+    #[test]
+    fn addresses_of_one_ipv6_network_are_one_site() {
+        assert_eq!(site("2001:db8::1"), site("2001:db8::2"));
+        assert_ne!(site("2001:db8::1"), site("2001:db8:0:1::1"));
+    }
+
+    #[test]
+    fn an_ipv4_address_in_the_clothes_of_ipv6_is_the_same_site() {
+        assert_eq!(site("192.0.2.1"), site("::ffff:192.0.2.1"));
+        assert_ne!(site("192.0.2.1"), site("192.0.2.2"));
+    }
+}

@@ -1,0 +1,56 @@
+//! How far the master trusts a connection that has said hello: what desk and connection share of it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pccl_core::wire::{CONTROL_FRAME_MAX, FIRST_CONTROL_FRAME_MAX};
+
+use crate::gate::Place;
+
+/// What one connection has been granted so far.
+#[derive(Debug)]
+pub(crate) struct Standing {
+    admitted: AtomicBool,
+    /// Held until the machine has admitted it.
+    place: Mutex<Option<Place>>,
+}
+
+impl Standing {
+    /// Of a connection that has just said hello.
+    pub(crate) fn new(place: Place) -> Self {
+        place.greeted();
+        Self {
+            admitted: AtomicBool::new(false),
+            place: Mutex::new(Some(place)),
+        }
+    }
+
+    /// It is a newcomer from here on.
+    pub(crate) fn register(&self) {
+        if let Some(place) = &*self.lock() {
+            place.registered();
+        }
+    }
+
+    /// It takes part in the run from here on. Call it before the peer can learn of it.
+    pub(crate) fn admit(&self) {
+        self.admitted.store(true, Ordering::Release);
+        let place = self.lock().take();
+        drop(place);
+    }
+
+    /// How long the body of its next message may be. A newcomer has nothing to say that is longer than
+    /// a hello, so it gets no more memory than a stranger.
+    pub(crate) fn message_max(&self) -> usize {
+        if self.admitted.load(Ordering::Acquire) {
+            CONTROL_FRAME_MAX
+        } else {
+            FIRST_CONTROL_FRAME_MAX
+        }
+    }
+
+    /// Nothing that holds the lock can panic.
+    fn lock(&self) -> MutexGuard<'_, Option<Place>> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,222 @@
+//! Carrying out what a peer's machine orders; connecting and dropping ring edges.
+
+use pccl_core::id::{PeerId, Round, Ticket};
+use pccl_core::topology::{Edge, LaneFailure, LaneOrder};
+
+use super::machines::{Fact, Order, PeerDesk};
+use super::network::{Path, SeatNo};
+use super::plane::{Attempt, End, LaneKey, key};
+use super::seat::Knock;
+use super::world::{Happening, Process, World};
+
+impl World {
+    pub(super) fn obey(&mut self, process: Process, order: Order) {
+        match order {
+            Order::Send(message) => self.send_up(process, message),
+            Order::Answer(heard) => self.user_hears(process, heard),
+            Order::Connect {
+                round,
+                next,
+                previous,
+            } => self.connect(process, round, next, previous),
+            Order::Adopt(ring) => {
+                let ring = ring
+                    .0
+                    .iter()
+                    .filter_map(|peer| self.seat_of(*peer))
+                    .collect();
+                let dropped = self.seats[process.seat.0].plane.adopt(ring);
+                self.drop_lanes(process.seat, dropped);
+            }
+            Order::Run { seq, bytes } => self.run_ring(process, seq, bytes),
+            Order::Stop(seq) => self.stop_ring(process, seq),
+            Order::Serve { round, to } => self.serve(process, round, &to),
+            Order::Fetch {
+                round,
+                from,
+                content,
+            } => self.fetch(process, round, from, content),
+            Order::CommitState => self.commit_state(process.seat),
+            Order::DropState => {
+                let seat = &mut self.seats[process.seat.0];
+                (seat.moving, seat.staged) = (None, None);
+            }
+            Order::Measure { round, probes } => self.measure(process, round, &probes),
+            Order::Close => {
+                let desk = self.seats[process.seat.0].desk.as_ref();
+                let out = desk.and_then(PeerDesk::out);
+                self.end_up(process);
+                self.close(process);
+                if let Some(out) = out {
+                    self.goes_out(process, out);
+                }
+            }
+        }
+    }
+
+    pub(super) fn seat_of(&self, peer: PeerId) -> Option<SeatNo> {
+        self.processes.get(&peer).map(|process| process.seat)
+    }
+
+    /// What becomes of a connection to the process of this peer.
+    pub(super) fn path_to(&self, from: SeatNo, peer: PeerId) -> Path {
+        match self.processes.get(&peer) {
+            Some(to) if self.runs(*to) => self.network.path(from, to.seat),
+            Some(to) => match self.network.path(from, to.seat) {
+                Path::Good | Path::Mute | Path::Refused => Path::Refused,
+                unanswered @ (Path::Filtered | Path::Cut) => unanswered,
+            },
+            None => Path::Refused,
+        }
+    }
+
+    fn connect(
+        &mut self,
+        process: Process,
+        round: Round,
+        next: Option<LaneOrder>,
+        previous: Option<LaneOrder>,
+    ) {
+        let end = |order: LaneOrder| {
+            Some(End {
+                with: order.with,
+                seat: self.seat_of(order.with)?,
+                ticket: order.ticket,
+                dials: order.dial.is_some(),
+                up: false,
+            })
+        };
+        let attempt = Attempt {
+            round,
+            next: next.and_then(end),
+            previous: previous.and_then(end),
+            reported: next.is_none() && previous.is_none(),
+        };
+        let ends = [
+            (Edge::ToNext, attempt.next),
+            (Edge::FromPrevious, attempt.previous),
+        ];
+        let dropped = self.seats[process.seat.0].plane.take_order(attempt);
+        self.drop_lanes(process.seat, dropped);
+        for (edge, end) in ends {
+            if let Some(end) = end.filter(|end| end.dials) {
+                self.dial(process, round, edge, end);
+            }
+        }
+        for knock in std::mem::take(&mut self.seats[process.seat.0].knocks) {
+            self.admit(process, knock);
+        }
+    }
+
+    fn dial(&mut self, process: Process, round: Round, edge: Edge, end: End) {
+        let spread = self.draw(self.pace.spread);
+        let pace = &self.pace;
+        let (time, answer) = match self.path_to(process.seat, end.with) {
+            Path::Good | Path::Mute => (pace.connect() + spread, Ok(())),
+            Path::Refused => (pace.round_trip + spread, Err(LaneFailure::Refused)),
+            Path::Filtered | Path::Cut => (pace.dial_limit, Err(LaneFailure::TimedOut)),
+        };
+        self.after(time, Happening::DialAnswered(process, round, edge, answer));
+    }
+
+    pub(super) fn dial_answered(
+        &mut self,
+        process: Process,
+        round: Round,
+        edge: Edge,
+        answer: Result<(), LaneFailure>,
+    ) {
+        let Some(end) = self.dialling(process, round, edge) else {
+            return;
+        };
+        let knock = Knock {
+            from: process,
+            round,
+            edge,
+            ticket: end.ticket,
+        };
+        match answer {
+            Err(failure) => self.dial_fails(knock, failure),
+            Ok(()) => match self.processes.get(&end.with).copied() {
+                Some(to) if self.runs(to) => self.admit(to, knock),
+                Some(_) | None => self.dial_fails(knock, LaneFailure::Closed),
+            },
+        }
+    }
+
+    /// The end that dials, while its order stands.
+    fn dialling(&self, process: Process, round: Round, edge: Edge) -> Option<End> {
+        if !self.runs(process) {
+            return None;
+        }
+        let attempt = self.seats[process.seat.0].plane.attempt.as_ref()?;
+        let end = attempt.end(edge).filter(|end| end.dials && !end.up)?;
+        (attempt.round == round).then_some(*end)
+    }
+
+    fn dial_fails(&mut self, knock: Knock, failure: LaneFailure) {
+        let Some(end) = self.dialling(knock.from, knock.round, knock.edge) else {
+            return;
+        };
+        let attempt = self.seats[knock.from.seat.0].plane.attempt.as_mut();
+        if attempt.is_some_and(|attempt| !std::mem::replace(&mut attempt.reported, true)) {
+            let fact = Fact::EdgeFailed {
+                round: knock.round,
+                with: end.with,
+                failure,
+            };
+            self.learn(knock.from, fact);
+        }
+    }
+
+    /// Lets a lane in that is expected, and holds one that may be soon.
+    fn admit(&mut self, at: Process, knock: Knock) {
+        if self.dialling(knock.from, knock.round, knock.edge).is_none() {
+            return;
+        }
+        let Some(edge) = self.seats[at.seat.0].plane.expects(knock.ticket) else {
+            self.seats[at.seat.0].knocks.push(knock);
+            self.after(self.pace.hold, Happening::HoldEnds(at, knock.ticket));
+            return;
+        };
+        let lanes = key(at.seat, knock.from.seat, edge, knock.round);
+        self.lanes.insert(lanes, knock.from.seat);
+        for (end, edge) in [(at, edge), (knock.from, knock.edge)] {
+            if let Some(round) = self.seats[end.seat.0].plane.comes_up(edge) {
+                self.learn(end, Fact::EdgesUp(round));
+            }
+        }
+    }
+
+    pub(super) fn hold_ends(&mut self, at: Process, ticket: Ticket) {
+        let knocks = &mut self.seats[at.seat.0].knocks;
+        if let Some(place) = knocks.iter().position(|knock| knock.ticket == ticket) {
+            let knock = knocks.swap_remove(place);
+            self.dial_fails(knock, LaneFailure::BadHandshake);
+        }
+    }
+
+    /// One end drops lanes; the other notices.
+    pub(super) fn drop_lanes(&mut self, by: SeatNo, dropped: Vec<LaneKey>) {
+        for lanes in dropped {
+            if self.lanes.remove(&lanes).is_some()
+                && let Some(other) = self.process(lanes.other_end(by))
+            {
+                let time = self.pace.round_trip / 2;
+                self.after(time, Happening::Notices(other, lanes));
+            }
+        }
+    }
+
+    /// Lanes at this end have broken.
+    pub(super) fn notices(&mut self, process: Process, lanes: LaneKey) {
+        if !self.runs(process) {
+            return;
+        }
+        if let Some(edge) = self.seats[process.seat.0].plane.edge_of(lanes) {
+            let built = lanes.built;
+            self.learn(process, Fact::EdgeBroke { edge, built });
+            self.reduces_notice(process, lanes);
+        }
+    }
+}

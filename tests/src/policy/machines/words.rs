@@ -1,0 +1,137 @@
+//! What a peer's machine hears and says, translated.
+
+use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
+use pccl_core::id::{ContentHash, Revision, Tag};
+use pccl_core::messages::{CollectiveRefusal, RingOutcome};
+use pccl_core::peer::{Answer, Call, CallError, PeerInput};
+use pccl_core::shared_state::{EntryInfo, SyncPlan, SyncRole, SyncStrategy, SyncVote};
+
+use super::{Ask, Dropped, Fact, Heard, Order, Trouble};
+
+/// `None`: it only concerns the driver.
+pub(super) fn call_of(ask: Ask) -> Option<Call> {
+    Some(match ask {
+        Ask::Connect => Call::Connect,
+        Ask::Update => Call::UpdateTopology,
+        Ask::Optimize => Call::OptimizeTopology,
+        Ask::Sync {
+            revision,
+            content,
+            bytes,
+        } => Call::SyncSharedState(SyncVote {
+            revision: Revision(revision),
+            strategy: SyncStrategy::EnforcePopular,
+            restart: false,
+            entries: vec![EntryInfo {
+                name: "weights".to_owned(),
+                element: ElementType::U8,
+                count: bytes,
+                hash: ContentHash(content),
+                allow_content_inequality: false,
+            }],
+        }),
+        Ask::Reduce { tag, bytes } => Call::Initiate {
+            tag: Tag(tag),
+            spec: CollectiveSpec {
+                op: ReduceOp::Sum,
+                element: ElementType::U8,
+                count: bytes,
+                quantization: Quantization::None,
+            },
+        },
+        // A vote that was cast stands: the machine has no way to take it back.
+        Ask::Drop(Dropped::Major) => return None,
+        Ask::Drop(Dropped::Reduce(tag)) => Call::Cancel { tag: Tag(tag) },
+        Ask::Leave => Call::Leave,
+    })
+}
+
+pub(super) fn input_of(fact: Fact) -> PeerInput {
+    match fact {
+        Fact::EdgesUp(round) => PeerInput::EdgesUp { round },
+        Fact::EdgeFailed {
+            round,
+            with,
+            failure,
+        } => PeerInput::EdgeFailed {
+            round,
+            with,
+            failure,
+        },
+        Fact::EdgeBroke { edge, built } => PeerInput::EdgeBroke { edge, built },
+        Fact::RingEnded { seq, done } => {
+            let outcome = if done {
+                RingOutcome::Done
+            } else {
+                RingOutcome::LaneLost
+            };
+            PeerInput::RingEnded { seq, outcome }
+        }
+        Fact::TransfersEnded { round, ok } => PeerInput::TransfersEnded { round, ok },
+        Fact::Measured {
+            round,
+            to,
+            kbit_per_s,
+        } => PeerInput::Measured {
+            round,
+            to,
+            kbit_per_s,
+        },
+        Fact::ProbesEnded(round) => PeerInput::ProbesEnded { round, ok: true },
+    }
+}
+
+/// `None`: of a question that no program of the simulator asks.
+pub(super) fn heard_of(answer: Answer) -> Option<Heard> {
+    let result = match answer {
+        Answer::Connected(result) => result.map(|_| Heard::Joined),
+        Answer::TopologyUpdated(result) | Answer::TopologyOptimized(result) => {
+            result.map(|_| Heard::Updated)
+        }
+        Answer::PeersPending(_) => return None,
+        Answer::Synchronized(result) => {
+            result.map(|synchronized| Heard::Synchronized(synchronized.revision.0))
+        }
+        Answer::CollectiveEnded { result, .. } => {
+            result.map(|committed| Heard::Reduced(committed.seq))
+        }
+    };
+    Some(result.unwrap_or_else(|error| Heard::Failed(trouble_of(&error))))
+}
+
+/// As the client sorts errors: what may be called again, and what may not.
+fn trouble_of(error: &CallError) -> Trouble {
+    match error {
+        CallError::Conflict(_)
+        | CallError::CollectiveRefused {
+            reason: CollectiveRefusal::Conflict(_),
+            ..
+        } => Trouble::Conflict,
+        CallError::Aborted { .. }
+        | CallError::OptimizationFailed
+        | CallError::CollectiveRefused {
+            reason: CollectiveRefusal::NotJoined { .. },
+            ..
+        } => Trouble::Again,
+        CallError::SyncFailed(failure) if failure.is_retryable() => Trouble::Again,
+        CallError::MasterLost
+        | CallError::MasterStopped
+        | CallError::MasterMisbehaved
+        | CallError::Refused(_)
+        | CallError::Kicked(_)
+        | CallError::Left => Trouble::Over,
+        other => Trouble::Final(other.to_string()),
+    }
+}
+
+pub(super) fn part_of(plan: SyncPlan) -> Order {
+    let round = plan.round;
+    match plan.role {
+        SyncRole::Distribute { to } => Order::Serve { round, to },
+        SyncRole::Request { from, entries } => Order::Fetch {
+            round,
+            from,
+            content: entries.first().map(|(_, hash)| hash.0),
+        },
+    }
+}
