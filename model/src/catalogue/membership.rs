@@ -231,7 +231,7 @@ fn beside_other_calls() -> Vec<Scenario> {
             ),
         ),
         only(
-            &[Fault::Crash],
+            &[Fault::CrashMaster],
             scenario(
                 "aside-3",
                 "a newcomer synchronizes while the others reduce, again and again",

@@ -29,8 +29,9 @@ const EACH_EDGE_ONCE: &str =
     "each ordered edge is reported once, before anything else that follows from it";
 
 /// Where a peer may be when a report about an edge arrives: one that comes late, too.
-const MAY_REPORT: [S; 8] = [
+const MAY_REPORT: [S; 9] = [
     S::ConnectingToPeers,
+    S::WaitingForOtherPeers,
     S::ConnectingToPeersFailed,
     S::VoteNoNewPeersEstablishP2p,
     S::VoteAcceptNewPeers,
@@ -66,9 +67,9 @@ fn may_go_up_registered(kind: &str, state: S) -> Result<(), &'static str> {
     }
     match kind {
         "Heartbeat" => Ok(()),
-        "EdgeUp" => allowed(state != S::WaitingForOtherPeers, EACH_EDGE_ONCE),
+        "EdgeUp" => Ok(()),
         "EdgeFailed" => allowed(
-            matches!(state, S::ConnectingToPeers | S::Idle),
+            state != S::ConnectingToPeersFailed,
             "each opens the lanes of one edge only",
         ),
         "Hello" => Err("the first message, of a connection without a number"),
