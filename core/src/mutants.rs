@@ -253,11 +253,8 @@ mutants! {
     InventedAbort = "invented-abort",
     /// A peer whose own part was whole takes an abort for a commit: some keep the sum, some do not.
     WholeHereIsCommitted = "whole-here-is-committed",
-    /// A newcomer's first `update_topology` is a vote although its admission was its update: it waits
-    /// while the others work.
-    AdmissionIsNoUpdate = "admission-is-no-update",
-    /// A lane that breaks before its ring stands is forgotten: every reduce is aborted, and nothing
-    /// rebuilds the edge.
+    /// A lane that breaks before its ring stands is forgotten: the next reduce is aborted for a lane that
+    /// nobody names, and edges are rebuilt that are whole.
     FreshBreakForgotten = "fresh-break-forgotten",
     /// The end of any ring counts as that of the first tag that runs: the wrong buffer is called whole.
     RingEndOfAnotherTag = "ring-end-of-another-tag",

@@ -16,6 +16,7 @@ pub enum Claim {
     Exclusivity,
     OneView,
     Orders,
+    Named,
     Admission,
     SharedState,
     Election,
@@ -44,6 +45,7 @@ pub const CLAIMS: &[Claim] = &[
     Claim::Exclusivity,
     Claim::OneView,
     Claim::Orders,
+    Claim::Named,
     Claim::Admission,
     Claim::SharedState,
     Claim::Election,
@@ -87,6 +89,7 @@ impl Claim {
                 "an epoch has one ring per group, all of its members are on it, and every edge has its lanes"
             }
             Self::Orders => "an order leaves nothing to decide: the lanes that it names are there",
+            Self::Named => "who reports a lost lane says which edge it was of",
             Self::Admission => {
                 "nobody is accepted without the vote or the consent of every accepted peer"
             }
@@ -135,6 +138,7 @@ impl Claim {
                 Milestone::Committed
             }
             Self::Restoration => Milestone::RestoredWhole,
+            Self::Named => Milestone::Aborted,
             Self::Exclusivity => Milestone::TwoTagsAtOnce,
             Self::OneView | Self::Admission | Self::InStep => Milestone::Admitted,
             Self::SharedState | Self::Election => Milestone::ContentMoved,

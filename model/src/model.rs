@@ -150,6 +150,7 @@ fn holds(claim: Claim) -> Condition {
         Exclusivity,
         OneView,
         Orders,
+        Named,
         Admission,
         SharedState,
         Election,

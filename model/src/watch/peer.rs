@@ -1,7 +1,7 @@
 //! What a peer answers and orders.
 
 use pccl_core::id::{GroupId, PeerId, Revision, Seq, Tag};
-use pccl_core::messages::{CallKind, ToPeer, Verdict};
+use pccl_core::messages::{CallKind, RingOutcome, ToMaster, ToPeer, Verdict};
 use pccl_core::peer::{Answer, CallError, Committed, PeerInput, PeerOutput, PeerTimer};
 use pccl_core::schedule::Schedule;
 use pccl_core::shared_state::{SyncRole, SyncStrategy};
@@ -32,6 +32,12 @@ pub(crate) fn peer_moved(
     if out.iter().any(writes) && !out.iter().any(succeeded) {
         run.state.breaks(Claim::SharedState);
     }
+    if out
+        .iter()
+        .any(|output| !names_what_is_lost(run, no, output))
+    {
+        run.state.breaks(Claim::Named);
+    }
     for output in out {
         let PeerOutput::Answer(answer) = output else {
             continue;
@@ -46,6 +52,23 @@ pub(crate) fn peer_moved(
     if run.seat(no).peer.view().ended() == Some(&CallError::MasterMisbehaved) {
         run.state.breaks(Claim::Trust);
     }
+}
+
+/// A vote that says that a lane was lost names the edges whose standing lanes are known to be dead.
+fn names_what_is_lost(run: &Run<'_>, no: SeatNo, output: &PeerOutput) -> bool {
+    let PeerOutput::Send(ToMaster::CompleteCollective {
+        outcome: RingOutcome::LaneLost,
+        broken,
+        ..
+    }) = output
+    else {
+        return true;
+    };
+    let plane = &run.seat(no).plane;
+    let is_dead = |edge: Edge| plane.standing(edge).is_some_and(|lanes| lanes.noticed);
+    broken.any()
+        && broken.to_next == is_dead(Edge::ToNext)
+        && broken.from_previous == is_dead(Edge::FromPrevious)
 }
 
 /// A call fails for a reason that its kind may have, or because the run has ended for the peer. Users
