@@ -12,9 +12,12 @@ use pccl_core::peer::{Joined, PeerConfig};
 use pccl_core::transport::{Endpoint, Lane, LaneError, Listener, Transport};
 use pccl_core::wire::{FIRST_PEER_PORT, HandshakeError, Preamble, offer};
 use pccl_transport_tcp::Tcp;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
+use crate::backoff::Backoff;
 use crate::calls::{Backups, Calls, View};
 use crate::communicator::Communicator;
 use crate::data::{CONCURRENT_DEFAULT, DataConfig};
@@ -29,6 +32,9 @@ const PORTS_TRIED_MAX: u16 = 1024;
 /// How long memory is kept for the next collective.
 const KEEP_MEMORY: Duration = Duration::from_secs(10);
 
+/// How long a master that is busy is asked again.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(30);
+
 /// How to connect to a run; made by [`Communicator::builder`].
 #[must_use = "nothing happens before connect"]
 pub struct Builder {
@@ -40,6 +46,7 @@ pub struct Builder {
     advertise: Option<IpAddr>,
     seed: Option<u64>,
     connect_timeout: Duration,
+    connect_patience: Duration,
     stall_timeout: Duration,
     concurrent_reduces: usize,
     admission_timeout: Option<Duration>,
@@ -58,6 +65,7 @@ impl Builder {
             advertise: None,
             seed: None,
             connect_timeout: Duration::from_secs(5),
+            connect_patience: CONNECT_PATIENCE,
             stall_timeout: Duration::from_secs(10),
             concurrent_reduces: CONCURRENT_DEFAULT,
             admission_timeout: None,
@@ -114,8 +122,18 @@ impl Builder {
         self
     }
 
-    /// How long a reduce or a transfer of shared state may stand still before its lane counts as
-    /// lost; ten seconds unless said otherwise.
+    /// How long to try again where the master says that it is busy: it takes a bounded number of
+    /// handshakes at a time, in all and from one address, and many peers may start at once. The pauses
+    /// between attempts double from 50 ms to 2 s, and differ from peer to peer. No attempt begins
+    /// later; zero: one attempt. Default: 30 s.
+    pub const fn connect_patience(mut self, limit: Duration) -> Self {
+        self.connect_patience = limit;
+        self
+    }
+
+    /// How long a lane of a reduce or of a transfer of shared state may stand still before it counts as
+    /// lost. A reduce to which nothing comes waits half as long again, so that the other end of a lane
+    /// that carries nothing can say so first. Transfers have no other time limit. Default: 10 s.
     pub const fn stall_timeout(mut self, limit: Duration) -> Self {
         self.stall_timeout = limit;
         self
@@ -172,7 +190,8 @@ impl Builder {
     /// # Errors
     /// [`Error::NoResources`]: no thread or event queue of its own (not of
     /// [`connect_async`](Self::connect_async)); [`Error::CannotListen`]; [`Error::MasterUnreachable`]
-    /// within [`connect_timeout`](Self::connect_timeout); [`Error::MasterMisbehaved`]: what answers is no
+    /// within [`connect_timeout`](Self::connect_timeout), or the master was busy for longer than
+    /// [`connect_patience`](Self::connect_patience); [`Error::MasterMisbehaved`]: what answers is no
     /// master of this release; [`Error::Refused`] with the reason of the master (another release, a peer
     /// that cannot be reached, a full run); [`Error::AdmissionTimedOut`]. While waiting to be admitted:
     /// [`Error::MasterLost`]; [`Error::MasterStopped`]; [`Error::Kicked`]: the master takes this peer for
@@ -233,7 +252,7 @@ impl Builder {
     ) -> Result<(Calls, Engine), Error> {
         let listener = self.take_port().await?;
         let port = listener.local_addr().port();
-        let control = self.reach_master().await?;
+        let control = self.reach_master(seed).await?;
         let (commands, received) = mpsc::unbounded_channel();
         let (publish, view) = watch::channel(View::default());
         let backups = Arc::new(Backups::default());
@@ -267,6 +286,7 @@ impl Builder {
             port,
             call_ids: Arc::default(),
             stall: self.stall_timeout,
+            staging: Arc::default(),
             turns,
         };
         Ok((calls, engine))
@@ -288,19 +308,34 @@ impl Builder {
         }
     }
 
-    async fn reach_master(&self) -> Result<Lane, Error> {
-        let reaching = async {
-            let master = Endpoint::Name(self.master.clone());
-            let mut lane = self.transport.open(&master).await?;
-            offer(&mut lane, &Preamble::CONTROL).await?;
-            Ok::<Lane, HandshakeError>(lane)
-        };
-        let reached = timeout(self.connect_timeout, reaching).await;
-        let reached = reached.unwrap_or(Err(LaneError::TimedOut.into()));
-        reached.map_err(|reason| Error::MasterUnreachable {
-            master: self.master.clone(),
-            reason,
-        })
+    /// Opens the control lane. Tries again where the master says that it is busy.
+    async fn reach_master(&self, seed: u64) -> Result<Lane, Error> {
+        let since = Instant::now();
+        let mut random = StdRng::seed_from_u64(seed);
+        let mut backoff = Backoff::new();
+        loop {
+            let reached = timeout(self.connect_timeout, self.open_control()).await;
+            let reason = match reached {
+                Ok(Ok(lane)) => return Ok(lane),
+                Ok(Err(reason)) => reason,
+                Err(_) => LaneError::TimedOut.into(),
+            };
+            let pause = backoff.uneven_pause(&mut random);
+            let may_wait = since.elapsed().saturating_add(pause) <= self.connect_patience;
+            if !matches!(reason, HandshakeError::NotYet(_)) || !may_wait {
+                let master = self.master.clone();
+                return Err(Error::MasterUnreachable { master, reason });
+            }
+            tracing::debug!(%reason, ?pause, "the master is busy");
+            sleep(pause).await;
+        }
+    }
+
+    async fn open_control(&self) -> Result<Lane, HandshakeError> {
+        let master = Endpoint::Name(self.master.clone());
+        let mut lane = self.transport.open(&master).await?;
+        offer(&mut lane, &Preamble::CONTROL).await?;
+        Ok(lane)
     }
 }
 

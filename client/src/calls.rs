@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::data::{Backup, CONCURRENT_DEFAULT};
 use crate::engine::{CallId, Command};
 use crate::error::Error;
+use crate::transfer::Staging;
 use crate::turns::{Open, Turns};
 
 /// A backup of so many bytes is not too large for any reduce.
@@ -30,8 +31,10 @@ pub(crate) struct Calls {
     /// Where this peer accepts lanes.
     pub(crate) port: u16,
     pub(crate) call_ids: Arc<AtomicU64>,
-    /// A transfer that makes no progress for so long has failed.
+    /// A lane of a transfer on which nothing moves for so long has failed.
     pub(crate) stall: Duration,
+    /// What synchronizations that failed have fetched.
+    pub(crate) staging: Arc<Mutex<Staging>>,
     /// Of a runtime of its own.
     pub(crate) turns: Option<Arc<Turns>>,
 }

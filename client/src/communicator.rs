@@ -40,16 +40,20 @@ use crate::sync::synchronize;
 /// [`connect_async`](Builder::connect_async) need another thread to drive that runtime meanwhile.
 ///
 /// No call has a time limit of its own, because only the program knows how long a step of its slowest
-/// peer takes; the master ends ballots, transfers and collectives that take longer than it allows.
+/// peer takes. The master judges the peers that others wait for, as its operator has set it: who calls
+/// nothing for ten minutes is kicked, unless more would be kicked than wait; of what runs and moves no
+/// bytes for a minute the peer that holds it up.
 ///
 /// # Futures that are dropped
 ///
-/// A vote cannot be taken back. A dropped future of a major operation or of `are_peers_pending` leaves
-/// its vote standing: what other peers wait for still happens. Making the same call again joins the
-/// vote that stands, except for `sync_shared_state`; other calls wait until it has ended. A dropped
-/// collective is given up: it is aborted for everybody unless it was committed already, and the
-/// buffer in place is as it was. One that has not started, because others have not called it, ends when
-/// they call it or a major operation; until then the next major operation of this peer waits.
+/// A dropped future of a major operation or of `are_peers_pending` leaves its vote standing, which cannot
+/// be taken back: what other peers wait for still happens. Making the same call again joins the vote that
+/// stands, except for `sync_shared_state`; other calls wait until it has ended.
+///
+/// A dropped collective is given up, and the buffer in place is as it was. One that has not started,
+/// because others have not called it, is taken back, as if it had never been called: those that wait for
+/// it go on waiting for this peer to call it. One that runs is aborted for everybody, unless it was
+/// committed already.
 ///
 /// # Memory
 ///
@@ -92,9 +96,11 @@ impl Communicator {
 
     /// Admits the peers that wait, and repairs rings that have lost a peer or a lane.
     ///
-    /// A vote of all accepted peers of all groups: it ends when all of them have called. The first
-    /// call of a peer that has just been admitted returns at once, because its admission was this
-    /// very update.
+    /// A vote of all accepted peers of all groups: it ends when each of them has called, or agrees without
+    /// a call of its own. Who waits in another call for others to make it agrees, and goes on waiting, on
+    /// the new ring; so does a peer that was admitted and has called nothing since, perhaps because it
+    /// still loads its data. The first call of a peer that has just been admitted returns at once, because
+    /// its admission was this very update.
     ///
     /// Blocks until then. Afterwards [`world_size`](Self::world_size) and the other attributes tell
     /// of the new epoch.
@@ -126,9 +132,8 @@ impl Communicator {
     /// connected the rings that were chosen; a measurement takes some 200 ms per pair.
     ///
     /// # Errors
-    /// [`Error::OptimizationFailed`]: the rings are as they were; [`Error::Conflict`]: another peer
-    /// waits in `update_topology`, call that first; [`Error::PendingCollectives`]; errors that are
-    /// [final](Error::is_final).
+    /// [`Error::OptimizationFailed`]: the rings are as they were; [`Error::PendingCollectives`]; errors
+    /// that are [final](Error::is_final).
     ///
     /// # Panics
     /// Inside an async task.
@@ -196,7 +201,8 @@ impl Communicator {
     /// # Errors
     /// [`Error::Aborted`]: a peer or a lane was lost, for everybody alike: call again, or admit
     /// newcomers first. [`Error::Disagreement`]: the peers asked for different things.
-    /// [`Error::Conflict`]: another peer waits in a major operation: make that call first.
+    /// [`Error::Conflict`]: another peer waits in `optimize_topology` or `sync_shared_state`: make that
+    /// call first.
     /// [`Error::NotJoined`], [`Error::TagInUse`], [`Error::NotSupported`], [`Error::Busy`]; errors that
     /// are [final](Error::is_final).
     ///
@@ -372,8 +378,8 @@ impl Communicator {
     /// # Errors
     /// An error that calling again does not cure ends the call: no further item is begun, those
     /// running end, and [`ManyFailed`] says which items are done. Those that are not are as they were.
-    /// [`Error::Conflict`] is among them: another peer waits in a major operation, which cannot be
-    /// called from in here.
+    /// [`Error::Conflict`] is among them: another peer waits in `optimize_topology` or
+    /// `sync_shared_state`, which cannot be called from in here.
     ///
     /// # Panics
     /// Inside an async task.
@@ -419,8 +425,9 @@ impl Communicator {
     ///
     /// # Errors
     /// [`Error::SyncFailed`] says why, and whether calling again helps; see [`SyncOptions`] for how to
-    /// go on where the newest revision is lost. [`Error::Conflict`]: call `update_topology` first.
-    /// [`Error::PendingCollectives`]. [`Error::Kicked`] where the entries are not those of the other
+    /// go on where the newest revision is lost. [`Error::Conflict`]: another peer waits in
+    /// `optimize_topology`, call that first; or collectives have given way to synchronizations twice in a
+    /// row, and it is this one's turn. [`Error::PendingCollectives`]. [`Error::Kicked`] where the entries are not those of the other
     /// peers, or the revision is ahead of the group's. Errors that are [final](Error::is_final).
     ///
     /// # Panics

@@ -21,7 +21,8 @@ use pccl_core::wire::{HandshakeError, MAX_ENTRY_NAME_BYTES};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No connection to the master could be opened. Check the address, and that the master runs.
+    /// No connection to the master could be opened. Check the address, and that the master runs; where
+    /// the reason is [`HandshakeError::NotYet`] it is busy, and connecting again later may succeed.
     #[error("the master at {master} cannot be reached: {reason}")]
     MasterUnreachable {
         /// The address, as it was given.
@@ -76,7 +77,15 @@ pub enum Error {
         /// Who did not join.
         peers: Vec<PeerId>,
     },
-    /// Another peer waits in a call that has precedence. Make that call first, then this one again.
+    /// This peer gave the collective up before it started: nobody else was concerned. Only who gave it up
+    /// could hear of it.
+    #[error("{tag} was given up before it started")]
+    GivenUp {
+        /// The collective.
+        tag: Tag,
+    },
+    /// Another peer waits in a call that has precedence. Make that call first, then this one again. Of
+    /// peers that make the same calls again and again without doing so the third in a row is let through.
     #[error("{0}")]
     Conflict(Conflict),
     /// The shared state was not synchronized.
@@ -166,15 +175,17 @@ pub enum Error {
 impl Error {
     /// May the same call succeed when it is made again?
     ///
-    /// Where the error is [`Conflict`](Self::Conflict), make the call that it names first. A retry
-    /// loop that calls [`update_topology`](crate::Communicator::update_topology) before each attempt
-    /// does that, and ends, because everything that cannot be cured by calling again is not
-    /// retryable.
+    /// Where the error is [`Conflict`](Self::Conflict), make the call that it names first. A retry loop
+    /// that makes the same call again, with
+    /// [`update_topology`](crate::Communicator::update_topology) before each attempt or without, ends all
+    /// the same: the third conflict in a row is decided for it, and what cannot be cured by calling again
+    /// is not retryable.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Aborted { .. }
             | Self::NotJoined { .. }
+            | Self::GivenUp { .. }
             | Self::Conflict(_)
             | Self::OptimizationFailed => true,
             Self::SyncFailed(failure) => failure.is_retryable(),
@@ -229,6 +240,7 @@ impl From<CallError> for Error {
                 }
                 CollectiveRefusal::NotJoined { peers } => Self::NotJoined { tag, peers },
                 CollectiveRefusal::Conflict(conflict) => Self::Conflict(conflict),
+                CollectiveRefusal::Withdrawn => Self::GivenUp { tag },
             },
             CallError::Conflict(conflict) => Self::Conflict(conflict),
             CallError::SyncFailed(failure) => Self::SyncFailed(failure),

@@ -85,7 +85,7 @@ impl<T: Element> AllReduceHandle<T> {
     /// Waits for the end of the reduce.
     ///
     /// Blocks the thread. Only what the operating system may take is unbounded: a reduce ends with
-    /// its verdict, and the master ends what takes too long.
+    /// its verdict, and the master ends what makes no progress.
     ///
     /// # Errors
     /// As [`all_reduce`](crate::Communicator::all_reduce); the buffer comes back unchanged.

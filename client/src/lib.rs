@@ -54,8 +54,9 @@
 //!   at once where another peer waits in a major call. It may run beside reduces; where it does not, it comes
 //!   in the same order with them everywhere.
 //!
-//! Calls that do not meet are not waited for without end: the master ends them by its deadlines
-//! ([`Error::Conflict`], [`Error::NotJoined`], [`Error::Kicked`]).
+//! Calls that do not meet are not waited for without end: the master lets one of two calls give way
+//! ([`Error::Conflict`]), refuses what others do not join ([`Error::NotJoined`]), and kicks who makes all
+//! others wait ([`Error::Kicked`]). [`update_topology`](Communicator::update_topology) is in nobody's way.
 //!
 //! # Map
 //!
@@ -76,6 +77,7 @@
 #[cfg(target_endian = "big")]
 compile_error!("elements travel as they lie in memory, which has to be little-endian");
 
+mod backoff;
 mod builder;
 mod calls;
 mod collective;
@@ -89,8 +91,11 @@ mod error_feedback;
 mod floats;
 mod handle;
 mod many;
+mod progress;
 mod reduce;
 mod runtime;
+#[cfg(test)]
+mod simulated;
 mod state;
 mod sync;
 mod together;

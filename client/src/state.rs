@@ -193,7 +193,7 @@ impl Entry<'_> {
             name: self.name.clone().into_owned(),
             element: self.element,
             count: (self.data.len() / self.element.size()) as u64,
-            hash: hash_of(self.data).await,
+            hash: hash_of(self.data, || {}).await,
             allow_content_inequality: self.allow_content_inequality,
         }
     }
@@ -201,11 +201,13 @@ impl Entry<'_> {
 
 /// The hash of an entry's content, computed in this task. It gives other tasks their turns: where they
 /// share the thread, the signs of life that keep the master from taking this peer for dead are among
-/// them.
-pub(crate) async fn hash_of(content: &[u8]) -> ContentHash {
+/// them. `moved` is called after each step.
+pub(crate) async fn hash_of(content: &[u8], moved: impl Fn()) -> ContentHash {
     let mut hashing = ContentHashing::new(content);
     loop {
-        if let Some(hash) = hashing.step() {
+        let hash = hashing.step();
+        moved();
+        if let Some(hash) = hash {
             return ContentHash::from_blake3(hash);
         }
         yield_now().await;

@@ -1,6 +1,8 @@
 //! One synchronization of the shared state, from its vote to its end.
 
-use pccl_core::id::{EntryIndex, Round};
+use std::sync::PoisonError;
+
+use pccl_core::id::Round;
 use pccl_core::peer::{CallError, Synchronized};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -9,7 +11,7 @@ use crate::calls::Calls;
 use crate::engine::{Command, MoveOrder, SyncEvent};
 use crate::error::Error;
 use crate::state::{SharedState, SyncOptions, SyncReport};
-use crate::transfer::{Moved, carry_out};
+use crate::transfer::{Failed, Means, Moved, carry_out};
 
 /// Votes, moves what the master plans, and writes it when everybody has it.
 pub(crate) async fn synchronize(
@@ -55,7 +57,7 @@ impl Session<'_> {
             event = match event {
                 SyncEvent::Move(order) => self.carry_out(state, order).await?,
                 SyncEvent::Commit => {
-                    write(state, std::mem::take(&mut self.moved.staged))?;
+                    self.write(state)?;
                     self.next().await?
                 }
                 SyncEvent::Drop => {
@@ -81,46 +83,59 @@ impl Session<'_> {
                 self.unreported = None;
                 return event.ok_or(Error::RuntimeEnded);
             }
-            moved = carry_out(self.calls, state, order) => moved,
+            moved = carry_out(means(self.calls), state, order) => moved,
         };
-        let ok = match moved {
+        let (ok, with) = match moved {
             Ok(moved) => {
                 self.moved = moved;
-                true
+                (true, None)
             }
-            Err(error) => {
+            Err(Failed { with, error }) => {
                 tracing::debug!(%error, %round, "a transfer of shared state failed");
-                false
+                (false, with)
             }
         };
         self.unreported = None;
-        self.calls.tell(Command::TransfersEnded { round, ok })?;
+        self.calls
+            .tell(Command::TransfersEnded { round, ok, with })?;
         self.next().await
     }
 
     async fn next(&mut self) -> Result<SyncEvent, Error> {
         self.heard.recv().await.ok_or(Error::RuntimeEnded)
     }
+
+    /// Writes what was fetched, and keeps none of it. Its lengths were checked when it was asked for;
+    /// content that does not fit after all came from a master that contradicts itself.
+    fn write(&self, state: &mut SharedState<'_>) -> Result<(), Error> {
+        let staging = self.calls.staging.lock();
+        let staged = staging.unwrap_or_else(PoisonError::into_inner).take();
+        for (entry, content) in staged {
+            if !state.replace(entry, &content) {
+                return Err(CallError::MasterMisbehaved.into());
+            }
+        }
+        Ok(())
+    }
 }
 
-/// Writes what was fetched. Its lengths were checked on arrival; content that does not fit after all
-/// came from a master that contradicts itself.
-fn write(state: &mut SharedState<'_>, staged: Vec<(EntryIndex, Vec<u8>)>) -> Result<(), Error> {
-    for (entry, content) in staged {
-        if !state.replace(entry, &content) {
-            return Err(CallError::MasterMisbehaved.into());
-        }
+fn means(calls: &Calls) -> Means<'_> {
+    Means {
+        transport: &*calls.transport,
+        stall: calls.stall,
+        staging: &calls.staging,
     }
-    Ok(())
 }
 
 impl Drop for Session<'_> {
     fn drop(&mut self) {
         if let Some(round) = self.unreported {
             // Where the engine is gone there is nobody left to tell.
-            let _ = self
-                .calls
-                .tell(Command::TransfersEnded { round, ok: false });
+            let _ = self.calls.tell(Command::TransfersEnded {
+                round,
+                ok: false,
+                with: None,
+            });
         }
     }
 }

@@ -1,35 +1,52 @@
-//! Moving entries of the shared state between two peers, over a lane of its own.
+//! Moving entries of the shared state between two peers, over lanes of their own.
+//!
+//! | file | what it is for |
+//! |---|---|
+//! | `serving` | sending what others ask for |
+//! | `fetching` | asking, on several lanes, and checking what arrives |
+//! | `board` | what is left to fetch, and which lane fetches it |
+//! | `staging` | what has arrived and is not the user's yet |
+//!
+//! No deadline is absolute: a lane on which nothing moves for the stall time is given up, and a transfer
+//! fails where no lane is left.
 
+mod board;
+mod fetching;
+mod serving;
+mod staging;
+#[cfg(test)]
+mod tests;
+
+use std::future::poll_fn;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use pccl_core::id::{ContentHash, EntryIndex, PeerId, Round};
+use pccl_core::id::{EntryIndex, PeerId, Round};
 use pccl_core::shared_state::SyncRole;
 use pccl_core::topology::LaneOrder;
-use pccl_core::transport::{Lane, LaneError, LaneRx, LaneTx, close, recv_some, send_all};
-use pccl_core::wire::{
-    ControlError, ControlReader, ENTRY_HEADER_BYTES, EntryError, EntryHeader, Preamble, Purpose,
-    STATE_REQUEST_MAX, StateRequest, recv_control, send_control,
-};
+use pccl_core::transport::{Lane, LaneError, LaneTx, Transport};
+use pccl_core::wire::{ControlError, EncodeError, Preamble, Purpose, UnexpectedRange};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::calls::Calls;
 use crate::engine::{MoveOrder, dial};
-use crate::state::{SharedState, hash_of};
-use crate::together::Together;
+use crate::progress::Progress;
+use crate::state::SharedState;
+
+pub(crate) use staging::Staging;
 
 /// Bytes that are sent or received before progress is noted.
 const PIECE_BYTES: usize = 256 * 1024;
 
-/// What was moved, and what arrived.
-#[derive(Debug, Default)]
+/// How much was moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Moved {
-    pub(crate) staged: Vec<(EntryIndex, Vec<u8>)>,
     pub(crate) bytes_sent: u64,
     pub(crate) bytes_received: u64,
 }
 
-/// Why a transfer failed. The synchronization fails with it, and is called again.
+/// Why a lane, or the last lane of a transfer, failed. The synchronization then fails, and is called
+/// again.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TransferError {
     #[error("the lane ended: {0}")]
@@ -38,165 +55,129 @@ pub(crate) enum TransferError {
     NotOpened,
     #[error("no progress within the time limit")]
     Stalled,
+    #[error("the other lanes have waited for this one for too long")]
+    Slow,
     #[error("{0}")]
     Request(#[from] ControlError),
     #[error("{0}")]
-    Entry(#[from] EntryError),
+    Asking(#[from] EncodeError),
+    #[error("{0}")]
+    Range(#[from] UnexpectedRange),
     #[error("the request is for {asked}, not for {expected}")]
     WrongRound { asked: Round, expected: Round },
-    #[error("{0} does not exist here")]
+    #[error("{0} does not exist here, or not so much of it")]
     NoSuchEntry(EntryIndex),
     #[error("{0} arrived with another content than announced")]
     WrongContent(EntryIndex),
 }
 
+/// A peer's part of a plan that failed.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    /// The peer that could not be served, if this peer was to serve.
+    pub(crate) with: Option<PeerId>,
+    pub(crate) error: TransferError,
+}
+
+impl From<TransferError> for Failed {
+    fn from(error: TransferError) -> Self {
+        let with = None;
+        Self { with, error }
+    }
+}
+
+/// What transfers are made with.
+#[derive(Clone, Copy)]
+pub(crate) struct Means<'a> {
+    pub(crate) transport: &'a dyn Transport,
+    /// A lane on which nothing moves for so long has failed.
+    pub(crate) stall: Duration,
+    /// What arrives is kept here, also for the next plan.
+    pub(crate) staging: &'a Mutex<Staging>,
+}
+
 /// Carries out this peer's part of a plan. What arrives is kept aside.
 pub(crate) async fn carry_out(
-    calls: &Calls,
+    means: Means<'_>,
     state: &SharedState<'_>,
     order: MoveOrder,
-) -> Result<Moved, TransferError> {
+) -> Result<Moved, Failed> {
     let mut desk = Desk {
-        calls,
+        means,
         state,
         me: order.me,
         round: order.plan.round,
+        progress: order.progress,
         expected: order.expected,
     };
     match order.plan.role {
-        SyncRole::Distribute { to } => desk.serve_all(&to).await,
-        SyncRole::Request {
-            from: None,
-            entries,
-        } => match entries.first() {
-            None => Ok(Moved::default()),
-            Some(_) => Err(TransferError::NotOpened),
-        },
-        SyncRole::Request {
-            from: Some(from),
-            entries,
-        } => {
-            let lane = desk.lane(&from);
-            desk.fetch(lane.open(desk.calls, desk.me).await?, &entries)
-                .await
+        SyncRole::Distribute { to } => {
+            desk.want(&[])?;
+            desk.serve_all(&to).await
+        }
+        SyncRole::Request { from, entries } => {
+            desk.want(&entries)?;
+            match from {
+                None if entries.is_empty() => Ok(Moved::default()),
+                None => Err(TransferError::NotOpened.into()),
+                Some(from) => {
+                    let sources = desk.sources(&from);
+                    Ok(desk.fetch(sources).await?)
+                }
+            }
         }
     }
 }
 
 /// One plan of one peer.
 struct Desk<'a> {
-    calls: &'a Calls,
+    means: Means<'a>,
     state: &'a SharedState<'a>,
     me: PeerId,
     round: Round,
+    progress: Progress,
     expected: Vec<(PeerId, oneshot::Receiver<Lane>)>,
 }
 
 /// Where a lane comes from.
 enum Source {
-    Dial(LaneOrder),
+    Dial { order: LaneOrder, number: u16 },
     Expect(oneshot::Receiver<Lane>),
-    Nowhere,
 }
 
 impl Source {
-    async fn open(self, calls: &Calls, me: PeerId) -> Result<Lane, TransferError> {
-        match self {
-            Self::Dial(order) => {
+    async fn open(self, means: Means<'_>, me: PeerId) -> Result<Lane, TransferError> {
+        let opened = match self {
+            Self::Dial { order, number } => {
                 let preamble = Preamble {
                     purpose: Purpose::SharedState,
                     from: me,
                     ticket: order.ticket,
-                    lane: 0,
-                    lanes: 1,
+                    lane: number,
+                    lanes: order.lanes,
                 };
-                let dialled = dial(&*calls.transport, &order, preamble).await;
-                dialled.map_err(|_| TransferError::NotOpened)
+                dial(means.transport, &order, preamble).await.ok()
             }
-            Self::Expect(lane) => within(calls.stall, lane)
-                .await?
-                .map_err(|_| TransferError::NotOpened),
-            Self::Nowhere => Err(TransferError::NotOpened),
-        }
+            Self::Expect(lane) => within(means.stall, lane).await?.ok(),
+        };
+        let mut lane = opened.ok_or(TransferError::NotOpened)?;
+        lane.tx.give_up_after(means.stall);
+        Ok(lane)
     }
 }
 
 impl<'a> Desk<'a> {
-    fn lane(&mut self, order: &LaneOrder) -> Source {
+    /// Where the lanes of an order come from.
+    fn sources(&mut self, order: &LaneOrder) -> Vec<Source> {
         if order.dial.is_some() {
-            return Source::Dial(*order);
+            let order = *order;
+            let numbers = 0..order.lanes;
+            return numbers
+                .map(|number| Source::Dial { order, number })
+                .collect();
         }
-        let place = self.expected.iter().position(|(who, _)| *who == order.with);
-        match place {
-            Some(place) => Source::Expect(self.expected.swap_remove(place).1),
-            None => Source::Nowhere,
-        }
-    }
-
-    /// Serves everybody who asks here, side by side.
-    async fn serve_all(&mut self, to: &[LaneOrder]) -> Result<Moved, TransferError> {
-        let sources: Vec<Source> = to.iter().map(|order| self.lane(order)).collect();
-        let mut serving = Together::new();
-        let (calls, me) = (self.calls, self.me);
-        for source in sources {
-            let desk = &*self;
-            serving.push(async move { desk.serve(source.open(calls, me).await?).await });
-        }
-        let mut moved = Moved::default();
-        while let Some(served) = serving.next().await {
-            moved.bytes_sent += served?;
-        }
-        Ok(moved)
-    }
-
-    async fn serve(&self, mut lane: Lane) -> Result<u64, TransferError> {
-        let stall = self.calls.stall;
-        let mut reader = ControlReader::with_cap(STATE_REQUEST_MAX);
-        let asked = recv_control::<StateRequest>(lane.rx.as_mut(), &mut reader);
-        let request = within(stall, asked).await??;
-        if request.round != self.round {
-            return Err(TransferError::WrongRound {
-                asked: request.round,
-                expected: self.round,
-            });
-        }
-        let mut sent = 0;
-        for entry in request.entries {
-            let content = self.content(entry)?;
-            send_entry(lane.tx.as_mut(), entry, content, stall).await?;
-            sent += content.len() as u64;
-        }
-        within(stall, close(lane.tx.as_mut())).await??;
-        // The other end closes when it has read everything; until then nothing may be dropped.
-        let mut end = [0; 1];
-        within(stall, recv_some(lane.rx.as_mut(), &mut end)).await??;
-        Ok(sent)
-    }
-
-    /// Fetches the entries one after the other.
-    async fn fetch(
-        &self,
-        mut lane: Lane,
-        entries: &[(EntryIndex, ContentHash)],
-    ) -> Result<Moved, TransferError> {
-        let stall = self.calls.stall;
-        let request = StateRequest {
-            round: self.round,
-            entries: entries.iter().map(|(entry, _)| *entry).collect(),
-        };
-        within(stall, send_control(lane.tx.as_mut(), &request)).await??;
-        let mut moved = Moved::default();
-        for (entry, hash) in entries {
-            let length = self.content(*entry)?.len();
-            let content = recv_entry(lane.rx.as_mut(), *entry, length, stall).await?;
-            if hash_of(&content).await != *hash {
-                return Err(TransferError::WrongContent(*entry));
-            }
-            moved.bytes_received += content.len() as u64;
-            moved.staged.push((*entry, content));
-        }
-        within(stall, close(lane.tx.as_mut())).await??;
-        Ok(moved)
+        let expected = self.expected.extract_if(.., |(who, _)| *who == order.with);
+        expected.map(|(_, lane)| Source::Expect(lane)).collect()
     }
 
     fn content(&self, entry: EntryIndex) -> Result<&'a [u8], TransferError> {
@@ -205,50 +186,31 @@ impl<'a> Desk<'a> {
     }
 }
 
-async fn send_entry(
-    tx: &mut dyn LaneTx,
-    entry: EntryIndex,
-    content: &[u8],
-    stall: Duration,
-) -> Result<(), TransferError> {
-    let length = content.len() as u64;
-    let header = EntryHeader { entry, length }.encode();
-    within(stall, send_all(tx, &header, &[])).await??;
-    for piece in content.chunks(PIECE_BYTES) {
-        within(stall, send_all(tx, piece, &[])).await??;
-    }
-    Ok(())
+/// Locks; a panic elsewhere leaves nothing half done.
+fn lock(staging: &Mutex<Staging>) -> std::sync::MutexGuard<'_, Staging> {
+    staging.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Memory grows with what arrives, so that an announced length alone costs nothing.
-async fn recv_entry(
-    rx: &mut dyn LaneRx,
-    entry: EntryIndex,
-    length: usize,
+/// Sends all of both parts. Nothing may stand still for `stall`; `moved` is told how many bytes have
+/// left.
+async fn send_moving(
+    tx: &mut dyn LaneTx,
+    [mut head, mut body]: [&[u8]; 2],
     stall: Duration,
-) -> Result<Vec<u8>, TransferError> {
-    let mut header = [0; ENTRY_HEADER_BYTES];
-    let arrival = pccl_core::transport::recv_exact(rx, &mut header);
-    within(stall, arrival).await??;
-    let expected = EntryHeader {
-        entry,
-        length: length as u64,
-    };
-    EntryHeader::decode_expecting(&header, expected)?;
-    let mut content = Vec::new();
-    while content.len() < length {
-        let filled = content.len();
-        content.resize(length.min(filled + PIECE_BYTES), 0);
-        let Some(room) = content.get_mut(filled..) else {
-            break;
-        };
-        let arrived = within(stall, recv_some(rx, room)).await??;
-        if arrived == 0 {
+    moved: impl Fn(usize),
+) -> Result<(), TransferError> {
+    while !head.is_empty() || !body.is_empty() {
+        let piece = body.get(..PIECE_BYTES).unwrap_or(body);
+        let sent = within(stall, poll_fn(|cx| tx.poll_send(cx, &[head, piece]))).await??;
+        if sent == 0 {
             return Err(LaneError::Closed.into());
         }
-        content.truncate(filled + arrived);
+        moved(sent);
+        let of_head = sent.min(head.len());
+        head = head.get(of_head..).unwrap_or_default();
+        body = body.get(sent - of_head..).unwrap_or_default();
     }
-    Ok(content)
+    Ok(())
 }
 
 async fn within<F: Future>(limit: Duration, future: F) -> Result<F::Output, TransferError> {

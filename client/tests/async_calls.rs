@@ -2,10 +2,12 @@
 
 mod support;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use pccl::{Communicator, Error, Reduce, ReduceItem, SharedState, SyncStrategy};
-use support::{Run, builder_for};
+use pccl::{Communicator, Error, Reduce, ReduceItem, SharedState, SyncReport, SyncStrategy};
+use support::{Run, builder_for, on_event};
+use tokio::sync::Notify;
 use tokio::time::timeout;
 
 /// Far beyond what any test takes; reached only by a hang.
@@ -20,6 +22,18 @@ async fn two_peers(master: &str) -> (Communicator, Communicator) {
     one.update_topology_async().await.unwrap();
     let mut other = joining.await.unwrap().unwrap();
     other.update_topology_async().await.unwrap();
+    (one, other)
+}
+
+/// The same; neither of them has just been admitted: an update needs the vote of both.
+async fn two_veterans(master: &str) -> (Communicator, Communicator) {
+    let (one, other) = two_peers(master).await;
+    let (mut mine, mut theirs) = ([1_u8], [1_u8]);
+    let (mine, theirs) = tokio::join!(
+        one.all_reduce_async(&mut mine, Reduce::sum()),
+        other.all_reduce_async(&mut theirs, Reduce::sum())
+    );
+    assert!(mine.is_ok() && theirs.is_ok(), "{mine:?}, {theirs:?}");
     (one, other)
 }
 
@@ -86,26 +100,98 @@ fn every_call_works_on_a_runtime_of_many_threads() {
 }
 
 #[tokio::test]
-async fn a_reduce_that_is_dropped_restores_its_buffer_and_is_aborted_for_the_other() {
+async fn a_reduce_that_is_dropped_before_it_starts_is_taken_back_and_may_be_called_again() {
     let run = Run::new();
-    let (one, other) = two_peers(&run.address()).await;
-    let mut buffer = vec![1_u64; 1000];
-    let mut theirs = vec![1_u64; 1000];
+    let (mut one, mut other) = two_peers(&run.address()).await;
+    let (mut mine, mut theirs) = (vec![1_u64; 1000], vec![1_u64; 1000]);
 
-    let given_up = one.all_reduce_async(&mut buffer, Reduce::sum());
+    let given_up = one.all_reduce_async(&mut mine, Reduce::sum());
     let none = timeout(Duration::from_millis(20), given_up).await;
-    let aborted = timeout(HANG, other.all_reduce_async(&mut theirs, Reduce::sum()));
-    let error = aborted.await.unwrap().unwrap_err();
+    let restored = mine.clone();
+    let both = async {
+        // Behind it the vote has been taken back for certain.
+        let updates = tokio::join!(one.update_topology_async(), other.update_topology_async());
+        let reduces = tokio::join!(
+            one.all_reduce_async(&mut mine, Reduce::sum()),
+            other.all_reduce_async(&mut theirs, Reduce::sum())
+        );
+        (updates, reduces)
+    };
+    let (updates, reduces) = timeout(HANG, both).await.unwrap();
 
     assert!(none.is_err());
-    assert!(matches!(error, Error::Aborted { .. }));
-    assert_eq!((buffer, theirs), (vec![1; 1000], vec![1; 1000]));
+    assert_eq!(restored, [1; 1000]);
+    assert!(updates.0.is_ok() && updates.1.is_ok(), "{updates:?}");
+    assert!(reduces.0.is_ok() && reduces.1.is_ok(), "{reduces:?}");
+    assert_eq!((mine, theirs), (vec![2; 1000], vec![2; 1000]));
+}
+
+#[tokio::test]
+async fn a_synchronization_does_not_wait_for_a_reduce_that_was_dropped_before_it_started() {
+    async fn sync(peer: &mut Communicator) -> Result<SyncReport, Error> {
+        let mut weights = [1.0_f32; 3];
+        let mut state = SharedState::at(0);
+        state.entry("weights", &mut weights).unwrap();
+        let strategy = SyncStrategy::EnforcePopular;
+        peer.sync_shared_state_async(&mut state, strategy).await
+    }
+    let run = Run::new();
+    let (mut one, mut other) = two_peers(&run.address()).await;
+
+    let mut buffer = [1_u64; 9];
+    let given_up = one.all_reduce_async(&mut buffer, Reduce::sum());
+    let none = timeout(Duration::from_millis(20), given_up).await;
+    let both = async { tokio::join!(sync(&mut one), sync(&mut other)) };
+    let (mine, theirs) = timeout(HANG, both).await.unwrap();
+
+    assert!(none.is_err());
+    assert!(mine.is_ok() && theirs.is_ok(), "{mine:?}, {theirs:?}");
+}
+
+/// From then on it cannot be taken back: the others move bytes for it.
+#[test]
+fn a_reduce_that_is_dropped_when_it_has_started_is_aborted_for_the_other() {
+    let run = Run::new();
+    let started = Arc::new(Notify::new());
+    let noticed = Arc::clone(&started);
+    let tell = move |kind: &str| {
+        if kind == "ring_started" {
+            noticed.notify_one();
+        }
+    };
+    let (mut mine, mut theirs) = (vec![1_u64; 1000], vec![1_u64; 1000]);
+
+    let both = async {
+        let (one, other) = two_peers(&run.address()).await;
+        let given_up = async {
+            tokio::select! {
+                // Before the ring is polled, so that it cannot be through.
+                biased;
+                () = started.notified() => {}
+                result = one.all_reduce_async(&mut mine, Reduce::sum()) => panic!("{result:?}"),
+            }
+        };
+        tokio::join!(given_up, other.all_reduce_async(&mut theirs, Reduce::sum()))
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let ((), result) = on_event(tell, || {
+        runtime
+            .block_on(async { timeout(HANG, both).await })
+            .unwrap()
+    });
+
+    let error = result.unwrap_err();
+    assert!(matches!(error, Error::Aborted { .. }), "{error}");
+    assert_eq!((mine, theirs), (vec![1; 1000], vec![1; 1000]));
 }
 
 #[tokio::test]
 async fn an_update_that_was_dropped_is_joined_by_the_next_one() {
     let run = Run::new();
-    let (mut one, mut other) = two_peers(&run.address()).await;
+    let (mut one, mut other) = two_veterans(&run.address()).await;
 
     let dropped = timeout(Duration::from_millis(20), one.update_topology_async()).await;
     let both = async { tokio::join!(one.update_topology_async(), other.update_topology_async()) };
@@ -118,7 +204,7 @@ async fn an_update_that_was_dropped_is_joined_by_the_next_one() {
 #[tokio::test]
 async fn a_reduce_waits_for_an_update_that_was_dropped() {
     let run = Run::new();
-    let (mut one, mut other) = two_peers(&run.address()).await;
+    let (mut one, mut other) = two_veterans(&run.address()).await;
     let (mut mine, mut theirs) = ([1_i32; 5], [2_i32; 5]);
 
     let dropped = timeout(Duration::from_millis(20), one.update_topology_async()).await;

@@ -2,10 +2,15 @@
 
 mod support;
 
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
+use std::sync::Barrier;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use pccl::{Error, LaneError};
+use pccl_core::wire::{HandshakeError, PREAMBLE_BYTES, Reply};
+use pccl_master::{Limits, MasterServer};
 use support::{Run, begin, builder_for};
 
 #[test]
@@ -51,6 +56,93 @@ fn something_else_than_a_master_is_told_apart() {
 
     drop(answering.join());
     assert!(error.to_string().contains("does not speak pccl"), "{error}");
+}
+
+/// A master that answers each connection with the next of these, and says how many there were.
+fn answering(replies: Vec<Reply>) -> (String, JoinHandle<usize>) {
+    let master = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = master.local_addr().unwrap().to_string();
+    let answering = thread::spawn(move || {
+        for (count, reply) in (1..).zip(&replies) {
+            let (mut connection, _) = master.accept().unwrap();
+            connection.read_exact(&mut [0; PREAMBLE_BYTES]).unwrap();
+            connection.write_all(&reply.encode()).unwrap();
+            if count == replies.len() {
+                return count;
+            }
+        }
+        0
+    });
+    (address, answering)
+}
+
+#[test]
+fn a_master_that_is_busy_is_asked_again_until_it_answers() {
+    let busy = Reply::NotYet("later".into());
+    let (address, master) = answering(vec![busy.clone(), busy, Reply::Refused("never".into())]);
+
+    let error = builder_for(&address).connect().unwrap_err();
+
+    let refused = HandshakeError::Refused("never".into());
+    assert!(matches!(error, Error::MasterUnreachable { reason, .. } if reason == refused));
+    assert_eq!(master.join().unwrap(), 3);
+}
+
+#[test]
+fn a_master_that_stays_busy_is_given_up_when_patience_ends() {
+    let (address, master) = answering(vec![Reply::NotYet("later".into())]);
+
+    let error = builder_for(&address)
+        .connect_patience(Duration::ZERO)
+        .connect()
+        .unwrap_err();
+
+    assert!(
+        error
+            .to_string()
+            .contains("not take the connection yet: later"),
+        "{error}"
+    );
+    assert_eq!(master.join().unwrap(), 1);
+}
+
+#[test]
+fn a_crowd_at_the_door_of_a_master_with_little_room_gets_in() {
+    let limits = Limits {
+        strangers_per_address_max: 1,
+        ..Limits::default()
+    };
+    let run = Run::of(
+        MasterServer::builder()
+            .limits(limits)
+            .spawn("127.0.0.1:0")
+            .unwrap(),
+    );
+    let many = 24;
+    let start = Barrier::new(many);
+
+    let groups = thread::scope(|scope| {
+        let join = |group| {
+            let (builder, start) = (run.builder().group(group).seed(group.into()), &start);
+            scope.spawn(move || {
+                start.wait();
+                // Newcomers of one address, each into a group of its own; nobody votes.
+                builder
+                    .admission_timeout(Duration::from_secs(1))
+                    .connect()
+                    .map(drop)
+            })
+        };
+        let joining: Vec<_> = (0..many as u32).map(join).collect();
+        joining
+            .into_iter()
+            .map(|one| one.join().unwrap())
+            .collect::<Vec<_>>()
+    });
+
+    let unreachable =
+        |joined: &&Result<(), Error>| matches!(joined, Err(Error::MasterUnreachable { .. }));
+    assert_eq!(groups.iter().filter(unreachable).count(), 0, "{groups:?}");
 }
 
 #[test]

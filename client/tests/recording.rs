@@ -5,11 +5,12 @@ mod support;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
+use std::time::Duration;
 
 use pccl::{Communicator, Reduce, SharedState, SyncStrategy};
 use pccl_core::log::{Log, open};
-use pccl_core::peer::PeerInput;
-use pccl_master::MasterServer;
+use pccl_core::peer::{PeerInput, PeerTimer};
+use pccl_master::{MasterConfig, MasterServer};
 use pccl_recording::conform;
 use support::{Run, admit, begin, together, together_with};
 
@@ -40,7 +41,11 @@ impl Drop for Directory {
 
 /// Two peers and their master, all recorded.
 fn recorded_run(directory: &Directory) -> (Run, Vec<Communicator>) {
-    let builder = MasterServer::builder().record(&directory.0);
+    recorded_run_of(directory, MasterConfig::default())
+}
+
+fn recorded_run_of(directory: &Directory, config: MasterConfig) -> (Run, Vec<Communicator>) {
+    let builder = MasterServer::builder().config(config).record(&directory.0);
     let master = builder.spawn("127.0.0.1:0").unwrap();
     let run = Run::of(master);
     let recorded = || run.builder().record(&directory.0);
@@ -100,8 +105,42 @@ fn the_log_of_a_peer_has_what_its_user_called_and_what_its_lanes_did() {
         let has = |wanted: fn(&PeerInput) -> bool| inputs.iter().any(wanted);
         assert!(has(|input| matches!(input, PeerInput::Call(_))));
         assert!(has(|input| matches!(input, PeerInput::Message(_))));
-        assert!(has(|input| matches!(input, PeerInput::EdgesUp { .. })));
+        assert!(has(|input| matches!(input, PeerInput::EdgeUp { .. })));
         assert!(has(|input| matches!(input, PeerInput::RingEnded { .. })));
+    }
+    assert_eq!(peers_logs, 2);
+}
+
+/// The master judges by this whom the others wait for.
+#[test]
+fn with_a_sign_of_life_the_master_hears_whether_bytes_have_moved() {
+    let directory = Directory::new("moved");
+    let config = MasterConfig {
+        heartbeat: Duration::from_millis(5),
+        ..MasterConfig::default()
+    };
+    let (run, mut peers) = recorded_run_of(&directory, config);
+
+    together(&mut peers, |peer| {
+        for _ in 0..500 {
+            peer.all_reduce(&mut [1.0_f32; 8], Reduce::sum()).unwrap();
+        }
+    });
+    drop(peers);
+    run.master.stop();
+
+    let sign = PeerInput::TimerFired(PeerTimer::HeartbeatDue);
+    let mut peers_logs = 0;
+    for log in directory.logs() {
+        let Ok(Log::Peer { records, .. }) = open(&log) else {
+            continue;
+        };
+        peers_logs += 1;
+        let inputs: Vec<PeerInput> = records.map(|record| record.unwrap().input).collect();
+        let mut pairs = inputs.windows(2);
+        assert!(pairs.any(|pair| pair == [PeerInput::Moved, sign.clone()]));
+        let mut moved = inputs.windows(2).filter(|pair| pair[0] == PeerInput::Moved);
+        assert!(moved.all(|pair| pair[1] == sign));
     }
     assert_eq!(peers_logs, 2);
 }

@@ -7,7 +7,7 @@ use std::sync::Barrier;
 use pccl::{Communicator, Element, Error, Quantization, Reduce};
 use pccl::{ElementType, SpecField, Tag};
 use support::lanes::Distance;
-use support::{Run, together, together_with};
+use support::{Run, begin, join_as, together, together_with};
 
 #[test]
 fn two_peers_get_the_sum_of_what_they_hold() {
@@ -57,6 +57,28 @@ fn an_edge_may_have_more_than_a_hundred_lanes() {
     });
 
     assert!(results.iter().flatten().all(|element| *element == 2));
+}
+
+/// Each edge has as many lanes as both of its ends wish for, and all of them carry bytes.
+#[test]
+fn a_peer_that_wishes_for_one_lane_slows_its_own_edges_and_no_others() {
+    let run = Run::over(4, Distance::Far);
+    let mut peers = vec![begin(run.builder())];
+    for lanes in [4, 1, 2] {
+        join_as(run.builder_with_lanes(lanes), &mut peers);
+    }
+
+    let results = together_with(&mut peers, |index, peer| {
+        let mut buffer = vec![1 << index; 1_000_000];
+        peer.all_reduce(&mut buffer, Reduce::sum()).unwrap();
+        buffer
+    });
+
+    let expected: u32 = 0b1111;
+    assert!(results.iter().flatten().all(|sum| *sum == expected));
+    let busy = run.traffic.bytes_sent();
+    let busy = busy.iter().filter(|bytes| **bytes > 100_000).count();
+    assert_eq!(busy, 4 + 1 + 1 + 2, "from the first peer around the ring");
 }
 
 /// What a reduce must give, computed in the plainest way.

@@ -87,6 +87,8 @@ pub enum ToMaster {
         round: Round,
         /// Everything arrived whole and right (or was served).
         ok: bool,
+        /// Of a peer that could not serve: whom. `None`: it does not say.
+        with: Option<PeerId>,
     },
     /// Vote: start the collective of this tag.
     InitiateCollective {
@@ -455,6 +457,8 @@ pub enum Misdeed {
         /// The peer that could not be connected with it.
         with: PeerId,
     },
+    /// It could not fetch the shared state from any peer that holds it.
+    Unfetchable,
     /// It was silent for too long.
     Silent,
     /// It does not read what the master sends.
@@ -493,6 +497,9 @@ impl fmt::Display for Misdeed {
             Self::Stalled => f.write_str("it made no progress with what others waited for"),
             Self::Unconnectable { with } => {
                 write!(f, "no lanes could be built between it and {with}")
+            }
+            Self::Unfetchable => {
+                f.write_str("it could not fetch the shared state from any peer that holds it")
             }
             Self::Silent => f.write_str("it was silent for too long"),
             Self::SlowReader => f.write_str("it does not read what the master sends"),

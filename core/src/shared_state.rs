@@ -1,6 +1,7 @@
 //! What peers tell the master about their shared state, and what they may ask for.
 
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -84,8 +85,9 @@ pub enum SyncRole {
     Request {
         /// The lane to the peer that serves; `None` where nothing has to move.
         from: Option<LaneOrder>,
-        /// What to fetch, with the hash that the content must have on arrival.
-        entries: Vec<(EntryIndex, ContentHash)>,
+        /// What to fetch, with the hash that the content must have on arrival. Peers that lack the same
+        /// share the list for as long as it has not been sent.
+        entries: Arc<Vec<(EntryIndex, ContentHash)>>,
     },
 }
 

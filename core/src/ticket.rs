@@ -34,6 +34,15 @@ impl TicketMint {
         }
         Ticket(hasher.finish128().as_u128())
     }
+
+    /// A secret for another purpose than tickets. It is computed from a longer text than any ticket,
+    /// so that tickets, which peers know, say nothing about it.
+    pub(crate) fn derive_key(&self, purpose: &[u8]) -> [u8; 16] {
+        let mut hasher = SipHasher24::new_with_key(&self.key);
+        hasher.write(b"pccl: no ticket, but the key of ");
+        hasher.write(purpose);
+        hasher.finish128().as_bytes()
+    }
 }
 
 impl fmt::Debug for TicketMint {

@@ -11,6 +11,7 @@ use core::future::{Future, poll_fn};
 use core::net::SocketAddr;
 use core::pin::Pin;
 use core::task::{Context, Poll};
+use core::time::Duration;
 
 use crate::topology::LaneFailure;
 
@@ -153,6 +154,14 @@ pub trait LaneTx: Send {
     /// whoever sends much keeps little of it under way. Where that is not known: no.
     fn is_local(&self) -> bool {
         false
+    }
+
+    /// Asks the transport to end the lane, with [`LaneError::TimedOut`] in both directions of this end,
+    /// where what was sent has not arrived at the other machine after so long: also a few bytes, of
+    /// which the sender sees nothing but that they were taken. A transport that was told a shorter time
+    /// keeps to it; one that cannot tell does nothing.
+    fn give_up_after(&mut self, limit: Duration) {
+        let _ = limit;
     }
 
     /// Ends the direction: what was sent before arrives, then the other end reads zero.

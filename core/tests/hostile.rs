@@ -38,7 +38,7 @@ enum Word {
     Bandwidth(Guess, u8, u64),
     ProbesDone(Guess, bool),
     Sync(SyncVote),
-    SyncDone(Guess, bool),
+    SyncDone(Guess, bool, u8),
     Initiate(u64, u64, BrokenEdges),
     Complete(Guess, RingOutcome, BrokenEdges),
     Leave,
@@ -138,7 +138,7 @@ fn word() -> impl Strategy<Value = Word> {
     2 => (guess(), any::<u8>(), any::<u64>()).prop_map(|(r, to, n)| Word::Bandwidth(r, to, n)),
     5 => (guess(), any::<bool>()).prop_map(|(round, ok)| Word::ProbesDone(round, ok)),
     5 => sync_vote().prop_map(Word::Sync),
-    5 => (guess(), any::<bool>()).prop_map(|(round, ok)| Word::SyncDone(round, ok)),
+    5 => (guess(), any::<bool>(), any::<u8>()).prop_map(|(round, ok, w)| Word::SyncDone(round, ok, w)),
     8 => (0..3_u64, 0..12_u64, edges()).prop_map(|(tag, n, e)| Word::Initiate(tag, n / 11, e)),
     6 => (guess(), outcome, edges()).prop_map(|(seq, o, e)| Word::Complete(seq, o, e)),
         ]
@@ -330,9 +330,10 @@ impl Bystander {
                 ok: *ok,
             },
             Word::Sync(vote) => ToMaster::SyncSharedState(vote.clone()),
-            Word::SyncDone(guess, ok) => ToMaster::SharedStateDone {
+            Word::SyncDone(guess, ok, with) => ToMaster::SharedStateDone {
                 round: round_of(guess),
                 ok: *ok,
+                with: (!ok).then(|| named(with)),
             },
             Word::Initiate(tag, count, broken) => ToMaster::InitiateCollective {
                 tag: Tag(*tag),

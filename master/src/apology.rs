@@ -62,7 +62,7 @@ impl Apologies {
         let Ok(_one) = self.at_once.try_acquire() else {
             return;
         };
-        let reply = Reply::Refused(full.to_string()).encode();
+        let reply = Reply::NotYet(full.to_string()).encode();
         say_and_close(incoming.lane, &reply, self.limit).await;
     }
 

@@ -29,10 +29,19 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
     silence: Duration,
 
-    /// Seconds that a vote waits for its last voters before they are kicked; must exceed the longest
-    /// computation between two calls
+    /// Seconds that others wait for the call of a peer before it is kicked, unless more would be kicked
+    /// than wait; must exceed the longest computation between two calls
     #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = seconds)]
-    ballot_deadline: Duration,
+    late: Duration,
+
+    /// Seconds that a peer may move no bytes of a collective, a transfer or a measurement that others
+    /// wait for
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    stalled: Duration,
+
+    /// Seconds that the ring solver may take
+    #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = seconds)]
+    solver: Duration,
 
     /// Seconds that a connection may take to introduce itself
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
@@ -69,7 +78,9 @@ impl Arguments {
             peers_max: self.max_peers,
             heartbeat: self.silence / SIGNS_PER_SILENCE,
             silence: self.silence,
-            ballot: self.ballot_deadline,
+            late: self.late,
+            stalled: self.stalled,
+            solver: self.solver,
             ..MasterConfig::default()
         }
     }
@@ -138,6 +149,20 @@ mod tests {
 
             assert!(parsed.is_err(), "{gate} 0 was taken");
         }
+    }
+
+    #[test]
+    fn each_time_limit_is_its_own() {
+        let limits = ["--late", "20", "--stalled", "0.5", "--solver", "7"];
+        let arguments = Arguments::parse_from([&["pccl-master"], &limits[..]].concat());
+
+        let expected = MasterConfig {
+            late: Duration::from_secs(20),
+            stalled: Duration::from_millis(500),
+            solver: Duration::from_secs(7),
+            ..MasterConfig::default()
+        };
+        assert_eq!(arguments.config(), expected);
     }
 
     #[test]

@@ -93,7 +93,7 @@ impl Chronicle {
     fn said(&mut self, peer: PeerId, message: &ToPeer) {
         trace!(peer = peer.0, ?message, "sent");
         match message {
-            ToPeer::TopologyEstablished(topology) => self.established(peer, topology),
+            ToPeer::TopologyEstablished { topology, .. } => self.established(peer, topology),
             ToPeer::Refused(reason) => warn!("{peer} is refused: {reason}"),
             ToPeer::Verdict {
                 tag,

@@ -198,7 +198,7 @@ mod tests {
         };
         let event = || Event::Message {
             peer: PeerId(1),
-            message: ToMaster::Heartbeat,
+            message: ToMaster::Heartbeat { moved: false },
             share: None,
         };
         reading.tell(event()).await.unwrap();

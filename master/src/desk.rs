@@ -282,7 +282,7 @@ impl Desk {
         else {
             return;
         };
-        if matches!(message, ToPeer::TopologyEstablished(_)) {
+        if matches!(message, ToPeer::TopologyEstablished { .. }) {
             standing.admit();
         }
         self.touched.push(Arc::clone(outbox));

@@ -113,7 +113,7 @@ impl Run<'_> {
         if let Some(moving) = &mut self.edit(no).plane.moving
             && let SyncRole::Request { entries, .. } = &moving.plan.role
         {
-            let entries = entries.clone();
+            let entries = entries.to_vec();
             moving.staged = entries;
         }
         let promised = self.seat(no).plane.moving.as_ref();
@@ -143,7 +143,14 @@ impl Run<'_> {
                 return;
             }
             let round = moving.plan.round;
-            self.give(no, PeerInput::TransfersEnded { round, ok });
+            let with = match &moving.plan.role {
+                SyncRole::Distribute { to } if !ok => {
+                    let mut lacking = to.iter().map(|order| order.with);
+                    lacking.find(|asker| !moving.served.contains(asker))
+                }
+                SyncRole::Distribute { .. } | SyncRole::Request { .. } => None,
+            };
+            self.give(no, PeerInput::TransfersEnded { round, ok, with });
         }
     }
 

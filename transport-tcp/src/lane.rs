@@ -3,6 +3,7 @@
 use std::io::IoSlice;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use pccl_core::transport::{Lane, LaneError, LaneRx, LaneTx};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -10,7 +11,7 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
 use crate::error::lane_error;
-use crate::options::is_local;
+use crate::options::{is_local, shorten_user_timeout};
 
 /// Parts that one system call takes. More than that are sent by the caller's next call.
 const PARTS_AT_ONCE: usize = 8;
@@ -55,6 +56,10 @@ impl LaneTx for TcpTx {
 
     fn is_local(&self) -> bool {
         self.is_local
+    }
+
+    fn give_up_after(&mut self, limit: Duration) {
+        shorten_user_timeout(self.half.as_ref(), limit);
     }
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LaneError>> {

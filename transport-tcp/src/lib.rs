@@ -19,6 +19,9 @@
 //!   way by [`Tcp::user_timeout`]. Both end the lane with [`LaneError::TimedOut`].
 //! * The user timeout also counts a receiver that stands still: where the other end reads nothing
 //!   for that long while bytes wait for it, Linux ends the lane. Whoever holds a lane keeps reading.
+//! * [`LaneTx::give_up_after`](pccl_core::transport::LaneTx::give_up_after) shortens the user timeout of
+//!   one lane. Communicators call it with their stall time for lanes that carry data, so that of a path
+//!   that swallows packets the sender learns first, though all it sent fits the socket's buffer.
 //! * Dropping both halves closes the connection. Where received bytes were left unread the other end
 //!   may see [`LaneError::Reset`], and may lose bytes that it had not read yet: whoever wants the last
 //!   bytes to arrive closes, then reads to the end before dropping.
@@ -110,7 +113,9 @@ impl Tcp {
     }
 
     /// How long sent bytes may stay unacknowledged, or the other end may leave no room for more, before
-    /// the lane ends; `None`: the system's choice, which is many minutes. Only Linux has this.
+    /// the lane ends; `None`: the system's choice, which is many minutes. Only Linux has this. Lanes of
+    /// collectives and of shared state get the communicator's stall time where that is shorter.
+    /// Default: 11 s.
     #[must_use]
     pub fn user_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.options.user_timeout = limit.into();

@@ -117,6 +117,25 @@ fn set_keepalive(socket: &SockRef<'_>, keepalive: Keepalive) -> IoResult<()> {
     socket.set_tcp_keepalive(&parameters)
 }
 
+/// Sets the user timeout, unless it is shorter already.
+pub(crate) fn shorten_user_timeout(stream: &TcpStream, limit: Duration) {
+    let socket = SockRef::from(stream);
+    if user_timeout(&socket).is_none_or(|present| limit < present) {
+        optional("user timeout", set_user_timeout(&socket, limit));
+    }
+}
+
+/// `None`: the system's choice, or there is no such option.
+#[cfg(target_os = "linux")]
+fn user_timeout(socket: &SockRef<'_>) -> Option<Duration> {
+    socket.tcp_user_timeout().ok().flatten()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn user_timeout(_socket: &SockRef<'_>) -> Option<Duration> {
+    None
+}
+
 #[cfg(target_os = "linux")]
 fn set_user_timeout(socket: &SockRef<'_>, limit: Duration) -> IoResult<()> {
     socket.set_tcp_user_timeout(Some(limit))

@@ -11,7 +11,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-use super::{Keepalive, Tcp, open};
+use super::{Keepalive, Tcp, open, options};
 
 const V4: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 const V6: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::LOCALHOST), 0);
@@ -268,6 +268,50 @@ async fn what_was_switched_off_is_off() {
     assert!(!socket.keepalive().unwrap());
     #[cfg(target_os = "linux")]
     assert_eq!(socket.tcp_user_timeout().unwrap(), None);
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_lane_is_given_up_after_the_shorter_of_the_two_times() {
+    let (short, long) = (Duration::from_secs(3), Duration::from_secs(20));
+    let default = Some(Duration::from_secs(11));
+    let cases = [
+        (Tcp::new(), short, Some(short)),
+        (Tcp::new(), long, default),
+        (Tcp::new().user_timeout(None), long, Some(long)),
+    ];
+
+    for (tcp, limit, expected) in cases {
+        let (opened, _other) = connection(&tcp).await;
+        options::shorten_user_timeout(&opened, limit);
+
+        let set = SockRef::from(&opened).tcp_user_timeout().unwrap();
+        assert_eq!(set, expected);
+    }
+}
+
+/// The one way to keep a small frame from being acknowledged that needs no rights: nobody reads, until
+/// the window is shut.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_lane_whose_bytes_do_not_arrive_ends_by_itself() {
+    let mut listener = listen(V4).await;
+    let to = Endpoint::Address(listener.local_addr());
+    let mut opened = Tcp::new().open(&to).await.unwrap();
+    let _nobody_reads = accept(&mut *listener).await;
+
+    opened.tx.give_up_after(Duration::from_millis(200));
+    let bytes = vec![0; 1 << 20];
+    let flood = async {
+        loop {
+            if let Err(error) = send_all(&mut *opened.tx, &bytes, &[]).await {
+                return error;
+            }
+        }
+    };
+
+    let ended = timeout(GUARD, flood).await.expect("the lane ends");
+    assert_eq!(ended, LaneError::TimedOut);
 }
 
 /// The name that the system gives, which comes padded with zeros.

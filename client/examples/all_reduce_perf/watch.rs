@@ -127,6 +127,10 @@ impl LaneTx for CountingTx {
         self.lane.is_local
     }
 
+    fn give_up_after(&mut self, limit: std::time::Duration) {
+        self.tx.give_up_after(limit);
+    }
+
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LaneError>> {
         self.tx.poll_close(cx)
     }

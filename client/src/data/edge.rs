@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 
 use super::sending::TxSlot;
 use super::{DataEvent, Shared, receiving, sending};
+use crate::progress::Progress;
 
 /// What is known about an edge by everybody who uses it.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub(super) struct EdgeState {
     ended: Box<[AtomicBool]>,
     /// How often bytes have moved on any lane, for whichever operation.
     moves: AtomicU64,
+    /// The same, for everything that this peer moves.
+    progress: Progress,
     events: mpsc::UnboundedSender<DataEvent>,
 }
 
@@ -52,11 +55,17 @@ impl EdgeState {
     /// Bytes have moved on a lane.
     pub(super) fn moved(&self) {
         self.moves.fetch_add(1, Ordering::Relaxed);
+        self.progress.moved();
     }
 
     /// How often bytes have moved: two equal answers mean that none have in between.
     pub(super) fn moves(&self) -> u64 {
         self.moves.load(Ordering::Relaxed)
+    }
+
+    /// How many lanes it has, ended ones included.
+    pub(super) fn lanes(&self) -> usize {
+        self.ended.len()
     }
 
     /// Lanes that have ended. Only under the registry's lock.
@@ -102,13 +111,17 @@ impl StandingEdge {
             reported: AtomicBool::new(false),
             ended: lanes.iter().map(|_| AtomicBool::new(false)).collect(),
             moves: AtomicU64::new(0),
+            progress: shared.progress.clone(),
             events: shared.events.clone(),
         });
         let mut slots = Vec::new();
         let mut keepers = JoinSet::new();
-        for (number, lane) in (0..).zip(lanes) {
+        for (number, mut lane) in (0..).zip(lanes) {
             match edge {
                 Edge::ToNext => {
+                    // Small frames fit into the system's buffers, so only the system can tell that they
+                    // do not arrive; it has to before the next rank starves.
+                    lane.tx.give_up_after(shared.config.stall);
                     let (keeper, slot) = sending::Keeper::new(number, lane, &state, shared);
                     slots.push(slot);
                     keepers.spawn(keeper.run());

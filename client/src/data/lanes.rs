@@ -1,5 +1,5 @@
 //! What one operation does on the lanes of one number: the one from the previous rank, and the one to
-//! the next.
+//! the next, as far as both edges have lanes of that number.
 
 use std::task::{Context, Poll, ready};
 

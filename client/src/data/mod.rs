@@ -44,6 +44,7 @@ use std::time::Duration;
 
 use pccl_core::element::CollectiveSpec;
 use pccl_core::id::{PeerId, Round, Seq};
+use pccl_core::peer::AdoptedEdge;
 use pccl_core::schedule::STRIPE_BYTES_MIN;
 use pccl_core::topology::{Edge, Topology};
 use pccl_core::transport::Lane;
@@ -56,6 +57,8 @@ use pool::Pool;
 use port::{Receiving, Sending};
 use registry::{Inbox, Operation, Registry};
 use work::Place;
+
+use crate::progress::Progress;
 
 pub(crate) use buffers::{Backup, RingBuffers};
 pub(crate) use port::{RingFailure, RingPort, RingStats};
@@ -74,7 +77,8 @@ pub(crate) const CONCURRENT_DEFAULT: usize = 16;
 /// How the data plane behaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DataConfig {
-    /// An operation, or a frame, that makes no progress for so long has lost its lane.
+    /// A frame that begins to leave and makes no progress for so long has lost its lane, and an operation
+    /// to which nothing comes for one and a half times as long.
     pub(crate) stall: Duration,
     /// Most bytes of payload in a frame.
     pub(crate) frame_bytes: usize,
@@ -123,6 +127,7 @@ struct Shared {
     /// A frame that had left this machine has come back to it.
     not_local: AtomicBool,
     events: mpsc::UnboundedSender<DataEvent>,
+    progress: Progress,
 }
 
 impl Shared {
@@ -134,13 +139,19 @@ impl Shared {
 }
 
 /// One value for each of the two edges.
-#[derive(Debug, Default)]
-struct PerEdge<T> {
-    to_next: Option<T>,
-    from_previous: Option<T>,
+#[derive(Debug)]
+pub(crate) struct PerEdge<T> {
+    pub(crate) to_next: Option<T>,
+    pub(crate) from_previous: Option<T>,
 }
 
 impl<T> PerEdge<T> {
+    /// Of neither.
+    const NONE: Self = Self {
+        to_next: None,
+        from_previous: None,
+    };
+
     fn slot(&mut self, edge: Edge) -> &mut Option<T> {
         match edge {
             Edge::ToNext => &mut self.to_next,
@@ -169,17 +180,17 @@ impl DataPlane {
                 config,
                 not_local: AtomicBool::new(false),
                 events,
+                progress: Progress::default(),
             }),
-            installed: PerEdge {
-                to_next: None,
-                from_previous: None,
-            },
-            standing: PerEdge {
-                to_next: None,
-                from_previous: None,
-            },
+            installed: PerEdge::NONE,
+            standing: PerEdge::NONE,
             place: None,
         }
+    }
+
+    /// Counts whenever bytes move.
+    pub(crate) fn progress(&self) -> &Progress {
+        &self.shared.progress
     }
 
     /// Keeps lanes of `edge`, built in `built`, in the order of their numbers, until they are adopted
@@ -191,16 +202,15 @@ impl DataPlane {
 
     /// Drops installed lanes that were not adopted.
     pub(crate) fn abandon(&mut self) {
-        self.installed.to_next = None;
-        self.installed.from_previous = None;
+        self.installed = PerEdge::NONE;
     }
 
-    /// The ring stands: installed lanes replace those of the same edge, and edges that are not in the
-    /// ring are dropped. Has to be called inside a tokio runtime, whose tasks serve the lanes.
-    pub(crate) fn adopt(&mut self, topology: &Topology, me: PeerId) {
+    /// The ring stands, on these lanes; all others are dropped, standing and installed. Has to be called
+    /// inside a tokio runtime, whose tasks serve the lanes.
+    pub(crate) fn adopt(&mut self, topology: &Topology, me: PeerId, edges: &PerEdge<AdoptedEdge>) {
         self.shared.not_local.store(false, Ordering::Relaxed);
-        self.adopt_edge(Edge::ToNext, topology.ring.next_of(me).is_some());
-        self.adopt_edge(Edge::FromPrevious, topology.ring.previous_of(me).is_some());
+        self.adopt_edge(Edge::ToNext, edges.to_next);
+        self.adopt_edge(Edge::FromPrevious, edges.from_previous);
         let rank = topology.ring.rank_of(me);
         let world = topology.ring.world_size();
         self.place = rank.and_then(|rank| {
@@ -261,17 +271,40 @@ impl DataPlane {
         self.shared.pool.trim()
     }
 
-    fn adopt_edge(&mut self, edge: Edge, in_ring: bool) {
-        let installed = self.installed.slot(edge).take().filter(|_| in_ring);
+    /// What was installed and is not meant is dropped: it was connected for a ring that was given up.
+    fn adopt_edge(&mut self, edge: Edge, adopted: Option<AdoptedEdge>) {
+        let installed = self.installed.slot(edge).take();
         let standing = self.standing.slot(edge);
-        if (installed.is_some() || !in_ring)
-            && let Some(old) = standing.take()
-        {
+        let round = match adopted {
+            Some(AdoptedEdge::Keep) => {
+                debug_assert!(standing.is_some(), "{edge:?} is to be kept and is not here");
+                return;
+            }
+            Some(AdoptedEdge::Use(round)) => Some(round),
+            None => None,
+        };
+        if let Some(old) = standing.take() {
             old.retire(&self.shared);
         }
-        if let Some(installed) = installed {
-            *standing = Some(StandingEdge::stand(edge, installed, &self.shared));
+        let Some(built) = round else { return };
+        match installed.filter(|installed| installed.built == built) {
+            Some(installed) => {
+                *standing = Some(StandingEdge::stand(edge, installed, &self.shared));
+            }
+            None => self.miss(edge, built),
         }
+    }
+
+    /// Lanes that are to be an edge of the ring are not here, which is a defect of this crate. As a
+    /// broken edge it costs the next collective a ballot; left alone it would cost every one its result.
+    fn miss(&self, edge: Edge, built: Round) {
+        tracing::error!(?edge, %built, "lanes that are up according to the peer are not here");
+        // Fails only where the engine is gone.
+        let _ = self
+            .shared
+            .events
+            .send(DataEvent::EdgeBroke { edge, built });
+        debug_assert!(false, "{edge:?} of {built} is to be used and is not here");
     }
 }
 

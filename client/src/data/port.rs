@@ -116,6 +116,9 @@ impl RingPort {
             buffers.keep_contribution();
             return Ok(RingStats::default());
         }
+        if self.receiving.is_none() || self.sending.is_none() {
+            return Err(RingFailure::LaneLost);
+        }
         let pool = &self.shared.pool;
         let work = RingWork::new(self.seq, &self.spec, place, self.pace(), pool);
         let mut work = work.ok_or(RingFailure::LaneLost)?;
@@ -134,11 +137,13 @@ impl RingPort {
         let sending = self.sending.as_ref();
         let next_is_local = sending.is_none_or(Sending::is_local);
         let is_local = self.shared.is_local(sending);
+        let lanes = sending.map_or(0, |sending| sending.slots.len());
+        let lanes = u16::try_from(lanes).unwrap_or(u16::MAX);
         Pace {
             frame_bytes: config.frame_bytes,
             window: is_local.then_some(config.local_window),
             leaves_machine: !next_is_local,
-            lanes: if next_is_local { 1 } else { u16::MAX },
+            lanes: if next_is_local { 1 } else { lanes },
             small_bytes: config.small_bytes,
             stripe_bytes: config.stripe_bytes,
         }

@@ -43,7 +43,10 @@ impl<'a, 'b> Run<'a, 'b> {
         buffers: RingBuffers<'b>,
         inbox: Inbox,
     ) -> Result<Self, RingFailure> {
-        let lanes = port.place.map_or(0, |place| place.lanes).max(work.lanes());
+        // Each of the two edges has lanes of its own number.
+        let receiving = port.receiving.as_ref();
+        let receiving = receiving.map_or(0, |receiving| receiving.edge.lanes());
+        let lanes = receiving.max(usize::from(work.lanes()));
         let lanes: Vec<LaneWork> = (0..lanes).map(|_| LaneWork::default()).collect();
         let mut run = Self {
             stall: Stall::new(port.shared.config.stall, lanes.len()),
@@ -279,7 +282,7 @@ impl<'a, 'b> Run<'a, 'b> {
                 // Whoever has the share makes no use of it: perhaps its user has ceased to poll it.
                 cx.waker().wake_by_ref();
             }
-            if verdict.frame_stuck || verdict.nothing_moves {
+            if verdict.frame_stuck || verdict.is_starved {
                 return Err(self.stalled(verdict));
             }
         }
@@ -306,7 +309,7 @@ impl<'a, 'b> Run<'a, 'b> {
             sending.edge.report();
         }
         if let Some(receiving) = &self.port.receiving
-            && verdict.nothing_moves
+            && verdict.is_starved
             && self.work.expects_any()
         {
             receiving.edge.report();

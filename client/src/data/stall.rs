@@ -1,4 +1,8 @@
-//! Finding out that nothing moves.
+//! Finding out that nothing moves, and who knows it first.
+//!
+//! Where an edge carries nothing, everybody behind it starves as well. The sender of that edge has a frame
+//! that does not leave, or its system tells that it does not arrive, and knows which edge it is. Who only
+//! starves does not, and waits half as long again.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -8,6 +12,10 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 /// How many times during the stall time it is looked whether anything moves.
 const LOOKS_PER_STALL: u32 = 4;
+
+/// After how many of them in vain whoever waits for bytes says that none come: one and a half times the
+/// stall time.
+const LOOKS_UNTIL_STARVED: u32 = 6;
 
 /// Finds out that nothing moves, without touching the clock for every frame.
 pub(super) struct Stall {
@@ -32,9 +40,9 @@ pub(super) type Moves = (Option<u64>, Option<u64>);
 pub(super) struct Verdict {
     /// Nothing has moved since the look before, on any lane that is waited for.
     pub(super) quiet: bool,
-    /// Nothing has moved for the stall time, on any lane that is waited for.
-    pub(super) nothing_moves: bool,
-    /// The same for a frame that has begun to leave.
+    /// Nothing has moved for one and a half times the stall time, on any lane that is waited for.
+    pub(super) is_starved: bool,
+    /// Nothing has moved for the stall time of a frame that has begun to leave.
     pub(super) frame_stuck: bool,
 }
 
@@ -74,7 +82,7 @@ impl Stall {
         }
         Verdict {
             quiet: idle,
-            nothing_moves: self.idle_looks >= LOOKS_PER_STALL,
+            is_starved: self.idle_looks >= LOOKS_UNTIL_STARVED,
             frame_stuck,
         }
     }

@@ -50,7 +50,8 @@ pub(crate) use coded::{codec_of, is_supported};
 /// of the result.
 pub(super) const HELD_MAX: usize = 4;
 
-/// Where this rank stands in the ring, and how many lanes each edge has.
+/// Where this rank stands in the ring, and for how many lanes buffers are cut: those of the edge that has
+/// the most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) world: u32,
@@ -68,7 +69,8 @@ pub(super) struct Pace {
     pub(super) window: Option<u64>,
     /// Frames leave this machine on the way to the next rank.
     pub(super) leaves_machine: bool,
-    /// Lanes to spread the stripes over, at least one.
+    /// Lanes to the next rank to spread the stripes over, at least one. Fewer than stripes where the edge
+    /// has fewer than others of the ring, or one is enough.
     pub(super) lanes: u16,
     /// A buffer of up to so many bytes travels whole. All ranks have to agree.
     pub(super) small_bytes: u64,

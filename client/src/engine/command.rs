@@ -10,6 +10,7 @@ use pccl_core::transport::Lane;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::data::RingPort;
+use crate::progress::Progress;
 
 /// From a call to the engine.
 #[derive(Debug)]
@@ -31,6 +32,8 @@ pub(crate) enum Command {
     TransfersEnded {
         round: Round,
         ok: bool,
+        /// Who could not be served.
+        with: Option<PeerId>,
     },
     Collective {
         call: CallId,
@@ -85,5 +88,7 @@ pub(crate) enum SyncEvent {
 pub(crate) struct MoveOrder {
     pub(crate) me: PeerId,
     pub(crate) plan: SyncPlan,
+    /// One for each lane.
     pub(crate) expected: Vec<(PeerId, oneshot::Receiver<Lane>)>,
+    pub(crate) progress: Progress,
 }

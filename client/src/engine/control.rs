@@ -111,7 +111,7 @@ impl Mark {
             ToMaster::CompleteCollective { seq, .. } => ("completion_voted", 0, seq.0),
             ToMaster::UpdateTopology { .. } => ("topology_vote_sent", 0, 0),
             ToMaster::Hello(_)
-            | ToMaster::EdgesEstablished { .. }
+            | ToMaster::EdgeUp { .. }
             | ToMaster::EdgeFailed { .. }
             | ToMaster::ArePeersPending
             | ToMaster::OptimizeTopology
@@ -119,7 +119,8 @@ impl Mark {
             | ToMaster::ProbesDone { .. }
             | ToMaster::SyncSharedState(_)
             | ToMaster::SharedStateDone { .. }
-            | ToMaster::Heartbeat
+            | ToMaster::Withdraw { .. }
+            | ToMaster::Heartbeat { .. }
             | ToMaster::Leave => return None,
         };
         Some(Self { kind, tag, seq })

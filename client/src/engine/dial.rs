@@ -5,13 +5,15 @@ use std::time::Duration;
 use pccl_core::topology::{LaneFailure, LaneOrder};
 use pccl_core::transport::{Endpoint, Lane, Transport};
 use pccl_core::wire::{HandshakeError, Preamble, offer};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
-/// How long opening a lane may take, with the other end's answer to the preamble. Longer than a peer
-/// holds a lane for which it has no order yet.
-const DIAL_LIMIT: Duration = Duration::from_secs(10);
+use crate::backoff::Backoff;
 
-/// Opens one lane of an order that says where to.
+/// How long opening a lane may take, with the other end's answer to the preamble, however often it says
+/// to come again. Longer than a peer holds a lane for which it has no order yet.
+pub(super) const DIAL_LIMIT: Duration = Duration::from_secs(10);
+
+/// Opens one lane of an order that says where to. Where the other end does not expect it yet, tries again.
 pub(crate) async fn dial(
     transport: &dyn Transport,
     order: &LaneOrder,
@@ -19,10 +21,15 @@ pub(crate) async fn dial(
 ) -> Result<Lane, LaneFailure> {
     // An order without an address is never dialled; nobody is there.
     let address = order.dial.ok_or(LaneFailure::Unreachable)?;
+    let to = Endpoint::Address(address);
     let opening = async {
-        let mut lane = transport.open(&Endpoint::Address(address)).await?;
-        offer(&mut lane, &preamble).await?;
-        Ok::<Lane, HandshakeError>(lane)
+        let mut backoff = Backoff::new();
+        loop {
+            match open(transport, &to, &preamble).await {
+                Err(HandshakeError::NotYet(_)) => sleep(backoff.pause()).await,
+                ended => return ended,
+            }
+        }
     };
     match timeout(DIAL_LIMIT, opening).await {
         Ok(Ok(lane)) => Ok(lane),
@@ -32,4 +39,14 @@ pub(crate) async fn dial(
         }
         Err(_) => Err(LaneFailure::TimedOut),
     }
+}
+
+async fn open(
+    transport: &dyn Transport,
+    to: &Endpoint,
+    preamble: &Preamble,
+) -> Result<Lane, HandshakeError> {
+    let mut lane = transport.open(to).await?;
+    offer(&mut lane, preamble).await?;
+    Ok(lane)
 }

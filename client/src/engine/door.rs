@@ -2,12 +2,19 @@
 //!
 //! A lane says what it is for in its preamble and shows the ticket of an order. It may come before the
 //! order does, because the master tells the two ends one after the other; then it is held for a
-//! while. What comes with an unknown ticket is refused with a text that its sender can read.
+//! while, and told to come again if the order does not come. What has a ticket that was used or given up
+//! is refused for good, with a text that its sender can read.
 //!
 //! **Invariant:** a lane of an order is accepted once.
 //!
 //! **Invariant:** strangers cost a bounded number of tasks and sockets, each for a bounded time, and
 //! never keep the next connection from being accepted.
+//!
+//! **Invariant:** however many lanes come from one address, they push out none of an address from which
+//! fewer come.
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
@@ -21,6 +28,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
+use super::crowd::{Crowd, Site};
+
 /// How long a connection may take to say what it is for, and to take the answer.
 const PREAMBLE_LIMIT: Duration = Duration::from_secs(5);
 
@@ -33,14 +42,31 @@ const STRANGERS_MAX: usize = 64;
 /// Pause after the listener has failed, for want of descriptors, say.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
-const UNKNOWN_TICKET: &str = "no such lane is expected here: the ticket is unknown, used, or of an attempt that was given up";
+/// Tickets, with their lanes, that are remembered as spent, for each that may wait. Whoever comes with
+/// one that is forgotten is told to come again, in vain.
+const SPENT_FACTOR: usize = 4;
+
+const UNKNOWN_TICKET: &str = "no such lane is expected here yet: the ticket is unknown; try again";
+
+const SPENT_TICKET: &str =
+    "no such lane is expected here: the ticket was used, or is of an attempt that was given up";
 
 /// A lane that has said what it is for and waits for an answer.
 #[derive(Debug)]
 pub(super) struct Knock {
     preamble: Preamble,
-    /// Where the lane goes; dropped: it is not wanted.
-    answer: oneshot::Sender<oneshot::Sender<Lane>>,
+    from: Site,
+    /// Dropped: the lane may come again.
+    answer: oneshot::Sender<Answer>,
+}
+
+/// What becomes of a lane.
+#[derive(Debug)]
+enum Answer {
+    /// It goes there.
+    Expected(oneshot::Sender<Lane>),
+    /// Its ticket is of no use any more.
+    Spent,
 }
 
 /// A lane of an order, as its preamble names it.
@@ -59,8 +85,10 @@ struct Expectation {
 pub(super) struct Door {
     knocks: mpsc::UnboundedReceiver<Knock>,
     expected: BTreeMap<Key, Expectation>,
-    held: VecDeque<Knock>,
-    room: usize,
+    /// Lanes that were accepted or given up, the last ones.
+    spent: VecDeque<Key>,
+    spent_max: usize,
+    held: Crowd<Knock>,
     accepting: AbortHandle,
 }
 
@@ -68,17 +96,18 @@ impl Door {
     /// Starts to accept, where an order has at most so many lanes. Has to be called inside a tokio
     /// runtime.
     ///
-    /// All lanes of an order are opened at once. Of connections that have not said what they are for the
-    /// oldest gives way where there are more than there is room for, and of lanes that wait for their
-    /// order the next one is refused.
+    /// All lanes of an order are opened at once. Where more connections have not said what they are for
+    /// than there is room for, or more lanes wait for their order, the oldest of the address with the
+    /// most gives way.
     pub(super) fn open(listener: Box<dyn Listener>, lanes: u16) -> Self {
         let (sender, knocks) = mpsc::unbounded_channel();
         let room = STRANGERS_MAX + 2 * usize::from(lanes);
         Self {
             knocks,
             expected: BTreeMap::new(),
-            held: VecDeque::new(),
-            room,
+            spent: VecDeque::new(),
+            spent_max: SPENT_FACTOR * room,
+            held: Crowd::new(room),
             accepting: tokio::spawn(accept(listener, sender, room)).abort_handle(),
         }
     }
@@ -91,10 +120,10 @@ impl Door {
     /// Lets the lane in if it is expected, and holds it if it may be soon.
     pub(super) fn answer(&mut self, knock: Knock) {
         self.held.retain(|held| !held.answer.is_closed());
-        if let Some(knock) = self.admit(knock)
-            && self.held.len() < self.room
-        {
-            self.held.push_back(knock);
+        if let Some(knock) = self.admit(knock) {
+            let gives_way = self.held.push(knock.from, knock);
+            // Dropped, it is told to come again.
+            drop(gives_way);
         }
     }
 
@@ -111,30 +140,55 @@ impl Door {
             lanes,
             lane,
         };
-        self.expected.retain(|_, other| !other.lane.is_closed());
+        let mut given_up = Vec::new();
+        self.expected.retain(|key, other| {
+            let is_wanted = !other.lane.is_closed();
+            given_up.extend((!is_wanted).then_some(*key));
+            is_wanted
+        });
+        given_up.into_iter().for_each(|key| self.spend(key));
         self.expected
             .insert((purpose, order.ticket, number), expectation);
-        for knock in std::mem::take(&mut self.held) {
-            let still_held = self.admit(knock);
-            self.held.extend(still_held);
+        for knock in self.held.take_all() {
+            if let Some(knock) = self.admit(knock) {
+                self.held.push(knock.from, knock);
+            }
         }
         expected
     }
 
-    /// Gives the knock back where nobody expects it.
+    /// Gives the knock back where nobody expects it yet.
     fn admit(&mut self, knock: Knock) -> Option<Knock> {
         let preamble = &knock.preamble;
         let key = (preamble.purpose, preamble.ticket, preamble.lane);
-        let fits = |expected: &Expectation| {
-            expected.from == preamble.from && expected.lanes == preamble.lanes
+        let answer = match self.expected.remove(&key) {
+            None if self.spent.contains(&key) => Answer::Spent,
+            None => return Some(knock),
+            Some(expected) => {
+                let fits = expected.from == preamble.from && expected.lanes == preamble.lanes;
+                if !fits {
+                    // Not a lane of this order, which still expects its own.
+                    self.expected.insert(key, expected);
+                    return Some(knock);
+                }
+                self.spend(key);
+                if expected.lane.is_closed() {
+                    Answer::Spent
+                } else {
+                    Answer::Expected(expected.lane)
+                }
+            }
         };
-        if !self.expected.get(&key).is_some_and(fits) {
-            return Some(knock);
-        }
-        let expected = self.expected.remove(&key)?;
         // Where it has gone meanwhile, its dialler will notice.
-        let _ = knock.answer.send(expected.lane);
+        let _ = knock.answer.send(answer);
         None
+    }
+
+    fn spend(&mut self, key: Key) {
+        if self.spent.len() >= self.spent_max {
+            self.spent.pop_front();
+        }
+        self.spent.push_back(key);
     }
 }
 
@@ -151,7 +205,7 @@ async fn accept(
     room: usize,
 ) {
     let mut callers = JoinSet::new();
-    let mut silent: VecDeque<(AbortHandle, oneshot::Receiver<()>)> = VecDeque::new();
+    let mut silent: Crowd<(AbortHandle, oneshot::Receiver<()>)> = Crowd::new(room);
     loop {
         let incoming = tokio::select! {
             incoming = poll_fn(|cx| listener.poll_accept(cx)) => incoming,
@@ -160,15 +214,12 @@ async fn accept(
         match incoming {
             Ok(incoming) => {
                 let (spoke, speaks) = oneshot::channel();
-                let from = incoming.from;
-                tracing::trace!(%from, "a connection came in");
-                let caller = callers.spawn(receive(incoming.lane, spoke, knocks.clone()));
-                silent.retain_mut(|(_, speaks)| !has_ended(speaks));
-                silent.push_back((caller, speaks));
-                if silent.len() > room
-                    && let Some((oldest, _)) = silent.pop_front()
-                {
-                    oldest.abort();
+                tracing::trace!(from = %incoming.from, "a connection came in");
+                let from = Site::from(incoming.from.ip());
+                let caller = callers.spawn(receive((incoming.lane, from), spoke, knocks.clone()));
+                silent.retain(|(_, speaks)| !has_ended(speaks));
+                if let Some((gives_way, _)) = silent.push(from, (caller, speaks)) {
+                    gives_way.abort();
                 }
             }
             Err(LaneError::Closed) => return,
@@ -186,7 +237,11 @@ fn has_ended(receiver: &mut oneshot::Receiver<()>) -> bool {
 }
 
 /// Hears what a connection is for, and answers it. `spoke` is dropped once it has said so.
-async fn receive(mut lane: Lane, spoke: oneshot::Sender<()>, knocks: mpsc::UnboundedSender<Knock>) {
+async fn receive(
+    (mut lane, from): (Lane, Site),
+    spoke: oneshot::Sender<()>,
+    knocks: mpsc::UnboundedSender<Knock>,
+) {
     let preamble = match timeout(PREAMBLE_LIMIT, recv_preamble(&mut lane)).await {
         Ok(Ok(preamble)) => preamble,
         Ok(Err(error)) => {
@@ -197,11 +252,16 @@ async fn receive(mut lane: Lane, spoke: oneshot::Sender<()>, knocks: mpsc::Unbou
     };
     drop(spoke);
     let (answer, wanted) = oneshot::channel();
-    if knocks.send(Knock { preamble, answer }).is_err() {
+    let knock = Knock {
+        preamble,
+        from,
+        answer,
+    };
+    if knocks.send(knock).is_err() {
         return;
     }
     let reply = match timeout(HOLD_LIMIT, wanted).await {
-        Ok(Ok(expected)) => {
+        Ok(Ok(Answer::Expected(expected))) => {
             let accepted = send_reply(lane.tx.as_mut(), &Reply::Accepted);
             if let Ok(Ok(())) = timeout(PREAMBLE_LIMIT, accepted).await {
                 // Where nobody waits any more the lane is dropped, which its dialler notices.
@@ -209,7 +269,8 @@ async fn receive(mut lane: Lane, spoke: oneshot::Sender<()>, knocks: mpsc::Unbou
             }
             return;
         }
-        Ok(Err(_)) | Err(_) => Reply::Refused(UNKNOWN_TICKET.into()),
+        Ok(Ok(Answer::Spent)) => Reply::Refused(SPENT_TICKET.into()),
+        Ok(Err(_)) | Err(_) => Reply::NotYet(UNKNOWN_TICKET.into()),
     };
     // A dialler that does not take the refusal sees the end of the connection.
     let _ = timeout(PREAMBLE_LIMIT, refuse(lane.tx.as_mut(), &reply)).await;

@@ -7,10 +7,10 @@ use std::time::Duration;
 use pccl_core::element::CollectiveSpec;
 use pccl_core::id::{PeerId, Seq, Tag};
 use pccl_core::messages::{ToMaster, ToPeer};
-use pccl_core::peer::{PeerInput, PeerOutput, PeerTimer};
+use pccl_core::peer::{AdoptedEdge, PeerInput, PeerOutput, PeerTimer};
 use pccl_core::shared_state::{SyncPlan, SyncRole};
-use pccl_core::timers::TimerQueue;
-use pccl_core::topology::{Edge, LaneOrder, Topology};
+use pccl_core::timers::{PAUSE, TimerQueue};
+use pccl_core::topology::{LaneOrder, Topology};
 use pccl_core::transport::{Lane, LaneError, Listener, Transport};
 use pccl_core::wire::{ControlError, Purpose, recv_control};
 use tokio::sync::{mpsc, watch};
@@ -23,7 +23,8 @@ use super::probe::{Measurement, Probing};
 use super::upkeep::Upkeep;
 use super::wiring::{Wired, Wiring};
 use crate::calls::View;
-use crate::data::{DataConfig, DataEvent, DataPlane, RingPort};
+use crate::data::{DataConfig, DataEvent, DataPlane, PerEdge, RingPort};
+use crate::progress::Sensor;
 
 /// How long leaving may take: the master has to be told, but nobody waits long for one that is gone.
 const GOODBYE_LIMIT: Duration = Duration::from_secs(1);
@@ -44,6 +45,7 @@ pub(super) struct Live {
     view: watch::Sender<View>,
     me: PeerId,
     seed: u64,
+    sensor: Sensor,
 }
 
 /// Something that happened outside.
@@ -69,10 +71,12 @@ impl Live {
         upkeep: Upkeep,
     ) -> Self {
         let (events, data_events) = mpsc::unbounded_channel();
+        let data = DataPlane::new(events, data);
         Self {
             control: Control::new(control),
             timers: TimerQueue::new(),
-            data: DataPlane::new(events, data),
+            sensor: Sensor::new(data.progress().clone()),
+            data,
             data_events,
             door: Door::open(listener, transport.lanes_per_edge()),
             wiring: None,
@@ -107,6 +111,7 @@ impl Live {
 
     /// What it means to the machine.
     pub(super) fn note(&mut self, happened: Happened) -> Vec<PeerInput> {
+        self.forgive(Instant::now());
         let input = match happened {
             Happened::Said(said) => self.heard(said),
             Happened::NotWritten(error) => {
@@ -158,32 +163,47 @@ impl Live {
         }
     }
 
+    /// Time in which this peer stood still is nobody's fault: what the others sent meanwhile is read
+    /// before anybody is given up.
+    fn forgive(&mut self, now: Instant) {
+        let is_patience = |timer: &PeerTimer| *timer != PeerTimer::HeartbeatDue;
+        if let Some(lost) = self.timers.forgive(now, PAUSE, is_patience) {
+            tracing::warn!(?lost, "this peer stood still");
+        }
+    }
+
     fn expired(&mut self) -> Vec<PeerInput> {
         let now = Instant::now();
         self.upkeep.look(now, || self.data.trim());
-        let timers = std::iter::from_fn(|| self.timers.pop_expired(now));
-        timers.map(PeerInput::TimerFired).collect()
+        let mut inputs = Vec::new();
+        while let Some(timer) = self.timers.pop_expired(now) {
+            if timer == PeerTimer::HeartbeatDue && self.moved_since_last() {
+                inputs.push(PeerInput::Moved);
+            }
+            inputs.push(PeerInput::TimerFired(timer));
+        }
+        inputs
     }
 
     fn wired(&mut self, wired: Wired) -> PeerInput {
-        match wired {
-            Wired::Up { round, edges } => {
-                for (edge, lanes) in edges {
-                    self.data.install(edge, round, lanes);
-                }
-                self.wiring = None;
-                PeerInput::EdgesUp { round }
+        let Wired { round, edge, lanes } = wired;
+        match lanes {
+            Ok(lanes) => {
+                self.data.install(edge, round, lanes);
+                PeerInput::EdgeUp { round, edge }
             }
-            Wired::Failed {
+            Err(failure) => PeerInput::EdgeFailed {
                 round,
-                with,
-                failure,
-            } => PeerInput::EdgeFailed {
-                round,
-                with,
+                edge,
                 failure,
             },
         }
+    }
+
+    /// Whether bytes of a collective, of shared state or of a measurement have moved since the last
+    /// call of this.
+    pub(super) fn moved_since_last(&mut self) -> bool {
+        self.sensor.moved_since_last()
     }
 
     /// Begins an execution that has commenced.
@@ -221,28 +241,34 @@ impl Live {
             PeerOutput::Send(message) => return self.send(&message).into_iter().collect(),
             PeerOutput::Establish {
                 round,
-                lanes,
                 next,
                 previous,
             } => {
-                self.data.abandon();
-                let next = next.map(|order| (Edge::ToNext, order));
-                let previous = previous.map(|order| (Edge::FromPrevious, order));
-                let orders: Vec<(Edge, LaneOrder)> = next.into_iter().chain(previous).collect();
                 // The attempt before gives up its lanes before the next one asks for some.
+                self.data.abandon();
                 self.wiring = None;
-                if !orders.is_empty() {
-                    let (me, door) = (self.me, &mut self.door);
-                    let wiring = Wiring::start(round, lanes, &orders, me, &self.transport, door);
-                    self.wiring = Some(wiring);
-                }
+                let (me, door) = (self.me, &mut self.door);
+                let orders = (next, previous);
+                self.wiring = Some(Wiring::start(round, orders, me, &self.transport, door));
             }
-            PeerOutput::AdoptRing(topology) => self.adopt(topology),
+            PeerOutput::AdoptRing {
+                topology,
+                next,
+                previous,
+            } => {
+                let edges = PerEdge {
+                    to_next: next,
+                    from_previous: previous,
+                };
+                self.adopt(topology, &edges);
+            }
             PeerOutput::StopRing { seq } => self.data.stop(seq),
             PeerOutput::Probe { round, probes } => {
                 let (me, door) = (self.me, &mut self.door);
                 self.probing = None;
-                let probing = Probing::start(round, probes, me, self.seed, &self.transport, door);
+                let (seed, progress) = (self.seed, self.sensor.progress());
+                let probing =
+                    Probing::start(round, probes, me, (seed, progress), &self.transport, door);
                 self.probing = Some(probing);
             }
             PeerOutput::StartTimer { timer, after } => {
@@ -270,9 +296,9 @@ impl Live {
         })
     }
 
-    fn adopt(&mut self, topology: Topology) {
+    fn adopt(&mut self, topology: Topology, edges: &PerEdge<AdoptedEdge>) {
         self.wiring = None;
-        self.data.adopt(&topology, self.me);
+        self.data.adopt(&topology, self.me, edges);
         tracing::debug!(
             target: "pccl::event",
             kind = "connected",
@@ -292,8 +318,10 @@ impl Live {
         };
         let expected = orders.iter().filter(|order| order.dial.is_none());
         let expected = expected
-            .map(|order| {
-                let lane = self.door.expect(Purpose::SharedState, order, (0, 1));
+            .flat_map(|order| (0..order.lanes).map(move |number| (order, number)))
+            .map(|(order, number)| {
+                let number = (number, order.lanes);
+                let lane = self.door.expect(Purpose::SharedState, order, number);
                 (order.with, lane)
             })
             .collect();
@@ -301,6 +329,7 @@ impl Live {
             me: self.me,
             plan,
             expected,
+            progress: self.sensor.progress().clone(),
         }
     }
 
@@ -349,7 +378,7 @@ fn tell(message: &ToPeer) {
         ToPeer::Welcome { .. }
         | ToPeer::Refused(_)
         | ToPeer::EstablishRing { .. }
-        | ToPeer::TopologyEstablished(_)
+        | ToPeer::TopologyEstablished { .. }
         | ToPeer::CallFailed(_)
         | ToPeer::PeersPending { .. }
         | ToPeer::Probe { .. }

@@ -15,6 +15,7 @@
 //! | `live` | everything that a peer has while it is connected, and carrying out orders |
 //! | `control` | the connection to the master |
 //! | `door` | lanes that others open |
+//! | `crowd` | who has to go where too many knock |
 //! | `dial` | lanes that this peer opens |
 //! | `wiring` | connecting ring edges |
 //! | `probe` | measuring bandwidth |
@@ -26,6 +27,7 @@
 
 mod command;
 mod control;
+mod crowd;
 mod dial;
 mod door;
 mod live;
@@ -50,7 +52,6 @@ use crate::calls::{Backups, View};
 use crate::data::DataConfig;
 use live::{Happened, Live};
 use open_calls::{Admission, Collective, Major, OpenCalls};
-use queue::Turn;
 use upkeep::Upkeep;
 
 pub(crate) use command::{CallId, CollectiveEvent, Command, MoveOrder, SyncEvent, TopologyCall};
@@ -173,7 +174,9 @@ impl Engine {
                     .insert(tag, Collective::new(call, events));
                 PeerInput::Call(Call::Initiate { tag, spec })
             }
-            Command::TransfersEnded { round, ok } => PeerInput::TransfersEnded { round, ok },
+            Command::TransfersEnded { round, ok, with } => {
+                PeerInput::TransfersEnded { round, ok, with }
+            }
             Command::RingEnded { seq, outcome } => {
                 // Broken edges are reported before the operation that noticed them.
                 let broken = self.live.as_mut().map(Live::broken_edges);
@@ -182,6 +185,8 @@ impl Engine {
             }
             Command::Cancel { call, tag } => {
                 if !self.calls.give_up(call, tag) {
+                    // Perhaps it was what another one waited for.
+                    self.retry_waiting();
                     return;
                 }
                 PeerInput::Call(Call::Cancel { tag })
@@ -245,8 +250,8 @@ impl Engine {
                     *open = Some(round);
                 }
                 if !self.calls.tell_sync(round, SyncEvent::Move(order)) {
-                    let ok = false;
-                    let input = PeerInput::TransfersEnded { round, ok };
+                    let (ok, with) = (false, None);
+                    let input = PeerInput::TransfersEnded { round, ok, with };
                     self.inputs.push_back(input);
                 }
             }
@@ -263,7 +268,7 @@ impl Engine {
             }
             PeerOutput::Send(_)
             | PeerOutput::Establish { .. }
-            | PeerOutput::AdoptRing(_)
+            | PeerOutput::AdoptRing { .. }
             | PeerOutput::StopRing { .. }
             | PeerOutput::Probe { .. }
             | PeerOutput::StartTimer { .. }
@@ -287,11 +292,8 @@ impl Engine {
 
     /// A collective has ended: another one may start.
     fn start_queued(&mut self) {
-        while let Some(Turn { start, then_cancel }) = self.calls.next_turn() {
+        while let Some(start) = self.calls.next_turn() {
             self.start(start);
-            if let Some(cancel) = then_cancel {
-                self.start(cancel);
-            }
         }
     }
 }

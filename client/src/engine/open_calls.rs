@@ -12,7 +12,7 @@ use pccl_core::topology::Topology;
 use tokio::sync::{mpsc, oneshot};
 
 use super::command::{CallId, CollectiveEvent, Command, SyncEvent, TopologyCall};
-use super::queue::{Queue, Turn};
+use super::queue::Queue;
 
 /// Everything that is open at one peer.
 #[derive(Debug, Default)]
@@ -111,12 +111,12 @@ impl OpenCalls {
     }
 
     /// The next collective of those in the queue, if one more may be in flight.
-    pub(super) fn next_turn(&mut self) -> Option<Turn> {
+    pub(super) fn next_turn(&mut self) -> Option<Command> {
         self.queue.next_turn(self.collectives.len())
     }
 
     /// Notes that a collective's caller does not want it any more. True: it is in flight. Else it has
-    /// ended, does not begin any more, or is given up when its turn comes.
+    /// ended, or does not begin any more.
     pub(super) fn give_up(&mut self, call: CallId, tag: Tag) -> bool {
         if self.queue.give_up(call) {
             return false;

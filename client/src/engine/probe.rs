@@ -18,6 +18,7 @@ use tokio::time::{Instant, timeout};
 
 use super::dial::dial;
 use super::door::Door;
+use crate::progress::Progress;
 
 /// Bytes that are handed to the lane at once.
 const PIECE_BYTES: usize = 256 * 1024;
@@ -57,7 +58,7 @@ impl Probing {
         round: Round,
         probes: Vec<LaneOrder>,
         me: PeerId,
-        seed: u64,
+        (seed, progress): (u64, &Progress),
         transport: &Arc<dyn Transport>,
         door: &mut Door,
     ) -> Self {
@@ -67,8 +68,9 @@ impl Probing {
             probes.into_iter().partition(|probe| probe.dial.is_some());
         for probe in inward {
             let lane = door.expect(Purpose::Probe, &probe, (0, 1));
-            tasks.spawn(answer(lane));
+            tasks.spawn(answer(lane, progress.clone()));
         }
+        let progress = progress.clone();
         let transport = Arc::clone(transport);
         tasks.spawn(async move {
             let mut piece = vec![0; PIECE_BYTES];
@@ -76,7 +78,12 @@ impl Probing {
             StdRng::seed_from_u64(seed ^ round.0).fill_bytes(&mut piece);
             for probe in outward {
                 let to = probe.with;
-                match timeout(PROBE_LIMIT, measure(&*transport, &probe, me, &piece)).await {
+                match timeout(
+                    PROBE_LIMIT,
+                    measure(&*transport, &probe, me, (&piece, &progress)),
+                )
+                .await
+                {
                     Ok(Some(kbit_per_s)) => {
                         let reached = Measurement::Reached {
                             round,
@@ -112,7 +119,7 @@ async fn measure(
     transport: &dyn Transport,
     probe: &LaneOrder,
     me: PeerId,
-    piece: &[u8],
+    (piece, progress): (&[u8], &Progress),
 ) -> Option<u64> {
     let preamble = Preamble {
         purpose: Purpose::Probe,
@@ -123,18 +130,23 @@ async fn measure(
     };
     let mut lane = dial(transport, probe, preamble).await.ok()?;
     let begun = Instant::now();
-    let arrived = pour(&mut lane, piece, begun).await.ok()?;
+    let arrived = pour(&mut lane, (piece, progress), begun).await.ok()?;
     let microseconds = u64::try_from(begun.elapsed().as_micros()).ok()?.max(1);
     // bits per microsecond are megabits per second
     arrived.saturating_mul(8_000).checked_div(microseconds)
 }
 
 /// Sends for a while and returns how many bytes have arrived.
-async fn pour(lane: &mut Lane, piece: &[u8], begun: Instant) -> Result<u64, LaneError> {
+async fn pour(
+    lane: &mut Lane,
+    (piece, progress): (&[u8], &Progress),
+    begun: Instant,
+) -> Result<u64, LaneError> {
     let mut sent = 0;
     while sent < PROBE_BYTES && begun.elapsed() < PROBE_TIME {
         send_all(lane.tx.as_mut(), piece, &[]).await?;
         sent += piece.len() as u64;
+        progress.moved();
     }
     close(lane.tx.as_mut()).await?;
     let mut answer = [0; PROBE_ANSWER_BYTES];
@@ -143,14 +155,14 @@ async fn pour(lane: &mut Lane, piece: &[u8], begun: Instant) -> Result<u64, Lane
 }
 
 /// Counts what another peer sends, and tells it. Whoever measures decides what a failure means.
-async fn answer(lane: oneshot::Receiver<Lane>) {
+async fn answer(lane: oneshot::Receiver<Lane>, progress: Progress) {
     if let Ok(mut lane) = lane.await {
-        let counted = timeout(PROBE_LIMIT, count(&mut lane)).await;
+        let counted = timeout(PROBE_LIMIT, count(&mut lane, &progress)).await;
         tracing::trace!(?counted, "answered a measurement");
     }
 }
 
-async fn count(lane: &mut Lane) -> Result<u64, LaneError> {
+async fn count(lane: &mut Lane, progress: &Progress) -> Result<u64, LaneError> {
     let mut arrived = 0;
     let mut sink = vec![0; PIECE_BYTES];
     loop {
@@ -158,6 +170,7 @@ async fn count(lane: &mut Lane) -> Result<u64, LaneError> {
             0 => break,
             n => arrived += n as u64,
         }
+        progress.moved();
         if arrived > PROBE_BYTES_MAX {
             return Err(LaneError::Closed);
         }

@@ -4,8 +4,8 @@
 //! never wait for each other in vain: of those that have not ended the one that was called first is in
 //! flight at all of them.
 //!
-//! A call that is given up while it waits keeps its place, and is given up when it has started: only then
-//! do the other peers, who may wait for it already, learn of it.
+//! A call that is given up while it waits is as one that was never made. So is one that has not started
+//! though it is in flight: its vote is taken back.
 
 use std::collections::BTreeMap;
 
@@ -17,28 +17,8 @@ use super::command::{CallId, Command};
 /// What waits, in the order of the calls.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    calls: BTreeMap<CallId, Waiting>,
+    calls: BTreeMap<CallId, Command>,
     by_tag: BTreeMap<Tag, CallId>,
-}
-
-#[derive(Debug)]
-struct Waiting {
-    command: Command,
-    given_up: bool,
-}
-
-/// A collective whose turn it is.
-#[derive(Debug)]
-pub(super) struct Turn {
-    pub(super) start: Command,
-    /// It was given up meanwhile.
-    pub(super) then_cancel: Option<Command>,
-}
-
-impl Waiting {
-    fn is_abandoned(&self) -> bool {
-        self.given_up || self.command.is_abandoned()
-    }
 }
 
 impl Queue {
@@ -49,37 +29,33 @@ impl Queue {
 
     /// Lets a collective wait. Its tag is not in use.
     pub(super) fn push(&mut self, call: CallId, tag: Tag, command: Command) {
-        let given_up = false;
         self.by_tag.insert(tag, call);
-        self.calls.insert(call, Waiting { command, given_up });
+        self.calls.insert(call, command);
     }
 
     /// Takes the next one out, if it may start while so many are in flight.
-    pub(super) fn next_turn(&mut self, in_flight: usize) -> Option<Turn> {
+    pub(super) fn next_turn(&mut self, in_flight: usize) -> Option<Command> {
         if in_flight >= COLLECTIVES_MAX {
             return None;
         }
-        let (call, waiting) = self.calls.pop_first()?;
-        let start = waiting.command;
-        let tag = start.tag()?;
-        self.by_tag.remove(&tag);
-        let then_cancel = waiting.given_up.then_some(Command::Cancel { call, tag });
-        Some(Turn { start, then_cancel })
+        let (_, command) = self.calls.pop_first()?;
+        self.by_tag.remove(&command.tag()?);
+        Some(command)
     }
 
-    /// Notes that nobody wants this call any more. False: it does not wait here.
+    /// Nobody wants this call any more. False: it does not wait here.
     pub(super) fn give_up(&mut self, call: CallId) -> bool {
-        let waiting = self.calls.get_mut(&call);
-        waiting.is_some_and(|waiting| {
-            waiting.given_up = true;
-            true
-        })
+        let given_up = self.calls.remove(&call);
+        if let Some(tag) = given_up.as_ref().and_then(Command::tag) {
+            self.by_tag.remove(&tag);
+        }
+        given_up.is_some()
     }
 
     /// Has nobody an interest any more in the call that waits under this tag? `None`: there is none.
     pub(super) fn is_abandoned(&self, tag: Tag) -> Option<bool> {
         let call = self.by_tag.get(&tag)?;
-        self.calls.get(call).map(Waiting::is_abandoned)
+        self.calls.get(call).map(Command::is_abandoned)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -88,7 +64,7 @@ impl Queue {
 
     /// Has nobody an interest in anything that waits?
     pub(super) fn all_abandoned(&self) -> bool {
-        self.calls.values().all(Waiting::is_abandoned)
+        self.calls.values().all(Command::is_abandoned)
     }
 }
 
@@ -138,7 +114,7 @@ mod tests {
 
         let none = queue.next_turn(COLLECTIVES_MAX);
         let turns = std::iter::from_fn(|| queue.next_turn(COLLECTIVES_MAX - 1));
-        let tags: Vec<_> = turns.map(|turn| turn.start.tag()).collect();
+        let tags: Vec<_> = turns.map(|turn| turn.tag()).collect();
 
         assert!(none.is_none());
         assert_eq!(tags, [5, 6, 7].map(|tag| Some(Tag(tag))));
@@ -154,19 +130,15 @@ mod tests {
     }
 
     #[test]
-    fn who_is_given_up_keeps_its_place_and_is_cancelled_when_it_has_started() {
+    fn who_is_given_up_does_not_start_and_leaves_its_tag_to_others() {
         let (mut queue, _heard) = queue_of(&[5, 6]);
 
-        let waits = queue.give_up(CallId(5));
-        let abandoned = [5, 6, 7].map(|tag| queue.is_abandoned(Tag(tag)));
-        let cancelled = [queue.next_turn(0), queue.next_turn(0)].map(|turn| {
-            let cancel = turn?.then_cancel?;
-            cancel.tag()
-        });
+        let waited = [queue.give_up(CallId(5)), queue.give_up(CallId(5))];
+        let abandoned = [5, 6].map(|tag| queue.is_abandoned(Tag(tag)));
+        let turns = [queue.next_turn(0), queue.next_turn(0)];
 
-        assert!(waits);
-        assert_eq!(abandoned, [Some(true), Some(false), None]);
-        assert_eq!(cancelled, [Some(Tag(5)), None]);
-        assert!(!queue.give_up(CallId(5)));
+        assert_eq!(waited, [true, false]);
+        assert_eq!(abandoned, [None, Some(false)]);
+        assert_eq!(turns.map(|turn| turn?.tag()), [Some(Tag(6)), None]);
     }
 }

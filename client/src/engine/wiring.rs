@@ -1,4 +1,7 @@
-//! One attempt to connect ring edges: all lanes of all ordered edges at once.
+//! One attempt to connect ring edges: all lanes of the ordered edges at once.
+//!
+//! The two edges have nothing to do with each other: each is up when all of its lanes are, and one that
+//! fails leaves the other one to be connected.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,93 +19,108 @@ use super::door::Door;
 #[derive(Debug)]
 pub(super) struct Wiring {
     round: Round,
-    opening: JoinSet<Opened>,
-    edges: BTreeMap<Edge, BTreeMap<u16, Lane>>,
-    /// Lanes that are missing, over all edges.
-    missing: usize,
-    failed: bool,
+    /// `None`: was not ordered, or has been told of.
+    to_next: Option<Opening>,
+    from_previous: Option<Opening>,
+}
+
+/// The lanes of one edge. Dropping it gives them up.
+#[derive(Debug)]
+struct Opening {
+    lanes: JoinSet<Opened>,
+    /// By their numbers.
+    up: BTreeMap<u16, Lane>,
+    ordered: usize,
 }
 
 /// How opening one lane ended.
 #[derive(Debug)]
-pub(super) struct Opened {
-    edge: Edge,
-    with: PeerId,
+struct Opened {
     number: u16,
     lane: Result<Lane, LaneFailure>,
 }
 
-/// What is to be reported about an attempt, once.
+/// How connecting one edge has ended. Told once per ordered edge.
 #[derive(Debug)]
-pub(super) enum Wired {
-    Up {
-        round: Round,
-        edges: Vec<(Edge, Vec<Lane>)>,
-    },
-    Failed {
-        round: Round,
-        with: PeerId,
-        failure: LaneFailure,
-    },
+pub(super) struct Wired {
+    pub(super) round: Round,
+    pub(super) edge: Edge,
+    /// All lanes, in the order of their numbers.
+    pub(super) lanes: Result<Vec<Lane>, LaneFailure>,
 }
 
 impl Wiring {
     /// Starts to open the lanes. Has to be called inside a tokio runtime.
     pub(super) fn start(
         round: Round,
-        lanes: u16,
-        orders: &[(Edge, LaneOrder)],
+        (next, previous): (Option<LaneOrder>, Option<LaneOrder>),
         me: PeerId,
         transport: &Arc<dyn Transport>,
         door: &mut Door,
     ) -> Self {
-        let mut wiring = Self {
+        let mut start = |order| Opening::start(order, me, transport, door);
+        Self {
             round,
-            opening: JoinSet::new(),
-            edges: orders
-                .iter()
-                .map(|(edge, _)| (*edge, BTreeMap::new()))
-                .collect(),
-            missing: orders.len() * usize::from(lanes),
-            failed: false,
-        };
-        for (edge, order) in orders {
-            for number in 0..lanes {
-                let preamble = Preamble {
-                    purpose: Purpose::RingLane,
-                    from: me,
-                    ticket: order.ticket,
-                    lane: number,
-                    lanes,
-                };
-                wiring.open(*edge, *order, preamble, transport, door);
+            to_next: next.map(&mut start),
+            from_previous: previous.map(&mut start),
+        }
+    }
+
+    /// Waits until there is something to tell; never returns where there is nothing left to.
+    /// Cancel-safe.
+    pub(super) async fn next(&mut self) -> Wired {
+        let round = self.round;
+        tokio::select! {
+            biased;
+            lanes = all_lanes(&mut self.to_next) => Wired { round, edge: Edge::ToNext, lanes },
+            lanes = all_lanes(&mut self.from_previous) => {
+                Wired { round, edge: Edge::FromPrevious, lanes }
             }
         }
-        wiring
+    }
+}
+
+impl Opening {
+    fn start(
+        order: LaneOrder,
+        me: PeerId,
+        transport: &Arc<dyn Transport>,
+        door: &mut Door,
+    ) -> Self {
+        let mut opening = Self {
+            lanes: JoinSet::new(),
+            up: BTreeMap::new(),
+            ordered: usize::from(order.lanes),
+        };
+        for number in 0..order.lanes {
+            let preamble = Preamble {
+                purpose: Purpose::RingLane,
+                from: me,
+                ticket: order.ticket,
+                lane: number,
+                lanes: order.lanes,
+            };
+            opening.open(order, preamble, transport, door);
+        }
+        opening
     }
 
     fn open(
         &mut self,
-        edge: Edge,
         order: LaneOrder,
         preamble: Preamble,
         transport: &Arc<dyn Transport>,
         door: &mut Door,
     ) {
-        let opened = move |lane| Opened {
-            edge,
-            with: order.with,
-            number: preamble.lane,
-            lane,
-        };
+        let number = preamble.lane;
+        let opened = move |lane| Opened { number, lane };
         if order.dial.is_some() {
             let transport = Arc::clone(transport);
-            self.opening
+            self.lanes
                 .spawn(async move { opened(dial(&*transport, &order, preamble).await) });
         } else {
-            let number = (preamble.lane, preamble.lanes);
-            let expected = door.expect(Purpose::RingLane, &order, number);
-            self.opening.spawn(async move {
+            let expected = door.expect(Purpose::RingLane, &order, (number, order.lanes));
+            self.lanes.spawn(async move {
                 match expected.await {
                     Ok(lane) => opened(Ok(lane)),
                     // The end that dials knows more, and reports it.
@@ -111,52 +129,34 @@ impl Wiring {
             });
         }
     }
-
-    /// Waits until there is something to report; never returns where there is nothing left to.
-    /// Cancel-safe.
-    pub(super) async fn next(&mut self) -> Wired {
-        loop {
-            let Some(opened) = self.opening.join_next().await else {
-                return std::future::pending().await;
-            };
-            // A task that panicked has opened nothing; its lane stays missing.
-            if let Ok(opened) = opened
-                && let Some(wired) = self.note(opened)
-            {
-                return wired;
-            }
-        }
-    }
-
-    fn note(&mut self, opened: Opened) -> Option<Wired> {
-        match opened.lane {
-            Ok(lane) => {
-                let edge = self.edges.get_mut(&opened.edge)?;
-                if edge.insert(opened.number, lane).is_none() {
-                    self.missing = self.missing.saturating_sub(1);
-                }
-                (self.missing == 0 && !self.failed).then(|| self.up())
-            }
-            Err(failure) if !self.failed => {
-                self.failed = true;
-                Some(Wired::Failed {
-                    round: self.round,
-                    with: opened.with,
-                    failure,
-                })
-            }
-            Err(_) => None,
-        }
-    }
-
-    fn up(&mut self) -> Wired {
-        let edges = std::mem::take(&mut self.edges);
-        Wired::Up {
-            round: self.round,
-            edges: edges
-                .into_iter()
-                .map(|(edge, lanes)| (edge, lanes.into_values().collect()))
-                .collect(),
-        }
-    }
 }
+
+/// Waits until all lanes of an edge are up or one has failed; never returns where there is none to wait
+/// for. Cancel-safe.
+async fn all_lanes(edge: &mut Option<Opening>) -> Result<Vec<Lane>, LaneFailure> {
+    while let Some(opening) = edge {
+        match opening.lanes.join_next().await {
+            Some(Ok(Opened { number, lane })) => match lane {
+                Ok(lane) => {
+                    opening.up.insert(number, lane);
+                    if opening.up.len() == opening.ordered {
+                        let up = std::mem::take(&mut opening.up);
+                        *edge = None;
+                        return Ok(up.into_values().collect());
+                    }
+                }
+                Err(failure) => {
+                    *edge = None;
+                    return Err(failure);
+                }
+            },
+            // A task that panicked has opened nothing; its lane stays missing.
+            Some(Err(_)) => {}
+            None => break,
+        }
+    }
+    std::future::pending().await
+}
+
+#[cfg(test)]
+mod tests;

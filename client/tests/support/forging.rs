@@ -75,14 +75,20 @@ impl LaneTx for ForgingTx {
         cx: &mut Context<'_>,
         parts: &[&[u8]],
     ) -> Poll<Result<usize, LaneError>> {
-        if parts.concat() == self.forging.honest {
-            return self.tx.poll_send(cx, &[&self.forging.forged]);
-        }
-        self.tx.poll_send(cx, parts)
+        let forging = &self.forging;
+        let forged = parts.iter().map(|part| match *part == forging.honest {
+            true => &*forging.forged,
+            false => part,
+        });
+        self.tx.poll_send(cx, &forged.collect::<Vec<_>>())
     }
 
     fn is_local(&self) -> bool {
         self.tx.is_local()
+    }
+
+    fn give_up_after(&mut self, limit: std::time::Duration) {
+        self.tx.give_up_after(limit);
     }
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LaneError>> {

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use pccl::{LaneError, Tcp};
 use pccl_core::transport::{
@@ -122,6 +123,10 @@ impl LaneTx for CountedTx {
             Distance::Near => self.tx.is_local(),
             Distance::Far => false,
         }
+    }
+
+    fn give_up_after(&mut self, limit: Duration) {
+        self.tx.give_up_after(limit);
     }
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LaneError>> {

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub(crate) mod cutting;
 pub(crate) mod forging;
 pub(crate) mod lanes;
 
@@ -64,7 +65,16 @@ impl Run {
 
     /// A builder for one more peer of this run.
     pub(crate) fn builder(&self) -> Builder {
-        let transport = Counted::new(self.tcp.clone(), self.distance, &self.traffic);
+        self.builder_over(&self.tcp)
+    }
+
+    /// A builder for a peer that wishes for another number of lanes.
+    pub(crate) fn builder_with_lanes(&self, lanes: u16) -> Builder {
+        self.builder_over(&self.tcp.clone().lanes(lanes))
+    }
+
+    fn builder_over(&self, tcp: &Tcp) -> Builder {
+        let transport = Counted::new(tcp.clone(), self.distance, &self.traffic);
         builder_for(&self.address()).transport(transport)
     }
 
@@ -89,10 +99,7 @@ impl Run {
 
     /// Admits one more peer by the votes of the others.
     pub(crate) fn join(&self, peers: &mut Vec<Communicator>) {
-        let builder = self.builder();
-        let joining = thread::spawn(move || begin(builder));
-        admit(peers);
-        peers.push(joining.join().unwrap());
+        join_as(self.builder(), peers);
     }
 
     /// Admits a peer that does `act` and dies, without a word, when that ends or an event of `dies_at`
@@ -129,6 +136,13 @@ impl Run {
         admit(peers);
         doomed
     }
+}
+
+/// Admits the peer that this builder makes.
+pub(crate) fn join_as(builder: Builder, peers: &mut Vec<Communicator>) {
+    let joining = thread::spawn(move || begin(builder));
+    admit(peers);
+    peers.push(joining.join().unwrap());
 }
 
 /// Lets peers wait until somebody waits at the door, and vote to let them in.

@@ -2,7 +2,8 @@
 //!
 //! 1. **Route around.** The next ring uses no pair of peers that could not be connected, or whose edge
 //!    broke under two collectives in a row, as long as there is such a ring; what came up is kept
-//!    together, and pieces that no working edge joins are tried side by side in another order.
+//!    together, and pieces that no working edge joins are tried side by side in another order. Where two
+//!    accepted peers could not be connected, nothing is taken to work that was not connected since.
 //! 2. **Newcomers.** One that two attempts could not reach, or that could not reach others in two attempts
 //!    whom somebody has reached, holds up nobody any longer. It is refused if in both cases the other end
 //!    has shown that it works, or if it happens a third time; else it waits for the next admission.
@@ -21,6 +22,7 @@ use core::net::SocketAddr;
 
 use super::attempt::{Failure, Wiring};
 use super::pieces::joined_pieces;
+use super::record::PeerRecord;
 use super::{Master, Out};
 use crate::id::{GroupId, PeerId};
 use crate::states::ConnectionPhase;
@@ -44,6 +46,8 @@ pub(super) struct Attempts {
     /// The pieces into which they join the members, and how many pairs with others have failed for each
     /// since it is what it is.
     pub(super) pieces: BTreeMap<BTreeSet<PeerId>, usize>,
+    /// Two accepted peers could not be connected.
+    pub(super) doubts: bool,
     /// Attempts since pieces were joined.
     pub(super) fruitless: u8,
 }
@@ -153,20 +157,19 @@ impl Master {
     }
 
     fn learn(&mut self, group: GroupId, wiring: &Wiring, ring: &Ring) {
-        let standing = self.groups.get(&group);
-        let whole = standing.into_iter().flat_map(|group| {
-            let edges = group.edges.keys();
-            edges.filter(|edge| group.can_keep(**edge))
-        });
         let up = wiring.edges.iter().filter(|(_, edge)| edge.is_up());
-        let works: Vec<Pair> = up
-            .map(|(edge, _)| edge)
-            .chain(whole)
-            .map(|edge| pair(*edge))
-            .collect();
+        let up: Vec<Pair> = up.map(|(edge, _)| pair(*edge)).collect();
+        let is_accepted = |peer: &PeerId| self.peers.get(peer).is_some_and(PeerRecord::is_accepted);
+        let mut failed = wiring
+            .edges
+            .iter()
+            .filter(|(_, edge)| edge.failed.is_some());
+        let doubts = failed
+            .any(|((from, to), _)| ring.0.contains(from) && is_accepted(from) && is_accepted(to));
         let attempts = self.attempts.entry(group).or_default();
-        attempts.joined.extend(works);
-        let pieces = joined_pieces(&ring.0, &attempts.joined);
+        attempts.joined.extend(up);
+        attempts.doubts |= doubts;
+        let pieces = self.pieces(group, &ring.0);
         let members = |(at, piece): (usize, &BTreeSet<PeerId>)| {
             let numbered = piece.iter().map(move |peer| (*peer, at));
             numbered.collect::<Vec<_>>()
@@ -187,6 +190,7 @@ impl Master {
                 }
             }
         }
+        let attempts = self.attempts.entry(group).or_default();
         let pieces = pieces.into_iter().zip(failures).map(|(piece, more)| {
             let before = attempts.pieces.get(&piece);
             let failures = before.map_or(0, |before| before.saturating_add(more));
@@ -201,6 +205,30 @@ impl Master {
         attempts.count = attempts.count.saturating_add(1);
         attempts.pieces = pieces;
         attempts.order.clone_from(&ring.0);
+    }
+
+    /// The pieces into which working edges join these members.
+    pub(super) fn pieces(&self, group: GroupId, members: &[PeerId]) -> Vec<BTreeSet<PeerId>> {
+        let joined = self
+            .attempts
+            .get(&group)
+            .map(|attempts| attempts.joined.iter());
+        let standing = self.groups.get(&group).filter(|_| !self.is_doubtful(group));
+        let whole = standing.into_iter().flat_map(|group| {
+            let edges = group.edges.keys();
+            edges
+                .filter(|edge| group.can_keep(**edge))
+                .map(|edge| pair(*edge))
+        });
+        let works = joined.into_iter().flatten().copied().chain(whole);
+        joined_pieces(members, &works.collect())
+    }
+
+    /// Whether no edge is taken to work because nobody has reported that it does not: two accepted peers
+    /// could not be connected in the last attempts, so others may be cut off as well, and not know it yet.
+    pub(super) fn is_doubtful(&self, group: GroupId) -> bool {
+        let attempts = self.attempts.get(&group);
+        attempts.is_some_and(|attempts| attempts.doubts)
     }
 
     /// Newcomers that were charged in two attempts hold up nobody any longer.

@@ -21,7 +21,6 @@ use super::record::{Collective, GroupWaits, Lateness, PeerRecord, SyncProgress};
 use super::{Master, MasterOutput, MasterTimer, Out};
 use crate::id::{GroupId, PeerId, Tag};
 use crate::messages::{AbortCause, CollectiveRefusal, Misdeed};
-use crate::shared_state::SyncFailure;
 use crate::states::ConnectionState;
 
 /// Times in a row that a peer may hold up what runs.
@@ -315,13 +314,10 @@ impl Master {
         let Some(record) = self.groups.get(&group) else {
             return;
         };
-        if let SyncProgress::Moving {
-            round, awaiting, ..
-        } = &record.sync
+        if let SyncProgress::Moving { awaiting, .. } = &record.sync
             && awaiting.contains(&peer)
         {
-            let round = *round;
-            self.conclude_sync(group, round, Err(SyncFailure::TimedOut), out);
+            self.transfers_overdue(group, out);
             return;
         }
         let lacking = record

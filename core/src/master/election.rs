@@ -2,34 +2,39 @@
 //!
 //! 1. **Revision.** Before the first synchronization of a group, or when every voter allows a restart,
 //!    the newest revision that a candidate offers is current. Afterwards, with `reached` the revision
-//!    of the last synchronization, `reached + 1` is current where a candidate offers it, else
-//!    `reached` itself (the same state once more, as after an aborted reduce). Older content is dragged
-//!    along. Content beyond `reached + 1` is refused: its holder is expelled, or, where no veteran (a
-//!    peer that has been through a synchronization of the group) could be current, the call fails for
-//!    all. A newcomer at the right revision by chance does not decide who goes; where no veteran's
-//!    content counts, it does.
+//!    of the last synchronization, which is remembered also when all have left since, `reached + 1` is
+//!    current where a candidate offers it, else `reached` itself (the same state once more, as after an
+//!    aborted reduce). Where a candidate that offers one of the two is a veteran (a peer that has been
+//!    through a synchronization of the group), only what veterans offer counts for this: a newcomer
+//!    does not raise the revision. Other content, older or a newcomer's, is dragged along. Content
+//!    beyond `reached + 1` is refused: its holder is expelled, or, where no veteran could be current,
+//!    the call fails for all. A newcomer at the right revision by chance does not decide who goes; where
+//!    no veteran's content counts, it does.
 //! 2. **Candidates** are all voters but the receive-only ones; where somebody is send-only, the
 //!    send-only ones alone.
 //! 3. **Popularity.** Of the candidates with the current revision, the content that most hold wins. A
-//!    tie goes to the content held by the peer with the lowest number, the longest in the run.
-//! 4. **Guarantees.** A send-only peer that does not hold the winning content fails the call for all.
+//!    tie goes to the content held by the peer with the lowest number, the longest in the run. But
+//!    where the group repeats what it had reached and no veteran decides, as after all have left, the
+//!    content that it held wins against any other, if somebody still has it.
+//! 4. **Guarantees.** A send-only peer that does not hold the winning content fails the call for all; so
+//!    does a send-only newcomer whose next revision does not count beside a send-only veteran's.
 //!    A receive-only peer is never a holder. Who describes other entries (names, types, counts, flags,
 //!    compared as a set) than the winner is expelled. But a newcomer does not decide who goes here
 //!    either: where the winner is no veteran, the entries that most veterans describe are the measure, and
 //!    the winner may be the one that is expelled.
 //!
-//! Votes of the departed are not here: the caller withdraws them when it loses a peer.
+//! Votes of the departed are not here: the caller withdraws them when it loses a peer. Manifests were
+//! compared when they arrived (see `manifest`): an election counts digests.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-use crate::element::ElementType;
-use crate::id::{ContentHash, PeerId, Revision};
+use super::manifest::{Digest, Offer, Offers};
+use super::remembered::Reached;
+use crate::id::{PeerId, Revision};
 use crate::messages::Misdeed;
-use crate::shared_state::{EntryInfo, SyncFailure, SyncStrategy, SyncVote};
-
-pub(super) type Votes = BTreeMap<PeerId, SyncVote>;
+use crate::shared_state::{SyncFailure, SyncStrategy};
 
 /// What an election ends in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,40 +42,45 @@ pub(super) enum Decision {
     /// These voters cannot stay; elect again without them.
     Expel(Vec<(PeerId, Misdeed)>),
     /// This content wins.
-    Elected {
-        revision: Revision,
-        winner: PeerId,
-        /// Candidates that hold the winning content at the current revision, the winner included.
-        holders: BTreeSet<PeerId>,
-    },
+    Elected(Elected),
     /// Nothing is carried out.
     Failed(SyncFailure),
 }
 
+/// The content that wins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Elected {
+    pub(super) revision: Revision,
+    pub(super) winner: PeerId,
+    /// Candidates that hold the winning content at the current revision, the winner included.
+    pub(super) holders: BTreeSet<PeerId>,
+}
+
 pub(super) fn elect(
-    votes: &Votes,
+    offers: &Offers,
     veterans: &BTreeSet<PeerId>,
-    reached: Option<Revision>,
+    reached: Option<Reached>,
 ) -> Decision {
-    let everybody_restarts = votes.values().all(|vote| vote.restart);
+    let everybody_restarts = offers.values().all(|offer| offer.restart);
     let reached = reached.filter(|_| !everybody_restarts);
-    if let Some(decision) = reached.and_then(|reached| ahead(votes, veterans, reached)) {
+    if let Some(decision) = reached.and_then(|reached| ahead(offers, veterans, reached.revision)) {
         return decision;
     }
-    let candidates = candidates(votes);
-    let revision = match current_revision(votes, &candidates, reached) {
+    let candidates = candidates(offers);
+    let deciding = deciding(&candidates, veterans, reached);
+    let revision = match current_revision(offers, &deciding, reached) {
         Ok(revision) => revision,
         Err(failure) => return Decision::Failed(failure),
     };
-    let finalists = candidates
-        .into_iter()
-        .filter(|(_, vote)| vote.revision == revision);
-    let Some((winner, holders)) = largest_camp(finalists, content) else {
+    let decided_by_veterans = deciding.iter().all(|(peer, _)| veterans.contains(peer));
+    let repeated = reached.filter(|reached| reached.revision == revision && !decided_by_veterans);
+    let finalists = with_revision(candidates, revision);
+    let Some((winner, holders)) = winning_camp(&finalists, repeated) else {
         return Decision::Failed(SyncFailure::NobodyToSend);
     };
-    let loser = votes
+    let loser = offers
         .iter()
-        .filter(|(_, vote)| vote.strategy == SyncStrategy::SendOnly)
+        .filter(|(_, offer)| offer.strategy == SyncStrategy::SendOnly)
         .find(|(peer, _)| rule!(!holders.contains(peer); SendOnlyOverwritten => false));
     if let Some((other, _)) = loser {
         return Decision::Failed(SyncFailure::SendersDiffer {
@@ -78,33 +88,33 @@ pub(super) fn elect(
             other: *other,
         });
     }
-    match strangers(votes, measure(votes, veterans, winner)) {
-        expelled if expelled.is_empty() => Decision::Elected {
+    match strangers(offers, measure(offers, veterans, winner)) {
+        expelled if expelled.is_empty() => Decision::Elected(Elected {
             revision,
             winner,
             holders,
-        },
+        }),
         expelled => Decision::Expel(expelled),
     }
 }
 
 /// Voters whose content may win that are beyond the next revision.
-fn ahead(votes: &Votes, veterans: &BTreeSet<PeerId>, reached: Revision) -> Option<Decision> {
+fn ahead(offers: &Offers, veterans: &BTreeSet<PeerId>, reached: Revision) -> Option<Decision> {
     let expected = reached.next();
     let counted = || {
-        votes
+        offers
             .iter()
-            .filter(|(_, vote)| vote.strategy != SyncStrategy::ReceiveOnly)
+            .filter(|(_, offer)| offer.strategy != SyncStrategy::ReceiveOnly)
     };
     let beyond: Vec<(PeerId, Revision)> = counted()
-        .filter(|(_, vote)| vote.revision > expected)
-        .map(|(peer, vote)| (*peer, vote.revision))
+        .filter(|(_, offer)| offer.revision > expected)
+        .map(|(peer, offer)| (*peer, offer.revision))
         .collect();
     let oldest = beyond.iter().map(|(_, offered)| *offered).min()?;
     let by_veterans = counted().any(|(peer, _)| veterans.contains(peer));
     let somebody_keeps_up = counted()
         .filter(|(peer, _)| !by_veterans || veterans.contains(peer))
-        .any(|(_, vote)| (reached..=expected).contains(&vote.revision));
+        .any(|(_, offer)| (reached..=expected).contains(&offer.revision));
     if !somebody_keeps_up {
         return Some(Decision::Failed(SyncFailure::RevisionSkipped {
             expected,
@@ -120,18 +130,18 @@ fn ahead(votes: &Votes, veterans: &BTreeSet<PeerId>, reached: Revision) -> Optio
     ))
 }
 
-fn candidates(votes: &Votes) -> Vec<(PeerId, &SyncVote)> {
-    let with = |strategy: SyncStrategy| -> Vec<(PeerId, &SyncVote)> {
-        votes
+fn candidates(offers: &Offers) -> Vec<(PeerId, &Offer)> {
+    let with = |strategy: SyncStrategy| -> Vec<(PeerId, &Offer)> {
+        offers
             .iter()
-            .filter(|(_, v)| {
+            .filter(|(_, offer)| {
                 rule!(
-                    v.strategy == strategy;
-                    ReceiveOnlyChosen if v.strategy == SyncStrategy::ReceiveOnly
+                    offer.strategy == strategy;
+                    ReceiveOnlyChosen if offer.strategy == SyncStrategy::ReceiveOnly
                         => strategy == SyncStrategy::EnforcePopular
                 )
             })
-            .map(|(p, v)| (*p, v))
+            .map(|(peer, offer)| (*peer, offer))
             .collect()
     };
     let senders = with(SyncStrategy::SendOnly);
@@ -142,21 +152,40 @@ fn candidates(votes: &Votes) -> Vec<(PeerId, &SyncVote)> {
     }
 }
 
-fn current_revision(
-    votes: &Votes,
-    candidates: &[(PeerId, &SyncVote)],
-    reached: Option<Revision>,
-) -> Result<Revision, SyncFailure> {
-    let first = candidates
+/// The candidates that say which revision is current: the veterans that keep up, or, where there are
+/// none, all.
+fn deciding<'a>(
+    candidates: &[(PeerId, &'a Offer)],
+    veterans: &BTreeSet<PeerId>,
+    reached: Option<Reached>,
+) -> Vec<(PeerId, &'a Offer)> {
+    let keeps_up = |offer: &Offer| reached.is_some_and(|r| offer.revision >= r.revision);
+    let experienced = candidates
         .iter()
-        .max_by_key(|(peer, vote)| (vote.revision, Reverse(*peer)));
-    let (sender, offered) = first.map_or(Err(SyncFailure::NobodyToSend), |(peer, vote)| {
-        Ok((*peer, vote.revision))
+        .filter(|(peer, offer)| veterans.contains(peer) && keeps_up(offer));
+    let experienced: Vec<(PeerId, &Offer)> = experienced.copied().collect();
+    if experienced.is_empty() {
+        candidates.to_vec()
+    } else {
+        experienced
+    }
+}
+
+fn current_revision(
+    offers: &Offers,
+    deciding: &[(PeerId, &Offer)],
+    reached: Option<Reached>,
+) -> Result<Revision, SyncFailure> {
+    let first = deciding
+        .iter()
+        .max_by_key(|(peer, offer)| (offer.revision, Reverse(*peer)));
+    let (sender, offered) = first.map_or(Err(SyncFailure::NobodyToSend), |(peer, offer)| {
+        Ok((*peer, offer.revision))
     })?;
-    match reached {
+    match reached.map(|reached| reached.revision) {
         Some(reached) if rule!(offered < reached; RevisionGoesBack => false) => {
-            let is_held = votes.values().any(|vote| vote.revision >= reached);
-            let failure = if is_held && is_send_only(votes, sender) {
+            let is_held = offers.values().any(|offer| offer.revision >= reached);
+            let failure = if is_held && is_send_only(offers, sender) {
                 SyncFailure::SenderBehind {
                     sender,
                     reached,
@@ -171,40 +200,35 @@ fn current_revision(
     }
 }
 
-fn is_send_only(votes: &Votes, peer: PeerId) -> bool {
-    let vote = votes.get(&peer);
-    vote.is_some_and(|vote| vote.strategy == SyncStrategy::SendOnly)
+fn is_send_only(offers: &Offers, peer: PeerId) -> bool {
+    let offer = offers.get(&peer);
+    offer.is_some_and(|offer| offer.strategy == SyncStrategy::SendOnly)
 }
 
-/// What is compared of an entry: its key, and its hash where that must be equal.
-type Compared<'a> = (&'a str, ElementType, u64, bool, Option<ContentHash>);
-
-fn content(entry: &EntryInfo) -> Compared<'_> {
-    let hash = (!entry.allow_content_inequality).then_some(entry.hash);
-    let (name, element, count, may_differ, _) = description(entry);
-    (name, element, count, may_differ, hash)
+fn with_revision(candidates: Vec<(PeerId, &Offer)>, revision: Revision) -> Vec<(PeerId, &Offer)> {
+    let mut finalists = candidates;
+    finalists.retain(|(_, offer)| offer.revision == revision);
+    finalists
 }
 
-fn description(entry: &EntryInfo) -> Compared<'_> {
-    let may_differ = entry.allow_content_inequality;
-    (
-        entry.name.as_str(),
-        entry.element,
-        entry.count,
-        may_differ,
-        None,
-    )
-}
-
-/// The largest camp of peers in whose entries this is the same, and its first peer.
-fn largest_camp<'a>(
-    voters: impl Iterator<Item = (PeerId, &'a SyncVote)>,
-    compared: impl Fn(&'a EntryInfo) -> Compared<'a>,
+/// Those that hold what the group held, where it repeats that; else the largest camp. And its first
+/// peer.
+fn winning_camp(
+    finalists: &[(PeerId, &Offer)],
+    repeated: Option<Reached>,
 ) -> Option<(PeerId, BTreeSet<PeerId>)> {
-    let mut camps: BTreeMap<Vec<Compared<'_>>, BTreeSet<PeerId>> = BTreeMap::new();
-    for (peer, vote) in voters {
-        let alike = vote.entries.iter().map(&compared).collect();
-        camps.entry(alike).or_default().insert(peer);
+    let contents = || finalists.iter().map(|(peer, offer)| (*peer, offer.content));
+    let held = contents().filter(|(_, content)| repeated.is_some_and(|r| r.content == *content));
+    largest_camp(held).or_else(|| largest_camp(contents()))
+}
+
+/// The largest camp of peers that have the same, and its first peer.
+fn largest_camp(
+    voters: impl Iterator<Item = (PeerId, Digest)>,
+) -> Option<(PeerId, BTreeSet<PeerId>)> {
+    let mut camps: BTreeMap<Digest, BTreeSet<PeerId>> = BTreeMap::new();
+    for (peer, compared) in voters {
+        camps.entry(compared).or_default().insert(peer);
     }
     let holders = camps.into_values().max_by_key(|camp| {
         let first = camp.first().copied();
@@ -216,42 +240,29 @@ fn largest_camp<'a>(
 }
 
 /// Whose entries everybody is to have.
-fn measure(votes: &Votes, veterans: &BTreeSet<PeerId>, winner: PeerId) -> PeerId {
+fn measure(offers: &Offers, veterans: &BTreeSet<PeerId>, winner: PeerId) -> PeerId {
     if veterans.contains(&winner) {
         return winner;
     }
-    let experienced = votes.iter().filter(|(peer, _)| veterans.contains(peer));
-    let camp = largest_camp(experienced.map(|(peer, vote)| (*peer, vote)), description);
+    let experienced = offers.iter().filter(|(peer, _)| veterans.contains(peer));
+    let camp = largest_camp(experienced.map(|(peer, offer)| (*peer, offer.description())));
     camp.map_or(winner, |(first, _)| first)
 }
 
-/// Voters whose entries are not those of `measure`.
-fn strangers(votes: &Votes, measure: PeerId) -> Vec<(PeerId, Misdeed)> {
-    let Some(elected) = votes.get(&measure) else {
+/// Voters whose entries are not those of `measure`. Each description is compared with it once.
+fn strangers(offers: &Offers, measure: PeerId) -> Vec<(PeerId, Misdeed)> {
+    let Some(elected) = offers.get(&measure) else {
         return Vec::new();
     };
-    votes
-        .iter()
-        .map(|(peer, vote)| (*peer, differing_keys(elected, vote)))
-        .filter(|(_, entries)| *entries > 0)
-        .map(|(peer, entries)| (peer, Misdeed::StateMismatch { entries }))
-        .collect()
-}
-
-fn differing_keys(elected: &SyncVote, vote: &SyncVote) -> u32 {
-    let differs = |entry: &&EntryInfo| {
-        entry_of(elected, &entry.name).is_none_or(|elected| !entry.same_key(elected))
-    };
-    let differing = vote.entries.iter().filter(differs).count();
-    let is_lacking = |entry: &&EntryInfo| entry_of(vote, &entry.name).is_none();
-    let lacking = elected.entries.iter().filter(is_lacking).count();
-    u32::try_from(differing + lacking).unwrap_or(u32::MAX)
-}
-
-/// Entries are sorted by name: a vote that is not does not get here.
-fn entry_of<'a>(vote: &'a SyncVote, name: &str) -> Option<&'a EntryInfo> {
-    let index = vote
-        .entries
-        .binary_search_by(|entry| entry.name.as_str().cmp(name));
-    vote.entries.get(index.ok()?)
+    let mut counted: BTreeMap<Digest, u32> = BTreeMap::new();
+    let mut strangers = Vec::new();
+    for (peer, offer) in offers {
+        if offer.description() != elected.description() {
+            let entries = *counted
+                .entry(offer.description())
+                .or_insert_with(|| offer.differing_entries(elected));
+            strangers.push((*peer, Misdeed::StateMismatch { entries }));
+        }
+    }
+    strangers
 }

@@ -8,7 +8,6 @@ use core::cmp::Reverse;
 
 use super::attempt::Failure;
 use super::blame::{DeadEdge, Pair, STRIKES_MAX, pair};
-use super::pieces::joined_pieces;
 use super::{Master, Out};
 use crate::id::{GroupId, PeerId};
 use crate::messages::{Misdeed, Refusal};
@@ -29,7 +28,7 @@ impl Master {
         let Some(attempts) = self.attempts.get(&group) else {
             return;
         };
-        let pieces = joined_pieces(&members, &attempts.joined);
+        let pieces = self.pieces(group, &members);
         let bad = self.bad_pairs(group, &members);
         let is_newcomer = |peer: &PeerId| self.is_registered(*peer);
         let concerns_newcomer = bad

@@ -203,6 +203,9 @@ pub struct MasterConfig {
     /// Failed attempts in a row after which a peer is evicted, if no ring is left that avoids all pairs of
     /// peers that could not be connected; two, if a newcomer is among them.
     pub wiring_attempts_max: u8,
+    /// Failed transfers after which a peer that has been through a synchronization of its group has to
+    /// go, if it has failed with every peer that could serve it. A newcomer goes after two. Default: 3.
+    pub transfer_attempts_max: u8,
     /// How long the ring solver may take.
     pub solver: Duration,
     /// Mints the tickets. Its key must be 128 random bits.
@@ -223,6 +226,7 @@ impl Default for MasterConfig {
             wiring: Duration::from_secs(15),
             wiring_retry: Duration::from_millis(20),
             wiring_attempts_max: 5,
+            transfer_attempts_max: 3,
             solver: Duration::from_secs(300),
             tickets: TicketMint { key: [0; 16] },
         }

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
 use super::record::{GroupRecord, PeerRecord, Stake, Strikes};
+use super::remembered::Remembered;
 use super::tally::Tally;
 use super::{Master, MasterOutput, Out, send};
 use crate::id::{ConnId, GroupId, PeerId, ProtocolVersion};
@@ -121,6 +122,7 @@ impl Master {
     fn group_loses(&mut self, id: GroupId, peer: PeerId, out: &mut Out) {
         let is_empty = |group: &GroupRecord| group.members.is_empty();
         if self.groups.get(&id).is_none_or(is_empty) {
+            // What it had reached stays remembered: whoever comes next goes on from there.
             if self.groups.remove(&id).is_some() && !self.groups.is_empty() {
                 // For the groups that are left this is another world: another epoch when they are
                 // told of it.
@@ -149,6 +151,7 @@ impl Master {
         self.peers.clear();
         self.groups.clear();
         self.tally = Tally::default();
+        self.remembered = Remembered::default();
         self.wirings.clear();
         self.attempts.clear();
         self.failed.clear();

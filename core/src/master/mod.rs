@@ -26,7 +26,9 @@
 //! | `topology`, `wiring`, `attempt` | ballots about the ring; connecting its edges |
 //! | `blame`, `order`, `pieces`, `evict` | edges that fail: what they say, how they are avoided, who goes |
 //! | `collectives` | starting, committing and aborting collectives |
-//! | `shared_state`, `election` | synchronizing; whose content wins |
+//! | `shared_state` | synchronizing: votes, plan, conclusion |
+//! | `manifest`, `election`, `remembered` | what votes offer; whose content wins; what groups have reached |
+//! | `transfers` | who fetches from whom, and who goes where that fails |
 //! | `optimize` | measuring, solving, adopting a better ring |
 //!
 //! **Invariant:** a peer's state changes only along [`TRANSITIONS`](crate::states::TRANSITIONS).
@@ -40,16 +42,19 @@ mod deadlines;
 mod election;
 mod evict;
 mod io;
+mod manifest;
 mod membership;
 mod optimize;
 mod order;
 mod pieces;
 mod precedence;
 mod record;
+mod remembered;
 mod settle;
 mod shared_state;
 mod tally;
 mod topology;
+mod transfers;
 mod view;
 mod wiring;
 
@@ -67,6 +72,7 @@ use blame::{Attempts, DeadEdge, Departed, Pair};
 use deadlines::GlobalWaits;
 use optimize::Optimization;
 use record::{GroupRecord, Lateness, PeerRecord};
+use remembered::Remembered;
 use tally::Tally;
 
 /// Decides what each peer does next. The same inputs in the same order give the same outputs.
@@ -101,6 +107,7 @@ pub struct Master {
     epoch: Epoch,
     peers: BTreeMap<PeerId, PeerRecord>,
     groups: BTreeMap<GroupId, GroupRecord>,
+    remembered: Remembered,
     wirings: BTreeMap<Round, Wiring>,
     /// Failed attempts in a row at the ring of a group.
     attempts: BTreeMap<GroupId, Attempts>,
@@ -144,6 +151,7 @@ impl Master {
             epoch: Epoch(0),
             peers: BTreeMap::new(),
             groups: BTreeMap::new(),
+            remembered: Remembered::default(),
             wirings: BTreeMap::new(),
             attempts: BTreeMap::new(),
             failed: BTreeMap::new(),
@@ -285,8 +293,8 @@ impl Master {
             }
             ToMaster::ProbesDone { round, ok } => self.probes_done(peer, round, ok, out),
             ToMaster::SyncSharedState(vote) => self.vote_to_sync(peer, vote, out),
-            ToMaster::SharedStateDone { round, ok } => {
-                self.shared_state_done(peer, round, ok, out);
+            ToMaster::SharedStateDone { round, ok, with } => {
+                self.shared_state_done(peer, round, ok, with, out);
             }
             ToMaster::InitiateCollective { tag, spec, broken } => {
                 self.vote_to_initiate(peer, tag, spec, broken, out);

@@ -63,13 +63,14 @@ impl Master {
         };
         let fits = |ring: &Ring| {
             let mut edges = ring.edges();
-            edges.all(|edge| {
+            let keeps = |edge: (PeerId, PeerId)| {
                 let stands = rule!(
                     standing.can_keep(edge);
                     OneWayRing => standing.can_keep(edge) || standing.can_keep((edge.1, edge.0))
                 );
-                stands || !bad.contains(&pair(edge))
-            })
+                stands && !self.is_doubtful(group)
+            };
+            edges.all(|edge| keeps(edge) || !bad.contains(&pair(edge)))
         };
         let rings = (0..places).map(|place| {
             // At the end first, which keeps everybody's rank.

@@ -31,11 +31,11 @@
 
 use alloc::vec::Vec;
 
+use super::manifest::Offer;
 use super::record::{Collective, GroupRecord, Stake, SyncProgress};
 use super::{Master, Out, send};
 use crate::id::{GroupId, PeerId, Tag};
 use crate::messages::{CallFailure, CallKind, CollectiveRefusal, Conflict, ToPeer};
-use crate::shared_state::SyncVote;
 use crate::states::{ConnectionPhase, ConnectionState, Event};
 
 /// Updates that pass over a call before it gives way to them.
@@ -313,7 +313,7 @@ impl Master {
 
 impl GroupRecord {
     /// Takes the vote to synchronize of a peer that is set aside.
-    fn vote_aside(&mut self, peer: PeerId) -> Option<SyncVote> {
+    fn vote_aside(&mut self, peer: PeerId) -> Option<Offer> {
         match &mut self.sync {
             SyncProgress::Voting(votes) => votes.remove(&peer),
             SyncProgress::Moving { .. } => None,
@@ -321,7 +321,7 @@ impl GroupRecord {
     }
 
     /// A member comes in, with the vote that it had when it was set aside.
-    pub(super) fn come_back(&mut self, peer: PeerId, vote: Option<SyncVote>) {
+    pub(super) fn come_back(&mut self, peer: PeerId, vote: Option<Offer>) {
         if let (Some(vote), SyncProgress::Voting(votes)) = (vote, &mut self.sync) {
             votes.insert(peer, vote);
         }

@@ -3,10 +3,12 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::net::SocketAddr;
 
+use super::manifest::{Offer, Offers};
+use super::remembered::Reached;
 use super::tally::{Counted, Tally};
+use super::transfers::FailedTransfers;
 use crate::element::CollectiveSpec;
-use crate::id::{Epoch, GroupId, PeerId, Revision, Round, Seq, Tag};
-use crate::shared_state::SyncVote;
+use crate::id::{Epoch, GroupId, PeerId, Round, Seq, Tag};
 use crate::states::{CollectiveCommunicationState, ConnectionPhase, ConnectionState};
 use crate::topology::{BrokenEdges, Ring, RingEdges};
 
@@ -43,7 +45,7 @@ pub(super) struct PeerRecord {
     /// Has taken part in a successful synchronization: no newcomer to the shared state.
     pub(super) synced: bool,
     /// Its vote to synchronize, while it is set aside.
-    pub(super) aside: Option<SyncVote>,
+    pub(super) aside: Option<Offer>,
     /// What others wait for it to do, as far as its timer runs for that.
     pub(super) late: Option<Lateness>,
     /// What it adds to the counts.
@@ -172,9 +174,8 @@ pub(super) struct GroupRecord {
     pub(super) stalls: BTreeMap<PeerId, u8>,
     /// Collectives that gave way to a synchronization, in a row.
     pub(super) conflicts: u8,
-    /// The revision of the last successful synchronization.
-    pub(super) reached: Option<Revision>,
     pub(super) sync: SyncProgress,
+    pub(super) failed: FailedTransfers,
     pub(super) collectives: BTreeMap<Tag, Collective>,
     /// Those of them that run, by their numbers.
     pub(super) running: BTreeMap<Seq, Tag>,
@@ -261,11 +262,14 @@ impl GroupRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum SyncProgress {
     /// Votes are collected (maybe none yet).
-    Voting(BTreeMap<PeerId, SyncVote>),
+    Voting(Offers),
     /// Entries move.
     Moving {
         round: Round,
-        revision: Revision,
+        /// What the group will hold.
+        reached: Reached,
+        /// Who fetches something, and from whom.
+        sources: BTreeMap<PeerId, PeerId>,
         /// Who has not reported. The loss of one of them ends the attempt.
         awaiting: BTreeSet<PeerId>,
     },
@@ -273,7 +277,7 @@ pub(super) enum SyncProgress {
 
 impl Default for SyncProgress {
     fn default() -> Self {
-        Self::Voting(BTreeMap::new())
+        Self::Voting(Offers::new())
     }
 }
 

@@ -5,12 +5,16 @@
 //! costs a retry of the call.
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::election::{Decision, Votes, elect};
+use super::election::{Decision, Elected, elect};
+use super::manifest::{Offer, Offers};
 use super::record::{Stake, SyncProgress};
+use super::remembered::Reached;
+use super::transfers::{FailedTransfers, Fetches};
 use super::{Master, Out, send};
-use crate::id::{ContentHash, EntryIndex, GroupId, PeerId, Revision, Round};
+use crate::id::{GroupId, PeerId, Round};
 use crate::messages::{Misdeed, ToPeer};
 use crate::shared_state::{SyncFailure, SyncPlan, SyncRole, SyncVote};
 use crate::states::{ConnectionState, Event};
@@ -19,13 +23,12 @@ use crate::wire::MAX_ENTRY_NAME_BYTES;
 
 /// The part of a peer that has the elected content already, but does not serve it: a receive-only
 /// peer, or one with an older revision.
-const NOTHING_TO_FETCH: SyncRole = SyncRole::Request {
-    from: None,
-    entries: Vec::new(),
-};
-
-/// What one peer has to fetch.
-type Fetches = BTreeMap<PeerId, (PeerId, Vec<(EntryIndex, ContentHash)>)>;
+fn nothing_to_fetch() -> SyncRole {
+    SyncRole::Request {
+        from: None,
+        entries: Arc::default(),
+    }
+}
 
 impl Master {
     pub(super) fn vote_to_sync(&mut self, peer: PeerId, vote: SyncVote, out: &mut Out) {
@@ -36,10 +39,14 @@ impl Master {
         if !self.vote_to_begin(peer, Event::VotedToSync, Stake::Sync, out) {
             return;
         }
-        if let Some(group) = self.group_of(peer) {
-            match &mut group.sync {
-                SyncProgress::Voting(votes) => {
-                    votes.insert(peer, vote);
+        let Some(group) = self.peers.get(&peer).map(|record| record.group) else {
+            return;
+        };
+        if let Some(record) = self.groups.get_mut(&group) {
+            match &mut record.sync {
+                SyncProgress::Voting(offers) => {
+                    let offer = Offer::read(&vote, &self.config.tickets, offers);
+                    offers.insert(peer, offer);
                 }
                 // Every member is part of the transfers, so none of them is idle.
                 SyncProgress::Moving { .. } => {}
@@ -67,30 +74,46 @@ impl Master {
         let Some(record) = self.group_mut(group) else {
             return false;
         };
-        let SyncProgress::Voting(votes) = core::mem::take(&mut record.sync) else {
+        let SyncProgress::Voting(offers) = core::mem::take(&mut record.sync) else {
             return false;
         };
-        match elect(&votes, &veterans, record.reached) {
+        match elect(&offers, &veterans, self.remembered.of(group)) {
             Decision::Failed(failure) => {
                 let round = self.take_round();
                 self.conclude_sync(group, round, Err(failure), out);
             }
-            Decision::Elected {
-                revision: elected,
-                winner,
-                holders,
-            } => {
-                let revision = rule!(elected; RevisionBumpedTwice => elected.next());
-                self.plan_sync(group, &votes, revision, winner, holders, out);
-            }
-            Decision::Expel(expelled) => {
-                record.sync = SyncProgress::Voting(votes);
-                for (peer, misdeed) in expelled {
-                    self.kick(peer, misdeed, out);
+            Decision::Elected(mut elected) => {
+                elected.holders = self.choose_holders(&offers, elected.holders);
+                let hopeless = self.unfetchable(group, &offers, &elected);
+                if hopeless.is_empty() {
+                    self.plan_sync(group, &offers, &elected, out);
+                } else {
+                    let expelled = hopeless.into_iter().map(|p| (p, Misdeed::Unfetchable));
+                    self.expel(group, offers, expelled.collect(), out);
                 }
             }
+            Decision::Expel(expelled) => self.expel(group, offers, expelled, out),
         }
         true
+    }
+
+    /// Sends these away. The others' votes stand.
+    fn expel(
+        &mut self,
+        group: GroupId,
+        offers: Offers,
+        expelled: Vec<(PeerId, Misdeed)>,
+        out: &mut Out,
+    ) {
+        if let Some(record) = self.group_mut(group) {
+            record.sync = SyncProgress::Voting(offers);
+            let unfetchable = |(_, why): &&(PeerId, Misdeed)| *why == Misdeed::Unfetchable;
+            let sent_away = expelled.iter().filter(unfetchable).count();
+            record.failed.note_sent_away(sent_away);
+        }
+        for (peer, misdeed) in expelled {
+            self.kick(peer, misdeed, out);
+        }
     }
 
     fn veterans(&self, group: GroupId) -> BTreeSet<PeerId> {
@@ -100,32 +123,34 @@ impl Master {
             .collect()
     }
 
-    fn plan_sync(
-        &mut self,
-        group: GroupId,
-        votes: &Votes,
-        revision: Revision,
-        winner: PeerId,
-        matching: BTreeSet<PeerId>,
-        out: &mut Out,
-    ) {
+    fn plan_sync(&mut self, group: GroupId, offers: &Offers, elected: &Elected, out: &mut Out) {
         let round = self.take_round();
-        let holders = self.choose_holders(votes, matching);
-        let fetches = self.choose_fetches(votes, winner, &holders, round);
+        let Some(content) = offers.get(&elected.winner).map(|offer| offer.content) else {
+            return;
+        };
+        let revision = rule!(elected.revision; RevisionBumpedTwice => elected.revision.next());
+        let reached = Reached { revision, content };
+        let fetches = self.choose_fetches(group, offers, elected, round);
         if fetches.is_empty() {
-            self.conclude_sync(group, round, Ok(revision), out);
+            self.conclude_sync(group, round, Ok(reached), out);
             return;
         }
-        let voters: BTreeSet<PeerId> = votes.keys().copied().collect();
-        let mut roles = self.roles(round, fetches, &holders);
-        for peer in &voters {
-            let event = if holders.contains(peer) {
+        let sources = fetches.iter().map(|(peer, fetch)| (*peer, fetch.holder));
+        let progress = SyncProgress::Moving {
+            round,
+            reached,
+            sources: sources.collect(),
+            awaiting: offers.keys().copied().collect(),
+        };
+        let mut roles = self.roles(round, fetches, &elected.holders);
+        for peer in offers.keys() {
+            let event = if elected.holders.contains(peer) {
                 Event::ElectedAsHolder
             } else {
                 Event::ElectedAsRequester
             };
             self.step(*peer, event, out);
-            let role = roles.remove(peer).unwrap_or(NOTHING_TO_FETCH);
+            let role = roles.remove(peer).unwrap_or_else(nothing_to_fetch);
             let plan = SyncPlan {
                 round,
                 revision,
@@ -134,11 +159,7 @@ impl Master {
             send(out, *peer, ToPeer::SharedStatePlan(plan));
         }
         if let Some(record) = self.group_mut(group) {
-            record.sync = SyncProgress::Moving {
-                round,
-                revision,
-                awaiting: voters,
-            };
+            record.sync = progress;
         }
     }
 
@@ -152,10 +173,10 @@ impl Master {
         let mut roles = BTreeMap::new();
         let mut served: BTreeMap<PeerId, Vec<LaneOrder>> =
             holders.iter().map(|holder| (*holder, Vec::new())).collect();
-        for (requester, (holder, entries)) in fetches {
-            if let Some((ask, serve)) = self.transfer_orders(round, requester, holder) {
-                served.entry(holder).or_default().push(serve);
-                let from = Some(ask);
+        for (requester, fetch) in fetches {
+            if let Some((ask, serve)) = self.transfer_orders(round, requester, fetch.holder) {
+                served.entry(fetch.holder).or_default().push(serve);
+                let (from, entries) = (Some(ask), fetch.entries);
                 roles.insert(requester, SyncRole::Request { from, entries });
             }
         }
@@ -179,98 +200,14 @@ impl Master {
         self.lane_orders(round, requester, holder, lanes)
     }
 
-    /// Of those that hold the elected content, newcomers fetch the entries that may differ, where
-    /// there is somebody to fetch them from.
-    fn choose_holders(&self, votes: &Votes, matching: BTreeSet<PeerId>) -> BTreeSet<PeerId> {
-        let may_differ = votes.values().any(|vote| {
-            vote.entries
-                .iter()
-                .any(|entry| entry.allow_content_inequality)
-        });
-        let veterans: BTreeSet<PeerId> = matching
-            .iter()
-            .filter(|peer| !self.is_newcomer(**peer))
-            .copied()
-            .collect();
-        // A send-only newcomer is never overwritten, not even there.
-        let senders = |peer: &&PeerId| {
-            votes
-                .get(peer)
-                .is_some_and(|v| v.strategy == crate::shared_state::SyncStrategy::SendOnly)
-        };
-        if !may_differ || veterans.is_empty() {
-            matching
-        } else {
-            veterans
-                .iter()
-                .chain(matching.iter().filter(senders))
-                .copied()
-                .collect()
-        }
-    }
-
-    fn is_newcomer(&self, peer: PeerId) -> bool {
-        self.peers.get(&peer).is_none_or(|record| !record.synced)
-    }
-
-    /// Who fetches what from whom. Requesters are spread over the holders; another round spreads
-    /// them differently, so a pair that cannot be connected is not tried again at once.
-    fn choose_fetches(
-        &self,
-        votes: &Votes,
-        winner: PeerId,
-        holders: &BTreeSet<PeerId>,
-        round: Round,
-    ) -> Fetches {
-        let Some(elected) = votes.get(&winner) else {
-            return Fetches::new();
-        };
-        let in_turn: Vec<PeerId> = holders.iter().copied().collect();
-        let mut fetches = Fetches::new();
-        for (peer, vote) in votes.iter().filter(|(peer, _)| !holders.contains(peer)) {
-            let turn = (round.0 as usize).wrapping_add(fetches.len());
-            let Some(holder) = turn.checked_rem(in_turn.len()).and_then(|i| in_turn.get(i)) else {
-                continue;
-            };
-            let Some(source) = votes.get(holder) else {
-                continue;
-            };
-            let entries = self.dirty_entries(*peer, vote, elected, source);
-            let differs = !entries.is_empty();
-            if rule!(differs; DirtyByRevisionOnly => differs && vote.revision != elected.revision) {
-                fetches.insert(*peer, (*holder, entries));
-            }
-        }
-        fetches
-    }
-
-    fn dirty_entries(
-        &self,
+    pub(super) fn shared_state_done(
+        &mut self,
         peer: PeerId,
-        vote: &SyncVote,
-        elected: &SyncVote,
-        source: &SyncVote,
-    ) -> Vec<(EntryIndex, ContentHash)> {
-        let newcomer = self.is_newcomer(peer);
-        let triples = vote
-            .entries
-            .iter()
-            .zip(&elected.entries)
-            .zip(&source.entries);
-        let dirty = triples
-            .enumerate()
-            .filter_map(|(index, ((own, elected), source))| {
-                let wanted = if own.allow_content_inequality {
-                    newcomer.then_some(source.hash)
-                } else {
-                    (own.hash != elected.hash).then_some(elected.hash)
-                }?;
-                Some((EntryIndex(u32::try_from(index).ok()?), wanted))
-            });
-        dirty.collect()
-    }
-
-    pub(super) fn shared_state_done(&mut self, peer: PeerId, done: Round, ok: bool, out: &mut Out) {
+        done: Round,
+        ok: bool,
+        with: Option<PeerId>,
+        out: &mut Out,
+    ) {
         if !self.was_ordered(peer, done, out) {
             return;
         }
@@ -281,7 +218,10 @@ impl Master {
             return;
         };
         let SyncProgress::Moving {
-            round, awaiting, ..
+            round,
+            sources,
+            awaiting,
+            ..
         } = &mut record.sync
         else {
             return;
@@ -293,6 +233,16 @@ impl Master {
         if !awaiting.remove(&peer) {
             self.kick(peer, Misdeed::DuplicateVote, out);
             return;
+        }
+        if !ok {
+            // A requester has one holder. A holder has to say whom it could not serve; who has everything
+            // has not failed with it.
+            let served = with.filter(|with| awaiting.contains(with));
+            let served = served.filter(|with| sources.get(with) == Some(&peer));
+            let own = sources.get(&peer).map(|holder| (peer, *holder));
+            if let Some((requester, holder)) = own.or(served.map(|with| (with, peer))) {
+                record.failed.note(requester, holder);
+            }
         }
         self.step(peer, Event::TransferDone, out);
         if !ok {
@@ -307,18 +257,18 @@ impl Master {
         };
         let SyncProgress::Moving {
             round,
-            revision,
+            reached,
             awaiting,
             ..
         } = &record.sync
         else {
             return false;
         };
-        let (round, revision) = (*round, *revision);
+        let (round, reached) = (*round, *reached);
         let done =
             rule!(awaiting.is_empty(); StateCommittedBeforeLastReport => awaiting.len() <= 1);
         if done {
-            self.conclude_sync(group, round, Ok(revision), out);
+            self.conclude_sync(group, round, Ok(reached), out);
         }
         done
     }
@@ -328,23 +278,20 @@ impl Master {
         &mut self,
         group: GroupId,
         round: Round,
-        result: Result<Revision, SyncFailure>,
+        result: Result<Reached, SyncFailure>,
         out: &mut Out,
     ) {
         if let Some(record) = self.group_mut(group) {
             record.sync = SyncProgress::default();
-            let concluded = result.as_ref().ok().copied();
-            if concluded.is_some() {
+            if result.is_ok() {
                 record.stalls.clear();
             }
-            record.reached = rule!(
-                concluded.or(record.reached);
-                RevisionStandsStill => record.reached.or(concluded)
-            );
         }
-        if result.is_ok() {
+        if let Ok(reached) = result {
+            self.remember(group, reached);
             self.end_conflicts(group);
         }
+        let result = result.map(|reached| reached.revision);
         let members: Vec<PeerId> = self.accepted_in(group).map(|(peer, _)| peer).collect();
         for peer in members {
             self.step(peer, Event::SyncConcluded, out);
@@ -356,13 +303,50 @@ impl Master {
         }
     }
 
+    /// Success: this is what the group holds, and what failed on the way there is forgotten.
+    fn remember(&mut self, group: GroupId, reached: Reached) {
+        if let Some(record) = self.group_mut(group) {
+            record.failed = FailedTransfers::default();
+        }
+        let kept = rule!(
+            reached;
+            RevisionStandsStill => self.remembered.of(group).unwrap_or(reached)
+        );
+        let has_members = |group: GroupId| self.groups.contains_key(&group);
+        self.remembered.keep(group, kept, has_members);
+    }
+
+    /// The transfers of a group have taken too long: those that are not done have failed.
+    pub(super) fn transfers_overdue(&mut self, group: GroupId, out: &mut Out) {
+        let Some(record) = self.group_mut(group) else {
+            return;
+        };
+        let SyncProgress::Moving {
+            round,
+            sources,
+            awaiting,
+            ..
+        } = &record.sync
+        else {
+            return;
+        };
+        for (requester, holder) in sources {
+            if awaiting.contains(requester) {
+                record.failed.note(*requester, *holder);
+            }
+        }
+        let round = *round;
+        self.conclude_sync(group, round, Err(SyncFailure::TimedOut), out);
+    }
+
     pub(super) fn sync_loses(&mut self, group: GroupId, peer: PeerId, out: &mut Out) {
         let Some(record) = self.group_mut(group) else {
             return;
         };
+        record.failed.forget(peer);
         match &mut record.sync {
-            SyncProgress::Voting(votes) => {
-                votes.remove(&peer);
+            SyncProgress::Voting(offers) => {
+                offers.remove(&peer);
             }
             SyncProgress::Moving {
                 round, awaiting, ..

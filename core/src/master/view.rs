@@ -57,13 +57,12 @@ impl<'a> MasterView<'a> {
         self.master.groups.get(&group).map(|record| record.epoch)
     }
 
-    /// The revision of the group's last successful synchronization.
+    /// The revision of the group's last successful synchronization, also where the group has no
+    /// members any more.
     #[must_use]
     pub fn revision(self, group: GroupId) -> Option<Revision> {
-        self.master
-            .groups
-            .get(&group)
-            .and_then(|record| record.reached)
+        let reached = self.master.remembered.of(group);
+        reached.map(|reached| reached.revision)
     }
 
     /// The timers that run, in their own order.

@@ -84,7 +84,7 @@ impl Master {
 
     /// Which edges are kept, and which are built in this round.
     fn plan_edges(&self, round: Round, group: GroupId, ring: Ring) -> PlannedRing {
-        let standing = self.groups.get(&group);
+        let standing = self.groups.get(&group).filter(|_| !self.is_doubtful(group));
         let wish = |peer: PeerId| self.peers.get(&peer).map_or(1, |record| record.lanes);
         let planned = |edge: (PeerId, PeerId)| {
             let kept = standing.filter(|group| group.can_keep(edge));

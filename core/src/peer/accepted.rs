@@ -59,7 +59,9 @@ impl Accepted {
             } => self.wiring.edge_failed(round, edge, failure, out),
             PeerInput::EdgeBroke { edge, built } => self.wiring.broke(edge, built),
             PeerInput::RingEnded { seq, outcome } => self.ring_ended(seq, outcome, out),
-            PeerInput::TransfersEnded { round, ok } => self.transfers_ended(round, ok, out),
+            PeerInput::TransfersEnded { round, ok, with } => {
+                self.transfers_ended(round, ok, with, out);
+            }
             PeerInput::Measured {
                 round,
                 to,

@@ -66,6 +66,8 @@ pub enum PeerInput {
         round: Round,
         /// Everything was served, or arrived whole and right.
         ok: bool,
+        /// Who could not be served, where somebody could not.
+        with: Option<PeerId>,
     },
     /// One measurement of [`PeerOutput::Probe`] is there.
     Measured {

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::accepted::{Accepted, Major};
 use super::io::{Answer, CallError, PeerOutput, Synchronized};
 use super::{Out, Step, answer, send};
-use crate::id::{ContentHash, EntryIndex, Revision, Round};
+use crate::id::{ContentHash, EntryIndex, PeerId, Revision, Round};
 use crate::messages::ToMaster;
 use crate::shared_state::{SyncFailure, SyncPlan, SyncRole};
 
@@ -23,7 +23,7 @@ impl RunningPlan {
     fn of(plan: &SyncPlan) -> Self {
         let fetched = match &plan.role {
             SyncRole::Distribute { .. } => Vec::new(),
-            SyncRole::Request { entries, .. } => entries.clone(),
+            SyncRole::Request { entries, .. } => entries.to_vec(),
         };
         Self {
             round: plan.round,
@@ -48,13 +48,19 @@ impl Accepted {
         Ok(())
     }
 
-    pub(super) fn transfers_ended(&mut self, round: Round, ok: bool, out: &mut Out) {
+    pub(super) fn transfers_ended(
+        &mut self,
+        round: Round,
+        ok: bool,
+        with: Option<PeerId>,
+        out: &mut Out,
+    ) {
         if let Some(Major::Sync(Some(plan))) = &mut self.major
             && plan.round == round
             && plan.reported.is_none()
         {
             plan.reported = Some(ok);
-            send(out, ToMaster::SharedStateDone { round, ok });
+            send(out, ToMaster::SharedStateDone { round, ok, with });
         }
     }
 

@@ -19,6 +19,7 @@ pub async fn offer(lane: &mut Lane, preamble: &Preamble) -> Result<(), Handshake
     match recv_reply(lane.rx.as_mut()).await? {
         Reply::Accepted => Ok(()),
         Reply::Refused(text) => Err(HandshakeError::Refused(text)),
+        Reply::NotYet(text) => Err(HandshakeError::NotYet(text)),
     }
 }
 
@@ -89,6 +90,9 @@ pub enum HandshakeError {
     /// The other end does not want the connection.
     #[error("the other end refused the connection: {0}")]
     Refused(String),
+    /// The other end does not want the connection for the moment. Open another one a little later.
+    #[error("the other end does not take the connection yet: {0}")]
+    NotYet(String),
 }
 
 impl From<HandshakeError> for LaneFailure {
@@ -98,6 +102,7 @@ impl From<HandshakeError> for LaneFailure {
             HandshakeError::Preamble(_) | HandshakeError::Reply(_) | HandshakeError::Refused(_) => {
                 Self::BadHandshake
             }
+            HandshakeError::NotYet(_) => Self::TimedOut,
         }
     }
 }

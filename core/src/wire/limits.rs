@@ -20,7 +20,15 @@ pub const FIRST_CONTROL_FRAME_MAX: usize = 4 * 1024;
 /// takes up to some fifteen times its length for as long as it is looked at.
 pub const CONTROL_FRAME_MAX: usize = 5 * 1024 * 1024;
 
-/// Longest body of the request that opens a state transfer: 16 384 entry numbers of up to 5 bytes.
+/// Most ranges in one request for shared state: small entries do not cost a round trip each.
+pub const STATE_RANGES_MAX: usize = 4096;
+
+/// Most bytes of one range of shared state: enough that a request is little beside its answer, and few
+/// enough that no lane has much left to do when the others are done.
+pub const STATE_RANGE_MAX: u32 = 4 * 1024 * 1024;
+
+/// Longest body of a request for shared state: [`STATE_RANGES_MAX`] ranges of up to 20 bytes, and a
+/// round.
 pub const STATE_REQUEST_MAX: usize = 128 * 1024;
 
 /// Most payload bytes that a sender puts into one data frame: large enough that the header and the

@@ -13,7 +13,7 @@
 //! |---|---|---|
 //! | 1 control | the peer, at the master's port ([`DEFAULT_MASTER_PORT`]) | control frames both ways |
 //! | 2 ring lane | whom the master tells to | data frames, from the edge's sender to its receiver |
-//! | 3 shared state | whom the master tells to | a request from the peer that fetches, then entries the other way |
+//! | 3 shared state | whom the master tells to | requests from the peer that fetches, what they ask for the other way |
 //! | 4 probe | the peer that sends | bytes, then their count the other way |
 //!
 //! For purposes 2 to 4 the master gives both ends a [`LaneOrder`](crate::topology::LaneOrder) with
@@ -36,8 +36,8 @@
 //! | 7 | 1 | reserved, 0 |
 //! | 8 | 8 | number of the peer that dials; 0 for control |
 //! | 16 | 16 | ticket; 0 for control |
-//! | 32 | 2 | which lane of the edge, from 0; 0 for other purposes |
-//! | 34 | 2 | how many lanes the edge has; 1 for other purposes |
+//! | 32 | 2 | which lane of the edge or transfer, from 0; 0 for other purposes |
+//! | 34 | 2 | how many lanes the edge or transfer has; 1 for other purposes |
 //!
 //! The other end answers with a [`Reply`], in every version of this layout:
 //!
@@ -45,15 +45,21 @@
 //! |---|---|---|
 //! | 0 | 4 | magic, `PCCL` in ASCII |
 //! | 4 | 2 | version |
-//! | 6 | 1 | status: 0 accepted, anything else refused |
+//! | 6 | 1 | status: 0 accepted, 2 not yet, anything else refused |
 //! | 7 | 1 | length n of the text; 0 where accepted |
 //! | 8 | n | UTF-8 text for whoever runs the other end |
 //!
-//! Where accepted, the purpose's own bytes follow at once in both directions. Where refused, the
+//! Where accepted, the purpose's own bytes follow at once in both directions. Otherwise the
 //! answering end closes. A peer accepts a lane when the ticket, the peer's number, the purpose and
 //! the lane count are those of an order that it holds, and no lane of that number was accepted for
 //! it before: each of an edge's lanes is a connection of its own, with the same ticket. Whoever
 //! has not completed its preamble within seconds is dropped without an answer.
+//!
+//! *Not yet* says that the same connection may be wanted a little later: a peer may be dialled before
+//! the master's order has reached it, and a master may have no room for one more handshake. The end
+//! that dialled closes, pauses, and opens another connection, with a pause that doubles, until its own
+//! time limit. A peer says *refused* of a ticket that it will never take again: the lane was accepted
+//! before, or the order was given up.
 //!
 //! # Control frames
 //!
@@ -157,18 +163,23 @@
 //!
 //! # Shared state
 //!
-//! One lane per peer that fetches. The fetching end sends one control frame, a [`StateRequest`] of
-//! at most [`STATE_REQUEST_MAX`] bytes. The serving end answers with each entry asked for, in the order
-//! of the request, a header and the content:
+//! One or more lanes per peer that fetches, all with the ticket of one order. The fetching end cuts what
+//! it wants into ranges and asks for them on whichever lane is free: one control frame each time, a
+//! [`StateRequest`] of at most [`STATE_REQUEST_MAX`] bytes, [`STATE_RANGES_MAX`] ranges and
+//! [`STATE_RANGE_MAX`] bytes a range. It may ask again before the answer is there, so that a lane never
+//! runs dry. The serving end answers the requests of a lane one after the other, and each with its
+//! ranges in their order, a header and the content:
 //!
 //! | offset | length | field |
 //! |---|---|---|
 //! | 0 | 4 | number of the entry: its position among the names in byte order |
-//! | 4 | 4 | reserved, 0 |
-//! | 8 | 8 | length n: elements times element size |
-//! | 16 | n | elements, little-endian |
+//! | 4 | 4 | length n |
+//! | 8 | 8 | offset of the range in the entry |
+//! | 16 | n | elements, little-endian, from that offset on |
 //!
-//! Both ends then close. The fetching end knows each length beforehand and takes no other. It
+//! The fetching end closes its lanes when it has everything; the serving end is done with that peer when
+//! one of them has ended so. What a lane that breaks has not brought is asked for on another one. The
+//! fetching end knows each entry's length (elements times element size) beforehand. It
 //! compares each entry's hash with that of the plan, and nothing is written to the user's memory
 //! before the master says that all transfers succeeded. A hash, here as in votes and plans, is the
 //! first 16 bytes of the BLAKE3 hash of the elements as they travel, read as a little-endian `u128`
@@ -225,10 +236,10 @@
 //! ```text
 //! group → M  SyncSharedState(vote)
 //! M → group  SharedStatePlan{round, revision, role}
-//! A → B      preamble(shared state, ticket); B → A  reply(accepted)
-//! fetching → serving  StateRequest{round, entries}
-//! serving → fetching  for each entry: header, content
-//! group → M  SharedStateDone{round, ok}
+//! A → B      preamble(shared state, ticket, lane i of n); B → A  reply(accepted)
+//! fetching → serving  StateRequest{round, ranges}       again and again, on each lane
+//! serving → fetching  for each range: header, content
+//! group → M  SharedStateDone{round, ok, with}
 //! M → group  SharedStateConcluded{round, Ok(revision)}  or Err(why): nothing has changed
 //! ```
 //!
@@ -255,11 +266,12 @@ pub use handshake::{HandshakeError, offer, recv_preamble, recv_reply, refuse, se
 pub use limits::{
     COLLECTIVES_MAX, CONTROL_FRAME_MAX, DATA_FRAME_MAX, DEFAULT_MASTER_PORT,
     FIRST_CONTROL_FRAME_MAX, FIRST_PEER_PORT, FRAME_PAYLOAD_MAX, FRAME_PAYLOAD_MIN,
-    MAX_ENTRY_NAME_BYTES, PROBE_BYTES_MAX, REFUSAL_TEXT_MAX, STATE_REQUEST_MAX, WHOLE_BUFFER_MAX,
+    MAX_ENTRY_NAME_BYTES, PROBE_BYTES_MAX, REFUSAL_TEXT_MAX, STATE_RANGE_MAX, STATE_RANGES_MAX,
+    STATE_REQUEST_MAX, WHOLE_BUFFER_MAX,
 };
 pub use preamble::{MAGIC, PREAMBLE_BYTES, Preamble, PreambleError, Purpose};
 pub use reply::{REPLY_HEAD_BYTES, Reply, ReplyError, ReplyHead};
 pub use shared_state::{
-    ENTRY_HEADER_BYTES, EntryError, EntryHeader, PROBE_ANSWER_BYTES, StateRequest,
+    PROBE_ANSWER_BYTES, STATE_RANGE_HEADER_BYTES, StateRange, StateRequest, UnexpectedRange,
     decode_probe_answer, encode_probe_answer,
 };

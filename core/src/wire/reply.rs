@@ -21,6 +21,9 @@ pub enum Reply {
     /// The connection ends here, for this reason. At most [`REFUSAL_TEXT_MAX`] bytes travel; what is
     /// longer is cut between two characters.
     Refused(String),
+    /// As [`Refused`](Self::Refused), but for the moment only: the same connection may be wanted a
+    /// little later. Whoever dialled tries again, after a pause that grows, for as long as it cares to.
+    NotYet(String),
 }
 
 impl From<PreambleError> for Reply {
@@ -36,6 +39,7 @@ impl Reply {
         let (status, text) = match self {
             Self::Accepted => (0, ""),
             Self::Refused(text) => (1, cut(text)),
+            Self::NotYet(text) => (2, cut(text)),
         };
         let mut bytes = Vec::with_capacity(REPLY_HEAD_BYTES + text.len());
         bytes.extend_from_slice(&MAGIC);
@@ -58,8 +62,26 @@ fn cut(text: &str) -> &str {
 /// The first eight bytes of a reply: they say how many more there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ReplyHead {
-    accepted: bool,
+    status: Status,
     text_bytes: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Status {
+    Accepted,
+    Refused,
+    NotYet,
+}
+
+impl Status {
+    /// What a later version adds is a refusal for this one.
+    const fn from_byte(byte: u8) -> Self {
+        match byte {
+            0 => Self::Accepted,
+            2 => Self::NotYet,
+            1 | 3.. => Self::Refused,
+        }
+    }
 }
 
 impl ReplyHead {
@@ -77,17 +99,15 @@ impl ReplyHead {
         }
         let theirs = ProtocolVersion(u16::from_le_bytes(fields.take()));
         let [status, text_bytes] = fields.take();
-        let accepted = status == 0;
+        let status = Status::from_byte(status);
+        let accepted = status == Status::Accepted;
         if accepted && theirs != ProtocolVersion::CURRENT {
             return Err(ReplyError::UnsupportedVersion { theirs });
         }
         if accepted && text_bytes != 0 {
             return Err(ReplyError::TextWithoutRefusal);
         }
-        Ok(Self {
-            accepted,
-            text_bytes,
-        })
+        Ok(Self { status, text_bytes })
     }
 
     /// How many bytes of text follow.
@@ -105,10 +125,10 @@ impl ReplyHead {
             return Err(ReplyError::TextLength);
         }
         let text = core::str::from_utf8(text).map_err(|_| ReplyError::TextNotUtf8)?;
-        Ok(if self.accepted {
-            Reply::Accepted
-        } else {
-            Reply::Refused(text.to_owned())
+        Ok(match self.status {
+            Status::Accepted => Reply::Accepted,
+            Status::Refused => Reply::Refused(text.to_owned()),
+            Status::NotYet => Reply::NotYet(text.to_owned()),
         })
     }
 }

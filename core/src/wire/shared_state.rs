@@ -7,92 +7,88 @@ use serde::{Deserialize, Serialize};
 use super::bytes::Fields;
 use crate::id::{EntryIndex, Round};
 
-/// Length of an encoded [`EntryHeader`].
-pub const ENTRY_HEADER_BYTES: usize = 16;
+/// Length of an encoded [`StateRange`].
+pub const STATE_RANGE_HEADER_BYTES: usize = 16;
 
 /// Length of the answer to a probe.
 pub const PROBE_ANSWER_BYTES: usize = 8;
 
-/// What the fetching end says first, whichever end dialled: one control frame of at most
-/// [`STATE_REQUEST_MAX`](super::STATE_REQUEST_MAX) bytes.
+/// What the fetching end says, as often as it likes and without waiting for the answer to the one
+/// before: one control frame of at most [`STATE_REQUEST_MAX`](super::STATE_REQUEST_MAX) bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct StateRequest {
     /// The round of the plan. The serving end closes the connection where it is another.
     pub round: Round,
-    /// What to send, in this order.
-    pub entries: Vec<EntryIndex>,
+    /// What to send, in this order: at least one range, at most
+    /// [`STATE_RANGES_MAX`](super::STATE_RANGES_MAX). The serving end closes the connection where one
+    /// of them does not exist.
+    pub ranges: Vec<StateRange>,
 }
 
-/// What the serving end says before the bytes of each entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct EntryHeader {
-    /// Which entry follows.
+/// Bytes of an entry that follow one another: what is asked for, and, in a layout of its own, what the
+/// serving end says before it sends them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct StateRange {
+    /// The entry: its position among the names in byte order.
     pub entry: EntryIndex,
-    /// How many bytes of it follow: count times element size, little-endian elements.
-    pub length: u64,
+    /// How many bytes: at least one, at most [`STATE_RANGE_MAX`](super::STATE_RANGE_MAX).
+    pub length: u32,
+    /// How many bytes of the entry come before them.
+    pub offset: u64,
 }
 
-impl EntryHeader {
-    /// The bytes to send in front of the entry.
+impl StateRange {
+    /// The bytes to send in front of the content.
     #[must_use]
-    pub fn encode(&self) -> [u8; ENTRY_HEADER_BYTES] {
-        let mut bytes = [0; ENTRY_HEADER_BYTES];
+    pub fn encode(&self) -> [u8; STATE_RANGE_HEADER_BYTES] {
+        let mut bytes = [0; STATE_RANGE_HEADER_BYTES];
         let mut fields = Fields::new(&mut bytes);
         fields.put(self.entry.0.to_le_bytes());
-        fields.put([0; 4]);
         fields.put(self.length.to_le_bytes());
+        fields.put(self.offset.to_le_bytes());
         bytes
     }
 
-    /// Understands a header and compares it with what was asked for: the receiver knows its own
-    /// entries and their lengths, and takes nothing else.
+    /// Understands a header. Every sixteen bytes are one.
+    #[must_use]
+    pub fn decode(bytes: &[u8; STATE_RANGE_HEADER_BYTES]) -> Self {
+        let mut fields = Fields::new(bytes);
+        Self {
+            entry: EntryIndex(u32::from_le_bytes(fields.take())),
+            length: u32::from_le_bytes(fields.take()),
+            offset: u64::from_le_bytes(fields.take()),
+        }
+    }
+
+    /// Understands a header and compares it with what was asked for: the receiver takes nothing else.
     ///
     /// # Errors
-    /// The other end sends something else: close the connection, the transfer has failed.
+    /// The other end sends something else: close the connection, it is of no more use.
     pub fn decode_expecting(
-        bytes: &[u8; ENTRY_HEADER_BYTES],
+        bytes: &[u8; STATE_RANGE_HEADER_BYTES],
         expected: Self,
-    ) -> Result<(), EntryError> {
-        let arrived = Self::decode(bytes)?;
+    ) -> Result<(), UnexpectedRange> {
+        let arrived = Self::decode(bytes);
         if arrived == expected {
             Ok(())
         } else {
-            Err(EntryError::Unexpected { arrived, expected })
+            Err(UnexpectedRange { arrived, expected })
         }
-    }
-
-    /// Understands a header.
-    ///
-    /// # Errors
-    /// The reserved bytes are not zero: close the connection, the transfer has failed.
-    pub fn decode(bytes: &[u8; ENTRY_HEADER_BYTES]) -> Result<Self, EntryError> {
-        let mut fields = Fields::new(bytes);
-        let entry = EntryIndex(u32::from_le_bytes(fields.take()));
-        if fields.take::<4>() != [0; 4] {
-            return Err(EntryError::ReservedNotZero);
-        }
-        let length = u64::from_le_bytes(fields.take());
-        Ok(Self { entry, length })
     }
 }
 
-/// Why an entry was not taken. The transfer has failed; what had arrived is thrown away.
+/// Other bytes are announced than were asked for. The connection is of no more use: close it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-pub enum EntryError {
-    /// The reserved bytes are not zero.
-    #[error("the reserved bytes of an entry header are not zero")]
-    ReservedNotZero,
-    /// Another entry than the one asked for, or of another length.
-    #[error(
-        "{} of {} bytes was expected, {} of {} bytes arrived",
-        .expected.entry, .expected.length, .arrived.entry, .arrived.length
-    )]
-    Unexpected {
-        /// What the header says.
-        arrived: EntryHeader,
-        /// What was asked for.
-        expected: EntryHeader,
-    },
+#[error(
+    "{} bytes of {} from {} on were expected, {} bytes of {} from {} on arrived",
+    .expected.length, .expected.entry, .expected.offset,
+    .arrived.length, .arrived.entry, .arrived.offset
+)]
+pub struct UnexpectedRange {
+    /// What the header says.
+    pub arrived: StateRange,
+    /// What was asked for.
+    pub expected: StateRange,
 }
 
 /// What the receiving end of a probe answers once the sender has closed its direction: how many

@@ -241,7 +241,7 @@ pub fn plan(role: SyncRole) -> SyncPlan {
 pub fn fetch_one() -> SyncRole {
     SyncRole::Request {
         from: Some(order(1)),
-        entries: vec![(EntryIndex(0), ContentHash(77))],
+        entries: vec![(EntryIndex(0), ContentHash(77))].into(),
     }
 }
 

@@ -9,12 +9,19 @@ fn fetched_state_is_written_when_everybody_has_it() {
     let round = Round(5);
 
     let moving = desk.hears(ToPeer::SharedStatePlan(plan(fetch_one())));
-    let over = desk.gets(PeerInput::TransfersEnded { round, ok: true });
+    let over = desk.gets(PeerInput::TransfersEnded {
+        round,
+        ok: true,
+        with: None,
+    });
     let told = desk.hears(conclusion(Ok(Revision(3))));
 
     assert_eq!(moving, [PeerOutput::MoveState(plan(fetch_one()))]);
-    let ok = true;
-    assert_eq!(sent(&over), [&ToMaster::SharedStateDone { round, ok }]);
+    let (ok, with) = (true, None);
+    assert_eq!(
+        sent(&over),
+        [&ToMaster::SharedStateDone { round, ok, with }]
+    );
     let synchronized = Synchronized {
         revision: Revision(3),
         fetched: vec![(EntryIndex(0), ContentHash(77))],
@@ -39,6 +46,7 @@ fn a_sync_that_failed_elsewhere_drops_what_was_fetched_here() {
     let late = desk.gets(PeerInput::TransfersEnded {
         round: Round(5),
         ok: true,
+        with: None,
     });
 
     let why = CallError::SyncFailed(failure);
@@ -85,8 +93,8 @@ fn success_before_the_transfers_ended_means_that_the_master_misbehaves() {
         desk.calls(Call::SyncSharedState(sync_vote()));
         desk.hears(ToPeer::SharedStatePlan(plan(fetch_one())));
         if let Some(ok) = failed_here {
-            let round = Round(5);
-            desk.gets(PeerInput::TransfersEnded { round, ok });
+            let (round, with) = (Round(5), None);
+            desk.gets(PeerInput::TransfersEnded { round, ok, with });
         }
 
         let out = desk.hears(conclusion(Ok(Revision(3))));

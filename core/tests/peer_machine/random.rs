@@ -94,7 +94,7 @@ fn sync_result() -> impl Strategy<Value = Result<Revision, SyncFailure>> {
 }
 
 fn role() -> impl Strategy<Value = SyncRole> {
-    let entries = vec![(EntryIndex(0), ContentHash(1))];
+    let entries = vec![(EntryIndex(0), ContentHash(1))].into();
     let from = Some(order(1));
     prop_oneof![
         Just(SyncRole::Distribute { to: Vec::new() }),
@@ -177,7 +177,7 @@ fn wild() -> impl Strategy<Value = PeerInput> {
         }),
         2 => (edge, round()).prop_map(|(edge, built)| PeerInput::EdgeBroke { edge, built }),
         2 => (1..6_u64, outcome).prop_map(|(seq, outcome)| PeerInput::RingEnded { seq: Seq(seq), outcome }),
-        2 => (round(), any::<bool>()).prop_map(|(round, ok)| PeerInput::TransfersEnded { round, ok }),
+        2 => (round(), any::<bool>(), prop::option::of((0..5_u64).prop_map(PeerId))).prop_map(|(round, ok, with)| PeerInput::TransfersEnded { round, ok, with }),
         1 => round().prop_map(|round| PeerInput::Measured { round, to: PeerId(1), kbit_per_s: 1 }),
         1 => (round(), any::<bool>()).prop_map(|(round, ok)| PeerInput::ProbesEnded { round, ok }),
     ]
@@ -227,6 +227,7 @@ impl Sane {
                 PeerOutput::MoveState(plan) => self.owed.push(PeerInput::TransfersEnded {
                     round: plan.round,
                     ok: true,
+                    with: None,
                 }),
                 PeerOutput::Probe { round, .. } => self.owed.push(PeerInput::ProbesEnded {
                     round: *round,

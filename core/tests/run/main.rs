@@ -14,6 +14,8 @@ mod deaths;
 mod fairness;
 mod joining;
 mod refinement;
+mod revisions;
 mod rings;
 mod shared_state;
+mod transfers;
 mod walk;

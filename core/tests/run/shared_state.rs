@@ -10,18 +10,18 @@ use crate::harness::{Run, SeatNo, shared};
 use SyncStrategy::{EnforcePopular, ReceiveOnly, SendOnly};
 
 /// Gives each seat one entry with this content, at this revision.
-fn hold(run: &mut Run, no: SeatNo, revision: u64, hash: u128) {
+pub(crate) fn hold(run: &mut Run, no: SeatNo, revision: u64, hash: u128) {
     let memory = &mut run.seats[no].plane.memory;
     memory.revision = Revision(revision);
     memory.entries = vec![shared("weights", hash)];
 }
 
-fn sync(run: &mut Run, no: SeatNo, strategy: SyncStrategy) {
+pub(crate) fn sync(run: &mut Run, no: SeatNo, strategy: SyncStrategy) {
     let call = run.seats[no].sync_call(strategy);
     run.call(no, call);
 }
 
-fn sync_all(run: &mut Run, strategy: SyncStrategy) {
+pub(crate) fn sync_all(run: &mut Run, strategy: SyncStrategy) {
     for no in run.accepted() {
         run.answers(no);
         sync(run, no, strategy);
@@ -29,19 +29,19 @@ fn sync_all(run: &mut Run, strategy: SyncStrategy) {
     run.settle();
 }
 
-fn revision_of(run: &mut Run, no: SeatNo) -> Result<Revision, CallError> {
+pub(crate) fn revision_of(run: &mut Run, no: SeatNo) -> Result<Revision, CallError> {
     match run.outcome(no) {
         Answer::Synchronized(result) => result.map(|synchronized| synchronized.revision),
         other => panic!("{other:?}"),
     }
 }
 
-fn content(run: &Run, no: SeatNo) -> Vec<u128> {
+pub(crate) fn content(run: &Run, no: SeatNo) -> Vec<u128> {
     let entries = run.seats[no].plane.memory.entries.iter();
     entries.map(|entry| entry.hash.0).collect()
 }
 
-fn failed(failure: SyncFailure) -> Result<Revision, CallError> {
+pub(crate) fn failed(failure: SyncFailure) -> Result<Revision, CallError> {
     Err(CallError::SyncFailed(failure))
 }
 
@@ -230,25 +230,6 @@ fn a_send_only_peer_that_is_behind_is_named_to_all() {
         };
         assert_eq!(revision_of(&mut run, no), failed(failure));
     }
-}
-
-/// M-9: a group that was left by everybody starts afresh.
-#[test]
-fn a_group_without_members_forgets_its_revision() {
-    let mut run = Run::with_accepted_peers(1, 2);
-    for no in [0, 1] {
-        hold(&mut run, no, 5, 50);
-    }
-    sync_all(&mut run, EnforcePopular);
-    run.lose(0);
-    run.lose(1);
-    run.settle();
-
-    run.join_many(1, GroupId(0));
-    hold(&mut run, 2, 3, 30);
-    sync_all(&mut run, EnforcePopular);
-
-    assert_eq!(revision_of(&mut run, 2), Ok(Revision(3)));
 }
 
 #[test]

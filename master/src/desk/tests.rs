@@ -76,7 +76,7 @@ impl Office {
 fn heartbeat_of(peer: PeerId) -> Event {
     Event::Message {
         peer,
-        message: ToMaster::Heartbeat,
+        message: ToMaster::Heartbeat { moved: false },
         share: None,
     }
 }

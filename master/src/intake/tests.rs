@@ -123,7 +123,7 @@ async fn messages_of_every_length_arrive_and_give_their_share_back_once_dealt_wi
     let pulse = Pulse::new();
     let (message, frame) = long(1_000_000);
     let mut short = Vec::new();
-    encode_control(&ToMaster::Heartbeat, &mut short).unwrap();
+    encode_control(&ToMaster::Heartbeat { moved: false }, &mut short).unwrap();
     sender
         .send([&short[..], &frame, &short, &frame, &short].concat())
         .unwrap();
@@ -134,7 +134,7 @@ async fn messages_of_every_length_arrive_and_give_their_share_back_once_dealt_wi
         let of_long = if expected {
             message.clone()
         } else {
-            ToMaster::Heartbeat
+            ToMaster::Heartbeat { moved: false }
         };
         assert_eq!(received, of_long);
         assert_eq!(share.is_some(), expected);

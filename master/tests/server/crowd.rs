@@ -94,7 +94,7 @@ async fn who_is_admitted_makes_room_for_newcomers_of_its_address() {
     drop(third);
     sleep(Duration::from_millis(1)).await;
     Client::register(pipes.dial()).await;
-    first.say(&ToMaster::Heartbeat).await;
+    first.say(&ToMaster::Heartbeat { moved: false }).await;
 }
 
 #[tokio::test(start_paused = true)]

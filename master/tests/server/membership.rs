@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use pccl_core::id::Epoch;
 use pccl_core::messages::{Misdeed, ToMaster, ToPeer};
-use pccl_core::topology::BrokenEdges;
+use pccl_core::topology::{BrokenEdges, Edge};
 use pccl_core::wire::{ControlError, encode_control};
 use pccl_master::{Limits, MasterConfig, MasterServer, spawn};
 use tokio::time::{Instant, advance, sleep};
@@ -89,8 +90,8 @@ async fn a_peer_whose_message_trickles_in_is_not_silent() {
     tokio::spawn(builder.bind(ADDRESS).await.unwrap().run());
     let (mut founder, _) = Client::found(pipes.dial()).await;
     let mut frame = Vec::new();
-    let broken = BrokenEdges::NONE;
-    encode_control(&ToMaster::UpdateTopology { broken }, &mut frame).unwrap();
+    let (epoch, broken) = (Epoch::default(), BrokenEdges::NONE);
+    encode_control(&ToMaster::UpdateTopology { epoch, broken }, &mut frame).unwrap();
 
     for byte in frame {
         founder.say_bytes(&[byte]).await;
@@ -99,7 +100,7 @@ async fn a_peer_whose_message_trickles_in_is_not_silent() {
 
     let answer = founder.hear().await;
     assert!(
-        matches!(answer, ToPeer::TopologyEstablished(_)),
+        matches!(answer, ToPeer::TopologyEstablished { .. }),
         "{answer:?}"
     );
 }
@@ -137,12 +138,14 @@ async fn a_master_that_stood_still_does_not_count_the_time_in_any_deadline() {
     advance(Duration::from_secs(3600)).await;
 
     for (peer, round) in [&mut founder, &mut newcomer].into_iter().zip(rounds) {
-        peer.say(&ToMaster::EdgesEstablished { round }).await;
+        for edge in [Edge::ToNext, Edge::FromPrevious] {
+            peer.say(&ToMaster::EdgeUp { round, edge }).await;
+        }
     }
     for peer in [&mut founder, &mut newcomer] {
         let answer = peer.hear().await;
         assert!(
-            matches!(answer, ToPeer::TopologyEstablished(_)),
+            matches!(answer, ToPeer::TopologyEstablished { .. }),
             "{answer:?}"
         );
     }

@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use pccl_core::id::{GroupId, PeerId, ProtocolVersion};
+use pccl_core::id::{Epoch, GroupId, PeerId, ProtocolVersion};
 use pccl_core::messages::{Hello, ToMaster, ToPeer};
-use pccl_core::topology::{BrokenEdges, Topology};
+use pccl_core::topology::{BrokenEdges, Edge, Topology};
 use pccl_core::transport::{Endpoint, Lane, Transport, send_all};
 use pccl_core::wire::{
     CONTROL_FRAME_MAX, ControlError, ControlReader, Preamble, offer, recv_control, send_control,
@@ -81,18 +81,25 @@ impl Client {
 
     /// Votes to update.
     pub(crate) async fn update(&mut self) {
-        let broken = BrokenEdges::NONE;
-        self.say(&ToMaster::UpdateTopology { broken }).await;
+        let (epoch, broken) = (Epoch::default(), BrokenEdges::NONE);
+        self.say(&ToMaster::UpdateTopology { epoch, broken }).await;
     }
 
     /// Claims that every lane it is told to open is up, until the topology stands.
     pub(crate) async fn wire_ring(&mut self) -> Topology {
         loop {
             match self.hear().await {
-                ToPeer::EstablishRing { round, .. } => {
-                    self.say(&ToMaster::EdgesEstablished { round }).await;
+                ToPeer::EstablishRing {
+                    round,
+                    next,
+                    previous,
+                } => {
+                    let next = next.map(|_| Edge::ToNext);
+                    for edge in next.into_iter().chain(previous.map(|_| Edge::FromPrevious)) {
+                        self.say(&ToMaster::EdgeUp { round, edge }).await;
+                    }
                 }
-                ToPeer::TopologyEstablished(topology) => return topology,
+                ToPeer::TopologyEstablished { topology, .. } => return topology,
                 other => panic!("heard {other:?} while wiring"),
             }
         }

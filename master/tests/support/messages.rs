@@ -4,7 +4,7 @@ use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::id::{ContentHash, GroupId, PeerId, ProtocolVersion, Revision, Round, Seq, Tag};
 use pccl_core::messages::{Hello, RingOutcome, ToMaster};
 use pccl_core::shared_state::{EntryInfo, SyncStrategy, SyncVote};
-use pccl_core::topology::{BrokenEdges, LaneFailure};
+use pccl_core::topology::{BrokenEdges, Edge, LaneFailure};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, RngExt};
@@ -29,6 +29,10 @@ fn broken(random: &mut StdRng) -> BrokenEdges {
     }
 }
 
+fn edge(random: &mut StdRng) -> Edge {
+    pick(random, &[Edge::ToNext, Edge::FromPrevious])
+}
+
 /// A hello that is mostly right.
 pub(crate) fn hello(random: &mut StdRng) -> Hello {
     Hello {
@@ -45,15 +49,19 @@ pub(crate) fn hello(random: &mut StdRng) -> Hello {
 /// Any message.
 pub(crate) fn message(random: &mut StdRng) -> ToMaster {
     let round = Round(number(random));
-    match random.random_range(0..15) {
+    match random.random_range(0..16) {
         0 => ToMaster::Hello(hello(random)),
         1 => ToMaster::UpdateTopology {
+            epoch: Default::default(),
             broken: broken(random),
         },
-        2 | 3 => ToMaster::EdgesEstablished { round },
+        2 | 3 => ToMaster::EdgeUp {
+            round,
+            edge: edge(random),
+        },
         4 => ToMaster::EdgeFailed {
             round,
-            with: PeerId(number(random)),
+            edge: edge(random),
             failure: pick(random, &[LaneFailure::Refused, LaneFailure::Local]),
         },
         5 => ToMaster::ArePeersPending,
@@ -71,6 +79,7 @@ pub(crate) fn message(random: &mut StdRng) -> ToMaster {
         10 => ToMaster::SharedStateDone {
             round,
             ok: random.random(),
+            with: random.random::<bool>().then(|| PeerId(number(random))),
         },
         11 => ToMaster::InitiateCollective {
             tag: Tag(number(random)),
@@ -82,7 +91,12 @@ pub(crate) fn message(random: &mut StdRng) -> ToMaster {
             outcome: pick(random, &[RingOutcome::Done, RingOutcome::LaneLost]),
             broken: broken(random),
         },
-        13 => ToMaster::Heartbeat,
+        13 => ToMaster::Heartbeat {
+            moved: random.random(),
+        },
+        14 => ToMaster::Withdraw {
+            tag: Tag(number(random)),
+        },
         _ => ToMaster::Leave,
     }
 }

@@ -28,19 +28,36 @@ pub(super) fn elected(
         _ => return,
     }
     let group = view.group();
-    let Some(voters) = voters(run, after, group) else {
+    let Some(voters) = voters(run, before, after, group) else {
         return;
     };
-    let right = expected_revision(&voters, before.view().revision(group)) == Some(revision)
-        && fetched.is_none_or(|hash| expected_content(&voters, revision) == Some(hash));
-    if !right {
+    let reached = before.view().revision(group);
+    let expected = expected_revision(&voters, reached);
+    let has_moved = fetched.is_none_or(|hash| {
+        let repeats = reached == Some(revision) && speakers(&voters, reached).is_empty();
+        expected_content(&voters, revision) == Some(hash)
+            || (repeats && may_have_been_held(run, group, revision, hash))
+    });
+    if expected != Some(revision) || !has_moved {
         run.state.breaks(Claim::Election);
     }
 }
 
+/// A group that repeats its revision, without anybody who was in it, goes on with what it held. Where
+/// nobody heard how its last synchronization ended, only the master knows what that was.
+fn may_have_been_held(
+    run: &Run<'_>,
+    group: GroupId,
+    revision: Revision,
+    content: ContentHash,
+) -> bool {
+    let held = run.state.ghost.contents.get(&group);
+    held.is_none_or(|(_, known, held)| *known != revision || *held == content)
+}
+
 /// Who votes, with what it holds. `None`: somebody has gone, and the others cannot tell whether its
 /// vote had arrived.
-fn voters(run: &Run<'_>, after: &Master, group: GroupId) -> Option<Vec<Voter>> {
+fn voters(run: &Run<'_>, before: &Master, after: &Master, group: GroupId) -> Option<Vec<Voter>> {
     let voters = run.state.seats.iter().filter_map(|seat| {
         let id = seat.id?;
         let known = after.view().peer(id)?;
@@ -48,54 +65,77 @@ fn voters(run: &Run<'_>, after: &Master, group: GroupId) -> Option<Vec<Voter>> {
         let strategy = seat
             .strategy
             .filter(|_| votes && seat.life != Life::Departed)?;
-        Some((id, seat.user.revision, seat.user.content, strategy))
+        Some(Voter {
+            id,
+            revision: seat.user.revision,
+            content: seat.user.content,
+            strategy,
+            is_veteran: before.view().peer(id)?.is_synchronized(),
+        })
     });
     let voters: Vec<_> = voters.collect();
     (voters.len() == accepted(after, group).count()).then_some(voters)
 }
 
-/// Who, the revision and the content that it holds, and how it takes part.
-type Voter = (PeerId, Revision, ContentHash, SyncStrategy);
+/// Who votes, and what it holds.
+#[derive(Clone, Copy)]
+struct Voter {
+    id: PeerId,
+    revision: Revision,
+    content: ContentHash,
+    strategy: SyncStrategy,
+    /// It has been through a synchronization of the group.
+    is_veteran: bool,
+}
 
-fn candidates(voters: &[Voter]) -> Vec<(PeerId, Revision, ContentHash)> {
-    let sender = voters.iter().any(|voter| voter.3 == SyncStrategy::SendOnly);
+fn candidates(voters: &[Voter]) -> Vec<Voter> {
+    let sender = voters
+        .iter()
+        .any(|voter| voter.strategy == SyncStrategy::SendOnly);
     let may_win = |strategy: SyncStrategy| match strategy {
         SyncStrategy::SendOnly => true,
         SyncStrategy::EnforcePopular => !sender,
         SyncStrategy::ReceiveOnly => false,
     };
-    let may_win = voters.iter().filter(|voter| may_win(voter.3));
-    may_win
-        .map(|(id, revision, content, _)| (*id, *revision, *content))
-        .collect()
+    let may_win = voters.iter().filter(|voter| may_win(voter.strategy));
+    may_win.copied().collect()
+}
+
+/// Candidates that were in the group and keep up with it: no newcomer goes further than they.
+fn speakers(voters: &[Voter], reached: Option<Revision>) -> Vec<Voter> {
+    let mut speakers = candidates(voters);
+    let keeps_up = |voter: &Voter| reached.is_some_and(|reached| voter.revision >= reached);
+    speakers.retain(|voter| voter.is_veteran && keeps_up(voter));
+    speakers
 }
 
 fn expected_revision(voters: &[Voter], reached: Option<Revision>) -> Option<Revision> {
-    let candidates = candidates(voters);
-    let offers = |revision| {
-        candidates
-            .iter()
-            .any(|(_, offered, _)| *offered == revision)
+    let (candidates, speakers) = (candidates(voters), speakers(voters, reached));
+    let heard = match speakers.is_empty() {
+        true => candidates,
+        false => speakers,
     };
+    let offers = |revision| heard.iter().any(|voter| voter.revision == revision);
     match reached {
-        None => candidates.iter().map(|(_, offered, _)| *offered).max(),
+        None => heard.iter().map(|voter| voter.revision).max(),
         Some(reached) if offers(reached.next()) => Some(reached.next()),
         Some(reached) => offers(reached).then_some(reached),
     }
 }
 
-/// The content that wins.
+/// The content that wins where it is counted.
 fn expected_content(voters: &[Voter], revision: Revision) -> Option<ContentHash> {
-    let current: Vec<_> = candidates(voters)
-        .into_iter()
-        .filter(|(_, offered, _)| *offered == revision)
-        .collect();
-    let camp = |content: ContentHash| current.iter().filter(|known| known.2 == content).count();
-    let longest_in_the_run = |content: ContentHash| {
-        let holders = current.iter().filter(|known| known.2 == content);
-        holders.map(|known| known.0).min()
+    let mut current = candidates(voters);
+    current.retain(|voter| voter.revision == revision);
+    let camp = |content: ContentHash| {
+        let holders = current.iter().filter(|voter| voter.content == content);
+        holders.count()
     };
-    let contents = current.iter().map(|known| known.2);
+    let longest_in_the_run = |content: ContentHash| {
+        let holders = current.iter().filter(|voter| voter.content == content);
+        holders.map(|voter| voter.id).min()
+    };
+    let contents = current.iter().map(|voter| voter.content);
     contents.max_by_key(|content| {
         (
             camp(*content),

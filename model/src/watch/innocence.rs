@@ -57,7 +57,7 @@ fn may_be_kicked(run: &Run<'_>, before: &Master, peer: PeerId, misdeed: &Misdeed
     match misdeed {
         // Content that is ahead of the group's is no fault of the network.
         Misdeed::RevisionAhead { .. } => true,
-        Misdeed::Silent => went_wrong,
+        Misdeed::Silent | Misdeed::Unfetchable => went_wrong,
         Misdeed::MissedBallot => went_wrong && fewer_go_than_wait(before, peer),
         Misdeed::Stalled => {
             let is_mute = victim.is_some_and(|seat| seat.is_mute);

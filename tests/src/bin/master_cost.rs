@@ -7,13 +7,11 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
-use pccl_core::id::{
-    ConnId, ContentHash, GroupId, PeerId, ProtocolVersion, Revision, Round, Seq, Tag,
-};
+use pccl_core::id::{ConnId, ContentHash, GroupId, PeerId, ProtocolVersion, Revision, Seq, Tag};
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput};
 use pccl_core::messages::{Hello, RingOutcome, ToMaster, ToPeer};
 use pccl_core::shared_state::{EntryInfo, SyncStrategy, SyncVote};
-use pccl_core::topology::BrokenEdges;
+use pccl_core::topology::{BrokenEdges, Edge};
 use pccl_core::wire::encode_control;
 
 /// Hands the real machine the messages of a run in its stride and measures how long it takes for each;
@@ -153,12 +151,7 @@ impl Run {
             run.hello(no, GroupId(u32::try_from(no % groups).unwrap_or(0)));
         }
         let first = run.peers[0];
-        run.tell(
-            first,
-            ToMaster::UpdateTopology {
-                broken: BrokenEdges::NONE,
-            },
-        );
+        run.update(first);
         let world = run.master.view().world_sizes(GroupId(0));
         assert_eq!(world.global as usize, peers, "not all were admitted");
         run.times = Times::default();
@@ -199,7 +192,15 @@ impl Run {
         for output in &self.out {
             match output {
                 MasterOutput::Send { peer, message } => match message {
-                    ToPeer::EstablishRing { round, .. } => ordered.push((*peer, *round)),
+                    ToPeer::EstablishRing {
+                        round,
+                        next,
+                        previous,
+                    } => {
+                        let ends = [(Edge::ToNext, next), (Edge::FromPrevious, previous)];
+                        let ends = ends.into_iter().filter(|(_, order)| order.is_some());
+                        ordered.extend(ends.map(|(edge, _)| (*peer, *round, edge)));
+                    }
                     ToPeer::Commence { tag, seq } => {
                         self.begun.insert(*tag, *seq);
                         self.bytes += bytes_of(message);
@@ -211,15 +212,21 @@ impl Run {
                 _ => {}
             }
         }
-        for (peer, round) in ordered {
-            self.edges_up(peer, round);
+        for (peer, round, edge) in ordered {
+            let message = ToMaster::EdgeUp { round, edge };
+            let input = MasterInput::Message { peer, message };
+            self.master.handle(input, &mut Vec::new());
         }
     }
 
-    fn edges_up(&mut self, peer: PeerId, round: Round) {
-        let message = ToMaster::EdgesEstablished { round };
-        self.master
-            .handle(MasterInput::Message { peer, message }, &mut Vec::new());
+    fn update(&mut self, peer: PeerId) {
+        let view = self.master.view();
+        let group = view.peer(peer).map(|peer| peer.group());
+        let epoch = group
+            .and_then(|group| view.epoch(group))
+            .unwrap_or_default();
+        let broken = BrokenEdges::NONE;
+        self.tell(peer, ToMaster::UpdateTopology { epoch, broken });
     }
 
     fn initiate(&mut self, peer: PeerId, tag: Tag) {
@@ -307,12 +314,7 @@ fn updates(peers: usize, groups: usize) -> Times {
     let mut run = Run::of(peers, groups);
     for _ in 0..5 {
         for peer in run.peers.clone() {
-            run.tell(
-                peer,
-                ToMaster::UpdateTopology {
-                    broken: BrokenEdges::NONE,
-                },
-            );
+            run.update(peer);
         }
     }
     run.times

@@ -19,13 +19,17 @@ impl World {
                 next,
                 previous,
             } => self.connect(process, round, next, previous),
-            Order::Adopt(ring) => {
+            Order::Adopt {
+                ring,
+                next,
+                previous,
+            } => {
                 let ring = ring
                     .0
                     .iter()
                     .filter_map(|peer| self.seat_of(*peer))
                     .collect();
-                let dropped = self.seats[process.seat.0].plane.adopt(ring);
+                let dropped = self.seats[process.seat.0].plane.adopt(ring, next, previous);
                 self.drop_lanes(process.seat, dropped);
             }
             Order::Run { seq, bytes } => self.run_ring(process, seq, bytes),
@@ -84,13 +88,13 @@ impl World {
                 ticket: order.ticket,
                 dials: order.dial.is_some(),
                 up: false,
+                failed: false,
             })
         };
         let attempt = Attempt {
             round,
             next: next.and_then(end),
             previous: previous.and_then(end),
-            reported: next.is_none() && previous.is_none(),
         };
         let ends = [
             (Edge::ToNext, attempt.next),
@@ -155,14 +159,13 @@ impl World {
     }
 
     fn dial_fails(&mut self, knock: Knock, failure: LaneFailure) {
-        let Some(end) = self.dialling(knock.from, knock.round, knock.edge) else {
+        if self.dialling(knock.from, knock.round, knock.edge).is_none() {
             return;
-        };
-        let attempt = self.seats[knock.from.seat.0].plane.attempt.as_mut();
-        if attempt.is_some_and(|attempt| !std::mem::replace(&mut attempt.reported, true)) {
+        }
+        if self.seats[knock.from.seat.0].plane.fails(knock.edge) {
             let fact = Fact::EdgeFailed {
                 round: knock.round,
-                with: end.with,
+                edge: knock.edge,
                 failure,
             };
             self.learn(knock.from, fact);
@@ -183,7 +186,7 @@ impl World {
         self.lanes.insert(lanes, knock.from.seat);
         for (end, edge) in [(at, edge), (knock.from, knock.edge)] {
             if let Some(round) = self.seats[end.seat.0].plane.comes_up(edge) {
-                self.learn(end, Fact::EdgesUp(round));
+                self.learn(end, Fact::EdgeUp { round, edge });
             }
         }
     }

@@ -3,6 +3,7 @@
 use pccl_core::id::{PeerId, Round, Ticket};
 use pccl_core::topology::Edge;
 
+use super::machines::AdoptedEdge;
 use super::network::SeatNo;
 
 /// The lanes of one ring edge, as both ends name them.
@@ -37,6 +38,8 @@ pub struct End {
     pub dials: bool,
     /// The lanes are up.
     pub up: bool,
+    /// It was reported that they cannot be opened.
+    pub failed: bool,
 }
 
 /// The last order to connect edges, until a ring stands.
@@ -48,8 +51,6 @@ pub struct Attempt {
     pub next: Option<End>,
     /// The edge to receive on.
     pub previous: Option<End>,
-    /// Its outcome was reported.
-    pub reported: bool,
 }
 
 impl Attempt {
@@ -128,42 +129,52 @@ impl Plane {
         })
     }
 
-    /// The ordered lanes of an edge are up. The round, where that was the last one and nothing was
-    /// reported.
+    /// The ordered lanes of an edge are up. The round, if that was not known.
     pub fn comes_up(&mut self, edge: Edge) -> Option<Round> {
         let attempt = self.attempt.as_mut()?;
-        attempt.end_mut(edge)?.up = true;
-        let all_up = attempt.next.iter().chain(&attempt.previous).all(|e| e.up);
-        (all_up && !std::mem::replace(&mut attempt.reported, all_up)).then_some(attempt.round)
+        let was_up = std::mem::replace(&mut attempt.end_mut(edge)?.up, true);
+        (!was_up).then_some(attempt.round)
     }
 
-    /// Makes a ring the one in use: a fresh edge that leads to the neighbour, else the standing one.
-    /// Returns the lanes that are dropped.
-    pub fn adopt(&mut self, ring: Vec<SeatNo>) -> Vec<LaneKey> {
+    /// The lanes of an edge cannot be opened. False: that was known.
+    pub fn fails(&mut self, edge: Edge) -> bool {
+        let end = self
+            .attempt
+            .as_mut()
+            .and_then(|attempt| attempt.end_mut(edge));
+        end.is_some_and(|end| !std::mem::replace(&mut end.failed, true))
+    }
+
+    /// Makes a ring the one in use, with the lanes that are named. Returns the lanes that are dropped.
+    ///
+    /// # Panics
+    /// If lanes are named that are not here: the machine contradicts itself.
+    pub fn adopt(
+        &mut self,
+        ring: Vec<SeatNo>,
+        next: Option<AdoptedEdge>,
+        previous: Option<AdoptedEdge>,
+    ) -> Vec<LaneKey> {
         let attempt = self.attempt.take();
         let fresh = |edge| attempt.as_ref().and_then(|a| a.fresh(self.me, edge));
-        let (fresh_next, fresh_previous) = (fresh(Edge::ToNext), fresh(Edge::FromPrevious));
-        let place = ring.iter().position(|seat| *seat == self.me);
-        let neighbour = |ahead: usize| {
-            let at = (place? + ahead) % ring.len();
-            ring.get(at).copied().filter(|seat| *seat != self.me)
-        };
-        let (to_next, from_previous) = (neighbour(1), neighbour(ring.len().saturating_sub(1)));
         let mut dropped = Vec::new();
-        let mut choose = |neighbour: Option<SeatNo>, candidates: [Option<LaneKey>; 2]| {
-            let mut chosen = None;
-            for lanes in candidates.into_iter().flatten() {
-                if chosen.is_none() && Some(lanes.other_end(self.me)) == neighbour {
-                    chosen = Some(lanes);
-                } else {
-                    dropped.push(lanes);
+        let mut choose = |edge, adopted, standing: Option<LaneKey>| {
+            let fresh: Option<LaneKey> = fresh(edge);
+            let chosen = match adopted {
+                None => None,
+                Some(AdoptedEdge::Keep) => Some(standing.expect("what is kept stands")),
+                Some(AdoptedEdge::Use(round)) => {
+                    let fresh = fresh.filter(|lanes| lanes.built == round);
+                    Some(fresh.expect("what is used is up"))
                 }
-            }
+            };
+            let known = standing.into_iter().chain(fresh);
+            dropped.extend(known.filter(|lanes| Some(*lanes) != chosen));
             chosen
         };
-        self.next = choose(to_next, [fresh_next, self.next]);
-        self.previous = choose(from_previous, [fresh_previous, self.previous]);
-        self.ring = ring;
+        let next = choose(Edge::ToNext, next, self.next);
+        let previous = choose(Edge::FromPrevious, previous, self.previous);
+        (self.next, self.previous, self.ring) = (next, previous, ring);
         dropped
     }
 
@@ -211,6 +222,7 @@ mod tests {
             ticket: Ticket(seat as u128),
             dials,
             up: false,
+            failed: false,
         })
     }
 
@@ -219,7 +231,6 @@ mod tests {
             round: Round(round),
             next,
             previous,
-            reported: false,
         }
     }
 
@@ -233,30 +244,32 @@ mod tests {
         plane.take_order(order(1, end(2, true), end(1, false)));
         plane.comes_up(Edge::ToNext);
         plane.comes_up(Edge::FromPrevious);
-        plane.adopt(ring(&[0, 2, 1]));
+        let use_it = Some(AdoptedEdge::Use(Round(1)));
+        plane.adopt(ring(&[0, 2, 1]), use_it, use_it);
         plane
     }
 
     #[test]
-    fn an_order_is_reported_once_when_its_last_edge_is_up() {
+    fn each_edge_of_an_order_is_reported_once() {
         let mut plane = Plane::new(SeatNo(0));
         plane.take_order(order(4, end(2, true), end(1, false)));
 
         assert_eq!(plane.expects(Ticket(1)), Some(Edge::FromPrevious));
         assert_eq!(plane.expects(Ticket(2)), None);
-        assert_eq!(plane.comes_up(Edge::ToNext), None);
+        assert_eq!(plane.comes_up(Edge::ToNext), Some(Round(4)));
         assert_eq!(plane.comes_up(Edge::FromPrevious), Some(Round(4)));
         assert_eq!(plane.comes_up(Edge::FromPrevious), None);
     }
 
     #[test]
-    fn a_fresh_edge_stands_where_it_leads_to_the_neighbour() {
+    fn lanes_that_are_to_be_used_replace_those_that_stood() {
         let mut plane = between_one_and_two();
         let before = plane.next;
         plane.take_order(order(2, end(3, true), None));
         plane.comes_up(Edge::ToNext);
 
-        let dropped = plane.adopt(ring(&[0, 3, 2, 1]));
+        let used = Some(AdoptedEdge::Use(Round(2)));
+        let dropped = plane.adopt(ring(&[0, 3, 2, 1]), used, Some(AdoptedEdge::Keep));
 
         assert_eq!(
             plane.next,
@@ -266,13 +279,14 @@ mod tests {
     }
 
     #[test]
-    fn a_fresh_edge_that_leads_elsewhere_is_dropped_and_the_old_one_stays() {
+    fn lanes_that_came_up_in_vain_are_dropped_and_those_that_are_kept_stay() {
         let mut plane = between_one_and_two();
         let before = plane.next;
         plane.take_order(order(2, end(3, true), None));
         plane.comes_up(Edge::ToNext);
 
-        let dropped = plane.adopt(ring(&[0, 2, 1]));
+        let kept = Some(AdoptedEdge::Keep);
+        let dropped = plane.adopt(ring(&[0, 2, 1]), kept, kept);
 
         assert_eq!(plane.next, before);
         assert_eq!(dropped, [key(SeatNo(0), SeatNo(3), Edge::ToNext, Round(2))]);

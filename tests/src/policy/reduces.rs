@@ -24,6 +24,8 @@ pub(super) struct Reduce {
     plan: u32,
     /// Ends of edges that are no good, and which of their edges.
     bad: Vec<(SeatNo, Edge)>,
+    /// Everything has moved.
+    ended: bool,
 }
 
 impl Reduce {
@@ -50,6 +52,7 @@ impl World {
             running: BTreeSet::new(),
             plan: 0,
             bad: Vec::new(),
+            ended: false,
         });
         reduce.started.insert(seat);
         reduce.running.insert(seat);
@@ -133,23 +136,43 @@ impl World {
             return;
         };
         if reduce.bad.is_empty() {
-            for seat in reduce.running.clone() {
+            let running = reduce.running.clone();
+            if let Some(reduce) = self.reduces.get_mut(&seq) {
+                reduce.ended = true;
+            }
+            for seat in running {
                 if self.seats[seat.0].habit != Habit::NeverEndsReduces {
                     self.part_ends(seat, seq, true);
                 }
             }
         } else if self.pace.all_report_stalls {
-            // Each looks at its own clock: whoever looks first reports first.
-            for seat in reduce.running.clone() {
-                let time = self.draw(100 * MILLISECOND);
+            // Whose frame is stuck says so first; who starves waits half as long again, and looks at its
+            // own clock.
+            let (running, bad) = (reduce.running.clone(), reduce.bad.clone());
+            let stuck: Vec<(SeatNo, Edge)> = bad
+                .into_iter()
+                .filter(|(_, edge)| *edge == Edge::ToNext)
+                .collect();
+            for seat in running {
+                let time = self.pace.stall / 2 + self.draw(100 * MILLISECOND);
                 if let Some(process) = self.process(seat) {
                     self.after(time, Happening::Stalls(process, seq));
                 }
             }
+            self.stalls(seq, &stuck);
         } else {
             let bad = reduce.bad.clone();
             self.stalls(seq, &bad);
         }
+    }
+
+    /// Whether bytes of a reduce move here.
+    pub(super) fn moves_reduce(&self, seat: SeatNo) -> bool {
+        let moves = |reduce: &Reduce| {
+            let carries = reduce.has_begun() && reduce.bad.is_empty() && !reduce.ended;
+            carries && reduce.running.contains(&seat)
+        };
+        self.reduces.values().any(moves)
     }
 
     /// This rank has waited for its neighbour for too long.

@@ -9,9 +9,6 @@ use super::seat::Habit;
 use super::time::{MILLISECOND, Micros, SECOND};
 use super::world::{Happening, Process, World};
 
-/// Lanes that a transfer takes.
-const LANES: u64 = 1;
-
 /// A measurement of a peer that cannot be reached ends after this, as in the client.
 const PROBE_LIMIT: Micros = 15 * SECOND;
 
@@ -30,6 +27,7 @@ pub(super) struct Moving {
 #[derive(Debug)]
 struct Partner {
     seat: SeatNo,
+    lanes: u16,
     begun: bool,
     ended: bool,
 }
@@ -59,6 +57,7 @@ impl World {
         let partners = orders.iter().filter_map(|order| {
             Some(Partner {
                 seat: self.seat_of(order.with)?,
+                lanes: order.lanes,
                 begun: false,
                 ended: false,
             })
@@ -148,13 +147,25 @@ impl World {
         let of = |seat: SeatNo| self.seats[seat.0].moving.as_ref();
         let bytes = of(requester).map_or(0, |moving| moving.bytes);
         let shared_by = of(holder).map_or(1, |moving| moving.with.len() as u64);
+        let lanes = self
+            .partner(requester, round, holder)
+            .map_or(1, |p| p.lanes);
         let time = if carries {
-            self.pace.transfer_of(bytes, LANES, shared_by)
+            self.pace.transfer_of(bytes, lanes.into(), shared_by)
         } else {
             self.pace.stall
         };
         let end = Happening::TransferEnds(round, holder, requester, carries);
         self.after(time, end);
+    }
+
+    /// Whether bytes of shared state move here.
+    pub(super) fn moves_state(&self, seat: SeatNo) -> bool {
+        let moving = self.seats[seat.0].moving.as_ref();
+        moving.is_some_and(|moving| {
+            let mut with = moving.with.iter().filter(|p| p.begun && !p.ended);
+            with.any(|p| self.network.path(seat, p.seat).carries())
+        })
     }
 
     /// A lane that the other end should have opened is not there.

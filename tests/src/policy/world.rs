@@ -236,8 +236,9 @@ impl World {
         }
         self.seats[process.seat.0].wakes = Micros::MAX;
         let now = self.now();
+        let moves = self.moves_reduce(process.seat) || self.moves_state(process.seat);
         while let Some(desk) = &mut self.seats[process.seat.0].desk
-            && let Some(orders) = desk.fire(now)
+            && let Some(orders) = desk.fire(now, moves)
         {
             for order in orders {
                 self.obey(process, order);

@@ -6,7 +6,8 @@ use tokio::test;
 
 use super::super::{DataConfig, RingBuffers, RingStats};
 use super::reference::{OPS, expected, inputs, random_bits};
-use super::support::{Member, in_time, ring, ring_of, run_all, small_frames, spec};
+use super::support::{Member, in_time, ring, ring_of, run_all, small_frames, spec, uneven_ring};
+use crate::progress::Sensor;
 
 #[test(start_paused = true)]
 async fn every_rank_ends_with_the_result_whatever_the_type_and_the_operation() {
@@ -66,6 +67,28 @@ async fn every_rank_ends_with_the_result_whatever_the_size_and_the_number_of_lan
 }
 
 #[test(start_paused = true)]
+async fn a_ring_whose_edges_have_different_numbers_of_lanes_reduces_right() {
+    for lane_counts in [[4, 1, 2], [1, 2, 4], [2, 4, 1], [1, 4, 4]] {
+        let mut members = uneven_ring(&lane_counts);
+        for (seq, count) in (1..).map(Seq).zip([3, 999, 20_011, 40_000]) {
+            let inputs = inputs(ElementType::F32, count, 3);
+            let spec = spec(ReduceOp::Sum, ElementType::F32, count);
+            let ports = members.iter_mut().map(|m| m.plane.begin(seq, spec));
+
+            let ended = run_all(ports.collect(), &inputs).await;
+
+            let expected = expected(ElementType::F32, ReduceOp::Sum, &inputs);
+            for ended in ended {
+                assert!(ended.outcome.is_ok(), "{count} over {lane_counts:?}");
+                assert!(ended.data == expected, "{count} over {lane_counts:?}");
+            }
+            members.iter_mut().for_each(|m| m.plane.end(seq));
+        }
+        assert!(members.iter_mut().all(|m| m.reports().is_empty()));
+    }
+}
+
+#[test(start_paused = true)]
 async fn all_ranks_end_with_the_same_bits_where_the_order_of_additions_matters() {
     let mut members = ring(5, 3);
     let inputs = random_bits(80_000, 5, 42);
@@ -120,6 +143,31 @@ async fn each_rank_moves_twice_its_share_of_the_buffer_and_no_more() {
         bytes_received: 2 * 3 * 10_000,
     };
     assert!(ended.iter().all(|ended| ended.outcome == Ok(share)));
+}
+
+#[test(start_paused = true)]
+async fn bytes_that_move_are_counted_and_a_ring_that_stands_still_moves_none() {
+    let mut members = ring(2, 2);
+    let mut sensors: Vec<Sensor> = members
+        .iter()
+        .map(|member| Sensor::new(member.plane.progress().clone()))
+        .collect();
+    let mut look = || {
+        sensors
+            .iter_mut()
+            .map(Sensor::moved_since_last)
+            .collect::<Vec<_>>()
+    };
+    let inputs = inputs(ElementType::F32, 10, 2);
+    let spec = spec(ReduceOp::Sum, ElementType::F32, 10);
+
+    let before = look();
+    let ports = members.iter_mut().map(|m| m.plane.begin(Seq(1), spec));
+    run_all(ports.collect(), &inputs).await;
+    let looks = [look(), look()];
+
+    assert_eq!(before, [false, false]);
+    assert_eq!(looks, [[true, true], [false, false]]);
 }
 
 #[test(flavor = "multi_thread", worker_threads = 2)]

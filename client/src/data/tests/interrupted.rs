@@ -6,17 +6,18 @@ use std::time::Duration;
 
 use pccl_core::element::{ElementType, ReduceOp};
 use pccl_core::id::{PeerId, Round, Seq};
+use pccl_core::peer::AdoptedEdge;
 use pccl_core::topology::Edge;
 use pccl_core::wire::{FRAME_HEADER_BYTES, FrameHeader};
 use tokio::io::AsyncReadExt;
 use tokio::test;
 use tokio::time::Instant;
 
-use super::super::{DataConfig, DataEvent, RingFailure};
+use super::super::{DataConfig, DataEvent, PerEdge, RingFailure};
 use super::reference::{expected, inputs};
 use super::support::{
-    Alone, BUILT, Ended, LANE_BYTES, Member, broke, in_time, lanes, raw_lane, ring, run_all,
-    run_in_place, small_frames, spec, topology, turns,
+    Alone, BUILT, Ended, LANE_BYTES, Member, adopt, both, broke, built_in, in_time, lanes,
+    raw_lane, ring, run_all, run_in_place, small_frames, spec, topology, turns,
 };
 
 const COUNT: usize = 50_000;
@@ -292,9 +293,7 @@ async fn rebuilt_edges_take_the_place_of_broken_ones() {
             .plane
             .install(Edge::FromPrevious, Round(2), receiving);
     }
-    for (rank, member) in members.iter_mut().enumerate() {
-        member.plane.adopt(&topology(2, 2), PeerId(rank as u64));
-    }
+    adopt(&mut members, 2, Round(2));
     let ports = members.iter_mut().map(|m| m.plane.begin(Seq(1), spec));
     let ended = run_all(ports.collect(), &inputs).await;
 
@@ -316,7 +315,8 @@ async fn an_edge_taken_out_of_use_fails_who_still_needs_it_and_is_not_reported()
     turns(10).await;
     let begun = Instant::now();
 
-    members[0].plane.adopt(&topology(1, 1), PeerId(0));
+    let none = PerEdge::NONE;
+    members[0].plane.adopt(&topology(1, 1), PeerId(0), &none);
     let ended = in_time(running).await.unwrap();
 
     assert_eq!(ended.outcome, Err(RingFailure::LaneLost));
@@ -335,7 +335,8 @@ async fn abandoned_lanes_are_dropped_and_the_standing_ones_stay() {
     let mut byte = [0];
     let read = tokio::io::AsyncReadExt::read(&mut other_end, &mut byte).await;
     assert_eq!(read.unwrap(), 0, "the lane is still open");
-    members[0].plane.adopt(&topology(2, 1), PeerId(0));
+    let kept = both(AdoptedEdge::Keep);
+    members[0].plane.adopt(&topology(2, 1), PeerId(0), &kept);
     let inputs = inputs(ElementType::U8, 100, 2);
     let spec = spec(ReduceOp::Sum, ElementType::U8, 100);
     let ports = members.iter_mut().map(|m| m.plane.begin(Seq(1), spec));
@@ -352,7 +353,9 @@ async fn an_edge_in_the_wrong_direction_must_stay_silent() {
     member
         .plane
         .install(Edge::FromPrevious, BUILT, vec![from_previous]);
-    member.plane.adopt(&topology(2, 1), PeerId(0));
+    member
+        .plane
+        .adopt(&topology(2, 1), PeerId(0), &built_in(BUILT));
 
     tokio::io::AsyncWriteExt::write_all(&mut next, &[1])
         .await

@@ -1,5 +1,6 @@
 //! The data plane over lanes in memory.
 
+mod adopting;
 mod all_reduce;
 mod drift;
 mod hostile;
@@ -9,4 +10,5 @@ mod quantized;
 mod reference;
 mod sharing;
 mod simulated;
+mod stalled;
 mod support;

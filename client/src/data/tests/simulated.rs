@@ -15,9 +15,10 @@ use super::super::work::{HELD_MAX, Outgoing, Pace, Place, RingWork};
 use super::reference::{expected, inputs};
 use super::support::spec;
 
-const LANES: u16 = 2;
+/// Of the edge that has the most.
+const LANES: u16 = 3;
 
-/// Large enough for two stripes, and in frames of 1000 bytes for many frames per chunk.
+/// Large enough for a stripe per lane, and in frames of 1000 bytes for many frames per chunk.
 const COUNT: usize = 20_000;
 
 /// Where the ranks are.
@@ -62,7 +63,7 @@ impl Rank {
     fn new(
         place: Place,
         spec: &CollectiveSpec,
-        (machines, small_bytes): (Machines, u64),
+        (machines, lanes, small_bytes): (Machines, u16, u64),
         data: Vec<u8>,
         pool: &Arc<Pool>,
     ) -> Self {
@@ -71,7 +72,7 @@ impl Rank {
             frame_bytes: 1000,
             window: (!leaves_machine).then_some(2000),
             leaves_machine,
-            lanes: if leaves_machine { LANES } else { 1 },
+            lanes: if leaves_machine { lanes } else { 1 },
             small_bytes,
             stripe_bytes: 16 * 1024,
         };
@@ -160,10 +161,12 @@ impl Simulation {
         Self {
             ranks: ranks
                 .map(|(rank, data)| {
+                    // Each edge has lanes of its own number.
+                    let lanes = 1 + ((seed / 3 + rank as u64) % u64::from(LANES)) as u16;
                     Rank::new(
                         place(rank),
                         spec,
-                        (machines, small_bytes),
+                        (machines, lanes, small_bytes),
                         data.clone(),
                         &pool,
                     )

@@ -7,13 +7,16 @@ use std::time::Duration;
 
 use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::id::{Epoch, PeerId, Round};
+use pccl_core::peer::AdoptedEdge;
 use pccl_core::topology::{Edge, Ring, Topology, WorldSizes};
 use pccl_core::transport::{Lane, LaneError, LaneRx, LaneTx};
 use pccl_core::wire::FrameHeader;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, ReadHalf, WriteHalf};
 use tokio::sync::mpsc;
 
-use super::super::{Backup, DataConfig, DataEvent, DataPlane, RingBuffers, RingFailure, RingPort};
+use super::super::{
+    Backup, DataConfig, DataEvent, DataPlane, PerEdge, RingBuffers, RingFailure, RingPort,
+};
 
 /// Bytes that a lane in memory holds.
 pub(super) const LANE_BYTES: usize = 3000;
@@ -58,6 +61,10 @@ impl LaneTx for Near {
 
     fn is_local(&self) -> bool {
         true
+    }
+
+    fn give_up_after(&mut self, limit: Duration) {
+        self.0.give_up_after(limit);
     }
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LaneError>> {
@@ -131,6 +138,19 @@ pub(super) fn small_frames() -> DataConfig {
     }
 }
 
+/// Both edges are the same.
+pub(super) fn both(adopted: AdoptedEdge) -> PerEdge<AdoptedEdge> {
+    PerEdge {
+        to_next: Some(adopted),
+        from_previous: Some(adopted),
+    }
+}
+
+/// Both edges are lanes of this round.
+pub(super) fn built_in(round: Round) -> PerEdge<AdoptedEdge> {
+    both(AdoptedEdge::Use(round))
+}
+
 /// The ring of peers 0, 1, … `world`.
 pub(super) fn topology(world: usize, lanes: u16) -> Topology {
     Topology {
@@ -152,6 +172,12 @@ pub(super) fn ring_of(world: usize, lane_count: u16, config: &DataConfig) -> Vec
     stand(members, lane_count, |lane| lane)
 }
 
+/// A ring whose edges have so many lanes, beginning with the one that rank 0 sends on.
+pub(super) fn uneven_ring(lane_counts: &[u16]) -> Vec<Member> {
+    let members = lane_counts.iter().map(|_| Member::new(small_frames()));
+    stand_unevenly(members.collect(), lane_counts, |lane| lane)
+}
+
 /// A ring within one machine.
 pub(super) fn local_ring(world: usize, lane_count: u16) -> Vec<Member> {
     let members = (0..world).map(|_| Member::new(small_frames())).collect();
@@ -163,14 +189,24 @@ pub(super) fn local_ring(world: usize, lane_count: u16) -> Vec<Member> {
 
 /// Builds the ring of these members.
 pub(super) fn stand(
-    mut members: Vec<Member>,
+    members: Vec<Member>,
     lane_count: u16,
+    sends_on: impl Fn(Lane) -> Lane,
+) -> Vec<Member> {
+    let lane_counts = vec![lane_count; members.len()];
+    stand_unevenly(members, &lane_counts, sends_on)
+}
+
+/// The same; each member sends on lanes of its own number.
+fn stand_unevenly(
+    mut members: Vec<Member>,
+    lane_counts: &[u16],
     sends_on: impl Fn(Lane) -> Lane,
 ) -> Vec<Member> {
     let world = members.len();
     if world > 1 {
-        for rank in 0..world {
-            let (sending, receiving) = lanes(lane_count);
+        for (rank, lane_count) in lane_counts.iter().enumerate() {
+            let (sending, receiving) = lanes(*lane_count);
             let sending = sending.into_iter().map(&sends_on).collect();
             let next = (rank + 1) % world;
             members[rank].plane.install(Edge::ToNext, BUILT, sending);
@@ -179,11 +215,23 @@ pub(super) fn stand(
                 .install(Edge::FromPrevious, BUILT, receiving);
         }
     }
-    let topology = topology(world, lane_count);
-    for (rank, member) in members.iter_mut().enumerate() {
-        member.plane.adopt(&topology, PeerId(rank as u64));
-    }
+    let most = lane_counts.iter().copied().max().unwrap_or(1);
+    adopt(&mut members, most, BUILT);
     members
+}
+
+/// All members adopt the lanes of this round as the edges of their ring.
+pub(super) fn adopt(members: &mut [Member], lanes: u16, built: Round) {
+    let world = members.len();
+    let edges = match world {
+        1 => PerEdge::NONE,
+        _ => built_in(built),
+    };
+    let topology = topology(world, lanes);
+    for (rank, member) in members.iter_mut().enumerate() {
+        let me = PeerId(rank as u64);
+        member.plane.adopt(&topology, me, &edges);
+    }
 }
 
 /// Rank 0 of a ring of two; rank 1 is the test.
@@ -202,7 +250,9 @@ impl Alone {
         member
             .plane
             .install(Edge::FromPrevious, BUILT, vec![receiving]);
-        member.plane.adopt(&topology(2, 1), PeerId(0));
+        member
+            .plane
+            .adopt(&topology(2, 1), PeerId(0), &built_in(BUILT));
         Self {
             member,
             from_previous,

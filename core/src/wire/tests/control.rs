@@ -151,10 +151,15 @@ fn the_longest_legal_vote_fits_and_its_memory_is_given_back() {
 #[test]
 fn the_longest_state_request_fits() {
     use crate::id::{EntryIndex, Round};
-    let entries_max = MasterConfig::default().entries_max.0;
+    use crate::wire::{STATE_RANGES_MAX, StateRange};
+    let range = StateRange {
+        entry: EntryIndex(u32::MAX),
+        length: u32::MAX,
+        offset: u64::MAX,
+    };
     let request = StateRequest {
         round: Round(u64::MAX),
-        entries: (0..entries_max).map(|i| EntryIndex(u32::MAX - i)).collect(),
+        ranges: vec![range; STATE_RANGES_MAX],
     };
     let mut bytes = Vec::new();
     encode_control(&request, &mut bytes).unwrap();

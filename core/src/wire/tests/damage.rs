@@ -15,13 +15,22 @@ use crate::id::{EntryIndex, Round};
 use crate::messages::{ToMaster, ToPeer};
 use crate::wire::{
     CONTROL_HEAD_BYTES, ControlReader, DecodeError, REPLY_HEAD_BYTES, Reply, ReplyHead,
-    STATE_REQUEST_MAX, StateRequest, decode_probe_answer, encode_control, encode_probe_answer,
+    STATE_REQUEST_MAX, StateRange, StateRequest, decode_probe_answer, encode_control,
+    encode_probe_answer,
 };
 
 fn state_request() -> impl Strategy<Value = StateRequest> {
-    (any::<u64>(), list(any::<u32>(), 0..6)).prop_map(|(round, entries)| StateRequest {
+    let range = (any::<u32>(), any::<u32>(), any::<u64>()).prop_map(|(entry, length, offset)| {
+        let entry = EntryIndex(entry);
+        StateRange {
+            entry,
+            length,
+            offset,
+        }
+    });
+    (any::<u64>(), list(range, 0..6)).prop_map(|(round, ranges)| StateRequest {
         round: Round(round),
-        entries: entries.into_iter().map(EntryIndex).collect(),
+        ranges,
     })
 }
 

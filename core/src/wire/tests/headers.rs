@@ -1,11 +1,11 @@
-//! The headers of data frames and of shared-state entries.
+//! The headers of data frames and of ranges of shared state.
 
 use proptest::prelude::*;
 
 use crate::id::{EntryIndex, Seq};
 use crate::wire::{
-    DATA_FRAME_MAX, ENTRY_HEADER_BYTES, EntryError, EntryHeader, FRAME_HEADER_BYTES,
-    FRAME_PAYLOAD_MAX, FrameError, FrameHeader,
+    DATA_FRAME_MAX, FRAME_HEADER_BYTES, FRAME_PAYLOAD_MAX, FrameError, FrameHeader,
+    STATE_RANGE_HEADER_BYTES, StateRange, UnexpectedRange,
 };
 
 const FRAME: FrameHeader = FrameHeader {
@@ -64,40 +64,48 @@ fn a_frame_of_the_greatest_length_is_taken_and_a_longer_one_is_not() {
 }
 
 #[test]
-fn the_layout_of_an_entry_is_documented() {
-    let header = EntryHeader {
+fn the_layout_of_a_range_is_documented() {
+    let range = StateRange {
         entry: EntryIndex(0x0403_0201),
-        length: 0x1817_1615_1413_1211,
+        length: 0x0807_0605,
+        offset: 0x1817_1615_1413_1211,
     };
-    let bytes: [u8; ENTRY_HEADER_BYTES] = [
-        1, 2, 3, 4, 0, 0, 0, 0, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18,
+    let bytes: [u8; STATE_RANGE_HEADER_BYTES] = [
+        1, 2, 3, 4, 5, 6, 7, 8, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18,
     ];
 
-    assert_eq!(header.encode(), bytes);
-    assert_eq!(EntryHeader::decode(&bytes), Ok(header));
+    assert_eq!(range.encode(), bytes);
+    assert_eq!(StateRange::decode(&bytes), range);
 }
 
 #[test]
-fn an_entry_that_was_not_asked_for_is_not_taken() {
-    let expected = EntryHeader {
+fn a_range_that_was_not_asked_for_is_not_taken() {
+    let expected = StateRange {
         entry: EntryIndex(1),
         length: 10,
+        offset: 20,
     };
-    let longer = EntryHeader {
-        length: 11,
-        ..expected
-    };
-    let other = EntryHeader {
-        entry: EntryIndex(2),
-        ..expected
-    };
+    let others = [
+        StateRange {
+            entry: EntryIndex(2),
+            ..expected
+        },
+        StateRange {
+            length: 11,
+            ..expected
+        },
+        StateRange {
+            offset: 21,
+            ..expected
+        },
+    ];
 
-    for arrived in [longer, other] {
-        let result = EntryHeader::decode_expecting(&arrived.encode(), expected);
-        assert_eq!(result, Err(EntryError::Unexpected { arrived, expected }));
+    for arrived in others {
+        let result = StateRange::decode_expecting(&arrived.encode(), expected);
+        assert_eq!(result, Err(UnexpectedRange { arrived, expected }));
     }
     assert_eq!(
-        EntryHeader::decode_expecting(&expected.encode(), expected),
+        StateRange::decode_expecting(&expected.encode(), expected),
         Ok(())
     );
 }
@@ -130,17 +138,9 @@ proptest! {
     }
 
     #[test]
-    fn whatever_is_taken_for_an_entry_header_is_exactly_one(
-        bytes in any::<[u8; ENTRY_HEADER_BYTES]>(), plausible in any::<bool>()
+    fn whatever_is_taken_for_a_range_is_exactly_one(
+        bytes in any::<[u8; STATE_RANGE_HEADER_BYTES]>()
     ) {
-        let mut bytes = bytes;
-        if plausible {
-            bytes[4..8].fill(0);
-        }
-
-        match EntryHeader::decode(&bytes) {
-            Ok(header) => prop_assert_eq!(header.encode(), bytes),
-            Err(error) => prop_assert_eq!(error, EntryError::ReservedNotZero),
-        }
+        prop_assert_eq!(StateRange::decode(&bytes).encode(), bytes);
     }
 }

@@ -127,6 +127,10 @@ fn the_layout_of_a_reply_never_changes() {
         Reply::Refused("no".to_string()).encode(),
         b"PCCL\x01\0\x01\x02no"
     );
+    assert_eq!(
+        Reply::NotYet("wait".to_string()).encode(),
+        b"PCCL\x01\0\x02\x04wait"
+    );
 }
 
 #[test]
@@ -140,10 +144,14 @@ fn a_long_refusal_is_cut_between_two_characters() {
 
 #[test]
 fn a_refusal_of_another_version_is_understood_and_an_acceptance_is_not() {
-    let refused = decode_reply(b"PCCL\x07\0\x02\x03bye");
+    let refused = decode_reply(b"PCCL\x07\0\x01\x03bye");
+    let of_a_kind_not_known_here = decode_reply(b"PCCL\x07\0\x03\x03bye");
+    let not_yet = decode_reply(b"PCCL\x07\0\x02\x05later");
     let accepted = decode_reply(b"PCCL\x07\0\0\0");
 
     assert_eq!(refused, Ok(Reply::Refused("bye".to_string())));
+    assert_eq!(of_a_kind_not_known_here, refused);
+    assert_eq!(not_yet, Ok(Reply::NotYet("later".to_string())));
     let theirs = ProtocolVersion(7);
     assert_eq!(accepted, Err(ReplyError::UnsupportedVersion { theirs }));
 }
@@ -185,10 +193,10 @@ proptest! {
     }
 
     #[test]
-    fn a_reply_arrives_as_it_was_sent(text in ".{0,60}", accepted in any::<bool>()) {
-        let reply = if accepted { Reply::Accepted } else { Reply::Refused(text) };
-
-        prop_assert_eq!(decode_reply(&reply.encode()), Ok(reply));
+    fn a_reply_arrives_as_it_was_sent(text in ".{0,60}") {
+        for reply in [Reply::Accepted, Reply::Refused(text.clone()), Reply::NotYet(text)] {
+            prop_assert_eq!(decode_reply(&reply.encode()), Ok(reply));
+        }
     }
 
     #[test]

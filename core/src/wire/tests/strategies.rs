@@ -184,8 +184,8 @@ pub(super) fn to_master() -> impl Strategy<Value = ToMaster> {
     let work =
         prop_oneof![
             sync_vote().prop_map(ToMaster::SyncSharedState),
-            (round(), any::<bool>())
-                .prop_map(|(round, ok)| ToMaster::SharedStateDone { round, ok }),
+            (round(), any::<bool>(), option::of(peer()))
+                .prop_map(|(round, ok, with)| ToMaster::SharedStateDone { round, ok, with }),
             (tag(), spec(), broken())
                 .prop_map(|(tag, spec, broken)| ToMaster::InitiateCollective { tag, spec, broken }),
             (seq(), outcome, broken()).prop_map(|(seq, outcome, broken)| {
@@ -254,8 +254,12 @@ fn refusal() -> impl Strategy<Value = Refusal> {
 fn sync_plan() -> impl Strategy<Value = SyncPlan> {
     let role = prop_oneof![
         vec(lane_order(), 0..4).prop_map(|to| SyncRole::Distribute { to }),
-        (option::of(lane_order()), vec(entry_hash(), 0..6))
-            .prop_map(|(from, entries)| SyncRole::Request { from, entries }),
+        (option::of(lane_order()), vec(entry_hash(), 0..6)).prop_map(|(from, entries)| {
+            SyncRole::Request {
+                from,
+                entries: entries.into(),
+            }
+        }),
     ];
     (round(), revision(), role).prop_map(|(round, revision, role)| SyncPlan {
         round,
@@ -332,6 +336,7 @@ fn misdeed() -> impl Strategy<Value = Misdeed> {
                 Misdeed::BadManifest,
                 Misdeed::MissedBallot,
                 Misdeed::NoReport,
+                Misdeed::Unfetchable,
                 Misdeed::Silent,
                 Misdeed::SlowReader,
             ][..]

@@ -135,7 +135,7 @@ impl Reference {
                 if let Some((plan, _)) = plan {
                     self.out.push(PeerOutput::CommitState { round: plan.round });
                     if let SyncRole::Request { entries, .. } = plan.role {
-                        fetched = entries;
+                        fetched = entries.to_vec();
                     }
                 }
                 let revision = *revision;

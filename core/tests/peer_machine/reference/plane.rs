@@ -15,11 +15,11 @@ impl Reference {
         let message = match (&mut self.major, input) {
             (
                 Some(Major::Sync(Some((plan, reported @ None)))),
-                PeerInput::TransfersEnded { round, ok },
+                PeerInput::TransfersEnded { round, ok, with },
             ) if plan.round == *round => {
                 *reported = Some(*ok);
-                let (round, ok) = (*round, *ok);
-                ToMaster::SharedStateDone { round, ok }
+                let (round, ok, with) = (*round, *ok, *with);
+                ToMaster::SharedStateDone { round, ok, with }
             }
             (
                 Some(Major::Optimize(Some((present, false)))),

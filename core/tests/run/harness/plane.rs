@@ -19,6 +19,8 @@ pub(crate) type LinkKey = (SeatNo, SeatNo, Round);
 pub(crate) struct Fabric {
     /// Pairs that cannot be connected, lower number first.
     pub(crate) blocked: BTreeSet<(SeatNo, SeatNo)>,
+    /// Pairs between which no shared state arrives, lower number first.
+    pub(crate) untransferable: BTreeSet<(SeatNo, SeatNo)>,
     /// No ring edge can be connected, although measurements go through.
     pub(crate) no_edges: bool,
     /// Processes that cannot measure.

@@ -77,7 +77,7 @@ impl Run {
                 entries,
             } => {
                 assert!(entries.is_empty());
-                self.end_move(no, true);
+                self.end_move(no, true, None);
                 true
             }
             SyncRole::Request {
@@ -87,29 +87,25 @@ impl Run {
                 let holder = self
                     .seat_with(order.with)
                     .expect("plans name peers of the run");
-                self.fetch(no, holder, entries)
+                self.fetch(no, holder, &entries)
             }
             SyncRole::Distribute { to } => {
                 let all = to.iter().all(|order| moving.served.contains(&order.with));
-                if all {
-                    self.end_move(no, true);
+                let stranger = to.iter().find(|order| self.cannot_connect(no, order.with));
+                let with = stranger.map(|order| order.with);
+                if all || with.is_some() {
+                    self.end_move(no, all, with);
                 }
-                all
+                all || with.is_some()
             }
         }
     }
 
-    fn fetch(
-        &mut self,
-        no: SeatNo,
-        holder: SeatNo,
-        entries: Vec<(EntryIndex, ContentHash)>,
-    ) -> bool {
-        let pair = (no.min(holder), no.max(holder));
+    fn fetch(&mut self, no: SeatNo, holder: SeatNo, entries: &[(EntryIndex, ContentHash)]) -> bool {
         let holder_is_out =
             !self.seats[holder].alive || self.seats[holder].peer.view().ended().is_some();
-        if holder_is_out || self.fabric.blocked.contains(&pair) {
-            self.end_move(no, false);
+        if holder_is_out || self.cannot_connect(no, self.id(holder)) {
+            self.end_move(no, false, None);
             return true;
         }
         let round = self.seats[no]
@@ -124,26 +120,33 @@ impl Run {
             return false;
         };
         serving.served.insert(me);
-        for (index, hash) in &entries {
+        for (index, hash) in entries {
             assert_eq!(
                 content[index.0 as usize].hash, *hash,
                 "the holder has what was promised"
             );
         }
         if let Some(moving) = &mut self.seats[no].plane.moving {
-            moving.staged = entries;
+            moving.staged = entries.to_vec();
         }
-        self.end_move(no, true);
+        self.end_move(no, true, None);
         true
     }
 
-    fn end_move(&mut self, no: SeatNo, ok: bool) {
+    fn cannot_connect(&self, no: SeatNo, with: PeerId) -> bool {
+        let other = self.seat_with(with).expect("plans name peers of the run");
+        let pair = (no.min(other), no.max(other));
+        self.fabric.blocked.contains(&pair) || self.fabric.untransferable.contains(&pair)
+    }
+
+    /// Whichever end of a pair that cannot connect notices first says so.
+    fn end_move(&mut self, no: SeatNo, ok: bool, with: Option<PeerId>) {
         if let Some(moving) = &mut self.seats[no].plane.moving {
             moving.ended = true;
             let round = moving.plan.round;
             self.seats[no]
                 .inbox
-                .push_back(PeerInput::TransfersEnded { round, ok });
+                .push_back(PeerInput::TransfersEnded { round, ok, with });
         }
     }
 }

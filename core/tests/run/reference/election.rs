@@ -1,10 +1,12 @@
 //! Whose content a group will hold, from what everybody offers.
 //!
-//! The group goes on from the revision that it has reached, by one step or none; before its first
-//! synchronization, or when everybody allows a restart, from the newest that is offered. The send-only
-//! peers are the candidates, or, where there are none, all but the receive-only ones. Of the candidates
-//! with the newest revision the content that most hold wins, in a tie that of the peer that is
-//! longest in the run. Who offers a revision too far ahead, or other entries than the winner's, is
+//! The group goes on from the revision that it has reached, whoever was in it then, by one step or none;
+//! before its first synchronization, or when everybody allows a restart, from the newest that is
+//! offered. The send-only peers are the candidates, or, where there are none, all but the receive-only
+//! ones. Those of them that were in the group and keep up say which revision it is; where there are
+//! none, whoever offers the newest. Of the candidates that hold this revision the content that most
+//! hold wins, in a tie that of the peer that is longest in the run; but where none of those that were in
+//! the group has a say and nothing is new, what the group held is held on to. Who offers a revision too far ahead, or other entries than the winner's, is
 //! expelled and the rest votes again; but where nobody that decides is in step, nobody is expelled
 //! and the call fails. A newcomer that wins against other entries of the veterans is expelled itself, and
 //! with it only veterans that are in the minority.
@@ -19,6 +21,9 @@ use super::Peers;
 
 type Offers = BTreeMap<PeerId, SyncVote>;
 
+/// What a group held in the end: the revision, and what is compared of the entries.
+pub(super) type Held = (Revision, BTreeSet<EntryInfo>);
+
 pub(super) enum Outcome {
     Expelled(BTreeMap<PeerId, Misdeed>),
     Failed(SyncFailure),
@@ -29,7 +34,7 @@ pub(super) enum Outcome {
     },
 }
 
-pub(super) fn elect(offers: &Offers, veterans: &Peers, reached: Option<Revision>) -> Outcome {
+pub(super) fn elect(offers: &Offers, veterans: &Peers, held: Option<&Held>) -> Outcome {
     let strategy = |strategy| -> Peers {
         let voters = offers.iter().filter(|(_, vote)| vote.strategy == strategy);
         voters.map(|(peer, _)| *peer).collect()
@@ -37,7 +42,8 @@ pub(super) fn elect(offers: &Offers, veterans: &Peers, reached: Option<Revision>
     let senders = strategy(SyncStrategy::SendOnly);
     let popular = strategy(SyncStrategy::EnforcePopular);
     let restart = offers.values().all(|vote| vote.restart);
-    let reached = reached.filter(|_| !restart);
+    let held = held.filter(|_| !restart);
+    let reached = held.map(|(revision, _)| *revision);
     let revision_of = |peer: &PeerId| offers[peer].revision;
 
     if let Some(reached) = reached {
@@ -69,13 +75,20 @@ pub(super) fn elect(offers: &Offers, veterans: &Peers, reached: Option<Revision>
     } else {
         senders.clone()
     };
-    let Some(revision) = candidates.iter().map(revision_of).max() else {
+    let mut speakers = &candidates & veterans;
+    speakers.retain(|peer| reached.is_some_and(|reached| revision_of(peer) >= reached));
+    let is_back = speakers.is_empty();
+    if is_back {
+        speakers.clone_from(&candidates);
+    }
+    let Some(revision) = speakers.iter().map(revision_of).max() else {
         return Outcome::Failed(SyncFailure::NobodyToSend);
     };
     if let Some(reached) = reached.filter(|reached| revision < *reached) {
         let offered = revision;
         let is_held = offers.values().any(|vote| vote.revision >= reached);
-        let sender = senders.iter().find(|peer| revision_of(peer) == offered);
+        let mut behind = senders.intersection(&speakers);
+        let sender = behind.find(|peer| revision_of(peer) == offered);
         return Outcome::Failed(match sender {
             Some(sender) if is_held => SyncFailure::SenderBehind {
                 sender: *sender,
@@ -102,7 +115,13 @@ pub(super) fn elect(offers: &Offers, veterans: &Peers, reached: Option<Revision>
         .iter()
         .map(camp)
         .find(|camp| Some(camp.len()) == most);
-    let winners = largest.unwrap();
+    let keepers = (finalists.iter().copied())
+        .filter(|peer| held == Some(&(revision, content(&offers[peer]))))
+        .collect::<Peers>();
+    let winners = match is_back && !keepers.is_empty() {
+        true => keepers,
+        false => largest.unwrap(),
+    };
     let one = *winners.first().unwrap();
 
     if let Some(other) = (&senders - &winners).first() {
@@ -142,7 +161,7 @@ pub(super) fn elect(offers: &Offers, veterans: &Peers, reached: Option<Revision>
 }
 
 /// What is compared: the entries, and the hashes of those that must be the same everywhere.
-fn content(vote: &SyncVote) -> BTreeSet<EntryInfo> {
+pub(super) fn content(vote: &SyncVote) -> BTreeSet<EntryInfo> {
     let mut entries: Vec<EntryInfo> = vote.entries.clone();
     for entry in &mut entries {
         if entry.allow_content_inequality {
@@ -172,6 +191,91 @@ pub(super) fn holders(offers: &Offers, veterans: &Peers, winners: &Peers) -> Pee
     let sends_only = |peer: &&PeerId| offers[peer].strategy == SyncStrategy::SendOnly;
     let senders: Peers = winners.iter().filter(sends_only).copied().collect();
     &experienced | &senders
+}
+
+/// What failed in a group since its last success.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Mishaps {
+    /// Who could not fetch, and from whom, each time that it happened.
+    failures: Vec<(PeerId, PeerId)>,
+    /// How many were sent away for it.
+    victims: usize,
+}
+
+impl Mishaps {
+    pub(super) fn happens(&mut self, requester: PeerId, holder: PeerId) {
+        self.failures.push((requester, holder));
+    }
+
+    pub(super) fn claims(&mut self, victims: usize) {
+        self.victims += victims;
+    }
+
+    pub(super) fn without(&mut self, gone: PeerId) {
+        self.failures
+            .retain(|(requester, holder)| ![requester, holder].contains(&&gone));
+    }
+
+    fn tried(&self, peer: PeerId) -> Peers {
+        let own = self
+            .failures
+            .iter()
+            .filter(|(requester, _)| *requester == peer);
+        own.map(|(_, holder)| *holder).collect()
+    }
+
+    /// Which holders a requester may be sent to: one that it has not failed with before any other, and
+    /// among those, or where there are none, one that has not failed two.
+    pub(super) fn choices(&self, requester: PeerId, holders: &Peers) -> Peers {
+        let failed_two = |holder: &PeerId| {
+            let with = self.failures.iter().filter(|(_, with)| with == holder);
+            with.map(|(requester, _)| *requester)
+                .collect::<Peers>()
+                .len()
+                > 1
+        };
+        let mut sound = holders.clone();
+        sound.retain(|holder| !failed_two(holder));
+        let sound = if sound.is_empty() {
+            holders.clone()
+        } else {
+            sound
+        };
+        let tried = self.tried(requester);
+        let preferred = [&sound - &tried, holders - &tried, sound];
+        let choices = preferred.into_iter().find(|choices| !choices.is_empty());
+        choices.unwrap_or_default()
+    }
+
+    /// Who of the requesters is given up. Newcomers are given up sooner, and while one is, no other is.
+    /// Half of those that were there stay.
+    pub(super) fn given_up(
+        &self,
+        requesters: &Peers,
+        holders: &Peers,
+        veterans: &Peers,
+        patience: u8,
+        members: usize,
+    ) -> Peers {
+        let is_given_up = |peer: &&PeerId| {
+            let attempts = self.failures.iter().filter(|(who, _)| who == *peer).count();
+            let patience = match veterans.contains(peer) {
+                true => usize::from(patience).max(2),
+                false => 2,
+            };
+            let tried = self.tried(**peer);
+            attempts >= patience && (tried.len() >= 8 || (holders - &tried).is_empty())
+        };
+        let all: Peers = requesters.iter().filter(is_given_up).copied().collect();
+        let newcomers = &all - veterans;
+        let mut given_up = if newcomers.is_empty() { all } else { newcomers };
+        while self.victims + given_up.len() > members - given_up.len() {
+            if given_up.pop_first().is_none() {
+                break;
+            }
+        }
+        given_up
+    }
 }
 
 /// What a peer that is no holder lacks: what differs, and, as a newcomer, also what may.

@@ -81,7 +81,9 @@ impl Reference {
                 }
                 is_taken
             }
-            ToMaster::SharedStateDone { round, ok } => self.moved(peer, *round, *ok, seen),
+            ToMaster::SharedStateDone { round, ok, with } => {
+                self.moved(peer, *round, *ok, *with, seen)
+            }
             ToMaster::InitiateCollective { tag, spec, broken } => {
                 self.wants(peer, *tag, *spec, *broken)
             }
@@ -205,13 +207,28 @@ impl Reference {
         }
     }
 
-    fn moved(&mut self, peer: PeerId, round: Round, ok: bool, seen: &Seen) -> bool {
-        let moving = self.group_of(peer).moving.as_mut();
+    fn moved(
+        &mut self,
+        peer: PeerId,
+        round: Round,
+        ok: bool,
+        with: Option<PeerId>,
+        seen: &Seen,
+    ) -> bool {
+        let group = self.group_of(peer);
+        let moving = group.moving.as_mut();
         let Some(moving) = moving.filter(|moving| moving.round == round) else {
             return self.is_known(peer, round, seen);
         };
         let is_taken = moving.lacking.remove(&peer);
         if is_taken && !ok {
+            // It could not fetch, or it names one that it could not serve and that waits for it.
+            for (requester, holder) in &moving.sources {
+                let waits = moving.lacking.contains(requester) && with == Some(*requester);
+                if *requester == peer || (*holder == peer && waits) {
+                    group.mishaps.happens(*requester, *holder);
+                }
+            }
             let group = self.peers[&peer].group;
             self.conclude_sync(group, Err(SyncFailure::TransferFailed { peer }));
         }

@@ -35,12 +35,13 @@ mod words;
 use std::collections::{BTreeMap, BTreeSet};
 
 use pccl_core::element::CollectiveSpec;
-use pccl_core::id::{Epoch, GroupId, PeerId, ProtocolVersion, Revision, Round, Seq, Tag};
+use pccl_core::id::{Epoch, GroupId, PeerId, ProtocolVersion, Round, Seq, Tag};
 use pccl_core::master::{MasterConfig, MasterInput};
 use pccl_core::messages::{AbortCause, Hello, Misdeed, Refusal, ToPeer};
 use pccl_core::shared_state::{SyncFailure, SyncVote};
 use pccl_core::topology::Ring;
 
+use election::{Held, Mishaps};
 use rings::Wiring;
 use search::Search;
 use seen::Seen;
@@ -84,6 +85,8 @@ struct Reference {
     wirings: Vec<Wiring>,
     /// Pairs that could not be connected and were not since, lower number first.
     failed_pairs: BTreeSet<RingEdge>,
+    /// Attempts to connect rings that failed since one stood.
+    attempts_failed: u32,
     /// Who was admitted and has voted for nothing since.
     resting: Peers,
     /// Newcomers that wait to synchronize, and for the next update to let them.
@@ -98,6 +101,8 @@ struct Reference {
     /// The search for better rings.
     search: Option<Search>,
     groups: BTreeMap<GroupId, Group>,
+    /// What every group that there ever was held after its last successful synchronization.
+    held: BTreeMap<GroupId, Held>,
     /// What the present input makes the master say.
     said: Vec<(PeerId, ToPeer)>,
 }
@@ -124,13 +129,12 @@ struct Group {
     stalls: BTreeMap<PeerId, u8>,
     /// How often in a row a collective has given way to a synchronization.
     conflicts: u8,
-    /// Reached by the last successful synchronization.
-    revision: Option<Revision>,
-    /// Who took part in one.
+    /// Who took part in a successful synchronization.
     veterans: Peers,
     /// What those offer that wait in `sync_shared_state` for the others to call it.
     offers: BTreeMap<PeerId, SyncVote>,
     moving: Option<Moving>,
+    mishaps: Mishaps,
     /// Collectives that have not started: who wants what.
     starting: BTreeMap<Tag, BTreeMap<PeerId, CollectiveSpec>>,
     running: BTreeMap<Tag, Running>,
@@ -140,8 +144,10 @@ struct Group {
 #[derive(Clone, Debug)]
 struct Moving {
     round: Round,
-    revision: Revision,
+    reached: Held,
     holders: Peers,
+    /// Who fetches something, and from whom.
+    sources: BTreeMap<PeerId, PeerId>,
     /// Who has not reported its part.
     lacking: Peers,
 }
@@ -174,6 +180,7 @@ impl Reference {
             invited: None,
             wirings: Vec::new(),
             failed_pairs: BTreeSet::new(),
+            attempts_failed: 0,
             resting: Peers::new(),
             aside: BTreeMap::new(),
             kept_aside: BTreeMap::new(),
@@ -181,6 +188,7 @@ impl Reference {
             suspects: Peers::new(),
             search: None,
             groups: BTreeMap::new(),
+            held: BTreeMap::new(),
             said: Vec::new(),
         }
     }
@@ -283,6 +291,7 @@ impl Reference {
         group.veterans.remove(&peer);
         group.stalls.remove(&peer);
         group.breaks.retain(|pair, _| !is_out(pair));
+        group.mishaps.without(peer);
         for votes in group.starting.values_mut() {
             votes.remove(&peer);
         }

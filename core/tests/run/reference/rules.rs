@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use pccl_core::element::CollectiveSpec;
 use pccl_core::element::SpecField;
 use pccl_core::id::{GroupId, PeerId, Revision, Round, Seq, Tag};
-use pccl_core::messages::{AbortCause, CollectiveRefusal, ToPeer, Verdict};
+use pccl_core::messages::{AbortCause, CollectiveRefusal, Misdeed, ToPeer, Verdict};
 use pccl_core::shared_state::{SyncFailure, SyncPlan, SyncRole};
 
-use super::election::{Outcome, elect, fetches, holders};
+use super::election::{Held, Mishaps, Outcome, content, elect, fetches, holders};
 use super::rings::Purpose;
 use super::seen::Seen;
 use super::{Moving, Peers, Reference, Running};
@@ -177,7 +177,7 @@ impl Reference {
         if is_wired || group.offers.is_empty() || !group.offers.keys().eq(&members) {
             return false;
         }
-        match elect(&group.offers, &group.veterans, group.revision) {
+        match elect(&group.offers, &group.veterans, self.held.get(&id)) {
             Outcome::Expelled(expelled) => {
                 for (peer, why) in expelled {
                     self.is_kicked(peer, why);
@@ -194,6 +194,15 @@ impl Reference {
     fn distribute(&mut self, id: GroupId, revision: Revision, winners: &Peers, seen: &Seen) {
         let group = &self.groups[&id];
         let holders = holders(&group.offers, &group.veterans, winners);
+        let given_up = self.given_up(id, winners, &holders);
+        if !given_up.is_empty() {
+            let mishaps = &mut self.groups.get_mut(&id).unwrap().mishaps;
+            mishaps.claims(given_up.len());
+            for peer in given_up {
+                self.is_kicked(peer, Misdeed::Unfetchable);
+            }
+            return;
+        }
         let source = |peer: &PeerId| seen.source_of(*peer).unwrap_or(*holders.first().unwrap());
         let fetched: BTreeMap<PeerId, _> = (group.offers.iter())
             .filter(|(peer, _)| !holders.contains(peer))
@@ -203,9 +212,21 @@ impl Reference {
                 (*peer, fetches(own, source, is_newcomer))
             })
             .collect();
+        let winner = winners.first().unwrap();
+        let reached = (revision, content(&group.offers[winner]));
         if fetched.values().all(Vec::is_empty) {
-            self.conclude_sync(id, Ok(revision));
+            self.conclude_sync(id, Ok(reached));
             return;
+        }
+        let mut sources = BTreeMap::new();
+        for (peer, _) in fetched.iter().filter(|(_, lacks)| !lacks.is_empty()) {
+            let choices = group.mishaps.choices(*peer, &holders);
+            let source = source(peer);
+            assert!(
+                choices.contains(&source),
+                "{peer} fetches from {source}, not {choices:?}"
+            );
+            sources.insert(*peer, source);
         }
         let lacking = self.members(id);
         let round = seen.round_of_plan(&lacking);
@@ -214,7 +235,7 @@ impl Reference {
             let role = match fetched.get(peer) {
                 Some(entries) => SyncRole::Request {
                     from: None,
-                    entries: entries.clone(),
+                    entries: entries.clone().into(),
                 },
                 None => SyncRole::Distribute { to: Vec::new() },
             };
@@ -229,10 +250,26 @@ impl Reference {
         group.offers.clear();
         group.moving = Some(Moving {
             round,
-            revision,
+            reached,
             holders,
+            sources,
             lacking,
         });
+    }
+
+    /// Who is not told again to fetch what it could not fetch before.
+    fn given_up(&self, id: GroupId, winners: &Peers, holders: &Peers) -> Peers {
+        let group = &self.groups[&id];
+        let elected = &group.offers[winners.first().unwrap()];
+        let requesters = group.offers.iter().filter(|(peer, own)| {
+            let is_newcomer = !group.veterans.contains(peer);
+            !holders.contains(peer) && !fetches(own, elected, is_newcomer).is_empty()
+        });
+        let requesters = requesters.map(|(peer, _)| *peer).collect();
+        let patience = self.config.transfer_attempts_max;
+        let (veterans, members) = (&group.veterans, group.offers.len());
+        let mishaps = &group.mishaps;
+        mishaps.given_up(&requesters, holders, veterans, patience, members)
     }
 
     fn has_moved(&mut self, group: GroupId) -> bool {
@@ -240,23 +277,25 @@ impl Reference {
         let Some(moved) = moving.filter(|moving| moving.lacking.is_empty()) else {
             return false;
         };
-        self.conclude_sync(group, Ok(moved.revision));
+        let reached = moved.reached.clone();
+        self.conclude_sync(group, Ok(reached));
         true
     }
 
     /// All members of the group hear the same, and only success changes what the group holds.
-    pub(super) fn conclude_sync(&mut self, id: GroupId, result: Result<Revision, SyncFailure>) {
+    pub(super) fn conclude_sync(&mut self, id: GroupId, result: Result<Held, SyncFailure>) {
         let members = self.members(id);
         let group = self.groups.get_mut(&id).unwrap();
         group.offers.clear();
         group.moving = None;
-        if let Ok(revision) = result {
+        if let Ok(held) = &result {
             group.stalls.clear();
-            group.revision = Some(revision);
+            group.mishaps = Mishaps::default();
             group.veterans.clone_from(&members);
+            self.held.insert(id, held.clone());
             self.conflicts_end(id);
         }
-        let round = Round(0);
+        let (round, result) = (Round(0), result.map(|(revision, _)| revision));
         self.tell_all(members, &ToPeer::SharedStateConcluded { round, result });
     }
 }

@@ -114,6 +114,13 @@ impl Shadow {
             groups.collect(),
             self.reference.group_states(),
         );
+        for (group, (revision, _)) in &self.reference.held {
+            assert_eq!(
+                view.revision(*group),
+                Some(*revision),
+                "{group} after {input:?}"
+            );
+        }
     }
 
     fn note_timers(&mut self, input: &MasterInput, out: &[MasterOutput]) {
@@ -213,7 +220,7 @@ impl Reference {
             let state = GroupState {
                 ring: Some(group.ring.clone()),
                 epoch: Some(group.epoch),
-                revision: group.revision,
+                revision: self.held.get(id).map(|(revision, _)| *revision),
                 is_stale: self.is_stale(*id),
                 size: u32::try_from(self.members(*id).len()).unwrap(),
                 running: running.map(|(tag, r)| (*tag, r.seq)).collect(),
@@ -323,6 +330,7 @@ fn without_details(why: Misdeed) -> Misdeed {
         | Misdeed::RevisionAhead { .. }
         | Misdeed::MissedBallot
         | Misdeed::Stalled
+        | Misdeed::Unfetchable
         | Misdeed::Silent
         | Misdeed::SlowReader => why,
     }

@@ -13,6 +13,7 @@ use std::time::Duration;
 use pccl_core::id::{ConnId, GroupId, PeerId, Round, Seq};
 use pccl_core::master::TourProblem;
 use pccl_core::messages::{ToMaster, ToPeer};
+pub use pccl_core::peer::AdoptedEdge;
 use pccl_core::topology::{Edge, LaneFailure, LaneOrder, Ring};
 
 pub use master::MasterDesk;
@@ -98,10 +99,13 @@ pub enum Out {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Fact {
-    EdgesUp(Round),
+    EdgeUp {
+        round: Round,
+        edge: Edge,
+    },
     EdgeFailed {
         round: Round,
-        with: PeerId,
+        edge: Edge,
         failure: LaneFailure,
     },
     EdgeBroke {
@@ -136,8 +140,12 @@ pub enum Order {
         next: Option<LaneOrder>,
         previous: Option<LaneOrder>,
     },
-    /// The ring from here on.
-    Adopt(Ring),
+    /// The ring from here on, and which lanes are its edges.
+    Adopt {
+        ring: Ring,
+        next: Option<AdoptedEdge>,
+        previous: Option<AdoptedEdge>,
+    },
     Run {
         seq: Seq,
         bytes: u64,
@@ -191,7 +199,7 @@ pub enum Decree {
 /// Does it say no more than that the peer lives?
 #[must_use]
 pub fn is_beat_up(message: &Up) -> bool {
-    *message == Up::Heartbeat
+    matches!(message, Up::Heartbeat { .. })
 }
 
 /// Does it say no more than that the master lives?
@@ -221,8 +229,9 @@ pub fn started_by(message: &Down) -> Option<Seq> {
 /// A message with a number, for tests.
 #[cfg(test)]
 pub(super) fn numbered(number: u64) -> Up {
-    Up::EdgesEstablished {
+    Up::EdgeUp {
         round: Round(number),
+        edge: Edge::ToNext,
     }
 }
 
@@ -230,7 +239,7 @@ pub(super) fn numbered(number: u64) -> Up {
 #[cfg(test)]
 pub(super) fn number_of(message: &Up) -> Option<u64> {
     match message {
-        Up::EdgesEstablished { round } => Some(round.0),
+        Up::EdgeUp { round, .. } => Some(round.0),
         _ => None,
     }
 }

@@ -58,9 +58,13 @@ impl PeerDesk {
         self.timers.next_deadline()
     }
 
-    /// Fires the first timer that has run out; `None`: there is none.
-    pub fn fire(&mut self, now: Micros) -> Option<Vec<Order>> {
+    /// Fires the first timer that has run out; `None`: there is none. `moves`: whether bytes have moved
+    /// at this process since the last sign of life.
+    pub fn fire(&mut self, now: Micros, moves: bool) -> Option<Vec<Order>> {
         let timer = self.timers.pop_expired(now)?;
+        if timer == PeerTimer::HeartbeatDue && moves {
+            self.take(now, PeerInput::Moved);
+        }
         Some(self.take(now, PeerInput::TimerFired(timer)))
     }
 
@@ -100,13 +104,20 @@ impl PeerDesk {
                 round,
                 next,
                 previous,
-                ..
             } => Order::Connect {
                 round,
                 next,
                 previous,
             },
-            PeerOutput::AdoptRing(topology) => Order::Adopt(topology.ring),
+            PeerOutput::AdoptRing {
+                topology,
+                next,
+                previous,
+            } => Order::Adopt {
+                ring: topology.ring,
+                next,
+                previous,
+            },
             PeerOutput::RunRing { seq, spec, .. } => {
                 let bytes = spec.count * spec.element.size() as u64;
                 Order::Run { seq, bytes }

@@ -39,7 +39,7 @@ pub(super) fn call_of(ask: Ask) -> Option<Call> {
                 quantization: Quantization::None,
             },
         },
-        // A vote that was cast stands: the machine has no way to take it back.
+        // Only a vote to start a collective can be taken back.
         Ask::Drop(Dropped::Major) => return None,
         Ask::Drop(Dropped::Reduce(tag)) => Call::Cancel { tag: Tag(tag) },
         Ask::Leave => Call::Leave,
@@ -48,14 +48,14 @@ pub(super) fn call_of(ask: Ask) -> Option<Call> {
 
 pub(super) fn input_of(fact: Fact) -> PeerInput {
     match fact {
-        Fact::EdgesUp(round) => PeerInput::EdgesUp { round },
+        Fact::EdgeUp { round, edge } => PeerInput::EdgeUp { round, edge },
         Fact::EdgeFailed {
             round,
-            with,
+            edge,
             failure,
         } => PeerInput::EdgeFailed {
             round,
-            with,
+            edge,
             failure,
         },
         Fact::EdgeBroke { edge, built } => PeerInput::EdgeBroke { edge, built },
@@ -110,7 +110,7 @@ fn trouble_of(error: &CallError) -> Trouble {
         CallError::Aborted { .. }
         | CallError::OptimizationFailed
         | CallError::CollectiveRefused {
-            reason: CollectiveRefusal::NotJoined { .. },
+            reason: CollectiveRefusal::NotJoined { .. } | CollectiveRefusal::Withdrawn,
             ..
         } => Trouble::Again,
         CallError::SyncFailed(failure) if failure.is_retryable() => Trouble::Again,

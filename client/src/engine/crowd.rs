@@ -1,0 +1,103 @@
+//! A bounded number of visitors, of whom those that come in a crowd push out each other.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+
+/// What counts as one address. Whoever has one IPv6 address usually has all that share its first 64
+/// bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Site {
+    V4([u8; 4]),
+    V6([u16; 4]),
+}
+
+impl From<IpAddr> for Site {
+    fn from(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            IpAddr::V4(v4) => Self::V4(v4.octets()),
+            IpAddr::V6(v6) => {
+                let [a, b, c, d, ..] = v6.segments();
+                Self::V6([a, b, c, d])
+            }
+        }
+    }
+}
+
+/// Visitors in the order in which they came, and from where.
+#[derive(Debug)]
+pub(super) struct Crowd<T> {
+    room: usize,
+    visitors: VecDeque<(Site, T)>,
+}
+
+impl<T> Crowd<T> {
+    /// Nobody is here; so many may be.
+    pub(super) const fn new(room: usize) -> Self {
+        Self {
+            room,
+            visitors: VecDeque::new(),
+        }
+    }
+
+    /// One more. Where there are too many the oldest of the site that has the most has to go: of several
+    /// such sites the one whose oldest came first.
+    pub(super) fn push(&mut self, from: Site, visitor: T) -> Option<T> {
+        self.visitors.push_back((from, visitor));
+        if self.visitors.len() <= self.room {
+            return None;
+        }
+        let mut counts: BTreeMap<Site, usize> = BTreeMap::new();
+        for (site, _) in &self.visitors {
+            *counts.entry(*site).or_default() += 1;
+        }
+        let most = counts.values().copied().max()?;
+        let is_of_most = |(site, _): &(Site, T)| counts.get(site) == Some(&most);
+        let oldest = self.visitors.iter().position(is_of_most)?;
+        self.visitors.remove(oldest).map(|(_, visitor)| visitor)
+    }
+
+    /// Lets those go of whom this is not true.
+    pub(super) fn retain(&mut self, mut stays: impl FnMut(&mut T) -> bool) {
+        self.visitors.retain_mut(|(_, visitor)| stays(visitor));
+    }
+
+    /// All of them, in their order. Nobody is left.
+    pub(super) fn take_all(&mut self) -> impl Iterator<Item = T> + use<T> {
+        let visitors = std::mem::take(&mut self.visitors);
+        visitors.into_iter().map(|(_, visitor)| visitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn site(text: &str) -> Site {
+        text.parse::<IpAddr>().unwrap().into()
+    }
+
+    #[test]
+    fn of_too_many_the_oldest_of_the_largest_crowd_goes() {
+        let (few, many) = (site("192.0.2.1"), site("192.0.2.2"));
+        let mut crowd = Crowd::new(4);
+        for (from, name) in [(few, "a"), (many, "b"), (many, "c"), (few, "d")] {
+            assert_eq!(crowd.push(from, name), None);
+        }
+
+        let gone = [
+            crowd.push(many, "e"),
+            crowd.push(site("192.0.2.3"), "f"),
+            crowd.push(site("192.0.2.4"), "g"),
+        ];
+
+        assert_eq!(gone, [Some("b"), Some("a"), Some("c")]);
+        assert_eq!(crowd.take_all().collect::<String>(), "defg");
+    }
+
+    #[test]
+    fn addresses_of_one_ipv6_site_are_one_crowd() {
+        assert_eq!(site("2001:db8::1"), site("2001:db8::2"));
+        assert_ne!(site("2001:db8::1"), site("2001:db8:0:1::1"));
+        assert_eq!(site("::ffff:192.0.2.1"), site("192.0.2.1"));
+    }
+}

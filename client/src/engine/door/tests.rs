@@ -1,0 +1,194 @@
+//! Who is let in, who waits, who is told to come again, and who is told to stay away.
+
+use pccl_core::transport::Transport;
+use pccl_core::wire::{HandshakeError, offer};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+use super::*;
+use crate::engine::dial::dial;
+use crate::simulated::{Dialler, listener};
+
+const STRANGER: &str = "192.0.2.66:5000";
+const NEIGHBOUR: &str = "192.0.2.7:5000";
+
+/// More than any door holds here.
+const FLOOD: u128 = 3 * STRANGERS_MAX as u128;
+
+fn preamble(ticket: u128) -> Preamble {
+    Preamble {
+        purpose: Purpose::RingLane,
+        from: PeerId(7),
+        ticket: Ticket(ticket),
+        lane: 0,
+        lanes: 1,
+    }
+}
+
+fn order(ticket: u128) -> LaneOrder {
+    LaneOrder {
+        with: PeerId(7),
+        ticket: Ticket(ticket),
+        dial: Some(NEIGHBOUR.parse().unwrap()),
+        lanes: 1,
+    }
+}
+
+fn expect(door: &mut Door, ticket: u128) -> oneshot::Receiver<Lane> {
+    door.expect(Purpose::RingLane, &order(ticket), (0, 1))
+}
+
+/// Opens a lane and waits for the answer.
+fn knock(dialler: &Dialler, ticket: u128) -> JoinHandle<Result<Lane, HandshakeError>> {
+    let mut lane = dialler.dial();
+    tokio::spawn(async move {
+        offer(&mut lane, &preamble(ticket)).await?;
+        Ok(lane)
+    })
+}
+
+/// Answers whoever knocks, for a little while.
+async fn answer_all(door: &mut Door) {
+    answer_for(door, Duration::from_millis(20)).await;
+}
+
+async fn answer_for(door: &mut Door, time: Duration) {
+    let end = Instant::now() + time;
+    loop {
+        tokio::select! {
+            Some(knock) = door.next_knock() => door.answer(knock),
+            () = tokio::time::sleep_until(end) => return,
+        }
+    }
+}
+
+async fn flood(door: &mut Door, dialler: &Dialler) {
+    for ticket in 0..FLOOD {
+        drop(knock(dialler, 1_000 + ticket));
+        answer_all(door).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_from_one_address_keeps_no_lane_of_another_from_waiting_for_its_order() {
+    let (arrivals, dialler) = listener();
+    let mut door = Door::open(Box::new(arrivals), 1);
+
+    let before = knock(&dialler(NEIGHBOUR), 1);
+    answer_all(&mut door).await;
+    flood(&mut door, &dialler(STRANGER)).await;
+    let after = knock(&dialler(NEIGHBOUR), 2);
+    answer_all(&mut door).await;
+    let lanes = [expect(&mut door, 1), expect(&mut door, 2)];
+
+    assert!(before.await.unwrap().is_ok());
+    assert!(after.await.unwrap().is_ok());
+    for lane in lanes {
+        assert!(lane.await.is_ok());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_silent_connections_from_one_address_ends_none_of_another() {
+    let (arrivals, dialler) = listener();
+    let mut door = Door::open(Box::new(arrivals), 1);
+    let lane = expect(&mut door, 1);
+
+    let mut slow = dialler(NEIGHBOUR).dial();
+    answer_all(&mut door).await;
+    let silent: Vec<Lane> = (0..FLOOD).map(|_| dialler(STRANGER).dial()).collect();
+    answer_all(&mut door).await;
+    let offered = tokio::spawn(async move { offer(&mut slow, &preamble(1)).await });
+    answer_all(&mut door).await;
+
+    assert_eq!(offered.await.unwrap(), Ok(()));
+    assert!(lane.await.is_ok());
+    drop(silent);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_not_expected_yet_is_told_to_come_again() {
+    let (arrivals, dialler) = listener();
+    let mut door = Door::open(Box::new(arrivals), 1);
+
+    let early = knock(&dialler(NEIGHBOUR), 1);
+    answer_for(&mut door, HOLD_LIMIT + Duration::from_secs(1)).await;
+
+    let answer = early.await.unwrap().unwrap_err();
+    assert_eq!(answer, HandshakeError::NotYet(UNKNOWN_TICKET.into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lane_that_was_let_in_before_is_refused_for_good() {
+    let (arrivals, dialler) = listener();
+    let mut door = Door::open(Box::new(arrivals), 1);
+    let lane = expect(&mut door, 1);
+    let first = knock(&dialler(NEIGHBOUR), 1);
+    answer_all(&mut door).await;
+    let begun = Instant::now();
+
+    let second = knock(&dialler(STRANGER), 1);
+    answer_all(&mut door).await;
+
+    let answer = second.await.unwrap().unwrap_err();
+    assert_eq!(answer, HandshakeError::Refused(SPENT_TICKET.into()));
+    assert!(begun.elapsed() < HOLD_LIMIT);
+    assert!(first.await.unwrap().is_ok() && lane.await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lane_of_an_order_that_was_given_up_is_refused_for_good() {
+    let (arrivals, dialler) = listener();
+    let mut door = Door::open(Box::new(arrivals), 1);
+
+    drop(expect(&mut door, 1));
+    let at_once = knock(&dialler(NEIGHBOUR), 1);
+    answer_all(&mut door).await;
+    drop(expect(&mut door, 2));
+    let _next = expect(&mut door, 3);
+    let later = knock(&dialler(NEIGHBOUR), 2);
+    answer_all(&mut door).await;
+
+    for answer in [at_once, later] {
+        let answer = answer.await.unwrap().unwrap_err();
+        assert_eq!(answer, HandshakeError::Refused(SPENT_TICKET.into()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_told_to_come_again_does_and_is_let_in_once_the_order_is_there() {
+    let (arrivals, dialler) = listener();
+    let mut door = Door::open(Box::new(arrivals), 1);
+    let (same_address, stranger) = (dialler(STRANGER), dialler(STRANGER));
+
+    let dialled =
+        tokio::spawn(async move { dial(&same_address, &order(1), preamble(1)).await.is_ok() });
+    answer_all(&mut door).await;
+    // Pushes it out.
+    flood(&mut door, &stranger).await;
+    let lane = expect(&mut door, 1);
+    answer_for(&mut door, Duration::from_secs(3)).await;
+
+    assert!(dialled.is_finished() && dialled.await.unwrap());
+    assert!(lane.await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_told_to_come_again_and_again_gives_up_in_time() {
+    let (arrivals, dialler) = listener();
+    let mut door = Door::open(Box::new(arrivals), 1);
+    let dialler = dialler(NEIGHBOUR);
+    assert_eq!(dialler.lanes_per_edge(), 1);
+    let begun = Instant::now();
+
+    let dialled = tokio::spawn(async move {
+        let dialled = dial(&dialler, &order(1), preamble(1)).await;
+        (dialled.err(), begun.elapsed())
+    });
+    answer_for(&mut door, Duration::from_secs(60)).await;
+    sleep(Duration::from_secs(1)).await;
+
+    let (failure, took) = dialled.await.unwrap();
+    assert_eq!(failure, Some(pccl_core::topology::LaneFailure::TimedOut));
+    assert_eq!(took, crate::engine::dial::DIAL_LIMIT);
+}

@@ -1,0 +1,159 @@
+//! Asking for what is missing, on several lanes, and checking what arrives.
+
+use std::pin::pin;
+
+use pccl_core::id::{ContentHash, EntryIndex};
+use pccl_core::transport::{Lane, close, recv_exact};
+use pccl_core::wire::{STATE_RANGE_HEADER_BYTES, StateRange, StateRequest, encode_control};
+use tokio::sync::mpsc;
+
+use super::board::{Board, Hands, Next};
+use super::{Desk, Moved, Source, TransferError, lock, send_moving, within};
+use crate::state::hash_of;
+use crate::together::Together;
+
+/// Batches that a lane has asked for at a time: while one arrives the request for the next one is on its
+/// way, so that the lane never runs dry.
+const BATCHES_UNDER_WAY: usize = 2;
+
+impl Desk<'_> {
+    /// Keeps what the plan asks for and was fetched before, and nothing else.
+    pub(super) fn want(&self, entries: &[(EntryIndex, ContentHash)]) -> Result<(), TransferError> {
+        let wanted = entries.iter().map(|(entry, hash)| {
+            let length = self.content(*entry)?.len();
+            Ok((*entry, *hash, length))
+        });
+        let wanted: Vec<_> = wanted.collect::<Result<_, TransferError>>()?;
+        lock(self.means.staging).want(&wanted);
+        Ok(())
+    }
+
+    /// Fetches what is missing of the entries that are wanted.
+    pub(super) async fn fetch(&self, sources: Vec<Source>) -> Result<Moved, TransferError> {
+        let (whole, arrived) = mpsc::unbounded_channel();
+        let count = u16::try_from(sources.len()).unwrap_or(u16::MAX);
+        let board = Board::new(self.means.staging, count, whole);
+        let mut lanes = Together::new();
+        for (number, source) in (0..).zip(sources) {
+            let board = &board;
+            lanes.push(async move {
+                let lane = source.open(self.means, self.me).await?;
+                self.fetch_on(number, lane, board).await
+            });
+        }
+        let checked = self.check(arrived);
+        let brought = async {
+            let mut failure = TransferError::NotOpened;
+            while let Some(ended) = lanes.next().await {
+                match ended {
+                    // Everything is there, and the other end knows that it is done.
+                    Ok(()) => return Ok(()),
+                    Err(error) => {
+                        tracing::debug!(%error, "a lane that fetches shared state ended");
+                        failure = error;
+                    }
+                }
+            }
+            Err(failure)
+        };
+        let (mut checked, mut brought) = (pin!(checked), pin!(brought));
+        tokio::select! {
+            biased;
+            is_right = &mut checked => {
+                is_right?;
+                brought.await?;
+            }
+            is_there = &mut brought => {
+                is_there?;
+                checked.await?;
+            }
+        }
+        Ok(Moved {
+            bytes_sent: 0,
+            bytes_received: board.received(),
+        })
+    }
+
+    /// Fetches on one lane until everything is there, on whichever.
+    async fn fetch_on(
+        &self,
+        number: u16,
+        mut lane: Lane,
+        board: &Board<'_>,
+    ) -> Result<(), TransferError> {
+        tokio::select! {
+            biased;
+            () = board.dismissed(number) => Err(TransferError::Slow),
+            fetched = self.fetch_all(board.hands(number), &mut lane, board) => fetched,
+        }
+    }
+
+    async fn fetch_all(
+        &self,
+        mut hands: Hands<'_, '_>,
+        lane: &mut Lane,
+        board: &Board<'_>,
+    ) -> Result<(), TransferError> {
+        let stall = self.means.stall;
+        loop {
+            while hands.batches() < BATCHES_UNDER_WAY
+                && let Some(ranges) = hands.take()
+            {
+                let round = self.round;
+                let mut request = Vec::new();
+                encode_control(&StateRequest { round, ranges }, &mut request)?;
+                send_moving(lane.tx.as_mut(), [&request, &[]], stall, |_| {}).await?;
+            }
+            if hands.batches() == 0 {
+                match board.next(stall).await {
+                    Next::Work => continue,
+                    Next::Done => break,
+                }
+            }
+            while let Some(range) = hands.next_range() {
+                self.receive(&mut hands, range, lane).await?;
+            }
+        }
+        within(stall, close(lane.tx.as_mut())).await??;
+        Ok(())
+    }
+
+    async fn receive(
+        &self,
+        hands: &mut Hands<'_, '_>,
+        range: StateRange,
+        lane: &mut Lane,
+    ) -> Result<(), TransferError> {
+        let stall = self.means.stall;
+        let mut header = [0; STATE_RANGE_HEADER_BYTES];
+        within(stall, recv_exact(lane.rx.as_mut(), &mut header)).await??;
+        StateRange::decode_expecting(&header, range)?;
+        while !within(stall, hands.receive(lane.rx.as_mut())).await?? {
+            self.progress.moved();
+        }
+        self.progress.moved();
+        Ok(())
+    }
+
+    /// Compares the entries with their hashes, as they become whole, until all are right.
+    async fn check(
+        &self,
+        mut whole: mpsc::UnboundedReceiver<EntryIndex>,
+    ) -> Result<(), TransferError> {
+        // Locked for this one statement: the head of a loop is kept until the loop ends.
+        let open = lock(self.means.staging).open_entries();
+        for _ in 0..open {
+            let Some(entry) = whole.recv().await else {
+                return Err(TransferError::NotOpened);
+            };
+            let staged = lock(self.means.staging).to_check(entry);
+            let (content, hash) = staged.ok_or(TransferError::NoSuchEntry(entry))?;
+            let is_right = hash_of(&content, || self.progress.moved()).await == hash;
+            lock(self.means.staging).checked(entry, is_right);
+            if !is_right {
+                return Err(TransferError::WrongContent(entry));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,221 @@
+//! What was fetched of the shared state and is not the user's yet.
+//!
+//! It outlives the attempt that fetched it: where a synchronization fails, the next one fetches what is
+//! missing.
+//!
+//! **Invariant:** only content that the newest plan asks for is kept, by its hash, and nothing once a
+//! synchronization has succeeded.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use pccl_core::id::{ContentHash, EntryIndex};
+use pccl_core::wire::StateRange;
+
+/// Content by entry.
+#[derive(Debug, Default)]
+pub(crate) struct Staging {
+    entries: BTreeMap<EntryIndex, Staged>,
+}
+
+/// The content of one entry, as far as it has arrived.
+#[derive(Debug)]
+struct Staged {
+    hash: ContentHash,
+    /// In its whole length. The system sets memory aside as it is written to, so what was only
+    /// announced costs nothing. Shared while it is hashed, when all of it has arrived.
+    content: Arc<Vec<u8>>,
+    /// Starts and ends of what has arrived; no two of them touch.
+    arrived: BTreeMap<usize, usize>,
+    /// The content has the hash.
+    is_checked: bool,
+}
+
+impl Staged {
+    fn new(hash: ContentHash, length: usize) -> Self {
+        Self {
+            hash,
+            content: Arc::new(vec![0; length]),
+            arrived: BTreeMap::new(),
+            is_checked: false,
+        }
+    }
+
+    fn is_whole(&self) -> bool {
+        self.missing().next().is_none()
+    }
+
+    /// In their order.
+    fn missing(&self) -> impl Iterator<Item = Range<usize>> + '_ {
+        let starts = std::iter::once(0).chain(self.arrived.values().copied());
+        let ends = self.arrived.keys().copied();
+        let gaps = starts.zip(ends.chain(std::iter::once(self.content.len())));
+        gaps.map(|(start, end)| start..end)
+            .filter(|gap| !gap.is_empty())
+    }
+
+    fn note(&mut self, range: Range<usize>) {
+        let Range { mut start, mut end } = range;
+        let touching: Vec<(usize, usize)> = self
+            .arrived
+            .range(..=end)
+            .map(|(from, to)| (*from, *to))
+            .filter(|(_, to)| *to >= start)
+            .collect();
+        for (from, to) in touching {
+            self.arrived.remove(&from);
+            (start, end) = (start.min(from), end.max(to));
+        }
+        self.arrived.insert(start, end);
+    }
+}
+
+impl Staging {
+    /// Gives up what is not wanted, and makes room for what is: the entries of a plan with their hashes
+    /// and lengths.
+    pub(super) fn want(&mut self, wanted: &[(EntryIndex, ContentHash, usize)]) {
+        let mut kept = std::mem::take(&mut self.entries);
+        for (entry, hash, length) in wanted {
+            let kept = kept.remove(entry);
+            let fits = |staged: &Staged| staged.hash == *hash && staged.content.len() == *length;
+            let staged = kept.filter(fits);
+            let staged = staged.unwrap_or_else(|| Staged::new(*hash, *length));
+            self.entries.insert(*entry, staged);
+        }
+    }
+
+    /// The ranges that have not arrived, in their order.
+    pub(super) fn missing(&self) -> impl Iterator<Item = (EntryIndex, Range<usize>)> + '_ {
+        let entries = self.entries.iter();
+        entries.flat_map(|(entry, staged)| staged.missing().map(|range| (*entry, range)))
+    }
+
+    /// Entries that are there but for the look at their hash.
+    pub(super) fn unchecked(&self) -> Vec<EntryIndex> {
+        let entries = self.entries.iter();
+        let unchecked = entries.filter(|(_, staged)| !staged.is_checked && staged.is_whole());
+        unchecked.map(|(entry, _)| *entry).collect()
+    }
+
+    /// How many entries are not known to be right.
+    pub(super) fn open_entries(&self) -> usize {
+        let open = self.entries.values().filter(|staged| !staged.is_checked);
+        open.count()
+    }
+
+    /// The memory of a range, at most so many bytes of it.
+    pub(super) fn room(&mut self, range: StateRange, most: usize) -> &mut [u8] {
+        let room = self.entries.get_mut(&range.entry).and_then(|staged| {
+            let start = usize::try_from(range.offset).ok()?;
+            let length = most.min(range.length as usize);
+            Arc::get_mut(&mut staged.content)?.get_mut(start..start.checked_add(length)?)
+        });
+        room.unwrap_or_default()
+    }
+
+    /// The first bytes of a range have arrived. Is the entry whole?
+    pub(super) fn note(&mut self, range: StateRange, arrived: usize) -> bool {
+        let (Some(staged), Ok(start)) = (
+            self.entries.get_mut(&range.entry),
+            usize::try_from(range.offset),
+        ) else {
+            return false;
+        };
+        staged.note(start..start.saturating_add(arrived));
+        staged.is_whole()
+    }
+
+    /// The content of an entry that is whole, and the hash that it has to have.
+    pub(super) fn to_check(&self, entry: EntryIndex) -> Option<(Arc<Vec<u8>>, ContentHash)> {
+        let staged = self.entries.get(&entry)?;
+        Some((Arc::clone(&staged.content), staged.hash))
+    }
+
+    /// An entry was compared with its hash. Content that is wrong is not kept.
+    pub(super) fn checked(&mut self, entry: EntryIndex, is_right: bool) {
+        if !is_right {
+            self.entries.remove(&entry);
+        } else if let Some(staged) = self.entries.get_mut(&entry) {
+            staged.is_checked = true;
+        }
+    }
+
+    /// Hands out the content, to be written. Nothing is kept.
+    pub(crate) fn take(&mut self) -> impl Iterator<Item = (EntryIndex, Arc<Vec<u8>>)> + use<> {
+        let entries = std::mem::take(&mut self.entries).into_iter();
+        entries.map(|(entry, staged)| (entry, staged.content))
+    }
+
+    /// Bytes of content for which there is room.
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> usize {
+        let entries = self.entries.values();
+        entries.map(|staged| staged.content.len()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ENTRY: EntryIndex = EntryIndex(3);
+    const HASH: ContentHash = ContentHash(9);
+
+    fn range(offset: u64, length: u32) -> StateRange {
+        StateRange {
+            entry: ENTRY,
+            length,
+            offset,
+        }
+    }
+
+    /// Starts and ends.
+    fn missing(staging: &Staging) -> Vec<(usize, usize)> {
+        let ranges = staging.missing().map(|(_, range)| range);
+        ranges.map(|range| (range.start, range.end)).collect()
+    }
+
+    #[test]
+    fn what_arrives_in_any_order_leaves_the_rest_missing() {
+        let mut staging = Staging::default();
+        staging.want(&[(ENTRY, HASH, 100)]);
+
+        let wholes = [
+            staging.note(range(40, 20), 20),
+            staging.note(range(0, 20), 10),
+            staging.note(range(60, 40), 40),
+        ];
+        assert_eq!(missing(&staging), [(10, 40)]);
+        let last = staging.note(range(10, 30), 30);
+
+        assert_eq!((wholes, last), ([false; 3], true));
+        assert_eq!(staging.unchecked(), [ENTRY]);
+    }
+
+    #[test]
+    fn what_is_wanted_again_is_kept_and_everything_else_is_not() {
+        let mut staging = Staging::default();
+        let other = EntryIndex(4);
+        staging.want(&[(ENTRY, HASH, 100), (other, HASH, 50)]);
+        staging.room(range(0, 100), 100).fill(7);
+        staging.note(range(0, 100), 100);
+        staging.checked(ENTRY, true);
+
+        staging.want(&[(ENTRY, HASH, 100)]);
+        assert_eq!((staging.bytes(), staging.open_entries()), (100, 0));
+        staging.want(&[(ENTRY, ContentHash(1), 100)]);
+        assert_eq!(missing(&staging), [(0, 100)]);
+        staging.want(&[]);
+        assert_eq!(staging.bytes(), 0);
+    }
+
+    #[test]
+    fn an_entry_without_content_is_whole_at_once() {
+        let mut staging = Staging::default();
+
+        staging.want(&[(ENTRY, HASH, 0)]);
+
+        assert_eq!(staging.unchecked(), [ENTRY]);
+    }
+}

@@ -1,0 +1,36 @@
+//! Newcomers that are lost while they are admitted, and what the others are left with.
+
+mod support;
+
+use std::thread;
+
+use pccl::{Error, Reduce};
+use support::cutting::Cutting;
+use support::{Run, admit, together};
+
+/// The preamble and the hello: the next thing that a newcomer says is that an edge is up.
+const UNTIL_THE_FIRST_REPORT: usize = 2;
+
+/// Its lanes are up at its neighbours by then, which must not take them for the ring.
+#[test]
+fn a_newcomer_that_is_lost_before_its_first_report_leaves_the_others_with_a_ring_that_reduces() {
+    let run = Run::new();
+    let mut peers = run.peers(2);
+    for attempt in 0..20 {
+        let builder = run.builder().transport(Cutting {
+            tcp: run.tcp().clone(),
+            writes: UNTIL_THE_FIRST_REPORT,
+        });
+        let lost = thread::spawn(move || builder.connect().map(drop));
+        admit(&mut peers);
+
+        let results = together(&mut peers, |peer| {
+            let mut buffer = [1.0_f32; 64];
+            let reduced = peer.all_reduce(&mut buffer, Reduce::sum());
+            (reduced.map(|report| report.world_size), buffer)
+        });
+
+        assert_eq!(lost.join().unwrap(), Err(Error::MasterLost));
+        assert_eq!(results, vec![(Ok(2), [2.0; 64]); 2], "attempt {attempt}");
+    }
+}

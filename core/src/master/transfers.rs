@@ -1,0 +1,250 @@
+//! Who fetches shared state from whom, and what becomes of transfers that fail.
+//!
+//! A requester and the holder that it could not fetch from are a *failed pair* of the group until one
+//! of the group's synchronizations succeeds.
+//!
+//! 1. A requester gets a holder that it has not failed with, where there is one; and where there is one
+//!    with which fewer than two requesters have failed, such a one. Requesters are spread over the
+//!    holders, in another order each time.
+//! 2. A requester that has failed with every holder, or with [`HOLDERS_TRIED_MAX`] of them, has to go:
+//!    a newcomer after two attempts, a veteran after
+//!    [`transfer_attempts_max`](crate::master::MasterConfig::transfer_attempts_max). No veteran goes
+//!    while a newcomer has to.
+//! 3. Since the last success never more go than stay: where half of a group cannot fetch from the
+//!    others, nobody can tell whose fault that is. The call fails, and its users read why.
+
+use alloc::collections::btree_map::Entry;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::Master;
+use super::election::Elected;
+use super::manifest::Offers;
+use crate::id::{ContentHash, EntryIndex, GroupId, PeerId, Round};
+use crate::shared_state::SyncStrategy;
+
+/// Who has failed with so many holders is not given another, so that a peer that fails always does
+/// not cost its group an attempt for each holder there is.
+const HOLDERS_TRIED_MAX: usize = 8;
+
+/// Attempts after which a newcomer has to go: one may have met a lane that broke by chance.
+const NEWCOMER_ATTEMPTS: u32 = 2;
+
+/// What one peer is to fetch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Fetch {
+    pub(super) holder: PeerId,
+    pub(super) entries: Arc<Vec<(EntryIndex, ContentHash)>>,
+}
+
+/// Who has something to fetch.
+pub(super) type Fetches = BTreeMap<PeerId, Fetch>;
+
+/// What failed in a group since its last successful synchronization.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub(super) struct FailedTransfers {
+    /// How often, requester first.
+    pairs: BTreeMap<(PeerId, PeerId), u8>,
+    /// Peers that had to go.
+    sent_away: usize,
+}
+
+impl FailedTransfers {
+    pub(super) fn note(&mut self, requester: PeerId, holder: PeerId) {
+        let times = self.pairs.entry((requester, holder)).or_default();
+        *times = times.saturating_add(1);
+    }
+
+    pub(super) fn note_sent_away(&mut self, peers: usize) {
+        self.sent_away = self.sent_away.saturating_add(peers);
+    }
+
+    /// Forgets a peer that is gone.
+    pub(super) fn forget(&mut self, peer: PeerId) {
+        self.pairs
+            .retain(|(requester, holder), _| *requester != peer && *holder != peer);
+    }
+
+    /// The holders that a peer has failed with, and how often with each.
+    fn of(&self, requester: PeerId) -> impl Iterator<Item = (PeerId, u8)> {
+        let first = (requester, PeerId(u64::MIN));
+        let last = (requester, PeerId(u64::MAX));
+        let pairs = self.pairs.range(first..=last);
+        pairs.map(|((_, holder), times)| (*holder, *times))
+    }
+
+    /// Holders that two requesters or more have failed with.
+    fn suspects(&self) -> BTreeSet<PeerId> {
+        let mut once = BTreeSet::new();
+        let holders = self.pairs.keys().map(|(_, holder)| *holder);
+        holders.filter(|holder| !once.insert(*holder)).collect()
+    }
+}
+
+/// Where requesters can be sent.
+struct Sources<'a> {
+    failed: &'a FailedTransfers,
+    all: &'a BTreeSet<PeerId>,
+    /// All but the suspects; all where there are only such.
+    good: Vec<PeerId>,
+}
+
+impl<'a> Sources<'a> {
+    fn new(failed: &'a FailedTransfers, all: &'a BTreeSet<PeerId>) -> Self {
+        let good: Vec<PeerId> = all.difference(&failed.suspects()).copied().collect();
+        let good = match good.is_empty() {
+            true => all.iter().copied().collect(),
+            false => good,
+        };
+        Self { failed, all, good }
+    }
+
+    /// The source of a requester whose turn this is.
+    fn for_requester(&self, requester: PeerId, turn: usize) -> Option<PeerId> {
+        let tried: BTreeSet<PeerId> = self.failed.of(requester).map(|(h, _)| h).collect();
+        if tried.is_empty() {
+            return in_turn(&self.good, turn);
+        }
+        let untried = |holders: &mut dyn Iterator<Item = &PeerId>| -> Vec<PeerId> {
+            let untried = holders.filter(|holder| !tried.contains(holder));
+            untried.copied().collect()
+        };
+        let good = untried(&mut self.good.iter());
+        in_turn(&good, turn)
+            .or_else(|| in_turn(&untried(&mut self.all.iter()), turn))
+            .or_else(|| in_turn(&self.good, turn))
+    }
+
+    fn has_to_go(&self, requester: PeerId, attempts_max: u32) -> bool {
+        let attempts: u32 = self.failed.of(requester).map(|(_, n)| u32::from(n)).sum();
+        let tried: BTreeSet<PeerId> = self.failed.of(requester).map(|(h, _)| h).collect();
+        let is_hopeless = tried.len() >= HOLDERS_TRIED_MAX || self.all.is_subset(&tried);
+        attempts >= attempts_max && is_hopeless
+    }
+}
+
+fn in_turn(holders: &[PeerId], turn: usize) -> Option<PeerId> {
+    holders.get(turn.checked_rem(holders.len())?).copied()
+}
+
+impl Master {
+    /// Of those that hold the elected content, newcomers fetch the entries that may differ, where
+    /// there is somebody to fetch them from.
+    pub(super) fn choose_holders(
+        &self,
+        offers: &Offers,
+        matching: BTreeSet<PeerId>,
+    ) -> BTreeSet<PeerId> {
+        let may_differ = offers.values().any(|offer| offer.may_differ());
+        let veterans: BTreeSet<PeerId> = matching
+            .iter()
+            .filter(|peer| !self.is_newcomer(**peer))
+            .copied()
+            .collect();
+        // A send-only newcomer is never overwritten, not even there.
+        let senders = |peer: &&PeerId| {
+            let offer = offers.get(peer);
+            offer.is_some_and(|offer| offer.strategy == SyncStrategy::SendOnly)
+        };
+        if !may_differ || veterans.is_empty() {
+            matching
+        } else {
+            let senders = matching.iter().filter(senders);
+            veterans.iter().chain(senders).copied().collect()
+        }
+    }
+
+    pub(super) fn is_newcomer(&self, peer: PeerId) -> bool {
+        self.peers.get(&peer).is_none_or(|record| !record.synced)
+    }
+
+    /// Who has to go before the elected content is moved, as it has failed too often.
+    pub(super) fn unfetchable(
+        &self,
+        group: GroupId,
+        offers: &Offers,
+        elected: &Elected,
+    ) -> Vec<PeerId> {
+        let Some(failed) = self.groups.get(&group).map(|record| &record.failed) else {
+            return Vec::new();
+        };
+        if failed.pairs.is_empty() {
+            return Vec::new();
+        }
+        let sources = Sources::new(failed, &elected.holders);
+        let veteran_attempts = u32::from(self.config.transfer_attempts_max);
+        let hopeless = self.requesters(offers, elected).filter(|peer| {
+            let attempts_max = match self.is_newcomer(*peer) {
+                true => NEWCOMER_ATTEMPTS,
+                false => veteran_attempts.max(NEWCOMER_ATTEMPTS),
+            };
+            sources.has_to_go(*peer, attempts_max)
+        });
+        let (newcomers, veterans): (Vec<PeerId>, Vec<PeerId>) =
+            hopeless.partition(|peer| self.is_newcomer(*peer));
+        let first = match newcomers.is_empty() {
+            true => veterans,
+            false => newcomers,
+        };
+        let may_go = offers.len().saturating_sub(failed.sent_away) / 2;
+        // The latest to come go first.
+        first.into_iter().rev().take(may_go).collect()
+    }
+
+    /// Who lacks something of the elected content.
+    fn requesters(&self, offers: &Offers, elected: &Elected) -> impl Iterator<Item = PeerId> {
+        let winner = offers.get(&elected.winner);
+        let others = offers
+            .iter()
+            .filter(|(peer, _)| !elected.holders.contains(peer));
+        others
+            .filter(move |(peer, offer)| {
+                let lacks = |winner| offer.lacks(winner, self.is_newcomer(**peer));
+                let lacks = winner.is_some_and(lacks);
+                rule!(
+                    lacks;
+                    DirtyByRevisionOnly => lacks && offer.revision != elected.revision
+                )
+            })
+            .map(|(peer, _)| *peer)
+    }
+
+    /// Who fetches what from whom. Who is missing here has nothing to fetch.
+    pub(super) fn choose_fetches(
+        &self,
+        group: GroupId,
+        offers: &Offers,
+        elected: &Elected,
+        round: Round,
+    ) -> Fetches {
+        let mut fetches = Fetches::new();
+        let Some(record) = self.groups.get(&group) else {
+            return fetches;
+        };
+        let sources = Sources::new(&record.failed, &elected.holders);
+        // Whoever lacks the same from the same content gets one list: at the limits a list of its own for
+        // each would be half a gigabyte.
+        let mut lists = BTreeMap::new();
+        for peer in self.requesters(offers, elected) {
+            let turn = (round.0 as usize).wrapping_add(fetches.len());
+            let Some(holder) = sources.for_requester(peer, turn) else {
+                continue;
+            };
+            let (Some(offer), Some(source)) = (offers.get(&peer), offers.get(&holder)) else {
+                continue;
+            };
+            let dirty = offer.dirty(source, self.is_newcomer(peer));
+            let list = lists.entry((source.may_differ().then_some(holder), dirty));
+            let entries = match list {
+                Entry::Occupied(list) => Arc::clone(list.get()),
+                Entry::Vacant(list) => {
+                    let entries = source.pick(&list.key().1);
+                    Arc::clone(list.insert(entries))
+                }
+            };
+            fetches.insert(peer, Fetch { holder, entries });
+        }
+        fetches
+    }
+}

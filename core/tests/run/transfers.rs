@@ -1,0 +1,227 @@
+//! Transfers of shared state that fail: which pair is not tried again, and who has to go.
+
+use pccl_core::id::{GroupId, Revision};
+use pccl_core::master::MasterTimer;
+use pccl_core::messages::Misdeed;
+use pccl_core::peer::CallError;
+use pccl_core::shared_state::{SyncFailure, SyncStrategy::EnforcePopular};
+use pccl_core::states::ConnectionState;
+
+use crate::harness::{Run, SeatNo};
+use crate::shared_state::{hold, revision_of, sync_all};
+
+/// Peers 0 to `veterans` − 1 have synchronized; so many newcomers come, each with other
+/// content.
+fn with_newcomers(seed: u64, veterans: usize, newcomers: usize) -> Run {
+    let mut run = Run::with_accepted_peers(seed, veterans);
+    sync_all(&mut run, EnforcePopular);
+    run.join_many(newcomers, GroupId(0));
+    for no in veterans..veterans + newcomers {
+        hold(&mut run, no, 0, no as u128);
+    }
+    run
+}
+
+/// Nothing can be fetched between these; rings can be connected.
+fn block(run: &mut Run, one: SeatNo, others: impl IntoIterator<Item = SeatNo>) {
+    for other in others {
+        let pair = (one.min(other), one.max(other));
+        run.fabric.untransferable.insert(pair);
+    }
+}
+
+/// Synchronizes as a loop does, with an update before. Did it succeed for all that are left?
+fn attempt(run: &mut Run) -> bool {
+    run.update_all();
+    sync_all(run, EnforcePopular);
+    let results: Vec<_> = (run.accepted().into_iter())
+        .map(|no| revision_of(run, no))
+        .collect();
+    assert!(
+        results.windows(2).all(|two| two[0] == two[1]),
+        "{results:?}"
+    );
+    let succeeded = results.iter().all(Result::is_ok);
+    let failed = |result: &Result<Revision, CallError>| {
+        let why = result.as_ref().err();
+        matches!(
+            why,
+            Some(CallError::SyncFailed(
+                SyncFailure::TransferFailed { .. } | SyncFailure::TimedOut
+            ))
+        )
+    };
+    assert!(succeeded || results.iter().all(failed), "{results:?}");
+    succeeded
+}
+
+/// How many attempts fail before one succeeds.
+fn failures(run: &mut Run) -> usize {
+    (0..20).take_while(|_| !attempt(run)).count()
+}
+
+fn is_sent_away(run: &mut Run, no: SeatNo) -> bool {
+    let why = CallError::Kicked(Misdeed::Unfetchable);
+    run.seats[no].peer.view().ended() == Some(&why)
+}
+
+#[test]
+fn a_pair_that_failed_is_not_tried_again_where_there_is_another_holder() {
+    for seed in 1..20 {
+        for blocked in [0, 1] {
+            let mut run = with_newcomers(seed, 2, 1);
+            block(&mut run, 2, [blocked]);
+
+            let failures = failures(&mut run);
+
+            assert!(failures < 2, "seed {seed}: {failures} failures");
+            assert_eq!(run.accepted(), [0, 1, 2], "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn every_holder_is_tried_before_anybody_goes() {
+    for seed in 1..20 {
+        let mut run = with_newcomers(seed, 6, 1);
+        block(&mut run, 6, [0, 1, 2, 4, 5]);
+
+        let failures = failures(&mut run);
+
+        assert!(failures < 6, "seed {seed}: {failures} failures");
+        assert_eq!(run.accepted().len(), 7, "seed {seed}");
+    }
+}
+
+#[test]
+fn who_failed_with_eight_holders_goes_however_many_there_are() {
+    let mut run = with_newcomers(1, 20, 1);
+    block(&mut run, 20, 0..20);
+
+    assert_eq!(failures(&mut run), 8);
+
+    assert!(is_sent_away(&mut run, 20));
+    assert_eq!(run.accepted().len(), 20);
+}
+
+#[test]
+fn a_newcomer_that_failed_with_every_holder_goes_and_the_others_go_on() {
+    for (veterans, failing) in [(1, 2), (2, 2), (3, 3)] {
+        let mut run = with_newcomers(1, veterans, 1);
+        block(&mut run, veterans, 0..veterans);
+
+        assert_eq!(failures(&mut run), failing, "{veterans} holders");
+
+        assert!(is_sent_away(&mut run, veterans), "{veterans} holders");
+        assert_eq!(run.accepted().len(), veterans);
+    }
+}
+
+#[test]
+fn a_veteran_that_failed_with_every_holder_goes_after_three_attempts() {
+    let mut run = with_newcomers(1, 3, 0);
+    hold(&mut run, 2, 0, 1);
+    block(&mut run, 2, [0, 1]);
+
+    assert_eq!(failures(&mut run), 3);
+
+    assert!(is_sent_away(&mut run, 2));
+    assert_eq!(run.accepted(), [0, 1]);
+}
+
+/// Peers 0 and 1 hold the content. Peer 2, which has been in the group, and the newcomer 3 can fetch
+/// it from neither.
+#[test]
+fn a_newcomer_goes_before_one_that_has_been_in_the_group() {
+    let mut run = with_newcomers(1, 3, 1);
+    hold(&mut run, 2, 0, 1);
+    block(&mut run, 2, [0, 1]);
+    block(&mut run, 3, [0, 1]);
+
+    let mut order = Vec::new();
+    for _ in 0..20 {
+        let ended = attempt(&mut run);
+        for no in [2, 3] {
+            if is_sent_away(&mut run, no) && !order.contains(&no) {
+                order.push(no);
+            }
+        }
+        if ended {
+            break;
+        }
+    }
+
+    assert_eq!(order, [3, 2]);
+    assert_eq!(run.accepted(), [0, 1]);
+}
+
+#[test]
+fn a_holder_that_failed_with_two_is_not_chosen_where_there_is_another() {
+    for seed in 1..20 {
+        let mut run = with_newcomers(seed, 2, 6);
+        block(&mut run, 0, 2..8);
+
+        let failures = failures(&mut run);
+
+        assert!(failures < 3, "seed {seed}: {failures} failures");
+        assert_eq!(run.accepted().len(), 8, "seed {seed}");
+    }
+}
+
+/// Nobody can fetch from the only holder: it is not left alone with itself.
+#[test]
+fn never_do_more_go_than_stay() {
+    for newcomers in 1..6 {
+        let mut run = with_newcomers(1, 1, newcomers);
+        block(&mut run, 0, 1..=newcomers);
+
+        failures(&mut run);
+
+        let (all, stay) = (1 + newcomers, run.accepted().len());
+        assert_eq!(stay, all.div_ceil(2), "of {all}");
+    }
+}
+
+#[test]
+fn with_a_success_failed_pairs_are_forgotten() {
+    let mut run = with_newcomers(1, 2, 0);
+    for round in 1..4 {
+        hold(&mut run, 1, 0, round);
+        block(&mut run, 0, [1]);
+        for _ in 0..2 {
+            assert!(!attempt(&mut run));
+        }
+        run.fabric.untransferable.clear();
+
+        assert!(attempt(&mut run));
+        assert_eq!(run.accepted(), [0, 1]);
+    }
+}
+
+/// It moves nothing for as long as that is waited for, and does so again.
+#[test]
+fn who_holds_up_a_synchronization_twice_in_a_row_goes() {
+    let mut run = with_newcomers(1, 2, 1);
+    for _ in 0..2 {
+        for no in run.accepted() {
+            run.answers(no);
+            let call = run.seats[no].sync_call(EnforcePopular);
+            run.call(no, call);
+        }
+        let late = MasterTimer::Late(run.id(2));
+        let fetches = |run: &Run| {
+            let peer = run.master.view().peer(run.id(2));
+            peer.is_some_and(|peer| peer.state() == ConnectionState::RequestSharedState)
+        };
+        while !fetches(&run) {
+            assert!(run.step());
+        }
+        run.fire(late);
+        run.settle();
+    }
+
+    assert!(attempt(&mut run));
+
+    let why = CallError::Kicked(Misdeed::Stalled);
+    assert_eq!(run.seats[2].peer.view().ended(), Some(&why));
+}
