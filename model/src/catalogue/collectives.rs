@@ -208,13 +208,13 @@ fn that_hold_up() -> Vec<Scenario> {
         ),
         only(
             &[Fault::BlackHole],
-            scenario(
+            small(scenario(
                 "black-hole-4",
                 "four peers, of whom two cannot be neighbours, and nobody has to go",
                 1,
                 vec![inside(&REDUCE); 4],
                 &[M::Aborted, M::Recovered, M::Rewired],
-            ),
+            )),
         ),
         only(
             &[Fault::ClosePort, Fault::BreakEdge],
