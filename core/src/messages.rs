@@ -50,7 +50,8 @@ pub enum ToMaster {
         /// Which of the two edges.
         edge: Edge,
     },
-    /// The lanes of one edge of `EstablishRing`, which this end was to open, could not be brought up.
+    /// The lanes of one edge of `EstablishRing`, which this end was to open, could not be brought up. The other
+    /// end has no such report.
     EdgeFailed {
         /// The round of the order.
         round: Round,

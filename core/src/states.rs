@@ -77,7 +77,8 @@ pub enum Event {
     EdgeFailed,
     /// The attempt was given up; the peer's vote to update stands.
     RetryUpdate,
-    /// The attempt was given up; the peer's need for another ring stands.
+    /// The attempt was given up; the peer's collectives wait on. If their ring is stale they need another
+    /// one, as before.
     RetryRewire,
     /// The attempt was given up; the newcomer waits to be admitted, or the peer rests.
     RetryAdmission,
@@ -217,17 +218,17 @@ pub const TRANSITIONS: &[Transition] = &[
     row(
         S::ConnectingToPeers,
         E::RetryRewire,
-        S::VoteNoNewPeersEstablishP2p,
+        S::CollectiveCommunicationsRunning,
     ),
     row(
         S::WaitingForOtherPeers,
         E::RetryRewire,
-        S::VoteNoNewPeersEstablishP2p,
+        S::CollectiveCommunicationsRunning,
     ),
     row(
         S::ConnectingToPeersFailed,
         E::RetryRewire,
-        S::VoteNoNewPeersEstablishP2p,
+        S::CollectiveCommunicationsRunning,
     ),
     row(S::ConnectingToPeers, E::RetryAdmission, S::Idle),
     row(S::WaitingForOtherPeers, E::RetryAdmission, S::Idle),

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::id::{
-    ConnId, ContentHash, EntryIndex, GroupId, PeerId, ProtocolVersion, Revision, Round, Seq, Tag,
+    ConnId, ContentHash, EntryIndex, Epoch, GroupId, PeerId, ProtocolVersion, Revision, Round, Seq,
+    Tag,
 };
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
 use pccl_core::messages::{Hello, Misdeed, RingOutcome, ToMaster, ToPeer, Verdict};
@@ -13,7 +14,7 @@ use pccl_core::shared_state::{EntryInfo, SyncStrategy, SyncVote};
 use pccl_core::states::{
     CollectiveCommunicationState, ConnectionPhase, ConnectionState, Event, TRANSITIONS,
 };
-use pccl_core::topology::{BrokenEdges, LaneFailure, Ring};
+use pccl_core::topology::{BrokenEdges, Edge, LaneFailure, Ring};
 use pccl_core::tour;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -24,6 +25,9 @@ mod reference;
 #[path = "support/replayable.rs"]
 mod replayable;
 
+#[path = "hostile/stories.rs"]
+mod stories;
+
 use reference::Shadow;
 use replayable::replayable;
 
@@ -31,8 +35,8 @@ use replayable::replayable;
 #[derive(Clone, Debug)]
 enum Word {
     Update(BrokenEdges),
-    EdgesUp(Guess),
-    EdgeFailed(Guess, u8, LaneFailure),
+    EdgeUp(Guess, Edge),
+    EdgeFailed(Guess, Edge, LaneFailure),
     Query,
     Optimize,
     Bandwidth(Guess, u8, u64),
@@ -41,6 +45,8 @@ enum Word {
     SyncDone(Guess, bool, u8),
     Initiate(u64, u64, BrokenEdges),
     Complete(Guess, RingOutcome, BrokenEdges),
+    Withdraw(u64),
+    Heartbeat(bool),
     Leave,
     Hello,
 }
@@ -71,6 +77,10 @@ enum Move {
 
 fn guess() -> impl Strategy<Value = Guess> {
     prop_oneof![9 => Just(Guess::Heard), 1 => (0..40_u64).prop_map(Guess::Other)]
+}
+
+fn edge() -> impl Strategy<Value = Edge> {
+    prop::sample::select(vec![Edge::ToNext, Edge::FromPrevious])
 }
 
 fn edges() -> impl Strategy<Value = BrokenEdges> {
@@ -131,8 +141,8 @@ fn word() -> impl Strategy<Value = Word> {
     let failure = prop::sample::select(failures);
     prop_oneof![
     6 => edges().prop_map(Word::Update),
-    8 => guess().prop_map(Word::EdgesUp),
-    2 => (guess(), any::<u8>(), failure).prop_map(|(r, with, f)| Word::EdgeFailed(r, with, f)),
+    16 => (guess(), edge()).prop_map(|(round, edge)| Word::EdgeUp(round, edge)),
+    4 => (guess(), edge(), failure).prop_map(|(r, edge, f)| Word::EdgeFailed(r, edge, f)),
     3 => Just(Word::Query),
     3 => Just(Word::Optimize),
     2 => (guess(), any::<u8>(), any::<u64>()).prop_map(|(r, to, n)| Word::Bandwidth(r, to, n)),
@@ -141,14 +151,16 @@ fn word() -> impl Strategy<Value = Word> {
     5 => (guess(), any::<bool>(), any::<u8>()).prop_map(|(round, ok, w)| Word::SyncDone(round, ok, w)),
     8 => (0..3_u64, 0..12_u64, edges()).prop_map(|(tag, n, e)| Word::Initiate(tag, n / 11, e)),
     6 => (guess(), outcome, edges()).prop_map(|(seq, o, e)| Word::Complete(seq, o, e)),
-        ]
+    1 => (0..3_u64).prop_map(Word::Withdraw),
+    1 => any::<bool>().prop_map(Word::Heartbeat),
+    ]
 }
 
 fn any_move() -> impl Strategy<Value = Move> {
     prop_oneof![
         3 => (any::<u8>(), any::<bool>()).prop_map(|(group, local)| Move::Join(group, local)),
         2 => (any::<u8>(), word()).prop_map(|(peer, word)| Move::Blurt(peer, word)),
-        12 => (any::<u8>(), word()).prop_map(|(peer, word)| Move::Say(peer, word)),
+        20 => (any::<u8>(), word()).prop_map(|(peer, word)| Move::Say(peer, word)),
         25 => word().prop_map(Move::SayAll),
         2 => any::<u8>().prop_map(Move::Vanish),
         1 => (any::<u8>(), any::<bool>()).prop_map(|(peer, reads)| Move::Garble(peer, reads)),
@@ -166,13 +178,23 @@ struct Bystander {
     conns: u64,
     connected: BTreeSet<PeerId>,
     timers: BTreeSet<MasterTimer>,
+    /// How often each timer was started.
+    starts: BTreeMap<MasterTimer, u64>,
     /// The last round and operation that each peer heard of.
     heard: BTreeMap<PeerId, (Round, Seq)>,
-    /// To whom each peer was last told to connect.
-    neighbours: BTreeMap<PeerId, Vec<PeerId>>,
+    /// Which edges each peer was last told to connect, and has not reported.
+    ordered: BTreeMap<PeerId, Vec<Edge>>,
+    /// Those of them that the peer dials.
+    dialling: BTreeSet<(PeerId, Edge)>,
+    /// The epoch of the ring that each peer is on.
+    epochs: BTreeMap<PeerId, Epoch>,
     questions: Vec<MasterOutput>,
     verdicts: BTreeMap<Seq, Verdict>,
     taken: BTreeSet<(ConnectionState, Event)>,
+    /// Whose ring is being connected while it waits for nothing: it may vote.
+    free: BTreeSet<PeerId>,
+    /// Who was sent away, and for what.
+    gone: BTreeMap<PeerId, Misdeed>,
 }
 
 impl Bystander {
@@ -183,11 +205,16 @@ impl Bystander {
             conns: 0,
             connected: BTreeSet::new(),
             timers: BTreeSet::new(),
+            starts: BTreeMap::new(),
             heard: BTreeMap::new(),
-            neighbours: BTreeMap::new(),
+            ordered: BTreeMap::new(),
+            dialling: BTreeSet::new(),
+            epochs: BTreeMap::new(),
             questions: Vec::new(),
             verdicts: BTreeMap::new(),
             taken: BTreeSet::new(),
+            free: BTreeSet::new(),
+            gone: BTreeMap::new(),
         }
     }
 
@@ -277,10 +304,13 @@ impl Bystander {
         };
         let state = view.state();
         let is_accepted = view.phase() == ConnectionPhase::Accepted;
-        let is_idle = is_accepted && state == ConnectionState::Idle;
+        let is_idle = is_accepted && (state == ConnectionState::Idle || self.free.contains(&peer));
         match word {
             Word::Update(_) | Word::Optimize | Word::Sync(_) => is_idle,
-            Word::EdgesUp(_) | Word::EdgeFailed(..) => state == ConnectionState::ConnectingToPeers,
+            Word::EdgeUp(_, edge) => self.is_ordered(peer, *edge),
+            Word::EdgeFailed(_, edge, _) => {
+                self.is_ordered(peer, *edge) && self.dialling.contains(&(peer, *edge))
+            }
             Word::Query => is_accepted,
             Word::Bandwidth(..) | Word::ProbesDone(..) => {
                 state == ConnectionState::OptimizeTopology
@@ -296,9 +326,15 @@ impl Bystander {
             Word::Complete(..) => view
                 .tags()
                 .any(|(_, state)| state == CollectiveCommunicationState::Perform),
-            Word::Leave => true,
+            Word::Withdraw(tag) => view.tags().any(|(used, _)| used == Tag(*tag)),
+            Word::Leave | Word::Heartbeat(_) => true,
             Word::Hello => false,
         }
+    }
+
+    fn is_ordered(&self, peer: PeerId, edge: Edge) -> bool {
+        let ordered = self.ordered.get(&peer);
+        ordered.is_some_and(|ordered| ordered.contains(&edge))
     }
 
     fn say(&mut self, peer: PeerId, word: &Word) {
@@ -309,13 +345,17 @@ impl Bystander {
         };
         let named = |number: &u8| self.pick(*number).unwrap_or_default();
         let message = match word {
-            Word::Update(broken) => ToMaster::UpdateTopology { broken: *broken },
-            Word::EdgesUp(guess) => ToMaster::EdgesEstablished {
-                round: round_of(guess),
+            Word::Update(broken) => ToMaster::UpdateTopology {
+                epoch: self.epochs.get(&peer).copied().unwrap_or_default(),
+                broken: *broken,
             },
-            Word::EdgeFailed(guess, with, failure) => ToMaster::EdgeFailed {
+            Word::EdgeUp(guess, edge) => ToMaster::EdgeUp {
                 round: round_of(guess),
-                with: self.neighbour(peer, *with),
+                edge: *edge,
+            },
+            Word::EdgeFailed(guess, edge, failure) => ToMaster::EdgeFailed {
+                round: round_of(guess),
+                edge: *edge,
                 failure: *failure,
             },
             Word::Query => ToMaster::ArePeersPending,
@@ -353,16 +393,17 @@ impl Bystander {
                 outcome: *outcome,
                 broken: *broken,
             },
+            Word::Withdraw(tag) => ToMaster::Withdraw { tag: Tag(*tag) },
+            Word::Heartbeat(moved) => ToMaster::Heartbeat { moved: *moved },
             Word::Leave => ToMaster::Leave,
             Word::Hello => ToMaster::Hello(Self::hello(0)),
         };
+        if let Word::EdgeUp(Guess::Heard, edge) | Word::EdgeFailed(Guess::Heard, edge, _) = word
+            && let Some(ordered) = self.ordered.get_mut(&peer)
+        {
+            ordered.retain(|other| other != edge);
+        }
         self.tell(MasterInput::Message { peer, message });
-    }
-
-    fn neighbour(&self, peer: PeerId, number: u8) -> PeerId {
-        let neighbours = self.neighbours.get(&peer).map_or(&[][..], Vec::as_slice);
-        let index = usize::from(number) % neighbours.len().max(1);
-        neighbours.get(index).copied().unwrap_or_default()
     }
 
     fn solve(&mut self, well: bool) {
@@ -402,6 +443,7 @@ impl Bystander {
             }
             MasterOutput::StartTimer { timer, .. } => {
                 self.timers.insert(timer);
+                *self.starts.entry(timer).or_default() += 1;
             }
             MasterOutput::StopTimer(timer) => {
                 self.timers.remove(&timer);
@@ -411,10 +453,20 @@ impl Bystander {
                 panic!("the master contradicts itself: {peer} {state:?} {event:?}")
             }
             MasterOutput::Send { peer, message } => self.hear(peer, message),
-            MasterOutput::Moved { event, from, .. } => {
+            MasterOutput::Moved {
+                peer, event, from, ..
+            } => {
                 self.taken.insert((from, event));
+                if event == Event::RingHandedOut && from == ConnectionState::Idle {
+                    self.free.insert(peer);
+                } else if !matches!(event, Event::EdgesUp | Event::EdgeFailed) {
+                    self.free.remove(&peer);
+                }
             }
-            MasterOutput::Refuse { .. } | MasterOutput::Lost { .. } | MasterOutput::Stopped => {}
+            MasterOutput::Lost { peer, misdeed } => {
+                self.gone.extend(misdeed.map(|misdeed| (peer, misdeed)));
+            }
+            MasterOutput::Refuse { .. } | MasterOutput::Stopped => {}
         }
     }
 
@@ -428,8 +480,19 @@ impl Bystander {
                 ..
             } => {
                 heard.0 = round;
-                let ends = next.iter().chain(&previous).map(|order| order.with);
-                self.neighbours.insert(peer, ends.collect());
+                let ends = [
+                    next.map(|_| Edge::ToNext),
+                    previous.map(|_| Edge::FromPrevious),
+                ];
+                let ordered: Vec<Edge> = ends.into_iter().flatten().collect();
+                assert!(!ordered.is_empty(), "an order without edges");
+                for (order, edge) in [(next, Edge::ToNext), (previous, Edge::FromPrevious)] {
+                    match order.is_some_and(|order| order.dial.is_some()) {
+                        true => self.dialling.insert((peer, edge)),
+                        false => self.dialling.remove(&(peer, edge)),
+                    };
+                }
+                self.ordered.insert(peer, ordered);
             }
             ToPeer::Probe { round, .. } => heard.0 = round,
             ToPeer::SharedStatePlan(plan) => heard.0 = plan.round,
@@ -438,7 +501,17 @@ impl Bystander {
                 let known = self.verdicts.entry(seq).or_insert(verdict.clone());
                 assert_eq!(*known, verdict, "one verdict about {seq}");
             }
-            ToPeer::TopologyEstablished(topology) => {
+            ToPeer::TopologyEstablished { topology, built } => {
+                assert_eq!(
+                    (built.next.is_some(), built.previous.is_some()),
+                    (
+                        topology.ring.next_of(peer).is_some(),
+                        topology.ring.previous_of(peer).is_some()
+                    ),
+                    "each edge of the ring is named"
+                );
+                self.epochs.insert(peer, topology.epoch);
+                self.ordered.remove(&peer);
                 let members: BTreeSet<PeerId> = topology.ring.0.iter().copied().collect();
                 assert_eq!(
                     members.len(),
@@ -514,7 +587,9 @@ fn run(config: MasterConfig, moves: Vec<Move>) -> Bystander {
         bystander.join(group, false);
     }
     bystander.make(Move::SayAll(Word::Update(BrokenEdges::NONE)));
-    bystander.make(Move::SayAll(Word::EdgesUp(Guess::Heard)));
+    for edge in [Edge::ToNext, Edge::FromPrevious] {
+        bystander.make(Move::SayAll(Word::EdgeUp(Guess::Heard, edge)));
+    }
     for next in moves {
         bystander.make(next);
     }
@@ -540,7 +615,7 @@ fn what_peers_say_reaches_every_corner_of_the_master() {
     let mut runner = TestRunner::deterministic();
     let script = prop::collection::vec(any_move(), 120);
 
-    let runs = (0..1500).map(|_| {
+    let runs = (0..3000).map(|_| {
         let moves = script.new_tree(&mut runner).unwrap().current();
         run(MasterConfig::default(), moves)
     });

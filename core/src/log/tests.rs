@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
-use crate::id::{ConnId, GroupId, PeerId, ProtocolVersion, Seq, Tag};
+use crate::id::{ConnId, GroupId, PeerId, ProtocolVersion, Tag};
 use crate::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
 use crate::messages::{Hello, RingOutcome, ToMaster};
 use crate::peer::{Call, Peer, PeerConfig, PeerInput, PeerOutput, PeerTimer};
@@ -338,7 +338,7 @@ impl Machine for Liar {
 #[test]
 fn a_machine_that_says_something_else_is_told_with_input_logged_and_replayed() {
     let mut liar = Recorded::<Liar>::new(&MasterConfig::default());
-    liar.handle(MasterInput::TimerFired(MasterTimer::Collective(Seq(1))));
+    liar.handle(MasterInput::TimerFired(MasterTimer::Late(PeerId(1))));
     let hello = Hello {
         protocol: ProtocolVersion::CURRENT,
         group: GroupId(0),

@@ -186,11 +186,18 @@ impl Master {
         if !self.is_round_of(peer, round, out) {
             return;
         }
-        let Some(wiring) = self.wirings.get_mut(&round) else {
+        let edge = self.wirings.get(&round).and_then(|w| w.edge_at(peer, end));
+        // That lanes did not come up is said by the end that was to open them, and not by the other one: its
+        // word would make a repetition of what an honest dialler says.
+        let may_say = |(from, to): &(PeerId, PeerId)| match report {
+            Report::Up => true,
+            Report::Failed(_) => self.dialler(*from, *to) == peer,
+        };
+        let Some(edge) = edge.filter(may_say) else {
+            self.kick(peer, Misdeed::UnknownRound, out);
             return;
         };
-        let Some(edge) = wiring.edge_at(peer, end) else {
-            self.kick(peer, Misdeed::UnknownRound, out);
+        let Some(wiring) = self.wirings.get_mut(&round) else {
             return;
         };
         // Whatever still comes in after the deadline is late and means nothing.

@@ -203,14 +203,28 @@
 //! M → P  reply(accepted)
 //! P → M  Hello
 //! M → P  Welcome{peer, …}            or Refused{why}, then close
-//!        … from here on both say something at least every heartbeat_ms: Heartbeat, if nothing else
-//! members → M  UpdateTopology        every accepted peer; not needed in an empty run
-//! M → all  EstablishRing{round, lanes, next, previous}
+//!        … from here on both say something at least every heartbeat_ms: Heartbeat, if nothing else.
+//!        That of P says whether bytes have moved there since the last one: who moves some is not late
+//! members → M  UpdateTopology{epoch, broken}  every accepted peer; not needed in an empty run. On an
+//!                                    older ring than the present one it is answered already
+//! M → A, B  EstablishRing{round, next, previous}  who has edges to connect; none is told who has not
 //! A → B  preamble(ring lane, ticket, lane i of n) on n connections; or B → A, as the order says
 //! B → A  reply(accepted) on each
-//! all → M  EdgesEstablished{round}   or EdgeFailed{round, with, failure}: M orders another round
-//! M → all  TopologyEstablished{epoch, ring, lanes, world}
+//! A, B → M  EdgeUp{round, edge}      each end, for each of its edges; who dials and fails instead:
+//!                                    EdgeFailed{round, edge, failure}. When every edge is decided and
+//!                                    one has failed, M orders another round
+//! M → all  TopologyEstablished{topology, built}  if nothing has changed, to those alone who called
 //! ```
+//!
+//! `built` names, for each edge of the peer's ring, the round in which its lanes were connected. Both
+//! ends of an edge hear the same round, and use those lanes: the ones that stand, where they are of that
+//! round, else the ones that came up in the last order. All other lanes are dropped then, not before: an
+//! order does not end what stands, and after an attempt that came to nothing an edge may be kept although
+//! other lanes were connected for it.
+//!
+//! A member gets both messages while it waits in `update_topology`, or for others to join any other
+//! call, or waits for nothing; never while a collective runs on its ring, or while it measures or moves
+//! shared state.
 //!
 //! **An all-reduce.**
 //!
@@ -219,7 +233,16 @@
 //! M → group  Commence{tag, seq}                         or CollectiveRefused{tag, reason}
 //! A → B      frames of seq on the lanes, steps 0 to 2(N−1)−1, or to N−2 where buffers travel whole
 //! group → M  CompleteCollective{seq, Done, broken}      each when its last frame has come and gone
-//! M → group  Verdict{tag, seq, Committed{contributors}}
+//! M → group  Verdict{tag, seq, Committed{epoch}}        the peers of the ring of that epoch contributed
+//! ```
+//!
+//! **A withdrawal.** A vote to start may be taken back. Who withdraws too late votes on the outcome.
+//!
+//! ```text
+//! P → M      InitiateCollective{tag, spec, broken}
+//! P → M      Withdraw{tag}                              once
+//! M → P      CollectiveRefused{tag, Withdrawn}          or Commence{tag, seq}, where all had voted:
+//! P → M      CompleteCollective{seq, Cancelled, broken}
 //! ```
 //!
 //! **An abort.** Somebody is lost, breaks off, or loses a lane. The lanes that stand go on to be

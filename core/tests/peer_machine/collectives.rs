@@ -9,7 +9,7 @@ fn a_collective_is_voted_on_run_voted_on_and_committed() {
     let vote = desk.calls(initiate(1));
     let run = desk.hears(commence(1, 9));
     let done = desk.gets(ring_ended(9, RingOutcome::Done));
-    let told = desk.hears(verdict(1, 9, committed()));
+    let told = desk.hears(verdict(1, 9, committed(1)));
 
     assert_eq!(sent(&vote).len(), 1);
     let (tag, seq, spec) = (Tag(1), Seq(9), spec());
@@ -59,11 +59,42 @@ fn a_lane_lost_in_mid_ring_is_told_with_the_edge_that_broke() {
 #[test]
 fn a_commit_of_what_was_not_whole_here_means_that_the_master_misbehaves() {
     for mut desk in [performing(), voted(RingOutcome::LaneLost)] {
-        let out = desk.hears(verdict(1, 9, committed()));
+        let out = desk.hears(verdict(1, 9, committed(1)));
 
         assert!(out.contains(&ended(1, Err(CallError::MasterMisbehaved))));
         assert_eq!(out.last(), Some(&PeerOutput::Close));
     }
+}
+
+#[test]
+fn a_commit_on_another_ring_than_the_own_means_that_the_master_misbehaves() {
+    for epoch in [0, 2] {
+        let mut desk = voted(RingOutcome::Done);
+
+        let out = desk.hears(verdict(1, 9, committed(epoch)));
+
+        assert_eq!(
+            answers(&out),
+            answers(&[ended(1, Err(CallError::MasterMisbehaved))])
+        );
+    }
+}
+
+#[test]
+fn the_contributors_are_the_peers_of_the_ring_on_which_it_ran() {
+    let mut desk = Desk::accepted();
+    desk.calls(initiate(1));
+    desk.hears(establish(2, Some(1), Some(3)));
+    desk.gets(edge_up(2, Edge::ToNext));
+    desk.gets(edge_up(2, Edge::FromPrevious));
+    desk.hears(established(4, &[3, 2, 1], Some(2), Some(2)));
+    desk.hears(commence(1, 9));
+    desk.gets(ring_ended(9, RingOutcome::Done));
+
+    let told = desk.hears(verdict(1, 9, committed(4)));
+
+    let (seq, contributors) = (Seq(9), [3, 2, 1].map(PeerId).to_vec());
+    assert_eq!(told, [ended(1, Ok(Committed { seq, contributors }))]);
 }
 
 #[test]
@@ -96,15 +127,35 @@ fn a_collective_cancelled_in_mid_ring_stops_and_waits_for_the_verdict() {
 }
 
 #[test]
-fn a_collective_cancelled_before_its_start_never_touches_the_ring() {
+fn a_vote_to_start_is_withdrawn_once_and_the_call_ends_with_the_masters_answer() {
     let mut desk = Desk::accepted();
     desk.calls(initiate(1));
     let tag = Tag(1);
 
-    let cancel = desk.calls(Call::Cancel { tag });
+    let first = desk.calls(Call::Cancel { tag });
+    let second = desk.calls(Call::Cancel { tag });
+    let reason = CollectiveRefusal::Withdrawn;
+    let told = desk.hears(ToPeer::CollectiveRefused {
+        tag,
+        reason: reason.clone(),
+    });
+
+    assert_eq!(first, [PeerOutput::Send(ToMaster::Withdraw { tag })]);
+    assert!(second.is_empty());
+    let why = CallError::CollectiveRefused { tag, reason };
+    assert_eq!(told, [ended(1, Err(why))]);
+    assert!(desk.peer.view().is_idle());
+}
+
+#[test]
+fn a_collective_that_started_before_its_withdrawal_arrived_never_touches_the_ring() {
+    let mut desk = Desk::accepted();
+    desk.calls(initiate(1));
+    let tag = Tag(1);
+    desk.calls(Call::Cancel { tag });
+
     let started = desk.hears(commence(1, 9));
 
-    assert!(cancel.is_empty());
     let cancelled = completion(9, RingOutcome::Cancelled, BrokenEdges::NONE);
     assert_eq!(started, [cancelled]);
 }

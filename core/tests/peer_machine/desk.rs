@@ -11,7 +11,7 @@ pub use pccl_core::peer::*;
 pub use pccl_core::shared_state::*;
 pub use pccl_core::topology::*;
 
-/// The peer on the desk is always this one.
+/// The peer on the desk is this one, unless it is said otherwise.
 pub const ME: PeerId = PeerId(2);
 
 pub struct Desk {
@@ -49,16 +49,41 @@ impl Desk {
     pub fn fresh() -> Self {
         let mut desk = Self::registered();
         desk.hears(establish(1, Some(3), Some(1)));
-        desk.gets(PeerInput::EdgesUp { round: Round(1) });
-        desk.hears(established(1, &[1, 2, 3]));
+        desk.gets(edge_up(1, Edge::ToNext));
+        desk.gets(edge_up(1, Edge::FromPrevious));
+        desk.hears(established(1, &[1, 2, 3], Some(1), Some(1)));
         assert!(desk.peer.view().topology().is_some());
         desk
     }
 
-    /// The same, after its first update.
-    pub fn accepted() -> Self {
+    /// The same, after its first update, for which it did not have to vote.
+    pub fn resting() -> Self {
         let mut desk = Self::fresh();
         desk.calls(Call::UpdateTopology);
+        assert!(desk.peer.view().rests());
+        desk
+    }
+
+    /// The same, after an update for which it has voted. Nothing waits.
+    pub fn accepted() -> Self {
+        let mut desk = Self::resting();
+        desk.calls(Call::UpdateTopology);
+        desk.hears(established(1, &[1, 2, 3], Some(1), Some(1)));
+        assert!(!desk.peer.view().rests() && desk.peer.view().is_idle());
+        desk
+    }
+
+    /// `me` updates the topology of a ring with `other` alone, connected in round 1.
+    pub fn in_a_ring_of_two(me: PeerId, other: PeerId) -> Self {
+        let mut desk = Self::awaiting_welcome();
+        desk.hears(welcome_as(me));
+        desk.hears(establish(1, Some(other.0), Some(other.0)));
+        desk.gets(edge_up(1, Edge::ToNext));
+        desk.gets(edge_up(1, Edge::FromPrevious));
+        desk.hears(established(1, &[2, 3], Some(1), Some(1)));
+        desk.calls(Call::UpdateTopology);
+        desk.calls(Call::UpdateTopology);
+        assert!(desk.peer.view().open_calls().major.is_some());
         desk
     }
 
@@ -81,8 +106,12 @@ impl Desk {
 }
 
 pub fn welcome() -> ToPeer {
+    welcome_as(ME)
+}
+
+pub fn welcome_as(peer: PeerId) -> ToPeer {
     ToPeer::Welcome {
-        peer: ME,
+        peer,
         heartbeat_ms: 1000,
         silence_ms: 5000,
     }
@@ -93,13 +122,13 @@ pub fn order(with: u64) -> LaneOrder {
         with: PeerId(with),
         ticket: Ticket(7),
         dial: Some(SocketAddr::from(([192, 0, 2, 1], 48149))),
+        lanes: 4,
     }
 }
 
 pub fn establish(round: u64, next: Option<u64>, previous: Option<u64>) -> ToPeer {
     ToPeer::EstablishRing {
         round: Round(round),
-        lanes: 4,
         next: next.map(order),
         previous: previous.map(order),
     }
@@ -120,8 +149,51 @@ pub fn topology(epoch: u64, ring: &[u64]) -> Topology {
     }
 }
 
-pub fn established(epoch: u64, ring: &[u64]) -> ToPeer {
-    ToPeer::TopologyEstablished(topology(epoch, ring))
+/// `next` and `previous`: the rounds in which the edges of this peer's ring were built.
+pub fn established(epoch: u64, ring: &[u64], next: Option<u64>, previous: Option<u64>) -> ToPeer {
+    let (next, previous) = (next.map(Round), previous.map(Round));
+    let built = RingEdges { next, previous };
+    let topology = topology(epoch, ring);
+    ToPeer::TopologyEstablished { topology, built }
+}
+
+/// The lanes that stand.
+pub const KEEP: Option<AdoptedEdge> = Some(AdoptedEdge::Keep);
+
+/// The lanes that came up in this round.
+pub fn from_round(round: u64) -> Option<AdoptedEdge> {
+    Some(AdoptedEdge::Use(Round(round)))
+}
+
+pub fn adopt(
+    topology: Topology,
+    next: Option<AdoptedEdge>,
+    previous: Option<AdoptedEdge>,
+) -> PeerOutput {
+    PeerOutput::AdoptRing {
+        topology,
+        next,
+        previous,
+    }
+}
+
+pub fn edge_up(round: u64, edge: Edge) -> PeerInput {
+    let round = Round(round);
+    PeerInput::EdgeUp { round, edge }
+}
+
+pub fn edge_failed(round: u64, edge: Edge, failure: LaneFailure) -> PeerInput {
+    let round = Round(round);
+    PeerInput::EdgeFailed {
+        round,
+        edge,
+        failure,
+    }
+}
+
+pub fn edge_broke(edge: Edge, built: u64) -> PeerInput {
+    let built = Round(built);
+    PeerInput::EdgeBroke { edge, built }
 }
 
 pub fn spec() -> CollectiveSpec {
@@ -192,9 +264,10 @@ pub fn verdict(tag: u64, seq: u64, verdict: Verdict) -> ToPeer {
     ToPeer::Verdict { tag, seq, verdict }
 }
 
-pub fn committed() -> Verdict {
-    let contributors = [1, 2, 3].map(PeerId).to_vec();
-    Verdict::Committed { contributors }
+/// Committed on the ring of this epoch.
+pub fn committed(epoch: u64) -> Verdict {
+    let epoch = Epoch(epoch);
+    Verdict::Committed { epoch }
 }
 
 pub fn ring_ended(seq: u64, outcome: RingOutcome) -> PeerInput {

@@ -90,8 +90,6 @@ fn losing_the_master_in_mid_sync_drops_what_was_fetched() {
 fn messages_that_answer_nothing_mean_that_the_master_misbehaves() {
     let unasked = [
         welcome(),
-        establish(2, Some(3), None),
-        established(2, &[1, 2, 3]),
         ToPeer::PeersPending { pending: false },
         ToPeer::Probe {
             round: Round(2),

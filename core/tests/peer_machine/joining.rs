@@ -9,19 +9,20 @@ fn a_peer_says_hello_is_welcomed_connects_its_edges_and_is_part_of_the_run() {
     let hello = desk.calls(Call::Connect);
     let welcomed = desk.gets(PeerInput::Message(welcome()));
     let ordered = desk.hears(establish(1, Some(3), Some(1)));
-    let reported = desk.gets(PeerInput::EdgesUp { round: Round(1) });
-    let joined = desk.hears(established(1, &[1, 2, 3]));
+    let reported = [Edge::ToNext, Edge::FromPrevious].map(|edge| desk.gets(edge_up(1, edge)));
+    let joined = desk.hears(established(1, &[1, 2, 3], Some(1), Some(1)));
 
     assert!(matches!(sent(&hello)[..], [ToMaster::Hello(_)]));
     assert_eq!(welcomed.len(), 2, "both timers start: {welcomed:?}");
     assert!(matches!(ordered[..], [PeerOutput::Establish { .. }]));
     let round = Round(1);
-    assert_eq!(sent(&reported), [&ToMaster::EdgesEstablished { round }]);
+    let up = |edge| vec![PeerOutput::Send(ToMaster::EdgeUp { round, edge })];
+    assert_eq!(reported, [up(Edge::ToNext), up(Edge::FromPrevious)]);
     let topology = topology(1, &[1, 2, 3]);
     assert_eq!(
         joined,
         [
-            PeerOutput::AdoptRing(topology.clone()),
+            adopt(topology.clone(), from_round(1), from_round(1)),
             PeerOutput::Answer(Answer::Connected(Ok(Joined { peer: ME, topology }))),
         ]
     );
@@ -91,6 +92,31 @@ fn every_message_restarts_the_silence_timer_and_heartbeats_go_out() {
             .any(|o| matches!(o, PeerOutput::StartTimer { timer, .. } if *timer == which))
     };
     assert!(restarts(&heard, PeerTimer::MasterSilence));
-    assert_eq!(sent(&due), [&ToMaster::Heartbeat]);
+    assert_eq!(sent(&due), [&ToMaster::Heartbeat { moved: false }]);
     assert!(restarts(&due, PeerTimer::HeartbeatDue));
+}
+
+#[test]
+fn bytes_that_moved_are_told_with_the_next_heartbeat_and_with_no_other() {
+    let mut desk = performing();
+    let due = PeerInput::TimerFired(PeerTimer::HeartbeatDue);
+    desk.gets(PeerInput::Moved);
+
+    let silent = desk.gets(PeerInput::Moved);
+    let first = desk.gets(due.clone());
+    let second = desk.gets(due);
+
+    assert!(silent.is_empty(), "a heartbeat is not sent before its time");
+    assert_eq!(sent(&first), [&ToMaster::Heartbeat { moved: true }]);
+    assert_eq!(sent(&second), [&ToMaster::Heartbeat { moved: false }]);
+}
+
+#[test]
+fn a_peer_that_waits_to_be_admitted_moves_nothing_for_the_run() {
+    let mut desk = Desk::registered();
+    desk.gets(PeerInput::Moved);
+
+    let due = desk.gets(PeerInput::TimerFired(PeerTimer::HeartbeatDue));
+
+    assert_eq!(sent(&due), [&ToMaster::Heartbeat { moved: false }]);
 }

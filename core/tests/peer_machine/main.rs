@@ -12,3 +12,4 @@ mod reference;
 #[path = "../support/replayable.rs"]
 mod replayable;
 mod rings;
+mod waiting;

@@ -125,8 +125,9 @@ fn an_optimization_measures_adopts_the_better_ring_and_is_answered_at_its_end() 
     });
     let done = desk.gets(PeerInput::ProbesEnded { round, ok: true });
     desk.hears(establish(3, Some(1), Some(3)));
-    desk.gets(PeerInput::EdgesUp { round: Round(3) });
-    let adopted = desk.hears(established(2, &[1, 3, 2]));
+    desk.gets(edge_up(3, Edge::ToNext));
+    desk.gets(edge_up(3, Edge::FromPrevious));
+    let adopted = desk.hears(established(2, &[1, 3, 2], Some(3), Some(3)));
     let told = desk.hears(ToPeer::OptimizationConcluded {
         improved_or_kept: true,
     });
@@ -142,7 +143,10 @@ fn an_optimization_measures_adopts_the_better_ring_and_is_answered_at_its_end() 
     let ok = true;
     assert_eq!(done, [PeerOutput::Send(ToMaster::ProbesDone { round, ok })]);
     let better = topology(2, &[1, 3, 2]);
-    assert_eq!(adopted, [PeerOutput::AdoptRing(better.clone())]);
+    assert_eq!(
+        adopted,
+        [adopt(better.clone(), from_round(3), from_round(3))]
+    );
     assert_eq!(
         told,
         [PeerOutput::Answer(Answer::TopologyOptimized(Ok(better)))]

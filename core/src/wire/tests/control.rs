@@ -19,6 +19,8 @@ use crate::wire::{
     MAX_ENTRY_NAME_BYTES, STATE_REQUEST_MAX, StateRequest, encode_control,
 };
 
+const HEARTBEAT: ToMaster = ToMaster::Heartbeat { moved: true };
+
 fn encoded(messages: &[ToMaster]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for message in messages {
@@ -38,9 +40,9 @@ fn drain(reader: &mut ControlReader) -> Result<Vec<ToMaster>, DecodeError> {
 
 #[test]
 fn a_frame_is_its_length_and_the_message() {
-    let bytes = encoded(&[ToMaster::ArePeersPending, ToMaster::Heartbeat]);
+    let bytes = encoded(&[ToMaster::ArePeersPending, HEARTBEAT]);
 
-    assert_eq!(bytes, [1, 0, 0, 0, 4, 1, 0, 0, 0, 12]);
+    assert_eq!(bytes, [1, 0, 0, 0, 4, 2, 0, 0, 0, 13, 1]);
 }
 
 #[test]
@@ -56,7 +58,7 @@ fn a_frame_longer_than_allowed_is_refused_before_its_body_arrives() {
     assert_eq!(drain(&mut reader), Err(refused));
     assert_eq!(reader.capacity(), 0);
 
-    reader.feed(&encoded(&[ToMaster::Heartbeat]));
+    reader.feed(&encoded(&[HEARTBEAT]));
     assert_eq!(
         drain(&mut reader),
         Err(refused),
@@ -66,10 +68,10 @@ fn a_frame_longer_than_allowed_is_refused_before_its_body_arrives() {
 
 #[test]
 fn a_frame_of_the_greatest_length_is_read() {
-    let mut reader = ControlReader::with_cap(1);
-    reader.feed(&encoded(&[ToMaster::Heartbeat, ToMaster::Heartbeat]));
+    let mut reader = ControlReader::with_cap(2);
+    reader.feed(&encoded(&[HEARTBEAT, HEARTBEAT]));
 
-    assert_eq!(drain(&mut reader), Ok(vec![ToMaster::Heartbeat; 2]));
+    assert_eq!(drain(&mut reader), Ok(vec![HEARTBEAT; 2]));
 }
 
 #[test]
@@ -84,7 +86,7 @@ fn the_cap_rises_once_the_peer_is_known() {
 #[test]
 fn a_body_that_goes_on_after_its_message_is_refused() {
     let mut reader = ControlReader::new();
-    reader.feed(&frame(3, &[12, 0, 0]));
+    reader.feed(&frame(3, &[14, 0, 0]));
 
     assert_eq!(drain(&mut reader), Err(DecodeError::Rest { bytes: 2 }));
 }

@@ -19,7 +19,9 @@ use crate::messages::{
 };
 use crate::shared_state::{EntryInfo, SyncFailure, SyncPlan, SyncRole, SyncStrategy, SyncVote};
 use crate::states::{ConnectionState, Event, TRANSITIONS};
-use crate::topology::{BrokenEdges, LaneFailure, LaneOrder, Ring, Topology, WorldSizes};
+use crate::topology::{
+    BrokenEdges, Edge, LaneFailure, LaneOrder, Ring, RingEdges, Topology, WorldSizes,
+};
 
 fn peer() -> impl Strategy<Value = PeerId> {
     any::<u64>().prop_map(PeerId)
@@ -67,11 +69,18 @@ fn lane_failure() -> impl Strategy<Value = LaneFailure> {
 }
 
 fn lane_order() -> impl Strategy<Value = LaneOrder> {
-    (peer(), any::<u128>(), option::of(address())).prop_map(|(with, ticket, dial)| LaneOrder {
-        with,
-        ticket: Ticket(ticket),
-        dial,
-    })
+    (peer(), any::<u128>(), option::of(address()), any::<u16>()).prop_map(
+        |(with, ticket, dial, lanes)| LaneOrder {
+            with,
+            ticket: Ticket(ticket),
+            dial,
+            lanes,
+        },
+    )
+}
+
+fn edge() -> impl Strategy<Value = Edge> {
+    select(&[Edge::ToNext, Edge::FromPrevious][..])
 }
 
 fn broken() -> impl Strategy<Value = BrokenEdges> {
@@ -163,12 +172,15 @@ pub(super) fn to_master() -> impl Strategy<Value = ToMaster> {
     );
     let topology = prop_oneof![
         hello().prop_map(ToMaster::Hello),
-        broken().prop_map(|broken| ToMaster::UpdateTopology { broken }),
-        round().prop_map(|round| ToMaster::EdgesEstablished { round }),
-        (round(), peer(), lane_failure()).prop_map(|(round, with, failure)| {
+        (any::<u64>(), broken()).prop_map(|(epoch, broken)| {
+            let epoch = Epoch(epoch);
+            ToMaster::UpdateTopology { epoch, broken }
+        }),
+        (round(), edge()).prop_map(|(round, edge)| ToMaster::EdgeUp { round, edge }),
+        (round(), edge(), lane_failure()).prop_map(|(round, edge, failure)| {
             ToMaster::EdgeFailed {
                 round,
-                with,
+                edge,
                 failure,
             }
         }),
@@ -195,7 +207,8 @@ pub(super) fn to_master() -> impl Strategy<Value = ToMaster> {
                     broken,
                 }
             }),
-            Just(ToMaster::Heartbeat),
+            tag().prop_map(|tag| ToMaster::Withdraw { tag }),
+            any::<bool>().prop_map(|moved| ToMaster::Heartbeat { moved }),
             Just(ToMaster::Leave),
         ];
     prop_oneof![topology, work]
@@ -216,6 +229,11 @@ fn topology() -> impl Strategy<Value = Topology> {
             },
         },
     )
+}
+
+fn ring_edges() -> impl Strategy<Value = RingEdges> {
+    (option::of(round()), option::of(round()))
+        .prop_map(|(next, previous)| RingEdges { next, previous })
 }
 
 fn conflict() -> impl Strategy<Value = Conflict> {
@@ -246,7 +264,6 @@ fn refusal() -> impl Strategy<Value = Refusal> {
         Just(Refusal::BadHello),
         edge().prop_map(|(by, at, failure)| Refusal::CannotBeReached { by, at, failure }),
         edge().prop_map(|(peer, at, failure)| Refusal::CannotReach { peer, at, failure }),
-        Just(Refusal::NoReport),
         Just(Refusal::Stopping),
     ]
 }
@@ -302,6 +319,7 @@ fn collective_refusal() -> impl Strategy<Value = CollectiveRefusal> {
             .prop_map(|(field, peers)| CollectiveRefusal::Disagreement { field, peers }),
         conflict().prop_map(CollectiveRefusal::Conflict),
         peers().prop_map(|peers| CollectiveRefusal::NotJoined { peers }),
+        Just(CollectiveRefusal::Withdrawn),
     ]
 }
 
@@ -313,7 +331,9 @@ fn verdict() -> impl Strategy<Value = Verdict> {
         Just(AbortCause::TimedOut),
     ];
     prop_oneof![
-        peers().prop_map(|contributors| Verdict::Committed { contributors }),
+        any::<u64>().prop_map(|epoch| Verdict::Committed {
+            epoch: Epoch(epoch)
+        }),
         cause.prop_map(Verdict::Aborted),
     ]
 }
@@ -335,7 +355,7 @@ fn misdeed() -> impl Strategy<Value = Misdeed> {
                 Misdeed::Malformed,
                 Misdeed::BadManifest,
                 Misdeed::MissedBallot,
-                Misdeed::NoReport,
+                Misdeed::Stalled,
                 Misdeed::Unfetchable,
                 Misdeed::Silent,
                 Misdeed::SlowReader,
@@ -352,7 +372,7 @@ fn misdeed() -> impl Strategy<Value = Misdeed> {
 }
 
 pub(super) fn to_peer() -> impl Strategy<Value = ToPeer> {
-    let edge = || option::of(lane_order());
+    let order = || option::of(lane_order());
     let membership = prop_oneof![
         (peer(), any::<(u32, u32)>()).prop_map(|(peer, (heartbeat_ms, silence_ms))| {
             ToPeer::Welcome {
@@ -362,15 +382,15 @@ pub(super) fn to_peer() -> impl Strategy<Value = ToPeer> {
             }
         }),
         refusal().prop_map(ToPeer::Refused),
-        (round(), any::<u16>(), edge(), edge()).prop_map(|(round, lanes, next, previous)| {
+        (round(), order(), order()).prop_map(|(round, next, previous)| {
             ToPeer::EstablishRing {
                 round,
-                lanes,
                 next,
                 previous,
             }
         }),
-        topology().prop_map(ToPeer::TopologyEstablished),
+        (topology(), ring_edges())
+            .prop_map(|(topology, built)| ToPeer::TopologyEstablished { topology, built }),
         conflict().prop_map(|conflict| ToPeer::CallFailed(CallFailure::Conflict(conflict))),
         any::<bool>().prop_map(|pending| ToPeer::PeersPending { pending }),
         (round(), vec(lane_order(), 0..4))

@@ -57,7 +57,9 @@ impl Reference {
 
     fn opens(&mut self, call: &Call) {
         let was_fresh = self.fresh;
-        self.fresh &= matches!(call, Call::ArePeersPending | Call::Cancel { .. });
+        let asks = matches!(call, Call::ArePeersPending | Call::Cancel { .. });
+        self.fresh &= asks;
+        self.rests &= asks || (was_fresh && *call == Call::UpdateTopology);
         let broken = self.broken();
         match call {
             Call::Connect => {
@@ -76,7 +78,8 @@ impl Reference {
             }
             Call::UpdateTopology => {
                 self.major = Some(Major::Update);
-                self.send(ToMaster::UpdateTopology { broken });
+                let epoch = self.topology.epoch;
+                self.send(ToMaster::UpdateTopology { epoch, broken });
             }
             Call::ArePeersPending => {
                 self.asking = true;
@@ -103,7 +106,12 @@ impl Reference {
 
     fn cancel(&mut self, tag: Tag) {
         match self.tags.get_mut(&tag) {
-            Some(Collective::Wanted { cancelled, .. }) => *cancelled = true,
+            Some(Collective::Wanted { cancelled, .. }) => {
+                let asked_before = std::mem::replace(cancelled, true);
+                if !asked_before {
+                    self.send(ToMaster::Withdraw { tag });
+                }
+            }
             Some(Collective::Running(seq)) => {
                 let seq = *seq;
                 self.out.push(PeerOutput::StopRing { seq });

@@ -1,78 +1,85 @@
 //! Which lanes lead to the neighbours on the ring: those that stand, and those of the last order.
 
-use super::{Collective, End, Lanes, Major, NONSENSE, Order, Reference, Stage, only_if};
+use super::{Collective, End, Fresh, Lanes, Major, NONSENSE, Order, Reference, Stage, only_if};
 use crate::desk::*;
 
 impl Reference {
-    /// A ring is built only for who has called for one, and never under a collective that runs.
+    /// A ring is built for who waits until others do what it did, and for who does nothing; never under a
+    /// collective that runs, under transfers, or under measurements.
     pub(super) fn may_get_a_ring(&self) -> bool {
+        let none_runs = (self.tags.values()).all(|tag| matches!(tag, Collective::Wanted { .. }));
         match &self.major {
-            Some(Major::Update) => true,
-            Some(Major::Optimize(measured)) => matches!(measured, Some((_, true))),
-            Some(Major::Sync(_)) => false,
-            None if self.tags.is_empty() => self.order.is_some(),
-            None => (self.tags.values()).all(|tag| matches!(tag, Collective::Wanted { .. })),
+            Some(Major::Update | Major::Optimize(None | Some((_, true))) | Major::Sync(None)) => {
+                true
+            }
+            Some(Major::Optimize(Some((_, false))) | Major::Sync(Some(_))) => false,
+            None => none_runs,
         }
     }
 
     pub(super) fn is_ordered(&mut self, message: &ToPeer) -> End {
         let ToPeer::EstablishRing {
             round,
-            lanes,
             next,
             previous,
         } = message
         else {
             return NONSENSE;
         };
-        let (round, lanes, next, previous) = (*round, *lanes, *next, *previous);
+        let (round, next, previous) = (*round, *next, *previous);
         let ordered = [next, previous];
         let mut edges = ordered.iter().flatten();
-        only_if(edges.all(|order| order.with != ME && lanes > 0))?;
+        only_if(edges.all(|order| order.with != ME && order.lanes > 0))?;
         if self.newest.is_some_and(|newest| round <= newest) {
             return Ok(());
         }
-        let fresh = |order: LaneOrder| Lanes {
-            with: order.with,
-            built: round,
-            broken: false,
+        let fresh = |order: LaneOrder| Fresh {
+            lanes: Lanes {
+                with: order.with,
+                built: round,
+                broken: false,
+            },
+            up: None,
         };
-        let is_empty = ordered == [None, None];
         self.newest = Some(round);
-        self.order = Some(Order {
-            round,
-            ends: ordered.map(|order| order.map(fresh)),
-            up: is_empty.then_some(true),
-        });
+        let ends = ordered.map(|order| order.map(fresh));
+        self.order = Some(Order { round, ends });
         self.out.push(PeerOutput::Establish {
             round,
-            lanes,
             next,
             previous,
         });
-        if is_empty {
-            self.send(ToMaster::EdgesEstablished { round });
-        }
         Ok(())
     }
 
-    /// Both neighbours must have lanes: those that came up last, else those that stand.
-    pub(super) fn adopts(&mut self, topology: &Topology) -> End {
+    /// A ring is made of exactly the lanes that the master names: of each edge those of one round, which
+    /// stand here or have come up, and lead to that neighbour.
+    pub(super) fn adopts(&mut self, topology: &Topology, built: RingEdges) -> End {
         only_if(topology.ring.rank_of(ME).is_some())?;
         let neighbours = [topology.ring.next_of(ME), topology.ring.previous_of(ME)];
-        let order = self.order.as_ref().filter(|order| order.up == Some(true));
-        let fresh = order.map_or([None; 2], |order| order.ends);
+        let named = [built.next, built.previous];
         let mut edges = [None; 2];
+        let mut adopted = [None; 2];
         for end in 0..2 {
-            if let Some(neighbour) = neighbours[end] {
-                let mut known = fresh[end].into_iter().chain(self.edges[end]);
-                edges[end] = known.find(|lanes| lanes.with == neighbour);
-                only_if(edges[end].is_some())?;
+            only_if(neighbours[end].is_some() == named[end].is_some())?;
+            let (Some(with), Some(round)) = (neighbours[end], named[end]) else {
+                continue;
+            };
+            let stands = self.edges[end].filter(|lanes| lanes.with == with && lanes.built == round);
+            if stands.is_some() {
+                (edges[end], adopted[end]) = (stands, KEEP);
+                continue;
             }
+            let came_up = self.order.as_ref().and_then(|order| order.ends[end]);
+            let came_up = came_up.filter(|fresh| fresh.up == Some(true));
+            let lanes = came_up.map(|fresh| fresh.lanes);
+            only_if(lanes.is_some_and(|lanes| lanes.with == with && lanes.built == round))?;
+            (edges[end], adopted[end]) = (lanes, from_round(round.0));
         }
         (self.edges, self.order) = (edges, None);
         self.topology = topology.clone();
-        self.out.push(PeerOutput::AdoptRing(topology.clone()));
+        let [next, previous] = adopted;
+        self.out.push(adopt(topology.clone(), next, previous));
         Ok(())
     }
 
@@ -81,49 +88,47 @@ impl Reference {
             return;
         }
         match input {
-            PeerInput::EdgesUp { round } => {
-                let round = *round;
-                self.reports(round, true, ToMaster::EdgesEstablished { round });
+            PeerInput::EdgeUp { round, edge } => {
+                let (round, edge) = (*round, *edge);
+                self.reports(round, edge, true, ToMaster::EdgeUp { round, edge });
             }
             PeerInput::EdgeFailed {
                 round,
-                with,
+                edge,
                 failure,
             } => {
-                let (round, with, failure) = (*round, *with, *failure);
+                let (round, edge, failure) = (*round, *edge, *failure);
                 let message = ToMaster::EdgeFailed {
                     round,
-                    with,
+                    edge,
                     failure,
                 };
-                self.reports(round, false, message);
+                self.reports(round, edge, false, message);
             }
             PeerInput::EdgeBroke { edge, built } => self.breaks(*edge, *built),
             _ => {}
         }
     }
 
-    /// Each order is reported once, and only the last one.
-    fn reports(&mut self, round: Round, up: bool, message: ToMaster) {
-        let order = self.order.as_mut();
-        let owed = order.filter(|order| order.round == round && order.up.is_none());
-        if let Some(order) = owed {
-            order.up = Some(up);
+    /// Each edge of the last order is reported once.
+    fn reports(&mut self, round: Round, edge: Edge, up: bool, message: ToMaster) {
+        let order = self.order.as_mut().filter(|order| order.round == round);
+        let fresh = order.and_then(|order| order.ends[end_of(edge)].as_mut());
+        if let Some(fresh) = fresh.filter(|fresh| fresh.up.is_none()) {
+            fresh.up = Some(up);
             self.send(message);
         }
     }
 
     /// Lanes that stand, or that are up and wait to stand.
     fn breaks(&mut self, edge: Edge, built: Round) {
-        let end = match edge {
-            Edge::ToNext => 0,
-            Edge::FromPrevious => 1,
-        };
-        let ordered = self
+        let end = end_of(edge);
+        let fresh = self
             .order
             .as_mut()
             .and_then(|order| order.ends[end].as_mut());
-        for lanes in self.edges[end].as_mut().into_iter().chain(ordered) {
+        let fresh = fresh.map(|fresh| &mut fresh.lanes);
+        for lanes in self.edges[end].as_mut().into_iter().chain(fresh) {
             lanes.broken |= lanes.built == built;
         }
     }
@@ -134,5 +139,12 @@ impl Reference {
             to_next,
             from_previous,
         }
+    }
+}
+
+fn end_of(edge: Edge) -> usize {
+    match edge {
+        Edge::ToNext => 0,
+        Edge::FromPrevious => 1,
     }
 }

@@ -29,10 +29,10 @@ impl Reference {
         match message {
             ToPeer::Heartbeat => Ok(()),
             ToPeer::EstablishRing { .. } => self.is_ordered(message),
-            ToPeer::TopologyEstablished(topology) => {
-                self.adopts(topology)?;
+            ToPeer::TopologyEstablished { topology, built } => {
+                self.adopts(topology, *built)?;
                 self.stage = Stage::Accepted;
-                self.fresh = true;
+                (self.fresh, self.rests) = (true, true);
                 let (peer, topology) = (ME, topology.clone());
                 self.answer(Answer::Connected(Ok(Joined { peer, topology })));
                 Ok(())
@@ -48,9 +48,9 @@ impl Reference {
                 only_if(self.may_get_a_ring())?;
                 self.is_ordered(message)
             }
-            ToPeer::TopologyEstablished(topology) => {
+            ToPeer::TopologyEstablished { topology, built } => {
                 only_if(self.may_get_a_ring() && topology.epoch >= self.topology.epoch)?;
-                self.adopts(topology)?;
+                self.adopts(topology, *built)?;
                 if let Some(Major::Update) = self.major {
                     self.major = None;
                     self.answer(Answer::TopologyUpdated(Ok(topology.clone())));
@@ -172,7 +172,8 @@ impl Reference {
         Ok(())
     }
 
-    /// A commit is believed only by who has the whole result and is among the contributors.
+    /// A commit is believed only by who has the whole result, and on no other ring than its own: all
+    /// peers of that ring have contributed.
     fn is_decided(&mut self, tag: Tag, seq: Seq, verdict: &Verdict) -> End {
         let collective = match self.tags.get(&tag) {
             Some(Collective::Running(present) | Collective::Over(present, _))
@@ -183,9 +184,10 @@ impl Reference {
             _ => return Ok(()),
         };
         match verdict {
-            Verdict::Committed { contributors } => {
-                only_if(collective == Collective::Over(seq, true) && contributors.contains(&ME))?;
-                let contributors = contributors.clone();
+            Verdict::Committed { epoch } => {
+                only_if(collective == Collective::Over(seq, true))?;
+                only_if(*epoch == self.topology.epoch)?;
+                let contributors = self.topology.ring.0.clone();
                 let result = Ok(Committed { seq, contributors });
                 self.answer(Answer::CollectiveEnded { tag, result });
             }

@@ -56,7 +56,13 @@ struct Lanes {
 #[derive(Clone, Debug)]
 struct Order {
     round: Round,
-    ends: [Option<Lanes>; 2],
+    ends: [Option<Fresh>; 2],
+}
+
+/// Lanes that are to be connected, and whether they were said to be up.
+#[derive(Clone, Copy, Debug)]
+struct Fresh {
+    lanes: Lanes,
     /// `None`: nothing was reported.
     up: Option<bool>,
 }
@@ -73,6 +79,10 @@ enum Stage {
 struct Reference {
     stage: Stage,
     fresh: bool,
+    /// Has cast no vote since its admission.
+    rests: bool,
+    /// Bytes have moved that no sign of life has told of.
+    moved: bool,
     topology: Topology,
     major: Option<Major>,
     asking: bool,
@@ -99,6 +109,8 @@ impl Reference {
         Self {
             stage: Stage::Unconnected,
             fresh: false,
+            rests: false,
+            moved: false,
             topology: Topology::default(),
             major: None,
             asking: false,
@@ -118,7 +130,11 @@ impl Reference {
             PeerInput::MasterMisbehaved => Err(CallError::MasterMisbehaved),
             PeerInput::Message(message) => self.hears(message),
             PeerInput::TimerFired(timer) => self.time_is_over(*timer),
-            PeerInput::EdgesUp { .. }
+            PeerInput::Moved => {
+                self.moved |= matches!(self.stage, Stage::Accepted);
+                Ok(())
+            }
+            PeerInput::EdgeUp { .. }
             | PeerInput::EdgeFailed { .. }
             | PeerInput::EdgeBroke { .. } => {
                 self.edge(input);
@@ -139,6 +155,10 @@ impl Reference {
             self.ends(why);
         }
         std::mem::take(&mut self.out)
+    }
+
+    fn rests(&self) -> bool {
+        self.rests && matches!(self.stage, Stage::Accepted)
     }
 
     /// Do its timers run: the sign of life that it owes, and the one that it expects?
@@ -205,7 +225,8 @@ impl Reference {
     fn time_is_over(&mut self, timer: PeerTimer) -> End {
         match (timer, self.timers()) {
             (PeerTimer::HeartbeatDue, (true, _)) => {
-                self.send(ToMaster::Heartbeat);
+                let moved = std::mem::take(&mut self.moved);
+                self.send(ToMaster::Heartbeat { moved });
                 Ok(())
             }
             (PeerTimer::MasterSilence, (_, true)) => Err(CallError::MasterLost),

@@ -59,6 +59,11 @@ impl Shadow {
             self.reference.timers(),
             "timers after {input:?}"
         );
+        assert_eq!(
+            peer.view().rests(),
+            self.reference.rests(),
+            "rest after {input:?}"
+        );
     }
 
     fn timer(&mut self, timer: PeerTimer) -> &mut bool {
@@ -75,7 +80,7 @@ fn check_order(done: &[PeerOutput]) {
     let is_work = |output: &PeerOutput| {
         matches!(
             output,
-            PeerOutput::AdoptRing(_)
+            PeerOutput::AdoptRing { .. }
                 | PeerOutput::StopRing { .. }
                 | PeerOutput::CommitState { .. }
                 | PeerOutput::DropState { .. }

@@ -29,6 +29,8 @@ pub(super) struct Wiring {
     pub(super) members: Peers,
     /// What is to be built. The other edges of the new rings stand and are whole.
     edges: BTreeSet<RingEdge>,
+    /// Which ends are to open the lanes.
+    dialling: BTreeSet<(PeerId, Edge)>,
     standing: BTreeSet<RingEdge>,
     /// Failed attempts before this one. After one, edges that stand may be built again.
     doubts: u32,
@@ -89,6 +91,7 @@ impl Reference {
             doubts: self.attempts_failed,
             standing,
             lacking: edges.iter().flat_map(|edge| ends_of(*edge)).collect(),
+            dialling: seen.dialling(&members),
             members,
             edges,
             failed: BTreeSet::new(),
@@ -296,6 +299,10 @@ impl Reference {
         let Some(edge) = edges.find(|edge| ends_of(*edge).contains(&(peer, end))) else {
             return false;
         };
+        // Only who was to open the lanes can say that they did not come up.
+        if failure.is_some() && !wiring.dialling.contains(&(peer, end)) {
+            return false;
+        }
         if wiring.has_failed() && !wiring.lacking.contains(&(peer, end)) {
             // It is late, and repeats itself: the master has ceased to listen.
             return true;

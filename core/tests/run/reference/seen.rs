@@ -7,7 +7,7 @@ use pccl_core::master::MasterOutput;
 use pccl_core::messages::ToPeer;
 use pccl_core::shared_state::{SyncPlan, SyncRole};
 use pccl_core::states::Event;
-use pccl_core::topology::{LaneOrder, Ring};
+use pccl_core::topology::{Edge, LaneOrder, Ring};
 
 use super::rings::is_permutation;
 use super::{Peers, RingEdge};
@@ -109,6 +109,21 @@ impl Seen {
             .into_iter()
             .map(|(_, _, from, to)| (from, to))
             .collect()
+    }
+
+    /// Which of these open the lanes of which of their edges.
+    pub(super) fn dialling(&self, members: &Peers) -> BTreeSet<(PeerId, Edge)> {
+        let orders = self
+            .orders
+            .iter()
+            .filter(|(peer, _)| members.contains(peer));
+        let dials = |order: &Option<LaneOrder>| order.is_some_and(|order| order.dial.is_some());
+        let ends = orders.flat_map(|(peer, (_, next, previous))| {
+            let next = dials(next).then_some((*peer, Edge::ToNext));
+            let previous = dials(previous).then_some((*peer, Edge::FromPrevious));
+            next.into_iter().chain(previous)
+        });
+        ends.collect()
     }
 
     /// Whether it becomes part of an attempt at connecting a ring.

@@ -1,0 +1,177 @@
+//! What calls are open, what may still come out, and what a walk came by.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pccl_core::id::{Seq, Tag};
+use pccl_core::messages::{CallKind, CollectiveRefusal, ToMaster, ToPeer};
+use pccl_core::peer::{
+    AdoptedEdge, Answer, Call, CallError, Peer, PeerInput, PeerOutput, PeerPhase,
+};
+
+use crate::desk::spec;
+
+/// A kind of answer: the calls of one kind can be told apart by nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    Connect,
+    Update,
+    Query,
+    Optimize,
+    Sync,
+    Collective(Tag),
+}
+
+fn asked_for(call: &Call) -> Option<Kind> {
+    match call {
+        Call::Connect => Some(Kind::Connect),
+        Call::UpdateTopology => Some(Kind::Update),
+        Call::ArePeersPending => Some(Kind::Query),
+        Call::OptimizeTopology => Some(Kind::Optimize),
+        Call::SyncSharedState(_) => Some(Kind::Sync),
+        Call::Initiate { tag, .. } => Some(Kind::Collective(*tag)),
+        Call::Cancel { .. } | Call::Leave => None,
+    }
+}
+
+fn answered(answer: &Answer) -> (Kind, Option<&CallError>) {
+    match answer {
+        Answer::Connected(result) => (Kind::Connect, result.as_ref().err()),
+        Answer::TopologyUpdated(result) => (Kind::Update, result.as_ref().err()),
+        Answer::PeersPending(result) => (Kind::Query, result.as_ref().err()),
+        Answer::TopologyOptimized(result) => (Kind::Optimize, result.as_ref().err()),
+        Answer::Synchronized(result) => (Kind::Sync, result.as_ref().err()),
+        Answer::CollectiveEnded { tag, result } => (Kind::Collective(*tag), result.as_ref().err()),
+    }
+}
+
+/// What a walk came by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Landmark {
+    Admission,
+    Commit,
+    /// The edge was built for this ring.
+    Used,
+    Kept,
+    /// Lanes were up for this edge, and those that stood are kept.
+    KeptThoughUp,
+    /// In which call another ring came; `None`: in none.
+    RingIn(Option<CallKind>),
+    EdgeFailed,
+    Withdrawal,
+    Withdrawn,
+    /// A vote to start that was withdrawn too late.
+    StartedAndCancelled,
+    Moved,
+}
+
+/// Keeps the books: what is open, and what may still come out.
+#[derive(Default)]
+pub(super) struct Books {
+    pub(super) open: BTreeMap<Kind, u32>,
+    pub(super) closed: bool,
+    running: Vec<Seq>,
+    pub(super) landmarks: BTreeSet<Landmark>,
+}
+
+impl Books {
+    pub(super) fn enter(
+        &mut self,
+        input: &PeerInput,
+        before: &Peer,
+        after: &Peer,
+        out: &[PeerOutput],
+    ) {
+        let call = match input {
+            PeerInput::Call(call) => asked_for(call),
+            _ => None,
+        };
+        if let Some(kind) = call {
+            *self.open.entry(kind).or_default() += 1;
+        }
+        self.check_usage(before, after, out);
+        for output in out {
+            self.check_output(output, call);
+            self.landmarks.extend(landmark(input, output));
+            if let PeerOutput::AdoptRing { .. } = output {
+                self.landmarks.extend(ring_came(before));
+            }
+        }
+    }
+
+    /// A usage error comes alone and changes nothing.
+    fn check_usage(&self, before: &Peer, after: &Peer, out: &[PeerOutput]) {
+        let is_usage = |output: &PeerOutput| match output {
+            PeerOutput::Answer(answer) => matches!(answered(answer).1, Some(CallError::Usage(_))),
+            _ => false,
+        };
+        if out.iter().any(is_usage) {
+            assert_eq!(out.len(), 1);
+            assert_eq!(before, after);
+        }
+    }
+
+    fn check_output(&mut self, output: &PeerOutput, call: Option<Kind>) {
+        if self.closed {
+            let immediate = match output {
+                PeerOutput::Answer(answer) => Some(answered(answer).0) == call,
+                _ => false,
+            };
+            assert!(immediate, "after the end: {output:?}");
+        }
+        match output {
+            PeerOutput::Answer(answer) => {
+                let (kind, _) = answered(answer);
+                let open = self.open.get_mut(&kind).filter(|open| **open > 0);
+                *open.unwrap_or_else(|| panic!("answered twice: {answer:?}")) -= 1;
+            }
+            PeerOutput::RunRing {
+                seq, spec: what, ..
+            } => {
+                assert_eq!(*what, spec());
+                self.running.push(*seq);
+            }
+            PeerOutput::StopRing { seq } => {
+                assert!(self.running.contains(seq), "stopped what does not run");
+                self.running.retain(|running| running != seq);
+            }
+            PeerOutput::Close => self.closed = true,
+            _ => {}
+        }
+    }
+}
+
+/// What is to be seen in an output about an input.
+fn landmark(input: &PeerInput, output: &PeerOutput) -> Option<Landmark> {
+    let is_commencement = matches!(input, PeerInput::Message(ToPeer::Commence { .. }));
+    match output {
+        PeerOutput::Answer(Answer::Connected(Ok(_))) => Some(Landmark::Admission),
+        PeerOutput::Answer(Answer::CollectiveEnded { result, .. }) => match result {
+            Ok(_) => Some(Landmark::Commit),
+            Err(CallError::CollectiveRefused {
+                reason: CollectiveRefusal::Withdrawn,
+                ..
+            }) => Some(Landmark::Withdrawn),
+            Err(_) => None,
+        },
+        PeerOutput::AdoptRing { next, previous, .. } => {
+            let is_used = |edge: &Option<AdoptedEdge>| matches!(edge, Some(AdoptedEdge::Use(_)));
+            let used = is_used(next) || is_used(previous);
+            Some(if used { Landmark::Used } else { Landmark::Kept })
+        }
+        PeerOutput::Send(ToMaster::EdgeFailed { .. }) => Some(Landmark::EdgeFailed),
+        PeerOutput::Send(ToMaster::Withdraw { .. }) => Some(Landmark::Withdrawal),
+        PeerOutput::Send(ToMaster::Heartbeat { moved: true }) => Some(Landmark::Moved),
+        PeerOutput::Send(ToMaster::CompleteCollective { .. }) if is_commencement => {
+            Some(Landmark::StartedAndCancelled)
+        }
+        _ => None,
+    }
+}
+
+/// What the peer was waiting for when another ring came.
+fn ring_came(before: &Peer) -> Option<Landmark> {
+    let view = before.view();
+    let tags = view.tags().next().map(|_| CallKind::Collective);
+    let call = view.open_calls().major.or(tags);
+    (view.phase() == PeerPhase::Accepted).then_some(Landmark::RingIn(call))
+}

@@ -1,0 +1,150 @@
+//! Calls, and inputs that are mostly out of place.
+
+use pccl_core::element::SpecField;
+use pccl_core::id::{ContentHash, EntryIndex, Epoch, PeerId, Revision, Round, Seq, Tag};
+use pccl_core::messages::{
+    AbortCause, CallFailure, CallKind, CollectiveRefusal, Conflict, Misdeed, Refusal, RingOutcome,
+    ToPeer, Verdict,
+};
+use pccl_core::peer::{Call, PeerInput, PeerTimer};
+use pccl_core::shared_state::{SyncFailure, SyncPlan, SyncRole};
+use pccl_core::topology::{Edge, LaneFailure};
+use proptest::prelude::*;
+
+use crate::desk::{
+    edge_failed, edge_up, establish, established, initiate, order, sync_vote, welcome,
+};
+
+pub(super) fn call() -> impl Strategy<Value = Call> {
+    prop_oneof![
+        2 => Just(Call::Connect),
+        2 => Just(Call::UpdateTopology),
+        2 => Just(Call::ArePeersPending),
+        2 => Just(Call::OptimizeTopology),
+        2 => Just(Call::SyncSharedState(sync_vote())),
+        6 => (1..4_u64).prop_map(initiate),
+        6 => (1..4_u64).prop_map(|tag| Call::Cancel { tag: Tag(tag) }),
+    ]
+}
+
+fn verdict() -> impl Strategy<Value = Verdict> {
+    prop_oneof![
+        (0..4_u64).prop_map(|epoch| Verdict::Committed {
+            epoch: Epoch(epoch)
+        }),
+        Just(Verdict::Aborted(AbortCause::TimedOut)),
+    ]
+}
+
+fn ring() -> impl Strategy<Value = ToPeer> {
+    let rings: [&'static [u64]; 5] = [&[1, 2, 3], &[1, 2], &[2], &[1, 2, 3, 4], &[1, 3]];
+    let built = || prop::option::weighted(0.9, 1..9_u64);
+    (
+        0..4_u64,
+        prop::sample::select(rings.to_vec()),
+        built(),
+        built(),
+    )
+        .prop_map(|(epoch, ring, next, previous)| established(epoch, ring, next, previous))
+}
+
+fn edges() -> impl Strategy<Value = ToPeer> {
+    let neighbour = || prop::option::of(1..5_u64);
+    (1..9_u64, neighbour(), neighbour())
+        .prop_map(|(round, next, previous)| establish(round, next, previous))
+}
+
+fn sync_result() -> impl Strategy<Value = Result<Revision, SyncFailure>> {
+    prop_oneof![Just(Ok(Revision(0))), Just(Err(SyncFailure::TimedOut))]
+}
+
+fn role() -> impl Strategy<Value = SyncRole> {
+    let entries = vec![(EntryIndex(0), ContentHash(1))].into();
+    let from = Some(order(1));
+    prop_oneof![
+        Just(SyncRole::Distribute { to: Vec::new() }),
+        Just(SyncRole::Request { from, entries }),
+    ]
+}
+
+/// Any message, mostly out of place.
+fn message() -> impl Strategy<Value = ToPeer> {
+    let conflict = Conflict {
+        yours: CallKind::SyncSharedState,
+        theirs: CallKind::UpdateTopology,
+        peer: PeerId(1),
+    };
+    let refusals = vec![
+        CollectiveRefusal::Disagreement {
+            field: SpecField::Count,
+            peers: vec![PeerId(1)],
+        },
+        CollectiveRefusal::Withdrawn,
+        CollectiveRefusal::Conflict(conflict),
+    ];
+    let (tag, seq, round) = (
+        || (1..4_u64).prop_map(Tag),
+        || (1..6_u64).prop_map(Seq),
+        || (1..9_u64).prop_map(Round),
+    );
+    prop_oneof![
+        Just(welcome()),
+        Just(ToPeer::Heartbeat),
+        Just(ToPeer::Stopping),
+        Just(ToPeer::Kicked(Misdeed::Silent)),
+        Just(ToPeer::Refused(Refusal::BadHello)),
+        Just(ToPeer::CallFailed(CallFailure::Conflict(conflict))),
+        any::<bool>().prop_map(|pending| ToPeer::PeersPending { pending }),
+        any::<bool>()
+            .prop_map(|improved_or_kept| ToPeer::OptimizationConcluded { improved_or_kept }),
+        round().prop_map(|round| ToPeer::Probe {
+            round,
+            probes: Vec::new()
+        }),
+        ring(),
+        edges(),
+        (round(), role()).prop_map(|(round, role)| {
+            let revision = Revision(0);
+            ToPeer::SharedStatePlan(SyncPlan {
+                round,
+                revision,
+                role,
+            })
+        }),
+        (round(), sync_result())
+            .prop_map(|(round, result)| ToPeer::SharedStateConcluded { round, result }),
+        (tag(), seq()).prop_map(|(tag, seq)| ToPeer::Commence { tag, seq }),
+        (tag(), prop::sample::select(refusals))
+            .prop_map(|(tag, reason)| ToPeer::CollectiveRefused { tag, reason }),
+        (tag(), seq(), verdict()).prop_map(|(tag, seq, verdict)| ToPeer::Verdict {
+            tag,
+            seq,
+            verdict
+        }),
+    ]
+}
+
+/// Any input but a call of the user, mostly out of place.
+pub(super) fn wild() -> impl Strategy<Value = PeerInput> {
+    let round = || (1..9_u64).prop_map(Round);
+    let outcome = prop::sample::select(vec![RingOutcome::Done, RingOutcome::LaneLost]);
+    let edge = || prop::sample::select(vec![Edge::ToNext, Edge::FromPrevious]);
+    let timer = prop::sample::select(vec![PeerTimer::HeartbeatDue, PeerTimer::MasterSilence]);
+    prop_oneof![
+        6 => message().prop_map(PeerInput::Message),
+        1 => Just(PeerInput::MasterDisconnected),
+        1 => Just(PeerInput::MasterMisbehaved),
+        1 => Just(PeerInput::Call(Call::Leave)),
+        1 => timer.prop_map(PeerInput::TimerFired),
+        1 => Just(PeerInput::Moved),
+        2 => (1..9_u64, edge()).prop_map(|(round, edge)| edge_up(round, edge)),
+        1 => (1..9_u64, edge())
+            .prop_map(|(round, edge)| edge_failed(round, edge, LaneFailure::TimedOut)),
+        2 => (edge(), round()).prop_map(|(edge, built)| PeerInput::EdgeBroke { edge, built }),
+        2 => (1..6_u64, outcome).prop_map(|(seq, outcome)| PeerInput::RingEnded { seq: Seq(seq), outcome }),
+        2 => (round(), any::<bool>(), prop::option::of((0..5_u64).prop_map(PeerId)))
+            .prop_map(|(round, ok, with)| PeerInput::TransfersEnded { round, ok, with }),
+        1 => round().prop_map(|round| PeerInput::Measured { round, to: PeerId(1), kbit_per_s: 1 }),
+        1 => (round(), any::<bool>()).prop_map(|(round, ok)| PeerInput::ProbesEnded { round, ok }),
+    ]
+}
