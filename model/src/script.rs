@@ -86,6 +86,9 @@ enum Waits {
     Over,
 }
 
+/// Updates after which one has passed over a call that waits too often for it to go on waiting.
+pub(crate) const UPDATES_MANY: u8 = 9;
+
 /// The highest tag that programs use.
 const TAGS_MAX: usize = 2;
 

@@ -2,7 +2,7 @@
 
 use pccl_core::shared_state::SyncStrategy::{EnforcePopular, ReceiveOnly, SendOnly};
 
-use crate::script::{Do, Program};
+use crate::script::{Do, Program, UPDATES_MANY};
 
 const fn program(steps: &'static [Do]) -> Program {
     Program {
@@ -92,12 +92,21 @@ pub(super) static ASK_FIRST: Program =
 pub(super) static UPDATE_REDUCE: Program = program(&[Do::Update, Do::Start(1), Do::Finish(1)]);
 pub(super) static UPDATE_REDUCE_TWICE: Program =
     repeated(2, &[Do::Update, Do::Start(1), Do::Finish(1)]);
+/// Updates until who waits in another call has been passed over often enough, and once more.
+pub(super) static UPDATE_ON_AND_ON: Program = repeated(UPDATES_MANY, &[Do::Update]);
 pub(super) static OPTIMIZE: Program = program(&[Do::Optimize, Do::Start(1), Do::Finish(1)]);
 const OPTIMIZING: &[Do] = &[Do::Update, Do::Optimize, Do::Start(1), Do::Finish(1)];
 pub(super) static UPDATE_OPTIMIZE: Program = program(OPTIMIZING);
 pub(super) static OPTIMIZE_FIRST: Program = Program {
     first: 1,
     ..program(OPTIMIZING)
+};
+/// Optimize, then synchronize; and the same by somebody who has optimized already.
+const OPTIMIZE_AND_SYNC: &[Do] = &[Do::Optimize, Do::Sync(EnforcePopular)];
+pub(super) static OPTIMIZE_SYNC: Program = program(OPTIMIZE_AND_SYNC);
+pub(super) static SYNC_AFTER_OPTIMIZE: Program = Program {
+    first: 1,
+    ..program(OPTIMIZE_AND_SYNC)
 };
 pub(super) static QUIT: Program = program(&[Do::Start(1), Do::Leave]);
 pub(super) static CANCEL: Program = program(&[Do::Start(1), Do::Cancel(1), Do::Finish(1)]);

@@ -29,7 +29,8 @@ const EACH_EDGE_ONCE: &str =
     "each ordered edge is reported once, before anything else that follows from it";
 
 /// Where a peer may be when a report about an edge arrives: one that comes late, too.
-const MAY_REPORT: [S; 9] = [
+const MAY_REPORT: [S; 10] = [
+    S::VoteOptimizeTopology,
     S::ConnectingToPeers,
     S::WaitingForOtherPeers,
     S::ConnectingToPeersFailed,
@@ -103,7 +104,8 @@ fn may_go_up_accepted(kind: &str, state: S) -> Result<(), &'static str> {
         ),
         "EdgeUp" => allowed(MAY_REPORT.contains(&state), EACH_EDGE_ONCE),
         "EdgeFailed" => allowed(
-            MAY_REPORT.contains(&state) && state != S::ConnectingToPeersFailed,
+            MAY_REPORT.contains(&state) && state != S::ConnectingToPeersFailed
+                || state == S::VoteCompleteTopologyOptimization,
             "each opens the lanes of one edge only",
         ),
         "Bandwidth" | "ProbesDone" => allowed(
@@ -161,7 +163,10 @@ fn may_go_down(kind: &str, receiver: ReceiverIn) -> Result<(), &'static str> {
             ],
             "who asks whether peers are pending is told that they are first",
         ),
-        "CallFailed" => allowed(&[R::Optimize, R::Sync], "these two give way"),
+        "CallFailed" => allowed(
+            &[R::Optimize, R::Sync],
+            "these two give way; a collective is refused",
+        ),
         "PeersPending" => allowed(&[R::Query, R::Collective], "the answer to who asked"),
         "Probe" | "OptimizationConcluded" => allowed(&[R::Optimize], "part of an optimization"),
         "SharedStatePlan" | "SharedStateConcluded" => {

@@ -10,7 +10,7 @@ use pccl_core::topology::Edge;
 use crate::claim::Claim;
 use crate::milestone::Milestone;
 use crate::run::{Run, small};
-use crate::script::Do;
+use crate::script::{Do, UPDATES_MANY};
 use crate::step::SeatNo;
 
 pub(crate) fn peer_moved(
@@ -87,7 +87,12 @@ fn is_well_ended(run: &Run<'_>, no: SeatNo, answer: &Answer) -> bool {
     match why {
         None => true,
         Some(CallError::Aborted { .. } | CallError::CollectiveRefused { .. }) => collective,
-        // An update is in nobody's way, and no collective is in that of an optimization.
+        // An update is in nobody's way before many have passed over a call, and no collective is in that of
+        // an optimization.
+        Some(CallError::Conflict(conflict)) if conflict.theirs == CallKind::UpdateTopology => {
+            let mut plans = run.scenario.seats.iter();
+            plans.any(|plan| plan.program.rounds >= UPDATES_MANY)
+        }
         Some(CallError::Conflict(conflict)) => match answer {
             Answer::CollectiveEnded { .. } => {
                 let majors = [CallKind::OptimizeTopology, CallKind::SyncSharedState];
