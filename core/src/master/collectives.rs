@@ -62,10 +62,10 @@ impl Master {
             return;
         };
         let Some(Collective::Initiating(votes)) = group.collectives.get_mut(&tag) else {
-            rule!((); WithdrawnAfterStart if group.collectives.contains_key(&tag) => {
+            if rule!(false; WithdrawnAfterStart => group.collectives.contains_key(&tag)) {
                 let reason = CollectiveRefusal::Withdrawn;
                 send(out, peer, ToPeer::CollectiveRefused { tag, reason });
-            });
+            }
             return;
         };
         if votes.remove(&peer).is_none() {
@@ -226,10 +226,9 @@ impl Master {
         let Some(tag) = record.whole.pop_first() else {
             return false;
         };
-        let epoch = record.epoch;
+        let epoch = rule!(record.epoch; VerdictOfAnotherEpoch => self.epoch);
         if let Some(Collective::Running { bytes, .. }) = record.collectives.get(&tag) {
             let bytes = *bytes;
-            let epoch = rule!(epoch; VerdictOfAnotherEpoch => self.epoch);
             self.decide(group, tag, &Verdict::Committed { epoch }, out);
             self.forgive(group, bytes);
         }
@@ -250,7 +249,7 @@ impl Master {
         };
         record.running.remove(&seq);
         record.whole.remove(&tag);
-        let epoch = record.epoch;
+        let epoch = rule!(record.epoch; VerdictOfAnotherEpoch => self.epoch);
         let contributors = record.ring.0.clone();
         for peer in contributors.iter().copied() {
             let is_left = self.peers.contains_key(&peer);

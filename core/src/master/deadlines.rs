@@ -88,8 +88,8 @@ impl Master {
         let before = record.late;
         self.set_timer(silence, true, out);
         let runs = self.armed.contains(&late);
-        let restart = rule!(restart; LateThoughHeard => false);
-        if wanted.is_some() && (!runs || wanted != before || restart) {
+        let starts_anew = rule!(restart; LateThoughHeard => false);
+        if wanted.is_some() && (!runs || wanted != before || starts_anew) {
             rule!(self.start_timer(late, wanted, out); LateNotWatched => {});
         } else if wanted.is_none() {
             self.set_timer(late, false, out);

@@ -252,8 +252,7 @@ impl Master {
         };
         record.members.remove(&peer);
         record.find_ready();
-        let vote = record.vote_aside(peer);
-        let vote = rule!(vote; VoteAsideDropped => None);
+        let vote = rule!(record.vote_aside(peer); VoteAsideDropped => None);
         if let Some(record) = self.record_mut(peer) {
             record.aside = vote;
             record.left_out = ASIDE_FOR;
