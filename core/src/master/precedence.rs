@@ -252,7 +252,8 @@ impl Master {
         };
         record.members.remove(&peer);
         record.find_ready();
-        let vote = rule!(record.vote_aside(peer); VoteAsideDropped => None);
+        let vote =
+            rule!(record.vote_aside(peer); VoteAsideDropped => record.vote_aside(peer).and(None));
         if let Some(record) = self.record_mut(peer) {
             record.aside = vote;
             record.left_out = ASIDE_FOR;
