@@ -111,7 +111,8 @@ pub enum Fault {
     StopMaster,
 }
 
-/// Every kind of fault.
+/// Every kind of fault, but for those that have scenarios of their own: a port that closes, lanes that carry
+/// nothing, and a peer that never comes to the end of its part.
 pub const ANY_FAULT: &[Fault] = &[
     Fault::Crash,
     Fault::Freeze,

@@ -226,10 +226,13 @@ impl Master {
         let Some(tag) = record.whole.pop_first() else {
             return false;
         };
-        let epoch = rule!(record.epoch; VerdictOfAnotherEpoch => self.epoch);
+        let epoch = record.epoch;
         if let Some(Collective::Running { bytes, .. }) = record.collectives.get(&tag) {
             let bytes = *bytes;
-            self.decide(group, tag, &Verdict::Committed { epoch }, out);
+            let verdict = Verdict::Committed {
+                epoch: rule!(epoch; VerdictOfAnotherEpoch => self.epoch),
+            };
+            self.decide(group, tag, &verdict, out);
             self.forgive(group, bytes);
         }
         true
@@ -249,7 +252,7 @@ impl Master {
         };
         record.running.remove(&seq);
         record.whole.remove(&tag);
-        let epoch = rule!(record.epoch; VerdictOfAnotherEpoch => self.epoch);
+        let epoch = record.epoch;
         let contributors = record.ring.0.clone();
         for peer in contributors.iter().copied() {
             let is_left = self.peers.contains_key(&peer);
