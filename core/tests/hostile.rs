@@ -615,10 +615,11 @@ fn what_peers_say_reaches_every_corner_of_the_master() {
     let mut runner = TestRunner::deterministic();
     let script = prop::collection::vec(any_move(), 120);
 
-    let runs = (0..3000).map(|_| {
+    let runs = (0..1500).map(|_| {
         let moves = script.new_tree(&mut runner).unwrap().current();
         run(MasterConfig::default(), moves)
     });
+    let runs = runs.chain(stories::corners());
     let taken: BTreeSet<_> = runs.flat_map(|bystander| bystander.taken).collect();
 
     let missed: Vec<_> = TRANSITIONS

@@ -442,3 +442,108 @@ fn an_update_that_comes_to_nothing_leaves_collectives_that_wait_on_a_whole_ring_
     run.completes(4, seq);
     assert_eq!(run.bystander.verdicts.len(), 1);
 }
+
+/// What a peer votes for that has reported a failed edge, before the attempt is over.
+fn voted_after_its_edge_failed(vote: fn(&mut Run, u64)) -> Run {
+    let mut run = Run::of(3);
+    for newcomer in [4, 5] {
+        run.bystander.join(0, false);
+        for peer in 1..=3 {
+            run.updates(peer, BrokenEdges::NONE);
+        }
+        if newcomer == 4 {
+            run.all_connect();
+        }
+    }
+    run.fails(4, Edge::ToNext);
+    assert_eq!(run.state(4), Some(ConnectionState::ConnectingToPeersFailed));
+    vote(&mut run, 4);
+    run.all_connect();
+    run
+}
+
+#[test]
+fn a_vote_between_a_failed_edge_and_the_next_attempt_stands_when_the_ring_does() {
+    let votes: [(fn(&mut Run, u64), ConnectionState); 3] = [
+        (
+            |run, peer| run.updates(peer, BrokenEdges::NONE),
+            ConnectionState::Idle,
+        ),
+        (
+            |run, peer| run.synchronizes(peer),
+            ConnectionState::VoteSyncSharedState,
+        ),
+        (
+            |run, peer| run.says(peer, ToMaster::OptimizeTopology),
+            ConnectionState::VoteOptimizeTopology,
+        ),
+    ];
+    for (vote, state) in votes {
+        let mut run = voted_after_its_edge_failed(vote);
+
+        run.fires(MasterTimer::RetryWiring(run.round(4)));
+        run.all_connect();
+
+        assert_eq!(run.gone(), []);
+        assert_eq!(run.accepted(), [1, 2, 3, 4, 5]);
+        assert_eq!(run.state(4), Some(state));
+    }
+}
+
+/// Eight updates of the others pass over it.
+fn passed_over() -> Run {
+    let mut run = Run::of(3);
+    run.says(3, ToMaster::OptimizeTopology);
+    for _ in 0..8 {
+        assert_eq!(run.state(3), Some(ConnectionState::VoteOptimizeTopology));
+        run.updates(1, BrokenEdges::NONE);
+        run.updates(2, BrokenEdges::NONE);
+    }
+    run
+}
+
+#[test]
+fn who_updates_for_ever_does_not_keep_another_call_waiting_for_ever() {
+    let run = passed_over();
+
+    assert_eq!(run.gone(), []);
+    assert_eq!(run.state(3), Some(ConnectionState::Idle));
+}
+
+/// The ring is to be turned round, which one edge prevents.
+fn not_turned_round() -> Run {
+    let mut run = Run::of(3);
+    for peer in 1..=3 {
+        run.says(peer, ToMaster::OptimizeTopology);
+    }
+    for peer in 1..=3 {
+        let (round, ok) = (run.round(peer), true);
+        run.says(peer, ToMaster::ProbesDone { round, ok });
+    }
+    run.bystander.solve(true);
+    run.fails(1, Edge::ToNext);
+    run.all_connect();
+    run.fires(MasterTimer::RetryWiring(run.round(1)));
+    run
+}
+
+#[test]
+fn a_better_ring_that_cannot_be_connected_leaves_the_present_one() {
+    let mut run = not_turned_round();
+
+    assert_eq!(run.gone(), []);
+    run.reduces(&[1, 2, 3]);
+}
+
+/// Corners that random words seldom reach.
+pub(super) fn corners() -> impl Iterator<Item = Bystander> {
+    let votes: [fn(&mut Run, u64); 3] = [
+        |run, peer| run.updates(peer, BrokenEdges::NONE),
+        |run, peer| run.synchronizes(peer),
+        |run, peer| run.says(peer, ToMaster::OptimizeTopology),
+    ];
+    let voted = votes.into_iter().map(voted_after_its_edge_failed);
+    voted
+        .chain([passed_over(), not_turned_round()])
+        .map(|run| run.bystander)
+}
