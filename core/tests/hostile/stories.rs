@@ -3,7 +3,7 @@
 use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::id::{PeerId, Revision, Round, Seq, Tag};
 use pccl_core::master::{MasterConfig, MasterInput, MasterTimer};
-use pccl_core::messages::{Misdeed, RingOutcome, ToMaster};
+use pccl_core::messages::{AbortCause, Misdeed, RingOutcome, ToMaster, Verdict};
 use pccl_core::shared_state::{SyncStrategy, SyncVote};
 use pccl_core::states::{ConnectionPhase, ConnectionState};
 use pccl_core::topology::{BrokenEdges, Edge, LaneFailure};
@@ -315,7 +315,7 @@ fn a_withdrawal_after_the_start_is_too_late_and_harms_nobody() {
 }
 
 #[test]
-fn who_votes_and_withdraws_for_ever_harms_nobody_and_lets_no_time_run_out() {
+fn who_votes_and_withdraws_for_ever_is_late_when_it_ceases_to() {
     let mut run = Run::of(2);
     run.initiates(1, 1);
     for _ in 0..100 {
@@ -323,7 +323,6 @@ fn who_votes_and_withdraws_for_ever_harms_nobody_and_lets_no_time_run_out() {
         run.says(2, ToMaster::Withdraw { tag: Tag(2) });
     }
 
-    assert!(run.is_timed(MasterTimer::Late(PeerId(2))));
     run.fires(MasterTimer::Late(PeerId(2)));
 
     assert_eq!(run.gone(), [(2, Misdeed::MissedBallot)]);
@@ -345,6 +344,36 @@ fn who_says_that_it_moves_bytes_is_late_with_its_vote_all_the_same() {
     assert_eq!(before, after);
     run.fires(MasterTimer::Late(PeerId(2)));
     assert_eq!(run.gone(), [(2, Misdeed::MissedBallot)]);
+}
+
+/// The master cannot tell such a peer from one that is slow. The others can give the collective up.
+#[test]
+fn who_says_for_ever_that_it_moves_bytes_is_never_late_with_its_part_and_others_may_give_up() {
+    let mut run = Run::of(2);
+    run.initiates(1, 1);
+    run.initiates(2, 1);
+    let late = MasterTimer::Late(PeerId(2));
+    let before = run.bystander.starts[&late];
+
+    run.says(2, ToMaster::Heartbeat { moved: false });
+    let silent = run.bystander.starts[&late];
+    for _ in 0..100 {
+        run.says(2, ToMaster::Heartbeat { moved: true });
+    }
+
+    assert_eq!(silent, before);
+    assert_eq!(run.bystander.starts[&late], before + 100);
+    let seq = run.bystander.heard[&PeerId(1)].1;
+    let (outcome, broken) = (RingOutcome::Cancelled, BrokenEdges::NONE);
+    let given_up = ToMaster::CompleteCollective {
+        seq,
+        outcome,
+        broken,
+    };
+    run.says(1, given_up);
+    let aborted = Verdict::Aborted(AbortCause::Cancelled(PeerId(1)));
+    assert_eq!(run.bystander.verdicts[&seq], aborted);
+    assert_eq!(run.gone(), []);
 }
 
 #[test]
