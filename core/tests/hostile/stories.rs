@@ -12,6 +12,9 @@ use super::Bystander;
 
 const BOTH: [Edge; 2] = [Edge::ToNext, Edge::FromPrevious];
 
+/// What a peer says.
+type Words = fn(&mut Run, u64);
+
 /// A run of one group, and what its peers say.
 struct Run {
     bystander: Bystander,
@@ -378,8 +381,7 @@ fn who_says_for_ever_that_it_moves_bytes_is_never_late_with_its_part_and_others_
 
 #[test]
 fn votes_of_a_peer_that_was_set_aside_end_its_part_in_the_run_alone() {
-    type Word = fn(&mut Run, u64);
-    let words: [(Word, bool); 8] = [
+    let words: [(Words, bool); 8] = [
         (|run, peer| run.updates(peer, BrokenEdges::NONE), false),
         (|run, peer| run.initiates(peer, 1), false),
         (|run, peer| run.synchronizes(peer), false),
@@ -473,7 +475,7 @@ fn an_update_that_comes_to_nothing_leaves_collectives_that_wait_on_a_whole_ring_
 }
 
 /// What a peer votes for that has reported a failed edge, before the attempt is over.
-fn voted_after_its_edge_failed(vote: fn(&mut Run, u64)) -> Run {
+fn voted_after_its_edge_failed(vote: Words) -> Run {
     let mut run = Run::of(3);
     for newcomer in [4, 5] {
         run.bystander.join(0, false);
@@ -493,7 +495,7 @@ fn voted_after_its_edge_failed(vote: fn(&mut Run, u64)) -> Run {
 
 #[test]
 fn a_vote_between_a_failed_edge_and_the_next_attempt_stands_when_the_ring_does() {
-    let votes: [(fn(&mut Run, u64), ConnectionState); 3] = [
+    let votes: [(Words, ConnectionState); 3] = [
         (
             |run, peer| run.updates(peer, BrokenEdges::NONE),
             ConnectionState::Idle,
@@ -566,7 +568,7 @@ fn a_better_ring_that_cannot_be_connected_leaves_the_present_one() {
 
 /// Corners that random words seldom reach.
 pub(super) fn corners() -> impl Iterator<Item = Bystander> {
-    let votes: [fn(&mut Run, u64); 3] = [
+    let votes: [Words; 3] = [
         |run, peer| run.updates(peer, BrokenEdges::NONE),
         |run, peer| run.synchronizes(peer),
         |run, peer| run.says(peer, ToMaster::OptimizeTopology),
