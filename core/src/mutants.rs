@@ -96,6 +96,12 @@ mutants! {
     /// A collective starts when one member wants it, while the others run another: a peer is told to
     /// reduce what it never offered.
     StartBeforeLastVote = "start-before-last-vote",
+    /// Who takes its vote to start back while its ring is connected for it may call nothing until the ring
+    /// stands: it is kicked for its next call.
+    WithdrawalForgottenInWiring = "withdrawal-forgotten-in-wiring",
+    /// A vote to start is taken back although everybody had voted: the peer is told that what runs does not
+    /// start.
+    WithdrawnAfterStart = "withdrawn-after-start",
     /// The vote of a dead member to start a collective is kept: the ballot never matches the living,
     /// and no reduce starts any more.
     DeadVoteToStartStays = "dead-vote-to-start-stays",
@@ -151,8 +157,48 @@ mutants! {
     EpochNotRaised = "epoch-not-raised",
     /// Each peer is told a ring that begins with itself: everybody thinks that its rank is 0.
     RingStartsWithEach = "ring-starts-with-each",
+    /// A vote to update that crossed the announcement of another ring counts for the next one: nobody waits
+    /// in that call any more, and the peer is kicked for its next.
+    VoteOnAnOlderRingCounts = "vote-on-an-older-ring-counts",
     /// A newcomer is told another ring than the others: its rank is somebody else's.
     NewcomerGetsAnotherRing = "newcomer-gets-another-ring",
+
+    /// A peer adopts whatever lanes it has connected last although the master says that the old ones stay:
+    /// the two ends of an edge use different lanes, for ever.
+    FreshLanesAdopted = "fresh-lanes-adopted",
+    /// What an attempt connected that was given up counts as an edge of the next ring: one end has dropped
+    /// it.
+    GivenUpEdgesAnnounced = "given-up-edges-announced",
+    /// An edge counts as up when one of its ends has said so: the other may have no lanes.
+    UpAtOneEnd = "up-at-one-end",
+    /// A newcomer is refused for the first failure: one lost packet keeps it out.
+    RefusedForTheFirstFailure = "refused-for-the-first-failure",
+    /// Edges that break under collectives are not counted: lanes that carry nothing are rebuilt for ever.
+    BreaksNotCounted = "breaks-not-counted",
+    /// Who cannot be neighbours is sent away although another ring is left.
+    EvictedThoughARingIsLeft = "evicted-though-a-ring-is-left",
+    /// A ring of two counts as possible when one of its edges stands: the other one is tried for ever.
+    OneWayRing = "one-way-ring",
+
+    // Who is late, and who gives way.
+    /// A peer is kicked for its vote although more would have to go than wait: one that is fast has all
+    /// others kicked.
+    KickedThoughMoreWouldGo = "kicked-though-more-would-go",
+    /// The timer of a peer that others wait for is never started: one that lives and never votes stops the
+    /// run.
+    LateNotWatched = "late-not-watched",
+    /// The timer of a peer that others wait for does not start anew when it is heard: a peer is ended that
+    /// goes on.
+    LateThoughHeard = "late-though-heard",
+    /// Who holds up what the others have done is never sent away: each attempt ends like the last.
+    StalledAgainAndAgain = "stalled-again-and-again",
+    /// The vote of a newcomer that is set aside is dropped: it waits in a synchronization that the others
+    /// conclude without it.
+    VoteAsideDropped = "vote-aside-dropped",
+    /// A newcomer is never set aside: it and those who reduce get in each other's way without end.
+    ThirdConflictNotResolved = "third-conflict-not-resolved",
+    /// A commit names the newest epoch of the run, not that of the ring that contributed.
+    VerdictOfAnotherEpoch = "verdict-of-another-epoch",
 
     // Timers.
     /// Timers are not stopped when nobody needs them any more.
@@ -207,11 +253,8 @@ mutants! {
     InventedAbort = "invented-abort",
     /// A peer whose own part was whole takes an abort for a commit: some keep the sum, some do not.
     WholeHereIsCommitted = "whole-here-is-committed",
-    /// A newcomer's first `update_topology` is a vote although its admission was its update: it waits
-    /// while the others work.
-    AdmissionIsNoUpdate = "admission-is-no-update",
-    /// A lane that breaks before its ring stands is forgotten: every reduce is aborted, and nothing
-    /// rebuilds the edge.
+    /// A lane that breaks before its ring stands is forgotten: the next reduce is aborted for a lane that
+    /// nobody names, and edges are rebuilt that are whole.
     FreshBreakForgotten = "fresh-break-forgotten",
     /// The end of any ring counts as that of the first tag that runs: the wrong buffer is called whole.
     RingEndOfAnotherTag = "ring-end-of-another-tag",

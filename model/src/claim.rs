@@ -15,6 +15,8 @@ pub enum Claim {
     Restoration,
     Exclusivity,
     OneView,
+    Orders,
+    Named,
     Admission,
     SharedState,
     Election,
@@ -42,6 +44,8 @@ pub const CLAIMS: &[Claim] = &[
     Claim::Restoration,
     Claim::Exclusivity,
     Claim::OneView,
+    Claim::Orders,
+    Claim::Named,
     Claim::Admission,
     Claim::SharedState,
     Claim::Election,
@@ -84,7 +88,11 @@ impl Claim {
             Self::OneView => {
                 "an epoch has one ring per group, all of its members are on it, and every edge has its lanes"
             }
-            Self::Admission => "nobody is accepted without the vote of every accepted peer",
+            Self::Orders => "an order leaves nothing to decide: the lanes that it names are there",
+            Self::Named => "who reports a lost lane says which edge it was of",
+            Self::Admission => {
+                "nobody is accepted without the vote or the consent of every accepted peer"
+            }
             Self::SharedState => {
                 "a successful synchronization leaves the group with one revision and one content"
             }
@@ -101,7 +109,9 @@ impl Claim {
                 "a peer claims a verdict only when the master has told it, and none when it lost the master"
             }
             Self::WithinTheTable => "the master never wants what its table of transitions forbids",
-            Self::Innocence => "nobody who keeps to the protocol is thrown out for a misdeed",
+            Self::Innocence => {
+                "nobody who keeps to the protocol is thrown out, but for what it cannot do or for those who wait"
+            }
             Self::Trust => "no peer takes an honest master for a broken one",
             Self::AnsweredOnce => "every call is answered once, by an answer of its kind",
             Self::RetriesExplained => {
@@ -110,7 +120,9 @@ impl Claim {
             Self::InStep => {
                 "where nothing goes wrong, users of one loop never get in each other's way"
             }
-            Self::Timers => "the timers that run are those that were started and not stopped",
+            Self::Timers => {
+                "the timers that run are those that were started and not stopped, and who is heard has all its time again"
+            }
             Self::Bounded => "no queue of messages to a peer grows beyond its bound",
         }
     }
@@ -126,6 +138,7 @@ impl Claim {
                 Milestone::Committed
             }
             Self::Restoration => Milestone::RestoredWhole,
+            Self::Named => Milestone::Aborted,
             Self::Exclusivity => Milestone::TwoTagsAtOnce,
             Self::OneView | Self::Admission | Self::InStep => Milestone::Admitted,
             Self::SharedState | Self::Election => Milestone::ContentMoved,
@@ -134,6 +147,7 @@ impl Claim {
             Self::NoStall | Self::RetriesExplained => Milestone::Recovered,
             Self::NoVerdictInvented => Milestone::LostMasterUndecided,
             Self::WithinTheTable => Milestone::WiredAgain,
+            Self::Orders => Milestone::KeptBesideFresh,
             Self::Innocence | Self::Trust => Milestone::ThrownOut,
             Self::AnsweredOnce => Milestone::GaveWay,
             Self::Timers => Milestone::NoticedBySilence,

@@ -1,7 +1,8 @@
 //! What can happen next in a state, always in the same order: a path is a list of positions in it.
 
-use pccl_core::master::MasterTimer;
+use pccl_core::master::{Master, MasterTimer};
 use pccl_core::peer::{PeerPhase, PeerTimer};
+use pccl_core::states::{CollectiveCommunicationState, ConnectionState};
 use pccl_core::topology::Edge;
 
 use crate::lanes::{Dialling, dialling, noticeable};
@@ -50,6 +51,7 @@ fn progress(scenario: &Scenario, state: &RunState, out: &mut Vec<Step>) {
             }
         }
     }
+    dials(scenario, state, out);
     frames(scenario, state, out);
     let has_timer = |is_meant: fn(&MasterTimer) -> bool| {
         let master = state.master.as_ref();
@@ -81,13 +83,29 @@ fn of_link(state: &RunState, no: SeatNo, seat: &Seat, out: &mut Vec<Step>) {
     if seat.link.up.may_end() {
         out.push(Step::UpEnds(no));
     }
-    let mute = seat.link.up.end == End::Silent || seat.life == Life::Frozen;
-    if mute && !seat.link.up.has_message() {
-        let silence = seat.id.map(MasterTimer::Silence);
-        if master.view().timers().any(|timer| Some(timer) == silence) {
-            out.push(Step::Silence(no));
-        }
+    let runs =
+        |timer: Option<MasterTimer>| master.view().timers().any(|known| Some(known) == timer);
+    let is_silent = seat.link.up.end == End::Silent || seat.life == Life::Frozen;
+    if is_silent && !seat.link.up.has_message() && runs(seat.id.map(MasterTimer::Silence)) {
+        out.push(Step::Silence(no));
     }
+    if seat.is_mute && lacks_its_part(master, seat) && runs(seat.id.map(MasterTimer::Late)) {
+        out.push(Step::Overdue(no));
+    }
+}
+
+/// Does something run that lacks the part of this peer, as the master has it?
+fn lacks_its_part(master: &Master, seat: &Seat) -> bool {
+    let Some(peer) = seat.id.and_then(|id| master.view().peer(id)) else {
+        return false;
+    };
+    let performs = CollectiveCommunicationState::Perform;
+    let part = [
+        ConnectionState::OptimizeTopology,
+        ConnectionState::DistributeSharedState,
+        ConnectionState::RequestSharedState,
+    ];
+    part.contains(&peer.state()) || peer.tags().any(|(_, state)| state == performs)
 }
 
 fn of_peer(scenario: &Scenario, state: &RunState, no: SeatNo, seat: &Seat, out: &mut Vec<Step>) {
@@ -140,15 +158,15 @@ pub(crate) fn is_outside(scenario: &Scenario, seat: &Seat) -> bool {
 fn of_plane(state: &RunState, no: SeatNo, seat: &Seat, out: &mut Vec<Step>) {
     for edge in EDGES {
         match dialling(state, no, edge) {
-            Dialling::Works(_) => out.push(Step::Dial(no, edge)),
             Dialling::Fails => out.push(Step::DialFails(no, edge)),
-            Dialling::NotNow => {}
+            // In turn, see below.
+            Dialling::Works(_) | Dialling::Opens | Dialling::NotNow => {}
         }
         if noticeable(state, no, edge).next().is_some() {
             out.push(Step::Notice(no, edge));
         }
     }
-    if seat.plane.probing.is_some() {
+    if seat.plane.probing.is_some() && !seat.is_mute {
         out.push(Step::Measure(no));
     }
     if has_served(seat) {
@@ -161,17 +179,33 @@ fn of_plane(state: &RunState, no: SeatNo, seat: &Seat, out: &mut Vec<Step>) {
     }
 }
 
-fn frames(scenario: &Scenario, state: &RunState, out: &mut Vec<Step>) {
-    // By the peers' numbers, which the symmetry of the search leaves as they are.
+/// The processes that run and are not held up, by the peers' numbers, which the symmetry of the search leaves
+/// as they are.
+fn in_turn(state: &RunState) -> impl Iterator<Item = (SeatNo, &Seat)> {
     let mut in_turn: Vec<SeatNo> = state.seat_numbers().collect();
     in_turn.sort_by_key(|no| state.seat(*no).and_then(|seat| seat.id));
-    for no in in_turn {
-        let Some(seat) = state.seat(no).filter(|seat| seat.runs()) else {
-            continue;
-        };
-        if seat.link.up.queue.len() >= UP_MAX {
-            continue;
+    let seats = in_turn.into_iter();
+    let seats = seats.filter_map(|no| Some((no, state.seat(no)?)));
+    seats.filter(|(_, seat)| seat.runs() && seat.link.up.queue.len() < UP_MAX)
+}
+
+fn dials(scenario: &Scenario, state: &RunState, out: &mut Vec<Step>) {
+    for (no, _) in in_turn(state) {
+        for edge in EDGES {
+            match dialling(state, no, edge) {
+                Dialling::Works(_) => out.push(Step::Dial(no, edge)),
+                Dialling::Opens => out.push(Step::Opens(no, edge)),
+                Dialling::Fails | Dialling::NotNow => continue,
+            }
+            if scenario.frames == Frames::InTurn {
+                return;
+            }
         }
+    }
+}
+
+fn frames(scenario: &Scenario, state: &RunState, out: &mut Vec<Step>) {
+    for (no, seat) in in_turn(state) {
         for run in &seat.plane.rings {
             if seat.plane.expected(run.tag).is_some() {
                 out.push(Step::Frame(no, run.tag));
@@ -196,13 +230,7 @@ fn faults(scenario: &Scenario, state: &RunState, out: &mut Vec<Step>) {
         return;
     };
     if scenario.allows(Fault::Late) {
-        let deadlines = [
-            Deadline::Ballot,
-            Deadline::Wiring,
-            Deadline::Optimization,
-            Deadline::SharedState,
-            Deadline::Collective,
-        ];
+        let deadlines = [Deadline::Peer, Deadline::Wiring, Deadline::Solver];
         for deadline in deadlines {
             let running = master
                 .view()
@@ -247,10 +275,24 @@ fn faults_of_plane(
         out.push(Step::BreakEdge(no));
     }
     for edge in EDGES {
-        let works = matches!(dialling(state, no, edge), Dialling::Works(_));
+        let works = match dialling(state, no, edge) {
+            Dialling::Works(_) | Dialling::Opens => true,
+            Dialling::NotNow | Dialling::Fails => false,
+        };
         if works && scenario.allows(Fault::RefuseDial) {
             out.push(Step::RefuseDial(no, edge));
         }
+    }
+    let in_use = seat.plane.next.as_ref().zip(seat.plane.rings.first());
+    // One at most, where a ring runs: before that it makes no difference.
+    if in_use.is_some() && scenario.allows(Fault::BlackHole) && state.black_holes.is_empty() {
+        out.push(Step::BlackHole(no));
+    }
+    if scenario.allows(Fault::ClosePort) && !seat.is_closed && seat.id.is_some() {
+        out.push(Step::ClosePort(no));
+    }
+    if scenario.allows(Fault::Mute) && !seat.is_mute && seat.plane.is_at_work() {
+        out.push(Step::Mute(no));
     }
     if seat.plane.probing.is_some() && scenario.allows(Fault::RefuseMeasure) {
         out.push(Step::RefuseMeasure(no));

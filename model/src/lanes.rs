@@ -1,15 +1,17 @@
 //! Connecting ring edges, using them, and losing them.
 
 use pccl_core::element::CollectiveSpec;
-use pccl_core::id::{Round, Seq, Tag};
+use pccl_core::id::{PeerId, Round, Seq, Tag};
 use pccl_core::messages::RingOutcome;
-use pccl_core::peer::PeerInput;
+use pccl_core::peer::{AdoptedEdge, PeerInput};
 use pccl_core::topology::{Edge, LaneFailure, Topology};
 
 use crate::claim::Claim;
-use crate::plane::Lanes;
+use crate::milestone::Milestone;
+use crate::plane::{Lanes, Progress};
 use crate::ring::Frame;
 use crate::run::{Run, small};
+use crate::scenario::Dials;
 use crate::state::{Life, RunState, Seat};
 use crate::step::SeatNo;
 use crate::watch;
@@ -29,6 +31,8 @@ pub(crate) enum Dialling {
     NotNow,
     /// The other end waits for it.
     Works(SeatNo),
+    /// The other end has taken the lanes, and they come up at this one.
+    Opens,
     /// The other end is gone, or hangs.
     Fails,
 }
@@ -37,27 +41,34 @@ pub(crate) fn dialling(state: &RunState, no: SeatNo, edge: Edge) -> Dialling {
     let Some(seat) = state.seat(no) else {
         return Dialling::NotNow;
     };
-    let Some(order) = seat.plane.order.as_ref().filter(|order| !order.reported) else {
+    let Some(order) = &seat.plane.order else {
         return Dialling::NotNow;
     };
-    let Some(wanted) = order
-        .edge(edge)
-        .filter(|edge| edge.dials && edge.lanes.is_none())
-    else {
+    let Some(wanted) = order.edge(edge).filter(|edge| edge.dials) else {
         return Dialling::NotNow;
+    };
+    let is_answered = match wanted.progress {
+        Progress::Owed => false,
+        Progress::Answered => true,
+        Progress::Up(_) | Progress::Failed => return Dialling::NotNow,
     };
     let Some((other_no, other)) = running(state, state.seat_of(wanted.with)) else {
         return Dialling::Fails;
     };
-    let waits = other.plane.order.as_ref().is_some_and(|theirs| {
-        let end = theirs.edge(opposite(edge));
-        theirs.round == order.round
-            && end.is_some_and(|end| Some(end.with) == seat.id && end.lanes.is_none())
-    });
-    if waits {
-        Dialling::Works(other_no)
-    } else {
-        Dialling::NotNow
+    let theirs = other.plane.order.as_ref();
+    let theirs = theirs.filter(|theirs| theirs.round == order.round);
+    let end = theirs.and_then(|theirs| theirs.edge(opposite(edge)));
+    match end.map(|end| &end.progress) {
+        Some(Progress::Up(lanes)) if is_answered && !lanes.cut => Dialling::Opens,
+        Some(Progress::Owed) if !is_answered && other.is_closed => Dialling::Fails,
+        Some(Progress::Owed) if !is_answered => Dialling::Works(other_no),
+        Some(Progress::Owed | Progress::Answered | Progress::Up(_) | Progress::Failed) | None => {
+            if is_answered {
+                Dialling::Fails
+            } else {
+                Dialling::NotNow
+            }
+        }
     }
 }
 
@@ -79,7 +90,10 @@ pub(crate) fn noticeable(
     let stalls = move |lanes: &Lanes| {
         let waits = seat.is_some_and(|seat| !seat.plane.rings.is_empty());
         let other = state.seat_of(lanes.with).and_then(|no| state.seat(no));
-        waits && other.is_some_and(|other| other.life == Life::Frozen)
+        let me = seat.and_then(|seat| seat.id);
+        waits
+            && (other.is_some_and(|other| other.life == Life::Frozen)
+                || me.is_some_and(|me| state.is_black_hole(me, edge, lanes.with)))
     };
     let lanes = seat
         .into_iter()
@@ -94,20 +108,24 @@ impl Run<'_> {
         let Dialling::Works(other) = dialling(&self.state, no, edge) else {
             return;
         };
-        self.edit(no).plane.comes_up(edge);
-        self.edit(other).plane.comes_up(opposite(edge));
-        self.report_edges(no);
-        self.report_edges(other);
+        match self.scenario.dials {
+            Dials::AtOnce => self.comes_up(no, edge),
+            Dials::ByHalves => {
+                let order = self.edit(no).plane.order.as_mut();
+                if let Some(ordered) = order.and_then(|order| order.edge_mut(edge)) {
+                    ordered.progress = Progress::Answered;
+                }
+            }
+        }
+        self.comes_up(other, opposite(edge));
     }
 
-    fn report_edges(&mut self, no: SeatNo) {
-        let Some(order) = &mut self.edit(no).plane.order else {
-            return;
-        };
-        if !order.reported && order.is_complete() {
-            order.reported = true;
-            let round = order.round;
-            self.give(no, PeerInput::EdgesUp { round });
+    /// The lanes of an ordered edge are up at this end, which says so.
+    pub(crate) fn comes_up(&mut self, no: SeatNo, edge: Edge) {
+        let plane = &mut self.edit(no).plane;
+        plane.comes_up(edge);
+        if let Some(round) = plane.order.as_ref().map(|order| order.round) {
+            self.give(no, PeerInput::EdgeUp { round, edge });
         }
     }
 
@@ -115,40 +133,61 @@ impl Run<'_> {
         let Some(order) = &mut self.edit(no).plane.order else {
             return;
         };
-        let Some(with) = order.edge(edge).map(|edge| edge.with) else {
+        let round = order.round;
+        let Some(ordered) = order.edge_mut(edge) else {
             return;
         };
-        order.reported = true;
-        let round = order.round;
+        let with = ordered.with;
+        let before = std::mem::replace(&mut ordered.progress, Progress::Failed);
         let other = self.state.seat_of(with).and_then(|no| self.state.seat(no));
-        let failure = match other.map(|seat| seat.life) {
+        let is_closed = other.is_some_and(|seat| seat.is_closed);
+        let failure = match (other.map(|seat| seat.life), before) {
             // Nobody listens where a process has ended; one that is frozen lets others wait; and what
             // is refused between two that run is the fault of what lies between them.
-            None | Some(Life::Departed) => LaneFailure::Refused,
-            Some(Life::Frozen) => LaneFailure::TimedOut,
-            Some(Life::Running) => LaneFailure::Unreachable,
+            (_, Progress::Answered) => LaneFailure::Closed,
+            (None | Some(Life::Departed), _) => LaneFailure::Refused,
+            (Some(Life::Frozen), _) => LaneFailure::TimedOut,
+            (Some(Life::Running), _) if is_closed => LaneFailure::Refused,
+            (Some(Life::Running), _) => LaneFailure::Unreachable,
         };
-        self.give(
-            no,
-            PeerInput::EdgeFailed {
-                round,
-                with,
-                failure,
-            },
-        );
+        // What the other end has taken ends there.
+        self.other_end_sees_the_end(no, edge, with, round);
+        watch::pair_failed(self, no, with);
+        let failed = PeerInput::EdgeFailed {
+            round,
+            edge,
+            failure,
+        };
+        self.give(no, failed);
     }
 
     /// This end gives lanes up; the other end will see them end.
     pub(crate) fn drop_lanes(&mut self, no: SeatNo, dropped: Vec<(Edge, Lanes)>) {
-        let me = self.seat(no).id;
         for (edge, lanes) in dropped {
-            let Some(other) = self.state.seat_of(lanes.with) else {
-                continue;
-            };
+            self.other_end_sees_the_end(no, edge, lanes.with, lanes.built);
+        }
+    }
+
+    fn other_end_sees_the_end(&mut self, no: SeatNo, edge: Edge, with: PeerId, built: Round) {
+        let me = self.seat(no).id;
+        let Some(other) = self.state.seat_of(with) else {
+            return;
+        };
+        let is_meant = |end: &Lanes| end.built == built && Some(end.with) == me && !end.cut;
+        if self.seat(other).plane.lanes(opposite(edge)).any(is_meant) {
             for end in self.edit(other).plane.lanes_mut(opposite(edge)) {
-                end.cut |= end.built == lanes.built && Some(end.with) == me;
+                end.cut |= is_meant(end);
             }
         }
+    }
+
+    /// What a peer sends to its present next one arrives no more, on no lanes, and nobody is told.
+    pub(crate) fn dig_black_hole(&mut self, no: SeatNo) {
+        let seat = self.seat(no);
+        let pair = seat
+            .id
+            .zip(seat.plane.next.as_ref().map(|lanes| lanes.with));
+        self.state.black_holes.extend(pair);
     }
 
     /// Lanes on which a peer sends break between two living processes: those that are about to
@@ -169,7 +208,11 @@ impl Run<'_> {
         for lanes in plane.lanes_mut(edge) {
             lanes.noticed |= broken.contains(&lanes.built);
         }
-        let stands = plane.standing(edge).is_some_and(|lanes| lanes.noticed);
+        let standing = plane.standing(edge).filter(|lanes| lanes.noticed);
+        let (stands, with) = (standing.is_some(), standing.map(|lanes| lanes.with));
+        if let Some(with) = with {
+            watch::pair_failed(self, no, with);
+        }
         for built in broken {
             self.give(no, PeerInput::EdgeBroke { edge, built });
         }
@@ -187,7 +230,13 @@ impl Run<'_> {
         }
     }
 
-    pub(crate) fn adopt_ring(&mut self, no: SeatNo, topology: Topology) {
+    pub(crate) fn adopt_ring(
+        &mut self,
+        no: SeatNo,
+        topology: Topology,
+        next: Option<AdoptedEdge>,
+        previous: Option<AdoptedEdge>,
+    ) {
         if !self.seat(no).plane.rings.is_empty() {
             self.state.breaks(Claim::Exclusivity);
         }
@@ -195,8 +244,14 @@ impl Run<'_> {
             return;
         };
         self.edit(no).id = Some(me);
-        let dropped = self.edit(no).plane.adopt(me, topology);
-        self.drop_lanes(no, dropped);
+        let adopted = self.edit(no).plane.adopt(topology, next, previous);
+        if !adopted.is_complete {
+            self.state.breaks(Claim::Orders);
+        }
+        if adopted.kept_beside_fresh {
+            self.state.reach(Milestone::KeptBesideFresh);
+        }
+        self.drop_lanes(no, adopted.dropped);
         watch::adopted(self, no, me);
     }
 
@@ -245,7 +300,8 @@ impl Run<'_> {
         let (Some(frame), Some(lanes)) = (frame, &seat.plane.next) else {
             return;
         };
-        if lanes.cut {
+        let is_lost = |me| self.state.black_holes.contains(&(me, lanes.with));
+        if lanes.cut || seat.id.is_some_and(is_lost) {
             return;
         }
         let (me, built) = (seat.id, lanes.built);
@@ -260,6 +316,9 @@ impl Run<'_> {
 
     /// Measures what was asked; the numbers make one order of the peers better than the others.
     pub(crate) fn measure(&mut self, no: SeatNo, ok: bool) {
+        if self.seat(no).is_mute {
+            return;
+        }
         let Some((round, probes)) = self.edit(no).plane.probing.take() else {
             return;
         };

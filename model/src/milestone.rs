@@ -56,6 +56,14 @@ pub enum Milestone {
     ReceiverTook,
     /// A user left on purpose at the end of its program.
     LeftAtTheEnd,
+    /// A peer keeps its lanes although others were connected for that edge since.
+    KeptBesideFresh,
+    /// A newcomer is admitted while a peer waits in another call, which goes on.
+    Consented,
+    /// Who holds up what others have done is ended.
+    Stalled,
+    /// A newcomer that waits in another call than all others is set aside.
+    SetAside,
 }
 
 /// All milestones.
@@ -86,6 +94,10 @@ pub const MILESTONES: &[Milestone] = &[
     Milestone::SenderServed,
     Milestone::ReceiverTook,
     Milestone::LeftAtTheEnd,
+    Milestone::KeptBesideFresh,
+    Milestone::Consented,
+    Milestone::Stalled,
+    Milestone::SetAside,
 ];
 
 impl Milestone {
@@ -119,6 +131,12 @@ impl Milestone {
             Self::SenderServed => "a send-only peer serves its content",
             Self::ReceiverTook => "a receive-only peer is given content",
             Self::LeftAtTheEnd => "a user leaves at the end of its program",
+            Self::KeptBesideFresh => {
+                "a peer keeps its lanes although others were connected for that edge since"
+            }
+            Self::Consented => "a newcomer is admitted while a peer waits in another call",
+            Self::Stalled => "a peer that holds others up is ended",
+            Self::SetAside => "a newcomer is set aside until the next update",
         }
     }
 }

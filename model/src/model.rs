@@ -149,6 +149,8 @@ fn holds(claim: Claim) -> Condition {
         Restoration,
         Exclusivity,
         OneView,
+        Orders,
+        Named,
         Admission,
         SharedState,
         Election,
@@ -202,6 +204,10 @@ fn is_reached(milestone: Milestone) -> Condition {
         ThrownOut,
         SenderServed,
         ReceiverTook,
-        LeftAtTheEnd
+        LeftAtTheEnd,
+        KeptBesideFresh,
+        Consented,
+        Stalled,
+        SetAside
     )
 }

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use pccl_core::element::CollectiveSpec;
 use pccl_core::id::{ContentHash, EntryIndex, PeerId, Round, Seq};
+use pccl_core::peer::AdoptedEdge;
 use pccl_core::shared_state::SyncPlan;
 use pccl_core::topology::{Edge, LaneOrder, Topology};
 
@@ -46,8 +47,54 @@ pub struct Ordered {
     pub with: PeerId,
     /// This end opens the lanes.
     pub dials: bool,
+    /// How far that is.
+    pub progress: Progress,
+}
+
+/// How far the lanes of an ordered edge are at one end.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Progress {
+    /// Nothing has happened.
+    Owed,
+    /// The end that opens them has asked, and the other one has taken them.
+    Answered,
+    /// They are up.
+    Up(Lanes),
+    /// They did not come up, which was reported.
+    Failed,
+}
+
+impl Ordered {
+    fn new(order: LaneOrder) -> Self {
+        Self {
+            with: order.with,
+            dials: order.dial.is_some(),
+            progress: Progress::Owed,
+        }
+    }
+
     /// The lanes, once they are up.
-    pub lanes: Option<Lanes>,
+    #[must_use]
+    pub fn lanes(&self) -> Option<&Lanes> {
+        match &self.progress {
+            Progress::Up(lanes) => Some(lanes),
+            Progress::Owed | Progress::Answered | Progress::Failed => None,
+        }
+    }
+
+    fn lanes_mut(&mut self) -> Option<&mut Lanes> {
+        match &mut self.progress {
+            Progress::Up(lanes) => Some(lanes),
+            Progress::Owed | Progress::Answered | Progress::Failed => None,
+        }
+    }
+
+    fn into_lanes(self) -> Option<Lanes> {
+        match self.progress {
+            Progress::Up(lanes) => Some(lanes),
+            Progress::Owed | Progress::Answered | Progress::Failed => None,
+        }
+    }
 }
 
 /// The last order to connect edges.
@@ -59,8 +106,6 @@ pub struct Order {
     pub next: Option<Ordered>,
     /// The edge to receive on.
     pub previous: Option<Ordered>,
-    /// Its outcome was reported.
-    pub reported: bool,
 }
 
 impl Order {
@@ -73,18 +118,12 @@ impl Order {
         }
     }
 
-    fn edge_mut(&mut self, edge: Edge) -> Option<&mut Ordered> {
+    /// The same to change.
+    pub fn edge_mut(&mut self, edge: Edge) -> Option<&mut Ordered> {
         match edge {
             Edge::ToNext => self.next.as_mut(),
             Edge::FromPrevious => self.previous.as_mut(),
         }
-    }
-
-    /// Are all lanes up?
-    #[must_use]
-    pub fn is_complete(&self) -> bool {
-        let mut edges = self.next.iter().chain(&self.previous);
-        edges.all(|edge| edge.lanes.is_some())
     }
 }
 
@@ -143,7 +182,14 @@ impl Plane {
         let ordered = order.as_mut().and_then(|order| order.edge_mut(edge));
         standing
             .iter_mut()
-            .chain(ordered.and_then(|edge| edge.lanes.as_mut()))
+            .chain(ordered.and_then(Ordered::lanes_mut))
+    }
+
+    /// Does anything run here whose end has to be reported?
+    #[must_use]
+    pub fn is_at_work(&self) -> bool {
+        let moves = self.moving.as_ref().is_some_and(|moving| !moving.ended);
+        !self.rings.is_empty() || moves || self.probing.is_some()
     }
 
     /// The same to look at.
@@ -151,7 +197,7 @@ impl Plane {
         let ordered = self.order.as_ref().and_then(|order| order.edge(edge));
         self.standing(edge)
             .into_iter()
-            .chain(ordered.and_then(|edge| edge.lanes.as_ref()))
+            .chain(ordered.and_then(Ordered::lanes))
     }
 
     /// Takes an order; returns the lanes of the one before, which are to be dropped.
@@ -161,17 +207,10 @@ impl Plane {
         next: Option<LaneOrder>,
         previous: Option<LaneOrder>,
     ) -> Vec<(Edge, Lanes)> {
-        let ordered = |order: LaneOrder| Ordered {
-            with: order.with,
-            dials: order.dial.is_some(),
-            lanes: None,
-        };
-        let reported = next.is_none() && previous.is_none();
         let unused = self.order.replace(Order {
             round,
-            next: next.map(ordered),
-            previous: previous.map(ordered),
-            reported,
+            next: next.map(Ordered::new),
+            previous: previous.map(Ordered::new),
         });
         unused.map(lanes_of_order).unwrap_or_default()
     }
@@ -181,38 +220,34 @@ impl Plane {
         if let Some(order) = &mut self.order {
             let round = order.round;
             if let Some(ordered) = order.edge_mut(edge) {
-                ordered.lanes = Some(Lanes::new(ordered.with, round));
+                ordered.progress = Progress::Up(Lanes::new(ordered.with, round));
             }
         }
     }
 
-    /// Makes a ring the one in use; returns the lanes that are to be dropped.
-    pub fn adopt(&mut self, me: PeerId, topology: Topology) -> Vec<(Edge, Lanes)> {
+    /// Makes a ring the one in use, with the lanes that are named and no others.
+    pub fn adopt(
+        &mut self,
+        topology: Topology,
+        next: Option<AdoptedEdge>,
+        previous: Option<AdoptedEdge>,
+    ) -> Adopted {
         let (mut fresh_next, mut fresh_previous) = (None, None);
         if let Some(order) = self.order.take() {
-            fresh_next = order.next.and_then(|edge| edge.lanes);
-            fresh_previous = order.previous.and_then(|edge| edge.lanes);
+            fresh_next = order.next.and_then(Ordered::into_lanes);
+            fresh_previous = order.previous.and_then(Ordered::into_lanes);
         }
-        let mut dropped = Vec::new();
-        let neighbours = (topology.ring.next_of(me), topology.ring.previous_of(me));
+        let mut adopted = Adopted {
+            dropped: Vec::new(),
+            is_complete: true,
+            kept_beside_fresh: false,
+        };
         let standing = self.next.take();
-        self.next = choose(
-            Edge::ToNext,
-            neighbours.0,
-            fresh_next,
-            standing,
-            &mut dropped,
-        );
+        self.next = adopted.choose(Edge::ToNext, next, fresh_next, standing);
         let standing = self.previous.take();
-        self.previous = choose(
-            Edge::FromPrevious,
-            neighbours.1,
-            fresh_previous,
-            standing,
-            &mut dropped,
-        );
+        self.previous = adopted.choose(Edge::FromPrevious, previous, fresh_previous, standing);
         self.topology = topology;
-        dropped
+        adopted
     }
 
     /// Everything that this end holds of lanes; it drops them all.
@@ -301,29 +336,48 @@ impl Plane {
 }
 
 fn lanes_of_order(order: Order) -> Vec<(Edge, Lanes)> {
-    let next = order.next.and_then(|edge| edge.lanes);
-    let previous = order.previous.and_then(|edge| edge.lanes);
+    let next = order.next.and_then(Ordered::into_lanes);
+    let previous = order.previous.and_then(Ordered::into_lanes);
     let next = next.map(|lanes| (Edge::ToNext, lanes));
     next.into_iter()
         .chain(previous.map(|lanes| (Edge::FromPrevious, lanes)))
         .collect()
 }
 
-/// Fresh lanes where they lead to the neighbour, else those that stand; the others are dropped.
-fn choose(
-    edge: Edge,
-    neighbour: Option<PeerId>,
-    fresh: Option<Lanes>,
-    standing: Option<Lanes>,
-    dropped: &mut Vec<(Edge, Lanes)>,
-) -> Option<Lanes> {
-    let mut chosen = None;
-    for lanes in [fresh, standing].into_iter().flatten() {
-        if chosen.is_none() && Some(lanes.with) == neighbour {
-            chosen = Some(lanes);
-        } else {
-            dropped.push((edge, lanes));
-        }
+/// What became of lanes where another ring was adopted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Adopted {
+    /// Lanes that this end gives up.
+    pub dropped: Vec<(Edge, Lanes)>,
+    /// All lanes that were named were there.
+    pub is_complete: bool,
+    /// Lanes were kept although others were connected for their edge since.
+    pub kept_beside_fresh: bool,
+}
+
+impl Adopted {
+    /// The lanes that are named; the others are dropped.
+    fn choose(
+        &mut self,
+        edge: Edge,
+        named: Option<AdoptedEdge>,
+        fresh: Option<Lanes>,
+        standing: Option<Lanes>,
+    ) -> Option<Lanes> {
+        let (chosen, unused) = match named {
+            None => (None, [fresh, standing]),
+            Some(AdoptedEdge::Keep) => {
+                self.kept_beside_fresh |= fresh.is_some();
+                (standing, [fresh, None])
+            }
+            Some(AdoptedEdge::Use(round)) => match fresh {
+                Some(lanes) if lanes.built == round => (Some(lanes), [standing, None]),
+                other => (None, [other, standing]),
+            },
+        };
+        self.is_complete &= named.is_none() || chosen.is_some();
+        let unused = unused.into_iter().flatten();
+        self.dropped.extend(unused.map(|lanes| (edge, lanes)));
+        chosen
     }
-    chosen
 }

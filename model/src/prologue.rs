@@ -1,6 +1,8 @@
 //! How the first state comes about: those who are inside from the start connect, are admitted, and
 //! update the topology until nobody is fresh. All of it by the steps of the model, in a fixed order.
 
+use std::collections::BTreeSet;
+
 use pccl_core::master::{Master, MasterConfig};
 use pccl_core::peer::{Call, PeerInput, PeerPhase};
 
@@ -44,6 +46,7 @@ pub(crate) fn first_state(scenario: &Scenario, coverage: &Coverage) -> RunState 
         seats: seats.collect(),
         tours: Vec::new(),
         faults: 0,
+        black_holes: BTreeSet::new(),
         ghost: Hashed::new(Ghost::default()),
         broken: None,
         reached: 0,

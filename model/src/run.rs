@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use pccl_core::element::CollectiveSpec;
 use pccl_core::id::{ConnId, PeerId, Round, Tag};
 use pccl_core::master::{MasterInput, MasterOutput, MasterTimer};
-use pccl_core::messages::{RingOutcome, ToMaster, ToPeer};
+use pccl_core::messages::{CollectiveRefusal, RingOutcome, ToMaster, ToPeer};
 use pccl_core::peer::{Answer, Call, CallError, PeerInput, PeerOutput, PeerPhase, PeerTimer};
 use pccl_core::tour;
 
@@ -76,6 +76,7 @@ impl<'a> Run<'a> {
                 self.fire_first(|timer| matches!(timer, MasterTimer::RetryWiring(_)))
             }
             Step::Dial(no, edge) => self.dial(no, edge),
+            Step::Opens(no, edge) => self.comes_up(no, edge),
             Step::DialFails(no, edge) | Step::RefuseDial(no, edge) => self.dial_fails(no, edge),
             Step::Frame(no, tag) => self.take_frame(no, tag),
             Step::Notice(no, edge) => self.notice(no, edge),
@@ -101,6 +102,10 @@ impl<'a> Run<'a> {
                 link.down.fall_silent();
             }
             Step::BreakEdge(no) => self.break_edge(no),
+            Step::BlackHole(no) => self.dig_black_hole(no),
+            Step::ClosePort(no) => self.edit(no).is_closed = true,
+            Step::Mute(no) => self.edit(no).is_mute = true,
+            Step::Overdue(no) => self.overdue(no),
             Step::Late(deadline, number) => {
                 self.fire_nth(usize::from(number), |timer| is_of(timer, deadline));
             }
@@ -203,6 +208,10 @@ impl<'a> Run<'a> {
         self.coverage.went_down(&message, receiver);
         watch::before_message(self, no, &message);
         self.give(no, PeerInput::Message(message.clone()));
+        let took_back = CollectiveRefusal::Withdrawn;
+        if matches!(&message, ToPeer::CollectiveRefused { reason, .. } if *reason == took_back) {
+            self.edit(no).took_back = true;
+        }
         watch::after_message(self, no, &message);
     }
 
@@ -217,6 +226,13 @@ impl<'a> Run<'a> {
         if let Some(peer) = self.seat(no).id {
             self.state.reach(Milestone::NoticedBySilence);
             self.tell_master(MasterInput::TimerFired(MasterTimer::Silence(peer)));
+        }
+    }
+
+    /// The master has waited for a peer for too long.
+    fn overdue(&mut self, no: SeatNo) {
+        if let Some(peer) = self.seat(no).id {
+            self.tell_master(MasterInput::TimerFired(MasterTimer::Late(peer)));
         }
     }
 
@@ -354,7 +370,12 @@ impl<'a> Run<'a> {
     fn do_for_peer(&mut self, no: SeatNo, output: PeerOutput) {
         match output {
             PeerOutput::Send(message) => {
-                self.edit(no).link.up.send(message);
+                let seat = self.edit(no);
+                if is_vote(&message) {
+                    seat.has_voted = true;
+                    seat.took_back = false;
+                }
+                seat.link.up.send(message);
                 watch::bounded(self, no);
             }
             PeerOutput::Answer(answer) => self.answer(no, &answer),
@@ -363,12 +384,15 @@ impl<'a> Run<'a> {
                 round,
                 next,
                 previous,
-                ..
             } => {
                 let unused = self.edit(no).plane.take_order(round, next, previous);
                 self.drop_lanes(no, unused);
             }
-            PeerOutput::AdoptRing(topology) => self.adopt_ring(no, topology),
+            PeerOutput::AdoptRing {
+                topology,
+                next,
+                previous,
+            } => self.adopt_ring(no, topology, next, previous),
             PeerOutput::RunRing { tag, seq, spec } => self.run_ring(no, tag, seq, &spec),
             PeerOutput::StopRing { seq } => self.edit(no).plane.stop(seq),
             PeerOutput::MoveState(plan) => self.move_state(no, plan),
@@ -456,6 +480,9 @@ impl<'a> Run<'a> {
 
     /// One of a peer's rings has ended.
     pub(crate) fn ring_ended(&mut self, no: SeatNo, seq: pccl_core::id::Seq, outcome: RingOutcome) {
+        if self.seat(no).is_mute {
+            return;
+        }
         self.give(no, PeerInput::RingEnded { seq, outcome });
     }
 }
@@ -467,13 +494,22 @@ pub(crate) fn small(tag: Tag) -> u8 {
 
 pub(crate) fn is_of(timer: &MasterTimer, deadline: Deadline) -> bool {
     match timer {
-        MasterTimer::Ballot(_) => deadline == Deadline::Ballot,
+        MasterTimer::Late(_) => deadline == Deadline::Peer,
         MasterTimer::Wiring(_) => deadline == Deadline::Wiring,
-        MasterTimer::Optimization(_) => deadline == Deadline::Optimization,
-        MasterTimer::SharedState(_) => deadline == Deadline::SharedState,
-        MasterTimer::Collective(_) => deadline == Deadline::Collective,
+        MasterTimer::Solver(_) => deadline == Deadline::Solver,
         MasterTimer::HeartbeatDue | MasterTimer::Silence(_) | MasterTimer::RetryWiring(_) => false,
     }
+}
+
+/// Does a peer that says this vote for something?
+fn is_vote(message: &ToMaster) -> bool {
+    matches!(
+        message,
+        ToMaster::UpdateTopology { .. }
+            | ToMaster::OptimizeTopology
+            | ToMaster::SyncSharedState(_)
+            | ToMaster::InitiateCollective { .. }
+    )
 }
 
 /// The call that a wish is.

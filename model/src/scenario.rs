@@ -37,6 +37,8 @@ pub struct Scenario {
     pub kinds: &'static [Fault],
     /// How the frames of the rings interleave.
     pub frames: Frames,
+    /// Where lanes come up first.
+    pub dials: Dials,
     /// Do both sides show that they live? It changes nothing but what is on its way.
     pub heartbeats: bool,
     /// Do all users go through one loop, so that none gets in another's way?
@@ -69,15 +71,24 @@ pub enum Start {
     Outside,
 }
 
-/// How the frames of the rings interleave.
+/// How the frames of the rings, and the edges that come up, interleave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frames {
-    /// Any that is there may be taken next.
+    /// Any that is there may be taken next, any edge may come up next.
     Free,
     /// Of those that are there, the one at the peer with the lowest number. Taking a frame in commutes
-    /// with taking in another elsewhere, so a ring that nobody disturbs ends alike; what this drops is
-    /// how far each peer was when something disturbs it.
+    /// with taking in another elsewhere, so a ring that nobody disturbs ends alike, and so do edges that
+    /// come up; what this drops is how far each peer was when something disturbs it.
     InTurn,
+}
+
+/// Where the lanes of an edge come up first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dials {
+    /// At both ends in one step.
+    AtOnce,
+    /// At the end that is dialled, then at the one that dials: what befalls them in between is met.
+    ByHalves,
 }
 
 /// A kind of fault.
@@ -89,6 +100,9 @@ pub enum Fault {
     Cut,
     HalfOpen,
     BreakEdge,
+    BlackHole,
+    ClosePort,
+    Mute,
     RefuseDial,
     RefuseMeasure,
     BreakFetch,

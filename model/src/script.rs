@@ -18,6 +18,8 @@ pub struct Program {
     pub rounds: u8,
     /// The step with which the first round begins.
     pub first: u8,
+    /// The step where the user goes on when its call gave way.
+    pub top: u8,
 }
 
 /// One step of a program.
@@ -83,6 +85,9 @@ enum Waits {
     /// For nothing any more: it has left, or the run has ended for it.
     Over,
 }
+
+/// Updates after which one has passed over a call that waits too often for it to go on waiting.
+pub(crate) const UPDATES_MANY: u8 = 9;
 
 /// The highest tag that programs use.
 const TAGS_MAX: usize = 2;
@@ -296,7 +301,13 @@ impl User {
                 self.tries_again = false;
                 self.set(tag, Job::Committed);
             }
-            Err(CallError::Aborted { .. }) if self.gave_up => self.set(tag, Job::Committed),
+            Err(
+                CallError::Aborted { .. }
+                | CallError::CollectiveRefused {
+                    reason: CollectiveRefusal::Withdrawn,
+                    ..
+                },
+            ) if self.gave_up => self.set(tag, Job::Committed),
             Err(CallError::Aborted { .. }) => self.set(tag, Job::Aborted),
             Err(why) => {
                 self.set(tag, Job::Free);
@@ -332,7 +343,7 @@ impl User {
         if self.back_to_top && !self.jobs.contains(&Job::Running) {
             self.back_to_top = false;
             self.jobs = [Job::Free; TAGS_MAX];
-            self.at = 0;
+            self.at = program.top;
         }
         while !self.back_to_top && self.goes_on_by_itself(program) {}
     }

@@ -22,6 +22,9 @@ impl fmt::Debug for RunState {
                 show_seat(f, no, seat)?;
             }
         }
+        for (from, to) in &self.black_holes {
+            writeln!(f, "lanes from {from} to {to} carry nothing")?;
+        }
         writeln!(f, "faults left: {}", self.faults)
     }
 }
@@ -128,6 +131,7 @@ fn doing_by_itself(seat: &Seat) -> String {
     let view = seat.peer.view();
     let open = view.open_calls();
     let mut doing = Vec::new();
+    doing.extend(seat.is_mute.then(|| "never done".to_owned()));
     match view.phase() {
         PeerPhase::Unconnected => doing.push("not connected".to_owned()),
         PeerPhase::AwaitingWelcome => doing.push("awaits its welcome".to_owned()),
@@ -174,14 +178,22 @@ fn show_direction<M>(
     writeln!(f)
 }
 
+/// Which edge of a peer, in words.
+pub(crate) fn towards(edge: Edge) -> &'static str {
+    match edge {
+        Edge::ToNext => "to its next",
+        Edge::FromPrevious => "from its previous",
+    }
+}
+
 /// A message to the master, in a few words.
 #[must_use]
 pub fn up_word(message: &ToMaster) -> String {
     match message {
         ToMaster::Hello(_) => "hello".to_owned(),
         ToMaster::UpdateTopology { .. } => "vote: update the topology".to_owned(),
-        ToMaster::EdgesEstablished { round } => format!("edges are up ({round})"),
-        ToMaster::EdgeFailed { round, with, .. } => format!("no edge to {with} ({round})"),
+        ToMaster::EdgeUp { round, edge } => format!("the edge {} is up ({round})", towards(*edge)),
+        ToMaster::EdgeFailed { round, edge, .. } => format!("no edge {} ({round})", towards(*edge)),
         ToMaster::ArePeersPending => "does anybody wait?".to_owned(),
         ToMaster::OptimizeTopology => "vote: optimize".to_owned(),
         ToMaster::Bandwidth { to, .. } => format!("bandwidth to {to}"),
@@ -192,7 +204,8 @@ pub fn up_word(message: &ToMaster) -> String {
         ToMaster::SharedStateDone { ok: false, .. } => "transfers failed".to_owned(),
         ToMaster::InitiateCollective { tag, .. } => format!("vote: start {tag}"),
         ToMaster::CompleteCollective { seq, outcome, .. } => format!("{seq} ended: {outcome:?}"),
-        ToMaster::Heartbeat => "heartbeat".to_owned(),
+        ToMaster::Withdraw { tag } => format!("takes its vote to start {tag} back"),
+        ToMaster::Heartbeat { .. } => "heartbeat".to_owned(),
         ToMaster::Leave => "leaves".to_owned(),
     }
 }
@@ -204,7 +217,7 @@ pub fn down_word(message: &ToPeer) -> String {
         ToPeer::Welcome { peer, .. } => format!("welcome, {peer}"),
         ToPeer::Refused(refusal) => format!("refused: {refusal}"),
         ToPeer::EstablishRing { round, .. } => format!("connect edges ({round})"),
-        ToPeer::TopologyEstablished(topology) => {
+        ToPeer::TopologyEstablished { topology, .. } => {
             let ring: Vec<u64> = topology.ring.0.iter().map(|peer| peer.0).collect();
             format!("the ring {ring:?} stands in {}", topology.epoch)
         }

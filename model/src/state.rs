@@ -9,6 +9,7 @@ use pccl_core::master::{Master, TourProblem};
 use pccl_core::messages::Verdict;
 use pccl_core::peer::{Peer, PeerConfig, PeerTimer};
 use pccl_core::shared_state::SyncStrategy;
+use pccl_core::topology::Edge;
 
 use crate::claim::Claim;
 use crate::hashed::Hashed;
@@ -51,6 +52,14 @@ pub struct Seat {
     pub timers: BTreeSet<PeerTimer>,
     /// How it took part in its last synchronization.
     pub strategy: Option<SyncStrategy>,
+    /// It lives, moves bytes for others, and never comes to the end of its own part of anything.
+    pub is_mute: bool,
+    /// Nobody can open lanes to it.
+    pub is_closed: bool,
+    /// Has voted for something since it was admitted.
+    pub has_voted: bool,
+    /// Has taken its last vote back.
+    pub took_back: bool,
 }
 
 impl Seat {
@@ -74,6 +83,10 @@ impl Seat {
             ),
             timers: BTreeSet::new(),
             strategy: None,
+            is_mute: false,
+            is_closed: false,
+            has_voted: false,
+            took_back: false,
         }
     }
 
@@ -115,6 +128,9 @@ pub struct Ghost {
     pub done: BTreeSet<(Seq, PeerId)>,
     /// What the last synchronization of each group left.
     pub contents: BTreeMap<GroupId, (Round, Revision, ContentHash)>,
+    /// Pairs, lower number first, between which lanes failed or stalled. Remembered where there are rings
+    /// to choose from only.
+    pub troubled: BTreeSet<(PeerId, PeerId)>,
 }
 
 /// A question to the solver.
@@ -139,6 +155,8 @@ pub struct RunState {
     pub tours: Vec<Tour>,
     /// Faults that may still happen.
     pub faults: u8,
+    /// Lanes from the first of two peers to the second come up and carry nothing.
+    pub black_holes: BTreeSet<(PeerId, PeerId)>,
     /// What has to be remembered.
     pub ghost: Hashed<Ghost>,
     /// The claim that the last step broke.
@@ -153,6 +171,16 @@ impl RunState {
     pub fn seat_of(&self, peer: PeerId) -> Option<SeatNo> {
         let at = self.seats.iter().position(|seat| seat.id == Some(peer))?;
         u8::try_from(at).ok().map(SeatNo)
+    }
+
+    /// Do the lanes of this edge of a peer carry nothing?
+    #[must_use]
+    pub fn is_black_hole(&self, me: PeerId, edge: Edge, with: PeerId) -> bool {
+        let direction = match edge {
+            Edge::ToNext => (me, with),
+            Edge::FromPrevious => (with, me),
+        };
+        self.black_holes.contains(&direction)
     }
 
     /// A process.
@@ -213,6 +241,7 @@ impl PartialEq for RunState {
             && self.seats == other.seats
             && self.tours == other.tours
             && self.faults == other.faults
+            && self.black_holes == other.black_holes
             && self.ghost == other.ghost
             && self.broken == other.broken
     }
@@ -224,6 +253,7 @@ impl Hash for RunState {
         self.seats.hash(state);
         self.tours.hash(state);
         self.faults.hash(state);
+        self.black_holes.hash(state);
         self.ghost.hash(state);
         self.broken.hash(state);
     }

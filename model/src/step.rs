@@ -29,16 +29,12 @@ impl fmt::Display for SeatNo {
 /// A deadline that may pass although nothing hangs: somebody is only slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Deadline {
-    /// Of a ballot.
-    Ballot,
+    /// Of one peer, for whose vote or part others wait.
+    Peer,
     /// Of the reports about ring edges.
     Wiring,
-    /// Of measurements, or of the solver.
-    Optimization,
-    /// Of the transfers of a synchronization.
-    SharedState,
-    /// Of the votes on a collective's outcome.
-    Collective,
+    /// Of the solver.
+    Solver,
 }
 
 /// One thing that happens.
@@ -60,8 +56,11 @@ pub enum Step {
     MasterSilence(SeatNo),
     /// The pause before a ring is attempted again is over: the oldest that runs.
     PauseEnds,
-    /// The lanes of one ordered edge come up; the seat is the end that dials.
+    /// The lanes of one ordered edge come up, at both ends or at the end that is dialled; the seat is the
+    /// one that dials.
     Dial(SeatNo, Edge),
+    /// They come up at the end that dials, after the other one.
+    Opens(SeatNo, Edge),
     /// An ordered edge cannot come up because the other end is gone or hangs.
     DialFails(SeatNo, Edge),
     /// A peer takes in the next frame for one of its rings, by tag.
@@ -78,6 +77,8 @@ pub enum Step {
     Served(SeatNo),
     /// What a peer was told to fetch cannot be had: its holder is gone or hangs.
     FetchFails(SeatNo),
+    /// The master has waited for too long for the part of a peer that never comes to its end.
+    Overdue(SeatNo),
     /// A frozen process goes on.
     Thaw(SeatNo),
     /// A peer shows the master that it lives.
@@ -96,6 +97,12 @@ pub enum Step {
     HalfOpen(SeatNo),
     /// The lanes of the edge on which a peer sends break.
     BreakEdge(SeatNo),
+    /// Whatever lanes there are from a peer to its next carry nothing from here on.
+    BlackHole(SeatNo),
+    /// Nobody can open lanes to a process any more.
+    ClosePort(SeatNo),
+    /// A process goes on, but never comes to the end of its own part of anything.
+    Mute(SeatNo),
     /// An ordered edge cannot be connected this time.
     RefuseDial(SeatNo, Edge),
     /// A peer cannot measure.
@@ -122,6 +129,9 @@ impl Step {
             | Self::Cut(_)
             | Self::HalfOpen(_)
             | Self::BreakEdge(_)
+            | Self::BlackHole(_)
+            | Self::ClosePort(_)
+            | Self::Mute(_)
             | Self::RefuseDial(..)
             | Self::RefuseMeasure(_)
             | Self::BreakFetch(_)
@@ -138,6 +148,8 @@ impl Step {
             | Self::MasterSilence(_)
             | Self::PauseEnds
             | Self::Dial(..)
+            | Self::Opens(..)
+            | Self::Overdue(_)
             | Self::DialFails(..)
             | Self::Frame(..)
             | Self::Notice(..)
@@ -177,11 +189,9 @@ fn edge_word(edge: Edge) -> &'static str {
 impl fmt::Display for Deadline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Ballot => "ballot",
+            Self::Peer => "peer",
             Self::Wiring => "wiring",
-            Self::Optimization => "optimization",
-            Self::SharedState => "shared-state",
-            Self::Collective => "collective",
+            Self::Solver => "solver",
         })
     }
 }
@@ -198,6 +208,7 @@ impl fmt::Display for Step {
             Self::MasterSilence(seat) => write!(f, "master-silence {seat}"),
             Self::PauseEnds => f.write_str("pause-ends"),
             Self::Dial(seat, edge) => write!(f, "dial {seat} {}", edge_word(*edge)),
+            Self::Opens(seat, edge) => write!(f, "opens {seat} {}", edge_word(*edge)),
             Self::DialFails(seat, edge) => write!(f, "dial-fails {seat} {}", edge_word(*edge)),
             Self::Frame(seat, tag) => write!(f, "frame {seat} {tag}"),
             Self::Notice(seat, edge) => write!(f, "notice {seat} {}", edge_word(*edge)),
@@ -206,12 +217,16 @@ impl fmt::Display for Step {
             Self::Fetch(seat) => write!(f, "fetch {seat}"),
             Self::Served(seat) => write!(f, "served {seat}"),
             Self::FetchFails(seat) => write!(f, "fetch-fails {seat}"),
+            Self::Overdue(seat) => write!(f, "overdue {seat}"),
             Self::Thaw(seat) => write!(f, "thaw {seat}"),
             Self::Crash(seat) => write!(f, "crash {seat}"),
             Self::Freeze(seat) => write!(f, "freeze {seat}"),
             Self::Cut(seat) => write!(f, "cut {seat}"),
             Self::HalfOpen(seat) => write!(f, "half-open {seat}"),
             Self::BreakEdge(seat) => write!(f, "break-edge {seat}"),
+            Self::BlackHole(seat) => write!(f, "black-hole {seat}"),
+            Self::ClosePort(seat) => write!(f, "close-port {seat}"),
+            Self::Mute(seat) => write!(f, "mute {seat}"),
             Self::RefuseDial(seat, edge) => write!(f, "refuse-dial {seat} {}", edge_word(*edge)),
             Self::RefuseMeasure(seat) => write!(f, "refuse-measure {seat}"),
             Self::BreakFetch(seat) => write!(f, "break-fetch {seat}"),
@@ -276,6 +291,7 @@ fn of_seat(verb: &str, seat: SeatNo) -> Option<Step> {
         "fetch" => Step::Fetch(seat),
         "served" => Step::Served(seat),
         "fetch-fails" => Step::FetchFails(seat),
+        "overdue" => Step::Overdue(seat),
         "thaw" => Step::Thaw(seat),
         "beat" => Step::Beat(seat),
         "crash" => Step::Crash(seat),
@@ -283,6 +299,9 @@ fn of_seat(verb: &str, seat: SeatNo) -> Option<Step> {
         "cut" => Step::Cut(seat),
         "half-open" => Step::HalfOpen(seat),
         "break-edge" => Step::BreakEdge(seat),
+        "black-hole" => Step::BlackHole(seat),
+        "close-port" => Step::ClosePort(seat),
+        "mute" => Step::Mute(seat),
         "refuse-measure" => Step::RefuseMeasure(seat),
         "break-serve" => Step::BreakServe(seat),
         "break-fetch" => Step::BreakFetch(seat),
@@ -294,6 +313,7 @@ fn of_edge(verb: &str, seat: SeatNo, edge: Edge) -> Option<Step> {
     Some(match verb {
         "dial" => Step::Dial(seat, edge),
         "dial-fails" => Step::DialFails(seat, edge),
+        "opens" => Step::Opens(seat, edge),
         "notice" => Step::Notice(seat, edge),
         "refuse-dial" => Step::RefuseDial(seat, edge),
         _ => return None,
@@ -302,11 +322,9 @@ fn of_edge(verb: &str, seat: SeatNo, edge: Edge) -> Option<Step> {
 
 fn deadline(word: &str) -> Option<Deadline> {
     Some(match word {
-        "ballot" => Deadline::Ballot,
+        "peer" => Deadline::Peer,
         "wiring" => Deadline::Wiring,
-        "optimization" => Deadline::Optimization,
-        "shared-state" => Deadline::SharedState,
-        "collective" => Deadline::Collective,
+        "solver" => Deadline::Solver,
         _ => return None,
     })
 }
@@ -341,6 +359,11 @@ mod tests {
             Step::PauseEnds,
             Step::Dial(seat, Edge::ToNext),
             Step::DialFails(seat, Edge::FromPrevious),
+            Step::Opens(seat, Edge::ToNext),
+            Step::Overdue(seat),
+            Step::BlackHole(seat),
+            Step::ClosePort(seat),
+            Step::Mute(seat),
             Step::Frame(seat, 7),
             Step::Notice(seat, Edge::ToNext),
             Step::Measure(seat),
@@ -358,11 +381,9 @@ mod tests {
             Step::RefuseMeasure(seat),
             Step::BreakFetch(seat),
             Step::BreakServe(seat),
-            Step::Late(Deadline::Ballot, 0),
+            Step::Late(Deadline::Peer, 0),
             Step::Late(Deadline::Wiring, 1),
-            Step::Late(Deadline::Optimization, 2),
-            Step::Late(Deadline::SharedState, 3),
-            Step::Late(Deadline::Collective, 4),
+            Step::Late(Deadline::Solver, 2),
             Step::CrashMaster,
             Step::StopMaster,
             Step::Beat(seat),

@@ -9,11 +9,9 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use pccl_core::topology::Edge;
-
 use crate::scenario::Scenario;
 use crate::script::{Do, Wish};
-use crate::show::{doing, down_word, masters_beliefs, up_word};
+use crate::show::{doing, down_word, masters_beliefs, towards, up_word};
 use crate::state::{RunState, Seat};
 use crate::step::{Deadline, SeatNo, Step};
 use crate::trace::Replay;
@@ -129,6 +127,12 @@ fn event(names: &Names, state: &RunState, step: Step) -> String {
             "The pause before the next attempt to connect the ring is over".to_owned()
         }
         Step::Dial(no, edge) => format!("{} connects its lanes {}", who(no), towards(edge)),
+        Step::Opens(no, edge) => format!(
+            "The lanes of {} {} are up at its own end too",
+            whom(no),
+            towards(edge)
+        ),
+        Step::Overdue(no) => format!("The master has waited for {} for too long", whom(no)),
         Step::DialFails(no, edge) => format!(
             "{} cannot connect its lanes {}: nobody answers there",
             who(no),
@@ -156,6 +160,15 @@ fn event(names: &Names, state: &RunState, step: Step) -> String {
             whom(no)
         ),
         Step::BreakEdge(no) => format!("The lanes of {} to its next break", whom(no)),
+        Step::BlackHole(no) => format!(
+            "What {} sends to its next arrives no more, on no lanes",
+            whom(no)
+        ),
+        Step::ClosePort(no) => format!("Nobody can open lanes to {} any more", whom(no)),
+        Step::Mute(no) => format!(
+            "{} lives on, but comes to the end of nothing any more",
+            who(no)
+        ),
         Step::RefuseDial(no, edge) => format!(
             "{} cannot connect its lanes {} this time",
             who(no),
@@ -174,18 +187,9 @@ fn event(names: &Names, state: &RunState, step: Step) -> String {
 
 fn late(deadline: Deadline) -> &'static str {
     match deadline {
-        Deadline::Ballot => "A ballot",
+        Deadline::Peer => "A peer for which others wait",
         Deadline::Wiring => "Connecting a ring",
-        Deadline::Optimization => "An optimization",
-        Deadline::SharedState => "A synchronization",
-        Deadline::Collective => "A collective",
-    }
-}
-
-fn towards(edge: Edge) -> &'static str {
-    match edge {
-        Edge::ToNext => "to its next",
-        Edge::FromPrevious => "from its previous",
+        Deadline::Solver => "The solver",
     }
 }
 

@@ -136,10 +136,20 @@ impl Run<'_> {
     }
 
     pub(crate) fn end_move(&mut self, no: SeatNo, ok: bool) {
+        let is_mute = self.seat(no).is_mute;
         if let Some(moving) = &mut self.edit(no).plane.moving {
             moving.ended = true;
+            if is_mute {
+                return;
+            }
             let round = moving.plan.round;
-            let with = None;
+            let with = match &moving.plan.role {
+                SyncRole::Distribute { to } if !ok => {
+                    let mut lacking = to.iter().map(|order| order.with);
+                    lacking.find(|asker| !moving.served.contains(asker))
+                }
+                SyncRole::Distribute { .. } | SyncRole::Request { .. } => None,
+            };
             self.give(no, PeerInput::TransfersEnded { round, ok, with });
         }
     }

@@ -52,7 +52,11 @@ pub(super) enum Failure {
 
 impl Progress {
     pub(super) fn is_up(self) -> bool {
-        self.up_at_sender && self.up_at_receiver && self.failed.is_none()
+        let is_up = rule!(
+            self.up_at_sender && self.up_at_receiver;
+            UpAtOneEnd => self.up_at_sender || self.up_at_receiver
+        );
+        is_up && self.failed.is_none()
     }
 
     pub(super) fn is_decided(self) -> bool {

@@ -250,7 +250,7 @@ impl Master {
             if record.phase == ConnectionPhase::Accepted {
                 continue;
             }
-            if goes {
+            if rule!(goes; RefusedForTheFirstFailure => true) {
                 self.send_away(peer, edge, out);
             } else if strikes.all >= STRIKES_MAX {
                 record.left_out = 1;

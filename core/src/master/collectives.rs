@@ -62,6 +62,10 @@ impl Master {
             return;
         };
         let Some(Collective::Initiating(votes)) = group.collectives.get_mut(&tag) else {
+            rule!((); WithdrawnAfterStart if group.collectives.contains_key(&tag) => {
+                let reason = CollectiveRefusal::Withdrawn;
+                send(out, peer, ToPeer::CollectiveRefused { tag, reason });
+            });
             return;
         };
         if votes.remove(&peer).is_none() {
@@ -225,6 +229,7 @@ impl Master {
         let epoch = record.epoch;
         if let Some(Collective::Running { bytes, .. }) = record.collectives.get(&tag) {
             let bytes = *bytes;
+            let epoch = rule!(epoch; VerdictOfAnotherEpoch => self.epoch);
             self.decide(group, tag, &Verdict::Committed { epoch }, out);
             self.forgive(group, bytes);
         }
@@ -318,7 +323,7 @@ impl Master {
             && record.tags.is_empty()
             && record.stake == Stake::Rewire
         {
-            record.stake = Stake::Admission;
+            record.stake = rule!(Stake::Admission; WithdrawalForgottenInWiring => Stake::Rewire);
         }
         let done = self.peers.get(&peer).is_some_and(|record| {
             record.tags.is_empty()

@@ -88,8 +88,9 @@ impl Master {
         let before = record.late;
         self.set_timer(silence, true, out);
         let runs = self.armed.contains(&late);
+        let restart = rule!(restart; LateThoughHeard => false);
         if wanted.is_some() && (!runs || wanted != before || restart) {
-            self.start_timer(late, wanted, out);
+            rule!(self.start_timer(late, wanted, out); LateNotWatched => {});
         } else if wanted.is_none() {
             self.set_timer(late, false, out);
         }
@@ -239,7 +240,7 @@ impl Master {
             concerned().filter(|(_, record)| idle(record) && self.lateness(record).is_some());
         let lacking = lacking.count().max(1);
         let waiting = concerned().filter(|(_, record)| !idle(record) || record.asked_pending);
-        lacking <= waiting.count()
+        rule!(lacking <= waiting.count(); KickedThoughMoreWouldGo => true)
     }
 
     /// Members that wait to start other tags did not join these: a difference between the programs, for
@@ -273,7 +274,8 @@ impl Master {
         };
         let stalls = record.stalls.entry(peer).or_default();
         *stalls = stalls.saturating_add(1);
-        if lacking <= done || *stalls >= STALLS_MAX {
+        let goes = lacking <= done || *stalls >= STALLS_MAX;
+        if rule!(goes; StalledAgainAndAgain => false) {
             self.kick(peer, Misdeed::Stalled, out);
         } else {
             self.end_what_lacks(peer, group, out);

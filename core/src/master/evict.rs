@@ -201,7 +201,7 @@ impl Master {
         let mut most = 0;
         for edge in record.edges_of(peer, which) {
             let breaks = record.breaks.entry(pair(edge)).or_default();
-            breaks.times = breaks.times.saturating_add(1);
+            breaks.times = rule!(breaks.times.saturating_add(1); BreaksNotCounted => 0);
             breaks.bytes = breaks.bytes.max(bytes);
             most = most.max(breaks.times);
         }
@@ -217,7 +217,8 @@ impl Master {
         };
         let members: Vec<PeerId> = record.members.iter().copied().collect();
         let bad = self.bad_pairs(group, &members);
-        if self.ring_without(group, &members, &bad).is_none() {
+        let no_ring_is_left = self.ring_without(group, &members, &bad).is_none();
+        if rule!(no_ring_is_left; EvictedThoughARingIsLeft => true) {
             self.evict_worst(group, &members, out);
         }
     }

@@ -63,7 +63,13 @@ impl Master {
         };
         let fits = |ring: &Ring| {
             let mut edges = ring.edges();
-            let keeps = |edge| standing.can_keep(edge) && !self.is_doubtful(group);
+            let keeps = |edge: (PeerId, PeerId)| {
+                let stands = rule!(
+                    standing.can_keep(edge);
+                    OneWayRing => standing.can_keep(edge) || standing.can_keep((edge.1, edge.0))
+                );
+                stands && !self.is_doubtful(group)
+            };
             edges.all(|edge| keeps(edge) || !bad.contains(&pair(edge)))
         };
         let rings = (0..places).map(|place| {

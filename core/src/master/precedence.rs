@@ -149,7 +149,8 @@ impl Master {
             return false;
         };
         record.conflicts = record.conflicts.saturating_add(1);
-        if record.conflicts < CONFLICTS_MAX {
+        let is_early = record.conflicts < CONFLICTS_MAX;
+        if rule!(is_early; ThirdConflictNotResolved => true) {
             return false;
         }
         let Some(Collective::Initiating(votes)) = record.collectives.get(&tag) else {
@@ -252,6 +253,7 @@ impl Master {
         record.members.remove(&peer);
         record.find_ready();
         let vote = record.vote_aside(peer);
+        let vote = rule!(vote; VoteAsideDropped => None);
         if let Some(record) = self.record_mut(peer) {
             record.aside = vote;
             record.left_out = ASIDE_FOR;

@@ -93,7 +93,9 @@ impl PeerRecord {
             ConnectionState::VoteNoNewPeersEstablishP2p
             | ConnectionState::VoteOptimizeTopology
             | ConnectionState::VoteSyncSharedState => true,
-            ConnectionState::CollectiveCommunicationsRunning => self.tags.only_initiate(),
+            ConnectionState::CollectiveCommunicationsRunning => {
+                rule!(self.tags.only_initiate(); CollectiveCountsAsConsent => true)
+            }
             ConnectionState::VoteAcceptNewPeers
             | ConnectionState::ConnectingToPeers
             | ConnectionState::ConnectingToPeersFailed

@@ -33,7 +33,8 @@ impl Master {
     ) {
         // It rested when it was given another ring, and takes that for the answer.
         let present = self.group_of(peer).map(|group| group.epoch);
-        if present.is_some_and(|present| epoch < present) {
+        let is_answered = present.is_some_and(|present| epoch < present);
+        if rule!(is_answered; VoteOnAnOlderRingCounts => false) {
             if let Some(record) = self.record_mut(peer) {
                 record.rests = false;
             }
@@ -143,18 +144,13 @@ impl Master {
     /// True: the ballot was unanimous and something moved.
     pub(super) fn count_update(&mut self, out: &mut Out) -> bool {
         let calls = self.tally.of(ConnectionState::VoteAcceptNewPeers);
-        let running = self
-            .tally
-            .of(ConnectionState::CollectiveCommunicationsRunning);
         let members = self.tally.members();
         let agreeing = self.tally.agreeing();
         let agreed = rule!(
             calls + agreeing == members;
             AdmittedByOneVote => true,
-            NewcomerIsWaitedFor => calls + agreeing == self.peers.len(),
-            CollectiveCountsAsConsent => calls + agreeing.max(running) >= members
+            NewcomerIsWaitedFor => calls + agreeing == self.peers.len()
         );
-        let _ = running;
         let unanimous = calls > 0 && agreed;
         if !unanimous {
             return false;

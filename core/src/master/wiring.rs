@@ -278,6 +278,7 @@ impl Master {
         let Some(wiring) = self.wirings.remove(&round) else {
             return;
         };
+        rule!((); GivenUpEdgesAnnounced => self.keep_edges_of(&wiring));
         for (peer, stake) in self.members_of(round) {
             if let Some(record) = self.record_mut(peer) {
                 record.round = None;
@@ -297,6 +298,21 @@ impl Master {
             // It is not repeated, so nothing adds up that somebody would have to go for.
             for group in wiring.rings.keys() {
                 self.attempts.remove(group);
+            }
+        }
+    }
+
+    #[cfg(feature = "mutants")]
+    fn keep_edges_of(&mut self, wiring: &Wiring) {
+        let is_up =
+            |edge: &(PeerId, PeerId)| wiring.edges.get(edge).is_some_and(|edge| edge.is_up());
+        for (group, plan) in &wiring.rings {
+            let Some(group) = self.groups.get_mut(group) else {
+                continue;
+            };
+            for (edge, lanes) in plan.edges.iter().filter(|(edge, _)| is_up(edge)) {
+                group.broken.remove(edge);
+                group.edges.insert(*edge, *lanes);
             }
         }
     }

@@ -10,7 +10,7 @@ use crate::topology::{RingEdges, Topology};
 
 impl Accepted {
     pub(super) fn update_topology(&mut self, out: &mut Out) {
-        if rule!(self.fresh; AdmissionIsNoUpdate => false) {
+        if self.fresh {
             self.fresh = false;
             let topology = self.topology.clone();
             answer(out, Some(Answer::TopologyUpdated(Ok(topology))));

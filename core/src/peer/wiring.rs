@@ -248,5 +248,11 @@ fn adopt_edge(
         let adopted = AdoptedEdge::Use(round);
         (lanes, adopted)
     });
-    kept.or(used).map(Some)
+    rule!(
+        kept.or(used);
+        FreshLanesAdopted if fresh.is_some() => {
+            fresh.map(|ordered| (ordered.lanes, AdoptedEdge::Use(ordered.lanes.built)))
+        }
+    )
+    .map(Some)
 }

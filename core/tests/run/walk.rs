@@ -8,7 +8,7 @@ use pccl_core::id::{ContentHash, GroupId, PeerId, Revision, Tag};
 use pccl_core::master::MasterTimer;
 use pccl_core::messages::Misdeed;
 use pccl_core::peer::{Answer, Call, CallError, PeerPhase};
-use pccl_core::shared_state::{EntryInfo, SyncStrategy};
+use pccl_core::shared_state::{EntryInfo, SyncStrategy, SyncVote};
 use pccl_core::states::{ConnectionState, TRANSITIONS};
 use proptest::prelude::*;
 
@@ -466,10 +466,17 @@ fn every_legal_transition_is_taken() {
         run
     });
 
+    let vote = SyncVote {
+        revision: Revision(0),
+        strategy: SyncStrategy::EnforcePopular,
+        restart: false,
+        entries: Vec::new(),
+    };
     let votes = [
         // The first update is answered by the admission.
         vec![Call::UpdateTopology, Call::UpdateTopology],
         vec![Call::OptimizeTopology],
+        vec![Call::SyncSharedState(vote)],
     ];
     let votes = votes.map(|calls| votes_after_a_failed_edge(&calls));
     let runs = walks.chain(stories).chain(votes);

@@ -1,11 +1,11 @@
 //! Collectives: one tag and two, retries, mistakes, leaving in the middle.
 
 use super::programs::{
-    CANCEL, ODD, QUIT, REDUCE, REDUCE_TWICE, TAGS_12, TAGS_21, TWICE, UPDATE_REDUCE,
+    CANCEL, CANCEL_AND_GO, ODD, QUIT, REDUCE, REDUCE_TWICE, TAGS_12, TAGS_21, TWICE, UPDATE_REDUCE,
 };
-use super::{DEATHS_AND_BREAKS, free_frames, in_group, inside, only, scenario, small};
+use super::{DEATHS_AND_BREAKS, free_frames, in_group, inside, only, outside, scenario, small};
 use crate::milestone::Milestone as M;
-use crate::scenario::Scenario;
+use crate::scenario::{Fault, Scenario};
 
 pub(super) fn all() -> Vec<Scenario> {
     vec![
@@ -155,5 +155,96 @@ pub(super) fn all() -> Vec<Scenario> {
             vec![inside(&REDUCE), inside(&ODD)],
             &[],
         )),
+        only(
+            DEATHS_AND_BREAKS,
+            free_frames(scenario(
+                "withdraw-2",
+                "one gives a reduce up while the ring is rebuilt, and goes on",
+                1,
+                vec![inside(&UPDATE_REDUCE), inside(&CANCEL_AND_GO)],
+                &[M::Committed, M::Aborted, M::Rewired],
+            )),
+        ),
+        scenario(
+            "withdraw-groups",
+            "one gives a reduce up while another group's ring is built",
+            0,
+            vec![
+                inside(&UPDATE_REDUCE),
+                inside(&CANCEL_AND_GO),
+                in_group(1, outside(&REDUCE)),
+                in_group(1, outside(&REDUCE)),
+            ],
+            &[M::Committed, M::Admitted, M::Consented],
+        ),
+    ]
+    .into_iter()
+    .chain(that_hold_up())
+    .collect()
+}
+
+/// Edges and peers that live and are of no use.
+fn that_hold_up() -> Vec<Scenario> {
+    vec![
+        only(
+            &[Fault::BlackHole],
+            free_frames(scenario(
+                "black-hole-2",
+                "two peers between whom lanes come up and carry nothing",
+                1,
+                vec![inside(&REDUCE_TWICE); 2],
+                &[M::Aborted, M::Recovered, M::ThrownOut],
+            )),
+        ),
+        only(
+            &[Fault::BlackHole],
+            scenario(
+                "black-hole-3",
+                "three peers, of whom two cannot be neighbours",
+                1,
+                vec![inside(&REDUCE_TWICE); 3],
+                &[M::Aborted, M::Recovered, M::ThrownOut],
+            ),
+        ),
+        only(
+            &[Fault::BlackHole],
+            small(scenario(
+                "black-hole-4",
+                "four peers, of whom two cannot be neighbours, and nobody has to go",
+                1,
+                vec![inside(&REDUCE); 4],
+                &[M::Aborted, M::Recovered, M::Rewired],
+            )),
+        ),
+        only(
+            &[Fault::ClosePort, Fault::BreakEdge],
+            free_frames(scenario(
+                "port-2",
+                "two peers, one of whom nobody can reach any more",
+                2,
+                vec![inside(&REDUCE); 2],
+                &[M::Aborted, M::Recovered, M::ThrownOut],
+            )),
+        ),
+        only(
+            &[Fault::Mute, Fault::Crash],
+            free_frames(scenario(
+                "mute-2",
+                "two peers, one of whom never votes on an outcome",
+                2,
+                vec![inside(&REDUCE); 2],
+                &[M::Aborted, M::Recovered, M::Stalled],
+            )),
+        ),
+        only(
+            &[Fault::Mute],
+            scenario(
+                "mute-3",
+                "three peers, one of whom never votes on an outcome",
+                1,
+                vec![inside(&REDUCE); 3],
+                &[M::Aborted, M::Recovered, M::Stalled],
+            ),
+        ),
     ]
 }

@@ -1,15 +1,16 @@
 //! Joining, the training loops, groups, signs of life.
 
 use super::programs::{
-    ASK_FIRST, CONNECT, POPULAR, PUMP, PUMP_NEWCOMER, REDUCE, TRAIN, TRAIN_FROM_REDUCE,
-    TRAIN_FROM_SYNC, TRAIN_TWICE, UPDATE_OPTIMIZE, UPDATE_REDUCE, UPDATE_REDUCE_TWICE,
+    ASK_FIRST, CONNECT, POPULAR, PUMP, PUMP_NEWCOMER, REDUCE, STUBBORN, SYNC, TRAIN,
+    TRAIN_FROM_REDUCE, TRAIN_FROM_SYNC, TRAIN_TWICE, UPDATE_OPTIMIZE, UPDATE_REDUCE,
+    UPDATE_REDUCE_TWICE,
 };
 use super::{
-    DEATHS_AND_BREAKS, DEATHS_AND_REFUSALS, holding, in_group, in_step, inside, only, outside,
-    scenario, with_beats,
+    DEATHS_AND_BREAKS, DEATHS_AND_CUTS, DEATHS_AND_REFUSALS, by_halves, holding, holding_outside,
+    in_group, in_step, inside, only, outside, scenario, with_beats,
 };
 use crate::milestone::Milestone as M;
-use crate::scenario::Scenario;
+use crate::scenario::{Fault, Scenario};
 
 pub(super) fn all() -> Vec<Scenario> {
     vec![
@@ -185,6 +186,63 @@ pub(super) fn all() -> Vec<Scenario> {
                 inside(&TRAIN_FROM_REDUCE),
             ],
             &[M::GaveWay, M::Committed],
+        ),
+    ]
+    .into_iter()
+    .chain(beside_other_calls())
+    .collect()
+}
+
+/// Newcomers that are lost on their way in, and rings that are built while others wait in other calls.
+fn beside_other_calls() -> Vec<Scenario> {
+    vec![
+        by_halves(only(
+            DEATHS_AND_CUTS,
+            scenario(
+                "join-lost",
+                "a newcomer to two is lost while its edges come up",
+                1,
+                vec![
+                    inside(&UPDATE_REDUCE),
+                    inside(&UPDATE_REDUCE),
+                    outside(&REDUCE),
+                ],
+                &[M::Admitted, M::KeptBesideFresh, M::Committed],
+            ),
+        )),
+        only(
+            DEATHS_AND_CUTS,
+            scenario(
+                "consent-sync",
+                "one waits to synchronize while the other admits a newcomer",
+                1,
+                vec![inside(&TRAIN), inside(&TRAIN_FROM_SYNC), outside(&TRAIN)],
+                &[M::Admitted, M::Consented, M::ContentKept, M::Committed],
+            ),
+        ),
+        only(
+            DEATHS_AND_CUTS,
+            scenario(
+                "consent-reduce",
+                "one waits to reduce while the other admits a newcomer",
+                1,
+                vec![inside(&UPDATE_REDUCE), inside(&REDUCE), outside(&REDUCE)],
+                &[M::Admitted, M::Consented, M::Committed],
+            ),
+        ),
+        only(
+            &[Fault::CrashMaster],
+            scenario(
+                "aside-3",
+                "a newcomer synchronizes while the others reduce, again and again",
+                1,
+                vec![
+                    inside(&STUBBORN),
+                    inside(&STUBBORN),
+                    holding_outside(&SYNC, 7),
+                ],
+                &[M::Admitted, M::GaveWay, M::SetAside, M::ContentMoved],
+            ),
         ),
     ]
 }

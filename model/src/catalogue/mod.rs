@@ -7,7 +7,7 @@ mod shared_state;
 mod topology;
 
 use crate::milestone::Milestone as M;
-use crate::scenario::{ANY_FAULT, Fault, Frames, LARGE, SMALL, Scenario, SeatPlan, Start};
+use crate::scenario::{ANY_FAULT, Dials, Fault, Frames, LARGE, SMALL, Scenario, SeatPlan, Start};
 use crate::script::Program;
 use programs::{REDUCE, TRAIN_TWICE};
 
@@ -21,6 +21,9 @@ pub fn standard() -> Vec<Scenario> {
     all.sort_by_key(|scenario| (scenario.seats.len(), scenario.faults));
     all
 }
+
+/// The faults that lose a newcomer.
+const DEATHS_AND_CUTS: &[Fault] = &[Fault::Crash, Fault::Cut, Fault::RefuseDial];
 
 /// What takes hours: more faults, more peers, longer programs.
 #[must_use]
@@ -74,6 +77,13 @@ const fn holding(program: &'static Program, content: u8) -> SeatPlan {
     }
 }
 
+const fn holding_outside(program: &'static Program, content: u8) -> SeatPlan {
+    SeatPlan {
+        start: Start::Outside,
+        ..holding(program, content)
+    }
+}
+
 const fn revised(program: &'static Program, content: u8, revision: u8) -> SeatPlan {
     SeatPlan {
         revision,
@@ -112,6 +122,7 @@ fn scenario(
         faults,
         kinds: ANY_FAULT,
         frames: Frames::InTurn,
+        dials: Dials::AtOnce,
         heartbeats: false,
         in_step: false,
         milestones,
@@ -140,6 +151,13 @@ fn in_step(scenario: Scenario) -> Scenario {
 fn with_beats(scenario: Scenario) -> Scenario {
     Scenario {
         heartbeats: true,
+        ..scenario
+    }
+}
+
+fn by_halves(scenario: Scenario) -> Scenario {
+    Scenario {
+        dials: Dials::ByHalves,
         ..scenario
     }
 }

@@ -2,13 +2,14 @@
 
 use pccl_core::shared_state::SyncStrategy::{EnforcePopular, ReceiveOnly, SendOnly};
 
-use crate::script::{Do, Program};
+use crate::script::{Do, Program, UPDATES_MANY};
 
 const fn program(steps: &'static [Do]) -> Program {
     Program {
         steps,
         rounds: 1,
         first: 0,
+        top: 0,
     }
 }
 
@@ -71,6 +72,19 @@ pub(super) static PUMP_NEWCOMER: Program = repeated(
     &[Do::Start(1), Do::Ask, Do::Finish(1), Do::UpdateIfPending],
 );
 
+/// A loop that answers every conflict by making the same reduce again.
+pub(super) static STUBBORN: Program = Program {
+    top: 2,
+    ..program(&[
+        Do::Sync(EnforcePopular),
+        Do::Update,
+        Do::Start(1),
+        Do::Finish(1),
+        Do::Update,
+        Do::Sync(EnforcePopular),
+    ])
+};
+
 /// A loop that updates only where somebody waits.
 pub(super) static ASK_FIRST: Program =
     program(&[Do::Ask, Do::UpdateIfPending, Do::Start(1), Do::Finish(1)]);
@@ -78,6 +92,8 @@ pub(super) static ASK_FIRST: Program =
 pub(super) static UPDATE_REDUCE: Program = program(&[Do::Update, Do::Start(1), Do::Finish(1)]);
 pub(super) static UPDATE_REDUCE_TWICE: Program =
     repeated(2, &[Do::Update, Do::Start(1), Do::Finish(1)]);
+/// Updates until who waits in another call has been passed over often enough, and once more.
+pub(super) static UPDATE_ON_AND_ON: Program = repeated(UPDATES_MANY, &[Do::Update]);
 pub(super) static OPTIMIZE: Program = program(&[Do::Optimize, Do::Start(1), Do::Finish(1)]);
 const OPTIMIZING: &[Do] = &[Do::Update, Do::Optimize, Do::Start(1), Do::Finish(1)];
 pub(super) static UPDATE_OPTIMIZE: Program = program(OPTIMIZING);
@@ -85,8 +101,24 @@ pub(super) static OPTIMIZE_FIRST: Program = Program {
     first: 1,
     ..program(OPTIMIZING)
 };
+/// Optimize, then synchronize; and the same by somebody who has optimized already.
+const OPTIMIZE_AND_SYNC: &[Do] = &[Do::Optimize, Do::Sync(EnforcePopular)];
+pub(super) static OPTIMIZE_SYNC: Program = program(OPTIMIZE_AND_SYNC);
+pub(super) static SYNC_AFTER_OPTIMIZE: Program = Program {
+    first: 1,
+    ..program(OPTIMIZE_AND_SYNC)
+};
 pub(super) static QUIT: Program = program(&[Do::Start(1), Do::Leave]);
 pub(super) static CANCEL: Program = program(&[Do::Start(1), Do::Cancel(1), Do::Finish(1)]);
+/// Gives a reduce up, and goes on with something else at once.
+pub(super) static CANCEL_AND_GO: Program = program(&[
+    Do::Start(1),
+    Do::Cancel(1),
+    Do::Finish(1),
+    Do::Update,
+    Do::Start(1),
+    Do::Finish(1),
+]);
 pub(super) static ODD: Program = program(&[Do::StartOdd(1), Do::Finish(1)]);
 pub(super) static TWICE: Program = program(&[Do::Start(1), Do::StartTwice(1), Do::Finish(1)]);
 pub(super) static CONNECT: Program = program(&[]);

@@ -1,9 +1,9 @@
 //! Synchronizing: every strategy, and every way to differ.
 
 use super::programs::{ADVANCE_AND_ADMIT, POPULAR, RECEIVE, SEND, SYNC, TRAIN};
-use super::{holding, in_step, inside, outside, revised, scenario};
+use super::{holding, holding_outside, in_step, inside, only, outside, revised, scenario};
 use crate::milestone::Milestone as M;
-use crate::scenario::{Scenario, SeatPlan, Start};
+use crate::scenario::{Fault, Scenario};
 
 pub(super) fn all() -> Vec<Scenario> {
     let all: &'static [M] = &[
@@ -112,14 +112,22 @@ pub(super) fn all() -> Vec<Scenario> {
             "sync-join",
             "a newcomer takes what the others have",
             1,
-            vec![
-                inside(&TRAIN),
-                SeatPlan {
-                    start: Start::Outside,
-                    ..holding(&TRAIN, 7)
-                },
-            ],
+            vec![inside(&TRAIN), holding_outside(&TRAIN, 7)],
             &[M::ContentMoved, M::Admitted],
         )),
+        only(
+            &[Fault::Mute],
+            scenario(
+                "mute-sync",
+                "one of three never comes to the end of its transfers",
+                1,
+                vec![
+                    holding(&POPULAR, 1),
+                    holding(&POPULAR, 2),
+                    holding(&POPULAR, 2),
+                ],
+                &[M::ContentMoved, M::SyncFailed, M::Stalled],
+            ),
+        ),
     ]
 }

@@ -1,9 +1,20 @@
 //! Looking for better rings.
 
-use super::programs::{OPTIMIZE, OPTIMIZE_FIRST, UPDATE_OPTIMIZE};
-use super::{inside, scenario};
+use super::programs::{
+    OPTIMIZE, OPTIMIZE_FIRST, OPTIMIZE_SYNC, REDUCE, SYNC, SYNC_AFTER_OPTIMIZE, UPDATE_ON_AND_ON,
+    UPDATE_OPTIMIZE,
+};
+use super::{inside, only, outside, scenario};
 use crate::milestone::Milestone as M;
-use crate::scenario::Scenario;
+use crate::scenario::{Fault, Scenario};
+use crate::script::Program;
+
+/// Updates pass over a call, but not for ever.
+fn passed_over(name: &'static str, waits: &'static Program) -> Scenario {
+    let about = "one waits in a call while another updates on and on";
+    let seats = vec![inside(&UPDATE_ON_AND_ON), inside(waits)];
+    scenario(name, about, 0, seats, &[M::GaveWay])
+}
 
 pub(super) fn all() -> Vec<Scenario> {
     vec![
@@ -26,7 +37,41 @@ pub(super) fn all() -> Vec<Scenario> {
             "one optimizes while another updates",
             1,
             vec![inside(&UPDATE_OPTIMIZE), inside(&OPTIMIZE_FIRST)],
-            &[M::GaveWay],
+            &[M::Optimized, M::OptimizationFailed],
+        ),
+        passed_over("passed-over-1", &OPTIMIZE),
+        passed_over("passed-over-2", &SYNC),
+        passed_over("passed-over-3", &REDUCE),
+        scenario(
+            "optimize-or-sync",
+            "one optimizes while another synchronizes",
+            1,
+            vec![inside(&OPTIMIZE_SYNC), inside(&SYNC_AFTER_OPTIMIZE)],
+            &[M::GaveWay, M::Optimized, M::ContentKept],
+        ),
+        only(
+            &[Fault::Crash, Fault::RefuseDial],
+            scenario(
+                "consent-optimize",
+                "one waits to optimize while the other admits a newcomer",
+                1,
+                vec![
+                    inside(&UPDATE_OPTIMIZE),
+                    inside(&OPTIMIZE_FIRST),
+                    outside(&OPTIMIZE),
+                ],
+                &[M::Admitted, M::Consented, M::WiredAgain, M::Optimized],
+            ),
+        ),
+        only(
+            &[Fault::Mute],
+            scenario(
+                "mute-optimize",
+                "one of three never has its measurements",
+                1,
+                vec![inside(&OPTIMIZE); 3],
+                &[M::Optimized, M::OptimizationFailed, M::Stalled],
+            ),
         ),
     ]
 }

@@ -25,6 +25,27 @@ const WIRING: [S; 3] = [
     S::WaitingForOtherPeers,
 ];
 
+const EACH_EDGE_ONCE: &str =
+    "each ordered edge is reported once, before anything else that follows from it";
+
+/// Where a peer may be when a report about an edge arrives: one that comes late, too.
+const MAY_REPORT: [S; 10] = [
+    S::VoteOptimizeTopology,
+    S::ConnectingToPeers,
+    S::WaitingForOtherPeers,
+    S::ConnectingToPeersFailed,
+    S::VoteNoNewPeersEstablishP2p,
+    S::VoteAcceptNewPeers,
+    S::VoteSyncSharedState,
+    S::OptimizeTopology,
+    S::Idle,
+    S::CollectiveCommunicationsRunning,
+];
+
+fn allowed(may: bool, why: &'static str) -> Result<(), &'static str> {
+    if may { Ok(()) } else { Err(why) }
+}
+
 /// Why a message of this kind cannot come from a sender in this state. `Ok`: it may.
 fn may_go_up(kind: &str, sender: SenderIn) -> Result<(), &'static str> {
     match sender {
@@ -39,14 +60,18 @@ fn may_go_up(kind: &str, sender: SenderIn) -> Result<(), &'static str> {
 }
 
 fn may_go_up_registered(kind: &str, state: S) -> Result<(), &'static str> {
+    if state == S::VoteSyncSharedState {
+        return Err("who is set aside waits in its call, and says nothing");
+    }
     if state != S::Idle && !WIRING.contains(&state) {
         return Err("who waits to be admitted is idle, or being connected");
     }
     match kind {
         "Heartbeat" => Ok(()),
-        "EdgesEstablished" | "EdgeFailed" if state == S::ConnectingToPeers => Ok(()),
-        "EdgesEstablished" | "EdgeFailed" => Err(
-            "each order is reported once, and an attempt that is given up is made again at once",
+        "EdgeUp" => Ok(()),
+        "EdgeFailed" => allowed(
+            state != S::ConnectingToPeersFailed,
+            "each opens the lanes of one edge only",
         ),
         "Hello" => Err("the first message, of a connection without a number"),
         _ => Err("the user waits to be admitted, and calls nothing"),
@@ -58,13 +83,16 @@ fn may_go_up_accepted(kind: &str, state: S) -> Result<(), &'static str> {
         state,
         S::CollectiveCommunicationsRunning | S::VoteNoNewPeersEstablishP2p
     ) || WIRING.contains(&state);
-    let allowed = |may: bool, why: &'static str| if may { Ok(()) } else { Err(why) };
     match kind {
         "Hello" => Err("the first message, of a connection without a number"),
         "Heartbeat" => Ok(()),
         "UpdateTopology" | "OptimizeTopology" | "SyncSharedState" => allowed(
-            state == S::Idle,
+            state == S::Idle || WIRING.contains(&state),
             "a major call is made by who waits for nothing else",
+        ),
+        "Withdraw" => allowed(
+            state == S::Idle || with_collectives,
+            "only a vote to start is taken back",
         ),
         "ArePeersPending" | "InitiateCollective" => allowed(
             state == S::Idle || with_collectives,
@@ -74,24 +102,15 @@ fn may_go_up_accepted(kind: &str, state: S) -> Result<(), &'static str> {
             state == S::Idle || with_collectives,
             "who waits in a major call cannot leave",
         ),
-        "EdgesEstablished" | "EdgeFailed" if state == S::WaitingForOtherPeers => Err(
-            "possible where an attempt fails and the next leaves the sender nothing to build; in a \
-             ring of three it builds everything, so it is never met, and not asked for",
-        ),
-        "EdgesEstablished" | "EdgeFailed" => allowed(
-            matches!(
-                state,
-                S::ConnectingToPeers
-                    | S::VoteNoNewPeersEstablishP2p
-                    | S::Idle
-                    | S::CollectiveCommunicationsRunning
-            ),
-            "each order is reported once; a late report comes when the attempt was given up, and \
-             a ballot of all starts the next at once",
+        "EdgeUp" => allowed(MAY_REPORT.contains(&state), EACH_EDGE_ONCE),
+        "EdgeFailed" => allowed(
+            MAY_REPORT.contains(&state) && state != S::ConnectingToPeersFailed
+                || state == S::VoteCompleteTopologyOptimization,
+            "each opens the lanes of one edge only",
         ),
         "Bandwidth" | "ProbesDone" => allowed(
-            state == S::OptimizeTopology,
-            "an optimization goes on only when everybody has reported or is gone",
+            matches!(state, S::OptimizeTopology | S::Idle),
+            "reported once; late only where others have held the measurements up",
         ),
         "SharedStateDone" => allowed(
             matches!(
@@ -134,10 +153,20 @@ fn may_go_down(kind: &str, receiver: ReceiverIn) -> Result<(), &'static str> {
             "only newcomers are refused",
         ),
         "EstablishRing" | "TopologyEstablished" => allowed(
-            &[R::Registered, R::Update, R::Optimize, R::Collective],
-            "only who is in a call that may need another ring is given one",
+            &[
+                R::Registered,
+                R::Idle,
+                R::Update,
+                R::Optimize,
+                R::Sync,
+                R::Collective,
+            ],
+            "who asks whether peers are pending is told that they are first",
         ),
-        "CallFailed" => allowed(&[R::Optimize, R::Sync], "these two give way"),
+        "CallFailed" => allowed(
+            &[R::Optimize, R::Sync],
+            "these two give way; a collective is refused",
+        ),
         "PeersPending" => allowed(&[R::Query, R::Collective], "the answer to who asked"),
         "Probe" | "OptimizationConcluded" => allowed(&[R::Optimize], "part of an optimization"),
         "SharedStatePlan" | "SharedStateConcluded" => {

@@ -81,10 +81,10 @@ pub enum ReceiverIn {
 }
 
 /// Kinds of messages to the master, in the order of their declaration.
-pub const UP_KINDS: [&str; 14] = [
+pub const UP_KINDS: [&str; 15] = [
     "Hello",
     "UpdateTopology",
-    "EdgesEstablished",
+    "EdgeUp",
     "EdgeFailed",
     "ArePeersPending",
     "OptimizeTopology",
@@ -94,6 +94,7 @@ pub const UP_KINDS: [&str; 14] = [
     "SharedStateDone",
     "InitiateCollective",
     "CompleteCollective",
+    "Withdraw",
     "Heartbeat",
     "Leave",
 ];
@@ -136,7 +137,7 @@ fn up_kind(message: &ToMaster) -> usize {
     match message {
         ToMaster::Hello(_) => 0,
         ToMaster::UpdateTopology { .. } => 1,
-        ToMaster::EdgesEstablished { .. } => 2,
+        ToMaster::EdgeUp { .. } => 2,
         ToMaster::EdgeFailed { .. } => 3,
         ToMaster::ArePeersPending => 4,
         ToMaster::OptimizeTopology => 5,
@@ -146,8 +147,9 @@ fn up_kind(message: &ToMaster) -> usize {
         ToMaster::SharedStateDone { .. } => 9,
         ToMaster::InitiateCollective { .. } => 10,
         ToMaster::CompleteCollective { .. } => 11,
-        ToMaster::Heartbeat => 12,
-        ToMaster::Leave => 13,
+        ToMaster::Withdraw { .. } => 12,
+        ToMaster::Heartbeat { .. } => 13,
+        ToMaster::Leave => 14,
     }
 }
 
@@ -156,7 +158,7 @@ fn down_kind(message: &ToPeer) -> usize {
         ToPeer::Welcome { .. } => 0,
         ToPeer::Refused(_) => 1,
         ToPeer::EstablishRing { .. } => 2,
-        ToPeer::TopologyEstablished(_) => 3,
+        ToPeer::TopologyEstablished { .. } => 3,
         ToPeer::CallFailed(_) => 4,
         ToPeer::PeersPending { .. } => 5,
         ToPeer::Probe { .. } => 6,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use pccl_core::id::{GroupId, PeerId, Tag};
 use pccl_core::master::{Master, MasterInput, MasterOutput, MasterTimer};
-use pccl_core::messages::{CallKind, Misdeed, RingOutcome, ToMaster, ToPeer};
+use pccl_core::messages::{CallKind, CollectiveRefusal, RingOutcome, ToMaster, ToPeer};
 use pccl_core::shared_state::SyncRole;
 use pccl_core::states::{
     CollectiveCommunicationState, CollectiveEvent, ConnectionPhase, ConnectionState, Event,
@@ -13,10 +13,12 @@ use pccl_core::topology::{Topology, WorldSizes};
 
 use super::accepted;
 use super::election::elected;
+use super::innocence::sent_away;
 use super::verdicts::verdicts;
 use crate::claim::Claim;
 use crate::milestone::Milestone;
 use crate::run::Run;
+use crate::state::Seat;
 
 pub(crate) fn master_hears(run: &mut Run<'_>, peer: PeerId, message: &ToMaster) {
     if let ToMaster::CompleteCollective {
@@ -69,16 +71,6 @@ fn look_at(
                 _ => {}
             }
         }
-        MasterOutput::Send {
-            message: ToPeer::Kicked(misdeed),
-            ..
-        } => {
-            if is_explained(run, before, output, misdeed) {
-                run.state.reach(Milestone::ThrownOut);
-            } else {
-                run.state.breaks(Claim::Innocence);
-            }
-        }
         MasterOutput::Send { peer, message } => said(run, before, after, heard, *peer, message),
         MasterOutput::Register { .. }
         | MasterOutput::Refuse { .. }
@@ -106,16 +98,20 @@ fn said(
             .map(|(_, state)| state)
     };
     match message {
-        ToPeer::TopologyEstablished(topology) => topology_is_right(run, after, peer, topology),
+        ToPeer::TopologyEstablished { topology, .. } => {
+            topology_is_right(run, after, peer, topology);
+        }
         ToPeer::Commence { .. } => {
             let from = Some(CollectiveCommunicationState::VoteInitiate);
             run.coverage.tag_moved(None, CollectiveEvent::Initiated);
             run.coverage.tag_moved(from, CollectiveEvent::Commenced);
         }
-        ToPeer::CollectiveRefused { .. } => {
+        ToPeer::CollectiveRefused { reason, .. } => {
             let from = Some(CollectiveCommunicationState::VoteInitiate);
             run.coverage.tag_moved(from, CollectiveEvent::Refused);
-            gave_way(run);
+            if *reason != CollectiveRefusal::Withdrawn {
+                gave_way(run);
+            }
         }
         ToPeer::Verdict { tag, .. } => {
             let voted = matches!(heard, MasterInput::Message { peer: caster, message: ToMaster::CompleteCollective { .. } } if *caster == peer);
@@ -147,13 +143,12 @@ fn said(
             }
             Err(_) => run.state.reach(Milestone::SyncFailed),
         },
+        ToPeer::Kicked(_) | ToPeer::Refused(_) => sent_away(run, before, peer, message),
         ToPeer::Welcome { .. }
-        | ToPeer::Refused(_)
         | ToPeer::EstablishRing { .. }
         | ToPeer::PeersPending { .. }
         | ToPeer::Probe { .. }
         | ToPeer::OptimizationConcluded { .. }
-        | ToPeer::Kicked(_)
         | ToPeer::Heartbeat
         | ToPeer::Stopping => {}
     }
@@ -169,49 +164,6 @@ fn gave_way(run: &mut Run<'_>) {
     run.state.reach(Milestone::GaveWay);
 }
 
-/// Nobody who is there is thrown out before anything has gone wrong, nor for a vote that it has cast.
-fn is_explained(run: &Run<'_>, before: &Master, output: &MasterOutput, misdeed: &Misdeed) -> bool {
-    let MasterOutput::Send { peer, .. } = output else {
-        return false;
-    };
-    let state = before.view().peer(*peer).map(|view| view.state());
-    // Who has left may be taken for one that cannot be reached until its farewell arrives.
-    let victim = run.state.seat_of(*peer).and_then(|no| run.state.seat(no));
-    let has_left = victim.is_none_or(|seat| !seat.runs());
-    let went_wrong = has_left || run.state.faults < run.scenario.faults;
-    let explained = match misdeed {
-        // Content that is ahead of the group's is no fault of the network.
-        Misdeed::RevisionAhead { .. } => true,
-        Misdeed::MissedBallot => went_wrong && state == Some(ConnectionState::Idle),
-        _ => went_wrong,
-    };
-    explained && may_befall(misdeed)
-}
-
-/// All peers here keep to the protocol: they may be kicked for what befell them only.
-fn may_befall(misdeed: &Misdeed) -> bool {
-    match misdeed {
-        Misdeed::MissedBallot
-        | Misdeed::NoReport
-        | Misdeed::Unconnectable { .. }
-        | Misdeed::Unfetchable
-        | Misdeed::RevisionAhead { .. }
-        | Misdeed::Silent => true,
-        Misdeed::WrongState { .. }
-        | Misdeed::NotAccepted
-        | Misdeed::SecondHello
-        | Misdeed::DuplicateVote
-        | Misdeed::DuplicateTag { .. }
-        | Misdeed::UnknownRound
-        | Misdeed::UnaskedProbe
-        | Misdeed::Malformed
-        | Misdeed::TooManyTags { .. }
-        | Misdeed::BadManifest
-        | Misdeed::StateMismatch { .. }
-        | Misdeed::SlowReader => false,
-    }
-}
-
 /// Timers are started and stopped so that exactly those run that the master thinks run.
 fn timers(
     run: &mut Run<'_>,
@@ -224,15 +176,26 @@ fn timers(
     if let MasterInput::TimerFired(timer) = heard {
         running.remove(timer);
     }
+    let mut begun = BTreeSet::new();
     for output in out {
         match output {
             MasterOutput::StartTimer { timer, .. } => {
+                begun.insert(*timer);
                 running.insert(*timer);
             }
             MasterOutput::StopTimer(timer) => {
                 running.remove(timer);
             }
             _ => {}
+        }
+    }
+    // Who shows that it goes on has all its time again.
+    if let MasterInput::Message { peer, message } = heard
+        && *message != (ToMaster::Heartbeat { moved: false })
+    {
+        let late = MasterTimer::Late(*peer);
+        if after.view().timers().any(|timer| timer == late) && !begun.contains(&late) {
+            run.state.breaks(Claim::Timers);
         }
     }
     if !after.view().timers().eq(running.iter().copied()) {
@@ -248,6 +211,13 @@ fn admission(run: &mut Run<'_>, before: &Master, after: &Master) {
         accepted.map(|(id, _)| id).collect()
     };
     let (old, new) = (accepted(before), accepted(after));
+    if old
+        .iter()
+        .any(|peer| !new.contains(peer) && after.view().peer(*peer).is_some())
+    {
+        run.state.reach(Milestone::SetAside);
+        run.shock();
+    }
     if new.is_subset(&old) {
         return;
     }
@@ -260,14 +230,41 @@ fn admission(run: &mut Run<'_>, before: &Master, after: &Master) {
     });
     for peer in stayed {
         let seat = run.state.seat_of(peer).and_then(|no| run.state.seat(no));
-        let voted = seat.is_none_or(|seat| {
-            let view = seat.peer.view();
-            // One that is gone may have voted before.
-            !seat.runs() || view.open_calls().major == Some(CallKind::UpdateTopology)
-        });
-        if !voted {
-            run.state.breaks(Claim::Admission);
+        // One that is gone may have voted before.
+        match seat.filter(|seat| seat.runs()).map(stand) {
+            None | Some(Stand::Votes) => {}
+            Some(Stand::Waits) => run.state.reach(Milestone::Consented),
+            Some(Stand::Rests) => {}
+            Some(Stand::Works) => run.state.breaks(Claim::Admission),
         }
+    }
+}
+
+/// How a peer stands to another ring.
+enum Stand {
+    /// It calls for one.
+    Votes,
+    /// It waits for others to make its own call, of which nothing has begun.
+    Waits,
+    /// It has voted for nothing since it was admitted, or taken its vote back.
+    Rests,
+    /// It has not agreed to any.
+    Works,
+}
+
+fn stand(seat: &Seat) -> Stand {
+    let view = seat.peer.view();
+    let begun = seat.plane.moving.is_some() || seat.plane.probing.is_some();
+    let mut tags = view.tags();
+    let waits_to_start =
+        |tag: pccl_core::peer::TagView| tag.state == CollectiveCommunicationState::VoteInitiate;
+    match view.open_calls().major {
+        Some(CallKind::UpdateTopology) => Stand::Votes,
+        Some(_) if !begun => Stand::Waits,
+        Some(_) => Stand::Works,
+        None if view.tags().next().is_some() && tags.all(waits_to_start) => Stand::Waits,
+        None if !seat.has_voted || seat.took_back => Stand::Rests,
+        None => Stand::Works,
     }
 }
 

@@ -4,10 +4,12 @@
 //! |---|---|
 //! | `master` | what the master does: membership, timers, rings, revisions |
 //! | `verdicts` | what the master decides about collectives |
+//! | `innocence` | who is thrown out or refused |
 //! | `election` | whose content the master elects |
 //! | `peer` | what a peer answers and orders |
 
 mod election;
+mod innocence;
 mod master;
 mod peer;
 mod verdicts;
@@ -20,6 +22,7 @@ use crate::claim::Claim;
 use crate::run::Run;
 use crate::step::SeatNo;
 
+pub(crate) use innocence::pair_failed;
 pub(crate) use master::{master_hears, master_moved};
 pub(crate) use peer::{adopted, after_message, answered, before_message, peer_moved, ring_runs};
 

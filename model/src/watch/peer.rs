@@ -1,7 +1,7 @@
 //! What a peer answers and orders.
 
 use pccl_core::id::{GroupId, PeerId, Revision, Seq, Tag};
-use pccl_core::messages::{CallKind, ToPeer, Verdict};
+use pccl_core::messages::{CallKind, RingOutcome, ToMaster, ToPeer, Verdict};
 use pccl_core::peer::{Answer, CallError, Committed, PeerInput, PeerOutput, PeerTimer};
 use pccl_core::schedule::Schedule;
 use pccl_core::shared_state::{SyncRole, SyncStrategy};
@@ -10,7 +10,7 @@ use pccl_core::topology::Edge;
 use crate::claim::Claim;
 use crate::milestone::Milestone;
 use crate::run::{Run, small};
-use crate::script::Do;
+use crate::script::{Do, UPDATES_MANY};
 use crate::step::SeatNo;
 
 pub(crate) fn peer_moved(
@@ -32,6 +32,12 @@ pub(crate) fn peer_moved(
     if out.iter().any(writes) && !out.iter().any(succeeded) {
         run.state.breaks(Claim::SharedState);
     }
+    if out
+        .iter()
+        .any(|output| !names_what_is_lost(run, no, output))
+    {
+        run.state.breaks(Claim::Named);
+    }
     for output in out {
         let PeerOutput::Answer(answer) = output else {
             continue;
@@ -39,13 +45,30 @@ pub(crate) fn peer_moved(
         if !was_asked(run, no, answer) || !is_well_ended(run, no, answer) {
             run.state.breaks(Claim::AnsweredOnce);
         }
-        if !is_told(heard, answer) {
+        if !is_told(run, no, heard, answer) {
             run.state.breaks(Claim::NoVerdictInvented);
         }
     }
     if run.seat(no).peer.view().ended() == Some(&CallError::MasterMisbehaved) {
         run.state.breaks(Claim::Trust);
     }
+}
+
+/// A vote that says that a lane was lost names the edges whose standing lanes are known to be dead.
+fn names_what_is_lost(run: &Run<'_>, no: SeatNo, output: &PeerOutput) -> bool {
+    let PeerOutput::Send(ToMaster::CompleteCollective {
+        outcome: RingOutcome::LaneLost,
+        broken,
+        ..
+    }) = output
+    else {
+        return true;
+    };
+    let plane = &run.seat(no).plane;
+    let is_dead = |edge: Edge| plane.standing(edge).is_some_and(|lanes| lanes.noticed);
+    broken.any()
+        && broken.to_next == is_dead(Edge::ToNext)
+        && broken.from_previous == is_dead(Edge::FromPrevious)
 }
 
 /// A call fails for a reason that its kind may have, or because the run has ended for the peer. Users
@@ -64,13 +87,23 @@ fn is_well_ended(run: &Run<'_>, no: SeatNo, answer: &Answer) -> bool {
     match why {
         None => true,
         Some(CallError::Aborted { .. } | CallError::CollectiveRefused { .. }) => collective,
-        Some(CallError::Conflict(_)) => {
-            collective
-                || matches!(
-                    answer,
-                    Answer::TopologyOptimized(_) | Answer::Synchronized(_)
-                )
+        // An update is in nobody's way before many have passed over a call, and no collective is in that of
+        // an optimization.
+        Some(CallError::Conflict(conflict)) if conflict.theirs == CallKind::UpdateTopology => {
+            let mut plans = run.scenario.seats.iter();
+            plans.any(|plan| plan.program.rounds >= UPDATES_MANY)
         }
+        Some(CallError::Conflict(conflict)) => match answer {
+            Answer::CollectiveEnded { .. } => {
+                let majors = [CallKind::OptimizeTopology, CallKind::SyncSharedState];
+                majors.contains(&conflict.theirs)
+            }
+            Answer::Synchronized(_) => {
+                let others = [CallKind::OptimizeTopology, CallKind::Collective];
+                others.contains(&conflict.theirs)
+            }
+            _ => false,
+        },
         Some(CallError::SyncFailed(_)) => matches!(answer, Answer::Synchronized(_)),
         Some(CallError::OptimizationFailed) => matches!(answer, Answer::TopologyOptimized(_)),
         Some(CallError::Usage(_)) => {
@@ -95,7 +128,7 @@ fn was_asked(run: &Run<'_>, no: SeatNo, answer: &Answer) -> bool {
 }
 
 /// A verdict is the answer to the master's word only; and who lost the master claims none.
-fn is_told(heard: &PeerInput, answer: &Answer) -> bool {
+fn is_told(run: &Run<'_>, no: SeatNo, heard: &PeerInput, answer: &Answer) -> bool {
     let Answer::CollectiveEnded { tag, result } = answer else {
         return true;
     };
@@ -108,8 +141,10 @@ fn is_told(heard: &PeerInput, answer: &Answer) -> bool {
         _ => None,
     };
     match (result, verdict) {
-        (Ok(committed), Some((seq, Verdict::Committed { contributors }))) => {
-            committed.seq == *seq && committed.contributors == *contributors
+        (Ok(committed), Some((seq, Verdict::Committed { epoch }))) => {
+            let ring = &run.seat(no).plane.topology;
+            let contributed = ring.epoch == *epoch && committed.contributors == ring.ring.0;
+            committed.seq == *seq && contributed
         }
         (Ok(_), Some(_) | None) => false,
         (Err(CallError::Aborted { cause, .. }), Some((_, Verdict::Aborted(told)))) => cause == told,

@@ -68,12 +68,12 @@ fn verdict_of_one(
         run.state.breaks(Claim::Agreement);
     }
     match first {
-        Verdict::Committed { contributors } => {
-            if !all_done(contributors) || contributors != ring {
+        Verdict::Committed { epoch } => {
+            if !all_done(ring) || before.view().epoch(group) != Some(*epoch) {
                 run.state.breaks(Claim::Unanimity);
             }
             run.state.reach(Milestone::Committed);
-            if contributors.len() > told.len() {
+            if ring.len() > told.len() {
                 run.state.reach(Milestone::CommittedWithoutOne);
             }
         }

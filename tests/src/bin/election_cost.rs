@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use pccl_core::element::ElementType;
-use pccl_core::id::{ConnId, ContentHash, GroupId, PeerId, ProtocolVersion, Revision};
+use pccl_core::id::{ConnId, ContentHash, Epoch, GroupId, PeerId, ProtocolVersion, Revision};
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput};
 use pccl_core::messages::{Hello, ToMaster, ToPeer};
 use pccl_core::shared_state::{EntryInfo, SyncStrategy, SyncVote};
-use pccl_core::topology::BrokenEdges;
+use pccl_core::topology::{BrokenEdges, Edge};
 
 /// Longer than this the master must not be away from its connections.
 const LIMIT: Duration = Duration::from_millis(200);
@@ -129,19 +129,27 @@ fn master_with(peers: u64) -> Master {
         );
     }
     let mut out = Vec::new();
-    let broken = BrokenEdges::NONE;
+    let (epoch, broken) = (Epoch::default(), BrokenEdges::NONE);
     master.handle(
-        said(PeerId(1), ToMaster::UpdateTopology { broken }),
+        said(PeerId(1), ToMaster::UpdateTopology { epoch, broken }),
         &mut out,
     );
     for output in out {
         if let MasterOutput::Send {
             peer,
-            message: ToPeer::EstablishRing { round, .. },
+            message:
+                ToPeer::EstablishRing {
+                    round,
+                    next,
+                    previous,
+                },
         } = output
         {
-            let up = ToMaster::EdgesEstablished { round };
-            master.handle(said(peer, up), &mut Vec::new());
+            let next = next.map(|_| Edge::ToNext);
+            for edge in next.into_iter().chain(previous.map(|_| Edge::FromPrevious)) {
+                let up = ToMaster::EdgeUp { round, edge };
+                master.handle(said(peer, up), &mut Vec::new());
+            }
         }
     }
     master

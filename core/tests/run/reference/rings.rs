@@ -176,6 +176,8 @@ impl Reference {
         let rests: Peers = newcomers.into_iter().filter(|peer| !waits(peer)).collect();
         self.resting.extend(rests);
         self.accepted.extend(&wiring.members);
+        // Whoever voted to update while the ring was repaired cannot tell one ring from the other.
+        self.updating = &self.updating - &wiring.members;
         if wiring.purpose != Purpose::Rewire {
             self.updating.clear();
             self.invited = None;

@@ -49,7 +49,12 @@ impl Seen {
                 MasterOutput::SolveTour { group, .. } => {
                     seen.questions.insert(*group);
                 }
-                MasterOutput::Send { peer, message } => seen.note(*peer, message),
+                MasterOutput::Send { peer, message } => {
+                    if std::env::var("DBG").is_ok() {
+                        eprintln!("   -> {peer} {message:?}");
+                    }
+                    seen.note(*peer, message)
+                }
                 _ => {}
             }
         }
@@ -68,9 +73,9 @@ impl Seen {
                 self.newest = self.newest.max(*round);
             }
             ToPeer::TopologyEstablished { topology, .. } => {
-                // A ring that was rebuilt may let an update through: that tells it a second time, as it is.
+                // An update follows a repair at once if everybody has called for it meanwhile.
                 let before = self.rings.insert(peer, topology.ring.clone());
-                let is_same = before.is_none_or(|before| before == topology.ring);
+                let is_same = before.is_none_or(|ring| ring == topology.ring);
                 assert!(is_same, "{peer} gets two rings at once");
             }
             ToPeer::Probe { round, probes } => {

@@ -67,7 +67,11 @@ pub(super) fn input_of(fact: Fact) -> PeerInput {
             };
             PeerInput::RingEnded { seq, outcome }
         }
-        Fact::TransfersEnded { round, ok } => PeerInput::TransfersEnded { round, ok },
+        Fact::TransfersEnded { round, ok } => PeerInput::TransfersEnded {
+            round,
+            ok,
+            with: None,
+        },
         Fact::Measured {
             round,
             to,
