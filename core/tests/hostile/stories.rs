@@ -182,36 +182,6 @@ impl Run {
     }
 }
 
-/// What random words seldom come by.
-pub(super) fn corners() -> Vec<Bystander> {
-    let votes: [fn(&mut Run); 2] = [
-        |run| run.synchronizes(3),
-        |run| run.says(3, ToMaster::OptimizeTopology),
-    ];
-    let failed = votes.map(|vote| {
-        // Peer 3 has made no call yet when the lanes to the next newcomer fail.
-        let mut run = Run::of(2);
-        for _ in 3..=4 {
-            run.all_connect();
-            run.bystander.join(0, false);
-            run.updates(1, BrokenEdges::NONE);
-            run.updates(2, BrokenEdges::NONE);
-        }
-        for edge in run.bystander.ordered[&PeerId(3)].clone() {
-            run.fails(3, edge);
-        }
-        vote(&mut run);
-        run
-    });
-    let mut gives_way = Run::of(2);
-    gives_way.says(1, ToMaster::OptimizeTopology);
-    for _ in 0..8 {
-        gives_way.updates(2, BrokenEdges::NONE);
-    }
-    let runs = failed.into_iter().chain([gives_way]);
-    runs.map(|run| run.bystander).collect()
-}
-
 #[test]
 fn who_reports_an_edge_twice_goes_and_the_others_connect_without_it() {
     for edge in BOTH {
