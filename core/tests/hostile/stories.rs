@@ -3,7 +3,7 @@
 use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::id::{PeerId, Revision, Round, Seq, Tag};
 use pccl_core::master::{MasterConfig, MasterInput, MasterTimer};
-use pccl_core::messages::{Misdeed, RingOutcome, ToMaster};
+use pccl_core::messages::{AbortCause, Misdeed, RingOutcome, ToMaster, Verdict};
 use pccl_core::shared_state::{SyncStrategy, SyncVote};
 use pccl_core::states::{ConnectionPhase, ConnectionState};
 use pccl_core::topology::{BrokenEdges, Edge, LaneFailure};
@@ -11,6 +11,9 @@ use pccl_core::topology::{BrokenEdges, Edge, LaneFailure};
 use super::Bystander;
 
 const BOTH: [Edge; 2] = [Edge::ToNext, Edge::FromPrevious];
+
+/// What a peer says.
+type Words = fn(&mut Run, u64);
 
 /// A run of one group, and what its peers say.
 struct Run {
@@ -179,36 +182,6 @@ impl Run {
     }
 }
 
-/// What random words seldom come by.
-pub(super) fn corners() -> Vec<Bystander> {
-    let votes: [fn(&mut Run); 2] = [
-        |run| run.synchronizes(3),
-        |run| run.says(3, ToMaster::OptimizeTopology),
-    ];
-    let failed = votes.map(|vote| {
-        // Peer 3 has made no call yet when the lanes to the next newcomer fail.
-        let mut run = Run::of(2);
-        for _ in 3..=4 {
-            run.all_connect();
-            run.bystander.join(0, false);
-            run.updates(1, BrokenEdges::NONE);
-            run.updates(2, BrokenEdges::NONE);
-        }
-        for edge in run.bystander.ordered[&PeerId(3)].clone() {
-            run.fails(3, edge);
-        }
-        vote(&mut run);
-        run
-    });
-    let mut gives_way = Run::of(2);
-    gives_way.says(1, ToMaster::OptimizeTopology);
-    for _ in 0..8 {
-        gives_way.updates(2, BrokenEdges::NONE);
-    }
-    let runs = failed.into_iter().chain([gives_way]);
-    runs.map(|run| run.bystander).collect()
-}
-
 #[test]
 fn who_reports_an_edge_twice_goes_and_the_others_connect_without_it() {
     for edge in BOTH {
@@ -345,7 +318,7 @@ fn a_withdrawal_after_the_start_is_too_late_and_harms_nobody() {
 }
 
 #[test]
-fn who_votes_and_withdraws_for_ever_harms_nobody_and_lets_no_time_run_out() {
+fn who_votes_and_withdraws_for_ever_is_late_when_it_ceases_to() {
     let mut run = Run::of(2);
     run.initiates(1, 1);
     for _ in 0..100 {
@@ -353,7 +326,6 @@ fn who_votes_and_withdraws_for_ever_harms_nobody_and_lets_no_time_run_out() {
         run.says(2, ToMaster::Withdraw { tag: Tag(2) });
     }
 
-    assert!(run.is_timed(MasterTimer::Late(PeerId(2))));
     run.fires(MasterTimer::Late(PeerId(2)));
 
     assert_eq!(run.gone(), [(2, Misdeed::MissedBallot)]);
@@ -377,10 +349,39 @@ fn who_says_that_it_moves_bytes_is_late_with_its_vote_all_the_same() {
     assert_eq!(run.gone(), [(2, Misdeed::MissedBallot)]);
 }
 
+/// The master cannot tell such a peer from one that is slow. The others can give the collective up.
+#[test]
+fn who_says_for_ever_that_it_moves_bytes_is_never_late_with_its_part_and_others_may_give_up() {
+    let mut run = Run::of(2);
+    run.initiates(1, 1);
+    run.initiates(2, 1);
+    let late = MasterTimer::Late(PeerId(2));
+    let before = run.bystander.starts[&late];
+
+    run.says(2, ToMaster::Heartbeat { moved: false });
+    let silent = run.bystander.starts[&late];
+    for _ in 0..100 {
+        run.says(2, ToMaster::Heartbeat { moved: true });
+    }
+
+    assert_eq!(silent, before);
+    assert_eq!(run.bystander.starts[&late], before + 100);
+    let seq = run.bystander.heard[&PeerId(1)].1;
+    let (outcome, broken) = (RingOutcome::Cancelled, BrokenEdges::NONE);
+    let given_up = ToMaster::CompleteCollective {
+        seq,
+        outcome,
+        broken,
+    };
+    run.says(1, given_up);
+    let aborted = Verdict::Aborted(AbortCause::Cancelled(PeerId(1)));
+    assert_eq!(run.bystander.verdicts[&seq], aborted);
+    assert_eq!(run.gone(), []);
+}
+
 #[test]
 fn votes_of_a_peer_that_was_set_aside_end_its_part_in_the_run_alone() {
-    type Word = fn(&mut Run, u64);
-    let words: [(Word, bool); 8] = [
+    let words: [(Words, bool); 8] = [
         (|run, peer| run.updates(peer, BrokenEdges::NONE), false),
         (|run, peer| run.initiates(peer, 1), false),
         (|run, peer| run.synchronizes(peer), false),
@@ -471,4 +472,109 @@ fn an_update_that_comes_to_nothing_leaves_collectives_that_wait_on_a_whole_ring_
     run.completes(3, seq);
     run.completes(4, seq);
     assert_eq!(run.bystander.verdicts.len(), 1);
+}
+
+/// What a peer votes for that has reported a failed edge, before the attempt is over.
+fn voted_after_its_edge_failed(vote: Words) -> Run {
+    let mut run = Run::of(3);
+    for newcomer in [4, 5] {
+        run.bystander.join(0, false);
+        for peer in 1..=3 {
+            run.updates(peer, BrokenEdges::NONE);
+        }
+        if newcomer == 4 {
+            run.all_connect();
+        }
+    }
+    run.fails(4, Edge::ToNext);
+    assert_eq!(run.state(4), Some(ConnectionState::ConnectingToPeersFailed));
+    vote(&mut run, 4);
+    run.all_connect();
+    run
+}
+
+#[test]
+fn a_vote_between_a_failed_edge_and_the_next_attempt_stands_when_the_ring_does() {
+    let votes: [(Words, ConnectionState); 3] = [
+        (
+            |run, peer| run.updates(peer, BrokenEdges::NONE),
+            ConnectionState::Idle,
+        ),
+        (
+            |run, peer| run.synchronizes(peer),
+            ConnectionState::VoteSyncSharedState,
+        ),
+        (
+            |run, peer| run.says(peer, ToMaster::OptimizeTopology),
+            ConnectionState::VoteOptimizeTopology,
+        ),
+    ];
+    for (vote, state) in votes {
+        let mut run = voted_after_its_edge_failed(vote);
+
+        run.fires(MasterTimer::RetryWiring(run.round(4)));
+        run.all_connect();
+
+        assert_eq!(run.gone(), []);
+        assert_eq!(run.accepted(), [1, 2, 3, 4, 5]);
+        assert_eq!(run.state(4), Some(state));
+    }
+}
+
+/// Eight updates of the others pass over it.
+fn passed_over() -> Run {
+    let mut run = Run::of(3);
+    run.says(3, ToMaster::OptimizeTopology);
+    for _ in 0..8 {
+        assert_eq!(run.state(3), Some(ConnectionState::VoteOptimizeTopology));
+        run.updates(1, BrokenEdges::NONE);
+        run.updates(2, BrokenEdges::NONE);
+    }
+    run
+}
+
+#[test]
+fn who_updates_for_ever_does_not_keep_another_call_waiting_for_ever() {
+    let run = passed_over();
+
+    assert_eq!(run.gone(), []);
+    assert_eq!(run.state(3), Some(ConnectionState::Idle));
+}
+
+/// The ring is to be turned round, which one edge prevents.
+fn not_turned_round() -> Run {
+    let mut run = Run::of(3);
+    for peer in 1..=3 {
+        run.says(peer, ToMaster::OptimizeTopology);
+    }
+    for peer in 1..=3 {
+        let (round, ok) = (run.round(peer), true);
+        run.says(peer, ToMaster::ProbesDone { round, ok });
+    }
+    run.bystander.solve(true);
+    run.fails(1, Edge::ToNext);
+    run.all_connect();
+    run.fires(MasterTimer::RetryWiring(run.round(1)));
+    run
+}
+
+#[test]
+fn a_better_ring_that_cannot_be_connected_leaves_the_present_one() {
+    let mut run = not_turned_round();
+
+    assert_eq!(run.gone(), []);
+    run.reduces(&[1, 2, 3]);
+}
+
+/// Corners that random words seldom reach.
+pub(super) fn corners() -> impl Iterator<Item = Bystander> {
+    let votes: [Words; 3] = [
+        |run, peer| run.updates(peer, BrokenEdges::NONE),
+        |run, peer| run.synchronizes(peer),
+        |run, peer| run.says(peer, ToMaster::OptimizeTopology),
+    ];
+    let voted = votes.into_iter().map(voted_after_its_edge_failed);
+    voted
+        .chain([passed_over(), not_turned_round()])
+        .map(|run| run.bystander)
 }

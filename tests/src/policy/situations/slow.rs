@@ -109,7 +109,7 @@ fn long_reduce(count: usize) -> Situation {
         let long = Program::of(body, Recovery::Top);
         crew(&mut world, count, &usual().until(FAULT, long));
         let whole = world.pace.reduce_of(bytes, count);
-        let trial = Trial::of(world, FAULT + 2 * SECOND).within(whole + MINUTE);
+        let trial = Trial::of(world, FAULT + SECOND).within(whole + MINUTE);
         trial.watched(3 * whole)
     })
 }
