@@ -192,9 +192,6 @@ mutants! {
     LateThoughHeard = "late-though-heard",
     /// Who holds up what the others have done is never sent away: each attempt ends like the last.
     StalledAgainAndAgain = "stalled-again-and-again",
-    /// The vote of a newcomer that is set aside is dropped: it waits in a synchronization that the others
-    /// conclude without it.
-    VoteAsideDropped = "vote-aside-dropped",
     /// A newcomer is never set aside: it and those who reduce get in each other's way without end.
     ThirdConflictNotResolved = "third-conflict-not-resolved",
     /// A commit names the newest epoch of the run, not that of the ring that contributed.

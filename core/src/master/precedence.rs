@@ -252,8 +252,7 @@ impl Master {
         };
         record.members.remove(&peer);
         record.find_ready();
-        let vote =
-            rule!(record.vote_aside(peer); VoteAsideDropped => record.vote_aside(peer).and(None));
+        let vote = record.vote_aside(peer);
         if let Some(record) = self.record_mut(peer) {
             record.aside = vote;
             record.left_out = ASIDE_FOR;
