@@ -52,7 +52,7 @@ pub fn everything() -> usize {
     preamble.ticket = mint.mint(Round(1), PeerId(1), PeerId(2));
 
     let mut bytes = Vec::from(preamble.encode());
-    let encoded = encode_control(&ToMaster::Heartbeat, &mut bytes);
+    let encoded = encode_control(&ToMaster::Heartbeat { moved: false }, &mut bytes);
     let mut reader = ControlReader::new();
     reader.feed(&bytes);
     let decoded = reader.next_message::<ToMaster>();
