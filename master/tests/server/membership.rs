@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pccl_core::id::Epoch;
 use pccl_core::messages::{Misdeed, ToMaster, ToPeer};
 use pccl_core::topology::{BrokenEdges, Edge};
 use pccl_core::wire::{ControlError, encode_control};
@@ -90,7 +89,7 @@ async fn a_peer_whose_message_trickles_in_is_not_silent() {
     tokio::spawn(builder.bind(ADDRESS).await.unwrap().run());
     let (mut founder, _) = Client::found(pipes.dial()).await;
     let mut frame = Vec::new();
-    let (epoch, broken) = (Epoch::default(), BrokenEdges::NONE);
+    let (epoch, broken) = (founder.epoch, BrokenEdges::NONE);
     encode_control(&ToMaster::UpdateTopology { epoch, broken }, &mut frame).unwrap();
 
     for byte in frame {

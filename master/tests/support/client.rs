@@ -39,6 +39,8 @@ pub(crate) struct Client {
     pub(crate) lane: Lane,
     reader: ControlReader,
     pub(crate) peer: PeerId,
+    /// Of the ring that it is on.
+    pub(crate) epoch: Epoch,
 }
 
 impl Client {
@@ -58,6 +60,7 @@ impl Client {
             lane,
             reader: ControlReader::with_cap(CONTROL_FRAME_MAX),
             peer: PeerId(0),
+            epoch: Epoch::default(),
         }
     }
 
@@ -81,7 +84,7 @@ impl Client {
 
     /// Votes to update.
     pub(crate) async fn update(&mut self) {
-        let (epoch, broken) = (Epoch::default(), BrokenEdges::NONE);
+        let (epoch, broken) = (self.epoch, BrokenEdges::NONE);
         self.say(&ToMaster::UpdateTopology { epoch, broken }).await;
     }
 
@@ -132,7 +135,11 @@ impl Client {
                 }
             }
         };
-        soon("a message", next).await
+        let message = soon("a message", next).await;
+        if let Ok(ToPeer::TopologyEstablished { topology, .. }) = &message {
+            self.epoch = topology.epoch;
+        }
+        message
     }
 }
 
