@@ -229,9 +229,8 @@ impl Master {
         let epoch = record.epoch;
         if let Some(Collective::Running { bytes, .. }) = record.collectives.get(&tag) {
             let bytes = *bytes;
-            let verdict = Verdict::Committed {
-                epoch: rule!(epoch; VerdictOfAnotherEpoch => self.epoch),
-            };
+            let told = rule!(epoch; VerdictOfAnotherEpoch => self.epoch);
+            let verdict = Verdict::Committed { epoch: told };
             self.decide(group, tag, &verdict, out);
             self.forgive(group, bytes);
         }
