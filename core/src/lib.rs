@@ -18,6 +18,7 @@
 //! | [`wire`] | bytes: preambles, control frames, data-frame headers |
 //! | [`transport`] | the port that lanes come through, and reading and writing them |
 //! | [`ticket`] | minting the secrets that permit a lane |
+//! | [`site`] | what counts as one address where visitors are counted |
 //! | [`timers`] | a queue of deadlines for whoever drives a machine |
 //! | `mutants` | mistakes to check the model checker with; only with the feature of that name |
 //! | [`log`] | what a machine heard and said, written down and replayed |
@@ -41,6 +42,7 @@ pub mod mutants;
 pub mod peer;
 pub mod schedule;
 pub mod shared_state;
+pub mod site;
 pub mod states;
 pub mod ticket;
 pub mod timers;

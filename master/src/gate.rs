@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use pccl_core::site::Site;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
@@ -19,7 +20,6 @@ use room::{Arrival, Number, Room};
 use crate::limits::Limits;
 use crate::patience::Patience;
 use crate::pulse::Pulse;
-use crate::site::Site;
 
 /// Where connections arrive.
 #[derive(Debug)]

@@ -72,7 +72,6 @@ mod patience;
 mod pulse;
 mod reception;
 mod server;
-mod site;
 mod standing;
 
 pub use embed::{RunningMaster, spawn};

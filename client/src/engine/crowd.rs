@@ -1,27 +1,8 @@
 //! A bounded number of visitors, of whom those that come in a crowd push out each other.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::IpAddr;
 
-/// What counts as one address. Whoever has one IPv6 address usually has all that share its first 64
-/// bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Site {
-    V4([u8; 4]),
-    V6([u16; 4]),
-}
-
-impl From<IpAddr> for Site {
-    fn from(address: IpAddr) -> Self {
-        match address.to_canonical() {
-            IpAddr::V4(v4) => Self::V4(v4.octets()),
-            IpAddr::V6(v6) => {
-                let [a, b, c, d, ..] = v6.segments();
-                Self::V6([a, b, c, d])
-            }
-        }
-    }
-}
+use pccl_core::site::Site;
 
 /// Visitors in the order in which they came, and from where.
 #[derive(Debug)]
@@ -70,6 +51,8 @@ impl<T> Crowd<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use super::*;
 
     fn site(text: &str) -> Site {
@@ -92,12 +75,5 @@ mod tests {
 
         assert_eq!(gone, [Some("b"), Some("a"), Some("c")]);
         assert_eq!(crowd.take_all().collect::<String>(), "defg");
-    }
-
-    #[test]
-    fn addresses_of_one_ipv6_site_are_one_crowd() {
-        assert_eq!(site("2001:db8::1"), site("2001:db8::2"));
-        assert_ne!(site("2001:db8::1"), site("2001:db8:0:1::1"));
-        assert_eq!(site("::ffff:192.0.2.1"), site("192.0.2.1"));
     }
 }

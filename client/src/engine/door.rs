@@ -21,6 +21,7 @@ use std::future::poll_fn;
 use std::time::Duration;
 
 use pccl_core::id::{PeerId, Ticket};
+use pccl_core::site::Site;
 use pccl_core::topology::LaneOrder;
 use pccl_core::transport::{Lane, LaneError, Listener};
 use pccl_core::wire::{Preamble, Purpose, Reply, recv_preamble, refuse, send_reply};
@@ -28,7 +29,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
-use super::crowd::{Crowd, Site};
+use super::crowd::Crowd;
 
 /// How long a connection may take to say what it is for, and to take the answer.
 const PREAMBLE_LIMIT: Duration = Duration::from_secs(5);

@@ -8,11 +8,11 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use pccl_core::site::Site;
 use tokio::time::Instant;
 
 use crate::limits::Limits;
 use crate::pulse::Pulse;
-use crate::site::Site;
 
 /// Names a connection, in the order of arrival.
 pub(super) type Number = u64;

@@ -1,12 +1,14 @@
-//! What counts as one address.
+//! What counts as one address where visitors are counted.
 
-use std::net::IpAddr;
+use core::net::IpAddr;
 
 /// What counts as one address. Whoever has one IPv6 address usually has all that share its first 64
-/// bits.
+/// bits. An IPv4 address that is mapped into IPv6 is the IPv4 address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Site {
+pub enum Site {
+    /// An IPv4 address.
     V4([u8; 4]),
+    /// The first 64 bits of an IPv6 address.
     V6([u16; 4]),
 }
 
