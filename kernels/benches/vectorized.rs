@@ -1,17 +1,23 @@
-//! Every kernel is SIMD code.
+//! Whether every kernel is SIMD code.
+//!
+//! ```sh
+//! cargo bench -p pccl-kernels --bench vectorized
+//! ```
 //!
 //! A loop that is not takes five to forty times as long, and nothing else shows it. So each kernel
 //! is measured beside a `memcpy` of the same buffers. Its floor lies between what was measured with
 //! SIMD code and what with `-C no-vectorize-loops -C no-vectorize-slp` (and BLAKE3 without any), in
-//! most rows at twice the latter: with those options, this test fails in every row but those of
+//! most rows at twice the latter: with those options, every row is below its floor but those of
 //! `F16` whose conversions are SIMD instructions called by name.
 //!
 //! The best of many short measurements counts, taken in turns with the copy, and a kernel that is
-//! below its floor is measured again for a while: a busy machine makes this slower, not red.
+//! below its floor is measured again for a while. A ratio to a copy still depends on the machine's
+//! memory, so this is a benchmark for whoever changes a kernel and not a test.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::num::NonZeroUsize;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use pccl_kernels::{
@@ -68,8 +74,7 @@ impl Row {
     }
 }
 
-#[test]
-fn no_kernel_has_lost_its_simd_code() {
+fn main() -> ExitCode {
     let mut buffers = Buffers {
         into: vec![1; LEN],
         from: vec![1; LEN],
@@ -96,10 +101,12 @@ fn no_kernel_has_lost_its_simd_code() {
         .filter(|row| row.ratio() < row.floor)
         .map(|row| (&row.name, format!("{:.3} < {}", row.ratio(), row.floor)))
         .collect();
-    assert!(
-        below.is_empty(),
-        "slower beside a copy than SIMD code is: {below:#?}"
-    );
+    println!("{} kernels measured", rows.len());
+    if below.is_empty() {
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("slower beside a copy than SIMD code is: {below:#?}");
+    ExitCode::FAILURE
 }
 
 fn reductions() -> Vec<Row> {
