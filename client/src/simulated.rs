@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use pccl_core::id::Identity;
 use pccl_core::transport::{
-    BoxFuture, Endpoint, Incoming, Lane, LaneError, LaneRx, LaneTx, Listener, Transport,
+    BoxFuture, Endpoint, Incoming, Lane, LaneError, LaneRx, LaneTx, Listener, Proven, Transport,
 };
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -258,9 +259,9 @@ impl Drop for Rx {
 /// Both ends of a lane with these two directions: from the first to the second, and back.
 pub(crate) fn lane(there: Path, back: Path) -> (Lane, Lane) {
     let (there, back) = (Way::new(there), Way::new(back));
-    let end = |out, back| Lane {
-        tx: Box::new(Tx(Half::new(out, back))),
-        rx: Box::new(Rx(Half::new(out, back))),
+    let end = |out, back| {
+        let (tx, rx) = (Tx(Half::new(out, back)), Rx(Half::new(out, back)));
+        Lane::new(Box::new(tx), Box::new(rx))
     };
     (end(&there, &back), end(&back, &there))
 }
@@ -268,6 +269,8 @@ pub(crate) fn lane(there: Path, back: Path) -> (Lane, Lane) {
 /// Opens lanes to one listener, whatever the address.
 pub(crate) struct Dialler {
     from: SocketAddr,
+    proves: Option<Identity>,
+    meets: Option<Identity>,
     arrivals: mpsc::UnboundedSender<Incoming>,
 }
 
@@ -280,18 +283,34 @@ pub(crate) fn listener() -> (Arrivals, impl Fn(&str) -> Dialler) {
     let (arrivals, incoming) = mpsc::unbounded_channel();
     let dialler = move |from: &str| Dialler {
         from: from.parse().unwrap(),
+        proves: None,
+        meets: None,
         arrivals: arrivals.clone(),
     };
     (Arrivals(incoming), dialler)
 }
 
 impl Dialler {
+    /// The same, which proves this to the listener.
+    pub(crate) fn proving(self, proves: Option<Identity>) -> Self {
+        Self { proves, ..self }
+    }
+
+    /// The same, to which the listener proves this.
+    pub(crate) fn meeting(self, meets: Option<Identity>) -> Self {
+        Self { meets, ..self }
+    }
+
     /// Opens a lane.
     pub(crate) fn dial(&self) -> Lane {
         let (ours, theirs) = lane(Path::NEAR, Path::NEAR);
-        let (lane, from) = (theirs, self.from);
+        let proven = |identity| Proven {
+            identity,
+            binding: [0; 32],
+        };
+        let (lane, from) = (theirs.with_proof(self.proves.map(proven)), self.from);
         self.arrivals.send(Incoming { lane, from }).unwrap();
-        ours
+        ours.with_proof(self.meets.map(proven))
     }
 }
 

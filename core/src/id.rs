@@ -78,6 +78,30 @@ impl fmt::Debug for Ticket {
     }
 }
 
+/// Who a process is: the public key that its transport proves it to have. The machines compare it and pass
+/// it on; what the bytes mean is the transport's business.
+///
+/// `Debug` and `Display` show the first 4 bytes in hexadecimal digits, enough to tell the peers of a run
+/// apart.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Identity(pub [u8; 32]);
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0
+            .iter()
+            .take(4)
+            .try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        f.write_str("…")
+    }
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Identity({self})")
+    }
+}
+
 /// Hash of one entry's content: the first 16 bytes of its BLAKE3 hash, as a little-endian number.
 ///
 /// Equal hashes stand for equal content, in the election and on arrival: what a neighbour sent is

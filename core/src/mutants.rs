@@ -136,6 +136,17 @@ mutants! {
     /// on its way.
     LateReportKicked = "late-report-kicked",
 
+    // Identities.
+    /// Whatever key the other end of a lane proves, the lane is taken: who has stolen a ticket is a neighbour.
+    AnyIdentityTaken = "any-identity-taken",
+    /// Who proves no key at all is taken for the one who was expected: who has stolen a ticket and speaks no
+    /// TLS is a neighbour.
+    UnprovenIdentityTaken = "unproven-identity-taken",
+    /// The end that dials is told its own key in place of the other's: no edge comes up.
+    OwnIdentityNamed = "own-identity-named",
+    /// The end that is dialled is told no key: whoever has stolen the ticket is its neighbour.
+    ListenerToldOfNoIdentity = "listener-told-of-no-identity",
+
     // Rings.
     /// A ring that names the departed counts as sound: reduces start with a dead neighbour, for ever.
     RingKeptAfterLoss = "ring-kept-after-loss",

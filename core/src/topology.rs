@@ -6,7 +6,7 @@ use core::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{Epoch, PeerId, Round, Ticket};
+use crate::id::{Epoch, Identity, PeerId, Round, Ticket};
 
 /// The ring of one group in one epoch: a permutation of the group's accepted peers. Data flows from
 /// a peer to the next in the list, and from the last to the first.
@@ -138,6 +138,23 @@ pub struct LaneOrder {
     pub dial: Option<SocketAddr>,
     /// How many lanes, at least one; the same for both ends.
     pub lanes: u16,
+    /// What the other end has proved to the master, and has to prove on each lane, whatever ticket it
+    /// presents. `None`: the run's transport proves nothing.
+    pub identity: Option<Identity>,
+}
+
+impl LaneOrder {
+    /// Whether a lane whose other end has proved this identity, or none, is one of the ordered ones. If it
+    /// is not: drop it, before anything is said on it.
+    #[must_use]
+    pub fn is_with(&self, proven: Option<Identity>) -> bool {
+        let expected = self.identity;
+        rule!(
+            expected.is_none() || expected == proven;
+            AnyIdentityTaken => true,
+            UnprovenIdentityTaken => proven.is_none() || expected.is_none() || expected == proven
+        )
+    }
 }
 
 /// Why lanes to a peer did not come up.
@@ -153,6 +170,8 @@ pub enum LaneFailure {
     Closed,
     /// Whoever answered did not speak this protocol or did not accept the ticket.
     BadHandshake,
+    /// Whoever is at the address has not proved the identity that the master named.
+    Untrusted,
     /// The peer's own machine ran out of something (ports, descriptors, memory).
     Local,
 }
@@ -165,6 +184,7 @@ impl fmt::Display for LaneFailure {
             Self::Unreachable => "there is no route to the address",
             Self::Closed => "the connection ended during the handshake",
             Self::BadHandshake => "the handshake was refused",
+            Self::Untrusted => "another process than the expected one answered",
             Self::Local => "the dialling machine ran out of resources",
         })
     }
@@ -172,7 +192,37 @@ impl fmt::Display for LaneFailure {
 
 #[cfg(test)]
 mod tests {
-    use super::BrokenEdges;
+    use super::*;
+
+    const THEIRS: Identity = Identity([1; 32]);
+    const STOLEN: Identity = Identity([2; 32]);
+
+    fn order(identity: Option<Identity>) -> LaneOrder {
+        LaneOrder {
+            with: PeerId(2),
+            ticket: Ticket(3),
+            dial: None,
+            lanes: 1,
+            identity,
+        }
+    }
+
+    #[test]
+    fn a_ticket_is_of_no_use_to_whoever_has_another_key_or_shows_none() {
+        let order = order(Some(THEIRS));
+
+        assert!(order.is_with(Some(THEIRS)));
+        assert!(!order.is_with(Some(STOLEN)));
+        assert!(!order.is_with(None));
+    }
+
+    #[test]
+    fn where_the_master_names_no_key_the_ticket_is_all_there_is() {
+        let order = order(None);
+
+        assert!(order.is_with(None));
+        assert!(order.is_with(Some(THEIRS)));
+    }
 
     #[test]
     fn one_broken_edge_is_enough() {

@@ -13,6 +13,7 @@ use core::pin::Pin;
 use core::task::{Context, Poll};
 use core::time::Duration;
 
+use crate::id::Identity;
 use crate::topology::LaneFailure;
 
 /// A future that owns its type. Only opening and listening use it, never a frame.
@@ -64,6 +65,15 @@ pub enum LaneError {
     /// The host name is unknown.
     #[error("the host name could not be resolved")]
     NameNotResolved,
+    /// The other end has not proved the identity that was expected, or none at all.
+    #[error("the other end has not proved the expected identity")]
+    Untrusted,
+    /// The other end does not encrypt, and this one does.
+    #[error("the other end speaks plain TCP, and this one speaks TLS")]
+    NotEncrypted,
+    /// The other end encrypts, and this one does not.
+    #[error("the other end speaks TLS, and this one speaks plain TCP")]
+    Encrypted,
     /// The operating system said no in another way.
     #[error("operating system error {0}")]
     Os(i32),
@@ -79,6 +89,8 @@ impl From<LaneError> for LaneFailure {
             LaneError::TimedOut => Self::TimedOut,
             LaneError::Unreachable | LaneError::NameNotResolved => Self::Unreachable,
             LaneError::Reset | LaneError::Closed | LaneError::Failed => Self::Closed,
+            LaneError::Untrusted => Self::Untrusted,
+            LaneError::NotEncrypted | LaneError::Encrypted => Self::BadHandshake,
             LaneError::AddressInUse | LaneError::AddressNotAvailable | LaneError::Os(_) => {
                 Self::Local
             }
@@ -132,11 +144,59 @@ pub struct Lane {
     pub tx: Box<dyn LaneTx>,
     /// Receives.
     pub rx: Box<dyn LaneRx>,
+    /// Who is at the other end. `None`: the transport proves nothing.
+    pub proven: Option<Proven>,
+}
+
+impl Lane {
+    /// A lane whose other end has proved nothing.
+    #[must_use]
+    pub fn new(tx: Box<dyn LaneTx>, rx: Box<dyn LaneRx>) -> Self {
+        Self {
+            tx,
+            rx,
+            proven: None,
+        }
+    }
+
+    /// The same lane, with what the other end has proved.
+    #[must_use]
+    pub fn with_proof(mut self, proven: Option<Proven>) -> Self {
+        self.proven = proven;
+        self
+    }
+
+    /// Who is at the other end, if that is proved.
+    #[must_use]
+    pub fn identity(&self) -> Option<Identity> {
+        self.proven.as_ref().map(|proven| proven.identity)
+    }
 }
 
 impl fmt::Debug for Lane {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Lane")
+        f.debug_struct("Lane")
+            .field("proven", &self.proven)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a transport knows of the other end of an encrypted lane.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Proven {
+    /// Whose private key signed the handshake of this very lane.
+    pub identity: Identity,
+    /// Bytes that both ends of this lane compute, and nobody else, with a label of this library: keying
+    /// material of TLS (RFC 8446, section 7.5). What is proved with them is proved on this lane alone.
+    pub binding: [u8; 32],
+}
+
+impl fmt::Debug for Proven {
+    /// The binding is a secret of the two ends.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Proven")
+            .field("identity", &self.identity)
+            .finish_non_exhaustive()
     }
 }
 

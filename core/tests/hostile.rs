@@ -153,6 +153,7 @@ impl Bystander {
             conn: ConnId(self.conns),
             hello: Self::hello(group),
             from: from.into(),
+            identity: None,
         });
     }
 

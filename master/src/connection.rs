@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pccl_core::id::{ConnId, PeerId};
+use pccl_core::id::{ConnId, Identity, PeerId};
 use pccl_core::messages::{Hello, ToMaster};
 use pccl_core::transport::{Lane, LaneRx};
 use pccl_core::wire::ControlError;
@@ -43,6 +43,8 @@ pub(crate) struct Newcomer {
     pub(crate) conn: ConnId,
     pub(crate) hello: Hello,
     pub(crate) from: SocketAddr,
+    /// What its transport has proved.
+    pub(crate) identity: Option<Identity>,
     /// Where to put what is to be said to it.
     pub(crate) outbox: Arc<Outbox>,
     /// When something last arrived from it.
@@ -65,15 +67,17 @@ pub(crate) struct Greeted {
 
 /// Serves the connection to its end.
 pub(crate) async fn attend(greeted: Greeted, limits: &Limits, desk: mpsc::Sender<Event>) {
-    let Lane { mut tx, mut rx } = greeted.lane;
+    let identity = greeted.lane.identity();
+    let Lane { mut tx, mut rx, .. } = greeted.lane;
     let outbox = Arc::new(Outbox::new(limits.outbox_bytes_max));
     let pulse = Arc::clone(greeted.place.pulse());
     let standing = Arc::new(Standing::new(greeted.place));
-    let (registered, identity) = oneshot::channel();
+    let (registered, registration) = oneshot::channel();
     let newcomer = Newcomer {
         conn: greeted.conn,
         hello: greeted.hello,
         from: greeted.from,
+        identity,
         outbox: Arc::clone(&outbox),
         pulse: Arc::clone(&pulse),
         standing: Arc::clone(&standing),
@@ -83,7 +87,7 @@ pub(crate) async fn attend(greeted: Greeted, limits: &Limits, desk: mpsc::Sender
         return;
     }
     let mut reading = Reading {
-        identity: Some(identity),
+        registration: Some(registration),
         peer: None,
         intake: greeted.intake,
         pulse,
@@ -110,7 +114,7 @@ async fn linger(rx: &mut dyn LaneRx, limit: Duration) {
 
 /// The reading half of a connection.
 struct Reading {
-    identity: Option<oneshot::Receiver<PeerId>>,
+    registration: Option<oneshot::Receiver<PeerId>>,
     peer: Option<PeerId>,
     intake: Intake,
     pulse: Arc<Pulse>,
@@ -153,9 +157,9 @@ impl Reading {
     /// Waits for the desk to say who this is; `None`: nobody. Cancel-safe: a connection whose welcome
     /// cannot be written still has to learn under which name to report its end.
     async fn identify(&mut self) -> Option<PeerId> {
-        if let Some(identity) = &mut self.identity {
-            self.peer = identity.await.ok();
-            self.identity = None;
+        if let Some(registration) = &mut self.registration {
+            self.peer = registration.await.ok();
+            self.registration = None;
         }
         self.peer
     }
@@ -189,7 +193,7 @@ mod tests {
         let pulse = Arc::clone(place.pulse());
         let (desk, _queue) = mpsc::channel(1);
         let reading = Reading {
-            identity: None,
+            registration: None,
             peer: Some(PeerId(1)),
             intake: Intake::new(&Budget::of(0)),
             pulse: Arc::clone(&pulse),

@@ -175,9 +175,14 @@ impl Desk {
         match event {
             Event::Hello(newcomer) => {
                 let hello = newcomer.hello.clone();
-                let (conn, from) = (newcomer.conn, newcomer.from.ip());
+                let connected = MasterInput::Connected {
+                    conn: newcomer.conn,
+                    hello,
+                    from: newcomer.from.ip(),
+                    identity: newcomer.identity,
+                };
                 self.newcomer = Some(newcomer);
-                self.handle(MasterInput::Connected { conn, hello, from });
+                self.handle(connected);
                 self.newcomer = None;
             }
             Event::Message {

@@ -194,10 +194,10 @@ impl Visit {
 /// The same lane, whose arriving bytes the gate hears of.
 fn noted(lane: Lane, place: &Place) -> Lane {
     Lane {
-        tx: lane.tx,
         rx: Box::new(Noted {
             rx: lane.rx,
             pulse: Arc::clone(place.pulse()),
         }),
+        ..lane
     }
 }

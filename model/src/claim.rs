@@ -17,6 +17,7 @@ pub enum Claim {
     OneView,
     Orders,
     Named,
+    Neighbours,
     Admission,
     SharedState,
     Election,
@@ -46,6 +47,7 @@ pub const CLAIMS: &[Claim] = &[
     Claim::OneView,
     Claim::Orders,
     Claim::Named,
+    Claim::Neighbours,
     Claim::Admission,
     Claim::SharedState,
     Claim::Election,
@@ -90,6 +92,7 @@ impl Claim {
             }
             Self::Orders => "an order leaves nothing to decide: the lanes that it names are there",
             Self::Named => "who reports a lost lane says which edge it was of",
+            Self::Neighbours => "nobody is a neighbour whose key the master did not name",
             Self::Admission => {
                 "nobody is accepted without the vote or the consent of every accepted peer"
             }
@@ -140,7 +143,9 @@ impl Claim {
             Self::Restoration => Milestone::RestoredWhole,
             Self::Named => Milestone::Aborted,
             Self::Exclusivity => Milestone::TwoTagsAtOnce,
-            Self::OneView | Self::Admission | Self::InStep => Milestone::Admitted,
+            Self::OneView | Self::Neighbours | Self::Admission | Self::InStep => {
+                Milestone::Admitted
+            }
             Self::SharedState | Self::Election => Milestone::ContentMoved,
             Self::Sources => Milestone::ReceiverTook,
             Self::Revision => Milestone::RevisionAdvanced,

@@ -151,6 +151,7 @@ fn holds(claim: Claim) -> Condition {
         OneView,
         Orders,
         Named,
+        Neighbours,
         Admission,
         SharedState,
         Election,

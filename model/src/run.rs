@@ -178,10 +178,13 @@ impl<'a> Run<'a> {
         match (message, peer) {
             (ToMaster::Hello(hello), None) => {
                 let conn = ConnId(u64::from(no.0));
+                let master = self.state.master.as_ref();
+                let identity = master.map(|master| watch::identity_of(master.view().next_peer()));
                 self.tell_master(MasterInput::Connected {
                     conn,
                     hello,
                     from: ADDRESS,
+                    identity,
                 });
             }
             (message, Some(peer)) => {
@@ -385,6 +388,7 @@ impl<'a> Run<'a> {
                 next,
                 previous,
             } => {
+                watch::ordered(self, next.into_iter().chain(previous));
                 let unused = self.edit(no).plane.take_order(round, next, previous);
                 self.drop_lanes(no, unused);
             }
@@ -395,10 +399,14 @@ impl<'a> Run<'a> {
             } => self.adopt_ring(no, topology, next, previous),
             PeerOutput::RunRing { tag, seq, spec } => self.run_ring(no, tag, seq, &spec),
             PeerOutput::StopRing { seq } => self.edit(no).plane.stop(seq),
-            PeerOutput::MoveState(plan) => self.move_state(no, plan),
+            PeerOutput::MoveState(plan) => {
+                watch::planned(self, &plan);
+                self.move_state(no, plan);
+            }
             PeerOutput::CommitState { round } => self.commit_state(no, round),
             PeerOutput::DropState { round } => self.drop_state(no, round),
             PeerOutput::Probe { round, probes } => {
+                watch::ordered(self, probes.iter().copied());
                 self.edit(no).plane.probing = Some((round, probes));
             }
             PeerOutput::StartTimer { timer, .. } => {

@@ -101,5 +101,6 @@ fn joins() -> MasterInput {
         conn: ConnId(0),
         hello,
         from: [127, 0, 0, 1].into(),
+        identity: None,
     }
 }

@@ -53,6 +53,7 @@ fn throttle(out: &Arc<Bucket>, into: &Arc<Bucket>, lane: Lane) -> Lane {
             inner: lane.rx,
             turn: Turn::new(into),
         }),
+        ..lane
     }
 }
 
@@ -265,10 +266,7 @@ mod tests {
     /// Lanes over one link.
     fn lanes(count: usize) -> Vec<Lane> {
         let (out, into) = (Arc::new(Bucket::new(RATE)), Arc::new(Bucket::new(RATE)));
-        let lane = |_| Lane {
-            tx: Box::new(Sink),
-            rx: Box::new(Spring),
-        };
+        let lane = |_| Lane::new(Box::new(Sink), Box::new(Spring));
         let lanes = (0..count).map(lane);
         lanes.map(|lane| throttle(&out, &into, lane)).collect()
     }
@@ -296,7 +294,7 @@ mod tests {
         let start = Instant::now();
         let mut tasks = Vec::new();
         for lane in lanes(4) {
-            let Lane { mut tx, mut rx } = lane;
+            let Lane { mut tx, mut rx, .. } = lane;
             tasks.push(tokio::spawn(async move {
                 send_all(&mut *tx, &[0; 24], &vec![0; 25 * MEGABYTE])
                     .await

@@ -20,10 +20,7 @@ const PARTS_AT_ONCE: usize = 8;
 pub(crate) fn split(stream: TcpStream) -> Lane {
     let is_local = is_local(&stream);
     let (rx, tx) = stream.into_split();
-    Lane {
-        tx: Box::new(TcpTx { half: tx, is_local }),
-        rx: Box::new(TcpRx(rx)),
-    }
+    Lane::new(Box::new(TcpTx { half: tx, is_local }), Box::new(TcpRx(rx)))
 }
 
 /// Shuts the writing side down on drop, which does not wait: the kernel delivers what it took.

@@ -53,7 +53,7 @@ impl<T: Transport> Transport for Watched<T> {
             }
             let is_local = lane.tx.is_local() && !self.far;
             let tx = self.watch.count(lane.tx, is_local);
-            Ok(Lane { tx, rx: lane.rx })
+            Ok(Lane { tx, ..lane })
         })
     }
 

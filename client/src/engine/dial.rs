@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pccl_core::topology::{LaneFailure, LaneOrder};
-use pccl_core::transport::{Endpoint, Lane, Transport};
+use pccl_core::transport::{Endpoint, Lane, LaneError, Transport};
 use pccl_core::wire::{HandshakeError, Preamble, offer};
 use tokio::time::{sleep, timeout};
 
@@ -25,7 +25,7 @@ pub(crate) async fn dial(
     let opening = async {
         let mut backoff = Backoff::new();
         loop {
-            match open(transport, &to, &preamble).await {
+            match open(transport, &to, order, &preamble).await {
                 Err(HandshakeError::NotYet(_)) => sleep(backoff.pause()).await,
                 ended => return ended,
             }
@@ -44,9 +44,14 @@ pub(crate) async fn dial(
 async fn open(
     transport: &dyn Transport,
     to: &Endpoint,
+    order: &LaneOrder,
     preamble: &Preamble,
 ) -> Result<Lane, HandshakeError> {
     let mut lane = transport.open(to).await?;
+    if !order.is_with(lane.identity()) {
+        // Whoever it is, it does not see the ticket.
+        return Err(LaneError::Untrusted.into());
+    }
     offer(&mut lane, preamble).await?;
     Ok(lane)
 }

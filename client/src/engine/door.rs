@@ -3,7 +3,8 @@
 //! A lane says what it is for in its preamble and shows the ticket of an order. It may come before the
 //! order does, because the master tells the two ends one after the other; then it is held for a
 //! while, and told to come again if the order does not come. What has a ticket that was used or given up
-//! is refused for good, with a text that its sender can read.
+//! is refused for good, with a text that its sender can read; and so is what has the ticket of a process
+//! whose key it has not proved.
 //!
 //! **Invariant:** a lane of an order is accepted once.
 //!
@@ -20,7 +21,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::time::Duration;
 
-use pccl_core::id::{PeerId, Ticket};
+use pccl_core::id::{Identity, Ticket};
 use pccl_core::site::Site;
 use pccl_core::topology::LaneOrder;
 use pccl_core::transport::{Lane, LaneError, Listener};
@@ -52,11 +53,16 @@ const UNKNOWN_TICKET: &str = "no such lane is expected here yet: the ticket is u
 const SPENT_TICKET: &str =
     "no such lane is expected here: the ticket was used, or is of an attempt that was given up";
 
+const UNTRUSTED: &str =
+    "no such lane is expected here: the ticket is of a process with another key";
+
 /// A lane that has said what it is for and waits for an answer.
 #[derive(Debug)]
 pub(super) struct Knock {
     preamble: Preamble,
     from: Site,
+    /// What the lane's other end has proved.
+    identity: Option<Identity>,
     /// Dropped: the lane may come again.
     answer: oneshot::Sender<Answer>,
 }
@@ -68,6 +74,8 @@ enum Answer {
     Expected(oneshot::Sender<Lane>),
     /// Its ticket is of no use any more.
     Spent,
+    /// Its ticket is another process's.
+    Untrusted,
 }
 
 /// A lane of an order, as its preamble names it.
@@ -76,7 +84,7 @@ type Key = (Purpose, Ticket, u16);
 /// Somebody who waits for a lane.
 #[derive(Debug)]
 struct Expectation {
-    from: PeerId,
+    order: LaneOrder,
     lanes: u16,
     lane: oneshot::Sender<Lane>,
 }
@@ -137,7 +145,7 @@ impl Door {
     ) -> oneshot::Receiver<Lane> {
         let (lane, expected) = oneshot::channel();
         let expectation = Expectation {
-            from: order.with,
+            order: *order,
             lanes,
             lane,
         };
@@ -166,17 +174,21 @@ impl Door {
             None if self.spent.contains(&key) => Answer::Spent,
             None => return Some(knock),
             Some(expected) => {
-                let fits = expected.from == preamble.from && expected.lanes == preamble.lanes;
-                if !fits {
+                let (with, lanes) = (expected.order.with, expected.lanes);
+                let is_trusted = expected.order.is_with(knock.identity);
+                if (with, lanes) != (preamble.from, preamble.lanes) || !is_trusted {
                     // Not a lane of this order, which still expects its own.
                     self.expected.insert(key, expected);
-                    return Some(knock);
-                }
-                self.spend(key);
-                if expected.lane.is_closed() {
-                    Answer::Spent
+                    if is_trusted {
+                        return Some(knock);
+                    }
+                    Answer::Untrusted
                 } else {
-                    Answer::Expected(expected.lane)
+                    self.spend(key);
+                    match expected.lane.is_closed() {
+                        true => Answer::Spent,
+                        false => Answer::Expected(expected.lane),
+                    }
                 }
             }
         };
@@ -256,6 +268,7 @@ async fn receive(
     let knock = Knock {
         preamble,
         from,
+        identity: lane.identity(),
         answer,
     };
     if knocks.send(knock).is_err() {
@@ -271,6 +284,7 @@ async fn receive(
             return;
         }
         Ok(Ok(Answer::Spent)) => Reply::Refused(SPENT_TICKET.into()),
+        Ok(Ok(Answer::Untrusted)) => Reply::Refused(UNTRUSTED.into()),
         Ok(Err(_)) | Err(_) => Reply::NotYet(UNKNOWN_TICKET.into()),
     };
     // A dialler that does not take the refusal sees the end of the connection.

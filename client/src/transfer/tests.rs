@@ -165,6 +165,7 @@ fn order(with: u64) -> LaneOrder {
         ticket: Ticket(1),
         dial: None,
         lanes: 4,
+        identity: None,
     }
 }
 

@@ -29,7 +29,7 @@ impl Transport for Cutting {
                 Endpoint::Name(_) => {
                     let left = Arc::new(AtomicUsize::new(self.writes));
                     let tx = Box::new(CuttingTx { tx: lane.tx, left });
-                    Ok(Lane { tx, rx: lane.rx })
+                    Ok(Lane { tx, ..lane })
                 }
             }
         })

@@ -21,7 +21,7 @@ impl Forging {
             tx: lane.tx,
             forging: self.clone(),
         });
-        Lane { tx, rx: lane.rx }
+        Lane { tx, ..lane }
     }
 }
 

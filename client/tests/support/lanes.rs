@@ -57,6 +57,7 @@ impl Counted {
                 rx: lane.rx,
                 counts,
             }),
+            ..lane
         }
     }
 }

@@ -116,6 +116,7 @@ fn heard(message: ToMaster) -> MasterInput {
             conn: ConnId(0),
             hello,
             from: Ipv4Addr::LOCALHOST.into(),
+            identity: None,
         },
         message => MasterInput::Message {
             peer: PeerId(1),

@@ -7,7 +7,7 @@ use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{ConnId, EntryIndex, GroupId, PeerId, Round};
+use crate::id::{ConnId, EntryIndex, GroupId, Identity, PeerId, Round};
 use crate::messages::{Hello, Misdeed, Refusal, ToMaster, ToPeer};
 use crate::states::{ConnectionState, Event};
 use crate::ticket::TicketMint;
@@ -25,6 +25,8 @@ pub enum MasterInput {
         hello: Hello,
         /// Where it comes from.
         from: IpAddr,
+        /// What its transport has proved. `None`: the transport proves nothing.
+        identity: Option<Identity>,
     },
     /// A registered peer said something. Messages of peers that the master has already let go are
     /// ignored: they were on their way.

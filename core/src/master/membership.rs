@@ -11,12 +11,18 @@ use super::record::{GroupRecord, PeerRecord, Stake, Strikes};
 use super::remembered::Remembered;
 use super::tally::Tally;
 use super::{Master, MasterOutput, Out, send};
-use crate::id::{ConnId, GroupId, PeerId, ProtocolVersion};
+use crate::id::{ConnId, GroupId, Identity, PeerId, ProtocolVersion};
 use crate::messages::{Hello, Misdeed, Refusal, ToPeer};
 use crate::states::{ConnectionPhase, ConnectionState};
 
 impl Master {
-    pub(super) fn hello(&mut self, conn: ConnId, hello: Hello, from: IpAddr, out: &mut Out) {
+    pub(super) fn hello(
+        &mut self,
+        conn: ConnId,
+        hello: Hello,
+        (from, identity): (IpAddr, Option<Identity>),
+        out: &mut Out,
+    ) {
         if let Some(reason) = self.objection(&hello) {
             out.push(MasterOutput::Refuse { conn, reason });
             return;
@@ -29,6 +35,7 @@ impl Master {
             state: ConnectionState::Idle,
             group: hello.group,
             address: SocketAddr::new(ip, hello.port),
+            identity,
             lanes: hello.lanes,
             tags: Default::default(),
             asked_pending: false,

@@ -92,7 +92,7 @@ use tally::Tally;
 /// };
 /// let mut out = Vec::new();
 /// let from = [192, 0, 2, 1].into();
-/// master.handle(MasterInput::Connected { conn: ConnId(0), hello, from }, &mut out);
+/// master.handle(MasterInput::Connected { conn: ConnId(0), hello, from, identity: None }, &mut out);
 ///
 /// assert!(matches!(out.first(), Some(MasterOutput::Register { .. })));
 /// assert_eq!(master.view().world_sizes(GroupId(0)).group, 1); // alone: admitted at once
@@ -193,7 +193,12 @@ impl Master {
             | MasterInput::Stop => None,
         };
         match input {
-            MasterInput::Connected { conn, hello, from } => self.hello(conn, hello, from, out),
+            MasterInput::Connected {
+                conn,
+                hello,
+                from,
+                identity,
+            } => self.hello(conn, hello, (from, identity), out),
             MasterInput::Message { peer, message } => self.message(peer, message, out),
             MasterInput::Misbehaved { peer, misdeed } => self.kick(peer, misdeed, out),
             MasterInput::Disconnected { peer } => {

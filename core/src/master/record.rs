@@ -8,7 +8,7 @@ use super::remembered::Reached;
 use super::tally::{Counted, Tally};
 use super::transfers::FailedTransfers;
 use crate::element::CollectiveSpec;
-use crate::id::{Epoch, GroupId, PeerId, Round, Seq, Tag};
+use crate::id::{Epoch, GroupId, Identity, PeerId, Round, Seq, Tag};
 use crate::states::{CollectiveCommunicationState, ConnectionPhase, ConnectionState};
 use crate::topology::{BrokenEdges, Ring, RingEdges};
 
@@ -20,6 +20,8 @@ pub(super) struct PeerRecord {
     pub(super) group: GroupId,
     /// Where others open lanes to it.
     pub(super) address: SocketAddr,
+    /// What it has proved, and has to prove to every neighbour.
+    pub(super) identity: Option<Identity>,
     /// Lanes per ring edge that its transport would like.
     pub(super) lanes: u16,
     /// What it does with each tag.

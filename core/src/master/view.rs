@@ -40,6 +40,12 @@ impl<'a> MasterView<'a> {
             .map(|record| PeerView { record })
     }
 
+    /// The number that the next process to connect will have.
+    #[must_use]
+    pub fn next_peer(self) -> PeerId {
+        self.master.next_peer
+    }
+
     /// Groups that have accepted peers.
     pub fn groups(self) -> impl Iterator<Item = GroupId> {
         self.master.groups.keys().copied()

@@ -125,20 +125,21 @@ impl Master {
         lanes: u16,
     ) -> Option<(LaneOrder, LaneOrder)> {
         let ticket = self.config.tickets.mint(round, from, to);
-        let address_of = |peer: PeerId| self.peers.get(&peer).map(|record| record.address);
-        let (from_at, to_at) = (address_of(from)?, address_of(to)?);
+        let (sender, receiver) = (self.peers.get(&from)?, self.peers.get(&to)?);
         let from_dials = self.dialler(from, to) == from;
         let ours = LaneOrder {
             with: to,
             ticket,
-            dial: from_dials.then_some(to_at),
+            dial: from_dials.then_some(receiver.address),
             lanes,
+            identity: rule!(receiver.identity; OwnIdentityNamed => sender.identity),
         };
         let theirs = LaneOrder {
             with: from,
             ticket,
-            dial: (!from_dials).then_some(from_at),
+            dial: (!from_dials).then_some(sender.address),
             lanes,
+            identity: rule!(sender.identity; ListenerToldOfNoIdentity => None),
         };
         Some((ours, theirs))
     }

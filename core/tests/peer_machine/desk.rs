@@ -123,6 +123,7 @@ pub fn order(with: u64) -> LaneOrder {
         ticket: Ticket(7),
         dial: Some(SocketAddr::from(([192, 0, 2, 1], 48149))),
         lanes: 4,
+        identity: None,
     }
 }
 

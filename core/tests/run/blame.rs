@@ -94,7 +94,12 @@ impl Desk {
             lanes: 1,
         };
         let (conn, from) = (ConnId(0), [192, 0, 2, 1].into());
-        self.tell(MasterInput::Connected { conn, hello, from });
+        self.tell(MasterInput::Connected {
+            conn,
+            hello,
+            from,
+            identity: None,
+        });
     }
 
     fn update(&mut self, peers: impl IntoIterator<Item = u64>) {

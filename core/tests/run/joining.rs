@@ -345,6 +345,7 @@ fn hello_from(conn: u64) -> MasterInput {
         conn: ConnId(conn),
         hello,
         from,
+        identity: None,
     }
 }
 

@@ -48,6 +48,7 @@ impl Office {
                 lanes: 1,
             },
             from,
+            identity: None,
             outbox: Arc::new(Outbox::new(1 << 20)),
             pulse: Arc::clone(place.pulse()),
             standing: Arc::new(Standing::new(place)),

@@ -87,10 +87,7 @@ impl Listener for PipeListener {
 
 fn lane(stream: DuplexStream) -> Lane {
     let (rx, tx) = split(stream);
-    Lane {
-        tx: Box::new(PipeTx(tx)),
-        rx: Box::new(PipeRx(rx)),
-    }
+    Lane::new(Box::new(PipeTx(tx)), Box::new(PipeRx(rx)))
 }
 
 struct PipeTx(WriteHalf<DuplexStream>);

@@ -6,11 +6,13 @@
 //! | `verdicts` | what the master decides about collectives |
 //! | `innocence` | who is thrown out or refused |
 //! | `election` | whose content the master elects |
+//! | `neighbours` | whom a peer is told to expect at the other end of its lanes |
 //! | `peer` | what a peer answers and orders |
 
 mod election;
 mod innocence;
 mod master;
+mod neighbours;
 mod peer;
 mod verdicts;
 
@@ -24,6 +26,7 @@ use crate::step::SeatNo;
 
 pub(crate) use innocence::pair_failed;
 pub(crate) use master::{master_hears, master_moved};
+pub(crate) use neighbours::{identity_of, ordered, planned};
 pub(crate) use peer::{adopted, after_message, answered, before_message, peer_moved, ring_runs};
 
 /// No queue of messages holds more: the most is one answer per call, the plan of each kind of round,

@@ -124,7 +124,12 @@ fn master_with(peers: u64) -> Master {
         };
         let (conn, from) = (ConnId(conn), [192, 0, 2, 1].into());
         master.handle(
-            MasterInput::Connected { conn, hello, from },
+            MasterInput::Connected {
+                conn,
+                hello,
+                from,
+                identity: None,
+            },
             &mut Vec::new(),
         );
     }

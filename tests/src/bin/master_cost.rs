@@ -171,6 +171,7 @@ impl Run {
             conn: ConnId(no as u64),
             hello,
             from: [198, 51, high, low].into(),
+            identity: None,
         };
         self.out.clear();
         self.master.handle(input, &mut self.out);

@@ -39,7 +39,7 @@ pub async fn a_closed_direction_leaves_the_other_one_open(subject: Subject) {
 /// Dropping a sending half is closing it.
 pub async fn dropping_the_sending_half_ends_its_direction_alone(subject: Subject) {
     let (opened, mut accepted) = subject.lane().await;
-    let Lane { mut tx, mut rx } = opened;
+    let Lane { mut tx, mut rx, .. } = opened;
     send_all(&mut *tx, b"last", b" word").await.unwrap();
 
     drop(tx);
@@ -66,7 +66,7 @@ pub async fn a_dropped_end_is_seen_by_the_other_in_both_directions(subject: Subj
 }
 
 async fn assert_other_end_gone(lane: Lane) {
-    let Lane { mut tx, mut rx } = lane;
+    let Lane { mut tx, mut rx, .. } = lane;
     assert_reads_the_end(&mut *rx).await;
     assert_sending_fails(&mut *tx).await;
 }

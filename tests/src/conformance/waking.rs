@@ -18,7 +18,9 @@ pub async fn a_waiting_receiver_is_woken_by_data_also_after_moving_to_another_ta
     subject: Subject,
 ) {
     let (mut opened, accepted) = subject.lane().await;
-    let Lane { tx: _tx, mut rx } = accepted;
+    let Lane {
+        tx: _tx, mut rx, ..
+    } = accepted;
     assert!(recv_waits(&mut *rx).await);
     let (polled, started) = tokio::sync::oneshot::channel();
 
@@ -36,7 +38,9 @@ pub async fn a_waiting_receiver_is_woken_by_data_also_after_moving_to_another_ta
 /// The end of a stream wakes as data does.
 pub async fn a_waiting_receiver_is_woken_by_the_end(subject: Subject) {
     let (opened, accepted) = subject.lane().await;
-    let Lane { tx: _tx, mut rx } = accepted;
+    let Lane {
+        tx: _tx, mut rx, ..
+    } = accepted;
     let (polled, started) = tokio::sync::oneshot::channel();
 
     let receiving = tokio::spawn(async move {
@@ -53,7 +57,9 @@ pub async fn a_waiting_receiver_is_woken_by_the_end(subject: Subject) {
 /// The lane was filled here; the rest is sent from a task of its own.
 pub async fn a_waiting_sender_is_woken_by_room_also_after_moving_to_another_task(subject: Subject) {
     let (opened, mut accepted) = subject.lane().await;
-    let Lane { mut tx, rx: _rx } = opened;
+    let Lane {
+        mut tx, rx: _rx, ..
+    } = opened;
     let bytes = pattern(0, 251 * 100);
     let taken = send_until_standstill(&mut *tx, &bytes, UNBOUNDED).await;
     let (_, rest) = bytes.split_at(taken % bytes.len());

@@ -232,8 +232,8 @@ impl State {
 
 /// The lane of the end that writes to `tx` and reads from `rx`.
 fn lane(tx: &Arc<Pipe>, rx: &Arc<Pipe>) -> Lane {
-    Lane {
-        tx: Box::new(PipeTx(Arc::clone(tx))),
-        rx: Box::new(PipeRx(Arc::clone(rx))),
-    }
+    Lane::new(
+        Box::new(PipeTx(Arc::clone(tx))),
+        Box::new(PipeRx(Arc::clone(rx))),
+    )
 }

@@ -175,9 +175,13 @@ async fn a_stalled_lane_fills_up_and_wakes_both_ends_when_it_goes_on() {
         Some(Ok(1000))
     );
     assert_eq!(send_now(&mut *between.opened.tx, &full).await, None);
-    let Lane { mut tx, rx: _rx } = between.opened;
+    let Lane {
+        mut tx, rx: _rx, ..
+    } = between.opened;
     let sending = tokio::spawn(async move { send_all(&mut *tx, &[8; 500], b"").await });
-    let Lane { mut rx, tx: _tx } = between.accepted;
+    let Lane {
+        mut rx, tx: _tx, ..
+    } = between.accepted;
     let receiving = tokio::spawn(async move {
         let mut all = [0; 1500];
         recv_exact(&mut *rx, &mut all).await.map(|()| all)

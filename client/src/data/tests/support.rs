@@ -87,10 +87,7 @@ impl LaneRx for Rx {
 
 fn lane(stream: DuplexStream) -> Lane {
     let (rx, tx) = tokio::io::split(stream);
-    Lane {
-        tx: Box::new(Tx(tx)),
-        rx: Box::new(Rx(rx)),
-    }
+    Lane::new(Box::new(Tx(tx)), Box::new(Rx(rx)))
 }
 
 /// A lane, and its other end as plain bytes.
@@ -183,7 +180,7 @@ pub(super) fn local_ring(world: usize, lane_count: u16) -> Vec<Member> {
     let members = (0..world).map(|_| Member::new(small_frames())).collect();
     stand(members, lane_count, |lane| Lane {
         tx: Box::new(Near(lane.tx)),
-        rx: lane.rx,
+        ..lane
     })
 }
 

@@ -1,6 +1,8 @@
 //! Who is let in, who waits, who is told to come again, and who is told to stay away.
 
-use pccl_core::transport::Transport;
+use pccl_core::id::PeerId;
+use pccl_core::topology::LaneFailure;
+use pccl_core::transport::{Transport, recv_some};
 use pccl_core::wire::{HandshakeError, offer};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
@@ -31,6 +33,7 @@ fn order(ticket: u128) -> LaneOrder {
         ticket: Ticket(ticket),
         dial: Some(NEIGHBOUR.parse().unwrap()),
         lanes: 1,
+        identity: None,
     }
 }
 
@@ -189,6 +192,57 @@ async fn who_is_told_to_come_again_and_again_gives_up_in_time() {
     sleep(Duration::from_secs(1)).await;
 
     let (failure, took) = dialled.await.unwrap();
-    assert_eq!(failure, Some(pccl_core::topology::LaneFailure::TimedOut));
+    assert_eq!(failure, Some(LaneFailure::TimedOut));
     assert_eq!(took, crate::engine::dial::DIAL_LIMIT);
+}
+
+/// The key that the master has named.
+const NAMED: Identity = Identity([1; 32]);
+
+/// Another member's.
+const OTHER: Identity = Identity([2; 32]);
+
+fn named_order(ticket: u128) -> LaneOrder {
+    LaneOrder {
+        identity: Some(NAMED),
+        ..order(ticket)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_comes_with_another_processs_ticket_is_refused_and_leaves_it_the_lane() {
+    let (arrivals, dialler) = listener();
+    let mut door = Door::open(Box::new(arrivals), 1);
+    let lane = door.expect(Purpose::RingLane, &named_order(1), (0, 1));
+
+    for thief in [None, Some(OTHER)] {
+        let stolen = knock(&dialler(NEIGHBOUR).proving(thief), 1);
+        answer_all(&mut door).await;
+        let answer = stolen.await.unwrap().unwrap_err();
+        assert_eq!(
+            answer,
+            HandshakeError::Refused(UNTRUSTED.into()),
+            "{thief:?}"
+        );
+    }
+    let named = knock(&dialler(NEIGHBOUR).proving(Some(NAMED)), 1);
+    answer_all(&mut door).await;
+
+    assert!(named.await.unwrap().is_ok());
+    assert_eq!(lane.await.unwrap().identity(), Some(NAMED));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_answers_with_another_key_does_not_see_the_ticket() {
+    for answers in [None, Some(OTHER)] {
+        let (mut arrivals, dialler) = listener();
+        let dialler = dialler(NEIGHBOUR).meeting(answers);
+
+        let dialled = dial(&dialler, &named_order(1), preamble(1)).await;
+
+        assert_eq!(dialled.err(), Some(LaneFailure::Untrusted), "{answers:?}");
+        let mut incoming = poll_fn(|cx| arrivals.poll_accept(cx)).await.unwrap();
+        let said = recv_some(incoming.lane.rx.as_mut(), &mut [0; 64]).await;
+        assert_eq!(said, Ok(0), "it was told something");
+    }
 }

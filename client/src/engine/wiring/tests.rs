@@ -52,6 +52,7 @@ fn order(with: u64, dial: SocketAddr, lanes: u16) -> LaneOrder {
         ticket: Ticket(with.into()),
         dial: Some(dial),
         lanes,
+        identity: None,
     }
 }
 

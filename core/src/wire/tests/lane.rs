@@ -76,10 +76,7 @@ impl LaneRx for Pipe {
 /// A lane whose two ends are connected.
 pub(super) fn pair() -> (Lane, Lane) {
     let (there, back) = (Pipe::default(), Pipe::default());
-    let end = |tx: &Pipe, rx: &Pipe| Lane {
-        tx: Box::new(tx.clone()),
-        rx: Box::new(rx.clone()),
-    };
+    let end = |tx: &Pipe, rx: &Pipe| Lane::new(Box::new(tx.clone()), Box::new(rx.clone()));
     (end(&there, &back), end(&back, &there))
 }
 

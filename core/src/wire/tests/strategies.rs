@@ -10,8 +10,8 @@ use proptest::sample::select;
 
 use crate::element::{CollectiveSpec, ElementType, Quantization, ReduceOp, SpecField};
 use crate::id::{
-    ContentHash, EntryIndex, Epoch, GroupId, PeerId, ProtocolVersion, Revision, Round, Seq, Tag,
-    Ticket,
+    ContentHash, EntryIndex, Epoch, GroupId, Identity, PeerId, ProtocolVersion, Revision, Round,
+    Seq, Tag, Ticket,
 };
 use crate::messages::{
     AbortCause, CallFailure, CallKind, CollectiveRefusal, Conflict, Hello, Misdeed, Refusal,
@@ -63,20 +63,28 @@ fn lane_failure() -> impl Strategy<Value = LaneFailure> {
             LaneFailure::Unreachable,
             LaneFailure::Closed,
             LaneFailure::BadHandshake,
+            LaneFailure::Untrusted,
             LaneFailure::Local,
         ][..],
     )
 }
 
 fn lane_order() -> impl Strategy<Value = LaneOrder> {
-    (peer(), any::<u128>(), option::of(address()), any::<u16>()).prop_map(
-        |(with, ticket, dial, lanes)| LaneOrder {
+    let identity = option::of(any::<[u8; 32]>());
+    (
+        peer(),
+        any::<u128>(),
+        option::of(address()),
+        any::<u16>(),
+        identity,
+    )
+        .prop_map(|(with, ticket, dial, lanes, identity)| LaneOrder {
             with,
             ticket: Ticket(ticket),
             dial,
             lanes,
-        },
-    )
+            identity: identity.map(Identity),
+        })
 }
 
 fn edge() -> impl Strategy<Value = Edge> {

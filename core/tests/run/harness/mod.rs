@@ -268,7 +268,12 @@ impl Run {
             (Wire::Message(ToMaster::Hello(hello)), _) => {
                 let conn = ConnId(no as u64);
                 let from = self.seats[no].ip();
-                self.tell_master(MasterInput::Connected { conn, hello, from });
+                self.tell_master(MasterInput::Connected {
+                    conn,
+                    hello,
+                    from,
+                    identity: None,
+                });
             }
             (Wire::Message(message), Some(peer)) => {
                 self.watch.master_hears(peer, &message);

@@ -31,7 +31,15 @@ impl MasterDesk {
     /// A connection said something before it had a number.
     pub fn connected(&mut self, now: Micros, conn: ConnId, up: Up, from: IpAddr) -> Vec<Decree> {
         match up {
-            Up::Hello(hello) => self.take(now, MasterInput::Connected { conn, hello, from }),
+            Up::Hello(hello) => self.take(
+                now,
+                MasterInput::Connected {
+                    conn,
+                    hello,
+                    from,
+                    identity: None,
+                },
+            ),
             // A driver ends such a connection; peers of the simulator say hello first.
             _ => vec![Decree::Contradiction(format!("{conn} began with {up:?}"))],
         }
