@@ -1,0 +1,259 @@
+//! The rules of coming in, as a value: no files, no clocks, no locks.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::proof::{ChannelBinding, Proof};
+use crate::public_key::PublicKey;
+use crate::secret::{Secret, exposed};
+
+use super::{Admitted, Invitation, InvitationId, Membership, Refusal, Revoked, State, Terms};
+
+/// The most invitations that are kept, those that have ended included.
+pub(crate) const INVITATIONS_MAX: usize = 1024;
+
+/// The most members that are remembered.
+pub(crate) const MEMBERS_MAX: usize = 16_384;
+
+/// The most keys that are banned.
+pub(crate) const BANNED_MAX: usize = 16_384;
+
+/// There is no room for more of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Full;
+
+/// Who may come in.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Book {
+    invitations: BTreeMap<InvitationId, Entry>,
+    members: BTreeMap<PublicKey, Member>,
+    banned: BTreeSet<PublicKey>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Entry {
+    #[serde(with = "exposed")]
+    secret: Secret,
+    /// Unix seconds.
+    made_at: u64,
+    /// Unix seconds, from which on it is over.
+    expires_at: Option<u64>,
+    uses_left: Option<u32>,
+    revoked: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Member {
+    by: InvitationId,
+    /// Unix seconds.
+    since: u64,
+}
+
+impl Entry {
+    fn state(&self, now: u64) -> State {
+        if self.revoked {
+            State::Revoked
+        } else if self.expires_at.is_some_and(|end| end <= now) {
+            State::Expired
+        } else if self.uses_left == Some(0) {
+            State::UsedUp
+        } else {
+            State::Live
+        }
+    }
+}
+
+/// Whether somebody may come in, before anything is written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Has been let in before.
+    Known(InvitationId),
+    /// May come in by this invitation.
+    Invited(InvitationId),
+}
+
+impl Book {
+    pub(crate) fn invite(
+        &mut self,
+        secret: Secret,
+        terms: Terms,
+        now: u64,
+    ) -> Result<InvitationId, Full> {
+        if self.invitations.len() >= INVITATIONS_MAX {
+            self.forget_an_ended_one(now)?;
+        }
+        let id = InvitationId::of(&secret);
+        let entry = Entry {
+            secret,
+            made_at: now,
+            expires_at: terms.ttl.map(|ttl| now.saturating_add(ttl.as_secs())),
+            uses_left: terms.uses,
+            revoked: false,
+        };
+        self.invitations.insert(id, entry);
+        Ok(id)
+    }
+
+    /// Of those that let nobody in any more, the one that was made first.
+    fn forget_an_ended_one(&mut self, now: u64) -> Result<(), Full> {
+        let ended = |entry: &Entry| entry.state(now) != State::Live;
+        let oldest = self
+            .invitations
+            .iter()
+            .filter(|(_, entry)| ended(entry))
+            .min_by_key(|(_, entry)| entry.made_at)
+            .map(|(id, _)| *id)
+            .ok_or(Full)?;
+        self.invitations.remove(&oldest);
+        Ok(())
+    }
+
+    /// An invitation that lasts until it is revoked.
+    pub(crate) fn lasting(&self, now: u64) -> Option<(InvitationId, Secret)> {
+        let lasts = |entry: &Entry| entry.expires_at.is_none() && entry.uses_left.is_none();
+        self.invitations
+            .iter()
+            .find(|(_, entry)| lasts(entry) && entry.state(now) == State::Live)
+            .map(|(id, entry)| (*id, entry.secret.clone()))
+    }
+
+    /// Ends an invitation, and with it the membership of all who came by it. `None`: there is no such
+    /// invitation.
+    pub(crate) fn revoke(&mut self, id: InvitationId) -> Option<Revoked> {
+        self.invitations.get_mut(&id)?.revoked = true;
+        let gone: Vec<_> = self.members_by(id).collect();
+        for key in &gone {
+            self.members.remove(key);
+        }
+        Some(Revoked { members: gone })
+    }
+
+    fn members_by(&self, id: InvitationId) -> impl Iterator<Item = PublicKey> {
+        self.members
+            .iter()
+            .filter(move |(_, member)| member.by == id)
+            .map(|(key, _)| *key)
+    }
+
+    pub(crate) fn ban(&mut self, key: PublicKey) -> Result<(), Full> {
+        if self.banned.len() >= BANNED_MAX && !self.banned.contains(&key) {
+            return Err(Full);
+        }
+        self.members.remove(&key);
+        self.banned.insert(key);
+        Ok(())
+    }
+
+    pub(crate) fn unban(&mut self, key: &PublicKey) -> bool {
+        self.banned.remove(key)
+    }
+
+    pub(crate) fn banned(&self) -> impl Iterator<Item = PublicKey> {
+        self.banned.iter().copied()
+    }
+
+    pub(crate) fn membership(&self, key: &PublicKey) -> Membership {
+        match self.members.get(key) {
+            _ if self.banned.contains(key) => Membership::Banned,
+            Some(member) => Membership::Member { by: member.by },
+            None => Membership::Stranger,
+        }
+    }
+
+    /// Whether the holder of `key` may come in.
+    pub(crate) fn judge(
+        &self,
+        proof: &Proof,
+        binding: &ChannelBinding,
+        key: &PublicKey,
+        now: u64,
+    ) -> Result<Verdict, Refusal> {
+        match self.membership(key) {
+            Membership::Banned => return Err(Refusal::Banned),
+            Membership::Member { by } => return Ok(Verdict::Known(by)),
+            Membership::Stranger => {}
+        }
+        let mut shown = None;
+        // All of them, whichever fits: how long this takes says nothing about any.
+        for (id, entry) in &self.invitations {
+            if Proof::new(&entry.secret, binding, key) == *proof {
+                shown = Some((*id, entry));
+            }
+        }
+        let (id, entry) = shown.ok_or(Refusal::Unknown)?;
+        match entry.state(now) {
+            State::Live => Ok(Verdict::Invited(id)),
+            State::Expired => Err(Refusal::Expired(id)),
+            State::UsedUp => Err(Refusal::UsedUp(id)),
+            State::Revoked => Err(Refusal::Revoked(id)),
+        }
+    }
+
+    /// [`judge`](Self::judge), and writes a newcomer down, which takes one use of the invitation.
+    pub(crate) fn admit(
+        &mut self,
+        proof: &Proof,
+        binding: &ChannelBinding,
+        key: PublicKey,
+        now: u64,
+    ) -> Result<Admitted, Refusal> {
+        let by = match self.judge(proof, binding, &key, now)? {
+            Verdict::Known(by) => return Ok(Admitted::Again { by }),
+            Verdict::Invited(by) => by,
+        };
+        if let Some(uses) = self
+            .invitations
+            .get_mut(&by)
+            .and_then(|entry| entry.uses_left.as_mut())
+        {
+            *uses = uses.saturating_sub(1);
+        }
+        if self.members.len() >= MEMBERS_MAX {
+            self.forget_the_first_member();
+        }
+        self.members.insert(key, Member { by, since: now });
+        Ok(Admitted::First { by })
+    }
+
+    fn forget_the_first_member(&mut self) {
+        let first = self.members.iter().min_by_key(|(_, member)| member.since);
+        if let Some(key) = first.map(|(key, _)| *key) {
+            self.members.remove(&key);
+        }
+    }
+
+    /// How many things are written down.
+    pub(crate) fn records(&self) -> usize {
+        self.invitations.len() + self.members.len() + self.banned.len()
+    }
+
+    /// As large as it gets, without the time that coming in takes.
+    #[cfg(test)]
+    pub(crate) fn fill_for_test(&mut self, key: PublicKey, since: u64) {
+        if let Some(by) = self.invitations.keys().next().copied() {
+            self.members.insert(key, Member { by, since });
+            self.banned.insert(key);
+        }
+    }
+
+    pub(crate) fn list(&self, now: u64) -> Vec<Invitation> {
+        let mut all: Vec<_> = self
+            .invitations
+            .iter()
+            .map(|(id, entry)| Invitation {
+                id: *id,
+                state: entry.state(now),
+                made_at: entry.made_at,
+                expires_at: entry.expires_at,
+                uses_left: entry.uses_left,
+                members: self.members_by(*id).count(),
+            })
+            .collect();
+        all.sort_by_key(|invitation| (invitation.made_at, invitation.id));
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,156 @@
+//! The key pair of a process: made anew, or kept in a file.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::crypto::aws_lc_rs::sign::any_eddsa_type;
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use rustls::sign::CertifiedKey;
+use zeroize::Zeroizing;
+
+use crate::private_file::{self, FileError, Lock};
+use crate::provider::{NoRandomness, random};
+use crate::public_key::PublicKey;
+
+/// The file of [`KeyPair::load_or_create`] in its directory.
+const FILE: &str = "key";
+
+/// What stands before the seed in the PKCS#8 form of an Ed25519 private key (RFC 8410).
+const PKCS8_PREFIX: [u8; 16] = [
+    0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
+];
+
+/// The Ed25519 key pair of a process. Cloning it is cheap.
+///
+/// The seed is wiped from memory as soon as the pair is made; the private key is then held by the
+/// cryptography library, which wipes it when the last clone is dropped. `Debug` shows the public key
+/// alone.
+#[derive(Clone)]
+pub struct KeyPair {
+    public: PublicKey,
+    certified: Arc<CertifiedKey>,
+}
+
+/// Why there is no key pair.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// See there.
+    #[error(transparent)]
+    NoRandomness(#[from] NoRandomness),
+    /// The file cannot be read or written, or others could have read it.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The file holds something else.
+    #[error(
+        "{} holds {bytes} bytes, and a key has 32: name another directory, or delete the file to \
+         make another key",
+        .file.display()
+    )]
+    NotAKey {
+        /// Which.
+        file: PathBuf,
+        /// How many bytes it holds.
+        bytes: usize,
+    },
+    /// The cryptography library does not take the key.
+    #[error("the key cannot be used: {0}")]
+    Unusable(rustls::Error),
+}
+
+impl KeyPair {
+    /// Another key pair, for as long as this process lives.
+    ///
+    /// # Errors
+    /// [`KeyError::NoRandomness`].
+    pub fn generate() -> Result<Self, KeyError> {
+        Self::from_seed(&*random()?)
+    }
+
+    /// The key pair of a directory. The directory and the file in it are made where they are missing,
+    /// for their owner alone. The file is the seed of 32 bytes. Blocks the thread while it reads and
+    /// writes; processes that do this at the same moment get the same key.
+    ///
+    /// ```
+    /// # let here = std::env::temp_dir().join(format!("pccl-trust-key-doc-{}", std::process::id()));
+    /// use pccl_trust::KeyPair;
+    ///
+    /// let first = KeyPair::load_or_create(&here)?;
+    /// let again = KeyPair::load_or_create(&here)?;
+    /// assert_eq!(first.public_key(), again.public_key());
+    /// # std::fs::remove_dir_all(&here).ok();
+    /// # Ok::<(), pccl_trust::KeyError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`KeyError`], among them a file that users other than its owner may read.
+    pub fn load_or_create(directory: impl AsRef<Path>) -> Result<Self, KeyError> {
+        let directory = directory.as_ref();
+        private_file::make_directory(directory)?;
+        let path = directory.join(FILE);
+        if let Some(pair) = Self::load(&path)? {
+            return Ok(pair);
+        }
+        let _lock = Lock::take(directory)?;
+        // Somebody else may have made it before this process had the lock.
+        if let Some(pair) = Self::load(&path)? {
+            return Ok(pair);
+        }
+        let seed = random::<32>()?;
+        private_file::replace(&path, seed.as_slice())?;
+        Self::from_seed(&seed)
+    }
+
+    /// The public half.
+    #[must_use]
+    pub fn public_key(&self) -> PublicKey {
+        self.public
+    }
+
+    fn load(path: &Path) -> Result<Option<Self>, KeyError> {
+        let Some(file) = private_file::open(path)? else {
+            return Ok(None);
+        };
+        let bytes = private_file::read(&file, path, 64)?;
+        match bytes.as_slice().try_into() {
+            Ok(seed) => Self::from_seed(seed).map(Some),
+            Err(_) => Err(KeyError::NotAKey {
+                file: path.into(),
+                bytes: bytes.len(),
+            }),
+        }
+    }
+
+    pub(crate) fn from_seed(seed: &[u8; 32]) -> Result<Self, KeyError> {
+        let mut pkcs8 = Zeroizing::new([0; 48]);
+        let (prefix, rest) = pkcs8.split_at_mut(PKCS8_PREFIX.len());
+        prefix.copy_from_slice(&PKCS8_PREFIX);
+        rest.copy_from_slice(seed);
+        let der = PrivatePkcs8KeyDer::from(pkcs8.as_slice());
+        let signing = any_eddsa_type(&der).map_err(KeyError::Unusable)?;
+        let public = signing
+            .public_key()
+            .and_then(|spki| PublicKey::from_spki(&spki))
+            .ok_or_else(|| KeyError::Unusable(rustls::Error::General("no public key".into())))?;
+        let presented = CertificateDer::from(public.to_spki());
+        Ok(Self {
+            public,
+            certified: Arc::new(CertifiedKey::new(vec![presented], signing)),
+        })
+    }
+
+    /// What is presented in a handshake, and what signs it.
+    pub(crate) fn certified(&self) -> Arc<CertifiedKey> {
+        Arc::clone(&self.certified)
+    }
+}
+
+impl fmt::Debug for KeyPair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KeyPair({})", self.public)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,108 @@
+//! Who is at the other end, and whether it may come in: keys, TLS configurations, join strings and
+//! invitations, for the transports that encrypt and for the master.
+//!
+//! There is no authority and there are no certificates. Every process has an Ed25519 key pair
+//! ([`KeyPair`]), and its [`PublicKey`] is who it is. Both ends of every connection prove theirs in the
+//! handshake, as raw public keys of RFC 7250. A peer knows its master's key from a [`JoinString`], and
+//! shows its master, with a [`Proof`], that it has the string's [`Secret`], which is never sent. The
+//! master keeps [`Invitations`], and introduces the peers to one another by their keys.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use pccl_trust::{
+//!     Admitted, ChannelBinding, Invitations, JoinString, KeyPair, Proof, Terms, Via, client_config,
+//!     established, server_config,
+//! };
+//! use rustls::pki_types::ServerName;
+//! use rustls::{ClientConnection, ServerConnection};
+//!
+//! // A master invites.
+//! let master = KeyPair::generate()?;
+//! let mut invitations = Invitations::in_memory();
+//! let (id, secret) = invitations.invite(Terms::default(), 1_800_000_000)?;
+//! let addresses = vec!["192.0.2.7:48148".parse()?];
+//! let word = JoinString::new(Via::Tls, addresses, master.public_key(), secret)?.to_word();
+//!
+//! // A peer dials whom the join string names.
+//! let join: JoinString = word.parse()?;
+//! let peer = KeyPair::generate()?;
+//! let whom = ServerName::try_from(join.master().server_name())?;
+//! let mut dials = ClientConnection::new(Arc::new(client_config(&peer)?), whom)?;
+//! let mut dialled = ServerConnection::new(Arc::new(server_config(&master)?))?;
+//! # let mut wire = Vec::new();
+//! # while dials.is_handshaking() || dialled.is_handshaking() {
+//! #     wire.clear();
+//! #     while dials.wants_write() { dials.write_tls(&mut wire)?; }
+//! #     let mut bytes = wire.as_slice();
+//! #     while !bytes.is_empty() { dialled.read_tls(&mut bytes)?; dialled.process_new_packets()?; }
+//! #     wire.clear();
+//! #     while dialled.wants_write() { dialled.write_tls(&mut wire)?; }
+//! #     let mut bytes = wire.as_slice();
+//! #     while !bytes.is_empty() { dials.read_tls(&mut bytes)?; dials.process_new_packets()?; }
+//! # }
+//! // ... they exchange their handshake. Then the peer proves that it is invited:
+//! let here = established(&dials)?;
+//! let proof = Proof::new(join.secret(), &here.binding, &peer.public_key()).to_bytes();
+//!
+//! // ... which the master, to which it is sent, finds to be so:
+//! let here = established(&dialled)?;
+//! assert_eq!(here.peer, peer.public_key());
+//! let admitted = invitations.verify(&proof.into(), &here.binding, here.peer, 1_800_000_060)?;
+//! assert_eq!(admitted, Admitted::First { by: id });
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! | file | what it is for |
+//! |---|---|
+//! | `public_key` | [`PublicKey`]: who somebody is |
+//! | `key_pair` | [`KeyPair`], made anew or kept in a file |
+//! | `provider` | the cryptography library, the cipher suites, randomness |
+//! | `tls` | [`client_config`], [`server_config`] |
+//! | `verifier` | what is asked of a key in a handshake |
+//! | `session` | what is known after a handshake: [`established`] |
+//! | `secret`, `proof` | [`Secret`], and the [`Proof`] that one has it |
+//! | `join`, `address` | [`JoinString`], [`Address`] |
+//! | `invitations` | [`Invitations`]: whom a master lets in, and the file of it |
+//! | `private_file` | files that their owner alone may read |
+//! | `base32` | bytes as text |
+//!
+//! # What stays in memory
+//!
+//! Seeds, secrets and what is derived from them are wiped where this crate keeps them. What the compiler
+//! moves over the stack meanwhile is not.
+
+#![forbid(unsafe_code)]
+
+mod address;
+mod base32;
+pub mod invitations;
+mod join;
+mod key_pair;
+mod private_file;
+mod proof;
+mod provider;
+mod public_key;
+mod secret;
+mod session;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+mod tls;
+mod verifier;
+
+pub use address::{Address, AddressError};
+pub use invitations::{
+    AdmitError, Admitted, Invitation, InvitationError, InvitationId, Invitations, Membership,
+    NotAnInvitationId, Refusal, Revoked, Terms,
+};
+pub use join::{JoinError, JoinString, Via};
+pub use key_pair::{KeyError, KeyPair};
+pub use private_file::FileError;
+pub use proof::{ChannelBinding, Proof};
+pub use provider::NoRandomness;
+pub use public_key::{NotAPublicKey, PublicKey};
+pub use secret::Secret;
+pub use session::{Established, Unproven, check_alpn, established, peer_key, proven_peer};
+pub use tls::{ALPN, client_config, server_config};
+pub use verifier::WrongKey;
