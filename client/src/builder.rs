@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use pccl_core::id::GroupId;
 use pccl_core::peer::{Joined, PeerConfig};
-use pccl_core::transport::{Endpoint, Lane, LaneError, Listener, Transport};
+use pccl_core::transport::{Endpoint, Lane, LaneError, Listener, Security, Transport};
 use pccl_core::wire::{FIRST_PEER_PORT, HandshakeError, Preamble, offer};
 use pccl_transport_tcp::Tcp;
 use rand::SeedableRng;
@@ -297,7 +297,7 @@ impl Builder {
         let mut tried = 1;
         loop {
             let on = SocketAddr::new(self.listen, port);
-            match self.transport.listen(on).await {
+            match self.transport.listen(on, Security::Plain).await {
                 Ok(listener) => return Ok(listener),
                 Err(LaneError::AddressInUse) if tried < PORTS_TRIED_MAX && port < u16::MAX => {
                     port += 1;
@@ -333,7 +333,7 @@ impl Builder {
 
     async fn open_control(&self) -> Result<Lane, HandshakeError> {
         let master = Endpoint::Name(self.master.clone());
-        let mut lane = self.transport.open(&master).await?;
+        let mut lane = self.transport.open(&master, None).await?;
         offer(&mut lane, &Preamble::CONTROL).await?;
         Ok(lane)
     }

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use pccl_core::id::Identity;
 use pccl_core::transport::{
-    BoxFuture, Endpoint, Incoming, Lane, LaneError, LaneRx, LaneTx, Listener, Proven, Transport,
+    BoxFuture, Endpoint, Incoming, Lane, LaneError, LaneRx, LaneTx, Listener, Proven, Security,
+    Transport,
 };
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -305,6 +306,7 @@ impl Dialler {
     pub(crate) fn dial(&self) -> Lane {
         let (ours, theirs) = lane(Path::NEAR, Path::NEAR);
         let proven = |identity| Proven {
+            own: Identity([0; 32]),
             identity,
             binding: [0; 32],
         };
@@ -315,11 +317,19 @@ impl Dialler {
 }
 
 impl Transport for Dialler {
-    fn listen(&self, _: SocketAddr) -> BoxFuture<'_, Result<Box<dyn Listener>, LaneError>> {
+    fn listen(
+        &self,
+        _: SocketAddr,
+        _: Security,
+    ) -> BoxFuture<'_, Result<Box<dyn Listener>, LaneError>> {
         Box::pin(async { Err(LaneError::AddressNotAvailable) })
     }
 
-    fn open<'a>(&'a self, _: &'a Endpoint) -> BoxFuture<'a, Result<Lane, LaneError>> {
+    fn open<'a>(
+        &'a self,
+        _: &'a Endpoint,
+        _: Option<Identity>,
+    ) -> BoxFuture<'a, Result<Lane, LaneError>> {
         Box::pin(async { Ok(self.dial()) })
     }
 

@@ -46,7 +46,7 @@ use number::{Number, kernel_element, kernel_op};
 use pccl::half::bf16;
 use pccl::{ElementType, ReduceOp};
 use pccl::{Tcp, Transport};
-use pccl_core::transport::{Endpoint, send_all};
+use pccl_core::transport::{Endpoint, Security, send_all};
 use pccl_kernels::{divide, reduce};
 use watch::Watched;
 use work::Work;
@@ -361,8 +361,8 @@ async fn a_lane_counts_as_used_where_it_has_carried_bytes_to_a_peer() {
     let tcp = Tcp::new();
     let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
     let (master, peer) = (
-        tcp.listen(any_port).await.unwrap(),
-        tcp.listen(any_port).await.unwrap(),
+        tcp.listen(any_port, Security::Plain).await.unwrap(),
+        tcp.listen(any_port, Security::Plain).await.unwrap(),
     );
     let watched = Watched::new(tcp, master.local_addr().to_string(), false);
     let watch = watched.watch();
@@ -396,7 +396,7 @@ async fn a_lane_counts_as_used_where_it_has_carried_bytes_to_a_peer() {
 #[tokio::test]
 async fn a_lane_that_is_to_be_far_denies_that_it_stays_on_this_machine() {
     let tcp = Tcp::new().lanes(3);
-    let listener = tcp.listen(SocketAddr::from(([127, 0, 0, 1], 0)));
+    let listener = tcp.listen(SocketAddr::from(([127, 0, 0, 1], 0)), Security::Plain);
     let listener = listener.await.unwrap();
     let peer = Endpoint::Address(listener.local_addr());
     let (near, far) = (

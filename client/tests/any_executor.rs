@@ -15,7 +15,8 @@ use pccl::{
     SyncReport, SyncStrategy, Tcp,
 };
 use pccl_core::element::ElementType;
-use pccl_core::transport::{BoxFuture, Endpoint, Lane, Listener, Transport};
+use pccl_core::id::Identity;
+use pccl_core::transport::{BoxFuture, Endpoint, Lane, Listener, Security, Transport};
 use support::{Run, begin, together, together_with};
 
 /// Wakes a thread that parks.
@@ -116,13 +117,21 @@ struct Dialling {
 }
 
 impl Transport for Dialling {
-    fn listen(&self, on: SocketAddr) -> BoxFuture<'_, Result<Box<dyn Listener>, LaneError>> {
-        self.tcp.listen(on)
+    fn listen(
+        &self,
+        on: SocketAddr,
+        security: Security,
+    ) -> BoxFuture<'_, Result<Box<dyn Listener>, LaneError>> {
+        self.tcp.listen(on, security)
     }
 
-    fn open<'a>(&'a self, to: &'a Endpoint) -> BoxFuture<'a, Result<Lane, LaneError>> {
+    fn open<'a>(
+        &'a self,
+        to: &'a Endpoint,
+        expect: Option<Identity>,
+    ) -> BoxFuture<'a, Result<Lane, LaneError>> {
         Box::pin(async move {
-            let lane = self.tcp.open(to).await;
+            let lane = self.tcp.open(to, expect).await;
             self.lanes.fetch_add(1, Ordering::SeqCst);
             lane
         })

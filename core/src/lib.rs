@@ -32,6 +32,7 @@ extern crate std;
 #[macro_use]
 mod rule;
 
+pub mod crowd;
 pub mod element;
 pub mod id;
 pub mod log;

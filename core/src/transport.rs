@@ -98,15 +98,36 @@ impl From<LaneError> for LaneFailure {
     }
 }
 
+/// Whether lanes are encrypted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Security {
+    /// They are not, and nobody proves anything.
+    Plain,
+    /// They are, and both ends prove who they are.
+    Proven,
+}
+
 /// Opens lanes: ordered, reliable byte streams between two peers.
 pub trait Transport: Send + Sync + 'static {
     /// Takes the address and accepts lanes there. Port zero: any free port.
     ///
-    /// Binding and listening are one step: where it fails nothing stays bound.
-    fn listen(&self, on: SocketAddr) -> BoxFuture<'_, Result<Box<dyn Listener>, LaneError>>;
+    /// Binding and listening are one step: where it fails nothing stays bound. Where lanes have to be
+    /// [`Proven`](Security::Proven) a plain one may be accepted all the same, as one that proves nothing, so
+    /// that whoever dials can be told why it is not welcome: it is for the caller to refuse it.
+    fn listen(
+        &self,
+        on: SocketAddr,
+        security: Security,
+    ) -> BoxFuture<'_, Result<Box<dyn Listener>, LaneError>>;
 
-    /// Opens a lane, in the transport's own time limit.
-    fn open<'a>(&'a self, to: &'a Endpoint) -> BoxFuture<'a, Result<Lane, LaneError>>;
+    /// Opens a lane, in the transport's own time limit. `expect` is who has to answer: the lane is encrypted,
+    /// both ends prove who they are, and it fails with [`LaneError::Untrusted`] if anybody else is there.
+    /// `None`: a plain lane.
+    fn open<'a>(
+        &'a self,
+        to: &'a Endpoint,
+        expect: Option<Identity>,
+    ) -> BoxFuture<'a, Result<Lane, LaneError>>;
 
     /// How many lanes a ring edge should have, at least one.
     fn lanes_per_edge(&self) -> u16;
@@ -184,6 +205,8 @@ impl fmt::Debug for Lane {
 /// What a transport knows of the other end of an encrypted lane.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Proven {
+    /// Who this end is.
+    pub own: Identity,
     /// Whose private key signed the handshake of this very lane.
     pub identity: Identity,
     /// Bytes that both ends of this lane compute, and nobody else, with a label of this library: keying

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use pccl_core::master::MasterConfig;
 use pccl_core::ticket::TicketMint;
-use pccl_core::transport::{Listener, Transport};
+use pccl_core::transport::{Listener, Security, Transport};
 use pccl_core::wire::COLLECTIVES_MAX;
 use pccl_transport_tcp::Tcp;
 use rand::rngs::{StdRng, SysRng};
@@ -113,7 +113,7 @@ impl MasterBuilder {
         };
         let listener = self
             .transport
-            .listen(address)
+            .listen(address, Security::Plain)
             .await
             .map_err(|error| ServeError::Listen { address, error })?;
         Ok(MasterServer {

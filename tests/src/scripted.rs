@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pccl::{Communicator, Error, Reduce, ReduceReport, SharedState, SyncStrategy, Tcp, Transport};
-use pccl_core::transport::{BoxFuture, Endpoint, Lane, LaneError, Listener};
+use pccl_core::id::Identity;
+use pccl_core::transport::{BoxFuture, Endpoint, Lane, LaneError, Listener, Security};
 
 use crate::contribution::{SLOTS, checksum, fill, is_contribution, verify};
 use crate::several::Several;
@@ -353,17 +354,25 @@ struct Overheard {
 }
 
 impl Transport for Overheard {
-    fn listen(&self, on: SocketAddr) -> BoxFuture<'_, Result<Box<dyn Listener>, LaneError>> {
+    fn listen(
+        &self,
+        on: SocketAddr,
+        security: Security,
+    ) -> BoxFuture<'_, Result<Box<dyn Listener>, LaneError>> {
         Box::pin(async move {
-            let listener = self.tcp.listen(on).await?;
+            let listener = self.tcp.listen(on, security).await?;
             let mut lanes_at = self.lanes_at.lock().unwrap_or_else(PoisonError::into_inner);
             *lanes_at = Some(listener.local_addr());
             Ok(listener)
         })
     }
 
-    fn open<'a>(&'a self, to: &'a Endpoint) -> BoxFuture<'a, Result<Lane, LaneError>> {
-        self.tcp.open(to)
+    fn open<'a>(
+        &'a self,
+        to: &'a Endpoint,
+        expect: Option<Identity>,
+    ) -> BoxFuture<'a, Result<Lane, LaneError>> {
+        self.tcp.open(to, expect)
     }
 
     fn lanes_per_edge(&self) -> u16 {

@@ -10,8 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use pccl_core::id::Identity;
 use pccl_core::transport::{
-    BoxFuture, Endpoint, Incoming, Lane, LaneError, LaneRx, LaneTx, Listener, Transport,
+    BoxFuture, Endpoint, Incoming, Lane, LaneError, LaneRx, LaneTx, Listener, Security, Transport,
 };
 use tokio::time::{Instant, Sleep, sleep_until};
 
@@ -58,18 +59,26 @@ fn throttle(out: &Arc<Bucket>, into: &Arc<Bucket>, lane: Lane) -> Lane {
 }
 
 impl<T: Transport> Transport for Throttled<T> {
-    fn listen(&self, on: SocketAddr) -> BoxFuture<'_, Result<Box<dyn Listener>, LaneError>> {
+    fn listen(
+        &self,
+        on: SocketAddr,
+        security: Security,
+    ) -> BoxFuture<'_, Result<Box<dyn Listener>, LaneError>> {
         Box::pin(async move {
-            let inner = self.inner.listen(on).await?;
+            let inner = self.inner.listen(on, security).await?;
             let (out, into) = (Arc::clone(&self.out), Arc::clone(&self.into));
             let listener = ThrottledListener { inner, out, into };
             Ok(Box::new(listener) as Box<dyn Listener>)
         })
     }
 
-    fn open<'a>(&'a self, to: &'a Endpoint) -> BoxFuture<'a, Result<Lane, LaneError>> {
+    fn open<'a>(
+        &'a self,
+        to: &'a Endpoint,
+        expect: Option<Identity>,
+    ) -> BoxFuture<'a, Result<Lane, LaneError>> {
         Box::pin(async move {
-            let lane = self.inner.open(to).await?;
+            let lane = self.inner.open(to, expect).await?;
             Ok(throttle(&self.out, &self.into, lane))
         })
     }

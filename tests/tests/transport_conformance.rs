@@ -3,10 +3,11 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 
+use pccl_core::id::Identity;
 use pccl_tests::conformance::{Subject, run_all};
 use pccl_tests::memory::MemoryNet;
 use pccl_tests::transport_conformance;
-use pccl_transport_tcp::Tcp;
+use pccl_transport_tcp::{KeyPair, Tcp};
 use tokio::runtime::{Builder, Runtime};
 
 fn current_thread() -> Runtime {
@@ -52,6 +53,14 @@ fn tcp_v6() -> Option<Subject> {
     }
 }
 
+fn tls() -> Option<Subject> {
+    let pair = KeyPair::generate().unwrap();
+    let on = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+    let subject = Subject::new(Arc::new(Tcp::new().key_pair(&pair)), on);
+    // It talks to itself, so it is who answers.
+    Some(subject.proving(Identity(pair.public_key().into())))
+}
+
 transport_conformance!(memory_on_a_current_thread, current_thread(), memory());
 transport_conformance!(memory_on_many_threads, multi_thread(), memory());
 transport_conformance!(memory_in_paused_time, paused(), memory());
@@ -68,3 +77,5 @@ async fn the_whole_suite_runs_in_a_row_too() {
 
     run_all(|| Arc::new(host.clone()), on).await;
 }
+transport_conformance!(tls_on_a_current_thread, current_thread(), tls());
+transport_conformance!(tls_on_many_threads, multi_thread(), tls());

@@ -7,7 +7,7 @@
 //! use pccl_transport_tcp::Tcp;
 //!
 //! let tcp = Tcp::new().lanes(16).connect_timeout(Duration::from_secs(3));
-//! let mut lane = tcp.open(&Endpoint::Name("trainer-7:4100".into())).await?;
+//! let mut lane = tcp.open(&Endpoint::Name("trainer-7:4100".into()), None).await?;
 //! send_all(&mut *lane.tx, b"head", b"body").await?;
 //! # Ok(())
 //! # }
@@ -39,14 +39,19 @@ mod open;
 mod options;
 #[cfg(test)]
 mod tests;
+mod tls;
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use pccl_core::transport::{BoxFuture, Endpoint, Lane, LaneError, Listener, Transport};
+use pccl_core::id::Identity;
+use pccl_core::transport::{BoxFuture, Endpoint, Lane, LaneError, Listener, Security, Transport};
+pub use pccl_trust::KeyPair;
 
 pub use options::Keepalive;
 use options::Options;
+use tls::{Acceptor, Keys};
+use tokio::time::timeout;
 
 /// Lanes of a ring edge, unless [`Tcp::lanes`] says otherwise.
 const DEFAULT_LANES: u16 = 4;
@@ -63,6 +68,8 @@ pub struct Tcp {
     lanes: u16,
     connect_timeout: Duration,
     options: Options,
+    /// `None`: every lane is plain.
+    keys: Option<Keys>,
 }
 
 impl Default for Tcp {
@@ -81,7 +88,26 @@ impl Tcp {
             lanes: DEFAULT_LANES,
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,
             options: Options::default(),
+            keys: Some(Keys::default()),
         }
+    }
+
+    /// As [`new`](Self::new), and every lane is plain: nobody proves anything, and whoever is on the way
+    /// reads and changes what is sent. An encrypted lane can be neither opened nor accepted.
+    #[must_use]
+    pub fn plain() -> Self {
+        Self {
+            keys: None,
+            ..Self::new()
+        }
+    }
+
+    /// Who this process is. Default: a key pair that is made when it is first needed, and ends with the
+    /// process.
+    #[must_use]
+    pub fn key_pair(mut self, pair: &KeyPair) -> Self {
+        self.keys = Some(Keys::of(pair));
+        self
     }
 
     /// How many lanes a ring edge should have. Zero is taken as one.
@@ -131,21 +157,60 @@ impl Tcp {
     }
 }
 
+impl Tcp {
+    fn keys(&self) -> Result<&Keys, LaneError> {
+        self.keys.as_ref().ok_or(LaneError::NotEncrypted)
+    }
+}
+
 impl Transport for Tcp {
     /// An IPv6 wildcard address accepts IPv4 as well. Addresses of IPv4 openers are reported as IPv4.
-    fn listen(&self, on: SocketAddr) -> BoxFuture<'_, Result<Box<dyn Listener>, LaneError>> {
+    ///
+    /// With [`Security::Proven`], handshakes run side by side, at most 256 of them and for five seconds each;
+    /// of more the oldest of the address with the most gives way. What does not begin as TLS does is
+    /// accepted as a plain lane.
+    ///
+    /// # Errors
+    /// [`LaneError::NotEncrypted`]: lanes have to be proven, and this is [`plain`](Self::plain).
+    fn listen(
+        &self,
+        on: SocketAddr,
+        security: Security,
+    ) -> BoxFuture<'_, Result<Box<dyn Listener>, LaneError>> {
         Box::pin(async move {
-            let listener = listener::TcpLanes::bind(on, self.options.clone())?;
+            let acceptor = match security {
+                Security::Plain => None,
+                Security::Proven => Some(Acceptor::new(self.keys()?.configs()?.clone())),
+            };
+            let listener = listener::TcpLanes::bind(on, self.options.clone(), acceptor)?;
             Ok(Box::new(listener) as Box<dyn Listener>)
         })
     }
 
-    /// Tries all addresses of a name in turn, each with its fair share of the time left.
-    fn open<'a>(&'a self, to: &'a Endpoint) -> BoxFuture<'a, Result<Lane, LaneError>> {
+    /// Tries all addresses of a name in turn, each with its fair share of the time left. The TLS handshake
+    /// has as much time again.
+    ///
+    /// # Errors
+    /// [`LaneError::NotEncrypted`]: the lane has to be proven, and this is [`plain`](Self::plain), or the other
+    /// end is.
+    fn open<'a>(
+        &'a self,
+        to: &'a Endpoint,
+        expect: Option<Identity>,
+    ) -> BoxFuture<'a, Result<Lane, LaneError>> {
         Box::pin(async move {
+            let keys = expect.map(|expect| Ok::<_, LaneError>((self.keys()?.configs()?, expect)));
+            let keys = keys.transpose()?;
             let stream = open::connect(to, self.connect_timeout).await?;
             self.options.apply(&stream)?;
-            Ok(lane::split(stream))
+            match keys {
+                None => Ok(lane::split(stream)),
+                Some((configs, expect)) => {
+                    let shaking = tls::dial(stream, configs, expect);
+                    let shaken = timeout(self.connect_timeout, shaking).await;
+                    shaken.unwrap_or(Err(LaneError::TimedOut))
+                }
+            }
         })
     }
 

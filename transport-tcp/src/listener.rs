@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use pccl_core::transport::{Incoming, LaneError, Listener};
 use socket2::{Domain, Protocol, Socket, Type};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Sleep, sleep};
 
 use crate::error::lane_error;
 use crate::lane;
 use crate::options::Options;
+use crate::tls::Acceptor;
 
 /// Connections that may wait to be accepted: the lanes of many peers that start at once. The system
 /// takes less where its own limit is lower.
@@ -31,12 +32,18 @@ pub(crate) struct TcpLanes {
     inner: TcpListener,
     local: SocketAddr,
     options: Options,
+    /// `None`: lanes are plain.
+    acceptor: Option<Acceptor>,
     pause: Option<Pin<Box<Sleep>>>,
 }
 
 impl TcpLanes {
     /// Binds and listens. Must be called within a tokio runtime.
-    pub(crate) fn bind(on: SocketAddr, options: Options) -> Result<Self, LaneError> {
+    pub(crate) fn bind(
+        on: SocketAddr,
+        options: Options,
+        acceptor: Option<Acceptor>,
+    ) -> Result<Self, LaneError> {
         let inner = bind_and_listen(canonical(on))
             .and_then(TcpListener::from_std)
             .map_err(|error| lane_error(&error))?;
@@ -45,6 +52,7 @@ impl TcpLanes {
             inner,
             local: canonical(local),
             options,
+            acceptor,
             pause: None,
         })
     }
@@ -58,27 +66,48 @@ impl TcpLanes {
     }
 }
 
+impl TcpLanes {
+    fn poll_connection(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(TcpStream, SocketAddr), LaneError>> {
+        ready!(self.poll_pause(cx));
+        match ready!(self.inner.poll_accept(cx)) {
+            Ok((stream, from)) => {
+                self.options.apply(&stream)?;
+                Poll::Ready(Ok((stream, canonical(from))))
+            }
+            Err(error) => {
+                if !concerns_one_connection(&error) {
+                    self.pause = Some(Box::pin(sleep(PAUSE)));
+                }
+                Poll::Ready(Err(lane_error(&error)))
+            }
+        }
+    }
+}
+
 impl Listener for TcpLanes {
     fn local_addr(&self) -> SocketAddr {
         self.local
     }
 
     fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<Result<Incoming, LaneError>> {
-        ready!(self.poll_pause(cx));
-        let (stream, from) = match ready!(self.inner.poll_accept(cx)) {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                if !concerns_one_connection(&error) {
-                    self.pause = Some(Box::pin(sleep(PAUSE)));
-                }
-                return Poll::Ready(Err(lane_error(&error)));
+        loop {
+            if let Some(acceptor) = &mut self.acceptor
+                && let Poll::Ready(next) = acceptor.poll_next(cx)
+            {
+                return Poll::Ready(next);
             }
-        };
-        self.options.apply(&stream)?;
-        Poll::Ready(Ok(Incoming {
-            lane: lane::split(stream),
-            from: canonical(from),
-        }))
+            let (stream, from) = ready!(self.poll_connection(cx))?;
+            match &mut self.acceptor {
+                None => {
+                    let lane = lane::split(stream);
+                    return Poll::Ready(Ok(Incoming { lane, from }));
+                }
+                Some(acceptor) => acceptor.begin(stream, from),
+            }
+        }
     }
 }
 

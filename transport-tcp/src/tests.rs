@@ -5,7 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use pccl_core::transport::{
-    Endpoint, Incoming, LaneError, Listener, Transport, close, recv_exact, recv_some, send_all,
+    Endpoint, Incoming, LaneError, Listener, Security, Transport, close, recv_exact, recv_some,
+    send_all,
 };
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
@@ -21,12 +22,15 @@ const V6_WILDCARD: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED
 const GUARD: Duration = Duration::from_secs(30);
 
 async fn listen(on: SocketAddr) -> Box<dyn Listener> {
-    Tcp::new().listen(on).await.expect("a free port")
+    Tcp::new()
+        .listen(on, Security::Plain)
+        .await
+        .expect("a free port")
 }
 
 /// A listener on an IPv6 address, or `None` and the reason in the test's output.
 async fn listen_v6(on: SocketAddr) -> Option<Box<dyn Listener>> {
-    match Tcp::new().listen(on).await {
+    match Tcp::new().listen(on, Security::Plain).await {
         Ok(listener) => Some(listener),
         Err(error) => {
             println!("skipped: this machine has no IPv6 ({error})");
@@ -42,7 +46,7 @@ async fn accept(listener: &mut dyn Listener) -> Incoming {
 
 /// Opens `to`, says hello, and gives what the listener saw of it.
 async fn hello(listener: &mut dyn Listener, to: Endpoint) -> SocketAddr {
-    let mut opened = Tcp::new().open(&to).await.expect("somebody listens");
+    let mut opened = Tcp::new().open(&to, None).await.expect("somebody listens");
     send_all(&mut *opened.tx, b"hel", b"lo").await.unwrap();
     close(&mut *opened.tx).await.unwrap();
 
@@ -143,7 +147,7 @@ async fn what_is_no_name_is_said_to_be_unresolved() {
         "localhost:99999",
         "a.invalid.:1",
     ] {
-        let outcome = Tcp::new().open(&Endpoint::Name(name.into())).await;
+        let outcome = Tcp::new().open(&Endpoint::Name(name.into()), None).await;
 
         assert_eq!(outcome.unwrap_err(), LaneError::NameNotResolved, "{name}");
     }
@@ -153,7 +157,7 @@ async fn what_is_no_name_is_said_to_be_unresolved() {
 async fn a_port_where_nobody_listens_refuses() {
     let to = Endpoint::Address(listen(V4).await.local_addr());
 
-    let outcome = Tcp::new().open(&to).await;
+    let outcome = Tcp::new().open(&to, None).await;
 
     assert_eq!(outcome.unwrap_err(), LaneError::Refused);
 }
@@ -162,9 +166,11 @@ async fn a_port_where_nobody_listens_refuses() {
 async fn a_port_in_use_cannot_be_taken_again() {
     let listener = listen(V4).await;
 
-    let second = Tcp::new().listen(listener.local_addr()).await;
+    let second = Tcp::new()
+        .listen(listener.local_addr(), Security::Plain)
+        .await;
     let wildcard = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), listener.local_addr().port());
-    let third = Tcp::new().listen(wildcard).await;
+    let third = Tcp::new().listen(wildcard, Security::Plain).await;
 
     assert_eq!(second.err(), Some(LaneError::AddressInUse));
     assert_eq!(third.err(), Some(LaneError::AddressInUse));
@@ -177,7 +183,7 @@ async fn a_socket_that_was_bound_first_but_listens_later_loses_the_port() {
     bound.bind(&V4.into()).unwrap();
     let address = bound.local_addr().unwrap().as_socket().unwrap();
 
-    let winner = Tcp::new().listen(address).await;
+    let winner = Tcp::new().listen(address, Security::Plain).await;
 
     assert!(winner.is_ok());
     assert!(bound.listen(1).is_err());
@@ -187,18 +193,21 @@ async fn a_socket_that_was_bound_first_but_listens_later_loses_the_port() {
 async fn a_failed_listen_leaves_the_port_free() {
     let first = listen(V4).await;
     let address = first.local_addr();
-    assert!(Tcp::new().listen(address).await.is_err());
+    assert!(Tcp::new().listen(address, Security::Plain).await.is_err());
 
     drop(first);
 
-    assert!(Tcp::new().listen(address).await.is_ok());
+    assert!(Tcp::new().listen(address, Security::Plain).await.is_ok());
 }
 
 #[tokio::test]
 async fn a_port_with_connections_in_time_wait_is_taken_back_at_once() {
     let mut listener = listen(V4).await;
     let address = listener.local_addr();
-    let mut opened = Tcp::new().open(&Endpoint::Address(address)).await.unwrap();
+    let mut opened = Tcp::new()
+        .open(&Endpoint::Address(address), None)
+        .await
+        .unwrap();
     let mut incoming = accept(&mut *listener).await;
     // The side that closes first goes through TIME_WAIT.
     close(&mut *incoming.lane.tx).await.unwrap();
@@ -207,7 +216,7 @@ async fn a_port_with_connections_in_time_wait_is_taken_back_at_once() {
     assert_eq!(recv_some(&mut *incoming.lane.rx, &mut [0]).await, Ok(0));
     drop((incoming, listener));
 
-    let again = Tcp::new().listen(address).await;
+    let again = Tcp::new().listen(address, Security::Plain).await;
 
     assert!(again.is_ok());
 }
@@ -216,7 +225,7 @@ async fn a_port_with_connections_in_time_wait_is_taken_back_at_once() {
 async fn an_address_of_another_machine_cannot_be_listened_on() {
     let documentation = SocketAddr::from(([192, 0, 2, 1], 0));
 
-    let outcome = Tcp::new().listen(documentation).await;
+    let outcome = Tcp::new().listen(documentation, Security::Plain).await;
 
     assert_eq!(outcome.err(), Some(LaneError::AddressNotAvailable));
 }
@@ -297,7 +306,7 @@ async fn a_lane_is_given_up_after_the_shorter_of_the_two_times() {
 async fn a_lane_whose_bytes_do_not_arrive_ends_by_itself() {
     let mut listener = listen(V4).await;
     let to = Endpoint::Address(listener.local_addr());
-    let mut opened = Tcp::new().open(&to).await.unwrap();
+    let mut opened = Tcp::new().open(&to, None).await.unwrap();
     let _nobody_reads = accept(&mut *listener).await;
 
     opened.tx.give_up_after(Duration::from_millis(200));
@@ -347,7 +356,9 @@ async fn a_congestion_control_that_the_system_lacks_does_not_stop_the_lane() {
     let listener = listen(V4).await;
     let tcp = Tcp::new().congestion("no-such-control");
 
-    let outcome = tcp.open(&Endpoint::Address(listener.local_addr())).await;
+    let outcome = tcp
+        .open(&Endpoint::Address(listener.local_addr()), None)
+        .await;
 
     assert!(outcome.is_ok());
 }

@@ -20,6 +20,12 @@ pub struct ChannelBinding(Zeroizing<[u8; 32]>);
 impl ChannelBinding {
     /// The label under which it is exported.
     pub const LABEL: &'static [u8] = b"EXPORTER-pccl-join";
+
+    /// The bytes. Who knows them can prove nothing without the secret, and no more on another connection.
+    #[must_use]
+    pub fn expose(&self) -> &[u8; 32] {
+        &self.0
+    }
 }
 
 impl From<[u8; 32]> for ChannelBinding {

@@ -7,7 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
-use pccl_core::transport::{BoxFuture, Endpoint, Lane, LaneError, LaneTx, Listener, Transport};
+use pccl_core::id::Identity;
+use pccl_core::transport::{
+    BoxFuture, Endpoint, Lane, LaneError, LaneTx, Listener, Security, Transport,
+};
 
 /// Lanes of another transport. Those that are opened, except to the master, are counted.
 #[derive(Debug)]
@@ -42,12 +45,16 @@ impl<T: Transport> Transport for Watched<T> {
         &self,
         on: std::net::SocketAddr,
     ) -> BoxFuture<'_, Result<Box<dyn Listener>, LaneError>> {
-        self.inner.listen(on)
+        self.inner.listen(on, security)
     }
 
-    fn open<'a>(&'a self, to: &'a Endpoint) -> BoxFuture<'a, Result<Lane, LaneError>> {
+    fn open<'a>(
+        &'a self,
+        to: &'a Endpoint,
+        expect: Option<Identity>,
+    ) -> BoxFuture<'a, Result<Lane, LaneError>> {
         Box::pin(async move {
-            let lane = self.inner.open(to).await?;
+            let lane = self.inner.open(to, expect).await?;
             if to.to_string() == self.master {
                 return Ok(lane);
             }

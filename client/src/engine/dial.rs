@@ -47,7 +47,7 @@ async fn open(
     order: &LaneOrder,
     preamble: &Preamble,
 ) -> Result<Lane, HandshakeError> {
-    let mut lane = transport.open(to).await?;
+    let mut lane = transport.open(to, order.identity).await?;
     if !order.is_with(lane.identity()) {
         // Whoever it is, it does not see the ticket.
         return Err(LaneError::Untrusted.into());

@@ -21,6 +21,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::time::Duration;
 
+use pccl_core::crowd::Crowd;
 use pccl_core::id::{Identity, Ticket};
 use pccl_core::site::Site;
 use pccl_core::topology::LaneOrder;
@@ -29,8 +30,6 @@ use pccl_core::wire::{Preamble, Purpose, Reply, recv_preamble, refuse, send_repl
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
-
-use super::crowd::Crowd;
 
 /// How long a connection may take to say what it is for, and to take the answer.
 const PREAMBLE_LIMIT: Duration = Duration::from_secs(5);

@@ -27,7 +27,6 @@
 
 mod command;
 mod control;
-mod crowd;
 mod dial;
 mod door;
 mod live;

@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use pccl_core::id::{ContentHash, Revision, Ticket};
+use pccl_core::id::{ContentHash, Identity, Revision, Ticket};
 use pccl_core::shared_state::SyncPlan;
-use pccl_core::transport::{BoxFuture, Endpoint, Listener};
+use pccl_core::transport::{BoxFuture, Endpoint, Listener, Security};
 use tokio::time::Instant;
 
 use super::*;
@@ -27,11 +27,19 @@ const FAR: Path = Path {
 struct NoTransport;
 
 impl Transport for NoTransport {
-    fn listen(&self, _: SocketAddr) -> BoxFuture<'_, Result<Box<dyn Listener>, LaneError>> {
+    fn listen(
+        &self,
+        _: SocketAddr,
+        _: Security,
+    ) -> BoxFuture<'_, Result<Box<dyn Listener>, LaneError>> {
         Box::pin(async { Err(LaneError::AddressNotAvailable) })
     }
 
-    fn open<'a>(&'a self, _: &'a Endpoint) -> BoxFuture<'a, Result<Lane, LaneError>> {
+    fn open<'a>(
+        &'a self,
+        _: &'a Endpoint,
+        _: Option<Identity>,
+    ) -> BoxFuture<'a, Result<Lane, LaneError>> {
         Box::pin(async { Err(LaneError::Refused) })
     }
 

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use pccl::{LaneError, Tcp};
-use pccl_core::transport::{BoxFuture, Endpoint, Lane, LaneTx, Listener, Transport};
+use pccl_core::id::Identity;
+use pccl_core::transport::{BoxFuture, Endpoint, Lane, LaneTx, Listener, Security, Transport};
 
 /// TCP whose connection to the master takes so many writes and ends with the next one.
 #[derive(Clone, Debug)]
@@ -16,13 +17,21 @@ pub(crate) struct Cutting {
 }
 
 impl Transport for Cutting {
-    fn listen(&self, on: SocketAddr) -> BoxFuture<'_, Result<Box<dyn Listener>, LaneError>> {
-        self.tcp.listen(on)
+    fn listen(
+        &self,
+        on: SocketAddr,
+        security: Security,
+    ) -> BoxFuture<'_, Result<Box<dyn Listener>, LaneError>> {
+        self.tcp.listen(on, security)
     }
 
-    fn open<'a>(&'a self, to: &'a Endpoint) -> BoxFuture<'a, Result<Lane, LaneError>> {
+    fn open<'a>(
+        &'a self,
+        to: &'a Endpoint,
+        expect: Option<Identity>,
+    ) -> BoxFuture<'a, Result<Lane, LaneError>> {
         Box::pin(async move {
-            let lane = self.tcp.open(to).await?;
+            let lane = self.tcp.open(to, expect).await?;
             match to {
                 Endpoint::Address(_) => Ok(lane),
                 // Peers know each other by addresses.

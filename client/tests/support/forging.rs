@@ -4,7 +4,10 @@ use std::net::SocketAddr;
 use std::task::{Context, Poll};
 
 use pccl::{LaneError, Tcp};
-use pccl_core::transport::{BoxFuture, Endpoint, Incoming, Lane, LaneTx, Listener, Transport};
+use pccl_core::id::Identity;
+use pccl_core::transport::{
+    BoxFuture, Endpoint, Incoming, Lane, LaneTx, Listener, Security, Transport,
+};
 
 /// TCP on which `honest`, sent in one piece, is `forged` on arrival.
 #[derive(Clone, Debug)]
@@ -26,18 +29,26 @@ impl Forging {
 }
 
 impl Transport for Forging {
-    fn listen(&self, on: SocketAddr) -> BoxFuture<'_, Result<Box<dyn Listener>, LaneError>> {
+    fn listen(
+        &self,
+        on: SocketAddr,
+        security: Security,
+    ) -> BoxFuture<'_, Result<Box<dyn Listener>, LaneError>> {
         Box::pin(async move {
             let listener = ForgingListener {
-                listener: self.tcp.listen(on).await?,
+                listener: self.tcp.listen(on, security).await?,
                 forging: self.clone(),
             };
             Ok(Box::new(listener) as Box<dyn Listener>)
         })
     }
 
-    fn open<'a>(&'a self, to: &'a Endpoint) -> BoxFuture<'a, Result<Lane, LaneError>> {
-        Box::pin(async move { Ok(self.forging(self.tcp.open(to).await?)) })
+    fn open<'a>(
+        &'a self,
+        to: &'a Endpoint,
+        expect: Option<Identity>,
+    ) -> BoxFuture<'a, Result<Lane, LaneError>> {
+        Box::pin(async move { Ok(self.forging(self.tcp.open(to, expect).await?)) })
     }
 
     fn lanes_per_edge(&self) -> u16 {

@@ -10,8 +10,9 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use pccl::{LaneError, Tcp};
+use pccl_core::id::Identity;
 use pccl_core::transport::{
-    BoxFuture, Endpoint, Incoming, Lane, LaneRx, LaneTx, Listener, Transport,
+    BoxFuture, Endpoint, Incoming, Lane, LaneRx, LaneTx, Listener, Security, Transport,
 };
 
 /// Where lanes say that they lead.
@@ -63,9 +64,13 @@ impl Counted {
 }
 
 impl Transport for Counted {
-    fn listen(&self, on: SocketAddr) -> BoxFuture<'_, Result<Box<dyn Listener>, LaneError>> {
+    fn listen(
+        &self,
+        on: SocketAddr,
+        security: Security,
+    ) -> BoxFuture<'_, Result<Box<dyn Listener>, LaneError>> {
         Box::pin(async move {
-            let listener = self.tcp.listen(on).await?;
+            let listener = self.tcp.listen(on, security).await?;
             let transport = self.clone();
             let counted = CountedListener {
                 listener,
@@ -75,8 +80,12 @@ impl Transport for Counted {
         })
     }
 
-    fn open<'a>(&'a self, to: &'a Endpoint) -> BoxFuture<'a, Result<Lane, LaneError>> {
-        Box::pin(async move { Ok(self.counted(self.tcp.open(to).await?)) })
+    fn open<'a>(
+        &'a self,
+        to: &'a Endpoint,
+        expect: Option<Identity>,
+    ) -> BoxFuture<'a, Result<Lane, LaneError>> {
+        Box::pin(async move { Ok(self.counted(self.tcp.open(to, expect).await?)) })
     }
 
     fn lanes_per_edge(&self) -> u16 {

@@ -48,7 +48,7 @@ impl Client {
     pub(crate) async fn dial(to: SocketAddr) -> Lane {
         let tcp = Tcp::new();
         let to = Endpoint::Address(to);
-        soon("dialling", tcp.open(&to)).await.expect("a lane")
+        soon("dialling", tcp.open(&to, None)).await.expect("a lane")
     }
 
     /// Comes as far as the accepted preamble.

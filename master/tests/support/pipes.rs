@@ -7,8 +7,9 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 
+use pccl_core::id::Identity;
 use pccl_core::transport::{
-    BoxFuture, Endpoint, Incoming, Lane, LaneError, LaneRx, LaneTx, Listener, Transport,
+    BoxFuture, Endpoint, Incoming, Lane, LaneError, LaneRx, LaneTx, Listener, Security, Transport,
 };
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf, ReadHalf, WriteHalf, duplex, split};
 use tokio::sync::mpsc;
@@ -54,7 +55,11 @@ impl Pipes {
 }
 
 impl Transport for Pipes {
-    fn listen(&self, _on: SocketAddr) -> BoxFuture<'_, Result<Box<dyn Listener>, LaneError>> {
+    fn listen(
+        &self,
+        _on: SocketAddr,
+        _: Security,
+    ) -> BoxFuture<'_, Result<Box<dyn Listener>, LaneError>> {
         let taken = self.listener.lock().unwrap().take();
         Box::pin(async move {
             let incoming = taken.ok_or(LaneError::AddressInUse)?;
@@ -62,7 +67,11 @@ impl Transport for Pipes {
         })
     }
 
-    fn open<'a>(&'a self, _to: &'a Endpoint) -> BoxFuture<'a, Result<Lane, LaneError>> {
+    fn open<'a>(
+        &'a self,
+        _to: &'a Endpoint,
+        _: Option<Identity>,
+    ) -> BoxFuture<'a, Result<Lane, LaneError>> {
         Box::pin(async { Ok(self.dial()) })
     }
 

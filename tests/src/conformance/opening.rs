@@ -43,7 +43,7 @@ fn assert_nobody_there(error: Option<LaneError>) {
 pub async fn an_unknown_name_is_not_resolved(subject: Subject) {
     let name = Endpoint::Name("no name and no port".into());
 
-    let outcome = subject.transport.open(&name).await;
+    let outcome = subject.transport.open(&name, subject.expect).await;
 
     assert_eq!(outcome.err(), Some(LaneError::NameNotResolved));
 }
@@ -91,7 +91,7 @@ pub async fn a_cancelled_open_leaves_no_lane(subject: Subject) {
     let to = Endpoint::Address(listener.local_addr());
 
     for _ in 0..5 {
-        let mut opening = subject.transport.open(&to);
+        let mut opening = subject.transport.open(&to, subject.expect);
         let polled = poll_fn(|cx| Poll::Ready(opening.as_mut().poll(cx))).await;
         drop((polled, opening));
     }

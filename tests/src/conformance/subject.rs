@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use pccl_core::id::Identity;
 use pccl_core::transport::{
-    Endpoint, Incoming, Lane, LaneError, LaneRx, LaneTx, Listener, Transport, recv_exact,
+    Endpoint, Incoming, Lane, LaneError, LaneRx, LaneTx, Listener, Security, Transport, recv_exact,
     recv_some, send_all,
 };
 
@@ -23,6 +24,8 @@ const STANDSTILL: Duration = Duration::from_millis(250);
 pub struct Subject {
     pub(super) transport: Arc<dyn Transport>,
     listen_on: SocketAddr,
+    /// Who has to answer; `None`: lanes are plain.
+    pub(super) expect: Option<Identity>,
 }
 
 impl Subject {
@@ -31,11 +34,28 @@ impl Subject {
         Self {
             transport,
             listen_on,
+            expect: None,
+        }
+    }
+
+    /// The same with lanes on which the transport proves this.
+    #[must_use]
+    pub fn proving(self, identity: Identity) -> Self {
+        Self {
+            expect: Some(identity),
+            ..self
+        }
+    }
+
+    fn security(&self) -> Security {
+        match self.expect {
+            Some(_) => Security::Proven,
+            None => Security::Plain,
         }
     }
 
     pub(super) async fn listen(&self) -> Box<dyn Listener> {
-        let listener = self.transport.listen(self.listen_on).await;
+        let listener = self.transport.listen(self.listen_on, self.security()).await;
         listener.expect("port zero is always free")
     }
 
@@ -44,11 +64,12 @@ impl Subject {
         &self,
         address: SocketAddr,
     ) -> Result<Box<dyn Listener>, LaneError> {
-        self.transport.listen(address).await
+        self.transport.listen(address, self.security()).await
     }
 
     pub(super) async fn open(&self, address: SocketAddr) -> Result<Lane, LaneError> {
-        self.transport.open(&Endpoint::Address(address)).await
+        let to = Endpoint::Address(address);
+        self.transport.open(&to, self.expect).await
     }
 
     /// The two ends of a lane, opener's first.

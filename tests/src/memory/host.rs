@@ -6,7 +6,8 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use pccl_core::transport::{BoxFuture, Endpoint, Lane, LaneError, Listener, Transport};
+use pccl_core::id::Identity;
+use pccl_core::transport::{BoxFuture, Endpoint, Lane, LaneError, Listener, Security, Transport};
 
 use super::MemoryNet;
 
@@ -67,16 +68,30 @@ impl MemoryHost {
 
 impl Transport for MemoryHost {
     /// The address must be the host's own or unspecified.
-    fn listen(&self, on: SocketAddr) -> BoxFuture<'_, Result<Box<dyn Listener>, LaneError>> {
+    fn listen(
+        &self,
+        on: SocketAddr,
+        security: Security,
+    ) -> BoxFuture<'_, Result<Box<dyn Listener>, LaneError>> {
         Box::pin(async move {
+            if security == Security::Proven {
+                return Err(LaneError::NotEncrypted);
+            }
             let listener = self.net.listen(self.ip, on)?;
             Ok(Box::new(listener) as Box<dyn Listener>)
         })
     }
 
     /// Done at the first poll, unless the path is stalled. An unspecified address means this host.
-    fn open<'a>(&'a self, to: &'a Endpoint) -> BoxFuture<'a, Result<Lane, LaneError>> {
+    fn open<'a>(
+        &'a self,
+        to: &'a Endpoint,
+        expect: Option<Identity>,
+    ) -> BoxFuture<'a, Result<Lane, LaneError>> {
         Box::pin(async move {
+            if expect.is_some() {
+                return Err(LaneError::NotEncrypted);
+            }
             let mut to = self.net.resolve(to)?;
             if to.ip().is_unspecified() {
                 to.set_ip(self.ip);

@@ -10,12 +10,12 @@
 //! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 //! let net = MemoryNet::new();
 //! let (alpha, beta) = (net.transport(), net.transport());
-//! let listener = beta.listen(beta.any_port()).await?;
-//! let lane = alpha.open(&Endpoint::Address(listener.local_addr())).await?;
+//! let listener = beta.listen(beta.any_port(), Security::Plain).await?;
+//! let lane = alpha.open(&Endpoint::Address(listener.local_addr()), None).await?;
 //!
 //! net.cut(alpha.ip(), beta.ip()); // `lane` answers `LaneError::Reset`
 //! net.refuse(alpha.ip(), beta.ip());
-//! let again = alpha.open(&Endpoint::Address(listener.local_addr())).await;
+//! let again = alpha.open(&Endpoint::Address(listener.local_addr()), None).await;
 //! assert_eq!(again.unwrap_err(), LaneError::Refused);
 //! # drop(lane);
 //! # Ok::<(), LaneError>(())

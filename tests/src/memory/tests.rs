@@ -5,8 +5,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use pccl_core::transport::{
-    Endpoint, Lane, LaneError, LaneRx, LaneTx, Listener, Transport, close, recv_exact, recv_some,
-    send_all,
+    Endpoint, Lane, LaneError, LaneRx, LaneTx, Listener, Security, Transport, close, recv_exact,
+    recv_some, send_all,
 };
 use tokio::task::JoinHandle;
 
@@ -25,9 +25,9 @@ struct Joined {
 async fn joined() -> Joined {
     let net = MemoryNet::with_capacity(1000);
     let (alpha, beta) = (net.transport(), net.transport());
-    let mut listener = beta.listen(beta.any_port()).await.unwrap();
+    let mut listener = beta.listen(beta.any_port(), Security::Plain).await.unwrap();
     let to = Endpoint::Address(listener.local_addr());
-    let opened = alpha.open(&to).await.unwrap();
+    let opened = alpha.open(&to, None).await.unwrap();
     let accepted = accept(&mut *listener).await;
     Joined {
         net,
@@ -116,7 +116,7 @@ async fn a_cut_wakes_whoever_waits() {
 async fn a_cut_concerns_only_the_two_hosts_and_only_lanes_that_are_open() {
     let mut between = joined().await;
     let gamma = between.net.transport();
-    let mut bystander = gamma.open(&between.listening()).await.unwrap();
+    let mut bystander = gamma.open(&between.listening(), None).await.unwrap();
     let mut other = accept(&mut *between.listener).await;
 
     between.cut();
@@ -125,7 +125,7 @@ async fn a_cut_concerns_only_the_two_hosts_and_only_lanes_that_are_open() {
     let mut word = [0; 2];
     recv_exact(&mut *other.rx, &mut word).await.unwrap();
     assert_eq!(&word, b"on");
-    assert!(between.alpha.open(&between.listening()).await.is_ok());
+    assert!(between.alpha.open(&between.listening(), None).await.is_ok());
 }
 
 #[tokio::test]
@@ -134,18 +134,18 @@ async fn a_refused_host_is_refused_in_one_direction_until_allowed() {
     let (alpha, beta) = (between.alpha.ip(), between.beta.ip());
     let homeward = between
         .alpha
-        .listen(between.alpha.any_port())
+        .listen(between.alpha.any_port(), Security::Plain)
         .await
         .unwrap();
     let home = Endpoint::Address(homeward.local_addr());
 
     between.net.refuse(alpha, beta);
 
-    let refused = between.alpha.open(&between.listening()).await;
+    let refused = between.alpha.open(&between.listening(), None).await;
     assert_eq!(refused.unwrap_err(), LaneError::Refused);
-    assert!(between.beta.open(&home).await.is_ok());
+    assert!(between.beta.open(&home, None).await.is_ok());
     between.net.allow(alpha, beta);
-    assert!(between.alpha.open(&between.listening()).await.is_ok());
+    assert!(between.alpha.open(&between.listening(), None).await.is_ok());
 }
 
 #[tokio::test]
@@ -218,7 +218,7 @@ async fn opening_over_a_stalled_path_gives_up_by_the_clock() {
     between.stall();
     let patient = between.alpha.clone().open_timeout(Duration::from_secs(600));
 
-    let outcome = patient.open(&between.listening()).await;
+    let outcome = patient.open(&between.listening(), None).await;
 
     assert_eq!(outcome.unwrap_err(), LaneError::TimedOut);
 }
@@ -228,7 +228,7 @@ async fn opening_goes_on_when_the_path_does() {
     let between = joined().await;
     between.stall();
     let (alpha, to) = (between.alpha.clone(), between.listening());
-    let opening = tokio::spawn(async move { alpha.open(&to).await.map(drop) });
+    let opening = tokio::spawn(async move { alpha.open(&to, None).await.map(drop) });
     tokio::task::yield_now().await;
 
     between.resume();
@@ -245,8 +245,8 @@ async fn names_lead_to_hosts_and_unknown_ones_nowhere() {
     let known = Endpoint::Name(format!("beta:{port}"));
     let unknown = Endpoint::Name(format!("gamma:{port}"));
 
-    assert!(between.alpha.open(&known).await.is_ok());
-    let outcome = between.alpha.open(&unknown).await;
+    assert!(between.alpha.open(&known, None).await.is_ok());
+    let outcome = between.alpha.open(&unknown, None).await;
     assert_eq!(outcome.unwrap_err(), LaneError::NameNotResolved);
 }
 
@@ -255,15 +255,18 @@ async fn a_host_listens_on_its_own_address_or_on_all_of_them() {
     let net = MemoryNet::new();
     let (alpha, beta) = (net.transport(), net.transport());
 
-    let all = alpha.listen("0.0.0.0:7".parse().unwrap()).await.unwrap();
-    let foreign = alpha.listen(beta.any_port()).await;
+    let all = alpha
+        .listen("0.0.0.0:7".parse().unwrap(), Security::Plain)
+        .await
+        .unwrap();
+    let foreign = alpha.listen(beta.any_port(), Security::Plain).await;
 
     assert_eq!(all.local_addr(), "0.0.0.0:7".parse().unwrap());
     let to = Endpoint::Name(format!("{}:7", alpha.ip()));
-    assert!(beta.open(&to).await.is_ok());
+    assert!(beta.open(&to, None).await.is_ok());
     assert!(
         alpha
-            .open(&Endpoint::Address(all.local_addr()))
+            .open(&Endpoint::Address(all.local_addr()), None)
             .await
             .is_ok()
     );

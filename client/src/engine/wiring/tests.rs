@@ -7,7 +7,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use pccl_core::id::Ticket;
-use pccl_core::transport::Listener;
+use pccl_core::transport::{Listener, Security};
 use pccl_core::wire::{Reply, recv_preamble, send_reply};
 use pccl_transport_tcp::Tcp;
 use tokio::time::timeout;
@@ -21,7 +21,7 @@ const ME: PeerId = PeerId(1);
 
 async fn listen() -> Box<dyn Listener> {
     let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    Tcp::new().listen(any_port).await.unwrap()
+    Tcp::new().listen(any_port, Security::Plain).await.unwrap()
 }
 
 /// Somebody who opens the door to so many lanes, and to no more.

@@ -1,19 +1,20 @@
 //! A bounded number of visitors, of whom those that come in a crowd push out each other.
 
-use std::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, VecDeque};
 
-use pccl_core::site::Site;
+use crate::site::Site;
 
 /// Visitors in the order in which they came, and from where.
 #[derive(Debug)]
-pub(super) struct Crowd<T> {
+pub struct Crowd<T> {
     room: usize,
     visitors: VecDeque<(Site, T)>,
 }
 
 impl<T> Crowd<T> {
     /// Nobody is here; so many may be.
-    pub(super) const fn new(room: usize) -> Self {
+    #[must_use]
+    pub const fn new(room: usize) -> Self {
         Self {
             room,
             visitors: VecDeque::new(),
@@ -22,14 +23,15 @@ impl<T> Crowd<T> {
 
     /// One more. Where there are too many the oldest of the site that has the most has to go: of several
     /// such sites the one whose oldest came first.
-    pub(super) fn push(&mut self, from: Site, visitor: T) -> Option<T> {
+    pub fn push(&mut self, from: Site, visitor: T) -> Option<T> {
         self.visitors.push_back((from, visitor));
         if self.visitors.len() <= self.room {
             return None;
         }
         let mut counts: BTreeMap<Site, usize> = BTreeMap::new();
         for (site, _) in &self.visitors {
-            *counts.entry(*site).or_default() += 1;
+            let count = counts.entry(*site).or_default();
+            *count = count.saturating_add(1);
         }
         let most = counts.values().copied().max()?;
         let is_of_most = |(site, _): &(Site, T)| counts.get(site) == Some(&most);
@@ -38,20 +40,21 @@ impl<T> Crowd<T> {
     }
 
     /// Lets those go of whom this is not true.
-    pub(super) fn retain(&mut self, mut stays: impl FnMut(&mut T) -> bool) {
+    pub fn retain(&mut self, mut stays: impl FnMut(&mut T) -> bool) {
         self.visitors.retain_mut(|(_, visitor)| stays(visitor));
     }
 
     /// All of them, in their order. Nobody is left.
-    pub(super) fn take_all(&mut self) -> impl Iterator<Item = T> + use<T> {
-        let visitors = std::mem::take(&mut self.visitors);
+    pub fn take_all(&mut self) -> impl Iterator<Item = T> + use<T> {
+        let visitors = core::mem::take(&mut self.visitors);
         visitors.into_iter().map(|(_, visitor)| visitor)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::net::IpAddr;
+    use alloc::string::String;
+    use core::net::IpAddr;
 
     use super::*;
 

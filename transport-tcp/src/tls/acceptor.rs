@@ -1,0 +1,80 @@
+//! Handshakes of those who dial: side by side, so that a slow one holds up nobody, and bounded in number
+//! and in time, because anybody can begin one.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use pccl_core::crowd::Crowd;
+use pccl_core::site::Site;
+use pccl_core::transport::{Incoming, Lane, LaneError};
+use tokio::net::TcpStream;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::timeout;
+
+use super::config::Configs;
+use super::handshake::{HANDSHAKE_RECORD, answer};
+use crate::lane;
+
+/// How long a handshake may take, from the moment at which the connection is accepted.
+const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
+
+/// Handshakes at a time. Of more the oldest of the address with the most gives way.
+const HANDSHAKES_MAX: usize = 256;
+
+/// Connections that have been accepted and have not proved anything yet.
+pub(crate) struct Acceptor {
+    configs: Arc<Configs>,
+    shaking: JoinSet<Result<Incoming, LaneError>>,
+    crowd: Crowd<AbortHandle>,
+}
+
+impl Acceptor {
+    pub(crate) fn new(configs: Configs) -> Self {
+        Self {
+            configs: Arc::new(configs),
+            shaking: JoinSet::new(),
+            crowd: Crowd::new(HANDSHAKES_MAX),
+        }
+    }
+
+    /// Begins the handshake of a connection. Has to be called inside a tokio runtime.
+    pub(crate) fn begin(&mut self, stream: TcpStream, from: SocketAddr) {
+        let configs = Arc::clone(&self.configs);
+        let shaking = self.shaking.spawn(async move {
+            let lane = timeout(HANDSHAKE_LIMIT, receive(stream, &configs)).await;
+            let lane = lane.unwrap_or(Err(LaneError::TimedOut))?;
+            Ok(Incoming { lane, from })
+        });
+        self.crowd.retain(|other| !other.is_finished());
+        if let Some(gives_way) = self.crowd.push(Site::from(from.ip()), shaking) {
+            gives_way.abort();
+        }
+    }
+
+    /// The next connection whose handshake has ended. `Pending` where there is none, also where none has
+    /// begun.
+    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Incoming, LaneError>> {
+        loop {
+            match self.shaking.poll_join_next(cx) {
+                Poll::Ready(Some(Ok(ended))) => return Poll::Ready(ended),
+                // It gave way to another.
+                Poll::Ready(Some(Err(_))) => {}
+                Poll::Ready(None) | Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+}
+
+/// A connection that does not begin as TLS does becomes a lane that proves nothing, so that whoever
+/// accepts it can say so in words that its other end reads.
+async fn receive(stream: TcpStream, configs: &Configs) -> Result<Lane, LaneError> {
+    let mut first = [0];
+    let read = stream.peek(&mut first).await;
+    match read.map_err(|error| crate::error::lane_error(&error))? {
+        0 => Err(LaneError::Closed),
+        _ if first == [HANDSHAKE_RECORD] => answer(stream, configs).await,
+        _ => Ok(lane::split(stream)),
+    }
+}

@@ -1,0 +1,108 @@
+//! The two halves of an encrypted lane, and the task that sends what the socket had no room for.
+
+use std::net::Shutdown;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use pccl_core::transport::{Lane, LaneError, LaneRx, LaneTx};
+use socket2::SockRef;
+use tokio::sync::oneshot;
+
+use super::session::{Reader, Session};
+use crate::options::{is_local, shorten_user_timeout};
+
+/// Bytes that are encrypted at a time: four full records. More would leave the caches before they are
+/// sent.
+const ENCRYPT_BYTES: usize = 64 << 10;
+
+/// Makes a lane of a session.
+pub(super) fn split(session: Session, reader: Reader) -> Lane {
+    let is_local = is_local(&session.stream);
+    let session = Arc::new(session);
+    let (sending, ends) = oneshot::channel();
+    tokio::spawn(send_what_is_left(Arc::clone(&session), ends));
+    let tx = TlsTx {
+        session: Arc::clone(&session),
+        is_local,
+        _sending: sending,
+    };
+    Lane::new(Box::new(tx), Box::new(TlsRx { session, reader }))
+}
+
+/// A caller that has nothing more to send does not come back: what is encrypted and not yet sent is sent
+/// here. Ends, with goodbye, when the sending half has been dropped.
+async fn send_what_is_left(session: Arc<Session>, mut ends: oneshot::Receiver<()>) {
+    loop {
+        tokio::select! {
+            biased;
+            () = session.left.notified() => {}
+            _ = &mut ends => break,
+        }
+        if std::future::poll_fn(|cx| session.poll_flush(cx))
+            .await
+            .is_err()
+        {
+            return;
+        }
+    }
+    let closing = std::future::poll_fn(|cx| poll_close(&session, cx));
+    // Where it fails the other end notices in another way.
+    let _ = closing.await;
+}
+
+fn poll_close(session: &Session, cx: &mut Context<'_>) -> Poll<Result<(), LaneError>> {
+    session.say_goodbye();
+    ready!(session.poll_flush(cx))?;
+    // The other end may have gone already.
+    let _ = SockRef::from(&session.stream).shutdown(Shutdown::Write);
+    Poll::Ready(Ok(()))
+}
+
+struct TlsTx {
+    session: Arc<Session>,
+    is_local: bool,
+    /// Dropped with this half.
+    _sending: oneshot::Sender<()>,
+}
+
+impl LaneTx for TlsTx {
+    fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        parts: &[&[u8]],
+    ) -> Poll<Result<usize, LaneError>> {
+        if parts.iter().all(|part| part.is_empty()) {
+            return Poll::Ready(Ok(0));
+        }
+        ready!(self.session.poll_flush(cx))?;
+        Poll::Ready(self.session.encrypt(parts, ENCRYPT_BYTES))
+    }
+
+    fn is_local(&self) -> bool {
+        self.is_local
+    }
+
+    fn give_up_after(&mut self, limit: Duration) {
+        shorten_user_timeout(&self.session.stream, limit);
+    }
+
+    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LaneError>> {
+        poll_close(&self.session, cx)
+    }
+}
+
+struct TlsRx {
+    session: Arc<Session>,
+    reader: Reader,
+}
+
+impl LaneRx for TlsRx {
+    fn poll_recv(
+        &mut self,
+        cx: &mut Context<'_>,
+        into: &mut [u8],
+    ) -> Poll<Result<usize, LaneError>> {
+        self.session.poll_decrypt(cx, &mut self.reader, into)
+    }
+}
