@@ -182,7 +182,7 @@ fn the_list_says_all_but_the_secret() {
         uses_left: Some(1),
         members: 1,
     };
-    assert_eq!(story.book.list(NOW), [expected.clone()]);
+    assert_eq!(story.book.list(NOW), std::slice::from_ref(&expected));
     let expired = Invitation {
         state: State::Expired,
         ..expected
