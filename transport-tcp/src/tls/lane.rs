@@ -39,24 +39,20 @@ async fn send_what_is_left(session: Arc<Session>, mut ends: oneshot::Receiver<()
             () = session.left.notified() => {}
             _ = &mut ends => break,
         }
-        if std::future::poll_fn(|cx| session.poll_flush(cx))
-            .await
-            .is_err()
-        {
+        if session.flush().await.is_err() {
             return;
         }
     }
-    let closing = std::future::poll_fn(|cx| poll_close(&session, cx));
+    session.say_goodbye();
     // Where it fails the other end notices in another way.
-    let _ = closing.await;
+    if session.flush().await.is_ok() {
+        shut_down(&session);
+    }
 }
 
-fn poll_close(session: &Session, cx: &mut Context<'_>) -> Poll<Result<(), LaneError>> {
-    session.say_goodbye();
-    ready!(session.poll_flush(cx))?;
+fn shut_down(session: &Session) {
     // The other end may have gone already.
     let _ = SockRef::from(&session.stream).shutdown(Shutdown::Write);
-    Poll::Ready(Ok(()))
 }
 
 struct TlsTx {
@@ -88,7 +84,10 @@ impl LaneTx for TlsTx {
     }
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LaneError>> {
-        poll_close(&self.session, cx)
+        self.session.say_goodbye();
+        ready!(self.session.poll_flush(cx))?;
+        shut_down(&self.session);
+        Poll::Ready(Ok(()))
     }
 }
 
