@@ -12,6 +12,7 @@
 //! | [`contribution`] | numbers to reduce whose sums can be checked |
 //! | [`several`] | several buffers to reduce at once, some of them quantized |
 //! | [`recovery`] | how long the survivors of a kill need |
+//! | [`crowd`] | many peers of one address that start at once |
 //! | [`throttle`] | a transport whose lanes share a link of limited rate |
 //! | [`policy`] | the master's decisions in situations, under virtual time |
 //! | [`resident`] | how much memory a peer has while it reduces |
@@ -19,6 +20,7 @@
 
 pub mod conformance;
 pub mod contribution;
+pub mod crowd;
 pub mod memory;
 pub mod policy;
 pub mod processes;
