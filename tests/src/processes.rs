@@ -101,6 +101,7 @@ impl Running {
             | Event::Committed(_)
             | Event::CommittedSeveral { .. }
             | Event::Synced(_)
+            | Event::Computes { .. }
             | Event::Failed { .. }
             | Event::Wrong { .. } => {}
         }
