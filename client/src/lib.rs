@@ -91,6 +91,7 @@ mod error_feedback;
 mod floats;
 mod handle;
 mod many;
+mod patience;
 mod progress;
 mod reduce;
 mod runtime;
