@@ -23,6 +23,7 @@ use crate::communicator::Communicator;
 use crate::data::{CONCURRENT_DEFAULT, DataConfig};
 use crate::engine::{Command, Engine, EngineParts};
 use crate::error::Error;
+use crate::patience;
 use crate::runtime::Runtime;
 use crate::turns::Turns;
 
@@ -116,7 +117,8 @@ impl Builder {
         self
     }
 
-    /// How long the master may take to answer; five seconds unless said otherwise.
+    /// How long the master may take to answer; five seconds unless said otherwise. Time in which this
+    /// machine stands still does not count.
     pub const fn connect_timeout(mut self, limit: Duration) -> Self {
         self.connect_timeout = limit;
         self
@@ -314,11 +316,11 @@ impl Builder {
         let mut random = StdRng::seed_from_u64(seed);
         let mut backoff = Backoff::new();
         loop {
-            let reached = timeout(self.connect_timeout, self.open_control()).await;
+            let reached = patience::within(self.connect_timeout, self.open_control()).await;
             let reason = match reached {
-                Ok(Ok(lane)) => return Ok(lane),
-                Ok(Err(reason)) => reason,
-                Err(_) => LaneError::TimedOut.into(),
+                Some(Ok(lane)) => return Ok(lane),
+                Some(Err(reason)) => reason,
+                None => LaneError::TimedOut.into(),
             };
             let pause = backoff.uneven_pause(&mut random);
             let may_wait = since.elapsed().saturating_add(pause) <= self.connect_patience;
@@ -364,5 +366,33 @@ impl fmt::Debug for Builder {
             .field("listen", &self.listen)
             .field("first_port", &self.first_port)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use pccl_core::timers::PAUSE;
+
+    use crate::simulated::{Late, begin_and_stand_still};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_stood_still_while_it_connects_hears_the_masters_answer() {
+        let limit = Duration::from_secs(5);
+        let resumed = Instant::now() + 2 * limit;
+        let builder = Builder::new("master.example:48148".to_owned())
+            .connect_timeout(limit)
+            .transport(Late(resumed + PAUSE / 2));
+        let mut reached = pin!(builder.reach_master(1));
+
+        begin_and_stand_still(&mut reached, 2 * limit).await;
+
+        let heard = reached.await.err();
+        let master = "master.example:48148".to_owned();
+        let reason = LaneError::Refused.into();
+        assert_eq!(heard, Some(Error::MasterUnreachable { master, reason }));
     }
 }

@@ -8,34 +8,34 @@
 //!
 //! # Example
 //!
-//! ```no_run
+//! ```rust,no_run
 //! use pccl::{Communicator, Error, Reduce, SharedState, SyncStrategy};
 //!
-//! fn main() -> Result<(), Error> {
-//!     let mut comm = Communicator::builder("master.example:48148").connect()?;
-//!     let (mut weights, mut revision) = (vec![0.0_f32; 1000], 0);
-//!     for _ in 0..100 {
-//!         comm.update_topology()?; // admits newcomers
-//!         let mut state = SharedState::at(revision);
-//!         state.entry("weights", &mut weights)?;
-//!         comm.sync_shared_state(&mut state, SyncStrategy::EnforcePopular)?;
-//!         revision = state.revision;
-//!
-//!         let mut step = vec![0.1; weights.len()]; // what this peer has learnt
-//!         while let Err(error) = comm.all_reduce(&mut step, Reduce::avg()) {
-//!             if !error.is_retryable() {
-//!                 return Err(error);
-//!             }
-//!             comm.update_topology()?;
+//! fn train(master: &str, mut weights: Vec<f32>, mut revision: u64) -> Result<(), Error> {
+//!     let mut comm = Communicator::builder(master).connect()?;
+//!     while revision < 1000 {
+//!         match round(&mut comm, &mut weights, &mut revision) {
+//!             Err(error) if !error.is_retryable() => return Err(error),
+//!             _ => {} // a call that failed has changed nothing: the next round repeats it
 //!         }
-//!         for (weight, step) in weights.iter_mut().zip(&step) {
-//!             *weight += step;
-//!         }
-//!         revision += 1;
 //!     }
-//!     comm.shutdown();
 //!     Ok(())
 //! }
+//!
+//! fn round(comm: &mut Communicator, weights: &mut [f32], revision: &mut u64) -> Result<(), Error> {
+//!     comm.update_topology()?; // newcomers come in here
+//!     let mut state = SharedState::at(*revision);
+//!     state.entry("weights", weights)?;
+//!     comm.sync_shared_state(&mut state, SyncStrategy::EnforcePopular)?;
+//!     *revision = state.revision;
+//!
+//!     let mut step = compute(weights);
+//!     comm.all_reduce(&mut step, Reduce::avg())?;
+//!     weights.iter_mut().zip(&step).for_each(|(w, s)| *w -= s);
+//!     *revision += 1;
+//!     Ok(())
+//! }
+//! # fn compute(weights: &[f32]) -> Vec<f32> { weights.to_vec() }
 //! ```
 //!
 //! # Which calls, in which order
@@ -91,6 +91,7 @@ mod error_feedback;
 mod floats;
 mod handle;
 mod many;
+mod patience;
 mod progress;
 mod reduce;
 mod runtime;

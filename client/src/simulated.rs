@@ -15,7 +15,46 @@ use pccl_core::transport::{
     Transport,
 };
 use tokio::sync::mpsc;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Instant, Sleep, advance, sleep_until};
+
+/// Begins this, and lets the process stand still then.
+pub(crate) async fn begin_and_stand_still<F: Future + Unpin>(future: &mut F, lasting: Duration) {
+    tokio::select! {
+        biased;
+        _ = future => {}
+        () = std::future::ready(()) => {}
+    }
+    advance(lasting).await;
+}
+
+/// A transport by which nothing is heard of anybody before this moment. Then nobody was there.
+#[derive(Debug)]
+pub(crate) struct Late(pub(crate) Instant);
+
+impl Transport for Late {
+    fn listen(
+        &self,
+        _: SocketAddr,
+        _: Security,
+    ) -> BoxFuture<'_, Result<Box<dyn Listener>, LaneError>> {
+        Box::pin(std::future::ready(Err(LaneError::Refused)))
+    }
+
+    fn open<'a>(
+        &'a self,
+        _: &'a Endpoint,
+        _: Option<Identity>,
+    ) -> BoxFuture<'a, Result<Lane, LaneError>> {
+        Box::pin(async {
+            sleep_until(self.0).await;
+            Err(LaneError::Refused)
+        })
+    }
+
+    fn lanes_per_edge(&self) -> u16 {
+        1
+    }
+}
 
 /// What one direction of a lane is like.
 #[derive(Clone, Copy, Debug)]

@@ -369,10 +369,10 @@ async fn a_lane_counts_as_used_where_it_has_carried_bytes_to_a_peer() {
     assert!(!watch.are_all_local(), "none is known yet");
     let to_master = Endpoint::Name(master.local_addr().to_string());
     let to_peer = Endpoint::Address(peer.local_addr());
-    let control = watched.open(&to_master).await.unwrap();
+    let control = watched.open(&to_master, None).await.unwrap();
     let mut lanes = Vec::new();
     for _ in 0..3 {
-        lanes.push(watched.open(&to_peer).await.unwrap());
+        lanes.push(watched.open(&to_peer, None).await.unwrap());
     }
     // As a preamble does, before anything is measured.
     for lane in &mut lanes {
@@ -405,8 +405,8 @@ async fn a_lane_that_is_to_be_far_denies_that_it_stays_on_this_machine() {
     );
 
     let (near_lane, far_lane) = (
-        near.open(&peer).await.unwrap(),
-        far.open(&peer).await.unwrap(),
+        near.open(&peer, None).await.unwrap(),
+        far.open(&peer, None).await.unwrap(),
     );
 
     assert!(near_lane.tx.is_local() && near.watch().are_all_local());

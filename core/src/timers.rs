@@ -118,6 +118,16 @@ impl<T: Ord + Copy, I: Ord + Copy> TimerQueue<T, I> {
     }
 }
 
+/// Until when a single wait goes on whose limit was found to have passed, for a driver that has no queue
+/// for it: `None` where patience has ended, a pause from `now` where the process stood still.
+pub fn prolonged<I, D>(limit: I, now: I, pause: D) -> Option<I>
+where
+    I: Ord + Copy + Add<D, Output = I>,
+    D: Copy,
+{
+    (limit + pause < now).then(|| now + pause)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::collection::vec;
@@ -193,6 +203,12 @@ mod tests {
 
         assert_eq!(pop_all(&mut queue, 170), ['H']);
         assert_eq!(queue.next_deadline(), Some(205));
+    }
+
+    #[test]
+    fn a_single_wait_gets_a_pause_where_its_limit_passed_longer_ago() {
+        assert_eq!(prolonged(100_u64, 105, 5), None);
+        assert_eq!(prolonged(100_u64, 106, 5), Some(111));
     }
 
     #[test]

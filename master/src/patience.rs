@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pccl_core::timers::PAUSE;
+use pccl_core::timers::{PAUSE, prolonged};
 use tokio::time::{Instant, timeout_at};
 
 /// Until when something is waited for. The rule is that of [`pccl_core::timers`]: where the limit is
@@ -23,11 +23,7 @@ impl Patience {
             if let Ok(output) = timeout_at(self.0, &mut future).await {
                 return Some(output);
             }
-            let now = Instant::now();
-            if now <= self.0 + PAUSE {
-                return None;
-            }
-            self.0 = now + PAUSE;
+            self.0 = prolonged(self.0, Instant::now(), PAUSE)?;
         }
     }
 }

@@ -7,11 +7,14 @@
 //! | [`recordings`] | what the machines of a test heard and said, and its replay |
 //! | [`processes`] | real processes, as the test that starts them sees them |
 //! | [`roles`], [`scripted`] | what such a process is: a master, or a peer |
+//! | [`readme`] | a peer that runs the loop of the README |
 //! | [`talk`] | what test and processes tell each other |
 //! | [`trap`] | stopping a peer at an exact moment |
 //! | [`contribution`] | numbers to reduce whose sums can be checked |
 //! | [`several`] | several buffers to reduce at once, some of them quantized |
 //! | [`recovery`] | how long the survivors of a kill need |
+//! | [`losses`], [`relay`] | peers that are lost at a point of their talk with the master |
+//! | [`crowd`] | many peers of one address that start at once |
 //! | [`throttle`] | a transport whose lanes share a link of limited rate |
 //! | [`policy`] | the master's decisions in situations, under virtual time |
 //! | [`resident`] | how much memory a peer has while it reduces |
@@ -19,11 +22,15 @@
 
 pub mod conformance;
 pub mod contribution;
+pub mod crowd;
+pub mod losses;
 pub mod memory;
 pub mod policy;
 pub mod processes;
+pub mod readme;
 pub mod recordings;
 pub mod recovery;
+pub mod relay;
 pub mod resident;
 pub mod roles;
 pub mod scripted;

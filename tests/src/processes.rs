@@ -101,6 +101,7 @@ impl Running {
             | Event::Committed(_)
             | Event::CommittedSeveral { .. }
             | Event::Synced(_)
+            | Event::Computes { .. }
             | Event::Failed { .. }
             | Event::Wrong { .. } => {}
         }
@@ -428,21 +429,27 @@ impl Swarm {
     /// Sends a process a signal, by its name without `SIG`. Only on Unix.
     ///
     /// # Errors
-    /// [`Trouble::System`], [`Trouble::NotRunning`].
+    /// As [`signal_all`](Self::signal_all).
     pub fn signal(&mut self, process: Process, name: &str) -> Result<(), Trouble> {
-        let running = self
-            .running
-            .get(&process)
-            .ok_or(Trouble::NotRunning(process))?;
-        let id = running.child.id().to_string();
-        let script = "kill -s \"$0\" \"$1\"";
-        let status = Command::new("sh")
-            .args(["-c", script, name, &id])
-            .status()?;
-        if status.success() {
-            Ok(())
-        } else {
-            Err(Trouble::NotRunning(process))
+        self.signal_all(&[process], name)
+    }
+
+    /// Sends some processes a signal, as much at once as can be, by its name without `SIG`. Only on Unix.
+    ///
+    /// # Errors
+    /// [`Trouble::System`], [`Trouble::NotRunning`].
+    pub fn signal_all(&mut self, processes: &[Process], name: &str) -> Result<(), Trouble> {
+        let script = "signal=$0; kill -s \"$signal\" \"$@\"";
+        let mut command = Command::new("sh");
+        command.args(["-c", script, name]);
+        for process in processes {
+            let running = self.running.get(process);
+            let running = running.ok_or(Trouble::NotRunning(*process))?;
+            command.arg(running.child.id().to_string());
+        }
+        match processes.first() {
+            Some(first) if !command.status()?.success() => Err(Trouble::NotRunning(*first)),
+            Some(_) | None => Ok(()),
         }
     }
 }

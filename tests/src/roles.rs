@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use pccl_master::{Limits, MasterConfig, MasterServer};
 
+use crate::readme::{self, ReadmeOptions};
 use crate::scripted::{self, PeerOptions};
 use crate::talk::{Event, Order, obey_orders, tell};
 
@@ -13,6 +14,8 @@ use crate::talk::{Event, Order, obey_orders, tell};
 pub enum Role {
     /// A peer that reduces until it is killed
     Peer(PeerOptions),
+    /// A peer that runs the loop of the README
+    Readme(ReadmeOptions),
     /// A master that serves until its standard input ends
     Master(MasterOptions),
 }
@@ -34,6 +37,7 @@ impl Role {
     pub fn arguments(&self) -> Vec<String> {
         match self {
             Self::Peer(options) => options.arguments(),
+            Self::Readme(options) => options.arguments(),
             Self::Master(options) => options.arguments(),
         }
     }
@@ -43,6 +47,7 @@ impl Role {
     pub fn run(&self) -> ExitCode {
         match self {
             Self::Peer(options) => scripted::run(options),
+            Self::Readme(options) => readme::run(options),
             Self::Master(options) => options.serve(),
         }
     }

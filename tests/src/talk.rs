@@ -79,6 +79,13 @@ pub enum Event {
     },
     /// The shared state is synchronized.
     Synced(Sync),
+    /// A peer of the README's loop computes its next step.
+    Computes {
+        /// On this revision of the state, which it has synchronized.
+        revision: u64,
+        /// When it began.
+        at: Nanos,
+    },
     /// A call failed, and is made again.
     Failed {
         /// Why.

@@ -132,6 +132,7 @@ impl Churn {
                 self.identities.insert(process, peer);
             }
             Event::Armed
+            | Event::Computes { .. }
             | Event::CommittedSeveral { .. }
             | Event::Listening { .. }
             | Event::Failed { .. }

@@ -12,7 +12,9 @@ pub(crate) fn assert_hides(text: &str, bytes: &[u8]) {
     for part in bytes.chunks(8) {
         let hex: String = part.iter().map(|byte| format!("{byte:02x}")).collect();
         let decimal: Vec<String> = part.iter().map(u8::to_string).collect();
+        let pairs: Vec<_> = part.iter().map(|byte| format!("{byte:02x}")).collect();
         for shown in [
+            pairs.join(", "),
             hex,
             decimal.join(", "),
             decimal.join(",\n    "),

@@ -44,6 +44,7 @@ impl<T: Transport> Transport for Watched<T> {
     fn listen(
         &self,
         on: std::net::SocketAddr,
+        security: Security,
     ) -> BoxFuture<'_, Result<Box<dyn Listener>, LaneError>> {
         self.inner.listen(on, security)
     }

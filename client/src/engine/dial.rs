@@ -5,9 +5,10 @@ use std::time::Duration;
 use pccl_core::topology::{LaneFailure, LaneOrder};
 use pccl_core::transport::{Endpoint, Lane, LaneError, Transport};
 use pccl_core::wire::{HandshakeError, Preamble, offer};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use crate::backoff::Backoff;
+use crate::patience;
 
 /// How long opening a lane may take, with the other end's answer to the preamble, however often it says
 /// to come again. Longer than a peer holds a lane for which it has no order yet.
@@ -31,13 +32,13 @@ pub(crate) async fn dial(
             }
         }
     };
-    match timeout(DIAL_LIMIT, opening).await {
-        Ok(Ok(lane)) => Ok(lane),
-        Ok(Err(error)) => {
+    match patience::within(DIAL_LIMIT, opening).await {
+        Some(Ok(lane)) => Ok(lane),
+        Some(Err(error)) => {
             tracing::debug!(with = order.with.0, %address, %error, "a lane could not be opened");
             Err(error.into())
         }
-        Err(_) => Err(LaneFailure::TimedOut),
+        None => Err(LaneFailure::TimedOut),
     }
 }
 
@@ -54,4 +55,44 @@ async fn open(
     }
     offer(&mut lane, preamble).await?;
     Ok(lane)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::pin::pin;
+
+    use pccl_core::id::{PeerId, Ticket};
+    use pccl_core::timers::PAUSE;
+    use pccl_core::wire::Purpose;
+    use tokio::time::Instant;
+
+    use crate::simulated::{Late, begin_and_stand_still};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_stood_still_while_it_opens_a_lane_hears_the_answer() {
+        let resumed = Instant::now() + 2 * DIAL_LIMIT;
+        let late = Late(resumed + PAUSE / 2);
+        let order = LaneOrder {
+            with: PeerId(2),
+            ticket: Ticket(7),
+            dial: Some(SocketAddr::from(([127, 0, 0, 1], 48149))),
+            lanes: 1,
+            identity: None,
+        };
+        let preamble = Preamble {
+            purpose: Purpose::RingLane,
+            from: PeerId(1),
+            ticket: order.ticket,
+            lane: 0,
+            lanes: 1,
+        };
+        let mut opened = pin!(dial(&late, &order, preamble));
+
+        begin_and_stand_still(&mut opened, 2 * DIAL_LIMIT).await;
+
+        assert_eq!(opened.await.err(), Some(LaneFailure::Refused));
+    }
 }

@@ -31,6 +31,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
+use crate::patience;
+
 /// How long a connection may take to say what it is for, and to take the answer.
 const PREAMBLE_LIMIT: Duration = Duration::from_secs(5);
 
@@ -254,13 +256,13 @@ async fn receive(
     spoke: oneshot::Sender<()>,
     knocks: mpsc::UnboundedSender<Knock>,
 ) {
-    let preamble = match timeout(PREAMBLE_LIMIT, recv_preamble(&mut lane)).await {
-        Ok(Ok(preamble)) => preamble,
-        Ok(Err(error)) => {
+    let preamble = match patience::within(PREAMBLE_LIMIT, recv_preamble(&mut lane)).await {
+        Some(Ok(preamble)) => preamble,
+        Some(Err(error)) => {
             tracing::debug!(%error, "a connection was refused");
             return;
         }
-        Err(_) => return,
+        None => return,
     };
     drop(spoke);
     let (answer, wanted) = oneshot::channel();

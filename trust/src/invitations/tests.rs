@@ -117,6 +117,24 @@ fn what_another_process_has_changed_is_seen_once() {
     assert!(!master.reload_if_changed().unwrap());
 }
 
+/// A clock that stands still, or is set back, hides no change.
+#[cfg(unix)]
+#[test]
+fn a_change_of_the_same_length_and_time_is_seen() {
+    let scratch = Scratch::new();
+    let path = scratch.path().join("invitations");
+    let mut operator = Invitations::open(scratch.path()).unwrap();
+    operator.ban(key(1)).unwrap();
+    let mut master = Invitations::open(scratch.path()).unwrap();
+    let time = fs::metadata(&path).unwrap().modified().unwrap();
+    operator.unban(&key(1)).unwrap();
+    operator.ban(key(2)).unwrap();
+    let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_modified(time).unwrap();
+    assert!(master.reload_if_changed().unwrap());
+    assert_eq!(master.membership(&key(2)), Membership::Banned);
+}
+
 #[test]
 fn those_who_change_it_at_once_lose_nothing_and_admit_no_more_than_they_may() {
     const EACH: u8 = 6;

@@ -93,6 +93,33 @@ fn a_client_without_a_key_is_refused() {
     assert!(established(&met.server).is_err());
 }
 
+/// Says that it has raw keys, and shows none.
+#[derive(Debug)]
+struct Empty;
+
+impl ResolvesClientCert for Empty {
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        None
+    }
+
+    fn has_certs(&self) -> bool {
+        true
+    }
+
+    fn only_raw_public_keys(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_client_that_promises_a_key_and_shows_none_is_refused() {
+    let mut empty = client();
+    empty.client_auth_cert_resolver = Arc::new(Empty);
+    let met = meet(empty, server(), the_server());
+    assert!(met.server_says.is_err(), "{:?}", met.server_says);
+    assert!(established(&met.server).is_err());
+}
+
 /// Presents whatever it holds as an X.509 certificate.
 #[derive(Debug)]
 struct AsCertificate(Arc<CertifiedKey>);
