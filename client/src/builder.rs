@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use pccl_core::id::GroupId;
 use pccl_core::peer::{Joined, PeerConfig};
-use pccl_core::transport::{Endpoint, Lane, LaneError, Listener, Security, Transport};
-use pccl_core::wire::{FIRST_PEER_PORT, HandshakeError, Preamble, offer};
+use pccl_core::transport::{Lane, LaneError, Listener, Transport};
+use pccl_core::wire::{FIRST_PEER_PORT, HandshakeError};
 use pccl_transport_tcp::Tcp;
+use pccl_trust::Via;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -20,6 +21,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::backoff::Backoff;
 use crate::calls::{Backups, Calls, View};
 use crate::communicator::Communicator;
+use crate::destination::Destination;
 use crate::data::{CONCURRENT_DEFAULT, DataConfig};
 use crate::engine::{Command, Engine, EngineParts};
 use crate::error::Error;
@@ -39,9 +41,10 @@ const CONNECT_PATIENCE: Duration = Duration::from_secs(30);
 /// How to connect to a run; made by [`Communicator::builder`].
 #[must_use = "nothing happens before connect"]
 pub struct Builder {
-    master: String,
+    destination: Destination,
     group: GroupId,
-    transport: Arc<dyn Transport>,
+    /// `None`: the one that the destination asks for.
+    transport: Option<Arc<dyn Transport>>,
     listen: IpAddr,
     first_port: u16,
     advertise: Option<IpAddr>,
@@ -56,11 +59,11 @@ pub struct Builder {
 }
 
 impl Builder {
-    pub(crate) fn new(master: String) -> Self {
+    pub(crate) fn new(destination: Destination) -> Self {
         Self {
-            master,
+            destination,
             group: GroupId(0),
-            transport: Arc::new(Tcp::new()),
+            transport: None,
             listen: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
             first_port: FIRST_PEER_PORT,
             advertise: None,
@@ -82,10 +85,13 @@ impl Builder {
         self
     }
 
-    /// How lanes are opened; [`Tcp`] with its defaults unless said otherwise. All peers of a run and
-    /// their master use the same transport.
+    /// How lanes are opened. All peers of a run and their master use the same transport. Default: the one
+    /// that the join string asks for, else [`Tcp`] with its defaults.
+    ///
+    /// Whether lanes are encrypted is not the transport's choice: with a join string they are, without one
+    /// they are not. [`Tcp::plain`] says that a master beyond this machine may be reached without one.
     pub fn transport(mut self, transport: impl Transport) -> Self {
-        self.transport = Arc::new(transport);
+        self.transport = Some(Arc::new(transport));
         self
     }
 
@@ -252,9 +258,11 @@ impl Builder {
         seed: u64,
         turns: Option<Arc<Turns>>,
     ) -> Result<(Calls, Engine), Error> {
-        let listener = self.take_port().await?;
+        let transport = self.chosen_transport()?;
+        self.destination.check(&*transport)?;
+        let listener = self.take_port(&*transport).await?;
         let port = listener.local_addr().port();
-        let control = self.reach_master(seed).await?;
+        let control = self.reach_master(&*transport, seed).await?;
         let (commands, received) = mpsc::unbounded_channel();
         let (publish, view) = watch::channel(View::default());
         let backups = Arc::new(Backups::default());
@@ -263,9 +271,9 @@ impl Builder {
                 group: self.group,
                 port,
                 advertise: self.advertise,
-                lanes: self.transport.lanes_per_edge(),
+                lanes: transport.lanes_per_edge(),
             },
-            transport: Arc::clone(&self.transport),
+            transport: Arc::clone(&transport),
             listener,
             control,
             commands: received,
@@ -284,7 +292,7 @@ impl Builder {
             commands,
             view,
             backups,
-            transport: Arc::clone(&self.transport),
+            transport,
             port,
             call_ids: Arc::default(),
             stall: self.stall_timeout,
@@ -294,12 +302,23 @@ impl Builder {
         Ok((calls, engine))
     }
 
-    async fn take_port(&self) -> Result<Box<dyn Listener>, Error> {
+    /// The caller's, or the one that the join string asks for.
+    fn chosen_transport(&self) -> Result<Arc<dyn Transport>, Error> {
+        if let Some(transport) = &self.transport {
+            return Ok(Arc::clone(transport));
+        }
+        match self.destination.via() {
+            None | Some(Via::Tls) => Ok(Arc::new(Tcp::new())),
+            Some(via) => Err(Error::NoSuchTransport(via.to_string())),
+        }
+    }
+
+    async fn take_port(&self, transport: &dyn Transport) -> Result<Box<dyn Listener>, Error> {
         let mut port = self.first_port;
         let mut tried = 1;
         loop {
             let on = SocketAddr::new(self.listen, port);
-            match self.transport.listen(on, Security::Plain).await {
+            match transport.listen(on, self.destination.security()).await {
                 Ok(listener) => return Ok(listener),
                 Err(LaneError::AddressInUse) if tried < PORTS_TRIED_MAX && port < u16::MAX => {
                     port += 1;
@@ -311,12 +330,16 @@ impl Builder {
     }
 
     /// Opens the control lane. Tries again where the master says that it is busy.
-    async fn reach_master(&self, seed: u64) -> Result<Lane, Error> {
+    async fn reach_master(
+        &self,
+        transport: &dyn Transport,
+        seed: u64,
+    ) -> Result<Lane, Error> {
         let since = Instant::now();
         let mut random = StdRng::seed_from_u64(seed);
         let mut backoff = Backoff::new();
         loop {
-            let reached = patience::within(self.connect_timeout, self.open_control()).await;
+            let reached = patience::within(self.connect_timeout, self.destination.reach(transport)).await;
             let reason = match reached {
                 Some(Ok(lane)) => return Ok(lane),
                 Some(Err(reason)) => reason,
@@ -325,19 +348,12 @@ impl Builder {
             let pause = backoff.uneven_pause(&mut random);
             let may_wait = since.elapsed().saturating_add(pause) <= self.connect_patience;
             if !matches!(reason, HandshakeError::NotYet(_)) || !may_wait {
-                let master = self.master.clone();
+                let master = self.destination.to_string();
                 return Err(Error::MasterUnreachable { master, reason });
             }
             tracing::debug!(%reason, ?pause, "the master is busy");
             sleep(pause).await;
         }
-    }
-
-    async fn open_control(&self) -> Result<Lane, HandshakeError> {
-        let master = Endpoint::Name(self.master.clone());
-        let mut lane = self.transport.open(&master, None).await?;
-        offer(&mut lane, &Preamble::CONTROL).await?;
-        Ok(lane)
     }
 }
 
@@ -361,7 +377,7 @@ async fn admitted(calls: &Calls, limit: Option<Duration>) -> Result<Joined, Erro
 impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder")
-            .field("master", &self.master)
+            .field("master", &self.destination.to_string())
             .field("group", &self.group)
             .field("listen", &self.listen)
             .field("first_port", &self.first_port)
@@ -383,7 +399,7 @@ mod tests {
     async fn a_peer_that_stood_still_while_it_connects_hears_the_masters_answer() {
         let limit = Duration::from_secs(5);
         let resumed = Instant::now() + 2 * limit;
-        let builder = Builder::new("master.example:48148".to_owned())
+        let builder = Builder::new(Destination::of("master.example:48148"))
             .connect_timeout(limit)
             .transport(Late(resumed + PAUSE / 2));
         let mut reached = pin!(builder.reach_master(1));

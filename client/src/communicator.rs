@@ -7,6 +7,7 @@ use pccl_core::id::{Epoch, PeerId};
 use tokio::sync::oneshot;
 
 use crate::builder::Builder;
+use crate::destination::Destination;
 use crate::calls::Calls;
 use crate::collective::{Called, Memory};
 use crate::element::{Element, bytes_of, bytes_of_mut};
@@ -83,7 +84,14 @@ impl Communicator {
     /// Describes a connection to the master at `host:port`. Nothing happens before
     /// [`connect`](Builder::connect).
     pub fn builder(master: impl Into<String>) -> Builder {
-        Builder::new(master.into())
+        Builder::new(Destination::of(&master.into()))
+    }
+
+    /// As [`builder`](Self::builder), to the master that the environment variable `PCCL_JOIN` names: a join
+    /// string stands in nobody's list of processes then. Connecting fails with
+    /// [`Error::NoJoinString`] if it is not set.
+    pub fn builder_from_env() -> Builder {
+        Builder::new(Destination::of_environment())
     }
 
     pub(crate) const fn new(calls: Calls, runtime: Runtime, thread: Option<OwnThread>) -> Self {

@@ -10,6 +10,7 @@ use pccl_core::peer::{CallError, Usage};
 use pccl_core::shared_state::SyncFailure;
 use pccl_core::transport::LaneError;
 use pccl_core::wire::{HandshakeError, MAX_ENTRY_NAME_BYTES};
+use pccl_trust::JoinError;
 
 /// Why a call did not do what it was asked for. Buffers and shared state are then as they were
 /// before the call, except for the `result` of
@@ -30,6 +31,26 @@ pub enum Error {
         /// What happened.
         reason: HandshakeError,
     },
+    /// What was given as a join string is none. Copy it again from where the master printed it.
+    #[error("{0}")]
+    BadJoinString(JoinError),
+    /// The environment variable `PCCL_JOIN` is not set. Set it to what `pccl-master` prints at its start.
+    #[error("PCCL_JOIN is not set: set it to the join string that `pccl-master` prints at its start")]
+    NoJoinString,
+    /// The master is on another machine, and without a join string this peer could neither know who answers
+    /// there nor encrypt. Nothing was sent.
+    #[error(
+        "the master at {master} is on another machine: connect with the join string that it prints at its \
+         start, or say Tcp::plain() where everybody on the way may read and change what is sent"
+    )]
+    JoinStringNeeded {
+        /// The address, as it was given.
+        master: String,
+    },
+    /// The join string asks for a transport that this program was built without: build it with the cargo
+    /// feature of that name.
+    #[error("the run's transport is {0}, and this program was built without it: add the feature `{0}` of pccl")]
+    NoSuchTransport(String),
     /// No port to accept lanes on could be taken.
     #[error("cannot listen on {on}: {reason}; choose another address or first port")]
     CannotListen {
@@ -191,6 +212,10 @@ impl Error {
             Self::SyncFailed(failure) => failure.is_retryable(),
             Self::MasterUnreachable { .. }
             | Self::CannotListen { .. }
+            | Self::BadJoinString(_)
+            | Self::NoJoinString
+            | Self::JoinStringNeeded { .. }
+            | Self::NoSuchTransport(_)
             | Self::NoResources(_)
             | Self::AdmissionTimedOut { .. }
             | Self::Disagreement { .. }

@@ -83,6 +83,7 @@ mod calls;
 mod collective;
 mod communicator;
 mod data;
+mod destination;
 mod element;
 mod engine;
 mod error;

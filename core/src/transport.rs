@@ -131,6 +131,11 @@ pub trait Transport: Send + Sync + 'static {
 
     /// How many lanes a ring edge should have, at least one.
     fn lanes_per_edge(&self) -> u16;
+
+    /// What lanes beyond this machine have to be, if nobody has said that plain ones will do.
+    fn security(&self) -> Security {
+        Security::Plain
+    }
 }
 
 /// Accepts lanes. Dropping it stops listening; accepted lanes live on.

@@ -102,8 +102,8 @@ impl Tcp {
         }
     }
 
-    /// Who this process is. Default: a key pair that is made when it is first needed, and ends with the
-    /// process.
+    /// Who this process is. Default: a key pair that is made when it is first needed, is the same for all
+    /// of a process, and ends with it.
     #[must_use]
     pub fn key_pair(mut self, pair: &KeyPair) -> Self {
         self.keys = Some(Keys::of(pair));
@@ -216,5 +216,13 @@ impl Transport for Tcp {
 
     fn lanes_per_edge(&self) -> u16 {
         self.lanes
+    }
+
+    /// [`Security::Proven`], except of [`plain`](Self::plain).
+    fn security(&self) -> Security {
+        match self.keys {
+            Some(_) => Security::Proven,
+            None => Security::Plain,
+        }
     }
 }

@@ -8,9 +8,19 @@ use pccl_core::transport::LaneError;
 use pccl_trust::{KeyPair, client_config, server_config};
 use rustls::{ClientConfig, ServerConfig};
 
-/// A key pair, made when it is first needed. Clones share it.
+/// Who this process is where nobody has said: made when it is first needed. Whoever reconnects is who it
+/// was, and takes no other use of its invitation.
+static OF_PROCESS: OnceLock<Result<Configs, LaneError>> = OnceLock::new();
+
+/// A key pair.
 #[derive(Clone, Default)]
-pub(crate) struct Keys(Arc<OnceLock<Result<Configs, LaneError>>>);
+pub(crate) enum Keys {
+    /// The process's own.
+    #[default]
+    OfProcess,
+    /// One that was given.
+    Given(Arc<Result<Configs, LaneError>>),
+}
 
 /// What is made of a key pair once, for all connections.
 #[derive(Clone)]
@@ -21,25 +31,30 @@ pub(crate) struct Configs {
 }
 
 impl Keys {
-    /// Those of a given key pair.
+    /// A given key pair.
     pub(crate) fn of(pair: &KeyPair) -> Self {
-        Self(Arc::new(OnceLock::from(Configs::new(pair))))
+        Self::Given(Arc::new(Configs::new(pair)))
     }
 
-    /// The configurations, with a key pair that lives as long as the process if none was given.
+    /// The configurations that hold it.
     pub(crate) fn configs(&self) -> Result<&Configs, LaneError> {
-        let configs = self.0.get_or_init(|| {
-            let pair = KeyPair::generate().map_err(|error| {
-                tracing::warn!(%error, "no key pair can be made");
-                LaneError::Failed
-            })?;
-            Configs::new(&pair)
-        });
+        let configs = match self {
+            Self::OfProcess => OF_PROCESS.get_or_init(Configs::of_process),
+            Self::Given(configs) => configs,
+        };
         configs.as_ref().map_err(|error| *error)
     }
 }
 
 impl Configs {
+    fn of_process() -> Result<Self, LaneError> {
+        let pair = KeyPair::generate().map_err(|error| {
+            tracing::warn!(%error, "no key pair can be made");
+            LaneError::Failed
+        })?;
+        Self::new(&pair)
+    }
+
     fn new(pair: &KeyPair) -> Result<Self, LaneError> {
         let failed = |error| {
             tracing::warn!(%error, "TLS cannot be configured");
@@ -55,9 +70,11 @@ impl Configs {
 
 impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let own = self.0.get().and_then(|configs| configs.as_ref().ok());
-        f.debug_tuple("Keys")
-            .field(&own.map(|own| own.own))
-            .finish()
+        let own = match self {
+            Self::OfProcess => OF_PROCESS.get(),
+            Self::Given(configs) => Some(&**configs),
+        };
+        let own = own.and_then(|configs| configs.as_ref().ok());
+        f.debug_tuple("Keys").field(&own.map(|own| own.own)).finish()
     }
 }

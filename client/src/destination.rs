@@ -1,0 +1,204 @@
+//! Where a run's master is, and whether this peer knows who it has to be.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use pccl_core::id::Identity;
+use pccl_core::transport::{Endpoint, Lane, LaneError, Security, Transport};
+use pccl_core::wire::{HandshakeError, Preamble, offer, offer_proven};
+use pccl_trust::{ChannelBinding, JoinString, Proof, PublicKey, Via};
+
+use crate::error::Error;
+
+/// The environment variable that holds a join string, or `host:port`.
+const VARIABLE: &str = "PCCL_JOIN";
+
+/// Whom to reach.
+#[derive(Clone)]
+pub(crate) enum Destination {
+    /// Whoever answers at `host:port`, over plain lanes.
+    Plain(String),
+    /// The master of a join string.
+    Invited(Box<JoinString>),
+    /// Neither.
+    Unusable(Error),
+}
+
+impl Destination {
+    /// Of a join string, or `host:port`.
+    pub(crate) fn of(text: &str) -> Self {
+        if !JoinString::is_meant(text) {
+            return Self::Plain(text.trim().to_owned());
+        }
+        match text.trim().parse() {
+            Ok(join) => Self::Invited(Box::new(join)),
+            Err(reason) => Self::Unusable(Error::BadJoinString(reason)),
+        }
+    }
+
+    /// Of the environment.
+    pub(crate) fn of_environment() -> Self {
+        match std::env::var(VARIABLE) {
+            Ok(text) if !text.trim().is_empty() => Self::of(&text),
+            Ok(_) | Err(_) => Self::Unusable(Error::NoJoinString),
+        }
+    }
+
+    /// What lanes of the run are.
+    pub(crate) fn security(&self) -> Security {
+        match self {
+            Self::Plain(_) | Self::Unusable(_) => Security::Plain,
+            Self::Invited(_) => Security::Proven,
+        }
+    }
+
+    /// The transport that the join string asks for.
+    pub(crate) fn via(&self) -> Option<Via> {
+        match self {
+            Self::Invited(join) => Some(join.via()),
+            Self::Plain(_) | Self::Unusable(_) => None,
+        }
+    }
+
+    /// Whether this transport may go there.
+    pub(crate) fn check(&self, transport: &dyn Transport) -> Result<(), Error> {
+        match self {
+            Self::Unusable(error) => Err(error.clone()),
+            Self::Plain(master)
+                if !is_loopback(master) && transport.security() == Security::Proven =>
+            {
+                let master = master.clone();
+                Err(Error::JoinStringNeeded { master })
+            }
+            Self::Plain(_) | Self::Invited(_) => Ok(()),
+        }
+    }
+
+    /// Opens a control lane to the master, one address after the other.
+    pub(crate) async fn reach(&self, transport: &dyn Transport) -> Result<Lane, HandshakeError> {
+        match self {
+            Self::Plain(master) => {
+                let mut lane = transport.open(&Endpoint::Name(master.clone()), None).await?;
+                offer(&mut lane, &Preamble::CONTROL).await?;
+                Ok(lane)
+            }
+            Self::Invited(join) => {
+                let mut reached = Err(LaneError::NameNotResolved.into());
+                for address in join.addresses() {
+                    reached = enter(join, &address.to_string(), transport).await;
+                    // Whoever has answered is the master: the other addresses are its own as well.
+                    if !matches!(reached, Err(HandshakeError::Lane(_))) {
+                        break;
+                    }
+                }
+                reached
+            }
+            Self::Unusable(_) => Err(LaneError::NameNotResolved.into()),
+        }
+    }
+}
+
+/// Shows the master that this peer has the join string's secret, on a lane that only the master's key
+/// could have opened.
+async fn enter(
+    join: &JoinString,
+    address: &str,
+    transport: &dyn Transport,
+) -> Result<Lane, HandshakeError> {
+    let master = Identity(join.master().into());
+    let to = Endpoint::Name(address.to_owned());
+    let mut lane = transport.open(&to, Some(master)).await?;
+    let Some(proven) = lane.proven.filter(|proven| proven.identity == master) else {
+        return Err(LaneError::Untrusted.into());
+    };
+    let (binding, own) = (ChannelBinding::from(proven.binding), PublicKey::from(proven.own.0));
+    let proof = Proof::new(join.secret(), &binding, &own).to_bytes();
+    offer_proven(&mut lane, &Preamble::CONTROL, &proof).await?;
+    Ok(lane)
+}
+
+/// Whether `host:port` is this machine, and nobody listens on the way there.
+fn is_loopback(master: &str) -> bool {
+    let host = master.rsplit_once(':').map_or(master, |(host, _)| host);
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let ip = host.parse::<IpAddr>();
+    host.eq_ignore_ascii_case("localhost") || ip.is_ok_and(|ip| ip.to_canonical().is_loopback())
+}
+
+/// The addresses. Never the secret.
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Plain(master) => f.write_str(master),
+            Self::Invited(join) => {
+                let addresses = join.addresses().iter().map(ToString::to_string);
+                f.write_str(&addresses.collect::<Vec<_>>().join(" or "))
+            }
+            Self::Unusable(_) => f.write_str("nowhere"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pccl_transport_tcp::Tcp;
+    use pccl_trust::{KeyPair, Secret};
+
+    use super::*;
+
+    fn invited() -> JoinString {
+        let master = KeyPair::generate().unwrap().public_key();
+        let address = "master.example:48148".parse().unwrap();
+        JoinString::new(Via::Tls, vec![address], master, Secret::generate().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_join_string_is_told_from_an_address() {
+        let word = invited().to_word();
+
+        let addresses = ["master.example:48148", "pccl1:48148", "[::1]:7", "pccl.example:9"];
+        for address in addresses {
+            assert!(matches!(Destination::of(address), Destination::Plain(_)), "{address}");
+        }
+        assert!(matches!(Destination::of(&word), Destination::Invited(_)));
+        let with_line_end = format!(" {}\n", &*word);
+        assert!(matches!(Destination::of(&with_line_end), Destination::Invited(_)));
+    }
+
+    #[test]
+    fn a_damaged_join_string_is_not_taken_for_an_address() {
+        let word = invited().to_word();
+        let damaged = &word[..word.len() - 1];
+
+        let checked = Destination::of(damaged).check(&Tcp::new());
+
+        assert!(matches!(checked, Err(Error::BadJoinString(_))), "{checked:?}");
+    }
+
+    #[test]
+    fn beyond_this_machine_plain_lanes_have_to_be_asked_for_by_name() {
+        let far = ["192.0.2.1:48148", "master.example:48148", "[2001:db8::1]:48148"];
+        let near = ["127.0.0.1:48148", "127.8.8.8:1", "localhost:48148", "[::1]:48148"];
+
+        for master in far {
+            let refused = Destination::of(master).check(&Tcp::new());
+            let expected = Error::JoinStringNeeded { master: master.to_owned() };
+            assert_eq!(refused, Err(expected));
+            assert_eq!(Destination::of(master).check(&Tcp::plain()), Ok(()));
+        }
+        for master in near {
+            assert_eq!(Destination::of(master).check(&Tcp::new()), Ok(()), "{master}");
+        }
+    }
+
+    #[test]
+    fn nothing_that_is_printed_holds_the_secret() {
+        let join = invited();
+        let secret: String = join.secret().expose().iter().map(|byte| format!("{byte:02x}")).collect();
+
+        let shown = Destination::Invited(Box::new(join)).to_string();
+
+        assert_eq!(shown, "master.example:48148");
+        assert!(!shown.contains(&secret));
+    }
+}
