@@ -21,7 +21,8 @@ const PLACES_MAX: usize = 64;
 impl Master {
     /// The present ring without the departed, and newcomers somewhere in between; after an attempt that
     /// failed in several places the order of that, in pieces. No pair that failed stands side by side, as
-    /// long as there is such a ring.
+    /// long as there is such a ring, and no two that nobody has reached; else pairs may that failed when the
+    /// other end opened the lanes.
     pub(super) fn next_ring(&self, group: GroupId, members: &[PeerId]) -> Ring {
         let bad = self.bad_pairs(group, members);
         let hidden = self.hidden_pairs(members);
@@ -37,10 +38,8 @@ impl Master {
         if !hidden.is_empty() {
             avoided.push(bad);
         }
-        let rings = avoided.iter();
-        let ring = rings
-            .filter_map(|pairs| self.ring_without(group, members, pairs))
-            .next();
+        let mut avoided = avoided.iter();
+        let ring = avoided.find_map(|pairs| self.ring_without(group, members, pairs));
         ring.unwrap_or_else(|| {
             // What failed is tried again, each time the other way round.
             let mut order = self.order_before(group, members);
@@ -150,10 +149,14 @@ impl Master {
         failed.is_some_and(|edge| edge.dialler != dialler) && dialler == self.dialler(other, one)
     }
 
-    /// Pairs of members neither of which can be expected to reach the other.
+    /// Pairs of members neither of which can be expected to reach the other; none where there are so many that
+    /// no ring keeps them apart.
     fn hidden_pairs(&self, members: &[PeerId]) -> BTreeSet<Pair> {
         let is_hidden = |peer: &&PeerId| self.peers.get(peer).is_some_and(PeerRecord::is_hidden);
-        let hidden: Vec<PeerId> = members.iter().filter(is_hidden).copied().collect();
+        let mut hidden: Vec<PeerId> = members.iter().filter(is_hidden).copied().collect();
+        if hidden.len() > members.len().saturating_sub(hidden.len()) {
+            hidden.clear();
+        }
         let pairs = hidden.iter().enumerate().flat_map(|(at, one)| {
             let others = hidden.iter().skip(at.saturating_add(1));
             others.map(move |other| pair((*one, *other)))

@@ -102,10 +102,10 @@ impl Reference {
     /// They wait for the next update with what they offer.
     pub(super) fn are_set_aside(&mut self, group: GroupId, waiting: &Peers) {
         let record = self.groups.get_mut(&group).unwrap();
-        let offers = record
-            .offers
-            .extract_if(.., |peer, _| waiting.contains(peer));
-        self.aside.extend(offers);
+        for peer in waiting {
+            let offer = record.offers.remove(peer).unwrap();
+            self.aside.insert(*peer, offer);
+        }
         self.accepted = &self.accepted - waiting;
         self.asking = &self.asking - waiting;
         self.kept_aside
