@@ -163,25 +163,41 @@ impl Master {
         let synced = |peer: &PeerId| self.peers.get(peer).is_some_and(|peer| peer.synced);
         let waiting = self.all_in(group, ConnectionState::VoteSyncSharedState);
         if callers.iter().any(synced) || !waiting.iter().any(synced) {
-            for peer in waiting {
-                self.set_aside(peer);
-            }
-        } else if conflicts == CONFLICTS_MAX
-            && let Some(caller) = callers.first()
-        {
-            self.syncs_give_way(group, CallKind::Collective, *caller, out);
-            return true;
-        } else if conflicts < 2 * CONFLICTS_MAX {
-            return false;
+            waiting.into_iter().for_each(|peer| self.set_aside(peer));
+            self.forget_conflicts(group);
+            true
         } else {
-            for newcomer in callers {
-                self.kick(newcomer, Misdeed::MissedBallot, out);
-            }
+            self.resolves_for_newcomers(group, conflicts, &callers, out)
         }
+    }
+
+    /// Peers that have synchronized before wait to do so for newcomers alone. True: it is not the newcomers'
+    /// collective that gives way.
+    fn resolves_for_newcomers(
+        &mut self,
+        group: GroupId,
+        conflicts: u8,
+        callers: &[PeerId],
+        out: &mut Out,
+    ) -> bool {
+        if conflicts >= 2 * CONFLICTS_MAX {
+            for newcomer in callers {
+                self.kick(*newcomer, Misdeed::MissedBallot, out);
+            }
+            self.forget_conflicts(group);
+            return true;
+        }
+        let first = callers.first().filter(|_| conflicts == CONFLICTS_MAX);
+        first.is_some_and(|caller| {
+            self.syncs_give_way(group, CallKind::Collective, *caller, out);
+            true
+        })
+    }
+
+    fn forget_conflicts(&mut self, group: GroupId) {
         if let Some(record) = self.group_mut(group) {
             record.conflicts = 0;
         }
-        true
     }
 
     /// An update has passed over the calls that others wait in.
