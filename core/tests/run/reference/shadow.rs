@@ -199,8 +199,7 @@ impl Reference {
                 true => ConnectionPhase::Accepted,
                 false => ConnectionPhase::Registered,
             };
-            let group = self.groups.get(&person.group);
-            let is_veteran = group.is_some_and(|group| group.veterans.contains(id));
+            let is_veteran = self.veterans.contains(id);
             let state = (
                 person.group,
                 phase,
