@@ -128,7 +128,7 @@ fn said(
         ToPeer::CallFailed(_) => gave_way(run),
         ToPeer::SharedStatePlan(plan) => {
             let fetched = match &plan.role {
-                SyncRole::Request { entries, .. } => entries.first().map(|(_, hash)| *hash),
+                SyncRole::Request { entries, .. } => entries.iter().next().map(|(_, hash)| hash),
                 SyncRole::Distribute { .. } => None,
             };
             elected(run, before, after, peer, plan.revision, fetched);
