@@ -187,9 +187,12 @@ mutants! {
     /// The timer of a peer that others wait for is never started: one that lives and never votes stops the
     /// run.
     LateNotWatched = "late-not-watched",
-    /// The timer of a peer that others wait for does not start anew when it is heard: a peer is ended that
-    /// goes on.
+    /// The timer of a peer that others wait for does not start anew when it goes on: a peer is ended that
+    /// works.
     LateThoughHeard = "late-though-heard",
+    /// Whatever a peer says gives it all the time again for the vote that it owes: one that lives and never
+    /// votes stops the run.
+    WordsGainTime = "words-gain-time",
     /// Who holds up what the others have done is never sent away: each attempt ends like the last.
     StalledAgainAndAgain = "stalled-again-and-again",
     /// A newcomer is never set aside: it and those who reduce get in each other's way without end.

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pccl_core::id::{ConnId, GroupId, PeerId, ProtocolVersion, Round, Seq, Tag};
+use pccl_core::id::{ConnId, Epoch, GroupId, PeerId, ProtocolVersion, Round, Seq, Tag};
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
 use pccl_core::messages::{Hello, RingOutcome, ToMaster, ToPeer};
 use pccl_core::states::{ConnectionPhase, ConnectionState};
@@ -103,9 +103,13 @@ impl Desk {
         }
     }
 
-    fn updates(&mut self, peer: u64, broken: BrokenEdges) {
+    fn epoch(&self) -> Epoch {
         let view = self.master.view();
-        let epoch = view.epoch(GroupId(0)).expect("somebody is accepted");
+        view.epoch(GroupId(0)).expect("somebody is accepted")
+    }
+
+    fn updates(&mut self, peer: u64, broken: BrokenEdges) {
+        let epoch = self.epoch();
         self.says(peer, ToMaster::UpdateTopology { epoch, broken });
     }
 
@@ -482,7 +486,14 @@ fn reduce_breaks(desk: &mut Desk, size: u64, says: impl Fn(&Desk) -> Option<(u64
     for peer in 1..=size {
         if present.contains(&peer) {
             let spec = crate::harness::ring_spec();
-            desk.says(peer, ToMaster::InitiateCollective { tag, spec, broken });
+            let epoch = desk.epoch();
+            let vote = ToMaster::InitiateCollective {
+                tag,
+                spec,
+                epoch,
+                broken,
+            };
+            desk.says(peer, vote);
         }
     }
     if present.iter().any(|peer| desk.connects(*peer)) {
