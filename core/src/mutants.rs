@@ -201,9 +201,12 @@ mutants! {
     /// The timer of a peer that others wait for is never started: one that lives and never votes stops the
     /// run.
     LateNotWatched = "late-not-watched",
-    /// The timer of a peer that others wait for does not start anew when it is heard: a peer is ended that
-    /// goes on.
+    /// The timer of a peer that others wait for does not start anew when it goes on: a peer is ended that
+    /// works.
     LateThoughHeard = "late-though-heard",
+    /// Whatever a peer says gives it all the time again for the vote that it owes: one that lives and never
+    /// votes stops the run.
+    WordsGainTime = "words-gain-time",
     /// Who holds up what the others have done is never sent away: each attempt ends like the last.
     StalledAgainAndAgain = "stalled-again-and-again",
     /// The vote of a newcomer that is set aside is dropped: it waits in a synchronization that the others

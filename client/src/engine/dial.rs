@@ -80,6 +80,7 @@ mod tests {
             ticket: Ticket(7),
             dial: Some(SocketAddr::from(([127, 0, 0, 1], 48149))),
             lanes: 1,
+            identity: None,
         };
         let preamble = Preamble {
             purpose: Purpose::RingLane,

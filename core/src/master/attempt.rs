@@ -37,6 +37,8 @@ pub(super) struct Progress {
     receiver_dials: bool,
     up_at_sender: bool,
     up_at_receiver: bool,
+    /// The end that has reported a failure.
+    failed_at: Option<Edge>,
     pub(super) failed: Option<Failure>,
 }
 
@@ -152,7 +154,8 @@ impl Wiring {
             return false;
         };
         let was_decided = progress.is_decided();
-        if progress.is_reported_at(end) {
+        let has_failed_there = progress.failed_at == Some(end);
+        if progress.is_reported_at(end) || has_failed_there {
             return false;
         }
         match report {
@@ -161,11 +164,9 @@ impl Wiring {
                 Edge::FromPrevious => progress.up_at_receiver = true,
             },
             Report::Failed(failure) => {
-                if progress
-                    .failed
-                    .replace(Failure::Reported(failure))
-                    .is_some()
-                {
+                progress.failed_at = Some(end);
+                let before = progress.failed.replace(Failure::Reported(failure));
+                if before.is_some() {
                     return false;
                 }
             }

@@ -81,11 +81,15 @@ impl DeadEdge {
         pair((self.dialler, self.dialled))
     }
 
-    /// Whether nobody was there where the lanes were to be opened.
+    /// Whether the dialled peer was not there where the lanes were to be opened: nobody was, or another
+    /// process.
     fn is_unanswered(self) -> bool {
         match self.failure {
             Failure::Reported(failure) => match failure {
-                LaneFailure::Refused | LaneFailure::TimedOut | LaneFailure::Unreachable => true,
+                LaneFailure::Refused
+                | LaneFailure::TimedOut
+                | LaneFailure::Unreachable
+                | LaneFailure::Untrusted => true,
                 LaneFailure::Closed | LaneFailure::BadHandshake | LaneFailure::Local => false,
             },
             Failure::Overdue { .. } => false,

@@ -77,6 +77,16 @@ pub(super) enum Lateness {
     Part,
 }
 
+impl Lateness {
+    /// Whether it is a vote that others wait for, and not a part of something that runs.
+    pub(super) const fn is_for_vote(self) -> bool {
+        match self {
+            Self::Vote | Self::Join => true,
+            Self::Part => false,
+        }
+    }
+}
+
 /// Why a peer takes part in a wiring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Stake {

@@ -5,7 +5,6 @@
 //! costs a retry of the call.
 
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::election::{Decision, Elected, elect};
@@ -16,7 +15,7 @@ use super::transfers::{Fetches, Hopeless};
 use super::{Master, Out, send};
 use crate::id::{GroupId, PeerId, Round};
 use crate::messages::{Misdeed, ToPeer};
-use crate::shared_state::{SyncFailure, SyncPlan, SyncRole, SyncVote};
+use crate::shared_state::{FetchList, SyncFailure, SyncPlan, SyncRole, SyncVote};
 use crate::states::{ConnectionState, Event};
 use crate::topology::LaneOrder;
 use crate::wire::MAX_ENTRY_NAME_BYTES;
@@ -26,7 +25,7 @@ use crate::wire::MAX_ENTRY_NAME_BYTES;
 fn nothing_to_fetch() -> SyncRole {
     SyncRole::Request {
         from: None,
-        entries: Arc::default(),
+        entries: FetchList::default(),
     }
 }
 

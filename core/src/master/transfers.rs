@@ -15,7 +15,6 @@
 //! 4. Since the last success never more go than stay: where half of a group cannot fetch from the
 //!    others, nobody can tell whose fault that is. The call fails, and its users read why.
 
-use alloc::collections::btree_map::Entry;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -23,8 +22,8 @@ use alloc::vec::Vec;
 use super::Master;
 use super::election::Elected;
 use super::manifest::Offers;
-use crate::id::{ContentHash, EntryIndex, GroupId, PeerId, Round};
-use crate::shared_state::SyncStrategy;
+use crate::id::{GroupId, PeerId, Round};
+use crate::shared_state::{FetchList, SyncStrategy};
 
 /// Who has failed with so many holders is not given another, so that a peer that fails always does
 /// not cost its group an attempt for each holder there is.
@@ -37,7 +36,7 @@ const NEWCOMER_ATTEMPTS: u32 = 2;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fetch {
     pub(super) holder: PeerId,
-    pub(super) entries: Arc<Vec<(EntryIndex, ContentHash)>>,
+    pub(super) entries: FetchList,
 }
 
 /// Who cannot be given the elected content.
@@ -248,9 +247,8 @@ impl Master {
             return fetches;
         };
         let sources = Sources::new(&record.failed, &elected.holders);
-        // Whoever lacks the same from the same content gets one list: at the limits a list of its own for
-        // each would be half a gigabyte.
-        let mut lists = BTreeMap::new();
+        // All holders have the elected content: whoever has the same as another lacks the same.
+        let mut dirty = BTreeMap::new();
         for peer in self.requesters(offers, elected) {
             let turn = (round.0 as usize).wrapping_add(fetches.len());
             let Some(holder) = sources.for_requester(peer, turn) else {
@@ -259,15 +257,11 @@ impl Master {
             let (Some(offer), Some(source)) = (offers.get(&peer), offers.get(&holder)) else {
                 continue;
             };
-            let dirty = offer.dirty(source, self.is_newcomer(peer));
-            let list = lists.entry((source.may_differ().then_some(holder), dirty));
-            let entries = match list {
-                Entry::Occupied(list) => Arc::clone(list.get()),
-                Entry::Vacant(list) => {
-                    let entries = source.pick(&list.key().1);
-                    Arc::clone(list.insert(entries))
-                }
-            };
+            let is_newcomer = self.is_newcomer(peer);
+            let marks = dirty
+                .entry((offer.content, is_newcomer))
+                .or_insert_with(|| offer.dirty(source, is_newcomer));
+            let entries = source.pick(Arc::clone(marks));
             fetches.insert(peer, Fetch { holder, entries });
         }
         fetches

@@ -327,7 +327,14 @@ fn reduce_breaks(desk: &mut Desk, size: u64, says: impl Fn(&Desk) -> Option<(u64
     for peer in 1..=size {
         if present.contains(&peer) {
             let spec = crate::harness::ring_spec();
-            desk.says(peer, ToMaster::InitiateCollective { tag, spec, broken });
+            let epoch = desk.epoch();
+            let vote = ToMaster::InitiateCollective {
+                tag,
+                spec,
+                epoch,
+                broken,
+            };
+            desk.says(peer, vote);
         }
     }
     if present.iter().any(|peer| desk.connects(*peer)) {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pccl_core::id::{ConnId, GroupId, PeerId, ProtocolVersion, Round};
+use pccl_core::id::{ConnId, Epoch, GroupId, PeerId, ProtocolVersion, Round};
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
 use pccl_core::messages::{Hello, ToMaster, ToPeer};
 use pccl_core::states::ConnectionState;
@@ -113,9 +113,13 @@ impl Desk {
         }
     }
 
-    pub(super) fn updates(&mut self, peer: u64, broken: BrokenEdges) {
+    pub(super) fn epoch(&self) -> Epoch {
         let view = self.master.view();
-        let epoch = view.epoch(GroupId(0)).expect("somebody is accepted");
+        view.epoch(GroupId(0)).expect("somebody is accepted")
+    }
+
+    pub(super) fn updates(&mut self, peer: u64, broken: BrokenEdges) {
+        let epoch = self.epoch();
         self.says(peer, ToMaster::UpdateTopology { epoch, broken });
     }
 
