@@ -22,7 +22,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use pccl_core::id::{EntryIndex, PeerId, Round};
-use pccl_core::shared_state::SyncRole;
+use pccl_core::shared_state::{FetchList, SyncRole};
 use pccl_core::topology::LaneOrder;
 use pccl_core::transport::{Lane, LaneError, LaneTx, Transport};
 use pccl_core::wire::{ControlError, EncodeError, Preamble, Purpose, UnexpectedRange};
@@ -112,7 +112,7 @@ pub(crate) async fn carry_out(
     };
     match order.plan.role {
         SyncRole::Distribute { to } => {
-            desk.want(&[])?;
+            desk.want(&FetchList::default())?;
             desk.serve_all(&to).await
         }
         SyncRole::Request { from, entries } => {

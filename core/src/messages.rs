@@ -97,7 +97,9 @@ pub enum ToMaster {
         tag: Tag,
         /// What to compute.
         spec: CollectiveSpec,
-        /// Edges of the present ring that have lost a lane.
+        /// The epoch of the ring that the peer has.
+        epoch: Epoch,
+        /// Edges of that ring that have lost a lane.
         broken: BrokenEdges,
     },
     /// Vote: this peer's part of the ring is over.

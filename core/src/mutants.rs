@@ -188,6 +188,9 @@ mutants! {
     BreaksNotCounted = "breaks-not-counted",
     /// Who cannot be neighbours is sent away although another ring is left.
     EvictedThoughARingIsLeft = "evicted-though-a-ring-is-left",
+    /// Lanes are opened by the sender also where the receiver was not reached before: with a peer whose port
+    /// is closed nobody is ever on one ring.
+    UnreachableNeverDials = "unreachable-never-dials",
     /// A ring of two counts as possible when one of its edges stands: the other one is tried for ever.
     OneWayRing = "one-way-ring",
 
@@ -198,11 +201,17 @@ mutants! {
     /// The timer of a peer that others wait for is never started: one that lives and never votes stops the
     /// run.
     LateNotWatched = "late-not-watched",
-    /// The timer of a peer that others wait for does not start anew when it is heard: a peer is ended that
-    /// goes on.
+    /// The timer of a peer that others wait for does not start anew when it goes on: a peer is ended that
+    /// works.
     LateThoughHeard = "late-though-heard",
+    /// Whatever a peer says gives it all the time again for the vote that it owes: one that lives and never
+    /// votes stops the run.
+    WordsGainTime = "words-gain-time",
     /// Who holds up what the others have done is never sent away: each attempt ends like the last.
     StalledAgainAndAgain = "stalled-again-and-again",
+    /// The vote of a newcomer that is set aside is dropped: it waits in a synchronization that the others
+    /// conclude without it.
+    VoteAsideDropped = "vote-aside-dropped",
     /// A newcomer is never set aside: it and those who reduce get in each other's way without end.
     ThirdConflictNotResolved = "third-conflict-not-resolved",
     /// A commit names the newest epoch of the run, not that of the ring that contributed.

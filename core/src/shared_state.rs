@@ -1,14 +1,16 @@
 //! What peers tell the master about their shared state, and what they may ask for.
 
+mod fetch_list;
+
 use alloc::string::String;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
+pub use fetch_list::FetchList;
 use serde::{Deserialize, Serialize};
 
 use crate::element::ElementType;
-use crate::id::{ContentHash, EntryIndex, PeerId, Revision, Round};
+use crate::id::{ContentHash, PeerId, Revision, Round};
 use crate::topology::LaneOrder;
 
 /// How a peer takes part in a synchronization.
@@ -85,9 +87,8 @@ pub enum SyncRole {
     Request {
         /// The lane to the peer that serves; `None` where nothing has to move.
         from: Option<LaneOrder>,
-        /// What to fetch, with the hash that the content must have on arrival. Peers that lack the same
-        /// share the list for as long as it has not been sent.
-        entries: Arc<Vec<(EntryIndex, ContentHash)>>,
+        /// What to fetch, with the hash that the content must have on arrival.
+        entries: FetchList,
     },
 }
 

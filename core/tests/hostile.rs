@@ -21,6 +21,8 @@ mod reference;
 #[path = "support/replayable.rs"]
 mod replayable;
 
+#[path = "hostile/late.rs"]
+mod late;
 #[path = "hostile/stories.rs"]
 mod stories;
 #[path = "hostile/words.rs"]
@@ -243,6 +245,7 @@ impl Bystander {
                     count: *count,
                     quantization: Quantization::None,
                 },
+                epoch: self.epochs.get(&peer).copied().unwrap_or_default(),
                 broken: *broken,
             },
             Word::Complete(guess, outcome, broken) => ToMaster::CompleteCollective {

@@ -1,12 +1,18 @@
 //! What waits to be sent to one peer: a bounded queue of encoded frames, and the loop that writes it.
 //!
 //! The desk appends frames and, when it is through with an event, rings once: all that one event says
-//! to one peer goes out in one write.
+//! to one peer goes out in one write. But what a peer is to fetch waits as it is, and its writer encodes
+//! it: those of a large group are hundreds of megabytes, and the desk has no time for them.
 
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use pccl_core::messages::ToPeer;
+use pccl_core::shared_state::{SyncPlan, SyncRole};
 use pccl_core::transport::{LaneError, LaneTx, close, send_all};
 use pccl_core::wire::{EncodeError, encode_control};
 use tokio::sync::Notify;
@@ -14,6 +20,10 @@ use tokio::time::sleep;
 
 /// A buffer that has grown beyond this is not kept.
 const KEEP_BYTES: usize = 64 * 1024;
+
+/// Most bytes that one line of what a peer is to fetch takes, and that all else in a plan takes.
+const LINE_BYTES: usize = 24;
+const PLAN_BYTES: usize = 1024;
 
 /// The desk's end of a connection.
 #[derive(Debug)]
@@ -28,11 +38,23 @@ pub(crate) struct Outbox {
 
 #[derive(Debug, Default)]
 struct Waiting {
+    /// Comes before `frames`.
+    earlier: VecDeque<Part>,
+    /// At most so many bytes.
+    earlier_bytes: usize,
     frames: Vec<u8>,
     /// Bytes that the writer has taken and not yet sent.
     in_flight: usize,
     overflowed: bool,
     closing: bool,
+}
+
+/// What is sent at a time.
+#[derive(Debug)]
+enum Part {
+    Frames(Vec<u8>),
+    /// Not encoded yet.
+    Long(Box<ToPeer>),
 }
 
 /// Why a message was not appended. The peer has missed something: end its membership.
@@ -46,7 +68,7 @@ pub(crate) enum PushError {
 
 /// What the writer does next.
 enum Next {
-    Send(Vec<u8>),
+    Send(Part),
     Wait,
     End,
 }
@@ -69,9 +91,19 @@ impl Outbox {
         if waiting.closing || (waiting.overflowed && !last_word) {
             return Ok(());
         }
+        if let Some(bytes) = bytes_of_long(message) {
+            if waiting.bytes() + bytes > self.bytes_max {
+                waiting.overflowed = true;
+                return Err(PushError::Overflow);
+            }
+            waiting.set_aside();
+            waiting.earlier.push_back(Part::Long(Box::new(message.clone())));
+            waiting.earlier_bytes += bytes;
+            return Ok(());
+        }
         let before = waiting.frames.len();
         encode_control(message, &mut waiting.frames)?;
-        if !last_word && waiting.frames.len() + waiting.in_flight > self.bytes_max {
+        if !last_word && waiting.bytes() > self.bytes_max {
             waiting.frames.truncate(before);
             waiting.overflowed = true;
             return Err(PushError::Overflow);
@@ -114,9 +146,17 @@ impl Outbox {
         let mut spare = Vec::new();
         loop {
             match self.next(&mut spare) {
-                Next::Send(frames) => {
+                Next::Send(Part::Frames(frames)) => {
                     send_all(tx, &frames, &[]).await?;
                     spare = frames;
+                }
+                Next::Send(Part::Long(message)) => {
+                    let mut frame = Vec::new();
+                    encode_control(&message, &mut frame).map_err(|error| {
+                        tracing::error!(%error, "a plan cannot be encoded");
+                        LaneError::Failed
+                    })?;
+                    send_all(tx, &frame, &[]).await?;
                 }
                 Next::Wait => self.changed.notified().await,
                 Next::End => return close(tx).await,
@@ -129,12 +169,15 @@ impl Outbox {
         spare.clear();
         spare.shrink_to(KEEP_BYTES);
         let mut waiting = self.lock();
+        if let Some(part) = waiting.earlier.pop_front() {
+            waiting.in_flight = part.bytes();
+            waiting.earlier_bytes -= part.bytes();
+            return Next::Send(part);
+        }
         waiting.in_flight = waiting.frames.len();
         if !waiting.frames.is_empty() {
-            Next::Send(std::mem::replace(
-                &mut waiting.frames,
-                std::mem::take(spare),
-            ))
+            let frames = std::mem::replace(&mut waiting.frames, std::mem::take(spare));
+            Next::Send(Part::Frames(frames))
         } else if waiting.closing {
             Next::End
         } else {
@@ -146,4 +189,41 @@ impl Outbox {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl Waiting {
+    /// What waits and what is on its way, at most.
+    fn bytes(&self) -> usize {
+        self.earlier_bytes + self.frames.len() + self.in_flight
+    }
+
+    /// What waits comes before whatever is appended from here on.
+    fn set_aside(&mut self) {
+        if !self.frames.is_empty() {
+            self.earlier_bytes += self.frames.len();
+            let frames = std::mem::take(&mut self.frames);
+            self.earlier.push_back(Part::Frames(frames));
+        }
+    }
+}
+
+impl Part {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Frames(frames) => frames.len(),
+            Self::Long(message) => bytes_of_long(message).unwrap_or_default(),
+        }
+    }
+}
+
+/// Most bytes of a message that takes long to encode; `None` for all others.
+fn bytes_of_long(message: &ToPeer) -> Option<usize> {
+    let ToPeer::SharedStatePlan(SyncPlan {
+        role: SyncRole::Request { entries, .. },
+        ..
+    }) = message
+    else {
+        return None;
+    };
+    Some(entries.len() * LINE_BYTES + PLAN_BYTES)
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
-use pccl_core::id::{ConnId, GroupId, PeerId, ProtocolVersion, Seq, Tag};
+use pccl_core::id::{ConnId, Epoch, GroupId, PeerId, ProtocolVersion, Seq, Tag};
 use pccl_core::log::Machine;
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput};
 use pccl_core::messages::{Hello, RingOutcome, ToMaster};
@@ -71,7 +71,12 @@ fn turn(mut handle: impl FnMut(MasterInput, &mut Vec<MasterOutput>)) -> Duration
         };
         let broken = BrokenEdges::NONE;
         let (tag, seq, outcome) = (Tag(0), Seq(reduce), RingOutcome::Done);
-        let starts = ToMaster::InitiateCollective { tag, spec, broken };
+        let starts = ToMaster::InitiateCollective {
+            tag,
+            spec,
+            epoch: Epoch(0),
+            broken,
+        };
         let ends = ToMaster::CompleteCollective {
             seq,
             outcome,

@@ -2,7 +2,8 @@
 
 use std::pin::pin;
 
-use pccl_core::id::{ContentHash, EntryIndex};
+use pccl_core::id::EntryIndex;
+use pccl_core::shared_state::FetchList;
 use pccl_core::transport::{Lane, close, recv_exact};
 use pccl_core::wire::{STATE_RANGE_HEADER_BYTES, StateRange, StateRequest, encode_control};
 use tokio::sync::mpsc;
@@ -18,10 +19,10 @@ const BATCHES_UNDER_WAY: usize = 2;
 
 impl Desk<'_> {
     /// Keeps what the plan asks for and was fetched before, and nothing else.
-    pub(super) fn want(&self, entries: &[(EntryIndex, ContentHash)]) -> Result<(), TransferError> {
+    pub(super) fn want(&self, entries: &FetchList) -> Result<(), TransferError> {
         let wanted = entries.iter().map(|(entry, hash)| {
-            let length = self.content(*entry)?.len();
-            Ok((*entry, *hash, length))
+            let length = self.content(entry)?.len();
+            Ok((entry, hash, length))
         });
         let wanted: Vec<_> = wanted.collect::<Result<_, TransferError>>()?;
         lock(self.means.staging).want(&wanted);

@@ -1,7 +1,6 @@
 //! Transfers between two peers over simulated lanes, under the paused clock.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use pccl_core::id::{ContentHash, Identity, Revision, Ticket};
 use pccl_core::shared_state::SyncPlan;
@@ -120,7 +119,7 @@ impl Two {
             SyncRole::Distribute { to: vec![order(2)] },
             SyncRole::Request {
                 from: Some(order(1)),
-                entries: Arc::new(entries.collect()),
+                entries: entries.collect::<Vec<_>>().into(),
             },
         );
         let own = Mutex::default();

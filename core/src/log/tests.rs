@@ -92,19 +92,15 @@ fn play(master: &mut Recorded<Master>, peer: &mut Recorded<Peer>, input: PeerInp
     let mut inputs = vec![input];
     while !inputs.is_empty() {
         for output in peer.handle(inputs.remove(0)) {
-            match output {
-                PeerOutput::Send(message) => {
-                    let said = master.handle(heard(message));
-                    inputs.extend(said.into_iter().filter_map(|output| match output {
-                        MasterOutput::Send { message, .. } => Some(PeerInput::Message(message)),
-                        _ => None,
-                    }));
+            if let PeerOutput::Send(message) = output {
+                for said in master.handle(heard(message)) {
+                    if let MasterOutput::Send { message, .. } = said {
+                        inputs.push(PeerInput::Message(message));
+                    }
                 }
-                PeerOutput::RunRing { seq, .. } => {
-                    let outcome = RingOutcome::Done;
-                    inputs.push(PeerInput::RingEnded { seq, outcome });
-                }
-                _ => {}
+            } else if let PeerOutput::RunRing { seq, .. } = output {
+                let outcome = RingOutcome::Done;
+                inputs.push(PeerInput::RingEnded { seq, outcome });
             }
         }
     }

@@ -33,9 +33,20 @@ pub(super) struct PlannedRing {
 /// What is known of an edge that is to be built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub(super) struct Progress {
+    /// Not the sender: the receiver opens the lanes.
+    receiver_dials: bool,
     up_at_sender: bool,
     up_at_receiver: bool,
+    /// The end that has reported a failure.
+    failed_at: Option<Edge>,
     pub(super) failed: Option<Failure>,
+}
+
+/// The ends of an edge, by who opens its lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ends {
+    pub(super) dialler: PeerId,
+    pub(super) dialled: PeerId,
 }
 
 /// Why an edge counts as failed.
@@ -79,12 +90,19 @@ pub(super) enum Report {
 }
 
 impl Wiring {
-    pub(super) fn new(scope: Scope, round: Round, rings: BTreeMap<GroupId, PlannedRing>) -> Self {
+    pub(super) fn new(
+        scope: Scope,
+        round: Round,
+        rings: BTreeMap<GroupId, PlannedRing>,
+        dialler: impl Fn(PeerId, PeerId) -> PeerId,
+    ) -> Self {
         let planned = rings.values().flat_map(|plan| &plan.edges);
         let fresh = planned.filter(|(_, edge)| edge.built == round);
-        let edges: BTreeMap<_, _> = fresh
-            .map(|(edge, _)| (*edge, Progress::default()))
-            .collect();
+        let untried = |(from, to): (PeerId, PeerId)| Progress {
+            receiver_dials: dialler(from, to) != from,
+            ..Progress::default()
+        };
+        let edges: BTreeMap<_, _> = fresh.map(|(edge, _)| (*edge, untried(*edge))).collect();
         Self {
             scope,
             rings,
@@ -118,13 +136,26 @@ impl Wiring {
         })
     }
 
+    /// Who was told to open the lanes of an edge, and who to expect them.
+    pub(super) fn ends(&self, (from, to): (PeerId, PeerId)) -> Ends {
+        let progress = self.edges.get(&(from, to));
+        let receiver_dials = progress.is_some_and(|progress| progress.receiver_dials);
+        let (dialler, dialled) = if receiver_dials {
+            (to, from)
+        } else {
+            (from, to)
+        };
+        Ends { dialler, dialled }
+    }
+
     /// False: that end has reported this edge before.
     pub(super) fn note(&mut self, edge: (PeerId, PeerId), end: Edge, report: Report) -> bool {
         let Some(progress) = self.edges.get_mut(&edge) else {
             return false;
         };
         let was_decided = progress.is_decided();
-        if progress.is_reported_at(end) {
+        let has_failed_there = progress.failed_at == Some(end);
+        if progress.is_reported_at(end) || has_failed_there {
             return false;
         }
         match report {
@@ -133,11 +164,9 @@ impl Wiring {
                 Edge::FromPrevious => progress.up_at_receiver = true,
             },
             Report::Failed(failure) => {
-                if progress
-                    .failed
-                    .replace(Failure::Reported(failure))
-                    .is_some()
-                {
+                progress.failed_at = Some(end);
+                let before = progress.failed.replace(Failure::Reported(failure));
+                if before.is_some() {
                     return false;
                 }
             }
@@ -153,12 +182,12 @@ impl Wiring {
     }
 
     /// Whatever was not reported in time has failed.
-    pub(super) fn close(&mut self, dialler: impl Fn((PeerId, PeerId)) -> PeerId) {
-        let open = self.edges.iter_mut().filter(|(_, edge)| !edge.is_decided());
-        for (edge, progress) in open {
-            let dialler_reported = match dialler(*edge) == edge.0 {
-                true => progress.up_at_sender,
-                false => progress.up_at_receiver,
+    pub(super) fn close(&mut self) {
+        let open = self.edges.values_mut().filter(|edge| !edge.is_decided());
+        for progress in open {
+            let dialler_reported = match progress.receiver_dials {
+                true => progress.up_at_receiver,
+                false => progress.up_at_sender,
             };
             progress.failed = Some(Failure::Overdue { dialler_reported });
         }

@@ -4,10 +4,13 @@
 //!    broke under two collectives in a row, as long as there is such a ring; what came up is kept
 //!    together, and pieces that no working edge joins are tried side by side in another order. Where two
 //!    accepted peers could not be connected, nothing is taken to work that was not connected since.
+//!    Lanes to whom the last one did not reach that tried are opened from its side (`wiring`), so that who
+//!    can reach others is a member like any other; and two that nobody has reached are kept apart.
 //! 2. **Newcomers.** One that two attempts could not reach, or that could not reach others in two attempts
 //!    whom somebody has reached, holds up nobody any longer. It is refused if in both cases the other end
 //!    has shown that it works, or if it happens a third time; else it waits for the next admission.
-//! 3. **Evict** only if no ring is left: of pieces that nothing joins the larger one stays; in one piece
+//! 3. **Evict** only if no ring is left: of pieces that nothing joins the larger one stays, and of peers each
+//!    of which is alone the one with the fewest failures; in one piece
 //!    the peer of the most failed pairs goes, a newcomer before an accepted peer, the later before the
 //!    earlier.
 //!
@@ -20,7 +23,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-use super::attempt::{Failure, Wiring};
+use super::attempt::{Ends, Failure, Wiring};
 use super::pieces::joined_pieces;
 use super::record::PeerRecord;
 use super::{Master, Out};
@@ -77,6 +80,21 @@ impl DeadEdge {
     fn pair(self) -> Pair {
         pair((self.dialler, self.dialled))
     }
+
+    /// Whether the dialled peer was not there where the lanes were to be opened: nobody was, or another
+    /// process.
+    fn is_unanswered(self) -> bool {
+        match self.failure {
+            Failure::Reported(failure) => match failure {
+                LaneFailure::Refused
+                | LaneFailure::TimedOut
+                | LaneFailure::Unreachable
+                | LaneFailure::Untrusted => true,
+                LaneFailure::Closed | LaneFailure::BadHandshake | LaneFailure::Local => false,
+            },
+            Failure::Overdue { .. } => false,
+        }
+    }
 }
 
 impl Master {
@@ -89,20 +107,27 @@ impl Master {
             // What was measured between them holds no more: the solver would choose the edge again.
             self.bandwidth.remove(&(edge.dialler, edge.dialled));
             self.bandwidth.remove(&(edge.dialled, edge.dialler));
+            if edge.is_unanswered()
+                && let Some(record) = self.record_mut(edge.dialled)
+            {
+                record.missed = true;
+            }
         }
         for (group, plan) in &wiring.rings {
             self.learn(*group, wiring, &plan.ring);
         }
         self.strike(&dead, out);
         for (group, plan) in &wiring.rings {
+            self.leave_out_the_hidden(*group, &plan.ring);
+        }
+        for (group, plan) in &wiring.rings {
             self.evict(*group, &plan.ring, out);
         }
     }
 
     fn dead_edges(&self, wiring: &Wiring) -> Vec<DeadEdge> {
-        let failed = wiring.edges.iter().filter_map(|((from, to), edge)| {
-            let dialler = self.dialler(*from, *to);
-            let dialled = if dialler == *from { *to } else { *from };
+        let failed = wiring.edges.iter().filter_map(|(ends, edge)| {
+            let Ends { dialler, dialled } = wiring.ends(*ends);
             Some(DeadEdge {
                 dialler,
                 dialled,
@@ -116,10 +141,9 @@ impl Master {
     /// Forgets what the edges that came up disprove.
     pub(super) fn clear_edges(&mut self, wiring: &Wiring) {
         let up = wiring.edges.iter().filter(|(_, edge)| edge.is_up());
-        for (from, to) in up.map(|(edge, _)| *edge) {
-            let dialler = self.dialler(from, to);
-            let dialled = if dialler == from { to } else { from };
-            self.failed.remove(&pair((from, to)));
+        for edge in up.map(|(edge, _)| *edge) {
+            let Ends { dialler, dialled } = wiring.ends(edge);
+            self.failed.remove(&pair(edge));
             if let Some(departed) = self.departed.get_mut(&dialler) {
                 departed.as_dialler = 0;
             }
@@ -127,7 +151,7 @@ impl Master {
                 departed.as_dialled = 0;
             }
             if let Some(record) = self.record_mut(dialled) {
-                record.reached = true;
+                (record.reached, record.missed) = (true, false);
             }
             if let Some(record) = self.record_mut(dialler) {
                 record.has_dialled = true;
@@ -258,6 +282,30 @@ impl Master {
         }
     }
 
+    /// Of newcomers that nobody reaches no more hold up the others in a third attempt than can stand between
+    /// them: the latest wait for the next admission.
+    fn leave_out_the_hidden(&mut self, group: GroupId, ring: &Ring) {
+        let attempts = self.attempts.get(&group).map(|attempts| attempts.count);
+        if attempts.is_none_or(|attempts| attempts < STRIKES_MAX) {
+            return;
+        }
+        let peers = ring
+            .0
+            .iter()
+            .filter_map(|peer| Some((*peer, self.peers.get(peer)?)));
+        let invited = peers.filter(|(_, peer)| peer.is_accepted() || peer.left_out == 0);
+        let (hidden, others): (Vec<_>, Vec<_>) = invited.partition(|(_, peer)| peer.is_hidden());
+        let too_many = hidden.len().saturating_sub(others.len());
+        let newcomers = hidden.iter().filter(|(_, peer)| !peer.is_accepted());
+        let mut newcomers: Vec<PeerId> = newcomers.map(|(peer, _)| *peer).collect();
+        newcomers.sort_unstable();
+        for peer in newcomers.into_iter().rev().take(too_many) {
+            if let Some(record) = self.record_mut(peer) {
+                record.left_out = 1;
+            }
+        }
+    }
+
     /// Whether the other end of a dead edge has shown that it works.
     fn is_proven(&self, edge: DeadEdge, charged: PeerId) -> bool {
         let dialler = self.peers.get(&edge.dialler);
@@ -266,7 +314,7 @@ impl Master {
                 .get(&edge.dialled)
                 .is_some_and(|peer| peer.reached)
         } else {
-            dialler.is_some_and(|peer| peer.has_dialled || peer.is_accepted())
+            dialler.is_some_and(|peer| peer.has_dialled)
         }
     }
     /// Nothing speaks for or against a peer that is gone.

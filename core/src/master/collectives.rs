@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use super::record::{Collective, GroupRecord, Stake};
 use super::{Master, Out, send};
 use crate::element::CollectiveSpec;
-use crate::id::{GroupId, PeerId, Seq, Tag};
+use crate::id::{Epoch, GroupId, PeerId, Seq, Tag};
 use crate::messages::{AbortCause, CollectiveRefusal, Misdeed, RingOutcome, ToPeer, Verdict};
 use crate::states::{CollectiveEvent, ConnectionState, Event, next_collective_state};
 use crate::topology::BrokenEdges;
@@ -23,7 +23,7 @@ impl Master {
         peer: PeerId,
         tag: Tag,
         spec: CollectiveSpec,
-        broken: BrokenEdges,
+        (epoch, broken): (Epoch, BrokenEdges),
         out: &mut Out,
     ) {
         let Some(record) = self.peers.get(&peer) else {
@@ -50,7 +50,11 @@ impl Master {
         }
         self.step_tag(peer, tag, CollectiveEvent::Initiated);
         if let Some(group) = self.group_of(peer) {
-            group.note_broken(peer, broken);
+            // A break of an older ring is over: another one has been built. Should that have kept the edge,
+            // the collective that notices says so.
+            if epoch == group.epoch {
+                group.note_broken(peer, broken);
+            }
             group.note_start(peer, tag, spec);
         }
     }
@@ -206,6 +210,7 @@ impl Master {
         if is_whole {
             group.whole.insert(tag);
         }
+        self.went_on.insert(peer);
         self.step_tag(peer, tag, CollectiveEvent::Completed);
         match outcome {
             RingOutcome::Done => {}

@@ -2,7 +2,16 @@
 //!
 //! A peer has one timer, [`Late`](MasterTimer::Late), while others wait for it: for its vote while it is
 //! idle, for its vote on a collective of another tag while it waits itself, or for its part of something
-//! that runs. It starts anew with each message that shows that the peer goes on. When it runs out:
+//! that runs. Only what is owed counts:
+//!
+//! - The time for a **vote** begins when the peer is idle and some ballot lacks it, and ends when that is
+//!   no longer so. Nothing that the peer says makes it begin anew: no sign of life, no question whether
+//!   anybody waits, and no vote for other tags, nor that such a vote is taken back. Who votes and has its
+//!   answer at once has the time again for the next ballot.
+//! - The time for a **part** of something that runs begins anew whenever the peer says that bytes have
+//!   moved, that one of its measurements is there, or that its part of one of several collectives is over.
+//!
+//! When it runs out:
 //!
 //! - who is **idle** is kicked, unless more would have to go than wait for them;
 //! - who waits to start **other tags** is not at fault: the programs differ, and the collectives that lack
@@ -34,13 +43,27 @@ pub(super) struct GlobalWaits {
     asking: bool,
 }
 
+/// What the present input says of a peer.
+#[derive(Clone, Copy)]
+struct Told {
+    /// It is a message of this peer.
+    something: bool,
+    /// The peer goes on with its part of what runs, or its call is over.
+    progress: bool,
+}
+
 impl Master {
     /// Starts and stops timers so that exactly those run that the state wants.
     pub(super) fn set_timers(&mut self, heard: Option<PeerId>, out: &mut Out) {
         self.recheck_waiting();
-        self.rechecked.extend(heard);
+        let went_on = core::mem::take(&mut self.went_on);
+        self.rechecked.extend(heard.iter().chain(&went_on));
         while let Some(peer) = self.rechecked.pop_first() {
-            self.watch(peer, heard == Some(peer), out);
+            let told = Told {
+                something: heard == Some(peer),
+                progress: went_on.contains(&peer),
+            };
+            self.watch(peer, told, out);
         }
         let heartbeat = !self.peers.is_empty();
         self.set_timer(MasterTimer::HeartbeatDue, heartbeat, out);
@@ -75,8 +98,8 @@ impl Master {
         }
     }
 
-    /// Brings a peer's timers up to date. `restart`: it has shown that it goes on.
-    fn watch(&mut self, peer: PeerId, restart: bool, out: &mut Out) {
+    /// Brings a peer's timers up to date.
+    fn watch(&mut self, peer: PeerId, told: Told, out: &mut Out) {
         let silence = MasterTimer::Silence(peer);
         let late = MasterTimer::Late(peer);
         let Some(record) = self.peers.get(&peer) else {
@@ -88,8 +111,15 @@ impl Master {
         let before = record.late;
         self.set_timer(silence, true, out);
         let runs = self.armed.contains(&late);
-        let starts_anew = rule!(restart; LateThoughHeard => false);
-        if wanted.is_some() && (!runs || wanted != before || starts_anew) {
+        let goes_on = rule!(told.progress; LateThoughHeard => false);
+        let is_for_vote = |late: Option<Lateness>| late.is_some_and(Lateness::is_for_vote);
+        // By its own word a peer gains no time for the vote that it owes.
+        let owes_as_before = told.something && is_for_vote(before) && is_for_vote(wanted);
+        let is_other = rule!(
+            wanted != before && !owes_as_before;
+            WordsGainTime => told.something || wanted != before
+        );
+        if wanted.is_some() && (!runs || is_other || goes_on) {
             rule!(self.start_timer(late, wanted, out); LateNotWatched => {});
         } else if wanted.is_none() {
             self.set_timer(late, false, out);

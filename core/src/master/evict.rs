@@ -44,7 +44,9 @@ impl Master {
             failures.is_some_and(|failures| *failures >= FRUITLESS_MAX)
         };
         if pieces.len() > 1 {
-            let largest = pieces.iter().max_by_key(|piece| self.weight(group, piece));
+            let all_alone = pieces.iter().all(|piece| piece.len() == 1);
+            let weight = |piece: &&BTreeSet<PeerId>| self.weight(group, piece, all_alone);
+            let largest = pieces.iter().max_by_key(weight);
             let others = pieces.iter().filter(|piece| Some(*piece) != largest);
             let others: Vec<BTreeSet<PeerId>> = others.cloned().collect();
             let largest = largest.cloned().unwrap_or_default();
@@ -62,19 +64,24 @@ impl Master {
     }
 
     /// Of several pieces the one with the most accepted peers stays, else the one with the most peers, else
-    /// the one with the fewest failures, else the one that is longest in the run.
+    /// the one with the fewest failures, else the one that is longest in the run. Where each peer is a piece of
+    /// its own, that one stays that has the fewest failures: an accepted peer that nothing joins to anybody
+    /// would else have each newcomer refused.
     fn weight(
         &self,
         group: GroupId,
         piece: &BTreeSet<PeerId>,
-    ) -> (usize, usize, Reverse<usize>, Reverse<Option<PeerId>>) {
+        all_alone: bool,
+    ) -> (usize, usize, Reverse<usize>, usize, Reverse<Option<PeerId>>) {
         let accepted = piece.iter().filter(|peer| !self.is_registered(**peer));
+        let accepted = accepted.count();
         let charges: usize = piece.iter().map(|peer| self.charges(group, *peer)).sum();
         let first = piece.first().copied();
         (
-            accepted.count(),
+            if all_alone { 0 } else { accepted },
             piece.len(),
             Reverse(charges),
+            accepted,
             Reverse(first),
         )
     }

@@ -10,17 +10,14 @@
 //! at the limits the votes of a group that agrees take the memory of one.
 
 use alloc::collections::BTreeMap;
-use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::cmp::Ordering;
 use core::hash::Hasher;
 
 use siphasher::sip128::{Hasher128, SipHasher24};
 
-use crate::element::ElementType;
-use crate::id::{ContentHash, EntryIndex, PeerId, Revision};
-use crate::shared_state::{EntryInfo, SyncStrategy, SyncVote};
+use crate::id::{ContentHash, PeerId, Revision};
+use crate::shared_state::{EntryInfo, FetchList, SyncStrategy, SyncVote};
 use crate::ticket::TicketMint;
 
 /// The votes of a group.
@@ -42,33 +39,23 @@ pub(super) struct Offer {
     hashes: Arc<[ContentHash]>,
 }
 
-/// Which entries a peer lacks, a bit for each.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Dirty(Vec<u64>);
-
-/// The entries that a peer has, whatever is in them, sorted by name.
+/// The entries that a peer has, whatever is in them. Names are not kept: their digests tell how many
+/// entries two descriptions do not share.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Description {
     digest: Digest,
-    /// One after the other: two lists of names are compared from front to back.
-    names: String,
-    entries: Vec<Entry>,
-    /// There is an entry in which peers may differ.
-    may_differ: bool,
+    /// Sorted.
+    keys: Vec<Key>,
+    /// Entries in which peers may differ, a bit for each in the order of the names.
+    may_differ: Vec<u64>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Entry {
-    /// Where in the names its own ends.
-    name_ends: usize,
-    shape: Shape,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Shape {
-    element: ElementType,
-    count: u64,
-    may_differ: bool,
+/// Digests of one entry's name, and of its name, type, count and flag: short ones, for nothing is
+/// decided by them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Key {
+    name: u64,
+    whole: u64,
 }
 
 impl Offer {
@@ -76,11 +63,14 @@ impl Offer {
     /// kept another time.
     pub(super) fn read(vote: &SyncVote, mint: &TicketMint, known: &Offers) -> Self {
         let key = mint.derive_key(b"digests of shared state");
-        let digest = digest_of_description(&key, &vote.entries);
+        let entry_key = mint.derive_key(b"digests of entries");
+        let digests = vote.entries.iter().map(|e| EntryDigest::new(&entry_key, e));
+        let digests: Vec<EntryDigest> = digests.collect();
+        let digest = digest_of_description(&key, &digests);
         let content = digest_of_content(&key, digest, &vote.entries);
         let alike = |offer: &&Self| offer.description.digest == digest;
         let description = known.values().find(alike).map_or_else(
-            || Arc::new(Description::new(digest, &vote.entries)),
+            || Arc::new(Description::new(digest, &digests, &vote.entries)),
             |offer| Arc::clone(&offer.description),
         );
         let hashes = || vote.entries.iter().map(|entry| entry.hash);
@@ -102,7 +92,7 @@ impl Offer {
 
     /// Is there an entry in which peers may differ?
     pub(super) fn may_differ(&self) -> bool {
-        self.description.may_differ
+        self.description.may_differ.iter().any(|word| *word != 0)
     }
 
     /// Who holds this and has to hold what `elected` does: is there anything to fetch? Both describe
@@ -111,112 +101,92 @@ impl Offer {
         self.content != elected.content || (is_newcomer && self.may_differ())
     }
 
-    /// What is to be fetched: what differs from `source`, which holds the elected content, and as a
-    /// newcomer what may differ too. Both describe the same entries.
-    pub(super) fn dirty(&self, source: &Self, is_newcomer: bool) -> Dirty {
-        let entries = self.description.entries.chunks(64);
+    /// What is to be fetched, a bit for each entry: what differs from `source`, which holds the elected
+    /// content, and as a newcomer what may differ too. Both describe the same entries.
+    pub(super) fn dirty(&self, source: &Self, is_newcomer: bool) -> Arc<[u64]> {
         let hashes = self.hashes.chunks(64).zip(source.hashes.chunks(64));
-        let word = |(entries, (own, wanted)): (&[Entry], (&[ContentHash], &[ContentHash]))| {
-            let pairs = entries.iter().zip(own.iter().zip(wanted)).rev();
-            pairs.fold(0_u64, |word, (entry, (own, wanted))| {
-                let differs = match entry.shape.may_differ {
-                    true => is_newcomer,
-                    false => own != wanted,
-                };
-                word << 1 | u64::from(differs)
-            })
+        let word = |((own, wanted), may_differ): ((&[ContentHash], &[ContentHash]), &u64)| {
+            let pairs = own.iter().zip(wanted);
+            let differs = bits(pairs.map(|(own, wanted)| own != wanted));
+            let lacks_anyway = if is_newcomer { *may_differ } else { 0 };
+            differs & !may_differ | lacks_anyway
         };
-        Dirty(entries.zip(hashes).map(word).collect())
+        hashes.zip(&self.description.may_differ).map(word).collect()
     }
 
-    /// The dirty entries, with the hashes that they have here.
-    pub(super) fn pick(&self, dirty: &Dirty) -> Arc<Vec<(EntryIndex, ContentHash)>> {
-        let count: u32 = dirty.0.iter().map(|word| word.count_ones()).sum();
-        let mut picked = Vec::with_capacity(count as usize);
-        let chunks = self.hashes.chunks(64).zip((0..).step_by(64));
-        for (word, (hashes, first)) in dirty.0.iter().zip(chunks) {
-            let mut left = *word;
-            while left != 0 {
-                let bit = left.trailing_zeros();
-                if let Some(hash) = hashes.get(bit as usize) {
-                    picked.push((EntryIndex(first + bit), *hash));
-                }
-                left &= left - 1;
-            }
-        }
-        Arc::new(picked)
+    /// The marked entries, with the hashes that they have here.
+    pub(super) fn pick(&self, marks: Arc<[u64]>) -> FetchList {
+        FetchList::marked(marks, Arc::clone(&self.hashes))
     }
 
     /// How many entries this one lacks, has besides, or describes otherwise.
     pub(super) fn differing_entries(&self, elected: &Self) -> u32 {
-        let (mut theirs, mut own) = (elected.description.named(), self.description.named());
-        let (mut their_next, mut own_next) = (theirs.next(), own.next());
-        let mut differing = 0_u32;
-        loop {
-            let (order, is_same) = match (&their_next, &own_next) {
-                (None, None) => return differing,
-                (Some(_), None) => (Ordering::Less, false),
-                (None, Some(_)) => (Ordering::Greater, false),
-                (Some((theirs, one)), Some((own, other))) => {
-                    let order = theirs.cmp(own);
-                    (order, order.is_eq() && one == other)
-                }
-            };
-            differing = differing.saturating_add(u32::from(!is_same));
-            if order.is_le() {
-                their_next = theirs.next();
-            }
-            if order.is_ge() {
-                own_next = own.next();
-            }
+        let (own, theirs) = (&self.description.keys, &elected.description.keys);
+        let (mut own_at, mut their_at, mut names, mut shared) = (0_usize, 0_usize, 0_u32, 0_u32);
+        // Where the order is that of digests no branch on it could be foreseen.
+        while let (Some(one), Some(other)) = (own.get(own_at), theirs.get(their_at)) {
+            names = names.saturating_add(1);
+            shared = shared.saturating_add(u32::from(one == other));
+            own_at += usize::from(one.name <= other.name);
+            their_at += usize::from(other.name <= one.name);
         }
+        let rest = own.len().saturating_sub(own_at) + theirs.len().saturating_sub(their_at);
+        let rest = u32::try_from(rest).unwrap_or(u32::MAX);
+        names.saturating_add(rest).saturating_sub(shared)
     }
 }
 
 impl Description {
-    fn new(digest: Digest, infos: &[EntryInfo]) -> Self {
-        let mut names = String::with_capacity(infos.iter().map(|info| info.name.len()).sum());
-        let mut entries = Vec::with_capacity(infos.len());
-        for info in infos {
-            names.push_str(&info.name);
-            entries.push(Entry {
-                name_ends: names.len(),
-                shape: Shape {
-                    element: info.element,
-                    count: info.count,
-                    may_differ: info.allow_content_inequality,
-                },
-            });
-        }
+    fn new(digest: Digest, digests: &[EntryDigest], infos: &[EntryInfo]) -> Self {
+        let mut keys: Vec<Key> = digests.iter().map(|entry| entry.key).collect();
+        keys.sort_unstable();
+        let flags = |infos: &[EntryInfo]| bits(infos.iter().map(|e| e.allow_content_inequality));
         Self {
             digest,
-            names,
-            entries,
-            may_differ: infos.iter().any(|info| info.allow_content_inequality),
+            keys,
+            may_differ: infos.chunks(64).map(flags).collect(),
         }
-    }
-
-    fn named(&self) -> impl Iterator<Item = (&[u8], Shape)> {
-        let mut begin = 0;
-        self.entries.iter().map(move |entry| {
-            let name = self.names.as_bytes().get(begin..entry.name_ends);
-            begin = entry.name_ends;
-            (name.unwrap_or_default(), entry.shape)
-        })
     }
 }
 
-/// Every entry is written with its lengths first, so that no two lists of entries are one text.
-fn digest_of_description(key: &[u8; 16], entries: &[EntryInfo]) -> Digest {
+/// Up to 64 flags as a word, the first one its lowest bit.
+fn bits(flags: impl DoubleEndedIterator<Item = bool>) -> u64 {
+    flags
+        .rev()
+        .fold(0, |word, flag| word << 1 | u64::from(flag))
+}
+
+/// What is computed from one entry without its content.
+struct EntryDigest {
+    key: Key,
+    whole: u128,
+}
+
+impl EntryDigest {
+    /// What follows the name has a fixed length, so that no two entries are one text.
+    fn new(key: &[u8; 16], entry: &EntryInfo) -> Self {
+        let mut hasher = SipHasher24::new_with_key(key);
+        hasher.write(entry.name.as_bytes());
+        let name = hasher.finish128().h1;
+        let may_differ = u8::from(entry.allow_content_inequality);
+        hasher.write(&entry.count.to_le_bytes());
+        hasher.write(&[entry.element as u8, may_differ]);
+        let whole = hasher.finish128();
+        Self {
+            key: Key {
+                name,
+                whole: whole.h1,
+            },
+            whole: whole.as_u128(),
+        }
+    }
+}
+
+fn digest_of_description(key: &[u8; 16], entries: &[EntryDigest]) -> Digest {
     let mut hasher = SipHasher24::new_with_key(key);
     hasher.write(b"description");
-    hasher.write(&(entries.len() as u64).to_le_bytes());
     for entry in entries {
-        hasher.write(&(entry.name.len() as u64).to_le_bytes());
-        hasher.write(entry.name.as_bytes());
-        let may_differ = u8::from(entry.allow_content_inequality);
-        hasher.write(&[entry.element as u8, may_differ]);
-        hasher.write(&entry.count.to_le_bytes());
+        hasher.write(&entry.whole.to_le_bytes());
     }
     Digest(hasher.finish128().as_u128())
 }
@@ -240,6 +210,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::element::ElementType;
+    use crate::id::EntryIndex;
 
     const MINT: TicketMint = TicketMint { key: [7; 16] };
 
@@ -326,7 +298,7 @@ mod tests {
                 ..entry.clone()
             });
             let (own, source) = (offer(entries.clone()), offer(other.collect()));
-            let picked = source.pick(&own.dirty(&source, is_newcomer));
+            let picked = source.pick(own.dirty(&source, is_newcomer));
             let wanted = entries.iter().zip(source.hashes.iter()).zip(0..);
             let wanted = wanted.filter(|((own, hash), _)| match own.allow_content_inequality {
                 true => is_newcomer,

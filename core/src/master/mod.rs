@@ -133,6 +133,9 @@ pub struct Master {
     rechecked: BTreeSet<PeerId>,
     /// Groups that the present input concerns.
     dirty: BTreeSet<GroupId>,
+    /// Peers that have gone on with their part of something that runs, or whose call is over, because of the
+    /// present input.
+    went_on: BTreeSet<PeerId>,
 }
 
 /// What `handle` appends to.
@@ -165,6 +168,7 @@ impl Master {
             touched: BTreeSet::new(),
             rechecked: BTreeSet::new(),
             dirty: BTreeSet::new(),
+            went_on: BTreeSet::new(),
         }
     }
 
@@ -301,8 +305,13 @@ impl Master {
             ToMaster::SharedStateDone { round, ok, with } => {
                 self.shared_state_done(peer, round, ok, with, out);
             }
-            ToMaster::InitiateCollective { tag, spec, broken } => {
-                self.vote_to_initiate(peer, tag, spec, broken, out);
+            ToMaster::InitiateCollective {
+                tag,
+                spec,
+                epoch,
+                broken,
+            } => {
+                self.vote_to_initiate(peer, tag, spec, (epoch, broken), out);
             }
             ToMaster::CompleteCollective {
                 seq,
@@ -318,6 +327,7 @@ impl Master {
     fn goes_on(&mut self, peer: PeerId, out: &mut Out) {
         let late = self.peers.get(&peer).and_then(|record| record.late);
         if late == Some(Lateness::Part) {
+            self.went_on.insert(peer);
             self.settle(Some(peer), out);
         }
     }
@@ -338,6 +348,10 @@ impl Master {
         match next_state(from, event) {
             Some(to) => {
                 record.state = to;
+                let has_no_answer = event == Event::CallGaveWay || event == Event::CollectivesEnded;
+                if to == ConnectionState::Idle && !has_no_answer {
+                    self.went_on.insert(peer);
+                }
                 out.push(MasterOutput::Moved {
                     peer,
                     event,

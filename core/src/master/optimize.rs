@@ -145,7 +145,8 @@ impl Master {
             return;
         }
         if asked.contains(&(peer, to)) && awaiting.contains(&peer) {
-            self.bandwidth.insert((peer, to), kbit_per_s);
+            let is_first = self.bandwidth.insert((peer, to), kbit_per_s).is_none();
+            self.went_on.extend(is_first.then_some(peer));
         } else {
             self.kick(peer, Misdeed::UnaskedProbe, out);
         }

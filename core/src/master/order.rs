@@ -6,10 +6,14 @@ use alloc::vec::Vec;
 use super::Master;
 use super::blame::{Pair, pair};
 use super::evict::BREAKS_MAX;
-use super::pieces::regrouped;
+use super::pieces::{interleaved, regrouped};
+use super::record::PeerRecord;
 use crate::id::{GroupId, PeerId};
 use crate::topology::Ring;
 use crate::tour;
+
+/// So many pieces are tried part by part in turn.
+const PIECES_FEW: usize = 3;
 
 /// Places of a ring in which newcomers are tried before another order is.
 const PLACES_MAX: usize = 64;
@@ -17,10 +21,26 @@ const PLACES_MAX: usize = 64;
 impl Master {
     /// The present ring without the departed, and newcomers somewhere in between; after an attempt that
     /// failed in several places the order of that, in pieces. No pair that failed stands side by side, as
-    /// long as there is such a ring.
+    /// long as there is such a ring, and no two that nobody has reached; else pairs may that failed when the
+    /// other end opened the lanes.
     pub(super) fn next_ring(&self, group: GroupId, members: &[PeerId]) -> Ring {
         let bad = self.bad_pairs(group, members);
-        self.ring_without(group, members, &bad).unwrap_or_else(|| {
+        let hidden = self.hidden_pairs(members);
+        let tried: BTreeSet<Pair> = bad
+            .iter()
+            .filter(|p| !self.is_untried(**p))
+            .copied()
+            .collect();
+        let mut avoided = alloc::vec![&bad | &hidden];
+        if tried != bad {
+            avoided.push(&tried | &hidden);
+        }
+        if !hidden.is_empty() {
+            avoided.push(bad);
+        }
+        let mut avoided = avoided.iter();
+        let ring = avoided.find_map(|pairs| self.ring_without(group, members, pairs));
+        ring.unwrap_or_else(|| {
             // What failed is tried again, each time the other way round.
             let mut order = self.order_before(group, members);
             let attempts = self.attempts.get(&group);
@@ -40,8 +60,35 @@ impl Master {
         let inserted = self.inserted(group, members, bad);
         inserted.or_else(|| {
             let order = self.order_before(group, members);
-            tour::avoid(&regrouped(&order, bad), bad)
+            let pieces = self.pieces_in_order(group, &order);
+            let order = match pieces {
+                Some((pieces, parts)) => interleaved(&pieces, parts),
+                None => regrouped(&order, bad),
+            };
+            tour::avoid(&order, bad)
         })
+    }
+
+    /// The few pieces into which working edges join the members, in this order, and into how many parts each
+    /// is cut so that one attempt tries enough pairs between them: more where some have failed already.
+    fn pieces_in_order(
+        &self,
+        group: GroupId,
+        order: &[PeerId],
+    ) -> Option<(Vec<Vec<PeerId>>, usize)> {
+        let pieces = &self.attempts.get(&group)?.pieces;
+        let known: usize = pieces.keys().map(BTreeSet::len).sum();
+        if !(2..=PIECES_FEW).contains(&pieces.len()) || known != order.len() {
+            return None;
+        }
+        let in_order = |piece: &BTreeSet<PeerId>| -> Vec<PeerId> {
+            let members = order.iter().filter(|peer| piece.contains(peer));
+            members.copied().collect()
+        };
+        let in_order: Vec<Vec<PeerId>> = pieces.keys().map(in_order).collect();
+        let is_whole = in_order.iter().map(Vec::len).sum::<usize>() == known;
+        let have_failed = pieces.values().all(|failures| *failures > 0);
+        is_whole.then_some((in_order, if have_failed { 4 } else { 2 }))
     }
 
     /// The standing ring with all newcomers in one place of it, at its end if that will do.
@@ -93,6 +140,28 @@ impl Master {
         let present = before.iter().filter(|peer| is_member.contains(peer));
         let newcomers = members.iter().filter(|peer| !known.contains(peer));
         present.chain(newcomers).copied().collect()
+    }
+
+    /// Whether lanes between two peers that could not be connected would be opened by the other one.
+    fn is_untried(&self, (one, other): Pair) -> bool {
+        let dialler = self.dialler(one, other);
+        let failed = self.failed.get(&(one, other));
+        failed.is_some_and(|edge| edge.dialler != dialler) && dialler == self.dialler(other, one)
+    }
+
+    /// Pairs of members neither of which can be expected to reach the other; none where there are so many that
+    /// no ring keeps them apart.
+    fn hidden_pairs(&self, members: &[PeerId]) -> BTreeSet<Pair> {
+        let is_hidden = |peer: &&PeerId| self.peers.get(peer).is_some_and(PeerRecord::is_hidden);
+        let mut hidden: Vec<PeerId> = members.iter().filter(is_hidden).copied().collect();
+        if hidden.len() > members.len().saturating_sub(hidden.len()) {
+            hidden.clear();
+        }
+        let pairs = hidden.iter().enumerate().flat_map(|(at, one)| {
+            let others = hidden.iter().skip(at.saturating_add(1));
+            others.map(move |other| pair((*one, *other)))
+        });
+        pairs.collect()
     }
 
     /// Pairs of members that failed. An edge between two of them that stands is kept all the same.

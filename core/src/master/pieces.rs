@@ -49,11 +49,24 @@ pub(super) fn regrouped(order: &[PeerId], failed: &BTreeSet<Pair>) -> Vec<PeerId
         let odd = pieces.iter().skip(1).step_by(2);
         return even.chain(odd).flatten().copied().collect();
     }
-    let halves = pieces
-        .iter()
-        .map(|piece| piece.split_at(piece.len().div_ceil(2)));
-    let (first, second): (Vec<&[PeerId]>, Vec<&[PeerId]>) = halves.unzip();
-    first.into_iter().chain(second).flatten().copied().collect()
+    interleaved(&pieces, 2)
+}
+
+/// Each piece in so many parts, and the parts of all of them in turn.
+pub(super) fn interleaved(pieces: &[Vec<PeerId>], parts: usize) -> Vec<PeerId> {
+    let parts_of = |piece: &Vec<PeerId>| {
+        let length = piece.len().div_ceil(parts.max(1)).max(1);
+        let parts = piece.chunks(length).map(<[PeerId]>::to_vec);
+        parts.collect::<Vec<_>>().into_iter()
+    };
+    let mut left: Vec<_> = pieces.iter().map(parts_of).collect();
+    let mut order = Vec::new();
+    for _ in 0..parts.max(1) {
+        for piece in &mut left {
+            order.extend(piece.next().unwrap_or_default());
+        }
+    }
+    order
 }
 
 /// The stretches of a ring between failed pairs.
@@ -122,6 +135,14 @@ mod tests {
         let failed = pairs(&[(8, 1), (4, 5)]);
 
         assert_eq!(regrouped(&order, &failed), peers(&[1, 2, 5, 6, 3, 4, 7, 8]));
+    }
+
+    #[test]
+    fn every_part_of_a_piece_stands_between_parts_of_others() {
+        let pieces = [peers(&[1, 2, 3, 4, 5]), peers(&[6, 7])];
+
+        assert_eq!(interleaved(&pieces, 4), peers(&[1, 2, 6, 3, 4, 7, 5]));
+        assert_eq!(interleaved(&pieces, 1), peers(&[1, 2, 3, 4, 5, 6, 7]));
     }
 
     #[test]

@@ -13,10 +13,12 @@
 //! new ring (`topology`). But not for ever: after the eighth update its call gives way.
 //!
 //! Programs that answer a conflict by making the same call again would do so for ever. So the third
-//! collective in a row that would give way to a synchronization does not. If newcomers wait to synchronize,
-//! fewer than there are others, and those that reduce have all synchronized before, the newcomers are *set
-//! aside*: they wait, with their votes, for an update after the others have reduced, as if they had not
-//! been admitted. Else the synchronization gives way for once.
+//! collective in a row that would give way to a synchronization does not: those that wait to synchronize are
+//! *set aside*, however many they are. They wait, with their votes, for an update after the others have
+//! reduced, as if they had not been admitted; so the others go on, and synchronize with them when their own
+//! programs come to it. But peers that have synchronized before do not wait for such as have never: then
+//! the synchronization gives way for once, and if three more collectives follow, newcomers that neither
+//! synchronize nor let others do so have to go.
 //!
 //! A peer that asks `are_peers_pending` while a major call waits for its vote would wait for ever too:
 //! it cannot make that call before it has its answer. It is told *yes*, which leads it to where the
@@ -35,13 +37,13 @@ use super::manifest::Offer;
 use super::record::{Collective, GroupRecord, Stake, SyncProgress};
 use super::{Master, Out, send};
 use crate::id::{GroupId, PeerId, Tag};
-use crate::messages::{CallFailure, CallKind, CollectiveRefusal, Conflict, ToPeer};
+use crate::messages::{CallFailure, CallKind, CollectiveRefusal, Conflict, Misdeed, ToPeer};
 use crate::states::{ConnectionPhase, ConnectionState, Event};
 
 /// Updates that pass over a call before it gives way to them.
 const PASSED_MAX: u8 = 8;
 
-/// Updates for which a newcomer stays aside, if the others do not reduce before.
+/// Updates for which a peer stays aside, if the others do not reduce before.
 const ASIDE_FOR: u8 = 2;
 
 /// Collectives in a row that give way to a synchronization before one does not.
@@ -149,7 +151,8 @@ impl Master {
             return false;
         };
         record.conflicts = record.conflicts.saturating_add(1);
-        let is_early = record.conflicts < CONFLICTS_MAX;
+        let conflicts = record.conflicts;
+        let is_early = conflicts < CONFLICTS_MAX;
         if rule!(is_early; ThirdConflictNotResolved => true) {
             return false;
         }
@@ -157,22 +160,44 @@ impl Master {
             return false;
         };
         let callers: Vec<PeerId> = votes.keys().copied().collect();
-        record.conflicts = 0;
         let synced = |peer: &PeerId| self.peers.get(peer).is_some_and(|peer| peer.synced);
         let waiting = self.all_in(group, ConnectionState::VoteSyncSharedState);
-        let others = self
-            .accepted_in(group)
-            .count()
-            .saturating_sub(waiting.len());
-        let few = waiting.len() < others;
-        if few && callers.iter().all(synced) && !waiting.iter().any(synced) {
-            for peer in waiting {
-                self.set_aside(peer);
-            }
-        } else if let Some(caller) = callers.first() {
-            self.syncs_give_way(group, CallKind::Collective, *caller, out);
+        if callers.iter().any(synced) || !waiting.iter().any(synced) {
+            waiting.into_iter().for_each(|peer| self.set_aside(peer));
+            self.forget_conflicts(group);
+            true
+        } else {
+            self.resolves_for_newcomers(group, conflicts, &callers, out)
         }
-        true
+    }
+
+    /// Peers that have synchronized before wait to do so for newcomers alone. True: it is not the newcomers'
+    /// collective that gives way.
+    fn resolves_for_newcomers(
+        &mut self,
+        group: GroupId,
+        conflicts: u8,
+        callers: &[PeerId],
+        out: &mut Out,
+    ) -> bool {
+        if conflicts >= 2 * CONFLICTS_MAX {
+            for newcomer in callers {
+                self.kick(*newcomer, Misdeed::MissedBallot, out);
+            }
+            self.forget_conflicts(group);
+            return true;
+        }
+        let first = callers.first().filter(|_| conflicts == CONFLICTS_MAX);
+        first.is_some_and(|caller| {
+            self.syncs_give_way(group, CallKind::Collective, *caller, out);
+            true
+        })
+    }
+
+    fn forget_conflicts(&mut self, group: GroupId) {
+        if let Some(record) = self.group_mut(group) {
+            record.conflicts = 0;
+        }
     }
 
     /// An update has passed over the calls that others wait in.
@@ -238,9 +263,8 @@ impl Master {
         }
     }
 
-    /// A newcomer waits for the next update, with its vote to synchronize, as if it had not been
-    /// admitted.
-    fn set_aside(&mut self, peer: PeerId) {
+    /// A peer waits for the next update, with its vote to synchronize, as if it had not been admitted.
+    pub(super) fn set_aside(&mut self, peer: PeerId) {
         let Some(record) = self.record_mut(peer) else {
             return;
         };
@@ -252,7 +276,8 @@ impl Master {
         };
         record.members.remove(&peer);
         record.find_ready();
-        let vote = record.vote_aside(peer);
+        let vote =
+            rule!(record.vote_aside(peer); VoteAsideDropped => record.vote_aside(peer).and(None));
         if let Some(record) = self.record_mut(peer) {
             record.aside = vote;
             record.left_out = ASIDE_FOR;

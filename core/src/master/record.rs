@@ -36,6 +36,8 @@ pub(super) struct PeerRecord {
     pub(super) rests: bool,
     /// Another peer has opened lanes to it.
     pub(super) reached: bool,
+    /// The last peer that was to open lanes to it had no answer, or was refused.
+    pub(super) missed: bool,
     /// It has opened lanes to another peer.
     pub(super) has_dialled: bool,
     /// What speaks against it while it is a newcomer.
@@ -46,6 +48,8 @@ pub(super) struct PeerRecord {
     pub(super) passed: u8,
     /// Has taken part in a successful synchronization: no newcomer to the shared state.
     pub(super) synced: bool,
+    /// Was set aside once as it could not fetch what others could.
+    pub(super) spared: bool,
     /// Its vote to synchronize, while it is set aside.
     pub(super) aside: Option<Offer>,
     /// What others wait for it to do, as far as its timer runs for that.
@@ -71,6 +75,16 @@ pub(super) enum Lateness {
     Join,
     /// Something runs that lacks its part.
     Part,
+}
+
+impl Lateness {
+    /// Whether it is a vote that others wait for, and not a part of something that runs.
+    pub(super) const fn is_for_vote(self) -> bool {
+        match self {
+            Self::Vote | Self::Join => true,
+            Self::Part => false,
+        }
+    }
 }
 
 /// Why a peer takes part in a wiring.
@@ -149,6 +163,11 @@ impl Tags {
 impl PeerRecord {
     pub(super) fn is_accepted(&self) -> bool {
         self.phase == ConnectionPhase::Accepted
+    }
+
+    /// Whether nobody has reached it, and somebody has tried.
+    pub(super) fn is_hidden(&self) -> bool {
+        self.missed && !self.reached
     }
 }
 

@@ -10,7 +10,7 @@ use crate::id::{GroupId, PeerId};
 use crate::messages::{Misdeed, ToPeer};
 
 impl Master {
-    /// `heard`: a peer whose message has shown that it goes on with what others wait for.
+    /// `heard`: whose message the input is.
     pub(super) fn settle(&mut self, heard: Option<PeerId>, out: &mut Out) {
         loop {
             self.recount();

@@ -5,18 +5,17 @@
 //! costs a retry of the call.
 
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::election::{Decision, Elected, elect};
 use super::manifest::{Offer, Offers};
 use super::record::{Stake, SyncProgress};
 use super::remembered::Reached;
-use super::transfers::{FailedTransfers, Fetches};
+use super::transfers::{Fetches, Hopeless};
 use super::{Master, Out, send};
 use crate::id::{GroupId, PeerId, Round};
 use crate::messages::{Misdeed, ToPeer};
-use crate::shared_state::{SyncFailure, SyncPlan, SyncRole, SyncVote};
+use crate::shared_state::{FetchList, SyncFailure, SyncPlan, SyncRole, SyncVote};
 use crate::states::{ConnectionState, Event};
 use crate::topology::LaneOrder;
 use crate::wire::MAX_ENTRY_NAME_BYTES;
@@ -26,7 +25,7 @@ use crate::wire::MAX_ENTRY_NAME_BYTES;
 fn nothing_to_fetch() -> SyncRole {
     SyncRole::Request {
         from: None,
-        entries: Arc::default(),
+        entries: FetchList::default(),
     }
 }
 
@@ -85,16 +84,33 @@ impl Master {
             Decision::Elected(mut elected) => {
                 elected.holders = self.choose_holders(&offers, elected.holders);
                 let hopeless = self.unfetchable(group, &offers, &elected);
-                if hopeless.is_empty() {
+                if hopeless.peers.is_empty() {
                     self.plan_sync(group, &offers, &elected, out);
                 } else {
-                    let expelled = hopeless.into_iter().map(|p| (p, Misdeed::Unfetchable));
-                    self.expel(group, offers, expelled.collect(), out);
+                    self.give_up_on(group, offers, hopeless, out);
                 }
             }
             Decision::Expel(expelled) => self.expel(group, offers, expelled, out),
         }
         true
+    }
+
+    /// These cannot be given the content: sets them aside until others hold it, or sends them away.
+    fn give_up_on(&mut self, group: GroupId, offers: Offers, hopeless: Hopeless, out: &mut Out) {
+        let may_wait = |peer: &PeerId| {
+            let record = self.peers.get(peer);
+            hopeless.others_fetch && record.is_some_and(|record| !record.spared)
+        };
+        let (wait, go): (Vec<PeerId>, Vec<PeerId>) =
+            hopeless.peers.iter().partition(|p| may_wait(p));
+        let expelled = go.into_iter().map(|peer| (peer, Misdeed::Unfetchable));
+        self.expel(group, offers, expelled.collect(), out);
+        for peer in wait {
+            if let Some(record) = self.record_mut(peer) {
+                record.spared = true;
+            }
+            self.set_aside(peer);
+        }
     }
 
     /// Sends these away. The others' votes stand.
@@ -305,8 +321,10 @@ impl Master {
 
     /// Success: this is what the group holds, and what failed on the way there is forgotten.
     fn remember(&mut self, group: GroupId, reached: Reached) {
-        if let Some(record) = self.group_mut(group) {
-            record.failed = FailedTransfers::default();
+        let peers = &self.peers;
+        let is_aside = |peer: PeerId| peers.get(&peer).is_some_and(|peer| peer.aside.is_some());
+        if let Some(record) = self.groups.get_mut(&group) {
+            record.failed.succeed(is_aside);
         }
         let kept = rule!(
             reached;

@@ -10,10 +10,11 @@
 //!    a newcomer after two attempts, a veteran after
 //!    [`transfer_attempts_max`](crate::master::MasterConfig::transfer_attempts_max). No veteran goes
 //!    while a newcomer has to.
-//! 3. Since the last success never more go than stay: where half of a group cannot fetch from the
+//! 3. Where others lack the content that can fetch it, who would have to go is *set aside* instead, once: it
+//!    waits with its vote for the next update, and can fetch from them what they have fetched.
+//! 4. Since the last success never more go than stay: where half of a group cannot fetch from the
 //!    others, nobody can tell whose fault that is. The call fails, and its users read why.
 
-use alloc::collections::btree_map::Entry;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -21,8 +22,8 @@ use alloc::vec::Vec;
 use super::Master;
 use super::election::Elected;
 use super::manifest::Offers;
-use crate::id::{ContentHash, EntryIndex, GroupId, PeerId, Round};
-use crate::shared_state::SyncStrategy;
+use crate::id::{GroupId, PeerId, Round};
+use crate::shared_state::{FetchList, SyncStrategy};
 
 /// Who has failed with so many holders is not given another, so that a peer that fails always does
 /// not cost its group an attempt for each holder there is.
@@ -35,7 +36,15 @@ const NEWCOMER_ATTEMPTS: u32 = 2;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fetch {
     pub(super) holder: PeerId,
-    pub(super) entries: Arc<Vec<(EntryIndex, ContentHash)>>,
+    pub(super) entries: FetchList,
+}
+
+/// Who cannot be given the elected content.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub(super) struct Hopeless {
+    pub(super) peers: Vec<PeerId>,
+    /// Whether others lack the content and can be given it.
+    pub(super) others_fetch: bool,
 }
 
 /// Who has something to fetch.
@@ -58,6 +67,12 @@ impl FailedTransfers {
 
     pub(super) fn note_sent_away(&mut self, peers: usize) {
         self.sent_away = self.sent_away.saturating_add(peers);
+    }
+
+    /// The others hold what the group holds: what they failed with is over.
+    pub(super) fn succeed(&mut self, is_aside: impl Fn(PeerId) -> bool) {
+        self.pairs.retain(|(requester, _), _| is_aside(*requester));
+        self.sent_away = 0;
     }
 
     /// Forgets a peer that is gone.
@@ -116,11 +131,15 @@ impl<'a> Sources<'a> {
             .or_else(|| in_turn(&self.good, turn))
     }
 
+    /// Whether it has failed with so many holders that it is not given another.
+    fn is_hopeless(&self, requester: PeerId) -> bool {
+        let tried: BTreeSet<PeerId> = self.failed.of(requester).map(|(h, _)| h).collect();
+        tried.len() >= HOLDERS_TRIED_MAX || self.all.is_subset(&tried)
+    }
+
     fn has_to_go(&self, requester: PeerId, attempts_max: u32) -> bool {
         let attempts: u32 = self.failed.of(requester).map(|(_, n)| u32::from(n)).sum();
-        let tried: BTreeSet<PeerId> = self.failed.of(requester).map(|(h, _)| h).collect();
-        let is_hopeless = tried.len() >= HOLDERS_TRIED_MAX || self.all.is_subset(&tried);
-        attempts >= attempts_max && is_hopeless
+        attempts >= attempts_max && self.is_hopeless(requester)
     }
 }
 
@@ -165,15 +184,17 @@ impl Master {
         group: GroupId,
         offers: &Offers,
         elected: &Elected,
-    ) -> Vec<PeerId> {
+    ) -> Hopeless {
         let Some(failed) = self.groups.get(&group).map(|record| &record.failed) else {
-            return Vec::new();
+            return Hopeless::default();
         };
         if failed.pairs.is_empty() {
-            return Vec::new();
+            return Hopeless::default();
         }
         let sources = Sources::new(failed, &elected.holders);
         let veteran_attempts = u32::from(self.config.transfer_attempts_max);
+        let mut requesters = self.requesters(offers, elected);
+        let others_fetch = requesters.any(|peer| !sources.is_hopeless(peer));
         let hopeless = self.requesters(offers, elected).filter(|peer| {
             let attempts_max = match self.is_newcomer(*peer) {
                 true => NEWCOMER_ATTEMPTS,
@@ -188,8 +209,11 @@ impl Master {
             false => newcomers,
         };
         let may_go = offers.len().saturating_sub(failed.sent_away) / 2;
-        // The latest to come go first.
-        first.into_iter().rev().take(may_go).collect()
+        Hopeless {
+            // The latest to come go first.
+            peers: first.into_iter().rev().take(may_go).collect(),
+            others_fetch,
+        }
     }
 
     /// Who lacks something of the elected content.
@@ -223,9 +247,8 @@ impl Master {
             return fetches;
         };
         let sources = Sources::new(&record.failed, &elected.holders);
-        // Whoever lacks the same from the same content gets one list: at the limits a list of its own for
-        // each would be half a gigabyte.
-        let mut lists = BTreeMap::new();
+        // All holders have the elected content: whoever has the same as another lacks the same.
+        let mut dirty = BTreeMap::new();
         for peer in self.requesters(offers, elected) {
             let turn = (round.0 as usize).wrapping_add(fetches.len());
             let Some(holder) = sources.for_requester(peer, turn) else {
@@ -234,15 +257,11 @@ impl Master {
             let (Some(offer), Some(source)) = (offers.get(&peer), offers.get(&holder)) else {
                 continue;
             };
-            let dirty = offer.dirty(source, self.is_newcomer(peer));
-            let list = lists.entry((source.may_differ().then_some(holder), dirty));
-            let entries = match list {
-                Entry::Occupied(list) => Arc::clone(list.get()),
-                Entry::Vacant(list) => {
-                    let entries = source.pick(&list.key().1);
-                    Arc::clone(list.insert(entries))
-                }
-            };
+            let is_newcomer = self.is_newcomer(peer);
+            let marks = dirty
+                .entry((offer.content, is_newcomer))
+                .or_insert_with(|| offer.dirty(source, is_newcomer));
+            let entries = source.pick(Arc::clone(marks));
             fetches.insert(peer, Fetch { holder, entries });
         }
         fetches

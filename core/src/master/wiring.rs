@@ -15,7 +15,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use super::attempt::{PlannedRing, Report, Wiring};
-use super::record::{GroupRecord, Stake, StandingEdge};
+use super::record::{GroupRecord, PeerRecord, Stake, StandingEdge};
 use super::{Master, Out, Scope, send};
 use crate::id::{Epoch, GroupId, PeerId, Round};
 use crate::messages::{Misdeed, ToPeer};
@@ -33,7 +33,7 @@ impl Master {
     ) {
         let round = self.take_round();
         let rings = self.plan_rings(round, members, better);
-        let wiring = Wiring::new(scope, round, rings);
+        let wiring = Wiring::new(scope, round, rings, |from, to| self.dialler(from, to));
         for peer in members {
             self.enter_wiring(*peer, round, out);
             if !wiring.awaits(*peer) {
@@ -144,20 +144,24 @@ impl Master {
         Some((ours, theirs))
     }
 
-    /// Who opens the lanes between two peers: the sender, unless the receiver is known by a loopback
-    /// address only, where nobody but peers of the master's machine can open any. Such a receiver
-    /// opens them itself, so both kinds of peers work in one run.
+    /// Who opens the lanes between two peers: the sender, unless the receiver is the only one of them that
+    /// cannot be reached. That is who is known by a loopback address only, where nobody but peers of the
+    /// master's machine can open any; or else whom the last one did not reach that tried. Such a peer
+    /// opens lanes itself, so both kinds of peers work in one run.
     pub(super) fn dialler(&self, from: PeerId, to: PeerId) -> PeerId {
-        let is_loopback = |peer: PeerId| {
-            self.peers
-                .get(&peer)
-                .is_some_and(|record| record.address.ip().is_loopback())
+        let is_loopback = |peer: &PeerRecord| peer.address.ip().is_loopback();
+        let (Some(sender), Some(receiver)) = (self.peers.get(&from), self.peers.get(&to)) else {
+            return from;
         };
-        if is_loopback(to) && !is_loopback(from) {
-            to
-        } else {
-            from
-        }
+        let receiver_dials = match (is_loopback(sender), is_loopback(receiver)) {
+            (false, true) => true,
+            (true, false) => false,
+            (true, true) | (false, false) => {
+                let only_receiver = receiver.missed && !sender.missed;
+                rule!(only_receiver; UnreachableNeverDials => false)
+            }
+        };
+        if receiver_dials { to } else { from }
     }
 
     pub(super) fn edge_up(&mut self, peer: PeerId, of: Round, end: Edge, out: &mut Out) {
@@ -192,7 +196,10 @@ impl Master {
         // word would make a repetition of what an honest dialler says.
         let may_say = |(from, to): &(PeerId, PeerId)| match report {
             Report::Up => true,
-            Report::Failed(_) => self.dialler(*from, *to) == peer,
+            Report::Failed(_) => {
+                let wiring = self.wirings.get(&round);
+                wiring.is_some_and(|wiring| wiring.ends((*from, *to)).dialler == peer)
+            }
         };
         let Some(edge) = edge.filter(may_say) else {
             self.kick(peer, Misdeed::UnknownRound, out);
@@ -261,7 +268,7 @@ impl Master {
         let Some(mut wiring) = self.wirings.remove(&round) else {
             return;
         };
-        wiring.close(|(from, to)| self.dialler(from, to));
+        wiring.close();
         self.wirings.insert(round, wiring);
         self.wiring_failed(round, out);
     }

@@ -59,8 +59,14 @@ impl Accepted {
         let cancelled = false;
         self.tags
             .insert(tag, Collective::VoteInitiate { spec, cancelled });
-        let broken = self.wiring.broken();
-        send(out, ToMaster::InitiateCollective { tag, spec, broken });
+        let (epoch, broken) = (self.topology.epoch, self.wiring.broken());
+        let vote = ToMaster::InitiateCollective {
+            tag,
+            spec,
+            epoch,
+            broken,
+        };
+        send(out, vote);
     }
 
     /// Gives a collective up. A tag that is not in use has ended already, which its user cannot

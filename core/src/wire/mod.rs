@@ -229,7 +229,7 @@
 //! **An all-reduce.**
 //!
 //! ```text
-//! group → M  InitiateCollective{tag, spec, broken}      all the same spec
+//! group → M  InitiateCollective{tag, spec, epoch, broken}   all the same spec
 //! M → group  Commence{tag, seq}                         or CollectiveRefused{tag, reason}
 //! A → B      frames of seq on the lanes, steps 0 to 2(N−1)−1, or to N−2 where buffers travel whole
 //! group → M  CompleteCollective{seq, Done, broken}      each when its last frame has come and gone
@@ -239,7 +239,7 @@
 //! **A withdrawal.** A vote to start may be taken back. Who withdraws too late votes on the outcome.
 //!
 //! ```text
-//! P → M      InitiateCollective{tag, spec, broken}
+//! P → M      InitiateCollective{tag, spec, epoch, broken}
 //! P → M      Withdraw{tag}                              once
 //! M → P      CollectiveRefused{tag, Withdrawn}          or Commence{tag, seq}, where all had voted:
 //! P → M      CompleteCollective{seq, Cancelled, broken}

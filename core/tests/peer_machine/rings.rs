@@ -224,12 +224,13 @@ fn a_broken_edge_goes_with_every_vote_until_its_lanes_are_replaced() {
     desk.hears(established(2, &[1, 2, 3], Some(2), Some(1)));
     desk.gets(edge_broke(Edge::ToNext, 1));
 
-    let (tag, spec) = (Tag(1), spec());
-    let broken = TO_NEXT_BROKEN;
-    assert_eq!(
-        sent(&vote),
-        [&ToMaster::InitiateCollective { tag, spec, broken }]
-    );
+    let wanted = ToMaster::InitiateCollective {
+        tag: Tag(1),
+        spec: spec(),
+        epoch: Epoch(1),
+        broken: TO_NEXT_BROKEN,
+    };
+    assert_eq!(sent(&vote), [&wanted]);
     assert_eq!(desk.peer.view().broken_edges(), BrokenEdges::NONE);
 }
 

@@ -265,7 +265,11 @@ fn who_registers_while_others_are_admitted_waits_for_the_next_ballot() {
 /// What a newcomer is blamed for is not what its neighbour's own machine lacked.
 #[test]
 fn a_newcomer_is_refused_for_the_second_failure_and_not_for_what_its_neighbour_lacks() {
-    for (failure, attempts) in [(LaneFailure::TimedOut, 2), (LaneFailure::Local, 2)] {
+    for (failure, attempts) in [
+        (LaneFailure::Closed, 2),
+        (LaneFailure::TimedOut, 2),
+        (LaneFailure::Local, 2),
+    ] {
         let (mut master, _, mut out) = admitting_peer_2();
 
         out.clear();
@@ -276,7 +280,8 @@ fn a_newcomer_is_refused_for_the_second_failure_and_not_for_what_its_neighbour_l
     }
 }
 
-/// Peer 1 cannot open its lanes to peer 2, in one attempt after the other. Returns how many there were.
+/// Lanes cannot be opened between peers 1 and 2, in one attempt after the other: who is to open them on the
+/// edge from peer 1 says so. Returns how many there were.
 fn fails_until_peer_1_is_told(
     master: &mut Master,
     failure: LaneFailure,
@@ -292,7 +297,19 @@ fn fails_until_peer_1_is_told(
         for (peer, said_by) in [(2, up(Edge::ToNext)), (1, up(Edge::FromPrevious))] {
             master.handle(said(peer, said_by), out);
         }
-        master.handle(could_not_connect_with_peer_2(round, failure), out);
+        let edge = Edge::FromPrevious;
+        let failed = match out.iter().any(|output| dials_back(output, round)) {
+            true => said(
+                2,
+                ToMaster::EdgeFailed {
+                    round,
+                    edge,
+                    failure,
+                },
+            ),
+            false => could_not_connect_with_peer_2(round, failure),
+        };
+        master.handle(failed, out);
         master.handle(
             MasterInput::TimerFired(MasterTimer::RetryWiring(round)),
             out,
@@ -363,6 +380,19 @@ fn round_ordered(output: &MasterOutput) -> Option<Round> {
             ..
         } => Some(*round),
         _ => None,
+    }
+}
+
+/// Peer 2 is to open the lanes on which it receives.
+fn dials_back(output: &MasterOutput, of: Round) -> bool {
+    match output {
+        MasterOutput::Send {
+            peer: PeerId(2),
+            message: ToPeer::EstablishRing {
+                round, previous, ..
+            },
+        } => *round == of && previous.is_some_and(|order| order.dial.is_some()),
+        _ => false,
     }
 }
 

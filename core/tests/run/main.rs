@@ -17,5 +17,6 @@ mod refinement;
 mod revisions;
 mod rings;
 mod shared_state;
+mod stubborn;
 mod transfers;
 mod walk;

@@ -354,6 +354,11 @@ impl Walk {
             self.run.call(*seat, Call::SyncSharedState(vote));
         }
         self.run.settle();
+        // Who could not fetch while there were faults waits until the others hold the content.
+        let aside: Vec<SeatNo> = (peers.iter().copied())
+            .filter(|seat| self.run.is_aside(*seat))
+            .collect();
+        peers.retain(|seat| !aside.contains(seat));
         peers.retain(|seat| {
             let answer = self.run.outcome(*seat);
             let Answer::Synchronized(result) = answer else {
@@ -370,12 +375,32 @@ impl Walk {
             let holds = self.run.seats[*seat].plane.buffer(Tag(77));
             assert_eq!(holds, Holds::Sum(self.group_of(*seat)));
         }
+        if !aside.is_empty() {
+            self.let_in(&peers, &aside);
+        }
+    }
+
+    /// With the next update those come in that were set aside, and synchronize with the others.
+    fn let_in(&mut self, peers: &[SeatNo], aside: &[SeatNo]) {
+        self.run.call_all(peers, &Call::UpdateTopology);
+        self.run.settle();
+        for seat in peers {
+            self.run.answers(*seat);
+            let vote = self.run.seats[*seat].vote(SyncStrategy::EnforcePopular, true);
+            self.run.call(*seat, Call::SyncSharedState(vote));
+        }
+        self.run.settle();
+        for seat in peers.iter().chain(aside) {
+            let answer = self.run.outcome(*seat);
+            assert!(matches!(answer, Answer::Synchronized(Ok(_))), "{answer:?}");
+        }
     }
 
     fn group_of(&self, no: SeatNo) -> Vec<PeerId> {
         let group = self.run.seats[no].group;
         let members = self.run.accepted().into_iter();
-        let members = members.filter(|seat| self.run.seats[*seat].group == group);
+        let members = members
+            .filter(|seat| self.run.seats[*seat].group == group && !self.run.is_aside(*seat));
         let mut ids: Vec<PeerId> = members.map(|seat| self.run.id(seat)).collect();
         ids.sort();
         ids

@@ -1,7 +1,9 @@
 //! Random messages: each is valid by itself, few are at the right time.
 
 use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
-use pccl_core::id::{ContentHash, GroupId, PeerId, ProtocolVersion, Revision, Round, Seq, Tag};
+use pccl_core::id::{
+    ContentHash, Epoch, GroupId, PeerId, ProtocolVersion, Revision, Round, Seq, Tag,
+};
 use pccl_core::messages::{Hello, RingOutcome, ToMaster};
 use pccl_core::shared_state::{EntryInfo, SyncStrategy, SyncVote};
 use pccl_core::topology::{BrokenEdges, Edge, LaneFailure};
@@ -84,6 +86,7 @@ pub(crate) fn message(random: &mut StdRng) -> ToMaster {
         11 => ToMaster::InitiateCollective {
             tag: Tag(number(random)),
             spec: spec(random),
+            epoch: Epoch(number(random)),
             broken: broken(random),
         },
         12 => ToMaster::CompleteCollective {

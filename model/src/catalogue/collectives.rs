@@ -223,7 +223,7 @@ fn that_hold_up() -> Vec<Scenario> {
                 "two peers, one of whom nobody can reach any more",
                 2,
                 vec![inside(&REDUCE); 2],
-                &[M::Aborted, M::Recovered, M::ThrownOut],
+                &[M::Aborted, M::Recovered, M::WiredAgain],
             )),
         ),
         only(

@@ -231,6 +231,16 @@ fn beside_other_calls() -> Vec<Scenario> {
             ),
         ),
         only(
+            DEATHS_AND_CUTS,
+            scenario(
+                "aside-2",
+                "a newcomer synchronizes while the only other one reduces, again and again",
+                1,
+                vec![inside(&STUBBORN), holding_outside(&SYNC, 7)],
+                &[M::Admitted, M::GaveWay, M::SetAside, M::ContentMoved],
+            ),
+        ),
+        only(
             &[Fault::CrashMaster],
             scenario(
                 "aside-3",

@@ -68,11 +68,7 @@ fn may_go_up_registered(kind: &str, state: S) -> Result<(), &'static str> {
     }
     match kind {
         "Heartbeat" => Ok(()),
-        "EdgeUp" => Ok(()),
-        "EdgeFailed" => allowed(
-            state != S::ConnectingToPeersFailed,
-            "each opens the lanes of one edge only",
-        ),
+        "EdgeUp" | "EdgeFailed" => Ok(()),
         "Hello" => Err("the first message, of a connection without a number"),
         _ => Err("the user waits to be admitted, and calls nothing"),
     }
@@ -104,9 +100,8 @@ fn may_go_up_accepted(kind: &str, state: S) -> Result<(), &'static str> {
         ),
         "EdgeUp" => allowed(MAY_REPORT.contains(&state), EACH_EDGE_ONCE),
         "EdgeFailed" => allowed(
-            MAY_REPORT.contains(&state) && state != S::ConnectingToPeersFailed
-                || state == S::VoteCompleteTopologyOptimization,
-            "each opens the lanes of one edge only",
+            MAY_REPORT.contains(&state) || state == S::VoteCompleteTopologyOptimization,
+            EACH_EDGE_ONCE,
         ),
         "Bandwidth" | "ProbesDone" => allowed(
             matches!(state, S::OptimizeTopology | S::Idle),

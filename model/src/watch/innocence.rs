@@ -64,7 +64,9 @@ fn may_be_kicked(run: &Run<'_>, before: &Master, peer: PeerId, misdeed: &Misdeed
             let again = faults_used(run) > 1;
             went_wrong && (is_mute || again || most_are_done(before, peer))
         }
-        Misdeed::Unconnectable { .. } => went_wrong && !is_a_ring_left(run, before, peer),
+        Misdeed::Unconnectable { .. } => {
+            went_wrong && !is_a_ring_left(run, before, peer) && !only_one_is_closed(run)
+        }
         Misdeed::WrongState { .. }
         | Misdeed::NotAccepted
         | Misdeed::SecondHello
@@ -158,6 +160,15 @@ fn most_are_done(before: &Master, peer: PeerId) -> bool {
             tag.1 == performs && 2 * lacking.count() <= group().count()
         }),
     }
+}
+
+/// Is nothing wrong but that one peer cannot be reached, and that an edge broke once? It can reach the others.
+fn only_one_is_closed(run: &Run<'_>) -> bool {
+    let harmless = [Fault::ClosePort, Fault::BreakEdge];
+    let mut kinds = run.scenario.kinds.iter();
+    let seats = run.state.seats.iter();
+    let closed = seats.filter(|seat| seat.is_closed).count();
+    closed == 1 && faults_used(run) <= 2 && kinds.all(|kind| harmless.contains(kind))
 }
 
 /// Is there a ring of the peer's group, with it, in which no two are neighbours between whom lanes failed?

@@ -128,7 +128,7 @@ fn said(
         ToPeer::CallFailed(_) => gave_way(run),
         ToPeer::SharedStatePlan(plan) => {
             let fetched = match &plan.role {
-                SyncRole::Request { entries, .. } => entries.first().map(|(_, hash)| *hash),
+                SyncRole::Request { entries, .. } => entries.iter().next().map(|(_, hash)| hash),
                 SyncRole::Distribute { .. } => None,
             };
             elected(run, before, after, peer, plan.revision, fetched);
@@ -189,18 +189,62 @@ fn timers(
             _ => {}
         }
     }
-    // Who shows that it goes on has all its time again.
     if let MasterInput::Message { peer, message } = heard
-        && *message != (ToMaster::Heartbeat { moved: false })
+        && !is_given_its_time(before, after, *peer, message, &begun)
     {
-        let late = MasterTimer::Late(*peer);
-        if after.view().timers().any(|timer| timer == late) && !begun.contains(&late) {
-            run.state.breaks(Claim::Timers);
-        }
+        run.state.breaks(Claim::Timers);
     }
     if !after.view().timers().eq(running.iter().copied()) {
         run.state.breaks(Claim::Timers);
     }
+}
+
+/// Who goes on with its part of what runs has all its time again; who is idle, and was, has not, whatever it
+/// says.
+fn is_given_its_time(
+    before: &Master,
+    after: &Master,
+    peer: PeerId,
+    message: &ToMaster,
+    begun: &BTreeSet<MasterTimer>,
+) -> bool {
+    let late = MasterTimer::Late(peer);
+    let is_late = |master: &Master| master.view().timers().any(|timer| timer == late);
+    if !is_late(before) || !is_late(after) {
+        return true;
+    }
+    let is_idle = |master: &Master| {
+        let known = master.view().peer(peer);
+        known.is_some_and(|known| known.state() == ConnectionState::Idle)
+    };
+    let goes_on = match message {
+        ToMaster::CompleteCollective { seq, .. } => {
+            let group = before.view().peer(peer).map(|known| known.group());
+            let mut running = group.into_iter().flat_map(|g| before.view().running(g));
+            running.any(|(_, one)| one == *seq)
+        }
+        _ => false,
+    };
+    let begins = begun.contains(&late);
+    if goes_on {
+        begins || is_idle(after)
+    } else {
+        let gains_time = begins && is_idle(before) && is_idle(after);
+        !gains_time || !only_talks(message)
+    }
+}
+
+/// Whether a message is neither a vote in a ballot nor part of anything that runs.
+fn only_talks(message: &ToMaster) -> bool {
+    matches!(
+        message,
+        ToMaster::ArePeersPending
+            | ToMaster::Withdraw { .. }
+            | ToMaster::EdgeUp { .. }
+            | ToMaster::EdgeFailed { .. }
+            | ToMaster::InitiateCollective { .. }
+            | ToMaster::Heartbeat { .. }
+    )
 }
 
 /// Nobody is accepted without the vote of everybody who is.

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
-use pccl_core::id::{ConnId, ContentHash, GroupId, PeerId, ProtocolVersion, Revision, Seq, Tag};
+use pccl_core::id::{
+    ConnId, ContentHash, Epoch, GroupId, PeerId, ProtocolVersion, Revision, Seq, Tag,
+};
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput};
 use pccl_core::messages::{Hello, RingOutcome, ToMaster, ToPeer};
 use pccl_core::shared_state::{EntryInfo, SyncStrategy, SyncVote};
@@ -220,13 +222,16 @@ impl Run {
         }
     }
 
-    fn update(&mut self, peer: PeerId) {
+    fn epoch_of(&self, peer: PeerId) -> Epoch {
         let view = self.master.view();
         let group = view.peer(peer).map(|peer| peer.group());
-        let epoch = group
+        group
             .and_then(|group| view.epoch(group))
-            .unwrap_or_default();
-        let broken = BrokenEdges::NONE;
+            .unwrap_or_default()
+    }
+
+    fn update(&mut self, peer: PeerId) {
+        let (epoch, broken) = (self.epoch_of(peer), BrokenEdges::NONE);
         self.tell(peer, ToMaster::UpdateTopology { epoch, broken });
     }
 
@@ -237,8 +242,16 @@ impl Run {
             count: 1000,
             quantization: Quantization::None,
         };
-        let broken = BrokenEdges::NONE;
-        self.tell(peer, ToMaster::InitiateCollective { tag, spec, broken });
+        let (epoch, broken) = (self.epoch_of(peer), BrokenEdges::NONE);
+        self.tell(
+            peer,
+            ToMaster::InitiateCollective {
+                tag,
+                spec,
+                epoch,
+                broken,
+            },
+        );
     }
 
     fn complete(&mut self, peer: PeerId, seq: Seq) {

@@ -26,6 +26,8 @@ pub struct Trial {
     pub healthy: BTreeSet<SeatNo>,
     /// Those that have to be lost.
     pub must_go: BTreeSet<SeatNo>,
+    /// Those that have to become part of the run, or to be lost: nobody waits at the door for ever.
+    pub must_be_told: BTreeSet<SeatNo>,
     /// How many of the healthy ones may be lost: where no ring with all exists.
     pub may_lose: usize,
     /// How long the run may take until it goes on.
@@ -75,6 +77,7 @@ impl Trial {
             fault,
             healthy,
             must_go: BTreeSet::new(),
+            must_be_told: BTreeSet::new(),
             may_lose: 0,
             within: MINUTE,
             patience: 30 * MINUTE,
@@ -97,6 +100,14 @@ impl Trial {
         self.must_go = faulty.into_iter().collect();
         let gone = self.must_go.clone();
         self.with_faulty(gone)
+    }
+
+    /// The same, where these are not healthy, and have to become part of the run or to be lost.
+    #[must_use]
+    pub fn telling(mut self, faulty: impl IntoIterator<Item = SeatNo>) -> Self {
+        self.must_be_told = faulty.into_iter().collect();
+        let told = self.must_be_told.clone();
+        self.with_faulty(told)
     }
 
     /// The same, with this time to go on.
@@ -148,10 +159,14 @@ impl Trial {
         self.outcome(goes_on, in_circles)
     }
 
-    /// A commit of all that are left, where those that have to go are gone.
+    /// A commit of all that are left, where those that have to go are gone, and nobody waits at the door that
+    /// has to be told.
     fn goes_on(&self) -> Option<Micros> {
         let out = |seat: &&SeatNo| self.world.look(**seat).is_out();
-        if !self.must_go.iter().all(|seat| out(&seat)) {
+        let is_told = |seat: &&SeatNo| out(seat) || self.has_joined(**seat);
+        if !self.must_go.iter().all(|seat| out(&seat))
+            || !self.must_be_told.iter().all(|seat| is_told(&seat))
+        {
             return None;
         }
         let left: BTreeSet<SeatNo> = self.healthy.iter().filter(|s| !out(s)).copied().collect();
@@ -169,6 +184,10 @@ impl Trial {
         };
         let all = !left.is_empty() && groups.into_iter().all(of_group);
         all.then(|| self.world.now().saturating_sub(self.fault))
+    }
+
+    fn has_joined(&self, seat: SeatNo) -> bool {
+        self.world.look(seat).record().joined.is_some()
     }
 
     fn outcome(&self, goes_on: Option<Micros>, in_circles: bool) -> Outcome {

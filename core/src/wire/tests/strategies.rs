@@ -201,24 +201,29 @@ pub(super) fn to_master() -> impl Strategy<Value = ToMaster> {
         }),
         (round(), any::<bool>()).prop_map(|(round, ok)| ToMaster::ProbesDone { round, ok }),
     ];
-    let work =
-        prop_oneof![
-            sync_vote().prop_map(ToMaster::SyncSharedState),
-            (round(), any::<bool>(), option::of(peer()))
-                .prop_map(|(round, ok, with)| ToMaster::SharedStateDone { round, ok, with }),
-            (tag(), spec(), broken())
-                .prop_map(|(tag, spec, broken)| ToMaster::InitiateCollective { tag, spec, broken }),
-            (seq(), outcome, broken()).prop_map(|(seq, outcome, broken)| {
-                ToMaster::CompleteCollective {
-                    seq,
-                    outcome,
-                    broken,
-                }
-            }),
-            tag().prop_map(|tag| ToMaster::Withdraw { tag }),
-            any::<bool>().prop_map(|moved| ToMaster::Heartbeat { moved }),
-            Just(ToMaster::Leave),
-        ];
+    let work = prop_oneof![
+        sync_vote().prop_map(ToMaster::SyncSharedState),
+        (round(), any::<bool>(), option::of(peer()))
+            .prop_map(|(round, ok, with)| ToMaster::SharedStateDone { round, ok, with }),
+        (tag(), spec(), any::<u64>(), broken()).prop_map(|(tag, spec, epoch, broken)| {
+            ToMaster::InitiateCollective {
+                tag,
+                spec,
+                epoch: Epoch(epoch),
+                broken,
+            }
+        }),
+        (seq(), outcome, broken()).prop_map(|(seq, outcome, broken)| {
+            ToMaster::CompleteCollective {
+                seq,
+                outcome,
+                broken,
+            }
+        }),
+        tag().prop_map(|tag| ToMaster::Withdraw { tag }),
+        any::<bool>().prop_map(|moved| ToMaster::Heartbeat { moved }),
+        Just(ToMaster::Leave),
+    ];
     prop_oneof![topology, work]
 }
 

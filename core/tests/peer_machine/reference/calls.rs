@@ -97,7 +97,13 @@ impl Reference {
                 let (tag, spec, cancelled) = (*tag, *spec, false);
                 self.tags
                     .insert(tag, Collective::Wanted { spec, cancelled });
-                self.send(ToMaster::InitiateCollective { tag, spec, broken });
+                let epoch = self.topology.epoch;
+                self.send(ToMaster::InitiateCollective {
+                    tag,
+                    spec,
+                    epoch,
+                    broken,
+                });
             }
             Call::Cancel { tag } => self.cancel(*tag),
             Call::Leave => {}

@@ -26,6 +26,7 @@ use pccl_core::master::{
 use pccl_core::messages::{ToMaster, ToPeer};
 use pccl_core::peer::{Answer, Call, PeerInput, PeerOutput};
 use pccl_core::shared_state::SyncStrategy;
+use pccl_core::states::ConnectionPhase;
 use pccl_core::tour;
 
 pub(crate) use ring::Holds;
@@ -423,6 +424,13 @@ impl Run {
 
     pub(crate) fn is_accepted(&self, no: SeatNo) -> bool {
         self.seats[no].peer.view().topology().is_some()
+    }
+
+    /// It is set aside: it does not know it, and waits in its call.
+    pub(crate) fn is_aside(&self, no: SeatNo) -> bool {
+        let peer = self.master.view().peer(self.id(no));
+        let phase = peer.map(|peer| peer.phase());
+        self.is_accepted(no) && phase == Some(ConnectionPhase::Registered)
     }
 
     /// Living processes that are part of the run.

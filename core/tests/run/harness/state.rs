@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use pccl_core::id::{ContentHash, EntryIndex, PeerId, Revision, Round};
 use pccl_core::peer::PeerInput;
-use pccl_core::shared_state::{EntryInfo, SyncPlan, SyncRole};
+use pccl_core::shared_state::{EntryInfo, FetchList, SyncPlan, SyncRole};
 
 use super::Run;
 use super::seat::{SeatNo, shared};
@@ -101,7 +101,7 @@ impl Run {
         }
     }
 
-    fn fetch(&mut self, no: SeatNo, holder: SeatNo, entries: &[(EntryIndex, ContentHash)]) -> bool {
+    fn fetch(&mut self, no: SeatNo, holder: SeatNo, entries: &FetchList) -> bool {
         let holder_is_out =
             !self.seats[holder].alive || self.seats[holder].peer.view().ended().is_some();
         if holder_is_out || self.cannot_connect(no, self.id(holder)) {
@@ -120,9 +120,9 @@ impl Run {
             return false;
         };
         serving.served.insert(me);
-        for (index, hash) in entries {
+        for (index, hash) in entries.iter() {
             assert_eq!(
-                content[index.0 as usize].hash, *hash,
+                content[index.0 as usize].hash, hash,
                 "the holder has what was promised"
             );
         }

@@ -211,6 +211,12 @@ impl Mishaps {
         self.victims += victims;
     }
 
+    pub(super) fn end_for_all_but(&mut self, aside: &Peers) {
+        self.failures
+            .retain(|(requester, _)| aside.contains(requester));
+        self.victims = 0;
+    }
+
     pub(super) fn without(&mut self, gone: PeerId) {
         self.failures
             .retain(|(requester, holder)| ![requester, holder].contains(&&gone));
@@ -256,17 +262,21 @@ impl Mishaps {
         veterans: &Peers,
         patience: u8,
         members: usize,
-    ) -> Peers {
+    ) -> (Peers, bool) {
+        let is_hopeless = |peer: &PeerId| {
+            let tried = self.tried(*peer);
+            tried.len() >= 8 || (holders - &tried).is_empty()
+        };
         let is_given_up = |peer: &&PeerId| {
             let attempts = self.failures.iter().filter(|(who, _)| who == *peer).count();
             let patience = match veterans.contains(peer) {
                 true => usize::from(patience).max(2),
                 false => 2,
             };
-            let tried = self.tried(**peer);
-            attempts >= patience && (tried.len() >= 8 || (holders - &tried).is_empty())
+            attempts >= patience && is_hopeless(peer)
         };
         let all: Peers = requesters.iter().filter(is_given_up).copied().collect();
+        let others = !requesters.iter().all(is_hopeless);
         let newcomers = &all - veterans;
         let mut given_up = if newcomers.is_empty() { all } else { newcomers };
         while self.victims + given_up.len() > members - given_up.len() {
@@ -274,7 +284,7 @@ impl Mishaps {
                 break;
             }
         }
-        given_up
+        (given_up, others)
     }
 }
 

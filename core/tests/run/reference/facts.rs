@@ -84,8 +84,15 @@ impl Reference {
             ToMaster::SharedStateDone { round, ok, with } => {
                 self.moved(peer, *round, *ok, *with, seen)
             }
-            ToMaster::InitiateCollective { tag, spec, broken } => {
-                self.wants(peer, *tag, *spec, *broken)
+            ToMaster::InitiateCollective {
+                tag,
+                spec,
+                epoch,
+                broken,
+            } => {
+                let is_present = *epoch == self.group_of(peer).epoch;
+                let broken = is_present.then_some(*broken);
+                self.wants(peer, *tag, *spec, broken.unwrap_or_default())
             }
             ToMaster::CompleteCollective {
                 seq,

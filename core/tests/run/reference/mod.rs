@@ -91,6 +91,10 @@ struct Reference {
     resting: Peers,
     /// Newcomers that wait to synchronize, and for the next update to let them.
     aside: BTreeMap<PeerId, SyncVote>,
+    /// Who took part in a successful synchronization.
+    veterans: Peers,
+    /// Who was set aside because it could not fetch what others could.
+    spared: Peers,
     /// For how many updates each of them stays aside, if its group does not do before what they were set
     /// aside for.
     kept_aside: BTreeMap<PeerId, u8>,
@@ -129,8 +133,6 @@ struct Group {
     stalls: BTreeMap<PeerId, u8>,
     /// How often in a row a collective has given way to a synchronization.
     conflicts: u8,
-    /// Who took part in a successful synchronization.
-    veterans: Peers,
     /// What those offer that wait in `sync_shared_state` for the others to call it.
     offers: BTreeMap<PeerId, SyncVote>,
     moving: Option<Moving>,
@@ -183,6 +185,8 @@ impl Reference {
             attempts_failed: 0,
             resting: Peers::new(),
             aside: BTreeMap::new(),
+            veterans: Peers::new(),
+            spared: Peers::new(),
             kept_aside: BTreeMap::new(),
             passed: BTreeMap::new(),
             suspects: Peers::new(),
@@ -272,6 +276,8 @@ impl Reference {
             set.remove(&peer);
         }
         self.kept_aside.remove(&peer);
+        self.spared.remove(&peer);
+        self.veterans.remove(&peer);
         self.aside.remove(&peer);
         self.passed.remove(&peer);
         let is_out = |(one, other): &RingEdge| *one == peer || *other == peer;
@@ -288,7 +294,6 @@ impl Reference {
             return;
         };
         group.offers.remove(&peer);
-        group.veterans.remove(&peer);
         group.stalls.remove(&peer);
         group.breaks.retain(|pair, _| !is_out(pair));
         group.mishaps.without(peer);

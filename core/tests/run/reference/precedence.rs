@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use pccl_core::id::{GroupId, PeerId};
-use pccl_core::messages::{CallFailure, CallKind, CollectiveRefusal, Conflict, ToPeer};
+use pccl_core::messages::{CallFailure, CallKind, CollectiveRefusal, Conflict, Misdeed, ToPeer};
 use pccl_core::states::ConnectionState;
 
 use super::{Peers, Reference};
@@ -19,8 +19,8 @@ impl Reference {
     /// Who waits in one call while another member waits in another would wait for ever. Optimizations go on;
     /// synchronizations give way to them, and collectives that have not started to both, in their group.
     /// (Updates need nobody to give way: who waits agrees.) But the third collective in a row does not give
-    /// way to a synchronization: newcomers that wait in it for veterans wait for the next update, else
-    /// the synchronization gives way. Queries are answered with yes where anybody waits in an update or
+    /// way to a synchronization: who waits in it waits for the next update. Only if veterans wait in it for
+    /// newcomers alone, it gives way itself, and the sixth time they have to go. Queries are answered with yes where anybody waits in an update or
     /// optimization, or somebody of the group in a synchronization; else with no where somebody of the
     /// group waits for a collective to start, and who asks does nothing else.
     pub(super) fn somebody_gives_way(&mut self) -> bool {
@@ -65,25 +65,29 @@ impl Reference {
         if theirs == CallKind::SyncSharedState {
             let record = self.groups.get_mut(&group).unwrap();
             record.conflicts += 1;
-            if record.conflicts == 3 {
-                record.conflicts = 0;
-                let callers: Peers = record.starting[&tag].keys().copied().collect();
-                let waiting: Peers = record.offers.keys().copied().collect();
-                let newcomers = waiting.is_disjoint(&record.veterans);
-                let veterans = callers.is_subset(&record.veterans);
-                let few = 2 * waiting.len() < self.members(group).len();
-                let record = self.groups.get_mut(&group).unwrap();
-                if few && veterans && newcomers {
-                    self.aside.append(&mut record.offers);
-                    self.accepted = &self.accepted - &waiting;
-                    self.asking = &self.asking - &waiting;
-                    self.kept_aside
-                        .extend(waiting.iter().map(|peer| (*peer, 2)));
-                } else {
+            let callers: Peers = record.starting[&tag].keys().copied().collect();
+            let waiting: Peers = record.offers.keys().copied().collect();
+            let for_newcomers =
+                callers.is_disjoint(&self.veterans) && !waiting.is_disjoint(&self.veterans);
+            match record.conflicts {
+                3.. if !for_newcomers => {
+                    record.conflicts = 0;
+                    self.are_set_aside(group, &waiting);
+                    return true;
+                }
+                3 => {
                     let first = *callers.first().unwrap();
                     self.offers_give_way(group, CallKind::Collective, first);
+                    return true;
                 }
-                return true;
+                6 => {
+                    record.conflicts = 0;
+                    for caller in callers {
+                        self.is_kicked(caller, Misdeed::MissedBallot);
+                    }
+                    return true;
+                }
+                _ => {}
             }
         }
         let conflict = Conflict {
@@ -93,6 +97,19 @@ impl Reference {
         };
         self.refuse(group, tag, &CollectiveRefusal::Conflict(conflict));
         true
+    }
+
+    /// They wait for the next update with what they offer.
+    pub(super) fn are_set_aside(&mut self, group: GroupId, waiting: &Peers) {
+        let record = self.groups.get_mut(&group).unwrap();
+        for peer in waiting {
+            let offer = record.offers.remove(peer).unwrap();
+            self.aside.insert(*peer, offer);
+        }
+        self.accepted = &self.accepted - waiting;
+        self.asking = &self.asking - waiting;
+        self.kept_aside
+            .extend(waiting.iter().map(|peer| (*peer, 2)));
     }
 
     fn queries_give_way(&mut self) -> bool {

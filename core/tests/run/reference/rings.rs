@@ -309,8 +309,13 @@ impl Reference {
             // It is late, and repeats itself: the master has ceased to listen.
             return true;
         }
+        let has_failed_there =
+            wiring.failed.contains(&edge) && wiring.dialling.contains(&(peer, end));
         let is_first = match failure {
-            None => wiring.lacking.remove(&(peer, end)),
+            None => {
+                let is_contradicted = has_failed_there && !wiring.has_failed();
+                !is_contradicted && wiring.lacking.remove(&(peer, end))
+            }
             Some(_) => {
                 let is_open = wiring.lacking.contains(&(peer, end));
                 is_open && (wiring.failed.insert(edge) || wiring.has_failed())

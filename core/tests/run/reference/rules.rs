@@ -9,7 +9,7 @@ use pccl_core::id::{GroupId, PeerId, Revision, Round, Seq, Tag};
 use pccl_core::messages::{AbortCause, CollectiveRefusal, Misdeed, ToPeer, Verdict};
 use pccl_core::shared_state::{SyncFailure, SyncPlan, SyncRole};
 
-use super::election::{Held, Mishaps, Outcome, content, elect, fetches, holders};
+use super::election::{Held, Outcome, content, elect, fetches, holders};
 use super::rings::Purpose;
 use super::seen::Seen;
 use super::{Moving, Peers, Reference, Running};
@@ -165,7 +165,10 @@ impl Reference {
         self.invited
             .take_if(|invited| self.accepted.is_empty() && invited.is_empty());
         let invited = self.invited.get_or_insert(newcomers);
-        let everybody = &self.accepted | invited;
+        // Who was set aside meanwhile was there when it began.
+        let mut back: Peers = self.aside.keys().copied().collect();
+        back.retain(|peer| !self.kept_aside.contains_key(peer));
+        let everybody = &(&self.accepted | invited) | &back;
         self.connect(Purpose::Update, everybody, seen);
         true
     }
@@ -177,7 +180,7 @@ impl Reference {
         if is_wired || group.offers.is_empty() || !group.offers.keys().eq(&members) {
             return false;
         }
-        match elect(&group.offers, &group.veterans, self.held.get(&id)) {
+        match elect(&group.offers, &self.veterans, self.held.get(&id)) {
             Outcome::Expelled(expelled) => {
                 for (peer, why) in expelled {
                     self.is_kicked(peer, why);
@@ -193,9 +196,16 @@ impl Reference {
     /// does, the group is in step already.
     fn distribute(&mut self, id: GroupId, revision: Revision, winners: &Peers, seen: &Seen) {
         let group = &self.groups[&id];
-        let holders = holders(&group.offers, &group.veterans, winners);
-        let given_up = self.given_up(id, winners, &holders);
+        let holders = holders(&group.offers, &self.veterans, winners);
+        let (given_up, others) = self.given_up(id, winners, &holders);
         if !given_up.is_empty() {
+            let mut given_up = given_up;
+            if others {
+                let aside = &given_up - &self.spared;
+                given_up = &given_up & &self.spared;
+                self.spared.extend(&aside);
+                self.are_set_aside(id, &aside);
+            }
             let mishaps = &mut self.groups.get_mut(&id).unwrap().mishaps;
             mishaps.claims(given_up.len());
             for peer in given_up {
@@ -208,7 +218,7 @@ impl Reference {
             .filter(|(peer, _)| !holders.contains(peer))
             .map(|(peer, own)| {
                 let source = &group.offers[&source(peer)];
-                let is_newcomer = !group.veterans.contains(peer);
+                let is_newcomer = !self.veterans.contains(peer);
                 (*peer, fetches(own, source, is_newcomer))
             })
             .collect();
@@ -257,17 +267,17 @@ impl Reference {
         });
     }
 
-    /// Who is not told again to fetch what it could not fetch before.
-    fn given_up(&self, id: GroupId, winners: &Peers, holders: &Peers) -> Peers {
+    /// Who is not told again to fetch what it could not fetch before; and do others lack it that may be told?
+    fn given_up(&self, id: GroupId, winners: &Peers, holders: &Peers) -> (Peers, bool) {
         let group = &self.groups[&id];
         let elected = &group.offers[winners.first().unwrap()];
         let requesters = group.offers.iter().filter(|(peer, own)| {
-            let is_newcomer = !group.veterans.contains(peer);
+            let is_newcomer = !self.veterans.contains(peer);
             !holders.contains(peer) && !fetches(own, elected, is_newcomer).is_empty()
         });
         let requesters = requesters.map(|(peer, _)| *peer).collect();
         let patience = self.config.transfer_attempts_max;
-        let (veterans, members) = (&group.veterans, group.offers.len());
+        let (veterans, members) = (&self.veterans, group.offers.len());
         let mishaps = &group.mishaps;
         mishaps.given_up(&requesters, holders, veterans, patience, members)
     }
@@ -290,8 +300,9 @@ impl Reference {
         group.moving = None;
         if let Ok(held) = &result {
             group.stalls.clear();
-            group.mishaps = Mishaps::default();
-            group.veterans.clone_from(&members);
+            let aside: Peers = self.aside.keys().copied().collect();
+            group.mishaps.end_for_all_but(&aside);
+            self.veterans.extend(&members);
             self.held.insert(id, held.clone());
             self.conflicts_end(id);
         }

@@ -152,21 +152,40 @@ impl Shadow {
         }
     }
 
-    /// Whoever goes on with what others wait for has all the time again for the rest of it.
+    /// Whoever goes on with its part of what runs has all the time again for the rest of it, and whoever
+    /// only talks has not.
     fn check_restart(&self, peer: PeerId, input: &MasterInput, out: &[MasterOutput]) {
         let is_known = self.reference.peers.contains_key(&peer);
         let lateness = is_known.then(|| self.reference.lateness_of(peer)).flatten();
         let MasterInput::Message { message, .. } = input else {
             return;
         };
-        let goes_on = match message {
-            ToMaster::Heartbeat { moved } => *moved && lateness == Some(Lateness::Part),
-            _ => true,
+        let goes_on =
+            lateness == Some(Lateness::Part) && *message == (ToMaster::Heartbeat { moved: true });
+        let is_harmless = matches!(
+            message,
+            ToMaster::ArePeersPending
+                | ToMaster::Withdraw { .. }
+                | ToMaster::EdgeUp { .. }
+                | ToMaster::EdgeFailed { .. }
+                | ToMaster::Heartbeat { moved: false }
+        );
+        let only_talks = match lateness {
+            Some(Lateness::Part) => is_harmless,
+            Some(Lateness::Vote | Lateness::Join) => {
+                let is_vote_for_tag = matches!(message, ToMaster::InitiateCollective { .. });
+                let moves = *message == (ToMaster::Heartbeat { moved: true });
+                is_harmless || is_vote_for_tag || moves
+            }
+            None => false,
         };
+        let ran = self.timers.contains(&MasterTimer::Late(peer));
         let restarts = out.iter().any(|output| {
             matches!(output, MasterOutput::StartTimer { timer: MasterTimer::Late(late), .. } if *late == peer)
         });
-        assert!(restarts || lateness.is_none() || !goes_on, "{peer} goes on");
+        assert!(restarts || !goes_on, "{peer} goes on");
+        let gains_time = restarts && ran && only_talks;
+        assert!(!gains_time, "{peer} gains time by {message:?}");
     }
 
     fn check_duration(&self, timer: MasterTimer, after: Duration) {
@@ -199,8 +218,7 @@ impl Reference {
                 true => ConnectionPhase::Accepted,
                 false => ConnectionPhase::Registered,
             };
-            let group = self.groups.get(&person.group);
-            let is_veteran = group.is_some_and(|group| group.veterans.contains(id));
+            let is_veteran = self.veterans.contains(id);
             let state = (
                 person.group,
                 phase,

@@ -135,7 +135,7 @@ pub(super) fn part_of(plan: SyncPlan) -> Order {
         SyncRole::Request { from, entries } => Order::Fetch {
             round,
             from,
-            content: entries.first().map(|(_, hash)| hash.0),
+            content: entries.iter().next().map(|(_, hash)| hash.0),
         },
     }
 }

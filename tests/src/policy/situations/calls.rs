@@ -27,6 +27,8 @@ pub(super) fn situations() -> Vec<Situation> {
         not_joined(),
         long_measurements(),
         documented_retry(),
+        stubborn_pair(true),
+        stubborn_pair(false),
     ]
 }
 
@@ -176,6 +178,31 @@ fn documented_retry() -> Situation {
             trial.checked(move |world| too_many_conflicts(world, in_a_reduce, 10))
         },
     )
+}
+
+/// One that updates and reduces, and a newcomer that synchronizes, or one that has before: both answer every
+/// conflict by the same call. Who reduces goes on, and the other one waits for it.
+fn stubborn_pair(is_newcomer: bool) -> Situation {
+    let who = if is_newcomer {
+        "a newcomer"
+    } else {
+        "a veteran"
+    };
+    let name = format!("one only reduces beside {who} that only synchronizes, 1 + 1");
+    Situation::new(name, move |seed| {
+        let mut world = World::new(seed);
+        let inner = Step::InnerReduce { tag: 0, bytes: 1 };
+        let reduces = Program::of([Step::Update, inner], Recovery::Top);
+        crew(&mut world, 1, &usual().until(FAULT, reduces));
+        let syncs = Program::of([Step::Sync, Step::Think(10 * MILLISECOND)], Recovery::Top);
+        let other = world.seat(if is_newcomer {
+            SeatPlan::at(FAULT).running(syncs)
+        } else {
+            SeatPlan::at(50 * MILLISECOND).running(usual().until(FAULT, syncs))
+        });
+        let trial = Trial::of(world, FAULT + 5 * SECOND).with_faulty([other]);
+        trial.within(10 * SECOND).watched(2 * MINUTE)
+    })
 }
 
 fn too_many_conflicts(world: &World, since: Micros, limit: usize) -> Option<String> {

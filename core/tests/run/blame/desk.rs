@@ -1,0 +1,214 @@
+//! A master alone, followed by the reference, and what is known of the orders that it gave.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pccl_core::id::{ConnId, Epoch, GroupId, PeerId, ProtocolVersion, Round};
+use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
+use pccl_core::messages::{Hello, ToMaster, ToPeer};
+use pccl_core::states::ConnectionState;
+use pccl_core::topology::{BrokenEdges, Edge, LaneFailure, Ring};
+
+use crate::reference::Shadow;
+
+#[derive(Clone)]
+pub(super) struct Desk {
+    pub(super) master: Master,
+    shadow: Shadow,
+    /// The newest round of orders.
+    pub(super) round: Round,
+    /// Whom each is to send to, and to receive from, by the orders of that round.
+    pub(super) next: BTreeMap<u64, u64>,
+    previous: BTreeMap<u64, u64>,
+    /// Receivers that are to open the lanes themselves.
+    dials_back: BTreeSet<u64>,
+    pub(super) refused: BTreeSet<u64>,
+    /// Executions that were begun.
+    pub(super) runs: u64,
+}
+
+impl Desk {
+    /// A run whose peers 1 to n are accepted, on one ring in this order.
+    pub(super) fn with_accepted_peers(n: u64) -> Self {
+        let mut desk = Self {
+            master: Master::new(MasterConfig::default()),
+            shadow: Shadow::new(MasterConfig::default()),
+            round: Round(0),
+            next: BTreeMap::new(),
+            previous: BTreeMap::new(),
+            dials_back: BTreeSet::new(),
+            refused: BTreeSet::new(),
+            runs: 0,
+        };
+        for peer in 1..=n {
+            desk.registers();
+            desk.update(1..peer);
+            desk.all_up(1..=peer);
+        }
+        assert_eq!(desk.ring(), Ring((1..=n).map(PeerId).collect()));
+        desk
+    }
+
+    pub(super) fn tell(&mut self, input: MasterInput) {
+        let mut out = Vec::new();
+        self.master.handle(input.clone(), &mut out);
+        self.shadow.follow(&input, &self.master, &out);
+        for output in out {
+            if let MasterOutput::Send { peer, message } = output {
+                self.note(peer, &message);
+            }
+        }
+    }
+
+    fn note(&mut self, peer: PeerId, message: &ToPeer) {
+        match message {
+            ToPeer::EstablishRing {
+                round,
+                next,
+                previous,
+            } => {
+                if *round != self.round {
+                    self.next.clear();
+                    self.previous.clear();
+                    self.dials_back.clear();
+                }
+                self.round = *round;
+                self.next.extend(next.map(|order| (peer.0, order.with.0)));
+                self.previous
+                    .extend(previous.map(|order| (peer.0, order.with.0)));
+                let dials_back = previous.is_some_and(|order| order.dial.is_some());
+                self.dials_back.extend(dials_back.then_some(peer.0));
+            }
+            ToPeer::Refused(_) => drop(self.refused.insert(peer.0)),
+            ToPeer::Probe { round, .. } => self.round = *round,
+            _ => {}
+        }
+    }
+
+    pub(super) fn says(&mut self, peer: u64, message: ToMaster) {
+        let peer = PeerId(peer);
+        self.tell(MasterInput::Message { peer, message });
+    }
+
+    /// The next peer says hello.
+    pub(super) fn registers(&mut self) {
+        let hello = Hello {
+            protocol: ProtocolVersion::CURRENT,
+            group: GroupId(0),
+            port: 48149,
+            advertise: None,
+            lanes: 1,
+        };
+        let (conn, from) = (ConnId(0), [192, 0, 2, 1].into());
+        self.tell(MasterInput::Connected {
+            conn,
+            hello,
+            from,
+            identity: None,
+        });
+    }
+
+    pub(super) fn update(&mut self, peers: impl IntoIterator<Item = u64>) {
+        for peer in peers {
+            self.updates(peer, BrokenEdges::NONE);
+        }
+    }
+
+    pub(super) fn epoch(&self) -> Epoch {
+        let view = self.master.view();
+        view.epoch(GroupId(0)).expect("somebody is accepted")
+    }
+
+    pub(super) fn updates(&mut self, peer: u64, broken: BrokenEdges) {
+        let epoch = self.epoch();
+        self.says(peer, ToMaster::UpdateTopology { epoch, broken });
+    }
+
+    /// Says that all that it has to connect is up.
+    pub(super) fn up(&mut self, peer: u64) {
+        let ends = [
+            (self.next.contains_key(&peer), Edge::ToNext),
+            (self.previous.contains_key(&peer), Edge::FromPrevious),
+        ];
+        let round = self.round;
+        for (_, edge) in ends.into_iter().filter(|(is_ordered, _)| *is_ordered) {
+            self.says(peer, ToMaster::EdgeUp { round, edge });
+        }
+    }
+
+    /// Connects what can be, until every edge is up or has failed. Says whether the first, which is to open
+    /// the lanes, reaches the second.
+    pub(super) fn connect(&mut self, works: impl Fn(u64, u64) -> bool) {
+        let round = self.round;
+        for (from, to) in self.next.clone() {
+            let dials_back = self.dials_back.contains(&to);
+            let (dialler, edge) = match dials_back {
+                true => (to, Edge::FromPrevious),
+                false => (from, Edge::ToNext),
+            };
+            let dialled = if dials_back { from } else { to };
+            if works(dialler, dialled) {
+                let edge = Edge::ToNext;
+                self.says(from, ToMaster::EdgeUp { round, edge });
+                let edge = Edge::FromPrevious;
+                self.says(to, ToMaster::EdgeUp { round, edge });
+            } else {
+                let failure = LaneFailure::TimedOut;
+                let failed = ToMaster::EdgeFailed {
+                    round,
+                    edge,
+                    failure,
+                };
+                self.says(dialler, failed);
+            }
+        }
+    }
+
+    /// Attempts follow each other until a ring stands. Returns how many there were.
+    pub(super) fn connect_all(&mut self, works: impl Fn(u64, u64) -> bool) -> usize {
+        for attempts in 1..200 {
+            self.connect(&works);
+            let pause = MasterTimer::RetryWiring(self.round);
+            if !self.master.view().timers().any(|timer| timer == pause) {
+                return attempts;
+            }
+            self.pause_ends();
+        }
+        panic!("no ring stands");
+    }
+
+    /// All that have something to connect say that it is.
+    pub(super) fn all_up(&mut self, peers: impl IntoIterator<Item = u64>) {
+        for peer in peers {
+            if self.connects(peer) {
+                self.up(peer);
+            }
+        }
+    }
+
+    /// The time for connecting is over.
+    pub(super) fn wiring_is_overdue(&mut self) {
+        self.tell(MasterInput::TimerFired(MasterTimer::Wiring(self.round)));
+    }
+
+    pub(super) fn pause_ends(&mut self) {
+        self.tell(MasterInput::TimerFired(MasterTimer::RetryWiring(
+            self.round,
+        )));
+    }
+
+    pub(super) fn connects(&self, peer: u64) -> bool {
+        let peer = self.master.view().peer(PeerId(peer));
+        peer.is_some_and(|peer| peer.state() == ConnectionState::ConnectingToPeers)
+    }
+
+    pub(super) fn ring(&self) -> Ring {
+        let ring = self.master.view().ring(GroupId(0));
+        ring.expect("somebody is accepted").clone()
+    }
+
+    /// Who is connected, registered or accepted.
+    pub(super) fn present(&self) -> Vec<u64> {
+        let peers = self.master.view().peers();
+        peers.map(|(peer, _)| peer.0).collect()
+    }
+}
