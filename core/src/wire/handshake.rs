@@ -8,6 +8,9 @@ use super::reply::{REPLY_HEAD_BYTES, Reply, ReplyError, ReplyHead};
 use crate::topology::LaneFailure;
 use crate::transport::{Lane, LaneError, LaneRx, LaneTx, close, recv_exact, send_all};
 
+/// Length of what follows the preamble on a control lane whose ends have proved who they are.
+pub const PROOF_BYTES: usize = 32;
+
 /// Says what a lane is for and waits for the answer: the part of the end that dials.
 ///
 /// It has no time limit of its own; the caller sets one, and drops the lane where it runs out.
@@ -15,7 +18,31 @@ use crate::transport::{Lane, LaneError, LaneRx, LaneTx, close, recv_exact, send_
 /// # Errors
 /// Why the lane cannot be used. Drop it.
 pub async fn offer(lane: &mut Lane, preamble: &Preamble) -> Result<(), HandshakeError> {
-    send_all(lane.tx.as_mut(), &preamble.encode(), &[]).await?;
+    introduce(lane, preamble, &[]).await
+}
+
+/// As [`offer`], on a control lane whose ends have proved who they are: shows the master also that whoever
+/// dials was invited. Zeros show nothing, which is enough for whom the master has let in before.
+///
+/// The proof is worth nothing on another lane, or with another key. It has no time limit of its own.
+///
+/// # Errors
+/// As [`offer`]; [`HandshakeError::Refused`] says what to do where the master does not let anybody in so.
+pub async fn offer_proven(
+    lane: &mut Lane,
+    preamble: &Preamble,
+    proof: &[u8; PROOF_BYTES],
+) -> Result<(), HandshakeError> {
+    introduce(lane, preamble, proof).await
+}
+
+/// In one piece, so that who is dialled never waits for the second half of it.
+async fn introduce(
+    lane: &mut Lane,
+    preamble: &Preamble,
+    proof: &[u8],
+) -> Result<(), HandshakeError> {
+    send_all(lane.tx.as_mut(), &preamble.encode(), proof).await?;
     match recv_reply(lane.rx.as_mut()).await? {
         Reply::Accepted => Ok(()),
         Reply::Refused(text) => Err(HandshakeError::Refused(text)),
@@ -41,6 +68,17 @@ pub async fn recv_preamble(lane: &mut Lane) -> Result<Preamble, HandshakeError> 
             Err(HandshakeError::Preamble(error))
         }
     }
+}
+
+/// Waits for the proof after the preamble of a control lane whose ends have proved who they are: the
+/// master's part, before it answers. It has no time limit of its own.
+///
+/// # Errors
+/// What the lane says. Drop it.
+pub async fn recv_proof(lane: &mut Lane) -> Result<[u8; PROOF_BYTES], LaneError> {
+    let mut proof = [0; PROOF_BYTES];
+    recv_exact(lane.rx.as_mut(), &mut proof).await?;
+    Ok(proof)
 }
 
 /// Answers a preamble.

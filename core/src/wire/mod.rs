@@ -39,6 +39,13 @@
 //! | 32 | 2 | which lane of the edge or transfer, from 0; 0 for other purposes |
 //! | 34 | 2 | how many lanes the edge or transfer has; 1 for other purposes |
 //!
+//! On a control lane that is encrypted, and whose ends have therefore proved their keys, [`PROOF_BYTES`]
+//! more follow at once, the proof that the peer was invited: the keyed BLAKE3 hash, under the secret of
+//! the join string, of `pccl join proof v1` in ASCII, of the 32 bytes that TLS exports from this very
+//! connection under the label `EXPORTER-pccl-join` without a context (RFC 8446, section 7.5), and of the
+//! peer's public key. 32 zeros show nothing: a key that was let in before needs no proof. The master
+//! answers once it has looked at both. On a plain lane, and on lanes for other purposes, nothing follows.
+//!
 //! The other end answers with a [`Reply`], in every version of this layout:
 //!
 //! | offset | length | field |
@@ -285,7 +292,10 @@ pub use control::{
     recv_control, send_control,
 };
 pub use frame::{FRAME_HEADER_BYTES, FrameError, FrameHeader};
-pub use handshake::{HandshakeError, offer, recv_preamble, recv_reply, refuse, send_reply};
+pub use handshake::{
+    HandshakeError, PROOF_BYTES, offer, offer_proven, recv_preamble, recv_proof, recv_reply,
+    refuse, send_reply,
+};
 pub use limits::{
     COLLECTIVES_MAX, CONTROL_FRAME_MAX, DATA_FRAME_MAX, DEFAULT_MASTER_PORT,
     FIRST_CONTROL_FRAME_MAX, FIRST_PEER_PORT, FRAME_PAYLOAD_MAX, FRAME_PAYLOAD_MIN,

@@ -11,6 +11,11 @@ use crate::id::{PeerId, ProtocolVersion, Ticket};
 /// The first four bytes of both directions of every connection.
 pub const MAGIC: [u8; 4] = *b"PCCL";
 
+/// How every connection of TLS begins: a record of type handshake, of a version 3.x (RFC 8446, section
+/// 5.1).
+const TLS_HANDSHAKE: u8 = 0x16;
+const TLS_MAJOR: u8 = 3;
+
 /// Length of an encoded [`Preamble`].
 pub const PREAMBLE_BYTES: usize = 36;
 
@@ -99,8 +104,10 @@ impl Preamble {
     /// What is wrong with it: answer with `Reply::from(error)`, then close.
     pub fn decode(bytes: &[u8; PREAMBLE_BYTES]) -> Result<Self, PreambleError> {
         let mut fields = Fields::new(bytes);
-        if fields.take() != MAGIC {
-            return Err(PreambleError::WrongMagic);
+        match fields.take() {
+            MAGIC => {}
+            [TLS_HANDSHAKE, TLS_MAJOR, ..] => return Err(PreambleError::Encrypted),
+            _ => return Err(PreambleError::WrongMagic),
         }
         let theirs = ProtocolVersion(u16::from_le_bytes(fields.take()));
         if theirs != ProtocolVersion::CURRENT {
@@ -139,6 +146,13 @@ pub enum PreambleError {
         ProtocolVersion::CURRENT
     )]
     WrongMagic,
+    /// The other end encrypts, and this one does not. It does not understand the answer, but takes it for
+    /// what it is: not TLS.
+    #[error(
+        "the other end speaks TLS, and this one plain TCP: dial a plain master as host:port, without a \
+         join string, or start the master without --plain"
+    )]
+    Encrypted,
     /// Another release dials here.
     #[error(
         "{theirs} was offered, {} is spoken here; use the same release on both ends",

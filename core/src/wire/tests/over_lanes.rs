@@ -15,7 +15,8 @@ use crate::topology::LaneFailure;
 use crate::transport::LaneError;
 use crate::wire::{
     ControlError, ControlReader, DecodeError, HandshakeError, Preamble, PreambleError, Purpose,
-    Reply, encode_control, offer, recv_control, recv_preamble, refuse, send_control, send_reply,
+    Reply, encode_control, offer, offer_proven, recv_control, recv_preamble, recv_proof, refuse,
+    send_control, send_reply,
 };
 
 type Received = Poll<Result<ToMaster, ControlError>>;
@@ -104,6 +105,38 @@ fn two_ends_of_one_version_agree() {
     assert!(attempt(send_reply(dialled.tx.as_mut(), &Reply::Accepted)).is_ready());
 
     assert_eq!(attempt(offered), Poll::Ready(Ok(())));
+}
+
+#[test]
+fn a_proof_follows_the_preamble_and_both_are_answered_at_once() {
+    let (mut dialling, mut dialled) = pair();
+    let proof = core::array::from_fn(|at| at as u8);
+    let mut offered = core::pin::pin!(offer_proven(&mut dialling, &Preamble::CONTROL, &proof));
+
+    assert!(attempt(offered.as_mut()).is_pending());
+    let arrived = attempt(recv_preamble(&mut dialled));
+    let shown = attempt(recv_proof(&mut dialled));
+    assert!(attempt(send_reply(dialled.tx.as_mut(), &Reply::Accepted)).is_ready());
+
+    assert_eq!(arrived, Poll::Ready(Ok(Preamble::CONTROL)));
+    assert_eq!(shown, Poll::Ready(Ok(proof)));
+    assert_eq!(attempt(offered), Poll::Ready(Ok(())));
+}
+
+#[test]
+fn a_proof_that_does_not_come_whole_is_none() {
+    let (mut dialling, mut dialled) = pair();
+    let sent = attempt(crate::transport::send_all(
+        dialling.tx.as_mut(),
+        &[0; 31],
+        &[],
+    ));
+    assert!(sent.is_ready());
+
+    assert!(attempt(crate::transport::close(dialling.tx.as_mut())).is_ready());
+
+    let shown = attempt(recv_proof(&mut dialled));
+    assert_eq!(shown, Poll::Ready(Err(LaneError::Closed)));
 }
 
 #[test]

@@ -121,6 +121,20 @@ fn whoever_speaks_something_else_reads_what_this_is() {
 }
 
 #[test]
+fn whoever_speaks_tls_is_told_from_other_strangers() {
+    // As every ClientHello begins: a handshake record of version 3.1, here of 512 bytes.
+    let mut hello = [0; PREAMBLE_BYTES];
+    hello[..6].copy_from_slice(&[0x16, 3, 1, 2, 0, 1]);
+
+    let error = Preamble::decode(&hello).unwrap_err();
+
+    assert_eq!(error, PreambleError::Encrypted);
+    assert!(error.to_string().len() <= REFUSAL_TEXT_MAX);
+    hello[1] = 4;
+    assert_eq!(Preamble::decode(&hello), Err(PreambleError::WrongMagic));
+}
+
+#[test]
 fn the_layout_of_a_reply_never_changes() {
     assert_eq!(Reply::Accepted.encode(), b"PCCL\x01\0\0\0");
     assert_eq!(
