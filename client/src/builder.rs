@@ -21,8 +21,8 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::backoff::Backoff;
 use crate::calls::{Backups, Calls, View};
 use crate::communicator::Communicator;
-use crate::destination::Destination;
 use crate::data::{CONCURRENT_DEFAULT, DataConfig};
+use crate::destination::Destination;
 use crate::engine::{Command, Engine, EngineParts};
 use crate::error::Error;
 use crate::patience;
@@ -330,16 +330,13 @@ impl Builder {
     }
 
     /// Opens the control lane. Tries again where the master says that it is busy.
-    async fn reach_master(
-        &self,
-        transport: &dyn Transport,
-        seed: u64,
-    ) -> Result<Lane, Error> {
+    async fn reach_master(&self, transport: &dyn Transport, seed: u64) -> Result<Lane, Error> {
         let since = Instant::now();
         let mut random = StdRng::seed_from_u64(seed);
         let mut backoff = Backoff::new();
         loop {
-            let reached = patience::within(self.connect_timeout, self.destination.reach(transport)).await;
+            let reached =
+                patience::within(self.connect_timeout, self.destination.reach(transport)).await;
             let reason = match reached {
                 Some(Ok(lane)) => return Ok(lane),
                 Some(Err(reason)) => reason,
@@ -402,7 +399,8 @@ mod tests {
         let builder = Builder::new(Destination::of("master.example:48148"))
             .connect_timeout(limit)
             .transport(Late(resumed + PAUSE / 2));
-        let mut reached = pin!(builder.reach_master(1));
+        let transport = builder.chosen_transport().unwrap();
+        let mut reached = pin!(builder.reach_master(&*transport, 1));
 
         begin_and_stand_still(&mut reached, 2 * limit).await;
 

@@ -7,9 +7,9 @@ use pccl_core::id::{Epoch, PeerId};
 use tokio::sync::oneshot;
 
 use crate::builder::Builder;
-use crate::destination::Destination;
 use crate::calls::Calls;
 use crate::collective::{Called, Memory};
+use crate::destination::Destination;
 use crate::element::{Element, bytes_of, bytes_of_mut};
 use crate::engine::{Command, TopologyCall};
 use crate::error::Error;

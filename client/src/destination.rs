@@ -78,7 +78,9 @@ impl Destination {
     pub(crate) async fn reach(&self, transport: &dyn Transport) -> Result<Lane, HandshakeError> {
         match self {
             Self::Plain(master) => {
-                let mut lane = transport.open(&Endpoint::Name(master.clone()), None).await?;
+                let mut lane = transport
+                    .open(&Endpoint::Name(master.clone()), None)
+                    .await?;
                 offer(&mut lane, &Preamble::CONTROL).await?;
                 Ok(lane)
             }
@@ -111,7 +113,10 @@ async fn enter(
     let Some(proven) = lane.proven.filter(|proven| proven.identity == master) else {
         return Err(LaneError::Untrusted.into());
     };
-    let (binding, own) = (ChannelBinding::from(proven.binding), PublicKey::from(proven.own.0));
+    let (binding, own) = (
+        ChannelBinding::from(proven.binding),
+        PublicKey::from(proven.own.0),
+    );
     let proof = Proof::new(join.secret(), &binding, &own).to_bytes();
     offer_proven(&mut lane, &Preamble::CONTROL, &proof).await?;
     Ok(lane)
@@ -156,13 +161,24 @@ mod tests {
     fn a_join_string_is_told_from_an_address() {
         let word = invited().to_word();
 
-        let addresses = ["master.example:48148", "pccl1:48148", "[::1]:7", "pccl.example:9"];
+        let addresses = [
+            "master.example:48148",
+            "pccl1:48148",
+            "[::1]:7",
+            "pccl.example:9",
+        ];
         for address in addresses {
-            assert!(matches!(Destination::of(address), Destination::Plain(_)), "{address}");
+            assert!(
+                matches!(Destination::of(address), Destination::Plain(_)),
+                "{address}"
+            );
         }
         assert!(matches!(Destination::of(&word), Destination::Invited(_)));
         let with_line_end = format!(" {}\n", &*word);
-        assert!(matches!(Destination::of(&with_line_end), Destination::Invited(_)));
+        assert!(matches!(
+            Destination::of(&with_line_end),
+            Destination::Invited(_)
+        ));
     }
 
     #[test]
@@ -172,29 +188,52 @@ mod tests {
 
         let checked = Destination::of(damaged).check(&Tcp::new());
 
-        assert!(matches!(checked, Err(Error::BadJoinString(_))), "{checked:?}");
+        assert!(
+            matches!(checked, Err(Error::BadJoinString(_))),
+            "{checked:?}"
+        );
     }
 
     #[test]
     fn beyond_this_machine_plain_lanes_have_to_be_asked_for_by_name() {
-        let far = ["192.0.2.1:48148", "master.example:48148", "[2001:db8::1]:48148"];
-        let near = ["127.0.0.1:48148", "127.8.8.8:1", "localhost:48148", "[::1]:48148"];
+        let far = [
+            "192.0.2.1:48148",
+            "master.example:48148",
+            "[2001:db8::1]:48148",
+        ];
+        let near = [
+            "127.0.0.1:48148",
+            "127.8.8.8:1",
+            "localhost:48148",
+            "[::1]:48148",
+        ];
 
         for master in far {
             let refused = Destination::of(master).check(&Tcp::new());
-            let expected = Error::JoinStringNeeded { master: master.to_owned() };
+            let expected = Error::JoinStringNeeded {
+                master: master.to_owned(),
+            };
             assert_eq!(refused, Err(expected));
             assert_eq!(Destination::of(master).check(&Tcp::plain()), Ok(()));
         }
         for master in near {
-            assert_eq!(Destination::of(master).check(&Tcp::new()), Ok(()), "{master}");
+            assert_eq!(
+                Destination::of(master).check(&Tcp::new()),
+                Ok(()),
+                "{master}"
+            );
         }
     }
 
     #[test]
     fn nothing_that_is_printed_holds_the_secret() {
         let join = invited();
-        let secret: String = join.secret().expose().iter().map(|byte| format!("{byte:02x}")).collect();
+        let secret: String = join
+            .secret()
+            .expose()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
 
         let shown = Destination::Invited(Box::new(join)).to_string();
 

@@ -35,7 +35,9 @@ pub enum Error {
     #[error("{0}")]
     BadJoinString(JoinError),
     /// The environment variable `PCCL_JOIN` is not set. Set it to what `pccl-master` prints at its start.
-    #[error("PCCL_JOIN is not set: set it to the join string that `pccl-master` prints at its start")]
+    #[error(
+        "PCCL_JOIN is not set: set it to the join string that `pccl-master` prints at its start"
+    )]
     NoJoinString,
     /// The master is on another machine, and without a join string this peer could neither know who answers
     /// there nor encrypt. Nothing was sent.
@@ -49,7 +51,9 @@ pub enum Error {
     },
     /// The join string asks for a transport that this program was built without: build it with the cargo
     /// feature of that name.
-    #[error("the run's transport is {0}, and this program was built without it: add the feature `{0}` of pccl")]
+    #[error(
+        "the run's transport is {0}, and this program was built without it: add the feature `{0}` of pccl"
+    )]
     NoSuchTransport(String),
     /// No port to accept lanes on could be taken.
     #[error("cannot listen on {on}: {reason}; choose another address or first port")]

@@ -97,7 +97,9 @@ impl Outbox {
                 return Err(PushError::Overflow);
             }
             waiting.set_aside();
-            waiting.earlier.push_back(Part::Long(Box::new(message.clone())));
+            waiting
+                .earlier
+                .push_back(Part::Long(Box::new(message.clone())));
             waiting.earlier_bytes += bytes;
             return Ok(());
         }

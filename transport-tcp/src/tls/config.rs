@@ -75,6 +75,8 @@ impl fmt::Debug for Keys {
             Self::Given(configs) => Some(&**configs),
         };
         let own = own.and_then(|configs| configs.as_ref().ok());
-        f.debug_tuple("Keys").field(&own.map(|own| own.own)).finish()
+        f.debug_tuple("Keys")
+            .field(&own.map(|own| own.own))
+            .finish()
     }
 }
