@@ -4,20 +4,51 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{Args, Parser};
 use pccl_core::wire::DEFAULT_MASTER_PORT;
-use pccl_master::{Limits, MasterConfig};
+use pccl_master::{Limits, MasterConfig, Security, Trust, TrustError};
+
+use crate::addresses::Advertised;
+use crate::commands::Command;
 
 /// The master of a pccl run: keeps the membership and decides. Peers move the data among themselves.
+///
+/// On a loopback address the master is plain. On any other it encrypts, and lets in who has its join
+/// string: one word, which it prints to the standard output at its start (`join: pccl1...`). Keep it like
+/// a password. Peers join with that word in place of host:port.
 ///
 /// Log lines go to the standard error; the environment variable PCCL_LOG chooses them (error, warn,
 /// info, debug, trace). SIGINT and SIGTERM tell the peers and end the program.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(version, args_conflicts_with_subcommands = true)]
 pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) serve: Serve,
+
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+/// What the master itself can be told.
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
     /// Address and port to listen on; `[::]:48148` serves IPv6 and IPv4
     #[arg(long, value_name = "ADDRESS", default_value_t = default_address())]
     pub(crate) listen: SocketAddr,
+
+    /// Keep key and invitations in this directory, so that join strings outlive a restart; encrypt on
+    /// loopback as well
+    #[arg(long, value_name = "DIR")]
+    pub(crate) identity: Option<PathBuf>,
+
+    /// Where peers reach the master, up to four times; without it, where it listens, or for a wildcard
+    /// address at the address from which this machine sends to others
+    #[arg(long, value_name = "HOST[:PORT]")]
+    pub(crate) advertise: Vec<Advertised>,
+
+    /// Encrypt nothing and let everybody in, also beyond loopback
+    #[arg(long, conflicts_with_all = ["identity", "advertise"])]
+    plain: bool,
 
     /// Most peers at once
     #[arg(long, value_name = "PEERS", default_value_t = MasterConfig::default().peers_max,
@@ -72,7 +103,22 @@ pub(crate) struct Arguments {
 /// Signs of life in the time after which a peer counts as lost.
 const SIGNS_PER_SILENCE: u32 = 5;
 
-impl Arguments {
+impl Serve {
+    /// `None`: what the address says.
+    pub(crate) fn security(&self) -> Result<Option<Security>, TrustError> {
+        Ok(match &self.identity {
+            Some(directory) => Some(Security::Proven(Trust::of_directory(directory)?)),
+            None if self.plain => Some(Security::Plain),
+            None if !self.advertise.is_empty() => Some(Security::Proven(Trust::ephemeral()?)),
+            None => None,
+        })
+    }
+
+    /// Whether it is plain where strangers reach it.
+    pub(crate) fn is_open_to_strangers(&self) -> bool {
+        self.plain && !self.listen.ip().to_canonical().is_loopback()
+    }
+
     pub(crate) fn config(&self) -> MasterConfig {
         MasterConfig {
             peers_max: self.max_peers,
@@ -131,7 +177,7 @@ mod tests {
 
     #[test]
     fn without_arguments_the_limits_are_those_of_the_library() {
-        let arguments = Arguments::parse_from(["pccl-master"]);
+        let arguments = Arguments::parse_from(["pccl-master"]).serve;
 
         assert_eq!(arguments.config(), MasterConfig::default());
         assert_eq!(arguments.limits(), Limits::default());
@@ -152,9 +198,43 @@ mod tests {
     }
 
     #[test]
+    fn what_contradicts_itself_is_refused() {
+        for contradiction in [
+            &["--plain", "--identity", "d"][..],
+            &["--plain", "--advertise", "host"],
+            &["--plain", "list", "--identity", "d"],
+        ] {
+            let parsed = Arguments::try_parse_from([&["pccl-master"], contradiction].concat());
+
+            assert!(parsed.is_err(), "{contradiction:?} was taken");
+        }
+    }
+
+    #[test]
+    fn a_master_is_plain_beyond_loopback_only_by_name() {
+        let security = |more: &[&str]| {
+            let arguments = Arguments::parse_from([&["pccl-master"], more].concat()).serve;
+            (
+                arguments.security().unwrap(),
+                arguments.is_open_to_strangers(),
+            )
+        };
+
+        assert!(matches!(security(&[]), (None, false)));
+        assert!(matches!(
+            security(&["--plain"]),
+            (Some(Security::Plain), true)
+        ));
+        let on_loopback = security(&["--plain", "--listen", "[::1]:7"]);
+        assert!(matches!(on_loopback, (Some(Security::Plain), false)));
+        let advertised = security(&["--advertise", "host", "--listen", "127.0.0.1:7"]);
+        assert!(matches!(advertised, (Some(Security::Proven(_)), false)));
+    }
+
+    #[test]
     fn each_time_limit_is_its_own() {
         let limits = ["--late", "20", "--stalled", "0.5", "--solver", "7"];
-        let arguments = Arguments::parse_from([&["pccl-master"], &limits[..]].concat());
+        let arguments = Arguments::parse_from([&["pccl-master"], &limits[..]].concat()).serve;
 
         let expected = MasterConfig {
             late: Duration::from_secs(20),

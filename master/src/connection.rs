@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use pccl_core::id::{ConnId, Identity, PeerId};
 use pccl_core::messages::{Hello, ToMaster};
-use pccl_core::transport::{Lane, LaneRx};
+use pccl_core::transport::{Lane, LaneError, LaneRx};
 use pccl_core::wire::ControlError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
+use crate::doorkeeper::Inside;
 use crate::gate::Place;
 use crate::greeting::discard;
 use crate::intake::{Intake, Share};
@@ -63,6 +64,8 @@ pub(crate) struct Greeted {
     pub(crate) hello: Hello,
     pub(crate) intake: Intake,
     pub(crate) place: Place,
+    /// What its proof was worth; `None` where nobody asks for one.
+    pub(crate) inside: Option<Inside>,
 }
 
 /// Serves the connection to its end.
@@ -95,14 +98,27 @@ pub(crate) async fn attend(greeted: Greeted, limits: &Limits, desk: mpsc::Sender
         desk,
     };
     let mut writing = std::pin::pin!(outbox.write_to(tx.as_mut(), limits.farewell));
+    let inside = greeted.inside;
     let written = tokio::select! {
         biased;
+        () = expelled(inside.as_ref()) => {
+            tracing::warn!("{} has to go: its invitation was revoked", greeted.from);
+            Err(LaneError::Untrusted)
+        }
         written = &mut writing => written,
         () = reading.run(rx.as_mut(), &outbox) => writing.await,
     };
     match written {
         Ok(()) => linger(rx.as_mut(), limits.farewell).await,
         Err(error) => reading.gone(error.into()).await,
+    }
+}
+
+/// Waits until it may not be here any more.
+async fn expelled(inside: Option<&Inside>) {
+    match inside {
+        Some(inside) => inside.expelled().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -4,12 +4,15 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::mpsc;
 use std::thread::{Builder, JoinHandle};
 
+use pccl_trust::{Address, JoinString};
 use tokio::runtime::Runtime;
 
-use crate::error::ServeError;
-use crate::server::{MasterBuilder, MasterServer, StopHandle};
+use crate::error::{ServeError, TrustError};
+use crate::security::Trust;
+use crate::server::{MasterBuilder, MasterServer, StopHandle, join_string};
 
-/// Starts a master over TCP with default limits on a thread of its own. Port zero: any free port.
+/// Starts a master over TCP with default limits on a thread of its own, plain on a loopback address and
+/// encrypted elsewhere. Port zero: any free port.
 ///
 /// # Errors
 /// Nothing was started; the error says why.
@@ -39,10 +42,9 @@ impl MasterBuilder {
             .name("pccl-master".into())
             .spawn(move || serve(self, address, &bound))
             .map_err(ServeError::Thread)?;
-        let (local_addr, stop) = outcome.recv().map_err(|_| ServeError::ThreadEnded)??;
+        let bound = outcome.recv().map_err(|_| ServeError::ThreadEnded)??;
         Ok(RunningMaster {
-            local_addr,
-            stop,
+            bound,
             thread: Some(thread),
         })
     }
@@ -58,10 +60,30 @@ fn resolve(address: &(impl ToSocketAddrs + ToString)) -> Result<SocketAddr, Serv
         })
 }
 
-type Bound = Result<(SocketAddr, StopHandle), ServeError>;
+/// What others need of a master that listens.
+#[derive(Debug)]
+struct Bound {
+    local_addr: SocketAddr,
+    stop: StopHandle,
+    trust: Option<Trust>,
+}
+
+impl Bound {
+    fn of(server: &MasterServer) -> Self {
+        Self {
+            local_addr: server.local_addr(),
+            stop: server.handle(),
+            trust: server.trust().cloned(),
+        }
+    }
+}
 
 /// The whole life of the thread.
-fn serve(builder: MasterBuilder, address: SocketAddr, bound: &mpsc::SyncSender<Bound>) {
+fn serve(
+    builder: MasterBuilder,
+    address: SocketAddr,
+    bound: &mpsc::SyncSender<Result<Bound, ServeError>>,
+) {
     let runtime = match runtime() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -71,7 +93,7 @@ fn serve(builder: MasterBuilder, address: SocketAddr, bound: &mpsc::SyncSender<B
     };
     match runtime.block_on(builder.bind(address)) {
         Ok(server) => {
-            bound.send(Ok((server.local_addr(), server.handle()))).ok();
+            bound.send(Ok(Bound::of(&server))).ok();
             // As a task like those that it talks to: the runtime looks for I/O before each turn of the
             // future that it blocks on.
             let served = runtime.spawn(server.run());
@@ -96,8 +118,7 @@ fn runtime() -> Result<Runtime, ServeError> {
 /// A master on a thread of its own. Dropping it stops it.
 #[derive(Debug)]
 pub struct RunningMaster {
-    local_addr: SocketAddr,
-    stop: StopHandle,
+    bound: Bound,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -105,13 +126,30 @@ impl RunningMaster {
     /// Where peers connect.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
-        self.local_addr
+        self.bound.local_addr
+    }
+
+    /// See [`MasterServer::join_string`].
+    ///
+    /// # Errors
+    /// As [`Trust::join_string`].
+    ///
+    /// # Blocking
+    /// As [`Trust::join_string`].
+    pub fn join_string(&self, at: &[Address]) -> Result<Option<JoinString>, TrustError> {
+        join_string(self.bound.trust.as_ref(), at, self.bound.local_addr)
+    }
+
+    /// Who the master is, and whom it lets in. `None`: the master is plain.
+    #[must_use]
+    pub fn trust(&self) -> Option<&Trust> {
+        self.bound.trust.as_ref()
     }
 
     /// Stops the master from elsewhere, without waiting.
     #[must_use]
     pub fn handle(&self) -> StopHandle {
-        self.stop.clone()
+        self.bound.stop.clone()
     }
 
     /// Tells every peer that the master goes away, and waits for it to have ended. So does dropping.
@@ -140,7 +178,7 @@ impl RunningMaster {
 
 impl Drop for RunningMaster {
     fn drop(&mut self) {
-        self.stop.stop();
+        self.bound.stop.stop();
         self.join();
     }
 }

@@ -3,6 +3,22 @@
 use std::net::SocketAddr;
 
 use pccl_core::transport::LaneError;
+use pccl_trust::{InvitationError, JoinError, KeyError};
+
+/// What is wrong with a master's key, its invitations or the addresses of a join string.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TrustError {
+    /// There is no key.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// The invitations cannot be used.
+    #[error(transparent)]
+    Invitations(#[from] InvitationError),
+    /// No join string can be made.
+    #[error(transparent)]
+    Join(#[from] JoinError),
+}
 
 /// Why a master could not be started. Nothing of it is left running.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +40,19 @@ pub enum ServeError {
         /// What the system said.
         error: std::io::Error,
     },
+    /// The transport does not encrypt, and the master is to: hand in another one, or say
+    /// [`Security::Plain`](crate::Security::Plain).
+    #[error(
+        "the transport does not encrypt, and the master has to: `Security::Plain` says otherwise"
+    )]
+    CannotEncrypt,
+    /// Beyond loopback, with a transport that was handed in, somebody has to say whether the master encrypts,
+    /// and with the key pair of that transport: [`MasterBuilder::security`](crate::MasterBuilder::security).
+    #[error("whether the master encrypts has to be said where a transport is handed in")]
+    SecurityUnsaid,
+    /// The master has no key, or cannot use its invitations.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
     /// The operating system gave no randomness for the ticket key: hand in a seed.
     #[error("the operating system gave no random numbers: {0}")]
     Randomness(rand::rngs::SysError),

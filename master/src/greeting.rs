@@ -1,15 +1,17 @@
-//! The handshake: preamble, answer, hello, all within one time limit.
+//! The handshake: preamble, proof, answer, hello, all within one time limit.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use pccl_core::messages::{Hello, Refusal, ToMaster, ToPeer};
 use pccl_core::transport::{Lane, LaneError, LaneRx, close, recv_some, send_all};
 use pccl_core::wire::{
     ControlError, FIRST_CONTROL_FRAME_MAX, HandshakeError, PreambleError, Purpose, Reply,
-    encode_control, recv_preamble, send_reply,
+    encode_control, recv_preamble, recv_proof, send_reply,
 };
 use tokio::time::timeout;
 
+use crate::doorkeeper::{Doorkeeper, Inside, Unwelcome};
 use crate::gate::Place;
 use crate::intake::Intake;
 use crate::patience::Patience;
@@ -24,6 +26,16 @@ pub(crate) enum GreetError {
     Preamble(#[from] HandshakeError),
     #[error("the connection is for {0}, not for a master")]
     NotForMaster(Purpose),
+    #[error(
+        "this master speaks TLS, and this connection is plain: join with its join string, which `pccl-master` prints at its start"
+    )]
+    Plain,
+    #[error(
+        "this master is plain and keeps no invitations: dial it as host:port, without a join string"
+    )]
+    NoDoor,
+    #[error("{0}")]
+    Unwelcome(#[from] Unwelcome),
     #[error("the handshake took too long")]
     Slow,
     #[error("{0}")]
@@ -36,16 +48,41 @@ pub(crate) enum GreetError {
     SlowHello,
 }
 
+/// Why a refusal concerns the operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Concern {
+    OtherVersion,
+    Encrypted,
+    Plain,
+    Uninvited,
+    Unavailable,
+}
+
 impl GreetError {
     /// A peer that means well will come again and again, in vain. Everything else is the noise that
     /// every open port hears.
-    pub(crate) fn concerns_operator(&self) -> bool {
-        matches!(
-            self,
-            Self::Preamble(HandshakeError::Preamble(
-                PreambleError::UnsupportedVersion { .. }
-            ))
-        )
+    pub(crate) fn concern(&self) -> Option<Concern> {
+        match self {
+            Self::Preamble(HandshakeError::Preamble(error)) => match error {
+                PreambleError::UnsupportedVersion { .. } => Some(Concern::OtherVersion),
+                PreambleError::Encrypted => Some(Concern::Encrypted),
+                PreambleError::WrongMagic
+                | PreambleError::UnknownPurpose { .. }
+                | PreambleError::ReservedNotZero
+                | PreambleError::NoSuchLane { .. } => None,
+            },
+            Self::NoDoor => Some(Concern::Encrypted),
+            Self::Plain => Some(Concern::Plain),
+            Self::Unwelcome(Unwelcome::Refused(_)) => Some(Concern::Uninvited),
+            Self::Unwelcome(Unwelcome::Unavailable) => Some(Concern::Unavailable),
+            Self::Preamble(_)
+            | Self::NotForMaster(_)
+            | Self::Slow
+            | Self::Lane(_)
+            | Self::Hello(_)
+            | Self::NotHello
+            | Self::SlowHello => None,
+        }
     }
 
     /// What to tell whoever dialled, in the form that it waits for. Empty: it has been told, or is
@@ -57,7 +94,10 @@ impl GreetError {
                 "a master listens here, which takes no connection for {purpose}; dial the peer"
             ))
             .encode(),
-            Self::Slow => Reply::Refused(self.to_string()).encode(),
+            Self::Unwelcome(Unwelcome::Unavailable) => Reply::NotYet(self.to_string()).encode(),
+            Self::Slow | Self::Plain | Self::NoDoor | Self::Unwelcome(_) => {
+                Reply::Refused(self.to_string()).encode()
+            }
             Self::Hello(_) | Self::NotHello | Self::SlowHello => {
                 let mut frame = Vec::new();
                 encode_control(&ToPeer::Refused(Refusal::BadHello), &mut frame).ok();
@@ -67,21 +107,23 @@ impl GreetError {
     }
 }
 
-/// Receives a hello. A stranger that has to give way is as one whose time is up.
+/// Receives a hello, and looks at the proof of who has to show one. A stranger that has to give way is as
+/// one whose time is up.
 pub(crate) async fn greet(
     lane: &mut Lane,
     intake: &mut Intake,
     place: &Place,
+    door: Option<&Arc<Doorkeeper>>,
     limit: Duration,
-) -> Result<Hello, GreetError> {
+) -> Result<(Hello, Option<Inside>), GreetError> {
     let mut patience = Patience::of(limit);
     let mut dismissed = std::pin::pin!(place.dismissed());
     let introduced = tokio::select! {
         biased;
-        introduced = patience.wait(introduction(lane)) => introduced,
+        introduced = patience.wait(introduction(lane, place, door)) => introduced,
         () = &mut dismissed => None,
     };
-    introduced.unwrap_or(Err(GreetError::Slow))?;
+    let inside = introduced.unwrap_or(Err(GreetError::Slow))?;
     let first = intake.receive(lane.rx.as_mut(), place.pulse(), || FIRST_CONTROL_FRAME_MAX);
     let first = tokio::select! {
         biased;
@@ -89,7 +131,7 @@ pub(crate) async fn greet(
         () = dismissed => None,
     };
     match first {
-        Some(Ok((ToMaster::Hello(hello), _))) => Ok(hello),
+        Some(Ok((ToMaster::Hello(hello), _))) => Ok((hello, inside)),
         Some(Ok(_)) => Err(GreetError::NotHello),
         Some(Err(ControlError::Lane(error))) => Err(error.into()),
         Some(Err(error)) => Err(GreetError::Hello(error)),
@@ -97,12 +139,38 @@ pub(crate) async fn greet(
     }
 }
 
-async fn introduction(lane: &mut Lane) -> Result<(), GreetError> {
+async fn introduction(
+    lane: &mut Lane,
+    place: &Place,
+    door: Option<&Arc<Doorkeeper>>,
+) -> Result<Option<Inside>, GreetError> {
     let preamble = recv_preamble(lane).await?;
     match preamble.purpose {
-        Purpose::Control => Ok(send_reply(lane.tx.as_mut(), &Reply::Accepted).await?),
+        Purpose::Control => {}
         other @ (Purpose::RingLane | Purpose::SharedState | Purpose::Probe) => {
-            Err(GreetError::NotForMaster(other))
+            return Err(GreetError::NotForMaster(other));
+        }
+    }
+    let inside = admit(lane, place, door).await?;
+    send_reply(lane.tx.as_mut(), &Reply::Accepted).await?;
+    Ok(inside)
+}
+
+/// Nobody is anonymous on an encrypted lane, and nobody comes in on a plain one where there is a door.
+async fn admit(
+    lane: &mut Lane,
+    place: &Place,
+    door: Option<&Arc<Doorkeeper>>,
+) -> Result<Option<Inside>, GreetError> {
+    match (door, lane.proven) {
+        (None, None) => Ok(None),
+        (Some(_), None) => Err(GreetError::Plain),
+        (None, Some(_)) => Err(GreetError::NoDoor),
+        (Some(door), Some(proven)) => {
+            let proof = recv_proof(lane).await?;
+            // It waits for the master, and is not silent.
+            let _excused = place.pulse().excuse();
+            Ok(Some(door.admit(proven, proof).await?))
         }
     }
 }

@@ -31,6 +31,38 @@
 //! # }
 //! ```
 //!
+//! # Who may join
+//!
+//! On a loopback address a master is plain unless told otherwise: whoever reaches its port may join. On any
+//! other address it encrypts, and lets in who was invited: its peers join with a word, the
+//! [`JoinString`], which holds the master's address, its key and a secret. [`Security`] says otherwise, and
+//! [`Trust::of_directory`] keeps key and invitations across restarts.
+//!
+//! ```
+//! use pccl_master::{MasterServer, Security, Terms, Trust};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let trust = Trust::ephemeral()?;
+//! let builder = MasterServer::builder().security(Security::Proven(trust.clone()));
+//! let master = builder.spawn("127.0.0.1:0")?;
+//!
+//! // For everybody, until the master ends:
+//! let everybody = master.join_string(&[])?.expect("it encrypts");
+//! println!("join: {}", *everybody.to_word());
+//!
+//! // For one peer:
+//! let terms = Terms { uses: Some(1), ..Terms::default() };
+//! let (id, one) = trust.invite(terms, everybody.addresses())?;
+//! println!("join: {}", *one.to_word());
+//! trust.revoke(id)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A peer proves the secret on its connection, without sending it; from then on its key is a member's, and
+//! is let in by itself. Revoking an invitation ends the membership of all who came by it: the master
+//! closes their connections within a second.
+//!
 //! # How it is arranged
 //!
 //! ```text
@@ -46,7 +78,11 @@
 //! | `gate`, `site` | who is let in, and who waits outside |
 //! | `apology` | turning away whom there is no room for |
 //! | `reception` | accepting connections, and their tasks |
+//! | `visit` | one connection's way through the house |
 //! | `greeting` | the handshake |
+//! | `security` | [`Security`], [`Trust`]: who the master is, and whom it lets in |
+//! | `doorkeeper` | whose proof is good, and who has to go |
+//! | `advertise` | where others reach the master |
 //! | `connection` | a peer's connection after the handshake |
 //! | `intake` | receiving messages, and what they may cost |
 //! | `standing` | what a connection has been granted so far |
@@ -54,13 +90,15 @@
 //! | `pulse` | when something last arrived from a peer |
 //! | `patience` | time limits |
 //! | `desk` | the one loop that owns the machine |
-//! | `chronicle` | log lines |
+//! | `chronicle`, `seldom` | log lines |
 #![forbid(unsafe_code)]
 
+mod advertise;
 mod apology;
 mod chronicle;
 mod connection;
 mod desk;
+mod doorkeeper;
 mod embed;
 mod error;
 mod gate;
@@ -71,11 +109,21 @@ mod outbox;
 mod patience;
 mod pulse;
 mod reception;
+mod security;
+mod seldom;
 mod server;
 mod standing;
+mod visit;
 
+pub use advertise::reachable_at;
 pub use embed::{RunningMaster, spawn};
-pub use error::ServeError;
+pub use error::{ServeError, TrustError};
 pub use limits::Limits;
 pub use pccl_core::master::MasterConfig;
+pub use pccl_trust::invitations::State as InvitationState;
+pub use pccl_trust::{
+    Address, AddressError, Invitation, InvitationId, Invitations, JoinString, KeyPair, PublicKey,
+    Revoked, Terms,
+};
+pub use security::{Security, Trust};
 pub use server::{MasterBuilder, MasterServer, StopHandle};

@@ -1,13 +1,20 @@
 //! `pccl-master`: the program around the library.
 
+mod addresses;
 mod arguments;
+mod commands;
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
-use arguments::Arguments;
+use addresses::Advertised;
+use arguments::{Arguments, Serve};
 use clap::Parser;
-use pccl_master::{MasterServer, ServeError, StopHandle};
+use commands::CommandError;
+use pccl_master::{
+    Address, AddressError, JoinString, MasterServer, ServeError, StopHandle, TrustError,
+    reachable_at,
+};
 use tokio::signal;
 use tracing_subscriber::EnvFilter;
 
@@ -16,7 +23,11 @@ const LOG_VARIABLE: &str = "PCCL_LOG";
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    match start_log().and_then(|()| run(arguments)) {
+    let outcome = start_log().and_then(|()| match arguments.command {
+        Some(command) => Ok(command.run()?),
+        None => run(arguments.serve),
+    });
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("pccl-master: {error}");
@@ -32,6 +43,12 @@ enum Failure {
     Log(#[from] tracing_subscriber::filter::ParseError),
     #[error("{0}")]
     Serve(#[from] ServeError),
+    #[error("{0}")]
+    Trust(#[from] TrustError),
+    #[error("{0}")]
+    Address(#[from] AddressError),
+    #[error("{0}")]
+    Command(#[from] CommandError),
     #[error("the system refused what every program needs: {0}")]
     System(#[from] std::io::Error),
 }
@@ -48,7 +65,7 @@ fn start_log() -> Result<(), Failure> {
 }
 
 /// One thread: no message has to wait for another one to wake up.
-fn run(arguments: Arguments) -> Result<(), Failure> {
+fn run(arguments: Serve) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -58,20 +75,69 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
     outcome
 }
 
-async fn serve(arguments: Arguments) -> Result<(), Failure> {
-    let mut builder = MasterServer::builder()
-        .config(arguments.config())
-        .limits(arguments.limits());
-    if let Some(directory) = arguments.record {
-        builder = builder.record(directory);
-    }
+async fn serve(arguments: Serve) -> Result<(), Failure> {
     let signals = Signals::new()?;
-    let server = builder.bind(arguments.listen).await?;
+    let server = bind(&arguments).await?;
     tracing::info!("pccl-master listens on {}", server.local_addr());
+    announce(&server, &arguments)?;
     let stop = server.handle();
     let serving = tokio::spawn(server.run());
     tokio::join!(serving, stop_on_signal(signals, stop)).0.ok();
     Ok(())
+}
+
+async fn bind(arguments: &Serve) -> Result<MasterServer, Failure> {
+    let mut builder = MasterServer::builder()
+        .config(arguments.config())
+        .limits(arguments.limits());
+    if let Some(directory) = &arguments.record {
+        builder = builder.record(directory);
+    }
+    if let Some(security) = arguments.security()? {
+        builder = builder.security(security);
+    }
+    if arguments.is_open_to_strangers() && !tracing::enabled!(tracing::Level::WARN) {
+        // Who has silenced the log still reads this.
+        eprintln!("pccl-master: warning: without encryption, everybody may join and read");
+    }
+    Ok(builder.bind(arguments.listen).await?)
+}
+
+/// Prints the join string, and keeps what invitations have to know.
+fn announce(server: &MasterServer, arguments: &Serve) -> Result<(), Failure> {
+    if server.trust().is_none() {
+        return Ok(());
+    }
+    let listening = server.local_addr();
+    let at = match arguments.advertise.as_slice() {
+        [] => reachable_at(listening),
+        said => Advertised::all_or_port(said, listening.port())?,
+    };
+    let Some(join) = server.join_string(&at)? else {
+        return Ok(());
+    };
+    if let Some(directory) = &arguments.identity
+        && let Err(error) = addresses::remember(directory, &at)
+    {
+        tracing::warn!(%error, "the addresses cannot be kept: invite with --advertise");
+    }
+    let places: Vec<String> = at.iter().map(Address::to_string).collect();
+    tracing::info!(
+        "who has the join string may join, at {}; the master's key is {}",
+        places.join(", "),
+        join.master()
+    );
+    print(&join);
+    Ok(())
+}
+
+/// A master whose standard output is closed serves all the same.
+fn print(join: &JoinString) {
+    let mut out = std::io::stdout().lock();
+    let written = writeln!(out, "join: {}", *join.to_word()).and_then(|()| out.flush());
+    if let Err(error) = written {
+        tracing::warn!(%error, "the join string cannot be printed");
+    }
 }
 
 async fn stop_on_signal(mut signals: Signals, stop: StopHandle) {

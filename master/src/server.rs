@@ -6,29 +6,34 @@ use std::sync::Arc;
 
 use pccl_core::master::MasterConfig;
 use pccl_core::ticket::TicketMint;
-use pccl_core::transport::{Listener, Security, Transport};
+use pccl_core::transport::{LaneError, Listener, Security as Lanes, Transport};
 use pccl_core::wire::COLLECTIVES_MAX;
 use pccl_transport_tcp::Tcp;
+use pccl_trust::{Address, JoinString};
 use rand::rngs::{StdRng, SysRng};
 use rand::{RngExt, SeedableRng};
 use tokio::sync::{mpsc, watch};
 
+use crate::advertise::reachable_at;
 use crate::connection::Event;
 use crate::desk::Desk;
-use crate::error::ServeError;
+use crate::error::{ServeError, TrustError};
 use crate::limits::Limits;
 use crate::reception::Reception;
+use crate::security::{Security, Trust};
+use crate::visit::House;
 
 /// How many messages of all peers may wait for the machine. A connection that finds no room is not
 /// read meanwhile; room is given in the order of asking, so that a flood delays others by one turn.
 const EVENTS_MAX: usize = 64;
 
 /// Configures a master; [`bind`](Self::bind) or [`spawn`](Self::spawn) makes it.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct MasterBuilder {
     config: MasterConfig,
     limits: Limits,
-    transport: Arc<dyn Transport>,
+    transport: Option<Arc<dyn Transport>>,
+    security: Option<Security>,
     seed: Option<[u8; 32]>,
     record: Option<PathBuf>,
 }
@@ -38,19 +43,8 @@ impl std::fmt::Debug for MasterBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("MasterBuilder")
             .field("limits", &self.limits)
+            .field("security", &self.security)
             .finish_non_exhaustive()
-    }
-}
-
-impl Default for MasterBuilder {
-    fn default() -> Self {
-        Self {
-            config: MasterConfig::default(),
-            limits: Limits::default(),
-            transport: Arc::new(Tcp::new()),
-            seed: None,
-            record: None,
-        }
     }
 }
 
@@ -73,10 +67,22 @@ impl MasterBuilder {
         self
     }
 
-    /// What connections come through; [`Tcp`] by default.
+    /// What connections come through; [`Tcp`] by default. It has to have the key pair of
+    /// [`security`](Self::security), where that is not plain.
     #[must_use]
     pub fn transport(mut self, transport: Arc<dyn Transport>) -> Self {
-        self.transport = transport;
+        self.transport = Some(transport);
+        self
+    }
+
+    /// Whether the master encrypts, and whom it lets in. Default: on a loopback address it does not;
+    /// elsewhere it does, as [`Trust::ephemeral`], and lets in who has its
+    /// [`join_string`](MasterServer::join_string).
+    ///
+    /// A plain master beyond loopback is open to whoever reaches it; a line of the log says so.
+    #[must_use]
+    pub fn security(mut self, security: Security) -> Self {
+        self.security = Some(security);
         self
     }
 
@@ -105,24 +111,60 @@ impl MasterBuilder {
     /// [`MasterServer::run`] runs, and wait until then.
     ///
     /// # Errors
-    /// The address cannot be used, or there is no randomness.
+    /// The address cannot be used, there is no randomness, or what is to be encrypted cannot be.
     pub async fn bind(self, address: SocketAddr) -> Result<MasterServer, ServeError> {
+        let security = self.security_on(address)?;
         let mut config = self.config;
         config.tickets = TicketMint {
             key: ticket_key(self.seed)?,
         };
-        let listener = self
-            .transport
-            .listen(address, Security::Plain)
-            .await
-            .map_err(|error| ServeError::Listen { address, error })?;
+        let (lanes, trust) = match security {
+            Security::Plain => (Lanes::Plain, None),
+            Security::Proven(trust) => (Lanes::Proven, Some(trust)),
+        };
+        let transport = self.transport.unwrap_or_else(|| tcp(trust.as_ref()));
+        let listener = transport.listen(address, lanes).await;
         Ok(MasterServer {
-            listener,
+            listener: listener.map_err(|error| not_listening(address, error))?,
             config,
             limits: self.limits,
+            trust,
             record: pccl_recording::directory(self.record),
             stop: StopHandle::new(),
         })
+    }
+}
+
+impl MasterBuilder {
+    fn security_on(&self, address: SocketAddr) -> Result<Security, ServeError> {
+        let loopback = address.ip().to_canonical().is_loopback();
+        match (&self.security, &self.transport) {
+            (Some(Security::Plain), _) if !loopback => {
+                tracing::warn!(
+                    "the master on {address} is plain: whoever reaches it may join the run, and who is \
+                     on the way may read and change it"
+                );
+                Ok(Security::Plain)
+            }
+            (Some(security), _) => Ok(security.clone()),
+            (None, _) if loopback => Ok(Security::Plain),
+            (None, None) => Ok(Security::Proven(Trust::ephemeral()?)),
+            (None, Some(_)) => Err(ServeError::SecurityUnsaid),
+        }
+    }
+}
+
+fn tcp(trust: Option<&Trust>) -> Arc<dyn Transport> {
+    Arc::new(match trust {
+        None => Tcp::new(),
+        Some(trust) => Tcp::new().key_pair(trust.key_pair()),
+    })
+}
+
+fn not_listening(address: SocketAddr, error: LaneError) -> ServeError {
+    match error {
+        LaneError::NotEncrypted => ServeError::CannotEncrypt,
+        error => ServeError::Listen { address, error },
     }
 }
 
@@ -139,6 +181,7 @@ pub struct MasterServer {
     listener: Box<dyn Listener>,
     config: MasterConfig,
     limits: Limits,
+    trust: Option<Trust>,
     record: Option<PathBuf>,
     stop: StopHandle,
 }
@@ -152,7 +195,7 @@ impl std::fmt::Debug for MasterServer {
 }
 
 impl MasterServer {
-    /// A master over TCP with default limits. Port zero: any free port.
+    /// A master over TCP with default limits, plain on a loopback address and encrypted elsewhere. Port zero: any free port.
     ///
     /// # Errors
     /// The address cannot be used, or there is no randomness.
@@ -172,6 +215,24 @@ impl MasterServer {
         self.listener.local_addr()
     }
 
+    /// What a peer needs to join, for a master that is reached at these one to four addresses; of none,
+    /// at those of [`reachable_at`]. `None`: the master is plain, and peers need its address alone.
+    ///
+    /// # Errors
+    /// As [`Trust::join_string`].
+    ///
+    /// # Blocking
+    /// As [`Trust::join_string`].
+    pub fn join_string(&self, at: &[Address]) -> Result<Option<JoinString>, TrustError> {
+        join_string(self.trust.as_ref(), at, self.local_addr())
+    }
+
+    /// Who the master is, and whom it lets in. `None`: the master is plain.
+    #[must_use]
+    pub fn trust(&self) -> Option<&Trust> {
+        self.trust.as_ref()
+    }
+
     /// Stops the master from elsewhere.
     #[must_use]
     pub fn handle(&self) -> StopHandle {
@@ -185,7 +246,8 @@ impl MasterServer {
     pub async fn run(self) {
         let (events, queue) = mpsc::channel::<Event>(EVENTS_MAX);
         let desk = Desk::new(self.config, queue, self.record.as_deref());
-        let mut reception = Reception::new(self.listener, self.limits, self.stop.clone(), events);
+        let house = House::new(self.limits, self.trust, self.stop.clone(), events);
+        let mut reception = Reception::new(self.listener, house);
         tokio::select! {
             biased;
             () = desk.run(&self.stop) => {}
@@ -193,6 +255,21 @@ impl MasterServer {
         }
         reception.close().await;
     }
+}
+
+pub(crate) fn join_string(
+    trust: Option<&Trust>,
+    at: &[Address],
+    listening: SocketAddr,
+) -> Result<Option<JoinString>, TrustError> {
+    let Some(trust) = trust else {
+        return Ok(None);
+    };
+    let join = match at {
+        [] => trust.join_string(&reachable_at(listening)),
+        at => trust.join_string(at),
+    };
+    join.map(Some)
 }
 
 /// Stops a master. Clones stop the same one.

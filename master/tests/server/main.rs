@@ -7,6 +7,9 @@ mod attack;
 mod crowd;
 mod farewell;
 mod handshake;
+#[cfg(unix)]
+mod invitations;
 mod membership;
 #[cfg(unix)]
 mod program;
+mod trust;

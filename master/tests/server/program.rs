@@ -8,14 +8,16 @@ use std::process::Stdio;
 
 use pccl_core::messages::ToPeer;
 use pccl_core::wire::{Preamble, offer};
+use pccl_master::JoinString;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
-use tokio::process::{Child, ChildStderr, Command};
+use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 
 use crate::support::client::{Client, soon};
 
-struct Program {
+pub(crate) struct Program {
     process: Child,
     log: Lines<BufReader<ChildStderr>>,
+    out: Lines<BufReader<ChildStdout>>,
 }
 
 impl Program {
@@ -23,21 +25,46 @@ impl Program {
         Self::start_with(listen, &[])
     }
 
-    fn start_with(listen: &str, arguments: &[&OsStr]) -> Self {
+    pub(crate) fn start_with(listen: &str, arguments: &[&OsStr]) -> Self {
+        Self::start_logging(listen, arguments, "info")
+    }
+
+    /// Logs so much.
+    pub(crate) fn start_logging(listen: &str, arguments: &[&OsStr], level: &str) -> Self {
         let mut process = Command::new(env!("CARGO_BIN_EXE_pccl-master"))
             .args(["--listen", listen])
             .args(arguments)
-            .env_remove("PCCL_LOG")
+            .env("PCCL_LOG", level)
+            .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
             .unwrap();
         let log = BufReader::new(process.stderr.take().unwrap()).lines();
-        Self { process, log }
+        let out = BufReader::new(process.stdout.take().unwrap()).lines();
+        Self { process, log, out }
+    }
+
+    /// The join string that it prints.
+    pub(crate) async fn join_string(&mut self) -> JoinString {
+        let line = soon("a join string", self.out.next_line()).await.unwrap();
+        let line = line.expect("a line on the standard output");
+        line.strip_prefix("join: ").expect(&line).parse().unwrap()
+    }
+
+    /// Ends it, and gives what it has logged since the last line that was read.
+    pub(crate) async fn rest_of_the_log(mut self) -> String {
+        self.signal("TERM").await;
+        let mut rest = String::new();
+        while let Some(line) = soon("the log", self.log.next_line()).await.unwrap() {
+            rest += &line;
+            rest.push('\n');
+        }
+        rest
     }
 
     /// The next line that says this.
-    async fn line(&mut self, with: &str) -> String {
+    pub(crate) async fn line(&mut self, with: &str) -> String {
         let found = async {
             while let Some(line) = self.log.next_line().await.unwrap() {
                 if line.contains(with) {
@@ -49,7 +76,7 @@ impl Program {
         soon(with, found).await
     }
 
-    async fn address(&mut self) -> SocketAddr {
+    pub(crate) async fn address(&mut self) -> SocketAddr {
         let line = self.line("listens on").await;
         line.rsplit(' ').next().unwrap().parse().unwrap()
     }
@@ -126,7 +153,7 @@ async fn a_port_in_use_gives_one_line_and_a_failure() {
 
 #[tokio::test]
 async fn an_ipv6_wildcard_serves_ipv4_as_well() {
-    let mut program = Program::start("[::]:0");
+    let mut program = Program::start_with("[::]:0", &["--plain".as_ref()]);
     let port = program.address().await.port();
 
     let four = Client::dial(([127, 0, 0, 1], port).into()).await;

@@ -56,6 +56,11 @@ impl Client {
         soon("the reply", offer(&mut lane, &Preamble::CONTROL))
             .await
             .expect("an accepted preamble");
+        Self::over(lane)
+    }
+
+    /// Over a lane whose preamble was accepted.
+    pub(crate) fn over(lane: Lane) -> Self {
         Self {
             lane,
             reader: ControlReader::with_cap(CONTROL_FRAME_MAX),
@@ -66,13 +71,17 @@ impl Client {
 
     /// Comes as far as the welcome.
     pub(crate) async fn register(lane: Lane) -> Self {
-        let mut client = Self::introduce(lane).await;
-        client.say(&ToMaster::Hello(hello())).await;
-        match client.hear().await {
-            ToPeer::Welcome { peer, .. } => client.peer = peer,
+        Self::introduce(lane).await.welcomed().await
+    }
+
+    /// Comes as far as the welcome, where the preamble was accepted.
+    pub(crate) async fn welcomed(mut self) -> Self {
+        self.say(&ToMaster::Hello(hello())).await;
+        match self.hear().await {
+            ToPeer::Welcome { peer, .. } => self.peer = peer,
             other => panic!("heard {other:?} where a welcome was due"),
         }
-        client
+        self
     }
 
     /// The first peer of a run, which is accepted at once.

@@ -4,3 +4,4 @@ pub(crate) mod client;
 pub(crate) mod fuzz;
 pub(crate) mod messages;
 pub(crate) mod pipes;
+pub(crate) mod proven;

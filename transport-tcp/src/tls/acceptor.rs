@@ -44,7 +44,8 @@ impl Acceptor {
         let configs = Arc::clone(&self.configs);
         let shaking = self.shaking.spawn(async move {
             let lane = timeout(HANDSHAKE_LIMIT, receive(stream, &configs)).await;
-            let lane = lane.unwrap_or(Err(LaneError::TimedOut))?;
+            let lane = lane.unwrap_or(Err(LaneError::TimedOut));
+            let lane = lane.map_err(of_one_connection)?;
             Ok(Incoming { lane, from })
         });
         self.crowd.retain(|other| !other.is_finished());
@@ -67,6 +68,14 @@ impl Acceptor {
     }
 }
 
+/// [`LaneError::Closed`] would say that the listener has ended, which nobody who dials may bring about.
+fn of_one_connection(error: LaneError) -> LaneError {
+    match error {
+        LaneError::Closed => LaneError::Reset,
+        other => other,
+    }
+}
+
 /// A connection that does not begin as TLS does becomes a lane that proves nothing, so that whoever
 /// accepts it can say so in words that its other end reads.
 async fn receive(stream: TcpStream, configs: &Configs) -> Result<Lane, LaneError> {
@@ -76,5 +85,51 @@ async fn receive(stream: TcpStream, configs: &Configs) -> Result<Lane, LaneError
         0 => Err(LaneError::Closed),
         _ if first == [HANDSHAKE_RECORD] => answer(stream, configs).await,
         _ => Ok(lane::split(stream)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::io::Write;
+    use std::net::TcpStream as Stranger;
+
+    use pccl_core::transport::{Endpoint, Listener, Security, Transport};
+
+    use super::*;
+    use crate::Tcp;
+
+    async fn next(listener: &mut dyn Listener) -> Result<Incoming, LaneError> {
+        let next = timeout(HANDSHAKE_LIMIT, poll_fn(|cx| listener.poll_accept(cx))).await;
+        next.expect("the handshake ends")
+    }
+
+    #[tokio::test]
+    async fn who_hangs_up_at_once_or_in_the_handshake_ends_no_listener() {
+        let tcp = Tcp::new();
+        let on = SocketAddr::from(([127, 0, 0, 1], 0));
+        let mut listener = tcp.listen(on, Security::Proven).await.unwrap();
+        let address = listener.local_addr();
+
+        for first in [
+            &[][..],
+            &[HANDSHAKE_RECORD],
+            &[HANDSHAKE_RECORD, 3, 1, 0, 9],
+        ] {
+            let mut stranger = Stranger::connect(address).unwrap();
+            stranger.write_all(first).unwrap();
+            drop(stranger);
+            // An end of the listener is what `Closed` would say.
+            let failed = next(&mut *listener).await.unwrap_err();
+            assert_eq!(failed, LaneError::Reset, "after {first:?}");
+        }
+
+        let to = Endpoint::Address(address);
+        let plain = tcp.open(&to, None).await;
+        let mut plain = plain.expect("it listens");
+        pccl_core::transport::send_all(plain.tx.as_mut(), b"P", &[])
+            .await
+            .unwrap();
+        assert!(next(&mut *listener).await.is_ok());
     }
 }

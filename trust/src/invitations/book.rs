@@ -161,6 +161,10 @@ impl Book {
         }
     }
 
+    pub(crate) fn state(&self, id: InvitationId, now: u64) -> Option<State> {
+        self.invitations.get(&id).map(|entry| entry.state(now))
+    }
+
     /// Whether the holder of `key` may come in.
     pub(crate) fn judge(
         &self,

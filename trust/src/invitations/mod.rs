@@ -284,6 +284,12 @@ impl Invitations {
         self.book.list(now)
     }
 
+    /// How an invitation stands, by what was read last. `None`: no such invitation is kept.
+    #[must_use]
+    pub fn state(&self, id: InvitationId, now: u64) -> Option<State> {
+        self.book.state(id, now)
+    }
+
     /// All keys that are banned.
     pub fn banned(&self) -> impl Iterator<Item = PublicKey> {
         self.book.banned()

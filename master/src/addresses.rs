@@ -1,0 +1,107 @@
+//! Where peers reach the master: as the operator says it, and as a master's directory keeps it.
+
+use std::net::Ipv6Addr;
+use std::path::Path;
+use std::str::FromStr;
+use std::{fs, io};
+
+use pccl_master::{Address, AddressError};
+
+/// The file of a master's directory, one address a line.
+const FILE: &str = "advertised";
+
+/// A host with or without a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Advertised {
+    /// With one.
+    Complete(Address),
+    /// Without: the port is where the master listens.
+    Host(String),
+}
+
+impl Advertised {
+    /// With this port, unless it has one.
+    pub(crate) fn or_port(&self, port: u16) -> Result<Address, AddressError> {
+        match self {
+            Self::Complete(address) => Ok(address.clone()),
+            Self::Host(host) => format!("{host}:{port}").parse(),
+        }
+    }
+
+    /// All of them, with this port where they have none.
+    pub(crate) fn all_or_port(all: &[Self], port: u16) -> Result<Vec<Address>, AddressError> {
+        all.iter().map(|one| one.or_port(port)).collect()
+    }
+}
+
+impl FromStr for Advertised {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        if let Ok(ip) = text.parse::<Ipv6Addr>() {
+            return Ok(Self::Host(format!("[{ip}]")));
+        }
+        match text.parse() {
+            Ok(address) => Ok(Self::Complete(address)),
+            Err(AddressError::Port) if !text.contains(':') || text.ends_with(']') => {
+                let host = Self::Host(text.into());
+                host.or_port(1).map(|_| host)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Keeps the addresses in the directory, for invitations that are made there. Readers see the old file or
+/// the whole of the new one.
+pub(crate) fn remember(directory: &Path, addresses: &[Address]) -> io::Result<()> {
+    let text: String = addresses
+        .iter()
+        .map(|address| format!("{address}\n"))
+        .collect();
+    let draft = directory.join(format!("{FILE}.draft"));
+    fs::write(&draft, text)?;
+    fs::rename(&draft, directory.join(FILE))
+}
+
+/// What was kept last; nothing where there is nothing, or nothing that can be understood.
+pub(crate) fn recall(directory: &Path) -> Vec<Address> {
+    let text = fs::read_to_string(directory.join(FILE)).unwrap_or_default();
+    text.lines().filter_map(|line| line.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> String {
+        let advertised: Advertised = text.parse().unwrap();
+        advertised.or_port(7).unwrap().to_string()
+    }
+
+    #[test]
+    fn a_host_without_a_port_is_reached_where_the_master_listens() {
+        let cases = [
+            ("master.example", "master.example:7"),
+            ("master.example:9", "master.example:9"),
+            ("192.0.2.7", "192.0.2.7:7"),
+            ("192.0.2.7:9", "192.0.2.7:9"),
+            ("2001:db8::7", "[2001:db8::7]:7"),
+            ("[2001:db8::7]", "[2001:db8::7]:7"),
+            ("[2001:db8::7]:9", "[2001:db8::7]:9"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(at(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_host_is_refused() {
+        for nonsense in ["", "a b", "host:", "host:0", "host:99999", "hö", "[host]"] {
+            assert!(
+                nonsense.parse::<Advertised>().is_err(),
+                "{nonsense:?} was taken"
+            );
+        }
+    }
+}

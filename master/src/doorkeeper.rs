@@ -1,0 +1,165 @@
+//! Who may come in, by what it proves, and who has to go because it may not be here any more.
+//!
+//! What is kept of invitations is read and written by threads that may block, never by the one that serves
+//! the connections.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use pccl_core::transport::Proven;
+use pccl_core::wire::PROOF_BYTES;
+use pccl_trust::invitations::State;
+use pccl_trust::{
+    AdmitError, Admitted, ChannelBinding, InvitationId, Invitations, Membership, Proof, PublicKey,
+    Refusal,
+};
+use tokio::sync::Notify;
+use tokio::task::spawn_blocking;
+use tokio::time::sleep;
+
+use crate::security::{Trust, now};
+
+/// How often to look who has to go.
+const ROUND: Duration = Duration::from_secs(1);
+
+/// Keeps the door of one master.
+#[derive(Debug)]
+pub(crate) struct Doorkeeper {
+    trust: Trust,
+    inside: Mutex<BTreeMap<u64, Guest>>,
+    next: AtomicU64,
+}
+
+/// Somebody who is inside.
+#[derive(Debug)]
+struct Guest {
+    key: PublicKey,
+    by: InvitationId,
+    expelled: Arc<Notify>,
+}
+
+/// Why somebody does not come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unwelcome {
+    #[error("{0}")]
+    Refused(#[from] Refusal),
+    /// The log says more, for the operator.
+    #[error("the master cannot use its invitations for the moment; its log says why")]
+    Unavailable,
+}
+
+impl Doorkeeper {
+    pub(crate) fn new(trust: Trust) -> Arc<Self> {
+        Arc::new(Self {
+            trust,
+            inside: Mutex::default(),
+            next: AtomicU64::new(0),
+        })
+    }
+
+    /// Lets in whoever is at the other end of a lane, or says why not. Does not block, but may take
+    /// seconds.
+    pub(crate) async fn admit(
+        self: &Arc<Self>,
+        lane: Proven,
+        proof: [u8; PROOF_BYTES],
+    ) -> Result<Inside, Unwelcome> {
+        let key = PublicKey::from(lane.identity.0);
+        let binding = ChannelBinding::from(lane.binding);
+        let proof = Proof::from(proof);
+        let trust = self.trust.clone();
+        let verified =
+            spawn_blocking(move || trust.invitations().verify(&proof, &binding, key, now()));
+        match verified.await {
+            Ok(Ok(Admitted::First { by } | Admitted::Again { by })) => Ok(self.enter(key, by)),
+            Ok(Err(AdmitError::Refused(why))) => Err(why.into()),
+            Ok(Err(error)) => {
+                tracing::error!(%error, "nobody can be let in");
+                Err(Unwelcome::Unavailable)
+            }
+            Err(error) => {
+                tracing::error!(%error, "defect: a proof could not be verified; please report it");
+                Err(Unwelcome::Unavailable)
+            }
+        }
+    }
+
+    fn enter(self: &Arc<Self>, key: PublicKey, by: InvitationId) -> Inside {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let expelled = Arc::new(Notify::new());
+        let guest = Guest {
+            key,
+            by,
+            expelled: Arc::clone(&expelled),
+        };
+        self.inside().insert(number, guest);
+        Inside {
+            door: Arc::clone(self),
+            number,
+            expelled,
+        }
+    }
+
+    /// Goes its rounds. Never ends.
+    pub(crate) async fn keep(self: &Arc<Self>) {
+        loop {
+            sleep(ROUND).await;
+            let door = Arc::clone(self);
+            if let Err(error) = spawn_blocking(move || door.look_around()).await {
+                tracing::error!(%error, "defect: the invitations could not be read; please report it");
+            }
+        }
+    }
+
+    /// Expels who may not be here any more.
+    fn look_around(&self) {
+        let mut invitations = self.trust.invitations();
+        if let Err(error) = invitations.reload_if_changed() {
+            // What was read last goes on to hold.
+            tracing::warn!(%error, "the invitations cannot be read");
+        }
+        let now = now();
+        for guest in self.inside().values() {
+            if must_go(&invitations, guest, now) {
+                guest.expelled.notify_one();
+            }
+        }
+    }
+
+    /// Nothing that holds the lock can panic.
+    fn inside(&self) -> MutexGuard<'_, BTreeMap<u64, Guest>> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A member of long ago that was forgotten for want of room may stay.
+fn must_go(invitations: &Invitations, guest: &Guest, now: u64) -> bool {
+    match invitations.membership(&guest.key) {
+        Membership::Banned => true,
+        Membership::Member { .. } => false,
+        Membership::Stranger => invitations.state(guest.by, now) == Some(State::Revoked),
+    }
+}
+
+/// Somebody has come in, and is inside until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Inside {
+    door: Arc<Doorkeeper>,
+    number: u64,
+    expelled: Arc<Notify>,
+}
+
+impl Inside {
+    /// Waits until it has to go: its invitation was revoked, or its key banned.
+    pub(crate) async fn expelled(&self) {
+        self.expelled.notified().await;
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        self.door.inside().remove(&self.number);
+    }
+}

@@ -1,0 +1,140 @@
+//! One connection's way through the house: the line outside, the greeting, the life as a peer.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use pccl_core::id::ConnId;
+use pccl_core::transport::{Incoming, Lane};
+use tokio::sync::mpsc;
+
+use crate::apology::Apologies;
+use crate::connection::{Event, Greeted, attend};
+use crate::doorkeeper::Doorkeeper;
+use crate::gate::{Place, Turn};
+use crate::greeting::{Concern, GreetError, greet, part};
+use crate::intake::{Budget, Intake};
+use crate::limits::Limits;
+use crate::pulse::Noted;
+use crate::security::Trust;
+use crate::seldom::Seldom;
+use crate::server::StopHandle;
+
+/// What all connections of a master share. Clones are the same.
+#[derive(Clone)]
+pub(crate) struct House {
+    pub(crate) limits: Limits,
+    pub(crate) apologies: Apologies,
+    pub(crate) stop: StopHandle,
+    /// `None`: everybody may come in.
+    pub(crate) door: Option<Arc<Doorkeeper>>,
+    budget: Budget,
+    desk: mpsc::Sender<Event>,
+    refused: Seldom<Concern>,
+}
+
+impl House {
+    pub(crate) fn new(
+        limits: Limits,
+        trust: Option<Trust>,
+        stop: StopHandle,
+        desk: mpsc::Sender<Event>,
+    ) -> Self {
+        Self {
+            apologies: Apologies::within(limits.farewell),
+            budget: Budget::of(limits.long_messages_bytes_max),
+            door: trust.map(Doorkeeper::new),
+            refused: Seldom::default(),
+            limits,
+            stop,
+            desk,
+        }
+    }
+
+    /// A line of the log for what concerns the operator, as often as it bears it.
+    fn log(&self, from: SocketAddr, error: &GreetError) {
+        let due = error.concern().and_then(|why| self.refused.another(why));
+        match due {
+            Some(1) => tracing::warn!("a connection from {from} is refused: {error}"),
+            Some(connections) => tracing::warn!(
+                "{connections} connections have been refused, the latest from {from}: {error}"
+            ),
+            None => tracing::debug!("a connection from {from} came to nothing: {error}"),
+        }
+    }
+}
+
+/// One connection.
+pub(crate) struct Visit {
+    pub(crate) conn: ConnId,
+    pub(crate) house: House,
+}
+
+impl Visit {
+    /// Serves the connection to its end. A master that stops takes leave of its peers only.
+    pub(crate) async fn run(self, incoming: Incoming, turn: Turn) {
+        tracing::debug!(conn = self.conn.0, from = %incoming.from, "connected");
+        let greeted = tokio::select! {
+            biased;
+            greeted = self.welcome(incoming, turn) => greeted,
+            () = self.house.stop.stopped() => None,
+        };
+        if let Some(greeted) = greeted {
+            let House { limits, desk, .. } = self.house;
+            // Whoever waits outside needs no memory for what comes after.
+            Box::pin(attend(greeted, &limits, desk)).await;
+        }
+    }
+
+    /// `None`: it was not welcome, and has been told so.
+    async fn welcome(&self, incoming: Incoming, turn: Turn) -> Option<Greeted> {
+        match turn.comes().await {
+            Ok(place) => Box::pin(self.greet(incoming, place)).await,
+            Err(full) => {
+                self.house.apologies.turn_away(incoming, full).await;
+                None
+            }
+        }
+    }
+
+    async fn greet(&self, incoming: Incoming, place: Place) -> Option<Greeted> {
+        let Incoming { lane, from } = incoming;
+        let House { limits, door, .. } = &self.house;
+        let mut lane = noted(lane, &place);
+        let mut intake = Intake::new(&self.house.budget);
+        match greet(
+            &mut lane,
+            &mut intake,
+            &place,
+            door.as_ref(),
+            limits.handshake,
+        )
+        .await
+        {
+            Ok((hello, inside)) => Some(Greeted {
+                conn: self.conn,
+                from,
+                lane,
+                hello,
+                intake,
+                place,
+                inside,
+            }),
+            Err(error) => {
+                self.house.log(from, &error);
+                part(lane, &error, limits.farewell).await;
+                None
+            }
+        }
+    }
+}
+
+/// The same lane, whose arriving bytes the gate hears of.
+fn noted(lane: Lane, place: &Place) -> Lane {
+    Lane {
+        rx: Box::new(Noted {
+            rx: lane.rx,
+            pulse: Arc::clone(place.pulse()),
+        }),
+        ..lane
+    }
+}
