@@ -124,7 +124,7 @@ impl Claim {
                 "where nothing goes wrong, users of one loop never get in each other's way"
             }
             Self::Timers => {
-                "the timers that run are those that were started and not stopped, and who is heard has all its time again"
+                "the timers that run are those that were started and not stopped, and who goes on, and nobody else, has all its time again"
             }
             Self::Bounded => "no queue of messages to a peer grows beyond its bound",
         }
