@@ -15,7 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 use pccl::{Builder, Communicator, Tcp};
-use pccl_master::RunningMaster;
+use pccl_master::{MasterServer, RunningMaster, Security, Trust};
 
 use lanes::{Counted, Distance, Traffic};
 
@@ -40,7 +40,7 @@ impl Run {
 
     /// With so many lanes per edge, which say that they lead so far.
     pub(crate) fn over(lanes: u16, distance: Distance) -> Self {
-        let master = pccl_master::spawn("127.0.0.1:0").unwrap();
+        let master = spawn_master();
         Self {
             tcp: Tcp::new().lanes(lanes),
             distance,
@@ -83,9 +83,12 @@ impl Run {
         &self.tcp
     }
 
-    /// Where peers connect.
+    /// Where peers connect, or the join string of a run that is encrypted.
     pub(crate) fn address(&self) -> String {
-        self.master.local_addr().to_string()
+        match self.master.join_string(&[]).unwrap() {
+            Some(invited) => invited.to_word().to_string(),
+            None => self.master.local_addr().to_string(),
+        }
     }
 
     /// Peers that have all joined, in the order of their identities.
@@ -193,6 +196,21 @@ pub(crate) fn begin(builder: Builder) -> Communicator {
     let mut peer = builder.connect().unwrap();
     peer.update_topology().unwrap();
     peer
+}
+
+/// The environment variable `PCCL_TEST_TRANSPORT=tls` has every test's run encrypted.
+fn spawn_master() -> RunningMaster {
+    match std::env::var("PCCL_TEST_TRANSPORT").as_deref() {
+        Ok("tls") => spawn_invited(Trust::ephemeral().unwrap()),
+        Ok(other) => panic!("there is no transport `{other}` to test with"),
+        Err(_) => pccl_master::spawn("127.0.0.1:0").unwrap(),
+    }
+}
+
+/// A master that encrypts, and lets in who is invited.
+pub(crate) fn spawn_invited(trust: Trust) -> RunningMaster {
+    let master = MasterServer::builder().security(Security::Proven(trust));
+    master.spawn("127.0.0.1:0").unwrap()
 }
 
 pub(crate) fn builder_for(master: &str) -> Builder {
