@@ -20,6 +20,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use crate::security::{Trust, now};
+use crate::seldom::Seldom;
 
 /// How often to look who has to go.
 const ROUND: Duration = Duration::from_secs(1);
@@ -30,6 +31,7 @@ pub(crate) struct Doorkeeper {
     trust: Trust,
     inside: Mutex<BTreeMap<u64, Guest>>,
     next: AtomicU64,
+    troubles: Seldom<()>,
 }
 
 /// Somebody who is inside.
@@ -56,6 +58,7 @@ impl Doorkeeper {
             trust,
             inside: Mutex::default(),
             next: AtomicU64::new(0),
+            troubles: Seldom::default(),
         })
     }
 
@@ -76,7 +79,7 @@ impl Doorkeeper {
             Ok(Ok(Admitted::First { by } | Admitted::Again { by })) => Ok(self.enter(key, by)),
             Ok(Err(AdmitError::Refused(why))) => Err(why.into()),
             Ok(Err(error)) => {
-                tracing::error!(%error, "nobody can be let in");
+                self.log(&error);
                 Err(Unwelcome::Unavailable)
             }
             Err(error) => {
@@ -117,14 +120,21 @@ impl Doorkeeper {
     fn look_around(&self) {
         let mut invitations = self.trust.invitations();
         if let Err(error) = invitations.reload_if_changed() {
-            // What was read last goes on to hold.
-            tracing::warn!(%error, "the invitations cannot be read");
+            // What was read last goes on to hold for those inside.
+            self.log(&error);
         }
         let now = now();
         for guest in self.inside().values() {
             if must_go(&invitations, guest, now) {
                 guest.expelled.notify_one();
             }
+        }
+    }
+
+    /// Whoever dials can have the invitations read, and each attempt may fail.
+    fn log(&self, error: &dyn std::error::Error) {
+        if self.troubles.another(()).is_some() {
+            tracing::error!("nobody can be let in: {error}");
         }
     }
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 /// A *stranger* is a connection that has been let in and has not said a valid hello yet. A *newcomer*
 /// has, and is registered, but not admitted to the run yet. Connections for which there is no place
 /// among the strangers wait outside: nothing is read from them, and the addresses that hold the fewest
-/// places go first.
+/// places go first. Where the master encrypts, a connection comes so far once its TLS handshake has ended;
+/// before, it is the transport's, which bounds handshakes in number and time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// How long a stranger may take from being let in to the end of its hello. Default: 5 s.

@@ -174,9 +174,12 @@ async fn the_log_has_one_line_where_two_disagree_about_encryption() {
 
 #[tokio::test]
 async fn a_plain_master_beyond_loopback_warns() {
-    let mut program = Program::start_with("0.0.0.0:0", &["--plain".as_ref()]);
+    let plain = ["--plain".as_ref()];
+    let mut program = Program::start_with("0.0.0.0:0", &plain);
+    let mut silenced = Program::start_logging("0.0.0.0:0", &plain, "error");
 
     let line = program.line("is plain").await;
+    silenced.line("warning: without encryption").await;
 
     assert!(line.contains("WARN"), "{line}");
 }

@@ -237,3 +237,17 @@ fn of_too_many_members_the_first_is_a_stranger_again() {
         Membership::Member { by }
     );
 }
+
+#[test]
+fn an_invitation_can_be_asked_how_it_stands() {
+    let mut story = Story::new(Some(60), Some(1));
+    assert_eq!(story.book.state(story.id, NOW), Some(State::Live));
+    assert_eq!(story.book.state(story.id, NOW + 60), Some(State::Expired));
+    story.comes(1, NOW).unwrap();
+    assert_eq!(story.book.state(story.id, NOW), Some(State::UsedUp));
+    let _ = story.book.revoke(story.id).unwrap();
+    assert_eq!(story.book.state(story.id, NOW), Some(State::Revoked));
+
+    let (other, _) = invite(&mut Book::default(), 2, None, None);
+    assert_eq!(story.book.state(other, NOW), None);
+}
