@@ -38,6 +38,7 @@
 mod attempt;
 mod blame;
 mod collectives;
+mod conflicts;
 mod deadlines;
 mod election;
 mod evict;

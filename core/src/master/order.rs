@@ -31,6 +31,7 @@ impl Master {
             .filter(|p| !self.is_untried(**p))
             .copied()
             .collect();
+        let bad_alone = bad.clone();
         let mut avoided = alloc::vec![&bad | &hidden];
         if tried != bad {
             avoided.push(&tried | &hidden);
@@ -41,8 +42,8 @@ impl Master {
         let mut avoided = avoided.iter();
         let ring = avoided.find_map(|pairs| self.ring_without(group, members, pairs));
         ring.unwrap_or_else(|| {
-            // What failed is tried again, each time the other way round.
-            let mut order = self.order_before(group, members);
+            // What failed is tried again, each time the other way round, where nothing is left to try.
+            let mut order = with_fewer(self.order_before(group, members), &bad_alone);
             let attempts = self.attempts.get(&group);
             if attempts.is_some_and(|attempts| attempts.count % 2 == 1) {
                 order.reverse();
@@ -176,5 +177,32 @@ impl Master {
         let all = self.failed.keys().chain(breaks.map(|(pair, _)| pair));
         let of_members = |(one, other): &&Pair| members.contains(one) && members.contains(other);
         all.filter(of_members).copied().collect()
+    }
+}
+
+/// These members in another order with fewer of these pairs side by side, if one is found: stretches that
+/// have none of them, one after the other.
+///
+/// Where each ring has pairs that failed, those that did not fail yet are tried all the same: members of
+/// one site find each other, and the pieces that remain are larger.
+fn with_fewer(order: Vec<PeerId>, bad: &BTreeSet<Pair>) -> Vec<PeerId> {
+    let is_bad = |one: PeerId, other: PeerId| bad.contains(&pair((one, other)));
+    let count = |order: &[PeerId]| {
+        let behind = order.iter().cycle().skip(1);
+        let edges = order.iter().zip(behind);
+        edges.filter(|(one, other)| is_bad(**one, **other)).count()
+    };
+    let mut left = order.clone();
+    let mut found: Vec<PeerId> = Vec::new();
+    while !left.is_empty() {
+        let end = found.last().copied();
+        let fits = |peer: &PeerId| end.is_some_and(|end| !is_bad(end, *peer));
+        let next = left.iter().position(fits).unwrap_or(0);
+        found.push(left.remove(next));
+    }
+    if count(&found) < count(&order) {
+        found
+    } else {
+        order
     }
 }

@@ -33,6 +33,7 @@
 
 use alloc::vec::Vec;
 
+use super::conflicts::Conflicts;
 use super::manifest::Offer;
 use super::record::{Collective, GroupRecord, Stake, SyncProgress};
 use super::{Master, Out, send};
@@ -150,8 +151,7 @@ impl Master {
         let Some(record) = self.group_mut(group) else {
             return false;
         };
-        record.conflicts = record.conflicts.saturating_add(1);
-        let conflicts = record.conflicts;
+        let conflicts = record.conflicts.note(tag);
         let is_early = conflicts < CONFLICTS_MAX;
         if rule!(is_early; ThirdConflictNotResolved => true) {
             return false;
@@ -196,7 +196,7 @@ impl Master {
 
     fn forget_conflicts(&mut self, group: GroupId) {
         if let Some(record) = self.group_mut(group) {
-            record.conflicts = 0;
+            record.conflicts = Conflicts::default();
         }
     }
 
@@ -287,7 +287,7 @@ impl Master {
     /// The collectives of a group go on: who was set aside for them may come in again.
     pub(super) fn end_conflicts(&mut self, id: GroupId) {
         if let Some(group) = self.group_mut(id) {
-            group.conflicts = 0;
+            group.conflicts = Conflicts::default();
         }
         // With nobody but members there is nobody to look for.
         if self.peers.len() > self.tally.members() {

@@ -3,6 +3,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::net::SocketAddr;
 
+use super::conflicts::Conflicts;
 use super::manifest::{Offer, Offers};
 use super::remembered::Reached;
 use super::tally::{Counted, Tally};
@@ -194,7 +195,7 @@ pub(super) struct GroupRecord {
     /// synchronized.
     pub(super) stalls: BTreeMap<PeerId, u8>,
     /// Collectives that gave way to a synchronization, in a row.
-    pub(super) conflicts: u8,
+    pub(super) conflicts: Conflicts,
     pub(super) sync: SyncProgress,
     pub(super) failed: FailedTransfers,
     pub(super) collectives: BTreeMap<Tag, Collective>,

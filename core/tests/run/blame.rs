@@ -432,3 +432,17 @@ fn an_edge_that_breaks_now_and_then_stays_on_the_ring() {
     assert_eq!(desk.ring(), before);
     assert_eq!(desk.present(), [1, 2, 3, 4]);
 }
+
+/// Members of three sites alternate on the ring, so that no ring is left before those of one site were
+/// ever side by side. One site stays whole.
+#[test]
+fn of_three_sites_that_are_cut_off_from_each_other_one_goes_on_whole() {
+    for of_each in [2, 3, 4] {
+        let mut desk = all_edges_broken(3 * of_each);
+
+        desk.connect_all(|from, to| from % 3 == to % 3);
+
+        let expected: Vec<u64> = (0..of_each).map(|at| 3 * at + 1).collect();
+        assert_eq!(desk.present(), expected, "{of_each} of each");
+    }
+}

@@ -157,3 +157,58 @@ fn veterans_that_synchronize_do_not_wait_for_a_newcomer_that_never_does() {
         }
     }
 }
+
+/// Three collectives of one step, for which three others wait to synchronize: one conflict, and not three.
+#[test]
+fn collectives_that_are_started_side_by_side_are_one_conflict() {
+    for seed in 1..10 {
+        let mut run = Stubborn::new(seed, 4, &[SYNCS; 4]).run;
+        for no in 0..3 {
+            let sync = run.seats[no].sync_call(SyncStrategy::EnforcePopular);
+            run.call(no, sync);
+        }
+        run.settle();
+        for tag in 1..=3 {
+            run.call(3, reduce(tag));
+        }
+        run.settle();
+
+        assert!((0..4).all(|no| !run.is_aside(no)), "seed {seed}");
+        let sync = run.seats[3].sync_call(SyncStrategy::EnforcePopular);
+        run.call(3, sync);
+        run.settle();
+        for no in 0..4 {
+            let answer = run.answers(no).pop();
+            assert!(
+                matches!(answer, Some(Answer::Synchronized(Ok(_)))),
+                "{answer:?}"
+            );
+        }
+    }
+}
+
+/// A newcomer that is out of step once, with all collectives of a step, reads so and stays.
+#[test]
+fn a_newcomer_that_starts_six_collectives_too_early_is_not_kicked() {
+    for seed in 1..10 {
+        let mut run = Stubborn::new(seed, 2, &[SYNCS; 3]).run;
+        for no in 0..2 {
+            let sync = run.seats[no].sync_call(SyncStrategy::EnforcePopular);
+            run.call(no, sync);
+        }
+        run.settle();
+        for tag in 1..=6 {
+            run.call(2, reduce(tag));
+        }
+        run.settle();
+        for no in 0..2 {
+            if !run.answers(no).is_empty() {
+                let sync = run.seats[no].sync_call(SyncStrategy::EnforcePopular);
+                run.call(no, sync);
+            }
+        }
+        run.settle();
+
+        assert!((0..3).all(|no| run.is_accepted(no)), "seed {seed}");
+    }
+}

@@ -133,6 +133,8 @@ struct Group {
     stalls: BTreeMap<PeerId, u8>,
     /// How often in a row a collective has given way to a synchronization.
     conflicts: u8,
+    /// What has given way since the last conflict was counted.
+    conflicted: BTreeSet<Tag>,
     /// What those offer that wait in `sync_shared_state` for the others to call it.
     offers: BTreeMap<PeerId, SyncVote>,
     moving: Option<Moving>,

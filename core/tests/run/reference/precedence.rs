@@ -64,7 +64,11 @@ impl Reference {
         };
         if theirs == CallKind::SyncSharedState {
             let record = self.groups.get_mut(&group).unwrap();
-            record.conflicts += 1;
+            let is_new = record.conflicted.len() < 64 && record.conflicted.insert(tag);
+            if !is_new || record.conflicts == 0 {
+                record.conflicts += 1;
+                record.conflicted = [tag].into();
+            }
             let callers: Peers = record.starting[&tag].keys().copied().collect();
             let waiting: Peers = record.offers.keys().copied().collect();
             let for_newcomers =
@@ -72,6 +76,7 @@ impl Reference {
             match record.conflicts {
                 3.. if !for_newcomers => {
                     record.conflicts = 0;
+                    record.conflicted.clear();
                     self.are_set_aside(group, &waiting);
                     return true;
                 }
@@ -82,6 +87,7 @@ impl Reference {
                 }
                 6 => {
                     record.conflicts = 0;
+                    record.conflicted.clear();
                     for caller in callers {
                         self.is_kicked(caller, Misdeed::MissedBallot);
                     }

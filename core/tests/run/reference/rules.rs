@@ -66,7 +66,9 @@ impl Reference {
 
     /// The group goes on: whom it has set aside may come in again.
     fn conflicts_end(&mut self, id: GroupId) {
-        self.groups.get_mut(&id).unwrap().conflicts = 0;
+        let group = self.groups.get_mut(&id).unwrap();
+        group.conflicts = 0;
+        group.conflicted.clear();
         let peers = &self.peers;
         self.kept_aside.retain(|peer, _| peers[peer].group != id);
     }
