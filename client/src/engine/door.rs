@@ -49,6 +49,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 /// one that is forgotten is told to come again, in vain.
 const SPENT_FACTOR: usize = 4;
 
+const NO_ROOM: &str = "too many connections have not said yet what they are for; try again";
+
 const UNKNOWN_TICKET: &str = "no such lane is expected here yet: the ticket is unknown; try again";
 
 const SPENT_TICKET: &str =
@@ -212,6 +214,15 @@ impl Drop for Door {
     }
 }
 
+/// A connection that has not said what it is for.
+#[derive(Debug)]
+struct Silent {
+    /// Dropped: it has to give way.
+    _stays: oneshot::Sender<()>,
+    /// Closed once it has said so, or is gone.
+    spoke: oneshot::Receiver<()>,
+}
+
 /// Accepts until the listener is closed; at most `room` connections have not said what they are for.
 async fn accept(
     mut listener: Box<dyn Listener>,
@@ -219,7 +230,7 @@ async fn accept(
     room: usize,
 ) {
     let mut callers = JoinSet::new();
-    let mut silent: Crowd<(AbortHandle, oneshot::Receiver<()>)> = Crowd::new(room);
+    let mut silent: Crowd<Silent> = Crowd::new(room);
     loop {
         let incoming = tokio::select! {
             incoming = poll_fn(|cx| listener.poll_accept(cx)) => incoming,
@@ -227,14 +238,19 @@ async fn accept(
         };
         match incoming {
             Ok(incoming) => {
-                let (spoke, speaks) = oneshot::channel();
                 tracing::trace!(from = %incoming.from, "a connection came in");
                 let from = Site::from(incoming.from.ip());
-                let caller = callers.spawn(receive((incoming.lane, from), spoke, knocks.clone()));
-                silent.retain(|(_, speaks)| !has_ended(speaks));
-                if let Some((gives_way, _)) = silent.push(from, (caller, speaks)) {
-                    gives_way.abort();
-                }
+                let (speaks, spoke) = oneshot::channel();
+                let (_stays, stays) = oneshot::channel();
+                callers.spawn(serve(
+                    (incoming.lane, from),
+                    (speaks, stays),
+                    knocks.clone(),
+                ));
+                silent.retain(|silent| !has_ended(&mut silent.spoke));
+                let gives_way = silent.push(from, Silent { _stays, spoke });
+                // Dropped, it is told to come again.
+                drop(gives_way);
             }
             Err(LaneError::Closed) => return,
             Err(error) => {
@@ -250,13 +266,25 @@ fn has_ended(receiver: &mut oneshot::Receiver<()>) -> bool {
     receiver.try_recv() == Err(oneshot::error::TryRecvError::Closed)
 }
 
-/// Hears what a connection is for, and answers it. `spoke` is dropped once it has said so.
-async fn receive(
+/// Hears what a connection is for, and answers it. `speaks` is dropped once it has said so; once `stays` has
+/// ended there is no room for it before that.
+async fn serve(
     (mut lane, from): (Lane, Site),
-    spoke: oneshot::Sender<()>,
+    (speaks, stays): (oneshot::Sender<()>, oneshot::Receiver<()>),
     knocks: mpsc::UnboundedSender<Knock>,
 ) {
-    let preamble = match patience::within(PREAMBLE_LIMIT, recv_preamble(&mut lane)).await {
+    let heard = tokio::select! {
+        // What has arrived is heard, also from who has to give way.
+        biased;
+        heard = patience::within(PREAMBLE_LIMIT, recv_preamble(&mut lane)) => heard,
+        _ = stays => {
+            // No room means no time either: what does not leave at once does not leave.
+            let not_yet = Reply::NotYet(NO_ROOM.into());
+            let _ = timeout(Duration::ZERO, refuse(lane.tx.as_mut(), &not_yet)).await;
+            return;
+        }
+    };
+    let preamble = match heard {
         Some(Ok(preamble)) => preamble,
         Some(Err(error)) => {
             tracing::debug!(%error, "a connection was refused");
@@ -264,7 +292,16 @@ async fn receive(
         }
         None => return,
     };
-    drop(spoke);
+    drop(speaks);
+    answer((lane, from), preamble, knocks).await;
+}
+
+/// Answers a connection that has said what it is for.
+async fn answer(
+    (mut lane, from): (Lane, Site),
+    preamble: Preamble,
+    knocks: mpsc::UnboundedSender<Knock>,
+) {
     let (answer, wanted) = oneshot::channel();
     let knock = Knock {
         preamble,

@@ -3,7 +3,7 @@
 use pccl_core::id::PeerId;
 use pccl_core::topology::LaneFailure;
 use pccl_core::transport::{Transport, recv_some};
-use pccl_core::wire::{HandshakeError, offer};
+use pccl_core::wire::{HandshakeError, offer, recv_reply};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
@@ -106,6 +106,20 @@ async fn a_flood_of_silent_connections_from_one_address_ends_none_of_another() {
 
     assert_eq!(offered.await.unwrap(), Ok(()));
     assert!(lane.await.is_ok());
+    drop(silent);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_gives_way_before_it_has_spoken_is_told_to_come_again() {
+    let (arrivals, dialler) = listener();
+    let mut door = Door::open(Box::new(arrivals), 1);
+
+    let mut first = dialler(NEIGHBOUR).dial();
+    let silent: Vec<Lane> = (0..FLOOD).map(|_| dialler(NEIGHBOUR).dial()).collect();
+    answer_all(&mut door).await;
+
+    let heard = recv_reply(first.rx.as_mut()).await;
+    assert!(matches!(heard, Ok(Reply::NotYet(_))), "{heard:?}");
     drop(silent);
 }
 
