@@ -36,7 +36,7 @@ const FRAMES_PER_GROWTH: usize = 24;
 const LANES: u16 = 4;
 
 /// Each count is the least of so many.
-const REPETITIONS: usize = 7;
+const REPETITIONS: usize = 25;
 
 fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -86,7 +86,7 @@ fn cost(
         }
     };
     // Whatever is allocated once is allocated here.
-    for _ in 0..3 {
+    for _ in 0..10 {
         once();
     }
     let counted = (0..REPETITIONS).map(|_| once());

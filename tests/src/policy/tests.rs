@@ -73,8 +73,11 @@ fn who_stays_that_was_to_go_and_who_goes_that_was_to_stay_are_noticed() {
         .watched(MINUTE)
         .run();
     let mut world = run_of(1, 3);
-    // Nobody reaches the newcomer, which is refused.
-    world.strike(0, Fault::Towards(SeatNo(3), super::network::Path::Refused));
+    // Nobody reaches the newcomer and it reaches nobody, so it is refused.
+    for member in 0..3 {
+        let path = super::network::Path::Refused;
+        world.strike(0, Fault::Between(SeatNo(member), SeatNo(3), path));
+    }
     world.seat(SeatPlan::at(FAULT));
     let goes = Trial::of(world, FAULT).run();
 
