@@ -6,7 +6,7 @@
 //!
 //! ```
 //! # use pccl_tests::memory::MemoryNet;
-//! # use pccl_core::transport::{Endpoint, LaneError, Transport};
+//! # use pccl_core::transport::{Endpoint, LaneError, Security, Transport};
 //! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 //! let net = MemoryNet::new();
 //! let (alpha, beta) = (net.transport(), net.transport());
