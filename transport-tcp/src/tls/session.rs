@@ -118,7 +118,7 @@ impl Session {
     /// Decrypts what has been read. On failure the other end is told why, as far as it goes at once.
     fn take_in(&self, reader: &mut Reader) -> Result<(), LaneError> {
         let mut tls = self.tls();
-        let taken = tls.connection.take_in(reader);
+        let taken = tls.take_in(reader);
         if taken.is_err() {
             tls.ended = Some(LaneError::Failed);
             // The alert is a courtesy.
@@ -228,7 +228,7 @@ impl Session {
                 Err(_) => {
                     let more = ready!(reader.poll_fill(cx, &self.stream));
                     if !more.map_err(|error| socket_error(&error))? {
-                        self.tls().connection.note_end();
+                        self.tls().note_end();
                     }
                 }
             }
@@ -244,23 +244,13 @@ impl Tls {
         }
         Ok(())
     }
-}
 
-/// What the session does with ciphertext that arrives.
-trait TakesIn {
-    fn take_in(&mut self, reader: &mut Reader) -> Result<(), LaneError>;
-
-    /// The stream has ended.
-    fn note_end(&mut self);
-}
-
-impl TakesIn for Connection {
     /// One step: a record or a little more, so that what is decrypted is bounded.
     fn take_in(&mut self, reader: &mut Reader) -> Result<(), LaneError> {
         let mut rest = reader.rest();
-        let read = self.read_tls(&mut rest);
+        let read = self.connection.read_tls(&mut rest);
         reader.start += read.map_err(|_| LaneError::Failed)?;
-        match self.process_new_packets() {
+        match self.connection.process_new_packets() {
             Ok(_) => Ok(()),
             Err(error) => {
                 tracing::debug!(%error, "a TLS session has failed");
@@ -269,9 +259,10 @@ impl TakesIn for Connection {
         }
     }
 
+    /// The stream has ended.
     fn note_end(&mut self) {
         // Reading nothing from a reader with nothing in it cannot fail.
-        let _ = self.read_tls(&mut io::empty());
+        let _ = self.connection.read_tls(&mut io::empty());
     }
 }
 
