@@ -31,19 +31,18 @@ impl Master {
             .filter(|p| !self.is_untried(**p))
             .copied()
             .collect();
-        let bad_alone = bad.clone();
         let mut avoided = alloc::vec![&bad | &hidden];
         if tried != bad {
             avoided.push(&tried | &hidden);
         }
         if !hidden.is_empty() {
-            avoided.push(bad);
+            avoided.push(bad.clone());
         }
         let mut avoided = avoided.iter();
         let ring = avoided.find_map(|pairs| self.ring_without(group, members, pairs));
         ring.unwrap_or_else(|| {
             // What failed is tried again, each time the other way round, where nothing is left to try.
-            let mut order = with_fewer(self.order_before(group, members), &bad_alone);
+            let mut order = with_fewer(self.order_before(group, members), &bad);
             let attempts = self.attempts.get(&group);
             if attempts.is_some_and(|attempts| attempts.count % 2 == 1) {
                 order.reverse();
