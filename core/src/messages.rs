@@ -455,6 +455,8 @@ pub enum Misdeed {
     MissedBallot,
     /// It neither ended its part of something nor moved any bytes for it, while others had.
     Stalled,
+    /// It cancelled one collective of its group after the other, and none was committed in between.
+    Cancels,
     /// No ring could be built with it.
     Unconnectable {
         /// The peer that could not be connected with it.
@@ -498,6 +500,7 @@ impl fmt::Display for Misdeed {
             }
             Self::MissedBallot => f.write_str("it did not vote in time"),
             Self::Stalled => f.write_str("it made no progress with what others waited for"),
+            Self::Cancels => f.write_str("it cancelled every collective, and none was committed"),
             Self::Unconnectable { with } => {
                 write!(f, "no lanes could be built between it and {with}")
             }

@@ -4,11 +4,14 @@
 //!    broke under two collectives in a row, as long as there is such a ring; what came up is kept
 //!    together, and pieces that no working edge joins are tried side by side in another order. Where two
 //!    accepted peers could not be connected, nothing is taken to work that was not connected since.
-//!    Lanes to whom the last one did not reach that tried are opened from its side (`wiring`), so that who
-//!    can reach others is a member like any other; and two that nobody has reached are kept apart.
+//!    Lanes are opened in the direction against which less speaks (`reach`), so that who can only reach
+//!    others, or only be reached, is a member like any other; two that nobody has reached are kept apart;
+//!    and a pair is given up only if neither end can be expected to get through.
 //! 2. **Newcomers.** One that two attempts could not reach, or that could not reach others in two attempts
-//!    whom somebody has reached, holds up nobody any longer. It is refused if in both cases the other end
-//!    has shown that it works, or if it happens a third time; else it waits for the next admission.
+//!    whom somebody has reached, holds up nobody any longer: it waits for the next admission. It is refused
+//!    if it was connected to nobody, and in both cases the other end has shown that it works, or it happens a
+//!    third time. One that was connected to somebody has a place perhaps: it is refused after six attempts, or
+//!    three admissions without a place.
 //! 3. **Evict** only if no ring is left: of pieces that nothing joins the larger one stays, and of peers each
 //!    of which is alone the one with the fewest failures; in one piece
 //!    the peer of the most failed pairs goes, a newcomer before an accepted peer, the later before the
@@ -63,6 +66,8 @@ pub(super) struct DeadEdge {
     /// Where the lanes were to be opened.
     pub(super) at: SocketAddr,
     pub(super) failure: Failure,
+    /// Each of the two has tried to open them.
+    pub(super) both_ways: bool,
 }
 
 /// Failures of edges with peers that are gone, as far as nothing speaks against them since.
@@ -112,13 +117,18 @@ impl Master {
             {
                 record.missed = true;
             }
+            if self.charged(*edge) == edge.dialler
+                && let Some(record) = self.record_mut(edge.dialler)
+            {
+                record.stuck = true;
+            }
         }
         for (group, plan) in &wiring.rings {
             self.learn(*group, wiring, &plan.ring);
         }
         self.strike(&dead, out);
         for (group, plan) in &wiring.rings {
-            self.leave_out_the_hidden(*group, &plan.ring);
+            self.leave_out_the_hidden(*group, &plan.ring, out);
         }
         for (group, plan) in &wiring.rings {
             self.evict(*group, &plan.ring, out);
@@ -133,9 +143,15 @@ impl Master {
                 dialled,
                 at: self.peers.get(&dialled)?.address,
                 failure: edge.failed?,
+                both_ways: self.has_failed_the_other_way(dialler, dialled),
             })
         });
         failed.collect()
+    }
+
+    fn has_failed_the_other_way(&self, dialler: PeerId, dialled: PeerId) -> bool {
+        let before = self.failed.get(&pair((dialler, dialled)));
+        before.is_some_and(|before| before.both_ways || before.dialler != dialler)
     }
 
     /// Forgets what the edges that came up disprove.
@@ -154,7 +170,7 @@ impl Master {
                 (record.reached, record.missed) = (true, false);
             }
             if let Some(record) = self.record_mut(dialler) {
-                record.has_dialled = true;
+                (record.has_dialled, record.stuck) = (true, false);
             }
         }
     }
@@ -267,24 +283,25 @@ impl Master {
             let Some(record) = self.record_mut(peer) else {
                 continue;
             };
-            let strikes = &mut record.strikes;
+            let mut strikes = record.strikes;
             strikes.all = strikes.all.saturating_add(1);
             strikes.proven = strikes.proven.saturating_add(proven.into());
-            let goes = strikes.proven >= STRIKES_MAX || strikes.all > STRIKES_MAX;
+            record.strikes = strikes;
+            let goes = record.has_struck_out();
             if record.phase == ConnectionPhase::Accepted {
                 continue;
             }
             if rule!(goes; RefusedForTheFirstFailure => true) {
                 self.send_away(peer, edge, out);
-            } else if strikes.all >= STRIKES_MAX {
+            } else if strikes.all >= STRIKES_MAX && !record.is_hidden() {
                 record.left_out = 1;
             }
         }
     }
 
     /// Of newcomers that nobody reaches no more hold up the others in a third attempt than can stand between
-    /// them: the latest wait for the next admission.
-    fn leave_out_the_hidden(&mut self, group: GroupId, ring: &Ring) {
+    /// them: the latest wait for the next admission. Who has waited for three is refused.
+    fn leave_out_the_hidden(&mut self, group: GroupId, ring: &Ring, out: &mut Out) {
         let attempts = self.attempts.get(&group).map(|attempts| attempts.count);
         if attempts.is_none_or(|attempts| attempts < STRIKES_MAX) {
             return;
@@ -300,8 +317,13 @@ impl Master {
         let mut newcomers: Vec<PeerId> = newcomers.map(|(peer, _)| *peer).collect();
         newcomers.sort_unstable();
         for peer in newcomers.into_iter().rev().take(too_many) {
-            if let Some(record) = self.record_mut(peer) {
-                record.left_out = 1;
+            let Some(record) = self.record_mut(peer) else {
+                continue;
+            };
+            record.left_out = 1;
+            record.strikes.waits = record.strikes.waits.saturating_add(1);
+            if record.has_struck_out() {
+                self.send_away_for_failures(group, peer, out);
             }
         }
     }
@@ -332,6 +354,7 @@ impl Master {
         for group in self.groups.values_mut() {
             group.breaks.retain(|pair, _| !is_end(pair));
             group.stalls.remove(&peer);
+            group.cancels.remove(&peer);
         }
     }
 }

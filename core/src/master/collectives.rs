@@ -219,7 +219,10 @@ impl Master {
                 rule!(self.abort(id, tag, cause, out); LaneLossTakenForDone => {});
                 self.note_break(id, peer, broken, bytes, out);
             }
-            RingOutcome::Cancelled => self.abort(id, tag, AbortCause::Cancelled(peer), out),
+            RingOutcome::Cancelled => {
+                self.abort(id, tag, AbortCause::Cancelled(peer), out);
+                self.note_cancel(id, peer, bytes, out);
+            }
         }
     }
 

@@ -21,6 +21,10 @@ const FRUITLESS_MAX: usize = 8;
 /// Collectives in a row that an edge breaks before it is routed around.
 pub(super) const BREAKS_MAX: u8 = 2;
 
+/// Collectives that a peer may cancel until one is committed. A program whose callers give up together,
+/// because none of their collectives can end, has time to notice.
+const CANCELS_MAX: u8 = 16;
+
 impl Master {
     /// Evicts somebody if no ring is left.
     pub(super) fn evict(&mut self, group: GroupId, ring: &Ring, out: &mut Out) {
@@ -30,6 +34,7 @@ impl Master {
         };
         let pieces = self.pieces(group, &members);
         let bad = self.bad_pairs(group, &members);
+        let dead = self.dead_pairs(group, &members);
         let is_newcomer = |peer: &PeerId| self.is_registered(*peer);
         let concerns_newcomer = bad
             .iter()
@@ -53,7 +58,7 @@ impl Master {
             if others.iter().all(all_failed) || many && nothing_joins(&largest, &others, &bad) {
                 self.cut_off(group, &others, out);
             }
-        } else if many && self.ring_without(group, &members, &bad).is_none() {
+        } else if many && self.ring_without(group, &members, &dead).is_none() {
             self.evict_worst(group, &members, out);
         }
     }
@@ -131,7 +136,7 @@ impl Master {
         failed + breaks.count() + departed
     }
 
-    fn send_away_for_failures(&mut self, group: GroupId, peer: PeerId, out: &mut Out) {
+    pub(super) fn send_away_for_failures(&mut self, group: GroupId, peer: PeerId, out: &mut Out) {
         let is_end = |edge: &&DeadEdge| edge.dialler == peer || edge.dialled == peer;
         if let Some(edge) = self.failed.values().find(is_end).copied() {
             self.send_away(peer, edge, out);
@@ -223,10 +228,22 @@ impl Master {
             return;
         };
         let members: Vec<PeerId> = record.members.iter().copied().collect();
-        let bad = self.bad_pairs(group, &members);
-        let no_ring_is_left = self.ring_without(group, &members, &bad).is_none();
+        let dead = self.dead_pairs(group, &members);
+        let no_ring_is_left = self.ring_without(group, &members, &dead).is_none();
         if rule!(no_ring_is_left; EvictedThoughARingIsLeft => true) {
             self.evict_worst(group, &members, out);
+        }
+    }
+
+    /// A collective was aborted because a peer has cancelled it. One that does nothing else, while nothing is
+    /// committed, stops the run as surely as one that is dead, and goes.
+    pub(super) fn note_cancel(&mut self, group: GroupId, peer: PeerId, bytes: u64, out: &mut Out) {
+        let Some(record) = self.group_mut(group) else {
+            return;
+        };
+        let times = record.cancels.entry(peer).or_default().count(bytes);
+        if times >= CANCELS_MAX {
+            self.kick(peer, Misdeed::Cancels, out);
         }
     }
 
@@ -234,6 +251,7 @@ impl Master {
     pub(super) fn forgive(&mut self, group: GroupId, bytes: u64) {
         if let Some(record) = self.group_mut(group) {
             record.breaks.retain(|_, breaks| breaks.bytes > bytes);
+            record.cancels.retain(|_, cancels| cancels.bytes > bytes);
             record.stalls.clear();
         }
         self.end_conflicts(group);

@@ -45,6 +45,7 @@ impl Master {
             reached: false,
             missed: false,
             has_dialled: false,
+            stuck: false,
             strikes: Strikes::default(),
             left_out: 0,
             passed: 0,

@@ -49,6 +49,7 @@ mod optimize;
 mod order;
 mod pieces;
 mod precedence;
+mod reach;
 mod record;
 mod remembered;
 mod settle;

@@ -5,9 +5,7 @@ use alloc::vec::Vec;
 
 use super::Master;
 use super::blame::{Pair, pair};
-use super::evict::BREAKS_MAX;
 use super::pieces::{interleaved, regrouped};
-use super::record::PeerRecord;
 use crate::id::{GroupId, PeerId};
 use crate::topology::Ring;
 use crate::tour;
@@ -21,28 +19,20 @@ const PLACES_MAX: usize = 64;
 impl Master {
     /// The present ring without the departed, and newcomers somewhere in between; after an attempt that
     /// failed in several places the order of that, in pieces. No pair that failed stands side by side, as
-    /// long as there is such a ring, and no two that nobody has reached; else pairs may that failed when the
-    /// other end opened the lanes.
+    /// long as there is such a ring, and no two that nobody has reached; else pairs may that failed in one
+    /// direction.
     pub(super) fn next_ring(&self, group: GroupId, members: &[PeerId]) -> Ring {
         let bad = self.bad_pairs(group, members);
+        let dead = self.dead_pairs(group, members);
         let hidden = self.hidden_pairs(members);
-        let tried: BTreeSet<Pair> = bad
-            .iter()
-            .filter(|p| !self.is_untried(**p))
-            .copied()
-            .collect();
-        let mut avoided = alloc::vec![&bad | &hidden];
-        if tried != bad {
-            avoided.push(&tried | &hidden);
-        }
-        if !hidden.is_empty() {
-            avoided.push(bad.clone());
-        }
-        let mut avoided = avoided.iter();
-        let ring = avoided.find_map(|pairs| self.ring_without(group, members, pairs));
+        let without = |pairs: &BTreeSet<Pair>| self.ring_without(group, members, pairs);
+        let fewer = || with_fewer(self.order_before(group, members), &bad);
+        let ring = without(&(&bad | &hidden)).or_else(|| without(&bad));
+        let ring = ring.or_else(|| tour::avoid(&fewer(), &(&dead | &hidden)));
+        let ring = ring.or_else(|| tour::avoid(&fewer(), &dead));
         ring.unwrap_or_else(|| {
             // What failed is tried again, each time the other way round, where nothing is left to try.
-            let mut order = with_fewer(self.order_before(group, members), &bad);
+            let mut order = fewer();
             let attempts = self.attempts.get(&group);
             if attempts.is_some_and(|attempts| attempts.count % 2 == 1) {
                 order.reverse();
@@ -61,9 +51,10 @@ impl Master {
         inserted.or_else(|| {
             let order = self.order_before(group, members);
             let pieces = self.pieces_in_order(group, &order);
+            let attempts = self.attempts.get(&group).map(|attempts| attempts.count);
             let order = match pieces {
                 Some((pieces, parts)) => interleaved(&pieces, parts),
-                None => regrouped(&order, bad),
+                None => regrouped(&order, bad, attempts.unwrap_or(1)),
             };
             tour::avoid(&order, bad)
         })
@@ -140,42 +131,6 @@ impl Master {
         let present = before.iter().filter(|peer| is_member.contains(peer));
         let newcomers = members.iter().filter(|peer| !known.contains(peer));
         present.chain(newcomers).copied().collect()
-    }
-
-    /// Whether lanes between two peers that could not be connected would be opened by the other one.
-    fn is_untried(&self, (one, other): Pair) -> bool {
-        let dialler = self.dialler(one, other);
-        let failed = self.failed.get(&(one, other));
-        failed.is_some_and(|edge| edge.dialler != dialler) && dialler == self.dialler(other, one)
-    }
-
-    /// Pairs of members neither of which can be expected to reach the other; none where there are so many that
-    /// no ring keeps them apart.
-    fn hidden_pairs(&self, members: &[PeerId]) -> BTreeSet<Pair> {
-        let is_hidden = |peer: &&PeerId| self.peers.get(peer).is_some_and(PeerRecord::is_hidden);
-        let mut hidden: Vec<PeerId> = members.iter().filter(is_hidden).copied().collect();
-        if hidden.len() > members.len().saturating_sub(hidden.len()) {
-            hidden.clear();
-        }
-        let pairs = hidden.iter().enumerate().flat_map(|(at, one)| {
-            let others = hidden.iter().skip(at.saturating_add(1));
-            others.map(move |other| pair((*one, *other)))
-        });
-        pairs.collect()
-    }
-
-    /// Pairs of members that failed. An edge between two of them that stands is kept all the same.
-    pub(super) fn bad_pairs(&self, group: GroupId, members: &[PeerId]) -> BTreeSet<Pair> {
-        let members: BTreeSet<PeerId> = members.iter().copied().collect();
-        let breaks = self
-            .groups
-            .get(&group)
-            .into_iter()
-            .flat_map(|group| &group.breaks);
-        let breaks = breaks.filter(|(_, breaks)| breaks.times >= BREAKS_MAX);
-        let all = self.failed.keys().chain(breaks.map(|(pair, _)| pair));
-        let of_members = |(one, other): &&Pair| members.contains(one) && members.contains(other);
-        all.filter(of_members).copied().collect()
     }
 }
 

@@ -33,21 +33,26 @@ pub(super) fn joined_pieces(members: &[PeerId], joined: &BTreeSet<Pair>) -> Vec<
     pieces
 }
 
+/// Neighbours stood this many places apart in the attempt before. The products 2, 6, 12 and 60 are multiples of
+/// each number of sites up to six.
+const STRIDES: [usize; 4] = [2, 3, 2, 5];
+
 /// The members in another order, cut where two that stand side by side are a failed pair.
 ///
-/// Many pieces: every other one first, then the rest. Two sites that are cut off from each other and
-/// alternate on the ring are two pieces after that; and where each cut has a cause of its own one order is
-/// as good as another. Few pieces: their halves in turn, so that one attempt tries more pairs between
-/// them.
-pub(super) fn regrouped(order: &[PeerId], failed: &BTreeSet<Pair>) -> Vec<PeerId> {
+/// Many pieces: every second one first, then the rest; or every third or fifth, as the number of attempts has
+/// it. Sites that are cut off from each other and alternate on the ring, two to six of them, are whole within
+/// five attempts; and if each cut has a cause of its own one order is as good as another. Few pieces: their
+/// halves in turn, so that one attempt tries more pairs between them.
+pub(super) fn regrouped(order: &[PeerId], failed: &BTreeSet<Pair>, attempts: u8) -> Vec<PeerId> {
     let pieces = cut(order, failed);
     if pieces.len() < 2 {
         return order.to_vec();
     }
     if pieces.len() > 3 {
-        let even = pieces.iter().step_by(2);
-        let odd = pieces.iter().skip(1).step_by(2);
-        return even.chain(odd).flatten().copied().collect();
+        let turn = usize::from(attempts.saturating_sub(1)) % STRIDES.len();
+        let stride = STRIDES.get(turn).copied().unwrap_or(2);
+        let from = |first| pieces.iter().skip(first).step_by(stride);
+        return (0..stride).flat_map(from).flatten().copied().collect();
     }
     interleaved(&pieces, 2)
 }
@@ -126,7 +131,7 @@ mod tests {
         let order = peers(&[1, 2, 3, 4, 5, 6]);
         let failed = pairs(&[(1, 2), (2, 3), (3, 4), (4, 5), (5, 6), (6, 1)]);
 
-        assert_eq!(regrouped(&order, &failed), peers(&[1, 3, 5, 2, 4, 6]));
+        assert_eq!(regrouped(&order, &failed, 1), peers(&[1, 3, 5, 2, 4, 6]));
     }
 
     #[test]
@@ -134,7 +139,10 @@ mod tests {
         let order = peers(&[1, 2, 3, 4, 5, 6, 7, 8]);
         let failed = pairs(&[(8, 1), (4, 5)]);
 
-        assert_eq!(regrouped(&order, &failed), peers(&[1, 2, 5, 6, 3, 4, 7, 8]));
+        assert_eq!(
+            regrouped(&order, &failed, 1),
+            peers(&[1, 2, 5, 6, 3, 4, 7, 8])
+        );
     }
 
     #[test]
@@ -159,7 +167,7 @@ mod tests {
     fn a_ring_with_one_cut_is_one_piece() {
         let order = peers(&[1, 2, 3]);
 
-        assert_eq!(regrouped(&order, &pairs(&[(3, 1)])), order);
-        assert_eq!(regrouped(&order, &pairs(&[])), order);
+        assert_eq!(regrouped(&order, &pairs(&[(3, 1)]), 1), order);
+        assert_eq!(regrouped(&order, &pairs(&[]), 1), order);
     }
 }

@@ -3,6 +3,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::net::SocketAddr;
 
+use super::blame::STRIKES_MAX;
 use super::conflicts::Conflicts;
 use super::manifest::{Offer, Offers};
 use super::remembered::Reached;
@@ -12,6 +13,9 @@ use crate::element::CollectiveSpec;
 use crate::id::{Epoch, GroupId, Identity, PeerId, Round, Seq, Tag};
 use crate::states::{CollectiveCommunicationState, ConnectionPhase, ConnectionState};
 use crate::topology::{BrokenEdges, Ring, RingEdges};
+
+/// Attempts after which a newcomer is refused that has been connected to somebody.
+const STRIKES_JOINED_MAX: u8 = 6;
 
 /// One connected peer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -41,6 +45,9 @@ pub(super) struct PeerRecord {
     pub(super) missed: bool,
     /// It has opened lanes to another peer.
     pub(super) has_dialled: bool,
+    /// The last time it was to open lanes it did not get through, and the other end was not the cause as far as
+    /// that can be told.
+    pub(super) stuck: bool,
     /// What speaks against it while it is a newcomer.
     pub(super) strikes: Strikes,
     /// Admissions that it is left out of.
@@ -65,6 +72,8 @@ pub(super) struct Strikes {
     pub(super) all: u8,
     /// Those that a peer bears out that has shown that its own end works.
     pub(super) proven: u8,
+    /// Admissions for which there was no place between two peers that can be reached.
+    pub(super) waits: u8,
 }
 
 /// What others wait for a peer to do.
@@ -166,6 +175,21 @@ impl PeerRecord {
         self.phase == ConnectionPhase::Accepted
     }
 
+    /// Whether a newcomer has failed often enough to be refused.
+    pub(super) fn has_struck_out(&self) -> bool {
+        let Strikes { all, proven, waits } = self.strikes;
+        let has_failed = match self.is_joined() {
+            true => all > STRIKES_JOINED_MAX,
+            false => proven >= STRIKES_MAX || all > STRIKES_MAX,
+        };
+        has_failed || waits > STRIKES_MAX
+    }
+
+    /// Whether lanes between it and somebody came up.
+    pub(super) fn is_joined(&self) -> bool {
+        self.reached || self.has_dialled
+    }
+
     /// Whether nobody has reached it, and somebody has tried.
     pub(super) fn is_hidden(&self) -> bool {
         self.missed && !self.reached
@@ -194,6 +218,8 @@ pub(super) struct GroupRecord {
     /// Peers that stalled, and how often, since a collective was last committed or shared state
     /// synchronized.
     pub(super) stalls: BTreeMap<PeerId, u8>,
+    /// Who has cancelled collectives, and how often. Forgotten when as large a collective is committed.
+    pub(super) cancels: BTreeMap<PeerId, Breaks>,
     /// Collectives that gave way to a synchronization, in a row.
     pub(super) conflicts: Conflicts,
     pub(super) sync: SyncProgress,
@@ -214,7 +240,7 @@ pub(super) struct StandingEdge {
     pub(super) lanes: u16,
 }
 
-/// How often an edge broke under collectives.
+/// How often collectives were aborted because of an edge, or of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub(super) struct Breaks {
     pub(super) times: u8,
@@ -228,6 +254,15 @@ pub(super) struct GroupWaits {
     pub(super) syncing: bool,
     pub(super) rewiring: bool,
     pub(super) initiating: usize,
+}
+
+impl Breaks {
+    /// One more collective of this size was aborted. How many that makes.
+    pub(super) fn count(&mut self, bytes: u64) -> u8 {
+        self.times = self.times.saturating_add(1);
+        self.bytes = self.bytes.max(bytes);
+        self.times
+    }
 }
 
 impl GroupRecord {

@@ -15,7 +15,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use super::attempt::{PlannedRing, Report, Wiring};
-use super::record::{GroupRecord, PeerRecord, Stake, StandingEdge};
+use super::record::{GroupRecord, Stake, StandingEdge};
 use super::{Master, Out, Scope, send};
 use crate::id::{Epoch, GroupId, PeerId, Round};
 use crate::messages::{Misdeed, ToPeer};
@@ -142,26 +142,6 @@ impl Master {
             identity: rule!(sender.identity; ListenerToldOfNoIdentity => None),
         };
         Some((ours, theirs))
-    }
-
-    /// Who opens the lanes between two peers: the sender, unless the receiver is the only one of them that
-    /// cannot be reached. That is who is known by a loopback address only, where nobody but peers of the
-    /// master's machine can open any; or else whom the last one did not reach that tried. Such a peer
-    /// opens lanes itself, so both kinds of peers work in one run.
-    pub(super) fn dialler(&self, from: PeerId, to: PeerId) -> PeerId {
-        let is_loopback = |peer: &PeerRecord| peer.address.ip().is_loopback();
-        let (Some(sender), Some(receiver)) = (self.peers.get(&from), self.peers.get(&to)) else {
-            return from;
-        };
-        let receiver_dials = match (is_loopback(sender), is_loopback(receiver)) {
-            (false, true) => true,
-            (true, false) => false,
-            (true, true) | (false, false) => {
-                let only_receiver = receiver.missed && !sender.missed;
-                rule!(only_receiver; UnreachableNeverDials => false)
-            }
-        };
-        if receiver_dials { to } else { from }
     }
 
     pub(super) fn edge_up(&mut self, peer: PeerId, of: Round, end: Edge, out: &mut Out) {

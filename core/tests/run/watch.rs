@@ -332,6 +332,7 @@ fn check_kick(misdeed: &Misdeed) {
         | Misdeed::RevisionAhead { .. }
         | Misdeed::MissedBallot
         | Misdeed::Stalled
+        | Misdeed::Cancels
         | Misdeed::Unconnectable { .. }
         | Misdeed::Unfetchable
         | Misdeed::TooManyTags { .. }

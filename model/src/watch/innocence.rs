@@ -77,6 +77,7 @@ fn may_be_kicked(run: &Run<'_>, before: &Master, peer: PeerId, misdeed: &Misdeed
         | Misdeed::Malformed
         | Misdeed::TooManyTags { .. }
         | Misdeed::BadManifest
+        | Misdeed::Cancels
         | Misdeed::StateMismatch { .. }
         | Misdeed::SlowReader => false,
     }

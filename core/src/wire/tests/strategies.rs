@@ -369,6 +369,7 @@ fn misdeed() -> impl Strategy<Value = Misdeed> {
                 Misdeed::BadManifest,
                 Misdeed::MissedBallot,
                 Misdeed::Stalled,
+                Misdeed::Cancels,
                 Misdeed::Unfetchable,
                 Misdeed::Silent,
                 Misdeed::SlowReader,

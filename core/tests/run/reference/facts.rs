@@ -2,7 +2,7 @@
 
 use pccl_core::element::CollectiveSpec;
 use pccl_core::id::{PeerId, Round, Seq, Tag};
-use pccl_core::messages::{AbortCause, CollectiveRefusal, RingOutcome, ToMaster, ToPeer};
+use pccl_core::messages::{AbortCause, CollectiveRefusal, Misdeed, RingOutcome, ToMaster, ToPeer};
 use pccl_core::shared_state::{SyncFailure, SyncVote};
 use pccl_core::topology::BrokenEdges;
 use pccl_core::wire::MAX_ENTRY_NAME_BYTES;
@@ -176,10 +176,22 @@ impl Reference {
                     self.abort(group, tag, AbortCause::LaneLost(peer));
                     self.breaks(peer, broken, bytes, seen);
                 }
-                RingOutcome::Cancelled => self.abort(group, tag, AbortCause::Cancelled(peer)),
+                RingOutcome::Cancelled => {
+                    self.abort(group, tag, AbortCause::Cancelled(peer));
+                    self.cancels(peer, bytes);
+                }
             }
         }
         is_taken
+    }
+
+    /// Who cancels sixteen collectives while none is committed goes.
+    fn cancels(&mut self, peer: PeerId, bytes: u64) {
+        let (times, largest) = self.group_of(peer).cancels.entry(peer).or_default();
+        (*times, *largest) = (*times + 1, bytes.max(*largest));
+        if *times >= 16 {
+            self.is_kicked(peer, Misdeed::Cancels);
+        }
     }
 
     /// A collective came to nothing because this peer lost lanes: of these edges, or it says of none. Who

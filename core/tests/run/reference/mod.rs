@@ -129,6 +129,8 @@ struct Group {
     /// Pairs whose edge broke under collectives, lower number first: how often, and under how many bytes
     /// at most, since as many were reduced.
     breaks: BTreeMap<RingEdge, (u8, u64)>,
+    /// Who has cancelled collectives: how often, and of how many bytes at most, since as many were reduced.
+    cancels: BTreeMap<PeerId, (u8, u64)>,
     /// How often somebody has held up the others, since a collective or synchronization has ended well.
     stalls: BTreeMap<PeerId, u8>,
     /// How often in a row a collective has given way to a synchronization.
@@ -297,6 +299,7 @@ impl Reference {
         };
         group.offers.remove(&peer);
         group.stalls.remove(&peer);
+        group.cancels.remove(&peer);
         group.breaks.retain(|pair, _| !is_out(pair));
         group.mishaps.without(peer);
         for votes in group.starting.values_mut() {

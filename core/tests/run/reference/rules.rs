@@ -59,6 +59,7 @@ impl Reference {
         self.decide(group, tag, &Verdict::Committed { epoch });
         let record = self.groups.get_mut(&group).unwrap();
         record.breaks.retain(|_, (_, largest)| *largest > bytes);
+        record.cancels.retain(|_, (_, largest)| *largest > bytes);
         record.stalls.clear();
         self.conflicts_end(group);
         true

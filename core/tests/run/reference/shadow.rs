@@ -348,6 +348,7 @@ fn without_details(why: Misdeed) -> Misdeed {
         | Misdeed::RevisionAhead { .. }
         | Misdeed::MissedBallot
         | Misdeed::Stalled
+        | Misdeed::Cancels
         | Misdeed::Unfetchable
         | Misdeed::Silent
         | Misdeed::SlowReader => why,

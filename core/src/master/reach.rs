@@ -1,0 +1,116 @@
+//! Who opens the lanes between two peers: what attempts have shown about either direction.
+//!
+//! Not every peer can be reached, and not every peer can reach others. A direction is as difficult as what
+//! speaks against it, and lanes are opened in the easier one:
+//!
+//! - it has failed between these very two, and the other one has not been tried;
+//! - the peer that is to be reached was missed by the last one that tried, the more so if nobody has ever
+//!   reached it;
+//! - the peer that is to open the lanes did not get through the last time, the more so if it never has.
+//!
+//! With nothing to choose between them the sender opens the lanes.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+use super::Master;
+use super::blame::{Pair, pair};
+use super::evict::BREAKS_MAX;
+use super::record::PeerRecord;
+use crate::id::{GroupId, PeerId};
+
+/// Only peers of the master's machine can open lanes to one that is known by a loopback address.
+const IMPOSSIBLE: u8 = 64;
+/// This direction of this pair has failed, and the other one has not been tried.
+const TRIED: u8 = 16;
+/// It has never worked for this peer, and was tried.
+const NEVER: u8 = 4;
+/// It did not work the last time.
+const DOUBTFUL: u8 = 1;
+
+impl Master {
+    /// Who opens the lanes between two peers.
+    pub(super) fn dialler(&self, from: PeerId, to: PeerId) -> PeerId {
+        let receiver_dials = self.difficulty(to, from) < self.difficulty(from, to);
+        let receiver_dials = rule!(
+            receiver_dials;
+            UnreachableNeverDials => receiver_dials && self.is_foreign(from, to)
+        );
+        if receiver_dials { to } else { from }
+    }
+
+    /// What speaks against `dials` opening lanes to `other`.
+    fn difficulty(&self, dials: PeerId, other: PeerId) -> u8 {
+        let has_failed = self.failed.get(&pair((dials, other)));
+        let tried = has_failed.is_some_and(|edge| edge.dialler == dials && !edge.both_ways);
+        let level = |failed: bool, worked: bool| match (failed, worked) {
+            (false, _) => 0,
+            (true, true) => DOUBTFUL,
+            (true, false) => NEVER,
+        };
+        let other_record = self.peers.get(&other);
+        let reached = other_record.map_or(0, |other| level(other.missed, other.reached));
+        let dialler = self.peers.get(&dials);
+        let dialled = dialler.map_or(0, |dials| level(dials.stuck, dials.has_dialled));
+        let foreign = if self.is_foreign(dials, other) {
+            IMPOSSIBLE
+        } else {
+            0
+        };
+        foreign + if tried { TRIED } else { 0 } + reached + dialled
+    }
+
+    /// Whether the other one is known by an address that means something on the master's machine only.
+    fn is_foreign(&self, dials: PeerId, other: PeerId) -> bool {
+        let is_loopback = |peer: PeerId| {
+            let record = self.peers.get(&peer);
+            record.is_some_and(|record| record.address.ip().is_loopback())
+        };
+        is_loopback(other) && !is_loopback(dials)
+    }
+
+    /// Pairs of members that failed. An edge between two of them that stands is kept all the same.
+    pub(super) fn bad_pairs(&self, group: GroupId, members: &[PeerId]) -> BTreeSet<Pair> {
+        self.pairs_of(group, members, |_| true)
+    }
+
+    /// Those of them that are not worth another attempt: the other end has tried as well, or cannot.
+    pub(super) fn dead_pairs(&self, group: GroupId, members: &[PeerId]) -> BTreeSet<Pair> {
+        self.pairs_of(group, members, |pair| self.is_dead(pair))
+    }
+
+    fn is_dead(&self, pair: Pair) -> bool {
+        let failed = self.failed.get(&pair);
+        failed.is_none_or(|edge| edge.both_ways || self.is_foreign(edge.dialled, edge.dialler))
+    }
+
+    fn pairs_of(
+        &self,
+        group: GroupId,
+        members: &[PeerId],
+        is_wanted: impl Fn(Pair) -> bool,
+    ) -> BTreeSet<Pair> {
+        let members: BTreeSet<PeerId> = members.iter().copied().collect();
+        let breaks = self.groups.get(&group).into_iter().flat_map(|g| &g.breaks);
+        let breaks = breaks.filter(|(_, breaks)| breaks.times >= BREAKS_MAX);
+        let failed = self.failed.keys().filter(|pair| is_wanted(**pair));
+        let all = failed.chain(breaks.map(|(pair, _)| pair));
+        let of_members = |(one, other): &&Pair| members.contains(one) && members.contains(other);
+        all.filter(of_members).copied().collect()
+    }
+
+    /// Pairs of members neither of which can be expected to reach the other; none if there are so many that
+    /// no ring keeps them apart.
+    pub(super) fn hidden_pairs(&self, members: &[PeerId]) -> BTreeSet<Pair> {
+        let is_hidden = |peer: &&PeerId| self.peers.get(peer).is_some_and(PeerRecord::is_hidden);
+        let mut hidden: Vec<PeerId> = members.iter().filter(is_hidden).copied().collect();
+        if hidden.len() > members.len().saturating_sub(hidden.len()) {
+            hidden.clear();
+        }
+        let pairs = hidden.iter().enumerate().flat_map(|(at, one)| {
+            let others = hidden.iter().skip(at.saturating_add(1));
+            others.map(move |other| pair((*one, *other)))
+        });
+        pairs.collect()
+    }
+}

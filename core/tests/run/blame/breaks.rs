@@ -1,0 +1,163 @@
+//! Collectives that are aborted again and again: by an edge that breaks, or by a peer that cancels them.
+
+use pccl_core::id::{PeerId, Seq, Tag};
+use pccl_core::messages::{RingOutcome, ToMaster};
+use pccl_core::topology::BrokenEdges;
+
+use super::desk::Desk;
+
+/// The reduce of a group of this size is aborted if a peer says that it has lost an edge.
+fn reduce_breaks(desk: &mut Desk, size: u64, says: impl Fn(&Desk) -> Option<(u64, BrokenEdges)>) {
+    let says = |desk: &Desk| says(desk).map(|(peer, broken)| (peer, RingOutcome::LaneLost, broken));
+    reduce(desk, size, says);
+}
+
+/// All of a group of this size reduce. `says`: who says how that ended, instead of all that it is done.
+fn reduce(
+    desk: &mut Desk,
+    size: u64,
+    says: impl Fn(&Desk) -> Option<(u64, RingOutcome, BrokenEdges)>,
+) {
+    let (tag, broken) = (Tag(1), BrokenEdges::NONE);
+    let present = desk.present();
+    for peer in 1..=size {
+        if present.contains(&peer) {
+            let spec = crate::harness::ring_spec();
+            let epoch = desk.epoch();
+            let vote = ToMaster::InitiateCollective {
+                tag,
+                spec,
+                epoch,
+                broken,
+            };
+            desk.says(peer, vote);
+        }
+    }
+    if present.iter().any(|peer| desk.connects(*peer)) {
+        desk.connect_all(|_, _| true);
+    }
+    desk.runs += 1;
+    let seq = Seq(desk.runs);
+    let complaint = says(desk);
+    if let Some((peer, outcome, broken)) = complaint {
+        desk.says(
+            peer,
+            ToMaster::CompleteCollective {
+                seq,
+                outcome,
+                broken,
+            },
+        );
+        return;
+    }
+    for peer in present {
+        let outcome = RingOutcome::Done;
+        desk.says(
+            peer,
+            ToMaster::CompleteCollective {
+                seq,
+                outcome,
+                broken,
+            },
+        );
+    }
+}
+
+/// The lanes from peer 2 to peer 3 come up, and carry nothing.
+#[test]
+fn an_edge_that_carries_nothing_is_routed_around() {
+    for size in [4, 8, 30] {
+        let mut desk = Desk::with_accepted_peers(size);
+        let carries_nothing = |desk: &Desk| {
+            let edge = BrokenEdges {
+                to_next: true,
+                from_previous: false,
+            };
+            let next = desk.ring().next_of(PeerId(2));
+            (next == Some(PeerId(3))).then_some((2, edge))
+        };
+
+        let mut aborts = 0;
+        while carries_nothing(&desk).is_some() {
+            reduce_breaks(&mut desk, size, carries_nothing);
+            aborts += 1;
+            if aborts == 2 {
+                reduce_breaks(&mut desk, size, carries_nothing);
+            }
+            assert!(aborts < 4);
+        }
+
+        assert_eq!(desk.present().len() as u64, size, "nobody goes");
+    }
+}
+
+/// Peer 2 says of each reduce that it has lost a lane, and does not say which.
+#[test]
+fn who_loses_lanes_each_time_is_the_one_that_goes() {
+    for size in [3, 4, 8] {
+        let mut desk = Desk::with_accepted_peers(size);
+
+        let mut aborts = 0;
+        while desk.present().contains(&2) {
+            reduce_breaks(&mut desk, size, |_| Some((2, BrokenEdges::NONE)));
+            aborts += 1;
+            assert!(aborts < 40, "of {size}");
+        }
+
+        assert_eq!(desk.present().len() as u64, size - 1, "after {aborts}");
+        reduce_breaks(&mut desk, size, |_| None);
+    }
+}
+
+/// An edge breaks now and then, and works in between.
+#[test]
+fn an_edge_that_breaks_now_and_then_stays_on_the_ring() {
+    let mut desk = Desk::with_accepted_peers(4);
+    let before = desk.ring();
+    let edge = BrokenEdges {
+        to_next: true,
+        from_previous: false,
+    };
+
+    for _ in 0..10 {
+        reduce_breaks(&mut desk, 4, |_| Some((2, edge)));
+        reduce_breaks(&mut desk, 4, |_| None);
+    }
+
+    assert_eq!(desk.ring(), before);
+    assert_eq!(desk.present(), [1, 2, 3, 4]);
+}
+
+/// Peer 2 cancels each reduce that it takes part in.
+#[test]
+fn who_cancels_every_collective_goes_and_the_others_reduce() {
+    for size in [2, 3, 8] {
+        let mut desk = Desk::with_accepted_peers(size);
+
+        let mut aborts = 0;
+        while desk.present().contains(&2) {
+            reduce(&mut desk, size, |_| {
+                Some((2, RingOutcome::Cancelled, BrokenEdges::NONE))
+            });
+            aborts += 1;
+            assert!(aborts < 20, "of {size}");
+        }
+
+        assert_eq!(desk.present().len() as u64, size - 1, "after {aborts}");
+        assert_eq!(aborts, 16, "it has had time to notice");
+    }
+}
+
+#[test]
+fn who_cancels_collectives_while_others_of_that_size_are_committed_stays() {
+    let mut desk = Desk::with_accepted_peers(3);
+
+    for turn in 0..100 {
+        let cancels = turn % 16 != 15;
+        reduce(&mut desk, 3, |_| {
+            cancels.then_some((2, RingOutcome::Cancelled, BrokenEdges::NONE))
+        });
+    }
+
+    assert_eq!(desk.present(), [1, 2, 3]);
+}
