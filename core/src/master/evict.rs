@@ -205,9 +205,11 @@ impl Master {
             return;
         };
         record.note_broken(peer, which);
+        // In a ring of two both edges join the same pair.
+        let pairs: BTreeSet<Pair> = record.edges_of(peer, which).map(pair).collect();
         let mut most = 0;
-        for edge in record.edges_of(peer, which) {
-            let breaks = record.breaks.entry(pair(edge)).or_default();
+        for pair in pairs {
+            let breaks = record.breaks.entry(pair).or_default();
             breaks.times = rule!(breaks.times.saturating_add(1); BreaksNotCounted => 0);
             breaks.bytes = breaks.bytes.max(bytes);
             most = most.max(breaks.times);
