@@ -21,6 +21,15 @@ const FRUITLESS_MAX: usize = 8;
 /// Collectives in a row that an edge breaks before it is routed around.
 pub(super) const BREAKS_MAX: u8 = 2;
 
+/// What speaks against a peer. Failures with peers that are gone decide only between equals: they may all have
+/// been the fault of one newcomer that came again and again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+struct Charges {
+    /// Pairs with peers that are there: not to be connected, or broken too often.
+    pairs: usize,
+    with_departed: usize,
+}
+
 impl Master {
     /// Evicts somebody if no ring is left.
     pub(super) fn evict(&mut self, group: GroupId, ring: &Ring, out: &mut Out) {
@@ -72,10 +81,14 @@ impl Master {
         group: GroupId,
         piece: &BTreeSet<PeerId>,
         all_alone: bool,
-    ) -> (usize, usize, Reverse<usize>, usize, Reverse<Option<PeerId>>) {
+    ) -> impl Ord + use<> {
         let accepted = piece.iter().filter(|peer| !self.is_registered(**peer));
         let accepted = accepted.count();
-        let charges: usize = piece.iter().map(|peer| self.charges(group, *peer)).sum();
+        let charges = piece.iter().map(|peer| self.charges(group, *peer));
+        let charges = charges.fold(Charges::default(), |sum, of_peer| Charges {
+            pairs: sum.pairs.saturating_add(of_peer.pairs),
+            with_departed: sum.with_departed.saturating_add(of_peer.with_departed),
+        });
         let first = piece.first().copied();
         (
             if all_alone { 0 } else { accepted },
@@ -120,15 +133,18 @@ impl Master {
         }
     }
 
-    /// Failed pairs of a peer, and failures with peers that are gone.
-    fn charges(&self, group: GroupId, peer: PeerId) -> usize {
+    fn charges(&self, group: GroupId, peer: PeerId) -> Charges {
         let is_end = |pair: &&Pair| pair.0 == peer || pair.1 == peer;
         let failed = self.failed.keys().filter(is_end).count();
         let breaks = self.groups.get(&group).into_iter().flat_map(|g| &g.breaks);
         let breaks = breaks.filter(|(pair, breaks)| is_end(pair) && breaks.times >= BREAKS_MAX);
         let departed = self.departed.get(&peer).copied().unwrap_or_default();
-        let departed = usize::from(departed.as_dialler) + usize::from(departed.as_dialled);
-        failed + breaks.count() + departed
+        let departed =
+            usize::from(departed.as_dialler).saturating_add(usize::from(departed.as_dialled));
+        Charges {
+            pairs: failed.saturating_add(breaks.count()),
+            with_departed: departed,
+        }
     }
 
     fn send_away_for_failures(&mut self, group: GroupId, peer: PeerId, out: &mut Out) {

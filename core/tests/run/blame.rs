@@ -2,6 +2,7 @@
 //! whatever the story wants.
 
 mod desk;
+mod reaching;
 
 use std::collections::BTreeSet;
 
