@@ -248,6 +248,9 @@ mutants! {
     /// A synchronization is concluded when all but one have reported: that one does not have the
     /// content.
     StateCommittedBeforeLastReport = "state-committed-before-last-report",
+    /// Who cannot fetch what others can is not set aside until these hold it: a peer is kicked for one
+    /// connection that it lacks.
+    UnfetchableNotSpared = "unfetchable-not-spared",
     /// A peer writes what it has fetched although the synchronization failed: memory changes behind
     /// the user's back.
     FailedSyncWritten = "failed-sync-written",

@@ -24,7 +24,9 @@ pub(super) struct EdgeState {
     ended: Box<[AtomicBool]>,
     /// How often bytes have moved on any lane, for whichever operation.
     moves: AtomicU64,
-    /// The same, for everything that this peer moves.
+    /// Frames that no operation here had a use for when they came.
+    strays: AtomicU64,
+    /// As `moves`, for everything that this peer moves.
     progress: Progress,
     events: mpsc::UnboundedSender<DataEvent>,
 }
@@ -61,6 +63,16 @@ impl EdgeState {
     /// How often bytes have moved: two equal answers mean that none have in between.
     pub(super) fn moves(&self) -> u64 {
         self.moves.load(Ordering::Relaxed)
+    }
+
+    /// A frame has come that no operation here has a use for, or none yet.
+    pub(super) fn strayed(&self) {
+        self.strays.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many such frames have come.
+    pub(super) fn strays(&self) -> u64 {
+        self.strays.load(Ordering::Relaxed)
     }
 
     /// How many lanes it has, ended ones included.
@@ -111,6 +123,7 @@ impl StandingEdge {
             reported: AtomicBool::new(false),
             ended: lanes.iter().map(|_| AtomicBool::new(false)).collect(),
             moves: AtomicU64::new(0),
+            strays: AtomicU64::new(0),
             progress: shared.progress.clone(),
             events: shared.events.clone(),
         });

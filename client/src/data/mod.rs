@@ -233,6 +233,7 @@ impl DataPlane {
         };
         let receiving = self.standing.from_previous.as_ref();
         let receiving = receiving.map(|edge| Arc::clone(&edge.state));
+        let strays = receiving.as_ref().map_or(0, |edge| edge.strays());
         let ended = self.shared.registry.begin(seq, op, receiving.as_deref());
         let sending = self.standing.to_next.as_ref().map(|edge| Sending {
             edge: Arc::clone(&edge.state),
@@ -250,7 +251,11 @@ impl DataPlane {
             stopped,
             inbox: Some((pass, inbox)),
             address,
-            receiving: receiving.map(|edge| Receiving { edge, ended }),
+            receiving: receiving.map(|edge| Receiving {
+                edge,
+                ended,
+                strays,
+            }),
             sending,
         }
     }

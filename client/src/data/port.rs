@@ -67,6 +67,8 @@ pub(super) struct Receiving {
     pub(super) edge: Arc<EdgeState>,
     /// Lanes that had ended.
     pub(super) ended: Vec<u16>,
+    /// Frames that nobody had a use for until then.
+    pub(super) strays: u64,
 }
 
 /// The edge to the next rank.

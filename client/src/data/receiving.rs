@@ -72,6 +72,11 @@ impl RxLane {
         self.edge.edge() == edge && self.edge.built() == built
     }
 
+    /// No operation here has a use for the frame that comes next, or none yet.
+    pub(super) fn strayed(&self) {
+        self.edge.strayed();
+    }
+
     /// Receives the next header.
     pub(super) fn poll_header(
         &mut self,

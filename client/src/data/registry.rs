@@ -145,15 +145,26 @@ impl Registry {
                 Err(refused) => Some(refused.0),
             },
             None if state.newest < Some(header.seq) => {
+                lane.strayed();
                 state.early.push((lane, header));
                 None
             }
-            None => Some(Delivery::Frame(lane, header)),
+            None => {
+                lane.strayed();
+                Some(Delivery::Frame(lane, header))
+            }
         };
         drop(state);
         if let Some(Delivery::Frame(lane, header)) = refused {
             lane.go_home(header.length as usize);
         }
+    }
+
+    /// Whether a lane of this edge waits for an operation that is yet to come.
+    pub(super) fn holds_lane_of(&self, edge: &EdgeState) -> bool {
+        let state = self.state();
+        let mut early = state.early.iter();
+        early.any(|(lane, _)| lane.is_of(edge.edge(), edge.built()))
     }
 
     /// A lane is of no more use: the edge is reported, and every operation is told.

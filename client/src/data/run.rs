@@ -282,8 +282,9 @@ impl<'a, 'b> Run<'a, 'b> {
                 // Whoever has the share makes no use of it: perhaps its user has ceased to poll it.
                 cx.waker().wake_by_ref();
             }
-            if verdict.frame_stuck || verdict.is_starved {
-                return Err(self.stalled(verdict));
+            let misled = verdict.is_still && self.is_misled();
+            if verdict.frame_stuck || verdict.is_starved || misled {
+                return Err(self.stalled(verdict, misled));
             }
         }
         Ok(())
@@ -300,16 +301,28 @@ impl<'a, 'b> Run<'a, 'b> {
         )
     }
 
+    /// Whether what comes from the previous rank is not what it should send: frames have come, and none of
+    /// this operation; or a lane waits for an operation that does not begin.
+    fn is_misled(&self) -> bool {
+        let receiving = self.port.receiving.as_ref();
+        receiving.is_some_and(|receiving| {
+            let nothing_but_strays =
+                self.stats.bytes_received == 0 && receiving.edge.strays() > receiving.strays;
+            let registry = &self.port.shared.registry;
+            nothing_but_strays || registry.holds_lane_of(&receiving.edge)
+        })
+    }
+
     /// Reports the edges that were waited for.
-    fn stalled(&self, verdict: Verdict) -> RingFailure {
-        tracing::debug!(seq = %self.port.seq, ?verdict, "an operation stalled");
+    fn stalled(&self, verdict: Verdict, misled: bool) -> RingFailure {
+        tracing::debug!(seq = %self.port.seq, ?verdict, misled, "an operation stalled");
         if let Some(sending) = &self.port.sending
-            && (verdict.frame_stuck || self.work.waits_to_send())
+            && (verdict.frame_stuck || verdict.is_starved && self.work.waits_to_send())
         {
             sending.edge.report();
         }
         if let Some(receiving) = &self.port.receiving
-            && verdict.is_starved
+            && (verdict.is_starved || misled)
             && self.work.expects_any()
         {
             receiving.edge.report();

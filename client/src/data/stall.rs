@@ -1,8 +1,8 @@
 //! Finding out that nothing moves, and who knows it first.
 //!
 //! Where an edge carries nothing, everybody behind it starves as well. The sender of that edge has a frame
-//! that does not leave, or its system tells that it does not arrive, and knows which edge it is. Who only
-//! starves does not, and waits half as long again.
+//! that does not leave, or its system tells that it does not arrive, and knows which edge it is. So does who
+//! gets frames, and none that it has a use for. Who only starves does not, and waits half as long again.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -40,6 +40,8 @@ pub(super) type Moves = (Option<u64>, Option<u64>);
 pub(super) struct Verdict {
     /// Nothing has moved since the look before, on any lane that is waited for.
     pub(super) quiet: bool,
+    /// Nothing has moved for the stall time, on any lane that is waited for.
+    pub(super) is_still: bool,
     /// Nothing has moved for one and a half times the stall time, on any lane that is waited for.
     pub(super) is_starved: bool,
     /// Nothing has moved for the stall time of a frame that has begun to leave.
@@ -82,6 +84,7 @@ impl Stall {
         }
         Verdict {
             quiet: idle,
+            is_still: self.idle_looks >= LOOKS_PER_STALL,
             is_starved: self.idle_looks >= LOOKS_UNTIL_STARVED,
             frame_stuck,
         }

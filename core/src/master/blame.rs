@@ -70,6 +70,16 @@ pub(super) struct DeadEdge {
     pub(super) both_ways: bool,
 }
 
+/// What one attempt says against a peer.
+#[derive(Clone, Copy, Debug)]
+struct Charge {
+    edge: DeadEdge,
+    /// The other end of one of its dead edges has shown that it works.
+    proven: bool,
+    /// It failed with other newcomers only: between two members it may have a place.
+    among_newcomers: bool,
+}
+
 /// Failures of edges with peers that are gone, as far as nothing speaks against them since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub(super) struct Departed {
@@ -84,6 +94,14 @@ pub(super) fn pair((one, other): (PeerId, PeerId)) -> Pair {
 impl DeadEdge {
     fn pair(self) -> Pair {
         pair((self.dialler, self.dialled))
+    }
+
+    pub(super) fn other_end(self, peer: PeerId) -> PeerId {
+        if self.dialler == peer {
+            self.dialled
+        } else {
+            self.dialler
+        }
     }
 
     /// Whether the dialled peer was not there where the lanes were to be opened: nobody was, or another
@@ -273,13 +291,25 @@ impl Master {
 
     /// Newcomers that were charged in two attempts hold up nobody any longer.
     fn strike(&mut self, dead: &[DeadEdge], out: &mut Out) {
-        let mut charged: BTreeMap<PeerId, (DeadEdge, bool)> = BTreeMap::new();
+        let mut charged: BTreeMap<PeerId, Charge> = BTreeMap::new();
         for edge in dead {
             let peer = self.charged(*edge);
-            let entry = charged.entry(peer).or_insert((*edge, false));
-            entry.1 |= self.is_proven(*edge, peer);
+            let other = edge.other_end(peer);
+            let is_accepted = self.peers.get(&other).is_some_and(PeerRecord::is_accepted);
+            let charge = charged.entry(peer).or_insert(Charge {
+                edge: *edge,
+                proven: false,
+                among_newcomers: true,
+            });
+            charge.proven |= self.is_proven(*edge, peer);
+            charge.among_newcomers &= !is_accepted;
         }
-        for (peer, (edge, proven)) in charged {
+        for (peer, charge) in charged {
+            let Charge {
+                edge,
+                proven,
+                among_newcomers,
+            } = charge;
             let Some(record) = self.record_mut(peer) else {
                 continue;
             };
@@ -293,7 +323,7 @@ impl Master {
             }
             if rule!(goes; RefusedForTheFirstFailure => true) {
                 self.send_away(peer, edge, out);
-            } else if strikes.all >= STRIKES_MAX && !record.is_hidden() {
+            } else if strikes.all >= STRIKES_MAX && !(among_newcomers && record.is_hidden()) {
                 record.left_out = 1;
             }
         }

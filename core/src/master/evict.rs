@@ -25,6 +25,15 @@ pub(super) const BREAKS_MAX: u8 = 2;
 /// because none of their collectives can end, has time to notice.
 const CANCELS_MAX: u8 = 16;
 
+/// What speaks against a peer. Failures with peers that are gone decide only between equals: they may all have
+/// been the fault of one newcomer that came again and again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+struct Charges {
+    /// Pairs with peers that are there: not to be connected, or broken too often.
+    pairs: usize,
+    with_departed: usize,
+}
+
 impl Master {
     /// Evicts somebody if no ring is left.
     pub(super) fn evict(&mut self, group: GroupId, ring: &Ring, out: &mut Out) {
@@ -35,18 +44,16 @@ impl Master {
         let pieces = self.pieces(group, &members);
         let bad = self.bad_pairs(group, &members);
         let dead = self.dead_pairs(group, &members);
-        let is_newcomer = |peer: &PeerId| self.is_registered(*peer);
-        let concerns_newcomer = bad
-            .iter()
-            .any(|(one, other)| is_newcomer(one) || is_newcomer(other));
-        let limit = match concerns_newcomer {
-            true => STRIKES_MAX.min(self.config.wiring_attempts_max),
-            false => self.config.wiring_attempts_max,
-        };
-        let many = attempts.fruitless >= limit;
         let all_failed = |piece: &BTreeSet<PeerId>| {
             let failures = attempts.pieces.get(piece);
             failures.is_some_and(|failures| *failures >= FRUITLESS_MAX)
+        };
+        let is_new = |piece: &BTreeSet<PeerId>| piece.iter().all(|peer| self.is_registered(*peer));
+        // Newcomers do not hold up the others for long.
+        let newcomers_max = STRIKES_MAX.min(self.config.wiring_attempts_max);
+        let many = |newcomers: bool| match newcomers {
+            true => attempts.fruitless >= newcomers_max,
+            false => attempts.fruitless >= self.config.wiring_attempts_max,
         };
         if pieces.len() > 1 {
             let all_alone = pieces.iter().all(|piece| piece.len() == 1);
@@ -55,11 +62,18 @@ impl Master {
             let others = pieces.iter().filter(|piece| Some(*piece) != largest);
             let others: Vec<BTreeSet<PeerId>> = others.cloned().collect();
             let largest = largest.cloned().unwrap_or_default();
-            if others.iter().all(all_failed) || many && nothing_joins(&largest, &others, &bad) {
+            let goes = |piece: &BTreeSet<PeerId>| {
+                let newcomers = is_new(&largest) || is_new(piece);
+                all_failed(piece) || many(newcomers) && nothing_joins(&largest, piece, &bad)
+            };
+            if others.iter().all(goes) {
                 self.cut_off(group, &others, out);
             }
-        } else if many && self.ring_without(group, &members, &dead).is_none() {
-            self.evict_worst(group, &members, out);
+        } else if let Some(worst) = self.worst(group, &members)
+            && many(self.is_registered(worst))
+            && self.ring_without(group, &members, &dead).is_none()
+        {
+            self.send_away_for_failures(group, worst, out);
         }
     }
 
@@ -77,10 +91,14 @@ impl Master {
         group: GroupId,
         piece: &BTreeSet<PeerId>,
         all_alone: bool,
-    ) -> (usize, usize, Reverse<usize>, usize, Reverse<Option<PeerId>>) {
+    ) -> impl Ord + use<> {
         let accepted = piece.iter().filter(|peer| !self.is_registered(**peer));
         let accepted = accepted.count();
-        let charges: usize = piece.iter().map(|peer| self.charges(group, *peer)).sum();
+        let charges = piece.iter().map(|peer| self.charges(group, *peer));
+        let charges = charges.fold(Charges::default(), |sum, of_peer| Charges {
+            pairs: sum.pairs.saturating_add(of_peer.pairs),
+            with_departed: sum.with_departed.saturating_add(of_peer.with_departed),
+        });
         let first = piece.first().copied();
         (
             if all_alone { 0 } else { accepted },
@@ -98,13 +116,9 @@ impl Master {
             let is_end =
                 |edge: &&DeadEdge| piece.contains(&edge.dialler) != piece.contains(&edge.dialled);
             let between = self.failed.values().find(is_end).copied();
-            let others = between.map(|edge| {
-                let is_inside = piece.contains(&edge.dialler);
-                if is_inside {
-                    edge.dialled
-                } else {
-                    edge.dialler
-                }
+            let others = between.map(|edge| match piece.contains(&edge.dialler) {
+                true => edge.dialled,
+                false => edge.dialler,
             });
             for peer in piece {
                 self.send_away_for_failures(group, *peer, out);
@@ -115,25 +129,24 @@ impl Master {
         }
     }
 
-    fn evict_worst(&mut self, group: GroupId, members: &[PeerId], out: &mut Out) {
-        let worst = members
-            .iter()
-            .copied()
-            .max_by_key(|peer| (self.charges(group, *peer), self.is_registered(*peer), *peer));
-        if let Some(worst) = worst {
-            self.send_away_for_failures(group, worst, out);
-        }
+    /// The peer that goes if one has to.
+    fn worst(&self, group: GroupId, members: &[PeerId]) -> Option<PeerId> {
+        let rank = |peer: &PeerId| (self.charges(group, *peer), self.is_registered(*peer), *peer);
+        members.iter().copied().max_by_key(rank)
     }
 
-    /// Failed pairs of a peer, and failures with peers that are gone.
-    fn charges(&self, group: GroupId, peer: PeerId) -> usize {
+    fn charges(&self, group: GroupId, peer: PeerId) -> Charges {
         let is_end = |pair: &&Pair| pair.0 == peer || pair.1 == peer;
         let failed = self.failed.keys().filter(is_end).count();
         let breaks = self.groups.get(&group).into_iter().flat_map(|g| &g.breaks);
         let breaks = breaks.filter(|(pair, breaks)| is_end(pair) && breaks.times >= BREAKS_MAX);
         let departed = self.departed.get(&peer).copied().unwrap_or_default();
-        let departed = usize::from(departed.as_dialler) + usize::from(departed.as_dialled);
-        failed + breaks.count() + departed
+        let departed =
+            usize::from(departed.as_dialler).saturating_add(usize::from(departed.as_dialled));
+        Charges {
+            pairs: failed.saturating_add(breaks.count()),
+            with_departed: departed,
+        }
     }
 
     pub(super) fn send_away_for_failures(&mut self, group: GroupId, peer: PeerId, out: &mut Out) {
@@ -171,11 +184,7 @@ impl Master {
             Failure::Reported(failure) => failure,
             Failure::Overdue { .. } => LaneFailure::TimedOut,
         };
-        let stays = if goes == edge.dialler {
-            edge.dialled
-        } else {
-            edge.dialler
-        };
+        let stays = edge.other_end(goes);
         if !self.is_registered(goes) {
             self.kick(goes, Misdeed::Unconnectable { with: stays }, out);
         } else if goes == edge.dialler {
@@ -210,12 +219,12 @@ impl Master {
             return;
         };
         record.note_broken(peer, which);
+        // In a ring of two both edges join the same pair.
+        let pairs: BTreeSet<Pair> = record.edges_of(peer, which).map(pair).collect();
         let mut most = 0;
-        for edge in record.edges_of(peer, which) {
-            let breaks = record.breaks.entry(pair(edge)).or_default();
-            breaks.times = rule!(breaks.times.saturating_add(1); BreaksNotCounted => 0);
-            breaks.bytes = breaks.bytes.max(bytes);
-            most = most.max(breaks.times);
+        for pair in pairs {
+            let breaks = record.breaks.entry(pair).or_default();
+            most = most.max(rule!(breaks.count(bytes); BreaksNotCounted => 0));
         }
         if most >= self.config.wiring_attempts_max {
             self.evict_for_breaks(group, out);
@@ -230,8 +239,10 @@ impl Master {
         let members: Vec<PeerId> = record.members.iter().copied().collect();
         let dead = self.dead_pairs(group, &members);
         let no_ring_is_left = self.ring_without(group, &members, &dead).is_none();
-        if rule!(no_ring_is_left; EvictedThoughARingIsLeft => true) {
-            self.evict_worst(group, &members, out);
+        if rule!(no_ring_is_left; EvictedThoughARingIsLeft => true)
+            && let Some(worst) = self.worst(group, &members)
+        {
+            self.send_away_for_failures(group, worst, out);
         }
     }
 
@@ -258,18 +269,16 @@ impl Master {
     }
 }
 
-/// Whether every pair between the largest piece and each other one has failed. Of large pieces that is not
-/// looked at: it would take that many failures.
+/// Whether every pair between two pieces has failed. Of large pieces that is not looked at: it would take that
+/// many failures.
 fn nothing_joins(
     largest: &BTreeSet<PeerId>,
-    others: &[BTreeSet<PeerId>],
+    piece: &BTreeSet<PeerId>,
     bad: &BTreeSet<Pair>,
 ) -> bool {
-    others.iter().all(|other| {
-        let few = largest.len().saturating_mul(other.len()) <= FRUITLESS_MAX * FRUITLESS_MAX;
-        let mut between = largest
-            .iter()
-            .flat_map(|one| other.iter().map(move |two| (*one, *two)));
-        few && between.all(|edge| bad.contains(&pair(edge)))
-    })
+    let few = largest.len().saturating_mul(piece.len()) <= FRUITLESS_MAX * FRUITLESS_MAX;
+    let mut between = largest
+        .iter()
+        .flat_map(|one| piece.iter().map(move |two| (*one, *two)));
+    few && between.all(|edge| bad.contains(&pair(edge)))
 }

@@ -99,7 +99,8 @@ impl Master {
     fn give_up_on(&mut self, group: GroupId, offers: Offers, hopeless: Hopeless, out: &mut Out) {
         let may_wait = |peer: &PeerId| {
             let record = self.peers.get(peer);
-            hopeless.others_fetch && record.is_some_and(|record| !record.spared)
+            let waits = hopeless.others_fetch && record.is_some_and(|record| !record.spared);
+            rule!(waits; UnfetchableNotSpared => false)
         };
         let (wait, go): (Vec<PeerId>, Vec<PeerId>) =
             hopeless.peers.iter().partition(|p| may_wait(p));

@@ -4,6 +4,7 @@
 mod breaks;
 mod desk;
 mod directions;
+mod reaching;
 
 use std::collections::BTreeSet;
 

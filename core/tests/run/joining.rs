@@ -404,3 +404,48 @@ fn stands_alone(output: &MasterOutput) -> bool {
     matches!(output, MasterOutput::Send { message: ToPeer::TopologyEstablished { topology, .. }, .. }
         if topology.ring.0 == [PeerId(1)])
 }
+
+/// Peer 2 was admitted, and its first update was that. The others let peer 3 in, for which peer 2 was not asked
+/// as it had voted for nothing. Its own vote is for the update after that one.
+fn updates_after_the_others() -> Run {
+    let mut run = Run::with_accepted_peers(1, 2);
+    for newcomer in [2, 3] {
+        run.join(GroupId(0));
+        run.settle();
+        run.call_all(&[0, 1], &Call::UpdateTopology);
+        run.settle();
+        assert!(run.is_accepted(newcomer));
+        if newcomer == 2 {
+            run.call(2, Call::UpdateTopology);
+        }
+    }
+    for no in 0..4 {
+        run.answers(no);
+    }
+    run.call(2, Call::UpdateTopology);
+    run.settle();
+    run
+}
+
+/// It waits as long as the others are idle, and no longer: whatever they call leads to that update.
+#[test]
+fn who_updates_after_the_others_waits_until_these_call_anything() {
+    let whole = updates_after_the_others();
+    for call in [Call::UpdateTopology, reduce(1), Call::ArePeersPending] {
+        let mut run = whole.clone();
+        assert!(run.answers(2).is_empty(), "the others have called nothing");
+
+        run.call_all(&[0, 1], &call);
+        run.settle();
+        if call == Call::ArePeersPending {
+            for no in [0, 1] {
+                assert_eq!(run.outcome(no), Answer::PeersPending(Ok(true)));
+            }
+            run.call_all(&[0, 1], &Call::UpdateTopology);
+            run.settle();
+        }
+
+        let answer = run.outcome(2);
+        assert!(matches!(answer, Answer::TopologyUpdated(Ok(_))), "{call:?}");
+    }
+}

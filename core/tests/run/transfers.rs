@@ -74,6 +74,21 @@ fn failures(run: &mut Run) -> usize {
     (0..20).take_while(|_| !attempt(run)).count()
 }
 
+/// Everybody synchronizes, until this one is told from whom it fetches.
+fn begin_to_fetch(run: &mut Run, requester: SeatNo) -> SeatNo {
+    for no in run.accepted() {
+        run.answers(no);
+        let call = run.seats[no].sync_call(EnforcePopular);
+        run.call(no, call);
+    }
+    loop {
+        if let Some(holder) = run.fetches_from(requester) {
+            return holder;
+        }
+        assert!(run.step());
+    }
+}
+
 fn is_sent_away(run: &mut Run, no: SeatNo) -> bool {
     let why = CallError::Kicked(Misdeed::Unfetchable);
     run.seats[no].peer.view().ended() == Some(&why)
@@ -196,6 +211,50 @@ fn never_do_more_go_than_stay() {
 
         let (all, stay) = (1 + newcomers, run.accepted().len());
         assert!(stay >= all.div_ceil(2), "{stay} of {all}");
+    }
+}
+
+/// The newcomer fails with one holder, which is lost, and then with the other. With that one it failed once.
+#[test]
+fn what_failed_with_a_holder_that_is_gone_counts_no_more() {
+    for seed in 1..20 {
+        let mut run = with_newcomers(seed, 2, 1);
+        block(&mut run, 2, [0, 1]);
+        run.update_all();
+        let holder = begin_to_fetch(&mut run, 2);
+        run.settle();
+        run.lose(holder);
+
+        assert!(!attempt(&mut run), "seed {seed}");
+        run.fabric.untransferable.clear();
+
+        assert!(attempt(&mut run), "seed {seed}");
+        assert_eq!(run.accepted(), [1 - holder, 2], "seed {seed}");
+    }
+}
+
+/// Peer 2 and its holder move nothing for as long as that is waited for. No other attempt has them move
+/// anything: the other holder has it.
+#[test]
+fn who_was_overdue_with_one_holder_is_sent_to_another() {
+    for seed in 1..20 {
+        // The order in which holders have their turn is another one each time.
+        for wasted in 0..3 {
+            let mut run = with_newcomers(seed, 2, 1);
+            run.update_all();
+            let first = begin_to_fetch(&mut run, 2);
+            let (requester, holder) = (run.id(2), run.id(first));
+            run.fire(MasterTimer::Late(requester));
+            run.settle();
+            assert!(run.accepted().contains(&2), "seed {seed}");
+            for _ in 0..wasted {
+                run.update_all();
+            }
+
+            let second = begin_to_fetch(&mut run, 2);
+
+            assert_eq!(second, 1 - first, "seed {seed}, {holder}");
+        }
     }
 }
 

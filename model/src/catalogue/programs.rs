@@ -85,6 +85,13 @@ pub(super) static STUBBORN: Program = Program {
     ])
 };
 
+/// Synchronizes, and once more when newcomers are in.
+pub(super) static SYNC_AGAIN: Program = program(&[
+    Do::Sync(EnforcePopular),
+    Do::Update,
+    Do::Sync(EnforcePopular),
+]);
+
 /// A loop that updates only where somebody waits.
 pub(super) static ASK_FIRST: Program =
     program(&[Do::Ask, Do::UpdateIfPending, Do::Start(1), Do::Finish(1)]);

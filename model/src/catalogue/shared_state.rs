@@ -1,6 +1,6 @@
 //! Synchronizing: every strategy, and every way to differ.
 
-use super::programs::{ADVANCE_AND_ADMIT, POPULAR, RECEIVE, SEND, SYNC, TRAIN};
+use super::programs::{ADVANCE_AND_ADMIT, POPULAR, RECEIVE, SEND, SYNC, SYNC_AGAIN, TRAIN};
 use super::{holding, holding_outside, in_step, inside, only, outside, revised, scenario};
 use crate::milestone::Milestone as M;
 use crate::scenario::{Fault, Scenario};
@@ -115,6 +115,20 @@ pub(super) fn all() -> Vec<Scenario> {
             vec![inside(&TRAIN), holding_outside(&TRAIN, 7)],
             &[M::ContentMoved, M::Admitted],
         )),
+        only(
+            &[Fault::BreakFetch],
+            scenario(
+                "unfetchable-3",
+                "one of two cannot fetch from the only holder",
+                2,
+                vec![
+                    holding(&SYNC_AGAIN, 1),
+                    holding(&SYNC_AGAIN, 2),
+                    holding(&SYNC_AGAIN, 3),
+                ],
+                &[M::ContentMoved, M::SyncFailed, M::SetAside],
+            ),
+        ),
         only(
             &[Fault::Mute],
             scenario(

@@ -21,6 +21,9 @@ use crate::step::SeatNo;
 /// Fewer peers than this are on each other's rings, whatever the order.
 const CHOICE_MIN: usize = 4;
 
+/// Failed transfers for which a newcomer is set aside, and does not go, while others lack the content as well.
+const SPARED_FOR: u8 = 2;
+
 /// Lanes between two peers failed or stalled. It is remembered where there are rings to choose from.
 pub(crate) fn pair_failed(run: &mut Run<'_>, no: SeatNo, with: PeerId) {
     if run.scenario.seats.len() >= CHOICE_MIN
@@ -57,7 +60,10 @@ fn may_be_kicked(run: &Run<'_>, before: &Master, peer: PeerId, misdeed: &Misdeed
     match misdeed {
         // Content that is ahead of the group's is no fault of the network.
         Misdeed::RevisionAhead { .. } => true,
-        Misdeed::Silent | Misdeed::Unfetchable => went_wrong,
+        Misdeed::Silent => went_wrong,
+        Misdeed::Unfetchable => {
+            went_wrong && (faults_used(run) > SPARED_FOR || all_others_agree(run, before, peer))
+        }
         Misdeed::MissedBallot => went_wrong && fewer_go_than_wait(before, peer),
         Misdeed::Stalled => {
             let is_mute = victim.is_some_and(|seat| seat.is_mute);
@@ -81,6 +87,19 @@ fn may_be_kicked(run: &Run<'_>, before: &Master, peer: PeerId, misdeed: &Misdeed
         | Misdeed::StateMismatch { .. }
         | Misdeed::SlowReader => false,
     }
+}
+
+/// Whether the other members of its group hold the same content: none of them has to fetch any.
+fn all_others_agree(run: &Run<'_>, before: &Master, peer: PeerId) -> bool {
+    let view = before.view();
+    let group = view.peer(peer).map(|known| known.group());
+    let others = view.peers().filter(|(id, known)| {
+        let is_accepted = known.phase() == ConnectionPhase::Accepted;
+        *id != peer && is_accepted && Some(known.group()) == group
+    });
+    let contents = others.filter_map(|(id, _)| Some(seat_of(run, id)?.user.content));
+    let contents: BTreeSet<_> = contents.collect();
+    contents.len() < 2
 }
 
 /// One failure is not enough to refuse a newcomer, if the peer at the other end is there. Who was frozen may

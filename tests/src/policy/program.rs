@@ -66,6 +66,8 @@ pub struct Program {
     recovery: Recovery,
     /// After a lost master it connects again, after so long.
     pub reconnects: Option<Micros>,
+    /// After it was sent away it connects again, after so long.
+    pub returns: Option<Micros>,
     at: usize,
     /// Updates before it makes its call again.
     detour: bool,
@@ -84,6 +86,7 @@ impl Program {
             body: body.into(),
             recovery,
             reconnects: None,
+            returns: None,
             at: 0,
             detour: false,
             once_done: false,
@@ -120,6 +123,13 @@ impl Program {
     #[must_use]
     pub fn reconnecting(mut self, after: Micros) -> Self {
         self.reconnects = Some(after);
+        self
+    }
+
+    /// The same, which connects again when it was sent away.
+    #[must_use]
+    pub fn returning(mut self, after: Micros) -> Self {
+        self.returns = Some(after);
         self
     }
 

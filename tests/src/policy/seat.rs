@@ -154,6 +154,8 @@ pub struct Record {
     pub joined: Option<Micros>,
     /// When and why it ceased to be.
     pub ended: Option<(Micros, Exit)>,
+    /// When it was sent away or refused.
+    pub sent_away: Vec<Micros>,
     /// Calls that failed and may be made again: when.
     pub failed: Vec<Micros>,
     /// Those of them that gave way to another call.

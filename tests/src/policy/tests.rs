@@ -1,10 +1,13 @@
 //! What the simulator promises: the same seed gives the same run, and what is not as expected is noticed.
 
+use std::collections::BTreeSet;
+
 use super::faults::Fault;
-use super::network::SeatNo;
-use super::seat::SeatPlan;
+use super::network::{Path, SeatNo};
+use super::program::Program;
+use super::seat::{Habit, SeatPlan};
 use super::situations::all;
-use super::time::{MINUTE, SECOND};
+use super::time::{MINUTE, SECOND, show};
 use super::trial::Trial;
 use super::world::World;
 
@@ -83,6 +86,66 @@ fn who_stays_that_was_to_go_and_who_goes_that_was_to_stay_are_noticed() {
 
     assert!(stays.wrong.contains(&"1 stay that cannot work".to_owned()));
     assert_eq!((goes.healthy_lost, goes.wrong.len()), (1, 1));
+}
+
+/// Whoever is sent away may come back, from the same address: its user starts it again.
+#[test]
+fn a_run_goes_on_between_the_returns_of_a_peer_that_has_to_go_each_time() {
+    type Wrong = fn(&mut World, SeatNo);
+    let cases: [(&str, Wrong); 3] = [
+        ("it reports a loss of each reduce", |world, seat| {
+            world.strike(0, Fault::Becomes(seat, Habit::ReportsLoss));
+        }),
+        ("it never ends a reduce", |world, seat| {
+            world.strike(0, Fault::Becomes(seat, Habit::NeverEndsReduces));
+        }),
+        ("it reaches nobody, and nobody reaches it", |world, seat| {
+            for member in 0..4 {
+                let path = Path::Filtered;
+                world.strike(0, Fault::Between(SeatNo(member), seat, path));
+            }
+        }),
+    ];
+    for (name, wrong) in cases {
+        let mut world = run_of(1, 4);
+        let program = Program::readme(SECOND).returning(SECOND);
+        let returns = world.seat(SeatPlan::at(FAULT).running(program));
+        wrong(&mut world, returns);
+
+        while world.look(returns).record().sent_away.len() < 100 && world.step(48 * 60 * MINUTE) {}
+
+        let rounds = rounds_of(&world, returns);
+        assert_eq!(rounds.len(), 99, "{name}");
+        let longest = rounds.iter().map(|(time, _)| *time).max().unwrap_or(0);
+        let fewest = rounds.iter().map(|(_, commits)| *commits).min();
+        let failed = world.look(SeatNo(0)).record().failed.len();
+        println!(
+            "{name}: 100 times in {}, at most {} each, {failed} calls of another failed",
+            show(world.now() - FAULT),
+            show(longest),
+        );
+        assert!((0..4).all(|no| !world.look(SeatNo(no)).is_out()), "{name}");
+        assert!(fewest.is_some_and(|commits| commits > 0), "{name}");
+        // What it costs does not grow with the number of returns.
+        let time = |rounds: &[(u64, usize)]| rounds.iter().map(|(time, _)| *time).sum::<u64>();
+        let (first, last) = (time(&rounds[..40]), time(&rounds[59..]));
+        assert!(last <= 2 * first, "{name}: {first} became {last}");
+    }
+}
+
+/// How long it took from each time that a peer was sent away to the next, and how often the other four committed
+/// meanwhile.
+fn rounds_of(world: &World, returns: SeatNo) -> Vec<(u64, usize)> {
+    let others: BTreeSet<SeatNo> = (0..4).map(SeatNo).collect();
+    let commits = world.log.commits.values();
+    let commits = commits.filter(|commit| others.is_subset(&commit.by));
+    let commits: Vec<u64> = commits.map(|commit| commit.told).collect();
+    let away = &world.look(returns).record().sent_away;
+    let rounds = away.windows(2).map(|two| {
+        let within = commits.iter().filter(|at| (two[0]..two[1]).contains(at));
+        (two[1] - two[0], within.count())
+    });
+    rounds.collect()
 }
 
 #[test]

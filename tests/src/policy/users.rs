@@ -155,16 +155,22 @@ impl World {
 
     /// The peer is out of the run: its user connects again, or ends.
     pub(super) fn goes_out(&mut self, process: Process, out: Out) {
-        let reconnects = self.seats[process.seat.0].program.reconnects;
-        let exit = match (out, reconnects) {
-            (Out::MasterLost, Some(after)) => {
-                self.after(after, Happening::Starts(process.seat));
-                return;
+        let now = self.now();
+        let seat = &mut self.seats[process.seat.0];
+        let (exit, again) = match out {
+            Out::MasterLost => {
+                let exit = Exit::Lost("lost the master".to_owned());
+                (exit, seat.program.reconnects)
             }
-            (Out::MasterLost, None) => Exit::Lost("lost the master".to_owned()),
-            (Out::Because(why), _) => Exit::Lost(why),
-            (Out::Left, _) => Exit::Left,
+            Out::Because(why) => {
+                seat.record.sent_away.push(now);
+                (Exit::Lost(why), seat.program.returns)
+            }
+            Out::Left => (Exit::Left, None),
         };
-        self.end_process(process.seat, exit);
+        match again {
+            Some(after) => self.after(after, Happening::Starts(process.seat)),
+            None => self.end_process(process.seat, exit),
+        }
     }
 }

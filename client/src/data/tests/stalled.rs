@@ -5,12 +5,17 @@ use std::time::Duration;
 use pccl_core::element::{ElementType, ReduceOp};
 use pccl_core::id::Seq;
 use pccl_core::topology::Edge;
+use pccl_core::transport::Lane;
+use pccl_core::wire::FrameHeader;
+use tokio::io::{AsyncWriteExt, DuplexStream};
 use tokio::task::JoinHandle;
 use tokio::test;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::super::DataEvent;
-use super::support::{BUILT, Ended, Member, adopt, broke, run_in_place, small_frames, spec};
+use super::support::{
+    BUILT, Ended, Member, adopt, broke, raw_lane, run_in_place, small_frames, spec,
+};
 use crate::progress::Sensor;
 use crate::simulated::{Path, lane};
 
@@ -19,10 +24,27 @@ const STALL: Duration = Duration::from_secs(10);
 
 /// The edge from rank 0 to rank 1 is this path; the others are short ways.
 fn ring(world: usize, path: Path) -> Vec<Member> {
+    ring_where(world, || lane(path, Path::NEAR))
+}
+
+/// Rank 0 of this ring sends to nobody; what rank 1 receives is in the test's hand.
+fn ring_with_a_liar(world: usize) -> (Vec<Member>, DuplexStream) {
+    let (receiving, liar) = raw_lane();
+    let (sending, mut sent) = raw_lane();
+    tokio::spawn(async move { tokio::io::copy(&mut sent, &mut tokio::io::sink()).await });
+    let mut ends = Some((sending, receiving));
+    let members = ring_where(world, || ends.take().expect("it is asked for one edge"));
+    (members, liar)
+}
+
+/// The edge from rank 0 to rank 1 is this one; the others are short ways.
+fn ring_where(world: usize, mut first: impl FnMut() -> (Lane, Lane)) -> Vec<Member> {
     let mut members: Vec<Member> = (0..world).map(|_| Member::new(small_frames())).collect();
     for rank in 0..world {
-        let path = if rank == 0 { path } else { Path::NEAR };
-        let (sending, receiving) = lane(path, Path::NEAR);
+        let (sending, receiving) = match rank {
+            0 => first(),
+            _ => lane(Path::NEAR, Path::NEAR),
+        };
         let next = (rank + 1) % world;
         members[rank]
             .plane
@@ -82,6 +104,70 @@ async fn a_frame_that_does_not_leave_is_reported_by_its_sender_before_anybody_st
 
     let expected = vec![vec![broke(Edge::ToNext)], vec![], vec![], vec![]];
     assert_eq!(reports(&mut members), expected);
+    drop(running);
+}
+
+/// What rank 1 gets belongs to an operation that is over, or to one that never comes. All starve; who is
+/// misled knows it first.
+#[test(start_paused = true)]
+async fn frames_of_another_operation_are_reported_by_who_gets_them_before_anybody_starves() {
+    for (seq, bytes) in [(0, 100), (0, 20_000), (9, 100), (9, 20_000)] {
+        let (mut members, mut liar) = ring_with_a_liar(4);
+        let over = spec(ReduceOp::Sum, ElementType::U8, bytes);
+        for member in &mut members {
+            drop(member.plane.begin(Seq(0), over));
+            member.plane.end(Seq(0));
+        }
+        let header = FrameHeader {
+            seq: Seq(seq),
+            offset: 0,
+            length: 25,
+            step: 0,
+            stripe: 0,
+            flags: 0,
+        };
+        let begun = Instant::now();
+
+        let running = run_all(&mut members, bytes);
+        liar.write_all(&header.encode()).await.unwrap();
+        liar.write_all(&[1; 25]).await.unwrap();
+        sleep_until(begun + STALL * 3 / 2 - Duration::from_millis(1)).await;
+
+        let expected = vec![vec![], vec![broke(Edge::FromPrevious)], vec![], vec![]];
+        assert_eq!(
+            reports(&mut members),
+            expected,
+            "frame of {seq}, {bytes} bytes"
+        );
+        drop(running);
+    }
+}
+
+/// What an aborted operation has left on the lanes says nothing about the one after it.
+#[test(start_paused = true)]
+async fn leftovers_before_the_frames_of_an_operation_do_not_make_who_gets_them_speak_first() {
+    let (mut members, mut previous) = ring_with_a_liar(2);
+    let sum = spec(ReduceOp::Sum, ElementType::U8, 100);
+    drop(members[1].plane.begin(Seq(0), sum));
+    members[1].plane.end(Seq(0));
+    let frame = |seq| FrameHeader {
+        seq: Seq(seq),
+        offset: 0,
+        length: 50,
+        step: 0,
+        stripe: 0,
+        flags: 0,
+    };
+    let begun = Instant::now();
+
+    let running = run_all(&mut members, 100);
+    for seq in [0, 1] {
+        previous.write_all(&frame(seq).encode()).await.unwrap();
+        previous.write_all(&[1; 50]).await.unwrap();
+    }
+    sleep_until(begun + STALL * 3 / 2 - Duration::from_millis(1)).await;
+
+    assert_eq!(reports(&mut members), [[], []]);
     drop(running);
 }
 

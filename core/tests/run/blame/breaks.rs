@@ -1,6 +1,7 @@
 //! Collectives that are aborted again and again: by an edge that breaks, or by a peer that cancels them.
 
 use pccl_core::id::{PeerId, Seq, Tag};
+use pccl_core::master::MasterConfig;
 use pccl_core::messages::{RingOutcome, ToMaster};
 use pccl_core::topology::BrokenEdges;
 
@@ -106,6 +107,27 @@ fn who_loses_lanes_each_time_is_the_one_that_goes() {
 
         assert_eq!(desk.present().len() as u64, size - 1, "after {aborts}");
         reduce_breaks(&mut desk, size, |_| None);
+    }
+}
+
+/// Both edges of a ring of two join the same pair, and one abort is one.
+#[test]
+fn in_a_ring_of_two_an_abort_counts_once_against_the_pair() {
+    let both = BrokenEdges {
+        to_next: true,
+        from_previous: true,
+    };
+    for broken in [BrokenEdges::NONE, both] {
+        let mut desk = Desk::with_accepted_peers(2);
+
+        let mut aborts = 0;
+        while desk.present().len() == 2 {
+            reduce_breaks(&mut desk, 2, |_| Some((2, broken)));
+            aborts += 1;
+        }
+
+        let attempts = MasterConfig::default().wiring_attempts_max;
+        assert_eq!(aborts, attempts, "{broken:?}");
     }
 }
 

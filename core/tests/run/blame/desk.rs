@@ -21,6 +21,8 @@ pub(super) struct Desk {
     previous: BTreeMap<u64, u64>,
     /// Receivers that are to open the lanes themselves.
     dials_back: BTreeSet<u64>,
+    /// What is said of lanes that cannot be opened.
+    pub(super) failure: LaneFailure,
     pub(super) refused: BTreeSet<u64>,
     /// Executions that were begun.
     pub(super) runs: u64,
@@ -36,6 +38,7 @@ impl Desk {
             next: BTreeMap::new(),
             previous: BTreeMap::new(),
             dials_back: BTreeSet::new(),
+            failure: LaneFailure::TimedOut,
             refused: BTreeSet::new(),
             runs: 0,
         };
@@ -152,7 +155,7 @@ impl Desk {
                 let edge = Edge::FromPrevious;
                 self.says(to, ToMaster::EdgeUp { round, edge });
             } else {
-                let failure = LaneFailure::TimedOut;
+                let failure = self.failure;
                 let failed = ToMaster::EdgeFailed {
                     round,
                     edge,

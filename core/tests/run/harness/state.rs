@@ -139,6 +139,14 @@ impl Run {
         self.fabric.blocked.contains(&pair) || self.fabric.untransferable.contains(&pair)
     }
 
+    /// The holder that a process was told to fetch from, until that is concluded.
+    pub(crate) fn fetches_from(&self, no: SeatNo) -> Option<SeatNo> {
+        match &self.seats[no].plane.moving.as_ref()?.plan.role {
+            SyncRole::Request { from, .. } => self.seat_with(from.as_ref()?.with),
+            SyncRole::Distribute { .. } => None,
+        }
+    }
+
     /// Whichever end of a pair that cannot connect notices first says so.
     fn end_move(&mut self, no: SeatNo, ok: bool, with: Option<PeerId>) {
         if let Some(moving) = &mut self.seats[no].plane.moving {

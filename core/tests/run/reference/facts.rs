@@ -1,5 +1,7 @@
 //! What a peer may say, and what the master has to remember of it.
 
+use std::collections::BTreeSet;
+
 use pccl_core::element::CollectiveSpec;
 use pccl_core::id::{PeerId, Round, Seq, Tag};
 use pccl_core::messages::{AbortCause, CollectiveRefusal, Misdeed, RingOutcome, ToMaster, ToPeer};
@@ -210,8 +212,9 @@ impl Reference {
         let next = group.ring.next_of(peer).filter(|_| which.to_next);
         let previous = group.ring.previous_of(peer);
         let previous = previous.filter(|_| which.from_previous);
+        let others: BTreeSet<PeerId> = next.into_iter().chain(previous).collect();
         let mut often = false;
-        for other in next.into_iter().chain(previous) {
+        for other in others {
             let (times, largest) = group.breaks.entry(in_order((peer, other))).or_default();
             (*times, *largest) = (*times + 1, bytes.max(*largest));
             often |= *times >= most;
