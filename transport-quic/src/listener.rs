@@ -1,0 +1,63 @@
+//! Listening.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use pccl_core::transport::{Incoming, LaneError, Listener};
+use quinn::{Endpoint, TokioRuntime};
+use tokio::sync::mpsc::{Receiver, channel};
+
+use crate::door::{Host, LANES_WAITING, keep};
+use crate::error::of_socket;
+use crate::keys::Configs;
+use crate::settings::Settings;
+use crate::socket::{bind_patiently, canonical};
+
+/// The lanes of all connections to one address.
+pub(crate) struct QuicLanes {
+    local: SocketAddr,
+    lanes: Receiver<Result<Incoming, LaneError>>,
+}
+
+impl QuicLanes {
+    /// Binds and listens. Must be called within a tokio runtime.
+    pub(crate) async fn bind(
+        on: SocketAddr,
+        settings: &Settings,
+        configs: &Configs,
+    ) -> Result<Self, LaneError> {
+        let server = settings.server(configs)?;
+        let socket = bind_patiently(canonical(on)).await;
+        let endpoint = socket.and_then(|socket| {
+            let config = settings.endpoint();
+            let config = config.map_err(|_| std::io::ErrorKind::InvalidInput)?;
+            Endpoint::new(config, Some(server), socket, Arc::new(TokioRuntime))
+        });
+        let endpoint = endpoint.map_err(|error| of_socket(&error))?;
+        let local = endpoint.local_addr().map_err(|error| of_socket(&error))?;
+        let (sender, lanes) = channel(LANES_WAITING);
+        let host = Host {
+            own: configs.own,
+            window: settings.window,
+            lanes: sender,
+        };
+        tokio::spawn(keep(endpoint, host));
+        Ok(Self {
+            local: canonical(local),
+            lanes,
+        })
+    }
+}
+
+impl Listener for QuicLanes {
+    fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<Result<Incoming, LaneError>> {
+        let next = ready!(self.lanes.poll_recv(cx));
+        // Nobody sends any more where the socket has failed.
+        Poll::Ready(next.unwrap_or(Err(LaneError::Closed)))
+    }
+}
