@@ -21,10 +21,10 @@ use crate::link::Link;
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 
 /// Connections at a time that have no lane yet. Of more the oldest of the address with the most gives way.
-const HANDSHAKES_MAX: usize = 256;
+pub(crate) const HANDSHAKES_MAX: usize = 256;
 
 /// With so many under way, who comes has to show first that it is where it says it is.
-const HANDSHAKES_UNASKED: usize = 32;
+pub(crate) const HANDSHAKES_UNASKED: usize = 32;
 
 /// Connections at a time. More are refused.
 const CONNECTIONS_MAX: usize = 4096;

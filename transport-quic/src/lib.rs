@@ -76,7 +76,7 @@ use tokio::time::{Instant, timeout};
 use dial::dial;
 use keys::{Configs, Keys};
 use lane::split;
-use listener::QuicLanes;
+use listener::{QuicLanes, open_endpoint};
 use peers::{Peer, Peers};
 use settings::Settings;
 use socket::canonical;
@@ -300,7 +300,9 @@ impl Transport for Quic {
         _security: Security,
     ) -> BoxFuture<'_, Result<Box<dyn Listener>, LaneError>> {
         Box::pin(async move {
-            let listener = QuicLanes::bind(on, &self.settings, self.keys.configs()?).await?;
+            let configs = self.keys.configs()?;
+            let endpoint = open_endpoint(on, &self.settings, configs).await?;
+            let listener = QuicLanes::new(endpoint, &self.settings, configs)?;
             Ok(Box::new(listener) as Box<dyn Listener>)
         })
     }

@@ -20,21 +20,26 @@ pub(crate) struct QuicLanes {
     lanes: Receiver<Result<Incoming, LaneError>>,
 }
 
+/// Takes the address.
+pub(crate) async fn open_endpoint(
+    on: SocketAddr,
+    settings: &Settings,
+    configs: &Configs,
+) -> Result<Endpoint, LaneError> {
+    let (config, server) = (settings.endpoint()?, settings.server(configs)?);
+    let socket = bind_patiently(canonical(on)).await;
+    let endpoint = socket
+        .and_then(|socket| Endpoint::new(config, Some(server), socket, Arc::new(TokioRuntime)));
+    endpoint.map_err(|error| of_socket(&error))
+}
+
 impl QuicLanes {
-    /// Binds and listens. Must be called within a tokio runtime.
-    pub(crate) async fn bind(
-        on: SocketAddr,
+    /// Listens. Must be called within a tokio runtime.
+    pub(crate) fn new(
+        endpoint: Endpoint,
         settings: &Settings,
         configs: &Configs,
     ) -> Result<Self, LaneError> {
-        let server = settings.server(configs)?;
-        let socket = bind_patiently(canonical(on)).await;
-        let endpoint = socket.and_then(|socket| {
-            let config = settings.endpoint();
-            let config = config.map_err(|_| std::io::ErrorKind::InvalidInput)?;
-            Endpoint::new(config, Some(server), socket, Arc::new(TokioRuntime))
-        });
-        let endpoint = endpoint.map_err(|error| of_socket(&error))?;
         let local = endpoint.local_addr().map_err(|error| of_socket(&error))?;
         let (sender, lanes) = channel(LANES_WAITING);
         let host = Host {

@@ -169,7 +169,7 @@ async fn a_reader_that_stands_still_holds_up_no_other_lane_of_its_connection() {
     let (mut busy, mut heard) = lanes.pop().unwrap();
     let (mut stands, _unread) = lanes.pop().unwrap();
     let stood = fill(&mut stands).await;
-    assert!(stood >= 1 << 20, "{stood} bytes");
+    assert!(stood > 1_000_000, "{stood} bytes");
 
     let bytes = vec![3; 8 << 20];
     let mut received = vec![0; bytes.len()];

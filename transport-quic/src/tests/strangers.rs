@@ -8,8 +8,12 @@ use std::task::{Context, Poll};
 use quinn::udp::{RecvMeta, Transmit};
 use quinn::{AsyncUdpSocket, Runtime, TokioRuntime, UdpPoller};
 
+use pccl_core::transport::recv_some;
+
 use super::lanes::fill;
 use super::*;
+use crate::door::{HANDSHAKES_MAX, HANDSHAKES_UNASKED};
+use crate::listener::{QuicLanes, open_endpoint};
 use crate::settings::UNREAD_BYTES;
 
 /// Hears nothing, so its handshakes never end.
@@ -59,26 +63,40 @@ fn flood(to: SocketAddr, count: usize) -> (quinn::Endpoint, Vec<quinn::Connectin
     (endpoint, begun)
 }
 
+/// A listener, and how many connections it has.
+async fn listen_and_count(host: &Host) -> (QuicLanes, quinn::Endpoint) {
+    let configs = host.quic.keys.configs().unwrap();
+    let endpoint = open_endpoint(V4, &host.quic.settings, configs)
+        .await
+        .unwrap();
+    let counted = endpoint.clone();
+    let listener = QuicLanes::new(endpoint, &host.quic.settings, configs).unwrap();
+    (listener, counted)
+}
+
 #[tokio::test]
-async fn a_flood_of_half_finished_handshakes_keeps_nobody_out() {
+async fn a_flood_of_half_finished_handshakes_keeps_nobody_out_and_takes_little_room() {
     let (a, b) = (Host::new(), Host::new());
-    let mut listener = b.listen().await;
+    let (mut listener, connections) = listen_and_count(&b).await;
     let to = listener.local_addr();
 
     let _strangers = flood(to, 2000);
-    tokio::task::yield_now().await;
-
     let _opened = a.greet(to, &b).await;
-    hear_hello(&mut accept(&mut *listener).await.lane).await;
+    hear_hello(&mut accept(&mut listener).await.lane).await;
+
+    // Packets that come later are none of its own.
+    let open = connections.open_connections();
+    assert!(open > 1, "the flood came");
+    assert!(open <= HANDSHAKES_UNASKED + 1, "{open} connections");
 }
 
 #[tokio::test]
 async fn openers_that_finish_their_handshake_and_say_nothing_keep_nobody_out() {
     let (a, b) = (Host::new(), Host::new());
-    let mut listener = b.listen().await;
+    let (mut listener, connections) = listen_and_count(&b).await;
     let to = listener.local_addr();
     let mut silent = Vec::new();
-    for _ in 0..300 {
+    for _ in 0..HANDSHAKES_MAX + 20 {
         // Each has a key and a connection of its own.
         let stranger = Host::new();
         let lane = stranger.open(to, &b).await;
@@ -87,7 +105,23 @@ async fn openers_that_finish_their_handshake_and_say_nothing_keep_nobody_out() {
 
     let _opened = a.greet(to, &b).await;
 
-    hear_hello(&mut accept(&mut *listener).await.lane).await;
+    hear_hello(&mut accept(&mut listener).await.lane).await;
+    let first = &mut silent[0].1.as_mut().unwrap().rx;
+    let read = timeout(GUARD, recv_some(&mut **first, &mut [0])).await;
+    assert_eq!(read, Ok(Err(LaneError::Closed)), "the oldest gave way");
+    let open = connections.open_connections();
+    assert!(open <= HANDSHAKES_MAX + 20, "{open} connections");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handshake_that_does_not_end_is_given_up() {
+    let b = Host::new();
+    let mut listener = b.listen().await;
+
+    let _stranger = flood(listener.local_addr(), 1);
+
+    let ended = timeout(GUARD, poll_fn(|cx| listener.poll_accept(cx))).await;
+    assert_eq!(ended.unwrap().err(), Some(LaneError::TimedOut));
 }
 
 #[tokio::test]
