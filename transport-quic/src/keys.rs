@@ -10,7 +10,9 @@ use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 
 /// A key pair, made when it is first needed. Clones share it.
 #[derive(Clone, Default)]
-pub(crate) struct Keys(Arc<OnceLock<Result<Configs, LaneError>>>);
+pub(crate) struct Keys(Arc<Once>);
+
+type Once = OnceLock<Result<Configs, LaneError>>;
 
 /// What is made of a key pair once, for all connections.
 #[derive(Clone)]
@@ -58,8 +60,8 @@ fn unusable(error: &dyn fmt::Display) -> LaneError {
     LaneError::Failed
 }
 
-impl From<OnceLock<Result<Configs, LaneError>>> for Keys {
-    fn from(configs: OnceLock<Result<Configs, LaneError>>) -> Self {
+impl From<Once> for Keys {
+    fn from(configs: Once) -> Self {
         Self(Arc::new(configs))
     }
 }

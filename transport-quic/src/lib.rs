@@ -30,8 +30,8 @@
 //!   What was sent on a half that is dropped arrives as well, as long as the runtime runs: QUIC lives in
 //!   this process, and what has not arrived at its end is lost.
 //! * Dropping the receiving half is told to the other end, whose sending fails.
-//! * A port stays taken as long as there are lanes that were accepted there, and for three round trips
-//!   longer.
+//! * After its listener is gone a port stays taken as long as there are lanes that were accepted there, and
+//!   for three round trips longer. Who dials it meanwhile is refused.
 //!
 //! Every method needs a tokio runtime with I/O and time enabled, of either flavour; none blocks a
 //! thread. Looking up a name uses tokio's blocking pool.
@@ -79,7 +79,7 @@ use lane::split;
 use listener::{QuicLanes, open_endpoint};
 use peers::{Peer, Peers};
 use settings::Settings;
-use socket::canonical;
+use socket::{Left, canonical};
 
 /// Lanes of a ring edge, unless [`Quic::lanes`] says otherwise.
 const DEFAULT_LANES: u16 = 4;
@@ -96,6 +96,7 @@ pub struct Quic {
     settings: Settings,
     keys: Keys,
     peers: Peers,
+    left: Left,
 }
 
 impl Default for Quic {
@@ -116,6 +117,7 @@ impl Quic {
             settings: Settings::default(),
             keys: Keys::default(),
             peers: Peers::default(),
+            left: Left::default(),
         }
     }
 
@@ -292,8 +294,8 @@ impl Transport for Quic {
     /// address with the most gives way. Where many run, who comes is asked first to show that it is where it
     /// says it is.
     ///
-    /// A port that is taken is asked for again for a second, because connections that have just been closed
-    /// still hold it.
+    /// A port that this transport, or a clone of it, has left less than a second ago is asked for again, because
+    /// connections that have just been closed still hold it.
     fn listen(
         &self,
         on: SocketAddr,
@@ -301,8 +303,8 @@ impl Transport for Quic {
     ) -> BoxFuture<'_, Result<Box<dyn Listener>, LaneError>> {
         Box::pin(async move {
             let configs = self.keys.configs()?;
-            let endpoint = open_endpoint(on, &self.settings, configs).await?;
-            let listener = QuicLanes::new(endpoint, &self.settings, configs)?;
+            let endpoint = open_endpoint(on, &self.left, &self.settings, configs).await?;
+            let listener = QuicLanes::new(endpoint, &self.left, &self.settings, configs)?;
             Ok(Box::new(listener) as Box<dyn Listener>)
         })
     }

@@ -12,22 +12,30 @@ use crate::door::{Host, LANES_WAITING, keep};
 use crate::error::of_socket;
 use crate::keys::Configs;
 use crate::settings::Settings;
-use crate::socket::{bind_patiently, canonical};
+use crate::socket::{Left, bind_again, canonical};
 
 /// The lanes of all connections to one address.
 pub(crate) struct QuicLanes {
     local: SocketAddr,
     lanes: Receiver<Result<Incoming, LaneError>>,
+    left: Left,
+}
+
+impl Drop for QuicLanes {
+    fn drop(&mut self) {
+        self.left.add(self.local);
+    }
 }
 
 /// Takes the address.
 pub(crate) async fn open_endpoint(
     on: SocketAddr,
+    left: &Left,
     settings: &Settings,
     configs: &Configs,
 ) -> Result<Endpoint, LaneError> {
     let (config, server) = (settings.endpoint()?, settings.server(configs)?);
-    let socket = bind_patiently(canonical(on)).await;
+    let socket = bind_again(canonical(on), left).await;
     let endpoint = socket
         .and_then(|socket| Endpoint::new(config, Some(server), socket, Arc::new(TokioRuntime)));
     endpoint.map_err(|error| of_socket(&error))
@@ -37,6 +45,7 @@ impl QuicLanes {
     /// Listens. Must be called within a tokio runtime.
     pub(crate) fn new(
         endpoint: Endpoint,
+        left: &Left,
         settings: &Settings,
         configs: &Configs,
     ) -> Result<Self, LaneError> {
@@ -51,6 +60,7 @@ impl QuicLanes {
         Ok(Self {
             local: canonical(local),
             lanes,
+            left: left.clone(),
         })
     }
 }

@@ -50,7 +50,9 @@ impl Places {
 
 /// Clones share their connections.
 #[derive(Clone, Default)]
-pub(crate) struct Peers(Arc<std::sync::Mutex<Vec<(Peer, Arc<Places>)>>>);
+pub(crate) struct Peers(Arc<std::sync::Mutex<Vec<Entry>>>);
+
+type Entry = (Peer, Arc<Places>);
 
 impl Peers {
     /// The places of a peer. Those of peers to whom nothing leads any more are forgotten.

@@ -2,6 +2,7 @@
 
 use std::io::{Error, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
@@ -10,19 +11,37 @@ use tokio::time::{Instant, sleep};
 /// What is asked of the system for packets that wait. It gives less where its own limit is lower.
 const BUFFER_BYTES: usize = 8 << 20;
 
-/// How long a port may be taken by connections that have just been closed: they are kept for three
-/// round trips and a little.
+/// How long a port may be taken by connections of a listener that is gone: they are kept for three round
+/// trips after their end.
 const CLOSING: Duration = Duration::from_secs(1);
 
 /// Between two attempts at a port.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// A socket on this address, also where connections of a listener that is gone still hold the port.
-pub(crate) async fn bind_patiently(on: SocketAddr) -> Result<UdpSocket, Error> {
-    let started = Instant::now();
+/// Ports that have been listened on a moment ago. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Left(Arc<Mutex<Vec<(u16, Instant)>>>);
+
+impl Left {
+    /// Nobody listens there any more.
+    pub(crate) fn add(&self, address: SocketAddr) {
+        let mut left = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        left.retain(|(_, when)| when.elapsed() < CLOSING);
+        left.push((address.port(), Instant::now()));
+    }
+
+    fn holds(&self, address: SocketAddr) -> bool {
+        let left = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        left.iter()
+            .any(|(port, when)| *port == address.port() && when.elapsed() < CLOSING)
+    }
+}
+
+/// A socket on this address, also where connections of a listener that has just left it still hold it.
+pub(crate) async fn bind_again(on: SocketAddr, left: &Left) -> Result<UdpSocket, Error> {
     loop {
         match bind(on) {
-            Err(error) if error.kind() == ErrorKind::AddrInUse && started.elapsed() < CLOSING => {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && left.holds(on) => {
                 sleep(PAUSE).await;
             }
             outcome => return outcome,
