@@ -24,8 +24,9 @@
 //!   [`LaneError::TimedOut`]. So is a process that is killed: nobody answers in its place, as the system
 //!   does for TCP.
 //! * [`LaneTx::give_up_after`](pccl_core::transport::LaneTx::give_up_after) ends a connection, with all its
-//!   lanes, where nothing that is sent is acknowledged for so long. A receiver that stands still
-//!   acknowledges all the same.
+//!   lanes, where no acknowledgement comes for so long. A receiver that stands still acknowledges all the
+//!   same. Where only this end's packets get lost and the other end goes on sending, old acknowledgements
+//!   keep coming with its packets, until it gives up after its own idle time-out.
 //! * [`LaneTx::poll_close`](pccl_core::transport::LaneTx::poll_close) waits until everything has arrived.
 //!   What was sent on a half that is dropped arrives as well, as long as the runtime runs: QUIC lives in
 //!   this process, and what has not arrived at its end is lost.

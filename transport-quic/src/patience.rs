@@ -1,9 +1,10 @@
 //! Giving up a connection whose other end does not acknowledge what it is sent.
 //!
-//! QUIC ends a connection of which it has heard nothing for the idle time-out. That is later than who
-//! sends has to know it, and where packets get lost in one direction alone it is never: the other end's
-//! questions still arrive. So this end asks, with datagrams that carry nothing and that the other end has
-//! to acknowledge, and counts acknowledgements.
+//! QUIC ends a connection of which it has heard nothing for the idle time-out, which is later than who
+//! sends has to know it. So this end asks, with datagrams that carry nothing and that the other end has
+//! to acknowledge, and counts acknowledgements. Packets with which the other end asks whether this one lives
+//! are not counted; but what it sends of its own brings acknowledgements of long ago, so while it sends, a
+//! path that loses packets in this direction alone is noticed only when it gives up itself.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;

@@ -107,7 +107,8 @@ async fn openers_that_finish_their_handshake_and_say_nothing_keep_nobody_out() {
 
     hear_hello(&mut accept(&mut *listener).await.lane).await;
     let first = &mut silent[0].1.as_mut().unwrap().rx;
-    let read = timeout(GUARD, recv_some(&mut **first, &mut [0])).await;
+    // Sooner than it is given up for its silence.
+    let read = timeout(Duration::from_secs(2), recv_some(&mut **first, &mut [0])).await;
     assert_eq!(read, Ok(Err(LaneError::Closed)), "the oldest gave way");
 }
 
@@ -118,7 +119,9 @@ async fn a_handshake_that_does_not_end_is_given_up() {
 
     let _stranger = flood(listener.local_addr(), 1);
 
-    let ended = timeout(GUARD, poll_fn(|cx| listener.poll_accept(cx))).await;
+    // Sooner than the idle time-out.
+    let limit = Duration::from_secs(7);
+    let ended = timeout(limit, poll_fn(|cx| listener.poll_accept(cx))).await;
     assert_eq!(ended.unwrap().err(), Some(LaneError::TimedOut));
 }
 
