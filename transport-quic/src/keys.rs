@@ -8,7 +8,7 @@ use pccl_core::transport::LaneError;
 use pccl_trust::{KeyPair, client_config, server_config};
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 
-/// A key pair, made when it is first needed. Clones share it.
+/// A key pair, with what is made of it when it is first needed. Clones share it. Default: the process's own.
 #[derive(Clone, Default)]
 pub(crate) struct Keys(Arc<Once>);
 
@@ -28,14 +28,14 @@ impl Keys {
         Self::from(OnceLock::from(Configs::new(pair)))
     }
 
-    /// The configurations, with a key pair that lives as long as the process if none was given.
+    /// The configurations that hold it.
     pub(crate) fn configs(&self) -> Result<&Configs, LaneError> {
         let configs = self.0.get_or_init(|| {
-            let pair = KeyPair::generate().map_err(|error| {
+            let pair = KeyPair::of_process().map_err(|error| {
                 tracing::warn!(%error, "no key pair can be made");
                 LaneError::Failed
             })?;
-            Configs::new(&pair)
+            Configs::new(pair)
         });
         configs.as_ref().map_err(|error| *error)
     }

@@ -122,8 +122,8 @@ impl Quic {
         }
     }
 
-    /// Who this process is. Default: a key pair that is made when it is first needed, and ends with the
-    /// process.
+    /// Who this process is. Default: a key pair that is made when it is first needed, is the same for all
+    /// of a process, and ends with it.
     #[must_use]
     pub fn key_pair(mut self, pair: &KeyPair) -> Self {
         self.keys = Keys::of(pair);
@@ -328,5 +328,13 @@ impl Transport for Quic {
 
     fn lanes_per_edge(&self) -> u16 {
         self.lanes
+    }
+
+    fn security(&self) -> Security {
+        Security::Proven
+    }
+
+    fn has_plain_lanes(&self) -> bool {
+        false
     }
 }
