@@ -408,16 +408,14 @@ mod tests {
         let chosen = |via| Builder::new(Destination::of(&word_over(via))).chosen_transport();
 
         assert!(chosen(Via::Tls).unwrap().has_plain_lanes(), "it is TCP");
-        match chosen(Via::Quic) {
-            Ok(transport) => {
-                assert!(cfg!(feature = "quic"));
-                assert!(!transport.has_plain_lanes(), "it is not TCP");
-            }
-            Err(error) => {
-                assert!(!cfg!(feature = "quic"));
+        match (chosen(Via::Quic), cfg!(feature = "quic")) {
+            (Ok(transport), true) => assert!(!transport.has_plain_lanes(), "it is not TCP"),
+            (Err(error), false) => {
                 assert_eq!(error, Error::NoSuchTransport("quic".into()));
                 assert!(error.to_string().contains("feature `quic`"), "{error}");
             }
+            (Ok(_), false) => panic!("there is no QUIC in this build"),
+            (Err(error), true) => panic!("{error}"),
         }
     }
 

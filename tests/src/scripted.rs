@@ -6,11 +6,12 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pccl::{Communicator, Error, Reduce, ReduceReport, SharedState, SyncStrategy, Tcp, Transport};
+use pccl::{Communicator, Error, Reduce, ReduceReport, SharedState, SyncStrategy, Transport};
 use pccl_core::id::Identity;
 use pccl_core::transport::{BoxFuture, Endpoint, Lane, LaneError, Listener, Security};
 
 use crate::contribution::{SLOTS, checksum, fill, is_contribution, verify};
+use crate::over::{MasterAt, Over};
 use crate::several::Several;
 use crate::talk::{self, Commit, Event, Failure, Moment, Order, now, obey_orders, tell};
 use crate::trap::Trap;
@@ -21,7 +22,7 @@ const TOLD_AFTER_CHANGE: u64 = 10;
 /// What a peer is to do.
 #[derive(Clone, Debug, clap::Args)]
 pub struct PeerOptions {
-    /// The master's address
+    /// The master's join string, or its address
     #[arg(long)]
     pub master: String,
     /// The peer group
@@ -53,9 +54,9 @@ pub struct PeerOptions {
 impl PeerOptions {
     /// A peer that updates the topology and reduces 4 KiB in each round, and tells of each.
     #[must_use]
-    pub fn of(master: SocketAddr) -> Self {
+    pub fn of(master: impl Into<MasterAt>) -> Self {
         Self {
-            master: master.to_string(),
+            master: master.into().join,
             group: 0,
             elements: 1024,
             update_every: 1,
@@ -164,8 +165,8 @@ struct Scripted<'a> {
 
 impl<'a> Scripted<'a> {
     fn join(options: &'a PeerOptions, trap: Trap) -> Result<Self, End> {
-        let transport = Overheard::default();
-        let lanes_at = Arc::clone(&transport.lanes_at);
+        let transport = Overheard::new(Over::to(&options.master).transport());
+        let heard = Arc::clone(&transport.heard);
         let mut builder = Communicator::builder(&options.master)
             .group(options.group)
             .listen(IpAddr::V4(Ipv4Addr::LOCALHOST))
@@ -175,14 +176,12 @@ impl<'a> Scripted<'a> {
             builder = builder.advertise(address);
         }
         let comm = builder.connect()?;
-        let lanes_at = lanes_at
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let (lanes_at, identity) = *heard.lock().unwrap_or_else(PoisonError::into_inner);
         let lanes_at = lanes_at.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)));
         tell(&Event::Joined {
             peer: comm.peer_id().0,
             lanes_at,
+            identity,
         });
         Ok(Self {
             options,
@@ -346,11 +345,24 @@ impl<'a> Scripted<'a> {
     }
 }
 
-/// TCP that tells where it listens.
-#[derive(Debug, Default)]
+/// Where a peer listens, and who it is, where that is proved.
+type Heard = (Option<SocketAddr>, Option<Identity>);
+
+/// A transport that tells where it listens and who it is.
 struct Overheard {
-    tcp: Tcp,
-    lanes_at: Arc<Mutex<Option<SocketAddr>>>,
+    inner: Arc<dyn Transport>,
+    heard: Arc<Mutex<Heard>>,
+}
+
+impl Overheard {
+    fn new(inner: Arc<dyn Transport>) -> Self {
+        let heard = Arc::default();
+        Self { inner, heard }
+    }
+
+    fn hear(&self, note: impl FnOnce(&mut Heard)) {
+        note(&mut self.heard.lock().unwrap_or_else(PoisonError::into_inner));
+    }
 }
 
 impl Transport for Overheard {
@@ -360,9 +372,8 @@ impl Transport for Overheard {
         security: Security,
     ) -> BoxFuture<'_, Result<Box<dyn Listener>, LaneError>> {
         Box::pin(async move {
-            let listener = self.tcp.listen(on, security).await?;
-            let mut lanes_at = self.lanes_at.lock().unwrap_or_else(PoisonError::into_inner);
-            *lanes_at = Some(listener.local_addr());
+            let listener = self.inner.listen(on, security).await?;
+            self.hear(|heard| heard.0 = Some(listener.local_addr()));
             Ok(listener)
         })
     }
@@ -372,10 +383,14 @@ impl Transport for Overheard {
         to: &'a Endpoint,
         expect: Option<Identity>,
     ) -> BoxFuture<'a, Result<Lane, LaneError>> {
-        self.tcp.open(to, expect)
+        Box::pin(async move {
+            let lane = self.inner.open(to, expect).await?;
+            self.hear(|heard| heard.1 = lane.proven.map(|proven| proven.own));
+            Ok(lane)
+        })
     }
 
     fn lanes_per_edge(&self) -> u16 {
-        self.tcp.lanes_per_edge()
+        self.inner.lanes_per_edge()
     }
 }
