@@ -1,6 +1,5 @@
 //! Making a connection: from a socket of its own, within a time that the caller limits.
 
-use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -8,8 +7,8 @@ use pccl_core::id::Identity;
 use pccl_core::transport::LaneError;
 use pccl_trust::PublicKey;
 use quinn::{Endpoint, TokioRuntime};
-use tokio::net::UdpSocket;
 
+use crate::absence::absence;
 use crate::error::{of_connecting, of_connection, of_socket};
 use crate::keys::Configs;
 use crate::link::Link;
@@ -42,24 +41,5 @@ pub(crate) async fn dial(
     match link.proven.identity == expect {
         true => Ok(link),
         false => Err(LaneError::Untrusted),
-    }
-}
-
-/// Waits for word that nobody is there, which only a connected socket gets. A packet that means nothing
-/// is enough to ask. Where no word comes it waits for ever.
-async fn absence(to: SocketAddr) -> LaneError {
-    match ask(to).await {
-        Ok(never) => match never {},
-        Err(error) if error.kind() == ErrorKind::ConnectionRefused => LaneError::Refused,
-        Err(error) => of_socket(&error),
-    }
-}
-
-async fn ask(to: SocketAddr) -> Result<std::convert::Infallible, std::io::Error> {
-    let socket = UdpSocket::from_std(bind_towards(to)?)?;
-    socket.connect(to).await?;
-    socket.send(&[0]).await?;
-    loop {
-        socket.recv(&mut [0; 1]).await?;
     }
 }

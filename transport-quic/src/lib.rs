@@ -21,8 +21,9 @@
 //!   alone, and so does a reader that stands still.
 //! * The channel binding belongs to a connection, so lanes that share one have the same.
 //! * A host that dies without a word is noticed after [`Quic::idle_timeout`], which ends all its lanes with
-//!   [`LaneError::TimedOut`]. So is a process that is killed: nobody answers in its place, as the system
-//!   does for TCP.
+//!   [`LaneError::TimedOut`]. A process that is killed is noticed within half a second of the next packet to
+//!   it, with [`LaneError::Reset`], where the system of its host says that nobody listens there; where it is
+//!   not heard (firewalls, network address translation), as a host.
 //! * [`LaneTx::give_up_after`](pccl_core::transport::LaneTx::give_up_after) ends a connection, with all its
 //!   lanes, where no acknowledgement comes for so long. A receiver that stands still acknowledges all the
 //!   same. Where only this end's packets get lost and the other end goes on sending, old acknowledgements
@@ -43,12 +44,14 @@
 //! | `socket` | UDP sockets |
 //! | `dial`, `peers` | making connections, and finding those that stand |
 //! | `listener`, `door` | those who dial |
-//! | `link`, `proof`, `patience` | a connection: its lanes, what it proves, when it is given up |
+//! | `link`, `proof` | a connection: its lanes, and what it proves |
+//! | `patience`, `absence` | when a connection is given up: nothing is acknowledged, nobody is there |
 //! | `lane` | the two halves of a lane |
 //! | `error` | what failures mean for a lane |
 
 #![forbid(unsafe_code)]
 
+mod absence;
 mod dial;
 mod door;
 mod error;

@@ -9,6 +9,7 @@ use quinn::{Connection, ConnectionError, VarInt};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
+use crate::absence::watch;
 use crate::error::of_connection;
 use crate::patience::Patience;
 use crate::proof::proven;
@@ -61,7 +62,7 @@ impl Link {
     ) -> Result<Arc<Self>, LaneError> {
         let from = canonical(connection.remote_address());
         let local = connection.local_ip().map(|ip| ip.to_canonical());
-        Ok(Arc::new(Self {
+        let link = Arc::new(Self {
             proven: proven(&connection, own)?,
             from,
             is_local: from.ip().is_loopback() || local == Some(from.ip()),
@@ -71,7 +72,9 @@ impl Link {
             lanes: watch::Sender::new(0),
             room,
             connection,
-        }))
+        });
+        link.runtime.spawn(watch(Arc::downgrade(&link)));
+        Ok(link)
     }
 
     /// What the end of the connection means for its lanes.

@@ -1,5 +1,6 @@
 //! What is special about QUIC; what every transport must do is tested for all of them together.
 
+mod absence;
 mod impostors;
 mod lanes;
 mod relay;

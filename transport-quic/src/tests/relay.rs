@@ -14,6 +14,7 @@ pub(super) struct Relay {
     local: SocketAddr,
     there: Arc<AtomicBool>,
     back: Arc<AtomicBool>,
+    deaf: Arc<AtomicBool>,
     task: JoinHandle<()>,
 }
 
@@ -23,13 +24,18 @@ impl Relay {
         let inner = UdpSocket::bind(V4).await.unwrap();
         let local = outer.local_addr().unwrap();
         let (there, back) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
+        let deaf = Arc::<AtomicBool>::default();
         let swallows = (Arc::clone(&there), Arc::clone(&back));
+        let is_deaf = Arc::clone(&deaf);
         let task = tokio::spawn(async move {
             let (mut client, mut out, mut home) = (None, [0; 2048], [0; 2048]);
             loop {
                 tokio::select! {
                     Ok((length, from)) = outer.recv_from(&mut out) => {
                         client = Some(from);
+                        if is_deaf.load(Ordering::SeqCst) {
+                            outer.connect(from).await.unwrap();
+                        }
                         if !swallows.0.load(Ordering::SeqCst) {
                             inner.send_to(&out[..length], listener).await.ok();
                         }
@@ -48,12 +54,19 @@ impl Relay {
             local,
             there,
             back,
+            deaf,
             task,
         }
     }
 
     pub(super) fn local_addr(&self) -> SocketAddr {
         self.local
+    }
+
+    /// From the next packet on it takes packets of its sender alone: who else asks is told by the system that
+    /// nobody listens.
+    pub(super) fn be_deaf_to_others(&self) {
+        self.deaf.store(true, Ordering::SeqCst);
     }
 
     pub(super) fn swallow_there(&self) {
