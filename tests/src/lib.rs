@@ -27,6 +27,7 @@ pub mod crowd;
 pub mod losses;
 pub mod memory;
 pub mod over;
+mod overheard;
 pub mod policy;
 pub mod processes;
 pub mod readme;

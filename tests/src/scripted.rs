@@ -6,12 +6,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pccl::{Communicator, Error, Reduce, ReduceReport, SharedState, SyncStrategy, Transport};
-use pccl_core::id::Identity;
-use pccl_core::transport::{BoxFuture, Endpoint, Lane, LaneError, Listener, Security};
+use pccl::{Communicator, Error, Reduce, ReduceReport, SharedState, SyncStrategy};
 
 use crate::contribution::{SLOTS, checksum, fill, is_contribution, verify};
 use crate::over::{MasterAt, Over};
+use crate::overheard::Overheard;
 use crate::several::Several;
 use crate::talk::{self, Commit, Event, Failure, Moment, Order, now, obey_orders, tell};
 use crate::trap::Trap;
@@ -165,8 +164,8 @@ struct Scripted<'a> {
 
 impl<'a> Scripted<'a> {
     fn join(options: &'a PeerOptions, trap: Trap) -> Result<Self, End> {
-        let transport = Overheard::new(Over::to(&options.master).transport());
-        let heard = Arc::clone(&transport.heard);
+        let transport = Overheard::new(Over::to(&options.master));
+        let heard = transport.heard();
         let mut builder = Communicator::builder(&options.master)
             .group(options.group)
             .listen(IpAddr::V4(Ipv4Addr::LOCALHOST))
@@ -342,55 +341,5 @@ impl<'a> Scripted<'a> {
             }));
         }
         Ok(())
-    }
-}
-
-/// Where a peer listens, and who it is, where that is proved.
-type Heard = (Option<SocketAddr>, Option<Identity>);
-
-/// A transport that tells where it listens and who it is.
-struct Overheard {
-    inner: Arc<dyn Transport>,
-    heard: Arc<Mutex<Heard>>,
-}
-
-impl Overheard {
-    fn new(inner: Arc<dyn Transport>) -> Self {
-        let heard = Arc::default();
-        Self { inner, heard }
-    }
-
-    fn hear(&self, note: impl FnOnce(&mut Heard)) {
-        note(&mut self.heard.lock().unwrap_or_else(PoisonError::into_inner));
-    }
-}
-
-impl Transport for Overheard {
-    fn listen(
-        &self,
-        on: SocketAddr,
-        security: Security,
-    ) -> BoxFuture<'_, Result<Box<dyn Listener>, LaneError>> {
-        Box::pin(async move {
-            let listener = self.inner.listen(on, security).await?;
-            self.hear(|heard| heard.0 = Some(listener.local_addr()));
-            Ok(listener)
-        })
-    }
-
-    fn open<'a>(
-        &'a self,
-        to: &'a Endpoint,
-        expect: Option<Identity>,
-    ) -> BoxFuture<'a, Result<Lane, LaneError>> {
-        Box::pin(async move {
-            let lane = self.inner.open(to, expect).await?;
-            self.hear(|heard| heard.1 = lane.proven.map(|proven| proven.own));
-            Ok(lane)
-        })
-    }
-
-    fn lanes_per_edge(&self) -> u16 {
-        self.inner.lanes_per_edge()
     }
 }
