@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::PoisonError;
 
 use pccl::{Communicator, Error, Reduce, ReduceReport, SharedState, SyncStrategy};
 
