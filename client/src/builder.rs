@@ -309,6 +309,8 @@ impl Builder {
         }
         match self.destination.via() {
             None | Some(Via::Tls) => Ok(Arc::new(Tcp::new())),
+            #[cfg(feature = "quic")]
+            Some(Via::Quic) => Ok(Arc::new(pccl_transport_quic::Quic::new())),
             Some(via) => Err(Error::NoSuchTransport(via.to_string())),
         }
     }
@@ -387,10 +389,35 @@ mod tests {
     use std::pin::pin;
 
     use pccl_core::timers::PAUSE;
+    use pccl_trust::{JoinString, KeyPair, Secret};
 
     use crate::simulated::{Late, begin_and_stand_still};
 
     use super::*;
+
+    /// A join string of a master that is reached this way.
+    fn word_over(via: Via) -> String {
+        let master = KeyPair::generate().unwrap().public_key();
+        let at = vec!["127.0.0.1:48148".parse().unwrap()];
+        let join = JoinString::new(via, at, master, Secret::generate().unwrap()).unwrap();
+        join.to_word().to_string()
+    }
+
+    #[test]
+    fn a_join_string_chooses_its_transport_or_names_the_feature_that_is_missing() {
+        let chosen = |via| Builder::new(Destination::of(&word_over(via))).chosen_transport();
+
+        assert!(chosen(Via::Tls).unwrap().has_plain_lanes(), "it is TCP");
+        match (chosen(Via::Quic), cfg!(feature = "quic")) {
+            (Ok(transport), true) => assert!(!transport.has_plain_lanes(), "it is not TCP"),
+            (Err(error), false) => {
+                assert_eq!(error, Error::NoSuchTransport("quic".into()));
+                assert!(error.to_string().contains("feature `quic`"), "{error}");
+            }
+            (Ok(_), false) => panic!("there is no QUIC in this build"),
+            (Err(error), true) => panic!("{error}"),
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_peer_that_stood_still_while_it_connects_hears_the_masters_answer() {

@@ -64,6 +64,10 @@ impl Destination {
     pub(crate) fn check(&self, transport: &dyn Transport) -> Result<(), Error> {
         match self {
             Self::Unusable(error) => Err(error.clone()),
+            Self::Plain(master) if !transport.has_plain_lanes() => {
+                let master = master.clone();
+                Err(Error::NoPlainLanes { master })
+            }
             Self::Plain(master)
                 if !is_loopback(master) && transport.security() == Security::Proven =>
             {
@@ -223,6 +227,22 @@ mod tests {
                 "{master}"
             );
         }
+    }
+
+    #[cfg(feature = "quic")]
+    #[test]
+    fn an_address_is_not_enough_for_a_transport_that_always_encrypts() {
+        let quic = pccl_transport_quic::Quic::new();
+        for master in ["127.0.0.1:48148", "master.example:48148"] {
+            let expected = Error::NoPlainLanes {
+                master: master.to_owned(),
+            };
+            assert_eq!(Destination::of(master).check(&quic), Err(expected));
+        }
+
+        let word = invited().to_word();
+
+        assert_eq!(Destination::of(&word).check(&quic), Ok(()));
     }
 
     #[test]

@@ -49,10 +49,21 @@ pub enum Error {
         /// The address, as it was given.
         master: String,
     },
+    /// The transport opens encrypted lanes alone, and what was given as the run is an address, which says
+    /// nothing about whose key the master has. Nothing was sent.
+    #[error(
+        "the transport always encrypts, so the address {master} is not enough: connect with the join string \
+         that the master prints at its start"
+    )]
+    NoPlainLanes {
+        /// The address, as it was given.
+        master: String,
+    },
     /// The join string asks for a transport that this program was built without: build it with the cargo
     /// feature of that name.
     #[error(
-        "the run's transport is {0}, and this program was built without it: add the feature `{0}` of pccl"
+        "the run's transport is {0}, and this program was built without it: build it with the cargo feature \
+         `{0}` of the package pccl (in its Cargo.toml: pccl = {{ ..., features = [\"{0}\"] }})"
     )]
     NoSuchTransport(String),
     /// No port to accept lanes on could be taken.
@@ -219,6 +230,7 @@ impl Error {
             | Self::BadJoinString(_)
             | Self::NoJoinString
             | Self::JoinStringNeeded { .. }
+            | Self::NoPlainLanes { .. }
             | Self::NoSuchTransport(_)
             | Self::NoResources(_)
             | Self::AdmissionTimedOut { .. }

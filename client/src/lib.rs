@@ -68,7 +68,7 @@
 //! | [`AllReduceHandle`], [`ReduceItem`] | reduces that run beside the caller, and lists of them |
 //! | [`SharedState`], [`SyncOptions`] | what peers keep identical, and how |
 //! | [`Error`] | what went wrong, and what to do next |
-//! | [`Tcp`], [`Transport`] | how lanes are opened |
+//! | [`Tcp`], [`Transport`] | how lanes are opened; with the feature `quic` also `Quic` |
 //!
 //! Inside, `engine` drives the peer machine of `pccl-core`, and `data` moves the bytes.
 
@@ -120,6 +120,8 @@ pub use pccl_core::id::{Epoch, GroupId, PeerId, Revision, Tag};
 pub use pccl_core::messages::{AbortCause, CallKind, Conflict, Misdeed, Refusal};
 pub use pccl_core::shared_state::{SyncFailure, SyncStrategy};
 pub use pccl_core::transport::{LaneError, Transport};
+#[cfg(feature = "quic")]
+pub use pccl_transport_quic::Quic;
 pub use pccl_transport_tcp::Tcp;
 
 /// Compiles the examples of the README.

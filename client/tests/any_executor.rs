@@ -12,11 +12,12 @@ use std::thread::{self, Thread};
 
 use pccl::{
     Communicator, ErrorFeedback, LaneError, Quantization, Reduce, ReduceItem, SharedState,
-    SyncReport, SyncStrategy, Tcp,
+    SyncReport, SyncStrategy,
 };
 use pccl_core::element::ElementType;
 use pccl_core::id::Identity;
 use pccl_core::transport::{BoxFuture, Endpoint, Lane, Listener, Security, Transport};
+use support::under::Under;
 use support::{Run, begin, together, together_with};
 
 /// Wakes a thread that parks.
@@ -109,10 +110,10 @@ fn every_call_works_without_a_tokio_runtime() {
     }
 }
 
-/// TCP that counts the lanes which this end has opened.
+/// The transport under test, which counts the lanes which this end has opened.
 #[derive(Clone, Debug)]
 struct Dialling {
-    tcp: Tcp,
+    under: Under,
     lanes: Arc<AtomicUsize>,
 }
 
@@ -122,7 +123,7 @@ impl Transport for Dialling {
         on: SocketAddr,
         security: Security,
     ) -> BoxFuture<'_, Result<Box<dyn Listener>, LaneError>> {
-        self.tcp.listen(on, security)
+        self.under.listen(on, security)
     }
 
     fn open<'a>(
@@ -131,14 +132,14 @@ impl Transport for Dialling {
         expect: Option<Identity>,
     ) -> BoxFuture<'a, Result<Lane, LaneError>> {
         Box::pin(async move {
-            let lane = self.tcp.open(to, expect).await;
+            let lane = self.under.open(to, expect).await;
             self.lanes.fetch_add(1, Ordering::SeqCst);
             lane
         })
     }
 
     fn lanes_per_edge(&self) -> u16 {
-        self.tcp.lanes_per_edge()
+        self.under.lanes_per_edge()
     }
 }
 
@@ -146,7 +147,7 @@ impl Transport for Dialling {
 fn two_peers(run: &Run) -> (Vec<Communicator>, Arc<AtomicUsize>) {
     let lanes = Arc::new(AtomicUsize::new(0));
     let dialling = Dialling {
-        tcp: Tcp::new().lanes(support::LANES),
+        under: run.under().clone(),
         lanes: Arc::clone(&lanes),
     };
     let mut peers = vec![begin(run.builder())];

@@ -60,7 +60,7 @@ fn peers_that_hold_twins_come_to_one_content() {
 fn a_twin_from_a_forging_neighbour_is_refused() {
     let run = Run::new();
     let mut peers = vec![begin(run.builder().transport(Forging {
-        tcp: run.tcp().clone(),
+        under: run.under().clone(),
         honest: bytes(HONEST),
         forged: bytes(twin()),
     }))];

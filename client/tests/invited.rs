@@ -11,7 +11,8 @@ use pccl::SyncStrategy::EnforcePopular;
 use pccl::{Communicator, Error, LaneError, Reduce, SharedState};
 use pccl_core::wire::HandshakeError;
 use pccl_master::{Address, JoinString, Security, Terms, Trust};
-use support::{Run, builder_for, spawn_invited, together};
+use support::under::spawn_invited;
+use support::{Run, builder_for, together};
 
 fn run_of(trust: &Trust) -> Run {
     Run::of(spawn_invited(trust.clone()))

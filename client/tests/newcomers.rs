@@ -18,7 +18,7 @@ fn a_newcomer_that_is_lost_before_its_first_report_leaves_the_others_with_a_ring
     let mut peers = run.peers(2);
     for attempt in 0..20 {
         let builder = run.builder().transport(Cutting {
-            tcp: run.tcp().clone(),
+            under: run.under().clone(),
             writes: UNTIL_THE_FIRST_REPORT,
         });
         let lost = thread::spawn(move || builder.connect().map(drop));

@@ -136,6 +136,11 @@ pub trait Transport: Send + Sync + 'static {
     fn security(&self) -> Security {
         Security::Plain
     }
+
+    /// Whether it opens and accepts plain lanes at all, on this machine as well.
+    fn has_plain_lanes(&self) -> bool {
+        true
+    }
 }
 
 /// Accepts lanes. Dropping it stops listening; accepted lanes live on.

@@ -1,13 +1,13 @@
-//! Where peers reach the master: as the operator says it, and as a master's directory keeps it.
+//! Where and how peers reach the master: as the operator says it, and as a master's directory keeps it.
 
 use std::net::Ipv6Addr;
 use std::path::Path;
 use std::str::FromStr;
 use std::{fs, io};
 
-use pccl_master::{Address, AddressError};
+use pccl_master::{Address, AddressError, Via};
 
-/// The file of a master's directory, one address a line.
+/// The file of a master's directory: a line that says over what, and one for each address.
 const FILE: &str = "advertised";
 
 /// A host with or without a port.
@@ -52,22 +52,22 @@ impl FromStr for Advertised {
     }
 }
 
-/// Keeps the addresses in the directory, for invitations that are made there. Readers see the old file or
-/// the whole of the new one.
-pub(crate) fn remember(directory: &Path, addresses: &[Address]) -> io::Result<()> {
-    let text: String = addresses
-        .iter()
-        .map(|address| format!("{address}\n"))
-        .collect();
+/// Keeps in the directory how and where the master is reached, for invitations that are made there. Readers see
+/// the old file or the whole of the new one.
+pub(crate) fn remember(directory: &Path, via: Via, addresses: &[Address]) -> io::Result<()> {
+    let addresses = addresses.iter().map(ToString::to_string);
+    let lines: Vec<String> = std::iter::once(via.to_string()).chain(addresses).collect();
     let draft = directory.join(format!("{FILE}.draft"));
-    fs::write(&draft, text)?;
+    fs::write(&draft, lines.join("\n") + "\n")?;
     fs::rename(&draft, directory.join(FILE))
 }
 
 /// What was kept last; nothing where there is nothing, or nothing that can be understood.
-pub(crate) fn recall(directory: &Path) -> Vec<Address> {
+pub(crate) fn recall(directory: &Path) -> (Option<Via>, Vec<Address>) {
     let text = fs::read_to_string(directory.join(FILE)).unwrap_or_default();
-    text.lines().filter_map(|line| line.parse().ok()).collect()
+    let via = text.lines().find_map(|line| line.parse().ok());
+    let addresses = text.lines().filter_map(|line| line.parse().ok());
+    (via, addresses.collect())
 }
 
 #[cfg(test)]

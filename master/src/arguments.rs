@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser};
+use clap::{Args, Parser, ValueEnum};
 use pccl_core::wire::DEFAULT_MASTER_PORT;
-use pccl_master::{Limits, MasterConfig, Security, Trust, TrustError};
+use pccl_master::{Limits, MasterConfig, Security, Trust, TrustError, Via};
 
 use crate::addresses::Advertised;
 use crate::commands::Command;
@@ -47,8 +47,13 @@ pub(crate) struct Serve {
     pub(crate) advertise: Vec<Advertised>,
 
     /// Encrypt nothing and let everybody in, also beyond loopback
-    #[arg(long, conflicts_with_all = ["identity", "advertise"])]
+    #[arg(long, conflicts_with_all = ["identity", "advertise", "transport"])]
     plain: bool,
+
+    /// What all connections of the run go over, TCP unless said otherwise; `quic` encrypts on loopback as
+    /// well, and needs a program that was built with the feature of that name
+    #[arg(long, value_enum)]
+    transport: Option<Over>,
 
     /// Most peers at once
     #[arg(long, value_name = "PEERS", default_value_t = MasterConfig::default().peers_max,
@@ -100,16 +105,38 @@ pub(crate) struct Serve {
     pub(crate) record: Option<PathBuf>,
 }
 
+/// What connections go over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Over {
+    /// TCP, with TLS 1.3 unless the master is plain
+    Tcp,
+    /// QUIC, on a UDP port
+    Quic,
+}
+
+impl Over {
+    /// How peers speak to a master that was told this.
+    pub(crate) fn via(over: Option<Self>) -> Via {
+        match over {
+            None | Some(Self::Tcp) => Via::Tls,
+            Some(Self::Quic) => Via::Quic,
+        }
+    }
+}
+
 /// Signs of life in the time after which a peer counts as lost.
 const SIGNS_PER_SILENCE: u32 = 5;
 
 impl Serve {
     /// `None`: what the address says.
     pub(crate) fn security(&self) -> Result<Option<Security>, TrustError> {
+        let proven = |trust: Trust| Some(Security::Proven(trust.over(Over::via(self.transport))));
         Ok(match &self.identity {
-            Some(directory) => Some(Security::Proven(Trust::of_directory(directory)?)),
+            Some(directory) => proven(Trust::of_directory(directory)?),
             None if self.plain => Some(Security::Plain),
-            None if !self.advertise.is_empty() => Some(Security::Proven(Trust::ephemeral()?)),
+            None if !self.advertise.is_empty() || self.transport == Some(Over::Quic) => {
+                proven(Trust::ephemeral()?)
+            }
             None => None,
         })
     }
@@ -202,6 +229,7 @@ mod tests {
         for contradiction in [
             &["--plain", "--identity", "d"][..],
             &["--plain", "--advertise", "host"],
+            &["--plain", "--transport", "quic"],
             &["--plain", "list", "--identity", "d"],
         ] {
             let parsed = Arguments::try_parse_from([&["pccl-master"], contradiction].concat());
@@ -229,6 +257,22 @@ mod tests {
         assert!(matches!(on_loopback, (Some(Security::Plain), false)));
         let advertised = security(&["--advertise", "host", "--listen", "127.0.0.1:7"]);
         assert!(matches!(advertised, (Some(Security::Proven(_)), false)));
+    }
+
+    #[test]
+    fn over_quic_a_master_encrypts_on_loopback_as_well() {
+        let via = |more: &[&str]| {
+            let on_loopback = ["pccl-master", "--listen", "127.0.0.1:7"];
+            let arguments = Arguments::parse_from([&on_loopback, more].concat()).serve;
+            match arguments.security().unwrap() {
+                Some(Security::Proven(trust)) => Some(trust.via()),
+                Some(Security::Plain) | None => None,
+            }
+        };
+
+        assert_eq!(via(&["--transport", "quic"]), Some(Via::Quic));
+        assert_eq!(via(&["--transport", "tcp"]), None);
+        assert_eq!(via(&["--advertise", "host"]), Some(Via::Tls));
     }
 
     #[test]

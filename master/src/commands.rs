@@ -1,16 +1,17 @@
 //! What the program does beside serving: invite, revoke, list.
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
 use pccl_core::wire::DEFAULT_MASTER_PORT;
 use pccl_master::{
-    Address, AddressError, Invitation, InvitationId, InvitationState, Terms, Trust, TrustError,
+    Address, AddressError, Invitation, InvitationId, InvitationState, Terms, Trust, TrustError, Via,
 };
 
 use crate::addresses::{self, Advertised};
+use crate::arguments::Over;
 
 /// Who may join a master that was started with --identity. It may run meanwhile
 #[derive(Debug, Subcommand)]
@@ -49,6 +50,10 @@ pub(crate) struct Invite {
     /// Where peers reach the master, up to four times; without it, as the master last said
     #[arg(long, value_name = "HOST[:PORT]")]
     advertise: Vec<Advertised>,
+
+    /// What the master was started with; without it, as the master last said, or tcp
+    #[arg(long, value_enum)]
+    transport: Option<Over>,
 }
 
 #[derive(Debug, Args)]
@@ -113,26 +118,33 @@ impl Kept {
 
 impl Invite {
     fn run(&self, out: &mut dyn Write) -> Result<(), CommandError> {
-        let at = self.addresses(&self.kept.identity)?;
+        let (kept_via, kept_at) = addresses::recall(&self.kept.identity);
+        let at = self.addresses(kept_at)?;
+        let via = match self.transport {
+            None => kept_via.unwrap_or(Via::Tls),
+            said => Over::via(said),
+        };
         let terms = Terms {
             ttl: self.ttl,
             uses: self.uses,
         };
-        let (id, join) = Trust::of_directory(&self.kept.identity)?.invite(terms, &at)?;
+        let (id, join) = Trust::of_directory(&self.kept.identity)?
+            .over(via)
+            .invite(terms, &at)?;
         writeln!(out, "{}", *join.to_word())?;
         eprintln!("invitation {id}: keep its join string like a password");
         Ok(())
     }
 
-    fn addresses(&self, directory: &Path) -> Result<Vec<Address>, CommandError> {
+    fn addresses(&self, kept: Vec<Address>) -> Result<Vec<Address>, CommandError> {
         let said = Advertised::all_or_port(&self.advertise, DEFAULT_MASTER_PORT)?;
         let at = match said.is_empty() {
             false => said,
-            true => addresses::recall(directory),
+            true => kept,
         };
         match at.is_empty() {
             false => Ok(at),
-            true => Err(CommandError::NeverStarted(directory.into())),
+            true => Err(CommandError::NeverStarted(self.kept.identity.clone())),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use pccl_core::transport::LaneError;
-use pccl_trust::{InvitationError, JoinError, KeyError};
+use pccl_trust::{InvitationError, JoinError, KeyError, Via};
 
 /// What is wrong with a master's key, its invitations or the addresses of a join string.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +46,16 @@ pub enum ServeError {
         "the transport does not encrypt, and the master has to: `Security::Plain` says otherwise"
     )]
     CannotEncrypt,
+    /// The transport always encrypts, and the master is to be plain: say
+    /// [`Security::Proven`](crate::Security::Proven).
+    #[error("the transport always encrypts, and the master is to be plain")]
+    CannotBePlain,
+    /// This program was built without the transport: build it with the cargo feature of that name.
+    #[error(
+        "this program was built without {0}: build it with the cargo feature `{0}` of the package \
+         pccl-master (`cargo run -p pccl-master --features {0}`)"
+    )]
+    NoSuchTransport(Via),
     /// Beyond loopback, with a transport that was handed in, somebody has to say whether the master encrypts,
     /// and with the key pair of that transport: [`MasterBuilder::security`](crate::MasterBuilder::security).
     #[error("whether the master encrypts has to be said where a transport is handed in")]

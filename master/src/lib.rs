@@ -59,6 +59,9 @@
 //! # }
 //! ```
 //!
+//! With the cargo feature `quic`, `Trust::ephemeral()?.over(Via::Quic)` is a master that is reached over QUIC,
+//! and so are the peers of its run.
+//!
 //! A peer proves the secret on its connection, without sending it; from then on its key is a member's, and
 //! is let in by itself. Revoking an invitation ends the membership of all who came by it: the master
 //! closes their connections within a second.
@@ -122,8 +125,8 @@ pub use limits::Limits;
 pub use pccl_core::master::MasterConfig;
 pub use pccl_trust::invitations::State as InvitationState;
 pub use pccl_trust::{
-    Address, AddressError, Invitation, InvitationId, Invitations, JoinString, KeyPair, PublicKey,
-    Revoked, Terms,
+    Address, AddressError, Invitation, InvitationId, Invitations, JoinString, KeyPair, NoSuchVia,
+    PublicKey, Revoked, Terms, Via,
 };
 pub use security::{Security, Trust};
 pub use server::{MasterBuilder, MasterServer, StopHandle};

@@ -117,7 +117,7 @@ fn announce(server: &MasterServer, arguments: &Serve) -> Result<(), Failure> {
         return Ok(());
     };
     if let Some(directory) = &arguments.identity
-        && let Err(error) = addresses::remember(directory, &at)
+        && let Err(error) = addresses::remember(directory, join.via(), &at)
     {
         tracing::warn!(%error, "the addresses cannot be kept: invite with --advertise");
     }

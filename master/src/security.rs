@@ -38,6 +38,7 @@ pub enum Security {
 pub struct Trust {
     key_pair: KeyPair,
     invitations: Arc<Mutex<Invitations>>,
+    via: Via,
 }
 
 impl fmt::Debug for Trust {
@@ -54,7 +55,21 @@ impl Trust {
         Self {
             key_pair,
             invitations: Arc::new(Mutex::new(invitations)),
+            via: Via::Tls,
         }
+    }
+
+    /// How peers speak to the master, as its join strings tell them: all lanes of the run go that way.
+    /// [`Via::Quic`] needs the cargo feature `quic` of this package. Default: [`Via::Tls`].
+    #[must_use]
+    pub fn over(self, via: Via) -> Self {
+        Self { via, ..self }
+    }
+
+    /// How peers speak to the master.
+    #[must_use]
+    pub fn via(&self) -> Via {
+        self.via
     }
 
     /// Another master each time: its join strings end with the process.
@@ -129,7 +144,7 @@ impl Trust {
 
     fn word_of(&self, secret: Secret, at: &[Address]) -> Result<JoinString, TrustError> {
         let master = self.public_key();
-        Ok(JoinString::new(Via::Tls, at.to_vec(), master, secret)?)
+        Ok(JoinString::new(self.via, at.to_vec(), master, secret)?)
     }
 
     pub(crate) fn key_pair(&self) -> &KeyPair {

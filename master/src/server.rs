@@ -9,7 +9,7 @@ use pccl_core::ticket::TicketMint;
 use pccl_core::transport::{LaneError, Listener, Security as Lanes, Transport};
 use pccl_core::wire::COLLECTIVES_MAX;
 use pccl_transport_tcp::Tcp;
-use pccl_trust::{Address, JoinString};
+use pccl_trust::{Address, JoinString, Via};
 use rand::rngs::{StdRng, SysRng};
 use rand::{RngExt, SeedableRng};
 use tokio::sync::{mpsc, watch};
@@ -67,8 +67,9 @@ impl MasterBuilder {
         self
     }
 
-    /// What connections come through; [`Tcp`] by default. It has to have the key pair of
-    /// [`security`](Self::security), where that is not plain.
+    /// What connections come through. It has to have the key pair of [`security`](Self::security), where that
+    /// is not plain, and be what its [`Trust::via`] says. Default: what [`Trust::via`] says, [`Tcp`] where
+    /// nothing is encrypted.
     #[must_use]
     pub fn transport(mut self, transport: Arc<dyn Transport>) -> Self {
         self.transport = Some(transport);
@@ -122,7 +123,13 @@ impl MasterBuilder {
             Security::Plain => (Lanes::Plain, None),
             Security::Proven(trust) => (Lanes::Proven, Some(trust)),
         };
-        let transport = self.transport.unwrap_or_else(|| tcp(trust.as_ref()));
+        let transport = match self.transport {
+            Some(transport) => transport,
+            None => transport_of(trust.as_ref())?,
+        };
+        if trust.is_none() && !transport.has_plain_lanes() {
+            return Err(ServeError::CannotBePlain);
+        }
         let listener = transport.listen(address, lanes).await;
         Ok(MasterServer {
             listener: listener.map_err(|error| not_listening(address, error))?,
@@ -154,11 +161,18 @@ impl MasterBuilder {
     }
 }
 
-fn tcp(trust: Option<&Trust>) -> Arc<dyn Transport> {
-    Arc::new(match trust {
-        None => Tcp::new(),
-        Some(trust) => Tcp::new().key_pair(trust.key_pair()),
-    })
+fn transport_of(trust: Option<&Trust>) -> Result<Arc<dyn Transport>, ServeError> {
+    let Some(trust) = trust else {
+        return Ok(Arc::new(Tcp::new()));
+    };
+    match trust.via() {
+        Via::Tls => Ok(Arc::new(Tcp::new().key_pair(trust.key_pair()))),
+        #[cfg(feature = "quic")]
+        Via::Quic => Ok(Arc::new(
+            pccl_transport_quic::Quic::new().key_pair(trust.key_pair()),
+        )),
+        via => Err(ServeError::NoSuchTransport(via)),
+    }
 }
 
 fn not_listening(address: SocketAddr, error: LaneError) -> ServeError {

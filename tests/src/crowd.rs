@@ -33,13 +33,8 @@ pub fn let_in(swarm: &mut Swarm, count: usize) -> Result<Report, Trouble> {
     let started = since.elapsed();
     let mut members: BTreeMap<Process, Member> = BTreeMap::new();
     swarm.until("the admission of all", |process, event| match event {
-        Event::Joined { peer, lanes_at } => {
-            let member = Member {
-                process,
-                peer: *peer,
-                lanes_at: *lanes_at,
-            };
-            members.insert(process, member);
+        Event::Joined { .. } => {
+            members.extend(Member::of(process, event).map(|member| (process, member)));
             (members.len() == count).then_some(Ok(()))
         }
         Event::GaveUp { error, .. } => Some(Err(Trouble::GaveUp {

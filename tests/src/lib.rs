@@ -5,6 +5,7 @@
 //! | [`conformance`] | what every transport must do, as one list of cases |
 //! | [`memory`] | a network in memory, with faults on demand |
 //! | [`recordings`] | what the machines of a test heard and said, and its replay |
+//! | [`over`] | what a run goes over: TCP, TLS, QUIC |
 //! | [`processes`] | real processes, as the test that starts them sees them |
 //! | [`roles`], [`scripted`] | what such a process is: a master, or a peer |
 //! | [`readme`] | a peer that runs the loop of the README |
@@ -25,6 +26,8 @@ pub mod contribution;
 pub mod crowd;
 pub mod losses;
 pub mod memory;
+pub mod over;
+mod overheard;
 pub mod policy;
 pub mod processes;
 pub mod readme;

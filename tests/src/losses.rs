@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::over::Over;
 use crate::processes::{PATIENCE, Process, Swarm, Trouble};
 use crate::readme::ReadmeOptions;
 use crate::relay::{Point, Relay, Side, Step};
@@ -177,11 +178,13 @@ impl Run {
     ///
     /// # Errors
     /// What went wrong.
-    pub fn start(mut swarm: Swarm, program: Loop, peers: usize) -> Result<Self, Trouble> {
+    pub fn start(swarm: Swarm, program: Loop, peers: usize) -> Result<Self, Trouble> {
+        // A relay reads along.
+        let mut swarm = swarm.over(Over::Tcp);
         let (_, master) = swarm.start_master(&MasterOptions::default())?;
         let mut run = Self {
             swarm,
-            master,
+            master: master.address,
             program,
             peers: Vec::new(),
             identities: BTreeMap::new(),

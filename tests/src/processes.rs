@@ -10,9 +10,11 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pccl_master::{MasterBuilder, MasterServer};
+use pccl_core::id::Identity;
+use pccl_master::MasterBuilder;
 use pccl_recording::{DIRECTORY_VARIABLE, Summary};
 
+use crate::over::{MasterAt, Over};
 use crate::recordings::Recordings;
 use crate::roles::{MasterOptions, Role};
 use crate::scripted::PeerOptions;
@@ -76,6 +78,28 @@ pub struct Member {
     pub peer: u64,
     /// Where it accepts lanes.
     pub lanes_at: SocketAddr,
+    /// Who it is, where that is proved.
+    pub identity: Option<Identity>,
+}
+
+impl Member {
+    /// Who has told that it joined.
+    #[must_use]
+    pub fn of(process: Process, event: &Event) -> Option<Self> {
+        match event {
+            Event::Joined {
+                peer,
+                lanes_at,
+                identity,
+            } => Some(Self {
+                process,
+                peer: *peer,
+                lanes_at: *lanes_at,
+                identity: *identity,
+            }),
+            _ => None,
+        }
+    }
 }
 
 struct Running {
@@ -96,7 +120,7 @@ impl Running {
             Event::GaveUp { .. } => self.gave_up = true,
             Event::Armed => self.armed = true,
             Event::StandsStill { round } => self.stands_still = Some(*round),
-            Event::Listening { .. }
+            Event::Listening(_)
             | Event::Joined { .. }
             | Event::Committed(_)
             | Event::CommittedSeveral { .. }
@@ -111,6 +135,7 @@ impl Running {
 /// All processes of a test. Dropping it kills them.
 pub struct Swarm {
     program: PathBuf,
+    over: Over,
     running: BTreeMap<Process, Running>,
     started: u32,
     /// Peers that were heard to have joined.
@@ -121,12 +146,14 @@ pub struct Swarm {
 }
 
 impl Swarm {
-    /// No processes yet. All will run this program, which has to understand [`Role`].
+    /// No processes yet. All will run this program, which has to understand [`Role`]. Its masters' runs are
+    /// over what the environment says.
     #[must_use]
     pub fn of(program: impl Into<PathBuf>) -> Self {
         let (events, heard) = mpsc::channel();
         Self {
             program: program.into(),
+            over: Over::of_environment(),
             running: BTreeMap::new(),
             started: 0,
             joined: 0,
@@ -147,10 +174,26 @@ impl Swarm {
         Ok(swarm)
     }
 
+    /// The same, and its masters' runs are over this.
+    #[must_use]
+    pub fn over(mut self, over: Over) -> Self {
+        self.over = over;
+        self
+    }
+
+    /// What its masters' runs are over.
+    #[must_use]
+    pub const fn is_over(&self) -> Over {
+        self.over
+    }
+
     /// For a master in the test's own process: recorded where the others are.
+    ///
+    /// # Panics
+    /// There is no randomness.
     #[must_use]
     pub fn master_builder(&self) -> MasterBuilder {
-        let builder = MasterServer::builder();
+        let builder = self.over.master().expect("randomness");
         match &self.recordings {
             Some(recordings) => builder.record(recordings.directory()),
             None => builder,
@@ -212,20 +255,24 @@ impl Swarm {
         Ok(process)
     }
 
-    /// Starts a master in a process of its own, and waits until it listens.
+    /// Starts a master in a process of its own, over what this swarm is over, and waits until it listens.
     ///
     /// # Errors
     /// As [`until`](Self::until).
     pub fn start_master(
         &mut self,
         options: &MasterOptions,
-    ) -> Result<(Process, SocketAddr), Trouble> {
-        let master = self.start(&Role::Master(options.clone()))?;
-        let address = self.until("the master", |process, event| match event {
-            Event::Listening { address } if process == master => Some(*address),
+    ) -> Result<(Process, MasterAt), Trouble> {
+        let options = MasterOptions {
+            transport: self.over,
+            ..options.clone()
+        };
+        let master = self.start(&Role::Master(options))?;
+        let at = self.until("the master", |process, event| match event {
+            Event::Listening(at) if process == master => Some(at.clone()),
             _ => None,
         })?;
-        Ok((master, address))
+        Ok((master, at))
     }
 
     /// Starts a peer, and waits until it has joined.
@@ -235,11 +282,7 @@ impl Swarm {
     pub fn join(&mut self, options: &PeerOptions) -> Result<Member, Trouble> {
         let newcomer = self.start(&Role::Peer(options.clone()))?;
         self.until("a newcomer", |process, event| match event {
-            Event::Joined { peer, lanes_at } if process == newcomer => Some(Member {
-                process,
-                peer: *peer,
-                lanes_at: *lanes_at,
-            }),
+            Event::Joined { .. } if process == newcomer => Member::of(process, event),
             _ => None,
         })
     }

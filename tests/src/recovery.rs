@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::over::Over;
 use crate::processes::{Member, Process, Swarm, Trouble};
 use crate::roles::MasterOptions;
 use crate::scripted::PeerOptions;
@@ -50,6 +51,8 @@ pub const STAGES: [(&str, &str); 6] = [
 pub struct Outcome {
     /// Of which setting.
     pub setting: Setting,
+    /// What the run went over.
+    pub over: Over,
     /// One for each kill.
     pub recoveries: Vec<Recovery>,
     /// How long undisturbed reduces of the survivors alone took in the same run, from call to return.
@@ -71,11 +74,12 @@ pub fn measure(
     let options = PeerOptions {
         elements: setting.elements,
         tell_every: 50,
-        ..PeerOptions::of(master)
+        ..PeerOptions::of(&master)
     };
     let mut members = swarm.join_all(&options, setting.peers)?;
     let mut outcome = Outcome {
         setting,
+        over: swarm.is_over(),
         recoveries: Vec::new(),
         undisturbed: Vec::new(),
     };

@@ -3,8 +3,9 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use pccl_master::{Limits, MasterConfig, MasterServer};
+use pccl_master::{Limits, MasterConfig, ServeError};
 
+use crate::over::{MasterAt, Over};
 use crate::readme::{self, ReadmeOptions};
 use crate::scripted::{self, PeerOptions};
 use crate::talk::{Event, Order, obey_orders, tell};
@@ -29,6 +30,9 @@ pub struct MasterOptions {
     /// Strangers to let in from one address
     #[arg(long)]
     pub strangers: Option<usize>,
+    /// What the run goes over
+    #[arg(long, value_enum, default_value_t)]
+    pub transport: Over,
 }
 
 impl Role {
@@ -56,6 +60,7 @@ impl Role {
 impl MasterOptions {
     fn arguments(&self) -> Vec<String> {
         let mut arguments = vec!["master".to_owned()];
+        arguments.extend(["--transport".to_owned(), self.transport.name().to_owned()]);
         if let Some(limit) = self.silence_ms {
             arguments.extend(["--silence-ms".to_owned(), limit.to_string()]);
         }
@@ -88,14 +93,14 @@ impl MasterOptions {
     }
 
     fn serve(&self) -> ExitCode {
-        let builder = MasterServer::builder()
-            .config(self.config())
-            .limits(self.limits());
-        match builder.spawn("127.0.0.1:0") {
+        let started = self.transport.master().map_err(ServeError::from);
+        let started = started.and_then(|builder| {
+            let builder = builder.config(self.config()).limits(self.limits());
+            builder.spawn("127.0.0.1:0")
+        });
+        match started {
             Ok(master) => {
-                tell(&Event::Listening {
-                    address: master.local_addr(),
-                });
+                tell(&Event::Listening(MasterAt::from(&master)));
                 obey_orders(|order| match order {
                     Order::Stop => master.handle().stop(),
                     Order::StandStillAt(_) | Order::GoOn => {}

@@ -4,13 +4,13 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::PoisonError;
 
-use pccl::{Communicator, Error, Reduce, ReduceReport, SharedState, SyncStrategy, Tcp, Transport};
-use pccl_core::id::Identity;
-use pccl_core::transport::{BoxFuture, Endpoint, Lane, LaneError, Listener, Security};
+use pccl::{Communicator, Error, Reduce, ReduceReport, SharedState, SyncStrategy};
 
 use crate::contribution::{SLOTS, checksum, fill, is_contribution, verify};
+use crate::over::{MasterAt, Over};
+use crate::overheard::Overheard;
 use crate::several::Several;
 use crate::talk::{self, Commit, Event, Failure, Moment, Order, now, obey_orders, tell};
 use crate::trap::Trap;
@@ -21,7 +21,7 @@ const TOLD_AFTER_CHANGE: u64 = 10;
 /// What a peer is to do.
 #[derive(Clone, Debug, clap::Args)]
 pub struct PeerOptions {
-    /// The master's address
+    /// The master's join string, or its address
     #[arg(long)]
     pub master: String,
     /// The peer group
@@ -53,9 +53,9 @@ pub struct PeerOptions {
 impl PeerOptions {
     /// A peer that updates the topology and reduces 4 KiB in each round, and tells of each.
     #[must_use]
-    pub fn of(master: SocketAddr) -> Self {
+    pub fn of(master: impl Into<MasterAt>) -> Self {
         Self {
-            master: master.to_string(),
+            master: master.into().join,
             group: 0,
             elements: 1024,
             update_every: 1,
@@ -164,8 +164,8 @@ struct Scripted<'a> {
 
 impl<'a> Scripted<'a> {
     fn join(options: &'a PeerOptions, trap: Trap) -> Result<Self, End> {
-        let transport = Overheard::default();
-        let lanes_at = Arc::clone(&transport.lanes_at);
+        let transport = Overheard::new(Over::to(&options.master));
+        let heard = transport.heard();
         let mut builder = Communicator::builder(&options.master)
             .group(options.group)
             .listen(IpAddr::V4(Ipv4Addr::LOCALHOST))
@@ -175,14 +175,12 @@ impl<'a> Scripted<'a> {
             builder = builder.advertise(address);
         }
         let comm = builder.connect()?;
-        let lanes_at = lanes_at
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let (lanes_at, identity) = *heard.lock().unwrap_or_else(PoisonError::into_inner);
         let lanes_at = lanes_at.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)));
         tell(&Event::Joined {
             peer: comm.peer_id().0,
             lanes_at,
+            identity,
         });
         Ok(Self {
             options,
@@ -343,39 +341,5 @@ impl<'a> Scripted<'a> {
             }));
         }
         Ok(())
-    }
-}
-
-/// TCP that tells where it listens.
-#[derive(Debug, Default)]
-struct Overheard {
-    tcp: Tcp,
-    lanes_at: Arc<Mutex<Option<SocketAddr>>>,
-}
-
-impl Transport for Overheard {
-    fn listen(
-        &self,
-        on: SocketAddr,
-        security: Security,
-    ) -> BoxFuture<'_, Result<Box<dyn Listener>, LaneError>> {
-        Box::pin(async move {
-            let listener = self.tcp.listen(on, security).await?;
-            let mut lanes_at = self.lanes_at.lock().unwrap_or_else(PoisonError::into_inner);
-            *lanes_at = Some(listener.local_addr());
-            Ok(listener)
-        })
-    }
-
-    fn open<'a>(
-        &'a self,
-        to: &'a Endpoint,
-        expect: Option<Identity>,
-    ) -> BoxFuture<'a, Result<Lane, LaneError>> {
-        self.tcp.open(to, expect)
-    }
-
-    fn lanes_per_edge(&self) -> u16 {
-        self.tcp.lanes_per_edge()
     }
 }

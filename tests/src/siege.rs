@@ -2,21 +2,23 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pccl_core::id::{PeerId, Ticket};
+use pccl::{Quic, Tcp};
+use pccl_core::id::{Identity, PeerId, Ticket};
 use pccl_core::wire::{FRAME_HEADER_BYTES, Preamble, Purpose};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, RngExt};
 
+use crate::over::Over;
 use crate::processes::{Member, PATIENCE, Swarm, Trouble};
 use crate::roles::MasterOptions;
 use crate::scripted::PeerOptions;
 use crate::talk::Event;
-use fuzz::{Attack, Tally, attack, attack_with, noise, spoil};
+use fuzz::{Attack, Bare, Stranger, Tally, Victim, attack, attack_with, noise, spoil};
 
 #[path = "../../master/tests/support/fuzz.rs"]
 mod fuzz;
@@ -26,6 +28,8 @@ mod messages;
 /// Which siege.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Siege {
+    /// What the run goes over, and the attackers.
+    pub over: Over,
     /// Where all bytes come from.
     pub seed: u64,
     /// How long.
@@ -62,7 +66,7 @@ pub struct Report {
 /// What went wrong: a wrong result, a process that ended, a stall.
 pub fn besiege(program: &Path, siege: Siege) -> Result<Report, Trouble> {
     println!("{siege:?}");
-    let mut swarm = Swarm::recorded(program)?;
+    let mut swarm = Swarm::recorded(program)?.over(siege.over);
     let strangers = usize::try_from(siege.to_master).ok();
     let open_gate = MasterOptions {
         strangers,
@@ -73,9 +77,10 @@ pub fn besiege(program: &Path, siege: Siege) -> Result<Report, Trouble> {
     let options = PeerOptions {
         update_every: 200,
         tell_every: 20,
-        ..PeerOptions::of(master)
+        ..PeerOptions::of(&master)
     };
     let mut members = swarm.join_all(&options, 2)?;
+    let master = victim(siege.over, master.address, master.identity());
     let mut report = hold_out(&mut swarm, &members, master, siege)?;
     members.push(swarm.join(&options)?);
     swarm.until_all_commit(&members)?;
@@ -86,10 +91,11 @@ pub fn besiege(program: &Path, siege: Siege) -> Result<Report, Trouble> {
 fn hold_out(
     swarm: &mut Swarm,
     members: &[Member],
-    master: SocketAddr,
+    master: Victim,
     siege: Siege,
 ) -> Result<Report, Trouble> {
-    let peers: Vec<SocketAddr> = members.iter().map(|member| member.lanes_at).collect();
+    let of_peer = |member: &Member| victim(siege.over, member.lanes_at, member.identity);
+    let peers: Vec<Victim> = members.iter().map(of_peer).collect();
     let (done, outcome) = mpsc::channel();
     thread::spawn(move || drop(done.send(storm(master, &peers, siege))));
     let mut report = Report::default();
@@ -126,12 +132,24 @@ fn hold_out(
     Ok(report)
 }
 
+/// Who listens there, and what strangers can speak to it.
+fn victim(over: Over, at: SocketAddr, identity: Option<Identity>) -> Victim {
+    let stranger: Stranger = match over {
+        Over::Tcp | Over::Tls => || Arc::new(Tcp::new()),
+        Over::Quic => || Arc::new(Quic::new()),
+    };
+    Victim {
+        at,
+        bare: match over {
+            Over::Tcp | Over::Tls => Bare::Tcp,
+            Over::Quic => Bare::Udp,
+        },
+        behind: identity.map(|identity| (stranger, identity)),
+    }
+}
+
 /// All attacks at once: what happened to the master, and to the peers.
-fn storm(
-    master: SocketAddr,
-    peers: &[SocketAddr],
-    siege: Siege,
-) -> Result<(Tally, Tally), Trouble> {
+fn storm(master: Victim, peers: &[Victim], siege: Siege) -> Result<(Tally, Tally), Trouble> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -147,7 +165,7 @@ fn storm(
         for (number, peer) in peers.iter().enumerate() {
             let seed = seed + 1 + number as u64;
             let with = attack_of(seed, siege.to_each_peer);
-            on_peers.push(tokio::spawn(attack_with(lane_stream, *peer, with)));
+            on_peers.push(tokio::spawn(attack_with(lane_stream, peer.clone(), with)));
         }
         let mut lanes = Tally::default();
         for one in on_peers {

@@ -6,8 +6,10 @@ use std::net::SocketAddr;
 use std::time::SystemTime;
 
 use pccl::{AbortCause, Error, SyncFailure};
+use pccl_core::id::Identity;
 use serde::{Deserialize, Serialize};
 
+use crate::over::MasterAt;
 use crate::several::Part;
 
 /// Nanoseconds since 1970: one clock for all processes of a machine.
@@ -57,16 +59,15 @@ impl Moment {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Event {
     /// A master listens.
-    Listening {
-        /// Where.
-        address: SocketAddr,
-    },
+    Listening(MasterAt),
     /// A peer is part of the run.
     Joined {
         /// Who it is.
         peer: u64,
         /// Where it accepts lanes.
         lanes_at: SocketAddr,
+        /// Who it is, where that is proved.
+        identity: Option<Identity>,
     },
     /// A reduce is committed, and its result is right.
     Committed(Commit),

@@ -6,10 +6,10 @@
 //! variable `CHURN_SEED` chooses another seed.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use pccl_master::RunningMaster;
 use pccl_tests::processes::{PATIENCE, Process, Swarm};
 use pccl_tests::roles::Role;
 use pccl_tests::scripted::PeerOptions;
@@ -66,7 +66,7 @@ struct Churn {
 }
 
 impl Churn {
-    fn new(seed: u64, swarm: Swarm, master: SocketAddr) -> Self {
+    fn new(seed: u64, swarm: Swarm, master: &RunningMaster) -> Self {
         Self {
             random: StdRng::seed_from_u64(seed),
             swarm,
@@ -134,7 +134,7 @@ impl Churn {
             Event::Armed
             | Event::Computes { .. }
             | Event::CommittedSeveral { .. }
-            | Event::Listening { .. }
+            | Event::Listening(_)
             | Event::Failed { .. }
             | Event::Wrong { .. } => {}
         }
@@ -183,7 +183,7 @@ fn a_run_survives_peers_that_come_and_go_at_random() {
     println!("seed {seed}");
     let swarm = Swarm::recorded(Path::new(env!("CARGO_BIN_EXE_test_peer"))).unwrap();
     let master = swarm.master_builder().spawn("127.0.0.1:0").unwrap();
-    let mut churn = Churn::new(seed, swarm, master.local_addr());
+    let mut churn = Churn::new(seed, swarm, &master);
     churn.start();
 
     while churn.survived < KILLS {

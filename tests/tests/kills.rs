@@ -3,11 +3,12 @@
 //! At the end of each the machines of all processes have to say again what they said.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::Duration;
 
 use pccl_master::{MasterConfig, RunningMaster};
+use pccl_tests::over::MasterAt;
 use pccl_tests::processes::{Member, Process, Swarm};
 use pccl_tests::roles::MasterOptions;
 use pccl_tests::scripted::PeerOptions;
@@ -46,7 +47,7 @@ fn kill_one_of_three(moment: Moment) -> AfterKill {
     let master = master(&swarm);
     let options = PeerOptions {
         elements: ELEMENTS,
-        ..PeerOptions::of(master.local_addr())
+        ..PeerOptions::of(&master)
     };
     let mut survivors = swarm.join_all(&options, 3).unwrap();
     let victim = survivors.pop().unwrap();
@@ -201,7 +202,7 @@ fn a_vote_stands_when_its_caster_dies_before_the_others_have_voted() {
     let master = master(&swarm);
     let options = PeerOptions {
         elements: ELEMENTS,
-        ..PeerOptions::of(master.local_addr())
+        ..PeerOptions::of(&master)
     };
     let members = swarm.join_all(&options, 3).unwrap();
     let (late, victim) = (members[1].process, members[2]);
@@ -260,7 +261,7 @@ fn kill_during_a_transfer(kill_the_newcomer: bool) {
     let master = master(&swarm);
     let options = PeerOptions {
         sync: true,
-        ..PeerOptions::of(master.local_addr())
+        ..PeerOptions::of(&master)
     };
     let mut members = swarm.join_all(&options, 3).unwrap();
     let fatal = Some(Moment::SyncPlanned).filter(|_| kill_the_newcomer);
@@ -335,7 +336,7 @@ fn a_stopped_process_is_found_by_its_silence_and_reads_why_when_it_wakes() {
         .unwrap();
     let options = PeerOptions {
         tell_every: 50,
-        ..PeerOptions::of(master.local_addr())
+        ..PeerOptions::of(&master)
     };
     let mut survivors = swarm.join_all(&options, 3).unwrap();
     let sleeper = survivors.pop().unwrap();
@@ -357,7 +358,10 @@ fn a_stopped_process_is_found_by_its_silence_and_reads_why_when_it_wakes() {
 }
 
 /// Two peers in the middle of a reduce that cannot end: a third has its result and does not vote.
-fn two_beside_one_that_has_not_voted(swarm: &mut Swarm, master: SocketAddr) -> Vec<Member> {
+fn two_beside_one_that_has_not_voted(
+    swarm: &mut Swarm,
+    master: impl Into<MasterAt>,
+) -> Vec<Member> {
     let options = PeerOptions {
         elements: ELEMENTS,
         ..PeerOptions::of(master)
@@ -406,7 +410,7 @@ fn a_master_that_dies_in_mid_reduce_is_reported_and_leaves_the_buffers_as_they_w
 fn a_master_that_is_stopped_in_mid_reduce_tells_the_peers_and_leaves_the_buffers_as_they_were() {
     let mut swarm = swarm();
     let master = master(&swarm);
-    let members = two_beside_one_that_has_not_voted(&mut swarm, master.local_addr());
+    let members = two_beside_one_that_has_not_voted(&mut swarm, &master);
 
     master.stop();
 
@@ -422,7 +426,7 @@ fn a_newcomer_that_nobody_can_reach_opens_its_lanes_itself_and_reduces_with_the_
     let master = master(&swarm);
     let options = PeerOptions {
         tell_every: 50,
-        ..PeerOptions::of(master.local_addr())
+        ..PeerOptions::of(&master)
     };
     let mut members = swarm.join_all(&options, 2).unwrap();
     // It listens on 127.0.0.1 only.

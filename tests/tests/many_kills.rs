@@ -71,7 +71,7 @@ fn several_reduces_at_once_stay_right_while_peers_are_killed_at_every_moment() {
     let options = PeerOptions {
         several: true,
         elements: 40_000,
-        ..PeerOptions::of(master.local_addr())
+        ..PeerOptions::of(&master)
     };
     let mut survivors = Vec::new();
     for _ in 0..MOMENTS.len() + 2 {

@@ -3,11 +3,13 @@
 use std::path::Path;
 use std::time::Duration;
 
+use pccl_tests::over::Over;
 use pccl_tests::siege::{Siege, besiege};
 
 #[test]
 fn a_run_goes_on_while_its_master_and_its_peers_are_sent_garbage() {
     let siege = Siege {
+        over: Over::of_environment(),
         seed: 11,
         lasting: Duration::from_secs(3),
         to_master: 50,

@@ -7,6 +7,7 @@ use pccl_core::id::Identity;
 use pccl_tests::conformance::{Subject, run_all};
 use pccl_tests::memory::MemoryNet;
 use pccl_tests::transport_conformance;
+use pccl_transport_quic::Quic;
 use pccl_transport_tcp::{KeyPair, Tcp};
 use tokio::runtime::{Builder, Runtime};
 
@@ -61,6 +62,32 @@ fn tls() -> Option<Subject> {
     Some(subject.proving(Identity(pair.public_key().into())))
 }
 
+fn quic(pair: &KeyPair, on: SocketAddr, connections: u16) -> Subject {
+    let quic = Quic::new().key_pair(pair).connections(connections);
+    Subject::new(Arc::new(quic), on).proving(Identity(pair.public_key().into()))
+}
+
+fn quic_v4() -> Option<Subject> {
+    let on = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+    Some(quic(&KeyPair::generate().unwrap(), on, 1))
+}
+
+fn quic_on_three_connections() -> Option<Subject> {
+    let on = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+    Some(quic(&KeyPair::generate().unwrap(), on, 3))
+}
+
+fn quic_v6() -> Option<Subject> {
+    let on = SocketAddr::new(IpAddr::V6(Ipv6Addr::LOCALHOST), 0);
+    match TcpListener::bind(on) {
+        Ok(_) => Some(quic(&KeyPair::generate().unwrap(), on, 1)),
+        Err(error) => {
+            println!("skipped: this machine has no IPv6 ({error})");
+            None
+        }
+    }
+}
+
 transport_conformance!(memory_on_a_current_thread, current_thread(), memory());
 transport_conformance!(memory_on_many_threads, multi_thread(), memory());
 transport_conformance!(memory_in_paused_time, paused(), memory());
@@ -79,3 +106,12 @@ async fn the_whole_suite_runs_in_a_row_too() {
 }
 transport_conformance!(tls_on_a_current_thread, current_thread(), tls());
 transport_conformance!(tls_on_many_threads, multi_thread(), tls());
+transport_conformance!(quic_v4_on_a_current_thread, current_thread(), quic_v4());
+transport_conformance!(quic_v4_on_many_threads, multi_thread(), quic_v4());
+transport_conformance!(quic_v6_on_a_current_thread, current_thread(), quic_v6());
+transport_conformance!(quic_v6_on_many_threads, multi_thread(), quic_v6());
+transport_conformance!(
+    quic_on_three_connections_and_many_threads,
+    multi_thread(),
+    quic_on_three_connections()
+);

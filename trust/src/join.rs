@@ -46,6 +46,24 @@ impl fmt::Display for Via {
     }
 }
 
+impl FromStr for Via {
+    type Err = NoSuchVia;
+
+    /// As [`Display`](fmt::Display) writes it.
+    fn from_str(text: &str) -> Result<Self, NoSuchVia> {
+        match text {
+            "tls" => Ok(Self::Tls),
+            "quic" => Ok(Self::Quic),
+            _ => Err(NoSuchVia),
+        }
+    }
+}
+
+/// A text that names no way to speak to a master.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("peers speak to a master over `tls` or over `quic`")]
+pub struct NoSuchVia;
+
 /// All that a peer needs to take part in a run.
 ///
 /// Who has it is invited: keep it like a password. `Debug` does not show the secret, and there is no

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rustls::crypto::aws_lc_rs::sign::any_eddsa_type;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
@@ -66,6 +66,22 @@ impl KeyPair {
     /// [`KeyError::NoRandomness`].
     pub fn generate() -> Result<Self, KeyError> {
         Self::from_seed(&*random()?)
+    }
+
+    /// The key pair of this process, for all its transports: made when it is first asked for, and the same
+    /// from then on. So whoever reconnects is who it was, and takes no other use of its invitation.
+    ///
+    /// # Errors
+    /// [`KeyError::NoRandomness`]; asking again may succeed.
+    pub fn of_process() -> Result<&'static Self, KeyError> {
+        static OF_PROCESS: OnceLock<KeyPair> = OnceLock::new();
+        match OF_PROCESS.get() {
+            Some(pair) => Ok(pair),
+            None => {
+                let pair = Self::generate()?;
+                Ok(OF_PROCESS.get_or_init(|| pair))
+            }
+        }
     }
 
     /// The key pair of a directory. The directory and the file in it are made where they are missing,

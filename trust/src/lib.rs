@@ -96,7 +96,7 @@ pub use invitations::{
     AdmitError, Admitted, Invitation, InvitationError, InvitationId, Invitations, Membership,
     NotAnInvitationId, Refusal, Revoked, Terms,
 };
-pub use join::{JoinError, JoinString, Via};
+pub use join::{JoinError, JoinString, NoSuchVia, Via};
 pub use key_pair::{KeyError, KeyPair};
 pub use private_file::FileError;
 pub use proof::{ChannelBinding, Proof};

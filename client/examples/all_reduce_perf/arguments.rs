@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
+use super::over::Over;
 use super::rank::Assignment;
 use super::work::Work;
 
@@ -32,6 +33,9 @@ pub(crate) struct Arguments {
     /// Iterations before those that count; unless said otherwise by size.
     #[arg(long)]
     pub(crate) warmup: Option<u32>,
+    /// What the lanes are: tcp is plain, the others encrypt. The ring over plain sockets stays what it is.
+    #[arg(long, value_enum, default_value_t = Over::Tcp)]
+    pub(crate) transport: Over,
     /// Leave out the ring over plain sockets.
     #[arg(long)]
     pub(crate) no_floor: bool,
@@ -52,7 +56,10 @@ pub(crate) struct Arguments {
 pub(crate) enum Role {
     /// The master of a run.
     #[command(hide = true)]
-    Master,
+    Master {
+        #[arg(long, value_enum)]
+        transport: Over,
+    },
     /// A peer, which is also a rank of the floor's ring.
     #[command(hide = true)]
     Rank(Assignment),

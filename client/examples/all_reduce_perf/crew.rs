@@ -7,6 +7,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::over::Over;
 use super::talk::{Event, Order};
 
 /// A child that says nothing for so long has hung.
@@ -38,6 +39,9 @@ pub(crate) enum Trouble {
     /// A child does not answer.
     #[error("{who} has not answered for {PATIENCE:?} while it was asked for {awaited}")]
     Hung { who: String, awaited: &'static str },
+    /// What is measured is not what was asked for.
+    #[error("the run was to be over {0}, and its lanes are not")]
+    NotOver(Over),
     /// What the benchmark compares with is broken.
     #[error("the floor has computed {0} wrong elements")]
     WrongFloor(u64),
@@ -69,10 +73,16 @@ impl Crew {
         }
     }
 
-    /// Starts this program with these arguments.
-    pub(crate) fn start(&mut self, name: String, arguments: &[String]) -> io::Result<ChildId> {
+    /// Starts this program with these arguments. A rank finds the run in its environment.
+    pub(crate) fn start(
+        &mut self,
+        name: String,
+        arguments: &[String],
+        join: Option<&str>,
+    ) -> io::Result<ChildId> {
         let mut child = Command::new(std::env::current_exe()?)
             .args(arguments)
+            .envs(join.map(|join| ("PCCL_JOIN", join)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;

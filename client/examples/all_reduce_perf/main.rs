@@ -17,6 +17,9 @@
 //! their ends are here, which shows what their number does between machines:
 //! `--far --lanes 1,16 --min-bytes 128M --max-bytes 128M`.
 //!
+//! With `--transport tls` or `quic` (which needs `--features quic`) all lanes are encrypted, and every rank
+//! checks that they are. The floor stays plain, so the ratio shows what encryption costs.
+//!
 //! | file | what it is for |
 //! |---|---|
 //! | `arguments`, `work` | the command line, and what of it each rank has to know |
@@ -26,6 +29,7 @@
 //! | `contribution`, `number`, `memory` | what each rank contributes, what must come out, and where |
 //! | `floor`, `edges`, `pieces` | the ring over plain sockets |
 //! | `samples`, `row`, `table`, `notes`, `report`, `plot` | what comes of it |
+//! | `over` | TCP, TLS or QUIC |
 //! | `machine`, `congestion` | what it was measured on |
 
 mod arguments;
@@ -39,6 +43,8 @@ mod master;
 mod memory;
 mod notes;
 mod number;
+#[path = "../support/over.rs"]
+mod over;
 mod pieces;
 mod place;
 mod plan;
@@ -63,7 +69,7 @@ use arguments::{Arguments, Role};
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     match &arguments.role {
-        Some(Role::Master) => master::run(),
+        Some(Role::Master { transport }) => master::run(*transport),
         Some(Role::Rank(assignment)) => rank::run(assignment),
         None => benchmark(&arguments),
     }

@@ -2,22 +2,27 @@
 
 use std::process::ExitCode;
 
+use pccl_master::{RunningMaster, ServeError};
+
+use super::over::{Over, join_of};
 use super::stopwatch::cpu_time;
 use super::talk::{Event, Order, end_with_parent, next_order, tell};
 
 /// Serves until the parent says `Quit`.
-pub(crate) fn run() -> ExitCode {
+pub(crate) fn run(over: Over) -> ExitCode {
     end_with_parent();
-    let running = match pccl_master::spawn("127.0.0.1:0") {
-        Ok(running) => running,
+    let running = match start(over) {
+        Ok((running, join)) => {
+            let address = running.local_addr();
+            tell(&Event::Serving { address, join });
+            running
+        }
         Err(error) => {
             let error = error.to_string();
             tell(&Event::Failed { error });
             return ExitCode::FAILURE;
         }
     };
-    let address = running.local_addr();
-    tell(&Event::Listening { address });
     loop {
         match next_order() {
             Order::TellCpuTime => tell(&Event::CpuTime { ns: cpu_time() }),
@@ -27,4 +32,11 @@ pub(crate) fn run() -> ExitCode {
     }
     running.stop();
     ExitCode::SUCCESS
+}
+
+/// The master, and what its peers join with.
+fn start(over: Over) -> Result<(RunningMaster, String), ServeError> {
+    let running = over.master()?.spawn("127.0.0.1:0")?;
+    let join = join_of(&running)?;
+    Ok((running, join))
 }

@@ -8,13 +8,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pccl::half::{bf16, f16};
-use pccl::{Communicator, ElementType, ReduceItem, Tcp};
+use pccl::{Communicator, ElementType, ReduceItem, Tcp, Transport};
 
 use super::contribution::Contribution;
 use super::edges::Edges;
 use super::floor::{Floor, FloorError};
 use super::memory::Memory;
 use super::number::Number;
+use super::over::Over;
 use super::place;
 use super::stopwatch::{cpu_time, ns_since};
 use super::talk::{
@@ -32,6 +33,8 @@ pub(crate) struct Assignment {
     pub(crate) peers: usize,
     #[arg(long)]
     pub(crate) lanes: u16,
+    #[arg(long, value_enum)]
+    pub(crate) transport: Over,
     #[arg(long)]
     pub(crate) master: SocketAddr,
     #[command(flatten)]
@@ -46,6 +49,7 @@ impl Assignment {
             format!("--rank={}", self.rank),
             format!("--peers={}", self.peers),
             format!("--lanes={}", self.lanes),
+            format!("--transport={}", self.transport),
             format!("--master={}", self.master),
         ];
         arguments.extend(self.work.to_arguments());
@@ -106,6 +110,7 @@ fn take_part<T: Number>(assignment: &Assignment) -> Result<(), RankError> {
     let (comm, watch) = join(assignment)?;
     tell(&Event::Connected {
         lanes_are_local: watch.are_all_local(),
+        lanes_are_proven: watch.are_all_proven(),
     });
     let mut rank = Rank::<T> {
         contribution: Contribution::new(&assignment.work, assignment.rank, assignment.peers),
@@ -140,14 +145,32 @@ fn take_part<T: Number>(assignment: &Assignment) -> Result<(), RankError> {
 
 /// Connects, and waits until all peers are there.
 fn join(assignment: &Assignment) -> Result<(Communicator, Watch), pccl::Error> {
-    let mut tcp = Tcp::new().lanes(assignment.lanes);
-    if let Some(congestion) = &assignment.work.congestion {
-        tcp = tcp.congestion(congestion);
+    match assignment.transport {
+        Over::Tcp | Over::Tls => {
+            let tcp = Tcp::new().lanes(assignment.lanes);
+            join_over(
+                assignment,
+                match &assignment.work.congestion {
+                    Some(congestion) => tcp.congestion(congestion),
+                    None => tcp,
+                },
+            )
+        }
+        #[cfg(feature = "quic")]
+        Over::Quic => join_over(assignment, pccl::Quic::new().lanes(assignment.lanes)),
+        #[cfg(not(feature = "quic"))]
+        Over::Quic => Err(pccl::Error::NoSuchTransport(Over::Quic.to_string())),
     }
+}
+
+fn join_over(
+    assignment: &Assignment,
+    transport: impl Transport,
+) -> Result<(Communicator, Watch), pccl::Error> {
     let master = assignment.master.to_string();
-    let watched = Watched::new(tcp, master.clone(), assignment.work.far);
+    let watched = Watched::new(transport, master, assignment.work.far);
     let watch = watched.watch();
-    let mut comm = Communicator::builder(master)
+    let mut comm = Communicator::builder_from_env()
         .transport(watched)
         .listen(assignment.master.ip())
         .first_port(0)

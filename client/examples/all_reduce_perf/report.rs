@@ -53,6 +53,8 @@ struct Settings<'a> {
     iterations: Option<u32>,
     /// `null`: by size.
     warmup: Option<u32>,
+    /// What the lanes are.
+    transport: String,
     /// That the lanes ask for; `null`: the library's choice per lane.
     congestion: Option<&'a str>,
     /// That a lane over loopback has then, as read from a connection; `null`: the system does not tell.
@@ -143,6 +145,7 @@ fn write_json(
             step_factor: arguments.step_factor,
             iterations: arguments.iters,
             warmup: arguments.warmup,
+            transport: arguments.transport.to_string(),
             congestion: arguments.work.congestion.as_deref(),
             congestion_in_force: in_force,
             floor_congestion: (!arguments.no_floor).then_some(floor_congestion),

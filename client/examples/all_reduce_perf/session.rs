@@ -36,21 +36,31 @@ impl<'a> Session<'a> {
         lanes: u16,
     ) -> Result<Self, Trouble> {
         let mut crew = Crew::new();
-        let master = crew.start("the master".into(), &["master".to_owned()])?;
-        let address = crew.hear_one(master, "its address", address_in)?;
+        let over = arguments.transport;
+        let role = ["master".to_owned(), format!("--transport={over}")];
+        let master = crew.start("the master".into(), &role, None)?;
+        let (address, join) = crew.hear_one(master, "its address", service_in)?;
         let mut ranks = Vec::new();
         for rank in 0..peers {
             let assignment = Assignment {
                 rank,
                 peers,
                 lanes,
+                transport: over,
                 master: address,
                 work: arguments.work.clone(),
             };
-            ranks.push(crew.start(format!("rank {rank}"), &assignment.to_arguments())?);
+            let told = assignment.to_arguments();
+            ranks.push(crew.start(format!("rank {rank}"), &told, Some(&join))?);
         }
         let addresses = crew.hear(&ranks, "its address", address_in)?;
-        let connected = crew.hear(&ranks, "joining the run", locality_in)?;
+        let connected = crew.hear(&ranks, "joining the run", lanes_in)?;
+        if connected
+            .iter()
+            .any(|(_, proven)| *proven != over.is_proven())
+        {
+            return Err(Trouble::NotOver(over));
+        }
         if !arguments.no_floor {
             let next = addresses.iter().cycle().skip(1);
             for (rank, next) in ranks.iter().zip(next) {
@@ -62,7 +72,7 @@ impl<'a> Session<'a> {
             arguments,
             peers,
             lanes,
-            lanes_are_local: connected.into_iter().all(|are_local| are_local),
+            lanes_are_local: connected.into_iter().all(|(are_local, _)| are_local),
             crew,
             master,
             ranks,
@@ -180,7 +190,8 @@ impl<'a> Session<'a> {
                 .hear(&self.ranks, "an iteration", |event| match event {
                     Event::Ready => Some(None),
                     Event::Measured(measured) => Some(Some(measured)),
-                    Event::Listening { .. }
+                    Event::Serving { .. }
+                    | Event::Listening { .. }
                     | Event::Connected { .. }
                     | Event::Joined
                     | Event::Prepared
@@ -221,9 +232,20 @@ fn address_in(event: Event) -> Option<std::net::SocketAddr> {
     }
 }
 
-fn locality_in(event: Event) -> Option<bool> {
+fn service_in(event: Event) -> Option<(std::net::SocketAddr, String)> {
     match event {
-        Event::Connected { lanes_are_local } => Some(lanes_are_local),
+        Event::Serving { address, join } => Some((address, join)),
+        _ => None,
+    }
+}
+
+/// Are its lanes local, and are they proven?
+fn lanes_in(event: Event) -> Option<(bool, bool)> {
+    match event {
+        Event::Connected {
+            lanes_are_local,
+            lanes_are_proven,
+        } => Some((lanes_are_local, lanes_are_proven)),
         _ => None,
     }
 }

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::arguments::Arguments;
 use super::machine::Machine;
+use super::over::Over;
 use super::row::Row;
 use super::work::Work;
 
@@ -28,7 +29,14 @@ pub(crate) fn preamble(arguments: &Arguments, machine: &Machine, in_force: Optio
             machine.kernel, machine.congestion_control
         ),
     );
-    line("tcp", lanes_congestion(work, in_force));
+    let over = arguments.transport;
+    line(
+        "over",
+        format!("{over}: {}", if over.is_proven() { PROVEN } else { PLAIN }),
+    );
+    if over != Over::Quic {
+        line("tcp", lanes_congestion(work, in_force));
+    }
     if work.far {
         line("far", FAR.into());
     }
@@ -61,6 +69,9 @@ fn lanes_congestion(work: &Work, in_force: Option<&str>) -> String {
     let in_force = in_force.unwrap_or("unknown");
     format!("congestion control of the lanes: {asked}; in force on loopback: {in_force}")
 }
+
+const PLAIN: &str = "nothing is encrypted";
+const PROVEN: &str = "all lanes are encrypted, and both ends of each have proved their keys";
 
 const FAR: &str =
     "lanes deny that both ends are on this machine: as many are used as between machines";

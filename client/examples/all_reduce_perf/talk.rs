@@ -53,10 +53,16 @@ pub(crate) enum Contestant {
 /// From a child to the parent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Event {
-    /// The master accepts peers here, or a rank the connection of the floor's previous rank.
+    /// The master accepts peers here, who join with this.
+    Serving { address: SocketAddr, join: String },
+    /// A rank accepts the connection of the floor's previous rank here.
     Listening { address: SocketAddr },
-    /// A rank is part of the run, with all others. Do its lanes stay on this machine?
-    Connected { lanes_are_local: bool },
+    /// A rank is part of the run, with all others. Do its lanes stay on this machine, and is it proved who is
+    /// at their other ends?
+    Connected {
+        lanes_are_local: bool,
+        lanes_are_proven: bool,
+    },
     /// A rank is part of the floor's ring.
     Joined,
     /// The buffers are there.

@@ -60,7 +60,7 @@ impl<T: Transport> Transport for Watched<T> {
                 return Ok(lane);
             }
             let is_local = lane.tx.is_local() && !self.far;
-            let tx = self.watch.count(lane.tx, is_local);
+            let tx = self.watch.count(lane.tx, is_local, lane.proven.is_some());
             Ok(Lane { tx, ..lane })
         })
     }
@@ -77,6 +77,7 @@ pub(crate) struct Watch(Arc<Mutex<Vec<Arc<Opened>>>>);
 #[derive(Debug)]
 struct Opened {
     is_local: bool,
+    is_proven: bool,
     sent: AtomicU64,
 }
 
@@ -101,9 +102,16 @@ impl Watch {
         !opened.is_empty() && opened.iter().all(|lane| lane.is_local)
     }
 
-    fn count(&self, tx: Box<dyn LaneTx>, is_local: bool) -> Box<dyn LaneTx> {
+    /// Is it proved of all lanes who is at their other ends? No, while there are none.
+    pub(crate) fn are_all_proven(&self) -> bool {
+        let opened = self.opened();
+        !opened.is_empty() && opened.iter().all(|lane| lane.is_proven)
+    }
+
+    fn count(&self, tx: Box<dyn LaneTx>, is_local: bool, is_proven: bool) -> Box<dyn LaneTx> {
         let lane = Arc::new(Opened {
             is_local,
+            is_proven,
             sent: AtomicU64::new(0),
         });
         self.opened().push(Arc::clone(&lane));

@@ -12,7 +12,7 @@ use super::support::recipe::Trainee;
 
 /// Takes part in the run until all rounds are done.
 pub(crate) fn train(assignment: &Assignment) -> Result<Final, Box<dyn std::error::Error>> {
-    let mut comm = Communicator::builder(&assignment.master).connect()?;
+    let mut comm = Communicator::builder_from_env().connect()?;
     tell(&Event::Joined {
         peer: comm.peer_id().0,
         world: comm.world_size(),

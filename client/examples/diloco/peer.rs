@@ -16,7 +16,7 @@ pub(crate) fn train(assignment: &Assignment) -> Result<Final, Box<dyn std::error
     let weights = Network::new(INITIAL_SEED.wrapping_add(assignment.seed))
         .params()
         .to_vec();
-    let mut comm = Communicator::builder(&assignment.master).connect()?;
+    let mut comm = Communicator::builder_from_env().connect()?;
     tell(&Event::Joined {
         peer: comm.peer_id().0,
         world: comm.world_size(),

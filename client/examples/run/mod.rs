@@ -12,6 +12,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use super::support::over::Over;
+
 /// Train a digit classifier on several processes while some are killed and others join.
 #[derive(Debug, Parser)]
 struct Arguments {
@@ -30,6 +32,9 @@ struct Arguments {
     /// Decides who is killed when and how, and how the training starts.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// What the run goes over: tcp is plain, the others encrypt.
+    #[arg(long, value_enum, default_value_t = Over::Tcp)]
+    transport: Over,
     /// Write the result as JSON to this file, too.
     #[arg(long)]
     json: Option<PathBuf>,
@@ -63,7 +68,7 @@ pub(crate) fn main(name: &str, train: process::Train) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match supervisor::supervise(&plan, arguments.seed) {
+    match supervisor::supervise(&plan, arguments.seed, arguments.transport) {
         Ok(outcome) => report::conclude(name, &plan, &outcome, arguments.json.as_deref()),
         Err(problem) => {
             eprintln!("{name}: {problem}");

@@ -13,11 +13,10 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use super::talk::{Event, Final, Moment, Order};
 
-/// What the supervisor tells a training process.
+/// What the supervisor tells a training process, besides where the run is: that is in the environment, as
+/// a join string had better not be among the arguments.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Assignment {
-    #[arg(long)]
-    pub(crate) master: String,
     #[arg(long)]
     pub(crate) rounds: u64,
     #[arg(long)]

@@ -36,8 +36,9 @@ pub(crate) fn conclude(
         let survivors = plan.survivors();
         let (kills, joins) = (plan.chaos.kills, plan.chaos.joins);
         println!(
-            "ok: {survivors} peers hold the same bits after {} rounds, {kills} kills and {joins} joins, in {:.1} s",
-            plan.chaos.rounds, outcome.seconds
+            "ok: {survivors} peers over {} hold the same bits after {} rounds, {kills} kills and {joins} joins, in \
+             {:.1} s",
+            outcome.over, plan.chaos.rounds, outcome.seconds
         );
     }
     let written = json_to.map(|path| std::fs::write(path, for_machines(outcome, &complaints)));

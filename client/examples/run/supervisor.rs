@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::super::support::over::{Over, join_of};
 use super::plan::{Act, Plan, When};
 use super::talk::{Event, Final, Order};
 
@@ -57,6 +58,8 @@ pub(crate) struct Outcome {
     pub(crate) members: Vec<Member>,
     pub(crate) losses: Vec<Loss>,
     pub(crate) seconds: f64,
+    /// What the run went over.
+    pub(crate) over: Over,
 }
 
 /// A process that runs.
@@ -72,7 +75,8 @@ struct Process {
 struct Supervisor<'a> {
     plan: &'a Plan,
     seed: u64,
-    master: String,
+    /// What every process joins with.
+    join: String,
     running: BTreeMap<usize, Process>,
     started: usize,
     ended: BTreeMap<usize, Member>,
@@ -86,13 +90,18 @@ struct Supervisor<'a> {
 }
 
 /// Runs the plan to its end.
-pub(crate) fn supervise(plan: &Plan, seed: u64) -> Result<Outcome, String> {
-    let master = pccl_master::spawn("127.0.0.1:0").map_err(|e| format!("no master: {e}"))?;
+pub(crate) fn supervise(plan: &Plan, seed: u64, over: Over) -> Result<Outcome, String> {
+    let builder = over.master().map_err(|e| format!("no master: {e}"))?;
+    let master = builder.spawn("127.0.0.1:0");
+    let master = master.map_err(|e| format!("no master: {e}"))?;
+    if over.is_proven() != master.trust().is_some() {
+        return Err(format!("the master is not over {over}"));
+    }
     let (events, incoming) = mpsc::channel();
     let mut supervisor = Supervisor {
         plan,
         seed,
-        master: master.local_addr().to_string(),
+        join: join_of(&master).map_err(|e| format!("nobody can join: {e}"))?,
         running: BTreeMap::new(),
         started: 0,
         ended: BTreeMap::new(),
@@ -113,6 +122,7 @@ pub(crate) fn supervise(plan: &Plan, seed: u64) -> Result<Outcome, String> {
         members: supervisor.ended.into_values().collect(),
         losses: supervisor.losses,
         seconds: begun.elapsed().as_secs_f64(),
+        over,
     })
 }
 
@@ -128,7 +138,7 @@ impl Supervisor<'_> {
         let program = std::env::current_exe().map_err(|e| e.to_string())?;
         let mut child = Command::new(program)
             .arg("peer")
-            .args(["--master", &self.master])
+            .env("PCCL_JOIN", &self.join)
             .args(["--rounds", &self.plan.chaos.rounds.to_string()])
             .args(["--seed", &self.seed.to_string()])
             .args(["--shard", &self.started.to_string()])

@@ -1,18 +1,20 @@
-//! TCP of a peer that loses the master in the middle of its admission.
+//! The transport of a peer that loses the master in the middle of its admission.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
-use pccl::{LaneError, Tcp};
+use pccl::LaneError;
 use pccl_core::id::Identity;
 use pccl_core::transport::{BoxFuture, Endpoint, Lane, LaneTx, Listener, Security, Transport};
 
-/// TCP whose connection to the master takes so many writes and ends with the next one.
+use super::under::Under;
+
+/// The transport under test, whose connection to the master takes so many writes and ends with the next one.
 #[derive(Clone, Debug)]
 pub(crate) struct Cutting {
-    pub(crate) tcp: Tcp,
+    pub(crate) under: Under,
     pub(crate) writes: usize,
 }
 
@@ -22,7 +24,7 @@ impl Transport for Cutting {
         on: SocketAddr,
         security: Security,
     ) -> BoxFuture<'_, Result<Box<dyn Listener>, LaneError>> {
-        self.tcp.listen(on, security)
+        self.under.listen(on, security)
     }
 
     fn open<'a>(
@@ -31,7 +33,7 @@ impl Transport for Cutting {
         expect: Option<Identity>,
     ) -> BoxFuture<'a, Result<Lane, LaneError>> {
         Box::pin(async move {
-            let lane = self.tcp.open(to, expect).await?;
+            let lane = self.under.open(to, expect).await?;
             match to {
                 Endpoint::Address(_) => Ok(lane),
                 // Peers know each other by addresses.
@@ -45,7 +47,7 @@ impl Transport for Cutting {
     }
 
     fn lanes_per_edge(&self) -> u16 {
-        self.tcp.lanes_per_edge()
+        self.under.lanes_per_edge()
     }
 }
 

@@ -1,18 +1,20 @@
-//! TCP of a neighbour that sends other content than it told the master.
+//! The transport of a neighbour that sends other content than it told the master.
 
 use std::net::SocketAddr;
 use std::task::{Context, Poll};
 
-use pccl::{LaneError, Tcp};
+use pccl::LaneError;
 use pccl_core::id::Identity;
 use pccl_core::transport::{
     BoxFuture, Endpoint, Incoming, Lane, LaneTx, Listener, Security, Transport,
 };
 
-/// TCP on which `honest`, sent in one piece, is `forged` on arrival.
+use super::under::Under;
+
+/// The transport under test, on which `honest`, sent in one piece, is `forged` on arrival.
 #[derive(Clone, Debug)]
 pub(crate) struct Forging {
-    pub(crate) tcp: Tcp,
+    pub(crate) under: Under,
     pub(crate) honest: Vec<u8>,
     /// Of the same length.
     pub(crate) forged: Vec<u8>,
@@ -36,7 +38,7 @@ impl Transport for Forging {
     ) -> BoxFuture<'_, Result<Box<dyn Listener>, LaneError>> {
         Box::pin(async move {
             let listener = ForgingListener {
-                listener: self.tcp.listen(on, security).await?,
+                listener: self.under.listen(on, security).await?,
                 forging: self.clone(),
             };
             Ok(Box::new(listener) as Box<dyn Listener>)
@@ -48,11 +50,11 @@ impl Transport for Forging {
         to: &'a Endpoint,
         expect: Option<Identity>,
     ) -> BoxFuture<'a, Result<Lane, LaneError>> {
-        Box::pin(async move { Ok(self.forging(self.tcp.open(to, expect).await?)) })
+        Box::pin(async move { Ok(self.forging(self.under.open(to, expect).await?)) })
     }
 
     fn lanes_per_edge(&self) -> u16 {
-        self.tcp.lanes_per_edge()
+        self.under.lanes_per_edge()
     }
 }
 

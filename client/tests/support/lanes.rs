@@ -1,4 +1,4 @@
-//! TCP that counts what its lanes carry, and that may say of them that they lead to another machine.
+//! A transport that counts what its lanes carry, and that may say of them that they lead to another machine.
 //!
 //! Between two ends on one machine a collective uses one lane, however many there are. So over loopback
 //! only lanes that deny it show how peers on different machines work together.
@@ -9,11 +9,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use pccl::{LaneError, Tcp};
+use pccl::LaneError;
 use pccl_core::id::Identity;
 use pccl_core::transport::{
     BoxFuture, Endpoint, Incoming, Lane, LaneRx, LaneTx, Listener, Security, Transport,
 };
+
+use super::under::Under;
 
 /// Where lanes say that they lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,18 +29,18 @@ pub(crate) enum Distance {
 /// Both.
 pub(crate) const DISTANCES: [Distance; 2] = [Distance::Near, Distance::Far];
 
-/// TCP with counters.
+/// The transport under test, with counters.
 #[derive(Clone, Debug)]
 pub(crate) struct Counted {
-    tcp: Tcp,
+    under: Under,
     distance: Distance,
     traffic: Traffic,
 }
 
 impl Counted {
-    pub(crate) fn new(tcp: Tcp, distance: Distance, traffic: &Traffic) -> Self {
+    pub(crate) fn new(under: Under, distance: Distance, traffic: &Traffic) -> Self {
         Self {
-            tcp,
+            under,
             distance,
             traffic: traffic.clone(),
         }
@@ -70,7 +72,7 @@ impl Transport for Counted {
         security: Security,
     ) -> BoxFuture<'_, Result<Box<dyn Listener>, LaneError>> {
         Box::pin(async move {
-            let listener = self.tcp.listen(on, security).await?;
+            let listener = self.under.listen(on, security).await?;
             let transport = self.clone();
             let counted = CountedListener {
                 listener,
@@ -85,11 +87,11 @@ impl Transport for Counted {
         to: &'a Endpoint,
         expect: Option<Identity>,
     ) -> BoxFuture<'a, Result<Lane, LaneError>> {
-        Box::pin(async move { Ok(self.counted(self.tcp.open(to, expect).await?)) })
+        Box::pin(async move { Ok(self.counted(self.under.open(to, expect).await?)) })
     }
 
     fn lanes_per_edge(&self) -> u16 {
-        self.tcp.lanes_per_edge()
+        self.under.lanes_per_edge()
     }
 }
 

@@ -5,6 +5,7 @@
 pub(crate) mod cutting;
 pub(crate) mod forging;
 pub(crate) mod lanes;
+pub(crate) mod under;
 
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr};
@@ -14,10 +15,11 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use pccl::{Builder, Communicator, Tcp};
-use pccl_master::{MasterServer, RunningMaster, Security, Trust};
+use pccl::{Builder, Communicator};
+use pccl_master::RunningMaster;
 
 use lanes::{Counted, Distance, Traffic};
+use under::{Under, spawn_master};
 
 /// Far beyond what any test takes; reached only by a hang.
 const HANG: Duration = Duration::from_secs(60);
@@ -27,7 +29,7 @@ pub(crate) const LANES: u16 = 2;
 
 pub(crate) struct Run {
     pub(crate) master: RunningMaster,
-    tcp: Tcp,
+    under: Under,
     distance: Distance,
     /// What the peers' lanes carry.
     pub(crate) traffic: Traffic,
@@ -40,11 +42,11 @@ impl Run {
 
     /// With so many lanes per edge, which say that they lead so far.
     pub(crate) fn over(lanes: u16, distance: Distance) -> Self {
-        let master = spawn_master();
+        let run = Self::of(spawn_master());
         Self {
-            tcp: Tcp::new().lanes(lanes),
+            under: run.under.clone().lanes(lanes),
             distance,
-            ..Self::of(master)
+            ..run
         }
     }
 
@@ -55,9 +57,10 @@ impl Run {
             .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
             .with_test_writer()
             .try_init();
+        let under = Under::to(&address_of(&master)).lanes(LANES);
         Self {
             master,
-            tcp: Tcp::new().lanes(LANES),
+            under,
             distance: Distance::Near,
             traffic: Traffic::default(),
         }
@@ -65,30 +68,27 @@ impl Run {
 
     /// A builder for one more peer of this run.
     pub(crate) fn builder(&self) -> Builder {
-        self.builder_over(&self.tcp)
+        self.builder_over(&self.under)
     }
 
     /// A builder for a peer that wishes for another number of lanes.
     pub(crate) fn builder_with_lanes(&self, lanes: u16) -> Builder {
-        self.builder_over(&self.tcp.clone().lanes(lanes))
+        self.builder_over(&self.under.clone().lanes(lanes))
     }
 
-    fn builder_over(&self, tcp: &Tcp) -> Builder {
-        let transport = Counted::new(tcp.clone(), self.distance, &self.traffic);
+    fn builder_over(&self, under: &Under) -> Builder {
+        let transport = Counted::new(under.clone(), self.distance, &self.traffic);
         builder_for(&self.address()).transport(transport)
     }
 
     /// The transport of this run's peers, uncounted.
-    pub(crate) const fn tcp(&self) -> &Tcp {
-        &self.tcp
+    pub(crate) const fn under(&self) -> &Under {
+        &self.under
     }
 
     /// Where peers connect, or the join string of a run that is encrypted.
     pub(crate) fn address(&self) -> String {
-        match self.master.join_string(&[]).unwrap() {
-            Some(invited) => invited.to_word().to_string(),
-            None => self.master.local_addr().to_string(),
-        }
+        address_of(&self.master)
     }
 
     /// Peers that have all joined, in the order of their identities.
@@ -138,6 +138,13 @@ impl Run {
         });
         admit(peers);
         doomed
+    }
+}
+
+fn address_of(master: &RunningMaster) -> String {
+    match master.join_string(&[]).unwrap() {
+        Some(invited) => invited.to_word().to_string(),
+        None => master.local_addr().to_string(),
     }
 }
 
@@ -203,24 +210,9 @@ pub(crate) fn begin(builder: Builder) -> Communicator {
     peer
 }
 
-/// The environment variable `PCCL_TEST_TRANSPORT=tls` has every test's run encrypted.
-fn spawn_master() -> RunningMaster {
-    match std::env::var("PCCL_TEST_TRANSPORT").as_deref() {
-        Ok("tls") => spawn_invited(Trust::ephemeral().unwrap()),
-        Ok(other) => panic!("there is no transport `{other}` to test with"),
-        Err(_) => pccl_master::spawn("127.0.0.1:0").unwrap(),
-    }
-}
-
-/// A master that encrypts, and lets in who is invited.
-pub(crate) fn spawn_invited(trust: Trust) -> RunningMaster {
-    let master = MasterServer::builder().security(Security::Proven(trust));
-    master.spawn("127.0.0.1:0").unwrap()
-}
-
 pub(crate) fn builder_for(master: &str) -> Builder {
     Communicator::builder(master)
-        .transport(Tcp::new().lanes(LANES))
+        .transport(Under::to(master).lanes(LANES))
         .listen(IpAddr::V4(Ipv4Addr::LOCALHOST))
         .first_port(0)
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use pccl_core::wire::{Preamble, offer};
-use pccl_master::{JoinString, KeyPair};
+use pccl_master::{JoinString, KeyPair, Via};
 use pccl_trust::InvitationId;
 use tokio::process::Command;
 
@@ -108,6 +108,25 @@ async fn a_master_that_keeps_its_key_is_the_same_after_a_restart() {
     assert_eq!(after.master(), before.master());
     assert_eq!(after.secret(), before.secret());
     assert_ne!(after.addresses(), before.addresses());
+}
+
+#[tokio::test]
+async fn a_master_over_quic_says_so_in_its_join_strings_or_names_the_feature_that_is_missing() {
+    let home = Home::new("quic");
+    let mut program = home.start(&["--transport", "quic"]);
+    if !cfg!(feature = "quic") {
+        let line = program.line("built without quic").await;
+        assert!(line.contains("--features quic"), "{line}");
+        return;
+    }
+
+    let everybody = program.join_string().await;
+    let one = home.invite(&["--uses", "1"]).await;
+    let said = home.invite(&["--transport", "tcp"]).await;
+
+    assert_eq!(everybody.via(), Via::Quic);
+    assert_eq!(one.via(), Via::Quic, "as the master was started");
+    assert_eq!(said.via(), Via::Tls, "as it was said");
 }
 
 #[tokio::test]

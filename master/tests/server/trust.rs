@@ -330,3 +330,14 @@ async fn a_transport_that_does_not_encrypt_carries_no_master_that_has_to() {
 
     assert!(matches!(bound, Err(ServeError::CannotEncrypt)));
 }
+
+#[cfg(feature = "quic")]
+#[tokio::test]
+async fn a_transport_that_always_encrypts_carries_no_plain_master() {
+    let quic = std::sync::Arc::new(pccl_transport_quic::Quic::new());
+    let builder = MasterServer::builder().transport(quic);
+
+    let bound = builder.bind(([127, 0, 0, 1], 0).into()).await;
+
+    assert!(matches!(bound, Err(ServeError::CannotBePlain)));
+}

@@ -2,16 +2,22 @@
 //! with faults in them, and read or do not read what comes back.
 //!
 //! What is sent depends on the seed alone; when it arrives does not.
+//!
+//! A victim that encrypts is attacked before its handshakes, with bytes on its bare port, and after them: by
+//! strangers who have a key, as everybody may, and no invitation.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use pccl_core::id::Identity;
 use pccl_core::messages::ToMaster;
+use pccl_core::transport::{Endpoint, Lane, Transport, recv_some, send_all};
 use pccl_core::wire::{Preamble, encode_control};
+use pccl_transport_tcp::Tcp;
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -56,19 +62,50 @@ impl Tally {
 /// What a connection sends, drawn from the seed.
 pub(crate) type Stream = fn(&mut StdRng) -> Vec<u8>;
 
+/// Whom to attack, and over what.
+#[derive(Clone)]
+pub(crate) struct Victim {
+    pub(crate) at: SocketAddr,
+    pub(crate) bare: Bare,
+    /// What leads behind the handshake, and who has to be there.
+    pub(crate) behind: Option<(Stranger, Identity)>,
+}
+
+/// Makes the transport of one stranger.
+pub(crate) type Stranger = fn() -> Arc<dyn Transport>;
+
+/// What carries bytes to the bare port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bare {
+    Tcp,
+    #[allow(dead_code, reason = "not every user of this file attacks QUIC")]
+    Udp,
+}
+
+impl From<SocketAddr> for Victim {
+    /// One that is plain.
+    fn from(at: SocketAddr) -> Self {
+        Self {
+            at,
+            bare: Bare::Tcp,
+            behind: None,
+        }
+    }
+}
+
 /// Attacks the master, and says with which seed before it begins.
-pub(crate) async fn attack(master: SocketAddr, attack: Attack) -> Tally {
-    attack_with(stream, master, attack).await
+pub(crate) async fn attack(master: impl Into<Victim>, attack: Attack) -> Tally {
+    attack_with(stream, master.into(), attack).await
 }
 
 /// The same with other bytes, on whoever listens there.
-pub(crate) async fn attack_with(stream: Stream, victim: SocketAddr, attack: Attack) -> Tally {
+pub(crate) async fn attack_with(stream: Stream, victim: Victim, attack: Attack) -> Tally {
     println!("{attack:?}");
     let end = Instant::now() + attack.lasting;
     let mut attackers = JoinSet::new();
     for number in 0..attack.connections {
         let random = StdRng::seed_from_u64(attack.seed.wrapping_mul(1 << 16) + number);
-        attackers.spawn(attacker(stream, victim, random, end));
+        attackers.spawn(attacker(stream, victim.clone(), random, end));
     }
     let mut tally = Tally::default();
     while let Some(done) = attackers.join_next().await {
@@ -78,20 +115,26 @@ pub(crate) async fn attack_with(stream: Stream, victim: SocketAddr, attack: Atta
 }
 
 /// One connection after another.
-async fn attacker(stream: Stream, victim: SocketAddr, mut random: StdRng, end: Instant) -> Tally {
+async fn attacker(stream: Stream, victim: Victim, mut random: StdRng, end: Instant) -> Tally {
     let mut tally = Tally::default();
+    let behind = victim.behind.map(|(make, expect)| (make(), expect));
     while Instant::now() < end {
         let bytes = stream(&mut random);
         let pieces = random.random_range(1..6);
         let reads = random.random_bool(0.7);
         let lingers = random.random_bool(0.3);
-        match TcpStream::connect(victim).await {
-            Ok(connection) => {
-                tally.opened += 1;
-                tally.add(assault(connection, &bytes, pieces, reads).await);
+        let behind = behind.as_ref().filter(|_| random.random());
+        if behind.is_none() && victim.bare == Bare::Udp {
+            tally.add(datagrams(victim.at, &bytes).await);
+        } else {
+            match open(victim.at, behind).await {
+                Some(lane) => {
+                    tally.opened += 1;
+                    tally.add(assault(lane, &bytes, pieces, reads).await);
+                }
+                // Out of ports or descriptors; the other attackers will free some.
+                None => sleep(PATIENCE).await,
             }
-            // Out of ports or descriptors; the other attackers will free some.
-            Err(_) => sleep(PATIENCE).await,
         }
         if lingers {
             sleep(PATIENCE).await;
@@ -100,17 +143,46 @@ async fn attacker(stream: Stream, victim: SocketAddr, mut random: StdRng, end: I
     tally
 }
 
-async fn assault(mut victim: TcpStream, bytes: &[u8], pieces: usize, reads: bool) -> Tally {
+/// A lane behind the handshake, or one to the bare port. `None`: the victim does not take it now.
+async fn open(at: SocketAddr, behind: Option<&(Arc<dyn Transport>, Identity)>) -> Option<Lane> {
+    let to = Endpoint::Address(at);
+    match behind {
+        Some((transport, expect)) => transport.open(&to, Some(*expect)).await.ok(),
+        None => Tcp::plain().open(&to, None).await.ok(),
+    }
+}
+
+/// Datagrams that are no handshake, or not more than the beginning of one.
+async fn datagrams(to: SocketAddr, bytes: &[u8]) -> Tally {
+    let mut tally = Tally::default();
+    let Ok(socket) = UdpSocket::bind((to.ip(), 0)).await else {
+        return tally;
+    };
+    for piece in bytes.chunks(1300) {
+        // The first byte and the version of a first packet of QUIC, padded as that has to be.
+        let initial = [&[0xc3, 0, 0, 0, 1], piece].concat();
+        let padded = [&initial[..], &[0; 1200]].concat();
+        for datagram in [piece, &initial, &padded] {
+            match socket.send_to(datagram, to).await {
+                Ok(sent) => tally.sent += sent as u64,
+                Err(_) => tally.ended = 1,
+            }
+        }
+    }
+    tally
+}
+
+async fn assault(mut victim: Lane, bytes: &[u8], pieces: usize, reads: bool) -> Tally {
     let mut tally = Tally::default();
     let mut answer = [0; 4096];
     for piece in bytes.chunks(bytes.len().div_ceil(pieces).max(1)) {
-        match timeout(PATIENCE, victim.write_all(piece)).await {
+        match timeout(PATIENCE, send_all(&mut *victim.tx, piece, &[])).await {
             Ok(Ok(())) => tally.sent += piece.len() as u64,
             Ok(Err(_)) => tally.ended = 1,
             Err(_) => {}
         }
         if reads {
-            match timeout(PATIENCE / 10, victim.read(&mut answer)).await {
+            match timeout(PATIENCE / 10, recv_some(&mut *victim.rx, &mut answer)).await {
                 Ok(Ok(0) | Err(_)) => tally.ended = 1,
                 Ok(Ok(n)) => tally.received += n as u64,
                 Err(_) => {}

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
+use pccl_tests::over::Over;
 use pccl_tests::processes::Swarm;
 use pccl_tests::recovery::{Outcome, STAGES, Setting, measure, quantile};
 use pccl_tests::roles::Role;
@@ -25,6 +26,9 @@ struct Arguments {
     /// Kills of each setting
     #[arg(long, default_value_t = 50)]
     kills: usize,
+    /// What the runs go over; of several, one after the other for each setting
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Over::Tcp])]
+    transport: Vec<Over>,
     /// Only this setting: 0 or 1
     #[arg(long)]
     only: Option<usize>,
@@ -62,7 +66,9 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let mut outcomes = Vec::new();
     for (index, setting) in settings.into_iter().enumerate() {
         if arguments.only.is_none_or(|only| only == index) {
-            outcomes.push(one(&program, setting, arguments.kills)?);
+            for over in &arguments.transport {
+                outcomes.push(one(&program, *over, setting, arguments.kills)?);
+            }
         }
     }
     println!("{}", table(&outcomes));
@@ -77,19 +83,22 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
 
 fn one(
     program: &Path,
+    over: Over,
     setting: Setting,
     kills: usize,
 ) -> Result<Outcome, Box<dyn std::error::Error>> {
     let told = |done: usize| {
         if done.is_multiple_of(10) {
             eprintln!(
-                "{} peers, {}: {done} of {kills} kills",
+                "{} peers over {}, {}: {done} of {kills} kills",
                 setting.peers,
+                over.name(),
                 size(setting)
             );
         }
     };
-    Ok(measure(&mut Swarm::of(program), setting, kills, told)?)
+    let mut swarm = Swarm::of(program).over(over);
+    Ok(measure(&mut swarm, setting, kills, told)?)
 }
 
 fn table(outcomes: &[Outcome]) -> String {
@@ -102,15 +111,16 @@ fn table(outcomes: &[Outcome]) -> String {
         "of the same peers in the same run, and how many of those the median recovery takes"
             .to_owned(),
         String::new(),
-        "peers      size  kills   median      p90    worst   undisturbed  ratio".to_owned(),
+        "peers  over      size  kills   median      p90    worst   undisturbed  ratio".to_owned(),
     ];
     for outcome in outcomes {
         let totals = || outcome.recoveries.iter().map(|recovery| recovery.total);
         let median = quantile(totals(), 0.5);
         let floor = quantile(outcome.undisturbed.iter().copied(), 0.5);
         lines.push(format!(
-            "{:5} {:>9} {:6} {:8.2} {:8.2} {:8.2} {:13.3} {:6.1}",
+            "{:5} {:>5} {:>9} {:6} {:8.2} {:8.2} {:8.2} {:13.3} {:6.1}",
             outcome.setting.peers,
+            outcome.over.name(),
             size(outcome.setting),
             outcome.recoveries.len(),
             ms(median),
@@ -132,8 +142,9 @@ fn breakdown(outcome: &Outcome) -> String {
     };
     let recoveries = &outcome.recoveries;
     let mut lines = vec![format!(
-        "\n{} peers, {}: stages, in ms              median    worst",
+        "\n{} peers over {}, {}: stages, in ms    median    worst",
         outcome.setting.peers,
+        outcome.over.name(),
         size(outcome.setting)
     )];
     for (index, (stage, _)) in STAGES.iter().enumerate() {

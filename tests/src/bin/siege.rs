@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
+use pccl_tests::over::Over;
 use pccl_tests::processes::Trouble;
 use pccl_tests::roles::Role;
 use pccl_tests::siege::{Siege, besiege};
@@ -19,6 +20,9 @@ struct Arguments {
     /// How long
     #[arg(long, default_value_t = 60)]
     seconds: u64,
+    /// What the run goes over: behind TLS or QUIC half of the garbage comes from strangers with a key
+    #[arg(long, value_enum, default_value_t)]
+    transport: Over,
     /// Where the bytes come from
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -46,6 +50,7 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<(), Trouble> {
     let siege = Siege {
+        over: arguments.transport,
         seed: arguments.seed,
         lasting: Duration::from_secs(arguments.seconds),
         to_master: arguments.connections,

@@ -8,8 +8,7 @@ use pccl_core::transport::LaneError;
 use pccl_trust::{KeyPair, client_config, server_config};
 use rustls::{ClientConfig, ServerConfig};
 
-/// Who this process is where nobody has said: made when it is first needed. Whoever reconnects is who it
-/// was, and takes no other use of its invitation.
+/// Who this process is where nobody has said.
 static OF_PROCESS: OnceLock<Result<Configs, LaneError>> = OnceLock::new();
 
 /// A key pair.
@@ -48,11 +47,11 @@ impl Keys {
 
 impl Configs {
     fn of_process() -> Result<Self, LaneError> {
-        let pair = KeyPair::generate().map_err(|error| {
+        let pair = KeyPair::of_process().map_err(|error| {
             tracing::warn!(%error, "no key pair can be made");
             LaneError::Failed
         })?;
-        Self::new(&pair)
+        Self::new(pair)
     }
 
     fn new(pair: &KeyPair) -> Result<Self, LaneError> {

@@ -14,6 +14,24 @@ fn two_key_pairs_that_are_made_are_different() {
     assert_ne!(one.public_key(), other.public_key());
 }
 
+#[test]
+fn all_threads_of_a_process_get_its_one_key_pair() {
+    let start = Barrier::new(8);
+    let keys = thread::scope(|scope| {
+        let ask = || {
+            start.wait();
+            KeyPair::of_process().unwrap().public_key()
+        };
+        let asking: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
+        asking
+            .into_iter()
+            .map(|asking| asking.join().unwrap())
+            .collect::<Vec<_>>()
+    });
+
+    assert!(keys.iter().all(|key| *key == keys[0]), "{keys:?}");
+}
+
 /// The first vector of RFC 8032, section 7.1.
 #[test]
 fn the_public_key_is_that_of_the_seed() {

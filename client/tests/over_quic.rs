@@ -1,0 +1,111 @@
+//! Runs over QUIC: what a user writes, and what travels.
+#![cfg(feature = "quic")]
+
+mod support;
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use pccl::SyncStrategy::EnforcePopular;
+use pccl::{Builder, Communicator, Error, Quic, Reduce, SharedState};
+use pccl_core::wire::HandshakeError;
+use pccl_master::{RunningMaster, Terms, Trust, Via};
+use support::under::spawn_invited;
+use support::{begin, join_as, together};
+
+fn trust() -> Trust {
+    Trust::ephemeral().unwrap().over(Via::Quic)
+}
+
+fn word_of(master: &RunningMaster) -> String {
+    let join = master.join_string(&[]).unwrap().expect("it encrypts");
+    join.to_word().to_string()
+}
+
+/// As a program does that says nothing of transports.
+fn builder(word: &str) -> Builder {
+    let builder = Communicator::builder(word).first_port(0);
+    builder.listen(IpAddr::V4(Ipv4Addr::LOCALHOST))
+}
+
+fn reduce_and_share(peers: &mut [Communicator]) {
+    let count = u32::try_from(peers.len()).unwrap();
+    let results = together(peers, |peer| {
+        let mut weights = [peer.port(); 1000];
+        let mut state = SharedState::at(0);
+        state.entry("weights", &mut weights).unwrap();
+        peer.sync_shared_state(&mut state, EnforcePopular).unwrap();
+        drop(state);
+        let mut sum = vec![1_u32; 300_000];
+        peer.all_reduce(&mut sum, Reduce::sum()).unwrap();
+        (weights, sum)
+    });
+
+    let (weights, sum) = &results[0];
+    assert!(sum.iter().all(|element| *element == count));
+    assert!(results.iter().all(|(other, _)| other == weights));
+}
+
+#[test]
+fn a_join_string_is_all_that_a_peer_needs_to_reduce_and_share_state() {
+    let master = spawn_invited(trust());
+    let word = word_of(&master);
+    let mut peers = vec![begin(builder(&word))];
+    join_as(builder(&word), &mut peers);
+    join_as(builder(&word), &mut peers);
+
+    reduce_and_share(&mut peers);
+}
+
+#[test]
+fn a_peer_chooses_its_own_lanes_and_connections_in_one_line() {
+    let master = spawn_invited(trust());
+    let word = word_of(&master);
+    let with = |lanes| builder(&word).transport(Quic::new().lanes(lanes).connections(2));
+    let mut peers = vec![begin(with(3))];
+    join_as(with(2), &mut peers);
+
+    reduce_and_share(&mut peers);
+}
+
+#[test]
+fn a_used_up_invitation_lets_nobody_in_and_says_why() {
+    let trust = trust();
+    let master = spawn_invited(trust.clone());
+    let at = master.local_addr().to_string().parse().unwrap();
+    let none = Terms {
+        uses: Some(0),
+        ..Terms::default()
+    };
+    let (_, used_up) = trust.invite(none, &[at]).unwrap();
+
+    let refused = builder(&used_up.to_word()).connect().err().unwrap();
+
+    match refused {
+        Error::MasterUnreachable {
+            reason: HandshakeError::Refused(text),
+            ..
+        } => assert!(text.contains("used"), "{text}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_address_in_place_of_a_join_string_is_an_error_that_says_what_to_do() {
+    let master = spawn_invited(trust());
+    let address = master.local_addr().to_string();
+
+    let refused = builder(&address).transport(Quic::new()).connect();
+
+    let expected = Error::NoPlainLanes { master: address };
+    assert_eq!(refused.err(), Some(expected));
+}
+
+#[test]
+fn a_master_that_stops_tells_its_peers() {
+    let master = spawn_invited(trust());
+    let mut peer = begin(builder(&word_of(&master)));
+
+    master.stop();
+
+    assert_eq!(peer.update_topology().err(), Some(Error::MasterStopped));
+}

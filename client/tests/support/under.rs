@@ -1,0 +1,91 @@
+//! The transport under test. Which one it is a run's master decides, and the environment variable
+//! `PCCL_TEST_TRANSPORT` for the masters of tests that do not care: `tls`, `quic`, or unset for plain TCP.
+
+use std::net::SocketAddr;
+
+#[cfg(feature = "quic")]
+use pccl::Quic;
+use pccl::{LaneError, Tcp};
+use pccl_core::id::Identity;
+use pccl_core::transport::{BoxFuture, Endpoint, Lane, Listener, Security, Transport};
+use pccl_master::{JoinString, MasterServer, RunningMaster, Security as Encryption, Trust, Via};
+
+/// One of those that there are.
+#[derive(Clone, Debug)]
+pub(crate) enum Under {
+    Tcp(Tcp),
+    #[cfg(feature = "quic")]
+    Quic(Quic),
+}
+
+impl Under {
+    /// What leads to the master of a join string or an address.
+    pub(crate) fn to(master: &str) -> Self {
+        match master.parse().as_ref().map(JoinString::via) {
+            #[cfg(feature = "quic")]
+            Ok(Via::Quic) => Self::Quic(Quic::new()),
+            Ok(_) | Err(_) => Self::Tcp(Tcp::new()),
+        }
+    }
+
+    pub(crate) fn lanes(self, lanes: u16) -> Self {
+        match self {
+            Self::Tcp(tcp) => Self::Tcp(tcp.lanes(lanes)),
+            #[cfg(feature = "quic")]
+            Self::Quic(quic) => Self::Quic(quic.lanes(lanes)),
+        }
+    }
+
+    fn inner(&self) -> &dyn Transport {
+        match self {
+            Self::Tcp(tcp) => tcp,
+            #[cfg(feature = "quic")]
+            Self::Quic(quic) => quic,
+        }
+    }
+}
+
+impl Transport for Under {
+    fn listen(
+        &self,
+        on: SocketAddr,
+        security: Security,
+    ) -> BoxFuture<'_, Result<Box<dyn Listener>, LaneError>> {
+        self.inner().listen(on, security)
+    }
+
+    fn open<'a>(
+        &'a self,
+        to: &'a Endpoint,
+        expect: Option<Identity>,
+    ) -> BoxFuture<'a, Result<Lane, LaneError>> {
+        self.inner().open(to, expect)
+    }
+
+    fn lanes_per_edge(&self) -> u16 {
+        self.inner().lanes_per_edge()
+    }
+
+    fn security(&self) -> Security {
+        self.inner().security()
+    }
+
+    fn has_plain_lanes(&self) -> bool {
+        self.inner().has_plain_lanes()
+    }
+}
+
+/// A master over what the environment says.
+pub(crate) fn spawn_master() -> RunningMaster {
+    let via = match std::env::var("PCCL_TEST_TRANSPORT").as_deref() {
+        Err(_) => return pccl_master::spawn("127.0.0.1:0").unwrap(),
+        Ok(name) => name.parse::<Via>().expect("PCCL_TEST_TRANSPORT"),
+    };
+    spawn_invited(Trust::ephemeral().unwrap().over(via))
+}
+
+/// A master that encrypts, and lets in who is invited.
+pub(crate) fn spawn_invited(trust: Trust) -> RunningMaster {
+    let master = MasterServer::builder().security(Encryption::Proven(trust));
+    master.spawn("127.0.0.1:0").unwrap()
+}

@@ -1,0 +1,94 @@
+//! Noticing that nobody is there any more.
+//!
+//! Where a process has died the system answers in its place: TCP gets a reset, and UDP an ICMP message that
+//! only a connected socket hears of. QUIC heeds no such message, because anybody could have sent it, and ends
+//! a connection for its silence, seconds later. So where packets leave and none comes back, this end asks from
+//! a connected socket; where it is told that nobody listens there, and the other end does not answer on the
+//! connection either, the connection is over.
+
+use std::convert::Infallible;
+use std::io::{Error, ErrorKind};
+use std::net::SocketAddr;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use pccl_core::transport::LaneError;
+use tokio::net::UdpSocket;
+use tokio::time::{sleep, timeout};
+
+use crate::error::of_socket;
+use crate::link::Link;
+use crate::socket::bind_towards;
+
+/// How often a connection is looked at, and how long an answer of the system is waited for.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// How long the other end may take to show that it is there after all, beyond three round trips.
+const ANSWER: Duration = Duration::from_millis(50);
+
+/// Waits for word that nobody is there. A packet that means nothing is enough to ask. Where no word comes it
+/// waits for ever.
+pub(crate) async fn absence(at: SocketAddr) -> LaneError {
+    match ask(at).await {
+        Ok(never) => match never {},
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => LaneError::Refused,
+        Err(error) => of_socket(&error),
+    }
+}
+
+async fn ask(at: SocketAddr) -> Result<Infallible, Error> {
+    let socket = UdpSocket::from_std(bind_towards(at)?)?;
+    socket.connect(at).await?;
+    socket.send(&[0]).await?;
+    loop {
+        socket.recv(&mut [0; 1]).await?;
+    }
+}
+
+/// Ends the connection once nobody is at its other end.
+pub(crate) async fn watch(link: Weak<Link>) {
+    let mut before = Traffic::default();
+    loop {
+        sleep(LOOK).await;
+        let Some(link) = link.upgrade() else { return };
+        if link.connection.close_reason().is_some() {
+            return;
+        }
+        let now = Traffic::of(&link);
+        if now.received == before.received && now.sent != before.sent && is_absent(&link).await {
+            tracing::debug!(from = %link.from, "nobody is there any more");
+            return link.give_up(LaneError::Reset);
+        }
+        before = now;
+    }
+}
+
+/// Datagrams of a connection.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Traffic {
+    sent: u64,
+    received: u64,
+}
+
+impl Traffic {
+    fn of(link: &Link) -> Self {
+        let stats = link.connection.stats();
+        Self {
+            sent: stats.udp_tx.datagrams,
+            received: stats.udp_rx.datagrams,
+        }
+    }
+}
+
+/// The system says that nobody listens, and nothing is heard on the connection.
+pub(crate) async fn is_absent(link: &Arc<Link>) -> bool {
+    let before = Traffic::of(link).received;
+    if timeout(LOOK, absence(link.from)).await != Ok(LaneError::Refused) {
+        return false;
+    }
+    // A forged message ends nothing: who is there answers this.
+    let _ = link.connection.send_datagram(Bytes::new());
+    sleep(link.connection.rtt() * 3 + ANSWER).await;
+    Traffic::of(link).received == before
+}

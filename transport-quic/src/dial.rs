@@ -1,0 +1,45 @@
+//! Making a connection: from a socket of its own, within a time that the caller limits.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use pccl_core::id::Identity;
+use pccl_core::transport::LaneError;
+use pccl_trust::PublicKey;
+use quinn::{Endpoint, TokioRuntime};
+
+use crate::absence::absence;
+use crate::error::{of_connecting, of_connection, of_socket};
+use crate::keys::Configs;
+use crate::link::Link;
+use crate::settings::Settings;
+use crate::socket::bind_towards;
+
+/// A connection to who is expected there.
+pub(crate) async fn dial(
+    to: SocketAddr,
+    expect: Identity,
+    settings: &Settings,
+    configs: &Configs,
+) -> Result<Arc<Link>, LaneError> {
+    let name = PublicKey::from(expect.0).server_name();
+    let (config, client) = (settings.endpoint()?, settings.client(configs)?);
+    let socket = bind_towards(to);
+    let endpoint =
+        socket.and_then(|socket| Endpoint::new(config, None, socket, Arc::new(TokioRuntime)));
+    let endpoint = endpoint.map_err(|error| of_socket(&error))?;
+    let connecting = endpoint
+        .connect_with(client, to, &name)
+        .map_err(|error| of_connecting(&error))?;
+    let connection = tokio::select! {
+        biased;
+        connection = connecting => connection.map_err(|error| of_connection(&error))?,
+        error = absence(to) => return Err(error),
+    };
+    let link = Link::opened(connection, configs.own)?;
+    // The handshake has failed already if it is anybody else.
+    match link.proven.identity == expect {
+        true => Ok(link),
+        false => Err(LaneError::Untrusted),
+    }
+}

@@ -1,0 +1,143 @@
+//! A connection, as the lanes on it share it. It ends with the last of them.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use pccl_core::id::Identity;
+use pccl_core::transport::{LaneError, Proven};
+use quinn::{Connection, ConnectionError, VarInt};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+
+use crate::absence::watch;
+use crate::error::of_connection;
+use crate::patience::Patience;
+use crate::proof::proven;
+use crate::settings::UNREAD_BYTES;
+use crate::socket::canonical;
+
+/// A connection on which both ends have proved who they are.
+pub(crate) struct Link {
+    pub(crate) connection: Connection,
+    pub(crate) proven: Proven,
+    pub(crate) from: SocketAddr,
+    pub(crate) is_local: bool,
+    /// Where the tasks of the connection are.
+    pub(crate) runtime: Handle,
+    pub(crate) patience: Patience,
+    /// Why this end has given the connection up.
+    given_up: OnceLock<LaneError>,
+    lanes: watch::Sender<usize>,
+    /// `None`: the other end may have as much under way as fits its lanes.
+    room: Option<Room>,
+}
+
+/// How much a stranger may send before anybody reads it. A lane that is read from gets the window that it
+/// may fill, so that one that stands still takes nothing from the others.
+struct Room {
+    window: u32,
+    readers: Mutex<u32>,
+}
+
+impl Link {
+    /// Of a connection to somebody who was expected.
+    pub(crate) fn opened(connection: Connection, own: Identity) -> Result<Arc<Self>, LaneError> {
+        Self::new(connection, own, None)
+    }
+
+    /// Of a connection from anybody. `window`: what a lane may have under way.
+    pub(crate) fn accepted(
+        connection: Connection,
+        own: Identity,
+        window: u32,
+    ) -> Result<Arc<Self>, LaneError> {
+        let readers = Mutex::new(0);
+        Self::new(connection, own, Some(Room { window, readers }))
+    }
+
+    fn new(
+        connection: Connection,
+        own: Identity,
+        room: Option<Room>,
+    ) -> Result<Arc<Self>, LaneError> {
+        let from = canonical(connection.remote_address());
+        let local = connection.local_ip().map(|ip| ip.to_canonical());
+        let link = Arc::new(Self {
+            proven: proven(&connection, own)?,
+            from,
+            is_local: from.ip().is_loopback() || local == Some(from.ip()),
+            runtime: Handle::current(),
+            patience: Patience::default(),
+            given_up: OnceLock::new(),
+            lanes: watch::Sender::new(0),
+            room,
+            connection,
+        });
+        link.runtime.spawn(watch(Arc::downgrade(&link)));
+        Ok(link)
+    }
+
+    /// What the end of the connection means for its lanes.
+    pub(crate) fn why(&self, error: &ConnectionError) -> LaneError {
+        let given_up = self.given_up.get().copied();
+        given_up.unwrap_or_else(|| of_connection(error))
+    }
+
+    /// Ends the connection and all its lanes.
+    pub(crate) fn give_up(&self, why: LaneError) {
+        // The first reason stays.
+        let _ = self.given_up.set(why);
+        self.connection.close(VarInt::from_u32(0), b"");
+    }
+
+    /// Waits until it has no lane.
+    pub(crate) async fn without_lanes(&self) {
+        // The other end of this channel is in this very value.
+        let _ = self.lanes.subscribe().wait_for(|lanes| *lanes == 0).await;
+    }
+}
+
+impl Room {
+    fn resize(&self, connection: &Connection, change: impl FnOnce(u32) -> u32) {
+        let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        *readers = change(*readers);
+        let bytes = u64::from(UNREAD_BYTES) + u64::from(*readers) * u64::from(self.window);
+        connection.set_receive_window(VarInt::from_u64(bytes).unwrap_or(VarInt::MAX));
+    }
+}
+
+/// A lane's place on a connection, shared by its halves.
+pub(crate) struct Seat {
+    pub(crate) link: Arc<Link>,
+    has_been_read: OnceLock<()>,
+}
+
+impl Seat {
+    pub(crate) fn take(link: &Arc<Link>) -> Self {
+        link.lanes.send_modify(|lanes| *lanes += 1);
+        Self {
+            link: Arc::clone(link),
+            has_been_read: OnceLock::new(),
+        }
+    }
+
+    /// Somebody reads what comes on this lane.
+    pub(crate) fn note_reading(&self) {
+        if let Some(room) = &self.link.room
+            && self.has_been_read.set(()).is_ok()
+        {
+            room.resize(&self.link.connection, |readers| readers.saturating_add(1));
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        if let Some(room) = &self.link.room
+            && self.has_been_read.get().is_some()
+        {
+            room.resize(&self.link.connection, |readers| readers.saturating_sub(1));
+        }
+        self.link.lanes.send_modify(|lanes| *lanes -= 1);
+    }
+}

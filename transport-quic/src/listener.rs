@@ -1,0 +1,78 @@
+//! Listening.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use pccl_core::transport::{Incoming, LaneError, Listener};
+use quinn::{Endpoint, TokioRuntime};
+use tokio::sync::mpsc::{Receiver, channel};
+
+use crate::door::{Host, LANES_WAITING, keep};
+use crate::error::of_socket;
+use crate::keys::Configs;
+use crate::settings::Settings;
+use crate::socket::{Left, bind_again, canonical};
+
+/// The lanes of all connections to one address.
+pub(crate) struct QuicLanes {
+    local: SocketAddr,
+    lanes: Receiver<Result<Incoming, LaneError>>,
+    left: Left,
+}
+
+impl Drop for QuicLanes {
+    fn drop(&mut self) {
+        self.left.add(self.local);
+    }
+}
+
+/// Takes the address.
+pub(crate) async fn open_endpoint(
+    on: SocketAddr,
+    left: &Left,
+    settings: &Settings,
+    configs: &Configs,
+) -> Result<Endpoint, LaneError> {
+    let (config, server) = (settings.endpoint()?, settings.server(configs)?);
+    let socket = bind_again(canonical(on), left).await;
+    let endpoint = socket
+        .and_then(|socket| Endpoint::new(config, Some(server), socket, Arc::new(TokioRuntime)));
+    endpoint.map_err(|error| of_socket(&error))
+}
+
+impl QuicLanes {
+    /// Listens. Must be called within a tokio runtime.
+    pub(crate) fn new(
+        endpoint: Endpoint,
+        left: &Left,
+        settings: &Settings,
+        configs: &Configs,
+    ) -> Result<Self, LaneError> {
+        let local = endpoint.local_addr().map_err(|error| of_socket(&error))?;
+        let (sender, lanes) = channel(LANES_WAITING);
+        let host = Host {
+            own: configs.own,
+            window: settings.window,
+            lanes: sender,
+        };
+        tokio::spawn(keep(endpoint, host));
+        Ok(Self {
+            local: canonical(local),
+            lanes,
+            left: left.clone(),
+        })
+    }
+}
+
+impl Listener for QuicLanes {
+    fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<Result<Incoming, LaneError>> {
+        let next = ready!(self.lanes.poll_recv(cx));
+        // Nobody sends any more where the socket has failed.
+        Poll::Ready(next.unwrap_or(Err(LaneError::Closed)))
+    }
+}

@@ -1,0 +1,75 @@
+//! Connections that stand, by whom they lead to, so that lanes to one peer share them.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, Weak};
+
+use pccl_core::id::Identity;
+use tokio::runtime::Id;
+use tokio::sync::Mutex;
+
+use crate::link::Link;
+
+/// Whom a connection leads to. A runtime drives its own connections alone.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Peer {
+    pub(crate) at: SocketAddr,
+    pub(crate) expect: Identity,
+    pub(crate) runtime: Id,
+}
+
+/// The connections to one peer, each made when the first lane needs it, and again after its end. The lock
+/// is held while one is made.
+pub(crate) struct Places {
+    next: AtomicUsize,
+    places: Vec<Mutex<Weak<Link>>>,
+}
+
+impl Places {
+    fn new(connections: u16) -> Self {
+        let places = (0..connections.max(1)).map(|_| Mutex::default()).collect();
+        Self {
+            next: AtomicUsize::new(0),
+            places,
+        }
+    }
+
+    /// The place whose turn it is.
+    pub(crate) fn next(&self) -> Option<&Mutex<Weak<Link>>> {
+        let turn = self.next.fetch_add(1, Ordering::Relaxed);
+        self.places.iter().cycle().nth(turn % self.places.len())
+    }
+
+    fn is_empty(&self) -> bool {
+        let is_free =
+            |place: &Mutex<Weak<Link>>| place.try_lock().is_ok_and(|link| link.strong_count() == 0);
+        self.places.iter().all(is_free)
+    }
+}
+
+/// Clones share their connections.
+#[derive(Clone, Default)]
+pub(crate) struct Peers(Arc<std::sync::Mutex<Vec<Entry>>>);
+
+type Entry = (Peer, Arc<Places>);
+
+impl Peers {
+    /// The places of a peer. Those of peers to whom nothing leads any more are forgotten.
+    pub(crate) fn places(&self, peer: Peer, connections: u16) -> Arc<Places> {
+        let mut peers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, places)) = peers.iter().find(|(other, _)| *other == peer) {
+            return Arc::clone(places);
+        }
+        peers.retain(|(_, places)| Arc::strong_count(places) > 1 || !places.is_empty());
+        let places = Arc::new(Places::new(connections));
+        peers.push((peer, Arc::clone(&places)));
+        places
+    }
+}
+
+impl fmt::Debug for Peers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Peers(..)")
+    }
+}
