@@ -9,15 +9,12 @@ use pccl_core::transport::{Lane, LaneError, LaneRx, LaneTx};
 use socket2::SockRef;
 use tokio::sync::oneshot;
 
-use super::session::{Reader, Session};
+use super::incoming::Incoming;
+use super::session::Session;
 use crate::options::{is_local, shorten_user_timeout};
 
-/// Bytes that are encrypted at a time: four full records. More would leave the caches before they are
-/// sent.
-const ENCRYPT_BYTES: usize = 64 << 10;
-
 /// Makes a lane of a session.
-pub(super) fn split(session: Session, reader: Reader) -> Lane {
+pub(super) fn split(session: Session, incoming: Incoming) -> Lane {
     let is_local = is_local(&session.stream);
     let session = Arc::new(session);
     let (sending, ends) = oneshot::channel();
@@ -27,7 +24,7 @@ pub(super) fn split(session: Session, reader: Reader) -> Lane {
         is_local,
         _sending: sending,
     };
-    Lane::new(Box::new(tx), Box::new(TlsRx { session, reader }))
+    Lane::new(Box::new(tx), Box::new(TlsRx { session, incoming }))
 }
 
 /// A caller that has nothing more to send does not come back: what is encrypted and not yet sent is sent
@@ -72,7 +69,7 @@ impl LaneTx for TlsTx {
             return Poll::Ready(Ok(0));
         }
         ready!(self.session.poll_flush(cx))?;
-        Poll::Ready(self.session.encrypt(parts, ENCRYPT_BYTES))
+        Poll::Ready(self.session.send(parts))
     }
 
     fn is_local(&self) -> bool {
@@ -93,7 +90,7 @@ impl LaneTx for TlsTx {
 
 struct TlsRx {
     session: Arc<Session>,
-    reader: Reader,
+    incoming: Incoming,
 }
 
 impl LaneRx for TlsRx {
@@ -102,6 +99,6 @@ impl LaneRx for TlsRx {
         cx: &mut Context<'_>,
         into: &mut [u8],
     ) -> Poll<Result<usize, LaneError>> {
-        self.session.poll_decrypt(cx, &mut self.reader, into)
+        self.session.poll_receive(cx, &mut self.incoming, into)
     }
 }
