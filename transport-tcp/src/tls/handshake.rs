@@ -14,6 +14,7 @@ use rustls::{
     AlertDescription, ClientConnection, Connection, Error, InvalidMessage, ServerConnection,
 };
 use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
 use super::config::Configs;
 use super::fault::Fault;
@@ -64,7 +65,8 @@ pub(super) async fn answer(stream: TcpStream, configs: &Configs) -> Result<Lane,
 
 /// A handshake that goes on.
 struct Handshake {
-    stream: TcpStream,
+    rx: OwnedReadHalf,
+    tx: OwnedWriteHalf,
     connection: Connection,
     inbox: Inbox,
     secrets: Arc<Overheard>,
@@ -72,8 +74,10 @@ struct Handshake {
 
 impl Handshake {
     fn new(stream: TcpStream, connection: Connection, secrets: Arc<Overheard>) -> Self {
+        let (rx, tx) = stream.into_split();
         Self {
-            stream,
+            rx,
+            tx,
             connection,
             inbox: Inbox::default(),
             secrets,
@@ -117,7 +121,7 @@ impl Handshake {
             match self.write_out() {
                 Ok(()) => return Ok(()),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    let room = self.stream.writable().await;
+                    let room = self.tx.writable().await;
                     room.map_err(|error| socket_error(&error))?;
                 }
                 Err(error) => return Err(socket_error(&error)),
@@ -127,14 +131,14 @@ impl Handshake {
 
     fn write_out(&mut self) -> io::Result<()> {
         while self.connection.wants_write() {
-            self.connection.write_tls(&mut Socket(&self.stream))?;
+            self.connection.write_tls(&mut Socket(&self.tx))?;
         }
         Ok(())
     }
 
     async fn read(&mut self) -> Result<(), LaneError> {
-        let (inbox, stream) = (&mut self.inbox, &self.stream);
-        let more = std::future::poll_fn(|cx| inbox.poll_fill(cx, stream)).await;
+        let (inbox, half) = (&mut self.inbox, &mut self.rx);
+        let more = std::future::poll_fn(|cx| inbox.poll_fill(cx, half)).await;
         match more.map_err(|error| socket_error(&error))? {
             true => Ok(()),
             false => Err(LaneError::Closed),
@@ -193,8 +197,8 @@ impl Handshake {
         let mut inbox = self.inbox;
         inbox.release();
         let incoming = Incoming::new(inbox, Opener::new(other)?, is_of_server);
-        let session = Session::new(self.stream, Outgoing::new(Sealer::new(own)?));
-        Ok(lane::split(session, incoming))
+        let session = Session::new(self.tx, Outgoing::new(Sealer::new(own)?));
+        Ok(lane::split(session, self.rx, incoming))
     }
 }
 
@@ -207,7 +211,7 @@ fn proven(own: Identity, established: &Established) -> Proven {
 }
 
 /// Writes without waiting.
-struct Socket<'a>(&'a TcpStream);
+struct Socket<'a>(&'a OwnedWriteHalf);
 
 impl Write for Socket<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use pccl_core::transport::{Lane, LaneError, LaneRx, LaneTx};
 use socket2::SockRef;
+use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::oneshot;
 
 use super::incoming::Incoming;
@@ -14,8 +15,8 @@ use super::session::Session;
 use crate::options::{is_local, shorten_user_timeout};
 
 /// Makes a lane of a session.
-pub(super) fn split(session: Session, incoming: Incoming) -> Lane {
-    let is_local = is_local(&session.stream);
+pub(super) fn split(session: Session, half: OwnedReadHalf, incoming: Incoming) -> Lane {
+    let is_local = is_local(half.as_ref());
     let session = Arc::new(session);
     let (sending, ends) = oneshot::channel();
     tokio::spawn(send_what_is_left(Arc::clone(&session), ends));
@@ -24,7 +25,12 @@ pub(super) fn split(session: Session, incoming: Incoming) -> Lane {
         is_local,
         _sending: sending,
     };
-    Lane::new(Box::new(tx), Box::new(TlsRx { session, incoming }))
+    let rx = TlsRx {
+        session,
+        half,
+        incoming,
+    };
+    Lane::new(Box::new(tx), Box::new(rx))
 }
 
 /// A caller that has nothing more to send does not come back: what is encrypted and not yet sent is sent
@@ -49,7 +55,7 @@ async fn send_what_is_left(session: Arc<Session>, mut ends: oneshot::Receiver<()
 
 fn shut_down(session: &Session) {
     // The other end may have gone already.
-    let _ = SockRef::from(&session.stream).shutdown(Shutdown::Write);
+    let _ = SockRef::from(session.half.as_ref()).shutdown(Shutdown::Write);
 }
 
 struct TlsTx {
@@ -77,7 +83,7 @@ impl LaneTx for TlsTx {
     }
 
     fn give_up_after(&mut self, limit: Duration) {
-        shorten_user_timeout(&self.session.stream, limit);
+        shorten_user_timeout(self.session.half.as_ref(), limit);
     }
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LaneError>> {
@@ -90,6 +96,7 @@ impl LaneTx for TlsTx {
 
 struct TlsRx {
     session: Arc<Session>,
+    half: OwnedReadHalf,
     incoming: Incoming,
 }
 
@@ -99,6 +106,7 @@ impl LaneRx for TlsRx {
         cx: &mut Context<'_>,
         into: &mut [u8],
     ) -> Poll<Result<usize, LaneError>> {
-        self.session.poll_receive(cx, &mut self.incoming, into)
+        let (half, incoming) = (&mut self.half, &mut self.incoming);
+        self.session.poll_receive(cx, half, incoming, into)
     }
 }

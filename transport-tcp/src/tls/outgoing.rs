@@ -7,9 +7,9 @@ use rustls::AlertDescription;
 use super::fault::Fault;
 use super::record::{CONTENT_MAX, Content, HEADER_BYTES, OVERHEAD_BYTES, Sealer};
 
-/// Content that is sealed at a time, and less than a record more where that is all there is. More would leave
-/// the caches before it is sent.
-pub(super) const BATCH_BYTES: usize = 4 * CONTENT_MAX;
+/// Content that is sealed at a time, and less than a record more where that is all there is: a frame of the data
+/// path, which so leaves in one system call and wakes its receiver once.
+pub(super) const BATCH_BYTES: usize = 16 * CONTENT_MAX;
 
 /// Levels of alerts (RFC 8446, section 6).
 const WARNING: u8 = 1;

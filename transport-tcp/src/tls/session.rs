@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use pccl_core::transport::LaneError;
-use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::Notify;
 
 use super::fault::Fault;
@@ -15,18 +15,18 @@ use super::incoming::{Incoming, Received};
 use super::outgoing::Outgoing;
 use crate::error::lane_error as socket_error;
 
-/// A connection and its session.
+/// The sending half of a connection, and its session.
 pub(super) struct Session {
-    pub(super) stream: TcpStream,
+    pub(super) half: OwnedWriteHalf,
     outgoing: Mutex<Outgoing>,
     /// Rung where encrypted bytes are left that the socket had no room for.
     pub(super) left: Notify,
 }
 
 impl Session {
-    pub(super) fn new(stream: TcpStream, outgoing: Outgoing) -> Self {
+    pub(super) fn new(half: OwnedWriteHalf, outgoing: Outgoing) -> Self {
         Self {
-            stream,
+            half,
             outgoing: Mutex::new(outgoing),
             left: Notify::new(),
         }
@@ -44,7 +44,7 @@ impl Session {
             match written {
                 Ok(()) => return Ok(()),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    let room = self.stream.writable().await;
+                    let room = self.half.writable().await;
                     room.map_err(|error| socket_error(&error))?;
                 }
                 Err(error) => return Err(self.end(&error)),
@@ -59,7 +59,7 @@ impl Session {
             match written {
                 Ok(()) => return Poll::Ready(Ok(())),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    let room = ready!(self.stream.poll_write_ready(cx));
+                    let room = ready!(self.half.as_ref().poll_write_ready(cx));
                     room.map_err(|error| socket_error(&error))?;
                 }
                 Err(error) => return Poll::Ready(Err(self.end(&error))),
@@ -74,7 +74,7 @@ impl Session {
             if rest.is_empty() {
                 return Ok(());
             }
-            let written = self.stream.try_write(rest)?;
+            let written = self.half.try_write(rest)?;
             outgoing.wrote(written);
         }
     }
@@ -107,6 +107,7 @@ impl Session {
     pub(super) fn poll_receive(
         &self,
         cx: &mut Context<'_>,
+        half: &mut OwnedReadHalf,
         incoming: &mut Incoming,
         into: &mut [u8],
     ) -> Poll<Result<usize, LaneError>> {
@@ -125,7 +126,7 @@ impl Session {
                 Ok(Received::Nothing) => {}
                 Err(fault) => return Poll::Ready(Err(self.fail(fault))),
             }
-            let more = ready!(incoming.inbox.poll_fill(cx, &self.stream));
+            let more = ready!(incoming.inbox.poll_fill(cx, half));
             if !more.map_err(|error| socket_error(&error))? {
                 // Whoever cuts the connection cannot say goodbye in the other end's name.
                 return Poll::Ready(Err(LaneError::Reset));

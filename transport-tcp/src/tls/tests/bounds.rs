@@ -3,7 +3,7 @@
 use aws_lc_rs::aead::Aad;
 
 use super::super::outgoing::BATCH_BYTES;
-use super::super::record::{CONTENT_MAX, HEADER_BYTES, OVERHEAD_BYTES, RECORD_MAX, length_of};
+use super::super::record::{CONTENT_MAX, HEADER_BYTES, OVERHEAD_BYTES, RECORD_MAX};
 use super::*;
 
 /// A record with padding, as TLS allows it and nobody here sends it.
@@ -81,16 +81,6 @@ fn a_record_of_padding_alone_is_refused() {
     assert_eq!(hears.receive(&mut [0; 100]), Err(Fault::Unexpected));
 }
 
-/// The lengths of the records on a wire.
-fn lengths(mut wire: &[u8]) -> Vec<usize> {
-    let mut lengths = Vec::new();
-    while let Some(length) = length_of(wire).unwrap() {
-        lengths.push(length - OVERHEAD_BYTES);
-        wire = &wire[length..];
-    }
-    lengths
-}
-
 #[test]
 fn a_frame_of_header_and_payload_leaves_in_full_records() {
     let (head, body) = (pattern(32), pattern(256 << 10));
@@ -143,7 +133,7 @@ fn what_is_read_at_a_time_grows_with_what_comes_and_never_beyond_a_bound() {
     }
     assert!(reads[0] >= RECORD_MAX);
     assert!(reads.is_sorted(), "{reads:?}");
-    assert_eq!(reads[7], 128 << 10);
+    assert_eq!(reads[7], 320 << 10);
 
     // The beginning of a record that is not all here leaves room for the rest of it.
     inbox.put(&much[..RECORD_MAX - 1]);

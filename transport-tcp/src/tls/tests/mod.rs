@@ -25,7 +25,7 @@ use super::fault::Fault;
 use super::inbox::Inbox;
 use super::incoming::{Incoming, Received};
 use super::outgoing::Outgoing;
-use super::record::{Opener, Sealer};
+use super::record::{OVERHEAD_BYTES, Opener, Sealer, length_of};
 use super::secrets::{Overheard, TrafficSecret};
 
 pub(super) const SUITES: [SupportedCipherSuite; 3] = [
@@ -232,4 +232,14 @@ impl Ours {
 fn pattern(bytes: usize) -> Vec<u8> {
     let word = |at: u32| at.wrapping_mul(0x9e37_79b1).to_le_bytes();
     (0..).flat_map(word).take(bytes).collect()
+}
+
+/// The content of each record on a wire, in bytes.
+fn lengths(mut wire: &[u8]) -> Vec<usize> {
+    let mut lengths = Vec::new();
+    while let Some(length) = length_of(wire).unwrap() {
+        lengths.push(length - OVERHEAD_BYTES);
+        wire = &wire[length..];
+    }
+    lengths
 }
