@@ -64,7 +64,10 @@ impl Master {
             let largest = largest.cloned().unwrap_or_default();
             let goes = |piece: &BTreeSet<PeerId>| {
                 let newcomers = is_new(&largest) || is_new(piece);
-                all_failed(piece) || many(newcomers) && nothing_joins(&largest, piece, &bad)
+                // A peer alone may be joined in the direction that was not tried; of two sites so many pairs
+                // failed that it would have shown.
+                let failed = if piece.len() > 1 { &bad } else { &dead };
+                all_failed(piece) || many(newcomers) && nothing_joins(&largest, piece, failed)
             };
             if others.iter().all(goes) {
                 self.cut_off(group, &others, out);

@@ -1,17 +1,31 @@
 //! From a connection to a lane: the handshake of either end, and what it proves.
+//!
+//! The handshake is rustls'. It is given one record at a time and no byte more, so that where it ends what
+//! follows is in one place, still encrypted, and the first record of it is the first under new keys.
+
+use std::io::{self, ErrorKind, IoSlice, Write};
+use std::sync::Arc;
 
 use pccl_core::id::Identity;
 use pccl_core::transport::{Lane, LaneError, Proven};
-use pccl_trust::{PublicKey, established};
+use pccl_trust::{Established, PublicKey, established};
 use rustls::pki_types::ServerName;
 use rustls::{
     AlertDescription, ClientConnection, Connection, Error, InvalidMessage, ServerConnection,
 };
 use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
 use super::config::Configs;
+use super::fault::Fault;
+use super::inbox::Inbox;
+use super::incoming::Incoming;
 use super::lane;
-use super::session::{Reader, Session};
+use super::outgoing::Outgoing;
+use super::record::{HEADER_BYTES, Opener, RECORD_MAX, Sealer};
+use super::secrets::{Overheard, TrafficSecret};
+use super::session::Session;
+use crate::error::lane_error as socket_error;
 
 /// What the first byte of every TLS connection says: a handshake record (RFC 8446, section 5.1).
 pub(super) const HANDSHAKE_RECORD: u8 = 0x16;
@@ -24,9 +38,13 @@ pub(crate) async fn dial(
 ) -> Result<Lane, LaneError> {
     let name = PublicKey::from(expect.0).server_name();
     let name = ServerName::try_from(name).map_err(|_| LaneError::Untrusted)?;
-    let config = configs.client.clone();
-    let connection = ClientConnection::new(config, name).map_err(|error| lane_error(&error))?;
-    let lane = shake_hands(stream, connection.into(), configs.own).await?;
+    let secrets = Arc::new(Overheard::default());
+    let mut config = (*configs.client).clone();
+    config.key_log = secrets.clone();
+    let connection = ClientConnection::new(Arc::new(config), name);
+    let connection = connection.map_err(|error| lane_error(&error))?;
+    let handshake = Handshake::new(stream, connection.into(), secrets);
+    let lane = handshake.shake_hands(configs.own).await?;
     // The handshake has failed already if it is anybody else.
     match lane.identity() == Some(expect) {
         true => Ok(lane),
@@ -36,33 +54,177 @@ pub(crate) async fn dial(
 
 /// The handshake of the end that was dialled. Any key will do: who is welcome is decided above.
 pub(super) async fn answer(stream: TcpStream, configs: &Configs) -> Result<Lane, LaneError> {
-    let config = configs.server.clone();
-    let connection = ServerConnection::new(config).map_err(|error| lane_error(&error))?;
-    shake_hands(stream, connection.into(), configs.own).await
+    let secrets = Arc::new(Overheard::default());
+    let mut config = (*configs.server).clone();
+    config.key_log = secrets.clone();
+    let connection = ServerConnection::new(Arc::new(config));
+    let connection = connection.map_err(|error| lane_error(&error))?;
+    let handshake = Handshake::new(stream, connection.into(), secrets);
+    handshake.shake_hands(configs.own).await
 }
 
-async fn shake_hands(
-    stream: TcpStream,
+/// A handshake that goes on.
+struct Handshake {
+    rx: OwnedReadHalf,
+    tx: OwnedWriteHalf,
     connection: Connection,
-    own: Identity,
-) -> Result<Lane, LaneError> {
-    let session = Session::new(stream, connection);
-    let mut reader = Reader::new();
-    session.complete_handshake(&mut reader).await?;
-    let proven = session.with(|connection| match connection {
-        Connection::Client(connection) => established(connection),
-        Connection::Server(connection) => established(connection),
-    });
-    let proven = proven.map_err(|error| {
-        tracing::debug!(%error, "a connection proves nothing");
-        LaneError::Untrusted
-    })?;
-    let proven = Proven {
+    inbox: Inbox,
+    secrets: Arc<Overheard>,
+}
+
+impl Handshake {
+    fn new(stream: TcpStream, connection: Connection, secrets: Arc<Overheard>) -> Self {
+        let (rx, tx) = stream.into_split();
+        Self {
+            rx,
+            tx,
+            connection,
+            inbox: Inbox::default(),
+            secrets,
+        }
+    }
+
+    async fn shake_hands(mut self, own: Identity) -> Result<Lane, LaneError> {
+        self.complete().await?;
+        let established = match &self.connection {
+            Connection::Client(connection) => established(connection),
+            Connection::Server(connection) => established(connection),
+        };
+        let established = established.map_err(|error| {
+            tracing::debug!(%error, "a connection proves nothing");
+            LaneError::Untrusted
+        })?;
+        let lane = self.into_lane().map_err(Fault::lane_error)?;
+        Ok(lane.with_proof(Some(proven(own, &established))))
+    }
+
+    /// Both ends have proved who they are, as far as this end can tell.
+    async fn complete(&mut self) -> Result<(), LaneError> {
+        loop {
+            self.flush().await?;
+            if !self.connection.is_handshaking() {
+                return Ok(());
+            }
+            while !self.has_record() {
+                self.read().await?;
+            }
+            if let Err(error) = self.take_record() {
+                // The alert is a courtesy.
+                let _ = self.write_out();
+                return Err(error);
+            }
+        }
+    }
+
+    async fn flush(&mut self) -> Result<(), LaneError> {
+        loop {
+            match self.write_out() {
+                Ok(()) => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    let room = self.tx.writable().await;
+                    room.map_err(|error| socket_error(&error))?;
+                }
+                Err(error) => return Err(socket_error(&error)),
+            }
+        }
+    }
+
+    fn write_out(&mut self) -> io::Result<()> {
+        while self.connection.wants_write() {
+            self.connection.write_tls(&mut Socket(&self.tx))?;
+        }
+        Ok(())
+    }
+
+    async fn read(&mut self) -> Result<(), LaneError> {
+        let (inbox, half) = (&mut self.inbox, &mut self.rx);
+        let more = std::future::poll_fn(|cx| inbox.poll_fill(cx, half)).await;
+        match more.map_err(|error| socket_error(&error))? {
+            true => Ok(()),
+            false => Err(LaneError::Closed),
+        }
+    }
+
+    /// How many bytes the next record has, as far as it says so. What no record can be is left to rustls to
+    /// refuse, as far as it is here.
+    fn record_bytes(&self) -> Option<usize> {
+        let rest = self.inbox.rest();
+        let (header, _) = rest.split_first_chunk::<HEADER_BYTES>()?;
+        let &[_, _, _, high, low] = header;
+        let length = HEADER_BYTES + usize::from(u16::from_be_bytes([high, low]));
+        Some(if length <= RECORD_MAX {
+            length
+        } else {
+            rest.len()
+        })
+    }
+
+    fn has_record(&self) -> bool {
+        let bytes = self.record_bytes();
+        bytes.is_some_and(|bytes| bytes <= self.inbox.rest().len())
+    }
+
+    fn take_record(&mut self) -> Result<(), LaneError> {
+        let bytes = self.record_bytes().unwrap_or_default();
+        let mut record = self.inbox.rest().get(..bytes).unwrap_or_default();
+        while !record.is_empty() {
+            match self.connection.read_tls(&mut record) {
+                Ok(0) => return Err(LaneError::Closed),
+                Ok(_) => {}
+                Err(_) => return Err(LaneError::Failed),
+            }
+            if let Err(error) = self.connection.process_new_packets() {
+                tracing::debug!(%error, "a TLS handshake has failed");
+                return Err(lane_error(&error));
+            }
+        }
+        self.inbox.consume(bytes);
+        Ok(())
+    }
+
+    /// What follows is ours: records under the secrets of this handshake.
+    fn into_lane(self) -> Result<Lane, Fault> {
+        let suite = self.connection.negotiated_cipher_suite();
+        let suite = suite.ok_or(Fault::Internal)?;
+        let is_of_server = matches!(self.connection, Connection::Client(_));
+        let (client, server) = (self.secrets.take_client(), self.secrets.take_server());
+        let (own, other) = match is_of_server {
+            true => (client, server),
+            false => (server, client),
+        };
+        let own = TrafficSecret::new(suite, own.ok_or(Fault::Internal)?)?;
+        let other = TrafficSecret::new(suite, other.ok_or(Fault::Internal)?)?;
+        let mut inbox = self.inbox;
+        inbox.release();
+        let incoming = Incoming::new(inbox, Opener::new(other)?, is_of_server);
+        let session = Session::new(self.tx, Outgoing::new(Sealer::new(own)?));
+        Ok(lane::split(session, self.rx, incoming))
+    }
+}
+
+fn proven(own: Identity, established: &Established) -> Proven {
+    Proven {
         own,
-        identity: Identity(proven.peer.into()),
-        binding: *proven.binding.expose(),
-    };
-    Ok(lane::split(session, reader).with_proof(Some(proven)))
+        identity: Identity(established.peer.into()),
+        binding: *established.binding.expose(),
+    }
+}
+
+/// Writes without waiting.
+struct Socket<'a>(&'a OwnedWriteHalf);
+
+impl Write for Socket<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.try_write(bytes)
+    }
+
+    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.0.try_write_vectored(parts)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// What a failure of TLS means for a lane.

@@ -7,18 +7,16 @@ use std::time::Duration;
 
 use pccl_core::transport::{Lane, LaneError, LaneRx, LaneTx};
 use socket2::SockRef;
+use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::oneshot;
 
-use super::session::{Reader, Session};
+use super::incoming::Incoming;
+use super::session::Session;
 use crate::options::{is_local, shorten_user_timeout};
 
-/// Bytes that are encrypted at a time: four full records. More would leave the caches before they are
-/// sent.
-const ENCRYPT_BYTES: usize = 64 << 10;
-
 /// Makes a lane of a session.
-pub(super) fn split(session: Session, reader: Reader) -> Lane {
-    let is_local = is_local(&session.stream);
+pub(super) fn split(session: Session, half: OwnedReadHalf, incoming: Incoming) -> Lane {
+    let is_local = is_local(half.as_ref());
     let session = Arc::new(session);
     let (sending, ends) = oneshot::channel();
     tokio::spawn(send_what_is_left(Arc::clone(&session), ends));
@@ -27,7 +25,12 @@ pub(super) fn split(session: Session, reader: Reader) -> Lane {
         is_local,
         _sending: sending,
     };
-    Lane::new(Box::new(tx), Box::new(TlsRx { session, reader }))
+    let rx = TlsRx {
+        session,
+        half,
+        incoming,
+    };
+    Lane::new(Box::new(tx), Box::new(rx))
 }
 
 /// A caller that has nothing more to send does not come back: what is encrypted and not yet sent is sent
@@ -52,7 +55,7 @@ async fn send_what_is_left(session: Arc<Session>, mut ends: oneshot::Receiver<()
 
 fn shut_down(session: &Session) {
     // The other end may have gone already.
-    let _ = SockRef::from(&session.stream).shutdown(Shutdown::Write);
+    let _ = SockRef::from(session.half.as_ref()).shutdown(Shutdown::Write);
 }
 
 struct TlsTx {
@@ -72,7 +75,7 @@ impl LaneTx for TlsTx {
             return Poll::Ready(Ok(0));
         }
         ready!(self.session.poll_flush(cx))?;
-        Poll::Ready(self.session.encrypt(parts, ENCRYPT_BYTES))
+        Poll::Ready(self.session.send(parts))
     }
 
     fn is_local(&self) -> bool {
@@ -80,7 +83,7 @@ impl LaneTx for TlsTx {
     }
 
     fn give_up_after(&mut self, limit: Duration) {
-        shorten_user_timeout(&self.session.stream, limit);
+        shorten_user_timeout(self.session.half.as_ref(), limit);
     }
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LaneError>> {
@@ -93,7 +96,8 @@ impl LaneTx for TlsTx {
 
 struct TlsRx {
     session: Arc<Session>,
-    reader: Reader,
+    half: OwnedReadHalf,
+    incoming: Incoming,
 }
 
 impl LaneRx for TlsRx {
@@ -102,6 +106,7 @@ impl LaneRx for TlsRx {
         cx: &mut Context<'_>,
         into: &mut [u8],
     ) -> Poll<Result<usize, LaneError>> {
-        self.session.poll_decrypt(cx, &mut self.reader, into)
+        let (half, incoming) = (&mut self.half, &mut self.incoming);
+        self.session.poll_receive(cx, half, incoming, into)
     }
 }

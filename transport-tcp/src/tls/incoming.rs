@@ -1,0 +1,224 @@
+//! The receiving direction of a session: records are opened, mostly straight to where the caller wants what
+//! is in them, and what they say about the session itself is done.
+
+use std::ops::Range;
+
+use rustls::AlertDescription;
+
+use super::fault::Fault;
+use super::inbox::Inbox;
+use super::record::{Content, HEADER_BYTES, Opener, length_of};
+
+/// A shorter record is opened where it is, and copied: what it holds may concern the session, and then the
+/// caller's memory is left alone.
+const STRAIGHT_MIN: usize = 1 << 10;
+
+/// Records in a row that bring no data. Whoever sends more only makes work.
+const IDLE_MAX: u8 = 32;
+
+/// The messages that may follow a handshake (RFC 8446, section 4).
+const NEW_SESSION_TICKET: u8 = 4;
+const KEY_UPDATE: u8 = 24;
+
+/// The receiving direction, from ciphertext that has been read.
+pub(super) struct Incoming {
+    pub(super) inbox: Inbox,
+    opener: Opener,
+    /// Whether the other end is who was dialled: only such may hand out session tickets.
+    is_of_server: bool,
+    /// Content of the first record that has been opened where it is, and its end in the inbox.
+    opened: Range<usize>,
+    opened_end: usize,
+    idle: u8,
+    /// The other end wants this one to use its next key.
+    owes_update: bool,
+    end: Option<End>,
+}
+
+/// Nothing comes any more.
+#[derive(Clone, Copy)]
+enum End {
+    /// The other end has said so.
+    Closed,
+    Failed(Fault),
+}
+
+/// What has been received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Received {
+    /// So many bytes, at least one.
+    Data(usize),
+    /// The other end has said that nothing follows.
+    Closed,
+    /// Nothing before more of a record has been read.
+    Nothing,
+}
+
+impl Incoming {
+    pub(super) fn new(inbox: Inbox, opener: Opener, is_of_server: bool) -> Self {
+        Self {
+            inbox,
+            opener,
+            is_of_server,
+            opened: 0..0,
+            opened_end: 0,
+            idle: 0,
+            owes_update: false,
+            end: None,
+        }
+    }
+
+    /// Fills the front of `into`, as far as whole records have been read.
+    ///
+    /// # Errors
+    /// Whatever is wrong with a record: then, and ever after. What came before it has been handed out.
+    pub(super) fn receive(&mut self, into: &mut [u8]) -> Result<Received, Fault> {
+        let mut filled = 0;
+        while let Some(room) = into.get_mut(filled..).filter(|room| !room.is_empty()) {
+            match self.step(room) {
+                Ok(Received::Data(bytes)) => filled += bytes,
+                Ok(end) if filled == 0 => return Ok(end),
+                Err(fault) if filled == 0 => return Err(fault),
+                Ok(Received::Closed | Received::Nothing) | Err(_) => break,
+            }
+        }
+        Ok(Received::Data(filled))
+    }
+
+    /// Has the other end asked for the next key since this was asked last?
+    pub(super) const fn take_owed_update(&mut self) -> bool {
+        std::mem::replace(&mut self.owes_update, false)
+    }
+
+    /// As [`receive`](Self::receive), from one record.
+    fn step(&mut self, room: &mut [u8]) -> Result<Received, Fault> {
+        loop {
+            if !self.opened.is_empty() {
+                return Ok(Received::Data(self.hand_out(room)));
+            }
+            match self.end {
+                None => {}
+                Some(End::Closed) => return Ok(Received::Closed),
+                Some(End::Failed(fault)) => return Err(fault),
+            }
+            match self.open_next(room) {
+                Ok(None) => return Ok(Received::Nothing),
+                Ok(Some(0)) => {}
+                Ok(Some(bytes)) => return Ok(Received::Data(bytes)),
+                Err(fault) => self.end = Some(End::Failed(fault)),
+            }
+        }
+    }
+
+    /// Copies what has been opened where it is.
+    fn hand_out(&mut self, room: &mut [u8]) -> usize {
+        let opened = self.inbox.rest().get(self.opened.clone());
+        let opened = opened.unwrap_or_default();
+        let bytes = opened.len().min(room.len());
+        let (from, to) = (opened.get(..bytes), room.get_mut(..bytes));
+        if let (Some(from), Some(to)) = (from, to) {
+            to.copy_from_slice(from);
+        }
+        self.opened.start += bytes;
+        if self.opened.is_empty() {
+            self.inbox.consume(self.opened_end);
+        }
+        bytes
+    }
+
+    /// Opens a record. `Some(n)`: n bytes of content are in the room. `None`: it is not all here.
+    fn open_next(&mut self, room: &mut [u8]) -> Result<Option<usize>, Fault> {
+        let rest = self.inbox.rest();
+        let Some(length) = length_of(rest)? else {
+            return Ok(None);
+        };
+        let Some(record) = rest.get(..length) else {
+            return Ok(None);
+        };
+        if length >= STRAIGHT_MIN && Opener::fits(record, room) {
+            let (content, bytes) = self.opener.open_to(record, room)?;
+            let bytes = self.understand(content, room.get(..bytes).unwrap_or_default())?;
+            self.inbox.consume(length);
+            return Ok(Some(bytes));
+        }
+        let record = self.inbox.rest_mut().get_mut(..length);
+        let record = record.unwrap_or_default();
+        let (content, bytes) = self.opener.open_in_place(record)?;
+        if content == Content::Data && bytes > 0 {
+            self.idle = 0;
+            self.opened = HEADER_BYTES..HEADER_BYTES + bytes;
+            self.opened_end = length;
+        } else {
+            // The few bytes of a message.
+            let message = record.get(HEADER_BYTES..HEADER_BYTES + bytes);
+            let message = message.unwrap_or_default().to_vec();
+            self.understand(content, &message)?;
+            self.inbox.consume(length);
+        }
+        Ok(Some(0))
+    }
+
+    /// Does what is said about the session. How much of the content is data.
+    fn understand(&mut self, content: Content, said: &[u8]) -> Result<usize, Fault> {
+        if content == Content::Data && !said.is_empty() {
+            self.idle = 0;
+            return Ok(said.len());
+        }
+        self.idle += 1;
+        if self.idle > IDLE_MAX {
+            return Err(Fault::Unexpected);
+        }
+        match content {
+            Content::Data => {}
+            Content::Alert => self.hear_alert(said)?,
+            Content::Handshake => self.hear_messages(said)?,
+        }
+        Ok(0)
+    }
+
+    fn hear_alert(&mut self, said: &[u8]) -> Result<(), Fault> {
+        let [_level, why] = said else {
+            return Err(Fault::Unreadable);
+        };
+        match AlertDescription::from(*why) {
+            AlertDescription::CloseNotify => self.end = Some(End::Closed),
+            // Says nothing that counts.
+            AlertDescription::UserCanceled => {}
+            why => return Err(Fault::Told(why)),
+        }
+        Ok(())
+    }
+
+    /// A message that is spread over records is refused: those that may come never are.
+    fn hear_messages(&mut self, mut said: &[u8]) -> Result<(), Fault> {
+        while let Some((&[kind, high, mid, low], rest)) = said.split_first_chunk::<4>() {
+            let length = u32::from_be_bytes([0, high, mid, low]);
+            let length = usize::try_from(length).map_err(|_| Fault::Unreadable)?;
+            let parts = rest.split_at_checked(length);
+            let (message, rest) = parts.ok_or(Fault::Unreadable)?;
+            match kind {
+                KEY_UPDATE => return self.update_key(message, rest),
+                // Sessions are not resumed.
+                NEW_SESSION_TICKET if self.is_of_server => said = rest,
+                _ => return Err(Fault::Unexpected),
+            }
+            if said.is_empty() {
+                return Ok(());
+            }
+        }
+        Err(Fault::Unreadable)
+    }
+
+    /// What follows is under the next key, so nothing follows in the same record.
+    fn update_key(&mut self, message: &[u8], rest: &[u8]) -> Result<(), Fault> {
+        let &[wants_one_too @ (0 | 1)] = message else {
+            return Err(Fault::Illegal);
+        };
+        if !rest.is_empty() {
+            return Err(Fault::Unexpected);
+        }
+        self.opener.update()?;
+        self.owes_update |= wants_one_too == 1;
+        Ok(())
+    }
+}

@@ -1,0 +1,221 @@
+//! The sending direction of a session: what is sent is sealed, straight from the caller's memory, into
+//! records that wait for the socket.
+
+use pccl_core::transport::LaneError;
+use rustls::AlertDescription;
+
+use super::fault::Fault;
+use super::record::{CONTENT_MAX, Content, HEADER_BYTES, OVERHEAD_BYTES, Sealer};
+
+/// Content that is sealed at a time, and less than a record more where that is all there is: a frame of the data
+/// path, which so leaves in one system call and wakes its receiver once.
+pub(super) const BATCH_BYTES: usize = 16 * CONTENT_MAX;
+
+/// Levels of alerts (RFC 8446, section 6).
+const WARNING: u8 = 1;
+const FATAL: u8 = 2;
+
+/// A message that says that the next key is used from the next record on, and that the other end may do as it
+/// likes (RFC 8446, section 4.6.3).
+const KEY_UPDATE: [u8; 5] = [24, 0, 0, 1, 0];
+
+/// The sending direction, up to ciphertext that is to be written.
+pub(super) struct Outgoing {
+    sealer: Sealer,
+    sealed: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// The other end has asked for the next key, and has not been answered.
+    owes_update: bool,
+    /// Why nothing can be sent any more.
+    ended: Option<LaneError>,
+    /// The other end was told that nothing follows.
+    has_closed: bool,
+}
+
+impl Outgoing {
+    pub(super) const fn new(sealer: Sealer) -> Self {
+        Self {
+            sealer,
+            sealed: Vec::new(),
+            start: 0,
+            end: 0,
+            owes_update: false,
+            ended: None,
+            has_closed: false,
+        }
+    }
+
+    /// What is to be written.
+    pub(super) fn rest(&mut self) -> &[u8] {
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+            self.pay_owed_update();
+        }
+        self.sealed.get(self.start..self.end).unwrap_or_default()
+    }
+
+    /// The first bytes were written.
+    pub(super) fn wrote(&mut self, bytes: usize) {
+        self.start = self.end.min(self.start + bytes);
+    }
+
+    /// Seals what there is of the parts, up to a batch. For when nothing is left to be written.
+    pub(super) fn seal(&mut self, parts: &[&[u8]]) -> Result<usize, LaneError> {
+        if let Some(error) = self.ended {
+            return Err(error);
+        }
+        if self.has_closed {
+            return Err(LaneError::Closed);
+        }
+        let all = parts.iter().map(|part| part.len()).sum();
+        let most = if all < BATCH_BYTES + CONTENT_MAX {
+            all
+        } else {
+            BATCH_BYTES
+        };
+        let sealed = self.seal_records(parts, most);
+        sealed.map_err(|fault| self.end(fault.lane_error()))?;
+        Ok(most)
+    }
+
+    /// Nothing can be sent any more. The other end is told why, if that can be said.
+    pub(super) fn fail(&mut self, fault: Fault) {
+        if let (None, Some(alert)) = (self.ended, fault.alert()) {
+            let said = [FATAL, alert.into()];
+            // Where it cannot be said, the other end notices in another way.
+            let _ = self.add(Content::Alert, &said);
+        }
+        self.end(fault.lane_error());
+    }
+
+    /// Nothing can be sent any more.
+    pub(super) fn end(&mut self, error: LaneError) -> LaneError {
+        *self.ended.get_or_insert(error)
+    }
+
+    /// Tells the other end that nothing follows.
+    pub(super) fn close(&mut self) {
+        if self.ended.is_none() && !std::mem::replace(&mut self.has_closed, true) {
+            let said = [WARNING, AlertDescription::CloseNotify.into()];
+            if let Err(fault) = self.add(Content::Alert, &said) {
+                self.end(fault.lane_error());
+            }
+        }
+    }
+
+    /// The other end has asked for the next key. However often it asks, it is answered once when nothing else
+    /// is left to be written.
+    pub(super) const fn owe_update(&mut self) {
+        self.owes_update = true;
+    }
+
+    fn pay_owed_update(&mut self) {
+        let can_send = self.ended.is_none() && !self.has_closed;
+        if std::mem::replace(&mut self.owes_update, false)
+            && can_send
+            && let Err(fault) = self.update()
+        {
+            self.end(fault.lane_error());
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) const fn sealer_mut(&mut self) -> &mut Sealer {
+        &mut self.sealer
+    }
+
+    fn update(&mut self) -> Result<(), Fault> {
+        self.add(Content::Handshake, &KEY_UPDATE)?;
+        self.sealer.update()
+    }
+
+    fn seal_records(&mut self, parts: &[&[u8]], most: usize) -> Result<(), Fault> {
+        let mut parts = Parts::new(parts);
+        let mut left = most;
+        while left > 0 {
+            if self.sealer.is_worn() {
+                self.update()?;
+            }
+            let length = left.min(CONTENT_MAX);
+            match parts.take(length) {
+                Some(plain) => self.add(Content::Data, plain)?,
+                None => self.add_gathered(&mut parts, length)?,
+            }
+            left -= length;
+        }
+        Ok(())
+    }
+
+    /// A record of one piece.
+    fn add(&mut self, content: Content, plain: &[u8]) -> Result<(), Fault> {
+        let record = room(&mut self.sealed, &mut self.end, plain.len())?;
+        self.sealer.seal(content, plain, record)
+    }
+
+    /// A record of the ends of several pieces.
+    fn add_gathered(&mut self, parts: &mut Parts<'_>, length: usize) -> Result<(), Fault> {
+        let record = room(&mut self.sealed, &mut self.end, length)?;
+        let place = record.get_mut(HEADER_BYTES..HEADER_BYTES + length);
+        parts.copy_to(place.ok_or(Fault::Internal)?);
+        self.sealer.seal_in_place(Content::Data, record)
+    }
+}
+
+/// Room for a record behind those that are there.
+fn room<'a>(
+    sealed: &'a mut Vec<u8>,
+    end: &mut usize,
+    content: usize,
+) -> Result<&'a mut [u8], Fault> {
+    let begin = *end;
+    *end += content + OVERHEAD_BYTES;
+    if *end > sealed.len() {
+        sealed.resize(*end, 0);
+    }
+    sealed.get_mut(begin..*end).ok_or(Fault::Internal)
+}
+
+/// What is left of the parts that are to be sent.
+struct Parts<'a> {
+    first: &'a [u8],
+    others: &'a [&'a [u8]],
+}
+
+impl<'a> Parts<'a> {
+    fn new(parts: &'a [&'a [u8]]) -> Self {
+        let mut new = Self {
+            first: &[],
+            others: parts,
+        };
+        new.go_on();
+        new
+    }
+
+    /// Goes on to the next part that is not empty.
+    fn go_on(&mut self) {
+        while self.first.is_empty()
+            && let Some((first, others)) = self.others.split_first()
+        {
+            (self.first, self.others) = (first, others);
+        }
+    }
+
+    /// So many bytes, where they are in one piece.
+    fn take(&mut self, bytes: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.first.split_at_checked(bytes)?;
+        self.first = rest;
+        self.go_on();
+        Some(taken)
+    }
+
+    /// Fills `into`, as far as the parts reach.
+    fn copy_to(&mut self, mut into: &mut [u8]) {
+        while !into.is_empty() && !self.first.is_empty() {
+            let bytes = into.len().min(self.first.len());
+            let (to, rest) = into.split_at_mut(bytes);
+            to.copy_from_slice(self.take(bytes).unwrap_or_default());
+            into = rest;
+        }
+    }
+}

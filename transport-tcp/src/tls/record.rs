@@ -1,0 +1,225 @@
+//! Records of TLS 1.3 (RFC 8446, section 5): a header, and behind it the content, its type and padding,
+//! encrypted. Each is sealed or opened in one pass, out of the caller's memory into a buffer or back.
+//!
+//! | part | bytes |
+//! |---|---|
+//! | header: type 23, version 0x0303, length of what follows | 1 + 2 + 2 |
+//! | content | 0 to 16384 |
+//! | what the content is | 1 |
+//! | padding: zeros | 0 or more |
+//! | tag of the cipher | 16 |
+//!
+//! The header is authenticated with the content, and the place of a record in its direction with the nonce:
+//! a record that was changed, repeated, left out or moved does not open.
+
+use aws_lc_rs::aead::Aad;
+
+use super::fault::Fault;
+use super::secrets::{RecordKey, TrafficSecret};
+
+/// Bytes of a header.
+pub(super) const HEADER_BYTES: usize = 5;
+
+/// Most content of a record.
+pub(super) const CONTENT_MAX: usize = 1 << 14;
+
+/// Bytes of a tag.
+const TAG_BYTES: usize = 16;
+
+/// Bytes behind the content: what it is, and the tag.
+const TRAILER_BYTES: usize = 1 + TAG_BYTES;
+
+/// What a record without padding has beside its content.
+pub(super) const OVERHEAD_BYTES: usize = HEADER_BYTES + TRAILER_BYTES;
+
+/// Most bytes behind a header: the content and what may come with it.
+const BODY_MAX: usize = CONTENT_MAX + 256;
+
+/// The longest record.
+pub(super) const RECORD_MAX: usize = HEADER_BYTES + BODY_MAX;
+
+/// Of every encrypted record, on the outside.
+const OUTER: u8 = Content::Data as u8;
+
+/// What a record holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Content {
+    /// A word about the session itself.
+    Alert = 21,
+    /// A message that is usually part of a handshake.
+    Handshake = 22,
+    /// What was sent.
+    Data = 23,
+}
+
+/// A header as it came.
+pub(super) type Header = [u8; HEADER_BYTES];
+
+/// How many bytes the record has that begins here, its header included. `None`: not all of the header is
+/// here.
+///
+/// # Errors
+/// It is no encrypted record, or one of a length that cannot be.
+pub(super) fn length_of(bytes: &[u8]) -> Result<Option<usize>, Fault> {
+    let Some((header, _)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
+        return Ok(None);
+    };
+    let [kind, _, _, high, low] = *header;
+    let body = usize::from(u16::from_be_bytes([high, low]));
+    match body {
+        _ if kind != OUTER => Err(Fault::Unexpected),
+        ..TRAILER_BYTES => Err(Fault::Forged),
+        TRAILER_BYTES..=BODY_MAX => Ok(Some(HEADER_BYTES + body)),
+        _ => Err(Fault::TooLong),
+    }
+}
+
+/// Makes records.
+pub(super) struct Sealer {
+    secret: TrafficSecret,
+    key: RecordKey,
+    records_max: u64,
+}
+
+impl Sealer {
+    pub(super) fn new(secret: TrafficSecret) -> Result<Self, Fault> {
+        Ok(Self {
+            key: secret.key()?,
+            records_max: secret.records_max(),
+            secret,
+        })
+    }
+
+    /// The key has room for one more record: that which says that the next key is used.
+    pub(super) const fn is_worn(&self) -> bool {
+        self.key.sequence.saturating_add(1) >= self.records_max
+    }
+
+    /// Uses the next key from the next record on.
+    pub(super) fn update(&mut self) -> Result<(), Fault> {
+        self.secret = self.secret.next()?;
+        self.key = self.secret.key()?;
+        Ok(())
+    }
+
+    /// Makes a record of a piece of content, which fits exactly.
+    pub(super) fn seal(
+        &mut self,
+        content: Content,
+        plain: &[u8],
+        record: &mut [u8],
+    ) -> Result<(), Fault> {
+        let (header, body, trailer) = parts_of(record)?;
+        let nonce = self.key.next_nonce()?;
+        let kind = [content as u8];
+        let aad = Aad::from(*header);
+        let sealed =
+            (self.key.aead).seal_out_of_place_scatter(nonce, aad, plain, body, &kind, trailer);
+        sealed.map_err(|_| Fault::Internal)
+    }
+
+    /// As [`seal`](Self::seal), of content that is in its place behind the header.
+    pub(super) fn seal_in_place(
+        &mut self,
+        content: Content,
+        record: &mut [u8],
+    ) -> Result<(), Fault> {
+        let (header, body, trailer) = parts_of(record)?;
+        let nonce = self.key.next_nonce()?;
+        let kind = [content as u8];
+        let aad = Aad::from(*header);
+        let sealed = (self.key.aead).seal_in_place_scatter(nonce, aad, body, &kind, trailer);
+        sealed.map_err(|_| Fault::Internal)
+    }
+
+    #[cfg(test)]
+    pub(super) const fn wear_after(&mut self, records: u64) {
+        self.records_max = records;
+    }
+}
+
+/// Writes the header of a record that fills `record`.
+fn parts_of(record: &mut [u8]) -> Result<(&Header, &mut [u8], &mut [u8]), Fault> {
+    let parts = record.split_first_chunk_mut::<HEADER_BYTES>();
+    let (header, rest) = parts.ok_or(Fault::Internal)?;
+    let content = rest.len().checked_sub(TRAILER_BYTES);
+    let content = content.filter(|content| *content <= CONTENT_MAX);
+    let content = content.ok_or(Fault::Internal)?;
+    let length = u16::try_from(rest.len()).map_err(|_| Fault::Internal)?;
+    let [high, low] = length.to_be_bytes();
+    *header = [OUTER, 3, 3, high, low];
+    let (body, trailer) = rest.split_at_mut_checked(content).ok_or(Fault::Internal)?;
+    Ok((header, body, trailer))
+}
+
+/// Opens records.
+pub(super) struct Opener {
+    secret: TrafficSecret,
+    key: RecordKey,
+}
+
+impl Opener {
+    pub(super) fn new(secret: TrafficSecret) -> Result<Self, Fault> {
+        Ok(Self {
+            key: secret.key()?,
+            secret,
+        })
+    }
+
+    /// The other end uses the next key from the next record on.
+    pub(super) fn update(&mut self) -> Result<(), Fault> {
+        self.secret = self.secret.next()?;
+        self.key = self.secret.key()?;
+        Ok(())
+    }
+
+    /// Opens a whole record where it is. The content is behind the header then.
+    pub(super) fn open_in_place(&mut self, record: &mut [u8]) -> Result<(Content, usize), Fault> {
+        let parts = record.split_first_chunk_mut::<HEADER_BYTES>();
+        let (header, body) = parts.ok_or(Fault::Internal)?;
+        let nonce = self.key.next_nonce()?;
+        let opened = self.key.aead.open_in_place(nonce, Aad::from(*header), body);
+        content_of(opened.map_err(|_| Fault::Forged)?)
+    }
+
+    /// Whether a record can be opened straight to a room: the room takes the content and what is behind it,
+    /// but for the tag.
+    pub(super) const fn fits(record: &[u8], room: &[u8]) -> bool {
+        record.len() <= HEADER_BYTES + TAG_BYTES + room.len()
+    }
+
+    /// Opens a whole record to the front of a room. Where it [`fits`](Self::fits) only; of what is behind
+    /// the content some bytes are overwritten.
+    pub(super) fn open_to(
+        &mut self,
+        record: &[u8],
+        room: &mut [u8],
+    ) -> Result<(Content, usize), Fault> {
+        let parts = record.split_first_chunk::<HEADER_BYTES>();
+        let (header, body) = parts.ok_or(Fault::Internal)?;
+        let parts = body.split_last_chunk::<TAG_BYTES>();
+        let (cipher, tag) = parts.ok_or(Fault::Forged)?;
+        let room = room.get_mut(..cipher.len()).ok_or(Fault::Internal)?;
+        let nonce = self.key.next_nonce()?;
+        let aad = Aad::from(*header);
+        let opened = (self.key.aead).open_separate_gather(nonce, aad, cipher, tag, room);
+        opened.map_err(|_| Fault::Forged)?;
+        content_of(room)
+    }
+}
+
+/// What an opened record holds, and how many bytes of it.
+fn content_of(opened: &[u8]) -> Result<(Content, usize), Fault> {
+    if opened.len() > CONTENT_MAX + 1 {
+        return Err(Fault::TooLong);
+    }
+    let last = opened.iter().rposition(|byte| *byte != 0);
+    let last = last.ok_or(Fault::Unexpected)?;
+    let content = match opened.get(last).ok_or(Fault::Internal)? {
+        21 => Content::Alert,
+        22 => Content::Handshake,
+        23 => Content::Data,
+        _ => return Err(Fault::Unexpected),
+    };
+    Ok((content, last))
+}

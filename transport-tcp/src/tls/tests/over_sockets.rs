@@ -1,0 +1,121 @@
+//! Whole lanes with rustls at the other end of a real connection: where the handshake ends and the records
+//! of this crate begin, and how a connection ends.
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread::{self, JoinHandle};
+
+use pccl_core::id::Identity;
+use pccl_core::transport::{
+    Endpoint, Incoming as Dialled, Lane, Security, Transport, close, recv_exact, recv_some,
+    send_all,
+};
+use pccl_trust::PublicKey;
+
+use super::*;
+use crate::Tcp;
+
+const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+
+/// A rustls client that says something with the very bytes that end its handshake, then `then`.
+fn dials(
+    to: SocketAddr,
+    whom: PublicKey,
+    then: impl FnOnce(&mut ClientConnection, &mut TcpStream) + Send + 'static,
+) -> JoinHandle<()> {
+    let config = client_config(&KeyPair::generate().unwrap()).unwrap();
+    let name = ServerName::try_from(whom.server_name()).unwrap();
+    thread::spawn(move || {
+        let mut client = ClientConnection::new(Arc::new(config), name).unwrap();
+        let mut stream = TcpStream::connect(to).unwrap();
+        client.writer().write_all(&pattern(50_000)).unwrap();
+        while client.is_handshaking() || client.wants_write() {
+            let mut wire = Vec::new();
+            while client.wants_write() {
+                client.write_tls(&mut wire).unwrap();
+            }
+            stream.write_all(&wire).unwrap();
+            if client.is_handshaking() {
+                client.read_tls(&mut stream).unwrap();
+                client.process_new_packets().unwrap();
+            }
+        }
+        then(&mut client, &mut stream);
+    })
+}
+
+async fn dialled(
+    then: impl FnOnce(&mut ClientConnection, &mut TcpStream) + Send + 'static,
+) -> (Lane, JoinHandle<()>) {
+    let pair = KeyPair::generate().unwrap();
+    let tcp = Tcp::new().key_pair(&pair);
+    let mut listener = tcp.listen(ANY, Security::Proven).await.unwrap();
+    let thread = dials(listener.local_addr(), pair.public_key(), then);
+    let accepted = std::future::poll_fn(|cx| listener.poll_accept(cx)).await;
+    let Dialled { lane, .. } = accepted.unwrap();
+    (lane, thread)
+}
+
+#[tokio::test]
+async fn data_that_comes_with_the_last_bytes_of_the_handshake_is_data() {
+    let (mut lane, thread) = dialled(|client, stream| {
+        let mut answer = vec![0; 50_000];
+        rustls::Stream::new(client, stream)
+            .read_exact(&mut answer)
+            .unwrap();
+        assert_eq!(answer, pattern(50_000));
+        client.send_close_notify();
+        client.write_tls(stream).unwrap();
+    })
+    .await;
+
+    let mut heard = vec![0; 50_000];
+    recv_exact(&mut *lane.rx, &mut heard).await.unwrap();
+    assert_eq!(heard, pattern(50_000));
+    send_all(&mut *lane.tx, &heard, &[]).await.unwrap();
+    assert_eq!(recv_some(&mut *lane.rx, &mut [0; 9]).await, Ok(0));
+    thread.join().unwrap();
+}
+
+#[tokio::test]
+async fn a_connection_that_ends_without_goodbye_was_cut() {
+    let (mut lane, thread) = dialled(|_, _| {}).await;
+    thread.join().unwrap();
+
+    let mut heard = vec![0; 50_000];
+    recv_exact(&mut *lane.rx, &mut heard).await.unwrap();
+
+    let end = recv_some(&mut *lane.rx, &mut [0; 9]).await;
+    assert_eq!(end, Err(LaneError::Reset));
+}
+
+#[tokio::test]
+async fn a_server_of_rustls_is_spoken_with_until_both_say_goodbye() {
+    let pair = KeyPair::generate().unwrap();
+    let config = server_config(&pair).unwrap();
+    let listener = TcpListener::bind(ANY).unwrap();
+    let to = Endpoint::Address(listener.local_addr().unwrap());
+    let thread = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut server = ServerConnection::new(Arc::new(config)).unwrap();
+        let mut heard = Vec::new();
+        let mut tls = rustls::Stream::new(&mut server, &mut stream);
+        // It speaks first, with what it has just made keys for.
+        tls.write_all(b"welcome").unwrap();
+        tls.read_to_end(&mut heard).unwrap();
+        tls.conn.send_close_notify();
+        tls.conn.write_tls(tls.sock).unwrap();
+        assert_eq!(heard, pattern(300_000));
+    });
+
+    let expect = Identity(pair.public_key().into());
+    let mut lane = Tcp::new().open(&to, Some(expect)).await.unwrap();
+    let mut heard = [0; 7];
+    recv_exact(&mut *lane.rx, &mut heard).await.unwrap();
+    assert_eq!(&heard, b"welcome");
+    send_all(&mut *lane.tx, &[], &pattern(300_000))
+        .await
+        .unwrap();
+    close(&mut *lane.tx).await.unwrap();
+    assert_eq!(recv_some(&mut *lane.rx, &mut [0; 9]).await, Ok(0));
+    thread.join().unwrap();
+}
