@@ -147,6 +147,7 @@ impl Master {
         self.strike(&dead, out);
         for (group, plan) in &wiring.rings {
             self.leave_out_the_hidden(*group, &plan.ring, out);
+            self.leave_the_standing_ring_alone(*group, wiring, &plan.ring, out);
         }
         for (group, plan) in &wiring.rings {
             self.evict(*group, &plan.ring, out);
@@ -347,14 +348,45 @@ impl Master {
         let mut newcomers: Vec<PeerId> = newcomers.map(|(peer, _)| *peer).collect();
         newcomers.sort_unstable();
         for peer in newcomers.into_iter().rev().take(too_many) {
-            let Some(record) = self.record_mut(peer) else {
-                continue;
-            };
-            record.left_out = 1;
-            record.strikes.waits = record.strikes.waits.saturating_add(1);
-            if record.has_struck_out() {
-                self.send_away_for_failures(group, peer, out);
-            }
+            self.waits_for_a_place(group, peer, out);
+        }
+    }
+
+    /// Members of a whole ring were set apart for newcomers, and could not be connected with each other: their
+    /// ring stands as it is, and the newcomers wait for the next admission. Nobody loses its place for them.
+    fn leave_the_standing_ring_alone(
+        &mut self,
+        group: GroupId,
+        wiring: &Wiring,
+        ring: &Ring,
+        out: &mut Out,
+    ) {
+        let is_accepted = |peer: &PeerId| self.peers.get(peer).is_some_and(PeerRecord::is_accepted);
+        let newcomers = ring.0.iter().filter(|peer| !is_accepted(peer));
+        let newcomers: Vec<PeerId> = newcomers.copied().collect();
+        let mut failed = ring.edges().filter(|edge| {
+            let progress = wiring.edges.get(edge);
+            progress.is_some_and(|progress| progress.failed.is_some())
+        });
+        let members_failed = failed.any(|(from, to)| is_accepted(&from) && is_accepted(&to));
+        if !members_failed || newcomers.is_empty() || self.is_stale(group) {
+            return;
+        }
+        self.attempts.remove(&group);
+        for peer in newcomers {
+            self.waits_for_a_place(group, peer, out);
+        }
+    }
+
+    /// A newcomer is left out of this admission; one that has waited for three is refused.
+    fn waits_for_a_place(&mut self, group: GroupId, peer: PeerId, out: &mut Out) {
+        let Some(record) = self.record_mut(peer) else {
+            return;
+        };
+        record.left_out = 1;
+        record.strikes.waits = record.strikes.waits.saturating_add(1);
+        if record.has_struck_out() {
+            self.send_away_for_failures(group, peer, out);
         }
     }
 
