@@ -33,15 +33,16 @@ pub(super) fn joined_pieces(members: &[PeerId], joined: &BTreeSet<Pair>) -> Vec<
     pieces
 }
 
-/// Neighbours stood this many places apart in the attempt before. The products 2, 6, 12 and 60 are multiples of
-/// each number of sites up to six.
-const STRIDES: [usize; 4] = [2, 3, 2, 5];
+/// Neighbours stood this many places apart in the attempt before. Counted from the first attempt or the second,
+/// which may be the first to try all pairs of a ring, the products are multiples of each number of sites up to
+/// six: 2, 4, 12, 24, 120 and 2, 6, 12, 60.
+const STRIDES: [usize; 5] = [2, 2, 3, 2, 5];
 
 /// The members in another order, cut where two that stand side by side are a failed pair.
 ///
 /// Many pieces: every second one first, then the rest; or every third or fifth, as the number of attempts has
 /// it. Sites that are cut off from each other and alternate on the ring, two to six of them, are whole within
-/// five attempts; and if each cut has a cause of its own one order is as good as another. Few pieces: their
+/// six attempts; and if each cut has a cause of its own one order is as good as another. Few pieces: their
 /// halves in turn, so that one attempt tries more pairs between them.
 pub(super) fn regrouped(order: &[PeerId], failed: &BTreeSet<Pair>, attempts: u8) -> Vec<PeerId> {
     let pieces = cut(order, failed);

@@ -252,13 +252,15 @@ impl Master {
             return;
         }
         if !ok {
-            // A requester has one holder. A holder has to say whom it could not serve; who has everything
-            // has not failed with it.
-            let served = with.filter(|with| awaiting.contains(with));
-            let served = served.filter(|with| sources.get(with) == Some(&peer));
-            let own = sources.get(&peer).map(|holder| (peer, *holder));
-            if let Some((requester, holder)) = own.or(served.map(|with| (with, peer))) {
-                record.failed.note(requester, holder);
+            // A requester has one holder. A holder says whom it could not serve, and who has everything has
+            // not failed with it; one that names nobody may have served nobody.
+            let is_meant = |(requester, holder): &(&PeerId, &PeerId)| {
+                let is_served =
+                    with.is_none_or(|with| with == **requester && awaiting.contains(&with));
+                **requester == peer || **holder == peer && is_served
+            };
+            for (requester, holder) in sources.iter().filter(is_meant) {
+                record.failed.note(*requester, *holder);
             }
         }
         self.step(peer, Event::TransferDone, out);

@@ -62,6 +62,15 @@ impl World {
         self.processes.get(&peer).map(|process| process.seat)
     }
 
+    /// The peer that runs at a seat.
+    pub(super) fn peer_at(&self, seat: SeatNo) -> Option<PeerId> {
+        let at = self.process(seat)?;
+        let mut peers = self.processes.iter();
+        peers
+            .find(|(_, process)| **process == at)
+            .map(|(peer, _)| *peer)
+    }
+
     /// What becomes of a connection to the process of this peer.
     pub(super) fn path_to(&self, from: SeatNo, peer: PeerId) -> Path {
         match self.processes.get(&peer) {

@@ -72,7 +72,7 @@ impl World {
             bytes,
         });
         if orders.is_empty() {
-            self.end_transfers(process, round, true);
+            self.end_transfers(process, round, Ok(()));
         }
         for order in orders {
             if let Some(with) = self.seat_of(order.with) {
@@ -112,7 +112,7 @@ impl World {
             return;
         }
         if !ok {
-            self.end_transfers(process, round, false);
+            self.end_transfers(process, round, Err(with));
             return;
         }
         if self.partner(with, round, process.seat).is_none() {
@@ -121,7 +121,7 @@ impl World {
             if self.process(with).is_some() {
                 self.after(10 * MILLISECOND, again);
             } else {
-                self.end_transfers(process, round, false);
+                self.end_transfers(process, round, Err(with));
             }
             return;
         }
@@ -174,7 +174,7 @@ impl World {
             .partner(process.seat, round, with)
             .is_some_and(|partner| !partner.begun);
         if missing {
-            self.end_transfers(process, round, false);
+            self.end_transfers(process, round, Err(with));
         }
     }
 
@@ -198,16 +198,20 @@ impl World {
                 && (all || !ok)
                 && !keeps_quiet
             {
-                self.end_transfers(process, round, ok);
+                let result = if ok { Ok(()) } else { Err(with) };
+                self.end_transfers(process, round, result);
             }
         }
     }
 
-    fn end_transfers(&mut self, process: Process, round: Round, ok: bool) {
+    /// Fails: with this one.
+    fn end_transfers(&mut self, process: Process, round: Round, result: Result<(), SeatNo>) {
+        let with = result.err().and_then(|with| self.peer_at(with));
+        let ok = result.is_ok();
         let seat = &mut self.seats[process.seat.0];
         if let Some(moving) = seat.moving.take_if(|moving| moving.round == round) {
             seat.staged = moving.content.filter(|_| ok);
-            self.learn(process, Fact::TransfersEnded { round, ok });
+            self.learn(process, Fact::TransfersEnded { round, ok, with });
         }
     }
 

@@ -244,9 +244,10 @@ impl Reference {
         };
         let is_taken = moving.lacking.remove(&peer);
         if is_taken && !ok {
-            // It could not fetch, or it names one that it could not serve and that waits for it.
+            // It could not fetch, or it could not serve the one that it names, or nobody.
             for (requester, holder) in &moving.sources {
-                let waits = moving.lacking.contains(requester) && with == Some(*requester);
+                let lacks = moving.lacking.contains(requester);
+                let waits = with.is_none_or(|with| with == *requester && lacks);
                 if *requester == peer || (*holder == peer && waits) {
                     group.mishaps.happens(*requester, *holder);
                 }

@@ -119,6 +119,7 @@ pub enum Fact {
     TransfersEnded {
         round: Round,
         ok: bool,
+        with: Option<PeerId>,
     },
     Measured {
         round: Round,

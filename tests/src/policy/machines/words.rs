@@ -67,11 +67,7 @@ pub(super) fn input_of(fact: Fact) -> PeerInput {
             };
             PeerInput::RingEnded { seq, outcome }
         }
-        Fact::TransfersEnded { round, ok } => PeerInput::TransfersEnded {
-            round,
-            ok,
-            with: None,
-        },
+        Fact::TransfersEnded { round, ok, with } => PeerInput::TransfersEnded { round, ok, with },
         Fact::Measured {
             round,
             to,

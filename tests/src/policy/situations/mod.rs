@@ -2,6 +2,7 @@
 
 mod admission;
 mod calls;
+mod drawn;
 mod edges;
 mod memory;
 mod outages;
@@ -52,6 +53,7 @@ pub fn all() -> Vec<Situation> {
     all.extend(slow::situations());
     all.extend(admission::situations());
     all.extend(outages::situations());
+    all.extend(drawn::situations());
     all.extend(calls::situations());
     all.extend(memory::situations());
     all
