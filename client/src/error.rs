@@ -132,7 +132,12 @@ pub enum Error {
     OptimizationFailed,
 
     /// The connection to the master ended. What it had decided about open calls is unknown. Connect
-    /// again (to a master that was started anew, where it has died) and synchronize.
+    /// again and synchronize.
+    ///
+    /// A master that was started anew remembers no revision: the first peers to synchronize decide what
+    /// their group holds, and one that comes later with a higher revision is kicked
+    /// ([`Misdeed::RevisionAhead`]). Let a peer that holds the state connect and synchronize before those
+    /// that hold none.
     #[error("lost the master; connect again and synchronize the shared state")]
     MasterLost,
     /// The master's operator stopped it: the run is over.

@@ -30,7 +30,8 @@ pub struct Limits {
     pub waiting_max: usize,
     /// Most connections of one address that wait outside. Further ones are turned away. Default: 256.
     pub waiting_per_address_max: usize,
-    /// How long a connection waits outside before it is turned away. Default: 30 s.
+    /// How long a connection waits outside before it is turned away, and tries again later. To be less
+    /// than a peer's limit for an answer, which is 5 s by default. Default: 3 s.
     pub waiting: Duration,
     /// Most bytes of long messages, those of more than 64 KiB, that are being received from all peers
     /// or wait to be dealt with. A peer's long message is read once there is room for it, in the order
@@ -55,7 +56,7 @@ impl Default for Limits {
             newcomers_per_address_max: 128,
             waiting_max: 4096,
             waiting_per_address_max: 256,
-            waiting: Duration::from_secs(30),
+            waiting: Duration::from_secs(3),
             long_messages_bytes_max: 256 * 1024 * 1024,
             outbox_bytes_max: 8 * 1024 * 1024,
             farewell: Duration::from_secs(1),

@@ -130,7 +130,7 @@ async fn who_has_said_hello_does_not_give_way() {
     known.greeted();
     let newcomer = wait(&gate, 2);
 
-    sleep(10 * limits.grace).await;
+    sleep(limits.waiting - limits.grace).await;
 
     assert!(!newcomer.is_finished());
 }
