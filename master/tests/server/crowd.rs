@@ -138,6 +138,7 @@ async fn who_waits_has_all_its_time_for_the_handshake_once_it_is_let_in() {
     let limits = Limits {
         strangers_max: 1,
         grace: Duration::from_secs(3600),
+        waiting: 2 * Limits::default().handshake,
         ..Limits::default()
     };
     let handshake = limits.handshake;
