@@ -4,9 +4,8 @@
 //! speaks against it, and lanes are opened in the easier one:
 //!
 //! - it has failed between these very two, and the other one has not been tried;
-//! - the peer that is to be reached was missed by the last one that tried, the more so if nobody has ever
-//!   reached it;
-//! - the peer that is to open the lanes did not get through the last time, the more so if it never has.
+//! - the peer that is to be reached was missed by the last one that tried;
+//! - the peer that is to open the lanes did not get through the last time.
 //!
 //! With nothing to choose between them the sender opens the lanes.
 
@@ -23,9 +22,7 @@ use crate::id::{GroupId, PeerId};
 const IMPOSSIBLE: u8 = 64;
 /// This direction of this pair has failed, and the other one has not been tried.
 const TRIED: u8 = 16;
-/// It has never worked for this peer, and was tried.
-const NEVER: u8 = 4;
-/// It did not work the last time.
+/// It did not work for this peer the last time.
 const DOUBTFUL: u8 = 1;
 
 impl Master {
@@ -43,21 +40,12 @@ impl Master {
     fn difficulty(&self, dials: PeerId, other: PeerId) -> u8 {
         let has_failed = self.failed.get(&pair((dials, other)));
         let tried = has_failed.is_some_and(|edge| edge.dialler == dials && !edge.both_ways);
-        let level = |failed: bool, worked: bool| match (failed, worked) {
-            (false, _) => 0,
-            (true, true) => DOUBTFUL,
-            (true, false) => NEVER,
-        };
-        let other_record = self.peers.get(&other);
-        let reached = other_record.map_or(0, |other| level(other.missed, other.reached));
-        let dialler = self.peers.get(&dials);
-        let dialled = dialler.map_or(0, |dials| level(dials.stuck, dials.has_dialled));
-        let foreign = if self.is_foreign(dials, other) {
-            IMPOSSIBLE
-        } else {
-            0
-        };
-        foreign + if tried { TRIED } else { 0 } + reached + dialled
+        let weight = |holds: bool, weight: u8| if holds { weight } else { 0 };
+        let record = |peer: PeerId| self.peers.get(&peer);
+        weight(self.is_foreign(dials, other), IMPOSSIBLE)
+            + weight(tried, TRIED)
+            + weight(record(other).is_some_and(|other| other.missed), DOUBTFUL)
+            + weight(record(dials).is_some_and(|dials| dials.stuck), DOUBTFUL)
     }
 
     /// Whether the other one is known by an address that means something on the master's machine only.
