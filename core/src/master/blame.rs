@@ -31,11 +31,7 @@ use super::pieces::joined_pieces;
 use super::record::PeerRecord;
 use super::{Master, Out};
 use crate::id::{GroupId, PeerId};
-use crate::states::ConnectionPhase;
 use crate::topology::{LaneFailure, Ring};
-
-/// Attempts after which a newcomer holds up nobody any longer.
-pub(super) const STRIKES_MAX: u8 = 2;
 
 /// Two peers, lower number first.
 pub(super) type Pair = (PeerId, PeerId);
@@ -68,16 +64,6 @@ pub(super) struct DeadEdge {
     pub(super) failure: Failure,
     /// Each of the two has tried to open them.
     pub(super) both_ways: bool,
-}
-
-/// What one attempt says against a peer.
-#[derive(Clone, Copy, Debug)]
-struct Charge {
-    edge: DeadEdge,
-    /// The other end of one of its dead edges has shown that it works.
-    proven: bool,
-    /// It failed with other newcomers only: between two members it may have a place.
-    among_newcomers: bool,
 }
 
 /// Failures of edges with peers that are gone, as far as nothing speaks against them since.
@@ -196,7 +182,7 @@ impl Master {
 
     /// Which end of a dead edge it failed because of, as far as that can be told: the one that was to be
     /// reached, unless somebody has reached it.
-    fn charged(&self, edge: DeadEdge) -> PeerId {
+    pub(super) fn charged(&self, edge: DeadEdge) -> PeerId {
         let reached = self
             .peers
             .get(&edge.dialled)
@@ -290,117 +276,6 @@ impl Master {
         attempts.is_some_and(|attempts| attempts.doubts)
     }
 
-    /// Newcomers that were charged in two attempts hold up nobody any longer.
-    fn strike(&mut self, dead: &[DeadEdge], out: &mut Out) {
-        let mut charged: BTreeMap<PeerId, Charge> = BTreeMap::new();
-        for edge in dead {
-            let peer = self.charged(*edge);
-            let other = edge.other_end(peer);
-            let is_accepted = self.peers.get(&other).is_some_and(PeerRecord::is_accepted);
-            let charge = charged.entry(peer).or_insert(Charge {
-                edge: *edge,
-                proven: false,
-                among_newcomers: true,
-            });
-            charge.proven |= self.is_proven(*edge, peer);
-            charge.among_newcomers &= !is_accepted;
-        }
-        for (peer, charge) in charged {
-            let Charge {
-                edge,
-                proven,
-                among_newcomers,
-            } = charge;
-            let Some(record) = self.record_mut(peer) else {
-                continue;
-            };
-            let mut strikes = record.strikes;
-            strikes.all = strikes.all.saturating_add(1);
-            strikes.proven = strikes.proven.saturating_add(proven.into());
-            record.strikes = strikes;
-            let goes = record.has_struck_out();
-            if record.phase == ConnectionPhase::Accepted {
-                continue;
-            }
-            if rule!(goes; RefusedForTheFirstFailure => true) {
-                self.send_away(peer, edge, out);
-            } else if strikes.all >= STRIKES_MAX && !(among_newcomers && record.is_hidden()) {
-                record.left_out = 1;
-            }
-        }
-    }
-
-    /// Of newcomers that nobody reaches no more hold up the others in a third attempt than can stand between
-    /// them: the latest wait for the next admission. Who has waited for three is refused.
-    fn leave_out_the_hidden(&mut self, group: GroupId, ring: &Ring, out: &mut Out) {
-        let attempts = self.attempts.get(&group).map(|attempts| attempts.count);
-        if attempts.is_none_or(|attempts| attempts < STRIKES_MAX) {
-            return;
-        }
-        let peers = ring
-            .0
-            .iter()
-            .filter_map(|peer| Some((*peer, self.peers.get(peer)?)));
-        let invited = peers.filter(|(_, peer)| peer.is_accepted() || peer.left_out == 0);
-        let (hidden, others): (Vec<_>, Vec<_>) = invited.partition(|(_, peer)| peer.is_hidden());
-        let too_many = hidden.len().saturating_sub(others.len());
-        let newcomers = hidden.iter().filter(|(_, peer)| !peer.is_accepted());
-        let mut newcomers: Vec<PeerId> = newcomers.map(|(peer, _)| *peer).collect();
-        newcomers.sort_unstable();
-        for peer in newcomers.into_iter().rev().take(too_many) {
-            self.waits_for_a_place(group, peer, out);
-        }
-    }
-
-    /// Members of a whole ring were set apart for newcomers, and could not be connected with each other: their
-    /// ring stands as it is, and the newcomers wait for the next admission. Nobody loses its place for them.
-    fn leave_the_standing_ring_alone(
-        &mut self,
-        group: GroupId,
-        wiring: &Wiring,
-        ring: &Ring,
-        out: &mut Out,
-    ) {
-        let is_accepted = |peer: &PeerId| self.peers.get(peer).is_some_and(PeerRecord::is_accepted);
-        let newcomers = ring.0.iter().filter(|peer| !is_accepted(peer));
-        let newcomers: Vec<PeerId> = newcomers.copied().collect();
-        let mut failed = ring.edges().filter(|edge| {
-            let progress = wiring.edges.get(edge);
-            progress.is_some_and(|progress| progress.failed.is_some())
-        });
-        let members_failed = failed.any(|(from, to)| is_accepted(&from) && is_accepted(&to));
-        if !members_failed || newcomers.is_empty() || self.is_stale(group) {
-            return;
-        }
-        self.attempts.remove(&group);
-        for peer in newcomers {
-            self.waits_for_a_place(group, peer, out);
-        }
-    }
-
-    /// A newcomer is left out of this admission; one that has waited for three is refused.
-    fn waits_for_a_place(&mut self, group: GroupId, peer: PeerId, out: &mut Out) {
-        let Some(record) = self.record_mut(peer) else {
-            return;
-        };
-        record.left_out = 1;
-        record.strikes.waits = record.strikes.waits.saturating_add(1);
-        if record.has_struck_out() {
-            self.send_away_for_failures(group, peer, out);
-        }
-    }
-
-    /// Whether the other end of a dead edge has shown that it works.
-    fn is_proven(&self, edge: DeadEdge, charged: PeerId) -> bool {
-        let dialler = self.peers.get(&edge.dialler);
-        if charged == edge.dialler {
-            self.peers
-                .get(&edge.dialled)
-                .is_some_and(|peer| peer.reached)
-        } else {
-            dialler.is_some_and(|peer| peer.has_dialled)
-        }
-    }
     /// Nothing speaks for or against a peer that is gone.
     pub(super) fn forget_failures(&mut self, peer: PeerId) {
         let is_end = |pair: &Pair| pair.0 == peer || pair.1 == peer;

@@ -7,7 +7,8 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use super::attempt::Failure;
-use super::blame::{DeadEdge, Pair, STRIKES_MAX, pair};
+use super::blame::{DeadEdge, Pair, pair};
+use super::newcomers::STRIKES_MAX;
 use super::{Master, Out};
 use crate::id::{GroupId, PeerId};
 use crate::messages::{Misdeed, Refusal};

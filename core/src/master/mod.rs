@@ -45,6 +45,7 @@ mod evict;
 mod io;
 mod manifest;
 mod membership;
+mod newcomers;
 mod optimize;
 mod order;
 mod pieces;

@@ -3,9 +3,9 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::net::SocketAddr;
 
-use super::blame::STRIKES_MAX;
 use super::conflicts::Conflicts;
 use super::manifest::{Offer, Offers};
+use super::newcomers::STRIKES_MAX;
 use super::remembered::Reached;
 use super::tally::{Counted, Tally};
 use super::transfers::FailedTransfers;
