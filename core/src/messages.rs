@@ -455,7 +455,8 @@ pub enum Misdeed {
     MissedBallot,
     /// It neither ended its part of something nor moved any bytes for it, while others had.
     Stalled,
-    /// It cancelled one collective of its group after the other, and none was committed in between.
+    /// It cancelled one collective or synchronization of its group after the other, and none succeeded in
+    /// between.
     Cancels,
     /// No ring could be built with it.
     Unconnectable {
@@ -500,7 +501,9 @@ impl fmt::Display for Misdeed {
             }
             Self::MissedBallot => f.write_str("it did not vote in time"),
             Self::Stalled => f.write_str("it made no progress with what others waited for"),
-            Self::Cancels => f.write_str("it cancelled every collective, and none was committed"),
+            Self::Cancels => {
+                f.write_str("it cancelled every collective or synchronization, and none succeeded")
+            }
             Self::Unconnectable { with } => {
                 write!(f, "no lanes could be built between it and {with}")
             }

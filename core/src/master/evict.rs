@@ -250,8 +250,9 @@ impl Master {
         }
     }
 
-    /// A collective was aborted because a peer has cancelled it. One that does nothing else, while nothing is
-    /// committed, stops the run as surely as one that is dead, and goes.
+    /// A collective was aborted because a peer has cancelled it, or a synchronization because a holder has given
+    /// up its call (of no bytes). One that does nothing else, while nothing succeeds, stops the run as surely as
+    /// one that is dead, and goes.
     pub(super) fn note_cancel(&mut self, group: GroupId, peer: PeerId, bytes: u64, out: &mut Out) {
         let Some(record) = self.group_mut(group) else {
             return;

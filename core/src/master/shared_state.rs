@@ -251,21 +251,31 @@ impl Master {
             self.kick(peer, Misdeed::DuplicateVote, out);
             return;
         }
+        // A holder that names nobody has given up its own call.
+        let mut is_cancelled = false;
         if !ok {
-            // A requester has one holder. A holder says whom it could not serve, and who has everything has
-            // not failed with it; one that names nobody may have served nobody.
+            // A requester has one holder. A holder says whom it could not serve; who has everything has not
+            // failed with it.
             let is_meant = |(requester, holder): &(&PeerId, &PeerId)| {
-                let is_served =
-                    with.is_none_or(|with| with == **requester && awaiting.contains(&with));
+                let is_served = with == Some(**requester) && awaiting.contains(*requester);
                 **requester == peer || **holder == peer && is_served
             };
-            for (requester, holder) in sources.iter().filter(is_meant) {
+            let pairs: Vec<(PeerId, PeerId)> = sources
+                .iter()
+                .filter(is_meant)
+                .map(|(requester, holder)| (*requester, *holder))
+                .collect();
+            for (requester, holder) in &pairs {
                 record.failed.note(*requester, *holder);
             }
+            is_cancelled = pairs.is_empty() && with.is_none();
         }
         self.step(peer, Event::TransferDone, out);
         if !ok {
             self.conclude_sync(group, done, Err(SyncFailure::TransferFailed { peer }), out);
+        }
+        if is_cancelled {
+            self.note_cancel(group, peer, 0, out);
         }
     }
 
@@ -304,6 +314,7 @@ impl Master {
             record.sync = SyncProgress::default();
             if result.is_ok() {
                 record.stalls.clear();
+                record.cancels.retain(|_, cancels| cancels.bytes > 0);
             }
         }
         if let Ok(reached) = result {

@@ -340,24 +340,3 @@ fn who_cannot_fetch_from_anybody_goes_after_the_others_have_fetched() {
         assert_eq!(run.accepted(), [0, 1, 3], "seed {seed}");
     }
 }
-
-/// The holder says that it could not serve, and not whom, before the other end has anything to say.
-#[test]
-fn a_holder_that_names_nobody_is_not_asked_again() {
-    let mut stories = 0;
-    for seed in 1..30 {
-        let mut run = with_newcomers(seed, 2, 1);
-        run.update_all();
-        let first = begin_to_fetch(&mut run, 2);
-        run.fails_to_move(first);
-        run.settle();
-        if revision_of(&mut run, 2).is_ok() {
-            continue;
-        }
-        run.update_all();
-
-        assert_ne!(begin_to_fetch(&mut run, 2), first, "seed {seed}");
-        stories += 1;
-    }
-    assert!(stories > 0, "everything was fetched first");
-}

@@ -1,8 +1,10 @@
-//! Collectives that are aborted again and again: by an edge that breaks, or by a peer that cancels them.
+//! Collectives and synchronizations that fail again and again: by an edge that breaks, or by a peer that gives
+//! them up.
 
-use pccl_core::id::{PeerId, Seq, Tag};
+use pccl_core::id::{PeerId, Revision, Seq, Tag};
 use pccl_core::master::MasterConfig;
 use pccl_core::messages::{RingOutcome, ToMaster};
+use pccl_core::shared_state::{SyncStrategy, SyncVote};
 use pccl_core::topology::BrokenEdges;
 
 use super::desk::Desk;
@@ -182,4 +184,49 @@ fn who_cancels_collectives_while_others_of_that_size_are_committed_stays() {
     }
 
     assert_eq!(desk.present(), [1, 2, 3]);
+}
+
+/// Peer 1 holds what peer 2 is to fetch. Peer 1 may give up its call, of which nobody else is the cause.
+fn synchronize(desk: &mut Desk, gives_up: bool) {
+    let strategies = [(1, SyncStrategy::SendOnly), (2, SyncStrategy::ReceiveOnly)];
+    for (peer, strategy) in strategies {
+        let vote = SyncVote {
+            revision: Revision(0),
+            strategy,
+            restart: true,
+            entries: vec![crate::harness::shared("weights", peer.into())],
+        };
+        desk.says(peer, ToMaster::SyncSharedState(vote));
+    }
+    let (round, with) = (desk.round, None);
+    let done = |ok| ToMaster::SharedStateDone { round, ok, with };
+    desk.says(1, done(!gives_up));
+    if !gives_up {
+        desk.says(2, done(true));
+    }
+}
+
+#[test]
+fn a_holder_that_gives_up_every_synchronization_goes() {
+    let mut desk = Desk::with_accepted_peers(2);
+
+    let mut given_up = 0;
+    while desk.present().contains(&1) {
+        synchronize(&mut desk, true);
+        given_up += 1;
+        assert!(given_up < 20);
+    }
+
+    assert_eq!((desk.present(), given_up), (vec![2], 16));
+}
+
+#[test]
+fn a_holder_that_gives_up_synchronizations_between_others_stays() {
+    let mut desk = Desk::with_accepted_peers(2);
+
+    for turn in 0..100 {
+        synchronize(&mut desk, turn % 16 != 15);
+    }
+
+    assert_eq!(desk.present(), [1, 2]);
 }

@@ -83,6 +83,7 @@ impl Desk {
             }
             ToPeer::Refused(_) => drop(self.refused.insert(peer.0)),
             ToPeer::Probe { round, .. } => self.round = *round,
+            ToPeer::SharedStatePlan(plan) => self.round = plan.round,
             _ => {}
         }
     }

@@ -147,11 +147,6 @@ impl Run {
         }
     }
 
-    /// It says that it could not do its part, and not because of whom.
-    pub(crate) fn fails_to_move(&mut self, no: SeatNo) {
-        self.end_move(no, false, None);
-    }
-
     /// Whichever end of a pair that cannot connect notices first says so.
     fn end_move(&mut self, no: SeatNo, ok: bool, with: Option<PeerId>) {
         if let Some(moving) = &mut self.seats[no].plane.moving {

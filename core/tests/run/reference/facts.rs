@@ -187,7 +187,7 @@ impl Reference {
         is_taken
     }
 
-    /// Who cancels sixteen collectives while none is committed goes.
+    /// Who cancels sixteen collectives while none is committed goes; or as many synchronizations in a row.
     fn cancels(&mut self, peer: PeerId, bytes: u64) {
         let (times, largest) = self.group_of(peer).cancels.entry(peer).or_default();
         (*times, *largest) = (*times + 1, bytes.max(*largest));
@@ -244,16 +244,20 @@ impl Reference {
         };
         let is_taken = moving.lacking.remove(&peer);
         if is_taken && !ok {
-            // It could not fetch, or it could not serve the one that it names, or nobody.
+            // It could not fetch, or it names one that it could not serve and that waits for it.
+            let mut is_told = with.is_some();
             for (requester, holder) in &moving.sources {
-                let lacks = moving.lacking.contains(requester);
-                let waits = with.is_none_or(|with| with == *requester && lacks);
+                let waits = moving.lacking.contains(requester) && with == Some(*requester);
                 if *requester == peer || (*holder == peer && waits) {
                     group.mishaps.happens(*requester, *holder);
+                    is_told = true;
                 }
             }
             let group = self.peers[&peer].group;
             self.conclude_sync(group, Err(SyncFailure::TransferFailed { peer }));
+            if !is_told {
+                self.cancels(peer, 0);
+            }
         }
         is_taken
     }

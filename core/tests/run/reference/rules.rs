@@ -303,6 +303,7 @@ impl Reference {
         group.moving = None;
         if let Ok(held) = &result {
             group.stalls.clear();
+            group.cancels.retain(|_, (_, largest)| *largest > 0);
             let aside: Peers = self.aside.keys().copied().collect();
             group.mishaps.end_for_all_but(&aside);
             self.veterans.extend(&members);
