@@ -100,7 +100,7 @@ mod tests {
     use crate::Tcp;
 
     async fn next(listener: &mut dyn Listener) -> Result<Incoming, LaneError> {
-        let next = timeout(HANDSHAKE_LIMIT, poll_fn(|cx| listener.poll_accept(cx))).await;
+        let next = timeout(2 * HANDSHAKE_LIMIT, poll_fn(|cx| listener.poll_accept(cx))).await;
         next.expect("the handshake ends")
     }
 
@@ -131,5 +131,21 @@ mod tests {
             .await
             .unwrap();
         assert!(next(&mut *listener).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_record_longer_than_tls_allows_ends_the_handshake_before_its_time_is_over() {
+        let on = SocketAddr::from(([127, 0, 0, 1], 0));
+        let mut listener = Tcp::new().listen(on, Security::Proven).await.unwrap();
+
+        for length in [(1_u16 << 14) + 257, 18_431, u16::MAX] {
+            let mut stranger = Stranger::connect(listener.local_addr()).unwrap();
+            let [high, low] = length.to_be_bytes();
+            let begun = [HANDSHAKE_RECORD, 3, 1, high, low, 1, 0, 1, 0];
+            stranger.write_all(&begun).unwrap();
+
+            let failed = next(&mut *listener).await.unwrap_err();
+            assert_eq!(failed, LaneError::Failed, "{length} bytes");
+        }
     }
 }

@@ -145,27 +145,23 @@ impl Handshake {
         }
     }
 
-    /// How many bytes the next record has, as far as it says so. What no record can be is left to rustls to
-    /// refuse, as far as it is here.
+    /// How many bytes the next record has, as far as it says so.
     fn record_bytes(&self) -> Option<usize> {
         let rest = self.inbox.rest();
         let (header, _) = rest.split_first_chunk::<HEADER_BYTES>()?;
         let &[_, _, _, high, low] = header;
-        let length = HEADER_BYTES + usize::from(u16::from_be_bytes([high, low]));
-        Some(if length <= RECORD_MAX {
-            length
-        } else {
-            rest.len()
-        })
+        Some(HEADER_BYTES + usize::from(u16::from_be_bytes([high, low])))
     }
 
+    /// Of a record that is too long nothing more is waited for.
     fn has_record(&self) -> bool {
         let bytes = self.record_bytes();
-        bytes.is_some_and(|bytes| bytes <= self.inbox.rest().len())
+        bytes.is_some_and(|bytes| bytes > RECORD_MAX || bytes <= self.inbox.rest().len())
     }
 
     fn take_record(&mut self) -> Result<(), LaneError> {
-        let bytes = self.record_bytes().unwrap_or_default();
+        let said = self.record_bytes().unwrap_or_default();
+        let bytes = said.min(self.inbox.rest().len());
         let mut record = self.inbox.rest().get(..bytes).unwrap_or_default();
         while !record.is_empty() {
             match self.connection.read_tls(&mut record) {
@@ -179,6 +175,11 @@ impl Handshake {
             }
         }
         self.inbox.consume(bytes);
+        // rustls has said what it is, if it is no TLS at all. It takes longer records than TLS allows, which
+        // are not here in one piece.
+        if said > RECORD_MAX {
+            return Err(LaneError::Failed);
+        }
         Ok(())
     }
 

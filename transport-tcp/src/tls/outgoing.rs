@@ -149,31 +149,36 @@ impl Outgoing {
 
     /// A record of one piece.
     fn add(&mut self, content: Content, plain: &[u8]) -> Result<(), Fault> {
-        let record = room(&mut self.sealed, &mut self.end, plain.len())?;
-        self.sealer.seal(content, plain, record)
+        self.add_record(plain.len(), |sealer, record| {
+            sealer.seal(content, plain, record)
+        })
     }
 
     /// A record of the ends of several pieces.
     fn add_gathered(&mut self, parts: &mut Parts<'_>, length: usize) -> Result<(), Fault> {
-        let record = room(&mut self.sealed, &mut self.end, length)?;
-        let place = record.get_mut(HEADER_BYTES..HEADER_BYTES + length);
-        parts.copy_to(place.ok_or(Fault::Internal)?);
-        self.sealer.seal_in_place(Content::Data, record)
+        self.add_record(length, |sealer, record| {
+            let place = record.get_mut(HEADER_BYTES..HEADER_BYTES + length);
+            parts.copy_to(place.ok_or(Fault::Internal)?);
+            sealer.seal_in_place(Content::Data, record)
+        })
     }
-}
 
-/// Room for a record behind those that are there.
-fn room<'a>(
-    sealed: &'a mut Vec<u8>,
-    end: &mut usize,
-    content: usize,
-) -> Result<&'a mut [u8], Fault> {
-    let begin = *end;
-    *end += content + OVERHEAD_BYTES;
-    if *end > sealed.len() {
-        sealed.resize(*end, 0);
+    /// A record behind those that are there. It is there once it is sealed: until then it may hold what
+    /// nobody else may read.
+    fn add_record(
+        &mut self,
+        content: usize,
+        seal: impl FnOnce(&mut Sealer, &mut [u8]) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        let end = self.end + content + OVERHEAD_BYTES;
+        if end > self.sealed.len() {
+            self.sealed.resize(end, 0);
+        }
+        let record = self.sealed.get_mut(self.end..end);
+        seal(&mut self.sealer, record.ok_or(Fault::Internal)?)?;
+        self.end = end;
+        Ok(())
     }
-    sealed.get_mut(begin..*end).ok_or(Fault::Internal)
 }
 
 /// What is left of the parts that are to be sent.

@@ -133,6 +133,11 @@ impl Sealer {
     }
 
     #[cfg(test)]
+    pub(super) const fn wear_out(&mut self) {
+        self.key.sequence = u64::MAX;
+    }
+
+    #[cfg(test)]
     pub(super) const fn wear_after(&mut self, records: u64) {
         self.records_max = records;
     }

@@ -146,3 +146,17 @@ fn what_is_read_at_a_time_grows_with_what_comes_and_never_beyond_a_bound() {
     }
     assert!(sparse.put(&much) < 32 << 10);
 }
+
+#[test]
+fn a_record_that_cannot_be_sealed_leaves_nothing_to_be_written() {
+    let mut sends = Outgoing::new(Sealer::new(secret()).unwrap());
+    sends.sealer_mut().wear_out();
+
+    assert_eq!(sends.seal(&[b"in", b"clear"]), Err(LaneError::Failed));
+    assert_eq!(sends.rest(), b"");
+
+    let mut closes = Outgoing::new(Sealer::new(secret()).unwrap());
+    closes.sealer_mut().wear_out();
+    closes.close();
+    assert_eq!(closes.rest(), b"");
+}

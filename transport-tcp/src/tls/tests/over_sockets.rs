@@ -3,6 +3,7 @@
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use pccl_core::id::Identity;
 use pccl_core::transport::{
@@ -13,6 +14,9 @@ use pccl_trust::PublicKey;
 
 use super::*;
 use crate::Tcp;
+
+/// So long a test waits for what must come.
+const GUARD: Duration = Duration::from_secs(20);
 
 const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
@@ -118,4 +122,65 @@ async fn a_server_of_rustls_is_spoken_with_until_both_say_goodbye() {
     close(&mut *lane.tx).await.unwrap();
     assert_eq!(recv_some(&mut *lane.rx, &mut [0; 9]).await, Ok(0));
     thread.join().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_asks_for_the_next_key_is_answered_by_a_lane_that_sends_nothing() {
+    let (mut lane, thread) = dialled(|client, stream| {
+        stream.set_read_timeout(Some(GUARD)).unwrap();
+        client.refresh_traffic_keys().unwrap();
+        client.writer().write_all(b"?").unwrap();
+        stream.write_all(&spoken(client)).unwrap();
+        let answer = client.read_tls(stream).expect("an answer");
+        assert_eq!(answer, 5 + OVERHEAD_BYTES);
+        client.process_new_packets().unwrap();
+    })
+    .await;
+
+    recv_exact(&mut *lane.rx, &mut vec![0; 50_001])
+        .await
+        .unwrap();
+
+    thread.join().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_are_renewed_by_the_receiving_half_while_the_sending_half_sends() {
+    const ROUNDS: usize = 100;
+    const ASKED: usize = 20_000;
+    const ANSWERED: usize = 100_000;
+    let (lane, thread) = dialled(|client, stream| {
+        let mut heard = vec![0; ROUNDS * ANSWERED];
+        for piece in heard.chunks_mut(ANSWERED) {
+            client.refresh_traffic_keys().unwrap();
+            let mut tls = rustls::Stream::new(&mut *client, &mut *stream);
+            tls.write_all(&pattern(ASKED)).unwrap();
+            tls.read_exact(piece).unwrap();
+        }
+        assert!(heard == pattern(ROUNDS * ANSWERED));
+    })
+    .await;
+
+    let (mut tx, mut rx) = (lane.tx, lane.rx);
+    let sends = tokio::spawn(async move {
+        let all = pattern(ROUNDS * ANSWERED);
+        send_all(&mut *tx, &[], &all).await.map(|()| tx)
+    });
+    let mut heard = vec![0; 50_000 + ROUNDS * ASKED];
+    recv_exact(&mut *rx, &mut heard).await.unwrap();
+
+    let _tx = sends.await.unwrap().unwrap();
+    thread.join().unwrap();
+    let (first, others) = heard.split_at(50_000);
+    assert!(first == pattern(50_000));
+    assert!(others.chunks(ASKED).all(|piece| piece == pattern(ASKED)));
+}
+
+/// What a client of rustls has to say.
+fn spoken(client: &mut ClientConnection) -> Vec<u8> {
+    let mut wire = Vec::new();
+    while client.wants_write() {
+        client.write_tls(&mut wire).unwrap();
+    }
+    wire
 }
