@@ -184,3 +184,24 @@ fn spoken(client: &mut ClientConnection) -> Vec<u8> {
     }
     wire
 }
+
+/// Whoever is in the middle of two connections cannot show on one what was proven on the other.
+#[tokio::test]
+async fn both_ends_of_a_lane_have_one_binding_that_no_other_lane_has() {
+    let (here, there) = (Tcp::new(), KeyPair::generate().unwrap());
+    let at_listener = Tcp::new().key_pair(&there);
+    let mut listener = at_listener.listen(ANY, Security::Proven).await.unwrap();
+    let to = Endpoint::Address(listener.local_addr());
+    let whom = Some(Identity(*there.public_key().as_bytes()));
+    let mut bindings = Vec::new();
+    for _ in 0..2 {
+        let accepted = std::future::poll_fn(|cx| listener.poll_accept(cx));
+        let (opened, accepted) = tokio::join!(here.open(&to, whom), accepted);
+        let ends = [opened.unwrap(), accepted.unwrap().lane];
+        let [one, other] = ends.map(|lane| lane.proven.expect("the lane is proven").binding);
+        assert_eq!(one, other);
+        bindings.push(one);
+    }
+
+    assert_ne!(bindings[0], bindings[1]);
+}
