@@ -28,10 +28,10 @@ const DOUBTFUL: u8 = 1;
 impl Master {
     /// Who opens the lanes between two peers.
     pub(super) fn dialler(&self, from: PeerId, to: PeerId) -> PeerId {
-        let receiver_dials = self.difficulty(to, from) < self.difficulty(from, to);
+        let is_easier = self.difficulty(to, from) < self.difficulty(from, to);
         let receiver_dials = rule!(
-            receiver_dials;
-            UnreachableNeverDials => receiver_dials && self.is_foreign(from, to)
+            is_easier;
+            UnreachableNeverDials => is_easier && self.is_foreign(from, to)
         );
         if receiver_dials { to } else { from }
     }
