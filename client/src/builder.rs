@@ -78,8 +78,7 @@ impl Builder {
         }
     }
 
-    /// The peer group to work in, 0 unless said otherwise: the peers that reduce and share state with
-    /// one another.
+    /// The peer group to work in: the peers that reduce and share state with one another. Default: 0.
     pub const fn group(mut self, group: u32) -> Self {
         self.group = GroupId(group);
         self
@@ -95,15 +94,15 @@ impl Builder {
         self
     }
 
-    /// The address of this machine on which other peers' lanes are accepted; all IPv4 addresses
-    /// (`0.0.0.0`) unless said otherwise. For IPv6 say `::`.
+    /// The address of this machine on which other peers' lanes are accepted. `::` for IPv6. Default:
+    /// `0.0.0.0`, all IPv4 addresses.
     pub const fn listen(mut self, on: IpAddr) -> Self {
         self.listen = on;
         self
     }
 
-    /// The first port to try to listen on, 48149 unless said otherwise. Where it is taken the next one
-    /// is tried, 1024 of them in all. 0: any free port. [`Communicator::port`] says which one it is.
+    /// The first port to try to listen on. If it is taken the next one is tried, 1024 of them in all. 0: any
+    /// free port. [`Communicator::port`] says which one it is. Default: 48149.
     pub const fn first_port(mut self, port: u16) -> Self {
         self.first_port = port;
         self
@@ -116,21 +115,21 @@ impl Builder {
         self
     }
 
-    /// The seed of everything random that this peer does (the bytes of bandwidth probes); from the
-    /// operating system unless said otherwise.
+    /// The seed of everything random that this peer does (the bytes of bandwidth probes). Default: a number
+    /// from the operating system.
     pub const fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// How long the master may take to answer; five seconds unless said otherwise. Time in which this
-    /// machine stands still does not count.
+    /// How long the master may take to answer. Time in which this machine stands still does not count.
+    /// Default: 5 s.
     pub const fn connect_timeout(mut self, limit: Duration) -> Self {
         self.connect_timeout = limit;
         self
     }
 
-    /// How long to try again where the master says that it is busy: it takes a bounded number of
+    /// How long to try again if the master says that it is busy: it takes a bounded number of
     /// handshakes at a time, in all and from one address, and many peers may start at once. The pauses
     /// between attempts double from 50 ms to 2 s, and differ from peer to peer. No attempt begins
     /// later; zero: one attempt. Default: 30 s.
@@ -147,8 +146,8 @@ impl Builder {
         self
     }
 
-    /// How many reduces contribute data at a time, at least one; 16 unless said otherwise. Any number may
-    /// be called; those beyond only pass on what other peers contribute, in the order in which the master
+    /// How many reduces contribute data at a time, at least one. Default: 16. Any number may
+    /// be called; the others only pass on what other peers contribute, in the order in which the master
     /// has started them. 1000 are known to the master at a time: those beyond wait until one of them has
     /// ended, see [`start_all_reduce`](Communicator::start_all_reduce). Each that moves data takes up to
     /// 1.5 MiB of memory per lane, besides its backup where it is in place and what travels encoded where
@@ -163,8 +162,8 @@ impl Builder {
         self
     }
 
-    /// How long to wait to be admitted; unbounded unless said otherwise. The peers of the run admit
-    /// newcomers when they call [`update_topology`](Communicator::update_topology).
+    /// How long to wait to be admitted. The peers of the run admit newcomers when they call
+    /// [`update_topology`](Communicator::update_topology). Default: no limit.
     pub const fn admission_timeout(mut self, limit: Duration) -> Self {
         self.admission_timeout = Some(limit);
         self

@@ -81,7 +81,7 @@ impl Reduce {
         Self::new(ReduceOp::Min)
     }
 
-    /// Names the collective; 0 unless said otherwise.
+    /// Names the collective. Default: 0.
     pub const fn tag(mut self, tag: u64) -> Self {
         self.tag = Tag(tag);
         self

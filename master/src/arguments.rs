@@ -50,8 +50,8 @@ pub(crate) struct Serve {
     #[arg(long, conflicts_with_all = ["identity", "advertise", "transport"])]
     plain: bool,
 
-    /// What all connections of the run go over, TCP unless said otherwise; `quic` encrypts on loopback as
-    /// well, and needs a program that was built with the feature of that name
+    /// What all connections of the run go over; `quic` encrypts on loopback as well, and needs a program that
+    /// was built with the feature of that name. Default: tcp
     #[arg(long, value_enum)]
     transport: Option<Over>,
 

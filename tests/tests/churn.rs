@@ -18,7 +18,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 
-/// The seed, unless said otherwise.
+/// The default seed.
 const SEED: u64 = 20;
 
 /// The run ends when so many peers have been killed, and after each the others have committed without it.

@@ -27,10 +27,10 @@ pub(crate) struct Arguments {
     /// From one size to the next.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(2..))]
     pub(crate) step_factor: u32,
-    /// Iterations that count, for every size; unless said otherwise fewer of the larger ones.
+    /// Iterations that count, for every size. Default: fewer of the larger ones.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) iters: Option<u32>,
-    /// Iterations before those that count; unless said otherwise by size.
+    /// Iterations before those that count. Default: by size.
     #[arg(long)]
     pub(crate) warmup: Option<u32>,
     /// What the lanes are: tcp is plain, the others encrypt. The ring over plain sockets stays what it is.

@@ -52,8 +52,8 @@ pub(crate) struct Work {
     /// Replace the contribution by the result, which costs a backup of what is overwritten.
     #[arg(long)]
     pub(crate) in_place: bool,
-    /// TCP congestion control, of the lanes and of the floor's connections; unless said otherwise the
-    /// library chooses per lane.
+    /// TCP congestion control, of the lanes and of the floor's connections. Default: the library chooses per
+    /// lane.
     #[arg(long)]
     pub(crate) congestion: Option<String>,
     /// Let the lanes deny that both their ends are on this machine. Within a machine a reduce uses one

@@ -1,7 +1,7 @@
 //! Ports, and how much of anything a connection may carry. Every length that arrives is compared with
 //! one of these before memory is set aside for it.
 
-/// Where a master listens unless told otherwise (TCP).
+/// The default port of a master (TCP).
 pub const DEFAULT_MASTER_PORT: u16 = 48148;
 
 /// The first port that a peer tries to listen on; where it is taken it tries the next.

@@ -267,7 +267,7 @@ impl World {
     }
 }
 
-/// Where a seat is reached unless said otherwise.
+/// Where a seat is reached by default.
 #[must_use]
 pub fn address_of(no: usize) -> IpAddr {
     let [.., high, low] = (no as u32).to_be_bytes();

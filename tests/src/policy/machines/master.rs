@@ -18,7 +18,7 @@ pub struct MasterDesk {
 }
 
 impl Default for MasterDesk {
-    /// With the limits that a master has unless told otherwise.
+    /// With the default limits of a master.
     fn default() -> Self {
         Self {
             machine: Master::new(MasterConfig::default()),
