@@ -33,8 +33,8 @@ pub(crate) const UNREAD_BYTES: u32 = 256 << 10;
 /// What fits an Ethernet frame, over IPv6 and within a tunnel that is not too deep.
 const FAR_DATAGRAM: u16 = 1452;
 
-/// Within a machine, where nothing but memory is copied and most work is per datagram: with 16 KiB, two thirds
-/// as many bytes get through. Elsewhere than on Linux loopback may carry less.
+/// Within a machine, where nothing but memory is copied and most work is per datagram (docs/performance.md).
+/// Elsewhere than on Linux loopback may carry less.
 const LOCAL_DATAGRAM: u16 = if cfg!(target_os = "linux") {
     32 << 10
 } else {
