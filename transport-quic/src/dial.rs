@@ -6,12 +6,13 @@ use std::sync::Arc;
 use pccl_core::id::Identity;
 use pccl_core::transport::LaneError;
 use pccl_trust::PublicKey;
-use quinn::{Endpoint, TokioRuntime};
 
 use crate::absence::absence;
 use crate::error::{of_connecting, of_connection, of_socket};
+use crate::intake::endpoint;
 use crate::keys::Configs;
 use crate::link::Link;
+use crate::path::Path;
 use crate::settings::Settings;
 use crate::socket::bind_towards;
 
@@ -22,11 +23,21 @@ pub(crate) async fn dial(
     settings: &Settings,
     configs: &Configs,
 ) -> Result<Arc<Link>, LaneError> {
+    dial_along(Path::towards(to), to, expect, settings, configs).await
+}
+
+/// As `dial`, with what fits such a path.
+pub(crate) async fn dial_along(
+    path: Path,
+    to: SocketAddr,
+    expect: Identity,
+    settings: &Settings,
+    configs: &Configs,
+) -> Result<Arc<Link>, LaneError> {
     let name = PublicKey::from(expect.0).server_name();
-    let (config, client) = (settings.endpoint()?, settings.client(configs)?);
-    let socket = bind_towards(to);
-    let endpoint =
-        socket.and_then(|socket| Endpoint::new(config, None, socket, Arc::new(TokioRuntime)));
+    let client = settings.client(configs, path)?;
+    let config = Settings::endpoint()?;
+    let endpoint = bind_towards(to).and_then(|socket| endpoint(config, None, socket));
     let endpoint = endpoint.map_err(|error| of_socket(&error))?;
     let connecting = endpoint
         .connect_with(client, to, &name)

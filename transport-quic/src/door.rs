@@ -8,7 +8,7 @@ use pccl_core::crowd::Crowd;
 use pccl_core::id::Identity;
 use pccl_core::site::Site;
 use pccl_core::transport::{Incoming, LaneError};
-use quinn::{Connecting, Endpoint, RecvStream, SendStream};
+use quinn::{Connecting, ConnectionError, Endpoint, RecvStream, SendStream, ServerConfig};
 use tokio::sync::mpsc::Sender;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
@@ -16,6 +16,7 @@ use tokio::time::{sleep, timeout};
 use crate::error::of_connection;
 use crate::lane::split;
 use crate::link::Link;
+use crate::path::Path;
 
 /// How long it may take from the first packet to the first lane.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
@@ -44,6 +45,8 @@ pub(crate) struct Host {
     pub(crate) own: Identity,
     /// Bytes under way of a lane.
     pub(crate) window: u32,
+    /// For those who come from this machine.
+    pub(crate) within: Arc<ServerConfig>,
     pub(crate) lanes: Lanes,
 }
 
@@ -96,12 +99,23 @@ fn take_in(
         return coming.refuse();
     }
     let from = Site::from(coming.remote_address().ip());
-    let Ok(connecting) = coming.accept() else {
-        return;
+    let connecting = match accept(coming, host) {
+        Ok(connecting) => connecting,
+        // The first packet may hold all that who comes has to say, and be refused.
+        Err(error) => return drop(host.lanes.try_send(Err(of_connection(&error)))),
     };
     let task = tokio::spawn(shake_hands(connecting, host.clone())).abort_handle();
     if let Some(gives_way) = shaking.push(from, task) {
         gives_way.abort();
+    }
+}
+
+fn accept(coming: quinn::Incoming, host: &Host) -> Result<Connecting, ConnectionError> {
+    let local = coming.local_ip().map(|ip| ip.to_canonical());
+    let remote = coming.remote_address().ip().to_canonical();
+    match Path::between(local, remote) {
+        Path::Local => coming.accept_with(Arc::clone(&host.within)),
+        Path::Far => coming.accept(),
     }
 }
 

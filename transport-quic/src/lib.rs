@@ -41,7 +41,8 @@
 //! | file | what it is for |
 //! |---|---|
 //! | `settings`, `keys` | what connections are configured with |
-//! | `socket` | UDP sockets |
+//! | `socket`, `intake` | UDP sockets, and how quinn receives from them |
+//! | `path` | whether a connection leaves this machine |
 //! | `dial`, `peers` | making connections, and finding those that stand |
 //! | `listener`, `door` | those who dial |
 //! | `link`, `proof` | a connection: its lanes, and what it proves |
@@ -55,10 +56,12 @@ mod absence;
 mod dial;
 mod door;
 mod error;
+mod intake;
 mod keys;
 mod lane;
 mod link;
 mod listener;
+mod path;
 mod patience;
 mod peers;
 mod proof;
@@ -179,11 +182,13 @@ impl Quic {
         self
     }
 
-    /// The largest datagram that is tried on a path, from 1200 to 65 527 bytes. Both ends must allow for it.
-    /// Larger ones cost less per byte, where the whole path carries them. Default: 1452.
+    /// The largest datagram that this end tries on a path, from 1200 to 65 527 bytes. Larger ones cost less
+    /// per byte, where the whole path carries them. A connection within a machine begins with it; others
+    /// begin with 1200 bytes and try larger ones when they have nothing else to send. Where it does not get
+    /// through, smaller ones are sent. Default: 1452, and on Linux 32 KiB within a machine.
     #[must_use]
     pub fn max_datagram(mut self, bytes: u16) -> Self {
-        self.settings.datagram = bytes.clamp(1200, 65_527);
+        self.settings.datagram = Some(bytes.clamp(1200, 65_527));
         self
     }
 }

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 
 use crate::absence::watch;
 use crate::error::of_connection;
+use crate::path::Path;
 use crate::patience::Patience;
 use crate::proof::proven;
 use crate::settings::UNREAD_BYTES;
@@ -65,7 +66,7 @@ impl Link {
         let link = Arc::new(Self {
             proven: proven(&connection, own)?,
             from,
-            is_local: from.ip().is_loopback() || local == Some(from.ip()),
+            is_local: Path::between(local, from.ip()) == Path::Local,
             runtime: Handle::current(),
             patience: Patience::default(),
             given_up: OnceLock::new(),

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use pccl_core::transport::{Incoming, LaneError, Listener};
-use quinn::{Endpoint, TokioRuntime};
+use quinn::Endpoint;
 use tokio::sync::mpsc::{Receiver, channel};
 
 use crate::door::{Host, LANES_WAITING, keep};
 use crate::error::of_socket;
+use crate::intake::endpoint;
 use crate::keys::Configs;
+use crate::path::Path;
 use crate::settings::Settings;
 use crate::socket::{Left, bind_again, canonical};
 
@@ -34,10 +36,10 @@ pub(crate) async fn open_endpoint(
     settings: &Settings,
     configs: &Configs,
 ) -> Result<Endpoint, LaneError> {
-    let (config, server) = (settings.endpoint()?, settings.server(configs)?);
+    let server = settings.server(configs, Path::Far)?;
+    let config = Settings::endpoint()?;
     let socket = bind_again(canonical(on), left).await;
-    let endpoint = socket
-        .and_then(|socket| Endpoint::new(config, Some(server), socket, Arc::new(TokioRuntime)));
+    let endpoint = socket.and_then(|socket| endpoint(config, Some(server), socket));
     endpoint.map_err(|error| of_socket(&error))
 }
 
@@ -54,6 +56,7 @@ impl QuicLanes {
         let host = Host {
             own: configs.own,
             window: settings.window,
+            within: Arc::new(settings.server(configs, Path::Local)?),
             lanes: sender,
         };
         tokio::spawn(keep(endpoint, host));

@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pccl_core::transport::LaneError;
+use quinn::congestion::CubicConfig;
 use quinn::{
     AckFrequencyConfig, ClientConfig, EndpointConfig, IdleTimeout, MtuDiscoveryConfig,
     ServerConfig, TransportConfig, ValidationTokenConfig, VarInt,
 };
 
 use crate::keys::Configs;
+use crate::path::Path;
 
 /// Lanes that a connection has room for.
 const LANES_MAX: u32 = 1024;
@@ -28,6 +30,33 @@ const ATTEMPTS_BYTES: u64 = 1 << 20;
 /// Bytes that a stranger may have under way to this end, over all the lanes that nobody has read from.
 pub(crate) const UNREAD_BYTES: u32 = 256 << 10;
 
+/// What fits an Ethernet frame, over IPv6 and within a tunnel that is not too deep.
+const FAR_DATAGRAM: u16 = 1452;
+
+/// Within a machine, where nothing but memory is copied and most work is per datagram (docs/performance.md).
+/// Elsewhere than on Linux loopback may carry less.
+const LOCAL_DATAGRAM: u16 = if cfg!(target_os = "linux") {
+    32 << 10
+} else {
+    FAR_DATAGRAM
+};
+
+/// The most that UDP carries, which any endpoint takes in: what is sent is for the sender to find out.
+const DATAGRAM_MAX: u16 = 65_527;
+
+/// Datagrams that quinn hands to the system in one piece, and bytes that such a piece may have.
+const SEGMENTS: u32 = 10;
+const PIECE_BYTES: u32 = 65_507;
+
+/// Datagrams that a connection within a machine begins with. Fewer than two do not get it going.
+const LOCAL_BURST: u64 = 4;
+
+/// Bytes that a connection begins with otherwise (RFC 9002, section 7.2).
+const USUAL_BURST: u64 = 14_720;
+
+/// As `PACKETS_PER_ACK`, within a machine: more would not fit the first burst, nor a window that has shrunk.
+const LOCAL_PACKETS_PER_ACK: u32 = 2;
+
 /// What a user may choose.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -35,8 +64,8 @@ pub(crate) struct Settings {
     pub(crate) window: u32,
     /// How long the other end may be silent.
     pub(crate) idle_timeout: Duration,
-    /// The largest datagram that is tried.
-    pub(crate) datagram: u16,
+    /// The largest datagram that is tried. `None`: it depends on the path.
+    pub(crate) datagram: Option<u16>,
 }
 
 impl Default for Settings {
@@ -44,15 +73,14 @@ impl Default for Settings {
         Self {
             window: 24 << 20,
             idle_timeout: Duration::from_secs(11),
-            // What fits an Ethernet frame, over IPv6 and within a tunnel that is not too deep.
-            datagram: 1452,
+            datagram: None,
         }
     }
 }
 
 impl Settings {
-    pub(crate) fn client(&self, configs: &Configs) -> Result<ClientConfig, LaneError> {
-        let mut transport = self.transport()?;
+    pub(crate) fn client(&self, configs: &Configs, path: Path) -> Result<ClientConfig, LaneError> {
+        let mut transport = self.transport(path)?;
         // Nobody opens lanes to who has opened the connection.
         transport.max_concurrent_bidi_streams(VarInt::from_u32(0));
         let mut config = ClientConfig::new(configs.client.clone());
@@ -60,8 +88,8 @@ impl Settings {
         Ok(config)
     }
 
-    pub(crate) fn server(&self, configs: &Configs) -> Result<ServerConfig, LaneError> {
-        let mut transport = self.transport()?;
+    pub(crate) fn server(&self, configs: &Configs, path: Path) -> Result<ServerConfig, LaneError> {
+        let mut transport = self.transport(path)?;
         transport.max_concurrent_bidi_streams(VarInt::from_u32(LANES_MAX));
         transport.receive_window(VarInt::from_u32(UNREAD_BYTES));
         let mut tokens = ValidationTokenConfig::default();
@@ -76,19 +104,20 @@ impl Settings {
         Ok(config)
     }
 
-    pub(crate) fn endpoint(&self) -> Result<EndpointConfig, LaneError> {
+    pub(crate) fn endpoint() -> Result<EndpointConfig, LaneError> {
         let mut config = EndpointConfig::default();
-        let limited = config.max_udp_payload_size(self.datagram);
+        let limited = config.max_udp_payload_size(DATAGRAM_MAX);
         limited.map_err(|_| LaneError::Failed)?;
         Ok(config)
     }
 
-    fn transport(&self) -> Result<TransportConfig, LaneError> {
+    fn transport(&self, path: Path) -> Result<TransportConfig, LaneError> {
+        let datagram = self.datagram_of(path);
         let idle = IdleTimeout::try_from(self.idle_timeout).map_err(|_| LaneError::Failed)?;
         let mut mtu = MtuDiscoveryConfig::default();
-        mtu.upper_bound(self.datagram);
+        mtu.upper_bound(datagram);
         let mut acks = AckFrequencyConfig::default();
-        acks.ack_eliciting_threshold(VarInt::from_u32(PACKETS_PER_ACK))
+        acks.ack_eliciting_threshold(VarInt::from_u32(packets_per_ack(path, datagram)))
             .max_ack_delay(Some(ACK_DELAY));
         let mut transport = TransportConfig::default();
         transport
@@ -101,7 +130,37 @@ impl Settings {
             .mtu_discovery_config(Some(mtu))
             .ack_frequency_config(Some(acks))
             // Only whether they arrive counts (`watch`).
-            .datagram_receive_buffer_size(Some(64));
+            .datagram_receive_buffer_size(Some(64))
+            // A piece that is too large for the system is lost, as if the path did not carry it.
+            .enable_segmentation_offload(u32::from(datagram) * SEGMENTS <= PIECE_BYTES);
+        if path == Path::Local {
+            start_with(&mut transport, datagram);
+        }
         Ok(transport)
     }
+
+    fn datagram_of(&self, path: Path) -> u16 {
+        self.datagram.unwrap_or(match path {
+            Path::Local => LOCAL_DATAGRAM,
+            Path::Far => FAR_DATAGRAM,
+        })
+    }
+}
+
+fn packets_per_ack(path: Path, datagram: u16) -> u32 {
+    match path {
+        Path::Local if datagram > FAR_DATAGRAM => LOCAL_PACKETS_PER_ACK,
+        Path::Local | Path::Far => PACKETS_PER_ACK,
+    }
+}
+
+/// Has a connection begin with datagrams of this size, because a busy one never asks for larger ones. Where
+/// they get lost, quinn falls back to 1200 bytes, and tries larger ones again after a minute.
+fn start_with(transport: &mut TransportConfig, datagram: u16) {
+    let mut congestion = CubicConfig::default();
+    let burst = u64::from(datagram) * LOCAL_BURST;
+    congestion.initial_window(burst.max(USUAL_BURST));
+    transport
+        .initial_mtu(datagram)
+        .congestion_controller_factory(Arc::new(congestion));
 }

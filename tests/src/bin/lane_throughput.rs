@@ -32,9 +32,9 @@ struct Arguments {
     /// Connections of QUIC over which the lanes are dealt.
     #[arg(long, default_value_t = 1)]
     connections: u16,
-    /// The largest datagram of QUIC, in bytes.
-    #[arg(long, default_value_t = 1452)]
-    datagram: u16,
+    /// The largest datagram of QUIC, in bytes. The transport chooses unless told.
+    #[arg(long)]
+    datagram: Option<u16>,
     /// Rounds of each transport; the median counts.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
@@ -53,10 +53,12 @@ struct Way {
 fn ways(arguments: &Arguments) -> Result<Vec<Way>, Box<dyn std::error::Error>> {
     let pair = KeyPair::generate()?;
     let own = Some(Identity(pair.public_key().into()));
-    let quic = Quic::new()
+    let mut quic = Quic::new()
         .key_pair(&pair)
-        .connections(arguments.connections)
-        .max_datagram(arguments.datagram);
+        .connections(arguments.connections);
+    if let Some(bytes) = arguments.datagram {
+        quic = quic.max_datagram(bytes);
+    }
     let ways: [(_, Arc<dyn Transport>, _); 3] = [
         ("plain TCP", Arc::new(Tcp::plain()), None),
         ("TLS", Arc::new(Tcp::new().key_pair(&pair)), own),
