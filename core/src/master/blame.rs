@@ -6,7 +6,7 @@
 //!    accepted peers could not be connected, nothing is taken to work that was not connected since.
 //!    Lanes are opened in the direction against which less speaks (`reach`), so that who can only reach
 //!    others, or only be reached, is a member like any other; two that nobody has reached are kept apart;
-//!    and a pair is given up only if neither end can be expected to get through.
+//!    and a pair is given up only if both ends have tried.
 //! 2. **Newcomers.** One that two attempts could not reach, or that could not reach others in two attempts
 //!    whom somebody has reached, holds up nobody any longer: it waits for the next admission. It is refused
 //!    if it was connected to nobody, and in both cases the other end has shown that it works, or it happens a

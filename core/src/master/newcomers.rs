@@ -43,25 +43,20 @@ impl Master {
             charge.among_newcomers &= !is_accepted;
         }
         for (peer, charge) in charged {
-            let Charge {
-                edge,
-                proven,
-                among_newcomers,
-            } = charge;
             let Some(record) = self.record_mut(peer) else {
                 continue;
             };
-            let mut strikes = record.strikes;
+            let strikes = &mut record.strikes;
             strikes.all = strikes.all.saturating_add(1);
-            strikes.proven = strikes.proven.saturating_add(proven.into());
-            record.strikes = strikes;
+            strikes.proven = strikes.proven.saturating_add(charge.proven.into());
             let goes = record.has_struck_out();
+            let may_have_a_place = charge.among_newcomers && record.is_hidden();
             if record.phase == ConnectionPhase::Accepted {
                 continue;
             }
             if rule!(goes; RefusedForTheFirstFailure => true) {
-                self.send_away(peer, edge, out);
-            } else if strikes.all >= STRIKES_MAX && !(among_newcomers && record.is_hidden()) {
+                self.send_away(peer, charge.edge, out);
+            } else if record.strikes.all >= STRIKES_MAX && !may_have_a_place {
                 record.left_out = 1;
             }
         }

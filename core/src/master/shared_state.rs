@@ -260,15 +260,11 @@ impl Master {
                 let is_served = with == Some(**requester) && awaiting.contains(*requester);
                 **requester == peer || **holder == peer && is_served
             };
-            let pairs: Vec<(PeerId, PeerId)> = sources
-                .iter()
-                .filter(is_meant)
-                .map(|(requester, holder)| (*requester, *holder))
-                .collect();
-            for (requester, holder) in &pairs {
+            is_cancelled = with.is_none();
+            for (requester, holder) in sources.iter().filter(is_meant) {
                 record.failed.note(*requester, *holder);
+                is_cancelled = false;
             }
-            is_cancelled = pairs.is_empty() && with.is_none();
         }
         self.step(peer, Event::TransferDone, out);
         if !ok {

@@ -66,6 +66,17 @@ fn reduce(
     }
 }
 
+/// How often this happens, fewer times than `most`, until the peer is gone.
+fn times_until_gone(desk: &mut Desk, peer: u64, most: u32, happens: impl Fn(&mut Desk)) -> u32 {
+    let mut times = 0;
+    while desk.present().contains(&peer) {
+        happens(desk);
+        times += 1;
+        assert!(times < most, "of {}", desk.present().len());
+    }
+    times
+}
+
 /// The lanes from peer 2 to peer 3 come up, and carry nothing.
 #[test]
 fn an_edge_that_carries_nothing_is_routed_around() {
@@ -100,12 +111,9 @@ fn who_loses_lanes_each_time_is_the_one_that_goes() {
     for size in [3, 4, 8] {
         let mut desk = Desk::with_accepted_peers(size);
 
-        let mut aborts = 0;
-        while desk.present().contains(&2) {
-            reduce_breaks(&mut desk, size, |_| Some((2, BrokenEdges::NONE)));
-            aborts += 1;
-            assert!(aborts < 40, "of {size}");
-        }
+        let aborts = times_until_gone(&mut desk, 2, 40, |desk| {
+            reduce_breaks(desk, size, |_| Some((2, BrokenEdges::NONE)));
+        });
 
         assert_eq!(desk.present().len() as u64, size - 1, "after {aborts}");
         reduce_breaks(&mut desk, size, |_| None);
@@ -158,14 +166,10 @@ fn who_cancels_every_collective_goes_and_the_others_reduce() {
     for size in [2, 3, 8] {
         let mut desk = Desk::with_accepted_peers(size);
 
-        let mut aborts = 0;
-        while desk.present().contains(&2) {
-            reduce(&mut desk, size, |_| {
-                Some((2, RingOutcome::Cancelled, BrokenEdges::NONE))
-            });
-            aborts += 1;
-            assert!(aborts < 20, "of {size}");
-        }
+        let cancelled = Some((2, RingOutcome::Cancelled, BrokenEdges::NONE));
+        let aborts = times_until_gone(&mut desk, 2, 20, |desk| {
+            reduce(desk, size, |_| cancelled);
+        });
 
         assert_eq!(desk.present().len() as u64, size - 1, "after {aborts}");
         assert_eq!(aborts, 16, "it has had time to notice");
@@ -210,12 +214,7 @@ fn synchronize(desk: &mut Desk, gives_up: bool) {
 fn a_holder_that_gives_up_every_synchronization_goes() {
     let mut desk = Desk::with_accepted_peers(2);
 
-    let mut given_up = 0;
-    while desk.present().contains(&1) {
-        synchronize(&mut desk, true);
-        given_up += 1;
-        assert!(given_up < 20);
-    }
+    let given_up = times_until_gone(&mut desk, 1, 20, |desk| synchronize(desk, true));
 
     assert_eq!((desk.present(), given_up), (vec![2], 16));
 }
