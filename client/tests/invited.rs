@@ -7,12 +7,11 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-use pccl::SyncStrategy::EnforcePopular;
-use pccl::{Communicator, Error, LaneError, Reduce, SharedState};
+use pccl::{Communicator, Error, LaneError, Reduce};
 use pccl_core::wire::HandshakeError;
 use pccl_master::{Address, JoinString, Security, Terms, Trust};
 use support::under::spawn_invited;
-use support::{Run, builder_for, together};
+use support::{Run, builder_for, reduce_and_share};
 
 fn run_of(trust: &Trust) -> Run {
     Run::of(spawn_invited(trust.clone()))
@@ -43,20 +42,7 @@ fn invited_peers_reduce_and_share_state_over_encrypted_lanes() {
     let run = run_of(&Trust::ephemeral().unwrap());
     let mut peers = run.peers(3);
 
-    let results = together(&mut peers, |peer| {
-        let mut weights = [peer.port(); 1000];
-        let mut state = SharedState::at(0);
-        state.entry("weights", &mut weights).unwrap();
-        peer.sync_shared_state(&mut state, EnforcePopular).unwrap();
-        drop(state);
-        let mut sum = vec![1_u32; 300_000];
-        peer.all_reduce(&mut sum, Reduce::sum()).unwrap();
-        (weights, sum)
-    });
-
-    let (weights, sum) = &results[0];
-    assert!(sum.iter().all(|element| *element == 3));
-    assert!(results.iter().all(|(other, _)| other == weights));
+    reduce_and_share(&mut peers);
 }
 
 #[test]

@@ -5,12 +5,11 @@ mod support;
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use pccl::SyncStrategy::EnforcePopular;
-use pccl::{Builder, Communicator, Error, Quic, Reduce, SharedState};
+use pccl::{Builder, Communicator, Error, Quic};
 use pccl_core::wire::HandshakeError;
 use pccl_master::{RunningMaster, Terms, Trust, Via};
 use support::under::spawn_invited;
-use support::{begin, join_as, together};
+use support::{begin, join_as, reduce_and_share};
 
 fn trust() -> Trust {
     Trust::ephemeral().unwrap().over(Via::Quic)
@@ -25,24 +24,6 @@ fn word_of(master: &RunningMaster) -> String {
 fn builder(word: &str) -> Builder {
     let builder = Communicator::builder(word).first_port(0);
     builder.listen(IpAddr::V4(Ipv4Addr::LOCALHOST))
-}
-
-fn reduce_and_share(peers: &mut [Communicator]) {
-    let count = u32::try_from(peers.len()).unwrap();
-    let results = together(peers, |peer| {
-        let mut weights = [peer.port(); 1000];
-        let mut state = SharedState::at(0);
-        state.entry("weights", &mut weights).unwrap();
-        peer.sync_shared_state(&mut state, EnforcePopular).unwrap();
-        drop(state);
-        let mut sum = vec![1_u32; 300_000];
-        peer.all_reduce(&mut sum, Reduce::sum()).unwrap();
-        (weights, sum)
-    });
-
-    let (weights, sum) = &results[0];
-    assert!(sum.iter().all(|element| *element == count));
-    assert!(results.iter().all(|(other, _)| other == weights));
 }
 
 #[test]

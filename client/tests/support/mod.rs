@@ -15,7 +15,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use pccl::{Builder, Communicator};
+use pccl::{Builder, Communicator, Reduce, SharedState, SyncStrategy};
 use pccl_master::RunningMaster;
 
 use lanes::{Counted, Distance, Traffic};
@@ -224,6 +224,26 @@ pub(crate) fn together<T: Send>(
     act: impl Fn(&mut Communicator) -> T + Sync,
 ) -> Vec<T> {
     together_with(peers, |_, peer| act(peer))
+}
+
+/// All of a run share state and reduce, and hold the same afterwards.
+pub(crate) fn reduce_and_share(peers: &mut [Communicator]) {
+    let count = u32::try_from(peers.len()).unwrap();
+    let results = together(peers, |peer| {
+        let mut weights = [peer.port(); 1000];
+        let mut state = SharedState::at(0);
+        state.entry("weights", &mut weights).unwrap();
+        peer.sync_shared_state(&mut state, SyncStrategy::EnforcePopular)
+            .unwrap();
+        drop(state);
+        let mut sum = vec![1_u32; 300_000];
+        peer.all_reduce(&mut sum, Reduce::sum()).unwrap();
+        (weights, sum)
+    });
+
+    let (weights, sum) = &results[0];
+    assert!(sum.iter().all(|element| *element == count));
+    assert!(results.iter().all(|(other, _)| other == weights));
 }
 
 /// As [`together`]; tells each which one it is.
