@@ -1,9 +1,11 @@
 //! The command line.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
+use super::hosts::Hosts;
 use super::over::Over;
 use super::rank::Assignment;
 use super::work::Work;
@@ -36,6 +38,8 @@ pub(crate) struct Arguments {
     /// What the lanes are: tcp is plain, the others encrypt. The ring over plain sockets stays what it is.
     #[arg(long, value_enum, default_value_t = Over::Tcp)]
     pub(crate) transport: Over,
+    #[command(flatten)]
+    pub(crate) hosts: Hosts,
     /// Leave out the ring over plain sockets.
     #[arg(long)]
     pub(crate) no_floor: bool,
@@ -57,6 +61,8 @@ pub(crate) enum Role {
     /// The master of a run.
     #[command(hide = true)]
     Master {
+        #[arg(long)]
+        host: IpAddr,
         #[arg(long, value_enum)]
         transport: Over,
     },

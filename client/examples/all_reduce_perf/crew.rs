@@ -73,16 +73,15 @@ impl Crew {
         }
     }
 
-    /// Starts this program with these arguments. A rank finds the run in its environment.
+    /// Starts this program with these arguments, by the command that starts it where it is to run.
     pub(crate) fn start(
         &mut self,
         name: String,
+        mut command: Command,
         arguments: &[String],
-        join: Option<&str>,
     ) -> io::Result<ChildId> {
-        let mut child = Command::new(std::env::current_exe()?)
+        let mut child = command
             .args(arguments)
-            .envs(join.map(|join| ("PCCL_JOIN", join)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;

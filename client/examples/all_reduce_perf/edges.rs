@@ -19,13 +19,15 @@ impl Edges {
     pub(crate) fn join(
         listener: &TcpListener,
         next: SocketAddr,
-        congestion: &str,
+        congestion: Option<&str>,
     ) -> io::Result<Self> {
         let to_next = TcpStream::connect(next)?;
         let (from_previous, _) = listener.accept()?;
         for stream in [&to_next, &from_previous] {
             stream.set_nodelay(true)?;
-            set_congestion(stream, congestion)?;
+            if let Some(congestion) = congestion {
+                set_congestion(stream, congestion)?;
+            }
             stream.set_nonblocking(true)?;
         }
         Ok(Self {

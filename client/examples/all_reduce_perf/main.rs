@@ -6,7 +6,7 @@
 //! ```
 //!
 //! For every number of peers and of lanes it starts a master and that many peers as processes of this
-//! machine, and measures one size after the other. Each result is checked on every peer in every
+//! machine, or of those that `--hosts` names, and measures one size after the other. Each result is checked on every peer in every
 //! iteration; a wrong element makes the exit code a failure.
 //!
 //! Beside each row stands its *floor*, measured in turns with it by the same processes in the same
@@ -17,6 +17,9 @@
 //! their ends are here, which shows what their number does between machines:
 //! `--far --lanes 1,16 --min-bytes 128M --max-bytes 128M`.
 //!
+//! Several machines, with an account on each: `--hosts 10.0.0.1,10.0.0.2 --launch "ssh {host}"`. Standard input
+//! and output of the processes lead to this one, as `ssh` does it.
+//!
 //! With `--transport tls` or `quic` (which needs `--features quic`) all lanes are encrypted, and every rank
 //! checks that they are. The floor stays plain, so the ratio shows what encryption costs.
 //!
@@ -25,6 +28,7 @@
 //! | `arguments`, `work` | the command line, and what of it each rank has to know |
 //! | `plan`, `session`, `crew` | the parent: how often, in which order, and the processes it starts |
 //! | `talk` | what parent and children tell each other |
+//! | `hosts` | where the children run, and what starts them there |
 //! | `master`, `rank`, `place`, `stopwatch`, `watch` | the children |
 //! | `contribution`, `number`, `memory` | what each rank contributes, what must come out, and where |
 //! | `floor`, `edges`, `pieces` | the ring over plain sockets |
@@ -38,6 +42,7 @@ mod contribution;
 mod crew;
 mod edges;
 mod floor;
+mod hosts;
 mod machine;
 mod master;
 mod memory;
@@ -69,7 +74,7 @@ use arguments::{Arguments, Role};
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     match &arguments.role {
-        Some(Role::Master { transport }) => master::run(*transport),
+        Some(Role::Master { host, transport }) => master::run(*host, *transport),
         Some(Role::Rank(assignment)) => rank::run(assignment),
         None => benchmark(&arguments),
     }

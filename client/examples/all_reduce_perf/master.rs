@@ -1,5 +1,6 @@
 //! The master of a run, in a process of its own.
 
+use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
 
 use pccl_master::{RunningMaster, ServeError};
@@ -9,9 +10,9 @@ use super::stopwatch::cpu_time;
 use super::talk::{Event, Order, end_with_parent, next_order, tell};
 
 /// Serves until the parent says `Quit`.
-pub(crate) fn run(over: Over) -> ExitCode {
+pub(crate) fn run(host: IpAddr, over: Over) -> ExitCode {
     end_with_parent();
-    let running = match start(over) {
+    let running = match start(host, over) {
         Ok((running, join)) => {
             let address = running.local_addr();
             tell(&Event::Serving { address, join });
@@ -26,7 +27,11 @@ pub(crate) fn run(over: Over) -> ExitCode {
     loop {
         match next_order() {
             Order::TellCpuTime => tell(&Event::CpuTime { ns: cpu_time() }),
-            Order::JoinFloor { .. } | Order::Prepare(_) | Order::Measure(_) | Order::Go => {}
+            Order::Join { .. }
+            | Order::JoinFloor { .. }
+            | Order::Prepare(_)
+            | Order::Measure(_)
+            | Order::Go => {}
             Order::Quit => break,
         }
     }
@@ -35,8 +40,8 @@ pub(crate) fn run(over: Over) -> ExitCode {
 }
 
 /// The master, and what its peers join with.
-fn start(over: Over) -> Result<(RunningMaster, String), ServeError> {
-    let running = over.master()?.spawn("127.0.0.1:0")?;
+fn start(host: IpAddr, over: Over) -> Result<(RunningMaster, String), ServeError> {
+    let running = over.master()?.spawn(SocketAddr::new(host, 0))?;
     let join = join_of(&running)?;
     Ok((running, join))
 }

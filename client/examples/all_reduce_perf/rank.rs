@@ -2,7 +2,7 @@
 //! so that memory treats both alike.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -35,6 +35,12 @@ pub(crate) struct Assignment {
     pub(crate) lanes: u16,
     #[arg(long, value_enum)]
     pub(crate) transport: Over,
+    /// The address of the machine that it runs on, as the others reach it.
+    #[arg(long)]
+    pub(crate) host: IpAddr,
+    /// Whether all ranks run on one machine.
+    #[arg(long)]
+    pub(crate) is_loopback: bool,
     #[arg(long)]
     pub(crate) master: SocketAddr,
     #[command(flatten)]
@@ -50,8 +56,10 @@ impl Assignment {
             format!("--peers={}", self.peers),
             format!("--lanes={}", self.lanes),
             format!("--transport={}", self.transport),
+            format!("--host={}", self.host),
             format!("--master={}", self.master),
         ];
+        arguments.extend(self.is_loopback.then(|| "--is-loopback".to_owned()));
         arguments.extend(self.work.to_arguments());
         arguments
     }
@@ -104,10 +112,13 @@ fn take_part<T: Number>(assignment: &Assignment) -> Result<(), RankError> {
         // Before the library starts threads, which stay where this one is.
         place::bind(assignment.rank).map_err(RankError::Place)?;
     }
-    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let listener = TcpListener::bind((assignment.host, 0))?;
     let address = listener.local_addr()?;
     tell(&Event::Listening { address });
-    let (comm, watch) = join(assignment)?;
+    let Order::Join { join } = next_order() else {
+        return Ok(());
+    };
+    let (comm, watch) = connect(assignment, &join)?;
     tell(&Event::Connected {
         lanes_are_local: watch.are_all_local(),
         lanes_are_proven: watch.are_all_proven(),
@@ -123,7 +134,8 @@ fn take_part<T: Number>(assignment: &Assignment) -> Result<(), RankError> {
     loop {
         match next_order() {
             Order::JoinFloor { next } => {
-                let edges = Edges::join(&listener, next, rank.work.local_congestion())?;
+                let congestion = rank.work.congestion_of_floor(assignment.is_loopback);
+                let edges = Edges::join(&listener, next, congestion)?;
                 rank.floor = Some(Floor::new(assignment.rank, assignment.peers, edges));
                 tell(&Event::Joined);
             }
@@ -135,7 +147,7 @@ fn take_part<T: Number>(assignment: &Assignment) -> Result<(), RankError> {
                 let measured = rank.measure(series)?;
                 tell(&Event::Measured(measured));
             }
-            Order::Go | Order::TellCpuTime => {}
+            Order::Join { .. } | Order::Go | Order::TellCpuTime => {}
             Order::Quit => break,
         }
     }
@@ -144,12 +156,13 @@ fn take_part<T: Number>(assignment: &Assignment) -> Result<(), RankError> {
 }
 
 /// Connects, and waits until all peers are there.
-fn join(assignment: &Assignment) -> Result<(Communicator, Watch), pccl::Error> {
+fn connect(assignment: &Assignment, join: &str) -> Result<(Communicator, Watch), pccl::Error> {
     match assignment.transport {
         Over::Tcp | Over::Tls => {
             let tcp = Tcp::new().lanes(assignment.lanes);
-            join_over(
+            connect_over(
                 assignment,
+                join,
                 match &assignment.work.congestion {
                     Some(congestion) => tcp.congestion(congestion),
                     None => tcp,
@@ -157,22 +170,23 @@ fn join(assignment: &Assignment) -> Result<(Communicator, Watch), pccl::Error> {
             )
         }
         #[cfg(feature = "quic")]
-        Over::Quic => join_over(assignment, pccl::Quic::new().lanes(assignment.lanes)),
+        Over::Quic => connect_over(assignment, join, pccl::Quic::new().lanes(assignment.lanes)),
         #[cfg(not(feature = "quic"))]
         Over::Quic => Err(pccl::Error::NoSuchTransport(Over::Quic.to_string())),
     }
 }
 
-fn join_over(
+fn connect_over(
     assignment: &Assignment,
+    join: &str,
     transport: impl Transport,
 ) -> Result<(Communicator, Watch), pccl::Error> {
     let master = assignment.master.to_string();
     let watched = Watched::new(transport, master, assignment.work.far);
     let watch = watched.watch();
-    let mut comm = Communicator::builder_from_env()
+    let mut comm = Communicator::builder(join)
         .transport(watched)
-        .listen(assignment.master.ip())
+        .listen(assignment.host)
         .first_port(0)
         .connect()?;
     while comm.world_size() < assignment.peers {

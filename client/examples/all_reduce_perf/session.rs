@@ -37,8 +37,14 @@ impl<'a> Session<'a> {
     ) -> Result<Self, Trouble> {
         let mut crew = Crew::new();
         let over = arguments.transport;
-        let role = ["master".to_owned(), format!("--transport={over}")];
-        let master = crew.start("the master".into(), &role, None)?;
+        let hosts = &arguments.hosts;
+        let host = hosts.of_master();
+        let role = [
+            "master".to_owned(),
+            format!("--host={host}"),
+            format!("--transport={over}"),
+        ];
+        let master = crew.start("the master".into(), hosts.command(host)?, &role)?;
         let (address, join) = crew.hear_one(master, "its address", service_in)?;
         let mut ranks = Vec::new();
         for rank in 0..peers {
@@ -47,13 +53,17 @@ impl<'a> Session<'a> {
                 peers,
                 lanes,
                 transport: over,
+                host: hosts.of_rank(rank),
+                is_loopback: hosts.is_loopback(),
                 master: address,
                 work: arguments.work.clone(),
             };
             let told = assignment.to_arguments();
-            ranks.push(crew.start(format!("rank {rank}"), &told, Some(&join))?);
+            let command = hosts.command(assignment.host)?;
+            ranks.push(crew.start(format!("rank {rank}"), command, &told)?);
         }
         let addresses = crew.hear(&ranks, "its address", address_in)?;
+        crew.tell(&ranks, &Order::Join { join });
         let connected = crew.hear(&ranks, "joining the run", lanes_in)?;
         if connected
             .iter()

@@ -9,8 +9,10 @@ use rustix::event::{PollFd, PollFlags, poll};
 use serde::{Deserialize, Serialize};
 
 /// From the parent to a child.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
+    /// A rank: join the run with this, its join string or the address of its master. Answered by `Connected`.
+    Join { join: String },
     /// A rank: connect the floor's ring to the next rank. Answered by `Joined`.
     JoinFloor { next: SocketAddr },
     /// A rank: make buffers. Answered by `Prepared`.

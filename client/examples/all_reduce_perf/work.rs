@@ -132,6 +132,12 @@ impl Work {
         self.congestion.as_deref().unwrap_or("reno")
     }
 
+    /// What the connections of the floor ask for. Between machines: nothing, if the user does not.
+    pub(crate) fn congestion_of_floor(&self, is_loopback: bool) -> Option<&str> {
+        let local = is_loopback.then(|| self.local_congestion());
+        self.congestion.as_deref().or(local)
+    }
+
     /// As it stands on a command line.
     pub(crate) fn to_arguments(&self) -> Vec<String> {
         let mut arguments = vec![
