@@ -2,7 +2,7 @@
 //! was said.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{Hash, Hasher};
+use std::hash::{BuildHasher, Hash, Hasher};
 
 use pccl_core::id::{ContentHash, GroupId, PeerId, Revision, Round, Seq, Tag};
 use pccl_core::master::{Master, TourProblem};
@@ -220,6 +220,29 @@ impl RunState {
         self.ghost.seal();
     }
 
+    /// 64 bits that stand for the state up to the symmetry of the search: equal for states with equal
+    /// [`canonical`](Self::canonical) forms.
+    #[must_use]
+    pub fn key(&self) -> u64 {
+        let mut seats: Vec<&Hashed<Seat>> = self.seats.iter().collect();
+        seats.sort_by_key(|seat| order_of(seat));
+        let mut hasher = ahash::RandomState::with_seeds(5, 6, 7, 8).build_hasher();
+        self.master.hash(&mut hasher);
+        for seat in seats {
+            seat.fingerprint().hash(&mut hasher);
+        }
+        self.hash_the_rest(&mut hasher);
+        hasher.finish()
+    }
+
+    fn hash_the_rest<H: Hasher>(&self, state: &mut H) {
+        self.tours.hash(state);
+        self.faults.hash(state);
+        self.black_holes.hash(state);
+        self.ghost.hash(state);
+        self.broken.hash(state);
+    }
+
     /// The same state with interchangeable seats in a fixed order: the symmetry that the search uses.
     ///
     /// Seats are interchangeable where their plans are equal, for nothing but the seat itself refers
@@ -228,11 +251,14 @@ impl RunState {
     #[must_use]
     pub fn canonical(&self) -> Self {
         let mut sorted = self.clone();
-        sorted
-            .seats
-            .sort_by_key(|seat| (seat.plan, seat.id.is_none(), seat.id, seat.fingerprint()));
+        sorted.seats.sort_by_key(order_of);
         sorted
     }
+}
+
+/// Where a seat stands among those that are interchangeable with it.
+fn order_of(seat: &Hashed<Seat>) -> (u8, bool, Option<PeerId>, u64) {
+    (seat.plan, seat.id.is_none(), seat.id, seat.fingerprint())
 }
 
 impl PartialEq for RunState {
@@ -251,10 +277,6 @@ impl Hash for RunState {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.master.hash(state);
         self.seats.hash(state);
-        self.tours.hash(state);
-        self.faults.hash(state);
-        self.black_holes.hash(state);
-        self.ghost.hash(state);
-        self.broken.hash(state);
+        self.hash_the_rest(state);
     }
 }

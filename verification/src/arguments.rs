@@ -29,9 +29,17 @@ pub(crate) struct Arguments {
     #[arg(long)]
     pub(crate) deep: bool,
 
-    /// Cut each scenario after so many seconds, and say so
+    /// Explore for so many seconds in all: each scenario is cut when its share is over, and that is said
     #[arg(long, value_name = "SECONDS")]
     pub(crate) time_limit: Option<u64>,
+
+    /// Stop a search that takes more memory, in GiB
+    #[arg(long, value_name = "GIB", default_value_t = 16)]
+    pub(crate) memory: usize,
+
+    /// Write down what the standard scenarios come to, for later runs to be compared with
+    #[arg(long)]
+    pub(crate) pin: bool,
 
     /// Threads that explore; as many as the machine has, unless given
     #[arg(long, value_name = "N")]

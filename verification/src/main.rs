@@ -5,7 +5,11 @@
 
 mod arguments;
 mod conform;
+mod endless;
+mod graph;
+mod memory;
 mod mutants;
+mod pinned;
 mod progress;
 mod quiet;
 mod report;
@@ -15,6 +19,7 @@ mod standard;
 mod table;
 mod violation;
 mod walks;
+mod watched;
 mod web;
 mod words;
 

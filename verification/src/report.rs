@@ -7,8 +7,10 @@ use pccl_model::claim::{CLAIMS, Claim};
 use pccl_model::coverage::{Cell, Coverage};
 use serde::Serialize;
 
+use crate::pinned::{Difference, Pinned};
 use crate::search::{End, Explored};
 use crate::walks::{Failed, WalkEnd, Walked};
+use crate::words::count;
 
 /// A run of the program.
 #[derive(Default)]
@@ -19,16 +21,29 @@ pub(crate) struct Report {
     pub(crate) is_whole: bool,
     /// A cut was asked for.
     pub(crate) may_be_cut: bool,
+    /// What the scenarios are known to come to.
+    pub(crate) pinned: Pinned,
+    /// They are to be held to it.
+    pub(crate) is_held_to_pinned: bool,
 }
 
 /// Why the run is no success.
 pub(crate) enum Failure {
     Broken(&'static str, Option<Claim>),
+    /// A run that does not end.
+    Endless(&'static str),
     Cut(&'static str),
-    Missed(&'static str, &'static str),
-    NeverTaken(String),
+    TooManyStates(&'static str, usize),
+    OutOfMemory(&'static str, usize),
+    /// Every scenario says whether all of its runs end.
+    EndNotShown(&'static str),
+    /// The scenario, the milestone, and which scenarios are known to reach it.
+    Missed(&'static str, &'static str, Vec<String>),
+    /// Other counts than those that are pinned.
+    Differs(&'static str, Difference),
+    NeverTaken(String, Vec<String>),
     /// A message that may arrive in this state never did.
-    NeverMet(Cell),
+    NeverMet(Cell, Vec<String>),
     /// One that cannot arrive there did.
     Surprise(Cell),
     Walk(Failed),
@@ -69,23 +84,19 @@ impl Report {
     pub(crate) fn failures(&self) -> Vec<Failure> {
         let mut failures = Vec::new();
         for explored in &self.explored {
-            let name = explored.scenario.name;
-            match explored.end {
-                End::Broken => failures.push(Failure::Broken(name, explored.broken())),
-                End::Cut if !self.may_be_cut => failures.push(Failure::Cut(name)),
-                End::Exhausted => failures.extend(
-                    explored
-                        .missed
-                        .iter()
-                        .map(|missed| Failure::Missed(name, missed.sentence())),
-                ),
-                End::Cut => {}
-            }
+            failures.extend(self.failures_of(explored));
         }
         if self.is_whole && failures.is_empty() {
-            let never = self.coverage().never_taken();
-            failures.extend(never.into_iter().map(Failure::NeverTaken));
-            failures.extend(self.met().gaps().into_iter().map(Failure::NeverMet));
+            let never = self.coverage().never_taken().into_iter();
+            failures.extend(never.map(|row| {
+                let names = self.pinned.that_take(&row);
+                Failure::NeverTaken(row, names)
+            }));
+            let gaps = self.met().gaps().into_iter();
+            failures.extend(gaps.map(|cell| {
+                let names = self.pinned.that_meet(&cell.to_string());
+                Failure::NeverMet(cell, names)
+            }));
         }
         let surprises = self.met().surprises();
         failures.extend(surprises.into_iter().map(Failure::Surprise));
@@ -96,6 +107,40 @@ impl Report {
         failures.extend(failed.map(Failure::Walk));
         failures
     }
+
+    fn failures_of(&self, explored: &Explored) -> Vec<Failure> {
+        let name = explored.scenario.name;
+        match explored.end {
+            End::Broken => vec![Failure::Broken(name, explored.broken())],
+            End::Endless => vec![Failure::Endless(name)],
+            End::TooManyStates => vec![Failure::TooManyStates(name, explored.unique)],
+            End::OutOfMemory if !self.may_be_cut => {
+                vec![Failure::OutOfMemory(name, explored.unique)]
+            }
+            End::Cut if !self.may_be_cut => vec![Failure::Cut(name)],
+            End::Cut | End::OutOfMemory => Vec::new(),
+            End::Exhausted => {
+                let missed = explored.missed.iter().map(|missed| {
+                    let sentence = missed.sentence();
+                    Failure::Missed(name, sentence, self.pinned.that_reach(sentence))
+                });
+                let is_open = explored.longest.is_none() && !self.may_be_cut;
+                let open = is_open.then_some(Failure::EndNotShown(name));
+                let pinned = self.is_held_to_pinned.then_some(&self.pinned);
+                let differs = pinned.and_then(|pinned| pinned.difference(explored));
+                let differs = differs.map(|known| Failure::Differs(name, known));
+                missed.chain(open).chain(differs).collect()
+            }
+        }
+    }
+}
+
+/// Where to look for what used to be met.
+fn used_to(names: &[String]) -> String {
+    if names.is_empty() {
+        return String::new();
+    }
+    format!("; known to do so: {}", names.join(", "))
 }
 
 impl Explored {
@@ -107,7 +152,8 @@ impl Explored {
 
     /// Claims that no explored state breaks. Where the search was cut it says so elsewhere.
     pub(crate) fn held(&self) -> usize {
-        CLAIMS.len() - usize::from(self.end == End::Broken)
+        let is_broken = matches!(self.end, End::Broken | End::Endless);
+        CLAIMS.len() - usize::from(is_broken)
     }
 
     pub(crate) fn reached(&self) -> usize {
@@ -123,20 +169,40 @@ impl fmt::Display for Failure {
                 write!(f, "{scenario}: this is broken: {sentence}")
             }
             Self::Cut(scenario) => write!(f, "{scenario}: was not explored to its end"),
-            Self::Missed(scenario, milestone) => {
-                write!(f, "{scenario}: this was never reached: {milestone}")
+            Self::Endless(scenario) => write!(f, "{scenario}: a run does not end"),
+            Self::TooManyStates(scenario, states) => write!(
+                f,
+                "{scenario}: at {} states there is no end in sight: something is done again and again, or the scenario has grown",
+                count(*states)
+            ),
+            Self::OutOfMemory(scenario, states) => write!(
+                f,
+                "{scenario}: after {} states the memory that may be used is full (--memory)",
+                count(*states)
+            ),
+            Self::EndNotShown(scenario) => {
+                write!(
+                    f,
+                    "{scenario}: too many steps to tell whether every run ends"
+                )
             }
-            Self::NeverTaken(transition) => {
-                write!(f, "no scenario takes this transition: {transition}")
-            }
-            Self::NeverMet(cell) => {
-                write!(f, "in no scenario: {} while {}", cell.kind, cell.state)
+            Self::Missed(scenario, milestone, names) => write!(
+                f,
+                "{scenario}: this was never reached: {milestone}{}",
+                used_to(names)
+            ),
+            Self::Differs(scenario, difference) => write!(f, "{scenario}: {difference}"),
+            Self::NeverTaken(transition, names) => write!(
+                f,
+                "no scenario takes this transition: {transition}{}",
+                used_to(names)
+            ),
+            Self::NeverMet(cell, names) => {
+                write!(f, "in no scenario: {cell}{}", used_to(names))
             }
             Self::Surprise(cell) => write!(
                 f,
-                "{} while {} was held to be impossible ({})",
-                cell.kind,
-                cell.state,
+                "{cell} was held to be impossible ({})",
                 cell.why_never.unwrap_or_default()
             ),
             Self::Walk(failed) => {
@@ -165,6 +231,7 @@ pub(crate) struct Figures {
     unique_states: usize,
     generated_states: usize,
     deepest_path: usize,
+    longest_run: Option<u32>,
     seconds: f64,
     states_per_second: usize,
     exhaustive: bool,
@@ -229,6 +296,7 @@ fn figures(explored: &Explored) -> Figures {
         unique_states: explored.unique,
         generated_states: explored.generated,
         deepest_path: explored.depth,
+        longest_run: explored.longest,
         seconds: explored.time.as_secs_f64(),
         states_per_second: crate::words::per_second(explored.unique, explored.time),
         exhaustive: explored.end == End::Exhausted,

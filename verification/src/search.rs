@@ -4,36 +4,60 @@
 //! generated is counted: a scenario is exhausted when these are all that were found.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use pccl_model::RunModel;
 use pccl_model::coverage::Coverage;
-use pccl_model::milestone::{MILESTONES, Milestone};
+use pccl_model::milestone::Milestone;
 use pccl_model::scenario::Scenario;
-use pccl_model::state::RunState;
 use pccl_model::step::Step;
 use pccl_model::trace::Trace;
-use stateright::{Checker, HasDiscoveries, Model, Property};
+use stateright::{Checker, HasDiscoveries, Model};
 
+use crate::graph::{Key, Shape};
+use crate::memory;
 use crate::progress::Progress;
+use crate::watched::{ENDS, HOLDS, Notes, Watched};
 
 /// Where a search stops before its end.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) time: Option<Duration>,
-    pub(crate) states: Option<usize>,
+    /// Unique states.
+    pub(crate) states: usize,
+    /// Bytes of the whole process, if the system tells.
+    pub(crate) memory: usize,
+    /// Steps of a way: a longer one is held to be endless.
+    pub(crate) steps: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            time: None,
+            states: 400_000_000,
+            memory: 16 << 30,
+            steps: 2_000,
+        }
+    }
 }
 
 /// How a search ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// Every reachable state was looked at.
     Exhausted,
-    /// There are more.
+    /// There are more, and the time was over.
     Cut,
+    /// There are more than there may be.
+    TooManyStates,
+    /// There are more than there is memory for.
+    OutOfMemory,
     /// A claim is broken.
     Broken,
+    /// A run goes on for ever, or for longer than any should.
+    Endless,
 }
 
 /// What a search has found.
@@ -43,11 +67,14 @@ pub(crate) struct Explored {
     pub(crate) unique: usize,
     pub(crate) generated: usize,
     pub(crate) depth: usize,
+    /// Steps of the longest run, if every run ends and that was looked at.
+    pub(crate) longest: Option<u32>,
     pub(crate) time: Duration,
     pub(crate) end: End,
+    pub(crate) reached: Vec<Milestone>,
     pub(crate) missed: Vec<Milestone>,
     pub(crate) coverage: Arc<Coverage>,
-    /// A way to a state in which a claim is broken, seldom the shortest.
+    /// A way to a state in which a claim is broken, seldom the shortest; or one without end.
     pub(crate) violation: Option<Vec<Step>>,
 }
 
@@ -70,20 +97,21 @@ pub(crate) fn explore(
     let watched = Watched {
         model,
         notes: Arc::clone(&notes),
+        longest: limits.steps,
     };
+    let first = watched.first().key;
     let mut checker = watched
         .checker()
         .threads(threads)
-        .symmetry_fn(RunState::canonical)
         .finish_when(HasDiscoveries::AnyFailures)
         .spawn_dfs();
     let handles = checker.handles();
+    let mut cut = None;
     while !handles.iter().all(std::thread::JoinHandle::is_finished) {
         std::thread::sleep(Duration::from_millis(10));
         let unique = checker.unique_state_count();
-        let too_long = limits.time.is_some_and(|limit| begun.elapsed() >= limit);
-        let too_many = limits.states.is_some_and(|limit| unique >= limit);
-        if too_long || too_many {
+        cut = cut.or_else(|| limits.reached(unique, begun));
+        if cut.is_some() {
             notes.stop.store(true, Ordering::Relaxed);
         }
         progress.show(unique, begun.elapsed());
@@ -91,28 +119,73 @@ pub(crate) fn explore(
     for handle in handles {
         handle.join().map_err(|_| SearchPanicked)?;
     }
-    let time = begun.elapsed();
     // Before the path is gone again, which counts as well.
     let expanded = notes.expanded.load(Ordering::Relaxed);
     notes.stop.store(false, Ordering::Relaxed);
     let unique = checker.unique_state_count();
-    let violation = checker.discovery(HOLDS).map(|path| path.into_actions());
-    let end = match &violation {
-        Some(_) => End::Broken,
-        None if expanded == unique => End::Exhausted,
-        None => End::Cut,
+    progress.say("looking for circles");
+    let shape = notes.steps.shape(first);
+    let path = |property| checker.discovery(property).map(|path| path.into_actions());
+    let (end, violation) = match (path(HOLDS), path(ENDS), &shape) {
+        (Some(steps), ..) => (End::Broken, Some(steps)),
+        (None, Some(steps), _) => (End::Endless, Some(steps)),
+        (None, None, Shape::Circles(way)) => (End::Endless, Some(steps_along(scenario, way))),
+        (None, None, Shape::Ends { .. } | Shape::Unknown) if expanded == unique => {
+            (End::Exhausted, None)
+        }
+        (None, None, Shape::Ends { .. } | Shape::Unknown) => (cut.unwrap_or(End::Cut), None),
+    };
+    let longest = match shape {
+        Shape::Ends { longest } if end == End::Exhausted => Some(longest),
+        Shape::Ends { .. } | Shape::Circles(_) | Shape::Unknown => None,
     };
     Ok(Explored {
         scenario: scenario.clone(),
         unique,
         generated: checker.state_count(),
         depth: checker.max_depth(),
-        time,
+        longest,
+        time: begun.elapsed(),
         end,
+        reached: notes.reached(),
         missed: notes.missed(scenario),
         coverage,
         violation,
     })
+}
+
+impl Limits {
+    /// Which one is reached.
+    fn reached(&self, unique: usize, begun: Instant) -> Option<End> {
+        if self.time.is_some_and(|limit| begun.elapsed() >= limit) {
+            Some(End::Cut)
+        } else if unique >= self.states {
+            Some(End::TooManyStates)
+        } else if memory::in_use().is_some_and(|bytes| bytes >= self.memory) {
+            Some(End::OutOfMemory)
+        } else {
+            None
+        }
+    }
+}
+
+/// The steps of a way that is known by what stands for its states.
+fn steps_along(scenario: &Scenario, way: &[Key]) -> Vec<Step> {
+    let model = RunModel::new(scenario.clone());
+    let mut state = model.first_state().clone();
+    let mut steps = Vec::new();
+    for key in way.iter().skip(1) {
+        let mut possible = Vec::new();
+        model.actions(&state, &mut possible);
+        let next = possible.into_iter().find_map(|step| {
+            let next = model.next_state(&state, step)?;
+            (next.key() == *key).then_some((step, next))
+        });
+        let Some((step, next)) = next else { break };
+        steps.push(step);
+        state = next;
+    }
+    steps
 }
 
 /// The trace of some steps of a scenario, as it was explored.
@@ -131,70 +204,4 @@ pub(crate) fn trace_of(scenario: &Scenario, steps: Vec<Step>) -> Trace {
     };
     trace.breaks = trace.replay().ok().and_then(|replay| replay.broken());
     trace
-}
-
-const HOLDS: &str = "every claim holds";
-
-/// What is noted while the threads explore.
-#[derive(Default)]
-struct Notes {
-    stop: AtomicBool,
-    expanded: AtomicUsize,
-    /// A bit for each milestone that a step has reached. A step into a state that is known counts.
-    reached: AtomicU32,
-}
-
-impl Notes {
-    fn reach(&self, state: &RunState) {
-        let known = self.reached.load(Ordering::Relaxed);
-        if state.reached & !known != 0 {
-            self.reached.fetch_or(state.reached, Ordering::Relaxed);
-        }
-    }
-
-    fn missed(&self, scenario: &Scenario) -> Vec<Milestone> {
-        let reached = self.reached.load(Ordering::Relaxed);
-        let wanted = MILESTONES
-            .iter()
-            .filter(|wanted| scenario.milestones.contains(wanted));
-        wanted
-            .copied()
-            .filter(|wanted| reached & (1 << *wanted as u32) == 0)
-            .collect()
-    }
-}
-
-/// The run, with one property for all claims: a broken state says itself which.
-struct Watched {
-    model: RunModel,
-    notes: Arc<Notes>,
-}
-
-impl Model for Watched {
-    type State = RunState;
-    type Action = Step;
-
-    fn init_states(&self) -> Vec<RunState> {
-        self.model.init_states()
-    }
-
-    fn actions(&self, state: &RunState, actions: &mut Vec<Step>) {
-        if self.notes.stop.load(Ordering::Relaxed) {
-            return;
-        }
-        self.notes.expanded.fetch_add(1, Ordering::Relaxed);
-        self.model.actions(state, actions);
-    }
-
-    fn next_state(&self, state: &RunState, step: Step) -> Option<RunState> {
-        let next = self.model.next_state(state, step)?;
-        self.notes.reach(&next);
-        Some(next)
-    }
-
-    fn properties(&self) -> Vec<Property<Self>> {
-        vec![Property::always(HOLDS, |watched: &Self, state| {
-            watched.model.broken(state).is_none()
-        })]
-    }
 }

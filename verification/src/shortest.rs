@@ -6,7 +6,6 @@
 //! long, the long way is made shorter by leaving out what is not needed.
 
 use std::collections::BTreeSet;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
 
 use pccl_model::RunModel;
@@ -64,7 +63,7 @@ fn by_levels(model: &RunModel, depth: usize, threads: usize, until: Instant) -> 
     if model.broken(model.first_state()).is_some() {
         return Levels::Found(Vec::new());
     }
-    let mut known = BTreeSet::from([fingerprint(model.first_state())]);
+    let mut known = BTreeSet::from([model.first_state().key()]);
     // Every state but the first: from which one, by which step. Numbers count from 1.
     let mut parents: Vec<(u32, Step)> = Vec::new();
     let mut level = vec![(0_u32, model.first_state().clone())];
@@ -73,7 +72,7 @@ fn by_levels(model: &RunModel, depth: usize, threads: usize, until: Instant) -> 
         // In pieces, so that time is looked at often enough.
         for piece in level.chunks(4096) {
             for (state, from, step) in expand(model, piece, threads) {
-                if !known.insert(fingerprint(&state)) {
+                if !known.insert(state.key()) {
                     continue;
                 }
                 parents.push((from, step));
@@ -138,18 +137,6 @@ fn way_to(mut number: u32, parents: &[(u32, Step)]) -> Vec<Step> {
     }
     way.reverse();
     way
-}
-
-/// Of a state up to the symmetry of the search.
-fn fingerprint(state: &RunState) -> u64 {
-    fingerprint_of(&state.canonical())
-}
-
-/// Of the state itself.
-pub(crate) fn fingerprint_of(state: &RunState) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    state.hash(&mut hasher);
-    hasher.finish()
 }
 
 /// Leaves steps out, larger pieces first, as long as a claim is broken in the end.

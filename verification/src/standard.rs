@@ -1,14 +1,15 @@
 //! The run of all scenarios, or of some.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pccl_model::catalogue::{deep, standard};
 use pccl_model::scenario::Scenario;
 
 use crate::arguments::Arguments;
+use crate::pinned::Pinned;
 use crate::progress::Progress;
 use crate::report::Report;
-use crate::search::{End, Limits, explore};
+use crate::search::{End, Explored, Limits, explore};
 use crate::violation;
 use crate::walks::{Walked, walk_all};
 use crate::{CannotLook, Verdict, table};
@@ -50,20 +51,36 @@ pub(crate) fn run(arguments: &Arguments) -> Verdict {
             && !arguments.deep
             && arguments.simulate.is_none(),
         may_be_cut: arguments.deep,
+        pinned: Pinned::known()?,
+        is_held_to_pinned: as_it_is && !arguments.deep && !arguments.pin,
         ..Report::default()
     };
     if arguments.simulate.is_none() {
         explore_all(arguments, &scenarios, &mut report)?;
     }
-    if report.explored.iter().all(|known| known.end != End::Broken) {
+    let is_sound = |known: &Explored| !matches!(known.end, End::Broken | End::Endless);
+    if report.explored.iter().all(is_sound) {
         walk_through_all(arguments, &scenarios, &mut report);
     }
     table::print(&report, arguments.coverage);
+    if arguments.pin && report.is_whole {
+        pin(&report)?;
+    }
     if let Some(file) = &arguments.json {
         let text = serde_json::to_string_pretty(&report.figures())?;
         std::fs::write(file, text + "\n").map_err(|why| CannotLook::File(file.clone(), why))?;
     }
     Ok(report.failures().is_empty())
+}
+
+fn pin(report: &Report) -> Result<(), CannotLook> {
+    let (file, text) = (
+        Pinned::file(),
+        serde_json::to_string_pretty(&Pinned::of(report))?,
+    );
+    std::fs::write(&file, text + "\n").map_err(|why| CannotLook::File(file.clone(), why))?;
+    println!("Written to {}.", file.display());
+    Ok(())
 }
 
 /// Until the first broken claim, whose story is told at once.
@@ -72,23 +89,44 @@ fn explore_all(
     scenarios: &[Scenario],
     report: &mut Report,
 ) -> Result<(), CannotLook> {
-    let limits = Limits {
-        time: arguments.time_limit.map(Duration::from_secs),
-        states: None,
-    };
+    let until = arguments
+        .time_limit
+        .map(|seconds| Instant::now() + Duration::from_secs(seconds));
     for (at, scenario) in scenarios.iter().enumerate() {
         let (number, of) = (at + 1, scenarios.len());
         let mut progress = Progress::new(format!("{number} of {of}, {}", scenario.name));
+        let limits = limits(arguments, report, scenario, until, of - at);
         let explored = explore(scenario, arguments.threads(), limits, &mut progress)?;
         drop(progress);
-        let violation = explored.violation.clone();
+        let (end, violation) = (explored.end, explored.violation.clone());
         report.explored.push(explored);
         if let Some(steps) = violation {
-            violation::tell(scenario, steps, arguments.threads());
+            violation::tell(scenario, steps, end, arguments.threads());
             break;
         }
     }
     Ok(())
+}
+
+/// Time that is left is shared by all that are left.
+fn limits(
+    arguments: &Arguments,
+    report: &Report,
+    scenario: &Scenario,
+    until: Option<Instant>,
+    left: usize,
+) -> Limits {
+    let left = u32::try_from(left).unwrap_or(u32::MAX);
+    let limits = Limits {
+        time: until.map(|until| until.saturating_duration_since(Instant::now()) / left),
+        memory: arguments.memory << 30,
+        ..Limits::default()
+    };
+    if report.is_held_to_pinned {
+        report.pinned.limits(scenario.name, limits)
+    } else {
+        limits
+    }
 }
 
 fn walk_through_all(arguments: &Arguments, scenarios: &[Scenario], report: &mut Report) {

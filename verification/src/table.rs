@@ -39,13 +39,14 @@ pub(crate) fn print(report: &Report, whole_coverage: bool) {
     }
 }
 
-const COLUMNS: [&str; 13] = [
+const COLUMNS: [&str; 14] = [
     "scenario",
     "peers",
     "faults",
     "unique states",
     "generated",
     "deepest",
+    "longest run",
     "seconds",
     "states/s",
     "explored",
@@ -70,7 +71,7 @@ fn table(report: &Report) -> Table {
     table
 }
 
-fn row(explored: &Explored, new: usize) -> [String; 13] {
+fn row(explored: &Explored, new: usize) -> [String; 14] {
     let scenario = &explored.scenario;
     [
         scenario.name.to_owned(),
@@ -83,11 +84,17 @@ fn row(explored: &Explored, new: usize) -> [String; 13] {
         count(explored.unique),
         count(explored.generated),
         explored.depth.to_string(),
+        explored
+            .longest
+            .map_or("?".to_owned(), |steps| steps.to_string()),
         format!("{:.1}", explored.time.as_secs_f64()),
         rate(explored.unique, explored.time),
         match explored.end {
             End::Exhausted => "exhaustive".to_owned(),
             End::Cut => format!("cut at {}", count(explored.unique)),
+            End::TooManyStates => "no end in sight".to_owned(),
+            End::OutOfMemory => "until memory was full".to_owned(),
+            End::Endless => "until a run had no end".to_owned(),
             End::Broken => "until a claim broke".to_owned(),
         },
         format!("{} of {}", explored.held(), CLAIMS.len()),
@@ -117,7 +124,19 @@ fn totals(report: &Report) {
         exhausted.count(),
         report.explored.len(),
     );
+    ends(report);
     println!("The chance that a state was taken for another one: {chance:.0e}.");
+}
+
+/// Whether every run ends, and when.
+fn ends(report: &Report) {
+    let longest = report.explored.iter().filter_map(|known| known.longest);
+    let shown = longest.clone().count();
+    let Some(longest) = longest.max() else { return };
+    println!(
+        "Every run ends, after {longest} steps at most (signs of life do not count): so it is in {shown} of {} scenarios, in which no run meets a state twice.",
+        report.explored.len()
+    );
 }
 
 fn coverage(report: &Report, whole: bool) {

@@ -10,8 +10,9 @@ use pccl_model::step::Step;
 use pccl_model::story::Story;
 use pccl_model::trace::Trace;
 
+use crate::endless::in_short;
 use crate::quiet::last_panic;
-use crate::search::trace_of;
+use crate::search::{End, trace_of};
 use crate::shortest::{Way, shorten};
 use crate::walks::{Failed, WalkEnd};
 
@@ -19,7 +20,28 @@ use crate::walks::{Failed, WalkEnd};
 pub(crate) const TIME_TO_SHORTEN: Duration = Duration::from_secs(60);
 
 /// Finds the shortest way, tells it, and writes it down.
-pub(crate) fn tell(scenario: &Scenario, long: Vec<Step>, threads: usize) {
+pub(crate) fn tell(scenario: &Scenario, long: Vec<Step>, end: End, threads: usize) {
+    if end == End::Endless {
+        println!("\nA run does not end in {}:", scenario.name);
+        tell_endless(scenario, &long);
+    } else {
+        tell_broken(scenario, long, threads);
+    }
+}
+
+/// Tells how it comes that a run does not end.
+fn tell_endless(scenario: &Scenario, long: &[Step]) {
+    let endless = in_short(&RunModel::new(scenario.clone()), long);
+    let trace = trace_of(scenario, endless.steps);
+    tell_trace(&trace, None);
+    match endless.repeated {
+        Some(repeated) => println!("And so on: the last {repeated} steps again and again."),
+        None => println!("And so on, for longer than any run should."),
+    }
+    write(&trace);
+}
+
+fn tell_broken(scenario: &Scenario, long: Vec<Step>, threads: usize) {
     let model = RunModel::new(scenario.clone());
     println!(
         "\nA claim is broken in {}, on a way of {} steps. Looking for the shortest …",
@@ -38,13 +60,11 @@ pub(crate) fn tell_walk(failed: &Failed, threads: usize) {
         WalkEnd::Rest => {}
         WalkEnd::Broken => {
             println!("\nThe walk of seed {} breaks a claim.", failed.seed);
-            tell(&failed.scenario, failed.steps.clone(), threads);
+            tell_broken(&failed.scenario, failed.steps.clone(), threads);
         }
         WalkEnd::Circle | WalkEnd::NoEnd => {
             println!("\nThe walk of seed {} does not come to rest:", failed.seed);
-            let trace = trace_of(&failed.scenario, failed.steps.clone());
-            tell_trace(&trace, None);
-            write(&trace);
+            tell_endless(&failed.scenario, &failed.steps);
         }
     }
 }

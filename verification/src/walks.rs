@@ -17,7 +17,6 @@ use rand::{RngExt, SeedableRng};
 use stateright::Model;
 
 use crate::progress::Progress;
-use crate::shortest::fingerprint_of;
 
 /// Faults of a walk: more than a search can afford.
 const FAULTS: u8 = 4;
@@ -177,7 +176,7 @@ pub(crate) fn walk(model: &RunModel, seed: u64) -> (WalkEnd, Vec<Step>) {
             return (WalkEnd::Broken, way);
         }
         let healing = way.len() >= wild;
-        if healing && !met.insert(fingerprint_of(&state)) {
+        if healing && !met.insert(state.key()) {
             return (WalkEnd::Circle, way);
         }
         if met.len() > STEPS_TO_REST_MAX {

@@ -4,6 +4,8 @@
 //! is never early. Users are those of the library: a major call is awaited before anything else is
 //! called, so nobody leaves, asks or starts a collective in the middle of one.
 
+use std::fmt;
+
 use pccl_core::states::ConnectionState as S;
 
 use super::{Coverage, DOWN_KINDS, RECEIVERS, ReceiverIn, SenderIn, UP_KINDS, senders};
@@ -17,6 +19,12 @@ pub struct Cell {
     pub state: String,
     /// Why it cannot arrive; `None`: it may.
     pub why_never: Option<&'static str>,
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} while {}", self.kind, self.state)
+    }
 }
 
 const WIRING: [S; 3] = [
@@ -176,6 +184,13 @@ fn may_go_down(kind: &str, receiver: ReceiverIn) -> Result<(), &'static str> {
 }
 
 impl Coverage {
+    /// Pairs of message and state that were met.
+    #[must_use]
+    pub fn met(&self) -> Vec<Cell> {
+        let met = self.cells().filter(|(seen, _)| *seen);
+        met.map(|(_, cell)| cell).collect()
+    }
+
     /// Pairs of message and state that may be met and were not.
     #[must_use]
     pub fn gaps(&self) -> Vec<Cell> {

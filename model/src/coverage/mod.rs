@@ -322,6 +322,13 @@ impl Coverage {
         connection.chain(tags)
     }
 
+    /// Legal transitions that were taken.
+    #[must_use]
+    pub fn rows_taken(&self) -> Vec<String> {
+        let taken = self.rows().filter(|(taken, _)| *taken);
+        taken.map(|(_, text)| text).collect()
+    }
+
     /// Legal transitions that were not taken.
     #[must_use]
     pub fn never_taken(&self) -> Vec<String> {

@@ -17,8 +17,9 @@ use pccl_model::step::Step;
 use pccl_model::trace::Trace;
 
 use crate::arguments::Arguments;
+use crate::endless::in_short;
 use crate::progress::Progress;
-use crate::search::{Limits, explore, trace_of};
+use crate::search::{End, Limits, explore, trace_of};
 use crate::shortest::{Way, shorten};
 use crate::standard::chosen;
 use crate::violation::{tell_trace, write};
@@ -29,10 +30,13 @@ use crate::{CannotLook, Verdict};
 const WALKS: u64 = 400;
 
 /// Where walks meet nothing, each scenario is explored for so long.
-const SEARCH: Limits = Limits {
-    time: Some(Duration::from_secs(3)),
-    states: Some(200_000),
-};
+const SEARCH_TIME: Duration = Duration::from_secs(3);
+
+/// And so many states at most.
+const SEARCH_STATES: usize = 200_000;
+
+/// No run of a standard scenario takes so many steps.
+const STEPS_MAX: usize = 400;
 
 /// So long is the shortest way looked for.
 const TIME_TO_SHORTEN: Duration = Duration::from_secs(5);
@@ -162,15 +166,28 @@ fn by_walks(scenarios: &[Scenario], threads: usize, progress: &mut Progress) -> 
     })
 }
 
+fn limits() -> Limits {
+    Limits {
+        time: Some(SEARCH_TIME),
+        states: SEARCH_STATES,
+        steps: STEPS_MAX,
+        ..Limits::default()
+    }
+}
+
 fn by_search(
     scenarios: &[Scenario],
     threads: usize,
     progress: &mut Progress,
 ) -> Result<Option<Met>, CannotLook> {
     for scenario in scenarios {
-        let explored = explore(scenario, threads, SEARCH, progress)?;
+        let explored = explore(scenario, threads, limits(), progress)?;
         if let Some(steps) = explored.violation {
-            return Ok(Some((scenario.clone(), steps, How::Search)));
+            let how = match explored.end {
+                End::Endless => How::Circle,
+                _ => How::Search,
+            };
+            return Ok(Some((scenario.clone(), steps, how)));
         }
     }
     Ok(None)
@@ -185,7 +202,7 @@ fn shortest(
 ) -> Found {
     let way = match how {
         How::Circle => Way {
-            steps,
+            steps: in_short(&RunModel::new(scenario.clone()), &steps).steps,
             is_shortest: false,
         },
         How::Walk | How::Search => {
