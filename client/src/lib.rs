@@ -121,7 +121,7 @@ pub use pccl_core::messages::{AbortCause, CallKind, Conflict, Misdeed, Refusal};
 pub use pccl_core::shared_state::{SyncFailure, SyncStrategy};
 pub use pccl_core::transport::{LaneError, Transport};
 #[cfg(feature = "quic")]
-pub use pccl_transport_quic::Quic;
+pub use pccl_transport_quic::{Congestion, Quic, UnknownCongestion};
 pub use pccl_transport_tcp::Tcp;
 
 /// Compiles the examples of the README.

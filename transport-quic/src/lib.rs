@@ -53,6 +53,7 @@
 #![forbid(unsafe_code)]
 
 mod absence;
+mod congestion;
 mod dial;
 mod door;
 mod error;
@@ -73,6 +74,7 @@ mod tests;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+pub use congestion::{Congestion, UnknownCongestion};
 use pccl_core::id::Identity;
 use pccl_core::transport::{BoxFuture, Endpoint, Lane, LaneError, Listener, Security, Transport};
 pub use pccl_trust::KeyPair;
@@ -179,6 +181,13 @@ impl Quic {
     #[must_use]
     pub fn idle_timeout(mut self, limit: Duration) -> Self {
         self.settings.idle_timeout = limit;
+        self
+    }
+
+    /// How fast connections that this end opens or accepts send. Default: [`Congestion::Cubic`].
+    #[must_use]
+    pub fn congestion(mut self, congestion: Congestion) -> Self {
+        self.settings.congestion = congestion;
         self
     }
 

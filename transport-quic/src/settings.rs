@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pccl_core::transport::LaneError;
-use quinn::congestion::CubicConfig;
 use quinn::{
     AckFrequencyConfig, ClientConfig, EndpointConfig, IdleTimeout, MtuDiscoveryConfig,
     ServerConfig, TransportConfig, ValidationTokenConfig, VarInt,
 };
 
+use crate::congestion::Congestion;
 use crate::keys::Configs;
 use crate::path::Path;
 
@@ -64,6 +64,8 @@ pub(crate) struct Settings {
     pub(crate) window: u32,
     /// How long the other end may be silent.
     pub(crate) idle_timeout: Duration,
+    /// How fast a connection sends.
+    pub(crate) congestion: Congestion,
     /// The largest datagram that is tried. `None`: it depends on the path.
     pub(crate) datagram: Option<u16>,
 }
@@ -73,6 +75,7 @@ impl Default for Settings {
         Self {
             window: 24 << 20,
             idle_timeout: Duration::from_secs(11),
+            congestion: Congestion::default(),
             datagram: None,
         }
     }
@@ -133,8 +136,12 @@ impl Settings {
             .datagram_receive_buffer_size(Some(64))
             // A piece that is too large for the system is lost, as if the path did not carry it.
             .enable_segmentation_offload(u32::from(datagram) * SEGMENTS <= PIECE_BYTES);
+        let burst = (path == Path::Local).then(|| local_burst(datagram));
+        transport.congestion_controller_factory(self.congestion.controller(burst));
         if path == Path::Local {
-            start_with(&mut transport, datagram);
+            // A busy connection never asks for larger ones. Where they get lost, quinn falls back to 1200
+            // bytes, and tries larger ones again after a minute.
+            transport.initial_mtu(datagram);
         }
         Ok(transport)
     }
@@ -154,13 +161,7 @@ fn packets_per_ack(path: Path, datagram: u16) -> u32 {
     }
 }
 
-/// Has a connection begin with datagrams of this size, because a busy one never asks for larger ones. Where
-/// they get lost, quinn falls back to 1200 bytes, and tries larger ones again after a minute.
-fn start_with(transport: &mut TransportConfig, datagram: u16) {
-    let mut congestion = CubicConfig::default();
-    let burst = u64::from(datagram) * LOCAL_BURST;
-    congestion.initial_window(burst.max(USUAL_BURST));
-    transport
-        .initial_mtu(datagram)
-        .congestion_controller_factory(Arc::new(congestion));
+/// Bytes that a connection within a machine begins with.
+fn local_burst(datagram: u16) -> u64 {
+    (u64::from(datagram) * LOCAL_BURST).max(USUAL_BURST)
 }

@@ -80,8 +80,8 @@ impl Default for Tcp {
 
 impl Tcp {
     /// Four lanes per ring edge, five seconds to connect, eleven seconds until a silent host is given
-    /// up, and the system's congestion control, except between processes of one machine: the plain one
-    /// (`reno`), because pacing only holds bytes back there.
+    /// up, and as congestion control `bbr` if the system has it, which a long path that loses packets needs;
+    /// between processes of one machine the plain one (`reno`), because pacing only holds bytes back there.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -148,8 +148,9 @@ impl Tcp {
         self
     }
 
-    /// Asks for a congestion control by its Linux name, for example `bbr`. Where the system does not
-    /// offer it, the lane goes on with the system's own and a debug event says so.
+    /// Asks for a congestion control by its Linux name, for example `cubic`. If the system does not
+    /// offer it, the lane goes on with the system's own and a debug event says so. Default: `bbr`, and `reno`
+    /// within a machine.
     #[must_use]
     pub fn congestion(mut self, name: impl Into<String>) -> Self {
         self.options.congestion = Some(name.into());

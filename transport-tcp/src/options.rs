@@ -45,6 +45,10 @@ impl Default for Keepalive {
 /// what it has estimated, such as BBR, holds bytes back there, at times for 100 ms and more.
 const ON_LOOPBACK: &str = "reno";
 
+/// The congestion control between machines. On a long path that loses packets one that takes each loss for a
+/// full queue carries next to nothing (docs/performance.md, "A lossy path").
+const BETWEEN_MACHINES: &str = "bbr";
+
 /// What is set on every connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
@@ -79,16 +83,19 @@ impl Options {
         if let Some(limit) = self.user_timeout {
             optional("user timeout", set_user_timeout(&socket, limit));
         }
-        if let Some(name) = self.congestion_on(stream) {
-            optional("congestion control", set_congestion(&socket, name));
-        }
+        let congestion = self.congestion_on(is_local(stream));
+        optional("congestion control", set_congestion(&socket, congestion));
         Ok(())
     }
 
-    /// The congestion control to ask for, if any.
-    fn congestion_on(&self, stream: &TcpStream) -> Option<&str> {
+    /// The congestion control to ask for. A system that does not have it, or reserves it, uses its own.
+    fn congestion_on(&self, is_local: bool) -> &str {
         let chosen = self.congestion.as_deref();
-        chosen.or(is_local(stream).then_some(ON_LOOPBACK))
+        chosen.unwrap_or(if is_local {
+            ON_LOOPBACK
+        } else {
+            BETWEEN_MACHINES
+        })
     }
 }
 
@@ -154,4 +161,23 @@ fn set_congestion(socket: &SockRef<'_>, name: &str) -> IoResult<()> {
 #[cfg(not(target_os = "linux"))]
 fn set_congestion(_socket: &SockRef<'_>, _name: &str) -> IoResult<()> {
     Err(std::io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lanes_between_machines_ask_for_bbr_and_those_within_one_do_not() {
+        let usual = Options::default();
+        assert_eq!(usual.congestion_on(true), "reno");
+        assert_eq!(usual.congestion_on(false), "bbr");
+
+        let chosen = Options {
+            congestion: Some("cubic".to_owned()),
+            ..Options::default()
+        };
+        assert_eq!(chosen.congestion_on(true), "cubic");
+        assert_eq!(chosen.congestion_on(false), "cubic");
+    }
 }

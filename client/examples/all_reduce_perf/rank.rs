@@ -70,6 +70,9 @@ impl Assignment {
 enum RankError {
     #[error("{0}")]
     Pccl(#[from] pccl::Error),
+    #[cfg(feature = "quic")]
+    #[error("{0}")]
+    Congestion(#[from] pccl::UnknownCongestion),
     #[error("the system binds no process to a core: {0}")]
     Place(io::Error),
     #[error("no port or no neighbour for the floor's ring: {0}")]
@@ -156,7 +159,7 @@ fn take_part<T: Number>(assignment: &Assignment) -> Result<(), RankError> {
 }
 
 /// Connects, and waits until all peers are there.
-fn connect(assignment: &Assignment, join: &str) -> Result<(Communicator, Watch), pccl::Error> {
+fn connect(assignment: &Assignment, join: &str) -> Result<(Communicator, Watch), RankError> {
     match assignment.transport {
         Over::Tcp | Over::Tls => {
             let tcp = Tcp::new().lanes(assignment.lanes);
@@ -170,9 +173,17 @@ fn connect(assignment: &Assignment, join: &str) -> Result<(Communicator, Watch),
             )
         }
         #[cfg(feature = "quic")]
-        Over::Quic => connect_over(assignment, join, pccl::Quic::new().lanes(assignment.lanes)),
+        Over::Quic => {
+            let quic = pccl::Quic::new().lanes(assignment.lanes);
+            let congestion = assignment.work.congestion.as_deref();
+            let quic = match congestion.map(str::parse).transpose()? {
+                Some(congestion) => quic.congestion(congestion),
+                None => quic,
+            };
+            connect_over(assignment, join, quic)
+        }
         #[cfg(not(feature = "quic"))]
-        Over::Quic => Err(pccl::Error::NoSuchTransport(Over::Quic.to_string())),
+        Over::Quic => Err(pccl::Error::NoSuchTransport(Over::Quic.to_string()).into()),
     }
 }
 
@@ -180,7 +191,7 @@ fn connect_over(
     assignment: &Assignment,
     join: &str,
     transport: impl Transport,
-) -> Result<(Communicator, Watch), pccl::Error> {
+) -> Result<(Communicator, Watch), RankError> {
     let master = assignment.master.to_string();
     let watched = Watched::new(transport, master, assignment.work.far);
     let watch = watched.watch();

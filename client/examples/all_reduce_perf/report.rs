@@ -11,6 +11,7 @@ use super::congestion;
 use super::crew::Trouble;
 use super::machine::Machine;
 use super::notes;
+use super::over::Over;
 use super::plot;
 use super::row::Row;
 use super::session::{BestPieces, Session};
@@ -73,7 +74,10 @@ pub(crate) fn measure_and_report(arguments: &Arguments) -> Result<u64, ReportErr
         fs::write(file, "").map_err(|error| cannot_write(file, error))?;
     }
     let machine = Machine::of_this_process();
-    let in_force = congestion::in_force(arguments.work.local_congestion())?;
+    let in_force = match arguments.transport {
+        Over::Quic => None,
+        Over::Tcp | Over::Tls => congestion::in_force(arguments.work.local_congestion())?,
+    };
     let in_force = in_force.as_deref();
     print!("{}", table::preamble(arguments, &machine, in_force));
     let mut rows = Vec::new();
