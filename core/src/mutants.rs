@@ -229,6 +229,47 @@ mutants! {
     /// ever.
     MasterSilenceUnwatched = "master-silence-unwatched",
 
+    // Deadlines and signs of life.
+    /// What a peer says does not begin its silence anew: it is thrown out although it talks.
+    SilenceNotRestarted = "silence-not-restarted",
+    /// Whoever says anything begins everybody's silence anew: that one has gone silent is noticed only when
+    /// all have.
+    OneSpeaksForAll = "one-speaks-for-all",
+    /// The master gives signs of life to accepted peers only: a newcomer that waits takes its master for
+    /// lost.
+    SignsOfLifeToMembersOnly = "signs-of-life-to-members-only",
+    /// A peer gives one sign of life and no other: it is thrown out while its user computes.
+    OneSignOfLife = "one-sign-of-life",
+    /// Any sign of life gives a peer all the time again for its part, also where no bytes have moved: one
+    /// that hangs and lives holds up the others for ever.
+    EverySignOfLifeGainsTime = "every-sign-of-life-gains-time",
+    /// A measurement does not begin the time for the next one: a peer with many others is thrown out although
+    /// it measures.
+    MeasurementGainsNoTime = "measurement-gains-no-time",
+    /// Who is idle is not watched from when others begin to wait for it: one that never votes stops the run.
+    WaitNotNoticed = "wait-not-noticed",
+    /// A peer is late for what another group waits in: it is thrown out for a vote that it cannot cast.
+    LateForAnotherGroup = "late-for-another-group",
+    /// Who has done its part of a collective is watched as if it had not: it is thrown out for what another
+    /// one lacks.
+    DoneIsLate = "done-is-late",
+    /// Who holds up what runs has as much time as for a vote: a hung transfer takes ten minutes to end.
+    PartHasAVotesTime = "part-has-a-votes-time",
+    /// The deadline of an attempt to connect a ring ends with the first report: an edge that nobody reports
+    /// is waited for for ever.
+    WiringWatchedToFirstReport = "wiring-watched-to-first-report",
+    /// Whatever the master hears begins the deadline of an attempt anew: an edge that never comes up is
+    /// waited for as long as anybody talks.
+    ReportGainsTimeForAll = "report-gains-time-for-all",
+    /// The deadline of an earlier attempt to connect a ring counts for the present one: edges fail that have
+    /// just been ordered.
+    StaleWiringTaken = "stale-wiring-taken",
+    /// Nobody watches the solver: where it does not end, neither does `optimize_topology`.
+    SolverNotWatched = "solver-not-watched",
+    /// The solver's answer to an earlier question is taken for that to the present one: a ring is adopted for
+    /// what was measured before.
+    TourOfAnotherRound = "tour-of-another-round",
+
     // Shared state.
     /// A tie goes to the latest peer: the one that has just come overwrites the one that was there.
     TieToTheLatest = "tie-to-the-latest",

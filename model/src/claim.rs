@@ -33,6 +33,9 @@ pub enum Claim {
     RetriesExplained,
     InStep,
     Timers,
+    Watched,
+    SignsOfLife,
+    Unmoved,
     Bounded,
 }
 
@@ -63,6 +66,9 @@ pub const CLAIMS: &[Claim] = &[
     Claim::RetriesExplained,
     Claim::InStep,
     Claim::Timers,
+    Claim::Watched,
+    Claim::SignsOfLife,
+    Claim::Unmoved,
     Claim::Bounded,
 ];
 
@@ -124,7 +130,16 @@ impl Claim {
                 "where nothing goes wrong, users of one loop never get in each other's way"
             }
             Self::Timers => {
-                "the timers that run are those that were started and not stopped, and who goes on, and nobody else, has all its time again"
+                "the timers that run are those that were started and not stopped, for as long as they should, and who goes on, and nobody else, has all its time again"
+            }
+            Self::Watched => {
+                "whoever others wait for has a deadline that ends the wait, and nobody else has one"
+            }
+            Self::SignsOfLife => {
+                "whoever says anything is not silent, and nobody else is taken for alive; signs of life go to everybody and do not end"
+            }
+            Self::Unmoved => {
+                "a timer that was stopped and an answer that nobody waits for any more change nothing"
             }
             Self::Bounded => "no queue of messages to a peer grows beyond its bound",
         }
@@ -155,7 +170,9 @@ impl Claim {
             Self::Orders => Milestone::KeptBesideFresh,
             Self::Innocence | Self::Trust => Milestone::ThrownOut,
             Self::AnsweredOnce => Milestone::GaveWay,
-            Self::Timers => Milestone::NoticedBySilence,
+            Self::Timers | Self::SignsOfLife => Milestone::NoticedBySilence,
+            Self::Watched => Milestone::Stalled,
+            Self::Unmoved => Milestone::OptimizationFailed,
         }
     }
 }

@@ -106,12 +106,13 @@ impl<'a> Run<'a> {
             Step::ClosePort(no) => self.edit(no).is_closed = true,
             Step::Mute(no) => self.edit(no).is_mute = true,
             Step::Overdue(no) => self.overdue(no),
+            Step::EdgeOverdue(no) => self.edge_overdue(no),
             Step::Late(deadline, number) => {
                 self.fire_nth(usize::from(number), |timer| is_of(timer, deadline));
             }
             Step::CrashMaster => self.crash_master(),
             Step::StopMaster => self.tell_master(MasterInput::Stop),
-            Step::Beat(no) => self.fire_at(no, PeerTimer::HeartbeatDue),
+            Step::Beat(no) => self.beat(no),
             Step::MasterBeats => self.fire_first(|timer| *timer == MasterTimer::HeartbeatDue),
         }
     }
@@ -239,6 +240,14 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// The master has waited for the report about an edge for too long.
+    fn edge_overdue(&mut self, no: SeatNo) {
+        let order = self.seat(no).plane.order.as_ref();
+        if let Some(round) = order.map(|order| order.round) {
+            self.fire_first(|timer| *timer == MasterTimer::Wiring(round));
+        }
+    }
+
     fn fire_first(&mut self, is_meant: impl Fn(&MasterTimer) -> bool) {
         self.fire_nth(0, is_meant);
     }
@@ -252,6 +261,14 @@ impl<'a> Run<'a> {
         if let Some(timer) = timer {
             self.tell_master(MasterInput::TimerFired(timer));
         }
+    }
+
+    /// A peer shows that it lives. Bytes have moved where it is at work.
+    fn beat(&mut self, no: SeatNo) {
+        if self.seat(no).plane.is_at_work() {
+            self.give(no, PeerInput::Moved);
+        }
+        self.fire_at(no, PeerTimer::HeartbeatDue);
     }
 
     fn fire_at(&mut self, no: SeatNo, timer: PeerTimer) {
@@ -510,7 +527,7 @@ pub(crate) fn is_of(timer: &MasterTimer, deadline: Deadline) -> bool {
 }
 
 /// Does a peer that says this vote for something?
-fn is_vote(message: &ToMaster) -> bool {
+pub(crate) fn is_vote(message: &ToMaster) -> bool {
     matches!(
         message,
         ToMaster::UpdateTopology { .. }

@@ -103,6 +103,7 @@ pub enum Fault {
     BlackHole,
     ClosePort,
     Mute,
+    MuteDialler,
     RefuseDial,
     RefuseMeasure,
     BreakFetch,
@@ -112,7 +113,7 @@ pub enum Fault {
 }
 
 /// Every kind of fault, but for those that have scenarios of their own: a port that closes, lanes that carry
-/// nothing, and a peer that never comes to the end of its part.
+/// nothing, and a peer that never comes to the end of its part or never opens its lanes.
 pub const ANY_FAULT: &[Fault] = &[
     Fault::Crash,
     Fault::Freeze,

@@ -20,6 +20,8 @@ pub struct Program {
     pub first: u8,
     /// The step where the user goes on when its call gave way.
     pub top: u8,
+    /// At the end the user stays, and calls nothing any more, instead of leaving.
+    pub rests: bool,
 }
 
 /// One step of a program.
@@ -184,6 +186,14 @@ impl User {
         self.waits == Waits::Over
     }
 
+    /// Has it come to the end of its program, and stays?
+    #[must_use]
+    pub fn rests(&self, program: &Program) -> bool {
+        let is_at_the_end = program.steps.get(usize::from(self.at)).is_none();
+        let is_free = self.waits == Waits::No && self.inside && !self.back_to_top;
+        program.rests && is_free && is_at_the_end
+    }
+
     /// The call that it makes next, unless it waits for an answer.
     #[must_use]
     pub fn wish(&self, program: &Program) -> Option<Wish> {
@@ -198,7 +208,7 @@ impl User {
             return None;
         }
         match program.steps.get(usize::from(self.at)) {
-            None => Some(Wish::Leave),
+            None => (!program.rests).then_some(Wish::Leave),
             Some(Do::Leave) => Some(Wish::Leave),
             // Whatever was aborted is started again before anything is waited for: two users who
             // waited for different tags of which each has not been started at the other would wait

@@ -93,7 +93,7 @@ impl Master {
             };
             if waits != record.waits {
                 record.waits = waits;
-                self.rechecked.extend(&record.members);
+                rule!(self.rechecked.extend(&record.members); WaitNotNoticed => {});
             }
         }
     }
@@ -143,7 +143,9 @@ impl Master {
                 false => MasterTimer::Wiring(*round),
             })
             .collect();
-        wanted.extend(self.solving_round().map(MasterTimer::Solver));
+        rule!({}; WiringWatchedToFirstReport => wanted.retain(|timer| self.is_unreported(*timer)));
+        let solving = rule!(self.solving_round(); SolverNotWatched => None);
+        wanted.extend(solving.map(MasterTimer::Solver));
         // Timers of rounds come after those of peers.
         let first = MasterTimer::Wiring(crate::id::Round(0));
         let armed: Vec<MasterTimer> = self.armed.range(first..).copied().collect();
@@ -151,8 +153,20 @@ impl Master {
             self.set_timer(*timer, false, out);
         }
         for timer in wanted {
-            self.set_timer(timer, true, out);
+            rule!(
+                self.set_timer(timer, true, out);
+                ReportGainsTimeForAll => self.start_timer(timer, None, out)
+            );
         }
+    }
+
+    #[cfg(feature = "mutants")]
+    fn is_unreported(&self, timer: MasterTimer) -> bool {
+        let MasterTimer::Wiring(round) = timer else {
+            return true;
+        };
+        let wiring = self.wirings.get(&round);
+        wiring.is_some_and(|wiring| wiring.open == wiring.edges.len())
     }
 
     fn set_timer(&mut self, timer: MasterTimer, wanted: bool, out: &mut Out) {
@@ -175,7 +189,7 @@ impl Master {
             MasterTimer::HeartbeatDue => config.heartbeat,
             MasterTimer::Silence(_) => config.silence,
             MasterTimer::Late(_) => match late {
-                Some(Lateness::Part) => config.stalled,
+                Some(Lateness::Part) => rule!(config.stalled; PartHasAVotesTime => config.late),
                 Some(Lateness::Vote | Lateness::Join) | None => config.late,
             },
             MasterTimer::Wiring(_) => config.wiring,
@@ -201,7 +215,10 @@ impl Master {
             return None;
         }
         let waits = self.groups.get(&record.group).map(|group| group.waits);
-        let waits = waits.unwrap_or_default();
+        let waits = rule!(
+            waits.unwrap_or_default();
+            LateForAnotherGroup => self.groups.values().next().map(|g| g.waits).unwrap_or_default()
+        );
         match record.state {
             ConnectionState::Idle => {
                 let of_group = waits.syncing || waits.rewiring || waits.initiating > 0;
@@ -214,7 +231,7 @@ impl Master {
             | ConnectionState::DistributeSharedState
             | ConnectionState::RequestSharedState => Some(Lateness::Part),
             ConnectionState::CollectiveCommunicationsRunning => {
-                if record.tags.performs() {
+                if rule!(record.tags.performs(); DoneIsLate => !record.tags.only_initiate()) {
                     Some(Lateness::Part)
                 } else {
                     let lacks =

@@ -1,6 +1,7 @@
 //! The scenarios that are explored.
 
 mod collectives;
+mod deadlines;
 mod membership;
 mod programs;
 mod shared_state;
@@ -18,6 +19,7 @@ pub fn standard() -> Vec<Scenario> {
     all.extend(membership::all());
     all.extend(shared_state::all());
     all.extend(topology::all());
+    all.extend(deadlines::all());
     all.sort_by_key(|scenario| (scenario.seats.len(), scenario.faults));
     all
 }

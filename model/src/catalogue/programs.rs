@@ -10,6 +10,15 @@ const fn program(steps: &'static [Do]) -> Program {
         rounds: 1,
         first: 0,
         top: 0,
+        rests: false,
+    }
+}
+
+/// The same by a user that stays when it is through, and calls nothing any more.
+const fn resting(program: Program) -> Program {
+    Program {
+        rests: true,
+        ..program
     }
 }
 
@@ -129,6 +138,13 @@ pub(super) static CANCEL_AND_GO: Program = program(&[
 pub(super) static ODD: Program = program(&[Do::StartOdd(1), Do::Finish(1)]);
 pub(super) static TWICE: Program = program(&[Do::Start(1), Do::StartTwice(1), Do::Finish(1)]);
 pub(super) static CONNECT: Program = program(&[]);
+/// Stays, and calls nothing, at once or after one reduce.
+pub(super) static REST: Program = resting(program(&[]));
+pub(super) static REDUCE_AND_REST: Program = resting(program(&[Do::Start(1), Do::Finish(1)]));
+/// Reduces, and lets newcomers in afterwards.
+pub(super) static REDUCE_UPDATE: Program = program(&[Do::Start(1), Do::Finish(1), Do::Update]);
+/// Two rounds of looking for a better ring.
+pub(super) static OPTIMIZE_TWICE: Program = repeated(2, &[Do::Optimize]);
 
 /// Synchronize, compute, synchronize again.
 pub(super) static POPULAR: Program = program(&[

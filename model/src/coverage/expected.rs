@@ -37,8 +37,9 @@ const EACH_EDGE_ONCE: &str =
     "each ordered edge is reported once, before anything else that follows from it";
 
 /// Where a peer may be when a report about an edge arrives: one that comes late, too.
-const MAY_REPORT: [S; 10] = [
+const MAY_REPORT: [S; 11] = [
     S::VoteOptimizeTopology,
+    S::VoteCompleteTopologyOptimization,
     S::ConnectingToPeers,
     S::WaitingForOtherPeers,
     S::ConnectingToPeersFailed,
@@ -106,11 +107,7 @@ fn may_go_up_accepted(kind: &str, state: S) -> Result<(), &'static str> {
             state == S::Idle || with_collectives,
             "who waits in a major call cannot leave",
         ),
-        "EdgeUp" => allowed(MAY_REPORT.contains(&state), EACH_EDGE_ONCE),
-        "EdgeFailed" => allowed(
-            MAY_REPORT.contains(&state) || state == S::VoteCompleteTopologyOptimization,
-            EACH_EDGE_ONCE,
-        ),
+        "EdgeUp" | "EdgeFailed" => allowed(MAY_REPORT.contains(&state), EACH_EDGE_ONCE),
         "Bandwidth" | "ProbesDone" => allowed(
             matches!(state, S::OptimizeTopology | S::Idle),
             "reported once; late only where others have held the measurements up",

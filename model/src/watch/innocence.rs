@@ -12,6 +12,7 @@ use pccl_core::states::{CollectiveCommunicationState, ConnectionPhase, Connectio
 use pccl_core::tour;
 
 use crate::claim::Claim;
+use crate::enabled::rests;
 use crate::milestone::Milestone;
 use crate::run::Run;
 use crate::scenario::Fault;
@@ -64,7 +65,10 @@ fn may_be_kicked(run: &Run<'_>, before: &Master, peer: PeerId, misdeed: &Misdeed
         Misdeed::Unfetchable => {
             went_wrong && (faults_used(run) > SPARED_FOR || all_others_agree(run, before, peer))
         }
-        Misdeed::MissedBallot => went_wrong && fewer_go_than_wait(before, peer),
+        Misdeed::MissedBallot => {
+            let rests = victim.is_some_and(|seat| rests(run.scenario, seat));
+            (went_wrong || rests) && fewer_go_than_wait(before, peer)
+        }
         Misdeed::Stalled => {
             let is_mute = victim.is_some_and(|seat| seat.is_mute);
             let again = faults_used(run) > 1;
@@ -112,8 +116,11 @@ fn may_be_refused(run: &Run<'_>, before: &Master, peer: PeerId, refusal: &Refusa
         Refusal::Version { .. } | Refusal::RunFull { .. } | Refusal::BadHello => return false,
     };
     let is_there = |peer: PeerId| seat_of(run, peer).is_some_and(Seat::runs);
+    // Rings that one peer spoils by never opening its lanes leave a newcomer without a place.
+    let is_spoilt = run.state.seats.iter().any(|seat| seat.is_mute);
     let may_go = !is_there(peer)
         || !is_there(other)
+        || is_spoilt
         || run.scenario.allows(Fault::Freeze)
         || faults_used(run) > 1;
     may_go && !is_a_ring_left(run, before, peer)
@@ -128,7 +135,7 @@ fn faults_used(run: &Run<'_>) -> u8 {
 }
 
 /// Of those who wait in a ballot and those who are missed in it, the latter are not more.
-fn fewer_go_than_wait(before: &Master, peer: PeerId) -> bool {
+pub(crate) fn fewer_go_than_wait(before: &Master, peer: PeerId) -> bool {
     let view = before.view();
     let Some(victim) = view.peer(peer) else {
         return false;

@@ -1,9 +1,9 @@
-//! What the master does: membership, timers, rings, revisions.
+//! What the master does: membership, rings, revisions.
 
 use std::collections::BTreeSet;
 
 use pccl_core::id::{GroupId, PeerId, Tag};
-use pccl_core::master::{Master, MasterInput, MasterOutput, MasterTimer};
+use pccl_core::master::{Master, MasterInput, MasterOutput};
 use pccl_core::messages::{CallKind, CollectiveRefusal, RingOutcome, ToMaster, ToPeer};
 use pccl_core::shared_state::SyncRole;
 use pccl_core::states::{
@@ -12,6 +12,7 @@ use pccl_core::states::{
 use pccl_core::topology::{Topology, WorldSizes};
 
 use super::accepted;
+use super::deadlines::deadlines;
 use super::election::elected;
 use super::innocence::sent_away;
 use super::verdicts::verdicts;
@@ -45,7 +46,7 @@ pub(crate) fn master_moved(
         look_at(run, before, &after, heard, output);
     }
     verdicts(run, before, &after, out);
-    timers(run, before, &after, heard, out);
+    deadlines(run, before, &after, heard, out);
     admission(run, before, &after);
     exclusivity(run, &after);
     revisions(run, before, &after);
@@ -162,89 +163,6 @@ fn gave_way(run: &mut Run<'_>) {
         run.state.breaks(Claim::InStep);
     }
     run.state.reach(Milestone::GaveWay);
-}
-
-/// Timers are started and stopped so that exactly those run that the master thinks run.
-fn timers(
-    run: &mut Run<'_>,
-    before: &Master,
-    after: &Master,
-    heard: &MasterInput,
-    out: &[MasterOutput],
-) {
-    let mut running: BTreeSet<MasterTimer> = before.view().timers().collect();
-    if let MasterInput::TimerFired(timer) = heard {
-        running.remove(timer);
-    }
-    let mut begun = BTreeSet::new();
-    for output in out {
-        match output {
-            MasterOutput::StartTimer { timer, .. } => {
-                begun.insert(*timer);
-                running.insert(*timer);
-            }
-            MasterOutput::StopTimer(timer) => {
-                running.remove(timer);
-            }
-            _ => {}
-        }
-    }
-    if let MasterInput::Message { peer, message } = heard
-        && !is_given_its_time(before, after, *peer, message, &begun)
-    {
-        run.state.breaks(Claim::Timers);
-    }
-    if !after.view().timers().eq(running.iter().copied()) {
-        run.state.breaks(Claim::Timers);
-    }
-}
-
-/// Who goes on with its part of what runs has all its time again; who is idle, and was, has not, whatever it
-/// says.
-fn is_given_its_time(
-    before: &Master,
-    after: &Master,
-    peer: PeerId,
-    message: &ToMaster,
-    begun: &BTreeSet<MasterTimer>,
-) -> bool {
-    let late = MasterTimer::Late(peer);
-    let is_late = |master: &Master| master.view().timers().any(|timer| timer == late);
-    if !is_late(before) || !is_late(after) {
-        return true;
-    }
-    let is_idle = |master: &Master| {
-        let known = master.view().peer(peer);
-        known.is_some_and(|known| known.state() == ConnectionState::Idle)
-    };
-    let goes_on = match message {
-        ToMaster::CompleteCollective { seq, .. } => {
-            let group = before.view().peer(peer).map(|known| known.group());
-            let mut running = group.into_iter().flat_map(|g| before.view().running(g));
-            running.any(|(_, one)| one == *seq)
-        }
-        _ => false,
-    };
-    let begins = begun.contains(&late);
-    if goes_on {
-        begins || is_idle(after)
-    } else {
-        let gains_time = begins && is_idle(before) && is_idle(after);
-        !gains_time || !only_talks(message)
-    }
-}
-
-/// Whether a message is neither a vote in a ballot nor part of anything that runs.
-fn only_talks(message: &ToMaster) -> bool {
-    matches!(
-        message,
-        ToMaster::ArePeersPending
-            | ToMaster::Withdraw { .. }
-            | ToMaster::EdgeUp { .. }
-            | ToMaster::EdgeFailed { .. }
-            | ToMaster::InitiateCollective { .. }
-            | ToMaster::Heartbeat { .. }
-    )
 }
 
 /// Nobody is accepted without the vote of everybody who is.

@@ -2,18 +2,22 @@
 //!
 //! | file | what it looks at |
 //! |---|---|
-//! | `master` | what the master does: membership, timers, rings, revisions |
+//! | `master` | what the master does: membership, rings, revisions |
+//! | `deadlines` | which deadlines of the master run, and what begins them anew |
 //! | `verdicts` | what the master decides about collectives |
 //! | `innocence` | who is thrown out or refused |
 //! | `election` | whose content the master elects |
 //! | `neighbours` | whom a peer is told to expect at the other end of its lanes |
 //! | `peer` | what a peer answers and orders |
+//! | `signs_of_life` | whether a peer shows that it lives, and watches its master |
 
+mod deadlines;
 mod election;
 mod innocence;
 mod master;
 mod neighbours;
 mod peer;
+mod signs_of_life;
 mod verdicts;
 
 use pccl_core::id::{GroupId, PeerId};
@@ -24,7 +28,7 @@ use crate::claim::Claim;
 use crate::run::Run;
 use crate::step::SeatNo;
 
-pub(crate) use innocence::pair_failed;
+pub(crate) use innocence::{fewer_go_than_wait, pair_failed};
 pub(crate) use master::{master_hears, master_moved};
 pub(crate) use neighbours::{identity_of, ordered, planned};
 pub(crate) use peer::{adopted, after_message, answered, before_message, peer_moved, ring_runs};

@@ -7,6 +7,7 @@ use pccl_core::schedule::Schedule;
 use pccl_core::shared_state::{SyncRole, SyncStrategy};
 use pccl_core::topology::Edge;
 
+use super::signs_of_life::signs_of_life;
 use crate::claim::Claim;
 use crate::milestone::Milestone;
 use crate::run::{Run, small};
@@ -49,6 +50,7 @@ pub(crate) fn peer_moved(
             run.state.breaks(Claim::NoVerdictInvented);
         }
     }
+    signs_of_life(run, no, heard, out);
     if run.seat(no).peer.view().ended() == Some(&CallError::MasterMisbehaved) {
         run.state.breaks(Claim::Trust);
     }
