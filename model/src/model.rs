@@ -162,6 +162,10 @@ fn holds(claim: Claim) -> Condition {
         NoVerdictInvented,
         WithinTheTable,
         Innocence,
+        Reasons,
+        Rewiring,
+        Avoidance,
+        Persistence,
         Trust,
         AnsweredOnce,
         RetriesExplained,
@@ -209,6 +213,7 @@ fn is_reached(milestone: Milestone) -> Condition {
         KeptBesideFresh,
         Consented,
         Stalled,
-        SetAside
+        SetAside,
+        RoutedAround
     )
 }

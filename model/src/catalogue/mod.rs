@@ -2,6 +2,7 @@
 
 mod collectives;
 mod membership;
+mod neighbours;
 mod programs;
 mod shared_state;
 mod topology;
@@ -18,6 +19,7 @@ pub fn standard() -> Vec<Scenario> {
     all.extend(membership::all());
     all.extend(shared_state::all());
     all.extend(topology::all());
+    all.extend(neighbours::all());
     all.sort_by_key(|scenario| (scenario.seats.len(), scenario.faults));
     all
 }
