@@ -28,6 +28,10 @@ pub enum Claim {
     NoVerdictInvented,
     WithinTheTable,
     Innocence,
+    Reasons,
+    Rewiring,
+    Avoidance,
+    Persistence,
     Trust,
     AnsweredOnce,
     RetriesExplained,
@@ -61,6 +65,10 @@ pub const CLAIMS: &[Claim] = &[
     Claim::NoVerdictInvented,
     Claim::WithinTheTable,
     Claim::Innocence,
+    Claim::Reasons,
+    Claim::Rewiring,
+    Claim::Avoidance,
+    Claim::Persistence,
     Claim::Trust,
     Claim::AnsweredOnce,
     Claim::RetriesExplained,
@@ -119,7 +127,19 @@ impl Claim {
             }
             Self::WithinTheTable => "the master never wants what its table of transitions forbids",
             Self::Innocence => {
-                "nobody who keeps to the protocol is thrown out, but for what it cannot do or for those who wait"
+                "who is thrown out or refused was hit by a fault, in the way that the reason says, and had to go"
+            }
+            Self::Reasons => {
+                "who is told why something came to nothing is told the true cause, and whom it befell"
+            }
+            Self::Rewiring => {
+                "lanes are opened for another ring or a broken edge only, and what was reported broken is not kept"
+            }
+            Self::Avoidance => {
+                "pairs that failed are kept apart while another ring is left, and try in both directions else"
+            }
+            Self::Persistence => {
+                "no more attempts are made at a ring than losses, failures and newcomers explain"
             }
             Self::Trust => "no peer takes an honest master for a broken one",
             Self::AnsweredOnce => "every call is answered once, by an answer of its kind",
@@ -169,6 +189,10 @@ impl Claim {
             Self::WithinTheTable => Milestone::WiredAgain,
             Self::Orders => Milestone::KeptBesideFresh,
             Self::Innocence | Self::Trust => Milestone::ThrownOut,
+            Self::Reasons => Milestone::Aborted,
+            Self::Rewiring => Milestone::Rewired,
+            Self::Avoidance => Milestone::RoutedAround,
+            Self::Persistence => Milestone::WiredAgain,
             Self::AnsweredOnce => Milestone::GaveWay,
             Self::Timers | Self::SignsOfLife => Milestone::NoticedBySilence,
             Self::Watched => Milestone::Stalled,

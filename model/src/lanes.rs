@@ -156,7 +156,6 @@ impl Run<'_> {
         };
         // What the other end has taken ends there.
         self.other_end_sees_the_end(no, edge, with, round);
-        watch::pair_failed(self, no, with);
         let failed = PeerInput::EdgeFailed {
             round,
             edge,
@@ -212,11 +211,7 @@ impl Run<'_> {
         for lanes in plane.lanes_mut(edge) {
             lanes.noticed |= broken.contains(&lanes.built);
         }
-        let standing = plane.standing(edge).filter(|lanes| lanes.noticed);
-        let (stands, with) = (standing.is_some(), standing.map(|lanes| lanes.with));
-        if let Some(with) = with {
-            watch::pair_failed(self, no, with);
-        }
+        let stands = plane.standing(edge).is_some_and(|lanes| lanes.noticed);
         for built in broken {
             self.give(no, PeerInput::EdgeBroke { edge, built });
         }

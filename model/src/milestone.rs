@@ -64,6 +64,8 @@ pub enum Milestone {
     Stalled,
     /// A newcomer that waits in another call than all others is set aside.
     SetAside,
+    /// A ring is connected in which a pair that failed is kept apart.
+    RoutedAround,
 }
 
 /// All milestones.
@@ -98,6 +100,7 @@ pub const MILESTONES: &[Milestone] = &[
     Milestone::Consented,
     Milestone::Stalled,
     Milestone::SetAside,
+    Milestone::RoutedAround,
 ];
 
 impl Milestone {
@@ -137,6 +140,7 @@ impl Milestone {
             Self::Consented => "a newcomer is admitted while a peer waits in another call",
             Self::Stalled => "a peer that holds others up is ended",
             Self::SetAside => "a newcomer is set aside until the next update",
+            Self::RoutedAround => "a ring is tried that keeps a pair apart that failed",
         }
     }
 }

@@ -168,6 +168,10 @@ fn holds(claim: Claim) -> Condition {
         NoVerdictInvented,
         WithinTheTable,
         Innocence,
+        Reasons,
+        Rewiring,
+        Avoidance,
+        Persistence,
         Trust,
         AnsweredOnce,
         RetriesExplained,
@@ -218,6 +222,7 @@ fn is_reached(milestone: Milestone) -> Condition {
         KeptBesideFresh,
         Consented,
         Stalled,
-        SetAside
+        SetAside,
+        RoutedAround
     )
 }

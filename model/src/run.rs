@@ -1,6 +1,5 @@
 //! Carrying one step out: what reaches a machine, what the machine wants done, and doing it.
 
-use std::net::{IpAddr, Ipv4Addr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use pccl_core::element::CollectiveSpec;
@@ -28,9 +27,6 @@ pub(crate) struct Run<'a> {
     /// The synchronization whose end a peer is being told.
     pub(crate) concluding: Option<Round>,
 }
-
-/// Where every peer is: lanes are found by the number of the peer.
-const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
 impl<'a> Run<'a> {
     /// Ready to carry something out in a state.
@@ -180,11 +176,13 @@ impl<'a> Run<'a> {
             (ToMaster::Hello(hello), None) => {
                 let conn = ConnId(u64::from(no.0));
                 let master = self.state.master.as_ref();
-                let identity = master.map(|master| watch::identity_of(master.view().next_peer()));
+                let number = master.map(|master| master.view().next_peer());
+                let from = watch::address_of(number.unwrap_or_default()).ip();
+                let identity = number.map(watch::identity_of);
                 self.tell_master(MasterInput::Connected {
                     conn,
                     hello,
-                    from: ADDRESS,
+                    from,
                     identity,
                 });
             }

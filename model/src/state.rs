@@ -19,6 +19,7 @@ use crate::plane::Plane;
 use crate::scenario::{SeatPlan, Start};
 use crate::script::User;
 use crate::step::SeatNo;
+use crate::trouble::Trouble;
 
 /// Does a process do anything?
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -108,11 +109,11 @@ impl Seat {
     }
 }
 
-/// What a peer has to know before it connects. All have one address: who dials whom goes by number.
+/// What a peer has to know before it connects. All have one port, and an address by their number.
 fn config(plan: &SeatPlan) -> PeerConfig {
     PeerConfig {
         group: GroupId(plan.group),
-        port: 48149,
+        port: crate::watch::PORT,
         advertise: None,
         lanes: 1,
     }
@@ -128,9 +129,8 @@ pub struct Ghost {
     pub done: BTreeSet<(Seq, PeerId)>,
     /// What the last synchronization of each group left.
     pub contents: BTreeMap<GroupId, (Round, Revision, ContentHash)>,
-    /// Pairs, lower number first, between which lanes failed or stalled. Remembered where there are rings
-    /// to choose from only.
-    pub troubled: BTreeSet<(PeerId, PeerId)>,
+    /// What went wrong between peers.
+    pub trouble: Trouble,
 }
 
 /// A question to the solver.

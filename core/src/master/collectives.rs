@@ -215,12 +215,19 @@ impl Master {
         match outcome {
             RingOutcome::Done => {}
             RingOutcome::LaneLost => {
-                let cause = AbortCause::LaneLost(peer);
+                let cause = rule!(
+                    AbortCause::LaneLost(peer);
+                    LaneLossMisnamed => AbortCause::LaneLost(self.neighbour_of(id, peer))
+                );
                 rule!(self.abort(id, tag, cause, out); LaneLossTakenForDone => {});
                 self.note_break(id, peer, broken, bytes, out);
             }
             RingOutcome::Cancelled => {
-                self.abort(id, tag, AbortCause::Cancelled(peer), out);
+                let cause = rule!(
+                    AbortCause::Cancelled(peer);
+                    CancelMisnamed => AbortCause::Cancelled(self.neighbour_of(id, peer))
+                );
+                self.abort(id, tag, cause, out);
                 self.note_cancel(id, peer, bytes, out);
             }
         }
@@ -243,6 +250,12 @@ impl Master {
             self.forgive(group, bytes);
         }
         true
+    }
+
+    #[cfg(feature = "mutants")]
+    fn neighbour_of(&self, group: GroupId, peer: PeerId) -> PeerId {
+        let ring = self.groups.get(&group).map(|group| &group.ring);
+        ring.and_then(|ring| ring.next_of(peer)).unwrap_or(peer)
     }
 
     pub(super) fn abort(&mut self, group: GroupId, tag: Tag, cause: AbortCause, out: &mut Out) {
@@ -317,7 +330,12 @@ impl Master {
             });
         record.find_ready();
         for tag in aborted {
-            self.abort(group, tag, AbortCause::PeerLost(peer), out);
+            let cause = rule!(
+                AbortCause::PeerLost(peer);
+                LossCalledTimeOut => AbortCause::TimedOut,
+                LostPeerMisnamed => AbortCause::PeerLost(self.neighbour_of(group, peer))
+            );
+            self.abort(group, tag, cause, out);
         }
     }
 

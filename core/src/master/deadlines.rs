@@ -260,13 +260,20 @@ impl Master {
         let (late, group) = (record.late.take(), record.group);
         match late {
             Some(Lateness::Vote) if self.may_be_kicked_for_its_vote(peer) => {
-                self.kick(peer, Misdeed::MissedBallot, out);
+                let goes = rule!(peer; WhoWaitsIsKicked => self.who_waits().unwrap_or(peer));
+                self.kick(goes, Misdeed::MissedBallot, out);
             }
             Some(Lateness::Vote) => {}
             Some(Lateness::Join) => self.refuse_what_lacks(peer, group, out),
             Some(Lateness::Part) => self.holds_up(peer, group, out),
             None => {}
         }
+    }
+
+    #[cfg(feature = "mutants")]
+    fn who_waits(&self) -> Option<PeerId> {
+        let mut waiting = self.accepted();
+        waiting.find_map(|(peer, record)| (record.state != ConnectionState::Idle).then_some(peer))
     }
 
     /// Never more peers are kicked than wait for them: one that is far ahead of all others would have the
@@ -306,7 +313,11 @@ impl Master {
         let lacking: Vec<Tag> = lacking.collect();
         for tag in lacking {
             let others = self.accepted_in(group).filter(|(_, record)| {
-                record.tags.only_initiate() && record.tags.get(tag).is_none()
+                record.tags.only_initiate()
+                    && rule!(
+                        record.tags.get(tag).is_none();
+                        JoinersCalledAbsent => record.tags.get(tag).is_some()
+                    )
             });
             let peers = others.map(|(peer, _)| peer).collect();
             self.refuse_tag(group, tag, &CollectiveRefusal::NotJoined { peers }, out);
@@ -321,7 +332,10 @@ impl Master {
         };
         let stalls = record.stalls.entry(peer).or_default();
         *stalls = stalls.saturating_add(1);
-        let goes = lacking <= done || *stalls >= STALLS_MAX;
+        let goes = rule!(
+            lacking <= done || *stalls >= STALLS_MAX;
+            StalledAtOnce => true
+        );
         if rule!(goes; StalledAgainAndAgain => false) {
             self.kick(peer, Misdeed::Stalled, out);
         } else {
@@ -376,7 +390,8 @@ impl Master {
             });
         let lacking: Vec<Tag> = lacking.collect();
         for tag in &lacking {
-            self.abort(group, *tag, AbortCause::TimedOut, out);
+            let cause = rule!(AbortCause::TimedOut; StallCalledLoss => AbortCause::PeerLost(peer));
+            self.abort(group, *tag, cause, out);
         }
         if lacking.is_empty() {
             self.conclude_optimization(false, out);

@@ -54,12 +54,22 @@ impl Master {
         let newcomers_max = STRIKES_MAX.min(self.config.wiring_attempts_max);
         let many = |newcomers: bool| match newcomers {
             true => attempts.fruitless >= newcomers_max,
-            false => attempts.fruitless >= self.config.wiring_attempts_max,
+            false => rule!(
+                attempts.fruitless >= self.config.wiring_attempts_max;
+                EvictedAtOnce => true,
+                FailuresCountedAcrossGroups => {
+                    let all = self.attempts.values().map(|attempts| attempts.fruitless);
+                    all.sum::<u8>() >= self.config.wiring_attempts_max
+                }
+            ),
         };
         if pieces.len() > 1 {
             let all_alone = pieces.iter().all(|piece| piece.len() == 1);
             let weight = |piece: &&BTreeSet<PeerId>| self.weight(group, piece, all_alone);
-            let largest = pieces.iter().max_by_key(weight);
+            let largest = rule!(
+                pieces.iter().max_by_key(weight);
+                SmallerPieceStays => pieces.iter().min_by_key(weight)
+            );
             let others = pieces.iter().filter(|piece| Some(*piece) != largest);
             let others: Vec<BTreeSet<PeerId>> = others.cloned().collect();
             let largest = largest.cloned().unwrap_or_default();
@@ -136,7 +146,11 @@ impl Master {
     /// The peer that goes if one has to.
     fn worst(&self, group: GroupId, members: &[PeerId]) -> Option<PeerId> {
         let rank = |peer: &PeerId| (self.charges(group, *peer), self.is_registered(*peer), *peer);
-        members.iter().copied().max_by_key(rank)
+        rule!(
+            members.iter().copied().max_by_key(rank);
+            LowestNumberGoes => members.iter().copied().min(),
+            LatestGoesWhateverFailed => members.iter().copied().max()
+        )
     }
 
     fn charges(&self, group: GroupId, peer: PeerId) -> Charges {
@@ -189,10 +203,14 @@ impl Master {
             Failure::Overdue { .. } => LaneFailure::TimedOut,
         };
         let stays = edge.other_end(goes);
+        if rule!(false; BothEndsGo => true) {
+            self.kick(stays, Misdeed::Unconnectable { with: goes }, out);
+        }
         if !self.is_registered(goes) {
-            self.kick(goes, Misdeed::Unconnectable { with: stays }, out);
-        } else if goes == edge.dialler {
-            let peer = stays;
+            let with = rule!(stays; UnconnectableWithItself => goes);
+            self.kick(goes, Misdeed::Unconnectable { with }, out);
+        } else if rule!(goes == edge.dialler; DirectionTurnedRound => goes == edge.dialled) {
+            let peer = rule!(stays; NewcomerNamesItself => goes);
             self.refuse(goes, Refusal::CannotReach { peer, at, failure }, out);
         } else {
             let by = stays;
@@ -219,6 +237,7 @@ impl Master {
             from_previous: true,
         };
         let which = if broken.any() { broken } else { both };
+        let which = rule!(which; BothEdgesBlamed => both);
         let Some(record) = self.group_mut(group) else {
             return;
         };
@@ -266,9 +285,11 @@ impl Master {
     /// A collective of this size was committed: what broke under smaller ones, or as large ones, works.
     pub(super) fn forgive(&mut self, group: GroupId, bytes: u64) {
         if let Some(record) = self.group_mut(group) {
-            record.breaks.retain(|_, breaks| breaks.bytes > bytes);
+            record
+                .breaks
+                .retain(|_, breaks| rule!(breaks.bytes > bytes; BreaksNeverForgiven => true));
             record.cancels.retain(|_, cancels| cancels.bytes > bytes);
-            record.stalls.clear();
+            rule!(record.stalls.clear(); StallsNeverForgiven => {});
         }
         self.end_conflicts(group);
     }

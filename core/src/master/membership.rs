@@ -100,7 +100,8 @@ impl Master {
         }
         send(out, peer, ToPeer::Kicked(misdeed.clone()));
         out.push(MasterOutput::Close { peer });
-        self.lose(peer, Some(misdeed), out);
+        let misdeed = rule!(Some(misdeed); KickCalledDeparture => None);
+        self.lose(peer, misdeed, out);
     }
 
     /// Turns a newcomer away, telling it why.

@@ -101,7 +101,8 @@ impl Master {
             progress.is_some_and(|progress| progress.failed.is_some())
         });
         let members_failed = failed.any(|(from, to)| is_accepted(&from) && is_accepted(&to));
-        if !members_failed || newcomers.is_empty() || self.is_stale(group) {
+        let is_over = rule!(members_failed; MembersGoForNewcomers => false);
+        if !is_over || newcomers.is_empty() || self.is_stale(group) {
             return;
         }
         self.attempts.remove(&group);

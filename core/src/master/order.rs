@@ -108,7 +108,9 @@ impl Master {
                 );
                 stands && !self.is_doubtful(group)
             };
-            edges.all(|edge| keeps(edge) || !bad.contains(&pair(edge)))
+            edges.all(|edge| {
+                keeps(edge) || rule!(!bad.contains(&pair(edge)); NewcomersAlwaysAtTheEnd => true)
+            })
         };
         let rings = (0..places).map(|place| {
             // At the end first, which keeps everybody's rank.

@@ -111,7 +111,8 @@ impl Master {
         };
         for loser in &losers {
             self.step(*loser, Event::CallGaveWay, out);
-            let failure = CallFailure::Conflict(conflict);
+            let peer = rule!(conflict.peer; ConflictWithItself => *loser);
+            let failure = CallFailure::Conflict(Conflict { peer, ..conflict });
             send(out, *loser, ToPeer::CallFailed(failure));
         }
         if let Some(record) = self.group_mut(group)
@@ -135,6 +136,10 @@ impl Master {
             {
                 return true;
             }
+            let theirs = rule!(
+                theirs;
+                SyncCalledOptimize => CallKind::OptimizeTopology
+            );
             let conflict = Conflict {
                 yours: CallKind::Collective,
                 theirs,

@@ -69,7 +69,12 @@ impl Master {
 
     fn is_dead(&self, pair: Pair) -> bool {
         let failed = self.failed.get(&pair);
-        failed.is_none_or(|edge| edge.both_ways || self.is_foreign(edge.dialled, edge.dialler))
+        failed.is_none_or(|edge| {
+            rule!(
+                edge.both_ways || self.is_foreign(edge.dialled, edge.dialler);
+                OneDirectionIsEnough => true
+            )
+        })
     }
 
     fn pairs_of(

@@ -258,16 +258,23 @@ impl Master {
             // failed with it.
             let is_meant = |(requester, holder): &(&PeerId, &PeerId)| {
                 let is_served = with == Some(**requester) && awaiting.contains(*requester);
-                **requester == peer || **holder == peer && is_served
+                rule!(
+                    **requester == peer || **holder == peer && is_served;
+                    AllRequestersBlamed => true
+                )
             };
             is_cancelled = with.is_none();
             for (requester, holder) in sources.iter().filter(is_meant) {
-                record.failed.note(*requester, *holder);
+                rule!(
+                    record.failed.note(*requester, *holder);
+                    TransferTurnedRound => record.failed.note(*holder, *requester)
+                );
                 is_cancelled = false;
             }
         }
         self.step(peer, Event::TransferDone, out);
         if !ok {
+            let peer = rule!(peer; TransferMisnamed => with.unwrap_or(PeerId(0)));
             self.conclude_sync(group, done, Err(SyncFailure::TransferFailed { peer }), out);
         }
         if is_cancelled {
@@ -382,7 +389,10 @@ impl Master {
                 let round = *round;
                 // Its holder waits for it, or those that it serves do.
                 if awaiting.remove(&peer) {
-                    let failure = SyncFailure::TransferFailed { peer };
+                    let failure = rule!(
+                        SyncFailure::TransferFailed { peer };
+                        LossDuringSyncCalledTimeOut => SyncFailure::TimedOut
+                    );
                     self.conclude_sync(group, round, Err(failure), out);
                 }
             }

@@ -87,7 +87,16 @@ impl Master {
         let standing = self.groups.get(&group).filter(|_| !self.is_doubtful(group));
         let wish = |peer: PeerId| self.peers.get(&peer).map_or(1, |record| record.lanes);
         let planned = |edge: (PeerId, PeerId)| {
-            let kept = standing.filter(|group| group.can_keep(edge));
+            let kept = standing.filter(|group| {
+                rule!(
+                    group.can_keep(edge);
+                    AllEdgesRebuilt => false,
+                    WholeRingRebuilt => group.broken.is_empty() && group.can_keep(edge),
+                    UpdateRebuildsTheRing => group.can_keep(edge) && !group.broken.is_empty(),
+                    OtherGroupRebuiltAsWell => group.can_keep(edge)
+                        && self.groups.values().all(|group| group.broken.is_empty())
+                )
+            });
             let kept = kept.and_then(|group| group.edges.get(&edge).copied());
             let (built, lanes) = (round, wish(edge.0).min(wish(edge.1)));
             (edge, kept.unwrap_or(StandingEdge { built, lanes }))
@@ -396,7 +405,7 @@ impl Master {
         let epoch = self.epoch_for(&wiring);
         self.epoch = epoch;
         for (id, plan) in wiring.rings {
-            self.attempts.remove(&id);
+            rule!(self.attempts.remove(&id); AttemptsOutliveTheRing => None);
             self.dirty.insert(id);
             let group = self.groups.entry(id).or_default();
             let is_kept = |edge: &(PeerId, PeerId)| {

@@ -44,7 +44,10 @@ impl Search<'_> {
         match (self.members.get(one), self.members.get(other)) {
             (Some(one), Some(other)) => {
                 !self.forbidden.contains(&(*one, *other))
-                    && !self.forbidden.contains(&(*other, *one))
+                    && rule!(
+                        !self.forbidden.contains(&(*other, *one));
+                        AvoidedOneWayOnly => true
+                    )
             }
             (None, _) | (_, None) => false,
         }
@@ -69,7 +72,7 @@ impl Search<'_> {
                 free.remove(&index);
                 order.push(index);
                 from = 0;
-                if free.is_empty() && self.allowed(index, 0) {
+                if free.is_empty() && rule!(self.allowed(index, 0); RingClosesAnywhere => true) {
                     return Some(order);
                 }
             } else {

@@ -3,6 +3,7 @@
 mod collectives;
 mod deadlines;
 mod membership;
+mod neighbours;
 mod programs;
 mod shared_state;
 mod topology;
@@ -20,6 +21,7 @@ pub fn standard() -> Vec<Scenario> {
     all.extend(shared_state::all());
     all.extend(topology::all());
     all.extend(deadlines::all());
+    all.extend(neighbours::all());
     all.sort_by_key(|scenario| (scenario.seats.len(), scenario.faults));
     all
 }

@@ -108,6 +108,7 @@ pub(super) static ASK_FIRST: Program =
 pub(super) static UPDATE_REDUCE: Program = program(&[Do::Update, Do::Start(1), Do::Finish(1)]);
 pub(super) static UPDATE_REDUCE_TWICE: Program =
     repeated(2, &[Do::Update, Do::Start(1), Do::Finish(1)]);
+pub(super) static UPDATE: Program = program(&[Do::Update]);
 /// Updates until who waits in another call has been passed over often enough, and once more.
 pub(super) static UPDATE_ON_AND_ON: Program = repeated(UPDATES_MANY, &[Do::Update]);
 pub(super) static OPTIMIZE: Program = program(&[Do::Optimize, Do::Start(1), Do::Finish(1)]);

@@ -15,7 +15,9 @@ use super::accepted;
 use super::deadlines::deadlines;
 use super::election::elected;
 use super::innocence::sent_away;
+use super::reasons::{Moment, reasons};
 use super::verdicts::verdicts;
+use super::{rings as ring_orders, trouble};
 use crate::claim::Claim;
 use crate::milestone::Milestone;
 use crate::run::Run;
@@ -31,6 +33,9 @@ pub(crate) fn master_hears(run: &mut Run<'_>, peer: PeerId, message: &ToMaster) 
     {
         run.state.ghost.edit().done.insert((*seq, peer));
     }
+    if let Some(before) = run.state.master.clone() {
+        trouble::hears(run, &before, peer, message);
+    }
 }
 
 pub(crate) fn master_moved(
@@ -42,11 +47,22 @@ pub(crate) fn master_moved(
     let Some(after) = run.state.master.clone() else {
         return;
     };
+    let moment = Moment {
+        before,
+        after: &after,
+        heard,
+        out,
+    };
+    trouble::befell(run, before, heard, out);
     for output in out {
         look_at(run, before, &after, heard, output);
     }
+    reasons(run, &moment);
     verdicts(run, before, &after, out);
     deadlines(run, before, &after, heard, out);
+    ring_orders::stand(run, &after, out);
+    trouble::mended(run, before, &after, heard, out);
+    ring_orders::ordered(run, before, &after, out);
     admission(run, before, &after);
     exclusivity(run, &after);
     revisions(run, before, &after);
@@ -144,7 +160,7 @@ fn said(
             }
             Err(_) => run.state.reach(Milestone::SyncFailed),
         },
-        ToPeer::Kicked(_) | ToPeer::Refused(_) => sent_away(run, before, peer, message),
+        ToPeer::Kicked(_) | ToPeer::Refused(_) => sent_away(run, before, heard, peer, message),
         ToPeer::Welcome { .. }
         | ToPeer::EstablishRing { .. }
         | ToPeer::PeersPending { .. }

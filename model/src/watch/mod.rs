@@ -5,11 +5,15 @@
 //! | `master` | what the master does: membership, rings, revisions |
 //! | `deadlines` | which deadlines of the master run, and what begins them anew |
 //! | `verdicts` | what the master decides about collectives |
+//! | `reasons` | what those are told whose call has come to nothing |
+//! | `trouble` | what went wrong between peers, for those who look at what the master does about it |
 //! | `innocence` | who is thrown out or refused |
+//! | `rings` | why lanes are opened, between whom, by whom, and how often |
 //! | `election` | whose content the master elects |
 //! | `neighbours` | whom a peer is told to expect at the other end of its lanes |
 //! | `peer` | what a peer answers and orders |
 //! | `signs_of_life` | whether a peer shows that it lives, and watches its master |
+//! | `told` | whether a peer passes on what it heard, to its user and to the master |
 
 mod deadlines;
 mod election;
@@ -17,7 +21,11 @@ mod innocence;
 mod master;
 mod neighbours;
 mod peer;
+mod reasons;
+mod rings;
 mod signs_of_life;
+mod told;
+mod trouble;
 mod verdicts;
 
 use pccl_core::id::{GroupId, PeerId};
@@ -28,9 +36,9 @@ use crate::claim::Claim;
 use crate::run::Run;
 use crate::step::SeatNo;
 
-pub(crate) use innocence::{fewer_go_than_wait, pair_failed};
+pub(crate) use innocence::fewer_go_than_wait;
 pub(crate) use master::{master_hears, master_moved};
-pub(crate) use neighbours::{identity_of, ordered, planned};
+pub(crate) use neighbours::{PORT, address_of, identity_of, ordered, planned};
 pub(crate) use peer::{adopted, after_message, answered, before_message, peer_moved, ring_runs};
 
 /// No queue of messages holds more: the most is one answer per call, the plan of each kind of round,
