@@ -14,7 +14,6 @@ use pccl_core::states::{CollectiveCommunicationState, ConnectionPhase, Connectio
 
 use super::neighbours::address_of;
 use crate::claim::Claim;
-use crate::enabled::rests;
 use crate::milestone::Milestone;
 use crate::run::Run;
 use crate::state::Seat;
