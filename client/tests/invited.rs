@@ -105,6 +105,8 @@ fn a_secret_that_nobody_has_given_out_does_not_let_in(via: Via) {
     let master = spawn_invited(ours.clone());
     let here = [at(master.local_addr())];
     let (_, foreign) = theirs.invite(Terms::default(), &here).unwrap();
+    // There is a secret that would do.
+    let (_, _invited) = ours.invite(Terms::default(), &here).unwrap();
     // The right master with the secret of another run.
     let guessed = JoinString::new(
         foreign.via(),
