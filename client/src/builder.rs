@@ -84,8 +84,9 @@ impl Builder {
         self
     }
 
-    /// How lanes are opened. All peers of a run and their master use the same transport. Default: the one
-    /// that the join string asks for, else [`Tcp`] with its defaults.
+    /// How lanes are opened. All peers of a run and their master use the same transport: one that speaks
+    /// something else than the join string asks for is [`Error::WrongTransport`]. Default: the one that the
+    /// join string asks for, else [`Tcp`] with its defaults.
     ///
     /// Whether lanes are encrypted is not the transport's choice: with a join string they are, without one
     /// they are not. [`Tcp::plain`] says that a master beyond this machine may be reached without one.
@@ -195,7 +196,7 @@ impl Builder {
     /// its own; no tokio runtime is needed.
     ///
     /// # Errors
-    /// [`Error::NoResources`]: no thread or event queue of its own (not of
+    /// [`Error::WrongTransport`]; [`Error::NoResources`]: no thread or event queue of its own (not of
     /// [`connect_async`](Self::connect_async)); [`Error::CannotListen`]; [`Error::MasterUnreachable`]
     /// within [`connect_timeout`](Self::connect_timeout), or the master was busy for longer than
     /// [`connect_patience`](Self::connect_patience); [`Error::MasterMisbehaved`]: what answers is no

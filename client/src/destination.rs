@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use pccl_core::id::Identity;
-use pccl_core::transport::{Endpoint, Lane, LaneError, Security, Transport};
+use pccl_core::transport::{Endpoint, Lane, LaneError, Protocol, Security, Transport};
 use pccl_core::wire::{HandshakeError, Preamble, offer, offer_proven};
 use pccl_trust::{ChannelBinding, JoinString, Proof, PublicKey, Via};
 
@@ -74,7 +74,8 @@ impl Destination {
                 let master = master.clone();
                 Err(Error::JoinStringNeeded { master })
             }
-            Self::Plain(_) | Self::Invited(_) => Ok(()),
+            Self::Invited(join) => check_protocol(join.via(), transport),
+            Self::Plain(_) => Ok(()),
         }
     }
 
@@ -101,6 +102,20 @@ impl Destination {
             }
             Self::Unusable(_) => Err(LaneError::NameNotResolved.into()),
         }
+    }
+}
+
+/// Whether a transport speaks what a join string asks for, as far as both are known.
+fn check_protocol(via: Via, transport: &dyn Transport) -> Result<(), Error> {
+    let asked = match via {
+        Via::Tls => Protocol::Tls,
+        Via::Quic => Protocol::Quic,
+        // A release of this crate that does not know it has no transport for it either.
+        _ => return Ok(()),
+    };
+    match transport.protocol() {
+        Some(given) if given != asked => Err(Error::WrongTransport { asked, given }),
+        Some(_) | None => Ok(()),
     }
 }
 
@@ -156,9 +171,74 @@ mod tests {
     use super::*;
 
     fn invited() -> JoinString {
+        invited_over(Via::Tls)
+    }
+
+    fn invited_over(via: Via) -> JoinString {
         let master = KeyPair::generate().unwrap().public_key();
         let address = "master.example:48148".parse().unwrap();
-        JoinString::new(Via::Tls, vec![address], master, Secret::generate().unwrap()).unwrap()
+        JoinString::new(via, vec![address], master, Secret::generate().unwrap()).unwrap()
+    }
+
+    /// Checks the transport against a join string, and returns what its user reads.
+    fn contradiction(via: Via, transport: &dyn Transport) -> Option<(Error, String)> {
+        let checked = Destination::of(&invited_over(via).to_word()).check(transport);
+        checked
+            .err()
+            .map(|error| (error.clone(), error.to_string()))
+    }
+
+    #[test]
+    fn a_transport_that_contradicts_the_join_string_is_an_error_that_says_what_to_do() {
+        let cases = [
+            (
+                Via::Quic,
+                Tcp::new(),
+                Protocol::Quic,
+                Protocol::Tls,
+                "Quic::new()",
+            ),
+            (
+                Via::Quic,
+                Tcp::plain(),
+                Protocol::Quic,
+                Protocol::Plain,
+                "Quic::new()",
+            ),
+            (
+                Via::Tls,
+                Tcp::plain(),
+                Protocol::Tls,
+                Protocol::Plain,
+                "Tcp::new()",
+            ),
+        ];
+        for (via, tcp, asked, given, remedy) in cases {
+            let (error, text) = contradiction(via, &tcp).expect("an error");
+            assert_eq!(error, Error::WrongTransport { asked, given });
+            for part in [
+                &asked.to_string(),
+                &given.to_string(),
+                remedy,
+                "leave that line out",
+            ] {
+                assert!(text.contains(part), "{text}");
+            }
+        }
+        assert_eq!(contradiction(Via::Tls, &Tcp::new()), None);
+    }
+
+    #[cfg(feature = "quic")]
+    #[test]
+    fn quic_contradicts_a_join_string_that_asks_for_tls() {
+        let quic = pccl_transport_quic::Quic::new();
+
+        let (error, text) = contradiction(Via::Tls, &quic).expect("an error");
+
+        let (asked, given) = (Protocol::Tls, Protocol::Quic);
+        assert_eq!(error, Error::WrongTransport { asked, given });
+        assert!(text.contains("Tcp::new()"), "{text}");
+        assert_eq!(contradiction(Via::Quic, &quic), None);
     }
 
     #[test]
@@ -239,10 +319,6 @@ mod tests {
             };
             assert_eq!(Destination::of(master).check(&quic), Err(expected));
         }
-
-        let word = invited().to_word();
-
-        assert_eq!(Destination::of(&word).check(&quic), Ok(()));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use pccl_core::id::{PeerId, Tag};
 use pccl_core::messages::{AbortCause, CollectiveRefusal, Conflict, Misdeed, Refusal};
 use pccl_core::peer::{CallError, Usage};
 use pccl_core::shared_state::SyncFailure;
-use pccl_core::transport::LaneError;
+use pccl_core::transport::{LaneError, Protocol};
 use pccl_core::wire::{HandshakeError, MAX_ENTRY_NAME_BYTES};
 use pccl_trust::JoinError;
 
@@ -66,6 +66,18 @@ pub enum Error {
          `{0}` of the package pccl (in its Cargo.toml: pccl = {{ ..., features = [\"{0}\"] }})"
     )]
     NoSuchTransport(String),
+    /// The join string asks for one transport, and [`Builder::transport`](crate::Builder::transport) was given
+    /// another. Leave that line out, or give it the one that is asked for. Nothing was sent.
+    #[error(
+        "the join string asks for {asked}, and Builder::transport was given a transport that speaks {given}: \
+         leave that line out, and the join string chooses, or give it {}", remedy(*.asked)
+    )]
+    WrongTransport {
+        /// What the run speaks.
+        asked: Protocol,
+        /// What the program was given.
+        given: Protocol,
+    },
     /// No port to accept lanes on could be taken.
     #[error("cannot listen on {on}: {reason}; choose another address or first port")]
     CannotListen {
@@ -237,6 +249,7 @@ impl Error {
             | Self::JoinStringNeeded { .. }
             | Self::NoPlainLanes { .. }
             | Self::NoSuchTransport(_)
+            | Self::WrongTransport { .. }
             | Self::NoResources(_)
             | Self::AdmissionTimedOut { .. }
             | Self::Disagreement { .. }
@@ -318,4 +331,13 @@ impl From<Usage> for Error {
 fn list(peers: &[PeerId]) -> String {
     let names: Vec<String> = peers.iter().map(PeerId::to_string).collect();
     names.join(", ")
+}
+
+/// A line that makes what is asked for.
+const fn remedy(asked: Protocol) -> &'static str {
+    match asked {
+        Protocol::Plain => "Tcp::plain()",
+        Protocol::Tls => "Tcp::new()",
+        Protocol::Quic => "Quic::new() (cargo feature `quic`)",
+    }
 }

@@ -119,7 +119,7 @@ pub use pccl_core::element::{ElementType, Quantization, ReduceOp, SpecField};
 pub use pccl_core::id::{Epoch, GroupId, PeerId, Revision, Tag};
 pub use pccl_core::messages::{AbortCause, CallKind, Conflict, Misdeed, Refusal};
 pub use pccl_core::shared_state::{SyncFailure, SyncStrategy};
-pub use pccl_core::transport::{LaneError, Transport};
+pub use pccl_core::transport::{LaneError, Protocol, Transport};
 #[cfg(feature = "quic")]
 pub use pccl_transport_quic::{Congestion, Quic, UnknownCongestion};
 pub use pccl_transport_tcp::Tcp;

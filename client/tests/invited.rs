@@ -9,9 +9,19 @@ use std::time::Duration;
 
 use pccl::{Communicator, Error, LaneError, Reduce};
 use pccl_core::wire::HandshakeError;
-use pccl_master::{Address, JoinString, Security, Terms, Trust};
-use support::under::spawn_invited;
+use pccl_master::{Address, JoinString, Security, Terms, Trust, Via};
+use support::under::{over_each_transport, spawn_invited};
 use support::{Run, builder_for, reduce_and_share};
+
+over_each_transport! {
+    the_word_of_another_run_does_not_let_in_and_says_that_it_is_another_master,
+    an_invitation_that_is_used_up_or_revoked_lets_nobody_in_and_says_why,
+    a_secret_that_nobody_has_given_out_does_not_let_in,
+}
+
+fn trust_over(via: Via) -> Trust {
+    Trust::ephemeral().unwrap().over(via)
+}
 
 fn run_of(trust: &Trust) -> Run {
     Run::of(spawn_invited(trust.clone()))
@@ -45,9 +55,8 @@ fn invited_peers_reduce_and_share_state_over_encrypted_lanes() {
     reduce_and_share(&mut peers);
 }
 
-#[test]
-fn the_word_of_another_run_does_not_let_in_and_says_that_it_is_another_master() {
-    let (run, other) = (Trust::ephemeral().unwrap(), Trust::ephemeral().unwrap());
+fn the_word_of_another_run_does_not_let_in_and_says_that_it_is_another_master(via: Via) {
+    let (run, other) = (trust_over(via), trust_over(via));
     let master = spawn_invited(run);
     let address = at(master.local_addr());
     // It leads to this master, and was made by another.
@@ -62,9 +71,8 @@ fn the_word_of_another_run_does_not_let_in_and_says_that_it_is_another_master() 
     );
 }
 
-#[test]
-fn an_invitation_that_is_used_up_or_revoked_lets_nobody_in_and_says_why() {
-    let trust = Trust::ephemeral().unwrap();
+fn an_invitation_that_is_used_up_or_revoked_lets_nobody_in_and_says_why(via: Via) {
+    let trust = trust_over(via);
     let master = spawn_invited(trust.clone());
     let here = [at(master.local_addr())];
     let once = Terms {
@@ -92,12 +100,13 @@ fn an_invitation_that_is_used_up_or_revoked_lets_nobody_in_and_says_why() {
     }
 }
 
-#[test]
-fn a_secret_that_nobody_has_given_out_does_not_let_in() {
-    let (ours, theirs) = (Trust::ephemeral().unwrap(), Trust::ephemeral().unwrap());
+fn a_secret_that_nobody_has_given_out_does_not_let_in(via: Via) {
+    let (ours, theirs) = (trust_over(via), trust_over(via));
     let master = spawn_invited(ours.clone());
     let here = [at(master.local_addr())];
     let (_, foreign) = theirs.invite(Terms::default(), &here).unwrap();
+    // There is a secret that would do.
+    let (_, _invited) = ours.invite(Terms::default(), &here).unwrap();
     // The right master with the secret of another run.
     let guessed = JoinString::new(
         foreign.via(),

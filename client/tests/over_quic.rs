@@ -5,9 +5,8 @@ mod support;
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use pccl::{Builder, Communicator, Error, Quic};
-use pccl_core::wire::HandshakeError;
-use pccl_master::{RunningMaster, Terms, Trust, Via};
+use pccl::{Builder, Communicator, Error, Protocol, Quic, Tcp};
+use pccl_master::{RunningMaster, Trust, Via};
 use support::under::spawn_invited;
 use support::{begin, join_as, reduce_and_share};
 
@@ -49,28 +48,6 @@ fn a_peer_chooses_its_own_lanes_and_connections_in_one_line() {
 }
 
 #[test]
-fn a_used_up_invitation_lets_nobody_in_and_says_why() {
-    let trust = trust();
-    let master = spawn_invited(trust.clone());
-    let at = master.local_addr().to_string().parse().unwrap();
-    let none = Terms {
-        uses: Some(0),
-        ..Terms::default()
-    };
-    let (_, used_up) = trust.invite(none, &[at]).unwrap();
-
-    let refused = builder(&used_up.to_word()).connect().err().unwrap();
-
-    match refused {
-        Error::MasterUnreachable {
-            reason: HandshakeError::Refused(text),
-            ..
-        } => assert!(text.contains("used"), "{text}"),
-        other => panic!("{other:?}"),
-    }
-}
-
-#[test]
 fn an_address_in_place_of_a_join_string_is_an_error_that_says_what_to_do() {
     let master = spawn_invited(trust());
     let address = master.local_addr().to_string();
@@ -79,6 +56,16 @@ fn an_address_in_place_of_a_join_string_is_an_error_that_says_what_to_do() {
 
     let expected = Error::NoPlainLanes { master: address };
     assert_eq!(refused.err(), Some(expected));
+}
+
+#[test]
+fn a_transport_that_contradicts_the_join_string_is_an_error_that_says_what_to_do() {
+    let master = spawn_invited(trust());
+
+    let refused = builder(&word_of(&master)).transport(Tcp::new()).connect();
+
+    let (asked, given) = (Protocol::Quic, Protocol::Tls);
+    assert_eq!(refused.err(), Some(Error::WrongTransport { asked, given }));
 }
 
 #[test]

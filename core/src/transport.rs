@@ -107,6 +107,27 @@ pub enum Security {
     Proven,
 }
 
+/// What a transport speaks on lanes that have to be proven. Two ends that differ in it never meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Protocol {
+    /// Nothing: it has plain lanes alone.
+    Plain,
+    /// TLS 1.3 over TCP.
+    Tls,
+    /// QUIC, over UDP.
+    Quic,
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Plain => "plain lanes alone",
+            Self::Tls => "TLS over TCP",
+            Self::Quic => "QUIC",
+        })
+    }
+}
+
 /// Opens lanes: ordered, reliable byte streams between two peers.
 pub trait Transport: Send + Sync + 'static {
     /// Takes the address and accepts lanes there. Port zero: any free port.
@@ -140,6 +161,12 @@ pub trait Transport: Send + Sync + 'static {
     /// Whether it opens and accepts plain lanes at all, on this machine as well.
     fn has_plain_lanes(&self) -> bool {
         true
+    }
+
+    /// What it speaks on proven lanes. Where that is said, a program whose run speaks something else is told
+    /// before anything is sent. Default: it is not said.
+    fn protocol(&self) -> Option<Protocol> {
+        None
     }
 }
 

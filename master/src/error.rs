@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use pccl_core::transport::LaneError;
+use pccl_core::transport::{LaneError, Protocol};
 use pccl_trust::{InvitationError, JoinError, KeyError, Via};
 
 /// What is wrong with a master's key, its invitations or the addresses of a join string.
@@ -56,6 +56,18 @@ pub enum ServeError {
          pccl-master (`cargo run -p pccl-master --features {0}`)"
     )]
     NoSuchTransport(Via),
+    /// The transport speaks something else than the join strings would ask for: hand in another one, or say
+    /// [`Trust::over`](crate::Trust::over).
+    #[error(
+        "the transport that was handed in speaks {given}, and the join strings of this master ask for `{asked}`: \
+         hand in the transport of that name, or say Trust::over"
+    )]
+    WrongTransport {
+        /// What the join strings ask for.
+        asked: Via,
+        /// What the transport speaks.
+        given: Protocol,
+    },
     /// Beyond loopback, with a transport that was handed in, somebody has to say whether the master encrypts,
     /// and with the key pair of that transport: [`MasterBuilder::security`](crate::MasterBuilder::security).
     #[error("whether the master encrypts has to be said where a transport is handed in")]

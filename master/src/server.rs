@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use pccl_core::master::MasterConfig;
 use pccl_core::ticket::TicketMint;
-use pccl_core::transport::{LaneError, Listener, Security as Lanes, Transport};
+use pccl_core::transport::{LaneError, Listener, Protocol, Security as Lanes, Transport};
 use pccl_core::wire::COLLECTIVES_MAX;
 use pccl_transport_tcp::Tcp;
 use pccl_trust::{Address, JoinString, Via};
@@ -127,8 +127,10 @@ impl MasterBuilder {
             Some(transport) => transport,
             None => transport_of(trust.as_ref())?,
         };
-        if trust.is_none() && !transport.has_plain_lanes() {
-            return Err(ServeError::CannotBePlain);
+        match &trust {
+            None if !transport.has_plain_lanes() => return Err(ServeError::CannotBePlain),
+            Some(trust) => check_protocol(trust.via(), &*transport)?,
+            None => {}
         }
         let listener = transport.listen(address, lanes).await;
         Ok(MasterServer {
@@ -172,6 +174,17 @@ fn transport_of(trust: Option<&Trust>) -> Result<Arc<dyn Transport>, ServeError>
             pccl_transport_quic::Quic::new().key_pair(trust.key_pair()),
         )),
         via => Err(ServeError::NoSuchTransport(via)),
+    }
+}
+
+/// A join string that asks for something else than the master speaks would let nobody in.
+fn check_protocol(asked: Via, transport: &dyn Transport) -> Result<(), ServeError> {
+    match (asked, transport.protocol()) {
+        (_, Some(Protocol::Plain)) => Err(ServeError::CannotEncrypt),
+        (Via::Tls, Some(given @ Protocol::Quic)) | (Via::Quic, Some(given @ Protocol::Tls)) => {
+            Err(ServeError::WrongTransport { asked, given })
+        }
+        (_, Some(Protocol::Tls | Protocol::Quic) | None) => Ok(()),
     }
 }
 

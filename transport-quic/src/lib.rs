@@ -76,7 +76,9 @@ use std::time::Duration;
 
 pub use congestion::{Congestion, UnknownCongestion};
 use pccl_core::id::Identity;
-use pccl_core::transport::{BoxFuture, Endpoint, Lane, LaneError, Listener, Security, Transport};
+use pccl_core::transport::{
+    BoxFuture, Endpoint, Lane, LaneError, Listener, Protocol, Security, Transport,
+};
 pub use pccl_trust::KeyPair;
 use tokio::net::lookup_host;
 use tokio::runtime::Handle;
@@ -353,5 +355,9 @@ impl Transport for Quic {
 
     fn has_plain_lanes(&self) -> bool {
         false
+    }
+
+    fn protocol(&self) -> Option<Protocol> {
+        Some(Protocol::Quic)
     }
 }

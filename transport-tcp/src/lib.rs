@@ -45,7 +45,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use pccl_core::id::Identity;
-use pccl_core::transport::{BoxFuture, Endpoint, Lane, LaneError, Listener, Security, Transport};
+use pccl_core::transport::{
+    BoxFuture, Endpoint, Lane, LaneError, Listener, Protocol, Security, Transport,
+};
 pub use pccl_trust::KeyPair;
 
 pub use options::Keepalive;
@@ -225,5 +227,13 @@ impl Transport for Tcp {
             Some(_) => Security::Proven,
             None => Security::Plain,
         }
+    }
+
+    /// [`Protocol::Tls`], except of [`plain`](Self::plain).
+    fn protocol(&self) -> Option<Protocol> {
+        Some(match self.keys {
+            Some(_) => Protocol::Tls,
+            None => Protocol::Plain,
+        })
     }
 }

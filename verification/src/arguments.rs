@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     pub(crate) deep: bool,
 
-    /// Explore for so many seconds in all: each scenario is cut when its share is over, and that is said
+    /// Cut each scenario after so many seconds, and say so
     #[arg(long, value_name = "SECONDS")]
     pub(crate) time_limit: Option<u64>,
 

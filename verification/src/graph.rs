@@ -8,9 +8,7 @@
 //!
 //! Signs of life may be given for ever, so the steps in which one sets out do not count.
 
-use std::collections::hash_map::Entry;
-use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -90,31 +88,49 @@ impl Steps {
     }
 }
 
-/// Keys are hashes already.
-#[derive(Default)]
-struct AsItIs(u64);
+/// Numbers states, in the order of their keys.
+struct Numbers {
+    keys: Vec<Key>,
+    /// Where the keys begin that have the same first bits, and where those end.
+    begin: Vec<u32>,
+    /// By so many bits is a key moved for its first ones to be left.
+    shift: u32,
+}
 
-impl Hasher for AsItIs {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+impl Numbers {
+    fn new(mut keys: Vec<Key>) -> Self {
+        keys.sort_unstable();
+        keys.dedup();
+        // About one key for each value of the first bits: keys are hashes, and evenly distributed.
+        let bits = keys.len().max(2).ilog2();
+        let shift = Key::BITS - bits;
+        let mut begin = vec![0_u32; (1 << bits) + 1];
+        for key in &keys {
+            begin[(key >> shift) as usize + 1] += 1;
         }
+        let mut sum = 0;
+        for entry in &mut begin {
+            sum += *entry;
+            *entry = sum;
+        }
+        Self { keys, begin, shift }
     }
 
-    fn write_u64(&mut self, key: u64) {
-        self.0 = key;
+    /// The number of a state; one more than the last number for those that are not numbered.
+    fn of(&self, key: Key) -> u32 {
+        let bucket = (key >> self.shift) as usize;
+        let (from, to) = (self.begin[bucket], self.begin[bucket + 1]);
+        let keys = &self.keys[from as usize..to as usize];
+        let at = keys.binary_search(&key).map(|at| at as u32 + from);
+        at.unwrap_or(self.keys.len() as u32)
     }
 }
 
-type Numbers = HashMap<Key, u32, BuildHasherDefault<AsItIs>>;
-
-/// States by number, in the order in which they were met, and the steps out of each in one list.
+/// States from which steps lead somewhere, by number, and the steps out of each in one list. All others are
+/// one, which has the last number: they end ways and are on no circle.
 struct Graph {
     keys: Vec<Key>,
+    first: u32,
     /// Where the steps out of a state begin in `to`; one more than there are states.
     begin: Vec<usize>,
     to: Vec<u32>,
@@ -122,43 +138,44 @@ struct Graph {
 }
 
 impl Graph {
-    /// The first state has number 0.
     fn take(steps: &Steps, first: Key) -> Self {
-        let mut numbers = Numbers::default();
-        let mut keys = Vec::new();
-        let mut number = |key: Key| match numbers.entry(key) {
-            Entry::Occupied(known) => *known.get(),
-            Entry::Vacant(fresh) => {
-                let number = u32::try_from(keys.len()).unwrap_or(u32::MAX);
-                keys.push(key);
-                *fresh.insert(number)
+        let mut origins = vec![first];
+        for shard in steps.shards.iter().chain([&steps.signs_of_life]) {
+            let mut last = None;
+            for (from, _) in lock(shard).iter() {
+                if last.replace(*from) != Some(*from) {
+                    origins.push(*from);
+                }
             }
-        };
-        number(first);
-        let mut pairs = Vec::new();
+        }
+        let numbers = Numbers::new(origins);
+        let mut pairs = Vec::with_capacity(steps.count.load(Ordering::Relaxed));
         for shard in &steps.shards {
             let shard = std::mem::take(&mut *lock(shard));
-            let mut last = (first, 0);
+            let mut last = (first, numbers.of(first));
             pairs.extend(shard.into_iter().map(|(from, to)| {
                 if last.0 != from {
-                    last = (from, number(from));
+                    last = (from, numbers.of(from));
                 }
-                (last.1, number(to))
+                (last.1, numbers.of(to))
             }));
         }
         let signs = std::mem::take(&mut *lock(&steps.signs_of_life));
-        let signs = signs
-            .into_iter()
-            .map(|(from, to)| (number(from), number(to)));
-        let signs_of_life = signs.collect();
-        drop(numbers);
-        let (begin, to) = by_origin(keys.len(), &pairs);
+        let signs = signs.into_iter();
+        let signs_of_life = signs.map(|(from, to)| (numbers.of(from), numbers.of(to)));
+        let (begin, to) = by_origin(numbers.keys.len() + 1, &pairs);
         Self {
-            keys,
+            signs_of_life: signs_of_life.collect(),
+            first: numbers.of(first),
+            keys: numbers.keys,
             begin,
             to,
-            signs_of_life,
         }
+    }
+
+    /// How many numbers there are.
+    fn size(&self) -> usize {
+        self.keys.len() + 1
     }
 
     fn after(&self, number: u32) -> &[u32] {
@@ -172,11 +189,11 @@ impl Graph {
     /// Steps of the longest way. `Err`: which states are left when all are taken away that no step leads
     /// into.
     fn longest(&self) -> Result<u32, Vec<bool>> {
-        let mut into = vec![0_u32; self.keys.len()];
+        let mut into = vec![0_u32; self.size()];
         for to in &self.to {
             into[*to as usize] += 1;
         }
-        let mut steps = vec![0_u32; self.keys.len()];
+        let mut steps = vec![0_u32; self.size()];
         let mut free: Vec<u32> = (0..)
             .zip(&into)
             .filter(|(_, into)| **into == 0)
@@ -195,7 +212,7 @@ impl Graph {
                 }
             }
         }
-        if taken == self.keys.len() {
+        if taken == self.size() {
             Ok(steps.into_iter().max().unwrap_or_default())
         } else {
             Err(into.iter().map(|into| *into > 0).collect())
@@ -207,7 +224,7 @@ impl Graph {
     fn way_into(&self, left: &[bool]) -> Vec<Key> {
         let circling = self.without_ends(left);
         let mut way = self.way_to(|number| circling[number as usize]);
-        let mut met = vec![false; self.keys.len()];
+        let mut met = vec![false; self.size()];
         while let Some(last) = way.last().copied() {
             if std::mem::replace(&mut met[last as usize], true) {
                 break;
@@ -242,9 +259,9 @@ impl Graph {
 
     /// A shortest way from the first state to one of these, signs of life included.
     fn way_to(&self, is_there: impl Fn(u32) -> bool) -> Vec<u32> {
-        let (begin, to) = by_origin(self.keys.len(), &self.signs_of_life);
-        let mut from: Vec<Option<u32>> = vec![None; self.keys.len()];
-        let mut level = VecDeque::from([0_u32]);
+        let (begin, to) = by_origin(self.size(), &self.signs_of_life);
+        let mut from: Vec<Option<u32>> = vec![None; self.size()];
+        let mut level = VecDeque::from([self.first]);
         while let Some(state) = level.pop_front() {
             if is_there(state) {
                 return back_from(state, &from);
@@ -253,7 +270,7 @@ impl Graph {
             let signs = &to[begin[at]..begin[at + 1]];
             for next in self.after(state).iter().chain(signs) {
                 let known = &mut from[*next as usize];
-                if *next != 0 && known.is_none() {
+                if *next != self.first && known.is_none() {
                     *known = Some(state);
                     level.push_back(*next);
                 }

@@ -1,6 +1,6 @@
 //! The run of all scenarios, or of some.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pccl_model::catalogue::{deep, standard};
 use pccl_model::scenario::Scenario;
@@ -89,13 +89,10 @@ fn explore_all(
     scenarios: &[Scenario],
     report: &mut Report,
 ) -> Result<(), CannotLook> {
-    let until = arguments
-        .time_limit
-        .map(|seconds| Instant::now() + Duration::from_secs(seconds));
     for (at, scenario) in scenarios.iter().enumerate() {
         let (number, of) = (at + 1, scenarios.len());
         let mut progress = Progress::new(format!("{number} of {of}, {}", scenario.name));
-        let limits = limits(arguments, report, scenario, until, of - at);
+        let limits = limits(arguments, report, scenario);
         let explored = explore(scenario, arguments.threads(), limits, &mut progress)?;
         drop(progress);
         let (end, violation) = (explored.end, explored.violation.clone());
@@ -108,17 +105,9 @@ fn explore_all(
     Ok(())
 }
 
-/// Time that is left is shared by all that are left.
-fn limits(
-    arguments: &Arguments,
-    report: &Report,
-    scenario: &Scenario,
-    until: Option<Instant>,
-    left: usize,
-) -> Limits {
-    let left = u32::try_from(left).unwrap_or(u32::MAX);
+fn limits(arguments: &Arguments, report: &Report, scenario: &Scenario) -> Limits {
     let limits = Limits {
-        time: until.map(|until| until.saturating_duration_since(Instant::now()) / left),
+        time: arguments.time_limit.map(Duration::from_secs),
         memory: arguments.memory << 30,
         ..Limits::default()
     };

@@ -5,6 +5,7 @@
 pub(crate) mod cutting;
 pub(crate) mod forging;
 pub(crate) mod lanes;
+pub(crate) mod tapped;
 pub(crate) mod under;
 
 use std::io::{self, Write};

@@ -7,8 +7,34 @@ use std::net::SocketAddr;
 use pccl::Quic;
 use pccl::{LaneError, Tcp};
 use pccl_core::id::Identity;
-use pccl_core::transport::{BoxFuture, Endpoint, Lane, Listener, Security, Transport};
-use pccl_master::{JoinString, MasterServer, RunningMaster, Security as Encryption, Trust, Via};
+use pccl_core::transport::{BoxFuture, Endpoint, Lane, Listener, Protocol, Security, Transport};
+use pccl_master::{
+    JoinString, KeyPair, MasterServer, RunningMaster, Security as Encryption, Trust, Via,
+};
+
+/// Makes tests of stories: each over TLS, and over QUIC where that is built in.
+#[allow(unused_macros, reason = "each test file uses a part of this module")]
+macro_rules! over_each_transport {
+    ($($story:ident,)*) => {
+        mod over_tls {
+            $(#[test]
+            fn $story() {
+                super::$story(pccl_master::Via::Tls);
+            })*
+        }
+
+        #[cfg(feature = "quic")]
+        mod over_quic {
+            $(#[test]
+            fn $story() {
+                super::$story(pccl_master::Via::Quic);
+            })*
+        }
+    };
+}
+
+#[allow(unused_imports, reason = "each test file uses a part of this module")]
+pub(crate) use over_each_transport;
 
 /// One of those that there are.
 #[derive(Clone, Debug)]
@@ -25,6 +51,15 @@ impl Under {
             #[cfg(feature = "quic")]
             Ok(Via::Quic) => Self::Quic(Quic::new()),
             Ok(_) | Err(_) => Self::Tcp(Tcp::new()),
+        }
+    }
+
+    /// What proves this key.
+    pub(crate) fn proving(via: Via, pair: &KeyPair) -> Self {
+        match via {
+            #[cfg(feature = "quic")]
+            Via::Quic => Self::Quic(Quic::new().key_pair(pair)),
+            _ => Self::Tcp(Tcp::new().key_pair(pair)),
         }
     }
 
@@ -72,6 +107,10 @@ impl Transport for Under {
 
     fn has_plain_lanes(&self) -> bool {
         self.inner().has_plain_lanes()
+    }
+
+    fn protocol(&self) -> Option<Protocol> {
+        self.inner().protocol()
     }
 }
 

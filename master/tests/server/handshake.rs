@@ -1,14 +1,18 @@
 //! What a connection has to say first, and what it hears where it does not.
 
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
+use pccl_core::id::Identity;
 use pccl_core::messages::{Refusal, ToMaster, ToPeer};
-use pccl_core::transport::{Lane, recv_some, send_all};
+use pccl_core::transport::{Lane, Proven, recv_some, send_all};
 use pccl_core::wire::{ControlError, Preamble, Purpose, Reply, recv_reply};
-use pccl_master::{Limits, MasterServer, RunningMaster, spawn};
-use tokio::time::Instant;
+use pccl_master::{KeyPair, Limits, MasterServer, RunningMaster, Security, Trust, spawn};
+use tokio::task::unconstrained;
+use tokio::time::{Instant, sleep};
 
 use crate::support::client::{Client, hello, soon};
 use crate::support::pipes::{ADDRESS, Pipes};
@@ -116,6 +120,60 @@ async fn a_stranger_that_dawdles_over_its_hello_is_cut_off() {
 
     assert_eq!(stranger.hear().await, ToPeer::Refused(Refusal::BadHello));
     assert_eq!(stranger.listen().await, Err(ControlError::Ended));
+}
+
+/// A master that asks for proofs, and pipes to it on which the handshake of TLS or QUIC is over.
+async fn proving() -> Pipes {
+    let trust = Trust::ephemeral().unwrap();
+    let pipes = Pipes::new(64 * 1024).proving(Proven {
+        own: Identity([1; 32]),
+        identity: Identity(KeyPair::generate().unwrap().public_key().into()),
+        binding: [2; 32],
+    });
+    let builder = MasterServer::builder()
+        .transport(Arc::new(pipes.clone()))
+        .security(Security::Proven(trust));
+    tokio::spawn(builder.bind(ADDRESS).await.unwrap().run());
+    pipes
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stranger_that_has_proved_a_key_and_dawdles_over_its_proof_is_cut_off() {
+    let pipes = proving().await;
+    for first in [&[][..], &Preamble::CONTROL.encode()] {
+        let begin = Instant::now();
+
+        let text = refusal_of(&mut pipes.dial(), first).await;
+
+        assert!(text.contains("too long"), "{text}");
+        assert_eq!(begin.elapsed(), Limits::default().handshake);
+    }
+}
+
+/// To how many the master has said anything, or has hung up.
+async fn answered(lanes: &mut [Lane]) -> usize {
+    let count = poll_fn(|cx| {
+        let is_answered = |lane: &mut Lane| lane.rx.poll_recv(cx, &mut [0; 1]).is_ready();
+        Poll::Ready(lanes.iter_mut().map(is_answered).filter(|is| *is).count())
+    });
+    // tokio would have who reads so much at once come again.
+    unconstrained(count).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn strangers_that_have_proved_a_key_and_stay_silent_are_few_and_soon_gone() {
+    let pipes = proving().await;
+    let limits = Limits::default();
+    let room = limits.strangers_per_address_max + limits.waiting_per_address_max;
+    let mut lanes: Vec<Lane> = (0..room + 100).map(|_| pipes.dial()).collect();
+
+    sleep(Duration::from_millis(1)).await;
+    let at_once = answered(&mut lanes).await;
+    sleep(limits.waiting + limits.handshake).await;
+    let at_last = answered(&mut lanes).await;
+
+    assert_eq!(at_once, 100);
+    assert_eq!(at_last, lanes.len());
 }
 
 #[tokio::test]

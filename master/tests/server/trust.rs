@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use pccl_core::messages::{Misdeed, ToPeer};
 use pccl_core::transport::LaneError;
+#[cfg(feature = "quic")]
+use pccl_core::transport::{Endpoint, Protocol, Transport};
 use pccl_core::wire::{ControlError, HandshakeError, Preamble, offer};
 use pccl_master::{
-    Invitations, JoinString, KeyPair, MasterServer, RunningMaster, Security, ServeError, Terms,
-    Trust, spawn,
+    Invitations, JoinString, KeyPair, Limits, MasterServer, RunningMaster, Security, ServeError,
+    Terms, Trust, spawn,
 };
 use pccl_transport_tcp::Tcp;
 use pccl_trust::{Secret, Via};
@@ -22,6 +24,40 @@ use crate::support::proven::{NOTHING, Peer, refused, show};
 /// The year 2001.
 const LONG_AGO: u64 = 1_000_000_000;
 
+/// Each of these attacks fails over TLS, and over QUIC where that is built in.
+macro_rules! over_each_transport {
+    ($($story:ident,)*) => {
+        mod over_tls {
+            $(#[tokio::test]
+            async fn $story() {
+                super::$story(super::Via::Tls).await;
+            })*
+        }
+
+        #[cfg(feature = "quic")]
+        mod over_quic {
+            $(#[tokio::test]
+            async fn $story() {
+                super::$story(super::Via::Quic).await;
+            })*
+        }
+    };
+}
+
+over_each_transport! {
+    two_that_were_invited_are_on_one_ring,
+    a_stranger_without_a_secret_reads_that_it_needs_one,
+    a_stranger_that_shows_nothing_at_all_is_not_let_in_as_if_it_had,
+    who_was_invited_to_another_run_is_refused,
+    a_master_with_another_key_is_none,
+    an_invitation_that_is_over_says_in_which_way,
+    a_member_comes_again_by_its_key_alone,
+    who_is_in_between_can_do_nothing_with_a_proof_that_it_has_seen,
+    a_proof_is_worth_nothing_with_another_key_on_the_same_connection,
+    a_peer_that_was_kicked_is_heard_no_more_on_its_old_connection,
+    who_is_invited_and_revoked_elsewhere_comes_and_goes_while_the_master_runs,
+}
+
 fn secure_with(trust: Trust) -> (RunningMaster, JoinString) {
     let builder = MasterServer::builder().security(Security::Proven(trust));
     let master = builder.spawn("127.0.0.1:0").unwrap();
@@ -29,14 +65,18 @@ fn secure_with(trust: Trust) -> (RunningMaster, JoinString) {
     (master, join)
 }
 
+fn secure_over(via: Via) -> (RunningMaster, JoinString) {
+    secure_with(Trust::ephemeral().unwrap().over(via))
+}
+
 fn secure() -> (RunningMaster, JoinString) {
-    secure_with(Trust::ephemeral().unwrap())
+    secure_over(Via::Tls)
 }
 
 /// The same run and master, with another secret.
 fn with_secret(join: &JoinString, secret: &Secret) -> JoinString {
     let at = join.addresses().to_vec();
-    JoinString::new(Via::Tls, at, join.master(), secret.clone()).unwrap()
+    JoinString::new(join.via(), at, join.master(), secret.clone()).unwrap()
 }
 
 /// A directory of its own for a test, removed afterwards.
@@ -57,12 +97,11 @@ impl Drop for Scratch {
     }
 }
 
-#[tokio::test]
-async fn two_that_were_invited_are_on_one_ring() {
-    let (_master, join) = secure();
-    let mut first = Peer::new().join(&join).await;
+async fn two_that_were_invited_are_on_one_ring(via: Via) {
+    let (_master, join) = secure_over(via);
+    let mut first = Peer::over(via).join(&join).await;
     first.wire_ring().await;
-    let mut second = Peer::new().join(&join).await;
+    let mut second = Peer::over(via).join(&join).await;
 
     first.update().await;
     let (one, other) = tokio::join!(first.wire_ring(), second.wire_ring());
@@ -71,10 +110,9 @@ async fn two_that_were_invited_are_on_one_ring() {
     assert_eq!(one.world.global, 2);
 }
 
-#[tokio::test]
-async fn a_stranger_without_a_secret_reads_that_it_needs_one() {
-    let (_master, join) = secure();
-    let lane = Peer::new().dial(&join).await;
+async fn a_stranger_without_a_secret_reads_that_it_needs_one(via: Via) {
+    let (_master, join) = secure_over(via);
+    let lane = Peer::over(via).dial(&join).await;
 
     let text = refused(show(lane, &NOTHING).await);
 
@@ -82,10 +120,16 @@ async fn a_stranger_without_a_secret_reads_that_it_needs_one() {
     assert!(text.contains("pccl-master invite"), "{text}");
 }
 
-#[tokio::test]
-async fn a_stranger_that_shows_nothing_at_all_is_not_let_in_as_if_it_had() {
-    let (_master, join) = secure();
-    let mut lane = Peer::new().dial(&join).await;
+async fn a_stranger_that_shows_nothing_at_all_is_not_let_in_as_if_it_had(via: Via) {
+    let trust = Trust::ephemeral().unwrap().over(via);
+    let hasty = Limits {
+        handshake: Duration::from_millis(300),
+        ..Limits::default()
+    };
+    let builder = MasterServer::builder().security(Security::Proven(trust));
+    let master = builder.limits(hasty).spawn("127.0.0.1:0").unwrap();
+    let join = master.join_string(&[]).unwrap().expect("it encrypts");
+    let mut lane = Peer::over(via).dial(&join).await;
 
     let mut offered = std::pin::pin!(offer(&mut lane, &Preamble::CONTROL));
 
@@ -96,31 +140,28 @@ async fn a_stranger_that_shows_nothing_at_all_is_not_let_in_as_if_it_had() {
     }
 }
 
-#[tokio::test]
-async fn who_was_invited_to_another_run_is_refused() {
-    let (_master, join) = secure();
-    let (_other_master, other) = secure();
+async fn who_was_invited_to_another_run_is_refused(via: Via) {
+    let (_master, join) = secure_over(via);
+    let (_other_master, other) = secure_over(via);
 
-    let text = Peer::new()
+    let text = Peer::over(via)
         .refusal(&with_secret(&join, other.secret()))
         .await;
 
     assert!(text.contains("belongs to another run"), "{text}");
 }
 
-#[tokio::test]
-async fn a_master_with_another_key_is_none() {
-    let (master, _) = secure();
-    let (_other_master, other) = secure();
+async fn a_master_with_another_key_is_none(via: Via) {
+    let (master, _) = secure_over(via);
+    let (_other_master, other) = secure_over(via);
 
-    let peer = Peer::new();
+    let peer = Peer::over(via);
     let lane = peer.try_dial(master.local_addr(), other.master()).await;
 
     assert_eq!(lane.unwrap_err(), LaneError::Untrusted);
 }
 
-#[tokio::test]
-async fn an_invitation_that_is_over_says_in_which_way() {
+async fn an_invitation_that_is_over_says_in_which_way(via: Via) {
     let mut invitations = Invitations::in_memory();
     let minute = Terms {
         ttl: Some(Duration::from_secs(60)),
@@ -134,31 +175,31 @@ async fn an_invitation_that_is_over_says_in_which_way() {
     let (_, used_up) = invitations.invite(once, LONG_AGO).unwrap();
     let (id, revoked) = invitations.invite(Terms::default(), LONG_AGO).unwrap();
     let _nobody = invitations.revoke(id).unwrap();
-    let (_master, join) = secure_with(Trust::new(KeyPair::generate().unwrap(), invitations));
-    Peer::new().join(&with_secret(&join, &used_up)).await;
+    let (_master, join) =
+        secure_with(Trust::new(KeyPair::generate().unwrap(), invitations).over(via));
+    Peer::over(via).join(&with_secret(&join, &used_up)).await;
 
     for (secret, way) in [
         (expired, "has expired"),
         (used_up, "is used up"),
         (revoked, "was revoked"),
     ] {
-        let text = Peer::new().refusal(&with_secret(&join, &secret)).await;
+        let text = Peer::over(via).refusal(&with_secret(&join, &secret)).await;
 
         assert!(text.contains(way), "{text}");
         assert!(text.contains("pccl-master invite"), "{text}");
     }
 }
 
-#[tokio::test]
-async fn a_member_comes_again_by_its_key_alone() {
-    let trust = Trust::ephemeral().unwrap();
+async fn a_member_comes_again_by_its_key_alone(via: Via) {
+    let trust = Trust::ephemeral().unwrap().over(via);
     let (_master, join) = secure_with(trust.clone());
     let once = Terms {
         ttl: None,
         uses: Some(1),
     };
     let (_, one) = trust.invite(once, join.addresses()).unwrap();
-    let peer = Peer::new();
+    let peer = Peer::over(via);
     let first = peer.join(&one).await.peer;
 
     let lane = peer.dial(&one).await;
@@ -166,14 +207,13 @@ async fn a_member_comes_again_by_its_key_alone() {
 
     assert_ne!(again.peer, first);
     // Another key is no member.
-    let lane = Peer::new().dial(&one).await;
+    let lane = Peer::over(via).dial(&one).await;
     refused(show(lane, &NOTHING).await);
 }
 
-#[tokio::test]
-async fn who_is_in_between_can_do_nothing_with_a_proof_that_it_has_seen() {
-    let (_master, join) = secure();
-    let (peer, between) = (Peer::new(), Peer::new());
+async fn who_is_in_between_can_do_nothing_with_a_proof_that_it_has_seen(via: Via) {
+    let (_master, join) = secure_over(via);
+    let (peer, between) = (Peer::over(via), Peer::over(via));
     // The peer takes the one in between for its master, so its proof does not reach the master.
     let (never_used, other) = (peer.dial(&join).await, peer.dial(&join).await);
     let proof = peer.proof(&never_used, join.secret());
@@ -187,10 +227,9 @@ async fn who_is_in_between_can_do_nothing_with_a_proof_that_it_has_seen() {
     show(never_used, &proof).await.unwrap().welcomed().await;
 }
 
-#[tokio::test]
-async fn a_proof_is_worth_nothing_with_another_key_on_the_same_connection() {
-    let (_master, join) = secure();
-    let (peer, other) = (Peer::new(), Peer::new());
+async fn a_proof_is_worth_nothing_with_another_key_on_the_same_connection(via: Via) {
+    let (_master, join) = secure_over(via);
+    let (peer, other) = (Peer::over(via), Peer::over(via));
     let lane = peer.dial(&join).await;
 
     let proof_of_another = other.proof(&lane, join.secret());
@@ -225,12 +264,11 @@ async fn a_peer_that_encrypts_finds_that_a_plain_master_does_not() {
     assert!(master.join_string(&[]).unwrap().is_none());
 }
 
-#[tokio::test]
-async fn a_peer_that_was_kicked_is_heard_no_more_on_its_old_connection() {
-    let (_master, join) = secure();
-    let mut founder = Peer::new().join(&join).await;
+async fn a_peer_that_was_kicked_is_heard_no_more_on_its_old_connection(via: Via) {
+    let (_master, join) = secure_over(via);
+    let mut founder = Peer::over(via).join(&join).await;
     founder.wire_ring().await;
-    let villain = Peer::new();
+    let villain = Peer::over(via);
     let mut kicked = villain.join(&join).await;
     kicked.say_bytes(&[0xff; 16]).await;
     assert_eq!(kicked.hear().await, ToPeer::Kicked(Misdeed::Malformed));
@@ -249,18 +287,17 @@ async fn a_peer_that_was_kicked_is_heard_no_more_on_its_old_connection() {
     assert!(again.peer > kicked.peer, "it is a newcomer");
 }
 
-#[tokio::test]
-async fn who_is_invited_and_revoked_elsewhere_comes_and_goes_while_the_master_runs() {
-    let directory = Scratch::new("elsewhere");
-    let (_master, join) = secure_with(Trust::of_directory(&directory.0).unwrap());
-    let elsewhere = Trust::of_directory(&directory.0).unwrap();
-    let mut stays = Peer::new().join(&join).await;
+async fn who_is_invited_and_revoked_elsewhere_comes_and_goes_while_the_master_runs(via: Via) {
+    let directory = Scratch::new(&format!("elsewhere-{via}"));
+    let (_master, join) = secure_with(Trust::of_directory(&directory.0).unwrap().over(via));
+    let elsewhere = Trust::of_directory(&directory.0).unwrap().over(via);
+    let mut stays = Peer::over(via).join(&join).await;
     stays.wire_ring().await;
 
     let (id, invited) = elsewhere
         .invite(Terms::default(), join.addresses())
         .unwrap();
-    let guest = Peer::new();
+    let guest = Peer::over(via);
     let mut inside = guest.join(&invited).await;
     let revoked = elsewhere.revoke(id).unwrap();
 
@@ -270,6 +307,23 @@ async fn who_is_invited_and_revoked_elsewhere_comes_and_goes_while_the_master_ru
     assert!(text.contains("was revoked"), "{text}");
     stays.update().await;
     assert_eq!(stays.wire_ring().await.world.global, 1);
+}
+
+#[cfg(feature = "quic")]
+#[tokio::test]
+async fn a_plain_peer_and_a_master_over_quic_find_nobody_at_the_others_port() {
+    let (master, _) = secure_over(Via::Quic);
+    let plain = spawn("127.0.0.1:0").unwrap();
+    let key = KeyPair::generate().unwrap().public_key();
+
+    let to = Endpoint::Address(master.local_addr());
+    let by_tcp = soon("an answer", Tcp::new().open(&to, None)).await;
+    let by_quic = Peer::over(Via::Quic)
+        .try_dial(plain.local_addr(), key)
+        .await;
+
+    assert_eq!(by_tcp.unwrap_err(), LaneError::Refused);
+    assert_eq!(by_quic.unwrap_err(), LaneError::Refused);
 }
 
 #[tokio::test]
@@ -340,4 +394,25 @@ async fn a_transport_that_always_encrypts_carries_no_plain_master() {
     let bound = builder.bind(([127, 0, 0, 1], 0).into()).await;
 
     assert!(matches!(bound, Err(ServeError::CannotBePlain)));
+}
+
+#[cfg(feature = "quic")]
+#[tokio::test]
+async fn a_transport_that_contradicts_the_join_strings_carries_no_master() {
+    let quic = std::sync::Arc::new(pccl_transport_quic::Quic::new());
+    let tcp = std::sync::Arc::new(Tcp::new());
+    let trust = || Trust::ephemeral().unwrap();
+    let of_tls = MasterServer::builder().security(Security::Proven(trust()));
+    let of_quic = MasterServer::builder().security(Security::Proven(trust().over(Via::Quic)));
+    let loopback = ([127, 0, 0, 1], 0).into();
+
+    let (tls, quic) = (
+        of_tls.transport(quic).bind(loopback).await.err(),
+        of_quic.transport(tcp).bind(loopback).await.err(),
+    );
+
+    let expected = |asked, given| ServeError::WrongTransport { asked, given }.to_string();
+    let said = [tls, quic].map(|error| error.expect("an error").to_string());
+    assert_eq!(said[0], expected(Via::Tls, Protocol::Quic));
+    assert_eq!(said[1], expected(Via::Quic, Protocol::Tls));
 }

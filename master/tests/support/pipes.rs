@@ -9,7 +9,8 @@ use std::task::{Context, Poll, ready};
 
 use pccl_core::id::Identity;
 use pccl_core::transport::{
-    BoxFuture, Endpoint, Incoming, Lane, LaneError, LaneRx, LaneTx, Listener, Security, Transport,
+    BoxFuture, Endpoint, Incoming, Lane, LaneError, LaneRx, LaneTx, Listener, Proven, Security,
+    Transport,
 };
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf, ReadHalf, WriteHalf, duplex, split};
 use tokio::sync::mpsc;
@@ -22,6 +23,8 @@ pub(crate) const ADDRESS: SocketAddr =
 #[derive(Clone)]
 pub(crate) struct Pipes {
     bytes_max: usize,
+    /// What whoever dials has proved.
+    proven: Option<Proven>,
     arriving: mpsc::UnboundedSender<Incoming>,
     listener: Arc<Mutex<Option<mpsc::UnboundedReceiver<Incoming>>>>,
 }
@@ -32,9 +35,16 @@ impl Pipes {
         let (arriving, incoming) = mpsc::unbounded_channel();
         Self {
             bytes_max,
+            proven: None,
             arriving,
             listener: Arc::new(Mutex::new(Some(incoming))),
         }
+    }
+
+    /// The same, as after a handshake in which whoever dials has proved this.
+    pub(crate) fn proving(self, proven: Proven) -> Self {
+        let proven = Some(proven);
+        Self { proven, ..self }
     }
 
     /// A lane to the listener.
@@ -46,7 +56,7 @@ impl Pipes {
     pub(crate) fn dial_from(&self, ip: IpAddr) -> Lane {
         let (here, there) = duplex(self.bytes_max);
         let incoming = Incoming {
-            lane: lane(there),
+            lane: lane(there).with_proof(self.proven),
             from: SocketAddr::new(ip, ADDRESS.port()),
         };
         self.arriving.send(incoming).expect("a listener");

@@ -1,4 +1,4 @@
-//! A peer that speaks TLS to a master, and shows it a proof.
+//! A peer that speaks TLS or QUIC to a master, and shows it a proof.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use pccl_core::transport::{Endpoint, Lane, LaneError, Transport};
 use pccl_core::wire::{HandshakeError, PROOF_BYTES, Preamble, offer_proven};
 use pccl_master::{JoinString, KeyPair, PublicKey};
 use pccl_transport_tcp::Tcp;
-use pccl_trust::{ChannelBinding, Proof, Secret};
+use pccl_trust::{ChannelBinding, Proof, Secret, Via};
 
 use super::client::{Client, soon};
 
@@ -15,11 +15,28 @@ use super::client::{Client, soon};
 pub(crate) const NOTHING: [u8; PROOF_BYTES] = [0; PROOF_BYTES];
 
 /// A process with a key of its own.
-pub(crate) struct Peer(KeyPair);
+pub(crate) struct Peer {
+    pair: KeyPair,
+    via: Via,
+}
 
 impl Peer {
+    /// One that speaks TLS.
     pub(crate) fn new() -> Self {
-        Self(KeyPair::generate().unwrap())
+        Self::over(Via::Tls)
+    }
+
+    pub(crate) fn over(via: Via) -> Self {
+        let pair = KeyPair::generate().unwrap();
+        Self { pair, via }
+    }
+
+    fn transport(&self) -> Box<dyn Transport> {
+        match self.via {
+            #[cfg(feature = "quic")]
+            Via::Quic => Box::new(pccl_transport_quic::Quic::new().key_pair(&self.pair)),
+            _ => Box::new(Tcp::new().key_pair(&self.pair)),
+        }
     }
 
     /// Opens a lane to a master of which only its key is known, and says nothing.
@@ -28,9 +45,8 @@ impl Peer {
         to: SocketAddr,
         master: PublicKey,
     ) -> Result<Lane, LaneError> {
-        let tcp = Tcp::new().key_pair(&self.0);
         let (to, master) = (Endpoint::Address(to), Identity(master.into()));
-        soon("a handshake", tcp.open(&to, Some(master))).await
+        soon("a handshake", self.transport().open(&to, Some(master))).await
     }
 
     /// Opens a lane to the master of a join string.
@@ -42,7 +58,7 @@ impl Peer {
     /// What shows, on this lane, that the peer has the secret.
     pub(crate) fn proof(&self, lane: &Lane, secret: &Secret) -> [u8; PROOF_BYTES] {
         let binding = ChannelBinding::from(lane.proven.expect("TLS").binding);
-        Proof::new(secret, &binding, &self.0.public_key()).to_bytes()
+        Proof::new(secret, &binding, &self.pair.public_key()).to_bytes()
     }
 
     /// Comes as far as the answer to its proof.

@@ -148,4 +148,65 @@ mod tests {
             assert_eq!(failed, LaneError::Failed, "{length} bytes");
         }
     }
+
+    /// The beginning of a handshake that does not go on.
+    fn half_finished(to: SocketAddr) -> Stranger {
+        let mut stranger = Stranger::connect(to).unwrap();
+        stranger
+            .write_all(&[HANDSHAKE_RECORD, 3, 1, 2, 0, 1])
+            .unwrap();
+        stranger
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_handshake_that_does_not_end_is_given_up() {
+        let on = SocketAddr::from(([127, 0, 0, 1], 0));
+        let mut listener = Tcp::new().listen(on, Security::Proven).await.unwrap();
+        let to = listener.local_addr();
+
+        // One has not even begun to speak.
+        let strangers = (Stranger::connect(to).unwrap(), half_finished(to));
+
+        for _ in 0..2 {
+            let failed = next(&mut *listener).await.unwrap_err();
+            assert_eq!(failed, LaneError::TimedOut);
+        }
+        drop(strangers);
+    }
+
+    #[tokio::test]
+    async fn of_too_many_half_finished_handshakes_the_oldest_gives_way() {
+        const TOO_MANY: usize = 20;
+        let on = SocketAddr::from(([127, 0, 0, 1], 0));
+        let mut listener = Tcp::new().listen(on, Security::Proven).await.unwrap();
+        let to = listener.local_addr();
+        let all = HANDSHAKES_MAX + TOO_MANY;
+
+        // The port has room for all of them while nobody accepts.
+        let strangers: Vec<Stranger> = (0..all).map(|_| half_finished(to)).collect();
+        let accepting = poll_fn(|cx| listener.poll_accept(cx));
+        let gave_way = |stranger: &Stranger| {
+            stranger.set_nonblocking(true).unwrap();
+            // A connection that is dropped with unread bytes is reset.
+            match std::io::Read::read(&mut &*stranger, &mut [0]) {
+                Ok(bytes) => bytes == 0,
+                Err(error) => error.kind() != std::io::ErrorKind::WouldBlock,
+            }
+        };
+        let counting = async {
+            while strangers.iter().filter(|one| gave_way(one)).count() < TOO_MANY {
+                tokio::task::yield_now().await;
+            }
+            let numbered = strangers.iter().enumerate();
+            let gone = numbered.filter(|(_, one)| gave_way(one));
+            gone.map(|(number, _)| number).collect::<Vec<_>>()
+        };
+
+        let gone = tokio::select! {
+            gone = timeout(HANDSHAKE_LIMIT, counting) => gone.expect("some gave way"),
+            ended = accepting => panic!("a handshake ended: {ended:?}"),
+        };
+
+        assert_eq!(gone, (0..TOO_MANY).collect::<Vec<_>>());
+    }
 }

@@ -1,5 +1,9 @@
 //! The receiving direction of a session: records are opened, mostly straight to where the caller wants what
 //! is in them, and what they say about the session itself is done.
+//!
+//! Narrower than TLS in one thing: a message of the handshake protocol has to fit one record (RFC 8446,
+//! section 5.1, allows it to be spread over several). After a handshake those are key updates of five bytes,
+//! and session tickets, of which rustls makes none that long; who spreads one ends the session.
 
 use std::ops::Range;
 

@@ -34,8 +34,9 @@ pub(super) fn split(session: Session, half: OwnedReadHalf, incoming: Incoming) -
 }
 
 /// A caller that has nothing more to send does not come back: what is encrypted and not yet sent is sent
-/// here. Ends, with goodbye, when the sending half has been dropped.
-async fn send_what_is_left(session: Arc<Session>, mut ends: oneshot::Receiver<()>) {
+/// here. Ends, with goodbye, when the sending half has been dropped. The receiving half keeps the session: by
+/// then it keeps no memory for sending.
+pub(super) async fn send_what_is_left(session: Arc<Session>, mut ends: oneshot::Receiver<()>) {
     loop {
         tokio::select! {
             biased;
@@ -43,14 +44,17 @@ async fn send_what_is_left(session: Arc<Session>, mut ends: oneshot::Receiver<()
             _ = &mut ends => break,
         }
         if session.flush().await.is_err() {
-            return;
+            return session.release();
         }
     }
     session.say_goodbye();
+    // The other end may not read for long.
+    session.release();
     // Where it fails the other end notices in another way.
     if session.flush().await.is_ok() {
         shut_down(&session);
     }
+    session.release();
 }
 
 fn shut_down(session: &Session) {

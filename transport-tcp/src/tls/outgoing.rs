@@ -60,6 +60,20 @@ impl Outgoing {
         self.start = self.end.min(self.start + bytes);
     }
 
+    /// Gives back all memory but that of what is to be written: of nothing, where nothing can be.
+    pub(super) fn release(&mut self) {
+        let kept = match self.ended {
+            Some(_) => Vec::new(),
+            None => self
+                .sealed
+                .get(self.start..self.end)
+                .unwrap_or_default()
+                .to_vec(),
+        };
+        (self.start, self.end) = (0, kept.len());
+        self.sealed = kept;
+    }
+
     /// Seals what there is of the parts, up to a batch. For when nothing is left to be written.
     pub(super) fn seal(&mut self, parts: &[&[u8]]) -> Result<usize, LaneError> {
         if let Some(error) = self.ended {
@@ -123,6 +137,11 @@ impl Outgoing {
     #[cfg(test)]
     pub(super) const fn sealer_mut(&mut self) -> &mut Sealer {
         &mut self.sealer
+    }
+
+    #[cfg(test)]
+    pub(super) const fn bytes_held(&self) -> usize {
+        self.sealed.capacity()
     }
 
     fn update(&mut self) -> Result<(), Fault> {

@@ -103,6 +103,17 @@ impl Session {
         self.outgoing().close();
     }
 
+    /// Gives back all memory of the sending direction that is not needed for what is left to be written. For
+    /// when nothing more is to be sent.
+    pub(super) fn release(&self) {
+        self.outgoing().release();
+    }
+
+    #[cfg(test)]
+    pub(super) fn bytes_held(&self) -> usize {
+        self.outgoing().bytes_held()
+    }
+
     /// Decrypts into `into`, reading what is needed for at least one byte. Zero: the other end has closed.
     pub(super) fn poll_receive(
         &self,

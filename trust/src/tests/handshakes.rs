@@ -226,6 +226,29 @@ fn a_client_that_speaks_tls_1_2_is_refused() {
 }
 
 #[test]
+fn a_server_that_speaks_tls_1_2_is_refused() {
+    let mut old = rustls::crypto::aws_lc_rs::default_provider();
+    old.kx_groups
+        .retain(|group| group.name() == rustls::NamedGroup::X25519);
+    let identity = AlwaysResolvesServerRawPublicKeys::new(key(2).certified());
+    let mut old = ServerConfig::builder_with_provider(Arc::new(old))
+        .with_protocol_versions(&[&TLS12])
+        .unwrap()
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(identity));
+    old.alpn_protocols = vec![crate::ALPN.to_vec()];
+    let met = meet(client(), old, the_server());
+    assert_eq!(
+        met.server_says,
+        Err(PeerIncompatible::Tls12NotOfferedOrEnabled.into())
+    );
+    assert_eq!(
+        met.client_says,
+        Err(Error::AlertReceived(AlertDescription::ProtocolVersion))
+    );
+}
+
+#[test]
 fn a_client_that_speaks_another_protocol_is_refused() {
     let mut other = client();
     other.alpn_protocols = vec![b"h2".to_vec()];

@@ -2,7 +2,7 @@
 
 use pccl_core::id::PeerId;
 use pccl_core::topology::LaneFailure;
-use pccl_core::transport::{Transport, recv_some};
+use pccl_core::transport::{Transport, recv_some, send_all};
 use pccl_core::wire::{HandshakeError, offer, recv_reply};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
@@ -121,6 +121,24 @@ async fn who_gives_way_before_it_has_spoken_is_told_to_come_again() {
     let heard = recv_reply(first.rx.as_mut()).await;
     assert!(matches!(heard, Ok(Reply::NotYet(_))), "{heard:?}");
     drop(silent);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_does_not_say_what_it_is_for_is_given_up_in_time() {
+    let (arrivals, dialler) = listener();
+    let door = Door::open(Box::new(arrivals), 1);
+    let begun = Instant::now();
+    let (mut mute, mut slow) = (dialler(NEIGHBOUR).dial(), dialler(STRANGER).dial());
+
+    send_all(slow.tx.as_mut(), &preamble(1).encode()[..9], &[])
+        .await
+        .unwrap();
+    for lane in [&mut mute, &mut slow] {
+        assert_eq!(recv_some(lane.rx.as_mut(), &mut [0; 1]).await, Ok(0));
+    }
+
+    assert_eq!(begun.elapsed().as_secs(), PREAMBLE_LIMIT.as_secs());
+    drop(door);
 }
 
 #[tokio::test(start_paused = true)]

@@ -122,6 +122,28 @@ fn however_much_is_offered_a_batch_is_taken() {
     );
 }
 
+/// Its other end need not read for minutes: a lane that was given up must not keep more than it has to.
+#[test]
+fn who_sends_nothing_more_keeps_what_is_left_to_be_written_and_no_more() {
+    let mut sends = Outgoing::new(Sealer::new(secret()).unwrap());
+    sends.seal(&[&pattern(BATCH_BYTES)]).unwrap();
+    let wire = sends.rest().to_vec();
+    sends.wrote(wire.len() - 100);
+    sends.close();
+
+    sends.release();
+
+    assert!(sends.bytes_held() <= 100 + OVERHEAD_BYTES + 2);
+    let left = sends.rest().to_vec();
+    assert_eq!(left[..100], wire[wire.len() - 100..]);
+    assert_eq!(left.len(), 100 + OVERHEAD_BYTES + 2, "and the goodbye");
+
+    sends.end(LaneError::TimedOut);
+    sends.release();
+    assert_eq!(sends.bytes_held(), 0);
+    assert_eq!(sends.rest(), b"");
+}
+
 #[test]
 fn what_is_read_at_a_time_grows_with_what_comes_and_never_beyond_a_bound() {
     let mut inbox = Inbox::default();

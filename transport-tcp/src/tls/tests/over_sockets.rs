@@ -2,6 +2,7 @@
 //! of this crate begin, and how a connection ends.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::task::{Context, Waker};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -12,6 +13,8 @@ use pccl_core::transport::{
 };
 use pccl_trust::PublicKey;
 
+use super::super::lane::send_what_is_left;
+use super::super::session::Session;
 use super::*;
 use crate::Tcp;
 
@@ -174,6 +177,47 @@ async fn keys_are_renewed_by_the_receiving_half_while_the_sending_half_sends() {
     let (first, others) = heard.split_at(50_000);
     assert!(first == pattern(50_000));
     assert!(others.chunks(ASKED).all(|piece| piece == pattern(ASKED)));
+}
+
+/// The receiving half keeps the session for as long as it likes.
+#[tokio::test]
+async fn a_dropped_sending_half_keeps_no_memory_once_all_is_sent_or_nothing_can_be() {
+    for is_read in [true, false] {
+        let listener = tokio::net::TcpListener::bind(ANY).await.unwrap();
+        let to = listener.local_addr().unwrap();
+        let (opened, accepted) =
+            tokio::join!(tokio::net::TcpStream::connect(to), listener.accept());
+        let (stream, other) = (opened.unwrap(), accepted.unwrap().0);
+        let (_receiving, half) = stream.into_split();
+        let secret = rustls::crypto::tls13::OkmBlock::new(&[5; 32]);
+        let secret = TrafficSecret::new(SUITES[0], secret).unwrap();
+        let session = Session::new(half, Outgoing::new(Sealer::new(secret).unwrap()));
+        let session = Arc::new(session);
+        // More than the sockets take.
+        while session
+            .poll_flush(&mut Context::from_waker(Waker::noop()))
+            .is_ready()
+        {
+            session.send(&[&pattern(200_000)]).unwrap();
+        }
+        assert!(session.bytes_held() >= 200_000);
+
+        let (sending, ends) = tokio::sync::oneshot::channel();
+        drop(sending);
+        let ending = send_what_is_left(Arc::clone(&session), ends);
+        let reading = async {
+            // Without it the connection is reset.
+            while is_read && other.readable().await.is_ok() {
+                if matches!(other.try_read(&mut [0; 4096]), Ok(0)) {
+                    break;
+                }
+            }
+            drop(other);
+        };
+        tokio::join!(ending, reading);
+
+        assert_eq!(session.bytes_held(), 0, "is read: {is_read}");
+    }
 }
 
 /// What a client of rustls has to say.
