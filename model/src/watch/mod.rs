@@ -3,13 +3,14 @@
 //! | file | what it looks at |
 //! |---|---|
 //! | `master` | what the master does: membership, rings, revisions |
-//! | `deadlines` | which deadlines of the master run, and what begins them anew |
+//! | `deadlines` | which timers of the master run, for how long, and what begins them anew |
+//! | `waiting` | whether whoever others wait for has a deadline |
 //! | `verdicts` | what the master decides about collectives |
 //! | `innocence` | who is thrown out or refused |
 //! | `election` | whose content the master elects |
 //! | `neighbours` | whom a peer is told to expect at the other end of its lanes |
 //! | `peer` | what a peer answers and orders |
-//! | `signs_of_life` | whether a peer shows that it lives, and watches its master |
+//! | `signs_of_life` | whether everybody shows that it lives, and is heard |
 
 mod deadlines;
 mod election;
@@ -19,6 +20,7 @@ mod neighbours;
 mod peer;
 mod signs_of_life;
 mod verdicts;
+mod waiting;
 
 use pccl_core::id::{GroupId, PeerId};
 use pccl_core::master::Master;
