@@ -42,6 +42,20 @@ pub(super) fn all() -> Vec<Scenario> {
                 &[M::Committed, M::ThrownOut],
             ),
         ),
+        only(
+            LOSSES_AND_DELAYS,
+            scenario(
+                "rest-3",
+                "one of three rests while the two others update and reduce",
+                1,
+                vec![
+                    inside(&REST),
+                    inside(&UPDATE_REDUCE),
+                    inside(&UPDATE_REDUCE),
+                ],
+                &[M::Committed, M::ThrownOut],
+            ),
+        ),
         scenario(
             "rest-4",
             "two of four rest, and one deadline after the other ends the wait for them",

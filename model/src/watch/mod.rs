@@ -3,7 +3,8 @@
 //! | file | what it looks at |
 //! |---|---|
 //! | `master` | what the master does: membership, rings, revisions |
-//! | `deadlines` | which deadlines of the master run, and what begins them anew |
+//! | `deadlines` | which timers of the master run, for how long, and what begins them anew |
+//! | `waiting` | whether whoever others wait for has a deadline |
 //! | `verdicts` | what the master decides about collectives |
 //! | `reasons` | what those are told whose call has come to nothing |
 //! | `trouble` | what went wrong between peers, for those who look at what the master does about it |
@@ -12,7 +13,7 @@
 //! | `election` | whose content the master elects |
 //! | `neighbours` | whom a peer is told to expect at the other end of its lanes |
 //! | `peer` | what a peer answers and orders |
-//! | `signs_of_life` | whether a peer shows that it lives, and watches its master |
+//! | `signs_of_life` | whether everybody shows that it lives, and is heard |
 //! | `told` | whether a peer passes on what it heard, to its user and to the master |
 
 mod deadlines;
@@ -27,6 +28,7 @@ mod signs_of_life;
 mod told;
 mod trouble;
 mod verdicts;
+mod waiting;
 
 use pccl_core::id::{GroupId, PeerId};
 use pccl_core::master::Master;

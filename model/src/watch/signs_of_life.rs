@@ -1,14 +1,64 @@
-//! Whether a peer shows that it lives, and notices where its master does not.
+//! Whether everybody shows that it lives, and is heard by those who watch it.
 
 use std::time::Duration;
 
-use pccl_core::messages::ToMaster;
+use pccl_core::id::PeerId;
+use pccl_core::master::{MasterInput, MasterOutput, MasterTimer};
+use pccl_core::messages::{ToMaster, ToPeer};
 use pccl_core::peer::{Call, PeerInput, PeerOutput, PeerPhase, PeerTimer, WELCOME_LIMIT};
 
+use super::deadlines::Moment;
 use crate::claim::Claim;
 use crate::prologue;
 use crate::run::Run;
 use crate::step::SeatNo;
+
+impl Moment<'_> {
+    /// Whoever says something has all the time again until its silence is noticed, and nobody else has. When
+    /// they are due, everybody is given a sign of life.
+    pub(super) fn who_speaks_lives(&self) -> bool {
+        let (before, after) = (self.before.view(), self.after.view());
+        let speaker = match self.heard {
+            MasterInput::Message { peer, .. } => Some(*peer),
+            _ => None,
+        };
+        let is_new = |peer: PeerId| before.peer(peer).is_none();
+        let is_heard = speaker.is_none_or(|peer| {
+            let stays = !is_new(peer) && after.peer(peer).is_some();
+            !stays || self.begins(MasterTimer::Silence(peer))
+        });
+        let only_its_own = self.begun.iter().all(|(timer, _)| match timer {
+            MasterTimer::Silence(peer) => is_new(*peer) || speaker == Some(*peer),
+            _ => true,
+        });
+        let everybody = !self.out.iter().any(is_sign_of_life) && !self.is_due()
+            || before.peers().all(|(peer, _)| self.is_given_a_sign(peer)) && self.is_due();
+        is_heard && only_its_own && everybody
+    }
+
+    fn is_due(&self) -> bool {
+        let due = MasterTimer::HeartbeatDue;
+        *self.heard == MasterInput::TimerFired(due) && self.before.view().timers().any(|t| t == due)
+    }
+
+    fn is_given_a_sign(&self, to: PeerId) -> bool {
+        let is_meant = |output: &MasterOutput| match output {
+            MasterOutput::Send { peer, .. } => *peer == to && is_sign_of_life(output),
+            _ => false,
+        };
+        self.out.iter().any(is_meant)
+    }
+}
+
+fn is_sign_of_life(output: &MasterOutput) -> bool {
+    matches!(
+        output,
+        MasterOutput::Send {
+            message: ToPeer::Heartbeat,
+            ..
+        }
+    )
+}
 
 /// What a peer does about an input.
 pub(super) fn signs_of_life(run: &mut Run<'_>, no: SeatNo, heard: &PeerInput, out: &[PeerOutput]) {
@@ -82,7 +132,7 @@ fn begin_anew_when_they_should(
                 (Some(WELCOME_LIMIT), None, None)
             }
             PeerInput::Message(message) => {
-                let is_welcome = matches!(message, pccl_core::messages::ToPeer::Welcome { .. });
+                let is_welcome = matches!(message, ToPeer::Welcome { .. });
                 let heartbeat = is_welcome.then_some(config.heartbeat);
                 (Some(config.silence), heartbeat, None)
             }
