@@ -15,6 +15,7 @@ use super::accepted;
 use super::election::elected;
 use super::innocence::sent_away;
 use super::reasons::{Moment, reasons};
+use super::transfers::sources;
 use super::verdicts::verdicts;
 use super::{rings as ring_orders, trouble};
 use crate::claim::Claim;
@@ -59,6 +60,7 @@ pub(crate) fn master_moved(
     reasons(run, &moment);
     verdicts(run, before, &after, out);
     ring_orders::stand(run, &after, out);
+    sources(run, out);
     trouble::mended(run, before, &after, heard, out);
     ring_orders::ordered(run, before, &after, out);
     timers(run, before, &after, heard, out);
