@@ -136,10 +136,10 @@ impl Claim {
                 "lanes are opened for another ring or a broken edge only, and what was reported broken is not kept"
             }
             Self::Avoidance => {
-                "pairs that failed are kept apart while another ring is left, and try in both directions else"
+                "pairs that failed are kept apart while there are others, and else try in both directions"
             }
             Self::Persistence => {
-                "no more attempts are made at a ring than losses, failures and newcomers explain"
+                "no more attempts are made than losses, failures and newcomers explain: then somebody goes"
             }
             Self::Trust => "no peer takes an honest master for a broken one",
             Self::AnsweredOnce => "every call is answered once, by an answer of its kind",

@@ -23,8 +23,8 @@ pub struct Trouble {
     /// Edges of standing rings, sender first, of which the master was told that they lost a lane; and whether
     /// it knew when it began to connect another ring.
     pub broken: BTreeMap<(PeerId, PeerId), bool>,
-    /// Transfers to a peer that failed, since its group last synchronized.
-    pub unfetched: BTreeMap<PeerId, u8>,
+    /// Transfers that failed, since the group last synchronized, by who was to be given what the other holds.
+    pub unfetched: BTreeMap<(PeerId, PeerId), u8>,
     /// Who held others up, and stayed, since its group last brought something to an end.
     pub stalled: BTreeSet<PeerId>,
     /// Attempts in which an edge of a newcomer did not come up.
@@ -101,6 +101,13 @@ impl Trouble {
         self.is_undialled(one, other) || self.breaks.contains_key(&pair(one, other))
     }
 
+    /// Transfers to a peer that failed.
+    #[must_use]
+    pub fn unfetched_by(&self, peer: PeerId) -> u8 {
+        let times = self.unfetched.iter().filter(|((to, _), _)| *to == peer);
+        times.fold(0, |sum, (_, times)| sum.saturating_add(*times))
+    }
+
     /// Pairs that should not be neighbours: could not be connected, or broke under many collectives.
     #[must_use]
     pub fn bad_pairs(&self) -> BTreeSet<Pair> {
@@ -135,7 +142,7 @@ impl Trouble {
         self.undialled.retain(both);
         self.breaks.retain(|ends, _| both(ends));
         self.broken.retain(|ends, _| both(ends));
-        self.unfetched.retain(|peer, _| is_there(*peer));
+        self.unfetched.retain(|ends, _| both(ends));
         self.stalled.retain(|peer| is_there(*peer));
         self.strikes.retain(|peer, _| is_there(*peer));
         for attempts in self.attempts.values_mut() {

@@ -1,6 +1,6 @@
 //! Pairs that cannot be neighbours, where there are others, and groups that are none of each other's business.
 
-use super::programs::{CONNECT, REDUCE, UPDATE, UPDATE_REDUCE};
+use super::programs::{CONNECT, REDUCE, REDUCE_TWICE, TAGS_12, TAGS_21, UPDATE, UPDATE_REDUCE};
 use super::{by_halves, in_group, inside, only, outside, scenario, small};
 use crate::milestone::Milestone as M;
 use crate::scenario::{Fault, Scenario};
@@ -17,6 +17,36 @@ pub(super) fn all() -> Vec<Scenario> {
                 &[M::Admitted, M::WiredAgain, M::Committed],
             ),
         )),
+        only(
+            &[Fault::BreakEdge, Fault::RefuseDial],
+            small(scenario(
+                "cut-off-2",
+                "two that cannot be connected any more, whoever tries",
+                3,
+                vec![inside(&REDUCE); 2],
+                &[M::Aborted, M::Recovered, M::WiredAgain, M::ThrownOut],
+            )),
+        ),
+        only(
+            &[Fault::Late],
+            small(scenario(
+                "late-2",
+                "two that are slow now and then",
+                2,
+                vec![inside(&REDUCE_TWICE); 2],
+                &[M::Committed, M::Aborted, M::Recovered, M::ThrownOut],
+            )),
+        ),
+        only(
+            &[Fault::Late],
+            small(scenario(
+                "not-joined-2",
+                "two of whom each waits for the other to begin something else",
+                1,
+                vec![inside(&TAGS_12), inside(&TAGS_21)],
+                &[M::Committed, M::GaveWay],
+            )),
+        ),
         only(
             &[Fault::RefuseDial],
             scenario(

@@ -20,7 +20,7 @@ use crate::state::Seat;
 use crate::trouble::{self, MANY, pair};
 
 /// Fewer peers than this are on each other's rings, whatever the order.
-const CHOICE_MIN: usize = 4;
+pub(super) const CHOICE_MIN: usize = 4;
 
 /// Failed transfers for which a newcomer is set aside, and does not go, while others lack the content as well.
 const SPARED_FOR: u8 = 2;
@@ -69,9 +69,8 @@ fn may_be_kicked(
         }
         Misdeed::Silent => is_over(MasterTimer::Silence(peer)),
         Misdeed::Unfetchable => {
-            let times = trouble.unfetched.get(&peer).copied().unwrap_or_default();
             let is_spared = faults_used(run) <= SPARED_FOR && !all_others_agree(run, before, peer);
-            times >= MANY && !is_spared
+            trouble.unfetched_by(peer) >= MANY && !is_spared
         }
         Misdeed::MissedBallot => {
             is_over(MasterTimer::Late(peer)) && fewer_go_than_wait(before, peer)

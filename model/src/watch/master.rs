@@ -16,6 +16,7 @@ use super::deadlines::deadlines;
 use super::election::elected;
 use super::innocence::sent_away;
 use super::reasons::{Moment, reasons};
+use super::transfers::sources;
 use super::verdicts::verdicts;
 use super::{rings as ring_orders, trouble};
 use crate::claim::Claim;
@@ -61,6 +62,7 @@ pub(crate) fn master_moved(
     verdicts(run, before, &after, out);
     deadlines(run, before, &after, heard, out);
     ring_orders::stand(run, &after, out);
+    sources(run, out);
     trouble::mended(run, before, &after, heard, out);
     ring_orders::ordered(run, before, &after, out);
     admission(run, before, &after);

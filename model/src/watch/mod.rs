@@ -9,6 +9,7 @@
 //! | `reasons` | what those are told whose call has come to nothing |
 //! | `trouble` | what went wrong between peers, for those who look at what the master does about it |
 //! | `innocence` | who is thrown out or refused |
+//! | `transfers` | who is sent to whom for shared state |
 //! | `rings` | why lanes are opened, between whom, by whom, and how often |
 //! | `election` | whose content the master elects |
 //! | `neighbours` | whom a peer is told to expect at the other end of its lanes |
@@ -26,6 +27,7 @@ mod reasons;
 mod rings;
 mod signs_of_life;
 mod told;
+mod transfers;
 mod trouble;
 mod verdicts;
 mod waiting;

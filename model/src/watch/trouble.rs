@@ -9,9 +9,12 @@ use pccl_core::shared_state::{SyncFailure, SyncRole};
 use pccl_core::states::{ConnectionPhase, ConnectionState};
 use pccl_core::topology::{BrokenEdges, Edge};
 
+use super::accepted;
+use super::innocence::CHOICE_MIN;
+use crate::claim::Claim;
 use crate::run::Run;
 use crate::state::Life;
-use crate::trouble::{count, pair};
+use crate::trouble::{MANY, count, pair};
 
 /// The master hears from a peer.
 pub(super) fn hears(run: &mut Run<'_>, before: &Master, peer: PeerId, message: &ToMaster) {
@@ -126,21 +129,14 @@ fn could_not_fetch(run: &mut Run<'_>, before: &Master, peer: PeerId, with: Optio
     }
     let seat = run.state.seat_of(peer).and_then(|no| run.state.seat(no));
     let moving = seat.and_then(|seat| seat.plane.moving.as_ref());
-    let asker = match moving.map(|moving| &moving.plan.role) {
-        Some(SyncRole::Request { .. }) => Some(peer),
-        Some(SyncRole::Distribute { .. }) => with,
-        None => with.or(Some(peer)),
+    let ends = match moving.map(|moving| &moving.plan.role) {
+        Some(SyncRole::Request { from, .. }) => from.map(|from| (peer, from.with)),
+        Some(SyncRole::Distribute { .. }) => with.map(|asker| (asker, peer)),
+        None => None,
     };
-    if let Some(asker) = asker {
-        count(
-            run.state
-                .ghost
-                .edit()
-                .trouble
-                .unfetched
-                .entry(asker)
-                .or_default(),
-        );
+    if let Some(ends) = ends {
+        let unfetched = &mut run.state.ghost.edit().trouble.unfetched;
+        count(unfetched.entry(ends).or_default());
     }
 }
 
@@ -168,8 +164,7 @@ pub(super) fn befell(
                 let known = before.view().peer(*peer);
                 let fetches = ConnectionState::RequestSharedState;
                 if known.is_some_and(|known| known.state() == fetches) {
-                    let unfetched = &mut run.state.ghost.edit().trouble.unfetched;
-                    count(unfetched.entry(*peer).or_default());
+                    could_not_fetch(run, before, *peer, None);
                 }
             }
             _ => {}
@@ -222,8 +217,21 @@ fn lanes_ended(run: &mut Run<'_>, before: &Master, heard: &MasterInput, out: &[M
         .map(|(from, to)| pair(from, to))
         .collect();
     let breaks = &mut run.state.ghost.edit().trouble.breaks;
+    let mut most = 0;
     for pair in pairs {
-        count(breaks.entry(pair).or_default());
+        let times = breaks.entry(pair).or_default();
+        count(times);
+        most = most.max(*times);
+    }
+    let somebody_goes = || {
+        out.iter()
+            .any(|output| matches!(output, MasterOutput::Lost { .. }))
+    };
+    let group = before.view().peer(*peer).map(|known| known.group());
+    // Of few peers every ring has all pairs.
+    let are_few = group.is_some_and(|group| accepted(before, group).count() < CHOICE_MIN);
+    if most >= MANY && are_few && !somebody_goes() {
+        run.state.breaks(Claim::Persistence);
     }
 }
 
@@ -365,7 +373,7 @@ fn ended_well(run: &mut Run<'_>, after: &Master, peer: PeerId, message: &ToPeer)
         ToPeer::SharedStateConcluded { result: Ok(_), .. } => {
             let mut trouble = trouble();
             let waits = |peer: &PeerId| !is_in_group(peer) || !is_accepted(peer);
-            trouble.unfetched.retain(|peer, _| waits(peer));
+            trouble.unfetched.retain(|(to, _), _| waits(to));
             trouble.stalled.retain(|peer| !is_in_group(peer));
             trouble
         }
