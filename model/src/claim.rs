@@ -34,6 +34,16 @@ pub enum Claim {
     InStep,
     Timers,
     Bounded,
+    Apart,
+    Ballots,
+    Epochs,
+    Precedence,
+    Patience,
+    Truth,
+    Meeting,
+    Tickets,
+    Fetched,
+    Failures,
 }
 
 /// All claims.
@@ -64,6 +74,16 @@ pub const CLAIMS: &[Claim] = &[
     Claim::InStep,
     Claim::Timers,
     Claim::Bounded,
+    Claim::Apart,
+    Claim::Ballots,
+    Claim::Epochs,
+    Claim::Precedence,
+    Claim::Patience,
+    Claim::Truth,
+    Claim::Meeting,
+    Claim::Tickets,
+    Claim::Fetched,
+    Claim::Failures,
 ];
 
 impl Claim {
@@ -105,7 +125,9 @@ impl Claim {
             Self::Sources => {
                 "a send-only peer is never overwritten, and a receive-only peer never serves"
             }
-            Self::Revision => "a group's revision grows by one per advance and never goes back",
+            Self::Revision => {
+                "a group's revision grows by one per advance and never goes back, unless all agree to restart"
+            }
             Self::NoStall => "while the master lives and messages flow, every pending call ends",
             Self::NoPanic => "no input panics",
             Self::NoVerdictInvented => {
@@ -127,6 +149,32 @@ impl Claim {
                 "the timers that run are those that were started and not stopped, and who goes on, and nobody else, has all its time again"
             }
             Self::Bounded => "no queue of messages to a peer grows beyond its bound",
+            Self::Apart => {
+                "what concerns one group changes nothing in another and is not told there"
+            }
+            Self::Ballots => "a ballot that lacks nobody's vote is over, whatever other groups do",
+            Self::Epochs => {
+                "peers that are told of one epoch are told of one world, whatever their group"
+            }
+            Self::Precedence => {
+                "of two calls that exclude each other the lower one gives way, and is told of the other and of its caller"
+            }
+            Self::Patience => {
+                "an update passes over a call eight times at most, and a synchronization over a reduce twice"
+            }
+            Self::Truth => {
+                "who asks whether anybody waits is told the truth, or what leads it to where the others wait"
+            }
+            Self::Meeting => {
+                "both ends of an edge are told of as many lanes as both can, and one of them where the other is"
+            }
+            Self::Tickets => {
+                "a ticket is told to the two ends of one edge, and is good for one round and one direction"
+            }
+            Self::Fetched => {
+                "who synchronizes fetches what differs and nothing else, each entry by its hash"
+            }
+            Self::Failures => "a synchronization that fails says why, and that is true",
         }
     }
 
@@ -156,6 +204,12 @@ impl Claim {
             Self::Innocence | Self::Trust => Milestone::ThrownOut,
             Self::AnsweredOnce => Milestone::GaveWay,
             Self::Timers => Milestone::NoticedBySilence,
+            Self::Apart => Milestone::LostBeside,
+            Self::Ballots | Self::Epochs | Self::Meeting | Self::Tickets => Milestone::Admitted,
+            Self::Precedence | Self::Patience => Milestone::GaveWay,
+            Self::Truth => Milestone::ToldPending,
+            Self::Fetched => Milestone::PartMoved,
+            Self::Failures => Milestone::SyncFailed,
         }
     }
 }

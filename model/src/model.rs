@@ -167,7 +167,17 @@ fn holds(claim: Claim) -> Condition {
         RetriesExplained,
         InStep,
         Timers,
-        Bounded
+        Bounded,
+        Apart,
+        Ballots,
+        Epochs,
+        Precedence,
+        Patience,
+        Truth,
+        Meeting,
+        Tickets,
+        Fetched,
+        Failures
     )
 }
 
@@ -209,6 +219,10 @@ fn is_reached(milestone: Milestone) -> Condition {
         KeptBesideFresh,
         Consented,
         Stalled,
-        SetAside
+        SetAside,
+        LostBeside,
+        PartMoved,
+        Restarted,
+        Mismatched
     )
 }

@@ -1,6 +1,5 @@
 //! Carrying one step out: what reaches a machine, what the machine wants done, and doing it.
 
-use std::net::{IpAddr, Ipv4Addr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use pccl_core::element::CollectiveSpec;
@@ -16,7 +15,7 @@ use crate::link::End;
 use crate::milestone::Milestone;
 use crate::scenario::{Scenario, SeatPlan};
 use crate::script::{Do, Program, Wish};
-use crate::state::{Life, RunState, Seat, Tour};
+use crate::state::{Life, RunState, Seat, Tour, address_of};
 use crate::step::{Deadline, SeatNo, Step};
 use crate::watch;
 
@@ -28,9 +27,6 @@ pub(crate) struct Run<'a> {
     /// The synchronization whose end a peer is being told.
     pub(crate) concluding: Option<Round>,
 }
-
-/// Where every peer is: lanes are found by the number of the peer.
-const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
 impl<'a> Run<'a> {
     /// Ready to carry something out in a state.
@@ -149,7 +145,7 @@ impl<'a> Run<'a> {
         let Some(wish) = self.seat(no).user.wish(self.program(no)) else {
             return;
         };
-        let call = call_of(self.seat(no), self.scenario.spec, wish);
+        let call = call_of(self.seat(no), self.plan(no), self.scenario.spec, wish);
         let program = self.program(no);
         let seat = self.edit(no);
         seat.user.calls(wish, program);
@@ -178,13 +174,15 @@ impl<'a> Run<'a> {
         match (message, peer) {
             (ToMaster::Hello(hello), None) => {
                 let conn = ConnId(u64::from(no.0));
-                let master = self.state.master.as_ref();
-                let identity = master.map(|master| watch::identity_of(master.view().next_peer()));
+                let Some(master) = &self.state.master else {
+                    return;
+                };
+                let number = master.view().next_peer();
                 self.tell_master(MasterInput::Connected {
                     conn,
                     hello,
-                    from: ADDRESS,
-                    identity,
+                    from: address_of(number),
+                    identity: Some(watch::identity_of(number)),
                 });
             }
             (message, Some(peer)) => {
@@ -521,7 +519,7 @@ fn is_vote(message: &ToMaster) -> bool {
 }
 
 /// The call that a wish is.
-pub(crate) fn call_of(seat: &Seat, spec: CollectiveSpec, wish: Wish) -> Call {
+pub(crate) fn call_of(seat: &Seat, plan: &SeatPlan, spec: CollectiveSpec, wish: Wish) -> Call {
     let tag_of = |tag: u8| Tag(u64::from(tag));
     let initiate = |tag: u8| Call::Initiate {
         tag: tag_of(tag),
@@ -543,7 +541,7 @@ pub(crate) fn call_of(seat: &Seat, spec: CollectiveSpec, wish: Wish) -> Call {
         Wish::Do(Do::Ask) => Call::ArePeersPending,
         Wish::Do(Do::Optimize) => Call::OptimizeTopology,
         Wish::Do(Do::Sync(strategy)) => {
-            Call::SyncSharedState(crate::transfer::vote(&seat.user, strategy))
+            Call::SyncSharedState(crate::transfer::vote(&seat.user, plan, strategy))
         }
         Wish::Do(Do::Finish(_) | Do::Advance | Do::Leave) => Call::Leave,
     }

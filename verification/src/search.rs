@@ -4,7 +4,7 @@
 //! generated is counted: a scenario is exhausted when these are all that were found.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use pccl_model::RunModel;
@@ -141,7 +141,7 @@ struct Notes {
     stop: AtomicBool,
     expanded: AtomicUsize,
     /// A bit for each milestone that a step has reached. A step into a state that is known counts.
-    reached: AtomicU32,
+    reached: AtomicU64,
 }
 
 impl Notes {

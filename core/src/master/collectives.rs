@@ -321,6 +321,17 @@ impl Master {
         }
     }
 
+    #[cfg(feature = "mutants")]
+    pub(super) fn abort_everything(&mut self, lost: PeerId, out: &mut Out) {
+        let tags_of = |(id, group): (&GroupId, &GroupRecord)| -> Vec<(GroupId, Tag)> {
+            group.running.values().map(|tag| (*id, *tag)).collect()
+        };
+        let running: Vec<(GroupId, Tag)> = self.groups.iter().flat_map(tags_of).collect();
+        for (group, tag) in running {
+            self.abort(group, tag, AbortCause::PeerLost(lost), out);
+        }
+    }
+
     fn end_tag(&mut self, peer: PeerId, tag: Tag, event: CollectiveEvent, out: &mut Out) {
         self.step_tag(peer, tag, event);
         self.idle_if_done(peer, out);

@@ -1,6 +1,8 @@
 //! The scenarios that are explored.
 
 mod collectives;
+mod entries;
+mod groups;
 mod membership;
 mod programs;
 mod shared_state;
@@ -18,6 +20,8 @@ pub fn standard() -> Vec<Scenario> {
     all.extend(membership::all());
     all.extend(shared_state::all());
     all.extend(topology::all());
+    all.extend(groups::all());
+    all.extend(entries::all());
     all.sort_by_key(|scenario| (scenario.seats.len(), scenario.faults));
     all
 }
@@ -60,6 +64,8 @@ const fn inside(program: &'static Program) -> SeatPlan {
         program,
         content: 0,
         revision: 0,
+        second: None,
+        restart: false,
     }
 }
 

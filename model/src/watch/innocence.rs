@@ -11,6 +11,7 @@ use pccl_core::messages::{Misdeed, Refusal, ToPeer};
 use pccl_core::states::{CollectiveCommunicationState, ConnectionPhase, ConnectionState};
 use pccl_core::tour;
 
+use super::election::cannot_stay;
 use crate::claim::Claim;
 use crate::milestone::Milestone;
 use crate::run::Run;
@@ -46,8 +47,10 @@ pub(super) fn sent_away(run: &mut Run<'_>, before: &Master, peer: PeerId, messag
     }
     if let ToPeer::Kicked(misdeed) = message {
         run.state.reach(Milestone::ThrownOut);
-        if *misdeed == Misdeed::Stalled {
-            run.state.reach(Milestone::Stalled);
+        match misdeed {
+            Misdeed::Stalled => run.state.reach(Milestone::Stalled),
+            Misdeed::StateMismatch { .. } => run.state.reach(Milestone::Mismatched),
+            _ => {}
         }
     }
 }
@@ -58,8 +61,10 @@ fn may_be_kicked(run: &Run<'_>, before: &Master, peer: PeerId, misdeed: &Misdeed
     let has_left = victim.is_none_or(|seat| !seat.runs());
     let went_wrong = has_left || run.state.faults < run.scenario.faults;
     match misdeed {
-        // Content that is ahead of the group's is no fault of the network.
-        Misdeed::RevisionAhead { .. } => true,
+        // Content that does not fit the group's is no fault of the network.
+        Misdeed::RevisionAhead { .. } | Misdeed::StateMismatch { .. } => {
+            cannot_stay(run, before, peer, misdeed)
+        }
         Misdeed::Silent => went_wrong,
         Misdeed::Unfetchable => {
             went_wrong && (faults_used(run) > SPARED_FOR || all_others_agree(run, before, peer))
@@ -84,7 +89,6 @@ fn may_be_kicked(run: &Run<'_>, before: &Master, peer: PeerId, misdeed: &Misdeed
         | Misdeed::TooManyTags { .. }
         | Misdeed::BadManifest
         | Misdeed::Cancels
-        | Misdeed::StateMismatch { .. }
         | Misdeed::SlowReader => false,
     }
 }
@@ -97,7 +101,7 @@ fn all_others_agree(run: &Run<'_>, before: &Master, peer: PeerId) -> bool {
         let is_accepted = known.phase() == ConnectionPhase::Accepted;
         *id != peer && is_accepted && Some(known.group()) == group
     });
-    let contents = others.filter_map(|(id, _)| Some(seat_of(run, id)?.user.content));
+    let contents = others.filter_map(|(id, _)| Some(seat_of(run, id)?.user.contents.compared()));
     let contents: BTreeSet<_> = contents.collect();
     contents.len() < 2
 }

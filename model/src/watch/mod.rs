@@ -5,16 +5,24 @@
 //! | `master` | what the master does: membership, timers, rings, revisions |
 //! | `verdicts` | what the master decides about collectives |
 //! | `innocence` | who is thrown out or refused |
-//! | `election` | whose content the master elects |
+//! | `voters`, `election`, `entries` | whose content the master elects, and who fetches what of it |
+//! | `groups` | what groups have to do with each other |
+//! | `precedence` | which of two calls gives way |
+//! | `orders` | whether the two ends of an edge will meet |
 //! | `neighbours` | whom a peer is told to expect at the other end of its lanes |
 //! | `peer` | what a peer answers and orders |
 
 mod election;
+mod entries;
+mod groups;
 mod innocence;
 mod master;
 mod neighbours;
+mod orders;
 mod peer;
+mod precedence;
 mod verdicts;
+mod voters;
 
 use pccl_core::id::{GroupId, PeerId};
 use pccl_core::master::Master;

@@ -7,6 +7,7 @@ use pccl_core::schedule::Schedule;
 use pccl_core::shared_state::{SyncRole, SyncStrategy};
 use pccl_core::topology::Edge;
 
+use super::groups::epochs;
 use crate::claim::Claim;
 use crate::milestone::Milestone;
 use crate::run::{Run, small};
@@ -187,7 +188,7 @@ fn holds_the_same(run: &mut Run<'_>, no: SeatNo, revision: Revision) {
         return;
     };
     let group = GroupId(run.plan(no).group);
-    let held = (round, revision, run.seat(no).user.content);
+    let held = (round, revision, run.seat(no).user.contents.compared());
     let ghost = run.state.ghost.edit();
     let known = ghost.contents.entry(group).or_insert(held);
     if known.0 != round {
@@ -322,6 +323,7 @@ pub(crate) fn adopted(run: &mut Run<'_>, no: SeatNo, me: PeerId) {
     if !edges || !same {
         run.state.breaks(Claim::OneView);
     }
+    epochs(run, no);
 }
 
 /// Where one sends to the other on its standing lanes, the other receives on the same.
