@@ -174,7 +174,9 @@ impl Claim {
             Self::Fetched => {
                 "who synchronizes fetches what differs and nothing else, each entry by its hash"
             }
-            Self::Failures => "a synchronization that fails says why, and that is true",
+            Self::Failures => {
+                "no synchronization or optimization fails without a cause, and the cause that is named is true"
+            }
         }
     }
 

@@ -322,11 +322,12 @@ impl Master {
     }
 
     #[cfg(feature = "mutants")]
-    pub(super) fn abort_everything(&mut self, lost: PeerId, out: &mut Out) {
+    pub(super) fn abort_elsewhere(&mut self, own: GroupId, lost: PeerId, out: &mut Out) {
         let tags_of = |(id, group): (&GroupId, &GroupRecord)| -> Vec<(GroupId, Tag)> {
             group.running.values().map(|tag| (*id, *tag)).collect()
         };
-        let running: Vec<(GroupId, Tag)> = self.groups.iter().flat_map(tags_of).collect();
+        let others = self.groups.iter().filter(|(group, _)| **group != own);
+        let running: Vec<(GroupId, Tag)> = others.flat_map(tags_of).collect();
         for (group, tag) in running {
             self.abort(group, tag, AbortCause::PeerLost(lost), out);
         }

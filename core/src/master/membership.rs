@@ -143,7 +143,7 @@ impl Master {
         self.collectives_lose(id, peer, out);
         #[cfg(feature = "mutants")]
         if rule!(false; LossAbortsOtherGroups => true) {
-            self.abort_everything(peer, out);
+            self.abort_elsewhere(id, peer, out);
         }
         self.sync_loses(id, peer, out);
         if let Some(group) = self.group_mut(id) {

@@ -107,13 +107,14 @@ impl Master {
         out: &mut Out,
     ) -> bool {
         let losers = self.all_in(group, ConnectionState::VoteSyncSharedState);
+        let caller = rule!(
+            peer;
+            ConflictNamesTheLoser => losers.first().copied().unwrap_or(peer)
+        );
         let conflict = Conflict {
             yours: CallKind::SyncSharedState,
             theirs,
-            peer: rule!(
-                peer;
-                ConflictNamesTheLoser => losers.first().copied().unwrap_or(peer)
-            ),
+            peer: caller,
         };
         for loser in &losers {
             self.step(*loser, Event::CallGaveWay, out);

@@ -412,7 +412,7 @@ impl Master {
             group.broken = rule!(broken; EdgeKeptThoughBroken => BTreeSet::new());
             group.epoch = rule!(
                 epoch;
-                EpochOfOneGroup if group.ring == plan.ring => group.epoch
+                EpochOfOneGroup if group.ring == plan.ring && group.edges == plan.edges => group.epoch
             );
             group.ring = plan.ring;
             group.edges = plan.edges;

@@ -1,6 +1,8 @@
 //! Shared state of two entries, state that does not fit, and groups that go back.
 
-use super::programs::{ADVANCE_AND_ADMIT, LEAVER, POPULAR, SEND_ONLY, SKIPS, SYNC, SYNC_AGAIN};
+use super::programs::{
+    ADVANCE_AND_ADMIT, LEAVER, POPULAR, SEND_ONLY, SKIPS, SYNC, SYNC_AGAIN, SYNC_TWICE,
+};
 use super::{holding, holding_outside, inside, only, outside, scenario};
 use crate::contents::SecondPlan;
 use crate::milestone::Milestone as M;
@@ -39,11 +41,8 @@ const fn restarting(plan: SeatPlan) -> SeatPlan {
     }
 }
 
-const fn ahead(plan: SeatPlan) -> SeatPlan {
-    SeatPlan {
-        revision: 9,
-        ..plan
-    }
+const fn at_revision(revision: u8, plan: SeatPlan) -> SeatPlan {
+    SeatPlan { revision, ..plan }
 }
 
 pub(super) fn all() -> Vec<Scenario> {
@@ -78,6 +77,16 @@ pub(super) fn all() -> Vec<Scenario> {
                 &[M::ContentMoved, M::PartMoved, M::ContentKept, M::Admitted],
             ),
         ),
+        scenario(
+            "entries-kept",
+            "two who may differ in one of two entries, of whom one computes and the other does not",
+            0,
+            vec![
+                and_free(4, inside(&POPULAR)),
+                and_free(5, inside(&SYNC_TWICE)),
+            ],
+            &[M::ContentMoved, M::PartMoved, M::ContentKept],
+        ),
         only(
             &[Fault::Crash],
             scenario(
@@ -98,6 +107,27 @@ pub(super) fn all() -> Vec<Scenario> {
             0,
             vec![inside(&SYNC_AGAIN), and_second(7, outside(&SYNC))],
             &[M::Mismatched, M::ContentKept, M::Admitted],
+        ),
+        scenario(
+            "entries-majority",
+            "two newcomers agree on other entries than the one that was there",
+            0,
+            vec![
+                inside(&SYNC_AGAIN),
+                and_second(7, outside(&SYNC)),
+                and_second(7, outside(&SYNC)),
+            ],
+            &[M::Mismatched, M::ContentKept, M::Admitted],
+        ),
+        scenario(
+            "sync-newer",
+            "a newcomer is one revision further than the group, which repeats its own",
+            0,
+            vec![
+                inside(&SYNC_AGAIN),
+                at_revision(1, holding_outside(&SYNC, 7)),
+            ],
+            &[M::ContentMoved, M::Admitted],
         ),
         scenario(
             "restart-all",
@@ -124,7 +154,7 @@ pub(super) fn all() -> Vec<Scenario> {
             "sync-ahead",
             "a newcomer is ahead of the group",
             0,
-            vec![inside(&ADVANCE_AND_ADMIT), ahead(outside(&SYNC))],
+            vec![inside(&ADVANCE_AND_ADMIT), at_revision(9, outside(&SYNC))],
             &[M::ContentKept, M::Admitted, M::ThrownOut],
         ),
         scenario(

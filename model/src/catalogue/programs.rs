@@ -204,3 +204,5 @@ pub(super) static SKIPS: Program = program(&[
     Do::Advance,
     Do::Sync(EnforcePopular),
 ]);
+/// Synchronizes twice, and computes nothing in between.
+pub(super) static SYNC_TWICE: Program = repeated(2, &[Do::Sync(EnforcePopular)]);

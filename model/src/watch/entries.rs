@@ -30,7 +30,7 @@ pub(super) fn planned_part(run: &mut Run<'_>, peer: PeerId, plan: &SyncPlan, ele
             if !wanted.is_empty() && wanted.len() < known {
                 run.state.reach(Milestone::PartMoved);
             }
-            let moves = source.is_some() == !wanted.is_empty();
+            let moves = source.is_some() != wanted.is_empty();
             !holds(&holders, peer) && serves && moves && entries.to_vec() == wanted
         }
     };

@@ -155,6 +155,9 @@ fn said(
             }
         }
         ToPeer::Kicked(_) | ToPeer::Refused(_) => sent_away(run, before, peer, message),
+        ToPeer::OptimizationConcluded {
+            improved_or_kept: false,
+        } if run.state.faults == run.scenario.faults => run.state.breaks(Claim::Failures),
         ToPeer::Welcome { .. }
         | ToPeer::EstablishRing { .. }
         | ToPeer::PeersPending { .. }

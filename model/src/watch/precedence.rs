@@ -19,7 +19,7 @@ const PASSES_MAX: u8 = 8;
 const IN_A_ROW_MAX: u8 = 2;
 
 /// As long as all who reduce are newcomers and some of those who synchronize are not.
-const OF_NEWCOMERS_MAX: u8 = 5;
+const OF_NEWCOMERS_MAX: u8 = 4;
 
 /// The master has moved: who gave way, and to whom?
 pub(super) fn precedence(
@@ -53,7 +53,7 @@ pub(super) fn precedence(
         }
     }
     count_conflicts(run, before, after, out);
-    forget(run, after, out);
+    forget(run, before, after, out);
     if after
         .view()
         .groups()
@@ -186,7 +186,9 @@ fn count_passes(run: &mut Run<'_>, before: &Master, out: &[MasterOutput]) {
 fn was_passed_over(run: &Run<'_>, before: &Master, group: GroupId) -> bool {
     let mut passed = run.state.ghost.passed.iter();
     let is_of_group = |peer: PeerId| before.view().peer(peer).is_some_and(|p| p.group() == group);
-    passed.any(|(peer, times)| *times >= PASSES_MAX && is_of_group(*peer))
+    // Who is gone counts for the master until it knows.
+    let went_wrong = run.state.faults < run.scenario.faults;
+    went_wrong || passed.any(|(peer, times)| *times >= PASSES_MAX && is_of_group(*peer))
 }
 
 /// A collective that gives way to a synchronization for the third time in a row should not have.
@@ -222,48 +224,57 @@ fn count_conflicts(run: &mut Run<'_>, before: &Master, after: &Master, out: &[Ma
             run.state.breaks(Claim::Patience);
         }
     }
-    for (peer, known) in before.view().peers() {
-        let is_set_aside = known.phase() == ConnectionPhase::Accepted
-            && after.view().peer(peer).map(PeerView::phase) == Some(ConnectionPhase::Registered);
-        if is_set_aside && !may_be_set_aside(run, peer, known.group()) {
+    let aside = set_aside(before, after);
+    for (peer, group) in aside {
+        if !may_be_set_aside(run, after, peer, group) {
             run.state.breaks(Claim::Patience);
         }
     }
 }
 
-/// Who waits to synchronize, after two conflicts in a row, or after transfers that broke.
-fn may_be_set_aside(run: &Run<'_>, peer: PeerId, group: GroupId) -> bool {
+/// Members that have to wait for the next update, and their groups.
+fn set_aside(before: &Master, after: &Master) -> Vec<(PeerId, GroupId)> {
+    let phase = |master: &Master, peer| master.view().peer(peer).map(PeerView::phase);
+    let peers = before.view().peers().filter(|(peer, known)| {
+        known.phase() == ConnectionPhase::Accepted
+            && phase(after, *peer) == Some(ConnectionPhase::Registered)
+    });
+    peers.map(|(peer, known)| (peer, known.group())).collect()
+}
+
+/// Who waits to synchronize, with all others who do, after two conflicts in a row; or after transfers that
+/// broke.
+fn may_be_set_aside(run: &Run<'_>, after: &Master, peer: PeerId, group: GroupId) -> bool {
     let in_a_row = run.state.ghost.in_a_row.get(&group);
     let conflicts = in_a_row.map_or(0, |(times, _)| *times);
     let went_wrong = run.state.faults < run.scenario.faults;
     let waits = calls(run, peer, CallKind::SyncSharedState).unwrap_or(true);
-    waits && (conflicts >= IN_A_ROW_MAX || went_wrong)
+    let synchronizes = ConnectionState::VoteSyncSharedState;
+    let others_stay = members(after, group).any(|(_, known)| known.state() == synchronizes);
+    waits && (conflicts >= IN_A_ROW_MAX && !others_stay || went_wrong)
 }
 
 /// What succeeded ends the row, and so does an answer.
-fn forget(run: &mut Run<'_>, after: &Master, out: &[MasterOutput]) {
+fn forget(run: &mut Run<'_>, before: &Master, after: &Master, out: &[MasterOutput]) {
     let ghost = &run.state.ghost;
     if ghost.in_a_row.is_empty() && ghost.passed.is_empty() {
         return;
     }
     let group_of = |peer: PeerId| after.view().peer(peer).map(PeerView::group);
     let over = out.iter().filter_map(|output| match output {
-        MasterOutput::Send { peer, message } => match message {
-            ToPeer::Verdict {
-                verdict: Verdict::Committed { .. },
-                ..
-            }
-            | ToPeer::SharedStateConcluded { result: Ok(_), .. } => group_of(*peer),
-            _ => None,
-        },
+        MasterOutput::Send {
+            peer,
+            message:
+                ToPeer::Verdict {
+                    verdict: Verdict::Committed { .. },
+                    ..
+                }
+                | ToPeer::SharedStateConcluded { result: Ok(_), .. },
+        } => group_of(*peer),
         _ => None,
     });
-    let is_aside = |known: PeerView<'_>| {
-        known.phase() == ConnectionPhase::Registered
-            && known.state() == ConnectionState::VoteSyncSharedState
-    };
-    let aside = after.view().peers().filter(|(_, known)| is_aside(*known));
-    let aside = aside.map(|(_, known)| known.group());
+    let aside = set_aside(before, after);
+    let aside = aside.into_iter().map(|(_, group)| group);
     let over: BTreeSet<GroupId> = over.chain(aside).collect();
     let is_there = |group: GroupId| after.view().groups().any(|known| known == group);
     let waits = |peer: PeerId| {
