@@ -113,3 +113,45 @@ impl Contents {
         described
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn contents(may_differ: bool) -> Contents {
+        let second = SecondPlan {
+            name: "a",
+            content: 7,
+            may_differ,
+        };
+        Contents::new(1, Some(second))
+    }
+
+    #[test]
+    fn an_entry_is_found_by_its_place_among_the_names() {
+        let mut two = contents(false);
+
+        let places = two.entries().into_iter().zip(0..);
+        assert!(
+            places
+                .into_iter()
+                .all(|(entry, at)| two.get(EntryIndex(at)) == Some(entry.hash))
+        );
+        assert!(two.entries().is_sorted_by(|one, next| one.name < next.name));
+        assert!(two.set(EntryIndex(1), ContentHash(9)) && !two.set(EntryIndex(2), ContentHash(9)));
+        assert_eq!(two.get(EntryIndex(1)), Some(ContentHash(9)));
+    }
+
+    #[test]
+    fn what_may_differ_is_not_compared() {
+        let differing = |may_differ| {
+            let (one, mut other) = (contents(may_differ), contents(may_differ));
+            other.set(EntryIndex(0), ContentHash(8));
+            one.compared() != other.compared()
+        };
+
+        assert!(differing(false));
+        assert!(!differing(true));
+        assert_ne!(contents(false).described(), contents(true).described());
+    }
+}
