@@ -314,6 +314,32 @@ mutants! {
     /// A commit names the newest epoch of the run, not that of the ring that contributed.
     VerdictOfAnotherEpoch = "verdict-of-another-epoch",
 
+    // Groups.
+    /// A synchronization begins when all members of all groups have called it: one group waits for another.
+    BallotOfAllGroups = "ballot-of-all-groups",
+    /// A loss aborts what runs in every group: one group's death costs all others a retry.
+    LossAbortsOtherGroups = "loss-aborts-other-groups",
+    /// A group whose ring is what it was keeps its epoch when another's changes: one epoch is two worlds.
+    EpochOfOneGroup = "epoch-of-one-group",
+
+    // Which call gives way.
+    /// `optimize_topology` gives way to `sync_shared_state`, which the documentation says the other way round.
+    OptimizeGivesWay = "optimize-gives-way",
+    /// A conflict names the peer itself: its user looks for the other call where it is not.
+    ConflictNamesTheLoser = "conflict-names-the-loser",
+    /// Updates pass over a call without end: who waits in it waits for ever.
+    PassedOverForEver = "passed-over-for-ever",
+
+    // What orders contain.
+    /// The two directions between two peers have one ticket: lanes are taken for those of the other edge.
+    OneTicketForBothWays = "one-ticket-for-both-ways",
+    /// The end that dials is told its own address: no edge comes up.
+    OwnAddressDialled = "own-address-dialled",
+    /// Both ends of an edge open its lanes: each waits for the other to take them.
+    BothEndsDial = "both-ends-dial",
+    /// As many lanes are ordered as the sender would like: the receiver has fewer.
+    LanesOfOneEnd = "lanes-of-one-end",
+
     // Timers.
     /// Timers are not stopped when nobody needs them any more.
     TimerNotStopped = "timer-not-stopped",
@@ -395,6 +421,13 @@ mutants! {
     /// A peer drops what it has fetched although the synchronization succeeded: it goes on with its
     /// old content, and nobody knows.
     FetchedStateDropped = "fetched-state-dropped",
+
+    /// All entries are fetched where one differs: what may differ is overwritten, and bytes travel for nothing.
+    AllEntriesFetched = "all-entries-fetched",
+    /// An entry is asked for by the hash that it has already: what arrives is never what was asked for.
+    EntryUnderAnotherHash = "entry-under-another-hash",
+    /// One peer that agrees to restart is enough: the others lose work that they did not give up.
+    RestartByOne = "restart-by-one",
 
     // Optimization.
     /// The measurements of a dead peer are waited for: `optimize_topology` never ends.

@@ -41,6 +41,16 @@ pub enum Claim {
     SignsOfLife,
     Unmoved,
     Bounded,
+    Apart,
+    Ballots,
+    Epochs,
+    Precedence,
+    Patience,
+    Truth,
+    Meeting,
+    Tickets,
+    Fetched,
+    Failures,
 }
 
 /// All claims.
@@ -78,6 +88,16 @@ pub const CLAIMS: &[Claim] = &[
     Claim::SignsOfLife,
     Claim::Unmoved,
     Claim::Bounded,
+    Claim::Apart,
+    Claim::Ballots,
+    Claim::Epochs,
+    Claim::Precedence,
+    Claim::Patience,
+    Claim::Truth,
+    Claim::Meeting,
+    Claim::Tickets,
+    Claim::Fetched,
+    Claim::Failures,
 ];
 
 impl Claim {
@@ -119,7 +139,9 @@ impl Claim {
             Self::Sources => {
                 "a send-only peer is never overwritten, and a receive-only peer never serves"
             }
-            Self::Revision => "a group's revision grows by one per advance and never goes back",
+            Self::Revision => {
+                "a group's revision grows by one per advance and never goes back, unless all agree to restart"
+            }
             Self::NoStall => "while the master lives and messages flow, every pending call ends",
             Self::NoPanic => "no input panics",
             Self::NoVerdictInvented => {
@@ -162,6 +184,34 @@ impl Claim {
                 "a timer that was stopped and an answer that nobody waits for any more change nothing"
             }
             Self::Bounded => "no queue of messages to a peer grows beyond its bound",
+            Self::Apart => {
+                "what concerns one group changes nothing in another and is not told there"
+            }
+            Self::Ballots => "a ballot that lacks nobody's vote is over, whatever other groups do",
+            Self::Epochs => {
+                "peers that are told of one epoch are told of one world, whatever their group"
+            }
+            Self::Precedence => {
+                "of two calls that exclude each other the lower one gives way, and is told of the other and of its caller"
+            }
+            Self::Patience => {
+                "an update passes over a call eight times at most, and a synchronization over a reduce twice"
+            }
+            Self::Truth => {
+                "who asks whether anybody waits is told the truth, or what leads it to where the others wait"
+            }
+            Self::Meeting => {
+                "both ends of an edge are told of as many lanes as both can, and one of them where the other is"
+            }
+            Self::Tickets => {
+                "a ticket is told to the two ends of one edge, and is good for one round and one direction"
+            }
+            Self::Fetched => {
+                "who synchronizes fetches what differs and nothing else, each entry by its hash"
+            }
+            Self::Failures => {
+                "no synchronization or optimization fails without a cause, and the cause that is named is true"
+            }
         }
     }
 
@@ -197,6 +247,12 @@ impl Claim {
             Self::Timers | Self::SignsOfLife => Milestone::NoticedBySilence,
             Self::Watched => Milestone::Stalled,
             Self::Unmoved => Milestone::OptimizationFailed,
+            Self::Apart => Milestone::LostBeside,
+            Self::Ballots | Self::Epochs | Self::Meeting | Self::Tickets => Milestone::Admitted,
+            Self::Precedence | Self::Patience => Milestone::GaveWay,
+            Self::Truth => Milestone::ToldPending,
+            Self::Fetched => Milestone::PartMoved,
+            Self::Failures => Milestone::SyncFailed,
         }
     }
 }

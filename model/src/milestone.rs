@@ -66,6 +66,14 @@ pub enum Milestone {
     SetAside,
     /// A ring is connected in which a pair that failed is kept apart.
     RoutedAround,
+    /// A peer of one group is lost while another group is at work.
+    LostBeside,
+    /// A peer fetches one of two entries.
+    PartMoved,
+    /// A group goes back to an older revision.
+    Restarted,
+    /// A peer that has other entries than the rest is sent away.
+    Mismatched,
 }
 
 /// All milestones.
@@ -101,6 +109,10 @@ pub const MILESTONES: &[Milestone] = &[
     Milestone::Stalled,
     Milestone::SetAside,
     Milestone::RoutedAround,
+    Milestone::LostBeside,
+    Milestone::PartMoved,
+    Milestone::Restarted,
+    Milestone::Mismatched,
 ];
 
 impl Milestone {
@@ -141,6 +153,10 @@ impl Milestone {
             Self::Stalled => "a peer that holds others up is ended",
             Self::SetAside => "a newcomer is set aside until the next update",
             Self::RoutedAround => "a ring is tried that keeps a pair apart that failed",
+            Self::LostBeside => "a peer of one group is lost while another group is at work",
+            Self::PartMoved => "a peer fetches one of two entries",
+            Self::Restarted => "a group goes back to an older revision",
+            Self::Mismatched => "a peer that has other entries than the rest is sent away",
         }
     }
 }

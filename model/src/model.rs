@@ -180,7 +180,17 @@ fn holds(claim: Claim) -> Condition {
         Watched,
         SignsOfLife,
         Unmoved,
-        Bounded
+        Bounded,
+        Apart,
+        Ballots,
+        Epochs,
+        Precedence,
+        Patience,
+        Truth,
+        Meeting,
+        Tickets,
+        Fetched,
+        Failures
     )
 }
 
@@ -223,6 +233,10 @@ fn is_reached(milestone: Milestone) -> Condition {
         Consented,
         Stalled,
         SetAside,
-        RoutedAround
+        RoutedAround,
+        LostBeside,
+        PartMoved,
+        Restarted,
+        Mismatched
     )
 }

@@ -15,7 +15,7 @@ use crate::link::End;
 use crate::milestone::Milestone;
 use crate::scenario::{Scenario, SeatPlan};
 use crate::script::{Do, Program, Wish};
-use crate::state::{Life, RunState, Seat, Tour};
+use crate::state::{Life, RunState, Seat, Tour, address_of};
 use crate::step::{Deadline, SeatNo, Step};
 use crate::watch;
 
@@ -146,7 +146,7 @@ impl<'a> Run<'a> {
         let Some(wish) = self.seat(no).user.wish(self.program(no)) else {
             return;
         };
-        let call = call_of(self.seat(no), self.scenario.spec, wish);
+        let call = call_of(self.seat(no), self.plan(no), self.scenario.spec, wish);
         let program = self.program(no);
         let seat = self.edit(no);
         seat.user.calls(wish, program);
@@ -175,15 +175,15 @@ impl<'a> Run<'a> {
         match (message, peer) {
             (ToMaster::Hello(hello), None) => {
                 let conn = ConnId(u64::from(no.0));
-                let master = self.state.master.as_ref();
-                let number = master.map(|master| master.view().next_peer());
-                let from = watch::address_of(number.unwrap_or_default()).ip();
-                let identity = number.map(watch::identity_of);
+                let Some(master) = &self.state.master else {
+                    return;
+                };
+                let number = master.view().next_peer();
                 self.tell_master(MasterInput::Connected {
                     conn,
                     hello,
-                    from,
-                    identity,
+                    from: address_of(number),
+                    identity: Some(watch::identity_of(number)),
                 });
             }
             (message, Some(peer)) => {
@@ -536,7 +536,7 @@ pub(crate) fn is_vote(message: &ToMaster) -> bool {
 }
 
 /// The call that a wish is.
-pub(crate) fn call_of(seat: &Seat, spec: CollectiveSpec, wish: Wish) -> Call {
+pub(crate) fn call_of(seat: &Seat, plan: &SeatPlan, spec: CollectiveSpec, wish: Wish) -> Call {
     let tag_of = |tag: u8| Tag(u64::from(tag));
     let initiate = |tag: u8| Call::Initiate {
         tag: tag_of(tag),
@@ -558,7 +558,7 @@ pub(crate) fn call_of(seat: &Seat, spec: CollectiveSpec, wish: Wish) -> Call {
         Wish::Do(Do::Ask) => Call::ArePeersPending,
         Wish::Do(Do::Optimize) => Call::OptimizeTopology,
         Wish::Do(Do::Sync(strategy)) => {
-            Call::SyncSharedState(crate::transfer::vote(&seat.user, strategy))
+            Call::SyncSharedState(crate::transfer::vote(&seat.user, plan, strategy))
         }
         Wish::Do(Do::Finish(_) | Do::Advance | Do::Leave) => Call::Leave,
     }

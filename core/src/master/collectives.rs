@@ -339,6 +339,18 @@ impl Master {
         }
     }
 
+    #[cfg(feature = "mutants")]
+    pub(super) fn abort_elsewhere(&mut self, own: GroupId, lost: PeerId, out: &mut Out) {
+        let tags_of = |(id, group): (&GroupId, &GroupRecord)| -> Vec<(GroupId, Tag)> {
+            group.running.values().map(|tag| (*id, *tag)).collect()
+        };
+        let others = self.groups.iter().filter(|(group, _)| **group != own);
+        let running: Vec<(GroupId, Tag)> = others.flat_map(tags_of).collect();
+        for (group, tag) in running {
+            self.abort(group, tag, AbortCause::PeerLost(lost), out);
+        }
+    }
+
     fn end_tag(&mut self, peer: PeerId, tag: Tag, event: CollectiveEvent, out: &mut Out) {
         self.step_tag(peer, tag, event);
         self.idle_if_done(peer, out);

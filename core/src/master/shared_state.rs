@@ -66,7 +66,11 @@ impl Master {
     pub(super) fn count_sync(&mut self, group: GroupId, out: &mut Out) -> bool {
         let wanted = ConnectionState::VoteSyncSharedState;
         let record = self.groups.get(&group);
-        if !record.is_some_and(|record| record.tally.all_in(wanted)) {
+        let unanimous = rule!(
+            record.is_some_and(|record| record.tally.all_in(wanted));
+            BallotOfAllGroups => self.tally.all_in(wanted)
+        );
+        if !unanimous {
             return false;
         }
         let veterans = self.veterans(group);

@@ -2,6 +2,8 @@
 
 mod collectives;
 mod deadlines;
+mod entries;
+mod groups;
 mod membership;
 mod neighbours;
 mod programs;
@@ -22,6 +24,8 @@ pub fn standard() -> Vec<Scenario> {
     all.extend(topology::all());
     all.extend(deadlines::all());
     all.extend(neighbours::all());
+    all.extend(groups::all());
+    all.extend(entries::all());
     all.sort_by_key(|scenario| (scenario.seats.len(), scenario.faults));
     all
 }
@@ -64,6 +68,8 @@ const fn inside(program: &'static Program) -> SeatPlan {
         program,
         content: 0,
         revision: 0,
+        second: None,
+        restart: false,
     }
 }
 

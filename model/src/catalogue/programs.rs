@@ -11,6 +11,7 @@ const fn program(steps: &'static [Do]) -> Program {
         first: 0,
         top: 0,
         rests: false,
+        starts_over: false,
     }
 }
 
@@ -52,6 +53,16 @@ const LOOP: &[Do] = &[
 /// The usual training loop, once and twice.
 pub(super) static TRAIN: Program = program(LOOP);
 pub(super) static TRAIN_TWICE: Program = repeated(2, LOOP);
+
+/// The loop of the README: whatever fails, the next round repeats it.
+pub(super) static README: Program = Program {
+    starts_over: true,
+    ..program(LOOP)
+};
+pub(super) static README_TWICE: Program = Program {
+    starts_over: true,
+    ..repeated(2, LOOP)
+};
 
 /// The training loop of somebody who is out of step with the others.
 pub(super) static TRAIN_FROM_REDUCE: Program = Program {
@@ -125,6 +136,35 @@ pub(super) static SYNC_AFTER_OPTIMIZE: Program = Program {
     first: 1,
     ..program(OPTIMIZE_AND_SYNC)
 };
+/// Optimize, synchronize, reduce; and the same by peers that are elsewhere in it.
+const ALL_CALLS: &[Do] = &[
+    Do::Optimize,
+    Do::Sync(EnforcePopular),
+    Do::Start(1),
+    Do::Finish(1),
+];
+pub(super) static THREE_CALLS: Program = program(ALL_CALLS);
+pub(super) static THREE_FROM_SYNC: Program = Program {
+    first: 1,
+    ..program(ALL_CALLS)
+};
+pub(super) static THREE_FROM_REDUCE: Program = Program {
+    first: 2,
+    ..program(ALL_CALLS)
+};
+/// Answers every conflict by making the same reduce again.
+pub(super) static STUBBORN_REDUCE: Program = program(&[Do::Start(1), Do::Finish(1)]);
+/// Synchronizes again when newcomers are in, and reduces where that gives way.
+pub(super) static SYNC_THEN_YIELD: Program = Program {
+    top: 3,
+    ..program(&[
+        Do::Sync(EnforcePopular),
+        Do::Update,
+        Do::Sync(EnforcePopular),
+        Do::Start(1),
+        Do::Finish(1),
+    ])
+};
 pub(super) static QUIT: Program = program(&[Do::Start(1), Do::Leave]);
 pub(super) static CANCEL: Program = program(&[Do::Start(1), Do::Cancel(1), Do::Finish(1)]);
 /// Gives a reduce up, and goes on with something else at once.
@@ -165,3 +205,21 @@ pub(super) static SEND: Program =
     program(&[Do::Sync(SendOnly), Do::Advance, Do::Sync(EnforcePopular)]);
 pub(super) static RECEIVE: Program =
     program(&[Do::Sync(ReceiveOnly), Do::Advance, Do::Sync(EnforcePopular)]);
+/// Is never overwritten.
+pub(super) static SEND_ONLY: Program = program(&[Do::Sync(SendOnly)]);
+/// Synchronizes twice, admits who waits, and goes.
+pub(super) static LEAVER: Program = program(&[
+    Do::Sync(EnforcePopular),
+    Do::Advance,
+    Do::Sync(EnforcePopular),
+    Do::Update,
+]);
+/// Computes twice between two synchronizations.
+pub(super) static SKIPS: Program = program(&[
+    Do::Sync(EnforcePopular),
+    Do::Advance,
+    Do::Advance,
+    Do::Sync(EnforcePopular),
+]);
+/// Synchronizes twice, and computes nothing in between.
+pub(super) static SYNC_TWICE: Program = repeated(2, &[Do::Sync(EnforcePopular)]);

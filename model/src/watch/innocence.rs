@@ -7,12 +7,13 @@
 
 use std::collections::BTreeSet;
 
-use pccl_core::id::{PeerId, Revision};
+use pccl_core::id::PeerId;
 use pccl_core::master::{Master, MasterInput, MasterTimer, PeerView};
 use pccl_core::messages::{Misdeed, Refusal, ToPeer};
 use pccl_core::states::{CollectiveCommunicationState, ConnectionPhase, ConnectionState};
 
-use super::neighbours::address_of;
+use super::election::cannot_stay;
+use super::orders::whereabouts;
 use crate::claim::Claim;
 use crate::milestone::Milestone;
 use crate::run::Run;
@@ -43,8 +44,10 @@ pub(super) fn sent_away(
     }
     if let ToPeer::Kicked(misdeed) = message {
         run.state.reach(Milestone::ThrownOut);
-        if *misdeed == Misdeed::Stalled {
-            run.state.reach(Milestone::Stalled);
+        match misdeed {
+            Misdeed::Stalled => run.state.reach(Milestone::Stalled),
+            Misdeed::StateMismatch { .. } => run.state.reach(Milestone::Mismatched),
+            _ => {}
         }
     }
 }
@@ -59,13 +62,9 @@ fn may_be_kicked(
     let trouble = &run.state.ghost.trouble;
     let is_over = |timer| *heard == MasterInput::TimerFired(timer);
     match misdeed {
-        // Content that is ahead of the group's is no fault of the network.
-        Misdeed::RevisionAhead { expected, offered } => {
-            let group = before.view().peer(peer).map(|known| known.group());
-            let reached = group.and_then(|group| before.view().revision(group));
-            let holds = seat_of(run, peer).filter(|seat| seat.runs());
-            let holds = holds.is_none_or(|seat| seat.user.revision == *offered);
-            offered > expected && holds && reached.map(Revision::next) == Some(*expected)
+        // Content that does not fit the group's is no fault of the network.
+        Misdeed::RevisionAhead { .. } | Misdeed::StateMismatch { .. } => {
+            cannot_stay(run, before, peer, misdeed)
         }
         Misdeed::Silent => is_over(MasterTimer::Silence(peer)),
         Misdeed::Unfetchable => {
@@ -91,7 +90,6 @@ fn may_be_kicked(
         | Misdeed::TooManyTags { .. }
         | Misdeed::BadManifest
         | Misdeed::Cancels
-        | Misdeed::StateMismatch { .. }
         | Misdeed::SlowReader => false,
     }
 }
@@ -104,7 +102,7 @@ fn all_others_agree(run: &Run<'_>, before: &Master, peer: PeerId) -> bool {
         let is_accepted = known.phase() == ConnectionPhase::Accepted;
         *id != peer && is_accepted && Some(known.group()) == group
     });
-    let contents = others.filter_map(|(id, _)| Some(seat_of(run, id)?.user.content));
+    let contents = others.filter_map(|(id, _)| Some(seat_of(run, id)?.user.contents.compared()));
     let contents: BTreeSet<_> = contents.collect();
     contents.len() < 2
 }
@@ -127,7 +125,7 @@ fn may_be_refused(run: &Run<'_>, before: &Master, peer: PeerId, refusal: &Refusa
         .is_some_and(|known| known.phase() == ConnectionPhase::Registered);
     is_newcomer
         && trouble.undialled.contains(&(dialler, dialled))
-        && *at == address_of(dialled)
+        && whereabouts(run, dialled).is_none_or(|right| *at == right)
         && strikes >= MANY
         && !is_a_ring_left(run, before, peer)
 }

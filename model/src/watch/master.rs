@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use pccl_core::id::{GroupId, PeerId, Tag};
 use pccl_core::master::{Master, MasterInput, MasterOutput};
 use pccl_core::messages::{CallKind, CollectiveRefusal, RingOutcome, ToMaster, ToPeer};
-use pccl_core::shared_state::SyncRole;
 use pccl_core::states::{
     CollectiveCommunicationState, CollectiveEvent, ConnectionPhase, ConnectionState, Event,
 };
@@ -13,8 +12,12 @@ use pccl_core::topology::{Topology, WorldSizes};
 
 use super::accepted;
 use super::deadlines::deadlines;
-use super::election::elected;
+use super::election::{elected, failed};
+use super::entries::{nothing_moves, planned_part};
+use super::groups::{apart, ballots};
 use super::innocence::sent_away;
+use super::orders::{given, most_lanes};
+use super::precedence::precedence;
 use super::reasons::{Moment, reasons};
 use super::transfers::sources;
 use super::verdicts::verdicts;
@@ -69,6 +72,10 @@ pub(crate) fn master_moved(
     exclusivity(run, &after);
     revisions(run, before, &after);
     rings(run, before, &after);
+    apart(run, before, &after, heard, out);
+    ballots(run, &after);
+    precedence(run, before, &after, heard, out);
+    given(run, before, &after, out);
 }
 
 fn look_at(
@@ -146,23 +153,30 @@ fn said(
         }
         ToPeer::CallFailed(_) => gave_way(run),
         ToPeer::SharedStatePlan(plan) => {
-            let fetched = match &plan.role {
-                SyncRole::Request { entries, .. } => entries.iter().next().map(|(_, hash)| hash),
-                SyncRole::Distribute { .. } => None,
-            };
-            elected(run, before, after, peer, plan.revision, fetched);
-        }
-        ToPeer::SharedStateConcluded { result, .. } => match result {
-            Ok(revision) => {
-                let group = after.view().peer(peer).map(|view| view.group());
-                if group.is_some_and(|group| after.view().revision(group) != Some(*revision)) {
-                    run.state.breaks(Claim::Revision);
-                }
-                elected(run, before, after, peer, *revision, None);
+            if let Some(elected) = elected(run, before, after, peer, plan.revision) {
+                planned_part(run, peer, plan, &elected);
             }
-            Err(_) => run.state.reach(Milestone::SyncFailed),
-        },
+        }
+        ToPeer::SharedStateConcluded { result, .. } => {
+            let Some(group) = after.view().peer(peer).map(|view| view.group()) else {
+                return;
+            };
+            match result {
+                Ok(revision) => {
+                    if after.view().revision(group) != Some(*revision) {
+                        run.state.breaks(Claim::Revision);
+                    }
+                    if let Some(elected) = elected(run, before, after, peer, *revision) {
+                        nothing_moves(run, &elected);
+                    }
+                }
+                Err(why) => failed(run, before, after, heard, group, why),
+            }
+        }
         ToPeer::Kicked(_) | ToPeer::Refused(_) => sent_away(run, before, heard, peer, message),
+        ToPeer::OptimizationConcluded {
+            improved_or_kept: false,
+        } if run.state.faults == run.scenario.faults => run.state.breaks(Claim::Failures),
         ToPeer::Welcome { .. }
         | ToPeer::EstablishRing { .. }
         | ToPeer::PeersPending { .. }
@@ -298,12 +312,16 @@ fn exclusivity(run: &mut Run<'_>, master: &Master) {
     }
 }
 
-/// The revision grows by one or stays.
+/// The revision grows by one or stays, unless all members agree to go on from any.
 fn revisions(run: &mut Run<'_>, before: &Master, after: &Master) {
     for group in after.view().groups() {
         let (old, new) = (before.view().revision(group), after.view().revision(group));
+        let restarts = || {
+            let mut members = accepted(after, group).filter_map(|peer| run.state.seat_of(peer));
+            members.all(|no| run.plan(no).restart)
+        };
         let right = match (old, new) {
-            (Some(old), Some(new)) => new == old || new == old.next(),
+            (Some(old), Some(new)) => new == old || new == old.next() || restarts(),
             // It outlives the group's last member.
             (Some(_), None) => false,
             (None, Some(_) | None) => true,
@@ -336,6 +354,7 @@ fn topology_is_right(run: &mut Run<'_>, master: &Master, peer: PeerId, topology:
     on_ring.sort();
     let right = on_ring.iter().copied().eq(accepted(master, group))
         && topology.world == world(master, group)
+        && topology.lanes == most_lanes(run, &topology.ring)
         && Some(&topology.ring) == master.view().ring(group)
         && Some(topology.epoch) == master.view().epoch(group);
     if !right {

@@ -11,7 +11,10 @@
 //! | `innocence` | who is thrown out or refused |
 //! | `transfers` | who is sent to whom for shared state |
 //! | `rings` | why lanes are opened, between whom, by whom, and how often |
-//! | `election` | whose content the master elects |
+//! | `voters`, `election`, `entries` | whose content the master elects, and who fetches what of it |
+//! | `groups` | what groups have to do with each other |
+//! | `precedence` | which of two calls gives way |
+//! | `orders` | whether the two ends of an edge will meet |
 //! | `neighbours` | whom a peer is told to expect at the other end of its lanes |
 //! | `peer` | what a peer answers and orders |
 //! | `signs_of_life` | whether everybody shows that it lives, and is heard |
@@ -19,10 +22,14 @@
 
 mod deadlines;
 mod election;
+mod entries;
+mod groups;
 mod innocence;
 mod master;
 mod neighbours;
+mod orders;
 mod peer;
+mod precedence;
 mod reasons;
 mod rings;
 mod signs_of_life;
@@ -30,6 +37,7 @@ mod told;
 mod transfers;
 mod trouble;
 mod verdicts;
+mod voters;
 mod waiting;
 
 use pccl_core::id::{GroupId, PeerId};
@@ -42,7 +50,7 @@ use crate::step::SeatNo;
 
 pub(crate) use innocence::fewer_go_than_wait;
 pub(crate) use master::{master_hears, master_moved};
-pub(crate) use neighbours::{PORT, address_of, identity_of, ordered, planned};
+pub(crate) use neighbours::{identity_of, ordered, planned};
 pub(crate) use peer::{adopted, after_message, answered, before_message, peer_moved, ring_runs};
 
 /// No queue of messages holds more: the most is one answer per call, the plan of each kind of round,

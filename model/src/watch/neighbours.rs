@@ -4,17 +4,13 @@
 //! every neighbour. An order is right if it lets that process in and nobody else: no other member, no
 //! stranger, and nobody who proves nothing, all of whom may have stolen the ticket.
 
-use std::net::SocketAddr;
-
 use pccl_core::id::{Identity, PeerId};
 use pccl_core::shared_state::{SyncPlan, SyncRole};
 use pccl_core::topology::LaneOrder;
 
+use super::orders::whereabouts;
 use crate::claim::Claim;
 use crate::run::Run;
-
-/// Where every process accepts lanes.
-pub(crate) const PORT: u16 = 48149;
 
 /// A process that has joined under no number.
 const STRANGER: PeerId = PeerId(u64::MAX);
@@ -27,12 +23,6 @@ pub(crate) fn identity_of(peer: PeerId) -> Identity {
     Identity(key)
 }
 
-/// Where others open lanes to the process that the master calls so.
-pub(crate) fn address_of(peer: PeerId) -> SocketAddr {
-    let number = u8::try_from(peer.0).unwrap_or(u8::MAX);
-    SocketAddr::from(([192, 0, 2, number], PORT))
-}
-
 /// A peer is told to connect with these.
 pub(crate) fn ordered(run: &mut Run<'_>, orders: impl IntoIterator<Item = LaneOrder>) {
     for order in orders {
@@ -41,7 +31,10 @@ pub(crate) fn ordered(run: &mut Run<'_>, orders: impl IntoIterator<Item = LaneOr
         let is_right = order.is_with(Some(identity_of(order.with)))
             && !order.is_with(None)
             && !others.any(|other| order.is_with(Some(identity_of(other))))
-            && order.dial.is_none_or(|at| at == address_of(order.with));
+            && order
+                .dial
+                .zip(whereabouts(run, order.with))
+                .is_none_or(|(told, right)| told == right);
         if !is_right {
             run.state.breaks(Claim::Neighbours);
         }

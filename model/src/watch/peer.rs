@@ -7,6 +7,7 @@ use pccl_core::schedule::Schedule;
 use pccl_core::shared_state::{SyncRole, SyncStrategy};
 use pccl_core::topology::Edge;
 
+use super::groups::epochs;
 use super::signs_of_life::signs_of_life;
 use super::told::passed_on;
 use crate::claim::Claim;
@@ -192,7 +193,7 @@ fn holds_the_same(run: &mut Run<'_>, no: SeatNo, revision: Revision) {
         return;
     };
     let group = GroupId(run.plan(no).group);
-    let held = (round, revision, run.seat(no).user.content);
+    let held = (round, revision, run.seat(no).user.contents.compared());
     let ghost = run.state.ghost.edit();
     let known = ghost.contents.entry(group).or_insert(held);
     if known.0 != round {
@@ -327,6 +328,7 @@ pub(crate) fn adopted(run: &mut Run<'_>, no: SeatNo, me: PeerId) {
     if !edges || !same {
         run.state.breaks(Claim::OneView);
     }
+    epochs(run, no);
 }
 
 /// Where one sends to the other on its standing lanes, the other receives on the same.

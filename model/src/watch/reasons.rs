@@ -201,7 +201,7 @@ fn fails(run: &Run<'_>, moment: &Moment<'_>, told: PeerId, why: &SyncFailure) ->
             seat.is_none_or(|seat| seat.strategy == Some(SyncStrategy::ReceiveOnly))
         }),
         SyncFailure::SendersDiffer { one, other } => {
-            let held = |peer| offers(peer).map(|seat| (seat.user.revision, seat.user.content));
+            let held = |peer| offers(peer).map(|seat| (seat.user.revision, seat.user.contents));
             let differ = held(*one).zip(held(*other));
             let differ = differ.is_none_or(|(one, other)| one != other);
             let both = of_group(*one) && of_group(*other) && one != other;
