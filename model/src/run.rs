@@ -510,7 +510,7 @@ pub(crate) fn is_of(timer: &MasterTimer, deadline: Deadline) -> bool {
 }
 
 /// Does a peer that says this vote for something?
-fn is_vote(message: &ToMaster) -> bool {
+pub(crate) fn is_vote(message: &ToMaster) -> bool {
     matches!(
         message,
         ToMaster::UpdateTopology { .. }

@@ -11,12 +11,9 @@ use pccl_core::messages::{Misdeed, Refusal, ToPeer};
 use pccl_core::states::{CollectiveCommunicationState, ConnectionPhase, ConnectionState};
 use pccl_core::tour;
 
+use super::source::Source;
 use crate::claim::Claim;
 use crate::milestone::Milestone;
-use crate::run::Run;
-use crate::scenario::Fault;
-use crate::state::Seat;
-use crate::step::SeatNo;
 
 /// Fewer peers than this are on each other's rings, whatever the order.
 const CHOICE_MIN: usize = 4;
@@ -25,53 +22,53 @@ const CHOICE_MIN: usize = 4;
 const SPARED_FOR: u8 = 2;
 
 /// Lanes between two peers failed or stalled. It is remembered where there are rings to choose from.
-pub(crate) fn pair_failed(run: &mut Run<'_>, no: SeatNo, with: PeerId) {
-    if run.scenario.seats.len() >= CHOICE_MIN
-        && let Some(me) = run.seat(no).id
+pub(crate) fn pair_failed<S: Source>(run: &mut S, at: S::Place, with: PeerId) {
+    if run.places().len() >= CHOICE_MIN
+        && let Some(me) = run.id(at)
     {
         let pair = (me.min(with), me.max(with));
-        run.state.ghost.edit().troubled.insert(pair);
+        run.edit_ghost().troubled.insert(pair);
     }
 }
 
 /// A peer is told to go.
-pub(super) fn sent_away(run: &mut Run<'_>, before: &Master, peer: PeerId, message: &ToPeer) {
+pub(super) fn sent_away(run: &mut impl Source, before: &Master, peer: PeerId, message: &ToPeer) {
     let explained = match message {
         ToPeer::Kicked(misdeed) => may_be_kicked(run, before, peer, misdeed),
         ToPeer::Refused(refusal) => may_be_refused(run, before, peer, refusal),
         _ => true,
     };
     if !explained {
-        run.state.breaks(Claim::Innocence);
+        run.breaks(Claim::Innocence);
     }
     if let ToPeer::Kicked(misdeed) = message {
-        run.state.reach(Milestone::ThrownOut);
+        run.reach(Milestone::ThrownOut);
         if *misdeed == Misdeed::Stalled {
-            run.state.reach(Milestone::Stalled);
+            run.reach(Milestone::Stalled);
         }
     }
 }
 
-fn may_be_kicked(run: &Run<'_>, before: &Master, peer: PeerId, misdeed: &Misdeed) -> bool {
-    let victim = seat_of(run, peer);
+fn may_be_kicked(run: &impl Source, before: &Master, peer: PeerId, misdeed: &Misdeed) -> bool {
+    let victim = run.place_of(peer);
     // Who has left may be taken for one that cannot be reached until its farewell arrives.
-    let has_left = victim.is_none_or(|seat| !seat.runs());
-    let went_wrong = has_left || run.state.faults < run.scenario.faults;
+    let has_left = victim.is_none_or(|at| !run.runs(at));
+    let went_wrong = has_left || run.faults_used() > 0;
     match misdeed {
         // Content that is ahead of the group's is no fault of the network.
         Misdeed::RevisionAhead { .. } => true,
         Misdeed::Silent => went_wrong,
         Misdeed::Unfetchable => {
-            went_wrong && (faults_used(run) > SPARED_FOR || all_others_agree(run, before, peer))
+            went_wrong && (run.faults_used() > SPARED_FOR || all_others_agree(run, before, peer))
         }
         Misdeed::MissedBallot => went_wrong && fewer_go_than_wait(before, peer),
         Misdeed::Stalled => {
-            let is_mute = victim.is_some_and(|seat| seat.is_mute);
-            let again = faults_used(run) > 1;
+            let is_mute = victim.is_some_and(|at| run.is_mute(at));
+            let again = run.faults_used() > 1;
             went_wrong && (is_mute || again || most_are_done(before, peer))
         }
         Misdeed::Unconnectable { .. } => {
-            went_wrong && !is_a_ring_left(run, before, peer) && !only_one_is_closed(run)
+            went_wrong && !is_a_ring_left(run, before, peer) && !run.only_one_is_closed()
         }
         Misdeed::WrongState { .. }
         | Misdeed::NotAccepted
@@ -81,50 +78,39 @@ fn may_be_kicked(run: &Run<'_>, before: &Master, peer: PeerId, misdeed: &Misdeed
         | Misdeed::UnknownRound
         | Misdeed::UnaskedProbe
         | Misdeed::Malformed
-        | Misdeed::TooManyTags { .. }
-        | Misdeed::BadManifest
+        | Misdeed::TooManyTags { .. } => false,
+        Misdeed::BadManifest
         | Misdeed::Cancels
         | Misdeed::StateMismatch { .. }
-        | Misdeed::SlowReader => false,
+        | Misdeed::SlowReader => run.users_err(),
     }
 }
 
 /// Whether the other members of its group hold the same content: none of them has to fetch any.
-fn all_others_agree(run: &Run<'_>, before: &Master, peer: PeerId) -> bool {
+fn all_others_agree(run: &impl Source, before: &Master, peer: PeerId) -> bool {
     let view = before.view();
     let group = view.peer(peer).map(|known| known.group());
     let others = view.peers().filter(|(id, known)| {
         let is_accepted = known.phase() == ConnectionPhase::Accepted;
         *id != peer && is_accepted && Some(known.group()) == group
     });
-    let contents = others.filter_map(|(id, _)| Some(seat_of(run, id)?.user.content));
+    let contents = others.filter_map(|(id, _)| Some(run.content(run.place_of(id)?)));
     let contents: BTreeSet<_> = contents.collect();
     contents.len() < 2
 }
 
 /// One failure is not enough to refuse a newcomer, if the peer at the other end is there. Who was frozen may
 /// have failed more than once by one fault.
-fn may_be_refused(run: &Run<'_>, before: &Master, peer: PeerId, refusal: &Refusal) -> bool {
+fn may_be_refused(run: &impl Source, before: &Master, peer: PeerId, refusal: &Refusal) -> bool {
     let other = match refusal {
         Refusal::CannotReach { peer, .. } => *peer,
         Refusal::CannotBeReached { by, .. } => *by,
         Refusal::Stopping => return true,
         Refusal::Version { .. } | Refusal::RunFull { .. } | Refusal::BadHello => return false,
     };
-    let is_there = |peer: PeerId| seat_of(run, peer).is_some_and(Seat::runs);
-    let may_go = !is_there(peer)
-        || !is_there(other)
-        || run.scenario.allows(Fault::Freeze)
-        || faults_used(run) > 1;
+    let is_there = |peer: PeerId| run.place_of(peer).is_some_and(|at| run.runs(at));
+    let may_go = !is_there(peer) || !is_there(other) || run.may_freeze() || run.faults_used() > 1;
     may_go && !is_a_ring_left(run, before, peer)
-}
-
-fn seat_of<'a>(run: &'a Run<'_>, peer: PeerId) -> Option<&'a Seat> {
-    run.state.seat_of(peer).and_then(|no| run.state.seat(no))
-}
-
-fn faults_used(run: &Run<'_>) -> u8 {
-    run.scenario.faults.saturating_sub(run.state.faults)
 }
 
 /// Of those who wait in a ballot and those who are missed in it, the latter are not more.
@@ -182,18 +168,9 @@ fn most_are_done(before: &Master, peer: PeerId) -> bool {
     }
 }
 
-/// Is nothing wrong but that one peer cannot be reached, and that an edge broke once? It can reach the others.
-fn only_one_is_closed(run: &Run<'_>) -> bool {
-    let harmless = [Fault::ClosePort, Fault::BreakEdge];
-    let mut kinds = run.scenario.kinds.iter();
-    let seats = run.state.seats.iter();
-    let closed = seats.filter(|seat| seat.is_closed).count();
-    closed == 1 && faults_used(run) <= 2 && kinds.all(|kind| harmless.contains(kind))
-}
-
 /// Is there a ring of the peer's group, with it, in which no two are neighbours between whom lanes failed?
 /// Of few peers every ring has all pairs.
-fn is_a_ring_left(run: &Run<'_>, before: &Master, peer: PeerId) -> bool {
+fn is_a_ring_left(run: &impl Source, before: &Master, peer: PeerId) -> bool {
     let Some(group) = before.view().peer(peer).map(|view| view.group()) else {
         return false;
     };
@@ -204,6 +181,6 @@ fn is_a_ring_left(run: &Run<'_>, before: &Master, peer: PeerId) -> bool {
         .filter(|(id, known)| *id == peer || known.phase() == ConnectionPhase::Accepted)
         .map(|(id, _)| id)
         .collect();
-    let troubled: &BTreeSet<(PeerId, PeerId)> = &run.state.ghost.troubled;
+    let troubled: &BTreeSet<(PeerId, PeerId)> = &run.ghost().troubled;
     members.len() >= CHOICE_MIN && tour::avoid(&members, troubled).is_some()
 }

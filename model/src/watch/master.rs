@@ -14,21 +14,21 @@ use pccl_core::topology::{Topology, WorldSizes};
 use super::accepted;
 use super::election::elected;
 use super::innocence::sent_away;
+use super::source::Source;
 use super::verdicts::verdicts;
 use crate::claim::Claim;
 use crate::milestone::Milestone;
 use crate::run::Run;
-use crate::state::Seat;
 
-pub(crate) fn master_hears(run: &mut Run<'_>, peer: PeerId, message: &ToMaster) {
+pub(crate) fn master_hears(run: &mut impl Source, peer: PeerId, message: &ToMaster) {
     if let ToMaster::CompleteCollective {
         seq,
         outcome: RingOutcome::Done,
         ..
     } = message
-        && run.master_knows(peer)
+        && run.is_known(peer)
     {
-        run.state.ghost.edit().done.insert((*seq, peer));
+        run.edit_ghost().done.insert((*seq, peer));
     }
 }
 
@@ -44,12 +44,52 @@ pub(crate) fn master_moved(
     for output in out {
         look_at(run, before, &after, heard, output);
     }
-    verdicts(run, before, &after, out);
-    timers(run, before, &after, heard, out);
-    admission(run, before, &after);
-    exclusivity(run, &after);
-    revisions(run, before, &after);
-    rings(run, before, &after);
+    master_keeps(run, before, &after, heard, out);
+}
+
+/// What holds of every step of a master, whatever it said.
+pub(crate) fn master_keeps(
+    run: &mut impl Source,
+    before: &Master,
+    after: &Master,
+    heard: &MasterInput,
+    out: &[MasterOutput],
+) {
+    verdicts(run, before, after, out);
+    timers(run, before, after, heard, out);
+    admission(run, before, after);
+    exclusivity(run, after);
+    revisions(run, before, after);
+    rings(run, before, after);
+}
+
+/// What holds of all that a master says, whoever hears it.
+pub(crate) fn master_says(
+    run: &mut impl Source,
+    before: &Master,
+    after: &Master,
+    output: &MasterOutput,
+) {
+    match output {
+        MasterOutput::Inconsistent { .. } => run.breaks(Claim::WithinTheTable),
+        MasterOutput::Send { peer, message } => match message {
+            ToPeer::TopologyEstablished { topology, .. } => {
+                topology_is_right(run, after, *peer, topology);
+            }
+            ToPeer::SharedStateConcluded {
+                result: Ok(revision),
+                ..
+            } => {
+                let group = after.view().peer(*peer).map(|view| view.group());
+                if group.is_some_and(|group| after.view().revision(group) != Some(*revision)) {
+                    run.breaks(Claim::Revision);
+                }
+            }
+            ToPeer::Kicked(_) | ToPeer::Refused(_) => sent_away(run, before, *peer, message),
+            _ => {}
+        },
+        _ => {}
+    }
 }
 
 fn look_at(
@@ -59,20 +99,21 @@ fn look_at(
     heard: &MasterInput,
     output: &MasterOutput,
 ) {
+    master_says(run, before, after, output);
     match output {
-        MasterOutput::Inconsistent { .. } => run.state.breaks(Claim::WithinTheTable),
         MasterOutput::Moved { event, from, .. } => {
             run.coverage.moved(*from, *event);
             match event {
-                Event::RingStandsForCollectives => run.state.reach(Milestone::Rewired),
+                Event::RingStandsForCollectives => run.reach(Milestone::Rewired),
                 Event::RetryUpdate | Event::RetryRewire | Event::RetryAdmission => {
-                    run.state.reach(Milestone::WiredAgain);
+                    run.reach(Milestone::WiredAgain);
                 }
                 _ => {}
             }
         }
         MasterOutput::Send { peer, message } => said(run, before, after, heard, *peer, message),
-        MasterOutput::Register { .. }
+        MasterOutput::Inconsistent { .. }
+        | MasterOutput::Register { .. }
         | MasterOutput::Refuse { .. }
         | MasterOutput::Close { .. }
         | MasterOutput::StartTimer { .. }
@@ -98,9 +139,6 @@ fn said(
             .map(|(_, state)| state)
     };
     match message {
-        ToPeer::TopologyEstablished { topology, .. } => {
-            topology_is_right(run, after, peer, topology);
-        }
         ToPeer::Commence { .. } => {
             let from = Some(CollectiveCommunicationState::VoteInitiate);
             run.coverage.tag_moved(None, CollectiveEvent::Initiated);
@@ -134,17 +172,13 @@ fn said(
             elected(run, before, after, peer, plan.revision, fetched);
         }
         ToPeer::SharedStateConcluded { result, .. } => match result {
-            Ok(revision) => {
-                let group = after.view().peer(peer).map(|view| view.group());
-                if group.is_some_and(|group| after.view().revision(group) != Some(*revision)) {
-                    run.state.breaks(Claim::Revision);
-                }
-                elected(run, before, after, peer, *revision, None);
-            }
-            Err(_) => run.state.reach(Milestone::SyncFailed),
+            Ok(revision) => elected(run, before, after, peer, *revision, None),
+            Err(_) => run.reach(Milestone::SyncFailed),
         },
-        ToPeer::Kicked(_) | ToPeer::Refused(_) => sent_away(run, before, peer, message),
         ToPeer::Welcome { .. }
+        | ToPeer::Kicked(_)
+        | ToPeer::Refused(_)
+        | ToPeer::TopologyEstablished { .. }
         | ToPeer::EstablishRing { .. }
         | ToPeer::PeersPending { .. }
         | ToPeer::Probe { .. }
@@ -159,14 +193,14 @@ fn said(
 fn gave_way(run: &mut Run<'_>) {
     let all_is_well = run.state.faults == run.scenario.faults;
     if run.scenario.in_step && all_is_well {
-        run.state.breaks(Claim::InStep);
+        run.breaks(Claim::InStep);
     }
-    run.state.reach(Milestone::GaveWay);
+    run.reach(Milestone::GaveWay);
 }
 
 /// Timers are started and stopped so that exactly those run that the master thinks run.
 fn timers(
-    run: &mut Run<'_>,
+    run: &mut impl Source,
     before: &Master,
     after: &Master,
     heard: &MasterInput,
@@ -192,10 +226,10 @@ fn timers(
     if let MasterInput::Message { peer, message } = heard
         && !is_given_its_time(before, after, *peer, message, &begun)
     {
-        run.state.breaks(Claim::Timers);
+        run.breaks(Claim::Timers);
     }
     if !after.view().timers().eq(running.iter().copied()) {
-        run.state.breaks(Claim::Timers);
+        run.breaks(Claim::Timers);
     }
 }
 
@@ -248,7 +282,7 @@ fn only_talks(message: &ToMaster) -> bool {
 }
 
 /// Nobody is accepted without the vote of everybody who is.
-fn admission(run: &mut Run<'_>, before: &Master, after: &Master) {
+fn admission(run: &mut impl Source, before: &Master, after: &Master) {
     let accepted = |master: &Master| -> BTreeSet<PeerId> {
         let peers = master.view().peers();
         let accepted = peers.filter(|(_, peer)| peer.phase() == ConnectionPhase::Accepted);
@@ -259,7 +293,7 @@ fn admission(run: &mut Run<'_>, before: &Master, after: &Master) {
         .iter()
         .any(|peer| !new.contains(peer) && after.view().peer(*peer).is_some())
     {
-        run.state.reach(Milestone::SetAside);
+        run.reach(Milestone::SetAside);
         run.shock();
     }
     if new.is_subset(&old) {
@@ -267,19 +301,19 @@ fn admission(run: &mut Run<'_>, before: &Master, after: &Master) {
     }
     run.shock();
     let stayed: Vec<PeerId> = old.intersection(&new).copied().collect();
-    run.state.reach(if stayed.is_empty() {
+    run.reach(if stayed.is_empty() {
         Milestone::AdmittedAlone
     } else {
         Milestone::Admitted
     });
     for peer in stayed {
-        let seat = run.state.seat_of(peer).and_then(|no| run.state.seat(no));
+        let place = run.place_of(peer);
         // One that is gone may have voted before.
-        match seat.filter(|seat| seat.runs()).map(stand) {
+        match place.filter(|at| run.runs(*at)).map(|at| stand(run, at)) {
             None | Some(Stand::Votes) => {}
-            Some(Stand::Waits) => run.state.reach(Milestone::Consented),
+            Some(Stand::Waits) => run.reach(Milestone::Consented),
             Some(Stand::Rests) => {}
-            Some(Stand::Works) => run.state.breaks(Claim::Admission),
+            Some(Stand::Works) => run.breaks(Claim::Admission),
         }
     }
 }
@@ -296,9 +330,9 @@ enum Stand {
     Works,
 }
 
-fn stand(seat: &Seat) -> Stand {
-    let view = seat.peer.view();
-    let begun = seat.plane.moving.is_some() || seat.plane.probing.is_some();
+fn stand<S: Source>(run: &S, at: S::Place) -> Stand {
+    let view = run.peer(at).view();
+    let begun = run.is_moving(at);
     let mut tags = view.tags();
     let waits_to_start =
         |tag: pccl_core::peer::TagView| tag.state == CollectiveCommunicationState::VoteInitiate;
@@ -307,7 +341,7 @@ fn stand(seat: &Seat) -> Stand {
         Some(_) if !begun => Stand::Waits,
         Some(_) => Stand::Works,
         None if view.tags().next().is_some() && tags.all(waits_to_start) => Stand::Waits,
-        None if !seat.has_voted || seat.took_back => Stand::Rests,
+        None if !run.has_voted(at) || run.took_back(at) => Stand::Rests,
         None => Stand::Works,
     }
 }
@@ -341,7 +375,7 @@ fn activity(state: ConnectionState) -> Option<Activity> {
     }
 }
 
-fn exclusivity(run: &mut Run<'_>, master: &Master) {
+fn exclusivity(run: &mut impl Source, master: &Master) {
     for group in master.view().groups() {
         let peers = master.view().peers();
         let members = peers
@@ -352,18 +386,18 @@ fn exclusivity(run: &mut Run<'_>, master: &Master) {
             first = Some(Activity::Collectives);
         }
         if running > 1 {
-            run.state.reach(Milestone::TwoTagsAtOnce);
+            run.reach(Milestone::TwoTagsAtOnce);
         }
         for active in members.filter_map(|(_, peer)| activity(peer.state())) {
             if *first.get_or_insert(active) != active {
-                run.state.breaks(Claim::Exclusivity);
+                run.breaks(Claim::Exclusivity);
             }
         }
     }
 }
 
 /// The revision grows by one or stays.
-fn revisions(run: &mut Run<'_>, before: &Master, after: &Master) {
+fn revisions(run: &mut impl Source, before: &Master, after: &Master) {
     for group in after.view().groups() {
         let (old, new) = (before.view().revision(group), after.view().revision(group));
         let right = match (old, new) {
@@ -373,26 +407,26 @@ fn revisions(run: &mut Run<'_>, before: &Master, after: &Master) {
             (None, Some(_) | None) => true,
         };
         if !right {
-            run.state.breaks(Claim::Revision);
+            run.breaks(Claim::Revision);
         }
         if old != new && old.is_some() {
-            run.state.reach(Milestone::RevisionAdvanced);
+            run.reach(Milestone::RevisionAdvanced);
         }
     }
 }
 
 /// An epoch's ring never changes.
-fn rings(run: &mut Run<'_>, before: &Master, after: &Master) {
+fn rings(run: &mut impl Source, before: &Master, after: &Master) {
     for group in after.view().groups() {
         let same_epoch = before.view().epoch(group) == after.view().epoch(group);
         if same_epoch && before.view().ring(group) != after.view().ring(group) {
-            run.state.breaks(Claim::OneView);
+            run.breaks(Claim::OneView);
         }
     }
 }
 
 /// The ring that a peer is told is its group's, and all of the group are on it.
-fn topology_is_right(run: &mut Run<'_>, master: &Master, peer: PeerId, topology: &Topology) {
+fn topology_is_right(run: &mut impl Source, master: &Master, peer: PeerId, topology: &Topology) {
     let Some(group) = master.view().peer(peer).map(|view| view.group()) else {
         return;
     };
@@ -403,7 +437,7 @@ fn topology_is_right(run: &mut Run<'_>, master: &Master, peer: PeerId, topology:
         && Some(&topology.ring) == master.view().ring(group)
         && Some(topology.epoch) == master.view().epoch(group);
     if !right {
-        run.state.breaks(Claim::OneView);
+        run.breaks(Claim::OneView);
     }
 }
 

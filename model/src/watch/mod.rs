@@ -8,12 +8,14 @@
 //! | `election` | whose content the master elects |
 //! | `neighbours` | whom a peer is told to expect at the other end of its lanes |
 //! | `peer` | what a peer answers and orders |
+//! | `source` | what they ask of a run, whether it is the model's or was recorded |
 
 mod election;
 mod innocence;
 mod master;
 mod neighbours;
 mod peer;
+mod source;
 mod verdicts;
 
 use pccl_core::id::{GroupId, PeerId};
@@ -25,9 +27,13 @@ use crate::run::Run;
 use crate::step::SeatNo;
 
 pub(crate) use innocence::pair_failed;
-pub(crate) use master::{master_hears, master_moved};
+pub(crate) use master::{master_hears, master_keeps, master_moved, master_says};
 pub(crate) use neighbours::{identity_of, ordered, planned};
-pub(crate) use peer::{adopted, after_message, answered, before_message, peer_moved, ring_runs};
+pub(crate) use peer::{
+    adopted, after_message, answered, before_message, holds_the_same, is_restored, peer_moved,
+    ring_runs,
+};
+pub(crate) use source::{Source, Standing};
 
 /// No queue of messages holds more: the most is one answer per call, the plan of each kind of round,
 /// a farewell and its reason.
