@@ -160,9 +160,7 @@ impl fmt::Display for Judgement {
         for note in &self.notes {
             writeln!(f, "note: {note}")?;
         }
-        for finding in &self.findings {
-            writeln!(f, "{finding}")?;
-        }
+        self.fmt_findings(f)?;
         for run in &self.runs {
             writeln!(f, "{run}")?;
         }
@@ -182,6 +180,27 @@ impl fmt::Display for Judgement {
                 "{wrong} rules or claims are BROKEN; {missing} logs or ends are missing."
             ),
         }
+    }
+}
+
+impl Judgement {
+    /// Of each rule and log the first: what comes later mostly follows from it.
+    fn fmt_findings(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, finding) in self.findings.iter().enumerate() {
+            let is_alike = |other: &&Finding| {
+                (other.rule, other.log.as_str()) == (finding.rule, finding.log.as_str())
+            };
+            let (earlier, rest) = self.findings.split_at(at);
+            if earlier.iter().any(|other| is_alike(&other)) {
+                continue;
+            }
+            writeln!(f, "{finding}")?;
+            let more = rest.iter().filter(is_alike).count() - 1;
+            if more > 0 {
+                writeln!(f, "    and {more} times more in this log")?;
+            }
+        }
+        Ok(())
     }
 }
 

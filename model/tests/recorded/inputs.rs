@@ -56,10 +56,14 @@ fn five_seconds_of_silence_are_not_over_before_a_sign_of_life_was_due() {
     let silence = PeerInput::TimerFired(PeerTimer::MasterSilence);
     let mut files = full_run();
     change_peer(&mut files, "peer-0", |inputs| {
-        let welcome = position(inputs, |input| {
-            matches!(input, PeerInput::Message(ToPeer::Welcome { .. }))
+        // Signs of life have begun with the welcome.
+        let second = position(inputs, |input| {
+            matches!(
+                input,
+                PeerInput::Message(ToPeer::TopologyEstablished { .. })
+            )
         });
-        inputs.insert(welcome + 1, silence);
+        inputs.insert(second + 1, silence);
     });
     assert_breaks(&files, Rule::TimersTakeTheirTime, "peer-0");
 

@@ -215,17 +215,24 @@ impl Run {
             return;
         };
         let built = self.built(number);
+        let mut loses_a_lane = false;
         if topology.ring.next_of(me) == dead
             && let Some(built) = built.0
         {
             let edge = Edge::ToNext;
             self.peer_hears(number, PeerInput::EdgeBroke { edge, built });
+            loses_a_lane = true;
         }
         if topology.ring.previous_of(me) == dead
             && let Some(built) = built.1
         {
             let edge = Edge::FromPrevious;
             self.peer_hears(number, PeerInput::EdgeBroke { edge, built });
+            loses_a_lane = true;
+        }
+        if !loses_a_lane {
+            // It only starves, until it hears the verdict.
+            return;
         }
         for seq in std::mem::take(&mut self.peers[number].open) {
             let outcome = RingOutcome::LaneLost;
