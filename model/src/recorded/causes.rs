@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use pccl_core::id::{PeerId, Seq, Tag};
 use pccl_core::master::{MasterInput, MasterOutput, MasterTimer};
 use pccl_core::messages::{AbortCause, RingOutcome, ToMaster, ToPeer, Verdict};
-use pccl_core::peer::{Call, PeerInput};
+use pccl_core::peer::{Call, Peer, PeerInput};
 
 use super::compare::Logs;
+use super::log::Logged;
 use super::rule::{Finding, Rule};
 
 /// How the collectives of a run ended.
@@ -175,7 +176,10 @@ impl Known {
         let is_shown = match cause {
             AbortCause::PeerLost(peer) => self.gone.contains_key(&peer),
             AbortCause::LaneLost(peer) => {
-                self.parts.get(&(seq, peer)) == Some(&(RingOutcome::LaneLost, true))
+                // Who has no log may be anybody, and say anything.
+                let names_it = |names: bool| names || log_of(logs, master, peer).is_none();
+                let part = self.parts.get(&(seq, peer));
+                part.is_some_and(|(how, names)| *how == RingOutcome::LaneLost && names_it(*names))
             }
             AbortCause::Cancelled(peer) => {
                 let part = self.parts.get(&(seq, peer));
@@ -191,13 +195,10 @@ impl Known {
 
 /// Whether the user of this peer gave the collective up, as far as there is a log.
 fn gave_up(logs: &Logs, master: usize, peer: PeerId, (tag, seq): (Tag, Seq)) -> bool {
-    let mut pairs = logs.pairs.iter();
-    let pair = pairs
-        .find(|pair| pair.master == master && logs.visits[master][pair.visit].peer == Some(peer));
-    let Some(pair) = pair else {
+    let Some(log) = log_of(logs, master, peer) else {
         return true;
     };
-    let mut records = logs.peers[pair.peer].records.iter();
+    let mut records = log.records.iter();
     records.any(|record| match &record.input {
         PeerInput::Call(Call::Cancel { tag: given_up }) => *given_up == tag,
         PeerInput::RingEnded {
@@ -206,4 +207,11 @@ fn gave_up(logs: &Logs, master: usize, peer: PeerId, (tag, seq): (Tag, Seq)) -> 
         } => *ended == seq,
         _ => false,
     })
+}
+
+fn log_of(logs: &Logs, master: usize, peer: PeerId) -> Option<&Logged<Peer>> {
+    let mut pairs = logs.pairs.iter();
+    let pair = pairs
+        .find(|pair| pair.master == master && logs.visits[master][pair.visit].peer == Some(peer))?;
+    logs.peers.get(pair.peer)
 }

@@ -59,11 +59,11 @@ impl Logs {
         let mut cut_peers = BTreeMap::new();
         for pair in &self.pairs {
             if let Some(lacks) = self.downward(*pair, &mut compared) {
-                let words = format!("{} heard {lacks} messages", self.peer(*pair).name);
+                let words = format!("{} heard {}", self.peer(*pair).name, messages(lacks));
                 cut_masters.entry(pair.master).or_insert(words);
             }
             if let Some(lacks) = self.upward(*pair, &mut compared) {
-                let words = format!("its master heard {lacks} messages");
+                let words = format!("its master heard {}", messages(lacks));
                 cut_peers.entry(pair.peer).or_insert(words);
             }
         }
@@ -237,6 +237,13 @@ impl Compared {
             rule,
             what,
         });
+    }
+}
+
+fn messages(count: usize) -> String {
+    match count {
+        1 => "a message".to_owned(),
+        count => format!("{count} messages"),
     }
 }
 

@@ -249,6 +249,10 @@ impl Source for Joined<'_> {
         self.places.get(&peer).copied()
     }
 
+    fn is_honest(&self, peer: PeerId) -> bool {
+        self.places.contains_key(&peer)
+    }
+
     fn is_known(&self, peer: PeerId) -> bool {
         self.master.view().peer(peer).is_some()
     }

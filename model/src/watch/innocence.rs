@@ -38,7 +38,7 @@ pub(super) fn sent_away(run: &mut impl Source, before: &Master, peer: PeerId, me
         ToPeer::Refused(refusal) => may_be_refused(run, before, peer, refusal),
         _ => true,
     };
-    if !explained {
+    if !explained && run.is_honest(peer) {
         run.breaks(Claim::Innocence);
     }
     if let ToPeer::Kicked(misdeed) = message {

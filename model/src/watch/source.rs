@@ -47,6 +47,8 @@ pub(crate) trait Source {
     fn places(&self) -> Vec<Self::Place>;
     /// The process that the master calls so.
     fn place_of(&self, peer: PeerId) -> Option<Self::Place>;
+    /// Whether this peer keeps to the protocol, as far as its machine does. Of a stranger nothing is known.
+    fn is_honest(&self, peer: PeerId) -> bool;
     /// Whether the master knows this peer.
     fn is_known(&self, peer: PeerId) -> bool;
     /// How many things have gone wrong so far.
@@ -129,6 +131,10 @@ impl Source for Run<'_> {
 
     fn place_of(&self, peer: PeerId) -> Option<SeatNo> {
         self.state.seat_of(peer)
+    }
+
+    fn is_honest(&self, _: PeerId) -> bool {
+        true
     }
 
     fn is_known(&self, peer: PeerId) -> bool {

@@ -1,8 +1,11 @@
 //! Logs that are cut or missing, and those that only look so.
 
-use pccl_model::recorded::Rule;
+use pccl_core::id::{PeerId, Round};
+use pccl_core::master::MasterInput;
+use pccl_core::messages::ToMaster;
+use pccl_model::recorded::{Rule, Weight};
 
-use crate::doctor::cut;
+use crate::doctor::{change_master, cut};
 use crate::run::{Files, Run};
 use crate::{assert_breaks, full_run, judged};
 
@@ -139,5 +142,38 @@ fn a_file_without_a_byte_is_noted() {
     assert!(
         notes.iter().any(|note| note.starts_with("peer-9 is empty")),
         "{notes:?}"
+    );
+}
+
+/// Nothing is known of who has no log: whatever it says may be its own fault.
+#[test]
+fn a_stranger_that_breaks_the_protocol_and_is_kicked_is_missing_and_nothing_else() {
+    let mut files = full_run();
+    files.remove("peer-2");
+    change_master(&mut files, |inputs| {
+        let is_farewell = |input: &MasterInput| {
+            matches!(
+                input,
+                MasterInput::Message {
+                    peer: PeerId(3),
+                    message: ToMaster::Leave
+                }
+            )
+        };
+        let farewell = inputs.iter().position(is_farewell).unwrap();
+        let round = Round(999);
+        let message = ToMaster::ProbesDone { round, ok: true };
+        let peer = PeerId(3);
+        inputs.insert(farewell, MasterInput::Message { peer, message });
+    });
+
+    let judgement = judged(&files);
+
+    assert!(!judgement.is_whole(), "{judgement}");
+    // What the others hear of it is not what they heard.
+    let wrong = judgement.of(Weight::Wrong).map(|found| found.rule);
+    assert!(
+        wrong.into_iter().all(|rule| rule == Rule::Downward),
+        "{judgement}"
     );
 }
