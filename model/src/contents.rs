@@ -36,6 +36,17 @@ struct Second {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Compared(Contents);
 
+impl Compared {
+    /// What this hash stands for, whatever the entries are.
+    #[must_use]
+    pub fn of(hash: ContentHash) -> Self {
+        Self(Contents {
+            first: hash,
+            second: None,
+        })
+    }
+}
+
 impl Contents {
     /// At the start of a run.
     #[must_use]

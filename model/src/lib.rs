@@ -18,6 +18,7 @@
 //! | [`milestone`] | what must be reached at least once |
 //! | [`coverage`] | what the exploration has seen |
 //! | [`trace`], [`story`] | a way through a run, as text for machines and for people |
+//! | [`recorded`] | the logs of a real run, held against the same claims |
 //! | [`link`], [`plane`], [`ring`], [`contents`], [`trouble`], [`hashed`] | parts of a state |
 
 pub mod catalogue;
@@ -32,6 +33,7 @@ pub mod milestone;
 mod model;
 pub mod plane;
 mod prologue;
+pub mod recorded;
 pub mod ring;
 mod run;
 pub mod scenario;

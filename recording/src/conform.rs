@@ -69,6 +69,27 @@ pub enum NothingToReplay {
 /// # Blocking
 /// Reads each file whole, one after the other.
 pub fn conform(directory: &Path) -> Result<Summary, NothingToReplay> {
+    let logs = paths(directory)?;
+    let logs = logs.iter().map(|path| check(path)).collect();
+    Ok(Summary { logs })
+}
+
+/// Each log of the directory that can be read, with the name of its file, in the order of the names.
+/// What is in them is not looked at.
+///
+/// # Errors
+/// The directory cannot be read or has no logs.
+///
+/// # Blocking
+/// Reads each file whole, and holds all of them in memory.
+pub fn logs(directory: &Path) -> Result<Vec<(String, Vec<u8>)>, NothingToReplay> {
+    let logs = paths(directory)?.into_iter();
+    let logs = logs.filter_map(|path| Some((name_of(&path), fs::read(&path).ok()?)));
+    Ok(logs.collect())
+}
+
+/// The logs of the directory, in the order of their names; at least one.
+fn paths(directory: &Path) -> Result<Vec<PathBuf>, NothingToReplay> {
     let unreadable = |error| NothingToReplay::Directory {
         directory: directory.into(),
         error,
@@ -77,15 +98,20 @@ pub fn conform(directory: &Path) -> Result<Summary, NothingToReplay> {
     for entry in fs::read_dir(directory).map_err(unreadable)? {
         let path = entry.map_err(unreadable)?.path();
         if path.extension().is_some_and(|ending| ending == EXTENSION) {
-            logs.push(check(&path));
+            logs.push(path);
         }
     }
     if logs.is_empty() {
         let directory = directory.into();
         return Err(NothingToReplay::NoLogs { directory });
     }
-    logs.sort_by(|a, b| a.file.cmp(&b.file));
-    Ok(Summary { logs })
+    logs.sort();
+    Ok(logs)
+}
+
+fn name_of(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
 }
 
 fn check(path: &Path) -> Checked {
@@ -94,9 +120,8 @@ fn check(path: &Path) -> Checked {
         Ok(log) => replay(&log).map_or_else(Finding::Failed, Finding::Equal),
         Err(error) => Finding::Unreadable(error),
     };
-    let name = path.file_name().unwrap_or_default();
     Checked {
-        file: name.to_string_lossy().into_owned(),
+        file: name_of(path),
         finding,
     }
 }

@@ -200,10 +200,11 @@ impl Swarm {
         }
     }
 
-    /// Kills all processes, and replays what the machines of this run heard and said.
+    /// Kills all processes, and replays and judges what the machines of this run heard and said.
     ///
     /// # Errors
-    /// [`Trouble::Unlike`] where one of them does not say again what it said, or is not among the logs.
+    /// [`Trouble::Unlike`] where one of them does not say again what it said, is not among the logs, or
+    /// does not go together with the others.
     pub fn conform(&mut self) -> Result<Summary, Trouble> {
         self.end_all();
         match &self.recordings {
@@ -212,6 +213,12 @@ impl Swarm {
                 what: "nothing was recorded".into(),
             }),
         }
+    }
+
+    /// What the machines of this run heard and said, where that is recorded.
+    #[must_use]
+    pub const fn recordings(&self) -> Option<&Recordings> {
+        self.recordings.as_ref()
     }
 
     fn end_all(&mut self) {

@@ -1,4 +1,4 @@
-//! What the machines of a test heard and said: recorded while it runs, replayed when it is over.
+//! What the machines of a test heard and said: recorded while it runs, replayed and judged when it is over.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::thread;
 
-use pccl_recording::{Summary, conform};
+use pccl_model::recorded::{Judgement, judge};
+use pccl_recording::{Summary, conform, logs};
 
 use crate::processes::Trouble;
 
@@ -39,10 +40,13 @@ impl Recordings {
         &self.0
     }
 
-    /// Replays all logs, of which there have to be at least so many of peers and one of a master.
+    /// Replays all logs, of which there have to be at least so many of peers and one of a master, and
+    /// holds them against each other and against the claims of the model. That a log has no end is not
+    /// held against it: whoever still ran was killed just now.
     ///
     /// # Errors
-    /// [`Trouble::Unlike`]: a machine does not say again what it said, or a log is missing.
+    /// [`Trouble::Unlike`]: a machine does not say again what it said, a log is missing, or the logs do
+    /// not go together.
     pub fn replay(&self, peers: usize) -> Result<Summary, Trouble> {
         let unlike = |what: String| Trouble::Unlike { what };
         let summary = conform(&self.0).map_err(|nothing| unlike(nothing.to_string()))?;
@@ -54,7 +58,22 @@ impl Recordings {
                 "logs of {peers} peers and of a master are expected:\n{summary}"
             )));
         }
+        let judgement = self.judge()?;
+        if !judgement.is_sound() {
+            return Err(unlike(judgement.to_string()));
+        }
         Ok(summary)
+    }
+
+    /// What the logs say together.
+    ///
+    /// # Errors
+    /// [`Trouble::Unlike`]: there are none.
+    pub fn judge(&self) -> Result<Judgement, Trouble> {
+        let files = logs(&self.0).map_err(|nothing| Trouble::Unlike {
+            what: nothing.to_string(),
+        })?;
+        Ok(judge(&files))
     }
 }
 

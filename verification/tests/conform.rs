@@ -4,10 +4,20 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use pccl_core::id::GroupId;
+use pccl_core::id::{GroupId, Round};
 use pccl_core::master::{Master, MasterConfig, MasterInput};
 use pccl_core::peer::{Call, Peer, PeerConfig, PeerInput};
+use pccl_core::topology::Edge;
 use pccl_recording::Recorded;
+
+use run::{Files, Rings, Run};
+
+#[allow(dead_code)]
+#[path = "../../model/tests/recorded/doctor.rs"]
+mod doctor;
+#[allow(dead_code)]
+#[path = "../../model/tests/recorded/run.rs"]
+mod run;
 
 /// A directory of one test, which is gone when the test is over.
 struct Directory(PathBuf);
@@ -34,6 +44,15 @@ impl Directory {
         };
         let mut peer = Recorded::<Peer>::begin(config, here);
         peer.handle(PeerInput::Call(Call::Connect), &mut Vec::new());
+        directory
+    }
+
+    /// With these logs.
+    fn of(test: &str, files: &Files) -> Self {
+        let directory = Self::new(test);
+        for (name, log) in files {
+            fs::write(directory.0.join(name).with_extension("pccl-log"), log).unwrap();
+        }
         directory
     }
 
@@ -88,6 +107,80 @@ fn a_directory_without_any_log_is_a_failure() {
     let output = directory.conform();
 
     let told = String::from_utf8(output.stderr).unwrap();
-    assert!(!output.status.success(), "{told}");
+    assert_eq!(output.status.code(), Some(2), "{told}");
     assert!(told.contains("nothing was recorded there"), "{told}");
+}
+
+/// What is said of these logs, and how the program ends.
+fn said_of(test: &str, files: &Files) -> (String, Option<i32>) {
+    let output = Directory::of(test, files).conform();
+    let told = String::from_utf8(output.stdout).unwrap();
+    (told, output.status.code())
+}
+
+fn sound_run() -> Run {
+    let mut run = Run::of(3);
+    run.reduces();
+    run
+}
+
+#[test]
+fn a_sound_run_ends_with_0_and_says_what_was_joined() {
+    let (told, code) = said_of("sound", &sound_run().ends());
+
+    assert_eq!(code, Some(0), "{told}");
+    assert!(told.contains("and 3 peers"), "{told}");
+    assert!(told.contains("1 collectives committed"), "{told}");
+}
+
+#[test]
+fn a_log_with_a_cut_end_and_a_missing_log_end_with_3_and_are_called_that() {
+    let mut files = sound_run().ends();
+    doctor::cut(&mut files, "peer-1", 3, 0);
+    let (told, code) = said_of("cut", &files);
+    assert_eq!(code, Some(3), "{told}");
+    assert!(told.contains("CUT: peer-1"), "{told}");
+
+    let mut files = sound_run().ends();
+    files.remove("peer-1");
+    let (told, code) = said_of("missing", &files);
+    assert_eq!(code, Some(3), "{told}");
+    assert!(
+        told.contains("MISSING: master") && told.contains("peer 2"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_report_of_a_round_that_was_never_adopted_ends_with_1_and_is_called_that() {
+    let mut files = sound_run().ends();
+    doctor::change_peer(&mut files, "peer-1", |inputs| {
+        let leave = PeerInput::Call(Call::Leave);
+        let at = inputs.iter().position(|input| *input == leave).unwrap();
+        let (edge, built) = (Edge::ToNext, Round(999));
+        inputs.insert(at, PeerInput::EdgeBroke { edge, built });
+    });
+
+    let (told, code) = said_of("never-adopted", &files);
+
+    assert_eq!(code, Some(1), "{told}");
+    assert!(told.contains("100 % equal"), "{told}");
+    assert!(
+        told.contains("UNSOUND: peer-1") && told.contains("never adopted"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_run_of_which_every_reduce_fails_without_a_cause_ends_with_1_and_is_called_that() {
+    let mut run = Run::of(3);
+    run.rings = Rings::LostForNothing;
+    (0..4).for_each(|_| run.reduces());
+
+    let (told, code) = said_of("no-progress", &run.ends());
+
+    assert_eq!(code, Some(1), "{told}");
+    assert!(told.contains("100 % equal"), "{told}");
+    assert!(told.contains("NO PROGRESS: master"), "{told}");
+    assert!(told.contains("WITHOUT CAUSE: master"), "{told}");
 }

@@ -143,13 +143,10 @@ impl Master {
             {
                 return true;
             }
-            let theirs = rule!(
-                theirs;
-                SyncCalledOptimize => CallKind::OptimizeTopology
-            );
+            let named = rule!(theirs; SyncCalledOptimize => CallKind::OptimizeTopology);
             let conflict = Conflict {
                 yours: CallKind::Collective,
-                theirs,
+                theirs: named,
                 peer,
             };
             self.refuse_tag(group, tag, &CollectiveRefusal::Conflict(conflict), out);

@@ -278,8 +278,9 @@ impl Master {
         }
         self.step(peer, Event::TransferDone, out);
         if !ok {
-            let peer = rule!(peer; TransferMisnamed => with.unwrap_or(PeerId(0)));
-            self.conclude_sync(group, done, Err(SyncFailure::TransferFailed { peer }), out);
+            let named = rule!(peer; TransferMisnamed => with.unwrap_or(PeerId(0)));
+            let failure = SyncFailure::TransferFailed { peer: named };
+            self.conclude_sync(group, done, Err(failure), out);
         }
         if is_cancelled {
             self.note_cancel(group, peer, 0, out);

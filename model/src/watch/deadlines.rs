@@ -8,26 +8,25 @@ use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterT
 use pccl_core::messages::{ToMaster, ToPeer};
 use pccl_core::states::{CollectiveCommunicationState, ConnectionPhase, ConnectionState, Event};
 
+use super::source::Source;
 use crate::claim::Claim;
-use crate::prologue;
-use crate::run::Run;
 
 pub(super) fn deadlines(
-    run: &mut Run<'_>,
+    run: &mut impl Source,
     before: &Master,
     after: &Master,
     heard: &MasterInput,
     out: &[MasterOutput],
 ) {
-    let broken = Moment::new(run, before, after, heard, out).broken();
+    let broken = Moment::new(&*run, before, after, heard, out).broken();
     if let Some(claim) = broken {
-        run.state.breaks(claim);
+        run.breaks(claim);
     }
 }
 
 /// A step of the master, and the timers in it.
-pub(super) struct Moment<'a> {
-    pub(super) run: &'a Run<'a>,
+pub(super) struct Moment<'a, S> {
+    pub(super) run: &'a S,
     pub(super) before: &'a Master,
     pub(super) after: &'a Master,
     pub(super) heard: &'a MasterInput,
@@ -51,9 +50,9 @@ pub(super) enum Debt {
     Part,
 }
 
-impl<'a> Moment<'a> {
+impl<'a, S: Source> Moment<'a, S> {
     fn new(
-        run: &'a Run<'a>,
+        run: &'a S,
         before: &'a Master,
         after: &'a Master,
         heard: &'a MasterInput,
@@ -82,7 +81,7 @@ impl<'a> Moment<'a> {
 
     fn broken(&self) -> Option<Claim> {
         let last_right = || {
-            let config = prologue::config();
+            let config = self.run.config();
             self.begun.iter().all(|begun| self.is_long(&config, *begun))
         };
         let checks: [(Claim, &dyn Fn() -> bool); 6] = [

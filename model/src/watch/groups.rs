@@ -8,14 +8,13 @@ use pccl_core::messages::ToMaster;
 use pccl_core::states::{CollectiveCommunicationState, ConnectionPhase, ConnectionState};
 
 use super::accepted;
+use super::source::Source;
 use crate::claim::Claim;
 use crate::milestone::Milestone;
-use crate::run::Run;
-use crate::step::SeatNo;
 
 /// A bystander who looks at one group sees nothing of what concerns others alone.
 pub(super) fn apart(
-    run: &mut Run<'_>,
+    run: &mut impl Source,
     before: &Master,
     after: &Master,
     heard: &MasterInput,
@@ -33,13 +32,13 @@ pub(super) fn apart(
         .collect();
     for group in others {
         if !is_as_it_was(before, after, group) || hears_something(before, group, out) {
-            run.state.breaks(Claim::Apart);
+            run.breaks(Claim::Apart);
         }
         let is_loss = out
             .iter()
             .any(|output| matches!(output, MasterOutput::Lost { .. }));
         if is_loss && works(before, group) {
-            run.state.reach(Milestone::LostBeside);
+            run.reach(Milestone::LostBeside);
         }
     }
 }
@@ -132,10 +131,10 @@ fn works(master: &Master, group: GroupId) -> bool {
 }
 
 /// Where all have voted something happens at once.
-pub(super) fn ballots(run: &mut Run<'_>, after: &Master) {
+pub(super) fn ballots(run: &mut impl Source, after: &Master) {
     let waits_for_nobody = after.view().groups().any(|group| is_over(after, group));
     if waits_for_nobody || is_over_for_all(after) {
-        run.state.breaks(Claim::Ballots);
+        run.breaks(Claim::Ballots);
     }
 }
 
@@ -204,21 +203,21 @@ fn is_accepted(known: PeerView<'_>) -> bool {
 }
 
 /// An epoch is one membership: whoever is told it is told the same world, and within a group the same ring.
-pub(super) fn epochs(run: &mut Run<'_>, no: SeatNo) {
-    let mine = &run.seat(no).plane.topology;
-    let group = run.plan(no).group;
-    let others = run.state.seat_numbers().filter(|other| *other != no);
-    let mut others = others.filter(|other| run.seat(*other).id.is_some());
+pub(super) fn epochs<S: Source>(run: &mut S, no: S::Place) {
+    let mine = run.topology(no);
+    let group = run.group(no);
+    let others = run.places().into_iter().filter(|other| *other != no);
+    let mut others = others.filter(|other| run.id(*other).is_some());
     let differs = others.any(|other| {
-        let theirs = &run.seat(other).plane.topology;
+        let theirs = run.topology(other);
         let worlds = [theirs, mine].map(|known| {
             let world = known.world;
             (world.global, world.groups, world.largest_group)
         });
-        let is_of_group = run.plan(other).group == group;
+        let is_of_group = run.group(other) == group;
         theirs.epoch == mine.epoch && (worlds[0] != worlds[1] || (is_of_group && theirs != mine))
     });
     if differs {
-        run.state.breaks(Claim::Epochs);
+        run.breaks(Claim::Epochs);
     }
 }

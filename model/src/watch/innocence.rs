@@ -13,11 +13,10 @@ use pccl_core::messages::{Misdeed, Refusal, ToPeer};
 use pccl_core::states::{CollectiveCommunicationState, ConnectionPhase, ConnectionState};
 
 use super::election::cannot_stay;
-use super::orders::whereabouts;
+use super::source::Source;
 use crate::claim::Claim;
 use crate::milestone::Milestone;
 use crate::run::Run;
-use crate::state::Seat;
 use crate::trouble::{self, MANY, pair};
 
 /// Fewer peers than this are on each other's rings, whatever the order.
@@ -26,60 +25,114 @@ pub(super) const CHOICE_MIN: usize = 4;
 /// Failed transfers for which a newcomer is set aside, and does not go, while others lack the content as well.
 const SPARED_FOR: u8 = 2;
 
-/// A peer is told to go.
+/// A peer is told to go: is it so as far as the master's own knowledge goes?
 pub(super) fn sent_away(
-    run: &mut Run<'_>,
+    run: &mut impl Source,
     before: &Master,
     heard: &MasterInput,
     peer: PeerId,
     message: &ToPeer,
 ) {
-    let explained = match message {
+    let is_possible = match message {
         ToPeer::Kicked(misdeed) => may_be_kicked(run, before, heard, peer, misdeed),
         ToPeer::Refused(refusal) => may_be_refused(run, before, peer, refusal),
         _ => true,
     };
-    if !explained {
-        run.state.breaks(Claim::Innocence);
+    if !is_possible && run.is_honest(peer) {
+        run.breaks(Claim::Innocence);
     }
     if let ToPeer::Kicked(misdeed) = message {
-        run.state.reach(Milestone::ThrownOut);
+        run.reach(Milestone::ThrownOut);
         match misdeed {
-            Misdeed::Stalled => run.state.reach(Milestone::Stalled),
-            Misdeed::StateMismatch { .. } => run.state.reach(Milestone::Mismatched),
+            Misdeed::Stalled => run.reach(Milestone::Stalled),
+            Misdeed::StateMismatch { .. } => run.reach(Milestone::Mismatched),
             _ => {}
         }
     }
 }
 
+/// Whose time is over says the timer that fires, and a machine that keeps to the protocol commits few misdeeds.
 fn may_be_kicked(
-    run: &Run<'_>,
+    run: &impl Source,
     before: &Master,
     heard: &MasterInput,
     peer: PeerId,
     misdeed: &Misdeed,
 ) -> bool {
-    let trouble = &run.state.ghost.trouble;
     let is_over = |timer| *heard == MasterInput::TimerFired(timer);
+    match misdeed {
+        Misdeed::Silent => is_over(MasterTimer::Silence(peer)),
+        Misdeed::Stalled => is_over(MasterTimer::Late(peer)),
+        Misdeed::MissedBallot => {
+            is_over(MasterTimer::Late(peer)) && fewer_go_than_wait(before, peer)
+        }
+        // What befell it, and what it holds.
+        Misdeed::RevisionAhead { .. }
+        | Misdeed::StateMismatch { .. }
+        | Misdeed::Unfetchable
+        | Misdeed::Unconnectable { .. } => true,
+        Misdeed::WrongState { .. }
+        | Misdeed::NotAccepted
+        | Misdeed::SecondHello
+        | Misdeed::DuplicateVote
+        | Misdeed::DuplicateTag { .. }
+        | Misdeed::UnknownRound
+        | Misdeed::UnaskedProbe
+        | Misdeed::Malformed
+        | Misdeed::TooManyTags { .. } => false,
+        Misdeed::BadManifest | Misdeed::Cancels | Misdeed::SlowReader => run.users_err(),
+    }
+}
+
+/// A newcomer goes, and it is told where the other one is.
+fn may_be_refused(run: &impl Source, before: &Master, peer: PeerId, refusal: &Refusal) -> bool {
+    let (dialled, at) = match refusal {
+        Refusal::CannotReach {
+            peer: other, at, ..
+        } => (*other, at),
+        Refusal::CannotBeReached { at, .. } => (peer, at),
+        Refusal::Stopping => return true,
+        Refusal::Version { .. } | Refusal::RunFull { .. } | Refusal::BadHello => return false,
+    };
+    let known = before.view().peer(peer);
+    known.is_some_and(|known| known.phase() == ConnectionPhase::Registered)
+        && run.whereabouts(dialled).is_none_or(|right| *at == right)
+}
+
+/// The same as far as everything that went wrong is remembered: is that why it goes?
+pub(super) fn sent_away_for_what_befell_it(
+    run: &mut Run<'_>,
+    before: &Master,
+    peer: PeerId,
+    message: &ToPeer,
+) {
+    let is_explained = match message {
+        ToPeer::Kicked(misdeed) => is_why_it_is_kicked(run, before, peer, misdeed),
+        ToPeer::Refused(refusal) => is_why_it_is_refused(run, before, peer, refusal),
+        _ => true,
+    };
+    if !is_explained {
+        run.breaks(Claim::Innocence);
+    }
+}
+
+fn is_why_it_is_kicked(run: &Run<'_>, before: &Master, peer: PeerId, misdeed: &Misdeed) -> bool {
+    let trouble = &run.state.ghost.trouble;
     match misdeed {
         // Content that does not fit the group's is no fault of the network.
         Misdeed::RevisionAhead { .. } | Misdeed::StateMismatch { .. } => {
             cannot_stay(run, before, peer, misdeed)
         }
-        Misdeed::Silent => is_over(MasterTimer::Silence(peer)),
         Misdeed::Unfetchable => {
             let is_spared = faults_used(run) <= SPARED_FOR && !all_others_agree(run, before, peer);
             trouble.unfetched_by(peer) >= MANY && !is_spared
         }
-        Misdeed::MissedBallot => {
-            is_over(MasterTimer::Late(peer)) && fewer_go_than_wait(before, peer)
-        }
-        Misdeed::Stalled => {
-            let again = trouble.stalled.contains(&peer);
-            is_over(MasterTimer::Late(peer)) && (again || most_are_done(before, peer))
-        }
+        Misdeed::Stalled => trouble.stalled.contains(&peer) || most_are_done(before, peer),
         Misdeed::Unconnectable { with } => is_cut_off(run, before, peer, *with),
-        Misdeed::WrongState { .. }
+        // See `may_be_kicked`.
+        Misdeed::Silent
+        | Misdeed::MissedBallot
+        | Misdeed::WrongState { .. }
         | Misdeed::NotAccepted
         | Misdeed::SecondHello
         | Misdeed::DuplicateVote
@@ -90,7 +143,7 @@ fn may_be_kicked(
         | Misdeed::TooManyTags { .. }
         | Misdeed::BadManifest
         | Misdeed::Cancels
-        | Misdeed::SlowReader => false,
+        | Misdeed::SlowReader => true,
     }
 }
 
@@ -102,32 +155,25 @@ fn all_others_agree(run: &Run<'_>, before: &Master, peer: PeerId) -> bool {
         let is_accepted = known.phase() == ConnectionPhase::Accepted;
         *id != peer && is_accepted && Some(known.group()) == group
     });
-    let contents = others.filter_map(|(id, _)| Some(seat_of(run, id)?.user.contents.compared()));
+    let contents = others.filter_map(|(id, _)| Some(run.content(run.place_of(id)?)));
     let contents: BTreeSet<_> = contents.collect();
     contents.len() < 2
 }
 
 /// One failure is not enough to refuse a newcomer, and it is told between whom and in which direction it was.
-fn may_be_refused(run: &Run<'_>, before: &Master, peer: PeerId, refusal: &Refusal) -> bool {
-    let (dialler, dialled, at) = match refusal {
-        Refusal::CannotReach {
-            peer: other, at, ..
-        } => (peer, *other, at),
-        Refusal::CannotBeReached { by, at, .. } => (*by, peer, at),
-        Refusal::Stopping => return true,
-        Refusal::Version { .. } | Refusal::RunFull { .. } | Refusal::BadHello => return false,
+fn is_why_it_is_refused(run: &Run<'_>, before: &Master, peer: PeerId, refusal: &Refusal) -> bool {
+    let dial = match refusal {
+        Refusal::CannotReach { peer: other, .. } => (peer, *other),
+        Refusal::CannotBeReached { by, .. } => (*by, peer),
+        // See `may_be_refused`.
+        Refusal::Stopping
+        | Refusal::Version { .. }
+        | Refusal::RunFull { .. }
+        | Refusal::BadHello => return true,
     };
     let trouble = &run.state.ghost.trouble;
     let strikes = trouble.strikes.get(&peer).copied().unwrap_or_default();
-    let is_newcomer = before
-        .view()
-        .peer(peer)
-        .is_some_and(|known| known.phase() == ConnectionPhase::Registered);
-    is_newcomer
-        && trouble.undialled.contains(&(dialler, dialled))
-        && whereabouts(run, dialled).is_none_or(|right| *at == right)
-        && strikes >= MANY
-        && !is_a_ring_left(run, before, peer)
+    trouble.undialled.contains(&dial) && strikes >= MANY && !is_a_ring_left(run, before, peer)
 }
 
 /// Whether no ring is left with a peer, because of what failed between it and another, among others.
@@ -165,14 +211,6 @@ fn is_another_worse(run: &Run<'_>, before: &Master, peer: PeerId, members: &[Pee
         (failures(peer), has_lost_nobody.then_some((is_new, peer)))
     };
     members.iter().any(|other| rank(*other) > rank(peer))
-}
-
-fn seat_of<'a>(run: &'a Run<'_>, peer: PeerId) -> Option<&'a Seat> {
-    run.state.seat_of(peer).and_then(|no| run.state.seat(no))
-}
-
-fn faults_used(run: &Run<'_>) -> u8 {
-    run.scenario.faults.saturating_sub(run.state.faults)
 }
 
 /// Of those who wait in a ballot and those who are missed in it, the latter are not more.
@@ -259,4 +297,8 @@ fn members_with(before: &Master, peer: PeerId) -> Option<Vec<PeerId>> {
         known.group() == group && (*id == peer || is_accepted)
     });
     Some(members.map(|(id, _)| id).collect())
+}
+
+fn faults_used(run: &Run<'_>) -> u8 {
+    run.scenario.faults.saturating_sub(run.state.faults)
 }

@@ -15,30 +15,35 @@ use super::deadlines::deadlines;
 use super::election::{elected, failed};
 use super::entries::{nothing_moves, planned_part};
 use super::groups::{apart, ballots};
-use super::innocence::sent_away;
+use super::innocence::{sent_away, sent_away_for_what_befell_it};
 use super::orders::{given, most_lanes};
 use super::precedence::precedence;
 use super::reasons::{Moment, reasons};
+use super::source::Source;
 use super::transfers::sources;
 use super::verdicts::verdicts;
 use super::{rings as ring_orders, trouble};
 use crate::claim::Claim;
 use crate::milestone::Milestone;
 use crate::run::Run;
-use crate::state::Seat;
 
 pub(crate) fn master_hears(run: &mut Run<'_>, peer: PeerId, message: &ToMaster) {
+    vote_arrives(run, peer, message);
+    if let Some(before) = run.state.master.clone() {
+        trouble::hears(run, &before, peer, message);
+    }
+}
+
+/// The master hears that somebody's part of a collective is whole.
+pub(crate) fn vote_arrives(run: &mut impl Source, peer: PeerId, message: &ToMaster) {
     if let ToMaster::CompleteCollective {
         seq,
         outcome: RingOutcome::Done,
         ..
     } = message
-        && run.master_knows(peer)
+        && run.is_known(peer)
     {
-        run.state.ghost.edit().done.insert((*seq, peer));
-    }
-    if let Some(before) = run.state.master.clone() {
-        trouble::hears(run, &before, peer, message);
+        run.edit_ghost().done.insert((*seq, peer));
     }
 }
 
@@ -62,20 +67,63 @@ pub(crate) fn master_moved(
         look_at(run, before, &after, heard, output);
     }
     reasons(run, &moment);
-    verdicts(run, before, &after, out);
-    deadlines(run, before, &after, heard, out);
+    master_keeps(run, before, &after, heard, out);
     ring_orders::stand(run, &after, out);
     sources(run, out);
     trouble::mended(run, before, &after, heard, out);
     ring_orders::ordered(run, before, &after, out);
-    admission(run, before, &after);
-    exclusivity(run, &after);
-    revisions(run, before, &after);
-    rings(run, before, &after);
-    apart(run, before, &after, heard, out);
-    ballots(run, &after);
     precedence(run, before, &after, heard, out);
     given(run, before, &after, out);
+}
+
+/// What holds of every step of a master, whatever it said.
+pub(crate) fn master_keeps(
+    run: &mut impl Source,
+    before: &Master,
+    after: &Master,
+    heard: &MasterInput,
+    out: &[MasterOutput],
+) {
+    verdicts(run, before, after, out);
+    deadlines(run, before, after, heard, out);
+    admission(run, before, after);
+    exclusivity(run, after);
+    revisions(run, before, after);
+    rings(run, before, after);
+    apart(run, before, after, heard, out);
+    ballots(run, after);
+}
+
+/// What holds of all that a master says, whoever hears it.
+pub(crate) fn master_says(
+    run: &mut impl Source,
+    before: &Master,
+    after: &Master,
+    heard: &MasterInput,
+    output: &MasterOutput,
+) {
+    match output {
+        MasterOutput::Inconsistent { .. } => run.breaks(Claim::WithinTheTable),
+        MasterOutput::Send { peer, message } => match message {
+            ToPeer::TopologyEstablished { topology, .. } => {
+                topology_is_right(run, after, *peer, topology);
+            }
+            ToPeer::SharedStateConcluded {
+                result: Ok(revision),
+                ..
+            } => {
+                let group = after.view().peer(*peer).map(|view| view.group());
+                if group.is_some_and(|group| after.view().revision(group) != Some(*revision)) {
+                    run.breaks(Claim::Revision);
+                }
+            }
+            ToPeer::Kicked(_) | ToPeer::Refused(_) => {
+                sent_away(run, before, heard, *peer, message);
+            }
+            _ => {}
+        },
+        _ => {}
+    }
 }
 
 fn look_at(
@@ -85,20 +133,21 @@ fn look_at(
     heard: &MasterInput,
     output: &MasterOutput,
 ) {
+    master_says(run, before, after, heard, output);
     match output {
-        MasterOutput::Inconsistent { .. } => run.state.breaks(Claim::WithinTheTable),
         MasterOutput::Moved { event, from, .. } => {
             run.coverage.moved(*from, *event);
             match event {
-                Event::RingStandsForCollectives => run.state.reach(Milestone::Rewired),
+                Event::RingStandsForCollectives => run.reach(Milestone::Rewired),
                 Event::RetryUpdate | Event::RetryRewire | Event::RetryAdmission => {
-                    run.state.reach(Milestone::WiredAgain);
+                    run.reach(Milestone::WiredAgain);
                 }
                 _ => {}
             }
         }
         MasterOutput::Send { peer, message } => said(run, before, after, heard, *peer, message),
-        MasterOutput::Register { .. }
+        MasterOutput::Inconsistent { .. }
+        | MasterOutput::Register { .. }
         | MasterOutput::Refuse { .. }
         | MasterOutput::Close { .. }
         | MasterOutput::StartTimer { .. }
@@ -124,9 +173,6 @@ fn said(
             .map(|(_, state)| state)
     };
     match message {
-        ToPeer::TopologyEstablished { topology, .. } => {
-            topology_is_right(run, after, peer, topology);
-        }
         ToPeer::Commence { .. } => {
             let from = Some(CollectiveCommunicationState::VoteInitiate);
             run.coverage.tag_moved(None, CollectiveEvent::Initiated);
@@ -157,27 +203,26 @@ fn said(
                 planned_part(run, peer, plan, &elected);
             }
         }
-        ToPeer::SharedStateConcluded { result, .. } => {
-            let Some(group) = after.view().peer(peer).map(|view| view.group()) else {
-                return;
-            };
-            match result {
-                Ok(revision) => {
-                    if after.view().revision(group) != Some(*revision) {
-                        run.state.breaks(Claim::Revision);
-                    }
-                    if let Some(elected) = elected(run, before, after, peer, *revision) {
-                        nothing_moves(run, &elected);
-                    }
+        ToPeer::SharedStateConcluded { result, .. } => match result {
+            Ok(revision) => {
+                if let Some(elected) = elected(run, before, after, peer, *revision) {
+                    nothing_moves(run, &elected);
                 }
-                Err(why) => failed(run, before, after, heard, group, why),
             }
+            Err(why) => {
+                if let Some(known) = after.view().peer(peer) {
+                    failed(run, before, after, heard, known.group(), why);
+                }
+            }
+        },
+        ToPeer::Kicked(_) | ToPeer::Refused(_) => {
+            sent_away_for_what_befell_it(run, before, peer, message);
         }
-        ToPeer::Kicked(_) | ToPeer::Refused(_) => sent_away(run, before, heard, peer, message),
         ToPeer::OptimizationConcluded {
             improved_or_kept: false,
-        } if run.state.faults == run.scenario.faults => run.state.breaks(Claim::Failures),
+        } if run.state.faults == run.scenario.faults => run.breaks(Claim::Failures),
         ToPeer::Welcome { .. }
+        | ToPeer::TopologyEstablished { .. }
         | ToPeer::EstablishRing { .. }
         | ToPeer::PeersPending { .. }
         | ToPeer::Probe { .. }
@@ -192,13 +237,13 @@ fn said(
 fn gave_way(run: &mut Run<'_>) {
     let all_is_well = run.state.faults == run.scenario.faults;
     if run.scenario.in_step && all_is_well {
-        run.state.breaks(Claim::InStep);
+        run.breaks(Claim::InStep);
     }
-    run.state.reach(Milestone::GaveWay);
+    run.reach(Milestone::GaveWay);
 }
 
 /// Nobody is accepted without the vote of everybody who is.
-fn admission(run: &mut Run<'_>, before: &Master, after: &Master) {
+fn admission(run: &mut impl Source, before: &Master, after: &Master) {
     let accepted = |master: &Master| -> BTreeSet<PeerId> {
         let peers = master.view().peers();
         let accepted = peers.filter(|(_, peer)| peer.phase() == ConnectionPhase::Accepted);
@@ -209,7 +254,7 @@ fn admission(run: &mut Run<'_>, before: &Master, after: &Master) {
         .iter()
         .any(|peer| !new.contains(peer) && after.view().peer(*peer).is_some())
     {
-        run.state.reach(Milestone::SetAside);
+        run.reach(Milestone::SetAside);
         run.shock();
     }
     if new.is_subset(&old) {
@@ -217,19 +262,19 @@ fn admission(run: &mut Run<'_>, before: &Master, after: &Master) {
     }
     run.shock();
     let stayed: Vec<PeerId> = old.intersection(&new).copied().collect();
-    run.state.reach(if stayed.is_empty() {
+    run.reach(if stayed.is_empty() {
         Milestone::AdmittedAlone
     } else {
         Milestone::Admitted
     });
     for peer in stayed {
-        let seat = run.state.seat_of(peer).and_then(|no| run.state.seat(no));
+        let place = run.place_of(peer);
         // One that is gone may have voted before.
-        match seat.filter(|seat| seat.runs()).map(stand) {
+        match place.filter(|at| run.runs(*at)).map(|at| stand(run, at)) {
             None | Some(Stand::Votes) => {}
-            Some(Stand::Waits) => run.state.reach(Milestone::Consented),
+            Some(Stand::Waits) => run.reach(Milestone::Consented),
             Some(Stand::Rests) => {}
-            Some(Stand::Works) => run.state.breaks(Claim::Admission),
+            Some(Stand::Works) => run.breaks(Claim::Admission),
         }
     }
 }
@@ -246,9 +291,9 @@ enum Stand {
     Works,
 }
 
-fn stand(seat: &Seat) -> Stand {
-    let view = seat.peer.view();
-    let begun = seat.plane.moving.is_some() || seat.plane.probing.is_some();
+fn stand<S: Source>(run: &S, at: S::Place) -> Stand {
+    let view = run.peer(at).view();
+    let begun = run.is_moving(at);
     let mut tags = view.tags();
     let waits_to_start =
         |tag: pccl_core::peer::TagView| tag.state == CollectiveCommunicationState::VoteInitiate;
@@ -257,7 +302,7 @@ fn stand(seat: &Seat) -> Stand {
         Some(_) if !begun => Stand::Waits,
         Some(_) => Stand::Works,
         None if view.tags().next().is_some() && tags.all(waits_to_start) => Stand::Waits,
-        None if !seat.has_voted || seat.took_back => Stand::Rests,
+        None if !run.has_voted(at) || run.took_back(at) => Stand::Rests,
         None => Stand::Works,
     }
 }
@@ -291,7 +336,7 @@ fn activity(state: ConnectionState) -> Option<Activity> {
     }
 }
 
-fn exclusivity(run: &mut Run<'_>, master: &Master) {
+fn exclusivity(run: &mut impl Source, master: &Master) {
     for group in master.view().groups() {
         let peers = master.view().peers();
         let members = peers
@@ -302,23 +347,23 @@ fn exclusivity(run: &mut Run<'_>, master: &Master) {
             first = Some(Activity::Collectives);
         }
         if running > 1 {
-            run.state.reach(Milestone::TwoTagsAtOnce);
+            run.reach(Milestone::TwoTagsAtOnce);
         }
         for active in members.filter_map(|(_, peer)| activity(peer.state())) {
             if *first.get_or_insert(active) != active {
-                run.state.breaks(Claim::Exclusivity);
+                run.breaks(Claim::Exclusivity);
             }
         }
     }
 }
 
 /// The revision grows by one or stays, unless all members agree to go on from any.
-fn revisions(run: &mut Run<'_>, before: &Master, after: &Master) {
+fn revisions(run: &mut impl Source, before: &Master, after: &Master) {
     for group in after.view().groups() {
         let (old, new) = (before.view().revision(group), after.view().revision(group));
         let restarts = || {
-            let mut members = accepted(after, group).filter_map(|peer| run.state.seat_of(peer));
-            members.all(|no| run.plan(no).restart)
+            let mut members = accepted(after, group).filter_map(|peer| run.place_of(peer));
+            members.all(|at| run.restarts(at))
         };
         let right = match (old, new) {
             (Some(old), Some(new)) => new == old || new == old.next() || restarts(),
@@ -327,26 +372,26 @@ fn revisions(run: &mut Run<'_>, before: &Master, after: &Master) {
             (None, Some(_) | None) => true,
         };
         if !right {
-            run.state.breaks(Claim::Revision);
+            run.breaks(Claim::Revision);
         }
         if old != new && old.is_some() {
-            run.state.reach(Milestone::RevisionAdvanced);
+            run.reach(Milestone::RevisionAdvanced);
         }
     }
 }
 
 /// An epoch's ring never changes.
-fn rings(run: &mut Run<'_>, before: &Master, after: &Master) {
+fn rings(run: &mut impl Source, before: &Master, after: &Master) {
     for group in after.view().groups() {
         let same_epoch = before.view().epoch(group) == after.view().epoch(group);
         if same_epoch && before.view().ring(group) != after.view().ring(group) {
-            run.state.breaks(Claim::OneView);
+            run.breaks(Claim::OneView);
         }
     }
 }
 
 /// The ring that a peer is told is its group's, and all of the group are on it.
-fn topology_is_right(run: &mut Run<'_>, master: &Master, peer: PeerId, topology: &Topology) {
+fn topology_is_right(run: &mut impl Source, master: &Master, peer: PeerId, topology: &Topology) {
     let Some(group) = master.view().peer(peer).map(|view| view.group()) else {
         return;
     };
@@ -358,7 +403,7 @@ fn topology_is_right(run: &mut Run<'_>, master: &Master, peer: PeerId, topology:
         && Some(&topology.ring) == master.view().ring(group)
         && Some(topology.epoch) == master.view().epoch(group);
     if !right {
-        run.state.breaks(Claim::OneView);
+        run.breaks(Claim::OneView);
     }
 }
 

@@ -19,6 +19,7 @@
 //! | `peer` | what a peer answers and orders |
 //! | `signs_of_life` | whether everybody shows that it lives, and is heard |
 //! | `told` | whether a peer passes on what it heard, to its user and to the master |
+//! | `source` | what they ask of a run, whether it is the model's or was recorded |
 
 mod deadlines;
 mod election;
@@ -33,6 +34,7 @@ mod precedence;
 mod reasons;
 mod rings;
 mod signs_of_life;
+mod source;
 mod told;
 mod transfers;
 mod trouble;
@@ -49,9 +51,13 @@ use crate::run::Run;
 use crate::step::SeatNo;
 
 pub(crate) use innocence::fewer_go_than_wait;
-pub(crate) use master::{master_hears, master_moved};
+pub(crate) use master::{master_hears, master_keeps, master_moved, master_says, vote_arrives};
 pub(crate) use neighbours::{identity_of, ordered, planned};
-pub(crate) use peer::{adopted, after_message, answered, before_message, peer_moved, ring_runs};
+pub(crate) use peer::{
+    adopted, after_message, answered, before_message, holds_the_same, is_restored, peer_keeps,
+    peer_moved, ring_runs,
+};
+pub(crate) use source::{Source, Standing, order_to_connect};
 
 /// No queue of messages holds more: the most is one answer per call, the plan of each kind of round,
 /// a farewell and its reason.

@@ -8,9 +8,8 @@ use pccl_core::id::{Identity, PeerId};
 use pccl_core::shared_state::{SyncPlan, SyncRole};
 use pccl_core::topology::LaneOrder;
 
-use super::orders::whereabouts;
+use super::source::Source;
 use crate::claim::Claim;
-use crate::run::Run;
 
 /// A process that has joined under no number.
 const STRANGER: PeerId = PeerId(u64::MAX);
@@ -24,25 +23,31 @@ pub(crate) fn identity_of(peer: PeerId) -> Identity {
 }
 
 /// A peer is told to connect with these.
-pub(crate) fn ordered(run: &mut Run<'_>, orders: impl IntoIterator<Item = LaneOrder>) {
+pub(crate) fn ordered(run: &mut impl Source, orders: impl IntoIterator<Item = LaneOrder>) {
     for order in orders {
-        let members = run.state.seats.iter().filter_map(|seat| seat.id);
-        let mut others = members.chain([STRANGER]).filter(|peer| *peer != order.with);
-        let is_right = order.is_with(Some(identity_of(order.with)))
-            && !order.is_with(None)
-            && !others.any(|other| order.is_with(Some(identity_of(other))))
-            && order
-                .dial
-                .zip(whereabouts(run, order.with))
-                .is_none_or(|(told, right)| told == right);
-        if !is_right {
-            run.state.breaks(Claim::Neighbours);
+        let members: Vec<PeerId> = run.places().iter().filter_map(|at| run.id(*at)).collect();
+        let others = members.into_iter().filter(|peer| *peer != order.with);
+        let mut others = others.filter_map(|peer| run.identity_of(peer));
+        let stranger = identity_of(STRANGER);
+        let is_its_door = match run.identity_of(order.with) {
+            Some(key) => {
+                order.is_with(Some(key))
+                    && !order.is_with(None)
+                    && !order.is_with(Some(stranger))
+                    && !others.any(|other| other != key && order.is_with(Some(other)))
+            }
+            // Where nobody proves anything there is no key to name.
+            None => order.identity.is_none(),
+        };
+        let dialled = order.dial.zip(run.whereabouts(order.with));
+        if !is_its_door || dialled.is_some_and(|(told, right)| told != right) {
+            run.breaks(Claim::Neighbours);
         }
     }
 }
 
 /// The same for a synchronization.
-pub(crate) fn planned(run: &mut Run<'_>, plan: &SyncPlan) {
+pub(crate) fn planned(run: &mut impl Source, plan: &SyncPlan) {
     match &plan.role {
         SyncRole::Distribute { to } => ordered(run, to.iter().copied()),
         SyncRole::Request { from, .. } => ordered(run, *from),

@@ -12,9 +12,9 @@ use pccl_core::messages::ToPeer;
 use pccl_core::shared_state::{SyncPlan, SyncRole};
 use pccl_core::topology::{LaneOrder, Ring};
 
+use super::source::Source;
 use crate::claim::Claim;
 use crate::run::Run;
-use crate::state::{address_of, config};
 
 /// What lanes are opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -118,7 +118,7 @@ fn do_meet(run: &Run<'_>, way: Way, one: &LaneOrder, other: &LaneOrder) -> bool 
         Purpose::Ring | Purpose::State => lanes_between(run, way.from, way.to),
         Purpose::Measuring => Some(1),
     };
-    let is_at = |peer: PeerId, dialled: SocketAddr| whereabouts(run, peer) == Some(dialled);
+    let is_at = |peer: PeerId, dialled: SocketAddr| run.whereabouts(peer) == Some(dialled);
     let is_found = match (one.dial, other.dial) {
         (Some(dialled), None) => is_at(way.to, dialled),
         (None, Some(dialled)) => is_at(way.from, dialled),
@@ -128,20 +128,8 @@ fn do_meet(run: &Run<'_>, way: Way, one: &LaneOrder, other: &LaneOrder) -> bool 
 }
 
 /// As many lanes as both would like.
-fn lanes_between(run: &Run<'_>, one: PeerId, other: PeerId) -> Option<u16> {
-    let wishes = |peer| {
-        let no = run.state.seat_of(peer)?;
-        Some(config(run.seat(no).plan, run.plan(no)).lanes)
-    };
-    Some(wishes(one)?.min(wishes(other)?))
-}
-
-/// Where others open lanes to a peer. `None`: it is forgotten.
-pub(super) fn whereabouts(run: &Run<'_>, peer: PeerId) -> Option<SocketAddr> {
-    let no = run.state.seat_of(peer)?;
-    let known = config(run.seat(no).plan, run.plan(no));
-    let ip = known.advertise.unwrap_or_else(|| address_of(peer));
-    Some(SocketAddr::new(ip, known.port))
+fn lanes_between(run: &impl Source, one: PeerId, other: PeerId) -> Option<u16> {
+    Some(run.lanes_wished(one)?.min(run.lanes_wished(other)?))
 }
 
 /// Is it what the run's mint makes for this way, and for no other of this round or of an earlier one?
@@ -159,7 +147,7 @@ fn is_of_this_way_alone(run: &Run<'_>, way: Way, ticket: Ticket) -> bool {
 }
 
 /// The lanes of the edge that has the most.
-pub(super) fn most_lanes(run: &Run<'_>, ring: &Ring) -> u16 {
+pub(super) fn most_lanes(run: &impl Source, ring: &Ring) -> u16 {
     let lanes = ring
         .edges()
         .filter_map(|(from, to)| lanes_between(run, from, to));

@@ -9,11 +9,11 @@ use pccl_core::topology::Edge;
 
 use super::groups::epochs;
 use super::signs_of_life::signs_of_life;
+use super::source::{Source, Standing};
 use super::told::passed_on;
 use crate::claim::Claim;
 use crate::milestone::Milestone;
 use crate::run::{Run, small};
-use crate::script::{Do, UPDATES_MANY};
 use crate::step::SeatNo;
 
 pub(crate) fn peer_moved(
@@ -23,44 +23,55 @@ pub(crate) fn peer_moved(
     heard: &PeerInput,
     out: &[PeerOutput],
 ) {
+    peer_keeps(run, no, was_connected, heard, out);
+    signs_of_life(run, no, heard, out);
+}
+
+/// What holds of every step of a peer.
+pub(crate) fn peer_keeps<S: Source>(
+    run: &mut S,
+    no: S::Place,
+    was_connected: bool,
+    heard: &PeerInput,
+    out: &[PeerOutput],
+) {
     if was_connected && out.contains(&PeerOutput::Close) {
         let stopped = |timer| out.contains(&PeerOutput::StopTimer(timer));
         if !stopped(PeerTimer::HeartbeatDue) || !stopped(PeerTimer::MasterSilence) {
-            run.state.breaks(Claim::Timers);
+            run.breaks(Claim::Timers);
         }
     }
-    passed_on(run, heard, out);
+    passed_on(run, was_connected, heard, out);
     let writes = |output: &PeerOutput| matches!(output, PeerOutput::CommitState { .. });
     let succeeded =
         |output: &PeerOutput| matches!(output, PeerOutput::Answer(Answer::Synchronized(Ok(_))));
     if out.iter().any(writes) && !out.iter().any(succeeded) {
-        run.state.breaks(Claim::SharedState);
+        run.breaks(Claim::SharedState);
     }
     if out
         .iter()
         .any(|output| !names_what_is_lost(run, no, output))
     {
-        run.state.breaks(Claim::Named);
+        run.breaks(Claim::Named);
     }
     for output in out {
         let PeerOutput::Answer(answer) = output else {
             continue;
         };
-        if !was_asked(run, no, answer) || !is_well_ended(run, no, answer) {
-            run.state.breaks(Claim::AnsweredOnce);
+        if !run.waits_for(no, answer) || !is_well_ended(run, no, answer) {
+            run.breaks(Claim::AnsweredOnce);
         }
         if !is_told(run, no, heard, answer) {
-            run.state.breaks(Claim::NoVerdictInvented);
+            run.breaks(Claim::NoVerdictInvented);
         }
     }
-    signs_of_life(run, no, heard, out);
-    if run.seat(no).peer.view().ended() == Some(&CallError::MasterMisbehaved) {
-        run.state.breaks(Claim::Trust);
+    if run.peer(no).view().ended() == Some(&CallError::MasterMisbehaved) {
+        run.breaks(Claim::Trust);
     }
 }
 
 /// A vote names the edges whose standing lanes are known to be dead, and some where it says that one was lost.
-fn names_what_is_lost(run: &Run<'_>, no: SeatNo, output: &PeerOutput) -> bool {
+fn names_what_is_lost<S: Source>(run: &S, no: S::Place, output: &PeerOutput) -> bool {
     let (broken, is_cause) = match output {
         PeerOutput::Send(ToMaster::CompleteCollective {
             outcome, broken, ..
@@ -70,8 +81,7 @@ fn names_what_is_lost(run: &Run<'_>, no: SeatNo, output: &PeerOutput) -> bool {
         ) => (broken, false),
         _ => return true,
     };
-    let plane = &run.seat(no).plane;
-    let is_dead = |edge: Edge| plane.standing(edge).is_some_and(|lanes| lanes.noticed);
+    let is_dead = |edge: Edge| run.standing(no, edge).is_some_and(|lanes| lanes.noticed);
     (broken.any() || !is_cause)
         && broken.to_next == is_dead(Edge::ToNext)
         && broken.from_previous == is_dead(Edge::FromPrevious)
@@ -79,7 +89,7 @@ fn names_what_is_lost(run: &Run<'_>, no: SeatNo, output: &PeerOutput) -> bool {
 
 /// A call fails for a reason that its kind may have, or because the run has ended for the peer. Users
 /// make no mistakes, but for those whose program says so.
-fn is_well_ended(run: &Run<'_>, no: SeatNo, answer: &Answer) -> bool {
+fn is_well_ended<S: Source>(run: &S, no: S::Place, answer: &Answer) -> bool {
     let why = match answer {
         Answer::Connected(result) => result.as_ref().err(),
         Answer::TopologyUpdated(result) | Answer::TopologyOptimized(result) => {
@@ -96,8 +106,7 @@ fn is_well_ended(run: &Run<'_>, no: SeatNo, answer: &Answer) -> bool {
         // An update is in nobody's way before many have passed over a call, and no collective is in that of
         // an optimization.
         Some(CallError::Conflict(conflict)) if conflict.theirs == CallKind::UpdateTopology => {
-            let mut plans = run.scenario.seats.iter();
-            plans.any(|plan| plan.program.rounds >= UPDATES_MANY)
+            run.updates_are_many()
         }
         Some(CallError::Conflict(conflict)) => match answer {
             Answer::CollectiveEnded { .. } => {
@@ -112,29 +121,13 @@ fn is_well_ended(run: &Run<'_>, no: SeatNo, answer: &Answer) -> bool {
         },
         Some(CallError::SyncFailed(_)) => matches!(answer, Answer::Synchronized(_)),
         Some(CallError::OptimizationFailed) => matches!(answer, Answer::TopologyOptimized(_)),
-        Some(CallError::Usage(_)) => {
-            let steps = run.plan(no).program.steps;
-            steps.iter().any(|step| matches!(step, Do::StartTwice(_)))
-        }
-        Some(_) => run.seat(no).peer.view().ended().is_some(),
-    }
-}
-
-/// Does the user wait for this answer?
-fn was_asked(run: &Run<'_>, no: SeatNo, answer: &Answer) -> bool {
-    let user = &run.seat(no).user;
-    match answer {
-        Answer::Connected(_) => user.waits_to_connect(),
-        Answer::TopologyUpdated(_) => user.waits_in(CallKind::UpdateTopology),
-        Answer::TopologyOptimized(_) => user.waits_in(CallKind::OptimizeTopology),
-        Answer::Synchronized(_) => user.waits_in(CallKind::SyncSharedState),
-        Answer::PeersPending(_) => user.waits_in_query(),
-        Answer::CollectiveEnded { tag, .. } => user.runs(small(*tag)),
+        Some(CallError::Usage(_)) => run.misuses(no),
+        Some(_) => run.peer(no).view().ended().is_some(),
     }
 }
 
 /// A verdict is the answer to the master's word only; and who lost the master claims none.
-fn is_told(run: &Run<'_>, no: SeatNo, heard: &PeerInput, answer: &Answer) -> bool {
+fn is_told<S: Source>(run: &S, no: S::Place, heard: &PeerInput, answer: &Answer) -> bool {
     let Answer::CollectiveEnded { tag, result } = answer else {
         return true;
     };
@@ -148,7 +141,7 @@ fn is_told(run: &Run<'_>, no: SeatNo, heard: &PeerInput, answer: &Answer) -> boo
     };
     match (result, verdict) {
         (Ok(committed), Some((seq, Verdict::Committed { epoch }))) => {
-            let ring = &run.seat(no).plane.topology;
+            let ring = run.topology(no);
             let contributed = ring.epoch == *epoch && committed.contributors == ring.ring.0;
             committed.seq == *seq && contributed
         }
@@ -161,17 +154,18 @@ fn is_told(run: &Run<'_>, no: SeatNo, heard: &PeerInput, answer: &Answer) -> boo
 }
 
 pub(crate) fn answered(run: &mut Run<'_>, no: SeatNo, answer: &Answer) {
+    is_restored(run, no, answer);
     match answer {
         Answer::CollectiveEnded { tag, result } => collective_ended(run, no, *tag, result.as_ref()),
-        Answer::PeersPending(Ok(true)) => run.state.reach(Milestone::ToldPending),
-        Answer::PeersPending(Ok(false)) => run.state.reach(Milestone::ToldNobodyPending),
+        Answer::PeersPending(Ok(true)) => run.reach(Milestone::ToldPending),
+        Answer::PeersPending(Ok(false)) => run.reach(Milestone::ToldNobodyPending),
         Answer::TopologyOptimized(Err(CallError::OptimizationFailed)) => {
-            run.state.reach(Milestone::OptimizationFailed);
+            run.reach(Milestone::OptimizationFailed);
         }
-        Answer::TopologyOptimized(Ok(_)) => run.state.reach(Milestone::Optimized),
+        Answer::TopologyOptimized(Ok(_)) => run.reach(Milestone::Optimized),
         Answer::Synchronized(Ok(synchronized)) => {
             holds_the_same(run, no, synchronized.revision);
-            run.state.reach(if synchronized.fetched.is_empty() {
+            run.reach(if synchronized.fetched.is_empty() {
                 Milestone::ContentKept
             } else {
                 Milestone::ContentMoved
@@ -187,24 +181,40 @@ pub(crate) fn answered(run: &mut Run<'_>, no: SeatNo, answer: &Answer) {
 
 /// Everybody who is told that a synchronization succeeded holds one revision and one content, at that
 /// moment: before its user computes on.
-fn holds_the_same(run: &mut Run<'_>, no: SeatNo, revision: Revision) {
-    let Some(round) = run.concluding else {
-        run.state.breaks(Claim::SharedState);
+pub(crate) fn holds_the_same<S: Source>(run: &mut S, no: S::Place, revision: Revision) {
+    let Some(round) = run.concluding() else {
+        run.breaks(Claim::SharedState);
         return;
     };
-    let group = GroupId(run.plan(no).group);
-    let held = (round, revision, run.seat(no).user.contents.compared());
-    let ghost = run.state.ghost.edit();
+    let group = run.group(no);
+    let held = (round, revision, run.content(no));
+    let ghost = run.edit_ghost();
     let known = ghost.contents.entry(group).or_insert(held);
     if known.0 != round {
         *known = held;
     }
     if *known != held {
-        run.state.breaks(Claim::SharedState);
+        run.breaks(Claim::SharedState);
     }
 }
 
-/// Exactly-once and restoration.
+/// Restoration: nothing writes to a buffer any more that goes back to its user as it was.
+pub(crate) fn is_restored<S: Source>(run: &mut S, no: S::Place, answer: &Answer) {
+    let Answer::CollectiveEnded {
+        tag,
+        result: Err(why),
+    } = answer
+    else {
+        return;
+    };
+    // Where the call was a mistake, what runs under the tag goes on.
+    let is_mistake = matches!(why, CallError::Usage(_));
+    if !is_mistake && run.runs_ring(no, *tag) {
+        run.breaks(Claim::Restoration);
+    }
+}
+
+/// Exactly-once.
 fn collective_ended(
     run: &mut Run<'_>,
     no: SeatNo,
@@ -223,48 +233,44 @@ fn collective_ended(
             let small = whole.is_some_and(|known| known.schedule == Schedule::Whole);
             let again = run.seat(no).user.tries_again();
             if !once {
-                run.state.breaks(Claim::ExactlyOnce);
+                run.breaks(Claim::ExactlyOnce);
             } else if !in_order {
-                run.state.breaks(Claim::SameOrder);
+                run.breaks(Claim::SameOrder);
             }
             if small {
-                run.state.reach(Milestone::TravelledWhole);
+                run.reach(Milestone::TravelledWhole);
             }
             if again {
-                run.state.reach(Milestone::Recovered);
+                run.reach(Milestone::Recovered);
             }
         }
         // The call was a mistake: what runs under the tag goes on.
         Err(CallError::Usage(_)) => {}
         Err(why) => {
-            let runs_on = plane.rings.iter().any(|known| known.tag == tag);
             let was_whole = whole.is_some();
-            if runs_on {
-                run.state.breaks(Claim::Restoration);
-            }
             if was_whole && matches!(why, CallError::Aborted { .. }) {
-                run.state.reach(Milestone::RestoredWhole);
+                run.reach(Milestone::RestoredWhole);
             }
             if *why == CallError::MasterLost {
-                run.state.reach(Milestone::LostMasterUndecided);
+                run.reach(Milestone::LostMasterUndecided);
             }
         }
     }
 }
 
-pub(crate) fn before_message(run: &mut Run<'_>, no: SeatNo, message: &ToPeer) {
+pub(crate) fn before_message<S: Source>(run: &mut S, no: S::Place, message: &ToPeer) {
     match message {
         ToPeer::Verdict { tag, seq, verdict } => {
-            let group = GroupId(run.plan(no).group);
-            let known = run.state.ghost.verdicts.get(&(group, *tag));
+            let group = run.group(no);
+            let known = run.ghost().verdicts.get(&(group, *tag));
             let differs = known.is_some_and(|(s, v)| s == seq && v != verdict);
             if differs {
-                run.state.breaks(Claim::Agreement);
+                run.breaks(Claim::Agreement);
             }
         }
-        ToPeer::SharedStateConcluded { round, .. } => run.concluding = Some(*round),
+        ToPeer::SharedStateConcluded { round, .. } => run.conclude(*round),
         ToPeer::SharedStatePlan(plan) => {
-            let strategy = run.seat(no).strategy;
+            let strategy = run.strategy(no);
             let wrong = match &plan.role {
                 SyncRole::Request { entries, .. } => {
                     !entries.is_empty() && strategy == Some(SyncStrategy::SendOnly)
@@ -272,14 +278,14 @@ pub(crate) fn before_message(run: &mut Run<'_>, no: SeatNo, message: &ToPeer) {
                 SyncRole::Distribute { .. } => strategy == Some(SyncStrategy::ReceiveOnly),
             };
             if wrong {
-                run.state.breaks(Claim::Sources);
+                run.breaks(Claim::Sources);
             }
             match (&plan.role, strategy) {
                 (SyncRole::Distribute { to }, Some(SyncStrategy::SendOnly)) if !to.is_empty() => {
-                    run.state.reach(Milestone::SenderServed);
+                    run.reach(Milestone::SenderServed);
                 }
                 (SyncRole::Request { from: Some(_), .. }, Some(SyncStrategy::ReceiveOnly)) => {
-                    run.state.reach(Milestone::ReceiverTook);
+                    run.reach(Milestone::ReceiverTook);
                 }
                 _ => {}
             }
@@ -310,33 +316,32 @@ fn forget_verdict(run: &mut Run<'_>, no: SeatNo, tag: Tag, seq: Seq) {
 }
 
 /// A peer's ring is that of all others in its epoch, and both its edges have lanes.
-pub(crate) fn adopted(run: &mut Run<'_>, no: SeatNo, me: PeerId) {
-    let seat = run.seat(no);
-    let mine = &seat.plane.topology;
-    let leads = |edge: Edge| seat.plane.standing(edge).map(|lanes| lanes.with);
+pub(crate) fn adopted<S: Source>(run: &mut S, no: S::Place, me: PeerId) {
+    let mine = run.topology(no);
+    let leads = |edge: Edge| run.standing(no, edge).map(|lanes| lanes.with);
     let edges = leads(Edge::ToNext) == mine.ring.next_of(me)
         && leads(Edge::FromPrevious) == mine.ring.previous_of(me);
-    let group = run.plan(no).group;
-    let others = run.state.seat_numbers().filter(|other| *other != no);
-    let same = others.into_iter().all(|other| {
-        let theirs = &run.seat(other).plane.topology;
-        let alike = run.plan(other).group == group && theirs.epoch == mine.epoch;
-        !alike
-            || run.seat(other).id.is_none()
-            || (theirs.ring == mine.ring && meets(run, no, other))
+    let group = run.group(no);
+    let mut others = run.places().into_iter().filter(|other| *other != no);
+    let same = others.all(|other| {
+        let theirs = run.topology(other);
+        let alike = run.group(other) == group && theirs.epoch == mine.epoch;
+        !alike || run.id(other).is_none() || (theirs.ring == mine.ring && meets(run, no, other))
     });
     if !edges || !same {
-        run.state.breaks(Claim::OneView);
+        run.breaks(Claim::OneView);
     }
     epochs(run, no);
 }
 
 /// Where one sends to the other on its standing lanes, the other receives on the same.
-fn meets(run: &Run<'_>, no: SeatNo, other: SeatNo) -> bool {
-    let joined = |from: SeatNo, to: SeatNo| {
-        let (from, to) = (run.seat(from), run.seat(to));
-        match (&from.plane.next, &to.plane.previous) {
-            (Some(out), Some(back)) if Some(out.with) == to.id && Some(back.with) == from.id => {
+fn meets<S: Source>(run: &S, no: S::Place, other: S::Place) -> bool {
+    let is_with = |lanes: &Standing, at: S::Place| Some(lanes.with) == run.id(at);
+    let joined = |from: S::Place, to: S::Place| {
+        let out = run.standing(from, Edge::ToNext);
+        let back = run.standing(to, Edge::FromPrevious);
+        match (out, back) {
+            (Some(out), Some(back)) if is_with(&out, to) && is_with(&back, from) => {
                 out.built == back.built
             }
             _ => true,
@@ -346,18 +351,11 @@ fn meets(run: &Run<'_>, no: SeatNo, other: SeatNo) -> bool {
 }
 
 /// All participants of an execution run it on one ring.
-pub(crate) fn ring_runs(run: &mut Run<'_>, no: SeatNo, seq: Seq) {
-    let mine = &run.seat(no).plane.topology.ring;
-    let same = run.state.seats.iter().all(|seat| {
-        let runs = seat
-            .plane
-            .rings
-            .iter()
-            .chain(&seat.plane.whole)
-            .any(|known| known.seq == seq);
-        !runs || seat.plane.topology.ring == *mine
-    });
+pub(crate) fn ring_runs<S: Source>(run: &mut S, no: S::Place, seq: Seq) {
+    let mine = &run.topology(no).ring;
+    let mut places = run.places().into_iter();
+    let same = places.all(|at| !run.performs(at, seq) || run.topology(at).ring == *mine);
     if !same {
-        run.state.breaks(Claim::OneView);
+        run.breaks(Claim::OneView);
     }
 }

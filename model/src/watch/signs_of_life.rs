@@ -8,12 +8,13 @@ use pccl_core::messages::{ToMaster, ToPeer};
 use pccl_core::peer::{Call, PeerInput, PeerOutput, PeerPhase, PeerTimer, WELCOME_LIMIT};
 
 use super::deadlines::Moment;
+use super::source::Source;
 use crate::claim::Claim;
 use crate::prologue;
 use crate::run::Run;
 use crate::step::SeatNo;
 
-impl Moment<'_> {
+impl<S: Source> Moment<'_, S> {
     /// Whoever says something has all the time again until its silence is noticed, and nobody else has. When
     /// they are due, everybody is given a sign of life.
     pub(super) fn who_speaks_lives(&self) -> bool {

@@ -4,17 +4,26 @@
 use pccl_core::messages::{CallFailure, CollectiveRefusal, ToMaster, ToPeer};
 use pccl_core::peer::{Answer, Call, CallError, PeerInput, PeerOutput, PeerTimer};
 
+use super::source::Source;
 use crate::claim::Claim;
-use crate::run::Run;
 
-pub(super) fn passed_on(run: &mut Run<'_>, heard: &PeerInput, out: &[PeerOutput]) {
+pub(super) fn passed_on(
+    run: &mut impl Source,
+    was_connected: bool,
+    heard: &PeerInput,
+    out: &[PeerOutput],
+) {
+    // Who is out of the run, and calls, is told once more what has ended it.
+    let is_over = !was_connected && matches!(heard, PeerInput::Call(_));
     let is_true = |output: &PeerOutput| match output {
-        PeerOutput::Answer(answer) => error_of(answer).is_none_or(|why| is_told(heard, why)),
+        PeerOutput::Answer(answer) => {
+            is_over || error_of(answer).is_none_or(|why| is_told(heard, why))
+        }
         PeerOutput::Send(message) => is_reported(heard, message),
         _ => true,
     };
     if !out.iter().all(is_true) {
-        run.state.breaks(Claim::Reasons);
+        run.breaks(Claim::Reasons);
     }
 }
 

@@ -4,13 +4,18 @@ use pccl_core::id::{GroupId, PeerId, Seq, Tag};
 use pccl_core::master::{Master, MasterOutput};
 use pccl_core::messages::{AbortCause, ToPeer, Verdict};
 
+use super::source::Source;
 use crate::claim::Claim;
 use crate::milestone::Milestone;
-use crate::run::Run;
 
 /// Agreement and unanimity: one verdict per execution, told to everybody who took part and is still
 /// there, and a commit exactly when every vote is in.
-pub(super) fn verdicts(run: &mut Run<'_>, before: &Master, after: &Master, out: &[MasterOutput]) {
+pub(super) fn verdicts(
+    run: &mut impl Source,
+    before: &Master,
+    after: &Master,
+    out: &[MasterOutput],
+) {
     for group in before.view().groups() {
         for (tag, seq) in before.view().running(group) {
             let runs_on = after.view().running(group).any(|known| known == (tag, seq));
@@ -33,7 +38,7 @@ pub(super) fn verdicts(run: &mut Run<'_>, before: &Master, after: &Master, out: 
 }
 
 fn verdict_of_one(
-    run: &mut Run<'_>,
+    run: &mut impl Source,
     before: &Master,
     after: &Master,
     group: GroupId,
@@ -48,15 +53,17 @@ fn verdict_of_one(
         .filter(|peer| after.view().peer(**peer).is_some())
         .copied()
         .collect();
-    let ghost = run.state.ghost.clone();
-    let all_done = |peers: &[PeerId]| peers.iter().all(|peer| ghost.done.contains(&(seq, *peer)));
+    let done = run.ghost().done.iter();
+    let done = done.filter(|(known, _)| *known == seq);
+    let done: Vec<PeerId> = done.map(|(_, peer)| *peer).collect();
+    let all_done = |peers: &[PeerId]| peers.iter().all(|peer| done.contains(peer));
     let Some((_, first)) = told.first() else {
         // With nobody left there is nobody to tell.
         if !runs_on && !members.is_empty() {
-            run.state.breaks(Claim::Agreement);
+            run.breaks(Claim::Agreement);
         }
         if runs_on && all_done(&members) && !members.is_empty() {
-            run.state.breaks(Claim::Unanimity);
+            run.breaks(Claim::Unanimity);
         }
         return;
     };
@@ -65,16 +72,16 @@ fn verdict_of_one(
         .iter()
         .all(|peer| told.iter().any(|(known, _)| known == peer));
     if !same || !everybody || runs_on {
-        run.state.breaks(Claim::Agreement);
+        run.breaks(Claim::Agreement);
     }
     match first {
         Verdict::Committed { epoch } => {
             if !all_done(ring) || before.view().epoch(group) != Some(*epoch) {
-                run.state.breaks(Claim::Unanimity);
+                run.breaks(Claim::Unanimity);
             }
-            run.state.reach(Milestone::Committed);
+            run.reach(Milestone::Committed);
             if ring.len() > told.len() {
-                run.state.reach(Milestone::CommittedWithoutOne);
+                run.reach(Milestone::CommittedWithoutOne);
             }
         }
         Verdict::Aborted(cause) => {
@@ -84,13 +91,13 @@ fn verdict_of_one(
                 AbortCause::LaneLost(_) | AbortCause::Cancelled(_) | AbortCause::TimedOut => false,
             };
             if stands || all_done(ring) {
-                run.state.breaks(Claim::Unanimity);
+                run.breaks(Claim::Unanimity);
             }
-            run.state.reach(Milestone::Aborted);
+            run.reach(Milestone::Aborted);
         }
     }
     let verdict = (*first).clone();
-    let ghost = run.state.ghost.edit();
+    let ghost = run.edit_ghost();
     ghost.done.retain(|(known, _)| *known != seq);
     ghost.verdicts.insert((group, tag), (seq, verdict));
 }

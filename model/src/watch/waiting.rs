@@ -5,14 +5,10 @@ use std::collections::BTreeSet;
 
 use pccl_core::id::{GroupId, PeerId, Round, Tag};
 use pccl_core::master::{MasterOutput, MasterTimer, PeerView};
-use pccl_core::messages::ToPeer;
 use pccl_core::states::{CollectiveCommunicationState, ConnectionPhase, ConnectionState};
 
 use super::deadlines::{Debt, Moment, debt};
-use crate::link::End;
-use crate::plane::Order;
-use crate::run::is_vote;
-use crate::state::{Life, Seat};
+use super::source::{Source, order_to_connect};
 
 /// Do others wait for a peer?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +19,7 @@ enum Awaited {
     CannotTell,
 }
 
-impl<'a> Moment<'a> {
+impl<'a, S: Source> Moment<'a, S> {
     pub(super) fn who_waits_is_watched(&self) -> bool {
         let mut peers = self.after.view().peers();
         let is_connected = self.after.view().peers().next().is_some();
@@ -108,18 +104,10 @@ impl<'a> Moment<'a> {
 
     /// Who has voted for nothing since it was admitted lets others update.
     fn owes_an_update(&self, id: PeerId) -> Awaited {
-        let seat = self.run.state.seat_of(id);
-        let seat = seat.and_then(|no| self.run.state.seat(no));
-        match seat.filter(|seat| seat.life != Life::Departed) {
+        match self.run.has_been_heard_to_vote(id) {
             None => Awaited::CannotTell,
-            Some(seat) if !seat.has_voted => Awaited::No,
-            Some(seat) => {
-                let all_arrived = seat.link.up.end == End::Open;
-                match all_arrived && !seat.link.up.queue.iter().any(is_vote) {
-                    true => Awaited::Yes,
-                    false => Awaited::CannotTell,
-                }
-            }
+            Some(false) => Awaited::No,
+            Some(true) => Awaited::Yes,
         }
     }
 
@@ -164,31 +152,17 @@ impl<'a> Moment<'a> {
     /// The round of the last order that a peer was sent. `None`: nobody can tell any more.
     fn told_last(&self, id: PeerId) -> Option<Round> {
         let now = self.out.iter().rev().find_map(|output| match output {
-            MasterOutput::Send { peer, message } if *peer == id => ordered(message),
+            MasterOutput::Send { peer, message } if *peer == id => order_to_connect(message),
             _ => None,
         });
-        let seat = self.run.state.seat_of(id);
-        let seat = seat.and_then(|no| self.run.state.seat(no))?;
-        if seat.link.down.end != End::Open {
-            return None;
-        }
-        let order = || seat.plane.order.as_ref().map(|order| order.round);
-        let under_way = || seat.link.down.queue.iter().rev().find_map(ordered);
-        now.or_else(under_way).or_else(order)
+        now.or_else(|| self.run.order_sent_to(id))
     }
 
     /// No pause while an edge may still come up: who is to open its lanes has not said how that went.
     fn pauses_begin_when_all_is_known(&self) -> bool {
+        let is_there = |peer| self.after.view().peer(peer).is_some();
         self.run_on.iter().all(|timer| match timer {
-            MasterTimer::RetryWiring(round) => {
-                let seats = self.run.state.seats.iter();
-                let known = |seat: &Seat| {
-                    seat.id
-                        .is_some_and(|id| self.after.view().peer(id).is_some())
-                };
-                let mut seats = seats.filter(|seat| known(seat));
-                !seats.any(|seat| still_dials(seat, *round))
-            }
+            MasterTimer::RetryWiring(round) => !self.run.anybody_dials(*round, &is_there),
             _ => true,
         })
     }
@@ -240,18 +214,4 @@ fn is_wired(state: ConnectionState) -> bool {
             | ConnectionState::ConnectingToPeersFailed
             | ConnectionState::WaitingForOtherPeers
     )
-}
-
-fn ordered(message: &ToPeer) -> Option<Round> {
-    match message {
-        ToPeer::EstablishRing { round, .. } => Some(*round),
-        _ => None,
-    }
-}
-
-/// Is a seat about to open lanes that it was told to open in this round?
-fn still_dials(seat: &Seat, round: Round) -> bool {
-    let is_of_round = |order: &&Order| order.round == round;
-    let order = seat.plane.order.as_ref().filter(is_of_round);
-    order.is_some_and(Order::is_owed)
 }

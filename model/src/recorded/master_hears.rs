@@ -1,0 +1,173 @@
+//! What a sound environment gives a master: connections, words of peers, timers, answers of the solver.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pccl_core::id::{ConnId, GroupId, PeerId, Round};
+use pccl_core::master::{Master, MasterInput, MasterOutput, MasterTimer, TourProblem};
+use pccl_core::messages::Misdeed;
+use pccl_core::topology::Ring;
+use pccl_core::tour;
+
+use super::log::Logged;
+use super::rule::{Finding, Rule, Unsound, holds};
+use super::timers::{Fired, Timers};
+
+/// Judges every input of a master's log.
+pub(super) fn judge(log: &Logged<Master>, found: &mut Vec<Finding>) {
+    let mut around = Surroundings {
+        timers: Timers::new(MasterTimer::HeartbeatDue),
+        connections: BTreeSet::new(),
+        peers: BTreeMap::new(),
+        questions: Vec::new(),
+        stopped: false,
+    };
+    for (at, record) in log.records.iter().enumerate() {
+        if let Err((rule, what)) = around.gives(&record.input) {
+            found.push(Finding {
+                log: log.name.clone(),
+                record: Some(at + 1),
+                rule,
+                what,
+            });
+        }
+        for output in &record.outputs {
+            around.is_told(output);
+        }
+    }
+}
+
+/// What the environment of a master knows.
+struct Surroundings {
+    timers: Timers<MasterTimer>,
+    connections: BTreeSet<ConnId>,
+    /// Who was registered, and whether its connection is open.
+    peers: BTreeMap<PeerId, bool>,
+    questions: Vec<(Round, GroupId, TourProblem)>,
+    stopped: bool,
+}
+
+impl Surroundings {
+    fn gives(&mut self, input: &MasterInput) -> Result<(), Unsound> {
+        self.is_still_there(input)?;
+        match input {
+            MasterInput::Connected { conn, .. } => {
+                holds(self.connections.insert(*conn), Rule::Newcomers, || {
+                    format!("{conn} says hello again")
+                })
+            }
+            MasterInput::Message { peer, message } => {
+                let is_open = self.peers.get(peer) == Some(&true);
+                holds(is_open, Rule::Speakers, || {
+                    let whose = match self.peers.get(peer) {
+                        Some(_) => "whose connection has ended",
+                        None => "who was never registered",
+                    };
+                    format!("{peer}, {whose}, says {message:?}")
+                })
+            }
+            MasterInput::Misbehaved { peer, misdeed } => self.accuses(*peer, misdeed),
+            MasterInput::Disconnected { peer } => self.ends(*peer),
+            MasterInput::TimerFired(timer) => self.fires(*timer),
+            MasterInput::TourSolved { round, group, ring } => {
+                self.solves((*round, *group), ring.as_ref())
+            }
+            MasterInput::Stop => Ok(()),
+        }
+    }
+
+    /// What follows from taking leave may come after it, and nothing else.
+    fn is_still_there(&self, input: &MasterInput) -> Result<(), Unsound> {
+        let follows = match input {
+            MasterInput::Misbehaved { .. } | MasterInput::Disconnected { .. } => true,
+            MasterInput::Connected { .. }
+            | MasterInput::Message { .. }
+            | MasterInput::TimerFired(_)
+            | MasterInput::TourSolved { .. }
+            | MasterInput::Stop => false,
+        };
+        holds(follows || !self.stopped, Rule::OverIsOver, || {
+            format!("it was stopped, and then: {input:?}")
+        })
+    }
+
+    fn accuses(&mut self, peer: PeerId, misdeed: &Misdeed) -> Result<(), Unsound> {
+        let may_be = matches!(misdeed, Misdeed::Malformed | Misdeed::SlowReader);
+        holds(may_be, Rule::Misdeeds, || {
+            format!("the driver says of {peer}: {misdeed}")
+        })?;
+        if *misdeed == Misdeed::Malformed {
+            return self.ends(peer);
+        }
+        holds(self.peers.contains_key(&peer), Rule::Speakers, || {
+            format!("{peer}, who was never registered, does not read")
+        })
+    }
+
+    /// Nothing more is heard of it. A driver may say so twice: when it reads, and when it writes.
+    fn ends(&mut self, peer: PeerId) -> Result<(), Unsound> {
+        match self.peers.get_mut(&peer) {
+            Some(is_open) => {
+                *is_open = false;
+                Ok(())
+            }
+            None => {
+                let what = format!("the connection of {peer} ends, who was never registered");
+                Err((Rule::Speakers, what))
+            }
+        }
+    }
+
+    fn fires(&mut self, timer: MasterTimer) -> Result<(), Unsound> {
+        match self.timers.fires(timer) {
+            Fired::Soundly => Ok(()),
+            Fired::NotRunning => {
+                let what = format!("{timer:?} runs out and was not running");
+                Err((Rule::TimersRun, what))
+            }
+            Fired::Early { beats, due } => {
+                let what = format!("{timer:?} runs out after {beats} signs of life of {due}");
+                Err((Rule::TimersTakeTheirTime, what))
+            }
+        }
+    }
+
+    fn solves(
+        &mut self,
+        (round, group): (Round, GroupId),
+        ring: Option<&Ring>,
+    ) -> Result<(), Unsound> {
+        let mut questions = self.questions.iter();
+        let asked = questions.position(|(r, g, _)| (*r, *g) == (round, group));
+        let Some(asked) = asked else {
+            let what = format!("an answer about {group} in {round}, which nobody asked for");
+            return Err((Rule::Solver, what));
+        };
+        let (_, _, problem) = self.questions.remove(asked);
+        holds(tour::solve(&problem).as_ref() == ring, Rule::Solver, || {
+            format!("another ring for {group} in {round} than the solver finds")
+        })
+    }
+
+    /// The master wants something done.
+    fn is_told(&mut self, output: &MasterOutput) {
+        match output {
+            MasterOutput::Register { peer, .. } => {
+                self.peers.insert(*peer, true);
+            }
+            MasterOutput::StartTimer { timer, after } => self.timers.start(*timer, *after),
+            MasterOutput::StopTimer(timer) => self.timers.stop(*timer),
+            MasterOutput::SolveTour {
+                round,
+                group,
+                problem,
+            } => self.questions.push((*round, *group, problem.clone())),
+            MasterOutput::Stopped => self.stopped = true,
+            MasterOutput::Refuse { .. }
+            | MasterOutput::Send { .. }
+            | MasterOutput::Close { .. }
+            | MasterOutput::Moved { .. }
+            | MasterOutput::Lost { .. }
+            | MasterOutput::Inconsistent { .. } => {}
+        }
+    }
+}

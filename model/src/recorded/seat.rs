@@ -1,0 +1,303 @@
+//! One peer of a recorded run, as a bystander has it.
+
+use std::collections::BTreeMap;
+
+use pccl_core::id::{ContentHash, EntryIndex, GroupId, PeerId, Round, Seq, Tag};
+use pccl_core::log::Machine;
+use pccl_core::messages::{CollectiveRefusal, RingOutcome, ToMaster, ToPeer};
+use pccl_core::peer::{
+    AdoptedEdge, Answer, Call, CallError, Peer, PeerInput, PeerOutput, PeerPhase,
+};
+use pccl_core::shared_state::{EntryInfo, SyncPlan, SyncRole, SyncStrategy};
+use pccl_core::topology::{Edge, LaneOrder, Topology};
+
+use super::log::Logged;
+use crate::contents::Compared;
+use crate::run::is_vote;
+use crate::watch::Standing;
+
+/// A peer, and what can be seen of what its driver does.
+pub(super) struct Seat {
+    /// Which connection of the master is its.
+    pub(super) visit: usize,
+    pub(super) id: Option<PeerId>,
+    pub(super) group: GroupId,
+    pub(super) peer: Peer,
+    pub(super) topology: Topology,
+    pub(super) strategy: Option<SyncStrategy>,
+    /// Whether it agreed, when it last voted to synchronize, to go on from any revision.
+    pub(super) restarts: bool,
+    pub(super) has_voted: bool,
+    pub(super) took_back: bool,
+    next: Option<Standing>,
+    previous: Option<Standing>,
+    /// Lanes that are being opened.
+    ordered_next: Option<Standing>,
+    ordered_previous: Option<Standing>,
+    /// Rings that run, and those whose result is whole and waits for its verdict.
+    rings: BTreeMap<Tag, (Seq, bool)>,
+    moving: Option<SyncPlan>,
+    is_probing: bool,
+    entries: Vec<EntryInfo>,
+    open: Open,
+    records_left: usize,
+    is_out: bool,
+}
+
+/// Calls that wait for an answer.
+#[derive(Default)]
+struct Open {
+    connect: u32,
+    update: u32,
+    optimize: u32,
+    sync: u32,
+    query: u32,
+    collectives: BTreeMap<Tag, u32>,
+}
+
+impl Seat {
+    pub(super) fn new(log: &Logged<Peer>, visit: usize) -> Self {
+        Self {
+            visit,
+            id: None,
+            group: log.config.group,
+            peer: Peer::begin(log.config.clone()),
+            topology: Topology::default(),
+            strategy: None,
+            restarts: false,
+            has_voted: false,
+            took_back: false,
+            next: None,
+            previous: None,
+            ordered_next: None,
+            ordered_previous: None,
+            rings: BTreeMap::new(),
+            moving: None,
+            is_probing: false,
+            entries: Vec::new(),
+            open: Open::default(),
+            records_left: log.records.len(),
+            is_out: false,
+        }
+    }
+
+    /// Whether it says anything more: one of which nothing more is known counts as gone.
+    pub(super) fn runs(&self) -> bool {
+        self.records_left > 0 && !self.is_out
+    }
+
+    pub(super) fn is_connected(&self) -> bool {
+        !matches!(
+            self.peer.view().phase(),
+            PeerPhase::Unconnected | PeerPhase::Gone
+        )
+    }
+
+    pub(super) fn standing(&self, edge: Edge) -> Option<Standing> {
+        match edge {
+            Edge::ToNext => self.next,
+            Edge::FromPrevious => self.previous,
+        }
+    }
+
+    pub(super) fn performs(&self, seq: Seq) -> bool {
+        self.rings.values().any(|(known, _)| *known == seq)
+    }
+
+    pub(super) fn runs_ring(&self, tag: Tag) -> bool {
+        self.rings.get(&tag).is_some_and(|(_, runs)| *runs)
+    }
+
+    pub(super) fn is_moving(&self) -> bool {
+        self.moving.is_some() || self.is_probing
+    }
+
+    /// Stands for all content that has to be the same everywhere.
+    pub(super) fn content(&self) -> Compared {
+        let compared = self.entries.iter();
+        let compared = compared.filter(|entry| !entry.allow_content_inequality);
+        let folded = compared.fold(0_u128, |folded, entry| {
+            folded.rotate_left(9).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ entry.hash.0
+        });
+        Compared::of(ContentHash(folded))
+    }
+
+    pub(super) fn waits_for(&self, answer: &Answer) -> bool {
+        let open = &self.open;
+        let waiting = match answer {
+            Answer::Connected(_) => open.connect,
+            Answer::TopologyUpdated(_) => open.update,
+            Answer::TopologyOptimized(_) => open.optimize,
+            Answer::Synchronized(_) => open.sync,
+            Answer::PeersPending(_) => open.query,
+            Answer::CollectiveEnded { tag, .. } => {
+                open.collectives.get(tag).copied().unwrap_or_default()
+            }
+        };
+        waiting > 0
+    }
+
+    /// Something happens to it.
+    pub(super) fn notes_input(&mut self, input: &PeerInput) {
+        match input {
+            PeerInput::Call(call) => self.open.notes(call),
+            PeerInput::EdgeBroke { edge, built } => self.loses(*edge, *built),
+            PeerInput::RingEnded { seq, outcome } => {
+                let is_done = *outcome == RingOutcome::Done;
+                self.rings.retain(|_, (known, _)| known != seq || is_done);
+                let mut rings = self.rings.values_mut();
+                if let Some((_, runs)) = rings.find(|(known, _)| known == seq) {
+                    *runs = false;
+                }
+            }
+            PeerInput::ProbesEnded { .. } => self.is_probing = false,
+            _ => {}
+        }
+    }
+
+    /// It has dealt with what happened.
+    pub(super) fn notes_end_of(&mut self, input: &PeerInput) {
+        self.records_left = self.records_left.saturating_sub(1);
+        if let PeerInput::Message(ToPeer::CollectiveRefused { reason, .. }) = input
+            && *reason == CollectiveRefusal::Withdrawn
+        {
+            self.took_back = true;
+        }
+    }
+
+    fn loses(&mut self, edge: Edge, built: Round) {
+        let (ordered, standing) = match edge {
+            Edge::ToNext => (&mut self.ordered_next, &mut self.next),
+            Edge::FromPrevious => (&mut self.ordered_previous, &mut self.previous),
+        };
+        let mut known = [ordered, standing].into_iter().flatten();
+        if let Some(lanes) = known.find(|lanes| lanes.built == built) {
+            lanes.noticed = true;
+        }
+    }
+
+    /// It wants something done.
+    pub(super) fn notes_output(&mut self, output: &PeerOutput) {
+        match output {
+            PeerOutput::Send(message) => self.says(message),
+            PeerOutput::Answer(answer) => self.answers(answer),
+            PeerOutput::Establish {
+                round,
+                next,
+                previous,
+            } => {
+                let ordered = |order: &LaneOrder| Standing {
+                    with: order.with,
+                    built: *round,
+                    noticed: false,
+                };
+                self.ordered_next = next.as_ref().map(ordered);
+                self.ordered_previous = previous.as_ref().map(ordered);
+            }
+            PeerOutput::AdoptRing {
+                topology,
+                next,
+                previous,
+            } => {
+                let (fresh_next, fresh_previous) =
+                    (self.ordered_next.take(), self.ordered_previous.take());
+                self.next = chosen(*next, self.next, fresh_next);
+                self.previous = chosen(*previous, self.previous, fresh_previous);
+                self.topology = topology.clone();
+            }
+            PeerOutput::RunRing { tag, seq, .. } => {
+                self.rings.insert(*tag, (*seq, true));
+            }
+            PeerOutput::StopRing { seq } => self.rings.retain(|_, (known, _)| known != seq),
+            PeerOutput::MoveState(plan) => self.moving = Some(plan.clone()),
+            PeerOutput::CommitState { round } => self.commits(*round),
+            PeerOutput::DropState { .. } => self.moving = None,
+            PeerOutput::Probe { .. } => self.is_probing = true,
+            PeerOutput::Close => {
+                self.is_out = true;
+                (self.next, self.previous) = (None, None);
+                (self.ordered_next, self.ordered_previous) = (None, None);
+                self.topology = Topology::default();
+            }
+            PeerOutput::StartTimer { .. } | PeerOutput::StopTimer(_) => {}
+        }
+    }
+
+    fn says(&mut self, message: &ToMaster) {
+        if is_vote(message) {
+            self.has_voted = true;
+            self.took_back = false;
+        }
+        if let ToMaster::SyncSharedState(vote) = message {
+            self.strategy = Some(vote.strategy);
+            self.restarts = vote.restart;
+            self.entries.clone_from(&vote.entries);
+        }
+    }
+
+    fn answers(&mut self, answer: &Answer) {
+        self.open.closes(answer);
+        match answer {
+            Answer::CollectiveEnded { tag, result } => {
+                if !matches!(result, Err(CallError::Usage(_))) {
+                    self.rings.remove(tag);
+                }
+            }
+            Answer::Synchronized(_) => self.moving = None,
+            Answer::TopologyOptimized(_) => self.is_probing = false,
+            Answer::Connected(_) | Answer::TopologyUpdated(_) | Answer::PeersPending(_) => {}
+        }
+    }
+
+    /// What was fetched is written.
+    fn commits(&mut self, round: Round) {
+        let Some(plan) = self.moving.take().filter(|plan| plan.round == round) else {
+            return;
+        };
+        if let SyncRole::Request { entries, .. } = &plan.role {
+            for (EntryIndex(at), hash) in entries.iter() {
+                if let Some(entry) = self.entries.get_mut(at as usize) {
+                    entry.hash = hash;
+                }
+            }
+        }
+    }
+}
+
+/// The lanes that are named: those that stand, or those that were connected.
+fn chosen(
+    adopted: Option<AdoptedEdge>,
+    standing: Option<Standing>,
+    fresh: Option<Standing>,
+) -> Option<Standing> {
+    match adopted? {
+        AdoptedEdge::Keep => standing,
+        AdoptedEdge::Use(round) => fresh.filter(|lanes| lanes.built == round),
+    }
+}
+
+impl Open {
+    fn notes(&mut self, call: &Call) {
+        match call {
+            Call::Connect => self.connect += 1,
+            Call::UpdateTopology => self.update += 1,
+            Call::ArePeersPending => self.query += 1,
+            Call::OptimizeTopology => self.optimize += 1,
+            Call::SyncSharedState(_) => self.sync += 1,
+            Call::Initiate { tag, .. } => *self.collectives.entry(*tag).or_default() += 1,
+            Call::Cancel { .. } | Call::Leave => {}
+        }
+    }
+
+    fn closes(&mut self, answer: &Answer) {
+        let open = match answer {
+            Answer::Connected(_) => &mut self.connect,
+            Answer::TopologyUpdated(_) => &mut self.update,
+            Answer::TopologyOptimized(_) => &mut self.optimize,
+            Answer::Synchronized(_) => &mut self.sync,
+            Answer::PeersPending(_) => &mut self.query,
+            Answer::CollectiveEnded { tag, .. } => self.collectives.entry(*tag).or_default(),
+        };
+        *open = open.saturating_sub(1);
+    }
+}
