@@ -1,0 +1,198 @@
+//! Datagrams from one host to another: how long they take, how many get there, how many a second.
+
+use std::io::{self, ErrorKind};
+use std::net::UdpSocket;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::NoCheck;
+use crate::wan::namespaces::Namespaces;
+use crate::wan::plan::Plan;
+use crate::wan::units::Rate;
+
+/// What became of probes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Delays {
+    pub(super) arrived: usize,
+    pub(super) median_ms: f64,
+}
+
+/// Datagrams that were sent, and that were received.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Arrivals {
+    pub(super) sent: u64,
+    pub(super) arrived: u64,
+    /// Bytes of their packets.
+    bytes: u64,
+    /// From the first to the last one.
+    span: Duration,
+}
+
+/// Probes of a delay.
+const PROBES: u32 = 41;
+
+const BETWEEN_PROBES: Duration = Duration::from_millis(3);
+
+/// A receiver hears nothing for so long when all is over.
+const SILENCE: Duration = Duration::from_millis(700);
+
+/// Headers of IP and UDP.
+const HEADERS: usize = 28;
+
+/// A small datagram, with its headers, for a loss that does not depend on size.
+const SMALL: usize = 100;
+
+/// Small datagrams per second.
+const PER_SECOND: f64 = 60_000.0;
+
+/// Sends and receives so long to find a rate.
+const RATE_SPAN: Duration = Duration::from_secs(4);
+
+/// What one burst of a paced sender lasts.
+const TICK: Duration = Duration::from_millis(1);
+
+/// What a receiver's socket keeps while its thread waits for a core.
+const RECEIVE_BUFFER: usize = 8 << 20;
+
+/// One socket in each of two hosts; the first one sends to the second one.
+fn sockets(hosts: &Namespaces, from: usize, to: usize) -> Result<[UdpSocket; 2], NoCheck> {
+    let bind = |host: usize| hosts.within(host, || UdpSocket::bind((Plan::address(host), 0)));
+    let (sender, receiver) = (bind(from)??, bind(to)??);
+    sender.connect(receiver.local_addr()?)?;
+    receiver.set_read_timeout(Some(SILENCE))?;
+    // As much as the system allows.
+    socket2::SockRef::from(&receiver).set_recv_buffer_size(RECEIVE_BUFFER)?;
+    Ok([sender, receiver])
+}
+
+/// The median of the times that datagrams take.
+pub(super) fn delay(
+    hosts: &Namespaces,
+    from: usize,
+    to: usize,
+    loss: f64,
+) -> Result<Delays, NoCheck> {
+    let [sender, receiver] = sockets(hosts, from, to)?;
+    let begun = Instant::now();
+    let micros = || u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
+    let probes = (f64::from(PROBES) / (1.0 - loss).max(0.1)) as u32;
+    let delays = thread::scope(|scope| {
+        let receive = scope.spawn(|| {
+            let mut delays = Vec::new();
+            let mut probe = [0; 8];
+            while receiver.recv(&mut probe).is_ok_and(|bytes| bytes == 8) {
+                delays.push(micros().saturating_sub(u64::from_be_bytes(probe)));
+            }
+            delays
+        });
+        for _ in 0..probes {
+            sender.send(&micros().to_be_bytes())?;
+            thread::sleep(BETWEEN_PROBES);
+        }
+        Ok::<_, io::Error>(receive.join().unwrap_or_default())
+    });
+    let mut delays = delays?;
+    delays.sort_unstable();
+    let median = delays.get(delays.len() / 2).copied();
+    Ok(Delays {
+        arrived: delays.len(),
+        median_ms: median.map_or(f64::NAN, |micros| micros as f64 / 1000.0),
+    })
+}
+
+/// Sends so many small datagrams, no faster than two thirds of the rate.
+pub(super) fn loss(
+    hosts: &Namespaces,
+    from: usize,
+    to: usize,
+    packets: u64,
+    rate: Option<Rate>,
+) -> Result<Arrivals, NoCheck> {
+    let rate = rate.map_or(f64::INFINITY, |rate| {
+        rate.0 as f64 / 1.5 / 8.0 / SMALL as f64
+    });
+    let per_second = rate.min(PER_SECOND);
+    let span = Duration::from_secs_f64(packets as f64 / per_second);
+    stream(hosts, (from, to), SMALL, per_second, span)
+}
+
+/// Bits per second that arrive if more than the rate is sent.
+pub(super) fn rate(
+    hosts: &Namespaces,
+    from: usize,
+    to: usize,
+    rate: Rate,
+    mtu: u16,
+) -> Result<f64, NoCheck> {
+    let bytes = usize::from(mtu);
+    let per_second = rate.0 as f64 * 1.2 / 8.0 / bytes as f64;
+    let arrivals = stream(hosts, (from, to), bytes, per_second, RATE_SPAN)?;
+    Ok(arrivals.bytes as f64 * 8.0 / arrivals.span.as_secs_f64())
+}
+
+/// Sends packets of so many bytes, so many a second, for so long.
+fn stream(
+    hosts: &Namespaces,
+    (from, to): (usize, usize),
+    bytes: usize,
+    per_second: f64,
+    lasting: Duration,
+) -> Result<Arrivals, NoCheck> {
+    let [sender, receiver] = sockets(hosts, from, to)?;
+    let datagram = vec![0; bytes.saturating_sub(HEADERS)];
+    let (received, sent) = thread::scope(|scope| {
+        let receive = scope.spawn(|| receive(&receiver));
+        let sent = send(&sender, &datagram, per_second, lasting);
+        (receive.join().unwrap_or_default(), sent)
+    });
+    Ok(Arrivals {
+        sent: sent?,
+        ..received
+    })
+}
+
+fn send(
+    sender: &UdpSocket,
+    datagram: &[u8],
+    per_second: f64,
+    lasting: Duration,
+) -> io::Result<u64> {
+    let begun = Instant::now();
+    let mut sent = 0;
+    loop {
+        let now = begun.elapsed();
+        let until = (now.min(lasting).as_secs_f64() * per_second) as u64;
+        while sent < until {
+            match sender.send(datagram) {
+                Ok(_) => sent += 1,
+                // The queue of the device is full; what is left comes a tick later.
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        if now >= lasting {
+            return Ok(sent);
+        }
+        thread::sleep(TICK);
+    }
+}
+
+/// Counts what comes until nothing comes any more.
+fn receive(receiver: &UdpSocket) -> Arrivals {
+    let mut arrivals = Arrivals::default();
+    let mut buffer = vec![0; 1 << 16];
+    let mut first = None;
+    while let Ok(bytes) = receiver.recv(&mut buffer) {
+        let now = Instant::now();
+        match first {
+            // What the first one brought had arrived when the clock began.
+            None => first = Some(now),
+            Some(first) => {
+                arrivals.bytes += (bytes + HEADERS) as u64;
+                arrivals.span = now - first;
+            }
+        }
+        arrivals.arrived += 1;
+    }
+    arrivals
+}

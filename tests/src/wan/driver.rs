@@ -1,0 +1,276 @@
+//! The thread that carries packets: reads what hosts send, asks the wire, and writes what has arrived.
+//!
+//! One thread does it all, because a packet costs what its two system calls cost, and those of the receiver
+//! include most of its TCP.
+
+use std::io;
+use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::thread::set_current_timer_slack;
+use tun_rs::SyncDevice;
+
+use super::counts::Counts;
+use super::packet::heading;
+use super::plan::Plan;
+use super::resets::Resets;
+use super::slots::{Slot, Slots};
+use super::units::{Nanos, SECOND};
+use super::wire::{Fate, Packet, Wire};
+
+/// Packets read from a host before the others get their turn.
+const TURN: usize = 32;
+
+/// The thread looks so often whether it shall end, and tells its counts.
+const LOOK: Nanos = SECOND / 20;
+
+/// A wire at work. It ends with this value.
+#[derive(Debug)]
+pub struct Driver {
+    is_over: Arc<AtomicBool>,
+    counts: Arc<Mutex<Vec<Counts>>>,
+    begun: Instant,
+    thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl Driver {
+    /// Begins to carry packets between the devices of hosts, which must not block.
+    pub fn start(plan: &Plan, seed: u64, devices: Vec<SyncDevice>) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let counts = Arc::new(Mutex::new(vec![Counts::default(); plan.ways.len()]));
+        let begun = Instant::now();
+        let mut carrier = Carrier {
+            wire: Wire::new(plan, seed),
+            resets: Resets::new(plan),
+            slots: Slots::new(usize::from(plan.system.mtu)),
+            plan: plan.clone(),
+            devices,
+            begun,
+            is_over: Arc::clone(&is_over),
+            told: Arc::clone(&counts),
+            next_look: 0,
+        };
+        let thread = thread::spawn(move || carrier.carry());
+        Self {
+            is_over,
+            counts,
+            begun,
+            thread: Some(thread),
+        }
+    }
+
+    /// What became of the packets of each way, a moment ago.
+    pub fn counts(&self) -> Vec<Counts> {
+        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.clone()
+    }
+
+    /// When the wire began, which cuts and resets are counted from.
+    pub const fn begun(&self) -> Instant {
+        self.begun
+    }
+
+    /// Whether it carries packets. It ends by itself only if something failed, which [`Driver::end`] tells.
+    pub fn is_running(&self) -> bool {
+        self.thread
+            .as_ref()
+            .is_some_and(|thread| !thread.is_finished())
+    }
+
+    /// Ends it, and says what became of all packets.
+    ///
+    /// # Errors
+    /// A device had failed.
+    pub fn end(mut self) -> io::Result<Vec<Counts>> {
+        self.is_over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let result = thread.join();
+            result.unwrap_or_else(|_| Err(io::Error::other("the wire has panicked")))?;
+        }
+        Ok(self.counts())
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // What it says was of interest to `end` only.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the thread has.
+struct Carrier {
+    wire: Wire<Slot>,
+    resets: Resets,
+    slots: Slots,
+    plan: Plan,
+    devices: Vec<SyncDevice>,
+    begun: Instant,
+    is_over: Arc<AtomicBool>,
+    told: Arc<Mutex<Vec<Counts>>>,
+    next_look: Nanos,
+}
+
+impl Carrier {
+    fn carry(&mut self) -> io::Result<()> {
+        // The default would make every packet up to 50 us late.
+        let _ = set_current_timer_slack(NonZeroU64::new(1));
+        let mut is_readable = vec![true; self.devices.len()];
+        while !self.is_over.load(Ordering::Relaxed) {
+            self.deliver(self.now())?;
+            for host in 0..is_readable.len() {
+                if is_readable[host] {
+                    is_readable[host] = self.read(host)?;
+                    self.deliver(self.now())?;
+                }
+            }
+            let now = self.now();
+            if now >= self.next_look {
+                self.next_look = now + LOOK;
+                self.tell();
+            }
+            for (host, packet) in self.resets.due(now) {
+                self.write(host, &packet)?;
+            }
+            // Others than those that are known to have more are asked each time, so that none starves.
+            let is_busy = is_readable.contains(&true);
+            self.wait(now, is_busy, &mut is_readable)?;
+        }
+        self.tell();
+        Ok(())
+    }
+
+    fn now(&self) -> Nanos {
+        Nanos::try_from(self.begun.elapsed().as_nanos()).unwrap_or(Nanos::MAX)
+    }
+
+    fn tell(&self) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.clear();
+        told.extend_from_slice(self.wire.counts());
+    }
+
+    /// Reads some packets of a host. Whether there may be more.
+    fn read(&mut self, host: usize) -> io::Result<bool> {
+        for _ in 0..TURN {
+            let slot = self.slots.take();
+            let length = match self.devices[host].recv(self.slots.memory(slot)) {
+                Ok(length) => u32::try_from(length).unwrap_or(u32::MAX),
+                Err(error) => {
+                    self.slots.give(slot);
+                    return match error.kind() {
+                        io::ErrorKind::WouldBlock => Ok(false),
+                        io::ErrorKind::Interrupted => Ok(true),
+                        _ => Err(error),
+                    };
+                }
+            };
+            self.send(host, slot.with(length));
+        }
+        Ok(true)
+    }
+
+    fn send(&mut self, from: usize, slot: Slot) {
+        let heading = heading(self.slots.packet(slot));
+        let way = heading.and_then(|heading| {
+            let to = self.plan.host_at(heading.to)?;
+            Some((self.plan.way(from, to)?, heading.flow))
+        });
+        let Some((way, flow)) = way else {
+            return self.slots.give(slot);
+        };
+        self.resets
+            .on_sent(from, way % self.devices.len(), self.slots.packet(slot));
+        let packet = Packet {
+            way,
+            bytes: slot.length,
+            flow,
+            load: slot,
+        };
+        if let Err((packet, _)) = self.wire.send(self.now(), packet) {
+            self.slots.give(packet.load);
+        }
+    }
+
+    /// Writes what has arrived by then.
+    fn deliver(&mut self, now: Nanos) -> io::Result<()> {
+        while let Some(fate) = self.wire.due(now) {
+            let slot = match fate {
+                Fate::Arrived(packet) => {
+                    let (from, to) = self.ends(packet.way);
+                    let bytes = self.slots.packet(packet.load);
+                    self.resets.on_delivered(from, to, bytes);
+                    self.write(to, bytes)?;
+                    packet.load
+                }
+                Fate::Dropped(packet, _) => packet.load,
+            };
+            self.slots.give(slot);
+        }
+        Ok(())
+    }
+
+    fn write(&self, host: usize, packet: &[u8]) -> io::Result<()> {
+        match self.devices[host].send(packet) {
+            Ok(_) => Ok(()),
+            // A host whose device is down, or whose kernel has no memory for it, does not hear it.
+            Err(error) if is_its_own(&error) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Where a way begins and ends.
+    fn ends(&self, way: usize) -> (usize, usize) {
+        (way / self.devices.len(), way % self.devices.len())
+    }
+
+    /// Waits until a host sends, or something is due.
+    fn wait(&self, now: Nanos, is_busy: bool, is_readable: &mut [bool]) -> io::Result<()> {
+        let until = self
+            .wire
+            .next_due()
+            .unwrap_or(Nanos::MAX)
+            .min(self.next_look);
+        let until = until.min(self.resets.next_due().unwrap_or(Nanos::MAX));
+        let span = if is_busy {
+            0
+        } else {
+            until.saturating_sub(now)
+        };
+        let timeout = Timespec {
+            tv_sec: i64::try_from(span / SECOND).unwrap_or(i64::MAX),
+            tv_nsec: i64::try_from(span % SECOND).unwrap_or(0),
+        };
+        let devices = self.devices.iter();
+        let mut polled: Vec<_> = devices
+            .map(|device| PollFd::new(device, PollFlags::IN))
+            .collect();
+        match poll(&mut polled, Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        for (is_readable, polled) in is_readable.iter_mut().zip(&polled) {
+            *is_readable = polled.revents().contains(PollFlags::IN);
+        }
+        Ok(())
+    }
+}
+
+/// Whether it says something of the host, and not of the device.
+fn is_its_own(error: &io::Error) -> bool {
+    let code = error
+        .raw_os_error()
+        .map(rustix::io::Errno::from_raw_os_error);
+    use rustix::io::Errno;
+    matches!(
+        code,
+        Some(Errno::IO | Errno::NOBUFS | Errno::NOMEM | Errno::INVAL | Errno::AGAIN | Errno::INTR)
+    )
+}
