@@ -3,8 +3,9 @@
 //! One thread does it all, because a packet costs what its two system calls cost, and those of the receiver
 //! include most of its TCP.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::num::NonZeroU64;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -18,12 +19,13 @@ use super::counts::Counts;
 use super::packet::heading;
 use super::plan::Plan;
 use super::resets::Resets;
-use super::slots::{Slot, Slots};
+use super::train::{FRONT, HEADERS_MAX};
 use super::units::{Nanos, SECOND};
 use super::wire::{Fate, Packet, Wire};
+use super::yard::{Seat, Yard};
 
-/// Packets read from a host before the others get their turn.
-const TURN: usize = 32;
+/// Trains read from a host before the others get their turn.
+const TURN: usize = 16;
 
 /// The thread looks so often whether it shall end, and tells its counts.
 const LOOK: Nanos = SECOND / 20;
@@ -46,7 +48,9 @@ impl Driver {
         let mut carrier = Carrier {
             wire: Wire::new(plan, seed),
             resets: Resets::new(plan),
-            slots: Slots::new(usize::from(plan.system.mtu)),
+            yard: Yard::default(),
+            parts: vec![None; plan.ways.len()],
+            open: Vec::new(),
             plan: plan.clone(),
             devices,
             begun,
@@ -107,9 +111,13 @@ impl Drop for Driver {
 
 /// What the thread has.
 struct Carrier {
-    wire: Wire<Slot>,
+    wire: Wire<Seat>,
     resets: Resets,
-    slots: Slots,
+    yard: Yard,
+    /// Of each way: what has arrived and was not written yet, packets of one train that follow each other.
+    parts: Vec<Option<(u32, Range<usize>)>>,
+    /// The ways of which there is something.
+    open: Vec<usize>,
     plan: Plan,
     devices: Vec<SyncDevice>,
     begun: Instant,
@@ -136,9 +144,7 @@ impl Carrier {
                 self.next_look = now + LOOK;
                 self.tell();
             }
-            for (host, packet) in self.resets.due(now) {
-                self.write(host, &packet)?;
-            }
+            self.reset(now)?;
             // Others than those that are known to have more are asked each time, so that none starves.
             let is_busy = is_readable.contains(&true);
             self.wait(now, is_busy, &mut is_readable)?;
@@ -157,14 +163,12 @@ impl Carrier {
         told.extend_from_slice(self.wire.counts());
     }
 
-    /// Reads some packets of a host. Whether there may be more.
+    /// Reads some trains of a host. Whether there may be more.
     fn read(&mut self, host: usize) -> io::Result<bool> {
         for _ in 0..TURN {
-            let slot = self.slots.take();
-            let length = match self.devices[host].recv(self.slots.memory(slot)) {
-                Ok(length) => u32::try_from(length).unwrap_or(u32::MAX),
+            let length = match self.devices[host].recv(self.yard.buffer()) {
+                Ok(length) => length,
                 Err(error) => {
-                    self.slots.give(slot);
                     return match error.kind() {
                         io::ErrorKind::WouldBlock => Ok(false),
                         io::ErrorKind::Interrupted => Ok(true),
@@ -172,58 +176,99 @@ impl Carrier {
                     };
                 }
             };
-            self.send(host, slot.with(length));
+            self.send(host, length);
         }
         Ok(true)
     }
 
-    fn send(&mut self, from: usize, slot: Slot) {
-        let heading = heading(self.slots.packet(slot));
+    /// Gives the wire what was read of a host, packet by packet.
+    fn send(&mut self, from: usize, length: usize) {
+        let Some((id, train)) = self.yard.keep(length) else {
+            return;
+        };
+        let packet = self.yard.get(id).1.get(FRONT..).unwrap_or_default();
+        let heading = heading(packet);
         let way = heading.and_then(|heading| {
             let to = self.plan.host_at(heading.to)?;
             Some((self.plan.way(from, to)?, heading.flow))
         });
         let Some((way, flow)) = way else {
-            return self.slots.give(slot);
+            return self.yard.leave(id, train.packets());
         };
-        self.resets
-            .on_sent(from, way % self.devices.len(), self.slots.packet(slot));
-        let packet = Packet {
-            way,
-            bytes: slot.length,
-            flow,
-            load: slot,
-        };
-        if let Err((packet, _)) = self.wire.send(self.now(), packet) {
-            self.slots.give(packet.load);
+        self.resets.on_sent(from, way % self.devices.len(), packet);
+        let now = self.now();
+        let mut dropped = 0;
+        for number in 0..train.packets() {
+            let seat = Seat {
+                train: id,
+                packet: u16::try_from(number).unwrap_or(u16::MAX),
+            };
+            let packet = Packet {
+                way,
+                bytes: u32::try_from(train.bytes(number)).unwrap_or(u32::MAX),
+                flow,
+                load: seat,
+            };
+            dropped += usize::from(self.wire.send(now, packet).is_err());
+        }
+        if dropped > 0 {
+            self.yard.leave(id, dropped);
         }
     }
 
-    /// Writes what has arrived by then.
+    /// Writes what has arrived by then. What arrives together of a train is written as one.
     fn deliver(&mut self, now: Nanos) -> io::Result<()> {
         while let Some(fate) = self.wire.due(now) {
-            let slot = match fate {
-                Fate::Arrived(packet) => {
-                    let (from, to) = self.ends(packet.way);
-                    let bytes = self.slots.packet(packet.load);
-                    self.resets.on_delivered(from, to, bytes);
-                    self.write(to, bytes)?;
-                    packet.load
-                }
-                Fate::Dropped(packet, _) => packet.load,
-            };
-            self.slots.give(slot);
+            match fate {
+                Fate::Arrived(packet) => self.board(packet.way, packet.load)?,
+                Fate::Dropped(packet, _) => self.yard.leave(packet.load.train, 1),
+            }
+        }
+        while let Some(way) = self.open.pop() {
+            self.write(way)?;
         }
         Ok(())
     }
 
-    fn write(&self, host: usize, packet: &[u8]) -> io::Result<()> {
-        match self.devices[host].send(packet) {
-            Ok(_) => Ok(()),
-            // A host whose device is down, or whose kernel has no memory for it, does not hear it.
-            Err(error) if is_its_own(&error) => Ok(()),
-            Err(error) => Err(error),
+    /// A packet has arrived: it goes with the one before it, if it follows it.
+    fn board(&mut self, way: usize, seat: Seat) -> io::Result<()> {
+        let number = usize::from(seat.packet);
+        match &mut self.parts[way] {
+            Some((train, packets)) if *train == seat.train && packets.end == number => {
+                packets.end += 1;
+                return Ok(());
+            }
+            Some(_) => self.write(way)?,
+            None => self.open.push(way),
         }
+        self.parts[way] = Some((seat.train, number..number + 1));
+        Ok(())
+    }
+
+    /// Writes what has arrived of a way.
+    fn write(&mut self, way: usize) -> io::Result<()> {
+        let Some((id, packets)) = self.parts[way].take() else {
+            return Ok(());
+        };
+        let (from, to) = self.ends(way);
+        let (train, read) = self.yard.get(id);
+        let mut headers = [0; HEADERS_MAX];
+        let (length, payload) = train.part(read, packets.clone(), &mut headers);
+        let (headers, payload) = (&headers[..length], &read[payload]);
+        let header = if length > 0 { headers } else { payload };
+        self.resets.on_delivered(from, to, &header[FRONT..]);
+        let slices = [IoSlice::new(headers), IoSlice::new(payload)];
+        is_heard(self.devices[to].send_vectored(&slices))?;
+        self.yard.leave(id, packets.len());
+        Ok(())
+    }
+
+    fn reset(&mut self, now: Nanos) -> io::Result<()> {
+        for (host, packet) in self.resets.due(now) {
+            let slices = [IoSlice::new(&[0; FRONT]), IoSlice::new(&packet)];
+            is_heard(self.devices[host].send_vectored(&slices))?;
+        }
+        Ok(())
     }
 
     /// Where a way begins and ends.
@@ -233,11 +278,8 @@ impl Carrier {
 
     /// Waits until a host sends, or something is due.
     fn wait(&self, now: Nanos, is_busy: bool, is_readable: &mut [bool]) -> io::Result<()> {
-        let until = self
-            .wire
-            .next_due()
-            .unwrap_or(Nanos::MAX)
-            .min(self.next_look);
+        let due = self.wire.next_due().unwrap_or(Nanos::MAX);
+        let until = due.max(now + rest()).min(self.next_look);
         let until = until.min(self.resets.next_due().unwrap_or(Nanos::MAX));
         let span = if is_busy {
             0
@@ -263,14 +305,26 @@ impl Carrier {
     }
 }
 
-/// Whether it says something of the host, and not of the device.
-fn is_its_own(error: &io::Error) -> bool {
-    let code = error
-        .raw_os_error()
-        .map(rustix::io::Errno::from_raw_os_error);
+/// A host whose device is down, or whose kernel has no memory for it, does not hear it. Everything else is a
+/// failure.
+fn is_heard(written: io::Result<usize>) -> io::Result<()> {
     use rustix::io::Errno;
-    matches!(
-        code,
-        Some(Errno::IO | Errno::NOBUFS | Errno::NOMEM | Errno::INVAL | Errno::AGAIN | Errno::INTR)
-    )
+    let Err(error) = written else {
+        return Ok(());
+    };
+    let code = error.raw_os_error().map(Errno::from_raw_os_error);
+    match code {
+        Some(Errno::IO | Errno::NOBUFS | Errno::NOMEM | Errno::AGAIN | Errno::INTR) => Ok(()),
+        Some(_) | None => Err(error),
+    }
+}
+
+fn rest() -> Nanos {
+    static REST: std::sync::OnceLock<Nanos> = std::sync::OnceLock::new();
+    *REST.get_or_init(|| {
+        std::env::var("WAN_REST")
+            .ok()
+            .and_then(|t| t.parse().ok())
+            .unwrap_or(50_000)
+    })
 }

@@ -120,20 +120,20 @@ mod tests {
     }
 
     #[test]
-    fn loss_is_within_a_twentieth_of_what_was_asked_for() {
+    fn loss_is_within_a_tenth_of_what_was_asked_for() {
         for asked in [0.01, 0.001, 0.0001] {
             let loss = Loss {
                 independent: Share(asked),
                 bursts: None,
             };
-            let got = share(&lost(loss, (4000.0 / asked) as u32));
-            assert!((got / asked - 1.0).abs() < 0.05, "{got} of {asked}");
+            let got = share(&lost(loss, (1000.0 / asked) as u32));
+            assert!((got / asked - 1.0).abs() < 0.1, "{got} of {asked}");
         }
     }
 
     #[test]
     fn bursts_have_the_share_and_the_length_that_were_asked_for() {
-        let lost = lost(bursts(0.01, 8.0, 1.0), 8_000_000);
+        let lost = lost(bursts(0.01, 8.0, 1.0), 2_000_000);
 
         assert!((share(&lost) / 0.01 - 1.0).abs() < 0.05);
         let begins = lost
@@ -148,7 +148,7 @@ mod tests {
     fn an_ill_way_may_let_some_packets_pass() {
         let loss = bursts(0.1, 20.0, 0.3);
 
-        let got = share(&lost(loss, 4_000_000));
+        let got = share(&lost(loss, 1_000_000));
 
         assert!((got / loss.total() - 1.0).abs() < 0.05, "{got}");
     }

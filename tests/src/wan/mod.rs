@@ -14,7 +14,8 @@
 //! | `wire` | when each packet arrives, or why it does not; pure, with a clock that is handed in |
 //! | `limit`, `losses`, `wander` | what a wire is made of: a rate with a queue, loss, jitter |
 //! | `counts`, `report` | what became of the packets, and how it is printed |
-//! | `packet`, `slots` | packets: where they go, and where they wait |
+//! | `packet`, `train` | packets, and many of them as one: where they go, and how they are cut |
+//! | `yard`, `slots` | where they wait |
 //! | `resets` | TCP connections that are reset from outside |
 //! | `namespaces`, `driver` | hosts, and the thread that carries packets between them (Linux only) |
 //! | `commands` | a command per host, and its output (Linux only) |
@@ -35,6 +36,7 @@ pub mod train;
 pub mod units;
 pub mod wander;
 pub mod wire;
+pub mod yard;
 
 #[cfg(target_os = "linux")]
 pub mod check;

@@ -1,6 +1,6 @@
-//! Where packets wait: memory that is taken in blocks and never given back, so that no packet allocates.
+//! Places of one size: memory that is taken in blocks and never given back, so that no packet allocates.
 
-/// Packets of at most that many bytes.
+/// Places for packets of at most so many bytes.
 #[derive(Debug)]
 pub struct Slots {
     bytes: usize,
@@ -23,8 +23,8 @@ impl Slot {
     }
 }
 
-/// Packets that a block takes.
-const PER_BLOCK: usize = 256;
+/// Places of a block.
+const PER_BLOCK: usize = 32;
 
 impl Slots {
     /// For packets of at most so many bytes.
@@ -100,7 +100,7 @@ mod tests {
         }
         let blocks = slots.blocks.len();
         taken.into_iter().for_each(|slot| slots.give(slot));
-        (0..1000).for_each(|_| drop(slots.take()));
+        (0..1000).for_each(|_| _ = slots.take());
         assert_eq!(slots.blocks.len(), blocks);
     }
 }

@@ -141,8 +141,12 @@ fn ways_share_the_uplink_of_their_site() {
         let _ = wire.send(now, packet(other, 0));
     }
 
-    let rate = |way: usize| wire.counts()[way].mean_rate();
-    assert!(((rate(one) + rate(other)) / 1e8 - 1.0).abs() < 1e-2);
+    let bytes = |way: usize| wire.counts()[way].arrived.bytes;
+    let in_two_seconds = bytes(one) + bytes(other);
+    assert!(
+        (24_900_000..=25_000_000).contains(&in_two_seconds),
+        "{in_two_seconds}"
+    );
 }
 
 #[test]
@@ -233,14 +237,14 @@ fn loss_on_a_wire_is_what_was_asked_for() {
     println!("seed 11");
     let mut wire = Wire::new(&plan(2, &way), 11);
 
-    for now in 0..5_000_000 {
+    for now in 0..1_000_000 {
         let _ = wire.send(now, packet(1, 0));
         while wire.due(now).is_some() {}
     }
 
     let counts = wire.counts()[1];
     assert!((counts.loss() / way.loss.total() - 1.0).abs() < 0.1);
-    assert!((counts.lost_in_bursts as f64 / 10_000.0 - 1.0).abs() < 0.1);
+    assert!((counts.lost_in_bursts as f64 / 2_000.0 - 1.0).abs() < 0.1);
 }
 
 #[test]
