@@ -27,6 +27,9 @@ use super::yard::{Seat, Yard};
 /// Trains read from a host before the others get their turn.
 const TURN: usize = 16;
 
+/// Packets may be so late, so that many of them go at once: what a network card does to spare its processor.
+const REST: Nanos = 100_000;
+
 /// The thread looks so often whether it shall end, and tells its counts.
 const LOOK: Nanos = SECOND / 20;
 
@@ -279,7 +282,7 @@ impl Carrier {
     /// Waits until a host sends, or something is due.
     fn wait(&self, now: Nanos, is_busy: bool, is_readable: &mut [bool]) -> io::Result<()> {
         let due = self.wire.next_due().unwrap_or(Nanos::MAX);
-        let until = due.max(now + rest()).min(self.next_look);
+        let until = due.max(now + REST).min(self.next_look);
         let until = until.min(self.resets.next_due().unwrap_or(Nanos::MAX));
         let span = if is_busy {
             0
@@ -317,14 +320,4 @@ fn is_heard(written: io::Result<usize>) -> io::Result<()> {
         Some(Errno::IO | Errno::NOBUFS | Errno::NOMEM | Errno::AGAIN | Errno::INTR) => Ok(()),
         Some(_) | None => Err(error),
     }
-}
-
-fn rest() -> Nanos {
-    static REST: std::sync::OnceLock<Nanos> = std::sync::OnceLock::new();
-    *REST.get_or_init(|| {
-        std::env::var("WAN_REST")
-            .ok()
-            .and_then(|t| t.parse().ok())
-            .unwrap_or(50_000)
-    })
 }

@@ -79,6 +79,9 @@ pub struct Patience {
     pub packets: u64,
 }
 
+/// Most connections at once.
+const FLOWS_MAX: usize = 32;
+
 /// A box that is looked at.
 struct Subject<'a> {
     plan: &'a Plan,
@@ -179,10 +182,14 @@ impl Subject<'_> {
         Ok(Finding {
             what: format!("rate {}", self.name(from, to)),
             asked,
-            got: got / 1e6,
+            got: got.arrived / 1e6,
             within: 0.05 * asked,
             unit: "Mbit/s",
-            how: "datagrams at 1.2 times the rate".into(),
+            how: format!(
+                "median of {} windows, {:.0} Mbit/s sent",
+                got.windows,
+                got.sent / 1e6
+            ),
         })
     }
 
@@ -204,23 +211,20 @@ impl Subject<'_> {
             Congestion::Bbr => path.full(),
         };
         // Many flows where one is far from filling the path: their mean is what the formula is about.
-        let flows = ((path.full() / 4.0 / one) as usize).clamp(1, 8);
-        let got = bulk::goodput(
-            &self.hosts,
-            (from, to),
-            congestion,
-            flows,
-            lasting,
-            path.rtt,
-        )?;
+        let flows = ((path.full() / 4.0 / one) as usize).clamp(1, FLOWS_MAX);
+        let got = bulk::goodput(&self.hosts, (from, to), congestion, flows, lasting)?;
         let asked = one / 1e6;
+        let formula = match congestion {
+            Congestion::Cubic => format!("; Mathis says {:.2}", path.cubic_formula() / 1e6),
+            Congestion::Bbr => String::new(),
+        };
         Ok(Some(Finding {
             what: format!("TCP {} {}", congestion.name(), self.name(from, to)),
             asked,
             got: got / flows as f64 / 1e6,
             within: 0.2 * asked,
             unit: "Mbit/s",
-            how: format!("{flows} flows for {} s, each", lasting.as_secs()),
+            how: format!("{flows} flows for {} s, each{formula}", lasting.as_secs()),
         }))
     }
 }

@@ -18,14 +18,12 @@ pub(super) struct Delays {
 }
 
 /// Datagrams that were sent, and that were received.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Arrivals {
     pub(super) sent: u64,
     pub(super) arrived: u64,
-    /// Bytes of their packets.
-    bytes: u64,
-    /// From the first to the last one.
-    span: Duration,
+    /// Bits per second of packets, of one window of time after the other.
+    windows: Vec<f64>,
 }
 
 /// Probes of a delay.
@@ -47,6 +45,9 @@ const PER_SECOND: f64 = 60_000.0;
 
 /// Sends and receives so long to find a rate.
 const RATE_SPAN: Duration = Duration::from_secs(4);
+
+/// A rate is looked at in so much time.
+const WINDOW: Duration = Duration::from_millis(200);
 
 /// What one burst of a paced sender lasts.
 const TICK: Duration = Duration::from_millis(1);
@@ -116,18 +117,35 @@ pub(super) fn loss(
     stream(hosts, (from, to), SMALL, per_second, span)
 }
 
-/// Bits per second that arrive if more than the rate is sent.
+/// Bits per second, where more than a rate was sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rates {
+    pub(super) sent: f64,
+    /// In the median of so many windows: a machine that does something else for a moment delays packets, and
+    /// then they come all at once.
+    pub(super) arrived: f64,
+    pub(super) windows: usize,
+}
+
+/// Sends more than the rate.
 pub(super) fn rate(
     hosts: &Namespaces,
     from: usize,
     to: usize,
     rate: Rate,
     mtu: u16,
-) -> Result<f64, NoCheck> {
+) -> Result<Rates, NoCheck> {
     let bytes = usize::from(mtu);
     let per_second = rate.0 as f64 * 1.2 / 8.0 / bytes as f64;
     let arrivals = stream(hosts, (from, to), bytes, per_second, RATE_SPAN)?;
-    Ok(arrivals.bytes as f64 * 8.0 / arrivals.span.as_secs_f64())
+    let mut windows = arrivals.windows;
+    windows.sort_by(f64::total_cmp);
+    let median = windows.get(windows.len() / 2).copied();
+    Ok(Rates {
+        sent: arrivals.sent as f64 * bytes as f64 * 8.0 / RATE_SPAN.as_secs_f64(),
+        arrived: median.unwrap_or(f64::NAN),
+        windows: windows.len(),
+    })
 }
 
 /// Sends packets of so many bytes, so many a second, for so long.
@@ -181,18 +199,22 @@ fn send(
 fn receive(receiver: &UdpSocket) -> Arrivals {
     let mut arrivals = Arrivals::default();
     let mut buffer = vec![0; 1 << 16];
-    let mut first = None;
+    let (mut begun, mut in_window) = (None, 0);
     while let Ok(bytes) = receiver.recv(&mut buffer) {
         let now = Instant::now();
-        match first {
-            // What the first one brought had arrived when the clock began.
-            None => first = Some(now),
-            Some(first) => {
-                arrivals.bytes += (bytes + HEADERS) as u64;
-                arrivals.span = now - first;
-            }
-        }
         arrivals.arrived += 1;
+        let since: Instant = *begun.get_or_insert(now);
+        let span = now - since;
+        if span >= WINDOW {
+            arrivals
+                .windows
+                .push(in_window as f64 * 8.0 / span.as_secs_f64());
+            (begun, in_window) = (Some(now), 0);
+        }
+        // What the first one brought had arrived when the clock began.
+        if now > since {
+            in_window += bytes + HEADERS;
+        }
     }
     arrivals
 }
