@@ -47,11 +47,14 @@ mod linux {
         #[arg(long, default_value_t = 20)]
         seconds: u64,
         /// For a check: most datagrams that a loss is looked for in
-        #[arg(long, default_value_t = 1_000_000)]
+        #[arg(long, default_value_t = 4_000_000)]
         datagrams: u64,
         /// Where losses and jitter come from
         #[arg(long, default_value_t = 0)]
         seed: u64,
+        /// All rates and queues times this, for machines that carry less or more
+        #[arg(long, default_value_t = 1.0)]
+        scale: f64,
         /// For this host: a command of its own, which a shell reads. NAME=COMMAND
         #[arg(long, value_parser = assignment)]
         host: Vec<(String, String)>,
@@ -126,7 +129,7 @@ mod linux {
         };
         let mut is_good = true;
         for file in &arguments.check {
-            let plan = Topology::read(file)?.plan()?;
+            let plan = plan(file, arguments)?;
             println!("\n{}, seed {}\n\n{HEADING}", file.display(), arguments.seed);
             let findings = check(&plan, arguments.seed, patience, |finding| {
                 println!("{finding}");
@@ -136,6 +139,12 @@ mod linux {
         Ok(u8::from(!is_good))
     }
 
+    fn plan(file: &Path, arguments: &Arguments) -> Result<Plan, BadTopology> {
+        let mut plan = Topology::read(file)?.plan()?;
+        plan.scale(arguments.scale);
+        Ok(plan)
+    }
+
     fn runtime() -> io::Result<tokio::runtime::Runtime> {
         tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -143,7 +152,7 @@ mod linux {
     }
 
     fn carry_out(arguments: &Arguments, topology: &Path) -> Result<u8, Trouble> {
-        let plan = Topology::read(topology)?.plan()?;
+        let plan = plan(topology, arguments)?;
         let jobs = jobs(arguments, &plan)?;
         let runtime = runtime()?;
         runtime.block_on(async {

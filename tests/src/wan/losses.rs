@@ -64,7 +64,7 @@ impl Losses {
     }
 
     /// Whether the next packet is lost, and why.
-    pub fn next(&mut self) -> Option<Lost> {
+    pub fn of_next(&mut self) -> Option<Lost> {
         if let Some(bursts) = self.loss.bursts {
             self.is_ill = self.chance(change(bursts, self.is_ill)) != self.is_ill;
             if self.is_ill && self.chance(bursts.loss.0) {
@@ -101,7 +101,7 @@ mod tests {
     fn lost(loss: Loss, of: u32) -> Vec<bool> {
         println!("seed 7");
         let mut losses = Losses::new(loss, 7);
-        (0..of).map(|_| losses.next().is_some()).collect()
+        (0..of).map(|_| losses.of_next().is_some()).collect()
     }
 
     fn share(lost: &[bool]) -> f64 {

@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
 use rustix::process::{Pid, Signal, geteuid, kill_process, test_kill_process};
@@ -21,7 +22,7 @@ use super::plan::{PREFIX, Plan, System};
 pub enum NoBox {
     /// This user, kernel or machine cannot have one.
     #[error("{0}")]
-    Impossible(&'static str),
+    Impossible(String),
     /// The program `ip` did not do what it was asked for.
     #[error("ip {0}: {1}")]
     Ip(String, String),
@@ -54,16 +55,22 @@ pub struct Namespaces {
 /// It cannot.
 pub fn is_possible() -> Result<(), NoBox> {
     if !geteuid().is_root() {
-        return Err(NoBox::Impossible("network namespaces need root"));
+        return Err(NoBox::Impossible("network namespaces need root".into()));
     }
     if !Path::new("/dev/net/tun").exists() {
-        return Err(NoBox::Impossible("there is no /dev/net/tun"));
+        return Err(NoBox::Impossible("there is no /dev/net/tun".into()));
     }
-    let ip = Command::new("ip").arg("-V").stdout(Stdio::null()).status();
-    match ip {
-        Ok(status) if status.success() => Ok(()),
-        Ok(_) | Err(_) => Err(NoBox::Impossible("there is no program `ip` (iproute2)")),
-    }
+    // A container may have root and no right to do this.
+    let name = format!("{PREFIX_OF_NAMES}-{}-probe{}", std::process::id(), number());
+    let impossible = |error: NoBox| NoBox::Impossible(error.to_string());
+    ip(&["netns", "add", &name]).map_err(impossible)?;
+    ip(&["netns", "del", &name])
+}
+
+/// Another one with each call, so that several boxes of one process differ.
+fn number() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 impl Namespaces {
@@ -75,10 +82,11 @@ impl Namespaces {
     pub fn new(plan: &Plan) -> Result<(Self, Vec<SyncDevice>), NoBox> {
         is_possible()?;
         sweep();
+        let number = number();
         let mut all = Self { names: Vec::new() };
         let mut devices = Vec::new();
         for host in 0..plan.hosts.len() {
-            let name = format!("{PREFIX_OF_NAMES}-{}-{host}", std::process::id());
+            let name = format!("{PREFIX_OF_NAMES}-{}-{number}-{host}", std::process::id());
             ip(&["netns", "add", &name])?;
             all.names.push(name);
             let device = all.within(host, || device(&plan.system))??;

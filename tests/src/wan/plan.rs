@@ -106,6 +106,17 @@ impl Plan {
         pairs.filter(|(from, to, _)| from != to)
     }
 
+    /// Makes all rates and queues so many times what they are.
+    pub fn scale(&mut self, factor: f64) {
+        let shared = self.shared.iter_mut().map(|shared| &mut shared.limit);
+        let ways = self.ways.iter_mut();
+        let ways = ways.flat_map(|way| way.own.iter_mut().chain(&mut way.per_flow));
+        for limit in shared.chain(ways) {
+            limit.rate.0 = ((limit.rate.0 as f64 * factor) as u64).max(1);
+            limit.queue = (limit.queue as f64 * factor) as u64;
+        }
+    }
+
     /// The least of the limits that a way has, of one flow.
     pub fn bottleneck(&self, way: &Way) -> Option<Rate> {
         let shared = way.out.iter().chain(&way.into);
@@ -139,6 +150,32 @@ pub const PREFIX: u8 = 16;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bottleneck_is_the_least_of_all_limits_and_scales_with_them() {
+        let limit = |mbit| Limit {
+            rate: Rate::mbit(mbit),
+            queue: 1000,
+        };
+        let mut plan = Plan {
+            shared: vec![Shared {
+                name: String::new(),
+                limit: limit(80),
+            }],
+            ways: vec![Way {
+                own: Some(limit(100)),
+                into: vec![0],
+                ..Way::default()
+            }],
+            ..Plan::default()
+        };
+
+        assert_eq!(plan.bottleneck(&plan.ways[0]), Some(Rate::mbit(80)));
+        plan.scale(0.5);
+        assert_eq!(plan.bottleneck(&plan.ways[0]), Some(Rate::mbit(40)));
+        assert_eq!(plan.ways[0].own.unwrap().queue, 500);
+        assert_eq!(plan.bottleneck(&Way::default()), None);
+    }
 
     #[test]
     fn addresses_and_hosts_belong_to_each_other() {

@@ -283,7 +283,7 @@ impl Path {
         {
             return Err(Drop::Cut);
         }
-        match self.losses.next() {
+        match self.losses.of_next() {
             Some(Lost::Alone) => return Err(Drop::Lost),
             Some(Lost::InBurst) => return Err(Drop::Burst),
             None => {}
