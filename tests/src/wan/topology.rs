@@ -29,8 +29,12 @@
 //! name = "p2"
 //! up = { rate = "100 Mbit/s" }
 //!
+//! [[group]]                                 # a name for several sites or hosts
+//! name = "europe"
+//! members = ["paris", "oslo"]
+//!
 //! [[link]]                                  # a later one outdoes an earlier one, setting by setting
-//! between = ["paris", "oslo"]               # sites or hosts; one direction: from = "paris", to = "oslo"
+//! between = ["paris", "oslo"]               # sites, hosts, groups; one direction: from = "paris", to = "oslo"
 //! delay = "15 ms"
 //!
 //! [[cut]]
@@ -68,6 +72,8 @@ pub struct Topology {
     #[serde(default)]
     host: Vec<HostEntry>,
     #[serde(default)]
+    group: Vec<GroupEntry>,
+    #[serde(default)]
     link: Vec<LinkEntry>,
     #[serde(default)]
     cut: Vec<CutEntry>,
@@ -85,10 +91,10 @@ pub enum BadTopology {
     #[error(transparent)]
     Format(#[from] toml::de::Error),
     /// A name of a site or host that there is not.
-    #[error("there is no site and no host {0:?}")]
+    #[error("there is no site, host or group {0:?}")]
     Unknown(String),
     /// A name that two have.
-    #[error("two sites or hosts are called {0:?}")]
+    #[error("two sites, hosts or groups are called {0:?}")]
     Twice(String),
     /// Too few hosts, or more than there are addresses for.
     #[error("a topology has 2 to {HOSTS_MAX} hosts, not {0}")]
@@ -129,6 +135,13 @@ struct HostEntry {
     name: String,
     up: Option<Cap>,
     down: Option<Cap>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GroupEntry {
+    name: String,
+    members: Vec<String>,
 }
 
 /// A limit of a site or host.
@@ -226,7 +239,10 @@ impl Topology {
     /// # Errors
     /// Names that there are not, or twice, and what else cannot be.
     pub fn plan(&self) -> Result<Plan, BadTopology> {
-        let names = Names::of(&self.site)?;
+        let mut names = Names::of(&self.site)?;
+        for group in &self.group {
+            names.group(group)?;
+        }
         let mut plan = Plan {
             system: self.system.with_defaults(),
             ..Plan::default()
@@ -482,6 +498,17 @@ impl Names {
             add(&site.name, (first..number).collect())?;
         }
         Ok(Self(names))
+    }
+
+    fn group(&mut self, group: &GroupEntry) -> Result<(), BadTopology> {
+        let mut hosts = Vec::new();
+        for member in &group.members {
+            hosts.extend(self.hosts(member)?);
+        }
+        match self.0.insert(group.name.clone(), hosts) {
+            Some(_) => Err(BadTopology::Twice(group.name.clone())),
+            None => Ok(()),
+        }
     }
 
     fn hosts(&self, name: &str) -> Result<&[usize], BadTopology> {

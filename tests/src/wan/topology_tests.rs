@@ -90,6 +90,23 @@ fn limits_are_passed_from_the_host_to_its_site_to_the_other_site_to_its_host() {
 }
 
 #[test]
+fn a_group_stands_for_the_hosts_of_its_sites() {
+    let plan = plan(&format!(
+        "{TWO}
+        [[group]]
+        name = \"all\"
+        members = [\"paris\", \"oslo\"]
+        [[link]]
+        from = \"oslo\"
+        to = \"all\"
+        delay = \"7 ms\""
+    ));
+
+    let delays = [(2, 0), (2, 1), (0, 2)].map(|(from, to)| plan.ways[from * 3 + to].delay);
+    assert_eq!(delays, [7_000_000, 7_000_000, 20_000_000]);
+}
+
+#[test]
 fn cuts_and_resets_are_of_ordered_pairs() {
     let plan = plan(&format!(
         "{TWO}
@@ -130,6 +147,9 @@ fn every_topology_that_is_shipped_has_a_plan() {
     let mut found = 0;
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "toml") {
+            continue;
+        }
         let plan = Topology::read(&path).and_then(|topology| topology.plan());
         assert!(plan.is_ok(), "{}: {plan:?}", path.display());
         found += 1;
