@@ -13,7 +13,7 @@ use super::accepted;
 use super::innocence::CHOICE_MIN;
 use crate::claim::Claim;
 use crate::run::Run;
-use crate::state::Life;
+use crate::state::{Life, Seat};
 use crate::trouble::{MANY, count, pair};
 
 /// The master hears from a peer.
@@ -128,8 +128,7 @@ fn could_not_fetch(run: &mut Run<'_>, before: &Master, peer: PeerId, with: Optio
         return;
     }
     let seat = run.state.seat_of(peer).and_then(|no| run.state.seat(no));
-    let moving = seat.and_then(|seat| seat.plane.moving.as_ref());
-    let ends = match moving.map(|moving| &moving.plan.role) {
+    let ends = match seat.and_then(|seat| role_of(seat)) {
         Some(SyncRole::Request { from, .. }) => from.map(|from| (peer, from.with)),
         Some(SyncRole::Distribute { .. }) => with.map(|asker| (asker, peer)),
         None => None,
@@ -138,6 +137,17 @@ fn could_not_fetch(run: &mut Run<'_>, before: &Master, peer: PeerId, with: Optio
         let unfetched = &mut run.state.ghost.edit().trouble.unfetched;
         count(unfetched.entry(ends).or_default());
     }
+}
+
+/// What a peer was told last to do about shared state, which may still be on its way to it.
+fn role_of(seat: &Seat) -> Option<&SyncRole> {
+    let on_its_way = seat.link.down.queue.iter().rev();
+    let mut plans = on_its_way.filter_map(|message| match message {
+        ToPeer::SharedStatePlan(plan) => Some(&plan.role),
+        _ => None,
+    });
+    let under_way = || Some(&seat.plane.moving.as_ref()?.plan.role);
+    plans.next().or_else(under_way)
 }
 
 /// What the master's input shows, before what it does about it is looked at.
