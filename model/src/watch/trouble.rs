@@ -113,6 +113,7 @@ fn lost_lanes(run: &mut Run<'_>, before: &Master, peer: PeerId, broken: BrokenEd
             && !run.state.ghost.trouble.broken.contains_key(&ends)
         {
             run.state.ghost.edit().trouble.broken.insert(ends, false);
+            run.freshly_broken.insert(ends);
         }
     }
 }
@@ -184,7 +185,7 @@ pub(super) fn befell(
 }
 
 /// A collective was aborted because lanes of a peer ended: those that it named when it said so, as far as it
-/// was right.
+/// was right and the first to say so. However many collectives there were, lanes end once.
 fn lanes_ended(run: &mut Run<'_>, before: &Master, heard: &MasterInput, out: &[MasterOutput]) {
     let MasterInput::Message {
         peer,
@@ -224,6 +225,7 @@ fn lanes_ended(run: &mut Run<'_>, before: &Master, heard: &MasterInput, out: &[M
     // In a ring of two both edges join the same pair.
     let pairs: BTreeSet<_> = dead
         .filter_map(|(_, edge)| standing_edge(run, before, *peer, edge))
+        .filter(|ends| run.freshly_broken.contains(ends))
         .map(|(from, to)| pair(from, to))
         .collect();
     let breaks = &mut run.state.ghost.edit().trouble.breaks;
