@@ -194,6 +194,54 @@ mutants! {
     /// A ring of two counts as possible when one of its edges stands: the other one is tried for ever.
     OneWayRing = "one-way-ring",
 
+    // Blame, kicks, and what those are told whom they befall.
+    /// When the time of a late peer is over one of those goes who wait for it: a peer is thrown out that did
+    /// what it should.
+    WhoWaitsIsKicked = "who-waits-is-kicked",
+    /// Who holds others up is thrown out the first time, although most others are not done either.
+    StalledAtOnce = "stalled-at-once",
+    /// A collective that does not start is blamed on those who have joined it.
+    JoinersCalledAbsent = "joiners-called-absent",
+    /// A collective that did not end in time is said to have lost a peer that is there.
+    StallCalledLoss = "stall-called-loss",
+    /// Of those who cannot be neighbours the latest goes, whoever of them it is that nobody can be connected with.
+    LatestGoesWhateverFailed = "latest-goes-whatever-failed",
+    /// Both ends of a pair that cannot be connected go: a peer too many is lost.
+    BothEndsGo = "both-ends-go",
+    /// A peer is told that it could not be connected with itself.
+    UnconnectableWithItself = "unconnectable-with-itself",
+    /// A newcomer that nobody reaches is told that it reaches nobody: its user looks at the wrong end.
+    DirectionTurnedRound = "direction-turned-round",
+    /// A newcomer is told that it could not reach itself.
+    NewcomerNamesItself = "newcomer-names-itself",
+    /// A newcomer is told the address of the end that dialled: its user opens a port that is open.
+    AddressOfTheWrongEnd = "address-of-the-wrong-end",
+    /// Both edges of a peer count as broken where one is: a pair is given up that works.
+    BothEdgesBlamed = "both-edges-blamed",
+    /// A pair that could not be connected is forgotten: the same is tried again and again.
+    FailedPairForgotten = "failed-pair-forgotten",
+    /// After any failed attempt every edge is opened anew, those that stand included.
+    EveryFailureCastsDoubt = "every-failure-casts-doubt",
+    /// All edges of a ring are opened anew where one is broken.
+    WholeRingRebuilt = "whole-ring-rebuilt",
+    /// An edge that breaks in one group has the other groups' edges opened anew.
+    OtherGroupRebuiltAsWell = "other-group-rebuilt-as-well",
+    /// The abort after a loss names the neighbour of the one that was lost.
+    LostPeerMisnamed = "lost-peer-misnamed",
+    /// What is reported of one edge of a peer is noted of the other: that one is rebuilt, and the broken one is
+    /// kept.
+    OtherEdgeMarkedBroken = "other-edge-marked-broken",
+    /// A failed transfer is noted against the holder: it goes, and not the one that could not fetch.
+    TransferTurnedRound = "transfer-turned-round",
+    /// A synchronization that failed because a peer was lost is said not to have ended in time.
+    LossDuringSyncCalledTimeOut = "loss-during-sync-called-time-out",
+    /// Who held others up once is thrown out the second time, whatever was committed in between.
+    StallsNeverForgiven = "stalls-never-forgiven",
+    /// The last and the first of a ring may be a pair that failed: it is tried again and again.
+    RingClosesAnywhere = "ring-closes-anywhere",
+    /// A lane that breaks once counts as often as collectives run on it: one break has a peer thrown out.
+    EachCollectiveIsABreak = "each-collective-is-a-break",
+
     // Who is late, and who gives way.
     /// A peer is kicked for its vote although more would have to go than wait: one that is fast has all
     /// others kicked.
@@ -217,6 +265,32 @@ mutants! {
     /// A commit names the newest epoch of the run, not that of the ring that contributed.
     VerdictOfAnotherEpoch = "verdict-of-another-epoch",
 
+    // Groups.
+    /// A synchronization begins when all members of all groups have called it: one group waits for another.
+    BallotOfAllGroups = "ballot-of-all-groups",
+    /// A loss aborts what runs in every group: one group's death costs all others a retry.
+    LossAbortsOtherGroups = "loss-aborts-other-groups",
+    /// A group whose ring is what it was keeps its epoch when another's changes: one epoch is two worlds.
+    EpochOfOneGroup = "epoch-of-one-group",
+
+    // Which call gives way.
+    /// `optimize_topology` gives way to `sync_shared_state`, which the documentation says the other way round.
+    OptimizeGivesWay = "optimize-gives-way",
+    /// A conflict names the peer itself: its user looks for the other call where it is not.
+    ConflictNamesTheLoser = "conflict-names-the-loser",
+    /// Updates pass over a call without end: who waits in it waits for ever.
+    PassedOverForEver = "passed-over-for-ever",
+
+    // What orders contain.
+    /// The two directions between two peers have one ticket: lanes are taken for those of the other edge.
+    OneTicketForBothWays = "one-ticket-for-both-ways",
+    /// The end that dials is told its own address: no edge comes up.
+    OwnAddressDialled = "own-address-dialled",
+    /// Both ends of an edge open its lanes: each waits for the other to take them.
+    BothEndsDial = "both-ends-dial",
+    /// As many lanes are ordered as the sender would like: the receiver has fewer.
+    LanesOfOneEnd = "lanes-of-one-end",
+
     // Timers.
     /// Timers are not stopped when nobody needs them any more.
     TimerNotStopped = "timer-not-stopped",
@@ -228,6 +302,47 @@ mutants! {
     /// A peer does not watch whether its master is silent: when the connection goes dead it waits for
     /// ever.
     MasterSilenceUnwatched = "master-silence-unwatched",
+
+    // Deadlines and signs of life.
+    /// What a peer says does not begin its silence anew: it is thrown out although it talks.
+    SilenceNotRestarted = "silence-not-restarted",
+    /// Whoever says anything begins everybody's silence anew: that one has gone silent is noticed only when
+    /// all have.
+    OneSpeaksForAll = "one-speaks-for-all",
+    /// The master gives signs of life to accepted peers only: a newcomer that waits takes its master for
+    /// lost.
+    SignsOfLifeToMembersOnly = "signs-of-life-to-members-only",
+    /// A peer gives one sign of life and no other: it is thrown out while its user computes.
+    OneSignOfLife = "one-sign-of-life",
+    /// Any sign of life gives a peer all the time again for its part, also where no bytes have moved: one
+    /// that hangs and lives holds up the others for ever.
+    EverySignOfLifeGainsTime = "every-sign-of-life-gains-time",
+    /// A measurement does not begin the time for the next one: a peer with many others is thrown out although
+    /// it measures.
+    MeasurementGainsNoTime = "measurement-gains-no-time",
+    /// Who is idle is not watched from when others begin to wait for it: one that never votes stops the run.
+    WaitNotNoticed = "wait-not-noticed",
+    /// A peer is late for what another group waits in: it is thrown out for a vote that it cannot cast.
+    LateForAnotherGroup = "late-for-another-group",
+    /// Who has done its part of a collective is watched as if it had not: it is thrown out for what another
+    /// one lacks.
+    DoneIsLate = "done-is-late",
+    /// Who holds up what runs has as much time as for a vote: a hung transfer takes ten minutes to end.
+    PartHasAVotesTime = "part-has-a-votes-time",
+    /// The deadline of an attempt to connect a ring ends with the first report: an edge that nobody reports
+    /// is waited for for ever.
+    WiringWatchedToFirstReport = "wiring-watched-to-first-report",
+    /// Whatever the master hears begins the deadline of an attempt anew: an edge that never comes up is
+    /// waited for as long as anybody talks.
+    ReportGainsTimeForAll = "report-gains-time-for-all",
+    /// The deadline of an earlier attempt to connect a ring counts for the present one: edges fail that have
+    /// just been ordered.
+    StaleWiringTaken = "stale-wiring-taken",
+    /// Nobody watches the solver: where it does not end, neither does `optimize_topology`.
+    SolverNotWatched = "solver-not-watched",
+    /// The solver's answer to an earlier question is taken for that to the present one: a ring is adopted for
+    /// what was measured before.
+    TourOfAnotherRound = "tour-of-another-round",
 
     // Shared state.
     /// A tie goes to the latest peer: the one that has just come overwrites the one that was there.
@@ -257,6 +372,13 @@ mutants! {
     /// A peer drops what it has fetched although the synchronization succeeded: it goes on with its
     /// old content, and nobody knows.
     FetchedStateDropped = "fetched-state-dropped",
+
+    /// All entries are fetched where one differs: what may differ is overwritten, and bytes travel for nothing.
+    AllEntriesFetched = "all-entries-fetched",
+    /// An entry is asked for by the hash that it has already: what arrives is never what was asked for.
+    EntryUnderAnotherHash = "entry-under-another-hash",
+    /// One peer that agrees to restart is enough: the others lose work that they did not give up.
+    RestartByOne = "restart-by-one",
 
     // Optimization.
     /// The measurements of a dead peer are waited for: `optimize_topology` never ends.

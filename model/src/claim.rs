@@ -28,12 +28,29 @@ pub enum Claim {
     NoVerdictInvented,
     WithinTheTable,
     Innocence,
+    Reasons,
+    Rewiring,
+    Avoidance,
+    Persistence,
     Trust,
     AnsweredOnce,
     RetriesExplained,
     InStep,
     Timers,
+    Watched,
+    SignsOfLife,
+    Unmoved,
     Bounded,
+    Apart,
+    Ballots,
+    Epochs,
+    Precedence,
+    Patience,
+    Truth,
+    Meeting,
+    Tickets,
+    Fetched,
+    Failures,
 }
 
 /// All claims.
@@ -58,12 +75,29 @@ pub const CLAIMS: &[Claim] = &[
     Claim::NoVerdictInvented,
     Claim::WithinTheTable,
     Claim::Innocence,
+    Claim::Reasons,
+    Claim::Rewiring,
+    Claim::Avoidance,
+    Claim::Persistence,
     Claim::Trust,
     Claim::AnsweredOnce,
     Claim::RetriesExplained,
     Claim::InStep,
     Claim::Timers,
+    Claim::Watched,
+    Claim::SignsOfLife,
+    Claim::Unmoved,
     Claim::Bounded,
+    Claim::Apart,
+    Claim::Ballots,
+    Claim::Epochs,
+    Claim::Precedence,
+    Claim::Patience,
+    Claim::Truth,
+    Claim::Meeting,
+    Claim::Tickets,
+    Claim::Fetched,
+    Claim::Failures,
 ];
 
 impl Claim {
@@ -105,7 +139,9 @@ impl Claim {
             Self::Sources => {
                 "a send-only peer is never overwritten, and a receive-only peer never serves"
             }
-            Self::Revision => "a group's revision grows by one per advance and never goes back",
+            Self::Revision => {
+                "a group's revision grows by one per advance and never goes back, unless all agree to restart"
+            }
             Self::NoStall => "while the master lives and messages flow, every pending call ends",
             Self::NoPanic => "no input panics",
             Self::NoVerdictInvented => {
@@ -113,7 +149,19 @@ impl Claim {
             }
             Self::WithinTheTable => "the master never wants what its table of transitions forbids",
             Self::Innocence => {
-                "nobody who keeps to the protocol is thrown out, but for what it cannot do or for those who wait"
+                "who is thrown out or refused was hit by a fault, in the way that the reason says, and had to go"
+            }
+            Self::Reasons => {
+                "who is told why something came to nothing is told the true cause, and whom it befell"
+            }
+            Self::Rewiring => {
+                "lanes are opened for another ring or a broken edge only, and what was reported broken is not kept"
+            }
+            Self::Avoidance => {
+                "pairs that failed are kept apart while there are others, and else try in both directions"
+            }
+            Self::Persistence => {
+                "no more attempts are made than losses, failures and newcomers explain: then somebody goes"
             }
             Self::Trust => "no peer takes an honest master for a broken one",
             Self::AnsweredOnce => "every call is answered once, by an answer of its kind",
@@ -124,9 +172,46 @@ impl Claim {
                 "where nothing goes wrong, users of one loop never get in each other's way"
             }
             Self::Timers => {
-                "the timers that run are those that were started and not stopped, and who goes on, and nobody else, has all its time again"
+                "the timers that run are those that were started and not stopped, for as long as they should, and who goes on, and nobody else, has all its time again"
+            }
+            Self::Watched => {
+                "whoever others wait for has a deadline that ends the wait, and nobody else has one"
+            }
+            Self::SignsOfLife => {
+                "whoever says anything is not silent, and nobody else is taken for alive; signs of life go to everybody and do not end"
+            }
+            Self::Unmoved => {
+                "a timer that was stopped and an answer that nobody waits for any more change nothing"
             }
             Self::Bounded => "no queue of messages to a peer grows beyond its bound",
+            Self::Apart => {
+                "what concerns one group changes nothing in another and is not told there"
+            }
+            Self::Ballots => "a ballot that lacks nobody's vote is over, whatever other groups do",
+            Self::Epochs => {
+                "peers that are told of one epoch are told of one world, whatever their group"
+            }
+            Self::Precedence => {
+                "of two calls that exclude each other the lower one gives way, and is told of the other and of its caller"
+            }
+            Self::Patience => {
+                "an update passes over a call eight times at most, and a synchronization over a reduce twice"
+            }
+            Self::Truth => {
+                "who asks whether anybody waits is told the truth, or what leads it to where the others wait"
+            }
+            Self::Meeting => {
+                "both ends of an edge are told of as many lanes as both can, and one of them where the other is"
+            }
+            Self::Tickets => {
+                "a ticket is told to the two ends of one edge, and is good for one round and one direction"
+            }
+            Self::Fetched => {
+                "who synchronizes fetches what differs and nothing else, each entry by its hash"
+            }
+            Self::Failures => {
+                "no synchronization or optimization fails without a cause, and the cause that is named is true"
+            }
         }
     }
 
@@ -154,8 +239,20 @@ impl Claim {
             Self::WithinTheTable => Milestone::WiredAgain,
             Self::Orders => Milestone::KeptBesideFresh,
             Self::Innocence | Self::Trust => Milestone::ThrownOut,
+            Self::Reasons => Milestone::Aborted,
+            Self::Rewiring => Milestone::Rewired,
+            Self::Avoidance => Milestone::RoutedAround,
+            Self::Persistence => Milestone::WiredAgain,
             Self::AnsweredOnce => Milestone::GaveWay,
-            Self::Timers => Milestone::NoticedBySilence,
+            Self::Timers | Self::SignsOfLife => Milestone::NoticedBySilence,
+            Self::Watched => Milestone::Stalled,
+            Self::Unmoved => Milestone::OptimizationFailed,
+            Self::Apart => Milestone::LostBeside,
+            Self::Ballots | Self::Epochs | Self::Meeting | Self::Tickets => Milestone::Admitted,
+            Self::Precedence | Self::Patience => Milestone::GaveWay,
+            Self::Truth => Milestone::ToldPending,
+            Self::Fetched => Milestone::PartMoved,
+            Self::Failures => Milestone::SyncFailed,
         }
     }
 }

@@ -7,12 +7,14 @@ use pccl_core::topology::Edge;
 
 use crate::lanes::{Dialling, dialling, noticeable};
 use crate::link::End;
+use crate::plane::Order;
 use crate::run::is_of;
 use crate::scenario::{Fault, Frames, Scenario, Start};
 use crate::script::Wish;
 use crate::state::{Life, RunState, Seat};
 use crate::step::{Deadline, SeatNo, Step};
 use crate::transfer::{Fetching, fetching, has_served, is_serving};
+use crate::watch::fewer_go_than_wait;
 
 /// Who has so many messages on their way to the master waits before it says more.
 const UP_MAX: usize = 3;
@@ -42,7 +44,7 @@ pub(crate) fn is_at_rest(scenario: &Scenario, state: &RunState) -> bool {
 fn progress(scenario: &Scenario, state: &RunState, out: &mut Vec<Step>) {
     for no in state.seat_numbers() {
         if let Some(seat) = state.seat(no) {
-            of_link(state, no, seat, out);
+            of_link(scenario, state, no, seat, out);
             if seat.runs() {
                 of_peer(scenario, state, no, seat, out);
             }
@@ -73,7 +75,7 @@ fn progress(scenario: &Scenario, state: &RunState, out: &mut Vec<Step>) {
     }
 }
 
-fn of_link(state: &RunState, no: SeatNo, seat: &Seat, out: &mut Vec<Step>) {
+fn of_link(scenario: &Scenario, state: &RunState, no: SeatNo, seat: &Seat, out: &mut Vec<Step>) {
     let Some(master) = &state.master else {
         return;
     };
@@ -89,9 +91,43 @@ fn of_link(state: &RunState, no: SeatNo, seat: &Seat, out: &mut Vec<Step>) {
     if is_silent && !seat.link.up.has_message() && runs(seat.id.map(MasterTimer::Silence)) {
         out.push(Step::Silence(no));
     }
-    if seat.is_mute && lacks_its_part(master, seat) && runs(seat.id.map(MasterTimer::Late)) {
+    let is_late = seat.is_mute && lacks_its_part(master, seat)
+        || rests(scenario, seat) && lacks_its_vote(master, seat);
+    if is_late && runs(seat.id.map(MasterTimer::Late)) {
         out.push(Step::Overdue(no));
     }
+    let order = seat.plane.order.as_ref().filter(|order| order.is_owed());
+    if seat.is_mute && runs(order.map(|order| MasterTimer::Wiring(order.round))) {
+        out.push(Step::EdgeOverdue(no));
+    }
+}
+
+/// Does its user stay without calling anything any more?
+pub(crate) fn rests(scenario: &Scenario, seat: &Seat) -> bool {
+    let plan = scenario.seats.get(usize::from(seat.plan));
+    seat.runs() && plan.is_some_and(|plan| seat.user.rests(plan.program))
+}
+
+/// Do others wait for a peer that rests, and for more such than they are? Then nobody has to go, and they wait.
+pub(crate) fn is_outnumbered(scenario: &Scenario, state: &RunState) -> bool {
+    let Some(master) = &state.master else {
+        return false;
+    };
+    let mut timers = master.view().timers();
+    timers.any(|timer| {
+        let MasterTimer::Late(peer) = timer else {
+            return false;
+        };
+        let seat = state.seat_of(peer).and_then(|no| state.seat(no));
+        seat.is_some_and(|seat| rests(scenario, seat)) && !fewer_go_than_wait(master, peer)
+    })
+}
+
+/// Does the vote of this peer end a wait, and is nothing of it on its way? As long as more would have to go
+/// than wait for them, nothing happens when the time is over.
+fn lacks_its_vote(master: &Master, seat: &Seat) -> bool {
+    let all_arrived = !seat.link.up.has_message();
+    all_arrived && seat.id.is_some_and(|peer| fewer_go_than_wait(master, peer))
 }
 
 /// Does something run that lacks the part of this peer, as the master has it?
@@ -263,6 +299,14 @@ fn faults_of_process(scenario: &Scenario, no: SeatNo, seat: &Seat, out: &mut Vec
     }
 }
 
+/// Has it a part in anything, of which it may never come to the end?
+fn may_fall_mute(scenario: &Scenario, seat: &Seat) -> bool {
+    let order = seat.plane.order.as_ref();
+    let works = scenario.allows(Fault::Mute) && seat.plane.is_at_work();
+    let dials = scenario.allows(Fault::MuteDialler) && order.is_some_and(Order::is_owed);
+    !seat.is_mute && (works || dials)
+}
+
 fn faults_of_plane(
     scenario: &Scenario,
     state: &RunState,
@@ -291,7 +335,7 @@ fn faults_of_plane(
     if scenario.allows(Fault::ClosePort) && !seat.is_closed && seat.id.is_some() {
         out.push(Step::ClosePort(no));
     }
-    if scenario.allows(Fault::Mute) && !seat.is_mute && seat.plane.is_at_work() {
+    if may_fall_mute(scenario, seat) {
         out.push(Step::Mute(no));
     }
     if seat.plane.probing.is_some() && scenario.allows(Fault::RefuseMeasure) {

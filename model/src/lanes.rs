@@ -41,7 +41,7 @@ pub(crate) fn dialling(state: &RunState, no: SeatNo, edge: Edge) -> Dialling {
     let Some(seat) = state.seat(no) else {
         return Dialling::NotNow;
     };
-    let Some(order) = &seat.plane.order else {
+    let Some(order) = seat.plane.order.as_ref().filter(|_| !seat.is_mute) else {
         return Dialling::NotNow;
     };
     let Some(wanted) = order.edge(edge).filter(|edge| edge.dials) else {
@@ -60,7 +60,9 @@ pub(crate) fn dialling(state: &RunState, no: SeatNo, edge: Edge) -> Dialling {
     let end = theirs.and_then(|theirs| theirs.edge(opposite(edge)));
     match end.map(|end| &end.progress) {
         Some(Progress::Up(lanes)) if is_answered && !lanes.cut => Dialling::Opens,
-        Some(Progress::Owed) if !is_answered && other.is_closed => Dialling::Fails,
+        Some(Progress::Owed) if !is_answered && (other.is_closed || other.is_mute) => {
+            Dialling::Fails
+        }
         Some(Progress::Owed) if !is_answered => Dialling::Works(other_no),
         Some(Progress::Owed | Progress::Answered | Progress::Up(_) | Progress::Failed) | None => {
             if is_answered {
@@ -141,6 +143,7 @@ impl Run<'_> {
         let before = std::mem::replace(&mut ordered.progress, Progress::Failed);
         let other = self.state.seat_of(with).and_then(|no| self.state.seat(no));
         let is_closed = other.is_some_and(|seat| seat.is_closed);
+        let is_mute = other.is_some_and(|seat| seat.is_mute);
         let failure = match (other.map(|seat| seat.life), before) {
             // Nobody listens where a process has ended; one that is frozen lets others wait; and what
             // is refused between two that run is the fault of what lies between them.
@@ -148,11 +151,11 @@ impl Run<'_> {
             (None | Some(Life::Departed), _) => LaneFailure::Refused,
             (Some(Life::Frozen), _) => LaneFailure::TimedOut,
             (Some(Life::Running), _) if is_closed => LaneFailure::Refused,
+            (Some(Life::Running), _) if is_mute => LaneFailure::TimedOut,
             (Some(Life::Running), _) => LaneFailure::Unreachable,
         };
         // What the other end has taken ends there.
         self.other_end_sees_the_end(no, edge, with, round);
-        watch::pair_failed(self, no, with);
         let failed = PeerInput::EdgeFailed {
             round,
             edge,
@@ -208,11 +211,7 @@ impl Run<'_> {
         for lanes in plane.lanes_mut(edge) {
             lanes.noticed |= broken.contains(&lanes.built);
         }
-        let standing = plane.standing(edge).filter(|lanes| lanes.noticed);
-        let (stands, with) = (standing.is_some(), standing.map(|lanes| lanes.with));
-        if let Some(with) = with {
-            watch::pair_failed(self, no, with);
-        }
+        let stands = plane.standing(edge).is_some_and(|lanes| lanes.noticed);
         for built in broken {
             self.give(no, PeerInput::EdgeBroke { edge, built });
         }

@@ -18,10 +18,11 @@
 //! | [`milestone`] | what must be reached at least once |
 //! | [`coverage`] | what the exploration has seen |
 //! | [`trace`], [`story`] | a way through a run, as text for machines and for people |
-//! | [`link`], [`plane`], [`ring`], [`hashed`] | parts of a state |
+//! | [`link`], [`plane`], [`ring`], [`contents`], [`trouble`], [`hashed`] | parts of a state |
 
 pub mod catalogue;
 pub mod claim;
+pub mod contents;
 pub mod coverage;
 mod enabled;
 pub mod hashed;
@@ -41,6 +42,7 @@ pub mod step;
 pub mod story;
 pub mod trace;
 mod transfer;
+pub mod trouble;
 mod watch;
 
 pub use model::RunModel;

@@ -64,6 +64,16 @@ pub enum Milestone {
     Stalled,
     /// A newcomer that waits in another call than all others is set aside.
     SetAside,
+    /// A ring is connected in which a pair that failed is kept apart.
+    RoutedAround,
+    /// A peer of one group is lost while another group is at work.
+    LostBeside,
+    /// A peer fetches one of two entries.
+    PartMoved,
+    /// A group goes back to an older revision.
+    Restarted,
+    /// A peer that has other entries than the rest is sent away.
+    Mismatched,
 }
 
 /// All milestones.
@@ -98,6 +108,11 @@ pub const MILESTONES: &[Milestone] = &[
     Milestone::Consented,
     Milestone::Stalled,
     Milestone::SetAside,
+    Milestone::RoutedAround,
+    Milestone::LostBeside,
+    Milestone::PartMoved,
+    Milestone::Restarted,
+    Milestone::Mismatched,
 ];
 
 impl Milestone {
@@ -137,6 +152,11 @@ impl Milestone {
             Self::Consented => "a newcomer is admitted while a peer waits in another call",
             Self::Stalled => "a peer that holds others up is ended",
             Self::SetAside => "a newcomer is set aside until the next update",
+            Self::RoutedAround => "a ring is tried that keeps a pair apart that failed",
+            Self::LostBeside => "a peer of one group is lost while another group is at work",
+            Self::PartMoved => "a peer fetches one of two entries",
+            Self::Restarted => "a group goes back to an older revision",
+            Self::Mismatched => "a peer that has other entries than the rest is sent away",
         }
     }
 }

@@ -62,10 +62,16 @@ impl RunModel {
         }
         let waits = |no| {
             let seat = state.seat(no);
-            seat.is_some_and(|seat| seat.runs() && !seat.user.is_over())
+            seat.is_some_and(|seat| {
+                let wants_nothing = seat.user.is_over() || enabled::rests(&self.scenario, seat);
+                seat.runs() && !wants_nothing
+            })
         };
         let waiting = state.seat_numbers().any(waits);
-        waiting && enabled::is_at_rest(&self.scenario, state) && !self.is_excused(state)
+        waiting
+            && enabled::is_at_rest(&self.scenario, state)
+            && !self.is_excused(state)
+            && !enabled::is_outnumbered(&self.scenario, state)
     }
 
     /// The claim that is broken in this state.
@@ -162,12 +168,29 @@ fn holds(claim: Claim) -> Condition {
         NoVerdictInvented,
         WithinTheTable,
         Innocence,
+        Reasons,
+        Rewiring,
+        Avoidance,
+        Persistence,
         Trust,
         AnsweredOnce,
         RetriesExplained,
         InStep,
         Timers,
-        Bounded
+        Watched,
+        SignsOfLife,
+        Unmoved,
+        Bounded,
+        Apart,
+        Ballots,
+        Epochs,
+        Precedence,
+        Patience,
+        Truth,
+        Meeting,
+        Tickets,
+        Fetched,
+        Failures
     )
 }
 
@@ -209,6 +232,11 @@ fn is_reached(milestone: Milestone) -> Condition {
         KeptBesideFresh,
         Consented,
         Stalled,
-        SetAside
+        SetAside,
+        RoutedAround,
+        LostBeside,
+        PartMoved,
+        Restarted,
+        Mismatched
     )
 }

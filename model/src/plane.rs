@@ -73,6 +73,16 @@ impl Ordered {
         }
     }
 
+    /// Has this end to open them, and has it not said how that went?
+    #[must_use]
+    pub fn is_owed(&self) -> bool {
+        let is_open = match &self.progress {
+            Progress::Owed | Progress::Answered => true,
+            Progress::Up(_) | Progress::Failed => false,
+        };
+        self.dials && is_open
+    }
+
     /// The lanes, once they are up.
     #[must_use]
     pub fn lanes(&self) -> Option<&Lanes> {
@@ -116,6 +126,13 @@ impl Order {
             Edge::ToNext => self.next.as_ref(),
             Edge::FromPrevious => self.previous.as_ref(),
         }
+    }
+
+    /// Has this end to open lanes of which it has said nothing?
+    #[must_use]
+    pub fn is_owed(&self) -> bool {
+        let edges = [&self.next, &self.previous].into_iter().flatten();
+        edges.into_iter().any(Ordered::is_owed)
     }
 
     /// The same to change.

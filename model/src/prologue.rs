@@ -15,8 +15,8 @@ use crate::scenario::{Scenario, Start};
 use crate::state::{Ghost, RunState, Seat};
 use crate::step::Step;
 
-/// Few attempts, so that giving up is within reach.
-fn config() -> MasterConfig {
+/// What the master of every run holds to. Few attempts, so that giving up is within reach.
+pub(crate) fn config() -> MasterConfig {
     MasterConfig {
         wiring_attempts_max: 2,
         ..MasterConfig::default()

@@ -1,6 +1,6 @@
 //! Carrying one step out: what reaches a machine, what the machine wants done, and doing it.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use pccl_core::element::CollectiveSpec;
@@ -16,7 +16,7 @@ use crate::link::End;
 use crate::milestone::Milestone;
 use crate::scenario::{Scenario, SeatPlan};
 use crate::script::{Do, Program, Wish};
-use crate::state::{Life, RunState, Seat, Tour};
+use crate::state::{Life, RunState, Seat, Tour, address_of};
 use crate::step::{Deadline, SeatNo, Step};
 use crate::watch;
 
@@ -27,10 +27,9 @@ pub(crate) struct Run<'a> {
     pub(crate) state: RunState,
     /// The synchronization whose end a peer is being told.
     pub(crate) concluding: Option<Round>,
+    /// Edges, sender first, of which the master hears for the first time that they lost a lane.
+    pub(crate) freshly_broken: BTreeSet<(PeerId, PeerId)>,
 }
-
-/// Where every peer is: lanes are found by the number of the peer.
-const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
 impl<'a> Run<'a> {
     /// Ready to carry something out in a state.
@@ -40,6 +39,7 @@ impl<'a> Run<'a> {
             coverage,
             state,
             concluding: None,
+            freshly_broken: BTreeSet::new(),
         }
     }
 
@@ -106,12 +106,13 @@ impl<'a> Run<'a> {
             Step::ClosePort(no) => self.edit(no).is_closed = true,
             Step::Mute(no) => self.edit(no).is_mute = true,
             Step::Overdue(no) => self.overdue(no),
+            Step::EdgeOverdue(no) => self.edge_overdue(no),
             Step::Late(deadline, number) => {
                 self.fire_nth(usize::from(number), |timer| is_of(timer, deadline));
             }
             Step::CrashMaster => self.crash_master(),
             Step::StopMaster => self.tell_master(MasterInput::Stop),
-            Step::Beat(no) => self.fire_at(no, PeerTimer::HeartbeatDue),
+            Step::Beat(no) => self.beat(no),
             Step::MasterBeats => self.fire_first(|timer| *timer == MasterTimer::HeartbeatDue),
         }
     }
@@ -149,7 +150,7 @@ impl<'a> Run<'a> {
         let Some(wish) = self.seat(no).user.wish(self.program(no)) else {
             return;
         };
-        let call = call_of(self.seat(no), self.scenario.spec, wish);
+        let call = call_of(self.seat(no), self.plan(no), self.scenario.spec, wish);
         let program = self.program(no);
         let seat = self.edit(no);
         seat.user.calls(wish, program);
@@ -178,13 +179,15 @@ impl<'a> Run<'a> {
         match (message, peer) {
             (ToMaster::Hello(hello), None) => {
                 let conn = ConnId(u64::from(no.0));
-                let master = self.state.master.as_ref();
-                let identity = master.map(|master| watch::identity_of(master.view().next_peer()));
+                let Some(master) = &self.state.master else {
+                    return;
+                };
+                let number = master.view().next_peer();
                 self.tell_master(MasterInput::Connected {
                     conn,
                     hello,
-                    from: ADDRESS,
-                    identity,
+                    from: address_of(number),
+                    identity: Some(watch::identity_of(number)),
                 });
             }
             (message, Some(peer)) => {
@@ -239,6 +242,14 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// The master has waited for the report about an edge for too long.
+    fn edge_overdue(&mut self, no: SeatNo) {
+        let order = self.seat(no).plane.order.as_ref();
+        if let Some(round) = order.map(|order| order.round) {
+            self.fire_first(|timer| *timer == MasterTimer::Wiring(round));
+        }
+    }
+
     fn fire_first(&mut self, is_meant: impl Fn(&MasterTimer) -> bool) {
         self.fire_nth(0, is_meant);
     }
@@ -252,6 +263,14 @@ impl<'a> Run<'a> {
         if let Some(timer) = timer {
             self.tell_master(MasterInput::TimerFired(timer));
         }
+    }
+
+    /// A peer shows that it lives. Bytes have moved where it is at work.
+    fn beat(&mut self, no: SeatNo) {
+        if self.seat(no).plane.is_at_work() {
+            self.give(no, PeerInput::Moved);
+        }
+        self.fire_at(no, PeerTimer::HeartbeatDue);
     }
 
     fn fire_at(&mut self, no: SeatNo, timer: PeerTimer) {
@@ -510,7 +529,7 @@ pub(crate) fn is_of(timer: &MasterTimer, deadline: Deadline) -> bool {
 }
 
 /// Does a peer that says this vote for something?
-fn is_vote(message: &ToMaster) -> bool {
+pub(crate) fn is_vote(message: &ToMaster) -> bool {
     matches!(
         message,
         ToMaster::UpdateTopology { .. }
@@ -521,7 +540,7 @@ fn is_vote(message: &ToMaster) -> bool {
 }
 
 /// The call that a wish is.
-pub(crate) fn call_of(seat: &Seat, spec: CollectiveSpec, wish: Wish) -> Call {
+pub(crate) fn call_of(seat: &Seat, plan: &SeatPlan, spec: CollectiveSpec, wish: Wish) -> Call {
     let tag_of = |tag: u8| Tag(u64::from(tag));
     let initiate = |tag: u8| Call::Initiate {
         tag: tag_of(tag),
@@ -543,7 +562,7 @@ pub(crate) fn call_of(seat: &Seat, spec: CollectiveSpec, wish: Wish) -> Call {
         Wish::Do(Do::Ask) => Call::ArePeersPending,
         Wish::Do(Do::Optimize) => Call::OptimizeTopology,
         Wish::Do(Do::Sync(strategy)) => {
-            Call::SyncSharedState(crate::transfer::vote(&seat.user, strategy))
+            Call::SyncSharedState(crate::transfer::vote(&seat.user, plan, strategy))
         }
         Wish::Do(Do::Finish(_) | Do::Advance | Do::Leave) => Call::Leave,
     }

@@ -3,6 +3,7 @@
 use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::wire::WHOLE_BUFFER_MAX;
 
+use crate::contents::SecondPlan;
 use crate::milestone::Milestone;
 use crate::script::Program;
 
@@ -60,6 +61,10 @@ pub struct SeatPlan {
     pub content: u8,
     /// The revision that it offers at the start.
     pub revision: u8,
+    /// Another entry of its shared state.
+    pub second: Option<SecondPlan>,
+    /// It agrees to go on from whatever revision is left.
+    pub restart: bool,
 }
 
 /// Where a process is when the exploration begins.
@@ -103,6 +108,7 @@ pub enum Fault {
     BlackHole,
     ClosePort,
     Mute,
+    MuteDialler,
     RefuseDial,
     RefuseMeasure,
     BreakFetch,
@@ -112,7 +118,7 @@ pub enum Fault {
 }
 
 /// Every kind of fault, but for those that have scenarios of their own: a port that closes, lanes that carry
-/// nothing, and a peer that never comes to the end of its part.
+/// nothing, and a peer that never comes to the end of its part or never opens its lanes.
 pub const ANY_FAULT: &[Fault] = &[
     Fault::Crash,
     Fault::Freeze,

@@ -4,10 +4,12 @@
 //! whose failure says that it may, goes back to the top of its loop where another peer's call has
 //! precedence, and leaves when the run has ended for it or its program is over.
 
-use pccl_core::id::{ContentHash, Revision, Tag};
+use pccl_core::id::{Revision, Tag};
 use pccl_core::messages::{CallKind, CollectiveRefusal};
 use pccl_core::peer::{Answer, CallError, Committed};
 use pccl_core::shared_state::SyncStrategy;
+
+use crate::contents::Contents;
 
 /// A program: the steps, and how often they are gone through.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -20,6 +22,10 @@ pub struct Program {
     pub first: u8,
     /// The step where the user goes on when its call gave way.
     pub top: u8,
+    /// At the end the user stays, and calls nothing any more, instead of leaving.
+    pub rests: bool,
+    /// Goes back there whatever failed, if it may be tried again: the loop of the README.
+    pub starts_over: bool,
 }
 
 /// One step of a program.
@@ -116,13 +122,13 @@ pub struct User {
     /// The revision of its shared state.
     pub revision: Revision,
     /// The content of its shared state.
-    pub content: ContentHash,
+    pub contents: Contents,
 }
 
 impl User {
     /// A user before its first call.
     #[must_use]
-    pub fn new(inside: bool, first: u8, revision: Revision, content: ContentHash) -> Self {
+    pub fn new(inside: bool, first: u8, revision: Revision, contents: Contents) -> Self {
         Self {
             at: first,
             round: 0,
@@ -135,7 +141,7 @@ impl User {
             patience: Some(1),
             tries_again: false,
             revision,
-            content,
+            contents,
         }
     }
 
@@ -184,6 +190,14 @@ impl User {
         self.waits == Waits::Over
     }
 
+    /// Has it come to the end of its program, and stays?
+    #[must_use]
+    pub fn rests(&self, program: &Program) -> bool {
+        let is_at_the_end = program.steps.get(usize::from(self.at)).is_none();
+        let is_free = self.waits == Waits::No && self.inside && !self.back_to_top;
+        program.rests && is_free && is_at_the_end
+    }
+
     /// The call that it makes next, unless it waits for an answer.
     #[must_use]
     pub fn wish(&self, program: &Program) -> Option<Wish> {
@@ -198,7 +212,7 @@ impl User {
             return None;
         }
         match program.steps.get(usize::from(self.at)) {
-            None => Some(Wish::Leave),
+            None => (!program.rests).then_some(Wish::Leave),
             Some(Do::Leave) => Some(Wish::Leave),
             // Whatever was aborted is started again before anything is waited for: two users who
             // waited for different tags of which each has not been started at the other would wait
@@ -242,19 +256,24 @@ impl User {
     pub fn hears(&mut self, answer: &Answer, program: &Program) {
         match answer {
             Answer::Connected(result) => self.connected(result.is_ok()),
-            Answer::TopologyUpdated(result) => self.major_ended(result.as_ref().err()),
-            Answer::TopologyOptimized(Err(CallError::OptimizationFailed)) => self.major_ended(None),
-            Answer::TopologyOptimized(result) => self.major_ended(result.as_ref().err()),
-            Answer::Synchronized(result) => self.major_ended(result.as_ref().err()),
+            Answer::TopologyOptimized(Err(CallError::OptimizationFailed)) => {
+                self.major_ended(None, program);
+            }
+            Answer::TopologyUpdated(result) | Answer::TopologyOptimized(result) => {
+                self.major_ended(result.as_ref().err(), program);
+            }
+            Answer::Synchronized(result) => self.major_ended(result.as_ref().err(), program),
             Answer::PeersPending(result) => match result {
                 Ok(pending) => {
                     self.told_pending = *pending;
                     self.waits = Waits::No;
                     self.at += 1;
                 }
-                Err(why) => self.failed(why),
+                Err(why) => self.failed(why, program),
             },
-            Answer::CollectiveEnded { tag, result } => self.collective_ended(*tag, result),
+            Answer::CollectiveEnded { tag, result } => {
+                self.collective_ended(*tag, result, program);
+            }
         }
         self.go_on(program);
     }
@@ -286,15 +305,20 @@ impl User {
         self.waits = if inside { Waits::No } else { Waits::Over };
     }
 
-    fn major_ended(&mut self, why: Option<&CallError>) {
+    fn major_ended(&mut self, why: Option<&CallError>, program: &Program) {
         self.waits = Waits::No;
         match why {
             None => self.at += 1,
-            Some(why) => self.failed(why),
+            Some(why) => self.failed(why, program),
         }
     }
 
-    fn collective_ended(&mut self, tag: Tag, result: &Result<Committed, CallError>) {
+    fn collective_ended(
+        &mut self,
+        tag: Tag,
+        result: &Result<Committed, CallError>,
+        program: &Program,
+    ) {
         let tag = u8::try_from(tag.0).unwrap_or(u8::MAX);
         match result {
             Ok(_) => {
@@ -308,27 +332,37 @@ impl User {
                     ..
                 },
             ) if self.gave_up => self.set(tag, Job::Committed),
+            Err(CallError::Aborted { .. }) if program.starts_over => {
+                self.set(tag, Job::Free);
+                self.tries_again = true;
+                self.start_over();
+            }
             Err(CallError::Aborted { .. }) => self.set(tag, Job::Aborted),
             Err(why) => {
                 self.set(tag, Job::Free);
-                self.failed(why);
+                self.failed(why, program);
             }
         }
     }
 
-    fn failed(&mut self, why: &CallError) {
+    fn start_over(&mut self) {
+        if !self.back_to_top {
+            self.retry();
+        }
+        self.back_to_top = true;
+    }
+
+    fn failed(&mut self, why: &CallError, program: &Program) {
         match why {
-            CallError::SyncFailed(failure) if failure.is_retryable() => self.retry(),
+            CallError::SyncFailed(failure) if failure.is_retryable() && !program.starts_over => {
+                self.retry();
+            }
+            CallError::SyncFailed(failure) if failure.is_retryable() => self.start_over(),
             CallError::Conflict(_)
             | CallError::CollectiveRefused {
                 reason: CollectiveRefusal::NotJoined { .. },
                 ..
-            } => {
-                if !self.back_to_top {
-                    self.retry();
-                }
-                self.back_to_top = true;
-            }
+            } => self.start_over(),
             // What cannot be mended: the user gives up.
             CallError::SyncFailed(_) | CallError::CollectiveRefused { .. } => self.at = u8::MAX,
             _ => self.waits = Waits::Over,
@@ -358,7 +392,7 @@ impl User {
             }
             Some(Do::Advance) => {
                 self.revision = self.revision.next();
-                self.content = ContentHash(u128::from(self.revision.0) * 10);
+                self.contents.advance(self.revision);
                 self.at += 1;
                 true
             }

@@ -3,8 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hash, Hasher};
+use std::net::{IpAddr, Ipv4Addr};
 
-use pccl_core::id::{ContentHash, GroupId, PeerId, Revision, Round, Seq, Tag};
+use pccl_core::id::{GroupId, PeerId, Revision, Round, Seq, Tag};
 use pccl_core::master::{Master, TourProblem};
 use pccl_core::messages::Verdict;
 use pccl_core::peer::{Peer, PeerConfig, PeerTimer};
@@ -12,6 +13,7 @@ use pccl_core::shared_state::SyncStrategy;
 use pccl_core::topology::Edge;
 
 use crate::claim::Claim;
+use crate::contents::{Compared, Contents};
 use crate::hashed::Hashed;
 use crate::link::Link;
 use crate::milestone::Milestone;
@@ -19,6 +21,7 @@ use crate::plane::Plane;
 use crate::scenario::{SeatPlan, Start};
 use crate::script::User;
 use crate::step::SeatNo;
+use crate::trouble::Trouble;
 
 /// Does a process do anything?
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -67,19 +70,19 @@ impl Seat {
     #[must_use]
     pub fn new(plan_no: u8, plan: &SeatPlan) -> Self {
         let inside = plan.start == Start::Inside;
-        let content = ContentHash(u128::from(plan.content));
+        let contents = Contents::new(plan.content, plan.second);
         Self {
             plan: plan_no,
             life: Life::Running,
             id: None,
-            peer: Peer::new(config(plan)),
+            peer: Peer::new(config(plan_no, plan)),
             link: Link::default(),
             plane: Plane::default(),
             user: User::new(
                 inside,
                 plan.program.first,
                 Revision(u64::from(plan.revision)),
-                content,
+                contents,
             ),
             timers: BTreeSet::new(),
             strategy: None,
@@ -108,14 +111,26 @@ impl Seat {
     }
 }
 
-/// What a peer has to know before it connects. All have one address: who dials whom goes by number.
-fn config(plan: &SeatPlan) -> PeerConfig {
+/// What a peer has to know before it connects. Peers of different plans differ in all of it, so that whoever
+/// takes one for the other is noticed; those of one plan are interchangeable.
+pub(crate) fn config(plan_no: u8, plan: &SeatPlan) -> PeerConfig {
+    let number = usize::from(plan_no);
+    let advertised = IpAddr::V4(Ipv4Addr::new(198, 51, 100, plan_no));
     PeerConfig {
         group: GroupId(plan.group),
-        port: 48149,
-        advertise: None,
-        lanes: 1,
+        port: 48149 + u16::from(plan_no),
+        advertise: (number % 2 == 1).then_some(advertised),
+        lanes: LANES.get(number).copied().unwrap_or(1),
     }
+}
+
+/// How many lanes peers of each plan would like.
+const LANES: [u16; 4] = [3, 5, 2, 4];
+
+/// From where the master sees a peer connect: each from a machine of its own.
+pub(crate) fn address_of(peer: PeerId) -> IpAddr {
+    let host = u8::try_from(peer.0).unwrap_or(u8::MAX);
+    IpAddr::V4(Ipv4Addr::new(192, 0, 2, host))
 }
 
 /// What a bystander who sees everything has to remember. Entries are forgotten when nobody can be
@@ -127,10 +142,15 @@ pub struct Ghost {
     /// Whose vote that its part is whole has reached the master.
     pub done: BTreeSet<(Seq, PeerId)>,
     /// What the last synchronization of each group left.
-    pub contents: BTreeMap<GroupId, (Round, Revision, ContentHash)>,
-    /// Pairs, lower number first, between which lanes failed or stalled. Remembered where there are rings
-    /// to choose from only.
-    pub troubled: BTreeSet<(PeerId, PeerId)>,
+    pub contents: BTreeMap<GroupId, (Round, Revision, Compared)>,
+    /// What went wrong between peers.
+    pub trouble: Trouble,
+    /// How many updates have passed over the call that a peer waits in. Counted where users update so often
+    /// that it matters only.
+    pub passed: BTreeMap<PeerId, u8>,
+    /// How often in a row the collectives of a group have given way to a synchronization, and which of them
+    /// since the last of these began.
+    pub in_a_row: BTreeMap<GroupId, (u8, BTreeSet<Tag>)>,
 }
 
 /// A question to the solver.
@@ -162,7 +182,7 @@ pub struct RunState {
     /// The claim that the last step broke.
     pub broken: Option<Claim>,
     /// What the last step reached, a bit for each [`Milestone`]: about the step, not about the state.
-    pub reached: u32,
+    pub reached: u64,
 }
 
 impl RunState {

@@ -77,8 +77,11 @@ pub enum Step {
     Served(SeatNo),
     /// What a peer was told to fetch cannot be had: its holder is gone or hangs.
     FetchFails(SeatNo),
-    /// The master has waited for too long for the part of a peer that never comes to its end.
+    /// The master has waited for too long for the part of a peer that never comes to its end, or for the vote
+    /// of one that rests.
     Overdue(SeatNo),
+    /// The master has waited for too long for the report about an edge that a peer never opens.
+    EdgeOverdue(SeatNo),
     /// A frozen process goes on.
     Thaw(SeatNo),
     /// A peer shows the master that it lives.
@@ -150,6 +153,7 @@ impl Step {
             | Self::Dial(..)
             | Self::Opens(..)
             | Self::Overdue(_)
+            | Self::EdgeOverdue(_)
             | Self::DialFails(..)
             | Self::Frame(..)
             | Self::Notice(..)
@@ -218,6 +222,7 @@ impl fmt::Display for Step {
             Self::Served(seat) => write!(f, "served {seat}"),
             Self::FetchFails(seat) => write!(f, "fetch-fails {seat}"),
             Self::Overdue(seat) => write!(f, "overdue {seat}"),
+            Self::EdgeOverdue(seat) => write!(f, "edge-overdue {seat}"),
             Self::Thaw(seat) => write!(f, "thaw {seat}"),
             Self::Crash(seat) => write!(f, "crash {seat}"),
             Self::Freeze(seat) => write!(f, "freeze {seat}"),
@@ -292,6 +297,7 @@ fn of_seat(verb: &str, seat: SeatNo) -> Option<Step> {
         "served" => Step::Served(seat),
         "fetch-fails" => Step::FetchFails(seat),
         "overdue" => Step::Overdue(seat),
+        "edge-overdue" => Step::EdgeOverdue(seat),
         "thaw" => Step::Thaw(seat),
         "beat" => Step::Beat(seat),
         "crash" => Step::Crash(seat),
@@ -361,6 +367,7 @@ mod tests {
             Step::DialFails(seat, Edge::FromPrevious),
             Step::Opens(seat, Edge::ToNext),
             Step::Overdue(seat),
+            Step::EdgeOverdue(seat),
             Step::BlackHole(seat),
             Step::ClosePort(seat),
             Step::Mute(seat),

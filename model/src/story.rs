@@ -132,6 +132,10 @@ fn event(names: &Names, state: &RunState, step: Step) -> String {
             whom(no),
             towards(edge)
         ),
+        Step::EdgeOverdue(no) => format!(
+            "The master has waited for the edges of {} for too long",
+            whom(no)
+        ),
         Step::Overdue(no) => format!("The master has waited for {} for too long", whom(no)),
         Step::DialFails(no, edge) => format!(
             "{} cannot connect its lanes {}: nobody answers there",

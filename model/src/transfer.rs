@@ -1,31 +1,25 @@
 //! Moving shared state between processes: content is its hash.
 
-use pccl_core::element::ElementType;
 use pccl_core::id::Round;
 use pccl_core::peer::PeerInput;
-use pccl_core::shared_state::{EntryInfo, SyncPlan, SyncRole, SyncStrategy, SyncVote};
+use pccl_core::shared_state::{SyncPlan, SyncRole, SyncStrategy, SyncVote};
 
 use crate::claim::Claim;
 use crate::lanes::running;
 use crate::plane::Moving;
 use crate::run::Run;
+use crate::scenario::SeatPlan;
 use crate::script::User;
 use crate::state::{RunState, Seat};
 use crate::step::SeatNo;
 
-/// What a user votes: one entry.
-pub(crate) fn vote(user: &User, strategy: SyncStrategy) -> SyncVote {
+/// What a user votes.
+pub(crate) fn vote(user: &User, plan: &SeatPlan, strategy: SyncStrategy) -> SyncVote {
     SyncVote {
         revision: user.revision,
         strategy,
-        restart: false,
-        entries: vec![EntryInfo {
-            name: "w".into(),
-            element: ElementType::F32,
-            count: 1,
-            hash: user.content,
-            allow_content_inequality: false,
-        }],
+        restart: plan.restart,
+        entries: user.contents.entries(),
     }
 }
 
@@ -109,7 +103,7 @@ impl Run<'_> {
         let Fetching::Works(holder) = fetching(&self.state, no) else {
             return;
         };
-        let held = self.seat(holder).user.content;
+        let held = self.seat(holder).user.contents;
         if let Some(moving) = &mut self.edit(no).plane.moving
             && let SyncRole::Request { entries, .. } = &moving.plan.role
         {
@@ -117,7 +111,10 @@ impl Run<'_> {
             moving.staged = entries;
         }
         let promised = self.seat(no).plane.moving.as_ref();
-        let kept = promised.is_some_and(|m| m.staged.iter().all(|(_, hash)| *hash == held));
+        let kept = promised.is_some_and(|moving| {
+            let mut staged = moving.staged.iter();
+            staged.all(|(at, hash)| held.get(*at) == Some(*hash))
+        });
         if !kept {
             // It arrives, and its hash is not the one that it should have.
             self.end_move(no, false);
@@ -158,8 +155,10 @@ impl Run<'_> {
         let seat = self.edit(no);
         match seat.plane.moving.take() {
             Some(moving) if moving.plan.round == round => {
-                if let Some((_, hash)) = moving.staged.first() {
-                    seat.user.content = *hash;
+                let contents = &mut seat.user.contents;
+                let mut staged = moving.staged.iter();
+                if !staged.all(|(at, hash)| contents.set(*at, *hash)) {
+                    self.state.breaks(Claim::SharedState);
                 }
             }
             // Only a running plan is committed.

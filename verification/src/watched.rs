@@ -3,7 +3,7 @@
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use pccl_model::RunModel;
 use pccl_model::milestone::{MILESTONES, Milestone};
@@ -58,7 +58,7 @@ pub(crate) struct Notes {
     /// States whose successors were generated.
     pub(crate) expanded: AtomicUsize,
     /// A bit for each milestone that a step has reached. A step into a state that is known counts.
-    reached: AtomicU32,
+    reached: AtomicU64,
     /// The steps between states.
     pub(crate) steps: Steps,
 }
@@ -75,7 +75,7 @@ impl Notes {
     pub(crate) fn reached(&self) -> Vec<Milestone> {
         let reached = self.reached.load(Ordering::Relaxed);
         let all = MILESTONES.iter().copied();
-        all.filter(|known| reached & (1 << *known as u32) != 0)
+        all.filter(|known| reached & (1_u64 << *known as u32) != 0)
             .collect()
     }
 

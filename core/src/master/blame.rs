@@ -112,7 +112,7 @@ impl Master {
         let dead = self.dead_edges(wiring);
         self.clear_edges(wiring);
         for edge in &dead {
-            self.failed.insert(edge.pair(), *edge);
+            rule!(self.failed.insert(edge.pair(), *edge); FailedPairForgotten => None);
             // What was measured between them holds no more: the solver would choose the edge again.
             self.bandwidth.remove(&(edge.dialler, edge.dialled));
             self.bandwidth.remove(&(edge.dialled, edge.dialler));
@@ -146,7 +146,10 @@ impl Master {
             Some(DeadEdge {
                 dialler,
                 dialled,
-                at: self.peers.get(&dialled)?.address,
+                at: self
+                    .peers
+                    .get(&rule!(dialled; AddressOfTheWrongEnd => dialler))?
+                    .address,
                 failure: edge.failed?,
                 both_ways: self.has_failed_the_other_way(dialler, dialled),
             })
@@ -273,7 +276,7 @@ impl Master {
     /// could not be connected in the last attempts, so others may be cut off as well, and not know it yet.
     pub(super) fn is_doubtful(&self, group: GroupId) -> bool {
         let attempts = self.attempts.get(&group);
-        attempts.is_some_and(|attempts| attempts.doubts)
+        attempts.is_some_and(|attempts| rule!(attempts.doubts; EveryFailureCastsDoubt => true))
     }
 
     /// Nothing speaks for or against a peer that is gone.

@@ -186,6 +186,7 @@ impl Master {
         let Some(group) = self.group_mut(id) else {
             return;
         };
+        let known = group.broken.clone();
         group.note_broken(peer, broken);
         let tag = rule!(
             group.running.get(&seq).copied();
@@ -217,7 +218,7 @@ impl Master {
             RingOutcome::LaneLost => {
                 let cause = AbortCause::LaneLost(peer);
                 rule!(self.abort(id, tag, cause, out); LaneLossTakenForDone => {});
-                self.note_break(id, peer, broken, bytes, out);
+                self.note_break(id, peer, (broken, &known), bytes, out);
             }
             RingOutcome::Cancelled => {
                 self.abort(id, tag, AbortCause::Cancelled(peer), out);
@@ -243,6 +244,12 @@ impl Master {
             self.forgive(group, bytes);
         }
         true
+    }
+
+    #[cfg(feature = "mutants")]
+    fn neighbour_of(&self, group: GroupId, peer: PeerId) -> PeerId {
+        let ring = self.groups.get(&group).map(|group| &group.ring);
+        ring.and_then(|ring| ring.next_of(peer)).unwrap_or(peer)
     }
 
     pub(super) fn abort(&mut self, group: GroupId, tag: Tag, cause: AbortCause, out: &mut Out) {
@@ -317,7 +324,23 @@ impl Master {
             });
         record.find_ready();
         for tag in aborted {
-            self.abort(group, tag, AbortCause::PeerLost(peer), out);
+            let cause = rule!(
+                AbortCause::PeerLost(peer);
+                LostPeerMisnamed => AbortCause::PeerLost(self.neighbour_of(group, peer))
+            );
+            self.abort(group, tag, cause, out);
+        }
+    }
+
+    #[cfg(feature = "mutants")]
+    pub(super) fn abort_elsewhere(&mut self, own: GroupId, lost: PeerId, out: &mut Out) {
+        let tags_of = |(id, group): (&GroupId, &GroupRecord)| -> Vec<(GroupId, Tag)> {
+            group.running.values().map(|tag| (*id, *tag)).collect()
+        };
+        let others = self.groups.iter().filter(|(group, _)| **group != own);
+        let running: Vec<(GroupId, Tag)> = others.flat_map(tags_of).collect();
+        for (group, tag) in running {
+            self.abort(group, tag, AbortCause::PeerLost(lost), out);
         }
     }
 

@@ -93,7 +93,7 @@ impl Master {
             };
             if waits != record.waits {
                 record.waits = waits;
-                self.rechecked.extend(&record.members);
+                rule!(self.rechecked.extend(&record.members); WaitNotNoticed => {});
             }
         }
     }
@@ -143,7 +143,9 @@ impl Master {
                 false => MasterTimer::Wiring(*round),
             })
             .collect();
-        wanted.extend(self.solving_round().map(MasterTimer::Solver));
+        rule!({}; WiringWatchedToFirstReport => wanted.retain(|timer| self.is_unreported(*timer)));
+        let solving = rule!(self.solving_round(); SolverNotWatched => None);
+        wanted.extend(solving.map(MasterTimer::Solver));
         // Timers of rounds come after those of peers.
         let first = MasterTimer::Wiring(crate::id::Round(0));
         let armed: Vec<MasterTimer> = self.armed.range(first..).copied().collect();
@@ -151,8 +153,20 @@ impl Master {
             self.set_timer(*timer, false, out);
         }
         for timer in wanted {
-            self.set_timer(timer, true, out);
+            rule!(
+                self.set_timer(timer, true, out);
+                ReportGainsTimeForAll => self.start_timer(timer, None, out)
+            );
         }
+    }
+
+    #[cfg(feature = "mutants")]
+    fn is_unreported(&self, timer: MasterTimer) -> bool {
+        let MasterTimer::Wiring(round) = timer else {
+            return true;
+        };
+        let wiring = self.wirings.get(&round);
+        wiring.is_some_and(|wiring| wiring.open == wiring.edges.len())
     }
 
     fn set_timer(&mut self, timer: MasterTimer, wanted: bool, out: &mut Out) {
@@ -175,7 +189,7 @@ impl Master {
             MasterTimer::HeartbeatDue => config.heartbeat,
             MasterTimer::Silence(_) => config.silence,
             MasterTimer::Late(_) => match late {
-                Some(Lateness::Part) => config.stalled,
+                Some(Lateness::Part) => rule!(config.stalled; PartHasAVotesTime => config.late),
                 Some(Lateness::Vote | Lateness::Join) | None => config.late,
             },
             MasterTimer::Wiring(_) => config.wiring,
@@ -201,7 +215,10 @@ impl Master {
             return None;
         }
         let waits = self.groups.get(&record.group).map(|group| group.waits);
-        let waits = waits.unwrap_or_default();
+        let waits = rule!(
+            waits.unwrap_or_default();
+            LateForAnotherGroup => self.groups.values().next().map(|g| g.waits).unwrap_or_default()
+        );
         match record.state {
             ConnectionState::Idle => {
                 let of_group = waits.syncing || waits.rewiring || waits.initiating > 0;
@@ -214,7 +231,7 @@ impl Master {
             | ConnectionState::DistributeSharedState
             | ConnectionState::RequestSharedState => Some(Lateness::Part),
             ConnectionState::CollectiveCommunicationsRunning => {
-                if record.tags.performs() {
+                if rule!(record.tags.performs(); DoneIsLate => !record.tags.only_initiate()) {
                     Some(Lateness::Part)
                 } else {
                     let lacks =
@@ -243,13 +260,20 @@ impl Master {
         let (late, group) = (record.late.take(), record.group);
         match late {
             Some(Lateness::Vote) if self.may_be_kicked_for_its_vote(peer) => {
-                self.kick(peer, Misdeed::MissedBallot, out);
+                let goes = rule!(peer; WhoWaitsIsKicked => self.who_waits().unwrap_or(peer));
+                self.kick(goes, Misdeed::MissedBallot, out);
             }
             Some(Lateness::Vote) => {}
             Some(Lateness::Join) => self.refuse_what_lacks(peer, group, out),
             Some(Lateness::Part) => self.holds_up(peer, group, out),
             None => {}
         }
+    }
+
+    #[cfg(feature = "mutants")]
+    fn who_waits(&self) -> Option<PeerId> {
+        let mut waiting = self.accepted();
+        waiting.find_map(|(peer, record)| (record.state != ConnectionState::Idle).then_some(peer))
     }
 
     /// Never more peers are kicked than wait for them: one that is far ahead of all others would have the
@@ -289,7 +313,11 @@ impl Master {
         let lacking: Vec<Tag> = lacking.collect();
         for tag in lacking {
             let others = self.accepted_in(group).filter(|(_, record)| {
-                record.tags.only_initiate() && record.tags.get(tag).is_none()
+                record.tags.only_initiate()
+                    && rule!(
+                        record.tags.get(tag).is_none();
+                        JoinersCalledAbsent => record.tags.get(tag).is_some()
+                    )
             });
             let peers = others.map(|(peer, _)| peer).collect();
             self.refuse_tag(group, tag, &CollectiveRefusal::NotJoined { peers }, out);
@@ -304,7 +332,10 @@ impl Master {
         };
         let stalls = record.stalls.entry(peer).or_default();
         *stalls = stalls.saturating_add(1);
-        let goes = lacking <= done || *stalls >= STALLS_MAX;
+        let goes = rule!(
+            lacking <= done || *stalls >= STALLS_MAX;
+            StalledAtOnce => true
+        );
         if rule!(goes; StalledAgainAndAgain => false) {
             self.kick(peer, Misdeed::Stalled, out);
         } else {
@@ -359,7 +390,8 @@ impl Master {
             });
         let lacking: Vec<Tag> = lacking.collect();
         for tag in &lacking {
-            self.abort(group, *tag, AbortCause::TimedOut, out);
+            let cause = rule!(AbortCause::TimedOut; StallCalledLoss => AbortCause::PeerLost(peer));
+            self.abort(group, *tag, cause, out);
         }
         if lacking.is_empty() {
             self.conclude_optimization(false, out);

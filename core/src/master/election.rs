@@ -61,7 +61,10 @@ pub(super) fn elect(
     veterans: &BTreeSet<PeerId>,
     reached: Option<Reached>,
 ) -> Decision {
-    let everybody_restarts = offers.values().all(|offer| offer.restart);
+    let everybody_restarts = rule!(
+        offers.values().all(|offer| offer.restart);
+        RestartByOne => offers.values().any(|offer| offer.restart)
+    );
     let reached = reached.filter(|_| !everybody_restarts);
     if let Some(decision) = reached.and_then(|reached| ahead(offers, veterans, reached.revision)) {
         return decision;

@@ -136,7 +136,10 @@ impl Master {
     /// The peer that goes if one has to.
     fn worst(&self, group: GroupId, members: &[PeerId]) -> Option<PeerId> {
         let rank = |peer: &PeerId| (self.charges(group, *peer), self.is_registered(*peer), *peer);
-        members.iter().copied().max_by_key(rank)
+        rule!(
+            members.iter().copied().max_by_key(rank);
+            LatestGoesWhateverFailed => members.iter().copied().max()
+        )
     }
 
     fn charges(&self, group: GroupId, peer: PeerId) -> Charges {
@@ -189,10 +192,14 @@ impl Master {
             Failure::Overdue { .. } => LaneFailure::TimedOut,
         };
         let stays = edge.other_end(goes);
+        if rule!(false; BothEndsGo => true) {
+            self.kick(stays, Misdeed::Unconnectable { with: goes }, out);
+        }
         if !self.is_registered(goes) {
-            self.kick(goes, Misdeed::Unconnectable { with: stays }, out);
-        } else if goes == edge.dialler {
-            let peer = stays;
+            let with = rule!(stays; UnconnectableWithItself => goes);
+            self.kick(goes, Misdeed::Unconnectable { with }, out);
+        } else if rule!(goes == edge.dialler; DirectionTurnedRound => goes == edge.dialled) {
+            let peer = rule!(stays; NewcomerNamesItself => goes);
             self.refuse(goes, Refusal::CannotReach { peer, at, failure }, out);
         } else {
             let by = stays;
@@ -205,12 +212,14 @@ impl Master {
             .get(&peer)
             .is_some_and(|record| record.phase == ConnectionPhase::Registered)
     }
-    /// A collective was aborted because a peer lost these edges. If it names none, either may be to blame.
+
+    /// A collective was aborted because a peer lost these edges. If it names none, either may be to blame. Those
+    /// that were known to be broken have broken once, under however many collectives.
     pub(super) fn note_break(
         &mut self,
         group: GroupId,
         peer: PeerId,
-        broken: BrokenEdges,
+        (broken, known): (BrokenEdges, &BTreeSet<(PeerId, PeerId)>),
         bytes: u64,
         out: &mut Out,
     ) {
@@ -219,12 +228,16 @@ impl Master {
             from_previous: true,
         };
         let which = if broken.any() { broken } else { both };
+        let which = rule!(which; BothEdgesBlamed => both);
         let Some(record) = self.group_mut(group) else {
             return;
         };
         record.note_broken(peer, which);
         // In a ring of two both edges join the same pair.
-        let pairs: BTreeSet<Pair> = record.edges_of(peer, which).map(pair).collect();
+        let fresh = record
+            .edges_of(peer, which)
+            .filter(|edge| rule!(!known.contains(edge); EachCollectiveIsABreak => true));
+        let pairs: BTreeSet<Pair> = fresh.map(pair).collect();
         let mut most = 0;
         for pair in pairs {
             let breaks = record.breaks.entry(pair).or_default();
@@ -268,7 +281,7 @@ impl Master {
         if let Some(record) = self.group_mut(group) {
             record.breaks.retain(|_, breaks| breaks.bytes > bytes);
             record.cancels.retain(|_, cancels| cancels.bytes > bytes);
-            record.stalls.clear();
+            rule!(record.stalls.clear(); StallsNeverForgiven => {});
         }
         self.end_conflicts(group);
     }

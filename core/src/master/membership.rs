@@ -141,6 +141,10 @@ impl Master {
             return;
         }
         self.collectives_lose(id, peer, out);
+        #[cfg(feature = "mutants")]
+        if rule!(false; LossAbortsOtherGroups => true) {
+            self.abort_elsewhere(id, peer, out);
+        }
         self.sync_loses(id, peer, out);
         if let Some(group) = self.group_mut(id) {
             group.broken.retain(|(a, b)| *a != peer && *b != peer);

@@ -185,7 +185,7 @@ impl Master {
         {
             // The most frequent input: it is in no ballot, so none is counted for it.
             self.hear(peer, out);
-            if moved {
+            if rule!(moved; EverySignOfLifeGainsTime => true) {
                 self.goes_on(peer, out);
             }
             return;
@@ -239,10 +239,15 @@ impl Master {
     /// The peer lives. `None`: it is nobody that the master knows.
     fn hear(&self, peer: PeerId, out: &mut Out) -> Option<ConnectionPhase> {
         let record = self.peers.get(&peer)?;
-        out.push(MasterOutput::StartTimer {
+        let anew = |peer: PeerId| MasterOutput::StartTimer {
             timer: MasterTimer::Silence(peer),
             after: self.config.silence,
-        });
+        };
+        rule!(
+            out.push(anew(peer));
+            SilenceNotRestarted => {},
+            OneSpeaksForAll => out.extend(self.peers.keys().copied().map(anew))
+        );
         Some(record.phase)
     }
 

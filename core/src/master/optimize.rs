@@ -146,7 +146,8 @@ impl Master {
         }
         if asked.contains(&(peer, to)) && awaiting.contains(&peer) {
             let is_first = self.bandwidth.insert((peer, to), kbit_per_s).is_none();
-            self.went_on.extend(is_first.then_some(peer));
+            let goes_on = rule!(is_first; MeasurementGainsNoTime => false);
+            self.went_on.extend(goes_on.then_some(peer));
         } else {
             self.kick(peer, Misdeed::UnaskedProbe, out);
         }
@@ -268,7 +269,8 @@ impl Master {
         else {
             return;
         };
-        if *round != solved || !awaiting.remove(&group) {
+        let is_late = rule!(*round != solved; TourOfAnotherRound => false);
+        if is_late || !awaiting.remove(&group) {
             return;
         }
         match ring {

@@ -91,7 +91,10 @@ impl Master {
         groups.into_iter().any(|group| {
             let optimize = self.first_in(group, ConnectionState::VoteOptimizeTopology);
             optimize.is_some_and(|peer| {
-                self.syncs_give_way(group, CallKind::OptimizeTopology, peer, out)
+                rule!(
+                    self.syncs_give_way(group, CallKind::OptimizeTopology, peer, out);
+                    OptimizeGivesWay => self.optimize_yields(group, out)
+                )
             })
         })
     }
@@ -104,10 +107,14 @@ impl Master {
         out: &mut Out,
     ) -> bool {
         let losers = self.all_in(group, ConnectionState::VoteSyncSharedState);
+        let caller = rule!(
+            peer;
+            ConflictNamesTheLoser => losers.first().copied().unwrap_or(peer)
+        );
         let conflict = Conflict {
             yours: CallKind::SyncSharedState,
             theirs,
-            peer,
+            peer: caller,
         };
         for loser in &losers {
             self.step(*loser, Event::CallGaveWay, out);
@@ -219,7 +226,8 @@ impl Master {
                 continue;
             }
             record.passed = record.passed.saturating_add(1);
-            let (group, is_passed) = (record.group, record.passed >= PASSED_MAX);
+            let is_passed = rule!(record.passed >= PASSED_MAX; PassedOverForEver => false);
+            let group = record.group;
             if is_passed {
                 self.gives_way_to_update(group, *stake, updating, out);
             }
@@ -237,18 +245,7 @@ impl Master {
         let theirs = CallKind::UpdateTopology;
         match stake {
             Stake::Sync => drop(self.syncs_give_way(group, theirs, updating, out)),
-            Stake::Vote => {
-                let conflict = Conflict {
-                    yours: CallKind::OptimizeTopology,
-                    theirs,
-                    peer: updating,
-                };
-                for loser in self.all_in(group, ConnectionState::VoteOptimizeTopology) {
-                    self.step(loser, Event::CallGaveWay, out);
-                    let failure = CallFailure::Conflict(conflict);
-                    send(out, loser, ToPeer::CallFailed(failure));
-                }
-            }
+            Stake::Vote => self.optimizes_give_way(group, theirs, updating, out),
             Stake::Rewire => {
                 while let Some(tag) = self.a_tag_that_waits(group) {
                     let conflict = Conflict {
@@ -261,6 +258,35 @@ impl Master {
             }
             Stake::Admission | Stake::Update | Stake::Optimization => {}
         }
+    }
+
+    fn optimizes_give_way(
+        &mut self,
+        group: GroupId,
+        theirs: CallKind,
+        peer: PeerId,
+        out: &mut Out,
+    ) {
+        let conflict = Conflict {
+            yours: CallKind::OptimizeTopology,
+            theirs,
+            peer,
+        };
+        for loser in self.all_in(group, ConnectionState::VoteOptimizeTopology) {
+            self.step(loser, Event::CallGaveWay, out);
+            let failure = CallFailure::Conflict(conflict);
+            send(out, loser, ToPeer::CallFailed(failure));
+        }
+    }
+
+    #[cfg(feature = "mutants")]
+    fn optimize_yields(&mut self, group: GroupId, out: &mut Out) -> bool {
+        let sync = self.first_in(group, ConnectionState::VoteSyncSharedState);
+        let Some(peer) = sync else {
+            return false;
+        };
+        self.optimizes_give_way(group, CallKind::SyncSharedState, peer, out);
+        true
     }
 
     /// A peer waits for the next update, with its vote to synchronize, as if it had not been admitted.

@@ -280,6 +280,10 @@ impl GroupRecord {
         peer: PeerId,
         which: BrokenEdges,
     ) -> impl Iterator<Item = (PeerId, PeerId)> + use<> {
+        let which = rule!(which; OtherEdgeMarkedBroken => BrokenEdges {
+            to_next: which.from_previous,
+            from_previous: which.to_next,
+        });
         let next = which.to_next.then(|| self.ring.next_of(peer)).flatten();
         let previous = which.from_previous.then(|| self.ring.previous_of(peer));
         let previous = previous.flatten().map(|previous| (previous, peer));

@@ -56,14 +56,27 @@ impl Master {
             || self.count_initiate(group, out)
     }
 
-    pub(super) fn timer_fired(&mut self, timer: MasterTimer, out: &mut Out) {
+    #[cfg(feature = "mutants")]
+    fn present_wiring(&self, timer: MasterTimer) -> MasterTimer {
+        let MasterTimer::Wiring(round) = timer else {
+            return timer;
+        };
+        let present = self.wirings.keys().next().copied();
+        MasterTimer::Wiring(present.unwrap_or(round))
+    }
+
+    pub(super) fn timer_fired(&mut self, fired: MasterTimer, out: &mut Out) {
+        let timer = rule!(fired; StaleWiringTaken => self.present_wiring(fired));
         // One that was stopped may have been on its way. Settling starts it again where it is wanted.
         if !self.armed.remove(&timer) {
             return;
         }
         match timer {
             MasterTimer::HeartbeatDue => {
-                let peers: Vec<PeerId> = self.peers.keys().copied().collect();
+                let peers: Vec<PeerId> = rule!(
+                    self.peers.keys().copied().collect();
+                    SignsOfLifeToMembersOnly => self.accepted().map(|(peer, _)| peer).collect()
+                );
                 for peer in peers {
                     send(out, peer, ToPeer::Heartbeat);
                 }

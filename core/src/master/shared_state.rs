@@ -66,7 +66,11 @@ impl Master {
     pub(super) fn count_sync(&mut self, group: GroupId, out: &mut Out) -> bool {
         let wanted = ConnectionState::VoteSyncSharedState;
         let record = self.groups.get(&group);
-        if !record.is_some_and(|record| record.tally.all_in(wanted)) {
+        let unanimous = rule!(
+            record.is_some_and(|record| record.tally.all_in(wanted));
+            BallotOfAllGroups => self.tally.all_in(wanted)
+        );
+        if !unanimous {
             return false;
         }
         let veterans = self.veterans(group);
@@ -262,7 +266,10 @@ impl Master {
             };
             is_cancelled = with.is_none();
             for (requester, holder) in sources.iter().filter(is_meant) {
-                record.failed.note(*requester, *holder);
+                rule!(
+                    record.failed.note(*requester, *holder);
+                    TransferTurnedRound => record.failed.note(*holder, *requester)
+                );
                 is_cancelled = false;
             }
         }
@@ -382,7 +389,10 @@ impl Master {
                 let round = *round;
                 // Its holder waits for it, or those that it serves do.
                 if awaiting.remove(&peer) {
-                    let failure = SyncFailure::TransferFailed { peer };
+                    let failure = rule!(
+                        SyncFailure::TransferFailed { peer };
+                        LossDuringSyncCalledTimeOut => SyncFailure::TimedOut
+                    );
                     self.conclude_sync(group, round, Err(failure), out);
                 }
             }

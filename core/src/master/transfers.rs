@@ -261,7 +261,8 @@ impl Master {
             let marks = dirty
                 .entry((offer.content, is_newcomer))
                 .or_insert_with(|| offer.dirty(source, is_newcomer));
-            let entries = source.pick(Arc::clone(marks));
+            let marks = Arc::clone(marks);
+            let entries = rule!(source.pick(marks); EntryUnderAnotherHash => offer.pick(marks));
             fetches.insert(peer, Fetch { holder, entries });
         }
         fetches

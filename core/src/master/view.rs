@@ -2,7 +2,7 @@
 
 use super::record::{Collective, PeerRecord};
 use super::{Master, MasterTimer};
-use crate::id::{Epoch, GroupId, PeerId, Revision, Seq, Tag};
+use crate::id::{Epoch, GroupId, PeerId, Revision, Round, Seq, Tag};
 use crate::states::{CollectiveCommunicationState, ConnectionPhase, ConnectionState};
 use crate::topology::{Ring, WorldSizes};
 
@@ -44,6 +44,12 @@ impl<'a> MasterView<'a> {
     #[must_use]
     pub fn next_peer(self) -> PeerId {
         self.master.next_peer
+    }
+
+    /// The number of the next round.
+    #[must_use]
+    pub fn next_round(self) -> Round {
+        self.master.next_round
     }
 
     /// Groups that have accepted peers.
@@ -120,6 +126,12 @@ impl<'a> PeerView<'a> {
     #[must_use]
     pub fn group(self) -> GroupId {
         self.record.group
+    }
+
+    /// The attempt that it takes part in, to connect rings or to find better ones.
+    #[must_use]
+    pub fn round(self) -> Option<Round> {
+        self.record.round
     }
 
     /// What it is doing with each of its tags.

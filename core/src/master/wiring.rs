@@ -87,9 +87,17 @@ impl Master {
         let standing = self.groups.get(&group).filter(|_| !self.is_doubtful(group));
         let wish = |peer: PeerId| self.peers.get(&peer).map_or(1, |record| record.lanes);
         let planned = |edge: (PeerId, PeerId)| {
-            let kept = standing.filter(|group| group.can_keep(edge));
+            let kept = standing.filter(|group| {
+                rule!(
+                    group.can_keep(edge);
+                    WholeRingRebuilt => group.broken.is_empty() && group.can_keep(edge),
+                    OtherGroupRebuiltAsWell => group.can_keep(edge)
+                        && self.groups.values().all(|group| group.broken.is_empty())
+                )
+            });
             let kept = kept.and_then(|group| group.edges.get(&edge).copied());
-            let (built, lanes) = (round, wish(edge.0).min(wish(edge.1)));
+            let lanes = rule!(wish(edge.0).min(wish(edge.1)); LanesOfOneEnd => wish(edge.0));
+            let built = round;
             (edge, kept.unwrap_or(StandingEdge { built, lanes }))
         };
         let edges = ring.edges().map(planned).collect();
@@ -124,20 +132,24 @@ impl Master {
         to: PeerId,
         lanes: u16,
     ) -> Option<(LaneOrder, LaneOrder)> {
-        let ticket = self.config.tickets.mint(round, from, to);
+        let ticket = rule!(
+            self.config.tickets.mint(round, from, to);
+            OneTicketForBothWays => self.config.tickets.mint(round, from.min(to), from.max(to))
+        );
         let (sender, receiver) = (self.peers.get(&from)?, self.peers.get(&to)?);
         let from_dials = self.dialler(from, to) == from;
         let ours = LaneOrder {
             with: to,
             ticket,
-            dial: from_dials.then_some(receiver.address),
+            dial: from_dials
+                .then_some(rule!(receiver.address; OwnAddressDialled => sender.address)),
             lanes,
             identity: rule!(receiver.identity; OwnIdentityNamed => sender.identity),
         };
         let theirs = LaneOrder {
             with: from,
             ticket,
-            dial: (!from_dials).then_some(sender.address),
+            dial: rule!(!from_dials; BothEndsDial => true).then_some(sender.address),
             lanes,
             identity: rule!(sender.identity; ListenerToldOfNoIdentity => None),
         };
@@ -405,9 +417,12 @@ impl Master {
             };
             let broken: BTreeSet<_> = group.broken.iter().copied().filter(is_kept).collect();
             group.broken = rule!(broken; EdgeKeptThoughBroken => BTreeSet::new());
+            group.epoch = rule!(
+                epoch;
+                EpochOfOneGroup if group.ring == plan.ring && group.edges == plan.edges => group.epoch
+            );
             group.ring = plan.ring;
             group.edges = plan.edges;
-            group.epoch = epoch;
         }
     }
 

@@ -158,7 +158,7 @@ impl Identity {
         match timer {
             PeerTimer::HeartbeatDue => {
                 send(out, ToMaster::Heartbeat { moved });
-                self.schedule_heartbeat(out);
+                rule!(self.schedule_heartbeat(out); OneSignOfLife => {});
                 Ok(())
             }
             PeerTimer::MasterSilence => Err(CallError::MasterLost),

@@ -69,7 +69,7 @@ impl Search<'_> {
                 free.remove(&index);
                 order.push(index);
                 from = 0;
-                if free.is_empty() && self.allowed(index, 0) {
+                if free.is_empty() && rule!(self.allowed(index, 0); RingClosesAnywhere => true) {
                     return Some(order);
                 }
             } else {

@@ -9,7 +9,7 @@ mod reaching;
 use std::collections::BTreeSet;
 
 use pccl_core::id::{GroupId, PeerId};
-use pccl_core::master::MasterInput;
+use pccl_core::master::{MasterConfig, MasterInput};
 use pccl_core::messages::ToMaster;
 use pccl_core::states::ConnectionPhase;
 use pccl_core::topology::{BrokenEdges, Edge, Ring};
@@ -34,6 +34,32 @@ fn a_measurement_towards_the_dead_leaves_nothing_behind() {
     desk.says(1, measured);
 
     assert_eq!(desk.master, before);
+}
+
+#[test]
+fn the_pause_before_another_attempt_doubles_with_each_that_has_failed() {
+    let mut desk = Desk::with_accepted_peers(2);
+    let to_next = BrokenEdges {
+        to_next: true,
+        from_previous: false,
+    };
+    desk.updates(1, to_next);
+    desk.update([2]);
+
+    while desk.present().len() == 2 {
+        desk.connect(|_, _| false);
+        desk.pause_ends();
+    }
+
+    let first = MasterConfig::default().wiring_retry;
+    let doubled = (0..).map(|attempt| first * (1 << attempt));
+    assert!(desk.pauses.len() > 2, "{:?}", desk.pauses);
+    assert!(
+        desk.pauses
+            .iter()
+            .copied()
+            .eq(doubled.take(desk.pauses.len()))
+    );
 }
 
 /// Peer 3 answers where it is dialled, dials nobody, and says that all is well: peer 1 waits for it.

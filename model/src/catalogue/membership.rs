@@ -1,8 +1,8 @@
 //! Joining, the training loops, groups, signs of life.
 
 use super::programs::{
-    ASK_FIRST, CONNECT, POPULAR, PUMP, PUMP_NEWCOMER, REDUCE, STUBBORN, SYNC, TRAIN,
-    TRAIN_FROM_REDUCE, TRAIN_FROM_SYNC, TRAIN_TWICE, UPDATE_OPTIMIZE, UPDATE_REDUCE,
+    ASK_FIRST, CONNECT, POPULAR, PUMP, PUMP_NEWCOMER, README, README_TWICE, REDUCE, STUBBORN, SYNC,
+    TRAIN, TRAIN_FROM_REDUCE, TRAIN_FROM_SYNC, TRAIN_TWICE, UPDATE_OPTIMIZE, UPDATE_REDUCE,
     UPDATE_REDUCE_TWICE,
 };
 use super::{
@@ -86,6 +86,27 @@ pub(super) fn all() -> Vec<Scenario> {
                     M::Admitted,
                     M::WiredAgain,
                     M::Committed,
+                    M::RevisionAdvanced,
+                ],
+            ),
+        )),
+        in_step(only(
+            &[Fault::Crash],
+            scenario(
+                "readme-3",
+                "the loop of the README, with a newcomer",
+                1,
+                vec![
+                    inside(&README_TWICE),
+                    inside(&README_TWICE),
+                    outside(&README),
+                ],
+                &[
+                    M::Admitted,
+                    M::Committed,
+                    M::Aborted,
+                    M::Recovered,
+                    M::ContentMoved,
                     M::RevisionAdvanced,
                 ],
             ),

@@ -1,7 +1,11 @@
 //! The scenarios that are explored.
 
 mod collectives;
+mod deadlines;
+mod entries;
+mod groups;
 mod membership;
+mod neighbours;
 mod programs;
 mod shared_state;
 mod topology;
@@ -18,6 +22,10 @@ pub fn standard() -> Vec<Scenario> {
     all.extend(membership::all());
     all.extend(shared_state::all());
     all.extend(topology::all());
+    all.extend(deadlines::all());
+    all.extend(neighbours::all());
+    all.extend(groups::all());
+    all.extend(entries::all());
     all.sort_by_key(|scenario| (scenario.seats.len(), scenario.faults));
     all
 }
@@ -60,6 +68,8 @@ const fn inside(program: &'static Program) -> SeatPlan {
         program,
         content: 0,
         revision: 0,
+        second: None,
+        restart: false,
     }
 }
 

@@ -10,6 +10,16 @@ const fn program(steps: &'static [Do]) -> Program {
         rounds: 1,
         first: 0,
         top: 0,
+        rests: false,
+        starts_over: false,
+    }
+}
+
+/// The same by a user that stays when it is through, and calls nothing any more.
+const fn resting(program: Program) -> Program {
+    Program {
+        rests: true,
+        ..program
     }
 }
 
@@ -43,6 +53,16 @@ const LOOP: &[Do] = &[
 /// The usual training loop, once and twice.
 pub(super) static TRAIN: Program = program(LOOP);
 pub(super) static TRAIN_TWICE: Program = repeated(2, LOOP);
+
+/// The loop of the README: whatever fails, the next round repeats it.
+pub(super) static README: Program = Program {
+    starts_over: true,
+    ..program(LOOP)
+};
+pub(super) static README_TWICE: Program = Program {
+    starts_over: true,
+    ..repeated(2, LOOP)
+};
 
 /// The training loop of somebody who is out of step with the others.
 pub(super) static TRAIN_FROM_REDUCE: Program = Program {
@@ -99,6 +119,7 @@ pub(super) static ASK_FIRST: Program =
 pub(super) static UPDATE_REDUCE: Program = program(&[Do::Update, Do::Start(1), Do::Finish(1)]);
 pub(super) static UPDATE_REDUCE_TWICE: Program =
     repeated(2, &[Do::Update, Do::Start(1), Do::Finish(1)]);
+pub(super) static UPDATE: Program = program(&[Do::Update]);
 /// Updates until who waits in another call has been passed over often enough, and once more.
 pub(super) static UPDATE_ON_AND_ON: Program = repeated(UPDATES_MANY, &[Do::Update]);
 pub(super) static OPTIMIZE: Program = program(&[Do::Optimize, Do::Start(1), Do::Finish(1)]);
@@ -115,6 +136,35 @@ pub(super) static SYNC_AFTER_OPTIMIZE: Program = Program {
     first: 1,
     ..program(OPTIMIZE_AND_SYNC)
 };
+/// Optimize, synchronize, reduce; and the same by peers that are elsewhere in it.
+const ALL_CALLS: &[Do] = &[
+    Do::Optimize,
+    Do::Sync(EnforcePopular),
+    Do::Start(1),
+    Do::Finish(1),
+];
+pub(super) static THREE_CALLS: Program = program(ALL_CALLS);
+pub(super) static THREE_FROM_SYNC: Program = Program {
+    first: 1,
+    ..program(ALL_CALLS)
+};
+pub(super) static THREE_FROM_REDUCE: Program = Program {
+    first: 2,
+    ..program(ALL_CALLS)
+};
+/// Answers every conflict by making the same reduce again.
+pub(super) static STUBBORN_REDUCE: Program = program(&[Do::Start(1), Do::Finish(1)]);
+/// Synchronizes again when newcomers are in, and reduces where that gives way.
+pub(super) static SYNC_THEN_YIELD: Program = Program {
+    top: 3,
+    ..program(&[
+        Do::Sync(EnforcePopular),
+        Do::Update,
+        Do::Sync(EnforcePopular),
+        Do::Start(1),
+        Do::Finish(1),
+    ])
+};
 pub(super) static QUIT: Program = program(&[Do::Start(1), Do::Leave]);
 pub(super) static CANCEL: Program = program(&[Do::Start(1), Do::Cancel(1), Do::Finish(1)]);
 /// Gives a reduce up, and goes on with something else at once.
@@ -129,6 +179,13 @@ pub(super) static CANCEL_AND_GO: Program = program(&[
 pub(super) static ODD: Program = program(&[Do::StartOdd(1), Do::Finish(1)]);
 pub(super) static TWICE: Program = program(&[Do::Start(1), Do::StartTwice(1), Do::Finish(1)]);
 pub(super) static CONNECT: Program = program(&[]);
+/// Stays, and calls nothing, at once or after one reduce.
+pub(super) static REST: Program = resting(program(&[]));
+pub(super) static REDUCE_AND_REST: Program = resting(program(&[Do::Start(1), Do::Finish(1)]));
+/// Reduces, and lets newcomers in afterwards.
+pub(super) static REDUCE_UPDATE: Program = program(&[Do::Start(1), Do::Finish(1), Do::Update]);
+/// Two rounds of looking for a better ring.
+pub(super) static OPTIMIZE_TWICE: Program = repeated(2, &[Do::Optimize]);
 
 /// Synchronize, compute, synchronize again.
 pub(super) static POPULAR: Program = program(&[
@@ -148,3 +205,21 @@ pub(super) static SEND: Program =
     program(&[Do::Sync(SendOnly), Do::Advance, Do::Sync(EnforcePopular)]);
 pub(super) static RECEIVE: Program =
     program(&[Do::Sync(ReceiveOnly), Do::Advance, Do::Sync(EnforcePopular)]);
+/// Is never overwritten.
+pub(super) static SEND_ONLY: Program = program(&[Do::Sync(SendOnly)]);
+/// Synchronizes twice, admits who waits, and goes.
+pub(super) static LEAVER: Program = program(&[
+    Do::Sync(EnforcePopular),
+    Do::Advance,
+    Do::Sync(EnforcePopular),
+    Do::Update,
+]);
+/// Computes twice between two synchronizations.
+pub(super) static SKIPS: Program = program(&[
+    Do::Sync(EnforcePopular),
+    Do::Advance,
+    Do::Advance,
+    Do::Sync(EnforcePopular),
+]);
+/// Synchronizes twice, and computes nothing in between.
+pub(super) static SYNC_TWICE: Program = repeated(2, &[Do::Sync(EnforcePopular)]);

@@ -37,8 +37,9 @@ const EACH_EDGE_ONCE: &str =
     "each ordered edge is reported once, before anything else that follows from it";
 
 /// Where a peer may be when a report about an edge arrives: one that comes late, too.
-const MAY_REPORT: [S; 10] = [
+const MAY_REPORT: [S; 11] = [
     S::VoteOptimizeTopology,
+    S::VoteCompleteTopologyOptimization,
     S::ConnectingToPeers,
     S::WaitingForOtherPeers,
     S::ConnectingToPeersFailed,
@@ -68,10 +69,10 @@ fn may_go_up(kind: &str, sender: SenderIn) -> Result<(), &'static str> {
 }
 
 fn may_go_up_registered(kind: &str, state: S) -> Result<(), &'static str> {
-    if state == S::VoteSyncSharedState {
-        return Err("who is set aside waits in its call, and says nothing");
+    if state == S::VoteSyncSharedState && kind != "EdgeUp" {
+        return Err("who is set aside waits in its call, and says nothing but what was on its way");
     }
-    if state != S::Idle && !WIRING.contains(&state) {
+    if ![S::Idle, S::VoteSyncSharedState].contains(&state) && !WIRING.contains(&state) {
         return Err("who waits to be admitted is idle, or being connected");
     }
     match kind {
@@ -106,11 +107,7 @@ fn may_go_up_accepted(kind: &str, state: S) -> Result<(), &'static str> {
             state == S::Idle || with_collectives,
             "who waits in a major call cannot leave",
         ),
-        "EdgeUp" => allowed(MAY_REPORT.contains(&state), EACH_EDGE_ONCE),
-        "EdgeFailed" => allowed(
-            MAY_REPORT.contains(&state) || state == S::VoteCompleteTopologyOptimization,
-            EACH_EDGE_ONCE,
-        ),
+        "EdgeUp" | "EdgeFailed" => allowed(MAY_REPORT.contains(&state), EACH_EDGE_ONCE),
         "Bandwidth" | "ProbesDone" => allowed(
             matches!(state, S::OptimizeTopology | S::Idle),
             "reported once; late only where others have held the measurements up",

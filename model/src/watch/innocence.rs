@@ -1,43 +1,41 @@
 //! Who is thrown out or refused, and whether it had to go.
 //!
-//! All peers here keep to the protocol, so they go for what befell them only, and not more of them than have
-//! to: the rules of `core::master`'s `deadlines` and `blame`, said once more and differently.
+//! All peers here keep to the protocol, so they go for what befell them only, in the way that the reason says,
+//! and not more of them than have to: the rules of `core::master`'s `deadlines` and `blame`, said once more and
+//! differently. Whose time is over says the timer that fires; between whom lanes failed, and how often, is
+//! remembered (`trouble`).
 
 use std::collections::BTreeSet;
 
 use pccl_core::id::PeerId;
-use pccl_core::master::{Master, MasterTimer};
+use pccl_core::master::{Master, MasterInput, MasterTimer, PeerView};
 use pccl_core::messages::{Misdeed, Refusal, ToPeer};
 use pccl_core::states::{CollectiveCommunicationState, ConnectionPhase, ConnectionState};
-use pccl_core::tour;
 
+use super::election::cannot_stay;
+use super::orders::whereabouts;
 use crate::claim::Claim;
 use crate::milestone::Milestone;
 use crate::run::Run;
-use crate::scenario::Fault;
 use crate::state::Seat;
-use crate::step::SeatNo;
+use crate::trouble::{self, MANY, pair};
 
 /// Fewer peers than this are on each other's rings, whatever the order.
-const CHOICE_MIN: usize = 4;
+pub(super) const CHOICE_MIN: usize = 4;
 
 /// Failed transfers for which a newcomer is set aside, and does not go, while others lack the content as well.
 const SPARED_FOR: u8 = 2;
 
-/// Lanes between two peers failed or stalled. It is remembered where there are rings to choose from.
-pub(crate) fn pair_failed(run: &mut Run<'_>, no: SeatNo, with: PeerId) {
-    if run.scenario.seats.len() >= CHOICE_MIN
-        && let Some(me) = run.seat(no).id
-    {
-        let pair = (me.min(with), me.max(with));
-        run.state.ghost.edit().troubled.insert(pair);
-    }
-}
-
 /// A peer is told to go.
-pub(super) fn sent_away(run: &mut Run<'_>, before: &Master, peer: PeerId, message: &ToPeer) {
+pub(super) fn sent_away(
+    run: &mut Run<'_>,
+    before: &Master,
+    heard: &MasterInput,
+    peer: PeerId,
+    message: &ToPeer,
+) {
     let explained = match message {
-        ToPeer::Kicked(misdeed) => may_be_kicked(run, before, peer, misdeed),
+        ToPeer::Kicked(misdeed) => may_be_kicked(run, before, heard, peer, misdeed),
         ToPeer::Refused(refusal) => may_be_refused(run, before, peer, refusal),
         _ => true,
     };
@@ -46,33 +44,41 @@ pub(super) fn sent_away(run: &mut Run<'_>, before: &Master, peer: PeerId, messag
     }
     if let ToPeer::Kicked(misdeed) = message {
         run.state.reach(Milestone::ThrownOut);
-        if *misdeed == Misdeed::Stalled {
-            run.state.reach(Milestone::Stalled);
+        match misdeed {
+            Misdeed::Stalled => run.state.reach(Milestone::Stalled),
+            Misdeed::StateMismatch { .. } => run.state.reach(Milestone::Mismatched),
+            _ => {}
         }
     }
 }
 
-fn may_be_kicked(run: &Run<'_>, before: &Master, peer: PeerId, misdeed: &Misdeed) -> bool {
-    let victim = seat_of(run, peer);
-    // Who has left may be taken for one that cannot be reached until its farewell arrives.
-    let has_left = victim.is_none_or(|seat| !seat.runs());
-    let went_wrong = has_left || run.state.faults < run.scenario.faults;
+fn may_be_kicked(
+    run: &Run<'_>,
+    before: &Master,
+    heard: &MasterInput,
+    peer: PeerId,
+    misdeed: &Misdeed,
+) -> bool {
+    let trouble = &run.state.ghost.trouble;
+    let is_over = |timer| *heard == MasterInput::TimerFired(timer);
     match misdeed {
-        // Content that is ahead of the group's is no fault of the network.
-        Misdeed::RevisionAhead { .. } => true,
-        Misdeed::Silent => went_wrong,
+        // Content that does not fit the group's is no fault of the network.
+        Misdeed::RevisionAhead { .. } | Misdeed::StateMismatch { .. } => {
+            cannot_stay(run, before, peer, misdeed)
+        }
+        Misdeed::Silent => is_over(MasterTimer::Silence(peer)),
         Misdeed::Unfetchable => {
-            went_wrong && (faults_used(run) > SPARED_FOR || all_others_agree(run, before, peer))
+            let is_spared = faults_used(run) <= SPARED_FOR && !all_others_agree(run, before, peer);
+            trouble.unfetched_by(peer) >= MANY && !is_spared
         }
-        Misdeed::MissedBallot => went_wrong && fewer_go_than_wait(before, peer),
+        Misdeed::MissedBallot => {
+            is_over(MasterTimer::Late(peer)) && fewer_go_than_wait(before, peer)
+        }
         Misdeed::Stalled => {
-            let is_mute = victim.is_some_and(|seat| seat.is_mute);
-            let again = faults_used(run) > 1;
-            went_wrong && (is_mute || again || most_are_done(before, peer))
+            let again = trouble.stalled.contains(&peer);
+            is_over(MasterTimer::Late(peer)) && (again || most_are_done(before, peer))
         }
-        Misdeed::Unconnectable { .. } => {
-            went_wrong && !is_a_ring_left(run, before, peer) && !only_one_is_closed(run)
-        }
+        Misdeed::Unconnectable { with } => is_cut_off(run, before, peer, *with),
         Misdeed::WrongState { .. }
         | Misdeed::NotAccepted
         | Misdeed::SecondHello
@@ -84,7 +90,6 @@ fn may_be_kicked(run: &Run<'_>, before: &Master, peer: PeerId, misdeed: &Misdeed
         | Misdeed::TooManyTags { .. }
         | Misdeed::BadManifest
         | Misdeed::Cancels
-        | Misdeed::StateMismatch { .. }
         | Misdeed::SlowReader => false,
     }
 }
@@ -97,26 +102,69 @@ fn all_others_agree(run: &Run<'_>, before: &Master, peer: PeerId) -> bool {
         let is_accepted = known.phase() == ConnectionPhase::Accepted;
         *id != peer && is_accepted && Some(known.group()) == group
     });
-    let contents = others.filter_map(|(id, _)| Some(seat_of(run, id)?.user.content));
+    let contents = others.filter_map(|(id, _)| Some(seat_of(run, id)?.user.contents.compared()));
     let contents: BTreeSet<_> = contents.collect();
     contents.len() < 2
 }
 
-/// One failure is not enough to refuse a newcomer, if the peer at the other end is there. Who was frozen may
-/// have failed more than once by one fault.
+/// One failure is not enough to refuse a newcomer, and it is told between whom and in which direction it was.
 fn may_be_refused(run: &Run<'_>, before: &Master, peer: PeerId, refusal: &Refusal) -> bool {
-    let other = match refusal {
-        Refusal::CannotReach { peer, .. } => *peer,
-        Refusal::CannotBeReached { by, .. } => *by,
+    let (dialler, dialled, at) = match refusal {
+        Refusal::CannotReach {
+            peer: other, at, ..
+        } => (peer, *other, at),
+        Refusal::CannotBeReached { by, at, .. } => (*by, peer, at),
         Refusal::Stopping => return true,
         Refusal::Version { .. } | Refusal::RunFull { .. } | Refusal::BadHello => return false,
     };
-    let is_there = |peer: PeerId| seat_of(run, peer).is_some_and(Seat::runs);
-    let may_go = !is_there(peer)
-        || !is_there(other)
-        || run.scenario.allows(Fault::Freeze)
-        || faults_used(run) > 1;
-    may_go && !is_a_ring_left(run, before, peer)
+    let trouble = &run.state.ghost.trouble;
+    let strikes = trouble.strikes.get(&peer).copied().unwrap_or_default();
+    let is_newcomer = before
+        .view()
+        .peer(peer)
+        .is_some_and(|known| known.phase() == ConnectionPhase::Registered);
+    is_newcomer
+        && trouble.undialled.contains(&(dialler, dialled))
+        && whereabouts(run, dialled).is_none_or(|right| *at == right)
+        && strikes >= MANY
+        && !is_a_ring_left(run, before, peer)
+}
+
+/// Whether no ring is left with a peer, because of what failed between it and another, among others.
+fn is_cut_off(run: &Run<'_>, before: &Master, peer: PeerId, with: PeerId) -> bool {
+    let trouble = &run.state.ghost.trouble;
+    let Some(members) = members_with(before, peer) else {
+        return false;
+    };
+    let dead = trouble.dead_pairs();
+    let is_inside =
+        |(one, other): &(PeerId, PeerId)| members.contains(one) && members.contains(other);
+    // Of few peers every ring has all pairs.
+    let is_one_dead = members.len() >= CHOICE_MIN || dead.iter().any(is_inside);
+    trouble.is_between(peer, with)
+        && is_one_dead
+        && !is_a_ring_left(run, before, peer)
+        && !is_another_worse(run, before, peer, &members)
+}
+
+/// Whether one that stays is an end of more failed pairs.
+fn is_another_worse(run: &Run<'_>, before: &Master, peer: PeerId, members: &[PeerId]) -> bool {
+    let bad = run.state.ghost.trouble.bad_pairs();
+    let failures = |peer: PeerId| {
+        let others = members.iter().filter(|other| **other != peer);
+        others
+            .filter(|other| bad.contains(&pair(peer, **other)))
+            .count()
+    };
+    let view = before.view();
+    // What failed with peers that are gone may decide between equals.
+    let has_lost_nobody = view.next_peer().0 == view.peers().count() as u64 + 1;
+    let rank = |peer: PeerId| {
+        let known = view.peer(peer);
+        let is_new = known.is_some_and(|known| known.phase() == ConnectionPhase::Registered);
+        (failures(peer), has_lost_nobody.then_some((is_new, peer)))
+    };
+    members.iter().any(|other| rank(*other) > rank(peer))
 }
 
 fn seat_of<'a>(run: &'a Run<'_>, peer: PeerId) -> Option<&'a Seat> {
@@ -128,7 +176,7 @@ fn faults_used(run: &Run<'_>) -> u8 {
 }
 
 /// Of those who wait in a ballot and those who are missed in it, the latter are not more.
-fn fewer_go_than_wait(before: &Master, peer: PeerId) -> bool {
+pub(crate) fn fewer_go_than_wait(before: &Master, peer: PeerId) -> bool {
     let view = before.view();
     let Some(victim) = view.peer(peer) else {
         return false;
@@ -151,6 +199,19 @@ fn fewer_go_than_wait(before: &Master, peer: PeerId) -> bool {
     let missed = concerned().filter(|(id, known)| idle(known.state()) && is_late(*id));
     let waiting = concerned().filter(|(_, known)| !idle(known.state()) || known.asks_pending());
     idle(victim.state()) && missed.count() <= waiting.count()
+}
+
+/// Does something run that lacks the part of a peer?
+pub(super) fn has_a_part(known: &PeerView<'_>) -> bool {
+    match known.state() {
+        ConnectionState::OptimizeTopology
+        | ConnectionState::DistributeSharedState
+        | ConnectionState::RequestSharedState => true,
+        _ => {
+            let performs = CollectiveCommunicationState::Perform;
+            known.tags().any(|(_, state)| state == performs)
+        }
+    }
 }
 
 /// Of something that runs and lacks the peer's part, at least as many parts are done as are not.
@@ -182,28 +243,20 @@ fn most_are_done(before: &Master, peer: PeerId) -> bool {
     }
 }
 
-/// Is nothing wrong but that one peer cannot be reached, and that an edge broke once? It can reach the others.
-fn only_one_is_closed(run: &Run<'_>) -> bool {
-    let harmless = [Fault::ClosePort, Fault::BreakEdge];
-    let mut kinds = run.scenario.kinds.iter();
-    let seats = run.state.seats.iter();
-    let closed = seats.filter(|seat| seat.is_closed).count();
-    closed == 1 && faults_used(run) <= 2 && kinds.all(|kind| harmless.contains(kind))
+/// Is there a ring of the peer's group, with it, in which no two are neighbours between whom lanes failed?
+fn is_a_ring_left(run: &Run<'_>, before: &Master, peer: PeerId) -> bool {
+    let bad = run.state.ghost.trouble.bad_pairs();
+    let members = members_with(before, peer).filter(|members| members.len() >= CHOICE_MIN);
+    members.is_some_and(|members| trouble::is_a_ring_left(&members, &bad))
 }
 
-/// Is there a ring of the peer's group, with it, in which no two are neighbours between whom lanes failed?
-/// Of few peers every ring has all pairs.
-fn is_a_ring_left(run: &Run<'_>, before: &Master, peer: PeerId) -> bool {
-    let Some(group) = before.view().peer(peer).map(|view| view.group()) else {
-        return false;
-    };
+/// The members of a peer's group, and the peer. A newcomer that came meanwhile would be one more to choose from.
+fn members_with(before: &Master, peer: PeerId) -> Option<Vec<PeerId>> {
+    let group = before.view().peer(peer)?.group();
     let peers = before.view().peers();
-    let members = peers.filter(|(_, known)| known.group() == group);
-    // A newcomer that came meanwhile would be one more to choose from.
-    let members: Vec<PeerId> = members
-        .filter(|(id, known)| *id == peer || known.phase() == ConnectionPhase::Accepted)
-        .map(|(id, _)| id)
-        .collect();
-    let troubled: &BTreeSet<(PeerId, PeerId)> = &run.state.ghost.troubled;
-    members.len() >= CHOICE_MIN && tour::avoid(&members, troubled).is_some()
+    let members = peers.filter(|(id, known)| {
+        let is_accepted = known.phase() == ConnectionPhase::Accepted;
+        known.group() == group && (*id == peer || is_accepted)
+    });
+    Some(members.map(|(id, _)| id).collect())
 }

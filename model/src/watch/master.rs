@@ -1,20 +1,27 @@
-//! What the master does: membership, timers, rings, revisions.
+//! What the master does: membership, rings, revisions.
 
 use std::collections::BTreeSet;
 
 use pccl_core::id::{GroupId, PeerId, Tag};
-use pccl_core::master::{Master, MasterInput, MasterOutput, MasterTimer};
+use pccl_core::master::{Master, MasterInput, MasterOutput};
 use pccl_core::messages::{CallKind, CollectiveRefusal, RingOutcome, ToMaster, ToPeer};
-use pccl_core::shared_state::SyncRole;
 use pccl_core::states::{
     CollectiveCommunicationState, CollectiveEvent, ConnectionPhase, ConnectionState, Event,
 };
 use pccl_core::topology::{Topology, WorldSizes};
 
 use super::accepted;
-use super::election::elected;
+use super::deadlines::deadlines;
+use super::election::{elected, failed};
+use super::entries::{nothing_moves, planned_part};
+use super::groups::{apart, ballots};
 use super::innocence::sent_away;
+use super::orders::{given, most_lanes};
+use super::precedence::precedence;
+use super::reasons::{Moment, reasons};
+use super::transfers::sources;
 use super::verdicts::verdicts;
+use super::{rings as ring_orders, trouble};
 use crate::claim::Claim;
 use crate::milestone::Milestone;
 use crate::run::Run;
@@ -30,6 +37,9 @@ pub(crate) fn master_hears(run: &mut Run<'_>, peer: PeerId, message: &ToMaster) 
     {
         run.state.ghost.edit().done.insert((*seq, peer));
     }
+    if let Some(before) = run.state.master.clone() {
+        trouble::hears(run, &before, peer, message);
+    }
 }
 
 pub(crate) fn master_moved(
@@ -41,15 +51,31 @@ pub(crate) fn master_moved(
     let Some(after) = run.state.master.clone() else {
         return;
     };
+    let moment = Moment {
+        before,
+        after: &after,
+        heard,
+        out,
+    };
+    trouble::befell(run, before, heard, out);
     for output in out {
         look_at(run, before, &after, heard, output);
     }
+    reasons(run, &moment);
     verdicts(run, before, &after, out);
-    timers(run, before, &after, heard, out);
+    deadlines(run, before, &after, heard, out);
+    ring_orders::stand(run, &after, out);
+    sources(run, out);
+    trouble::mended(run, before, &after, heard, out);
+    ring_orders::ordered(run, before, &after, out);
     admission(run, before, &after);
     exclusivity(run, &after);
     revisions(run, before, &after);
     rings(run, before, &after);
+    apart(run, before, &after, heard, out);
+    ballots(run, &after);
+    precedence(run, before, &after, heard, out);
+    given(run, before, &after, out);
 }
 
 fn look_at(
@@ -127,23 +153,30 @@ fn said(
         }
         ToPeer::CallFailed(_) => gave_way(run),
         ToPeer::SharedStatePlan(plan) => {
-            let fetched = match &plan.role {
-                SyncRole::Request { entries, .. } => entries.iter().next().map(|(_, hash)| hash),
-                SyncRole::Distribute { .. } => None,
-            };
-            elected(run, before, after, peer, plan.revision, fetched);
-        }
-        ToPeer::SharedStateConcluded { result, .. } => match result {
-            Ok(revision) => {
-                let group = after.view().peer(peer).map(|view| view.group());
-                if group.is_some_and(|group| after.view().revision(group) != Some(*revision)) {
-                    run.state.breaks(Claim::Revision);
-                }
-                elected(run, before, after, peer, *revision, None);
+            if let Some(elected) = elected(run, before, after, peer, plan.revision) {
+                planned_part(run, peer, plan, &elected);
             }
-            Err(_) => run.state.reach(Milestone::SyncFailed),
-        },
-        ToPeer::Kicked(_) | ToPeer::Refused(_) => sent_away(run, before, peer, message),
+        }
+        ToPeer::SharedStateConcluded { result, .. } => {
+            let Some(group) = after.view().peer(peer).map(|view| view.group()) else {
+                return;
+            };
+            match result {
+                Ok(revision) => {
+                    if after.view().revision(group) != Some(*revision) {
+                        run.state.breaks(Claim::Revision);
+                    }
+                    if let Some(elected) = elected(run, before, after, peer, *revision) {
+                        nothing_moves(run, &elected);
+                    }
+                }
+                Err(why) => failed(run, before, after, heard, group, why),
+            }
+        }
+        ToPeer::Kicked(_) | ToPeer::Refused(_) => sent_away(run, before, heard, peer, message),
+        ToPeer::OptimizationConcluded {
+            improved_or_kept: false,
+        } if run.state.faults == run.scenario.faults => run.state.breaks(Claim::Failures),
         ToPeer::Welcome { .. }
         | ToPeer::EstablishRing { .. }
         | ToPeer::PeersPending { .. }
@@ -162,89 +195,6 @@ fn gave_way(run: &mut Run<'_>) {
         run.state.breaks(Claim::InStep);
     }
     run.state.reach(Milestone::GaveWay);
-}
-
-/// Timers are started and stopped so that exactly those run that the master thinks run.
-fn timers(
-    run: &mut Run<'_>,
-    before: &Master,
-    after: &Master,
-    heard: &MasterInput,
-    out: &[MasterOutput],
-) {
-    let mut running: BTreeSet<MasterTimer> = before.view().timers().collect();
-    if let MasterInput::TimerFired(timer) = heard {
-        running.remove(timer);
-    }
-    let mut begun = BTreeSet::new();
-    for output in out {
-        match output {
-            MasterOutput::StartTimer { timer, .. } => {
-                begun.insert(*timer);
-                running.insert(*timer);
-            }
-            MasterOutput::StopTimer(timer) => {
-                running.remove(timer);
-            }
-            _ => {}
-        }
-    }
-    if let MasterInput::Message { peer, message } = heard
-        && !is_given_its_time(before, after, *peer, message, &begun)
-    {
-        run.state.breaks(Claim::Timers);
-    }
-    if !after.view().timers().eq(running.iter().copied()) {
-        run.state.breaks(Claim::Timers);
-    }
-}
-
-/// Who goes on with its part of what runs has all its time again; who is idle, and was, has not, whatever it
-/// says.
-fn is_given_its_time(
-    before: &Master,
-    after: &Master,
-    peer: PeerId,
-    message: &ToMaster,
-    begun: &BTreeSet<MasterTimer>,
-) -> bool {
-    let late = MasterTimer::Late(peer);
-    let is_late = |master: &Master| master.view().timers().any(|timer| timer == late);
-    if !is_late(before) || !is_late(after) {
-        return true;
-    }
-    let is_idle = |master: &Master| {
-        let known = master.view().peer(peer);
-        known.is_some_and(|known| known.state() == ConnectionState::Idle)
-    };
-    let goes_on = match message {
-        ToMaster::CompleteCollective { seq, .. } => {
-            let group = before.view().peer(peer).map(|known| known.group());
-            let mut running = group.into_iter().flat_map(|g| before.view().running(g));
-            running.any(|(_, one)| one == *seq)
-        }
-        _ => false,
-    };
-    let begins = begun.contains(&late);
-    if goes_on {
-        begins || is_idle(after)
-    } else {
-        let gains_time = begins && is_idle(before) && is_idle(after);
-        !gains_time || !only_talks(message)
-    }
-}
-
-/// Whether a message is neither a vote in a ballot nor part of anything that runs.
-fn only_talks(message: &ToMaster) -> bool {
-    matches!(
-        message,
-        ToMaster::ArePeersPending
-            | ToMaster::Withdraw { .. }
-            | ToMaster::EdgeUp { .. }
-            | ToMaster::EdgeFailed { .. }
-            | ToMaster::InitiateCollective { .. }
-            | ToMaster::Heartbeat { .. }
-    )
 }
 
 /// Nobody is accepted without the vote of everybody who is.
@@ -362,12 +312,16 @@ fn exclusivity(run: &mut Run<'_>, master: &Master) {
     }
 }
 
-/// The revision grows by one or stays.
+/// The revision grows by one or stays, unless all members agree to go on from any.
 fn revisions(run: &mut Run<'_>, before: &Master, after: &Master) {
     for group in after.view().groups() {
         let (old, new) = (before.view().revision(group), after.view().revision(group));
+        let restarts = || {
+            let mut members = accepted(after, group).filter_map(|peer| run.state.seat_of(peer));
+            members.all(|no| run.plan(no).restart)
+        };
         let right = match (old, new) {
-            (Some(old), Some(new)) => new == old || new == old.next(),
+            (Some(old), Some(new)) => new == old || new == old.next() || restarts(),
             // It outlives the group's last member.
             (Some(_), None) => false,
             (None, Some(_) | None) => true,
@@ -400,6 +354,7 @@ fn topology_is_right(run: &mut Run<'_>, master: &Master, peer: PeerId, topology:
     on_ring.sort();
     let right = on_ring.iter().copied().eq(accepted(master, group))
         && topology.world == world(master, group)
+        && topology.lanes == most_lanes(run, &topology.ring)
         && Some(&topology.ring) == master.view().ring(group)
         && Some(topology.epoch) == master.view().epoch(group);
     if !right {

@@ -2,19 +2,43 @@
 //!
 //! | file | what it looks at |
 //! |---|---|
-//! | `master` | what the master does: membership, timers, rings, revisions |
+//! | `master` | what the master does: membership, rings, revisions |
+//! | `deadlines` | which timers of the master run, for how long, and what begins them anew |
+//! | `waiting` | whether whoever others wait for has a deadline |
 //! | `verdicts` | what the master decides about collectives |
+//! | `reasons` | what those are told whose call has come to nothing |
+//! | `trouble` | what went wrong between peers, for those who look at what the master does about it |
 //! | `innocence` | who is thrown out or refused |
-//! | `election` | whose content the master elects |
+//! | `transfers` | who is sent to whom for shared state |
+//! | `rings` | why lanes are opened, between whom, by whom, and how often |
+//! | `voters`, `election`, `entries` | whose content the master elects, and who fetches what of it |
+//! | `groups` | what groups have to do with each other |
+//! | `precedence` | which of two calls gives way |
+//! | `orders` | whether the two ends of an edge will meet |
 //! | `neighbours` | whom a peer is told to expect at the other end of its lanes |
 //! | `peer` | what a peer answers and orders |
+//! | `signs_of_life` | whether everybody shows that it lives, and is heard |
+//! | `told` | whether a peer passes on what it heard, to its user and to the master |
 
+mod deadlines;
 mod election;
+mod entries;
+mod groups;
 mod innocence;
 mod master;
 mod neighbours;
+mod orders;
 mod peer;
+mod precedence;
+mod reasons;
+mod rings;
+mod signs_of_life;
+mod told;
+mod transfers;
+mod trouble;
 mod verdicts;
+mod voters;
+mod waiting;
 
 use pccl_core::id::{GroupId, PeerId};
 use pccl_core::master::Master;
@@ -24,7 +48,7 @@ use crate::claim::Claim;
 use crate::run::Run;
 use crate::step::SeatNo;
 
-pub(crate) use innocence::pair_failed;
+pub(crate) use innocence::fewer_go_than_wait;
 pub(crate) use master::{master_hears, master_moved};
 pub(crate) use neighbours::{identity_of, ordered, planned};
 pub(crate) use peer::{adopted, after_message, answered, before_message, peer_moved, ring_runs};

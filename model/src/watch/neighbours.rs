@@ -1,4 +1,4 @@
-//! Whom a peer is told to expect at the other end of its lanes.
+//! Whom a peer is told to expect at the other end of its lanes, and where.
 //!
 //! Each process that connects has a key of its own, which its transport proves to the master and to
 //! every neighbour. An order is right if it lets that process in and nobody else: no other member, no
@@ -8,6 +8,7 @@ use pccl_core::id::{Identity, PeerId};
 use pccl_core::shared_state::{SyncPlan, SyncRole};
 use pccl_core::topology::LaneOrder;
 
+use super::orders::whereabouts;
 use crate::claim::Claim;
 use crate::run::Run;
 
@@ -29,7 +30,11 @@ pub(crate) fn ordered(run: &mut Run<'_>, orders: impl IntoIterator<Item = LaneOr
         let mut others = members.chain([STRANGER]).filter(|peer| *peer != order.with);
         let is_right = order.is_with(Some(identity_of(order.with)))
             && !order.is_with(None)
-            && !others.any(|other| order.is_with(Some(identity_of(other))));
+            && !others.any(|other| order.is_with(Some(identity_of(other))))
+            && order
+                .dial
+                .zip(whereabouts(run, order.with))
+                .is_none_or(|(told, right)| told == right);
         if !is_right {
             run.state.breaks(Claim::Neighbours);
         }

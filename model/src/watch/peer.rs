@@ -7,6 +7,9 @@ use pccl_core::schedule::Schedule;
 use pccl_core::shared_state::{SyncRole, SyncStrategy};
 use pccl_core::topology::Edge;
 
+use super::groups::epochs;
+use super::signs_of_life::signs_of_life;
+use super::told::passed_on;
 use crate::claim::Claim;
 use crate::milestone::Milestone;
 use crate::run::{Run, small};
@@ -26,6 +29,7 @@ pub(crate) fn peer_moved(
             run.state.breaks(Claim::Timers);
         }
     }
+    passed_on(run, heard, out);
     let writes = |output: &PeerOutput| matches!(output, PeerOutput::CommitState { .. });
     let succeeded =
         |output: &PeerOutput| matches!(output, PeerOutput::Answer(Answer::Synchronized(Ok(_))));
@@ -49,24 +53,26 @@ pub(crate) fn peer_moved(
             run.state.breaks(Claim::NoVerdictInvented);
         }
     }
+    signs_of_life(run, no, heard, out);
     if run.seat(no).peer.view().ended() == Some(&CallError::MasterMisbehaved) {
         run.state.breaks(Claim::Trust);
     }
 }
 
-/// A vote that says that a lane was lost names the edges whose standing lanes are known to be dead.
+/// A vote names the edges whose standing lanes are known to be dead, and some where it says that one was lost.
 fn names_what_is_lost(run: &Run<'_>, no: SeatNo, output: &PeerOutput) -> bool {
-    let PeerOutput::Send(ToMaster::CompleteCollective {
-        outcome: RingOutcome::LaneLost,
-        broken,
-        ..
-    }) = output
-    else {
-        return true;
+    let (broken, is_cause) = match output {
+        PeerOutput::Send(ToMaster::CompleteCollective {
+            outcome, broken, ..
+        }) => (broken, *outcome == RingOutcome::LaneLost),
+        PeerOutput::Send(
+            ToMaster::InitiateCollective { broken, .. } | ToMaster::UpdateTopology { broken, .. },
+        ) => (broken, false),
+        _ => return true,
     };
     let plane = &run.seat(no).plane;
     let is_dead = |edge: Edge| plane.standing(edge).is_some_and(|lanes| lanes.noticed);
-    broken.any()
+    (broken.any() || !is_cause)
         && broken.to_next == is_dead(Edge::ToNext)
         && broken.from_previous == is_dead(Edge::FromPrevious)
 }
@@ -187,7 +193,7 @@ fn holds_the_same(run: &mut Run<'_>, no: SeatNo, revision: Revision) {
         return;
     };
     let group = GroupId(run.plan(no).group);
-    let held = (round, revision, run.seat(no).user.content);
+    let held = (round, revision, run.seat(no).user.contents.compared());
     let ghost = run.state.ghost.edit();
     let known = ghost.contents.entry(group).or_insert(held);
     if known.0 != round {
@@ -322,6 +328,7 @@ pub(crate) fn adopted(run: &mut Run<'_>, no: SeatNo, me: PeerId) {
     if !edges || !same {
         run.state.breaks(Claim::OneView);
     }
+    epochs(run, no);
 }
 
 /// Where one sends to the other on its standing lanes, the other receives on the same.

@@ -1,6 +1,7 @@
 //! A master alone, followed by the reference, and what is known of the orders that it gave.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use pccl_core::id::{ConnId, Epoch, GroupId, PeerId, ProtocolVersion, Round};
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
@@ -26,6 +27,8 @@ pub(super) struct Desk {
     pub(super) refused: BTreeSet<u64>,
     /// Executions that were begun.
     pub(super) runs: u64,
+    /// How long the pauses between attempts are, in their order.
+    pub(super) pauses: Vec<Duration>,
 }
 
 impl Desk {
@@ -41,6 +44,7 @@ impl Desk {
             failure: LaneFailure::TimedOut,
             refused: BTreeSet::new(),
             runs: 0,
+            pauses: Vec::new(),
         };
         for peer in 1..=n {
             desk.registers();
@@ -56,8 +60,13 @@ impl Desk {
         self.master.handle(input.clone(), &mut out);
         self.shadow.follow(&input, &self.master, &out);
         for output in out {
-            if let MasterOutput::Send { peer, message } = output {
-                self.note(peer, &message);
+            match output {
+                MasterOutput::Send { peer, message } => self.note(peer, &message),
+                MasterOutput::StartTimer {
+                    timer: MasterTimer::RetryWiring(_),
+                    after,
+                } => self.pauses.push(after),
+                _ => {}
             }
         }
     }

@@ -1,0 +1,302 @@
+//! What those are told whose call has come to nothing, and whether it is true.
+//!
+//! Most causes can be seen in the very input that the master answers: who was lost, who reported, whose time
+//! ran out. What a peer says of itself, the bystander looks up at the peer.
+
+use pccl_core::id::{GroupId, PeerId, Seq, Tag};
+use pccl_core::master::{Master, MasterInput, MasterOutput, MasterTimer};
+use pccl_core::messages::{
+    AbortCause, CallFailure, CallKind, CollectiveRefusal, Conflict, RingOutcome, ToMaster, ToPeer,
+    Verdict,
+};
+use pccl_core::shared_state::{SyncFailure, SyncStrategy};
+use pccl_core::states::{CollectiveCommunicationState, ConnectionState};
+use pccl_core::topology::Edge;
+
+use super::accepted;
+use crate::claim::Claim;
+use crate::run::Run;
+use crate::script::Do;
+use crate::state::Seat;
+
+/// What the master has heard, and all that it does about it.
+pub(super) struct Moment<'a> {
+    pub(super) before: &'a Master,
+    pub(super) after: &'a Master,
+    pub(super) heard: &'a MasterInput,
+    pub(super) out: &'a [MasterOutput],
+}
+
+pub(super) fn reasons(run: &mut Run<'_>, moment: &Moment<'_>) {
+    let all_are_true = moment.out.iter().all(|output| match output {
+        MasterOutput::Send { peer, message } => is_true(run, moment, *peer, message),
+        MasterOutput::Lost { peer, misdeed } => match misdeed {
+            Some(misdeed) => moment.tells(*peer, &ToPeer::Kicked(misdeed.clone())),
+            None => moment.has_left(*peer) || moment.refuses(*peer),
+        },
+        MasterOutput::Register { .. }
+        | MasterOutput::Refuse { .. }
+        | MasterOutput::Close { .. }
+        | MasterOutput::StartTimer { .. }
+        | MasterOutput::StopTimer(_)
+        | MasterOutput::SolveTour { .. }
+        | MasterOutput::Moved { .. }
+        | MasterOutput::Inconsistent { .. }
+        | MasterOutput::Stopped => true,
+    });
+    if !all_are_true {
+        run.state.breaks(Claim::Reasons);
+    }
+}
+
+impl Moment<'_> {
+    fn tells(&self, to: PeerId, what: &ToPeer) -> bool {
+        let mut out = self.out.iter();
+        out.any(|output| {
+            matches!(output, MasterOutput::Send { peer, message }
+                if *peer == to && message == what)
+        })
+    }
+
+    fn refuses(&self, whom: PeerId) -> bool {
+        let mut out = self.out.iter();
+        out.any(|output| {
+            matches!(output, MasterOutput::Send { peer, message: ToPeer::Refused(_) }
+                if *peer == whom)
+        })
+    }
+
+    /// The input is the end of a peer's connection, or its farewell.
+    fn has_left(&self, whom: PeerId) -> bool {
+        match self.heard {
+            MasterInput::Disconnected { peer } => *peer == whom,
+            MasterInput::Message { peer, message } => *peer == whom && *message == ToMaster::Leave,
+            _ => false,
+        }
+    }
+
+    pub(super) fn loses(&self, whom: PeerId) -> bool {
+        let mut out = self.out.iter();
+        out.any(|output| matches!(output, MasterOutput::Lost { peer, .. } if *peer == whom))
+    }
+
+    /// Who was waited for too long, if that is what has happened.
+    fn overdue(&self) -> Option<PeerId> {
+        match self.heard {
+            MasterInput::TimerFired(MasterTimer::Late(peer)) => Some(*peer),
+            _ => None,
+        }
+    }
+
+    fn state_before(&self, peer: PeerId) -> Option<ConnectionState> {
+        self.before.view().peer(peer).map(|known| known.state())
+    }
+
+    fn group_before(&self, peer: PeerId) -> Option<GroupId> {
+        self.before.view().peer(peer).map(|known| known.group())
+    }
+}
+
+fn is_true(run: &Run<'_>, moment: &Moment<'_>, peer: PeerId, message: &ToPeer) -> bool {
+    match message {
+        ToPeer::Verdict {
+            seq,
+            verdict: Verdict::Aborted(cause),
+            ..
+        } => aborts(run, moment, peer, *seq, *cause),
+        ToPeer::SharedStateConcluded {
+            result: Err(why), ..
+        } => fails(run, moment, peer, why),
+        ToPeer::CallFailed(CallFailure::Conflict(conflict)) => {
+            is_in_the_way(run, moment, peer, conflict)
+        }
+        ToPeer::CollectiveRefused { tag, reason } => is_refused(run, moment, peer, *tag, reason),
+        ToPeer::OptimizationConcluded {
+            improved_or_kept: false,
+        } => has_gone_wrong(run),
+        _ => true,
+    }
+}
+
+/// Has anything happened that makes what is sound fail: a fault, or a farewell?
+fn has_gone_wrong(run: &Run<'_>) -> bool {
+    run.state.faults < run.scenario.faults || run.state.seats.iter().any(|seat| !seat.runs())
+}
+
+/// Why a collective is aborted.
+fn aborts(run: &Run<'_>, moment: &Moment<'_>, told: PeerId, seq: Seq, cause: AbortCause) -> bool {
+    let group = moment.group_before(told);
+    let ring = group.and_then(|group| moment.before.view().ring(group));
+    let takes_part = |peer: &PeerId| ring.is_some_and(|ring| ring.0.contains(peer));
+    let reports = |peer: PeerId, wanted: RingOutcome| {
+        matches!(moment.heard, MasterInput::Message { peer: caster,
+            message: ToMaster::CompleteCollective { seq: of, outcome, .. } }
+            if *caster == peer && *of == seq && *outcome == wanted)
+    };
+    let has_voted = |peer: PeerId| run.state.ghost.done.contains(&(seq, peer));
+    match cause {
+        AbortCause::PeerLost(peer) => {
+            takes_part(&peer) && moment.loses(peer) && !has_voted(peer) && peer != told
+        }
+        AbortCause::LaneLost(peer) => {
+            let seat = seat_of(run, peer).filter(|seat| seat.runs());
+            let is_dead = |seat: &Seat, edge| {
+                let lanes = seat.plane.standing(edge);
+                lanes.is_some_and(|lanes| lanes.noticed)
+            };
+            let has_lost = seat.is_none_or(|seat| {
+                is_dead(seat, Edge::ToNext) || is_dead(seat, Edge::FromPrevious)
+            });
+            takes_part(&peer) && reports(peer, RingOutcome::LaneLost) && has_lost
+        }
+        AbortCause::Cancelled(peer) => {
+            let no = run.state.seat_of(peer);
+            let cancels = no.is_some_and(|no| {
+                let mut steps = run.plan(no).program.steps.iter();
+                steps.any(|step| matches!(step, Do::Cancel(_)))
+            });
+            takes_part(&peer) && reports(peer, RingOutcome::Cancelled) && cancels
+        }
+        AbortCause::TimedOut => moment
+            .overdue()
+            .is_some_and(|peer| takes_part(&peer) && !has_voted(peer)),
+    }
+}
+
+/// Why a synchronization fails.
+fn fails(run: &Run<'_>, moment: &Moment<'_>, told: PeerId, why: &SyncFailure) -> bool {
+    let Some(group) = moment.group_before(told) else {
+        return false;
+    };
+    let of_group = |peer: PeerId| moment.group_before(peer) == Some(group);
+    let has_a_part = |peer: PeerId| {
+        let part = [
+            ConnectionState::DistributeSharedState,
+            ConnectionState::RequestSharedState,
+        ];
+        moment
+            .state_before(peer)
+            .is_some_and(|state| part.contains(&state))
+    };
+    let offers = |peer: PeerId| seat_of(run, peer).filter(|seat| seat.runs());
+    let sends =
+        |peer: PeerId| offers(peer).is_none_or(|s| s.strategy == Some(SyncStrategy::SendOnly));
+    let reached = moment.before.view().revision(group);
+    let revisions = || {
+        let members = accepted(moment.after, group);
+        members.filter_map(|peer| Some(offers(peer)?.user.revision))
+    };
+    let all_are_there = accepted(moment.after, group).all(|peer| offers(peer).is_some());
+    match why {
+        SyncFailure::TransferFailed { peer } => {
+            let reports = matches!(moment.heard, MasterInput::Message { peer: sender,
+                message: ToMaster::SharedStateDone { ok: false, .. } } if sender == peer);
+            of_group(*peer) && has_a_part(*peer) && (reports || moment.loses(*peer))
+        }
+        SyncFailure::TimedOut => moment
+            .overdue()
+            .is_some_and(|peer| of_group(peer) && has_a_part(peer)),
+        SyncFailure::NobodyToSend => accepted(moment.after, group).all(|peer| {
+            let seat = offers(peer);
+            seat.is_none_or(|seat| seat.strategy == Some(SyncStrategy::ReceiveOnly))
+        }),
+        SyncFailure::SendersDiffer { one, other } => {
+            let held = |peer| offers(peer).map(|seat| (seat.user.revision, seat.user.contents));
+            let differ = held(*one).zip(held(*other));
+            let differ = differ.is_none_or(|(one, other)| one != other);
+            let both = of_group(*one) && of_group(*other) && one != other;
+            both && differ && sends(*one) && sends(*other)
+        }
+        SyncFailure::RevisionLost {
+            reached: known,
+            offered,
+        } => {
+            let newest = revisions().max() == Some(*offered) || !all_are_there;
+            reached == Some(*known) && offered < known && newest
+        }
+        SyncFailure::SenderBehind {
+            sender,
+            reached: known,
+            offered,
+        } => {
+            let holds = offers(*sender).is_none_or(|seat| seat.user.revision == *offered);
+            of_group(*sender) && sends(*sender) && holds && reached == Some(*known)
+        }
+        SyncFailure::RevisionSkipped { expected, offered } => {
+            let held = revisions().any(|revision| revision == *offered) || !all_are_there;
+            reached.map(pccl_core::id::Revision::next) == Some(*expected)
+                && offered > expected
+                && held
+        }
+    }
+}
+
+/// Whether a call gives way to one that there is, of one that waits in it.
+fn is_in_the_way(run: &Run<'_>, moment: &Moment<'_>, told: PeerId, conflict: &Conflict) -> bool {
+    let Conflict {
+        yours,
+        theirs,
+        peer,
+    } = conflict;
+    let concerns_all = [CallKind::OptimizeTopology, CallKind::UpdateTopology];
+    let concerns =
+        concerns_all.contains(theirs) || moment.group_before(*peer) == moment.group_before(told);
+    *peer != told
+        && yours != theirs
+        && waits_in(run, told, *yours)
+        && waits_in(run, *peer, *theirs)
+        && concerns
+}
+
+/// Whether a peer waits in such a call, as it knows best itself. Nobody can tell of one that is gone.
+fn waits_in(run: &Run<'_>, peer: PeerId, kind: CallKind) -> bool {
+    let Some(seat) = seat_of(run, peer).filter(|seat| seat.runs()) else {
+        return true;
+    };
+    let view = seat.peer.view();
+    match kind {
+        CallKind::Collective => {
+            let waits = CollectiveCommunicationState::VoteInitiate;
+            view.tags().any(|tag| tag.state == waits)
+        }
+        CallKind::UpdateTopology | CallKind::OptimizeTopology | CallKind::SyncSharedState => {
+            view.open_calls().major == Some(kind)
+        }
+    }
+}
+
+/// Why a collective does not start.
+fn is_refused(
+    run: &Run<'_>,
+    moment: &Moment<'_>,
+    told: PeerId,
+    tag: Tag,
+    reason: &CollectiveRefusal,
+) -> bool {
+    let votes = |peer: PeerId| {
+        let known = moment.before.view().peer(peer);
+        known.is_some_and(|known| known.tags().any(|(known, _)| known == tag))
+    };
+    let of_group = |peer: PeerId| moment.group_before(peer) == moment.group_before(told);
+    let is_member = |peer: &PeerId| of_group(*peer);
+    match reason {
+        CollectiveRefusal::Conflict(conflict) => is_in_the_way(run, moment, told, conflict),
+        CollectiveRefusal::NotJoined { peers } => {
+            let overdue = moment.overdue();
+            let late = overdue.is_some_and(|late| peers.contains(&late));
+            late && peers.iter().all(is_member) && !peers.iter().any(|peer| votes(*peer))
+        }
+        CollectiveRefusal::Disagreement { peers, .. } => {
+            let distinct: std::collections::BTreeSet<_> = peers.iter().collect();
+            distinct.len() > 1 && distinct.len() == peers.len() && peers.iter().all(is_member)
+        }
+        CollectiveRefusal::Withdrawn => {
+            matches!(moment.heard, MasterInput::Message { peer, message: ToMaster::Withdraw { tag: of } }
+                if *peer == told && *of == tag)
+        }
+    }
+}
+
+fn seat_of<'a>(run: &'a Run<'_>, peer: PeerId) -> Option<&'a Seat> {
+    run.state.seat_of(peer).and_then(|no| run.state.seat(no))
+}

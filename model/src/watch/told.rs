@@ -1,0 +1,115 @@
+//! Whether a peer passes on what it heard: to its user what the master said, to the master what its driver
+//! did.
+
+use pccl_core::messages::{CallFailure, CollectiveRefusal, ToMaster, ToPeer};
+use pccl_core::peer::{Answer, Call, CallError, PeerInput, PeerOutput, PeerTimer};
+
+use crate::claim::Claim;
+use crate::run::Run;
+
+pub(super) fn passed_on(run: &mut Run<'_>, heard: &PeerInput, out: &[PeerOutput]) {
+    let is_true = |output: &PeerOutput| match output {
+        PeerOutput::Answer(answer) => error_of(answer).is_none_or(|why| is_told(heard, why)),
+        PeerOutput::Send(message) => is_reported(heard, message),
+        _ => true,
+    };
+    if !out.iter().all(is_true) {
+        run.state.breaks(Claim::Reasons);
+    }
+}
+
+fn error_of(answer: &Answer) -> Option<&CallError> {
+    match answer {
+        Answer::Connected(result) => result.as_ref().err(),
+        Answer::TopologyUpdated(result) | Answer::TopologyOptimized(result) => {
+            result.as_ref().err()
+        }
+        Answer::Synchronized(result) => result.as_ref().err(),
+        Answer::PeersPending(result) => result.as_ref().err(),
+        Answer::CollectiveEnded { result, .. } => result.as_ref().err(),
+    }
+}
+
+/// The user is told what the master has said, or what has ended the run for the peer.
+fn is_told(heard: &PeerInput, why: &CallError) -> bool {
+    let message = match heard {
+        PeerInput::Message(message) => Some(message),
+        _ => None,
+    };
+    match why {
+        // Checked with the verdicts, and with the users' programs.
+        CallError::Aborted { .. } | CallError::Usage(_) => true,
+        CallError::CollectiveRefused { tag, reason } => matches!(message,
+            Some(ToPeer::CollectiveRefused { tag: of, reason: said })
+                if of == tag && said == reason),
+        CallError::Conflict(conflict) => match message {
+            Some(ToPeer::CallFailed(CallFailure::Conflict(said))) => said == conflict,
+            Some(ToPeer::CollectiveRefused {
+                reason: CollectiveRefusal::Conflict(said),
+                ..
+            }) => said == conflict,
+            _ => false,
+        },
+        CallError::SyncFailed(failure) => matches!(message,
+            Some(ToPeer::SharedStateConcluded { result: Err(said), .. }) if said == failure),
+        CallError::OptimizationFailed => matches!(
+            message,
+            Some(ToPeer::OptimizationConcluded {
+                improved_or_kept: false
+            })
+        ),
+        CallError::MasterLost => matches!(
+            heard,
+            PeerInput::MasterDisconnected | PeerInput::TimerFired(PeerTimer::MasterSilence)
+        ),
+        CallError::MasterStopped => matches!(message, Some(ToPeer::Stopping)),
+        CallError::Refused(reason) => {
+            matches!(message, Some(ToPeer::Refused(said)) if said == reason)
+        }
+        CallError::Kicked(misdeed) => {
+            matches!(message, Some(ToPeer::Kicked(said)) if said == misdeed)
+        }
+        CallError::Left => *heard == PeerInput::Call(Call::Leave),
+        // Another claim's.
+        _ => true,
+    }
+}
+
+/// The master is told what the driver has done.
+fn is_reported(heard: &PeerInput, message: &ToMaster) -> bool {
+    let said = match message {
+        ToMaster::EdgeUp { round, edge } => PeerInput::EdgeUp {
+            round: *round,
+            edge: *edge,
+        },
+        ToMaster::EdgeFailed {
+            round,
+            edge,
+            failure,
+        } => PeerInput::EdgeFailed {
+            round: *round,
+            edge: *edge,
+            failure: *failure,
+        },
+        ToMaster::SharedStateDone { round, ok, with } => PeerInput::TransfersEnded {
+            round: *round,
+            ok: *ok,
+            with: *with,
+        },
+        ToMaster::Bandwidth {
+            round,
+            to,
+            kbit_per_s,
+        } => PeerInput::Measured {
+            round: *round,
+            to: *to,
+            kbit_per_s: *kbit_per_s,
+        },
+        ToMaster::ProbesDone { round, ok } => PeerInput::ProbesEnded {
+            round: *round,
+            ok: *ok,
+        },
+        _ => return true,
+    };
+    said == *heard
+}
