@@ -227,8 +227,8 @@ impl Master {
             to_next: true,
             from_previous: true,
         };
-        let which = if broken.any() { broken } else { both };
-        let which = rule!(which; BothEdgesBlamed => both);
+        let named = if broken.any() { broken } else { both };
+        let which = rule!(named; BothEdgesBlamed => both);
         let Some(record) = self.group_mut(group) else {
             return;
         };

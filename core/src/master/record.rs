@@ -278,11 +278,11 @@ impl GroupRecord {
     pub(super) fn edges_of(
         &self,
         peer: PeerId,
-        which: BrokenEdges,
+        named: BrokenEdges,
     ) -> impl Iterator<Item = (PeerId, PeerId)> + use<> {
-        let which = rule!(which; OtherEdgeMarkedBroken => BrokenEdges {
-            to_next: which.from_previous,
-            from_previous: which.to_next,
+        let which = rule!(named; OtherEdgeMarkedBroken => BrokenEdges {
+            to_next: named.from_previous,
+            from_previous: named.to_next,
         });
         let next = which.to_next.then(|| self.ring.next_of(peer)).flatten();
         let previous = which.from_previous.then(|| self.ring.previous_of(peer));

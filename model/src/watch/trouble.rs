@@ -167,18 +167,16 @@ pub(super) fn befell(
         let MasterOutput::Send { peer, message } = output else {
             continue;
         };
-        match message {
-            ToPeer::SharedStateConcluded {
-                result: Err(SyncFailure::TimedOut),
-                ..
-            } => {
-                let known = before.view().peer(*peer);
-                let fetches = ConnectionState::RequestSharedState;
-                if known.is_some_and(|known| known.state() == fetches) {
-                    could_not_fetch(run, before, *peer, None);
-                }
+        if let ToPeer::SharedStateConcluded {
+            result: Err(SyncFailure::TimedOut),
+            ..
+        } = message
+        {
+            let known = before.view().peer(*peer);
+            let fetches = ConnectionState::RequestSharedState;
+            if known.is_some_and(|known| known.state() == fetches) {
+                could_not_fetch(run, before, *peer, None);
             }
-            _ => {}
         }
     }
     lanes_ended(run, before, heard, out);
