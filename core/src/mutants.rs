@@ -208,8 +208,6 @@ mutants! {
     LatestGoesWhateverFailed = "latest-goes-whatever-failed",
     /// Both ends of a pair that cannot be connected go: a peer too many is lost.
     BothEndsGo = "both-ends-go",
-    /// A peer is told that it could not be connected with itself.
-    UnconnectableWithItself = "unconnectable-with-itself",
     /// A newcomer that nobody reaches is told that it reaches nobody: its user looks at the wrong end.
     DirectionTurnedRound = "direction-turned-round",
     /// A newcomer is told that it could not reach itself.

@@ -196,8 +196,7 @@ impl Master {
             self.kick(stays, Misdeed::Unconnectable { with: goes }, out);
         }
         if !self.is_registered(goes) {
-            let with = rule!(stays; UnconnectableWithItself => goes);
-            self.kick(goes, Misdeed::Unconnectable { with }, out);
+            self.kick(goes, Misdeed::Unconnectable { with: stays }, out);
         } else if rule!(goes == edge.dialler; DirectionTurnedRound => goes == edge.dialled) {
             let peer = rule!(stays; NewcomerNamesItself => goes);
             self.refuse(goes, Refusal::CannotReach { peer, at, failure }, out);

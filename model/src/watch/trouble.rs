@@ -108,8 +108,15 @@ fn lost_lanes(run: &mut Run<'_>, before: &Master, peer: PeerId, broken: BrokenEd
         (broken.to_next, Edge::ToNext),
         (broken.from_previous, Edge::FromPrevious),
     ];
+    // With one that is gone no ring is built.
+    let are_there = |(from, to): (PeerId, PeerId)| {
+        [from, to]
+            .iter()
+            .all(|peer| before.view().peer(*peer).is_some())
+    };
     for (_, edge) in ends.into_iter().filter(|(is_broken, _)| *is_broken) {
         if let Some(ends) = standing_edge(run, before, peer, edge)
+            && are_there(ends)
             && !run.state.ghost.trouble.broken.contains_key(&ends)
         {
             run.state.ghost.edit().trouble.broken.insert(ends, false);
