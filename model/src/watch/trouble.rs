@@ -138,7 +138,15 @@ fn could_not_fetch(run: &mut Run<'_>, before: &Master, peer: PeerId, with: Optio
     let seat = run.state.seat_of(peer).and_then(|no| run.state.seat(no));
     let ends = match seat.and_then(|seat| role_of(seat)) {
         Some(SyncRole::Request { from, .. }) => from.map(|from| (peer, from.with)),
-        Some(SyncRole::Distribute { .. }) => with.map(|asker| (asker, peer)),
+        // Who has what it asked for has fetched it, whatever its holder says.
+        Some(SyncRole::Distribute { .. }) => {
+            let asker = with.filter(|asker| {
+                let known = before.view().peer(*asker);
+                let fetches = ConnectionState::RequestSharedState;
+                known.is_some_and(|known| known.state() == fetches)
+            });
+            asker.map(|asker| (asker, peer))
+        }
         None => None,
     };
     if let Some(ends) = ends {
