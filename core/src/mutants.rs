@@ -204,14 +204,10 @@ mutants! {
     JoinersCalledAbsent = "joiners-called-absent",
     /// A collective that did not end in time is said to have lost a peer that is there.
     StallCalledLoss = "stall-called-loss",
-    /// Of those who cannot be neighbours the one goes that is longest in the run, whatever failed.
-    LowestNumberGoes = "lowest-number-goes",
     /// Of those who cannot be neighbours the latest goes, whoever of them it is that nobody can be connected with.
     LatestGoesWhateverFailed = "latest-goes-whatever-failed",
     /// Both ends of a pair that cannot be connected go: a peer too many is lost.
     BothEndsGo = "both-ends-go",
-    /// A peer is told that it could not be connected with itself.
-    UnconnectableWithItself = "unconnectable-with-itself",
     /// A newcomer that nobody reaches is told that it reaches nobody: its user looks at the wrong end.
     DirectionTurnedRound = "direction-turned-round",
     /// A newcomer is told that it could not reach itself.
@@ -220,76 +216,29 @@ mutants! {
     AddressOfTheWrongEnd = "address-of-the-wrong-end",
     /// Both edges of a peer count as broken where one is: a pair is given up that works.
     BothEdgesBlamed = "both-edges-blamed",
-    /// What broke before a collective was committed still counts: a peer is thrown out for two breaks in a year.
-    BreaksNeverForgiven = "breaks-never-forgiven",
-    /// Who held others up once is thrown out the second time, whatever was committed in between.
-    StallsNeverForgiven = "stalls-never-forgiven",
-    /// Somebody goes after the first attempt in which no ring came up.
-    EvictedAtOnce = "evicted-at-once",
-    /// Attempts that failed in another group count: one goes that has had one chance.
-    FailuresCountedAcrossGroups = "failures-counted-across-groups",
-    /// Of pieces that nothing joins the smaller one stays.
-    SmallerPieceStays = "smaller-piece-stays",
     /// A pair that could not be connected is forgotten: the same is tried again and again.
     FailedPairForgotten = "failed-pair-forgotten",
-    /// An edge that comes up disproves the failures of all others: the same pairs are tried again and again.
-    AnyEdgeClearsAll = "any-edge-clears-all",
-    /// An edge that did not come up is charged to the end that was not the cause.
-    OtherEndCharged = "other-end-charged",
     /// After any failed attempt every edge is opened anew, those that stand included.
     EveryFailureCastsDoubt = "every-failure-casts-doubt",
-    /// A pair is given up when one end has tried: a peer goes that the other one would have reached.
-    OneDirectionIsEnough = "one-direction-is-enough",
-    /// Every edge is opened anew for each ring: lanes that stand and are sound are given up.
-    AllEdgesRebuilt = "all-edges-rebuilt",
     /// All edges of a ring are opened anew where one is broken.
     WholeRingRebuilt = "whole-ring-rebuilt",
-    /// An update of which nothing comes opens all edges anew.
-    UpdateRebuildsTheRing = "update-rebuilds-the-ring",
     /// An edge that breaks in one group has the other groups' edges opened anew.
     OtherGroupRebuiltAsWell = "other-group-rebuilt-as-well",
-    /// Attempts that failed before a ring stood count for the next one.
-    AttemptsOutliveTheRing = "attempts-outlive-the-ring",
-    /// When the time of an attempt is over, edges that are up count as failed.
-    OverdueBlamesAll = "overdue-blames-all",
-    /// A collective that was aborted because a peer was lost is said not to have ended in time.
-    LossCalledTimeOut = "loss-called-time-out",
     /// The abort after a loss names the neighbour of the one that was lost.
     LostPeerMisnamed = "lost-peer-misnamed",
-    /// The abort after a broken lane names the neighbour of the one that has lost it.
-    LaneLossMisnamed = "lane-loss-misnamed",
-    /// The abort after a cancel names the neighbour of the one that has cancelled.
-    CancelMisnamed = "cancel-misnamed",
     /// What is reported of one edge of a peer is noted of the other: that one is rebuilt, and the broken one is
     /// kept.
     OtherEdgeMarkedBroken = "other-edge-marked-broken",
     /// A failed transfer is noted against the holder: it goes, and not the one that could not fetch.
     TransferTurnedRound = "transfer-turned-round",
-    /// A transfer that fails is noted of all that fetch.
-    AllRequestersBlamed = "all-requesters-blamed",
-    /// A synchronization that failed names nobody that there is.
-    TransferMisnamed = "transfer-misnamed",
     /// A synchronization that failed because a peer was lost is said not to have ended in time.
     LossDuringSyncCalledTimeOut = "loss-during-sync-called-time-out",
-    /// A newcomer is thrown out for the first transfer that fails.
-    GoesForTheFirstTransfer = "goes-for-the-first-transfer",
-    /// A call that gives way is said to give way to its own caller.
-    ConflictWithItself = "conflict-with-itself",
-    /// A collective that gives way to a synchronization is told to optimize: its user never makes the call that
-    /// the others wait in.
-    SyncCalledOptimize = "sync-called-optimize",
-    /// Who was silent is told that it missed a ballot.
-    SilenceCalledLate = "silence-called-late",
-    /// Who was thrown out is logged as one that has left.
-    KickCalledDeparture = "kick-called-departure",
+    /// Who held others up once is thrown out the second time, whatever was committed in between.
+    StallsNeverForgiven = "stalls-never-forgiven",
     /// The last and the first of a ring may be a pair that failed: it is tried again and again.
     RingClosesAnywhere = "ring-closes-anywhere",
-    /// A pair that failed is kept apart in one order of the two only: it is tried again and again.
-    AvoidedOneWayOnly = "avoided-one-way-only",
-    /// Newcomers are put at the end of the ring also where that has failed: the same is tried until they are refused.
-    NewcomersAlwaysAtTheEnd = "newcomers-always-at-the-end",
-    /// Members of a ring that stands lose their places because newcomers made them try others.
-    MembersGoForNewcomers = "members-go-for-newcomers",
+    /// A lane that breaks once counts as often as collectives run on it: one break has a peer thrown out.
+    EachCollectiveIsABreak = "each-collective-is-a-break",
 
     // Who is late, and who gives way.
     /// A peer is kicked for its vote although more would have to go than wait: one that is fast has all

@@ -19,6 +19,7 @@
 //! | [`throttle`] | a transport whose lanes share a link of limited rate |
 //! | [`policy`] | the master's decisions in situations, under virtual time |
 //! | [`resident`] | how much memory a peer has while it reduces |
+//! | [`wan`] | an internet in a box: network namespaces, and a wire with delay, loss and limits between them |
 //! | [`siege`] | garbage for the master and for peers while a run goes on |
 
 pub mod conformance;
@@ -42,3 +43,4 @@ pub mod siege;
 pub mod talk;
 pub mod throttle;
 pub mod trap;
+pub mod wan;

@@ -183,10 +183,7 @@ impl Wiring {
 
     /// Whatever was not reported in time has failed.
     pub(super) fn close(&mut self) {
-        let open = self
-            .edges
-            .values_mut()
-            .filter(|edge| rule!(!edge.is_decided(); OverdueBlamesAll => true));
+        let open = self.edges.values_mut().filter(|edge| !edge.is_decided());
         for progress in open {
             let dialler_reported = match progress.receiver_dials {
                 true => progress.up_at_receiver,

@@ -167,13 +167,7 @@ impl Master {
         let up = wiring.edges.iter().filter(|(_, edge)| edge.is_up());
         for edge in up.map(|(edge, _)| *edge) {
             let Ends { dialler, dialled } = wiring.ends(edge);
-            rule!(
-                self.failed.remove(&pair(edge));
-                AnyEdgeClearsAll => {
-                    self.failed.clear();
-                    None
-                }
-            );
+            self.failed.remove(&pair(edge));
             if let Some(departed) = self.departed.get_mut(&dialler) {
                 departed.as_dialler = 0;
             }
@@ -201,9 +195,7 @@ impl Master {
             Failure::Overdue {
                 dialler_reported: false,
             } => true,
-            Failure::Overdue { .. } | Failure::Reported(_) => {
-                rule!(reached; OtherEndCharged => !reached)
-            }
+            Failure::Overdue { .. } | Failure::Reported(_) => reached,
         };
         if of_dialler {
             edge.dialler

@@ -186,6 +186,7 @@ impl Master {
         let Some(group) = self.group_mut(id) else {
             return;
         };
+        let known = group.broken.clone();
         group.note_broken(peer, broken);
         let tag = rule!(
             group.running.get(&seq).copied();
@@ -215,19 +216,12 @@ impl Master {
         match outcome {
             RingOutcome::Done => {}
             RingOutcome::LaneLost => {
-                let cause = rule!(
-                    AbortCause::LaneLost(peer);
-                    LaneLossMisnamed => AbortCause::LaneLost(self.neighbour_of(id, peer))
-                );
+                let cause = AbortCause::LaneLost(peer);
                 rule!(self.abort(id, tag, cause, out); LaneLossTakenForDone => {});
-                self.note_break(id, peer, broken, bytes, out);
+                self.note_break(id, peer, (broken, &known), bytes, out);
             }
             RingOutcome::Cancelled => {
-                let cause = rule!(
-                    AbortCause::Cancelled(peer);
-                    CancelMisnamed => AbortCause::Cancelled(self.neighbour_of(id, peer))
-                );
-                self.abort(id, tag, cause, out);
+                self.abort(id, tag, AbortCause::Cancelled(peer), out);
                 self.note_cancel(id, peer, bytes, out);
             }
         }
@@ -332,7 +326,6 @@ impl Master {
         for tag in aborted {
             let cause = rule!(
                 AbortCause::PeerLost(peer);
-                LossCalledTimeOut => AbortCause::TimedOut,
                 LostPeerMisnamed => AbortCause::PeerLost(self.neighbour_of(group, peer))
             );
             self.abort(group, tag, cause, out);

@@ -54,22 +54,12 @@ impl Master {
         let newcomers_max = STRIKES_MAX.min(self.config.wiring_attempts_max);
         let many = |newcomers: bool| match newcomers {
             true => attempts.fruitless >= newcomers_max,
-            false => rule!(
-                attempts.fruitless >= self.config.wiring_attempts_max;
-                EvictedAtOnce => true,
-                FailuresCountedAcrossGroups => {
-                    let all = self.attempts.values().map(|attempts| attempts.fruitless);
-                    all.sum::<u8>() >= self.config.wiring_attempts_max
-                }
-            ),
+            false => attempts.fruitless >= self.config.wiring_attempts_max,
         };
         if pieces.len() > 1 {
             let all_alone = pieces.iter().all(|piece| piece.len() == 1);
             let weight = |piece: &&BTreeSet<PeerId>| self.weight(group, piece, all_alone);
-            let largest = rule!(
-                pieces.iter().max_by_key(weight);
-                SmallerPieceStays => pieces.iter().min_by_key(weight)
-            );
+            let largest = pieces.iter().max_by_key(weight);
             let others = pieces.iter().filter(|piece| Some(*piece) != largest);
             let others: Vec<BTreeSet<PeerId>> = others.cloned().collect();
             let largest = largest.cloned().unwrap_or_default();
@@ -148,7 +138,6 @@ impl Master {
         let rank = |peer: &PeerId| (self.charges(group, *peer), self.is_registered(*peer), *peer);
         rule!(
             members.iter().copied().max_by_key(rank);
-            LowestNumberGoes => members.iter().copied().min(),
             LatestGoesWhateverFailed => members.iter().copied().max()
         )
     }
@@ -207,8 +196,7 @@ impl Master {
             self.kick(stays, Misdeed::Unconnectable { with: goes }, out);
         }
         if !self.is_registered(goes) {
-            let with = rule!(stays; UnconnectableWithItself => goes);
-            self.kick(goes, Misdeed::Unconnectable { with }, out);
+            self.kick(goes, Misdeed::Unconnectable { with: stays }, out);
         } else if rule!(goes == edge.dialler; DirectionTurnedRound => goes == edge.dialled) {
             let peer = rule!(stays; NewcomerNamesItself => goes);
             self.refuse(goes, Refusal::CannotReach { peer, at, failure }, out);
@@ -223,12 +211,14 @@ impl Master {
             .get(&peer)
             .is_some_and(|record| record.phase == ConnectionPhase::Registered)
     }
-    /// A collective was aborted because a peer lost these edges. If it names none, either may be to blame.
+
+    /// A collective was aborted because a peer lost these edges. If it names none, either may be to blame. Those
+    /// that were known to be broken have broken once, under however many collectives.
     pub(super) fn note_break(
         &mut self,
         group: GroupId,
         peer: PeerId,
-        broken: BrokenEdges,
+        (broken, known): (BrokenEdges, &BTreeSet<(PeerId, PeerId)>),
         bytes: u64,
         out: &mut Out,
     ) {
@@ -243,7 +233,10 @@ impl Master {
         };
         record.note_broken(peer, which);
         // In a ring of two both edges join the same pair.
-        let pairs: BTreeSet<Pair> = record.edges_of(peer, which).map(pair).collect();
+        let fresh = record
+            .edges_of(peer, which)
+            .filter(|edge| rule!(!known.contains(edge); EachCollectiveIsABreak => true));
+        let pairs: BTreeSet<Pair> = fresh.map(pair).collect();
         let mut most = 0;
         for pair in pairs {
             let breaks = record.breaks.entry(pair).or_default();
@@ -285,9 +278,7 @@ impl Master {
     /// A collective of this size was committed: what broke under smaller ones, or as large ones, works.
     pub(super) fn forgive(&mut self, group: GroupId, bytes: u64) {
         if let Some(record) = self.group_mut(group) {
-            record
-                .breaks
-                .retain(|_, breaks| rule!(breaks.bytes > bytes; BreaksNeverForgiven => true));
+            record.breaks.retain(|_, breaks| breaks.bytes > bytes);
             record.cancels.retain(|_, cancels| cancels.bytes > bytes);
             rule!(record.stalls.clear(); StallsNeverForgiven => {});
         }

@@ -100,8 +100,7 @@ impl Master {
         }
         send(out, peer, ToPeer::Kicked(misdeed.clone()));
         out.push(MasterOutput::Close { peer });
-        let misdeed = rule!(Some(misdeed); KickCalledDeparture => None);
-        self.lose(peer, misdeed, out);
+        self.lose(peer, Some(misdeed), out);
     }
 
     /// Turns a newcomer away, telling it why.

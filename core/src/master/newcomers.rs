@@ -101,8 +101,7 @@ impl Master {
             progress.is_some_and(|progress| progress.failed.is_some())
         });
         let members_failed = failed.any(|(from, to)| is_accepted(&from) && is_accepted(&to));
-        let is_over = rule!(members_failed; MembersGoForNewcomers => false);
-        if !is_over || newcomers.is_empty() || self.is_stale(group) {
+        if !members_failed || newcomers.is_empty() || self.is_stale(group) {
             return;
         }
         self.attempts.remove(&group);

@@ -108,9 +108,7 @@ impl Master {
                 );
                 stands && !self.is_doubtful(group)
             };
-            edges.all(|edge| {
-                keeps(edge) || rule!(!bad.contains(&pair(edge)); NewcomersAlwaysAtTheEnd => true)
-            })
+            edges.all(|edge| keeps(edge) || !bad.contains(&pair(edge)))
         };
         let rings = (0..places).map(|place| {
             // At the end first, which keeps everybody's rank.

@@ -118,8 +118,7 @@ impl Master {
         };
         for loser in &losers {
             self.step(*loser, Event::CallGaveWay, out);
-            let peer = rule!(conflict.peer; ConflictWithItself => *loser);
-            let failure = CallFailure::Conflict(Conflict { peer, ..conflict });
+            let failure = CallFailure::Conflict(conflict);
             send(out, *loser, ToPeer::CallFailed(failure));
         }
         if let Some(record) = self.group_mut(group)
@@ -143,10 +142,9 @@ impl Master {
             {
                 return true;
             }
-            let named = rule!(theirs; SyncCalledOptimize => CallKind::OptimizeTopology);
             let conflict = Conflict {
                 yours: CallKind::Collective,
-                theirs: named,
+                theirs,
                 peer,
             };
             self.refuse_tag(group, tag, &CollectiveRefusal::Conflict(conflict), out);

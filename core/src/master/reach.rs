@@ -69,12 +69,7 @@ impl Master {
 
     fn is_dead(&self, pair: Pair) -> bool {
         let failed = self.failed.get(&pair);
-        failed.is_none_or(|edge| {
-            rule!(
-                edge.both_ways || self.is_foreign(edge.dialled, edge.dialler);
-                OneDirectionIsEnough => true
-            )
-        })
+        failed.is_none_or(|edge| edge.both_ways || self.is_foreign(edge.dialled, edge.dialler))
     }
 
     fn pairs_of(

@@ -81,10 +81,7 @@ impl Master {
                     send(out, peer, ToPeer::Heartbeat);
                 }
             }
-            MasterTimer::Silence(peer) => {
-                let misdeed = rule!(Misdeed::Silent; SilenceCalledLate => Misdeed::MissedBallot);
-                self.kick(peer, misdeed, out);
-            }
+            MasterTimer::Silence(peer) => self.kick(peer, Misdeed::Silent, out),
             MasterTimer::Late(peer) => self.is_late(peer, out),
             MasterTimer::Wiring(round) => self.wiring_overdue(round, out),
             MasterTimer::RetryWiring(round) => self.wiring_failed(round, out),

@@ -262,10 +262,7 @@ impl Master {
             // failed with it.
             let is_meant = |(requester, holder): &(&PeerId, &PeerId)| {
                 let is_served = with == Some(**requester) && awaiting.contains(*requester);
-                rule!(
-                    **requester == peer || **holder == peer && is_served;
-                    AllRequestersBlamed => true
-                )
+                **requester == peer || **holder == peer && is_served
             };
             is_cancelled = with.is_none();
             for (requester, holder) in sources.iter().filter(is_meant) {
@@ -278,9 +275,7 @@ impl Master {
         }
         self.step(peer, Event::TransferDone, out);
         if !ok {
-            let named = rule!(peer; TransferMisnamed => with.unwrap_or(PeerId(0)));
-            let failure = SyncFailure::TransferFailed { peer: named };
-            self.conclude_sync(group, done, Err(failure), out);
+            self.conclude_sync(group, done, Err(SyncFailure::TransferFailed { peer }), out);
         }
         if is_cancelled {
             self.note_cancel(group, peer, 0, out);

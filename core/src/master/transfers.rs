@@ -197,7 +197,7 @@ impl Master {
         let others_fetch = requesters.any(|peer| !sources.is_hopeless(peer));
         let hopeless = self.requesters(offers, elected).filter(|peer| {
             let attempts_max = match self.is_newcomer(*peer) {
-                true => rule!(NEWCOMER_ATTEMPTS; GoesForTheFirstTransfer => 1),
+                true => NEWCOMER_ATTEMPTS,
                 false => veteran_attempts.max(NEWCOMER_ATTEMPTS),
             };
             sources.has_to_go(*peer, attempts_max)

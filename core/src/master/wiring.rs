@@ -90,9 +90,7 @@ impl Master {
             let kept = standing.filter(|group| {
                 rule!(
                     group.can_keep(edge);
-                    AllEdgesRebuilt => false,
                     WholeRingRebuilt => group.broken.is_empty() && group.can_keep(edge),
-                    UpdateRebuildsTheRing => group.can_keep(edge) && !group.broken.is_empty(),
                     OtherGroupRebuiltAsWell => group.can_keep(edge)
                         && self.groups.values().all(|group| group.broken.is_empty())
                 )
@@ -410,7 +408,7 @@ impl Master {
         let epoch = self.epoch_for(&wiring);
         self.epoch = epoch;
         for (id, plan) in wiring.rings {
-            rule!(self.attempts.remove(&id); AttemptsOutliveTheRing => None);
+            self.attempts.remove(&id);
             self.dirty.insert(id);
             let group = self.groups.entry(id).or_default();
             let is_kept = |edge: &(PeerId, PeerId)| {

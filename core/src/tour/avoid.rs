@@ -44,10 +44,7 @@ impl Search<'_> {
         match (self.members.get(one), self.members.get(other)) {
             (Some(one), Some(other)) => {
                 !self.forbidden.contains(&(*one, *other))
-                    && rule!(
-                        !self.forbidden.contains(&(*other, *one));
-                        AvoidedOneWayOnly => true
-                    )
+                    && !self.forbidden.contains(&(*other, *one))
             }
             (None, _) | (_, None) => false,
         }

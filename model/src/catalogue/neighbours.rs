@@ -79,13 +79,13 @@ pub(super) fn all() -> Vec<Scenario> {
         ),
         only(
             &[Fault::BreakEdge, Fault::RefuseDial],
-            small(scenario(
+            scenario(
                 "break-4",
                 "four peers, an edge of whose ring breaks and is not connected again",
                 2,
-                vec![inside(&REDUCE); 4],
-                &[M::Aborted, M::Rewired, M::WiredAgain, M::RoutedAround],
-            )),
+                vec![inside(&UPDATE); 4],
+                &[M::WiredAgain, M::RoutedAround],
+            ),
         ),
         only(
             &[Fault::BreakEdge],

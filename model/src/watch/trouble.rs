@@ -13,7 +13,7 @@ use super::accepted;
 use super::innocence::CHOICE_MIN;
 use crate::claim::Claim;
 use crate::run::Run;
-use crate::state::Life;
+use crate::state::{Life, Seat};
 use crate::trouble::{MANY, count, pair};
 
 /// The master hears from a peer.
@@ -108,11 +108,19 @@ fn lost_lanes(run: &mut Run<'_>, before: &Master, peer: PeerId, broken: BrokenEd
         (broken.to_next, Edge::ToNext),
         (broken.from_previous, Edge::FromPrevious),
     ];
+    // With one that is gone no ring is built.
+    let are_there = |(from, to): (PeerId, PeerId)| {
+        [from, to]
+            .iter()
+            .all(|peer| before.view().peer(*peer).is_some())
+    };
     for (_, edge) in ends.into_iter().filter(|(is_broken, _)| *is_broken) {
         if let Some(ends) = standing_edge(run, before, peer, edge)
+            && are_there(ends)
             && !run.state.ghost.trouble.broken.contains_key(&ends)
         {
             run.state.ghost.edit().trouble.broken.insert(ends, false);
+            run.freshly_broken.insert(ends);
         }
     }
 }
@@ -128,16 +136,34 @@ fn could_not_fetch(run: &mut Run<'_>, before: &Master, peer: PeerId, with: Optio
         return;
     }
     let seat = run.state.seat_of(peer).and_then(|no| run.state.seat(no));
-    let moving = seat.and_then(|seat| seat.plane.moving.as_ref());
-    let ends = match moving.map(|moving| &moving.plan.role) {
+    let ends = match seat.and_then(|seat| role_of(seat)) {
         Some(SyncRole::Request { from, .. }) => from.map(|from| (peer, from.with)),
-        Some(SyncRole::Distribute { .. }) => with.map(|asker| (asker, peer)),
+        // Who has what it asked for has fetched it, whatever its holder says.
+        Some(SyncRole::Distribute { .. }) => {
+            let asker = with.filter(|asker| {
+                let known = before.view().peer(*asker);
+                let fetches = ConnectionState::RequestSharedState;
+                known.is_some_and(|known| known.state() == fetches)
+            });
+            asker.map(|asker| (asker, peer))
+        }
         None => None,
     };
     if let Some(ends) = ends {
         let unfetched = &mut run.state.ghost.edit().trouble.unfetched;
         count(unfetched.entry(ends).or_default());
     }
+}
+
+/// What a peer was told last to do about shared state, which may still be on its way to it.
+fn role_of(seat: &Seat) -> Option<&SyncRole> {
+    let on_its_way = seat.link.down.queue.iter().rev();
+    let mut plans = on_its_way.filter_map(|message| match message {
+        ToPeer::SharedStatePlan(plan) => Some(&plan.role),
+        _ => None,
+    });
+    let under_way = || Some(&seat.plane.moving.as_ref()?.plan.role);
+    plans.next().or_else(under_way)
 }
 
 /// What the master's input shows, before what it does about it is looked at.
@@ -172,7 +198,7 @@ pub(super) fn befell(
 }
 
 /// A collective was aborted because lanes of a peer ended: those that it named when it said so, as far as it
-/// was right.
+/// was right and the first to say so. However many collectives there were, lanes end once.
 fn lanes_ended(run: &mut Run<'_>, before: &Master, heard: &MasterInput, out: &[MasterOutput]) {
     let MasterInput::Message {
         peer,
@@ -212,6 +238,7 @@ fn lanes_ended(run: &mut Run<'_>, before: &Master, heard: &MasterInput, out: &[M
     // In a ring of two both edges join the same pair.
     let pairs: BTreeSet<_> = dead
         .filter_map(|(_, edge)| standing_edge(run, before, *peer, edge))
+        .filter(|ends| run.freshly_broken.contains(ends))
         .map(|(from, to)| pair(from, to))
         .collect();
     let breaks = &mut run.state.ghost.edit().trouble.breaks;

@@ -120,6 +120,39 @@ fn who_loses_lanes_each_time_is_the_one_that_goes() {
     }
 }
 
+/// An edge breaks once, under many reduces of a ring of two: each of them is aborted for it.
+#[test]
+fn an_edge_that_breaks_under_many_collectives_at_once_has_broken_once() {
+    let mut desk = Desk::with_accepted_peers(2);
+    let tags = 1..=16;
+    for (tag, peer) in tags.clone().flat_map(|tag| [(tag, 1), (tag, 2)]) {
+        let (spec, epoch) = (crate::harness::ring_spec(), desk.epoch());
+        let vote = ToMaster::InitiateCollective {
+            tag: Tag(tag),
+            spec,
+            epoch,
+            broken: BrokenEdges::NONE,
+        };
+        desk.says(peer, vote);
+    }
+    let broken = BrokenEdges {
+        to_next: true,
+        from_previous: false,
+    };
+
+    for seq in tags.map(Seq) {
+        let outcome = RingOutcome::LaneLost;
+        let vote = ToMaster::CompleteCollective {
+            seq,
+            outcome,
+            broken,
+        };
+        desk.says(1, vote);
+    }
+
+    assert_eq!(desk.present(), [1, 2]);
+}
+
 /// Both edges of a ring of two join the same pair, and one abort is one.
 #[test]
 fn in_a_ring_of_two_an_abort_counts_once_against_the_pair() {
