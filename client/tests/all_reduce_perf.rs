@@ -304,7 +304,7 @@ fn run_floor<T: Number>(work: &Work, peers: usize, count: usize, piece: usize) -
             .map(|(rank, listener)| {
                 let next = addresses[(rank + 1) % peers];
                 scope.spawn(move || {
-                    let edges = Edges::join(listener, next, "reno").unwrap();
+                    let edges = Edges::join(listener, next, Some("reno")).unwrap();
                     let mut floor = Floor::<T>::new(rank, peers, edges);
                     let run = |iteration| {
                         run_rank(&mut floor, work, rank, peers, count, piece, iteration)
