@@ -240,8 +240,12 @@ impl RunState {
         self.ghost.seal();
     }
 
-    /// 64 bits that stand for the state up to the symmetry of the search: equal for states with equal
-    /// [`canonical`](Self::canonical) forms.
+    /// 64 bits that stand for the state with interchangeable seats in a fixed order: the symmetry that the
+    /// search uses.
+    ///
+    /// Seats are interchangeable where their plans are equal, for nothing but the seat itself refers
+    /// to its place. Peers' numbers are left as they are: the protocol prefers lower ones, so peers
+    /// that differ in nothing but their number are *not* alike.
     #[must_use]
     pub fn key(&self) -> u64 {
         let mut seats: Vec<&Hashed<Seat>> = self.seats.iter().collect();
@@ -261,18 +265,6 @@ impl RunState {
         self.black_holes.hash(state);
         self.ghost.hash(state);
         self.broken.hash(state);
-    }
-
-    /// The same state with interchangeable seats in a fixed order: the symmetry that the search uses.
-    ///
-    /// Seats are interchangeable where their plans are equal, for nothing but the seat itself refers
-    /// to its place. Peers' numbers are left as they are: the protocol prefers lower ones, so peers
-    /// that differ in nothing but their number are *not* alike.
-    #[must_use]
-    pub fn canonical(&self) -> Self {
-        let mut sorted = self.clone();
-        sorted.seats.sort_by_key(order_of);
-        sorted
     }
 }
 

@@ -1,12 +1,11 @@
 //! A run that does not end, as a story that does: the way to what is repeated, and that once.
 
 use pccl_model::RunModel;
-use pccl_model::state::RunState;
 use pccl_model::step::Step;
 use stateright::Model;
 
-/// Longer than any run of the standard scenarios goes on after its last fault.
-const STEPS_TO_REST_MAX: usize = 1_000;
+use crate::shortest::{leave_out, take};
+use crate::walks::STEPS_TO_REST_MAX;
 
 /// How often something is seen before it is held to go on for ever.
 const TIMES: usize = 3;
@@ -60,22 +59,8 @@ fn needed(model: &RunModel, steps: Vec<Step>, choice: Choice) -> Option<Vec<Step
     if !is_endless(&steps) {
         return None;
     }
-    let mut short = steps;
-    let mut size = short.len().div_ceil(2);
-    while size > 0 {
-        let mut at = 0;
-        while at < short.len() {
-            let head = short.iter().take(at);
-            let without: Vec<Step> = head.chain(short.iter().skip(at + size)).copied().collect();
-            if is_endless(&without) {
-                short = without;
-            } else {
-                at += size;
-            }
-        }
-        size /= 2;
-    }
-    Some(short)
+    let enough = |without: &[Step]| is_endless(without).then(|| without.to_vec());
+    Some(leave_out(steps, enough))
 }
 
 /// Takes those of the steps that are possible, and goes on without another fault: what was taken of the
@@ -101,20 +86,6 @@ fn go_on(model: &RunModel, steps: &[Step], choice: Choice) -> (Vec<Step>, Vec<St
         after.push(next);
     }
     (taken, after)
-}
-
-/// Whether the step is possible.
-fn take(model: &RunModel, state: &mut RunState, step: Step) -> bool {
-    let mut possible = Vec::new();
-    model.actions(state, &mut possible);
-    let next = possible
-        .contains(&step)
-        .then(|| model.next_state(state, step));
-    let Some(next) = next.flatten() else {
-        return false;
-    };
-    *state = next;
-    true
 }
 
 /// Until where the steps have to be told for all that is repeated to be told once, and how many these are.

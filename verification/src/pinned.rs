@@ -27,7 +27,7 @@ const STATES_MIN: usize = 1_000_000;
 
 /// However short its runs are: a way that the search tries is not always the longest, and signs of life on
 /// their way count.
-const STEPS_MIN: usize = 400;
+pub(crate) const STEPS_MIN: usize = 400;
 
 /// What one scenario comes to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -141,16 +141,27 @@ fn way_to(mut number: u32, parents: &[(u32, Step)]) -> Vec<Step> {
 
 /// Leaves steps out, larger pieces first, as long as a claim is broken in the end.
 fn drop_what_is_not_needed(model: &RunModel, long: Vec<Step>, until: Instant) -> Vec<Step> {
+    leave_out(long, |without| {
+        let is_time_left = Instant::now() < until;
+        is_time_left.then(|| go(model, without)).flatten()
+    })
+}
+
+/// Leaves steps out, larger pieces first. `enough` says whether what is left will do, and how much of it.
+pub(crate) fn leave_out(
+    long: Vec<Step>,
+    mut enough: impl FnMut(&[Step]) -> Option<Vec<Step>>,
+) -> Vec<Step> {
     let mut short = long;
-    let mut size = short.len() / 2;
+    let mut size = short.len().div_ceil(2);
     while size > 0 {
         let mut at = 0;
-        while at < short.len() && Instant::now() < until {
+        while at < short.len() {
             let without: Vec<Step> = (short.iter().take(at))
                 .chain(short.iter().skip(at + size))
                 .copied()
                 .collect();
-            match go(model, &without) {
+            match enough(&without) {
                 Some(taken) if taken.len() < short.len() => short = taken,
                 Some(_) | None => at += size,
             }
@@ -164,17 +175,22 @@ fn drop_what_is_not_needed(model: &RunModel, long: Vec<Step>, until: Instant) ->
 fn go(model: &RunModel, steps: &[Step]) -> Option<Vec<Step>> {
     let mut state = model.first_state().clone();
     let mut taken = Vec::new();
-    let mut possible = Vec::new();
     for step in steps {
         if model.broken(&state).is_some() {
             break;
         }
-        possible.clear();
-        model.actions(&state, &mut possible);
-        if possible.contains(step) {
-            state = model.next_state(&state, *step)?;
+        if take(model, &mut state, *step) {
             taken.push(*step);
         }
     }
     model.broken(&state).map(|_| taken)
+}
+
+/// Takes a step. False: it is not possible.
+pub(crate) fn take(model: &RunModel, state: &mut RunState, step: Step) -> bool {
+    let mut possible = Vec::new();
+    model.actions(state, &mut possible);
+    let is_possible = possible.contains(&step);
+    let next = is_possible.then(|| model.next_state(state, step)).flatten();
+    next.map(|next| *state = next).is_some()
 }

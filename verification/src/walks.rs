@@ -25,7 +25,7 @@ const FAULTS: u8 = 4;
 const WILD_STEPS: Range<usize> = 1..120;
 
 /// The second part does not get longer in a run that comes to rest.
-const STEPS_TO_REST_MAX: usize = 1_000;
+pub(crate) const STEPS_TO_REST_MAX: usize = 1_000;
 
 /// How a walk ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -27,11 +27,6 @@ pub(crate) struct Hosts {
 }
 
 impl Hosts {
-    /// Whether all processes run on this machine and talk over loopback.
-    pub(crate) fn is_loopback(&self) -> bool {
-        self.hosts.is_empty()
-    }
-
     /// Where the master runs.
     pub(crate) fn of_master(&self) -> IpAddr {
         self.of_rank(0)

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! For every number of peers and of lanes it starts a master and that many peers as processes of this
-//! machine, or of those that `--hosts` names, and measures one size after the other. Each result is checked on every peer in every
-//! iteration; a wrong element makes the exit code a failure.
+//! machine, or of those that `--hosts` names, and measures one size after the other. Each result is
+//! checked on every peer in every iteration; a wrong element makes the exit code a failure.
 //!
 //! Beside each row stands its *floor*, measured in turns with it by the same processes in the same
 //! memory: the same all-reduce by a single-threaded streaming ring over plain sockets, without any

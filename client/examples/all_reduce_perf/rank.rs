@@ -38,9 +38,6 @@ pub(crate) struct Assignment {
     /// The address of the machine that it runs on, as the others reach it.
     #[arg(long)]
     pub(crate) host: IpAddr,
-    /// Whether all ranks run on one machine.
-    #[arg(long)]
-    pub(crate) is_loopback: bool,
     #[arg(long)]
     pub(crate) master: SocketAddr,
     #[command(flatten)]
@@ -59,7 +56,6 @@ impl Assignment {
             format!("--host={}", self.host),
             format!("--master={}", self.master),
         ];
-        arguments.extend(self.is_loopback.then(|| "--is-loopback".to_owned()));
         arguments.extend(self.work.to_arguments());
         arguments
     }
@@ -137,7 +133,7 @@ fn take_part<T: Number>(assignment: &Assignment) -> Result<(), RankError> {
     loop {
         match next_order() {
             Order::JoinFloor { next } => {
-                let congestion = rank.work.congestion_of_floor(assignment.is_loopback);
+                let congestion = rank.work.congestion_of_floor(assignment.host.is_loopback());
                 let edges = Edges::join(&listener, next, congestion)?;
                 rank.floor = Some(Floor::new(assignment.rank, assignment.peers, edges));
                 tell(&Event::Joined);

@@ -54,7 +54,6 @@ impl<'a> Session<'a> {
                 lanes,
                 transport: over,
                 host: hosts.of_rank(rank),
-                is_loopback: hosts.is_loopback(),
                 master: address,
                 work: arguments.work.clone(),
             };

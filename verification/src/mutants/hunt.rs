@@ -18,6 +18,7 @@ use pccl_model::trace::Trace;
 
 use crate::arguments::Arguments;
 use crate::endless::in_short;
+use crate::pinned::STEPS_MIN;
 use crate::progress::Progress;
 use crate::search::{End, Limits, explore, trace_of};
 use crate::shortest::{Way, shorten};
@@ -34,9 +35,6 @@ const SEARCH_TIME: Duration = Duration::from_secs(3);
 
 /// And so many states at most.
 const SEARCH_STATES: usize = 200_000;
-
-/// No run of a standard scenario takes so many steps.
-const STEPS_MAX: usize = 400;
 
 /// So long is the shortest way looked for.
 const TIME_TO_SHORTEN: Duration = Duration::from_secs(5);
@@ -170,7 +168,7 @@ fn limits() -> Limits {
     Limits {
         time: Some(SEARCH_TIME),
         states: SEARCH_STATES,
-        steps: STEPS_MAX,
+        steps: STEPS_MIN,
         ..Limits::default()
     }
 }
