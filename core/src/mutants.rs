@@ -171,6 +171,9 @@ mutants! {
     /// A vote to update that crossed the announcement of another ring counts for the next one: nobody waits
     /// in that call any more, and the peer is kicked for its next.
     VoteOnAnOlderRingCounts = "vote-on-an-older-ring-counts",
+    /// A peer that rests is not told of a ring that it was given when it calls for an update next: it waits
+    /// for another update, which nobody else wants.
+    LateUpdateWaits = "late-update-waits",
     /// A newcomer is told another ring than the others: its rank is somebody else's.
     NewcomerGetsAnotherRing = "newcomer-gets-another-ring",
 

@@ -20,7 +20,8 @@ pub(super) struct Accepted {
     pub(super) identity: Identity,
     pub(super) wiring: Wiring,
     pub(super) topology: Topology,
-    /// Was admitted and has called nothing since: its admission counts as its topology update.
+    /// Was admitted, or was given another ring while it rests, and has called nothing since: its next
+    /// topology update is answered with that ring.
     pub(super) fresh: bool,
     /// Was admitted and has voted for nothing since: its admission counts as its vote to update, so the
     /// master may build another ring under it.

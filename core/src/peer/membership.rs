@@ -52,6 +52,10 @@ impl Accepted {
         if let Some(Major::Update) = self.major {
             self.major = None;
             answer(out, Some(Answer::TopologyUpdated(Ok(topology))));
+        } else {
+            // The others' update was built under a peer that rests. Its own, if it comes late, would wait
+            // for another one that nobody else wants.
+            self.fresh |= rule!(self.rests; LateUpdateWaits => false);
         }
         Ok(())
     }

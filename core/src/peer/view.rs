@@ -109,7 +109,8 @@ impl<'a> PeerView<'a> {
             .unwrap_or_default()
     }
 
-    /// Was admitted and has called nothing since: `update_topology` would be answered at once.
+    /// Whether `update_topology` would be answered at once: the peer was admitted, or was given another
+    /// ring while it rests, and has called nothing since.
     #[must_use]
     pub fn is_fresh(&self) -> bool {
         self.accepted().is_some_and(|accepted| accepted.fresh)

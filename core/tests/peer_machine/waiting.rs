@@ -145,10 +145,27 @@ fn the_first_update_after_another_ring_is_answered_with_that_ring() {
     assert_eq!(told, [PeerOutput::Answer(answered)]);
 }
 
+/// Nobody waited for its vote.
+#[test]
+fn a_peer_that_rests_is_told_each_ring_that_it_was_given_at_its_next_update() {
+    let mut desk = Desk::resting();
+    rewires(&mut desk);
+
+    let late = desk.calls(Call::UpdateTopology);
+    let next = desk.calls(Call::UpdateTopology);
+
+    let ring = topology(2, &[1, 2, 3]);
+    let (epoch, broken) = (Epoch(2), BrokenEdges::NONE);
+    let vote = ToMaster::UpdateTopology { epoch, broken };
+    let answered = Answer::TopologyUpdated(Ok(ring));
+    assert_eq!(late, [PeerOutput::Answer(answered)]);
+    assert_eq!(next, [PeerOutput::Send(vote)]);
+}
+
 /// The master takes a vote on an older ring than the present one for answered.
 #[test]
 fn a_vote_to_update_names_the_ring_on_which_it_was_cast() {
-    let mut desk = Desk::resting();
+    let mut desk = Desk::accepted();
     rewires(&mut desk);
 
     let first = desk.calls(Call::UpdateTopology);

@@ -406,7 +406,7 @@ fn stands_alone(output: &MasterOutput) -> bool {
 }
 
 /// Peer 2 was admitted, and its first update was that. The others let peer 3 in, for which peer 2 was not asked
-/// as it had voted for nothing. Its own vote is for the update after that one.
+/// as it had voted for nothing.
 fn updates_after_the_others() -> Run {
     let mut run = Run::with_accepted_peers(1, 2);
     for newcomer in [2, 3] {
@@ -423,14 +423,29 @@ fn updates_after_the_others() -> Run {
         run.answers(no);
     }
     run.call(2, Call::UpdateTopology);
-    run.settle();
     run
+}
+
+/// It saw peer 3 at the door, and calls after the others' update is over.
+#[test]
+fn who_rests_and_updates_after_the_others_is_told_their_ring_at_once() {
+    let mut run = updates_after_the_others();
+
+    let answer = run.outcome(2);
+
+    let Answer::TopologyUpdated(Ok(topology)) = answer else {
+        panic!("{answer:?}");
+    };
+    assert_eq!(topology.ring.0.len(), 4);
 }
 
 /// It waits as long as the others are idle, and no longer: whatever they call leads to that update.
 #[test]
-fn who_updates_after_the_others_waits_until_these_call_anything() {
-    let whole = updates_after_the_others();
+fn who_updates_once_more_waits_until_the_others_call_anything() {
+    let mut whole = updates_after_the_others();
+    whole.outcome(2);
+    whole.call(2, Call::UpdateTopology);
+    whole.settle();
     for call in [Call::UpdateTopology, reduce(1), Call::ArePeersPending] {
         let mut run = whole.clone();
         assert!(run.answers(2).is_empty(), "the others have called nothing");

@@ -54,6 +54,8 @@ impl Reference {
                 if let Some(Major::Update) = self.major {
                     self.major = None;
                     self.answer(Answer::TopologyUpdated(Ok(topology.clone())));
+                } else if self.rests {
+                    self.fresh = true;
                 }
                 Ok(())
             }
