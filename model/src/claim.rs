@@ -187,7 +187,9 @@ impl Claim {
             Self::Apart => {
                 "what concerns one group changes nothing in another and is not told there"
             }
-            Self::Ballots => "a ballot that lacks nobody's vote is over, whatever other groups do",
+            Self::Ballots => {
+                "a ballot that lacks nobody's vote is over, whatever other groups do, and a late vote of who was not asked as well"
+            }
             Self::Epochs => {
                 "peers that are told of one epoch are told of one world, whatever their group"
             }

@@ -63,6 +63,9 @@ pub struct Seat {
     pub has_voted: bool,
     /// Has taken its last vote back.
     pub took_back: bool,
+    /// Was told a ring, has voted for nothing, and its user has called for nothing since: its next update is
+    /// answered with that ring.
+    pub was_told_a_ring: bool,
 }
 
 impl Seat {
@@ -90,6 +93,7 @@ impl Seat {
             is_closed: false,
             has_voted: false,
             took_back: false,
+            was_told_a_ring: false,
         }
     }
 

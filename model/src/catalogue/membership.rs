@@ -2,8 +2,8 @@
 
 use super::programs::{
     ASK_FIRST, CONNECT, POPULAR, PUMP, PUMP_NEWCOMER, README, README_TWICE, REDUCE, STUBBORN, SYNC,
-    TRAIN, TRAIN_FROM_REDUCE, TRAIN_FROM_SYNC, TRAIN_TWICE, UPDATE_OPTIMIZE, UPDATE_REDUCE,
-    UPDATE_REDUCE_TWICE,
+    TRAIN, TRAIN_FROM_REDUCE, TRAIN_FROM_SYNC, TRAIN_TWICE, UPDATE_AND_ASK, UPDATE_OPTIMIZE,
+    UPDATE_REDUCE, UPDATE_REDUCE_TWICE, UPDATE_TWICE_REDUCE,
 };
 use super::{
     DEATHS_AND_BREAKS, DEATHS_AND_CUTS, DEATHS_AND_REFUSALS, by_halves, holding, holding_outside,
@@ -182,6 +182,17 @@ pub(super) fn all() -> Vec<Scenario> {
                 in_group(1, outside(&REDUCE)),
             ],
             &[M::Committed, M::Admitted],
+        ),
+        scenario(
+            "join-and-ask",
+            "two newcomers to one: the first asks for an update when the second has been let in",
+            0,
+            vec![
+                inside(&UPDATE_TWICE_REDUCE),
+                outside(&UPDATE_AND_ASK),
+                outside(&REDUCE),
+            ],
+            &[M::Admitted, M::ToldPending, M::Committed],
         ),
         scenario(
             "pump-out-of-step",

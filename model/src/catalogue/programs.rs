@@ -116,9 +116,21 @@ pub(super) static SYNC_AGAIN: Program = program(&[
 pub(super) static ASK_FIRST: Program =
     program(&[Do::Ask, Do::UpdateIfPending, Do::Start(1), Do::Finish(1)]);
 
+/// A newcomer that lets others in once its own admission is over.
+pub(super) static UPDATE_AND_ASK: Program = program(&[
+    Do::Update,
+    Do::Ask,
+    Do::UpdateIfPending,
+    Do::Start(1),
+    Do::Finish(1),
+]);
+
 pub(super) static UPDATE_REDUCE: Program = program(&[Do::Update, Do::Start(1), Do::Finish(1)]);
 pub(super) static UPDATE_REDUCE_TWICE: Program =
     repeated(2, &[Do::Update, Do::Start(1), Do::Finish(1)]);
+/// Lets newcomers in twice.
+pub(super) static UPDATE_TWICE_REDUCE: Program =
+    program(&[Do::Update, Do::Update, Do::Start(1), Do::Finish(1)]);
 pub(super) static UPDATE: Program = program(&[Do::Update]);
 /// Updates until who waits in another call has been passed over often enough, and once more.
 pub(super) static UPDATE_ON_AND_ON: Program = repeated(UPDATES_MANY, &[Do::Update]);

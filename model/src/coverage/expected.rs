@@ -160,8 +160,9 @@ fn may_go_down(kind: &str, receiver: ReceiverIn) -> Result<(), &'static str> {
                 R::Optimize,
                 R::Sync,
                 R::Collective,
+                R::Query,
             ],
-            "who asks whether peers are pending is told that they are first",
+            "nobody connects a ring before it is welcome",
         ),
         "CallFailed" => allowed(
             &[R::Optimize, R::Sync],

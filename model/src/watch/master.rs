@@ -69,7 +69,7 @@ pub(crate) fn master_moved(
     reasons(run, &moment);
     master_keeps(run, before, &after, heard, out);
     ring_orders::stand(run, &after, out);
-    sources(run, out);
+    sources(run, before, out);
     trouble::mended(run, before, &after, heard, out);
     ring_orders::ordered(run, before, &after, out);
     precedence(run, before, &after, heard, out);

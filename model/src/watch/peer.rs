@@ -2,7 +2,7 @@
 
 use pccl_core::id::{GroupId, PeerId, Revision, Seq, Tag};
 use pccl_core::messages::{CallKind, RingOutcome, ToMaster, ToPeer, Verdict};
-use pccl_core::peer::{Answer, CallError, Committed, PeerInput, PeerOutput, PeerTimer};
+use pccl_core::peer::{Answer, Call, CallError, Committed, PeerInput, PeerOutput, PeerTimer};
 use pccl_core::schedule::Schedule;
 use pccl_core::shared_state::{SyncRole, SyncStrategy};
 use pccl_core::topology::Edge;
@@ -25,6 +25,37 @@ pub(crate) fn peer_moved(
 ) {
     peer_keeps(run, no, was_connected, heard, out);
     signs_of_life(run, no, heard, out);
+    who_rests_is_told_its_ring(run, no, heard, out);
+}
+
+/// The others did not wait for the vote of a peer that rests, so it does not wait for them.
+fn who_rests_is_told_its_ring(
+    run: &mut Run<'_>,
+    no: SeatNo,
+    heard: &PeerInput,
+    out: &[PeerOutput],
+) {
+    let is_answer =
+        |output: &PeerOutput| matches!(output, PeerOutput::Answer(Answer::TopologyUpdated(Ok(_))));
+    let is_answered = out.iter().any(is_answer);
+    let rests = !run.seat(no).has_voted;
+    let was_told = run.seat(no).was_told_a_ring;
+    let is_told = match heard {
+        PeerInput::Message(ToPeer::TopologyEstablished { .. }) => rests && !is_answered,
+        PeerInput::Call(Call::UpdateTopology) => {
+            if was_told && !is_answered {
+                run.breaks(Claim::Ballots);
+            }
+            false
+        }
+        PeerInput::Call(
+            Call::OptimizeTopology | Call::SyncSharedState(_) | Call::Initiate { .. } | Call::Leave,
+        ) => false,
+        _ => was_told,
+    };
+    if is_told != was_told {
+        run.edit(no).was_told_a_ring = is_told;
+    }
 }
 
 /// What holds of every step of a peer.

@@ -3,15 +3,17 @@
 use std::collections::BTreeSet;
 
 use pccl_core::id::PeerId;
-use pccl_core::master::MasterOutput;
+use pccl_core::master::{Master, MasterOutput};
 use pccl_core::messages::ToPeer;
 use pccl_core::shared_state::SyncRole;
 
 use crate::claim::Claim;
 use crate::run::Run;
+use crate::trouble::MANY;
 
-/// Who could not fetch from one is sent to another, if there is one.
-pub(super) fn sources(run: &mut Run<'_>, out: &[MasterOutput]) {
+/// Who could not fetch from one is sent to another, if there is one. A newcomer that has failed so often with
+/// all of them goes, or is set aside, as long as nobody else of the run has.
+pub(super) fn sources(run: &mut Run<'_>, before: &Master, out: &[MasterOutput]) {
     let failed = &run.state.ghost.trouble.unfetched;
     if failed.is_empty() {
         return;
@@ -29,17 +31,34 @@ pub(super) fn sources(run: &mut Run<'_>, out: &[MasterOutput]) {
         .filter(|(_, plan)| matches!(plan.role, SyncRole::Distribute { .. }))
         .map(|(peer, _)| peer)
         .collect();
-    let is_sent_back = plans().any(|(peer, plan)| {
-        let SyncRole::Request {
-            from: Some(from), ..
-        } = &plan.role
-        else {
-            return false;
-        };
-        let has_failed = |holder: PeerId| failed.contains_key(&(peer, holder));
-        has_failed(from.with) && !holders.iter().all(|holder| has_failed(*holder))
-    });
+    let has_failed = |peer: PeerId, holder: PeerId| failed.contains_key(&(peer, holder));
+    let has_tried_all = |peer: PeerId| holders.iter().all(|holder| has_failed(peer, *holder));
+    let sent = || {
+        plans().filter_map(|(peer, plan)| match &plan.role {
+            SyncRole::Request {
+                from: Some(from), ..
+            } => Some((peer, from.with)),
+            _ => None,
+        })
+    };
+    let is_sent_back =
+        sent().any(|(peer, holder)| has_failed(peer, holder) && !has_tried_all(peer));
+    let is_newcomer = |peer: PeerId| {
+        let known = before.view().peer(peer);
+        known.is_some_and(|known| !known.is_synchronized())
+    };
+    let had_to_go = |peer: PeerId| {
+        is_newcomer(peer)
+            && has_tried_all(peer)
+            && run.state.ghost.trouble.unfetched_by(peer) >= MANY
+    };
+    // Who has gone, or waits, has spared others.
+    let all_are_here = plans().count() == run.state.seats.len();
+    let is_sent_in_vain = all_are_here && sent().any(|(peer, _)| had_to_go(peer));
     if is_sent_back {
         run.state.breaks(Claim::Avoidance);
+    }
+    if is_sent_in_vain {
+        run.state.breaks(Claim::Persistence);
     }
 }
