@@ -50,4 +50,11 @@ traces! {
          down 2; call 2; up 2",
     a_ring_of_two_that_has_lost_one_way_is_not_tried_for_ever:
         "port-2: break-edge 2; close-port 1; notice 2 next; call 1; call 2; up 2; up 1",
+    of_two_newcomers_the_one_is_refused_that_two_attempts_have_failed_for:
+        "entries-majority faults=4: call 2; up 2; down 2; call 3; call 1; up 1; up 3; down 3; \
+         down 1; call 1; up 1; down 2; down 3; dial 2 next; up 2; down 1; refuse-dial 1 next; \
+         dial 3 next; up 1; up 1; up 3; up 3; pause-ends; late wiring",
+    of_three_between_whom_nothing_can_be_connected_one_stays:
+        "train-3 faults=4: break-edge 2; call 1; notice 2 next; call 2; up 2; up 1; late wiring; \
+         late wiring; late wiring",
 }

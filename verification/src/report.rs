@@ -17,6 +17,8 @@ use crate::words::count;
 pub(crate) struct Report {
     pub(crate) explored: Vec<Explored>,
     pub(crate) walked: Option<Walked>,
+    /// All searches together.
+    pub(crate) took: Duration,
     /// All standard scenarios were explored as they are: what no test reaches is missing.
     pub(crate) is_whole: bool,
     /// A cut was asked for.
@@ -74,10 +76,6 @@ impl Report {
 
     pub(crate) fn generated(&self) -> usize {
         self.explored.iter().map(|known| known.generated).sum()
-    }
-
-    pub(crate) fn time(&self) -> Duration {
-        self.explored.iter().map(|known| known.time).sum()
     }
 
     /// Everything that keeps the run from being a success.
@@ -274,7 +272,7 @@ impl Report {
             success: failures.is_empty(),
             failures: failures.iter().map(Failure::to_string).collect(),
             unique_states: self.unique(),
-            seconds: self.time().as_secs_f64(),
+            seconds: self.took.as_secs_f64(),
             chance_of_a_collision: largest.map(crate::words::chance_of_collision).sum(),
             transitions_taken: coverage.taken(),
             transitions: coverage.rows_in_all(),

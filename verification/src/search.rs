@@ -69,6 +69,7 @@ pub(crate) struct Explored {
     pub(crate) depth: usize,
     /// Steps of the longest run, if every run ends and that was looked at.
     pub(crate) longest: Option<u32>,
+    /// That the search took.
     pub(crate) time: Duration,
     pub(crate) end: End,
     pub(crate) reached: Vec<Milestone>,
@@ -83,13 +84,31 @@ pub(crate) struct Explored {
 #[error("a thread of the search panicked; run with RUST_BACKTRACE=1")]
 pub(crate) struct SearchPanicked;
 
+/// A search that is over. Whether every run of its scenario ends is still to be looked at.
+pub(crate) struct Searched {
+    explored: Explored,
+    notes: Arc<Notes>,
+    first: Key,
+}
+
 /// Explores a scenario.
+#[cfg(feature = "mutants")]
 pub(crate) fn explore(
     scenario: &Scenario,
     threads: usize,
     limits: Limits,
     progress: &mut Progress,
 ) -> Result<Explored, SearchPanicked> {
+    search(scenario, threads, limits, progress).map(Searched::finish)
+}
+
+/// Looks at every state of a scenario.
+pub(crate) fn search(
+    scenario: &Scenario,
+    threads: usize,
+    limits: Limits,
+    progress: &mut Progress,
+) -> Result<Searched, SearchPanicked> {
     let begun = Instant::now();
     let model = RunModel::new(scenario.clone());
     let coverage = model.coverage();
@@ -123,35 +142,57 @@ pub(crate) fn explore(
     let expanded = notes.expanded.load(Ordering::Relaxed);
     notes.stop.store(false, Ordering::Relaxed);
     let unique = checker.unique_state_count();
-    progress.say("looking for circles");
-    let shape = notes.steps.shape(first);
     let path = |property| checker.discovery(property).map(|path| path.into_actions());
-    let (end, violation) = match (path(HOLDS), path(ENDS), &shape) {
-        (Some(steps), ..) => (End::Broken, Some(steps)),
-        (None, Some(steps), _) => (End::Endless, Some(steps)),
-        (None, None, Shape::Circles(way)) => (End::Endless, Some(steps_along(scenario, way))),
-        (None, None, Shape::Ends { .. } | Shape::Unknown) if expanded == unique => {
-            (End::Exhausted, None)
-        }
-        (None, None, Shape::Ends { .. } | Shape::Unknown) => (cut.unwrap_or(End::Cut), None),
+    let (end, violation) = match (path(HOLDS), path(ENDS)) {
+        (Some(steps), _) => (End::Broken, Some(steps)),
+        (None, Some(steps)) => (End::Endless, Some(steps)),
+        (None, None) if expanded == unique => (End::Exhausted, None),
+        (None, None) => (cut.unwrap_or(End::Cut), None),
     };
-    let longest = match shape {
-        Shape::Ends { longest } if end == End::Exhausted => Some(longest),
-        Shape::Ends { .. } | Shape::Circles(_) | Shape::Unknown => None,
-    };
-    Ok(Explored {
+    let explored = Explored {
         scenario: scenario.clone(),
         unique,
         generated: checker.state_count(),
         depth: checker.max_depth(),
-        longest,
+        longest: None,
         time: begun.elapsed(),
         end,
         reached: notes.reached(),
         missed: notes.missed(scenario),
         coverage,
         violation,
+    };
+    Ok(Searched {
+        explored,
+        notes,
+        first,
     })
+}
+
+impl Searched {
+    /// Whether a way was found that must not be.
+    pub(crate) fn has_found(&self) -> bool {
+        self.explored.violation.is_some()
+    }
+
+    /// Looks for a run that meets a state twice.
+    pub(crate) fn finish(self) -> Explored {
+        let mut explored = self.explored;
+        if explored.violation.is_some() {
+            return explored;
+        }
+        match self.notes.steps.shape(self.first) {
+            Shape::Circles(way) => {
+                explored.end = End::Endless;
+                explored.violation = Some(steps_along(&explored.scenario, &way));
+            }
+            Shape::Ends { longest } if explored.end == End::Exhausted => {
+                explored.longest = Some(longest);
+            }
+            Shape::Ends { .. } | Shape::Unknown => {}
+        }
+        explored
+    }
 }
 
 impl Limits {

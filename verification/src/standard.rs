@@ -1,6 +1,7 @@
 //! The run of all scenarios, or of some.
 
-use std::time::Duration;
+use std::thread::ScopedJoinHandle;
+use std::time::{Duration, Instant};
 
 use pccl_model::catalogue::{deep, standard};
 use pccl_model::scenario::Scenario;
@@ -9,7 +10,7 @@ use crate::arguments::Arguments;
 use crate::pinned::Pinned;
 use crate::progress::Progress;
 use crate::report::Report;
-use crate::search::{End, Explored, Limits, explore};
+use crate::search::{End, Explored, Limits, SearchPanicked, search};
 use crate::violation;
 use crate::walks::{Walked, walk_all};
 use crate::{CannotLook, Verdict, table};
@@ -83,26 +84,53 @@ fn pin(report: &Report) -> Result<(), CannotLook> {
     Ok(())
 }
 
-/// Until the first broken claim, whose story is told at once.
+/// Until the first broken claim, whose story is told at once. Whether every run of a scenario ends is looked at
+/// while the next scenario is searched.
 fn explore_all(
     arguments: &Arguments,
     scenarios: &[Scenario],
     report: &mut Report,
 ) -> Result<(), CannotLook> {
-    for (at, scenario) in scenarios.iter().enumerate() {
-        let (number, of) = (at + 1, scenarios.len());
-        let mut progress = Progress::new(format!("{number} of {of}, {}", scenario.name));
-        let limits = limits(arguments, report, scenario);
-        let explored = explore(scenario, arguments.threads(), limits, &mut progress)?;
-        drop(progress);
-        let (end, violation) = (explored.end, explored.violation.clone());
-        report.explored.push(explored);
-        if let Some(steps) = violation {
-            violation::tell(scenario, steps, end, arguments.threads());
-            break;
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        let mut behind: Option<ScopedJoinHandle<'_, Explored>> = None;
+        for (at, scenario) in scenarios.iter().enumerate() {
+            let (number, of) = (at + 1, scenarios.len());
+            let mut progress = Progress::new(format!("{number} of {of}, {}", scenario.name));
+            let limits = limits(arguments, report, scenario);
+            let searched = search(scenario, arguments.threads(), limits, &mut progress)?;
+            drop(progress);
+            let has_found = searched.has_found();
+            let before = behind.replace(scope.spawn(move || searched.finish()));
+            if !take(before, arguments, report)? {
+                return Ok(());
+            }
+            if has_found {
+                break;
+            }
         }
-    }
+        take(behind, arguments, report).map(|_| ())
+    })?;
+    report.took = begun.elapsed();
     Ok(())
+}
+
+/// True: nothing was found.
+fn take(
+    finishing: Option<ScopedJoinHandle<'_, Explored>>,
+    arguments: &Arguments,
+    report: &mut Report,
+) -> Result<bool, SearchPanicked> {
+    let Some(finishing) = finishing else {
+        return Ok(true);
+    };
+    let explored = finishing.join().map_err(|_| SearchPanicked)?;
+    if let Some(steps) = explored.violation.clone() {
+        violation::tell(&explored.scenario, steps, explored.end, arguments.threads());
+    }
+    let is_sound = explored.violation.is_none();
+    report.explored.push(explored);
+    Ok(is_sound)
 }
 
 fn limits(arguments: &Arguments, report: &Report, scenario: &Scenario) -> Limits {

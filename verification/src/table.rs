@@ -105,7 +105,7 @@ fn row(explored: &Explored, new: usize) -> [String; 14] {
 }
 
 fn totals(report: &Report) {
-    let (unique, time) = (report.unique(), report.time());
+    let (unique, time) = (report.unique(), report.took);
     let exhausted = report
         .explored
         .iter()

@@ -14,8 +14,8 @@
 //!    three admissions without a place.
 //! 3. **Evict** only if no ring is left: of pieces that nothing joins the larger one stays, and of peers each
 //!    of which is alone the one with the fewest failures; in one piece
-//!    the peer of the most failed pairs goes, a newcomer before an accepted peer, the later before the
-//!    earlier.
+//!    the peer of the most failed pairs goes, a newcomer before an accepted peer, of newcomers the one that
+//!    more attempts have failed for, and else the later before the earlier.
 //!
 //! Nothing joins two pieces if every pair between them has failed, or eight of them in a row: to try all
 //! pairs of two sites that were cut off from each other would take hours. What speaks against a peer is

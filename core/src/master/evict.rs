@@ -135,7 +135,11 @@ impl Master {
 
     /// The peer that goes if one has to.
     fn worst(&self, group: GroupId, members: &[PeerId]) -> Option<PeerId> {
-        let rank = |peer: &PeerId| (self.charges(group, *peer), self.is_registered(*peer), *peer);
+        let strikes = |peer: &PeerId| {
+            let newcomer = self.peers.get(peer).filter(|_| self.is_registered(*peer));
+            newcomer.map(|newcomer| newcomer.strikes.all)
+        };
+        let rank = |peer: &PeerId| (self.charges(group, *peer), strikes(peer), *peer);
         rule!(
             members.iter().copied().max_by_key(rank);
             LatestGoesWhateverFailed => members.iter().copied().max()

@@ -74,7 +74,7 @@ pub(super) fn all() -> Vec<Scenario> {
                 M::Rewired,
             ],
         ))),
-        scenario(
+        free_frames(scenario(
             "tags-2",
             "two reduces at once, begun in either order",
             1,
@@ -86,7 +86,7 @@ pub(super) fn all() -> Vec<Scenario> {
                 M::Recovered,
                 M::Rewired,
             ],
-        ),
+        )),
         scenario(
             "tags-3",
             "two reduces at once among three",

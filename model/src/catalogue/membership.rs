@@ -272,19 +272,16 @@ fn beside_other_calls() -> Vec<Scenario> {
                 &[M::Admitted, M::GaveWay, M::SetAside, M::ContentMoved],
             ),
         ),
-        only(
-            &[Fault::CrashMaster],
-            scenario(
-                "aside-3",
-                "a newcomer synchronizes while the others reduce, again and again",
-                1,
-                vec![
-                    inside(&STUBBORN),
-                    inside(&STUBBORN),
-                    holding_outside(&SYNC, 7),
-                ],
-                &[M::Admitted, M::GaveWay, M::SetAside, M::ContentMoved],
-            ),
+        scenario(
+            "aside-3",
+            "a newcomer synchronizes while the others reduce, again and again",
+            1,
+            vec![
+                inside(&STUBBORN),
+                inside(&STUBBORN),
+                holding_outside(&SYNC, 7),
+            ],
+            &[M::Admitted, M::GaveWay, M::SetAside, M::ContentMoved],
         ),
     ]
 }

@@ -102,12 +102,12 @@ fn may_be_refused(run: &impl Source, before: &Master, peer: PeerId, refusal: &Re
 /// The same as far as everything that went wrong is remembered: is that why it goes?
 pub(super) fn sent_away_for_what_befell_it(
     run: &mut Run<'_>,
-    before: &Master,
+    (before, after): (&Master, &Master),
     peer: PeerId,
     message: &ToPeer,
 ) {
     let is_explained = match message {
-        ToPeer::Kicked(misdeed) => is_why_it_is_kicked(run, before, peer, misdeed),
+        ToPeer::Kicked(misdeed) => is_why_it_is_kicked(run, (before, after), peer, misdeed),
         ToPeer::Refused(refusal) => is_why_it_is_refused(run, before, peer, refusal),
         _ => true,
     };
@@ -116,7 +116,12 @@ pub(super) fn sent_away_for_what_befell_it(
     }
 }
 
-fn is_why_it_is_kicked(run: &Run<'_>, before: &Master, peer: PeerId, misdeed: &Misdeed) -> bool {
+fn is_why_it_is_kicked(
+    run: &Run<'_>,
+    (before, after): (&Master, &Master),
+    peer: PeerId,
+    misdeed: &Misdeed,
+) -> bool {
     let trouble = &run.state.ghost.trouble;
     match misdeed {
         // Content that does not fit the group's is no fault of the network.
@@ -128,7 +133,7 @@ fn is_why_it_is_kicked(run: &Run<'_>, before: &Master, peer: PeerId, misdeed: &M
             trouble.unfetched_by(peer) >= MANY && !is_spared
         }
         Misdeed::Stalled => trouble.stalled.contains(&peer) || most_are_done(before, peer),
-        Misdeed::Unconnectable { with } => is_cut_off(run, before, peer, *with),
+        Misdeed::Unconnectable { with } => is_cut_off(run, (before, after), peer, *with),
         // See `may_be_kicked`.
         Misdeed::Silent
         | Misdeed::MissedBallot
@@ -177,7 +182,12 @@ fn is_why_it_is_refused(run: &Run<'_>, before: &Master, peer: PeerId, refusal: &
 }
 
 /// Whether no ring is left with a peer, because of what failed between it and another, among others.
-fn is_cut_off(run: &Run<'_>, before: &Master, peer: PeerId, with: PeerId) -> bool {
+fn is_cut_off(
+    run: &Run<'_>,
+    (before, after): (&Master, &Master),
+    peer: PeerId,
+    with: PeerId,
+) -> bool {
     let trouble = &run.state.ghost.trouble;
     let Some(members) = members_with(before, peer) else {
         return false;
@@ -190,11 +200,16 @@ fn is_cut_off(run: &Run<'_>, before: &Master, peer: PeerId, with: PeerId) -> boo
     trouble.is_between(peer, with)
         && is_one_dead
         && !is_a_ring_left(run, before, peer)
-        && !is_another_worse(run, before, peer, &members)
+        && !is_another_worse(run, (before, after), peer, &members)
 }
 
 /// Whether one that stays is an end of more failed pairs.
-fn is_another_worse(run: &Run<'_>, before: &Master, peer: PeerId, members: &[PeerId]) -> bool {
+fn is_another_worse(
+    run: &Run<'_>,
+    (before, after): (&Master, &Master),
+    peer: PeerId,
+    members: &[PeerId],
+) -> bool {
     let bad = run.state.ghost.trouble.bad_pairs();
     let failures = |peer: PeerId| {
         let others = members.iter().filter(|other| **other != peer);
@@ -210,7 +225,9 @@ fn is_another_worse(run: &Run<'_>, before: &Master, peer: PeerId, members: &[Pee
         let is_new = known.is_some_and(|known| known.phase() == ConnectionPhase::Registered);
         (failures(peer), has_lost_nobody.then_some((is_new, peer)))
     };
-    members.iter().any(|other| rank(*other) > rank(peer))
+    let stays = |other: &&PeerId| after.view().peer(**other).is_some();
+    let mut stay = members.iter().filter(stays);
+    stay.any(|other| rank(*other) > rank(peer))
 }
 
 /// Of those who wait in a ballot and those who are missed in it, the latter are not more.

@@ -216,7 +216,7 @@ fn said(
             }
         },
         ToPeer::Kicked(_) | ToPeer::Refused(_) => {
-            sent_away_for_what_befell_it(run, before, peer, message);
+            sent_away_for_what_befell_it(run, (before, after), peer, message);
         }
         ToPeer::OptimizationConcluded {
             improved_or_kept: false,
