@@ -110,10 +110,9 @@ impl Communicator {
     /// still loads its data. The first call of a peer that has just been admitted returns at once, because
     /// its admission was this very update.
     ///
-    /// A call counts for the next update and not for one that is over. So a peer that the others did not wait
-    /// for, as it had called nothing since its admission, and that calls when their update is over, waits until
-    /// each of them calls anything again. Where that may take long, compare [`epoch`](Self::epoch) with what it
-    /// was, before the call: if it has grown, this peer was taken along, and has nothing to wait for.
+    /// A peer that the others did not wait for, as it had called nothing since its admission, may call when
+    /// their update is over: it is told their ring at once. Any other call counts for the next update, and not
+    /// for one that is over.
     ///
     /// Blocks until then. Afterwards [`world_size`](Self::world_size) and the other attributes tell
     /// of the new epoch.

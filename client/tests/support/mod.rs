@@ -159,13 +159,10 @@ pub(crate) fn join_as(builder: Builder, peers: &mut Vec<Communicator>) {
 /// Lets peers wait until somebody waits at the door, and vote to let them in.
 pub(crate) fn admit(peers: &mut [Communicator]) {
     together(peers, |peer| {
+        // The others may have let the newcomer in already, without the vote of a peer that rests.
         let before = peer.epoch();
-        while !peer.are_peers_pending().unwrap() {}
-        // The vote of a peer that has just been admitted is not waited for: the others' update may be over,
-        // and it would wait for another one that nobody else wants.
-        if peer.epoch() == before {
-            peer.update_topology().unwrap();
-        }
+        while peer.epoch() == before && !peer.are_peers_pending().unwrap() {}
+        peer.update_topology().unwrap();
     });
 }
 

@@ -165,7 +165,8 @@ fn all_others_agree(run: &Run<'_>, before: &Master, peer: PeerId) -> bool {
     contents.len() < 2
 }
 
-/// One failure is not enough to refuse a newcomer, and it is told between whom and in which direction it was.
+/// One failed attempt is not enough to refuse a newcomer, and it is told between whom and in which direction it
+/// was.
 fn is_why_it_is_refused(run: &Run<'_>, before: &Master, peer: PeerId, refusal: &Refusal) -> bool {
     let dial = match refusal {
         Refusal::CannotReach { peer: other, .. } => (peer, *other),
@@ -178,7 +179,10 @@ fn is_why_it_is_refused(run: &Run<'_>, before: &Master, peer: PeerId, refusal: &
     };
     let trouble = &run.state.ghost.trouble;
     let strikes = trouble.strikes.get(&peer).copied().unwrap_or_default();
-    trouble.undialled.contains(&dial) && strikes >= MANY && !is_a_ring_left(run, before, peer)
+    let group = before.view().peer(peer).map(|known| known.group());
+    let attempts = group.and_then(|group| trouble.attempts.get(&group));
+    let are_many = strikes >= MANY || attempts.is_some_and(|attempts| attempts.count >= MANY);
+    trouble.undialled.contains(&dial) && are_many && !is_a_ring_left(run, before, peer)
 }
 
 /// Whether no ring is left with a peer, because of what failed between it and another, among others.
@@ -195,8 +199,9 @@ fn is_cut_off(
     let dead = trouble.dead_pairs();
     let is_inside =
         |(one, other): &(PeerId, PeerId)| members.contains(one) && members.contains(other);
-    // Of few peers every ring has all pairs.
-    let is_one_dead = members.len() >= CHOICE_MIN || dead.iter().any(is_inside);
+    // Of few peers every ring has all pairs; one that is alone has none, but with newcomers.
+    let is_one_dead =
+        members.len() == 1 || members.len() >= CHOICE_MIN || dead.iter().any(is_inside);
     trouble.is_between(peer, with)
         && is_one_dead
         && !is_a_ring_left(run, before, peer)

@@ -43,7 +43,8 @@ fn who_rests_is_told_its_ring(
     let is_told = match heard {
         PeerInput::Message(ToPeer::TopologyEstablished { .. }) => rests && !is_answered,
         PeerInput::Call(Call::UpdateTopology) => {
-            if was_told && !is_answered {
+            let goes_on = run.peer(no).view().ended().is_none();
+            if was_told && goes_on && !is_answered {
                 run.breaks(Claim::Ballots);
             }
             false
