@@ -16,7 +16,7 @@ use crate::walks::{Walked, walk_all};
 use crate::{CannotLook, Verdict, table};
 
 /// Walks through each scenario, unless a number is given.
-const WALKS: u64 = 3_000;
+const WALKS: u64 = 2_000;
 
 /// The scenarios that were asked for, as they were asked for.
 pub(crate) fn chosen(arguments: &Arguments) -> Result<Vec<Scenario>, CannotLook> {

@@ -120,12 +120,15 @@ pub(super) fn all() -> Vec<Scenario> {
             ],
             &[M::Committed, M::Aborted, M::Recovered],
         ),
-        scenario(
-            "quit-3",
-            "one leaves in the middle of a reduce",
-            1,
-            vec![inside(&REDUCE), inside(&REDUCE), inside(&QUIT)],
-            &[M::Aborted, M::Recovered],
+        only(
+            DEATHS_AND_BREAKS,
+            scenario(
+                "quit-3",
+                "one leaves in the middle of a reduce",
+                1,
+                vec![inside(&REDUCE), inside(&REDUCE), inside(&QUIT)],
+                &[M::Aborted, M::Recovered],
+            ),
         ),
         free_frames(scenario(
             "quit-2",

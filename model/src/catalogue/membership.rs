@@ -55,25 +55,31 @@ pub(super) fn all() -> Vec<Scenario> {
                 M::ThrownOut,
             ],
         )),
-        in_step(scenario(
-            "train-3",
-            "the training loop of three",
-            1,
-            vec![inside(&TRAIN); 3],
-            &[M::Committed, M::Aborted, M::Recovered, M::ContentKept],
+        in_step(only(
+            DEATHS_AND_REFUSALS,
+            scenario(
+                "train-3",
+                "the training loop of three",
+                1,
+                vec![inside(&TRAIN); 3],
+                &[M::Committed, M::Aborted, M::Recovered, M::ContentKept],
+            ),
         )),
-        in_step(scenario(
-            "join-1-of-2",
-            "a newcomer to one that trains",
-            2,
-            vec![inside(&TRAIN_TWICE), outside(&TRAIN)],
-            &[
-                M::Admitted,
-                M::AdmittedAlone,
-                M::WiredAgain,
-                M::Committed,
-                M::ContentMoved,
-            ],
+        in_step(only(
+            DEATHS_AND_REFUSALS,
+            scenario(
+                "join-1-of-2",
+                "a newcomer to one that trains",
+                2,
+                vec![inside(&TRAIN_TWICE), outside(&TRAIN)],
+                &[
+                    M::Admitted,
+                    M::AdmittedAlone,
+                    M::WiredAgain,
+                    M::Committed,
+                    M::ContentMoved,
+                ],
+            ),
         )),
         in_step(only(
             DEATHS_AND_REFUSALS,
