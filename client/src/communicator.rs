@@ -110,9 +110,9 @@ impl Communicator {
     /// still loads its data. The first call of a peer that has just been admitted returns at once, because
     /// its admission was this very update.
     ///
-    /// A peer that the others did not wait for, as it had called nothing since its admission, may call when
-    /// their update is over: it is told their ring at once. Any other call counts for the next update, and not
-    /// for one that is over.
+    /// A peer that has called for nothing since its admission is not waited for. If the others' update gave it
+    /// another ring, its next call returns at once with that ring. Any other call counts for the next update,
+    /// and not for one that is over.
     ///
     /// Blocks until then. Afterwards [`world_size`](Self::world_size) and the other attributes tell
     /// of the new epoch.

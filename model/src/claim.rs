@@ -188,7 +188,7 @@ impl Claim {
                 "what concerns one group changes nothing in another and is not told there"
             }
             Self::Ballots => {
-                "a ballot that lacks nobody's vote is over, whatever other groups do, and a late vote of who was not asked as well"
+                "a ballot that lacks nobody's vote is over, whatever other groups do, and a resting peer is told at its next update which ring it was given"
             }
             Self::Epochs => {
                 "peers that are told of one epoch are told of one world, whatever their group"

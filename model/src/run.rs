@@ -1,6 +1,5 @@
 //! Carrying one step out: what reaches a machine, what the machine wants done, and doing it.
 
-use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use pccl_core::element::CollectiveSpec;
@@ -27,8 +26,6 @@ pub(crate) struct Run<'a> {
     pub(crate) state: RunState,
     /// The synchronization whose end a peer is being told.
     pub(crate) concluding: Option<Round>,
-    /// Edges, sender first, of which the master hears for the first time that they lost a lane.
-    pub(crate) freshly_broken: BTreeSet<(PeerId, PeerId)>,
 }
 
 impl<'a> Run<'a> {
@@ -39,7 +36,6 @@ impl<'a> Run<'a> {
             coverage,
             state,
             concluding: None,
-            freshly_broken: BTreeSet::new(),
         }
     }
 

@@ -23,6 +23,8 @@ pub struct Trouble {
     /// Edges of standing rings, sender first, of which the master was told that they lost a lane; and whether
     /// it knew when it began to connect another ring.
     pub broken: BTreeMap<(PeerId, PeerId), bool>,
+    /// Those of them for which a collective was aborted: however many were, the lanes have ended once.
+    pub aborted_for: BTreeSet<(PeerId, PeerId)>,
     /// Transfers that failed, since the group last synchronized, by who was to be given what the other holds.
     pub unfetched: BTreeMap<(PeerId, PeerId), u8>,
     /// Who held others up, and stayed, since its group last brought something to an end.
@@ -142,6 +144,7 @@ impl Trouble {
         self.undialled.retain(both);
         self.breaks.retain(|ends, _| both(ends));
         self.broken.retain(|ends, _| both(ends));
+        self.aborted_for.retain(both);
         self.unfetched.retain(|ends, _| both(ends));
         self.stalled.retain(|peer| is_there(*peer));
         self.strikes.retain(|peer, _| is_there(*peer));

@@ -1,10 +1,10 @@
 //! `--conform DIR`: did real runs keep to what the model holds of all runs?
 //!
 //! A run that was recorded (`PCCL_RECORD=DIR`, or `record` of the builders) leaves one log for each
-//! machine. Three questions are asked. Does each machine, given its inputs again, say what it said? It
+//! machine. Four questions are asked. Does each machine, given its inputs again, say what it said? It
 //! links the two: what was explored is what ran. Is each input one that a sound environment gives, and do
 //! the logs of the master and its peers say the same? And do the claims of the model, and progress, hold
-//! over all of them together?
+//! over all of them together? Is every log there, and whole?
 
 use std::fmt;
 use std::path::Path;

@@ -186,7 +186,6 @@ impl Master {
         let Some(group) = self.group_mut(id) else {
             return;
         };
-        let known = group.broken.clone();
         group.note_broken(peer, broken);
         let tag = rule!(
             group.running.get(&seq).copied();
@@ -218,7 +217,7 @@ impl Master {
             RingOutcome::LaneLost => {
                 let cause = AbortCause::LaneLost(peer);
                 rule!(self.abort(id, tag, cause, out); LaneLossTakenForDone => {});
-                self.note_break(id, peer, (broken, &known), bytes, out);
+                self.note_break(id, peer, broken, bytes, out);
             }
             RingOutcome::Cancelled => {
                 self.abort(id, tag, AbortCause::Cancelled(peer), out);

@@ -216,13 +216,13 @@ impl Master {
             .is_some_and(|record| record.phase == ConnectionPhase::Registered)
     }
 
-    /// A collective was aborted because a peer lost these edges. If it names none, either may be to blame. Those
-    /// that were known to be broken have broken once, under however many collectives.
+    /// A collective was aborted because a peer lost these edges. If it names none, either may be to blame. Under
+    /// however many collectives, an edge breaks once.
     pub(super) fn note_break(
         &mut self,
         group: GroupId,
         peer: PeerId,
-        (broken, known): (BrokenEdges, &BTreeSet<(PeerId, PeerId)>),
+        broken: BrokenEdges,
         bytes: u64,
         out: &mut Out,
     ) {
@@ -237,9 +237,12 @@ impl Master {
         };
         record.note_broken(peer, which);
         // In a ring of two both edges join the same pair.
-        let fresh = record
-            .edges_of(peer, which)
-            .filter(|edge| rule!(!known.contains(edge); EachCollectiveIsABreak => true));
+        let edges = record.edges_of(peer, which);
+        let aborted_for = &mut record.aborted_for;
+        let fresh = edges.filter(|edge| {
+            let is_first = aborted_for.insert(*edge);
+            rule!(is_first; EachCollectiveIsABreak => true)
+        });
         let pairs: BTreeSet<Pair> = fresh.map(pair).collect();
         let mut most = 0;
         for pair in pairs {

@@ -148,6 +148,7 @@ impl Master {
         self.sync_loses(id, peer, out);
         if let Some(group) = self.group_mut(id) {
             group.broken.retain(|(a, b)| *a != peer && *b != peer);
+            group.aborted_for.retain(|(a, b)| *a != peer && *b != peer);
         }
     }
 

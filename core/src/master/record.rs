@@ -212,6 +212,8 @@ pub(super) struct GroupRecord {
     pub(super) epoch: Epoch,
     /// Edges of the ring, sender first, that lost a lane.
     pub(super) broken: BTreeSet<(PeerId, PeerId)>,
+    /// Those of them for which a collective was aborted.
+    pub(super) aborted_for: BTreeSet<(PeerId, PeerId)>,
     /// Pairs whose edge broke under collectives that were aborted for it, lower number first. Forgotten
     /// when as large a collective is committed.
     pub(super) breaks: BTreeMap<(PeerId, PeerId), Breaks>,

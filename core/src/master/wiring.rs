@@ -315,6 +315,7 @@ impl Master {
             };
             for (edge, lanes) in plan.edges.iter().filter(|(edge, _)| is_up(edge)) {
                 group.broken.remove(edge);
+                group.aborted_for.remove(edge);
                 group.edges.insert(*edge, *lanes);
             }
         }
@@ -416,6 +417,7 @@ impl Master {
                 built(&group.edges) == built(&plan.edges)
             };
             let broken: BTreeSet<_> = group.broken.iter().copied().filter(is_kept).collect();
+            group.aborted_for.retain(|edge| broken.contains(edge));
             group.broken = rule!(broken; EdgeKeptThoughBroken => BTreeSet::new());
             group.epoch = rule!(
                 epoch;

@@ -73,7 +73,7 @@ pub(super) fn causes(logs: &Logs, master: usize, found: &mut Vec<Finding>) -> En
                         tag: *tag,
                         seq: *seq,
                         cause: *cause,
-                        shown: known.shows(logs, master, (*tag, *seq), *cause),
+                        shown: known.shows(logs, (master, at), (*tag, *seq), *cause),
                     }),
                 };
                 decided.insert(*seq, aborted);
@@ -169,12 +169,13 @@ impl Known {
     fn shows(
         &self,
         logs: &Logs,
-        master: usize,
+        (master, at): (usize, usize),
         (tag, seq): (Tag, Seq),
         cause: AbortCause,
     ) -> Shown {
         let is_shown = match cause {
-            AbortCause::PeerLost(peer) => self.gone.contains_key(&peer),
+            // What it took part in ends when it goes, and what begins later does without it.
+            AbortCause::PeerLost(peer) => self.gone.get(&peer) == Some(&at),
             AbortCause::LaneLost(peer) => {
                 // Who has no log may be anybody, and say anything.
                 let names_it = |names: bool| names || log_of(logs, master, peer).is_none();

@@ -120,7 +120,6 @@ fn lost_lanes(run: &mut Run<'_>, before: &Master, peer: PeerId, broken: BrokenEd
             && !run.state.ghost.trouble.broken.contains_key(&ends)
         {
             run.state.ghost.edit().trouble.broken.insert(ends, false);
-            run.freshly_broken.insert(ends);
         }
     }
 }
@@ -235,16 +234,20 @@ fn lanes_ended(run: &mut Run<'_>, before: &Master, heard: &MasterInput, out: &[M
     let dead = named
         .into_iter()
         .filter(|(is_named, edge)| *is_named && is_dead(*edge));
-    // In a ring of two both edges join the same pair.
-    let pairs: BTreeSet<_> = dead
+    let edges: Vec<_> = dead
         .filter_map(|(_, edge)| standing_edge(run, before, *peer, edge))
-        .filter(|ends| run.freshly_broken.contains(ends))
-        .map(|(from, to)| pair(from, to))
+        .filter(|ends| {
+            let trouble = &run.state.ghost.trouble;
+            trouble.broken.contains_key(ends) && !trouble.aborted_for.contains(ends)
+        })
         .collect();
-    let breaks = &mut run.state.ghost.edit().trouble.breaks;
+    let trouble = &mut run.state.ghost.edit().trouble;
+    trouble.aborted_for.extend(&edges);
+    // In a ring of two both edges join the same pair.
+    let pairs: BTreeSet<_> = edges.into_iter().map(|(from, to)| pair(from, to)).collect();
     let mut most = 0;
     for pair in pairs {
-        let times = breaks.entry(pair).or_default();
+        let times = trouble.breaks.entry(pair).or_default();
         count(times);
         most = most.max(*times);
     }
@@ -423,6 +426,8 @@ fn ended_well(run: &mut Run<'_>, after: &Master, peer: PeerId, message: &ToPeer)
             trouble
                 .broken
                 .retain(|ends, known| ends.0 != peer || !*known && is_kept(ends));
+            let broken = &trouble.broken;
+            trouble.aborted_for.retain(|ends| broken.contains_key(ends));
             trouble.strikes.retain(|peer, _| !is_accepted(peer));
             trouble
         }

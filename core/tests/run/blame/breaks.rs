@@ -153,6 +153,57 @@ fn an_edge_that_breaks_under_many_collectives_at_once_has_broken_once() {
     assert_eq!(desk.present(), [1, 2]);
 }
 
+/// Peer 2 holds the whole result of one reduce, and says with it which edge has died, before it says that another
+/// reduce has failed for that edge.
+#[test]
+fn a_break_counts_also_if_it_was_named_before_anything_was_aborted_for_it() {
+    let mut desk = Desk::with_accepted_peers(2);
+
+    let rounds = times_until_gone(&mut desk, 2, 12, |desk| {
+        for (tag, peer) in [(1, 1), (1, 2), (2, 1), (2, 2)] {
+            let (spec, epoch) = (crate::harness::ring_spec(), desk.epoch());
+            let broken = BrokenEdges::NONE;
+            let tag = Tag(tag);
+            desk.says(
+                peer,
+                ToMaster::InitiateCollective {
+                    tag,
+                    spec,
+                    epoch,
+                    broken,
+                },
+            );
+            if desk.connects(peer) {
+                desk.connect_all(|_, _| true);
+            }
+        }
+        let (first, second) = (Seq(desk.runs + 1), Seq(desk.runs + 2));
+        desk.runs += 2;
+        let to_next = BrokenEdges {
+            to_next: true,
+            from_previous: false,
+        };
+        let from_previous = BrokenEdges {
+            to_next: false,
+            from_previous: true,
+        };
+        for (peer, seq, outcome, broken) in [
+            (2, first, RingOutcome::Done, to_next),
+            (2, second, RingOutcome::LaneLost, to_next),
+            (1, first, RingOutcome::LaneLost, from_previous),
+        ] {
+            let vote = ToMaster::CompleteCollective {
+                seq,
+                outcome,
+                broken,
+            };
+            desk.says(peer, vote);
+        }
+    });
+
+    assert!(rounds > 1, "one break is not enough");
+}
+
 /// Both edges of a ring of two join the same pair, and one abort is one.
 #[test]
 fn in_a_ring_of_two_an_abort_counts_once_against_the_pair() {
