@@ -10,7 +10,7 @@ const FIRST: &str = "w";
 /// A second entry, as the plan of a seat has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SecondPlan {
-    /// Before [`FIRST`] in the order of names.
+    /// Before the other entry in the order of names.
     pub name: &'static str,
     /// What is in it at the start: equal numbers, equal content.
     pub content: u8,
