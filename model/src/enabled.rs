@@ -118,7 +118,7 @@ pub(crate) fn is_outnumbered(scenario: &Scenario, state: &RunState) -> bool {
         let MasterTimer::Late(peer) = timer else {
             return false;
         };
-        let seat = state.seat_of(peer).and_then(|no| state.seat(no));
+        let seat = state.seat_with(peer);
         seat.is_some_and(|seat| rests(scenario, seat)) && !fewer_go_than_wait(master, peer)
     })
 }

@@ -91,7 +91,7 @@ pub(crate) fn noticeable(
     let seat = state.seat(no);
     let stalls = move |lanes: &Lanes| {
         let waits = seat.is_some_and(|seat| !seat.plane.rings.is_empty());
-        let other = state.seat_of(lanes.with).and_then(|no| state.seat(no));
+        let other = state.seat_with(lanes.with);
         let me = seat.and_then(|seat| seat.id);
         waits
             && (other.is_some_and(|other| other.life == Life::Frozen)
@@ -141,7 +141,7 @@ impl Run<'_> {
         };
         let with = ordered.with;
         let before = std::mem::replace(&mut ordered.progress, Progress::Failed);
-        let other = self.state.seat_of(with).and_then(|no| self.state.seat(no));
+        let other = self.state.seat_with(with);
         let is_closed = other.is_some_and(|seat| seat.is_closed);
         let is_mute = other.is_some_and(|seat| seat.is_mute);
         let failure = match (other.map(|seat| seat.life), before) {

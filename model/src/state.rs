@@ -213,6 +213,12 @@ impl RunState {
         self.seats.get(no.index()).map(|seat| &**seat)
     }
 
+    /// The process that is this peer.
+    #[must_use]
+    pub fn seat_with(&self, peer: PeerId) -> Option<&Seat> {
+        self.seat(self.seat_of(peer)?)
+    }
+
     /// Numbers of all seats.
     pub fn seat_numbers(&self) -> impl Iterator<Item = SeatNo> + use<> {
         (0..u8::try_from(self.seats.len()).unwrap_or(u8::MAX)).map(SeatNo)

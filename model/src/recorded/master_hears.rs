@@ -10,7 +10,7 @@ use pccl_core::tour;
 
 use super::log::Logged;
 use super::rule::{Finding, Rule, Unsound, holds};
-use super::timers::{Fired, Timers};
+use super::timers::Timers;
 
 /// Judges every input of a master's log.
 pub(super) fn judge(log: &Logged<Master>, found: &mut Vec<Finding>) {
@@ -67,7 +67,7 @@ impl Surroundings {
             }
             MasterInput::Misbehaved { peer, misdeed } => self.accuses(*peer, misdeed),
             MasterInput::Disconnected { peer } => self.ends(*peer),
-            MasterInput::TimerFired(timer) => self.fires(*timer),
+            MasterInput::TimerFired(timer) => self.timers.fires(*timer).judged(timer),
             MasterInput::TourSolved { round, group, ring } => {
                 self.solves((*round, *group), ring.as_ref())
             }
@@ -113,20 +113,6 @@ impl Surroundings {
             None => {
                 let what = format!("the connection of {peer} ends, who was never registered");
                 Err((Rule::Speakers, what))
-            }
-        }
-    }
-
-    fn fires(&mut self, timer: MasterTimer) -> Result<(), Unsound> {
-        match self.timers.fires(timer) {
-            Fired::Soundly => Ok(()),
-            Fired::NotRunning => {
-                let what = format!("{timer:?} runs out and was not running");
-                Err((Rule::TimersRun, what))
-            }
-            Fired::Early { beats, due } => {
-                let what = format!("{timer:?} runs out after {beats} signs of life of {due}");
-                Err((Rule::TimersTakeTheirTime, what))
             }
         }
     }

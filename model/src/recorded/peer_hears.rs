@@ -10,7 +10,7 @@ use pccl_core::topology::{Edge, LaneOrder};
 
 use super::log::Logged;
 use super::rule::{Finding, Rule, Unsound, holds};
-use super::timers::{Fired, Timers};
+use super::timers::Timers;
 
 /// Judges every input of a peer's log.
 pub(super) fn judge(log: &Logged<Peer>, found: &mut Vec<Finding>) {
@@ -139,7 +139,7 @@ impl Surroundings {
             PeerInput::TransfersEnded { round, ok, with } => self.ends_plan(*round, *ok, *with),
             PeerInput::Measured { round, to, .. } => self.measures(*round, *to),
             PeerInput::ProbesEnded { round, .. } => self.ends_probes(*round),
-            PeerInput::TimerFired(timer) => self.fires(*timer),
+            PeerInput::TimerFired(timer) => self.timers.fires(*timer).judged(timer),
         }
     }
 
@@ -262,20 +262,6 @@ impl Surroundings {
         holds(is_open, Rule::Measurements, || {
             format!("the measurements of {round} end, which are not open")
         })
-    }
-
-    fn fires(&mut self, timer: PeerTimer) -> Result<(), Unsound> {
-        match self.timers.fires(timer) {
-            Fired::Soundly => Ok(()),
-            Fired::NotRunning => {
-                let what = format!("{timer:?} runs out and was not running");
-                Err((Rule::TimersRun, what))
-            }
-            Fired::Early { beats, due } => {
-                let what = format!("{timer:?} runs out after {beats} signs of life of {due}");
-                Err((Rule::TimersTakeTheirTime, what))
-            }
-        }
     }
 
     /// The peer wants something done.

@@ -9,9 +9,12 @@
 //! such step cannot be judged.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
 use std::time::Duration;
 
 use pccl_core::timers::PAUSE;
+
+use super::rule::{Rule, Unsound};
 
 /// The timers of one machine.
 pub(super) struct Timers<T> {
@@ -55,6 +58,23 @@ pub(super) enum Fired {
         beats: u64,
         due: u64,
     },
+}
+
+impl Fired {
+    /// As a judgement of the input in which this timer ran out.
+    pub(super) fn judged(self, timer: impl Debug) -> Result<(), Unsound> {
+        match self {
+            Self::Soundly => Ok(()),
+            Self::NotRunning => {
+                let what = format!("{timer:?} runs out and was not running");
+                Err((Rule::TimersRun, what))
+            }
+            Self::Early { beats, due } => {
+                let what = format!("{timer:?} runs out after {beats} signs of life of {due}");
+                Err((Rule::TimersTakeTheirTime, what))
+            }
+        }
+    }
 }
 
 impl<T: Ord + Copy> Timers<T> {

@@ -44,7 +44,7 @@ mod waiting;
 
 use pccl_core::id::{GroupId, PeerId};
 use pccl_core::master::Master;
-use pccl_core::states::ConnectionPhase;
+use pccl_core::states::{ConnectionPhase, ConnectionState};
 
 use crate::claim::Claim;
 use crate::run::Run;
@@ -81,4 +81,14 @@ fn accepted(master: &Master, group: GroupId) -> impl Iterator<Item = PeerId> {
     peers
         .filter(move |(_, peer)| peer.group() == group && peer.phase() == ConnectionPhase::Accepted)
         .map(|(id, _)| id)
+}
+
+/// Whether its ring is being connected.
+fn is_wired(state: ConnectionState) -> bool {
+    matches!(
+        state,
+        ConnectionState::ConnectingToPeers
+            | ConnectionState::ConnectingToPeersFailed
+            | ConnectionState::WaitingForOtherPeers
+    )
 }

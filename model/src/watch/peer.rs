@@ -10,7 +10,7 @@ use pccl_core::topology::Edge;
 use super::groups::epochs;
 use super::signs_of_life::signs_of_life;
 use super::source::{Source, Standing};
-use super::told::passed_on;
+use super::told::{error_of, passed_on};
 use crate::claim::Claim;
 use crate::milestone::Milestone;
 use crate::run::{Run, small};
@@ -122,17 +122,8 @@ fn names_what_is_lost<S: Source>(run: &S, no: S::Place, output: &PeerOutput) -> 
 /// A call fails for a reason that its kind may have, or because the run has ended for the peer. Users
 /// make no mistakes, but for those whose program says so.
 fn is_well_ended<S: Source>(run: &S, no: S::Place, answer: &Answer) -> bool {
-    let why = match answer {
-        Answer::Connected(result) => result.as_ref().err(),
-        Answer::TopologyUpdated(result) | Answer::TopologyOptimized(result) => {
-            result.as_ref().err()
-        }
-        Answer::Synchronized(result) => result.as_ref().err(),
-        Answer::PeersPending(result) => result.as_ref().err(),
-        Answer::CollectiveEnded { result, .. } => result.as_ref().err(),
-    };
     let collective = matches!(answer, Answer::CollectiveEnded { .. });
-    match why {
+    match error_of(answer) {
         None => true,
         Some(CallError::Aborted { .. } | CallError::CollectiveRefused { .. }) => collective,
         // An update is in nobody's way before many have passed over a call, and no collective is in that of

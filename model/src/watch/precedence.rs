@@ -102,7 +102,7 @@ fn is_right(
 
 /// Is this what the peer itself waits in? `None`: it is gone, and cannot be asked.
 fn calls(run: &Run<'_>, peer: PeerId, kind: CallKind) -> Option<bool> {
-    let seat = run.state.seat(run.state.seat_of(peer)?)?;
+    let seat = run.state.seat_with(peer)?;
     let view = seat.peer.view();
     // Who has left is asked no more, though its farewell is on its way.
     (seat.id.is_some() && view.peer_id() == Some(peer)).then(|| match kind {

@@ -139,7 +139,7 @@ fn aborts(run: &Run<'_>, moment: &Moment<'_>, told: PeerId, seq: Seq, cause: Abo
             takes_part(&peer) && moment.loses(peer) && !has_voted(peer) && peer != told
         }
         AbortCause::LaneLost(peer) => {
-            let seat = seat_of(run, peer).filter(|seat| seat.runs());
+            let seat = run.state.seat_with(peer).filter(|seat| seat.runs());
             let is_dead = |seat: &Seat, edge| {
                 let lanes = seat.plane.standing(edge);
                 lanes.is_some_and(|lanes| lanes.noticed)
@@ -178,7 +178,7 @@ fn fails(run: &Run<'_>, moment: &Moment<'_>, told: PeerId, why: &SyncFailure) ->
             .state_before(peer)
             .is_some_and(|state| part.contains(&state))
     };
-    let offers = |peer: PeerId| seat_of(run, peer).filter(|seat| seat.runs());
+    let offers = |peer: PeerId| run.state.seat_with(peer).filter(|seat| seat.runs());
     let sends =
         |peer: PeerId| offers(peer).is_none_or(|s| s.strategy == Some(SyncStrategy::SendOnly));
     let reached = moment.before.view().revision(group);
@@ -250,7 +250,7 @@ fn is_in_the_way(run: &Run<'_>, moment: &Moment<'_>, told: PeerId, conflict: &Co
 
 /// Whether a peer waits in such a call, as it knows best itself. Nobody can tell of one that is gone.
 fn waits_in(run: &Run<'_>, peer: PeerId, kind: CallKind) -> bool {
-    let Some(seat) = seat_of(run, peer).filter(|seat| seat.runs()) else {
+    let Some(seat) = run.state.seat_with(peer).filter(|seat| seat.runs()) else {
         return true;
     };
     let view = seat.peer.view();
@@ -295,8 +295,4 @@ fn is_refused(
                 if *peer == told && *of == tag)
         }
     }
-}
-
-fn seat_of<'a>(run: &'a Run<'_>, peer: PeerId) -> Option<&'a Seat> {
-    run.state.seat_of(peer).and_then(|no| run.state.seat(no))
 }

@@ -48,7 +48,10 @@ pub(super) fn stand(run: &mut Run<'_>, after: &Master, out: &[MasterOutput]) {
         let Some(next) = topology.ring.next_of(*peer) else {
             continue;
         };
-        let seat = seat_of(run, *peer).filter(|_| after.view().peer(*peer).is_some());
+        let seat = run
+            .state
+            .seat_with(*peer)
+            .filter(|_| after.view().peer(*peer).is_some());
         let standing = seat.and_then(|seat| seat.plane.standing(Edge::ToNext));
         let is_kept =
             |lanes: &crate::plane::Lanes| lanes.with == next && Some(lanes.built) == built.next;
@@ -172,7 +175,7 @@ fn judge(run: &mut Run<'_>, attempt: &Attempt) {
     let side_by_side = |(from, to): &(PeerId, PeerId)| {
         let run_both = [*from, *to]
             .iter()
-            .all(|peer| seat_of(run, *peer).is_some_and(Seat::runs));
+            .all(|peer| run.state.seat_with(*peer).is_some_and(Seat::runs));
         run_both && bad.contains(&pair(*from, *to))
     };
     let avoids = !attempt.edges.keys().any(side_by_side);
@@ -216,7 +219,8 @@ fn is_needed(run: &Run<'_>, attempt: &Attempt, from: PeerId, to: PeerId) -> bool
 
 /// Do lanes stand between these two that are whole at both ends?
 fn is_sound(run: &Run<'_>, from: PeerId, to: PeerId) -> bool {
-    let (Some(sender), Some(receiver)) = (seat_of(run, from), seat_of(run, to)) else {
+    let (Some(sender), Some(receiver)) = (run.state.seat_with(from), run.state.seat_with(to))
+    else {
         return false;
     };
     let (Some(out), Some(back)) = (&sender.plane.next, &receiver.plane.previous) else {
@@ -225,8 +229,4 @@ fn is_sound(run: &Run<'_>, from: PeerId, to: PeerId) -> bool {
     let meet = out.with == to && back.with == from && out.built == back.built;
     let is_whole = |lanes: &crate::plane::Lanes| !lanes.cut && !lanes.noticed;
     meet && is_whole(out) && is_whole(back)
-}
-
-fn seat_of<'a>(run: &'a Run<'_>, peer: PeerId) -> Option<&'a Seat> {
-    run.state.seat_of(peer).and_then(|no| run.state.seat(no))
 }

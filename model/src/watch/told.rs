@@ -27,7 +27,8 @@ pub(super) fn passed_on(
     }
 }
 
-fn error_of(answer: &Answer) -> Option<&CallError> {
+/// Why a call has failed, if it has.
+pub(super) fn error_of(answer: &Answer) -> Option<&CallError> {
     match answer {
         Answer::Connected(result) => result.as_ref().err(),
         Answer::TopologyUpdated(result) | Answer::TopologyOptimized(result) => {

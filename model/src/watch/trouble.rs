@@ -9,8 +9,8 @@ use pccl_core::shared_state::{SyncFailure, SyncRole};
 use pccl_core::states::{ConnectionPhase, ConnectionState};
 use pccl_core::topology::{BrokenEdges, Edge};
 
-use super::accepted;
 use super::innocence::CHOICE_MIN;
+use super::{accepted, is_wired};
 use crate::claim::Claim;
 use crate::run::Run;
 use crate::state::{Life, Seat};
@@ -36,15 +36,6 @@ pub(super) fn hears(run: &mut Run<'_>, before: &Master, peer: PeerId, message: &
         } => could_not_fetch(run, before, peer, *with),
         _ => {}
     }
-}
-
-fn is_wired(state: ConnectionState) -> bool {
-    matches!(
-        state,
-        ConnectionState::ConnectingToPeers
-            | ConnectionState::ConnectingToPeersFailed
-            | ConnectionState::WaitingForOtherPeers
-    )
 }
 
 fn report(run: &mut Run<'_>, before: &Master, peer: PeerId, round: Round, edge: Edge, up: bool) {
@@ -84,7 +75,7 @@ fn standing_edge(
     peer: PeerId,
     edge: Edge,
 ) -> Option<(PeerId, PeerId)> {
-    let seat = run.state.seat_of(peer).and_then(|no| run.state.seat(no));
+    let seat = run.state.seat_with(peer);
     let lanes = seat.and_then(|seat| seat.plane.standing(edge));
     let view = before.view();
     let ring = view.peer(peer).and_then(|known| view.ring(known.group()));
@@ -134,7 +125,7 @@ fn could_not_fetch(run: &mut Run<'_>, before: &Master, peer: PeerId, with: Optio
     if known.is_none_or(|known| !part.contains(&known.state())) {
         return;
     }
-    let seat = run.state.seat_of(peer).and_then(|no| run.state.seat(no));
+    let seat = run.state.seat_with(peer);
     let ends = match seat.and_then(|seat| role_of(seat)) {
         Some(SyncRole::Request { from, .. }) => from.map(|from| (peer, from.with)),
         // Who has what it asked for has fetched it, whatever its holder says.
@@ -221,7 +212,7 @@ fn lanes_ended(run: &mut Run<'_>, before: &Master, heard: &MasterInput, out: &[M
     if !out.iter().any(is_cause) {
         return;
     }
-    let seat = run.state.seat_of(*peer).and_then(|no| run.state.seat(no));
+    let seat = run.state.seat_with(*peer);
     let is_gone = seat.is_none_or(|seat| seat.life == Life::Departed);
     let is_dead = |edge| {
         let lanes = seat.and_then(|seat| seat.plane.standing(edge));
@@ -419,7 +410,7 @@ fn ended_well(run: &mut Run<'_>, after: &Master, peer: PeerId, message: &ToPeer)
             }
             // What was reported meanwhile is kept, and stays broken.
             let is_kept = |(from, to): &(PeerId, PeerId)| {
-                let seat = run.state.seat_of(*from).and_then(|no| run.state.seat(no));
+                let seat = run.state.seat_with(*from);
                 let lanes = seat.and_then(|seat| seat.plane.next.as_ref());
                 lanes.is_some_and(|lanes| lanes.with == *to && Some(lanes.built) == built.next)
             };

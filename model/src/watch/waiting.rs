@@ -8,6 +8,7 @@ use pccl_core::master::{MasterOutput, MasterTimer, PeerView};
 use pccl_core::states::{CollectiveCommunicationState, ConnectionPhase, ConnectionState};
 
 use super::deadlines::{Debt, Moment, debt};
+use super::is_wired;
 use super::source::{Source, order_to_connect};
 
 /// Do others wait for a peer?
@@ -205,13 +206,4 @@ fn round_of_wiring(timer: MasterTimer) -> Option<Round> {
         | MasterTimer::Late(_)
         | MasterTimer::Solver(_) => None,
     }
-}
-
-fn is_wired(state: ConnectionState) -> bool {
-    matches!(
-        state,
-        ConnectionState::ConnectingToPeers
-            | ConnectionState::ConnectingToPeersFailed
-            | ConnectionState::WaitingForOtherPeers
-    )
 }
