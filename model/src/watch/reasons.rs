@@ -277,6 +277,10 @@ fn is_refused(
         let known = moment.before.view().peer(peer);
         known.is_some_and(|known| known.tags().any(|(known, _)| known == tag))
     };
+    let speaks = |speaker: PeerId| {
+        matches!(moment.heard, MasterInput::Message { peer, message: ToMaster::InitiateCollective { tag: of, .. } }
+            if *peer == speaker && *of == tag)
+    };
     let of_group = |peer: PeerId| moment.group_before(peer) == moment.group_before(told);
     let is_member = |peer: &PeerId| of_group(*peer);
     match reason {
@@ -288,7 +292,10 @@ fn is_refused(
         }
         CollectiveRefusal::Disagreement { peers, .. } => {
             let distinct: std::collections::BTreeSet<_> = peers.iter().collect();
-            distinct.len() > 1 && distinct.len() == peers.len() && peers.iter().all(is_member)
+            let has_voted = |peer: &PeerId| votes(*peer) || speaks(*peer);
+            distinct.len() > 1
+                && distinct.len() == peers.len()
+                && peers.iter().all(|peer| is_member(peer) && has_voted(peer))
         }
         CollectiveRefusal::Withdrawn => {
             matches!(moment.heard, MasterInput::Message { peer, message: ToMaster::Withdraw { tag: of } }
