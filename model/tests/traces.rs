@@ -1,6 +1,8 @@
 //! Traces as text, there and back, and gone.
 
+use pccl_model::catalogue::{deep, standard};
 use pccl_model::claim::Claim;
+use pccl_model::scenario::{Frames, Scenario};
 use pccl_model::step::Step;
 use pccl_model::story::Story;
 use pccl_model::trace::{Trace, TraceError};
@@ -102,5 +104,23 @@ fn the_story_tells_who_did_what_and_who_changed_its_mind() {
         "the master says to peer 1: start tag 1 as operation 1",
     ] {
         assert!(story.contains(sentence), "{sentence}\n{story}");
+    }
+}
+
+#[test]
+fn a_deepened_scenario_has_one_fault_more_than_the_standard_one_of_its_name() {
+    let known = standard();
+    let deepened: Vec<Scenario> = deep()
+        .into_iter()
+        .filter(|deep| known.iter().any(|standard| standard.name == deep.name))
+        .collect();
+    assert_eq!(deepened.len(), 6, "one of the names is not a standard one");
+    for deep in deepened {
+        let standard = known.iter().find(|standard| standard.name == deep.name);
+        assert_eq!(
+            standard.map(|standard| standard.faults + 1),
+            Some(deep.faults)
+        );
+        assert_eq!(deep.frames, Frames::Free);
     }
 }
