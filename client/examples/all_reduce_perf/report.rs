@@ -60,6 +60,7 @@ struct Settings<'a> {
     congestion: Option<&'a str>,
     /// That a lane over loopback has then, as read from a connection; `null`: the system does not tell.
     congestion_in_force: Option<&'a str>,
+    /// That the floor asks for; `null`: nothing, or there is no floor.
     floor_congestion: Option<&'a str>,
     /// Did the lanes deny that both their ends are on this machine?
     far: bool,
@@ -137,7 +138,8 @@ fn write_json(
     in_force: Option<&str>,
     rows: &[Row],
 ) -> Result<(), ReportError> {
-    let floor_congestion = arguments.work.local_congestion();
+    let is_loopback = arguments.hosts.of_rank(0).is_loopback();
+    let floor_congestion = arguments.work.congestion_of_floor(is_loopback);
     let document = Document {
         machine,
         settings: Settings {
@@ -152,7 +154,7 @@ fn write_json(
             transport: arguments.transport.to_string(),
             congestion: arguments.work.congestion.as_deref(),
             congestion_in_force: in_force,
-            floor_congestion: (!arguments.no_floor).then_some(floor_congestion),
+            floor_congestion: floor_congestion.filter(|_| !arguments.no_floor),
             far: arguments.work.far,
             bind: arguments.work.bind,
         },
