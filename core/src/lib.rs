@@ -24,6 +24,19 @@
 //! | [`log`] | what a machine heard and said, written down and replayed |
 #![no_std]
 #![forbid(unsafe_code)]
+// Every (state, message) pair is decided, and nothing read from a socket can panic.
+// `wildcard_enum_match_arm` ignores a wildcard that stands for a single variant, which
+// `match_wildcard_for_single_variants` reports. Tests fail by panicking, so they are exempt.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::wildcard_enum_match_arm,
+        clippy::match_wildcard_for_single_variants,
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::indexing_slicing
+    )
+)]
 
 extern crate alloc;
 #[cfg(test)]
