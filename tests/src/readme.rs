@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use crate::talk::{Event, Failure, now, obey_orders, tell};
 
+mod verbatim;
+
 /// What the loop computes in each round takes so long.
 const COMPUTING: Duration = Duration::from_millis(10);
 
@@ -50,17 +52,6 @@ pub fn run(options: &ReadmeOptions) -> ExitCode {
             });
             ExitCode::FAILURE
         }
-    }
-}
-
-/// The loop, and a name by which others find it.
-mod verbatim {
-    use super::compute;
-
-    include!("readme_loop.rs");
-
-    pub(super) fn run(master: &str, weights: Vec<f32>, revision: u64) -> Result<(), Error> {
-        train(master, weights, revision)
     }
 }
 

@@ -7,12 +7,13 @@ use pccl_tests::losses::{Loop, Loss, Who, lose_all};
 
 const README: &str = include_str!("../../README.md");
 const LIBRARY: &str = include_str!("../../client/src/lib.rs");
-const LOOP: &str = include_str!("../src/readme_loop.rs");
+const LOOP: &str = include_str!("../src/readme/verbatim.rs");
+const MARKER: &str = "// From here on: word for word.";
 
-/// What runs: the file without the comment that says what it is.
+/// The part of the file below the marker: the loop without its module header and entry point.
 fn what_runs() -> String {
-    let code = LOOP.lines().skip_while(|line| line.starts_with("//"));
-    code.map(|line| format!("{line}\n")).collect()
+    let lines = LOOP.lines().skip_while(|line| *line != MARKER);
+    lines.skip(1).map(|line| format!("{line}\n")).collect()
 }
 
 /// The first block of code after this line, without what the documentation hides.

@@ -1,5 +1,13 @@
-// The loop that the README and the library's documentation show, word for word: `tests/readme_loop.rs`
-// compares them.
+//! The loop shown in the README and in the library's documentation, as a module that can be run.
+//! `tests/readme_loop.rs` checks that everything below the marker matches them word for word.
+
+use super::compute;
+
+pub(super) fn run(master: &str, weights: Vec<f32>, revision: u64) -> Result<(), Error> {
+    train(master, weights, revision)
+}
+
+// From here on: word for word.
 use pccl::{Communicator, Error, Reduce, SharedState, SyncStrategy};
 
 fn train(master: &str, mut weights: Vec<f32>, mut revision: u64) -> Result<(), Error> {
