@@ -13,7 +13,7 @@
 //! | [`states`] | the states of a connection and of a collective, and the table of legal transitions |
 //! | [`master`] | the deciding machine |
 //! | [`peer`] | the machine beside each training process |
-//! | [`schedule`] | which rank sends what to whom in an all-reduce |
+//! | [`plan`] | who moves what in a collective: the exact list for one rank and one operation |
 //! | [`tour`] | choosing the order of a ring |
 //! | [`wire`] | bytes: preambles, control frames, data-frame headers |
 //! | [`transport`] | the port that lanes come through, and reading and writing them |
@@ -54,7 +54,8 @@ pub mod messages;
 #[cfg(feature = "mutants")]
 pub mod mutants;
 pub mod peer;
-pub mod schedule;
+pub mod plan;
+
 pub mod shared_state;
 pub mod site;
 pub mod states;

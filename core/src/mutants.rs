@@ -404,7 +404,7 @@ mutants! {
     /// A tag that is in use can be used again: the peer is kicked for it.
     DuplicateTagAccepted = "duplicate-tag-accepted",
 
-    // The schedule.
+    // The plans.
     /// The first chunk of the gather phase is added, not copied: contributions count twice.
     ReducedTwice = "reduced-twice",
     /// The last chunk of the reduce phase is copied, not added: contributions are lost.

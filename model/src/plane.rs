@@ -292,7 +292,7 @@ impl Plane {
         let world = u32::try_from(ring.world_size()).ok()?;
         let rank = u32::try_from(ring.rank_of(me)?).ok()?;
         let run = RingRun::new(me, (rank, world), (tag, seq), spec)?;
-        let first = run.frame(0);
+        let first = run.first_frame();
         self.newest = self.newest.max(seq);
         self.rings.push(run);
         first
@@ -308,7 +308,7 @@ impl Plane {
     }
 
     /// Takes the frame that a ring waits for; returns what is to be sent on. `Err`: the frame is not
-    /// what the schedule expects.
+    /// what the plan expects.
     pub fn take_frame(&mut self, frame: Frame) -> Result<Option<Frame>, Frame> {
         if let Some(lanes) = &mut self.previous
             && let Some(at) = lanes.frames.iter().position(|known| *known == frame)
@@ -317,10 +317,7 @@ impl Plane {
         }
         let run = self.rings.iter_mut().find(|run| run.seq == frame.seq);
         let run = run.ok_or(frame)?;
-        if !run.take(frame) {
-            return Err(frame);
-        }
-        Ok(run.frame(run.at))
+        run.take(frame)
     }
 
     /// Rings that are complete here stop running and wait for their verdict.

@@ -1,10 +1,11 @@
 //! One collective at one process, over symbols: a sum is the list of those whose contributions were
-//! added. Which contribution goes where, when, and which of the two schedules a collective takes, says
-//! the product's own schedule.
+//! added. What goes where, when, and what is done with it, is the product's own plan.
+
+use std::ops::Range;
 
 use pccl_core::element::CollectiveSpec;
 use pccl_core::id::{PeerId, Seq};
-use pccl_core::schedule::{Phase, Schedule, Whole, steps};
+use pccl_core::plan::{Action, After, Algorithm, Arrival, Plan, Target};
 use pccl_core::wire::WHOLE_BUFFER_MAX;
 
 /// Terms that a [`Sum`] remembers.
@@ -66,19 +67,12 @@ impl Sum {
 pub struct Frame {
     /// Which execution.
     pub seq: Seq,
-    /// Which step of the schedule.
+    /// Which step of the plan.
     pub step: u32,
-    /// Which chunk of the buffer, or, where buffers travel whole, whose.
-    pub part: u32,
+    /// Which chunk of the buffer; the first if it is all of it.
+    pub part: u64,
     /// What it holds.
     pub content: Sum,
-}
-
-/// One step: the parts that are sent and awaited, and what is done with what arrives.
-struct Move {
-    sends: u32,
-    awaits: u32,
-    phase: Phase,
 }
 
 /// One execution that runs here.
@@ -90,15 +84,13 @@ pub struct RingRun {
     pub seq: Seq,
     /// The step whose frame it waits for.
     pub at: u32,
-    /// Position on the ring, and its size.
-    pub rank: u32,
-    /// Size of the ring.
-    pub world: u32,
-    /// How contributions become a result.
-    pub schedule: Schedule,
-    /// What each chunk of the buffer holds; or, where buffers travel whole, those that are here, in the
+    /// What it does.
+    pub plan: Plan,
+    /// The process's own contribution.
+    own: Sum,
+    /// What each chunk of the buffer holds; or, if contributions are kept, those that are here, in the
     /// order in which they are added.
-    pub parts: Vec<Sum>,
+    parts: Vec<Sum>,
 }
 
 impl RingRun {
@@ -109,104 +101,96 @@ impl RingRun {
         (tag, seq): (u8, Seq),
         spec: &CollectiveSpec,
     ) -> Option<Self> {
-        let schedule = Schedule::of(spec, world, WHOLE_BUFFER_MAX);
-        let mut run = Self {
+        let algorithm = Algorithm::of(spec, world, WHOLE_BUFFER_MAX);
+        let plan = Plan::new(algorithm, world, rank)?;
+        let own = Sum::of(me);
+        let mut parts = vec![Sum::default(); world as usize];
+        match algorithm {
+            Algorithm::Ring => parts.fill(own),
+            Algorithm::Whole => *parts.get_mut(plan.own_turn() as usize)? = own,
+        }
+        Some(Self {
             tag,
             seq,
             at: 0,
-            rank,
-            world,
-            schedule,
-            parts: vec![Sum::default(); world as usize],
-        };
-        match schedule {
-            Schedule::Ring => run.parts.fill(Sum::of(me)),
-            Schedule::Whole => *run.part_mut(rank)? = Sum::of(me),
-        }
-        Some(run)
+            plan,
+            own,
+            parts,
+        })
     }
 
-    fn step(&self, at: u32) -> Option<Move> {
-        match self.schedule {
-            Schedule::Ring => {
-                let elements = 0..u64::from(self.world);
-                let step = steps(self.world, self.rank, elements).nth(at as usize)?;
-                Some(Move {
-                    sends: u32::try_from(step.send.start).ok()?,
-                    awaits: u32::try_from(step.receive.start).ok()?,
-                    phase: step.phase,
-                })
-            }
-            Schedule::Whole => {
-                let step = Whole::new(self.world, self.rank).step(at)?;
-                Some(Move {
-                    sends: step.send,
-                    awaits: step.receive,
-                    phase: Phase::Gather,
-                })
-            }
-        }
+    /// Chunks of one element each.
+    fn elements(&self) -> Range<u64> {
+        0..u64::from(self.plan.world())
+    }
+
+    fn arrival(&self) -> Option<Arrival> {
+        self.plan.arrival(&self.elements(), self.at)
     }
 
     /// How many steps there are.
-    pub(crate) fn steps(&self) -> usize {
-        match self.schedule {
-            Schedule::Ring => steps(self.world, self.rank, 0..0).count(),
-            Schedule::Whole => Whole::new(self.world, self.rank).steps().count(),
-        }
+    pub(crate) fn steps(&self) -> u32 {
+        self.plan.steps()
     }
 
-    /// Where a part is kept.
-    fn place(&self, part: u32) -> Option<usize> {
-        let place = match self.schedule {
-            Schedule::Ring => part,
-            Schedule::Whole => Whole::new(self.world, self.rank).turn(part)?,
-        };
-        Some(place as usize)
+    /// The first frame that is sent: of the own contribution.
+    pub(crate) fn first_frame(&self) -> Option<Frame> {
+        let contribution = self.plan.contribution(&self.elements())?;
+        Some(self.frame(contribution.to, contribution.range.start, self.own))
     }
 
-    fn part_mut(&mut self, part: u32) -> Option<&mut Sum> {
-        let place = self.place(part)?;
-        self.parts.get_mut(place)
-    }
-
-    /// What is sent in a step. `None`: there is no such step.
-    pub(crate) fn frame(&self, at: u32) -> Option<Frame> {
-        let part = self.step(at)?.sends;
-        Some(Frame {
+    const fn frame(&self, to: Target, part: u64, content: Sum) -> Frame {
+        Frame {
             seq: self.seq,
-            step: at,
+            step: to.step,
             part,
-            content: *self.parts.get(self.place(part)?)?,
-        })
+            content,
+        }
     }
 
     /// Has everything arrived?
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.step(self.at).is_none()
+        self.arrival().is_none()
     }
 
-    /// Takes the frame that it waits for. False: it is not that one.
-    pub(crate) fn take(&mut self, frame: Frame) -> bool {
-        let expected = self.step(self.at);
-        let expected = expected.filter(|step| frame.step == self.at && frame.part == step.awaits);
-        let Some((step, part)) = expected.zip(self.part_mut(frame.part)) else {
-            return false;
+    /// Takes the frame that it waits for; returns what is sent on. `Err`: it is not that one.
+    pub(crate) fn take(&mut self, frame: Frame) -> Result<Option<Frame>, Frame> {
+        let arrival = self.arrival().ok_or(frame)?;
+        let fits = frame.step == arrival.step && frame.part == arrival.range.start;
+        if !fits || !self.may_overwrite(arrival.after) {
+            return Err(frame);
+        }
+        let content = if arrival.action.adds() {
+            frame.content.plus(self.own)
+        } else {
+            frame.content
         };
-        *part = match step.phase {
-            Phase::Reduce => frame.content.plus(*part),
-            Phase::Gather => frame.content,
+        let place = match arrival.action {
+            Action::Combine => None,
+            Action::Finish | Action::Copy => Some(usize::try_from(frame.part).map_err(|_| frame)?),
+            Action::Keep { turn } => Some(turn as usize),
         };
+        if let Some(place) = place {
+            *self.parts.get_mut(place).ok_or(frame)? = content;
+        }
         self.at += 1;
-        true
+        Ok(arrival.onward.map(|to| self.frame(to, frame.part, content)))
+    }
+
+    /// The own contribution leaves when the execution begins, and what arrives does so in turn.
+    const fn may_overwrite(&self, after: After) -> bool {
+        match after {
+            After::Nothing | After::Contribution => true,
+            After::Arrival(step) => step < self.at,
+        }
     }
 
     /// What the buffer holds at the end: each chunk, or all of it.
     fn result(&self) -> Vec<Sum> {
-        match self.schedule {
-            Schedule::Ring => self.parts.clone(),
-            Schedule::Whole => {
+        match self.plan.algorithm() {
+            Algorithm::Ring => self.parts.clone(),
+            Algorithm::Whole => {
                 let add = |sum: Sum, part: &Sum| sum.plus(*part);
                 vec![self.parts.iter().fold(Sum::default(), add)]
             }
@@ -241,10 +225,11 @@ mod tests {
         let begins =
             |(rank, peer): (u32, &PeerId)| RingRun::new(*peer, (rank, 3), (1, Seq(1)), spec);
         let mut runs: Vec<RingRun> = (0..).zip(&PEERS).filter_map(begins).collect();
-        while !runs.iter().all(RingRun::is_done) {
-            let sent: Vec<Frame> = runs.iter().filter_map(|run| run.frame(run.at)).collect();
+        let mut sent: Vec<Option<Frame>> = runs.iter().map(RingRun::first_frame).collect();
+        while sent.iter().any(Option::is_some) {
+            let arrived = sent.clone();
             for (at, run) in runs.iter_mut().enumerate() {
-                assert!(run.take(sent[(at + 2) % 3]));
+                sent[at] = run.take(arrived[(at + 2) % 3].unwrap()).unwrap();
             }
         }
         runs
@@ -272,10 +257,11 @@ mod tests {
     }
 
     #[test]
-    fn small_and_large_buffers_take_different_schedules_to_the_same_terms() {
-        for (spec, schedule) in [(SMALL, Schedule::Whole), (LARGE, Schedule::Ring)] {
+    fn small_and_large_buffers_take_different_plans_to_the_same_terms() {
+        for (spec, algorithm) in [(SMALL, Algorithm::Whole), (LARGE, Algorithm::Ring)] {
             for run in run(&spec) {
-                assert_eq!(run.schedule, schedule);
+                assert!(run.is_done());
+                assert_eq!(run.plan.algorithm(), algorithm);
                 assert!(run.holds_each_once(&PEERS));
                 assert!(run.adds_in_order(&PEERS));
                 assert!(!run.adds_in_order(&[PEERS[1], PEERS[0], PEERS[2]]));
@@ -289,10 +275,10 @@ mod tests {
         let mut runs: Vec<RingRun> = (0..2)
             .filter_map(|rank| RingRun::new(PEERS[rank as usize], (rank, 3), (1, Seq(1)), &SMALL))
             .collect();
-        let sound = runs[0].frame(0).expect("it sends");
+        let sound = runs[0].first_frame().expect("it sends");
 
-        assert!(!runs[1].take(Frame { step: 1, ..sound }));
-        assert!(!runs[1].take(Frame { part: 2, ..sound }));
-        assert!(runs[1].take(sound));
+        assert!(runs[1].take(Frame { step: 1, ..sound }).is_err());
+        assert!(runs[1].take(Frame { part: 2, ..sound }).is_err());
+        assert!(runs[1].take(sound).is_ok());
     }
 }

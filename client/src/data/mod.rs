@@ -45,7 +45,7 @@ use std::time::Duration;
 use pccl_core::element::CollectiveSpec;
 use pccl_core::id::{PeerId, Round, Seq};
 use pccl_core::peer::AdoptedEdge;
-use pccl_core::schedule::STRIPE_BYTES_MIN;
+use pccl_core::plan::STRIPE_BYTES_MIN;
 use pccl_core::topology::{Edge, Topology};
 use pccl_core::transport::Lane;
 use pccl_core::wire::{FRAME_PAYLOAD_MAX, WHOLE_BUFFER_MAX};

@@ -1,17 +1,17 @@
 //! One rank's part of a ring all-reduce, frame by frame, without any I/O.
 //!
-//! What arrives is checked against the schedule, reduced or stored, and put into the outbox of its
-//! lane under the number of the next step; what leaves is taken from the outbox first and from the
+//! What arrives is checked against the plan ([`pccl_core::plan`]), and the plan says what is done with it
+//! and under which step it goes on, through the outbox of its lane; what leaves is taken from the outbox first and from the
 //! rank's own contribution last. A chunk is computed along one path around the ring and its result
 //! is copied from there, so all ranks end with the same bits. Small buffers take a shorter way (see
 //! [`small`]).
 //!
 //! # Which memory a frame passes through
 //!
-//! A frame of the reduce phase lands in a scratch buffer, is added there, and leaves from there: it
+//! A frame that is combined lands in a scratch buffer, is added there, and leaves from there: it
 //! never sees main memory. Where the next rank is slow and enough of them wait, the sum is written to
-//! memory of the result instead, which nobody needs before. In the last step of the phase the sum is
-//! written to the result; frames of the gather phase land in the result and leave from it. Frames that
+//! memory of the result instead, which nobody needs before. What is finished is written to the result;
+//! frames that are copied land in the result and leave from it. Frames that
 //! travel encoded (see [`coded`]) always wait as they came.
 
 use std::ops::Range;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use pccl_core::element::CollectiveSpec;
 use pccl_core::id::Seq;
-use pccl_core::schedule::{self, Phase, Schedule};
+use pccl_core::plan::{self, Algorithm, Plan};
 use pccl_core::wire::FrameHeader;
 use pccl_kernels::KernelError;
 
@@ -89,7 +89,7 @@ impl Pace {
     }
 }
 
-/// Something that does not fit: a frame that the schedule does not expect, or memory that is not as
+/// Something that does not fit: a frame that the plan does not expect, or memory that is not as
 /// long as the spec says. Nothing was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Misfit;
@@ -132,25 +132,26 @@ impl RingWork {
         let element_bytes = spec.element.size();
         let coding = Coding::of(spec)?;
         let bytes = spec.count.checked_mul(element_bytes as u64)?;
-        let is_small = Schedule::of(spec, place.world, pace.small_bytes) == Schedule::Whole;
-        let small = usize::try_from(bytes).ok().filter(|_| is_small);
-        let stripes = match small {
-            Some(_) => vec![StripeWork::whole(place, bytes)],
-            None => StripeWork::all(spec, place, pace.stripe_bytes),
-        };
-        let window = match (&coding, small) {
-            (Some(_), _) => Window::of_encoded(pace, pool.encoded()),
-            (None, Some(_)) => Window::of_one_frame(pace),
-            (None, None) => Window::of_elements(pace),
+        let algorithm = Algorithm::of(spec, place.world, pace.small_bytes);
+        let plan = Plan::new(algorithm, place.world, place.rank)?;
+        let stripes = StripeWork::all(spec, plan, place, pace.stripe_bytes);
+        let (gathered, window) = match (&coding, algorithm) {
+            (Some(_), _) => (None, Window::of_encoded(pace, pool.encoded())),
+            (None, Algorithm::Whole) => {
+                let bytes = usize::try_from(bytes).ok()?;
+                let gathered = Gathered::new(bytes, plan.own_turn());
+                (Some(gathered), Window::of_one_frame(pace))
+            }
+            (None, Algorithm::Ring) => (None, Window::of_elements(pace)),
         };
         let lanes = usize::from(pace.lanes).clamp(1, stripes.len());
         Some(Self {
             seq,
             sums: Sums::of(spec, place.world),
             coding,
-            gathered: small.map(|bytes| Gathered::new(bytes, place)),
+            gathered,
             element_bytes,
-            frame_elements: schedule::frame_elements(element_bytes, pace.frame_bytes),
+            frame_elements: plan::frame_elements(element_bytes, pace.frame_bytes),
             world: place.world as usize,
             stripes,
             outlets: (0..lanes).map(|_| Outlet::default()).collect(),
@@ -177,7 +178,9 @@ impl RingWork {
 
     /// In how many sequences of adjoining pieces the result is written.
     pub(super) fn slots(&self) -> usize {
-        self.stripes.len() * self.world
+        // All kept contributions become one piece at the end.
+        let of_kept = usize::from(self.gathered.is_some());
+        of_kept + self.stripes.iter().map(StripeWork::slots).sum::<usize>()
     }
 
     /// May anything that has to arrive come on this lane?
@@ -202,8 +205,7 @@ impl RingWork {
 
     /// Has anything to leave on this lane, at once or later?
     pub(super) fn sends(&self, lane: u16) -> bool {
-        let unsent =
-            |stripe: &StripeWork| !stripe.own.is_empty() || stripe.to_receive > stripe.last_step;
+        let unsent = |stripe: &StripeWork| !stripe.own.is_empty() || stripe.to_forward > 0;
         let outlet = self.outlets.get(usize::from(lane));
         outlet.is_some_and(|outlet| outlet.sends() || self.stripes_of(lane).any(unsent))
     }
@@ -235,31 +237,6 @@ impl RingWork {
     fn stripes_of(&self, lane: u16) -> impl Iterator<Item = &StripeWork> {
         let stripes = self.stripes.iter().skip(usize::from(lane));
         stripes.step_by(self.outlets.len().max(1))
-    }
-
-    /// Steps around the ring.
-    fn steps(&self) -> usize {
-        let stripe = self.stripes.first();
-        stripe.map_or(0, |stripe| stripe.expected.len())
-    }
-
-    fn phase_of(&self, step: u32) -> Phase {
-        if (step as usize) + 1 < self.world {
-            Phase::Reduce
-        } else {
-            Phase::Gather
-        }
-    }
-
-    /// Does this step bring a chunk that lacks nothing but the own contribution?
-    fn finishes(&self, step: u32) -> bool {
-        step as usize + 2 == self.world
-    }
-
-    /// The slot of a step in which parts of the result are written.
-    fn slot(&self, stripe: u16, step: u32) -> usize {
-        let first = self.world.saturating_sub(2);
-        usize::from(stripe) * self.world + (step as usize).saturating_sub(first)
     }
 
     /// Received frames that wait in memory of their own.

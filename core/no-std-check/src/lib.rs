@@ -19,7 +19,8 @@ use pccl_core::messages::ToMaster;
 use pccl_core::ticket::TicketMint;
 use pccl_core::timers::TimerQueue;
 use pccl_core::wire::{ControlReader, Preamble, encode_control};
-use pccl_core::{log, schedule, tour};
+use pccl_core::plan::{self, Algorithm, Plan};
+use pccl_core::{log, tour};
 
 /// Never has memory: nothing here is meant to run.
 struct NoMemory;
@@ -60,13 +61,18 @@ pub fn everything() -> usize {
     let mut timers = TimerQueue::new();
     timers.arm(PeerId(1), 1_u64);
 
-    let stripes = schedule::stripes_for(1 << 20, ElementType::F32, 4, 1 << 20);
-    let stripe = schedule::stripe_range(1 << 20, stripes, 0);
+    let stripes = plan::stripes_for(1 << 20, ElementType::F32, 4, 1 << 20);
+    let stripe = plan::stripe_range(1 << 20, stripes, 0);
     let replayed = log::replay(&bytes);
     let ring = tour::solve(&pccl_core::master::TourProblem::default());
 
-    schedule::steps(4, 1, stripe).count()
-        + schedule::Whole::new(4, 1).steps().count()
+    let flows = |algorithm| {
+        let plan = Plan::new(algorithm, 4, 1);
+        plan.map_or(0, |plan| plan.arrivals(&stripe).count())
+    };
+
+    flows(Algorithm::Ring)
+        + flows(Algorithm::Whole)
         + usize::from(encoded.is_ok())
         + usize::from(decoded.is_ok())
         + usize::from(replayed.is_ok())

@@ -19,7 +19,7 @@ pub struct FrameHeader {
     /// Payload bytes that follow, at most [`DATA_FRAME_MAX`]: a multiple of the element size, or as
     /// many as the quantization takes for the frame's elements.
     pub length: u32,
-    /// The step of the sender's schedule (see [`schedule`](crate::schedule)).
+    /// The step of the [`plan`](crate::plan) of its flow.
     pub step: u32,
     /// The stripe. All frames of a stripe travel on one lane.
     pub stripe: u16,
@@ -48,7 +48,7 @@ impl FrameHeader {
     }
 
     /// Understands a header. Whether offset, step and stripe make sense is for the receiver to check
-    /// against its schedule.
+    /// against its plan.
     ///
     /// # Errors
     /// The lane carries something that this version does not understand, so that the next header

@@ -127,16 +127,16 @@
 //! | 0 | 8 | number of the operation, from `Commence` |
 //! | 8 | 8 | where the payload belongs: byte offset in the whole buffer |
 //! | 16 | 4 | payload length n, at most [`DATA_FRAME_MAX`] |
-//! | 20 | 4 | step of the [`schedule`](crate::schedule) |
+//! | 20 | 4 | step of the [`plan`](crate::plan) |
 //! | 24 | 2 | stripe |
 //! | 26 | 2 | flags: 1 where the payload was sent between machines on its way; else 0 |
 //! | 28 | 4 | reserved, 0 |
 //! | 32 | n | elements, little-endian, without gaps, or what they were quantized to |
 //!
-//! A buffer is cut into [`stripes_for`](crate::schedule::stripes_for) stripes of at least
-//! [`STRIPE_BYTES_MIN`](crate::schedule::STRIPE_BYTES_MIN). All frames of a stripe travel on one lane,
-//! which the sender chooses with the first of them. What a rank sends in which step is given by
-//! [`steps`](crate::schedule::steps). The rank that contributes a chunk cuts its range into frames of
+//! A buffer is cut into [`stripes_for`](crate::plan::stripes_for) stripes of at least
+//! [`STRIPE_BYTES_MIN`](crate::plan::STRIPE_BYTES_MIN). All frames of a stripe travel on one lane,
+//! which the sender chooses with the first of them. What a rank receives in which step,
+//! does with it and sends on is given by its [`Plan`](crate::plan::Plan). The rank that contributes a chunk cuts its range into frames of
 //! whole elements, of at most [`FRAME_PAYLOAD_MAX`] bytes and, but for the last one, of at least
 //! [`FRAME_PAYLOAD_MIN`]; all others forward them as they are cut. The frames of one step of one stripe
 //! come in the order of their offsets; frames of different steps, stripes and operations may alternate.
@@ -150,11 +150,10 @@
 //! and encodes again; the one that adds the last contribution takes for its own result what the others
 //! will decode.
 //!
-//! A small buffer travels whole, where [`Schedule::of`](crate::schedule::Schedule::of) says so: not
+//! A small buffer travels whole, where [`Algorithm::of`](crate::plan::Algorithm::of) says so: not
 //! quantized, of up to [`WHOLE_BUFFER_MAX`] bytes, and small enough for those of all ranks to fit into
 //! [`FRAME_PAYLOAD_MAX`]. It is one stripe, and each rank's contribution is cut into frames like a
-//! chunk. In step s, of N − 1, a rank sends what the rank s places before it has contributed, as
-//! [`Whole`](crate::schedule::Whole) says. Then every rank adds all contributions, its own among them,
+//! chunk. In step s, of N − 1, a rank sends what the rank s places before it has contributed. Then every rank adds all contributions, its own among them,
 //! in the order of the ranks, and divides an average by N, once.
 //!
 //! A receiver may get frames of an operation of which it has not heard `Commence` yet (the sender

@@ -3,7 +3,7 @@
 use pccl_core::id::{GroupId, PeerId, Revision, Seq, Tag};
 use pccl_core::messages::{CallKind, RingOutcome, ToMaster, ToPeer, Verdict};
 use pccl_core::peer::{Answer, Call, CallError, Committed, PeerInput, PeerOutput, PeerTimer};
-use pccl_core::schedule::Schedule;
+use pccl_core::plan::Algorithm;
 use pccl_core::shared_state::{SyncRole, SyncStrategy};
 use pccl_core::topology::Edge;
 
@@ -253,7 +253,7 @@ fn collective_ended(
             let whole = whole.filter(|known| known.seq == committed.seq);
             let once = whole.is_some_and(|known| known.holds_each_once(ranks));
             let in_order = whole.is_some_and(|known| known.adds_in_order(ranks));
-            let small = whole.is_some_and(|known| known.schedule == Schedule::Whole);
+            let small = whole.is_some_and(|known| known.plan.algorithm() == Algorithm::Whole);
             let again = run.seat(no).user.tries_again();
             if !once {
                 run.breaks(Claim::ExactlyOnce);

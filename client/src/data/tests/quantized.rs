@@ -5,7 +5,7 @@ use std::f64::consts::PI;
 
 use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::id::Seq;
-use pccl_core::schedule::{chunk_range, stripe_range, stripes_for};
+use pccl_core::plan::{chunk_range, stripe_range, stripes_for};
 use pccl_kernels::Codec;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};

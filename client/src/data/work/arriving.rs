@@ -1,12 +1,13 @@
-//! Frames that arrive: checked against the schedule, reduced or stored, and put where they leave.
+//! Frames that arrive: checked against the plan, reduced or stored, and put where they leave.
 
 use std::ops::Range;
 
-use pccl_core::schedule::Phase;
+use pccl_core::plan::Action;
 use pccl_core::wire::{FRAME_PAYLOAD_MAX, FRAME_PAYLOAD_MIN, FrameHeader};
 
 use super::super::buffers::RingBuffers;
 use super::frame::{BEYOND, Body, Incoming, Landing, Outgoing};
+use super::stripe::Handling;
 use super::{HELD_MAX, Misfit, RingWork, to_memory};
 
 impl RingWork {
@@ -20,19 +21,19 @@ impl RingWork {
         header: &FrameHeader,
         buffers: &mut RingBuffers<'_>,
     ) -> Result<Incoming, Misfit> {
-        let range = self.expect(lane, header)?;
+        let (range, handling) = self.expect(lane, header)?;
         let length = header.length as usize;
-        let stays = self.coding.is_some() || self.gathered.is_some();
-        let landing = if stays || self.phase_of(header.step) == Phase::Reduce {
-            Landing::Scratch(self.scratch.take(length + BEYOND))
-        } else {
-            let slot = self.slot(header.stripe, header.step);
-            buffers.overwrite(slot, range.clone()).ok_or(Misfit)?;
+        let is_result = self.coding.is_none() && handling.action == Action::Copy;
+        let landing = if is_result {
+            let target = buffers.overwrite(handling.slot, range.clone());
+            target.ok_or(Misfit)?;
             Landing::Result
+        } else {
+            Landing::Scratch(self.scratch.take(length + BEYOND))
         };
         Ok(Incoming {
             stripe: header.stripe,
-            step: header.step,
+            handling,
             range,
             length,
             flags: header.flags,
@@ -40,15 +41,19 @@ impl RingWork {
         })
     }
 
-    /// Is this frame the next one of its step? Takes it out of what is expected.
-    fn expect(&mut self, lane: u16, header: &FrameHeader) -> Result<Range<usize>, Misfit> {
-        let (world, element_bytes) = (self.world, self.element_bytes as u64);
+    /// Is this frame the next one of its flow? Takes it out of what is expected.
+    fn expect(
+        &mut self,
+        lane: u16,
+        header: &FrameHeader,
+    ) -> Result<(Range<usize>, Handling), Misfit> {
+        let element_bytes = self.element_bytes as u64;
         let coding = self.coding.as_ref();
         let stripe = self.stripes.get_mut(usize::from(header.stripe));
         let stripe = stripe.ok_or(Misfit)?;
         let step = usize::try_from(header.step).map_err(|_| Misfit)?;
-        let expected = stripe.expected.get(step).ok_or(Misfit)?.clone();
-        let missing = expected.end - expected.start;
+        let flow = stripe.flows.get(step).ok_or(Misfit)?;
+        let missing = flow.rest.end - flow.rest.start;
         let bytes = match coding {
             None => whole_elements(missing, header.length, element_bytes),
             Some(coding) => coding
@@ -57,14 +62,15 @@ impl RingWork {
         };
         let bytes = bytes.filter(|bytes| *bytes > 0).ok_or(Misfit)?;
         let end = header.offset.checked_add(bytes).ok_or(Misfit)?;
-        let fits = header.offset == expected.start && end <= expected.end;
+        let fits = header.offset == flow.rest.start && end <= flow.rest.end;
         let strays = stripe.arrives_on.is_some_and(|arrives| arrives != lane);
-        if strays || !fits || stripe.contributed(step, world) < end {
+        if strays || !fits || stripe.ready_up_to(flow.after) < end {
             return Err(Misfit);
         }
         stripe.arrives_on = Some(lane);
-        stripe.expected.get_mut(step).ok_or(Misfit)?.start = end;
-        to_memory(&(header.offset..end))
+        let flow = stripe.flows.get_mut(step).ok_or(Misfit)?;
+        flow.rest.start = end;
+        Ok((to_memory(&(header.offset..end))?, flow.handling))
     }
 
     /// Takes in the payload of an announced frame.
@@ -73,66 +79,66 @@ impl RingWork {
         incoming: Incoming,
         buffers: &mut RingBuffers<'_>,
     ) -> Result<(), Misfit> {
-        let (number, step, range) = (incoming.stripe, incoming.step, incoming.range.clone());
+        let (number, handling, range) =
+            (incoming.stripe, incoming.handling, incoming.range.clone());
         let (length, flags) = (incoming.length, incoming.flags);
         let bytes = range.len() as u64;
         let body = self.process(incoming, buffers)?;
-        if step as usize + 1 == self.world {
+        if handling.comes_back {
             self.window.come_back(bytes, flags);
         }
-        let is_last_step = step as usize + 1 == self.steps();
         let stripe = self.stripes.get_mut(usize::from(number)).ok_or(Misfit)?;
         stripe.to_receive = stripe.to_receive.saturating_sub(bytes);
-        if is_last_step {
-            stripe.last_step = stripe.last_step.saturating_sub(bytes);
-            self.recycle(body);
-        } else {
-            let mut header = self.header(number, step + 1, range.start, length)?;
-            header.flags |= flags;
-            self.outlet_of(number)?.push(Outgoing { header, body });
+        match handling.onward {
+            None => self.recycle(body),
+            Some(step) => {
+                stripe.to_forward = stripe.to_forward.saturating_sub(bytes);
+                let mut header = self.header(number, step, range.start, length)?;
+                header.flags |= flags;
+                self.outlet_of(number)?.push(Outgoing { header, body });
+            }
         }
         Ok(())
     }
 
-    /// Does with a frame what its step asks for. Returns where its payload is then.
+    /// Does with a frame what the plan asks for. Returns where its payload is then.
     fn process(
         &mut self,
         incoming: Incoming,
         buffers: &mut RingBuffers<'_>,
     ) -> Result<Body, Misfit> {
-        let (number, step, range) = (incoming.stripe, incoming.step, incoming.range);
-        match incoming.landing {
-            Landing::Result => Ok(Body::Result(range)),
-            Landing::Scratch(frame) if self.coding.is_some() => {
-                self.take_in_encoded(number, step, &range, incoming.length, frame, buffers)
+        let (number, handling, range) = (incoming.stripe, incoming.handling, incoming.range);
+        match (incoming.landing, handling.action) {
+            (Landing::Result, _) => Ok(Body::Result(range)),
+            (Landing::Scratch(frame), _) if self.coding.is_some() => {
+                self.take_in_encoded(handling, &range, incoming.length, frame, buffers)
             }
-            Landing::Scratch(frame) if self.gathered.is_some() => {
-                self.gather(step, &range, &frame, buffers)?;
+            (Landing::Scratch(frame), Action::Keep { turn }) => {
+                self.gather(turn, &range, &frame, buffers)?;
                 Ok(Body::Held(frame))
             }
-            Landing::Scratch(frame) => self.take_in(number, step, &range, frame, buffers),
+            (Landing::Scratch(frame), Action::Combine) => {
+                self.combine(number, &range, frame, buffers)
+            }
+            (Landing::Scratch(frame), Action::Finish) => {
+                self.finish(handling.slot, &range, frame, buffers)
+            }
+            // Such frames land in the result.
+            (Landing::Scratch(_), Action::Copy) => Err(Misfit),
         }
     }
 
-    /// Adds the own contribution to a frame.
-    fn take_in(
+    /// Adds the own contribution to a frame, which lacks others'.
+    fn combine(
         &mut self,
         stripe: u16,
-        step: u32,
         range: &Range<usize>,
         mut frame: Vec<u8>,
         buffers: &mut RingBuffers<'_>,
     ) -> Result<Body, Misfit> {
         let sums = self.sums;
         let arrived = frame.get_mut(..range.len()).ok_or(Misfit)?;
-        let held = self.outlet_of(stripe)?.held;
-        if self.finishes(step) {
-            let slot = self.slot(stripe, step);
-            let target = buffers.finish(slot, range.clone()).ok_or(Misfit)?;
-            sums.finish(target, arrived)?;
-            self.scratch.put(frame);
-            Ok(Body::Result(range.clone()))
-        } else if held < HELD_MAX {
+        if self.outlet_of(stripe)?.held < HELD_MAX {
             let own = buffers.contribution(range.clone()).ok_or(Misfit)?;
             pccl_kernels::reduce(sums.element, sums.op, arrived, own)?;
             Ok(Body::Held(frame))
@@ -142,6 +148,21 @@ impl RingWork {
             self.scratch.put(frame);
             Ok(Body::Aside(range.clone()))
         }
+    }
+
+    /// Adds the own contribution to a frame that lacks nothing else.
+    fn finish(
+        &mut self,
+        slot: usize,
+        range: &Range<usize>,
+        frame: Vec<u8>,
+        buffers: &mut RingBuffers<'_>,
+    ) -> Result<Body, Misfit> {
+        let arrived = frame.get(..range.len()).ok_or(Misfit)?;
+        let target = buffers.finish(slot, range.clone()).ok_or(Misfit)?;
+        self.sums.finish(target, arrived)?;
+        self.scratch.put(frame);
+        Ok(Body::Result(range.clone()))
     }
 }
 

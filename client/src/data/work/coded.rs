@@ -8,10 +8,12 @@
 use std::ops::Range;
 
 use pccl_core::element::{CollectiveSpec, ElementType, Quantization};
+use pccl_core::plan::Action;
 use pccl_kernels::{Codec, Scheme};
 
 use super::super::buffers::RingBuffers;
 use super::super::kernel::element_of;
+use super::stripe::Handling;
 use super::{Body, Misfit, RingWork};
 use crate::floats::Float;
 
@@ -101,17 +103,16 @@ impl RingWork {
     /// Adds the own contribution to an encoded frame, and keeps the result where it is one.
     pub(super) fn take_in_encoded(
         &mut self,
-        stripe: u16,
-        step: u32,
+        handling: Handling,
         range: &Range<usize>,
         length: usize,
         mut frame: Vec<u8>,
         buffers: &mut RingBuffers<'_>,
     ) -> Result<Body, Misfit> {
-        let reduces = step as usize + 1 < self.world;
+        let (action, finishes) = (handling.action, handling.action == Action::Finish);
         let encoded = frame.get_mut(..length).ok_or(Misfit)?;
-        if reduces {
-            let average_over = self.sums.average_over.filter(|_| self.finishes(step));
+        if action.adds() {
+            let average_over = self.sums.average_over.filter(|_| finishes);
             let own = buffers.contribution(range.clone()).ok_or(Misfit)?;
             let elements = range.len() / self.element_bytes;
             let op = self.sums.op;
@@ -125,14 +126,15 @@ impl RingWork {
             }
             codec.encode_sums(sums, encoded)?;
         }
-        if !reduces || self.finishes(step) {
-            let slot = self.slot(stripe, step);
+        if action.writes_result() {
             let codec = self.coding.as_ref().ok_or(Misfit)?.codec;
-            let result = buffers.overwrite(slot, range.clone()).ok_or(Misfit)?;
+            let result = buffers
+                .overwrite(handling.slot, range.clone())
+                .ok_or(Misfit)?;
             codec.decode(encoded, result)?;
         }
-        if reduces && buffers.note_losses() {
-            self.note_lost_of_sums(step, range, buffers)?;
+        if action.adds() && buffers.note_losses() {
+            self.note_lost_of_sums(finishes, range, buffers)?;
         }
         Ok(Body::Held(frame))
     }

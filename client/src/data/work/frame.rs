@@ -5,6 +5,7 @@ use std::ops::Range;
 use pccl_core::wire::{FRAME_HEADER_BYTES, FrameHeader};
 
 use super::super::buffers::RingBuffers;
+use super::stripe::Handling;
 
 /// Room behind a frame in scratch: what comes next on the lane may be received with it.
 pub(in super::super) const BEYOND: usize = FRAME_HEADER_BYTES;
@@ -29,7 +30,7 @@ pub(super) enum Body {
 #[derive(Debug)]
 pub(in super::super) struct Incoming {
     pub(super) stripe: u16,
-    pub(super) step: u32,
+    pub(super) handling: Handling,
     /// The bytes of the buffer that it is about.
     pub(super) range: Range<usize>,
     /// Payload bytes.

@@ -1,6 +1,6 @@
 //! Frames that leave: what was received first, the own contribution last.
 
-use pccl_core::schedule;
+use pccl_core::plan;
 use pccl_core::wire::FrameHeader;
 
 use super::super::buffers::RingBuffers;
@@ -53,7 +53,7 @@ impl RingWork {
         };
         let limit = limit.saturating_mul(self.element_bytes as u64);
         let stripe = self.stripes.get_mut(usize::from(number)).ok_or(Misfit)?;
-        let mut frames = schedule::frames(stripe.own.clone(), limit);
+        let mut frames = plan::frames(stripe.own.clone(), limit);
         let frame = frames.next().ok_or(Misfit)?;
         stripe.own.start = frame.end;
         self.window.leave(frame.end - frame.start);

@@ -60,14 +60,13 @@ impl RingWork {
     /// rounding it to the element type, and is as much more as the sums were divided by.
     pub(super) fn note_lost_of_sums(
         &mut self,
-        step: u32,
+        is_finished: bool,
         range: &Range<usize>,
         buffers: &mut RingBuffers<'_>,
     ) -> Result<(), Misfit> {
         if self.sums.op != Op::Sum {
             return Ok(());
         }
-        let finishes = self.finishes(step);
         let coding = self.coding.as_ref().ok_or(Misfit)?;
         let float = coding.float;
         let at = losses_at(range, self.element_bytes, float);
@@ -75,7 +74,7 @@ impl RingWork {
         let sums = coding.sums.get(..at.len()).ok_or(Misfit)?;
         let pair = buffers.result_and_losses(range.clone(), at);
         let (result, losses) = pair.ok_or(Misfit)?;
-        if finishes {
+        if is_finished {
             let pairs = float.of_sums().read(sums).zip(float.read(result));
             let lost = pairs.map(|(sum, result)| (sum - result) * divided_by);
             // A frame that is poisoned is not to poison the next round.

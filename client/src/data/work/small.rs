@@ -1,16 +1,13 @@
 //! Small operations: contributions travel around the ring as they are, and every rank adds all of them.
 //!
-//! Whose contribution comes when, and which is added in which turn, says [`Whole`]. A frame is kept, and
-//! goes on unless it is about to come back to its own; with the last one everything is added.
+//! In which turn each is added says the plan ([`Action::Keep`](pccl_core::plan::Action::Keep)). A frame is
+//! kept, and goes on unless it is about to come back to its own; with the last one everything is added.
 
 use std::ops::Range;
 
-use pccl_core::schedule::Whole;
-
 use super::super::buffers::RingBuffers;
 use super::frame::Body;
-use super::stripe::StripeWork;
-use super::{Misfit, Place, RingWork, Sums};
+use super::{Misfit, RingWork, Sums};
 
 /// The contributions of all ranks, as far as they are here.
 pub(super) struct Gathered {
@@ -19,51 +16,22 @@ pub(super) struct Gathered {
     contributions: Vec<u8>,
     /// Bytes of one.
     bytes: usize,
-    place: Place,
+    own_turn: u32,
 }
 
 impl Gathered {
-    pub(super) const fn new(bytes: usize, place: Place) -> Self {
+    pub(super) const fn new(bytes: usize, own_turn: u32) -> Self {
         Self {
             contributions: Vec::new(),
             bytes,
-            place,
+            own_turn,
         }
     }
 
-    /// Where the contribution belongs that arrives in a step.
-    fn arriving(&self, step: u32) -> Option<Range<usize>> {
-        let step = whole(self.place).step(step)?;
-        self.of(step.receive)
-    }
-
-    /// Where the own contribution belongs.
-    fn own(&self) -> Option<Range<usize>> {
-        self.of(self.place.rank)
-    }
-
-    fn of(&self, rank: u32) -> Option<Range<usize>> {
-        let turn = whole(self.place).turn(rank)? as usize;
-        Some(turn * self.bytes..(turn + 1) * self.bytes)
-    }
-}
-
-const fn whole(place: Place) -> Whole {
-    Whole::new(place.world, place.rank)
-}
-
-impl StripeWork {
-    /// A buffer that travels whole.
-    pub(super) fn whole(place: Place, bytes: u64) -> Self {
-        let steps = whole(place).steps();
-        let expected: Vec<Range<u64>> = steps.map(|_| 0..bytes).collect();
-        Self {
-            to_receive: bytes * expected.len() as u64,
-            expected,
-            last_step: bytes,
-            own: 0..bytes,
-            arrives_on: None,
-        }
+    /// Where the contribution belongs that is added in a turn.
+    const fn place(&self, turn: u32) -> Range<usize> {
+        let start = turn as usize * self.bytes;
+        start..start + self.bytes
     }
 }
 
@@ -84,7 +52,7 @@ impl RingWork {
     /// Keeps a contribution that has arrived. With the last one there is a result.
     pub(super) fn gather(
         &mut self,
-        step: u32,
+        turn: u32,
         range: &Range<usize>,
         frame: &[u8],
         buffers: &mut RingBuffers<'_>,
@@ -95,7 +63,7 @@ impl RingWork {
         if gathered.contributions.is_empty() {
             gathered.contributions = self.scratch.take(gathered.bytes * self.world);
         }
-        let place = gathered.arriving(step).ok_or(Misfit)?;
+        let place = gathered.place(turn);
         let place = place.start + range.start..place.start + range.end;
         let kept = gathered.contributions.get_mut(place).ok_or(Misfit)?;
         kept.copy_from_slice(frame.get(..range.len()).ok_or(Misfit)?);
@@ -116,7 +84,7 @@ impl RingWork {
         let Some(gathered) = &mut self.gathered else {
             return Err(Misfit);
         };
-        let (own, whole) = (gathered.own().ok_or(Misfit)?, 0..gathered.bytes);
+        let (own, whole) = (gathered.place(gathered.own_turn), 0..gathered.bytes);
         let place = gathered.contributions.get_mut(own).ok_or(Misfit)?;
         place.copy_from_slice(buffers.contribution(whole.clone()).ok_or(Misfit)?);
         let contributions = gathered

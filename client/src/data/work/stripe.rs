@@ -4,19 +4,19 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use pccl_core::element::CollectiveSpec;
-use pccl_core::schedule;
+use pccl_core::plan::{self, Action, After, Algorithm, Plan};
 
 use super::Place;
 use super::frame::{Body, Outgoing};
 
 /// What arrives and what is contributed in one stripe.
 pub(super) struct StripeWork {
-    /// By step: the bytes that have not been announced yet.
-    pub(super) expected: Vec<Range<u64>>,
+    /// By step: the flows that arrive.
+    pub(super) flows: Vec<Flow>,
     /// Bytes of elements that have not arrived.
     pub(super) to_receive: u64,
-    /// How many of them arrive in the last step, and are not forwarded.
-    pub(super) last_step: u64,
+    /// How many of them go on.
+    pub(super) to_forward: u64,
     /// Bytes of the own contribution that no frame has taken yet.
     pub(super) own: Range<u64>,
     /// The lane on which its frames arrive, which the previous rank chose with the first one. On
@@ -24,41 +24,105 @@ pub(super) struct StripeWork {
     pub(super) arrives_on: Option<u16>,
 }
 
+/// A flow that arrives.
+pub(super) struct Flow {
+    /// The bytes that have not been announced yet.
+    pub(super) rest: Range<u64>,
+    pub(super) after: After,
+    pub(super) handling: Handling,
+}
+
+/// What is done with each frame of a flow.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Handling {
+    pub(super) action: Action,
+    /// Where the result is written: in which sequence of adjoining pieces. Of no use if none is written.
+    pub(super) slot: usize,
+    /// It is of the own contribution, which has been all around the ring.
+    pub(super) comes_back: bool,
+    /// The step under which it goes on. `None`: it does not.
+    pub(super) onward: Option<u32>,
+}
+
 impl StripeWork {
     /// All stripes of a buffer, each of at least so many bytes.
-    pub(super) fn all(spec: &CollectiveSpec, place: Place, least_bytes: u64) -> Vec<Self> {
-        let count = schedule::stripes_for(spec.count, spec.element, place.lanes, least_bytes);
-        let stripes = (0..count).map(|number| schedule::stripe_range(spec.count, count, number));
+    pub(super) fn all(spec: &CollectiveSpec, plan: Plan, place: Place, least: u64) -> Vec<Self> {
+        let count = match plan.algorithm() {
+            Algorithm::Ring => plan::stripes_for(spec.count, spec.element, place.lanes, least),
+            Algorithm::Whole => 1,
+        };
         let element_bytes = spec.element.size() as u64;
-        stripes
-            .map(|elements| Self::new(place, elements, element_bytes))
+        let mut slots = 0..;
+        (0..count)
+            .map(|number| plan::stripe_range(spec.count, count, number))
+            .map(|elements| Self::new(plan, &elements, element_bytes, &mut slots))
             .collect()
     }
 
-    fn new(place: Place, elements: Range<u64>, element_bytes: u64) -> Self {
+    fn new(
+        plan: Plan,
+        elements: &Range<u64>,
+        element_bytes: u64,
+        slots: &mut impl Iterator<Item = usize>,
+    ) -> Self {
         let in_bytes =
             |elements: Range<u64>| elements.start * element_bytes..elements.end * element_bytes;
-        let steps = schedule::steps(place.world, place.rank, elements);
-        let own = steps.clone().next().map_or(0..0, |first| first.send);
-        let expected: Vec<Range<u64>> = steps.map(|step| in_bytes(step.receive)).collect();
+        let contribution = plan.contribution(elements);
+        let flows = plan.arrivals(elements).map(|flow| Flow {
+            rest: in_bytes(flow.range),
+            after: flow.after,
+            handling: Handling {
+                action: flow.action,
+                slot: if flow.action.writes_result() {
+                    slots.next().unwrap_or(usize::MAX)
+                } else {
+                    usize::MAX
+                },
+                comes_back: flow.after == After::Contribution,
+                onward: flow.onward.map(|to| to.step),
+            },
+        });
+        let flows: Vec<Flow> = flows.collect();
         Self {
-            to_receive: expected.iter().map(|range| range.end - range.start).sum(),
-            last_step: expected.last().map_or(0, |last| last.end - last.start),
-            expected,
-            own: in_bytes(own),
+            to_receive: flows.iter().map(Flow::bytes).sum(),
+            to_forward: flows
+                .iter()
+                .filter(|flow| flow.goes_on())
+                .map(Flow::bytes)
+                .sum(),
+            flows,
+            own: contribution.map_or(0..0, |own| in_bytes(own.range)),
             arrives_on: None,
         }
     }
 
-    /// Up to which byte of the chunk that arrives in `step` this rank has contributed: no result can
-    /// be longer than that. Without this check a neighbour could have the own contribution overwritten
-    /// before it was used.
-    pub(super) fn contributed(&self, step: usize, world: usize) -> u64 {
-        match step.checked_sub(world) {
-            Some(reduced_in) => self.expected.get(reduced_in).map_or(0, |range| range.start),
-            None if step + 1 == world => self.own.start,
-            None => u64::MAX,
+    /// How many of its flows write parts of the result.
+    pub(super) fn slots(&self) -> usize {
+        let writes = |flow: &&Flow| flow.handling.action.writes_result();
+        self.flows.iter().filter(writes).count()
+    }
+
+    /// Up to which byte what arrives may overwrite the buffer. Without this check a neighbour could have
+    /// the own contribution overwritten before it was used.
+    pub(super) fn ready_up_to(&self, after: After) -> u64 {
+        match after {
+            After::Nothing => u64::MAX,
+            After::Contribution => self.own.start,
+            After::Arrival(step) => {
+                let flow = self.flows.get(step as usize);
+                flow.map_or(0, |flow| flow.rest.start)
+            }
         }
+    }
+}
+
+impl Flow {
+    const fn bytes(&self) -> u64 {
+        self.rest.end - self.rest.start
+    }
+
+    const fn goes_on(&self) -> bool {
+        self.handling.onward.is_some()
     }
 }
 

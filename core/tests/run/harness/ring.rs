@@ -3,7 +3,7 @@
 use pccl_core::id::{PeerId, Seq, Tag};
 use pccl_core::messages::RingOutcome;
 use pccl_core::peer::{Answer, CallError, PeerInput};
-use pccl_core::schedule::{Phase, Step, steps};
+use pccl_core::plan::{Action, Algorithm, Arrival, Plan};
 use pccl_core::topology::Ring;
 
 use super::Run;
@@ -47,9 +47,10 @@ pub(crate) struct RingRun {
     pub(super) tag: Tag,
     pub(super) seq: Seq,
     pub(super) ring: Ring,
-    steps: Vec<Step>,
+    flows: Vec<Arrival>,
     at: usize,
-    sent: bool,
+    /// What is to be sent before anything is taken in.
+    to_send: Option<Frame>,
     chunks: Vec<Chunk>,
 }
 
@@ -112,13 +113,21 @@ impl Run {
         let world = u32::try_from(ring.world_size()).unwrap();
         let rank = u32::try_from(ring.rank_of(me).expect("it is on its ring")).unwrap();
         self.watch.ring_runs(seq, &ring);
+        let plan = Plan::new(Algorithm::Ring, world, rank).expect("it has a rank");
+        let elements = 0..u64::from(world);
+        let own = plan.contribution(&elements).map(|own| Frame {
+            seq,
+            step: own.to.step,
+            chunk: usize::try_from(own.range.start).unwrap(),
+            content: vec![me],
+        });
         self.seats[no].plane.rings.push(RingRun {
             tag,
             seq,
             ring,
-            steps: steps(world, rank, 0..u64::from(world)).collect(),
+            flows: plan.arrivals(&elements).collect(),
             at: 0,
-            sent: false,
+            to_send: own,
             chunks: vec![vec![me]; world as usize],
         });
     }
@@ -163,19 +172,21 @@ impl Run {
         let plane = &self.seats[no].plane;
         let (next, previous) = (plane.next, plane.previous);
         let run = &plane.rings[index];
-        let Some(step) = run.steps.get(run.at).cloned() else {
+        let flow = run.flows.get(run.at).cloned();
+        let to_send = run.to_send.clone();
+        if flow.is_none() && to_send.is_none() {
             return Progress::Ended(RingOutcome::Done);
-        };
+        }
         let me = self.id(no);
         self.assert_leads(next.map(|key| key.1), run.ring.next_of(me), no);
         self.assert_leads(previous.map(|key| key.0), run.ring.previous_of(me), no);
         let (Some(next), Some(previous)) = (next, previous) else {
             return Progress::Ended(RingOutcome::LaneLost);
         };
-        if self.seats[no].plane.rings[index].sent {
-            self.take_frame(no, index, &step, previous)
-        } else {
-            self.send_frame(no, index, &step, next)
+        match (to_send, flow) {
+            (Some(frame), _) => self.send_frame(no, index, frame, next),
+            (None, Some(flow)) => self.take_frame(no, index, &flow, previous),
+            (None, None) => Progress::Ended(RingOutcome::Done),
         }
     }
 
@@ -189,32 +200,21 @@ impl Run {
         }
     }
 
-    fn send_frame(&mut self, no: SeatNo, index: usize, step: &Step, next: LinkKey) -> Progress {
+    fn send_frame(&mut self, no: SeatNo, index: usize, frame: Frame, next: LinkKey) -> Progress {
         if self.fabric.is_broken(&next) {
             return Progress::Ended(RingOutcome::LaneLost);
         }
-        let run = &mut self.seats[no].plane.rings[index];
-        let chunk = usize::try_from(step.send.start).unwrap();
-        run.sent = true;
-        let frame = Frame {
-            seq: run.seq,
-            step: step.step,
-            chunk,
-            content: run.chunks[chunk].clone(),
-        };
-        self.fabric
-            .links
-            .entry(next)
-            .or_default()
-            .frames
-            .push(frame);
+        self.seats[no].plane.rings[index].to_send = None;
+        let link = self.fabric.links.entry(next).or_default();
+        link.frames.push(frame);
         Progress::Some
     }
 
-    fn take_frame(&mut self, no: SeatNo, index: usize, step: &Step, key: LinkKey) -> Progress {
+    fn take_frame(&mut self, no: SeatNo, index: usize, flow: &Arrival, key: LinkKey) -> Progress {
+        let me = self.id(no);
         let run = &mut self.seats[no].plane.rings[index];
         let link = self.fabric.links.entry(key).or_default();
-        let expected = |frame: &Frame| frame.seq == run.seq && frame.step == step.step;
+        let expected = |frame: &Frame| frame.seq == run.seq && frame.step == flow.step;
         let Some(at) = link.frames.iter().position(expected) else {
             return if link.broken {
                 Progress::Ended(RingOutcome::LaneLost)
@@ -222,18 +222,24 @@ impl Run {
                 Progress::Nothing
             };
         };
-        let frame = link.frames.remove(at);
-        assert_eq!(step.receive.start, frame.chunk as u64);
-        let chunk = &mut run.chunks[frame.chunk];
-        match step.phase {
-            Phase::Reduce => {
-                chunk.extend(frame.content);
-                chunk.sort();
+        let mut frame = link.frames.remove(at);
+        assert_eq!(flow.range.start, frame.chunk as u64);
+        match flow.action {
+            Action::Combine | Action::Finish => {
+                frame.content.push(me);
+                frame.content.sort();
             }
-            Phase::Gather => *chunk = frame.content,
+            Action::Copy => {}
+            Action::Keep { .. } => unreachable!("no ring keeps contributions"),
+        }
+        if flow.action.writes_result() {
+            run.chunks[frame.chunk].clone_from(&frame.content);
         }
         run.at += 1;
-        run.sent = false;
+        run.to_send = flow.onward.map(|to| Frame {
+            step: to.step,
+            ..frame
+        });
         Progress::Some
     }
 }
