@@ -35,7 +35,11 @@ fn action(plan: Plan, step: u32) -> Action {
     let (per_phase, nth) = (per_phase(plan), step.saturating_add(1));
     match nth.cmp(&per_phase) {
         Ordering::Less => Action::Combine,
-        Ordering::Equal => rule!(Action::Finish; GatheredTooEarly => Action::Copy),
+        Ordering::Equal => rule!(
+            Action::Finish;
+            GatheredTooEarly => Action::Copy,
+            NeverFinished => Action::Combine
+        ),
         Ordering::Greater => {
             rule!(Action::Copy; ReducedTwice if nth == per_phase + 1 => Action::Combine)
         }
