@@ -66,7 +66,7 @@ async fn the_frames_that_are_expected_lead_to_the_result() {
 }
 
 #[test(start_paused = true)]
-async fn a_frame_that_does_not_fit_the_schedule_fails_the_operation_and_is_not_written() {
+async fn a_frame_that_does_not_fit_the_plan_fails_the_operation_and_is_not_written() {
     let misfits = [
         (
             "offset before",
