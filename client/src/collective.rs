@@ -101,6 +101,8 @@ impl Called {
             Err(RingFailure::LaneLost) => (RingStats::default(), RingOutcome::LaneLost),
             // Whoever stopped it knows.
             Err(RingFailure::Stopped) => return Ok(RingStats::default()),
+            // The collective is given up, so that it fails on all.
+            Err(RingFailure::Defect(defect)) => return Err(Error::Defect(defect)),
         };
         tracing::debug!(target: "pccl::event", kind = "ring_done", tag = self.tag.0, seq = seq.0, ?outcome);
         self.calls.tell(Command::RingEnded { seq, outcome })?;

@@ -12,6 +12,8 @@ use pccl_core::transport::{LaneError, Protocol};
 use pccl_core::wire::{HandshakeError, MAX_ENTRY_NAME_BYTES};
 use pccl_trust::JoinError;
 
+use crate::data::Defect;
+
 /// Why a call did not do what it was asked for. Buffers and shared state are then as they were
 /// before the call, except for the `result` of
 /// [`all_reduce_into`](crate::Communicator::all_reduce_into), whose content is unspecified.
@@ -170,6 +172,10 @@ pub enum Error {
     /// The tokio runtime on which this communicator was connected has ended.
     #[error("the tokio runtime of this communicator has ended; connect where it outlives its use")]
     RuntimeEnded,
+    /// A defect of this library: what it relies upon at the named place of its source is not so. The
+    /// collective was given up and fails on all peers. Please report it, with the place and the version.
+    #[error("a defect of pccl: what is relied upon at {0} is not so; please report it")]
+    Defect(Defect),
 
     /// This quantization is not for elements of this type, or there is no such quantization (see
     /// [`Quantization`] for those that there are). Nothing was sent; ask for another one.
@@ -260,6 +266,7 @@ impl Error {
             | Self::Kicked(_)
             | Self::Left
             | Self::RuntimeEnded
+            | Self::Defect(_)
             | Self::NotSupported { .. }
             | Self::LengthMismatch { .. }
             | Self::TagInUse(_)

@@ -106,6 +106,7 @@ mod turns;
 
 pub use builder::Builder;
 pub use communicator::{Communicator, TopologyReport};
+pub use data::Defect;
 pub use element::Element;
 pub use error::Error;
 pub use error_feedback::ErrorFeedback;

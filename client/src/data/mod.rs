@@ -62,6 +62,7 @@ use crate::progress::Progress;
 
 pub(crate) use buffers::{Backup, RingBuffers};
 pub(crate) use port::{RingFailure, RingPort, RingStats};
+pub use work::Defect;
 pub(crate) use work::{codec_of, is_supported};
 
 /// Unused frame buffers that are kept: 16 MiB.

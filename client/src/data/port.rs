@@ -13,7 +13,7 @@ use super::gate::Pass;
 use super::registry::{Address, Inbox};
 use super::run::Run;
 use super::sending::TxSlot;
-use super::work::{Misfit, Pace, Place, RingWork};
+use super::work::{Defect, Pace, Place, RingWork};
 
 /// What a finished operation moved, in bytes of payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,11 +34,15 @@ pub(crate) enum RingFailure {
     /// The plane was told to stop the operation, or is gone.
     #[error("the operation was stopped")]
     Stopped,
+    /// This library is wrong. No edge was reported.
+    #[error("what is relied upon at {0} is not so")]
+    Defect(Defect),
 }
 
-impl From<Misfit> for RingFailure {
-    fn from(Misfit: Misfit) -> Self {
-        Self::LaneLost
+impl From<Defect> for RingFailure {
+    fn from(defect: Defect) -> Self {
+        debug_assert!(false, "what is relied upon at {defect} is not so");
+        Self::Defect(defect)
     }
 }
 
@@ -98,9 +102,9 @@ impl RingPort {
     /// Dropping the future gives the operation up; what was written then is in the backup.
     ///
     /// # Errors
-    /// [`RingFailure::LaneLost`], also where a buffer is not as long as the spec says or the element
-    /// type does not go with the quantization (the caller checks both before it asks for the
-    /// collective); [`RingFailure::Stopped`]. What was written to an in-place buffer is in its backup.
+    /// [`RingFailure::LaneLost`]; [`RingFailure::Stopped`]; [`RingFailure::Defect`], also if a buffer is not
+    /// as long as the spec says or the element type does not go with the quantization (the caller checks both
+    /// before it asks for the collective). What was written to an in-place buffer is in its backup.
     pub(crate) async fn run(
         &mut self,
         mut buffers: RingBuffers<'_>,
@@ -112,7 +116,7 @@ impl RingPort {
         let place = self.place.ok_or(RingFailure::LaneLost)?;
         let bytes = self.spec.count.checked_mul(self.spec.element.size() as u64);
         if !bytes.is_some_and(|bytes| buffers.hold(bytes)) {
-            return Err(RingFailure::LaneLost);
+            return Err(RingFailure::Defect(Defect::here()));
         }
         if place.world == 1 || self.spec.count == 0 {
             buffers.keep_contribution();
@@ -123,7 +127,7 @@ impl RingPort {
         }
         let pool = &self.shared.pool;
         let work = RingWork::new(self.seq, &self.spec, place, self.pace(), pool);
-        let mut work = work.ok_or(RingFailure::LaneLost)?;
+        let mut work = work.ok_or(RingFailure::Defect(Defect::here()))?;
         buffers.begin(work.slots());
         if buffers.note_losses() {
             work.note_lost_of_contribution(&mut buffers)?;

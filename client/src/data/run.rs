@@ -22,7 +22,7 @@ use super::port::{RingFailure, RingPort, RingStats};
 use super::receiving::RxLane;
 use super::registry::{Delivery, Inbox};
 use super::stall::{Moves, Stall, Verdict};
-use super::work::{Incoming, Outgoing, RingWork};
+use super::work::{Incoming, Misfit, NotTaken, Outgoing, RingWork};
 
 /// A run in progress. Dropping it gives the lanes to others, each at the boundary of a frame.
 pub(super) struct Run<'a, 'b> {
@@ -154,20 +154,30 @@ impl<'a, 'b> Run<'a, 'b> {
     fn announced(&mut self, rx: RxLane, header: FrameHeader) -> Result<(), RingFailure> {
         let number = rx.number();
         let announced = self.work.announce(number, &header, &mut self.buffers);
-        match (announced, self.lanes.get_mut(usize::from(number))) {
+        let misfit = match (announced, self.lanes.get_mut(usize::from(number))) {
             (Ok(frame), Some(lane)) => {
                 lane.announced(rx, frame);
-                Ok(())
+                return Ok(());
             }
-            (Err(_), _) | (_, None) => {
-                tracing::debug!(?header, lane = number, "a frame that nobody expected");
+            // The edge had fewer lanes when the operation began.
+            (Ok(_), None) => Misfit::OtherLane,
+            (Err(NotTaken::Misfit(misfit)), _) => misfit,
+            (Err(NotTaken::Defect(defect)), _) => {
                 rx.go_home(header.length as usize);
-                if let Some(receiving) = &self.port.receiving {
-                    receiving.edge.report();
-                }
-                Err(RingFailure::LaneLost)
+                return Err(defect.into());
             }
+        };
+        tracing::debug!(
+            ?misfit,
+            ?header,
+            lane = number,
+            "a frame that nobody expected"
+        );
+        rx.go_home(header.length as usize);
+        if let Some(receiving) = &self.port.receiving {
+            receiving.edge.report();
         }
+        Err(RingFailure::LaneLost)
     }
 
     /// Receives what is there, up to the end of a frame. Did anything move?

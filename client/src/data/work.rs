@@ -21,7 +21,6 @@ use pccl_core::element::CollectiveSpec;
 use pccl_core::id::Seq;
 use pccl_core::plan::{self, Algorithm, Plan};
 use pccl_core::wire::FrameHeader;
-use pccl_kernels::KernelError;
 
 use super::gate::Share;
 use super::pool::{Pool, Scratch};
@@ -34,6 +33,7 @@ use window::Window;
 
 mod arriving;
 mod coded;
+mod fault;
 mod frame;
 mod leaving;
 mod losses;
@@ -42,6 +42,8 @@ mod stripe;
 mod sums;
 mod window;
 
+pub use fault::Defect;
+pub(super) use fault::{Misfit, NotTaken};
 pub(super) use frame::{BEYOND, Incoming, Outgoing};
 
 pub(crate) use coded::{codec_of, is_supported};
@@ -86,17 +88,6 @@ impl Pace {
         } else {
             0
         }
-    }
-}
-
-/// Something that does not fit: a frame that the plan does not expect, or memory that is not as
-/// long as the spec says. Nothing was written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Misfit;
-
-impl From<KernelError> for Misfit {
-    fn from(_: KernelError) -> Self {
-        Self
     }
 }
 
@@ -228,10 +219,10 @@ impl RingWork {
     }
 
     /// Where frames of a stripe leave.
-    fn outlet_of(&mut self, stripe: u16) -> Result<&mut Outlet, Misfit> {
+    fn outlet_of(&mut self, stripe: u16) -> Result<&mut Outlet, Defect> {
         let lanes = self.outlets.len();
         let outlet = self.outlets.get_mut(usize::from(stripe) % lanes.max(1));
-        outlet.ok_or(Misfit)
+        outlet.ok_or(Defect::here())
     }
 
     fn stripes_of(&self, lane: u16) -> impl Iterator<Item = &StripeWork> {
@@ -256,9 +247,9 @@ impl RingWork {
 }
 
 /// A range of the buffer as positions in memory.
-fn to_memory(range: &Range<u64>) -> Result<Range<usize>, Misfit> {
+fn to_memory(range: &Range<u64>) -> Result<Range<usize>, Defect> {
     match (usize::try_from(range.start), usize::try_from(range.end)) {
         (Ok(start), Ok(end)) => Ok(start..end),
-        (Err(_), _) | (_, Err(_)) => Err(Misfit),
+        (Err(_), _) | (_, Err(_)) => Err(Defect::here()),
     }
 }

@@ -5,6 +5,7 @@ mod all_reduce;
 mod drift;
 mod hostile;
 mod interrupted;
+mod misfits;
 mod order;
 mod quantized;
 mod reference;

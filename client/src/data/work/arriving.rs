@@ -6,9 +6,10 @@ use pccl_core::plan::Action;
 use pccl_core::wire::{FRAME_PAYLOAD_MAX, FRAME_PAYLOAD_MIN, FrameHeader};
 
 use super::super::buffers::RingBuffers;
+use super::fault::{Defect, Misfit, NotTaken};
 use super::frame::{BEYOND, Body, Incoming, Landing, Outgoing};
 use super::stripe::Handling;
-use super::{HELD_MAX, Misfit, RingWork, to_memory};
+use super::{HELD_MAX, RingWork, to_memory};
 
 impl RingWork {
     /// Takes note of a frame that is about to arrive on `lane`.
@@ -20,13 +21,13 @@ impl RingWork {
         lane: u16,
         header: &FrameHeader,
         buffers: &mut RingBuffers<'_>,
-    ) -> Result<Incoming, Misfit> {
+    ) -> Result<Incoming, NotTaken> {
         let (range, handling) = self.expect(lane, header)?;
         let length = header.length as usize;
         let is_result = self.coding.is_none() && handling.action == Action::Copy;
         let landing = if is_result {
             let target = buffers.overwrite(handling.slot, range.clone());
-            target.ok_or(Misfit)?;
+            target.ok_or(Defect::here())?;
             Landing::Result
         } else {
             Landing::Scratch(self.scratch.take(length + BEYOND))
@@ -46,13 +47,13 @@ impl RingWork {
         &mut self,
         lane: u16,
         header: &FrameHeader,
-    ) -> Result<(Range<usize>, Handling), Misfit> {
+    ) -> Result<(Range<usize>, Handling), NotTaken> {
         let element_bytes = self.element_bytes as u64;
         let coding = self.coding.as_ref();
         let stripe = self.stripes.get_mut(usize::from(header.stripe));
-        let stripe = stripe.ok_or(Misfit)?;
-        let step = usize::try_from(header.step).map_err(|_| Misfit)?;
-        let flow = stripe.flows.get(step).ok_or(Misfit)?;
+        let stripe = stripe.ok_or(Misfit::NoSuchFlow)?;
+        let step = usize::try_from(header.step).map_err(|_| Misfit::NoSuchFlow)?;
+        let flow = stripe.flows.get(step).ok_or(Misfit::NoSuchFlow)?;
         let missing = flow.rest.end - flow.rest.start;
         let bytes = match coding {
             None => whole_elements(missing, header.length, element_bytes),
@@ -60,15 +61,19 @@ impl RingWork {
                 .announced(missing / element_bytes, header.length)
                 .map(|elements| elements * element_bytes),
         };
-        let bytes = bytes.filter(|bytes| *bytes > 0).ok_or(Misfit)?;
-        let end = header.offset.checked_add(bytes).ok_or(Misfit)?;
-        let fits = header.offset == flow.rest.start && end <= flow.rest.end;
-        let strays = stripe.arrives_on.is_some_and(|arrives| arrives != lane);
-        if strays || !fits || stripe.ready_up_to(flow.after) < end {
-            return Err(Misfit);
+        let bytes = bytes.filter(|bytes| *bytes > 0).ok_or(Misfit::Length)?;
+        let end = header.offset.checked_add(bytes).ok_or(Misfit::OutOfOrder)?;
+        if header.offset != flow.rest.start || end > flow.rest.end {
+            return Err(Misfit::OutOfOrder.into());
+        }
+        if stripe.arrives_on.is_some_and(|arrives| arrives != lane) {
+            return Err(Misfit::OtherLane.into());
+        }
+        if stripe.ready_up_to(flow.after) < end {
+            return Err(Misfit::TooEarly.into());
         }
         stripe.arrives_on = Some(lane);
-        let flow = stripe.flows.get_mut(step).ok_or(Misfit)?;
+        let flow = stripe.flows.get_mut(step).ok_or(Defect::here())?;
         flow.rest.start = end;
         Ok((to_memory(&(header.offset..end))?, flow.handling))
     }
@@ -78,7 +83,7 @@ impl RingWork {
         &mut self,
         incoming: Incoming,
         buffers: &mut RingBuffers<'_>,
-    ) -> Result<(), Misfit> {
+    ) -> Result<(), Defect> {
         let (number, handling, range) =
             (incoming.stripe, incoming.handling, incoming.range.clone());
         let (length, flags) = (incoming.length, incoming.flags);
@@ -87,7 +92,10 @@ impl RingWork {
         if handling.comes_back {
             self.window.come_back(bytes, flags);
         }
-        let stripe = self.stripes.get_mut(usize::from(number)).ok_or(Misfit)?;
+        let stripe = self
+            .stripes
+            .get_mut(usize::from(number))
+            .ok_or(Defect::here())?;
         stripe.to_receive = stripe.to_receive.saturating_sub(bytes);
         match handling.onward {
             None => self.recycle(body),
@@ -106,7 +114,7 @@ impl RingWork {
         &mut self,
         incoming: Incoming,
         buffers: &mut RingBuffers<'_>,
-    ) -> Result<Body, Misfit> {
+    ) -> Result<Body, Defect> {
         let (number, handling, range) = (incoming.stripe, incoming.handling, incoming.range);
         match (incoming.landing, handling.action) {
             (Landing::Result, _) => Ok(Body::Result(range)),
@@ -124,7 +132,7 @@ impl RingWork {
                 self.finish(handling.slot, &range, frame, buffers)
             }
             // Such frames land in the result.
-            (Landing::Scratch(_), Action::Copy) => Err(Misfit),
+            (Landing::Scratch(_), Action::Copy) => Err(Defect::here()),
         }
     }
 
@@ -135,15 +143,15 @@ impl RingWork {
         range: &Range<usize>,
         mut frame: Vec<u8>,
         buffers: &mut RingBuffers<'_>,
-    ) -> Result<Body, Misfit> {
+    ) -> Result<Body, Defect> {
         let sums = self.sums;
-        let arrived = frame.get_mut(..range.len()).ok_or(Misfit)?;
+        let arrived = frame.get_mut(..range.len()).ok_or(Defect::here())?;
         if self.outlet_of(stripe)?.held < HELD_MAX {
-            let own = buffers.contribution(range.clone()).ok_or(Misfit)?;
+            let own = buffers.contribution(range.clone()).ok_or(Defect::here())?;
             pccl_kernels::reduce(sums.element, sums.op, arrived, own)?;
             Ok(Body::Held(frame))
         } else {
-            let (own, aside) = buffers.set_aside(range.clone()).ok_or(Misfit)?;
+            let (own, aside) = buffers.set_aside(range.clone()).ok_or(Defect::here())?;
             pccl_kernels::reduce_into(sums.element, sums.op, aside, arrived, own)?;
             self.scratch.put(frame);
             Ok(Body::Aside(range.clone()))
@@ -157,9 +165,9 @@ impl RingWork {
         range: &Range<usize>,
         frame: Vec<u8>,
         buffers: &mut RingBuffers<'_>,
-    ) -> Result<Body, Misfit> {
-        let arrived = frame.get(..range.len()).ok_or(Misfit)?;
-        let target = buffers.finish(slot, range.clone()).ok_or(Misfit)?;
+    ) -> Result<Body, Defect> {
+        let arrived = frame.get(..range.len()).ok_or(Defect::here())?;
+        let target = buffers.finish(slot, range.clone()).ok_or(Defect::here())?;
         self.sums.finish(target, arrived)?;
         self.scratch.put(frame);
         Ok(Body::Result(range.clone()))

@@ -13,8 +13,9 @@ use pccl_kernels::{Codec, Scheme};
 
 use super::super::buffers::RingBuffers;
 use super::super::kernel::element_of;
+use super::fault::Defect;
 use super::stripe::Handling;
-use super::{Body, Misfit, RingWork};
+use super::{Body, RingWork};
 use crate::floats::Float;
 
 /// How frames are encoded, and room for the sums between decoding and encoding.
@@ -91,12 +92,12 @@ impl RingWork {
         &mut self,
         range: &Range<usize>,
         buffers: &RingBuffers<'_>,
-    ) -> Result<(Body, usize), Misfit> {
-        let codec = self.coding.as_ref().ok_or(Misfit)?.codec;
-        let own = buffers.contribution(range.clone()).ok_or(Misfit)?;
+    ) -> Result<(Body, usize), Defect> {
+        let codec = self.coding.as_ref().ok_or(Defect::here())?.codec;
+        let own = buffers.contribution(range.clone()).ok_or(Defect::here())?;
         let length = codec.encoded_len(range.len() / self.element_bytes);
         let mut frame = self.scratch.take(length);
-        codec.encode(own, frame.get_mut(..length).ok_or(Misfit)?)?;
+        codec.encode(own, frame.get_mut(..length).ok_or(Defect::here())?)?;
         Ok((Body::Held(frame), length))
     }
 
@@ -108,18 +109,18 @@ impl RingWork {
         length: usize,
         mut frame: Vec<u8>,
         buffers: &mut RingBuffers<'_>,
-    ) -> Result<Body, Misfit> {
+    ) -> Result<Body, Defect> {
         let (action, finishes) = (handling.action, handling.action == Action::Finish);
-        let encoded = frame.get_mut(..length).ok_or(Misfit)?;
+        let encoded = frame.get_mut(..length).ok_or(Defect::here())?;
         if action.adds() {
             let average_over = self.sums.average_over.filter(|_| finishes);
-            let own = buffers.contribution(range.clone()).ok_or(Misfit)?;
+            let own = buffers.contribution(range.clone()).ok_or(Defect::here())?;
             let elements = range.len() / self.element_bytes;
             let op = self.sums.op;
-            let coding = self.coding.as_mut().ok_or(Misfit)?;
-            let sums = coding.room_for(elements).ok_or(Misfit)?;
+            let coding = self.coding.as_mut().ok_or(Defect::here())?;
+            let sums = coding.room_for(elements).ok_or(Defect::here())?;
             let codec = coding.codec;
-            let sums = coding.sums.get_mut(..sums).ok_or(Misfit)?;
+            let sums = coding.sums.get_mut(..sums).ok_or(Defect::here())?;
             codec.reduce(op, own, encoded, sums)?;
             if let Some(contributors) = average_over {
                 codec.divide_sums(sums, contributors)?;
@@ -127,10 +128,10 @@ impl RingWork {
             codec.encode_sums(sums, encoded)?;
         }
         if action.writes_result() {
-            let codec = self.coding.as_ref().ok_or(Misfit)?.codec;
+            let codec = self.coding.as_ref().ok_or(Defect::here())?.codec;
             let result = buffers
                 .overwrite(handling.slot, range.clone())
-                .ok_or(Misfit)?;
+                .ok_or(Defect::here())?;
             codec.decode(encoded, result)?;
         }
         if action.adds() && buffers.note_losses() {

@@ -5,8 +5,9 @@ use pccl_core::wire::FrameHeader;
 
 use super::super::buffers::RingBuffers;
 use super::coded::Coding;
+use super::fault::Defect;
 use super::frame::{Body, Outgoing};
-use super::{Misfit, RingWork, to_memory};
+use super::{RingWork, to_memory};
 
 impl RingWork {
     /// The next frame to leave on `lane`, or `None` where nothing may leave. What was received goes
@@ -15,7 +16,7 @@ impl RingWork {
         &mut self,
         lane: u16,
         buffers: &RingBuffers<'_>,
-    ) -> Result<Option<Outgoing>, Misfit> {
+    ) -> Result<Option<Outgoing>, Defect> {
         let Some(outlet) = self.outlets.get_mut(usize::from(lane)) else {
             return Ok(None);
         };
@@ -46,15 +47,18 @@ impl RingWork {
         &mut self,
         number: u16,
         buffers: &RingBuffers<'_>,
-    ) -> Result<Outgoing, Misfit> {
+    ) -> Result<Outgoing, Defect> {
         let limit = match &self.coding {
             Some(_) => Coding::FRAME_ELEMENTS,
             None => self.frame_elements,
         };
         let limit = limit.saturating_mul(self.element_bytes as u64);
-        let stripe = self.stripes.get_mut(usize::from(number)).ok_or(Misfit)?;
+        let stripe = self
+            .stripes
+            .get_mut(usize::from(number))
+            .ok_or(Defect::here())?;
         let mut frames = plan::frames(stripe.own.clone(), limit);
-        let frame = frames.next().ok_or(Misfit)?;
+        let frame = frames.next().ok_or(Defect::here())?;
         stripe.own.start = frame.end;
         self.window.leave(frame.end - frame.start);
         let range = to_memory(&frame)?;
@@ -103,11 +107,11 @@ impl RingWork {
         step: u32,
         at: usize,
         length: usize,
-    ) -> Result<FrameHeader, Misfit> {
+    ) -> Result<FrameHeader, Defect> {
         Ok(FrameHeader {
             seq: self.seq,
             offset: at as u64,
-            length: u32::try_from(length).map_err(|_| Misfit)?,
+            length: u32::try_from(length).map_err(|_| Defect::here())?,
             step,
             stripe,
             flags: self.flags,

@@ -11,7 +11,8 @@ use pccl_kernels::Op;
 
 use super::super::buffers::RingBuffers;
 use super::coded::Coding;
-use super::{Misfit, RingWork, to_memory};
+use super::fault::Defect;
+use super::{RingWork, to_memory};
 use crate::floats::Float;
 
 impl RingWork {
@@ -19,13 +20,13 @@ impl RingWork {
     pub(in crate::data) fn note_lost_of_contribution(
         &mut self,
         buffers: &mut RingBuffers<'_>,
-    ) -> Result<(), Misfit> {
+    ) -> Result<(), Defect> {
         if self.coding.is_none() || self.sums.op != Op::Sum {
             return Ok(());
         }
         let frame = Coding::FRAME_ELEMENTS as usize * self.element_bytes;
         for stripe in 0..self.stripes.len() {
-            let own = self.stripes.get(stripe).ok_or(Misfit)?.own.clone();
+            let own = self.stripes.get(stripe).ok_or(Defect::here())?.own.clone();
             let own = to_memory(&own)?;
             for start in own.clone().step_by(frame) {
                 let piece = start..own.end.min(start + frame);
@@ -40,17 +41,19 @@ impl RingWork {
         &mut self,
         range: &Range<usize>,
         buffers: &mut RingBuffers<'_>,
-    ) -> Result<(), Misfit> {
+    ) -> Result<(), Defect> {
         let element_bytes = self.element_bytes;
-        let coding = self.coding.as_mut().ok_or(Misfit)?;
+        let coding = self.coding.as_mut().ok_or(Defect::here())?;
         let float = coding.float;
         let partial = coding.codec.of_sums();
         let at = losses_at(range, element_bytes, float);
-        let room = coding.room_for(range.len() / element_bytes).ok_or(Misfit)?;
-        let widened = coding.sums.get_mut(..room).ok_or(Misfit)?;
+        let room = coding
+            .room_for(range.len() / element_bytes)
+            .ok_or(Defect::here())?;
+        let widened = coding.sums.get_mut(..room).ok_or(Defect::here())?;
         let (own, losses) = buffers
             .contribution_and_losses(range.clone(), at)
-            .ok_or(Misfit)?;
+            .ok_or(Defect::here())?;
         float.of_sums().write(float.read(own), widened);
         partial.residual(widened, frame_elements()?, losses)?;
         Ok(())
@@ -63,17 +66,17 @@ impl RingWork {
         is_finished: bool,
         range: &Range<usize>,
         buffers: &mut RingBuffers<'_>,
-    ) -> Result<(), Misfit> {
+    ) -> Result<(), Defect> {
         if self.sums.op != Op::Sum {
             return Ok(());
         }
-        let coding = self.coding.as_ref().ok_or(Misfit)?;
+        let coding = self.coding.as_ref().ok_or(Defect::here())?;
         let float = coding.float;
         let at = losses_at(range, self.element_bytes, float);
         let divided_by = self.sums.average_over.map_or(1.0, f64::from);
-        let sums = coding.sums.get(..at.len()).ok_or(Misfit)?;
+        let sums = coding.sums.get(..at.len()).ok_or(Defect::here())?;
         let pair = buffers.result_and_losses(range.clone(), at);
-        let (result, losses) = pair.ok_or(Misfit)?;
+        let (result, losses) = pair.ok_or(Defect::here())?;
         if is_finished {
             let pairs = float.of_sums().read(sums).zip(float.read(result));
             let lost = pairs.map(|(sum, result)| (sum - result) * divided_by);
@@ -88,8 +91,8 @@ impl RingWork {
     }
 }
 
-fn frame_elements() -> Result<NonZeroUsize, Misfit> {
-    NonZeroUsize::new(Coding::FRAME_ELEMENTS as usize).ok_or(Misfit)
+fn frame_elements() -> Result<NonZeroUsize, Defect> {
+    NonZeroUsize::new(Coding::FRAME_ELEMENTS as usize).ok_or(Defect::here())
 }
 
 /// Where the losses of a part of the buffer are.

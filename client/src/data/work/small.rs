@@ -6,8 +6,9 @@
 use std::ops::Range;
 
 use super::super::buffers::RingBuffers;
+use super::fault::Defect;
 use super::frame::Body;
-use super::{Misfit, RingWork, Sums};
+use super::{RingWork, Sums};
 
 /// The contributions of all ranks, as far as they are here.
 pub(super) struct Gathered {
@@ -41,10 +42,10 @@ impl RingWork {
         &mut self,
         range: &Range<usize>,
         buffers: &RingBuffers<'_>,
-    ) -> Result<Body, Misfit> {
-        let own = buffers.contribution(range.clone()).ok_or(Misfit)?;
+    ) -> Result<Body, Defect> {
+        let own = buffers.contribution(range.clone()).ok_or(Defect::here())?;
         let mut frame = self.scratch.take(own.len());
-        let copy = frame.get_mut(..own.len()).ok_or(Misfit)?;
+        let copy = frame.get_mut(..own.len()).ok_or(Defect::here())?;
         copy.copy_from_slice(own);
         Ok(Body::Held(frame))
     }
@@ -56,17 +57,20 @@ impl RingWork {
         range: &Range<usize>,
         frame: &[u8],
         buffers: &mut RingBuffers<'_>,
-    ) -> Result<(), Misfit> {
+    ) -> Result<(), Defect> {
         let Some(gathered) = &mut self.gathered else {
-            return Err(Misfit);
+            return Err(Defect::here());
         };
         if gathered.contributions.is_empty() {
             gathered.contributions = self.scratch.take(gathered.bytes * self.world);
         }
         let place = gathered.place(turn);
         let place = place.start + range.start..place.start + range.end;
-        let kept = gathered.contributions.get_mut(place).ok_or(Misfit)?;
-        kept.copy_from_slice(frame.get(..range.len()).ok_or(Misfit)?);
+        let kept = gathered
+            .contributions
+            .get_mut(place)
+            .ok_or(Defect::here())?;
+        kept.copy_from_slice(frame.get(..range.len()).ok_or(Defect::here())?);
         let left: u64 = self.stripes.iter().map(|stripe| stripe.to_receive).sum();
         if left > range.len() as u64 {
             return Ok(());
@@ -75,25 +79,25 @@ impl RingWork {
     }
 
     /// Adds all contributions.
-    fn finish_small(&mut self, buffers: &mut RingBuffers<'_>) -> Result<(), Misfit> {
+    fn finish_small(&mut self, buffers: &mut RingBuffers<'_>) -> Result<(), Defect> {
         // What others have not got of the own one, because the next rank is slow, is overwritten here.
         while let Some(stripe) = self.contributing(0) {
             let outgoing = self.contribute(stripe, buffers)?;
             self.outlet_of(stripe)?.push(outgoing);
         }
         let Some(gathered) = &mut self.gathered else {
-            return Err(Misfit);
+            return Err(Defect::here());
         };
         let (own, whole) = (gathered.place(gathered.own_turn), 0..gathered.bytes);
-        let place = gathered.contributions.get_mut(own).ok_or(Misfit)?;
-        place.copy_from_slice(buffers.contribution(whole.clone()).ok_or(Misfit)?);
+        let place = gathered.contributions.get_mut(own).ok_or(Defect::here())?;
+        place.copy_from_slice(buffers.contribution(whole.clone()).ok_or(Defect::here())?);
         let contributions = gathered
             .contributions
             .get_mut(..gathered.bytes * self.world);
         let sum = self
             .sums
-            .add_all(contributions.ok_or(Misfit)?, gathered.bytes)?;
-        let result = buffers.overwrite(0, whole).ok_or(Misfit)?;
+            .add_all(contributions.ok_or(Defect::here())?, gathered.bytes)?;
+        let result = buffers.overwrite(0, whole).ok_or(Defect::here())?;
         result.copy_from_slice(sum);
         self.scratch
             .put(std::mem::take(&mut gathered.contributions));
@@ -103,8 +107,10 @@ impl RingWork {
 
 impl Sums {
     /// Adds contributions of so many bytes, one behind the other, to the first.
-    fn add_all(self, contributions: &mut [u8], bytes: usize) -> Result<&[u8], Misfit> {
-        let (sum, others) = contributions.split_at_mut_checked(bytes).ok_or(Misfit)?;
+    fn add_all(self, contributions: &mut [u8], bytes: usize) -> Result<&[u8], Defect> {
+        let (sum, others) = contributions
+            .split_at_mut_checked(bytes)
+            .ok_or(Defect::here())?;
         for other in others.chunks_exact(bytes) {
             pccl_kernels::reduce(self.element, self.op, sum, other)?;
         }

@@ -5,7 +5,7 @@ use pccl_kernels::{Element, Op};
 
 use super::super::buffers::Target;
 use super::super::kernel::{element_of, op_of};
-use super::Misfit;
+use super::fault::Defect;
 
 /// What is computed, of what.
 #[derive(Clone, Copy)]
@@ -26,7 +26,7 @@ impl Sums {
     }
 
     /// Computes a part of the result from what arrived and the own contribution.
-    pub(super) fn finish(self, target: Target<'_>, arrived: &[u8]) -> Result<(), Misfit> {
+    pub(super) fn finish(self, target: Target<'_>, arrived: &[u8]) -> Result<(), Defect> {
         let Self { element, op, .. } = self;
         let result = match target {
             Target::Same { data, saved } => {
