@@ -55,7 +55,6 @@ pub mod messages;
 pub mod mutants;
 pub mod peer;
 pub mod plan;
-
 pub mod shared_state;
 pub mod site;
 pub mod states;

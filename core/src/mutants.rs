@@ -410,7 +410,7 @@ mutants! {
     /// The last chunk of the reduce phase is copied, not added: contributions are lost.
     GatheredTooEarly = "gathered-too-early",
     /// The last contribution is added, but the sum is not kept as a result: an average is not divided, and
-    /// one rank lacks a chunk.
+    /// every rank lacks a chunk of it.
     NeverFinished = "never-finished",
     /// What travels whole is added in the order in which it arrived, another at every peer: sums of
     /// floats differ in their last bits.

@@ -1,6 +1,6 @@
 //! Who moves what in a collective: a [`Plan`] is the exact list for one rank and one operation.
 //!
-//! A plan consists of *flows*. A flow is a range of the buffer that travels over one link under one step
+//! A plan consists of *flows*. A flow is a range of the buffer that travels over one edge under one step
 //! number. A rank's part of an operation is
 //!
 //! 1. what it [contributes](Plan::contribution): a range of its own elements, and where it goes;
@@ -10,11 +10,8 @@
 //! The data plane executes this list and recomputes nothing, and the model executes the same list: a
 //! mistake here is a mistake of both.
 //!
-//! There are two algorithms, both around a ring, and one place that says which of them a collective
+//! There are two [`Algorithm`]s, both around a ring, and one place that says which of them a collective
 //! takes: [`Algorithm::of`].
-//!
-//! - [`Algorithm::Ring`]: a reduce-scatter and an all-gather (`plan/ring.rs`).
-//! - [`Algorithm::Whole`]: an all-gather of small contributions, which every rank adds (`plan/whole.rs`).
 //!
 //! **What goes on is exactly what arrived**, frame by frame: a frame can be forwarded as soon as it has
 //! been reduced or stored, without waiting for the rest of its flow. All other frames that a rank sends are
@@ -36,13 +33,25 @@ pub use cut::{STRIPE_BYTES_MIN, chunk_range, frame_elements, frames, stripe_rang
 /// How the contributions to a collective become its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Algorithm {
-    /// In chunks that are reduced on their way around the ring, and whose results are passed on.
+    /// In chunks that are reduced on their way around the ring, and whose results are passed on: a
+    /// reduce-scatter, followed by an all-gather.
     ///
-    /// The algorithm is that of Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for
-    /// clusters of workstations" (2009). With world size N each of its two phases takes N − 1 steps, and
-    /// every rank sends 2·(N − 1)/N of the buffer in all, which is the least possible.
+    /// A stripe is cut into N chunks ([`chunk_range`]); chunk c starts its journey at rank c. In step s, rank r
+    /// sends chunk r − s to rank r + 1 and receives chunk r − s − 1 from rank r − 1, all modulo N. In the first
+    /// N − 1 steps what arrives is combined with the receiver's own elements; in the last of these it becomes
+    /// the result. In the N − 1 steps after them the result replaces the receiver's elements. What is sent in
+    /// step s + 1 is exactly what was received in step s, also across the change between the two.
+    ///
+    /// The algorithm is that of Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
+    /// workstations" (2009). Every rank sends 2·(N − 1)/N of the buffer in all, which is the least possible.
     Ring,
-    /// Whole, around the ring, and every rank adds them all.
+    /// Whole, around the ring: the all-gather of a ring (each rank passes on what it received, in N − 1 steps),
+    /// followed by a reduction of everything at each rank.
+    ///
+    /// In step s, rank r receives the contribution of rank r − s − 1 from rank r − 1, modulo N. A sum of floats
+    /// depends on the order of its terms, and contributions arrive in another order at every rank. So nothing
+    /// is added as it arrives: every rank adds in the order of the ranks, rank 0 first, its own contribution in
+    /// its own turn.
     ///
     /// It takes half as many steps as [`Ring`](Self::Ring), but every rank sends N − 1 buffers: the better
     /// choice if a step costs more than the bytes.
@@ -102,7 +111,7 @@ pub struct Plan {
 /// Where frames go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Target {
-    /// Over the link to this rank.
+    /// Over the edge to this rank.
     pub rank: u32,
     /// The number of the step, which frames carry: the receiver knows by it which flow they are of.
     pub step: u32,
@@ -128,7 +137,7 @@ pub struct Arrival {
     pub range: Range<u64>,
     /// What to do with it.
     pub action: Action,
-    /// What has to be done with the same elements before any of them may be overwritten.
+    /// What has to be done with an element before it may be overwritten.
     pub after: After,
     /// Where it goes on, as it is once the action is done. `None`: nowhere.
     pub onward: Option<Target>,
@@ -153,6 +162,14 @@ pub enum Action {
     },
 }
 
+impl Arrival {
+    /// Whether it is what became of the own contribution, back from its way through all ranks.
+    #[must_use]
+    pub fn comes_back(&self) -> bool {
+        self.after == After::Contribution
+    }
+}
+
 impl Action {
     /// Whether the result is written, at the place of what arrives.
     #[must_use]
@@ -173,15 +190,16 @@ impl Action {
     }
 }
 
-/// What has to be done with the elements of a flow before they are overwritten. A neighbour that sends too
-/// early would otherwise destroy a contribution that is still needed.
+/// What has to be done with each element of a flow before it is overwritten. A neighbour that sends too early
+/// would otherwise destroy a contribution that is still needed. Frames of different steps alternate, so it is
+/// each element for which this counts, not the flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum After {
     /// Nothing.
     Nothing,
-    /// The own contribution has left. It is these very elements that come back as a part of the result.
+    /// The same element has left, as a part of the own contribution: what arrives is its result.
     Contribution,
-    /// The flow of this step has arrived.
+    /// The same element has arrived in this step.
     Arrival(u32),
 }
 
@@ -205,6 +223,12 @@ impl Plan {
         self.algorithm
     }
 
+    /// Whose part it is.
+    #[must_use]
+    pub const fn rank(self) -> u32 {
+        self.rank
+    }
+
     /// The number of ranks.
     #[must_use]
     pub const fn world(self) -> u32 {
@@ -222,7 +246,7 @@ impl Plan {
             Algorithm::Ring => ring::contribution(self, stripe),
             Algorithm::Whole => stripe.clone(),
         };
-        let to = self.next(0);
+        let to = self.forward(0);
         Some(Contribution { range, to })
     }
 
@@ -247,10 +271,26 @@ impl Plan {
         (step < self.steps()).then(|| self.at(stripe, step))
     }
 
-    /// When the own contribution is added if all are [kept](Action::Keep), from 0.
+    /// When the own contribution is added, from 0, if all are [kept](Action::Keep). `None`: they are not.
     #[must_use]
-    pub fn own_turn(self) -> u32 {
-        whole::own_turn(self)
+    pub fn own_turn(self) -> Option<u32> {
+        match self.algorithm {
+            Algorithm::Ring => None,
+            Algorithm::Whole => Some(whole::own_turn(self)),
+        }
+    }
+
+    /// The rank that this one sends to.
+    #[must_use]
+    pub const fn next(self) -> u32 {
+        let next = self.rank.saturating_add(1);
+        if next < self.world { next } else { 0 }
+    }
+
+    /// The rank that this one receives from.
+    #[must_use]
+    pub fn previous(self) -> u32 {
+        back(self.world, self.rank, 1)
     }
 
     fn at(self, stripe: &Range<u64>, step: u32) -> Arrival {
@@ -261,19 +301,19 @@ impl Plan {
         };
         Arrival {
             step,
-            from: back(self.world, self.rank, 1),
+            from: self.previous(),
             range,
             action,
             after,
-            onward: (step < last).then(|| self.next(step.saturating_add(1))),
+            onward: (step < last).then(|| self.forward(step.saturating_add(1))),
         }
     }
 
-    /// The next rank of the ring.
-    fn next(self, step: u32) -> Target {
-        let rank = self.rank.saturating_add(1);
-        let rank = if rank < self.world { rank } else { 0 };
-        Target { rank, step }
+    const fn forward(self, step: u32) -> Target {
+        Target {
+            rank: self.next(),
+            step,
+        }
     }
 }
 

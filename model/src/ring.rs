@@ -69,7 +69,8 @@ pub struct Frame {
     pub seq: Seq,
     /// Which step of the plan.
     pub step: u32,
-    /// Which chunk of the buffer; the first if it is all of it.
+    /// Which chunk of the buffer; the first if it is all of it. Peers that disagree about their ranks then
+    /// differ in what they commit, not in what they take.
     pub part: u64,
     /// What it holds.
     pub content: Sum,
@@ -105,9 +106,9 @@ impl RingRun {
         let plan = Plan::new(algorithm, world, rank)?;
         let own = Sum::of(me);
         let mut parts = vec![Sum::default(); world as usize];
-        match algorithm {
-            Algorithm::Ring => parts.fill(own),
-            Algorithm::Whole => *parts.get_mut(plan.own_turn() as usize)? = own,
+        match plan.own_turn() {
+            None => parts.fill(own),
+            Some(turn) => *parts.get_mut(turn as usize)? = own,
         }
         Some(Self {
             tag,
@@ -136,6 +137,10 @@ impl RingRun {
     /// The first frame that is sent: of the own contribution.
     pub(crate) fn first_frame(&self) -> Option<Frame> {
         let contribution = self.plan.contribution(&self.elements())?;
+        // The model has no other edges.
+        if contribution.to.rank != self.plan.next() {
+            return None;
+        }
         Some(self.frame(contribution.to, contribution.range.start, self.own))
     }
 
@@ -158,7 +163,9 @@ impl RingRun {
     pub(crate) fn take(&mut self, frame: Frame) -> Result<Option<Frame>, Frame> {
         let arrival = self.arrival().ok_or(frame)?;
         let fits = frame.step == arrival.step && frame.part == arrival.range.start;
-        if !fits || !self.may_overwrite(arrival.after) {
+        let leads_on = arrival.onward.is_none_or(|to| to.rank == self.plan.next());
+        let around = leads_on && arrival.from == self.plan.previous();
+        if !fits || !around || !self.may_overwrite(arrival.after) {
             return Err(frame);
         }
         let content = if arrival.action.adds() {

@@ -5,17 +5,19 @@
 //! whole process, so this file has one test.
 
 use std::thread;
+use std::time::{Duration, Instant};
 
 use pccl::{Communicator, Error, Reduce};
 use pccl_core::mutants::{Mutant, switch_on, taken};
 
-/// Each in a plan that one of the reduces of the test takes.
-const IN_PLANS: [Mutant; 5] = [
+/// In the plan of the reduce that travels whole: the large one stays right.
+const IN_WHOLE: [Mutant; 2] = [Mutant::AddedAsTheyArrive, Mutant::OneContributionMissed];
+
+/// In the plan of the ring: the small one stays right.
+const IN_RING: [Mutant; 3] = [
     Mutant::ReducedTwice,
     Mutant::GatheredTooEarly,
     Mutant::NeverFinished,
-    Mutant::AddedAsTheyArrive,
-    Mutant::OneContributionMissed,
 ];
 
 const WORLD: usize = 3;
@@ -27,50 +29,73 @@ const LARGE: usize = 100_000;
 /// is zero.
 const SMALL: [f32; WORLD] = [1.0, 16_777_216.0, -16_777_216.0];
 
-/// Whether three peers get the right results, of a reduce that travels whole and of one that does not.
-fn all_is_right() -> bool {
-    let master = pccl_master::spawn("127.0.0.1:0").expect("a port is free");
-    let address = master.local_addr().to_string();
-    let results: Vec<Result<bool, Error>> = thread::scope(|scope| {
-        let peers = [(); WORLD].map(|()| scope.spawn(|| reduce_both(&address)));
-        let joined = peers.map(|peer| peer.join().expect("no peer panics"));
-        joined.into()
-    });
-    results.into_iter().all(|result| result.unwrap_or(false))
+/// Against hangs only.
+const GUARD: Duration = Duration::from_secs(60);
+
+/// Whether all of three peers got the right result.
+#[derive(Debug, PartialEq, Eq)]
+struct Right {
+    /// Of the reduce that travels whole.
+    small: bool,
+    /// Of the reduce around the ring.
+    large: bool,
 }
 
-fn reduce_both(address: &str) -> Result<bool, Error> {
+fn reduce_at_three() -> Right {
+    let master = pccl_master::spawn("127.0.0.1:0").expect("a port is free");
+    let address = master.local_addr().to_string();
+    let results = thread::scope(|scope| {
+        let peers = [(); WORLD].map(|()| scope.spawn(|| reduce_both(&address)));
+        peers.map(|peer| peer.join().expect("no peer panics"))
+    });
+    let results = results.map(|result| result.expect("no call fails"));
+    Right {
+        small: results.iter().all(|right| right.small),
+        large: results.iter().all(|right| right.large),
+    }
+}
+
+fn reduce_both(address: &str) -> Result<Right, Error> {
     let mut peer = Communicator::builder(address).connect()?;
+    let begun = Instant::now();
     while peer.world_size() < WORLD {
+        assert!(begun.elapsed() < GUARD, "the others do not come");
         peer.update_topology()?;
     }
-    let own = SMALL[peer.rank()];
-    let mut small = vec![own; 10];
+    let mut small = vec![SMALL[peer.rank()]; 10];
     let mut large = vec![3.0 * (1.0 + peer.rank() as f32); LARGE];
-    let outcome = [
-        peer.all_reduce(&mut small, Reduce::sum()).map(|_| ()),
-        peer.all_reduce(&mut large, Reduce::avg()).map(|_| ()),
-    ];
-    let whole = outcome.iter().all(Result::is_ok);
-    let small = small.iter().all(|sum| *sum == 0.0);
-    let large = large.iter().all(|average| *average == 6.0);
-    Ok(whole && small && large)
+    peer.all_reduce(&mut small, Reduce::sum())?;
+    peer.all_reduce(&mut large, Reduce::avg())?;
+    Ok(Right {
+        small: small.iter().all(|sum| *sum == 0.0),
+        large: large.iter().all(|average| *average == 6.0),
+    })
+}
+
+/// What comes out with a mistake in a plan.
+fn with(mutant: Mutant) -> Right {
+    switch_on(Some(mutant));
+    let right = reduce_at_three();
+    let made = taken();
+    switch_on(None);
+    assert!(made, "{}: nothing executed it", mutant.name());
+    right
 }
 
 #[test]
 fn a_mistake_in_a_plan_is_a_mistake_of_the_data_plane() {
-    assert!(all_is_right(), "without a mistake");
-    for mutant in IN_PLANS {
-        switch_on(Some(mutant));
-        let right = all_is_right();
-        let made = taken();
-        switch_on(None);
-        assert!(made, "{}: nothing executed it", mutant.name());
-        assert!(
-            !right,
-            "{}: the results are right all the same",
-            mutant.name()
-        );
+    let all_right = Right {
+        small: true,
+        large: true,
+    };
+    assert_eq!(reduce_at_three(), all_right, "without a mistake");
+    for mutant in IN_WHOLE {
+        let (small, large) = (false, true);
+        assert_eq!(with(mutant), Right { small, large }, "{}", mutant.name());
     }
-    assert!(all_is_right(), "switched off again");
+    for mutant in IN_RING {
+        let (small, large) = (true, false);
+        assert_eq!(with(mutant), Right { small, large }, "{}", mutant.name());
+    }
+    assert_eq!(reduce_at_three(), all_right, "switched off again");
 }

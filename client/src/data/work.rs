@@ -1,10 +1,9 @@
 //! One rank's part of a ring all-reduce, frame by frame, without any I/O.
 //!
-//! What arrives is checked against the plan ([`pccl_core::plan`]), and the plan says what is done with it
-//! and under which step it goes on, through the outbox of its lane; what leaves is taken from the outbox first and from the
-//! rank's own contribution last. A chunk is computed along one path around the ring and its result
-//! is copied from there, so all ranks end with the same bits. Small buffers take a shorter way (see
-//! [`small`]).
+//! What arrives is checked against the plan ([`pccl_core::plan`]). The plan says what is done with it, and
+//! under which step it goes on, through the outbox of its lane; what leaves is taken from the outbox first and
+//! from the rank's own contribution last. A chunk is computed along one path around the ring and its result is
+//! copied from there, so all ranks end with the same bits. Small buffers take a shorter way (see [`small`]).
 //!
 //! # Which memory a frame passes through
 //!
@@ -125,15 +124,14 @@ impl RingWork {
         let bytes = spec.count.checked_mul(element_bytes as u64)?;
         let algorithm = Algorithm::of(spec, place.world, pace.small_bytes);
         let plan = Plan::new(algorithm, place.world, place.rank)?;
-        let stripes = StripeWork::all(spec, plan, place, pace.stripe_bytes);
-        let (gathered, window) = match (&coding, algorithm) {
+        let stripes = StripeWork::all(spec, plan, place, pace.stripe_bytes)?;
+        let (gathered, window) = match (&coding, plan.own_turn()) {
             (Some(_), _) => (None, Window::of_encoded(pace, pool.encoded())),
-            (None, Algorithm::Whole) => {
-                let bytes = usize::try_from(bytes).ok()?;
-                let gathered = Gathered::new(bytes, plan.own_turn());
+            (None, Some(own_turn)) => {
+                let gathered = Gathered::new(usize::try_from(bytes).ok()?, own_turn);
                 (Some(gathered), Window::of_one_frame(pace))
             }
-            (None, Algorithm::Ring) => (None, Window::of_elements(pace)),
+            (None, None) => (None, Window::of_elements(pace)),
         };
         let lanes = usize::from(pace.lanes).clamp(1, stripes.len());
         Some(Self {

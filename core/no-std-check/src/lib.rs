@@ -16,10 +16,10 @@ use core::panic::PanicInfo;
 use pccl_core::element::ElementType;
 use pccl_core::id::{PeerId, Round};
 use pccl_core::messages::ToMaster;
+use pccl_core::plan::{self, Algorithm, Plan};
 use pccl_core::ticket::TicketMint;
 use pccl_core::timers::TimerQueue;
 use pccl_core::wire::{ControlReader, Preamble, encode_control};
-use pccl_core::plan::{self, Algorithm, Plan};
 use pccl_core::{log, tour};
 
 /// Never has memory: nothing here is meant to run.

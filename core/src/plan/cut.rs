@@ -1,9 +1,9 @@
-//! How a buffer is cut: into stripes, one for each lane, a stripe into chunks, and a chunk into frames.
+//! How a buffer is cut: into stripes, at most one for each lane, a stripe into chunks, and a chunk into frames.
 //!
 //! A buffer is cut twice, both times into balanced parts (lengths differ by at most one element, longer
 //! parts first; parts may be empty): into stripes, at most one per lane ([`stripe_range`]), and each stripe
 //! into as many chunks as there are ranks ([`chunk_range`]). All frames of a stripe take the same lane of a
-//! link, which the sender chooses.
+//! edge, which the sender chooses.
 
 use core::iter::successors;
 use core::ops::Range;

@@ -1,10 +1,4 @@
-//! The ring: a reduce-scatter, followed by an all-gather.
-//!
-//! A stripe is cut into N chunks ([`chunk_range`]); chunk c starts its journey at rank c. In step s, rank r
-//! sends chunk r − s to rank r + 1 and receives chunk r − s − 1 from rank r − 1, all modulo N. In the first
-//! N − 1 steps what arrives is combined with the receiver's own elements; in the last of these it becomes
-//! the result. In the N − 1 steps after them the result replaces the receiver's elements. What is sent in
-//! step s + 1 is exactly what was received in step s, also across the change between the two.
+//! The plan of [`Algorithm::Ring`](super::Algorithm::Ring), which says what it is.
 
 use core::cmp::Ordering;
 use core::ops::Range;

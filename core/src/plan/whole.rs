@@ -1,12 +1,4 @@
-//! Small buffers: contributions travel around the ring as they are, and every rank adds all of them.
-//!
-//! This is the all-gather of a ring (each rank passes on what it received, in N − 1 steps), followed by a
-//! reduction of everything at each rank. In step s, rank r receives the contribution of rank r − s − 1 from
-//! rank r − 1, modulo N.
-//!
-//! A sum of floats depends on the order of its terms, and contributions arrive in another order at every
-//! rank. So nothing is added as it arrives: every rank adds in the order of the ranks, rank 0 first, its own
-//! contribution in its own turn.
+//! The plan of [`Algorithm::Whole`](super::Algorithm::Whole), which says what it is.
 
 use super::{Action, Plan, back};
 

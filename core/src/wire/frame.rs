@@ -19,7 +19,7 @@ pub struct FrameHeader {
     /// Payload bytes that follow, at most [`DATA_FRAME_MAX`]: a multiple of the element size, or as
     /// many as the quantization takes for the frame's elements.
     pub length: u32,
-    /// The step of the [`plan`](crate::plan) of its flow.
+    /// The step of its flow in the receiver's [`Plan`](crate::plan::Plan).
     pub step: u32,
     /// The stripe. All frames of a stripe travel on one lane.
     pub stripe: u16,

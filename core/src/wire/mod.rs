@@ -135,10 +135,11 @@
 //!
 //! A buffer is cut into [`stripes_for`](crate::plan::stripes_for) stripes of at least
 //! [`STRIPE_BYTES_MIN`](crate::plan::STRIPE_BYTES_MIN). All frames of a stripe travel on one lane,
-//! which the sender chooses with the first of them. What a rank receives in which step,
-//! does with it and sends on is given by its [`Plan`](crate::plan::Plan). The rank that contributes a chunk cuts its range into frames of
-//! whole elements, of at most [`FRAME_PAYLOAD_MAX`] bytes and, but for the last one, of at least
-//! [`FRAME_PAYLOAD_MIN`]; all others forward them as they are cut. The frames of one step of one stripe
+//! which the sender chooses with the first of them. What a rank receives in which step, what it does with it
+//! and where it sends it on is given by its [`Plan`](crate::plan::Plan), as
+//! [`Algorithm::Ring`](crate::plan::Algorithm::Ring) says. The rank that contributes a chunk cuts its range
+//! into frames of whole elements, of at most [`FRAME_PAYLOAD_MAX`] bytes and, but for the last one, of at
+//! least [`FRAME_PAYLOAD_MIN`]; all others forward them as they are cut. The frames of one step of one stripe
 //! come in the order of their offsets; frames of different steps, stripes and operations may alternate.
 //! An empty range has no frame.
 //!
@@ -153,8 +154,9 @@
 //! A small buffer travels whole, where [`Algorithm::of`](crate::plan::Algorithm::of) says so: not
 //! quantized, of up to [`WHOLE_BUFFER_MAX`] bytes, and small enough for those of all ranks to fit into
 //! [`FRAME_PAYLOAD_MAX`]. It is one stripe, and each rank's contribution is cut into frames like a
-//! chunk. In step s, of N − 1, a rank sends what the rank s places before it has contributed. Then every rank adds all contributions, its own among them,
-//! in the order of the ranks, and divides an average by N, once.
+//! chunk. In step s, of N − 1, a rank sends what the rank s places before it has contributed, as
+//! [`Algorithm::Whole`](crate::plan::Algorithm::Whole) says. Then every rank adds all contributions, its own
+//! among them, in the order of the ranks, and divides an average by N, once.
 //!
 //! A receiver may get frames of an operation of which it has not heard `Commence` yet (the sender
 //! heard it first): it leaves them on the lane until it has. Frames of an operation that is over are

@@ -11,7 +11,7 @@ use super::super::work::{Misfit, NotTaken, Pace, Place, RingWork};
 /// Bytes of half of the buffer, which is one chunk of two peers.
 const HALF: u64 = 100;
 
-/// Rank 0 of two.
+/// Rank 0.
 struct Rank {
     work: RingWork,
     data: Vec<u8>,
@@ -19,7 +19,12 @@ struct Rank {
 }
 
 impl Rank {
+    /// Of two.
     fn new() -> Self {
+        Self::of(2)
+    }
+
+    fn of(world: u32) -> Self {
         let spec = CollectiveSpec {
             op: ReduceOp::Sum,
             element: ElementType::U16,
@@ -27,7 +32,7 @@ impl Rank {
             quantization: Quantization::None,
         };
         let place = Place {
-            world: 2,
+            world,
             rank: 0,
             lanes: 2,
         };
@@ -174,6 +179,25 @@ fn a_result_that_comes_before_the_contribution_has_left_is_too_early() {
         rank.objection(0, result()),
         Some(NotTaken::Misfit(Misfit::OutOfOrder))
     );
+}
+
+#[test]
+fn a_result_that_comes_before_its_partial_sum_is_too_early() {
+    // Chunk 2 of three is combined in step 0 and copied in step 3.
+    let mut rank = Rank::of(3);
+    let partial = FrameHeader {
+        offset: 2 * 67,
+        length: 2 * 33,
+        ..contribution()
+    };
+    let result = FrameHeader { step: 3, ..partial };
+
+    assert_eq!(
+        rank.objection(0, result),
+        Some(NotTaken::Misfit(Misfit::TooEarly))
+    );
+    assert_eq!(rank.objection(0, partial), None);
+    assert_eq!(rank.objection(0, result), None);
 }
 
 #[test]

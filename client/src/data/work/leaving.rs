@@ -60,6 +60,7 @@ impl RingWork {
         let mut frames = plan::frames(stripe.own.clone(), limit);
         let frame = frames.next().ok_or(Defect::here())?;
         stripe.own.start = frame.end;
+        let step = stripe.own_step;
         self.window.leave(frame.end - frame.start);
         let range = to_memory(&frame)?;
         let (body, length) = match &self.coding {
@@ -69,7 +70,7 @@ impl RingWork {
             None => (Body::Contribution(range.clone()), range.len()),
             Some(_) => self.encode_contribution(&range, buffers)?,
         };
-        let header = self.header(number, 0, range.start, length)?;
+        let header = self.header(number, step, range.start, length)?;
         Ok(Outgoing { header, body })
     }
 

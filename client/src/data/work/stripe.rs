@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use pccl_core::element::CollectiveSpec;
-use pccl_core::plan::{self, Action, After, Algorithm, Plan};
+use pccl_core::plan::{self, Action, After, Algorithm, Plan, Target};
 
 use super::Place;
 use super::frame::{Body, Outgoing};
@@ -19,6 +19,8 @@ pub(super) struct StripeWork {
     pub(super) to_forward: u64,
     /// Bytes of the own contribution that no frame has taken yet.
     pub(super) own: Range<u64>,
+    /// The step under which they leave.
+    pub(super) own_step: u32,
     /// The lane on which its frames arrive, which the previous rank chose with the first one. On
     /// several lanes they could overtake each other.
     pub(super) arrives_on: Option<u16>,
@@ -45,8 +47,14 @@ pub(super) struct Handling {
 }
 
 impl StripeWork {
-    /// All stripes of a buffer, each of at least so many bytes.
-    pub(super) fn all(spec: &CollectiveSpec, plan: Plan, place: Place, least: u64) -> Vec<Self> {
+    /// All stripes of a buffer, each of at least so many bytes. `None`: the plan uses other edges than those of
+    /// the ring.
+    pub(super) fn all(
+        spec: &CollectiveSpec,
+        plan: Plan,
+        place: Place,
+        least: u64,
+    ) -> Option<Vec<Self>> {
         let count = match plan.algorithm() {
             Algorithm::Ring => plan::stripes_for(spec.count, spec.element, place.lanes, least),
             Algorithm::Whole => 1,
@@ -64,36 +72,46 @@ impl StripeWork {
         elements: &Range<u64>,
         element_bytes: u64,
         slots: &mut impl Iterator<Item = usize>,
-    ) -> Self {
+    ) -> Option<Self> {
         let in_bytes =
             |elements: Range<u64>| elements.start * element_bytes..elements.end * element_bytes;
-        let contribution = plan.contribution(elements);
-        let flows = plan.arrivals(elements).map(|flow| Flow {
-            rest: in_bytes(flow.range),
-            after: flow.after,
-            handling: Handling {
-                action: flow.action,
-                slot: if flow.action.writes_result() {
-                    slots.next().unwrap_or(usize::MAX)
-                } else {
-                    usize::MAX
+        let to_next = |to: Target| (to.rank == plan.next()).then_some(to.step);
+        let flows = plan.arrivals(elements).map(|flow| {
+            let comes_back = flow.comes_back();
+            let onward = match flow.onward {
+                Some(to) => Some(to_next(to)?),
+                None => None,
+            };
+            let slot = if flow.action.writes_result() {
+                slots.next()?
+            } else {
+                usize::MAX
+            };
+            (flow.from == plan.previous()).then(|| Flow {
+                rest: in_bytes(flow.range),
+                after: flow.after,
+                handling: Handling {
+                    action: flow.action,
+                    slot,
+                    comes_back,
+                    onward,
                 },
-                comes_back: flow.after == After::Contribution,
-                onward: flow.onward.map(|to| to.step),
-            },
+            })
         });
-        let flows: Vec<Flow> = flows.collect();
-        Self {
+        let flows: Vec<Flow> = flows.collect::<Option<_>>()?;
+        let (own, own_step) = match plan.contribution(elements) {
+            Some(own) => (in_bytes(own.range), to_next(own.to)?),
+            None => (0..0, 0),
+        };
+        let forwarded = flows.iter().filter(|flow| flow.goes_on());
+        Some(Self {
             to_receive: flows.iter().map(Flow::bytes).sum(),
-            to_forward: flows
-                .iter()
-                .filter(|flow| flow.goes_on())
-                .map(Flow::bytes)
-                .sum(),
+            to_forward: forwarded.map(Flow::bytes).sum(),
             flows,
-            own: contribution.map_or(0..0, |own| in_bytes(own.range)),
+            own,
+            own_step,
             arrives_on: None,
-        }
+        })
     }
 
     /// How many of its flows write parts of the result.

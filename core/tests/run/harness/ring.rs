@@ -115,6 +115,11 @@ impl Run {
         self.watch.ring_runs(seq, &ring);
         let plan = Plan::new(Algorithm::Ring, world, rank).expect("it has a rank");
         let elements = 0..u64::from(world);
+        let around = |flow: Arrival| {
+            assert_eq!(flow.from, plan.previous());
+            assert!(flow.onward.is_none_or(|to| to.rank == plan.next()));
+            flow
+        };
         let own = plan.contribution(&elements).map(|own| Frame {
             seq,
             step: own.to.step,
@@ -125,7 +130,7 @@ impl Run {
             tag,
             seq,
             ring,
-            flows: plan.arrivals(&elements).collect(),
+            flows: plan.arrivals(&elements).map(around).collect(),
             at: 0,
             to_send: own,
             chunks: vec![vec![me]; world as usize],
@@ -169,25 +174,27 @@ impl Run {
     }
 
     fn advance_ring(&mut self, no: SeatNo, index: usize) -> Progress {
+        let run = &self.seats[no].plane.rings[index];
+        match (run.to_send.clone(), run.flows.get(run.at).cloned()) {
+            (None, None) => Progress::Ended(RingOutcome::Done),
+            (to_send, flow) => match (self.lanes_of_ring(no, index), to_send, flow) {
+                (Some((next, _)), Some(frame), _) => self.send_frame(no, index, frame, next),
+                (Some((_, previous)), None, Some(flow)) => {
+                    self.take_frame(no, index, &flow, previous)
+                }
+                (_, _, _) => Progress::Ended(RingOutcome::LaneLost),
+            },
+        }
+    }
+
+    /// The lanes to the next and from the previous process. `None`: one of them is gone.
+    fn lanes_of_ring(&self, no: SeatNo, index: usize) -> Option<(LinkKey, LinkKey)> {
         let plane = &self.seats[no].plane;
         let (next, previous) = (plane.next, plane.previous);
-        let run = &plane.rings[index];
-        let flow = run.flows.get(run.at).cloned();
-        let to_send = run.to_send.clone();
-        if flow.is_none() && to_send.is_none() {
-            return Progress::Ended(RingOutcome::Done);
-        }
-        let me = self.id(no);
-        self.assert_leads(next.map(|key| key.1), run.ring.next_of(me), no);
-        self.assert_leads(previous.map(|key| key.0), run.ring.previous_of(me), no);
-        let (Some(next), Some(previous)) = (next, previous) else {
-            return Progress::Ended(RingOutcome::LaneLost);
-        };
-        match (to_send, flow) {
-            (Some(frame), _) => self.send_frame(no, index, frame, next),
-            (None, Some(flow)) => self.take_frame(no, index, &flow, previous),
-            (None, None) => Progress::Ended(RingOutcome::Done),
-        }
+        let (me, ring) = (self.id(no), &plane.rings[index].ring);
+        self.assert_leads(next.map(|key| key.1), ring.next_of(me), no);
+        self.assert_leads(previous.map(|key| key.0), ring.previous_of(me), no);
+        next.zip(previous)
     }
 
     fn assert_leads(&self, to: Option<SeatNo>, neighbour: Option<PeerId>, no: SeatNo) {
