@@ -154,30 +154,31 @@ impl<'a, 'b> Run<'a, 'b> {
     fn announced(&mut self, rx: RxLane, header: FrameHeader) -> Result<(), RingFailure> {
         let number = rx.number();
         let announced = self.work.announce(number, &header, &mut self.buffers);
-        let misfit = match (announced, self.lanes.get_mut(usize::from(number))) {
+        let not_taken = match (announced, self.lanes.get_mut(usize::from(number))) {
             (Ok(frame), Some(lane)) => {
                 lane.announced(rx, frame);
                 return Ok(());
             }
             // The edge had fewer lanes when the operation began.
-            (Ok(_), None) => Misfit::OtherLane,
-            (Err(NotTaken::Misfit(misfit)), _) => misfit,
-            (Err(NotTaken::Defect(defect)), _) => {
-                rx.go_home(header.length as usize);
-                return Err(defect.into());
-            }
+            (Ok(_), None) => NotTaken::Misfit(Misfit::OtherLane),
+            (Err(not_taken), _) => not_taken,
         };
         tracing::debug!(
-            ?misfit,
+            ?not_taken,
             ?header,
             lane = number,
             "a frame that nobody expected"
         );
         rx.go_home(header.length as usize);
-        if let Some(receiving) = &self.port.receiving {
-            receiving.edge.report();
+        match not_taken {
+            NotTaken::Defect(defect) => Err(defect.into()),
+            NotTaken::Misfit(_) => {
+                if let Some(receiving) = &self.port.receiving {
+                    receiving.edge.report();
+                }
+                Err(RingFailure::LaneLost)
+            }
         }
-        Err(RingFailure::LaneLost)
     }
 
     /// Receives what is there, up to the end of a frame. Did anything move?
