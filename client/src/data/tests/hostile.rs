@@ -15,7 +15,7 @@ use super::super::RingFailure;
 use super::support::{Alone, Ended, broke, in_time, run_in_place, small_frames, spec, turns};
 
 /// Elements of two bytes; a ring of two cuts them into 0..50 and 50..100.
-const COUNT: usize = 100;
+pub(super) const COUNT: usize = 100;
 
 /// Runs operation 1 on what was sent.
 async fn run(alone: &mut Alone, spec: CollectiveSpec) -> Ended {
@@ -28,7 +28,7 @@ fn sum() -> CollectiveSpec {
 }
 
 /// What rank 1 has to send first: its own half, for rank 0 to finish.
-fn first() -> FrameHeader {
+pub(super) fn first() -> FrameHeader {
     FrameHeader {
         seq: Seq(1),
         offset: COUNT as u64,
@@ -40,7 +40,7 @@ fn first() -> FrameHeader {
 }
 
 /// What it has to send second: the other half, finished.
-fn second() -> FrameHeader {
+pub(super) fn second() -> FrameHeader {
     FrameHeader {
         offset: 0,
         step: 1,

@@ -1,115 +1,56 @@
 //! Why a frame is not taken: each fault of a neighbour has its name, and none is taken for a defect.
 
-use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
-use pccl_core::id::Seq;
+use pccl_core::element::{ElementType, ReduceOp};
 use pccl_core::wire::FrameHeader;
 
-use super::super::buffers::{Backup, RingBuffers};
 use super::super::pool::Pool;
-use super::super::work::{Misfit, NotTaken, Pace, Place, RingWork};
+use super::super::work::{Misfit, NotTaken, Pace, Place};
+use super::hostile::{COUNT, first, second};
+use super::support::spec;
+use super::worker::Worker;
 
-/// Bytes of half of the buffer, which is one chunk of two peers.
-const HALF: u64 = 100;
-
-/// Rank 0.
-struct Rank {
-    work: RingWork,
-    data: Vec<u8>,
-    backup: Backup,
+/// Rank 0 of so many, whose neighbours send what they should not.
+fn rank_of(world: u32) -> Worker {
+    let place = Place {
+        world,
+        rank: 0,
+        lanes: 2,
+    };
+    let pace = Pace {
+        frame_bytes: 1000,
+        window: None,
+        leaves_machine: false,
+        lanes: 1,
+        small_bytes: 0,
+        stripe_bytes: 16 * 1024,
+    };
+    let sum = spec(ReduceOp::Sum, ElementType::U16, COUNT);
+    Worker::new(&sum, place, pace, vec![1; 2 * COUNT], &Pool::new(1))
 }
 
-impl Rank {
-    /// Of two.
-    fn new() -> Self {
-        Self::of(2)
-    }
-
-    fn of(world: u32) -> Self {
-        let spec = CollectiveSpec {
-            op: ReduceOp::Sum,
-            element: ElementType::U16,
-            count: HALF,
-            quantization: Quantization::None,
-        };
-        let place = Place {
-            world,
-            rank: 0,
-            lanes: 2,
-        };
-        let pace = Pace {
-            frame_bytes: 1000,
-            window: None,
-            leaves_machine: false,
-            lanes: 1,
-            small_bytes: 0,
-            stripe_bytes: 16 * 1024,
-        };
-        let mut rank = Self {
-            work: RingWork::new(Seq(1), &spec, place, pace, &Pool::new(1)).unwrap(),
-            data: vec![1; 2 * HALF as usize],
-            backup: Backup::default(),
-        };
-        let slots = rank.work.slots();
-        rank.buffers().begin(slots);
-        rank
-    }
-
-    fn buffers(&mut self) -> RingBuffers<'_> {
-        RingBuffers::InPlace {
-            data: &mut self.data,
-            backup: &mut self.backup,
-        }
-    }
-
+impl Worker {
     /// Why it does not take a frame. `None`: it does.
     fn objection(&mut self, lane: u16, header: FrameHeader) -> Option<NotTaken> {
-        let mut buffers = RingBuffers::InPlace {
-            data: &mut self.data,
-            backup: &mut self.backup,
-        };
-        let frame = match self.work.announce(lane, &header, &mut buffers) {
+        let (work, mut buffers) = self.parts();
+        let frame = match work.announce(lane, &header, &mut buffers) {
             Ok(frame) => frame,
             Err(objection) => return Some(objection),
         };
-        self.work.accept(frame, &mut buffers).unwrap();
+        work.accept(frame, &mut buffers).unwrap();
         None
     }
 
     /// Its own contribution leaves.
     fn contribute(&mut self) {
-        let buffers = RingBuffers::InPlace {
-            data: &mut self.data,
-            backup: &mut self.backup,
-        };
-        let own = self.work.next_out(0, &buffers).unwrap().unwrap();
-        self.work.has_left(0, own);
-    }
-}
-
-/// Rank 1's own half, which rank 0 finishes.
-fn contribution() -> FrameHeader {
-    FrameHeader {
-        seq: Seq(1),
-        offset: HALF,
-        length: HALF as u32,
-        step: 0,
-        stripe: 0,
-        flags: 0,
-    }
-}
-
-/// Rank 0's half, finished by rank 1.
-fn result() -> FrameHeader {
-    FrameHeader {
-        offset: 0,
-        step: 1,
-        ..contribution()
+        let (work, buffers) = self.parts();
+        let own = work.next_out(0, &buffers).unwrap().unwrap();
+        work.has_left(0, own);
     }
 }
 
 #[test]
 fn a_frame_of_no_flow_is_told_from_one_that_is_out_of_order_or_of_no_length() {
-    let sound = contribution();
+    let sound = first();
     let cases = [
         (FrameHeader { stripe: 1, ..sound }, Misfit::NoSuchFlow),
         (FrameHeader { step: 2, ..sound }, Misfit::NoSuchFlow),
@@ -122,7 +63,7 @@ fn a_frame_of_no_flow_is_told_from_one_that_is_out_of_order_or_of_no_length() {
         ),
         (
             FrameHeader {
-                offset: HALF + 2,
+                offset: COUNT as u64 + 2,
                 ..sound
             },
             Misfit::OutOfOrder,
@@ -136,7 +77,7 @@ fn a_frame_of_no_flow_is_told_from_one_that_is_out_of_order_or_of_no_length() {
         ),
         (
             FrameHeader {
-                length: HALF as u32 + 2,
+                length: COUNT as u32 + 2,
                 ..sound
             },
             Misfit::OutOfOrder,
@@ -158,25 +99,25 @@ fn a_frame_of_no_flow_is_told_from_one_that_is_out_of_order_or_of_no_length() {
         (FrameHeader { length: 0, ..sound }, Misfit::Length),
     ];
     for (header, misfit) in cases {
-        let objection = Rank::new().objection(0, header);
+        let objection = rank_of(2).objection(0, header);
 
         assert_eq!(objection, Some(NotTaken::Misfit(misfit)), "{header:?}");
     }
-    assert_eq!(Rank::new().objection(0, sound), None);
+    assert_eq!(rank_of(2).objection(0, sound), None);
 }
 
 #[test]
 fn a_result_that_comes_before_the_contribution_has_left_is_too_early() {
-    let mut rank = Rank::new();
+    let mut rank = rank_of(2);
 
-    let before = rank.objection(0, result());
+    let before = rank.objection(0, second());
     rank.contribute();
-    let after = rank.objection(0, result());
+    let after = rank.objection(0, second());
 
     assert_eq!(before, Some(NotTaken::Misfit(Misfit::TooEarly)));
     assert_eq!(after, None);
     assert_eq!(
-        rank.objection(0, result()),
+        rank.objection(0, second()),
         Some(NotTaken::Misfit(Misfit::OutOfOrder))
     );
 }
@@ -184,11 +125,11 @@ fn a_result_that_comes_before_the_contribution_has_left_is_too_early() {
 #[test]
 fn a_result_that_comes_before_its_partial_sum_is_too_early() {
     // Chunk 2 of three is combined in step 0 and copied in step 3.
-    let mut rank = Rank::of(3);
+    let mut rank = rank_of(3);
     let partial = FrameHeader {
         offset: 2 * 67,
         length: 2 * 33,
-        ..contribution()
+        ..first()
     };
     let result = FrameHeader { step: 3, ..partial };
 
@@ -202,15 +143,15 @@ fn a_result_that_comes_before_its_partial_sum_is_too_early() {
 
 #[test]
 fn frames_of_a_stripe_come_on_one_lane() {
-    let mut rank = Rank::new();
+    let mut rank = rank_of(2);
     let half_of_it = FrameHeader {
-        length: HALF as u32 - 20,
-        ..contribution()
+        length: COUNT as u32 - 20,
+        ..first()
     };
     let rest = FrameHeader {
-        offset: 2 * HALF - 20,
+        offset: 2 * COUNT as u64 - 20,
         length: 20,
-        ..contribution()
+        ..first()
     };
 
     assert_eq!(rank.objection(1, half_of_it), None);

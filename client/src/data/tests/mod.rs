@@ -13,3 +13,4 @@ mod sharing;
 mod simulated;
 mod stalled;
 mod support;
+mod worker;

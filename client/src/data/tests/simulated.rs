@@ -4,16 +4,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use pccl_core::element::{CollectiveSpec, ElementType, ReduceOp};
-use pccl_core::id::Seq;
 use pccl_core::wire::FrameHeader;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use super::super::buffers::{Backup, RingBuffers};
 use super::super::pool::Pool;
 use super::super::work::{HELD_MAX, Outgoing, Pace, Place, RingWork};
 use super::reference::{expected, inputs};
 use super::support::spec;
+use super::worker::Worker;
 
 /// Of the edge that has the most.
 const LANES: u16 = 3;
@@ -52,9 +51,7 @@ impl Machines {
 type Lane = VecDeque<(FrameHeader, Vec<u8>)>;
 
 struct Rank {
-    work: RingWork,
-    data: Vec<u8>,
-    backup: Backup,
+    worker: Worker,
     leaving: [Option<Outgoing>; LANES as usize],
     lanes: [Lane; LANES as usize],
 }
@@ -76,22 +73,10 @@ impl Rank {
             small_bytes,
             stripe_bytes: 16 * 1024,
         };
-        let mut rank = Self {
-            work: RingWork::new(Seq(1), spec, place, pace, pool).unwrap(),
-            data,
-            backup: Backup::default(),
+        Self {
+            worker: Worker::new(spec, place, pace, data, pool),
             leaving: Default::default(),
             lanes: Default::default(),
-        };
-        let slots = rank.work.slots();
-        rank.buffers().begin(slots);
-        rank
-    }
-
-    fn buffers(&mut self) -> RingBuffers<'_> {
-        RingBuffers::InPlace {
-            data: &mut self.data,
-            backup: &mut self.backup,
         }
     }
 
@@ -99,32 +84,27 @@ impl Rank {
     fn begin_to_send(&mut self, lane: u16) {
         let leaving = &mut self.leaving[usize::from(lane)];
         if leaving.is_none() {
-            let buffers = RingBuffers::InPlace {
-                data: &mut self.data,
-                backup: &mut self.backup,
-            };
-            *leaving = self.work.next_out(lane, &buffers).unwrap();
+            let (work, buffers) = self.worker.parts();
+            *leaving = work.next_out(lane, &buffers).unwrap();
         }
     }
 
     /// The frame that leaves is on its way.
     fn send(&mut self, lane: u16) {
         if let Some(out) = self.leaving[usize::from(lane)].take() {
-            let payload = RingWork::payload(&out, &self.buffers()).unwrap().to_vec();
+            let (work, buffers) = self.worker.parts();
+            let payload = RingWork::payload(&out, &buffers).unwrap().to_vec();
             self.lanes[usize::from(lane)].push_back((out.header, payload));
-            self.work.has_left(lane, out);
+            work.has_left(lane, out);
         }
     }
 
     fn receive(&mut self, lane: u16, header: &FrameHeader, payload: &[u8]) {
-        let mut buffers = RingBuffers::InPlace {
-            data: &mut self.data,
-            backup: &mut self.backup,
-        };
-        let mut frame = self.work.announce(lane, header, &mut buffers).unwrap();
+        let (work, mut buffers) = self.worker.parts();
+        let mut frame = work.announce(lane, header, &mut buffers).unwrap();
         assert_eq!(frame.length(), payload.len());
         frame.room(&mut buffers, 0, 0).copy_from_slice(payload);
-        self.work.accept(frame, &mut buffers).unwrap();
+        work.accept(frame, &mut buffers).unwrap();
     }
 }
 
@@ -180,7 +160,7 @@ impl Simulation {
     }
 
     fn is_done(&self) -> bool {
-        self.ranks.iter().all(|rank| rank.work.is_done())
+        self.ranks.iter().all(|rank| rank.worker.work.is_done())
     }
 
     fn step(&mut self) {
@@ -195,7 +175,7 @@ impl Simulation {
         let arrived = self.ranks[from].lanes[usize::from(lane)].pop_front();
         if let Some((header, payload)) = arrived {
             self.ranks[to].receive(lane, &header, &payload);
-            let work = &self.ranks[to].work;
+            let work = &self.ranks[to].worker.work;
             for lane in 0..work.lanes() {
                 self.most_held = self.most_held.max(work.held(lane));
                 self.most_set_aside = self.most_set_aside.max(work.set_aside(lane));
@@ -222,7 +202,7 @@ fn every_schedule_leads_to_the_result_in_little_memory() {
         assert!(run.is_done(), "seed {seed} is stuck");
         let expected = expected(ElementType::I32, ReduceOp::Avg, &inputs);
         assert!(
-            run.ranks.iter().all(|rank| rank.data == expected),
+            run.ranks.iter().all(|rank| rank.worker.data == expected),
             "seed {seed}"
         );
         assert!(run.most_held <= HELD_MAX);
@@ -230,8 +210,8 @@ fn every_schedule_leads_to_the_result_in_little_memory() {
             run.most_set_aside > 0 || world == 2 || Machines::of(seed) != Machines::Many,
             "seed {seed} had no congestion"
         );
-        let stays = run.ranks.iter().all(|rank| rank.work.is_local());
-        let leaves = run.ranks.iter().all(|rank| !rank.work.is_local());
+        let stays = run.ranks.iter().all(|rank| rank.worker.work.is_local());
+        let leaves = run.ranks.iter().all(|rank| !rank.worker.work.is_local());
         let on_one = Machines::of(seed) == Machines::One;
         assert!(if on_one { stays } else { leaves }, "seed {seed}");
     }
@@ -249,14 +229,14 @@ fn whatever_the_moment_everything_can_be_put_back() {
             run.step();
         }
         for rank in &mut run.ranks {
-            rank.backup.restore(&mut rank.data);
+            rank.worker.backup.restore(&mut rank.worker.data);
         }
 
         assert!(
             run.ranks
                 .iter()
                 .zip(&inputs)
-                .all(|(rank, input)| rank.data == *input)
+                .all(|(rank, input)| rank.worker.data == *input)
         );
     }
 }
@@ -278,15 +258,15 @@ fn buffers_that_travel_whole_lead_to_the_result_and_can_be_put_back_whatever_the
             whole.step();
         }
         for rank in &mut cut_short.ranks {
-            rank.backup.restore(&mut rank.data);
+            rank.worker.backup.restore(&mut rank.worker.data);
         }
 
         assert!(whole.is_done(), "seed {seed} is stuck");
         let expected = expected(ElementType::F32, ReduceOp::Avg, &inputs);
         let mut restored = cut_short.ranks.iter().zip(&inputs);
-        assert!(restored.all(|(rank, input)| rank.data == *input));
+        assert!(restored.all(|(rank, input)| rank.worker.data == *input));
         assert!(
-            whole.ranks.iter().all(|rank| rank.data == expected),
+            whole.ranks.iter().all(|rank| rank.worker.data == expected),
             "seed {seed}"
         );
     }
