@@ -19,6 +19,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::backoff::Backoff;
+use crate::busy_poll::BUSY_POLL;
 use crate::calls::{Backups, Calls, View};
 use crate::communicator::Communicator;
 use crate::data::{CONCURRENT_DEFAULT, DataConfig};
@@ -56,6 +57,7 @@ pub struct Builder {
     admission_timeout: Option<Duration>,
     keep_memory: Duration,
     record: Option<PathBuf>,
+    busy_poll: Duration,
 }
 
 impl Builder {
@@ -75,6 +77,7 @@ impl Builder {
             admission_timeout: None,
             keep_memory: KEEP_MEMORY,
             record: None,
+            busy_poll: BUSY_POLL,
         }
     }
 
@@ -113,6 +116,15 @@ impl Builder {
     /// sees: behind network address translation, say.
     pub const fn advertise(mut self, address: IpAddr) -> Self {
         self.advertise = Some(address);
+        self
+    }
+
+    /// How long the thread of a blocking call polls for events, after each one, before it sleeps. Polling costs
+    /// CPU time, and none that another thread of the machine wants: the core is offered to it each time. Small
+    /// reduces take longer without it. [`Duration::ZERO`]: it sleeps at once. Of no effect on async calls.
+    /// Default: 200 µs.
+    pub const fn busy_poll(mut self, limit: Duration) -> Self {
+        self.busy_poll = limit;
         self
     }
 
@@ -213,7 +225,7 @@ impl Builder {
         let limit = self.admission_timeout;
         let turns = Arc::new(Turns::default());
         let to_take = Arc::clone(&turns);
-        let (runtime, thread) = Runtime::on_own_thread(&turns, async move {
+        let (runtime, thread) = Runtime::on_own_thread(&turns, self.busy_poll, async move {
             let (calls, engine) = match self.prepare(seed, Some(to_take)).await {
                 Ok((calls, engine)) => (Ok(calls), Some(engine)),
                 Err(error) => (Err(error), None),

@@ -79,6 +79,7 @@ compile_error!("elements travel as they lie in memory, which has to be little-en
 
 mod backoff;
 mod builder;
+mod busy_poll;
 mod calls;
 mod collective;
 mod communicator;

@@ -17,10 +17,11 @@ use std::thread;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle, Runtime as Tokio};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, yield_now};
 
+use crate::busy_poll::busy_poll;
 use crate::error::Error;
-use crate::turns::Turns;
+use crate::turns::{Duty, Open, Standby, Turns};
 
 /// How long dropping a communicator waits until the master has been told.
 const FAREWELL_LIMIT: Duration = Duration::from_secs(2);
@@ -39,11 +40,16 @@ struct Own {
     /// `None` once the thread has ended, and everything that was spawned with it.
     runtime: Mutex<Option<Arc<Tokio>>>,
     turns: Arc<Turns>,
+    /// How long a blocking call polls before it sleeps.
+    busy_poll: Duration,
 }
 
 /// The thread that drives a runtime. Dropping this waits for its end, but not for long.
 #[derive(Debug)]
-pub(crate) struct OwnThread(Mutex<mpsc::Receiver<()>>);
+pub(crate) struct OwnThread {
+    ended: Mutex<mpsc::Receiver<()>>,
+    turns: Arc<Turns>,
+}
 
 impl Runtime {
     /// The runtime that is being polled.
@@ -59,7 +65,11 @@ impl Runtime {
 
     /// Starts a runtime and its thread. They end when `main` has ended, and everything else that is
     /// spawned on the runtime with them.
-    pub(crate) fn on_own_thread<F>(turns: &Arc<Turns>, main: F) -> Result<(Self, OwnThread), Error>
+    pub(crate) fn on_own_thread<F>(
+        turns: &Arc<Turns>,
+        busy_poll: Duration,
+        main: F,
+    ) -> Result<(Self, OwnThread), Error>
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -70,6 +80,7 @@ impl Runtime {
         let own = Arc::new(Own {
             runtime: Mutex::new(Some(Arc::clone(&tokio))),
             turns: Arc::clone(turns),
+            busy_poll,
         });
         let (running, ended) = mpsc::channel();
         let shared = Arc::clone(&own);
@@ -84,7 +95,11 @@ impl Runtime {
             })
             .map_err(no_resources)?;
         let own = Some(own);
-        Ok((Self { handle, own }, OwnThread(Mutex::new(ended))))
+        let thread = OwnThread {
+            ended: Mutex::new(ended),
+            turns: Arc::clone(turns),
+        };
+        Ok((Self { handle, own }, thread))
     }
 
     pub(crate) const fn handle(&self) -> &Handle {
@@ -112,7 +127,7 @@ impl Runtime {
         match driven {
             Some((own, tokio)) => {
                 let _caller = own.turns.enter();
-                tokio.block_on(call)
+                tokio.block_on(busy_poll(call, own.busy_poll))
             }
             None => self.handle.block_on(call),
         }
@@ -122,19 +137,27 @@ impl Runtime {
 impl Own {
     /// Drives the runtime until `main` has ended, except while others do.
     fn drive(&self, tokio: &Tokio, mut main: JoinHandle<()>) {
+        let mut duty = Duty::Drive;
+        let mut standby = Standby::new();
         loop {
-            let ended = tokio.block_on(async {
-                tokio::select! {
-                    biased;
-                    // However it ended.
-                    _ = &mut main => true,
-                    () = self.turns.yielded() => false,
+            match duty {
+                Duty::Drive => {
+                    tokio.block_on(async {
+                        tokio::select! {
+                            biased;
+                            _ = &mut main => {},
+                            () = self.turns.yielded() => {},
+                        }
+                    });
+                    standby = Standby::new();
                 }
-            });
-            if ended {
+                Duty::DriveOnce => tokio.block_on(a_moment()),
+            }
+            // However it has ended.
+            if main.is_finished() {
                 return;
             }
-            self.turns.stand_by();
+            duty = self.turns.stand_by(&mut standby);
         }
     }
 
@@ -149,9 +172,18 @@ impl Own {
     }
 }
 
+/// Long enough for the runtime to look for events, to run what is ready, and what that makes ready.
+async fn a_moment() {
+    for _ in 0..4 {
+        yield_now().await;
+    }
+}
+
 impl Drop for OwnThread {
     fn drop(&mut self) {
-        if let Ok(ended) = self.0.lock() {
+        // So that it drives at once.
+        let _open = Open::new(Some(&self.turns));
+        if let Ok(ended) = self.ended.lock() {
             // An error says that it has ended, or is slow: either way there is nothing left to do.
             let _ = ended.recv_timeout(FAREWELL_LIMIT);
         }

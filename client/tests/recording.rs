@@ -105,7 +105,7 @@ fn the_log_of_a_peer_has_what_its_user_called_and_what_its_lanes_did() {
         let has = |wanted: fn(&PeerInput) -> bool| inputs.iter().any(wanted);
         assert!(has(|input| matches!(input, PeerInput::Call(_))));
         assert!(has(|input| matches!(input, PeerInput::Message(_))));
-        assert!(has(|input| matches!(input, PeerInput::EdgeUp { .. })));
+        assert!(has(|input| matches!(input, PeerInput::LinkUp { .. })));
         assert!(has(|input| matches!(input, PeerInput::RingEnded { .. })));
     }
     assert_eq!(peers_logs, 2);

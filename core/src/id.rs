@@ -131,7 +131,7 @@ pub struct ProtocolVersion(pub u16);
 
 impl ProtocolVersion {
     /// What this crate speaks.
-    pub const CURRENT: Self = Self(1);
+    pub const CURRENT: Self = Self(2);
 }
 
 impl fmt::Display for ProtocolVersion {

@@ -13,7 +13,7 @@ use crate::element::{CollectiveSpec, SpecField};
 use crate::id::{Epoch, GroupId, PeerId, ProtocolVersion, Revision, Round, Seq, Tag};
 use crate::shared_state::{SyncFailure, SyncPlan, SyncVote};
 use crate::states::{ConnectionState, Event};
-use crate::topology::{BrokenEdges, Edge, LaneFailure, LaneOrder, RingEdges, Topology};
+use crate::topology::{BrokenLinks, LaneFailure, LaneOrder, Layout, LinkId, LinkOrder, Topology};
 
 /// How a peer introduces itself.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -40,23 +40,23 @@ pub enum ToMaster {
         /// Of the ring that the peer is on. A vote on an older ring than that of its group means nothing: a
         /// ring that was announced meanwhile has answered it.
         epoch: Epoch,
-        /// Edges of the present ring that have lost a lane.
-        broken: BrokenEdges,
+        /// Links that have lost a lane.
+        broken: BrokenLinks,
     },
-    /// All lanes of one edge of `EstablishRing` are up at this end. Each ordered edge is reported once.
-    EdgeUp {
+    /// All lanes of one link of `EstablishLinks` are up at this end. Each ordered link is reported once.
+    LinkUp {
         /// The round of the order.
         round: Round,
-        /// Which of the two edges.
-        edge: Edge,
+        /// Which link.
+        link: LinkId,
     },
-    /// The lanes of one edge of `EstablishRing`, which this end was to open, could not be brought up. The other
+    /// The lanes of one link of `EstablishLinks`, which this end was to open, could not be brought up. The other
     /// end has no such report.
-    EdgeFailed {
+    LinkFailed {
         /// The round of the order.
         round: Round,
-        /// Which of the two edges.
-        edge: Edge,
+        /// Which link.
+        link: LinkId,
         /// What happened.
         failure: LaneFailure,
     },
@@ -99,8 +99,8 @@ pub enum ToMaster {
         spec: CollectiveSpec,
         /// The epoch of the ring that the peer has.
         epoch: Epoch,
-        /// Edges of that ring that have lost a lane.
-        broken: BrokenEdges,
+        /// Links that have lost a lane.
+        broken: BrokenLinks,
     },
     /// Vote: this peer's part of the ring is over.
     CompleteCollective {
@@ -108,8 +108,8 @@ pub enum ToMaster {
         seq: Seq,
         /// How it ended here.
         outcome: RingOutcome,
-        /// Edges that broke.
-        broken: BrokenEdges,
+        /// Links that have lost a lane.
+        broken: BrokenLinks,
     },
     /// Take a vote to start a collective back. Answered by `CollectiveRefused`, unless everybody had
     /// voted already: then the collective has started.
@@ -151,23 +151,21 @@ pub enum ToPeer {
     },
     /// The peer cannot take part; the connection ends.
     Refused(Refusal),
-    /// Connect these edges. Lanes of edges that are not named stay as they are, and lanes of an
+    /// Connect these links. Lanes of links that are not named stay as they are, and lanes of an
     /// earlier, unfinished round are given up.
-    EstablishRing {
+    EstablishLinks {
         /// The attempt; reports carry it.
         round: Round,
-        /// The edge that this peer will send on.
-        next: Option<LaneOrder>,
-        /// The edge that it will receive on.
-        previous: Option<LaneOrder>,
+        /// Each at most once.
+        links: Vec<LinkOrder>,
     },
     /// The ring stands. Ends `connect` and `update_topology`; what else waits goes on waiting, on this
     /// ring.
     TopologyEstablished {
         /// The ring.
         topology: Topology,
-        /// Which lanes are its edges at this peer.
-        built: RingEdges,
+        /// The links that this peer has, and which lanes they are.
+        layout: Layout,
     },
     /// A major call is not carried out; the peer is idle again.
     CallFailed(CallFailure),

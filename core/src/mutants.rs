@@ -13,63 +13,10 @@
 //! switch_on(None);
 //! ```
 
-use core::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+#[macro_use]
+mod switch;
 
-use crate::id::PeerId;
-use crate::topology::Ring;
-
-/// Position in [`Mutant::ALL`], from one; zero: the protocol is what it should be.
-static ON: AtomicU16 = AtomicU16::new(0);
-
-/// The mistake was made at least once.
-static TAKEN: AtomicBool = AtomicBool::new(false);
-
-/// Makes one mistake from here on, and no other. `None`: none at all.
-///
-/// It holds for the whole process: for all machines, those that exist already included.
-pub fn switch_on(mutant: Option<Mutant>) {
-    let number = mutant.map_or(0, Mutant::number);
-    ON.store(number, Ordering::SeqCst);
-    TAKEN.store(false, Ordering::SeqCst);
-}
-
-/// Did a machine come to the place of the mistake since it was switched on? It may have made no
-/// difference there.
-#[must_use]
-pub fn taken() -> bool {
-    TAKEN.load(Ordering::SeqCst)
-}
-
-macro_rules! mutants {
-    ($($(#[doc = $doc:literal])+ $mutant:ident = $name:literal,)+) => {
-        /// One mistake: what is done wrong, and what a user would see of it.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Mutant {
-            $($(#[doc = $doc])+ $mutant,)+
-        }
-
-        impl Mutant {
-            /// Every mutant.
-            pub const ALL: &'static [Self] = &[$(Self::$mutant),+];
-
-            /// Its name on a command line.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$mutant => $name,)+
-                }
-            }
-
-            /// What is done wrong, and what a user would see of it; lines begin with a space.
-            #[must_use]
-            pub const fn story(self) -> &'static str {
-                match self {
-                    $(Self::$mutant => concat!($($doc),+),)+
-                }
-            }
-        }
-    };
-}
+pub use switch::{switch_on, taken};
 
 mutants! {
     // Collectives.
@@ -105,6 +52,16 @@ mutants! {
     /// The vote of a dead member to start a collective is kept: the ballot never matches the living,
     /// and no reduce starts any more.
     DeadVoteToStartStays = "dead-vote-to-start-stays",
+    /// A lost lane aborts all collectives of the group, those too whose ring is whole.
+    OneLaneAbortsAll = "one-lane-aborts-all",
+    /// Of several collectives that lost a participant only the first is aborted: the others wait for ever.
+    OnlyFirstTagAborted = "only-first-tag-aborted",
+    /// A cancellation that crosses the start is forgotten: the ring runs, and the user waits for what it gave up.
+    CancelForgottenAtStart = "cancel-forgotten-at-start",
+    /// A vote that was taken back counts all the same: the collective starts without its caster.
+    WithdrawnVoteCounts = "withdrawn-vote-counts",
+    /// Contributors are told by their numbers, not in the order of the ring: a user takes one for another.
+    ContributorsSorted = "contributors-sorted",
 
     // Ballots and membership.
     /// The ballots are not counted again when a connection ends: the survivors wait for a vote that
@@ -135,6 +92,10 @@ mutants! {
     /// A report about any but the newest round is a misdeed: a peer is kicked for a message that was
     /// on its way.
     LateReportKicked = "late-report-kicked",
+    /// An update that changes nothing has another epoch: everybody is told a ring that it has.
+    EpochRaisedForNothing = "epoch-raised-for-nothing",
+    /// A peer that calls for an update is answered with the ring that it had.
+    OldRingAnswered = "old-ring-answered",
 
     // Identities.
     /// Whatever key the other end of a lane proves, the lane is taken: who has stolen a ticket is a neighbour.
@@ -242,6 +203,29 @@ mutants! {
     RingClosesAnywhere = "ring-closes-anywhere",
     /// A lane that breaks once counts as often as collectives run on it: one break has a peer thrown out.
     EachCollectiveIsABreak = "each-collective-is-a-break",
+    /// A collective that a user cancelled is said to have lost a lane.
+    CancelCalledLaneLost = "cancel-called-lane-lost",
+    /// A failed transfer names not the one that reported it, but its other end.
+    TransferNamesTheOther = "transfer-names-the-other",
+    /// Of the fields in which votes differ the last is named, with those that differ in it.
+    LastFieldNamed = "last-field-named",
+    /// All voters are named where two disagree: nobody knows who.
+    DisagreementNamesAll = "disagreement-names-all",
+    /// A newcomer whose edge was overdue is told that its connection was refused: its user looks for a closed
+    /// port.
+    OverdueCalledRefused = "overdue-called-refused",
+    /// Newcomers are tried at the end of the ring only: where that does not fit a standing ring is torn up.
+    NewcomersAtTheEndOnly = "newcomers-at-the-end-only",
+    /// A refused pair is avoided in one order only.
+    ForbiddenOneWay = "forbidden-one-way",
+    /// A pair that could not be connected stays refused when it is connected later.
+    RepairedPairStaysFailed = "repaired-pair-stays-failed",
+    /// A lane that ends marks whatever lanes the edge has now: whole edges are built again.
+    OldBreakMarksNewLanes = "old-break-marks-new-lanes",
+    /// A break that crossed the announcement of another ring is noted of that one: a whole edge is built again.
+    BreakOfAnOlderRing = "break-of-an-older-ring",
+    /// Who is thrown out is told that it lost the master: its user does not learn why.
+    KickCalledLoss = "kick-called-loss",
 
     // Who is late, and who gives way.
     /// A peer is kicked for its vote although more would have to go than wait: one that is fast has all
@@ -265,6 +249,34 @@ mutants! {
     ThirdConflictNotResolved = "third-conflict-not-resolved",
     /// A commit names the newest epoch of the run, not that of the ring that contributed.
     VerdictOfAnotherEpoch = "verdict-of-another-epoch",
+    /// Who waits to start other tags has the time of a part: collectives are refused for a vote that was not
+    /// late.
+    JoinHasAPartsTime = "join-has-a-parts-time",
+    /// A newcomer that rests counts as late for an update, to which its admission is its vote: it is thrown out.
+    RestingIsLate = "resting-is-late",
+    /// Who is idle has no deadline while others wait to optimize: one that never votes stops them.
+    OptimizersWaitForNobody = "optimizers-wait-for-nobody",
+    /// A call that gave way gives its peer all the time again for the vote that it owes.
+    GivingWayGainsTime = "giving-way-gains-time",
+    /// The stalls of all peers add up: one goes that stalled for the first time.
+    StallsOfAllAddUp = "stalls-of-all-add-up",
+    /// Who holds up what runs goes where most others are not done either, and stays where they are.
+    MajorityStalls = "majority-stalls",
+    /// Those who wait in other groups count when a late peer is to go: two have one thrown out whom only one
+    /// waits for.
+    LateCountedInAllGroups = "late-counted-in-all-groups",
+    /// Newcomers that reduce while others wait to synchronize go the third time, although nobody has given way to
+    /// them.
+    NewcomersGoAtOnce = "newcomers-go-at-once",
+    /// Who took its vote back while its ring was connected counts as resting: its next update is taken for one
+    /// that was answered, and waits.
+    WhoWithdrewRests = "who-withdrew-rests",
+    /// When a member is set aside the votes of the others are not counted again: their collective waits for a
+    /// vote that nobody owes.
+    AsideLeavesNothingReady = "aside-leaves-nothing-ready",
+    /// Who asks while the others wait to reduce is told that somebody waits, and waits itself where the others
+    /// are not.
+    AskersLedAstray = "askers-led-astray",
 
     // Groups.
     /// A synchronization begins when all members of all groups have called it: one group waits for another.
@@ -273,6 +285,23 @@ mutants! {
     LossAbortsOtherGroups = "loss-aborts-other-groups",
     /// A group whose ring is what it was keeps its epoch when another's changes: one epoch is two worlds.
     EpochOfOneGroup = "epoch-of-one-group",
+    /// Who asks is told of newcomers of its own group only: a second group is never let in.
+    PendingOfOwnGroupOnly = "pending-of-own-group-only",
+    /// A collective waits while the ring of any group is stale.
+    AnyStaleRingHoldsUpAll = "any-stale-ring-holds-up-all",
+    /// The end of another group raises no epoch: one epoch has two world sizes.
+    EmptyGroupKeepsEpoch = "empty-group-keeps-epoch",
+    /// An update that changes no ring keeps the epoch although groups have different ones: nobody but who asked
+    /// is told.
+    OlderEpochIsPresent = "older-epoch-is-present",
+    /// A collective gives way to a synchronization of another group.
+    MajorCallOfAnyGroup = "major-call-of-any-group",
+    /// The revision that the first group has reached is held against every group.
+    ReachedByAnotherGroup = "reached-by-another-group",
+    /// What a group had reached is forgotten with its last member: the next one sets it back.
+    RevisionDiesWithTheGroup = "revision-dies-with-the-group",
+    /// The largest group is said to be the own one: averages over groups are weighed wrongly.
+    LargestGroupIsOwn = "largest-group-is-own",
 
     // Which call gives way.
     /// `optimize_topology` gives way to `sync_shared_state`, which the documentation says the other way round.
@@ -281,6 +310,10 @@ mutants! {
     ConflictNamesTheLoser = "conflict-names-the-loser",
     /// Updates pass over a call without end: who waits in it waits for ever.
     PassedOverForEver = "passed-over-for-ever",
+    /// A synchronization that gives way to an optimization is told that a collective was in its way.
+    ConflictNamesACollective = "conflict-names-a-collective",
+    /// A synchronization gives way to an optimization that waits in another group, and would have ended before.
+    OptimizeElsewhereBeatsSync = "optimize-elsewhere-beats-sync",
 
     // What orders contain.
     /// The two directions between two peers have one ticket: lanes are taken for those of the other edge.
@@ -291,6 +324,12 @@ mutants! {
     BothEndsDial = "both-ends-dial",
     /// As many lanes are ordered as the sender would like: the receiver has fewer.
     LanesOfOneEnd = "lanes-of-one-end",
+    /// For a transfer as many lanes are ordered as the end with more would like.
+    LanesOfTheGreedy = "lanes-of-the-greedy",
+    /// The address that a peer advertises is ignored: nobody reaches it behind its router.
+    AdvertisedIgnored = "advertised-ignored",
+    /// Peers are told of as many lanes as the thinnest edge has: the others carry nothing on most of theirs.
+    ThinnestEdgeCounted = "thinnest-edge-counted",
 
     // Timers.
     /// Timers are not stopped when nobody needs them any more.
@@ -344,6 +383,14 @@ mutants! {
     /// The solver's answer to an earlier question is taken for that to the present one: a ring is adopted for
     /// what was measured before.
     TourOfAnotherRound = "tour-of-another-round",
+    /// The master gives no signs of life before somebody is accepted: the first peers take it for lost.
+    NoBeatBeforeTheFirst = "no-beat-before-the-first",
+    /// The silence of a newcomer is not watched: one that dies behind a dead link holds up the run.
+    NewcomersSilenceUnwatched = "newcomers-silence-unwatched",
+    /// Once bytes have moved, every sign of life says so: who hangs is never late.
+    MovedForEver = "moved-for-ever",
+    /// Nobody watches for the welcome: whoever connects to a dead master waits for ever.
+    WelcomeUnwatched = "welcome-unwatched",
 
     // Shared state.
     /// A tie goes to the latest peer: the one that has just come overwrites the one that was there.
@@ -380,12 +427,45 @@ mutants! {
     EntryUnderAnotherHash = "entry-under-another-hash",
     /// One peer that agrees to restart is enough: the others lose work that they did not give up.
     RestartByOne = "restart-by-one",
+    /// What was reached and what is offered are exchanged in the error: its user restores the wrong checkpoint.
+    SenderBehindTurnedRound = "sender-behind-turned-round",
+    /// The error about a skipped revision names the newest that is offered, not the oldest.
+    NewestSkipNamed = "newest-skip-named",
+    /// The error names one send-only peer twice: nobody knows which the other is.
+    SenderDiffersFromItself = "sender-differs-from-itself",
+    /// An entry that is described otherwise counts twice among those that differ.
+    RedescribedCountsTwice = "redescribed-counts-twice",
+    /// A restart needs no consent of those who only receive: their newer state is overwritten with older.
+    ReceiversHaveNoSay = "receivers-have-no-say",
+    /// The revision that is remembered never goes back: after a restart the next synchronization is refused.
+    RestartUndone = "restart-undone",
+    /// Who is beyond the next revision is sent away although all agree to restart.
+    RestartHeldToTheNext = "restart-held-to-the-next",
+    /// After all have left, what the group held does not win against another content of its revision.
+    HeldContentForgotten = "held-content-forgotten",
+    /// A veteran that repeats the reached revision does not keep a newcomer from raising it: work is skipped.
+    VeteranWhoRepeatsDoesNotDecide = "veteran-who-repeats-does-not-decide",
+    /// Whoever lacks something is given also what may differ: a veteran loses what is its own.
+    PrivateEntriesOverwritten = "private-entries-overwritten",
+    /// A newcomer whose other entries are equal is not given what may differ: it works with what it began with.
+    NewcomerLacksWhatMayDiffer = "newcomer-lacks-what-may-differ",
+    /// What may differ is compared in elections: peers that hold the same are different camps.
+    MayDifferCompared = "may-differ-compared",
+    /// A newcomer that holds the elected content serves as well: others are given its fresh entries.
+    NewcomerServesWhatMayDiffer = "newcomer-serves-what-may-differ",
+    /// Newcomers and others that hold the same are given one list: a veteran is given what may differ, or a
+    /// newcomer not.
+    DirtyOfAnother = "dirty-of-another",
 
     // Optimization.
     /// The measurements of a dead peer are waited for: `optimize_topology` never ends.
     OptimizationWaitsForTheDead = "optimization-waits-for-the-dead",
     /// A ring that was solved before a death is adopted: it names the departed.
     RingOfTheDepartedAdopted = "ring-of-the-departed-adopted",
+    /// The solver is told each measurement for the opposite direction: the ring goes the slow way round.
+    MeasurementsTurnedRound = "measurements-turned-round",
+    /// Users are told that a better ring was adopted although it could not be connected.
+    FailedOptimizationCalledDone = "failed-optimization-called-done",
 
     // Peers.
     /// The ring of an aborted collective is not stopped: it writes into a buffer that was given back.
@@ -403,6 +483,8 @@ mutants! {
     RingEndOfAnotherTag = "ring-end-of-another-tag",
     /// A tag that is in use can be used again: the peer is kicked for it.
     DuplicateTagAccepted = "duplicate-tag-accepted",
+    /// The ring of a cancelled collective is not stopped: it writes into a buffer that was given back.
+    CancelledRingRunsOn = "cancelled-ring-runs-on",
 
     // The plans.
     /// The first chunk of the gather phase is added, not copied: contributions count twice.
@@ -417,70 +499,4 @@ mutants! {
     AddedAsTheyArrive = "added-as-they-arrive",
     /// What travels whole makes one step too few: the contribution that would come last is lost.
     OneContributionMissed = "one-contribution-missed",
-}
-
-impl Mutant {
-    /// The mutant of this name, as [`name`](Self::name) spells it.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL
-            .iter()
-            .copied()
-            .find(|mutant| mutant.name() == name)
-    }
-
-    const fn number(self) -> u16 {
-        self as u16 + 1
-    }
-
-    /// Is this the one that is switched on? Its place was reached then.
-    pub(crate) fn is_made(self) -> bool {
-        let made = ON.load(Ordering::Relaxed) == self.number();
-        // Every thread reads this; it is written once.
-        if made && !TAKEN.load(Ordering::Relaxed) {
-            TAKEN.store(true, Ordering::Relaxed);
-        }
-        made
-    }
-}
-
-impl Ring {
-    /// The same neighbours, counted from another peer.
-    pub(crate) fn counted_from(&self, peer: PeerId) -> Self {
-        let mut ring = self.clone();
-        ring.0.rotate_left(self.rank_of(peer).unwrap_or(0));
-        ring
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use alloc::collections::BTreeSet;
-    use alloc::format;
-    use alloc::string::String;
-
-    use super::*;
-
-    fn kebab(camel: &str) -> String {
-        let mut name = String::new();
-        for letter in camel.chars() {
-            if letter.is_uppercase() && !name.is_empty() {
-                name.push('-');
-            }
-            name.extend(letter.to_lowercase());
-        }
-        name
-    }
-
-    #[test]
-    fn every_mutant_is_found_by_its_name_and_no_two_share_one() {
-        let names: BTreeSet<&str> = Mutant::ALL.iter().map(|mutant| mutant.name()).collect();
-
-        assert_eq!(names.len(), Mutant::ALL.len());
-        for mutant in Mutant::ALL {
-            assert_eq!(mutant.name(), kebab(&format!("{mutant:?}")));
-            assert_eq!(Mutant::from_name(mutant.name()), Some(*mutant));
-        }
-        assert_eq!(Mutant::from_name("no-mistake"), None);
-    }
 }

@@ -72,9 +72,9 @@ pub enum Event {
     /// The master gave out ring edges.
     RingHandedOut,
     /// The peer has nothing to connect, or reported all of its edges up.
-    EdgesUp,
+    LinksUp,
     /// The peer reported an edge that does not come up.
-    EdgeFailed,
+    LinkFailed,
     /// The attempt was given up; the peer's vote to update stands.
     RetryUpdate,
     /// The attempt was given up; the peer's collectives wait on. If their ring is stale they need another
@@ -183,10 +183,10 @@ pub const TRANSITIONS: &[Transition] = &[
         E::RingHandedOut,
         S::ConnectingToPeers,
     ),
-    row(S::ConnectingToPeers, E::EdgesUp, S::WaitingForOtherPeers),
+    row(S::ConnectingToPeers, E::LinksUp, S::WaitingForOtherPeers),
     row(
         S::ConnectingToPeers,
-        E::EdgeFailed,
+        E::LinkFailed,
         S::ConnectingToPeersFailed,
     ),
     row(

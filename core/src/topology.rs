@@ -1,4 +1,4 @@
-//! Who is whose neighbour: rings, their edges, world sizes, and what can go wrong with an edge.
+//! Who is connected with whom: rings, links, world sizes, and what can go wrong with a link.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -80,50 +80,102 @@ pub struct Topology {
     pub world: WorldSizes,
 }
 
-/// Which lanes are the edges of a peer's ring: each edge by the round in which it was built. `None`
-/// where the ring has no such edge.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
-)]
-pub struct RingEdges {
-    /// The edge to the next peer.
-    pub next: Option<Round>,
-    /// The edge from the previous peer.
-    pub previous: Option<Round>,
-}
-
-/// Which of a peer's two ring edges.
+/// In which direction the bytes of a link flow, seen from one of its ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Edge {
-    /// The edge that this peer sends on.
-    ToNext,
-    /// The edge that this peer receives on.
-    FromPrevious,
+pub enum Way {
+    /// This peer sends.
+    Out,
+    /// This peer receives.
+    In,
 }
 
-/// Which ring edges of a peer have lost a lane since they were built. Every vote that may lead to a
-/// collective carries it, so that a broken edge between two living peers is rebuilt.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
-)]
-pub struct BrokenEdges {
-    /// The edge to the next peer is broken.
-    pub to_next: bool,
-    /// The edge from the previous peer is broken.
-    pub from_previous: bool,
-}
-
-impl BrokenEdges {
-    /// Both edges are whole.
-    pub const NONE: Self = Self {
-        to_next: false,
-        from_previous: false,
-    };
-
-    /// Is any edge broken?
+impl Way {
+    /// The same link, seen from its other end.
     #[must_use]
-    pub const fn any(self) -> bool {
-        self.to_next || self.from_previous
+    pub const fn other_end(self) -> Self {
+        match self {
+            Self::Out => Self::In,
+            Self::In => Self::Out,
+        }
+    }
+}
+
+/// A link of a peer: some lanes to or from another one, on which bytes flow in one direction. A peer has at most
+/// one link of each direction with each other peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct LinkId {
+    /// Whether this peer sends or receives.
+    pub way: Way,
+    /// Who is at the other end.
+    pub with: PeerId,
+}
+
+impl LinkId {
+    /// The link on which `peer` is sent to.
+    #[must_use]
+    pub const fn to(peer: PeerId) -> Self {
+        let way = Way::Out;
+        Self { way, with: peer }
+    }
+
+    /// The link on which `peer` sends.
+    #[must_use]
+    pub const fn from(peer: PeerId) -> Self {
+        let way = Way::In;
+        Self { way, with: peer }
+    }
+
+    /// The two ends of this link of `me`, the sender first.
+    #[must_use]
+    pub const fn ends(self, me: PeerId) -> (PeerId, PeerId) {
+        match self.way {
+            Way::Out => (me, self.with),
+            Way::In => (self.with, me),
+        }
+    }
+}
+
+/// A link that stands, and which lanes it is: those of the round in which it was built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct BuiltLink {
+    /// Which link.
+    pub link: LinkId,
+    /// When it was built.
+    pub built: Round,
+}
+
+/// The links that a peer has in one epoch, in the order of their names, each once.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub struct Layout(pub Vec<BuiltLink>);
+
+impl Layout {
+    /// Whether they are in order, and each is there once.
+    #[must_use]
+    pub fn is_in_order(&self) -> bool {
+        self.0.is_sorted_by(|one, next| one.link < next.link)
+    }
+
+    /// The round in which a link was built. `None`: the peer has no such link.
+    #[must_use]
+    pub fn built(&self, link: LinkId) -> Option<Round> {
+        let mut built = self.0.iter().filter(|built| built.link == link);
+        built.next().map(|built| built.built)
+    }
+}
+
+/// Which links of a peer have lost a lane since they were built, in the order of their names. Every vote that
+/// may lead to a collective carries it, so that a broken link between two living peers is rebuilt.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub struct BrokenLinks(pub Vec<LinkId>);
+
+impl BrokenLinks {
+    /// All links are whole.
+    pub const NONE: Self = Self(Vec::new());
+
+    /// Whether any link is broken.
+    #[must_use]
+    pub const fn any(&self) -> bool {
+        !self.0.is_empty()
     }
 }
 
@@ -141,6 +193,26 @@ pub struct LaneOrder {
     /// What the other end has proved to the master, and has to prove on each lane, whatever ticket it
     /// presents. `None`: the run's transport proves nothing.
     pub identity: Option<Identity>,
+}
+
+/// An order to connect a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct LinkOrder {
+    /// Whether this peer will send or receive on it.
+    pub way: Way,
+    /// Its lanes.
+    pub lanes: LaneOrder,
+}
+
+impl LinkOrder {
+    /// The link that is to be connected.
+    #[must_use]
+    pub const fn link(&self) -> LinkId {
+        LinkId {
+            way: self.way,
+            with: self.lanes.with,
+        }
+    }
 }
 
 impl LaneOrder {
@@ -225,18 +297,33 @@ mod tests {
     }
 
     #[test]
-    fn one_broken_edge_is_enough() {
-        let any = |to_next, from_previous| {
-            let edges = BrokenEdges {
-                to_next,
-                from_previous,
-            };
-            edges.any()
+    fn both_ends_of_a_link_mean_the_same_by_it() {
+        let (here, there) = (PeerId(2), PeerId(7));
+        let out = LinkId::to(there);
+        let seen_from_there = LinkId {
+            way: out.way.other_end(),
+            with: here,
         };
 
-        assert!(!BrokenEdges::NONE.any());
-        assert!(any(true, false));
-        assert!(any(false, true));
-        assert!(any(true, true));
+        assert_eq!(seen_from_there, LinkId::from(here));
+        assert_eq!(out.ends(here), seen_from_there.ends(there));
+        assert_eq!(out.ends(here), (here, there));
+    }
+
+    #[test]
+    fn a_layout_names_each_link_once_and_in_order() {
+        let built = |link, round| BuiltLink {
+            link,
+            built: Round(round),
+        };
+        let (a, b) = (LinkId::to(PeerId(2)), LinkId::from(PeerId(1)));
+
+        let layout = Layout(alloc::vec![built(a, 4), built(b, 5)]);
+
+        assert!(layout.is_in_order());
+        assert_eq!(layout.built(b), Some(Round(5)));
+        assert_eq!(layout.built(LinkId::to(PeerId(1))), None);
+        assert!(!Layout(alloc::vec![built(b, 5), built(a, 4)]).is_in_order());
+        assert!(!Layout(alloc::vec![built(a, 4), built(a, 5)]).is_in_order());
     }
 }

@@ -10,7 +10,7 @@ use pccl_core::messages::{Hello, Misdeed, ToMaster, ToPeer, Verdict};
 use pccl_core::states::{
     CollectiveCommunicationState, ConnectionPhase, ConnectionState, Event, TRANSITIONS,
 };
-use pccl_core::topology::{BrokenEdges, Edge, Ring};
+use pccl_core::topology::{BrokenLinks, LinkId, LinkOrder, Ring, Way};
 use pccl_core::tour;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -23,6 +23,9 @@ mod replayable;
 
 #[path = "hostile/late.rs"]
 mod late;
+
+#[path = "hostile/run.rs"]
+mod run;
 #[path = "hostile/stories.rs"]
 mod stories;
 #[path = "hostile/words.rs"]
@@ -30,7 +33,7 @@ mod words;
 
 use reference::Shadow;
 use replayable::replayable;
-use words::{Guess, Move, Word, any_move};
+use words::{Guess, Move, Which, Word, any_move};
 
 struct Bystander {
     master: Master,
@@ -43,11 +46,14 @@ struct Bystander {
     starts: BTreeMap<MasterTimer, u64>,
     /// The last round and operation that each peer heard of.
     heard: BTreeMap<PeerId, (Round, Seq)>,
-    /// Which edges each peer was last told to connect, and has not reported.
-    ordered: BTreeMap<PeerId, Vec<Edge>>,
+    /// Which links each peer was last told to connect.
+    told: BTreeMap<PeerId, Vec<LinkId>>,
+    /// Those of them that it has not reported, until a ring stands.
+    ordered: BTreeMap<PeerId, Vec<LinkId>>,
     /// Those of them that the peer dials.
-    dialling: BTreeSet<(PeerId, Edge)>,
-    /// The epoch of the ring that each peer is on.
+    dialling: BTreeSet<(PeerId, LinkId)>,
+    /// The ring that each peer is on, and its epoch.
+    rings: BTreeMap<PeerId, Ring>,
     epochs: BTreeMap<PeerId, Epoch>,
     questions: Vec<MasterOutput>,
     verdicts: BTreeMap<Seq, Verdict>,
@@ -68,8 +74,10 @@ impl Bystander {
             timers: BTreeSet::new(),
             starts: BTreeMap::new(),
             heard: BTreeMap::new(),
+            told: BTreeMap::new(),
             ordered: BTreeMap::new(),
             dialling: BTreeSet::new(),
+            rings: BTreeMap::new(),
             epochs: BTreeMap::new(),
             questions: Vec::new(),
             verdicts: BTreeMap::new(),
@@ -169,9 +177,10 @@ impl Bystander {
         let is_idle = is_accepted && (state == ConnectionState::Idle || self.free.contains(&peer));
         match word {
             Word::Update(_) | Word::Optimize | Word::Sync(_) => is_idle,
-            Word::EdgeUp(_, edge) => self.is_ordered(peer, *edge),
-            Word::EdgeFailed(_, edge, _) => {
-                self.is_ordered(peer, *edge) && self.dialling.contains(&(peer, *edge))
+            Word::LinkUp(_, which) => self.is_ordered(peer, self.link(peer, *which)),
+            Word::LinkFailed(_, which, _) => {
+                let link = self.link(peer, *which);
+                self.is_ordered(peer, link) && self.dialling.contains(&(peer, link))
             }
             Word::Query => is_accepted,
             Word::Bandwidth(..) | Word::ProbesDone(..) => {
@@ -194,9 +203,38 @@ impl Bystander {
         }
     }
 
-    fn is_ordered(&self, peer: PeerId, edge: Edge) -> bool {
+    fn is_ordered(&self, peer: PeerId, link: LinkId) -> bool {
         let ordered = self.ordered.get(&peer);
-        ordered.is_some_and(|ordered| ordered.contains(&edge))
+        ordered.is_some_and(|ordered| ordered.contains(&link))
+    }
+
+    /// What a peer means by these words.
+    fn link(&self, peer: PeerId, which: Which) -> LinkId {
+        match which {
+            Which::Ordered(way) => {
+                let ordered = self.ordered.get(&peer).into_iter().flatten();
+                let told = self.told.get(&peer).into_iter().flatten();
+                let mut of_way = ordered.chain(told).filter(|link| link.way == way);
+                let link = of_way.next().copied();
+                link.unwrap_or_else(|| self.standing(peer, way))
+            }
+            Which::Standing(way) => self.standing(peer, way),
+            Which::Other(way, number) => LinkId {
+                way,
+                with: self.pick(number).unwrap_or_default(),
+            },
+        }
+    }
+
+    /// The link to the neighbour on the ring, or where there is none, to nobody.
+    fn standing(&self, peer: PeerId, way: Way) -> LinkId {
+        let ring = self.rings.get(&peer);
+        let with = ring.and_then(|ring| match way {
+            Way::Out => ring.next_of(peer),
+            Way::In => ring.previous_of(peer),
+        });
+        let with = with.unwrap_or_default();
+        LinkId { way, with }
     }
 
     fn say(&mut self, peer: PeerId, word: &Word) {
@@ -206,18 +244,22 @@ impl Bystander {
             Guess::Other(number) => Round(*number),
         };
         let named = |number: &u8| self.pick(*number).unwrap_or_default();
+        let broken = |links: &[Which]| {
+            let links = links.iter().map(|which| self.link(peer, *which));
+            BrokenLinks(links.collect())
+        };
         let message = match word {
-            Word::Update(broken) => ToMaster::UpdateTopology {
+            Word::Update(links) => ToMaster::UpdateTopology {
                 epoch: self.epochs.get(&peer).copied().unwrap_or_default(),
-                broken: *broken,
+                broken: broken(links),
             },
-            Word::EdgeUp(guess, edge) => ToMaster::EdgeUp {
+            Word::LinkUp(guess, which) => ToMaster::LinkUp {
                 round: round_of(guess),
-                edge: *edge,
+                link: self.link(peer, *which),
             },
-            Word::EdgeFailed(guess, edge, failure) => ToMaster::EdgeFailed {
+            Word::LinkFailed(guess, which, failure) => ToMaster::LinkFailed {
                 round: round_of(guess),
-                edge: *edge,
+                link: self.link(peer, *which),
                 failure: *failure,
             },
             Word::Query => ToMaster::ArePeersPending,
@@ -237,7 +279,7 @@ impl Bystander {
                 ok: *ok,
                 with: (!ok).then(|| named(with)),
             },
-            Word::Initiate(tag, count, broken) => ToMaster::InitiateCollective {
+            Word::Initiate(tag, count, links) => ToMaster::InitiateCollective {
                 tag: Tag(*tag),
                 spec: CollectiveSpec {
                     op: ReduceOp::Sum,
@@ -246,27 +288,31 @@ impl Bystander {
                     quantization: Quantization::None,
                 },
                 epoch: self.epochs.get(&peer).copied().unwrap_or_default(),
-                broken: *broken,
+                broken: broken(links),
             },
-            Word::Complete(guess, outcome, broken) => ToMaster::CompleteCollective {
+            Word::Complete(guess, outcome, links) => ToMaster::CompleteCollective {
                 seq: match guess {
                     Guess::Heard => seq,
                     Guess::Other(number) => Seq(*number),
                 },
                 outcome: *outcome,
-                broken: *broken,
+                broken: broken(links),
             },
             Word::Withdraw(tag) => ToMaster::Withdraw { tag: Tag(*tag) },
             Word::Heartbeat(moved) => ToMaster::Heartbeat { moved: *moved },
             Word::Leave => ToMaster::Leave,
             Word::Hello => ToMaster::Hello(Self::hello(0)),
         };
-        if let Word::EdgeUp(Guess::Heard, edge) | Word::EdgeFailed(Guess::Heard, edge, _) = word
-            && let Some(ordered) = self.ordered.get_mut(&peer)
-        {
-            ordered.retain(|other| other != edge);
+        if let Word::LinkUp(Guess::Heard, which) | Word::LinkFailed(Guess::Heard, which, _) = word {
+            self.is_reported(peer, self.link(peer, *which));
         }
         self.tell(MasterInput::Message { peer, message });
+    }
+
+    fn is_reported(&mut self, peer: PeerId, link: LinkId) {
+        if let Some(ordered) = self.ordered.get_mut(&peer) {
+            ordered.retain(|other| *other != link);
+        }
     }
 
     fn solve(&mut self, well: bool) {
@@ -322,7 +368,7 @@ impl Bystander {
                 self.taken.insert((from, event));
                 if event == Event::RingHandedOut && from == ConnectionState::Idle {
                     self.free.insert(peer);
-                } else if !matches!(event, Event::EdgesUp | Event::EdgeFailed) {
+                } else if !matches!(event, Event::LinksUp | Event::LinkFailed) {
                     self.free.remove(&peer);
                 }
             }
@@ -336,25 +382,18 @@ impl Bystander {
     fn hear(&mut self, peer: PeerId, message: ToPeer) {
         let heard = self.heard.entry(peer).or_default();
         match message {
-            ToPeer::EstablishRing {
-                round,
-                next,
-                previous,
-                ..
-            } => {
+            ToPeer::EstablishLinks { round, links } => {
                 heard.0 = round;
-                let ends = [
-                    next.map(|_| Edge::ToNext),
-                    previous.map(|_| Edge::FromPrevious),
-                ];
-                let ordered: Vec<Edge> = ends.into_iter().flatten().collect();
-                assert!(!ordered.is_empty(), "an order without edges");
-                for (order, edge) in [(next, Edge::ToNext), (previous, Edge::FromPrevious)] {
-                    match order.is_some_and(|order| order.dial.is_some()) {
-                        true => self.dialling.insert((peer, edge)),
-                        false => self.dialling.remove(&(peer, edge)),
-                    };
-                }
+                assert!(!links.is_empty(), "an order without links");
+                let ordered: Vec<LinkId> = links.iter().map(LinkOrder::link).collect();
+                let each_once: BTreeSet<LinkId> = ordered.iter().copied().collect();
+                assert!(ordered.iter().eq(&each_once), "{peer} is told {ordered:?}");
+                assert!(ordered.iter().all(|link| link.with != peer));
+                self.dialling.retain(|(other, _)| *other != peer);
+                let dialled = links.iter().filter(|order| order.lanes.dial.is_some());
+                let dialled = dialled.map(|order| (peer, order.link()));
+                self.dialling.extend(dialled);
+                self.told.insert(peer, ordered.clone());
                 self.ordered.insert(peer, ordered);
             }
             ToPeer::Probe { round, .. } => heard.0 = round,
@@ -364,15 +403,13 @@ impl Bystander {
                 let known = self.verdicts.entry(seq).or_insert(verdict.clone());
                 assert_eq!(*known, verdict, "one verdict about {seq}");
             }
-            ToPeer::TopologyEstablished { topology, built } => {
-                assert_eq!(
-                    (built.next.is_some(), built.previous.is_some()),
-                    (
-                        topology.ring.next_of(peer).is_some(),
-                        topology.ring.previous_of(peer).is_some()
-                    ),
-                    "each edge of the ring is named"
-                );
+            ToPeer::TopologyEstablished { topology, layout } => {
+                let next = topology.ring.next_of(peer).map(LinkId::to);
+                let previous = topology.ring.previous_of(peer).map(LinkId::from);
+                let of_ring = next.into_iter().chain(previous);
+                let named = layout.0.iter().map(|built| built.link);
+                assert!(named.eq(of_ring), "{layout:?} of {topology:?}");
+                self.rings.insert(peer, topology.ring.clone());
                 self.epochs.insert(peer, topology.epoch);
                 self.ordered.remove(&peer);
                 let members: BTreeSet<PeerId> = topology.ring.0.iter().copied().collect();
@@ -449,9 +486,10 @@ fn run(config: MasterConfig, moves: Vec<Move>) -> Bystander {
     for group in [0, 0, 0, 1] {
         bystander.join(group, false);
     }
-    bystander.make(Move::SayAll(Word::Update(BrokenEdges::NONE)));
-    for edge in [Edge::ToNext, Edge::FromPrevious] {
-        bystander.make(Move::SayAll(Word::EdgeUp(Guess::Heard, edge)));
+    bystander.make(Move::SayAll(Word::Update(Vec::new())));
+    for way in [Way::Out, Way::In] {
+        let link = Which::Ordered(way);
+        bystander.make(Move::SayAll(Word::LinkUp(Guess::Heard, link)));
     }
     for next in moves {
         bystander.make(next);

@@ -43,18 +43,18 @@ traces! {
     measurements_that_nobody_goes_on_with_are_given_up:
         "beats-optimize faults=4: call 1; up 1; down 1; call 1; up 1; late peer; late peer",
     who_takes_a_vote_back_while_its_ring_is_connected_may_call_again_at_once:
-        "withdraw-2: break-edge 2; call 2; call 2; up 2; notice 1 previous; call 1; up 1; down 2; \
+        "withdraw-2: break-link 2 to:1; call 2; call 2; up 2; notice 1 from:2; call 1; up 1; down 2; \
          up 2; down 2; call 2; up 2",
     who_takes_a_vote_back_while_another_group_is_connected_may_call_again_at_once:
         "withdraw-groups: call 1; call 2; up 2; call 2; call 3; up 3; call 4; up 4; up 1; up 2; \
          down 2; call 2; up 2",
     a_ring_of_two_that_has_lost_one_way_is_not_tried_for_ever:
-        "port-2: break-edge 2; close-port 1; notice 2 next; call 1; call 2; up 2; up 1",
+        "port-2: break-link 2 to:1; close-port 1; notice 2 to:1; call 1; call 2; up 2; up 1",
     of_two_newcomers_the_one_is_refused_that_two_attempts_have_failed_for:
         "entries-majority faults=4: call 2; up 2; down 2; call 3; call 1; up 1; up 3; down 3; \
-         down 1; call 1; up 1; down 2; down 3; dial 2 next; up 2; down 1; refuse-dial 1 next; \
-         dial 3 next; up 1; up 1; up 3; up 3; pause-ends; late wiring",
+         down 1; call 1; up 1; down 2; down 3; dial 2 to:3; up 2; down 1; refuse-dial 1 to:2; \
+         dial 3 to:1; up 1; up 1; up 3; up 3; pause-ends; late wiring",
     of_three_between_whom_nothing_can_be_connected_one_stays:
-        "train-3 faults=4: break-edge 2; call 1; notice 2 next; call 2; up 2; up 1; late wiring; \
+        "train-3 faults=4: break-link 2 to:3; call 1; notice 2 to:3; call 2; up 2; up 1; late wiring; \
          late wiring; late wiring",
 }

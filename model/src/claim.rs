@@ -51,6 +51,8 @@ pub enum Claim {
     Tickets,
     Fetched,
     Failures,
+    GivenUp,
+    Measured,
 }
 
 /// All claims.
@@ -98,6 +100,8 @@ pub const CLAIMS: &[Claim] = &[
     Claim::Tickets,
     Claim::Fetched,
     Claim::Failures,
+    Claim::GivenUp,
+    Claim::Measured,
 ];
 
 impl Claim {
@@ -214,6 +218,8 @@ impl Claim {
             Self::Failures => {
                 "no synchronization or optimization fails without a cause, and the cause that is named is true"
             }
+            Self::GivenUp => "no ring begins to run for a collective that its user has given up",
+            Self::Measured => "better rings are looked for by what was measured in their direction",
         }
     }
 
@@ -256,6 +262,8 @@ impl Claim {
             Self::Truth => Milestone::ToldPending,
             Self::Fetched => Milestone::PartMoved,
             Self::Failures => Milestone::SyncFailed,
+            Self::GivenUp => Milestone::Rewired,
+            Self::Measured => Milestone::Optimized,
         }
     }
 }

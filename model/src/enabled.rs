@@ -3,11 +3,12 @@
 use pccl_core::master::{Master, MasterTimer};
 use pccl_core::peer::{PeerPhase, PeerTimer};
 use pccl_core::states::{CollectiveCommunicationState, ConnectionState};
-use pccl_core::topology::Edge;
+use pccl_core::topology::{LinkId, Way};
 
 use crate::lanes::{Dialling, dialling, noticeable};
 use crate::link::End;
 use crate::plane::Order;
+use crate::ring::RingRun;
 use crate::run::is_of;
 use crate::scenario::{Fault, Frames, Scenario, Start};
 use crate::script::Wish;
@@ -18,8 +19,6 @@ use crate::watch::fewer_go_than_wait;
 
 /// Who has so many messages on their way to the master waits before it says more.
 const UP_MAX: usize = 3;
-
-const EDGES: [Edge; 2] = [Edge::ToNext, Edge::FromPrevious];
 
 /// Everything that can happen, faults included.
 pub(crate) fn steps(scenario: &Scenario, state: &RunState, out: &mut Vec<Step>) {
@@ -98,7 +97,7 @@ fn of_link(scenario: &Scenario, state: &RunState, no: SeatNo, seat: &Seat, out: 
     }
     let order = seat.plane.order.as_ref().filter(|order| order.is_owed());
     if seat.is_mute && runs(order.map(|order| MasterTimer::Wiring(order.round))) {
-        out.push(Step::EdgeOverdue(no));
+        out.push(Step::LinkOverdue(no));
     }
 }
 
@@ -192,14 +191,14 @@ pub(crate) fn is_outside(scenario: &Scenario, seat: &Seat) -> bool {
 }
 
 fn of_plane(state: &RunState, no: SeatNo, seat: &Seat, out: &mut Vec<Step>) {
-    for edge in EDGES {
-        match dialling(state, no, edge) {
-            Dialling::Fails => out.push(Step::DialFails(no, edge)),
+    for link in seat.plane.links() {
+        match dialling(state, no, link) {
+            Dialling::Fails => out.push(Step::DialFails(no, link)),
             // In turn, see below.
             Dialling::Works(_) | Dialling::Opens | Dialling::NotNow => {}
         }
-        if noticeable(state, no, edge).next().is_some() {
-            out.push(Step::Notice(no, edge));
+        if noticeable(state, no, link).next().is_some() {
+            out.push(Step::Notice(no, link));
         }
     }
     if seat.plane.probing.is_some() && !seat.is_mute {
@@ -225,12 +224,18 @@ fn in_turn(state: &RunState) -> impl Iterator<Item = (SeatNo, &Seat)> {
     seats.filter(|(_, seat)| seat.runs() && seat.link.up.queue.len() < UP_MAX)
 }
 
+/// The links that a process was told to connect.
+fn ordered(seat: &Seat) -> impl Iterator<Item = LinkId> + '_ {
+    let ordered = seat.plane.order.iter().flat_map(|order| &order.links);
+    ordered.map(|ordered| ordered.link)
+}
+
 fn dials(scenario: &Scenario, state: &RunState, out: &mut Vec<Step>) {
-    for (no, _) in in_turn(state) {
-        for edge in EDGES {
-            match dialling(state, no, edge) {
-                Dialling::Works(_) => out.push(Step::Dial(no, edge)),
-                Dialling::Opens => out.push(Step::Opens(no, edge)),
+    for (no, seat) in in_turn(state) {
+        for link in ordered(seat) {
+            match dialling(state, no, link) {
+                Dialling::Works(_) => out.push(Step::Dial(no, link)),
+                Dialling::Opens => out.push(Step::Opens(no, link)),
                 Dialling::Fails | Dialling::NotNow => continue,
             }
             if scenario.frames == Frames::InTurn {
@@ -314,21 +319,27 @@ fn faults_of_plane(
     seat: &Seat,
     out: &mut Vec<Step>,
 ) {
-    let mut sending = seat.plane.lanes(Edge::ToNext);
-    if scenario.allows(Fault::BreakEdge) && sending.any(|lanes| !lanes.cut) {
-        out.push(Step::BreakEdge(no));
+    for link in seat.plane.links().filter(|link| link.way == Way::Out) {
+        let mut lanes = seat.plane.lanes(link);
+        if scenario.allows(Fault::BreakLink) && lanes.any(|lanes| !lanes.cut) {
+            out.push(Step::BreakLink(no, link));
+        }
     }
-    for edge in EDGES {
-        let works = match dialling(state, no, edge) {
+    for link in ordered(seat) {
+        let works = match dialling(state, no, link) {
             Dialling::Works(_) | Dialling::Opens => true,
             Dialling::NotNow | Dialling::Fails => false,
         };
         if works && scenario.allows(Fault::RefuseDial) {
-            out.push(Step::RefuseDial(no, edge));
+            out.push(Step::RefuseDial(no, link));
         }
     }
-    let in_use = seat.plane.next.as_ref().zip(seat.plane.rings.first());
-    // One at most, where a ring runs: before that it makes no difference.
+    let to_next = seat.id.and_then(|me| seat.plane.to_next(me));
+    // One at most, where a ring runs: before that it makes no difference. Of four peers, one that has taken in
+    // nothing yet: the rest is seen with three.
+    let is_early = |run: &RingRun| run.at == 0 || state.seats.len() < 4;
+    let first = seat.plane.rings.first();
+    let in_use = to_next.zip(first.filter(|run| is_early(run)));
     if in_use.is_some() && scenario.allows(Fault::BlackHole) && state.black_holes.is_empty() {
         out.push(Step::BlackHole(no));
     }

@@ -1,30 +1,21 @@
-//! Connecting ring edges, using them, and losing them.
+//! Connecting links, using them, and losing them.
 
 use pccl_core::element::CollectiveSpec;
 use pccl_core::id::{PeerId, Round, Seq, Tag};
 use pccl_core::messages::RingOutcome;
-use pccl_core::peer::{AdoptedEdge, PeerInput};
-use pccl_core::topology::{Edge, LaneFailure, Topology};
+use pccl_core::peer::{AdoptedLink, PeerInput};
+use pccl_core::topology::{LaneFailure, LinkId, Topology};
 
 use crate::claim::Claim;
 use crate::milestone::Milestone;
-use crate::plane::{Lanes, Progress};
-use crate::ring::Frame;
+use crate::plane::{Lanes, Progress, Sent};
 use crate::run::{Run, small};
 use crate::scenario::Dials;
 use crate::state::{Life, RunState, Seat};
 use crate::step::SeatNo;
 use crate::watch;
 
-/// The same edge from its other end.
-pub(crate) fn opposite(edge: Edge) -> Edge {
-    match edge {
-        Edge::ToNext => Edge::FromPrevious,
-        Edge::FromPrevious => Edge::ToNext,
-    }
-}
-
-/// What can become of an edge that a seat is to dial.
+/// What can become of a link that a seat is to dial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialling {
     /// There is nothing to dial, or the other end has not been told yet.
@@ -37,14 +28,14 @@ pub(crate) enum Dialling {
     Fails,
 }
 
-pub(crate) fn dialling(state: &RunState, no: SeatNo, edge: Edge) -> Dialling {
+pub(crate) fn dialling(state: &RunState, no: SeatNo, link: LinkId) -> Dialling {
     let Some(seat) = state.seat(no) else {
         return Dialling::NotNow;
     };
     let Some(order) = seat.plane.order.as_ref().filter(|_| !seat.is_mute) else {
         return Dialling::NotNow;
     };
-    let Some(wanted) = order.edge(edge).filter(|edge| edge.dials) else {
+    let Some(wanted) = order.link(link).filter(|ordered| ordered.dials) else {
         return Dialling::NotNow;
     };
     let is_answered = match wanted.progress {
@@ -52,12 +43,13 @@ pub(crate) fn dialling(state: &RunState, no: SeatNo, edge: Edge) -> Dialling {
         Progress::Answered => true,
         Progress::Up(_) | Progress::Failed => return Dialling::NotNow,
     };
-    let Some((other_no, other)) = running(state, state.seat_of(wanted.with)) else {
+    let Some((other_no, other)) = running(state, state.seat_of(link.with)) else {
         return Dialling::Fails;
     };
     let theirs = other.plane.order.as_ref();
     let theirs = theirs.filter(|theirs| theirs.round == order.round);
-    let end = theirs.and_then(|theirs| theirs.edge(opposite(edge)));
+    let end = theirs.zip(seat.id);
+    let end = end.and_then(|(theirs, me)| theirs.link(other_end(link, me)));
     match end.map(|end| &end.progress) {
         Some(Progress::Up(lanes)) if is_answered && !lanes.cut => Dialling::Opens,
         Some(Progress::Owed) if !is_answered && (other.is_closed || other.is_mute) => {
@@ -74,6 +66,14 @@ pub(crate) fn dialling(state: &RunState, no: SeatNo, edge: Edge) -> Dialling {
     }
 }
 
+/// The same link from its other end.
+const fn other_end(link: LinkId, me: PeerId) -> LinkId {
+    LinkId {
+        way: link.way.other_end(),
+        with: me,
+    }
+}
+
 /// A process that answers.
 pub(crate) fn running(state: &RunState, no: Option<SeatNo>) -> Option<(SeatNo, &Seat)> {
     let no = no?;
@@ -81,67 +81,74 @@ pub(crate) fn running(state: &RunState, no: Option<SeatNo>) -> Option<(SeatNo, &
     (seat.runs() && seat.peer.view().ended().is_none()).then_some((no, seat))
 }
 
-/// The lanes of an edge of which a peer may notice that they have ended, or, where it waits for
+/// The lanes of a link of which a peer may notice that they have ended, or, where it waits for
 /// frames, that they stall: by the round in which they were built.
 pub(crate) fn noticeable(
     state: &RunState,
     no: SeatNo,
-    edge: Edge,
+    link: LinkId,
 ) -> impl Iterator<Item = Round> + '_ {
     let seat = state.seat(no);
     let stalls = move |lanes: &Lanes| {
         let waits = seat.is_some_and(|seat| !seat.plane.rings.is_empty());
-        let other = state.seat_with(lanes.with);
+        let other = state.seat_with(link.with);
         let me = seat.and_then(|seat| seat.id);
         waits
             && (other.is_some_and(|other| other.life == Life::Frozen)
-                || me.is_some_and(|me| state.is_black_hole(me, edge, lanes.with)))
+                || me.is_some_and(|me| state.is_black_hole(me, lanes.link)))
     };
     let lanes = seat
         .into_iter()
-        .flat_map(move |seat| seat.plane.lanes(edge));
+        .flat_map(move |seat| seat.plane.lanes(link));
     lanes
         .filter(move |lanes| !lanes.noticed && (lanes.cut || stalls(lanes)))
         .map(|lanes| lanes.built)
 }
 
+/// What is measured from one peer to another. The higher to the lower is fast: the ring turns the other way
+/// round.
+pub(crate) fn measured(from: PeerId, to: PeerId) -> u64 {
+    if to < from { 2000 } else { 1000 }
+}
+
 impl Run<'_> {
-    pub(crate) fn dial(&mut self, no: SeatNo, edge: Edge) {
-        let Dialling::Works(other) = dialling(&self.state, no, edge) else {
+    pub(crate) fn dial(&mut self, no: SeatNo, link: LinkId) {
+        let Dialling::Works(other) = dialling(&self.state, no, link) else {
             return;
         };
         match self.scenario.dials {
-            Dials::AtOnce => self.comes_up(no, edge),
+            Dials::AtOnce => self.comes_up(no, link),
             Dials::ByHalves => {
                 let order = self.edit(no).plane.order.as_mut();
-                if let Some(ordered) = order.and_then(|order| order.edge_mut(edge)) {
+                if let Some(ordered) = order.and_then(|order| order.link_mut(link)) {
                     ordered.progress = Progress::Answered;
                 }
             }
         }
-        self.comes_up(other, opposite(edge));
-    }
-
-    /// The lanes of an ordered edge are up at this end, which says so.
-    pub(crate) fn comes_up(&mut self, no: SeatNo, edge: Edge) {
-        let plane = &mut self.edit(no).plane;
-        plane.comes_up(edge);
-        if let Some(round) = plane.order.as_ref().map(|order| order.round) {
-            self.give(no, PeerInput::EdgeUp { round, edge });
+        if let Some(me) = self.seat(no).id {
+            self.comes_up(other, other_end(link, me));
         }
     }
 
-    pub(crate) fn dial_fails(&mut self, no: SeatNo, edge: Edge) {
+    /// The lanes of an ordered link are up at this end, which says so.
+    pub(crate) fn comes_up(&mut self, no: SeatNo, link: LinkId) {
+        let plane = &mut self.edit(no).plane;
+        plane.comes_up(link);
+        if let Some(round) = plane.order.as_ref().map(|order| order.round) {
+            self.give(no, PeerInput::LinkUp { round, link });
+        }
+    }
+
+    pub(crate) fn dial_fails(&mut self, no: SeatNo, link: LinkId) {
         let Some(order) = &mut self.edit(no).plane.order else {
             return;
         };
         let round = order.round;
-        let Some(ordered) = order.edge_mut(edge) else {
+        let Some(ordered) = order.link_mut(link) else {
             return;
         };
-        let with = ordered.with;
         let before = std::mem::replace(&mut ordered.progress, Progress::Failed);
-        let other = self.state.seat_with(with);
+        let other = self.state.seat_with(link.with);
         let is_closed = other.is_some_and(|seat| seat.is_closed);
         let is_mute = other.is_some_and(|seat| seat.is_mute);
         let failure = match (other.map(|seat| seat.life), before) {
@@ -155,31 +162,31 @@ impl Run<'_> {
             (Some(Life::Running), _) => LaneFailure::Unreachable,
         };
         // What the other end has taken ends there.
-        self.other_end_sees_the_end(no, edge, with, round);
-        let failed = PeerInput::EdgeFailed {
+        self.other_end_sees_the_end(no, link, round);
+        let failed = PeerInput::LinkFailed {
             round,
-            edge,
+            link,
             failure,
         };
         self.give(no, failed);
     }
 
     /// This end gives lanes up; the other end will see them end.
-    pub(crate) fn drop_lanes(&mut self, no: SeatNo, dropped: Vec<(Edge, Lanes)>) {
-        for (edge, lanes) in dropped {
-            self.other_end_sees_the_end(no, edge, lanes.with, lanes.built);
+    pub(crate) fn drop_lanes(&mut self, no: SeatNo, dropped: &[Lanes]) {
+        for lanes in dropped {
+            self.other_end_sees_the_end(no, lanes.link, lanes.built);
         }
     }
 
-    fn other_end_sees_the_end(&mut self, no: SeatNo, edge: Edge, with: PeerId, built: Round) {
-        let me = self.seat(no).id;
-        let Some(other) = self.state.seat_of(with) else {
+    fn other_end_sees_the_end(&mut self, no: SeatNo, link: LinkId, built: Round) {
+        let (Some(me), Some(other)) = (self.seat(no).id, self.state.seat_of(link.with)) else {
             return;
         };
-        let is_meant = |end: &Lanes| end.built == built && Some(end.with) == me && !end.cut;
-        if self.seat(other).plane.lanes(opposite(edge)).any(is_meant) {
-            for end in self.edit(other).plane.lanes_mut(opposite(edge)) {
-                end.cut |= is_meant(end);
+        let end = other_end(link, me);
+        let is_meant = |lanes: &Lanes| lanes.built == built && !lanes.cut;
+        if self.seat(other).plane.lanes(end).any(is_meant) {
+            for lanes in self.edit(other).plane.lanes_mut(end) {
+                lanes.cut |= is_meant(lanes);
             }
         }
     }
@@ -187,55 +194,50 @@ impl Run<'_> {
     /// What a peer sends to its present next one arrives no more, on no lanes, and nobody is told.
     pub(crate) fn dig_black_hole(&mut self, no: SeatNo) {
         let seat = self.seat(no);
-        let pair = seat
-            .id
-            .zip(seat.plane.next.as_ref().map(|lanes| lanes.with));
+        let to_next = |me| Some((me, seat.plane.to_next(me)?.link.with));
+        let pair = seat.id.and_then(to_next);
         self.state.black_holes.extend(pair);
     }
 
     /// Lanes on which a peer sends break between two living processes: those that are about to
-    /// become the ring, else those that stand.
-    pub(crate) fn break_edge(&mut self, no: SeatNo) {
-        let whole = self.edit(no).plane.lanes_mut(Edge::ToNext);
+    /// become the link, else those that stand.
+    pub(crate) fn break_link(&mut self, no: SeatNo, link: LinkId) {
+        let whole = self.edit(no).plane.lanes_mut(link);
         let Some(lanes) = whole.filter(|lanes| !lanes.cut).last() else {
             return;
         };
         lanes.cut = true;
         let lanes = lanes.clone();
-        self.drop_lanes(no, vec![(Edge::ToNext, lanes)]);
+        self.drop_lanes(no, &[lanes]);
     }
 
-    pub(crate) fn notice(&mut self, no: SeatNo, edge: Edge) {
-        let broken: Vec<Round> = noticeable(&self.state, no, edge).collect();
+    pub(crate) fn notice(&mut self, no: SeatNo, link: LinkId) {
+        let broken: Vec<Round> = noticeable(&self.state, no, link).collect();
         let plane = &mut self.edit(no).plane;
-        for lanes in plane.lanes_mut(edge) {
+        for lanes in plane.lanes_mut(link) {
             lanes.noticed |= broken.contains(&lanes.built);
         }
-        let stands = plane.standing(edge).is_some_and(|lanes| lanes.noticed);
         for built in broken {
-            self.give(no, PeerInput::EdgeBroke { edge, built });
+            self.give(no, PeerInput::LinkBroke { link, built });
         }
-        if stands {
-            self.end_rings(no);
+        self.end_rings(no, link);
+    }
+
+    /// Every execution here that needs this link has lost a lane, if the link has.
+    fn end_rings(&mut self, no: SeatNo, link: LinkId) {
+        let plane = &self.seat(no).plane;
+        if !plane.standing(link).is_some_and(|lanes| lanes.noticed) {
+            return;
+        }
+        let lost = plane.rings.iter().filter(|run| plane.uses(run, link));
+        let lost: Vec<Seq> = lost.map(|run| run.seq).collect();
+        for seq in lost {
+            self.edit(no).plane.stop(seq);
+            self.ring_ended(no, seq, RingOutcome::LaneLost);
         }
     }
 
-    /// Every ring that runs here has lost a lane.
-    fn end_rings(&mut self, no: SeatNo) {
-        let rings = std::mem::take(&mut self.edit(no).plane.rings);
-        for run in rings {
-            self.edit(no).plane.stop(run.seq);
-            self.ring_ended(no, run.seq, RingOutcome::LaneLost);
-        }
-    }
-
-    pub(crate) fn adopt_ring(
-        &mut self,
-        no: SeatNo,
-        topology: Topology,
-        next: Option<AdoptedEdge>,
-        previous: Option<AdoptedEdge>,
-    ) {
+    pub(crate) fn adopt_ring(&mut self, no: SeatNo, topology: Topology, links: &[AdoptedLink]) {
         if !self.seat(no).plane.rings.is_empty() {
             self.state.breaks(Claim::Exclusivity);
         }
@@ -243,14 +245,14 @@ impl Run<'_> {
             return;
         };
         self.edit(no).id = Some(me);
-        let adopted = self.edit(no).plane.adopt(topology, next, previous);
+        let adopted = self.edit(no).plane.adopt(topology, links);
         if !adopted.is_complete {
             self.state.breaks(Claim::Orders);
         }
         if adopted.kept_beside_fresh {
             self.state.reach(Milestone::KeptBesideFresh);
         }
-        self.drop_lanes(no, adopted.dropped);
+        self.drop_lanes(no, &adopted.dropped);
         watch::adopted(self, no, me);
     }
 
@@ -260,17 +262,14 @@ impl Run<'_> {
         };
         let first = self.edit(no).plane.run_ring(me, small(tag), seq, spec);
         watch::ring_runs(self, no, seq);
-        let known = |edge| {
-            self.seat(no)
-                .plane
-                .standing(edge)
-                .is_some_and(|lanes| lanes.noticed)
-        };
-        if known(Edge::ToNext) || known(Edge::FromPrevious) {
-            self.end_rings(no);
+        let links: Vec<LinkId> = self.seat(no).plane.links().collect();
+        for link in links {
+            self.end_rings(no, link);
+        }
+        if self.seat(no).plane.rings.iter().all(|run| run.seq != seq) {
             return;
         }
-        self.send_frame(no, first);
+        self.send_frames(no, &first);
         self.reap(no);
     }
 
@@ -279,8 +278,8 @@ impl Run<'_> {
             return;
         };
         match self.edit(no).plane.take_frame(frame) {
-            Ok(next) => {
-                self.send_frame(no, next);
+            Ok(onward) => {
+                self.send_frames(no, &onward);
                 self.reap(no);
             }
             Err(_) => self.state.breaks(Claim::ExactlyOnce),
@@ -293,23 +292,28 @@ impl Run<'_> {
         }
     }
 
+    fn send_frames(&mut self, no: SeatNo, frames: &[Sent]) {
+        for sent in frames {
+            self.send_frame(no, *sent);
+        }
+    }
+
     /// What is sent into broken lanes is lost.
-    fn send_frame(&mut self, no: SeatNo, frame: Option<Frame>) {
+    fn send_frame(&mut self, no: SeatNo, sent: Sent) {
         let seat = self.seat(no);
-        let (Some(frame), Some(lanes)) = (frame, &seat.plane.next) else {
+        let (Some(me), Some(lanes)) = (seat.id, seat.plane.standing(sent.over)) else {
             return;
         };
-        let is_lost = |me| self.state.black_holes.contains(&(me, lanes.with));
-        if lanes.cut || seat.id.is_some_and(is_lost) {
+        if lanes.cut || self.state.is_black_hole(me, lanes.link) {
             return;
         }
-        let (me, built) = (seat.id, lanes.built);
-        let Some(other) = self.state.seat_of(lanes.with) else {
+        let built = lanes.built;
+        let Some(other) = self.state.seat_of(sent.over.with) else {
             return;
         };
-        let ends = self.edit(other).plane.lanes_mut(Edge::FromPrevious);
-        for end in ends.filter(|end| end.built == built && Some(end.with) == me) {
-            end.frames.push_back(frame);
+        let ends = self.edit(other).plane.lanes_mut(other_end(sent.over, me));
+        for end in ends.filter(|end| end.built == built) {
+            end.frames.push_back(sent.frame);
         }
     }
 
@@ -326,8 +330,7 @@ impl Run<'_> {
             if running(&self.state, self.state.seat_of(order.with)).is_none() {
                 continue;
             }
-            // The higher to the lower is fast: the ring turns the other way round.
-            let kbit_per_s = if Some(order.with) < me { 2000 } else { 1000 };
+            let kbit_per_s = me.map_or(0, |me| measured(me, order.with));
             self.give(
                 no,
                 PeerInput::Measured {

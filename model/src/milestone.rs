@@ -56,7 +56,7 @@ pub enum Milestone {
     ReceiverTook,
     /// A user left on purpose at the end of its program.
     LeftAtTheEnd,
-    /// A peer keeps its lanes although others were connected for that edge since.
+    /// A peer keeps its lanes although others were connected since.
     KeptBesideFresh,
     /// A newcomer is admitted while a peer waits in another call, which goes on.
     Consented,
@@ -146,9 +146,7 @@ impl Milestone {
             Self::SenderServed => "a send-only peer serves its content",
             Self::ReceiverTook => "a receive-only peer is given content",
             Self::LeftAtTheEnd => "a user leaves at the end of its program",
-            Self::KeptBesideFresh => {
-                "a peer keeps its lanes although others were connected for that edge since"
-            }
+            Self::KeptBesideFresh => "a peer keeps its lanes although others were connected since",
             Self::Consented => "a newcomer is admitted while a peer waits in another call",
             Self::Stalled => "a peer that holds others up is ended",
             Self::SetAside => "a newcomer is set aside until the next update",

@@ -190,7 +190,9 @@ fn holds(claim: Claim) -> Condition {
         Meeting,
         Tickets,
         Fetched,
-        Failures
+        Failures,
+        GivenUp,
+        Measured
     )
 }
 

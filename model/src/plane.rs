@@ -7,17 +7,17 @@ use std::collections::VecDeque;
 
 use pccl_core::element::CollectiveSpec;
 use pccl_core::id::{ContentHash, EntryIndex, PeerId, Round, Seq};
-use pccl_core::peer::AdoptedEdge;
+use pccl_core::peer::{AdoptedLanes, AdoptedLink};
 use pccl_core::shared_state::SyncPlan;
-use pccl_core::topology::{Edge, LaneOrder, Topology};
+use pccl_core::topology::{LaneOrder, LinkId, LinkOrder, Topology};
 
 use crate::ring::{Frame, RingRun};
 
-/// One end of the lanes of a ring edge. The receiving end holds what is on its way.
+/// One end of the lanes of a link. The receiving end holds what is on its way.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Lanes {
-    /// Who is at the other end.
-    pub with: PeerId,
+    /// Of which link they are.
+    pub link: LinkId,
     /// The round in which they were built.
     pub built: Round,
     /// The other end is gone, or the lanes broke.
@@ -29,9 +29,9 @@ pub struct Lanes {
 }
 
 impl Lanes {
-    fn new(with: PeerId, built: Round) -> Self {
+    const fn new(link: LinkId, built: Round) -> Self {
         Self {
-            with,
+            link,
             built,
             cut: false,
             noticed: false,
@@ -40,18 +40,27 @@ impl Lanes {
     }
 }
 
-/// An edge that is to be connected.
+/// A frame that leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// Over this link.
+    pub over: LinkId,
+    /// What it is.
+    pub frame: Frame,
+}
+
+/// A link that is to be connected.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Ordered {
-    /// With whom.
-    pub with: PeerId,
+    /// Which link.
+    pub link: LinkId,
     /// This end opens the lanes.
     pub dials: bool,
     /// How far that is.
     pub progress: Progress,
 }
 
-/// How far the lanes of an ordered edge are at one end.
+/// How far the lanes of an ordered link are at one end.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Progress {
     /// Nothing has happened.
@@ -65,10 +74,10 @@ pub enum Progress {
 }
 
 impl Ordered {
-    fn new(order: LaneOrder) -> Self {
+    fn new(order: &LinkOrder) -> Self {
         Self {
-            with: order.with,
-            dials: order.dial.is_some(),
+            link: order.link(),
+            dials: order.lanes.dial.is_some(),
             progress: Progress::Owed,
         }
     }
@@ -107,40 +116,35 @@ impl Ordered {
     }
 }
 
-/// The last order to connect edges.
+/// The last order to connect links.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Order {
     /// The round of the order.
     pub round: Round,
-    /// The edge to send on.
-    pub next: Option<Ordered>,
-    /// The edge to receive on.
-    pub previous: Option<Ordered>,
+    /// In the order of their names.
+    pub links: Vec<Ordered>,
 }
 
 impl Order {
-    /// The order about one edge.
+    /// The order about one link.
     #[must_use]
-    pub fn edge(&self, edge: Edge) -> Option<&Ordered> {
-        match edge {
-            Edge::ToNext => self.next.as_ref(),
-            Edge::FromPrevious => self.previous.as_ref(),
-        }
+    pub fn link(&self, link: LinkId) -> Option<&Ordered> {
+        self.links.iter().find(|ordered| ordered.link == link)
+    }
+
+    /// The same to change.
+    pub fn link_mut(&mut self, link: LinkId) -> Option<&mut Ordered> {
+        self.links.iter_mut().find(|ordered| ordered.link == link)
     }
 
     /// Has this end to open lanes of which it has said nothing?
     #[must_use]
     pub fn is_owed(&self) -> bool {
-        let edges = [&self.next, &self.previous].into_iter().flatten();
-        edges.into_iter().any(Ordered::is_owed)
+        self.links.iter().any(Ordered::is_owed)
     }
 
-    /// The same to change.
-    pub fn edge_mut(&mut self, edge: Edge) -> Option<&mut Ordered> {
-        match edge {
-            Edge::ToNext => self.next.as_mut(),
-            Edge::FromPrevious => self.previous.as_mut(),
-        }
+    fn into_lanes(self) -> impl Iterator<Item = Lanes> {
+        self.links.into_iter().filter_map(Ordered::into_lanes)
     }
 }
 
@@ -160,12 +164,10 @@ pub struct Moving {
 /// All of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Plane {
-    /// The last order to connect edges, while it is unfinished.
+    /// The last order to connect links, while it is unfinished.
     pub order: Option<Order>,
-    /// The standing edge to send on.
-    pub next: Option<Lanes>,
-    /// The standing edge to receive on.
-    pub previous: Option<Lanes>,
+    /// The standing links, in the order of their names.
+    pub standing: Vec<Lanes>,
     /// The ring that is in use.
     pub topology: Topology,
     /// What runs.
@@ -181,24 +183,24 @@ pub struct Plane {
 }
 
 impl Plane {
-    /// The standing end of an edge.
+    /// The standing end of a link.
     #[must_use]
-    pub fn standing(&self, edge: Edge) -> Option<&Lanes> {
-        match edge {
-            Edge::ToNext => self.next.as_ref(),
-            Edge::FromPrevious => self.previous.as_ref(),
-        }
+    pub fn standing(&self, link: LinkId) -> Option<&Lanes> {
+        self.standing.iter().find(|lanes| lanes.link == link)
     }
 
-    /// The standing lanes of an edge, and those that are up and wait to become standing.
-    pub fn lanes_mut(&mut self, edge: Edge) -> impl Iterator<Item = &mut Lanes> {
-        let (standing, order) = match edge {
-            Edge::ToNext => (&mut self.next, &mut self.order),
-            Edge::FromPrevious => (&mut self.previous, &mut self.order),
-        };
-        let ordered = order.as_mut().and_then(|order| order.edge_mut(edge));
+    /// The standing link to the next rank.
+    #[must_use]
+    pub fn to_next(&self, me: PeerId) -> Option<&Lanes> {
+        self.standing(LinkId::to(self.topology.ring.next_of(me)?))
+    }
+
+    /// The standing lanes of a link, and those that are up and wait to become standing.
+    pub fn lanes_mut(&mut self, link: LinkId) -> impl Iterator<Item = &mut Lanes> {
+        let standing = self.standing.iter_mut();
+        let ordered = self.order.as_mut().and_then(|order| order.link_mut(link));
         standing
-            .iter_mut()
+            .filter(move |lanes| lanes.link == link)
             .chain(ordered.and_then(Ordered::lanes_mut))
     }
 
@@ -210,114 +212,145 @@ impl Plane {
     }
 
     /// The same to look at.
-    pub fn lanes(&self, edge: Edge) -> impl Iterator<Item = &Lanes> {
-        let ordered = self.order.as_ref().and_then(|order| order.edge(edge));
-        self.standing(edge)
+    pub fn lanes(&self, link: LinkId) -> impl Iterator<Item = &Lanes> {
+        let ordered = self.order.as_ref().and_then(|order| order.link(link));
+        self.standing(link)
             .into_iter()
             .chain(ordered.and_then(Ordered::lanes))
     }
 
-    /// Takes an order; returns the lanes of the one before, which are to be dropped.
-    pub fn take_order(
-        &mut self,
-        round: Round,
-        next: Option<LaneOrder>,
-        previous: Option<LaneOrder>,
-    ) -> Vec<(Edge, Lanes)> {
-        let unused = self.order.replace(Order {
-            round,
-            next: next.map(Ordered::new),
-            previous: previous.map(Ordered::new),
-        });
-        unused.map(lanes_of_order).unwrap_or_default()
+    /// The links that stand, and after them those that are ordered and do not stand.
+    pub fn links(&self) -> impl Iterator<Item = LinkId> + '_ {
+        let ordered = self.order.iter().flat_map(|order| &order.links);
+        let ordered = ordered.map(|ordered| ordered.link);
+        let fresh = ordered.filter(|link| self.standing(*link).is_none());
+        self.standing.iter().map(|lanes| lanes.link).chain(fresh)
     }
 
-    /// The ordered lanes of an edge are up at this end.
-    pub fn comes_up(&mut self, edge: Edge) {
+    /// Takes an order; returns the lanes of the one before, which are to be dropped.
+    pub fn take_order(&mut self, round: Round, links: &[LinkOrder]) -> Vec<Lanes> {
+        let links = links.iter().map(Ordered::new).collect();
+        let unused = self.order.replace(Order { round, links });
+        unused.into_iter().flat_map(Order::into_lanes).collect()
+    }
+
+    /// The ordered lanes of a link are up at this end.
+    pub fn comes_up(&mut self, link: LinkId) {
         if let Some(order) = &mut self.order {
             let round = order.round;
-            if let Some(ordered) = order.edge_mut(edge) {
-                ordered.progress = Progress::Up(Lanes::new(ordered.with, round));
+            if let Some(ordered) = order.link_mut(link) {
+                ordered.progress = Progress::Up(Lanes::new(link, round));
             }
         }
     }
 
     /// Makes a ring the one in use, with the lanes that are named and no others.
-    pub fn adopt(
-        &mut self,
-        topology: Topology,
-        next: Option<AdoptedEdge>,
-        previous: Option<AdoptedEdge>,
-    ) -> Adopted {
-        let (mut fresh_next, mut fresh_previous) = (None, None);
-        if let Some(order) = self.order.take() {
-            fresh_next = order.next.and_then(Ordered::into_lanes);
-            fresh_previous = order.previous.and_then(Ordered::into_lanes);
-        }
-        let mut adopted = Adopted {
-            dropped: Vec::new(),
-            is_complete: true,
-            kept_beside_fresh: false,
-        };
-        let standing = self.next.take();
-        self.next = adopted.choose(Edge::ToNext, next, fresh_next, standing);
-        let standing = self.previous.take();
-        self.previous = adopted.choose(Edge::FromPrevious, previous, fresh_previous, standing);
+    pub fn adopt(&mut self, topology: Topology, links: &[AdoptedLink]) -> Adopted {
+        let mut standing = std::mem::take(&mut self.standing);
+        let mut fresh: Vec<Lanes> = self
+            .order
+            .take()
+            .into_iter()
+            .flat_map(Order::into_lanes)
+            .collect();
+        let mut kept_beside_fresh = false;
+        let chosen = links
+            .iter()
+            .filter_map(|AdoptedLink { link, lanes }| match lanes {
+                AdoptedLanes::Keep => {
+                    kept_beside_fresh |= fresh.iter().any(|lanes| lanes.link.way == link.way);
+                    take_out(&mut standing, |lanes| lanes.link == *link)
+                }
+                AdoptedLanes::Use(round) => {
+                    let is_meant = |lanes: &Lanes| lanes.link == *link && lanes.built == *round;
+                    take_out(&mut fresh, is_meant)
+                }
+            });
+        self.standing = chosen.collect();
         self.topology = topology;
-        adopted
+        standing.append(&mut fresh);
+        Adopted {
+            dropped: standing,
+            is_complete: self.standing.len() == links.len(),
+            kept_beside_fresh,
+        }
     }
 
     /// Everything that this end holds of lanes; it drops them all.
-    pub fn drop_all(&mut self) -> Vec<(Edge, Lanes)> {
-        let mut dropped = self.order.take().map(lanes_of_order).unwrap_or_default();
-        dropped.extend(self.next.take().map(|lanes| (Edge::ToNext, lanes)));
-        dropped.extend(
-            self.previous
-                .take()
-                .map(|lanes| (Edge::FromPrevious, lanes)),
-        );
+    pub fn drop_all(&mut self) -> Vec<Lanes> {
+        let mut dropped = std::mem::take(&mut self.standing);
+        dropped.extend(self.order.take().into_iter().flat_map(Order::into_lanes));
         *self = Self::default();
         dropped
     }
 
-    /// Starts an execution; returns the first frame to send.
-    pub fn run_ring(
-        &mut self,
-        me: PeerId,
-        tag: u8,
-        seq: Seq,
-        spec: &CollectiveSpec,
-    ) -> Option<Frame> {
+    /// Starts an execution; returns the first frames to send.
+    pub fn run_ring(&mut self, me: PeerId, tag: u8, seq: Seq, spec: &CollectiveSpec) -> Vec<Sent> {
         let ring = &self.topology.ring;
-        let world = u32::try_from(ring.world_size()).ok()?;
-        let rank = u32::try_from(ring.rank_of(me)?).ok()?;
-        let run = RingRun::new(me, (rank, world), (tag, seq), spec)?;
-        let first = run.first_frame();
+        let world = u32::try_from(ring.world_size()).unwrap_or(u32::MAX);
+        let rank = ring.rank_of(me).and_then(|rank| u32::try_from(rank).ok());
+        let run = rank.and_then(|rank| RingRun::new(me, (rank, world), (tag, seq), spec));
+        let Some(run) = run else {
+            return Vec::new();
+        };
+        let first = self.over_links(run.first_frames());
         self.newest = self.newest.max(seq);
         self.rings.push(run);
         first
+    }
+
+    /// Over which links frames go to other ranks.
+    fn over_links(&self, frames: Vec<(u32, Frame)>) -> Vec<Sent> {
+        let over_link = |(rank, frame)| {
+            let over = LinkId::to(self.rank(rank)?);
+            Some(Sent { over, frame })
+        };
+        frames.into_iter().filter_map(over_link).collect()
+    }
+
+    fn rank(&self, rank: u32) -> Option<PeerId> {
+        self.topology.ring.0.get(rank as usize).copied()
+    }
+
+    /// On which link the next frame of an execution comes.
+    fn awaits(&self, run: &RingRun) -> Option<LinkId> {
+        run.awaits()
+            .and_then(|rank| self.rank(rank))
+            .map(LinkId::from)
+    }
+
+    /// Whether an execution needs this link.
+    #[must_use]
+    pub fn uses(&self, run: &RingRun, link: LinkId) -> bool {
+        let with = self.topology.ring.rank_of(link.with);
+        let with = with.and_then(|rank| u32::try_from(rank).ok());
+        with.is_some_and(|with| run.uses(link.way, with))
     }
 
     /// The frame that one of the rings here waits for, if it has arrived.
     #[must_use]
     pub fn expected(&self, tag: u8) -> Option<Frame> {
         let run = self.rings.iter().find(|run| run.tag == tag)?;
-        let lanes = self.previous.as_ref()?;
+        let lanes = self.standing(self.awaits(run)?)?;
         let awaited = |frame: &&Frame| frame.seq == run.seq && frame.step == run.at;
         lanes.frames.iter().find(awaited).copied()
     }
 
     /// Takes the frame that a ring waits for; returns what is to be sent on. `Err`: the frame is not
     /// what the plan expects.
-    pub fn take_frame(&mut self, frame: Frame) -> Result<Option<Frame>, Frame> {
-        if let Some(lanes) = &mut self.previous
+    pub fn take_frame(&mut self, frame: Frame) -> Result<Vec<Sent>, Frame> {
+        let run = self.rings.iter().position(|run| run.seq == frame.seq);
+        let at = run.ok_or(frame)?;
+        let from = self.rings.get(at).and_then(|run| self.awaits(run));
+        let mut standing = self.standing.iter_mut();
+        if let Some(lanes) = standing.find(|lanes| Some(lanes.link) == from)
             && let Some(at) = lanes.frames.iter().position(|known| *known == frame)
         {
             lanes.frames.remove(at);
         }
-        let run = self.rings.iter_mut().find(|run| run.seq == frame.seq);
-        let run = run.ok_or(frame)?;
-        run.take(frame)
+        let run = self.rings.get_mut(at).ok_or(frame)?;
+        let onward = run.take(frame)?;
+        Ok(self.over_links(onward))
     }
 
     /// Rings that are complete here stop running and wait for their verdict.
@@ -341,57 +374,26 @@ impl Plane {
     /// Frames of executions that have ended here are read and thrown away.
     fn drop_old_frames(&mut self) {
         let (rings, newest) = (&self.rings, self.newest);
-        if let Some(lanes) = &mut self.previous {
-            let wanted =
-                |frame: &Frame| frame.seq > newest || rings.iter().any(|run| run.seq == frame.seq);
+        let wanted =
+            |frame: &Frame| frame.seq > newest || rings.iter().any(|run| run.seq == frame.seq);
+        for lanes in &mut self.standing {
             lanes.frames.retain(wanted);
         }
     }
 }
 
-fn lanes_of_order(order: Order) -> Vec<(Edge, Lanes)> {
-    let next = order.next.and_then(Ordered::into_lanes);
-    let previous = order.previous.and_then(Ordered::into_lanes);
-    let next = next.map(|lanes| (Edge::ToNext, lanes));
-    next.into_iter()
-        .chain(previous.map(|lanes| (Edge::FromPrevious, lanes)))
-        .collect()
+fn take_out(lanes: &mut Vec<Lanes>, is_meant: impl Fn(&Lanes) -> bool) -> Option<Lanes> {
+    let at = lanes.iter().position(is_meant)?;
+    Some(lanes.remove(at))
 }
 
-/// What became of lanes where another ring was adopted.
+/// What became of lanes when another ring was adopted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Adopted {
     /// Lanes that this end gives up.
-    pub dropped: Vec<(Edge, Lanes)>,
+    pub dropped: Vec<Lanes>,
     /// All lanes that were named were there.
     pub is_complete: bool,
-    /// Lanes were kept although others were connected for their edge since.
+    /// Lanes were kept although others of their direction were connected since.
     pub kept_beside_fresh: bool,
-}
-
-impl Adopted {
-    /// The lanes that are named; the others are dropped.
-    fn choose(
-        &mut self,
-        edge: Edge,
-        named: Option<AdoptedEdge>,
-        fresh: Option<Lanes>,
-        standing: Option<Lanes>,
-    ) -> Option<Lanes> {
-        let (chosen, unused) = match named {
-            None => (None, [fresh, standing]),
-            Some(AdoptedEdge::Keep) => {
-                self.kept_beside_fresh |= fresh.is_some();
-                (standing, [fresh, None])
-            }
-            Some(AdoptedEdge::Use(round)) => match fresh {
-                Some(lanes) if lanes.built == round => (Some(lanes), [standing, None]),
-                other => (None, [other, standing]),
-            },
-        };
-        self.is_complete &= named.is_none() || chosen.is_some();
-        let unused = unused.into_iter().flatten();
-        self.dropped.extend(unused.map(|lanes| (edge, lanes)));
-        chosen
-    }
 }

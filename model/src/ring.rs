@@ -6,6 +6,7 @@ use std::ops::Range;
 use pccl_core::element::CollectiveSpec;
 use pccl_core::id::{PeerId, Seq};
 use pccl_core::plan::{Action, After, Algorithm, Arrival, Plan, Target};
+use pccl_core::topology::Way;
 use pccl_core::wire::WHOLE_BUFFER_MAX;
 
 /// Terms that a [`Sum`] remembers.
@@ -134,22 +135,39 @@ impl RingRun {
         self.plan.steps()
     }
 
-    /// The first frame that is sent: of the own contribution.
-    pub(crate) fn first_frame(&self) -> Option<Frame> {
-        let contribution = self.plan.contribution(&self.elements())?;
-        // The model has no other edges.
-        if contribution.to.rank != self.plan.next() {
-            return None;
-        }
-        Some(self.frame(contribution.to, contribution.range.start, self.own))
+    /// The first frames that are sent, and to which rank: of the own contribution.
+    pub(crate) fn first_frames(&self) -> Vec<(u32, Frame)> {
+        let contribution = self.plan.contribution(&self.elements());
+        let first = contribution.map(|own| self.frame(own.to, own.range.start, self.own));
+        first.into_iter().collect()
     }
 
-    const fn frame(&self, to: Target, part: u64, content: Sum) -> Frame {
-        Frame {
+    const fn frame(&self, to: Target, part: u64, content: Sum) -> (u32, Frame) {
+        let frame = Frame {
             seq: self.seq,
             step: to.step,
             part,
             content,
+        };
+        (to.rank, frame)
+    }
+
+    /// The rank that sends the frame that it waits for.
+    pub(crate) fn awaits(&self) -> Option<u32> {
+        self.arrival().map(|arrival| arrival.from)
+    }
+
+    /// Whether it sends to this rank, or receives from it, at any time.
+    pub(crate) fn uses(&self, way: Way, with: u32) -> bool {
+        let elements = self.elements();
+        let contribution = self.plan.contribution(&elements);
+        let mut arrivals = self.plan.arrivals(&elements);
+        match way {
+            Way::In => arrivals.any(|arrival| arrival.from == with),
+            Way::Out => {
+                contribution.is_some_and(|own| own.to.rank == with)
+                    || arrivals.any(|arrival| arrival.onward.is_some_and(|to| to.rank == with))
+            }
         }
     }
 
@@ -159,13 +177,11 @@ impl RingRun {
         self.at >= self.plan.steps()
     }
 
-    /// Takes the frame that it waits for; returns what is sent on. `Err`: it is not that one.
-    pub(crate) fn take(&mut self, frame: Frame) -> Result<Option<Frame>, Frame> {
+    /// Takes the frame that it waits for; returns what is sent on, and to which rank. `Err`: it is not that one.
+    pub(crate) fn take(&mut self, frame: Frame) -> Result<Vec<(u32, Frame)>, Frame> {
         let arrival = self.arrival().ok_or(frame)?;
         let fits = frame.step == arrival.step && frame.part == arrival.range.start;
-        let leads_on = arrival.onward.is_none_or(|to| to.rank == self.plan.next());
-        let around = leads_on && arrival.from == self.plan.previous();
-        if !fits || !around || !self.may_overwrite(arrival.after) {
+        if !fits || !self.may_overwrite(arrival.after) {
             return Err(frame);
         }
         let content = if arrival.action.adds() {
@@ -182,7 +198,8 @@ impl RingRun {
             *self.parts.get_mut(place).ok_or(frame)? = content;
         }
         self.at += 1;
-        Ok(arrival.onward.map(|to| self.frame(to, frame.part, content)))
+        let onward = arrival.onward.map(|to| self.frame(to, frame.part, content));
+        Ok(onward.into_iter().collect())
     }
 
     /// The own contribution leaves when the execution begins, and what arrives does so in turn.
@@ -232,11 +249,11 @@ mod tests {
         let begins =
             |(rank, peer): (u32, &PeerId)| RingRun::new(*peer, (rank, 3), (1, Seq(1)), spec);
         let mut runs: Vec<RingRun> = (0..).zip(&PEERS).filter_map(begins).collect();
-        let mut sent: Vec<Option<Frame>> = runs.iter().map(RingRun::first_frame).collect();
-        while sent.iter().any(Option::is_some) {
-            let arrived = sent.clone();
-            for (at, run) in runs.iter_mut().enumerate() {
-                sent[at] = run.take(arrived[(at + 2) % 3].unwrap()).unwrap();
+        let mut sent: Vec<(u32, Frame)> = runs.iter().flat_map(RingRun::first_frames).collect();
+        while !sent.is_empty() {
+            let arrived = std::mem::take(&mut sent);
+            for (to, frame) in arrived {
+                sent.extend(runs[to as usize].take(frame).unwrap());
             }
         }
         runs
@@ -282,7 +299,8 @@ mod tests {
         let mut runs: Vec<RingRun> = (0..2)
             .filter_map(|rank| RingRun::new(PEERS[rank as usize], (rank, 3), (1, Seq(1)), &SMALL))
             .collect();
-        let sound = runs[0].first_frame().expect("it sends");
+        let (to, sound) = runs[0].first_frames()[0];
+        assert_eq!(to, 1);
 
         assert!(runs[1].take(Frame { step: 1, ..sound }).is_err());
         assert!(runs[1].take(Frame { part: 2, ..sound }).is_err());

@@ -71,11 +71,11 @@ impl<'a> Run<'a> {
             Step::PauseEnds => {
                 self.fire_first(|timer| matches!(timer, MasterTimer::RetryWiring(_)))
             }
-            Step::Dial(no, edge) => self.dial(no, edge),
-            Step::Opens(no, edge) => self.comes_up(no, edge),
-            Step::DialFails(no, edge) | Step::RefuseDial(no, edge) => self.dial_fails(no, edge),
+            Step::Dial(no, link) => self.dial(no, link),
+            Step::Opens(no, link) => self.comes_up(no, link),
+            Step::DialFails(no, link) | Step::RefuseDial(no, link) => self.dial_fails(no, link),
             Step::Frame(no, tag) => self.take_frame(no, tag),
-            Step::Notice(no, edge) => self.notice(no, edge),
+            Step::Notice(no, link) => self.notice(no, link),
             Step::Measure(no) => self.measure(no, true),
             Step::RefuseMeasure(no) => self.measure(no, false),
             Step::Solve => self.solve(),
@@ -97,12 +97,12 @@ impl<'a> Run<'a> {
                 link.up.fall_silent();
                 link.down.fall_silent();
             }
-            Step::BreakEdge(no) => self.break_edge(no),
+            Step::BreakLink(no, link) => self.break_link(no, link),
             Step::BlackHole(no) => self.dig_black_hole(no),
             Step::ClosePort(no) => self.edit(no).is_closed = true,
             Step::Mute(no) => self.edit(no).is_mute = true,
             Step::Overdue(no) => self.overdue(no),
-            Step::EdgeOverdue(no) => self.edge_overdue(no),
+            Step::LinkOverdue(no) => self.link_overdue(no),
             Step::Late(deadline, number) => {
                 self.fire_nth(usize::from(number), |timer| is_of(timer, deadline));
             }
@@ -238,8 +238,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The master has waited for the report about an edge for too long.
-    fn edge_overdue(&mut self, no: SeatNo) {
+    /// The master has waited for the report about a link for too long.
+    fn link_overdue(&mut self, no: SeatNo) {
         let order = self.seat(no).plane.order.as_ref();
         if let Some(round) = order.map(|order| order.round) {
             self.fire_first(|timer| *timer == MasterTimer::Wiring(round));
@@ -398,20 +398,12 @@ impl<'a> Run<'a> {
             }
             PeerOutput::Answer(answer) => self.answer(no, &answer),
             PeerOutput::Close => self.close(no),
-            PeerOutput::Establish {
-                round,
-                next,
-                previous,
-            } => {
-                watch::ordered(self, next.into_iter().chain(previous));
-                let unused = self.edit(no).plane.take_order(round, next, previous);
-                self.drop_lanes(no, unused);
+            PeerOutput::Establish { round, links } => {
+                watch::ordered(self, links.iter().map(|order| order.lanes));
+                let unused = self.edit(no).plane.take_order(round, &links);
+                self.drop_lanes(no, &unused);
             }
-            PeerOutput::AdoptRing {
-                topology,
-                next,
-                previous,
-            } => self.adopt_ring(no, topology, next, previous),
+            PeerOutput::AdoptRing { topology, links } => self.adopt_ring(no, topology, &links),
             PeerOutput::RunRing { tag, seq, spec } => self.run_ring(no, tag, seq, &spec),
             PeerOutput::StopRing { seq } => self.edit(no).plane.stop(seq),
             PeerOutput::MoveState(plan) => {
@@ -460,13 +452,13 @@ impl<'a> Run<'a> {
     /// The peer is out of the run: what it had sent goes out, and its lanes end.
     fn close(&mut self, no: SeatNo) {
         let lanes = self.edit(no).plane.drop_all();
-        self.drop_lanes(no, lanes);
+        self.drop_lanes(no, &lanes);
         self.edit(no).link.up.close();
     }
 
     fn crash(&mut self, no: SeatNo) {
         let lanes = self.edit(no).plane.drop_all();
-        self.drop_lanes(no, lanes);
+        self.drop_lanes(no, &lanes);
         let plan = self.plan(no);
         let seat = self.edit(no);
         seat.link.up.cut();
@@ -547,6 +539,14 @@ pub(crate) fn call_of(seat: &Seat, plan: &SeatPlan, spec: CollectiveSpec, wish: 
         Wish::Leave => Call::Leave,
         Wish::Again(tag) | Wish::Do(Do::Start(tag) | Do::StartTwice(tag)) => initiate(tag),
         Wish::Do(Do::StartOdd(tag)) => Call::Initiate {
+            tag: tag_of(tag),
+            spec: CollectiveSpec {
+                op: pccl_core::element::ReduceOp::Max,
+                count: spec.count + 1,
+                ..spec
+            },
+        },
+        Wish::Do(Do::StartLonger(tag)) => Call::Initiate {
             tag: tag_of(tag),
             spec: CollectiveSpec {
                 count: spec.count + 1,

@@ -47,6 +47,8 @@ pub enum Do {
     Finish(u8),
     /// Start a collective that computes something else than the others want.
     StartOdd(u8),
+    /// Start one that computes the same of more numbers.
+    StartLonger(u8),
     /// Start a tag that is in use, by mistake.
     StartTwice(u8),
     /// Give a collective up; its end, whatever it is, will do.
@@ -184,6 +186,12 @@ impl User {
         self.job(tag) == Job::Running
     }
 
+    /// Has it given up what it started, and not been told what became of it, nor started it again?
+    #[must_use]
+    pub(crate) fn has_given_up(&self) -> bool {
+        self.gave_up && !self.tries_again
+    }
+
     /// Has its program ended, or the run for it?
     #[must_use]
     pub fn is_over(&self) -> bool {
@@ -232,7 +240,7 @@ impl User {
                 self.tries_again = true;
                 self.set(tag, Job::Running);
             }
-            Wish::Do(Do::Start(tag) | Do::StartOdd(tag)) => {
+            Wish::Do(Do::Start(tag) | Do::StartOdd(tag) | Do::StartLonger(tag)) => {
                 self.set(tag, Job::Running);
                 self.at += 1;
             }

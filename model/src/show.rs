@@ -2,11 +2,13 @@
 
 use std::fmt;
 
+use pccl_core::master::MasterTimer;
 use pccl_core::messages::{ToMaster, ToPeer};
-use pccl_core::peer::PeerPhase;
+use pccl_core::peer::{PeerPhase, PeerTimer};
 use pccl_core::states::ConnectionPhase;
-use pccl_core::topology::Edge;
+use pccl_core::topology::{LinkId, Way};
 
+use crate::claim::Claim;
 use crate::link::{Direction, End};
 use crate::state::{Life, RunState, Seat};
 use crate::step::SeatNo;
@@ -25,7 +27,17 @@ impl fmt::Debug for RunState {
         for (from, to) in &self.black_holes {
             writeln!(f, "lanes from {from} to {to} carry nothing")?;
         }
-        writeln!(f, "faults left: {}", self.faults)
+        writeln!(f, "faults left: {}", self.faults)?;
+        let of_timers = [
+            Claim::Timers,
+            Claim::Watched,
+            Claim::SignsOfLife,
+            Claim::Unmoved,
+        ];
+        match self.broken.filter(|claim| of_timers.contains(claim)) {
+            Some(_) => self.show_timers(f),
+            None => Ok(()),
+        }
     }
 }
 
@@ -39,6 +51,39 @@ impl RunState {
             writeln!(f, "  {about}: {belief}")?;
         }
         Ok(())
+    }
+
+    /// What runs, for the claims that say what should.
+    fn show_timers(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(master) = &self.master {
+            let timers = master.view().timers().map(timer_word);
+            let timers: Vec<String> = timers.collect();
+            writeln!(f, "timers of the master: {}", timers.join(", "))?;
+        }
+        for no in self.seat_numbers() {
+            let seat = self.seat(no);
+            let timers = seat.into_iter().flat_map(|seat| &seat.timers);
+            let timers: Vec<&str> = timers
+                .map(|timer| match timer {
+                    PeerTimer::HeartbeatDue => "sign of life",
+                    PeerTimer::MasterSilence => "silence of the master",
+                })
+                .collect();
+            writeln!(f, "timers of process {}: {}", no.0 + 1, timers.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+/// A timer of the master, and whom it watches.
+fn timer_word(timer: MasterTimer) -> String {
+    match timer {
+        MasterTimer::HeartbeatDue => "signs of life".to_owned(),
+        MasterTimer::Silence(peer) => format!("silence of {peer}"),
+        MasterTimer::Late(peer) => format!("late is {peer}"),
+        MasterTimer::Wiring(round) => format!("connecting, {round}"),
+        MasterTimer::RetryWiring(round) => format!("pause, {round}"),
+        MasterTimer::Solver(round) => format!("solver, {round}"),
     }
 }
 
@@ -89,16 +134,12 @@ fn show_seat(f: &mut fmt::Formatter<'_>, no: SeatNo, seat: &Seat) -> fmt::Result
     writeln!(f, ": {}", doing(seat))?;
     show_direction(f, "to the master", &seat.link.up, up_word)?;
     show_direction(f, "from the master", &seat.link.down, down_word)?;
-    for (edge, name) in [
-        (Edge::ToNext, "to the next"),
-        (Edge::FromPrevious, "from the previous"),
-    ] {
-        for lanes in seat.plane.lanes(edge) {
+    for link in seat.plane.links() {
+        for lanes in seat.plane.lanes(link) {
+            let name = towards(link);
             match (lanes.cut, lanes.noticed) {
-                (_, true) => writeln!(f, "    lanes {name}, {}: known to be broken", lanes.with)?,
-                (true, false) => {
-                    writeln!(f, "    lanes {name}, {}: broken, unnoticed", lanes.with)?
-                }
+                (_, true) => writeln!(f, "    lanes {name}: known to be broken")?,
+                (true, false) => writeln!(f, "    lanes {name}: broken, unnoticed")?,
                 (false, false) => {}
             }
         }
@@ -178,11 +219,11 @@ fn show_direction<M>(
     writeln!(f)
 }
 
-/// Which edge of a peer, in words.
-pub(crate) fn towards(edge: Edge) -> &'static str {
-    match edge {
-        Edge::ToNext => "to its next",
-        Edge::FromPrevious => "from its previous",
+/// Which link of a peer, in words.
+pub(crate) fn towards(link: LinkId) -> String {
+    match link.way {
+        Way::Out => format!("to {}", link.with),
+        Way::In => format!("from {}", link.with),
     }
 }
 
@@ -192,8 +233,8 @@ pub fn up_word(message: &ToMaster) -> String {
     match message {
         ToMaster::Hello(_) => "hello".to_owned(),
         ToMaster::UpdateTopology { .. } => "vote: update the topology".to_owned(),
-        ToMaster::EdgeUp { round, edge } => format!("the edge {} is up ({round})", towards(*edge)),
-        ToMaster::EdgeFailed { round, edge, .. } => format!("no edge {} ({round})", towards(*edge)),
+        ToMaster::LinkUp { round, link } => format!("the link {} is up ({round})", towards(*link)),
+        ToMaster::LinkFailed { round, link, .. } => format!("no link {} ({round})", towards(*link)),
         ToMaster::ArePeersPending => "does anybody wait?".to_owned(),
         ToMaster::OptimizeTopology => "vote: optimize".to_owned(),
         ToMaster::Bandwidth { to, .. } => format!("bandwidth to {to}"),
@@ -216,7 +257,7 @@ pub fn down_word(message: &ToPeer) -> String {
     match message {
         ToPeer::Welcome { peer, .. } => format!("welcome, {peer}"),
         ToPeer::Refused(refusal) => format!("refused: {refusal}"),
-        ToPeer::EstablishRing { round, .. } => format!("connect edges ({round})"),
+        ToPeer::EstablishLinks { round, .. } => format!("connect links ({round})"),
         ToPeer::TopologyEstablished { topology, .. } => {
             let ring: Vec<u64> = topology.ring.0.iter().map(|peer| peer.0).collect();
             format!("the ring {ring:?} stands in {}", topology.epoch)

@@ -10,7 +10,7 @@ use pccl_core::master::{Master, TourProblem};
 use pccl_core::messages::Verdict;
 use pccl_core::peer::{Peer, PeerConfig, PeerTimer};
 use pccl_core::shared_state::SyncStrategy;
-use pccl_core::topology::Edge;
+use pccl_core::topology::LinkId;
 
 use crate::claim::Claim;
 use crate::contents::{Compared, Contents};
@@ -197,14 +197,10 @@ impl RunState {
         u8::try_from(at).ok().map(SeatNo)
     }
 
-    /// Do the lanes of this edge of a peer carry nothing?
+    /// Do the lanes of this link of a peer carry nothing?
     #[must_use]
-    pub fn is_black_hole(&self, me: PeerId, edge: Edge, with: PeerId) -> bool {
-        let direction = match edge {
-            Edge::ToNext => (me, with),
-            Edge::FromPrevious => (with, me),
-        };
-        self.black_holes.contains(&direction)
+    pub fn is_black_hole(&self, me: PeerId, link: LinkId) -> bool {
+        self.black_holes.contains(&link.ends(me))
     }
 
     /// A process.

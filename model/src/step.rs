@@ -6,7 +6,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use pccl_core::topology::Edge;
+use pccl_core::id::PeerId;
+use pccl_core::topology::{LinkId, Way};
 
 /// A process's place in the run, from 0; written from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,7 +32,7 @@ impl fmt::Display for SeatNo {
 pub enum Deadline {
     /// Of one peer, for whose vote or part others wait.
     Peer,
-    /// Of the reports about ring edges.
+    /// Of the reports about links.
     Wiring,
     /// Of the solver.
     Solver,
@@ -56,17 +57,17 @@ pub enum Step {
     MasterSilence(SeatNo),
     /// The pause before a ring is attempted again is over: the oldest that runs.
     PauseEnds,
-    /// The lanes of one ordered edge come up, at both ends or at the end that is dialled; the seat is the
+    /// The lanes of one ordered link come up, at both ends or at the end that is dialled; the seat is the
     /// one that dials.
-    Dial(SeatNo, Edge),
+    Dial(SeatNo, LinkId),
     /// They come up at the end that dials, after the other one.
-    Opens(SeatNo, Edge),
-    /// An ordered edge cannot come up because the other end is gone or hangs.
-    DialFails(SeatNo, Edge),
+    Opens(SeatNo, LinkId),
+    /// An ordered link cannot come up because the other end is gone or hangs.
+    DialFails(SeatNo, LinkId),
     /// A peer takes in the next frame for one of its rings, by tag.
     Frame(SeatNo, u8),
-    /// A peer notices that the lanes of an edge have ended, or that they stall.
-    Notice(SeatNo, Edge),
+    /// A peer notices that the lanes of a link have ended, or that they stall.
+    Notice(SeatNo, LinkId),
     /// A peer measures the bandwidths that it was told to.
     Measure(SeatNo),
     /// The solver has found a ring: the oldest question.
@@ -80,8 +81,8 @@ pub enum Step {
     /// The master has waited for too long for the part of a peer that never comes to its end, or for the vote
     /// of one that rests.
     Overdue(SeatNo),
-    /// The master has waited for too long for the report about an edge that a peer never opens.
-    EdgeOverdue(SeatNo),
+    /// The master has waited for too long for the report about a link that a peer never opens.
+    LinkOverdue(SeatNo),
     /// A frozen process goes on.
     Thaw(SeatNo),
     /// A peer shows the master that it lives.
@@ -98,16 +99,16 @@ pub enum Step {
     Cut(SeatNo),
     /// A connection to the master carries nothing any more, and neither end is told.
     HalfOpen(SeatNo),
-    /// The lanes of the edge on which a peer sends break.
-    BreakEdge(SeatNo),
+    /// The lanes of a link on which a peer sends break.
+    BreakLink(SeatNo, LinkId),
     /// Whatever lanes there are from a peer to its next carry nothing from here on.
     BlackHole(SeatNo),
     /// Nobody can open lanes to a process any more.
     ClosePort(SeatNo),
     /// A process goes on, but never comes to the end of its own part of anything.
     Mute(SeatNo),
-    /// An ordered edge cannot be connected this time.
-    RefuseDial(SeatNo, Edge),
+    /// An ordered link cannot be connected this time.
+    RefuseDial(SeatNo, LinkId),
     /// A peer cannot measure.
     RefuseMeasure(SeatNo),
     /// A transfer of shared state breaks, and the one that fetches notices.
@@ -131,7 +132,7 @@ impl Step {
             | Self::Freeze(_)
             | Self::Cut(_)
             | Self::HalfOpen(_)
-            | Self::BreakEdge(_)
+            | Self::BreakLink(_, _)
             | Self::BlackHole(_)
             | Self::ClosePort(_)
             | Self::Mute(_)
@@ -153,7 +154,7 @@ impl Step {
             | Self::Dial(..)
             | Self::Opens(..)
             | Self::Overdue(_)
-            | Self::EdgeOverdue(_)
+            | Self::LinkOverdue(_)
             | Self::DialFails(..)
             | Self::Frame(..)
             | Self::Notice(..)
@@ -183,10 +184,11 @@ impl Step {
     }
 }
 
-fn edge_word(edge: Edge) -> &'static str {
-    match edge {
-        Edge::ToNext => "next",
-        Edge::FromPrevious => "previous",
+/// A link as it is written in a trace: `to:3`.
+fn link_word(link: LinkId) -> String {
+    match link.way {
+        Way::Out => format!("to:{}", link.with.0),
+        Way::In => format!("from:{}", link.with.0),
     }
 }
 
@@ -211,28 +213,28 @@ impl fmt::Display for Step {
             Self::Silence(seat) => write!(f, "silence {seat}"),
             Self::MasterSilence(seat) => write!(f, "master-silence {seat}"),
             Self::PauseEnds => f.write_str("pause-ends"),
-            Self::Dial(seat, edge) => write!(f, "dial {seat} {}", edge_word(*edge)),
-            Self::Opens(seat, edge) => write!(f, "opens {seat} {}", edge_word(*edge)),
-            Self::DialFails(seat, edge) => write!(f, "dial-fails {seat} {}", edge_word(*edge)),
+            Self::Dial(seat, link) => write!(f, "dial {seat} {}", link_word(*link)),
+            Self::Opens(seat, link) => write!(f, "opens {seat} {}", link_word(*link)),
+            Self::DialFails(seat, link) => write!(f, "dial-fails {seat} {}", link_word(*link)),
             Self::Frame(seat, tag) => write!(f, "frame {seat} {tag}"),
-            Self::Notice(seat, edge) => write!(f, "notice {seat} {}", edge_word(*edge)),
+            Self::Notice(seat, link) => write!(f, "notice {seat} {}", link_word(*link)),
             Self::Measure(seat) => write!(f, "measure {seat}"),
             Self::Solve => f.write_str("solve"),
             Self::Fetch(seat) => write!(f, "fetch {seat}"),
             Self::Served(seat) => write!(f, "served {seat}"),
             Self::FetchFails(seat) => write!(f, "fetch-fails {seat}"),
             Self::Overdue(seat) => write!(f, "overdue {seat}"),
-            Self::EdgeOverdue(seat) => write!(f, "edge-overdue {seat}"),
+            Self::LinkOverdue(seat) => write!(f, "link-overdue {seat}"),
             Self::Thaw(seat) => write!(f, "thaw {seat}"),
             Self::Crash(seat) => write!(f, "crash {seat}"),
             Self::Freeze(seat) => write!(f, "freeze {seat}"),
             Self::Cut(seat) => write!(f, "cut {seat}"),
             Self::HalfOpen(seat) => write!(f, "half-open {seat}"),
-            Self::BreakEdge(seat) => write!(f, "break-edge {seat}"),
+            Self::BreakLink(seat, link) => write!(f, "break-link {seat} {}", link_word(*link)),
             Self::BlackHole(seat) => write!(f, "black-hole {seat}"),
             Self::ClosePort(seat) => write!(f, "close-port {seat}"),
             Self::Mute(seat) => write!(f, "mute {seat}"),
-            Self::RefuseDial(seat, edge) => write!(f, "refuse-dial {seat} {}", edge_word(*edge)),
+            Self::RefuseDial(seat, link) => write!(f, "refuse-dial {seat} {}", link_word(*link)),
             Self::RefuseMeasure(seat) => write!(f, "refuse-measure {seat}"),
             Self::BreakFetch(seat) => write!(f, "break-fetch {seat}"),
             Self::BreakServe(seat) => write!(f, "break-serve {seat}"),
@@ -278,7 +280,7 @@ fn parse(text: &str) -> Option<Step> {
         ["late", which, number] => Some(Step::Late(deadline(which)?, number.parse().ok()?)),
         [verb, seat] => of_seat(verb, parse_seat(seat)?),
         ["frame", seat, tag] => Some(Step::Frame(parse_seat(seat)?, tag.parse().ok()?)),
-        [verb, seat, which] => of_edge(verb, parse_seat(seat)?, parse_edge(which)?),
+        [verb, seat, which] => of_link(verb, parse_seat(seat)?, parse_link(which)?),
         _ => None,
     }
 }
@@ -297,14 +299,13 @@ fn of_seat(verb: &str, seat: SeatNo) -> Option<Step> {
         "served" => Step::Served(seat),
         "fetch-fails" => Step::FetchFails(seat),
         "overdue" => Step::Overdue(seat),
-        "edge-overdue" => Step::EdgeOverdue(seat),
+        "link-overdue" => Step::LinkOverdue(seat),
         "thaw" => Step::Thaw(seat),
         "beat" => Step::Beat(seat),
         "crash" => Step::Crash(seat),
         "freeze" => Step::Freeze(seat),
         "cut" => Step::Cut(seat),
         "half-open" => Step::HalfOpen(seat),
-        "break-edge" => Step::BreakEdge(seat),
         "black-hole" => Step::BlackHole(seat),
         "close-port" => Step::ClosePort(seat),
         "mute" => Step::Mute(seat),
@@ -315,13 +316,14 @@ fn of_seat(verb: &str, seat: SeatNo) -> Option<Step> {
     })
 }
 
-fn of_edge(verb: &str, seat: SeatNo, edge: Edge) -> Option<Step> {
+fn of_link(verb: &str, seat: SeatNo, link: LinkId) -> Option<Step> {
     Some(match verb {
-        "dial" => Step::Dial(seat, edge),
-        "dial-fails" => Step::DialFails(seat, edge),
-        "opens" => Step::Opens(seat, edge),
-        "notice" => Step::Notice(seat, edge),
-        "refuse-dial" => Step::RefuseDial(seat, edge),
+        "dial" => Step::Dial(seat, link),
+        "dial-fails" => Step::DialFails(seat, link),
+        "opens" => Step::Opens(seat, link),
+        "notice" => Step::Notice(seat, link),
+        "refuse-dial" => Step::RefuseDial(seat, link),
+        "break-link" => Step::BreakLink(seat, link),
         _ => return None,
     })
 }
@@ -339,10 +341,12 @@ fn parse_seat(word: &str) -> Option<SeatNo> {
     word.parse::<u8>().ok()?.checked_sub(1).map(SeatNo)
 }
 
-fn parse_edge(word: &str) -> Option<Edge> {
-    match word {
-        "next" => Some(Edge::ToNext),
-        "previous" => Some(Edge::FromPrevious),
+fn parse_link(word: &str) -> Option<LinkId> {
+    let (way, with) = word.split_once(':')?;
+    let with = PeerId(with.parse().ok()?);
+    match way {
+        "to" => Some(LinkId::to(with)),
+        "from" => Some(LinkId::from(with)),
         _ => None,
     }
 }
@@ -363,16 +367,16 @@ mod tests {
             Step::Silence(seat),
             Step::MasterSilence(seat),
             Step::PauseEnds,
-            Step::Dial(seat, Edge::ToNext),
-            Step::DialFails(seat, Edge::FromPrevious),
-            Step::Opens(seat, Edge::ToNext),
+            Step::Dial(seat, LinkId::to(PeerId(2))),
+            Step::DialFails(seat, LinkId::from(PeerId(7))),
+            Step::Opens(seat, LinkId::to(PeerId(2))),
             Step::Overdue(seat),
-            Step::EdgeOverdue(seat),
+            Step::LinkOverdue(seat),
             Step::BlackHole(seat),
             Step::ClosePort(seat),
             Step::Mute(seat),
             Step::Frame(seat, 7),
-            Step::Notice(seat, Edge::ToNext),
+            Step::Notice(seat, LinkId::to(PeerId(2))),
             Step::Measure(seat),
             Step::Solve,
             Step::Fetch(seat),
@@ -383,8 +387,8 @@ mod tests {
             Step::Freeze(seat),
             Step::Cut(seat),
             Step::HalfOpen(seat),
-            Step::BreakEdge(seat),
-            Step::RefuseDial(seat, Edge::FromPrevious),
+            Step::BreakLink(seat, LinkId::to(PeerId(1))),
+            Step::RefuseDial(seat, LinkId::from(PeerId(7))),
             Step::RefuseMeasure(seat),
             Step::BreakFetch(seat),
             Step::BreakServe(seat),
@@ -410,6 +414,8 @@ mod tests {
             "call 0",
             "call x",
             "dial 1 up",
+            "dial 1 to:x",
+            "break-link 1",
             "frame 1",
             "jump 1",
         ] {

@@ -126,28 +126,28 @@ fn event(names: &Names, state: &RunState, step: Step) -> String {
         Step::PauseEnds => {
             "The pause before the next attempt to connect the ring is over".to_owned()
         }
-        Step::Dial(no, edge) => format!("{} connects its lanes {}", who(no), towards(edge)),
-        Step::Opens(no, edge) => format!(
+        Step::Dial(no, link) => format!("{} connects its lanes {}", who(no), towards(link)),
+        Step::Opens(no, link) => format!(
             "The lanes of {} {} are up at its own end too",
             whom(no),
-            towards(edge)
+            towards(link)
         ),
-        Step::EdgeOverdue(no) => format!(
-            "The master has waited for the edges of {} for too long",
+        Step::LinkOverdue(no) => format!(
+            "The master has waited for the links of {} for too long",
             whom(no)
         ),
         Step::Overdue(no) => format!("The master has waited for {} for too long", whom(no)),
-        Step::DialFails(no, edge) => format!(
+        Step::DialFails(no, link) => format!(
             "{} cannot connect its lanes {}: nobody answers there",
             who(no),
-            towards(edge)
+            towards(link)
         ),
         Step::Frame(no, tag) => format!("{} takes the next frame of tag {tag} in", who(no)),
-        Step::Notice(no, edge) => {
+        Step::Notice(no, link) => {
             format!(
                 "{} notices that its lanes {} are dead",
                 who(no),
-                towards(edge)
+                towards(link)
             )
         }
         Step::Measure(no) => format!("{} measures its bandwidths", who(no)),
@@ -163,7 +163,7 @@ fn event(names: &Names, state: &RunState, step: Step) -> String {
             "The connection of {} to the master goes dead, and neither end is told",
             whom(no)
         ),
-        Step::BreakEdge(no) => format!("The lanes of {} to its next break", whom(no)),
+        Step::BreakLink(no, link) => format!("The lanes of {} {} break", whom(no), towards(link)),
         Step::BlackHole(no) => format!(
             "What {} sends to its next arrives no more, on no lanes",
             whom(no)
@@ -173,10 +173,10 @@ fn event(names: &Names, state: &RunState, step: Step) -> String {
             "{} lives on, but comes to the end of nothing any more",
             who(no)
         ),
-        Step::RefuseDial(no, edge) => format!(
+        Step::RefuseDial(no, link) => format!(
             "{} cannot connect its lanes {} this time",
             who(no),
-            towards(edge)
+            towards(link)
         ),
         Step::RefuseMeasure(no) => format!("{} cannot measure", who(no)),
         Step::BreakServe(no) => format!("A transfer from {} breaks", whom(no)),
@@ -252,7 +252,8 @@ fn wish(scenario: &Scenario, state: &RunState, no: SeatNo) -> String {
         Some(Wish::Do(what)) => match what {
             Do::Start(tag) => format!("starts tag {tag}"),
             Do::StartTwice(tag) => format!("starts tag {tag}, which is in use"),
-            Do::StartOdd(tag) => format!("starts tag {tag} with other numbers than the rest"),
+            Do::StartOdd(tag) => format!("starts tag {tag} with another operation than the rest"),
+            Do::StartLonger(tag) => format!("starts tag {tag} with more numbers than the rest"),
             Do::Cancel(tag) => format!("gives tag {tag} up"),
             Do::Update | Do::UpdateIfPending => "calls update_topology".to_owned(),
             Do::Ask => "calls are_peers_pending".to_owned(),

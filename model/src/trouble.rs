@@ -18,6 +18,8 @@ pub const MANY: u8 = 2;
 pub struct Trouble {
     /// Who was to open lanes to whom in an attempt that failed for it, since the two were last connected.
     pub undialled: BTreeSet<(PeerId, PeerId)>,
+    /// Those of them of which nothing was said before the time was over.
+    pub overdue: BTreeSet<(PeerId, PeerId)>,
     /// Collectives that were aborted because the lanes of these two ended, since one was committed.
     pub breaks: BTreeMap<Pair, u8>,
     /// Edges of standing rings, sender first, of which the master was told that they lost a lane; and whether
@@ -29,7 +31,7 @@ pub struct Trouble {
     pub unfetched: BTreeMap<(PeerId, PeerId), u8>,
     /// Who held others up, and stayed, since its group last brought something to an end.
     pub stalled: BTreeSet<PeerId>,
-    /// Attempts in which an edge of a newcomer did not come up.
+    /// Attempts in which a link of a newcomer did not come up.
     pub strikes: BTreeMap<PeerId, u8>,
     /// Attempts to connect the ring of a group since one was connected.
     pub attempts: BTreeMap<GroupId, Attempts>,
@@ -45,10 +47,10 @@ pub struct Attempts {
     /// The present one.
     pub round: Round,
     /// What it opens, sender first.
-    pub edges: BTreeMap<(PeerId, PeerId), Opened>,
+    pub links: BTreeMap<(PeerId, PeerId), Opened>,
 }
 
-/// An edge whose lanes are being opened.
+/// A link whose lanes are being opened.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Opened {
     /// The sender opens them.
@@ -134,14 +136,17 @@ impl Trouble {
 
     /// These two were connected.
     pub fn connected(&mut self, one: PeerId, other: PeerId) {
-        self.undialled.remove(&(one, other));
-        self.undialled.remove(&(other, one));
+        for dial in [(one, other), (other, one)] {
+            self.undialled.remove(&dial);
+            self.overdue.remove(&dial);
+        }
     }
 
     /// Forgets whoever is none of these.
     pub fn keep(&mut self, is_there: impl Fn(PeerId) -> bool) {
         let both = |(one, other): &(PeerId, PeerId)| is_there(*one) && is_there(*other);
         self.undialled.retain(both);
+        self.overdue.retain(both);
         self.breaks.retain(|ends, _| both(ends));
         self.broken.retain(|ends, _| both(ends));
         self.aborted_for.retain(both);
@@ -149,7 +154,7 @@ impl Trouble {
         self.stalled.retain(|peer| is_there(*peer));
         self.strikes.retain(|peer, _| is_there(*peer));
         for attempts in self.attempts.values_mut() {
-            attempts.edges.retain(|ends, _| both(ends));
+            attempts.links.retain(|ends, _| both(ends));
         }
     }
 }

@@ -13,7 +13,7 @@ use pccl_core::id::{ConnId, Epoch, GroupId, PeerId, ProtocolVersion, Seq, Tag};
 use pccl_core::log::Machine;
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput};
 use pccl_core::messages::{Hello, RingOutcome, ToMaster};
-use pccl_core::topology::BrokenEdges;
+use pccl_core::topology::BrokenLinks;
 use pccl_recording::Recorded;
 
 const TURNS: usize = 500;
@@ -69,13 +69,13 @@ fn turn(mut handle: impl FnMut(MasterInput, &mut Vec<MasterOutput>)) -> Duration
             count: 1000,
             quantization: Quantization::None,
         };
-        let broken = BrokenEdges::NONE;
+        let broken = BrokenLinks::NONE;
         let (tag, seq, outcome) = (Tag(0), Seq(reduce), RingOutcome::Done);
         let starts = ToMaster::InitiateCollective {
             tag,
             spec,
             epoch: Epoch(0),
-            broken,
+            broken: broken.clone(),
         };
         let ends = ToMaster::CompleteCollective {
             seq,

@@ -88,7 +88,7 @@ impl Loss {
     #[must_use]
     pub fn of_readme() -> Vec<Self> {
         let mut losses = Self::at(Who::Newcomer, &Step::ALL);
-        // A veteran is welcome, and has one edge connected anew.
+        // A veteran is welcome, and has one link connected anew.
         let steps = Step::ALL.into_iter();
         let steps = steps.filter(|step| !matches!(step, Step::Welcome | Step::FirstReport));
         losses.extend(Self::at(Who::Veteran, &steps.collect::<Vec<_>>()));

@@ -21,9 +21,9 @@ pub enum Step {
     Welcome,
     /// Lanes are to be opened.
     Orders,
-    /// The first of two ordered edges is up, or is not.
+    /// The first of several ordered links is up, or is not.
     FirstReport,
-    /// The last of the ordered edges is up, or is not.
+    /// The last of the ordered links is up, or is not.
     LastReport,
     /// The ring stands: who was a newcomer is in.
     Ring,
@@ -98,7 +98,7 @@ enum Passage {
 struct State {
     passage: Passage,
     hold_at: Option<Point>,
-    /// Of the last orders: edges that were not reported yet, and whether any was.
+    /// Of the last orders: links that were not reported yet, and whether any was.
     unreported: usize,
     reported: bool,
     /// Of both connections.
@@ -294,8 +294,8 @@ impl Shared {
 fn of_master(message: &ToPeer, state: &mut State) -> Option<Step> {
     match message {
         ToPeer::Welcome { .. } => Some(Step::Welcome),
-        ToPeer::EstablishRing { next, previous, .. } => {
-            state.unreported = usize::from(next.is_some()) + usize::from(previous.is_some());
+        ToPeer::EstablishLinks { links, .. } => {
+            state.unreported = links.len();
             state.reported = false;
             Some(Step::Orders)
         }
@@ -318,7 +318,7 @@ fn of_master(message: &ToPeer, state: &mut State) -> Option<Step> {
 
 fn of_peer(message: &ToMaster, state: &mut State) -> Option<Step> {
     match message {
-        ToMaster::EdgeUp { .. } | ToMaster::EdgeFailed { .. } => {
+        ToMaster::LinkUp { .. } | ToMaster::LinkFailed { .. } => {
             state.unreported = state.unreported.saturating_sub(1);
             let first = !std::mem::replace(&mut state.reported, true);
             match state.unreported {

@@ -4,7 +4,6 @@ use std::path::Path;
 
 use pccl_core::id::Round;
 use pccl_core::peer::PeerInput;
-use pccl_core::topology::Edge;
 use pccl_model::recorded::{Judgement, Rule, judge};
 use pccl_tests::processes::Swarm;
 use pccl_tests::scripted::PeerOptions;
@@ -100,9 +99,16 @@ fn the_logs_of_a_run_with_a_kill_and_a_newcomer_go_together_and_doctored_ones_do
 
     let mut never = files.clone();
     doctor::change_peer(&mut never, &name, |inputs| {
-        let (edge, built) = (Edge::ToNext, Round(1_000_000));
+        // A link that it has had, of a round that never was.
+        let link = inputs.iter().find_map(|input| {
+            let PeerInput::LinkUp { link, .. } = input else {
+                return None;
+            };
+            Some(*link)
+        });
+        let (link, built) = (link.unwrap(), Round(1_000_000));
         let middle = inputs.len() / 2;
-        inputs.insert(middle, PeerInput::EdgeBroke { edge, built });
+        inputs.insert(middle, PeerInput::LinkBroke { link, built });
     });
     assert_breaks(&never, Rule::Lanes, &name);
 }

@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N")]
     pub(crate) faults: Option<u8>,
 
-    /// Eight larger scenarios, four peers among them: hours, and tens of gigabytes, unless cut
+    /// Nine larger scenarios, four peers among them: hours, and tens of gigabytes, unless cut
     #[arg(long)]
     pub(crate) deep: bool,
 

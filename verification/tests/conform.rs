@@ -4,10 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use pccl_core::id::{GroupId, Round};
+use pccl_core::id::{GroupId, PeerId, Round};
 use pccl_core::master::{Master, MasterConfig, MasterInput};
 use pccl_core::peer::{Call, Peer, PeerConfig, PeerInput};
-use pccl_core::topology::Edge;
+use pccl_core::topology::LinkId;
 use pccl_recording::Recorded;
 
 use run::{Files, Rings, Run};
@@ -157,8 +157,8 @@ fn a_report_of_a_round_that_was_never_adopted_ends_with_1_and_is_called_that() {
     doctor::change_peer(&mut files, "peer-1", |inputs| {
         let leave = PeerInput::Call(Call::Leave);
         let at = inputs.iter().position(|input| *input == leave).unwrap();
-        let (edge, built) = (Edge::ToNext, Round(999));
-        inputs.insert(at, PeerInput::EdgeBroke { edge, built });
+        let (link, built) = (LinkId::to(PeerId(1)), Round(999));
+        inputs.insert(at, PeerInput::LinkBroke { link, built });
     });
 
     let (told, code) = said_of("never-adopted", &files);

@@ -250,8 +250,8 @@ impl<T: Number> Rank<T> {
         Ok(measured)
     }
 
-    /// The iterations of one batch, back to back; nothing else is between the two readings of the
-    /// CPU time.
+    /// The iterations of one batch, back to back or with pauses; nothing else is between the two readings of
+    /// the CPU time.
     fn run_batch(
         &mut self,
         of: Contestant,
@@ -260,6 +260,9 @@ impl<T: Number> Rank<T> {
     ) -> Result<(), RankError> {
         let before = cpu_time();
         for ((source, result), _) in self.memory.buffers().zip(iterations) {
+            if self.work.pause_ms > 0 {
+                thread::sleep(Duration::from_millis(self.work.pause_ms));
+            }
             let begun = Instant::now();
             match of {
                 Contestant::Ours => reduce(&self.comm, &self.work, source, result)?,

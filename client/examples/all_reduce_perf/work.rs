@@ -49,6 +49,9 @@ pub(crate) struct Work {
     /// Reduces that run at once, each of the size of the row. In place only.
     #[arg(long, default_value_t = 1, value_parser = concurrent)]
     pub(crate) concurrent: usize,
+    /// Rest for so many milliseconds before each iteration, as a training loop computes between two reduces.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) pause_ms: u64,
     /// Replace the contribution by the result, which costs a backup of what is overwritten.
     #[arg(long)]
     pub(crate) in_place: bool,
@@ -144,6 +147,7 @@ impl Work {
             format!("--type={}", self.element),
             format!("--op={}", self.op),
             format!("--concurrent={}", self.concurrent),
+            format!("--pause-ms={}", self.pause_ms),
         ];
         arguments.extend(self.quantize.map(|by| format!("--quantize={}", by.name)));
         arguments.extend(self.in_place.then(|| "--in-place".to_owned()));

@@ -1,5 +1,5 @@
 //! What one operation does on the lanes of one number: the one from the previous rank, and the one to
-//! the next, as far as both edges have lanes of that number.
+//! the next, as far as both links have lanes of that number.
 
 use std::task::{Context, Poll, ready};
 
@@ -111,7 +111,7 @@ impl LaneWork {
                 }
                 Some(Err(_)) | None => {
                     if let Some(sending) = sending {
-                        sending.edge.report();
+                        sending.link.report();
                     }
                     return Err(RingFailure::LaneLost);
                 }

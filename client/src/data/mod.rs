@@ -1,8 +1,8 @@
 //! The data plane: moves tensor bytes between ring neighbours.
 //!
 //! A *frame* is a header and up to 256 KiB of payload. An operation runs in its caller's task, where the
-//! user's buffers are borrowed ([`run`]): it receives from the lanes of the edge from the previous rank,
-//! reduces ([`work`]), and sends on the lanes of the edge to the next one.
+//! user's buffers are borrowed ([`run`]): it receives from the lanes of the link from the previous rank,
+//! reduces ([`work`]), and sends on the lanes of the link to the next one.
 //!
 //! ```text
 //! previous ──lane──▶ ┌───────────────────────────┐ ──lane──▶ next
@@ -22,10 +22,10 @@
 //!   those that arrive late are read and thrown away.
 
 mod buffers;
-mod edge;
 mod gate;
 mod kernel;
 mod lanes;
+mod link;
 mod mailbox;
 mod pool;
 mod port;
@@ -38,21 +38,22 @@ mod stall;
 mod tests;
 mod work;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use pccl_core::element::CollectiveSpec;
 use pccl_core::id::{PeerId, Round, Seq};
-use pccl_core::peer::AdoptedEdge;
+use pccl_core::peer::{AdoptedLanes, AdoptedLink};
 use pccl_core::plan::STRIPE_BYTES_MIN;
-use pccl_core::topology::{Edge, Topology};
+use pccl_core::topology::{LinkId, Topology};
 use pccl_core::transport::Lane;
 use pccl_core::wire::{FRAME_PAYLOAD_MAX, WHOLE_BUFFER_MAX};
 use tokio::sync::mpsc;
 
-use edge::{Installed, StandingEdge};
 use gate::Gate;
+use link::{Installed, StandingLink};
 use pool::Pool;
 use port::{Receiving, Sending};
 use registry::{Inbox, Operation, Registry};
@@ -109,10 +110,10 @@ impl Default for DataConfig {
 /// What the data plane tells the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DataEvent {
-    /// A standing edge is of no more use. Told once per edge and build.
-    EdgeBroke {
-        /// Which edge.
-        edge: Edge,
+    /// A standing link is of no more use. Told once per link and build.
+    LinkBroke {
+        /// Which link.
+        link: LinkId,
         /// The round in which it was built.
         built: Round,
     },
@@ -139,25 +140,29 @@ impl Shared {
     }
 }
 
-/// One value for each of the two edges.
-#[derive(Debug)]
-pub(crate) struct PerEdge<T> {
-    pub(crate) to_next: Option<T>,
-    pub(crate) from_previous: Option<T>,
+/// Where a peer stands in its ring.
+#[derive(Clone, Copy, Debug)]
+struct InRing {
+    place: Place,
+    /// `None`: it is alone.
+    next: Option<LinkId>,
+    previous: Option<LinkId>,
 }
 
-impl<T> PerEdge<T> {
-    /// Of neither.
-    const NONE: Self = Self {
-        to_next: None,
-        from_previous: None,
-    };
-
-    fn slot(&mut self, edge: Edge) -> &mut Option<T> {
-        match edge {
-            Edge::ToNext => &mut self.to_next,
-            Edge::FromPrevious => &mut self.from_previous,
-        }
+impl InRing {
+    /// `None`: `me` is not in the ring.
+    fn of(topology: &Topology, me: PeerId) -> Option<Self> {
+        let ring = &topology.ring;
+        let place = Place {
+            world: u32::try_from(ring.world_size()).ok()?,
+            rank: u32::try_from(ring.rank_of(me)?).ok()?,
+            lanes: topology.lanes,
+        };
+        Some(Self {
+            place,
+            next: ring.next_of(me).map(LinkId::to),
+            previous: ring.previous_of(me).map(LinkId::from),
+        })
     }
 }
 
@@ -165,9 +170,9 @@ impl<T> PerEdge<T> {
 #[derive(Debug)]
 pub(crate) struct DataPlane {
     shared: Arc<Shared>,
-    installed: PerEdge<Installed>,
-    standing: PerEdge<StandingEdge>,
-    place: Option<Place>,
+    installed: BTreeMap<LinkId, Installed>,
+    standing: BTreeMap<LinkId, StandingLink>,
+    ring: Option<InRing>,
 }
 
 impl DataPlane {
@@ -183,9 +188,9 @@ impl DataPlane {
                 events,
                 progress: Progress::default(),
             }),
-            installed: PerEdge::NONE,
-            standing: PerEdge::NONE,
-            place: None,
+            installed: BTreeMap::new(),
+            standing: BTreeMap::new(),
+            ring: None,
         }
     }
 
@@ -194,33 +199,41 @@ impl DataPlane {
         &self.shared.progress
     }
 
-    /// Keeps lanes of `edge`, built in `built`, in the order of their numbers, until they are adopted
-    /// or abandoned. One direction of each is used: sending towards the next rank, receiving from the
-    /// previous one. The other direction stays open and must stay silent.
-    pub(crate) fn install(&mut self, edge: Edge, built: Round, lanes: Vec<Lane>) {
-        *self.installed.slot(edge) = Some(Installed { built, lanes });
+    /// Keeps lanes of `link`, built in `built`, in the order of their numbers, until they are adopted
+    /// or abandoned. One direction of each is used, that of the link. The other direction stays open and must
+    /// stay silent.
+    pub(crate) fn install(&mut self, link: LinkId, built: Round, lanes: Vec<Lane>) {
+        self.installed.insert(link, Installed { built, lanes });
     }
 
     /// Drops installed lanes that were not adopted.
     pub(crate) fn abandon(&mut self) {
-        self.installed = PerEdge::NONE;
+        self.installed.clear();
     }
 
     /// The ring stands, on these lanes; all others are dropped, standing and installed. Has to be called
     /// inside a tokio runtime, whose tasks serve the lanes.
-    pub(crate) fn adopt(&mut self, topology: &Topology, me: PeerId, edges: &PerEdge<AdoptedEdge>) {
+    pub(crate) fn adopt(&mut self, topology: &Topology, me: PeerId, links: &[AdoptedLink]) {
         self.shared.not_local.store(false, Ordering::Relaxed);
-        self.adopt_edge(Edge::ToNext, edges.to_next);
-        self.adopt_edge(Edge::FromPrevious, edges.from_previous);
-        let rank = topology.ring.rank_of(me);
-        let world = topology.ring.world_size();
-        self.place = rank.and_then(|rank| {
-            Some(Place {
-                world: u32::try_from(world).ok()?,
-                rank: u32::try_from(rank).ok()?,
-                lanes: topology.lanes,
-            })
-        });
+        let mut installed = std::mem::take(&mut self.installed);
+        let mut before = std::mem::take(&mut self.standing);
+        for AdoptedLink { link, lanes } in links {
+            let standing = match lanes {
+                AdoptedLanes::Keep => before.remove(link),
+                AdoptedLanes::Use(built) => {
+                    let installed = installed.remove(link).filter(|lanes| lanes.built == *built);
+                    installed.map(|lanes| StandingLink::stand(*link, lanes, &self.shared))
+                }
+            };
+            match standing {
+                Some(standing) => drop(self.standing.insert(*link, standing)),
+                None => self.miss(*link, *lanes),
+            }
+        }
+        for old in before.into_values() {
+            old.retire(&self.shared);
+        }
+        self.ring = InRing::of(topology, me);
     }
 
     /// Registers an execution, so that frames find it. Executions begin in the order of their numbers.
@@ -232,13 +245,14 @@ impl DataPlane {
             address: address.clone(),
             stopped: Arc::clone(&stopped),
         };
-        let receiving = self.standing.from_previous.as_ref();
-        let receiving = receiving.map(|edge| Arc::clone(&edge.state));
-        let strays = receiving.as_ref().map_or(0, |edge| edge.strays());
+        let receiving = self.standing_link(|ring| ring.previous);
+        let receiving = receiving.map(|standing| Arc::clone(&standing.state));
+        let strays = receiving.as_ref().map_or(0, |link| link.strays());
         let ended = self.shared.registry.begin(seq, op, receiving.as_deref());
-        let sending = self.standing.to_next.as_ref().map(|edge| Sending {
-            edge: Arc::clone(&edge.state),
-            slots: Arc::clone(&edge.slots),
+        let sending = self.standing_link(|ring| ring.next);
+        let sending = sending.map(|standing| Sending {
+            link: Arc::clone(&standing.state),
+            slots: Arc::clone(&standing.slots),
         });
         let is_local = self.shared.is_local(sending.as_ref());
         let bytes = spec.count.saturating_mul(spec.element.size() as u64);
@@ -247,13 +261,13 @@ impl DataPlane {
         RingPort {
             seq,
             spec,
-            place: self.place,
+            place: self.ring.map(|ring| ring.place),
             shared: Arc::clone(&self.shared),
             stopped,
             inbox: Some((pass, inbox)),
             address,
-            receiving: receiving.map(|edge| Receiving {
-                edge,
+            receiving: receiving.map(|link| Receiving {
+                link,
                 ended,
                 strays,
             }),
@@ -277,40 +291,27 @@ impl DataPlane {
         self.shared.pool.trim()
     }
 
-    /// What was installed and is not meant is dropped: it was connected for a ring that was given up.
-    fn adopt_edge(&mut self, edge: Edge, adopted: Option<AdoptedEdge>) {
-        let installed = self.installed.slot(edge).take();
-        let standing = self.standing.slot(edge);
-        let round = match adopted {
-            Some(AdoptedEdge::Keep) => {
-                debug_assert!(standing.is_some(), "{edge:?} is to be kept and is not here");
-                return;
-            }
-            Some(AdoptedEdge::Use(round)) => Some(round),
-            None => None,
-        };
-        if let Some(old) = standing.take() {
-            old.retire(&self.shared);
-        }
-        let Some(built) = round else { return };
-        match installed.filter(|installed| installed.built == built) {
-            Some(installed) => {
-                *standing = Some(StandingEdge::stand(edge, installed, &self.shared));
-            }
-            None => self.miss(edge, built),
-        }
+    fn standing_link(&self, which: fn(InRing) -> Option<LinkId>) -> Option<&StandingLink> {
+        self.standing.get(&self.ring.and_then(which)?)
     }
 
-    /// Lanes that are to be an edge of the ring are not here, which is a defect of this crate. As a
-    /// broken edge it costs the next collective a ballot; left alone it would cost every one its result.
-    fn miss(&self, edge: Edge, built: Round) {
-        tracing::error!(?edge, %built, "lanes that are up according to the peer are not here");
-        // Fails only where the engine is gone.
-        let _ = self
-            .shared
-            .events
-            .send(DataEvent::EdgeBroke { edge, built });
-        debug_assert!(false, "{edge:?} of {built} is to be used and is not here");
+    /// Lanes that are to be a link are not here, which is a defect of this crate. As a broken link it costs the
+    /// next collective a ballot; left alone it would cost every one its result.
+    fn miss(&self, link: LinkId, lanes: AdoptedLanes) {
+        tracing::error!(
+            ?link,
+            ?lanes,
+            "lanes that are up according to the peer are not here"
+        );
+        if let AdoptedLanes::Use(built) = lanes {
+            let broke = DataEvent::LinkBroke { link, built };
+            // Fails only where the engine is gone.
+            let _ = self.shared.events.send(broke);
+        }
+        debug_assert!(
+            false,
+            "{link:?} is to be adopted and is not here: {lanes:?}"
+        );
     }
 }
 

@@ -8,8 +8,8 @@ use pccl_core::id::Seq;
 
 use super::Shared;
 use super::buffers::RingBuffers;
-use super::edge::EdgeState;
 use super::gate::Pass;
+use super::link::LinkState;
 use super::registry::{Address, Inbox};
 use super::run::Run;
 use super::sending::TxSlot;
@@ -27,14 +27,14 @@ pub(crate) struct RingStats {
 /// Why an operation did not finish. The caller restores its buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RingFailure {
-    /// A lane that was still needed broke, stalled or carried what it should not. The edge was
+    /// A lane that was still needed broke, stalled or carried what it should not. The link was
     /// reported; the master decides what becomes of the operation.
     #[error("a lane of the ring was lost")]
     LaneLost,
     /// The plane was told to stop the operation, or is gone.
     #[error("the operation was stopped")]
     Stopped,
-    /// This library is wrong. No edge was reported.
+    /// This library is wrong. No link was reported.
     #[error("what is relied upon at {0} is not so")]
     Defect(Defect),
 }
@@ -65,20 +65,20 @@ pub(crate) struct RingPort {
     pub(super) sending: Option<Sending>,
 }
 
-/// The edge from the previous rank, as it was when the operation began.
+/// The link from the previous rank, as it was when the operation began.
 #[derive(Clone, Debug)]
 pub(super) struct Receiving {
-    pub(super) edge: Arc<EdgeState>,
+    pub(super) link: Arc<LinkState>,
     /// Lanes that had ended.
     pub(super) ended: Vec<u16>,
     /// Frames that nobody had a use for until then.
     pub(super) strays: u64,
 }
 
-/// The edge to the next rank.
+/// The link to the next rank.
 #[derive(Clone, Debug)]
 pub(super) struct Sending {
-    pub(super) edge: Arc<EdgeState>,
+    pub(super) link: Arc<LinkState>,
     pub(super) slots: Arc<[Arc<TxSlot>]>,
 }
 

@@ -13,13 +13,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use pccl_core::id::Round;
-use pccl_core::topology::Edge;
+use pccl_core::topology::LinkId;
 use pccl_core::transport::{Lane, LaneError, LaneRx, LaneTx};
 use pccl_core::wire::{FRAME_HEADER_BYTES, FrameError, FrameHeader};
 use tokio::sync::mpsc;
 
 use super::Shared;
-use super::edge::EdgeState;
+use super::link::LinkState;
 
 /// Bytes that are received with a header: a small frame, and little to copy of a large one.
 const AHEAD_BYTES: usize = 8 * 1024;
@@ -44,7 +44,7 @@ pub(super) struct RxLane {
     ahead: Box<[u8]>,
     taken: usize,
     filled: usize,
-    edge: Arc<EdgeState>,
+    link: Arc<LinkState>,
     keeper: mpsc::UnboundedSender<Homecoming>,
 }
 
@@ -68,13 +68,13 @@ impl RxLane {
         self.lane
     }
 
-    pub(super) fn is_of(&self, edge: Edge, built: Round) -> bool {
-        self.edge.edge() == edge && self.edge.built() == built
+    pub(super) fn is_of(&self, link: LinkId, built: Round) -> bool {
+        self.link.link() == link && self.link.built() == built
     }
 
     /// No operation here has a use for the frame that comes next, or none yet.
     pub(super) fn strayed(&self) {
-        self.edge.strayed();
+        self.link.strayed();
     }
 
     /// Receives the next header.
@@ -92,7 +92,7 @@ impl RxLane {
             self.make_room();
             let room = self.ahead.get_mut(self.filled..).unwrap_or_default();
             self.filled += ready!(poll_some(self.rx.as_mut(), cx, room))?;
-            self.edge.moved();
+            self.link.moved();
         }
     }
 
@@ -117,7 +117,7 @@ impl RxLane {
             return Poll::Ready(Ok(bytes));
         }
         let received = ready!(poll_some(self.rx.as_mut(), cx, room))?;
-        self.edge.moved();
+        self.link.moved();
         Poll::Ready(Ok(received))
     }
 
@@ -138,7 +138,7 @@ impl RxLane {
     /// Nobody needs the lane, nor the next `discard` bytes on it.
     pub(super) fn go_home(self, discard: usize) {
         let keeper = self.keeper.clone();
-        // Fails where the edge is no longer in use; the lane then ends.
+        // Fails if the link is no longer in use; the lane then ends.
         let _ = keeper.send(Homecoming {
             lane: self,
             discard,
@@ -161,7 +161,7 @@ fn poll_some(
 /// Holds a lane while no operation does.
 pub(super) struct Keeper {
     lane: u16,
-    edge: Arc<EdgeState>,
+    link: Arc<LinkState>,
     shared: Arc<Shared>,
     homecomings: mpsc::UnboundedReceiver<Homecoming>,
     /// Nothing is sent on it, but dropping it would end that direction.
@@ -170,7 +170,7 @@ pub(super) struct Keeper {
 
 impl Keeper {
     /// The keeper of a lane that has just been put to use.
-    pub(super) fn new(lane: u16, ends: Lane, edge: &Arc<EdgeState>, shared: &Arc<Shared>) -> Self {
+    pub(super) fn new(lane: u16, ends: Lane, link: &Arc<LinkState>, shared: &Arc<Shared>) -> Self {
         let (keeper, homecomings) = mpsc::unbounded_channel();
         let receiving = RxLane {
             lane,
@@ -178,13 +178,13 @@ impl Keeper {
             ahead: vec![0; FRAME_HEADER_BYTES + AHEAD_BYTES].into(),
             taken: 0,
             filled: 0,
-            edge: Arc::clone(edge),
+            link: Arc::clone(link),
             keeper,
         };
         receiving.go_home(0);
         Self {
             lane,
-            edge: Arc::clone(edge),
+            link: Arc::clone(link),
             shared: Arc::clone(shared),
             homecomings,
             _tx: ends.tx,
@@ -202,7 +202,7 @@ impl Keeper {
                 }
             }
         }
-        self.shared.registry.lane_ended(&self.edge, self.lane);
+        self.shared.registry.lane_ended(&self.link, self.lane);
     }
 }
 

@@ -11,11 +11,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use pccl_core::id::{Round, Seq};
-use pccl_core::topology::Edge;
+use pccl_core::topology::LinkId;
 use pccl_core::wire::FrameHeader;
 
-use super::edge::EdgeState;
 use super::gate::Share;
+use super::link::LinkState;
 use super::mailbox::{self, mailbox};
 use super::receiving::RxLane;
 use super::sending::TxLane;
@@ -31,10 +31,14 @@ pub(super) enum Delivery {
     Wanted,
     /// How much the operation may contribute from here on.
     Share(Share),
-    /// A lane of the edge that was built in this round is of no more use.
-    LaneEnded { edge: Edge, built: Round, lane: u16 },
-    /// The edge is no longer in use.
-    EdgeGone { edge: Edge, built: Round },
+    /// A lane of the link that was built in this round is of no more use.
+    LaneEnded {
+        link: LinkId,
+        built: Round,
+        lane: u16,
+    },
+    /// The link is no longer in use.
+    LinkGone { link: LinkId, built: Round },
     /// Look at the flag.
     Stop,
 }
@@ -82,7 +86,7 @@ impl Delivery {
             Self::Wanted
             | Self::Share(_)
             | Self::LaneEnded { .. }
-            | Self::EdgeGone { .. }
+            | Self::LinkGone { .. }
             | Self::Stop => {}
         }
     }
@@ -120,13 +124,13 @@ struct State {
 }
 
 impl Registry {
-    /// Registers an operation. Returns the lanes of `edge` that had ended before: no end will be
+    /// Registers an operation. Returns the lanes of `link` that had ended before: no end will be
     /// delivered for those.
-    pub(super) fn begin(&self, seq: Seq, op: Operation, edge: Option<&EdgeState>) -> Vec<u16> {
+    pub(super) fn begin(&self, seq: Seq, op: Operation, link: Option<&LinkState>) -> Vec<u16> {
         let mut state = self.state();
         state.running.insert(seq, op);
         state.newest = state.newest.max(Some(seq));
-        let ended = edge.map(EdgeState::ended_lanes).unwrap_or_default();
+        let ended = link.map(LinkState::ended_lanes).unwrap_or_default();
         let early = mem::take(&mut state.early);
         drop(state);
         for (lane, header) in early {
@@ -160,23 +164,23 @@ impl Registry {
         }
     }
 
-    /// Whether a lane of this edge waits for an operation that is yet to come.
-    pub(super) fn holds_lane_of(&self, edge: &EdgeState) -> bool {
+    /// Whether a lane of this link waits for an operation that is yet to come.
+    pub(super) fn holds_lane_of(&self, link: &LinkState) -> bool {
         let state = self.state();
         let mut early = state.early.iter();
-        early.any(|(lane, _)| lane.is_of(edge.edge(), edge.built()))
+        early.any(|(lane, _)| lane.is_of(link.link(), link.built()))
     }
 
-    /// A lane is of no more use: the edge is reported, and every operation is told.
-    pub(super) fn lane_ended(&self, edge: &EdgeState, lane: u16) {
+    /// A lane is of no more use: the link is reported, and every operation is told.
+    pub(super) fn lane_ended(&self, link: &LinkState, lane: u16) {
         let state = self.state();
-        edge.mark_ended(lane);
-        edge.report();
+        link.mark_ended(lane);
+        link.report();
         for op in state.running.values() {
             // Fails only where nobody runs it any more.
             let _ = op.address.send(Delivery::LaneEnded {
-                edge: edge.edge(),
-                built: edge.built(),
+                link: link.link(),
+                built: link.built(),
                 lane,
             });
         }
@@ -213,12 +217,12 @@ impl Registry {
         }
     }
 
-    /// Tells everybody that an edge is no longer in use.
-    pub(super) fn edge_gone(&self, edge: Edge, built: Round) {
+    /// Tells everybody that a link is no longer in use.
+    pub(super) fn link_gone(&self, link: LinkId, built: Round) {
         let mut state = self.state();
-        state.early.retain(|(lane, _)| !lane.is_of(edge, built));
+        state.early.retain(|(lane, _)| !lane.is_of(link, built));
         for op in state.running.values() {
-            let _ = op.address.send(Delivery::EdgeGone { edge, built });
+            let _ = op.address.send(Delivery::LinkGone { link, built });
         }
     }
 

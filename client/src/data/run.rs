@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use pccl_core::id::Round;
-use pccl_core::topology::Edge;
+use pccl_core::topology::{LinkId, Way};
 use pccl_core::wire::FrameHeader;
 
 use super::buffers::RingBuffers;
@@ -43,9 +43,9 @@ impl<'a, 'b> Run<'a, 'b> {
         buffers: RingBuffers<'b>,
         inbox: Inbox,
     ) -> Result<Self, RingFailure> {
-        // Each of the two edges has lanes of its own number.
+        // Each of the two links has lanes of its own number.
         let receiving = port.receiving.as_ref();
-        let receiving = receiving.map_or(0, |receiving| receiving.edge.lanes());
+        let receiving = receiving.map_or(0, |receiving| receiving.link.lanes());
         let lanes = receiving.max(usize::from(work.lanes()));
         let lanes: Vec<LaneWork> = (0..lanes).map(|_| LaneWork::default()).collect();
         let mut run = Self {
@@ -59,7 +59,7 @@ impl<'a, 'b> Run<'a, 'b> {
             stats: RingStats::default(),
         };
         run.work.set_share(Share::Nothing);
-        for lane in run.port.receiving.iter().flat_map(|edge| &edge.ended) {
+        for lane in run.port.receiving.iter().flat_map(|link| &link.ended) {
             run.receiving_ended(*lane)?;
         }
         Ok(run)
@@ -106,23 +106,23 @@ impl<'a, 'b> Run<'a, 'b> {
                 self.work.set_share(share);
                 Ok(())
             }
-            Delivery::LaneEnded { edge, built, lane } if self.uses(edge, built) => match edge {
-                Edge::FromPrevious => self.receiving_ended(lane),
-                Edge::ToNext => self.sending_ended(lane),
+            Delivery::LaneEnded { link, built, lane } if self.uses(link, built) => match link.way {
+                Way::In => self.receiving_ended(lane),
+                Way::Out => self.sending_ended(lane),
             },
-            Delivery::EdgeGone { edge, built } if self.uses(edge, built) => self.edge_gone(edge),
-            Delivery::LaneEnded { .. } | Delivery::EdgeGone { .. } => Ok(()),
+            Delivery::LinkGone { link, built } if self.uses(link, built) => self.link_gone(link),
+            Delivery::LaneEnded { .. } | Delivery::LinkGone { .. } => Ok(()),
             Delivery::Stop => Err(RingFailure::Stopped),
         }
     }
 
-    /// Does the operation run over this build of the edge?
-    fn uses(&self, edge: Edge, built: Round) -> bool {
-        let mine = match edge {
-            Edge::FromPrevious => self.port.receiving.as_ref().map(|mine| mine.edge.built()),
-            Edge::ToNext => self.port.sending.as_ref().map(|mine| mine.edge.built()),
+    /// Does the operation run over this build of the link?
+    fn uses(&self, link: LinkId, built: Round) -> bool {
+        let mine = match link.way {
+            Way::In => self.port.receiving.as_ref().map(|mine| &mine.link),
+            Way::Out => self.port.sending.as_ref().map(|mine| &mine.link),
         };
-        mine == Some(built)
+        mine.is_some_and(|mine| mine.link() == link && mine.built() == built)
     }
 
     fn receiving_ended(&self, lane: u16) -> Result<(), RingFailure> {
@@ -139,10 +139,10 @@ impl<'a, 'b> Run<'a, 'b> {
         Ok(())
     }
 
-    fn edge_gone(&self, edge: Edge) -> Result<(), RingFailure> {
-        let needed = match edge {
-            Edge::ToNext => self.work.sends_any(),
-            Edge::FromPrevious => self.work.expects_any(),
+    fn link_gone(&self, link: LinkId) -> Result<(), RingFailure> {
+        let needed = match link.way {
+            Way::Out => self.work.sends_any(),
+            Way::In => self.work.expects_any(),
         };
         if needed {
             return Err(RingFailure::LaneLost);
@@ -159,7 +159,7 @@ impl<'a, 'b> Run<'a, 'b> {
                 lane.announced(rx, frame);
                 return Ok(());
             }
-            // The edge had fewer lanes when the operation began.
+            // The link had fewer lanes when the operation began.
             (Ok(_), None) => NotTaken::Misfit(Misfit::OtherLane),
             (Err(not_taken), _) => not_taken,
         };
@@ -174,7 +174,7 @@ impl<'a, 'b> Run<'a, 'b> {
             NotTaken::Defect(defect) => Err(defect.into()),
             NotTaken::Misfit(_) => {
                 if let Some(receiving) = &self.port.receiving {
-                    receiving.edge.report();
+                    receiving.link.report();
                 }
                 Err(RingFailure::LaneLost)
             }
@@ -200,7 +200,7 @@ impl<'a, 'b> Run<'a, 'b> {
                 // Whoever still needs it, this operation too, is told.
                 if let Some(receiving) = &self.port.receiving {
                     let registry = &self.port.shared.registry;
-                    registry.lane_ended(&receiving.edge, number);
+                    registry.lane_ended(&receiving.link, number);
                 }
             }
         }
@@ -278,7 +278,7 @@ impl<'a, 'b> Run<'a, 'b> {
             if let Some(slot) = sending.slots.get(usize::from(number)) {
                 slot.end();
             }
-            self.port.shared.registry.lane_ended(&sending.edge, number);
+            self.port.shared.registry.lane_ended(&sending.link, number);
         }
         RingFailure::LaneLost
     }
@@ -307,8 +307,8 @@ impl<'a, 'b> Run<'a, 'b> {
         let receiving = self.port.receiving.as_ref();
         let receiving = receiving.filter(|_| self.work.expects_any());
         (
-            sending.map(|sending| sending.edge.moves()),
-            receiving.map(|receiving| receiving.edge.moves()),
+            sending.map(|sending| sending.link.moves()),
+            receiving.map(|receiving| receiving.link.moves()),
         )
     }
 
@@ -318,25 +318,25 @@ impl<'a, 'b> Run<'a, 'b> {
         let receiving = self.port.receiving.as_ref();
         receiving.is_some_and(|receiving| {
             let nothing_but_strays =
-                self.stats.bytes_received == 0 && receiving.edge.strays() > receiving.strays;
+                self.stats.bytes_received == 0 && receiving.link.strays() > receiving.strays;
             let registry = &self.port.shared.registry;
-            nothing_but_strays || registry.holds_lane_of(&receiving.edge)
+            nothing_but_strays || registry.holds_lane_of(&receiving.link)
         })
     }
 
-    /// Reports the edges that were waited for.
+    /// Reports the links that were waited for.
     fn stalled(&self, verdict: Verdict, misled: bool) -> RingFailure {
         tracing::debug!(seq = %self.port.seq, ?verdict, misled, "an operation stalled");
         if let Some(sending) = &self.port.sending
             && (verdict.frame_stuck || verdict.is_starved && self.work.waits_to_send())
         {
-            sending.edge.report();
+            sending.link.report();
         }
         if let Some(receiving) = &self.port.receiving
             && (verdict.is_starved || misled)
             && self.work.expects_any()
         {
-            receiving.edge.report();
+            receiving.link.report();
         }
         RingFailure::LaneLost
     }

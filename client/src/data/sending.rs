@@ -16,13 +16,13 @@ use pccl_core::transport::{Lane, LaneError, LaneRx, LaneTx, recv_some};
 use tokio::sync::mpsc;
 
 use super::Shared;
-use super::edge::EdgeState;
+use super::link::LinkState;
 use super::registry::{Address, Delivery};
 
 /// A lane that can be taken in turns.
 pub(super) struct TxSlot {
     lane: u16,
-    edge: Arc<EdgeState>,
+    link: Arc<LinkState>,
     is_local: bool,
     turns: Mutex<Turns>,
     /// Does anybody wait? Read for every frame, without the lock.
@@ -144,7 +144,7 @@ impl TxLane {
         match ready!(self.tx.poll_send(cx, parts))? {
             0 => Poll::Ready(Err(LaneError::Closed)),
             sent => {
-                self.slot.edge.moved();
+                self.slot.link.moved();
                 Poll::Ready(Ok(sent))
             }
         }
@@ -172,7 +172,7 @@ impl TxLane {
                     | Delivery::Wanted
                     | Delivery::Share(_)
                     | Delivery::LaneEnded { .. }
-                    | Delivery::EdgeGone { .. }
+                    | Delivery::LinkGone { .. }
                     | Delivery::Stop => return,
                 },
             }
@@ -190,7 +190,7 @@ impl TxLane {
             turns.state = TurnState::Finishing;
         }
         drop(turns);
-        // Fails where the edge is no longer in use; the lane then ends.
+        // Fails if the link is no longer in use; the lane then ends.
         let _ = slot.unfinished.send(Unfinished { lane: self, rest });
     }
 }
@@ -208,13 +208,13 @@ impl Keeper {
     pub(super) fn new(
         lane: u16,
         ends: Lane,
-        edge: &Arc<EdgeState>,
+        link: &Arc<LinkState>,
         shared: &Arc<Shared>,
     ) -> (Self, Arc<TxSlot>) {
         let (unfinished, received) = mpsc::unbounded_channel();
         let slot = Arc::new(TxSlot {
             lane,
-            edge: Arc::clone(edge),
+            link: Arc::clone(link),
             is_local: ends.tx.is_local(),
             turns: Mutex::new(Turns {
                 state: TurnState::Idle(ends.tx),
@@ -247,7 +247,7 @@ impl Keeper {
         };
         tracing::debug!(lane = slot.lane, %end, "a sending lane ended");
         slot.end();
-        shared.registry.lane_ended(&slot.edge, slot.lane);
+        shared.registry.lane_ended(&slot.link, slot.lane);
     }
 }
 
@@ -271,7 +271,7 @@ async fn finish_frames(
     LaneError::Closed
 }
 
-/// Nothing is ever sent back on this edge, so whatever is received is the end.
+/// Nothing is ever sent back on this link, so whatever is received is the end.
 async fn wait_for_end(rx: &mut dyn LaneRx) -> LaneError {
     match recv_some(rx, &mut [0]).await {
         Ok(0) => LaneError::Closed,

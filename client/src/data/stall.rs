@@ -1,7 +1,7 @@
 //! Finding out that nothing moves, and who knows it first.
 //!
-//! Where an edge carries nothing, everybody behind it starves as well. The sender of that edge has a frame
-//! that does not leave, or its system tells that it does not arrive, and knows which edge it is. So does who
+//! If a link carries nothing, everybody behind it starves as well. The sender of that link has a frame
+//! that does not leave, or its system tells that it does not arrive, and knows which link it is. So does who
 //! gets frames, and none that it has a use for. Who only starves does not, and waits half as long again.
 
 use std::pin::Pin;
@@ -32,7 +32,7 @@ pub(super) struct Stall {
 /// How many frames have left on a lane, and how many bytes of the next one.
 pub(super) type LeftSoFar = (u64, usize);
 
-/// How often bytes have moved on the edges that are waited for.
+/// How often bytes have moved on the links that are waited for.
 pub(super) type Moves = (Option<u64>, Option<u64>);
 
 /// What a look has shown.

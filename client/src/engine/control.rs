@@ -111,8 +111,8 @@ impl Mark {
             ToMaster::CompleteCollective { seq, .. } => ("completion_voted", 0, seq.0),
             ToMaster::UpdateTopology { .. } => ("topology_vote_sent", 0, 0),
             ToMaster::Hello(_)
-            | ToMaster::EdgeUp { .. }
-            | ToMaster::EdgeFailed { .. }
+            | ToMaster::LinkUp { .. }
+            | ToMaster::LinkFailed { .. }
             | ToMaster::ArePeersPending
             | ToMaster::OptimizeTopology
             | ToMaster::Bandwidth { .. }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use pccl_core::element::CollectiveSpec;
 use pccl_core::id::{PeerId, Seq, Tag};
 use pccl_core::messages::{ToMaster, ToPeer};
-use pccl_core::peer::{AdoptedEdge, PeerInput, PeerOutput, PeerTimer};
+use pccl_core::peer::{AdoptedLink, PeerInput, PeerOutput, PeerTimer};
 use pccl_core::shared_state::{SyncPlan, SyncRole};
 use pccl_core::timers::{PAUSE, TimerQueue};
 use pccl_core::topology::{LaneOrder, Topology};
@@ -23,7 +23,7 @@ use super::probe::{Measurement, Probing};
 use super::upkeep::Upkeep;
 use super::wiring::{Wired, Wiring};
 use crate::calls::View;
-use crate::data::{DataConfig, DataEvent, DataPlane, PerEdge, RingPort};
+use crate::data::{DataConfig, DataEvent, DataPlane, RingPort};
 use crate::progress::Sensor;
 
 /// How long leaving may take: the master has to be told, but nobody waits long for one that is gone.
@@ -186,15 +186,15 @@ impl Live {
     }
 
     fn wired(&mut self, wired: Wired) -> PeerInput {
-        let Wired { round, edge, lanes } = wired;
+        let Wired { round, link, lanes } = wired;
         match lanes {
             Ok(lanes) => {
-                self.data.install(edge, round, lanes);
-                PeerInput::EdgeUp { round, edge }
+                self.data.install(link, round, lanes);
+                PeerInput::LinkUp { round, link }
             }
-            Err(failure) => PeerInput::EdgeFailed {
+            Err(failure) => PeerInput::LinkFailed {
                 round,
-                edge,
+                link,
                 failure,
             },
         }
@@ -227,8 +227,8 @@ impl Live {
         }
     }
 
-    /// Edges that have broken and were not told of yet.
-    pub(super) fn broken_edges(&mut self) -> Vec<PeerInput> {
+    /// Links that have broken and were not told of yet.
+    pub(super) fn broken_links(&mut self) -> Vec<PeerInput> {
         std::iter::from_fn(|| self.data_events.try_recv().ok())
             .map(broke)
             .collect()
@@ -239,29 +239,14 @@ impl Live {
         self.me = me.unwrap_or(self.me);
         match output {
             PeerOutput::Send(message) => return self.send(&message).into_iter().collect(),
-            PeerOutput::Establish {
-                round,
-                next,
-                previous,
-            } => {
+            PeerOutput::Establish { round, links } => {
                 // The attempt before gives up its lanes before the next one asks for some.
                 self.data.abandon();
                 self.wiring = None;
                 let (me, door) = (self.me, &mut self.door);
-                let orders = (next, previous);
-                self.wiring = Some(Wiring::start(round, orders, me, &self.transport, door));
+                self.wiring = Some(Wiring::start(round, &links, me, &self.transport, door));
             }
-            PeerOutput::AdoptRing {
-                topology,
-                next,
-                previous,
-            } => {
-                let edges = PerEdge {
-                    to_next: next,
-                    from_previous: previous,
-                };
-                self.adopt(topology, &edges);
-            }
+            PeerOutput::AdoptRing { topology, links } => self.adopt(topology, &links),
             PeerOutput::StopRing { seq } => self.data.stop(seq),
             PeerOutput::Probe { round, probes } => {
                 let (me, door) = (self.me, &mut self.door);
@@ -296,9 +281,9 @@ impl Live {
         })
     }
 
-    fn adopt(&mut self, topology: Topology, edges: &PerEdge<AdoptedEdge>) {
+    fn adopt(&mut self, topology: Topology, links: &[AdoptedLink]) {
         self.wiring = None;
-        self.data.adopt(&topology, self.me, edges);
+        self.data.adopt(&topology, self.me, links);
         tracing::debug!(
             target: "pccl::event",
             kind = "connected",
@@ -342,8 +327,8 @@ impl Live {
 }
 
 fn broke(event: DataEvent) -> PeerInput {
-    let DataEvent::EdgeBroke { edge, built } = event;
-    PeerInput::EdgeBroke { edge, built }
+    let DataEvent::LinkBroke { link, built } = event;
+    PeerInput::LinkBroke { link, built }
 }
 
 async fn sleep_until_or_never(deadline: Option<Instant>) {
@@ -377,7 +362,7 @@ fn tell(message: &ToPeer) {
         }
         ToPeer::Welcome { .. }
         | ToPeer::Refused(_)
-        | ToPeer::EstablishRing { .. }
+        | ToPeer::EstablishLinks { .. }
         | ToPeer::TopologyEstablished { .. }
         | ToPeer::CallFailed(_)
         | ToPeer::PeersPending { .. }

@@ -178,7 +178,7 @@ impl Engine {
             }
             Command::RingEnded { seq, outcome } => {
                 // Broken edges are reported before the operation that noticed them.
-                let broken = self.live.as_mut().map(Live::broken_edges);
+                let broken = self.live.as_mut().map(Live::broken_links);
                 self.inputs.extend(broken.into_iter().flatten());
                 PeerInput::RingEnded { seq, outcome }
             }

@@ -1,16 +1,16 @@
-//! One attempt to connect ring edges: all lanes of the ordered edges at once.
+//! One attempt to connect links: all lanes of the ordered links at once.
 //!
-//! The two edges have nothing to do with each other: each is up when all of its lanes are, and one that
-//! fails leaves the other one to be connected.
+//! Links have nothing to do with each other: each is up when all of its lanes are, and one that fails leaves
+//! the others to be connected.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pccl_core::id::{PeerId, Round};
-use pccl_core::topology::{Edge, LaneFailure, LaneOrder};
+use pccl_core::topology::{LaneFailure, LaneOrder, LinkId, LinkOrder};
 use pccl_core::transport::{Lane, Transport};
 use pccl_core::wire::{Preamble, Purpose};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 
 use super::dial::dial;
 use super::door::Door;
@@ -19,32 +19,34 @@ use super::door::Door;
 #[derive(Debug)]
 pub(super) struct Wiring {
     round: Round,
-    /// `None`: was not ordered, or has been told of.
-    to_next: Option<Opening>,
-    from_previous: Option<Opening>,
+    /// Lanes of all links that are being opened.
+    opening: JoinSet<Opened>,
+    /// Links that were ordered, and not told of yet.
+    links: BTreeMap<LinkId, Opening>,
 }
 
-/// The lanes of one edge. Dropping it gives them up.
+/// What is there of one link.
 #[derive(Debug)]
 struct Opening {
-    lanes: JoinSet<Opened>,
     /// By their numbers.
     up: BTreeMap<u16, Lane>,
     ordered: usize,
+    tasks: Vec<AbortHandle>,
 }
 
 /// How opening one lane ended.
 #[derive(Debug)]
 struct Opened {
+    link: LinkId,
     number: u16,
     lane: Result<Lane, LaneFailure>,
 }
 
-/// How connecting one edge has ended. Told once per ordered edge.
+/// How connecting one link has ended. Told once per ordered link.
 #[derive(Debug)]
 pub(super) struct Wired {
     pub(super) round: Round,
-    pub(super) edge: Edge,
+    pub(super) link: LinkId,
     /// All lanes, in the order of their numbers.
     pub(super) lanes: Result<Vec<Lane>, LaneFailure>,
 }
@@ -53,109 +55,102 @@ impl Wiring {
     /// Starts to open the lanes. Has to be called inside a tokio runtime.
     pub(super) fn start(
         round: Round,
-        (next, previous): (Option<LaneOrder>, Option<LaneOrder>),
+        orders: &[LinkOrder],
         me: PeerId,
         transport: &Arc<dyn Transport>,
         door: &mut Door,
     ) -> Self {
-        let mut start = |order| Opening::start(order, me, transport, door);
-        Self {
+        let mut wiring = Self {
             round,
-            to_next: next.map(&mut start),
-            from_previous: previous.map(&mut start),
-        }
-    }
-
-    /// Waits until there is something to tell; never returns where there is nothing left to.
-    /// Cancel-safe.
-    pub(super) async fn next(&mut self) -> Wired {
-        let round = self.round;
-        tokio::select! {
-            biased;
-            lanes = all_lanes(&mut self.to_next) => Wired { round, edge: Edge::ToNext, lanes },
-            lanes = all_lanes(&mut self.from_previous) => {
-                Wired { round, edge: Edge::FromPrevious, lanes }
-            }
-        }
-    }
-}
-
-impl Opening {
-    fn start(
-        order: LaneOrder,
-        me: PeerId,
-        transport: &Arc<dyn Transport>,
-        door: &mut Door,
-    ) -> Self {
-        let mut opening = Self {
-            lanes: JoinSet::new(),
-            up: BTreeMap::new(),
-            ordered: usize::from(order.lanes),
+            opening: JoinSet::new(),
+            links: BTreeMap::new(),
         };
-        for number in 0..order.lanes {
-            let preamble = Preamble {
-                purpose: Purpose::RingLane,
-                from: me,
-                ticket: order.ticket,
-                lane: number,
-                lanes: order.lanes,
+        for order in orders {
+            let (link, lanes) = (order.link(), order.lanes);
+            let tasks = (0..lanes.lanes).map(|number| {
+                let preamble = Preamble {
+                    purpose: Purpose::RingLane,
+                    from: me,
+                    ticket: lanes.ticket,
+                    lane: number,
+                    lanes: lanes.lanes,
+                };
+                wiring.open(link, lanes, preamble, transport, door)
+            });
+            let opening = Opening {
+                up: BTreeMap::new(),
+                ordered: usize::from(lanes.lanes),
+                tasks: tasks.collect(),
             };
-            opening.open(order, preamble, transport, door);
+            wiring.links.insert(link, opening);
         }
-        opening
+        wiring
     }
 
     fn open(
         &mut self,
+        link: LinkId,
         order: LaneOrder,
         preamble: Preamble,
         transport: &Arc<dyn Transport>,
         door: &mut Door,
-    ) {
+    ) -> AbortHandle {
         let number = preamble.lane;
-        let opened = move |lane| Opened { number, lane };
+        let opened = move |lane| Opened { link, number, lane };
         if order.dial.is_some() {
             let transport = Arc::clone(transport);
-            self.lanes
-                .spawn(async move { opened(dial(&*transport, &order, preamble).await) });
+            self.opening
+                .spawn(async move { opened(dial(&*transport, &order, preamble).await) })
         } else {
             let expected = door.expect(Purpose::RingLane, &order, (number, order.lanes));
-            self.lanes.spawn(async move {
+            self.opening.spawn(async move {
                 match expected.await {
                     Ok(lane) => opened(Ok(lane)),
                     // The end that dials knows more, and reports it.
                     Err(_) => std::future::pending().await,
                 }
-            });
+            })
         }
     }
-}
 
-/// Waits until all lanes of an edge are up or one has failed; never returns where there is none to wait
-/// for. Cancel-safe.
-async fn all_lanes(edge: &mut Option<Opening>) -> Result<Vec<Lane>, LaneFailure> {
-    while let Some(opening) = edge {
-        match opening.lanes.join_next().await {
-            Some(Ok(Opened { number, lane })) => match lane {
-                Ok(lane) => {
-                    opening.up.insert(number, lane);
-                    if opening.up.len() == opening.ordered {
-                        let up = std::mem::take(&mut opening.up);
-                        *edge = None;
-                        return Ok(up.into_values().collect());
+    /// Waits until there is something to tell; never returns if there is nothing left to. Cancel-safe.
+    pub(super) async fn next(&mut self) -> Wired {
+        loop {
+            match self.opening.join_next().await {
+                Some(Ok(opened)) => {
+                    if let Some(wired) = self.note(opened) {
+                        return wired;
                     }
                 }
-                Err(failure) => {
-                    *edge = None;
-                    return Err(failure);
-                }
-            },
-            // A task that panicked has opened nothing; its lane stays missing.
-            Some(Err(_)) => {}
-            None => break,
+                // A task that panicked has opened nothing; its lane stays missing.
+                Some(Err(_)) => {}
+                None => std::future::pending().await,
+            }
         }
     }
-    std::future::pending().await
+
+    /// What there is to tell once this lane was opened, or was not. A link that has failed is told of once, and
+    /// its other lanes are given up.
+    fn note(&mut self, opened: Opened) -> Option<Wired> {
+        let Opened { link, number, lane } = opened;
+        let opening = self.links.get_mut(&link)?;
+        let lanes = match lane {
+            Ok(lane) => {
+                opening.up.insert(number, lane);
+                if opening.up.len() < opening.ordered {
+                    return None;
+                }
+                Ok(std::mem::take(&mut opening.up).into_values().collect())
+            }
+            Err(failure) => {
+                opening.tasks.iter().for_each(AbortHandle::abort);
+                Err(failure)
+            }
+        };
+        self.links.remove(&link);
+        let round = self.round;
+        Some(Wired { round, link, lanes })
+    }
 }
 
 #[cfg(test)]

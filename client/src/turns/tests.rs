@@ -46,7 +46,7 @@ impl Echo {
                 }
             }
         };
-        let (runtime, thread) = Runtime::on_own_thread(&turns, engine).unwrap();
+        let (runtime, thread) = Runtime::on_own_thread(&turns, Duration::ZERO, engine).unwrap();
         Self {
             turns,
             runtime,
@@ -144,6 +144,54 @@ fn who_calls_again_and_again_does_the_engines_work_itself() {
     // The first finds the thread driving; so does one before which the system lets it wait.
     let own_work = by.iter().filter(|by| *by == "caller").count();
     assert!(own_work > CALLS * 9 / 10, "{own_work} of {CALLS}");
+}
+
+#[test]
+fn who_computes_between_calls_finds_the_runtime_free() {
+    const CALLS: usize = 40;
+    let echo = Echo::new();
+
+    let by = thread::scope(|scope| {
+        let call_after_a_pause = |_| {
+            thread::sleep(PAUSE * 10);
+            echo.call()
+        };
+        let calls = move || -> Vec<By> { (0..CALLS).map(call_after_a_pause).collect() };
+        on_thread(scope, "caller", calls).join().unwrap()
+    });
+
+    // As above; and one may come in a moment in which the thread drives.
+    let own_work = by.iter().filter(|by| *by == "caller").count();
+    assert!(own_work > CALLS * 3 / 4, "{own_work} of {CALLS}");
+}
+
+#[test]
+fn in_a_long_pause_the_thread_drives_now_and_then_and_takes_over_in_the_end() {
+    let echo = Echo::new();
+    echo.call();
+    echo.wait_until(&[Thread::Rests]);
+
+    let by = echo.ask_from_outside().recv().unwrap();
+
+    assert_eq!(by, OWN);
+    echo.wait_until(&[Thread::Drives]);
+}
+
+#[test]
+fn a_call_that_ends_in_a_long_pause_begins_a_short_one() {
+    let echo = Echo::new();
+    let quickest = quickest(|| {
+        echo.call();
+        echo.wait_until(&[Thread::Rests]);
+
+        let begun = Instant::now();
+        echo.call();
+        echo.ask_from_outside().recv().unwrap();
+
+        begun.elapsed()
+    });
+
+    assert!(quickest < PAUSE * 3 / 2, "{quickest:?}");
 }
 
 #[test]

@@ -1,24 +1,24 @@
-//! One attempt to connect rings: which edges are to be built, and what their ends have reported.
+//! One attempt to connect rings: which links are to be built, and what their ends have reported.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 
 use super::Scope;
-use super::record::StandingEdge;
+use super::record::StandingLink;
 use crate::id::{GroupId, PeerId, Round};
-use crate::topology::{Edge, LaneFailure, Ring};
+use crate::topology::{LaneFailure, LinkId, Ring, Way};
 
 /// One attempt to connect the rings of some groups.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Wiring {
     pub(super) scope: Scope,
     pub(super) rings: BTreeMap<GroupId, PlannedRing>,
-    /// Edges to build, of all groups, sender first.
-    pub(super) edges: BTreeMap<(PeerId, PeerId), Progress>,
-    /// The sender of each edge to build, by its receiver.
-    senders: BTreeMap<PeerId, PeerId>,
-    /// Edges that are neither up nor failed.
+    /// Links to build, of all groups, sender first.
+    pub(super) links: BTreeMap<(PeerId, PeerId), Progress>,
+    /// The same, receiver first.
+    by_receiver: BTreeSet<(PeerId, PeerId)>,
+    /// Links that are neither up nor failed.
     pub(super) open: usize,
-    /// Some edges have failed: waits for the pause to end.
+    /// Some links have failed: waits for the pause to end.
     pub(super) pausing: bool,
 }
 
@@ -26,11 +26,11 @@ pub(super) struct Wiring {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct PlannedRing {
     pub(super) ring: Ring,
-    /// Its edges, sender first.
-    pub(super) edges: BTreeMap<(PeerId, PeerId), StandingEdge>,
+    /// Its links, sender first.
+    pub(super) links: BTreeMap<(PeerId, PeerId), StandingLink>,
 }
 
-/// What is known of an edge that is to be built.
+/// What is known of a link that is to be built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub(super) struct Progress {
     /// Not the sender: the receiver opens the lanes.
@@ -38,18 +38,18 @@ pub(super) struct Progress {
     up_at_sender: bool,
     up_at_receiver: bool,
     /// The end that has reported a failure.
-    failed_at: Option<Edge>,
+    failed_at: Option<Way>,
     pub(super) failed: Option<Failure>,
 }
 
-/// The ends of an edge, by who opens its lanes.
+/// The ends of a link, by who opens its lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ends {
     pub(super) dialler: PeerId,
     pub(super) dialled: PeerId,
 }
 
-/// Why an edge counts as failed.
+/// Why a link counts as failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Failure {
     /// One end said so.
@@ -74,15 +74,16 @@ impl Progress {
         self.failed.is_some() || self.is_up()
     }
 
-    pub(super) fn is_reported_at(self, end: Edge) -> bool {
+    /// Whether the end that sends, or the one that receives, has reported it up.
+    pub(super) fn is_reported_at(self, end: Way) -> bool {
         match end {
-            Edge::ToNext => self.up_at_sender,
-            Edge::FromPrevious => self.up_at_receiver,
+            Way::Out => self.up_at_sender,
+            Way::In => self.up_at_receiver,
         }
     }
 }
 
-/// What one end says about an edge.
+/// What one end says about a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Report {
     Up,
@@ -96,49 +97,44 @@ impl Wiring {
         rings: BTreeMap<GroupId, PlannedRing>,
         dialler: impl Fn(PeerId, PeerId) -> PeerId,
     ) -> Self {
-        let planned = rings.values().flat_map(|plan| &plan.edges);
-        let fresh = planned.filter(|(_, edge)| edge.built == round);
+        let planned = rings.values().flat_map(|plan| &plan.links);
+        let fresh = planned.filter(|(_, link)| link.built == round);
         let untried = |(from, to): (PeerId, PeerId)| Progress {
             receiver_dials: dialler(from, to) != from,
             ..Progress::default()
         };
-        let edges: BTreeMap<_, _> = fresh.map(|(edge, _)| (*edge, untried(*edge))).collect();
+        let links: BTreeMap<_, _> = fresh.map(|(link, _)| (*link, untried(*link))).collect();
         Self {
             scope,
             rings,
-            senders: edges.keys().map(|(from, to)| (*to, *from)).collect(),
-            open: edges.len(),
-            edges,
+            by_receiver: links.keys().map(|(from, to)| (*to, *from)).collect(),
+            open: links.len(),
+            links,
             pausing: false,
         }
     }
 
-    /// The edge to build that is meant by one of its ends.
-    pub(super) fn edge_at(&self, peer: PeerId, end: Edge) -> Option<(PeerId, PeerId)> {
-        match end {
-            Edge::ToNext => {
-                let first = (peer, PeerId(0));
-                let from_there = self.edges.range(first..).next();
-                from_there
-                    .map(|(edge, _)| *edge)
-                    .filter(|edge| edge.0 == peer)
-            }
-            Edge::FromPrevious => self.senders.get(&peer).map(|from| (*from, peer)),
-        }
+    /// The link to build, sender first, that a peer means. `None`: it is not to be built.
+    pub(super) fn link_at(&self, peer: PeerId, link: LinkId) -> Option<(PeerId, PeerId)> {
+        let ends = link.ends(peer);
+        self.links.contains_key(&ends).then_some(ends)
     }
 
-    /// Whether the peer has edges to build and has not reported all of them up.
+    /// Whether the peer has links to build and has not reported all of them up.
     pub(super) fn awaits(&self, peer: PeerId) -> bool {
-        [Edge::ToNext, Edge::FromPrevious].into_iter().any(|end| {
-            let edge = self.edge_at(peer, end);
-            let progress = edge.and_then(|edge| self.edges.get(&edge));
-            progress.is_some_and(|progress| !progress.is_reported_at(end))
-        })
+        let of_peer = (peer, PeerId(0))..=(peer, PeerId(u64::MAX));
+        let mut outgoing = self.links.range(of_peer.clone());
+        let mut incoming = self.by_receiver.range(of_peer);
+        outgoing.any(|(_, progress)| !progress.is_reported_at(Way::Out))
+            || incoming.any(|(to, from)| {
+                let progress = self.links.get(&(*from, *to));
+                progress.is_some_and(|progress| !progress.is_reported_at(Way::In))
+            })
     }
 
-    /// Who was told to open the lanes of an edge, and who to expect them.
+    /// Who was told to open the lanes of a link, and who to expect them.
     pub(super) fn ends(&self, (from, to): (PeerId, PeerId)) -> Ends {
-        let progress = self.edges.get(&(from, to));
+        let progress = self.links.get(&(from, to));
         let receiver_dials = progress.is_some_and(|progress| progress.receiver_dials);
         let (dialler, dialled) = if receiver_dials {
             (to, from)
@@ -148,9 +144,9 @@ impl Wiring {
         Ends { dialler, dialled }
     }
 
-    /// False: that end has reported this edge before.
-    pub(super) fn note(&mut self, edge: (PeerId, PeerId), end: Edge, report: Report) -> bool {
-        let Some(progress) = self.edges.get_mut(&edge) else {
+    /// False: that end has reported this link before.
+    pub(super) fn note(&mut self, link: (PeerId, PeerId), end: Way, report: Report) -> bool {
+        let Some(progress) = self.links.get_mut(&link) else {
             return false;
         };
         let was_decided = progress.is_decided();
@@ -160,8 +156,8 @@ impl Wiring {
         }
         match report {
             Report::Up => match end {
-                Edge::ToNext => progress.up_at_sender = true,
-                Edge::FromPrevious => progress.up_at_receiver = true,
+                Way::Out => progress.up_at_sender = true,
+                Way::In => progress.up_at_receiver = true,
             },
             Report::Failed(failure) => {
                 progress.failed_at = Some(end);
@@ -178,12 +174,12 @@ impl Wiring {
     }
 
     pub(super) fn has_failed(&self) -> bool {
-        self.edges.values().any(|edge| edge.failed.is_some())
+        self.links.values().any(|link| link.failed.is_some())
     }
 
     /// Whatever was not reported in time has failed.
     pub(super) fn close(&mut self) {
-        let open = self.edges.values_mut().filter(|edge| !edge.is_decided());
+        let open = self.links.values_mut().filter(|link| !link.is_decided());
         for progress in open {
             let dialler_reported = match progress.receiver_dials {
                 true => progress.up_at_receiver,

@@ -14,8 +14,10 @@
 //!    three admissions without a place.
 //! 3. **Evict** only if no ring is left: of pieces that nothing joins the larger one stays, and of peers each
 //!    of which is alone the one with the fewest failures; in one piece
-//!    the peer of the most failed pairs goes, a newcomer before an accepted peer, of newcomers the one that
-//!    more attempts have failed for, and else the later before the earlier.
+//!    a newcomer goes if a ring is left to the accepted peers alone, and else the peer of the most failed
+//!    pairs, a newcomer before an accepted peer, of newcomers the one that
+//!    more attempts have failed for, and else the later before the earlier. Pairs count with the peers of the
+//!    attempt alone.
 //!
 //! Nothing joins two pieces if every pair between them has failed, or eight of them in a row: to try all
 //! pairs of two sites that were cut off from each other would take hours. What speaks against a peer is
@@ -141,7 +143,7 @@ impl Master {
     }
 
     fn dead_edges(&self, wiring: &Wiring) -> Vec<DeadEdge> {
-        let failed = wiring.edges.iter().filter_map(|(ends, edge)| {
+        let failed = wiring.links.iter().filter_map(|(ends, edge)| {
             let Ends { dialler, dialled } = wiring.ends(*ends);
             Some(DeadEdge {
                 dialler,
@@ -164,10 +166,10 @@ impl Master {
 
     /// Forgets what the edges that came up disprove.
     pub(super) fn clear_edges(&mut self, wiring: &Wiring) {
-        let up = wiring.edges.iter().filter(|(_, edge)| edge.is_up());
+        let up = wiring.links.iter().filter(|(_, edge)| edge.is_up());
         for edge in up.map(|(edge, _)| *edge) {
             let Ends { dialler, dialled } = wiring.ends(edge);
-            self.failed.remove(&pair(edge));
+            rule!(self.failed.remove(&pair(edge)); RepairedPairStaysFailed => None);
             if let Some(departed) = self.departed.get_mut(&dialler) {
                 departed.as_dialler = 0;
             }
@@ -205,11 +207,11 @@ impl Master {
     }
 
     fn learn(&mut self, group: GroupId, wiring: &Wiring, ring: &Ring) {
-        let up = wiring.edges.iter().filter(|(_, edge)| edge.is_up());
+        let up = wiring.links.iter().filter(|(_, edge)| edge.is_up());
         let up: Vec<Pair> = up.map(|(edge, _)| pair(*edge)).collect();
         let is_accepted = |peer: &PeerId| self.peers.get(peer).is_some_and(PeerRecord::is_accepted);
         let mut failed = wiring
-            .edges
+            .links
             .iter()
             .filter(|(_, edge)| edge.failed.is_some());
         let doubts = failed
@@ -226,7 +228,7 @@ impl Master {
             pieces.iter().enumerate().flat_map(members).collect();
         let mut failures = alloc::vec![0_usize; pieces.len()];
         for (from, to) in wiring
-            .edges
+            .links
             .iter()
             .filter(|(_, e)| e.failed.is_some())
             .map(|(e, _)| e)
@@ -263,7 +265,7 @@ impl Master {
             .map(|attempts| attempts.joined.iter());
         let standing = self.groups.get(&group).filter(|_| !self.is_doubtful(group));
         let whole = standing.into_iter().flat_map(|group| {
-            let edges = group.edges.keys();
+            let edges = group.links.keys();
             edges
                 .filter(|edge| group.can_keep(**edge))
                 .map(|edge| pair(*edge))

@@ -15,7 +15,7 @@ use crate::element::CollectiveSpec;
 use crate::id::{Epoch, GroupId, PeerId, Seq, Tag};
 use crate::messages::{AbortCause, CollectiveRefusal, Misdeed, RingOutcome, ToPeer, Verdict};
 use crate::states::{CollectiveEvent, ConnectionState, Event, next_collective_state};
-use crate::topology::BrokenEdges;
+use crate::topology::BrokenLinks;
 
 impl Master {
     pub(super) fn vote_to_initiate(
@@ -23,7 +23,7 @@ impl Master {
         peer: PeerId,
         tag: Tag,
         spec: CollectiveSpec,
-        (epoch, broken): (Epoch, BrokenEdges),
+        (epoch, broken): (Epoch, &BrokenLinks),
         out: &mut Out,
     ) {
         let Some(record) = self.peers.get(&peer) else {
@@ -52,7 +52,7 @@ impl Master {
         if let Some(group) = self.group_of(peer) {
             // A break of an older ring is over: another one has been built. Should that have kept the edge,
             // the collective that notices says so.
-            if epoch == group.epoch {
+            if rule!(epoch == group.epoch; BreakOfAnOlderRing => true) {
                 group.note_broken(peer, broken);
             }
             group.note_start(peer, tag, spec);
@@ -72,7 +72,8 @@ impl Master {
             }
             return;
         };
-        if votes.remove(&peer).is_none() {
+        let vote = rule!(votes.remove(&peer); WithdrawnVoteCounts => votes.get(&peer).copied());
+        if vote.is_none() {
             return;
         }
         if votes.is_empty() {
@@ -89,7 +90,12 @@ impl Master {
         let Some(record) = self.group_mut(group) else {
             return false;
         };
-        if record.ready.is_empty() || self.is_stale(group) {
+        let none_ready = record.ready.is_empty();
+        let is_stale = rule!(
+            self.is_stale(group);
+            AnyStaleRingHoldsUpAll => self.groups.keys().any(|one| self.is_stale(*one))
+        );
+        if none_ready || is_stale {
             return false;
         }
         let Some(record) = self.group_mut(group) else {
@@ -173,7 +179,7 @@ impl Master {
         peer: PeerId,
         seq: Seq,
         outcome: RingOutcome,
-        broken: BrokenEdges,
+        broken: &BrokenLinks,
         out: &mut Out,
     ) {
         if seq >= self.next_seq {
@@ -216,11 +222,19 @@ impl Master {
             RingOutcome::Done => {}
             RingOutcome::LaneLost => {
                 let cause = AbortCause::LaneLost(peer);
-                rule!(self.abort(id, tag, cause, out); LaneLossTakenForDone => {});
+                rule!(
+                    self.abort(id, tag, cause, out);
+                    LaneLossTakenForDone => {},
+                    OneLaneAbortsAll => self.abort_all(id, peer, out)
+                );
                 self.note_break(id, peer, broken, bytes, out);
             }
             RingOutcome::Cancelled => {
-                self.abort(id, tag, AbortCause::Cancelled(peer), out);
+                let cause = rule!(
+                    AbortCause::Cancelled(peer);
+                    CancelCalledLaneLost => AbortCause::LaneLost(peer)
+                );
+                self.abort(id, tag, cause, out);
                 self.note_cancel(id, peer, bytes, out);
             }
         }
@@ -322,12 +336,25 @@ impl Master {
                 }
             });
         record.find_ready();
+        rule!({}; OnlyFirstTagAborted => aborted.truncate(1));
         for tag in aborted {
             let cause = rule!(
                 AbortCause::PeerLost(peer);
                 LostPeerMisnamed => AbortCause::PeerLost(self.neighbour_of(group, peer))
             );
             self.abort(group, tag, cause, out);
+        }
+    }
+
+    #[cfg(feature = "mutants")]
+    fn abort_all(&mut self, group: GroupId, peer: PeerId, out: &mut Out) {
+        let running = self.groups.get(&group).map(|group| &group.running);
+        let tags: Vec<Tag> = running
+            .into_iter()
+            .flat_map(|r| r.values().copied())
+            .collect();
+        for tag in tags {
+            self.abort(group, tag, AbortCause::LaneLost(peer), out);
         }
     }
 
@@ -412,17 +439,12 @@ impl GroupRecord {
 /// Where the votes differ: the first field, and the peers that differ in it from the first voter.
 fn disagreement(votes: &BTreeMap<PeerId, CollectiveSpec>) -> Option<CollectiveRefusal> {
     let (first, wanted) = votes.iter().next()?;
-    let field = votes
-        .values()
-        .filter_map(|spec| wanted.difference(spec))
-        .min()?;
-    let mut peers = alloc::vec![*first];
+    let fields = || votes.values().filter_map(|spec| wanted.difference(spec));
+    let field = rule!(fields().min()?; LastFieldNamed => fields().max()?);
     let differs = |spec: &CollectiveSpec| wanted.differs_in(spec, field);
-    peers.extend(
-        votes
-            .iter()
-            .filter(|(_, spec)| differs(spec))
-            .map(|(peer, _)| *peer),
-    );
+    let others = votes.iter().skip(1);
+    let others = others.filter(|(_, spec)| rule!(differs(spec); DisagreementNamesAll => true));
+    let mut peers = alloc::vec![*first];
+    peers.extend(others.map(|(peer, _)| *peer));
     Some(CollectiveRefusal::Disagreement { field, peers })
 }

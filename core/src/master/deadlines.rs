@@ -65,7 +65,8 @@ impl Master {
             };
             self.watch(peer, told, out);
         }
-        let heartbeat = !self.peers.is_empty();
+        let heartbeat =
+            rule!(!self.peers.is_empty(); NoBeatBeforeTheFirst => self.tally.members() > 0);
         self.set_timer(MasterTimer::HeartbeatDue, heartbeat, out);
         self.set_round_timers(out);
     }
@@ -109,7 +110,8 @@ impl Master {
         };
         let wanted = self.lateness(record);
         let before = record.late;
-        self.set_timer(silence, true, out);
+        let watched = rule!(true; NewcomersSilenceUnwatched => record.is_accepted());
+        self.set_timer(silence, watched, out);
         let runs = self.armed.contains(&late);
         let goes_on = rule!(told.progress; LateThoughHeard => false);
         let is_for_vote = |late: Option<Lateness>| late.is_some_and(Lateness::is_for_vote);
@@ -166,7 +168,7 @@ impl Master {
             return true;
         };
         let wiring = self.wirings.get(&round);
-        wiring.is_some_and(|wiring| wiring.open == wiring.edges.len())
+        wiring.is_some_and(|wiring| wiring.open == wiring.links.len())
     }
 
     fn set_timer(&mut self, timer: MasterTimer, wanted: bool, out: &mut Out) {
@@ -190,7 +192,8 @@ impl Master {
             MasterTimer::Silence(_) => config.silence,
             MasterTimer::Late(_) => match late {
                 Some(Lateness::Part) => rule!(config.stalled; PartHasAVotesTime => config.late),
-                Some(Lateness::Vote | Lateness::Join) | None => config.late,
+                Some(Lateness::Join) => rule!(config.late; JoinHasAPartsTime => config.stalled),
+                Some(Lateness::Vote) | None => config.late,
             },
             MasterTimer::Wiring(_) => config.wiring,
             MasterTimer::RetryWiring(round) => {
@@ -222,8 +225,10 @@ impl Master {
         match record.state {
             ConnectionState::Idle => {
                 let of_group = waits.syncing || waits.rewiring || waits.initiating > 0;
-                let of_all = self.waits.optimizing
-                    || self.waits.updating && !record.rests
+                let rests = rule!(record.rests; RestingIsLate => false);
+                let optimizing = rule!(self.waits.optimizing; OptimizersWaitForNobody => false);
+                let of_all = optimizing
+                    || self.waits.updating && !rests
                     || self.waits.asking && !record.asked_pending;
                 (of_group || of_all).then_some(Lateness::Vote)
             }
@@ -287,7 +292,9 @@ impl Master {
             || self.waits.asking && !late.asked_pending;
         let concerned = || {
             let accepted = self.accepted();
-            accepted.filter(|(_, record)| of_all || record.group == late.group)
+            accepted.filter(|(_, record)| {
+                rule!(of_all || record.group == late.group; LateCountedInAllGroups => true)
+            })
         };
         let idle = |record: &PeerRecord| record.state == ConnectionState::Idle;
         let lacking =
@@ -332,8 +339,14 @@ impl Master {
         };
         let stalls = record.stalls.entry(peer).or_default();
         *stalls = stalls.saturating_add(1);
+        let own = *stalls;
         let goes = rule!(
-            lacking <= done || *stalls >= STALLS_MAX;
+            lacking <= done || own >= STALLS_MAX;
+            StallsOfAllAddUp => lacking <= done || {
+                let all = record.stalls.values().map(|one| usize::from(*one));
+                all.sum::<usize>() >= usize::from(STALLS_MAX)
+            },
+            MajorityStalls => lacking >= done || own >= STALLS_MAX,
             StalledAtOnce => true
         );
         if rule!(goes; StalledAgainAndAgain => false) {

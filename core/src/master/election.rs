@@ -63,10 +63,15 @@ pub(super) fn elect(
 ) -> Decision {
     let everybody_restarts = rule!(
         offers.values().all(|offer| offer.restart);
+        ReceiversHaveNoSay => offers.values().all(|offer| {
+            offer.restart || offer.strategy == SyncStrategy::ReceiveOnly
+        }),
         RestartByOne => offers.values().any(|offer| offer.restart)
     );
-    let reached = reached.filter(|_| !everybody_restarts);
-    if let Some(decision) = reached.and_then(|reached| ahead(offers, veterans, reached.revision)) {
+    let before = reached;
+    let reached = before.filter(|_| !everybody_restarts);
+    let bound = rule!(reached; RestartHeldToTheNext => before);
+    if let Some(decision) = bound.and_then(|reached| ahead(offers, veterans, reached.revision)) {
         return decision;
     }
     let candidates = candidates(offers);
@@ -76,7 +81,8 @@ pub(super) fn elect(
         Err(failure) => return Decision::Failed(failure),
     };
     let decided_by_veterans = deciding.iter().all(|(peer, _)| veterans.contains(peer));
-    let repeated = reached.filter(|reached| reached.revision == revision && !decided_by_veterans);
+    let repeats = |reached: &Reached| reached.revision == revision && !decided_by_veterans;
+    let repeated = rule!(reached.filter(repeats); HeldContentForgotten => None);
     let finalists = with_revision(candidates, revision);
     let Some((winner, holders)) = winning_camp(&finalists, repeated) else {
         return Decision::Failed(SyncFailure::NobodyToSend);
@@ -88,7 +94,7 @@ pub(super) fn elect(
     if let Some((other, _)) = loser {
         return Decision::Failed(SyncFailure::SendersDiffer {
             one: winner,
-            other: *other,
+            other: rule!(*other; SenderDiffersFromItself => winner),
         });
     }
     match strangers(offers, measure(offers, veterans, winner)) {
@@ -113,7 +119,8 @@ fn ahead(offers: &Offers, veterans: &BTreeSet<PeerId>, reached: Revision) -> Opt
         .filter(|(_, offer)| offer.revision > expected)
         .map(|(peer, offer)| (*peer, offer.revision))
         .collect();
-    let oldest = beyond.iter().map(|(_, offered)| *offered).min()?;
+    let offered = || beyond.iter().map(|(_, offered)| *offered);
+    let oldest = rule!(offered().min()?; NewestSkipNamed => offered().max()?);
     let by_veterans = counted().any(|(peer, _)| veterans.contains(peer));
     let somebody_keeps_up = counted()
         .filter(|(peer, _)| !by_veterans || veterans.contains(peer))
@@ -162,7 +169,14 @@ fn deciding<'a>(
     veterans: &BTreeSet<PeerId>,
     reached: Option<Reached>,
 ) -> Vec<(PeerId, &'a Offer)> {
-    let keeps_up = |offer: &Offer| reached.is_some_and(|r| offer.revision >= r.revision);
+    let keeps_up = |offer: &Offer| {
+        reached.is_some_and(|reached| {
+            rule!(
+                offer.revision >= reached.revision;
+                VeteranWhoRepeatsDoesNotDecide => offer.revision > reached.revision
+            )
+        })
+    };
     let experienced = candidates
         .iter()
         .filter(|(peer, offer)| veterans.contains(peer) && keeps_up(offer));
@@ -189,6 +203,8 @@ fn current_revision(
         Some(reached) if rule!(offered < reached; RevisionGoesBack => false) => {
             let is_held = offers.values().any(|offer| offer.revision >= reached);
             let failure = if is_held && is_send_only(offers, sender) {
+                let (reached, offered) =
+                    rule!((reached, offered); SenderBehindTurnedRound => (offered, reached));
                 SyncFailure::SenderBehind {
                     sender,
                     reached,

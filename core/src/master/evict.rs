@@ -13,7 +13,7 @@ use super::{Master, Out};
 use crate::id::{GroupId, PeerId};
 use crate::messages::{Misdeed, Refusal};
 use crate::states::ConnectionPhase;
-use crate::topology::{BrokenEdges, LaneFailure, Ring};
+use crate::topology::{BrokenLinks, LaneFailure, Ring};
 
 /// Pairs between two pieces that have to fail in a row before nothing is said to join them. Where a fifth
 /// of all pairs cannot be connected, eight fail by chance once in 400,000 times.
@@ -58,7 +58,7 @@ impl Master {
         };
         if pieces.len() > 1 {
             let all_alone = pieces.iter().all(|piece| piece.len() == 1);
-            let weight = |piece: &&BTreeSet<PeerId>| self.weight(group, piece, all_alone);
+            let weight = |piece: &&BTreeSet<PeerId>| self.weight(group, &members, piece, all_alone);
             let largest = pieces.iter().max_by_key(weight);
             let others = pieces.iter().filter(|piece| Some(*piece) != largest);
             let others: Vec<BTreeSet<PeerId>> = others.cloned().collect();
@@ -71,13 +71,13 @@ impl Master {
                 all_failed(piece) || many(newcomers) && nothing_joins(&largest, piece, failed)
             };
             if others.iter().all(goes) {
-                self.cut_off(group, &others, out);
+                self.cut_off(group, &members, &others, out);
             }
-        } else if let Some(worst) = self.worst(group, &members)
+        } else if let Some(worst) = self.worst(group, &members, &dead)
             && many(self.is_registered(worst))
             && self.ring_without(group, &members, &dead).is_none()
         {
-            self.send_away_for_failures(group, worst, out);
+            self.send_away_for_failures(group, &members, worst, out);
         }
     }
 
@@ -93,12 +93,13 @@ impl Master {
     fn weight(
         &self,
         group: GroupId,
+        members: &[PeerId],
         piece: &BTreeSet<PeerId>,
         all_alone: bool,
     ) -> impl Ord + use<> {
         let accepted = piece.iter().filter(|peer| !self.is_registered(**peer));
         let accepted = accepted.count();
-        let charges = piece.iter().map(|peer| self.charges(group, *peer));
+        let charges = piece.iter().map(|peer| self.charges(group, members, *peer));
         let charges = charges.fold(Charges::default(), |sum, of_peer| Charges {
             pairs: sum.pairs.saturating_add(of_peer.pairs),
             with_departed: sum.with_departed.saturating_add(of_peer.with_departed),
@@ -115,17 +116,26 @@ impl Master {
 
     /// These pieces go, with all of their members: for the failures of the piece where a member has none
     /// of its own.
-    fn cut_off(&mut self, group: GroupId, pieces: &[BTreeSet<PeerId>], out: &mut Out) {
+    fn cut_off(
+        &mut self,
+        group: GroupId,
+        members: &[PeerId],
+        pieces: &[BTreeSet<PeerId>],
+        out: &mut Out,
+    ) {
         for piece in pieces {
-            let is_end =
-                |edge: &&DeadEdge| piece.contains(&edge.dialler) != piece.contains(&edge.dialled);
-            let between = self.failed.values().find(is_end).copied();
+            let is_end = |edge: &DeadEdge| {
+                members.contains(&edge.dialler)
+                    && members.contains(&edge.dialled)
+                    && piece.contains(&edge.dialler) != piece.contains(&edge.dialled)
+            };
+            let between = self.failed.values().copied().find(is_end);
             let others = between.map(|edge| match piece.contains(&edge.dialler) {
                 true => edge.dialled,
                 false => edge.dialler,
             });
             for peer in piece {
-                self.send_away_for_failures(group, *peer, out);
+                self.send_away_for_failures(group, members, *peer, out);
                 if let Some(with) = others {
                     self.kick(*peer, Misdeed::Unconnectable { with }, out);
                 }
@@ -133,21 +143,51 @@ impl Master {
         }
     }
 
-    /// The peer that goes if one has to.
-    fn worst(&self, group: GroupId, members: &[PeerId]) -> Option<PeerId> {
+    /// The peer that goes if one has to. Where a ring is left to the accepted peers alone it is a newcomer:
+    /// their ring is left alone for it.
+    fn worst(&self, group: GroupId, members: &[PeerId], dead: &BTreeSet<Pair>) -> Option<PeerId> {
+        let accepted = members.iter().filter(|peer| !self.is_registered(**peer));
+        let accepted: Vec<PeerId> = accepted.copied().collect();
+        let has_newcomers = accepted.len() < members.len();
+        let ring_is_left = has_newcomers && self.ring_without(group, &accepted, dead).is_some();
         let strikes = |peer: &PeerId| {
             let newcomer = self.peers.get(peer).filter(|_| self.is_registered(*peer));
             newcomer.map(|newcomer| newcomer.strikes.all)
         };
-        let rank = |peer: &PeerId| (self.charges(group, *peer), strikes(peer), *peer);
+        let rank = |peer: &PeerId| {
+            let charges = self.charges(group, members, *peer);
+            let is_new = self.is_registered(*peer);
+            let gives_way = ring_is_left && is_new && charges.pairs > 0;
+            let Charges {
+                pairs,
+                with_departed,
+            } = charges;
+            (
+                gives_way,
+                pairs,
+                is_new,
+                with_departed,
+                strikes(peer),
+                *peer,
+            )
+        };
         rule!(
             members.iter().copied().max_by_key(rank);
             LatestGoesWhateverFailed => members.iter().copied().max()
         )
     }
 
-    fn charges(&self, group: GroupId, peer: PeerId) -> Charges {
-        let is_end = |pair: &&Pair| pair.0 == peer || pair.1 == peer;
+    /// What speaks against a peer among these members. Who was left out of their attempt, or came after it, is
+    /// not in their way.
+    fn charges(&self, group: GroupId, members: &[PeerId], peer: PeerId) -> Charges {
+        let is_end = |pair: &&Pair| {
+            let other = match **pair {
+                (one, other) if one == peer => other,
+                (one, other) if other == peer => one,
+                (_, _) => return false,
+            };
+            members.contains(&other)
+        };
         let failed = self.failed.keys().filter(is_end).count();
         let breaks = self.groups.get(&group).into_iter().flat_map(|g| &g.breaks);
         let breaks = breaks.filter(|(pair, breaks)| is_end(pair) && breaks.times >= BREAKS_MAX);
@@ -160,9 +200,20 @@ impl Master {
         }
     }
 
-    pub(super) fn send_away_for_failures(&mut self, group: GroupId, peer: PeerId, out: &mut Out) {
+    /// It goes for a pair with another of these members. A newcomer that has none may have waited three times
+    /// for one that was left out as well: then that one is named.
+    pub(super) fn send_away_for_failures(
+        &mut self,
+        group: GroupId,
+        members: &[PeerId],
+        peer: PeerId,
+        out: &mut Out,
+    ) {
         let is_end = |edge: &&DeadEdge| edge.dialler == peer || edge.dialled == peer;
-        if let Some(edge) = self.failed.values().find(is_end).copied() {
+        let is_inside = |edge: &&DeadEdge| members.contains(&edge.other_end(peer));
+        let failed = || self.failed.values().filter(is_end);
+        let first = failed().find(is_inside).or_else(|| failed().next());
+        if let Some(edge) = first.copied() {
             self.send_away(peer, edge, out);
             return;
         }
@@ -193,7 +244,9 @@ impl Master {
         let at = edge.at;
         let failure = match edge.failure {
             Failure::Reported(failure) => failure,
-            Failure::Overdue { .. } => LaneFailure::TimedOut,
+            Failure::Overdue { .. } => {
+                rule!(LaneFailure::TimedOut; OverdueCalledRefused => LaneFailure::Refused)
+            }
         };
         let stays = edge.other_end(goes);
         if rule!(false; BothEndsGo => true) {
@@ -216,31 +269,30 @@ impl Master {
             .is_some_and(|record| record.phase == ConnectionPhase::Registered)
     }
 
-    /// A collective was aborted because a peer lost these edges. If it names none, either may be to blame. Under
-    /// however many collectives, an edge breaks once.
+    /// A collective was aborted because a peer lost these links. If it names none, any of them may be to blame.
+    /// Under however many collectives, a link breaks once.
     pub(super) fn note_break(
         &mut self,
         group: GroupId,
         peer: PeerId,
-        broken: BrokenEdges,
+        broken: &BrokenLinks,
         bytes: u64,
         out: &mut Out,
     ) {
-        let both = BrokenEdges {
-            to_next: true,
-            from_previous: true,
-        };
-        let named = if broken.any() { broken } else { both };
-        let which = rule!(named; BothEdgesBlamed => both);
         let Some(record) = self.group_mut(group) else {
             return;
         };
-        record.note_broken(peer, which);
-        // In a ring of two both edges join the same pair.
-        let edges = record.edges_of(peer, which);
+        // One that names links which it does not have is as good as one that names none.
+        let named = record.links_of(peer, broken);
+        let links = match rule!(named.is_empty(); BothEdgesBlamed => true) {
+            true => record.all_links_of(peer),
+            false => named,
+        };
+        record.broken.extend(links.iter().copied());
+        // In a ring of two both links join the same pair.
         let aborted_for = &mut record.aborted_for;
-        let fresh = edges.filter(|edge| {
-            let is_first = aborted_for.insert(*edge);
+        let fresh = links.into_iter().filter(|link| {
+            let is_first = aborted_for.insert(*link);
             rule!(is_first; EachCollectiveIsABreak => true)
         });
         let pairs: BTreeSet<Pair> = fresh.map(pair).collect();
@@ -263,9 +315,9 @@ impl Master {
         let dead = self.dead_pairs(group, &members);
         let no_ring_is_left = self.ring_without(group, &members, &dead).is_none();
         if rule!(no_ring_is_left; EvictedThoughARingIsLeft => true)
-            && let Some(worst) = self.worst(group, &members)
+            && let Some(worst) = self.worst(group, &members, &dead)
         {
-            self.send_away_for_failures(group, worst, out);
+            self.send_away_for_failures(group, &members, worst, out);
         }
     }
 

@@ -98,7 +98,8 @@ impl Offer {
     /// Who holds this and has to hold what `elected` does: is there anything to fetch? Both describe
     /// the same entries.
     pub(super) fn lacks(&self, elected: &Self, is_newcomer: bool) -> bool {
-        self.content != elected.content || (is_newcomer && self.may_differ())
+        self.content != elected.content
+            || rule!(is_newcomer && self.may_differ(); NewcomerLacksWhatMayDiffer => false)
     }
 
     /// What is to be fetched, a bit for each entry: what differs from `source`, which holds the elected
@@ -108,7 +109,11 @@ impl Offer {
         let word = |((own, wanted), may_differ): ((&[ContentHash], &[ContentHash]), &u64)| {
             let pairs = own.iter().zip(wanted);
             let differs = bits(pairs.map(|(own, wanted)| own != wanted));
-            let lacks_anyway = if is_newcomer { *may_differ } else { 0 };
+            let lacks_anyway = if rule!(is_newcomer; PrivateEntriesOverwritten => true) {
+                *may_differ
+            } else {
+                0
+            };
             rule!(differs & !may_differ | lacks_anyway; AllEntriesFetched => u64::MAX)
         };
         hashes.zip(&self.description.may_differ).map(word).collect()
@@ -132,7 +137,14 @@ impl Offer {
         }
         let rest = own.len().saturating_sub(own_at) + theirs.len().saturating_sub(their_at);
         let rest = u32::try_from(rest).unwrap_or(u32::MAX);
-        names.saturating_add(rest).saturating_sub(shared)
+        rule!(
+            names.saturating_add(rest).saturating_sub(shared);
+            RedescribedCountsTwice => {
+                let both = own.len().saturating_add(theirs.len());
+                let both = u32::try_from(both).unwrap_or(u32::MAX);
+                both.saturating_sub(shared.saturating_mul(2))
+            }
+        )
     }
 }
 
@@ -196,7 +208,10 @@ fn digest_of_content(key: &[u8; 16], description: Digest, entries: &[EntryInfo])
     let mut hasher = SipHasher24::new_with_key(key);
     hasher.write(b"content");
     hasher.write(&description.0.to_le_bytes());
-    for entry in entries.iter().filter(|e| !e.allow_content_inequality) {
+    for entry in entries
+        .iter()
+        .filter(|e| rule!(!e.allow_content_inequality; MayDifferCompared => true))
+    {
         hasher.write(&entry.hash.0.to_le_bytes());
     }
     Digest(hasher.finish128().as_u128())

@@ -29,7 +29,7 @@ impl Master {
         }
         let peer = self.next_peer;
         self.next_peer = peer.next();
-        let ip = hello.advertise.unwrap_or(from).to_canonical();
+        let ip = rule!(hello.advertise.unwrap_or(from); AdvertisedIgnored => from).to_canonical();
         let record = PeerRecord {
             phase: ConnectionPhase::Registered,
             state: ConnectionState::Idle,
@@ -132,11 +132,12 @@ impl Master {
     fn group_loses(&mut self, id: GroupId, peer: PeerId, out: &mut Out) {
         let is_empty = |group: &GroupRecord| group.members.is_empty();
         if self.groups.get(&id).is_none_or(is_empty) {
+            rule!({}; RevisionDiesWithTheGroup => self.remembered.forget(id));
             // What it had reached stays remembered: whoever comes next goes on from there.
             if self.groups.remove(&id).is_some() && !self.groups.is_empty() {
                 // For the groups that are left this is another world: another epoch when they are
                 // told of it.
-                self.epoch = self.epoch.next();
+                self.epoch = rule!(self.epoch.next(); EmptyGroupKeepsEpoch => self.epoch);
             }
             return;
         }

@@ -255,13 +255,13 @@ impl Master {
         match message {
             ToMaster::Heartbeat { .. } => {}
             ToMaster::Leave => self.leave(peer, out),
-            ToMaster::EdgeUp { round, edge } => self.edge_up(peer, round, edge, out),
-            ToMaster::EdgeFailed {
+            ToMaster::LinkUp { round, link } => self.link_up(peer, round, link, out),
+            ToMaster::LinkFailed {
                 round,
-                edge,
+                link,
                 failure,
             } => {
-                self.edge_failed(peer, round, edge, failure, out);
+                self.link_failed(peer, round, link, failure, out);
             }
             ToMaster::Hello(_) => self.kick(peer, Misdeed::SecondHello, out),
             ToMaster::ArePeersPending if self.is_aside(peer) => {
@@ -288,15 +288,15 @@ impl Master {
             ToMaster::Leave => self.leave(peer, out),
             ToMaster::Hello(_) => self.kick(peer, Misdeed::SecondHello, out),
             ToMaster::UpdateTopology { epoch, broken } => {
-                self.vote_to_update(peer, epoch, broken, out);
+                self.vote_to_update(peer, epoch, &broken, out);
             }
-            ToMaster::EdgeUp { round, edge } => self.edge_up(peer, round, edge, out),
-            ToMaster::EdgeFailed {
+            ToMaster::LinkUp { round, link } => self.link_up(peer, round, link, out),
+            ToMaster::LinkFailed {
                 round,
-                edge,
+                link,
                 failure,
             } => {
-                self.edge_failed(peer, round, edge, failure, out);
+                self.link_failed(peer, round, link, failure, out);
             }
             ToMaster::Withdraw { tag } => self.withdraw(peer, tag, out),
             ToMaster::ArePeersPending => self.ask_pending(peer, out),
@@ -319,14 +319,14 @@ impl Master {
                 epoch,
                 broken,
             } => {
-                self.vote_to_initiate(peer, tag, spec, (epoch, broken), out);
+                self.vote_to_initiate(peer, tag, spec, (epoch, &broken), out);
             }
             ToMaster::CompleteCollective {
                 seq,
                 outcome,
                 broken,
             } => {
-                self.vote_to_complete(peer, seq, outcome, broken, out);
+                self.vote_to_complete(peer, seq, outcome, &broken, out);
             }
         }
     }
@@ -356,7 +356,10 @@ impl Master {
         match next_state(from, event) {
             Some(to) => {
                 record.state = to;
-                let has_no_answer = event == Event::CallGaveWay || event == Event::CollectivesEnded;
+                let has_no_answer = rule!(
+                    event == Event::CallGaveWay || event == Event::CollectivesEnded;
+                    GivingWayGainsTime => false
+                );
                 if to == ConnectionState::Idle && !has_no_answer {
                     self.went_on.insert(peer);
                 }

@@ -80,7 +80,7 @@ impl Master {
         let mut newcomers: Vec<PeerId> = newcomers.map(|(peer, _)| *peer).collect();
         newcomers.sort_unstable();
         for peer in newcomers.into_iter().rev().take(too_many) {
-            self.waits_for_a_place(group, peer, out);
+            self.waits_for_a_place(group, &ring.0, peer, out);
         }
     }
 
@@ -97,7 +97,7 @@ impl Master {
         let newcomers = ring.0.iter().filter(|peer| !is_accepted(peer));
         let newcomers: Vec<PeerId> = newcomers.copied().collect();
         let mut failed = ring.edges().filter(|edge| {
-            let progress = wiring.edges.get(edge);
+            let progress = wiring.links.get(edge);
             progress.is_some_and(|progress| progress.failed.is_some())
         });
         let members_failed = failed.any(|(from, to)| is_accepted(&from) && is_accepted(&to));
@@ -106,19 +106,25 @@ impl Master {
         }
         self.attempts.remove(&group);
         for peer in newcomers {
-            self.waits_for_a_place(group, peer, out);
+            self.waits_for_a_place(group, &ring.0, peer, out);
         }
     }
 
     /// A newcomer is left out of this admission; one that has waited for three is refused.
-    fn waits_for_a_place(&mut self, group: GroupId, peer: PeerId, out: &mut Out) {
+    fn waits_for_a_place(
+        &mut self,
+        group: GroupId,
+        members: &[PeerId],
+        peer: PeerId,
+        out: &mut Out,
+    ) {
         let Some(record) = self.record_mut(peer) else {
             return;
         };
         record.left_out = 1;
         record.strikes.waits = record.strikes.waits.saturating_add(1);
         if record.has_struck_out() {
-            self.send_away_for_failures(group, peer, out);
+            self.send_away_for_failures(group, members, peer, out);
         }
     }
 

@@ -244,7 +244,11 @@ impl Master {
             for to in members.iter().filter(|to| *to != from) {
                 // Where only the receiver can open lanes, the opposite direction stands for this one.
                 let one_way = self.dialler(*from, *to) == *to;
-                let edge = if one_way { (*to, *from) } else { (*from, *to) };
+                let edge = if rule!(one_way; MeasurementsTurnedRound => !one_way) {
+                    (*to, *from)
+                } else {
+                    (*from, *to)
+                };
                 if let Some(measured) = self.bandwidth.get(&edge) {
                     kbit_per_s.insert((*from, *to), *measured);
                 }

@@ -97,7 +97,7 @@ impl Master {
         let newcomers: Vec<PeerId> = newcomers.copied().collect();
         let places = match newcomers.is_empty() {
             true => 1,
-            false => present.len().min(PLACES_MAX),
+            false => rule!(present.len().min(PLACES_MAX); NewcomersAtTheEndOnly => 1),
         };
         let fits = |ring: &Ring| {
             let mut edges = ring.edges();

@@ -73,7 +73,7 @@ impl Master {
                 }
                 let holds_up = record.state == ConnectionState::Idle
                     && self.a_tag_that_waits(record.group).is_some();
-                holds_up.then_some((peer, record.state, false))
+                holds_up.then_some((peer, record.state, rule!(false; AskersLedAstray => true)))
             })
             .collect();
         for (peer, _, pending) in &asking {
@@ -89,7 +89,10 @@ impl Master {
     fn sync_gives_way(&mut self, out: &mut Out) -> bool {
         let groups: Vec<GroupId> = self.dirty.iter().copied().collect();
         groups.into_iter().any(|group| {
-            let optimize = self.first_in(group, ConnectionState::VoteOptimizeTopology);
+            let optimize = rule!(
+                self.first_in(group, ConnectionState::VoteOptimizeTopology);
+                OptimizeElsewhereBeatsSync => self.first_of_all_in(ConnectionState::VoteOptimizeTopology)
+            );
             optimize.is_some_and(|peer| {
                 rule!(
                     self.syncs_give_way(group, CallKind::OptimizeTopology, peer, out);
@@ -111,9 +114,10 @@ impl Master {
             peer;
             ConflictNamesTheLoser => losers.first().copied().unwrap_or(peer)
         );
+        let named = rule!(theirs; ConflictNamesACollective => CallKind::Collective);
         let conflict = Conflict {
             yours: CallKind::SyncSharedState,
-            theirs,
+            theirs: named,
             peer: caller,
         };
         for loser in &losers {
@@ -187,7 +191,7 @@ impl Master {
         callers: &[PeerId],
         out: &mut Out,
     ) -> bool {
-        if conflicts >= 2 * CONFLICTS_MAX {
+        if rule!(conflicts >= 2 * CONFLICTS_MAX; NewcomersGoAtOnce => conflicts >= CONFLICTS_MAX) {
             for newcomer in callers {
                 self.kick(*newcomer, Misdeed::MissedBallot, out);
             }
@@ -301,7 +305,7 @@ impl Master {
             return;
         };
         record.members.remove(&peer);
-        record.find_ready();
+        rule!(record.find_ready(); AsideLeavesNothingReady => {});
         let vote =
             rule!(record.vote_aside(peer); VoteAsideDropped => record.vote_aside(peer).and(None));
         if let Some(record) = self.record_mut(peer) {
@@ -322,9 +326,20 @@ impl Master {
         }
     }
 
+    #[cfg(feature = "mutants")]
+    fn first_of_all_in(&self, state: ConnectionState) -> Option<PeerId> {
+        let mut accepted = self.accepted().filter(|(_, peer)| peer.state == state);
+        accepted.next().map(|(peer, _)| peer)
+    }
+
     fn major_call(&self, group: GroupId) -> Option<(CallKind, PeerId)> {
         let optimize = self.first_in(group, ConnectionState::VoteOptimizeTopology);
-        let sync = || self.first_in(group, ConnectionState::VoteSyncSharedState);
+        let sync = || {
+            rule!(
+                self.first_in(group, ConnectionState::VoteSyncSharedState);
+                MajorCallOfAnyGroup => self.first_of_all_in(ConnectionState::VoteSyncSharedState)
+            )
+        };
         let optimize = optimize.map(|peer| (CallKind::OptimizeTopology, peer));
         optimize.or_else(|| sync().map(|peer| (CallKind::SyncSharedState, peer)))
     }

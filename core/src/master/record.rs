@@ -1,6 +1,7 @@
 //! What the master remembers about one peer and about one group.
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use super::conflicts::Conflicts;
@@ -12,7 +13,7 @@ use super::transfers::FailedTransfers;
 use crate::element::CollectiveSpec;
 use crate::id::{Epoch, GroupId, Identity, PeerId, Round, Seq, Tag};
 use crate::states::{CollectiveCommunicationState, ConnectionPhase, ConnectionState};
-use crate::topology::{BrokenEdges, Ring, RingEdges};
+use crate::topology::{BrokenLinks, BuiltLink, Layout, LinkId, Ring};
 
 /// Attempts after which a newcomer is refused that has been connected to somebody.
 const STRIKES_JOINED_MAX: u8 = 6;
@@ -207,12 +208,12 @@ pub(super) struct GroupRecord {
     pub(super) waits: GroupWaits,
     /// The ring as it was last established. May name peers that are gone: then it is stale.
     pub(super) ring: Ring,
-    /// The lanes of its edges, sender first.
-    pub(super) edges: BTreeMap<(PeerId, PeerId), StandingEdge>,
+    /// The links between its members, sender first.
+    pub(super) links: BTreeMap<(PeerId, PeerId), StandingLink>,
     pub(super) epoch: Epoch,
-    /// Edges of the ring, sender first, that lost a lane.
+    /// Those of them that lost a lane.
     pub(super) broken: BTreeSet<(PeerId, PeerId)>,
-    /// Those of them for which a collective was aborted.
+    /// Those of the broken ones for which a collective was aborted.
     pub(super) aborted_for: BTreeSet<(PeerId, PeerId)>,
     /// Pairs whose edge broke under collectives that were aborted for it, lower number first. Forgotten
     /// when as large a collective is committed.
@@ -235,9 +236,9 @@ pub(super) struct GroupRecord {
     pub(super) whole: BTreeSet<Tag>,
 }
 
-/// The lanes of an edge of the ring.
+/// A link between two members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct StandingEdge {
+pub(super) struct StandingLink {
     pub(super) built: Round,
     pub(super) lanes: u16,
 }
@@ -268,51 +269,60 @@ impl Breaks {
 }
 
 impl GroupRecord {
-    /// Notes what `peer` says about its edges of the present ring.
-    pub(super) fn note_broken(&mut self, peer: PeerId, broken: BrokenEdges) {
-        if broken.any() {
-            let edges = self.edges_of(peer, broken);
-            self.broken.extend(edges);
-        }
+    /// Notes what `peer` says about its links.
+    pub(super) fn note_broken(&mut self, peer: PeerId, broken: &BrokenLinks) {
+        let links = self.links_of(peer, broken);
+        self.broken.extend(links);
     }
 
-    /// The edges of the present ring that are meant, sender first.
-    pub(super) fn edges_of(
-        &self,
-        peer: PeerId,
-        named: BrokenEdges,
-    ) -> impl Iterator<Item = (PeerId, PeerId)> + use<> {
-        let which = rule!(named; OtherEdgeMarkedBroken => BrokenEdges {
-            to_next: named.from_previous,
-            from_previous: named.to_next,
+    /// Those of the standing links that are meant, sender first.
+    pub(super) fn links_of(&self, peer: PeerId, named: &BrokenLinks) -> Vec<(PeerId, PeerId)> {
+        let named = named.0.iter().map(|link| link.ends(peer));
+        let meant = rule!(named.collect::<Vec<_>>(); OtherEdgeMarkedBroken => {
+            let others = self.links.keys().filter(|(from, to)| *from == peer || *to == peer);
+            others.filter(|link| !named.clone().any(|named| named == **link)).copied().collect()
         });
-        let next = which.to_next.then(|| self.ring.next_of(peer)).flatten();
-        let previous = which.from_previous.then(|| self.ring.previous_of(peer));
-        let previous = previous.flatten().map(|previous| (previous, peer));
-        next.map(|next| (peer, next)).into_iter().chain(previous)
+        let stand = meant
+            .into_iter()
+            .filter(|link| self.links.contains_key(link));
+        stand.collect()
     }
 
-    /// Is this an edge of the ring that can be kept: is it whole as far as anybody said?
-    pub(super) fn can_keep(&self, edge: (PeerId, PeerId)) -> bool {
-        let is_whole = rule!(!self.broken.contains(&edge); EdgeKeptThoughBroken => true);
-        is_whole && self.edges.contains_key(&edge)
+    /// All standing links of a peer, sender first.
+    pub(super) fn all_links_of(&self, peer: PeerId) -> Vec<(PeerId, PeerId)> {
+        let links = self.links.keys().copied();
+        let its = links.filter(|(from, to)| *from == peer || *to == peer);
+        its.collect()
     }
 
-    /// Which lanes are a peer's edges of the ring.
-    pub(super) fn built_at(&self, peer: PeerId) -> RingEdges {
-        let built = |edge: &(PeerId, PeerId)| self.edges.get(edge).map(|edge| edge.built);
-        let next = self.ring.next_of(peer);
-        let previous = self.ring.previous_of(peer);
-        RingEdges {
-            next: next.and_then(|next| built(&(peer, next))),
-            previous: previous.and_then(|previous| built(&(previous, peer))),
-        }
+    /// Whether this link stands and can be kept: is it whole as far as anybody said?
+    pub(super) fn can_keep(&self, link: (PeerId, PeerId)) -> bool {
+        let is_whole = rule!(!self.broken.contains(&link); EdgeKeptThoughBroken => true);
+        is_whole && self.links.contains_key(&link)
     }
 
-    /// Lanes of the edge that has the most.
+    /// The links of a peer, and which lanes they are.
+    pub(super) fn layout_of(&self, peer: PeerId) -> Layout {
+        let links = self.links.iter().filter_map(|((from, to), standing)| {
+            let link = if peer == *from {
+                LinkId::to(*to)
+            } else if peer == *to {
+                LinkId::from(*from)
+            } else {
+                return None;
+            };
+            let built = standing.built;
+            Some(BuiltLink { link, built })
+        });
+        let mut layout: Vec<BuiltLink> = links.collect();
+        layout.sort_unstable();
+        Layout(layout)
+    }
+
+    /// Lanes of the link that has the most.
     pub(super) fn lanes(&self) -> u16 {
-        let lanes = self.edges.values().map(|edge| edge.lanes);
-        lanes.max().unwrap_or(1)
+        let lanes = self.links.values().map(|link| link.lanes);
+        rule!(lanes.max(); ThinnestEdgeCounted => lanes.min()).unwrap_or(1)
     }
 
     /// Tags that wait to start.

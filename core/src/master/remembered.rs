@@ -28,6 +28,11 @@ impl Remembered {
         self.groups.get(&group).copied()
     }
 
+    #[cfg(feature = "mutants")]
+    pub(super) fn forget(&mut self, group: GroupId) {
+        self.groups.remove(&group);
+    }
+
     /// Remembers a group. Where that makes too many, one that has no members is forgotten: that with
     /// the lowest revision, since who sets it back undoes the fewest steps. Groups with members are
     /// bounded by the number of peers.

@@ -80,7 +80,10 @@ impl Master {
         let SyncProgress::Voting(offers) = core::mem::take(&mut record.sync) else {
             return false;
         };
-        match elect(&offers, &veterans, self.remembered.of(group)) {
+        let reached = self
+            .remembered
+            .of(rule!(group; ReachedByAnotherGroup => GroupId(0)));
+        match elect(&offers, &veterans, reached) {
             Decision::Failed(failure) => {
                 let round = self.take_round();
                 self.conclude_sync(group, round, Err(failure), out);
@@ -217,7 +220,8 @@ impl Master {
         holder: PeerId,
     ) -> Option<(LaneOrder, LaneOrder)> {
         let wish = |peer: PeerId| self.peers.get(&peer).map(|record| record.lanes);
-        let lanes = wish(requester)?.min(wish(holder)?);
+        let (one, other) = (wish(requester)?, wish(holder)?);
+        let lanes = rule!(one.min(other); LanesOfTheGreedy => one.max(other));
         self.lane_orders(round, requester, holder, lanes)
     }
 
@@ -275,7 +279,11 @@ impl Master {
         }
         self.step(peer, Event::TransferDone, out);
         if !ok {
-            self.conclude_sync(group, done, Err(SyncFailure::TransferFailed { peer }), out);
+            let failure = rule!(
+                SyncFailure::TransferFailed { peer };
+                TransferNamesTheOther => SyncFailure::TransferFailed { peer: with.unwrap_or(peer) }
+            );
+            self.conclude_sync(group, done, Err(failure), out);
         }
         if is_cancelled {
             self.note_cancel(group, peer, 0, out);
@@ -345,7 +353,12 @@ impl Master {
         }
         let kept = rule!(
             reached;
-            RevisionStandsStill => self.remembered.of(group).unwrap_or(reached)
+            RevisionStandsStill => self.remembered.of(group).unwrap_or(reached),
+            RestartUndone => {
+                let before = self.remembered.of(group);
+                let later = before.filter(|before| before.revision > reached.revision);
+                later.unwrap_or(reached)
+            }
         );
         let has_members = |group: GroupId| self.groups.contains_key(&group);
         self.remembered.keep(group, kept, has_members);

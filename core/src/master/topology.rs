@@ -21,14 +21,14 @@ use super::{Master, Out, Scope, send};
 use crate::id::{Epoch, GroupId, PeerId};
 use crate::messages::{Misdeed, ToPeer};
 use crate::states::{ConnectionState, Event};
-use crate::topology::{BrokenEdges, Topology, WorldSizes};
+use crate::topology::{BrokenLinks, Topology, WorldSizes};
 
 impl Master {
     pub(super) fn vote_to_update(
         &mut self,
         peer: PeerId,
         epoch: Epoch,
-        broken: BrokenEdges,
+        broken: &BrokenLinks,
         out: &mut Out,
     ) {
         // It rested when it was given another ring, and takes that for the answer.
@@ -210,9 +210,18 @@ impl Master {
         let asking: Vec<(PeerId, ConnectionState)> =
             asking.map(|(peer, record)| (peer, record.state)).collect();
         for (peer, state) in asking {
-            self.answer_query(peer, pending, state, out);
+            let told = rule!(pending; PendingOfOwnGroupOnly => self.is_pending_beside(peer));
+            self.answer_query(peer, told, state, out);
         }
         true
+    }
+
+    #[cfg(feature = "mutants")]
+    fn is_pending_beside(&self, peer: PeerId) -> bool {
+        let own = self.peers.get(&peer).map(|record| record.group);
+        self.peers
+            .values()
+            .any(|one| !one.is_accepted() && Some(one.group) == own)
     }
 
     pub(super) fn answer_query(
@@ -270,8 +279,8 @@ impl Master {
                 ring,
                 ..topology.clone()
             };
-            let built = group.built_at(*peer);
-            send(out, *peer, ToPeer::TopologyEstablished { topology, built });
+            let layout = group.layout_of(*peer);
+            send(out, *peer, ToPeer::TopologyEstablished { topology, layout });
         }
     }
 
@@ -289,7 +298,10 @@ impl Master {
                 }
             ),
             groups: number(sizes.clone().count()),
-            largest_group: number(sizes.max().unwrap_or(0)),
+            largest_group: number(rule!(
+                sizes.max().unwrap_or(0);
+                LargestGroupIsOwn => self.groups.get(&own).map_or(0, |group| group.members.len())
+            )),
         }
     }
 }

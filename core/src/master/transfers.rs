@@ -166,7 +166,7 @@ impl Master {
             let offer = offers.get(peer);
             offer.is_some_and(|offer| offer.strategy == SyncStrategy::SendOnly)
         };
-        if !may_differ || veterans.is_empty() {
+        if rule!(!may_differ || veterans.is_empty(); NewcomerServesWhatMayDiffer => true) {
             matching
         } else {
             let senders = matching.iter().filter(senders);
@@ -259,7 +259,7 @@ impl Master {
             };
             let is_newcomer = self.is_newcomer(peer);
             let marks = dirty
-                .entry((offer.content, is_newcomer))
+                .entry((offer.content, rule!(is_newcomer; DirtyOfAnother => false)))
                 .or_insert_with(|| offer.dirty(source, is_newcomer));
             let marks = Arc::clone(marks);
             let entries = rule!(source.pick(marks); EntryUnderAnotherHash => offer.pick(marks));

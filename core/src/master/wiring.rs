@@ -1,13 +1,13 @@
-//! Connecting ring edges: orders, reports, and trying again.
+//! Connecting links: orders, reports, and trying again.
 //!
 //! ```text
-//!  start ──▶ EstablishRing to those with an edge to build ──▶ every edge is up ──▶ conclude
-//!    ▲                     │ every edge is decided, and some have failed
+//!  start ──▶ EstablishLinks to those with a link to build ──▶ every link is up ──▶ conclude
+//!    ▲                     │ every link is decided, and some have failed
 //!    └── the ballot counts again ◀── blame: who goes? ◀── pause
 //! ```
 //!
-//! An edge of the standing ring that nobody reported broken is kept; every other edge is ordered afresh
-//! with a ticket of the round. Each end of an edge reports it. An attempt goes on until every edge is
+//! A link that stands and that nobody reported broken is kept; every other link is ordered afresh
+//! with a ticket of the round. Each end of a link reports it. An attempt goes on until every link is
 //! decided, so that one attempt finds all that cannot be connected. Old lanes are given up only when the
 //! new ring stands, so an attempt that fails changes nothing.
 
@@ -15,12 +15,12 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use super::attempt::{PlannedRing, Report, Wiring};
-use super::record::{GroupRecord, Stake, StandingEdge};
+use super::record::{GroupRecord, Stake, StandingLink};
 use super::{Master, Out, Scope, send};
 use crate::id::{Epoch, GroupId, PeerId, Round};
 use crate::messages::{Misdeed, ToPeer};
 use crate::states::{ConnectionPhase, ConnectionState, Event};
-use crate::topology::{Edge, LaneFailure, LaneOrder, Ring};
+use crate::topology::{LaneFailure, LaneOrder, LinkId, LinkOrder, Ring, Way};
 
 impl Master {
     /// Orders the rings of `members`. `better`: rings to adopt, where the solver found some.
@@ -37,10 +37,10 @@ impl Master {
         for peer in members {
             self.enter_wiring(*peer, round, out);
             if !wiring.awaits(*peer) {
-                self.step(*peer, Event::EdgesUp, out);
+                self.step(*peer, Event::LinksUp, out);
             }
         }
-        self.order_edges(round, &wiring, out);
+        self.order_links(round, &wiring, out);
         self.wirings.insert(round, wiring);
         self.conclude_if_complete(round, out);
     }
@@ -77,50 +77,48 @@ impl Master {
             .map(|(group, members)| {
                 let ring = better.and_then(|rings| rings.get(&group)).cloned();
                 let ring = ring.unwrap_or_else(|| self.next_ring(group, &members));
-                (group, self.plan_edges(round, group, ring))
+                (group, self.plan_links(round, group, ring))
             })
             .collect()
     }
 
-    /// Which edges are kept, and which are built in this round.
-    fn plan_edges(&self, round: Round, group: GroupId, ring: Ring) -> PlannedRing {
+    /// Which links are kept, and which are built in this round.
+    fn plan_links(&self, round: Round, group: GroupId, ring: Ring) -> PlannedRing {
         let standing = self.groups.get(&group).filter(|_| !self.is_doubtful(group));
         let wish = |peer: PeerId| self.peers.get(&peer).map_or(1, |record| record.lanes);
-        let planned = |edge: (PeerId, PeerId)| {
+        let planned = |link: (PeerId, PeerId)| {
             let kept = standing.filter(|group| {
                 rule!(
-                    group.can_keep(edge);
-                    WholeRingRebuilt => group.broken.is_empty() && group.can_keep(edge),
-                    OtherGroupRebuiltAsWell => group.can_keep(edge)
+                    group.can_keep(link);
+                    WholeRingRebuilt => group.broken.is_empty() && group.can_keep(link),
+                    OtherGroupRebuiltAsWell => group.can_keep(link)
                         && self.groups.values().all(|group| group.broken.is_empty())
                 )
             });
-            let kept = kept.and_then(|group| group.edges.get(&edge).copied());
-            let lanes = rule!(wish(edge.0).min(wish(edge.1)); LanesOfOneEnd => wish(edge.0));
+            let kept = kept.and_then(|group| group.links.get(&link).copied());
+            let lanes = rule!(wish(link.0).min(wish(link.1)); LanesOfOneEnd => wish(link.0));
             let built = round;
-            (edge, kept.unwrap_or(StandingEdge { built, lanes }))
+            (link, kept.unwrap_or(StandingLink { built, lanes }))
         };
-        let edges = ring.edges().map(planned).collect();
-        PlannedRing { ring, edges }
+        let links = ring.edges().map(planned).collect();
+        PlannedRing { ring, links }
     }
 
-    fn order_edges(&self, round: Round, wiring: &Wiring, out: &mut Out) {
-        let mut orders: BTreeMap<PeerId, (Option<LaneOrder>, Option<LaneOrder>)> = BTreeMap::new();
-        let planned = wiring.rings.values().flat_map(|plan| &plan.edges);
-        for ((from, to), edge) in planned.filter(|(_, edge)| edge.built == round) {
-            let Some((ours, theirs)) = self.lane_orders(round, *from, *to, edge.lanes) else {
+    fn order_links(&self, round: Round, wiring: &Wiring, out: &mut Out) {
+        let mut orders: BTreeMap<PeerId, Vec<LinkOrder>> = BTreeMap::new();
+        let planned = wiring.rings.values().flat_map(|plan| &plan.links);
+        for ((from, to), link) in planned.filter(|(_, link)| link.built == round) {
+            let Some((ours, theirs)) = self.lane_orders(round, *from, *to, link.lanes) else {
                 continue;
             };
-            orders.entry(*from).or_default().0 = Some(ours);
-            orders.entry(*to).or_default().1 = Some(theirs);
+            for (peer, way, lanes) in [(*from, Way::Out, ours), (*to, Way::In, theirs)] {
+                let of_peer = orders.entry(peer).or_default();
+                of_peer.push(LinkOrder { way, lanes });
+            }
         }
-        for (peer, (next, previous)) in orders {
-            let order = ToPeer::EstablishRing {
-                round,
-                next,
-                previous,
-            };
-            send(out, peer, order);
+        for (peer, mut links) in orders {
+            links.sort_unstable_by_key(LinkOrder::link);
+            send(out, peer, ToPeer::EstablishLinks { round, links });
         }
     }
 
@@ -156,34 +154,35 @@ impl Master {
         Some((ours, theirs))
     }
 
-    pub(super) fn edge_up(&mut self, peer: PeerId, of: Round, end: Edge, out: &mut Out) {
+    pub(super) fn link_up(&mut self, peer: PeerId, of: Round, link: LinkId, out: &mut Out) {
         let round = rule!(of; StaleEdgesUpTaken => self.present_round(peer).unwrap_or(of));
-        self.edge_reported(peer, round, end, Report::Up, out);
+        self.link_reported(peer, round, link, Report::Up, out);
     }
 
-    pub(super) fn edge_failed(
+    pub(super) fn link_failed(
         &mut self,
         peer: PeerId,
         round: Round,
-        end: Edge,
+        link: LinkId,
         failure: LaneFailure,
         out: &mut Out,
     ) {
-        self.edge_reported(peer, round, end, Report::Failed(failure), out);
+        self.link_reported(peer, round, link, Report::Failed(failure), out);
     }
 
-    fn edge_reported(
+    fn link_reported(
         &mut self,
         peer: PeerId,
         round: Round,
-        end: Edge,
+        link: LinkId,
         report: Report,
         out: &mut Out,
     ) {
         if !self.is_round_of(peer, round, out) {
             return;
         }
-        let edge = self.wirings.get(&round).and_then(|w| w.edge_at(peer, end));
+        let wiring = self.wirings.get(&round);
+        let ends = wiring.and_then(|wiring| wiring.link_at(peer, link));
         // That lanes did not come up is said by the end that was to open them, and not by the other one: its
         // word would make a repetition of what an honest dialler says.
         let may_say = |(from, to): &(PeerId, PeerId)| match report {
@@ -193,7 +192,7 @@ impl Master {
                 wiring.is_some_and(|wiring| wiring.ends((*from, *to)).dialler == peer)
             }
         };
-        let Some(edge) = edge.filter(may_say) else {
+        let Some(ends) = ends.filter(may_say) else {
             self.kick(peer, Misdeed::UnknownRound, out);
             return;
         };
@@ -201,7 +200,7 @@ impl Master {
             return;
         };
         // Whatever still comes in after the deadline is late and means nothing.
-        if !wiring.note(edge, end, report) {
+        if !wiring.note(ends, link.way, report) {
             if wiring.open > 0 {
                 self.kick(peer, Misdeed::DuplicateVote, out);
             }
@@ -215,8 +214,8 @@ impl Master {
         let connects = self.state_of(peer) == Some(ConnectionState::ConnectingToPeers);
         let awaited = self.wirings.get(&round).is_some_and(|w| w.awaits(peer));
         match report {
-            Report::Up if connects && !awaited => self.step(peer, Event::EdgesUp, out),
-            Report::Failed(_) if connects => self.step(peer, Event::EdgeFailed, out),
+            Report::Up if connects && !awaited => self.step(peer, Event::LinksUp, out),
+            Report::Failed(_) if connects => self.step(peer, Event::LinkFailed, out),
             Report::Up | Report::Failed(_) => {}
         }
     }
@@ -294,7 +293,10 @@ impl Master {
                 Stake::Sync => self.step(peer, Event::RetrySync, out),
                 Stake::Vote => self.step(peer, Event::RetryOptimize, out),
                 Stake::Rewire => self.step(peer, Event::RetryRewire, out),
-                Stake::Optimization => self.optimization_concluded_for(peer, false, out),
+                Stake::Optimization => {
+                    let is_done = rule!(false; FailedOptimizationCalledDone => true);
+                    self.optimization_concluded_for(peer, is_done, out);
+                }
             }
         }
         if self.drop_optimization_of(round) {
@@ -308,15 +310,15 @@ impl Master {
     #[cfg(feature = "mutants")]
     fn keep_edges_of(&mut self, wiring: &Wiring) {
         let is_up =
-            |edge: &(PeerId, PeerId)| wiring.edges.get(edge).is_some_and(|edge| edge.is_up());
+            |link: &(PeerId, PeerId)| wiring.links.get(link).is_some_and(|link| link.is_up());
         for (group, plan) in &wiring.rings {
             let Some(group) = self.groups.get_mut(group) else {
                 continue;
             };
-            for (edge, lanes) in plan.edges.iter().filter(|(edge, _)| is_up(edge)) {
-                group.broken.remove(edge);
-                group.aborted_for.remove(edge);
-                group.edges.insert(*edge, *lanes);
+            for (link, lanes) in plan.links.iter().filter(|(link, _)| is_up(link)) {
+                group.broken.remove(link);
+                group.aborted_for.remove(link);
+                group.links.insert(*link, *lanes);
             }
         }
     }
@@ -397,6 +399,9 @@ impl Master {
             record.phase = ConnectionPhase::Accepted;
             record.rests = record.stake == Stake::Admission;
         }
+        if rule!(false; WhoWithdrewRests => record.stake == Stake::Admission) {
+            record.rests = true;
+        }
         let (group, aside) = (record.group, record.aside.take());
         let group = self.groups.entry(group).or_default();
         if group.members.insert(peer) {
@@ -412,19 +417,19 @@ impl Master {
             self.attempts.remove(&id);
             self.dirty.insert(id);
             let group = self.groups.entry(id).or_default();
-            let is_kept = |edge: &(PeerId, PeerId)| {
-                let built = |edges: &BTreeMap<_, StandingEdge>| edges.get(edge).map(|e| e.built);
-                built(&group.edges) == built(&plan.edges)
+            let is_kept = |link: &(PeerId, PeerId)| {
+                let built = |links: &BTreeMap<_, StandingLink>| links.get(link).map(|l| l.built);
+                built(&group.links) == built(&plan.links)
             };
             let broken: BTreeSet<_> = group.broken.iter().copied().filter(is_kept).collect();
-            group.aborted_for.retain(|edge| broken.contains(edge));
+            group.aborted_for.retain(|link| broken.contains(link));
             group.broken = rule!(broken; EdgeKeptThoughBroken => BTreeSet::new());
             group.epoch = rule!(
                 epoch;
-                EpochOfOneGroup if group.ring == plan.ring && group.edges == plan.edges => group.epoch
+                EpochOfOneGroup if group.ring == plan.ring && group.links == plan.links => group.epoch
             );
             group.ring = plan.ring;
-            group.edges = plan.edges;
+            group.links = plan.links;
         }
     }
 
@@ -432,10 +437,12 @@ impl Master {
     fn epoch_for(&self, wiring: &Wiring) -> Epoch {
         let unchanged = |(id, plan): (&GroupId, &PlannedRing)| {
             self.groups.get(id).is_some_and(|group: &GroupRecord| {
-                group.epoch == self.epoch && group.ring == plan.ring && group.edges == plan.edges
+                rule!(group.epoch == self.epoch; OlderEpochIsPresent => true)
+                    && group.ring == plan.ring
+                    && group.links == plan.links
             })
         };
-        if wiring.rings.iter().all(unchanged) {
+        if rule!(wiring.rings.iter().all(unchanged); EpochRaisedForNothing => false) {
             self.epoch
         } else {
             rule!(self.epoch.next(); EpochNotRaised => self.epoch)

@@ -8,7 +8,7 @@ use super::io::{Answer, Call, CallError, PeerInput, PeerOutput, PeerTimer, Usage
 use super::joining::Identity;
 use super::optimize::Optimization;
 use super::shared_state::RunningPlan;
-use super::wiring::{RingOrder, Wiring};
+use super::wiring::Wiring;
 use super::{Out, Step, answer, misuse, out_of_place, send};
 use crate::id::Tag;
 use crate::messages::{ToMaster, ToPeer};
@@ -52,13 +52,13 @@ impl Accepted {
             PeerInput::MasterMisbehaved => return Err(CallError::MasterMisbehaved),
             PeerInput::TimerFired(timer) => return self.timer_fired(timer, out),
             PeerInput::Moved => self.moved = true,
-            PeerInput::EdgeUp { round, edge } => self.wiring.edge_up(round, edge, out),
-            PeerInput::EdgeFailed {
+            PeerInput::LinkUp { round, link } => self.wiring.link_up(round, link, out),
+            PeerInput::LinkFailed {
                 round,
-                edge,
+                link,
                 failure,
-            } => self.wiring.edge_failed(round, edge, failure, out),
-            PeerInput::EdgeBroke { edge, built } => self.wiring.broke(edge, built),
+            } => self.wiring.link_failed(round, link, failure, out),
+            PeerInput::LinkBroke { link, built } => self.wiring.broke(link, built),
             PeerInput::RingEnded { seq, outcome } => self.ring_ended(seq, outcome, out),
             PeerInput::TransfersEnded { round, ok, with } => {
                 self.transfers_ended(round, ok, with, out);
@@ -75,7 +75,9 @@ impl Accepted {
 
     fn timer_fired(&mut self, timer: PeerTimer, out: &mut Out) -> Step {
         let moved = match timer {
-            PeerTimer::HeartbeatDue => core::mem::take(&mut self.moved),
+            PeerTimer::HeartbeatDue => {
+                rule!(core::mem::take(&mut self.moved); MovedForEver => self.moved)
+            }
             PeerTimer::MasterSilence => false,
         };
         self.identity.timer_fired(timer, moved, out)
@@ -84,19 +86,8 @@ impl Accepted {
     fn message(&mut self, message: ToPeer, out: &mut Out) -> Step {
         self.identity.heard(out);
         match message {
-            ToPeer::EstablishRing {
-                round,
-                next,
-                previous,
-            } => {
-                let order = RingOrder {
-                    round,
-                    next,
-                    previous,
-                };
-                self.establish(order, out)
-            }
-            ToPeer::TopologyEstablished { topology, built } => self.adopt(topology, built, out),
+            ToPeer::EstablishLinks { round, links } => self.establish(round, links, out),
+            ToPeer::TopologyEstablished { topology, layout } => self.adopt(topology, &layout, out),
             ToPeer::CallFailed(failure) => self.call_failed(failure, out),
             ToPeer::PeersPending { pending } => self.peers_pending(pending, out),
             ToPeer::Probe { round, probes } => self.probe(round, probes, out),

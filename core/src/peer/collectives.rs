@@ -80,7 +80,7 @@ impl Accepted {
             }
             Some(Collective::Perform { seq }) => {
                 let seq = *seq;
-                out.push(PeerOutput::StopRing { seq });
+                rule!(out.push(PeerOutput::StopRing { seq }); CancelledRingRunsOn => {});
                 self.complete(tag, seq, RingOutcome::Cancelled, out);
             }
             Some(Collective::VoteComplete { .. }) | None => {}
@@ -91,7 +91,7 @@ impl Accepted {
         match self.tags.get(&tag) {
             Some(Collective::VoteInitiate { spec, cancelled }) => {
                 let (spec, cancelled) = (*spec, *cancelled);
-                if cancelled {
+                if rule!(cancelled; CancelForgottenAtStart => false) {
                     self.complete(tag, seq, RingOutcome::Cancelled, out);
                 } else {
                     self.tags.insert(tag, Collective::Perform { seq });
@@ -157,7 +157,11 @@ impl Accepted {
                 if !whole || epoch != self.topology.epoch {
                     return Err(CallError::MasterMisbehaved);
                 }
-                let contributors = self.topology.ring.0.clone();
+                let contributors = rule!(self.topology.ring.0.clone(); ContributorsSorted => {
+                    let mut sorted = self.topology.ring.0.clone();
+                    sorted.sort_unstable();
+                    sorted
+                });
                 self.conclude(tag, Ok(Committed { seq, contributors }), out);
             }
             Verdict::Aborted(cause) => self.abort(tag, seq, cause, out),

@@ -12,7 +12,7 @@ use crate::messages::{
     AbortCause, CollectiveRefusal, Conflict, Misdeed, Refusal, RingOutcome, ToMaster, ToPeer,
 };
 use crate::shared_state::{SyncFailure, SyncPlan, SyncVote};
-use crate::topology::{Edge, LaneFailure, LaneOrder, Topology};
+use crate::topology::{LaneFailure, LaneOrder, LinkId, LinkOrder, Topology};
 
 /// A fact that happened to a peer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -25,31 +25,31 @@ pub enum PeerInput {
     MasterDisconnected,
     /// The master sent something that is not a message.
     MasterMisbehaved,
-    /// All lanes of one edge of [`PeerOutput::Establish`] are up, at this end.
-    EdgeUp {
+    /// All lanes of one link of [`PeerOutput::Establish`] are up, at this end.
+    LinkUp {
         /// The round of the order.
         round: Round,
-        /// Which edge.
-        edge: Edge,
+        /// Which link.
+        link: LinkId,
     },
-    /// A lane of an edge of [`PeerOutput::Establish`] that this end dials did not come up.
-    EdgeFailed {
+    /// A lane of a link of [`PeerOutput::Establish`] that this end dials did not come up.
+    LinkFailed {
         /// The round of the order.
         round: Round,
-        /// Which edge.
-        edge: Edge,
+        /// Which link.
+        link: LinkId,
         /// What happened.
         failure: LaneFailure,
     },
     /// Bytes of a collective, a transfer or a measurement have moved since this was said last. The driver
     /// says so before it hands in [`PeerTimer::HeartbeatDue`].
     Moved,
-    /// A standing lane of the ring ended or stalled, or one that is up and waits to become standing.
+    /// A lane of a standing link ended or stalled, or one that is up and waits to become standing.
     /// Comes before the [`RingEnded`](Self::RingEnded) of the collective that noticed it, so that the
     /// vote on that collective carries it.
-    EdgeBroke {
-        /// Which edge.
-        edge: Edge,
+    LinkBroke {
+        /// Which link.
+        link: LinkId,
         /// The round in which that lane was built: a late report about replaced lanes is ignored.
         built: Round,
     },
@@ -140,26 +140,22 @@ pub enum PeerOutput {
     Send(ToMaster),
     /// Tell the caller how its call ended.
     Answer(Answer),
-    /// Connect ring edges. Lanes of an earlier round that did not lead to
-    /// [`AdoptRing`](Self::AdoptRing) are to be dropped; standing edges stay until then, also where the
-    /// same edge is ordered here: the attempt may fail and another ring be chosen. An order without any
-    /// edge only drops; it needs no answer.
+    /// Connect links. Lanes of an earlier round that did not lead to
+    /// [`AdoptRing`](Self::AdoptRing) are to be dropped; standing links stay until then, also if the
+    /// same link is ordered here: the attempt may fail and another ring be chosen. An order without any
+    /// link only drops; it needs no answer.
     Establish {
         /// The attempt.
         round: Round,
-        /// The edge to send on.
-        next: Option<LaneOrder>,
-        /// The edge to receive on.
-        previous: Option<LaneOrder>,
+        /// Each once.
+        links: Vec<LinkOrder>,
     },
     /// This is the ring from here on. All lanes that are not named here are to be dropped.
     AdoptRing {
         /// The ring.
         topology: Topology,
-        /// The edge to send on; `None`: the ring has none.
-        next: Option<AdoptedEdge>,
-        /// The edge to receive on; `None`: the ring has none.
-        previous: Option<AdoptedEdge>,
+        /// The links of this peer from here on, in the order of their names.
+        links: Vec<AdoptedLink>,
     },
     /// Run this peer's part of the ring; answer with [`PeerInput::RingEnded`].
     RunRing {
@@ -209,10 +205,19 @@ pub enum PeerOutput {
     Close,
 }
 
-/// Which lanes are an edge of the ring from here on.
+/// A link from here on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum AdoptedEdge {
-    /// Those that stand. What was connected for this edge since is to be dropped.
+pub struct AdoptedLink {
+    /// Which link.
+    pub link: LinkId,
+    /// Which lanes it is.
+    pub lanes: AdoptedLanes,
+}
+
+/// Which lanes are a link from here on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum AdoptedLanes {
+    /// Those that stand. What was connected for this link since is to be dropped.
     Keep,
     /// Those that were connected in this round, which are up. What stood before is to be dropped.
     Use(Round),

@@ -5,11 +5,11 @@ use core::time::Duration;
 
 use super::accepted::Accepted;
 use super::io::{Answer, Call, CallError, Joined, PeerInput, PeerOutput, PeerTimer, Usage};
-use super::wiring::{RingOrder, Wiring};
+use super::wiring::Wiring;
 use super::{Out, Peer, Stage, Step, answer, misuse, out_of_place, send};
 use crate::id::{PeerId, ProtocolVersion};
 use crate::messages::{Hello, ToMaster, ToPeer};
-use crate::topology::{RingEdges, Topology};
+use crate::topology::{Layout, Topology};
 
 /// How long a master may take to answer the hello. The limits that hold later come with its welcome.
 pub const WELCOME_LIMIT: Duration = Duration::from_secs(10);
@@ -44,10 +44,10 @@ impl Peer {
             PeerInput::Message(message) => Err(out_of_place(&message)),
             PeerInput::MasterDisconnected => Err(CallError::MasterLost),
             PeerInput::MasterMisbehaved => Err(CallError::MasterMisbehaved),
-            PeerInput::EdgeUp { .. }
+            PeerInput::LinkUp { .. }
             | PeerInput::Moved
-            | PeerInput::EdgeFailed { .. }
-            | PeerInput::EdgeBroke { .. }
+            | PeerInput::LinkFailed { .. }
+            | PeerInput::LinkBroke { .. }
             | PeerInput::RingEnded { .. }
             | PeerInput::TransfersEnded { .. }
             | PeerInput::Measured { .. }
@@ -67,10 +67,11 @@ impl Peer {
                 lanes: self.config.lanes,
             }),
         );
-        out.push(PeerOutput::StartTimer {
+        let limit = PeerOutput::StartTimer {
             timer: PeerTimer::MasterSilence,
             after: WELCOME_LIMIT,
-        });
+        };
+        rule!(out.push(limit); WelcomeUnwatched => drop(limit));
         self.stage = Stage::AwaitingWelcome;
     }
 
@@ -92,10 +93,10 @@ impl Peer {
             }
             PeerInput::MasterMisbehaved => Err(CallError::MasterMisbehaved),
             PeerInput::TimerFired(PeerTimer::HeartbeatDue)
-            | PeerInput::EdgeUp { .. }
+            | PeerInput::LinkUp { .. }
             | PeerInput::Moved
-            | PeerInput::EdgeFailed { .. }
-            | PeerInput::EdgeBroke { .. }
+            | PeerInput::LinkFailed { .. }
+            | PeerInput::LinkBroke { .. }
             | PeerInput::RingEnded { .. }
             | PeerInput::TransfersEnded { .. }
             | PeerInput::Measured { .. }
@@ -179,13 +180,13 @@ impl Registered {
             PeerInput::MasterDisconnected => return Err(CallError::MasterLost),
             PeerInput::MasterMisbehaved => return Err(CallError::MasterMisbehaved),
             PeerInput::TimerFired(timer) => self.identity.timer_fired(timer, false, out)?,
-            PeerInput::EdgeUp { round, edge } => self.wiring.edge_up(round, edge, out),
-            PeerInput::EdgeFailed {
+            PeerInput::LinkUp { round, link } => self.wiring.link_up(round, link, out),
+            PeerInput::LinkFailed {
                 round,
-                edge,
+                link,
                 failure,
-            } => self.wiring.edge_failed(round, edge, failure, out),
-            PeerInput::EdgeBroke { edge, built } => self.wiring.broke(edge, built),
+            } => self.wiring.link_failed(round, link, failure, out),
+            PeerInput::LinkBroke { link, built } => self.wiring.broke(link, built),
             PeerInput::Moved
             | PeerInput::RingEnded { .. }
             | PeerInput::TransfersEnded { .. }
@@ -198,21 +199,13 @@ impl Registered {
     fn message(&mut self, message: ToPeer, out: &mut Out) -> Result<Option<Accepted>, CallError> {
         self.identity.heard(out);
         match message {
-            ToPeer::EstablishRing {
-                round,
-                next,
-                previous,
-            } => {
-                let order = RingOrder {
-                    round,
-                    next,
-                    previous,
-                };
-                self.wiring.establish(self.identity.peer, order, out)?;
+            ToPeer::EstablishLinks { round, links } => {
+                let me = self.identity.peer;
+                self.wiring.establish(me, round, links, out)?;
                 Ok(None)
             }
-            ToPeer::TopologyEstablished { topology, built } => {
-                self.admitted(topology, built, out).map(Some)
+            ToPeer::TopologyEstablished { topology, layout } => {
+                self.admitted(topology, &layout, out).map(Some)
             }
             ToPeer::Heartbeat => Ok(None),
             ToPeer::Welcome { .. }
@@ -234,11 +227,11 @@ impl Registered {
     fn admitted(
         &mut self,
         topology: Topology,
-        built: RingEdges,
+        layout: &Layout,
         out: &mut Out,
     ) -> Result<Accepted, CallError> {
         let peer = self.identity.peer;
-        let adopted = self.wiring.adopt(peer, &topology, built);
+        let adopted = self.wiring.adopt(peer, &topology, layout);
         let adopted = adopted.ok_or(CallError::MasterMisbehaved)?;
         out.push(adopted.order(topology.clone()));
         let joined = Joined {

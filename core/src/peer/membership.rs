@@ -1,12 +1,14 @@
 //! The ring and who is in it: `update_topology`, other rings, `are_peers_pending`, calls that give way.
 
+use alloc::vec::Vec;
+
 use super::accepted::{Accepted, Major};
 use super::collectives::Collective;
 use super::io::{Answer, CallError};
-use super::wiring::RingOrder;
 use super::{Out, Step, answer, send};
+use crate::id::Round;
 use crate::messages::{CallFailure, ToMaster};
-use crate::topology::{RingEdges, Topology};
+use crate::topology::{Layout, LinkOrder, Topology};
 
 impl Accepted {
     pub(super) fn update_topology(&mut self, out: &mut Out) {
@@ -21,11 +23,11 @@ impl Accepted {
         send(out, ToMaster::UpdateTopology { epoch, broken });
     }
 
-    pub(super) fn establish(&mut self, order: RingOrder, out: &mut Out) -> Step {
+    pub(super) fn establish(&mut self, round: Round, links: Vec<LinkOrder>, out: &mut Out) -> Step {
         if !self.waits_for_a_ring() {
             return Err(CallError::MasterMisbehaved);
         }
-        self.wiring.establish(self.identity.peer, order, out)
+        self.wiring.establish(self.identity.peer, round, links, out)
     }
 
     /// May the master build another ring under the peer? Whoever waits for others to make its call agrees
@@ -40,18 +42,19 @@ impl Accepted {
         }
     }
 
-    pub(super) fn adopt(&mut self, topology: Topology, built: RingEdges, out: &mut Out) -> Step {
+    pub(super) fn adopt(&mut self, topology: Topology, layout: &Layout, out: &mut Out) -> Step {
         let is_older = topology.epoch < self.topology.epoch;
         if is_older || !self.waits_for_a_ring() {
             return Err(CallError::MasterMisbehaved);
         }
-        let adopted = self.wiring.adopt(self.identity.peer, &topology, built);
+        let adopted = self.wiring.adopt(self.identity.peer, &topology, layout);
         let adopted = adopted.ok_or(CallError::MasterMisbehaved)?;
-        self.topology = topology.clone();
         out.push(adopted.order(topology.clone()));
+        let told = rule!(topology.clone(); OldRingAnswered => self.topology.clone());
+        self.topology = topology;
         if let Some(Major::Update) = self.major {
             self.major = None;
-            answer(out, Some(Answer::TopologyUpdated(Ok(topology))));
+            answer(out, Some(Answer::TopologyUpdated(Ok(told))));
         } else {
             // The others' update was built under a peer that rests. Its own, if it comes late, would wait
             // for another one that nobody else wants.

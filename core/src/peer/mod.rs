@@ -40,8 +40,8 @@ mod wiring;
 use alloc::vec::Vec;
 
 pub use io::{
-    AdoptedEdge, Answer, Call, CallError, Committed, Joined, PeerConfig, PeerInput, PeerOutput,
-    PeerTimer, Synchronized, Usage,
+    AdoptedLanes, AdoptedLink, Answer, Call, CallError, Committed, Joined, PeerConfig, PeerInput,
+    PeerOutput, PeerTimer, Synchronized, Usage,
 };
 pub use joining::WELCOME_LIMIT;
 pub use view::{OpenCalls, PeerPhase, PeerView, TagView};
@@ -146,10 +146,12 @@ fn misuse(call: &Call, usage: Usage, out: &mut Out) {
 fn out_of_place(message: &ToPeer) -> CallError {
     match message {
         ToPeer::Refused(refusal) => CallError::Refused(refusal.clone()),
-        ToPeer::Kicked(misdeed) => CallError::Kicked(misdeed.clone()),
+        ToPeer::Kicked(misdeed) => {
+            rule!(CallError::Kicked(misdeed.clone()); KickCalledLoss => CallError::MasterLost)
+        }
         ToPeer::Stopping => CallError::MasterStopped,
         ToPeer::Welcome { .. }
-        | ToPeer::EstablishRing { .. }
+        | ToPeer::EstablishLinks { .. }
         | ToPeer::TopologyEstablished { .. }
         | ToPeer::CallFailed(_)
         | ToPeer::PeersPending { .. }

@@ -8,7 +8,7 @@ use super::{Peer, Stage};
 use crate::id::{PeerId, Seq, Tag};
 use crate::messages::CallKind;
 use crate::states::CollectiveCommunicationState;
-use crate::topology::{BrokenEdges, Topology, WorldSizes};
+use crate::topology::{BrokenLinks, Topology, WorldSizes};
 
 /// Looks into a [`Peer`] without changing it.
 #[derive(Clone, Copy, Debug)]
@@ -103,7 +103,7 @@ impl<'a> PeerView<'a> {
 
     /// Ring edges that have lost a lane.
     #[must_use]
-    pub fn broken_edges(&self) -> BrokenEdges {
+    pub fn broken_links(&self) -> BrokenLinks {
         self.accepted()
             .map(|accepted| accepted.wiring.broken())
             .unwrap_or_default()

@@ -1,50 +1,52 @@
-//! Which ring edges stand, which are being connected, and which have lost a lane.
+//! Which links stand, which are being connected, and which have lost a lane.
 //!
-//! Which lanes become an edge of a ring is the master's decision: it names the round in which they were
-//! built. Both ends of an edge are told the same round, so they use the same lanes, whatever else was
-//! connected in attempts that came to nothing.
+//! Which lanes become a link is the master's decision: it names the round in which they were built. Both ends
+//! of a link are told the same round, so they use the same lanes, whatever else was connected in attempts that
+//! came to nothing.
 
-use super::io::{AdoptedEdge, CallError, PeerOutput};
+use alloc::vec::Vec;
+
+use super::io::{AdoptedLanes, AdoptedLink, CallError, PeerOutput};
 use super::{Out, Step, send};
 use crate::id::{PeerId, Round};
 use crate::messages::ToMaster;
-use crate::topology::{BrokenEdges, Edge, LaneFailure, LaneOrder, RingEdges, Topology};
+use crate::topology::{
+    BrokenLinks, BuiltLink, LaneFailure, Layout, LinkId, LinkOrder, Ring, Topology,
+};
 
-/// The two ring edges of a peer, and the last attempt to connect them anew.
+/// The links of a peer, and the last attempt to connect some anew.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub(super) struct Wiring {
-    next: Option<Standing>,
-    previous: Option<Standing>,
+    /// In the order of their names.
+    standing: Vec<Standing>,
     /// The last order, until a ring is adopted.
     attempt: Option<Attempt>,
     /// The newest round that was ordered.
     newest: Option<Round>,
 }
 
-/// The lanes of one edge.
+/// The lanes of one link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Standing {
-    with: PeerId,
-    built: Round,
+    lanes: BuiltLink,
     broken: bool,
 }
 
-/// One order to connect edges.
+/// One order to connect links.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Attempt {
     round: Round,
-    next: Option<Ordered>,
-    previous: Option<Ordered>,
+    links: Vec<Ordered>,
 }
 
-/// One edge of an order.
+/// One link of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Ordered {
     lanes: Standing,
     report: Report,
 }
 
-/// What was told to the master about an ordered edge; each is reported once.
+/// What was told to the master about an ordered link; each is reported once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Report {
     Owed,
@@ -52,51 +54,37 @@ enum Report {
     Failed,
 }
 
-/// The edges of a ring that a peer adopts.
-pub(super) struct Adopted {
-    next: Option<AdoptedEdge>,
-    previous: Option<AdoptedEdge>,
-}
+/// The links that a peer adopts with a ring.
+pub(super) struct Adopted(Vec<AdoptedLink>);
 
 impl Adopted {
     /// What the driver is told.
     pub(super) fn order(self, topology: Topology) -> PeerOutput {
-        let Self { next, previous } = self;
-        PeerOutput::AdoptRing {
-            topology,
-            next,
-            previous,
-        }
+        let Self(links) = self;
+        PeerOutput::AdoptRing { topology, links }
     }
 }
 
-/// What `EstablishRing` says.
-pub(super) struct RingOrder {
-    pub(super) round: Round,
-    pub(super) next: Option<LaneOrder>,
-    pub(super) previous: Option<LaneOrder>,
-}
-
 impl Attempt {
-    fn edge_mut(&mut self, edge: Edge) -> Option<&mut Ordered> {
-        match edge {
-            Edge::ToNext => self.next.as_mut(),
-            Edge::FromPrevious => self.previous.as_mut(),
-        }
+    fn link_mut(&mut self, link: LinkId) -> Option<&mut Ordered> {
+        let mut links = self.links.iter_mut();
+        links.find(|ordered| ordered.lanes.lanes.link == link)
     }
 }
 
 impl Wiring {
     /// Hands an order on, unless it is older than another that was taken: then it means nothing any
     /// more.
-    pub(super) fn establish(&mut self, me: PeerId, order: RingOrder, out: &mut Out) -> Step {
-        let RingOrder {
-            round,
-            next,
-            previous,
-        } = order;
-        let makes_no_sense = |order: &LaneOrder| order.with == me || order.lanes == 0;
-        if next.iter().chain(previous.iter()).any(makes_no_sense) {
+    pub(super) fn establish(
+        &mut self,
+        me: PeerId,
+        round: Round,
+        links: Vec<LinkOrder>,
+        out: &mut Out,
+    ) -> Step {
+        let makes_no_sense = |order: &LinkOrder| order.lanes.with == me || order.lanes.lanes == 0;
+        let in_order = links.is_sorted_by(|one, next| one.link() < next.link());
+        if !in_order || links.iter().any(makes_no_sense) {
             return Err(CallError::MasterMisbehaved);
         }
         if self.newest.is_some_and(|newest| round <= newest) {
@@ -105,34 +93,32 @@ impl Wiring {
         self.newest = Some(round);
         self.attempt = Some(Attempt {
             round,
-            next: next.map(|order| Ordered::of(order, round)),
-            previous: previous.map(|order| Ordered::of(order, round)),
+            links: links
+                .iter()
+                .map(|order| Ordered::of(order.link(), round))
+                .collect(),
         });
-        out.push(PeerOutput::Establish {
-            round,
-            next,
-            previous,
-        });
+        out.push(PeerOutput::Establish { round, links });
         Ok(())
     }
 
-    pub(super) fn edge_up(&mut self, round: Round, edge: Edge, out: &mut Out) {
-        if self.report(round, edge, Report::Up) {
-            send(out, ToMaster::EdgeUp { round, edge });
+    pub(super) fn link_up(&mut self, round: Round, link: LinkId, out: &mut Out) {
+        if self.report(round, link, Report::Up) {
+            send(out, ToMaster::LinkUp { round, link });
         }
     }
 
-    pub(super) fn edge_failed(
+    pub(super) fn link_failed(
         &mut self,
         round: Round,
-        edge: Edge,
+        link: LinkId,
         failure: LaneFailure,
         out: &mut Out,
     ) {
-        if self.report(round, edge, Report::Failed) {
-            let failed = ToMaster::EdgeFailed {
+        if self.report(round, link, Report::Failed) {
+            let failed = ToMaster::LinkFailed {
                 round,
-                edge,
+                link,
                 failure,
             };
             send(out, failed);
@@ -140,9 +126,9 @@ impl Wiring {
     }
 
     /// False: nothing is to be reported.
-    fn report(&mut self, round: Round, edge: Edge, report: Report) -> bool {
+    fn report(&mut self, round: Round, link: LinkId, report: Report) -> bool {
         let attempt = self.attempt.as_mut().filter(|a| a.round == round);
-        match attempt.and_then(|attempt| attempt.edge_mut(edge)) {
+        match attempt.and_then(|attempt| attempt.link_mut(link)) {
             Some(ordered) if ordered.report == Report::Owed => {
                 ordered.report = report;
                 true
@@ -151,75 +137,91 @@ impl Wiring {
         }
     }
 
-    /// A lane ended. Lanes that are up and wait to become the ring count as well: their end would
+    /// A lane ended. Lanes that are up and wait to become a link count as well: their end would
     /// otherwise be forgotten by the time they are in use.
-    pub(super) fn broke(&mut self, edge: Edge, built: Round) {
-        let standing = match edge {
-            Edge::ToNext => &mut self.next,
-            Edge::FromPrevious => &mut self.previous,
-        };
-        let ordered = self.attempt.as_mut().and_then(|a| a.edge_mut(edge));
-        let fresh = ordered.map(|ordered| &mut ordered.lanes);
-        for lanes in standing
-            .iter_mut()
-            .chain(rule!(fresh; FreshBreakForgotten => None))
-        {
-            lanes.broken |= lanes.built == built;
+    pub(super) fn broke(&mut self, link: LinkId, built: Round) {
+        let ended = BuiltLink { link, built };
+        let ordered = self.attempt.as_mut().and_then(|a| a.link_mut(link));
+        let fresh = rule!(
+            ordered.map(|ordered| &mut ordered.lanes);
+            FreshBreakForgotten => None
+        );
+        for standing in self.standing.iter_mut().chain(fresh) {
+            standing.broken |= rule!(
+                standing.lanes == ended;
+                OldBreakMarksNewLanes => standing.lanes.link == ended.link
+            );
         }
     }
 
-    /// Edges of the present ring that have lost a lane.
-    pub(super) fn broken(&self) -> BrokenEdges {
-        let is_broken = |edge: &Option<Standing>| edge.is_some_and(|lanes| lanes.broken);
-        BrokenEdges {
-            to_next: is_broken(&self.next),
-            from_previous: is_broken(&self.previous),
-        }
+    /// Links that have lost a lane.
+    pub(super) fn broken(&self) -> BrokenLinks {
+        let broken = self.standing.iter().filter(|standing| standing.broken);
+        BrokenLinks(broken.map(|standing| standing.lanes.link).collect())
     }
 
-    /// Makes `topology` the ring of `me`, with the lanes that the master names. A ring without `me`, or
-    /// an edge that is not here, is nothing a master says: `None`, and nothing has changed.
+    /// Makes `topology` the ring of `me`, with the lanes that the master names. A ring without `me`, links that
+    /// do not make this ring, or lanes that are not here, are nothing a master says: `None`, and nothing has
+    /// changed.
     pub(super) fn adopt(
         &mut self,
         me: PeerId,
         topology: &Topology,
-        built: RingEdges,
+        layout: &Layout,
     ) -> Option<Adopted> {
-        let ring = &topology.ring;
-        ring.rank_of(me)?;
-        let attempt = self.attempt.as_ref();
-        let fresh = |edge: fn(&Attempt) -> Option<Ordered>| {
-            let ordered = attempt.and_then(edge);
-            ordered.filter(|ordered| ordered.report == Report::Up)
-        };
-        let next = adopt_edge(
-            ring.next_of(me),
-            built.next,
-            self.next,
-            fresh(|attempt| attempt.next),
-        )?;
-        let previous = adopt_edge(
-            ring.previous_of(me),
-            built.previous,
-            self.previous,
-            fresh(|attempt| attempt.previous),
-        )?;
-        let lanes = |edge: &Option<(Standing, AdoptedEdge)>| edge.map(|(lanes, _)| lanes);
-        (self.next, self.previous, self.attempt) = (lanes(&next), lanes(&previous), None);
-        let adopted = |edge: Option<(Standing, AdoptedEdge)>| edge.map(|(_, adopted)| adopted);
-        Some(Adopted {
-            next: adopted(next),
-            previous: adopted(previous),
-        })
+        if !makes_ring(layout, &topology.ring, me) {
+            return None;
+        }
+        let adopted = layout.0.iter().map(|built| self.adopt_link(*built));
+        let adopted: Vec<(Standing, AdoptedLanes)> = adopted.collect::<Option<_>>()?;
+        self.standing = adopted.iter().map(|(standing, _)| *standing).collect();
+        self.attempt = None;
+        let adopted = adopted.iter().map(|(standing, lanes)| AdoptedLink {
+            link: standing.lanes.link,
+            lanes: *lanes,
+        });
+        Some(Adopted(adopted.collect()))
+    }
+
+    /// The lanes that are meant, and where they are. `None`: there are none.
+    fn adopt_link(&self, meant: BuiltLink) -> Option<(Standing, AdoptedLanes)> {
+        let mut standing = self.standing.iter();
+        let kept = standing.find(|standing| standing.lanes == meant);
+        let kept = kept.map(|standing| (*standing, AdoptedLanes::Keep));
+        let fresh = self.fresh().find(|fresh| fresh.lanes == meant);
+        let used = fresh.map(Standing::used);
+        rule!(
+            kept.or(used);
+            FreshLanesAdopted if self.fresh_that_way(meant).is_some() => self.fresh_that_way(meant)
+        )
+    }
+
+    /// The lanes of the last order that are up.
+    fn fresh(&self) -> impl Iterator<Item = &Standing> {
+        let ordered = self.attempt.iter().flat_map(|attempt| &attempt.links);
+        let up = ordered.filter(|ordered| ordered.report == Report::Up);
+        up.map(|ordered| &ordered.lanes)
+    }
+
+    #[cfg(feature = "mutants")]
+    fn fresh_that_way(&self, meant: BuiltLink) -> Option<(Standing, AdoptedLanes)> {
+        let way = meant.link.way;
+        let fresh = self.fresh().find(|fresh| fresh.lanes.link.way == way);
+        fresh.map(Standing::used)
+    }
+}
+
+impl Standing {
+    fn used(&self) -> (Self, AdoptedLanes) {
+        (*self, AdoptedLanes::Use(self.lanes.built))
     }
 }
 
 impl Ordered {
-    fn of(order: LaneOrder, round: Round) -> Self {
+    fn of(link: LinkId, built: Round) -> Self {
         Self {
             lanes: Standing {
-                with: order.with,
-                built: round,
+                lanes: BuiltLink { link, built },
                 broken: false,
             },
             report: Report::Owed,
@@ -227,32 +229,15 @@ impl Ordered {
     }
 }
 
-/// The lanes that were built in that round and lead to that neighbour, and where they are. The outer
-/// `None`: there are none.
-fn adopt_edge(
-    neighbour: Option<PeerId>,
-    built: Option<Round>,
-    standing: Option<Standing>,
-    fresh: Option<Ordered>,
-) -> Option<Option<(Standing, AdoptedEdge)>> {
-    let (with, round) = match (neighbour, built) {
-        (None, None) => return Some(None),
-        (Some(with), Some(round)) => (with, round),
-        (None, Some(_)) | (Some(_), None) => return None,
-    };
-    let is_meant = |lanes: &Standing| lanes.with == with && lanes.built == round;
-    let kept = standing.filter(is_meant);
-    let used = fresh.map(|ordered| ordered.lanes).filter(is_meant);
-    let kept = kept.map(|lanes| (lanes, AdoptedEdge::Keep));
-    let used = used.map(|lanes| {
-        let adopted = AdoptedEdge::Use(round);
-        (lanes, adopted)
-    });
-    rule!(
-        kept.or(used);
-        FreshLanesAdopted if fresh.is_some() => {
-            fresh.map(|ordered| (ordered.lanes, AdoptedEdge::Use(ordered.lanes.built)))
-        }
-    )
-    .map(Some)
+/// Whether `me` is in the ring and these are links to members of it, those to its neighbours among them.
+fn makes_ring(layout: &Layout, ring: &Ring, me: PeerId) -> bool {
+    let to_next = ring.next_of(me).map(LinkId::to);
+    let from_previous = ring.previous_of(me).map(LinkId::from);
+    let mut of_ring = to_next.into_iter().chain(from_previous);
+    let is_to_member =
+        |built: &BuiltLink| built.link.with != me && ring.rank_of(built.link.with).is_some();
+    ring.rank_of(me).is_some()
+        && layout.is_in_order()
+        && layout.0.iter().all(is_to_member)
+        && of_ring.all(|link| layout.built(link).is_some())
 }

@@ -44,7 +44,7 @@ impl Search<'_> {
         match (self.members.get(one), self.members.get(other)) {
             (Some(one), Some(other)) => {
                 !self.forbidden.contains(&(*one, *other))
-                    && !self.forbidden.contains(&(*other, *one))
+                    && rule!(!self.forbidden.contains(&(*other, *one)); ForbiddenOneWay => true)
             }
             (None, _) | (_, None) => false,
         }

@@ -99,7 +99,7 @@
 //! use pccl_core::wire::encode_control;
 //!
 //! let hello = ToMaster::Hello(Hello {
-//!     protocol: ProtocolVersion(1),
+//!     protocol: ProtocolVersion(2),
 //!     group: GroupId(300),
 //!     port: 48149,
 //!     advertise: Some([192, 0, 2, 7].into()),
@@ -109,7 +109,7 @@
 //! encode_control(&hello, &mut bytes)?;
 //!
 //! assert_eq!(bytes[..4], [14, 0, 0, 0]); // length of the body
-//! assert_eq!(bytes[4..6], [0, 1]); // variant Hello; version
+//! assert_eq!(bytes[4..6], [0, 2]); // variant Hello; version
 //! assert_eq!(bytes[6..8], [0xac, 0x02]); // 300
 //! assert_eq!(bytes[8..11], [0x95, 0xf8, 0x02]); // 48149
 //! assert_eq!(bytes[11..17], [1, 0, 192, 0, 2, 7]); // present; IPv4; the address
@@ -215,20 +215,23 @@
 //!        That of P says whether bytes have moved there since the last one: who moves some is not late
 //! members → M  UpdateTopology{epoch, broken}  every accepted peer; not needed in an empty run. On an
 //!                                    older ring than the present one it is answered already
-//! M → A, B  EstablishRing{round, next, previous}  who has edges to connect; none is told who has not
+//! M → A, B  EstablishLinks{round, links}  who has links to connect; none is told who has not
 //! A → B  preamble(ring lane, ticket, lane i of n) on n connections; or B → A, as the order says
 //! B → A  reply(accepted) on each
-//! A, B → M  EdgeUp{round, edge}      each end, for each of its edges; who dials and fails instead:
-//!                                    EdgeFailed{round, edge, failure}. When every edge is decided and
+//! A, B → M  LinkUp{round, link}      each end, for each of its links; who dials and fails instead:
+//!                                    LinkFailed{round, link, failure}. When every link is decided and
 //!                                    one has failed, M orders another round
-//! M → all  TopologyEstablished{topology, built}  if nothing has changed, to those alone who called
+//! M → all  TopologyEstablished{topology, layout}  if nothing has changed, to those alone who called
 //! ```
 //!
-//! `built` names, for each edge of the peer's ring, the round in which its lanes were connected. Both
-//! ends of an edge hear the same round, and use those lanes: the ones that stand, where they are of that
-//! round, else the ones that came up in the last order. All other lanes are dropped then, not before: an
-//! order does not end what stands, and after an attempt that came to nothing an edge may be kept although
-//! other lanes were connected for it.
+//! `layout` names the links of the peer, those to its neighbours in the ring among them, in the order of their
+//! names, and for each the round in which its lanes were connected. Both ends of a link hear the same round,
+//! and use those lanes: the ones that stand, if they are of that round, else the ones that came up in the last
+//! order. All other lanes are dropped then, not before: an order does not end what stands, and after an attempt
+//! that came to nothing a link may be kept although other lanes were connected for it.
+//!
+//! A link is named by its direction, seen from the peer that names it, and by the peer at its other end; lists
+//! of links are in ascending order (what goes out first), each link once.
 //!
 //! A member gets both messages while it waits in `update_topology`, or for others to join any other
 //! call, or waits for nothing; never while a collective runs on its ring, or while it measures or moves

@@ -3,17 +3,17 @@
 use pccl_core::id::{PeerId, Seq, Tag};
 use pccl_core::master::MasterTimer;
 use pccl_core::messages::{AbortCause, Misdeed, RingOutcome, ToMaster, Verdict};
-use pccl_core::topology::{BrokenEdges, Edge};
+use pccl_core::topology::{BrokenLinks, Way};
 
-use super::stories::{Run, Words};
+use super::run::{Run, Words};
 
 /// What means nothing for whatever the peer owes.
 const HARMLESS: [Words; 4] = [
     |run, peer| run.says(peer, ToMaster::Heartbeat { moved: false }),
     |run, peer| run.says(peer, ToMaster::Withdraw { tag: Tag(99) }),
     |run, peer| {
-        let (round, edge) = (run.round(peer), Edge::ToNext);
-        run.says(peer, ToMaster::EdgeUp { round, edge });
+        let (round, link) = (run.round(peer), run.standing(peer, Way::Out));
+        run.says(peer, ToMaster::LinkUp { round, link });
     },
     // That one was decided long ago.
     |run, peer| run.completes(peer, Seq(1)),
@@ -96,7 +96,7 @@ fn who_says_for_ever_that_it_moves_bytes_is_never_late_with_its_part_and_others_
     assert_eq!(silent, before);
     assert_eq!(run.bystander.starts[&late], before + 100);
     let seq = run.bystander.heard[&PeerId(1)].1;
-    let (outcome, broken) = (RingOutcome::Cancelled, BrokenEdges::NONE);
+    let (outcome, broken) = (RingOutcome::Cancelled, BrokenLinks::NONE);
     let given_up = ToMaster::CompleteCollective {
         seq,
         outcome,

@@ -4,23 +4,23 @@ use pccl_core::element::ElementType;
 use pccl_core::id::{ContentHash, Revision};
 use pccl_core::messages::RingOutcome;
 use pccl_core::shared_state::{EntryInfo, SyncStrategy, SyncVote};
-use pccl_core::topology::{BrokenEdges, Edge, LaneFailure};
+use pccl_core::topology::{LaneFailure, Way};
 use proptest::prelude::*;
 
 /// What a peer says, before it is known which rounds and peers exist.
 #[derive(Clone, Debug)]
 pub(super) enum Word {
-    Update(BrokenEdges),
-    EdgeUp(Guess, Edge),
-    EdgeFailed(Guess, Edge, LaneFailure),
+    Update(Vec<Which>),
+    LinkUp(Guess, Which),
+    LinkFailed(Guess, Which, LaneFailure),
     Query,
     Optimize,
     Bandwidth(Guess, u8, u64),
     ProbesDone(Guess, bool),
     Sync(SyncVote),
     SyncDone(Guess, bool, u8),
-    Initiate(u64, u64, BrokenEdges),
-    Complete(Guess, RingOutcome, BrokenEdges),
+    Initiate(u64, u64, Vec<Which>),
+    Complete(Guess, RingOutcome, Vec<Which>),
     Withdraw(u64),
     Heartbeat(bool),
     Leave,
@@ -32,6 +32,17 @@ pub(super) enum Word {
 pub(super) enum Guess {
     Heard,
     Other(u64),
+}
+
+/// A link, before it is known who is at the other end.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Which {
+    /// One of the last order, such as has not been reported if there is one.
+    Ordered(Way),
+    /// That to the neighbour on the ring.
+    Standing(Way),
+    /// Any, also to oneself.
+    Other(Way, u8),
 }
 
 #[derive(Clone, Debug)]
@@ -55,17 +66,29 @@ fn guess() -> impl Strategy<Value = Guess> {
     prop_oneof![9 => Just(Guess::Heard), 1 => (0..40_u64).prop_map(Guess::Other)]
 }
 
-fn edge() -> impl Strategy<Value = Edge> {
-    prop::sample::select(vec![Edge::ToNext, Edge::FromPrevious])
+fn way() -> impl Strategy<Value = Way> {
+    prop::sample::select(vec![Way::Out, Way::In])
 }
 
-fn edges() -> impl Strategy<Value = BrokenEdges> {
+/// What is to be reported, mostly.
+fn reported() -> impl Strategy<Value = Which> {
     prop_oneof![
-        4 => Just(BrokenEdges::NONE),
-        1 => (any::<bool>(), any::<bool>()).prop_map(|(to_next, from_previous)| BrokenEdges {
-            to_next,
-            from_previous
-        }),
+        12 => way().prop_map(Which::Ordered),
+        1 => way().prop_map(Which::Standing),
+        1 => (way(), any::<u8>()).prop_map(|(way, with)| Which::Other(way, with)),
+    ]
+}
+
+/// Broken links: none or those of the ring, mostly; in any order, and some of them twice.
+fn broken() -> impl Strategy<Value = Vec<Which>> {
+    let which = prop_oneof![
+        6 => way().prop_map(Which::Standing),
+        1 => way().prop_map(Which::Ordered),
+        1 => (way(), any::<u8>()).prop_map(|(way, with)| Which::Other(way, with)),
+    ];
+    prop_oneof![
+        4 => Just(Vec::new()),
+        1 => prop::collection::vec(which, 0..4),
     ]
 }
 
@@ -116,17 +139,17 @@ fn word() -> impl Strategy<Value = Word> {
     ];
     let failure = prop::sample::select(failures);
     prop_oneof![
-    6 => edges().prop_map(Word::Update),
-    16 => (guess(), edge()).prop_map(|(round, edge)| Word::EdgeUp(round, edge)),
-    4 => (guess(), edge(), failure).prop_map(|(r, edge, f)| Word::EdgeFailed(r, edge, f)),
+    6 => broken().prop_map(Word::Update),
+    16 => (guess(), reported()).prop_map(|(round, link)| Word::LinkUp(round, link)),
+    4 => (guess(), reported(), failure).prop_map(|(r, link, f)| Word::LinkFailed(r, link, f)),
     3 => Just(Word::Query),
     3 => Just(Word::Optimize),
     2 => (guess(), any::<u8>(), any::<u64>()).prop_map(|(r, to, n)| Word::Bandwidth(r, to, n)),
     5 => (guess(), any::<bool>()).prop_map(|(round, ok)| Word::ProbesDone(round, ok)),
     5 => sync_vote().prop_map(Word::Sync),
     5 => (guess(), any::<bool>(), any::<u8>()).prop_map(|(round, ok, w)| Word::SyncDone(round, ok, w)),
-    8 => (0..3_u64, 0..12_u64, edges()).prop_map(|(tag, n, e)| Word::Initiate(tag, n / 11, e)),
-    6 => (guess(), outcome, edges()).prop_map(|(seq, o, e)| Word::Complete(seq, o, e)),
+    8 => (0..3_u64, 0..12_u64, broken()).prop_map(|(tag, n, b)| Word::Initiate(tag, n / 11, b)),
+    6 => (guess(), outcome, broken()).prop_map(|(seq, o, b)| Word::Complete(seq, o, b)),
     1 => (0..3_u64).prop_map(Word::Withdraw),
     1 => any::<bool>().prop_map(Word::Heartbeat),
     ]

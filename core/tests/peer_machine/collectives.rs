@@ -14,7 +14,7 @@ fn a_collective_is_voted_on_run_voted_on_and_committed() {
     assert_eq!(sent(&vote).len(), 1);
     let (tag, seq, spec) = (Tag(1), Seq(9), spec());
     assert_eq!(run, [PeerOutput::RunRing { tag, seq, spec }]);
-    assert_eq!(done, [completion(9, RingOutcome::Done, BrokenEdges::NONE)]);
+    assert_eq!(done, [completion(9, RingOutcome::Done, BrokenLinks::NONE)]);
     let contributors = [1, 2, 3].map(PeerId).to_vec();
     assert_eq!(told, [ended(1, Ok(Committed { seq, contributors }))]);
     assert!(desk.peer.view().is_idle());
@@ -47,13 +47,11 @@ fn an_abort_after_the_ring_had_finished_here_is_an_error_like_any_other() {
 fn a_lane_lost_in_mid_ring_is_told_with_the_edge_that_broke() {
     let mut desk = performing();
 
-    desk.gets(PeerInput::EdgeBroke {
-        edge: Edge::ToNext,
-        built: Round(1),
-    });
+    desk.gets(link_broke(to(3), 1));
     let out = desk.gets(ring_ended(9, RingOutcome::LaneLost));
 
-    assert_eq!(out, [completion(9, RingOutcome::LaneLost, TO_NEXT_BROKEN)]);
+    let to_next = broken(&[to(3)]);
+    assert_eq!(out, [completion(9, RingOutcome::LaneLost, to_next)]);
 }
 
 #[test]
@@ -84,10 +82,10 @@ fn a_commit_on_another_ring_than_the_own_means_that_the_master_misbehaves() {
 fn the_contributors_are_the_peers_of_the_ring_on_which_it_ran() {
     let mut desk = Desk::accepted();
     desk.calls(initiate(1));
-    desk.hears(establish(2, Some(1), Some(3)));
-    desk.gets(edge_up(2, Edge::ToNext));
-    desk.gets(edge_up(2, Edge::FromPrevious));
-    desk.hears(established(4, &[3, 2, 1], Some(2), Some(2)));
+    desk.hears(establish(2, &[to(1), from(3)]));
+    desk.gets(link_up(2, to(1)));
+    desk.gets(link_up(2, from(3)));
+    desk.hears(established(4, &[3, 2, 1], &[(to(1), 2), (from(3), 2)]));
     desk.hears(commence(1, 9));
     desk.gets(ring_ended(9, RingOutcome::Done));
 
@@ -120,7 +118,7 @@ fn a_collective_cancelled_in_mid_ring_stops_and_waits_for_the_verdict() {
     let told = desk.hears(verdict(1, 9, Verdict::Aborted(cause)));
 
     let seq = Seq(9);
-    let cancelled = completion(9, RingOutcome::Cancelled, BrokenEdges::NONE);
+    let cancelled = completion(9, RingOutcome::Cancelled, BrokenLinks::NONE);
     assert_eq!(out, [PeerOutput::StopRing { seq }, cancelled]);
     assert!(late.is_empty());
     assert_eq!(told, [aborted(1, cause)], "the ring is stopped once");
@@ -156,7 +154,7 @@ fn a_collective_that_started_before_its_withdrawal_arrived_never_touches_the_rin
 
     let started = desk.hears(commence(1, 9));
 
-    let cancelled = completion(9, RingOutcome::Cancelled, BrokenEdges::NONE);
+    let cancelled = completion(9, RingOutcome::Cancelled, BrokenLinks::NONE);
     assert_eq!(started, [cancelled]);
 }
 

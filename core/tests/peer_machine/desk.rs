@@ -48,10 +48,10 @@ impl Desk {
     /// A peer that was just admitted to the ring 1, 2, 3, connected in round 1.
     pub fn fresh() -> Self {
         let mut desk = Self::registered();
-        desk.hears(establish(1, Some(3), Some(1)));
-        desk.gets(edge_up(1, Edge::ToNext));
-        desk.gets(edge_up(1, Edge::FromPrevious));
-        desk.hears(established(1, &[1, 2, 3], Some(1), Some(1)));
+        desk.hears(establish(1, &[to(3), from(1)]));
+        desk.gets(link_up(1, to(3)));
+        desk.gets(link_up(1, from(1)));
+        desk.hears(established(1, &[1, 2, 3], &FIRST_LINKS));
         assert!(desk.peer.view().topology().is_some());
         desk
     }
@@ -68,7 +68,7 @@ impl Desk {
     pub fn accepted() -> Self {
         let mut desk = Self::resting();
         desk.calls(Call::UpdateTopology);
-        desk.hears(established(1, &[1, 2, 3], Some(1), Some(1)));
+        desk.hears(established(1, &[1, 2, 3], &FIRST_LINKS));
         assert!(!desk.peer.view().rests() && desk.peer.view().is_idle());
         desk
     }
@@ -77,10 +77,12 @@ impl Desk {
     pub fn in_a_ring_of_two(me: PeerId, other: PeerId) -> Self {
         let mut desk = Self::awaiting_welcome();
         desk.hears(welcome_as(me));
-        desk.hears(establish(1, Some(other.0), Some(other.0)));
-        desk.gets(edge_up(1, Edge::ToNext));
-        desk.gets(edge_up(1, Edge::FromPrevious));
-        desk.hears(established(1, &[2, 3], Some(1), Some(1)));
+        let links = [LinkId::to(other), LinkId::from(other)];
+        desk.hears(establish(1, &links));
+        for link in links {
+            desk.gets(link_up(1, link));
+        }
+        desk.hears(established(1, &[2, 3], &links.map(|link| (link, 1))));
         desk.calls(Call::UpdateTopology);
         desk.calls(Call::UpdateTopology);
         assert!(desk.peer.view().open_calls().major.is_some());
@@ -127,12 +129,29 @@ pub fn order(with: u64) -> LaneOrder {
     }
 }
 
-pub fn establish(round: u64, next: Option<u64>, previous: Option<u64>) -> ToPeer {
-    ToPeer::EstablishRing {
-        round: Round(round),
-        next: next.map(order),
-        previous: previous.map(order),
-    }
+/// The link on which this peer is sent to.
+pub const fn to(peer: u64) -> LinkId {
+    LinkId::to(PeerId(peer))
+}
+
+/// The link on which this peer sends.
+pub const fn from(peer: u64) -> LinkId {
+    LinkId::from(PeerId(peer))
+}
+
+/// The links of [`ME`] in the ring 1, 2, 3, built in round 1.
+pub const FIRST_LINKS: [(LinkId, u64); 2] = [(to(3), 1), (from(1), 1)];
+
+pub fn link_order(link: LinkId) -> LinkOrder {
+    let (way, lanes) = (link.way, order(link.with.0));
+    LinkOrder { way, lanes }
+}
+
+/// Orders these links, as they stand there.
+pub fn establish(round: u64, links: &[LinkId]) -> ToPeer {
+    let links = links.iter().copied().map(link_order).collect();
+    let round = Round(round);
+    ToPeer::EstablishLinks { round, links }
 }
 
 pub fn topology(epoch: u64, ring: &[u64]) -> Topology {
@@ -150,51 +169,55 @@ pub fn topology(epoch: u64, ring: &[u64]) -> Topology {
     }
 }
 
-/// `next` and `previous`: the rounds in which the edges of this peer's ring were built.
-pub fn established(epoch: u64, ring: &[u64], next: Option<u64>, previous: Option<u64>) -> ToPeer {
-    let (next, previous) = (next.map(Round), previous.map(Round));
-    let built = RingEdges { next, previous };
+/// `links`: those that this peer has, as they stand there, and the rounds in which they were built.
+pub fn established(epoch: u64, ring: &[u64], links: &[(LinkId, u64)]) -> ToPeer {
+    let built = |(link, round): &(LinkId, u64)| BuiltLink {
+        link: *link,
+        built: Round(*round),
+    };
+    let layout = Layout(links.iter().map(built).collect());
     let topology = topology(epoch, ring);
-    ToPeer::TopologyEstablished { topology, built }
+    ToPeer::TopologyEstablished { topology, layout }
 }
 
 /// The lanes that stand.
-pub const KEEP: Option<AdoptedEdge> = Some(AdoptedEdge::Keep);
+pub const KEEP: AdoptedLanes = AdoptedLanes::Keep;
 
 /// The lanes that came up in this round.
-pub fn from_round(round: u64) -> Option<AdoptedEdge> {
-    Some(AdoptedEdge::Use(Round(round)))
+pub const fn from_round(round: u64) -> AdoptedLanes {
+    AdoptedLanes::Use(Round(round))
 }
 
-pub fn adopt(
-    topology: Topology,
-    next: Option<AdoptedEdge>,
-    previous: Option<AdoptedEdge>,
-) -> PeerOutput {
-    PeerOutput::AdoptRing {
-        topology,
-        next,
-        previous,
-    }
+pub fn adopt(topology: Topology, links: &[(LinkId, AdoptedLanes)]) -> PeerOutput {
+    let adopted = |(link, lanes): &(LinkId, AdoptedLanes)| AdoptedLink {
+        link: *link,
+        lanes: *lanes,
+    };
+    let links = links.iter().map(adopted).collect();
+    PeerOutput::AdoptRing { topology, links }
 }
 
-pub fn edge_up(round: u64, edge: Edge) -> PeerInput {
+pub fn link_up(round: u64, link: LinkId) -> PeerInput {
     let round = Round(round);
-    PeerInput::EdgeUp { round, edge }
+    PeerInput::LinkUp { round, link }
 }
 
-pub fn edge_failed(round: u64, edge: Edge, failure: LaneFailure) -> PeerInput {
+pub fn link_failed(round: u64, link: LinkId, failure: LaneFailure) -> PeerInput {
     let round = Round(round);
-    PeerInput::EdgeFailed {
+    PeerInput::LinkFailed {
         round,
-        edge,
+        link,
         failure,
     }
 }
 
-pub fn edge_broke(edge: Edge, built: u64) -> PeerInput {
+pub fn link_broke(link: LinkId, built: u64) -> PeerInput {
     let built = Round(built);
-    PeerInput::EdgeBroke { edge, built }
+    PeerInput::LinkBroke { link, built }
+}
+
+pub fn broken(links: &[LinkId]) -> BrokenLinks {
+    BrokenLinks(links.to_vec())
 }
 
 pub fn spec() -> CollectiveSpec {
@@ -240,11 +263,6 @@ pub fn answers(out: &[PeerOutput]) -> Vec<&Answer> {
         .collect()
 }
 
-pub const TO_NEXT_BROKEN: BrokenEdges = BrokenEdges {
-    to_next: true,
-    from_previous: false,
-};
-
 pub fn ended(tag: u64, result: Result<Committed, CallError>) -> PeerOutput {
     let tag = Tag(tag);
     PeerOutput::Answer(Answer::CollectiveEnded { tag, result })
@@ -276,7 +294,7 @@ pub fn ring_ended(seq: u64, outcome: RingOutcome) -> PeerInput {
     PeerInput::RingEnded { seq, outcome }
 }
 
-pub fn completion(seq: u64, outcome: RingOutcome, broken: BrokenEdges) -> PeerOutput {
+pub fn completion(seq: u64, outcome: RingOutcome, broken: BrokenLinks) -> PeerOutput {
     let seq = Seq(seq);
     PeerOutput::Send(ToMaster::CompleteCollective {
         seq,

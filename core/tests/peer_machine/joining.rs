@@ -8,21 +8,24 @@ fn a_peer_says_hello_is_welcomed_connects_its_edges_and_is_part_of_the_run() {
 
     let hello = desk.calls(Call::Connect);
     let welcomed = desk.gets(PeerInput::Message(welcome()));
-    let ordered = desk.hears(establish(1, Some(3), Some(1)));
-    let reported = [Edge::ToNext, Edge::FromPrevious].map(|edge| desk.gets(edge_up(1, edge)));
-    let joined = desk.hears(established(1, &[1, 2, 3], Some(1), Some(1)));
+    let ordered = desk.hears(establish(1, &[to(3), from(1)]));
+    let reported = [to(3), from(1)].map(|link| desk.gets(link_up(1, link)));
+    let joined = desk.hears(established(1, &[1, 2, 3], &FIRST_LINKS));
 
     assert!(matches!(sent(&hello)[..], [ToMaster::Hello(_)]));
     assert_eq!(welcomed.len(), 2, "both timers start: {welcomed:?}");
     assert!(matches!(ordered[..], [PeerOutput::Establish { .. }]));
     let round = Round(1);
-    let up = |edge| vec![PeerOutput::Send(ToMaster::EdgeUp { round, edge })];
-    assert_eq!(reported, [up(Edge::ToNext), up(Edge::FromPrevious)]);
+    let up = |link| vec![PeerOutput::Send(ToMaster::LinkUp { round, link })];
+    assert_eq!(reported, [up(to(3)), up(from(1))]);
     let topology = topology(1, &[1, 2, 3]);
     assert_eq!(
         joined,
         [
-            adopt(topology.clone(), from_round(1), from_round(1)),
+            adopt(
+                topology.clone(),
+                &[(to(3), from_round(1)), (from(1), from_round(1))]
+            ),
             PeerOutput::Answer(Answer::Connected(Ok(Joined { peer: ME, topology }))),
         ]
     );

@@ -111,6 +111,7 @@ fn success_before_the_transfers_ended_means_that_the_master_misbehaves() {
 fn an_optimization_measures_adopts_the_better_ring_and_is_answered_at_its_end() {
     let mut desk = Desk::accepted();
     let round = Round(2);
+    let links = [(to(1), 3), (from(3), 3)];
     let (to, kbit_per_s) = (PeerId(3), 1000);
 
     let vote = desk.calls(Call::OptimizeTopology);
@@ -124,10 +125,11 @@ fn an_optimization_measures_adopts_the_better_ring_and_is_answered_at_its_end() 
         kbit_per_s,
     });
     let done = desk.gets(PeerInput::ProbesEnded { round, ok: true });
-    desk.hears(establish(3, Some(1), Some(3)));
-    desk.gets(edge_up(3, Edge::ToNext));
-    desk.gets(edge_up(3, Edge::FromPrevious));
-    let adopted = desk.hears(established(2, &[1, 3, 2], Some(3), Some(3)));
+    desk.hears(establish(3, &links.map(|(link, _)| link)));
+    for (link, round) in links {
+        desk.gets(link_up(round, link));
+    }
+    let adopted = desk.hears(established(2, &[1, 3, 2], &links));
     let told = desk.hears(ToPeer::OptimizationConcluded {
         improved_or_kept: true,
     });
@@ -143,10 +145,8 @@ fn an_optimization_measures_adopts_the_better_ring_and_is_answered_at_its_end() 
     let ok = true;
     assert_eq!(done, [PeerOutput::Send(ToMaster::ProbesDone { round, ok })]);
     let better = topology(2, &[1, 3, 2]);
-    assert_eq!(
-        adopted,
-        [adopt(better.clone(), from_round(3), from_round(3))]
-    );
+    let used = links.map(|(link, round)| (link, from_round(round)));
+    assert_eq!(adopted, [adopt(better.clone(), &used)]);
     assert_eq!(
         told,
         [PeerOutput::Answer(Answer::TopologyOptimized(Ok(better)))]

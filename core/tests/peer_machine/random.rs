@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pccl_core::id::GroupId;
 use pccl_core::messages::CallKind;
-use pccl_core::peer::{AdoptedEdge, Call, Peer, PeerConfig, PeerInput, PeerOutput};
+use pccl_core::peer::{AdoptedLanes, Call, Peer, PeerConfig, PeerInput, PeerOutput};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
@@ -53,12 +53,12 @@ fn play(moves: Vec<Move>) -> BTreeSet<Landmark> {
         peer.handle(input.clone(), &mut out);
         shadow.follow(&input, peer, &out);
         books.enter(&input, &before, peer, &out);
-        let was_up = sane.up;
+        let was_up = sane.up.clone();
         sane.notes(&out);
         let kept = out.iter().any(|output| match output {
-            PeerOutput::AdoptRing { next, previous, .. } => {
-                let keep = Some(AdoptedEdge::Keep);
-                was_up[0] && *next == keep || was_up[1] && *previous == keep
+            PeerOutput::AdoptRing { links, .. } => {
+                let mut kept = links.iter().filter(|link| link.lanes == AdoptedLanes::Keep);
+                kept.any(|kept| was_up.contains(&kept.link))
             }
             _ => false,
         });
@@ -117,7 +117,11 @@ fn the_random_walks_do_come_by_everything_that_a_peer_can_meet() {
         Landmark::Used,
         Landmark::Kept,
         Landmark::KeptThoughUp,
-        Landmark::EdgeFailed,
+        Landmark::UsedBeyondTheRing,
+        Landmark::KeptBeyondTheRing,
+        Landmark::Break,
+        Landmark::BreakBeyondTheRing,
+        Landmark::LinkFailed,
         Landmark::Withdrawal,
         Landmark::Withdrawn,
         Landmark::StartedAndCancelled,

@@ -3,23 +3,26 @@
 
 use crate::desk::*;
 
-/// Orders the edge to the next peer anew. What the peer does about that, and about the ring with it.
+/// The links of that ring.
+const REWIRED: [(LinkId, u64); 2] = [(to(3), 12), (from(1), 1)];
+
+/// Which lanes they are.
+const ADOPTED: [(LinkId, AdoptedLanes); 2] = [(to(3), from_round(12)), (from(1), KEEP)];
+
+/// Orders the link to the next peer anew. What the peer does about that, and about the ring with it.
 fn rewires(desk: &mut Desk) -> [Vec<PeerOutput>; 3] {
-    let ordered = desk.hears(establish(12, Some(3), None));
-    let up = desk.gets(edge_up(12, Edge::ToNext));
-    let adopted = desk.hears(established(2, &[1, 2, 3], Some(12), Some(1)));
+    let ordered = desk.hears(establish(12, &[to(3)]));
+    let up = desk.gets(link_up(12, to(3)));
+    let adopted = desk.hears(established(2, &[1, 2, 3], &REWIRED));
     [ordered, up, adopted]
 }
 
 fn rewired() -> [Vec<PeerOutput>; 3] {
-    let (round, edge) = (Round(12), Edge::ToNext);
-    let ordered = PeerOutput::Establish {
-        round,
-        next: Some(order(3)),
-        previous: None,
-    };
-    let up = PeerOutput::Send(ToMaster::EdgeUp { round, edge });
-    let adopted = adopt(topology(2, &[1, 2, 3]), from_round(12), KEEP);
+    let (round, link) = (Round(12), to(3));
+    let links = vec![link_order(link)];
+    let ordered = PeerOutput::Establish { round, links };
+    let up = PeerOutput::Send(ToMaster::LinkUp { round, link });
+    let adopted = adopt(topology(2, &[1, 2, 3]), &ADOPTED);
     [vec![ordered], vec![up], vec![adopted]]
 }
 
@@ -51,7 +54,7 @@ fn an_update_is_answered_with_the_ring_that_stands() {
 
     let ring = topology(2, &[1, 2, 3]);
     let answered = PeerOutput::Answer(Answer::TopologyUpdated(Ok(ring.clone())));
-    assert_eq!(told, [adopt(ring, from_round(12), KEEP), answered]);
+    assert_eq!(told, [adopt(ring, &ADOPTED), answered]);
 }
 
 #[test]
@@ -155,7 +158,7 @@ fn a_peer_that_rests_is_told_each_ring_that_it_was_given_at_its_next_update() {
     let next = desk.calls(Call::UpdateTopology);
 
     let ring = topology(2, &[1, 2, 3]);
-    let (epoch, broken) = (Epoch(2), BrokenEdges::NONE);
+    let (epoch, broken) = (Epoch(2), BrokenLinks::NONE);
     let vote = ToMaster::UpdateTopology { epoch, broken };
     let answered = Answer::TopologyUpdated(Ok(ring));
     assert_eq!(late, [PeerOutput::Answer(answered)]);
@@ -169,11 +172,11 @@ fn a_vote_to_update_names_the_ring_on_which_it_was_cast() {
     rewires(&mut desk);
 
     let first = desk.calls(Call::UpdateTopology);
-    desk.hears(established(5, &[1, 2, 3], Some(12), Some(1)));
+    desk.hears(established(5, &[1, 2, 3], &REWIRED));
     let second = desk.calls(Call::UpdateTopology);
 
     let vote = |epoch| {
-        let (epoch, broken) = (Epoch(epoch), BrokenEdges::NONE);
+        let (epoch, broken) = (Epoch(epoch), BrokenLinks::NONE);
         [PeerOutput::Send(ToMaster::UpdateTopology { epoch, broken })]
     };
     assert_eq!(first, vote(2));
@@ -218,9 +221,9 @@ fn no_ring_is_touched_under_what_has_begun() {
     let over = || voted(RingOutcome::Done);
     let desks: [fn() -> Desk; 5] = [moving, one_runs, over, probing, performing];
     let words = [
-        establish(12, Some(4), None),
-        establish(12, None, None),
-        established(2, &[1, 2, 3], Some(1), Some(1)),
+        establish(12, &[to(4)]),
+        establish(12, &[]),
+        established(2, &[1, 2, 3], &FIRST_LINKS),
     ];
     for begin in desks {
         for word in &words {

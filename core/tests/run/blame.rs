@@ -1,4 +1,4 @@
-//! Edges that do not come up, told by hand: a master alone, followed by the reference, and peers that say
+//! Links that do not come up, told by hand: a master alone, followed by the reference, and peers that say
 //! whatever the story wants.
 
 mod breaks;
@@ -12,9 +12,9 @@ use pccl_core::id::{GroupId, PeerId};
 use pccl_core::master::{MasterConfig, MasterInput};
 use pccl_core::messages::ToMaster;
 use pccl_core::states::ConnectionPhase;
-use pccl_core::topology::{BrokenEdges, Edge, Ring};
+use pccl_core::topology::Ring;
 
-use desk::Desk;
+use desk::{Desk, to};
 
 #[test]
 fn a_measurement_towards_the_dead_leaves_nothing_behind() {
@@ -39,11 +39,7 @@ fn a_measurement_towards_the_dead_leaves_nothing_behind() {
 #[test]
 fn the_pause_before_another_attempt_doubles_with_each_that_has_failed() {
     let mut desk = Desk::with_accepted_peers(2);
-    let to_next = BrokenEdges {
-        to_next: true,
-        from_previous: false,
-    };
-    desk.updates(1, to_next);
+    desk.updates(1, desk.next_broken(1));
     desk.update([2]);
 
     while desk.present().len() == 2 {
@@ -100,11 +96,7 @@ fn two_newcomers_together_do_not_cost_an_accepted_peer_its_membership_either() {
 #[test]
 fn an_accepted_peer_that_never_opens_lanes_is_the_one_that_goes_in_the_end() {
     let mut desk = Desk::with_accepted_peers(4);
-    let broken = BrokenEdges {
-        to_next: true,
-        from_previous: false,
-    };
-    desk.updates(4, broken);
+    desk.updates(4, desk.next_broken(4));
     desk.update([1, 2, 3]);
 
     let mut attempts = 0;
@@ -115,10 +107,10 @@ fn an_accepted_peer_that_never_opens_lanes_is_the_one_that_goes_in_the_end() {
             desk.up(4);
             let honest = (1..=3).filter(|peer| *peer != waits);
             desk.all_up(honest);
-            let edge = Edge::ToNext;
             let round = desk.round;
-            if desk.next.contains_key(&waits) {
-                desk.says(waits, ToMaster::EdgeUp { round, edge });
+            if let Some(next) = desk.next.get(&waits).copied() {
+                let link = to(next);
+                desk.says(waits, ToMaster::LinkUp { round, link });
             }
         }
         desk.wiring_is_overdue();
@@ -127,7 +119,7 @@ fn an_accepted_peer_that_never_opens_lanes_is_the_one_that_goes_in_the_end() {
     assert_eq!(desk.present(), [1, 2, 3]);
 }
 
-/// What could not be connected was the other direction of a pair whose edge stands.
+/// What could not be connected was the other direction of a pair whose link stands.
 #[test]
 fn a_better_ring_that_cannot_be_connected_does_not_cost_the_standing_one() {
     let mut desk = Desk::with_accepted_peers(4);
@@ -151,14 +143,13 @@ fn a_better_ring_that_cannot_be_connected_does_not_cost_the_standing_one() {
     assert_eq!(desk.ring(), before);
 }
 
-/// All members of a run say that both of their edges are broken.
+/// All members of a run say that both of their links are broken.
 fn all_edges_broken(size: u64) -> Desk {
     let mut desk = Desk::with_accepted_peers(size);
-    let broken = BrokenEdges {
-        to_next: true,
-        from_previous: true,
-    };
-    for peer in 1..=size {
+    let broken: Vec<_> = (1..=size)
+        .map(|peer| (peer, desk.both_broken(peer)))
+        .collect();
+    for (peer, broken) in broken {
         desk.updates(peer, broken);
     }
     desk
@@ -307,7 +298,7 @@ fn newcomers_that_nobody_reaches_come_in_between_those_that_they_reach() {
     assert!(attempts <= 2, "{attempts} attempts");
 }
 
-/// Its port was closed later; the edge to it stands. Ten newcomers find other places.
+/// Its port was closed later; the link to it stands. Ten newcomers find other places.
 #[test]
 fn newcomers_find_places_beside_an_accepted_peer_that_cannot_be_reached_any_more() {
     for sick in 1..=4 {

@@ -46,16 +46,16 @@ fn admitting(seed: u64) -> Run {
 fn rewiring(seed: u64) -> Run {
     let mut run = Run::with_accepted_peers(seed, 4);
     let peers = run.accepted();
-    run.break_edge(1, 0);
+    run.break_link(1, 0);
     run.settle();
     run.call_all(&peers, &reduce(1));
     run
 }
 
-/// The lanes of one edge broke, and its two ends cannot be connected any more.
+/// The lanes of one link broke, and its two ends cannot be connected any more.
 fn rewiring_around_a_wall(seed: u64) -> Run {
     let mut run = rewiring(seed);
-    let neighbour = run.seats[1].plane.next.expect("it is on a ring").1;
+    let neighbour = run.next_of(1);
     run.fabric
         .blocked
         .insert((neighbour.min(1), neighbour.max(1)));
@@ -77,7 +77,7 @@ fn optimizing_where_one_cannot_measure(seed: u64) -> Run {
 
 fn optimizing_into_a_wall(seed: u64) -> Run {
     let mut run = optimizing(seed);
-    run.fabric.no_edges = true;
+    run.fabric.no_links = true;
     run
 }
 
@@ -119,7 +119,7 @@ fn survive(run: &mut Run, name: &str) {
     run.settle();
     catch_up(run);
     end_queries(run);
-    run.fabric.no_edges = false;
+    run.fabric.no_links = false;
     for seat in run.accepted() {
         let view = run.seats[seat].peer.view();
         let open: Vec<_> = view.tags().collect();

@@ -88,9 +88,9 @@ fn a_pair_that_could_not_be_connected_is_measured_again_before_a_ring_relies_on_
     let peers = run.accepted();
     run.call_all(&peers, &Call::OptimizeTopology);
     run.settle();
-    let next = run.seats[1].plane.next.expect("it is on a ring").1;
+    let next = run.next_of(1);
     run.fabric.blocked.insert((next.min(1), next.max(1)));
-    run.break_edge(1, 0);
+    run.break_link(1, 0);
     run.settle();
     run.call_all(&peers, &reduce(1));
     run.settle();
@@ -113,7 +113,7 @@ fn a_pair_that_could_not_be_connected_is_measured_again_before_a_ring_relies_on_
 #[test]
 fn rings_that_cannot_be_improved_cost_nobody_its_membership() {
     let mut run = Run::with_accepted_peers(1, 4);
-    run.fabric.no_edges = true;
+    run.fabric.no_links = true;
     let peers = run.accepted();
 
     for _ in 0..8 {
@@ -131,7 +131,7 @@ fn of_accepted_peers_the_one_that_nobody_reaches_any_more_goes() {
     for (size, sick) in (3..=6).flat_map(|size| (0..size).map(move |sick| (size, sick))) {
         let mut run = Run::with_accepted_peers(1, size);
         cut_off(&mut run, sick);
-        run.break_edge(sick, 0);
+        run.break_link(sick, 0);
         run.settle();
         let peers = run.accepted();
 

@@ -5,7 +5,7 @@ use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterT
 use pccl_core::messages::{Hello, Refusal, ToMaster, ToPeer};
 use pccl_core::peer::{Answer, Call, CallError};
 use pccl_core::shared_state::SyncStrategy;
-use pccl_core::topology::{BrokenEdges, Edge, LaneFailure};
+use pccl_core::topology::{BrokenLinks, LaneFailure, LinkId, LinkOrder};
 
 use crate::harness::{Run, SeatNo, reduce};
 
@@ -281,7 +281,7 @@ fn a_newcomer_is_refused_for_the_second_failure_and_not_for_what_its_neighbour_l
 }
 
 /// Lanes cannot be opened between peers 1 and 2, in one attempt after the other: who is to open them on the
-/// edge from peer 1 says so. Returns how many there were.
+/// link from peer 1 says so. Returns how many there were.
 fn fails_until_peer_1_is_told(
     master: &mut Master,
     failure: LaneFailure,
@@ -293,17 +293,21 @@ fn fails_until_peer_1_is_told(
             _ => None,
         });
         let round = rounds.last().expect("a ring is connected");
-        let up = |edge| ToMaster::EdgeUp { round, edge };
-        for (peer, said_by) in [(2, up(Edge::ToNext)), (1, up(Edge::FromPrevious))] {
+        let up = |link| ToMaster::LinkUp { round, link };
+        let back = [
+            (2, up(LinkId::to(PeerId(1)))),
+            (1, up(LinkId::from(PeerId(2)))),
+        ];
+        for (peer, said_by) in back {
             master.handle(said(peer, said_by), out);
         }
-        let edge = Edge::FromPrevious;
+        let link = LinkId::from(PeerId(1));
         let failed = match out.iter().any(|output| dials_back(output, round)) {
             true => said(
                 2,
-                ToMaster::EdgeFailed {
+                ToMaster::LinkFailed {
                     round,
-                    edge,
+                    link,
                     failure,
                 },
             ),
@@ -335,17 +339,17 @@ fn admitting_peer_2() -> (Master, Round, Vec<MasterOutput>) {
 
 /// Peer 1 reports it.
 fn could_not_connect_with_peer_2(round: Round, failure: LaneFailure) -> MasterInput {
-    let edge = Edge::ToNext;
-    let failed = ToMaster::EdgeFailed {
+    let link = LinkId::to(PeerId(2));
+    let failed = ToMaster::LinkFailed {
         round,
-        edge,
+        link,
         failure,
     };
     said(1, failed)
 }
 
 fn voted_to_update() -> ToMaster {
-    let (epoch, broken) = (Epoch(u64::MAX), BrokenEdges::NONE);
+    let (epoch, broken) = (Epoch(u64::MAX), BrokenLinks::NONE);
     ToMaster::UpdateTopology { epoch, broken }
 }
 
@@ -376,7 +380,7 @@ fn said(peer: u64, message: ToMaster) -> MasterInput {
 fn round_ordered(output: &MasterOutput) -> Option<Round> {
     match output {
         MasterOutput::Send {
-            message: ToPeer::EstablishRing { round, .. },
+            message: ToPeer::EstablishLinks { round, .. },
             ..
         } => Some(*round),
         _ => None,
@@ -388,10 +392,12 @@ fn dials_back(output: &MasterOutput, of: Round) -> bool {
     match output {
         MasterOutput::Send {
             peer: PeerId(2),
-            message: ToPeer::EstablishRing {
-                round, previous, ..
-            },
-        } => *round == of && previous.is_some_and(|order| order.dial.is_some()),
+            message: ToPeer::EstablishLinks { round, links },
+        } => {
+            let back = |order: &&LinkOrder| order.link() == LinkId::from(PeerId(1));
+            let order = links.iter().find(back);
+            *round == of && order.is_some_and(|order| order.lanes.dial.is_some())
+        }
         _ => false,
     }
 }

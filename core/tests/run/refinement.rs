@@ -71,7 +71,7 @@ fn the_comparison_meets_every_message_many_times() {
         "CallFailed",
         "CollectiveRefused",
         "Commence",
-        "EstablishRing",
+        "EstablishLinks",
         "Heartbeat",
         "Kicked",
         "OptimizationConcluded",

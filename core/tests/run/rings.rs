@@ -1,4 +1,4 @@
-//! Rings that lose an edge or a member, and peers that disagree about what to do first.
+//! Rings that lose a link or a member, and peers that disagree about what to do first.
 
 use pccl_core::id::{GroupId, Tag};
 use pccl_core::messages::{AbortCause, CallKind};
@@ -55,7 +55,7 @@ fn a_broken_edge_between_two_living_peers_is_rebuilt_by_the_next_reduce() {
         run.call_all(&[0, 1, 2], &reduce(1));
         let steps = run.roll(30);
         run.steps(steps);
-        run.break_edge(1, 0);
+        run.break_link(1, 0);
         run.settle();
         for no in 0..3 {
             let answer = run.outcome(no);
@@ -70,7 +70,7 @@ fn a_broken_edge_between_two_living_peers_is_rebuilt_by_the_next_reduce() {
 #[test]
 fn an_edge_that_only_one_end_knows_to_be_broken_is_rebuilt() {
     let mut run = Run::with_accepted_peers(1, 2);
-    run.break_edge(0, 0);
+    run.break_link(0, 0);
     run.seats[1].inbox.clear();
     run.settle();
 
@@ -84,12 +84,12 @@ fn an_edge_that_only_one_end_knows_to_be_broken_is_rebuilt() {
 #[test]
 fn a_broken_edge_is_rebuilt_by_update_topology_too() {
     let mut run = Run::with_accepted_peers(1, 3);
-    run.break_edge(1, 0);
+    run.break_link(1, 0);
     run.settle();
 
     run.call_all(&[0, 1, 2], &Call::UpdateTopology);
     run.settle();
-    let broken = (0..3).any(|no| run.seats[no].peer.view().broken_edges().any());
+    let broken = (0..3).any(|no| run.seats[no].peer.view().broken_links().any());
 
     assert!(!broken);
     reduce_works(&mut run, &[0, 1, 2]);
@@ -114,8 +114,8 @@ fn after_a_death_the_next_reduce_rebuilds_the_ring_by_itself_and_without_newcome
 fn two_accepted_peers_that_cannot_be_connected_any_more_are_not_made_neighbours() {
     for seed in 1..20 {
         let mut run = Run::with_accepted_peers(seed, 5);
-        run.break_edge(1, 0);
-        let neighbour = run.seats[1].plane.next.expect("it is on a ring").1;
+        run.break_link(1, 0);
+        let neighbour = run.next_of(1);
         run.fabric
             .blocked
             .insert((neighbour.min(1), neighbour.max(1)));
@@ -133,7 +133,7 @@ fn two_accepted_peers_that_cannot_be_connected_any_more_are_not_made_neighbours(
 fn mixed_votes_to_update_and_to_rewire_end() {
     for seed in 1..50 {
         let mut run = Run::with_accepted_peers(seed, 3);
-        run.break_edge(0, 0);
+        run.break_link(0, 0);
         run.settle();
 
         run.call(0, reduce(1));
@@ -155,7 +155,7 @@ fn a_group_that_rewires_does_not_block_the_update_of_another_for_good() {
     let mut run = Run::new(1);
     run.join_many(2, GroupId(0));
     run.join_many(2, GroupId(1));
-    run.break_edge(2, 0);
+    run.break_link(2, 0);
     run.settle();
 
     run.call_all(&[0, 1], &Call::UpdateTopology);
@@ -252,7 +252,7 @@ fn a_faster_ring_is_adopted_and_used() {
 fn a_faster_ring_that_cannot_be_connected_leaves_the_old_one() {
     let mut run = Run::with_accepted_peers(1, 4);
     let before = run.seats[0].plane.ring().clone();
-    run.fabric.no_edges = true;
+    run.fabric.no_links = true;
 
     run.call_all(&[0, 1, 2, 3], &Call::OptimizeTopology);
     run.settle();
@@ -295,9 +295,9 @@ fn an_update_with_nothing_to_do_keeps_a_better_ring_whose_pair_once_failed() {
             run.settle();
         };
         optimize(&mut run);
-        let next = run.seats[no].plane.next.expect("it is on a ring").1;
+        let next = run.next_of(no);
         run.fabric.blocked.insert((next.min(no), next.max(no)));
-        run.break_edge(no, 0);
+        run.break_link(no, 0);
         run.settle();
         run.call_all(&peers, &reduce(1));
         run.settle();

@@ -163,7 +163,7 @@ impl Walk {
                     self.run.call(seat, Call::Leave);
                 }
             }
-            Move::Break(seat, kept) => self.run.break_edge(self.pick(seat), usize::from(kept) % 4),
+            Move::Break(seat, kept) => self.run.break_link(self.pick(seat), usize::from(kept) % 4),
             Move::Block(one, other) => {
                 let (one, other) = (self.pick(one), self.pick(other));
                 self.run

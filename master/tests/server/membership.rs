@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pccl_core::messages::{Misdeed, ToMaster, ToPeer};
-use pccl_core::topology::{BrokenEdges, Edge};
+use pccl_core::topology::{BrokenLinks, LinkId, LinkOrder};
 use pccl_core::wire::{ControlError, encode_control};
 use pccl_master::{Limits, MasterConfig, MasterServer, spawn};
 use tokio::time::{Instant, advance, sleep};
@@ -89,7 +89,7 @@ async fn a_peer_whose_message_trickles_in_is_not_silent() {
     tokio::spawn(builder.bind(ADDRESS).await.unwrap().run());
     let (mut founder, _) = Client::found(pipes.dial()).await;
     let mut frame = Vec::new();
-    let (epoch, broken) = (founder.epoch, BrokenEdges::NONE);
+    let (epoch, broken) = (founder.epoch, BrokenLinks::NONE);
     encode_control(&ToMaster::UpdateTopology { epoch, broken }, &mut frame).unwrap();
 
     for byte in frame {
@@ -126,19 +126,25 @@ async fn a_master_that_stood_still_does_not_count_the_time_in_any_deadline() {
     let (mut founder, _) = Client::found(pipes.dial()).await;
     let mut newcomer = Client::register(pipes.dial()).await;
     founder.update().await;
-    let mut rounds = Vec::new();
+    let mut orders = Vec::new();
     for peer in [&mut founder, &mut newcomer] {
         match peer.hear().await {
-            ToPeer::EstablishRing { round, .. } => rounds.push(round),
+            ToPeer::EstablishLinks { round, links } => orders.push((round, links)),
             other => panic!("heard {other:?} where a ring was due"),
         }
     }
+    let ordered = orders
+        .iter()
+        .map(|(_, links)| links.iter().map(LinkOrder::link));
+    let ordered: Vec<Vec<LinkId>> = ordered.map(Iterator::collect).collect();
+    let both_ways = |peer| vec![LinkId::to(peer), LinkId::from(peer)];
+    assert_eq!(ordered, [both_ways(newcomer.peer), both_ways(founder.peer)]);
 
     advance(Duration::from_secs(3600)).await;
 
-    for (peer, round) in [&mut founder, &mut newcomer].into_iter().zip(rounds) {
-        for edge in [Edge::ToNext, Edge::FromPrevious] {
-            peer.say(&ToMaster::EdgeUp { round, edge }).await;
+    for (peer, (round, links)) in [&mut founder, &mut newcomer].into_iter().zip(orders) {
+        for link in links.iter().map(LinkOrder::link) {
+            peer.say(&ToMaster::LinkUp { round, link }).await;
         }
     }
     for peer in [&mut founder, &mut newcomer] {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pccl_core::id::{Epoch, GroupId, PeerId, ProtocolVersion};
 use pccl_core::messages::{Hello, ToMaster, ToPeer};
-use pccl_core::topology::{BrokenEdges, Edge, Topology};
+use pccl_core::topology::{BrokenLinks, LinkOrder, Topology};
 use pccl_core::transport::{Endpoint, Lane, Transport, send_all};
 use pccl_core::wire::{
     CONTROL_FRAME_MAX, ControlError, ControlReader, Preamble, offer, recv_control, send_control,
@@ -93,7 +93,7 @@ impl Client {
 
     /// Votes to update.
     pub(crate) async fn update(&mut self) {
-        let (epoch, broken) = (self.epoch, BrokenEdges::NONE);
+        let (epoch, broken) = (self.epoch, BrokenLinks::NONE);
         self.say(&ToMaster::UpdateTopology { epoch, broken }).await;
     }
 
@@ -101,14 +101,9 @@ impl Client {
     pub(crate) async fn wire_ring(&mut self) -> Topology {
         loop {
             match self.hear().await {
-                ToPeer::EstablishRing {
-                    round,
-                    next,
-                    previous,
-                } => {
-                    let next = next.map(|_| Edge::ToNext);
-                    for edge in next.into_iter().chain(previous.map(|_| Edge::FromPrevious)) {
-                        self.say(&ToMaster::EdgeUp { round, edge }).await;
+                ToPeer::EstablishLinks { round, links } => {
+                    for link in links.iter().map(LinkOrder::link) {
+                        self.say(&ToMaster::LinkUp { round, link }).await;
                     }
                 }
                 ToPeer::TopologyEstablished { topology, .. } => return topology,

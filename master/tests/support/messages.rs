@@ -6,7 +6,7 @@ use pccl_core::id::{
 };
 use pccl_core::messages::{Hello, RingOutcome, ToMaster};
 use pccl_core::shared_state::{EntryInfo, SyncStrategy, SyncVote};
-use pccl_core::topology::{BrokenEdges, Edge, LaneFailure};
+use pccl_core::topology::{BrokenLinks, LaneFailure, LinkId, Way};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, RngExt};
@@ -24,15 +24,17 @@ fn pick<T: Copy>(random: &mut StdRng, from: &[T]) -> T {
     *from.choose(random).expect("something to choose from")
 }
 
-fn broken(random: &mut StdRng) -> BrokenEdges {
-    BrokenEdges {
-        to_next: random.random(),
-        from_previous: random.random(),
-    }
+/// Of anybody, also of the peer itself, in any order and more than once: no peer says so.
+fn broken(random: &mut StdRng) -> BrokenLinks {
+    let links = (0..random.random_range(0..4)).map(|_| link(random));
+    BrokenLinks(links.collect())
 }
 
-fn edge(random: &mut StdRng) -> Edge {
-    pick(random, &[Edge::ToNext, Edge::FromPrevious])
+fn link(random: &mut StdRng) -> LinkId {
+    LinkId {
+        way: pick(random, &[Way::Out, Way::In]),
+        with: PeerId(number(random)),
+    }
 }
 
 /// A hello that is mostly right.
@@ -57,13 +59,13 @@ pub(crate) fn message(random: &mut StdRng) -> ToMaster {
             epoch: Default::default(),
             broken: broken(random),
         },
-        2 | 3 => ToMaster::EdgeUp {
+        2 | 3 => ToMaster::LinkUp {
             round,
-            edge: edge(random),
+            link: link(random),
         },
-        4 => ToMaster::EdgeFailed {
+        4 => ToMaster::LinkFailed {
             round,
-            edge: edge(random),
+            link: link(random),
             failure: pick(random, &[LaneFailure::Refused, LaneFailure::Local]),
         },
         5 => ToMaster::ArePeersPending,

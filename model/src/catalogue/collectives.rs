@@ -1,7 +1,8 @@
 //! Collectives: one tag and two, retries, mistakes, leaving in the middle.
 
 use super::programs::{
-    CANCEL, CANCEL_AND_GO, ODD, QUIT, REDUCE, REDUCE_TWICE, TAGS_12, TAGS_21, TWICE, UPDATE_REDUCE,
+    CANCEL, CANCEL_AND_GO, CANCEL_THEN_UPDATE, CONNECT, LONGER, ODD, QUIT, REDUCE, REDUCE_TWICE,
+    TAGS_12, TAGS_21, TWICE, UPDATE_REDUCE,
 };
 use super::{DEATHS_AND_BREAKS, free_frames, in_group, inside, only, outside, scenario, small};
 use crate::milestone::Milestone as M;
@@ -31,7 +32,7 @@ pub(super) fn all() -> Vec<Scenario> {
             scenario(
                 "reduce-3",
                 "three peers reduce",
-                2,
+                1,
                 vec![inside(&REDUCE); 3],
                 &[
                     M::Committed,
@@ -220,7 +221,7 @@ fn that_hold_up() -> Vec<Scenario> {
             )),
         ),
         only(
-            &[Fault::ClosePort, Fault::BreakEdge],
+            &[Fault::ClosePort, Fault::BreakLink],
             free_frames(scenario(
                 "port-2",
                 "two peers, one of whom nobody can reach any more",
@@ -248,6 +249,27 @@ fn that_hold_up() -> Vec<Scenario> {
                 vec![inside(&REDUCE); 3],
                 &[M::Aborted, M::Recovered, M::Stalled],
             ),
+        ),
+        scenario(
+            "disagree-3",
+            "two of three want something else, each in another respect",
+            0,
+            vec![inside(&REDUCE), inside(&LONGER), inside(&ODD)],
+            &[],
+        ),
+        only(
+            &[Fault::BreakLink],
+            small(scenario(
+                "withdraw-3",
+                "two give a reduce up while the ring is rebuilt, and then let a newcomer in",
+                1,
+                vec![
+                    inside(&CANCEL_THEN_UPDATE),
+                    inside(&CANCEL_THEN_UPDATE),
+                    outside(&CONNECT),
+                ],
+                &[M::Admitted, M::Rewired],
+            )),
         ),
     ]
 }

@@ -1,7 +1,8 @@
 //! Shared state of two entries, state that does not fit, and groups that go back.
 
 use super::programs::{
-    ADVANCE_AND_ADMIT, LEAVER, POPULAR, SEND_ONLY, SKIPS, SYNC, SYNC_AGAIN, SYNC_TWICE,
+    ADVANCE_AND_ADMIT, ADVANCE_THEN_ADMIT, LEAVER, POPULAR, SEND_ONLY, SKIPS, SKIPS_MORE, SYNC,
+    SYNC_AGAIN, SYNC_TWICE, SYNC_UPDATE, TAKE,
 };
 use super::{holding, holding_outside, inside, only, outside, scenario};
 use crate::contents::SecondPlan;
@@ -170,6 +171,63 @@ pub(super) fn all() -> Vec<Scenario> {
             0,
             vec![inside(&SKIPS); 2],
             &[M::ContentKept, M::SyncFailed],
+        ),
+        scenario(
+            "entries-late",
+            "two who may differ in one of two entries let a newcomer in, one of them when it has computed",
+            0,
+            vec![
+                and_free(4, inside(&ADVANCE_THEN_ADMIT)),
+                and_free(5, inside(&SYNC_AGAIN)),
+                and_free(6, outside(&SYNC)),
+            ],
+            &[M::ContentMoved, M::PartMoved, M::Admitted],
+        ),
+        scenario(
+            "entries-described",
+            "one of three describes an entry otherwise, and calls it the same",
+            0,
+            vec![
+                and_second(7, inside(&SYNC)),
+                and_second(7, inside(&SYNC)),
+                and_free(7, inside(&SYNC)),
+            ],
+            &[M::Mismatched],
+        ),
+        scenario(
+            "sync-skips-apart",
+            "two compute between two synchronizations, twice and three times",
+            0,
+            vec![inside(&SKIPS), inside(&SKIPS_MORE)],
+            &[M::SyncFailed],
+        ),
+        scenario(
+            "sync-outage",
+            "two newcomers hold different content, and the only one that they could ask goes",
+            0,
+            vec![
+                inside(&SYNC_UPDATE),
+                outside(&SYNC),
+                holding_outside(&SYNC, 7),
+            ],
+            &[M::ContentMoved],
+        ),
+        scenario(
+            "restart-receiver",
+            "one that would go back and one that only takes, and nobody holds the reached revision any more",
+            0,
+            vec![inside(&LEAVER), restarting(outside(&SYNC)), outside(&TAKE)],
+            &[M::SyncFailed],
+        ),
+        scenario(
+            "restart-ahead",
+            "a newcomer is far ahead of the group, and both would go on from anywhere",
+            0,
+            vec![
+                restarting(inside(&ADVANCE_AND_ADMIT)),
+                restarting(at_revision(9, outside(&SYNC))),
+            ],
+            &[M::ContentMoved],
         ),
     ]
 }

@@ -1,7 +1,7 @@
 //! Groups beside each other, and calls that exclude each other.
 
 use super::programs::{
-    ASK_FIRST, OPTIMIZE, OPTIMIZE_SYNC, REDUCE, STUBBORN, STUBBORN_REDUCE, SYNC,
+    ASK_FIRST, OPTIMIZE, OPTIMIZE_SYNC, REDUCE, REST, STUBBORN, STUBBORN_REDUCE, SYNC,
     SYNC_AFTER_OPTIMIZE, SYNC_THEN_YIELD, THREE_CALLS, THREE_FROM_REDUCE, THREE_FROM_SYNC,
 };
 use super::{holding, holding_outside, in_group, inside, only, outside, revised, scenario, small};
@@ -88,6 +88,28 @@ pub(super) fn all() -> Vec<Scenario> {
             1,
             vec![inside(&SYNC_THEN_YIELD), outside(&STUBBORN_REDUCE)],
             &[M::GaveWay, M::Committed],
+        ),
+        only(
+            &[Fault::Late],
+            small(scenario(
+                "rest-beside",
+                "two of three rest, and another group waits for nobody",
+                1,
+                vec![
+                    inside(&REDUCE),
+                    inside(&REST),
+                    inside(&REST),
+                    in_group(1, inside(&REDUCE)),
+                ],
+                &[M::Committed],
+            )),
+        ),
+        scenario(
+            "groups-founder",
+            "one asks whether anybody waits, and the founder of a second group does",
+            0,
+            vec![inside(&ASK_FIRST), in_group(1, outside(&REDUCE))],
+            &[M::ToldPending, M::Admitted],
         ),
     ]
 }

@@ -36,6 +36,7 @@ const DEATHS_AND_CUTS: &[Fault] = &[Fault::Crash, Fault::Cut, Fault::RefuseDial]
 /// What is explored with one fault more than in the standard run, and with frames in any order: one scenario of
 /// each of their files, the richest that was seen to stay in memory for ten minutes.
 const DEEPENED: &[&str] = &[
+    "reduce-3",
     "join-2-of-3",
     "consent-sync",
     "sync-3",
@@ -118,13 +119,13 @@ const fn in_group(group: u32, plan: SeatPlan) -> SeatPlan {
 }
 
 /// The faults that abort a collective.
-const DEATHS_AND_BREAKS: &[Fault] = &[Fault::Crash, Fault::BreakEdge];
+const DEATHS_AND_BREAKS: &[Fault] = &[Fault::Crash, Fault::BreakLink];
 
 /// The faults that make an admission fail, and those that abort what runs meanwhile.
 const DEATHS_AND_REFUSALS: &[Fault] = &[
     Fault::Crash,
     Fault::HalfOpen,
-    Fault::BreakEdge,
+    Fault::BreakLink,
     Fault::RefuseDial,
     Fault::BreakFetch,
 ];

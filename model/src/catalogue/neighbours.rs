@@ -1,6 +1,8 @@
 //! Pairs that cannot be neighbours, where there are others, and groups that are none of each other's business.
 
-use super::programs::{CONNECT, REDUCE, REDUCE_TWICE, TAGS_12, TAGS_21, UPDATE, UPDATE_REDUCE};
+use super::programs::{
+    CONNECT, REDUCE, REDUCE_TWICE, TAGS_12, TAGS_21, UPDATE, UPDATE_REDUCE, UPDATE_TWICE,
+};
 use super::{by_halves, in_group, inside, only, outside, scenario, small};
 use crate::milestone::Milestone as M;
 use crate::scenario::{Fault, Scenario};
@@ -18,7 +20,7 @@ pub(super) fn all() -> Vec<Scenario> {
             ),
         )),
         only(
-            &[Fault::BreakEdge, Fault::RefuseDial],
+            &[Fault::BreakLink, Fault::RefuseDial],
             small(scenario(
                 "cut-off-2",
                 "two that cannot be connected any more, whoever tries",
@@ -78,7 +80,7 @@ pub(super) fn all() -> Vec<Scenario> {
             ),
         ),
         only(
-            &[Fault::BreakEdge, Fault::RefuseDial],
+            &[Fault::BreakLink, Fault::RefuseDial],
             scenario(
                 "break-4",
                 "four peers, an edge of whose ring breaks and is not connected again",
@@ -88,7 +90,7 @@ pub(super) fn all() -> Vec<Scenario> {
             ),
         ),
         only(
-            &[Fault::BreakEdge],
+            &[Fault::BreakLink],
             small(scenario(
                 "groups-2-2",
                 "two groups of two, and an edge of one of them breaks",
@@ -101,6 +103,45 @@ pub(super) fn all() -> Vec<Scenario> {
                 ],
                 &[M::Committed],
             )),
+        ),
+        by_halves(only(
+            &[Fault::Late, Fault::RefuseDial],
+            scenario(
+                "halves-3",
+                "a newcomer to two, and lanes that come up at one end, or too late",
+                2,
+                vec![inside(&UPDATE), inside(&UPDATE), outside(&CONNECT)],
+                &[M::Admitted, M::WiredAgain],
+            ),
+        )),
+        only(
+            &[Fault::ClosePort],
+            scenario(
+                "ports-4",
+                "two newcomers to two, some of whom nobody can reach any more",
+                2,
+                vec![
+                    inside(&UPDATE),
+                    inside(&UPDATE),
+                    outside(&CONNECT),
+                    outside(&CONNECT),
+                ],
+                &[M::Admitted, M::WiredAgain],
+            ),
+        ),
+        only(
+            &[Fault::RefuseDial],
+            scenario(
+                "left-out-3",
+                "a newcomer to two that let others in twice, and cannot be connected the first time",
+                2,
+                vec![
+                    inside(&UPDATE_TWICE),
+                    inside(&UPDATE_TWICE),
+                    outside(&REDUCE),
+                ],
+                &[M::Admitted, M::WiredAgain],
+            ),
         ),
     ]
 }

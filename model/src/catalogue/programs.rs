@@ -132,6 +132,7 @@ pub(super) static UPDATE_REDUCE_TWICE: Program =
 pub(super) static UPDATE_TWICE_REDUCE: Program =
     program(&[Do::Update, Do::Update, Do::Start(1), Do::Finish(1)]);
 pub(super) static UPDATE: Program = program(&[Do::Update]);
+pub(super) static UPDATE_TWICE: Program = repeated(2, &[Do::Update]);
 /// Updates until who waits in another call has been passed over often enough, and once more.
 pub(super) static UPDATE_ON_AND_ON: Program = repeated(UPDATES_MANY, &[Do::Update]);
 pub(super) static OPTIMIZE: Program = program(&[Do::Optimize, Do::Start(1), Do::Finish(1)]);
@@ -188,6 +189,10 @@ pub(super) static CANCEL_AND_GO: Program = program(&[
     Do::Start(1),
     Do::Finish(1),
 ]);
+/// Gives a reduce up, and lets newcomers in.
+pub(super) static CANCEL_THEN_UPDATE: Program =
+    program(&[Do::Start(1), Do::Cancel(1), Do::Finish(1), Do::Update]);
+pub(super) static LONGER: Program = program(&[Do::StartLonger(1), Do::Finish(1)]);
 pub(super) static ODD: Program = program(&[Do::StartOdd(1), Do::Finish(1)]);
 pub(super) static TWICE: Program = program(&[Do::Start(1), Do::StartTwice(1), Do::Finish(1)]);
 pub(super) static CONNECT: Program = program(&[]);
@@ -212,11 +217,22 @@ pub(super) static ADVANCE_AND_ADMIT: Program = program(&[
     Do::Update,
     Do::Sync(EnforcePopular),
 ]);
+/// Computes before it lets others in.
+pub(super) static ADVANCE_THEN_ADMIT: Program = program(&[
+    Do::Sync(EnforcePopular),
+    Do::Advance,
+    Do::Update,
+    Do::Sync(EnforcePopular),
+]);
 pub(super) static SYNC: Program = program(&[Do::Sync(EnforcePopular)]);
 pub(super) static SEND: Program =
     program(&[Do::Sync(SendOnly), Do::Advance, Do::Sync(EnforcePopular)]);
 pub(super) static RECEIVE: Program =
     program(&[Do::Sync(ReceiveOnly), Do::Advance, Do::Sync(EnforcePopular)]);
+/// Synchronizes, admits who waits, and goes.
+pub(super) static SYNC_UPDATE: Program = program(&[Do::Sync(EnforcePopular), Do::Update]);
+/// Takes what the others have.
+pub(super) static TAKE: Program = program(&[Do::Sync(ReceiveOnly)]);
 /// Is never overwritten.
 pub(super) static SEND_ONLY: Program = program(&[Do::Sync(SendOnly)]);
 /// Synchronizes twice, admits who waits, and goes.
@@ -229,6 +245,14 @@ pub(super) static LEAVER: Program = program(&[
 /// Computes twice between two synchronizations.
 pub(super) static SKIPS: Program = program(&[
     Do::Sync(EnforcePopular),
+    Do::Advance,
+    Do::Advance,
+    Do::Sync(EnforcePopular),
+]);
+/// And three times.
+pub(super) static SKIPS_MORE: Program = program(&[
+    Do::Sync(EnforcePopular),
+    Do::Advance,
     Do::Advance,
     Do::Advance,
     Do::Sync(EnforcePopular),

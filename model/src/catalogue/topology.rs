@@ -73,5 +73,15 @@ pub(super) fn all() -> Vec<Scenario> {
                 &[M::Optimized, M::OptimizationFailed, M::Stalled],
             ),
         ),
+        only(
+            &[Fault::ClosePort],
+            scenario(
+                "optimize-port",
+                "three look for a better ring, and nobody can reach one of them any more",
+                1,
+                vec![inside(&OPTIMIZE); 3],
+                &[M::Optimized, M::OptimizationFailed],
+            ),
+        ),
     ]
 }

@@ -69,7 +69,7 @@ fn may_go_up(kind: &str, sender: SenderIn) -> Result<(), &'static str> {
 }
 
 fn may_go_up_registered(kind: &str, state: S) -> Result<(), &'static str> {
-    let reports = ["EdgeUp", "EdgeFailed"];
+    let reports = ["LinkUp", "LinkFailed"];
     if state == S::VoteSyncSharedState && !reports.contains(&kind) {
         return Err("who is set aside waits in its call, and says nothing but what was on its way");
     }
@@ -78,7 +78,7 @@ fn may_go_up_registered(kind: &str, state: S) -> Result<(), &'static str> {
     }
     match kind {
         "Heartbeat" => Ok(()),
-        "EdgeUp" | "EdgeFailed" => Ok(()),
+        "LinkUp" | "LinkFailed" => Ok(()),
         "Hello" => Err("the first message, of a connection without a number"),
         _ => Err("the user waits to be admitted, and calls nothing"),
     }
@@ -108,7 +108,7 @@ fn may_go_up_accepted(kind: &str, state: S) -> Result<(), &'static str> {
             state == S::Idle || with_collectives,
             "who waits in a major call cannot leave",
         ),
-        "EdgeUp" | "EdgeFailed" => allowed(MAY_REPORT.contains(&state), EACH_EDGE_ONCE),
+        "LinkUp" | "LinkFailed" => allowed(MAY_REPORT.contains(&state), EACH_EDGE_ONCE),
         "Bandwidth" | "ProbesDone" => allowed(
             matches!(state, S::OptimizeTopology | S::Idle),
             "reported once; late only where others have held the measurements up",
@@ -153,7 +153,7 @@ fn may_go_down(kind: &str, receiver: ReceiverIn) -> Result<(), &'static str> {
             &[R::AwaitingWelcome, R::Registered, R::Sync],
             "only newcomers are refused, and who was set aside",
         ),
-        "EstablishRing" | "TopologyEstablished" => allowed(
+        "EstablishLinks" | "TopologyEstablished" => allowed(
             &[
                 R::Registered,
                 R::Idle,
@@ -185,8 +185,8 @@ fn may_go_down(kind: &str, receiver: ReceiverIn) -> Result<(), &'static str> {
 /// What takes more faults than can be explored, and long luck on walks: two attempts to connect a ring around a
 /// member that waits to synchronize, after which it is set aside.
 const RARE: [(&str, S); 2] = [
-    ("EdgeUp", S::VoteSyncSharedState),
-    ("EdgeFailed", S::VoteSyncSharedState),
+    ("LinkUp", S::VoteSyncSharedState),
+    ("LinkFailed", S::VoteSyncSharedState),
 ];
 
 fn is_rare(cell: &Cell) -> bool {

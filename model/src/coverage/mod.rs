@@ -84,8 +84,8 @@ pub enum ReceiverIn {
 pub const UP_KINDS: [&str; 15] = [
     "Hello",
     "UpdateTopology",
-    "EdgeUp",
-    "EdgeFailed",
+    "LinkUp",
+    "LinkFailed",
     "ArePeersPending",
     "OptimizeTopology",
     "Bandwidth",
@@ -103,7 +103,7 @@ pub const UP_KINDS: [&str; 15] = [
 pub const DOWN_KINDS: [&str; 17] = [
     "Welcome",
     "Refused",
-    "EstablishRing",
+    "EstablishLinks",
     "TopologyEstablished",
     "CallFailed",
     "PeersPending",
@@ -137,8 +137,8 @@ fn up_kind(message: &ToMaster) -> usize {
     match message {
         ToMaster::Hello(_) => 0,
         ToMaster::UpdateTopology { .. } => 1,
-        ToMaster::EdgeUp { .. } => 2,
-        ToMaster::EdgeFailed { .. } => 3,
+        ToMaster::LinkUp { .. } => 2,
+        ToMaster::LinkFailed { .. } => 3,
         ToMaster::ArePeersPending => 4,
         ToMaster::OptimizeTopology => 5,
         ToMaster::Bandwidth { .. } => 6,
@@ -157,7 +157,7 @@ fn down_kind(message: &ToPeer) -> usize {
     match message {
         ToPeer::Welcome { .. } => 0,
         ToPeer::Refused(_) => 1,
-        ToPeer::EstablishRing { .. } => 2,
+        ToPeer::EstablishLinks { .. } => 2,
         ToPeer::TopologyEstablished { .. } => 3,
         ToPeer::CallFailed(_) => 4,
         ToPeer::PeersPending { .. } => 5,

@@ -130,7 +130,7 @@ fn had_trouble(logs: &Logs, master: usize) -> bool {
     inputs.any(|record| {
         matches!(
             record.input,
-            PeerInput::EdgeBroke { .. } | PeerInput::EdgeFailed { .. }
+            PeerInput::LinkBroke { .. } | PeerInput::LinkFailed { .. }
         )
     })
 }

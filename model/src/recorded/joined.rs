@@ -1,7 +1,7 @@
 //! A recorded run as the watchers of the model see it.
 //!
 //! The machines are those of the product, made from the configurations in the logs and given what the
-//! logs say. The rest is what a bystander writes down: which lanes are whose edge, what runs, what was
+//! logs say. The rest is what a bystander writes down: which lanes are whose link, what runs, what was
 //! called. What nobody records (bytes, memory) nobody can look at.
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use pccl_core::log::Machine;
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput};
 use pccl_core::peer::{Answer, Peer, PeerInput, PeerOutput};
 use pccl_core::shared_state::SyncStrategy;
-use pccl_core::topology::{Edge, Topology};
+use pccl_core::topology::Topology;
 
 use super::compare::Logs;
 use super::join::Pair;
@@ -35,7 +35,7 @@ pub(super) struct Joined<'a> {
     pub(super) seats: Vec<Seat>,
     places: BTreeMap<PeerId, usize>,
     ghost: Ghost,
-    /// In which round each was last told to connect its edges.
+    /// In which round each was last told to connect links.
     orders: BTreeMap<PeerId, Round>,
     concluding: Option<Round>,
     /// What is gone through: the name of the log, and which record.
@@ -151,8 +151,8 @@ impl<'a> Joined<'a> {
 
     fn peer_says(&mut self, place: usize, output: &PeerOutput) {
         match output {
-            PeerOutput::Establish { next, previous, .. } => {
-                watch::ordered(self, next.iter().chain(previous).copied());
+            PeerOutput::Establish { links, .. } => {
+                watch::ordered(self, links.iter().map(|order| order.lanes));
             }
             PeerOutput::MoveState(plan) => watch::planned(self, plan),
             PeerOutput::Probe { probes, .. } => watch::ordered(self, probes.iter().copied()),
@@ -286,8 +286,8 @@ impl Source for Joined<'_> {
         &self.seats[at].topology
     }
 
-    fn standing(&self, at: usize, edge: Edge) -> Option<Standing> {
-        self.seats[at].standing(edge)
+    fn standing(&self, at: usize) -> Vec<Standing> {
+        self.seats[at].standing().to_vec()
     }
 
     fn performs(&self, at: usize, seq: Seq) -> bool {

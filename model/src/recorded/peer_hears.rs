@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pccl_core::id::{PeerId, Round, Seq};
 use pccl_core::messages::ToMaster;
-use pccl_core::peer::{AdoptedEdge, Peer, PeerInput, PeerOutput, PeerTimer};
+use pccl_core::peer::{AdoptedLanes, Peer, PeerInput, PeerOutput, PeerTimer};
 use pccl_core::shared_state::{SyncPlan, SyncRole};
-use pccl_core::topology::{Edge, LaneOrder};
+use pccl_core::topology::{LinkId, LinkOrder};
 
 use super::log::Logged;
 use super::rule::{Finding, Rule, Unsound, holds};
 use super::timers::Timers;
+use crate::show::towards;
 
 /// Judges every input of a peer's log.
 pub(super) fn judge(log: &Logged<Peer>, found: &mut Vec<Finding>) {
@@ -40,10 +41,10 @@ struct Surroundings {
     /// The peer ended with one of the timers that are handed in together.
     closed_by_a_timer: bool,
     attempt: Option<Attempt>,
-    /// Rounds whose lanes have been an edge of a ring.
-    adopted: BTreeSet<(bool, Round)>,
+    /// Lanes that have been a link.
+    adopted: BTreeSet<(LinkId, Round)>,
     /// Lanes that were reported as lost.
-    lost: BTreeSet<(bool, Round)>,
+    lost: BTreeSet<(LinkId, Round)>,
     /// Rings that were ordered, and whether they have ended.
     rings: BTreeMap<Seq, bool>,
     plans: BTreeMap<Round, Plan>,
@@ -52,17 +53,16 @@ struct Surroundings {
     has_lanes: bool,
 }
 
-/// The last order to connect edges.
+/// The last order to connect links.
 struct Attempt {
     round: Round,
-    next: Option<Ordered>,
-    previous: Option<Ordered>,
+    links: BTreeMap<LinkId, Ordered>,
 }
 
 #[derive(Clone, Copy)]
 struct Ordered {
     dials: bool,
-    /// What was reported: whether the edge is up.
+    /// What was reported: whether the link is up.
     report: Option<bool>,
 }
 
@@ -79,27 +79,13 @@ struct Probing {
     ended: bool,
 }
 
-impl Attempt {
-    fn edge(&mut self, edge: Edge) -> Option<&mut Ordered> {
-        match edge {
-            Edge::ToNext => self.next.as_mut(),
-            Edge::FromPrevious => self.previous.as_mut(),
-        }
-    }
-}
-
 impl Ordered {
-    fn of(order: &LaneOrder) -> Self {
+    fn of(order: &LinkOrder) -> Self {
         Self {
-            dials: order.dial.is_some(),
+            dials: order.lanes.dial.is_some(),
             report: None,
         }
     }
-}
-
-/// For sets: `Edge` as a key.
-fn is_next(edge: Edge) -> bool {
-    edge == Edge::ToNext
 }
 
 impl Surroundings {
@@ -131,9 +117,9 @@ impl Surroundings {
             PeerInput::MasterMisbehaved => holds(self.said_hello, Rule::HelloFirst, || {
                 "it hears what is no message before its hello".to_owned()
             }),
-            PeerInput::EdgeUp { round, edge } => self.reports(*round, *edge, true),
-            PeerInput::EdgeFailed { round, edge, .. } => self.reports(*round, *edge, false),
-            PeerInput::EdgeBroke { edge, built } => self.loses(*edge, *built),
+            PeerInput::LinkUp { round, link } => self.reports(*round, *link, true),
+            PeerInput::LinkFailed { round, link, .. } => self.reports(*round, *link, false),
+            PeerInput::LinkBroke { link, built } => self.loses(*link, *built),
             PeerInput::Moved => self.moved(next),
             PeerInput::RingEnded { seq, .. } => self.ends_ring(*seq),
             PeerInput::TransfersEnded { round, ok, with } => self.ends_plan(*round, *ok, *with),
@@ -163,9 +149,9 @@ impl Surroundings {
             PeerInput::Message(_)
             | PeerInput::MasterDisconnected
             | PeerInput::MasterMisbehaved
-            | PeerInput::EdgeUp { .. }
-            | PeerInput::EdgeFailed { .. }
-            | PeerInput::EdgeBroke { .. }
+            | PeerInput::LinkUp { .. }
+            | PeerInput::LinkFailed { .. }
+            | PeerInput::LinkBroke { .. }
             | PeerInput::Measured { .. }
             | PeerInput::ProbesEnded { .. } => !self.closed,
         };
@@ -174,14 +160,14 @@ impl Surroundings {
         })
     }
 
-    fn reports(&mut self, round: Round, edge: Edge, is_up: bool) -> Result<(), Unsound> {
-        let said = |what: &str| format!("{edge:?} of {round} {what}");
+    fn reports(&mut self, round: Round, link: LinkId, is_up: bool) -> Result<(), Unsound> {
+        let said = |what: &str| format!("{} of {round} {what}", towards(link));
         let attempt = self.attempt.as_mut();
         let Some(attempt) = attempt.filter(|attempt| attempt.round == round) else {
             let what = said("is reported, which is not the round that was ordered last");
             return Err((Rule::Edges, what));
         };
-        let Some(ordered) = attempt.edge(edge) else {
+        let Some(ordered) = attempt.links.get_mut(&link) else {
             return Err((Rule::Edges, said("is reported, which was not ordered")));
         };
         let is_first = ordered.report.replace(is_up).is_none();
@@ -192,18 +178,22 @@ impl Surroundings {
         })
     }
 
-    fn loses(&mut self, edge: Edge, built: Round) -> Result<(), Unsound> {
-        let key = (is_next(edge), built);
-        let waits = self.attempt.as_mut().is_some_and(|attempt| {
-            attempt.round == built
-                && (attempt.edge(edge)).is_some_and(|ordered| ordered.report == Some(true))
+    fn loses(&mut self, link: LinkId, built: Round) -> Result<(), Unsound> {
+        let key = (link, built);
+        let waits = self.attempt.as_ref().is_some_and(|attempt| {
+            let ordered = attempt.links.get(&link);
+            attempt.round == built && ordered.is_some_and(|ordered| ordered.report == Some(true))
         });
         let is_known = waits || self.adopted.contains(&key);
         holds(is_known, Rule::Lanes, || {
-            format!("a lane of {edge:?} built in {built} is lost, which was never adopted")
+            let link = towards(link);
+            format!("a lane {link} built in {built} is lost, which was never adopted")
         })?;
         holds(self.lost.insert(key), Rule::Lanes, || {
-            format!("the lanes of {edge:?} built in {built} are lost again")
+            format!(
+                "the lanes {} built in {built} are lost again",
+                towards(link)
+            )
         })
     }
 
@@ -269,22 +259,18 @@ impl Surroundings {
         match output {
             PeerOutput::Send(ToMaster::Hello(_)) => self.said_hello = true,
             PeerOutput::Send(_) | PeerOutput::Answer(_) => {}
-            PeerOutput::Establish {
-                round,
-                next,
-                previous,
-            } => {
+            PeerOutput::Establish { round, links } => {
+                let links = links.iter().map(|order| (order.link(), Ordered::of(order)));
                 self.attempt = Some(Attempt {
                     round: *round,
-                    next: next.as_ref().map(Ordered::of),
-                    previous: previous.as_ref().map(Ordered::of),
+                    links: links.collect(),
                 });
             }
-            PeerOutput::AdoptRing { next, previous, .. } => {
+            PeerOutput::AdoptRing { links, .. } => {
                 self.attempt = None;
-                for (edge, adopted) in [(Edge::ToNext, next), (Edge::FromPrevious, previous)] {
-                    if let Some(AdoptedEdge::Use(round)) = adopted {
-                        self.adopted.insert((is_next(edge), *round));
+                for adopted in links {
+                    if let AdoptedLanes::Use(round) = adopted.lanes {
+                        self.adopted.insert((adopted.link, round));
                         self.has_lanes = true;
                     }
                 }

@@ -6,10 +6,10 @@ use pccl_core::id::{ContentHash, EntryIndex, GroupId, PeerId, Round, Seq, Tag};
 use pccl_core::log::Machine;
 use pccl_core::messages::{CollectiveRefusal, RingOutcome, ToMaster, ToPeer};
 use pccl_core::peer::{
-    AdoptedEdge, Answer, Call, CallError, Peer, PeerInput, PeerOutput, PeerPhase,
+    AdoptedLanes, Answer, Call, CallError, Peer, PeerInput, PeerOutput, PeerPhase,
 };
 use pccl_core::shared_state::{EntryInfo, SyncPlan, SyncRole, SyncStrategy};
-use pccl_core::topology::{Edge, LaneOrder, Topology};
+use pccl_core::topology::{LinkId, Topology};
 
 use super::log::Logged;
 use crate::contents::Compared;
@@ -29,11 +29,10 @@ pub(super) struct Seat {
     pub(super) restarts: bool,
     pub(super) has_voted: bool,
     pub(super) took_back: bool,
-    next: Option<Standing>,
-    previous: Option<Standing>,
-    /// Lanes that are being opened.
-    ordered_next: Option<Standing>,
-    ordered_previous: Option<Standing>,
+    /// In the order of their names.
+    standing: Vec<Standing>,
+    /// Links that are being connected.
+    ordered: Vec<Standing>,
     /// Rings that run, and those whose result is whole and waits for its verdict.
     rings: BTreeMap<Tag, (Seq, bool)>,
     moving: Option<SyncPlan>,
@@ -67,10 +66,8 @@ impl Seat {
             restarts: false,
             has_voted: false,
             took_back: false,
-            next: None,
-            previous: None,
-            ordered_next: None,
-            ordered_previous: None,
+            standing: Vec::new(),
+            ordered: Vec::new(),
             rings: BTreeMap::new(),
             moving: None,
             is_probing: false,
@@ -93,11 +90,8 @@ impl Seat {
         )
     }
 
-    pub(super) fn standing(&self, edge: Edge) -> Option<Standing> {
-        match edge {
-            Edge::ToNext => self.next,
-            Edge::FromPrevious => self.previous,
-        }
+    pub(super) fn standing(&self) -> &[Standing] {
+        &self.standing
     }
 
     pub(super) fn performs(&self, seq: Seq) -> bool {
@@ -141,7 +135,7 @@ impl Seat {
     pub(super) fn notes_input(&mut self, input: &PeerInput) {
         match input {
             PeerInput::Call(call) => self.open.notes(call),
-            PeerInput::EdgeBroke { edge, built } => self.loses(*edge, *built),
+            PeerInput::LinkBroke { link, built } => self.loses(*link, *built),
             PeerInput::RingEnded { seq, outcome } => {
                 let is_done = *outcome == RingOutcome::Done;
                 self.rings.retain(|_, (known, _)| known != seq || is_done);
@@ -165,13 +159,9 @@ impl Seat {
         }
     }
 
-    fn loses(&mut self, edge: Edge, built: Round) {
-        let (ordered, standing) = match edge {
-            Edge::ToNext => (&mut self.ordered_next, &mut self.next),
-            Edge::FromPrevious => (&mut self.ordered_previous, &mut self.previous),
-        };
-        let mut known = [ordered, standing].into_iter().flatten();
-        if let Some(lanes) = known.find(|lanes| lanes.built == built) {
+    fn loses(&mut self, link: LinkId, built: Round) {
+        let mut known = self.ordered.iter_mut().chain(&mut self.standing);
+        if let Some(lanes) = known.find(|lanes| (lanes.link, lanes.built) == (link, built)) {
             lanes.noticed = true;
         }
     }
@@ -181,28 +171,28 @@ impl Seat {
         match output {
             PeerOutput::Send(message) => self.says(message),
             PeerOutput::Answer(answer) => self.answers(answer),
-            PeerOutput::Establish {
-                round,
-                next,
-                previous,
-            } => {
-                let ordered = |order: &LaneOrder| Standing {
-                    with: order.with,
+            PeerOutput::Establish { round, links } => {
+                let ordered = links.iter().map(|order| Standing {
+                    link: order.link(),
                     built: *round,
                     noticed: false,
-                };
-                self.ordered_next = next.as_ref().map(ordered);
-                self.ordered_previous = previous.as_ref().map(ordered);
+                });
+                self.ordered = ordered.collect();
             }
-            PeerOutput::AdoptRing {
-                topology,
-                next,
-                previous,
-            } => {
-                let (fresh_next, fresh_previous) =
-                    (self.ordered_next.take(), self.ordered_previous.take());
-                self.next = chosen(*next, self.next, fresh_next);
-                self.previous = chosen(*previous, self.previous, fresh_previous);
+            PeerOutput::AdoptRing { topology, links } => {
+                let fresh = std::mem::take(&mut self.ordered);
+                let before = std::mem::take(&mut self.standing);
+                let chosen = links.iter().filter_map(|adopted| {
+                    let is_it = |lanes: &&Standing| lanes.link == adopted.link;
+                    match adopted.lanes {
+                        AdoptedLanes::Keep => before.iter().find(is_it).copied(),
+                        AdoptedLanes::Use(round) => {
+                            let fresh = fresh.iter().find(is_it).copied();
+                            fresh.filter(|lanes| lanes.built == round)
+                        }
+                    }
+                });
+                self.standing = chosen.collect();
                 self.topology = topology.clone();
             }
             PeerOutput::RunRing { tag, seq, .. } => {
@@ -215,8 +205,8 @@ impl Seat {
             PeerOutput::Probe { .. } => self.is_probing = true,
             PeerOutput::Close => {
                 self.is_out = true;
-                (self.next, self.previous) = (None, None);
-                (self.ordered_next, self.ordered_previous) = (None, None);
+                self.standing.clear();
+                self.ordered.clear();
                 self.topology = Topology::default();
             }
             PeerOutput::StartTimer { .. } | PeerOutput::StopTimer(_) => {}
@@ -261,18 +251,6 @@ impl Seat {
                 }
             }
         }
-    }
-}
-
-/// The lanes that are named: those that stand, or those that were connected.
-fn chosen(
-    adopted: Option<AdoptedEdge>,
-    standing: Option<Standing>,
-    fresh: Option<Standing>,
-) -> Option<Standing> {
-    match adopted? {
-        AdoptedEdge::Keep => standing,
-        AdoptedEdge::Use(round) => fresh.filter(|lanes| lanes.built == round),
     }
 }
 

@@ -201,8 +201,8 @@ impl<'a, S: Source> Moment<'a, S> {
             // See `has_another_ring`.
             ToMaster::UpdateTopology { .. } => false,
             ToMaster::Hello(_)
-            | ToMaster::EdgeUp { .. }
-            | ToMaster::EdgeFailed { .. }
+            | ToMaster::LinkUp { .. }
+            | ToMaster::LinkFailed { .. }
             | ToMaster::ArePeersPending
             | ToMaster::ProbesDone { .. }
             | ToMaster::SharedStateDone { .. }

@@ -11,6 +11,7 @@ use pccl_core::id::PeerId;
 use pccl_core::master::{Master, MasterInput, MasterTimer, PeerView};
 use pccl_core::messages::{Misdeed, Refusal, ToPeer};
 use pccl_core::states::{CollectiveCommunicationState, ConnectionPhase, ConnectionState};
+use pccl_core::topology::LaneFailure;
 
 use super::election::cannot_stay;
 use super::source::Source;
@@ -168,9 +169,13 @@ fn all_others_agree(run: &Run<'_>, before: &Master, peer: PeerId) -> bool {
 /// One failed attempt is not enough to refuse a newcomer, and it is told between whom and in which direction it
 /// was.
 fn is_why_it_is_refused(run: &Run<'_>, before: &Master, peer: PeerId, refusal: &Refusal) -> bool {
-    let dial = match refusal {
-        Refusal::CannotReach { peer: other, .. } => (peer, *other),
-        Refusal::CannotBeReached { by, .. } => (*by, peer),
+    let (dial, failure) = match refusal {
+        Refusal::CannotReach {
+            peer: other,
+            failure,
+            ..
+        } => ((peer, *other), *failure),
+        Refusal::CannotBeReached { by, failure, .. } => ((*by, peer), *failure),
         // See `may_be_refused`.
         Refusal::Stopping
         | Refusal::Version { .. }
@@ -182,7 +187,8 @@ fn is_why_it_is_refused(run: &Run<'_>, before: &Master, peer: PeerId, refusal: &
     let group = before.view().peer(peer).map(|known| known.group());
     let attempts = group.and_then(|group| trouble.attempts.get(&group));
     let are_many = strikes >= MANY || attempts.is_some_and(|attempts| attempts.count >= MANY);
-    trouble.undialled.contains(&dial) && are_many && !is_a_ring_left(run, before, peer)
+    let is_named = failure == LaneFailure::TimedOut || !trouble.overdue.contains(&dial);
+    trouble.undialled.contains(&dial) && is_named && are_many && !is_a_ring_left(run, before, peer)
 }
 
 /// Whether no ring is left with a peer, because of what failed between it and another, among others.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use pccl_core::id::{GroupId, PeerId, Tag};
-use pccl_core::master::{Master, MasterInput, MasterOutput};
+use pccl_core::master::{Master, MasterInput, MasterOutput, TourProblem};
 use pccl_core::messages::{CallKind, CollectiveRefusal, RingOutcome, ToMaster, ToPeer};
 use pccl_core::states::{
     CollectiveCommunicationState, CollectiveEvent, ConnectionPhase, ConnectionState, Event,
@@ -24,6 +24,7 @@ use super::transfers::sources;
 use super::verdicts::verdicts;
 use super::{rings as ring_orders, trouble};
 use crate::claim::Claim;
+use crate::lanes::measured;
 use crate::milestone::Milestone;
 use crate::run::Run;
 
@@ -135,6 +136,7 @@ fn look_at(
 ) {
     master_says(run, before, after, heard, output);
     match output {
+        MasterOutput::SolveTour { problem, .. } => what_was_measured(run, problem),
         MasterOutput::Moved { event, from, .. } => {
             run.coverage.moved(*from, *event);
             match event {
@@ -152,7 +154,6 @@ fn look_at(
         | MasterOutput::Close { .. }
         | MasterOutput::StartTimer { .. }
         | MasterOutput::StopTimer(_)
-        | MasterOutput::SolveTour { .. }
         | MasterOutput::Lost { .. }
         | MasterOutput::Stopped => {}
     }
@@ -223,7 +224,7 @@ fn said(
         } if run.state.faults == run.scenario.faults => run.breaks(Claim::Failures),
         ToPeer::Welcome { .. }
         | ToPeer::TopologyEstablished { .. }
-        | ToPeer::EstablishRing { .. }
+        | ToPeer::EstablishLinks { .. }
         | ToPeer::PeersPending { .. }
         | ToPeer::Probe { .. }
         | ToPeer::OptimizationConcluded { .. }
@@ -420,5 +421,15 @@ fn world(master: &Master, group: GroupId) -> WorldSizes {
         group: size(group),
         groups: u32::try_from(groups.len()).unwrap_or(u32::MAX),
         largest_group: sizes.max().unwrap_or(0),
+    }
+}
+
+/// The solver is told what was measured: where nothing has failed, each pair in both directions.
+fn what_was_measured(run: &mut Run<'_>, problem: &TourProblem) {
+    let is_right = |((from, to), known): (&(PeerId, PeerId), &u64)| *known == measured(*from, *to);
+    let pairs = problem.members.len() * problem.members.len().saturating_sub(1);
+    let is_all = problem.kbit_per_s.len() == pairs && problem.kbit_per_s.iter().all(is_right);
+    if run.state.faults == run.scenario.faults && !is_all {
+        run.breaks(Claim::Measured);
     }
 }

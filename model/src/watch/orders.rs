@@ -1,4 +1,4 @@
-//! What orders to open lanes contain: whether the two ends of each edge will meet, and nobody else.
+//! What orders to open lanes contain: whether the two ends of each link will meet, and nobody else.
 //!
 //! The master gives each end its own order. Here both are laid side by side, with what the bystander knows of
 //! the two processes: where each is, and how many lanes it would like.
@@ -10,7 +10,7 @@ use pccl_core::id::{PeerId, Round, Ticket};
 use pccl_core::master::{Master, MasterConfig, MasterOutput};
 use pccl_core::messages::ToPeer;
 use pccl_core::shared_state::{SyncPlan, SyncRole};
-use pccl_core::topology::{LaneOrder, Ring};
+use pccl_core::topology::{self, LaneOrder, Ring};
 
 use super::source::Source;
 use crate::claim::Claim;
@@ -81,16 +81,11 @@ fn sort_in(ways: &mut BTreeMap<Way, Ends>, me: PeerId, message: &ToPeer) {
         mine.push(*order);
     };
     match message {
-        ToPeer::EstablishRing {
-            round,
-            next,
-            previous,
-        } => {
-            next.iter()
-                .for_each(|order| note(Purpose::Ring, *round, true, order));
-            previous
-                .iter()
-                .for_each(|order| note(Purpose::Ring, *round, false, order));
+        ToPeer::EstablishLinks { round, links } => {
+            for order in links {
+                let sends = order.way == topology::Way::Out;
+                note(Purpose::Ring, *round, sends, &order.lanes);
+            }
         }
         ToPeer::Probe { round, probes } => {
             let sends = |order: &LaneOrder| order.dial.is_some();

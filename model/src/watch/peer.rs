@@ -5,11 +5,11 @@ use pccl_core::messages::{CallKind, RingOutcome, ToMaster, ToPeer, Verdict};
 use pccl_core::peer::{Answer, Call, CallError, Committed, PeerInput, PeerOutput, PeerTimer};
 use pccl_core::plan::Algorithm;
 use pccl_core::shared_state::{SyncRole, SyncStrategy};
-use pccl_core::topology::Edge;
+use pccl_core::topology::{BrokenLinks, LinkId};
 
 use super::groups::epochs;
 use super::signs_of_life::signs_of_life;
-use super::source::{Source, Standing};
+use super::source::Source;
 use super::told::{error_of, passed_on};
 use crate::claim::Claim;
 use crate::milestone::Milestone;
@@ -24,8 +24,17 @@ pub(crate) fn peer_moved(
     out: &[PeerOutput],
 ) {
     peer_keeps(run, no, was_connected, heard, out);
+    what_was_given_up_does_not_run(run, no, out);
     signs_of_life(run, no, heard, out);
     who_rests_is_told_its_ring(run, no, heard, out);
+}
+
+/// A call may cross the start of what it gives up: then nothing is begun any more.
+fn what_was_given_up_does_not_run(run: &mut Run<'_>, no: SeatNo, out: &[PeerOutput]) {
+    let begins = |output: &PeerOutput| matches!(output, PeerOutput::RunRing { .. });
+    if run.seat(no).user.has_given_up() && out.iter().any(begins) {
+        run.breaks(Claim::GivenUp);
+    }
 }
 
 /// The others did not wait for the vote of a peer that rests, so it does not wait for them.
@@ -73,6 +82,10 @@ pub(crate) fn peer_keeps<S: Source>(
             run.breaks(Claim::Timers);
         }
     }
+    // Whoever takes its master for a broken one tells its user no verdict either, which is not the point.
+    if run.peer(no).view().ended() == Some(&CallError::MasterMisbehaved) {
+        run.breaks(Claim::Trust);
+    }
     passed_on(run, was_connected, heard, out);
     let writes = |output: &PeerOutput| matches!(output, PeerOutput::CommitState { .. });
     let succeeded =
@@ -93,16 +106,16 @@ pub(crate) fn peer_keeps<S: Source>(
         if !run.waits_for(no, answer) || !is_well_ended(run, no, answer) {
             run.breaks(Claim::AnsweredOnce);
         }
+        if !names_its_ring(run, no, out, answer) {
+            run.breaks(Claim::OneView);
+        }
         if !is_told(run, no, heard, answer) {
             run.breaks(Claim::NoVerdictInvented);
         }
     }
-    if run.peer(no).view().ended() == Some(&CallError::MasterMisbehaved) {
-        run.breaks(Claim::Trust);
-    }
 }
 
-/// A vote names the edges whose standing lanes are known to be dead, and some where it says that one was lost.
+/// A vote names the links whose standing lanes are known to be dead, and some where it says that one was lost.
 fn names_what_is_lost<S: Source>(run: &S, no: S::Place, output: &PeerOutput) -> bool {
     let (broken, is_cause) = match output {
         PeerOutput::Send(ToMaster::CompleteCollective {
@@ -113,10 +126,10 @@ fn names_what_is_lost<S: Source>(run: &S, no: S::Place, output: &PeerOutput) -> 
         ) => (broken, false),
         _ => return true,
     };
-    let is_dead = |edge: Edge| run.standing(no, edge).is_some_and(|lanes| lanes.noticed);
-    (broken.any() || !is_cause)
-        && broken.to_next == is_dead(Edge::ToNext)
-        && broken.from_previous == is_dead(Edge::FromPrevious)
+    let standing = run.standing(no);
+    let dead = standing.iter().filter(|lanes| lanes.noticed);
+    let dead = BrokenLinks(dead.map(|lanes| lanes.link).collect());
+    (broken.any() || !is_cause) && *broken == dead
 }
 
 /// A call fails for a reason that its kind may have, or because the run has ended for the peer. Users
@@ -147,6 +160,20 @@ fn is_well_ended<S: Source>(run: &S, no: S::Place, answer: &Answer) -> bool {
         Some(CallError::Usage(_)) => run.misuses(no),
         Some(_) => run.peer(no).view().ended().is_some(),
     }
+}
+
+/// Who is told a ring is told the one that it uses from then on.
+fn names_its_ring<S: Source>(run: &S, no: S::Place, out: &[PeerOutput], answer: &Answer) -> bool {
+    let told = match answer {
+        Answer::Connected(Ok(joined)) => &joined.topology,
+        Answer::TopologyUpdated(Ok(topology)) | Answer::TopologyOptimized(Ok(topology)) => topology,
+        _ => return true,
+    };
+    let mut adopted = out.iter().rev().filter_map(|output| match output {
+        PeerOutput::AdoptRing { topology, .. } => Some(topology),
+        _ => None,
+    });
+    adopted.next().unwrap_or_else(|| run.topology(no)) == told
 }
 
 /// A verdict is the answer to the master's word only; and who lost the master claims none.
@@ -338,12 +365,16 @@ fn forget_verdict(run: &mut Run<'_>, no: SeatNo, tag: Tag, seq: Seq) {
     }
 }
 
-/// A peer's ring is that of all others in its epoch, and both its edges have lanes.
+/// A peer's ring is that of all others in its epoch, and its links are to members, those of the ring among
+/// them, and the same lanes at both ends.
 pub(crate) fn adopted<S: Source>(run: &mut S, no: S::Place, me: PeerId) {
     let mine = run.topology(no);
-    let leads = |edge: Edge| run.standing(no, edge).map(|lanes| lanes.with);
-    let edges = leads(Edge::ToNext) == mine.ring.next_of(me)
-        && leads(Edge::FromPrevious) == mine.ring.previous_of(me);
+    let links: Vec<LinkId> = run.standing(no).iter().map(|lanes| lanes.link).collect();
+    let to_next = mine.ring.next_of(me).map(LinkId::to);
+    let from_previous = mine.ring.previous_of(me).map(LinkId::from);
+    let mut of_ring = to_next.into_iter().chain(from_previous);
+    let is_to_member = |link: &LinkId| link.with != me && mine.ring.rank_of(link.with).is_some();
+    let links = of_ring.all(|link| links.contains(&link)) && links.iter().all(is_to_member);
     let group = run.group(no);
     let mut others = run.places().into_iter().filter(|other| *other != no);
     let same = others.all(|other| {
@@ -351,26 +382,24 @@ pub(crate) fn adopted<S: Source>(run: &mut S, no: S::Place, me: PeerId) {
         let alike = run.group(other) == group && theirs.epoch == mine.epoch;
         !alike || run.id(other).is_none() || (theirs.ring == mine.ring && meets(run, no, other))
     });
-    if !edges || !same {
+    if !links || !same {
         run.breaks(Claim::OneView);
     }
     epochs(run, no);
 }
 
-/// Where one sends to the other on its standing lanes, the other receives on the same.
+/// If one sends to the other on standing lanes, the other receives on the same, and the other way round.
 fn meets<S: Source>(run: &S, no: S::Place, other: S::Place) -> bool {
-    let is_with = |lanes: &Standing, at: S::Place| Some(lanes.with) == run.id(at);
-    let joined = |from: S::Place, to: S::Place| {
-        let out = run.standing(from, Edge::ToNext);
-        let back = run.standing(to, Edge::FromPrevious);
-        match (out, back) {
-            (Some(out), Some(back)) if is_with(&out, to) && is_with(&back, from) => {
-                out.built == back.built
-            }
-            _ => true,
-        }
+    let (Some(me), Some(them)) = (run.id(no), run.id(other)) else {
+        return true;
     };
-    joined(no, other) && joined(other, no)
+    let built = |at: S::Place, link: LinkId| {
+        let standing = run.standing(at);
+        let mut lanes = standing.iter().filter(|lanes| lanes.link == link);
+        lanes.next().map(|lanes| lanes.built)
+    };
+    built(no, LinkId::to(them)) == built(other, LinkId::from(me))
+        && built(no, LinkId::from(them)) == built(other, LinkId::to(me))
 }
 
 /// All participants of an execution run it on one ring.

@@ -3,6 +3,7 @@
 //! Most causes can be seen in the very input that the master answers: who was lost, who reported, whose time
 //! ran out. What a peer says of itself, the bystander looks up at the peer.
 
+use pccl_core::element::{ReduceOp, SpecField};
 use pccl_core::id::{GroupId, PeerId, Seq, Tag};
 use pccl_core::master::{Master, MasterInput, MasterOutput, MasterTimer};
 use pccl_core::messages::{
@@ -11,7 +12,6 @@ use pccl_core::messages::{
 };
 use pccl_core::shared_state::{SyncFailure, SyncStrategy};
 use pccl_core::states::{CollectiveCommunicationState, ConnectionState};
-use pccl_core::topology::Edge;
 
 use super::accepted;
 use crate::claim::Claim;
@@ -114,6 +114,20 @@ fn is_true(run: &Run<'_>, moment: &Moment<'_>, peer: PeerId, message: &ToPeer) -
         ToPeer::OptimizationConcluded {
             improved_or_kept: false,
         } => has_gone_wrong(run),
+        // A ring that was being connected stands because its last edge is up.
+        ToPeer::OptimizationConcluded {
+            improved_or_kept: true,
+        } => {
+            let wired = moment.state_before(peer).is_some_and(super::is_wired);
+            let up = matches!(
+                moment.heard,
+                MasterInput::Message {
+                    message: ToMaster::LinkUp { .. },
+                    ..
+                }
+            );
+            !wired || up
+        }
         _ => true,
     }
 }
@@ -140,13 +154,9 @@ fn aborts(run: &Run<'_>, moment: &Moment<'_>, told: PeerId, seq: Seq, cause: Abo
         }
         AbortCause::LaneLost(peer) => {
             let seat = run.state.seat_with(peer).filter(|seat| seat.runs());
-            let is_dead = |seat: &Seat, edge| {
-                let lanes = seat.plane.standing(edge);
-                lanes.is_some_and(|lanes| lanes.noticed)
-            };
-            let has_lost = seat.is_none_or(|seat| {
-                is_dead(seat, Edge::ToNext) || is_dead(seat, Edge::FromPrevious)
-            });
+            let has_lost_a_lane =
+                |seat: &Seat| seat.plane.standing.iter().any(|lanes| lanes.noticed);
+            let has_lost = seat.is_none_or(has_lost_a_lane);
             takes_part(&peer) && reports(peer, RingOutcome::LaneLost) && has_lost
         }
         AbortCause::Cancelled(peer) => {
@@ -290,16 +300,47 @@ fn is_refused(
             let late = overdue.is_some_and(|late| peers.contains(&late));
             late && peers.iter().all(is_member) && !peers.iter().any(|peer| votes(*peer))
         }
-        CollectiveRefusal::Disagreement { peers, .. } => {
-            let distinct: std::collections::BTreeSet<_> = peers.iter().collect();
+        CollectiveRefusal::Disagreement { peers, field } => {
             let has_voted = |peer: &PeerId| votes(*peer) || speaks(*peer);
-            distinct.len() > 1
-                && distinct.len() == peers.len()
-                && peers.iter().all(|peer| is_member(peer) && has_voted(peer))
+            let group = moment.group_before(told);
+            let voters = group
+                .into_iter()
+                .flat_map(|group| accepted(moment.after, group));
+            let voters: Vec<PeerId> = voters.filter(has_voted).collect();
+            let op = |peer: &PeerId| wants(run, *peer).map(|(op, _)| op);
+            let count = |peer: &PeerId| wants(run, *peer).map(|(_, count)| count);
+            // The first of the fields in which they differ, and who differs in it from the first of them.
+            let first = voters.first().copied().unwrap_or(told);
+            let in_op = |peer: &PeerId| op(peer) != op(&first);
+            let in_count = |peer: &PeerId| count(peer) != count(&first);
+            let (right, others): (SpecField, Vec<PeerId>) = match voters.iter().any(in_op) {
+                true => (
+                    SpecField::Operation,
+                    voters.iter().copied().filter(in_op).collect(),
+                ),
+                false => (
+                    SpecField::Count,
+                    voters.iter().copied().filter(in_count).collect(),
+                ),
+            };
+            let named: Vec<PeerId> = std::iter::once(first).chain(others).collect();
+            named.len() > 1 && *peers == named && *field == right
         }
         CollectiveRefusal::Withdrawn => {
             matches!(moment.heard, MasterInput::Message { peer, message: ToMaster::Withdraw { tag: of } }
                 if *peer == told && *of == tag)
         }
     }
+}
+
+/// What a peer's program computes, and whether of more than the others do.
+fn wants(run: &Run<'_>, peer: PeerId) -> Option<(ReduceOp, bool)> {
+    let no = run.state.seat_of(peer)?;
+    let plan = run.plan(no);
+    let mut starts = plan.program.steps.iter().filter_map(|step| match step {
+        Do::StartOdd(_) => Some((ReduceOp::Max, true)),
+        Do::StartLonger(_) => Some((run.scenario.spec.op, true)),
+        _ => None,
+    });
+    Some(starts.next().unwrap_or((run.scenario.spec.op, false)))
 }

@@ -11,7 +11,7 @@ use pccl_core::id::{GroupId, PeerId, Round};
 use pccl_core::master::{Master, MasterOutput};
 use pccl_core::messages::ToPeer;
 use pccl_core::states::ConnectionState;
-use pccl_core::topology::Edge;
+use pccl_core::topology::{BuiltLink, LinkId, Way};
 
 use crate::claim::Claim;
 use crate::milestone::Milestone;
@@ -26,7 +26,7 @@ const HIDDEN_MIN: usize = 4;
 struct Attempt {
     group: GroupId,
     /// What it opens, sender first.
-    edges: BTreeMap<(PeerId, PeerId), Opened>,
+    links: BTreeMap<(PeerId, PeerId), Opened>,
     /// Who is to be on the ring.
     members: BTreeSet<PeerId>,
     /// The ring that stands, without those who are gone.
@@ -40,23 +40,23 @@ pub(super) fn stand(run: &mut Run<'_>, after: &Master, out: &[MasterOutput]) {
     for output in out {
         let MasterOutput::Send {
             peer,
-            message: ToPeer::TopologyEstablished { topology, built },
+            message: ToPeer::TopologyEstablished { layout, .. },
         } = output
         else {
-            continue;
-        };
-        let Some(next) = topology.ring.next_of(*peer) else {
             continue;
         };
         let seat = run
             .state
             .seat_with(*peer)
             .filter(|_| after.view().peer(*peer).is_some());
-        let standing = seat.and_then(|seat| seat.plane.standing(Edge::ToNext));
-        let is_kept =
-            |lanes: &crate::plane::Lanes| lanes.with == next && Some(lanes.built) == built.next;
-        let was_broken = run.state.ghost.trouble.broken.get(&(*peer, next));
-        if was_broken == Some(&true) && standing.is_some_and(is_kept) {
+        let is_kept = |built: &BuiltLink| {
+            let standing = seat.and_then(|seat| seat.plane.standing(built.link));
+            standing.is_some_and(|lanes| lanes.built == built.built)
+        };
+        let broken = &run.state.ghost.trouble.broken;
+        let was_broken = |built: &BuiltLink| broken.get(&built.link.ends(*peer)) == Some(&true);
+        let out = layout.0.iter().filter(|built| built.link.way == Way::Out);
+        if out.clone().any(|built| was_broken(built) && is_kept(built)) {
             run.state.breaks(Claim::Rewiring);
         }
     }
@@ -69,31 +69,30 @@ pub(super) fn ordered(run: &mut Run<'_>, before: &Master, after: &Master, out: &
     for output in out {
         let MasterOutput::Send {
             peer,
-            message: ToPeer::EstablishRing { round, next, .. },
+            message: ToPeer::EstablishLinks { round, links },
         } = output
         else {
             continue;
         };
-        let (Some(known), Some(next)) = (after.view().peer(*peer), next) else {
+        let Some(known) = after.view().peer(*peer) else {
             continue;
         };
-        let edges = opened.entry((known.group(), *round)).or_default();
-        let sender_dials = next.dial.is_some();
-        edges.insert(
-            (*peer, next.with),
-            Opened {
-                sender_dials,
+        for order in links.iter().filter(|order| order.way == Way::Out) {
+            let of_group = opened.entry((known.group(), *round)).or_default();
+            let opened = Opened {
+                sender_dials: order.lanes.dial.is_some(),
                 ..Opened::default()
-            },
-        );
+            };
+            of_group.insert(order.link().ends(*peer), opened);
+        }
     }
-    for ((group, round), edges) in opened {
-        let attempt = Attempt::new(before, after, group, edges);
+    for ((group, round), links) in opened {
+        let attempt = Attempt::new(before, after, group, links);
         judge(run, &attempt);
-        let Attempt { edges, .. } = attempt;
+        let Attempt { links, .. } = attempt;
         let trouble = &mut run.state.ghost.edit().trouble;
         let attempts = trouble.attempts.entry(group).or_default();
-        (attempts.round, attempts.edges) = (round, edges);
+        (attempts.round, attempts.links) = (round, links);
         attempts.count = attempts.count.saturating_add(1);
         let count = attempts.count;
         if count > attempts_explained(run) {
@@ -114,7 +113,7 @@ impl Attempt {
         before: &Master,
         after: &Master,
         group: GroupId,
-        edges: BTreeMap<(PeerId, PeerId), Opened>,
+        links: BTreeMap<(PeerId, PeerId), Opened>,
     ) -> Self {
         let in_group = after
             .view()
@@ -143,7 +142,7 @@ impl Attempt {
         });
         Self {
             group,
-            edges,
+            links,
             members,
             present,
             optimizes,
@@ -159,7 +158,7 @@ impl Attempt {
 
 fn judge(run: &mut Run<'_>, attempt: &Attempt) {
     let needed = attempt
-        .edges
+        .links
         .keys()
         .all(|(from, to)| is_needed(run, attempt, *from, *to));
     if !needed {
@@ -178,8 +177,8 @@ fn judge(run: &mut Run<'_>, attempt: &Attempt) {
             .all(|peer| run.state.seat_with(*peer).is_some_and(Seat::runs));
         run_both && bad.contains(&pair(*from, *to))
     };
-    let avoids = !attempt.edges.keys().any(side_by_side);
-    let in_turn = attempt.edges.iter().all(|(ends, opened)| {
+    let avoids = !attempt.links.keys().any(side_by_side);
+    let in_turn = attempt.links.iter().all(|(ends, opened)| {
         let (dialler, dialled) = opened.dial(*ends);
         let has_failed = trouble.undialled.contains(&(dialler, dialled));
         !has_failed || trouble.undialled.contains(&(dialled, dialler))
@@ -207,6 +206,10 @@ fn is_needed(run: &Run<'_>, attempt: &Attempt, from: PeerId, to: PeerId) -> bool
     if is_newcomer(from) || is_newcomer(to) || attempt.optimizes || doubted {
         return true;
     }
+    // Newcomers have a place in the ring that stands: nothing else of it is opened.
+    if has_a_place(attempt, &trouble.bad_pairs()) {
+        return false;
+    }
     // Another order of the same peers: only if some of them cannot be neighbours.
     let bad = trouble.bad_pairs();
     let is_inside = |(one, other): &(PeerId, PeerId)| {
@@ -223,10 +226,37 @@ fn is_sound(run: &Run<'_>, from: PeerId, to: PeerId) -> bool {
     else {
         return false;
     };
-    let (Some(out), Some(back)) = (&sender.plane.next, &receiver.plane.previous) else {
+    let out = sender.plane.standing(LinkId::to(to));
+    let back = receiver.plane.standing(LinkId::from(from));
+    let (Some(out), Some(back)) = (out, back) else {
         return false;
     };
-    let meet = out.with == to && back.with == from && out.built == back.built;
+    let meet = out.built == back.built;
     let is_whole = |lanes: &crate::plane::Lanes| !lanes.cut && !lanes.noticed;
     meet && is_whole(out) && is_whole(back)
+}
+
+/// Whether the newcomers, in the order of their numbers, fit between two of the ring that stands.
+fn has_a_place(attempt: &Attempt, bad: &BTreeSet<(PeerId, PeerId)>) -> bool {
+    let newcomers = attempt
+        .members
+        .iter()
+        .filter(|p| !attempt.present.contains(p));
+    let newcomers: Vec<PeerId> = newcomers.copied().collect();
+    let stood = |from: PeerId, to: PeerId| attempt.behind(from) == Some(to);
+    !newcomers.is_empty()
+        && (0..attempt.present.len()).any(|place| {
+            let (front, behind) = attempt.present.split_at(place);
+            let order: Vec<PeerId> = front
+                .iter()
+                .chain(&newcomers)
+                .chain(behind)
+                .copied()
+                .collect();
+            let next = order.iter().cycle().skip(1);
+            order
+                .iter()
+                .zip(next)
+                .all(|(from, to)| stood(*from, *to) || !bad.contains(&pair(*from, *to)))
+        })
 }

@@ -10,7 +10,7 @@ use pccl_core::master::MasterConfig;
 use pccl_core::messages::{CallKind, ToPeer};
 use pccl_core::peer::{Answer, Peer};
 use pccl_core::shared_state::SyncStrategy;
-use pccl_core::topology::{Edge, Topology};
+use pccl_core::topology::{LinkId, Topology};
 
 use super::neighbours;
 use crate::claim::Claim;
@@ -24,19 +24,19 @@ use crate::script::{Do, UPDATES_MANY};
 use crate::state::{Ghost, Life, Seat, address_of, config};
 use crate::step::SeatNo;
 
-/// One end of the lanes that are an edge of the ring.
+/// One end of the lanes of a link that stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Standing {
-    pub(crate) with: PeerId,
+    pub(crate) link: LinkId,
     pub(crate) built: Round,
     /// This end knows that they are dead.
     pub(crate) noticed: bool,
 }
 
-/// The round in which a peer is told to connect its edges, if it is.
+/// The round in which a peer is told to connect links, if it is.
 pub(crate) fn order_to_connect(message: &ToPeer) -> Option<Round> {
     match message {
-        ToPeer::EstablishRing { round, .. } => Some(*round),
+        ToPeer::EstablishLinks { round, .. } => Some(*round),
         _ => None,
     }
 }
@@ -101,8 +101,8 @@ pub(crate) trait Source {
     fn runs(&self, at: Self::Place) -> bool;
     /// The ring that it uses.
     fn topology(&self, at: Self::Place) -> &Topology;
-    /// Its end of an edge of that ring.
-    fn standing(&self, at: Self::Place, edge: Edge) -> Option<Standing>;
+    /// Its ends of the links that stand, in the order of their names.
+    fn standing(&self, at: Self::Place) -> Vec<Standing>;
     /// Whether it takes part in an execution, or has done its part and not heard the verdict.
     fn performs(&self, at: Self::Place, seq: Seq) -> bool;
     /// Whether it runs a ring for this tag.
@@ -252,13 +252,13 @@ impl Source for Run<'_> {
         &self.seat(at).plane.topology
     }
 
-    fn standing(&self, at: SeatNo, edge: Edge) -> Option<Standing> {
-        let lanes = self.seat(at).plane.standing(edge)?;
-        Some(Standing {
-            with: lanes.with,
+    fn standing(&self, at: SeatNo) -> Vec<Standing> {
+        let standing = self.seat(at).plane.standing.iter().map(|lanes| Standing {
+            link: lanes.link,
             built: lanes.built,
             noticed: lanes.noticed,
-        })
+        });
+        standing.collect()
     }
 
     fn performs(&self, at: SeatNo, seq: Seq) -> bool {

@@ -88,17 +88,17 @@ fn is_told(heard: &PeerInput, why: &CallError) -> bool {
 /// The master is told what the driver has done.
 fn is_reported(heard: &PeerInput, message: &ToMaster) -> bool {
     let said = match message {
-        ToMaster::EdgeUp { round, edge } => PeerInput::EdgeUp {
+        ToMaster::LinkUp { round, link } => PeerInput::LinkUp {
             round: *round,
-            edge: *edge,
+            link: *link,
         },
-        ToMaster::EdgeFailed {
+        ToMaster::LinkFailed {
             round,
-            edge,
+            link,
             failure,
-        } => PeerInput::EdgeFailed {
+        } => PeerInput::LinkFailed {
             round: *round,
-            edge: *edge,
+            link: *link,
             failure: *failure,
         },
         ToMaster::SharedStateDone { round, ok, with } => PeerInput::TransfersEnded {

@@ -7,7 +7,7 @@ use pccl_core::master::{Master, MasterInput, MasterOutput, MasterTimer};
 use pccl_core::messages::{AbortCause, ToMaster, ToPeer, Verdict};
 use pccl_core::shared_state::{SyncFailure, SyncRole};
 use pccl_core::states::{ConnectionPhase, ConnectionState};
-use pccl_core::topology::{BrokenEdges, Edge};
+use pccl_core::topology::{BrokenLinks, LinkId, Way};
 
 use super::innocence::CHOICE_MIN;
 use super::{accepted, is_wired};
@@ -19,18 +19,18 @@ use crate::trouble::{MANY, count, pair};
 /// The master hears from a peer.
 pub(super) fn hears(run: &mut Run<'_>, before: &Master, peer: PeerId, message: &ToMaster) {
     match message {
-        ToMaster::EdgeUp { round, edge } => report(run, before, peer, *round, *edge, true),
-        ToMaster::EdgeFailed { round, edge, .. } => {
-            report(run, before, peer, *round, *edge, false);
+        ToMaster::LinkUp { round, link } => report(run, before, peer, *round, *link, true),
+        ToMaster::LinkFailed { round, link, .. } => {
+            report(run, before, peer, *round, *link, false);
         }
         ToMaster::UpdateTopology { epoch, broken }
         | ToMaster::InitiateCollective { epoch, broken, .. } => {
             let group = before.view().peer(peer).map(|known| known.group());
             if group.and_then(|group| before.view().epoch(group)) == Some(*epoch) {
-                lost_lanes(run, before, peer, *broken);
+                lost_lanes(run, before, peer, broken);
             }
         }
-        ToMaster::CompleteCollective { broken, .. } => lost_lanes(run, before, peer, *broken),
+        ToMaster::CompleteCollective { broken, .. } => lost_lanes(run, before, peer, broken),
         ToMaster::SharedStateDone {
             ok: false, with, ..
         } => could_not_fetch(run, before, peer, *with),
@@ -38,7 +38,7 @@ pub(super) fn hears(run: &mut Run<'_>, before: &Master, peer: PeerId, message: &
     }
 }
 
-fn report(run: &mut Run<'_>, before: &Master, peer: PeerId, round: Round, edge: Edge, up: bool) {
+fn report(run: &mut Run<'_>, before: &Master, peer: PeerId, round: Round, link: LinkId, up: bool) {
     let known = before.view().peer(peer);
     let Some(group) = known
         .filter(|known| is_wired(known.state()))
@@ -54,62 +54,28 @@ fn report(run: &mut Run<'_>, before: &Master, peer: PeerId, round: Round, edge: 
     let Some(attempts) = attempts.get_mut(&group) else {
         return;
     };
-    let is_meant = |(from, to): &(PeerId, PeerId)| match edge {
-        Edge::ToNext => *from == peer,
-        Edge::FromPrevious => *to == peer,
-    };
-    let meant = attempts.edges.iter_mut().find(|(ends, _)| is_meant(ends));
-    if let Some((_, opened)) = meant {
-        match edge {
+    if let Some(opened) = attempts.links.get_mut(&link.ends(peer)) {
+        match link.way {
             _ if !up => opened.failed = true,
-            Edge::ToNext => opened.up_at_sender = true,
-            Edge::FromPrevious => opened.up_at_receiver = true,
+            Way::Out => opened.up_at_sender = true,
+            Way::In => opened.up_at_receiver = true,
         }
     }
 }
 
-/// Who is at the other end of the lanes that stand, sender first; of one that is gone, as the master has it.
-fn standing_edge(
-    run: &Run<'_>,
-    before: &Master,
-    peer: PeerId,
-    edge: Edge,
-) -> Option<(PeerId, PeerId)> {
-    let seat = run.state.seat_with(peer);
-    let lanes = seat.and_then(|seat| seat.plane.standing(edge));
-    let view = before.view();
-    let ring = view.peer(peer).and_then(|known| view.ring(known.group()));
-    let as_known = || match edge {
-        Edge::ToNext => ring?.next_of(peer),
-        Edge::FromPrevious => ring?.previous_of(peer),
-    };
-    let with = lanes.map(|lanes| lanes.with).or_else(as_known)?;
-    Some(match edge {
-        Edge::ToNext => (peer, with),
-        Edge::FromPrevious => (with, peer),
-    })
-}
-
-fn lost_lanes(run: &mut Run<'_>, before: &Master, peer: PeerId, broken: BrokenEdges) {
+fn lost_lanes(run: &mut Run<'_>, before: &Master, peer: PeerId, broken: &BrokenLinks) {
     let accepted = before.view().peer(peer);
     if accepted.is_none_or(|known| known.phase() != ConnectionPhase::Accepted) {
         return;
     }
-    let ends = [
-        (broken.to_next, Edge::ToNext),
-        (broken.from_previous, Edge::FromPrevious),
-    ];
     // With one that is gone no ring is built.
     let are_there = |(from, to): (PeerId, PeerId)| {
         [from, to]
             .iter()
             .all(|peer| before.view().peer(*peer).is_some())
     };
-    for (_, edge) in ends.into_iter().filter(|(is_broken, _)| *is_broken) {
-        if let Some(ends) = standing_edge(run, before, peer, edge)
-            && are_there(ends)
-            && !run.state.ghost.trouble.broken.contains_key(&ends)
-        {
+    for ends in broken.0.iter().map(|link| link.ends(peer)) {
+        if are_there(ends) && !run.state.ghost.trouble.broken.contains_key(&ends) {
             run.state.ghost.edit().trouble.broken.insert(ends, false);
         }
     }
@@ -214,28 +180,22 @@ fn lanes_ended(run: &mut Run<'_>, before: &Master, heard: &MasterInput, out: &[M
     }
     let seat = run.state.seat_with(*peer);
     let is_gone = seat.is_none_or(|seat| seat.life == Life::Departed);
-    let is_dead = |edge| {
-        let lanes = seat.and_then(|seat| seat.plane.standing(edge));
+    let is_dead = |link: &&LinkId| {
+        let lanes = seat.and_then(|seat| seat.plane.standing(**link));
         is_gone || lanes.is_some_and(|lanes| lanes.noticed)
     };
-    let named = [
-        (broken.to_next, Edge::ToNext),
-        (broken.from_previous, Edge::FromPrevious),
-    ];
-    let dead = named
-        .into_iter()
-        .filter(|(is_named, edge)| *is_named && is_dead(*edge));
-    let edges: Vec<_> = dead
-        .filter_map(|(_, edge)| standing_edge(run, before, *peer, edge))
+    let dead = broken.0.iter().filter(is_dead);
+    let links: Vec<_> = dead
+        .map(|link| link.ends(*peer))
         .filter(|ends| {
             let trouble = &run.state.ghost.trouble;
             trouble.broken.contains_key(ends) && !trouble.aborted_for.contains(ends)
         })
         .collect();
     let trouble = &mut run.state.ghost.edit().trouble;
-    trouble.aborted_for.extend(&edges);
-    // In a ring of two both edges join the same pair.
-    let pairs: BTreeSet<_> = edges.into_iter().map(|(from, to)| pair(from, to)).collect();
+    trouble.aborted_for.extend(&links);
+    // In a ring of two both links join the same pair.
+    let pairs: BTreeSet<_> = links.into_iter().map(|(from, to)| pair(from, to)).collect();
     let mut most = 0;
     for pair in pairs {
         let times = trouble.breaks.entry(pair).or_default();
@@ -266,16 +226,22 @@ fn attempt_failed(run: &mut Run<'_>, before: &Master, round: Round) {
         if attempts.round != round {
             continue;
         }
-        let edges = std::mem::take(&mut attempts.edges);
+        let links = std::mem::take(&mut attempts.links);
         let known = trouble.undialled.clone();
-        for ((from, to), _) in edges.iter().filter(|(_, opened)| opened.is_up()) {
-            trouble.undialled.remove(&(*from, *to));
-            trouble.undialled.remove(&(*to, *from));
+        for ((from, to), _) in links.iter().filter(|(_, opened)| opened.is_up()) {
+            for dial in [(*from, *to), (*to, *from)] {
+                trouble.undialled.remove(&dial);
+                trouble.overdue.remove(&dial);
+            }
         }
-        for (ends, opened) in edges.iter().filter(|(_, opened)| !opened.is_up()) {
+        for (ends, opened) in links.iter().filter(|(_, opened)| !opened.is_up()) {
             let (dialler, dialled) = opened.dial(*ends);
             trouble.undialled.insert((dialler, dialled));
-            // Between two of whom one direction works on the other edge, both have been tried all the same.
+            match opened.failed {
+                true => trouble.overdue.remove(&(dialler, dialled)),
+                false => trouble.overdue.insert((dialler, dialled)),
+            };
+            // Between two of whom one direction works on the other link, both have been tried all the same.
             let other_way = (dialled, dialler);
             trouble.undialled.extend(known.get(&other_way).copied());
             let both = [dialler, dialled];
@@ -331,7 +297,7 @@ fn attempts_begin(run: &mut Run<'_>, before: &Master, after: &Master, out: &[Mas
     let is_ordered = |output: &MasterOutput| match output {
         MasterOutput::Send {
             peer,
-            message: ToPeer::EstablishRing { .. },
+            message: ToPeer::EstablishLinks { .. },
         } => group_of(*peer),
         _ => None,
     };
@@ -401,18 +367,19 @@ fn ended_well(run: &mut Run<'_>, after: &Master, peer: PeerId, message: &ToPeer)
             trouble.attempts.remove(&group);
             trouble
         }
-        ToPeer::TopologyEstablished { built, .. } => {
+        ToPeer::TopologyEstablished { layout, .. } => {
             let mut trouble = trouble();
             if let Some(attempts) = trouble.attempts.remove(&group) {
-                for (from, to) in attempts.edges.into_keys() {
+                for (from, to) in attempts.links.into_keys() {
                     trouble.connected(from, to);
                 }
             }
             // What was reported meanwhile is kept, and stays broken.
             let is_kept = |(from, to): &(PeerId, PeerId)| {
                 let seat = run.state.seat_with(*from);
-                let lanes = seat.and_then(|seat| seat.plane.next.as_ref());
-                lanes.is_some_and(|lanes| lanes.with == *to && Some(lanes.built) == built.next)
+                let link = LinkId::to(*to);
+                let lanes = seat.and_then(|seat| seat.plane.standing(link));
+                lanes.is_some_and(|lanes| Some(lanes.built) == layout.built(link))
             };
             trouble
                 .broken
@@ -440,12 +407,12 @@ fn attempts_given_up(run: &mut Run<'_>, after: &Master) {
     };
     let attempts = run.state.ghost.trouble.attempts.iter();
     let over: Vec<_> = attempts
-        .filter(|(group, attempts)| !attempts.edges.is_empty() && is_over(**group))
+        .filter(|(group, attempts)| !attempts.links.is_empty() && is_over(**group))
         .map(|(group, _)| *group)
         .collect();
     for group in over {
         if let Some(attempts) = run.state.ghost.edit().trouble.attempts.get_mut(&group) {
-            attempts.edges.clear();
+            attempts.links.clear();
             attempts.round = Round(0);
         }
     }

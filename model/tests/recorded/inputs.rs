@@ -4,7 +4,7 @@ use pccl_core::id::{ConnId, PeerId, Round, Seq};
 use pccl_core::master::{MasterInput, MasterOutput, MasterTimer};
 use pccl_core::messages::{Misdeed, RingOutcome, ToMaster, ToPeer};
 use pccl_core::peer::{Call, PeerInput, PeerOutput, PeerTimer};
-use pccl_core::topology::{Edge, LaneFailure, Ring};
+use pccl_core::topology::{LaneFailure, LinkId, Ring};
 use pccl_model::recorded::Rule;
 
 use crate::doctor::{self, change_master, change_peer};
@@ -13,6 +13,9 @@ use crate::{assert_breaks, full_run};
 
 /// A round that nobody ever had.
 const NEVER: Round = Round(999);
+
+/// One that there may be.
+const LINK: LinkId = LinkId::to(PeerId(1));
 
 /// The full run, where the first peer hears this before it leaves.
 fn with(input: PeerInput) -> Files {
@@ -89,21 +92,21 @@ fn nothing_is_heard_before_the_hello() {
 }
 
 #[test]
-fn no_edge_is_up_of_a_round_that_was_never_ordered() {
-    let (round, edge) = (NEVER, Edge::ToNext);
+fn no_link_is_up_of_a_round_that_was_never_ordered() {
+    let (round, link) = (NEVER, LINK);
 
     assert_breaks(
-        &with(PeerInput::EdgeUp { round, edge }),
+        &with(PeerInput::LinkUp { round, link }),
         Rule::Edges,
         "peer-0",
     );
 }
 
 #[test]
-fn an_edge_is_reported_once_and_failed_by_the_end_that_dials_alone() {
+fn a_link_is_reported_once_and_failed_by_the_end_that_dials_alone() {
     let mut files = full_run();
     change_peer(&mut files, "peer-2", |inputs| {
-        let up = position(inputs, |input| matches!(input, PeerInput::EdgeUp { .. }));
+        let up = position(inputs, |input| matches!(input, PeerInput::LinkUp { .. }));
         inputs.insert(up, inputs[up].clone());
     });
     assert_breaks(&files, Rule::Edges, "peer-2");
@@ -111,16 +114,16 @@ fn an_edge_is_reported_once_and_failed_by_the_end_that_dials_alone() {
     let mut told = 0;
     for name in ["peer-0", "peer-1", "peer-2"] {
         let mut files = full_run();
-        let dialled = edge_that_is_dialled(&files, name);
+        let dialled = link_that_is_dialled(&files, name);
         change_peer(&mut files, name, |inputs| {
             for input in inputs.iter_mut() {
-                if let PeerInput::EdgeUp { round, edge } = *input
-                    && (round, edge) == dialled
+                if let PeerInput::LinkUp { round, link } = *input
+                    && (round, link) == dialled
                 {
                     let failure = LaneFailure::Refused;
-                    *input = PeerInput::EdgeFailed {
+                    *input = PeerInput::LinkFailed {
                         round,
-                        edge,
+                        link,
                         failure,
                     };
                 }
@@ -132,21 +135,15 @@ fn an_edge_is_reported_once_and_failed_by_the_end_that_dials_alone() {
     assert_eq!(told, 3);
 }
 
-/// An ordered edge whose other end dials.
-fn edge_that_is_dialled(files: &Files, name: &str) -> (Round, Edge) {
+/// An ordered link whose other end dials.
+fn link_that_is_dialled(files: &Files, name: &str) -> (Round, LinkId) {
     let records = doctor::peer(&files[name]).1.into_iter();
     let outputs = records.flat_map(|record| record.outputs);
     let mut found = outputs.filter_map(|output| match output {
-        PeerOutput::Establish {
-            round,
-            next,
-            previous,
-        } => {
-            let next = next.filter(|order| order.dial.is_none());
-            let previous = previous.filter(|order| order.dial.is_none());
-            let edge = next.map(|_| Edge::ToNext);
-            let edge = edge.or(previous.map(|_| Edge::FromPrevious))?;
-            Some((round, edge))
+        PeerOutput::Establish { round, links } => {
+            let mut dialled = links.iter().filter(|order| order.lanes.dial.is_none());
+            let link = dialled.next()?.link();
+            Some((round, link))
         }
         _ => None,
     });
@@ -155,9 +152,9 @@ fn edge_that_is_dialled(files: &Files, name: &str) -> (Round, Edge) {
 
 #[test]
 fn no_lane_is_lost_of_a_round_that_was_never_adopted() {
-    let (edge, built) = (Edge::ToNext, NEVER);
+    let (link, built) = (LINK, NEVER);
 
-    let files = with(PeerInput::EdgeBroke { edge, built });
+    let files = with(PeerInput::LinkBroke { link, built });
 
     assert_breaks(&files, Rule::Lanes, "peer-0");
 }
@@ -166,10 +163,10 @@ fn no_lane_is_lost_of_a_round_that_was_never_adopted() {
 fn no_lane_is_lost_that_was_ordered_and_is_not_up() {
     let mut files = full_run();
     change_peer(&mut files, "peer-2", |inputs| {
-        let up = position(inputs, |input| matches!(input, PeerInput::EdgeUp { .. }));
-        if let PeerInput::EdgeUp { round, edge } = inputs[up] {
+        let up = position(inputs, |input| matches!(input, PeerInput::LinkUp { .. }));
+        if let PeerInput::LinkUp { round, link } = inputs[up] {
             let built = round;
-            inputs.insert(up, PeerInput::EdgeBroke { edge, built });
+            inputs.insert(up, PeerInput::LinkBroke { link, built });
         }
     });
 
@@ -234,11 +231,11 @@ fn bytes_that_have_moved_are_told_right_before_a_sign_of_life() {
 
 #[test]
 fn who_has_left_hears_no_more_words_and_of_no_more_lanes() {
-    let (edge, built) = (Edge::ToNext, Round(1));
+    let (link, built) = (LINK, Round(1));
     for input in [
         PeerInput::Message(ToPeer::Heartbeat),
         PeerInput::MasterDisconnected,
-        PeerInput::EdgeBroke { edge, built },
+        PeerInput::LinkBroke { link, built },
     ] {
         let mut files = full_run();
         change_peer(&mut files, "peer-0", |inputs| inputs.push(input));

@@ -9,11 +9,11 @@ use pccl_core::log::{Encoder, Machine};
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
 use pccl_core::messages::{RingOutcome, ToMaster, ToPeer};
 use pccl_core::peer::{
-    AdoptedEdge, Call, Peer, PeerConfig, PeerInput, PeerOutput, PeerPhase, PeerTimer,
+    AdoptedLanes, AdoptedLink, Call, Peer, PeerConfig, PeerInput, PeerOutput, PeerPhase, PeerTimer,
 };
 use pccl_core::shared_state::{EntryInfo, SyncStrategy, SyncVote};
 use pccl_core::ticket::TicketMint;
-use pccl_core::topology::Edge;
+use pccl_core::topology::{LinkId, LinkOrder};
 use pccl_core::tour;
 
 /// Logs, by the names of their files.
@@ -204,31 +204,12 @@ impl Run {
     /// A neighbour of the dead notices.
     fn lanes_end(&mut self, number: usize, dead: usize) {
         let dead = self.peers[dead].id;
-        let me = self.peers[number].id;
-        let topology = self.peers[number]
-            .machine
-            .machine
-            .view()
-            .topology()
-            .cloned();
-        let (Some(topology), Some(me)) = (topology, me) else {
-            return;
-        };
-        let built = self.built(number);
         let mut loses_a_lane = false;
-        if topology.ring.next_of(me) == dead
-            && let Some(built) = built.0
-        {
-            let edge = Edge::ToNext;
-            self.peer_hears(number, PeerInput::EdgeBroke { edge, built });
-            loses_a_lane = true;
-        }
-        if topology.ring.previous_of(me) == dead
-            && let Some(built) = built.1
-        {
-            let edge = Edge::FromPrevious;
-            self.peer_hears(number, PeerInput::EdgeBroke { edge, built });
-            loses_a_lane = true;
+        for (link, built) in self.built(number) {
+            if Some(link.with) == dead {
+                self.peer_hears(number, PeerInput::LinkBroke { link, built });
+                loses_a_lane = true;
+            }
         }
         if !loses_a_lane {
             // It only starves, until it hears the verdict.
@@ -240,18 +221,17 @@ impl Run {
         }
     }
 
-    /// The rounds in which the lanes of a peer's ring were built, as its log has them.
-    fn built(&self, number: usize) -> (Option<Round>, Option<Round>) {
-        let mut built = (None, None);
+    /// The links of a peer, and the rounds in which they were built, as its log has them.
+    fn built(&self, number: usize) -> BTreeMap<LinkId, Round> {
+        let mut built = BTreeMap::new();
         for record in crate::doctor::peer(&self.peers[number].machine.log).1 {
             for output in record.outputs {
-                if let PeerOutput::AdoptRing { next, previous, .. } = output {
-                    let choose = |adopted, known| match adopted {
-                        Some(AdoptedEdge::Use(round)) => Some(round),
-                        Some(AdoptedEdge::Keep) => known,
-                        None => None,
+                if let PeerOutput::AdoptRing { links, .. } = output {
+                    let choose = |adopted: AdoptedLink| match adopted.lanes {
+                        AdoptedLanes::Use(round) => Some((adopted.link, round)),
+                        AdoptedLanes::Keep => built.remove_entry(&adopted.link),
                     };
-                    built = (choose(next, built.0), choose(previous, built.1));
+                    built = links.into_iter().filter_map(choose).collect();
                 }
             }
         }
@@ -404,15 +384,10 @@ impl Run {
             let plane = &mut peer.plane;
             match output {
                 PeerOutput::Send(message) => peer.up.push_back(message),
-                PeerOutput::Establish {
-                    round,
-                    next,
-                    previous,
-                } => {
-                    let up = |edge| PeerInput::EdgeUp { round, edge };
-                    plane.retain(|input| !matches!(input, PeerInput::EdgeUp { .. }));
-                    plane.extend(next.map(|_| up(Edge::ToNext)));
-                    plane.extend(previous.map(|_| up(Edge::FromPrevious)));
+                PeerOutput::Establish { round, links } => {
+                    plane.retain(|input| !matches!(input, PeerInput::LinkUp { .. }));
+                    let links = links.iter().map(LinkOrder::link);
+                    plane.extend(links.map(|link| PeerInput::LinkUp { round, link }));
                 }
                 PeerOutput::RunRing { seq, .. } => {
                     let outcome = match rings {

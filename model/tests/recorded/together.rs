@@ -29,7 +29,7 @@ fn a_master_hears_nothing_that_no_peer_said() {
             matches!(
                 input,
                 MasterInput::Message {
-                    message: ToMaster::EdgeUp { .. },
+                    message: ToMaster::LinkUp { .. },
                     ..
                 }
             )

@@ -18,7 +18,7 @@ use pccl_core::id::{ConnId, ContentHash, GroupId, PeerId, ProtocolVersion, Revis
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput};
 use pccl_core::messages::{Hello, ToMaster, ToPeer};
 use pccl_core::shared_state::{EntryInfo, SyncStrategy, SyncVote};
-use pccl_core::topology::{BrokenEdges, Edge};
+use pccl_core::topology::{BrokenLinks, LinkOrder};
 use pccl_core::wire::encode_control;
 
 /// Longer than this the master must not be away from its connections.
@@ -152,7 +152,7 @@ fn master_with(peers: u64) -> Master {
     }
     let mut out = Vec::new();
     let epoch = master.view().epoch(GroupId(0)).unwrap_or_default();
-    let broken = BrokenEdges::NONE;
+    let broken = BrokenLinks::NONE;
     master.handle(
         said(PeerId(1), ToMaster::UpdateTopology { epoch, broken }),
         &mut out,
@@ -160,17 +160,11 @@ fn master_with(peers: u64) -> Master {
     for output in out {
         if let MasterOutput::Send {
             peer,
-            message:
-                ToPeer::EstablishRing {
-                    round,
-                    next,
-                    previous,
-                },
+            message: ToPeer::EstablishLinks { round, links },
         } = output
         {
-            let next = next.map(|_| Edge::ToNext);
-            for edge in next.into_iter().chain(previous.map(|_| Edge::FromPrevious)) {
-                let up = ToMaster::EdgeUp { round, edge };
+            for link in links.iter().map(LinkOrder::link) {
+                let up = ToMaster::LinkUp { round, link };
                 master.handle(said(peer, up), &mut Vec::new());
             }
         }

@@ -13,7 +13,7 @@ use pccl_core::id::{
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput};
 use pccl_core::messages::{Hello, RingOutcome, ToMaster, ToPeer};
 use pccl_core::shared_state::{EntryInfo, SyncStrategy, SyncVote};
-use pccl_core::topology::{BrokenEdges, Edge};
+use pccl_core::topology::{BrokenLinks, LinkOrder};
 use pccl_core::wire::encode_control;
 
 /// Hands the real machine the messages of a run in its stride and measures how long it takes for each;
@@ -184,7 +184,7 @@ impl Run {
         }
     }
 
-    /// One message, timed, and whatever has to follow: edges come up at once, untimed.
+    /// One message, timed, and whatever has to follow: links come up at once, untimed.
     fn tell(&mut self, peer: PeerId, message: ToMaster) {
         self.out.clear();
         let begun = Instant::now();
@@ -195,14 +195,9 @@ impl Run {
         for output in &self.out {
             match output {
                 MasterOutput::Send { peer, message } => match message {
-                    ToPeer::EstablishRing {
-                        round,
-                        next,
-                        previous,
-                    } => {
-                        let ends = [(Edge::ToNext, next), (Edge::FromPrevious, previous)];
-                        let ends = ends.into_iter().filter(|(_, order)| order.is_some());
-                        ordered.extend(ends.map(|(edge, _)| (*peer, *round, edge)));
+                    ToPeer::EstablishLinks { round, links } => {
+                        let links = links.iter().map(LinkOrder::link);
+                        ordered.extend(links.map(|link| (*peer, *round, link)));
                     }
                     ToPeer::Commence { tag, seq } => {
                         self.begun.insert(*tag, *seq);
@@ -215,8 +210,8 @@ impl Run {
                 _ => {}
             }
         }
-        for (peer, round, edge) in ordered {
-            let message = ToMaster::EdgeUp { round, edge };
+        for (peer, round, link) in ordered {
+            let message = ToMaster::LinkUp { round, link };
             let input = MasterInput::Message { peer, message };
             self.master.handle(input, &mut Vec::new());
         }
@@ -231,7 +226,7 @@ impl Run {
     }
 
     fn update(&mut self, peer: PeerId) {
-        let (epoch, broken) = (self.epoch_of(peer), BrokenEdges::NONE);
+        let (epoch, broken) = (self.epoch_of(peer), BrokenLinks::NONE);
         self.tell(peer, ToMaster::UpdateTopology { epoch, broken });
     }
 
@@ -242,7 +237,7 @@ impl Run {
             count: 1000,
             quantization: Quantization::None,
         };
-        let (epoch, broken) = (self.epoch_of(peer), BrokenEdges::NONE);
+        let (epoch, broken) = (self.epoch_of(peer), BrokenLinks::NONE);
         self.tell(
             peer,
             ToMaster::InitiateCollective {
@@ -255,7 +250,7 @@ impl Run {
     }
 
     fn complete(&mut self, peer: PeerId, seq: Seq) {
-        let (outcome, broken) = (RingOutcome::Done, BrokenEdges::NONE);
+        let (outcome, broken) = (RingOutcome::Done, BrokenLinks::NONE);
         self.tell(
             peer,
             ToMaster::CompleteCollective {

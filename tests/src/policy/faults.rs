@@ -39,10 +39,10 @@ impl World {
             }
             Fault::AllLanesBreak => {
                 for seat in self.all() {
-                    self.break_next(seat);
+                    self.break_outgoing(seat);
                 }
             }
-            Fault::LanesBreak(seat) => self.break_next(seat),
+            Fault::LanesBreak(seat) => self.break_outgoing(seat),
             Fault::Dies(seat) => self.end_process(seat, Exit::Killed),
             Fault::Becomes(seat, habit) => self.seats[seat.0].habit = habit,
             Fault::MasterOffline => {
@@ -64,10 +64,11 @@ impl World {
         (0..self.seats.len()).map(SeatNo).collect()
     }
 
-    fn break_next(&mut self, seat: SeatNo) {
-        if let Some(lanes) = self.seats[seat.0].plane.next
-            && self.lanes.remove(&lanes).is_some()
-        {
+    fn break_outgoing(&mut self, seat: SeatNo) {
+        for lanes in self.seats[seat.0].plane.outgoing() {
+            if self.lanes.remove(&lanes).is_none() {
+                continue;
+            }
             for end in [lanes.from, lanes.to] {
                 if let Some(process) = self.process(end) {
                     self.after(0, Happening::Notices(process, lanes));

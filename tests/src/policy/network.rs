@@ -56,8 +56,8 @@ pub struct Pace {
     pub dial_limit: Micros,
     /// How long data may stand still, as in the client.
     pub stall: Micros,
-    /// Where data stands still, every rank reports the edge that it receives on, and not only the ends of
-    /// the edge that is no good.
+    /// Where data stands still, every rank reports the link that it receives on, and not only the ends of
+    /// the one that is no good.
     pub all_report_stalls: bool,
     /// How long a lane waits for the order that expects it, as in the client.
     pub hold: Micros,

@@ -1,13 +1,13 @@
-//! Reduces as they are carried out: how long they take, and how they end where an edge is no good.
+//! Reduces as they are carried out: how long they take, and how they end if a link is no good.
 
 use std::collections::BTreeSet;
 
 use pccl_core::id::Seq;
-use pccl_core::topology::Edge;
+use pccl_core::topology::{LinkId, Way};
 
 use super::machines::Fact;
 use super::network::SeatNo;
-use super::plane::LaneKey;
+use super::plane::{LaneKey, Member};
 use super::seat::Habit;
 use super::time::MILLISECOND;
 use super::world::{Happening, Process, World};
@@ -16,14 +16,14 @@ use super::world::{Happening, Process, World};
 #[derive(Debug)]
 pub(super) struct Reduce {
     bytes: u64,
-    ring: Vec<SeatNo>,
+    ring: Vec<Member>,
     started: BTreeSet<SeatNo>,
     /// Those whose part is not over.
     running: BTreeSet<SeatNo>,
     /// Counts what is planned for it: the last plan holds.
     plan: u32,
-    /// Ends of edges that are no good, and which of their edges.
-    bad: Vec<(SeatNo, Edge)>,
+    /// Ends of links that are no good, and how they name them.
+    bad: Vec<(SeatNo, LinkId)>,
     /// Everything has moved.
     ended: bool,
 }
@@ -34,7 +34,8 @@ impl Reduce {
     }
 
     fn has_begun(&self) -> bool {
-        self.ring.iter().all(|seat| self.started.contains(seat))
+        let mut ring = self.ring.iter();
+        ring.all(|member| self.started.contains(&member.seat))
     }
 }
 
@@ -59,12 +60,12 @@ impl World {
         if reduce.has_begun() {
             self.judge_reduce(seq);
         }
-        let names_edge = match self.seats[seat.0].habit {
+        let names_link = match self.seats[seat.0].habit {
             Habit::ReportsLoss => false,
-            Habit::ReportsLossOfItsEdge => true,
+            Habit::ReportsLossOfItsLink => true,
             Habit::Honest | Habit::NeverEndsReduces | Habit::NeverEndsTransfers => return,
         };
-        self.after(100 * MILLISECOND, Happening::Lies(process, seq, names_edge));
+        self.after(100 * MILLISECOND, Happening::Lies(process, seq, names_link));
     }
 
     pub(super) fn stop_ring(&mut self, process: Process, seq: Seq) {
@@ -100,7 +101,7 @@ impl World {
         }
     }
 
-    /// Has an edge ceased to carry?
+    /// Has a link ceased to carry?
     pub(super) fn judge_reduce_again(&mut self, seq: Seq) {
         let Some(reduce) = self.reduces.get(&seq).filter(|reduce| reduce.has_begun()) else {
             return;
@@ -110,18 +111,18 @@ impl World {
         }
     }
 
-    fn bad_ends(&self, ring: &[SeatNo]) -> Vec<(SeatNo, Edge)> {
+    fn bad_ends(&self, ring: &[Member]) -> Vec<(SeatNo, LinkId)> {
         if ring.len() < 2 {
             return Vec::new();
         }
-        let edges = ring.iter().zip(ring.iter().cycle().skip(1));
-        let bad = edges.filter(|(from, to)| {
-            let lanes = self.seats[from.0].plane.next;
-            let agreed = lanes.is_some() && lanes == self.seats[to.0].plane.previous;
+        let links = edges(ring).map(|(from, to)| both_ends(from, to));
+        let lanes_of = |(seat, link): (SeatNo, LinkId)| self.seats[seat.0].plane.lanes_of(link);
+        let bad = links.filter(|[sender, receiver]| {
+            let lanes = lanes_of(*sender);
+            let agreed = lanes.is_some() && lanes == lanes_of(*receiver);
             !agreed || !lanes.is_some_and(|lanes| self.carries(lanes))
         });
-        bad.flat_map(|(from, to)| [(*from, Edge::ToNext), (*to, Edge::FromPrevious)])
-            .collect()
+        bad.flatten().collect()
     }
 
     fn carries(&self, lanes: LaneKey) -> bool {
@@ -149,9 +150,9 @@ impl World {
             // Whose frame is stuck says so first; who starves waits half as long again, and looks at its
             // own clock.
             let (running, bad) = (reduce.running.clone(), reduce.bad.clone());
-            let stuck: Vec<(SeatNo, Edge)> = bad
+            let stuck: Vec<(SeatNo, LinkId)> = bad
                 .into_iter()
-                .filter(|(_, edge)| *edge == Edge::ToNext)
+                .filter(|(_, link)| link.way == Way::Out)
                 .collect();
             for seat in running {
                 let time = self.pace.stall / 2 + self.draw(100 * MILLISECOND);
@@ -178,30 +179,31 @@ impl World {
     /// This rank has waited for its neighbour for too long.
     pub(super) fn rank_stalls(&mut self, process: Process, seq: Seq) {
         let reduce = self.reduces.get(&seq);
-        if self.runs(process) && reduce.is_some_and(|r| r.running.contains(&process.seat)) {
-            self.stalls(seq, &[(process.seat, Edge::FromPrevious)]);
+        if !self.runs(process) || !reduce.is_some_and(|r| r.running.contains(&process.seat)) {
+            return;
         }
+        let seat = process.seat;
+        if let Some(link) = self.seats[seat.0].plane.from_previous() {
+            self.report_link(seat, link);
+        }
+        self.part_ends(seat, seq, false);
     }
 
     /// Nothing moves: the ends of what does not carry report it.
-    fn stalls(&mut self, seq: Seq, bad: &[(SeatNo, Edge)]) {
-        for (seat, edge) in bad {
-            self.report_edge(*seat, *edge);
+    fn stalls(&mut self, seq: Seq, bad: &[(SeatNo, LinkId)]) {
+        for (seat, link) in bad {
+            self.report_link(*seat, *link);
         }
         for (seat, _) in bad {
             self.part_ends(*seat, seq, false);
         }
     }
 
-    fn report_edge(&mut self, seat: SeatNo, edge: Edge) {
-        let plane = &self.seats[seat.0].plane;
-        let lanes = match edge {
-            Edge::ToNext => plane.next,
-            Edge::FromPrevious => plane.previous,
-        };
+    fn report_link(&mut self, seat: SeatNo, link: LinkId) {
+        let lanes = self.seats[seat.0].plane.lanes_of(link);
         if let (Some(lanes), Some(process)) = (lanes, self.process(seat)) {
             let built = lanes.built;
-            self.learn(process, Fact::EdgeBroke { edge, built });
+            self.learn(process, Fact::LinkBroke { link, built });
         }
     }
 
@@ -219,22 +221,23 @@ impl World {
         let Some(reduce) = self.reduces.get(&seq).filter(|reduce| !reduce.has_begun()) else {
             return;
         };
-        let edges = reduce.ring.iter().zip(reduce.ring.iter().cycle().skip(1));
-        let waiting = |seat: &SeatNo| reduce.running.contains(seat);
-        let late = |seat: &SeatNo| !reduce.started.contains(seat);
+        let waiting = |member: Member| reduce.running.contains(&member.seat);
+        let late = |member: Member| !reduce.started.contains(&member.seat);
         let mut bad = Vec::new();
-        for (from, to) in edges {
-            bad.extend((waiting(from) && late(to)).then_some((*from, Edge::ToNext)));
-            bad.extend((waiting(to) && late(from)).then_some((*to, Edge::FromPrevious)));
+        for (from, to) in edges(&reduce.ring) {
+            let [sender, receiver] = both_ends(from, to);
+            bad.extend((waiting(from) && late(to)).then_some(sender));
+            bad.extend((waiting(to) && late(from)).then_some(receiver));
         }
         self.stalls(seq, &bad);
         self.reduces.remove(&seq);
     }
 
-    pub(super) fn lies(&mut self, process: Process, seq: Seq, names_edge: bool) {
+    pub(super) fn lies(&mut self, process: Process, seq: Seq, names_link: bool) {
         if self.runs(process) {
-            if names_edge {
-                self.report_edge(process.seat, Edge::ToNext);
+            let to_next = self.seats[process.seat.0].plane.to_next();
+            if let Some(link) = to_next.filter(|_| names_link) {
+                self.report_link(process.seat, link);
             }
             self.part_ends(process.seat, seq, false);
         }
@@ -242,8 +245,7 @@ impl World {
 
     /// Lanes at this end have broken: what runs on them is over here.
     pub(super) fn reduces_notice(&mut self, process: Process, lanes: LaneKey) {
-        let plane = &self.seats[process.seat.0].plane;
-        if plane.next != Some(lanes) && plane.previous != Some(lanes) {
+        if !self.seats[process.seat.0].plane.carries_ring(lanes) {
             return;
         }
         let here = self
@@ -255,4 +257,17 @@ impl World {
             self.part_ends(process.seat, seq, false);
         }
     }
+}
+
+/// Every member with the next one, and the last one with the first.
+fn edges(ring: &[Member]) -> impl Iterator<Item = (Member, Member)> {
+    let next = ring.iter().cycle().skip(1);
+    ring.iter().copied().zip(next.copied())
+}
+
+/// The link from one member to another, as each of the two names it.
+fn both_ends(from: Member, to: Member) -> [(SeatNo, LinkId); 2] {
+    let sender = (from.seat, LinkId::to(to.peer));
+    let receiver = (to.seat, LinkId::from(from.peer));
+    [sender, receiver]
 }

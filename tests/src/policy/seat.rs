@@ -1,9 +1,9 @@
-//! One process of the simulation: its machine, its edges, its user's program, and what became of it.
+//! One process of the simulation: its machine, its links, its user's program, and what became of it.
 
 use std::net::IpAddr;
 
 use pccl_core::id::{PeerId, Round, Ticket};
-use pccl_core::topology::Edge;
+use pccl_core::topology::LinkId;
 
 use super::machines::{Ask, PeerDesk};
 use super::network::SeatNo;
@@ -19,10 +19,10 @@ pub enum Habit {
     /// It is not.
     #[default]
     Honest,
-    /// It reports of each reduce that a lane was lost, and names no edge.
+    /// It reports of each reduce that a lane was lost, and names no link.
     ReportsLoss,
-    /// The same, and it names the edge on which it sends.
-    ReportsLossOfItsEdge,
+    /// The same, and it names the link on which it sends.
+    ReportsLossOfItsLink,
     /// It passes everything on, and never says that its part of a reduce is over.
     NeverEndsReduces,
     /// It fetches everything, and never says so.
@@ -49,7 +49,7 @@ pub struct SeatPlan {
     pub group: u32,
     /// Where others reach it; `None`: an address of its own.
     pub address: Option<IpAddr>,
-    /// Lanes per edge that it would like.
+    /// Lanes per link that it would like.
     pub lanes: u16,
     /// What its user runs.
     pub program: Program,
@@ -105,7 +105,8 @@ pub enum Exit {
 pub(super) struct Knock {
     pub(super) from: Process,
     pub(super) round: Round,
-    pub(super) edge: Edge,
+    /// As the end that opens it names it.
+    pub(super) link: LinkId,
     pub(super) ticket: Ticket,
 }
 
@@ -223,7 +224,7 @@ impl Seat {
         self.memory
     }
 
-    /// Lanes of each of its edges, while it is on a ring.
+    /// Lanes of each of its links, while it is on a ring.
     #[must_use]
     pub fn lanes(&self) -> Option<u16> {
         self.desk.as_ref().and_then(PeerDesk::lanes)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 use pccl_core::id::{GroupId, PeerId, Round, Seq, Ticket};
-use pccl_core::topology::{Edge, LaneFailure, Ring};
+use pccl_core::topology::{LaneFailure, LinkId, Ring};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -38,7 +38,7 @@ pub(super) enum Happening {
     Starts(SeatNo),
     Strikes(Fault),
     Solved(Round, GroupId, Option<Ring>),
-    DialAnswered(Process, Round, Edge, Result<(), LaneFailure>),
+    DialAnswered(Process, Round, LinkId, Result<(), LaneFailure>),
     HoldEnds(Process, Ticket),
     Notices(Process, LaneKey),
     ReduceEnds(Seq, u32),
@@ -158,15 +158,15 @@ impl World {
                 let decrees = self.master.solved(self.agenda.now(), round, group, ring);
                 self.obey_master(decrees);
             }
-            Happening::DialAnswered(process, round, edge, answer) => {
-                self.dial_answered(process, round, edge, answer);
+            Happening::DialAnswered(process, round, link, answer) => {
+                self.dial_answered(process, round, link, answer);
             }
             Happening::HoldEnds(process, ticket) => self.hold_ends(process, ticket),
             Happening::Notices(process, lanes) => self.notices(process, lanes),
             Happening::ReduceEnds(seq, plan) => self.reduce_ends(seq, plan),
             Happening::ReduceLate(seq) => self.reduce_late(seq),
             Happening::Stalls(process, seq) => self.rank_stalls(process, seq),
-            Happening::Lies(process, seq, names_edge) => self.lies(process, seq, names_edge),
+            Happening::Lies(process, seq, names_link) => self.lies(process, seq, names_link),
             Happening::Learns(process, fact) => self.learn(process, fact),
             Happening::TransferAnswered(process, round, with, ok) => {
                 self.transfer_answered(process, round, with, ok);

@@ -34,7 +34,7 @@ const WALKS: u64 = 400;
 const SEARCH_TIME: Duration = Duration::from_secs(3);
 
 /// And so many states at most.
-const SEARCH_STATES: usize = 200_000;
+const SEARCH_STATES: usize = 60_000;
 
 /// So long is the shortest way looked for.
 const TIME_TO_SHORTEN: Duration = Duration::from_secs(5);

@@ -1,16 +1,16 @@
-//! Which lanes become an edge of the ring: those that the order names, whatever else was connected.
+//! Which lanes become a link: those that the order names, whatever else was connected.
 
 use pccl_core::element::{ElementType, ReduceOp};
 use pccl_core::id::{PeerId, Round, Seq};
-use pccl_core::peer::AdoptedEdge;
-use pccl_core::topology::Edge;
+use pccl_core::peer::{AdoptedLanes, AdoptedLink};
 use tokio::io::AsyncReadExt;
 use tokio::test;
 
-use super::super::{DataEvent, PerEdge};
+use super::super::DataEvent;
 use super::reference::{expected, inputs};
 use super::support::{
-    Member, both, built_in, in_time, lanes, raw_lane, ring, run_all, spec, topology, turns,
+    Member, both, built_in, from, in_time, lanes, raw_lane, ring, run_all, spec, to, topology,
+    turns,
 };
 
 /// The round of an attempt after the one in which the standing edges were built.
@@ -40,14 +40,12 @@ async fn lanes_to_a_newcomer_that_was_lost_do_not_replace_those_that_stand() {
     let mut members = ring(2, 2);
     let (to_newcomer, _newcomer_receives) = lanes(2);
     let (_newcomer_sends, from_newcomer) = lanes(2);
-    members[0].plane.install(Edge::ToNext, LATER, to_newcomer);
-    members[1]
-        .plane
-        .install(Edge::FromPrevious, LATER, from_newcomer);
+    members[0].plane.install(to(2), LATER, to_newcomer);
+    members[1].plane.install(from(2), LATER, from_newcomer);
 
     for (rank, member) in members.iter_mut().enumerate() {
         let me = PeerId(rank as u64);
-        let kept = both(AdoptedEdge::Keep);
+        let kept = both(rank, 2, AdoptedLanes::Keep);
         member.plane.adopt(&topology(2, 2), me, &kept);
     }
 
@@ -58,17 +56,16 @@ async fn lanes_to_a_newcomer_that_was_lost_do_not_replace_those_that_stand() {
 async fn lanes_that_are_not_meant_are_closed_when_the_ring_stands() {
     let mut members = ring(2, 1);
     let mut others = Vec::new();
-    for edge in [Edge::ToNext, Edge::FromPrevious] {
+    for link in [to(1), from(1)] {
         let (lane, other_end) = raw_lane();
-        members[0].plane.install(edge, LATER, vec![lane]);
+        members[0].plane.install(link, LATER, vec![lane]);
         others.push(other_end);
     }
-    let edges = PerEdge {
-        to_next: Some(AdoptedEdge::Keep),
-        from_previous: None,
-    };
+    let link = to(1);
+    let lanes = AdoptedLanes::Keep;
+    let links = [AdoptedLink { link, lanes }];
 
-    members[0].plane.adopt(&topology(2, 1), PeerId(0), &edges);
+    members[0].plane.adopt(&topology(2, 1), PeerId(0), &links);
 
     for mut other in others {
         let read = in_time(other.read(&mut [0])).await;
@@ -77,22 +74,21 @@ async fn lanes_that_are_not_meant_are_closed_when_the_ring_stands() {
 }
 
 #[test(start_paused = true)]
-async fn one_edge_is_kept_where_the_other_one_is_replaced() {
+async fn one_link_is_kept_while_the_other_one_is_replaced() {
     let mut members = ring(2, 1);
     let (sending, receiving) = lanes(3);
-    members[0].plane.install(Edge::ToNext, LATER, sending);
-    members[1]
-        .plane
-        .install(Edge::FromPrevious, LATER, receiving);
-    let (kept, used) = (AdoptedEdge::Keep, AdoptedEdge::Use(LATER));
-    let sender = PerEdge {
-        to_next: Some(used),
-        from_previous: Some(kept),
+    members[0].plane.install(to(1), LATER, sending);
+    members[1].plane.install(from(0), LATER, receiving);
+    let kept = |link| AdoptedLink {
+        link,
+        lanes: AdoptedLanes::Keep,
     };
-    let receiver = PerEdge {
-        to_next: Some(kept),
-        from_previous: Some(used),
+    let used = |link| AdoptedLink {
+        link,
+        lanes: AdoptedLanes::Use(LATER),
     };
+    let sender = [used(to(1)), kept(from(1))];
+    let receiver = [kept(to(0)), used(from(0))];
 
     members[0].plane.adopt(&topology(2, 3), PeerId(0), &sender);
     members[1]
@@ -107,19 +103,19 @@ async fn one_edge_is_kept_where_the_other_one_is_replaced() {
 #[test(start_paused = true)]
 #[cfg_attr(
     debug_assertions,
-    should_panic(expected = "is to be used and is not here")
+    should_panic(expected = "is to be adopted and is not here")
 )]
-async fn an_edge_that_is_to_be_used_and_is_not_here_counts_as_broken() {
+async fn a_link_that_is_to_be_used_and_is_not_here_counts_as_broken() {
     let mut members = ring(2, 1);
     let (lane, _other_end) = raw_lane();
-    members[0].plane.install(Edge::ToNext, LATER, vec![lane]);
+    members[0].plane.install(to(1), LATER, vec![lane]);
 
     let never_built = Round(3);
-    let edges = built_in(never_built);
-    members[0].plane.adopt(&topology(2, 1), PeerId(0), &edges);
+    let links = built_in(0, 2, never_built);
+    members[0].plane.adopt(&topology(2, 1), PeerId(0), &links);
 
-    let broken = [Edge::ToNext, Edge::FromPrevious].map(|edge| DataEvent::EdgeBroke {
-        edge,
+    let broken = [to(1), from(1)].map(|link| DataEvent::LinkBroke {
+        link,
         built: never_built,
     });
     assert_eq!(members[0].reports(), broken);

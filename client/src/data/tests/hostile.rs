@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use pccl_core::element::{CollectiveSpec, ElementType, ReduceOp};
 use pccl_core::id::Seq;
-use pccl_core::topology::Edge;
 use pccl_core::wire::{DATA_FRAME_MAX, FRAME_PAYLOAD_MAX, FrameHeader};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::test;
 use tokio::time::Instant;
 
 use super::super::RingFailure;
-use super::support::{Alone, Ended, broke, in_time, run_in_place, small_frames, spec, turns};
+use super::support::{Alone, Ended, broke, from, in_time, run_in_place, small_frames, spec, turns};
 
 /// Elements of two bytes; a ring of two cuts them into 0..50 and 50..100.
 pub(super) const COUNT: usize = 100;
@@ -156,11 +155,7 @@ async fn a_frame_that_does_not_fit_the_plan_fails_the_operation_and_is_not_writt
 
         assert_eq!(ended.outcome, Err(RingFailure::LaneLost), "{what}");
         assert_eq!(ended.data, [1; 2 * COUNT], "{what}");
-        assert_eq!(
-            alone.member.reports(),
-            [broke(Edge::FromPrevious)],
-            "{what}"
-        );
+        assert_eq!(alone.member.reports(), [broke(from(1))], "{what}");
     }
 }
 
@@ -181,7 +176,7 @@ async fn a_frame_longer_than_frames_are_fails_the_operation_before_it_arrives() 
     let ended = in_time(run_in_place(port, vec![1; 2 * half])).await;
 
     assert_eq!(ended.outcome, Err(RingFailure::LaneLost));
-    assert_eq!(alone.member.reports(), [broke(Edge::FromPrevious)]);
+    assert_eq!(alone.member.reports(), [broke(from(1))]);
 }
 
 #[test(start_paused = true)]
@@ -214,7 +209,7 @@ async fn a_header_that_cannot_be_understood_ends_the_lane() {
         let ended = run(&mut alone, sum()).await;
 
         assert_eq!(ended.outcome, Err(RingFailure::LaneLost));
-        assert_eq!(alone.member.reports(), [broke(Edge::FromPrevious)]);
+        assert_eq!(alone.member.reports(), [broke(from(1))]);
     }
 }
 
@@ -230,7 +225,7 @@ async fn a_frame_of_an_operation_that_never_comes_ends_as_a_stall() {
     let ended = run(&mut alone, sum()).await;
 
     assert_eq!(ended.outcome, Err(RingFailure::LaneLost));
-    assert_eq!(alone.member.reports(), [broke(Edge::FromPrevious)]);
+    assert_eq!(alone.member.reports(), [broke(from(1))]);
 }
 
 #[test(start_paused = true)]
@@ -253,7 +248,7 @@ async fn a_lane_that_ends_in_the_middle_of_a_frame_fails_the_operation() {
         );
         assert_eq!(begun.elapsed(), Duration::ZERO, "it waited for a stall");
         assert_eq!(ended.data, [1; 2 * COUNT]);
-        assert_eq!(alone.member.reports(), [broke(Edge::FromPrevious)]);
+        assert_eq!(alone.member.reports(), [broke(from(1))]);
     }
 }
 
@@ -267,7 +262,7 @@ async fn a_lane_that_ended_before_the_operation_began_fails_it_at_once() {
 
     let ended = run(&mut alone, sum()).await;
 
-    assert_eq!(report, Some(broke(Edge::FromPrevious)));
+    assert_eq!(report, Some(broke(from(1))));
     assert_eq!(ended.outcome, Err(RingFailure::LaneLost));
     assert_eq!(begun.elapsed(), Duration::ZERO, "it waited for a stall");
 }

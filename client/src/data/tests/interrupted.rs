@@ -6,18 +6,17 @@ use std::time::Duration;
 
 use pccl_core::element::{ElementType, ReduceOp};
 use pccl_core::id::{PeerId, Round, Seq};
-use pccl_core::peer::AdoptedEdge;
-use pccl_core::topology::Edge;
+use pccl_core::peer::AdoptedLanes;
 use pccl_core::wire::{FRAME_HEADER_BYTES, FrameHeader};
 use tokio::io::AsyncReadExt;
 use tokio::test;
 use tokio::time::Instant;
 
-use super::super::{DataConfig, DataEvent, PerEdge, RingFailure};
+use super::super::{DataConfig, DataEvent, RingFailure};
 use super::reference::{expected, inputs};
 use super::support::{
-    Alone, BUILT, Ended, LANE_BYTES, Member, adopt, both, broke, built_in, in_time, lanes,
-    raw_lane, ring, run_all, run_in_place, small_frames, spec, topology, turns,
+    Alone, BUILT, Ended, LANE_BYTES, Member, adopt, both, broke, built_in, from, in_time, lanes,
+    raw_lane, ring, run_all, run_in_place, small_frames, spec, to, topology, turns,
 };
 
 const COUNT: usize = 50_000;
@@ -193,12 +192,12 @@ async fn a_rank_lost_in_the_middle_is_reported_by_both_neighbours() {
         ended.backup.restore(&mut ended.data);
         assert!(ended.data == *input);
     }
-    assert!(members[0].reports().contains(&broke(Edge::FromPrevious)));
-    assert!(members[1].reports().contains(&broke(Edge::ToNext)));
+    assert!(members[0].reports().contains(&broke(from(2))));
+    assert!(members[1].reports().contains(&broke(to(2))));
 }
 
 #[test(start_paused = true)]
-async fn a_broken_edge_is_reported_while_nothing_runs() {
+async fn a_broken_link_is_reported_while_nothing_runs() {
     let mut members = ring(2, 3);
     turns(10).await;
 
@@ -209,14 +208,14 @@ async fn a_broken_edge_is_reported_while_nothing_runs() {
         in_time(members[0].events.recv()).await,
         in_time(members[0].events.recv()).await,
     ];
-    assert!(reports.contains(&Some(broke(Edge::ToNext))));
-    assert!(reports.contains(&Some(broke(Edge::FromPrevious))));
+    assert!(reports.contains(&Some(broke(to(1)))));
+    assert!(reports.contains(&Some(broke(from(1)))));
     turns(100).await;
-    assert_eq!(members[0].reports(), [], "an edge was reported twice");
+    assert_eq!(members[0].reports(), [], "a link was reported twice");
 }
 
 #[test(start_paused = true)]
-async fn an_operation_over_a_broken_edge_fails_at_once() {
+async fn an_operation_over_a_broken_link_fails_at_once() {
     let mut members = ring(2, 1);
     drop(members.pop());
     turns(100).await;
@@ -241,7 +240,7 @@ async fn a_silent_neighbour_is_given_up_after_the_stall_time() {
 
     assert_eq!(ended.outcome, Err(RingFailure::LaneLost));
     assert!(begun.elapsed() >= DataConfig::default().stall);
-    assert_eq!(members[0].reports(), [broke(Edge::FromPrevious)]);
+    assert_eq!(members[0].reports(), [broke(from(1))]);
     ended.backup.restore(&mut ended.data);
     assert_eq!(ended.data, [1; 100]);
 }
@@ -255,7 +254,7 @@ async fn a_neighbour_that_does_not_read_is_given_up_after_the_stall_time() {
     let ended = in_time(run_in_place(port, vec![1; 100_000])).await;
 
     assert_eq!(ended.outcome, Err(RingFailure::LaneLost));
-    assert!(members[0].reports().contains(&broke(Edge::ToNext)));
+    assert!(members[0].reports().contains(&broke(to(1))));
 }
 
 #[test(start_paused = true)]
@@ -269,7 +268,7 @@ async fn a_lane_that_takes_nothing_is_reported_though_its_operation_was_stopped(
     members[0].plane.end(Seq(1));
     let report = in_time(members[0].events.recv()).await;
 
-    assert_eq!(report, Some(broke(Edge::ToNext)));
+    assert_eq!(report, Some(broke(to(1))));
     assert_eq!(
         in_time(running).await.unwrap().outcome,
         Err(RingFailure::Stopped)
@@ -277,7 +276,7 @@ async fn a_lane_that_takes_nothing_is_reported_though_its_operation_was_stopped(
 }
 
 #[test(start_paused = true)]
-async fn rebuilt_edges_take_the_place_of_broken_ones() {
+async fn rebuilt_links_take_the_place_of_broken_ones() {
     let mut members = ring(2, 1);
     let inputs = inputs(ElementType::F32, COUNT, 2);
     let spec = spec(ReduceOp::Sum, ElementType::F32, COUNT);
@@ -286,12 +285,13 @@ async fn rebuilt_edges_take_the_place_of_broken_ones() {
     turns(100).await;
     members[0].reports();
 
-    for (from, to) in [(0, 1), (1, 0)] {
+    for (sender, receiver) in [(0, 1), (1, 0)] {
         let (sending, receiving) = lanes(2);
-        members[from].plane.install(Edge::ToNext, Round(2), sending);
-        members[to]
+        let (sends, receives) = (to(receiver), from(sender));
+        members[sender].plane.install(sends, Round(2), sending);
+        members[receiver]
             .plane
-            .install(Edge::FromPrevious, Round(2), receiving);
+            .install(receives, Round(2), receiving);
     }
     adopt(&mut members, 2, Round(2));
     let ports = members.iter_mut().map(|m| m.plane.begin(Seq(1), spec));
@@ -307,7 +307,7 @@ async fn rebuilt_edges_take_the_place_of_broken_ones() {
 }
 
 #[test(start_paused = true)]
-async fn an_edge_taken_out_of_use_fails_who_still_needs_it_and_is_not_reported() {
+async fn a_link_taken_out_of_use_fails_who_still_needs_it_and_is_not_reported() {
     let mut members = ring(2, 1);
     let spec = spec(ReduceOp::Sum, ElementType::U8, 100);
     let port = members[0].plane.begin(Seq(1), spec);
@@ -315,8 +315,7 @@ async fn an_edge_taken_out_of_use_fails_who_still_needs_it_and_is_not_reported()
     turns(10).await;
     let begun = Instant::now();
 
-    let none = PerEdge::NONE;
-    members[0].plane.adopt(&topology(1, 1), PeerId(0), &none);
+    members[0].plane.adopt(&topology(1, 1), PeerId(0), &[]);
     let ended = in_time(running).await.unwrap();
 
     assert_eq!(ended.outcome, Err(RingFailure::LaneLost));
@@ -328,14 +327,14 @@ async fn an_edge_taken_out_of_use_fails_who_still_needs_it_and_is_not_reported()
 async fn abandoned_lanes_are_dropped_and_the_standing_ones_stay() {
     let mut members = ring(2, 1);
     let (lane, mut other_end) = raw_lane();
-    members[0].plane.install(Edge::ToNext, Round(2), vec![lane]);
+    members[0].plane.install(to(1), Round(2), vec![lane]);
 
     members[0].plane.abandon();
 
     let mut byte = [0];
     let read = tokio::io::AsyncReadExt::read(&mut other_end, &mut byte).await;
     assert_eq!(read.unwrap(), 0, "the lane is still open");
-    let kept = both(AdoptedEdge::Keep);
+    let kept = both(0, 2, AdoptedLanes::Keep);
     members[0].plane.adopt(&topology(2, 1), PeerId(0), &kept);
     let inputs = inputs(ElementType::U8, 100, 2);
     let spec = spec(ReduceOp::Sum, ElementType::U8, 100);
@@ -345,22 +344,20 @@ async fn abandoned_lanes_are_dropped_and_the_standing_ones_stay() {
 }
 
 #[test(start_paused = true)]
-async fn an_edge_in_the_wrong_direction_must_stay_silent() {
+async fn the_wrong_direction_of_a_link_must_stay_silent() {
     let mut member = Member::new(DataConfig::default());
     let (to_next, mut next) = raw_lane();
     let (from_previous, _previous) = raw_lane();
-    member.plane.install(Edge::ToNext, BUILT, vec![to_next]);
+    member.plane.install(to(1), BUILT, vec![to_next]);
+    member.plane.install(from(1), BUILT, vec![from_previous]);
     member
         .plane
-        .install(Edge::FromPrevious, BUILT, vec![from_previous]);
-    member
-        .plane
-        .adopt(&topology(2, 1), PeerId(0), &built_in(BUILT));
+        .adopt(&topology(2, 1), PeerId(0), &built_in(0, 2, BUILT));
 
     tokio::io::AsyncWriteExt::write_all(&mut next, &[1])
         .await
         .unwrap();
 
     let report: Option<DataEvent> = in_time(member.events.recv()).await;
-    assert_eq!(report, Some(broke(Edge::ToNext)));
+    assert_eq!(report, Some(broke(to(1))));
 }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use pccl_core::element::{ElementType, ReduceOp};
 use pccl_core::id::Seq;
-use pccl_core::topology::Edge;
 use pccl_core::transport::Lane;
 use pccl_core::wire::FrameHeader;
 use tokio::io::{AsyncWriteExt, DuplexStream};
@@ -14,7 +13,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::super::DataEvent;
 use super::support::{
-    BUILT, Ended, Member, adopt, broke, raw_lane, run_in_place, small_frames, spec,
+    BUILT, Ended, Member, adopt, broke, from, raw_lane, run_in_place, small_frames, spec, to,
 };
 use crate::progress::Sensor;
 use crate::simulated::{Path, lane};
@@ -46,13 +45,9 @@ fn ring_where(world: usize, mut first: impl FnMut() -> (Lane, Lane)) -> Vec<Memb
             _ => lane(Path::NEAR, Path::NEAR),
         };
         let next = (rank + 1) % world;
-        members[rank]
-            .plane
-            .install(Edge::ToNext, BUILT, vec![sending]);
+        members[rank].plane.install(to(next), BUILT, vec![sending]);
         let receiving = vec![receiving];
-        members[next]
-            .plane
-            .install(Edge::FromPrevious, BUILT, receiving);
+        members[next].plane.install(from(rank), BUILT, receiving);
     }
     adopt(&mut members, 1, BUILT);
     members
@@ -83,7 +78,7 @@ async fn a_small_frame_that_is_lost_is_reported_by_its_sender_before_anybody_sta
     let running = run_all(&mut members, 100);
     sleep_until(begun + STALL * 3 / 2 - Duration::from_millis(1)).await;
 
-    let expected = vec![vec![broke(Edge::ToNext)], vec![], vec![], vec![]];
+    let expected = vec![vec![broke(to(1))], vec![], vec![], vec![]];
     assert_eq!(reports(&mut members), expected);
     drop(running);
 }
@@ -102,7 +97,7 @@ async fn a_frame_that_does_not_leave_is_reported_by_its_sender_before_anybody_st
     let running = run_all(&mut members, 1_000_000);
     sleep_until(begun + STALL * 3 / 2 - Duration::from_millis(1)).await;
 
-    let expected = vec![vec![broke(Edge::ToNext)], vec![], vec![], vec![]];
+    let expected = vec![vec![broke(to(1))], vec![], vec![], vec![]];
     assert_eq!(reports(&mut members), expected);
     drop(running);
 }
@@ -133,7 +128,7 @@ async fn frames_of_another_operation_are_reported_by_who_gets_them_before_anybod
         liar.write_all(&[1; 25]).await.unwrap();
         sleep_until(begun + STALL * 3 / 2 - Duration::from_millis(1)).await;
 
-        let expected = vec![vec![], vec![broke(Edge::FromPrevious)], vec![], vec![]];
+        let expected = vec![vec![], vec![broke(from(0))], vec![], vec![]];
         assert_eq!(
             reports(&mut members),
             expected,
@@ -199,6 +194,6 @@ async fn where_no_sender_knows_who_starves_reports_in_the_end() {
     let running = run_all(&mut members, 100);
     sleep(2 * STALL).await;
 
-    assert!(reports(&mut members)[1].contains(&broke(Edge::FromPrevious)));
+    assert!(reports(&mut members)[1].contains(&broke(from(0))));
     assert!(running.iter().all(JoinHandle::is_finished));
 }

@@ -7,21 +7,19 @@ use std::time::Duration;
 
 use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::id::{Epoch, PeerId, Round};
-use pccl_core::peer::AdoptedEdge;
-use pccl_core::topology::{Edge, Ring, Topology, WorldSizes};
+use pccl_core::peer::{AdoptedLanes, AdoptedLink};
+use pccl_core::topology::{LinkId, Ring, Topology, WorldSizes};
 use pccl_core::transport::{Lane, LaneError, LaneRx, LaneTx};
 use pccl_core::wire::FrameHeader;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, ReadHalf, WriteHalf};
 use tokio::sync::mpsc;
 
-use super::super::{
-    Backup, DataConfig, DataEvent, DataPlane, PerEdge, RingBuffers, RingFailure, RingPort,
-};
+use super::super::{Backup, DataConfig, DataEvent, DataPlane, RingBuffers, RingFailure, RingPort};
 
 /// Bytes that a lane in memory holds.
 pub(super) const LANE_BYTES: usize = 3000;
 
-/// The round in which the tests build their first edges.
+/// The round in which the tests build their first links.
 pub(super) const BUILT: Round = Round(1);
 
 struct Tx(WriteHalf<DuplexStream>);
@@ -135,17 +133,29 @@ pub(super) fn small_frames() -> DataConfig {
     }
 }
 
-/// Both edges are the same.
-pub(super) fn both(adopted: AdoptedEdge) -> PerEdge<AdoptedEdge> {
-    PerEdge {
-        to_next: Some(adopted),
-        from_previous: Some(adopted),
-    }
+/// The link to this rank.
+pub(super) const fn to(rank: usize) -> LinkId {
+    LinkId::to(PeerId(rank as u64))
 }
 
-/// Both edges are lanes of this round.
-pub(super) fn built_in(round: Round) -> PerEdge<AdoptedEdge> {
-    both(AdoptedEdge::Use(round))
+/// The link from this rank.
+pub(super) const fn from(rank: usize) -> LinkId {
+    LinkId::from(PeerId(rank as u64))
+}
+
+/// The links of a rank to its neighbours in a ring of so many: the same lanes of both.
+pub(super) fn both(rank: usize, world: usize, lanes: AdoptedLanes) -> Vec<AdoptedLink> {
+    let links = match world {
+        1 => vec![],
+        _ => vec![to((rank + 1) % world), from((rank + world - 1) % world)],
+    };
+    let adopted = links.into_iter().map(|link| AdoptedLink { link, lanes });
+    adopted.collect()
+}
+
+/// Both were built in this round.
+pub(super) fn built_in(rank: usize, world: usize, round: Round) -> Vec<AdoptedLink> {
+    both(rank, world, AdoptedLanes::Use(round))
 }
 
 /// The ring of peers 0, 1, … `world`.
@@ -206,10 +216,8 @@ fn stand_unevenly(
             let (sending, receiving) = lanes(*lane_count);
             let sending = sending.into_iter().map(&sends_on).collect();
             let next = (rank + 1) % world;
-            members[rank].plane.install(Edge::ToNext, BUILT, sending);
-            members[next]
-                .plane
-                .install(Edge::FromPrevious, BUILT, receiving);
+            members[rank].plane.install(to(next), BUILT, sending);
+            members[next].plane.install(from(rank), BUILT, receiving);
         }
     }
     let most = lane_counts.iter().copied().max().unwrap_or(1);
@@ -217,17 +225,14 @@ fn stand_unevenly(
     members
 }
 
-/// All members adopt the lanes of this round as the edges of their ring.
+/// All members adopt the lanes of this round as the links of their ring.
 pub(super) fn adopt(members: &mut [Member], lanes: u16, built: Round) {
     let world = members.len();
-    let edges = match world {
-        1 => PerEdge::NONE,
-        _ => built_in(built),
-    };
     let topology = topology(world, lanes);
     for (rank, member) in members.iter_mut().enumerate() {
         let me = PeerId(rank as u64);
-        member.plane.adopt(&topology, me, &edges);
+        let links = built_in(rank, world, built);
+        member.plane.adopt(&topology, me, &links);
     }
 }
 
@@ -243,13 +248,10 @@ impl Alone {
         let mut member = Member::new(config);
         let (sending, to_next) = raw_lane();
         let (receiving, from_previous) = raw_lane();
-        member.plane.install(Edge::ToNext, BUILT, vec![sending]);
-        member
-            .plane
-            .install(Edge::FromPrevious, BUILT, vec![receiving]);
-        member
-            .plane
-            .adopt(&topology(2, 1), PeerId(0), &built_in(BUILT));
+        member.plane.install(to(1), BUILT, vec![sending]);
+        member.plane.install(from(1), BUILT, vec![receiving]);
+        let links = built_in(0, 2, BUILT);
+        member.plane.adopt(&topology(2, 1), PeerId(0), &links);
         Self {
             member,
             from_previous,
@@ -264,8 +266,8 @@ impl Alone {
     }
 }
 
-pub(super) fn broke(edge: Edge) -> DataEvent {
-    DataEvent::EdgeBroke { edge, built: BUILT }
+pub(super) fn broke(link: LinkId) -> DataEvent {
+    DataEvent::LinkBroke { link, built: BUILT }
 }
 
 pub(super) fn spec(op: ReduceOp, element: ElementType, count: usize) -> CollectiveSpec {

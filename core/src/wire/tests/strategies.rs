@@ -20,7 +20,8 @@ use crate::messages::{
 use crate::shared_state::{EntryInfo, SyncFailure, SyncPlan, SyncRole, SyncStrategy, SyncVote};
 use crate::states::{ConnectionState, Event, TRANSITIONS};
 use crate::topology::{
-    BrokenEdges, Edge, LaneFailure, LaneOrder, Ring, RingEdges, Topology, WorldSizes,
+    BrokenLinks, BuiltLink, LaneFailure, LaneOrder, Layout, LinkId, LinkOrder, Ring, Topology, Way,
+    WorldSizes,
 };
 
 fn peer() -> impl Strategy<Value = PeerId> {
@@ -87,15 +88,20 @@ fn lane_order() -> impl Strategy<Value = LaneOrder> {
         })
 }
 
-fn edge() -> impl Strategy<Value = Edge> {
-    select(&[Edge::ToNext, Edge::FromPrevious][..])
+fn way() -> impl Strategy<Value = Way> {
+    select(&[Way::Out, Way::In][..])
 }
 
-fn broken() -> impl Strategy<Value = BrokenEdges> {
-    any::<(bool, bool)>().prop_map(|(to_next, from_previous)| BrokenEdges {
-        to_next,
-        from_previous,
-    })
+fn link() -> impl Strategy<Value = LinkId> {
+    (way(), peer()).prop_map(|(way, with)| LinkId { way, with })
+}
+
+fn link_order() -> impl Strategy<Value = LinkOrder> {
+    (way(), lane_order()).prop_map(|(way, lanes)| LinkOrder { way, lanes })
+}
+
+fn broken() -> impl Strategy<Value = BrokenLinks> {
+    vec(link(), 0..5).prop_map(BrokenLinks)
 }
 
 fn element() -> impl Strategy<Value = ElementType> {
@@ -184,11 +190,11 @@ pub(super) fn to_master() -> impl Strategy<Value = ToMaster> {
             let epoch = Epoch(epoch);
             ToMaster::UpdateTopology { epoch, broken }
         }),
-        (round(), edge()).prop_map(|(round, edge)| ToMaster::EdgeUp { round, edge }),
-        (round(), edge(), lane_failure()).prop_map(|(round, edge, failure)| {
-            ToMaster::EdgeFailed {
+        (round(), link()).prop_map(|(round, link)| ToMaster::LinkUp { round, link }),
+        (round(), link(), lane_failure()).prop_map(|(round, link, failure)| {
+            ToMaster::LinkFailed {
                 round,
-                edge,
+                link,
                 failure,
             }
         }),
@@ -244,9 +250,9 @@ fn topology() -> impl Strategy<Value = Topology> {
     )
 }
 
-fn ring_edges() -> impl Strategy<Value = RingEdges> {
-    (option::of(round()), option::of(round()))
-        .prop_map(|(next, previous)| RingEdges { next, previous })
+fn layout() -> impl Strategy<Value = Layout> {
+    let built = (link(), round()).prop_map(|(link, built)| BuiltLink { link, built });
+    vec(built, 0..5).prop_map(Layout)
 }
 
 fn conflict() -> impl Strategy<Value = Conflict> {
@@ -386,7 +392,6 @@ fn misdeed() -> impl Strategy<Value = Misdeed> {
 }
 
 pub(super) fn to_peer() -> impl Strategy<Value = ToPeer> {
-    let order = || option::of(lane_order());
     let membership = prop_oneof![
         (peer(), any::<(u32, u32)>()).prop_map(|(peer, (heartbeat_ms, silence_ms))| {
             ToPeer::Welcome {
@@ -396,15 +401,10 @@ pub(super) fn to_peer() -> impl Strategy<Value = ToPeer> {
             }
         }),
         refusal().prop_map(ToPeer::Refused),
-        (round(), order(), order()).prop_map(|(round, next, previous)| {
-            ToPeer::EstablishRing {
-                round,
-                next,
-                previous,
-            }
-        }),
-        (topology(), ring_edges())
-            .prop_map(|(topology, built)| ToPeer::TopologyEstablished { topology, built }),
+        (round(), vec(link_order(), 0..4))
+            .prop_map(|(round, links)| ToPeer::EstablishLinks { round, links }),
+        (topology(), layout())
+            .prop_map(|(topology, layout)| ToPeer::TopologyEstablished { topology, layout }),
         conflict().prop_map(|conflict| ToPeer::CallFailed(CallFailure::Conflict(conflict))),
         any::<bool>().prop_map(|pending| ToPeer::PeersPending { pending }),
         (round(), vec(lane_order(), 0..4))

@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pccl_core::id::{Seq, Tag};
+use pccl_core::id::{PeerId, Seq, Tag};
 use pccl_core::messages::{CallKind, CollectiveRefusal, ToMaster, ToPeer};
 use pccl_core::peer::{
-    AdoptedEdge, Answer, Call, CallError, Peer, PeerInput, PeerOutput, PeerPhase,
+    AdoptedLanes, Answer, Call, CallError, Peer, PeerInput, PeerOutput, PeerPhase,
 };
+use pccl_core::topology::{BrokenLinks, LinkId, Ring, Way};
 
-use crate::desk::spec;
+use crate::desk::{ME, spec};
 
 /// A kind of answer: the calls of one kind can be told apart by nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,14 +50,20 @@ fn answered(answer: &Answer) -> (Kind, Option<&CallError>) {
 pub(super) enum Landmark {
     Admission,
     Commit,
-    /// The edge was built for this ring.
+    /// A link was built for this ring.
     Used,
     Kept,
-    /// Lanes were up for this edge, and those that stood are kept.
+    /// Lanes were up for this link, and those that stood are kept.
     KeptThoughUp,
+    /// The link does not lead to a neighbour on the ring.
+    UsedBeyondTheRing,
+    KeptBeyondTheRing,
+    /// A vote named a link that has lost a lane.
+    Break,
+    BreakBeyondTheRing,
     /// In which call another ring came; `None`: in none.
     RingIn(Option<CallKind>),
-    EdgeFailed,
+    LinkFailed,
     Withdrawal,
     Withdrawn,
     /// A vote to start that was withdrawn too late.
@@ -92,6 +99,7 @@ impl Books {
         for output in out {
             self.check_output(output, call);
             self.landmarks.extend(landmark(input, output));
+            self.landmarks.extend(link_landmarks(after, output));
             if let PeerOutput::AdoptRing { .. } = output {
                 self.landmarks.extend(ring_came(before));
             }
@@ -153,12 +161,12 @@ fn landmark(input: &PeerInput, output: &PeerOutput) -> Option<Landmark> {
             }) => Some(Landmark::Withdrawn),
             Err(_) => None,
         },
-        PeerOutput::AdoptRing { next, previous, .. } => {
-            let is_used = |edge: &Option<AdoptedEdge>| matches!(edge, Some(AdoptedEdge::Use(_)));
-            let used = is_used(next) || is_used(previous);
+        PeerOutput::AdoptRing { links, .. } => {
+            let mut links = links.iter();
+            let used = links.any(|link| link.lanes != AdoptedLanes::Keep);
             Some(if used { Landmark::Used } else { Landmark::Kept })
         }
-        PeerOutput::Send(ToMaster::EdgeFailed { .. }) => Some(Landmark::EdgeFailed),
+        PeerOutput::Send(ToMaster::LinkFailed { .. }) => Some(Landmark::LinkFailed),
         PeerOutput::Send(ToMaster::Withdraw { .. }) => Some(Landmark::Withdrawal),
         PeerOutput::Send(ToMaster::Heartbeat { moved: true }) => Some(Landmark::Moved),
         PeerOutput::Send(ToMaster::CompleteCollective { .. }) if is_commencement => {
@@ -166,6 +174,46 @@ fn landmark(input: &PeerInput, output: &PeerOutput) -> Option<Landmark> {
         }
         _ => None,
     }
+}
+
+/// What is to be seen in an output about links, those beyond the ring among them.
+fn link_landmarks(after: &Peer, output: &PeerOutput) -> Vec<Landmark> {
+    match output {
+        PeerOutput::AdoptRing { topology, links } => {
+            let beyond = links
+                .iter()
+                .filter(|link| !is_of(&topology.ring, link.link));
+            let landmarks = beyond.map(|link| match link.lanes {
+                AdoptedLanes::Keep => Landmark::KeptBeyondTheRing,
+                AdoptedLanes::Use(_) => Landmark::UsedBeyondTheRing,
+            });
+            landmarks.collect()
+        }
+        PeerOutput::Send(
+            ToMaster::UpdateTopology { broken, .. }
+            | ToMaster::InitiateCollective { broken, .. }
+            | ToMaster::CompleteCollective { broken, .. },
+        ) => {
+            let BrokenLinks(broken) = broken;
+            let topology = after.view().topology();
+            let is_of_ring = |link| topology.is_some_and(|here| is_of(&here.ring, link));
+            let landmarks = broken.iter().map(|link| match is_of_ring(*link) {
+                true => Landmark::Break,
+                false => Landmark::BreakBeyondTheRing,
+            });
+            landmarks.collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Whether a link leads to the neighbour in its direction.
+fn is_of(ring: &Ring, link: LinkId) -> bool {
+    let neighbour: Option<PeerId> = match link.way {
+        Way::Out => ring.next_of(ME),
+        Way::In => ring.previous_of(ME),
+    };
+    neighbour == Some(link.with)
 }
 
 /// What the peer was waiting for when another ring came.

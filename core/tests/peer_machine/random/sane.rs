@@ -1,14 +1,21 @@
 //! A sane master and driver, so that deep states are reached.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use pccl_core::id::{Epoch, PeerId, Revision, Round, Seq, Tag};
 use pccl_core::messages::{
     AbortCause, CallKind, CollectiveRefusal, RingOutcome, ToMaster, ToPeer, Verdict,
 };
 use pccl_core::peer::{Peer, PeerInput, PeerOutput, PeerPhase, PeerTimer};
 use pccl_core::shared_state::{SyncFailure, SyncPlan, SyncRole};
-use pccl_core::topology::{Edge, LaneFailure};
+use pccl_core::topology::{LaneFailure, LinkId, LinkOrder, Way};
 
-use crate::desk::{edge_failed, edge_up, establish, established, welcome};
+use crate::desk::{establish, established, from, link_broke, link_failed, link_up, to, welcome};
+
+/// The links of the ring 1, 2, 3 at peer 2.
+const OF_RING: [LinkId; 2] = [to(3), from(1)];
+/// Its other links to members of that ring.
+const BEYOND: [LinkId; 2] = [to(1), from(3)];
 
 /// A bystander that plays a sane master and driver: what it says next fits what the peer waits for.
 #[derive(Default)]
@@ -21,29 +28,24 @@ pub(super) struct Sane {
     query: bool,
     /// Votes to start that the peer has taken back.
     withdrawn: Vec<Tag>,
-    /// The rounds of the lanes that stand, to peer 3 and from peer 1.
-    standing: [Option<u64>; 2],
-    /// The last order, and which of its edges are up.
+    /// The links that stand, and the rounds of their lanes.
+    standing: BTreeMap<LinkId, u64>,
+    /// The last order, and which of its links are up.
     order: u64,
-    pub(super) up: [bool; 2],
-    /// The edges of the ring that was announced last.
-    announced: [Option<u64>; 2],
+    pub(super) up: BTreeSet<LinkId>,
+    /// The links that were announced last.
+    announced: BTreeMap<LinkId, u64>,
 }
 
 impl Sane {
     pub(super) fn notes(&mut self, out: &[PeerOutput]) {
         for output in out {
             match output {
-                PeerOutput::Establish {
-                    round,
-                    next,
-                    previous,
-                } => {
-                    (self.order, self.up) = (round.0, [false; 2]);
-                    let ordered = [(next, Edge::ToNext), (previous, Edge::FromPrevious)];
-                    let ordered = ordered.iter().filter(|(order, _)| order.is_some());
+                PeerOutput::Establish { round, links } => {
+                    (self.order, self.up) = (round.0, BTreeSet::new());
+                    let ordered = links.iter().map(LinkOrder::link);
                     self.owed
-                        .extend(ordered.map(|(_, edge)| reported(round.0, *edge)));
+                        .extend(ordered.map(|link| reported(round.0, link)));
                 }
                 PeerOutput::RunRing { seq, .. } => {
                     let (seq, outcome) = (*seq, RingOutcome::Done);
@@ -62,12 +64,12 @@ impl Sane {
                 }),
                 PeerOutput::Send(ToMaster::ArePeersPending) => self.query = true,
                 PeerOutput::Send(ToMaster::Withdraw { tag }) => self.withdrawn.push(*tag),
-                PeerOutput::Send(ToMaster::EdgeUp { round, edge }) => {
-                    let end = usize::from(*edge == Edge::FromPrevious);
-                    self.up[end] |= round.0 == self.order;
+                PeerOutput::Send(ToMaster::LinkUp { round, link }) => {
+                    let is_present = round.0 == self.order;
+                    self.up.extend(is_present.then_some(*link));
                 }
                 PeerOutput::AdoptRing { .. } => {
-                    (self.standing, self.up) = (self.announced, [false; 2]);
+                    (self.standing, self.up) = (self.announced.clone(), BTreeSet::new());
                 }
                 PeerOutput::Send(_)
                 | PeerOutput::Answer(_)
@@ -82,10 +84,24 @@ impl Sane {
     }
 
     pub(super) fn next(&mut self, peer: &Peer, choice: u8) -> Option<PeerInput> {
+        if choice % 16 == 7
+            && let Some(broke) = self.breaks(usize::from(choice / 16))
+        {
+            return Some(broke);
+        }
         if !choice.is_multiple_of(5) && !self.owed.is_empty() {
             return Some(self.owed.remove(0));
         }
         self.says(peer, choice).map(PeerInput::Message)
+    }
+
+    /// A lane ends of one of the links that stand, or that are up.
+    fn breaks(&self, choice: usize) -> Option<PeerInput> {
+        let stand = self.standing.iter().map(|(link, built)| (*link, *built));
+        let links = stand.chain(self.up.iter().map(|link| (*link, self.order)));
+        let links: Vec<(LinkId, u64)> = links.collect();
+        let (link, built) = links.get(choice % links.len().max(1))?;
+        Some(link_broke(*link, *built))
     }
 
     fn says(&mut self, peer: &Peer, choice: u8) -> Option<ToPeer> {
@@ -101,7 +117,7 @@ impl Sane {
             self.query = false;
             return Some(ToPeer::PeersPending { pending: bit });
         }
-        if choice & 64 == 0 && (self.is_between_calls(peer) || self.up != [false; 2]) {
+        if choice & 64 == 0 && (self.is_between_calls(peer) || !self.up.is_empty()) {
             return Some(self.ring(choice));
         }
         match view.open_calls().major {
@@ -120,25 +136,52 @@ impl Sane {
         idle || waits || view.open_calls().major.is_some() && self.owed.is_empty()
     }
 
-    /// Orders both edges or one of them; announces what has come up, or, where the attempt came to nothing,
-    /// what stood before.
+    /// Orders both links of the ring or one of them, and perhaps others; announces what has come up, or, where
+    /// the attempt came to nothing, what stood before.
     fn ring(&mut self, choice: u8) -> ToPeer {
-        let fresh = self.up.map(|up| up.then_some(self.order));
-        let stays = choice & 32 == 0;
-        let built = [0, 1].map(|end| match stays {
-            true => self.standing[end].or(fresh[end]),
-            false => fresh[end].or(self.standing[end]),
-        });
-        if choice & 8 == 0 || built.contains(&None) {
+        let built = self.built(choice);
+        let is_there = |link: &LinkId| built.contains_key(link);
+        if choice & 8 == 0 || !OF_RING.iter().all(is_there) {
             self.round += 1;
-            let only = |end: usize| choice & 16 == 0 || self.standing[end].is_none();
-            let next = (only(0) || choice & 128 == 0).then_some(3);
-            let previous = (only(1) || choice & 128 != 0).then_some(1);
-            return establish(self.round, next, previous);
+            return establish(self.round, &self.lacking(choice));
         }
         self.epoch += 1;
+        let links: Vec<(LinkId, u64)> = built.clone().into_iter().collect();
         self.announced = built;
-        established(self.epoch, &[1, 2, 3], built[0], built[1])
+        established(self.epoch, &[1, 2, 3], &links)
+    }
+
+    /// The links that a ring could come with now. Those beyond it are mostly among them.
+    fn built(&self, choice: u8) -> BTreeMap<LinkId, u64> {
+        let stays = choice & 32 == 0;
+        let beyond = BEYOND.iter().filter(|_| choice & 3 != 0);
+        let round_of = |link: &LinkId| {
+            let stood = self.standing.get(link).copied();
+            let fresh = self.up.contains(link).then_some(self.order);
+            match stays {
+                true => stood.or(fresh),
+                false => fresh.or(stood),
+            }
+        };
+        let links = OF_RING.iter().chain(beyond);
+        let built = links.filter_map(|link| Some((*link, round_of(link)?)));
+        built.collect()
+    }
+
+    /// What is to be connected next, in order.
+    fn lacking(&self, choice: u8) -> Vec<LinkId> {
+        let all = choice & 16 == 0;
+        let lacks = |link: LinkId| all || !self.standing.contains_key(&link);
+        let [next, previous] = OF_RING;
+        let chosen = [
+            (next, lacks(next) || choice & 128 == 0),
+            (previous, lacks(previous) || choice & 128 != 0),
+            (BEYOND[0], choice & 2 != 0),
+            (BEYOND[1], choice & 4 != 0),
+        ];
+        let chosen = chosen.into_iter().filter(|(_, is_chosen)| *is_chosen);
+        let links: BTreeSet<LinkId> = chosen.map(|(link, _)| link).collect();
+        links.into_iter().collect()
     }
 
     fn optimization(&mut self, choice: u8) -> ToPeer {
@@ -210,11 +253,13 @@ impl Sane {
 }
 
 /// Most lanes come up.
-fn reported(round: u64, edge: Edge) -> PeerInput {
-    match (round % 8, edge) {
-        (3, Edge::ToNext) | (5, Edge::FromPrevious) => {
-            edge_failed(round, edge, LaneFailure::TimedOut)
-        }
-        _ => edge_up(round, edge),
+fn reported(round: u64, link: LinkId) -> PeerInput {
+    let fails = match link.way {
+        Way::Out => round % 8 == 3,
+        Way::In => round % 8 == 5,
+    };
+    match fails {
+        true => link_failed(round, link, LaneFailure::TimedOut),
+        false => link_up(round, link),
     }
 }

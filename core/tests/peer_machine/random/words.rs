@@ -8,11 +8,12 @@ use pccl_core::messages::{
 };
 use pccl_core::peer::{Call, PeerInput, PeerTimer};
 use pccl_core::shared_state::{SyncFailure, SyncPlan, SyncRole};
-use pccl_core::topology::{Edge, LaneFailure};
+use pccl_core::topology::{LaneFailure, LinkId, Way};
 use proptest::prelude::*;
 
 use crate::desk::{
-    edge_failed, edge_up, establish, established, initiate, order, sync_vote, welcome,
+    establish, established, from, initiate, link_broke, link_failed, link_up, order, sync_vote, to,
+    welcome,
 };
 
 pub(super) fn call() -> impl Strategy<Value = Call> {
@@ -36,22 +37,50 @@ fn verdict() -> impl Strategy<Value = Verdict> {
     ]
 }
 
-fn ring() -> impl Strategy<Value = ToPeer> {
-    let rings: [&'static [u64]; 5] = [&[1, 2, 3], &[1, 2], &[2], &[1, 2, 3, 4], &[1, 3]];
-    let built = || prop::option::weighted(0.9, 1..9_u64);
-    (
-        0..4_u64,
-        prop::sample::select(rings.to_vec()),
-        built(),
-        built(),
-    )
-        .prop_map(|(epoch, ring, next, previous)| established(epoch, ring, next, previous))
+fn link() -> impl Strategy<Value = LinkId> {
+    let way = prop::sample::select(vec![Way::Out, Way::In]);
+    let with = (1..5_u64).prop_map(PeerId);
+    (way, with).prop_map(|(way, with)| LinkId { way, with })
 }
 
-fn edges() -> impl Strategy<Value = ToPeer> {
-    let neighbour = || prop::option::of(1..5_u64);
-    (1..9_u64, neighbour(), neighbour())
-        .prop_map(|(round, next, previous)| establish(round, next, previous))
+/// A ring with the links to its neighbours, mostly, and perhaps others; mostly in order.
+fn ring() -> impl Strategy<Value = ToPeer> {
+    type Links = &'static [LinkId];
+    const RINGS: [(&[u64], Links); 5] = [
+        (&[1, 2, 3], &[to(3), from(1)]),
+        (&[1, 2], &[to(1), from(1)]),
+        (&[2], &[]),
+        (&[1, 2, 3, 4], &[to(3), from(1)]),
+        (&[1, 3], &[to(3), from(1)]),
+    ];
+    (
+        0..4_u64,
+        prop::sample::select(RINGS.to_vec()),
+        prop::collection::vec(prop::option::weighted(0.9, 1..9_u64), 2),
+        prop::collection::vec((link(), 1..9_u64), 0..3),
+        prop::bool::weighted(0.9),
+    )
+        .prop_map(|(epoch, (ring, links), built, others, in_order)| {
+            let of_ring = links.iter().copied().zip(built);
+            let of_ring = of_ring.filter_map(|(link, round)| Some((link, round?)));
+            let mut links: Vec<(LinkId, u64)> = of_ring.chain(others).collect();
+            if in_order {
+                links.sort_unstable();
+            }
+            established(epoch, ring, &links)
+        })
+}
+
+/// An order to connect any links, mostly in order.
+fn links() -> impl Strategy<Value = ToPeer> {
+    let links = prop::collection::vec(link(), 0..4);
+    (1..9_u64, links, prop::bool::weighted(0.9)).prop_map(|(round, mut links, in_order)| {
+        if in_order {
+            links.sort_unstable();
+            links.dedup();
+        }
+        establish(round, &links)
+    })
 }
 
 fn sync_result() -> impl Strategy<Value = Result<Revision, SyncFailure>> {
@@ -102,7 +131,7 @@ fn message() -> impl Strategy<Value = ToPeer> {
             probes: Vec::new()
         }),
         ring(),
-        edges(),
+        links(),
         (round(), role()).prop_map(|(round, role)| {
             let revision = Revision(0);
             ToPeer::SharedStatePlan(SyncPlan {
@@ -128,7 +157,6 @@ fn message() -> impl Strategy<Value = ToPeer> {
 pub(super) fn wild() -> impl Strategy<Value = PeerInput> {
     let round = || (1..9_u64).prop_map(Round);
     let outcome = prop::sample::select(vec![RingOutcome::Done, RingOutcome::LaneLost]);
-    let edge = || prop::sample::select(vec![Edge::ToNext, Edge::FromPrevious]);
     let timer = prop::sample::select(vec![PeerTimer::HeartbeatDue, PeerTimer::MasterSilence]);
     prop_oneof![
         6 => message().prop_map(PeerInput::Message),
@@ -137,10 +165,10 @@ pub(super) fn wild() -> impl Strategy<Value = PeerInput> {
         1 => Just(PeerInput::Call(Call::Leave)),
         1 => timer.prop_map(PeerInput::TimerFired),
         1 => Just(PeerInput::Moved),
-        2 => (1..9_u64, edge()).prop_map(|(round, edge)| edge_up(round, edge)),
-        1 => (1..9_u64, edge())
-            .prop_map(|(round, edge)| edge_failed(round, edge, LaneFailure::TimedOut)),
-        2 => (edge(), round()).prop_map(|(edge, built)| PeerInput::EdgeBroke { edge, built }),
+        2 => (1..9_u64, link()).prop_map(|(round, link)| link_up(round, link)),
+        1 => (1..9_u64, link())
+            .prop_map(|(round, link)| link_failed(round, link, LaneFailure::TimedOut)),
+        4 => (link(), 1..9_u64).prop_map(|(link, built)| link_broke(link, built)),
         2 => (1..6_u64, outcome).prop_map(|(seq, outcome)| PeerInput::RingEnded { seq: Seq(seq), outcome }),
         2 => (round(), any::<bool>(), prop::option::of((0..5_u64).prop_map(PeerId)))
             .prop_map(|(round, ok, with)| PeerInput::TransfersEnded { round, ok, with }),

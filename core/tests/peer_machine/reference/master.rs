@@ -28,9 +28,9 @@ impl Reference {
     fn hears_before_admission(&mut self, message: &ToPeer) -> End {
         match message {
             ToPeer::Heartbeat => Ok(()),
-            ToPeer::EstablishRing { .. } => self.is_ordered(message),
-            ToPeer::TopologyEstablished { topology, built } => {
-                self.adopts(topology, *built)?;
+            ToPeer::EstablishLinks { .. } => self.is_ordered(message),
+            ToPeer::TopologyEstablished { topology, layout } => {
+                self.adopts(topology, layout)?;
                 self.stage = Stage::Accepted;
                 (self.fresh, self.rests) = (true, true);
                 let (peer, topology) = (ME, topology.clone());
@@ -44,13 +44,13 @@ impl Reference {
     fn hears_in_the_run(&mut self, message: &ToPeer) -> End {
         match message {
             ToPeer::Heartbeat => Ok(()),
-            ToPeer::EstablishRing { .. } => {
+            ToPeer::EstablishLinks { .. } => {
                 only_if(self.may_get_a_ring())?;
                 self.is_ordered(message)
             }
-            ToPeer::TopologyEstablished { topology, built } => {
+            ToPeer::TopologyEstablished { topology, layout } => {
                 only_if(self.may_get_a_ring() && topology.epoch >= self.topology.epoch)?;
-                self.adopts(topology, *built)?;
+                self.adopts(topology, layout)?;
                 if let Some(Major::Update) = self.major {
                     self.major = None;
                     self.answer(Answer::TopologyUpdated(Ok(topology.clone())));

@@ -1,4 +1,4 @@
-//! What a peer is, said a second time: which calls are open, what runs for it, which edges it has. After
+//! What a peer is, said a second time: which calls are open, what runs for it, which links it has. After
 //! every input it says what the peer has to do, and the peer has to do exactly that.
 //!
 //! | file | what it says |
@@ -7,11 +7,11 @@
 //! | `calls` | what the user may call, and what it opens |
 //! | `master` | what each message of the master leads to, and which ones make no sense |
 //! | `plane` | what the reports of the data plane lead to |
-//! | `edges` | which lanes lead to the neighbours |
+//! | `links` | which lanes lead to other peers |
 //! | `shadow` | the comparison with a real peer after every input |
 
 mod calls;
-mod edges;
+mod links;
 mod master;
 mod plane;
 mod shadow;
@@ -44,19 +44,18 @@ enum Collective {
     Over(Seq, bool),
 }
 
-/// Lanes to a neighbour.
+/// The lanes of a link.
 #[derive(Clone, Copy, Debug)]
 struct Lanes {
-    with: PeerId,
     built: Round,
     broken: bool,
 }
 
-/// The last order to connect edges.
+/// The last order to connect links.
 #[derive(Clone, Debug)]
 struct Order {
     round: Round,
-    ends: [Option<Fresh>; 2],
+    ordered: BTreeMap<LinkId, Fresh>,
 }
 
 /// Lanes that are to be connected, and whether they were said to be up.
@@ -87,8 +86,8 @@ struct Reference {
     major: Option<Major>,
     asking: bool,
     tags: BTreeMap<Tag, Collective>,
-    /// To the next peer, and from the previous one.
-    edges: [Option<Lanes>; 2],
+    /// Those that stand.
+    links: BTreeMap<LinkId, Lanes>,
     order: Option<Order>,
     newest: Option<Round>,
     out: Vec<PeerOutput>,
@@ -115,7 +114,7 @@ impl Reference {
             major: None,
             asking: false,
             tags: BTreeMap::new(),
-            edges: [None; 2],
+            links: BTreeMap::new(),
             order: None,
             newest: None,
             out: Vec::new(),
@@ -134,10 +133,10 @@ impl Reference {
                 self.moved |= matches!(self.stage, Stage::Accepted);
                 Ok(())
             }
-            PeerInput::EdgeUp { .. }
-            | PeerInput::EdgeFailed { .. }
-            | PeerInput::EdgeBroke { .. } => {
-                self.edge(input);
+            PeerInput::LinkUp { .. }
+            | PeerInput::LinkFailed { .. }
+            | PeerInput::LinkBroke { .. } => {
+                self.link(input);
                 Ok(())
             }
             PeerInput::RingEnded { seq, outcome } => {

@@ -1,16 +1,16 @@
-//! Collectives and synchronizations that fail again and again: by an edge that breaks, or by a peer that gives
+//! Collectives and synchronizations that fail again and again: by a link that breaks, or by a peer that gives
 //! them up.
 
 use pccl_core::id::{PeerId, Revision, Seq, Tag};
 use pccl_core::master::MasterConfig;
 use pccl_core::messages::{RingOutcome, ToMaster};
 use pccl_core::shared_state::{SyncStrategy, SyncVote};
-use pccl_core::topology::BrokenEdges;
+use pccl_core::topology::BrokenLinks;
 
-use super::desk::Desk;
+use super::desk::{Desk, from, to};
 
-/// The reduce of a group of this size is aborted if a peer says that it has lost an edge.
-fn reduce_breaks(desk: &mut Desk, size: u64, says: impl Fn(&Desk) -> Option<(u64, BrokenEdges)>) {
+/// The reduce of a group of this size is aborted if a peer says that it has lost a link.
+fn reduce_breaks(desk: &mut Desk, size: u64, says: impl Fn(&Desk) -> Option<(u64, BrokenLinks)>) {
     let says = |desk: &Desk| says(desk).map(|(peer, broken)| (peer, RingOutcome::LaneLost, broken));
     reduce(desk, size, says);
 }
@@ -19,9 +19,9 @@ fn reduce_breaks(desk: &mut Desk, size: u64, says: impl Fn(&Desk) -> Option<(u64
 fn reduce(
     desk: &mut Desk,
     size: u64,
-    says: impl Fn(&Desk) -> Option<(u64, RingOutcome, BrokenEdges)>,
+    says: impl Fn(&Desk) -> Option<(u64, RingOutcome, BrokenLinks)>,
 ) {
-    let (tag, broken) = (Tag(1), BrokenEdges::NONE);
+    let tag = Tag(1);
     let present = desk.present();
     for peer in 1..=size {
         if present.contains(&peer) {
@@ -31,7 +31,7 @@ fn reduce(
                 tag,
                 spec,
                 epoch,
-                broken,
+                broken: BrokenLinks::NONE,
             };
             desk.says(peer, vote);
         }
@@ -54,7 +54,7 @@ fn reduce(
         return;
     }
     for peer in present {
-        let outcome = RingOutcome::Done;
+        let (outcome, broken) = (RingOutcome::Done, BrokenLinks::NONE);
         desk.says(
             peer,
             ToMaster::CompleteCollective {
@@ -77,18 +77,27 @@ fn times_until_gone(desk: &mut Desk, peer: u64, most: u32, happens: impl Fn(&mut
     times
 }
 
+/// Peer 2 says of each reduce that it has lost a link that it does not have.
+#[test]
+fn who_loses_links_that_are_not_there_is_the_one_that_goes() {
+    let mut desk = Desk::with_accepted_peers(3);
+
+    let aborts = times_until_gone(&mut desk, 2, 40, |desk| {
+        reduce_breaks(desk, 3, |_| Some((2, BrokenLinks(vec![to(1)]))));
+    });
+
+    assert_eq!(desk.present(), [1, 3], "after {aborts}");
+}
+
 /// The lanes from peer 2 to peer 3 come up, and carry nothing.
 #[test]
 fn an_edge_that_carries_nothing_is_routed_around() {
     for size in [4, 8, 30] {
         let mut desk = Desk::with_accepted_peers(size);
         let carries_nothing = |desk: &Desk| {
-            let edge = BrokenEdges {
-                to_next: true,
-                from_previous: false,
-            };
+            let link = BrokenLinks(vec![to(3)]);
             let next = desk.ring().next_of(PeerId(2));
-            (next == Some(PeerId(3))).then_some((2, edge))
+            (next == Some(PeerId(3))).then_some((2, link))
         };
 
         let mut aborts = 0;
@@ -112,7 +121,7 @@ fn who_loses_lanes_each_time_is_the_one_that_goes() {
         let mut desk = Desk::with_accepted_peers(size);
 
         let aborts = times_until_gone(&mut desk, 2, 40, |desk| {
-            reduce_breaks(desk, size, |_| Some((2, BrokenEdges::NONE)));
+            reduce_breaks(desk, size, |_| Some((2, BrokenLinks::NONE)));
         });
 
         assert_eq!(desk.present().len() as u64, size - 1, "after {aborts}");
@@ -120,7 +129,7 @@ fn who_loses_lanes_each_time_is_the_one_that_goes() {
     }
 }
 
-/// An edge breaks once, under many reduces of a ring of two: each of them is aborted for it.
+/// A link breaks once, under many reduces of a ring of two: each of them is aborted for it.
 #[test]
 fn an_edge_that_breaks_under_many_collectives_at_once_has_broken_once() {
     let mut desk = Desk::with_accepted_peers(2);
@@ -131,17 +140,13 @@ fn an_edge_that_breaks_under_many_collectives_at_once_has_broken_once() {
             tag: Tag(tag),
             spec,
             epoch,
-            broken: BrokenEdges::NONE,
+            broken: BrokenLinks::NONE,
         };
         desk.says(peer, vote);
     }
-    let broken = BrokenEdges {
-        to_next: true,
-        from_previous: false,
-    };
 
     for seq in tags.map(Seq) {
-        let outcome = RingOutcome::LaneLost;
+        let (outcome, broken) = (RingOutcome::LaneLost, BrokenLinks(vec![to(2)]));
         let vote = ToMaster::CompleteCollective {
             seq,
             outcome,
@@ -153,8 +158,8 @@ fn an_edge_that_breaks_under_many_collectives_at_once_has_broken_once() {
     assert_eq!(desk.present(), [1, 2]);
 }
 
-/// Peer 2 holds the whole result of one reduce, and says with it which edge has died, before it says that another
-/// reduce has failed for that edge.
+/// Peer 2 holds the whole result of one reduce, and says with it which link has died, before it says that another
+/// reduce has failed for that link.
 #[test]
 fn a_break_counts_also_if_it_was_named_before_anything_was_aborted_for_it() {
     let mut desk = Desk::with_accepted_peers(2);
@@ -162,7 +167,7 @@ fn a_break_counts_also_if_it_was_named_before_anything_was_aborted_for_it() {
     let rounds = times_until_gone(&mut desk, 2, 12, |desk| {
         for (tag, peer) in [(1, 1), (1, 2), (2, 1), (2, 2)] {
             let (spec, epoch) = (crate::harness::ring_spec(), desk.epoch());
-            let broken = BrokenEdges::NONE;
+            let broken = BrokenLinks::NONE;
             let tag = Tag(tag);
             desk.says(
                 peer,
@@ -179,19 +184,12 @@ fn a_break_counts_also_if_it_was_named_before_anything_was_aborted_for_it() {
         }
         let (first, second) = (Seq(desk.runs + 1), Seq(desk.runs + 2));
         desk.runs += 2;
-        let to_next = BrokenEdges {
-            to_next: true,
-            from_previous: false,
-        };
-        let from_previous = BrokenEdges {
-            to_next: false,
-            from_previous: true,
-        };
-        for (peer, seq, outcome, broken) in [
-            (2, first, RingOutcome::Done, to_next),
-            (2, second, RingOutcome::LaneLost, to_next),
-            (1, first, RingOutcome::LaneLost, from_previous),
+        for (peer, seq, outcome, link) in [
+            (2, first, RingOutcome::Done, to(1)),
+            (2, second, RingOutcome::LaneLost, to(1)),
+            (1, first, RingOutcome::LaneLost, from(2)),
         ] {
+            let broken = BrokenLinks(vec![link]);
             let vote = ToMaster::CompleteCollective {
                 seq,
                 outcome,
@@ -204,19 +202,17 @@ fn a_break_counts_also_if_it_was_named_before_anything_was_aborted_for_it() {
     assert!(rounds > 1, "one break is not enough");
 }
 
-/// Both edges of a ring of two join the same pair, and one abort is one.
+/// Both links of a ring of two join the same pair, and one abort is one.
 #[test]
 fn in_a_ring_of_two_an_abort_counts_once_against_the_pair() {
-    let both = BrokenEdges {
-        to_next: true,
-        from_previous: true,
-    };
-    for broken in [BrokenEdges::NONE, both] {
+    let both = BrokenLinks(vec![to(1), from(1)]);
+    let one_twice = BrokenLinks(vec![to(1), to(1)]);
+    for broken in [BrokenLinks::NONE, both, one_twice] {
         let mut desk = Desk::with_accepted_peers(2);
 
         let mut aborts = 0;
         while desk.present().len() == 2 {
-            reduce_breaks(&mut desk, 2, |_| Some((2, broken)));
+            reduce_breaks(&mut desk, 2, |_| Some((2, broken.clone())));
             aborts += 1;
         }
 
@@ -225,18 +221,14 @@ fn in_a_ring_of_two_an_abort_counts_once_against_the_pair() {
     }
 }
 
-/// An edge breaks now and then, and works in between.
+/// A link breaks now and then, and works in between.
 #[test]
 fn an_edge_that_breaks_now_and_then_stays_on_the_ring() {
     let mut desk = Desk::with_accepted_peers(4);
     let before = desk.ring();
-    let edge = BrokenEdges {
-        to_next: true,
-        from_previous: false,
-    };
 
     for _ in 0..10 {
-        reduce_breaks(&mut desk, 4, |_| Some((2, edge)));
+        reduce_breaks(&mut desk, 4, |_| Some((2, BrokenLinks(vec![to(3)]))));
         reduce_breaks(&mut desk, 4, |_| None);
     }
 
@@ -250,9 +242,9 @@ fn who_cancels_every_collective_goes_and_the_others_reduce() {
     for size in [2, 3, 8] {
         let mut desk = Desk::with_accepted_peers(size);
 
-        let cancelled = Some((2, RingOutcome::Cancelled, BrokenEdges::NONE));
+        let cancelled = Some((2, RingOutcome::Cancelled, BrokenLinks::NONE));
         let aborts = times_until_gone(&mut desk, 2, 20, |desk| {
-            reduce(desk, size, |_| cancelled);
+            reduce(desk, size, |_| cancelled.clone());
         });
 
         assert_eq!(desk.present().len() as u64, size - 1, "after {aborts}");
@@ -267,7 +259,7 @@ fn who_cancels_collectives_while_others_of_that_size_are_committed_stays() {
     for turn in 0..100 {
         let cancels = turn % 16 != 15;
         reduce(&mut desk, 3, |_| {
-            cancels.then_some((2, RingOutcome::Cancelled, BrokenEdges::NONE))
+            cancels.then_some((2, RingOutcome::Cancelled, BrokenLinks::NONE))
         });
     }
 

@@ -7,9 +7,19 @@ use pccl_core::id::{ConnId, Epoch, GroupId, PeerId, ProtocolVersion, Round};
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
 use pccl_core::messages::{Hello, ToMaster, ToPeer};
 use pccl_core::states::ConnectionState;
-use pccl_core::topology::{BrokenEdges, Edge, LaneFailure, Ring};
+use pccl_core::topology::{BrokenLinks, LaneFailure, LinkId, Ring, Way};
 
 use crate::reference::Shadow;
+
+/// The link on which a peer is sent to.
+pub(super) const fn to(peer: u64) -> LinkId {
+    LinkId::to(PeerId(peer))
+}
+
+/// The link on which a peer sends.
+pub(super) const fn from(peer: u64) -> LinkId {
+    LinkId::from(PeerId(peer))
+}
 
 #[derive(Clone)]
 pub(super) struct Desk {
@@ -34,9 +44,14 @@ pub(super) struct Desk {
 impl Desk {
     /// A run whose peers 1 to n are accepted, on one ring in this order.
     pub(super) fn with_accepted_peers(n: u64) -> Self {
+        Self::of(n, MasterConfig::default())
+    }
+
+    /// The same of a master that holds to something else.
+    pub(super) fn of(n: u64, config: MasterConfig) -> Self {
         let mut desk = Self {
-            master: Master::new(MasterConfig::default()),
-            shadow: Shadow::new(MasterConfig::default()),
+            master: Master::new(config.clone()),
+            shadow: Shadow::new(config),
             round: Round(0),
             next: BTreeMap::new(),
             previous: BTreeMap::new(),
@@ -73,22 +88,23 @@ impl Desk {
 
     fn note(&mut self, peer: PeerId, message: &ToPeer) {
         match message {
-            ToPeer::EstablishRing {
-                round,
-                next,
-                previous,
-            } => {
+            ToPeer::EstablishLinks { round, links } => {
                 if *round != self.round {
                     self.next.clear();
                     self.previous.clear();
                     self.dials_back.clear();
                 }
                 self.round = *round;
-                self.next.extend(next.map(|order| (peer.0, order.with.0)));
-                self.previous
-                    .extend(previous.map(|order| (peer.0, order.with.0)));
-                let dials_back = previous.is_some_and(|order| order.dial.is_some());
-                self.dials_back.extend(dials_back.then_some(peer.0));
+                for order in links {
+                    let (dials, with) = (order.lanes.dial.is_some(), order.lanes.with.0);
+                    let before = match order.way {
+                        Way::Out => self.next.insert(peer.0, with),
+                        Way::In => self.previous.insert(peer.0, with),
+                    };
+                    assert_eq!(before, None, "a ring has one link of each way");
+                    let dials_back = dials && order.way == Way::In;
+                    self.dials_back.extend(dials_back.then_some(peer.0));
+                }
             }
             ToPeer::Refused(_) => drop(self.refused.insert(peer.0)),
             ToPeer::Probe { round, .. } => self.round = *round,
@@ -122,7 +138,7 @@ impl Desk {
 
     pub(super) fn update(&mut self, peers: impl IntoIterator<Item = u64>) {
         for peer in peers {
-            self.updates(peer, BrokenEdges::NONE);
+            self.updates(peer, BrokenLinks::NONE);
         }
     }
 
@@ -131,44 +147,60 @@ impl Desk {
         view.epoch(GroupId(0)).expect("somebody is accepted")
     }
 
-    pub(super) fn updates(&mut self, peer: u64, broken: BrokenEdges) {
+    pub(super) fn updates(&mut self, peer: u64, broken: BrokenLinks) {
         let epoch = self.epoch();
         self.says(peer, ToMaster::UpdateTopology { epoch, broken });
     }
 
     /// Says that all that it has to connect is up.
     pub(super) fn up(&mut self, peer: u64) {
-        let ends = [
-            (self.next.contains_key(&peer), Edge::ToNext),
-            (self.previous.contains_key(&peer), Edge::FromPrevious),
-        ];
+        let next = self.next.get(&peer).map(|next| to(*next));
+        let previous = self.previous.get(&peer).map(|previous| from(*previous));
         let round = self.round;
-        for (_, edge) in ends.into_iter().filter(|(is_ordered, _)| *is_ordered) {
-            self.says(peer, ToMaster::EdgeUp { round, edge });
+        for link in next.into_iter().chain(previous) {
+            self.says(peer, ToMaster::LinkUp { round, link });
         }
     }
 
-    /// Connects what can be, until every edge is up or has failed. Says whether the first, which is to open
+    /// The link to the next on the ring of the group is broken.
+    pub(super) fn next_broken(&self, peer: u64) -> BrokenLinks {
+        let next = self.ring().next_of(PeerId(peer));
+        BrokenLinks(next.map(LinkId::to).into_iter().collect())
+    }
+
+    /// The link from the previous one.
+    pub(super) fn previous_broken(&self, peer: u64) -> BrokenLinks {
+        let previous = self.ring().previous_of(PeerId(peer));
+        BrokenLinks(previous.map(LinkId::from).into_iter().collect())
+    }
+
+    /// Both of them.
+    pub(super) fn both_broken(&self, peer: u64) -> BrokenLinks {
+        let (BrokenLinks(next), BrokenLinks(previous)) =
+            (self.next_broken(peer), self.previous_broken(peer));
+        BrokenLinks([next, previous].concat())
+    }
+
+    /// Connects what can be, until every link is up or has failed. Says whether the first, which is to open
     /// the lanes, reaches the second.
     pub(super) fn connect(&mut self, works: impl Fn(u64, u64) -> bool) {
         let round = self.round;
-        for (from, to) in self.next.clone() {
-            let dials_back = self.dials_back.contains(&to);
-            let (dialler, edge) = match dials_back {
-                true => (to, Edge::FromPrevious),
-                false => (from, Edge::ToNext),
+        for (sender, receiver) in self.next.clone() {
+            let dials_back = self.dials_back.contains(&receiver);
+            let (dialler, dialled, link) = match dials_back {
+                true => (receiver, sender, from(sender)),
+                false => (sender, receiver, to(receiver)),
             };
-            let dialled = if dials_back { from } else { to };
             if works(dialler, dialled) {
-                let edge = Edge::ToNext;
-                self.says(from, ToMaster::EdgeUp { round, edge });
-                let edge = Edge::FromPrevious;
-                self.says(to, ToMaster::EdgeUp { round, edge });
+                let link = to(receiver);
+                self.says(sender, ToMaster::LinkUp { round, link });
+                let link = from(sender);
+                self.says(receiver, ToMaster::LinkUp { round, link });
             } else {
                 let failure = self.failure;
-                let failed = ToMaster::EdgeFailed {
+                let failed = ToMaster::LinkFailed {
                     round,
-                    edge,
+                    link,
                     failure,
                 };
                 self.says(dialler, failed);

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use pccl_core::id::PeerId;
 use pccl_core::master::MasterInput;
 use pccl_core::states::ConnectionPhase;
-use pccl_core::topology::BrokenEdges;
+use pccl_core::topology::BrokenLinks;
 
 use super::desk::Desk;
 
@@ -107,13 +107,14 @@ fn accepted(desk: &Desk) -> Vec<u64> {
     accepted.map(|(peer, _)| peer.0).collect()
 }
 
-/// All of the present ring vote to update, and say that both of their edges are broken if `all_break`.
+/// All of the present ring vote to update, and say that both of their links are broken if `all_break`.
 fn update(desk: &mut Desk, all_break: bool) {
-    let broken = BrokenEdges {
-        to_next: all_break,
-        from_previous: all_break,
+    let broken = |peer| match all_break {
+        true => (peer, desk.both_broken(peer)),
+        false => (peer, BrokenLinks::NONE),
     };
-    for peer in accepted(desk) {
+    let votes: Vec<_> = accepted(desk).into_iter().map(broken).collect();
+    for (peer, broken) in votes {
         desk.updates(peer, broken);
     }
 }

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use pccl_core::id::PeerId;
-use pccl_core::master::MasterInput;
-use pccl_core::topology::{BrokenEdges, LaneFailure};
+use pccl_core::master::{MasterConfig, MasterInput};
+use pccl_core::topology::LaneFailure;
 
 use super::all_edges_broken;
 use super::desk::Desk;
 
-/// Peer 1 reaches 3, which reaches 2, which reaches 1. Their ring goes the other way round, where every edge
+/// Peer 1 reaches 3, which reaches 2, which reaches 1. Their ring goes the other way round, where every link
 /// fails and so nobody is the only one that cannot be reached.
 #[test]
 fn of_three_that_reach_each_other_one_way_round_only_nobody_goes() {
@@ -82,6 +82,32 @@ fn a_newcomer_for_whom_there_is_no_place_costs_nobody_else_its_place() {
     assert_eq!(ring, [1, 2, 3, 4].map(PeerId).into());
 }
 
+/// Nobody reaches peers 1 and 3. Peer 3 is left out when the third attempt shows that peer 1 does not reach
+/// peer 4 either.
+#[test]
+fn no_member_of_a_ring_that_stands_goes_for_pairs_with_newcomers() {
+    let mut desk = Desk::of(
+        2,
+        MasterConfig {
+            wiring_attempts_max: 2,
+            ..MasterConfig::default()
+        },
+    );
+    let before = desk.ring();
+    desk.registers();
+    desk.registers();
+
+    desk.update([1, 2]);
+    for _ in 0..2 {
+        desk.connect(|_, to| to == 2 || to == 4);
+        desk.pause_ends();
+    }
+    desk.connect_all(|from, to| to == 2 || (from, to) == (2, 4));
+
+    assert_eq!(desk.ring(), before);
+    assert!(desk.present().starts_with(&[1, 2]), "{:?}", desk.present());
+}
+
 /// Nobody reaches these newcomers, and they reach nobody.
 fn newcomers_in_vain(desk: &mut Desk, accepted: u64, count: u64) {
     for _ in 0..count {
@@ -93,13 +119,11 @@ fn newcomers_in_vain(desk: &mut Desk, accepted: u64, count: u64) {
     }
 }
 
-/// Those that are left say that all their edges are broken.
+/// Those that are left say that all their links are broken.
 fn all_edges_break(desk: &mut Desk) {
-    let both = BrokenEdges {
-        to_next: true,
-        from_previous: true,
-    };
-    for peer in desk.present() {
+    let present = desk.present().into_iter();
+    let broken: Vec<_> = present.map(|peer| (peer, desk.both_broken(peer))).collect();
+    for (peer, both) in broken {
         desk.updates(peer, both);
     }
 }

@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pccl_core::id::{Round, Tag};
-use pccl_core::peer::{AdoptedEdge, PeerInput, PeerOutput};
-use pccl_core::topology::{Edge, LaneFailure, LaneOrder, Ring, Topology};
+use pccl_core::peer::{AdoptedLanes, AdoptedLink, PeerInput, PeerOutput};
+use pccl_core::topology::{LaneFailure, LaneOrder, LinkId, LinkOrder, Ring, Topology, Way};
 
 use super::ring::{Buffer, Frame, RingRun};
 use super::seat::SeatNo;
 use super::state::{Memory, Moving};
 use super::{Run, ip_of};
 
-/// Lanes of one ring edge: sender, receiver, and the round in which they were built.
+/// Lanes of one link: sender, receiver, and the round in which they were built.
 pub(crate) type LinkKey = (SeatNo, SeatNo, Round);
 
 /// What lies between the processes.
@@ -21,8 +21,8 @@ pub(crate) struct Fabric {
     pub(crate) blocked: BTreeSet<(SeatNo, SeatNo)>,
     /// Pairs between which no shared state arrives, lower number first.
     pub(crate) untransferable: BTreeSet<(SeatNo, SeatNo)>,
-    /// No ring edge can be connected, although measurements go through.
-    pub(crate) no_edges: bool,
+    /// No link can be connected, although measurements go through.
+    pub(crate) no_links: bool,
     /// Processes that cannot measure.
     pub(crate) cannot_measure: BTreeSet<SeatNo>,
     pub(crate) links: BTreeMap<LinkKey, Link>,
@@ -44,7 +44,7 @@ impl Fabric {
     }
 }
 
-/// One end of a ring edge.
+/// One end of a link.
 #[derive(Clone, Debug)]
 struct Ordered {
     order: LaneOrder,
@@ -53,33 +53,18 @@ struct Ordered {
     reported: bool,
 }
 
-/// The last order to connect edges.
+/// The last order to connect links.
 #[derive(Clone, Debug)]
 struct Order {
     round: Round,
-    next: Option<Ordered>,
-    previous: Option<Ordered>,
-}
-
-impl Order {
-    fn ends(&self) -> impl Iterator<Item = (Edge, &Ordered)> {
-        let next = self.next.iter().map(|end| (Edge::ToNext, end));
-        next.chain(self.previous.iter().map(|end| (Edge::FromPrevious, end)))
-    }
-
-    fn end_mut(&mut self, edge: Edge) -> Option<&mut Ordered> {
-        match edge {
-            Edge::ToNext => self.next.as_mut(),
-            Edge::FromPrevious => self.previous.as_mut(),
-        }
-    }
+    ends: BTreeMap<LinkId, Ordered>,
 }
 
 #[derive(Clone)]
 pub(crate) struct Plane {
     order: Option<Order>,
-    pub(crate) next: Option<LinkKey>,
-    pub(crate) previous: Option<LinkKey>,
+    /// Those that stand.
+    links: BTreeMap<LinkId, LinkKey>,
     pub(crate) topology: Topology,
     pub(super) rings: Vec<RingRun>,
     pub(super) buffers: BTreeMap<Tag, Buffer>,
@@ -92,8 +77,7 @@ impl Plane {
     pub(super) fn new() -> Self {
         Self {
             order: None,
-            next: None,
-            previous: None,
+            links: BTreeMap::new(),
             topology: Topology::default(),
             rings: Vec::new(),
             buffers: BTreeMap::new(),
@@ -111,24 +95,22 @@ impl Plane {
         self.rings.iter().any(|ring| ring.tag == tag)
     }
 
-    /// Which of this end's edges a link is, standing or up and waiting to stand.
-    fn edge_of(&self, key: LinkKey) -> Option<Edge> {
-        let mut fresh = self.order.iter().flat_map(Order::ends);
-        if self.next == Some(key) {
-            Some(Edge::ToNext)
-        } else if self.previous == Some(key) {
-            Some(Edge::FromPrevious)
-        } else {
-            fresh
-                .find(|(_, end)| end.up == Some(key))
-                .map(|(edge, _)| edge)
-        }
+    /// The links that stand here, or that are up and wait to stand.
+    fn all(&self) -> impl Iterator<Item = (LinkId, LinkKey)> {
+        let standing = self.links.iter().map(|(link, key)| (*link, *key));
+        let ordered = self.order.iter().flat_map(|order| &order.ends);
+        let fresh = ordered.filter_map(|(link, end)| Some((*link, end.up?)));
+        standing.chain(fresh)
+    }
+
+    /// Which of this end's links these lanes are.
+    fn link_of(&self, key: LinkKey) -> Option<LinkId> {
+        let mut all = self.all();
+        all.find(|(_, other)| *other == key).map(|(link, _)| link)
     }
 
     fn all_links(&self) -> BTreeSet<LinkKey> {
-        let fresh = self.order.iter().flat_map(Order::ends);
-        let fresh = fresh.filter_map(|(_, end)| end.up);
-        fresh.chain(self.next).chain(self.previous).collect()
+        self.all().map(|(_, key)| key).collect()
     }
 }
 
@@ -136,19 +118,8 @@ impl Run {
     /// Carries out what a peer orders from its data plane.
     pub(super) fn order_plane(&mut self, no: SeatNo, output: PeerOutput) {
         match output {
-            PeerOutput::Establish {
-                round,
-                next,
-                previous,
-                ..
-            } => {
-                self.connect_edges(no, round, next, previous);
-            }
-            PeerOutput::AdoptRing {
-                topology,
-                next,
-                previous,
-            } => self.adopt_ring(no, topology, (next, previous)),
+            PeerOutput::Establish { round, links } => self.connect_links(no, round, links),
+            PeerOutput::AdoptRing { topology, links } => self.adopt_ring(no, topology, &links),
             PeerOutput::RunRing { tag, seq, .. } => self.run_ring(no, tag, seq),
             PeerOutput::StopRing { seq } => self.stop_ring(no, seq),
             PeerOutput::MoveState(plan) => self.move_state(no, plan),
@@ -170,31 +141,22 @@ impl Run {
         self.dial(no) || self.advance_rings(no) || self.advance_move(no) || self.measure(no)
     }
 
-    fn connect_edges(
-        &mut self,
-        no: SeatNo,
-        round: Round,
-        next: Option<LaneOrder>,
-        previous: Option<LaneOrder>,
-    ) {
+    fn connect_links(&mut self, no: SeatNo, round: Round, links: Vec<LinkOrder>) {
         let unused = self.seats[no].plane.order.take();
-        self.drop_links(
-            no,
-            unused
-                .iter()
-                .flat_map(Order::ends)
-                .filter_map(|(_, end)| end.up),
-        );
-        let ordered = |order| Ordered {
-            order,
-            up: None,
-            reported: false,
+        let unused = unused.iter().flat_map(|order| order.ends.values());
+        self.drop_links(no, unused.filter_map(|end| end.up));
+        let ordered = |order: LinkOrder| {
+            let end = Ordered {
+                order: order.lanes,
+                up: None,
+                reported: false,
+            };
+            (order.link(), end)
         };
-        self.seats[no].plane.order = Some(Order {
-            round,
-            next: next.map(ordered),
-            previous: previous.map(ordered),
-        });
+        let count = links.len();
+        let ends: BTreeMap<LinkId, Ordered> = links.into_iter().map(ordered).collect();
+        assert_eq!(ends.len(), count, "each link is ordered once");
+        self.seats[no].plane.order = Some(Order { round, ends });
     }
 
     /// Opens one lane that this end is to dial.
@@ -204,43 +166,45 @@ impl Run {
         };
         let round = order.round;
         let dialled = order
-            .ends()
+            .ends
+            .iter()
             .filter(|(_, end)| !end.reported && end.up.is_none() && end.order.dial.is_some())
-            .map(|(edge, end)| (edge, end.order))
+            .map(|(link, end)| (*link, end.order))
             .collect::<Vec<_>>();
         dialled
             .into_iter()
-            .any(|(edge, order)| self.dial_one(no, round, edge, order))
+            .any(|(link, order)| self.dial_one(no, round, link, order))
     }
 
-    fn dial_one(&mut self, no: SeatNo, round: Round, edge: Edge, order: LaneOrder) -> bool {
+    fn dial_one(&mut self, no: SeatNo, round: Round, link: LinkId, order: LaneOrder) -> bool {
         let other = self
             .seat_with(order.with)
             .expect("orders name peers of the run");
         assert_eq!(order.dial.map(|at| at.ip()), Some(ip_of(other)));
-        if self.fabric.no_edges || self.fabric.is_blocked(no, other) || self.is_out(other) {
+        if self.fabric.no_links || self.fabric.is_blocked(no, other) || self.is_out(other) {
             let failure = LaneFailure::Refused;
-            self.seats[no].inbox.push_back(PeerInput::EdgeFailed {
+            self.seats[no].inbox.push_back(PeerInput::LinkFailed {
                 round,
-                edge,
+                link,
                 failure,
             });
             let ordered = self.seats[no].plane.order.as_mut();
-            if let Some(end) = ordered.and_then(|order| order.end_mut(edge)) {
+            if let Some(end) = ordered.and_then(|order| order.ends.get_mut(&link)) {
                 end.reported = true;
             }
             return true;
         }
-        let (key, theirs) = match edge {
-            Edge::ToNext => ((no, other, round), Edge::FromPrevious),
-            Edge::FromPrevious => ((other, no, round), Edge::ToNext),
+        let me = self.id(no);
+        let (key, theirs) = match link.way {
+            Way::Out => ((no, other, round), LinkId::from(me)),
+            Way::In => ((other, no, round), LinkId::to(me)),
         };
         let expected = self.seats[other]
             .plane
             .order
             .as_mut()
             .filter(|o| o.round == round);
-        let Some(end) = expected.and_then(|order| order.end_mut(theirs)) else {
+        let Some(end) = expected.and_then(|order| order.ends.get_mut(&theirs)) else {
             return false;
         };
         assert_eq!(
@@ -252,21 +216,21 @@ impl Run {
             .plane
             .order
             .as_mut()
-            .and_then(|o| o.end_mut(edge))
+            .and_then(|o| o.ends.get_mut(&link))
         {
             end.up = Some(key);
         }
         self.fabric.links.insert(key, Link::default());
-        self.report_edge(no, round, edge);
-        self.report_edge(other, round, theirs);
+        self.report_link(no, round, link);
+        self.report_link(other, round, theirs);
         true
     }
 
-    fn report_edge(&mut self, no: SeatNo, round: Round, edge: Edge) {
+    fn report_link(&mut self, no: SeatNo, round: Round, link: LinkId) {
         let order = self.seats[no].plane.order.as_mut();
-        if let Some(end) = order.and_then(|order| order.end_mut(edge)) {
+        if let Some(end) = order.and_then(|order| order.ends.get_mut(&link)) {
             end.reported = true;
-            let up = PeerInput::EdgeUp { round, edge };
+            let up = PeerInput::LinkUp { round, link };
             self.seats[no].inbox.push_back(up);
         }
     }
@@ -276,27 +240,24 @@ impl Run {
     }
 
     /// Uses the lanes that it is told to, and drops all others.
-    fn adopt_ring(
-        &mut self,
-        no: SeatNo,
-        topology: Topology,
-        (next, previous): (Option<AdoptedEdge>, Option<AdoptedEdge>),
-    ) {
+    fn adopt_ring(&mut self, no: SeatNo, topology: Topology, links: &[AdoptedLink]) {
         let plane = &mut self.seats[no].plane;
         let had = plane.all_links();
         let order = plane.order.take();
-        let choose = |edge: Edge, adopted: Option<AdoptedEdge>, standing: Option<LinkKey>| {
-            let fresh = order.iter().flat_map(Order::ends).find(|(e, _)| *e == edge);
-            let fresh = fresh.and_then(|(_, end)| end.up);
-            adopted.map(|adopted| match adopted {
-                AdoptedEdge::Keep => standing.expect("what is to be kept stands"),
-                AdoptedEdge::Use(round) => fresh
+        let choose = |adopted: &AdoptedLink| {
+            let standing = plane.links.get(&adopted.link).copied();
+            let fresh = order
+                .iter()
+                .find_map(|order| order.ends.get(&adopted.link)?.up);
+            let key = match adopted.lanes {
+                AdoptedLanes::Keep => standing.expect("what is to be kept stands"),
+                AdoptedLanes::Use(round) => fresh
                     .filter(|key| key.2 == round)
                     .expect("what is to be used is up"),
-            })
+            };
+            (adopted.link, key)
         };
-        plane.next = choose(Edge::ToNext, next, plane.next);
-        plane.previous = choose(Edge::FromPrevious, previous, plane.previous);
+        plane.links = links.iter().map(choose).collect();
         plane.topology = topology;
         let kept = plane.all_links();
         self.drop_links(no, had.difference(&kept).copied());
@@ -314,18 +275,37 @@ impl Run {
     }
 
     fn notice_break(&mut self, no: SeatNo, key: LinkKey) {
-        if let Some(edge) = self.seats[no].plane.edge_of(key) {
+        if let Some(link) = self.seats[no].plane.link_of(key) {
             let built = key.2;
             self.seats[no]
                 .inbox
-                .push_back(PeerInput::EdgeBroke { edge, built });
+                .push_back(PeerInput::LinkBroke { link, built });
         }
     }
 
-    /// A lane of a standing ring edge ends between two living peers; the first `kept` frames on
+    /// The lanes on which a process sends around its ring. `None`: there are none.
+    pub(super) fn lanes_to_next(&self, no: SeatNo) -> Option<LinkKey> {
+        let plane = &self.seats[no].plane;
+        let next = plane.ring().next_of(self.seats[no].id?)?;
+        plane.links.get(&LinkId::to(next)).copied()
+    }
+
+    /// The lanes on which it receives there.
+    pub(super) fn lanes_from_previous(&self, no: SeatNo) -> Option<LinkKey> {
+        let plane = &self.seats[no].plane;
+        let previous = plane.ring().previous_of(self.seats[no].id?)?;
+        plane.links.get(&LinkId::from(previous)).copied()
+    }
+
+    /// Who is next on the ring of a process that is on one.
+    pub(crate) fn next_of(&self, no: SeatNo) -> SeatNo {
+        self.lanes_to_next(no).expect("it is on a ring").1
+    }
+
+    /// A lane of the link to the next on the ring ends between two living peers; the first `kept` frames on
     /// their way still arrive.
-    pub(crate) fn break_edge(&mut self, from: SeatNo, kept: usize) {
-        let Some(key) = self.seats[from].plane.next else {
+    pub(crate) fn break_link(&mut self, from: SeatNo, kept: usize) {
+        let Some(key) = self.lanes_to_next(from) else {
             return;
         };
         let link = self.fabric.links.entry(key).or_default();
@@ -341,7 +321,7 @@ impl Run {
         let links = self.seats[no].plane.all_links();
         self.drop_links(no, links.into_iter());
         let plane = &mut self.seats[no].plane;
-        (plane.next, plane.previous, plane.order) = (None, None, None);
+        (plane.links, plane.order) = (BTreeMap::new(), None);
         plane.rings.clear();
         plane.moving = None;
         plane.probing = None;

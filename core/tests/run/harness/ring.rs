@@ -189,9 +189,8 @@ impl Run {
 
     /// The lanes to the next and from the previous process. `None`: one of them is gone.
     fn lanes_of_ring(&self, no: SeatNo, index: usize) -> Option<(LinkKey, LinkKey)> {
-        let plane = &self.seats[no].plane;
-        let (next, previous) = (plane.next, plane.previous);
-        let (me, ring) = (self.id(no), &plane.rings[index].ring);
+        let (next, previous) = (self.lanes_to_next(no), self.lanes_from_previous(no));
+        let (me, ring) = (self.id(no), &self.seats[no].plane.rings[index].ring);
         self.assert_leads(next.map(|key| key.1), ring.next_of(me), no);
         self.assert_leads(previous.map(|key| key.0), ring.previous_of(me), no);
         next.zip(previous)

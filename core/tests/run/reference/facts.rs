@@ -6,12 +6,12 @@ use pccl_core::element::CollectiveSpec;
 use pccl_core::id::{PeerId, Round, Seq, Tag};
 use pccl_core::messages::{AbortCause, CollectiveRefusal, Misdeed, RingOutcome, ToMaster, ToPeer};
 use pccl_core::shared_state::{SyncFailure, SyncVote};
-use pccl_core::topology::BrokenEdges;
+use pccl_core::topology::{BrokenLinks, LinkId};
 use pccl_core::wire::MAX_ENTRY_NAME_BYTES;
 
-use super::rings::in_order;
+use super::rings::{ends_of, in_order};
 use super::seen::Seen;
-use super::{Reference, UNCONNECTABLE};
+use super::{Reference, RingEdge, UNCONNECTABLE};
 
 impl Reference {
     /// False: no peer that keeps to the protocol says this here.
@@ -23,12 +23,12 @@ impl Reference {
                 self.goes(peer);
                 true
             }
-            ToMaster::EdgeUp { round, edge } => self.edge_reported(peer, *round, *edge, None, seen),
-            ToMaster::EdgeFailed {
+            ToMaster::LinkUp { round, link } => self.link_reported(peer, *round, *link, None, seen),
+            ToMaster::LinkFailed {
                 round,
-                edge,
+                link,
                 failure,
-            } => self.edge_reported(peer, *round, *edge, Some(*failure), seen),
+            } => self.link_reported(peer, *round, *link, Some(*failure), seen),
             // It was set aside, and was not told.
             ToMaster::ArePeersPending if self.aside.contains_key(&peer) => {
                 self.tell(peer, ToPeer::PeersPending { pending: true });
@@ -49,7 +49,7 @@ impl Reference {
             ToMaster::UpdateTopology { broken, .. } => {
                 let is_free = self.may_vote(peer);
                 if is_free {
-                    self.note_broken(peer, *broken);
+                    self.note_broken(peer, broken);
                     self.updating.insert(peer);
                     self.has_called(peer);
                 }
@@ -93,14 +93,14 @@ impl Reference {
                 broken,
             } => {
                 let is_present = *epoch == self.group_of(peer).epoch;
-                let broken = is_present.then_some(*broken);
-                self.wants(peer, *tag, *spec, broken.unwrap_or_default())
+                let broken = is_present.then(|| broken.clone());
+                self.wants(peer, *tag, *spec, &broken.unwrap_or_default())
             }
             ToMaster::CompleteCollective {
                 seq,
                 outcome,
                 broken,
-            } => self.votes(peer, *seq, *outcome, *broken, seen),
+            } => self.votes(peer, *seq, *outcome, broken, seen),
         }
     }
 
@@ -123,19 +123,30 @@ impl Reference {
         in_order && short && vote.entries.len() <= self.config.entries_max.0 as usize
     }
 
-    /// What a peer says about the edges of the ring that it is on.
-    fn note_broken(&mut self, peer: PeerId, broken: BrokenEdges) {
-        let group = self.group_of(peer);
-        let next = group.ring.next_of(peer).filter(|_| broken.to_next);
-        let previous = group.ring.previous_of(peer);
-        let previous = previous.filter(|_| broken.from_previous);
-        group.broken.extend(next.map(|next| (peer, next)));
-        group
-            .broken
-            .extend(previous.map(|previous| (previous, peer)));
+    /// What a peer says about its links. One that it does not have means nothing.
+    fn note_broken(&mut self, peer: PeerId, broken: &BrokenLinks) {
+        let BrokenLinks(broken) = broken;
+        let named = self.links_of(peer, |link| broken.contains(&link));
+        self.group_of(peer).broken.extend(named);
     }
 
-    fn wants(&mut self, peer: PeerId, tag: Tag, spec: CollectiveSpec, broken: BrokenEdges) -> bool {
+    /// Those links that a peer has, on the ring that it is on.
+    fn links_of(&mut self, peer: PeerId, which: impl Fn(LinkId) -> bool) -> BTreeSet<RingEdge> {
+        let links = self.group_of(peer).edges.keys().copied();
+        let is_meant = |edge: &RingEdge| {
+            let mut ends = ends_of(*edge).into_iter();
+            ends.any(|(end, link)| end == peer && which(link))
+        };
+        links.filter(is_meant).collect()
+    }
+
+    fn wants(
+        &mut self,
+        peer: PeerId,
+        tag: Tag,
+        spec: CollectiveSpec,
+        broken: &BrokenLinks,
+    ) -> bool {
         let tags = self.tags_of(peer);
         let is_taken = (self.may_vote(peer) || !tags.is_empty())
             && !tags.contains_key(&tag)
@@ -156,7 +167,7 @@ impl Reference {
         peer: PeerId,
         seq: Seq,
         outcome: RingOutcome,
-        broken: BrokenEdges,
+        broken: &BrokenLinks,
         seen: &Seen,
     ) -> bool {
         if seq.0 > self.executions {
@@ -196,26 +207,21 @@ impl Reference {
         }
     }
 
-    /// A collective came to nothing because this peer lost lanes: of these edges, or it says of none. Who
-    /// breaks rings again and again goes, if there is no ring without it.
-    fn breaks(&mut self, peer: PeerId, broken: BrokenEdges, bytes: u64, seen: &Seen) {
-        let which = match broken.any() {
-            true => broken,
-            false => BrokenEdges {
-                to_next: true,
-                from_previous: true,
-            },
-        };
-        self.note_broken(peer, which);
+    /// A collective came to nothing because this peer lost lanes: of these links, or it names none that it has.
+    /// Who breaks rings again and again goes, if there is no ring without it.
+    fn breaks(&mut self, peer: PeerId, broken: &BrokenLinks, bytes: u64, seen: &Seen) {
+        let BrokenLinks(broken) = broken;
+        let mut links = self.links_of(peer, |link| broken.contains(&link));
+        if links.is_empty() {
+            links = self.links_of(peer, |_| true);
+        }
         let most = self.config.wiring_attempts_max;
         let group = self.group_of(peer);
-        let next = group.ring.next_of(peer).filter(|_| which.to_next);
-        let previous = group.ring.previous_of(peer);
-        let previous = previous.filter(|_| which.from_previous);
-        let others: BTreeSet<PeerId> = next.into_iter().chain(previous).collect();
+        group.broken.extend(&links);
+        let pairs: BTreeSet<RingEdge> = links.into_iter().map(in_order).collect();
         let mut often = false;
-        for other in others {
-            let (times, largest) = group.breaks.entry(in_order((peer, other))).or_default();
+        for pair in pairs {
+            let (times, largest) = group.breaks.entry(pair).or_default();
             (*times, *largest) = (*times + 1, bytes.max(*largest));
             often |= *times >= most;
         }

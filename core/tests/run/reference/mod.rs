@@ -4,7 +4,7 @@
 //! registered and accepted, who waits in which call, which collectives run and who has voted, and what
 //! every peer must have been told. It keeps no state machine, no timers and no progress: what a peer
 //! is doing follows from the sets that it is in. Where the master has a choice (which order a ring
-//! has, who serves whom, who pays for an edge that does not come up), the reference takes what the
+//! has, who serves whom, who pays for a link that does not come up), the reference takes what the
 //! master chose from [`Seen`], and only checks that the choice was a legal one.
 //!
 //! | file | what it says |
@@ -53,7 +53,7 @@ type RingEdge = (PeerId, PeerId);
 
 /// It said what no peer that keeps to the protocol says. Which rule that broke, the stories check.
 const IMPROPER: Misdeed = Misdeed::Malformed;
-/// Its edges do not come up. The master says more: with whom, and what happened.
+/// Its links do not come up. The master says more: with whom, and what happened.
 const UNCONNECTABLE: (Refusal, Misdeed) = (
     Refusal::BadHello,
     Misdeed::Unconnectable { with: PeerId(0) },
@@ -122,11 +122,11 @@ struct Person {
 struct Group {
     ring: Ring,
     epoch: Epoch,
-    /// For each edge of the ring: when it was built, and with how many lanes.
+    /// For each link of the ring: when it was built, and with how many lanes.
     edges: BTreeMap<RingEdge, (Round, u16)>,
-    /// Edges of the ring that have lost a lane.
+    /// Links of the ring that have lost a lane.
     broken: BTreeSet<RingEdge>,
-    /// Pairs whose edge broke under collectives, lower number first: how often, and under how many bytes
+    /// Pairs whose link broke under collectives, lower number first: how often, and under how many bytes
     /// at most, since as many were reduced.
     breaks: BTreeMap<RingEdge, (u8, u64)>,
     /// Who has cancelled collectives: how often, and of how many bytes at most, since as many were reduced.

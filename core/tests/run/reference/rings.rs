@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pccl_core::id::{GroupId, PeerId, Round, Tag};
 use pccl_core::messages::{CallFailure, CallKind, CollectiveRefusal, Conflict, ToPeer};
-use pccl_core::topology::{Edge, LaneFailure, Ring, RingEdges, Topology, WorldSizes};
+use pccl_core::topology::{
+    BuiltLink, LaneFailure, Layout, LinkId, Ring, Topology, Way, WorldSizes,
+};
 
 use super::seen::Seen;
 use super::{Group, Peers, Reference, RingEdge, UNCONNECTABLE};
@@ -27,15 +29,15 @@ pub(super) struct Wiring {
     pub(super) purpose: Purpose,
     /// Whom it concerns, newcomers included.
     pub(super) members: Peers,
-    /// What is to be built. The other edges of the new rings stand and are whole.
+    /// What is to be built. The other links of the new rings stand and are whole.
     edges: BTreeSet<RingEdge>,
     /// Which ends are to open the lanes.
-    dialling: BTreeSet<(PeerId, Edge)>,
+    dialling: BTreeSet<(PeerId, LinkId)>,
     standing: BTreeSet<RingEdge>,
-    /// Failed attempts before this one. After one, edges that stand may be built again.
+    /// Failed attempts before this one. After one, links that stand may be built again.
     doubts: u32,
-    /// Which ends of which edges have not said that they are up.
-    lacking: BTreeSet<(PeerId, Edge)>,
+    /// Which ends of which links have not said that they are up.
+    lacking: BTreeSet<(PeerId, LinkId)>,
     /// What an end reported to have failed.
     failed: BTreeSet<RingEdge>,
     /// Who reported that.
@@ -47,9 +49,9 @@ impl Wiring {
         self.lacking.iter().any(|(other, _)| *other == peer)
     }
 
-    fn is_up(&self, (from, to): RingEdge) -> bool {
-        let lacks = |end| self.lacking.contains(&end);
-        !lacks((from, Edge::ToNext)) && !lacks((to, Edge::FromPrevious))
+    fn is_up(&self, edge: RingEdge) -> bool {
+        let mut ends = ends_of(edge).into_iter();
+        !ends.any(|end| self.lacking.contains(&end))
     }
 
     fn is_open(&self, edge: &RingEdge) -> bool {
@@ -68,7 +70,7 @@ impl Wiring {
 }
 
 impl Reference {
-    /// Orders edges to be built. Where there is nothing to build, the rings stand at once.
+    /// Orders links to be built. Where there is nothing to build, the rings stand at once.
     pub(super) fn connect(&mut self, purpose: Purpose, mut members: Peers, seen: &Seen) {
         // Newcomers that held up two attempts may be left out of the next one.
         members.retain(|peer| {
@@ -100,13 +102,8 @@ impl Reference {
         let ordered: Peers = wiring.lacking.iter().map(|(peer, _)| *peer).collect();
         for peer in ordered {
             // Whom to connect with is the master's choice.
-            let round = Round(0);
-            let (next, previous) = (None, None);
-            let order = ToPeer::EstablishRing {
-                round,
-                next,
-                previous,
-            };
+            let (round, links) = (Round(0), Vec::new());
+            let order = ToPeer::EstablishLinks { round, links };
             self.said.push((peer, order));
         }
         if wiring.lacking.is_empty() {
@@ -196,15 +193,17 @@ impl Reference {
             }
             let topology = self.topology_of(*peer);
             let group = &self.groups[&self.peers[peer].group];
-            let built = |edge: RingEdge| group.edges[&edge].0;
-            let built = RingEdges {
-                next: topology
-                    .ring
-                    .next_of(*peer)
-                    .map(|next| built((*peer, next))),
-                previous: (topology.ring.previous_of(*peer)).map(|before| built((before, *peer))),
+            let built = |link: LinkId, edge: RingEdge| {
+                let (built, _) = group.edges[&edge];
+                BuiltLink { link, built }
             };
-            self.tell(*peer, ToPeer::TopologyEstablished { topology, built });
+            // Those on which it sends come first; a ring has one of each kind at most.
+            let next = topology.ring.next_of(*peer);
+            let to_next = next.map(|next| built(LinkId::to(next), (*peer, next)));
+            let previous = topology.ring.previous_of(*peer);
+            let from_previous = previous.map(|before| built(LinkId::from(before), (before, *peer)));
+            let layout = Layout(to_next.into_iter().chain(from_previous).collect());
+            self.tell(*peer, ToPeer::TopologyEstablished { topology, layout });
         }
         if wiring.purpose == Purpose::Better {
             self.conclude_search(true);
@@ -285,12 +284,12 @@ impl Reference {
         }
     }
 
-    /// Each end reports each of its edges once.
-    pub(super) fn edge_reported(
+    /// Each end reports each of its links once.
+    pub(super) fn link_reported(
         &mut self,
         peer: PeerId,
         round: Round,
-        end: Edge,
+        end: LinkId,
         failure: Option<LaneFailure>,
         seen: &Seen,
     ) -> bool {
@@ -338,7 +337,8 @@ impl Reference {
 
     /// The attempt is judged: whatever was not reported up has failed, and somebody may have to go for it.
     /// Whom the master sends away is its choice; but a newcomer has to have a failed pair, or to be
-    /// cut off, and an accepted peer goes only if no ring is left, or much has failed in vain.
+    /// cut off, and an accepted peer goes only if no ring is left, neither with newcomers nor without, or much
+    /// has failed in vain.
     pub(super) fn wiring_fails(&mut self, round: Round, seen: &Seen) {
         let mut wirings = self.wirings.iter();
         let Some(wiring) = wirings.find(|wiring| wiring.round == round).cloned() else {
@@ -359,10 +359,13 @@ impl Reference {
             of_group.retain(|peer| self.peers.get(peer).is_some_and(|p| p.group == group));
             let is_newcomer = !self.accepted.contains(lost);
             let many = self.failed_pairs.len() >= 8;
+            let accepted = &of_group & &self.accepted;
+            // One that is alone has a ring of its own, and nobody on it.
+            let leaves_a_ring = accepted.len() > 1 && self.a_ring_is_left(group, &accepted);
             assert!(
                 is_newcomer && self.suspects.contains(lost)
                     || many
-                    || !self.a_ring_is_left(group, &of_group),
+                    || !leaves_a_ring && !self.a_ring_is_left(group, &of_group),
                 "{lost} goes for {:?}",
                 self.failed_pairs
             );
@@ -374,7 +377,7 @@ impl Reference {
         self.give_up(|wiring| wiring.round == round);
     }
 
-    /// Is there a ring of these without a pair that has failed, standing edges apart, or that broke under
+    /// Is there a ring of these without a pair that has failed, standing links apart, or that broke under
     /// two collectives?
     pub(super) fn a_ring_is_left(&self, group: GroupId, members: &Peers) -> bool {
         let whole = |edge: RingEdge| {
@@ -469,9 +472,10 @@ fn leads_back(
     })
 }
 
-/// The two reports about an edge.
-fn ends_of((from, to): RingEdge) -> [(PeerId, Edge); 2] {
-    [(from, Edge::ToNext), (to, Edge::FromPrevious)]
+/// What its two ends call a link.
+pub(super) fn ends_of((from, to): RingEdge) -> [(PeerId, LinkId); 2] {
+    let link = |way, with| LinkId { way, with };
+    [(from, link(Way::Out, to)), (to, link(Way::In, from))]
 }
 
 /// Whichever way it leads.

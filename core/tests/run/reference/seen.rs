@@ -7,12 +7,10 @@ use pccl_core::master::MasterOutput;
 use pccl_core::messages::ToPeer;
 use pccl_core::shared_state::{SyncPlan, SyncRole};
 use pccl_core::states::Event;
-use pccl_core::topology::{Edge, LaneOrder, Ring};
+use pccl_core::topology::{LaneOrder, LinkId, LinkOrder, Ring, Way};
 
 use super::rings::is_permutation;
 use super::{Peers, RingEdge};
-
-type EdgeOrder = (Round, Option<LaneOrder>, Option<LaneOrder>);
 
 /// The free choices in what a master did about one input.
 #[derive(Debug, Default)]
@@ -25,7 +23,7 @@ pub(super) struct Seen {
     pub(super) newest: Round,
     /// Who becomes part of an attempt at connecting a ring.
     handed: Peers,
-    orders: BTreeMap<PeerId, EdgeOrder>,
+    orders: BTreeMap<PeerId, (Round, Vec<LinkOrder>)>,
     /// In the order in which they were told: a repair may follow an update at once, or the other way round.
     rings: BTreeMap<PeerId, Vec<Ring>>,
     probes: BTreeMap<PeerId, (Round, Vec<LaneOrder>)>,
@@ -59,13 +57,8 @@ impl Seen {
 
     fn note(&mut self, peer: PeerId, message: &ToPeer) {
         match message {
-            ToPeer::EstablishRing {
-                round,
-                next,
-                previous,
-                ..
-            } => {
-                self.orders.insert(peer, (*round, *next, *previous));
+            ToPeer::EstablishLinks { round, links } => {
+                self.orders.insert(peer, (*round, links.clone()));
                 self.newest = self.newest.max(*round);
             }
             ToPeer::TopologyEstablished { topology, .. } => {
@@ -85,46 +78,47 @@ impl Seen {
         }
     }
 
-    /// Edges that these are told to build. Both ends are told, with the same ticket, and one dials.
+    /// Links that these are told to build. Both ends are told, with the same ticket, and one dials. Each is
+    /// told its links in order, and each once.
     pub(super) fn ordered_edges(&self, members: &Peers) -> BTreeSet<RingEdge> {
-        let end = |peer: &PeerId, order: &LaneOrder| {
-            (order.ticket, order.dial.is_some(), *peer, order.with)
-        };
-        let of_members = || {
-            self.orders
-                .iter()
-                .filter(|(peer, _)| members.contains(peer))
-        };
-        let sending =
-            of_members().filter_map(|(peer, (_, next, _))| Some(end(peer, next.as_ref()?)));
-        let receiving =
-            of_members().filter_map(|(peer, (_, _, previous))| Some(end(peer, previous.as_ref()?)));
-        let sending: BTreeSet<(Ticket, bool, PeerId, PeerId)> = sending.collect();
-        let mirrored = receiving.map(|(ticket, dials, to, from)| (ticket, !dials, from, to));
-        assert_eq!(
-            sending,
-            mirrored.collect(),
-            "both ends of an edge are told the same"
-        );
+        let mut sending: BTreeSet<(Ticket, bool, PeerId, PeerId)> = BTreeSet::new();
+        let mut mirrored = BTreeSet::new();
+        for (peer, order) in self.orders_of(members) {
+            let LaneOrder {
+                with, ticket, dial, ..
+            } = order.lanes;
+            match order.way {
+                Way::Out => sending.insert((ticket, dial.is_some(), peer, with)),
+                Way::In => mirrored.insert((ticket, dial.is_none(), with, peer)),
+            };
+        }
+        for (peer, (_, links)) in &self.orders {
+            let place = |order: &LinkOrder| (order.way == Way::In, order.lanes.with);
+            let in_order = links.is_sorted_by(|one, next| place(one) < place(next));
+            assert!(in_order, "{peer} is told {links:?}");
+        }
+        assert_eq!(sending, mirrored, "both ends of a link are told the same");
         sending
             .into_iter()
             .map(|(_, _, from, to)| (from, to))
             .collect()
     }
 
-    /// Which of these open the lanes of which of their edges.
-    pub(super) fn dialling(&self, members: &Peers) -> BTreeSet<(PeerId, Edge)> {
-        let orders = self
-            .orders
-            .iter()
-            .filter(|(peer, _)| members.contains(peer));
-        let dials = |order: &Option<LaneOrder>| order.is_some_and(|order| order.dial.is_some());
-        let ends = orders.flat_map(|(peer, (_, next, previous))| {
-            let next = dials(next).then_some((*peer, Edge::ToNext));
-            let previous = dials(previous).then_some((*peer, Edge::FromPrevious));
-            next.into_iter().chain(previous)
+    /// Which of these open the lanes of which of their links.
+    pub(super) fn dialling(&self, members: &Peers) -> BTreeSet<(PeerId, LinkId)> {
+        let orders = self.orders_of(members);
+        let dialling = orders.filter(|(_, order)| order.lanes.dial.is_some());
+        let ends = dialling.map(|(peer, order)| {
+            let (way, with) = (order.way, order.lanes.with);
+            (peer, LinkId { way, with })
         });
         ends.collect()
+    }
+
+    /// What these are told to connect.
+    fn orders_of(&self, members: &Peers) -> impl Iterator<Item = (PeerId, &LinkOrder)> {
+        let of_members = (self.orders.iter()).filter(|(peer, _)| members.contains(peer));
+        of_members.flat_map(|(peer, (_, links))| links.iter().map(|order| (*peer, order)))
     }
 
     /// Whether it becomes part of an attempt at connecting a ring.

@@ -166,8 +166,8 @@ impl Shadow {
             message,
             ToMaster::ArePeersPending
                 | ToMaster::Withdraw { .. }
-                | ToMaster::EdgeUp { .. }
-                | ToMaster::EdgeFailed { .. }
+                | ToMaster::LinkUp { .. }
+                | ToMaster::LinkFailed { .. }
                 | ToMaster::Heartbeat { moved: false }
         );
         let only_talks = match lateness {
@@ -291,10 +291,9 @@ fn by_peer(said: impl IntoIterator<Item = (PeerId, ToPeer)>) -> BTreeMap<PeerId,
 fn without_choices(message: ToPeer) -> ToPeer {
     let round = Round(0);
     match message {
-        ToPeer::EstablishRing { .. } => ToPeer::EstablishRing {
+        ToPeer::EstablishLinks { .. } => ToPeer::EstablishLinks {
             round,
-            next: None,
-            previous: None,
+            links: Vec::new(),
         },
         ToPeer::Probe { .. } => ToPeer::Probe {
             round,

@@ -13,8 +13,8 @@ use std::time::Duration;
 use pccl_core::id::{ConnId, GroupId, PeerId, Round, Seq};
 use pccl_core::master::TourProblem;
 use pccl_core::messages::{ToMaster, ToPeer};
-pub use pccl_core::peer::AdoptedEdge;
-use pccl_core::topology::{Edge, LaneFailure, LaneOrder, Ring};
+pub use pccl_core::peer::{AdoptedLanes, AdoptedLink};
+use pccl_core::topology::{LaneFailure, LaneOrder, LinkId, LinkOrder, Ring};
 
 pub use master::MasterDesk;
 pub use peer::PeerDesk;
@@ -99,17 +99,17 @@ pub enum Out {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Fact {
-    EdgeUp {
+    LinkUp {
         round: Round,
-        edge: Edge,
+        link: LinkId,
     },
-    EdgeFailed {
+    LinkFailed {
         round: Round,
-        edge: Edge,
+        link: LinkId,
         failure: LaneFailure,
     },
-    EdgeBroke {
-        edge: Edge,
+    LinkBroke {
+        link: LinkId,
         built: Round,
     },
     RingEnded {
@@ -135,17 +135,15 @@ pub enum Fact {
 pub enum Order {
     Send(Up),
     Answer(Heard),
-    /// Connect these edges; what an earlier attempt has connected is dropped.
+    /// Connect these links; what an earlier attempt has connected is dropped.
     Connect {
         round: Round,
-        next: Option<LaneOrder>,
-        previous: Option<LaneOrder>,
+        links: Vec<LinkOrder>,
     },
-    /// The ring from here on, and which lanes are its edges.
+    /// The ring from here on, and all links of this peer.
     Adopt {
         ring: Ring,
-        next: Option<AdoptedEdge>,
-        previous: Option<AdoptedEdge>,
+        links: Vec<AdoptedLink>,
     },
     Run {
         seq: Seq,
@@ -209,11 +207,11 @@ pub fn is_beat_down(message: &Down) -> bool {
     *message == Down::Heartbeat
 }
 
-/// The round of an order to connect ring edges.
+/// The round of an order to connect links.
 #[must_use]
 pub fn round_of_wiring(message: &Down) -> Option<Round> {
     match message {
-        Down::EstablishRing { round, .. } => Some(*round),
+        Down::EstablishLinks { round, .. } => Some(*round),
         _ => None,
     }
 }
@@ -230,9 +228,9 @@ pub fn started_by(message: &Down) -> Option<Seq> {
 /// A message with a number, for tests.
 #[cfg(test)]
 pub(super) fn numbered(number: u64) -> Up {
-    Up::EdgeUp {
+    Up::LinkUp {
         round: Round(number),
-        edge: Edge::ToNext,
+        link: LinkId::to(PeerId(0)),
     }
 }
 
@@ -240,7 +238,7 @@ pub(super) fn numbered(number: u64) -> Up {
 #[cfg(test)]
 pub(super) fn number_of(message: &Up) -> Option<u64> {
     match message {
-        Up::EdgeUp { round, .. } => Some(round.0),
+        Up::LinkUp { round, .. } => Some(round.0),
         _ => None,
     }
 }

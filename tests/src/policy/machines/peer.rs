@@ -18,7 +18,7 @@ pub struct PeerDesk {
 }
 
 impl PeerDesk {
-    /// Reached at an address and port, with so many lanes per edge.
+    /// Reached at an address and port, with so many lanes per link.
     #[must_use]
     pub fn new(group: u32, address: IpAddr, port: u16, lanes: u16) -> Self {
         let config = PeerConfig {
@@ -78,7 +78,7 @@ impl PeerDesk {
         })
     }
 
-    /// Lanes of each of its edges, while it is on a ring.
+    /// Lanes of each of its links, while it is on a ring.
     #[must_use]
     pub fn lanes(&self) -> Option<u16> {
         self.machine
@@ -100,24 +100,11 @@ impl PeerDesk {
         Some(match output {
             PeerOutput::Send(message) => Order::Send(message),
             PeerOutput::Answer(answer) => Order::Answer(heard_of(answer)?),
-            PeerOutput::Establish {
-                round,
-                next,
-                previous,
-            } => Order::Connect {
-                round,
-                next,
-                previous,
-            },
-            PeerOutput::AdoptRing {
-                topology,
-                next,
-                previous,
-            } => Order::Adopt {
-                ring: topology.ring,
-                next,
-                previous,
-            },
+            PeerOutput::Establish { round, links } => Order::Connect { round, links },
+            PeerOutput::AdoptRing { topology, links } => {
+                let ring = topology.ring;
+                Order::Adopt { ring, links }
+            }
             PeerOutput::RunRing { seq, spec, .. } => {
                 let bytes = spec.count * spec.element.size() as u64;
                 Order::Run { seq, bytes }

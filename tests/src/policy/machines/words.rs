@@ -48,17 +48,17 @@ pub(super) fn call_of(ask: Ask) -> Option<Call> {
 
 pub(super) fn input_of(fact: Fact) -> PeerInput {
     match fact {
-        Fact::EdgeUp { round, edge } => PeerInput::EdgeUp { round, edge },
-        Fact::EdgeFailed {
+        Fact::LinkUp { round, link } => PeerInput::LinkUp { round, link },
+        Fact::LinkFailed {
             round,
-            edge,
+            link,
             failure,
-        } => PeerInput::EdgeFailed {
+        } => PeerInput::LinkFailed {
             round,
-            edge,
+            link,
             failure,
         },
-        Fact::EdgeBroke { edge, built } => PeerInput::EdgeBroke { edge, built },
+        Fact::LinkBroke { link, built } => PeerInput::LinkBroke { link, built },
         Fact::RingEnded { seq, done } => {
             let outcome = if done {
                 RingOutcome::Done

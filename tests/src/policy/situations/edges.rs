@@ -12,8 +12,8 @@ pub(super) fn situations() -> Vec<Situation> {
     let sizes = [2, 3, 8, 50].into_iter();
     let mut all: Vec<Situation> = sizes.map(|count| mute_edge(count, false)).collect();
     all.extend([8, 50].into_iter().map(|count| mute_edge(count, true)));
-    all.push(liar("names no edge", Habit::ReportsLoss));
-    all.push(liar("names its edge", Habit::ReportsLossOfItsEdge));
+    all.push(liar("names no link", Habit::ReportsLoss));
+    all.push(liar("names its link", Habit::ReportsLossOfItsLink));
     all
 }
 

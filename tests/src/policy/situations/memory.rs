@@ -115,7 +115,7 @@ fn one_lane_visitor() -> Situation {
             trial.watched(10 * MINUTE).checked(|world| {
                 let lanes: Vec<u16> = world.everybody().filter_map(|seat| seat.lanes()).collect();
                 let whole = lanes.len() == 4 && lanes.iter().all(|lanes| *lanes == 16);
-                (!whole).then(|| format!("lanes per edge are {lanes:?}"))
+                (!whole).then(|| format!("lanes per link are {lanes:?}"))
             })
         },
     )

@@ -1,10 +1,10 @@
-//! A standing ring edge: its lanes, the tasks that keep them, and the one report that it broke.
+//! A standing link: its lanes, the tasks that keep them, and the one report that it broke.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pccl_core::id::Round;
-use pccl_core::topology::Edge;
+use pccl_core::topology::{LinkId, Way};
 use pccl_core::transport::Lane;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -13,10 +13,10 @@ use super::sending::TxSlot;
 use super::{DataEvent, Shared, receiving, sending};
 use crate::progress::Progress;
 
-/// What is known about an edge by everybody who uses it.
+/// What is known about a link by everybody who uses it.
 #[derive(Debug)]
-pub(super) struct EdgeState {
-    edge: Edge,
+pub(super) struct LinkState {
+    link: LinkId,
     built: Round,
     /// The engine was told, or need not be.
     reported: AtomicBool,
@@ -31,24 +31,24 @@ pub(super) struct EdgeState {
     events: mpsc::UnboundedSender<DataEvent>,
 }
 
-impl EdgeState {
-    /// Which edge it is.
-    pub(super) const fn edge(&self) -> Edge {
-        self.edge
+impl LinkState {
+    /// Which link it is.
+    pub(super) const fn link(&self) -> LinkId {
+        self.link
     }
 
-    /// The round in which the edge was built.
+    /// The round in which the link was built.
     pub(super) const fn built(&self) -> Round {
         self.built
     }
 
-    /// Tells the engine that the edge is broken, unless that was done before.
+    /// Tells the engine that the link is broken, unless that was done before.
     pub(super) fn report(&self) {
         if !self.reported.swap(true, Ordering::AcqRel) {
-            tracing::debug!(edge = ?self.edge, built = %self.built, "ring edge broke");
+            tracing::debug!(link = ?self.link, built = %self.built, "a link broke");
             // Fails only where the engine is gone.
-            let _ = self.events.send(DataEvent::EdgeBroke {
-                edge: self.edge,
+            let _ = self.events.send(DataEvent::LinkBroke {
+                link: self.link,
                 built: self.built,
             });
         }
@@ -104,21 +104,21 @@ pub(super) struct Installed {
     pub(super) lanes: Vec<Lane>,
 }
 
-/// An edge in use. Dropping it ends its tasks, and the lanes as soon as no operation holds them.
+/// A link in use. Dropping it ends its tasks, and the lanes as soon as no operation holds them.
 #[derive(Debug)]
-pub(super) struct StandingEdge {
-    pub(super) state: Arc<EdgeState>,
-    /// The lanes, by number; none on the edge that receives.
+pub(super) struct StandingLink {
+    pub(super) state: Arc<LinkState>,
+    /// The lanes, by number; none on a link that receives.
     pub(super) slots: Arc<[Arc<TxSlot>]>,
     _keepers: JoinSet<()>,
 }
 
-impl StandingEdge {
+impl StandingLink {
     /// Puts lanes to use. Has to be called inside a tokio runtime.
-    pub(super) fn stand(edge: Edge, installed: Installed, shared: &Arc<Shared>) -> Self {
+    pub(super) fn stand(link: LinkId, installed: Installed, shared: &Arc<Shared>) -> Self {
         let Installed { built, lanes } = installed;
-        let state = Arc::new(EdgeState {
-            edge,
+        let state = Arc::new(LinkState {
+            link,
             built,
             reported: AtomicBool::new(false),
             ended: lanes.iter().map(|_| AtomicBool::new(false)).collect(),
@@ -130,16 +130,16 @@ impl StandingEdge {
         let mut slots = Vec::new();
         let mut keepers = JoinSet::new();
         for (number, mut lane) in (0..).zip(lanes) {
-            match edge {
-                Edge::ToNext => {
+            match link.way {
+                Way::Out => {
                     // Small frames fit into the system's buffers, so only the system can tell that they
-                    // do not arrive; it has to before the next rank starves.
+                    // do not arrive; it has to before the receiver starves.
                     lane.tx.give_up_after(shared.config.stall);
                     let (keeper, slot) = sending::Keeper::new(number, lane, &state, shared);
                     slots.push(slot);
                     keepers.spawn(keeper.run());
                 }
-                Edge::FromPrevious => {
+                Way::In => {
                     let keeper = receiving::Keeper::new(number, lane, &state, shared);
                     keepers.spawn(keeper.run());
                 }
@@ -152,15 +152,15 @@ impl StandingEdge {
         }
     }
 
-    /// Takes the edge out of use on purpose: nobody is told that it broke, but running operations
+    /// Takes the link out of use on purpose: nobody is told that it broke, but running operations
     /// learn that they have lost it.
     pub(super) fn retire(self, shared: &Shared) {
         self.state.reported.store(true, Ordering::Release);
-        shared.registry.edge_gone(self.state.edge, self.state.built);
+        shared.registry.link_gone(self.state.link, self.state.built);
     }
 }
 
-impl Drop for StandingEdge {
+impl Drop for StandingLink {
     fn drop(&mut self) {
         for slot in self.slots.iter() {
             slot.end();

@@ -1,11 +1,13 @@
-//! Carrying out what a peer's machine orders; connecting and dropping ring edges.
+//! Carrying out what a peer's machine orders; connecting and dropping links.
+
+use std::collections::BTreeMap;
 
 use pccl_core::id::{PeerId, Round, Ticket};
-use pccl_core::topology::{Edge, LaneFailure, LaneOrder};
+use pccl_core::topology::{LaneFailure, LinkId, LinkOrder, Ring};
 
 use super::machines::{Fact, Order, PeerDesk};
 use super::network::{Path, SeatNo};
-use super::plane::{Attempt, End, LaneKey, key};
+use super::plane::{Attempt, End, LaneKey, Member, key};
 use super::seat::Knock;
 use super::world::{Happening, Process, World};
 
@@ -14,22 +16,10 @@ impl World {
         match order {
             Order::Send(message) => self.send_up(process, message),
             Order::Answer(heard) => self.user_hears(process, heard),
-            Order::Connect {
-                round,
-                next,
-                previous,
-            } => self.connect(process, round, next, previous),
-            Order::Adopt {
-                ring,
-                next,
-                previous,
-            } => {
-                let ring = ring
-                    .0
-                    .iter()
-                    .filter_map(|peer| self.seat_of(*peer))
-                    .collect();
-                let dropped = self.seats[process.seat.0].plane.adopt(ring, next, previous);
+            Order::Connect { round, links } => self.connect(process, round, &links),
+            Order::Adopt { ring, links } => {
+                let ring = self.members_of(&ring);
+                let dropped = self.seats[process.seat.0].plane.adopt(ring, &links);
                 self.drop_lanes(process.seat, dropped);
             }
             Order::Run { seq, bytes } => self.run_ring(process, seq, bytes),
@@ -62,6 +52,14 @@ impl World {
         self.processes.get(&peer).map(|process| process.seat)
     }
 
+    fn members_of(&self, ring: &Ring) -> Vec<Member> {
+        let member = |peer: &PeerId| {
+            let seat = self.seat_of(*peer)?;
+            Some(Member { peer: *peer, seat })
+        };
+        ring.0.iter().filter_map(member).collect()
+    }
+
     /// The peer that runs at a seat.
     pub(super) fn peer_at(&self, seat: SeatNo) -> Option<PeerId> {
         let at = self.process(seat)?;
@@ -83,74 +81,64 @@ impl World {
         }
     }
 
-    fn connect(
-        &mut self,
-        process: Process,
-        round: Round,
-        next: Option<LaneOrder>,
-        previous: Option<LaneOrder>,
-    ) {
-        let end = |order: LaneOrder| {
-            Some(End {
-                with: order.with,
-                seat: self.seat_of(order.with)?,
-                ticket: order.ticket,
-                dials: order.dial.is_some(),
+    fn connect(&mut self, process: Process, round: Round, links: &[LinkOrder]) {
+        let end = |order: &LinkOrder| {
+            let end = End {
+                seat: self.seat_of(order.lanes.with)?,
+                ticket: order.lanes.ticket,
+                dials: order.lanes.dial.is_some(),
                 up: false,
                 failed: false,
-            })
+            };
+            Some((order.link(), end))
         };
-        let attempt = Attempt {
-            round,
-            next: next.and_then(end),
-            previous: previous.and_then(end),
-        };
-        let ends = [
-            (Edge::ToNext, attempt.next),
-            (Edge::FromPrevious, attempt.previous),
-        ];
+        let ends: BTreeMap<LinkId, End> = links.iter().filter_map(end).collect();
+        let dialled: Vec<LinkId> = ends
+            .iter()
+            .filter(|(_, end)| end.dials)
+            .map(|(link, _)| *link)
+            .collect();
+        let attempt = Attempt { round, ends };
         let dropped = self.seats[process.seat.0].plane.take_order(attempt);
         self.drop_lanes(process.seat, dropped);
-        for (edge, end) in ends {
-            if let Some(end) = end.filter(|end| end.dials) {
-                self.dial(process, round, edge, end);
-            }
+        for link in dialled {
+            self.dial(process, round, link);
         }
         for knock in std::mem::take(&mut self.seats[process.seat.0].knocks) {
             self.admit(process, knock);
         }
     }
 
-    fn dial(&mut self, process: Process, round: Round, edge: Edge, end: End) {
+    fn dial(&mut self, process: Process, round: Round, link: LinkId) {
         let spread = self.draw(self.pace.spread);
         let pace = &self.pace;
-        let (time, answer) = match self.path_to(process.seat, end.with) {
+        let (time, answer) = match self.path_to(process.seat, link.with) {
             Path::Good | Path::Mute => (pace.connect() + spread, Ok(())),
             Path::Refused => (pace.round_trip + spread, Err(LaneFailure::Refused)),
             Path::Filtered | Path::Cut => (pace.dial_limit, Err(LaneFailure::TimedOut)),
         };
-        self.after(time, Happening::DialAnswered(process, round, edge, answer));
+        self.after(time, Happening::DialAnswered(process, round, link, answer));
     }
 
     pub(super) fn dial_answered(
         &mut self,
         process: Process,
         round: Round,
-        edge: Edge,
+        link: LinkId,
         answer: Result<(), LaneFailure>,
     ) {
-        let Some(end) = self.dialling(process, round, edge) else {
+        let Some(end) = self.dialling(process, round, link) else {
             return;
         };
         let knock = Knock {
             from: process,
             round,
-            edge,
+            link,
             ticket: end.ticket,
         };
         match answer {
             Err(failure) => self.dial_fails(knock, failure),
-            Ok(()) => match self.processes.get(&end.with).copied() {
+            Ok(()) => match self.processes.get(&link.with).copied() {
                 Some(to) if self.runs(to) => self.admit(to, knock),
                 Some(_) | None => self.dial_fails(knock, LaneFailure::Closed),
             },
@@ -158,23 +146,23 @@ impl World {
     }
 
     /// The end that dials, while its order stands.
-    fn dialling(&self, process: Process, round: Round, edge: Edge) -> Option<End> {
+    fn dialling(&self, process: Process, round: Round, link: LinkId) -> Option<End> {
         if !self.runs(process) {
             return None;
         }
         let attempt = self.seats[process.seat.0].plane.attempt.as_ref()?;
-        let end = attempt.end(edge).filter(|end| end.dials && !end.up)?;
+        let end = attempt.ends.get(&link).filter(|end| end.dials && !end.up)?;
         (attempt.round == round).then_some(*end)
     }
 
     fn dial_fails(&mut self, knock: Knock, failure: LaneFailure) {
-        if self.dialling(knock.from, knock.round, knock.edge).is_none() {
+        if self.dialling(knock.from, knock.round, knock.link).is_none() {
             return;
         }
-        if self.seats[knock.from.seat.0].plane.fails(knock.edge) {
-            let fact = Fact::EdgeFailed {
+        if self.seats[knock.from.seat.0].plane.fails(knock.link) {
+            let fact = Fact::LinkFailed {
                 round: knock.round,
-                edge: knock.edge,
+                link: knock.link,
                 failure,
             };
             self.learn(knock.from, fact);
@@ -183,19 +171,19 @@ impl World {
 
     /// Lets a lane in that is expected, and holds one that may be soon.
     fn admit(&mut self, at: Process, knock: Knock) {
-        if self.dialling(knock.from, knock.round, knock.edge).is_none() {
+        if self.dialling(knock.from, knock.round, knock.link).is_none() {
             return;
         }
-        let Some(edge) = self.seats[at.seat.0].plane.expects(knock.ticket) else {
+        let Some(link) = self.seats[at.seat.0].plane.expects(knock.ticket) else {
             self.seats[at.seat.0].knocks.push(knock);
             self.after(self.pace.hold, Happening::HoldEnds(at, knock.ticket));
             return;
         };
-        let lanes = key(at.seat, knock.from.seat, edge, knock.round);
+        let lanes = key(at.seat, knock.from.seat, link.way, knock.round);
         self.lanes.insert(lanes, knock.from.seat);
-        for (end, edge) in [(at, edge), (knock.from, knock.edge)] {
-            if let Some(round) = self.seats[end.seat.0].plane.comes_up(edge) {
-                self.learn(end, Fact::EdgeUp { round, edge });
+        for (end, link) in [(at, link), (knock.from, knock.link)] {
+            if let Some(round) = self.seats[end.seat.0].plane.comes_up(link) {
+                self.learn(end, Fact::LinkUp { round, link });
             }
         }
     }
@@ -225,9 +213,9 @@ impl World {
         if !self.runs(process) {
             return;
         }
-        if let Some(edge) = self.seats[process.seat.0].plane.edge_of(lanes) {
+        if let Some(link) = self.seats[process.seat.0].plane.link_of(lanes) {
             let built = lanes.built;
-            self.learn(process, Fact::EdgeBroke { edge, built });
+            self.learn(process, Fact::LinkBroke { link, built });
             self.reduces_notice(process, lanes);
         }
     }

@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_link_was_given_first_arrives_first_and_no_sooner_than_its_latency() {
+    fn what_a_connection_was_given_first_arrives_first_and_no_sooner_than_its_latency() {
         let mut world = World::new(1);
         world.pace.control = 20 * MILLISECOND;
         world.seat(SeatPlan::at(0));
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn links_of_two_peers_overtake_each_other() {
+    fn connections_of_two_peers_overtake_each_other() {
         let mut world = World::new(1);
         let process = |seat| Process {
             seat: SeatNo(seat),
