@@ -1,6 +1,6 @@
 //! Traces as text, there and back, and gone.
 
-use pccl_model::catalogue::{deep, standard};
+use pccl_model::catalogue::{DEEPENED, deep, standard};
 use pccl_model::claim::Claim;
 use pccl_model::scenario::{Frames, Scenario};
 use pccl_model::step::Step;
@@ -114,7 +114,11 @@ fn a_deepened_scenario_has_one_fault_more_than_the_standard_one_of_its_name() {
         .into_iter()
         .filter(|deep| known.iter().any(|standard| standard.name == deep.name))
         .collect();
-    assert_eq!(deepened.len(), 6, "one of the names is not a standard one");
+    assert_eq!(
+        deepened.len(),
+        DEEPENED.len(),
+        "one of the names is not a standard one"
+    );
     for deep in deepened {
         let standard = known.iter().find(|standard| standard.name == deep.name);
         assert_eq!(

@@ -35,7 +35,7 @@ const DEATHS_AND_CUTS: &[Fault] = &[Fault::Crash, Fault::Cut, Fault::RefuseDial]
 
 /// What is explored with one fault more than in the standard run, and with frames in any order: one scenario of
 /// each of their files, the richest that was seen to stay in memory for ten minutes.
-const DEEPENED: &[&str] = &[
+pub const DEEPENED: &[&str] = &[
     "reduce-3",
     "join-2-of-3",
     "consent-sync",
