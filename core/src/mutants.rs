@@ -58,6 +58,11 @@ mutants! {
     OnlyFirstTagAborted = "only-first-tag-aborted",
     /// A cancellation that crosses the start is forgotten: the ring runs, and the user waits for what it gave up.
     CancelForgottenAtStart = "cancel-forgotten-at-start",
+    /// The frames of an execution that its user had given up before it began are not thrown away: they wait for
+    /// a ring that never runs, and the lanes with them.
+    CancelledFramesKept = "cancelled-frames-kept",
+    /// The frames of an execution are not thrown away when it is decided: late ones wait for a ring that is over.
+    FramesOutliveVerdict = "frames-outlive-verdict",
     /// A vote that was taken back counts all the same: the collective starts without its caster.
     WithdrawnVoteCounts = "withdrawn-vote-counts",
     /// Contributors are told by their numbers, not in the order of the ring: a user takes one for another.

@@ -53,6 +53,7 @@ pub enum Claim {
     Failures,
     GivenUp,
     Measured,
+    Frames,
 }
 
 /// All claims.
@@ -102,6 +103,7 @@ pub const CLAIMS: &[Claim] = &[
     Claim::Failures,
     Claim::GivenUp,
     Claim::Measured,
+    Claim::Frames,
 ];
 
 impl Claim {
@@ -220,6 +222,9 @@ impl Claim {
             }
             Self::GivenUp => "no ring begins to run for a collective that its user has given up",
             Self::Measured => "better rings are looked for by what was measured in their direction",
+            Self::Frames => {
+                "the frames of an execution that is decided, or was given up before it began, are thrown away"
+            }
         }
     }
 
@@ -264,6 +269,7 @@ impl Claim {
             Self::Failures => Milestone::SyncFailed,
             Self::GivenUp => Milestone::Rewired,
             Self::Measured => Milestone::Optimized,
+            Self::Frames => Milestone::Committed,
         }
     }
 }

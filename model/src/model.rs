@@ -192,7 +192,8 @@ fn holds(claim: Claim) -> Condition {
         Fetched,
         Failures,
         GivenUp,
-        Measured
+        Measured,
+        Frames
     )
 }
 

@@ -365,8 +365,9 @@ impl Plane {
         ended
     }
 
-    /// Gives an execution up.
+    /// Ends an execution here: what of it is not whole is given up, and its frames are nobody's.
     pub fn stop(&mut self, seq: Seq) {
+        self.newest = self.newest.max(seq);
         self.rings.retain(|run| run.seq != seq);
         self.drop_old_frames();
     }

@@ -275,15 +275,9 @@ impl DataPlane {
         }
     }
 
-    /// Ends the run of `seq` as stopped, at once.
+    /// The frames of `seq` are thrown away from here on, and a run that has not ended ends as stopped, at once.
     pub(crate) fn stop(&mut self, seq: Seq) {
         self.shared.registry.stop(seq);
-    }
-
-    /// The verdict about `seq` is there: its frames are thrown away from here on, and a run that has
-    /// not ended ends as stopped.
-    pub(crate) fn end(&mut self, seq: Seq) {
-        self.shared.registry.end(seq);
     }
 
     /// Frees the frame buffers that are kept for operations to come. Is none in use?

@@ -186,17 +186,10 @@ impl Registry {
         }
     }
 
-    /// Stops an operation, which stays registered.
-    pub(super) fn stop(&self, seq: Seq) {
-        if let Some(op) = self.state().running.get(&seq) {
-            op.stop();
-        }
-    }
-
-    /// Frames of this operation find nobody from here on.
+    /// Stops an operation. Its frames find nobody from here on.
     ///
     /// It may never have begun here: lanes on which its frames come next have waited in vain then.
-    pub(super) fn end(&self, seq: Seq) {
+    pub(super) fn stop(&self, seq: Seq) {
         let mut state = self.state();
         let ended = state.running.remove(&seq);
         state.newest = state.newest.max(Some(seq));

@@ -1,16 +1,15 @@
 //! What a peer has while it is connected: its lanes, its timers, its door.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use pccl_core::element::CollectiveSpec;
-use pccl_core::id::{PeerId, Seq, Tag};
+use pccl_core::id::{PeerId, Round, Seq};
 use pccl_core::messages::{ToMaster, ToPeer};
-use pccl_core::peer::{AdoptedLink, PeerInput, PeerOutput, PeerTimer};
+use pccl_core::peer::{AdoptedLink, PeerInput, PeerTimer};
 use pccl_core::shared_state::{SyncPlan, SyncRole};
 use pccl_core::timers::{PAUSE, TimerQueue};
-use pccl_core::topology::{LaneOrder, Topology};
+use pccl_core::topology::{LaneOrder, LinkOrder, Topology};
 use pccl_core::transport::{Lane, LaneError, Listener, Transport};
 use pccl_core::wire::{ControlError, Purpose, recv_control};
 use tokio::sync::{mpsc, watch};
@@ -38,8 +37,6 @@ pub(super) struct Live {
     door: Door,
     wiring: Option<Wiring>,
     probing: Option<Probing>,
-    /// Executions that have begun and whose ring was not ordered yet.
-    commenced: BTreeMap<Tag, Seq>,
     pub(super) upkeep: Upkeep,
     transport: Arc<dyn Transport>,
     view: watch::Sender<View>,
@@ -81,7 +78,6 @@ impl Live {
             door: Door::open(listener, transport.lanes_per_edge()),
             wiring: None,
             probing: None,
-            commenced: BTreeMap::new(),
             upkeep,
             transport,
             view,
@@ -145,9 +141,6 @@ impl Live {
         match said {
             Ok(message) => {
                 tell(&message);
-                if let ToPeer::Commence { tag, seq } = &message {
-                    self.commenced.insert(*tag, *seq);
-                }
                 PeerInput::Message(message)
             }
             Err(ControlError::Decode(error)) => {
@@ -206,25 +199,16 @@ impl Live {
         self.sensor.moved_since_last()
     }
 
-    /// Begins an execution that has commenced.
-    pub(super) fn begin(&mut self, tag: Tag, seq: Seq, spec: CollectiveSpec) -> RingPort {
-        self.commenced.remove(&tag);
+    /// Begins an execution.
+    pub(super) fn begin(&mut self, seq: Seq, spec: CollectiveSpec) -> RingPort {
         self.upkeep.used();
         self.data.begin(seq, spec)
     }
 
-    /// The execution has its verdict.
-    pub(super) fn end(&mut self, seq: Seq) {
+    /// The frames of an execution are nobody's, and whatever runs it ends.
+    pub(super) fn stop(&mut self, seq: Seq) {
         self.upkeep.used();
-        self.data.end(seq);
-    }
-
-    /// Executions that have commenced without this peer, which had given them up: their frames are
-    /// nobody's.
-    pub(super) fn end_unordered(&mut self) {
-        for (_, seq) in std::mem::take(&mut self.commenced) {
-            self.data.end(seq);
-        }
+        self.data.stop(seq);
     }
 
     /// Links that have broken and were not told of yet.
@@ -234,44 +218,13 @@ impl Live {
             .collect()
     }
 
-    /// Carries out an order that concerns no call.
-    pub(super) fn carry_out(&mut self, output: PeerOutput, me: Option<PeerId>) -> Vec<PeerInput> {
-        self.me = me.unwrap_or(self.me);
-        match output {
-            PeerOutput::Send(message) => return self.send(&message).into_iter().collect(),
-            PeerOutput::Establish { round, links } => {
-                // The attempt before gives up its lanes before the next one asks for some.
-                self.data.abandon();
-                self.wiring = None;
-                let (me, door) = (self.me, &mut self.door);
-                self.wiring = Some(Wiring::start(round, &links, me, &self.transport, door));
-            }
-            PeerOutput::AdoptRing { topology, links } => self.adopt(topology, &links),
-            PeerOutput::StopRing { seq } => self.data.stop(seq),
-            PeerOutput::Probe { round, probes } => {
-                let (me, door) = (self.me, &mut self.door);
-                self.probing = None;
-                let (seed, progress) = (self.seed, self.sensor.progress());
-                let probing =
-                    Probing::start(round, probes, me, (seed, progress), &self.transport, door);
-                self.probing = Some(probing);
-            }
-            PeerOutput::StartTimer { timer, after } => {
-                self.timers.arm(timer, Instant::now() + after);
-            }
-            PeerOutput::StopTimer(timer) => self.timers.disarm(timer),
-            // The engine's own business.
-            PeerOutput::Answer(_)
-            | PeerOutput::RunRing { .. }
-            | PeerOutput::MoveState(_)
-            | PeerOutput::CommitState { .. }
-            | PeerOutput::DropState { .. }
-            | PeerOutput::Close => {}
-        }
-        Vec::new()
+    /// Who this peer is, once it was told.
+    pub(super) fn is_known_as(&mut self, me: PeerId) {
+        self.me = me;
     }
 
-    fn send(&mut self, message: &ToMaster) -> Option<PeerInput> {
+    /// Sends a message to the master, as soon as its connection takes it.
+    pub(super) fn send(&mut self, message: &ToMaster) -> Option<PeerInput> {
         let encoded = self.control.outgoing.push(message);
         encoded.err().map(|error| {
             // Limits on what the user hands in keep every message short enough; a connection that
@@ -281,7 +234,17 @@ impl Live {
         })
     }
 
-    fn adopt(&mut self, topology: Topology, links: &[AdoptedLink]) {
+    /// Connects links.
+    pub(super) fn establish(&mut self, round: Round, links: &[LinkOrder]) {
+        // The attempt before gives up its lanes before the next one asks for some.
+        self.data.abandon();
+        self.wiring = None;
+        let (me, door) = (self.me, &mut self.door);
+        self.wiring = Some(Wiring::start(round, links, me, &self.transport, door));
+    }
+
+    /// Makes a ring the one in use.
+    pub(super) fn adopt(&mut self, topology: Topology, links: &[AdoptedLink]) {
         self.wiring = None;
         self.data.adopt(&topology, self.me, links);
         tracing::debug!(
@@ -293,6 +256,23 @@ impl Live {
         );
         let me = self.me;
         self.view.send_replace(View { me, topology });
+    }
+
+    /// Measures.
+    pub(super) fn probe(&mut self, round: Round, probes: Vec<LaneOrder>) {
+        self.probing = None;
+        let (me, door) = (self.me, &mut self.door);
+        let known = (self.seed, self.sensor.progress());
+        let probing = Probing::start(round, probes, me, known, &self.transport, door);
+        self.probing = Some(probing);
+    }
+
+    pub(super) fn start_timer(&mut self, timer: PeerTimer, after: Duration) {
+        self.timers.arm(timer, Instant::now() + after);
+    }
+
+    pub(super) fn stop_timer(&mut self, timer: PeerTimer) {
+        self.timers.disarm(timer);
     }
 
     /// Expects the lanes that others open for a plan.

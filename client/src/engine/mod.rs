@@ -41,14 +41,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pccl_core::id::{Seq, Tag};
 use pccl_core::messages::RingOutcome;
-use pccl_core::peer::{Call, Peer, PeerConfig, PeerInput, PeerOutput};
+use pccl_core::peer::{Answer, Call, Peer, PeerConfig, PeerInput, PeerOutput};
 use pccl_core::transport::{Lane, Listener, Transport};
 use pccl_recording::Recorded;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::calls::{Backups, View};
-use crate::data::DataConfig;
+use crate::data::{DataConfig, RingPort};
 use live::{Happened, Live};
 use open_calls::{Admission, Collective, Major, OpenCalls};
 use upkeep::Upkeep;
@@ -204,11 +205,11 @@ impl Engine {
         while let Some(input) = self.inputs.pop_front() {
             tracing::trace!(?input, "peer input");
             self.peer.handle(input, &mut outputs);
+            if let (Some(live), Some(me)) = (&mut self.live, self.peer.machine().view().peer_id()) {
+                live.is_known_as(me);
+            }
             for output in outputs.drain(..) {
                 self.carry_out(output).await;
-            }
-            if let Some(live) = &mut self.live {
-                live.end_unordered();
             }
         }
         if self.live.is_none() {
@@ -217,66 +218,62 @@ impl Engine {
     }
 
     async fn carry_out(&mut self, output: PeerOutput) {
-        match output {
-            PeerOutput::Answer(answer) => {
-                let ended = self.calls.answered(answer);
-                if let (Some(seq), Some(live)) = (ended, &mut self.live) {
-                    live.end(seq);
-                }
-                self.retry_waiting();
-                self.start_queued();
-            }
-            PeerOutput::RunRing { tag, seq, spec } => {
-                let Some(live) = &mut self.live else { return };
-                let port = Box::new(live.begin(tag, seq, spec));
-                let call = self.calls.collectives.get_mut(&tag);
-                let handed_over = call.is_some_and(|call| {
-                    call.seq = Some(seq);
-                    let run = CollectiveEvent::Run { seq, port };
-                    call.events.send(run).is_ok()
-                });
-                tracing::debug!(target: "pccl::event", kind = "ring_started", tag = tag.0, seq = seq.0);
-                if !handed_over {
-                    let outcome = RingOutcome::Cancelled;
-                    self.inputs.push_back(PeerInput::RingEnded { seq, outcome });
-                }
-            }
-            PeerOutput::MoveState(plan) => {
-                let Some(live) = &mut self.live else { return };
-                let round = plan.round;
-                let order = live.expect_transfers(plan);
-                if let Some(Major::Sync { round: open, .. }) = &mut self.calls.major {
-                    *open = Some(round);
-                }
-                if !self.calls.tell_sync(round, SyncEvent::Move(order)) {
-                    let (ok, with) = (false, None);
-                    let input = PeerInput::TransfersEnded { round, ok, with };
-                    self.inputs.push_back(input);
-                }
-            }
-            PeerOutput::CommitState { round } => {
-                self.calls.tell_sync(round, SyncEvent::Commit);
-            }
-            PeerOutput::DropState { round } => {
-                self.calls.tell_sync(round, SyncEvent::Drop);
-            }
-            PeerOutput::Close => {
-                if let Some(live) = self.live.take() {
+        match (output, &mut self.live) {
+            (PeerOutput::Answer(answer), _) => self.answer(answer),
+            (PeerOutput::Close, live) => {
+                if let Some(live) = live.take() {
                     live.close().await;
                 }
             }
-            PeerOutput::Send(_)
-            | PeerOutput::Establish { .. }
-            | PeerOutput::AdoptRing { .. }
-            | PeerOutput::StopRing { .. }
-            | PeerOutput::Probe { .. }
-            | PeerOutput::StartTimer { .. }
-            | PeerOutput::StopTimer(_) => {
-                let me = self.peer.machine().view().peer_id();
-                if let Some(live) = &mut self.live {
-                    self.inputs.extend(live.carry_out(output, me));
-                }
+            // Nothing but answers follows the end.
+            (_, None) => {}
+            (PeerOutput::Send(message), Some(live)) => self.inputs.extend(live.send(&message)),
+            (PeerOutput::Establish { round, links }, Some(live)) => live.establish(round, &links),
+            (PeerOutput::AdoptRing { topology, links }, Some(live)) => live.adopt(topology, &links),
+            (PeerOutput::RunRing { tag, seq, spec }, Some(live)) => {
+                let port = live.begin(seq, spec);
+                self.hand_over(tag, seq, port);
             }
+            (PeerOutput::StopRing { seq }, Some(live)) => live.stop(seq),
+            (PeerOutput::MoveState(plan), Some(live)) => {
+                let order = live.expect_transfers(plan);
+                self.move_state(order);
+            }
+            (PeerOutput::CommitState { round }, Some(_)) => {
+                self.calls.tell_sync(round, SyncEvent::Commit);
+            }
+            (PeerOutput::DropState { round }, Some(_)) => {
+                self.calls.tell_sync(round, SyncEvent::Drop);
+            }
+            (PeerOutput::Probe { round, probes }, Some(live)) => live.probe(round, probes),
+            (PeerOutput::StartTimer { timer, after }, Some(live)) => live.start_timer(timer, after),
+            (PeerOutput::StopTimer(timer), Some(live)) => live.stop_timer(timer),
+        }
+    }
+
+    fn answer(&mut self, answer: Answer) {
+        self.calls.answered(answer);
+        self.retry_waiting();
+        self.start_queued();
+    }
+
+    /// Gives an execution to the call that runs it.
+    fn hand_over(&mut self, tag: Tag, seq: Seq, port: RingPort) {
+        tracing::debug!(target: "pccl::event", kind = "ring_started", tag = tag.0, seq = seq.0);
+        let port = Box::new(port);
+        if !self.calls.run(tag, CollectiveEvent::Run { seq, port }) {
+            let outcome = RingOutcome::Cancelled;
+            self.inputs.push_back(PeerInput::RingEnded { seq, outcome });
+        }
+    }
+
+    /// Gives a plan to the call that synchronizes.
+    fn move_state(&mut self, order: MoveOrder) {
+        let round = order.plan.round;
+        if !self.calls.move_state(round, order) {
+            let (ok, with) = (false, None);
+            let input = PeerInput::TransfersEnded { round, ok, with };
+            self.inputs.push_back(input);
         }
     }
 

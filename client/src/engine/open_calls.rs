@@ -6,12 +6,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use pccl_core::id::{Round, Seq, Tag};
+use pccl_core::id::{Round, Tag};
 use pccl_core::peer::{Answer, CallError, Joined, Usage};
 use pccl_core::topology::Topology;
 use tokio::sync::{mpsc, oneshot};
 
-use super::command::{CallId, CollectiveEvent, Command, SyncEvent, TopologyCall};
+use super::command::{CallId, CollectiveEvent, Command, MoveOrder, SyncEvent, TopologyCall};
 use super::queue::Queue;
 
 /// Everything that is open at one peer.
@@ -44,9 +44,7 @@ pub(super) struct Collective {
     call: CallId,
     /// Its caller does not want it any more, and perhaps has not dropped its end of `events` yet.
     given_up: bool,
-    pub(super) events: mpsc::UnboundedSender<CollectiveEvent>,
-    /// The execution, from its start on.
-    pub(super) seq: Option<Seq>,
+    events: mpsc::UnboundedSender<CollectiveEvent>,
 }
 
 /// Whether a call can be made.
@@ -79,7 +77,6 @@ impl Collective {
             call,
             given_up: false,
             events,
-            seq: None,
         }
     }
 
@@ -202,8 +199,8 @@ impl OpenCalls {
         }
     }
 
-    /// Gives an answer to whoever waits for it. Returns the execution that it ends.
-    pub(super) fn answered(&mut self, answer: Answer) -> Option<Seq> {
+    /// Gives an answer to whoever waits for it.
+    pub(super) fn answered(&mut self, answer: Answer) {
         // Where the caller has gone nobody hears it.
         match answer {
             Answer::Connected(result) => {
@@ -223,12 +220,25 @@ impl OpenCalls {
                 }
             }
             Answer::CollectiveEnded { tag, result } => {
-                let collective = self.collectives.remove(&tag)?;
-                let _ = collective.events.send(CollectiveEvent::Ended(result));
-                return collective.seq;
+                if let Some(collective) = self.collectives.remove(&tag) {
+                    let _ = collective.events.send(CollectiveEvent::Ended(result));
+                }
             }
         }
-        None
+    }
+
+    /// Gives an execution to its call. False: nobody waits for it.
+    pub(super) fn run(&self, tag: Tag, event: CollectiveEvent) -> bool {
+        let call = self.collectives.get(&tag);
+        call.is_some_and(|call| call.events.send(event).is_ok())
+    }
+
+    /// Gives a plan to the synchronization that is open. False: nobody waits for it.
+    pub(super) fn move_state(&mut self, of: Round, order: MoveOrder) -> bool {
+        if let Some(Major::Sync { round, .. }) = &mut self.major {
+            *round = Some(of);
+        }
+        self.tell_sync(of, SyncEvent::Move(order))
     }
 
     /// Tells the synchronization that is open, if it is of this round and somebody waits for it.

@@ -51,6 +51,20 @@ impl Collective {
     fn performs(&self, seq: Seq) -> bool {
         *self == Self::Perform { seq }
     }
+
+    /// The execution, if it was not stopped when it was given up.
+    fn not_stopped(self) -> Option<Seq> {
+        match self {
+            Self::VoteInitiate { .. } => None,
+            Self::Perform { seq } => rule!(Some(seq); RingRunsOnAfterAbort => None),
+            Self::VoteComplete { seq, outcome } => match outcome {
+                RingOutcome::Cancelled => None,
+                RingOutcome::Done | RingOutcome::LaneLost => {
+                    rule!(Some(seq); FramesOutliveVerdict => None)
+                }
+            },
+        }
+    }
 }
 
 impl Accepted {
@@ -92,6 +106,8 @@ impl Accepted {
             Some(Collective::VoteInitiate { spec, cancelled }) => {
                 let (spec, cancelled) = (*spec, *cancelled);
                 if rule!(cancelled; CancelForgottenAtStart => false) {
+                    // The neighbours may have begun: their frames would wait here for a ring that never runs.
+                    rule!(out.push(PeerOutput::StopRing { seq }); CancelledFramesKept => {});
                     self.complete(tag, seq, RingOutcome::Cancelled, out);
                 } else {
                     self.tags.insert(tag, Collective::Perform { seq });
@@ -111,6 +127,9 @@ impl Accepted {
             rule!(tag.performs(seq); RingEndOfAnotherTag => tag.state() == State::Perform)
         });
         if let Some(tag) = performing.map(|(tag, _)| *tag) {
+            if outcome == RingOutcome::Cancelled {
+                out.push(PeerOutput::StopRing { seq });
+            }
             self.complete(tag, seq, outcome, out);
         }
     }
@@ -164,22 +183,20 @@ impl Accepted {
                 });
                 self.conclude(tag, Ok(Committed { seq, contributors }), out);
             }
-            Verdict::Aborted(cause) => self.abort(tag, seq, cause, out),
+            Verdict::Aborted(cause) => self.abort(tag, cause, out),
         }
         Ok(())
     }
 
-    fn abort(&mut self, tag: Tag, seq: Seq, cause: AbortCause, out: &mut Out) {
-        if self.tags.get(&tag).is_some_and(|tag| tag.performs(seq)) {
-            rule!(out.push(PeerOutput::StopRing { seq }); RingRunsOnAfterAbort => {});
-        }
+    fn abort(&mut self, tag: Tag, cause: AbortCause, out: &mut Out) {
         let why = CallError::Aborted { tag, cause };
         let result = rule!(Err(why); WholeHereIsCommitted => self.committed_if_whole(tag, why));
         self.conclude(tag, result, out);
     }
 
     fn conclude(&mut self, tag: Tag, result: Result<Committed, CallError>, out: &mut Out) {
-        self.tags.remove(&tag);
+        let open = self.tags.remove(&tag).and_then(Collective::not_stopped);
+        out.extend(open.map(|seq| PeerOutput::StopRing { seq }));
         answer(out, Some(Answer::CollectiveEnded { tag, result }));
     }
 

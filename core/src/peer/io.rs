@@ -166,7 +166,10 @@ pub enum PeerOutput {
         /// What to compute.
         spec: CollectiveSpec,
     },
-    /// Give that part up: drop its frames, restore the buffer. No report is needed.
+    /// Frames of this execution are nobody's from here on: throw away those that are there and those that come
+    /// later. If this peer's part of the ring still runs, give it up and restore the buffer; no report is
+    /// needed. Ordered once for each execution that has commenced here, also for one that this peer never
+    /// ran because its user had given it up.
     StopRing {
         /// Which execution.
         seq: Seq,

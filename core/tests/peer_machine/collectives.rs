@@ -16,7 +16,8 @@ fn a_collective_is_voted_on_run_voted_on_and_committed() {
     assert_eq!(run, [PeerOutput::RunRing { tag, seq, spec }]);
     assert_eq!(done, [completion(9, RingOutcome::Done, BrokenLinks::NONE)]);
     let contributors = [1, 2, 3].map(PeerId).to_vec();
-    assert_eq!(told, [ended(1, Ok(Committed { seq, contributors }))]);
+    let committed = ended(1, Ok(Committed { seq, contributors }));
+    assert_eq!(told, [PeerOutput::StopRing { seq }, committed]);
     assert!(desk.peer.view().is_idle());
 }
 
@@ -40,7 +41,10 @@ fn an_abort_after_the_ring_had_finished_here_is_an_error_like_any_other() {
 
     let out = desk.hears(verdict(1, 9, Verdict::Aborted(cause)));
 
-    assert_eq!(out, [aborted(1, cause)]);
+    assert_eq!(
+        out,
+        [PeerOutput::StopRing { seq: Seq(9) }, aborted(1, cause)]
+    );
 }
 
 #[test]
@@ -92,7 +96,10 @@ fn the_contributors_are_the_peers_of_the_ring_on_which_it_ran() {
     let told = desk.hears(verdict(1, 9, committed(4)));
 
     let (seq, contributors) = (Seq(9), [3, 2, 1].map(PeerId).to_vec());
-    assert_eq!(told, [ended(1, Ok(Committed { seq, contributors }))]);
+    assert_eq!(
+        told.last(),
+        Some(&ended(1, Ok(Committed { seq, contributors })))
+    );
 }
 
 #[test]
@@ -153,9 +160,28 @@ fn a_collective_that_started_before_its_withdrawal_arrived_never_touches_the_rin
     desk.calls(Call::Cancel { tag });
 
     let started = desk.hears(commence(1, 9));
+    let cause = AbortCause::Cancelled(ME);
+    let told = desk.hears(verdict(1, 9, Verdict::Aborted(cause)));
 
     let cancelled = completion(9, RingOutcome::Cancelled, BrokenLinks::NONE);
-    assert_eq!(started, [cancelled]);
+    let seq = Seq(9);
+    assert_eq!(
+        started,
+        [PeerOutput::StopRing { seq }, cancelled],
+        "frames of neighbours that run it are nobody's"
+    );
+    assert_eq!(told, [aborted(1, cause)]);
+}
+
+#[test]
+fn a_driver_that_finds_nobody_to_run_a_ring_is_told_that_its_frames_are_nobodys() {
+    let mut desk = performing();
+
+    let out = desk.gets(ring_ended(9, RingOutcome::Cancelled));
+
+    let cancelled = completion(9, RingOutcome::Cancelled, BrokenLinks::NONE);
+    let seq = Seq(9);
+    assert_eq!(out, [PeerOutput::StopRing { seq }, cancelled]);
 }
 
 #[test]

@@ -198,7 +198,10 @@ impl Seat {
             PeerOutput::RunRing { tag, seq, .. } => {
                 self.rings.insert(*tag, (*seq, true));
             }
-            PeerOutput::StopRing { seq } => self.rings.retain(|_, (known, _)| known != seq),
+            // What is whole here waits for its verdict.
+            PeerOutput::StopRing { seq } => {
+                self.rings.retain(|_, (known, runs)| known != seq || !*runs);
+            }
             PeerOutput::MoveState(plan) => self.moving = Some(plan.clone()),
             PeerOutput::CommitState { round } => self.commits(*round),
             PeerOutput::DropState { .. } => self.moving = None,

@@ -87,6 +87,9 @@ pub(crate) fn peer_keeps<S: Source>(
         run.breaks(Claim::Trust);
     }
     passed_on(run, was_connected, heard, out);
+    if !frames_find_an_end(run, no, heard, out) {
+        run.breaks(Claim::Frames);
+    }
     let writes = |output: &PeerOutput| matches!(output, PeerOutput::CommitState { .. });
     let succeeded =
         |output: &PeerOutput| matches!(output, PeerOutput::Answer(Answer::Synchronized(Ok(_))));
@@ -112,6 +115,30 @@ pub(crate) fn peer_keeps<S: Source>(
         if !is_told(run, no, heard, answer) {
             run.breaks(Claim::NoVerdictInvented);
         }
+    }
+}
+
+/// A frame waits for the ring that takes it: what never runs, or is over, must not leave lanes waiting.
+fn frames_find_an_end<S: Source>(
+    run: &S,
+    no: S::Place,
+    heard: &PeerInput,
+    out: &[PeerOutput],
+) -> bool {
+    let is_stopped = |seq: Seq| out.contains(&PeerOutput::StopRing { seq });
+    let goes_on = run.peer(no).view().ended().is_none();
+    let begins = |of: Seq| {
+        let mut out = out.iter();
+        out.any(|output| matches!(output, PeerOutput::RunRing { seq, .. } if *seq == of))
+    };
+    match heard {
+        PeerInput::Message(ToPeer::Commence { seq, .. }) if goes_on => {
+            begins(*seq) != is_stopped(*seq)
+        }
+        PeerInput::Message(ToPeer::Verdict { seq, .. }) if goes_on => {
+            is_stopped(*seq) || !run.performs(no, *seq)
+        }
+        _ => true,
     }
 }
 

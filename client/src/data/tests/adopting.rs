@@ -29,7 +29,7 @@ async fn reduces(members: &mut [Member], seq: Seq) {
         assert!(ended.outcome.is_ok(), "{:?}", ended.outcome);
         assert!(ended.data == expected);
     }
-    members.iter_mut().for_each(|m| m.plane.end(seq));
+    members.iter_mut().for_each(|m| m.plane.stop(seq));
     assert!(members.iter_mut().all(|m| m.reports().is_empty()));
 }
 

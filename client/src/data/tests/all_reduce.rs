@@ -34,7 +34,7 @@ async fn every_rank_ends_with_the_result_whatever_the_type_and_the_operation() {
                         "rank {rank} of {world}, {op} of {element}"
                     );
                 }
-                members.iter_mut().for_each(|m| m.plane.end(seq));
+                members.iter_mut().for_each(|m| m.plane.stop(seq));
             }
         }
         assert!(members.iter_mut().all(|m| m.reports().is_empty()));
@@ -82,7 +82,7 @@ async fn a_ring_whose_edges_have_different_numbers_of_lanes_reduces_right() {
                 assert!(ended.outcome.is_ok(), "{count} over {lane_counts:?}");
                 assert!(ended.data == expected, "{count} over {lane_counts:?}");
             }
-            members.iter_mut().for_each(|m| m.plane.end(seq));
+            members.iter_mut().for_each(|m| m.plane.stop(seq));
         }
         assert!(members.iter_mut().all(|m| m.reports().is_empty()));
     }
@@ -265,7 +265,7 @@ async fn buffers_that_travel_whole_end_as_the_result_of_any_type_and_operation_w
                         "rank {rank} of {world}, {op} of {element}"
                     );
                 }
-                members.iter_mut().for_each(|m| m.plane.end(seq));
+                members.iter_mut().for_each(|m| m.plane.stop(seq));
             }
         }
         assert!(members.iter_mut().all(|m| m.reports().is_empty()));

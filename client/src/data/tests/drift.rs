@@ -51,7 +51,7 @@ impl Averaging {
         let members = self.members.iter_mut();
         let ports = members.map(|m| m.plane.begin(self.seq, spec)).collect();
         let ended = run_all(ports, &inputs).await;
-        self.members.iter_mut().for_each(|m| m.plane.end(self.seq));
+        self.members.iter_mut().for_each(|m| m.plane.stop(self.seq));
         numbers(element, &ended[0].data)
     }
 }

@@ -283,7 +283,7 @@ async fn a_lane_that_ends_after_its_last_frame_fails_nobody() {
 async fn late_frames_of_an_operation_that_is_over_do_not_disturb_the_next() {
     let mut alone = Alone::new(small_frames());
     let over = alone.member.plane.begin(Seq(0), sum());
-    alone.member.plane.end(Seq(0));
+    alone.member.plane.stop(Seq(0));
     drop(over);
     for _ in 0..10 {
         let late = FrameHeader {

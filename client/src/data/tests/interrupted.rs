@@ -52,7 +52,7 @@ async fn an_operation_stopped_at_any_moment_is_undone_and_the_lanes_serve_the_ne
 
         members[0].plane.stop(seq);
         let mut one = in_time(one).await;
-        members[1].plane.end(seq);
+        members[1].plane.stop(seq);
         let other = in_time(other).await;
 
         assert_eq!(one.outcome, Err(RingFailure::Stopped));
@@ -61,7 +61,6 @@ async fn an_operation_stopped_at_any_moment_is_undone_and_the_lanes_serve_the_ne
         one.backup.restore(&mut one.data);
         assert!(one.data == inputs[0], "stopped after {moment} turns");
 
-        members[0].plane.end(seq);
         seq = seq.next();
         let ports = members.iter_mut().map(|m| m.plane.begin(seq, spec));
         let ended = run_all(ports.collect(), &inputs).await;
@@ -88,7 +87,7 @@ async fn a_frame_that_has_begun_to_leave_is_finished_after_the_stop() {
     let mut half = vec![0; 2 * LANE_BYTES];
     alone.to_next.read_exact(&mut half).await.unwrap();
 
-    alone.member.plane.end(Seq(1));
+    alone.member.plane.stop(Seq(1));
     let ended = in_time(running).await.unwrap();
     let mut rest = vec![0; FRAME_HEADER_BYTES + 5 * LANE_BYTES - half.len()];
     in_time(alone.to_next.read_exact(&mut rest)).await.unwrap();
@@ -113,11 +112,7 @@ async fn an_operation_that_waits_is_stopped_at_once() {
         turns(100).await;
         let begun = Instant::now();
 
-        if seq == Seq(1) {
-            members[0].plane.stop(seq);
-        } else {
-            members[0].plane.end(seq);
-        }
+        members[0].plane.stop(seq);
 
         let ended = in_time(waiting).await.unwrap();
         assert_eq!(ended.outcome, Err(RingFailure::Stopped));
@@ -265,7 +260,7 @@ async fn a_lane_that_takes_nothing_is_reported_though_its_operation_was_stopped(
     let running = tokio::spawn(run_in_place(port, vec![1; 100_000]));
     turns(100).await;
 
-    members[0].plane.end(Seq(1));
+    members[0].plane.stop(Seq(1));
     let report = in_time(members[0].events.recv()).await;
 
     assert_eq!(report, Some(broke(to(1))));

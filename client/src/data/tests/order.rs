@@ -67,7 +67,7 @@ async fn frames_of_an_operation_that_is_over_are_thrown_away() {
     let inputs = inputs(ElementType::U32, 2000, 2);
     let spec = spec(ReduceOp::Sum, ElementType::U32, 2000);
     let given_up = members[0].plane.begin(Seq(1), spec);
-    members[0].plane.end(Seq(1));
+    members[0].plane.stop(Seq(1));
     let unaware = members[1].plane.begin(Seq(1), spec);
     let unaware = tokio::spawn(run_in_place(unaware, inputs[1].clone()));
     turns(50).await;
@@ -106,7 +106,7 @@ async fn frames_of_an_operation_that_never_began_here_do_not_keep_the_lane_once_
     let running = tokio::spawn(async move { run_all(ports.into(), &inputs).await });
     turns(50).await;
     let waited = !running.is_finished();
-    members[0].plane.end(Seq(6));
+    members[0].plane.stop(Seq(6));
     let ended = in_time(running).await.unwrap();
 
     assert!(waited);

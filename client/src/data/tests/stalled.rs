@@ -111,7 +111,7 @@ async fn frames_of_another_operation_are_reported_by_who_gets_them_before_anybod
         let over = spec(ReduceOp::Sum, ElementType::U8, bytes);
         for member in &mut members {
             drop(member.plane.begin(Seq(0), over));
-            member.plane.end(Seq(0));
+            member.plane.stop(Seq(0));
         }
         let header = FrameHeader {
             seq: Seq(seq),
@@ -144,7 +144,7 @@ async fn leftovers_before_the_frames_of_an_operation_do_not_make_who_gets_them_s
     let (mut members, mut previous) = ring_with_a_liar(2);
     let sum = spec(ReduceOp::Sum, ElementType::U8, 100);
     drop(members[1].plane.begin(Seq(0), sum));
-    members[1].plane.end(Seq(0));
+    members[1].plane.stop(Seq(0));
     let frame = |seq| FrameHeader {
         seq: Seq(seq),
         offset: 0,

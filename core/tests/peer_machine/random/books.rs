@@ -76,7 +76,8 @@ pub(super) enum Landmark {
 pub(super) struct Books {
     pub(super) open: BTreeMap<Kind, u32>,
     pub(super) closed: bool,
-    running: Vec<Seq>,
+    /// Executions that commenced and were not stopped.
+    begun: Vec<Seq>,
     pub(super) landmarks: BTreeSet<Landmark>,
 }
 
@@ -96,6 +97,11 @@ impl Books {
             *self.open.entry(kind).or_default() += 1;
         }
         self.check_usage(before, after, out);
+        if let PeerInput::Message(ToPeer::Commence { seq, .. }) = input
+            && !out.contains(&PeerOutput::Close)
+        {
+            self.begun.extend((!self.closed).then_some(*seq));
+        }
         for output in out {
             self.check_output(output, call);
             self.landmarks.extend(landmark(input, output));
@@ -132,15 +138,11 @@ impl Books {
                 let open = self.open.get_mut(&kind).filter(|open| **open > 0);
                 *open.unwrap_or_else(|| panic!("answered twice: {answer:?}")) -= 1;
             }
-            PeerOutput::RunRing {
-                seq, spec: what, ..
-            } => {
-                assert_eq!(*what, spec());
-                self.running.push(*seq);
-            }
+            PeerOutput::RunRing { spec: what, .. } => assert_eq!(*what, spec()),
             PeerOutput::StopRing { seq } => {
-                assert!(self.running.contains(seq), "stopped what does not run");
-                self.running.retain(|running| running != seq);
+                let at = self.begun.iter().position(|begun| begun == seq);
+                let at = at.unwrap_or_else(|| panic!("stopped twice, or never commenced: {seq:?}"));
+                self.begun.remove(at);
             }
             PeerOutput::Close => self.closed = true,
             _ => {}

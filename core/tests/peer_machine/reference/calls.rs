@@ -120,7 +120,6 @@ impl Reference {
             }
             Some(Collective::Running(seq)) => {
                 let seq = *seq;
-                self.out.push(PeerOutput::StopRing { seq });
                 self.votes(tag, seq, RingOutcome::Cancelled);
             }
             Some(Collective::Over(..)) | None => {}
@@ -128,6 +127,10 @@ impl Reference {
     }
 
     pub(super) fn votes(&mut self, tag: Tag, seq: Seq, outcome: RingOutcome) {
+        if outcome == RingOutcome::Cancelled {
+            self.given_up.insert(tag);
+            self.out.push(PeerOutput::StopRing { seq });
+        }
         let is_whole = outcome == RingOutcome::Done;
         self.tags.insert(tag, Collective::Over(seq, is_whole));
         let broken = self.broken();

@@ -174,6 +174,14 @@ impl Reference {
         Ok(())
     }
 
+    /// Nobody takes the frames of what is decided; of what was given up nobody does before.
+    fn is_over(&mut self, tag: Tag, seq: Seq) {
+        self.tags.insert(tag, Collective::Over(seq, false));
+        if !self.given_up.remove(&tag) {
+            self.out.push(PeerOutput::StopRing { seq });
+        }
+    }
+
     /// A commit is believed only by who has the whole result, and on no other ring than its own: all
     /// peers of that ring have contributed.
     fn is_decided(&mut self, tag: Tag, seq: Seq, verdict: &Verdict) -> End {
@@ -189,13 +197,16 @@ impl Reference {
             Verdict::Committed { epoch } => {
                 only_if(collective == Collective::Over(seq, true))?;
                 only_if(*epoch == self.topology.epoch)?;
+                self.is_over(tag, seq);
                 let contributors = self.topology.ring.0.clone();
                 let result = Ok(Committed { seq, contributors });
                 self.answer(Answer::CollectiveEnded { tag, result });
             }
             Verdict::Aborted(cause) => {
                 let cause = *cause;
-                self.collective_fails(tag, &collective, CallError::Aborted { tag, cause });
+                self.is_over(tag, seq);
+                let over = Collective::Over(seq, false);
+                self.collective_fails(tag, &over, CallError::Aborted { tag, cause });
             }
         }
         self.tags.remove(&tag);

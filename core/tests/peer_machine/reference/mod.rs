@@ -16,7 +16,7 @@ mod master;
 mod plane;
 mod shadow;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::desk::*;
 pub(crate) use shadow::Shadow;
@@ -86,6 +86,8 @@ struct Reference {
     major: Option<Major>,
     asking: bool,
     tags: BTreeMap<Tag, Collective>,
+    /// Those that run, or would, whose user wants them no more.
+    given_up: BTreeSet<Tag>,
     /// Those that stand.
     links: BTreeMap<LinkId, Lanes>,
     order: Option<Order>,
@@ -114,6 +116,7 @@ impl Reference {
             major: None,
             asking: false,
             tags: BTreeMap::new(),
+            given_up: BTreeSet::new(),
             links: BTreeMap::new(),
             order: None,
             newest: None,
