@@ -11,11 +11,12 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use super::record::Stake;
-use super::{Master, MasterOutput, Out, Scope, TourProblem, send};
+use super::{Master, MasterOutput, Out, Scope, send};
 use crate::id::{GroupId, PeerId, Round};
 use crate::messages::{Misdeed, ToPeer};
 use crate::states::{ConnectionState, Event};
 use crate::topology::{LaneOrder, Ring};
+use crate::tour::TourProblem;
 
 /// A measurement is made on one lane.
 const PROBE_LANES: u16 = 1;
