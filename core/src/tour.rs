@@ -21,10 +21,11 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::ops::{Add, Sub};
 
+use serde::{Deserialize, Serialize};
+
 pub use avoid::avoid;
 
 use crate::id::PeerId;
-use crate::master::TourProblem;
 use crate::topology::Ring;
 
 /// Up to so many members every order is tried: 6! = 720 of them.
@@ -35,6 +36,15 @@ const SEGMENT_MAX: usize = 3;
 
 /// How many places for segments are looked at for one start, so that it ends in any case.
 const LOOKS_MAX: u64 = 20_000_000;
+
+/// What [`solve`] is asked: who has to be on a ring, and how fast its edges may be.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub struct TourProblem {
+    /// Who must be on the ring, in its present order.
+    pub members: Vec<PeerId>,
+    /// What was measured, sender first, in kbit/s. An edge that is missing cannot be used.
+    pub kbit_per_s: BTreeMap<(PeerId, PeerId), u64>,
+}
 
 /// A good ring of the problem's members, the first of them first; see the module for what is good.
 ///

@@ -6,13 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pccl_core::id::{GroupId, PeerId, Round};
-use pccl_core::master::{
-    Master, MasterConfig, MasterInput, MasterOutput, MasterTimer, TourProblem,
-};
+use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
 use pccl_core::messages::{Misdeed, ToPeer};
 use pccl_core::timers::{PAUSE, TimerQueue};
 use pccl_core::topology::Ring;
-use pccl_core::tour;
+use pccl_core::tour::{self, TourProblem};
 use pccl_recording::Recorded;
 use tokio::sync::mpsc;
 use tokio::task::{JoinSet, spawn_blocking, yield_now};

@@ -6,11 +6,12 @@ use std::hash::{BuildHasher, Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr};
 
 use pccl_core::id::{GroupId, PeerId, Revision, Round, Seq, Tag};
-use pccl_core::master::{Master, TourProblem};
+use pccl_core::master::Master;
 use pccl_core::messages::Verdict;
 use pccl_core::peer::{Peer, PeerConfig, PeerTimer};
 use pccl_core::shared_state::SyncStrategy;
 use pccl_core::topology::LinkId;
+use pccl_core::tour::TourProblem;
 
 use crate::claim::Claim;
 use crate::contents::{Compared, Contents};

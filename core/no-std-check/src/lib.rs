@@ -64,7 +64,7 @@ pub fn everything() -> usize {
     let stripes = plan::stripes_for(1 << 20, ElementType::F32, 4, 1 << 20);
     let stripe = plan::stripe_range(1 << 20, stripes, 0);
     let replayed = log::replay(&bytes);
-    let ring = tour::solve(&pccl_core::master::TourProblem::default());
+    let ring = tour::solve(&tour::TourProblem::default());
 
     let flows = |algorithm| {
         let plan = Plan::new(algorithm, 4, 1);

@@ -1,27 +1,17 @@
 //! Edges that do not come up, or carry nothing: how the next ring avoids them, and who goes.
 //!
 //! 1. **Route around.** The next ring uses no pair of peers that could not be connected, or whose edge
-//!    broke under two collectives in a row, as long as there is such a ring; what came up is kept
-//!    together, and pieces that no working edge joins are tried side by side in another order. Where two
-//!    accepted peers could not be connected, nothing is taken to work that was not connected since.
-//!    Lanes are opened in the direction against which less speaks (`reach`), so that who can only reach
-//!    others, or only be reached, is a member like any other; two that nobody has reached are kept apart;
-//!    and a pair is given up only if both ends have tried.
-//! 2. **Newcomers.** One that two attempts could not reach, or that could not reach others in two attempts
-//!    whom somebody has reached, holds up nobody any longer: it waits for the next admission. It is refused
-//!    if it was connected to nobody, and in both cases the other end has shown that it works, or it happens a
-//!    third time. One that was connected to somebody has a place perhaps: it is refused after six attempts, or
-//!    three admissions without a place.
-//! 3. **Evict** only if no ring is left: of pieces that nothing joins the larger one stays, and of peers each
-//!    of which is alone the one with the fewest failures; in one piece
-//!    a newcomer goes if a ring is left to the accepted peers alone, and else the peer of the most failed
-//!    pairs, a newcomer before an accepted peer, of newcomers the one that
-//!    more attempts have failed for, and else the later before the earlier. Pairs count with the peers of the
-//!    attempt alone.
+//!    broke under two collectives in a row, as long as there is such a ring (`order`).
+//! 2. **Newcomers.** One that two attempts have failed because of holds up nobody any longer: it waits for
+//!    the next admission, and is refused if that does not help (`newcomers`).
+//! 3. **Evict** only if no ring is left: the smaller of two pieces that nothing joins, and in one piece the
+//!    peer of the most failed pairs (`evict`).
 //!
-//! Nothing joins two pieces if every pair between them has failed, or eight of them in a row: to try all
-//! pairs of two sites that were cut off from each other would take hours. What speaks against a peer is
-//! forgotten when lanes come up in the same direction, and not because the other end is gone: a peer that
+//! Three sentences are not the whole rule, and cannot be. The master hears that an edge has failed, not
+//! because of which end, and has to infer that from the other direction, other partners and other attempts;
+//! what *could not be connected*, *because of* and *nothing joins* mean is therefore as much a rule as these
+//! three, and is at the top of the file that each names. Common to all of them: what speaks against a peer is
+//! forgotten when lanes come up in the same direction, and not because the other end is gone, for a peer that
 //! no newcomer can reach would else have each of them refused.
 
 use alloc::collections::{BTreeMap, BTreeSet};

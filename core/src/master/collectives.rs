@@ -42,6 +42,7 @@ impl Master {
         // A ring is connected for peers in other calls too; those cannot start a collective.
         let is_moved = if record.tags.is_empty() {
             self.vote_to_begin(peer, event, Stake::Rewire, out)
+                .is_some()
         } else {
             self.step_or_kick(peer, event, out)
         };
@@ -87,56 +88,52 @@ impl Master {
 
     /// True: a collective of the group started or was refused.
     pub(super) fn count_initiate(&mut self, group: GroupId, out: &mut Out) -> bool {
-        let Some(record) = self.group_mut(group) else {
+        let Some((tag, wanted)) = self.take_ready(group) else {
             return false;
         };
-        let none_ready = record.ready.is_empty();
+        match wanted {
+            Ok(spec) => self.commence(group, tag, spec, out),
+            Err(reason) => self.refuse_tag(group, tag, &reason, out),
+        }
+        true
+    }
+
+    /// The next tag that the members have voted to start and can start on their ring, and what they agree on
+    /// or where they differ.
+    fn take_ready(
+        &mut self,
+        group: GroupId,
+    ) -> Option<(Tag, Result<CollectiveSpec, CollectiveRefusal>)> {
+        let none_ready = self.group_mut(group)?.ready.is_empty();
         let is_stale = rule!(
             self.is_stale(group);
             AnyStaleRingHoldsUpAll => self.groups.keys().any(|one| self.is_stale(*one))
         );
         if none_ready || is_stale {
-            return false;
+            return None;
         }
-        let Some(record) = self.group_mut(group) else {
-            return false;
-        };
+        let record = self.group_mut(group)?;
         let everybody_waits = record
             .tally
             .all_in(ConnectionState::CollectiveCommunicationsRunning);
         if !everybody_waits {
-            return false;
+            return None;
         }
-        let Some(tag) = record.ready.pop_first() else {
-            return false;
-        };
-        let Some(Collective::Initiating(votes)) = record.collectives.get(&tag) else {
-            return true;
-        };
-        let votes = votes.clone();
-        match disagreement(&votes) {
-            Some(reason) => self.refuse_tag(group, tag, &reason, out),
-            None => self.commence(group, tag, &votes, out),
+        let tag = record.ready.pop_first()?;
+        match record.collectives.get(&tag)? {
+            Collective::Initiating(votes) => Some((tag, agreement(votes)?)),
+            Collective::Running { .. } => None,
         }
-        true
     }
 
-    fn commence(
-        &mut self,
-        group: GroupId,
-        tag: Tag,
-        votes: &BTreeMap<PeerId, CollectiveSpec>,
-        out: &mut Out,
-    ) {
+    fn commence(&mut self, group: GroupId, tag: Tag, spec: CollectiveSpec, out: &mut Out) {
         let seq = self.next_seq;
         self.next_seq = seq.next();
         let Some(record) = self.group_mut(group) else {
             return;
         };
         let contributors = record.ring.0.clone();
-        let bytes = votes.values().next().map_or(0, |spec| {
-            spec.count.saturating_mul(spec.element.size() as u64)
-        });
+        let bytes = spec.count.saturating_mul(spec.element.size() as u64);
         let running = Collective::Running {
             seq,
             bytes,
@@ -436,15 +433,21 @@ impl GroupRecord {
     }
 }
 
-/// Where the votes differ: the first field, and the peers that differ in it from the first voter.
-fn disagreement(votes: &BTreeMap<PeerId, CollectiveSpec>) -> Option<CollectiveRefusal> {
+/// What all votes want, or where they differ: the first field, and the peers that differ in it from the first
+/// voter. `None`: there are no votes.
+fn agreement(
+    votes: &BTreeMap<PeerId, CollectiveSpec>,
+) -> Option<Result<CollectiveSpec, CollectiveRefusal>> {
     let (first, wanted) = votes.iter().next()?;
     let fields = || votes.values().filter_map(|spec| wanted.difference(spec));
-    let field = rule!(fields().min()?; LastFieldNamed => fields().max()?);
+    let field = rule!(fields().min(); LastFieldNamed => fields().max());
+    let Some(field) = field else {
+        return Some(Ok(*wanted));
+    };
     let differs = |spec: &CollectiveSpec| wanted.differs_in(spec, field);
     let others = votes.iter().skip(1);
     let others = others.filter(|(_, spec)| rule!(differs(spec); DisagreementNamesAll => true));
     let mut peers = alloc::vec![*first];
     peers.extend(others.map(|(peer, _)| *peer));
-    Some(CollectiveRefusal::Disagreement { field, peers })
+    Some(Err(CollectiveRefusal::Disagreement { field, peers }))
 }

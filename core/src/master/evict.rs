@@ -1,6 +1,12 @@
 //! Who goes if no ring is left, and edges that come up and break under collectives.
 //!
-//! The rule is in [`blame`](super::blame).
+//! The third rule of [`blame`](super::blame). *Nothing joins* two pieces if every pair between them has
+//! failed, or eight of them in a row: to try all pairs of two sites that were cut off from each other would
+//! take hours. Of pieces the larger one stays, and of peers each of which is alone the one with the fewest
+//! failures. In one piece a newcomer goes if a ring is left to the accepted peers alone, and else the peer of
+//! the most failed pairs; between equals a newcomer before an accepted peer, then the one with more failures
+//! with peers that are gone, of newcomers the one that more attempts have failed for, and else the later
+//! before the earlier. Pairs count with the peers of the attempt alone.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;

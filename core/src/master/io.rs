@@ -1,7 +1,5 @@
 //! What goes into the master machine and what comes out.
 
-use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::time::Duration;
 
@@ -12,6 +10,7 @@ use crate::messages::{Hello, Misdeed, Refusal, ToMaster, ToPeer};
 use crate::states::{ConnectionState, Event};
 use crate::ticket::TicketMint;
 use crate::topology::Ring;
+use crate::tour::TourProblem;
 
 /// A fact that happened to the master.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -167,15 +166,6 @@ pub enum Scope {
     Everybody,
     /// The accepted peers of one group.
     Group(GroupId),
-}
-
-/// A question to the ring solver.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-pub struct TourProblem {
-    /// Who must be on the ring, in its present order.
-    pub members: Vec<PeerId>,
-    /// What was measured, sender first, in kbit/s. An edge that is missing cannot be used.
-    pub kbit_per_s: BTreeMap<(PeerId, PeerId), u64>,
 }
 
 /// Limits and time limits of a master.

@@ -64,7 +64,7 @@ mod wiring;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-pub use io::{MasterConfig, MasterInput, MasterOutput, MasterTimer, Scope, TourProblem};
+pub use io::{MasterConfig, MasterInput, MasterOutput, MasterTimer, Scope};
 pub use view::{MasterView, PeerView};
 
 use crate::id::{Epoch, GroupId, PeerId, Round, Seq};

@@ -1,6 +1,10 @@
 //! Newcomers whose edges do not come up: who waits for the next admission, and who is refused.
 //!
-//! The rule is in [`blame`](super::blame).
+//! The second rule of [`blame`](super::blame). An attempt has failed *because of* a newcomer that it could not
+//! reach, or that could not reach others whom somebody has reached. After two it is left out of the admission.
+//! If it was connected to nobody it is refused as soon as twice the other end has shown that it works, or it
+//! happens a third time. One that was connected to somebody has a place perhaps: it is refused after six
+//! attempts. So is each after three admissions without a place.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

@@ -11,11 +11,12 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use super::record::Stake;
-use super::{Master, MasterOutput, Out, Scope, TourProblem, send};
+use super::{Master, MasterOutput, Out, Scope, send};
 use crate::id::{GroupId, PeerId, Round};
 use crate::messages::{Misdeed, ToPeer};
 use crate::states::{ConnectionState, Event};
 use crate::topology::{LaneOrder, Ring};
+use crate::tour::TourProblem;
 
 /// A measurement is made on one lane.
 const PROBE_LANES: u16 = 1;
@@ -44,6 +45,13 @@ enum Stage {
     Connecting { wiring: Round },
 }
 
+/// What follows a stage that is over.
+enum Next {
+    GiveUp,
+    Solve { round: Round },
+    Adopt { rings: BTreeMap<GroupId, Ring> },
+}
+
 impl Master {
     pub(super) fn vote_to_optimize(&mut self, peer: PeerId, out: &mut Out) {
         self.vote_to_begin(peer, Event::VotedToOptimize, Stake::Vote, out);
@@ -51,10 +59,9 @@ impl Master {
 
     /// True: the ballot was unanimous and the measurements are ordered.
     pub(super) fn count_optimize(&mut self, out: &mut Out) -> bool {
-        if !self.tally.all_in(ConnectionState::VoteOptimizeTopology) {
+        let Some(voters) = self.unanimous(ConnectionState::VoteOptimizeTopology) else {
             return false;
-        }
-        let voters: Vec<PeerId> = self.accepted().map(|(peer, _)| peer).collect();
+        };
         let round = self.take_round();
         let asked = self.unmeasured_edges();
         let mut orders: BTreeMap<PeerId, Vec<LaneOrder>> = BTreeMap::new();
@@ -186,36 +193,40 @@ impl Master {
 
     /// True: the stage was over, and the next began.
     pub(super) fn count_optimization(&mut self, out: &mut Out) -> bool {
-        let Some(Optimization { round, stage }) = &self.optimization else {
-            return false;
-        };
-        let round = *round;
+        match self.after_stage() {
+            None => return false,
+            Some(Next::GiveUp) => self.conclude_optimization(false, out),
+            Some(Next::Solve { round }) => self.solve(round, out),
+            Some(Next::Adopt { rings }) => self.adopt_better(rings, out),
+        }
+        true
+    }
+
+    /// What follows the present stage. `None`: it is not over.
+    fn after_stage(&self) -> Option<Next> {
+        let Optimization { round, stage } = self.optimization.as_ref()?;
         match stage {
             Stage::Probing {
                 awaiting, failed, ..
-            } if awaiting.is_empty() => {
-                if *failed {
-                    self.conclude_optimization(false, out)
-                } else {
-                    self.solve(round, out)
-                }
-                true
-            }
+            } if awaiting.is_empty() => Some(match *failed {
+                true => Next::GiveUp,
+                false => Next::Solve { round: *round },
+            }),
             Stage::Solving {
                 awaiting,
                 rings,
                 failed,
             } if awaiting.is_empty() => {
-                let rings = rings.clone();
-                let departed = !self.are_permutations(&rings);
-                if *failed || rule!(departed; RingOfTheDepartedAdopted => false) {
-                    self.conclude_optimization(false, out);
-                } else {
-                    self.adopt_better(rings, out);
-                }
-                true
+                let departed = !self.are_permutations(rings);
+                let no_better = *failed || rule!(departed; RingOfTheDepartedAdopted => false);
+                Some(match no_better {
+                    true => Next::GiveUp,
+                    false => Next::Adopt {
+                        rings: rings.clone(),
+                    },
+                })
             }
-            Stage::Probing { .. } | Stage::Solving { .. } | Stage::Connecting { .. } => false,
+            Stage::Probing { .. } | Stage::Solving { .. } | Stage::Connecting { .. } => None,
         }
     }
 

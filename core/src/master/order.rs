@@ -1,4 +1,10 @@
 //! In which order the next ring is tried.
+//!
+//! What came up is kept together, and pieces that no working edge joins are tried side by side in another
+//! order. Where two accepted peers could not be connected, nothing is taken to work that was not connected
+//! since. A pair *could not be connected* for good only if both ends have tried: lanes are opened in the
+//! direction against which less speaks (`reach`), so that who can only reach others, or only be reached, is a
+//! member like any other. Two that nobody has reached are kept apart.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;

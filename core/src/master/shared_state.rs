@@ -35,10 +35,7 @@ impl Master {
             self.kick(peer, Misdeed::BadManifest, out);
             return;
         }
-        if !self.vote_to_begin(peer, Event::VotedToSync, Stake::Sync, out) {
-            return;
-        }
-        let Some(group) = self.peers.get(&peer).map(|record| record.group) else {
+        let Some(group) = self.vote_to_begin(peer, Event::VotedToSync, Stake::Sync, out) else {
             return;
         };
         if let Some(record) = self.groups.get_mut(&group) {
@@ -64,22 +61,10 @@ impl Master {
 
     /// True: everybody of the group had voted, and something moved.
     pub(super) fn count_sync(&mut self, group: GroupId, out: &mut Out) -> bool {
-        let wanted = ConnectionState::VoteSyncSharedState;
-        let record = self.groups.get(&group);
-        let unanimous = rule!(
-            record.is_some_and(|record| record.tally.all_in(wanted));
-            BallotOfAllGroups => self.tally.all_in(wanted)
-        );
-        if !unanimous {
+        let Some(offers) = self.take_offers(group) else {
             return false;
-        }
+        };
         let veterans = self.veterans(group);
-        let Some(record) = self.group_mut(group) else {
-            return false;
-        };
-        let SyncProgress::Voting(offers) = core::mem::take(&mut record.sync) else {
-            return false;
-        };
         let reached = self
             .remembered
             .of(rule!(group; ReachedByAnotherGroup => GroupId(0)));
@@ -100,6 +85,23 @@ impl Master {
             Decision::Expel(expelled) => self.expel(group, offers, expelled, out),
         }
         true
+    }
+
+    /// What the members of a group offer, once each of them has voted.
+    fn take_offers(&mut self, group: GroupId) -> Option<Offers> {
+        let wanted = ConnectionState::VoteSyncSharedState;
+        let record = self.groups.get(&group);
+        let unanimous = rule!(
+            record.is_some_and(|record| record.tally.all_in(wanted));
+            BallotOfAllGroups => self.tally.all_in(wanted)
+        );
+        if !unanimous {
+            return None;
+        }
+        match core::mem::take(&mut self.group_mut(group)?.sync) {
+            SyncProgress::Voting(offers) => Some(offers),
+            SyncProgress::Moving { .. } => None,
+        }
     }
 
     /// These cannot be given the content: sets them aside until others hold it, or sends them away.
@@ -292,25 +294,12 @@ impl Master {
 
     /// True: everybody was done, and the synchronization is concluded.
     pub(super) fn count_sync_done(&mut self, group: GroupId, out: &mut Out) -> bool {
-        let Some(record) = self.groups.get(&group) else {
+        let record = self.groups.get(&group);
+        let Some((round, reached)) = record.and_then(|record| record.sync.all_reported()) else {
             return false;
         };
-        let SyncProgress::Moving {
-            round,
-            reached,
-            awaiting,
-            ..
-        } = &record.sync
-        else {
-            return false;
-        };
-        let (round, reached) = (*round, *reached);
-        let done =
-            rule!(awaiting.is_empty(); StateCommittedBeforeLastReport => awaiting.len() <= 1);
-        if done {
-            self.conclude_sync(group, round, Ok(reached), out);
-        }
-        done
+        self.conclude_sync(group, round, Ok(reached), out);
+        true
     }
 
     /// The one place where a synchronization ends: the same for every member that took part.
@@ -408,6 +397,24 @@ impl Master {
                     );
                     self.conclude_sync(group, round, Err(failure), out);
                 }
+            }
+        }
+    }
+}
+
+impl SyncProgress {
+    /// The transfers that every member has reported done, and what the group then holds.
+    fn all_reported(&self) -> Option<(Round, Reached)> {
+        match self {
+            Self::Voting(_) => None,
+            Self::Moving {
+                round,
+                reached,
+                awaiting,
+                ..
+            } => {
+                let done = rule!(awaiting.is_empty(); StateCommittedBeforeLastReport => awaiting.len() <= 1);
+                done.then_some((*round, *reached))
             }
         }
     }

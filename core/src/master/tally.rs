@@ -5,9 +5,10 @@
 //! was touched, before any ballot is looked at.
 
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 
 use super::Master;
-use super::record::PeerRecord;
+use super::record::{GroupRecord, PeerRecord};
 use crate::id::{GroupId, PeerId};
 use crate::states::ConnectionState;
 
@@ -110,7 +111,21 @@ impl PeerRecord {
     }
 }
 
+impl GroupRecord {
+    /// The members, if there is one and all are in this state.
+    pub(super) fn unanimous(&self, wanted: ConnectionState) -> Option<Vec<PeerId>> {
+        let members = || self.members.iter().copied().collect();
+        self.tally.all_in(wanted).then(members)
+    }
+}
+
 impl Master {
+    /// The accepted peers of all groups, if there is one and all are in this state.
+    pub(super) fn unanimous(&self, wanted: ConnectionState) -> Option<Vec<PeerId>> {
+        let accepted = || self.accepted().map(|(peer, _)| peer).collect();
+        self.tally.all_in(wanted).then(accepted)
+    }
+
     /// A record to be changed: it is counted again before any ballot is.
     pub(super) fn record_mut(&mut self, peer: PeerId) -> Option<&mut PeerRecord> {
         let record = self.peers.get_mut(&peer)?;

@@ -40,42 +40,37 @@ impl Master {
             }
             return;
         }
-        if !self.vote_to_begin(peer, Event::VotedToUpdate, Stake::Update, out) {
-            return;
-        }
-        if let Some(group) = self.group_of(peer) {
+        let voted = self.vote_to_begin(peer, Event::VotedToUpdate, Stake::Update, out);
+        if let Some(group) = voted.and_then(|group| self.group_mut(group)) {
             group.note_broken(peer, broken);
         }
     }
 
     /// A vote may come while the peer's ring is being connected, if it waited for nothing: then the vote
-    /// stands when the ring does.
+    /// stands when the ring does. The group whose ballot the vote is in, if it may begin.
     pub(super) fn vote_to_begin(
         &mut self,
         peer: PeerId,
         event: Event,
         stake: Stake,
         out: &mut Out,
-    ) -> bool {
-        let Some(record) = self.peers.get(&peer) else {
-            return false;
-        };
+    ) -> Option<GroupId> {
+        let record = self.peers.get(&peer)?;
         let (state, is_wired) = (record.state, record.round.is_some());
         if is_wired && record.stake != Stake::Admission {
             self.kick(peer, Misdeed::WrongState { state, event }, out);
-            return false;
+            return None;
         }
         if !self.step_or_kick(peer, event, out) {
-            return false;
+            return None;
         }
-        if let Some(record) = self.record_mut(peer) {
-            record.rests = false;
-            record.passed = 0;
-            if is_wired {
-                record.stake = stake;
-            }
+        let record = self.record_mut(peer)?;
+        record.rests = false;
+        record.passed = 0;
+        if is_wired {
+            record.stake = stake;
         }
-        true
+        Some(record.group)
     }
 
     pub(super) fn ask_pending(&mut self, peer: PeerId, out: &mut Out) {
@@ -187,16 +182,15 @@ impl Master {
     pub(super) fn count_rewire(&mut self, group: GroupId, out: &mut Out) -> bool {
         let wanted = ConnectionState::VoteNoNewPeersEstablishP2p;
         let record = self.groups.get(&group);
-        let unanimous = record.is_some_and(|record| record.tally.all_in(wanted));
-        if unanimous {
-            let voters: Vec<PeerId> = self.accepted_in(group).map(|(peer, _)| peer).collect();
-            let members = rule!(voters; AdmittedByRewire => {
-                let of_group = self.peers.iter().filter(|(_, record)| record.group == group);
-                of_group.map(|(peer, _)| *peer).collect()
-            });
-            self.start_wiring(Scope::Group(group), &members, None, out);
-        }
-        unanimous
+        let Some(voters) = record.and_then(|record| record.unanimous(wanted)) else {
+            return false;
+        };
+        let members = rule!(voters; AdmittedByRewire => {
+            let of_group = self.peers.iter().filter(|(_, record)| record.group == group);
+            of_group.map(|(peer, _)| *peer).collect()
+        });
+        self.start_wiring(Scope::Group(group), &members, None, out);
+        true
     }
 
     /// True: everybody asked, and everybody was answered.

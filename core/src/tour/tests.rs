@@ -7,9 +7,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::{avoid, solve};
+use super::{TourProblem, avoid, solve};
 use crate::id::PeerId;
-use crate::master::TourProblem;
 use crate::topology::Ring;
 
 fn peers(ids: impl IntoIterator<Item = u64>) -> Vec<PeerId> {

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pccl_core::id::{ConnId, GroupId, PeerId, Round};
-use pccl_core::master::{Master, MasterInput, MasterOutput, MasterTimer, TourProblem};
+use pccl_core::master::{Master, MasterInput, MasterOutput, MasterTimer};
 use pccl_core::messages::Misdeed;
 use pccl_core::topology::Ring;
-use pccl_core::tour;
+use pccl_core::tour::{self, TourProblem};
 
 use super::log::Logged;
 use super::rule::{Finding, Rule, Unsound, holds};

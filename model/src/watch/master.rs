@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 
 use pccl_core::id::{GroupId, PeerId, Tag};
-use pccl_core::master::{Master, MasterInput, MasterOutput, TourProblem};
+use pccl_core::master::{Master, MasterInput, MasterOutput};
 use pccl_core::messages::{CallKind, CollectiveRefusal, RingOutcome, ToMaster, ToPeer};
 use pccl_core::states::{
     CollectiveCommunicationState, CollectiveEvent, ConnectionPhase, ConnectionState, Event,
 };
 use pccl_core::topology::{Topology, WorldSizes};
+use pccl_core::tour::TourProblem;
 
 use super::accepted;
 use super::deadlines::deadlines;

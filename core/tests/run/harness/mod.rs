@@ -20,14 +20,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
 use pccl_core::id::{ConnId, GroupId, PeerId, Round};
-use pccl_core::master::{
-    Master, MasterConfig, MasterInput, MasterOutput, MasterTimer, TourProblem,
-};
+use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
 use pccl_core::messages::{ToMaster, ToPeer};
 use pccl_core::peer::{Answer, Call, PeerInput, PeerOutput};
 use pccl_core::shared_state::SyncStrategy;
 use pccl_core::states::ConnectionPhase;
-use pccl_core::tour;
+use pccl_core::tour::{self, TourProblem};
 
 pub(crate) use ring::Holds;
 pub(crate) use seat::{Seat, SeatNo, reduce, ring_spec, shared};

@@ -11,10 +11,10 @@ mod words;
 use std::time::Duration;
 
 use pccl_core::id::{ConnId, GroupId, PeerId, Round, Seq};
-use pccl_core::master::TourProblem;
 use pccl_core::messages::{ToMaster, ToPeer};
 pub use pccl_core::peer::{AdoptedLanes, AdoptedLink};
 use pccl_core::topology::{LaneFailure, LaneOrder, LinkId, LinkOrder, Ring};
+use pccl_core::tour::TourProblem;
 
 pub use master::MasterDesk;
 pub use peer::PeerDesk;
