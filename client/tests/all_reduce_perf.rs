@@ -1,5 +1,5 @@
-//! Does the benchmark measure what it says? Its checks notice wrong results, the ring that it compares
-//! with is right, and the whole program writes what was asked for.
+//! Does the benchmark measure what it says? Its checks notice wrong results, the exchanges that it
+//! compares with are right, and the whole program writes what was asked for.
 
 #![allow(dead_code, reason = "the modules of the example are used in part")]
 
@@ -7,7 +7,7 @@
 mod contribution;
 #[path = "../examples/all_reduce_perf/edges.rs"]
 mod edges;
-#[path = "../examples/all_reduce_perf/floor.rs"]
+#[path = "../examples/all_reduce_perf/floor/mod.rs"]
 mod floor;
 #[path = "../examples/all_reduce_perf/memory.rs"]
 mod memory;
@@ -28,19 +28,19 @@ mod watch;
 #[path = "../examples/all_reduce_perf/work.rs"]
 mod work;
 
+#[path = "all_reduce_perf/exchanges.rs"]
+mod exchanges;
 #[path = "all_reduce_perf/figures.rs"]
 mod figures;
 #[path = "all_reduce_perf/program.rs"]
 mod program;
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::thread;
 
 use bytemuck::{cast_slice, cast_slice_mut};
 use clap::Parser;
 use contribution::Contribution;
-use edges::Edges;
-use floor::Floor;
 use memory::Memory;
 use number::{Number, kernel_element, kernel_op};
 use pccl::half::bf16;
@@ -288,72 +288,6 @@ fn results_that_differ_in_a_bit_have_other_checksums() {
     let same: Vec<bool> = before.iter().zip(&after).map(|(a, b)| a == b).collect();
     assert_eq!(same, [true, false, true]);
     assert_eq!(memory.checksums(2).count(), 2);
-}
-
-/// Runs the floor's ring with a thread for each rank; the wrong elements of all of them.
-fn run_floor<T: Number>(work: &Work, peers: usize, count: usize, piece: usize) -> u64 {
-    let bind = |_| TcpListener::bind("127.0.0.1:0").unwrap();
-    let listeners: Vec<TcpListener> = (0..peers).map(bind).collect();
-    let addresses: Vec<SocketAddr> = listeners
-        .iter()
-        .map(|listener| listener.local_addr().unwrap())
-        .collect();
-    thread::scope(|scope| {
-        let ranks: Vec<_> = (0..)
-            .zip(&listeners)
-            .map(|(rank, listener)| {
-                let next = addresses[(rank + 1) % peers];
-                scope.spawn(move || {
-                    let edges = Edges::join(listener, next, Some("reno")).unwrap();
-                    let mut floor = Floor::<T>::new(rank, peers, edges);
-                    let run = |iteration| {
-                        run_rank(&mut floor, work, rank, peers, count, piece, iteration)
-                    };
-                    (0..3).map(run).sum::<u64>()
-                })
-            })
-            .collect();
-        ranks.into_iter().map(|rank| rank.join().unwrap()).sum()
-    })
-}
-
-fn run_rank<T: Number>(
-    floor: &mut Floor<T>,
-    work: &Work,
-    rank: usize,
-    peers: usize,
-    count: usize,
-    piece: usize,
-    iteration: u64,
-) -> u64 {
-    let mine: Vec<T> = contributed(work, rank, peers, count, iteration);
-    let (mut in_place, mut result) = (mine.clone(), vec![T::whole(0); count]);
-    floor
-        .all_reduce(work.op, Some(&mine), &mut result, piece)
-        .unwrap();
-    floor
-        .all_reduce(work.op, None, &mut in_place, piece)
-        .unwrap();
-    let judge = Contribution::new(work, rank, peers);
-    judge.wrong(&result, iteration, true) + judge.wrong(&in_place, iteration, true)
-}
-
-#[test]
-fn the_ring_that_is_compared_with_computes_the_same() {
-    for peers in [2, 3, 5] {
-        for count in [1, peers - 1, peers, 1025, 203_530] {
-            for piece in [1024, 16_384] {
-                let wrong = run_floor::<f32>(&work(&[]), peers, count, piece);
-                assert_eq!(wrong, 0, "{peers} peers, {count} elements, {piece} a piece");
-            }
-        }
-    }
-    for op in ["avg", "prod", "max", "min"] {
-        let work = work(&["--op", op]);
-        assert_eq!(run_floor::<i16>(&work, 4, 50_001, 4096), 0, "{op} of i16");
-        assert_eq!(run_floor::<bf16>(&work, 4, 50_001, 4096), 0, "{op} of bf16");
-        assert_eq!(run_floor::<f64>(&work, 4, 50_001, 4096), 0, "{op} of f64");
-    }
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use super::over::Over;
 use super::rank::Assignment;
 use super::work::Work;
 
-/// Measure all-reduce over the processes of this machine, beside a plain ring of the same run.
+/// Measure all-reduce over the processes of this machine, beside bare exchanges of the same run.
 #[derive(Debug, Parser)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Arguments {
@@ -35,12 +35,12 @@ pub(crate) struct Arguments {
     /// Iterations before those that count. Default: by size.
     #[arg(long)]
     pub(crate) warmup: Option<u32>,
-    /// What the lanes are: tcp is plain, the others encrypt. The ring over plain sockets stays what it is.
+    /// What the lanes are: tcp is plain, the others encrypt. The floor stays plain.
     #[arg(long, value_enum, default_value_t = Over::Tcp)]
     pub(crate) transport: Over,
     #[command(flatten)]
     pub(crate) hosts: Hosts,
-    /// Leave out the ring over plain sockets.
+    /// Leave out the floor: bare exchanges over plain sockets.
     #[arg(long)]
     pub(crate) no_floor: bool,
     #[command(flatten)]
@@ -66,7 +66,7 @@ pub(crate) enum Role {
         #[arg(long, value_enum)]
         transport: Over,
     },
-    /// A peer, which is also a rank of the floor's ring.
+    /// A peer, which is also a rank of the floor.
     #[command(hide = true)]
     Rank(Assignment),
 }

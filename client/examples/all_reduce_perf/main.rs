@@ -10,8 +10,16 @@
 //! checked on every peer in every iteration; a wrong element makes the exit code a failure.
 //!
 //! Beside each row stands its *floor*, measured in turns with it by the same processes in the same
-//! memory: the same all-reduce by a single-threaded streaming ring over plain sockets, without any
-//! protocol. What a machine can do at all changes from minute to minute; the ratio of the two does not.
+//! memory: the same all-reduce by one thread over plain sockets, without any protocol. Three exchanges are
+//! tried for each row, each in pieces of several sizes, and the fastest is the floor; the column *exchange*
+//! says which it was (`floor_exchange` in the JSON file):
+//!
+//! - `ring`: a streaming ring that sleeps only when neither direction moves;
+//! - `blocking`: the same ring, waiting in `recv` when it has nothing to send;
+//! - `direct`: every rank sends every other one its part, adds what it has received in the order of the
+//!   ranks, and sends what came of it to all others, which takes two latencies.
+//!
+//! What a machine can do at all changes from minute to minute; the ratio of the two does not.
 //!
 //! Within a machine a reduce uses one lane, whatever `--lanes` says. With `--far` the lanes deny that both
 //! their ends are here, which shows what their number does between machines:
@@ -31,7 +39,8 @@
 //! | `hosts` | where the children run, and what starts them there |
 //! | `master`, `rank`, `place`, `stopwatch`, `watch` | the children |
 //! | `contribution`, `number`, `memory` | what each rank contributes, what must come out, and where |
-//! | `floor`, `edges`, `pieces` | the ring over plain sockets |
+//! | `floor`, `edges` | the three exchanges over plain sockets, and their connections |
+//! | `pieces` | the search for the best of them |
 //! | `samples`, `row`, `table`, `notes`, `report`, `plot` | what comes of it |
 //! | `over` | TCP, TLS or QUIC |
 //! | `machine`, `congestion` | what it was measured on |

@@ -19,8 +19,7 @@ pub(crate) struct Plan {
     pub(crate) turns: Vec<u32>,
     /// Iterations that run back to back.
     pub(crate) batch: usize,
-    /// Iterations that try one size of the floor's pieces in each turn of the search, of which every size
-    /// has several.
+    /// Iterations that try one way of the floor in each turn of the search, of which every way has several.
     pub(crate) trial: u32,
 }
 

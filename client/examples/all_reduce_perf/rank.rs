@@ -1,4 +1,4 @@
-//! A peer of the run, which is also a rank of the floor's ring: the same process and the same buffers,
+//! A peer of the run, which is also a rank of the floor: the same process and the same buffers,
 //! so that memory treats both alike.
 
 use std::io;
@@ -71,11 +71,11 @@ enum RankError {
     Congestion(#[from] pccl::UnknownCongestion),
     #[error("the system binds no process to a core: {0}")]
     Place(io::Error),
-    #[error("no port or no neighbour for the floor's ring: {0}")]
+    #[error("no port or no other rank for the floor: {0}")]
     Edges(#[from] io::Error),
-    #[error("the floor's ring: {0}")]
+    #[error("the floor: {0}")]
     Floor(#[from] FloorError),
-    #[error("the parent asks for the floor before its ring is connected")]
+    #[error("the parent asks for the floor before it is connected")]
     NoFloor,
 }
 
@@ -132,9 +132,9 @@ fn take_part<T: Number>(assignment: &Assignment) -> Result<(), RankError> {
     };
     loop {
         match next_order() {
-            Order::JoinFloor { next } => {
+            Order::JoinFloor { ranks } => {
                 let congestion = rank.work.congestion_of_floor(assignment.host.is_loopback());
-                let edges = Edges::join(&listener, next, congestion)?;
+                let edges = Edges::join(&listener, assignment.rank, &ranks, congestion)?;
                 rank.floor = Some(Floor::new(assignment.rank, assignment.peers, edges));
                 tell(&Event::Joined);
             }
@@ -266,10 +266,9 @@ impl<T: Number> Rank<T> {
             let begun = Instant::now();
             match of {
                 Contestant::Ours => reduce(&self.comm, &self.work, source, result)?,
-                Contestant::Floor { piece_bytes } => {
+                Contestant::Floor(way) => {
                     let floor = self.floor.as_mut().ok_or(RankError::NoFloor)?;
-                    let piece = piece_bytes / size_of::<T>();
-                    floor.all_reduce(self.work.op, source, result, piece)?;
+                    floor.all_reduce(way, self.work.op, source, result)?;
                 }
             }
             measured.times_ns.push(ns_since(begun));

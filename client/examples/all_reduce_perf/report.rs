@@ -14,7 +14,7 @@ use super::notes;
 use super::over::Over;
 use super::plot;
 use super::row::Row;
-use super::session::{BestPieces, Session};
+use super::session::{BestWays, Session};
 use super::table;
 
 /// Why there is no complete report.
@@ -101,7 +101,7 @@ fn measure_all(arguments: &Arguments, rows: &mut Vec<Row>) -> Result<(), Trouble
     let counts = arguments.counts();
     let sessions = arguments.peers.len() * arguments.lanes.len();
     let bar = progress_bar(sessions * counts.len());
-    let mut best = BestPieces::new();
+    let mut best = BestWays::new();
     for peers in &arguments.peers {
         for lanes in &arguments.lanes {
             let mut session = Session::start(arguments, *peers, *lanes)?;

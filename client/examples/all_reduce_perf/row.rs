@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::floor::{Exchange, Way};
 use super::samples::Samples;
 use super::work::Work;
 
@@ -71,9 +72,11 @@ pub(crate) struct Row {
     pub(crate) floor: FloorColumns,
 }
 
-/// The ring over plain sockets; nothing where it was left out.
+/// The best bare exchange over plain sockets; nothing where it was left out.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct FloorColumns {
+    #[serde(rename = "floor_exchange")]
+    pub(crate) exchange: Option<Exchange>,
     #[serde(rename = "floor_piece_bytes")]
     pub(crate) piece_bytes: Option<usize>,
     #[serde(rename = "floor_time_us")]
@@ -101,8 +104,8 @@ pub(crate) struct FloorColumns {
 pub(crate) struct Findings {
     pub(crate) ours: Samples,
     pub(crate) master_cpu_ns: u64,
-    /// For each size of its pieces that came into the measurement.
-    pub(crate) floors: Vec<(usize, Samples)>,
+    /// For each of its ways that came into the measurement.
+    pub(crate) floors: Vec<(Way, Samples)>,
     pub(crate) iterations: u32,
     /// Iterations that ran back to back.
     pub(crate) batch: usize,
@@ -154,17 +157,18 @@ impl Findings {
         our_time_us: f64,
         our_cpu_s_per_gb: f64,
     ) -> FloorColumns {
-        let by_time = |one: &&(usize, Samples), other: &&(usize, Samples)| {
+        let by_time = |one: &&(Way, Samples), other: &&(Way, Samples)| {
             one.1.median_us().total_cmp(&other.1.median_us())
         };
-        let Some((piece_bytes, samples)) = self.floors.iter().min_by(by_time) else {
+        let Some((way, samples)) = self.floors.iter().min_by(by_time) else {
             return FloorColumns::default();
         };
         let time_us = samples.median_us();
         let (ratio_min, ratio_max) = samples.ratios_to(&self.ours);
         let cpu_s_per_gb = samples.cpu_ns as f64 / contributed;
         FloorColumns {
-            piece_bytes: Some(*piece_bytes),
+            exchange: Some(way.exchange),
+            piece_bytes: Some(way.piece_bytes),
             time_us: Some(time_us),
             time_min_us: Some(samples.min_us()),
             time_max_us: Some(samples.max_us()),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::arguments::Arguments;
 use super::crew::{ChildId, Crew, Trouble};
+use super::floor::Way;
 use super::pieces::Search;
 use super::plan::Plan;
 use super::rank::Assignment;
@@ -11,8 +12,8 @@ use super::row::{Findings, Row, Subject};
 use super::samples::Samples;
 use super::talk::{Buffers, Contestant, Event, Measured, Order, Series};
 
-/// The best sizes of pieces, by number of peers and bytes.
-pub(crate) type BestPieces = BTreeMap<(usize, usize), Vec<usize>>;
+/// The floor's best ways, by number of peers and bytes.
+pub(crate) type BestWays = BTreeMap<(usize, usize), Vec<Way>>;
 
 /// A master and its peers, connected.
 pub(crate) struct Session<'a> {
@@ -71,10 +72,7 @@ impl<'a> Session<'a> {
             return Err(Trouble::NotOver(over));
         }
         if !arguments.no_floor {
-            let next = addresses.iter().cycle().skip(1);
-            for (rank, next) in ranks.iter().zip(next) {
-                crew.tell(&[*rank], &Order::JoinFloor { next: *next });
-            }
+            crew.tell(&ranks, &Order::JoinFloor { ranks: addresses });
             crew.hear(&ranks, "joining the floor", joined_in)?;
         }
         Ok(Self {
@@ -90,7 +88,7 @@ impl<'a> Session<'a> {
     }
 
     /// Measures one size.
-    pub(crate) fn measure(&mut self, count: usize, best: &mut BestPieces) -> Result<Row, Trouble> {
+    pub(crate) fn measure(&mut self, count: usize, best: &mut BestWays) -> Result<Row, Trouble> {
         let subject = Subject {
             peers: self.peers,
             lanes: self.lanes,
@@ -101,12 +99,12 @@ impl<'a> Session<'a> {
         };
         let plan = Plan::new(self.arguments, subject.bytes_per_iteration());
         self.prepare(count, plan.batch)?;
-        let pieces = if self.arguments.no_floor {
+        let ways = if self.arguments.no_floor {
             Vec::new()
         } else {
-            self.best_pieces(&subject, &plan, best)?
+            self.best_ways(&subject, &plan, best)?
         };
-        let found = self.take_turns(&plan, &pieces)?;
+        let found = self.take_turns(&plan, &ways)?;
         Ok(Row::new(&subject, &self.arguments.work, &found))
     }
 
@@ -124,38 +122,38 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Tries sizes of pieces, unless that was done for so many peers and bytes before.
-    fn best_pieces(
+    /// Tries ways of the floor, unless that was done for so many peers and bytes before.
+    fn best_ways(
         &mut self,
         subject: &Subject,
         plan: &Plan,
-        best: &mut BestPieces,
-    ) -> Result<Vec<usize>, Trouble> {
+        best: &mut BestWays,
+    ) -> Result<Vec<Way>, Trouble> {
         let bytes = subject.bytes_per_iteration();
         let key = (self.peers, bytes);
-        if let Some(pieces) = best.get(&key) {
-            return Ok(pieces.clone());
+        if let Some(ways) = best.get(&key) {
+            return Ok(ways.clone());
         }
         let mut search = Search::new(bytes / self.peers);
-        if let Some(piece_bytes) = search.sizes().into_iter().next() {
+        if let Some(way) = search.ways().into_iter().next() {
             // Whoever is first touches the memory and the connections first.
-            self.series(Contestant::Floor { piece_bytes }, plan.warmup)?;
+            self.series(Contestant::Floor(way), plan.warmup)?;
         }
         while !search.is_over() {
             let mut times = Vec::new();
-            for piece_bytes in search.sizes() {
+            for way in search.ways() {
                 let mut trial = Samples::new(plan.batch);
-                trial.add(&self.series(Contestant::Floor { piece_bytes }, plan.trial)?);
+                trial.add(&self.series(Contestant::Floor(way), plan.trial)?);
                 times.push(trial.min_us());
             }
             search.end_turn(&times);
         }
-        best.insert(key, search.sizes());
-        Ok(search.sizes())
+        best.insert(key, search.ways());
+        Ok(search.ways())
     }
 
-    /// Ours, the floor with each of its pieces, ours, the floor, and so on.
-    fn take_turns(&mut self, plan: &Plan, pieces: &[usize]) -> Result<Findings, Trouble> {
+    /// Ours, the floor in each of these ways, ours, the floor, and so on.
+    fn take_turns(&mut self, plan: &Plan, ways: &[Way]) -> Result<Findings, Trouble> {
         let mut found = Findings {
             ours: Samples::new(plan.batch),
             master_cpu_ns: 0,
@@ -165,17 +163,16 @@ impl<'a> Session<'a> {
         };
         let warm = self.series(Contestant::Ours, plan.warmup)?;
         found.ours.add_wrong(&warm);
-        for piece_bytes in pieces.iter().copied() {
-            self.series(Contestant::Floor { piece_bytes }, plan.warmup)?;
-            found.floors.push((piece_bytes, Samples::new(plan.batch)));
+        for way in ways.iter().copied() {
+            self.series(Contestant::Floor(way), plan.warmup)?;
+            found.floors.push((way, Samples::new(plan.batch)));
         }
         for iterations in &plan.turns {
             let before = self.master_cpu_ns()?;
             found.ours.add(&self.series(Contestant::Ours, *iterations)?);
             found.master_cpu_ns += self.master_cpu_ns()?.saturating_sub(before);
-            for (piece_bytes, samples) in &mut found.floors {
-                let piece_bytes = *piece_bytes;
-                samples.add(&self.series(Contestant::Floor { piece_bytes }, *iterations)?);
+            for (way, samples) in &mut found.floors {
+                samples.add(&self.series(Contestant::Floor(*way), *iterations)?);
             }
             // So that none of them always comes right after ours.
             found.floors.reverse();
@@ -229,8 +226,8 @@ impl<'a> Session<'a> {
 fn checked(of: Contestant, measured: Vec<Measured>) -> Result<Vec<Measured>, Trouble> {
     let wrong = measured.iter().map(|rank| rank.wrong).sum();
     match of {
-        Contestant::Floor { .. } if wrong > 0 => Err(Trouble::WrongFloor(wrong)),
-        Contestant::Floor { .. } | Contestant::Ours => Ok(measured),
+        Contestant::Floor(_) if wrong > 0 => Err(Trouble::WrongFloor(wrong)),
+        Contestant::Floor(_) | Contestant::Ours => Ok(measured),
     }
 }
 

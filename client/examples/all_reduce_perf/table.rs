@@ -80,8 +80,8 @@ const BOUND: &str = "each rank is kept on one, by turns";
 const UNBOUND: &str = "ranks are kept on none: small reduces, the floor's too, take half as long again where two \
                        ranks run on two as where they share one; with --bind that is fixed";
 
-const FLOOR: &str = "plain single-threaded ring, no protocol, uncompressed, with the faster of its best \
-                     two sizes of pieces";
+const FLOOR: &str = "the best of three bare exchanges: one thread, no protocol, uncompressed, with the best size \
+                     of pieces";
 
 /// What the columns mean.
 const COLUMNS: &str = "\
@@ -90,6 +90,8 @@ const COLUMNS: &str = "\
 # algbw    bytes of one peer's contribution / time; busbw = algbw * 2(n-1)/n; GB are 10^9 bytes
 # #wrong   wrong elements, and one for each iteration whose result was not the same bits on all peers
 # cpu      user and system seconds of all peers and the master / GB contributed by all peers (= ns per byte)
+# exchange of the floor that was the fastest in this row: ring (sleeps when neither direction moves),
+#          blocking (a ring that waits in recv), direct (every rank with every other, two latencies)
 # ratio    throughput of ours / of the floor; the cpu beside it: CPU time of ours, master included, / of
 #          the floor, which has no master
 ";
@@ -122,8 +124,8 @@ pub(crate) fn heading(arguments: &Arguments, peers: usize, lanes: u16) -> String
         "",
         "(s/GB)",
     ];
-    let floor_names = ["floor", "algbw", "cpu", "piece", "ratio", "cpu"];
-    let floor_units = ["(us)", "(GB/s)", "(s/GB)", "(KiB)", "", ""];
+    let floor_names = ["floor", "algbw", "cpu", "exchange", "piece", "ratio", "cpu"];
+    let floor_units = ["(us)", "(GB/s)", "(s/GB)", "", "(KiB)", "", ""];
     for (ours, floor) in [(names, floor_names), (units, floor_units)] {
         text.push_str(&columns(&ours, &WIDTHS).replacen(' ', "#", 1));
         if !arguments.no_floor {
@@ -137,7 +139,7 @@ pub(crate) fn heading(arguments: &Arguments, peers: usize, lanes: u16) -> String
 }
 
 const WIDTHS: [usize; 10] = [12, 12, 7, 7, 7, 12, 10, 10, 8, 10];
-const FLOOR_WIDTHS: [usize; 6] = [11, 10, 10, 8, 7, 7];
+const FLOOR_WIDTHS: [usize; 7] = [11, 10, 10, 10, 8, 7, 7];
 pub(crate) const SEPARATOR: &str = " |";
 
 /// Right-aligned.
@@ -163,7 +165,7 @@ pub(crate) fn line(row: &Row) -> String {
         format!("{:.3}", row.cpu_s_per_gb),
     ];
     let mut line = columns(&ours, &WIDTHS);
-    let Some(piece_bytes) = row.floor.piece_bytes else {
+    let (Some(exchange), Some(piece_bytes)) = (row.floor.exchange, row.floor.piece_bytes) else {
         return line;
     };
     let number = |value: Option<f64>, digits: usize| {
@@ -173,6 +175,7 @@ pub(crate) fn line(row: &Row) -> String {
         number(row.floor.time_us, 1),
         number(row.floor.algbw_gb_s, 3),
         number(row.floor.cpu_s_per_gb, 3),
+        exchange.to_string(),
         (piece_bytes >> 10).to_string(),
         number(row.floor.ratio, 2),
         number(row.floor.cpu_ratio, 2),

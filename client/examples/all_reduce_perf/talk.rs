@@ -8,13 +8,15 @@ use std::{process, thread};
 use rustix::event::{PollFd, PollFlags, poll};
 use serde::{Deserialize, Serialize};
 
+use super::floor::Way;
+
 /// From the parent to a child.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
     /// A rank: join the run with this, its join string or the address of its master. Answered by `Connected`.
     Join { join: String },
-    /// A rank: connect the floor's ring to the next rank. Answered by `Joined`.
-    JoinFloor { next: SocketAddr },
+    /// A rank: connect to all ranks for the floor. Answered by `Joined`.
+    JoinFloor { ranks: Vec<SocketAddr> },
     /// A rank: make buffers. Answered by `Prepared`.
     Prepare(Buffers),
     /// A rank: measure. Answered by `Ready` before and after each batch, and by `Measured` at the end.
@@ -49,7 +51,7 @@ pub(crate) struct Series {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Contestant {
     Ours,
-    Floor { piece_bytes: usize },
+    Floor(Way),
 }
 
 /// From a child to the parent.
@@ -57,7 +59,7 @@ pub(crate) enum Contestant {
 pub(crate) enum Event {
     /// The master accepts peers here, who join with this.
     Serving { address: SocketAddr, join: String },
-    /// A rank accepts the connection of the floor's previous rank here.
+    /// A rank accepts the connections of the other ranks for the floor here.
     Listening { address: SocketAddr },
     /// A rank is part of the run, with all others. Do its lanes stay on this machine, and is it proved who is
     /// at their other ends?
@@ -65,7 +67,7 @@ pub(crate) enum Event {
         lanes_are_local: bool,
         lanes_are_proven: bool,
     },
-    /// A rank is part of the floor's ring.
+    /// A rank is connected to all others for the floor.
     Joined,
     /// The buffers are there.
     Prepared,

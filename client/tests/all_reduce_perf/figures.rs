@@ -1,57 +1,63 @@
 //! What the benchmark makes of what was measured.
 
+use super::floor::{Exchange, Way};
 use super::pieces::Search;
 use super::row::{Findings, Row, Subject};
 use super::samples::Samples;
 use super::talk::Measured;
 use super::work;
 
-/// The search for sizes of pieces, where one takes as long as `time` says by its turn; trials in all.
-fn searched(mut time: impl FnMut(u32, usize) -> f64) -> (Vec<usize>, usize) {
+/// The search for the floor's best way, where one takes as long as `time` says by its turn; trials in all.
+fn searched(mut time: impl FnMut(u32, Way) -> f64) -> (Vec<Way>, usize) {
     let mut search = Search::new(64 << 20);
     let (mut trials, mut turn) = (0, 0);
     while !search.is_over() {
-        let sizes = search.sizes();
-        trials += sizes.len();
-        let times: Vec<f64> = sizes.iter().map(|size| time(turn, *size)).collect();
+        let ways = search.ways();
+        trials += ways.len();
+        let times: Vec<f64> = ways.iter().map(|way| time(turn, *way)).collect();
         search.end_turn(&times);
         turn += 1;
     }
-    (search.sizes(), trials)
+    (search.ways(), trials)
 }
 
-/// Doublings between two sizes.
-fn distance(one: usize, other: usize) -> f64 {
-    (one as f64 / other as f64).log2().abs()
+/// Doublings between the sizes of two ways, and one step more between two exchanges.
+fn distance(one: Way, other: Way) -> f64 {
+    let doublings = (one.piece_bytes as f64 / other.piece_bytes as f64).log2();
+    let is_other = one.exchange != other.exchange;
+    doublings.abs() + f64::from(u8::from(is_other))
+}
+
+fn all_ways() -> Vec<Way> {
+    Search::new(64 << 20).ways()
 }
 
 #[test]
-fn the_best_size_of_pieces_is_found_in_few_trials() {
-    for best in (13..=20).map(|bits| 1_usize << bits) {
-        let (sizes, trials) = searched(|_, size| distance(size, best));
+fn the_best_way_is_found_in_few_trials() {
+    for best in all_ways() {
+        let (ways, trials) = searched(|_, way| distance(way, best));
 
-        assert_eq!((sizes[0], sizes.len(), trials), (best, 2, 28));
+        assert_eq!((ways[0], ways.len(), trials), (best, 2, 60));
     }
 }
 
 #[test]
-fn a_size_of_pieces_that_is_disturbed_twice_still_comes_into_the_measurement() {
-    for best in (13..=20).map(|bits| 1_usize << bits) {
+fn a_way_that_is_disturbed_twice_still_comes_into_the_measurement() {
+    for best in all_ways() {
         for quiet in 0..3 {
-            let disturbed = |turn, size| {
-                if size == best && turn != quiet {
+            let disturbed = |turn, way| {
+                if way == best && turn != quiet {
                     100.0
                 } else {
                     0.0
                 }
             };
 
-            let (sizes, _) =
-                searched(|turn, size| 1.0 + distance(size, best) + disturbed(turn, size));
+            let (ways, _) = searched(|turn, way| 1.0 + distance(way, best) + disturbed(turn, way));
 
             assert!(
-                sizes.contains(&best),
-                "{best}, quiet in turn {quiet}: {sizes:?}"
+                ways.contains(&best),
+                "{best:?}, quiet in turn {quiet}: {ways:?}"
             );
         }
     }
@@ -59,12 +65,19 @@ fn a_size_of_pieces_that_is_disturbed_twice_still_comes_into_the_measurement() {
 
 #[test]
 fn pieces_that_are_a_whole_chunk_anyway_are_tried_once() {
-    let sizes = |chunk| Search::new(chunk).sizes();
+    let sizes = |chunk| {
+        let ways = Search::new(chunk).ways();
+        Exchange::ALL.map(|exchange| -> Vec<usize> {
+            let of_exchange = ways.iter().filter(|way| way.exchange == exchange);
+            of_exchange.map(|way| way.piece_bytes >> 10).collect()
+        })
+    };
 
-    assert_eq!(sizes(1000), [8 << 10]);
-    assert_eq!(sizes(8 << 10), [8 << 10]);
-    assert_eq!(sizes(40 << 10), [8, 16, 32, 64].map(|kib| kib << 10));
-    assert!(Search::new(1000).is_over() && !Search::new(16 << 10).is_over());
+    assert_eq!(sizes(1000), [[8], [8], [8]]);
+    assert_eq!(sizes(8 << 10), [[8], [8], [8]]);
+    let [ring, blocking, direct] = sizes(40 << 10);
+    assert_eq!(ring, [8, 16, 32, 64]);
+    assert_eq!((blocking, direct), (vec![64, 16], vec![64, 16]));
 }
 
 /// What a rank measured in iterations of so many microseconds.
@@ -83,8 +96,17 @@ fn samples(batch: usize, times_us: &[u64], cpu_ns: u64) -> Samples {
     samples
 }
 
-/// A row of 1000 bytes and one iteration of 10 us, beside floors of so many bytes a piece and us.
-fn row(floors: &[(usize, u64)]) -> Row {
+const RING: Way = Way {
+    exchange: Exchange::Ring,
+    piece_bytes: 16_384,
+};
+const DIRECT: Way = Way {
+    exchange: Exchange::Direct,
+    piece_bytes: 8192,
+};
+
+/// A row of 1000 bytes and one iteration of 10 us, beside floors of these ways and us.
+fn row(floors: &[(Way, u64)]) -> Row {
     let subject = Subject {
         peers: 2,
         lanes: 1,
@@ -95,7 +117,7 @@ fn row(floors: &[(usize, u64)]) -> Row {
     };
     let floors = floors
         .iter()
-        .map(|(piece, us)| (*piece, samples(1, &[*us], 2000)));
+        .map(|(way, us)| (*way, samples(1, &[*us], 2000)));
     let found = Findings {
         ours: samples(1, &[10], 3000),
         master_cpu_ns: 2000,
@@ -108,7 +130,7 @@ fn row(floors: &[(usize, u64)]) -> Row {
 
 #[test]
 fn the_masters_cpu_time_counts_as_ours() {
-    let row = row(&[(8192, 5)]);
+    let row = row(&[(RING, 5)]);
 
     assert_eq!((row.cpu_s_per_gb, row.master_cpu_s_per_gb), (4.0, 1.0));
     assert_eq!(row.floor.cpu_s_per_gb, Some(2.0));
@@ -116,10 +138,11 @@ fn the_masters_cpu_time_counts_as_ours() {
 }
 
 #[test]
-fn the_floor_counts_with_the_faster_of_its_sizes() {
-    for floors in [[(8192, 5), (16_384, 7)], [(16_384, 7), (8192, 5)]] {
+fn the_floor_counts_with_the_faster_of_its_ways() {
+    for floors in [[(DIRECT, 5), (RING, 7)], [(RING, 7), (DIRECT, 5)]] {
         let floor = row(&floors).floor;
 
+        assert_eq!(floor.exchange, Some(Exchange::Direct));
         assert_eq!((floor.piece_bytes, floor.time_us), (Some(8192), Some(5.0)));
         assert_eq!((floor.ratio, floor.ratio_min), (Some(0.5), Some(0.5)));
     }

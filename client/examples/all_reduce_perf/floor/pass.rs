@@ -1,74 +1,18 @@
-//! The floor: an all-reduce by a single-threaded streaming ring, with nothing but the data on the
-//! connections.
+//! What the rings have in common: which bytes are received and sent, and where they are added.
 //!
 //! In step `s` of `2(n-1)` a rank sends chunk `rank - s` and receives chunk `rank - s - 1`. In the
 //! first half a piece that was received is added to the rank's own contribution, in the second half
 //! it is received into its final place. What a step sends is what the step before has received, and
-//! it goes out as soon as it is there. Additions are the kernels', so that only the way of the bytes
-//! differs from the library's.
+//! it goes out as soon as it is there.
 
-use std::io;
 use std::ops::Range;
 
 use pccl::ReduceOp;
 use pccl_kernels::{KernelError, divide, reduce, reduce_into};
 
-use super::edges::Edges;
-use super::number::{Number, kernel_element, kernel_op};
-
-/// Why the ring has ended early.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum FloorError {
-    #[error("{0}")]
-    Connection(#[from] io::Error),
-    #[error("{0}")]
-    Kernel(#[from] KernelError),
-}
-
-/// This rank's place in the ring, and its memory between calls.
-#[derive(Debug)]
-pub(crate) struct Floor<T> {
-    rank: usize,
-    peers: usize,
-    edges: Edges,
-    /// Where pieces land that have to be added.
-    scratch: Vec<T>,
-}
-
-impl<T: Number> Floor<T> {
-    pub(crate) fn new(rank: usize, peers: usize, edges: Edges) -> Self {
-        Self {
-            rank,
-            peers,
-            edges,
-            scratch: Vec::new(),
-        }
-    }
-
-    /// Reduces the `source` of all ranks into `result`, in pieces of `piece` elements; without a
-    /// source, what `result` holds. Blocks until this rank has sent and received everything.
-    pub(crate) fn all_reduce(
-        &mut self,
-        op: ReduceOp,
-        source: Option<&[T]>,
-        result: &mut [T],
-        piece: usize,
-    ) -> Result<(), FloorError> {
-        self.scratch.resize(piece, T::whole(0));
-        let mut pass = Pass {
-            op,
-            rank: self.rank,
-            peers: self.peers,
-            source,
-            result,
-            scratch: &mut self.scratch,
-            in_scratch: 0,
-            sending: Cursor::default(),
-            receiving: Cursor::default(),
-        };
-        pass.run(&mut self.edges)
-    }
-}
+use super::super::edges::{Edges, NEIGHBOUR};
+use super::super::number::{Number, kernel_element, kernel_op};
+use super::{FloorError, Place};
 
 /// How far one direction is.
 #[derive(Clone, Copy, Debug, Default)]
@@ -89,13 +33,12 @@ impl Cursor {
     }
 }
 
-/// One all-reduce on its way.
-struct Pass<'a, T> {
-    op: ReduceOp,
-    rank: usize,
-    peers: usize,
+/// One all-reduce on its way around a ring.
+pub(super) struct Pass<'a, T> {
+    place: Place,
     source: Option<&'a [T]>,
     result: &'a mut [T],
+    /// Of the size of a piece.
     scratch: &'a mut [T],
     /// Bytes of the current piece that have been received into it.
     in_scratch: usize,
@@ -103,32 +46,45 @@ struct Pass<'a, T> {
     receiving: Cursor,
 }
 
-impl<T: Number> Pass<'_, T> {
-    fn run(&mut self, edges: &mut Edges) -> Result<(), FloorError> {
-        loop {
-            let received = self.receive(edges)?;
-            let sent = self.send(edges)?;
-            let (to_send, to_receive) = (self.sendable() > 0, !self.is_over(self.receiving));
-            if !to_receive && self.is_over(self.sending) {
-                return Ok(());
-            }
-            if !received && !sent {
-                edges.wait(to_send, to_receive)?;
-            }
+impl<'a, T: Number> Pass<'a, T> {
+    pub(super) fn new(
+        place: Place,
+        source: Option<&'a [T]>,
+        result: &'a mut [T],
+        scratch: &'a mut [T],
+    ) -> Self {
+        Self {
+            place,
+            source,
+            result,
+            scratch,
+            in_scratch: 0,
+            sending: Cursor::default(),
+            receiving: Cursor::default(),
         }
     }
 
-    fn is_over(&self, cursor: Cursor) -> bool {
+    /// Has everything been sent and received?
+    pub(super) fn is_over(&self) -> bool {
+        self.is_done(self.sending) && !self.receives()
+    }
+
+    /// Is there anything left to receive?
+    pub(super) fn receives(&self) -> bool {
+        !self.is_done(self.receiving)
+    }
+
+    fn is_done(&self, cursor: Cursor) -> bool {
         cursor.step == self.steps()
     }
 
     const fn steps(&self) -> usize {
-        2 * (self.peers - 1)
+        2 * (self.place.peers - 1)
     }
 
     /// Has anything been received?
-    fn receive(&mut self, edges: &mut Edges) -> Result<bool, FloorError> {
-        if self.is_over(self.receiving) {
+    pub(super) fn receive(&mut self, edges: &mut Edges) -> Result<bool, FloorError> {
+        if self.is_done(self.receiving) {
             return Ok(false);
         }
         let chunk = self.chunk(self.receiving.step + 1);
@@ -138,7 +94,7 @@ impl<T: Number> Pass<'_, T> {
             return Ok(true);
         }
         let left = total - self.receiving.done;
-        if self.receiving.step < self.peers - 1 {
+        if self.receiving.step < self.place.peers - 1 {
             self.receive_to_add(edges, chunk, left)
         } else {
             self.receive_into_place(edges, chunk, left)
@@ -153,7 +109,7 @@ impl<T: Number> Pass<'_, T> {
     ) -> Result<bool, FloorError> {
         let piece = size_of_val(self.scratch).min(left);
         let scratch = bytemuck::cast_slice_mut(self.scratch);
-        let Some(bytes) = edges.receive(&mut scratch[self.in_scratch..piece])? else {
+        let Some(bytes) = edges.receive(NEIGHBOUR, &mut scratch[self.in_scratch..piece])? else {
             return Ok(false);
         };
         self.in_scratch += bytes;
@@ -168,7 +124,7 @@ impl<T: Number> Pass<'_, T> {
 
     /// The first `count` elements of the scratch and this rank's contribution at `start` become one.
     fn add(&mut self, start: usize, count: usize) -> Result<(), KernelError> {
-        let (element, op) = (kernel_element(T::TYPE), kernel_op(self.op));
+        let (element, op) = (kernel_element(T::TYPE), kernel_op(self.place.op));
         let place = start..start + count;
         let received = bytemuck::cast_slice(&self.scratch[..count]);
         let into = bytemuck::cast_slice_mut(&mut self.result[place.clone()]);
@@ -179,9 +135,13 @@ impl<T: Number> Pass<'_, T> {
             }
             None => reduce(element, op, into, received)?,
         }
-        let is_last = self.receiving.step == self.peers - 2;
-        if is_last && self.op == ReduceOp::Avg {
-            divide(element, into, u32::try_from(self.peers).unwrap_or(u32::MAX))?;
+        let is_last = self.receiving.step == self.place.peers - 2;
+        if is_last && self.place.op == ReduceOp::Avg {
+            divide(
+                element,
+                into,
+                u32::try_from(self.place.peers).unwrap_or(u32::MAX),
+            )?;
         }
         Ok(())
     }
@@ -195,7 +155,7 @@ impl<T: Number> Pass<'_, T> {
         let piece = size_of_val(self.scratch).min(left);
         let place = bytemuck::cast_slice_mut(&mut self.result[chunk]);
         let done = self.receiving.done;
-        let Some(bytes) = edges.receive(&mut place[done..done + piece])? else {
+        let Some(bytes) = edges.receive(NEIGHBOUR, &mut place[done..done + piece])? else {
             return Ok(false);
         };
         self.receiving.advance(bytes, done + left);
@@ -203,8 +163,8 @@ impl<T: Number> Pass<'_, T> {
     }
 
     /// Has anything been sent?
-    fn send(&mut self, edges: &mut Edges) -> Result<bool, FloorError> {
-        if self.is_over(self.sending) {
+    pub(super) fn send(&mut self, edges: &mut Edges) -> Result<bool, FloorError> {
+        if self.is_done(self.sending) {
             return Ok(false);
         }
         let chunk = self.chunk(self.sending.step);
@@ -223,7 +183,7 @@ impl<T: Number> Pass<'_, T> {
         };
         let done = self.sending.done;
         let chunk: &[u8] = bytemuck::cast_slice(&from[chunk]);
-        let Some(bytes) = edges.send(&chunk[done..done + bytes])? else {
+        let Some(bytes) = edges.send(NEIGHBOUR, &chunk[done..done + bytes])? else {
             return Ok(false);
         };
         self.sending.advance(bytes, total);
@@ -231,9 +191,9 @@ impl<T: Number> Pass<'_, T> {
     }
 
     /// Bytes of the chunk to be sent that are there and have not been sent.
-    fn sendable(&self) -> usize {
+    pub(super) fn sendable(&self) -> usize {
         let Cursor { step, done } = self.sending;
-        if self.is_over(self.sending) {
+        if self.is_done(self.sending) {
             return 0;
         }
         let there = if step <= self.receiving.step {
@@ -248,8 +208,7 @@ impl<T: Number> Pass<'_, T> {
 
     /// The chunk that is sent in this step, and was received in the one before.
     fn chunk(&self, step: usize) -> Range<usize> {
-        let chunk = (self.rank + 2 * self.peers - step) % self.peers;
-        let bound = |chunk| self.result.len() * chunk / self.peers;
-        bound(chunk)..bound(chunk + 1)
+        let chunk = (self.place.rank + 2 * self.place.peers - step) % self.place.peers;
+        self.place.chunk(chunk, self.result.len())
     }
 }
