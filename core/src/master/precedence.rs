@@ -174,7 +174,9 @@ impl Master {
         let synced = |peer: &PeerId| self.peers.get(peer).is_some_and(|peer| peer.synced);
         let waiting = self.all_in(group, ConnectionState::VoteSyncSharedState);
         if callers.iter().any(synced) || !waiting.iter().any(synced) {
-            waiting.into_iter().for_each(|peer| self.set_aside(peer));
+            waiting
+                .into_iter()
+                .for_each(|peer| self.set_aside(peer, out));
             self.forget_conflicts(group);
             true
         } else {
@@ -294,13 +296,17 @@ impl Master {
     }
 
     /// A peer waits for the next update, with its vote to synchronize, as if it had not been admitted.
-    pub(super) fn set_aside(&mut self, peer: PeerId) {
+    /// If it asks whether anybody waits, it does itself.
+    pub(super) fn set_aside(&mut self, peer: PeerId, out: &mut Out) {
         let Some(record) = self.record_mut(peer) else {
             return;
         };
         record.phase = ConnectionPhase::Registered;
-        record.asked_pending = false;
         let group = record.group;
+        if core::mem::take(&mut record.asked_pending) {
+            let pending = true;
+            send(out, peer, ToPeer::PeersPending { pending });
+        }
         let Some(record) = self.group_mut(group) else {
             return;
         };

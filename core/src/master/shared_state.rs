@@ -119,7 +119,7 @@ impl Master {
             if let Some(record) = self.record_mut(peer) {
                 record.spared = true;
             }
-            self.set_aside(peer);
+            self.set_aside(peer, out);
         }
     }
 

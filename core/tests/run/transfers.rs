@@ -3,7 +3,7 @@
 use pccl_core::id::{GroupId, Revision};
 use pccl_core::master::MasterTimer;
 use pccl_core::messages::Misdeed;
-use pccl_core::peer::CallError;
+use pccl_core::peer::{Answer, Call, CallError};
 use pccl_core::shared_state::{SyncFailure, SyncStrategy::EnforcePopular};
 use pccl_core::states::ConnectionState;
 
@@ -107,6 +107,34 @@ fn a_pair_that_failed_is_not_tried_again_where_there_is_another_holder() {
             assert_eq!(run.accepted(), [0, 1, 2], "seed {seed}");
         }
     }
+}
+
+/// It waits itself, and the answer would never come otherwise.
+#[test]
+fn who_is_set_aside_is_told_that_somebody_waits_if_it_had_asked() {
+    let mut run = with_newcomers(1, 2, 2);
+    block(&mut run, 2, [0, 1, 3]);
+    for _ in 0..20 {
+        run.update_all();
+        let calling = run.accepted().into_iter();
+        for no in calling
+            .filter(|no| run.seats[*no].peer.view().is_idle())
+            .collect::<Vec<_>>()
+        {
+            let call = run.seats[no].sync_call(EnforcePopular);
+            run.call(no, call);
+        }
+        while run.fetches_from(2).is_none() && run.step() {}
+        run.answers(2);
+        run.call(2, Call::ArePeersPending);
+        run.settle();
+        if run.is_aside(2) {
+            break;
+        }
+    }
+    assert!(run.is_aside(2));
+
+    assert_eq!(run.answers(2), [Answer::PeersPending(Ok(true))]);
 }
 
 #[test]

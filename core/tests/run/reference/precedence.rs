@@ -113,7 +113,10 @@ impl Reference {
             self.aside.insert(*peer, offer);
         }
         self.accepted = &self.accepted - waiting;
-        self.asking = &self.asking - waiting;
+        for peer in &self.asking.clone() & waiting {
+            self.asking.remove(&peer);
+            self.tell(peer, ToPeer::PeersPending { pending: true });
+        }
         self.kept_aside
             .extend(waiting.iter().map(|peer| (*peer, 2)));
     }
