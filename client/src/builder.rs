@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pccl_core::id::GroupId;
-use pccl_core::peer::{Joined, PeerConfig};
+use pccl_core::peer::{Call, Joined, PeerConfig};
 use pccl_core::transport::{Lane, LaneError, Listener, Transport};
-use pccl_core::wire::{FIRST_PEER_PORT, HandshakeError};
+use pccl_core::wire::{COLLECTIVES_MAX, FIRST_PEER_PORT, HandshakeError};
 use pccl_transport_tcp::Tcp;
 use pccl_trust::Via;
 use rand::SeedableRng;
@@ -24,7 +24,7 @@ use crate::calls::{Backups, Calls, View};
 use crate::communicator::Communicator;
 use crate::data::{CONCURRENT_DEFAULT, DataConfig};
 use crate::destination::Destination;
-use crate::engine::{Command, Engine, EngineParts};
+use crate::engine::{Caller, Engine, EngineParts};
 use crate::error::Error;
 use crate::patience;
 use crate::runtime::Runtime;
@@ -284,6 +284,7 @@ impl Builder {
                 port,
                 advertise: self.advertise,
                 lanes: transport.lanes_per_edge(),
+                collectives_max: u16::try_from(COLLECTIVES_MAX).unwrap_or(u16::MAX),
             },
             transport: Arc::clone(&transport),
             listener,
@@ -376,7 +377,7 @@ fn seed_of_the_system() -> u64 {
 
 /// Says hello, and waits to be admitted.
 async fn admitted(calls: &Calls, limit: Option<Duration>) -> Result<Joined, Error> {
-    let joining = calls.ask(|reply| Command::Connect { reply });
+    let joining = calls.ask(Call::Connect, Caller::Connect);
     match limit {
         None => joining.await,
         Some(after) => timeout(after, joining)

@@ -4,13 +4,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use pccl_core::id::PeerId;
+use pccl_core::id::{CallId, PeerId};
+use pccl_core::peer::{Call, CallError};
 use pccl_core::topology::Topology;
 use pccl_core::transport::Transport;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::data::{Backup, CONCURRENT_DEFAULT};
-use crate::engine::{CallId, Command};
+use crate::engine::{Caller, Command};
 use crate::error::Error;
 use crate::transfer::Staging;
 use crate::turns::{Open, Turns};
@@ -53,25 +54,63 @@ impl Calls {
         sent.map_err(|_| Error::RuntimeEnded)
     }
 
-    pub(crate) fn next_call(&self) -> CallId {
-        CallId(self.call_ids.fetch_add(1, Ordering::Relaxed))
-    }
-
     /// Something waits for the engine until this is dropped.
     pub(crate) fn open(&self) -> Open {
         Open::new(self.turns.as_ref())
     }
 
-    /// Makes a call with a single answer.
-    pub(crate) async fn ask<A, E: Into<Error>>(
+    /// Makes a call with a single answer. Dropping the future gives it up.
+    pub(crate) async fn ask<A>(
         &self,
-        command: impl FnOnce(oneshot::Sender<Result<A, E>>) -> Command,
+        what: Call,
+        caller: impl FnOnce(oneshot::Sender<Result<A, CallError>>) -> Caller,
     ) -> Result<A, Error> {
         let (reply, answer) = oneshot::channel();
-        let _open = self.open();
-        self.tell(command(reply))?;
+        let mut made = self.make(what, caller(reply))?;
         let answer = answer.await.map_err(|_| Error::RuntimeEnded)?;
+        made.is_answered();
         answer.map_err(Into::into)
+    }
+
+    /// Makes a call.
+    pub(crate) fn make(&self, what: Call, caller: Caller) -> Result<Made, Error> {
+        let call = CallId(self.call_ids.fetch_add(1, Ordering::Relaxed));
+        let open = self.open();
+        self.tell(Command::Call { call, what, caller })?;
+        Ok(Made {
+            call,
+            commands: self.commands.clone(),
+            is_answered: false,
+            _open: open,
+        })
+    }
+}
+
+/// A call that was made. Dropping it gives the call up, unless it is answered.
+pub(crate) struct Made {
+    call: CallId,
+    commands: mpsc::UnboundedSender<Command>,
+    is_answered: bool,
+    _open: Open,
+}
+
+impl Made {
+    pub(crate) const fn call(&self) -> CallId {
+        self.call
+    }
+
+    /// Its caller has the answer.
+    pub(crate) const fn is_answered(&mut self) {
+        self.is_answered = true;
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            // If the engine is gone there is nobody left to tell.
+            let _ = self.commands.send(Command::GiveUp { call: self.call });
+        }
     }
 }
 

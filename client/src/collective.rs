@@ -5,26 +5,23 @@ use std::sync::Arc;
 use pccl_core::element::{CollectiveSpec, ElementType};
 use pccl_core::id::{Seq, Tag};
 use pccl_core::messages::RingOutcome;
-use pccl_core::peer::Committed;
+use pccl_core::peer::{Call, Committed};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::calls::{Backups, Calls};
+use crate::calls::{Backups, Calls, Made};
 use crate::data::{Backup, RingBuffers, RingFailure, RingPort, RingStats};
-use crate::engine::{CallId, CollectiveEvent, Command};
+use crate::engine::{Caller, CollectiveEvent, Command};
 use crate::error::Error;
 use crate::reduce::{Reduce, ReduceReport};
-use crate::turns::Open;
 
 /// A collective that was called and has no answer yet. Dropping it gives the collective up.
 pub(crate) struct Called {
-    call: CallId,
+    made: Made,
     tag: Tag,
     calls: Calls,
     events: mpsc::UnboundedReceiver<CollectiveEvent>,
     since: Instant,
-    answered: bool,
-    _open: Open,
 }
 
 impl Called {
@@ -36,23 +33,15 @@ impl Called {
         count: usize,
     ) -> Result<Self, Error> {
         let spec: CollectiveSpec = reduce.spec(element, count)?;
-        let (call, tag) = (calls.next_call(), reduce.name());
+        let tag = reduce.name();
         let (sender, events) = mpsc::unbounded_channel();
-        let open = calls.open();
-        calls.tell(Command::Collective {
-            call,
-            tag,
-            spec,
-            events: sender,
-        })?;
+        let made = calls.make(Call::Initiate { tag, spec }, Caller::Collective(sender))?;
         Ok(Self {
-            call,
+            made,
             tag,
             calls: calls.clone(),
             events,
             since: Instant::now(),
-            answered: false,
-            _open: open,
         })
     }
 
@@ -66,12 +55,12 @@ impl Called {
                     stats = self.run(seq, port, &mut memory).await?;
                 }
                 Some(CollectiveEvent::Ended(Ok(committed))) => {
-                    self.answered = true;
+                    self.made.is_answered();
                     memory.keep();
                     return Ok(self.report(committed, stats));
                 }
                 Some(CollectiveEvent::Ended(Err(error))) => {
-                    self.answered = true;
+                    self.made.is_answered();
                     return Err(error.into());
                 }
                 None => return Err(Error::RuntimeEnded),
@@ -80,11 +69,9 @@ impl Called {
     }
 
     /// What gives it up.
-    pub(crate) const fn cancel(&self) -> Command {
-        Command::Cancel {
-            call: self.call,
-            tag: self.tag,
-        }
+    pub(crate) const fn give_up(&self) -> Command {
+        let call = self.made.call();
+        Command::GiveUp { call }
     }
 
     async fn run(
@@ -117,15 +104,6 @@ impl Called {
             bytes_received: stats.bytes_received,
             duration: self.since.elapsed(),
             retries: 0,
-        }
-    }
-}
-
-impl Drop for Called {
-    fn drop(&mut self) {
-        if !self.answered {
-            // Where the engine is gone there is nobody left to tell.
-            let _ = self.calls.tell(self.cancel());
         }
     }
 }

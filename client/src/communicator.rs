@@ -4,6 +4,7 @@ use std::fmt;
 
 use pccl_core::element::ElementType;
 use pccl_core::id::{Epoch, PeerId};
+use pccl_core::peer::Call;
 use tokio::sync::oneshot;
 
 use crate::builder::Builder;
@@ -11,7 +12,7 @@ use crate::calls::Calls;
 use crate::collective::{Called, Memory};
 use crate::destination::Destination;
 use crate::element::{Element, bytes_of, bytes_of_mut};
-use crate::engine::{Command, TopologyCall};
+use crate::engine::{Caller, Command};
 use crate::error::Error;
 use crate::error_feedback::{ErrorFeedback, Noting};
 use crate::handle::AllReduceHandle;
@@ -134,7 +135,7 @@ impl Communicator {
     /// # Errors
     /// As [`update_topology`](Self::update_topology).
     pub async fn update_topology_async(&mut self) -> Result<TopologyReport, Error> {
-        let call = self.change_topology(TopologyCall::Update);
+        let call = self.change_topology(Call::UpdateTopology);
         self.runtime.inside(call).await
     }
 
@@ -159,13 +160,12 @@ impl Communicator {
     /// # Errors
     /// As [`optimize_topology`](Self::optimize_topology).
     pub async fn optimize_topology_async(&mut self) -> Result<TopologyReport, Error> {
-        let call = self.change_topology(TopologyCall::Optimize);
+        let call = self.change_topology(Call::OptimizeTopology);
         self.runtime.inside(call).await
     }
 
-    async fn change_topology(&self, kind: TopologyCall) -> Result<TopologyReport, Error> {
-        let call = |reply| Command::Topology { kind, reply };
-        let topology = self.calls.ask(call).await?;
+    async fn change_topology(&self, what: Call) -> Result<TopologyReport, Error> {
+        let topology = self.calls.ask(what, Caller::Topology).await?;
         let me = self.peer_id();
         Ok(TopologyReport {
             epoch: topology.epoch,
@@ -197,7 +197,7 @@ impl Communicator {
     /// # Errors
     /// As [`are_peers_pending`](Self::are_peers_pending).
     pub async fn are_peers_pending_async(&self) -> Result<bool, Error> {
-        let call = self.calls.ask(|reply| Command::Query { reply });
+        let call = self.calls.ask(Call::ArePeersPending, Caller::Query);
         self.runtime.inside(call).await
     }
 

@@ -62,7 +62,7 @@ impl<T: Element> AllReduceHandle<T> {
         match Called::new(calls, reduce, T::TYPE, parcel.buffer.len()) {
             Err(error) => parcel.send(Err(error)),
             Ok(called) => {
-                give_up = Some((calls.commands.downgrade(), called.cancel()));
+                give_up = Some((calls.commands.downgrade(), called.give_up()));
                 let calls = calls.clone();
                 runtime.handle().spawn(async move {
                     let result = tokio::select! {
@@ -118,11 +118,11 @@ impl<T> Future for AllReduceHandle<T> {
 
 impl<T> Drop for AllReduceHandle<T> {
     fn drop(&mut self) {
-        if let Some((commands, cancel)) = self.give_up.take()
+        if let Some((commands, give_up)) = self.give_up.take()
             && let Some(commands) = commands.upgrade()
         {
             // Where the engine is gone there is nobody left to tell.
-            let _ = commands.send(cancel);
+            let _ = commands.send(give_up);
         }
     }
 }

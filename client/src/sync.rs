@@ -2,13 +2,12 @@
 
 use std::sync::PoisonError;
 
-use pccl_core::id::Round;
-use pccl_core::peer::{CallError, Synchronized};
+use pccl_core::peer::{Call, CallError, Synchronized};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::calls::Calls;
-use crate::engine::{Command, MoveOrder, SyncEvent};
+use crate::calls::{Calls, Made};
+use crate::engine::{Caller, Command, MoveOrder, SyncEvent};
 use crate::error::Error;
 use crate::state::{SharedState, SyncOptions, SyncReport};
 use crate::transfer::{Failed, Means, Moved, carry_out};
@@ -22,13 +21,12 @@ pub(crate) async fn synchronize(
     let since = Instant::now();
     let vote = state.vote(options).await;
     let (events, heard) = mpsc::unbounded_channel();
-    let _open = calls.open();
-    calls.tell(Command::Sync { vote, events })?;
+    let made = calls.make(Call::SyncSharedState(vote), Caller::Sync(events))?;
     let mut session = Session {
         calls,
+        made,
         heard,
         moved: Moved::default(),
-        unreported: None,
     };
     let synchronized = session.run(state).await?;
     state.revision = synchronized.revision.0;
@@ -41,13 +39,12 @@ pub(crate) async fn synchronize(
     })
 }
 
-/// A synchronization that was called. Dropping it in the middle of a transfer reports the transfer as
-/// failed, so that nobody waits for it.
+/// A synchronization that was called. Dropping it gives it up: nobody waits for what it was to move.
 struct Session<'a> {
     calls: &'a Calls,
+    made: Made,
     heard: mpsc::UnboundedReceiver<SyncEvent>,
     moved: Moved,
-    unreported: Option<Round>,
 }
 
 impl Session<'_> {
@@ -64,7 +61,10 @@ impl Session<'_> {
                     self.moved = Moved::default();
                     self.next().await?
                 }
-                SyncEvent::Ended(result) => return result.map_err(Into::into),
+                SyncEvent::Ended(result) => {
+                    self.made.is_answered();
+                    return result.map_err(Into::into);
+                }
             };
         }
     }
@@ -76,13 +76,9 @@ impl Session<'_> {
         order: MoveOrder,
     ) -> Result<SyncEvent, Error> {
         let round = order.plan.round;
-        self.unreported = Some(round);
         let moved = tokio::select! {
             biased;
-            event = self.heard.recv() => {
-                self.unreported = None;
-                return event.ok_or(Error::RuntimeEnded);
-            }
+            event = self.heard.recv() => return event.ok_or(Error::RuntimeEnded),
             moved = carry_out(means(self.calls), state, order) => moved,
         };
         let (ok, with) = match moved {
@@ -95,7 +91,6 @@ impl Session<'_> {
                 (false, with)
             }
         };
-        self.unreported = None;
         self.calls
             .tell(Command::TransfersEnded { round, ok, with })?;
         self.next().await
@@ -124,18 +119,5 @@ fn means(calls: &Calls) -> Means<'_> {
         transport: &*calls.transport,
         stall: calls.stall,
         staging: &calls.staging,
-    }
-}
-
-impl Drop for Session<'_> {
-    fn drop(&mut self) {
-        if let Some(round) = self.unreported {
-            // Where the engine is gone there is nobody left to tell.
-            let _ = self.calls.tell(Command::TransfersEnded {
-                round,
-                ok: false,
-                with: None,
-            });
-        }
     }
 }

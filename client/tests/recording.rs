@@ -103,7 +103,7 @@ fn the_log_of_a_peer_has_what_its_user_called_and_what_its_lanes_did() {
         peers_logs += 1;
         let inputs: Vec<PeerInput> = records.map(|record| record.unwrap().input).collect();
         let has = |wanted: fn(&PeerInput) -> bool| inputs.iter().any(wanted);
-        assert!(has(|input| matches!(input, PeerInput::Call(_))));
+        assert!(has(|input| matches!(input, PeerInput::Call { .. })));
         assert!(has(|input| matches!(input, PeerInput::Message(_))));
         assert!(has(|input| matches!(input, PeerInput::LinkUp { .. })));
         assert!(has(|input| matches!(input, PeerInput::RingEnded { .. })));

@@ -58,6 +58,11 @@ number!(
     Seq(u64), "operation"
 );
 number!(
+    /// A call of the user, from when it is made until it is answered or given up. Chosen by the driver; no two
+    /// calls that are open at one peer have the same.
+    CallId(u64), "call"
+);
+number!(
     /// Version of the shared state: grows by exactly one per committed advance.
     Revision(u64), "revision"
 );

@@ -63,6 +63,28 @@ mutants! {
     CancelledFramesKept = "cancelled-frames-kept",
     /// The frames of an execution are not thrown away when it is decided: late ones wait for a ring that is over.
     FramesOutliveVerdict = "frames-outlive-verdict",
+    /// A call that waits is tried again when the user calls something else, not when what it waits for ends: it
+    /// waits for ever.
+    WaitingCallForgotten = "waiting-call-forgotten",
+    /// What a call that was given up has left answers any call, whatever that asks for.
+    AnyMajorJoined = "any-major-joined",
+    /// A call that is answered with one that was given up is not remembered: nobody answers it.
+    JoinedCallForgotten = "joined-call-forgotten",
+    /// A collective that was given up counts as one that is wanted: a call that has nothing to do with it fails.
+    AbandonedCountsAsOpen = "abandoned-counts-as-open",
+    /// Who gave a call up is answered all the same.
+    AbandonedCallAnswered = "abandoned-call-answered",
+    /// A call that is given up while it waits is made all the same, when its turn comes.
+    WaitingCallNotForgotten = "waiting-call-not-forgotten",
+    /// Of the collectives that wait the last one starts first: peers wait for each other in vain.
+    LaterCallsOvertake = "later-calls-overtake",
+    /// A peer has any number of collectives in flight: the master kicks it.
+    CollectivesUnbounded = "collectives-unbounded",
+    /// The transfers of a synchronization that is given up are not reported as failed: the others wait for them.
+    GivenUpTransfersUnreported = "given-up-transfers-unreported",
+    /// A plan for a synchronization that was given up is ignored: the others wait for a report that nobody
+    /// makes.
+    PlanOfNobodyIgnored = "plan-of-nobody-ignored",
     /// A vote that was taken back counts all the same: the collective starts without its caster.
     WithdrawnVoteCounts = "withdrawn-vote-counts",
     /// Contributors are told by their numbers, not in the order of the ring: a user takes one for another.

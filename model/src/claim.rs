@@ -54,6 +54,7 @@ pub enum Claim {
     GivenUp,
     Measured,
     Frames,
+    Turns,
 }
 
 /// All claims.
@@ -104,6 +105,7 @@ pub const CLAIMS: &[Claim] = &[
     Claim::GivenUp,
     Claim::Measured,
     Claim::Frames,
+    Claim::Turns,
 ];
 
 impl Claim {
@@ -220,10 +222,13 @@ impl Claim {
             Self::Failures => {
                 "no synchronization or optimization fails without a cause, and the cause that is named is true"
             }
-            Self::GivenUp => "no ring begins to run for a collective that its user has given up",
+            Self::GivenUp => "nothing runs or moves for a call that its user has given up",
             Self::Measured => "better rings are looked for by what was measured in their direction",
             Self::Frames => {
                 "the frames of an execution that is decided, or was given up before it began, are thrown away"
+            }
+            Self::Turns => {
+                "collectives start in the order of their calls, and no more are in flight than may be"
             }
         }
     }
@@ -267,9 +272,10 @@ impl Claim {
             Self::Truth => Milestone::ToldPending,
             Self::Fetched => Milestone::PartMoved,
             Self::Failures => Milestone::SyncFailed,
-            Self::GivenUp => Milestone::Rewired,
+            Self::GivenUp => Milestone::GivenUpInTransfer,
             Self::Measured => Milestone::Optimized,
             Self::Frames => Milestone::Committed,
+            Self::Turns => Milestone::WaitedForItsTurn,
         }
     }
 }

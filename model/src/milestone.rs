@@ -56,6 +56,14 @@ pub enum Milestone {
     ReceiverTook,
     /// A user left on purpose at the end of its program.
     LeftAtTheEnd,
+    /// A collective waited until fewer were in flight.
+    WaitedForItsTurn,
+    /// A call waited for one that was given up.
+    WaitedForGivenUp,
+    /// A call that was given up answered the next one.
+    AnsweredTheNext,
+    /// A synchronization was given up while its state moved.
+    GivenUpInTransfer,
     /// A peer keeps its lanes although others were connected since.
     KeptBesideFresh,
     /// A newcomer is admitted while a peer waits in another call, which goes on.
@@ -104,6 +112,10 @@ pub const MILESTONES: &[Milestone] = &[
     Milestone::SenderServed,
     Milestone::ReceiverTook,
     Milestone::LeftAtTheEnd,
+    Milestone::WaitedForItsTurn,
+    Milestone::WaitedForGivenUp,
+    Milestone::AnsweredTheNext,
+    Milestone::GivenUpInTransfer,
     Milestone::KeptBesideFresh,
     Milestone::Consented,
     Milestone::Stalled,
@@ -146,6 +158,10 @@ impl Milestone {
             Self::SenderServed => "a send-only peer serves its content",
             Self::ReceiverTook => "a receive-only peer is given content",
             Self::LeftAtTheEnd => "a user leaves at the end of its program",
+            Self::WaitedForItsTurn => "a collective waits until fewer are in flight",
+            Self::WaitedForGivenUp => "a call waits for one that was given up",
+            Self::AnsweredTheNext => "a call that was given up answers the next one",
+            Self::GivenUpInTransfer => "a synchronization is given up while its state moves",
             Self::KeptBesideFresh => "a peer keeps its lanes although others were connected since",
             Self::Consented => "a newcomer is admitted while a peer waits in another call",
             Self::Stalled => "a peer that holds others up is ended",

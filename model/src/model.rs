@@ -193,7 +193,8 @@ fn holds(claim: Claim) -> Condition {
         Failures,
         GivenUp,
         Measured,
-        Frames
+        Frames,
+        Turns
     )
 }
 
@@ -232,6 +233,10 @@ fn is_reached(milestone: Milestone) -> Condition {
         SenderServed,
         ReceiverTook,
         LeftAtTheEnd,
+        WaitedForItsTurn,
+        WaitedForGivenUp,
+        AnsweredTheNext,
+        GivenUpInTransfer,
         KeptBesideFresh,
         Consented,
         Stalled,

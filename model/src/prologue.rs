@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use pccl_core::master::{Master, MasterConfig};
-use pccl_core::peer::{Call, PeerInput, PeerPhase};
+use pccl_core::peer::{Call, PeerPhase};
 
 use crate::claim::Claim;
 use crate::coverage::Coverage;
@@ -92,7 +92,7 @@ fn update_all(scenario: &Scenario, coverage: &Coverage, state: RunState) -> RunS
         let view = run.seat(no).peer.view();
         if view.phase() == PeerPhase::Accepted && view.is_idle() {
             run.edit(no).user.expect_update();
-            run.give(no, PeerInput::Call(Call::UpdateTopology));
+            run.calls(no, Call::UpdateTopology);
         }
     }
     settle(scenario, coverage, run.state)
@@ -102,7 +102,7 @@ fn connect(scenario: &Scenario, coverage: &Coverage, state: RunState, at: usize)
     let mut run = Run::new(scenario, coverage, state);
     if let Some(no) = run.state.seat_numbers().nth(at) {
         run.edit(no).user.expect_connect();
-        run.give(no, PeerInput::Call(Call::Connect));
+        run.calls(no, Call::Connect);
     }
     settle(scenario, coverage, run.state)
 }

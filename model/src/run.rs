@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use pccl_core::element::CollectiveSpec;
-use pccl_core::id::{ConnId, PeerId, Round, Tag};
+use pccl_core::id::{CallId, ConnId, PeerId, Round, Tag};
 use pccl_core::master::{MasterInput, MasterOutput, MasterTimer};
 use pccl_core::messages::{CollectiveRefusal, RingOutcome, ToMaster, ToPeer};
 use pccl_core::peer::{Answer, Call, CallError, PeerInput, PeerOutput, PeerPhase, PeerTimer};
@@ -146,18 +146,45 @@ impl<'a> Run<'a> {
         let Some(wish) = self.seat(no).user.wish(self.program(no)) else {
             return;
         };
-        let call = call_of(self.seat(no), self.plan(no), self.scenario.spec, wish);
+        let spec = self.scenario.spec;
+        let input = input_of(self.seat(no), self.plan(no), spec, wish);
         let program = self.program(no);
         let seat = self.edit(no);
         seat.user.calls(wish, program);
-        if let Call::SyncSharedState(vote) = &call {
-            seat.strategy = Some(vote.strategy);
+        match &input {
+            PeerInput::Call {
+                what: Call::SyncSharedState(vote),
+                ..
+            } => seat.strategy = Some(vote.strategy),
+            PeerInput::Call {
+                what: Call::Initiate { tag, .. },
+                call,
+            } if *call == name_of_tag(*tag) => seat.called.push(small(*tag)),
+            PeerInput::Call { .. } => {}
+            PeerInput::GiveUp { call } => {
+                seat.called.retain(|tag| name_of_tag(tag_of(*tag)) != *call);
+                seat.plane
+                    .whole
+                    .retain(|run| name_of_tag(tag_of(run.tag)) != *call);
+                // Others have to begin again.
+                self.shock();
+            }
+            _ => self.state.reach(Milestone::LeftAtTheEnd),
         }
-        if call == Call::Leave {
-            self.state.reach(Milestone::LeftAtTheEnd);
-        }
-        self.give(no, PeerInput::Call(call));
+        let goes_on = self.seat(no).peer.view().open_calls().major;
+        let moves = self.seat(no).plane.moving.is_some();
+        self.give(no, input.clone());
         watch::retries(self, no);
+        watch::waits(self, no, goes_on, &input);
+        if moves && matches!(input, PeerInput::GiveUp { .. }) {
+            self.state.reach(Milestone::GivenUpInTransfer);
+        }
+    }
+
+    /// A user calls.
+    pub(crate) fn calls(&mut self, no: SeatNo, what: Call) {
+        let call = name_of(&what);
+        self.give(no, PeerInput::Call { call, what });
     }
 
     // Messages.
@@ -396,7 +423,7 @@ impl<'a> Run<'a> {
                 seat.link.up.send(message);
                 watch::bounded(self, no);
             }
-            PeerOutput::Answer(answer) => self.answer(no, &answer),
+            PeerOutput::Answer { answer, .. } => self.answer(no, &answer),
             PeerOutput::Close => self.close(no),
             PeerOutput::Establish { round, links } => {
                 watch::ordered(self, links.iter().map(|order| order.lanes));
@@ -404,9 +431,9 @@ impl<'a> Run<'a> {
                 self.drop_lanes(no, &unused);
             }
             PeerOutput::AdoptRing { topology, links } => self.adopt_ring(no, topology, &links),
-            PeerOutput::RunRing { tag, seq, spec } => self.run_ring(no, tag, seq, &spec),
+            PeerOutput::RunRing { tag, seq, spec, .. } => self.run_ring(no, tag, seq, &spec),
             PeerOutput::StopRing { seq } => self.edit(no).plane.stop(seq),
-            PeerOutput::MoveState(plan) => {
+            PeerOutput::MoveState { plan, .. } => {
                 watch::planned(self, &plan);
                 self.move_state(no, plan);
             }
@@ -527,39 +554,86 @@ pub(crate) fn is_vote(message: &ToMaster) -> bool {
     )
 }
 
-/// The call that a wish is.
-pub(crate) fn call_of(seat: &Seat, plan: &SeatPlan, spec: CollectiveSpec, wish: Wish) -> Call {
-    let tag_of = |tag: u8| Tag(u64::from(tag));
-    let initiate = |tag: u8| Call::Initiate {
-        tag: tag_of(tag),
-        spec,
+/// The tag of this number.
+pub(crate) fn tag_of(tag: u8) -> Tag {
+    Tag(u64::from(tag))
+}
+
+/// The name of a call. A user has one call of a kind open, and one collective of a tag.
+pub(crate) fn name_of(what: &Call) -> CallId {
+    match what {
+        Call::Connect => CallId(0),
+        Call::UpdateTopology => CallId(1),
+        Call::ArePeersPending => CallId(2),
+        Call::OptimizeTopology => CallId(3),
+        Call::SyncSharedState(_) => CallId(4),
+        Call::Initiate { tag, .. } => name_of_tag(*tag),
+    }
+}
+
+/// The name of the collective of this tag.
+pub(crate) fn name_of_tag(tag: Tag) -> CallId {
+    CallId(tag.0 + 10)
+}
+
+/// The name of a collective that is called by mistake: its tag is in use.
+const MISTAKE: CallId = CallId(5);
+
+/// Whether an answer goes to a call of its kind.
+pub(crate) fn is_for(call: CallId, answer: &Answer) -> bool {
+    match answer {
+        Answer::Connected(_) => call == name_of(&Call::Connect),
+        Answer::TopologyUpdated(_) => call == name_of(&Call::UpdateTopology),
+        Answer::PeersPending(_) => call == name_of(&Call::ArePeersPending),
+        Answer::TopologyOptimized(_) => call == name_of(&Call::OptimizeTopology),
+        Answer::Synchronized(_) => call == CallId(4),
+        Answer::CollectiveEnded {
+            result: Err(CallError::Usage(_)),
+            ..
+        } => call == MISTAKE,
+        Answer::CollectiveEnded { tag, .. } => call == name_of_tag(*tag),
+    }
+}
+
+/// What the machine is told of a wish.
+fn input_of(seat: &Seat, plan: &SeatPlan, spec: CollectiveSpec, wish: Wish) -> PeerInput {
+    let initiate = |tag: u8, spec: CollectiveSpec| {
+        let tag = tag_of(tag);
+        Call::Initiate { tag, spec }
     };
-    match wish {
+    let longer = CollectiveSpec {
+        count: spec.count + 1,
+        ..spec
+    };
+    let odd = CollectiveSpec {
+        op: pccl_core::element::ReduceOp::Max,
+        ..longer
+    };
+    let what = match wish {
         Wish::Connect => Call::Connect,
-        Wish::Leave => Call::Leave,
-        Wish::Again(tag) | Wish::Do(Do::Start(tag) | Do::StartTwice(tag)) => initiate(tag),
-        Wish::Do(Do::StartOdd(tag)) => Call::Initiate {
-            tag: tag_of(tag),
-            spec: CollectiveSpec {
-                op: pccl_core::element::ReduceOp::Max,
-                count: spec.count + 1,
-                ..spec
-            },
-        },
-        Wish::Do(Do::StartLonger(tag)) => Call::Initiate {
-            tag: tag_of(tag),
-            spec: CollectiveSpec {
-                count: spec.count + 1,
-                ..spec
-            },
-        },
-        Wish::Do(Do::Cancel(tag)) => Call::Cancel { tag: tag_of(tag) },
+        Wish::Again(tag) | Wish::Do(Do::Start(tag)) => initiate(tag, spec),
+        Wish::Do(Do::StartTwice(tag)) => {
+            let (call, what) = (MISTAKE, initiate(tag, spec));
+            return PeerInput::Call { call, what };
+        }
+        Wish::Do(Do::StartOdd(tag)) => initiate(tag, odd),
+        Wish::Do(Do::StartLonger(tag)) => initiate(tag, longer),
         Wish::Do(Do::Update | Do::UpdateIfPending) => Call::UpdateTopology,
         Wish::Do(Do::Ask) => Call::ArePeersPending,
         Wish::Do(Do::Optimize) => Call::OptimizeTopology,
         Wish::Do(Do::Sync(strategy)) => {
             Call::SyncSharedState(crate::transfer::vote(&seat.user, plan, strategy))
         }
-        Wish::Do(Do::Finish(_) | Do::Advance | Do::Leave) => Call::Leave,
-    }
+        Wish::Do(Do::Cancel(tag)) => {
+            let call = name_of_tag(tag_of(tag));
+            return PeerInput::GiveUp { call };
+        }
+        Wish::Do(Do::Drop) => {
+            let call = seat.user.open_call();
+            return PeerInput::GiveUp { call };
+        }
+        Wish::Leave | Wish::Do(Do::Finish(_) | Do::Advance | Do::Leave) => return PeerInput::Leave,
+    };
+    let call = name_of(&what);
+    PeerInput::Call { call, what }
 }

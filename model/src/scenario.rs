@@ -65,6 +65,8 @@ pub struct SeatPlan {
     pub second: Option<SecondPlan>,
     /// It agrees to go on from whatever revision is left.
     pub restart: bool,
+    /// How many collectives it has in flight at most.
+    pub collectives_max: u16,
 }
 
 /// Where a process is when the exploration begins.

@@ -4,7 +4,7 @@
 //! whose failure says that it may, goes back to the top of its loop where another peer's call has
 //! precedence, and leaves when the run has ended for it or its program is over.
 
-use pccl_core::id::{Revision, Tag};
+use pccl_core::id::{CallId, Revision, Tag};
 use pccl_core::messages::{CallKind, CollectiveRefusal};
 use pccl_core::peer::{Answer, CallError, Committed};
 use pccl_core::shared_state::SyncStrategy;
@@ -51,8 +51,10 @@ pub enum Do {
     StartLonger(u8),
     /// Start a tag that is in use, by mistake.
     StartTwice(u8),
-    /// Give a collective up; its end, whatever it is, will do.
+    /// Give a collective up.
     Cancel(u8),
+    /// Give the call of the step before up, unless it was answered first.
+    Drop,
     /// Compute: the content changes, and its revision grows by one.
     Advance,
     /// Leave the run in the middle of the program.
@@ -98,7 +100,7 @@ enum Waits {
 pub(crate) const UPDATES_MANY: u8 = 9;
 
 /// The highest tag that programs use.
-const TAGS_MAX: usize = 2;
+const TAGS_MAX: usize = 3;
 
 /// More patience than this is not remembered, so that runs that differ in nothing else are one.
 const PATIENCE_MAX: u8 = 4;
@@ -111,8 +113,6 @@ pub struct User {
     waits: Waits,
     inside: bool,
     jobs: [Job; TAGS_MAX],
-    /// Does not want what it started.
-    gave_up: bool,
     /// Goes back to the top as soon as no collective runs.
     back_to_top: bool,
     told_pending: bool,
@@ -137,7 +137,6 @@ impl User {
             waits: Waits::No,
             inside,
             jobs: [Job::Free; TAGS_MAX],
-            gave_up: false,
             back_to_top: false,
             told_pending: false,
             patience: Some(1),
@@ -186,10 +185,24 @@ impl User {
         self.job(tag) == Job::Running
     }
 
-    /// Has it given up what it started, and not been told what became of it, nor started it again?
-    #[must_use]
-    pub(crate) fn has_given_up(&self) -> bool {
-        self.gave_up && !self.tries_again
+    /// The name of the call that it waits in.
+    pub(crate) fn open_call(&self) -> CallId {
+        match self.waits {
+            Waits::Major(CallKind::UpdateTopology) => CallId(1),
+            Waits::Query => CallId(2),
+            Waits::Major(CallKind::OptimizeTopology) => CallId(3),
+            Waits::Major(CallKind::SyncSharedState) => CallId(4),
+            Waits::Major(CallKind::Collective) | Waits::No | Waits::Connect | Waits::Over => {
+                CallId(0)
+            }
+        }
+    }
+
+    /// Will it give up the call that it waits in?
+    fn drops_its_call(&self, program: &Program) -> bool {
+        let next = program.steps.get(usize::from(self.at) + 1);
+        let waits = matches!(self.waits, Waits::Major(_) | Waits::Query);
+        waits && next == Some(&Do::Drop)
     }
 
     /// Has its program ended, or the run for it?
@@ -210,6 +223,9 @@ impl User {
     #[must_use]
     pub fn wish(&self, program: &Program) -> Option<Wish> {
         match self.waits {
+            Waits::Major(_) | Waits::Query if self.drops_its_call(program) => {
+                return Some(Wish::Do(Do::Drop));
+            }
             Waits::Major(_) | Waits::Query | Waits::Connect | Waits::Over => return None,
             Waits::No => {}
         }
@@ -245,9 +261,13 @@ impl User {
                 self.at += 1;
             }
             Wish::Do(Do::StartTwice(_)) => self.at += 1,
-            Wish::Do(Do::Cancel(_)) => {
-                self.gave_up = true;
+            Wish::Do(Do::Cancel(tag)) => {
+                self.set(tag, Job::Free);
                 self.at += 1;
+            }
+            Wish::Do(Do::Drop) => {
+                self.waits = Waits::No;
+                self.at += 2;
             }
             Wish::Do(Do::Ask) => self.waits = Waits::Query,
             Wish::Do(Do::Update | Do::UpdateIfPending) => {
@@ -333,13 +353,6 @@ impl User {
                 self.tries_again = false;
                 self.set(tag, Job::Committed);
             }
-            Err(
-                CallError::Aborted { .. }
-                | CallError::CollectiveRefused {
-                    reason: CollectiveRefusal::Withdrawn,
-                    ..
-                },
-            ) if self.gave_up => self.set(tag, Job::Committed),
             Err(CallError::Aborted { .. }) if program.starts_over => {
                 self.set(tag, Job::Free);
                 self.tries_again = true;
@@ -394,7 +407,6 @@ impl User {
         match program.steps.get(usize::from(self.at)) {
             Some(Do::Finish(tag)) if self.job(*tag) == Job::Committed => {
                 self.set(*tag, Job::Free);
-                self.gave_up = false;
                 self.at += 1;
                 true
             }
@@ -404,7 +416,12 @@ impl User {
                 self.at += 1;
                 true
             }
-            Some(Do::StartTwice(tag)) if self.job(*tag) != Job::Running => {
+            Some(Do::StartTwice(tag) | Do::Cancel(tag)) if self.job(*tag) != Job::Running => {
+                self.set(*tag, Job::Free);
+                self.at += 1;
+                true
+            }
+            Some(Do::Drop) => {
                 self.at += 1;
                 true
             }

@@ -64,6 +64,8 @@ pub struct Seat {
     pub has_voted: bool,
     /// Has taken its last vote back.
     pub took_back: bool,
+    /// Tags that its user has called for and that it has not voted for, in the order of the calls.
+    pub called: Vec<u8>,
     /// Was told a ring, has voted for nothing, and its user has called for nothing since: its next update is
     /// answered with that ring.
     pub was_told_a_ring: bool,
@@ -94,6 +96,7 @@ impl Seat {
             is_closed: false,
             has_voted: false,
             took_back: false,
+            called: Vec::new(),
             was_told_a_ring: false,
         }
     }
@@ -126,6 +129,7 @@ pub(crate) fn config(plan_no: u8, plan: &SeatPlan) -> PeerConfig {
         port: 48149 + u16::from(plan_no),
         advertise: (number % 2 == 1).then_some(advertised),
         lanes: LANES.get(number).copied().unwrap_or(1),
+        collectives_max: plan.collectives_max,
     }
 }
 

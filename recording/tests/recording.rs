@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use pccl_core::id::GroupId;
+use pccl_core::id::{CallId, GroupId};
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterTimer};
 use pccl_core::peer::{Call, Peer, PeerConfig, PeerInput};
 use pccl_recording::{Finding, NothingToReplay, Recorded, conform};
@@ -45,6 +45,7 @@ fn peer(directory: &Directory) -> Recorded<Peer> {
         port: 48149,
         advertise: None,
         lanes: 4,
+        collectives_max: 16,
     };
     Recorded::begin(config, Some(&directory.0))
 }
@@ -53,7 +54,13 @@ fn peer(directory: &Directory) -> Recorded<Peer> {
 fn two_logs(test: &str) -> Directory {
     let directory = Directory::new(test);
     master(&directory).handle(MasterInput::Stop, &mut Vec::new());
-    peer(&directory).handle(PeerInput::Call(Call::Connect), &mut Vec::new());
+    peer(&directory).handle(
+        PeerInput::Call {
+            call: CallId(1),
+            what: Call::Connect,
+        },
+        &mut Vec::new(),
+    );
     directory
 }
 

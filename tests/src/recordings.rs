@@ -93,7 +93,7 @@ impl Drop for Recordings {
 
 #[cfg(test)]
 mod tests {
-    use pccl_core::id::GroupId;
+    use pccl_core::id::{CallId, GroupId};
     use pccl_core::master::{Master, MasterConfig, MasterInput};
     use pccl_core::peer::{Call, Peer, PeerConfig, PeerInput};
     use pccl_recording::Recorded;
@@ -106,9 +106,16 @@ mod tests {
             port: 48149,
             advertise: None,
             lanes: 1,
+            collectives_max: 16,
         };
         let mut peer = Recorded::<Peer>::begin(config, Some(recordings.directory()));
-        peer.handle(PeerInput::Call(Call::Connect), &mut Vec::new());
+        peer.handle(
+            PeerInput::Call {
+                call: CallId(1),
+                what: Call::Connect,
+            },
+            &mut Vec::new(),
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use pccl_core::id::{GroupId, PeerId, Round};
+use pccl_core::id::{CallId, GroupId, PeerId, Round};
 use pccl_core::master::{Master, MasterConfig, MasterInput};
 use pccl_core::peer::{Call, Peer, PeerConfig, PeerInput};
 use pccl_core::topology::LinkId;
@@ -41,9 +41,16 @@ impl Directory {
             port: 48149,
             advertise: None,
             lanes: 4,
+            collectives_max: 16,
         };
         let mut peer = Recorded::<Peer>::begin(config, here);
-        peer.handle(PeerInput::Call(Call::Connect), &mut Vec::new());
+        peer.handle(
+            PeerInput::Call {
+                call: CallId(1),
+                what: Call::Connect,
+            },
+            &mut Vec::new(),
+        );
         directory
     }
 
@@ -155,7 +162,7 @@ fn a_log_with_a_cut_end_and_a_missing_log_end_with_3_and_are_called_that() {
 fn a_report_of_a_round_that_was_never_adopted_ends_with_1_and_is_called_that() {
     let mut files = sound_run().ends();
     doctor::change_peer(&mut files, "peer-1", |inputs| {
-        let leave = PeerInput::Call(Call::Leave);
+        let leave = PeerInput::Leave;
         let at = inputs.iter().position(|input| *input == leave).unwrap();
         let (link, built) = (LinkId::to(PeerId(1)), Round(999));
         inputs.insert(at, PeerInput::LinkBroke { link, built });

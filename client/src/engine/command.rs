@@ -1,10 +1,9 @@
 //! What calls tell the engine, and what it tells them.
 
-use pccl_core::element::CollectiveSpec;
-use pccl_core::id::{PeerId, Round, Seq, Tag};
+use pccl_core::id::{CallId, PeerId, Round, Seq};
 use pccl_core::messages::RingOutcome;
-use pccl_core::peer::{CallError, Committed, Joined, Synchronized};
-use pccl_core::shared_state::{SyncPlan, SyncVote};
+use pccl_core::peer::{Call, CallError, Committed, Joined, Synchronized};
+use pccl_core::shared_state::SyncPlan;
 use pccl_core::topology::Topology;
 use pccl_core::transport::Lane;
 use tokio::sync::{mpsc, oneshot};
@@ -15,19 +14,15 @@ use crate::progress::Progress;
 /// From a call to the engine.
 #[derive(Debug)]
 pub(crate) enum Command {
-    Connect {
-        reply: oneshot::Sender<Result<Joined, CallError>>,
+    /// Make a call.
+    Call {
+        call: CallId,
+        what: Call,
+        caller: Caller,
     },
-    Topology {
-        kind: TopologyCall,
-        reply: oneshot::Sender<Result<Topology, CallError>>,
-    },
-    Query {
-        reply: oneshot::Sender<Result<bool, CallError>>,
-    },
-    Sync {
-        vote: SyncVote,
-        events: mpsc::UnboundedSender<SyncEvent>,
+    /// Nobody waits for this call any more, unless it was answered meanwhile.
+    GiveUp {
+        call: CallId,
     },
     TransfersEnded {
         round: Round,
@@ -35,19 +30,9 @@ pub(crate) enum Command {
         /// Who could not be served.
         with: Option<PeerId>,
     },
-    Collective {
-        call: CallId,
-        tag: Tag,
-        spec: CollectiveSpec,
-        events: mpsc::UnboundedSender<CollectiveEvent>,
-    },
     RingEnded {
         seq: Seq,
         outcome: RingOutcome,
-    },
-    Cancel {
-        call: CallId,
-        tag: Tag,
     },
     Leave {
         /// Dropped once the engine has left the run.
@@ -55,15 +40,15 @@ pub(crate) enum Command {
     },
 }
 
-/// One call of a collective: a tag is used again and again. Later calls have greater numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct CallId(pub(crate) u64);
-
-/// The two major calls that end with a topology.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TopologyCall {
-    Update,
-    Optimize,
+/// Who waits for the answer to a call.
+#[derive(Debug)]
+pub(crate) enum Caller {
+    Connect(oneshot::Sender<Result<Joined, CallError>>),
+    /// Of the two major calls that end with a topology.
+    Topology(oneshot::Sender<Result<Topology, CallError>>),
+    Query(oneshot::Sender<Result<bool, CallError>>),
+    Sync(mpsc::UnboundedSender<SyncEvent>),
+    Collective(mpsc::UnboundedSender<CollectiveEvent>),
 }
 
 /// What a collective's call hears, in order: at most one `Run`, then `Ended`.

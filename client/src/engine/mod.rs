@@ -10,8 +10,7 @@
 //! | file | what it is for |
 //! |---|---|
 //! | `command` | what calls and engine tell each other |
-//! | `open_calls` | which calls wait for an answer |
-//! | `queue` | collectives that wait until fewer are in flight |
+//! | `callers` | who waits for an answer |
 //! | `live` | everything that a peer has while it is connected, and carrying out orders |
 //! | `control` | the connection to the master |
 //! | `door` | lanes that others open |
@@ -25,14 +24,13 @@
 //!
 //! **Invariant:** an engine that is out of the run still answers calls, with the reason why.
 
+mod callers;
 mod command;
 mod control;
 mod dial;
 mod door;
 mod live;
-mod open_calls;
 mod probe;
-mod queue;
 mod upkeep;
 mod wiring;
 
@@ -41,20 +39,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pccl_core::id::{Seq, Tag};
-use pccl_core::messages::RingOutcome;
-use pccl_core::peer::{Answer, Call, Peer, PeerConfig, PeerInput, PeerOutput};
+use pccl_core::peer::{Peer, PeerConfig, PeerInput, PeerOutput};
 use pccl_core::transport::{Lane, Listener, Transport};
 use pccl_recording::Recorded;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::calls::{Backups, View};
-use crate::data::{DataConfig, RingPort};
+use crate::data::DataConfig;
+use callers::Callers;
 use live::{Happened, Live};
-use open_calls::{Admission, Collective, Major, OpenCalls};
 use upkeep::Upkeep;
 
-pub(crate) use command::{CallId, CollectiveEvent, Command, MoveOrder, SyncEvent, TopologyCall};
+pub(crate) use command::{Caller, CollectiveEvent, Command, MoveOrder, SyncEvent};
 pub(crate) use dial::dial;
 
 /// What an engine is made of.
@@ -77,7 +73,7 @@ pub(crate) struct EngineParts {
 /// Drives one peer, from its hello to the end of its communicator.
 pub(crate) struct Engine {
     peer: Recorded<Peer>,
-    calls: OpenCalls,
+    callers: Callers,
     commands: mpsc::UnboundedReceiver<Command>,
     live: Option<Live>,
     inputs: VecDeque<PeerInput>,
@@ -90,7 +86,7 @@ impl Engine {
     pub(crate) fn new(parts: EngineParts) -> Self {
         Self {
             peer: Recorded::begin(parts.config, parts.record.as_deref()),
-            calls: OpenCalls::default(),
+            callers: Callers::default(),
             live: Some(Live::new(
                 parts.control,
                 parts.listener,
@@ -126,7 +122,7 @@ impl Engine {
                 Event::Called(Some(command)) => self.called(command),
                 // The communicator and all handles are gone.
                 Event::Called(None) if self.live.is_some() => {
-                    self.inputs.push_back(PeerInput::Call(Call::Leave));
+                    self.inputs.push_back(PeerInput::Leave);
                 }
                 Event::Called(None) => return,
             }
@@ -135,45 +131,14 @@ impl Engine {
     }
 
     fn called(&mut self, command: Command) {
-        match self.calls.admit(command) {
-            Admission::Go(command) => self.start(command),
-            Admission::Settled => {}
-        }
-    }
-
-    fn start(&mut self, command: Command) {
         let input = match command {
-            Command::Connect { reply } => {
-                self.calls.connect = Some(reply);
-                PeerInput::Call(Call::Connect)
+            Command::Call { call, what, caller } => {
+                self.callers.insert(call, caller);
+                PeerInput::Call { call, what }
             }
-            Command::Topology { kind, reply } => {
-                self.calls.major = Some(Major::Topology { kind, reply });
-                PeerInput::Call(match kind {
-                    TopologyCall::Update => Call::UpdateTopology,
-                    TopologyCall::Optimize => Call::OptimizeTopology,
-                })
-            }
-            Command::Query { reply } => {
-                self.calls.query = Some(reply);
-                PeerInput::Call(Call::ArePeersPending)
-            }
-            Command::Sync { vote, events } => {
-                let round = None;
-                self.calls.major = Some(Major::Sync { events, round });
-                PeerInput::Call(Call::SyncSharedState(vote))
-            }
-            Command::Collective {
-                call,
-                tag,
-                spec,
-                events,
-            } => {
-                self.calls
-                    .collectives
-                    .insert(tag, Collective::new(call, events));
-                PeerInput::Call(Call::Initiate { tag, spec })
-            }
+            // What was answered meanwhile is over.
+            Command::GiveUp { call } if !self.callers.give_up(call) => return,
+            Command::GiveUp { call } => PeerInput::GiveUp { call },
             Command::TransfersEnded { round, ok, with } => {
                 PeerInput::TransfersEnded { round, ok, with }
             }
@@ -183,17 +148,9 @@ impl Engine {
                 self.inputs.extend(broken.into_iter().flatten());
                 PeerInput::RingEnded { seq, outcome }
             }
-            Command::Cancel { call, tag } => {
-                if !self.calls.give_up(call, tag) {
-                    // Perhaps it was what another one waited for.
-                    self.retry_waiting();
-                    return;
-                }
-                PeerInput::Call(Call::Cancel { tag })
-            }
             Command::Leave { left } => {
                 self.leaving.push(left);
-                PeerInput::Call(Call::Leave)
+                PeerInput::Leave
             }
         };
         self.inputs.push_back(input);
@@ -219,7 +176,7 @@ impl Engine {
 
     async fn carry_out(&mut self, output: PeerOutput) {
         match (output, &mut self.live) {
-            (PeerOutput::Answer(answer), _) => self.answer(answer),
+            (PeerOutput::Answer { call, answer }, _) => self.callers.answer(call, answer),
             (PeerOutput::Close, live) => {
                 if let Some(live) = live.take() {
                     live.close().await;
@@ -230,66 +187,34 @@ impl Engine {
             (PeerOutput::Send(message), Some(live)) => self.inputs.extend(live.send(&message)),
             (PeerOutput::Establish { round, links }, Some(live)) => live.establish(round, &links),
             (PeerOutput::AdoptRing { topology, links }, Some(live)) => live.adopt(topology, &links),
-            (PeerOutput::RunRing { tag, seq, spec }, Some(live)) => {
-                let port = live.begin(seq, spec);
-                self.hand_over(tag, seq, port);
+            (
+                PeerOutput::RunRing {
+                    call,
+                    tag,
+                    seq,
+                    spec,
+                },
+                Some(live),
+            ) => {
+                let port = Box::new(live.begin(seq, spec));
+                tracing::debug!(target: "pccl::event", kind = "ring_started", tag = tag.0, seq = seq.0);
+                let run = CollectiveEvent::Run { seq, port };
+                self.callers.tell_collective(call, run);
             }
             (PeerOutput::StopRing { seq }, Some(live)) => live.stop(seq),
-            (PeerOutput::MoveState(plan), Some(live)) => {
+            (PeerOutput::MoveState { call, plan }, Some(live)) => {
                 let order = live.expect_transfers(plan);
-                self.move_state(order);
+                self.callers.move_state(call, order);
             }
             (PeerOutput::CommitState { round }, Some(_)) => {
-                self.calls.tell_sync(round, SyncEvent::Commit);
+                self.callers.tell_sync(round, SyncEvent::Commit);
             }
             (PeerOutput::DropState { round }, Some(_)) => {
-                self.calls.tell_sync(round, SyncEvent::Drop);
+                self.callers.tell_sync(round, SyncEvent::Drop);
             }
             (PeerOutput::Probe { round, probes }, Some(live)) => live.probe(round, probes),
             (PeerOutput::StartTimer { timer, after }, Some(live)) => live.start_timer(timer, after),
             (PeerOutput::StopTimer(timer), Some(live)) => live.stop_timer(timer),
-        }
-    }
-
-    fn answer(&mut self, answer: Answer) {
-        self.calls.answered(answer);
-        self.retry_waiting();
-        self.start_queued();
-    }
-
-    /// Gives an execution to the call that runs it.
-    fn hand_over(&mut self, tag: Tag, seq: Seq, port: RingPort) {
-        tracing::debug!(target: "pccl::event", kind = "ring_started", tag = tag.0, seq = seq.0);
-        let port = Box::new(port);
-        if !self.calls.run(tag, CollectiveEvent::Run { seq, port }) {
-            let outcome = RingOutcome::Cancelled;
-            self.inputs.push_back(PeerInput::RingEnded { seq, outcome });
-        }
-    }
-
-    /// Gives a plan to the call that synchronizes.
-    fn move_state(&mut self, order: MoveOrder) {
-        let round = order.plan.round;
-        if !self.calls.move_state(round, order) {
-            let (ok, with) = (false, None);
-            let input = PeerInput::TransfersEnded { round, ok, with };
-            self.inputs.push_back(input);
-        }
-    }
-
-    /// Something has ended: perhaps what calls waited for.
-    fn retry_waiting(&mut self) {
-        for command in self.calls.take_waiting() {
-            if !command.is_abandoned() {
-                self.called(command);
-            }
-        }
-    }
-
-    /// A collective has ended: another one may start.
-    fn start_queued(&mut self) {
-        while let Some(start) = self.calls.next_turn() {
-            self.start(start);
         }
     }
 }

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
-use crate::id::{ConnId, GroupId, PeerId, ProtocolVersion, Tag};
+use crate::id::{CallId, ConnId, GroupId, PeerId, ProtocolVersion, Tag};
 use crate::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
 use crate::messages::{Hello, RingOutcome, ToMaster};
 use crate::peer::{Call, Peer, PeerConfig, PeerInput, PeerOutput, PeerTimer};
@@ -50,6 +50,7 @@ const PEER: PeerConfig = PeerConfig {
     port: 48149,
     advertise: None,
     lanes: 4,
+    collectives_max: 16,
 };
 
 const SPEC: CollectiveSpec = CollectiveSpec {
@@ -58,6 +59,11 @@ const SPEC: CollectiveSpec = CollectiveSpec {
     count: 1000,
     quantization: Quantization::None,
 };
+
+fn called(call: u64, what: Call) -> PeerInput {
+    let call = CallId(call);
+    PeerInput::Call { call, what }
+}
 
 /// One peer joins, reduces alone, and leaves.
 fn short_run() -> (Recorded<Master>, Recorded<Peer>) {
@@ -71,12 +77,12 @@ fn short_run() -> (Recorded<Master>, Recorded<Peer>) {
         spec: SPEC,
     };
     let inputs = [
-        PeerInput::Call(Call::Connect),
+        called(1, Call::Connect),
         PeerInput::TimerFired(PeerTimer::HeartbeatDue),
-        PeerInput::Call(Call::UpdateTopology),
-        PeerInput::Call(Call::UpdateTopology),
-        PeerInput::Call(reduce),
-        PeerInput::Call(Call::Leave),
+        called(2, Call::UpdateTopology),
+        called(3, Call::UpdateTopology),
+        called(4, reduce),
+        PeerInput::Leave,
     ];
     for input in inputs {
         play(&mut master, &mut peer, input);
@@ -157,7 +163,7 @@ fn a_log_gives_back_the_configuration_and_every_record() {
     assert_eq!(config, PEER);
     let records: Result<Vec<_>, _> = records.collect();
     let records = records.unwrap();
-    assert_eq!(records[0].input, PeerInput::Call(Call::Connect));
+    assert_eq!(records[0].input, called(1, Call::Connect));
     assert!(matches!(
         records[0].outputs[0],
         PeerOutput::Send(ToMaster::Hello(_))

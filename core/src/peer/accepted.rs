@@ -1,17 +1,18 @@
-//! A peer that is part of the run: what it may call, and which message goes where.
+//! A peer that is part of the run: which input goes where.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use super::collectives::Collective;
-use super::io::{Answer, Call, CallError, PeerInput, PeerOutput, PeerTimer, Usage};
+use super::admission::{Caller, Waiting};
+use super::collectives::OpenCollective;
+use super::io::{Answer, CallError, PeerInput, PeerOutput, PeerTimer};
 use super::joining::Identity;
 use super::optimize::Optimization;
 use super::shared_state::RunningPlan;
 use super::wiring::Wiring;
-use super::{Out, Step, answer, misuse, out_of_place, send};
+use super::{Out, Step, out_of_place};
 use crate::id::Tag;
-use crate::messages::{ToMaster, ToPeer};
+use crate::messages::ToPeer;
 use crate::topology::Topology;
 
 /// A peer that is part of the run.
@@ -28,13 +29,23 @@ pub(super) struct Accepted {
     pub(super) rests: bool,
     /// Bytes have moved since the last sign of life.
     pub(super) moved: bool,
-    pub(super) major: Option<Major>,
-    /// `are_peers_pending` waits for its answer.
-    pub(super) query_open: bool,
-    pub(super) tags: BTreeMap<Tag, Collective>,
+    pub(super) major: Option<OpenMajor>,
+    /// Who asks `are_peers_pending`.
+    pub(super) query: Option<Caller>,
+    pub(super) tags: BTreeMap<Tag, OpenCollective>,
+    /// How many of these there may be.
+    pub(super) collectives_max: usize,
+    pub(super) waiting: Waiting,
 }
 
-/// The one major call that a peer may have open.
+/// The one major call that is in flight, and whose it is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct OpenMajor {
+    pub(super) caller: Caller,
+    pub(super) what: Major,
+}
+
+/// A major call, and how far it is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Major {
     Update,
@@ -45,9 +56,19 @@ pub(super) enum Major {
 
 impl Accepted {
     pub(super) fn take(&mut self, input: PeerInput, out: &mut Out) -> Step {
+        #[cfg(feature = "mutants")]
+        let is_call = matches!(input, PeerInput::Call { .. });
+        self.happens(input, out)?;
+        rule!(self.start_waiting(out); WaitingCallForgotten if !is_call => {});
+        Ok(())
+    }
+
+    fn happens(&mut self, input: PeerInput, out: &mut Out) -> Step {
         match input {
             PeerInput::Message(message) => return self.message(message, out),
-            PeerInput::Call(call) => return self.call(call, out),
+            PeerInput::Call { call, what } => self.called(call, what, out),
+            PeerInput::GiveUp { call } => self.given_up(call, out),
+            PeerInput::Leave => return Err(CallError::Left),
             PeerInput::MasterDisconnected => return Err(CallError::MasterLost),
             PeerInput::MasterMisbehaved => return Err(CallError::MasterMisbehaved),
             PeerInput::TimerFired(timer) => return self.timer_fired(timer, out),
@@ -108,88 +129,41 @@ impl Accepted {
         }
     }
 
-    fn call(&mut self, call: Call, out: &mut Out) -> Step {
-        if let Some(usage) = self.objection(&call) {
-            misuse(&call, usage, out);
-            return Ok(());
-        }
-        match call {
-            Call::Connect => {}
-            Call::UpdateTopology => self.update_topology(out),
-            Call::ArePeersPending => {
-                self.query_open = true;
-                send(out, ToMaster::ArePeersPending);
-            }
-            Call::OptimizeTopology => {
-                self.open_major(Major::Optimize(Optimization::Voted));
-                send(out, ToMaster::OptimizeTopology);
-            }
-            Call::SyncSharedState(vote) => {
-                self.open_major(Major::Sync(None));
-                send(out, ToMaster::SyncSharedState(vote));
-            }
-            Call::Initiate { tag, spec } => self.initiate(tag, spec, out),
-            Call::Cancel { tag } => self.cancel(tag, out),
-            Call::Leave => return Err(CallError::Left),
-        }
-        Ok(())
-    }
-
-    /// Why the calling program should not have made this call.
-    fn objection(&self, call: &Call) -> Option<Usage> {
-        match call {
-            Call::Connect => Some(Usage::AlreadyConnected),
-            Call::UpdateTopology | Call::OptimizeTopology | Call::SyncSharedState(_) => {
-                if self.major.is_some() {
-                    Some(Usage::Busy)
-                } else {
-                    (!self.tags.is_empty()).then_some(Usage::PendingCollectives)
-                }
-            }
-            Call::ArePeersPending => self.query_open.then_some(Usage::QueryPending),
-            Call::Initiate { tag, .. } => {
-                if self.major.is_some() {
-                    Some(Usage::Busy)
-                } else {
-                    let in_use = rule!(self.tags.contains_key(tag); DuplicateTagAccepted => false);
-                    in_use.then_some(Usage::TagInUse(*tag))
-                }
-            }
-            Call::Cancel { .. } | Call::Leave => None,
-        }
-    }
-
-    pub(super) fn open_major(&mut self, major: Major) {
+    pub(super) fn open_major(&mut self, caller: Caller, what: Major) {
         (self.fresh, self.rests) = (false, false);
-        self.major = Some(major);
+        self.major = Some(OpenMajor { caller, what });
     }
 
-    /// Everything that waits for an answer, in the order of calls that may wait together.
-    pub(super) fn abandon(&mut self, why: &CallError) -> Vec<PeerOutput> {
+    /// Ends everything: what runs is stopped, and everything that waits for an answer is answered, in the order
+    /// of calls that may wait together.
+    pub(super) fn abandon(self, why: &CallError) -> Vec<PeerOutput> {
         let mut out = Vec::new();
         self.stop_rings(&mut out);
-        let major = self.major.take();
-        if let Some(Major::Sync(Some(plan))) = &major {
-            out.push(plan.dropped());
+        if let Some(OpenMajor { caller, what }) = self.major {
+            let failed = match what {
+                Major::Update => Answer::TopologyUpdated(Err(why.clone())),
+                Major::Optimize(_) => Answer::TopologyOptimized(Err(why.clone())),
+                Major::Sync(plan) => {
+                    out.extend(plan.and_then(|plan| plan.dropped(caller)));
+                    Answer::Synchronized(Err(why.clone()))
+                }
+            };
+            caller.is_told(failed, &mut out);
         }
-        let major = major.map(|major| match major {
-            Major::Update => Answer::TopologyUpdated(Err(why.clone())),
-            Major::Optimize(_) => Answer::TopologyOptimized(Err(why.clone())),
-            Major::Sync(_) => Answer::Synchronized(Err(why.clone())),
-        });
-        answer(&mut out, major);
-        if core::mem::take(&mut self.query_open) {
-            answer(&mut out, Some(Answer::PeersPending(Err(why.clone()))));
+        if let Some(caller) = self.query {
+            caller.is_told(Answer::PeersPending(Err(why.clone())), &mut out);
         }
-        for tag in self.tags.keys().copied() {
+        for (tag, open) in &self.tags {
+            let (tag, result) = (*tag, Err(why.clone()));
             let result = rule!(
-                Err(why.clone());
+                result;
                 InventedCommit => self.committed_if_whole(tag, why.clone()),
                 InventedAbort => Err(invented_abort(tag))
             );
-            answer(&mut out, Some(Answer::CollectiveEnded { tag, result }));
+            let ended = Answer::CollectiveEnded { tag, result };
+            open.caller.is_told(ended, &mut out);
         }
-        self.tags.clear();
+        self.waiting.end(why, &mut out);
         out
     }
 }

@@ -1,28 +1,27 @@
 //! The tags: vote to start, run, vote on the outcome, take the verdict.
 
 use super::accepted::Accepted;
+use super::admission::Caller;
 use super::io::{Answer, CallError, Committed, PeerOutput};
-use super::{Out, Step, answer, send};
+use super::{Out, Step, send};
 use crate::element::CollectiveSpec;
 use crate::id::{Seq, Tag};
 use crate::messages::{AbortCause, CollectiveRefusal, RingOutcome, ToMaster, Verdict};
 use crate::states::CollectiveCommunicationState as State;
 
-/// One tag in use.
+/// One tag in use, and whose it is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct OpenCollective {
+    pub(super) caller: Caller,
+    pub(super) at: Collective,
+}
+
+/// How far a collective is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Collective {
-    VoteInitiate {
-        spec: CollectiveSpec,
-        /// The user gave it up before it started.
-        cancelled: bool,
-    },
-    Perform {
-        seq: Seq,
-    },
-    VoteComplete {
-        seq: Seq,
-        outcome: RingOutcome,
-    },
+    VoteInitiate { spec: CollectiveSpec },
+    Perform { seq: Seq },
+    VoteComplete { seq: Seq, outcome: RingOutcome },
 }
 
 impl Collective {
@@ -68,11 +67,16 @@ impl Collective {
 }
 
 impl Accepted {
-    pub(super) fn initiate(&mut self, tag: Tag, spec: CollectiveSpec, out: &mut Out) {
+    pub(super) fn initiate(
+        &mut self,
+        caller: Caller,
+        tag: Tag,
+        spec: CollectiveSpec,
+        out: &mut Out,
+    ) {
         (self.fresh, self.rests) = (false, false);
-        let cancelled = false;
-        self.tags
-            .insert(tag, Collective::VoteInitiate { spec, cancelled });
+        let at = Collective::VoteInitiate { spec };
+        self.tags.insert(tag, OpenCollective { caller, at });
         let (epoch, broken) = (self.topology.epoch, self.wiring.broken());
         let vote = ToMaster::InitiateCollective {
             tag,
@@ -83,15 +87,10 @@ impl Accepted {
         send(out, vote);
     }
 
-    /// Gives a collective up. A tag that is not in use has ended already, which its user cannot
-    /// always know: nothing happens.
+    /// Ends a collective that its caller has given up, as far as this peer can.
     pub(super) fn cancel(&mut self, tag: Tag, out: &mut Out) {
-        match self.tags.get_mut(&tag) {
-            Some(Collective::VoteInitiate { cancelled, .. }) => {
-                if !core::mem::replace(cancelled, true) {
-                    send(out, ToMaster::Withdraw { tag });
-                }
-            }
+        match self.tags.get(&tag).map(|open| &open.at) {
+            Some(Collective::VoteInitiate { .. }) => send(out, ToMaster::Withdraw { tag }),
             Some(Collective::Perform { seq }) => {
                 let seq = *seq;
                 rule!(out.push(PeerOutput::StopRing { seq }); CancelledRingRunsOn => {});
@@ -102,29 +101,34 @@ impl Accepted {
     }
 
     pub(super) fn commence(&mut self, tag: Tag, seq: Seq, out: &mut Out) -> Step {
-        match self.tags.get(&tag) {
-            Some(Collective::VoteInitiate { spec, cancelled }) => {
-                let (spec, cancelled) = (*spec, *cancelled);
-                if rule!(cancelled; CancelForgottenAtStart => false) {
-                    // The neighbours may have begun: their frames would wait here for a ring that never runs.
-                    rule!(out.push(PeerOutput::StopRing { seq }); CancelledFramesKept => {});
-                    self.complete(tag, seq, RingOutcome::Cancelled, out);
-                } else {
-                    self.tags.insert(tag, Collective::Perform { seq });
-                    out.push(PeerOutput::RunRing { tag, seq, spec });
-                }
-                Ok(())
-            }
-            Some(Collective::Perform { .. } | Collective::VoteComplete { .. }) | None => {
-                Err(CallError::MasterMisbehaved)
-            }
-        }
+        let open = self.tags.get_mut(&tag).ok_or(CallError::MasterMisbehaved)?;
+        let Collective::VoteInitiate { spec } = open.at else {
+            return Err(CallError::MasterMisbehaved);
+        };
+        let caller = rule!(
+            open.caller.call();
+            CancelForgottenAtStart => Some(open.caller.call().unwrap_or_default())
+        );
+        let Some(call) = caller else {
+            // The neighbours may have begun: their frames would wait here for a ring that never runs.
+            rule!(out.push(PeerOutput::StopRing { seq }); CancelledFramesKept => {});
+            self.complete(tag, seq, RingOutcome::Cancelled, out);
+            return Ok(());
+        };
+        open.at = Collective::Perform { seq };
+        out.push(PeerOutput::RunRing {
+            call,
+            tag,
+            seq,
+            spec,
+        });
+        Ok(())
     }
 
     /// The data plane is done. Where the execution was ended meanwhile, that is no news.
     pub(super) fn ring_ended(&mut self, seq: Seq, outcome: RingOutcome, out: &mut Out) {
-        let performing = self.tags.iter().find(|(_, tag)| {
-            rule!(tag.performs(seq); RingEndOfAnotherTag => tag.state() == State::Perform)
+        let performing = self.tags.iter().find(|(_, open)| {
+            rule!(open.at.performs(seq); RingEndOfAnotherTag => open.at.state() == State::Perform)
         });
         if let Some(tag) = performing.map(|(tag, _)| *tag) {
             if outcome == RingOutcome::Cancelled {
@@ -135,8 +139,9 @@ impl Accepted {
     }
 
     fn complete(&mut self, tag: Tag, seq: Seq, outcome: RingOutcome, out: &mut Out) {
-        self.tags
-            .insert(tag, Collective::VoteComplete { seq, outcome });
+        if let Some(open) = self.tags.get_mut(&tag) {
+            open.at = Collective::VoteComplete { seq, outcome };
+        }
         send(
             out,
             ToMaster::CompleteCollective {
@@ -148,7 +153,8 @@ impl Accepted {
     }
 
     pub(super) fn refused(&mut self, tag: Tag, reason: CollectiveRefusal, out: &mut Out) -> Step {
-        if !self.tags.get(&tag).is_some_and(Collective::waits_to_start) {
+        let mut open = self.tags.get(&tag).into_iter();
+        if !open.any(|open| open.at.waits_to_start()) {
             return Err(CallError::MasterMisbehaved);
         }
         let why = match reason {
@@ -162,7 +168,7 @@ impl Accepted {
     }
 
     pub(super) fn verdict(&mut self, tag: Tag, seq: Seq, verdict: Verdict, out: &mut Out) -> Step {
-        let Some(collective) = self.tags.get(&tag) else {
+        let Some(OpenCollective { at: collective, .. }) = self.tags.get(&tag) else {
             return Ok(());
         };
         if collective.seq() != Some(seq) {
@@ -195,9 +201,10 @@ impl Accepted {
     }
 
     fn conclude(&mut self, tag: Tag, result: Result<Committed, CallError>, out: &mut Out) {
-        let open = self.tags.remove(&tag).and_then(Collective::not_stopped);
-        out.extend(open.map(|seq| PeerOutput::StopRing { seq }));
-        answer(out, Some(Answer::CollectiveEnded { tag, result }));
+        if let Some(OpenCollective { caller, at }) = self.tags.remove(&tag) {
+            out.extend(at.not_stopped().map(|seq| PeerOutput::StopRing { seq }));
+            caller.is_told(Answer::CollectiveEnded { tag, result }, out);
+        }
     }
 
     #[cfg(feature = "mutants")]
@@ -206,7 +213,7 @@ impl Accepted {
         tag: Tag,
         otherwise: CallError,
     ) -> Result<Committed, CallError> {
-        let whole = self.tags.get(&tag).filter(|collective| {
+        let whole = self.tags.get(&tag).map(|open| &open.at).filter(|collective| {
             matches!(collective, Collective::VoteComplete { outcome, .. } if *outcome == RingOutcome::Done)
         });
         let seq = whole.and_then(Collective::seq).ok_or(otherwise)?;
@@ -215,8 +222,8 @@ impl Accepted {
     }
 
     pub(super) fn stop_rings(&self, out: &mut Out) {
-        for collective in self.tags.values() {
-            if let Collective::Perform { seq } = collective {
+        for open in self.tags.values() {
+            if let Collective::Perform { seq } = &open.at {
                 out.push(PeerOutput::StopRing { seq: *seq });
             }
         }

@@ -1,7 +1,8 @@
 //! Every way out of the run: what is stopped and who is answered.
 
 use super::io::{Answer, CallError, PeerOutput, PeerTimer};
-use super::{Out, Peer, Stage, answer, send};
+use super::joining::Registered;
+use super::{Out, Peer, Stage, send};
 use crate::messages::ToMaster;
 
 impl Peer {
@@ -12,12 +13,12 @@ impl Peer {
         let stage = core::mem::replace(&mut self.stage, Stage::Gone(why.clone()));
         let was_connected = match stage {
             Stage::Unconnected => false,
-            Stage::AwaitingWelcome | Stage::Registered(_) => {
+            Stage::AwaitingWelcome(caller) | Stage::Registered(Registered { caller, .. }) => {
                 say_goodbye(&why, out);
-                answer(out, Some(Answer::Connected(Err(why))));
+                caller.is_told(Answer::Connected(Err(why)), out);
                 true
             }
-            Stage::Accepted(mut accepted) => {
+            Stage::Accepted(accepted) => {
                 say_goodbye(&why, out);
                 out.extend(accepted.abandon(&why));
                 true

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::element::CollectiveSpec;
-use crate::id::{ContentHash, EntryIndex, GroupId, PeerId, Revision, Round, Seq, Tag};
+use crate::id::{CallId, ContentHash, EntryIndex, GroupId, PeerId, Revision, Round, Seq, Tag};
 use crate::messages::{
     AbortCause, CollectiveRefusal, Conflict, Misdeed, Refusal, RingOutcome, ToMaster, ToPeer,
 };
@@ -18,7 +18,22 @@ use crate::topology::{LaneFailure, LaneOrder, LinkId, LinkOrder, Topology};
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum PeerInput {
     /// The user called something.
-    Call(Call),
+    Call {
+        /// Names the call until it is answered or given up. No other call that is open has this name.
+        call: CallId,
+        /// What is called.
+        what: Call,
+    },
+    /// Nobody waits for this call any more: it has no answer. A collective is given up with it, and fails on
+    /// all peers unless it was committed; a vote that was cast stands. A call that is not open has been
+    /// answered meanwhile, which its caller cannot always know: nothing happens.
+    GiveUp {
+        /// Which call.
+        call: CallId,
+    },
+    /// The user leaves the run. Every open call is answered by [`CallError::Left`], then
+    /// [`PeerOutput::Close`].
+    Leave,
     /// The master said something.
     Message(ToPeer),
     /// The control connection ended.
@@ -89,12 +104,12 @@ pub enum PeerInput {
     TimerFired(PeerTimer),
 }
 
-/// What a user can ask a peer for. Each is answered by exactly one [`Answer`], [`Cancel`](Self::Cancel)
-/// and [`Leave`](Self::Leave) apart, which have none.
+/// What a user can ask a peer for. Each call is answered by exactly one [`Answer`], unless it is
+/// [given up](PeerInput::GiveUp): then by none.
 ///
 /// A call that is not possible ([`CallError::Usage`]), or that comes after the end of the run, is
-/// answered within the same [`handle`](super::Peer::handle), without effect. So where two calls of one
-/// kind or tag are open to the driver, an immediate error belongs to the one that it just made.
+/// answered within the same [`handle`](super::Peer::handle), without effect. One that only calls which
+/// were given up stand in the way of waits until they have ended.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Call {
     /// Say hello and wait to be admitted. Answered by [`Answer::Connected`]. The connection to the
@@ -116,21 +131,14 @@ pub enum Call {
     /// Bring the shared state to one content. Answered by [`Answer::Synchronized`], without any
     /// [`PeerOutput::MoveState`] before it where all hold the same already.
     SyncSharedState(SyncVote),
-    /// Start a collective. Answered by [`Answer::CollectiveEnded`].
+    /// Start a collective. Answered by [`Answer::CollectiveEnded`]. As many as
+    /// [`PeerConfig::collectives_max`] are in flight; others wait for their turn, in the order of the calls.
     Initiate {
         /// The user's name for it.
         tag: Tag,
         /// What to compute.
         spec: CollectiveSpec,
     },
-    /// Give a collective up. It is answered as any other, as aborted unless it was committed already;
-    /// this call has no answer of its own. A tag that is not in use has ended already: nothing happens.
-    Cancel {
-        /// The user's name for it.
-        tag: Tag,
-    },
-    /// Leave the run. Every open call is answered by [`CallError::Left`], then [`PeerOutput::Close`].
-    Leave,
 }
 
 /// What the driver has to do, in this order.
@@ -139,7 +147,12 @@ pub enum PeerOutput {
     /// Send a message to the master.
     Send(ToMaster),
     /// Tell the caller how its call ended.
-    Answer(Answer),
+    Answer {
+        /// Which call.
+        call: CallId,
+        /// How.
+        answer: Answer,
+    },
     /// Connect links. Lanes of an earlier round that did not lead to
     /// [`AdoptRing`](Self::AdoptRing) are to be dropped; standing links stay until then, also if the
     /// same link is ordered here: the attempt may fail and another ring be chosen. An order without any
@@ -159,6 +172,8 @@ pub enum PeerOutput {
     },
     /// Run this peer's part of the ring; answer with [`PeerInput::RingEnded`].
     RunRing {
+        /// The call that it is for.
+        call: CallId,
         /// The user's name for it.
         tag: Tag,
         /// The number in the frames.
@@ -176,7 +191,12 @@ pub enum PeerOutput {
     },
     /// Serve or fetch shared state; answer with [`PeerInput::TransfersEnded`]. What arrives is kept
     /// aside until [`CommitState`](Self::CommitState).
-    MoveState(SyncPlan),
+    MoveState {
+        /// The call that it is for.
+        call: CallId,
+        /// What to move.
+        plan: SyncPlan,
+    },
     /// Write what was fetched to the user's memory.
     CommitState {
         /// The round of the plan.
@@ -386,4 +406,7 @@ pub struct PeerConfig {
     pub advertise: Option<core::net::IpAddr>,
     /// Lanes per ring edge that its transport would like.
     pub lanes: u16,
+    /// How many collectives may be in flight; further calls wait for their turn. At least one, and at most
+    /// [`COLLECTIVES_MAX`](crate::wire::COLLECTIVES_MAX).
+    pub collectives_max: u16,
 }

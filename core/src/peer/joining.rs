@@ -4,12 +4,14 @@ use alloc::collections::BTreeMap;
 use core::time::Duration;
 
 use super::accepted::Accepted;
+use super::admission::{Caller, Waiting};
 use super::io::{Answer, Call, CallError, Joined, PeerInput, PeerOutput, PeerTimer, Usage};
 use super::wiring::Wiring;
-use super::{Out, Peer, Stage, Step, answer, misuse, out_of_place, send};
-use crate::id::{PeerId, ProtocolVersion};
+use super::{Out, Peer, Stage, Step, misuse, out_of_place, send};
+use crate::id::{CallId, PeerId, ProtocolVersion};
 use crate::messages::{Hello, ToMaster, ToPeer};
 use crate::topology::{Layout, Topology};
+use crate::wire::COLLECTIVES_MAX;
 
 /// How long a master may take to answer the hello. The limits that hold later come with its welcome.
 pub const WELCOME_LIMIT: Duration = Duration::from_secs(10);
@@ -26,25 +28,32 @@ pub(super) struct Identity {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Registered {
     pub(super) identity: Identity,
+    /// Who waits to be admitted.
+    pub(super) caller: Caller,
     wiring: Wiring,
+    collectives_max: usize,
 }
 
 impl Peer {
     pub(super) fn while_unconnected(&mut self, input: PeerInput, out: &mut Out) -> Step {
         match input {
-            PeerInput::Call(Call::Connect) => {
-                self.say_hello(out);
+            PeerInput::Call { call, what } => {
+                match what {
+                    Call::Connect => self.say_hello(call, out),
+                    Call::UpdateTopology
+                    | Call::ArePeersPending
+                    | Call::OptimizeTopology
+                    | Call::SyncSharedState(_)
+                    | Call::Initiate { .. } => misuse(call, &what, Usage::NotConnected, out),
+                }
                 Ok(())
             }
-            PeerInput::Call(Call::Leave) => Err(CallError::Left),
-            PeerInput::Call(call) => {
-                misuse(&call, Usage::NotConnected, out);
-                Ok(())
-            }
+            PeerInput::Leave => Err(CallError::Left),
             PeerInput::Message(message) => Err(out_of_place(&message)),
             PeerInput::MasterDisconnected => Err(CallError::MasterLost),
             PeerInput::MasterMisbehaved => Err(CallError::MasterMisbehaved),
-            PeerInput::LinkUp { .. }
+            PeerInput::GiveUp { .. }
+            | PeerInput::LinkUp { .. }
             | PeerInput::Moved
             | PeerInput::LinkFailed { .. }
             | PeerInput::LinkBroke { .. }
@@ -56,7 +65,7 @@ impl Peer {
         }
     }
 
-    fn say_hello(&mut self, out: &mut Out) {
+    fn say_hello(&mut self, call: CallId, out: &mut Out) {
         send(
             out,
             ToMaster::Hello(Hello {
@@ -72,22 +81,29 @@ impl Peer {
             after: WELCOME_LIMIT,
         };
         rule!(out.push(limit); WelcomeUnwatched => drop(limit));
-        self.stage = Stage::AwaitingWelcome;
+        self.stage = Stage::AwaitingWelcome(Caller::of(call));
     }
 
     pub(super) fn while_awaiting_welcome(&mut self, input: PeerInput, out: &mut Out) -> Step {
         match input {
             PeerInput::Message(message) => match Identity::from_welcome(&message) {
                 Some(identity) => {
-                    identity.heard(out);
-                    identity.schedule_heartbeat(out);
-                    let wiring = Wiring::default();
-                    self.stage = Stage::Registered(Registered { identity, wiring });
+                    self.welcomed(identity, out);
                     Ok(())
                 }
                 None => Err(out_of_place(&message)),
             },
-            PeerInput::Call(call) => call_before_admission(&call, out),
+            PeerInput::Call { call, what } => {
+                call_before_admission(call, &what, out);
+                Ok(())
+            }
+            PeerInput::GiveUp { call } => {
+                if let Stage::AwaitingWelcome(caller) = &mut self.stage {
+                    caller.gives_up(call);
+                }
+                Ok(())
+            }
+            PeerInput::Leave => Err(CallError::Left),
             PeerInput::MasterDisconnected | PeerInput::TimerFired(PeerTimer::MasterSilence) => {
                 Err(CallError::MasterLost)
             }
@@ -103,21 +119,33 @@ impl Peer {
             | PeerInput::ProbesEnded { .. } => Ok(()),
         }
     }
+
+    fn welcomed(&mut self, identity: Identity, out: &mut Out) {
+        identity.heard(out);
+        identity.schedule_heartbeat(out);
+        if let Stage::AwaitingWelcome(caller) = self.stage {
+            let most = usize::from(self.config.collectives_max);
+            self.stage = Stage::Registered(Registered {
+                identity,
+                caller,
+                wiring: Wiring::default(),
+                collectives_max: most.clamp(1, COLLECTIVES_MAX),
+            });
+        }
+    }
 }
 
-/// A call of a peer that has connected and is not admitted.
-fn call_before_admission(call: &Call, out: &mut Out) -> Step {
-    match call {
-        Call::Connect => misuse(call, Usage::AlreadyConnected, out),
-        Call::Leave => return Err(CallError::Left),
+/// Refuses a call of a peer that has connected and is not admitted.
+fn call_before_admission(call: CallId, what: &Call, out: &mut Out) {
+    let usage = match what {
+        Call::Connect => Usage::AlreadyConnected,
         Call::UpdateTopology
         | Call::ArePeersPending
         | Call::OptimizeTopology
         | Call::SyncSharedState(_)
-        | Call::Initiate { .. }
-        | Call::Cancel { .. } => misuse(call, Usage::NotConnected, out),
-    }
-    Ok(())
+        | Call::Initiate { .. } => Usage::NotConnected,
+    };
+    misuse(call, what, usage, out);
 }
 
 impl Identity {
@@ -176,7 +204,11 @@ impl Registered {
     ) -> Result<Option<Accepted>, CallError> {
         match input {
             PeerInput::Message(message) => return self.message(message, out),
-            PeerInput::Call(call) => call_before_admission(&call, out)?,
+            PeerInput::Call { call, what } => call_before_admission(call, &what, out),
+            PeerInput::GiveUp { call } => {
+                self.caller.gives_up(call);
+            }
+            PeerInput::Leave => return Err(CallError::Left),
             PeerInput::MasterDisconnected => return Err(CallError::MasterLost),
             PeerInput::MasterMisbehaved => return Err(CallError::MasterMisbehaved),
             PeerInput::TimerFired(timer) => self.identity.timer_fired(timer, false, out)?,
@@ -238,7 +270,7 @@ impl Registered {
             peer,
             topology: topology.clone(),
         };
-        answer(out, Some(Answer::Connected(Ok(joined))));
+        self.caller.is_told(Answer::Connected(Ok(joined)), out);
         Ok(Accepted {
             identity: self.identity,
             wiring: core::mem::take(&mut self.wiring),
@@ -247,8 +279,10 @@ impl Registered {
             rests: true,
             moved: false,
             major: None,
-            query_open: false,
+            query: None,
             tags: BTreeMap::new(),
+            collectives_max: self.collectives_max,
+            waiting: Waiting::default(),
         })
     }
 }

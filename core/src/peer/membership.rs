@@ -2,23 +2,23 @@
 
 use alloc::vec::Vec;
 
-use super::accepted::{Accepted, Major};
-use super::collectives::Collective;
+use super::accepted::{Accepted, Major, OpenMajor};
+use super::admission::Caller;
 use super::io::{Answer, CallError};
-use super::{Out, Step, answer, send};
+use super::{Out, Step, send};
 use crate::id::Round;
 use crate::messages::{CallFailure, ToMaster};
 use crate::topology::{Layout, LinkOrder, Topology};
 
 impl Accepted {
-    pub(super) fn update_topology(&mut self, out: &mut Out) {
+    pub(super) fn update_topology(&mut self, caller: Caller, out: &mut Out) {
         if self.fresh {
             self.fresh = false;
             let topology = self.topology.clone();
-            answer(out, Some(Answer::TopologyUpdated(Ok(topology))));
+            caller.is_told(Answer::TopologyUpdated(Ok(topology)), out);
             return;
         }
-        self.open_major(Major::Update);
+        self.open_major(caller, Major::Update);
         let (epoch, broken) = (self.topology.epoch, self.wiring.broken());
         send(out, ToMaster::UpdateTopology { epoch, broken });
     }
@@ -34,11 +34,11 @@ impl Accepted {
     /// to that, and so does one that has called nothing, or has taken its call back. No ring is touched
     /// while one of the peer's collectives runs on it, while it measures, or while its shared state moves.
     fn waits_for_a_ring(&self) -> bool {
-        match &self.major {
+        match self.major.as_ref().map(|major| &major.what) {
             Some(Major::Update) => true,
             Some(Major::Optimize(optimization)) => optimization.may_be_wired(),
             Some(Major::Sync(plan)) => plan.is_none(),
-            None => self.tags.values().all(Collective::waits_to_start),
+            None => self.tags.values().all(|open| open.at.waits_to_start()),
         }
     }
 
@@ -52,9 +52,10 @@ impl Accepted {
         out.push(adopted.order(topology.clone()));
         let told = rule!(topology.clone(); OldRingAnswered => self.topology.clone());
         self.topology = topology;
-        if let Some(Major::Update) = self.major {
-            self.major = None;
-            answer(out, Some(Answer::TopologyUpdated(Ok(told))));
+        if let Some(update) = self.major.take_if(|major| major.what == Major::Update) {
+            update
+                .caller
+                .is_told(Answer::TopologyUpdated(Ok(told)), out);
         } else {
             // The others' update was built under a peer that rests. Its own, if it comes late, would wait
             // for another one that nobody else wants.
@@ -66,24 +67,22 @@ impl Accepted {
     pub(super) fn call_failed(&mut self, failure: CallFailure, out: &mut Out) -> Step {
         let CallFailure::Conflict(conflict) = failure;
         let why = CallError::Conflict(conflict);
-        let failed = match self.major.take().ok_or(CallError::MasterMisbehaved)? {
+        let OpenMajor { caller, what } = self.major.take().ok_or(CallError::MasterMisbehaved)?;
+        let failed = match what {
             Major::Update => Answer::TopologyUpdated(Err(why)),
             Major::Optimize(_) => Answer::TopologyOptimized(Err(why)),
             Major::Sync(plan) => {
-                out.extend(plan.map(|plan| plan.dropped()));
+                out.extend(plan.and_then(|plan| plan.dropped(caller)));
                 Answer::Synchronized(Err(why))
             }
         };
-        answer(out, Some(failed));
+        caller.is_told(failed, out);
         Ok(())
     }
 
     pub(super) fn peers_pending(&mut self, pending: bool, out: &mut Out) -> Step {
-        if !self.query_open {
-            return Err(CallError::MasterMisbehaved);
-        }
-        self.query_open = false;
-        answer(out, Some(Answer::PeersPending(Ok(pending))));
+        let caller = self.query.take().ok_or(CallError::MasterMisbehaved)?;
+        caller.is_told(Answer::PeersPending(Ok(pending)), out);
         Ok(())
     }
 }

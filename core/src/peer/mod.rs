@@ -11,7 +11,8 @@
 //! |---|---|
 //! | `io` | inputs, outputs, calls, answers, configuration |
 //! | `joining` | hello, welcome, waiting to be admitted; signs of life |
-//! | `accepted` | what a peer of the run may call, and which message goes where |
+//! | `accepted` | a peer of the run: which input goes where |
+//! | `admission` | which calls may be made, which wait, and what a given-up call leaves behind |
 //! | `membership` | `update_topology`, other rings, `are_peers_pending`, calls that give way |
 //! | `wiring` | which ring edges stand, which are being connected, which are broken |
 //! | `collectives` | the tags: vote, run, vote, verdict |
@@ -20,13 +21,14 @@
 //! | `farewell` | every way out: what is stopped and who is answered |
 //! | `view` | what tests, the model and the logs may look at |
 //!
-//! **Invariant:** every call that has an answer is answered exactly once; a usage error within the
-//! same [`Peer::handle`], without anything sent or changed.
+//! **Invariant:** every call is answered exactly once, unless it was given up: then it is not. A usage error
+//! comes within the same [`Peer::handle`], without anything sent or changed.
 //!
 //! **Invariant:** the only way out of the run is `farewell`; it stops what runs, answers what is open,
 //! and is never come back from.
 
 mod accepted;
+mod admission;
 mod collectives;
 mod farewell;
 mod io;
@@ -46,20 +48,28 @@ pub use io::{
 pub use joining::WELCOME_LIMIT;
 pub use view::{OpenCalls, PeerPhase, PeerView, TagView};
 
+use crate::id::CallId;
 use crate::messages::{ToMaster, ToPeer};
 use accepted::Accepted;
+use admission::Caller;
 use joining::Registered;
 
 /// One peer's part of the protocol. The same inputs in the same order give the same outputs.
 ///
 /// ```
-/// use pccl_core::id::GroupId;
+/// use pccl_core::id::{CallId, GroupId};
 /// use pccl_core::messages::ToMaster;
 /// use pccl_core::peer::{Call, Peer, PeerConfig, PeerInput, PeerOutput};
 ///
-/// let mut peer = Peer::new(PeerConfig { group: GroupId(0), port: 48149, advertise: None, lanes: 4 });
+/// let mut peer = Peer::new(PeerConfig {
+///     group: GroupId(0),
+///     port: 48149,
+///     advertise: None,
+///     lanes: 4,
+///     collectives_max: 16,
+/// });
 /// let mut out = Vec::new();
-/// peer.handle(PeerInput::Call(Call::Connect), &mut out);
+/// peer.handle(PeerInput::Call { call: CallId(0), what: Call::Connect }, &mut out);
 ///
 /// assert!(matches!(out.first(), Some(PeerOutput::Send(ToMaster::Hello(_)))));
 /// ```
@@ -73,7 +83,7 @@ pub struct Peer {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Stage {
     Unconnected,
-    AwaitingWelcome,
+    AwaitingWelcome(Caller),
     Registered(Registered),
     Accepted(Accepted),
     Gone(CallError),
@@ -110,7 +120,7 @@ impl Peer {
     fn take(&mut self, input: PeerInput, out: &mut Out) -> Step {
         match &mut self.stage {
             Stage::Unconnected => self.while_unconnected(input, out),
-            Stage::AwaitingWelcome => self.while_awaiting_welcome(input, out),
+            Stage::AwaitingWelcome(_) => self.while_awaiting_welcome(input, out),
             Stage::Registered(registered) => match registered.take(input, out)? {
                 Some(accepted) => {
                     self.stage = Stage::Accepted(accepted);
@@ -120,8 +130,8 @@ impl Peer {
             },
             Stage::Accepted(accepted) => accepted.take(input, out),
             Stage::Gone(why) => {
-                if let PeerInput::Call(call) = input {
-                    answer(out, call.unanswered(why.clone()));
+                if let PeerInput::Call { call, what } = input {
+                    answer(out, call, what.failed(why.clone()));
                 }
                 Ok(())
             }
@@ -133,13 +143,13 @@ fn send(out: &mut Out, message: ToMaster) {
     out.push(PeerOutput::Send(message));
 }
 
-fn answer(out: &mut Out, answer: Option<Answer>) {
-    out.extend(answer.map(PeerOutput::Answer));
+fn answer(out: &mut Out, call: CallId, answer: Answer) {
+    out.push(PeerOutput::Answer { call, answer });
 }
 
 /// Answers a call that was a mistake of the calling program; nothing else happens.
-fn misuse(call: &Call, usage: Usage, out: &mut Out) {
-    answer(out, call.unanswered(CallError::Usage(usage)));
+fn misuse(call: CallId, what: &Call, usage: Usage, out: &mut Out) {
+    answer(out, call, what.failed(CallError::Usage(usage)));
 }
 
 /// Why a message ends the peer's part in the run, in a state where it should not have been sent.
@@ -167,19 +177,18 @@ fn out_of_place(message: &ToPeer) -> CallError {
 }
 
 impl Call {
-    /// The answer that says why the call was not carried out; `None` for the two that have none.
-    fn unanswered(&self, why: CallError) -> Option<Answer> {
+    /// The answer that says why the call was not carried out.
+    fn failed(&self, why: CallError) -> Answer {
         match self {
-            Self::Connect => Some(Answer::Connected(Err(why))),
-            Self::UpdateTopology => Some(Answer::TopologyUpdated(Err(why))),
-            Self::ArePeersPending => Some(Answer::PeersPending(Err(why))),
-            Self::OptimizeTopology => Some(Answer::TopologyOptimized(Err(why))),
-            Self::SyncSharedState(_) => Some(Answer::Synchronized(Err(why))),
+            Self::Connect => Answer::Connected(Err(why)),
+            Self::UpdateTopology => Answer::TopologyUpdated(Err(why)),
+            Self::ArePeersPending => Answer::PeersPending(Err(why)),
+            Self::OptimizeTopology => Answer::TopologyOptimized(Err(why)),
+            Self::SyncSharedState(_) => Answer::Synchronized(Err(why)),
             Self::Initiate { tag, .. } => {
                 let (tag, result) = (*tag, Err(why));
-                Some(Answer::CollectiveEnded { tag, result })
+                Answer::CollectiveEnded { tag, result }
             }
-            Self::Cancel { .. } | Self::Leave => None,
         }
     }
 }

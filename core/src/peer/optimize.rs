@@ -2,9 +2,9 @@
 
 use alloc::vec::Vec;
 
-use super::accepted::{Accepted, Major};
+use super::accepted::{Accepted, Major, OpenMajor};
 use super::io::{Answer, CallError, PeerOutput};
-use super::{Out, Step, answer, send};
+use super::{Out, Step, send};
 use crate::id::{PeerId, Round};
 use crate::messages::ToMaster;
 use crate::topology::LaneOrder;
@@ -37,7 +37,8 @@ impl Optimization {
 
 impl Accepted {
     pub(super) fn probe(&mut self, round: Round, probes: Vec<LaneOrder>, out: &mut Out) -> Step {
-        let Some(Major::Optimize(optimization)) = &mut self.major else {
+        let Some(Major::Optimize(optimization)) = self.major.as_mut().map(|major| &mut major.what)
+        else {
             return Err(CallError::MasterMisbehaved);
         };
         if optimization.precedes(round) {
@@ -47,12 +48,18 @@ impl Accepted {
         Ok(())
     }
 
-    fn is_probing(&self, round: Round) -> bool {
-        self.major == Some(Major::Optimize(Optimization::Probing { round }))
+    /// The optimization, if these measurements are under way.
+    fn probing(&mut self, round: Round) -> Option<&mut Optimization> {
+        match &mut self.major.as_mut()?.what {
+            Major::Optimize(optimization) => {
+                Some(optimization).filter(|present| **present == Optimization::Probing { round })
+            }
+            Major::Update | Major::Sync(_) => None,
+        }
     }
 
     pub(super) fn measured(&mut self, round: Round, to: PeerId, kbit_per_s: u64, out: &mut Out) {
-        if self.is_probing(round) {
+        if self.probing(round).is_some() {
             send(
                 out,
                 ToMaster::Bandwidth {
@@ -65,23 +72,24 @@ impl Accepted {
     }
 
     pub(super) fn probes_ended(&mut self, round: Round, ok: bool, out: &mut Out) {
-        if self.is_probing(round) {
-            self.major = Some(Major::Optimize(Optimization::Measured { round }));
+        if let Some(optimization) = self.probing(round) {
+            *optimization = Optimization::Measured { round };
             send(out, ToMaster::ProbesDone { round, ok });
         }
     }
 
     pub(super) fn optimization_concluded(&mut self, improved_or_kept: bool, out: &mut Out) -> Step {
-        let Some(Major::Optimize(_)) = self.major else {
-            return Err(CallError::MasterMisbehaved);
-        };
-        self.major = None;
+        let is_meant = |major: &mut OpenMajor| matches!(major.what, Major::Optimize(_));
+        let major = self
+            .major
+            .take_if(is_meant)
+            .ok_or(CallError::MasterMisbehaved)?;
         let result = if improved_or_kept {
             Ok(self.topology.clone())
         } else {
             Err(CallError::OptimizationFailed)
         };
-        answer(out, Some(Answer::TopologyOptimized(result)));
+        major.caller.is_told(Answer::TopologyOptimized(result), out);
         Ok(())
     }
 }

@@ -2,9 +2,10 @@
 
 use alloc::vec::Vec;
 
-use super::accepted::{Accepted, Major};
+use super::accepted::{Accepted, Major, OpenMajor};
+use super::admission::Caller;
 use super::io::{Answer, CallError, PeerOutput, Synchronized};
-use super::{Out, Step, answer, send};
+use super::{Out, Step, send};
 use crate::id::{ContentHash, EntryIndex, PeerId, Revision, Round};
 use crate::messages::ToMaster;
 use crate::shared_state::{SyncFailure, SyncPlan, SyncRole};
@@ -33,18 +34,37 @@ impl RunningPlan {
         }
     }
 
-    pub(super) fn dropped(&self) -> PeerOutput {
-        PeerOutput::DropState { round: self.round }
+    /// What was fetched is forgotten, unless it was when the caller gave up.
+    pub(super) fn dropped(&self, caller: Caller) -> Option<PeerOutput> {
+        let round = self.round;
+        (!caller.has_gone()).then_some(PeerOutput::DropState { round })
+    }
+
+    /// Reports how the transfers have ended, once.
+    fn report(&mut self, ok: bool, with: Option<PeerId>, out: &mut Out) {
+        if self.reported.is_none() {
+            self.reported = Some(ok);
+            let round = self.round;
+            send(out, ToMaster::SharedStateDone { round, ok, with });
+        }
     }
 }
 
 impl Accepted {
     pub(super) fn plan(&mut self, plan: SyncPlan, out: &mut Out) -> Step {
-        let Some(Major::Sync(running @ None)) = &mut self.major else {
+        let Some(OpenMajor {
+            caller,
+            what: Major::Sync(running @ None),
+        }) = &mut self.major
+        else {
             return Err(CallError::MasterMisbehaved);
         };
-        *running = Some(RunningPlan::of(&plan));
-        out.push(PeerOutput::MoveState(plan));
+        let ordered = running.insert(RunningPlan::of(&plan));
+        match caller.call() {
+            Some(call) => out.push(PeerOutput::MoveState { call, plan }),
+            // The others must not wait for what nobody moves.
+            None => rule!(ordered.report(false, None, out); PlanOfNobodyIgnored => {}),
+        }
         Ok(())
     }
 
@@ -55,12 +75,26 @@ impl Accepted {
         with: Option<PeerId>,
         out: &mut Out,
     ) {
-        if let Some(Major::Sync(Some(plan))) = &mut self.major
+        if let Some(plan) = self.running_plan()
             && plan.round == round
-            && plan.reported.is_none()
         {
-            plan.reported = Some(ok);
-            send(out, ToMaster::SharedStateDone { round, ok, with });
+            plan.report(ok, with, out);
+        }
+    }
+
+    /// Its caller has given a synchronization up: what it moves fails, and nothing of it is kept.
+    pub(super) fn leave_transfers(&mut self, out: &mut Out) {
+        if let Some(plan) = self.running_plan() {
+            let round = plan.round;
+            out.push(PeerOutput::DropState { round });
+            rule!(plan.report(false, None, out); GivenUpTransfersUnreported => {});
+        }
+    }
+
+    fn running_plan(&mut self) -> Option<&mut RunningPlan> {
+        match &mut self.major.as_mut()?.what {
+            Major::Sync(plan) => plan.as_mut(),
+            Major::Update | Major::Optimize(_) => None,
         }
     }
 
@@ -70,45 +104,63 @@ impl Accepted {
         result: Result<Revision, SyncFailure>,
         out: &mut Out,
     ) -> Step {
-        let Some(Major::Sync(plan)) = &self.major else {
+        let Some(major) = self
+            .major
+            .take_if(|major| major.may_conclude(round, &result))
+        else {
             return Err(CallError::MasterMisbehaved);
         };
-        let is_sound = match (plan, &result) {
+        major.concludes_sync(result, out);
+        Ok(())
+    }
+}
+
+impl OpenMajor {
+    /// Whether a synchronization may end like this.
+    fn may_conclude(&self, round: Round, result: &Result<Revision, SyncFailure>) -> bool {
+        let Major::Sync(plan) = &self.what else {
+            return false;
+        };
+        match (plan, result) {
             // Without a plan nothing had to move, or the vote was refused.
             (None, Ok(_) | Err(_)) => true,
             (Some(plan), Err(_)) => plan.round == round,
             (Some(plan), Ok(revision)) => {
                 plan.round == round && plan.revision == *revision && plan.reported == Some(true)
             }
-        };
-        if !is_sound {
-            return Err(CallError::MasterMisbehaved);
         }
-        let plan = match self.major.take() {
-            Some(Major::Sync(plan)) => plan,
-            Some(Major::Update | Major::Optimize(_)) | None => None,
-        };
-        answer_sync(plan, result, out);
-        Ok(())
     }
-}
 
-fn answer_sync(plan: Option<RunningPlan>, result: Result<Revision, SyncFailure>, out: &mut Out) {
-    let result = match result {
-        Ok(revision) => {
-            let fetched = plan.map_or_else(Vec::new, |plan| {
-                let written = PeerOutput::CommitState { round: plan.round };
-                out.push(rule!(written; FetchedStateDropped => plan.dropped()));
-                plan.fetched
-            });
-            Ok(Synchronized { revision, fetched })
-        }
-        Err(failure) => {
-            out.extend(plan.map(|plan| {
-                rule!(plan.dropped(); FailedSyncWritten => PeerOutput::CommitState { round: plan.round })
-            }));
-            Err(CallError::SyncFailed(failure))
-        }
-    };
-    answer(out, Some(Answer::Synchronized(result)));
+    fn concludes_sync(self, result: Result<Revision, SyncFailure>, out: &mut Out) {
+        let Self { caller, what } = self;
+        let plan = match what {
+            // What its caller has given up was dropped then.
+            Major::Sync(plan) => plan.filter(|_| !caller.has_gone()),
+            Major::Update | Major::Optimize(_) => None,
+        };
+        let result = match result {
+            Ok(revision) => {
+                let fetched = plan.map_or_else(Vec::new, |plan| {
+                    let round = plan.round;
+                    out.push(rule!(
+                        PeerOutput::CommitState { round };
+                        FetchedStateDropped => PeerOutput::DropState { round }
+                    ));
+                    plan.fetched
+                });
+                Ok(Synchronized { revision, fetched })
+            }
+            Err(failure) => {
+                let round = plan.map(|plan| plan.round);
+                out.extend(round.map(|round| {
+                    rule!(
+                        PeerOutput::DropState { round };
+                        FailedSyncWritten => PeerOutput::CommitState { round }
+                    )
+                }));
+                Err(CallError::SyncFailed(failure))
+            }
+        };
+        caller.is_told(Answer::Synchronized(result), out);
+    }
 }

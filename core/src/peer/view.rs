@@ -5,7 +5,7 @@ use super::collectives::Collective;
 use super::io::CallError;
 use super::joining::Identity;
 use super::{Peer, Stage};
-use crate::id::{PeerId, Seq, Tag};
+use crate::id::{CallId, PeerId, Seq, Tag};
 use crate::messages::CallKind;
 use crate::states::CollectiveCommunicationState;
 use crate::topology::{BrokenLinks, Topology, WorldSizes};
@@ -31,14 +31,15 @@ pub enum PeerPhase {
     Gone,
 }
 
-/// The calls that wait for an answer, collectives apart (see [`PeerView::tags`]).
+/// The calls that are in flight, those that were given up among them; collectives apart (see
+/// [`PeerView::tags`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct OpenCalls {
-    /// `connect` waits.
+    /// `connect`.
     pub connect: bool,
-    /// A major call waits.
+    /// A major call.
     pub major: Option<CallKind>,
-    /// `are_peers_pending` waits.
+    /// `are_peers_pending`.
     pub query: bool,
 }
 
@@ -63,7 +64,7 @@ impl<'a> PeerView<'a> {
     pub fn phase(&self) -> PeerPhase {
         match &self.peer.stage {
             Stage::Unconnected => PeerPhase::Unconnected,
-            Stage::AwaitingWelcome => PeerPhase::AwaitingWelcome,
+            Stage::AwaitingWelcome(_) => PeerPhase::AwaitingWelcome,
             Stage::Registered(_) => PeerPhase::Registered,
             Stage::Accepted(_) => PeerPhase::Accepted,
             Stage::Gone(_) => PeerPhase::Gone,
@@ -81,9 +82,10 @@ impl<'a> PeerView<'a> {
     pub fn rests(&self) -> bool {
         match &self.peer.stage {
             Stage::Accepted(accepted) => accepted.rests,
-            Stage::Unconnected | Stage::AwaitingWelcome | Stage::Registered(_) | Stage::Gone(_) => {
-                false
-            }
+            Stage::Unconnected
+            | Stage::AwaitingWelcome(_)
+            | Stage::Registered(_)
+            | Stage::Gone(_) => false,
         }
     }
 
@@ -116,19 +118,19 @@ impl<'a> PeerView<'a> {
         self.accepted().is_some_and(|accepted| accepted.fresh)
     }
 
-    /// The calls that wait for an answer, collectives apart.
+    /// The calls that are in flight, collectives apart.
     #[must_use]
     pub fn open_calls(&self) -> OpenCalls {
         match &self.peer.stage {
             Stage::Unconnected | Stage::Gone(_) => OpenCalls::default(),
-            Stage::AwaitingWelcome | Stage::Registered(_) => OpenCalls {
+            Stage::AwaitingWelcome(_) | Stage::Registered(_) => OpenCalls {
                 connect: true,
                 ..OpenCalls::default()
             },
             Stage::Accepted(accepted) => OpenCalls {
                 connect: false,
-                major: accepted.major.as_ref().map(kind),
-                query: accepted.query_open,
+                major: accepted.major.as_ref().map(|major| kind(&major.what)),
+                query: accepted.query.is_some(),
             },
         }
     }
@@ -138,13 +140,20 @@ impl<'a> PeerView<'a> {
         let tags = self.accepted().map(|accepted| accepted.tags.iter());
         tags.into_iter()
             .flatten()
-            .map(|(tag, collective)| look_at(*tag, collective))
+            .map(|(tag, open)| look_at(*tag, &open.at))
     }
 
-    /// Is nothing waiting for an answer?
+    /// The calls that wait until others have ended, in the order in which they will start.
+    pub fn waiting(&self) -> impl Iterator<Item = CallId> + 'a {
+        let waiting = self.accepted().map(|accepted| accepted.waiting.calls());
+        waiting.into_iter().flatten()
+    }
+
+    /// Whether nothing is in flight and no call waits.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.open_calls() == OpenCalls::default() && self.tags().next().is_none()
+        let in_flight = self.open_calls() != OpenCalls::default() || self.tags().next().is_some();
+        !in_flight && self.waiting().next().is_none()
     }
 
     /// Why the peer is out of the run.
@@ -153,7 +162,7 @@ impl<'a> PeerView<'a> {
         match &self.peer.stage {
             Stage::Gone(why) => Some(why),
             Stage::Unconnected
-            | Stage::AwaitingWelcome
+            | Stage::AwaitingWelcome(_)
             | Stage::Registered(_)
             | Stage::Accepted(_) => None,
         }
@@ -163,16 +172,17 @@ impl<'a> PeerView<'a> {
         match &self.peer.stage {
             Stage::Registered(registered) => Some(&registered.identity),
             Stage::Accepted(accepted) => Some(&accepted.identity),
-            Stage::Unconnected | Stage::AwaitingWelcome | Stage::Gone(_) => None,
+            Stage::Unconnected | Stage::AwaitingWelcome(_) | Stage::Gone(_) => None,
         }
     }
 
     fn accepted(&self) -> Option<&'a Accepted> {
         match &self.peer.stage {
             Stage::Accepted(accepted) => Some(accepted),
-            Stage::Unconnected | Stage::AwaitingWelcome | Stage::Registered(_) | Stage::Gone(_) => {
-                None
-            }
+            Stage::Unconnected
+            | Stage::AwaitingWelcome(_)
+            | Stage::Registered(_)
+            | Stage::Gone(_) => None,
         }
     }
 }

@@ -18,14 +18,14 @@ fn one_major_call_at_a_time_and_none_beside_a_collective() {
     let usage = CallError::Usage;
     assert_eq!(
         optimize,
-        [PeerOutput::Answer(Answer::TopologyOptimized(Err(usage(
+        [to_caller(Answer::TopologyOptimized(Err(usage(
             Usage::Busy
         ))))]
     );
     assert_eq!(reduce, [ended(1, Err(usage(Usage::Busy)))]);
     assert_eq!(
         update,
-        [PeerOutput::Answer(Answer::TopologyUpdated(Err(usage(
+        [to_caller(Answer::TopologyUpdated(Err(usage(
             Usage::PendingCollectives
         ))))]
     );
@@ -43,8 +43,8 @@ fn the_question_about_newcomers_overlaps_everything_but_itself() {
 
     assert_eq!(sent(&asked), [&ToMaster::ArePeersPending]);
     let why = CallError::Usage(Usage::QueryPending);
-    assert_eq!(again, [PeerOutput::Answer(Answer::PeersPending(Err(why)))]);
-    assert_eq!(told, [PeerOutput::Answer(Answer::PeersPending(Ok(true)))]);
+    assert_eq!(again, [to_caller(Answer::PeersPending(Err(why)))]);
+    assert_eq!(told, [to_caller(Answer::PeersPending(Ok(true)))]);
 }
 
 #[test]
@@ -60,6 +60,6 @@ fn a_major_call_that_gives_way_fails_and_the_peer_is_idle_again() {
     let out = desk.hears(ToPeer::CallFailed(CallFailure::Conflict(conflict)));
 
     let why = CallError::Conflict(conflict);
-    assert_eq!(out, [PeerOutput::Answer(Answer::Synchronized(Err(why)))]);
+    assert_eq!(out, [to_caller(Answer::Synchronized(Err(why)))]);
     assert!(desk.peer.view().is_idle());
 }

@@ -14,6 +14,9 @@ pub use pccl_core::topology::*;
 /// The peer on the desk is this one, unless it is said otherwise.
 pub const ME: PeerId = PeerId(2);
 
+/// How many collectives it may have in flight.
+pub const COLLECTIVES_AT_ONCE: u16 = 3;
+
 pub struct Desk {
     pub peer: Peer,
 }
@@ -26,6 +29,7 @@ impl Desk {
             port: 48149,
             advertise: None,
             lanes: 4,
+            collectives_max: COLLECTIVES_AT_ONCE,
         };
         let peer = Peer::new(config);
         Self { peer }
@@ -102,9 +106,61 @@ impl Desk {
         out
     }
 
-    pub fn calls(&mut self, call: Call) -> Vec<PeerOutput> {
-        self.gets(PeerInput::Call(call))
+    /// Makes a call under the name that calls of its kind have here.
+    pub fn calls(&mut self, what: Call) -> Vec<PeerOutput> {
+        self.calls_as(name_of(&what), what)
     }
+
+    /// Makes a call under another name.
+    pub fn calls_as(&mut self, call: CallId, what: Call) -> Vec<PeerOutput> {
+        self.gets(PeerInput::Call { call, what })
+    }
+
+    /// Gives up the call that was made like this.
+    pub fn gives_up(&mut self, what: &Call) -> Vec<PeerOutput> {
+        let call = name_of(what);
+        self.gets(PeerInput::GiveUp { call })
+    }
+}
+
+const CONNECT: CallId = CallId(0);
+const UPDATE: CallId = CallId(1);
+const QUERY: CallId = CallId(2);
+const OPTIMIZE: CallId = CallId(3);
+const SYNC: CallId = CallId(4);
+
+/// The name that a collective of this tag has here.
+pub const fn name_of_tag(tag: Tag) -> CallId {
+    CallId(tag.0 + 100)
+}
+
+/// The name that calls of its kind have here.
+pub fn name_of(what: &Call) -> CallId {
+    match what {
+        Call::Connect => CONNECT,
+        Call::UpdateTopology => UPDATE,
+        Call::ArePeersPending => QUERY,
+        Call::OptimizeTopology => OPTIMIZE,
+        Call::SyncSharedState(_) => SYNC,
+        Call::Initiate { tag, .. } => name_of_tag(*tag),
+    }
+}
+
+/// An answer to a call that has the name of its kind.
+pub fn to_caller(answer: Answer) -> PeerOutput {
+    let call = match &answer {
+        Answer::Connected(_) => CONNECT,
+        Answer::TopologyUpdated(_) => UPDATE,
+        Answer::PeersPending(_) => QUERY,
+        Answer::TopologyOptimized(_) => OPTIMIZE,
+        Answer::Synchronized(_) => SYNC,
+        Answer::CollectiveEnded { tag, .. } => name_of_tag(*tag),
+    };
+    PeerOutput::Answer { call, answer }
+}
+
+pub fn move_state(plan: SyncPlan) -> PeerOutput {
+    PeerOutput::MoveState { call: SYNC, plan }
 }
 
 pub fn welcome() -> ToPeer {
@@ -257,7 +313,7 @@ pub fn sent(out: &[PeerOutput]) -> Vec<&ToMaster> {
 pub fn answers(out: &[PeerOutput]) -> Vec<&Answer> {
     out.iter()
         .filter_map(|output| match output {
-            PeerOutput::Answer(answer) => Some(answer),
+            PeerOutput::Answer { answer, .. } => Some(answer),
             _ => None,
         })
         .collect()
@@ -265,7 +321,7 @@ pub fn answers(out: &[PeerOutput]) -> Vec<&Answer> {
 
 pub fn ended(tag: u64, result: Result<Committed, CallError>) -> PeerOutput {
     let tag = Tag(tag);
-    PeerOutput::Answer(Answer::CollectiveEnded { tag, result })
+    to_caller(Answer::CollectiveEnded { tag, result })
 }
 
 pub fn aborted(tag: u64, cause: AbortCause) -> PeerOutput {

@@ -30,7 +30,7 @@ fn every_end_stops_what_runs_answers_what_is_open_and_stays() {
             PeerInput::Message(ToPeer::Stopping),
             CallError::MasterStopped,
         ),
-        (PeerInput::Call(Call::Leave), CallError::Left),
+        (PeerInput::Leave, CallError::Left),
     ];
     for (end, why) in ends {
         let mut desk = performing();
@@ -46,7 +46,7 @@ fn every_end_stops_what_runs_answers_what_is_open_and_stays() {
             assert!(out.contains(&PeerOutput::StopTimer(timer)));
         }
         let expected = [
-            PeerOutput::Answer(Answer::PeersPending(Err(why.clone()))),
+            to_caller(Answer::PeersPending(Err(why.clone()))),
             ended(1, Err(why.clone())),
             ended(2, Err(why.clone())),
         ];
@@ -54,7 +54,7 @@ fn every_end_stops_what_runs_answers_what_is_open_and_stays() {
         assert!(expected.iter().all(|answer| out.contains(answer)));
         assert_eq!(out.last(), Some(&PeerOutput::Close));
         let again = Answer::TopologyUpdated(Err(why.clone()));
-        assert_eq!(later, [PeerOutput::Answer(again)]);
+        assert_eq!(later, [to_caller(again)]);
         assert!(ignored.is_empty());
         assert!(is_gone_with(&desk, &why));
     }
@@ -64,7 +64,7 @@ fn every_end_stops_what_runs_answers_what_is_open_and_stays() {
 fn a_peer_that_leaves_says_so_first() {
     let mut desk = Desk::accepted();
 
-    let out = desk.calls(Call::Leave);
+    let out = desk.gets(PeerInput::Leave);
 
     assert_eq!(out.first(), Some(&PeerOutput::Send(ToMaster::Leave)));
 }
@@ -81,7 +81,7 @@ fn losing_the_master_in_mid_sync_drops_what_was_fetched() {
         out[..2],
         [
             PeerOutput::DropState { round: Round(5) },
-            PeerOutput::Answer(Answer::Synchronized(Err(CallError::MasterLost))),
+            to_caller(Answer::Synchronized(Err(CallError::MasterLost))),
         ]
     );
 }

@@ -26,7 +26,7 @@ fn a_peer_says_hello_is_welcomed_connects_its_edges_and_is_part_of_the_run() {
                 topology.clone(),
                 &[(to(3), from_round(1)), (from(1), from_round(1))]
             ),
-            PeerOutput::Answer(Answer::Connected(Ok(Joined { peer: ME, topology }))),
+            to_caller(Answer::Connected(Ok(Joined { peer: ME, topology }))),
         ]
     );
     assert_eq!(desk.peer.view().phase(), PeerPhase::Accepted);
@@ -80,7 +80,7 @@ fn calls_before_admission_and_a_second_connect_are_usage_errors() {
     let out = desk.calls(Call::Connect);
 
     let why = CallError::Usage(Usage::AlreadyConnected);
-    assert_eq!(out, [PeerOutput::Answer(Answer::Connected(Err(why)))]);
+    assert_eq!(out, [to_caller(Answer::Connected(Err(why)))]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The peer machine alone: what each call sends, what each message leads to, and that no sequence of
 //! inputs breaks it.
 
+mod admission;
 mod calls;
 mod collectives;
 mod desk;

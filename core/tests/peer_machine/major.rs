@@ -16,7 +16,7 @@ fn fetched_state_is_written_when_everybody_has_it() {
     });
     let told = desk.hears(conclusion(Ok(Revision(3))));
 
-    assert_eq!(moving, [PeerOutput::MoveState(plan(fetch_one()))]);
+    assert_eq!(moving, [move_state(plan(fetch_one()))]);
     let (ok, with) = (true, None);
     assert_eq!(
         sent(&over),
@@ -30,7 +30,7 @@ fn fetched_state_is_written_when_everybody_has_it() {
         told,
         [
             PeerOutput::CommitState { round },
-            PeerOutput::Answer(Answer::Synchronized(Ok(synchronized))),
+            to_caller(Answer::Synchronized(Ok(synchronized))),
         ]
     );
 }
@@ -54,7 +54,7 @@ fn a_sync_that_failed_elsewhere_drops_what_was_fetched_here() {
         told,
         [
             PeerOutput::DropState { round: Round(5) },
-            PeerOutput::Answer(Answer::Synchronized(Err(why))),
+            to_caller(Answer::Synchronized(Err(why))),
         ]
     );
     assert!(late.is_empty());
@@ -68,7 +68,7 @@ fn a_sync_refused_at_the_vote_drops_nothing() {
     let told = desk.hears(conclusion(Err(SyncFailure::NobodyToSend)));
 
     let why = CallError::SyncFailed(SyncFailure::NobodyToSend);
-    assert_eq!(told, [PeerOutput::Answer(Answer::Synchronized(Err(why)))]);
+    assert_eq!(told, [to_caller(Answer::Synchronized(Err(why)))]);
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn a_sync_in_which_nothing_moves_needs_no_plan() {
         fetched: Vec::new(),
     };
     let answer = Answer::Synchronized(Ok(synchronized));
-    assert_eq!(told, [PeerOutput::Answer(answer)]);
+    assert_eq!(told, [to_caller(answer)]);
 }
 
 #[test]
@@ -147,10 +147,7 @@ fn an_optimization_measures_adopts_the_better_ring_and_is_answered_at_its_end() 
     let better = topology(2, &[1, 3, 2]);
     let used = links.map(|(link, round)| (link, from_round(round)));
     assert_eq!(adopted, [adopt(better.clone(), &used)]);
-    assert_eq!(
-        told,
-        [PeerOutput::Answer(Answer::TopologyOptimized(Ok(better)))]
-    );
+    assert_eq!(told, [to_caller(Answer::TopologyOptimized(Ok(better)))]);
 }
 
 #[test]
@@ -169,9 +166,6 @@ fn a_failed_optimization_ends_the_call_and_late_measurements_are_dropped() {
     let late = desk.gets(PeerInput::ProbesEnded { round, ok: true });
 
     let why = CallError::OptimizationFailed;
-    assert_eq!(
-        told,
-        [PeerOutput::Answer(Answer::TopologyOptimized(Err(why)))]
-    );
+    assert_eq!(told, [to_caller(Answer::TopologyOptimized(Err(why)))]);
     assert!(late.is_empty());
 }

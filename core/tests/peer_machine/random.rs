@@ -8,13 +8,14 @@ mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pccl_core::id::GroupId;
+use pccl_core::id::{CallId, GroupId};
 use pccl_core::messages::CallKind;
 use pccl_core::peer::{AdoptedLanes, Call, Peer, PeerConfig, PeerInput, PeerOutput};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
+use crate::desk::COLLECTIVES_AT_ONCE;
 use crate::reference::Shadow;
 use crate::replayable::replayable;
 use books::{Books, Landmark};
@@ -25,6 +26,10 @@ use words::{call, wild};
 #[derive(Clone, Debug)]
 enum Move {
     Call(Call),
+    /// The call that was made so many before the last.
+    GiveUp(u8),
+    /// A call that is given up at once and made again.
+    CallTwice(Call),
     Wild(PeerInput),
     Fitting(u8),
 }
@@ -32,6 +37,8 @@ enum Move {
 fn moves() -> impl Strategy<Value = Vec<Move>> {
     let any_move = prop_oneof![
         12 => call().prop_map(Move::Call),
+        6 => (0..4_u8).prop_map(Move::GiveUp),
+        4 => call().prop_map(Move::CallTwice),
         1 => wild().prop_map(Move::Wild),
         48 => any::<u8>().prop_map(Move::Fitting),
     ];
@@ -45,6 +52,7 @@ fn play(moves: Vec<Move>) -> BTreeSet<Landmark> {
         port: 48149,
         advertise: None,
         lanes: 2,
+        collectives_max: COLLECTIVES_AT_ONCE,
     });
     let (mut sane, mut books) = (Sane::default(), Books::default());
     let mut shadow = Shadow::new();
@@ -66,20 +74,33 @@ fn play(moves: Vec<Move>) -> BTreeSet<Landmark> {
             .landmarks
             .extend(kept.then_some(Landmark::KeptThoughUp));
     };
+    let mut calls = 0_u64;
     for next in moves {
-        let input = match next {
-            Move::Call(call) => Some(PeerInput::Call(call)),
-            Move::Wild(input) => Some(input),
-            Move::Fitting(choice) => sane.next(&peer, choice),
+        let mut made = |what: Call| {
+            calls += 1;
+            let call = CallId(calls);
+            (call, PeerInput::Call { call, what })
         };
-        if let Some(input) = input {
+        let inputs = match next {
+            Move::Call(what) => vec![made(what).1],
+            Move::CallTwice(what) => {
+                let (call, first) = made(what.clone());
+                vec![first, PeerInput::GiveUp { call }, made(what).1]
+            }
+            Move::GiveUp(before) => {
+                let call = CallId(calls.saturating_sub(u64::from(before)));
+                vec![PeerInput::GiveUp { call }]
+            }
+            Move::Wild(input) => vec![input],
+            Move::Fitting(choice) => sane.next(&peer, choice).into_iter().collect(),
+        };
+        for input in inputs {
             give(&mut peer, input, &mut sane);
         }
     }
     give(&mut peer, PeerInput::MasterDisconnected, &mut sane);
     assert!(books.closed);
-    let open: Vec<_> = books.open.iter().filter(|(_, open)| **open > 0).collect();
-    assert!(open.is_empty(), "never answered: {open:?}");
+    assert!(books.open.is_empty(), "never answered: {:?}", books.open);
     books.landmarks
 }
 
@@ -123,7 +144,10 @@ fn the_random_walks_do_come_by_everything_that_a_peer_can_meet() {
         Landmark::BreakBeyondTheRing,
         Landmark::LinkFailed,
         Landmark::Withdrawal,
-        Landmark::Withdrawn,
+        Landmark::GivenUp,
+        Landmark::Waiting,
+        Landmark::Joined,
+        Landmark::PlanOfNobody,
         Landmark::StartedAndCancelled,
         Landmark::Moved,
     ];

@@ -11,7 +11,7 @@ fn an_admission_counts_as_the_newcomers_first_update() {
 
     let topology = topology(1, &[1, 2, 3]);
     let answered = Answer::TopologyUpdated(Ok(topology));
-    assert_eq!(first, [PeerOutput::Answer(answered)]);
+    assert_eq!(first, [to_caller(answered)]);
     assert!(matches!(
         sent(&second)[..],
         [ToMaster::UpdateTopology { .. }]
@@ -479,7 +479,7 @@ fn a_first_ring_that_makes_no_sense_admits_nobody() {
         let out = desk.hears(established(1, &[1, 2, 3], layout));
 
         let why = CallError::MasterMisbehaved;
-        let refused = PeerOutput::Answer(Answer::Connected(Err(why.clone())));
+        let refused = to_caller(Answer::Connected(Err(why.clone())));
         assert!(out.contains(&refused), "{layout:?}: {out:?}");
         assert!(is_gone_with(&desk, &why), "{layout:?}");
         let adopted = |output: &PeerOutput| matches!(output, PeerOutput::AdoptRing { .. });

@@ -53,7 +53,7 @@ fn an_update_is_answered_with_the_ring_that_stands() {
     let [.., told] = rewires(&mut desk);
 
     let ring = topology(2, &[1, 2, 3]);
-    let answered = PeerOutput::Answer(Answer::TopologyUpdated(Ok(ring.clone())));
+    let answered = to_caller(Answer::TopologyUpdated(Ok(ring.clone())));
     assert_eq!(told, [adopt(ring, &ADOPTED), answered]);
 }
 
@@ -126,7 +126,7 @@ fn a_peer_that_waits_for_nothing_gets_another_ring() {
     let mut withdrawn = Desk::accepted();
     withdrawn.calls(initiate(1));
     let (tag, reason) = (Tag(1), CollectiveRefusal::Withdrawn);
-    withdrawn.calls(Call::Cancel { tag });
+    withdrawn.gives_up(&initiate(1));
     withdrawn.hears(ToPeer::CollectiveRefused { tag, reason });
     for mut desk in [Desk::accepted(), withdrawn] {
         let out = rewires(&mut desk);
@@ -145,7 +145,7 @@ fn the_first_update_after_another_ring_is_answered_with_that_ring() {
 
     let ring = topology(2, &[1, 2, 3]);
     let answered = Answer::TopologyUpdated(Ok(ring));
-    assert_eq!(told, [PeerOutput::Answer(answered)]);
+    assert_eq!(told, [to_caller(answered)]);
 }
 
 /// Nobody waited for its vote.
@@ -161,7 +161,7 @@ fn a_peer_that_rests_is_told_each_ring_that_it_was_given_at_its_next_update() {
     let (epoch, broken) = (Epoch(2), BrokenLinks::NONE);
     let vote = ToMaster::UpdateTopology { epoch, broken };
     let answered = Answer::TopologyUpdated(Ok(ring));
-    assert_eq!(late, [PeerOutput::Answer(answered)]);
+    assert_eq!(late, [to_caller(answered)]);
     assert_eq!(next, [PeerOutput::Send(vote)]);
 }
 

@@ -2,7 +2,7 @@
 
 use pccl_core::id::{GroupId, Tag};
 use pccl_core::master::{MasterConfig, MasterTimer};
-use pccl_core::messages::{CollectiveRefusal, Misdeed, Refusal, ToPeer};
+use pccl_core::messages::{Misdeed, Refusal, ToPeer};
 use pccl_core::peer::{Answer, Call, CallError, PeerInput, PeerTimer};
 use pccl_core::shared_state::SyncStrategy;
 use pccl_core::states::ConnectionState;
@@ -277,16 +277,12 @@ fn a_vote_that_was_taken_back_is_waited_for_by_nobody() {
     run.settle();
     assert!(run.timers().contains(&late(&run, 1)));
 
-    run.call(0, Call::Cancel { tag: Tag(1) });
+    run.give_up(0, Tag(1));
     run.settle();
 
     assert!(!run.timers().contains(&late(&run, 1)));
-    let Answer::CollectiveEnded { result, .. } = run.outcome(0) else {
-        panic!("it is answered");
-    };
-    let reason = CollectiveRefusal::Withdrawn;
-    let tag = Tag(1);
-    assert_eq!(result, Err(CallError::CollectiveRefused { tag, reason }));
+    assert!(run.answers(0).is_empty(), "nobody waits for the answer");
+    assert!(run.seats[0].peer.view().is_idle());
 }
 
 /// Its answer says to call again, for which it has the time.

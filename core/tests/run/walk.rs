@@ -30,6 +30,8 @@ pub(crate) enum Wish {
     /// A reduce that the others may not agree with.
     Odd(u64),
     Cancel(u64),
+    /// What it calls that is no collective.
+    GiveUp,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +74,7 @@ pub(crate) fn wish() -> impl Strategy<Value = Wish> {
         8 => (0..3_u64).prop_map(Wish::Reduce),
         1 => (0..3_u64).prop_map(Wish::Odd),
         1 => (0..3_u64).prop_map(Wish::Cancel),
+        1 => Just(Wish::GiveUp),
     ]
 }
 
@@ -160,7 +163,7 @@ impl Walk {
             Move::Leave(seat) => {
                 let seat = self.pick(seat);
                 if self.run.seats[seat].acts() {
-                    self.run.call(seat, Call::Leave);
+                    self.run.leave(seat);
                 }
             }
             Move::Break(seat, kept) => self.run.break_link(self.pick(seat), usize::from(kept) % 4),
@@ -242,7 +245,8 @@ impl Walk {
                     spec,
                 }
             }
-            Wish::Cancel(tag) => Call::Cancel { tag: Tag(tag) },
+            Wish::Cancel(tag) => return self.run.give_up(no, Tag(tag)),
+            Wish::GiveUp => return self.run.give_up_major(no),
         };
         self.run.call(no, call);
     }

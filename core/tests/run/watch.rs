@@ -200,12 +200,20 @@ impl Watch {
         }
     }
 
-    pub(crate) fn after_message(&mut self, no: SeatNo, seat: &Seat, message: &ToPeer) {
+    /// `is_answered`: its user waited for this. Who has given a synchronization up takes nothing from it.
+    pub(crate) fn after_message(
+        &mut self,
+        no: SeatNo,
+        seat: &Seat,
+        message: &ToPeer,
+        is_answered: bool,
+    ) {
         if let ToPeer::SharedStateConcluded {
             round,
             result: Ok(revision),
         } = message
             && seat.is_in_the_run()
+            && is_answered
         {
             let entries = seat.plane.memory.entries.iter();
             let compared = entries.filter(|entry| !entry.allow_content_inequality);

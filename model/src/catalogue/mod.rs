@@ -3,6 +3,7 @@
 mod collectives;
 mod deadlines;
 mod entries;
+mod given_up;
 mod groups;
 mod membership;
 mod neighbours;
@@ -26,6 +27,7 @@ pub fn standard() -> Vec<Scenario> {
     all.extend(neighbours::all());
     all.extend(groups::all());
     all.extend(entries::all());
+    all.extend(given_up::all());
     all.sort_by_key(|scenario| (scenario.seats.len(), scenario.faults));
     all
 }
@@ -83,6 +85,7 @@ const fn inside(program: &'static Program) -> SeatPlan {
         revision: 0,
         second: None,
         restart: false,
+        collectives_max: 8,
     }
 }
 

@@ -179,19 +179,61 @@ pub(super) static SYNC_THEN_YIELD: Program = Program {
     ])
 };
 pub(super) static QUIT: Program = program(&[Do::Start(1), Do::Leave]);
-pub(super) static CANCEL: Program = program(&[Do::Start(1), Do::Cancel(1), Do::Finish(1)]);
+pub(super) static CANCEL: Program = program(&[Do::Start(1), Do::Cancel(1)]);
 /// Gives a reduce up, and goes on with something else at once.
 pub(super) static CANCEL_AND_GO: Program = program(&[
     Do::Start(1),
     Do::Cancel(1),
-    Do::Finish(1),
     Do::Update,
     Do::Start(1),
     Do::Finish(1),
 ]);
 /// Gives a reduce up, and lets newcomers in.
-pub(super) static CANCEL_THEN_UPDATE: Program =
-    program(&[Do::Start(1), Do::Cancel(1), Do::Finish(1), Do::Update]);
+pub(super) static CANCEL_THEN_UPDATE: Program = program(&[Do::Start(1), Do::Cancel(1), Do::Update]);
+/// Gives a reduce up, and makes it again at once.
+pub(super) static CANCEL_AND_AGAIN: Program =
+    program(&[Do::Start(1), Do::Cancel(1), Do::Start(1), Do::Finish(1)]);
+/// Gives an update up, and makes it again.
+pub(super) static UPDATE_DROPPED: Program = program(&[
+    Do::Update,
+    Do::Drop,
+    Do::Update,
+    Do::Start(1),
+    Do::Finish(1),
+]);
+/// Gives a question up, and asks again.
+pub(super) static QUESTION_DROPPED: Program =
+    program(&[Do::Ask, Do::Drop, Do::Ask, Do::Start(1), Do::Finish(1)]);
+pub(super) static ASK_REDUCE: Program = program(&[Do::Ask, Do::Start(1), Do::Finish(1)]);
+/// Gives a synchronization up, and does something else.
+pub(super) static SYNC_DROPPED: Program =
+    program(&[Do::Sync(EnforcePopular), Do::Drop, Do::Update]);
+/// Gives a synchronization up, and synchronizes.
+pub(super) static SYNC_DROPPED_AND_AGAIN: Program =
+    program(&[Do::Sync(EnforcePopular), Do::Drop, Do::Sync(EnforcePopular)]);
+/// Gives an optimization up, and reduces.
+pub(super) static OPTIMIZE_DROPPED: Program =
+    program(&[Do::Optimize, Do::Drop, Do::Start(1), Do::Finish(1)]);
+/// Three reduces at once.
+pub(super) static TAGS_123: Program = program(&[
+    Do::Start(1),
+    Do::Start(2),
+    Do::Start(3),
+    Do::Finish(1),
+    Do::Finish(2),
+    Do::Finish(3),
+]);
+/// The same, of which the second is given up.
+pub(super) static TAGS_123_WITHOUT_2: Program = program(&[
+    Do::Start(1),
+    Do::Start(2),
+    Do::Start(3),
+    Do::Cancel(2),
+    Do::Finish(1),
+    Do::Finish(3),
+]);
+pub(super) static TAGS_13: Program =
+    program(&[Do::Start(1), Do::Start(3), Do::Finish(1), Do::Finish(3)]);
 pub(super) static LONGER: Program = program(&[Do::StartLonger(1), Do::Finish(1)]);
 pub(super) static ODD: Program = program(&[Do::StartOdd(1), Do::Finish(1)]);
 pub(super) static TWICE: Program = program(&[Do::Start(1), Do::StartTwice(1), Do::Finish(1)]);

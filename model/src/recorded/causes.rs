@@ -1,6 +1,6 @@
 //! Why collectives were aborted, and whether any was not.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pccl_core::id::{PeerId, Seq, Tag};
 use pccl_core::master::{MasterInput, MasterOutput, MasterTimer};
@@ -199,9 +199,17 @@ fn gave_up(logs: &Logs, master: usize, peer: PeerId, (tag, seq): (Tag, Seq)) -> 
     let Some(log) = log_of(logs, master, peer) else {
         return true;
     };
+    let mut calls = BTreeSet::new();
     let mut records = log.records.iter();
     records.any(|record| match &record.input {
-        PeerInput::Call(Call::Cancel { tag: given_up }) => *given_up == tag,
+        PeerInput::Call {
+            call,
+            what: Call::Initiate { tag: of, .. },
+        } if *of == tag => {
+            calls.insert(*call);
+            false
+        }
+        PeerInput::GiveUp { call } => calls.contains(call),
         PeerInput::RingEnded {
             seq: ended,
             outcome: RingOutcome::Cancelled,

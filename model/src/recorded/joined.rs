@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use pccl_core::id::{GroupId, Identity, PeerId, Round, Seq, Tag};
+use pccl_core::id::{CallId, GroupId, Identity, PeerId, Round, Seq, Tag};
 use pccl_core::log::Machine;
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput};
 use pccl_core::peer::{Answer, Peer, PeerInput, PeerOutput};
@@ -154,9 +154,9 @@ impl<'a> Joined<'a> {
             PeerOutput::Establish { links, .. } => {
                 watch::ordered(self, links.iter().map(|order| order.lanes));
             }
-            PeerOutput::MoveState(plan) => watch::planned(self, plan),
+            PeerOutput::MoveState { plan, .. } => watch::planned(self, plan),
             PeerOutput::Probe { probes, .. } => watch::ordered(self, probes.iter().copied()),
-            PeerOutput::Answer(answer) => {
+            PeerOutput::Answer { answer, .. } => {
                 watch::is_restored(self, place, answer);
                 if let Answer::Synchronized(Ok(synchronized)) = answer {
                     watch::holds_the_same(self, place, synchronized.revision);
@@ -322,8 +322,8 @@ impl Source for Joined<'_> {
         self.seats[at].took_back
     }
 
-    fn waits_for(&self, at: usize, answer: &Answer) -> bool {
-        self.seats[at].waits_for(answer)
+    fn waits_for(&self, at: usize, call: CallId, answer: &Answer) -> bool {
+        self.seats[at].waits_for(call, answer)
     }
 
     fn misuses(&self, _: usize) -> bool {

@@ -110,7 +110,10 @@ impl Surroundings {
         self.note_expiry(input);
         self.is_still_there(input)?;
         match input {
-            PeerInput::Call(_) | PeerInput::MasterDisconnected => Ok(()),
+            PeerInput::Call { .. }
+            | PeerInput::GiveUp { .. }
+            | PeerInput::Leave
+            | PeerInput::MasterDisconnected => Ok(()),
             PeerInput::Message(message) => holds(self.said_hello, Rule::HelloFirst, || {
                 format!("it hears {message:?} before its hello")
             }),
@@ -142,9 +145,11 @@ impl Surroundings {
 
     fn is_still_there(&self, input: &PeerInput) -> Result<(), Unsound> {
         let may_come = match input {
-            PeerInput::Call(_) | PeerInput::RingEnded { .. } | PeerInput::TransfersEnded { .. } => {
-                true
-            }
+            PeerInput::Call { .. }
+            | PeerInput::GiveUp { .. }
+            | PeerInput::Leave
+            | PeerInput::RingEnded { .. }
+            | PeerInput::TransfersEnded { .. } => true,
             PeerInput::TimerFired(_) | PeerInput::Moved => !self.closed || self.closed_by_a_timer,
             PeerInput::Message(_)
             | PeerInput::MasterDisconnected
@@ -258,7 +263,7 @@ impl Surroundings {
     fn is_told(&mut self, output: &PeerOutput, input: &PeerInput) {
         match output {
             PeerOutput::Send(ToMaster::Hello(_)) => self.said_hello = true,
-            PeerOutput::Send(_) | PeerOutput::Answer(_) => {}
+            PeerOutput::Send(_) | PeerOutput::Answer { .. } => {}
             PeerOutput::Establish { round, links } => {
                 let links = links.iter().map(|order| (order.link(), Ordered::of(order)));
                 self.attempt = Some(Attempt {
@@ -278,7 +283,7 @@ impl Surroundings {
             PeerOutput::RunRing { seq, .. } => {
                 self.rings.entry(*seq).or_insert(false);
             }
-            PeerOutput::MoveState(plan) => {
+            PeerOutput::MoveState { plan, .. } => {
                 self.has_lanes = true;
                 self.plans.insert(plan.round, Plan::of(plan));
             }

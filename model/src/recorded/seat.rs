@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pccl_core::id::{ContentHash, EntryIndex, GroupId, PeerId, Round, Seq, Tag};
+use pccl_core::id::{CallId, ContentHash, EntryIndex, GroupId, PeerId, Round, Seq, Tag};
 use pccl_core::log::Machine;
 use pccl_core::messages::{CollectiveRefusal, RingOutcome, ToMaster, ToPeer};
 use pccl_core::peer::{
@@ -38,20 +38,21 @@ pub(super) struct Seat {
     moving: Option<SyncPlan>,
     is_probing: bool,
     entries: Vec<EntryInfo>,
-    open: Open,
+    /// The calls that wait for an answer.
+    open: BTreeMap<CallId, Kind>,
     records_left: usize,
     is_out: bool,
 }
 
-/// Calls that wait for an answer.
-#[derive(Default)]
-struct Open {
-    connect: u32,
-    update: u32,
-    optimize: u32,
-    sync: u32,
-    query: u32,
-    collectives: BTreeMap<Tag, u32>,
+/// A kind of call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Connect,
+    Update,
+    Query,
+    Optimize,
+    Sync,
+    Collective(Tag),
 }
 
 impl Seat {
@@ -72,7 +73,7 @@ impl Seat {
             moving: None,
             is_probing: false,
             entries: Vec::new(),
-            open: Open::default(),
+            open: BTreeMap::new(),
             records_left: log.records.len(),
             is_out: false,
         }
@@ -116,25 +117,25 @@ impl Seat {
         Compared::of(ContentHash(folded))
     }
 
-    pub(super) fn waits_for(&self, answer: &Answer) -> bool {
-        let open = &self.open;
-        let waiting = match answer {
-            Answer::Connected(_) => open.connect,
-            Answer::TopologyUpdated(_) => open.update,
-            Answer::TopologyOptimized(_) => open.optimize,
-            Answer::Synchronized(_) => open.sync,
-            Answer::PeersPending(_) => open.query,
-            Answer::CollectiveEnded { tag, .. } => {
-                open.collectives.get(tag).copied().unwrap_or_default()
-            }
+    pub(super) fn waits_for(&self, call: CallId, answer: &Answer) -> bool {
+        let kind = match answer {
+            Answer::Connected(_) => Kind::Connect,
+            Answer::TopologyUpdated(_) => Kind::Update,
+            Answer::TopologyOptimized(_) => Kind::Optimize,
+            Answer::Synchronized(_) => Kind::Sync,
+            Answer::PeersPending(_) => Kind::Query,
+            Answer::CollectiveEnded { tag, .. } => Kind::Collective(*tag),
         };
-        waiting > 0
+        self.open.get(&call) == Some(&kind)
     }
 
     /// Something happens to it.
     pub(super) fn notes_input(&mut self, input: &PeerInput) {
         match input {
-            PeerInput::Call(call) => self.open.notes(call),
+            PeerInput::Call { call, what } => {
+                self.open.insert(*call, kind_of(what));
+            }
+            PeerInput::GiveUp { call } => self.gives_up(*call),
             PeerInput::LinkBroke { link, built } => self.loses(*link, *built),
             PeerInput::RingEnded { seq, outcome } => {
                 let is_done = *outcome == RingOutcome::Done;
@@ -159,6 +160,13 @@ impl Seat {
         }
     }
 
+    /// What was whole for this call is nobody's.
+    fn gives_up(&mut self, call: CallId) {
+        if let Some(Kind::Collective(tag)) = self.open.remove(&call) {
+            self.rings.retain(|of, (_, runs)| *of != tag || *runs);
+        }
+    }
+
     fn loses(&mut self, link: LinkId, built: Round) {
         let mut known = self.ordered.iter_mut().chain(&mut self.standing);
         if let Some(lanes) = known.find(|lanes| (lanes.link, lanes.built) == (link, built)) {
@@ -170,7 +178,10 @@ impl Seat {
     pub(super) fn notes_output(&mut self, output: &PeerOutput) {
         match output {
             PeerOutput::Send(message) => self.says(message),
-            PeerOutput::Answer(answer) => self.answers(answer),
+            PeerOutput::Answer { call, answer } => {
+                self.open.remove(call);
+                self.answers(answer);
+            }
             PeerOutput::Establish { round, links } => {
                 let ordered = links.iter().map(|order| Standing {
                     link: order.link(),
@@ -202,7 +213,7 @@ impl Seat {
             PeerOutput::StopRing { seq } => {
                 self.rings.retain(|_, (known, runs)| known != seq || !*runs);
             }
-            PeerOutput::MoveState(plan) => self.moving = Some(plan.clone()),
+            PeerOutput::MoveState { plan, .. } => self.moving = Some(plan.clone()),
             PeerOutput::CommitState { round } => self.commits(*round),
             PeerOutput::DropState { .. } => self.moving = None,
             PeerOutput::Probe { .. } => self.is_probing = true,
@@ -229,7 +240,6 @@ impl Seat {
     }
 
     fn answers(&mut self, answer: &Answer) {
-        self.open.closes(answer);
         match answer {
             Answer::CollectiveEnded { tag, result } => {
                 if !matches!(result, Err(CallError::Usage(_))) {
@@ -257,28 +267,13 @@ impl Seat {
     }
 }
 
-impl Open {
-    fn notes(&mut self, call: &Call) {
-        match call {
-            Call::Connect => self.connect += 1,
-            Call::UpdateTopology => self.update += 1,
-            Call::ArePeersPending => self.query += 1,
-            Call::OptimizeTopology => self.optimize += 1,
-            Call::SyncSharedState(_) => self.sync += 1,
-            Call::Initiate { tag, .. } => *self.collectives.entry(*tag).or_default() += 1,
-            Call::Cancel { .. } | Call::Leave => {}
-        }
-    }
-
-    fn closes(&mut self, answer: &Answer) {
-        let open = match answer {
-            Answer::Connected(_) => &mut self.connect,
-            Answer::TopologyUpdated(_) => &mut self.update,
-            Answer::TopologyOptimized(_) => &mut self.optimize,
-            Answer::Synchronized(_) => &mut self.sync,
-            Answer::PeersPending(_) => &mut self.query,
-            Answer::CollectiveEnded { tag, .. } => self.collectives.entry(*tag).or_default(),
-        };
-        *open = open.saturating_sub(1);
+fn kind_of(call: &Call) -> Kind {
+    match call {
+        Call::Connect => Kind::Connect,
+        Call::UpdateTopology => Kind::Update,
+        Call::ArePeersPending => Kind::Query,
+        Call::OptimizeTopology => Kind::Optimize,
+        Call::SyncSharedState(_) => Kind::Sync,
+        Call::Initiate { tag, .. } => Kind::Collective(*tag),
     }
 }

@@ -41,6 +41,7 @@ mod trouble;
 mod verdicts;
 mod voters;
 mod waiting;
+mod waits;
 
 use pccl_core::id::{GroupId, PeerId};
 use pccl_core::master::Master;
@@ -58,6 +59,7 @@ pub(crate) use peer::{
     peer_moved, ring_runs,
 };
 pub(crate) use source::{Source, Standing, order_to_connect};
+pub(crate) use waits::waits;
 
 /// No queue of messages holds more: the most is one answer per call, the plan of each kind of round,
 /// a farewell and its reason.

@@ -11,6 +11,7 @@ use super::groups::epochs;
 use super::signs_of_life::signs_of_life;
 use super::source::Source;
 use super::told::{error_of, passed_on};
+use super::waits::{collectives_take_turns, what_was_given_up_does_not_run};
 use crate::claim::Claim;
 use crate::milestone::Milestone;
 use crate::run::{Run, small};
@@ -24,17 +25,10 @@ pub(crate) fn peer_moved(
     out: &[PeerOutput],
 ) {
     peer_keeps(run, no, was_connected, heard, out);
-    what_was_given_up_does_not_run(run, no, out);
+    what_was_given_up_does_not_run(run, no, heard, out);
+    collectives_take_turns(run, no, out);
     signs_of_life(run, no, heard, out);
     who_rests_is_told_its_ring(run, no, heard, out);
-}
-
-/// A call may cross the start of what it gives up: then nothing is begun any more.
-fn what_was_given_up_does_not_run(run: &mut Run<'_>, no: SeatNo, out: &[PeerOutput]) {
-    let begins = |output: &PeerOutput| matches!(output, PeerOutput::RunRing { .. });
-    if run.seat(no).user.has_given_up() && out.iter().any(begins) {
-        run.breaks(Claim::GivenUp);
-    }
 }
 
 /// The others did not wait for the vote of a peer that rests, so it does not wait for them.
@@ -44,23 +38,35 @@ fn who_rests_is_told_its_ring(
     heard: &PeerInput,
     out: &[PeerOutput],
 ) {
-    let is_answer =
-        |output: &PeerOutput| matches!(output, PeerOutput::Answer(Answer::TopologyUpdated(Ok(_))));
+    let is_answer = |output: &PeerOutput| {
+        matches!(
+            output,
+            PeerOutput::Answer {
+                answer: Answer::TopologyUpdated(Ok(_)),
+                ..
+            }
+        )
+    };
     let is_answered = out.iter().any(is_answer);
     let rests = !run.seat(no).has_voted;
     let was_told = run.seat(no).was_told_a_ring;
     let is_told = match heard {
         PeerInput::Message(ToPeer::TopologyEstablished { .. }) => rests && !is_answered,
-        PeerInput::Call(Call::UpdateTopology) => {
+        PeerInput::Call {
+            what: Call::UpdateTopology,
+            ..
+        } => {
             let goes_on = run.peer(no).view().ended().is_none();
             if was_told && goes_on && !is_answered {
                 run.breaks(Claim::Ballots);
             }
             false
         }
-        PeerInput::Call(
-            Call::OptimizeTopology | Call::SyncSharedState(_) | Call::Initiate { .. } | Call::Leave,
-        ) => false,
+        PeerInput::Call {
+            what: Call::OptimizeTopology | Call::SyncSharedState(_) | Call::Initiate { .. },
+            ..
+        }
+        | PeerInput::Leave => false,
         _ => was_told,
     };
     if is_told != was_told {
@@ -91,8 +97,15 @@ pub(crate) fn peer_keeps<S: Source>(
         run.breaks(Claim::Frames);
     }
     let writes = |output: &PeerOutput| matches!(output, PeerOutput::CommitState { .. });
-    let succeeded =
-        |output: &PeerOutput| matches!(output, PeerOutput::Answer(Answer::Synchronized(Ok(_))));
+    let succeeded = |output: &PeerOutput| {
+        matches!(
+            output,
+            PeerOutput::Answer {
+                answer: Answer::Synchronized(Ok(_)),
+                ..
+            }
+        )
+    };
     if out.iter().any(writes) && !out.iter().any(succeeded) {
         run.breaks(Claim::SharedState);
     }
@@ -103,10 +116,10 @@ pub(crate) fn peer_keeps<S: Source>(
         run.breaks(Claim::Named);
     }
     for output in out {
-        let PeerOutput::Answer(answer) = output else {
+        let PeerOutput::Answer { call, answer } = output else {
             continue;
         };
-        if !run.waits_for(no, answer) || !is_well_ended(run, no, answer) {
+        if !run.waits_for(no, *call, answer) || !is_well_ended(run, no, answer) {
             run.breaks(Claim::AnsweredOnce);
         }
         if !names_its_ring(run, no, out, answer) {

@@ -129,9 +129,10 @@ fn begin_anew_when_they_should(
         .collect();
     let (silence, heartbeat, signs): (Option<Duration>, Option<Duration>, Option<bool>) =
         match heard {
-            PeerInput::Call(Call::Connect) if phase == PeerPhase::AwaitingWelcome => {
-                (Some(WELCOME_LIMIT), None, None)
-            }
+            PeerInput::Call {
+                what: Call::Connect,
+                ..
+            } if phase == PeerPhase::AwaitingWelcome => (Some(WELCOME_LIMIT), None, None),
             PeerInput::Message(message) => {
                 let is_welcome = matches!(message, ToPeer::Welcome { .. });
                 let heartbeat = is_welcome.then_some(config.heartbeat);

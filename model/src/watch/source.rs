@@ -5,7 +5,7 @@
 
 use std::net::SocketAddr;
 
-use pccl_core::id::{GroupId, Identity, PeerId, Round, Seq, Tag};
+use pccl_core::id::{CallId, GroupId, Identity, PeerId, Round, Seq, Tag};
 use pccl_core::master::MasterConfig;
 use pccl_core::messages::{CallKind, ToPeer};
 use pccl_core::peer::{Answer, Peer};
@@ -19,7 +19,7 @@ use crate::link::End;
 use crate::milestone::Milestone;
 use crate::plane::Order;
 use crate::prologue;
-use crate::run::{Run, is_vote, small};
+use crate::run::{Run, is_for, is_vote, small};
 use crate::script::{Do, UPDATES_MANY};
 use crate::state::{Ghost, Life, Seat, address_of, config};
 use crate::step::SeatNo;
@@ -119,8 +119,8 @@ pub(crate) trait Source {
     fn has_voted(&self, at: Self::Place) -> bool;
     /// Whether it has taken its last vote back.
     fn took_back(&self, at: Self::Place) -> bool;
-    /// Whether its user waits for this answer.
-    fn waits_for(&self, at: Self::Place, answer: &Answer) -> bool;
+    /// Whether its user waits for this answer to this call.
+    fn waits_for(&self, at: Self::Place, call: CallId, answer: &Answer) -> bool;
     /// Whether its user makes calls that are not possible.
     fn misuses(&self, at: Self::Place) -> bool;
 }
@@ -297,8 +297,11 @@ impl Source for Run<'_> {
         self.seat(at).took_back
     }
 
-    fn waits_for(&self, at: SeatNo, answer: &Answer) -> bool {
+    fn waits_for(&self, at: SeatNo, call: CallId, answer: &Answer) -> bool {
         let user = &self.seat(at).user;
+        if !is_for(call, answer) {
+            return false;
+        }
         match answer {
             Answer::Connected(_) => user.waits_to_connect(),
             Answer::TopologyUpdated(_) => user.waits_in(CallKind::UpdateTopology),

@@ -2,7 +2,7 @@
 //! did.
 
 use pccl_core::messages::{CallFailure, CollectiveRefusal, ToMaster, ToPeer};
-use pccl_core::peer::{Answer, Call, CallError, PeerInput, PeerOutput, PeerTimer};
+use pccl_core::peer::{Answer, CallError, PeerInput, PeerOutput, PeerTimer};
 
 use super::source::Source;
 use crate::claim::Claim;
@@ -14,9 +14,9 @@ pub(super) fn passed_on(
     out: &[PeerOutput],
 ) {
     // Who is out of the run, and calls, is told once more what has ended it.
-    let is_over = !was_connected && matches!(heard, PeerInput::Call(_));
+    let is_over = !was_connected && matches!(heard, PeerInput::Call { .. });
     let is_true = |output: &PeerOutput| match output {
-        PeerOutput::Answer(answer) => {
+        PeerOutput::Answer { answer, .. } => {
             is_over || error_of(answer).is_none_or(|why| is_told(heard, why))
         }
         PeerOutput::Send(message) => is_reported(heard, message),
@@ -79,7 +79,7 @@ fn is_told(heard: &PeerInput, why: &CallError) -> bool {
         CallError::Kicked(misdeed) => {
             matches!(message, Some(ToPeer::Kicked(said)) if said == misdeed)
         }
-        CallError::Left => *heard == PeerInput::Call(Call::Leave),
+        CallError::Left => *heard == PeerInput::Leave,
         // Another claim's.
         _ => true,
     }
@@ -101,6 +101,12 @@ fn is_reported(heard: &PeerInput, message: &ToMaster) -> bool {
             link: *link,
             failure: *failure,
         },
+        // Nobody moves what was given up.
+        ToMaster::SharedStateDone {
+            ok: false,
+            with: None,
+            ..
+        } if is_for_nobody(heard) => return true,
         ToMaster::SharedStateDone { round, ok, with } => PeerInput::TransfersEnded {
             round: *round,
             ok: *ok,
@@ -122,4 +128,12 @@ fn is_reported(heard: &PeerInput, message: &ToMaster) -> bool {
         _ => return true,
     };
     said == *heard
+}
+
+/// Whether a synchronization is given up, or a plan comes for one that was.
+fn is_for_nobody(heard: &PeerInput) -> bool {
+    matches!(
+        heard,
+        PeerInput::GiveUp { .. } | PeerInput::Message(ToPeer::SharedStatePlan(_))
+    )
 }

@@ -3,7 +3,7 @@
 use pccl_core::id::{ConnId, PeerId, Round, Seq};
 use pccl_core::master::{MasterInput, MasterOutput, MasterTimer};
 use pccl_core::messages::{Misdeed, RingOutcome, ToMaster, ToPeer};
-use pccl_core::peer::{Call, PeerInput, PeerOutput, PeerTimer};
+use pccl_core::peer::{PeerInput, PeerOutput, PeerTimer};
 use pccl_core::topology::{LaneFailure, LinkId, Ring};
 use pccl_model::recorded::Rule;
 
@@ -21,7 +21,7 @@ const LINK: LinkId = LinkId::to(PeerId(1));
 fn with(input: PeerInput) -> Files {
     let mut files = full_run();
     change_peer(&mut files, "peer-0", |inputs| {
-        let leave = position(inputs, |input| *input == PeerInput::Call(Call::Leave));
+        let leave = position(inputs, |input| *input == PeerInput::Leave);
         inputs.insert(leave, input);
     });
     files

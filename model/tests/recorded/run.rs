@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
-use pccl_core::id::{ConnId, ContentHash, GroupId, PeerId, Revision, Round, Seq, Tag};
+use pccl_core::id::{CallId, ConnId, ContentHash, GroupId, PeerId, Revision, Round, Seq, Tag};
 use pccl_core::log::{Encoder, Machine};
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
 use pccl_core::messages::{RingOutcome, ToMaster, ToPeer};
@@ -84,6 +84,8 @@ pub(crate) struct Run {
     solver: VecDeque<MasterInput>,
     pub(crate) rings: Rings,
     revision: u64,
+    /// The last call that was made, by whomever.
+    calls: CallId,
 }
 
 impl Run {
@@ -99,6 +101,7 @@ impl Run {
             solver: VecDeque::new(),
             rings: Rings::Whole,
             revision: 0,
+            calls: CallId(0),
         }
     }
 
@@ -117,6 +120,7 @@ impl Run {
             port: 50_000 + u16::try_from(number).unwrap(),
             advertise: None,
             lanes: 2,
+            collectives_max: 16,
         };
         self.peers.push(Process {
             machine: Recorded::new(&config),
@@ -238,9 +242,14 @@ impl Run {
         built
     }
 
-    pub(crate) fn calls(&mut self, number: usize, call: Call) {
-        self.peer_hears(number, PeerInput::Call(call));
+    pub(crate) fn calls(&mut self, number: usize, what: Call) {
+        self.only_calls(number, what);
         self.settle();
+    }
+
+    /// A peer leaves, and nothing follows from it elsewhere.
+    pub(crate) fn only_leaves(&mut self, number: usize) {
+        self.peer_hears(number, PeerInput::Leave);
     }
 
     /// A peer shows that it lives.
@@ -265,7 +274,8 @@ impl Run {
     /// All leave, and the master is stopped.
     pub(crate) fn ends(mut self) -> Files {
         for number in self.living() {
-            self.calls(number, Call::Leave);
+            self.only_leaves(number);
+            self.settle();
         }
         self.master_hears(MasterInput::Stop);
         self.settle();
@@ -288,8 +298,10 @@ impl Run {
     }
 
     /// A call, and nothing that follows from it elsewhere.
-    pub(crate) fn only_calls(&mut self, number: usize, call: Call) {
-        self.peer_hears(number, PeerInput::Call(call));
+    pub(crate) fn only_calls(&mut self, number: usize, what: Call) {
+        self.calls = self.calls.next();
+        let call = self.calls;
+        self.peer_hears(number, PeerInput::Call { call, what });
     }
 
     /// The master's process is killed, and everybody's connection ends.
@@ -406,7 +418,7 @@ impl Run {
                         !matches!(input, PeerInput::RingEnded { seq: known, .. } if *known == seq)
                     });
                 }
-                PeerOutput::MoveState(plan) => plane.push_back(PeerInput::TransfersEnded {
+                PeerOutput::MoveState { plan, .. } => plane.push_back(PeerInput::TransfersEnded {
                     round: plan.round,
                     ok: true,
                     with: None,

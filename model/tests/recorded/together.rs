@@ -105,7 +105,7 @@ fn a_peer_that_left_before_its_welcome_is_found() {
     let mut run = Run::of(2);
     let hasty = run.starts();
     run.only_calls(hasty, Call::Connect);
-    run.only_calls(hasty, Call::Leave);
+    run.only_leaves(hasty);
     run.only_up(hasty);
     run.reduces();
 

@@ -141,10 +141,6 @@ pub struct Seat {
     pub(super) habit: Habit,
     /// The call that is open, and since when.
     pub(super) open: Option<(Ask, Micros)>,
-    /// A call whose future was dropped is open still.
-    pub(super) dropped: bool,
-    /// What is called once that has ended.
-    pub(super) pending: Option<Ask>,
     pub(super) record: Record,
 }
 
@@ -190,8 +186,6 @@ impl Seat {
             memory: plan.memory,
             habit: Habit::default(),
             open: None,
-            dropped: false,
-            pending: None,
             record: Record::default(),
         }
     }

@@ -1,6 +1,6 @@
 //! Users: their programs call, are answered, and go on.
 
-use super::machines::{Ask, Dropped, Heard, Out, PeerDesk, Trouble};
+use super::machines::{Ask, Heard, Out, PeerDesk, Trouble};
 use super::network::SeatNo;
 use super::program::{Rarely, Step};
 use super::seat::Exit;
@@ -19,7 +19,7 @@ impl World {
         let desk = PeerDesk::new(settled.group, settled.address, port, settled.lanes);
         (seat.desk, seat.wakes) = (Some(desk), Micros::MAX);
         seat.life += 1;
-        (seat.open, seat.dropped, seat.pending) = (None, false, None);
+        seat.open = None;
         seat.program.begin();
         if let Some(process) = self.process(no) {
             self.call(process, Ask::Connect);
@@ -29,11 +29,6 @@ impl World {
     fn call(&mut self, process: Process, ask: Ask) {
         let now = self.now();
         let seat = &mut self.seats[process.seat.0];
-        if seat.dropped {
-            // As the client does: the call that was dropped has to end first.
-            seat.pending = Some(ask);
-            return;
-        }
         seat.open = Some((ask, now));
         self.with_desk(process, |desk, now| desk.ask(now, ask));
     }
@@ -77,10 +72,8 @@ impl World {
             Rarely::Optimize => self.call(process, Ask::Optimize),
             Rarely::UpdateAndDrop => {
                 self.call(process, Ask::Update);
-                self.seats[process.seat.0].dropped = true;
-                self.with_desk(process, |desk, now| {
-                    desk.ask(now, Ask::Drop(Dropped::Major))
-                });
+                self.seats[process.seat.0].open = None;
+                self.with_desk(process, |desk, now| desk.ask(now, Ask::Drop));
                 self.user_is_done(process);
             }
             Rarely::Leave => self.with_desk(process, |desk, now| desk.ask(now, Ask::Leave)),
@@ -93,10 +86,6 @@ impl World {
         let open = seat.open.take();
         if let (Some((Ask::Update, since)), Heard::Updated) = (open, &heard) {
             seat.record.updates.push((now, now - since));
-        }
-        if std::mem::take(&mut seat.dropped) {
-            self.dropped_call_ended(process, heard);
-            return;
         }
         match heard {
             Heard::Failed(trouble) => self.user_fails(process, trouble),
@@ -124,15 +113,6 @@ impl World {
     fn user_is_done(&mut self, process: Process) {
         self.seats[process.seat.0].program.done();
         self.after(TURN, Happening::UserGoesOn(process));
-    }
-
-    fn dropped_call_ended(&mut self, process: Process, heard: Heard) {
-        if let Heard::Failed(Trouble::Over) = heard {
-            return;
-        }
-        if let Some(ask) = self.seats[process.seat.0].pending.take() {
-            self.call(process, ask);
-        }
     }
 
     fn user_fails(&mut self, process: Process, trouble: Trouble) {

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pccl_core::id::{PeerId, Seq, Tag};
-use pccl_core::messages::{CallKind, CollectiveRefusal, ToMaster, ToPeer};
+use pccl_core::id::{CallId, PeerId, Seq, Tag};
+use pccl_core::messages::{CallKind, ToMaster, ToPeer};
 use pccl_core::peer::{
     AdoptedLanes, Answer, Call, CallError, Peer, PeerInput, PeerOutput, PeerPhase,
 };
@@ -11,7 +11,7 @@ use pccl_core::topology::{BrokenLinks, LinkId, Ring, Way};
 
 use crate::desk::{ME, spec};
 
-/// A kind of answer: the calls of one kind can be told apart by nothing else.
+/// A kind of call, and of answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     Connect,
@@ -22,15 +22,14 @@ pub(super) enum Kind {
     Collective(Tag),
 }
 
-fn asked_for(call: &Call) -> Option<Kind> {
+fn asked_for(call: &Call) -> Kind {
     match call {
-        Call::Connect => Some(Kind::Connect),
-        Call::UpdateTopology => Some(Kind::Update),
-        Call::ArePeersPending => Some(Kind::Query),
-        Call::OptimizeTopology => Some(Kind::Optimize),
-        Call::SyncSharedState(_) => Some(Kind::Sync),
-        Call::Initiate { tag, .. } => Some(Kind::Collective(*tag)),
-        Call::Cancel { .. } | Call::Leave => None,
+        Call::Connect => Kind::Connect,
+        Call::UpdateTopology => Kind::Update,
+        Call::ArePeersPending => Kind::Query,
+        Call::OptimizeTopology => Kind::Optimize,
+        Call::SyncSharedState(_) => Kind::Sync,
+        Call::Initiate { tag, .. } => Kind::Collective(*tag),
     }
 }
 
@@ -65,7 +64,13 @@ pub(super) enum Landmark {
     RingIn(Option<CallKind>),
     LinkFailed,
     Withdrawal,
-    Withdrawn,
+    GivenUp,
+    /// A call had to wait.
+    Waiting,
+    /// A call is answered with one that was given up.
+    Joined,
+    /// A plan for a synchronization that was given up.
+    PlanOfNobody,
     /// A vote to start that was withdrawn too late.
     StartedAndCancelled,
     Moved,
@@ -74,7 +79,8 @@ pub(super) enum Landmark {
 /// Keeps the books: what is open, and what may still come out.
 #[derive(Default)]
 pub(super) struct Books {
-    pub(super) open: BTreeMap<Kind, u32>,
+    /// The calls that have to be answered.
+    pub(super) open: BTreeMap<CallId, Kind>,
     pub(super) closed: bool,
     /// Executions that commenced and were not stopped.
     begun: Vec<Seq>,
@@ -90,12 +96,22 @@ impl Books {
         out: &[PeerOutput],
     ) {
         let call = match input {
-            PeerInput::Call(call) => asked_for(call),
+            PeerInput::Call { call, what } => {
+                self.open.insert(*call, asked_for(what));
+                Some(*call)
+            }
+            PeerInput::GiveUp { call } => {
+                let was_open = self.open.remove(call).is_some();
+                self.landmarks.extend(was_open.then_some(Landmark::GivenUp));
+                None
+            }
             _ => None,
         };
-        if let Some(kind) = call {
-            *self.open.entry(kind).or_default() += 1;
-        }
+        let view = after.view();
+        let waits = call.is_some_and(|call| view.waiting().any(|waiting| waiting == call));
+        self.landmarks.extend(waits.then_some(Landmark::Waiting));
+        let joins = matches!(input, PeerInput::Call { .. }) && out.is_empty() && !waits;
+        self.landmarks.extend(joins.then_some(Landmark::Joined));
         self.check_usage(before, after, out);
         if let PeerInput::Message(ToPeer::Commence { seq, .. }) = input
             && !out.contains(&PeerOutput::Close)
@@ -115,7 +131,9 @@ impl Books {
     /// A usage error comes alone and changes nothing.
     fn check_usage(&self, before: &Peer, after: &Peer, out: &[PeerOutput]) {
         let is_usage = |output: &PeerOutput| match output {
-            PeerOutput::Answer(answer) => matches!(answered(answer).1, Some(CallError::Usage(_))),
+            PeerOutput::Answer { answer, .. } => {
+                matches!(answered(answer).1, Some(CallError::Usage(_)))
+            }
             _ => false,
         };
         if out.iter().any(is_usage) {
@@ -124,21 +142,31 @@ impl Books {
         }
     }
 
-    fn check_output(&mut self, output: &PeerOutput, call: Option<Kind>) {
+    fn check_output(&mut self, output: &PeerOutput, made: Option<CallId>) {
         if self.closed {
             let immediate = match output {
-                PeerOutput::Answer(answer) => Some(answered(answer).0) == call,
+                PeerOutput::Answer { call, .. } => Some(*call) == made,
                 _ => false,
             };
             assert!(immediate, "after the end: {output:?}");
         }
         match output {
-            PeerOutput::Answer(answer) => {
-                let (kind, _) = answered(answer);
-                let open = self.open.get_mut(&kind).filter(|open| **open > 0);
-                *open.unwrap_or_else(|| panic!("answered twice: {answer:?}")) -= 1;
+            PeerOutput::Answer { call, answer } => {
+                let kind = self.open.remove(call);
+                assert_eq!(kind, Some(answered(answer).0), "{call:?}: {answer:?}");
             }
-            PeerOutput::RunRing { spec: what, .. } => assert_eq!(*what, spec()),
+            PeerOutput::RunRing {
+                call,
+                tag,
+                spec: what,
+                ..
+            } => {
+                assert_eq!(*what, spec());
+                assert_eq!(self.open.get(call), Some(&Kind::Collective(*tag)));
+            }
+            PeerOutput::MoveState { call, .. } => {
+                assert_eq!(self.open.get(call), Some(&Kind::Sync));
+            }
             PeerOutput::StopRing { seq } => {
                 let at = self.begun.iter().position(|begun| begun == seq);
                 let at = at.unwrap_or_else(|| panic!("stopped twice, or never commenced: {seq:?}"));
@@ -153,16 +181,21 @@ impl Books {
 /// What is to be seen in an output about an input.
 fn landmark(input: &PeerInput, output: &PeerOutput) -> Option<Landmark> {
     let is_commencement = matches!(input, PeerInput::Message(ToPeer::Commence { .. }));
+    let is_plan = matches!(input, PeerInput::Message(ToPeer::SharedStatePlan(_)));
     match output {
-        PeerOutput::Answer(Answer::Connected(Ok(_))) => Some(Landmark::Admission),
-        PeerOutput::Answer(Answer::CollectiveEnded { result, .. }) => match result {
-            Ok(_) => Some(Landmark::Commit),
-            Err(CallError::CollectiveRefused {
-                reason: CollectiveRefusal::Withdrawn,
-                ..
-            }) => Some(Landmark::Withdrawn),
-            Err(_) => None,
+        PeerOutput::Answer { answer, .. } => match answer {
+            Answer::Connected(Ok(_)) => Some(Landmark::Admission),
+            Answer::CollectiveEnded { result: Ok(_), .. } => Some(Landmark::Commit),
+            Answer::Connected(Err(_))
+            | Answer::TopologyUpdated(_)
+            | Answer::PeersPending(_)
+            | Answer::TopologyOptimized(_)
+            | Answer::Synchronized(_)
+            | Answer::CollectiveEnded { result: Err(_), .. } => None,
         },
+        PeerOutput::Send(ToMaster::SharedStateDone { .. }) if is_plan => {
+            Some(Landmark::PlanOfNobody)
+        }
         PeerOutput::AdoptRing { links, .. } => {
             let mut links = links.iter();
             let used = links.any(|link| link.lanes != AdoptedLanes::Keep);

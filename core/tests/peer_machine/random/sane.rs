@@ -53,7 +53,7 @@ impl Sane {
                     let due = PeerInput::TimerFired(PeerTimer::HeartbeatDue);
                     self.owed.extend([PeerInput::Moved, due, ended]);
                 }
-                PeerOutput::MoveState(plan) => self.owed.push(PeerInput::TransfersEnded {
+                PeerOutput::MoveState { plan, .. } => self.owed.push(PeerInput::TransfersEnded {
                     round: plan.round,
                     ok: true,
                     with: None,
@@ -72,7 +72,7 @@ impl Sane {
                     (self.standing, self.up) = (self.announced.clone(), BTreeSet::new());
                 }
                 PeerOutput::Send(_)
-                | PeerOutput::Answer(_)
+                | PeerOutput::Answer { .. }
                 | PeerOutput::StopRing { .. }
                 | PeerOutput::CommitState { .. }
                 | PeerOutput::DropState { .. }

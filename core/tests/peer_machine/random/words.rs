@@ -23,8 +23,7 @@ pub(super) fn call() -> impl Strategy<Value = Call> {
         2 => Just(Call::ArePeersPending),
         2 => Just(Call::OptimizeTopology),
         2 => Just(Call::SyncSharedState(sync_vote())),
-        6 => (1..4_u64).prop_map(initiate),
-        6 => (1..4_u64).prop_map(|tag| Call::Cancel { tag: Tag(tag) }),
+        12 => (1..6_u64).prop_map(initiate),
     ]
 }
 
@@ -153,7 +152,7 @@ fn message() -> impl Strategy<Value = ToPeer> {
     ]
 }
 
-/// Any input but a call of the user, mostly out of place.
+/// Any input but a call of the user, or giving one up; mostly out of place.
 pub(super) fn wild() -> impl Strategy<Value = PeerInput> {
     let round = || (1..9_u64).prop_map(Round);
     let outcome = prop::sample::select(vec![RingOutcome::Done, RingOutcome::LaneLost]);
@@ -162,7 +161,7 @@ pub(super) fn wild() -> impl Strategy<Value = PeerInput> {
         6 => message().prop_map(PeerInput::Message),
         1 => Just(PeerInput::MasterDisconnected),
         1 => Just(PeerInput::MasterMisbehaved),
-        1 => Just(PeerInput::Call(Call::Leave)),
+        1 => Just(PeerInput::Leave),
         1 => timer.prop_map(PeerInput::TimerFired),
         1 => Just(PeerInput::Moved),
         2 => (1..9_u64, link()).prop_map(|(round, link)| link_up(round, link)),

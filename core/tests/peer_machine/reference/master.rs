@@ -34,7 +34,8 @@ impl Reference {
                 self.stage = Stage::Accepted;
                 (self.fresh, self.rests) = (true, true);
                 let (peer, topology) = (ME, topology.clone());
-                self.answer(Answer::Connected(Ok(Joined { peer, topology })));
+                let connecting = self.connecting.take();
+                self.answer(connecting, Answer::Connected(Ok(Joined { peer, topology })));
                 Ok(())
             }
             _ => NONSENSE,
@@ -53,15 +54,17 @@ impl Reference {
                 self.adopts(topology, layout)?;
                 if let Some(Major::Update) = self.major {
                     self.major = None;
-                    self.answer(Answer::TopologyUpdated(Ok(topology.clone())));
+                    let caller = self.in_major.take();
+                    self.answer(caller, Answer::TopologyUpdated(Ok(topology.clone())));
                 } else if self.rests {
                     self.fresh = true;
                 }
                 Ok(())
             }
             ToPeer::PeersPending { pending } => {
-                only_if(std::mem::take(&mut self.asking))?;
-                self.answer(Answer::PeersPending(Ok(*pending)));
+                only_if(self.asking.is_some())?;
+                let caller = self.asking.take().flatten();
+                self.answer(caller, Answer::PeersPending(Ok(*pending)));
                 Ok(())
             }
             ToPeer::CallFailed(CallFailure::Conflict(conflict)) => self.gives_way(*conflict),
@@ -73,13 +76,19 @@ impl Reference {
                     true => Ok(self.topology.clone()),
                     false => Err(CallError::OptimizationFailed),
                 };
-                self.answer(Answer::TopologyOptimized(result));
+                let caller = self.in_major.take();
+                self.answer(caller, Answer::TopologyOptimized(result));
                 Ok(())
             }
             ToPeer::SharedStatePlan(plan) => {
                 only_if(matches!(self.major, Some(Major::Sync(None))))?;
-                self.major = Some(Major::Sync(Some((plan.clone(), None))));
-                self.out.push(PeerOutput::MoveState(plan.clone()));
+                let plan = plan.clone();
+                let reported = self.in_major.is_none().then_some(false);
+                self.major = Some(Major::Sync(Some((plan.clone(), reported))));
+                match self.in_major {
+                    Some(call) => self.out.push(PeerOutput::MoveState { call, plan }),
+                    None => self.cannot_move(plan.round),
+                }
                 Ok(())
             }
             ToPeer::SharedStateConcluded { round, result } => self.sync_ends(*round, result),
@@ -93,14 +102,7 @@ impl Reference {
     }
 
     fn gives_way(&mut self, conflict: Conflict) -> End {
-        let why = CallError::Conflict(conflict);
-        match self.major.take() {
-            Some(Major::Update) => self.answer(Answer::TopologyUpdated(Err(why))),
-            Some(Major::Optimize(_)) => self.answer(Answer::TopologyOptimized(Err(why))),
-            Some(Major::Sync(plan)) => self.sync_fails(plan.as_ref(), why),
-            None => return NONSENSE,
-        }
-        Ok(())
+        only_if(self.major_fails(&CallError::Conflict(conflict)))
     }
 
     fn is_to_measure(&mut self, round: Round, probes: &[LaneOrder]) -> End {
@@ -127,35 +129,42 @@ impl Reference {
                 |revision: &Revision| plan.revision == *revision && *reported == Some(true);
             only_if(result.as_ref().map_or(true, is_mine))?;
         }
-        self.major = None;
         match result {
             Err(failure) => {
-                self.sync_fails(plan.as_ref(), CallError::SyncFailed(failure.clone()));
+                self.major_fails(&CallError::SyncFailed(failure.clone()));
             }
             Ok(revision) => {
+                self.major = None;
+                let caller = self.in_major.take();
                 let mut fetched = Vec::new();
-                if let Some((plan, _)) = plan {
+                if let Some((plan, _)) = plan.filter(|_| caller.is_some()) {
                     self.out.push(PeerOutput::CommitState { round: plan.round });
                     if let SyncRole::Request { entries, .. } = plan.role {
                         fetched = entries.to_vec();
                     }
                 }
                 let revision = *revision;
-                self.answer(Answer::Synchronized(Ok(Synchronized { revision, fetched })));
+                let synchronized = Synchronized { revision, fetched };
+                self.answer(caller, Answer::Synchronized(Ok(synchronized)));
             }
         }
         Ok(())
     }
 
     fn commences(&mut self, tag: Tag, seq: Seq) -> End {
-        let Some(Collective::Wanted { spec, cancelled }) = self.tags.get(&tag).cloned() else {
+        let Some(Collective::Wanted { spec }) = self.tags.get(&tag).cloned() else {
             return NONSENSE;
         };
-        if cancelled {
-            self.votes(tag, seq, RingOutcome::Cancelled);
-        } else {
+        if let Some(call) = self.wanted.get(&tag).copied() {
             self.tags.insert(tag, Collective::Running(seq));
-            self.out.push(PeerOutput::RunRing { tag, seq, spec });
+            self.out.push(PeerOutput::RunRing {
+                call,
+                tag,
+                seq,
+                spec,
+            });
+        } else {
+            self.votes(tag, seq, RingOutcome::Cancelled);
         }
         Ok(())
     }
@@ -177,7 +186,7 @@ impl Reference {
     /// Nobody takes the frames of what is decided; of what was given up nobody does before.
     fn is_over(&mut self, tag: Tag, seq: Seq) {
         self.tags.insert(tag, Collective::Over(seq, false));
-        if !self.given_up.remove(&tag) {
+        if !self.stopped.remove(&tag) {
             self.out.push(PeerOutput::StopRing { seq });
         }
     }
@@ -200,7 +209,8 @@ impl Reference {
                 self.is_over(tag, seq);
                 let contributors = self.topology.ring.0.clone();
                 let result = Ok(Committed { seq, contributors });
-                self.answer(Answer::CollectiveEnded { tag, result });
+                let caller = self.wanted.remove(&tag);
+                self.answer(caller, Answer::CollectiveEnded { tag, result });
             }
             Verdict::Aborted(cause) => {
                 let cause = *cause;

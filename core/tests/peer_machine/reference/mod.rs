@@ -34,10 +34,7 @@ enum Major {
 #[derive(Clone, Debug, PartialEq)]
 enum Collective {
     /// Waits for the others.
-    Wanted {
-        spec: CollectiveSpec,
-        cancelled: bool,
-    },
+    Wanted { spec: CollectiveSpec },
     /// Its ring runs.
     Running(Seq),
     /// Its ring is over, and whether the result is whole.
@@ -83,11 +80,20 @@ struct Reference {
     /// Bytes have moved that no sign of life has told of.
     moved: bool,
     topology: Topology,
+    /// Who wants to be admitted, if it still does.
+    connecting: Option<CallId>,
     major: Option<Major>,
-    asking: bool,
+    /// Who waits for its answer, if anybody does.
+    in_major: Option<CallId>,
+    /// Whether it asks, and who waits for the answer.
+    asking: Option<Option<CallId>>,
     tags: BTreeMap<Tag, Collective>,
-    /// Those that run, or would, whose user wants them no more.
-    given_up: BTreeSet<Tag>,
+    /// Who waits for their answers. The others were given up.
+    wanted: BTreeMap<Tag, CallId>,
+    /// Those whose rings were stopped before their verdict.
+    stopped: BTreeSet<Tag>,
+    /// In the order of the calls.
+    waiting: Vec<(CallId, Call)>,
     /// Those that stand.
     links: BTreeMap<LinkId, Lanes>,
     order: Option<Order>,
@@ -113,10 +119,14 @@ impl Reference {
             rests: false,
             moved: false,
             topology: Topology::default(),
+            connecting: None,
             major: None,
-            asking: false,
+            in_major: None,
+            asking: None,
             tags: BTreeMap::new(),
-            given_up: BTreeSet::new(),
+            wanted: BTreeMap::new(),
+            stopped: BTreeSet::new(),
+            waiting: Vec::new(),
             links: BTreeMap::new(),
             order: None,
             newest: None,
@@ -127,7 +137,12 @@ impl Reference {
     /// What the peer has to do, its timers apart.
     fn take(&mut self, input: &PeerInput) -> Vec<PeerOutput> {
         let end = match input {
-            PeerInput::Call(call) => self.call(call),
+            PeerInput::Call { call, what } => self.call(*call, what),
+            PeerInput::GiveUp { call } => {
+                self.is_given_up(*call);
+                Ok(())
+            }
+            PeerInput::Leave => self.leaves(),
             PeerInput::MasterDisconnected => Err(CallError::MasterLost),
             PeerInput::MasterMisbehaved => Err(CallError::MasterMisbehaved),
             PeerInput::Message(message) => self.hears(message),
@@ -153,8 +168,9 @@ impl Reference {
                 Ok(())
             }
         };
-        if let Err(why) = end {
-            self.ends(why);
+        match end {
+            Ok(()) => self.starts_what_waits(),
+            Err(why) => self.ends(why),
         }
         std::mem::take(&mut self.out)
     }
@@ -176,8 +192,10 @@ impl Reference {
         self.out.push(PeerOutput::Send(message));
     }
 
-    fn answer(&mut self, answer: Answer) {
-        self.out.push(PeerOutput::Answer(answer));
+    /// `None`: nobody waits for the answer.
+    fn answer(&mut self, call: Option<CallId>, answer: Answer) {
+        let told = call.map(|call| PeerOutput::Answer { call, answer });
+        self.out.extend(told);
     }
 
     /// The way out: what runs is stopped, what is open is answered, everything is closed. The first
@@ -193,35 +211,47 @@ impl Reference {
             self.send(ToMaster::Leave);
         }
         if matches!(was, Stage::Greeting | Stage::Registered) {
-            self.answer(Answer::Connected(Err(why.clone())));
+            let connecting = self.connecting.take();
+            self.answer(connecting, Answer::Connected(Err(why.clone())));
         }
-        match self.major.take() {
-            Some(Major::Update) => self.answer(Answer::TopologyUpdated(Err(why.clone()))),
-            Some(Major::Optimize(_)) => self.answer(Answer::TopologyOptimized(Err(why.clone()))),
-            Some(Major::Sync(plan)) => self.sync_fails(plan.as_ref(), why.clone()),
-            None => {}
-        }
-        if std::mem::take(&mut self.asking) {
-            self.answer(Answer::PeersPending(Err(why.clone())));
-        }
+        self.major_fails(&why);
+        let asking = self.asking.take().flatten();
+        self.answer(asking, Answer::PeersPending(Err(why.clone())));
         for (tag, collective) in std::mem::take(&mut self.tags) {
             self.collective_fails(tag, &collective, why.clone());
+        }
+        for (name, call) in std::mem::take(&mut self.waiting) {
+            self.fails_at_once(name, &call, why.clone());
         }
         self.out.push(PeerOutput::Close);
     }
 
-    fn sync_fails(&mut self, plan: Option<&(SyncPlan, Option<bool>)>, why: CallError) {
-        let dropped = plan.map(|(plan, _)| PeerOutput::DropState { round: plan.round });
-        self.out.extend(dropped);
-        self.answer(Answer::Synchronized(Err(why)));
+    /// Whether there was one.
+    fn major_fails(&mut self, why: &CallError) -> bool {
+        let why = why.clone();
+        let (major, caller) = (self.major.take(), self.in_major.take());
+        let was_there = major.is_some();
+        match major {
+            Some(Major::Update) => self.answer(caller, Answer::TopologyUpdated(Err(why))),
+            Some(Major::Optimize(_)) => self.answer(caller, Answer::TopologyOptimized(Err(why))),
+            Some(Major::Sync(plan)) => {
+                // What nobody waits for was dropped when it was given up.
+                let dropped = plan.filter(|_| caller.is_some());
+                let dropped = dropped.map(|(plan, _)| PeerOutput::DropState { round: plan.round });
+                self.out.extend(dropped);
+                self.answer(caller, Answer::Synchronized(Err(why)));
+            }
+            None => {}
+        }
+        was_there
     }
 
     fn collective_fails(&mut self, tag: Tag, collective: &Collective, why: CallError) {
         if let Collective::Running(seq) = collective {
             self.out.push(PeerOutput::StopRing { seq: *seq });
         }
-        let result = Err(why);
-        self.answer(Answer::CollectiveEnded { tag, result });
+        let (result, caller) = (Err(why), self.wanted.remove(&tag));
+        self.answer(caller, Answer::CollectiveEnded { tag, result });
     }
 
     fn time_is_over(&mut self, timer: PeerTimer) -> End {

@@ -76,7 +76,7 @@ impl Shadow {
 
 /// Whoever is answered finds everything done that its call led to, and nothing comes after the end.
 fn check_order(done: &[PeerOutput]) {
-    let is_answer = |output: &&PeerOutput| matches!(output, PeerOutput::Answer(_));
+    let is_answer = |output: &&PeerOutput| matches!(output, PeerOutput::Answer { .. });
     let is_work = |output: &PeerOutput| {
         matches!(
             output,

@@ -19,15 +19,16 @@ mod state;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
-use pccl_core::id::{ConnId, GroupId, PeerId, Round};
+use pccl_core::id::{CallId, ConnId, GroupId, PeerId, Round, Tag};
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
 use pccl_core::messages::{ToMaster, ToPeer};
-use pccl_core::peer::{Answer, Call, PeerInput, PeerOutput};
+use pccl_core::peer::{Answer, Call, PeerInput, PeerOutput, PeerPhase};
 use pccl_core::shared_state::SyncStrategy;
 use pccl_core::states::ConnectionPhase;
 use pccl_core::tour::{self, TourProblem};
 
 pub(crate) use ring::Holds;
+use seat::Open;
 pub(crate) use seat::{Seat, SeatNo, reduce, ring_spec, shared};
 
 use crate::reference::Shadow;
@@ -139,15 +140,50 @@ impl Run {
 
     /// The user of a seat calls something. Its own outputs are carried out at once.
     pub(crate) fn call(&mut self, no: SeatNo, call: Call) {
-        match &call {
-            Call::Initiate { tag, .. } => self.seats[no].plane.user_lends_buffer(*tag),
-            Call::SyncSharedState(vote) if self.seats[no].may_call() => {
-                self.seats[no].sends_only = vote.strategy == SyncStrategy::SendOnly;
-                self.seats[no].receives_only = vote.strategy == SyncStrategy::ReceiveOnly;
-            }
-            _ => {}
+        let seat = &mut self.seats[no];
+        let open = match &call {
+            Call::Initiate { tag, .. } => Open::Collective(*tag),
+            _ => Open::Other,
+        };
+        if let Open::Collective(tag) = open {
+            seat.plane.user_lends_buffer(tag);
         }
-        self.give(no, PeerInput::Call(call));
+        seat.calls += 1;
+        let name = CallId(seat.calls);
+        seat.open.insert(name, open);
+        let what = call;
+        self.give(no, PeerInput::Call { call: name, what });
+    }
+
+    /// The user of a seat leaves the run.
+    pub(crate) fn leave(&mut self, no: SeatNo) {
+        self.give(no, PeerInput::Leave);
+    }
+
+    /// The user of a seat gives up whatever it calls that is no collective. One that waits to be admitted
+    /// would leave.
+    pub(crate) fn give_up_major(&mut self, no: SeatNo) {
+        if self.seats[no].peer.view().phase() != PeerPhase::Accepted {
+            return;
+        }
+        let mut open = self.seats[no].open.iter();
+        let name =
+            open.find_map(|(name, of)| (!matches!(of, Open::Collective(_))).then_some(*name));
+        if let Some(call) = name {
+            self.seats[no].open.remove(&call);
+            self.give(no, PeerInput::GiveUp { call });
+        }
+    }
+
+    /// The user of a seat gives the collective of this tag up, if it has called for it and was not answered.
+    pub(crate) fn give_up(&mut self, no: SeatNo, tag: Tag) {
+        let mut open = self.seats[no].open.iter();
+        let name = open.find_map(|(name, of)| (*of == Open::Collective(tag)).then_some(*name));
+        if let Some(call) = name {
+            self.seats[no].open.remove(&call);
+            self.give(no, PeerInput::GiveUp { call });
+            self.seats[no].plane.user_takes_buffer(tag);
+        }
     }
 
     /// The same call on many seats.
@@ -295,8 +331,11 @@ impl Run {
         match wire {
             Wire::Message(message) => {
                 self.watch.before_message(no, &self.seats[no], &message);
+                let answers = self.seats[no].answers.len();
                 self.give(no, PeerInput::Message(message.clone()));
-                self.watch.after_message(no, &self.seats[no], &message);
+                let seat = &self.seats[no];
+                let is_answered = seat.answers.len() > answers;
+                self.watch.after_message(no, seat, &message, is_answered);
             }
             Wire::Closed => self.give(no, PeerInput::MasterDisconnected),
         }
@@ -384,8 +423,16 @@ impl Run {
 
     fn drive(&mut self, no: SeatNo, output: PeerOutput) {
         match output {
-            PeerOutput::Send(message) => self.seats[no].up.push_back(Wire::Message(message)),
-            PeerOutput::Answer(answer) => {
+            PeerOutput::Send(message) => {
+                let seat = &mut self.seats[no];
+                if let ToMaster::SyncSharedState(vote) = &message {
+                    seat.sends_only = vote.strategy == SyncStrategy::SendOnly;
+                    seat.receives_only = vote.strategy == SyncStrategy::ReceiveOnly;
+                }
+                seat.up.push_back(Wire::Message(message));
+            }
+            PeerOutput::Answer { call, answer } => {
+                assert!(self.seats[no].open.remove(&call).is_some(), "{answer:?}");
                 self.seats[no].plane.settle_buffer(&answer);
                 self.watch.answered(no, &self.seats[no], &answer);
                 self.seats[no].answers.push(answer);
@@ -399,7 +446,7 @@ impl Run {
             | PeerOutput::AdoptRing { .. }
             | PeerOutput::RunRing { .. }
             | PeerOutput::StopRing { .. }
-            | PeerOutput::MoveState(_)
+            | PeerOutput::MoveState { .. }
             | PeerOutput::CommitState { .. }
             | PeerOutput::DropState { .. }
             | PeerOutput::Probe { .. } => self.order_plane(no, output),

@@ -122,14 +122,14 @@ impl Run {
             PeerOutput::AdoptRing { topology, links } => self.adopt_ring(no, topology, &links),
             PeerOutput::RunRing { tag, seq, .. } => self.run_ring(no, tag, seq),
             PeerOutput::StopRing { seq } => self.stop_ring(no, seq),
-            PeerOutput::MoveState(plan) => self.move_state(no, plan),
+            PeerOutput::MoveState { plan, .. } => self.move_state(no, plan),
             PeerOutput::CommitState { round } => self.commit_state(no, round),
             PeerOutput::DropState { round } => self.drop_state(no, round),
             PeerOutput::Probe { round, probes } => {
                 self.seats[no].plane.probing = Some((round, probes));
             }
             PeerOutput::Send(_)
-            | PeerOutput::Answer(_)
+            | PeerOutput::Answer { .. }
             | PeerOutput::StartTimer { .. }
             | PeerOutput::StopTimer(_)
             | PeerOutput::Close => {}

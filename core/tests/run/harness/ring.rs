@@ -89,6 +89,12 @@ impl Plane {
         }
     }
 
+    /// The buffer is its user's again, as it was.
+    pub(super) fn user_takes_buffer(&mut self, tag: Tag) {
+        assert!(!self.runs_tag(tag), "its ring runs on");
+        self.buffers.remove(&tag);
+    }
+
     pub(crate) fn buffer(&self, tag: Tag) -> Holds {
         match self.buffers.get(&tag) {
             None => Holds::Own,

@@ -1,10 +1,10 @@
 //! One process: a peer machine, its two directions of the control connection, its data plane.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
 use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
-use pccl_core::id::{ContentHash, GroupId, PeerId, Tag};
+use pccl_core::id::{CallId, ContentHash, GroupId, PeerId, Tag};
 use pccl_core::messages::{ToMaster, ToPeer};
 use pccl_core::peer::{Answer, Call, Peer, PeerConfig, PeerInput};
 use pccl_core::shared_state::{EntryInfo, SyncStrategy, SyncVote};
@@ -14,6 +14,13 @@ use super::{Wire, ip_of};
 
 /// Position of a process in `Run::seats`.
 pub(crate) type SeatNo = usize;
+
+/// A call that waits for an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Open {
+    Collective(Tag),
+    Other,
+}
 
 #[derive(Clone)]
 pub(crate) struct Seat {
@@ -32,6 +39,10 @@ pub(crate) struct Seat {
     /// What the data plane has to tell the peer.
     pub(crate) inbox: VecDeque<PeerInput>,
     pub(crate) answers: Vec<Answer>,
+    /// How many calls were made.
+    pub(super) calls: u64,
+    /// Those that wait for an answer.
+    pub(super) open: BTreeMap<CallId, Open>,
     pub(crate) plane: Plane,
     /// Voted as send-only, in its last synchronization.
     pub(crate) sends_only: bool,
@@ -46,6 +57,7 @@ impl Seat {
             port: 48149,
             advertise: None,
             lanes: 2 + u16::try_from(no % 3).unwrap(),
+            collectives_max: 16,
         });
         Self {
             no,
@@ -59,6 +71,8 @@ impl Seat {
             down: VecDeque::new(),
             inbox: VecDeque::new(),
             answers: Vec::new(),
+            calls: 0,
+            open: BTreeMap::new(),
             plane: Plane::new(),
             sends_only: false,
             receives_only: false,
@@ -72,12 +86,6 @@ impl Seat {
     /// Does the process do anything?
     pub(crate) fn acts(&self) -> bool {
         self.alive && !self.frozen
-    }
-
-    /// Would a major call be taken?
-    pub(super) fn may_call(&self) -> bool {
-        let view = self.peer.view();
-        view.open_calls().major.is_none() && view.tags().next().is_none()
     }
 
     /// Acts, and has not left or been turned away.

@@ -42,18 +42,9 @@ pub enum Ask {
         tag: u64,
         bytes: u64,
     },
-    /// The caller does not want this call any more.
-    Drop(Dropped),
+    /// The caller does not want its last call any more.
+    Drop,
     Leave,
-}
-
-/// Which call is dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dropped {
-    /// The major call that is open.
-    Major,
-    /// The reduce of this tag.
-    Reduce(u64),
 }
 
 /// How a call ended.

@@ -2,11 +2,11 @@
 
 use std::net::IpAddr;
 
-use pccl_core::id::GroupId;
+use pccl_core::id::{CallId, GroupId};
 use pccl_core::peer::{CallError, Peer, PeerConfig, PeerInput, PeerOutput, PeerTimer};
 use pccl_core::timers::TimerQueue;
 
-use super::words::{call_of, heard_of, input_of, part_of};
+use super::words::{called, heard_of, input_of, part_of};
 use super::{Ask, Down, Fact, Order, Out, micros};
 use crate::policy::time::Micros;
 
@@ -15,6 +15,7 @@ use crate::policy::time::Micros;
 pub struct PeerDesk {
     machine: Peer,
     timers: TimerQueue<PeerTimer, Micros>,
+    last_call: CallId,
 }
 
 impl PeerDesk {
@@ -26,16 +27,22 @@ impl PeerDesk {
             port,
             advertise: Some(address),
             lanes,
+            collectives_max: 16,
         };
         Self {
             machine: Peer::new(config),
             timers: TimerQueue::new(),
+            last_call: CallId::default(),
         }
     }
 
     /// The user calls something.
     pub fn ask(&mut self, now: Micros, ask: Ask) -> Vec<Order> {
-        call_of(ask).map_or_else(Vec::new, |call| self.take(now, PeerInput::Call(call)))
+        let input = called(ask, self.last_call);
+        if let PeerInput::Call { call, .. } = &input {
+            self.last_call = *call;
+        }
+        self.take(now, input)
     }
 
     /// The master said something.
@@ -99,7 +106,7 @@ impl PeerDesk {
     fn order(&mut self, now: Micros, output: PeerOutput) -> Option<Order> {
         Some(match output {
             PeerOutput::Send(message) => Order::Send(message),
-            PeerOutput::Answer(answer) => Order::Answer(heard_of(answer)?),
+            PeerOutput::Answer { answer, .. } => Order::Answer(heard_of(answer)?),
             PeerOutput::Establish { round, links } => Order::Connect { round, links },
             PeerOutput::AdoptRing { topology, links } => {
                 let ring = topology.ring;
@@ -110,7 +117,7 @@ impl PeerDesk {
                 Order::Run { seq, bytes }
             }
             PeerOutput::StopRing { seq } => Order::Stop(seq),
-            PeerOutput::MoveState(plan) => part_of(plan),
+            PeerOutput::MoveState { plan, .. } => part_of(plan),
             PeerOutput::CommitState { .. } => Order::CommitState,
             PeerOutput::DropState { .. } => Order::DropState,
             PeerOutput::Probe { round, probes } => Order::Measure { round, probes },

@@ -1,16 +1,16 @@
 //! What a peer's machine hears and says, translated.
 
 use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
-use pccl_core::id::{ContentHash, Revision, Tag};
+use pccl_core::id::{CallId, ContentHash, Revision, Tag};
 use pccl_core::messages::{CollectiveRefusal, RingOutcome};
 use pccl_core::peer::{Answer, Call, CallError, PeerInput};
 use pccl_core::shared_state::{EntryInfo, SyncPlan, SyncRole, SyncStrategy, SyncVote};
 
-use super::{Ask, Dropped, Fact, Heard, Order, Trouble};
+use super::{Ask, Fact, Heard, Order, Trouble};
 
-/// `None`: it only concerns the driver.
-pub(super) fn call_of(ask: Ask) -> Option<Call> {
-    Some(match ask {
+/// What the machine is told. `last`: the name of the last call.
+pub(super) fn called(ask: Ask, last: CallId) -> PeerInput {
+    let what = match ask {
         Ask::Connect => Call::Connect,
         Ask::Update => Call::UpdateTopology,
         Ask::Optimize => Call::OptimizeTopology,
@@ -39,11 +39,11 @@ pub(super) fn call_of(ask: Ask) -> Option<Call> {
                 quantization: Quantization::None,
             },
         },
-        // Only a vote to start a collective can be taken back.
-        Ask::Drop(Dropped::Major) => return None,
-        Ask::Drop(Dropped::Reduce(tag)) => Call::Cancel { tag: Tag(tag) },
-        Ask::Leave => Call::Leave,
-    })
+        Ask::Drop => return PeerInput::GiveUp { call: last },
+        Ask::Leave => return PeerInput::Leave,
+    };
+    let call = last.next();
+    PeerInput::Call { call, what }
 }
 
 pub(super) fn input_of(fact: Fact) -> PeerInput {
