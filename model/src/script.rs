@@ -416,8 +416,12 @@ impl User {
                 self.at += 1;
                 true
             }
-            Some(Do::StartTwice(tag) | Do::Cancel(tag)) if self.job(*tag) != Job::Running => {
+            Some(Do::Cancel(tag)) if self.job(*tag) != Job::Running => {
                 self.set(*tag, Job::Free);
+                self.at += 1;
+                true
+            }
+            Some(Do::StartTwice(tag)) if self.job(*tag) != Job::Running => {
                 self.at += 1;
                 true
             }
