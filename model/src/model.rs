@@ -209,6 +209,8 @@ fn is_reached(milestone: Milestone) -> Condition {
         Committed,
         CommittedWithoutOne,
         TravelledWhole,
+        WentDirectly,
+        RingAlone,
         Aborted,
         RestoredWhole,
         Recovered,

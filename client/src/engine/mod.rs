@@ -230,8 +230,16 @@ impl Engine {
             (PeerOutput::Send(message), Some(live)) => self.inputs.extend(live.send(&message)),
             (PeerOutput::Establish { round, links }, Some(live)) => live.establish(round, &links),
             (PeerOutput::AdoptRing { topology, links }, Some(live)) => live.adopt(topology, &links),
-            (PeerOutput::RunRing { tag, seq, spec }, Some(live)) => {
-                let port = live.begin(seq, spec);
+            (
+                PeerOutput::RunRing {
+                    tag,
+                    seq,
+                    spec,
+                    algorithm,
+                },
+                Some(live),
+            ) => {
+                let port = live.begin(seq, spec, algorithm);
                 self.hand_over(tag, seq, port);
             }
             (PeerOutput::StopRing { seq }, Some(live)) => live.stop(seq),

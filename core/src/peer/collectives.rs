@@ -6,6 +6,7 @@ use super::{Out, Step, answer, send};
 use crate::element::CollectiveSpec;
 use crate::id::{Seq, Tag};
 use crate::messages::{AbortCause, CollectiveRefusal, RingOutcome, ToMaster, Verdict};
+use crate::plan::{Algorithm, Reach};
 use crate::states::CollectiveCommunicationState as State;
 
 /// One tag in use.
@@ -101,17 +102,31 @@ impl Accepted {
         }
     }
 
-    pub(super) fn commence(&mut self, tag: Tag, seq: Seq, out: &mut Out) -> Step {
+    pub(super) fn commence(
+        &mut self,
+        tag: Tag,
+        seq: Seq,
+        algorithm: Algorithm,
+        out: &mut Out,
+    ) -> Step {
         match self.tags.get(&tag) {
             Some(Collective::VoteInitiate { spec, cancelled }) => {
                 let (spec, cancelled) = (*spec, *cancelled);
+                if !self.can_take(&spec, algorithm) {
+                    return Err(CallError::MasterMisbehaved);
+                }
                 if rule!(cancelled; CancelForgottenAtStart => false) {
                     // The neighbours may have begun: their frames would wait here for a ring that never runs.
                     rule!(out.push(PeerOutput::StopRing { seq }); CancelledFramesKept => {});
                     self.complete(tag, seq, RingOutcome::Cancelled, out);
                 } else {
                     self.tags.insert(tag, Collective::Perform { seq });
-                    out.push(PeerOutput::RunRing { tag, seq, spec });
+                    out.push(PeerOutput::RunRing {
+                        tag,
+                        seq,
+                        spec,
+                        algorithm,
+                    });
                 }
                 Ok(())
             }
@@ -119,6 +134,18 @@ impl Accepted {
                 Err(CallError::MasterMisbehaved)
             }
         }
+    }
+
+    /// Whether a collective takes this algorithm on links that reach as far as it needs, and those here do.
+    fn can_take(&self, spec: &CollectiveSpec, algorithm: Algorithm) -> bool {
+        let Ok(world) = u32::try_from(self.topology.ring.world_size()) else {
+            return false;
+        };
+        let is_reached = match algorithm.reach() {
+            Reach::Ring => true,
+            Reach::Mesh => self.wiring.reach(&self.topology.ring) == Reach::Mesh,
+        };
+        is_reached && algorithm == Algorithm::of(spec, world, algorithm.reach())
     }
 
     /// The data plane is done. Where the execution was ended meanwhile, that is no news.

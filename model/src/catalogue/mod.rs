@@ -5,6 +5,7 @@ mod deadlines;
 mod entries;
 mod groups;
 mod membership;
+mod meshes;
 mod neighbours;
 mod programs;
 mod shared_state;
@@ -26,6 +27,7 @@ pub fn standard() -> Vec<Scenario> {
     all.extend(neighbours::all());
     all.extend(groups::all());
     all.extend(entries::all());
+    all.extend(meshes::all());
     all.sort_by_key(|scenario| (scenario.seats.len(), scenario.faults));
     all
 }
@@ -146,6 +148,7 @@ fn scenario(
         kinds: ANY_FAULT,
         frames: Frames::InTurn,
         dials: Dials::AtOnce,
+        mesh: false,
         heartbeats: false,
         in_step: false,
         milestones,
@@ -156,6 +159,14 @@ fn scenario(
 fn small(scenario: Scenario) -> Scenario {
     Scenario {
         spec: SMALL,
+        ..scenario
+    }
+}
+
+/// The same with links between all members of a group.
+fn mesh(scenario: Scenario) -> Scenario {
+    Scenario {
+        mesh: true,
         ..scenario
     }
 }
