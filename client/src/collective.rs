@@ -6,6 +6,7 @@ use pccl_core::element::{CollectiveSpec, ElementType};
 use pccl_core::id::{Seq, Tag};
 use pccl_core::messages::RingOutcome;
 use pccl_core::peer::{Call, Committed};
+use pccl_core::plan::Algorithm;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -49,15 +50,18 @@ impl Called {
     /// where it is `Ok`; else it is as it was.
     pub(crate) async fn conclude(mut self, mut memory: Memory<'_>) -> Result<ReduceReport, Error> {
         let mut stats = RingStats::default();
+        // Nothing is committed here that did not run here.
+        let mut algorithm = Algorithm::Ring;
         loop {
             match self.events.recv().await {
                 Some(CollectiveEvent::Run { seq, port }) => {
+                    algorithm = port.algorithm();
                     stats = self.run(seq, port, &mut memory).await?;
                 }
                 Some(CollectiveEvent::Ended(Ok(committed))) => {
                     self.made.is_answered();
                     memory.keep();
-                    return Ok(self.report(committed, stats));
+                    return Ok(self.report(committed, algorithm, stats));
                 }
                 Some(CollectiveEvent::Ended(Err(error))) => {
                     self.made.is_answered();
@@ -96,10 +100,11 @@ impl Called {
         Ok(stats)
     }
 
-    fn report(&self, committed: Committed, stats: RingStats) -> ReduceReport {
+    fn report(&self, committed: Committed, algorithm: Algorithm, stats: RingStats) -> ReduceReport {
         ReduceReport {
             world_size: committed.contributors.len(),
             contributors: committed.contributors,
+            algorithm,
             bytes_sent: stats.bytes_sent,
             bytes_received: stats.bytes_received,
             duration: self.since.elapsed(),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::id::{PeerId, Tag};
+use pccl_core::plan::Algorithm;
 
 use crate::data;
 use crate::error::Error;
@@ -137,10 +138,12 @@ pub struct ReduceReport {
     pub world_size: usize,
     /// Whose contributions the result holds, in ring order. Some of them may have left since.
     pub contributors: Vec<PeerId>,
-    /// Bytes of payload that this peer sent to the next rank: elements, or frames that encode them.
+    /// How the contributions became the result. The master chose it, the same for all.
+    pub algorithm: Algorithm,
+    /// Bytes of payload that this peer sent to other ranks: elements, or frames that encode them.
     /// Those of the attempt that was committed; what aborted ones have moved is not counted.
     pub bytes_sent: u64,
-    /// The same for what it received from the previous rank.
+    /// The same for what it received from other ranks.
     pub bytes_received: u64,
     /// From the call to its end, all [`retries`](Self::retries) included. Of an item of a list: from
     /// when it was begun.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Instant;
 
-use pccl::{AbortCause, Communicator, Error, Reduce, ReduceItem};
+use pccl::{AbortCause, Algorithm, Communicator, Error, Reduce, ReduceItem};
 use support::{Run, on_event, together, together_with};
 
 #[test]
@@ -41,12 +41,48 @@ fn a_peer_that_dies_before_its_part_aborts_the_reduce_for_everyone_and_costs_one
     }
 }
 
+#[test]
+fn a_peer_that_dies_in_a_direct_exchange_costs_the_others_one_retry_over_the_mesh_that_is_left() {
+    const COUNT: usize = 100_000;
+    let run = Run::new();
+    let mut peers = run.peers(3);
+    let doomed = run.join_doomed(&mut peers, ("ring_frame_sent", 2), |peer| async move {
+        let _ = peer
+            .all_reduce_async(&mut [5.0_f32; COUNT], Reduce::sum())
+            .await;
+    });
+
+    let results = together(&mut peers, |peer| {
+        let mut buffer = vec![1.0_f32; COUNT];
+        let error = peer.all_reduce(&mut buffer, Reduce::sum()).unwrap_err();
+        let is_restored = buffer.iter().all(|element| *element == 1.0);
+        let report = peer.all_reduce(&mut buffer, Reduce::sum()).unwrap();
+        let is_right = buffer.iter().all(|element| *element == 3.0);
+        (error, is_restored, is_right, report.algorithm)
+    });
+
+    doomed.join().unwrap();
+    for (error, is_restored, is_right, algorithm) in results {
+        assert!(matches!(error, Error::Aborted { .. }), "{error}");
+        assert!(is_restored && is_right);
+        assert_eq!(algorithm, Algorithm::Direct);
+    }
+}
+
 /// Defect R-2 of the original: a peer keeps a result that the others threw away.
 #[test]
 fn a_peer_whose_ring_was_whole_restores_its_buffer_when_the_verdict_is_to_abort() {
     let run = Run::new();
     let mut peers = run.peers(2);
-    let doomed = run.join_doomed(&mut peers, ("ring_done", 1), |peer| async move {
+    // Nobody goes on before all are whole.
+    let all_done = Arc::new(Barrier::new(3));
+    let done = Arc::clone(&all_done);
+    let dies_of = move |kind: &str| {
+        let is_done = kind == "ring_done";
+        is_done.then(|| done.wait());
+        is_done
+    };
+    let doomed = run.join_doomed_by(&mut peers, dies_of, |peer| async move {
         let _ = peer
             .all_reduce_async(&mut [5_u64; 3000], Reduce::sum())
             .await;
@@ -54,9 +90,12 @@ fn a_peer_whose_ring_was_whole_restores_its_buffer_when_the_verdict_is_to_abort(
 
     let results = together(&mut peers, |peer| {
         let rings_done = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&rings_done);
+        let (counted, done) = (Arc::clone(&rings_done), Arc::clone(&all_done));
         let count = move |kind: &str| {
-            counted.fetch_add(usize::from(kind == "ring_done"), Ordering::Relaxed);
+            if kind == "ring_done" {
+                counted.fetch_add(1, Ordering::Relaxed);
+                done.wait();
+            }
         };
         let mut buffer = [1_u64; 3000];
         let result = on_event(count, || peer.all_reduce(&mut buffer, Reduce::sum()));

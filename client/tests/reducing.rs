@@ -4,7 +4,7 @@ mod support;
 
 use std::sync::Barrier;
 
-use pccl::{Communicator, Element, Error, Quantization, Reduce};
+use pccl::{Algorithm, Communicator, Element, Error, Quantization, Reach, Reduce};
 use pccl::{ElementType, SpecField, Tag};
 use support::lanes::Distance;
 use support::{Run, begin, join_as, together, together_with};
@@ -42,6 +42,29 @@ fn a_report_says_who_contributed_and_what_travelled() {
         assert_eq!((report.bytes_sent, report.bytes_received), (4000, 4000));
         assert_eq!(report.retries, 0);
     }
+}
+
+#[test]
+fn four_peers_exchange_directly_what_is_neither_tiny_nor_large_and_the_report_says_so() {
+    let run = Run::new();
+    let mut peers = run.peers(4);
+
+    let results = together_with(&mut peers, |index, peer| {
+        let sizes = [10, 100_000, 1_000_000];
+        sizes.map(|elements| {
+            let mut buffer = vec![1.0_f32 + index as f32; elements];
+            let report = peer.all_reduce(&mut buffer, Reduce::avg()).unwrap();
+            let is_right = buffer.iter().all(|average| *average == 2.5);
+            (report.algorithm, report.bytes_sent, is_right)
+        })
+    });
+
+    let expected = [
+        (Algorithm::Whole(Reach::Mesh), 3 * 40, true),
+        (Algorithm::Direct, 2 * 3 * 100_000, true),
+        (Algorithm::Ring, 2 * 3 * 1_000_000, true),
+    ];
+    assert_eq!(results, vec![expected; 4]);
 }
 
 /// All lanes of an edge are opened at once, and there are more of them than a door lets strangers in.

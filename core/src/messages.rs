@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::element::{CollectiveSpec, SpecField};
 use crate::id::{Epoch, GroupId, PeerId, ProtocolVersion, Revision, Round, Seq, Tag};
+use crate::plan::Algorithm;
 use crate::shared_state::{SyncFailure, SyncPlan, SyncVote};
 use crate::states::{ConnectionState, Event};
 use crate::topology::{BrokenLinks, LaneFailure, LaneOrder, Layout, LinkId, LinkOrder, Topology};
@@ -196,12 +197,14 @@ pub enum ToPeer {
         /// The revision that everybody now holds, or why nothing changed.
         result: Result<Revision, SyncFailure>,
     },
-    /// Everybody voted for the same: run the ring.
+    /// Everybody voted for the same: execute it.
     Commence {
         /// The user's name for it.
         tag: Tag,
         /// The number of this execution.
         seq: Seq,
+        /// How the contributions become the result, the same for all participants.
+        algorithm: Algorithm,
     },
     /// The collective of this tag does not start; nothing was touched.
     CollectiveRefused {

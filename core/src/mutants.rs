@@ -402,6 +402,8 @@ mutants! {
     /// Whatever the master hears begins the deadline of an attempt anew: an edge that never comes up is
     /// waited for as long as anybody talks.
     ReportGainsTimeForAll = "report-gains-time-for-all",
+    /// A link that the ring does not need and that does not come up counts as one of the ring: peers go for it.
+    MeshFailureBlamed = "mesh-failure-blamed",
     /// The deadline of an earlier attempt to connect a ring counts for the present one: edges fail that have
     /// just been ordered.
     StaleWiringTaken = "stale-wiring-taken",
@@ -526,4 +528,12 @@ mutants! {
     AddedAsTheyArrive = "added-as-they-arrive",
     /// What travels whole makes one step too few: the contribution that would come last is lost.
     OneContributionMissed = "one-contribution-missed",
+    /// What travels directly is added in the order in which it arrived, another for every part: a sum of floats
+    /// depends on who combines it.
+    DirectAddedAsTheyArrive = "direct-added-as-they-arrive",
+    /// What travels directly and is combined is told to nobody: every rank holds the result of its own part
+    /// alone.
+    ResultsNeverTold = "results-never-told",
+    /// The results that other ranks tell are added, not copied: contributions count twice.
+    ResultAddedAgain = "result-added-again",
 }

@@ -45,6 +45,21 @@ impl Ring {
         (*before != peer).then_some(*before)
     }
 
+    /// Whether the first of these sends to the second around the ring.
+    #[must_use]
+    pub fn has_edge(&self, (from, to): (PeerId, PeerId)) -> bool {
+        self.next_of(from) == Some(to)
+    }
+
+    /// Every link that a mesh of these peers has, sender first.
+    pub fn pairs(&self) -> impl Iterator<Item = (PeerId, PeerId)> + '_ {
+        let to_others = |from: PeerId| {
+            let others = self.0.iter().filter(move |to| **to != from);
+            others.map(move |to| (from, *to))
+        };
+        self.0.iter().copied().flat_map(to_others)
+    }
+
     /// Every directed edge, sender first. A ring of two has two edges, a ring of one has none.
     pub fn edges(&self) -> impl Iterator<Item = (PeerId, PeerId)> + '_ {
         let next = self.0.iter().cycle().skip(1);

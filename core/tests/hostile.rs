@@ -476,7 +476,7 @@ fn tight() -> MasterConfig {
         tags_max: 2,
         entries_max: EntryIndex(2),
         wiring_attempts_max: 2,
-        ..MasterConfig::default()
+        ..MasterConfig::rings_only()
     }
 }
 
@@ -507,7 +507,7 @@ proptest! {
         after in prop::collection::vec(any_move(), 1..10),
     ) {
         let moves = moves.into_iter().chain([Move::Stop]).chain(after).chain([Move::Stop]);
-        run(if is_tight { tight() } else { MasterConfig::default() }, moves.collect());
+        run(if is_tight { tight() } else { MasterConfig::rings_only() }, moves.collect());
     }
 }
 
@@ -518,7 +518,7 @@ fn what_peers_say_reaches_every_corner_of_the_master() {
 
     let runs = (0..1500).map(|_| {
         let moves = script.new_tree(&mut runner).unwrap().current();
-        run(MasterConfig::default(), moves)
+        run(MasterConfig::rings_only(), moves)
     });
     let runs = runs.chain(stories::corners());
     let taken: BTreeSet<_> = runs.flat_map(|bystander| bystander.taken).collect();

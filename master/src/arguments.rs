@@ -75,6 +75,11 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     stalled: Duration,
 
+    /// Largest group whose members all get links to each other, over which small and middle-sized collectives
+    /// are exchanged directly; 0: rings only
+    #[arg(long, value_name = "PEERS", default_value_t = MasterConfig::default().mesh_max)]
+    max_mesh: u16,
+
     /// Seconds that the ring solver may take
     #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = seconds)]
     solver: Duration,
@@ -154,6 +159,7 @@ impl Serve {
             late: self.late,
             stalled: self.stalled,
             solver: self.solver,
+            mesh_max: self.max_mesh,
             ..MasterConfig::default()
         }
     }
@@ -277,13 +283,23 @@ mod tests {
 
     #[test]
     fn each_time_limit_is_its_own() {
-        let limits = ["--late", "20", "--stalled", "0.5", "--solver", "7"];
+        let limits = [
+            "--late",
+            "20",
+            "--stalled",
+            "0.5",
+            "--solver",
+            "7",
+            "--max-mesh",
+            "3",
+        ];
         let arguments = Arguments::parse_from([&["pccl-master"], &limits[..]].concat()).serve;
 
         let expected = MasterConfig {
             late: Duration::from_secs(20),
             stalled: Duration::from_millis(500),
             solver: Duration::from_secs(7),
+            mesh_max: 3,
             ..MasterConfig::default()
         };
         assert_eq!(arguments.config(), expected);

@@ -1,9 +1,9 @@
 //! Connecting links, using them, and losing them.
 
-use pccl_core::element::CollectiveSpec;
 use pccl_core::id::{PeerId, Round, Seq, Tag};
 use pccl_core::messages::RingOutcome;
 use pccl_core::peer::{AdoptedLink, PeerInput};
+use pccl_core::plan::Algorithm;
 use pccl_core::topology::{LaneFailure, LinkId, Topology};
 
 use crate::claim::Claim;
@@ -256,11 +256,11 @@ impl Run<'_> {
         watch::adopted(self, no, me);
     }
 
-    pub(crate) fn run_ring(&mut self, no: SeatNo, tag: Tag, seq: Seq, spec: &CollectiveSpec) {
+    pub(crate) fn run_ring(&mut self, no: SeatNo, tag: Tag, seq: Seq, algorithm: Algorithm) {
         let Some(me) = self.seat(no).id else {
             return;
         };
-        let first = self.edit(no).plane.run_ring(me, small(tag), seq, spec);
+        let first = self.edit(no).plane.run_ring(me, small(tag), seq, algorithm);
         watch::ring_runs(self, no, seq);
         let links: Vec<LinkId> = self.seat(no).plane.links().collect();
         for link in links {

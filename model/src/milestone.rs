@@ -10,6 +10,10 @@ pub enum Milestone {
     CommittedWithoutOne,
     /// A collective was committed whose buffers travelled whole.
     TravelledWhole,
+    /// A collective was committed for which each sent to each.
+    WentDirectly,
+    /// A collective was committed around a ring although its group was to have a mesh.
+    RingAlone,
     /// A collective was aborted.
     Aborted,
     /// A collective was aborted at a peer that had the whole result already.
@@ -89,6 +93,8 @@ pub const MILESTONES: &[Milestone] = &[
     Milestone::Committed,
     Milestone::CommittedWithoutOne,
     Milestone::TravelledWhole,
+    Milestone::WentDirectly,
+    Milestone::RingAlone,
     Milestone::Aborted,
     Milestone::RestoredWhole,
     Milestone::Recovered,
@@ -135,6 +141,8 @@ impl Milestone {
             Self::Committed => "a collective is committed",
             Self::CommittedWithoutOne => "a collective is committed although a contributor is gone",
             Self::TravelledWhole => "a collective whose buffers travel whole is committed",
+            Self::WentDirectly => "a collective for which each sends to each is committed",
+            Self::RingAlone => "a collective is committed around a ring where a mesh was wanted",
             Self::Aborted => "a collective is aborted",
             Self::RestoredWhole => "a peer restores a result that was whole",
             Self::Recovered => "a collective is committed after it was aborted",

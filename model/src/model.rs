@@ -210,6 +210,8 @@ fn is_reached(milestone: Milestone) -> Condition {
         Committed,
         CommittedWithoutOne,
         TravelledWhole,
+        WentDirectly,
+        RingAlone,
         Aborted,
         RestoredWhole,
         Recovered,

@@ -5,9 +5,9 @@
 
 use std::collections::VecDeque;
 
-use pccl_core::element::CollectiveSpec;
 use pccl_core::id::{ContentHash, EntryIndex, PeerId, Round, Seq};
 use pccl_core::peer::{AdoptedLanes, AdoptedLink};
+use pccl_core::plan::Algorithm;
 use pccl_core::shared_state::SyncPlan;
 use pccl_core::topology::{LaneOrder, LinkId, LinkOrder, Topology};
 
@@ -285,11 +285,11 @@ impl Plane {
     }
 
     /// Starts an execution; returns the first frames to send.
-    pub fn run_ring(&mut self, me: PeerId, tag: u8, seq: Seq, spec: &CollectiveSpec) -> Vec<Sent> {
+    pub fn run_ring(&mut self, me: PeerId, tag: u8, seq: Seq, algorithm: Algorithm) -> Vec<Sent> {
         let ring = &self.topology.ring;
         let world = u32::try_from(ring.world_size()).unwrap_or(u32::MAX);
         let rank = ring.rank_of(me).and_then(|rank| u32::try_from(rank).ok());
-        let run = rank.and_then(|rank| RingRun::new(me, (rank, world), (tag, seq), spec));
+        let run = rank.and_then(|rank| RingRun::new(me, (rank, world), (tag, seq), algorithm));
         let Some(run) = run else {
             return Vec::new();
         };

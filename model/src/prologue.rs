@@ -15,11 +15,16 @@ use crate::scenario::{Scenario, Start};
 use crate::state::{Ghost, RunState, Seat};
 use crate::step::Step;
 
-/// What the master of every run holds to. Few attempts, so that giving up is within reach.
-pub(crate) fn config() -> MasterConfig {
+/// What the master of a run holds to. Few attempts, so that giving up is within reach.
+pub(crate) fn config(scenario: &Scenario) -> MasterConfig {
+    let limits = if scenario.mesh {
+        MasterConfig::default()
+    } else {
+        MasterConfig::rings_only()
+    };
     MasterConfig {
         wiring_attempts_max: 2,
-        ..MasterConfig::default()
+        ..limits
     }
 }
 
@@ -42,7 +47,7 @@ pub(crate) fn first_state(scenario: &Scenario, coverage: &Coverage) -> RunState 
         Hashed::new(Seat::new(plan_no, plan))
     });
     let mut state = RunState {
-        master: Some(Hashed::new(Master::new(config()))),
+        master: Some(Hashed::new(Master::new(config(scenario)))),
         seats: seats.collect(),
         tours: Vec::new(),
         faults: 0,

@@ -3,11 +3,9 @@
 
 use std::ops::Range;
 
-use pccl_core::element::CollectiveSpec;
 use pccl_core::id::{PeerId, Seq};
 use pccl_core::plan::{Action, After, Algorithm, Arrival, Plan, Target};
 use pccl_core::topology::Way;
-use pccl_core::wire::WHOLE_BUFFER_MAX;
 
 /// Terms that a [`Sum`] remembers.
 const TERMS_MAX: u32 = 16;
@@ -90,9 +88,10 @@ pub struct RingRun {
     pub plan: Plan,
     /// The process's own contribution.
     own: Sum,
-    /// What each chunk of the buffer holds; or, if contributions are kept, those that are here, in the
-    /// order in which they are added.
+    /// What each chunk of the buffer holds.
     parts: Vec<Sum>,
+    /// Contributions that are kept and are here, in the order in which they are added.
+    kept: Vec<Option<Sum>>,
 }
 
 impl RingRun {
@@ -101,15 +100,14 @@ impl RingRun {
         me: PeerId,
         (rank, world): (u32, u32),
         (tag, seq): (u8, Seq),
-        spec: &CollectiveSpec,
+        algorithm: Algorithm,
     ) -> Option<Self> {
-        let algorithm = Algorithm::of(spec, world, WHOLE_BUFFER_MAX);
         let plan = Plan::new(algorithm, world, rank)?;
         let own = Sum::of(me);
-        let mut parts = vec![Sum::default(); world as usize];
-        match plan.own_turn() {
-            None => parts.fill(own),
-            Some(turn) => *parts.get_mut(turn as usize)? = own,
+        let mut kept = Vec::new();
+        if let Some(own_turn) = plan.kept(&elements(plan)).map(|kept| kept.own_turn) {
+            kept.resize(world as usize, None);
+            *kept.get_mut(own_turn as usize)? = Some(own);
         }
         Some(Self {
             tag,
@@ -117,17 +115,13 @@ impl RingRun {
             at: 0,
             plan,
             own,
-            parts,
+            parts: vec![own; world as usize],
+            kept,
         })
     }
 
-    /// Chunks of one element each.
-    fn elements(&self) -> Range<u64> {
-        0..u64::from(self.plan.world())
-    }
-
     fn arrival(&self) -> Option<Arrival> {
-        self.plan.arrival(&self.elements(), self.at)
+        self.plan.arrival(&elements(self.plan), self.at)
     }
 
     /// How many steps there are.
@@ -137,9 +131,9 @@ impl RingRun {
 
     /// The first frames that are sent, and to which rank: of the own contribution.
     pub(crate) fn first_frames(&self) -> Vec<(u32, Frame)> {
-        let contribution = self.plan.contribution(&self.elements());
-        let first = contribution.map(|own| self.frame(own.to, own.range.start, self.own));
-        first.into_iter().collect()
+        let contributions = self.plan.contributions(&elements(self.plan));
+        let first = contributions.map(|own| self.frame(own.to, own.range.start, self.own));
+        first.collect()
     }
 
     const fn frame(&self, to: Target, part: u64, content: Sum) -> (u32, Frame) {
@@ -159,14 +153,15 @@ impl RingRun {
 
     /// Whether it sends to this rank, or receives from it, at any time.
     pub(crate) fn uses(&self, way: Way, with: u32) -> bool {
-        let elements = self.elements();
-        let contribution = self.plan.contribution(&elements);
+        let elements = elements(self.plan);
+        let mut contributions = self.plan.contributions(&elements);
         let mut arrivals = self.plan.arrivals(&elements);
         match way {
             Way::In => arrivals.any(|arrival| arrival.from == with),
             Way::Out => {
-                contribution.is_some_and(|own| own.to.rank == with)
+                contributions.any(|own| own.to.rank == with)
                     || arrivals.any(|arrival| arrival.onward.is_some_and(|to| to.rank == with))
+                    || self.plan.told().any(|to| to.rank == with)
             }
         }
     }
@@ -189,72 +184,95 @@ impl RingRun {
         } else {
             frame.content
         };
-        let place = match arrival.action {
-            Action::Combine => None,
-            Action::Finish | Action::Copy => Some(usize::try_from(frame.part).map_err(|_| frame)?),
-            Action::Keep { turn } => Some(turn as usize),
-        };
-        if let Some(place) = place {
-            *self.parts.get_mut(place).ok_or(frame)? = content;
+        let onward = arrival.onward.map(|to| self.frame(to, frame.part, content));
+        let mut leaving: Vec<(u32, Frame)> = onward.into_iter().collect();
+        match arrival.action {
+            Action::Combine => {}
+            Action::Finish | Action::Copy => {
+                let place = usize::try_from(frame.part).map_err(|_| frame)?;
+                *self.parts.get_mut(place).ok_or(frame)? = content;
+            }
+            Action::Keep { turn } => {
+                *self.kept.get_mut(turn as usize).ok_or(frame)? = Some(content);
+                leaving.extend(self.combine());
+            }
         }
         self.at += 1;
-        let onward = arrival.onward.map(|to| self.frame(to, frame.part, content));
-        Ok(onward.into_iter().collect())
+        Ok(leaving)
+    }
+
+    /// Adds what is kept, if all of it is here, and tells the result.
+    fn combine(&mut self) -> Vec<(u32, Frame)> {
+        let kept = self.plan.kept(&elements(self.plan));
+        let all: Option<Vec<Sum>> = self.kept.iter().copied().collect();
+        let (Some(kept), Some(all)) = (kept, all) else {
+            return Vec::new();
+        };
+        let sum = all.into_iter().fold(Sum::default(), Sum::plus);
+        for (part, holds) in (0..).zip(&mut self.parts) {
+            if kept.range.contains(&part) {
+                *holds = sum;
+            }
+        }
+        let told = self.plan.told();
+        told.map(|to| self.frame(to, kept.range.start, sum))
+            .collect()
     }
 
     /// The own contribution leaves when the execution begins, and what arrives does so in turn.
     const fn may_overwrite(&self, after: After) -> bool {
         match after {
-            After::Nothing | After::Contribution => true,
+            After::Nothing | After::Contribution(_) => true,
             After::Arrival(step) => step < self.at,
-        }
-    }
-
-    /// What the buffer holds at the end: each chunk, or all of it.
-    fn result(&self) -> Vec<Sum> {
-        match self.plan.algorithm() {
-            Algorithm::Ring => self.parts.clone(),
-            Algorithm::Whole => {
-                let add = |sum: Sum, part: &Sum| sum.plus(*part);
-                vec![self.parts.iter().fold(Sum::default(), add)]
-            }
         }
     }
 
     /// Does the result hold the contribution of each rank exactly once?
     pub(crate) fn holds_each_once(&self, ranks: &[PeerId]) -> bool {
-        self.result().iter().all(|sum| sum.has_each_once(ranks))
+        self.parts.iter().all(|sum| sum.has_each_once(ranks))
     }
 
-    /// Was everything added in the order that is the same everywhere? A chunk is begun by the rank of
-    /// its number; buffers that travelled whole are added from rank 0 on.
+    /// Was everything added in the order that is the same everywhere? From rank 0 on; around a ring a chunk
+    /// is begun by the rank of its number.
     pub(crate) fn adds_in_order(&self, ranks: &[PeerId]) -> bool {
-        let in_order = |(first, sum): (usize, &Sum)| {
-            let (before, from_first) = ranks.split_at(first.min(ranks.len()));
+        let in_order = |(part, sum): (usize, &Sum)| {
+            let first = match self.plan.algorithm() {
+                Algorithm::Ring => part.min(ranks.len()),
+                Algorithm::Whole(_) | Algorithm::Direct => 0,
+            };
+            let (before, from_first) = ranks.split_at(first);
             *sum == Sum::of_all(from_first).plus(Sum::of_all(before))
         };
-        self.result().iter().enumerate().all(in_order)
+        self.parts.iter().enumerate().all(in_order)
     }
+}
+
+/// Chunks of one element each.
+fn elements(plan: Plan) -> Range<u64> {
+    0..u64::from(plan.world())
 }
 
 #[cfg(test)]
 mod tests {
+    use pccl_core::plan::Reach;
+
     use super::*;
-    use crate::scenario::{LARGE, SMALL};
+
+    const WHOLE: Algorithm = Algorithm::Whole(Reach::Ring);
 
     const PEERS: [PeerId; 3] = [PeerId(4), PeerId(1), PeerId(7)];
 
-    /// All ranks of one collective, each taking in what the one before it sends.
-    fn run(spec: &CollectiveSpec) -> Vec<RingRun> {
+    /// All ranks of one collective, each taking in what the others send, step by step.
+    fn run(algorithm: Algorithm) -> Vec<RingRun> {
         let begins =
-            |(rank, peer): (u32, &PeerId)| RingRun::new(*peer, (rank, 3), (1, Seq(1)), spec);
+            |(rank, peer): (u32, &PeerId)| RingRun::new(*peer, (rank, 3), (1, Seq(1)), algorithm);
         let mut runs: Vec<RingRun> = (0..).zip(&PEERS).filter_map(begins).collect();
         let mut sent: Vec<(u32, Frame)> = runs.iter().flat_map(RingRun::first_frames).collect();
         while !sent.is_empty() {
-            let arrived = std::mem::take(&mut sent);
-            for (to, frame) in arrived {
-                sent.extend(runs[to as usize].take(frame).unwrap());
-            }
+            let is_next = |(to, frame): &(u32, Frame)| runs[*to as usize].at == frame.step;
+            let at = sent.iter().position(is_next).unwrap();
+            let (to, frame) = sent.remove(at);
+            sent.extend(runs[to as usize].take(frame).unwrap());
         }
         runs
     }
@@ -281,11 +299,11 @@ mod tests {
     }
 
     #[test]
-    fn small_and_large_buffers_take_different_plans_to_the_same_terms() {
-        for (spec, algorithm) in [(SMALL, Algorithm::Whole), (LARGE, Algorithm::Ring)] {
-            for run in run(&spec) {
+    fn every_plan_leads_to_the_same_terms() {
+        let whole_directly = Algorithm::Whole(Reach::Mesh);
+        for algorithm in [Algorithm::Ring, WHOLE, whole_directly, Algorithm::Direct] {
+            for run in run(algorithm) {
                 assert!(run.is_done());
-                assert_eq!(run.plan.algorithm(), algorithm);
                 assert!(run.holds_each_once(&PEERS));
                 assert!(run.adds_in_order(&PEERS));
                 assert!(!run.adds_in_order(&[PEERS[1], PEERS[0], PEERS[2]]));
@@ -297,7 +315,7 @@ mod tests {
     #[test]
     fn a_frame_of_another_step_or_part_is_refused() {
         let mut runs: Vec<RingRun> = (0..2)
-            .filter_map(|rank| RingRun::new(PEERS[rank as usize], (rank, 3), (1, Seq(1)), &SMALL))
+            .filter_map(|rank| RingRun::new(PEERS[rank as usize], (rank, 3), (1, Seq(1)), WHOLE))
             .collect();
         let (to, sound) = runs[0].first_frames()[0];
         assert_eq!(to, 1);

@@ -431,7 +431,12 @@ impl<'a> Run<'a> {
                 self.drop_lanes(no, &unused);
             }
             PeerOutput::AdoptRing { topology, links } => self.adopt_ring(no, topology, &links),
-            PeerOutput::RunRing { tag, seq, spec, .. } => self.run_ring(no, tag, seq, &spec),
+            PeerOutput::RunRing {
+                tag,
+                seq,
+                algorithm,
+                ..
+            } => self.run_ring(no, tag, seq, algorithm),
             PeerOutput::StopRing { seq } => self.edit(no).plane.stop(seq),
             PeerOutput::MoveState { plan, .. } => {
                 watch::planned(self, &plan);

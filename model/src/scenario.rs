@@ -40,6 +40,8 @@ pub struct Scenario {
     pub frames: Frames,
     /// Where lanes come up first.
     pub dials: Dials,
+    /// Are all members of a group given links, or the neighbours in its ring alone?
+    pub mesh: bool,
     /// Do both sides show that they live? It changes nothing but what is on its way.
     pub heartbeats: bool,
     /// Do all users go through one loop, so that none gets in another's way?

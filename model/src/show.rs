@@ -282,7 +282,7 @@ pub fn down_word(message: &ToPeer) -> String {
         ToPeer::SharedStateConcluded {
             result: Err(why), ..
         } => format!("not synchronized: {why}"),
-        ToPeer::Commence { tag, seq } => format!("start {tag} as {seq}"),
+        ToPeer::Commence { tag, seq, .. } => format!("start {tag} as {seq}"),
         ToPeer::CollectiveRefused { tag, .. } => format!("{tag} does not start"),
         ToPeer::Verdict { seq, verdict, .. } => match verdict {
             pccl_core::messages::Verdict::Committed { .. } => format!("{seq} is committed"),

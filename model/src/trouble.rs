@@ -53,6 +53,8 @@ pub struct Attempts {
 /// A link whose lanes are being opened.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Opened {
+    /// The ring does not need them.
+    pub is_extra: bool,
     /// The sender opens them.
     pub sender_dials: bool,
     /// The sender has said that they are up.

@@ -1,5 +1,4 @@
-//! What one operation does on the lanes of one number: the one from the previous rank, and the one to
-//! the next, as far as both links have lanes of that number.
+//! What one operation does on a lane: one that it receives on, or one that it sends on.
 
 use std::task::{Context, Poll, ready};
 
@@ -7,19 +6,25 @@ use pccl_core::transport::LaneError;
 use pccl_core::wire::{FRAME_HEADER_BYTES, FrameHeader};
 
 use super::buffers::RingBuffers;
-use super::port::{RingFailure, RingPort};
+use super::port::{RingFailure, Sending};
 use super::receiving::{ReadEnd, RxLane};
+use super::registry::Address;
 use super::sending::TxLane;
 use super::stall::LeftSoFar;
 use super::work::{BEYOND, Incoming, Outgoing, RingWork};
 
-/// The lanes of one number, as far as the operation has them, and its frames on them.
+/// A lane from another rank, while the operation has it, and its frame on it.
 #[derive(Default)]
-pub(super) struct LaneWork {
+pub(super) struct RxWork {
     rx: Option<RxLane>,
     arriving: Option<Arriving>,
+}
+
+/// A lane to another rank, while the operation has it, and its frame on it.
+#[derive(Default)]
+pub(super) struct TxWork {
     tx: Option<TxLane>,
-    /// The lane to the next rank was asked for and has not been delivered.
+    /// The lane was asked for and has not been delivered.
     asked: bool,
     leaving: Option<Leaving>,
     /// How many frames have left, whole.
@@ -57,8 +62,8 @@ pub(super) enum Arrival {
     Header(FrameHeader),
 }
 
-impl LaneWork {
-    /// A frame of the operation comes next on the lane from the previous rank.
+impl RxWork {
+    /// A frame of the operation comes next on the lane.
     pub(super) fn announced(&mut self, rx: RxLane, frame: Incoming) {
         self.arriving = Some(Arriving { frame, filled: 0 });
         self.rx = Some(rx);
@@ -87,32 +92,43 @@ impl LaneWork {
         }
     }
 
-    /// The lane from the previous rank, between two frames.
+    /// The lane, between two frames.
     pub(super) const fn take_rx(&mut self) -> Option<RxLane> {
         self.rx.take()
     }
 
-    /// The lane to the next rank, as it was asked for.
+    /// Gives the lane to others, at the boundary of a frame.
+    pub(super) fn give_up(&mut self) {
+        if let Some(rx) = self.rx.take() {
+            let missing = self.arriving.take();
+            rx.go_home(missing.map_or(0, |frame| frame.frame.length() - frame.filled));
+        }
+    }
+}
+
+impl TxWork {
+    /// The lane, as it was asked for.
     pub(super) fn obtained(&mut self, tx: TxLane) {
         self.asked = false;
         self.tx = Some(tx);
     }
 
-    /// Is the lane to the next rank here? Asks for it where it is not.
-    pub(super) fn obtain(&mut self, number: u16, port: &RingPort) -> Result<bool, RingFailure> {
+    /// Is the lane here? Asks for it where it is not.
+    pub(super) fn obtain(
+        &mut self,
+        number: u16,
+        sending: &Sending,
+        address: &Address,
+    ) -> Result<bool, RingFailure> {
         if self.tx.is_none() && !self.asked {
-            let sending = port.sending.as_ref();
-            let slot = sending.and_then(|sending| sending.slots.get(usize::from(number)));
-            let asked = slot.map(|slot| slot.ask(&port.address));
-            match asked {
+            let slot = sending.slots.get(usize::from(number));
+            match slot.map(|slot| slot.ask(address)) {
                 Some(Ok(tx)) => {
                     self.asked = tx.is_none();
                     self.tx = tx;
                 }
                 Some(Err(_)) | None => {
-                    if let Some(sending) = sending {
-                        sending.link.report();
-                    }
+                    sending.link.report();
                     return Err(RingFailure::LaneLost);
                 }
             }
@@ -166,7 +182,7 @@ impl LaneWork {
         left.map_or(Poll::Pending, |left| Poll::Ready(Ok(left.frame)))
     }
 
-    /// The lane to the next rank has ended.
+    /// The lane has ended.
     pub(super) fn lose_sending(&mut self) {
         self.tx = None;
         self.leaving = None;
@@ -178,12 +194,8 @@ impl LaneWork {
         leaving.map(|leaving| (self.left, leaving.sent))
     }
 
-    /// Gives the lanes to others, each at the boundary of a frame.
+    /// Gives the lane to others, at the boundary of a frame.
     pub(super) fn give_up(&mut self, buffers: &RingBuffers<'_>) {
-        if let Some(rx) = self.rx.take() {
-            let missing = self.arriving.take();
-            rx.go_home(missing.map_or(0, |frame| frame.frame.length() - frame.filled));
-        }
         match (self.tx.take(), self.leaving.take()) {
             (Some(tx), Some(leaving)) if leaving.sent > 0 => {
                 let payload = RingWork::payload(&leaving.frame, buffers);

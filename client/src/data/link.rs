@@ -42,6 +42,11 @@ impl LinkState {
         self.built
     }
 
+    /// Is it this build of this link?
+    pub(super) fn is(&self, link: LinkId, built: Round) -> bool {
+        self.link == link && self.built == built
+    }
+
     /// Tells the engine that the link is broken, unless that was done before.
     pub(super) fn report(&self) {
         if !self.reported.swap(true, Ordering::AcqRel) {

@@ -1,14 +1,15 @@
-//! The data plane: moves tensor bytes between ring neighbours.
+//! The data plane: moves tensor bytes between ranks.
 //!
 //! A *frame* is a header and up to 256 KiB of payload. An operation runs in its caller's task, where the
-//! user's buffers are borrowed ([`run`]): it receives from the lanes of the link from the previous rank,
-//! reduces ([`work`]), and sends on the lanes of the link to the next one.
+//! user's buffers are borrowed ([`run`]): it receives from the lanes of the links from other ranks, reduces
+//! ([`work`]), and sends on the lanes of the links to other ranks. Which ranks those are says its plan: the
+//! previous and the next one of a ring, or all others.
 //!
 //! ```text
-//! previous ──lane──▶ ┌───────────────────────────┐ ──lane──▶ next
-//!                    │ run: work + user's buffers │
-//! previous ──lane──▶ └───────────────────────────┘ ──lane──▶ next
-//!           keepers hold the lanes that no operation uses
+//! from a rank ──lane──▶ ┌───────────────────────────┐ ──lane──▶ to a rank
+//!                       │ run: work + user's buffers │
+//! from a rank ──lane──▶ └───────────────────────────┘ ──lane──▶ to a rank
+//!              keepers hold the lanes that no operation uses
 //! ```
 //!
 //! - A frame that was reduced or stored leaves under the number of the next step at once. There is no
@@ -39,6 +40,7 @@ mod tests;
 mod work;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -46,14 +48,14 @@ use std::time::Duration;
 use pccl_core::element::CollectiveSpec;
 use pccl_core::id::{PeerId, Round, Seq};
 use pccl_core::peer::{AdoptedLanes, AdoptedLink};
-use pccl_core::plan::STRIPE_BYTES_MIN;
-use pccl_core::topology::{LinkId, Topology};
+use pccl_core::plan::{Algorithm, Reach, STRIPE_BYTES_MIN};
+use pccl_core::topology::{LinkId, Ring, Topology};
 use pccl_core::transport::Lane;
-use pccl_core::wire::{FRAME_PAYLOAD_MAX, WHOLE_BUFFER_MAX};
+use pccl_core::wire::FRAME_PAYLOAD_MAX;
 use tokio::sync::mpsc;
 
 use gate::Gate;
-use link::{Installed, StandingLink};
+use link::{Installed, LinkState, StandingLink};
 use pool::Pool;
 use port::{Receiving, Sending};
 use registry::{Inbox, Operation, Registry};
@@ -88,8 +90,6 @@ pub(crate) struct DataConfig {
     pub(crate) local_window: u64,
     /// Operations that contribute at a time; further ones wait.
     pub(crate) concurrent: usize,
-    /// A buffer of up to so many bytes travels whole. The same at all peers.
-    pub(crate) small_bytes: u64,
     /// Least bytes of a stripe. The same at all peers.
     pub(crate) stripe_bytes: u64,
 }
@@ -100,7 +100,6 @@ impl Default for DataConfig {
             stall: Duration::from_secs(10),
             frame_bytes: FRAME_PAYLOAD_MAX,
             local_window: LOCAL_WINDOW,
-            small_bytes: WHOLE_BUFFER_MAX,
             stripe_bytes: STRIPE_BYTES_MIN,
             concurrent: CONCURRENT_DEFAULT,
         }
@@ -133,20 +132,18 @@ struct Shared {
 }
 
 impl Shared {
-    /// Does the ring stay on this machine, as far as is known?
-    fn is_local(&self, sending: Option<&Sending>) -> bool {
-        let stays = sending.is_none_or(Sending::is_local);
+    /// Does what goes over these links stay on this machine, as far as is known?
+    fn is_local(&self, sending: &[Sending]) -> bool {
+        let stays = sending.iter().all(Sending::is_local);
         stays && !self.not_local.load(Ordering::Relaxed)
     }
 }
 
 /// Where a peer stands in its ring.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct InRing {
     place: Place,
-    /// `None`: it is alone.
-    next: Option<LinkId>,
-    previous: Option<LinkId>,
+    ring: Ring,
 }
 
 impl InRing {
@@ -158,11 +155,25 @@ impl InRing {
             rank: u32::try_from(ring.rank_of(me)?).ok()?,
             lanes: topology.lanes,
         };
-        Some(Self {
-            place,
-            next: ring.next_of(me).map(LinkId::to),
-            previous: ring.previous_of(me).map(LinkId::from),
-        })
+        let ring = ring.clone();
+        Some(Self { place, ring })
+    }
+
+    /// The ranks that an operation sends to whose links reach so far, the next one first. Those that it
+    /// receives from are as far behind it.
+    fn distances(&self, reach: Reach) -> Range<usize> {
+        let others = self.ring.world_size().saturating_sub(1);
+        match reach {
+            Reach::Ring => 1..others.min(1) + 1,
+            Reach::Mesh => 1..others + 1,
+        }
+    }
+
+    /// The rank and the peer that follows at this distance, round the end.
+    fn at(&self, distance: usize) -> Option<(u32, PeerId)> {
+        let world = self.ring.world_size();
+        let rank = (self.place.rank as usize + distance).checked_rem(world)?;
+        Some((u32::try_from(rank).ok()?, *self.ring.0.get(rank)?))
     }
 }
 
@@ -238,41 +249,77 @@ impl DataPlane {
 
     /// Registers an execution, so that frames find it. Executions begin in the order of their numbers.
     /// The port is to be run soon.
-    pub(crate) fn begin(&mut self, seq: Seq, spec: CollectiveSpec) -> RingPort {
+    pub(crate) fn begin(
+        &mut self,
+        seq: Seq,
+        spec: CollectiveSpec,
+        algorithm: Algorithm,
+    ) -> RingPort {
         let (address, inbox) = Inbox::new();
         let stopped = Arc::new(AtomicBool::new(false));
         let op = Operation {
             address: address.clone(),
             stopped: Arc::clone(&stopped),
         };
-        let receiving = self.standing_link(|ring| ring.previous);
-        let receiving = receiving.map(|standing| Arc::clone(&standing.state));
-        let strays = receiving.as_ref().map_or(0, |link| link.strays());
-        let ended = self.shared.registry.begin(seq, op, receiving.as_deref());
-        let sending = self.standing_link(|ring| ring.next);
-        let sending = sending.map(|standing| Sending {
-            link: Arc::clone(&standing.state),
-            slots: Arc::clone(&standing.slots),
+        let ins = self.links_in(algorithm.reach());
+        let strays = |link: &Arc<LinkState>| link.strays();
+        let strays: Vec<u64> = ins.iter().flatten().map(|(_, link)| strays(link)).collect();
+        let links = ins.iter().flatten().map(|(_, link)| &**link);
+        let ended = self.shared.registry.begin(seq, op, links);
+        let receiving = ins.map(|ins| {
+            let ins = ins.into_iter().zip(ended).zip(strays);
+            let receiving = ins.map(|(((rank, link), ended), strays)| Receiving {
+                rank,
+                link,
+                ended,
+                strays,
+            });
+            receiving.collect::<Vec<_>>()
         });
-        let is_local = self.shared.is_local(sending.as_ref());
+        let links = receiving.zip(self.links_out(algorithm.reach()));
+        let sending = links.as_ref().map_or(&[][..], |(_, sending)| sending);
+        let is_local = self.shared.is_local(sending);
         let bytes = spec.count.saturating_mul(spec.element.size() as u64);
         let gate = &self.shared.gate;
         let pass = gate.begin((seq, address.clone()), bytes, is_local);
         RingPort {
             seq,
             spec,
-            place: self.ring.map(|ring| ring.place),
+            algorithm,
+            place: self.ring.as_ref().map(|ring| ring.place),
             shared: Arc::clone(&self.shared),
             stopped,
             inbox: Some((pass, inbox)),
             address,
-            receiving: receiving.map(|link| Receiving {
-                link,
-                ended,
-                strays,
-            }),
-            sending,
+            links,
         }
+    }
+
+    /// The links that an operation receives on, the previous rank first. `None`: one is missing.
+    fn links_in(&self, reach: Reach) -> Option<Vec<(u32, Arc<LinkState>)>> {
+        let ring = self.ring.as_ref()?;
+        let world = ring.ring.world_size();
+        let links = ring.distances(reach).map(|distance| {
+            let (rank, peer) = ring.at(world - distance)?;
+            let standing = self.standing.get(&LinkId::from(peer))?;
+            Some((rank, Arc::clone(&standing.state)))
+        });
+        links.collect()
+    }
+
+    /// The links that it sends on, the next rank first.
+    fn links_out(&self, reach: Reach) -> Option<Vec<Sending>> {
+        let ring = self.ring.as_ref()?;
+        let links = ring.distances(reach).map(|distance| {
+            let (rank, peer) = ring.at(distance)?;
+            let standing = self.standing.get(&LinkId::to(peer))?;
+            Some(Sending {
+                rank,
+                link: Arc::clone(&standing.state),
+                slots: Arc::clone(&standing.slots),
+            })
+        });
+        links.collect()
     }
 
     /// The frames of `seq` are thrown away from here on, and a run that has not ended ends as stopped, at once.
@@ -283,10 +330,6 @@ impl DataPlane {
     /// Frees the frame buffers that are kept for operations to come. Is none in use?
     pub(crate) fn trim(&self) -> bool {
         self.shared.pool.trim()
-    }
-
-    fn standing_link(&self, which: fn(InRing) -> Option<LinkId>) -> Option<&StandingLink> {
-        self.standing.get(&self.ring.and_then(which)?)
     }
 
     /// Lanes that are to be a link are not here, which is a defect of this crate. As a broken link it costs the

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pccl_core::element::CollectiveSpec;
 use pccl_core::id::Seq;
+use pccl_core::plan::Algorithm;
 
 use super::Shared;
 use super::buffers::RingBuffers;
@@ -13,14 +14,14 @@ use super::link::LinkState;
 use super::registry::{Address, Inbox};
 use super::run::Run;
 use super::sending::TxSlot;
-use super::work::{Defect, Pace, Place, RingWork};
+use super::work::{Defect, Exit, Pace, Place, RingWork, Task};
 
 /// What a finished operation moved, in bytes of payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RingStats {
-    /// Sent to the next rank.
+    /// Sent to other ranks.
     pub(crate) bytes_sent: u64,
-    /// Received from the previous rank.
+    /// Received from other ranks.
     pub(crate) bytes_received: u64,
 }
 
@@ -54,6 +55,7 @@ impl From<Defect> for RingFailure {
 pub(crate) struct RingPort {
     pub(super) seq: Seq,
     pub(super) spec: CollectiveSpec,
+    pub(super) algorithm: Algorithm,
     /// `None`: this peer is in no ring.
     pub(super) place: Option<Place>,
     pub(super) shared: Arc<Shared>,
@@ -61,13 +63,14 @@ pub(crate) struct RingPort {
     /// `None` once run.
     pub(super) inbox: Option<(Pass, Inbox)>,
     pub(super) address: Address,
-    pub(super) receiving: Option<Receiving>,
-    pub(super) sending: Option<Sending>,
+    /// Those that it receives on and those that it sends on. `None`: one of them does not stand.
+    pub(super) links: Option<(Vec<Receiving>, Vec<Sending>)>,
 }
 
-/// The link from the previous rank, as it was when the operation began.
+/// A link from another rank, as it was when the operation began.
 #[derive(Clone, Debug)]
 pub(super) struct Receiving {
+    pub(super) rank: u32,
     pub(super) link: Arc<LinkState>,
     /// Lanes that had ended.
     pub(super) ended: Vec<u16>,
@@ -75,17 +78,30 @@ pub(super) struct Receiving {
     pub(super) strays: u64,
 }
 
-/// The link to the next rank.
+/// A link to another rank.
 #[derive(Clone, Debug)]
 pub(super) struct Sending {
+    pub(super) rank: u32,
     pub(super) link: Arc<LinkState>,
     pub(super) slots: Arc<[Arc<TxSlot>]>,
 }
 
 impl Sending {
-    /// Is the next rank on this machine?
+    /// Is the other rank on this machine?
     pub(super) fn is_local(&self) -> bool {
         self.slots.iter().all(|slot| slot.is_local())
+    }
+
+    /// Many lanes fill the pipe between machines. Within one they only keep the bytes from staying in the
+    /// caches.
+    fn exit(&self) -> Exit {
+        let is_local = self.is_local();
+        let lanes = u16::try_from(self.slots.len()).unwrap_or(u16::MAX);
+        Exit {
+            rank: self.rank,
+            leaves_machine: !is_local,
+            lanes: if is_local { 1 } else { lanes },
+        }
     }
 }
 
@@ -94,7 +110,9 @@ impl RingPort {
     /// has gone into the lanes. A second call ends as stopped.
     ///
     /// Memory: besides the backup of an operation in place, at most 6 frames per lane (4 that wait, one
-    /// that arrives and one that leaves), whatever the size of the buffers. What waits beyond that,
+    /// that arrives and one that leaves), whatever the size of the buffers, and the contributions that are kept
+    /// until all are there: of a buffer that travels whole those of all ranks, of one that travels directly
+    /// about as much as the buffer. What waits beyond that,
     /// because the next rank is slow, is set aside in the memory of the result or of the backup.
     /// Frames that travel encoded wait in memory of their own: about the window of every rank, twice that
     /// before a slow link.
@@ -122,37 +140,38 @@ impl RingPort {
             buffers.keep_contribution();
             return Ok(RingStats::default());
         }
-        if self.receiving.is_none() || self.sending.is_none() {
-            return Err(RingFailure::LaneLost);
-        }
+        let (receiving, sending) = self.links.as_ref().ok_or(RingFailure::LaneLost)?;
+        let task = Task {
+            seq: self.seq,
+            spec: &self.spec,
+            algorithm: self.algorithm,
+        };
+        let exits: Vec<Exit> = sending.iter().map(Sending::exit).collect();
         let pool = &self.shared.pool;
-        let work = RingWork::new(self.seq, &self.spec, place, self.pace(), pool);
+        let work = RingWork::new(task, place, self.pace(sending), &exits, pool);
         let mut work = work.ok_or(RingFailure::Defect(Defect::here()))?;
         buffers.begin(work.slots());
         if buffers.note_losses() {
             work.note_lost_of_contribution(&mut buffers)?;
         }
-        Run::new((self, &pass), work, buffers, inbox)?.await
+        Run::new((self, &pass), (receiving, sending), work, buffers, inbox)?.await
     }
 
-    /// Many lanes, and many bytes under way, fill the pipe between machines. Within one they only keep
-    /// the bytes from staying in the caches. A rank whose next one is on the same machine learns from
-    /// the first frames that have been around whether the whole ring is.
-    fn pace(&self) -> Pace {
+    /// Many bytes under way fill the pipe between machines. A rank whose next one is on the same machine learns
+    /// from the first frames that have been around whether the whole ring is.
+    fn pace(&self, sending: &[Sending]) -> Pace {
         let config = &self.shared.config;
-        let sending = self.sending.as_ref();
-        let next_is_local = sending.is_none_or(Sending::is_local);
         let is_local = self.shared.is_local(sending);
-        let lanes = sending.map_or(0, |sending| sending.slots.len());
-        let lanes = u16::try_from(lanes).unwrap_or(u16::MAX);
         Pace {
             frame_bytes: config.frame_bytes,
             window: is_local.then_some(config.local_window),
-            leaves_machine: !next_is_local,
-            lanes: if next_is_local { 1 } else { lanes },
-            small_bytes: config.small_bytes,
             stripe_bytes: config.stripe_bytes,
         }
+    }
+
+    /// How the contributions become the result.
+    pub(crate) const fn algorithm(&self) -> Algorithm {
+        self.algorithm
     }
 
     pub(super) fn is_stopped(&self) -> bool {

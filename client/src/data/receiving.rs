@@ -69,7 +69,16 @@ impl RxLane {
     }
 
     pub(super) fn is_of(&self, link: LinkId, built: Round) -> bool {
-        self.link.link() == link && self.link.built() == built
+        self.link.is(link, built)
+    }
+
+    pub(super) fn comes_over(&self, link: &Arc<LinkState>) -> bool {
+        Arc::ptr_eq(&self.link, link)
+    }
+
+    /// What comes next on it is what its sender should not send.
+    pub(super) fn report_link(&self) {
+        self.link.report();
     }
 
     /// No operation here has a use for the frame that comes next, or none yet.

@@ -124,13 +124,18 @@ struct State {
 }
 
 impl Registry {
-    /// Registers an operation. Returns the lanes of `link` that had ended before: no end will be
-    /// delivered for those.
-    pub(super) fn begin(&self, seq: Seq, op: Operation, link: Option<&LinkState>) -> Vec<u16> {
+    /// Registers an operation. Returns the lanes of each of these links that had ended before: no end will
+    /// be delivered for those.
+    pub(super) fn begin<'a>(
+        &self,
+        seq: Seq,
+        op: Operation,
+        links: impl Iterator<Item = &'a LinkState>,
+    ) -> Vec<Vec<u16>> {
         let mut state = self.state();
         state.running.insert(seq, op);
         state.newest = state.newest.max(Some(seq));
-        let ended = link.map(LinkState::ended_lanes).unwrap_or_default();
+        let ended = links.map(LinkState::ended_lanes).collect();
         let early = mem::take(&mut state.early);
         drop(state);
         for (lane, header) in early {

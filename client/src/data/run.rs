@@ -17,12 +17,15 @@ use pccl_core::wire::FrameHeader;
 
 use super::buffers::RingBuffers;
 use super::gate::{Pass, Share};
-use super::lanes::{Arrival, LaneWork};
-use super::port::{RingFailure, RingPort, RingStats};
+use super::lanes::{Arrival, RxWork, TxWork};
+use super::port::{Receiving, RingFailure, RingPort, RingStats, Sending};
 use super::receiving::RxLane;
 use super::registry::{Delivery, Inbox};
-use super::stall::{Moves, Stall, Verdict};
+use super::sending::TxLane;
+use super::stall::Stall;
 use super::work::{Incoming, Misfit, NotTaken, Outgoing, RingWork};
+
+mod stalling;
 
 /// A run in progress. Dropping it gives the lanes to others, each at the boundary of a frame.
 pub(super) struct Run<'a, 'b> {
@@ -31,36 +34,63 @@ pub(super) struct Run<'a, 'b> {
     work: RingWork,
     buffers: RingBuffers<'b>,
     inbox: Inbox,
-    lanes: Vec<LaneWork>,
+    ins: Vec<In<'a>>,
+    outs: Vec<Out<'a>>,
     stats: RingStats,
     stall: Stall,
+}
+
+/// A link that the operation receives on.
+struct In<'a> {
+    from: &'a Receiving,
+    /// By number.
+    lanes: Vec<RxWork>,
+    /// Bytes of payload that have come.
+    received: u64,
+}
+
+/// A lane that it sends on: an outlet of its work, by its number.
+struct Out<'a> {
+    to: &'a Sending,
+    lane: u16,
+    work: TxWork,
 }
 
 impl<'a, 'b> Run<'a, 'b> {
     pub(super) fn new(
         (port, pass): (&'a RingPort, &'a Pass),
+        (receiving, sending): (&'a [Receiving], &'a [Sending]),
         work: RingWork,
         buffers: RingBuffers<'b>,
         inbox: Inbox,
     ) -> Result<Self, RingFailure> {
-        // Each of the two links has lanes of its own number.
-        let receiving = port.receiving.as_ref();
-        let receiving = receiving.map_or(0, |receiving| receiving.link.lanes());
-        let lanes = receiving.max(usize::from(work.lanes()));
-        let lanes: Vec<LaneWork> = (0..lanes).map(|_| LaneWork::default()).collect();
+        let ins = receiving.iter().map(|from| In {
+            from,
+            lanes: (0..from.link.lanes()).map(|_| RxWork::default()).collect(),
+            received: 0,
+        });
+        let outs = work.outlets().filter_map(|(exit, lane)| {
+            let work = TxWork::default();
+            let to = sending.get(exit)?;
+            Some(Out { to, lane, work })
+        });
+        let outs: Vec<Out<'a>> = outs.collect();
         let mut run = Self {
-            stall: Stall::new(port.shared.config.stall, lanes.len()),
+            stall: Stall::new(port.shared.config.stall, outs.len()),
             port,
             pass,
+            ins: ins.collect(),
+            outs,
             work,
             buffers,
             inbox,
-            lanes,
             stats: RingStats::default(),
         };
         run.work.set_share(Share::Nothing);
-        for lane in run.port.receiving.iter().flat_map(|link| &link.ended) {
-            run.receiving_ended(*lane)?;
+        for from in receiving {
+            for lane in &from.ended {
+                run.receiving_ended(from.rank, *lane)?;
+            }
         }
         Ok(run)
     }
@@ -73,11 +103,13 @@ impl<'a, 'b> Run<'a, 'b> {
             while let Poll::Ready(delivery) = self.inbox.poll_next(cx) {
                 self.delivered(delivery)?;
             }
-            let mut moved = false;
-            for lane in (0..).take(self.lanes.len()) {
-                // Who sends first lets the next rank begin.
-                moved |= self.send(lane, cx)?;
-                moved |= self.receive(lane, cx)?;
+            // Who sends first lets other ranks begin.
+            let mut moved = self.send_all(cx)?;
+            for at in 0..self.ins.len() {
+                let lanes = self.ins.get(at).map_or(0, |link| link.lanes.len());
+                for lane in (0..).take(lanes) {
+                    moved |= self.receive(at, lane, cx)?;
+                }
             }
             if self.work.is_done() {
                 return Poll::Ready(Ok(self.stats));
@@ -91,13 +123,19 @@ impl<'a, 'b> Run<'a, 'b> {
         }
     }
 
+    fn send_all(&mut self, cx: &mut Context<'_>) -> Result<bool, RingFailure> {
+        let mut moved = false;
+        for outlet in (0..).take(self.outs.len()) {
+            moved |= self.send(outlet, cx)?;
+        }
+        Ok(moved)
+    }
+
     fn delivered(&mut self, delivery: Delivery) -> Result<(), RingFailure> {
         match delivery {
             Delivery::Frame(rx, header) => self.announced(rx, header),
             Delivery::Turn(tx) => {
-                if let Some(lane) = self.lanes.get_mut(usize::from(tx.number())) {
-                    lane.obtained(tx);
-                }
+                self.obtained(tx);
                 Ok(())
             }
             // Looked at before the next frame is sent, or where there is none.
@@ -106,45 +144,63 @@ impl<'a, 'b> Run<'a, 'b> {
                 self.work.set_share(share);
                 Ok(())
             }
-            Delivery::LaneEnded { link, built, lane } if self.uses(link, built) => match link.way {
-                Way::In => self.receiving_ended(lane),
-                Way::Out => self.sending_ended(lane),
-            },
-            Delivery::LinkGone { link, built } if self.uses(link, built) => self.link_gone(link),
-            Delivery::LaneEnded { .. } | Delivery::LinkGone { .. } => Ok(()),
+            Delivery::LaneEnded { link, built, lane } => self.lane_ended(link, built, lane),
+            Delivery::LinkGone { link, built } => self.link_gone(link, built),
             Delivery::Stop => Err(RingFailure::Stopped),
         }
     }
 
-    /// Does the operation run over this build of the link?
-    fn uses(&self, link: LinkId, built: Round) -> bool {
-        let mine = match link.way {
-            Way::In => self.port.receiving.as_ref().map(|mine| &mine.link),
-            Way::Out => self.port.sending.as_ref().map(|mine| &mine.link),
-        };
-        mine.is_some_and(|mine| mine.link() == link && mine.built() == built)
+    fn obtained(&mut self, tx: TxLane) {
+        let mut outs = self.outs.iter_mut();
+        let out = outs.find(|out| tx.is_of(&out.to.link) && tx.number() == out.lane);
+        match out {
+            Some(out) => out.work.obtained(tx),
+            // Of a link that was replaced since.
+            None => tx.pass_on(),
+        }
     }
 
-    fn receiving_ended(&self, lane: u16) -> Result<(), RingFailure> {
-        if self.work.expects(lane) {
+    fn lane_ended(&self, link: LinkId, built: Round, lane: u16) -> Result<(), RingFailure> {
+        match link.way {
+            Way::In => match self.source(link, built) {
+                Some(from) => self.receiving_ended(from.rank, lane),
+                None => Ok(()),
+            },
+            Way::Out => self.ended_unless(|outlet, out| {
+                out.to.link.is(link, built) && out.lane == lane && self.work.sends(outlet)
+            }),
+        }
+    }
+
+    fn link_gone(&self, link: LinkId, built: Round) -> Result<(), RingFailure> {
+        match link.way {
+            Way::In => match self.source(link, built) {
+                Some(from) if self.work.expects_from(from.rank) => Err(RingFailure::LaneLost),
+                Some(_) | None => Ok(()),
+            },
+            Way::Out => self
+                .ended_unless(|outlet, out| out.to.link.is(link, built) && self.work.sends(outlet)),
+        }
+    }
+
+    /// The link of this build, if the operation receives on it.
+    fn source(&self, link: LinkId, built: Round) -> Option<&Receiving> {
+        let mut ins = self.ins.iter();
+        let found = ins.find(|known| known.from.link.is(link, built));
+        found.map(|known| known.from)
+    }
+
+    /// Fails if an outlet is lost that is needed.
+    fn ended_unless(&self, is_lost: impl Fn(u16, &Out<'_>) -> bool) -> Result<(), RingFailure> {
+        let mut outs = (0..).zip(&self.outs);
+        if outs.any(|(outlet, out)| is_lost(outlet, out)) {
             return Err(RingFailure::LaneLost);
         }
         Ok(())
     }
 
-    fn sending_ended(&self, lane: u16) -> Result<(), RingFailure> {
-        if self.work.sends(lane) {
-            return Err(RingFailure::LaneLost);
-        }
-        Ok(())
-    }
-
-    fn link_gone(&self, link: LinkId) -> Result<(), RingFailure> {
-        let needed = match link.way {
-            Way::Out => self.work.sends_any(),
-            Way::In => self.work.expects_any(),
-        };
-        if needed {
+    fn receiving_ended(&self, rank: u32, lane: u16) -> Result<(), RingFailure> {
+        if self.work.expects_on(rank, lane) {
             return Err(RingFailure::LaneLost);
         }
         Ok(())
@@ -153,55 +209,72 @@ impl<'a, 'b> Run<'a, 'b> {
     /// A header of this operation, on a lane that is the operation's from here on.
     fn announced(&mut self, rx: RxLane, header: FrameHeader) -> Result<(), RingFailure> {
         let number = rx.number();
-        let announced = self.work.announce(number, &header, &mut self.buffers);
-        let not_taken = match (announced, self.lanes.get_mut(usize::from(number))) {
+        let mut ins = self.ins.iter_mut();
+        let Some(link) = ins.find(|link| rx.comes_over(&link.from.link)) else {
+            // Of a link that was replaced since, or that the plan does not use.
+            rx.report_link();
+            rx.go_home(header.length as usize);
+            return Err(RingFailure::LaneLost);
+        };
+        let from = (link.from.rank, number);
+        let announced = self.work.announce(from, &header, &mut self.buffers);
+        let not_taken = match (announced, link.lanes.get_mut(usize::from(number))) {
             (Ok(frame), Some(lane)) => {
                 lane.announced(rx, frame);
                 return Ok(());
             }
-            // The link had fewer lanes when the operation began.
             (Ok(_), None) => NotTaken::Misfit(Misfit::OtherLane),
             (Err(not_taken), _) => not_taken,
         };
         tracing::debug!(
             ?not_taken,
             ?header,
+            rank = from.0,
             lane = number,
             "a frame that nobody expected"
         );
+        let at_fault = link.from;
         rx.go_home(header.length as usize);
         match not_taken {
             NotTaken::Defect(defect) => Err(defect.into()),
             NotTaken::Misfit(_) => {
-                if let Some(receiving) = &self.port.receiving {
-                    receiving.link.report();
-                }
+                at_fault.link.report();
                 Err(RingFailure::LaneLost)
             }
         }
     }
 
     /// Receives what is there, up to the end of a frame. Did anything move?
-    fn receive(&mut self, number: u16, cx: &mut Context<'_>) -> Result<bool, RingFailure> {
-        let Some(lane) = self.lanes.get_mut(usize::from(number)) else {
+    fn receive(
+        &mut self,
+        at: usize,
+        number: u16,
+        cx: &mut Context<'_>,
+    ) -> Result<bool, RingFailure> {
+        let link = self.ins.get_mut(at);
+        let lane = link.and_then(|link| {
+            let lane = link.lanes.get_mut(usize::from(number))?;
+            Some((lane, link.from, &mut link.received))
+        });
+        let Some((lane, from, received)) = lane else {
             return Ok(false);
         };
         let mut moved = false;
         match lane.poll_receive(cx, &mut self.buffers, &mut moved) {
             Poll::Pending => return Ok(moved),
-            Poll::Ready(Ok(Arrival::Frame(frame))) => self.arrived(frame)?,
+            Poll::Ready(Ok(Arrival::Frame(frame))) => {
+                *received += frame.length() as u64;
+                self.arrived(frame)?;
+            }
             Poll::Ready(Ok(Arrival::Header(header))) => {
                 let rx = lane.take_rx();
                 rx.map_or(Ok(()), |rx| self.headed(rx, header))?;
             }
             Poll::Ready(Err(end)) => {
-                tracing::debug!(lane = number, %end, "a receiving lane ended");
+                tracing::debug!(rank = from.rank, lane = number, %end, "a receiving lane ended");
                 drop(lane.take_rx());
                 // Whoever still needs it, this operation too, is told.
-                if let Some(receiving) = &self.port.receiving {
-                    let registry = &self.port.shared.registry;
-                    registry.lane_ended(&receiving.link, number);
-                }
+                self.port.shared.registry.lane_ended(&from.link, number);
             }
         }
         Ok(true)
@@ -229,21 +302,22 @@ impl<'a, 'b> Run<'a, 'b> {
     }
 
     /// Sends what the lane takes, up to the end of a frame. Did anything move?
-    fn send(&mut self, number: u16, cx: &mut Context<'_>) -> Result<bool, RingFailure> {
-        let Some(lane) = self.lanes.get_mut(usize::from(number)) else {
+    fn send(&mut self, outlet: u16, cx: &mut Context<'_>) -> Result<bool, RingFailure> {
+        let Some(out) = self.outs.get_mut(usize::from(outlet)) else {
             return Ok(false);
         };
+        let lane = &mut out.work;
         if !lane.is_sending() {
-            if !self.work.has_outgoing(number) {
+            if !self.work.has_outgoing(outlet) {
                 // Where there is something to send the lane is passed on behind the next frame: who
                 // gave it away before that would take it back in vain for ever.
                 lane.pass_on_if_wanted();
                 return Ok(false);
             }
-            if !lane.obtain(number, self.port)? {
+            if !lane.obtain(out.lane, out.to, &self.port.address)? {
                 return Ok(false);
             }
-            let next = self.work.next_out(number, &self.buffers)?;
+            let next = self.work.next_out(outlet, &self.buffers)?;
             next.into_iter().for_each(|frame| lane.begin_to_send(frame));
         }
         let mut moved = false;
@@ -251,94 +325,29 @@ impl<'a, 'b> Run<'a, 'b> {
             Poll::Pending => return Ok(moved),
             Poll::Ready(Ok(frame)) => {
                 lane.pass_on_if_wanted();
-                self.left(number, frame);
+                self.left(outlet, frame);
             }
             Poll::Ready(Err(end)) => {
-                tracing::debug!(lane = number, %end, "a sending lane ended");
-                return Err(self.lost_sending(number));
+                tracing::debug!(rank = out.to.rank, lane = out.lane, %end, "a sending lane ended");
+                lane.lose_sending();
+                let (to, number) = (out.to, out.lane);
+                if let Some(slot) = to.slots.get(usize::from(number)) {
+                    slot.end();
+                }
+                self.port.shared.registry.lane_ended(&to.link, number);
+                return Err(RingFailure::LaneLost);
             }
         }
         Ok(true)
     }
 
     /// A frame has gone into its lane, whole.
-    fn left(&mut self, number: u16, frame: Outgoing) {
+    fn left(&mut self, outlet: u16, frame: Outgoing) {
         let header = &frame.header;
         let (seq, step) = (header.seq.0, header.step);
         tracing::debug!(target: "pccl::event", kind = "ring_frame_sent", seq, step);
         self.stats.bytes_sent += u64::from(header.length);
-        self.work.has_left(number, frame);
-    }
-
-    fn lost_sending(&mut self, number: u16) -> RingFailure {
-        if let Some(lane) = self.lanes.get_mut(usize::from(number)) {
-            lane.lose_sending();
-        }
-        if let Some(sending) = &self.port.sending {
-            if let Some(slot) = sending.slots.get(usize::from(number)) {
-                slot.end();
-            }
-            self.port.shared.registry.lane_ended(&sending.link, number);
-        }
-        RingFailure::LaneLost
-    }
-
-    /// Nothing moves: for too long?
-    fn look(&mut self, cx: &mut Context<'_>) -> Result<(), RingFailure> {
-        while self.stall.poll_look(cx).is_ready() {
-            let moves = self.moves();
-            let leaving = self.lanes.iter().map(LaneWork::left_so_far);
-            let verdict = self.stall.looked(moves, leaving);
-            if verdict.quiet && self.work.set_share(Share::Whole) != Share::Whole {
-                // Whoever has the share makes no use of it: perhaps its user has ceased to poll it.
-                cx.waker().wake_by_ref();
-            }
-            let misled = verdict.is_still && self.is_misled();
-            if verdict.frame_stuck || verdict.is_starved || misled {
-                return Err(self.stalled(verdict, misled));
-            }
-        }
-        Ok(())
-    }
-
-    fn moves(&self) -> Moves {
-        let sending = self.port.sending.as_ref();
-        let sending = sending.filter(|_| self.work.waits_to_send());
-        let receiving = self.port.receiving.as_ref();
-        let receiving = receiving.filter(|_| self.work.expects_any());
-        (
-            sending.map(|sending| sending.link.moves()),
-            receiving.map(|receiving| receiving.link.moves()),
-        )
-    }
-
-    /// Whether what comes from the previous rank is not what it should send: frames have come, and none of
-    /// this operation; or a lane waits for an operation that does not begin.
-    fn is_misled(&self) -> bool {
-        let receiving = self.port.receiving.as_ref();
-        receiving.is_some_and(|receiving| {
-            let nothing_but_strays =
-                self.stats.bytes_received == 0 && receiving.link.strays() > receiving.strays;
-            let registry = &self.port.shared.registry;
-            nothing_but_strays || registry.holds_lane_of(&receiving.link)
-        })
-    }
-
-    /// Reports the links that were waited for.
-    fn stalled(&self, verdict: Verdict, misled: bool) -> RingFailure {
-        tracing::debug!(seq = %self.port.seq, ?verdict, misled, "an operation stalled");
-        if let Some(sending) = &self.port.sending
-            && (verdict.frame_stuck || verdict.is_starved && self.work.waits_to_send())
-        {
-            sending.link.report();
-        }
-        if let Some(receiving) = &self.port.receiving
-            && (verdict.is_starved || misled)
-            && self.work.expects_any()
-        {
-            receiving.link.report();
-        }
-        RingFailure::LaneLost
+        self.work.has_left(outlet, frame);
     }
 }
 
@@ -352,8 +361,11 @@ impl Future for Run<'_, '_> {
 
 impl Drop for Run<'_, '_> {
     fn drop(&mut self) {
-        for lane in &mut self.lanes {
-            lane.give_up(&self.buffers);
+        for out in &mut self.outs {
+            out.work.give_up(&self.buffers);
+        }
+        for link in &mut self.ins {
+            link.lanes.iter_mut().for_each(RxWork::give_up);
         }
     }
 }

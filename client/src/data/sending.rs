@@ -130,6 +130,10 @@ impl TxLane {
         self.slot.lane
     }
 
+    pub(super) fn is_of(&self, link: &Arc<LinkState>) -> bool {
+        Arc::ptr_eq(&self.slot.link, link)
+    }
+
     /// Does another operation wait for it?
     pub(super) fn is_wanted(&self) -> bool {
         self.slot.contended.load(Ordering::Relaxed)

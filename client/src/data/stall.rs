@@ -89,4 +89,10 @@ impl Stall {
             frame_stuck,
         }
     }
+
+    /// Has nothing moved for the stall time of the frame that leaves here?
+    pub(super) fn is_stuck(&self, outlet: usize) -> bool {
+        let leaving = self.leaving.get(outlet);
+        leaving.is_some_and(|(_, looks)| *looks >= LOOKS_PER_STALL)
+    }
 }

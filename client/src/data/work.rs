@@ -1,9 +1,13 @@
-//! One rank's part of a ring all-reduce, frame by frame, without any I/O.
+//! One rank's part of an all-reduce, frame by frame, without any I/O.
 //!
-//! What arrives is checked against the plan ([`pccl_core::plan`]). The plan says what is done with it, and
-//! under which step it goes on, through the outbox of its lane; what leaves is taken from the outbox first and
-//! from the rank's own contribution last. A chunk is computed along one path around the ring and its result is
-//! copied from there, so all ranks end with the same bits. Small buffers take a shorter way (see [`small`]).
+//! What arrives is checked against the plan ([`pccl_core::plan`]). The plan says what is done with it, and to
+//! whom it goes on under which step, through the outbox of a lane; what leaves is taken from the outbox first and
+//! from the rank's own contributions last. A chunk is computed along one path, or by one rank, and its result is
+//! copied from there, so all ranks end with the same bits. What is computed by every rank is added in the same
+//! order by all (see [`kept`]).
+//!
+//! An *outlet* is a lane on which frames of the operation leave. Outlets have numbers: those of the lanes in a
+//! ring, and else one for each rank that is sent to.
 //!
 //! # Which memory a frame passes through
 //!
@@ -24,9 +28,10 @@ use pccl_core::wire::FrameHeader;
 use super::gate::Share;
 use super::pool::{Pool, Scratch};
 use coded::Coding;
+#[cfg(test)]
 use frame::Body;
-use small::Gathered;
-use stripe::{Outlet, StripeWork};
+use kept::Kept;
+use stripe::{Exits, Outlet, Own, Source, StripeWork};
 use sums::Sums;
 use window::Window;
 
@@ -34,9 +39,9 @@ mod arriving;
 mod coded;
 mod fault;
 mod frame;
+mod kept;
 mod leaving;
 mod losses;
-mod small;
 mod stripe;
 mod sums;
 mod window;
@@ -68,18 +73,22 @@ pub(super) struct Pace {
     /// Bytes of the own contribution that may be on their way around the ring, over all stripes;
     /// `None`: as much as the lanes take.
     pub(super) window: Option<u64>,
-    /// Frames leave this machine on the way to the next rank.
-    pub(super) leaves_machine: bool,
-    /// Lanes to the next rank to spread the stripes over, at least one. Fewer than stripes where the edge
-    /// has fewer than others of the ring, or one is enough.
-    pub(super) lanes: u16,
-    /// A buffer of up to so many bytes travels whole. All ranks have to agree.
-    pub(super) small_bytes: u64,
     /// Least bytes of a stripe. All ranks have to agree.
     pub(super) stripe_bytes: u64,
 }
 
-impl Pace {
+/// A rank that is sent to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Exit {
+    pub(super) rank: u32,
+    /// Frames leave this machine on the way there.
+    pub(super) leaves_machine: bool,
+    /// Lanes to spread the stripes over, at least one. Fewer than stripes where the link has fewer than
+    /// others of the ring, or one is enough.
+    pub(super) lanes: u16,
+}
+
+impl Exit {
     /// Flags of frames that leave, besides those with which they came.
     const fn flags(self) -> u16 {
         if self.leaves_machine {
@@ -90,62 +99,102 @@ impl Pace {
     }
 }
 
+/// Which operation it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Task<'a> {
+    pub(super) seq: Seq,
+    pub(super) spec: &'a CollectiveSpec,
+    pub(super) algorithm: Algorithm,
+}
+
+impl Task<'_> {
+    /// Into how many stripes the buffer is cut.
+    fn stripes(&self, place: Place, pace: Pace) -> u16 {
+        let Self { spec, .. } = self;
+        match self.algorithm {
+            Algorithm::Ring => {
+                plan::stripes_for(spec.count, spec.element, place.lanes, pace.stripe_bytes)
+            }
+            Algorithm::Whole(_) | Algorithm::Direct => 1,
+        }
+    }
+}
+
 /// What is left to do for one operation.
 pub(super) struct RingWork {
     seq: Seq,
     sums: Sums,
     coding: Option<Coding>,
-    /// Where contributions travel as they are.
-    gathered: Option<Gathered>,
+    /// Where contributions are kept until all are here.
+    kept: Option<Kept>,
     element_bytes: usize,
     /// Most elements of a frame of the own contribution, where it is not encoded.
     frame_elements: u64,
-    world: usize,
     stripes: Vec<StripeWork>,
-    /// By lane to the next rank; stripe s leaves on lane s modulo their number.
+    exits: Exits,
+    /// By number.
     outlets: Vec<Outlet>,
     window: Window,
-    /// Flags of frames that leave, besides those with which they came.
-    flags: u16,
     scratch: Scratch,
 }
 
 impl RingWork {
-    /// The work of one operation. `None` where the quantization does not go with the element type.
+    /// The work of one operation. `None` where the quantization does not go with the element type or the
+    /// algorithm, or the plan sends to a rank that is not among the exits.
     pub(super) fn new(
-        seq: Seq,
-        spec: &CollectiveSpec,
+        task: Task<'_>,
         place: Place,
         pace: Pace,
+        to: &[Exit],
         pool: &Arc<Pool>,
     ) -> Option<Self> {
+        let Task { seq, spec, .. } = task;
         let element_bytes = spec.element.size();
         let coding = Coding::of(spec)?;
-        let bytes = spec.count.checked_mul(element_bytes as u64)?;
-        let algorithm = Algorithm::of(spec, place.world, pace.small_bytes);
-        let plan = Plan::new(algorithm, place.world, place.rank)?;
-        let stripes = StripeWork::all(spec, plan, place, pace.stripe_bytes)?;
-        let (gathered, window) = match (&coding, plan.own_turn()) {
-            (Some(_), _) => (None, Window::of_encoded(pace, pool.encoded())),
-            (None, Some(own_turn)) => {
-                let gathered = Gathered::new(usize::try_from(bytes).ok()?, own_turn);
-                (Some(gathered), Window::of_one_frame(pace))
-            }
-            (None, None) => (None, Window::of_elements(pace)),
+        spec.count.checked_mul(element_bytes as u64)?;
+        let plan = Plan::new(task.algorithm, place.world, place.rank)?;
+        let count = task.stripes(place, pace);
+        let exits = Exits::new(to, count);
+        let mut slots = 0..;
+        let stripes = (0..count).map(|number| {
+            let elements = plan::stripe_range(spec.count, count, number);
+            let stripe = (number, &elements);
+            StripeWork::new(plan, stripe, element_bytes as u64, &exits, &mut slots)
+        });
+        let stripes: Vec<StripeWork> = stripes.collect::<Option<_>>()?;
+        let elements = plan::stripe_range(spec.count, count, 0);
+        let kept = match plan.kept(&elements) {
+            None => None,
+            Some(_) if coding.is_some() => return None,
+            Some(_) => Some(Kept::of(
+                plan,
+                &elements,
+                element_bytes,
+                &exits,
+                slots.next()?,
+            )?),
         };
-        let lanes = usize::from(pace.lanes).clamp(1, stripes.len());
+        let window = match (&coding, &kept) {
+            (Some(_), _) => Window::of_encoded(pace, pool.encoded()),
+            (None, Some(_)) => Window::of_kept(pace),
+            (None, None) => Window::of_elements(pace),
+        };
+        let flags = |exit: usize| to.get(exit).map_or(0, |exit| exit.flags());
+        let outlets = exits.outlets().map(|(exit, _)| Outlet {
+            flags: flags(exit),
+            ..Outlet::default()
+        });
         Some(Self {
             seq,
             sums: Sums::of(spec, place.world),
             coding,
-            gathered,
+            kept,
             element_bytes,
             frame_elements: plan::frame_elements(element_bytes, pace.frame_bytes),
-            world: place.world as usize,
             stripes,
-            outlets: (0..lanes).map(|_| Outlet::default()).collect(),
+            outlets: outlets.collect(),
+            exits,
             window,
-            flags: pace.flags(),
             scratch: Scratch::new(pool),
         })
     }
@@ -160,72 +209,100 @@ impl RingWork {
         self.window.is_local()
     }
 
-    /// On how many lanes frames leave: those with the lowest numbers.
-    pub(super) fn lanes(&self) -> u16 {
-        u16::try_from(self.outlets.len()).unwrap_or(u16::MAX)
+    /// To which exit and on which lane each outlet leads, by its number.
+    pub(super) fn outlets(&self) -> impl Iterator<Item = (usize, u16)> + '_ {
+        self.exits.outlets()
     }
 
     /// In how many sequences of adjoining pieces the result is written.
     pub(super) fn slots(&self) -> usize {
-        // All kept contributions become one piece at the end.
-        let of_kept = usize::from(self.gathered.is_some());
+        let of_kept = usize::from(self.kept.is_some());
         of_kept + self.stripes.iter().map(StripeWork::slots).sum::<usize>()
     }
 
-    /// May anything that has to arrive come on this lane?
-    pub(super) fn expects(&self, lane: u16) -> bool {
-        self.stripes.iter().any(|stripe| {
-            stripe.to_receive > 0 && stripe.arrives_on.is_none_or(|arrives| arrives == lane)
+    fn sources(&self) -> impl Iterator<Item = &Source> {
+        let sources = self.stripes.iter().flat_map(|stripe| &stripe.sources);
+        sources.filter(|source| source.to_receive > 0)
+    }
+
+    /// May anything that this rank has to send come on this lane?
+    pub(super) fn expects_on(&self, rank: u32, lane: u16) -> bool {
+        self.sources().any(|source| {
+            source.rank == rank && source.arrives_on.is_none_or(|arrives| arrives == lane)
         })
+    }
+
+    /// Does anything have to arrive from this rank?
+    pub(super) fn expects_from(&self, rank: u32) -> bool {
+        self.sources().any(|source| source.rank == rank)
+    }
+
+    /// Does anything have to arrive from this rank that it sends without waiting for others? From none: then
+    /// what others have to send may be missing because of any of them.
+    pub(super) fn lacks_contribution_of(&self, rank: u32) -> bool {
+        self.sources()
+            .any(|source| source.rank == rank && source.to_keep > 0)
     }
 
     /// Does anything have to arrive?
     pub(super) fn expects_any(&self) -> bool {
-        self.stripes.iter().any(|stripe| stripe.to_receive > 0)
+        self.sources().next().is_some()
     }
 
-    /// Has anything to leave on this lane that may leave?
-    pub(super) fn has_outgoing(&self, lane: u16) -> bool {
-        self.outlets.get(usize::from(lane)).is_some_and(|outlet| {
-            let contributes = self.window.is_open() && self.contributing(lane).is_some();
-            contributes || !outlet.outbox.is_empty()
+    /// Has anything to leave by this outlet that may leave?
+    pub(super) fn has_outgoing(&self, outlet: u16) -> bool {
+        let waiting = self.outlets.get(usize::from(outlet));
+        waiting.is_some_and(|waiting| {
+            let contributes = || self.next_own(|own| own.is_for(outlet)).is_some();
+            !waiting.outbox.is_empty() || self.window.is_open() && contributes()
         })
     }
 
-    /// Has anything to leave on this lane, at once or later?
-    pub(super) fn sends(&self, lane: u16) -> bool {
-        let unsent = |stripe: &StripeWork| !stripe.own.is_empty() || stripe.to_forward > 0;
-        let outlet = self.outlets.get(usize::from(lane));
-        outlet.is_some_and(|outlet| outlet.sends() || self.stripes_of(lane).any(unsent))
+    /// Has anything to leave by this outlet, at once or later?
+    pub(super) fn sends(&self, outlet: u16) -> bool {
+        let waiting = self.outlets.get(usize::from(outlet));
+        waiting.is_some_and(|waiting| {
+            waiting.sends()
+                || self.stripes.iter().any(|stripe| stripe.has_for(outlet))
+                || self
+                    .kept
+                    .as_ref()
+                    .is_some_and(|kept| kept.will_tell(outlet))
+        })
     }
 
-    /// Has anything to leave, at once or later?
-    pub(super) fn sends_any(&self) -> bool {
-        (0..self.lanes()).any(|lane| self.sends(lane))
-    }
-
-    /// Is there anything that may leave but has not?
-    pub(super) fn waits_to_send(&self) -> bool {
-        let leaving = self.outlets.iter().any(|outlet| outlet.leaving);
-        leaving || (0..self.lanes()).any(|lane| self.has_outgoing(lane))
+    /// Is there anything that may leave by this outlet but has not?
+    pub(super) fn waits_to_send(&self, outlet: u16) -> bool {
+        let waiting = self.outlets.get(usize::from(outlet));
+        waiting.is_some_and(|waiting| waiting.leaving) || self.has_outgoing(outlet)
     }
 
     /// The whole result is here, and everything that others need has left.
     pub(super) fn is_done(&self) -> bool {
-        let contributed = self.stripes.iter().all(|stripe| stripe.own.is_empty());
+        let contributed = self.next_own(|own| !own.rest.is_empty()).is_none();
         contributed && !self.expects_any() && !self.outlets.iter().any(Outlet::sends)
     }
 
-    /// Where frames of a stripe leave.
-    fn outlet_of(&mut self, stripe: u16) -> Result<&mut Outlet, Defect> {
-        let lanes = self.outlets.len();
-        let outlet = self.outlets.get_mut(usize::from(stripe) % lanes.max(1));
-        outlet.ok_or(Defect::here())
+    /// The first own contribution of this kind that has not left: its stripe, and its number there.
+    fn next_own(&self, is_meant: impl Fn(&Own) -> bool) -> Option<(u16, usize)> {
+        let is_next = |own: &Own| !own.rest.is_empty() && is_meant(own);
+        let mut stripes = (0..).zip(&self.stripes);
+        stripes.find_map(|(number, stripe)| {
+            let nth = stripe.own.iter().position(is_next)?;
+            Some((number, nth))
+        })
     }
 
-    fn stripes_of(&self, lane: u16) -> impl Iterator<Item = &StripeWork> {
-        let stripes = self.stripes.iter().skip(usize::from(lane));
-        stripes.step_by(self.outlets.len().max(1))
+    fn outlet(&mut self, number: u16) -> Result<&mut Outlet, Defect> {
+        self.outlets
+            .get_mut(usize::from(number))
+            .ok_or(Defect::here())
+    }
+
+    /// Most bytes of a frame that is not encoded.
+    const fn frame_bytes(&self) -> u64 {
+        self.frame_elements
+            .saturating_mul(self.element_bytes as u64)
     }
 
     /// Received frames that wait in memory of their own.

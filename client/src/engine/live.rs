@@ -7,6 +7,7 @@ use pccl_core::element::CollectiveSpec;
 use pccl_core::id::{PeerId, Round, Seq};
 use pccl_core::messages::{ToMaster, ToPeer};
 use pccl_core::peer::{AdoptedLink, PeerInput, PeerTimer};
+use pccl_core::plan::Algorithm;
 use pccl_core::shared_state::{SyncPlan, SyncRole};
 use pccl_core::timers::{PAUSE, TimerQueue};
 use pccl_core::topology::{LaneOrder, LinkOrder, Topology};
@@ -200,9 +201,14 @@ impl Live {
     }
 
     /// Begins an execution.
-    pub(super) fn begin(&mut self, seq: Seq, spec: CollectiveSpec) -> RingPort {
+    pub(super) fn begin(
+        &mut self,
+        seq: Seq,
+        spec: CollectiveSpec,
+        algorithm: Algorithm,
+    ) -> RingPort {
         self.upkeep.used();
-        self.data.begin(seq, spec)
+        self.data.begin(seq, spec, algorithm)
     }
 
     /// The frames of an execution are nobody's, and whatever runs it ends.

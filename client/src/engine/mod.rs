@@ -193,10 +193,11 @@ impl Engine {
                     tag,
                     seq,
                     spec,
+                    algorithm,
                 },
                 Some(live),
             ) => {
-                let port = Box::new(live.begin(seq, spec));
+                let port = Box::new(live.begin(seq, spec, algorithm));
                 tracing::debug!(target: "pccl::event", kind = "ring_started", tag = tag.0, seq = seq.0);
                 let run = CollectiveEvent::Run { seq, port };
                 self.callers.tell_collective(call, run);

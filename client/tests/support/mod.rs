@@ -114,6 +114,21 @@ impl Run {
         (dies_at, times): (&'static str, usize),
         act: impl FnOnce(Communicator) -> F + Send + 'static,
     ) -> thread::JoinHandle<()> {
+        let seen = AtomicUsize::new(0);
+        let is_last = move |kind: &str| {
+            let before = seen.fetch_add(usize::from(kind == dies_at), Ordering::Relaxed);
+            kind == dies_at && before + 1 == times
+        };
+        self.join_doomed_by(peers, is_last, act)
+    }
+
+    /// The same of a peer that dies of an event.
+    pub(crate) fn join_doomed_by<F: Future<Output = ()>>(
+        &self,
+        peers: &mut [Communicator],
+        dies_of: impl Fn(&str) -> bool + Send + Sync + 'static,
+        act: impl FnOnce(Communicator) -> F + Send + 'static,
+    ) -> thread::JoinHandle<()> {
         let builder = self.builder();
         let doomed = thread::spawn(move || {
             let life = || {
@@ -129,11 +144,7 @@ impl Run {
                 // Nothing runs any more that could say goodbye.
                 drop(runtime);
             };
-            let seen = AtomicUsize::new(0);
-            let watch = move |kind: &str| {
-                let before = seen.fetch_add(usize::from(kind == dies_at), Ordering::Relaxed);
-                assert!(kind != dies_at || before + 1 < times, "dies as planned");
-            };
+            let watch = move |kind: &str| assert!(!dies_of(kind), "dies as planned");
             let watched = || on_event(watch, life);
             let _ = panic::catch_unwind(AssertUnwindSafe(watched));
         });

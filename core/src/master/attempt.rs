@@ -18,7 +18,7 @@ pub(super) struct Wiring {
     by_receiver: BTreeSet<(PeerId, PeerId)>,
     /// Links that are neither up nor failed.
     pub(super) open: usize,
-    /// Some links have failed: waits for the pause to end.
+    /// Some links of rings have failed: waits for the pause to end.
     pub(super) pausing: bool,
 }
 
@@ -26,13 +26,15 @@ pub(super) struct Wiring {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct PlannedRing {
     pub(super) ring: Ring,
-    /// Its links, sender first.
+    /// Its links, and those of the mesh if there is to be one, sender first.
     pub(super) links: BTreeMap<(PeerId, PeerId), StandingLink>,
 }
 
 /// What is known of a link that is to be built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub(super) struct Progress {
+    /// It is of a mesh and of no ring: if it fails, the ring stands without it.
+    is_extra: bool,
     /// Not the sender: the receiver opens the lanes.
     receiver_dials: bool,
     up_at_sender: bool,
@@ -74,6 +76,17 @@ impl Progress {
         self.failed.is_some() || self.is_up()
     }
 
+    /// Why the ring cannot stand, because of this link.
+    pub(super) fn ring_failure(self) -> Option<Failure> {
+        self.failed
+            .filter(|_| rule!(!self.is_extra; MeshFailureBlamed => true))
+    }
+
+    /// Whether it is missed, and the ring stands without it.
+    fn is_missing(self) -> bool {
+        self.failed.is_some() && self.ring_failure().is_none()
+    }
+
     /// Whether the end that sends, or the one that receives, has reported it up.
     pub(super) fn is_reported_at(self, end: Way) -> bool {
         match end {
@@ -99,8 +112,10 @@ impl Wiring {
     ) -> Self {
         let planned = rings.values().flat_map(|plan| &plan.links);
         let fresh = planned.filter(|(_, link)| link.built == round);
-        let untried = |(from, to): (PeerId, PeerId)| Progress {
-            receiver_dials: dialler(from, to) != from,
+        let of_rings: BTreeSet<_> = rings.values().flat_map(|plan| plan.ring.edges()).collect();
+        let untried = |link: (PeerId, PeerId)| Progress {
+            is_extra: !of_rings.contains(&link),
+            receiver_dials: dialler(link.0, link.1) != link.0,
             ..Progress::default()
         };
         let links: BTreeMap<_, _> = fresh.map(|(link, _)| (*link, untried(*link))).collect();
@@ -120,15 +135,18 @@ impl Wiring {
         self.links.contains_key(&ends).then_some(ends)
     }
 
-    /// Whether the peer has links to build and has not reported all of them up.
+    /// Whether the peer has links to build and has not reported all of them up, but for those that the ring
+    /// stands without.
     pub(super) fn awaits(&self, peer: PeerId) -> bool {
         let of_peer = (peer, PeerId(0))..=(peer, PeerId(u64::MAX));
         let mut outgoing = self.links.range(of_peer.clone());
         let mut incoming = self.by_receiver.range(of_peer);
-        outgoing.any(|(_, progress)| !progress.is_reported_at(Way::Out))
+        let is_awaited =
+            |progress: &Progress, end| !progress.is_reported_at(end) && !progress.is_missing();
+        outgoing.any(|(_, progress)| is_awaited(progress, Way::Out))
             || incoming.any(|(to, from)| {
                 let progress = self.links.get(&(*from, *to));
-                progress.is_some_and(|progress| !progress.is_reported_at(Way::In))
+                progress.is_some_and(|progress| is_awaited(progress, Way::In))
             })
     }
 
@@ -173,8 +191,22 @@ impl Wiring {
         true
     }
 
+    /// Whether a ring cannot stand.
     pub(super) fn has_failed(&self) -> bool {
-        self.links.values().any(|link| link.failed.is_some())
+        let mut links = self.links.values();
+        links.any(|link| link.ring_failure().is_some())
+    }
+
+    /// Whether a ring cannot stand because of this link.
+    pub(super) fn fails_for(&self, link: (PeerId, PeerId)) -> bool {
+        let progress = self.links.get(&link);
+        progress.is_some_and(|progress| progress.ring_failure().is_some())
+    }
+
+    /// Links that did not come up and that the rings stand without, sender first.
+    pub(super) fn missing(&self) -> impl Iterator<Item = (PeerId, PeerId)> + '_ {
+        let missing = self.links.iter().filter(|(_, link)| link.is_missing());
+        missing.map(|(link, _)| *link)
     }
 
     /// Whatever was not reported in time has failed.

@@ -142,7 +142,7 @@ impl Master {
                     .peers
                     .get(&rule!(dialled; AddressOfTheWrongEnd => dialler))?
                     .address,
-                failure: edge.failed?,
+                failure: edge.ring_failure()?,
                 both_ways: self.has_failed_the_other_way(dialler, dialled),
             })
         });
@@ -200,11 +200,12 @@ impl Master {
         let up = wiring.links.iter().filter(|(_, edge)| edge.is_up());
         let up: Vec<Pair> = up.map(|(edge, _)| pair(*edge)).collect();
         let is_accepted = |peer: &PeerId| self.peers.get(peer).is_some_and(PeerRecord::is_accepted);
-        let mut failed = wiring
+        let failed = wiring
             .links
             .iter()
-            .filter(|(_, edge)| edge.failed.is_some());
+            .filter(|(_, edge)| edge.ring_failure().is_some());
         let doubts = failed
+            .clone()
             .any(|((from, to), _)| ring.0.contains(from) && is_accepted(from) && is_accepted(to));
         let attempts = self.attempts.entry(group).or_default();
         attempts.joined.extend(up);
@@ -217,12 +218,7 @@ impl Master {
         let piece_of: BTreeMap<PeerId, usize> =
             pieces.iter().enumerate().flat_map(members).collect();
         let mut failures = alloc::vec![0_usize; pieces.len()];
-        for (from, to) in wiring
-            .links
-            .iter()
-            .filter(|(_, e)| e.failed.is_some())
-            .map(|(e, _)| e)
-        {
+        for ((from, to), _) in failed {
             let (one, other) = (piece_of.get(from), piece_of.get(to));
             for piece in [one, other].into_iter().flatten().filter(|_| one != other) {
                 if let Some(count) = failures.get_mut(*piece) {
@@ -275,6 +271,7 @@ impl Master {
     pub(super) fn forget_failures(&mut self, peer: PeerId) {
         let is_end = |pair: &Pair| pair.0 == peer || pair.1 == peer;
         self.failed.retain(|pair, _| !is_end(pair));
+        self.unlinked.retain(|pair| !is_end(pair));
         self.departed.remove(&peer);
         for attempts in self.attempts.values_mut() {
             attempts.order.retain(|member| *member != peer);

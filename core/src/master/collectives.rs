@@ -14,6 +14,7 @@ use super::{Master, Out, send};
 use crate::element::CollectiveSpec;
 use crate::id::{Epoch, GroupId, PeerId, Seq, Tag};
 use crate::messages::{AbortCause, CollectiveRefusal, Misdeed, RingOutcome, ToPeer, Verdict};
+use crate::plan::Algorithm;
 use crate::states::{CollectiveEvent, ConnectionState, Event, next_collective_state};
 use crate::topology::BrokenLinks;
 
@@ -133,6 +134,8 @@ impl Master {
             return;
         };
         let contributors = record.ring.0.clone();
+        let world = u32::try_from(contributors.len()).unwrap_or(u32::MAX);
+        let algorithm = Algorithm::of(&spec, world, record.reach());
         let bytes = spec.count.saturating_mul(spec.element.size() as u64);
         let running = Collective::Running {
             seq,
@@ -143,7 +146,12 @@ impl Master {
         record.running.insert(seq, tag);
         for peer in contributors {
             self.step_tag(peer, tag, CollectiveEvent::Commenced);
-            send(out, peer, ToPeer::Commence { tag, seq });
+            let commence = ToPeer::Commence {
+                tag,
+                seq,
+                algorithm,
+            };
+            send(out, peer, commence);
         }
     }
 

@@ -200,8 +200,23 @@ pub struct MasterConfig {
     pub transfer_attempts_max: u8,
     /// How long the ring solver may take.
     pub solver: Duration,
+    /// A group of at most so many members is given links between all of them, a mesh, beside those of its ring:
+    /// its small and middle-sized collectives are exchanged directly. At most one lane per link that is not of
+    /// the ring. 0: rings only. Default: 8.
+    pub mesh_max: u16,
     /// Mints the tickets. Its key must be 128 random bits.
     pub tickets: TicketMint,
+}
+
+impl MasterConfig {
+    /// The default limits, and no links beside those of the rings.
+    #[must_use]
+    pub fn rings_only() -> Self {
+        Self {
+            mesh_max: 0,
+            ..Self::default()
+        }
+    }
 }
 
 impl Default for MasterConfig {
@@ -220,6 +235,7 @@ impl Default for MasterConfig {
             wiring_attempts_max: 5,
             transfer_attempts_max: 3,
             solver: Duration::from_secs(300),
+            mesh_max: 8,
             tickets: TicketMint { key: [0; 16] },
         }
     }

@@ -116,6 +116,8 @@ pub struct Master {
     attempts: BTreeMap<GroupId, Attempts>,
     /// Pairs that could not be connected, lower number first, until they are.
     failed: BTreeMap<Pair, DeadEdge>,
+    /// Pairs whose group does without a mesh because a link between them did not come up.
+    unlinked: BTreeSet<Pair>,
     /// What edges that failed with peers that are gone say about those that are left.
     departed: BTreeMap<PeerId, Departed>,
     /// While newcomers are being admitted: who registered later waits for the next ballot. Without
@@ -161,6 +163,7 @@ impl Master {
             wirings: BTreeMap::new(),
             attempts: BTreeMap::new(),
             failed: BTreeMap::new(),
+            unlinked: BTreeSet::new(),
             departed: BTreeMap::new(),
             admission_closed_at: None,
             optimization: None,

@@ -100,10 +100,7 @@ impl Master {
         let is_accepted = |peer: &PeerId| self.peers.get(peer).is_some_and(PeerRecord::is_accepted);
         let newcomers = ring.0.iter().filter(|peer| !is_accepted(peer));
         let newcomers: Vec<PeerId> = newcomers.copied().collect();
-        let mut failed = ring.edges().filter(|edge| {
-            let progress = wiring.links.get(edge);
-            progress.is_some_and(|progress| progress.failed.is_some())
-        });
+        let mut failed = ring.edges().filter(|edge| wiring.fails_for(*edge));
         let members_failed = failed.any(|(from, to)| is_accepted(&from) && is_accepted(&to));
         if !members_failed || newcomers.is_empty() || self.is_stale(group) {
             return;

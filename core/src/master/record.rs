@@ -12,6 +12,7 @@ use super::tally::{Counted, Tally};
 use super::transfers::FailedTransfers;
 use crate::element::CollectiveSpec;
 use crate::id::{Epoch, GroupId, Identity, PeerId, Round, Seq, Tag};
+use crate::plan::Reach;
 use crate::states::{CollectiveCommunicationState, ConnectionPhase, ConnectionState};
 use crate::topology::{BrokenLinks, BuiltLink, Layout, LinkId, Ring};
 
@@ -208,7 +209,7 @@ pub(super) struct GroupRecord {
     pub(super) waits: GroupWaits,
     /// The ring as it was last established. May name peers that are gone: then it is stale.
     pub(super) ring: Ring,
-    /// The links between its members, sender first.
+    /// The links between its members, sender first: those of the ring, and of the mesh if it has one.
     pub(super) links: BTreeMap<(PeerId, PeerId), StandingLink>,
     pub(super) epoch: Epoch,
     /// Those of them that lost a lane.
@@ -319,9 +320,22 @@ impl GroupRecord {
         Layout(layout)
     }
 
-    /// Lanes of the link that has the most.
+    /// Between which of its members there are links.
+    pub(super) fn reach(&self) -> Reach {
+        let world = self.ring.world_size();
+        let pairs = world.saturating_mul(world.saturating_sub(1));
+        // A link has two ends, and there is one of each direction.
+        if self.links.len() < pairs {
+            Reach::Ring
+        } else {
+            Reach::Mesh
+        }
+    }
+
+    /// Lanes of the link of the ring that has the most.
     pub(super) fn lanes(&self) -> u16 {
-        let lanes = self.links.values().map(|link| link.lanes);
+        let of_ring = self.ring.edges().filter_map(|edge| self.links.get(&edge));
+        let lanes = of_ring.map(|link| link.lanes);
         rule!(lanes.max(); ThinnestEdgeCounted => lanes.min()).unwrap_or(1)
     }
 

@@ -63,6 +63,14 @@ impl<'a> MasterView<'a> {
         self.master.groups.get(&group).map(|record| &record.ring)
     }
 
+    /// The ring of the group that is being connected, if one is.
+    #[must_use]
+    pub fn planned_ring(self, group: GroupId) -> Option<&'a Ring> {
+        let mut wirings = self.master.wirings.values();
+        let plan = wirings.find_map(|wiring| wiring.rings.get(&group));
+        plan.map(|plan| &plan.ring)
+    }
+
     /// The epoch in which the group's ring was established.
     #[must_use]
     pub fn epoch(self, group: GroupId) -> Option<Epoch> {

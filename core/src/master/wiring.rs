@@ -10,11 +10,16 @@
 //! with a ticket of the round. Each end of a link reports it. An attempt goes on until every link is
 //! decided, so that one attempt finds all that cannot be connected. Old lanes are given up only when the
 //! new ring stands, so an attempt that fails changes nothing.
+//!
+//! A small group gets a *mesh*: a link from each member to each other one, the ring's among them. The others are
+//! ordered, kept and rebuilt like the ring's, and nobody has to go for them: if one does not come up, the ring
+//! stands alone, and no mesh is tried as long as both its ends are members.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use super::attempt::{PlannedRing, Report, Wiring};
+use super::blame::{Pair, pair};
 use super::record::{GroupRecord, Stake, StandingLink};
 use super::{Master, Out, Scope, send};
 use crate::id::{Epoch, GroupId, PeerId, Round};
@@ -82,11 +87,23 @@ impl Master {
             .collect()
     }
 
-    /// Which links are kept, and which are built in this round.
+    /// Whether these are to have links beside those of their ring: they are few, nothing is known to stand
+    /// between any two of them, and the last attempt at the ring did not fail.
+    fn wants_mesh(&self, group: GroupId, ring: &Ring) -> bool {
+        let is_member = |peer: &PeerId| ring.0.contains(peer);
+        let stands_between = |(one, other): &Pair| is_member(one) && is_member(other);
+        ring.world_size() <= usize::from(self.config.mesh_max)
+            && !self.attempts.contains_key(&group)
+            && !self.unlinked.iter().any(stands_between)
+            && self.bad_pairs(group, &ring.0).is_empty()
+    }
+
+    /// Which links are kept, and which are built in this round. Beside the ring's a link has one lane: what is
+    /// exchanged directly is small. One of more lanes is kept as it is.
     fn plan_links(&self, round: Round, group: GroupId, ring: Ring) -> PlannedRing {
         let standing = self.groups.get(&group).filter(|_| !self.is_doubtful(group));
         let wish = |peer: PeerId| self.peers.get(&peer).map_or(1, |record| record.lanes);
-        let planned = |link: (PeerId, PeerId)| {
+        let planned = |link: (PeerId, PeerId), lanes: u16| {
             let kept = standing.filter(|group| {
                 rule!(
                     group.can_keep(link);
@@ -96,11 +113,21 @@ impl Master {
                 )
             });
             let kept = kept.and_then(|group| group.links.get(&link).copied());
-            let lanes = rule!(wish(link.0).min(wish(link.1)); LanesOfOneEnd => wish(link.0));
+            let kept = kept.filter(|kept| kept.lanes >= lanes);
             let built = round;
             (link, kept.unwrap_or(StandingLink { built, lanes }))
         };
-        let links = ring.edges().map(planned).collect();
+        let wished = |link: (PeerId, PeerId)| {
+            let lanes = rule!(wish(link.0).min(wish(link.1)); LanesOfOneEnd => wish(link.0));
+            planned(link, lanes)
+        };
+        let of_ring = ring.edges().map(wished);
+        let mut links: BTreeMap<_, _> = of_ring.collect();
+        if self.wants_mesh(group, &ring) {
+            for link in ring.pairs().filter(|link| !ring.has_edge(*link)) {
+                links.extend([planned(link, 1)]);
+            }
+        }
         PlannedRing { ring, links }
     }
 
@@ -206,17 +233,35 @@ impl Master {
             }
             return;
         }
-        self.step_after(peer, round, report, out);
+        match report {
+            Report::Failed(_) if self.fails_for(round, ends) => {
+                if self.connects(peer) {
+                    self.step(peer, Event::LinkFailed, out);
+                }
+            }
+            // The other end may have waited for nothing but this link.
+            Report::Up | Report::Failed(_) => {
+                self.step_if_up(ends.0, round, out);
+                self.step_if_up(ends.1, round, out);
+            }
+        }
         self.conclude_if_complete(round, out);
     }
 
-    fn step_after(&mut self, peer: PeerId, round: Round, report: Report, out: &mut Out) {
-        let connects = self.state_of(peer) == Some(ConnectionState::ConnectingToPeers);
+    fn fails_for(&self, round: Round, link: (PeerId, PeerId)) -> bool {
+        let wiring = self.wirings.get(&round);
+        wiring.is_some_and(|wiring| wiring.fails_for(link))
+    }
+
+    fn connects(&self, peer: PeerId) -> bool {
+        self.state_of(peer) == Some(ConnectionState::ConnectingToPeers)
+    }
+
+    /// The peer has all links that its ring needs, and awaits no others.
+    fn step_if_up(&mut self, peer: PeerId, round: Round, out: &mut Out) {
         let awaited = self.wirings.get(&round).is_some_and(|w| w.awaits(peer));
-        match report {
-            Report::Up if connects && !awaited => self.step(peer, Event::LinksUp, out),
-            Report::Failed(_) if connects => self.step(peer, Event::LinkFailed, out),
-            Report::Up | Report::Failed(_) => {}
+        if self.connects(peer) && !awaited {
+            self.step(peer, Event::LinksUp, out);
         }
     }
 
@@ -256,12 +301,18 @@ impl Master {
 
     /// The wiring's time is over. What was not reported has failed.
     pub(super) fn wiring_overdue(&mut self, round: Round, out: &mut Out) {
-        let Some(mut wiring) = self.wirings.remove(&round) else {
+        let Some(wiring) = self.wirings.get_mut(&round) else {
             return;
         };
         wiring.close();
-        self.wirings.insert(round, wiring);
-        self.wiring_failed(round, out);
+        if wiring.has_failed() {
+            self.wiring_failed(round, out);
+            return;
+        }
+        for (peer, _) in self.members_of(round) {
+            self.step_if_up(peer, round, out);
+        }
+        self.conclude_if_complete(round, out);
     }
 
     /// The attempt has failed, and the pause after it is over: another one begins, perhaps without some.
@@ -349,7 +400,8 @@ impl Master {
     }
 
     /// The rings stand.
-    fn conclude_wiring(&mut self, round: Round, wiring: Wiring, out: &mut Out) {
+    fn conclude_wiring(&mut self, round: Round, mut wiring: Wiring, out: &mut Out) {
+        self.do_without(&mut wiring);
         if wiring.scope == Scope::Everybody {
             self.end_admission();
         }
@@ -369,6 +421,18 @@ impl Master {
             self.pass_over(&members, updating, out);
         }
         self.drop_optimization_of(round);
+    }
+
+    /// Where a link is missing there is no mesh: the ring stands alone.
+    fn do_without(&mut self, wiring: &mut Wiring) {
+        let missing: BTreeSet<(PeerId, PeerId)> = wiring.missing().collect();
+        self.unlinked.extend(missing.iter().copied().map(pair));
+        for plan in wiring.rings.values_mut() {
+            let PlannedRing { ring, links } = plan;
+            if missing.iter().any(|link| links.contains_key(link)) {
+                links.retain(|link, _| ring.has_edge(*link));
+            }
+        }
     }
 
     fn leave_wiring(&mut self, peer: PeerId, stake: Stake, out: &mut Out) {

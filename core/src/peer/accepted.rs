@@ -119,7 +119,11 @@ impl Accepted {
             ToPeer::SharedStateConcluded { round, result } => {
                 self.sync_concluded(round, result, out)
             }
-            ToPeer::Commence { tag, seq } => self.commence(tag, seq, out),
+            ToPeer::Commence {
+                tag,
+                seq,
+                algorithm,
+            } => self.commence(tag, seq, algorithm, out),
             ToPeer::CollectiveRefused { tag, reason } => self.refused(tag, reason, out),
             ToPeer::Verdict { tag, seq, verdict } => self.verdict(tag, seq, verdict, out),
             ToPeer::Heartbeat => Ok(()),

@@ -7,6 +7,7 @@ use super::{Out, Step, send};
 use crate::element::CollectiveSpec;
 use crate::id::{Seq, Tag};
 use crate::messages::{AbortCause, CollectiveRefusal, RingOutcome, ToMaster, Verdict};
+use crate::plan::{Algorithm, Reach};
 use crate::states::CollectiveCommunicationState as State;
 
 /// One tag in use, and whose it is.
@@ -100,29 +101,54 @@ impl Accepted {
         }
     }
 
-    pub(super) fn commence(&mut self, tag: Tag, seq: Seq, out: &mut Out) -> Step {
-        let open = self.tags.get_mut(&tag).ok_or(CallError::MasterMisbehaved)?;
-        let Collective::VoteInitiate { spec } = open.at else {
+    pub(super) fn commence(
+        &mut self,
+        tag: Tag,
+        seq: Seq,
+        algorithm: Algorithm,
+        out: &mut Out,
+    ) -> Step {
+        let Some(OpenCollective {
+            caller,
+            at: Collective::VoteInitiate { spec },
+        }) = self.tags.get(&tag)
+        else {
             return Err(CallError::MasterMisbehaved);
         };
-        let caller = rule!(
-            open.caller.call();
-            CancelForgottenAtStart => Some(open.caller.call().unwrap_or_default())
-        );
+        let (call, spec) = (caller.call(), *spec);
+        if !self.can_take(&spec, algorithm) {
+            return Err(CallError::MasterMisbehaved);
+        }
+        let caller = rule!(call; CancelForgottenAtStart => Some(call.unwrap_or_default()));
         let Some(call) = caller else {
             // The neighbours may have begun: their frames would wait here for a ring that never runs.
             rule!(out.push(PeerOutput::StopRing { seq }); CancelledFramesKept => {});
             self.complete(tag, seq, RingOutcome::Cancelled, out);
             return Ok(());
         };
-        open.at = Collective::Perform { seq };
+        if let Some(open) = self.tags.get_mut(&tag) {
+            open.at = Collective::Perform { seq };
+        }
         out.push(PeerOutput::RunRing {
             call,
             tag,
             seq,
             spec,
+            algorithm,
         });
         Ok(())
+    }
+
+    /// Whether a collective takes this algorithm on links that reach as far as it needs, and those here do.
+    fn can_take(&self, spec: &CollectiveSpec, algorithm: Algorithm) -> bool {
+        let Ok(world) = u32::try_from(self.topology.ring.world_size()) else {
+            return false;
+        };
+        let is_reached = match algorithm.reach() {
+            Reach::Ring => true,
+            Reach::Mesh => self.wiring.reach(&self.topology.ring) == Reach::Mesh,
+        };
+        is_reached && algorithm == Algorithm::of(spec, world, algorithm.reach())
     }
 
     /// The data plane is done. Where the execution was ended meanwhile, that is no news.

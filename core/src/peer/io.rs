@@ -11,6 +11,7 @@ use crate::id::{CallId, ContentHash, EntryIndex, GroupId, PeerId, Revision, Roun
 use crate::messages::{
     AbortCause, CollectiveRefusal, Conflict, Misdeed, Refusal, RingOutcome, ToMaster, ToPeer,
 };
+use crate::plan::Algorithm;
 use crate::shared_state::{SyncFailure, SyncPlan, SyncVote};
 use crate::topology::{LaneFailure, LaneOrder, LinkId, LinkOrder, Topology};
 
@@ -170,7 +171,7 @@ pub enum PeerOutput {
         /// The links of this peer from here on, in the order of their names.
         links: Vec<AdoptedLink>,
     },
-    /// Run this peer's part of the ring; answer with [`PeerInput::RingEnded`].
+    /// Run this peer's part of the plan; answer with [`PeerInput::RingEnded`].
     RunRing {
         /// The call that it is for.
         call: CallId,
@@ -180,6 +181,8 @@ pub enum PeerOutput {
         seq: Seq,
         /// What to compute.
         spec: CollectiveSpec,
+        /// How: by the [`Plan`](crate::plan::Plan) of this algorithm, for which there are all links.
+        algorithm: Algorithm,
     },
     /// Frames of this execution are nobody's from here on: throw away those that are there and those that come
     /// later. If this peer's part of the ring still runs, give it up and restore the buffer; no report is

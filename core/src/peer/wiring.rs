@@ -10,6 +10,7 @@ use super::io::{AdoptedLanes, AdoptedLink, CallError, PeerOutput};
 use super::{Out, Step, send};
 use crate::id::{PeerId, Round};
 use crate::messages::ToMaster;
+use crate::plan::Reach;
 use crate::topology::{
     BrokenLinks, BuiltLink, LaneFailure, Layout, LinkId, LinkOrder, Ring, Topology,
 };
@@ -151,6 +152,17 @@ impl Wiring {
                 standing.lanes == ended;
                 OldBreakMarksNewLanes => standing.lanes.link == ended.link
             );
+        }
+    }
+
+    /// Between this peer and which other ones of its ring there are links.
+    pub(super) fn reach(&self, ring: &Ring) -> Reach {
+        let others = ring.world_size().saturating_sub(1);
+        // All standing links are to members, at most one of each direction.
+        if self.standing.len() < others.saturating_mul(2) {
+            Reach::Ring
+        } else {
+            Reach::Mesh
         }
     }
 

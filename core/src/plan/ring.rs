@@ -45,7 +45,7 @@ fn action(plan: Plan, step: u32) -> Action {
 const fn after(plan: Plan, step: u32) -> After {
     match step.checked_sub(plan.world) {
         Some(combined_in) => After::Arrival(combined_in),
-        None if step.saturating_add(1) == plan.world => After::Contribution,
+        None if step.saturating_add(1) == plan.world => After::Contribution(0),
         None => After::Nothing,
     }
 }

@@ -10,11 +10,18 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
-use crate::wire::WHOLE_BUFFER_MAX;
+use crate::wire::{DIRECT_BUFFER_MAX, WHOLE_BUFFER_MAX};
 
 mod cut;
 
-const ALGORITHMS: [Algorithm; 2] = [Algorithm::Ring, Algorithm::Whole];
+const WHOLE: Algorithm = Algorithm::Whole(Reach::Ring);
+
+const ALGORITHMS: [Algorithm; 4] = [
+    Algorithm::Ring,
+    WHOLE,
+    Algorithm::Whole(Reach::Mesh),
+    Algorithm::Direct,
+];
 
 /// Whose contributions an element holds, first added first.
 type Sum = Vec<u32>;
@@ -54,26 +61,34 @@ impl Rank {
         }
     }
 
-    fn contribute(&mut self) -> Option<Sent> {
-        if let Some(turn) = self.plan.own_turn() {
-            self.kept[turn as usize] = Some(vec![self.plan.rank]);
+    fn contribute(&mut self) -> Vec<Sent> {
+        if let Some(kept) = self.plan.kept(&self.stripe) {
+            self.kept[kept.own_turn as usize] = Some(vec![self.plan.rank]);
         }
-        let own = self.plan.contribution(&self.stripe)?;
-        Some(Sent {
+        let own = self.plan.contributions(&self.stripe);
+        let sent = own.map(|own| Sent {
             from: self.plan.rank,
             to: own.to,
             content: vec![vec![self.plan.rank]; indices(&own.range).len()],
             elements: own.range,
-        })
+        });
+        sent.collect()
     }
 
-    /// Does what the plan says with a flow, and returns where it goes on.
-    fn take(&mut self, sent: Sent) -> Result<Option<Sent>, TestCaseError> {
+    /// Does what the plan says with a flow, and returns what leaves because of it.
+    fn take(&mut self, sent: Sent) -> Result<Vec<Sent>, TestCaseError> {
         let flow = self.plan.arrival(&self.stripe, sent.to.step);
         let flow = flow.ok_or_else(|| TestCaseError::fail("nobody expects it"))?;
         prop_assert_eq!((flow.from, &flow.range), (sent.from, &sent.elements));
-        if let After::Arrival(step) = flow.after {
-            prop_assert!(self.arrived[step as usize], "what it overwrites is needed");
+        match flow.after {
+            After::Nothing => {}
+            After::Contribution(nth) => {
+                let own = self.plan.contributions(&self.stripe).nth(nth as usize);
+                prop_assert_eq!(own.map(|own| own.range), Some(flow.range.clone()));
+            }
+            After::Arrival(step) => {
+                prop_assert!(self.arrived[step as usize], "what it overwrites is needed");
+            }
         }
         let before = core::mem::replace(&mut self.arrived[flow.step as usize], true);
         prop_assert!(!before, "arrived twice");
@@ -83,38 +98,56 @@ impl Rank {
             content.iter_mut().for_each(|sum| sum.push(self.plan.rank));
         }
         if flow.action.writes_result() {
-            for (element, sum) in flow.range.clone().zip(&content) {
-                let place = (element - self.stripe.start) as usize;
-                prop_assert_eq!(sum.len() as u32, self.plan.world, "not the whole sum");
-                prop_assert_eq!(
-                    self.result[place].replace(sum.clone()),
-                    None,
-                    "written twice"
-                );
-            }
+            self.write(&flow.range, &content)?;
         }
-        if let (Action::Keep { turn }, Some(sum)) = (flow.action, content.first()) {
-            prop_assert_eq!(self.kept[turn as usize].replace(sum.clone()), None);
-        }
-        Ok(flow.onward.map(|to| Sent {
+        let onward = flow.onward.map(|to| Sent {
             from: self.plan.rank,
             to,
             elements: flow.range,
-            content,
-        }))
+            content: content.clone(),
+        });
+        let mut leaving: Vec<Sent> = onward.into_iter().collect();
+        if let Action::Keep { turn } = flow.action {
+            let contributor = content.first().cloned().unwrap_or_default();
+            prop_assert_eq!(self.kept[turn as usize].replace(contributor), None);
+            leaving.extend(self.combine()?);
+        }
+        Ok(leaving)
+    }
+
+    /// Adds what is kept, if all of it is here, and tells the result.
+    fn combine(&mut self) -> Result<Vec<Sent>, TestCaseError> {
+        let kept = self.plan.kept(&self.stripe);
+        let all: Option<Vec<Sum>> = self.kept.iter().cloned().collect();
+        let (Some(kept), Some(all)) = (kept, all) else {
+            return Ok(Vec::new());
+        };
+        let content = vec![all.concat(); indices(&kept.range).len()];
+        self.write(&kept.range, &content)?;
+        let told = self.plan.told().map(|to| Sent {
+            from: self.plan.rank,
+            to,
+            elements: kept.range.clone(),
+            content: content.clone(),
+        });
+        Ok(told.collect())
+    }
+
+    fn write(&mut self, range: &Range<u64>, content: &[Sum]) -> Result<(), TestCaseError> {
+        for (element, sum) in range.clone().zip(content) {
+            let place = (element - self.stripe.start) as usize;
+            prop_assert_eq!(sum.len() as u32, self.plan.world, "not the whole sum");
+            let before = self.result[place].replace(sum.clone());
+            prop_assert_eq!(before, None, "written twice");
+        }
+        Ok(())
     }
 
     /// What every element holds at the end. `None`: something is missing.
     fn result(self) -> Option<Vec<Sum>> {
-        if self.plan.algorithm == Algorithm::Whole && !self.result.is_empty() {
-            let all = self
-                .kept
-                .into_iter()
-                .collect::<Option<Vec<Sum>>>()?
-                .concat();
-            return Some(vec![all; self.result.len()]);
-        }
-        self.result.into_iter().collect()
+        let is_whole = self.arrived.iter().all(|arrived| *arrived);
+        let result: Option<Vec<Sum>> = self.result.into_iter().collect();
+        result.filter(|_| is_whole)
     }
 }
 
@@ -132,7 +165,7 @@ fn simulate(
     let mut links: Vec<VecDeque<Sent>> = Vec::new();
     links.resize_with(world as usize, VecDeque::new);
     for rank in &mut ranks {
-        if let Some(sent) = rank.contribute() {
+        for sent in rank.contribute() {
             links[sent.to.rank as usize].push_back(sent);
         }
     }
@@ -148,9 +181,9 @@ fn simulate(
             .find(|at| !links[*at].is_empty())
             .unwrap();
         let sent = links[last].pop_front().unwrap();
-        if let Some(onward) = ranks[last].take(sent)? {
-            last = onward.to.rank as usize;
-            links[last].push_back(onward);
+        for leaving in ranks[last].take(sent)? {
+            last = leaving.to.rank as usize;
+            links[last].push_back(leaving);
         }
     }
     let results: Option<Vec<Vec<Sum>>> = ranks.into_iter().map(Rank::result).collect();
@@ -158,7 +191,7 @@ fn simulate(
 }
 
 /// Every rank ends with every contribution once in each element, added in the same order everywhere; in that
-/// of the ranks, if they travel whole.
+/// of the ranks, unless they go around a ring in chunks.
 fn is_an_all_reduce(
     algorithm: Algorithm,
     world: u32,
@@ -166,7 +199,7 @@ fn is_an_all_reduce(
     hurry: bool,
 ) -> Result<(), TestCaseError> {
     let everybody: Vec<u32> = (0..world).collect();
-    if world == 1 && algorithm == Algorithm::Ring {
+    if world == 1 {
         return Ok(()); // its buffer is the result, and nothing is written
     }
     let results = simulate(algorithm, world, stripe, hurry)?;
@@ -208,20 +241,20 @@ fn more_peers_than_elements_still_reduce() {
 fn buffers_that_travel_whole_are_added_in_the_order_of_the_ranks() {
     let order: Vec<u32> = (0..5).collect();
 
-    let results = simulate(Algorithm::Whole, 5, &(0..1), false).unwrap();
+    for reach in [Reach::Ring, Reach::Mesh] {
+        let results = simulate(Algorithm::Whole(reach), 5, &(0..1), false).unwrap();
 
-    assert_eq!(results, vec![vec![order]; 5]);
+        assert_eq!(results, vec![vec![order.clone()]; 5]);
+    }
 }
 
 #[test]
 fn a_peer_alone_has_nothing_to_do_and_who_does_not_exist_no_plan() {
     for algorithm in ALGORITHMS {
         let alone = Plan::new(algorithm, 1, 0).unwrap();
-        assert_eq!((alone.steps(), alone.contribution(&(0..10))), (0, None));
-        assert_eq!(
-            alone.own_turn(),
-            (algorithm == Algorithm::Whole).then_some(0)
-        );
+        assert_eq!(alone.steps(), 0);
+        assert_eq!(alone.contributions(&(0..10)).count(), 0);
+        assert_eq!(alone.told().count(), 0);
         assert_eq!(Plan::new(algorithm, 0, 0), None);
         assert_eq!(Plan::new(algorithm, 3, 3), None);
         assert_eq!(
@@ -231,12 +264,18 @@ fn a_peer_alone_has_nothing_to_do_and_who_does_not_exist_no_plan() {
     }
 }
 
+fn only_contribution(plan: Plan, stripe: &Range<u64>) -> Contribution {
+    let all: Vec<Contribution> = plan.contributions(stripe).collect();
+    assert_eq!(all.len(), 1);
+    all[0].clone()
+}
+
 #[test]
 fn the_ring_of_three_ranks_is_the_published_one() {
     let rank_1 = Plan::new(Algorithm::Ring, 3, 1).unwrap();
     let to = |step| Target { rank: 2, step };
 
-    let own = rank_1.contribution(&(0..7)).unwrap();
+    let own = only_contribution(rank_1, &(0..7));
     let flows: Vec<_> = rank_1
         .arrivals(&(0..7))
         .map(|flow| (flow.step, flow.range, flow.action, flow.after, flow.onward))
@@ -248,7 +287,7 @@ fn the_ring_of_three_ranks_is_the_published_one() {
         [
             (0, 0..3, Action::Combine, After::Nothing, Some(to(1))),
             (1, 5..7, Action::Finish, After::Nothing, Some(to(2))),
-            (2, 3..5, Action::Copy, After::Contribution, Some(to(3))),
+            (2, 3..5, Action::Copy, After::Contribution(0), Some(to(3))),
             (3, 0..3, Action::Copy, After::Arrival(0), None),
         ]
     );
@@ -256,7 +295,7 @@ fn the_ring_of_three_ranks_is_the_published_one() {
 
 #[test]
 fn four_contributions_that_travel_whole_are_an_all_gather() {
-    let rank_1 = Plan::new(Algorithm::Whole, 4, 1).unwrap();
+    let rank_1 = Plan::new(WHOLE, 4, 1).unwrap();
     let flows: Vec<_> = rank_1
         .arrivals(&(0..7))
         .map(|flow| {
@@ -280,15 +319,69 @@ fn four_contributions_that_travel_whole_are_an_all_gather() {
 }
 
 #[test]
+fn over_a_mesh_what_travels_whole_comes_from_whom_it_is_of() {
+    let rank_1 = Plan::new(Algorithm::Whole(Reach::Mesh), 4, 1).unwrap();
+
+    let sent: Vec<_> = rank_1.contributions(&(0..7)).collect();
+    let flows = rank_1.arrivals(&(0..7));
+    let flows: Vec<_> = flows
+        .map(|flow| (flow.from, flow.action, flow.onward))
+        .collect();
+
+    let to = |rank, step| Target { rank, step };
+    assert!(sent.iter().all(|own| own.range == (0..7)));
+    let sent: Vec<Target> = sent.iter().map(|own| own.to).collect();
+    assert_eq!(sent, [to(2, 0), to(3, 1), to(0, 2)]);
+    let keep = |turn| Action::Keep { turn };
+    assert_eq!(
+        flows,
+        [(0, keep(0), None), (3, keep(3), None), (2, keep(2), None)]
+    );
+}
+
+#[test]
+fn three_ranks_that_exchange_directly_combine_a_part_each() {
+    let rank_1 = Plan::new(Algorithm::Direct, 3, 1).unwrap();
+    let to = |rank, step| Target { rank, step };
+
+    let sent: Vec<_> = rank_1
+        .contributions(&(0..7))
+        .map(|own| (own.range, own.to))
+        .collect();
+    let told: Vec<Target> = rank_1.told().collect();
+    let flows: Vec<_> = rank_1
+        .arrivals(&(0..7))
+        .map(|flow| (flow.from, flow.range, flow.action, flow.after))
+        .collect();
+
+    assert_eq!(sent, [(5..7, to(2, 0)), (0..3, to(0, 1))]);
+    assert_eq!(told, [to(2, 2), to(0, 3)]);
+    let (range, own_turn) = (3..5, 1);
+    assert_eq!(rank_1.kept(&(0..7)), Some(Kept { range, own_turn }));
+    assert_eq!(
+        flows,
+        [
+            (0, 3..5, Action::Keep { turn: 0 }, After::Nothing),
+            (2, 3..5, Action::Keep { turn: 2 }, After::Nothing),
+            (0, 0..3, Action::Copy, After::Contribution(1)),
+            (2, 5..7, Action::Copy, After::Contribution(0)),
+        ]
+    );
+}
+
+#[test]
 fn the_largest_world_overflows_nothing() {
     for algorithm in ALGORITHMS {
         let last = Plan::new(algorithm, u32::MAX, u32::MAX - 1).unwrap();
         let flow = last.arrival(&(0..u64::MAX), last.steps() - 1).unwrap();
 
-        assert_eq!((flow.from, flow.onward), (u32::MAX - 2, None));
-        let own_turn = last.own_turn();
-        assert!(own_turn.is_none_or(|turn| turn == u32::MAX - 1));
-        assert!(last.contribution(&(0..u64::MAX)).is_some());
+        assert!(flow.from < u32::MAX - 1);
+        assert_eq!(flow.onward, None);
+        let kept = last.kept(&(0..u64::MAX));
+        assert!(kept.is_none_or(|kept| kept.own_turn == u32::MAX - 1));
+        let first = last.contributions(&(0..u64::MAX)).next().unwrap();
+        assert_eq!(first.to, Target { rank: 0, step: 0 });
+        assert!(last.told().next().is_none_or(|told| told.rank == 0));
     }
 }
 
@@ -302,34 +395,50 @@ fn spec(element: ElementType, count: u64) -> CollectiveSpec {
 }
 
 #[test]
-fn small_buffers_travel_whole_and_no_others() {
-    let of = |count, world| Algorithm::of(&spec(ElementType::F32, count), world, WHOLE_BUFFER_MAX);
-    let limit = WHOLE_BUFFER_MAX / 4;
+fn small_buffers_travel_whole_middle_ones_directly_and_large_ones_around_the_ring() {
+    let of = |count, world, reach| Algorithm::of(&spec(ElementType::F32, count), world, reach);
+    let (whole, direct) = (WHOLE_BUFFER_MAX / 4, DIRECT_BUFFER_MAX / 4);
 
-    assert_eq!(of(0, 2), Algorithm::Whole);
-    assert_eq!(of(limit, 8), Algorithm::Whole);
-    assert_eq!(of(limit + 1, 2), Algorithm::Ring);
-    assert_eq!(of(u64::MAX, u32::MAX), Algorithm::Ring);
+    for reach in [Reach::Ring, Reach::Mesh] {
+        assert_eq!(of(0, 3, reach), Algorithm::Whole(reach));
+        assert_eq!(of(whole, 8, reach), Algorithm::Whole(reach));
+        assert_eq!(of(direct + 1, 3, reach), Algorithm::Ring);
+        assert_eq!(of(u64::MAX, u32::MAX, reach), Algorithm::Ring);
+    }
+    assert_eq!(of(whole + 1, 3, Reach::Ring), Algorithm::Ring);
+    assert_eq!(of(whole + 1, 3, Reach::Mesh), Algorithm::Direct);
+    assert_eq!(of(direct, 8, Reach::Mesh), Algorithm::Direct);
+}
+
+#[test]
+fn a_mesh_of_two_is_a_ring() {
+    for count in [1, WHOLE_BUFFER_MAX] {
+        let of = |reach| Algorithm::of(&spec(ElementType::F32, count), 2, reach);
+
+        assert_eq!(of(Reach::Mesh), of(Reach::Ring));
+        assert_eq!(of(Reach::Mesh).reach(), Reach::Ring);
+    }
 }
 
 #[test]
 fn what_all_ranks_contribute_fits_into_one_frame_or_does_not_travel_whole() {
-    let of = |count, world| Algorithm::of(&spec(ElementType::U8, count), world, u64::MAX);
-    let payload = FRAME_PAYLOAD_MAX as u64;
+    let of = |world| Algorithm::of(&spec(ElementType::U8, WHOLE_BUFFER_MAX), world, Reach::Ring);
+    let fit = FRAME_PAYLOAD_MAX as u64 / WHOLE_BUFFER_MAX;
 
-    assert_eq!(of(payload / 16, 16), Algorithm::Whole);
-    assert_eq!(of(payload / 16, 17), Algorithm::Ring);
-    assert_eq!(of(payload, 1), Algorithm::Whole);
+    assert_eq!(of(fit as u32), WHOLE);
+    assert_eq!(of(fit as u32 + 1), Algorithm::Ring);
 }
 
 #[test]
-fn quantized_buffers_never_travel_whole() {
-    let quantized = CollectiveSpec {
-        quantization: Quantization::Blockwise4,
-        ..spec(ElementType::F32, 1)
-    };
+fn quantized_buffers_take_the_ring() {
+    for count in [1, WHOLE_BUFFER_MAX] {
+        let quantized = CollectiveSpec {
+            quantization: Quantization::Blockwise4,
+            ..spec(ElementType::F32, count)
+        };
 
-    assert_eq!(Algorithm::of(&quantized, 2, u64::MAX), Algorithm::Ring);
+        assert_eq!(Algorithm::of(&quantized, 3, Reach::Mesh), Algorithm::Ring);
+    }
 }
 
 proptest! {
@@ -349,12 +458,12 @@ proptest! {
         world in 2..=64_u32, rank in 0..64_u32, count in 64..10_000_u64
     ) {
         let plan = Plan::new(Algorithm::Ring, world, rank % world).unwrap();
-        let own = plan.contribution(&(0..count)).unwrap().range;
+        let own = only_contribution(plan, &(0..count)).range;
         let flows: Vec<Arrival> = plan.arrivals(&(0..count)).collect();
 
         for flow in flows.iter().filter(|flow| flow.action == Action::Copy) {
             if flow.range == own {
-                prop_assert_eq!(flow.after, After::Contribution);
+                prop_assert_eq!(flow.after, After::Contribution(0));
                 prop_assert!(flow.comes_back());
             } else {
                 let combined = flows
@@ -374,9 +483,57 @@ proptest! {
         let last = plan.steps() - 1;
 
         for (at, flow) in (0..).zip(plan.arrivals(&(0..1000))) {
+            let goes_on = at < last && algorithm.reach() == Reach::Ring;
             prop_assert_eq!(flow.step, at);
-            prop_assert_eq!(flow.onward.map(|to| to.step), (at < last).then_some(at + 1));
+            prop_assert_eq!(flow.onward.map(|to| to.step), goes_on.then_some(at + 1));
             prop_assert_eq!(plan.arrival(&(0..1000), at), Some(flow));
+        }
+    }
+
+    /// Who sends what a rank expects means that rank by it.
+    #[test]
+    fn each_flow_over_a_mesh_has_one_counterpart(
+        algorithm in prop::sample::select(&ALGORITHMS[2..]), world in 2..=64_u32, rank in 0..64_u32,
+        count in 0..10_000_u64
+    ) {
+        let (rank, stripe) = (rank % world, 0..count);
+        let plan = |rank| Plan::new(algorithm, world, rank).unwrap();
+        let sends = |sender: u32, to: Target| {
+            let own = plan(sender).contributions(&stripe).filter(move |own| own.to == to);
+            let own = own.map(|own| own.range);
+            let kept = plan(sender).kept(&stripe).unwrap().range;
+            let told = plan(sender).told().filter(move |told| *told == to);
+            own.chain(told.map(move |_| kept.clone())).collect::<Vec<_>>()
+        };
+        for flow in plan(rank).arrivals(&stripe) {
+            let step = flow.step;
+            prop_assert_eq!(sends(flow.from, Target { rank, step }), [flow.range]);
+        }
+        let expected = plan(rank).steps() as usize;
+        let sent = |sender: u32| {
+            let own = plan(sender).contributions(&stripe).map(|own| own.to);
+            let to_rank = own.chain(plan(sender).told()).filter(|to| to.rank == rank);
+            to_rank.count()
+        };
+        prop_assert_eq!((0..world).map(sent).sum::<usize>(), expected);
+    }
+
+    #[test]
+    fn a_direct_exchange_sends_what_a_ring_sends_and_each_result_after_its_contribution(
+        world in 2..=64_u32, rank in 0..64_u32, count in 0..10_000_u64
+    ) {
+        let (rank, stripe) = (rank % world, 0..count);
+        let plan = Plan::new(Algorithm::Direct, world, rank).unwrap();
+        let own: Vec<Range<u64>> = plan.contributions(&stripe).map(|own| own.range).collect();
+        let kept = plan.kept(&stripe).unwrap().range;
+
+        let parts = own.iter().cloned().chain([kept.clone()]);
+        let mut parts: Vec<Range<u64>> = parts.collect();
+        parts.sort_by_key(|range| (range.start, range.end));
+        cut::tiles(stripe.clone(), parts.into_iter())?;
+        for flow in plan.arrivals(&stripe).filter(|flow| flow.action == Action::Copy) {
+            prop_assert!(flow.comes_back());
+            prop_assert!(matches!(flow.after, After::Contribution(nth) if own[nth as usize] == flow.range));
         }
     }
 
@@ -400,7 +557,7 @@ proptest! {
     ) {
         let steps = |algorithm| Plan::new(algorithm, world, rank % world).unwrap().steps();
 
-        prop_assert_eq!(2 * steps(Algorithm::Whole), steps(Algorithm::Ring));
+        prop_assert_eq!(2 * steps(WHOLE), steps(Algorithm::Ring));
     }
 
     #[test]
@@ -408,11 +565,11 @@ proptest! {
         count in 0..20_000_u64, less in 0..20_000_u64, world in 1..=64_u32, fewer in 0..64_u32,
         element in prop::sample::select(&ElementType::ALL[..])
     ) {
-        let of = |count, world| Algorithm::of(&spec(element, count), world, WHOLE_BUFFER_MAX);
+        let of = |count, world| Algorithm::of(&spec(element, count), world, Reach::Ring);
 
-        if of(count, world) == Algorithm::Whole {
+        if of(count, world) == WHOLE {
             let smaller = of(count.saturating_sub(less), world.saturating_sub(fewer).max(1));
-            prop_assert_eq!(smaller, Algorithm::Whole);
+            prop_assert_eq!(smaller, WHOLE);
             prop_assert!(count * element.size() as u64 <= WHOLE_BUFFER_MAX);
         }
     }

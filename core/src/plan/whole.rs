@@ -7,11 +7,15 @@ pub(super) fn steps(plan: Plan) -> u32 {
     rule!(others; OneContributionMissed => others.saturating_sub(1))
 }
 
+/// Whose contribution arrives in a step.
+pub(super) fn contributor(plan: Plan, step: u32) -> u32 {
+    back(plan.world, plan.rank, step.saturating_add(1))
+}
+
 pub(super) fn action(plan: Plan, step: u32) -> Action {
-    let nth = step.saturating_add(1);
-    let contributor = back(plan.world, plan.rank, nth);
+    let contributor = contributor(plan, step);
     Action::Keep {
-        turn: rule!(contributor; AddedAsTheyArrive => nth),
+        turn: rule!(contributor; AddedAsTheyArrive => step.saturating_add(1)),
     }
 }
 

@@ -47,6 +47,10 @@ pub const FRAME_PAYLOAD_MIN: usize = 64;
 /// are cheapest.
 pub const WHOLE_BUFFER_MAX: u64 = 32 * 1024;
 
+/// Most bytes of a buffer that travels directly, over a mesh: beyond it bytes cost more than latencies, and a
+/// ring needs one link in each direction for them.
+pub const DIRECT_BUFFER_MAX: u64 = 2 * 1024 * 1024;
+
 /// Most payload bytes of one data frame that a receiver accepts. A header that claims more ends the
 /// lane. Above [`FRAME_PAYLOAD_MAX`] to leave room for parameters that travel with compressed
 /// elements.

@@ -119,7 +119,7 @@
 //!
 //! # Data frames
 //!
-//! On a ring lane the sender of the edge sends frames; the receiver sends nothing. A frame is a
+//! On a lane of a link its sender sends frames; the receiver sends nothing. A frame is a
 //! [`FrameHeader`] and its payload:
 //!
 //! | offset | length | field |
@@ -136,8 +136,8 @@
 //! A buffer is cut into [`stripes_for`](crate::plan::stripes_for) stripes of at least
 //! [`STRIPE_BYTES_MIN`](crate::plan::STRIPE_BYTES_MIN). All frames of a stripe travel on one lane,
 //! which the sender chooses with the first of them. What a rank receives in which step, what it does with it
-//! and where it sends it on is given by its [`Plan`](crate::plan::Plan), as
-//! [`Algorithm::Ring`](crate::plan::Algorithm::Ring) says. The rank that contributes a chunk cuts its range
+//! and where it sends it on is given by its [`Plan`](crate::plan::Plan), which is that of the algorithm that
+//! `Commence` names: around a ring as [`Algorithm::Ring`](crate::plan::Algorithm::Ring) says. The rank that contributes a chunk cuts its range
 //! into frames of whole elements, of at most [`FRAME_PAYLOAD_MAX`] bytes and, but for the last one, of at
 //! least [`FRAME_PAYLOAD_MIN`]; all others forward them as they are cut. The frames of one step of one stripe
 //! come in the order of their offsets; frames of different steps, stripes and operations may alternate.
@@ -156,7 +156,14 @@
 //! [`FRAME_PAYLOAD_MAX`]. It is one stripe, and each rank's contribution is cut into frames like a
 //! chunk. In step s, of N − 1, a rank sends what the rank s places before it has contributed, as
 //! [`Algorithm::Whole`](crate::plan::Algorithm::Whole) says. Then every rank adds all contributions, its own
-//! among them, in the order of the ranks, and divides an average by N, once.
+//! among them, in the order of the ranks, and divides an average by N, once. Where there are links between all
+//! ranks each sends its contribution to each other one.
+//!
+//! With such links a buffer of up to [`DIRECT_BUFFER_MAX`] bytes that is not quantized travels directly, as
+//! [`Algorithm::Direct`](crate::plan::Algorithm::Direct) says. It is one stripe. In the steps 0 to N − 2 a rank
+//! receives the others' contributions to its chunk, in the steps N − 1 to 2N − 3 the results of theirs; from which
+//! rank in which step the plan says. It adds as far as all contributions are there, divides an average by N, and
+//! sends the result to each other rank, cut into frames like a contribution.
 //!
 //! A receiver may get frames of an operation of which it has not heard `Commence` yet (the sender
 //! heard it first): it leaves them on the lane until it has. Frames of an operation that is over are
@@ -220,7 +227,8 @@
 //! B → A  reply(accepted) on each
 //! A, B → M  LinkUp{round, link}      each end, for each of its links; who dials and fails instead:
 //!                                    LinkFailed{round, link, failure}. When every link is decided and
-//!                                    one has failed, M orders another round
+//!                                    one of the ring has failed, M orders another round; without one of
+//!                                    the others the ring stands alone
 //! M → all  TopologyEstablished{topology, layout}  if nothing has changed, to those alone who called
 //! ```
 //!
@@ -241,7 +249,7 @@
 //!
 //! ```text
 //! group → M  InitiateCollective{tag, spec, epoch, broken}   all the same spec
-//! M → group  Commence{tag, seq}                         or CollectiveRefused{tag, reason}
+//! M → group  Commence{tag, seq, algorithm}              or CollectiveRefused{tag, reason}
 //! A → B      frames of seq on the lanes, steps 0 to 2(N−1)−1, or to N−2 where buffers travel whole
 //! group → M  CompleteCollective{seq, Done, broken}      each when its last frame has come and gone
 //! M → group  Verdict{tag, seq, Committed{epoch}}        the peers of the ring of that epoch contributed
@@ -252,7 +260,7 @@
 //! ```text
 //! P → M      InitiateCollective{tag, spec, epoch, broken}
 //! P → M      Withdraw{tag}                              once
-//! M → P      CollectiveRefused{tag, Withdrawn}          or Commence{tag, seq}, where all had voted:
+//! M → P      CollectiveRefused{tag, Withdrawn}          or Commence, where all had voted:
 //! P → M      CompleteCollective{seq, Cancelled, broken}
 //! ```
 //!
@@ -301,7 +309,7 @@ pub use handshake::{
     refuse, send_reply,
 };
 pub use limits::{
-    COLLECTIVES_MAX, CONTROL_FRAME_MAX, DATA_FRAME_MAX, DEFAULT_MASTER_PORT,
+    COLLECTIVES_MAX, CONTROL_FRAME_MAX, DATA_FRAME_MAX, DEFAULT_MASTER_PORT, DIRECT_BUFFER_MAX,
     FIRST_CONTROL_FRAME_MAX, FIRST_PEER_PORT, FRAME_PAYLOAD_MAX, FRAME_PAYLOAD_MIN,
     MAX_ENTRY_NAME_BYTES, PROBE_BYTES_MAX, REFUSAL_TEXT_MAX, STATE_RANGE_MAX, STATE_RANGES_MAX,
     STATE_REQUEST_MAX, WHOLE_BUFFER_MAX,

@@ -12,15 +12,16 @@ fn a_collective_is_voted_on_run_voted_on_and_committed() {
     let told = desk.hears(verdict(1, 9, committed(1)));
 
     assert_eq!(sent(&vote).len(), 1);
-    let (tag, seq, spec) = (Tag(1), Seq(9), spec());
+    let (tag, seq, spec, algorithm) = (Tag(1), Seq(9), spec(), algorithm());
     let call = name_of_tag(tag);
-    let begins = PeerOutput::RunRing {
+    let expected = PeerOutput::RunRing {
         call,
         tag,
         seq,
         spec,
+        algorithm,
     };
-    assert_eq!(run, [begins]);
+    assert_eq!(run, [expected]);
     assert_eq!(done, [completion(9, RingOutcome::Done, BrokenLinks::NONE)]);
     let contributors = [1, 2, 3].map(PeerId).to_vec();
     let committed = ended(1, Ok(Committed { seq, contributors }));
@@ -242,5 +243,24 @@ fn a_refused_collective_says_whether_the_program_or_the_moment_was_wrong() {
 
         assert_eq!(out, [ended(1, Err(why))]);
         assert!(desk.peer.view().is_idle());
+    }
+}
+
+#[test]
+fn a_master_that_orders_what_the_links_or_the_spec_do_not_allow_misbehaves() {
+    let mesh = Algorithm::Whole(Reach::Mesh);
+    for algorithm in [Algorithm::Ring, Algorithm::Direct, mesh] {
+        let mut desk = Desk::accepted();
+        desk.calls(initiate(1));
+
+        let (tag, seq) = (Tag(1), Seq(9));
+        let out = desk.hears(ToPeer::Commence {
+            tag,
+            seq,
+            algorithm,
+        });
+
+        assert!(out.contains(&ended(1, Err(CallError::MasterMisbehaved))));
+        assert!(out.contains(&PeerOutput::Close));
     }
 }

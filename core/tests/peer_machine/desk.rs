@@ -8,6 +8,7 @@ pub use pccl_core::element::*;
 pub use pccl_core::id::*;
 pub use pccl_core::messages::*;
 pub use pccl_core::peer::*;
+pub use pccl_core::plan::{Algorithm, Reach};
 pub use pccl_core::shared_state::*;
 pub use pccl_core::topology::*;
 
@@ -329,9 +330,18 @@ pub fn aborted(tag: u64, cause: AbortCause) -> PeerOutput {
     ended(tag.0, Err(CallError::Aborted { tag, cause }))
 }
 
+/// What collectives of [`spec`] take on a ring.
+pub fn algorithm() -> Algorithm {
+    Algorithm::Whole(Reach::Ring)
+}
+
 pub fn commence(tag: u64, seq: u64) -> ToPeer {
     let (tag, seq) = (Tag(tag), Seq(seq));
-    ToPeer::Commence { tag, seq }
+    ToPeer::Commence {
+        tag,
+        seq,
+        algorithm: algorithm(),
+    }
 }
 
 pub fn verdict(tag: u64, seq: u64, verdict: Verdict) -> ToPeer {

@@ -341,7 +341,7 @@ fn a_newcomer_that_loads_its_data_holds_up_no_update() {
 #[test]
 fn the_documented_retry_loop_goes_on_beside_a_newcomer_that_synchronizes() {
     for seed in 1..20 {
-        let mut run = Run::with_config(seed, MasterConfig::default());
+        let mut run = Run::with_config(seed, MasterConfig::rings_only());
         run.join_many(3, GroupId(0));
         for no in 0..3 {
             let sync = run.seats[no].sync_call(SyncStrategy::EnforcePopular);

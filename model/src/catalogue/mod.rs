@@ -6,6 +6,7 @@ mod entries;
 mod given_up;
 mod groups;
 mod membership;
+mod meshes;
 mod neighbours;
 mod programs;
 mod shared_state;
@@ -28,6 +29,7 @@ pub fn standard() -> Vec<Scenario> {
     all.extend(groups::all());
     all.extend(entries::all());
     all.extend(given_up::all());
+    all.extend(meshes::all());
     all.sort_by_key(|scenario| (scenario.seats.len(), scenario.faults));
     all
 }
@@ -149,6 +151,7 @@ fn scenario(
         kinds: ANY_FAULT,
         frames: Frames::InTurn,
         dials: Dials::AtOnce,
+        mesh: false,
         heartbeats: false,
         in_step: false,
         milestones,
@@ -159,6 +162,14 @@ fn scenario(
 fn small(scenario: Scenario) -> Scenario {
     Scenario {
         spec: SMALL,
+        ..scenario
+    }
+}
+
+/// The same with links between all members of a group.
+fn mesh(scenario: Scenario) -> Scenario {
+    Scenario {
+        mesh: true,
         ..scenario
     }
 }

@@ -54,7 +54,8 @@ pub(super) fn given(run: &mut Run<'_>, before: &Master, after: &Master, out: &[M
             run.state.breaks(Claim::Meeting);
             return;
         };
-        if !rounds.contains(&way.round) || !do_meet(run, *way, one, other) {
+        let is_extra = is_beside_the_ring(after, *way);
+        if !rounds.contains(&way.round) || !do_meet(run, (*way, is_extra), one, other) {
             run.state.breaks(Claim::Meeting);
         }
         if one.ticket != other.ticket || !is_of_this_way_alone(run, *way, one.ticket) {
@@ -107,9 +108,22 @@ fn sort_in(ways: &mut BTreeMap<Way, Ends>, me: PeerId, message: &ToPeer) {
     }
 }
 
+/// Is it a link that the ring which is being connected does not need?
+fn is_beside_the_ring(after: &Master, way: Way) -> bool {
+    let group = after.view().peer(way.from).map(|known| known.group());
+    let ring = group.and_then(|group| after.view().planned_ring(group));
+    way.purpose == Purpose::Ring && ring.is_some_and(|ring| !ring.has_edge((way.from, way.to)))
+}
+
 /// One end opens as many lanes as the other expects, and knows where that one is.
-fn do_meet(run: &Run<'_>, way: Way, one: &LaneOrder, other: &LaneOrder) -> bool {
+fn do_meet(
+    run: &Run<'_>,
+    (way, is_extra): (Way, bool),
+    one: &LaneOrder,
+    other: &LaneOrder,
+) -> bool {
     let lanes = match way.purpose {
+        Purpose::Ring if is_extra => Some(1),
         Purpose::Ring | Purpose::State => lanes_between(run, way.from, way.to),
         Purpose::Measuring => Some(1),
     };

@@ -3,7 +3,7 @@
 use pccl_core::id::{GroupId, PeerId, Revision, Seq, Tag};
 use pccl_core::messages::{CallKind, RingOutcome, ToMaster, ToPeer, Verdict};
 use pccl_core::peer::{Answer, Call, CallError, Committed, PeerInput, PeerOutput, PeerTimer};
-use pccl_core::plan::Algorithm;
+use pccl_core::plan::{Algorithm, Reach};
 use pccl_core::shared_state::{SyncRole, SyncStrategy};
 use pccl_core::topology::{BrokenLinks, LinkId};
 
@@ -320,7 +320,10 @@ fn collective_ended(
             let whole = whole.filter(|known| known.seq == committed.seq);
             let once = whole.is_some_and(|known| known.holds_each_once(ranks));
             let in_order = whole.is_some_and(|known| known.adds_in_order(ranks));
-            let small = whole.is_some_and(|known| known.plan.algorithm() == Algorithm::Whole);
+            let algorithm = whole.map(|known| known.plan.algorithm());
+            let small = matches!(algorithm, Some(Algorithm::Whole(_)));
+            let reach = algorithm.map(Algorithm::reach);
+            let wants_mesh = run.scenario.mesh && ranks.len() > 2;
             let again = run.seat(no).user.tries_again();
             if !once {
                 run.breaks(Claim::ExactlyOnce);
@@ -329,6 +332,11 @@ fn collective_ended(
             }
             if small {
                 run.reach(Milestone::TravelledWhole);
+            }
+            match reach {
+                Some(Reach::Mesh) => run.reach(Milestone::WentDirectly),
+                Some(Reach::Ring) if wants_mesh => run.reach(Milestone::RingAlone),
+                Some(Reach::Ring) | None => {}
             }
             if again {
                 run.reach(Milestone::Recovered);

@@ -11,7 +11,7 @@ use pccl_core::id::{GroupId, PeerId, Round};
 use pccl_core::master::{Master, MasterOutput};
 use pccl_core::messages::ToPeer;
 use pccl_core::states::ConnectionState;
-use pccl_core::topology::{BuiltLink, LinkId, Way};
+use pccl_core::topology::{BuiltLink, LinkId, Ring, Way};
 
 use crate::claim::Claim;
 use crate::milestone::Milestone;
@@ -27,6 +27,8 @@ struct Attempt {
     group: GroupId,
     /// What it opens, sender first.
     links: BTreeMap<(PeerId, PeerId), Opened>,
+    /// The ring that stands, with those who are gone.
+    standing: Ring,
     /// Who is to be on the ring.
     members: BTreeSet<PeerId>,
     /// The ring that stands, without those who are gone.
@@ -79,11 +81,14 @@ pub(super) fn ordered(run: &mut Run<'_>, before: &Master, after: &Master, out: &
         };
         for order in links.iter().filter(|order| order.way == Way::Out) {
             let of_group = opened.entry((known.group(), *round)).or_default();
+            let ring = after.view().planned_ring(known.group());
+            let ends = order.link().ends(*peer);
             let opened = Opened {
+                is_extra: ring.is_some_and(|ring| !ring.has_edge(ends)),
                 sender_dials: order.lanes.dial.is_some(),
                 ..Opened::default()
             };
-            of_group.insert(order.link().ends(*peer), opened);
+            of_group.insert(ends, opened);
         }
     }
     for ((group, round), links) in opened {
@@ -127,8 +132,8 @@ impl Attempt {
             wiring.contains(&known.state())
         });
         let members: BTreeSet<PeerId> = wired.map(|(peer, _)| peer).collect();
-        let standing = after.view().ring(group).map_or(&[][..], |ring| &ring.0);
-        let present = standing.iter().filter(|peer| members.contains(peer));
+        let standing = after.view().ring(group).cloned().unwrap_or_default();
+        let present = standing.0.iter().filter(|peer| members.contains(peer));
         let present: Vec<PeerId> = present.copied().collect();
         let optimizes = members.iter().any(|peer| {
             let known = before.view().peer(*peer);
@@ -143,6 +148,7 @@ impl Attempt {
         Self {
             group,
             links,
+            standing,
             members,
             present,
             optimizes,
@@ -157,10 +163,13 @@ impl Attempt {
 }
 
 fn judge(run: &mut Run<'_>, attempt: &Attempt) {
-    let needed = attempt
-        .links
-        .keys()
-        .all(|(from, to)| is_needed(run, attempt, *from, *to));
+    let needed = attempt.links.iter().all(|((from, to), opened)| {
+        if opened.is_extra {
+            is_wanted(run, attempt, *from, *to)
+        } else {
+            is_needed(run, attempt, *from, *to)
+        }
+    });
     if !needed {
         run.state.breaks(Claim::Rewiring);
     }
@@ -177,7 +186,8 @@ fn judge(run: &mut Run<'_>, attempt: &Attempt) {
             .all(|peer| run.state.seat_with(*peer).is_some_and(Seat::runs));
         run_both && bad.contains(&pair(*from, *to))
     };
-    let avoids = !attempt.links.keys().any(side_by_side);
+    let of_ring = attempt.links.iter().filter(|(_, opened)| !opened.is_extra);
+    let avoids = !of_ring.map(|(ends, _)| ends).any(side_by_side);
     let in_turn = attempt.links.iter().all(|(ends, opened)| {
         let (dialler, dialled) = opened.dial(*ends);
         let has_failed = trouble.undialled.contains(&(dialler, dialled));
@@ -192,12 +202,29 @@ fn judge(run: &mut Run<'_>, attempt: &Attempt) {
     }
 }
 
+/// Is this link of a mesh, and not of the ring, one to open? Nothing is known to stand between any two of the
+/// members, and no lanes stand between these.
+fn is_wanted(run: &Run<'_>, attempt: &Attempt, from: PeerId, to: PeerId) -> bool {
+    let trouble = &run.state.ghost.trouble;
+    let bad = trouble.bad_pairs();
+    let is_inside = |(one, other): &(PeerId, PeerId)| {
+        attempt.members.contains(one) && attempt.members.contains(other)
+    };
+    let is_lost = trouble.broken.contains_key(&(from, to)) || !is_sound(run, from, to);
+    run.scenario.mesh && is_lost && !bad.iter().any(is_inside)
+}
+
 /// Has this edge to be opened?
 fn is_needed(run: &Run<'_>, attempt: &Attempt, from: PeerId, to: PeerId) -> bool {
     let trouble = &run.state.ghost.trouble;
     let doubted = trouble.attempts.get(&attempt.group);
     let doubted = doubted.is_some_and(|attempts| attempts.doubted);
     let stood = attempt.behind(from) == Some(to);
+    // Beside the ring a link has one lane.
+    let had_one_lane = run.scenario.mesh && !attempt.standing.has_edge((from, to));
+    if had_one_lane {
+        return true;
+    }
     if stood && from != to {
         // Where somebody stood between them, no lanes do.
         return doubted || trouble.broken.contains_key(&(from, to)) || !is_sound(run, from, to);

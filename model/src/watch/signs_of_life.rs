@@ -112,7 +112,7 @@ fn begin_anew_when_they_should(
     if phase == PeerPhase::Gone {
         return true;
     }
-    let config = prologue::config();
+    let config = prologue::config(run.scenario);
     let begun = |timer: PeerTimer| -> Vec<Duration> {
         let begun = out.iter().filter_map(|output| match output {
             PeerOutput::StartTimer { timer: t, after } if *t == timer => Some(*after),

@@ -165,7 +165,7 @@ impl Source for Run<'_> {
     }
 
     fn config(&self) -> MasterConfig {
-        prologue::config()
+        prologue::config(self.scenario)
     }
 
     fn users_err(&self) -> bool {

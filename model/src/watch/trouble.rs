@@ -14,7 +14,7 @@ use super::{accepted, is_wired};
 use crate::claim::Claim;
 use crate::run::Run;
 use crate::state::{Life, Seat};
-use crate::trouble::{MANY, count, pair};
+use crate::trouble::{MANY, Opened, count, pair};
 
 /// The master hears from a peer.
 pub(super) fn hears(run: &mut Run<'_>, before: &Master, peer: PeerId, message: &ToMaster) {
@@ -207,8 +207,9 @@ fn lanes_ended(run: &mut Run<'_>, before: &Master, heard: &MasterInput, out: &[M
             .any(|output| matches!(output, MasterOutput::Lost { .. }))
     };
     let group = before.view().peer(*peer).map(|known| known.group());
-    // Of few peers every ring has all pairs.
+    // Of few peers every ring has all pairs. Between two of a mesh there are two links, and the ring needs one.
     let are_few = group.is_some_and(|group| accepted(before, group).count() < CHOICE_MIN);
+    let are_few = are_few && !run.scenario.mesh;
     if most >= MANY && are_few && !somebody_goes() {
         run.state.breaks(Claim::Persistence);
     }
@@ -234,7 +235,8 @@ fn attempt_failed(run: &mut Run<'_>, before: &Master, round: Round) {
                 trouble.overdue.remove(&dial);
             }
         }
-        for (ends, opened) in links.iter().filter(|(_, opened)| !opened.is_up()) {
+        let missing = |opened: &Opened| !opened.is_up() && !opened.is_extra;
+        for (ends, opened) in links.iter().filter(|(_, opened)| missing(opened)) {
             let (dialler, dialled) = opened.dial(*ends);
             trouble.undialled.insert((dialler, dialled));
             match opened.failed {

@@ -199,7 +199,7 @@ impl Run {
                         let links = links.iter().map(LinkOrder::link);
                         ordered.extend(links.map(|link| (*peer, *round, link)));
                     }
-                    ToPeer::Commence { tag, seq } => {
+                    ToPeer::Commence { tag, seq, .. } => {
                         self.begun.insert(*tag, *seq);
                         self.bytes += bytes_of(message);
                     }

@@ -9,8 +9,8 @@ use tokio::test;
 use super::super::DataEvent;
 use super::reference::{expected, inputs};
 use super::support::{
-    Member, both, built_in, from, in_time, lanes, raw_lane, ring, run_all, spec, to, topology,
-    turns,
+    AROUND, Member, both, built_in, from, in_time, lanes, raw_lane, ring, run_all, spec, to,
+    topology, turns,
 };
 
 /// The round of an attempt after the one in which the standing edges were built.
@@ -20,7 +20,7 @@ const LATER: Round = Round(2);
 async fn reduces(members: &mut [Member], seq: Seq) {
     let inputs = inputs(ElementType::F32, 5_000, members.len());
     let spec = spec(ReduceOp::Sum, ElementType::F32, 5_000);
-    let ports = members.iter_mut().map(|m| m.plane.begin(seq, spec));
+    let ports = members.iter_mut().map(|m| m.plane.begin(seq, spec, AROUND));
 
     let ended = run_all(ports.collect(), &inputs).await;
 

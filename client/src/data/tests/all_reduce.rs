@@ -2,12 +2,15 @@
 
 use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::id::Seq;
+use pccl_core::plan::{Algorithm, Reach};
 use tokio::test;
 
-use super::super::{DataConfig, RingBuffers, RingStats};
+use super::super::{RingBuffers, RingStats};
 use super::reference::{OPS, expected, inputs, random_bits};
-use super::support::{Member, in_time, ring, ring_of, run_all, small_frames, spec, uneven_ring};
+use super::support::{AROUND, in_time, ring, run_all, spec, uneven_ring};
 use crate::progress::Sensor;
+
+const WHOLE: Algorithm = Algorithm::Whole(Reach::Ring);
 
 #[test(start_paused = true)]
 async fn every_rank_ends_with_the_result_whatever_the_type_and_the_operation() {
@@ -19,7 +22,7 @@ async fn every_rank_ends_with_the_result_whatever_the_type_and_the_operation() {
                 seq = seq.next();
                 let inputs = inputs(element, 501, world);
                 let spec = spec(op, element, 501);
-                let ports = members.iter_mut().map(|m| m.plane.begin(seq, spec));
+                let ports = members.iter_mut().map(|m| m.plane.begin(seq, spec, AROUND));
 
                 let ended = run_all(ports.collect(), &inputs).await;
 
@@ -49,7 +52,7 @@ async fn every_rank_ends_with_the_result_whatever_the_size_and_the_number_of_lan
             for (seq, count) in (1..).map(Seq).zip([0, 1, 2, 3, 4, 5, 7, 999, 20_011]) {
                 let inputs = inputs(ElementType::F32, count, world);
                 let spec = spec(ReduceOp::Sum, ElementType::F32, count);
-                let ports = members.iter_mut().map(|m| m.plane.begin(seq, spec));
+                let ports = members.iter_mut().map(|m| m.plane.begin(seq, spec, AROUND));
 
                 let ended = run_all(ports.collect(), &inputs).await;
 
@@ -73,7 +76,7 @@ async fn a_ring_whose_edges_have_different_numbers_of_lanes_reduces_right() {
         for (seq, count) in (1..).map(Seq).zip([3, 999, 20_011, 40_000]) {
             let inputs = inputs(ElementType::F32, count, 3);
             let spec = spec(ReduceOp::Sum, ElementType::F32, count);
-            let ports = members.iter_mut().map(|m| m.plane.begin(seq, spec));
+            let ports = members.iter_mut().map(|m| m.plane.begin(seq, spec, AROUND));
 
             let ended = run_all(ports.collect(), &inputs).await;
 
@@ -93,7 +96,9 @@ async fn all_ranks_end_with_the_same_bits_where_the_order_of_additions_matters()
     let mut members = ring(5, 3);
     let inputs = random_bits(80_000, 5, 42);
     let spec = spec(ReduceOp::Avg, ElementType::F32, 20_000);
-    let ports = members.iter_mut().map(|m| m.plane.begin(Seq(1), spec));
+    let ports = members
+        .iter_mut()
+        .map(|m| m.plane.begin(Seq(1), spec, AROUND));
 
     let ended = run_all(ports.collect(), &inputs).await;
 
@@ -107,7 +112,7 @@ async fn out_of_place_the_contribution_is_only_read() {
     let inputs = inputs(ElementType::I32, 9001, 3);
     let spec = spec(ReduceOp::Sum, ElementType::I32, 9001);
     let tasks = members.iter_mut().zip(inputs.clone()).map(|(member, src)| {
-        let mut port = member.plane.begin(Seq(1), spec);
+        let mut port = member.plane.begin(Seq(1), spec, AROUND);
         tokio::spawn(async move {
             let mut dst = vec![0xAA; src.len()];
             let buffers = RingBuffers::Into {
@@ -134,7 +139,9 @@ async fn each_rank_moves_twice_its_share_of_the_buffer_and_no_more() {
     let mut members = ring(4, 2);
     let inputs = inputs(ElementType::U8, 40_000, 4);
     let spec = spec(ReduceOp::Max, ElementType::U8, 40_000);
-    let ports = members.iter_mut().map(|m| m.plane.begin(Seq(1), spec));
+    let ports = members
+        .iter_mut()
+        .map(|m| m.plane.begin(Seq(1), spec, AROUND));
 
     let ended = run_all(ports.collect(), &inputs).await;
 
@@ -162,7 +169,9 @@ async fn bytes_that_move_are_counted_and_a_ring_that_stands_still_moves_none() {
     let spec = spec(ReduceOp::Sum, ElementType::F32, 10);
 
     let before = look();
-    let ports = members.iter_mut().map(|m| m.plane.begin(Seq(1), spec));
+    let ports = members
+        .iter_mut()
+        .map(|m| m.plane.begin(Seq(1), spec, AROUND));
     run_all(ports.collect(), &inputs).await;
     let looks = [look(), look()];
 
@@ -176,7 +185,7 @@ async fn it_works_on_several_threads_as_well() {
     for seq in (1..20).map(Seq) {
         let inputs = inputs(ElementType::F64, 30_000, 3);
         let spec = spec(ReduceOp::Sum, ElementType::F64, 30_000);
-        let ports = members.iter_mut().map(|m| m.plane.begin(seq, spec));
+        let ports = members.iter_mut().map(|m| m.plane.begin(seq, spec, AROUND));
 
         let ended = run_all(ports.collect(), &inputs).await;
 
@@ -209,7 +218,9 @@ async fn compressed_results_have_the_same_bits_on_every_rank() {
                 quantization,
                 ..plain
             };
-            let ports = members.iter_mut().map(|m| m.plane.begin(seq, compressed));
+            let ports = members
+                .iter_mut()
+                .map(|m| m.plane.begin(seq, compressed, AROUND));
 
             let ended = run_all(ports.collect(), &inputs).await;
 
@@ -233,27 +244,18 @@ fn largest_difference(one: &[u8], other: &[u8]) -> f32 {
     pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
 }
 
-/// A ring in which all buffers of these tests travel whole.
-fn ring_of_small_buffers(world: usize, lanes: u16) -> Vec<Member> {
-    let config = DataConfig {
-        small_bytes: u64::MAX,
-        ..small_frames()
-    };
-    ring_of(world, lanes, &config)
-}
-
 #[test(start_paused = true)]
 async fn buffers_that_travel_whole_end_as_the_result_of_any_type_and_operation_with_the_same_bits()
 {
     for world in 1..=5 {
-        let mut members = ring_of_small_buffers(world, 2);
+        let mut members = ring(world, 2);
         let mut seq = Seq(0);
         for element in ElementType::ALL {
             for (op, count) in OPS.into_iter().zip([501, 1, 2, 499, 1000]) {
                 seq = seq.next();
                 let inputs = inputs(element, count, world);
                 let spec = spec(op, element, count);
-                let ports = members.iter_mut().map(|m| m.plane.begin(seq, spec));
+                let ports = members.iter_mut().map(|m| m.plane.begin(seq, spec, WHOLE));
 
                 let ended = run_all(ports.collect(), &inputs).await;
 
@@ -274,10 +276,12 @@ async fn buffers_that_travel_whole_end_as_the_result_of_any_type_and_operation_w
 
 #[test(start_paused = true)]
 async fn buffers_that_travel_whole_end_with_the_same_bits_where_the_order_of_additions_matters() {
-    let mut members = ring_of_small_buffers(5, 3);
+    let mut members = ring(5, 3);
     let inputs = random_bits(40_000, 5, 42);
     let spec = spec(ReduceOp::Avg, ElementType::F32, 10_000);
-    let ports = members.iter_mut().map(|m| m.plane.begin(Seq(1), spec));
+    let ports = members
+        .iter_mut()
+        .map(|m| m.plane.begin(Seq(1), spec, WHOLE));
 
     let ended = run_all(ports.collect(), &inputs).await;
 

@@ -7,7 +7,7 @@ use rand::rngs::StdRng;
 use tokio::test;
 
 use super::quantized::{FLOATS, QUANTIZATIONS, encoded, normal, numbers, rounded};
-use super::support::{Member, ring, run_all, spec};
+use super::support::{AROUND, Member, ring, run_all, spec};
 
 /// Elements of a buffer.
 const COUNT: usize = 1200;
@@ -49,7 +49,9 @@ impl Averaging {
         let inputs = contributions.iter().map(|own| encoded(element, own));
         let inputs: Vec<Vec<u8>> = inputs.collect();
         let members = self.members.iter_mut();
-        let ports = members.map(|m| m.plane.begin(self.seq, spec)).collect();
+        let ports = members
+            .map(|m| m.plane.begin(self.seq, spec, AROUND))
+            .collect();
         let ended = run_all(ports, &inputs).await;
         self.members.iter_mut().for_each(|m| m.plane.stop(self.seq));
         numbers(element, &ended[0].data)

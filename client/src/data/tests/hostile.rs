@@ -11,14 +11,16 @@ use tokio::test;
 use tokio::time::Instant;
 
 use super::super::RingFailure;
-use super::support::{Alone, Ended, broke, from, in_time, run_in_place, small_frames, spec, turns};
+use super::support::{
+    AROUND, Alone, Ended, broke, from, in_time, run_in_place, small_frames, spec, turns,
+};
 
 /// Elements of two bytes; a ring of two cuts them into 0..50 and 50..100.
 pub(super) const COUNT: usize = 100;
 
 /// Runs operation 1 on what was sent.
 async fn run(alone: &mut Alone, spec: CollectiveSpec) -> Ended {
-    let port = alone.member.plane.begin(Seq(1), spec);
+    let port = alone.member.plane.begin(Seq(1), spec, AROUND);
     in_time(run_in_place(port, vec![1; 2 * COUNT])).await
 }
 
@@ -170,7 +172,7 @@ async fn a_frame_longer_than_frames_are_fails_the_operation_before_it_arrives() 
     };
     let mut alone = Alone::new(small_frames());
     let sum = spec(ReduceOp::Sum, ElementType::U16, half);
-    let port = alone.member.plane.begin(Seq(1), sum);
+    let port = alone.member.plane.begin(Seq(1), sum, AROUND);
     alone.send(header, &[]).await;
 
     let ended = in_time(run_in_place(port, vec![1; 2 * half])).await;
@@ -282,7 +284,7 @@ async fn a_lane_that_ends_after_its_last_frame_fails_nobody() {
 #[test(start_paused = true)]
 async fn late_frames_of_an_operation_that_is_over_do_not_disturb_the_next() {
     let mut alone = Alone::new(small_frames());
-    let over = alone.member.plane.begin(Seq(0), sum());
+    let over = alone.member.plane.begin(Seq(0), sum(), AROUND);
     alone.member.plane.stop(Seq(0));
     drop(over);
     for _ in 0..10 {

@@ -15,8 +15,8 @@ use tokio::time::Instant;
 use super::super::{DataConfig, DataEvent, RingFailure};
 use super::reference::{expected, inputs};
 use super::support::{
-    Alone, BUILT, Ended, LANE_BYTES, Member, adopt, both, broke, built_in, from, in_time, lanes,
-    raw_lane, ring, run_all, run_in_place, small_frames, spec, to, topology, turns,
+    AROUND, Alone, BUILT, Ended, LANE_BYTES, Member, adopt, both, broke, built_in, from, in_time,
+    lanes, raw_lane, ring, run_all, run_in_place, small_frames, spec, to, topology, turns,
 };
 
 const COUNT: usize = 50_000;
@@ -44,8 +44,8 @@ async fn an_operation_stopped_at_any_moment_is_undone_and_the_lanes_serve_the_ne
     let mut written = 0;
     for moment in 1..30 {
         seq = seq.next();
-        let one = members[0].plane.begin(seq, spec);
-        let other = members[1].plane.begin(seq, spec);
+        let one = members[0].plane.begin(seq, spec, AROUND);
+        let other = members[1].plane.begin(seq, spec, AROUND);
         let mut one = pin!(run_in_place(one, inputs[0].clone()));
         let mut other = pin!(run_in_place(other, inputs[1].clone()));
         go_on(moment, &mut one, &mut other).await;
@@ -62,7 +62,7 @@ async fn an_operation_stopped_at_any_moment_is_undone_and_the_lanes_serve_the_ne
         assert!(one.data == inputs[0], "stopped after {moment} turns");
 
         seq = seq.next();
-        let ports = members.iter_mut().map(|m| m.plane.begin(seq, spec));
+        let ports = members.iter_mut().map(|m| m.plane.begin(seq, spec, AROUND));
         let ended = run_all(ports.collect(), &inputs).await;
         let expected = expected(ElementType::F32, ReduceOp::Sum, &inputs);
         assert!(
@@ -78,11 +78,10 @@ async fn an_operation_stopped_at_any_moment_is_undone_and_the_lanes_serve_the_ne
 #[test(start_paused = true)]
 async fn a_frame_that_has_begun_to_leave_is_finished_after_the_stop() {
     let mut alone = Alone::new(DataConfig {
-        small_bytes: 0,
         ..DataConfig::default()
     });
     let spec = spec(ReduceOp::Sum, ElementType::U8, 10 * LANE_BYTES);
-    let port = alone.member.plane.begin(Seq(1), spec);
+    let port = alone.member.plane.begin(Seq(1), spec, AROUND);
     let running = tokio::spawn(run_in_place(port, vec![1; 10 * LANE_BYTES]));
     let mut half = vec![0; 2 * LANE_BYTES];
     alone.to_next.read_exact(&mut half).await.unwrap();
@@ -94,7 +93,7 @@ async fn a_frame_that_has_begun_to_leave_is_finished_after_the_stop() {
 
     assert_eq!(ended.outcome, Err(RingFailure::Stopped));
     assert!(rest.iter().all(|byte| *byte == 1));
-    let port = alone.member.plane.begin(Seq(2), spec);
+    let port = alone.member.plane.begin(Seq(2), spec, AROUND);
     let running = tokio::spawn(run_in_place(port, vec![1; 10 * LANE_BYTES]));
     let mut head = [0; FRAME_HEADER_BYTES];
     in_time(alone.to_next.read_exact(&mut head)).await.unwrap();
@@ -107,7 +106,7 @@ async fn an_operation_that_waits_is_stopped_at_once() {
     let mut members = ring(2, 1);
     let spec = spec(ReduceOp::Sum, ElementType::U8, 100);
     for seq in [Seq(1), Seq(2)] {
-        let port = members[0].plane.begin(seq, spec);
+        let port = members[0].plane.begin(seq, spec, AROUND);
         let waiting = tokio::spawn(run_in_place(port, vec![1; 100]));
         turns(100).await;
         let begun = Instant::now();
@@ -124,7 +123,7 @@ async fn an_operation_that_waits_is_stopped_at_once() {
 async fn an_operation_stopped_before_it_runs_does_not_run() {
     let mut members = ring(1, 1);
     let spec = spec(ReduceOp::Sum, ElementType::U8, 100);
-    let port = members[0].plane.begin(Seq(1), spec);
+    let port = members[0].plane.begin(Seq(1), spec, AROUND);
 
     members[0].plane.stop(Seq(1));
     let ended = in_time(run_in_place(port, vec![1; 100])).await;
@@ -137,15 +136,17 @@ async fn a_run_given_up_by_its_caller_leaves_the_lanes_to_others() {
     let mut members = ring(2, 1);
     let inputs = inputs(ElementType::F32, COUNT, 2);
     let spec = spec(ReduceOp::Sum, ElementType::F32, COUNT);
-    let one = members[0].plane.begin(Seq(1), spec);
-    let other = members[1].plane.begin(Seq(1), spec);
+    let one = members[0].plane.begin(Seq(1), spec, AROUND);
+    let other = members[1].plane.begin(Seq(1), spec, AROUND);
     {
         let mut one = pin!(run_in_place(one, inputs[0].clone()));
         let mut other = pin!(run_in_place(other, inputs[1].clone()));
         go_on(10, &mut one, &mut other).await;
     }
 
-    let ports = members.iter_mut().map(|m| m.plane.begin(Seq(2), spec));
+    let ports = members
+        .iter_mut()
+        .map(|m| m.plane.begin(Seq(2), spec, AROUND));
     let ended = run_all(ports.collect(), &inputs).await;
 
     let expected = expected(ElementType::F32, ReduceOp::Sum, &inputs);
@@ -163,7 +164,7 @@ async fn a_rank_lost_in_the_middle_is_reported_by_both_neighbours() {
     let spec = spec(ReduceOp::Sum, ElementType::F32, 10 * COUNT);
     let mut ports: Vec<_> = members
         .iter_mut()
-        .map(|m| m.plane.begin(Seq(1), spec))
+        .map(|m| m.plane.begin(Seq(1), spec, AROUND))
         .collect();
     let lost_port = ports.pop().unwrap();
     let lost = tokio::spawn(run_in_place(lost_port, inputs[2].clone()));
@@ -217,7 +218,7 @@ async fn an_operation_over_a_broken_link_fails_at_once() {
     let spec = spec(ReduceOp::Sum, ElementType::U8, 100);
     let begun = Instant::now();
 
-    let port = members[0].plane.begin(Seq(1), spec);
+    let port = members[0].plane.begin(Seq(1), spec, AROUND);
     let ended = in_time(run_in_place(port, vec![0; 100])).await;
 
     assert_eq!(ended.outcome, Err(RingFailure::LaneLost));
@@ -230,7 +231,7 @@ async fn a_silent_neighbour_is_given_up_after_the_stall_time() {
     let spec = spec(ReduceOp::Sum, ElementType::U8, 100);
     let begun = Instant::now();
 
-    let port = members[0].plane.begin(Seq(1), spec);
+    let port = members[0].plane.begin(Seq(1), spec, AROUND);
     let mut ended = in_time(run_in_place(port, vec![1; 100])).await;
 
     assert_eq!(ended.outcome, Err(RingFailure::LaneLost));
@@ -245,7 +246,7 @@ async fn a_neighbour_that_does_not_read_is_given_up_after_the_stall_time() {
     let mut members = ring(2, 1);
     let spec = spec(ReduceOp::Sum, ElementType::U8, 100_000);
 
-    let port = members[0].plane.begin(Seq(1), spec);
+    let port = members[0].plane.begin(Seq(1), spec, AROUND);
     let ended = in_time(run_in_place(port, vec![1; 100_000])).await;
 
     assert_eq!(ended.outcome, Err(RingFailure::LaneLost));
@@ -256,7 +257,7 @@ async fn a_neighbour_that_does_not_read_is_given_up_after_the_stall_time() {
 async fn a_lane_that_takes_nothing_is_reported_though_its_operation_was_stopped() {
     let mut members = ring(2, 1);
     let spec = spec(ReduceOp::Sum, ElementType::U8, 100_000);
-    let port = members[0].plane.begin(Seq(1), spec);
+    let port = members[0].plane.begin(Seq(1), spec, AROUND);
     let running = tokio::spawn(run_in_place(port, vec![1; 100_000]));
     turns(100).await;
 
@@ -289,7 +290,9 @@ async fn rebuilt_links_take_the_place_of_broken_ones() {
             .install(receives, Round(2), receiving);
     }
     adopt(&mut members, 2, Round(2));
-    let ports = members.iter_mut().map(|m| m.plane.begin(Seq(1), spec));
+    let ports = members
+        .iter_mut()
+        .map(|m| m.plane.begin(Seq(1), spec, AROUND));
     let ended = run_all(ports.collect(), &inputs).await;
 
     let expected = expected(ElementType::F32, ReduceOp::Sum, &inputs);
@@ -305,7 +308,7 @@ async fn rebuilt_links_take_the_place_of_broken_ones() {
 async fn a_link_taken_out_of_use_fails_who_still_needs_it_and_is_not_reported() {
     let mut members = ring(2, 1);
     let spec = spec(ReduceOp::Sum, ElementType::U8, 100);
-    let port = members[0].plane.begin(Seq(1), spec);
+    let port = members[0].plane.begin(Seq(1), spec, AROUND);
     let running = tokio::spawn(run_in_place(port, vec![1; 100]));
     turns(10).await;
     let begun = Instant::now();
@@ -333,7 +336,9 @@ async fn abandoned_lanes_are_dropped_and_the_standing_ones_stay() {
     members[0].plane.adopt(&topology(2, 1), PeerId(0), &kept);
     let inputs = inputs(ElementType::U8, 100, 2);
     let spec = spec(ReduceOp::Sum, ElementType::U8, 100);
-    let ports = members.iter_mut().map(|m| m.plane.begin(Seq(1), spec));
+    let ports = members
+        .iter_mut()
+        .map(|m| m.plane.begin(Seq(1), spec, AROUND));
     let ended = run_all(ports.collect(), &inputs).await;
     assert!(ended.iter().all(|e| e.outcome.is_ok()));
 }

@@ -2,6 +2,7 @@
 
 mod adopting;
 mod all_reduce;
+mod direct;
 mod drift;
 mod hostile;
 mod interrupted;

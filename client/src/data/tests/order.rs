@@ -5,7 +5,7 @@ use pccl_core::id::Seq;
 use tokio::test;
 
 use super::reference::{expected, inputs};
-use super::support::{in_time, ring, run_all, run_in_place, spec, turns};
+use super::support::{AROUND, in_time, ring, run_all, run_in_place, spec, turns};
 
 #[test(start_paused = true)]
 async fn operations_share_the_lanes_whatever_the_order_in_which_the_ranks_run_them() {
@@ -17,8 +17,8 @@ async fn operations_share_the_lanes_whatever_the_order_in_which_the_ranks_run_th
 
     let mut tasks = Vec::new();
     for (rank, member) in members.iter_mut().enumerate() {
-        let first = member.plane.begin(Seq(1), large_spec);
-        let second = member.plane.begin(Seq(2), small_spec);
+        let first = member.plane.begin(Seq(1), large_spec, AROUND);
+        let second = member.plane.begin(Seq(2), small_spec, AROUND);
         let (large, small) = (large[rank].clone(), small[rank].clone());
         if rank % 2 == 0 {
             let large = tokio::spawn(run_in_place(first, large));
@@ -47,11 +47,11 @@ async fn frames_of_an_operation_that_is_yet_to_come_wait_for_it() {
     let mut members = ring(2, 1);
     let inputs = inputs(ElementType::U32, 500, 2);
     let spec = spec(ReduceOp::Sum, ElementType::U32, 500);
-    let early = members[0].plane.begin(Seq(9), spec);
+    let early = members[0].plane.begin(Seq(9), spec, AROUND);
     let early = tokio::spawn(run_in_place(early, inputs[0].clone()));
     turns(50).await;
 
-    let late = members[1].plane.begin(Seq(9), spec);
+    let late = members[1].plane.begin(Seq(9), spec, AROUND);
     let late = in_time(run_in_place(late, inputs[1].clone())).await;
     let early = in_time(early).await.unwrap();
 
@@ -66,15 +66,15 @@ async fn frames_of_an_operation_that_is_over_are_thrown_away() {
     let mut members = ring(2, 1);
     let inputs = inputs(ElementType::U32, 2000, 2);
     let spec = spec(ReduceOp::Sum, ElementType::U32, 2000);
-    let given_up = members[0].plane.begin(Seq(1), spec);
+    let given_up = members[0].plane.begin(Seq(1), spec, AROUND);
     members[0].plane.stop(Seq(1));
-    let unaware = members[1].plane.begin(Seq(1), spec);
+    let unaware = members[1].plane.begin(Seq(1), spec, AROUND);
     let unaware = tokio::spawn(run_in_place(unaware, inputs[1].clone()));
     turns(50).await;
 
     let mut tasks = Vec::new();
     for (member, input) in members.iter_mut().zip(&inputs) {
-        let port = member.plane.begin(Seq(2), spec);
+        let port = member.plane.begin(Seq(2), spec, AROUND);
         tasks.push(tokio::spawn(run_in_place(port, input.clone())));
     }
 
@@ -96,10 +96,10 @@ async fn frames_of_an_operation_that_never_began_here_do_not_keep_the_lane_once_
     let inputs = inputs(ElementType::U32, 2000, 2);
     let spec = spec(ReduceOp::Sum, ElementType::U32, 2000);
     let ports = [
-        members[0].plane.begin(Seq(5), spec),
-        members[1].plane.begin(Seq(5), spec),
+        members[0].plane.begin(Seq(5), spec, AROUND),
+        members[1].plane.begin(Seq(5), spec, AROUND),
     ];
-    let unaware = members[1].plane.begin(Seq(6), spec);
+    let unaware = members[1].plane.begin(Seq(6), spec, AROUND);
     let unaware = tokio::spawn(run_in_place(unaware, inputs[1].clone()));
     turns(50).await;
 

@@ -13,7 +13,7 @@ use tokio::test;
 
 use super::super::codec_of;
 use super::reference::OPS;
-use super::support::{ring, run_all, spec};
+use super::support::{AROUND, ring, run_all, spec};
 
 const CASES: u64 = 1000;
 
@@ -299,7 +299,7 @@ async fn a_thousand_random_cases_end_with_the_same_bits_and_within_the_bound() {
         let mut members = ring(case.world, case.lanes);
         let ports = members
             .iter_mut()
-            .map(|m| m.plane.begin(Seq(1), case.spec))
+            .map(|m| m.plane.begin(Seq(1), case.spec, AROUND))
             .collect();
 
         let ended = run_all(ports, &inputs).await;

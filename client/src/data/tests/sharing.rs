@@ -7,7 +7,8 @@ use tokio::test;
 use super::super::{DataConfig, RingFailure};
 use super::reference::{expected, inputs};
 use super::support::{
-    Member, in_time, local_ring, ring, ring_of, run_in_place, small_frames, spec, stand, turns,
+    AROUND, Member, in_time, local_ring, ring, ring_of, run_in_place, small_frames, spec, stand,
+    turns,
 };
 
 #[test(start_paused = true)]
@@ -29,14 +30,14 @@ async fn overtakes(mut members: Vec<Member>, count: usize) {
     let small_spec = spec(ReduceOp::Max, ElementType::I64, count);
     let mut larges = Vec::new();
     for (member, input) in members.iter_mut().zip(&large) {
-        let port = member.plane.begin(Seq(1), large_spec);
+        let port = member.plane.begin(Seq(1), large_spec, AROUND);
         larges.push(tokio::spawn(run_in_place(port, input.clone())));
     }
     turns(10).await;
 
     let mut smalls = Vec::new();
     for (member, input) in members.iter_mut().zip(&small) {
-        let port = member.plane.begin(Seq(2), small_spec);
+        let port = member.plane.begin(Seq(2), small_spec, AROUND);
         smalls.push(tokio::spawn(run_in_place(port, input.clone())));
     }
     for small_task in smalls {
@@ -62,7 +63,7 @@ async fn operations_beyond_the_limit_wait_for_those_before_them_in_whatever_orde
     let spec = spec(ReduceOp::Sum, ElementType::I32, 30_000);
     let mut tasks = Vec::new();
     for (rank, member) in members.iter_mut().enumerate() {
-        let begun = (1..=7).map(|seq| (seq, member.plane.begin(Seq(seq), spec)));
+        let begun = (1..=7).map(|seq| (seq, member.plane.begin(Seq(seq), spec, AROUND)));
         let mut ports: Vec<_> = begun.collect();
         ports.rotate_left(3 * rank);
         if rank == 1 {
@@ -91,12 +92,12 @@ async fn an_operation_that_waits_for_its_turn_is_stopped_at_once_and_gives_way_w
     let mut members = ring_of(2, 1, &config);
     let inputs = inputs(ElementType::U8, 100, 2);
     let spec = spec(ReduceOp::Sum, ElementType::U8, 100);
-    let first = members[0].plane.begin(Seq(1), spec);
-    let second = members[0].plane.begin(Seq(2), spec);
+    let first = members[0].plane.begin(Seq(1), spec, AROUND);
+    let second = members[0].plane.begin(Seq(2), spec, AROUND);
     let second = tokio::spawn(run_in_place(second, inputs[0].clone()));
-    let third = members[0].plane.begin(Seq(3), spec);
+    let third = members[0].plane.begin(Seq(3), spec, AROUND);
     let third = tokio::spawn(run_in_place(third, inputs[0].clone()));
-    let neighbour = members[1].plane.begin(Seq(3), spec);
+    let neighbour = members[1].plane.begin(Seq(3), spec, AROUND);
     let neighbour = tokio::spawn(run_in_place(neighbour, inputs[1].clone()));
     turns(100).await;
     assert!(!third.is_finished() && !second.is_finished());
@@ -127,7 +128,7 @@ async fn peers_may_differ_in_how_many_operations_contribute_at_a_time() {
     let mut tasks = Vec::new();
     for (member, input) in members.iter_mut().zip(&inputs) {
         for seq in 1..=6 {
-            let port = member.plane.begin(Seq(seq), spec);
+            let port = member.plane.begin(Seq(seq), spec, AROUND);
             tasks.push(tokio::spawn(run_in_place(port, input.clone())));
         }
     }
@@ -147,7 +148,10 @@ async fn within_a_machine_operations_of_one_size_end_one_after_the_other() {
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
     for (rank, member) in members.iter_mut().enumerate() {
         for seq in 1..=4 {
-            let running = run_in_place(member.plane.begin(Seq(seq), spec), inputs[rank].clone());
+            let running = run_in_place(
+                member.plane.begin(Seq(seq), spec, AROUND),
+                inputs[rank].clone(),
+            );
             let tell = tell.clone();
             tokio::spawn(async move { tell.send((seq, running.await)) });
         }
@@ -172,8 +176,8 @@ async fn an_operation_goes_ahead_where_nobody_polls_the_one_that_has_the_share()
     let mut idle = Vec::new();
     let mut tasks = Vec::new();
     for (member, input) in members.iter_mut().zip(&inputs) {
-        idle.push(member.plane.begin(Seq(1), spec));
-        let port = member.plane.begin(Seq(2), spec);
+        idle.push(member.plane.begin(Seq(1), spec, AROUND));
+        let port = member.plane.begin(Seq(2), spec, AROUND);
         tasks.push(tokio::spawn(run_in_place(port, input.clone())));
     }
 

@@ -4,12 +4,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use pccl_core::element::{CollectiveSpec, ElementType, ReduceOp};
+use pccl_core::plan::{Algorithm, Reach};
 use pccl_core::wire::FrameHeader;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::super::pool::Pool;
-use super::super::work::{HELD_MAX, Outgoing, Pace, Place, RingWork};
+use super::super::work::{Exit, HELD_MAX, Outgoing, Pace, Place, RingWork};
 use super::reference::{expected, inputs};
 use super::support::spec;
 use super::worker::Worker;
@@ -52,15 +53,19 @@ type Lane = VecDeque<(FrameHeader, Vec<u8>)>;
 
 struct Rank {
     worker: Worker,
-    leaving: [Option<Outgoing>; LANES as usize],
-    lanes: [Lane; LANES as usize],
+    /// To which rank each outlet leads, and on which lane.
+    leads_to: Vec<(usize, u16)>,
+    /// By outlet.
+    leaving: Vec<Option<Outgoing>>,
+    /// By outlet.
+    lanes: Vec<Lane>,
 }
 
 impl Rank {
     fn new(
         place: Place,
-        spec: &CollectiveSpec,
-        (machines, lanes, small_bytes): (Machines, u16, u64),
+        what: (&CollectiveSpec, Algorithm),
+        (machines, lanes): (Machines, u16),
         data: Vec<u8>,
         pool: &Arc<Pool>,
     ) -> Self {
@@ -68,15 +73,27 @@ impl Rank {
         let pace = Pace {
             frame_bytes: 1000,
             window: (!leaves_machine).then_some(2000),
-            leaves_machine,
-            lanes: if leaves_machine { lanes } else { 1 },
-            small_bytes,
             stripe_bytes: 16 * 1024,
         };
+        let distances = match what.1.reach() {
+            Reach::Ring => 1..2,
+            Reach::Mesh => 1..place.world,
+        };
+        let exits = distances.map(|distance| Exit {
+            rank: (place.rank + distance) % place.world,
+            leaves_machine,
+            lanes: if leaves_machine { lanes } else { 1 },
+        });
+        let exits: Vec<Exit> = exits.collect();
+        let worker = Worker::new(what, place, (pace, &exits), data, pool);
+        let outlets = worker.work.outlets();
+        let leads_to = outlets.map(|(exit, lane)| (exits[exit].rank as usize, lane));
+        let leads_to: Vec<(usize, u16)> = leads_to.collect();
         Self {
-            worker: Worker::new(spec, place, pace, data, pool),
-            leaving: Default::default(),
-            lanes: Default::default(),
+            leaving: leads_to.iter().map(|_| None).collect(),
+            lanes: leads_to.iter().map(|_| Lane::new()).collect(),
+            leads_to,
+            worker,
         }
     }
 
@@ -99,9 +116,9 @@ impl Rank {
         }
     }
 
-    fn receive(&mut self, lane: u16, header: &FrameHeader, payload: &[u8]) {
+    fn receive(&mut self, from: (u32, u16), header: &FrameHeader, payload: &[u8]) {
         let (work, mut buffers) = self.worker.parts();
-        let mut frame = work.announce(lane, header, &mut buffers).unwrap();
+        let mut frame = work.announce(from, header, &mut buffers).unwrap();
         assert_eq!(frame.length(), payload.len());
         frame.room(&mut buffers, 0, 0).copy_from_slice(payload);
         work.accept(frame, &mut buffers).unwrap();
@@ -119,15 +136,13 @@ struct Simulation {
 
 impl Simulation {
     fn new(seed: u64, world: usize, spec: &CollectiveSpec, inputs: &[Vec<u8>]) -> Self {
-        Self::with(seed, world, 0, spec, inputs)
+        Self::with(seed, world, (spec, Algorithm::Ring), inputs)
     }
 
-    /// A run in which buffers of up to so many bytes travel whole.
     fn with(
         seed: u64,
         world: usize,
-        small_bytes: u64,
-        spec: &CollectiveSpec,
+        what: (&CollectiveSpec, Algorithm),
         inputs: &[Vec<u8>],
     ) -> Self {
         let pool = Pool::new(64);
@@ -143,13 +158,7 @@ impl Simulation {
                 .map(|(rank, data)| {
                     // Each edge has lanes of its own number.
                     let lanes = 1 + ((seed / 3 + rank as u64) % u64::from(LANES)) as u16;
-                    Rank::new(
-                        place(rank),
-                        spec,
-                        (machines, lanes, small_bytes),
-                        data.clone(),
-                        &pool,
-                    )
+                    Rank::new(place(rank), what, (machines, lanes), data.clone(), &pool)
                 })
                 .collect(),
             random: StdRng::seed_from_u64(seed),
@@ -165,8 +174,9 @@ impl Simulation {
 
     fn step(&mut self) {
         let from = self.random.next_u32() as usize % self.ranks.len();
-        let to = (from + 1) % self.ranks.len();
-        let lane = (self.random.next_u32() % u32::from(LANES)) as u16;
+        let outlets = self.ranks[from].leads_to.len() as u32;
+        let lane = (self.random.next_u32() % outlets) as u16;
+        let (to, arrives_on) = self.ranks[from].leads_to[usize::from(lane)];
         self.ranks[from].begin_to_send(lane);
         if from == self.slow && !self.random.next_u32().is_multiple_of(60) {
             return;
@@ -174,11 +184,12 @@ impl Simulation {
         self.ranks[from].send(lane);
         let arrived = self.ranks[from].lanes[usize::from(lane)].pop_front();
         if let Some((header, payload)) = arrived {
-            self.ranks[to].receive(lane, &header, &payload);
+            let from = (from as u32, arrives_on);
+            self.ranks[to].receive(from, &header, &payload);
             let work = &self.ranks[to].worker.work;
-            for lane in 0..work.lanes() {
-                self.most_held = self.most_held.max(work.held(lane));
-                self.most_set_aside = self.most_set_aside.max(work.set_aside(lane));
+            for (outlet, _) in (0..).zip(work.outlets()) {
+                self.most_held = self.most_held.max(work.held(outlet));
+                self.most_set_aside = self.most_set_aside.max(work.set_aside(outlet));
             }
         }
     }
@@ -241,14 +252,13 @@ fn whatever_the_moment_everything_can_be_put_back() {
     }
 }
 
-#[test]
-fn buffers_that_travel_whole_lead_to_the_result_and_can_be_put_back_whatever_the_schedule() {
-    const SMALL: usize = 2_500;
+/// In any schedule the result comes out, and wherever one is cut short everything can be put back.
+fn leads_to_the_result_or_back(algorithm: Algorithm, count: usize) {
     for seed in 0..60 {
         let world = 2 + seed as usize % 4;
-        let spec = spec(ReduceOp::Avg, ElementType::F32, SMALL);
-        let inputs = inputs(ElementType::F32, SMALL, world);
-        let simulate = || Simulation::with(seed, world, 10_000, &spec, &inputs);
+        let spec = spec(ReduceOp::Avg, ElementType::F32, count);
+        let inputs = inputs(ElementType::F32, count, world);
+        let simulate = || Simulation::with(seed, world, (&spec, algorithm), &inputs);
         let (mut whole, mut cut_short) = (simulate(), simulate());
 
         for step in 0..100_000 {
@@ -270,4 +280,18 @@ fn buffers_that_travel_whole_lead_to_the_result_and_can_be_put_back_whatever_the
             "seed {seed}"
         );
     }
+}
+
+const SMALL: usize = 2_500;
+
+#[test]
+fn buffers_that_travel_whole_lead_to_the_result_and_can_be_put_back_whatever_the_schedule() {
+    leads_to_the_result_or_back(Algorithm::Whole(Reach::Ring), SMALL);
+    leads_to_the_result_or_back(Algorithm::Whole(Reach::Mesh), SMALL);
+}
+
+#[test]
+fn buffers_that_travel_directly_lead_to_the_result_and_can_be_put_back_whatever_the_schedule() {
+    leads_to_the_result_or_back(Algorithm::Direct, 2 * SMALL);
+    leads_to_the_result_or_back(Algorithm::Direct, 3);
 }

@@ -13,7 +13,8 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::super::DataEvent;
 use super::support::{
-    BUILT, Ended, Member, adopt, broke, from, raw_lane, run_in_place, small_frames, spec, to,
+    AROUND, BUILT, Ended, Member, adopt, broke, from, raw_lane, run_in_place, small_frames, spec,
+    to,
 };
 use crate::progress::Sensor;
 use crate::simulated::{Path, lane};
@@ -55,7 +56,9 @@ fn ring_where(world: usize, mut first: impl FnMut() -> (Lane, Lane)) -> Vec<Memb
 
 fn run_all(members: &mut [Member], bytes: usize) -> Vec<JoinHandle<Ended>> {
     let spec = spec(ReduceOp::Sum, ElementType::U8, bytes);
-    let ports = members.iter_mut().map(|m| m.plane.begin(Seq(1), spec));
+    let ports = members
+        .iter_mut()
+        .map(|m| m.plane.begin(Seq(1), spec, AROUND));
     let ports: Vec<_> = ports.collect();
     let run = |port| tokio::spawn(run_in_place(port, vec![1; bytes]));
     ports.into_iter().map(run).collect()
@@ -110,7 +113,7 @@ async fn frames_of_another_operation_are_reported_by_who_gets_them_before_anybod
         let (mut members, mut liar) = ring_with_a_liar(4);
         let over = spec(ReduceOp::Sum, ElementType::U8, bytes);
         for member in &mut members {
-            drop(member.plane.begin(Seq(0), over));
+            drop(member.plane.begin(Seq(0), over, AROUND));
             member.plane.stop(Seq(0));
         }
         let header = FrameHeader {
@@ -143,7 +146,7 @@ async fn frames_of_another_operation_are_reported_by_who_gets_them_before_anybod
 async fn leftovers_before_the_frames_of_an_operation_do_not_make_who_gets_them_speak_first() {
     let (mut members, mut previous) = ring_with_a_liar(2);
     let sum = spec(ReduceOp::Sum, ElementType::U8, 100);
-    drop(members[1].plane.begin(Seq(0), sum));
+    drop(members[1].plane.begin(Seq(0), sum, AROUND));
     members[1].plane.stop(Seq(0));
     let frame = |seq| FrameHeader {
         seq: Seq(seq),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::id::{Epoch, PeerId, Round};
 use pccl_core::peer::{AdoptedLanes, AdoptedLink};
+use pccl_core::plan::Algorithm;
 use pccl_core::topology::{LinkId, Ring, Topology, WorldSizes};
 use pccl_core::transport::{Lane, LaneError, LaneRx, LaneTx};
 use pccl_core::wire::FrameHeader;
@@ -18,6 +19,9 @@ use super::super::{Backup, DataConfig, DataEvent, DataPlane, RingBuffers, RingFa
 
 /// Bytes that a lane in memory holds.
 pub(super) const LANE_BYTES: usize = 3000;
+
+/// What collectives take unless a test is about another algorithm.
+pub(super) const AROUND: Algorithm = Algorithm::Ring;
 
 /// The round in which the tests build their first links.
 pub(super) const BUILT: Round = Round(1);
@@ -123,11 +127,10 @@ impl Member {
     }
 }
 
-/// Frames of at most 1000 bytes, so that even small buffers take many, and no buffer travels whole.
+/// Frames of at most 1000 bytes, so that even small buffers take many.
 pub(super) fn small_frames() -> DataConfig {
     DataConfig {
         frame_bytes: 1000,
-        small_bytes: 0,
         stripe_bytes: 16 * 1024,
         ..DataConfig::default()
     }
@@ -222,6 +225,29 @@ fn stand_unevenly(
     }
     let most = lane_counts.iter().copied().max().unwrap_or(1);
     adopt(&mut members, most, BUILT);
+    members
+}
+
+/// A group with links between all members, of so many lanes each.
+pub(super) fn mesh(world: usize, lane_count: u16) -> Vec<Member> {
+    let members = (0..world).map(|_| Member::new(small_frames()));
+    let mut members: Vec<Member> = members.collect();
+    let others = |rank: usize| (0..world).filter(move |other| *other != rank);
+    for rank in 0..world {
+        for other in others(rank) {
+            let (sending, receiving) = lanes(lane_count);
+            members[rank].plane.install(to(other), BUILT, sending);
+            members[other].plane.install(from(rank), BUILT, receiving);
+        }
+    }
+    let lanes = AdoptedLanes::Use(BUILT);
+    for (rank, member) in members.iter_mut().enumerate() {
+        let links = others(rank).flat_map(|other| [to(other), from(other)]);
+        let adopted = links.map(|link| AdoptedLink { link, lanes });
+        let adopted: Vec<AdoptedLink> = adopted.collect();
+        let topology = topology(world, lane_count);
+        member.plane.adopt(&topology, PeerId(rank as u64), &adopted);
+    }
     members
 }
 

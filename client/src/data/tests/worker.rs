@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use pccl_core::element::CollectiveSpec;
 use pccl_core::id::Seq;
+use pccl_core::plan::Algorithm;
 
 use super::super::buffers::{Backup, RingBuffers};
 use super::super::pool::Pool;
-use super::super::work::{Pace, Place, RingWork};
+use super::super::work::{Exit, Pace, Place, RingWork, Task};
 
 pub(super) struct Worker {
     pub(super) work: RingWork,
+    pub(super) world: u32,
     pub(super) data: Vec<u8>,
     pub(super) backup: Backup,
 }
@@ -18,14 +20,20 @@ pub(super) struct Worker {
 impl Worker {
     /// Of operation 1.
     pub(super) fn new(
-        spec: &CollectiveSpec,
+        (spec, algorithm): (&CollectiveSpec, Algorithm),
         place: Place,
-        pace: Pace,
+        (pace, exits): (Pace, &[Exit]),
         data: Vec<u8>,
         pool: &Arc<Pool>,
     ) -> Self {
+        let task = Task {
+            seq: Seq(1),
+            spec,
+            algorithm,
+        };
         let mut worker = Self {
-            work: RingWork::new(Seq(1), spec, place, pace, pool).unwrap(),
+            work: RingWork::new(task, place, pace, exits, pool).unwrap(),
+            world: place.world,
             data,
             backup: Backup::default(),
         };

@@ -8,21 +8,21 @@ use pccl_core::wire::{FRAME_PAYLOAD_MAX, FRAME_PAYLOAD_MIN, FrameHeader};
 use super::super::buffers::RingBuffers;
 use super::fault::{Defect, Misfit, NotTaken};
 use super::frame::{BEYOND, Body, Incoming, Landing, Outgoing};
-use super::stripe::Handling;
+use super::stripe::{Handling, Onward};
 use super::{HELD_MAX, RingWork, to_memory};
 
 impl RingWork {
-    /// Takes note of a frame that is about to arrive on `lane`.
+    /// Takes note of a frame that is about to arrive from a rank on a lane.
     ///
     /// The payload has to arrive, and be [`accept`](Self::accept)ed, before the next one of its lane is
     /// announced.
     pub(in super::super) fn announce(
         &mut self,
-        lane: u16,
+        (from, lane): (u32, u16),
         header: &FrameHeader,
         buffers: &mut RingBuffers<'_>,
     ) -> Result<Incoming, NotTaken> {
-        let (range, handling) = self.expect(lane, header)?;
+        let (range, handling, source) = self.expect((from, lane), header)?;
         let length = header.length as usize;
         let is_result = self.coding.is_none() && handling.action == Action::Copy;
         let landing = if is_result {
@@ -35,6 +35,7 @@ impl RingWork {
         Ok(Incoming {
             stripe: header.stripe,
             handling,
+            source,
             range,
             length,
             flags: header.flags,
@@ -45,9 +46,9 @@ impl RingWork {
     /// Is this frame the next one of its flow? Takes it out of what is expected.
     fn expect(
         &mut self,
-        lane: u16,
+        (from, lane): (u32, u16),
         header: &FrameHeader,
-    ) -> Result<(Range<usize>, Handling), NotTaken> {
+    ) -> Result<(Range<usize>, Handling, usize), NotTaken> {
         let element_bytes = self.element_bytes as u64;
         let coding = self.coding.as_ref();
         let stripe = self.stripes.get_mut(usize::from(header.stripe));
@@ -66,16 +67,19 @@ impl RingWork {
         if header.offset != flow.rest.start || end > flow.rest.end {
             return Err(Misfit::OutOfOrder.into());
         }
-        if stripe.arrives_on.is_some_and(|arrives| arrives != lane) {
+        let at = flow.source;
+        let source = stripe.sources.get(at).ok_or(Defect::here())?;
+        if source.rank != from || source.arrives_on.is_some_and(|arrives| arrives != lane) {
             return Err(Misfit::OtherLane.into());
         }
         if stripe.ready_up_to(flow.after) < end {
             return Err(Misfit::TooEarly.into());
         }
-        stripe.arrives_on = Some(lane);
+        let source = stripe.sources.get_mut(at).ok_or(Defect::here())?;
+        source.arrives_on = Some(lane);
         let flow = stripe.flows.get_mut(step).ok_or(Defect::here())?;
         flow.rest.start = end;
-        Ok((to_memory(&(header.offset..end))?, flow.handling))
+        Ok((to_memory(&(header.offset..end))?, flow.handling, at))
     }
 
     /// Takes in the payload of an announced frame.
@@ -86,7 +90,7 @@ impl RingWork {
     ) -> Result<(), Defect> {
         let (number, handling, range) =
             (incoming.stripe, incoming.handling, incoming.range.clone());
-        let (length, flags) = (incoming.length, incoming.flags);
+        let (length, flags, source) = (incoming.length, incoming.flags, incoming.source);
         let bytes = range.len() as u64;
         let body = self.process(incoming, buffers)?;
         if handling.comes_back {
@@ -96,14 +100,18 @@ impl RingWork {
             .stripes
             .get_mut(usize::from(number))
             .ok_or(Defect::here())?;
-        stripe.to_receive = stripe.to_receive.saturating_sub(bytes);
+        let source = stripe.sources.get_mut(source).ok_or(Defect::here())?;
+        source.to_receive = source.to_receive.saturating_sub(bytes);
+        if matches!(handling.action, Action::Keep { .. }) {
+            source.to_keep = source.to_keep.saturating_sub(bytes);
+        }
         match handling.onward {
             None => self.recycle(body),
-            Some(step) => {
+            Some(Onward { step, outlet }) => {
                 stripe.to_forward = stripe.to_forward.saturating_sub(bytes);
                 let mut header = self.header(number, step, range.start, length)?;
                 header.flags |= flags;
-                self.outlet_of(number)?.push(Outgoing { header, body });
+                self.outlet(outlet)?.push(Outgoing { header, body });
             }
         }
         Ok(())
@@ -115,18 +123,18 @@ impl RingWork {
         incoming: Incoming,
         buffers: &mut RingBuffers<'_>,
     ) -> Result<Body, Defect> {
-        let (number, handling, range) = (incoming.stripe, incoming.handling, incoming.range);
+        let (handling, range) = (incoming.handling, incoming.range);
         match (incoming.landing, handling.action) {
             (Landing::Result, _) => Ok(Body::Result(range)),
             (Landing::Scratch(frame), _) if self.coding.is_some() => {
                 self.take_in_encoded(handling, &range, incoming.length, frame, buffers)
             }
             (Landing::Scratch(frame), Action::Keep { turn }) => {
-                self.gather(turn, &range, &frame, buffers)?;
+                self.keep(turn, &range, &frame, buffers)?;
                 Ok(Body::Held(frame))
             }
             (Landing::Scratch(frame), Action::Combine) => {
-                self.combine(number, &range, frame, buffers)
+                self.combine(handling.onward, &range, frame, buffers)
             }
             (Landing::Scratch(frame), Action::Finish) => {
                 self.finish(handling.slot, &range, frame, buffers)
@@ -139,14 +147,15 @@ impl RingWork {
     /// Adds the own contribution to a frame, which lacks others'.
     fn combine(
         &mut self,
-        stripe: u16,
+        onward: Option<Onward>,
         range: &Range<usize>,
         mut frame: Vec<u8>,
         buffers: &mut RingBuffers<'_>,
     ) -> Result<Body, Defect> {
         let sums = self.sums;
         let arrived = frame.get_mut(..range.len()).ok_or(Defect::here())?;
-        if self.outlet_of(stripe)?.held < HELD_MAX {
+        let Onward { outlet, .. } = onward.ok_or(Defect::here())?;
+        if self.outlet(outlet)?.held < HELD_MAX {
             let own = buffers.contribution(range.clone()).ok_or(Defect::here())?;
             pccl_kernels::reduce(sums.element, sums.op, arrived, own)?;
             Ok(Body::Held(frame))

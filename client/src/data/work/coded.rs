@@ -13,9 +13,10 @@ use pccl_kernels::{Codec, Scheme};
 
 use super::super::buffers::RingBuffers;
 use super::super::kernel::element_of;
+use super::RingWork;
 use super::fault::Defect;
+use super::frame::Body;
 use super::stripe::Handling;
-use super::{Body, RingWork};
 use crate::floats::Float;
 
 /// How frames are encoded, and room for the sums between decoding and encoding.

@@ -15,7 +15,8 @@ pub(in super::super) enum Misfit {
     /// Half an element, nothing at all, more than a frame may hold, or so little that many such frames would
     /// fill the memory with what is known about each.
     Length,
-    /// Other frames of its stripe came on another lane.
+    /// It came from another rank than the one that sends it, or other frames of its stripe from there came on
+    /// another lane.
     OtherLane,
     /// It would overwrite a contribution that is still needed.
     TooEarly,

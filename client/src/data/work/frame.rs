@@ -31,6 +31,8 @@ pub(super) enum Body {
 pub(in super::super) struct Incoming {
     pub(super) stripe: u16,
     pub(super) handling: Handling,
+    /// Who sent it: a place among the sources of its stripe.
+    pub(super) source: usize,
     /// The bytes of the buffer that it is about.
     pub(super) range: Range<usize>,
     /// Payload bytes.

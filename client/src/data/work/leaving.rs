@@ -10,68 +10,57 @@ use super::frame::{Body, Outgoing};
 use super::{RingWork, to_memory};
 
 impl RingWork {
-    /// The next frame to leave on `lane`, or `None` where nothing may leave. What was received goes
-    /// before the own contribution. It has to be handed back when it [`has_left`](Self::has_left).
+    /// The next frame to leave by `outlet`, or `None` where nothing may leave. What was received goes
+    /// before the own contributions. It has to be handed back when it [`has_left`](Self::has_left).
     pub(in super::super) fn next_out(
         &mut self,
-        lane: u16,
+        number: u16,
         buffers: &RingBuffers<'_>,
     ) -> Result<Option<Outgoing>, Defect> {
-        let Some(outlet) = self.outlets.get_mut(usize::from(lane)) else {
+        let Some(outlet) = self.outlets.get_mut(usize::from(number)) else {
             return Ok(None);
         };
-        let outgoing = match outlet.pop() {
+        let mut outgoing = match outlet.pop() {
             Some(outgoing) => outgoing,
-            None if self.window.is_open() => match self.contributing(lane) {
-                Some(stripe) => self.contribute(stripe, buffers)?,
+            None if self.window.is_open() => match self.next_own(|own| own.is_for(number)) {
+                Some((stripe, nth)) => self.contribute(stripe, nth, buffers)?.1,
                 None => return Ok(None),
             },
             None => return Ok(None),
         };
-        if let Some(outlet) = self.outlets.get_mut(usize::from(lane)) {
-            outlet.leaving = true;
-        }
+        let outlet = self.outlet(number)?;
+        outlet.leaving = true;
+        outgoing.header.flags |= outlet.flags;
         Ok(Some(outgoing))
     }
 
-    /// The first stripe of this lane of which the own contribution has not left.
-    pub(super) fn contributing(&self, lane: u16) -> Option<u16> {
-        let stripes = (0..).zip(&self.stripes).skip(usize::from(lane));
-        let mut stripes = stripes.step_by(self.outlets.len().max(1));
-        let of_lane = stripes.find(|(_, stripe)| !stripe.own.is_empty());
-        of_lane.map(|(number, _)| number)
-    }
-
-    /// The next frame of the own contribution.
+    /// The next frame of an own contribution, and by which outlet it leaves.
     pub(super) fn contribute(
         &mut self,
         number: u16,
+        nth: usize,
         buffers: &RingBuffers<'_>,
-    ) -> Result<Outgoing, Defect> {
+    ) -> Result<(u16, Outgoing), Defect> {
         let limit = match &self.coding {
-            Some(_) => Coding::FRAME_ELEMENTS,
-            None => self.frame_elements,
+            Some(_) => Coding::FRAME_ELEMENTS.saturating_mul(self.element_bytes as u64),
+            None => self.frame_bytes(),
         };
-        let limit = limit.saturating_mul(self.element_bytes as u64);
-        let stripe = self
-            .stripes
-            .get_mut(usize::from(number))
-            .ok_or(Defect::here())?;
-        let mut frames = plan::frames(stripe.own.clone(), limit);
+        let stripe = self.stripes.get_mut(usize::from(number));
+        let own = stripe.and_then(|stripe| stripe.own.get_mut(nth));
+        let own = own.ok_or(Defect::here())?;
+        let mut frames = plan::frames(own.rest.clone(), limit);
         let frame = frames.next().ok_or(Defect::here())?;
-        stripe.own.start = frame.end;
-        let step = stripe.own_step;
+        own.rest.start = frame.end;
+        let (onward, is_copied) = (own.onward, own.is_copied);
         self.window.leave(frame.end - frame.start);
         let range = to_memory(&frame)?;
         let (body, length) = match &self.coding {
-            None if self.gathered.is_some() => {
-                (self.copy_contribution(&range, buffers)?, range.len())
-            }
+            None if is_copied => (self.copy_contribution(&range, buffers)?, range.len()),
             None => (Body::Contribution(range.clone()), range.len()),
             Some(_) => self.encode_contribution(&range, buffers)?,
         };
-        let header = self.header(number, step, range.start, length)?;
-        Ok(Outgoing { header, body })
+        let header = self.header(number, onward.step, range.start, length)?;
+        Ok((onward.outlet, Outgoing { header, body }))
     }
 
     /// The payload of a leaving frame.
@@ -88,8 +77,8 @@ impl RingWork {
     }
 
     /// A frame has gone into the lane.
-    pub(in super::super) fn has_left(&mut self, lane: u16, outgoing: Outgoing) {
-        if let Some(outlet) = self.outlets.get_mut(usize::from(lane)) {
+    pub(in super::super) fn has_left(&mut self, outlet: u16, outgoing: Outgoing) {
+        if let Some(outlet) = self.outlets.get_mut(usize::from(outlet)) {
             outlet.leaving = false;
         }
         self.recycle(outgoing.body);
@@ -102,6 +91,7 @@ impl RingWork {
         }
     }
 
+    /// Its flags are those of the outlet by which it leaves.
     pub(super) fn header(
         &self,
         stripe: u16,
@@ -115,7 +105,7 @@ impl RingWork {
             length: u32::try_from(length).map_err(|_| Defect::here())?,
             step,
             stripe,
-            flags: self.flags,
+            flags: 0,
         })
     }
 }

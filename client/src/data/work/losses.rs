@@ -26,8 +26,11 @@ impl RingWork {
         }
         let frame = Coding::FRAME_ELEMENTS as usize * self.element_bytes;
         for stripe in 0..self.stripes.len() {
-            let own = self.stripes.get(stripe).ok_or(Defect::here())?.own.clone();
-            let own = to_memory(&own)?;
+            let own = self
+                .stripes
+                .get(stripe)
+                .and_then(|stripe| stripe.own.first());
+            let own = to_memory(&own.ok_or(Defect::here())?.rest)?;
             for start in own.clone().step_by(frame) {
                 let piece = start..own.end.min(start + frame);
                 self.note_lost_of_piece(&piece, buffers)?;

@@ -3,33 +3,94 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use pccl_core::element::CollectiveSpec;
-use pccl_core::plan::{self, Action, After, Algorithm, Plan, Target};
+use pccl_core::plan::{Action, After, Arrival, Plan, Target};
 
-use super::Place;
+use super::Exit;
 use super::frame::{Body, Outgoing};
+
+/// To which ranks frames leave, and on how many lanes to each.
+pub(super) struct Exits {
+    ranks: Vec<u32>,
+    lanes: u16,
+}
+
+/// Where frames of a flow leave.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Onward {
+    /// The step under which they do.
+    pub(super) step: u32,
+    /// The outlet, by its number.
+    pub(super) outlet: u16,
+}
+
+impl Exits {
+    /// To these ranks, on as many lanes to each as all have and as there are stripes.
+    pub(super) fn new(to: &[Exit], stripes: u16) -> Self {
+        let lanes = to.iter().map(|exit| exit.lanes).min();
+        Self {
+            ranks: to.iter().map(|exit| exit.rank).collect(),
+            lanes: lanes.unwrap_or(1).clamp(1, stripes.max(1)),
+        }
+    }
+
+    /// To which rank, by its place among them, and on which lane each outlet leads, by its number.
+    pub(super) fn outlets(&self) -> impl Iterator<Item = (usize, u16)> + '_ {
+        (0..self.ranks.len()).flat_map(|exit| (0..self.lanes).map(move |lane| (exit, lane)))
+    }
+
+    /// Where the frames of a stripe leave to a rank. `None`: there is no lane to it.
+    pub(super) fn onward(&self, stripe: u16, to: Target) -> Option<Onward> {
+        let exit = self.ranks.iter().position(|rank| *rank == to.rank)?;
+        let first = u16::try_from(exit).ok()?.checked_mul(self.lanes)?;
+        Some(Onward {
+            step: to.step,
+            outlet: first.checked_add(stripe.checked_rem(self.lanes)?)?,
+        })
+    }
+}
 
 /// What arrives and what is contributed in one stripe.
 pub(super) struct StripeWork {
     /// By step: the flows that arrive.
     pub(super) flows: Vec<Flow>,
+    /// The ranks that send them.
+    pub(super) sources: Vec<Source>,
+    /// Bytes of elements that have not arrived and go on.
+    pub(super) to_forward: u64,
+    /// Where they go on.
+    forwards_to: Option<u16>,
+    /// The own contributions.
+    pub(super) own: Vec<Own>,
+}
+
+/// A rank that sends flows of a stripe.
+pub(super) struct Source {
+    pub(super) rank: u32,
     /// Bytes of elements that have not arrived.
     pub(super) to_receive: u64,
-    /// How many of them go on.
-    pub(super) to_forward: u64,
-    /// Bytes of the own contribution that no frame has taken yet.
-    pub(super) own: Range<u64>,
-    /// The step under which they leave.
-    pub(super) own_step: u32,
-    /// The lane on which its frames arrive, which the previous rank chose with the first one. On
-    /// several lanes they could overtake each other.
+    /// How many of them are contributions that are kept.
+    pub(super) to_keep: u64,
+    /// The lane on which its frames arrive, which it chose with the first one. On several lanes they could
+    /// overtake each other.
     pub(super) arrives_on: Option<u16>,
+}
+
+/// A flow of own elements.
+pub(super) struct Own {
+    /// Bytes that no frame has taken yet.
+    pub(super) rest: Range<u64>,
+    /// Where they leave.
+    pub(super) onward: Onward,
+    /// A result is written to the same place, perhaps before they have left.
+    pub(super) is_copied: bool,
 }
 
 /// A flow that arrives.
 pub(super) struct Flow {
     /// The bytes that have not been announced yet.
     pub(super) rest: Range<u64>,
+    /// Who sends it: a place among the sources.
+    pub(super) source: usize,
     pub(super) after: After,
     pub(super) handling: Handling,
 }
@@ -40,77 +101,76 @@ pub(super) struct Handling {
     pub(super) action: Action,
     /// Where the result is written: in which sequence of adjoining pieces. Of no use if none is written.
     pub(super) slot: usize,
-    /// It is of the own contribution, which has been all around the ring.
+    /// It is what became of the own contribution.
     pub(super) comes_back: bool,
-    /// The step under which it goes on. `None`: it does not.
-    pub(super) onward: Option<u32>,
+    /// Where it goes on. `None`: it does not.
+    pub(super) onward: Option<Onward>,
+}
+
+impl Handling {
+    /// Of what arrives in a stripe. `None`: it goes on over a link that is not here.
+    fn of(
+        arrival: &Arrival,
+        (stripe, exits): (u16, &Exits),
+        slots: &mut impl Iterator<Item = usize>,
+    ) -> Option<Self> {
+        let onward = match arrival.onward {
+            Some(to) => Some(exits.onward(stripe, to)?),
+            None => None,
+        };
+        let slot = if arrival.action.writes_result() {
+            slots.next()?
+        } else {
+            usize::MAX
+        };
+        Some(Self {
+            action: arrival.action,
+            slot,
+            comes_back: arrival.comes_back(),
+            onward,
+        })
+    }
 }
 
 impl StripeWork {
-    /// All stripes of a buffer, each of at least so many bytes. `None`: the plan uses other edges than those of
-    /// the ring.
-    pub(super) fn all(
-        spec: &CollectiveSpec,
+    /// The stripe of this number. `None`: the plan uses a link that is not here.
+    pub(super) fn new(
         plan: Plan,
-        place: Place,
-        least: u64,
-    ) -> Option<Vec<Self>> {
-        let count = match plan.algorithm() {
-            Algorithm::Ring => plan::stripes_for(spec.count, spec.element, place.lanes, least),
-            Algorithm::Whole => 1,
-        };
-        let element_bytes = spec.element.size() as u64;
-        let mut slots = 0..;
-        (0..count)
-            .map(|number| plan::stripe_range(spec.count, count, number))
-            .map(|elements| Self::new(plan, &elements, element_bytes, &mut slots))
-            .collect()
-    }
-
-    fn new(
-        plan: Plan,
-        elements: &Range<u64>,
+        (number, elements): (u16, &Range<u64>),
         element_bytes: u64,
+        exits: &Exits,
         slots: &mut impl Iterator<Item = usize>,
     ) -> Option<Self> {
         let in_bytes =
             |elements: Range<u64>| elements.start * element_bytes..elements.end * element_bytes;
-        let to_next = |to: Target| (to.rank == plan.next()).then_some(to.step);
-        let flows = plan.arrivals(elements).map(|flow| {
-            let comes_back = flow.comes_back();
-            let onward = match flow.onward {
-                Some(to) => Some(to_next(to)?),
-                None => None,
-            };
-            let slot = if flow.action.writes_result() {
-                slots.next()?
-            } else {
-                usize::MAX
-            };
-            (flow.from == plan.previous()).then(|| Flow {
-                rest: in_bytes(flow.range),
-                after: flow.after,
-                handling: Handling {
-                    action: flow.action,
-                    slot,
-                    comes_back,
-                    onward,
-                },
+        let kept = plan.kept(elements).map(|kept| kept.range);
+        let mut sources: Vec<Source> = Vec::new();
+        let mut flows = Vec::with_capacity(plan.steps() as usize);
+        for arrival in plan.arrivals(elements) {
+            let rest = in_bytes(arrival.range.clone());
+            flows.push(Flow {
+                source: note_source(&mut sources, arrival.from, &rest, arrival.action),
+                rest,
+                after: arrival.after,
+                handling: Handling::of(&arrival, (number, exits), slots)?,
+            });
+        }
+        let own = plan.contributions(elements).map(|own| {
+            Some(Own {
+                is_copied: kept.as_ref().is_some_and(|kept| overlap(kept, &own.range)),
+                rest: in_bytes(own.range),
+                onward: exits.onward(number, own.to)?,
             })
         });
-        let flows: Vec<Flow> = flows.collect::<Option<_>>()?;
-        let (own, own_step) = match plan.contribution(elements) {
-            Some(own) => (in_bytes(own.range), to_next(own.to)?),
-            None => (0..0, 0),
-        };
-        let forwarded = flows.iter().filter(|flow| flow.goes_on());
+        let forwarded = || flows.iter().filter(|flow| flow.handling.onward.is_some());
         Some(Self {
-            to_receive: flows.iter().map(Flow::bytes).sum(),
-            to_forward: forwarded.map(Flow::bytes).sum(),
+            own: own.collect::<Option<_>>()?,
+            to_forward: forwarded().map(Flow::bytes).sum(),
+            forwards_to: forwarded()
+                .find_map(|flow| flow.handling.onward)
+                .map(|onward| onward.outlet),
+            sources,
             flows,
-            own,
-            own_step,
-            arrives_on: None,
         })
     }
 
@@ -120,12 +180,21 @@ impl StripeWork {
         self.flows.iter().filter(writes).count()
     }
 
+    /// Does anything have to leave by this outlet that no frame has taken?
+    pub(super) fn has_for(&self, outlet: u16) -> bool {
+        self.to_forward > 0 && self.forwards_to == Some(outlet)
+            || self.own.iter().any(|own| own.is_for(outlet))
+    }
+
     /// Up to which byte what arrives may overwrite the buffer. Without this check a neighbour could have
     /// the own contribution overwritten before it was used.
     pub(super) fn ready_up_to(&self, after: After) -> u64 {
         match after {
             After::Nothing => u64::MAX,
-            After::Contribution => self.own.start,
+            After::Contribution(nth) => {
+                let own = self.own.get(nth as usize);
+                own.map_or(0, |own| own.rest.start)
+            }
             After::Arrival(step) => {
                 let flow = self.flows.get(step as usize);
                 flow.map_or(0, |flow| flow.rest.start)
@@ -134,29 +203,61 @@ impl StripeWork {
     }
 }
 
+/// The place of a rank among the sources, which owes another flow.
+fn note_source(sources: &mut Vec<Source>, rank: u32, owes: &Range<u64>, action: Action) -> usize {
+    let known = sources.iter().position(|source| source.rank == rank);
+    let at = known.unwrap_or_else(|| {
+        sources.push(Source {
+            rank,
+            to_receive: 0,
+            to_keep: 0,
+            arrives_on: None,
+        });
+        sources.len() - 1
+    });
+    if let Some(source) = sources.get_mut(at) {
+        let bytes = owes.end - owes.start;
+        source.to_receive += bytes;
+        if matches!(action, Action::Keep { .. }) {
+            source.to_keep += bytes;
+        }
+    }
+    at
+}
+
+fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
+    one.start.max(other.start) < one.end.min(other.end)
+}
+
+impl Own {
+    /// Is there anything left that leaves by this outlet?
+    pub(super) fn is_for(&self, outlet: u16) -> bool {
+        self.onward.outlet == outlet && !self.rest.is_empty()
+    }
+}
+
 impl Flow {
     const fn bytes(&self) -> u64 {
         self.rest.end - self.rest.start
-    }
-
-    const fn goes_on(&self) -> bool {
-        self.handling.onward.is_some()
     }
 }
 
 /// What leaves on one lane.
 #[derive(Default)]
 pub(super) struct Outlet {
-    /// Received and not yet on its way, oldest first.
+    /// Not yet on its way, oldest first.
     pub(super) outbox: VecDeque<Outgoing>,
     /// How many in the outbox are [`Body::Held`].
     pub(super) held: usize,
     /// A frame was taken for the lane and has not left.
     pub(super) leaving: bool,
+    /// Flags of frames that leave, besides those with which they came.
+    pub(super) flags: u16,
 }
 
 impl Outlet {
-    pub(super) fn push(&mut self, outgoing: Outgoing) {
+    pub(super) fn push(&mut self, mut outgoing: Outgoing) {
+        outgoing.header.flags |= self.flags;
         self.held += usize::from(matches!(outgoing.body, Body::Held(_)));
         self.outbox.push_back(outgoing);
     }

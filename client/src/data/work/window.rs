@@ -32,8 +32,9 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Of a buffer that travels whole, in one frame.
-    pub(super) fn of_one_frame(pace: Pace) -> Self {
+    /// Of contributions that are kept, by others as well, until all are there: those of one operation are few
+    /// bytes.
+    pub(super) fn of_kept(pace: Pace) -> Self {
         Self::new(pace, u64::MAX, None)
     }
 
@@ -122,9 +123,6 @@ mod tests {
         Pace {
             frame_bytes: 1000,
             window,
-            leaves_machine: window.is_none(),
-            lanes: 1,
-            small_bytes: 0,
             stripe_bytes: 1000,
         }
     }

@@ -17,6 +17,7 @@ use crate::messages::{
     AbortCause, CallFailure, CallKind, CollectiveRefusal, Conflict, Hello, Misdeed, Refusal,
     RingOutcome, ToMaster, ToPeer, Verdict,
 };
+use crate::plan::{Algorithm, Reach};
 use crate::shared_state::{EntryInfo, SyncFailure, SyncPlan, SyncRole, SyncStrategy, SyncVote};
 use crate::states::{ConnectionState, Event, TRANSITIONS};
 use crate::topology::{
@@ -342,6 +343,17 @@ fn collective_refusal() -> impl Strategy<Value = CollectiveRefusal> {
     ]
 }
 
+fn algorithm() -> impl Strategy<Value = Algorithm> {
+    select(
+        &[
+            Algorithm::Ring,
+            Algorithm::Whole(Reach::Ring),
+            Algorithm::Whole(Reach::Mesh),
+            Algorithm::Direct,
+        ][..],
+    )
+}
+
 fn verdict() -> impl Strategy<Value = Verdict> {
     let cause = prop_oneof![
         peer().prop_map(AbortCause::PeerLost),
@@ -419,7 +431,11 @@ pub(super) fn to_peer() -> impl Strategy<Value = ToPeer> {
             proptest::result::maybe_ok(revision(), sync_failure())
         )
             .prop_map(|(round, result)| ToPeer::SharedStateConcluded { round, result }),
-        (tag(), seq()).prop_map(|(tag, seq)| ToPeer::Commence { tag, seq }),
+        (tag(), seq(), algorithm()).prop_map(|(tag, seq, algorithm)| ToPeer::Commence {
+            tag,
+            seq,
+            algorithm,
+        }),
         (tag(), collective_refusal())
             .prop_map(|(tag, reason)| ToPeer::CollectiveRefused { tag, reason }),
         (tag(), seq(), verdict()).prop_map(|(tag, seq, verdict)| ToPeer::Verdict {

@@ -10,7 +10,9 @@ use pccl_core::peer::{Peer, PeerInput, PeerOutput, PeerPhase, PeerTimer};
 use pccl_core::shared_state::{SyncFailure, SyncPlan, SyncRole};
 use pccl_core::topology::{LaneFailure, LinkId, LinkOrder, Way};
 
-use crate::desk::{establish, established, from, link_broke, link_failed, link_up, to, welcome};
+use crate::desk::{
+    algorithm, establish, established, from, link_broke, link_failed, link_up, to, welcome,
+};
 
 /// The links of the ring 1, 2, 3 at peer 2.
 const OF_RING: [LinkId; 2] = [to(3), from(1)];
@@ -236,6 +238,7 @@ impl Sane {
                 ToPeer::Commence {
                     tag,
                     seq: Seq(self.seq),
+                    algorithm: algorithm(),
                 }
             }
             (State::Perform, Some(seq)) => ToPeer::Verdict {

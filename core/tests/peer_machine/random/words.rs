@@ -7,6 +7,7 @@ use pccl_core::messages::{
     ToPeer, Verdict,
 };
 use pccl_core::peer::{Call, PeerInput, PeerTimer};
+use pccl_core::plan::{Algorithm, Reach};
 use pccl_core::shared_state::{SyncFailure, SyncPlan, SyncRole};
 use pccl_core::topology::{LaneFailure, LinkId, Way};
 use proptest::prelude::*;
@@ -102,6 +103,12 @@ fn message() -> impl Strategy<Value = ToPeer> {
         theirs: CallKind::UpdateTopology,
         peer: PeerId(1),
     };
+    let algorithms = vec![
+        Algorithm::Whole(Reach::Ring),
+        Algorithm::Whole(Reach::Ring),
+        Algorithm::Ring,
+        Algorithm::Direct,
+    ];
     let refusals = vec![
         CollectiveRefusal::Disagreement {
             field: SpecField::Count,
@@ -141,7 +148,13 @@ fn message() -> impl Strategy<Value = ToPeer> {
         }),
         (round(), sync_result())
             .prop_map(|(round, result)| ToPeer::SharedStateConcluded { round, result }),
-        (tag(), seq()).prop_map(|(tag, seq)| ToPeer::Commence { tag, seq }),
+        (tag(), seq(), prop::sample::select(algorithms)).prop_map(|(tag, seq, algorithm)| {
+            ToPeer::Commence {
+                tag,
+                seq,
+                algorithm,
+            }
+        }),
         (tag(), prop::sample::select(refusals))
             .prop_map(|(tag, reason)| ToPeer::CollectiveRefused { tag, reason }),
         (tag(), seq(), verdict()).prop_map(|(tag, seq, verdict)| ToPeer::Verdict {

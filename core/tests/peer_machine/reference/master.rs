@@ -92,7 +92,11 @@ impl Reference {
                 Ok(())
             }
             ToPeer::SharedStateConcluded { round, result } => self.sync_ends(*round, result),
-            ToPeer::Commence { tag, seq } => self.commences(*tag, *seq),
+            ToPeer::Commence {
+                tag,
+                seq,
+                algorithm,
+            } => self.commences(*tag, *seq, *algorithm),
             ToPeer::CollectiveRefused { tag, reason } => self.is_refused(*tag, reason),
             ToPeer::Verdict { tag, seq, verdict } => self.is_decided(*tag, *seq, verdict),
             ToPeer::Welcome { .. } | ToPeer::Refused(_) | ToPeer::Kicked(_) | ToPeer::Stopping => {
@@ -151,10 +155,12 @@ impl Reference {
         Ok(())
     }
 
-    fn commences(&mut self, tag: Tag, seq: Seq) -> End {
+    fn commences(&mut self, tag: Tag, seq: Seq, algorithm: Algorithm) -> End {
         let Some(Collective::Wanted { spec }) = self.tags.get(&tag).cloned() else {
             return NONSENSE;
         };
+        // Small, and no peer of these runs has links beside those of its ring.
+        only_if(algorithm == Algorithm::Whole(Reach::Ring))?;
         if let Some(call) = self.wanted.get(&tag).copied() {
             self.tags.insert(tag, Collective::Running(seq));
             self.out.push(PeerOutput::RunRing {
@@ -162,6 +168,7 @@ impl Reference {
                 tag,
                 seq,
                 spec,
+                algorithm,
             });
         } else {
             self.votes(tag, seq, RingOutcome::Cancelled);

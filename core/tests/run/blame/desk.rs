@@ -44,7 +44,7 @@ pub(super) struct Desk {
 impl Desk {
     /// A run whose peers 1 to n are accepted, on one ring in this order.
     pub(super) fn with_accepted_peers(n: u64) -> Self {
-        Self::of(n, MasterConfig::default())
+        Self::of(n, MasterConfig::rings_only())
     }
 
     /// The same of a master that holds to something else.

@@ -90,7 +90,7 @@ fn no_member_of_a_ring_that_stands_goes_for_pairs_with_newcomers() {
         2,
         MasterConfig {
             wiring_attempts_max: 2,
-            ..MasterConfig::default()
+            ..MasterConfig::rings_only()
         },
     );
     let before = desk.ring();

@@ -63,7 +63,7 @@ pub(crate) struct Run {
 impl Run {
     /// An empty run; the seed says which of several possible things happens first.
     pub(crate) fn new(seed: u64) -> Self {
-        Self::with_config(seed, MasterConfig::default())
+        Self::with_config(seed, MasterConfig::rings_only())
     }
 
     pub(crate) fn with_config(seed: u64, config: MasterConfig) -> Self {

@@ -126,7 +126,7 @@ impl Run {
             assert!(flow.onward.is_none_or(|to| to.rank == plan.next()));
             flow
         };
-        let own = plan.contribution(&elements).map(|own| Frame {
+        let own = plan.contributions(&elements).next().map(|own| Frame {
             seq,
             step: own.to.step,
             chunk: usize::try_from(own.range.start).unwrap(),

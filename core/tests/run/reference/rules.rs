@@ -7,6 +7,7 @@ use pccl_core::element::CollectiveSpec;
 use pccl_core::element::SpecField;
 use pccl_core::id::{GroupId, PeerId, Revision, Round, Seq, Tag};
 use pccl_core::messages::{AbortCause, CollectiveRefusal, Misdeed, ToPeer, Verdict};
+use pccl_core::plan::{Algorithm, Reach};
 use pccl_core::shared_state::{SyncFailure, SyncPlan, SyncRole};
 
 use super::election::{Held, Outcome, content, elect, fetches, holders};
@@ -119,7 +120,14 @@ impl Reference {
                 lacking: members.clone(),
             },
         );
-        self.tell_all(members, &ToPeer::Commence { tag, seq });
+        let (_, spec) = votes.first_key_value().unwrap();
+        let world = u32::try_from(members.len()).unwrap();
+        let commence = ToPeer::Commence {
+            tag,
+            seq,
+            algorithm: Algorithm::of(spec, world, Reach::Ring),
+        };
+        self.tell_all(members, &commence);
         true
     }
 

@@ -18,10 +18,10 @@ pub struct MasterDesk {
 }
 
 impl Default for MasterDesk {
-    /// With the default limits of a master.
+    /// With the default limits of a master, and links of rings only.
     fn default() -> Self {
         Self {
-            machine: Master::new(MasterConfig::default()),
+            machine: Master::new(MasterConfig::rings_only()),
             timers: TimerQueue::new(),
         }
     }
