@@ -303,7 +303,8 @@ impl Plan {
         let others = self.others();
         let count = match self.algorithm {
             Algorithm::Ring | Algorithm::Whole(Reach::Ring) => others.min(1),
-            Algorithm::Whole(Reach::Mesh) | Algorithm::Direct => others,
+            Algorithm::Whole(Reach::Mesh) => self.steps(),
+            Algorithm::Direct => others,
         };
         (0..count).map(move |nth| {
             let to = self.target(nth, nth);
