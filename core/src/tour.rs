@@ -13,6 +13,7 @@
 //! | bound on the bottleneck: cycle cover, strong connectivity, no cut node | `tour/graph.rs` |
 //! | bound on the sum: assignment | Jonker and Volgenant 1987 |
 //! | bound on the sum: spanning trees with multipliers | Held and Karp 1970, 1971 |
+//! | where they begin: assignments of contracted cycles | Frieze, Galbiati and Maffioli 1982 |
 //! | start: the assignment, patched | Karp 1979 |
 //! | descent: 3-opt without reversal, neighbour lists, don't-look bits | Kanellakis and Papadimitriou 1980, Bentley 1992 |
 //! | kicks: local double bridges | Martin, Otto and Felten 1991 |
@@ -24,6 +25,7 @@
 mod ascent;
 mod assignment;
 mod avoid;
+mod contract;
 mod costs;
 mod descent;
 mod exact;

@@ -56,13 +56,14 @@ struct Relaxed {
 }
 
 impl Ascent {
-    /// Begins with the duals of the cheapest assignment.
-    pub(super) fn new(costs: &Matrix, duals: &Duals) -> Self {
+    /// Begins with the bound of the cheapest assignment, whose duals these are, and goes on from the
+    /// duals that make the best bound: those, or others.
+    pub(super) fn new(costs: &Matrix, assigned: &Duals, others: &[Duals]) -> Self {
         let room = SUM_MAX / costs.forbidden().max(1) / costs.count().max(1) as i64;
         let factor = room.clamp(1, FACTOR_MAX);
         let out = costs.scaled(factor);
-        let duals = duals.scaled(factor);
-        Self {
+        let duals = assigned.scaled(factor);
+        let mut ascent = Self {
             factor,
             into: out.transposed(),
             out,
@@ -72,12 +73,37 @@ impl Ascent {
             stride: STRIDE_FIRST,
             without_progress: 0,
             last: PerNode::new(costs.count()),
+        };
+        ascent.weigh();
+        for duals in others {
+            ascent.duals = duals.scaled(factor);
+            ascent.weigh();
         }
+        ascent.duals.clone_from(&ascent.best);
+        ascent
+    }
+
+    /// What the present duals prove.
+    fn weigh(&mut self) -> (Relaxed, i64) {
+        let relaxed = self.relax();
+        let bound = relaxed.cost + self.duals.sum();
+        if bound > self.bound {
+            (self.bound, self.without_progress) = (bound, 0);
+            self.best.clone_from(&self.duals);
+        } else {
+            self.without_progress += 1;
+        }
+        (relaxed, bound)
     }
 
     /// No ring costs less.
     pub(super) fn bound(&self) -> i64 {
         self.bound.div_euclid(self.factor) + i64::from(self.bound.rem_euclid(self.factor) > 0)
+    }
+
+    /// The duals of the best bound, rounded.
+    pub(super) fn duals(&self) -> Duals {
+        self.best.divided(self.factor)
     }
 
     /// Whether steps have become too short to be worth it.
@@ -97,19 +123,10 @@ impl Ascent {
 
     /// One step. `goal` is the cost of a ring, or a guess of it.
     pub(super) fn step(&mut self, goal: i64) {
-        let relaxed = self.relax();
-        let bound = relaxed.cost + self.duals.sum();
-        if bound > self.bound {
-            (self.bound, self.without_progress) = (bound, 0);
-            self.best.clone_from(&self.duals);
-        } else {
-            self.without_progress += 1;
-        }
-        if self.without_progress == PATIENCE {
+        let (relaxed, bound) = self.weigh();
+        if self.without_progress >= PATIENCE {
             self.stride *= SHORTER;
             self.without_progress = 0;
-            self.duals.clone_from(&self.best);
-            self.last = PerNode::new(self.out.count());
         }
         let gap = goal.saturating_mul(self.factor) - bound;
         self.follow(&relaxed.degrees, gap.max(self.factor));

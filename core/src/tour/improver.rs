@@ -12,6 +12,7 @@ use alloc::vec::Vec;
 
 use super::ascent::Ascent;
 use super::assignment::assign;
+use super::contract::contracted_duals;
 use super::descent::{Descent, Stretches};
 use super::matrix::Matrix;
 use super::node::{Node, PerNode};
@@ -64,7 +65,8 @@ impl Improver {
     /// Begins with a ring and with a patched assignment.
     pub(super) fn new(costs: Matrix, ring: &[Node], random: Random) -> Self {
         let assignment = assign(&costs);
-        let ascent = Ascent::new(&costs, &assignment.duals);
+        let (duals, contracted) = contracted_duals(&costs, &assignment);
+        let ascent = Ascent::new(&costs, &assignment.duals, &duals);
         let (patched, looks) = patch(&costs, assignment.next);
         let (reduced, taken, factor) = ascent.reduced();
         let mut improver = Self {
@@ -80,7 +82,7 @@ impl Improver {
             climbs: 0,
             reprice_at: REPRICE_FIRST,
             climbed: 0,
-            walked: assignment.looks + looks,
+            walked: assignment.looks + contracted + looks,
             costs,
         };
         improver.settle();

@@ -32,6 +32,15 @@ impl Matrix {
         }
     }
 
+    /// Costs row by row.
+    pub(super) fn new(count: usize, cells: Vec<i64>, forbidden: i64) -> Self {
+        Self {
+            count,
+            cells,
+            forbidden,
+        }
+    }
+
     pub(super) fn count(&self) -> usize {
         self.count
     }
@@ -56,6 +65,26 @@ impl Matrix {
     pub(super) fn ring(&self, ring: &[Node]) -> i64 {
         let edges = ring.iter().zip(ring.iter().cycle().skip(1));
         edges.map(|(from, to)| self.get(*from, *to)).sum()
+    }
+
+    /// The length of the shortest path in place of each edge, by Floyd and Warshall's algorithm. The
+    /// diagonal stays forbidden.
+    pub(super) fn with_shortest_paths(&self) -> Self {
+        let mut paths = self.clone();
+        for middle in Node::all(self.count) {
+            let onward = paths.row(middle).to_vec();
+            for row in paths.cells.chunks_mut(self.count) {
+                let there = row.get(middle.index()).copied().unwrap_or(self.forbidden);
+                for (cell, onward) in row.iter_mut().zip(&onward) {
+                    *cell = (*cell).min(there + onward);
+                }
+            }
+        }
+        for node in Node::all(self.count) {
+            let diagonal = paths.cells.get_mut(node.index() * (self.count + 1));
+            diagonal.into_iter().for_each(|cell| *cell = self.forbidden);
+        }
+        paths
     }
 
     /// Rows become columns.
@@ -113,11 +142,18 @@ impl Duals {
     }
 
     pub(super) fn scaled(&self, factor: i64) -> Self {
-        let times =
-            |side: &PerNode<i64>| side.as_slice().iter().map(|dual| dual * factor).collect();
+        self.mapped(|dual| dual * factor)
+    }
+
+    pub(super) fn divided(&self, factor: i64) -> Self {
+        self.mapped(|dual| dual.div_euclid(factor))
+    }
+
+    fn mapped(&self, change: impl Fn(i64) -> i64) -> Self {
+        let side = |side: &PerNode<i64>| side.as_slice().iter().map(|dual| change(*dual)).collect();
         Self {
-            out: times(&self.out),
-            into: times(&self.into),
+            out: side(&self.out),
+            into: side(&self.into),
         }
     }
 }

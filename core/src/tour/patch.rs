@@ -41,7 +41,8 @@ fn price(costs: &Matrix, next: &PerNode<Node>, one: Node, two: Node) -> i64 {
         - costs.get(two, after_two)
 }
 
-fn cycles(count: usize, next: &PerNode<Node>) -> Vec<Vec<Node>> {
+/// The cycles of a cover, each as its nodes in their order.
+pub(super) fn cycles(count: usize, next: &PerNode<Node>) -> Vec<Vec<Node>> {
     let mut is_seen: PerNode<bool> = PerNode::new(count);
     let mut cycles = Vec::new();
     for start in Node::all(count) {

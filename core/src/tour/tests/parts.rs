@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::super::ascent::Ascent;
 use super::super::assignment::assign;
+use super::super::contract::contracted_duals;
 use super::super::descent::{Descent, Stretches};
 use super::super::graph::Graph;
 use super::super::matrix::{Duals, Matrix};
@@ -70,8 +71,10 @@ proptest! {
         let matrix = Matrix::of(&costs, u64::MAX);
         let least = least(&costs, Objective::Sum).map(|(_, sum)| i64::try_from(sum).unwrap());
 
-        for duals in [assign(&matrix).duals, Duals::new(costs.count())] {
-            let mut ascent = Ascent::new(&matrix, &duals);
+        let assigned = assign(&matrix);
+        let (contracted, _) = contracted_duals(&matrix, &assigned);
+        for others in [alloc::vec![], contracted, alloc::vec![Duals::new(costs.count())]] {
+            let mut ascent = Ascent::new(&matrix, &assigned.duals, &others);
             let mut before = ascent.bound();
             for _ in 0..200 {
                 ascent.step(least.unwrap_or(first));
