@@ -1,5 +1,9 @@
 //! Stories and properties of the choice of a ring.
 
+mod exact;
+mod parts;
+mod search;
+
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
