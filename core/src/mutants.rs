@@ -402,8 +402,6 @@ mutants! {
     /// Whatever the master hears begins the deadline of an attempt anew: an edge that never comes up is
     /// waited for as long as anybody talks.
     ReportGainsTimeForAll = "report-gains-time-for-all",
-    /// A link that the ring does not need and that does not come up counts as one of the ring: peers go for it.
-    MeshFailureBlamed = "mesh-failure-blamed",
     /// The deadline of an earlier attempt to connect a ring counts for the present one: edges fail that have
     /// just been ordered.
     StaleWiringTaken = "stale-wiring-taken",

@@ -78,8 +78,7 @@ impl Progress {
 
     /// Why the ring cannot stand, because of this link.
     pub(super) fn ring_failure(self) -> Option<Failure> {
-        self.failed
-            .filter(|_| rule!(!self.is_extra; MeshFailureBlamed => true))
+        self.failed.filter(|_| !self.is_extra)
     }
 
     /// Whether it is missed, and the ring stands without it.
