@@ -140,10 +140,10 @@ impl Accepted {
 
     /// Ends everything: what runs is stopped, and everything that waits for an answer is answered, in the order
     /// of calls that may wait together.
-    pub(super) fn abandon(self, why: &CallError) -> Vec<PeerOutput> {
+    pub(super) fn abandon(mut self, why: &CallError) -> Vec<PeerOutput> {
         let mut out = Vec::new();
         self.stop_rings(&mut out);
-        if let Some(OpenMajor { caller, what }) = self.major {
+        if let Some(OpenMajor { caller, what }) = self.major.take() {
             let failed = match what {
                 Major::Update => Answer::TopologyUpdated(Err(why.clone())),
                 Major::Optimize(_) => Answer::TopologyOptimized(Err(why.clone())),
@@ -158,9 +158,9 @@ impl Accepted {
             caller.is_told(Answer::PeersPending(Err(why.clone())), &mut out);
         }
         for (tag, open) in &self.tags {
-            let (tag, result) = (*tag, Err(why.clone()));
+            let tag = *tag;
             let result = rule!(
-                result;
+                Err(why.clone());
                 InventedCommit => self.committed_if_whole(tag, why.clone()),
                 InventedAbort => Err(invented_abort(tag))
             );

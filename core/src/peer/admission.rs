@@ -12,7 +12,8 @@
 //! **Invariant:** a call that waits is never refused later. Either one major call waits, or collectives do:
 //! while one does, the other is a mistake of the calling program.
 
-use alloc::collections::{BTreeSet, VecDeque};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 
 use super::accepted::{Accepted, Major, OpenMajor};
 use super::collectives::OpenCollective;
@@ -33,21 +34,20 @@ pub(super) struct Caller(Option<CallId>);
 pub(super) enum MajorCall {
     Update,
     Optimize,
-    Sync(SyncVote),
+    Sync(Box<SyncVote>),
 }
 
 /// Calls that wait until something else has ended.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
-pub(super) struct Waiting {
-    major: Option<(CallId, MajorCall)>,
-    /// In the order of the calls.
-    collectives: VecDeque<WaitingCollective>,
-    tags: BTreeSet<Tag>,
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Waiting {
+    Major(CallId, MajorCall),
+    /// In the order of the calls; perhaps none.
+    Collectives(VecDeque<WaitingCollective>),
 }
 
 /// A collective that has not been voted for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct WaitingCollective {
+pub(super) struct WaitingCollective {
     call: CallId,
     tag: Tag,
     spec: CollectiveSpec,
@@ -106,54 +106,70 @@ impl MajorCall {
     }
 }
 
+impl Default for Waiting {
+    fn default() -> Self {
+        Self::Collectives(VecDeque::new())
+    }
+}
+
 impl Waiting {
     /// The calls that wait.
     pub(super) fn calls(&self) -> impl Iterator<Item = CallId> {
-        let major = self.major.iter().map(|(call, _)| *call);
-        major.chain(self.collectives.iter().map(|waiting| waiting.call))
+        let (major, collectives) = match self {
+            Self::Major(call, _) => (Some(*call), None),
+            Self::Collectives(waiting) => (None, Some(waiting)),
+        };
+        let collectives = collectives.into_iter().flatten();
+        let collectives = collectives.map(|waiting| waiting.call);
+        major.into_iter().chain(collectives)
     }
 
     /// Whether the call has waited here.
     fn forget(&mut self, call: CallId) -> bool {
-        if self
-            .major
-            .take_if(|(waiting, _)| *waiting == call)
-            .is_some()
-        {
-            return true;
+        match self {
+            Self::Major(waiting, _) if *waiting == call => {
+                *self = Self::default();
+                true
+            }
+            Self::Major(..) => false,
+            Self::Collectives(waiting) => {
+                let at = waiting.iter().position(|waiting| waiting.call == call);
+                at.and_then(|at| waiting.remove(at)).is_some()
+            }
         }
-        let mut collectives = self.collectives.iter();
-        let at = collectives.position(|waiting| waiting.call == call);
-        let forgotten = at.and_then(|at| self.collectives.remove(at));
-        forgotten.is_some_and(|waiting| self.tags.remove(&waiting.tag))
     }
 
-    fn push(&mut self, call: CallId, tag: Tag, spec: CollectiveSpec) {
-        self.tags.insert(tag);
-        let waiting = WaitingCollective { call, tag, spec };
-        rule!(
-            self.collectives.push_back(waiting);
-            LaterCallsOvertake => self.collectives.push_front(waiting)
-        );
+    fn take_major(&mut self) -> Option<(CallId, MajorCall)> {
+        match core::mem::take(self) {
+            Self::Major(call, what) => Some((call, what)),
+            collectives @ Self::Collectives(_) => {
+                *self = collectives;
+                None
+            }
+        }
     }
 
     /// The collective that was called first of those whose tag is free.
     fn next_collective(&mut self, is_free: impl Fn(Tag) -> bool) -> Option<WaitingCollective> {
-        let mut collectives = self.collectives.iter();
-        let at = collectives.position(|waiting| is_free(waiting.tag))?;
-        let next = self.collectives.remove(at)?;
-        self.tags.remove(&next.tag);
-        Some(next)
+        match self {
+            Self::Major(..) => None,
+            Self::Collectives(waiting) => {
+                let at = waiting.iter().position(|waiting| is_free(waiting.tag))?;
+                waiting.remove(at)
+            }
+        }
     }
 
     /// Every call that waits is answered: the run has ended for this peer.
     pub(super) fn end(self, why: &CallError, out: &mut Out) {
-        if let Some((call, what)) = self.major {
-            answer(out, call, what.failed(why.clone()));
-        }
-        for WaitingCollective { call, tag, .. } in self.collectives {
-            let result = Err(why.clone());
-            answer(out, call, Answer::CollectiveEnded { tag, result });
+        match self {
+            Self::Major(call, what) => answer(out, call, what.failed(why.clone())),
+            Self::Collectives(waiting) => {
+                for WaitingCollective { call, tag, .. } in waiting {
+                    let result = Err(why.clone());
+                    answer(out, call, Answer::CollectiveEnded { tag, result });
+                }
+            }
         }
     }
 }
@@ -165,7 +181,9 @@ impl Accepted {
             Call::Connect => Err(Usage::AlreadyConnected),
             Call::UpdateTopology => self.take_major(call, MajorCall::Update),
             Call::OptimizeTopology => self.take_major(call, MajorCall::Optimize),
-            Call::SyncSharedState(vote) => self.take_major(call, MajorCall::Sync(vote.clone())),
+            Call::SyncSharedState(vote) => {
+                self.take_major(call, MajorCall::Sync(Box::new(vote.clone())))
+            }
             Call::ArePeersPending => self.take_query(call, out),
             Call::Initiate { tag, spec } => self.take_collective(call, *tag, *spec),
         };
@@ -175,11 +193,12 @@ impl Accepted {
     }
 
     fn take_major(&mut self, call: CallId, what: MajorCall) -> Result<(), Usage> {
-        if self.waiting.major.is_some() {
-            return Err(Usage::Busy);
-        }
-        if !self.waiting.collectives.is_empty() {
-            return Err(Usage::PendingCollectives);
+        match &self.waiting {
+            Waiting::Major(..) => return Err(Usage::Busy),
+            Waiting::Collectives(waiting) if !waiting.is_empty() => {
+                return Err(Usage::PendingCollectives);
+            }
+            Waiting::Collectives(_) => {}
         }
         match &mut self.major {
             Some(running) if !running.caller.has_gone() => return Err(Usage::Busy),
@@ -194,7 +213,7 @@ impl Accepted {
         if self.tags.values().any(is_wanted) {
             return Err(Usage::PendingCollectives);
         }
-        self.waiting.major = Some((call, what));
+        self.waiting = Waiting::Major(call, what);
         Ok(())
     }
 
@@ -217,15 +236,24 @@ impl Accepted {
         spec: CollectiveSpec,
     ) -> Result<(), Usage> {
         let is_busy = |major: &OpenMajor| !major.caller.has_gone();
-        if self.waiting.major.is_some() || self.major.as_ref().is_some_and(is_busy) {
+        let is_busy = self.major.as_ref().is_some_and(is_busy);
+        let Waiting::Collectives(waiting) = &mut self.waiting else {
+            return Err(Usage::Busy);
+        };
+        if is_busy {
             return Err(Usage::Busy);
         }
         let mut open = self.tags.get(&tag).into_iter();
-        let in_use = open.any(|open| !open.caller.has_gone()) || self.waiting.tags.contains(&tag);
+        let waits = waiting.iter().any(|waiting| waiting.tag == tag);
+        let in_use = open.any(|open| !open.caller.has_gone()) || waits;
         if rule!(in_use; DuplicateTagAccepted => false) {
             return Err(Usage::TagInUse(tag));
         }
-        self.waiting.push(call, tag, spec);
+        let called = WaitingCollective { call, tag, spec };
+        rule!(
+            waiting.push_back(called);
+            LaterCallsOvertake => waiting.push_front(called)
+        );
         Ok(())
     }
 
@@ -234,8 +262,9 @@ impl Accepted {
         if self.major.is_some() {
             return;
         }
-        let is_free = self.tags.is_empty();
-        if let Some((call, what)) = self.waiting.major.take_if(|_| is_free) {
+        if self.tags.is_empty()
+            && let Some((call, what)) = self.waiting.take_major()
+        {
             self.start_major(Caller::of(call), what, out);
         }
         while self.may_start_another()
@@ -260,7 +289,7 @@ impl Accepted {
             }
             MajorCall::Sync(vote) => {
                 self.open_major(caller, Major::Sync(None));
-                send(out, ToMaster::SyncSharedState(vote));
+                send(out, ToMaster::SyncSharedState(*vote));
             }
         }
     }
