@@ -63,6 +63,11 @@ pub(super) enum Arrival {
 }
 
 impl RxWork {
+    /// The lane, before its next header.
+    pub(super) fn obtained(&mut self, rx: RxLane) {
+        self.rx = Some(rx);
+    }
+
     /// A frame of the operation comes next on the lane.
     pub(super) fn announced(&mut self, rx: RxLane, frame: Incoming) {
         self.arriving = Some(Arriving { frame, filled: 0 });

@@ -9,6 +9,7 @@ use pccl_core::transport::Lane;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use super::receiving::Home;
 use super::sending::TxSlot;
 use super::{DataEvent, Shared, receiving, sending};
 use crate::progress::Progress;
@@ -115,6 +116,8 @@ pub(super) struct StandingLink {
     pub(super) state: Arc<LinkState>,
     /// The lanes, by number; none on a link that receives.
     pub(super) slots: Arc<[Arc<TxSlot>]>,
+    /// Where lanes are while nobody has them, by number; none on a link that sends.
+    pub(super) homes: Arc<[Arc<Home>]>,
     _keepers: JoinSet<()>,
 }
 
@@ -132,7 +135,7 @@ impl StandingLink {
             progress: shared.progress.clone(),
             events: shared.events.clone(),
         });
-        let mut slots = Vec::new();
+        let (mut slots, mut homes) = (Vec::new(), Vec::new());
         let mut keepers = JoinSet::new();
         for (number, mut lane) in (0..).zip(lanes) {
             match link.way {
@@ -145,7 +148,8 @@ impl StandingLink {
                     keepers.spawn(keeper.run());
                 }
                 Way::In => {
-                    let keeper = receiving::Keeper::new(number, lane, &state, shared);
+                    let (keeper, home) = receiving::Keeper::new(number, lane, &state, shared);
+                    homes.push(home);
                     keepers.spawn(keeper.run());
                 }
             }
@@ -153,6 +157,7 @@ impl StandingLink {
         Self {
             state,
             slots: slots.into(),
+            homes: homes.into(),
             _keepers: keepers,
         }
     }

@@ -262,15 +262,15 @@ impl DataPlane {
             stopped: Arc::clone(&stopped),
         };
         let ins = self.links_in(algorithm.reach());
-        let strays = |link: &Arc<LinkState>| link.strays();
-        let strays: Vec<u64> = ins.iter().flatten().map(|(_, link)| strays(link)).collect();
-        let links = ins.iter().flatten().map(|(_, link)| &**link);
-        let ended = self.shared.registry.begin(seq, op, links);
+        let links = || ins.iter().flatten().map(|(_, standing)| &*standing.state);
+        let strays: Vec<u64> = links().map(LinkState::strays).collect();
+        let ended = self.shared.registry.begin(seq, op, links());
         let receiving = ins.map(|ins| {
             let ins = ins.into_iter().zip(ended).zip(strays);
-            let receiving = ins.map(|(((rank, link), ended), strays)| Receiving {
+            let receiving = ins.map(|(((rank, standing), ended), strays)| Receiving {
                 rank,
-                link,
+                link: Arc::clone(&standing.state),
+                homes: Arc::clone(&standing.homes),
                 ended,
                 strays,
             });
@@ -296,13 +296,12 @@ impl DataPlane {
     }
 
     /// The links that an operation receives on, the previous rank first. `None`: one is missing.
-    fn links_in(&self, reach: Reach) -> Option<Vec<(u32, Arc<LinkState>)>> {
+    fn links_in(&self, reach: Reach) -> Option<Vec<(u32, &StandingLink)>> {
         let ring = self.ring.as_ref()?;
         let world = ring.ring.world_size();
         let links = ring.distances(reach).map(|distance| {
             let (rank, peer) = ring.at(world - distance)?;
-            let standing = self.standing.get(&LinkId::from(peer))?;
-            Some((rank, Arc::clone(&standing.state)))
+            Some((rank, self.standing.get(&LinkId::from(peer))?))
         });
         links.collect()
     }

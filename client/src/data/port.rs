@@ -11,6 +11,7 @@ use super::Shared;
 use super::buffers::RingBuffers;
 use super::gate::Pass;
 use super::link::LinkState;
+use super::receiving::Home;
 use super::registry::{Address, Inbox};
 use super::run::Run;
 use super::sending::TxSlot;
@@ -72,6 +73,8 @@ pub(crate) struct RingPort {
 pub(super) struct Receiving {
     pub(super) rank: u32,
     pub(super) link: Arc<LinkState>,
+    /// Where its lanes are while nobody has them.
+    pub(super) homes: Arc<[Arc<Home>]>,
     /// Lanes that had ended.
     pub(super) ended: Vec<u16>,
     /// Frames that nobody had a use for until then.

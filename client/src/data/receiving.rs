@@ -1,22 +1,22 @@
-//! Lanes from the previous rank.
+//! Lanes from other ranks.
 //!
 //! A lane's receiving end belongs to whoever has the next frame on it. A *keeper* task reads the header
 //! while nobody does, and the registry hands the lane to that operation, which receives the payload
-//! straight to where it belongs and reads the next header itself. So a lone operation never hands a
-//! lane over, and several of them do so frame by frame.
+//! straight to where it belongs and reads the next header itself. An operation that runs alone takes the lanes
+//! that it needs from their [`Home`]s when it begins. So it waits for all of them by itself, without another task
+//! and a wake-up for each of them, and never hands one over; several operations do so frame by frame.
 //!
 //! With a header a few KiB more are received, if they are there: a small frame costs one system call.
 
 use std::future::poll_fn;
 use std::io::Read;
-use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
 
 use pccl_core::id::Round;
 use pccl_core::topology::LinkId;
 use pccl_core::transport::{Lane, LaneError, LaneRx, LaneTx};
 use pccl_core::wire::{FRAME_HEADER_BYTES, FrameError, FrameHeader};
-use tokio::sync::mpsc;
 
 use super::Shared;
 use super::link::LinkState;
@@ -45,7 +45,7 @@ pub(super) struct RxLane {
     taken: usize,
     filled: usize,
     link: Arc<LinkState>,
-    keeper: mpsc::UnboundedSender<Homecoming>,
+    home: Key,
 }
 
 impl std::fmt::Debug for RxLane {
@@ -56,10 +56,118 @@ impl std::fmt::Debug for RxLane {
     }
 }
 
-/// A lane that nobody needs, and how much of a payload is to be thrown away first.
-struct Homecoming {
-    lane: RxLane,
-    discard: usize,
+/// Where a lane is while no operation has it.
+#[derive(Debug, Default)]
+pub(super) struct Home {
+    state: Mutex<AtHome>,
+}
+
+#[derive(Debug, Default)]
+struct AtHome {
+    /// The lane, and how much of a payload is to be thrown away first.
+    lane: Option<(RxLane, usize)>,
+    /// Room for what is thrown away, while there is any.
+    unwanted: Vec<u8>,
+    /// Who reads the next header, if nobody takes the lane before.
+    keeper: Option<Waker>,
+    /// Whoever had the lane has dropped it, or nobody keeps it any more.
+    is_over: bool,
+}
+
+/// With which a lane finds home. Dropping it says that the lane does not come home any more.
+struct Key(Arc<Home>);
+
+impl Drop for Key {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+/// What the keeper of a lane finds.
+enum Found {
+    Frame(RxLane, FrameHeader),
+    /// The lane has ended, and why where it ended at home.
+    End(Option<(RxLane, ReadEnd)>),
+}
+
+impl Home {
+    /// The lane, if it is at home and nothing has to be thrown away first.
+    pub(super) fn take(&self) -> Option<RxLane> {
+        let mut state = self.state();
+        let lane = state.lane.take_if(|(_, discard)| *discard == 0);
+        lane.map(|(lane, _)| lane)
+    }
+
+    fn put(&self, lane: RxLane, discard: usize) {
+        let mut state = self.state();
+        if state.is_over {
+            drop(state);
+            // The link is no longer in use; the lane ends.
+            drop(lane);
+            return;
+        }
+        state.lane = Some((lane, discard));
+        let keeper = state.keeper.take();
+        drop(state);
+        keeper.into_iter().for_each(Waker::wake);
+    }
+
+    /// The lane does not come home any more, or nobody keeps it.
+    fn end(&self) {
+        let mut state = self.state();
+        state.is_over = true;
+        let (lane, keeper) = (state.lane.take(), state.keeper.take());
+        drop(state);
+        drop(lane);
+        keeper.into_iter().for_each(Waker::wake);
+    }
+
+    /// Throws away what nobody wants, and waits for the next header.
+    fn poll_found(&self, cx: &mut Context<'_>) -> Poll<Found> {
+        let mut state = self.state();
+        let AtHome {
+            lane,
+            unwanted,
+            keeper,
+            is_over,
+        } = &mut *state;
+        if !keeper
+            .as_ref()
+            .is_some_and(|known| known.will_wake(cx.waker()))
+        {
+            *keeper = Some(cx.waker().clone());
+        }
+        let Some((at_home, discard)) = lane else {
+            return if *is_over {
+                Poll::Ready(Found::End(None))
+            } else {
+                Poll::Pending
+            };
+        };
+        let header = loop {
+            if *discard == 0 {
+                *unwanted = Vec::new();
+                break ready!(at_home.poll_header(cx));
+            }
+            unwanted.resize(DISCARD_BYTES.min(*discard), 0);
+            match ready!(at_home.poll_payload(cx, unwanted)) {
+                Ok(bytes) => *discard -= bytes,
+                Err(end) => break Err(end),
+            }
+        };
+        let lane = lane.take();
+        // Its key takes the lock when it is dropped.
+        drop(state);
+        Poll::Ready(match (lane, header) {
+            (Some((lane, _)), Ok(header)) => Found::Frame(lane, header),
+            (lane, Err(end)) => Found::End(lane.map(|(lane, _)| (lane, end))),
+            (None, Ok(_)) => Found::End(None),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, AtHome> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl RxLane {
@@ -146,12 +254,8 @@ impl RxLane {
 
     /// Nobody needs the lane, nor the next `discard` bytes on it.
     pub(super) fn go_home(self, discard: usize) {
-        let keeper = self.keeper.clone();
-        // Fails if the link is no longer in use; the lane then ends.
-        let _ = keeper.send(Homecoming {
-            lane: self,
-            discard,
-        });
+        let home = Arc::clone(&self.home.0);
+        home.put(self, discard);
     }
 }
 
@@ -172,15 +276,20 @@ pub(super) struct Keeper {
     lane: u16,
     link: Arc<LinkState>,
     shared: Arc<Shared>,
-    homecomings: mpsc::UnboundedReceiver<Homecoming>,
+    home: Arc<Home>,
     /// Nothing is sent on it, but dropping it would end that direction.
     _tx: Box<dyn LaneTx>,
 }
 
 impl Keeper {
-    /// The keeper of a lane that has just been put to use.
-    pub(super) fn new(lane: u16, ends: Lane, link: &Arc<LinkState>, shared: &Arc<Shared>) -> Self {
-        let (keeper, homecomings) = mpsc::unbounded_channel();
+    /// The keeper of a lane that has just been put to use, and where the lane is from then on.
+    pub(super) fn new(
+        lane: u16,
+        ends: Lane,
+        link: &Arc<LinkState>,
+        shared: &Arc<Shared>,
+    ) -> (Self, Arc<Home>) {
+        let home = Arc::new(Home::default());
         let receiving = RxLane {
             lane,
             rx: ends.rx,
@@ -188,25 +297,28 @@ impl Keeper {
             taken: 0,
             filled: 0,
             link: Arc::clone(link),
-            keeper,
+            home: Key(Arc::clone(&home)),
         };
         receiving.go_home(0);
-        Self {
+        let keeper = Self {
             lane,
             link: Arc::clone(link),
             shared: Arc::clone(shared),
-            homecomings,
+            home: Arc::clone(&home),
             _tx: ends.tx,
-        }
+        };
+        (keeper, home)
     }
 
     /// Keeps the lane until it ends, or whoever had it drops it.
-    pub(super) async fn run(mut self) {
-        while let Some(Homecoming { mut lane, discard }) = self.homecomings.recv().await {
-            match next_frame(&mut lane, discard).await {
-                Ok(header) => self.shared.registry.route(lane, header),
-                Err(end) => {
-                    tracing::debug!(lane = self.lane, %end, "a receiving lane ended");
+    pub(super) async fn run(self) {
+        loop {
+            match poll_fn(|cx| self.home.poll_found(cx)).await {
+                Found::Frame(lane, header) => self.shared.registry.route(lane, header),
+                Found::End(end) => {
+                    if let Some((_, end)) = end {
+                        tracing::debug!(lane = self.lane, %end, "a receiving lane ended");
+                    }
                     break;
                 }
             }
@@ -215,15 +327,8 @@ impl Keeper {
     }
 }
 
-/// Throws away what nobody wants, and waits for the next header.
-async fn next_frame(lane: &mut RxLane, mut discard: usize) -> Result<FrameHeader, ReadEnd> {
-    if discard > 0 {
-        let mut unwanted = vec![0; DISCARD_BYTES];
-        while discard > 0 {
-            let portion = discard.min(DISCARD_BYTES);
-            let room = unwanted.get_mut(..portion).unwrap_or_default();
-            discard -= poll_fn(|cx| lane.poll_payload(cx, room)).await?;
-        }
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.home.end();
     }
-    poll_fn(|cx| lane.poll_header(cx)).await
 }

@@ -144,6 +144,12 @@ impl Registry {
         ended
     }
 
+    /// Does no other operation run than this one?
+    pub(super) fn is_alone(&self, seq: Seq) -> bool {
+        let state = self.state();
+        state.running.len() == 1 && state.running.contains_key(&seq)
+    }
+
     /// Gives a lane to the operation whose frame comes next on it; sends it home to have the frame
     /// thrown away where that is over, and keeps it where it is yet to come.
     pub(super) fn route(&self, lane: RxLane, header: FrameHeader) {

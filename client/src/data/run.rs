@@ -92,7 +92,25 @@ impl<'a, 'b> Run<'a, 'b> {
                 run.receiving_ended(from.rank, *lane)?;
             }
         }
+        if port.shared.registry.is_alone(port.seq) {
+            run.take_lanes();
+        }
         Ok(run)
+    }
+
+    /// Takes the lanes on which frames of the operation come, as far as nobody has them: it waits for them
+    /// itself. Of more lanes than stripes the first are used.
+    fn take_lanes(&mut self) {
+        let stripes = self.work.stripes();
+        for link in &mut self.ins {
+            for (lane, home) in (0..).zip(link.from.homes.iter().take(stripes)) {
+                let is_needed = self.work.expects_on(link.from.rank, lane);
+                let rx = is_needed.then(|| home.take()).flatten();
+                if let (Some(rx), Some(lane)) = (rx, link.lanes.get_mut(usize::from(lane))) {
+                    lane.obtained(rx);
+                }
+            }
+        }
     }
 
     fn go_on(&mut self, cx: &mut Context<'_>) -> Poll<Result<RingStats, RingFailure>> {

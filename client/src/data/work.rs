@@ -214,6 +214,11 @@ impl RingWork {
         self.exits.outlets()
     }
 
+    /// Into how many stripes the buffer is cut.
+    pub(super) fn stripes(&self) -> usize {
+        self.stripes.len()
+    }
+
     /// In how many sequences of adjoining pieces the result is written.
     pub(super) fn slots(&self) -> usize {
         let of_kept = usize::from(self.kept.is_some());

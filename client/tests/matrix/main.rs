@@ -46,12 +46,16 @@ impl Op {
     }
 }
 
-/// Numbers of elements: none, fewer than peers, as many, and many frames.
-fn sizes<T>(world: usize) -> [usize; 6] {
-    [0, 1, world - 1, world, 1025, most::<T>()]
+/// Numbers of elements: none, fewer than peers, as many, what more than two exchange directly, and many frames.
+fn sizes<T>(world: usize) -> [usize; 7] {
+    [0, 1, world - 1, world, 1025, 50_001, most::<T>()]
 }
 
-/// The largest of the [`sizes`]: a stripe for each lane, and not the same number of elements in each part.
+/// The largest of the [`sizes`]: a stripe for each lane, more than is exchanged directly, and not the same number
+/// of elements in each part.
 const fn most<T>() -> usize {
-    (group::LANES as usize * reference::STRIPE_BYTES_MIN + 50_000) / size_of::<T>() + 3
+    (reference::DIRECT_MAX + 50_000) / size_of::<T>() + 3
 }
+
+// Enough for a stripe on each lane.
+const _: () = assert!(group::LANES as usize * reference::STRIPE_BYTES_MIN <= reference::DIRECT_MAX);

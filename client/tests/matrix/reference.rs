@@ -14,6 +14,9 @@ const WHOLE_MAX: usize = 32 * 1024;
 /// See [`WHOLE_MAX`].
 const ALL_WHOLE_MAX: usize = 256 * 1024;
 
+/// Bytes up to which more than two peers exchange a buffer directly.
+pub(crate) const DIRECT_MAX: usize = 2 * 1024 * 1024;
+
 /// The operation on all contributions at once: for numbers of which it does not depend on the order.
 pub(crate) fn at_once<T: Number>(op: Op, contributions: &[&[T]]) -> Vec<T> {
     let elements = 0..contributions[0].len();
@@ -49,12 +52,13 @@ pub(crate) fn in_ring_order<T: Number>(op: Op, contributions: &[&[T]]) -> Vec<T>
 
 /// For each element: the rank at which its chunk starts.
 ///
-/// Buffers that travel whole are combined from the first rank on. Others are cut into a stripe for each
+/// Buffers that travel whole or directly are combined from the first rank on. Others are cut into a stripe for each
 /// lane, but not into ones of less than 512 KiB, and each stripe into a chunk for each rank. Parts
 /// differ by at most one element, and longer ones come first.
 fn first_ranks(count: usize, element_bytes: usize, world: usize) -> Vec<usize> {
     let bytes = count * element_bytes;
-    if bytes <= WHOLE_MAX && bytes * world <= ALL_WHOLE_MAX {
+    let travels_whole = bytes <= WHOLE_MAX && bytes * world <= ALL_WHOLE_MAX;
+    if travels_whole || world > 2 && bytes <= DIRECT_MAX {
         return vec![0; count];
     }
     let stripes = (count * element_bytes / STRIPE_BYTES_MIN).clamp(1, usize::from(LANES));
