@@ -23,7 +23,7 @@ pub(super) fn call() -> impl Strategy<Value = Call> {
         2 => Just(Call::UpdateTopology),
         2 => Just(Call::ArePeersPending),
         2 => Just(Call::OptimizeTopology),
-        2 => Just(Call::SyncSharedState(sync_vote())),
+        4 => Just(Call::SyncSharedState(sync_vote())),
         12 => (1..6_u64).prop_map(initiate),
     ]
 }
