@@ -21,6 +21,7 @@
 //! | [`recorded`] | the logs of a real run, held against the same claims |
 //! | [`link`], [`plane`], [`ring`], [`contents`], [`trouble`], [`hashed`] | parts of a state |
 
+mod calls;
 pub mod catalogue;
 pub mod claim;
 pub mod contents;

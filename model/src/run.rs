@@ -2,19 +2,19 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use pccl_core::element::CollectiveSpec;
-use pccl_core::id::{CallId, ConnId, PeerId, Round, Tag};
+use pccl_core::id::{ConnId, PeerId, Round, Tag};
 use pccl_core::master::{MasterInput, MasterOutput, MasterTimer};
 use pccl_core::messages::{CollectiveRefusal, RingOutcome, ToMaster, ToPeer};
 use pccl_core::peer::{Answer, Call, CallError, PeerInput, PeerOutput, PeerPhase, PeerTimer};
 use pccl_core::tour;
 
+use crate::calls::{input_of, name_of, name_of_tag, tag_of};
 use crate::claim::Claim;
 use crate::coverage::{Coverage, ReceiverIn, SenderIn};
 use crate::link::End;
 use crate::milestone::Milestone;
 use crate::scenario::{Scenario, SeatPlan};
-use crate::script::{Do, Program, Wish};
+use crate::script::Program;
 use crate::state::{Life, RunState, Seat, Tour, address_of};
 use crate::step::{Deadline, SeatNo, Step};
 use crate::watch;
@@ -557,88 +557,4 @@ pub(crate) fn is_vote(message: &ToMaster) -> bool {
             | ToMaster::SyncSharedState(_)
             | ToMaster::InitiateCollective { .. }
     )
-}
-
-/// The tag of this number.
-pub(crate) fn tag_of(tag: u8) -> Tag {
-    Tag(u64::from(tag))
-}
-
-/// The name of a call. A user has one call of a kind open, and one collective of a tag.
-pub(crate) fn name_of(what: &Call) -> CallId {
-    match what {
-        Call::Connect => CallId(0),
-        Call::UpdateTopology => CallId(1),
-        Call::ArePeersPending => CallId(2),
-        Call::OptimizeTopology => CallId(3),
-        Call::SyncSharedState(_) => CallId(4),
-        Call::Initiate { tag, .. } => name_of_tag(*tag),
-    }
-}
-
-/// The name of the collective of this tag.
-pub(crate) fn name_of_tag(tag: Tag) -> CallId {
-    CallId(tag.0 + 10)
-}
-
-/// The name of a collective that is called by mistake: its tag is in use.
-const MISTAKE: CallId = CallId(5);
-
-/// Whether an answer goes to a call of its kind.
-pub(crate) fn is_for(call: CallId, answer: &Answer) -> bool {
-    match answer {
-        Answer::Connected(_) => call == name_of(&Call::Connect),
-        Answer::TopologyUpdated(_) => call == name_of(&Call::UpdateTopology),
-        Answer::PeersPending(_) => call == name_of(&Call::ArePeersPending),
-        Answer::TopologyOptimized(_) => call == name_of(&Call::OptimizeTopology),
-        Answer::Synchronized(_) => call == CallId(4),
-        Answer::CollectiveEnded {
-            result: Err(CallError::Usage(_)),
-            ..
-        } => call == MISTAKE,
-        Answer::CollectiveEnded { tag, .. } => call == name_of_tag(*tag),
-    }
-}
-
-/// What the machine is told of a wish.
-fn input_of(seat: &Seat, plan: &SeatPlan, spec: CollectiveSpec, wish: Wish) -> PeerInput {
-    let initiate = |tag: u8, spec: CollectiveSpec| {
-        let tag = tag_of(tag);
-        Call::Initiate { tag, spec }
-    };
-    let longer = CollectiveSpec {
-        count: spec.count + 1,
-        ..spec
-    };
-    let odd = CollectiveSpec {
-        op: pccl_core::element::ReduceOp::Max,
-        ..longer
-    };
-    let what = match wish {
-        Wish::Connect => Call::Connect,
-        Wish::Again(tag) | Wish::Do(Do::Start(tag)) => initiate(tag, spec),
-        Wish::Do(Do::StartTwice(tag)) => {
-            let (call, what) = (MISTAKE, initiate(tag, spec));
-            return PeerInput::Call { call, what };
-        }
-        Wish::Do(Do::StartOdd(tag)) => initiate(tag, odd),
-        Wish::Do(Do::StartLonger(tag)) => initiate(tag, longer),
-        Wish::Do(Do::Update | Do::UpdateIfPending) => Call::UpdateTopology,
-        Wish::Do(Do::Ask) => Call::ArePeersPending,
-        Wish::Do(Do::Optimize) => Call::OptimizeTopology,
-        Wish::Do(Do::Sync(strategy)) => {
-            Call::SyncSharedState(crate::transfer::vote(&seat.user, plan, strategy))
-        }
-        Wish::Do(Do::Cancel(tag)) => {
-            let call = name_of_tag(tag_of(tag));
-            return PeerInput::GiveUp { call };
-        }
-        Wish::Do(Do::Drop) => {
-            let call = seat.user.open_call();
-            return PeerInput::GiveUp { call };
-        }
-        Wish::Leave | Wish::Do(Do::Finish(_) | Do::Advance | Do::Leave) => return PeerInput::Leave,
-    };
-    let call = name_of(&what);
-    PeerInput::Call { call, what }
 }

@@ -9,6 +9,7 @@ use pccl_core::messages::{CallKind, CollectiveRefusal};
 use pccl_core::peer::{Answer, CallError, Committed};
 use pccl_core::shared_state::SyncStrategy;
 
+use crate::calls::{CONNECT, OPTIMIZE, QUERY, SYNC, UPDATE};
 use crate::contents::Contents;
 
 /// A program: the steps, and how often they are gone through.
@@ -188,12 +189,12 @@ impl User {
     /// The name of the call that it waits in.
     pub(crate) fn open_call(&self) -> CallId {
         match self.waits {
-            Waits::Major(CallKind::UpdateTopology) => CallId(1),
-            Waits::Query => CallId(2),
-            Waits::Major(CallKind::OptimizeTopology) => CallId(3),
-            Waits::Major(CallKind::SyncSharedState) => CallId(4),
+            Waits::Major(CallKind::UpdateTopology) => UPDATE,
+            Waits::Query => QUERY,
+            Waits::Major(CallKind::OptimizeTopology) => OPTIMIZE,
+            Waits::Major(CallKind::SyncSharedState) => SYNC,
             Waits::Major(CallKind::Collective) | Waits::No | Waits::Connect | Waits::Over => {
-                CallId(0)
+                CONNECT
             }
         }
     }

@@ -13,13 +13,14 @@ use pccl_core::shared_state::SyncStrategy;
 use pccl_core::topology::{LinkId, Topology};
 
 use super::neighbours;
+use crate::calls::is_for;
 use crate::claim::Claim;
 use crate::contents::Compared;
 use crate::link::End;
 use crate::milestone::Milestone;
 use crate::plane::Order;
 use crate::prologue;
-use crate::run::{Run, is_for, is_vote, small};
+use crate::run::{Run, is_vote, small};
 use crate::script::{Do, UPDATES_MANY};
 use crate::state::{Ghost, Life, Seat, address_of, config};
 use crate::step::SeatNo;

@@ -5,9 +5,10 @@ use pccl_core::messages::{CallKind, ToMaster};
 use pccl_core::peer::{Call, PeerInput, PeerOutput};
 
 use super::source::Source;
+use crate::calls::{name_of_tag, tag_of};
 use crate::claim::Claim;
 use crate::milestone::Milestone;
-use crate::run::{Run, name_of_tag, small, tag_of};
+use crate::run::{Run, small};
 use crate::step::SeatNo;
 
 /// A call that was just made, or given up: `went_on` is the major call that was in flight before it.

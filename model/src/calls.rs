@@ -1,0 +1,105 @@
+//! The names of calls, and what a machine is told of a user's wish.
+
+use pccl_core::element::CollectiveSpec;
+use pccl_core::id::{CallId, Tag};
+use pccl_core::peer::{Answer, Call, CallError, PeerInput};
+
+use crate::scenario::SeatPlan;
+use crate::script::{Do, Wish};
+use crate::state::Seat;
+
+/// The tag of this number.
+pub(crate) fn tag_of(tag: u8) -> Tag {
+    Tag(u64::from(tag))
+}
+
+// A user has one call of a kind open, and one collective of a tag.
+pub(crate) const CONNECT: CallId = CallId(0);
+pub(crate) const UPDATE: CallId = CallId(1);
+pub(crate) const QUERY: CallId = CallId(2);
+pub(crate) const OPTIMIZE: CallId = CallId(3);
+pub(crate) const SYNC: CallId = CallId(4);
+
+/// The name of a call.
+pub(crate) fn name_of(what: &Call) -> CallId {
+    match what {
+        Call::Connect => CONNECT,
+        Call::UpdateTopology => UPDATE,
+        Call::ArePeersPending => QUERY,
+        Call::OptimizeTopology => OPTIMIZE,
+        Call::SyncSharedState(_) => SYNC,
+        Call::Initiate { tag, .. } => name_of_tag(*tag),
+    }
+}
+
+/// The name of the collective of this tag.
+pub(crate) fn name_of_tag(tag: Tag) -> CallId {
+    CallId(tag.0 + 10)
+}
+
+/// The name of a collective that is called by mistake: its tag is in use.
+const MISTAKE: CallId = CallId(5);
+
+/// Whether an answer goes to a call of its kind.
+pub(crate) fn is_for(call: CallId, answer: &Answer) -> bool {
+    match answer {
+        Answer::Connected(_) => call == CONNECT,
+        Answer::TopologyUpdated(_) => call == UPDATE,
+        Answer::PeersPending(_) => call == QUERY,
+        Answer::TopologyOptimized(_) => call == OPTIMIZE,
+        Answer::Synchronized(_) => call == SYNC,
+        Answer::CollectiveEnded {
+            result: Err(CallError::Usage(_)),
+            ..
+        } => call == MISTAKE,
+        Answer::CollectiveEnded { tag, .. } => call == name_of_tag(*tag),
+    }
+}
+
+/// What the machine is told of a wish.
+pub(crate) fn input_of(
+    seat: &Seat,
+    plan: &SeatPlan,
+    spec: CollectiveSpec,
+    wish: Wish,
+) -> PeerInput {
+    let initiate = |tag: u8, spec: CollectiveSpec| {
+        let tag = tag_of(tag);
+        Call::Initiate { tag, spec }
+    };
+    let longer = CollectiveSpec {
+        count: spec.count + 1,
+        ..spec
+    };
+    let odd = CollectiveSpec {
+        op: pccl_core::element::ReduceOp::Max,
+        ..longer
+    };
+    let what = match wish {
+        Wish::Connect => Call::Connect,
+        Wish::Again(tag) | Wish::Do(Do::Start(tag)) => initiate(tag, spec),
+        Wish::Do(Do::StartTwice(tag)) => {
+            let (call, what) = (MISTAKE, initiate(tag, spec));
+            return PeerInput::Call { call, what };
+        }
+        Wish::Do(Do::StartOdd(tag)) => initiate(tag, odd),
+        Wish::Do(Do::StartLonger(tag)) => initiate(tag, longer),
+        Wish::Do(Do::Update | Do::UpdateIfPending) => Call::UpdateTopology,
+        Wish::Do(Do::Ask) => Call::ArePeersPending,
+        Wish::Do(Do::Optimize) => Call::OptimizeTopology,
+        Wish::Do(Do::Sync(strategy)) => {
+            Call::SyncSharedState(crate::transfer::vote(&seat.user, plan, strategy))
+        }
+        Wish::Do(Do::Cancel(tag)) => {
+            let call = name_of_tag(tag_of(tag));
+            return PeerInput::GiveUp { call };
+        }
+        Wish::Do(Do::Drop) => {
+            let call = seat.user.open_call();
+            return PeerInput::GiveUp { call };
+        }
+        Wish::Leave | Wish::Do(Do::Finish(_) | Do::Advance | Do::Leave) => return PeerInput::Leave,
+    };
+    let call = name_of(&what);
+    PeerInput::Call { call, what }
+}
