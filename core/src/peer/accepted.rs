@@ -54,6 +54,22 @@ pub(super) enum Major {
     Sync(Option<RunningPlan>),
 }
 
+impl OpenMajor {
+    /// Ends it without success: what was fetched is forgotten, and whoever waits is told why.
+    pub(super) fn fails(self, why: CallError, out: &mut Out) {
+        let Self { caller, what } = self;
+        let failed = match what {
+            Major::Update => Answer::TopologyUpdated(Err(why)),
+            Major::Optimize(_) => Answer::TopologyOptimized(Err(why)),
+            Major::Sync(plan) => {
+                out.extend(plan.and_then(|plan| plan.dropped(caller)));
+                Answer::Synchronized(Err(why))
+            }
+        };
+        caller.is_told(failed, out);
+    }
+}
+
 impl Accepted {
     pub(super) fn take(&mut self, input: PeerInput, out: &mut Out) -> Step {
         #[cfg(feature = "mutants")]
@@ -143,16 +159,8 @@ impl Accepted {
     pub(super) fn abandon(mut self, why: &CallError) -> Vec<PeerOutput> {
         let mut out = Vec::new();
         self.stop_rings(&mut out);
-        if let Some(OpenMajor { caller, what }) = self.major.take() {
-            let failed = match what {
-                Major::Update => Answer::TopologyUpdated(Err(why.clone())),
-                Major::Optimize(_) => Answer::TopologyOptimized(Err(why.clone())),
-                Major::Sync(plan) => {
-                    out.extend(plan.and_then(|plan| plan.dropped(caller)));
-                    Answer::Synchronized(Err(why.clone()))
-                }
-            };
-            caller.is_told(failed, &mut out);
+        if let Some(major) = self.major.take() {
+            major.fails(why.clone(), &mut out);
         }
         if let Some(caller) = self.query {
             caller.is_told(Answer::PeersPending(Err(why.clone())), &mut out);

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::accepted::{Accepted, Major, OpenMajor};
+use super::accepted::{Accepted, Major};
 use super::admission::Caller;
 use super::io::{Answer, CallError};
 use super::{Out, Step, send};
@@ -66,17 +66,8 @@ impl Accepted {
 
     pub(super) fn call_failed(&mut self, failure: CallFailure, out: &mut Out) -> Step {
         let CallFailure::Conflict(conflict) = failure;
-        let why = CallError::Conflict(conflict);
-        let OpenMajor { caller, what } = self.major.take().ok_or(CallError::MasterMisbehaved)?;
-        let failed = match what {
-            Major::Update => Answer::TopologyUpdated(Err(why)),
-            Major::Optimize(_) => Answer::TopologyOptimized(Err(why)),
-            Major::Sync(plan) => {
-                out.extend(plan.and_then(|plan| plan.dropped(caller)));
-                Answer::Synchronized(Err(why))
-            }
-        };
-        caller.is_told(failed, out);
+        let major = self.major.take().ok_or(CallError::MasterMisbehaved)?;
+        major.fails(CallError::Conflict(conflict), out);
         Ok(())
     }
 
