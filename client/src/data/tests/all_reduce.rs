@@ -7,7 +7,7 @@ use tokio::test;
 
 use super::super::{RingBuffers, RingStats};
 use super::reference::{OPS, expected, inputs, random_bits};
-use super::support::{AROUND, in_time, ring, run_all, spec, uneven_ring};
+use super::support::{AROUND, all_end_right, in_time, ring, run_all, spec, uneven_ring};
 use crate::progress::Sensor;
 
 const WHOLE: Algorithm = Algorithm::Whole(Reach::Ring);
@@ -248,29 +248,7 @@ fn largest_difference(one: &[u8], other: &[u8]) -> f32 {
 async fn buffers_that_travel_whole_end_as_the_result_of_any_type_and_operation_with_the_same_bits()
 {
     for world in 1..=5 {
-        let mut members = ring(world, 2);
-        let mut seq = Seq(0);
-        for element in ElementType::ALL {
-            for (op, count) in OPS.into_iter().zip([501, 1, 2, 499, 1000]) {
-                seq = seq.next();
-                let inputs = inputs(element, count, world);
-                let spec = spec(op, element, count);
-                let ports = members.iter_mut().map(|m| m.plane.begin(seq, spec, WHOLE));
-
-                let ended = run_all(ports.collect(), &inputs).await;
-
-                let expected = expected(element, op, &inputs);
-                for (rank, ended) in ended.iter().enumerate() {
-                    assert_eq!(
-                        (ended.outcome.is_ok(), &ended.data),
-                        (true, &expected),
-                        "rank {rank} of {world}, {op} of {element}"
-                    );
-                }
-                members.iter_mut().for_each(|m| m.plane.stop(seq));
-            }
-        }
-        assert!(members.iter_mut().all(|m| m.reports().is_empty()));
+        all_end_right(ring(world, 2), WHOLE, [501, 1, 2, 499, 1000]).await;
     }
 }
 

@@ -6,9 +6,10 @@ use pccl_core::plan::{Algorithm, Reach};
 use tokio::test;
 
 use super::super::{DataConfig, DataEvent, RingFailure, RingStats};
-use super::reference::{OPS, expected, inputs, random_bits};
+use super::reference::{expected, inputs, random_bits};
 use super::support::{
-    AROUND, BUILT, Member, from, in_time, mesh, run_all, run_in_place, spec, to, turns,
+    AROUND, BUILT, Member, all_end_right, from, in_time, mesh, run_all, run_in_place, spec, to,
+    turns,
 };
 
 const DIRECTLY: [Algorithm; 2] = [Algorithm::Direct, Algorithm::Whole(Reach::Mesh)];
@@ -17,30 +18,7 @@ const DIRECTLY: [Algorithm; 2] = [Algorithm::Direct, Algorithm::Whole(Reach::Mes
 async fn every_rank_ends_with_the_result_whatever_the_type_and_the_operation() {
     for algorithm in DIRECTLY {
         for world in 2..=5 {
-            let mut members = mesh(world, 1);
-            let mut seq = Seq(0);
-            for element in ElementType::ALL {
-                for (op, count) in OPS.into_iter().zip([501, 1, 2, 4099, 1000]) {
-                    seq = seq.next();
-                    let inputs = inputs(element, count, world);
-                    let spec = spec(op, element, count);
-                    let ports = members.iter_mut();
-                    let ports = ports.map(|m| m.plane.begin(seq, spec, algorithm));
-
-                    let ended = run_all(ports.collect(), &inputs).await;
-
-                    let expected = expected(element, op, &inputs);
-                    for (rank, ended) in ended.iter().enumerate() {
-                        assert_eq!(
-                            (ended.outcome.is_ok(), &ended.data),
-                            (true, &expected),
-                            "rank {rank} of {world}, {op} of {element}"
-                        );
-                    }
-                    members.iter_mut().for_each(|m| m.plane.stop(seq));
-                }
-            }
-            assert!(members.iter_mut().all(|m| m.reports().is_empty()));
+            all_end_right(mesh(world, 1), algorithm, [501, 1, 2, 4099, 1000]).await;
         }
     }
 }

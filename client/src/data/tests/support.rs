@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
-use pccl_core::id::{Epoch, PeerId, Round};
+use pccl_core::id::{Epoch, PeerId, Round, Seq};
 use pccl_core::peer::{AdoptedLanes, AdoptedLink};
 use pccl_core::plan::Algorithm;
 use pccl_core::topology::{LinkId, Ring, Topology, WorldSizes};
@@ -16,6 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, Rea
 use tokio::sync::mpsc;
 
 use super::super::{Backup, DataConfig, DataEvent, DataPlane, RingBuffers, RingFailure, RingPort};
+use super::reference::{OPS, expected, inputs};
 
 /// Bytes that a lane in memory holds.
 pub(super) const LANE_BYTES: usize = 3000;
@@ -339,6 +340,39 @@ pub(super) async fn run_all(ports: Vec<RingPort>, inputs: &[Vec<u8>]) -> Vec<End
         ended.push(in_time(task).await.unwrap());
     }
     ended
+}
+
+/// Each rank ends with the result of every type and operation, of so many elements by operation, and nobody has
+/// anything to report.
+pub(super) async fn all_end_right(
+    mut members: Vec<Member>,
+    algorithm: Algorithm,
+    counts: [usize; OPS.len()],
+) {
+    let world = members.len();
+    let mut seq = Seq(0);
+    for element in ElementType::ALL {
+        for (op, count) in OPS.into_iter().zip(counts) {
+            seq = seq.next();
+            let inputs = inputs(element, count, world);
+            let spec = spec(op, element, count);
+            let ports = members.iter_mut();
+            let ports = ports.map(|m| m.plane.begin(seq, spec, algorithm));
+
+            let ended = run_all(ports.collect(), &inputs).await;
+
+            let expected = expected(element, op, &inputs);
+            for (rank, ended) in ended.iter().enumerate() {
+                assert_eq!(
+                    (ended.outcome.is_ok(), &ended.data),
+                    (true, &expected),
+                    "rank {rank} of {world}, {op} of {element}"
+                );
+            }
+            members.iter_mut().for_each(|m| m.plane.stop(seq));
+        }
+    }
+    assert!(members.iter_mut().all(|m| m.reports().is_empty()));
 }
 
 /// Guards a test against hanging. With paused time a hang shows at once.
