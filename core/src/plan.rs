@@ -92,7 +92,8 @@ impl Algorithm {
     ///
     /// In a world of two the ring is the mesh, and nothing is gained beyond it.
     ///
-    /// The master asks here, and tells the participants what it was told.
+    /// The master asks here, and tells the participants what it was told. Of the links of a group on one machine it
+    /// counts only the ring for more than [`DIRECT_WITHIN_MACHINE_MAX`](crate::wire::DIRECT_WITHIN_MACHINE_MAX) bytes.
     #[must_use]
     pub fn of(spec: &CollectiveSpec, world: u32, reach: Reach) -> Self {
         let bytes = spec.count.saturating_mul(spec.element.size() as u64);

@@ -8,6 +8,7 @@ use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterT
 use pccl_core::messages::{Hello, ToMaster, ToPeer};
 use pccl_core::plan::{Algorithm, Reach};
 use pccl_core::topology::{BrokenLinks, LaneFailure, Layout, LinkId, LinkOrder, Way};
+use pccl_core::wire::DIRECT_WITHIN_MACHINE_MAX;
 
 /// Lanes that peers wish for.
 const LANES: u16 = 4;
@@ -26,8 +27,13 @@ struct Desk {
 }
 
 impl Desk {
-    /// A run of peers 1 to n, all of whose links come up.
+    /// A run of peers 1 to n, each on a machine of its own, all of whose links come up.
     fn with(n: u64, config: MasterConfig) -> Self {
+        Self::on((1..=n).map(|peer| peer as u8), config)
+    }
+
+    /// A run of a peer on each of these machines, all of whose links come up.
+    fn on(machines: impl IntoIterator<Item = u8>, config: MasterConfig) -> Self {
         let mut desk = Self {
             master: Master::new(config),
             round: Round(0),
@@ -36,8 +42,8 @@ impl Desk {
             commenced: Vec::new(),
             lost: Vec::new(),
         };
-        for peer in 1..=n {
-            desk.joins();
+        for (peer, machine) in (1..).zip(machines) {
+            desk.joins(machine);
             desk.update(1..peer, &[]);
             desk.connect(|_| true);
         }
@@ -77,7 +83,7 @@ impl Desk {
         self.tell(MasterInput::Message { peer, message });
     }
 
-    fn joins(&mut self) {
+    fn joins(&mut self, machine: u8) {
         let hello = Hello {
             protocol: ProtocolVersion::CURRENT,
             group: GroupId(0),
@@ -88,7 +94,7 @@ impl Desk {
         self.tell(MasterInput::Connected {
             conn: ConnId(0),
             hello,
-            from: [192, 0, 2, 1].into(),
+            from: [192, 0, 2, machine].into(),
             identity: None,
         });
     }
@@ -168,7 +174,7 @@ const MIDDLE: u64 = 1_000_000;
 #[test]
 fn a_small_group_has_a_mesh_of_single_lanes_around_its_ring() {
     let mut desk = Desk::with(3, MasterConfig::default());
-    desk.joins();
+    desk.joins(3);
     desk.update(1..=3, &[]);
 
     // The ring 1, 2, 3 takes the newcomer in at its end.
@@ -201,6 +207,20 @@ fn what_small_large_and_middle_sized_collectives_take_is_the_same_for_all() {
 }
 
 #[test]
+fn peers_of_one_machine_send_around_their_ring_what_others_exchange_directly() {
+    let within = DIRECT_WITHIN_MACHINE_MAX;
+    let directly = Some(Algorithm::Direct);
+    let mut one_machine = Desk::on([7, 7, 7], MasterConfig::default());
+    assert_eq!(one_machine.reduce(within), directly);
+
+    let mut one_machine = Desk::on([7, 7, 7], MasterConfig::default());
+    assert_eq!(one_machine.reduce(within + 1), Some(Algorithm::Ring));
+
+    let mut two_machines = Desk::on([7, 7, 8], MasterConfig::default());
+    assert_eq!(two_machines.reduce(within + 1), directly);
+}
+
+#[test]
 fn a_larger_group_or_one_that_shall_not_has_its_ring_alone() {
     let three = MasterConfig {
         mesh_max: 3,
@@ -217,7 +237,7 @@ fn a_larger_group_or_one_that_shall_not_has_its_ring_alone() {
 #[test]
 fn where_a_link_of_the_mesh_is_refused_the_ring_stands_alone_and_nobody_goes() {
     let mut desk = Desk::with(2, MasterConfig::default());
-    desk.joins();
+    desk.joins(3);
     desk.update(1..=2, &[]);
     desk.connect(|link| link != (1, 3));
 
@@ -227,7 +247,7 @@ fn where_a_link_of_the_mesh_is_refused_the_ring_stands_alone_and_nobody_goes() {
 
     // And it is not tried again as long as both are there.
     let mut desk = Desk::with(2, MasterConfig::default());
-    desk.joins();
+    desk.joins(3);
     desk.update(1..=2, &[]);
     desk.connect(|link| link != (1, 3));
     let before = desk.round;
@@ -238,7 +258,7 @@ fn where_a_link_of_the_mesh_is_refused_the_ring_stands_alone_and_nobody_goes() {
 #[test]
 fn a_link_of_the_mesh_of_which_nobody_says_anything_holds_nobody_up_for_longer_than_the_time() {
     let mut desk = Desk::with(2, MasterConfig::default());
-    desk.joins();
+    desk.joins(3);
     desk.update(1..=2, &[]);
     let round = desk.round;
     for ((peer, link), _) in std::mem::take(&mut desk.orders) {

@@ -14,9 +14,10 @@ use super::{Master, Out, send};
 use crate::element::CollectiveSpec;
 use crate::id::{Epoch, GroupId, PeerId, Seq, Tag};
 use crate::messages::{AbortCause, CollectiveRefusal, Misdeed, RingOutcome, ToPeer, Verdict};
-use crate::plan::Algorithm;
+use crate::plan::{Algorithm, Reach};
 use crate::states::{CollectiveEvent, ConnectionState, Event, next_collective_state};
 use crate::topology::BrokenLinks;
+use crate::wire::DIRECT_WITHIN_MACHINE_MAX;
 
 impl Master {
     pub(super) fn vote_to_initiate(
@@ -130,13 +131,16 @@ impl Master {
     fn commence(&mut self, group: GroupId, tag: Tag, spec: CollectiveSpec, out: &mut Out) {
         let seq = self.next_seq;
         self.next_seq = seq.next();
+        let bytes = spec.count.saturating_mul(spec.element.size() as u64);
+        let Some(reach) = self.worthwhile_reach(group, bytes) else {
+            return;
+        };
         let Some(record) = self.group_mut(group) else {
             return;
         };
         let contributors = record.ring.0.clone();
         let world = u32::try_from(contributors.len()).unwrap_or(u32::MAX);
-        let algorithm = Algorithm::of(&spec, world, record.reach());
-        let bytes = spec.count.saturating_mul(spec.element.size() as u64);
+        let algorithm = Algorithm::of(&spec, world, reach);
         let running = Collective::Running {
             seq,
             bytes,
@@ -153,6 +157,22 @@ impl Master {
             };
             send(out, peer, commence);
         }
+    }
+
+    /// Which of its links a group should use for so many bytes. Where all members have one address, a step costs
+    /// next to nothing and a mesh only spreads the bytes over more memory.
+    fn worthwhile_reach(&self, group: GroupId, bytes: u64) -> Option<Reach> {
+        let record = self.groups.get(&group)?;
+        let address = |peer: &PeerId| self.peers.get(peer).map(|peer| peer.address.ip());
+        let mut addresses = record.ring.0.iter().map(address);
+        let first = addresses.next()?;
+        let is_one_machine = addresses.all(|address| address == first);
+        let goes_around = is_one_machine && bytes > DIRECT_WITHIN_MACHINE_MAX;
+        Some(if goes_around {
+            Reach::Ring
+        } else {
+            record.reach()
+        })
     }
 
     /// Answers every vote to start the tag with a refusal.
