@@ -47,15 +47,14 @@ impl Op {
 }
 
 /// Numbers of elements: none, fewer than peers, as many, what more than two exchange directly, and many frames.
-fn sizes<T>(world: usize) -> [usize; 7] {
-    [0, 1, world - 1, world, 1025, 50_001, most::<T>()]
+fn sizes<T>(world: usize) -> [usize; 8] {
+    let directly = (reference::DIRECT_MAX - 5) / size_of::<T>();
+    [0, 1, world - 1, world, 1025, directly, 50_001, most::<T>()]
 }
 
-/// The largest of the [`sizes`]: a stripe for each lane, more than is exchanged directly, and not the same number
-/// of elements in each part.
+/// The largest of the [`sizes`]: a stripe of two frames or more for each lane, and not the same number of elements
+/// in each part.
 const fn most<T>() -> usize {
-    (reference::DIRECT_MAX + 50_000) / size_of::<T>() + 3
+    let stripes = 2 * group::LANES as usize * reference::STRIPE_BYTES_MIN;
+    (stripes + 50_000) / size_of::<T>() + 3
 }
-
-// Enough for a stripe on each lane.
-const _: () = assert!(group::LANES as usize * reference::STRIPE_BYTES_MIN <= reference::DIRECT_MAX);

@@ -14,8 +14,8 @@ const WHOLE_MAX: usize = 32 * 1024;
 /// See [`WHOLE_MAX`].
 const ALL_WHOLE_MAX: usize = 256 * 1024;
 
-/// Bytes up to which more than two peers exchange a buffer directly.
-pub(crate) const DIRECT_MAX: usize = 2 * 1024 * 1024;
+/// Bytes up to which more than two peers of one machine exchange a buffer directly.
+pub(crate) const DIRECT_MAX: usize = 64 * 1024;
 
 /// The operation on all contributions at once: for numbers of which it does not depend on the order.
 pub(crate) fn at_once<T: Number>(op: Op, contributions: &[&[T]]) -> Vec<T> {
