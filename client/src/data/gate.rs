@@ -11,6 +11,7 @@
 //! fewest bytes, so that it need not wait for a larger one; often they are the same.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pccl_core::id::Seq;
@@ -34,6 +35,8 @@ pub(super) struct Gate {
     limit: usize,
     /// Operations of no more bytes take no turns.
     small: u64,
+    /// A frame that had left this machine has come back to it.
+    leaves_machine: AtomicBool,
     /// Operations that have begun and not ended.
     open: Mutex<BTreeMap<Seq, Entry>>,
 }
@@ -62,8 +65,19 @@ impl Gate {
         Arc::new(Self {
             limit: limit.max(1),
             small,
+            leaves_machine: AtomicBool::new(false),
             open: Mutex::default(),
         })
+    }
+
+    /// Other links stand: no frame has been around them.
+    pub(super) fn links_changed(&self) {
+        self.leaves_machine.store(false, Ordering::Relaxed);
+    }
+
+    /// Has a frame come back that had left this machine?
+    pub(super) fn leaves_machine(&self) -> bool {
+        self.leaves_machine.load(Ordering::Relaxed)
     }
 
     /// An operation on a buffer of so many bytes begins. Does the ring stay on this machine, as far as
@@ -122,8 +136,14 @@ impl Gate {
 }
 
 impl Pass {
+    /// Has a frame of any operation come back that had left this machine?
+    pub(super) fn leaves_machine(&self) -> bool {
+        self.gate.leaves_machine()
+    }
+
     /// The ring leaves this machine: nobody takes turns.
     pub(super) fn ring_is_not_local(&self) {
+        self.gate.leaves_machine.store(true, Ordering::Relaxed);
         let mut open = self.gate.open();
         for entry in open.values_mut() {
             entry.takes_turns = false;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use pccl_core::id::Round;
 use pccl_core::topology::{LinkId, Way};
@@ -10,8 +11,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::receiving::Home;
+use super::registry::Registry;
 use super::sending::TxSlot;
-use super::{DataEvent, Shared, receiving, sending};
+use super::{DataEvent, receiving, sending};
 use crate::progress::Progress;
 
 /// What is known about a link by everybody who uses it.
@@ -27,9 +29,24 @@ pub(super) struct LinkState {
     moves: AtomicU64,
     /// Frames that no operation here had a use for when they came.
     strays: AtomicU64,
-    /// As `moves`, for everything that this peer moves.
-    progress: Progress,
-    events: mpsc::UnboundedSender<DataEvent>,
+    reports: Reports,
+}
+
+/// Where links say that bytes have moved on them, and that they have broken.
+#[derive(Clone, Debug)]
+pub(super) struct Reports {
+    /// Counts everything that this peer moves.
+    pub(super) progress: Progress,
+    /// To the engine.
+    pub(super) broken: mpsc::UnboundedSender<DataEvent>,
+}
+
+impl Reports {
+    /// This build of this link is of no more use.
+    pub(super) fn broke(&self, link: LinkId, built: Round) {
+        // Fails only where the engine is gone.
+        let _ = self.broken.send(DataEvent::LinkBroke { link, built });
+    }
 }
 
 impl LinkState {
@@ -52,18 +69,14 @@ impl LinkState {
     pub(super) fn report(&self) {
         if !self.reported.swap(true, Ordering::AcqRel) {
             tracing::debug!(link = ?self.link, built = %self.built, "a link broke");
-            // Fails only where the engine is gone.
-            let _ = self.events.send(DataEvent::LinkBroke {
-                link: self.link,
-                built: self.built,
-            });
+            self.reports.broke(self.link, self.built);
         }
     }
 
     /// Bytes have moved on a lane.
     pub(super) fn moved(&self) {
         self.moves.fetch_add(1, Ordering::Relaxed);
-        self.progress.moved();
+        self.reports.progress.moved();
     }
 
     /// How often bytes have moved: two equal answers mean that none have in between.
@@ -122,8 +135,15 @@ pub(super) struct StandingLink {
 }
 
 impl StandingLink {
-    /// Puts lanes to use. Has to be called inside a tokio runtime.
-    pub(super) fn stand(link: LinkId, installed: Installed, shared: &Arc<Shared>) -> Self {
+    /// Puts lanes to use. A frame that makes no progress for `stall` has lost its lane. Has to be called inside a
+    /// tokio runtime.
+    pub(super) fn stand(
+        link: LinkId,
+        installed: Installed,
+        stall: Duration,
+        registry: &Arc<Registry>,
+        reports: &Reports,
+    ) -> Self {
         let Installed { built, lanes } = installed;
         let state = Arc::new(LinkState {
             link,
@@ -132,8 +152,7 @@ impl StandingLink {
             ended: lanes.iter().map(|_| AtomicBool::new(false)).collect(),
             moves: AtomicU64::new(0),
             strays: AtomicU64::new(0),
-            progress: shared.progress.clone(),
-            events: shared.events.clone(),
+            reports: reports.clone(),
         });
         let (mut slots, mut homes) = (Vec::new(), Vec::new());
         let mut keepers = JoinSet::new();
@@ -142,13 +161,14 @@ impl StandingLink {
                 Way::Out => {
                     // Small frames fit into the system's buffers, so only the system can tell that they
                     // do not arrive; it has to before the receiver starves.
-                    lane.tx.give_up_after(shared.config.stall);
-                    let (keeper, slot) = sending::Keeper::new(number, lane, &state, shared);
+                    lane.tx.give_up_after(stall);
+                    let (keeper, slot) =
+                        sending::Keeper::new(number, lane, &state, stall, registry);
                     slots.push(slot);
                     keepers.spawn(keeper.run());
                 }
                 Way::In => {
-                    let (keeper, home) = receiving::Keeper::new(number, lane, &state, shared);
+                    let (keeper, home) = receiving::Keeper::new(number, lane, &state, registry);
                     homes.push(home);
                     keepers.spawn(keeper.run());
                 }
@@ -164,9 +184,9 @@ impl StandingLink {
 
     /// Takes the link out of use on purpose: nobody is told that it broke, but running operations
     /// learn that they have lost it.
-    pub(super) fn retire(self, shared: &Shared) {
+    pub(super) fn retire(self, registry: &Registry) {
         self.state.reported.store(true, Ordering::Release);
-        shared.registry.link_gone(self.state.link, self.state.built);
+        registry.link_gone(self.state.link, self.state.built);
     }
 }
 

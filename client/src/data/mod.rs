@@ -42,7 +42,7 @@ mod work;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use pccl_core::element::CollectiveSpec;
@@ -55,7 +55,7 @@ use pccl_core::wire::FRAME_PAYLOAD_MAX;
 use tokio::sync::mpsc;
 
 use gate::Gate;
-use link::{Installed, LinkState, StandingLink};
+use link::{Installed, LinkState, Reports, StandingLink};
 use pool::Pool;
 use port::{Receiving, Sending};
 use registry::{Inbox, Operation, Registry};
@@ -118,27 +118,6 @@ pub(crate) enum DataEvent {
     },
 }
 
-/// What the plane's tasks and operations share.
-#[derive(Debug)]
-struct Shared {
-    registry: Registry,
-    gate: Arc<Gate>,
-    pool: Arc<Pool>,
-    config: DataConfig,
-    /// A frame that had left this machine has come back to it.
-    not_local: AtomicBool,
-    events: mpsc::UnboundedSender<DataEvent>,
-    progress: Progress,
-}
-
-impl Shared {
-    /// Does what goes over these links stay on this machine, as far as is known?
-    fn is_local(&self, sending: &[Sending]) -> bool {
-        let stays = sending.iter().all(Sending::is_local);
-        stays && !self.not_local.load(Ordering::Relaxed)
-    }
-}
-
 /// Where a peer stands in its ring.
 #[derive(Debug)]
 struct InRing {
@@ -180,7 +159,11 @@ impl InRing {
 /// A peer's lanes and running operations. Dropping it drops the lanes and stops the operations.
 #[derive(Debug)]
 pub(crate) struct DataPlane {
-    shared: Arc<Shared>,
+    config: DataConfig,
+    registry: Arc<Registry>,
+    gate: Arc<Gate>,
+    pool: Arc<Pool>,
+    reports: Reports,
     installed: BTreeMap<LinkId, Installed>,
     standing: BTreeMap<LinkId, StandingLink>,
     ring: Option<InRing>,
@@ -190,15 +173,14 @@ impl DataPlane {
     /// A plane without lanes.
     pub(crate) fn new(events: mpsc::UnboundedSender<DataEvent>, config: DataConfig) -> Self {
         Self {
-            shared: Arc::new(Shared {
-                registry: Registry::default(),
-                gate: Gate::new(config.concurrent, config.frame_bytes as u64),
-                pool: Pool::new(IDLE_FRAMES_MAX),
-                config,
-                not_local: AtomicBool::new(false),
-                events,
+            registry: Arc::default(),
+            gate: Gate::new(config.concurrent, config.frame_bytes as u64),
+            pool: Pool::new(IDLE_FRAMES_MAX),
+            reports: Reports {
                 progress: Progress::default(),
-            }),
+                broken: events,
+            },
+            config,
             installed: BTreeMap::new(),
             standing: BTreeMap::new(),
             ring: None,
@@ -207,7 +189,7 @@ impl DataPlane {
 
     /// Counts whenever bytes move.
     pub(crate) fn progress(&self) -> &Progress {
-        &self.shared.progress
+        &self.reports.progress
     }
 
     /// Keeps lanes of `link`, built in `built`, in the order of their numbers, until they are adopted
@@ -225,7 +207,7 @@ impl DataPlane {
     /// The ring stands, on these lanes; all others are dropped, standing and installed. Has to be called
     /// inside a tokio runtime, whose tasks serve the lanes.
     pub(crate) fn adopt(&mut self, topology: &Topology, me: PeerId, links: &[AdoptedLink]) {
-        self.shared.not_local.store(false, Ordering::Relaxed);
+        self.gate.links_changed();
         let mut installed = std::mem::take(&mut self.installed);
         let mut before = std::mem::take(&mut self.standing);
         for AdoptedLink { link, lanes } in links {
@@ -233,7 +215,7 @@ impl DataPlane {
                 AdoptedLanes::Keep => before.remove(link),
                 AdoptedLanes::Use(built) => {
                     let installed = installed.remove(link).filter(|lanes| lanes.built == *built);
-                    installed.map(|lanes| StandingLink::stand(*link, lanes, &self.shared))
+                    installed.map(|lanes| self.stand(*link, lanes))
                 }
             };
             match standing {
@@ -242,9 +224,19 @@ impl DataPlane {
             }
         }
         for old in before.into_values() {
-            old.retire(&self.shared);
+            old.retire(&self.registry);
         }
         self.ring = InRing::of(topology, me);
+    }
+
+    fn stand(&self, link: LinkId, installed: Installed) -> StandingLink {
+        let Self {
+            config,
+            registry,
+            reports,
+            ..
+        } = self;
+        StandingLink::stand(link, installed, config.stall, registry, reports)
     }
 
     /// Registers an execution, so that frames find it. Executions begin in the order of their numbers.
@@ -264,7 +256,7 @@ impl DataPlane {
         let ins = self.links_in(algorithm.reach());
         let links = || ins.iter().flatten().map(|(_, standing)| &*standing.state);
         let strays: Vec<u64> = links().map(LinkState::strays).collect();
-        let ended = self.shared.registry.begin(seq, op, links());
+        let ended = self.registry.begin(seq, op, links());
         let receiving = ins.map(|ins| {
             let ins = ins.into_iter().zip(ended).zip(strays);
             let receiving = ins.map(|(((rank, standing), ended), strays)| Receiving {
@@ -278,16 +270,17 @@ impl DataPlane {
         });
         let links = receiving.zip(self.links_out(algorithm.reach()));
         let sending = links.as_ref().map_or(&[][..], |(_, sending)| sending);
-        let is_local = self.shared.is_local(sending);
+        let is_local = Sending::all_local(sending) && !self.gate.leaves_machine();
         let bytes = spec.count.saturating_mul(spec.element.size() as u64);
-        let gate = &self.shared.gate;
-        let pass = gate.begin((seq, address.clone()), bytes, is_local);
+        let pass = self.gate.begin((seq, address.clone()), bytes, is_local);
         RingPort {
             seq,
             spec,
             algorithm,
             place: self.ring.as_ref().map(|ring| ring.place),
-            shared: Arc::clone(&self.shared),
+            config: self.config.clone(),
+            pool: Arc::clone(&self.pool),
+            registry: Arc::clone(&self.registry),
             stopped,
             inbox: Some((pass, inbox)),
             address,
@@ -323,12 +316,12 @@ impl DataPlane {
 
     /// The frames of `seq` are thrown away from here on, and a run that has not ended ends as stopped, at once.
     pub(crate) fn stop(&mut self, seq: Seq) {
-        self.shared.registry.stop(seq);
+        self.registry.stop(seq);
     }
 
     /// Frees the frame buffers that are kept for operations to come. Is none in use?
     pub(crate) fn trim(&self) -> bool {
-        self.shared.pool.trim()
+        self.pool.trim()
     }
 
     /// Lanes that are to be a link are not here, which is a defect of this crate. As a broken link it costs the
@@ -340,9 +333,7 @@ impl DataPlane {
             "lanes that are up according to the peer are not here"
         );
         if let AdoptedLanes::Use(built) = lanes {
-            let broke = DataEvent::LinkBroke { link, built };
-            // Fails only where the engine is gone.
-            let _ = self.shared.events.send(broke);
+            self.reports.broke(link, built);
         }
         debug_assert!(
             false,
@@ -353,6 +344,6 @@ impl DataPlane {
 
 impl Drop for DataPlane {
     fn drop(&mut self) {
-        self.shared.registry.end_all();
+        self.registry.end_all();
     }
 }

@@ -7,12 +7,13 @@ use pccl_core::element::CollectiveSpec;
 use pccl_core::id::Seq;
 use pccl_core::plan::Algorithm;
 
-use super::Shared;
+use super::DataConfig;
 use super::buffers::RingBuffers;
 use super::gate::Pass;
 use super::link::LinkState;
+use super::pool::Pool;
 use super::receiving::Home;
-use super::registry::{Address, Inbox};
+use super::registry::{Address, Inbox, Registry};
 use super::run::Run;
 use super::sending::TxSlot;
 use super::work::{Defect, Exit, Pace, Place, RingWork, Task};
@@ -59,7 +60,9 @@ pub(crate) struct RingPort {
     pub(super) algorithm: Algorithm,
     /// `None`: this peer is in no ring.
     pub(super) place: Option<Place>,
-    pub(super) shared: Arc<Shared>,
+    pub(super) config: DataConfig,
+    pub(super) pool: Arc<Pool>,
+    pub(super) registry: Arc<Registry>,
     pub(super) stopped: Arc<AtomicBool>,
     /// `None` once run.
     pub(super) inbox: Option<(Pass, Inbox)>,
@@ -91,8 +94,13 @@ pub(super) struct Sending {
 
 impl Sending {
     /// Is the other rank on this machine?
-    pub(super) fn is_local(&self) -> bool {
+    fn is_local(&self) -> bool {
         self.slots.iter().all(|slot| slot.is_local())
+    }
+
+    /// Are all other ranks of these links on this machine?
+    pub(super) fn all_local(sending: &[Self]) -> bool {
+        sending.iter().all(Self::is_local)
     }
 
     /// Many lanes fill the pipe between machines. Within one they only keep the bytes from staying in the
@@ -150,8 +158,9 @@ impl RingPort {
             algorithm: self.algorithm,
         };
         let exits: Vec<Exit> = sending.iter().map(Sending::exit).collect();
-        let pool = &self.shared.pool;
-        let work = RingWork::new(task, place, self.pace(sending), &exits, pool);
+        let is_local = Sending::all_local(sending) && !pass.leaves_machine();
+        let pace = self.pace(is_local);
+        let work = RingWork::new(task, place, pace, &exits, &self.pool);
         let mut work = work.ok_or(RingFailure::Defect(Defect::here()))?;
         buffers.begin(work.slots());
         if buffers.note_losses() {
@@ -162,9 +171,8 @@ impl RingPort {
 
     /// Many bytes under way fill the pipe between machines. A rank whose next one is on the same machine learns
     /// from the first frames that have been around whether the whole ring is.
-    fn pace(&self, sending: &[Sending]) -> Pace {
-        let config = &self.shared.config;
-        let is_local = self.shared.is_local(sending);
+    fn pace(&self, is_local: bool) -> Pace {
+        let config = &self.config;
         Pace {
             frame_bytes: config.frame_bytes,
             window: is_local.then_some(config.local_window),

@@ -18,8 +18,8 @@ use pccl_core::topology::LinkId;
 use pccl_core::transport::{Lane, LaneError, LaneRx, LaneTx};
 use pccl_core::wire::{FRAME_HEADER_BYTES, FrameError, FrameHeader};
 
-use super::Shared;
 use super::link::LinkState;
+use super::registry::Registry;
 
 /// Bytes that are received with a header: a small frame, and little to copy of a large one.
 const AHEAD_BYTES: usize = 8 * 1024;
@@ -275,7 +275,7 @@ fn poll_some(
 pub(super) struct Keeper {
     lane: u16,
     link: Arc<LinkState>,
-    shared: Arc<Shared>,
+    registry: Arc<Registry>,
     home: Arc<Home>,
     /// Nothing is sent on it, but dropping it would end that direction.
     _tx: Box<dyn LaneTx>,
@@ -287,7 +287,7 @@ impl Keeper {
         lane: u16,
         ends: Lane,
         link: &Arc<LinkState>,
-        shared: &Arc<Shared>,
+        registry: &Arc<Registry>,
     ) -> (Self, Arc<Home>) {
         let home = Arc::new(Home::default());
         let receiving = RxLane {
@@ -303,7 +303,7 @@ impl Keeper {
         let keeper = Self {
             lane,
             link: Arc::clone(link),
-            shared: Arc::clone(shared),
+            registry: Arc::clone(registry),
             home: Arc::clone(&home),
             _tx: ends.tx,
         };
@@ -314,7 +314,7 @@ impl Keeper {
     pub(super) async fn run(self) {
         loop {
             match poll_fn(|cx| self.home.poll_found(cx)).await {
-                Found::Frame(lane, header) => self.shared.registry.route(lane, header),
+                Found::Frame(lane, header) => self.registry.route(lane, header),
                 Found::End(end) => {
                     if let Some((_, end)) = end {
                         tracing::debug!(lane = self.lane, %end, "a receiving lane ended");
@@ -323,7 +323,7 @@ impl Keeper {
                 }
             }
         }
-        self.shared.registry.lane_ended(&self.link, self.lane);
+        self.registry.lane_ended(&self.link, self.lane);
     }
 }
 

@@ -8,7 +8,6 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use pccl_core::id::Round;
@@ -76,7 +75,7 @@ impl<'a, 'b> Run<'a, 'b> {
         });
         let outs: Vec<Out<'a>> = outs.collect();
         let mut run = Self {
-            stall: Stall::new(port.shared.config.stall, outs.len()),
+            stall: Stall::new(port.config.stall, outs.len()),
             port,
             pass,
             ins: ins.collect(),
@@ -92,7 +91,7 @@ impl<'a, 'b> Run<'a, 'b> {
                 run.receiving_ended(from.rank, *lane)?;
             }
         }
-        if port.shared.registry.is_alone(port.seq) {
+        if port.registry.is_alone(port.seq) {
             run.take_lanes();
         }
         Ok(run)
@@ -292,7 +291,7 @@ impl<'a, 'b> Run<'a, 'b> {
                 tracing::debug!(rank = from.rank, lane = number, %end, "a receiving lane ended");
                 drop(lane.take_rx());
                 // Whoever still needs it, this operation too, is told.
-                self.port.shared.registry.lane_ended(&from.link, number);
+                self.port.registry.lane_ended(&from.link, number);
             }
         }
         Ok(true)
@@ -303,7 +302,7 @@ impl<'a, 'b> Run<'a, 'b> {
         if header.seq == self.port.seq {
             return self.announced(rx, header);
         }
-        self.port.shared.registry.route(rx, header);
+        self.port.registry.route(rx, header);
         Ok(())
     }
 
@@ -313,7 +312,6 @@ impl<'a, 'b> Run<'a, 'b> {
         let was_local = self.work.is_local();
         self.work.accept(frame, &mut self.buffers)?;
         if was_local && !self.work.is_local() {
-            self.port.shared.not_local.store(true, Ordering::Relaxed);
             self.pass.ring_is_not_local();
         }
         Ok(())
@@ -352,7 +350,7 @@ impl<'a, 'b> Run<'a, 'b> {
                 if let Some(slot) = to.slots.get(usize::from(number)) {
                     slot.end();
                 }
-                self.port.shared.registry.lane_ended(&to.link, number);
+                self.port.registry.lane_ended(&to.link, number);
                 return Err(RingFailure::LaneLost);
             }
         }

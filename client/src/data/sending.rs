@@ -15,9 +15,8 @@ use std::time::Duration;
 use pccl_core::transport::{Lane, LaneError, LaneRx, LaneTx, recv_some};
 use tokio::sync::mpsc;
 
-use super::Shared;
 use super::link::LinkState;
-use super::registry::{Address, Delivery};
+use super::registry::{Address, Delivery, Registry};
 
 /// A lane that can be taken in turns.
 pub(super) struct TxSlot {
@@ -204,7 +203,8 @@ pub(super) struct Keeper {
     slot: Arc<TxSlot>,
     rx: Box<dyn LaneRx>,
     unfinished: mpsc::UnboundedReceiver<Unfinished>,
-    shared: Arc<Shared>,
+    stall: Duration,
+    registry: Arc<Registry>,
 }
 
 impl Keeper {
@@ -213,7 +213,8 @@ impl Keeper {
         lane: u16,
         ends: Lane,
         link: &Arc<LinkState>,
-        shared: &Arc<Shared>,
+        stall: Duration,
+        registry: &Arc<Registry>,
     ) -> (Self, Arc<TxSlot>) {
         let (unfinished, received) = mpsc::unbounded_channel();
         let slot = Arc::new(TxSlot {
@@ -231,7 +232,8 @@ impl Keeper {
             slot: Arc::clone(&slot),
             rx: ends.rx,
             unfinished: received,
-            shared: Arc::clone(shared),
+            stall,
+            registry: Arc::clone(registry),
         };
         (keeper, slot)
     }
@@ -242,16 +244,16 @@ impl Keeper {
             slot,
             mut rx,
             mut unfinished,
-            shared,
+            stall,
+            registry,
         } = self;
-        let stall = shared.config.stall;
         let end = tokio::select! {
             end = wait_for_end(rx.as_mut()) => end,
             end = finish_frames(&mut unfinished, stall) => end,
         };
         tracing::debug!(lane = slot.lane, %end, "a sending lane ended");
         slot.end();
-        shared.registry.lane_ended(&slot.link, slot.lane);
+        registry.lane_ended(&slot.link, slot.lane);
     }
 }
 

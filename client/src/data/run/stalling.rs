@@ -54,7 +54,7 @@ impl Run<'_, '_> {
             ..
         } = link.from;
         let nothing_but_strays = link.received == 0 && state.strays() > *strays;
-        let registry = &self.port.shared.registry;
+        let registry = &self.port.registry;
         self.work.expects_from(link.from.rank)
             && (nothing_but_strays || registry.holds_lane_of(state))
     }
