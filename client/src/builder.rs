@@ -22,7 +22,7 @@ use crate::backoff::Backoff;
 use crate::busy_poll::BUSY_POLL;
 use crate::calls::{Backups, Calls, View};
 use crate::communicator::Communicator;
-use crate::data::{CONCURRENT_DEFAULT, DataConfig};
+use crate::data::{CONCURRENT_DEFAULT, PlaneConfig};
 use crate::destination::Destination;
 use crate::engine::{Caller, Engine, EngineParts};
 use crate::error::Error;
@@ -292,10 +292,10 @@ impl Builder {
             commands: received,
             view: publish,
             seed,
-            data: DataConfig {
+            data: PlaneConfig {
                 stall: self.stall_timeout,
                 concurrent: self.concurrent_reduces,
-                ..DataConfig::default()
+                ..PlaneConfig::default()
             },
             backups: Arc::clone(&backups),
             keep: self.keep_memory,

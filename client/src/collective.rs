@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::calls::{Backups, Calls, Made};
-use crate::data::{Backup, RingBuffers, RingFailure, RingPort, RingStats};
+use crate::data::{Backup, OperationPort, RunFailure, RunStats, UserBuffers};
 use crate::engine::{Caller, CollectiveEvent, Command};
 use crate::error::Error;
 use crate::reduce::{Reduce, ReduceReport};
@@ -49,7 +49,7 @@ impl Called {
     /// Runs the ring when the engine says so, and waits for the verdict. The memory holds the result
     /// where it is `Ok`; else it is as it was.
     pub(crate) async fn conclude(mut self, mut memory: Memory<'_>) -> Result<ReduceReport, Error> {
-        let mut stats = RingStats::default();
+        let mut stats = RunStats::default();
         // Nothing is committed here that did not run here.
         let mut algorithm = Algorithm::Ring;
         loop {
@@ -81,26 +81,26 @@ impl Called {
     async fn run(
         &self,
         seq: Seq,
-        mut port: Box<RingPort>,
+        mut port: Box<OperationPort>,
         memory: &mut Memory<'_>,
-    ) -> Result<RingStats, Error> {
+    ) -> Result<RunStats, Error> {
         let outcome = port.run(memory.lend()).await;
         // Frames that still arrive for it are nobody's from here on.
         drop(port);
         let (stats, outcome) = match outcome {
             Ok(stats) => (stats, RingOutcome::Done),
-            Err(RingFailure::LaneLost) => (RingStats::default(), RingOutcome::LaneLost),
+            Err(RunFailure::LaneLost) => (RunStats::default(), RingOutcome::LaneLost),
             // Whoever stopped it knows.
-            Err(RingFailure::Stopped) => return Ok(RingStats::default()),
+            Err(RunFailure::Stopped) => return Ok(RunStats::default()),
             // The collective is given up, so that it fails on all.
-            Err(RingFailure::Defect(defect)) => return Err(Error::Defect(defect)),
+            Err(RunFailure::Defect(defect)) => return Err(Error::Defect(defect)),
         };
         tracing::debug!(target: "pccl::event", kind = "ring_done", tag = self.tag.0, seq = seq.0, ?outcome);
         self.calls.tell(Command::RingEnded { seq, outcome })?;
         Ok(stats)
     }
 
-    fn report(&self, committed: Committed, algorithm: Algorithm, stats: RingStats) -> ReduceReport {
+    fn report(&self, committed: Committed, algorithm: Algorithm, stats: RunStats) -> ReduceReport {
         ReduceReport {
             world_size: committed.contributors.len(),
             contributors: committed.contributors,
@@ -147,14 +147,14 @@ impl<'a> Memory<'a> {
         })
     }
 
-    fn lend(&mut self) -> RingBuffers<'_> {
+    fn lend(&mut self) -> UserBuffers<'_> {
         match self {
-            Self::InPlace(restoring) => RingBuffers::InPlace {
+            Self::InPlace(restoring) => UserBuffers::InPlace {
                 data: restoring.data,
                 backup: &mut restoring.backup,
             },
-            Self::Into { src, dst } => RingBuffers::Into { src, dst },
-            Self::Noting { src, dst, losses } => RingBuffers::Noting { src, dst, losses },
+            Self::Into { src, dst } => UserBuffers::Into { src, dst },
+            Self::Noting { src, dst, losses } => UserBuffers::Noting { src, dst, losses },
         }
     }
 

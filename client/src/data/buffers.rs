@@ -5,7 +5,7 @@ use std::ops::Range;
 /// The memory that a collective works on. All slices hold the elements of the collective's spec, no
 /// more and no less.
 #[derive(Debug)]
-pub(crate) enum RingBuffers<'a> {
+pub(crate) enum UserBuffers<'a> {
     /// The result replaces the contribution. What is overwritten is saved first.
     InPlace {
         /// Contribution before, result after.
@@ -44,7 +44,7 @@ pub(super) enum Target<'a> {
     Apart { own: &'a [u8], result: &'a mut [u8] },
 }
 
-impl RingBuffers<'_> {
+impl UserBuffers<'_> {
     /// Are all slices `bytes` long?
     pub(super) fn hold(&self, bytes: u64) -> bool {
         let is = |len: usize| u64::try_from(len) == Ok(bytes);
@@ -251,11 +251,11 @@ mod tests {
     use super::*;
 
     /// Runs in place on the numbers from 0 to 99, restores, and expects them all to be there again.
-    fn is_undone(run: impl FnOnce(&mut RingBuffers<'_>)) {
+    fn is_undone(run: impl FnOnce(&mut UserBuffers<'_>)) {
         let original: Vec<u8> = (0..100).collect();
         let mut data = original.clone();
         let mut backup = Backup::default();
-        let mut buffers = RingBuffers::InPlace {
+        let mut buffers = UserBuffers::InPlace {
             data: &mut data,
             backup: &mut backup,
         };
@@ -306,7 +306,7 @@ mod tests {
     fn nothing_is_opened_outside_of_the_memory_or_out_of_order() {
         let mut data = [0; 10];
         let mut backup = Backup::default();
-        let mut buffers = RingBuffers::InPlace {
+        let mut buffers = UserBuffers::InPlace {
             data: &mut data,
             backup: &mut backup,
         };

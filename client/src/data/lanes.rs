@@ -5,13 +5,13 @@ use std::task::{Context, Poll, ready};
 use pccl_core::transport::LaneError;
 use pccl_core::wire::{FRAME_HEADER_BYTES, FrameHeader};
 
-use super::buffers::RingBuffers;
-use super::port::{RingFailure, Sending};
+use super::buffers::UserBuffers;
+use super::port::{RunFailure, Sending};
 use super::receiving::{ReadEnd, RxLane};
 use super::registry::Address;
 use super::sending::TxLane;
 use super::stall::LeftSoFar;
-use super::work::{BEYOND, Incoming, Outgoing, RingWork};
+use super::work::{BEYOND, Incoming, Outgoing, RankWork};
 
 /// A lane from another rank, while the operation has it, and its frame on it.
 #[derive(Default)]
@@ -79,7 +79,7 @@ impl RxWork {
     pub(super) fn poll_receive(
         &mut self,
         cx: &mut Context<'_>,
-        buffers: &mut RingBuffers<'_>,
+        buffers: &mut UserBuffers<'_>,
         moved: &mut bool,
     ) -> Poll<Result<Arrival, ReadEnd>> {
         let Some(rx) = &mut self.rx else {
@@ -124,7 +124,7 @@ impl TxWork {
         number: u16,
         sending: &Sending,
         address: &Address,
-    ) -> Result<bool, RingFailure> {
+    ) -> Result<bool, RunFailure> {
         if self.tx.is_none() && !self.asked {
             let slot = sending.slots.get(usize::from(number));
             match slot.map(|slot| slot.ask(address)) {
@@ -134,7 +134,7 @@ impl TxWork {
                 }
                 Some(Err(_)) | None => {
                     sending.link.report();
-                    return Err(RingFailure::LaneLost);
+                    return Err(RunFailure::LaneLost);
                 }
             }
         }
@@ -166,13 +166,13 @@ impl TxWork {
     pub(super) fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
-        buffers: &RingBuffers<'_>,
+        buffers: &UserBuffers<'_>,
         moved: &mut bool,
     ) -> Poll<Result<Outgoing, SendEnd>> {
         let (Some(tx), Some(leaving)) = (&mut self.tx, &mut self.leaving) else {
             return Poll::Pending;
         };
-        let payload = RingWork::payload(&leaving.frame, buffers);
+        let payload = RankWork::payload(&leaving.frame, buffers);
         let payload = payload.ok_or(SendEnd::NoPayload)?;
         loop {
             let (head, body) = leaving.rest(payload);
@@ -200,10 +200,10 @@ impl TxWork {
     }
 
     /// Gives the lane to others, at the boundary of a frame.
-    pub(super) fn give_up(&mut self, buffers: &RingBuffers<'_>) {
+    pub(super) fn give_up(&mut self, buffers: &UserBuffers<'_>) {
         match (self.tx.take(), self.leaving.take()) {
             (Some(tx), Some(leaving)) if leaving.sent > 0 => {
-                let payload = RingWork::payload(&leaving.frame, buffers);
+                let payload = RankWork::payload(&leaving.frame, buffers);
                 let (head, body) = leaving.rest(payload.unwrap_or_default());
                 tx.leave_unfinished([head, body].concat());
             }
@@ -219,7 +219,7 @@ impl Arriving {
         &mut self,
         rx: &mut RxLane,
         cx: &mut Context<'_>,
-        buffers: &mut RingBuffers<'_>,
+        buffers: &mut UserBuffers<'_>,
         moved: &mut bool,
     ) -> Poll<Result<(), ReadEnd>> {
         while self.filled < self.frame.length() {

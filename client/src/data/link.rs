@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use super::receiving::Home;
 use super::registry::Registry;
 use super::sending::TxSlot;
-use super::{DataEvent, receiving, sending};
+use super::{LinkBroke, receiving, sending};
 use crate::progress::Progress;
 
 /// What is known about a link by everybody who uses it.
@@ -38,14 +38,14 @@ pub(super) struct Reports {
     /// Counts everything that this peer moves.
     pub(super) progress: Progress,
     /// To the engine.
-    pub(super) broken: mpsc::UnboundedSender<DataEvent>,
+    pub(super) broken: mpsc::UnboundedSender<LinkBroke>,
 }
 
 impl Reports {
     /// This build of this link is of no more use.
     pub(super) fn broke(&self, link: LinkId, built: Round) {
         // Fails only where the engine is gone.
-        let _ = self.broken.send(DataEvent::LinkBroke { link, built });
+        let _ = self.broken.send(LinkBroke { link, built });
     }
 }
 

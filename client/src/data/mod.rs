@@ -30,6 +30,7 @@ mod link;
 mod mailbox;
 mod pool;
 mod port;
+mod ranks;
 mod receiving;
 mod registry;
 mod run;
@@ -40,16 +41,14 @@ mod tests;
 mod work;
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use pccl_core::element::CollectiveSpec;
-use pccl_core::id::{PeerId, Round, Seq};
-use pccl_core::peer::{AdoptedLanes, AdoptedLink};
+use pccl_core::id::{Round, Seq};
 use pccl_core::plan::{Algorithm, Reach, STRIPE_BYTES_MIN};
-use pccl_core::topology::{LinkId, Ring, Topology};
+use pccl_core::topology::LinkId;
 use pccl_core::transport::Lane;
 use pccl_core::wire::FRAME_PAYLOAD_MAX;
 use tokio::sync::mpsc;
@@ -59,12 +58,12 @@ use link::{Installed, LinkState, Reports, StandingLink};
 use pool::Pool;
 use port::{Receiving, Sending};
 use registry::{Inbox, Operation, Registry};
-use work::Place;
 
 use crate::progress::Progress;
 
-pub(crate) use buffers::{Backup, RingBuffers};
-pub(crate) use port::{RingFailure, RingPort, RingStats};
+pub(crate) use buffers::{Backup, UserBuffers};
+pub(crate) use port::{OperationPort, RunFailure, RunStats};
+pub(crate) use ranks::{LanesInUse, LinkInUse, Ranks};
 pub use work::Defect;
 pub(crate) use work::{codec_of, is_supported};
 
@@ -80,7 +79,7 @@ pub(crate) const CONCURRENT_DEFAULT: usize = 16;
 
 /// How the data plane behaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct DataConfig {
+pub(crate) struct PlaneConfig {
     /// A frame that begins to leave and makes no progress for so long has lost its lane, and an operation
     /// to which nothing comes for one and a half times as long.
     pub(crate) stall: Duration,
@@ -94,7 +93,7 @@ pub(crate) struct DataConfig {
     pub(crate) stripe_bytes: u64,
 }
 
-impl Default for DataConfig {
+impl Default for PlaneConfig {
     fn default() -> Self {
         Self {
             stall: Duration::from_secs(10),
@@ -106,72 +105,32 @@ impl Default for DataConfig {
     }
 }
 
-/// What the data plane tells the engine.
+/// What the data plane tells: a link in use is of no more use. Told once per link and build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DataEvent {
-    /// A standing link is of no more use. Told once per link and build.
-    LinkBroke {
-        /// Which link.
-        link: LinkId,
-        /// The round in which it was built.
-        built: Round,
-    },
-}
-
-/// Where a peer stands in its ring.
-#[derive(Debug)]
-struct InRing {
-    place: Place,
-    ring: Ring,
-}
-
-impl InRing {
-    /// `None`: `me` is not in the ring.
-    fn of(topology: &Topology, me: PeerId) -> Option<Self> {
-        let ring = &topology.ring;
-        let place = Place {
-            world: u32::try_from(ring.world_size()).ok()?,
-            rank: u32::try_from(ring.rank_of(me)?).ok()?,
-            lanes: topology.lanes,
-        };
-        let ring = ring.clone();
-        Some(Self { place, ring })
-    }
-
-    /// The ranks that an operation sends to whose links reach so far, the next one first. Those that it
-    /// receives from are as far behind it.
-    fn distances(&self, reach: Reach) -> Range<usize> {
-        let others = self.ring.world_size().saturating_sub(1);
-        match reach {
-            Reach::Ring => 1..others.min(1) + 1,
-            Reach::Mesh => 1..others + 1,
-        }
-    }
-
-    /// The rank and the peer that follows at this distance, round the end.
-    fn at(&self, distance: usize) -> Option<(u32, PeerId)> {
-        let world = self.ring.world_size();
-        let rank = (self.place.rank as usize + distance).checked_rem(world)?;
-        Some((u32::try_from(rank).ok()?, *self.ring.0.get(rank)?))
-    }
+pub(crate) struct LinkBroke {
+    /// Which link.
+    pub(crate) link: LinkId,
+    /// The round in which it was built.
+    pub(crate) built: Round,
 }
 
 /// A peer's lanes and running operations. Dropping it drops the lanes and stops the operations.
 #[derive(Debug)]
 pub(crate) struct DataPlane {
-    config: DataConfig,
+    config: PlaneConfig,
     registry: Arc<Registry>,
     gate: Arc<Gate>,
     pool: Arc<Pool>,
     reports: Reports,
     installed: BTreeMap<LinkId, Installed>,
     standing: BTreeMap<LinkId, StandingLink>,
-    ring: Option<InRing>,
+    /// `None`: this peer takes part in no operations.
+    ranks: Option<Ranks>,
 }
 
 impl DataPlane {
     /// A plane without lanes.
-    pub(crate) fn new(events: mpsc::UnboundedSender<DataEvent>, config: DataConfig) -> Self {
+    pub(crate) fn new(events: mpsc::UnboundedSender<LinkBroke>, config: PlaneConfig) -> Self {
         Self {
             registry: Arc::default(),
             gate: Gate::new(config.concurrent, config.frame_bytes as u64),
@@ -183,7 +142,7 @@ impl DataPlane {
             config,
             installed: BTreeMap::new(),
             standing: BTreeMap::new(),
-            ring: None,
+            ranks: None,
         }
     }
 
@@ -204,16 +163,16 @@ impl DataPlane {
         self.installed.clear();
     }
 
-    /// The ring stands, on these lanes; all others are dropped, standing and installed. Has to be called
-    /// inside a tokio runtime, whose tasks serve the lanes.
-    pub(crate) fn adopt(&mut self, topology: &Topology, me: PeerId, links: &[AdoptedLink]) {
+    /// From here on operations are run by these ranks, over these links; all other lanes are dropped, standing
+    /// and installed. Has to be called inside a tokio runtime, whose tasks serve the lanes.
+    pub(crate) fn adopt(&mut self, ranks: Option<Ranks>, links: &[LinkInUse]) {
         self.gate.links_changed();
         let mut installed = std::mem::take(&mut self.installed);
         let mut before = std::mem::take(&mut self.standing);
-        for AdoptedLink { link, lanes } in links {
+        for LinkInUse { link, lanes } in links {
             let standing = match lanes {
-                AdoptedLanes::Keep => before.remove(link),
-                AdoptedLanes::Use(built) => {
+                LanesInUse::Standing => before.remove(link),
+                LanesInUse::Installed(built) => {
                     let installed = installed.remove(link).filter(|lanes| lanes.built == *built);
                     installed.map(|lanes| self.stand(*link, lanes))
                 }
@@ -226,7 +185,7 @@ impl DataPlane {
         for old in before.into_values() {
             old.retire(&self.registry);
         }
-        self.ring = InRing::of(topology, me);
+        self.ranks = ranks;
     }
 
     fn stand(&self, link: LinkId, installed: Installed) -> StandingLink {
@@ -246,7 +205,7 @@ impl DataPlane {
         seq: Seq,
         spec: CollectiveSpec,
         algorithm: Algorithm,
-    ) -> RingPort {
+    ) -> OperationPort {
         let (address, inbox) = Inbox::new();
         let stopped = Arc::new(AtomicBool::new(false));
         let op = Operation {
@@ -273,11 +232,11 @@ impl DataPlane {
         let is_local = Sending::all_local(sending) && !self.gate.leaves_machine();
         let bytes = spec.count.saturating_mul(spec.element.size() as u64);
         let pass = self.gate.begin((seq, address.clone()), bytes, is_local);
-        RingPort {
+        OperationPort {
             seq,
             spec,
             algorithm,
-            place: self.ring.as_ref().map(|ring| ring.place),
+            place: self.ranks.as_ref().map(Ranks::place),
             config: self.config.clone(),
             pool: Arc::clone(&self.pool),
             registry: Arc::clone(&self.registry),
@@ -290,10 +249,9 @@ impl DataPlane {
 
     /// The links that an operation receives on, the previous rank first. `None`: one is missing.
     fn links_in(&self, reach: Reach) -> Option<Vec<(u32, &StandingLink)>> {
-        let ring = self.ring.as_ref()?;
-        let world = ring.ring.world_size();
-        let links = ring.distances(reach).map(|distance| {
-            let (rank, peer) = ring.at(world - distance)?;
+        let ranks = self.ranks.as_ref()?;
+        let links = ranks.behind(reach).map(|from| {
+            let (rank, peer) = from?;
             Some((rank, self.standing.get(&LinkId::from(peer))?))
         });
         links.collect()
@@ -301,9 +259,9 @@ impl DataPlane {
 
     /// The links that it sends on, the next rank first.
     fn links_out(&self, reach: Reach) -> Option<Vec<Sending>> {
-        let ring = self.ring.as_ref()?;
-        let links = ring.distances(reach).map(|distance| {
-            let (rank, peer) = ring.at(distance)?;
+        let ranks = self.ranks.as_ref()?;
+        let links = ranks.ahead(reach).map(|to| {
+            let (rank, peer) = to?;
             let standing = self.standing.get(&LinkId::to(peer))?;
             Some(Sending {
                 rank,
@@ -326,13 +284,9 @@ impl DataPlane {
 
     /// Lanes that are to be a link are not here, which is a defect of this crate. As a broken link it costs the
     /// next collective a ballot; left alone it would cost every one its result.
-    fn miss(&self, link: LinkId, lanes: AdoptedLanes) {
-        tracing::error!(
-            ?link,
-            ?lanes,
-            "lanes that are up according to the peer are not here"
-        );
-        if let AdoptedLanes::Use(built) = lanes {
+    fn miss(&self, link: LinkId, lanes: LanesInUse) {
+        tracing::error!(?link, ?lanes, "lanes that are to be in use are not here");
+        if let LanesInUse::Installed(built) = lanes {
             self.reports.broke(link, built);
         }
         debug_assert!(

@@ -7,8 +7,8 @@ use pccl_core::element::CollectiveSpec;
 use pccl_core::id::Seq;
 use pccl_core::plan::Algorithm;
 
-use super::DataConfig;
-use super::buffers::RingBuffers;
+use super::PlaneConfig;
+use super::buffers::UserBuffers;
 use super::gate::Pass;
 use super::link::LinkState;
 use super::pool::Pool;
@@ -16,11 +16,11 @@ use super::receiving::Home;
 use super::registry::{Address, Inbox, Registry};
 use super::run::Run;
 use super::sending::TxSlot;
-use super::work::{Defect, Exit, Pace, Place, RingWork, Task};
+use super::work::{Defect, Exit, Pace, Place, RankWork, Task};
 
 /// What a finished operation moved, in bytes of payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct RingStats {
+pub(crate) struct RunStats {
     /// Sent to other ranks.
     pub(crate) bytes_sent: u64,
     /// Received from other ranks.
@@ -29,10 +29,10 @@ pub(crate) struct RingStats {
 
 /// Why an operation did not finish. The caller restores its buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum RingFailure {
+pub(crate) enum RunFailure {
     /// A lane that was still needed broke, stalled or carried what it should not. The link was
     /// reported; the master decides what becomes of the operation.
-    #[error("a lane of the ring was lost")]
+    #[error("a lane that was still needed was lost")]
     LaneLost,
     /// The plane was told to stop the operation, or is gone.
     #[error("the operation was stopped")]
@@ -42,7 +42,7 @@ pub(crate) enum RingFailure {
     Defect(Defect),
 }
 
-impl From<Defect> for RingFailure {
+impl From<Defect> for RunFailure {
     fn from(defect: Defect) -> Self {
         debug_assert!(false, "what is relied upon at {defect} is not so");
         Self::Defect(defect)
@@ -54,13 +54,13 @@ impl From<Defect> for RingFailure {
 /// From then on its frames arrive here, so it should be run soon, and dropped when it is not to be run:
 /// while it is not polled, frames of other operations that share its lanes wait behind its own.
 #[derive(Debug)]
-pub(crate) struct RingPort {
+pub(crate) struct OperationPort {
     pub(super) seq: Seq,
     pub(super) spec: CollectiveSpec,
     pub(super) algorithm: Algorithm,
-    /// `None`: this peer is in no ring.
+    /// `None`: this peer takes part in no operations.
     pub(super) place: Option<Place>,
-    pub(super) config: DataConfig,
+    pub(super) config: PlaneConfig,
     pub(super) pool: Arc<Pool>,
     pub(super) registry: Arc<Registry>,
     pub(super) stopped: Arc<AtomicBool>,
@@ -116,7 +116,7 @@ impl Sending {
     }
 }
 
-impl RingPort {
+impl OperationPort {
     /// Runs this rank's part until the whole result is in the buffers and everything that others need
     /// has gone into the lanes. A second call ends as stopped.
     ///
@@ -131,27 +131,27 @@ impl RingPort {
     /// Dropping the future gives the operation up; what was written then is in the backup.
     ///
     /// # Errors
-    /// [`RingFailure::LaneLost`]; [`RingFailure::Stopped`]; [`RingFailure::Defect`], also if a buffer is not
+    /// [`RunFailure::LaneLost`]; [`RunFailure::Stopped`]; [`RunFailure::Defect`], also if a buffer is not
     /// as long as the spec says or the element type does not go with the quantization (the caller checks both
     /// before it asks for the collective). What was written to an in-place buffer is in its backup.
     pub(crate) async fn run(
         &mut self,
-        mut buffers: RingBuffers<'_>,
-    ) -> Result<RingStats, RingFailure> {
+        mut buffers: UserBuffers<'_>,
+    ) -> Result<RunStats, RunFailure> {
         buffers.begin(0);
         let (Some((pass, inbox)), false) = (self.inbox.take(), self.is_stopped()) else {
-            return Err(RingFailure::Stopped);
+            return Err(RunFailure::Stopped);
         };
-        let place = self.place.ok_or(RingFailure::LaneLost)?;
+        let place = self.place.ok_or(RunFailure::LaneLost)?;
         let bytes = self.spec.count.checked_mul(self.spec.element.size() as u64);
         if !bytes.is_some_and(|bytes| buffers.hold(bytes)) {
-            return Err(RingFailure::Defect(Defect::here()));
+            return Err(RunFailure::Defect(Defect::here()));
         }
         if place.world == 1 || self.spec.count == 0 {
             buffers.keep_contribution();
-            return Ok(RingStats::default());
+            return Ok(RunStats::default());
         }
-        let (receiving, sending) = self.links.as_ref().ok_or(RingFailure::LaneLost)?;
+        let (receiving, sending) = self.links.as_ref().ok_or(RunFailure::LaneLost)?;
         let task = Task {
             seq: self.seq,
             spec: &self.spec,
@@ -160,8 +160,8 @@ impl RingPort {
         let exits: Vec<Exit> = sending.iter().map(Sending::exit).collect();
         let is_local = Sending::all_local(sending) && !pass.leaves_machine();
         let pace = self.pace(is_local);
-        let work = RingWork::new(task, place, pace, &exits, &self.pool);
-        let mut work = work.ok_or(RingFailure::Defect(Defect::here()))?;
+        let work = RankWork::new(task, place, pace, &exits, &self.pool);
+        let mut work = work.ok_or(RunFailure::Defect(Defect::here()))?;
         buffers.begin(work.slots());
         if buffers.note_losses() {
             work.note_lost_of_contribution(&mut buffers)?;

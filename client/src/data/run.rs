@@ -14,28 +14,28 @@ use pccl_core::id::Round;
 use pccl_core::topology::{LinkId, Way};
 use pccl_core::wire::FrameHeader;
 
-use super::buffers::RingBuffers;
+use super::buffers::UserBuffers;
 use super::gate::{Pass, Share};
 use super::lanes::{Arrival, RxWork, TxWork};
-use super::port::{Receiving, RingFailure, RingPort, RingStats, Sending};
+use super::port::{OperationPort, Receiving, RunFailure, RunStats, Sending};
 use super::receiving::RxLane;
 use super::registry::{Delivery, Inbox};
 use super::sending::TxLane;
 use super::stall::Stall;
-use super::work::{Incoming, Misfit, NotTaken, Outgoing, RingWork};
+use super::work::{Incoming, Misfit, NotTaken, Outgoing, RankWork};
 
 mod stalling;
 
 /// A run in progress. Dropping it gives the lanes to others, each at the boundary of a frame.
 pub(super) struct Run<'a, 'b> {
-    port: &'a RingPort,
+    port: &'a OperationPort,
     pass: &'a Pass,
-    work: RingWork,
-    buffers: RingBuffers<'b>,
+    work: RankWork,
+    buffers: UserBuffers<'b>,
     inbox: Inbox,
     ins: Vec<In<'a>>,
     outs: Vec<Out<'a>>,
-    stats: RingStats,
+    stats: RunStats,
     stall: Stall,
 }
 
@@ -57,12 +57,12 @@ struct Out<'a> {
 
 impl<'a, 'b> Run<'a, 'b> {
     pub(super) fn new(
-        (port, pass): (&'a RingPort, &'a Pass),
+        (port, pass): (&'a OperationPort, &'a Pass),
         (receiving, sending): (&'a [Receiving], &'a [Sending]),
-        work: RingWork,
-        buffers: RingBuffers<'b>,
+        work: RankWork,
+        buffers: UserBuffers<'b>,
         inbox: Inbox,
-    ) -> Result<Self, RingFailure> {
+    ) -> Result<Self, RunFailure> {
         let ins = receiving.iter().map(|from| In {
             from,
             lanes: (0..from.link.lanes()).map(|_| RxWork::default()).collect(),
@@ -83,7 +83,7 @@ impl<'a, 'b> Run<'a, 'b> {
             work,
             buffers,
             inbox,
-            stats: RingStats::default(),
+            stats: RunStats::default(),
         };
         run.work.set_share(Share::Nothing);
         for from in receiving {
@@ -112,10 +112,10 @@ impl<'a, 'b> Run<'a, 'b> {
         }
     }
 
-    fn go_on(&mut self, cx: &mut Context<'_>) -> Poll<Result<RingStats, RingFailure>> {
+    fn go_on(&mut self, cx: &mut Context<'_>) -> Poll<Result<RunStats, RunFailure>> {
         loop {
             if self.port.is_stopped() {
-                return Poll::Ready(Err(RingFailure::Stopped));
+                return Poll::Ready(Err(RunFailure::Stopped));
             }
             while let Poll::Ready(delivery) = self.inbox.poll_next(cx) {
                 self.delivered(delivery)?;
@@ -140,7 +140,7 @@ impl<'a, 'b> Run<'a, 'b> {
         }
     }
 
-    fn send_all(&mut self, cx: &mut Context<'_>) -> Result<bool, RingFailure> {
+    fn send_all(&mut self, cx: &mut Context<'_>) -> Result<bool, RunFailure> {
         let mut moved = false;
         for outlet in (0..).take(self.outs.len()) {
             moved |= self.send(outlet, cx)?;
@@ -148,7 +148,7 @@ impl<'a, 'b> Run<'a, 'b> {
         Ok(moved)
     }
 
-    fn delivered(&mut self, delivery: Delivery) -> Result<(), RingFailure> {
+    fn delivered(&mut self, delivery: Delivery) -> Result<(), RunFailure> {
         match delivery {
             Delivery::Frame(rx, header) => self.announced(rx, header),
             Delivery::Turn(tx) => {
@@ -163,7 +163,7 @@ impl<'a, 'b> Run<'a, 'b> {
             }
             Delivery::LaneEnded { link, built, lane } => self.lane_ended(link, built, lane),
             Delivery::LinkGone { link, built } => self.link_gone(link, built),
-            Delivery::Stop => Err(RingFailure::Stopped),
+            Delivery::Stop => Err(RunFailure::Stopped),
         }
     }
 
@@ -177,7 +177,7 @@ impl<'a, 'b> Run<'a, 'b> {
         }
     }
 
-    fn lane_ended(&self, link: LinkId, built: Round, lane: u16) -> Result<(), RingFailure> {
+    fn lane_ended(&self, link: LinkId, built: Round, lane: u16) -> Result<(), RunFailure> {
         match link.way {
             Way::In => match self.source(link, built) {
                 Some(from) => self.receiving_ended(from.rank, lane),
@@ -189,10 +189,10 @@ impl<'a, 'b> Run<'a, 'b> {
         }
     }
 
-    fn link_gone(&self, link: LinkId, built: Round) -> Result<(), RingFailure> {
+    fn link_gone(&self, link: LinkId, built: Round) -> Result<(), RunFailure> {
         match link.way {
             Way::In => match self.source(link, built) {
-                Some(from) if self.work.expects_from(from.rank) => Err(RingFailure::LaneLost),
+                Some(from) if self.work.expects_from(from.rank) => Err(RunFailure::LaneLost),
                 Some(_) | None => Ok(()),
             },
             Way::Out => self
@@ -208,30 +208,30 @@ impl<'a, 'b> Run<'a, 'b> {
     }
 
     /// Fails if an outlet is lost that is needed.
-    fn ended_unless(&self, is_lost: impl Fn(u16, &Out<'_>) -> bool) -> Result<(), RingFailure> {
+    fn ended_unless(&self, is_lost: impl Fn(u16, &Out<'_>) -> bool) -> Result<(), RunFailure> {
         let mut outs = (0..).zip(&self.outs);
         if outs.any(|(outlet, out)| is_lost(outlet, out)) {
-            return Err(RingFailure::LaneLost);
+            return Err(RunFailure::LaneLost);
         }
         Ok(())
     }
 
-    fn receiving_ended(&self, rank: u32, lane: u16) -> Result<(), RingFailure> {
+    fn receiving_ended(&self, rank: u32, lane: u16) -> Result<(), RunFailure> {
         if self.work.expects_on(rank, lane) {
-            return Err(RingFailure::LaneLost);
+            return Err(RunFailure::LaneLost);
         }
         Ok(())
     }
 
     /// A header of this operation, on a lane that is the operation's from here on.
-    fn announced(&mut self, rx: RxLane, header: FrameHeader) -> Result<(), RingFailure> {
+    fn announced(&mut self, rx: RxLane, header: FrameHeader) -> Result<(), RunFailure> {
         let number = rx.number();
         let mut ins = self.ins.iter_mut();
         let Some(link) = ins.find(|link| rx.comes_over(&link.from.link)) else {
             // Of a link that was replaced since, or that the plan does not use.
             rx.report_link();
             rx.go_home(header.length as usize);
-            return Err(RingFailure::LaneLost);
+            return Err(RunFailure::LaneLost);
         };
         let from = (link.from.rank, number);
         let announced = self.work.announce(from, &header, &mut self.buffers);
@@ -256,7 +256,7 @@ impl<'a, 'b> Run<'a, 'b> {
             NotTaken::Defect(defect) => Err(defect.into()),
             NotTaken::Misfit(_) => {
                 at_fault.link.report();
-                Err(RingFailure::LaneLost)
+                Err(RunFailure::LaneLost)
             }
         }
     }
@@ -267,7 +267,7 @@ impl<'a, 'b> Run<'a, 'b> {
         at: usize,
         number: u16,
         cx: &mut Context<'_>,
-    ) -> Result<bool, RingFailure> {
+    ) -> Result<bool, RunFailure> {
         let link = self.ins.get_mut(at);
         let lane = link.and_then(|link| {
             let lane = link.lanes.get_mut(usize::from(number))?;
@@ -298,7 +298,7 @@ impl<'a, 'b> Run<'a, 'b> {
     }
 
     /// The next header on a lane of this operation, for whomever.
-    fn headed(&mut self, rx: RxLane, header: FrameHeader) -> Result<(), RingFailure> {
+    fn headed(&mut self, rx: RxLane, header: FrameHeader) -> Result<(), RunFailure> {
         if header.seq == self.port.seq {
             return self.announced(rx, header);
         }
@@ -307,7 +307,7 @@ impl<'a, 'b> Run<'a, 'b> {
     }
 
     /// A frame is there, whole.
-    fn arrived(&mut self, frame: Incoming) -> Result<(), RingFailure> {
+    fn arrived(&mut self, frame: Incoming) -> Result<(), RunFailure> {
         self.stats.bytes_received += frame.length() as u64;
         let was_local = self.work.is_local();
         self.work.accept(frame, &mut self.buffers)?;
@@ -318,7 +318,7 @@ impl<'a, 'b> Run<'a, 'b> {
     }
 
     /// Sends what the lane takes, up to the end of a frame. Did anything move?
-    fn send(&mut self, outlet: u16, cx: &mut Context<'_>) -> Result<bool, RingFailure> {
+    fn send(&mut self, outlet: u16, cx: &mut Context<'_>) -> Result<bool, RunFailure> {
         let Some(out) = self.outs.get_mut(usize::from(outlet)) else {
             return Ok(false);
         };
@@ -351,7 +351,7 @@ impl<'a, 'b> Run<'a, 'b> {
                     slot.end();
                 }
                 self.port.registry.lane_ended(&to.link, number);
-                return Err(RingFailure::LaneLost);
+                return Err(RunFailure::LaneLost);
             }
         }
         Ok(true)
@@ -368,7 +368,7 @@ impl<'a, 'b> Run<'a, 'b> {
 }
 
 impl Future for Run<'_, '_> {
-    type Output = Result<RingStats, RingFailure>;
+    type Output = Result<RunStats, RunFailure>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         self.get_mut().go_on(cx)

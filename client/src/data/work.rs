@@ -121,7 +121,7 @@ impl Task<'_> {
 }
 
 /// What is left to do for one operation.
-pub(super) struct RingWork {
+pub(super) struct RankWork {
     seq: Seq,
     sums: Sums,
     coding: Option<Coding>,
@@ -138,7 +138,7 @@ pub(super) struct RingWork {
     scratch: Scratch,
 }
 
-impl RingWork {
+impl RankWork {
     /// The work of one operation. `None` where the quantization does not go with the element type or the
     /// algorithm, or the plan sends to a rank that is not among the exits.
     pub(super) fn new(

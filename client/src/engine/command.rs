@@ -8,7 +8,7 @@ use pccl_core::topology::Topology;
 use pccl_core::transport::Lane;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::data::RingPort;
+use crate::data::OperationPort;
 use crate::progress::Progress;
 
 /// From a call to the engine.
@@ -54,7 +54,7 @@ pub(crate) enum Caller {
 /// What a collective's call hears, in order: at most one `Run`, then `Ended`.
 #[derive(Debug)]
 pub(crate) enum CollectiveEvent {
-    Run { seq: Seq, port: Box<RingPort> },
+    Run { seq: Seq, port: Box<OperationPort> },
     Ended(Result<Committed, CallError>),
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use pccl_core::element::CollectiveSpec;
 use pccl_core::id::{PeerId, Round, Seq};
 use pccl_core::messages::{ToMaster, ToPeer};
-use pccl_core::peer::{AdoptedLink, PeerInput, PeerTimer};
+use pccl_core::peer::{AdoptedLanes, AdoptedLink, PeerInput, PeerTimer};
 use pccl_core::plan::Algorithm;
 use pccl_core::shared_state::{SyncPlan, SyncRole};
 use pccl_core::timers::{PAUSE, TimerQueue};
@@ -23,7 +23,7 @@ use super::probe::{Measurement, Probing};
 use super::upkeep::Upkeep;
 use super::wiring::{Wired, Wiring};
 use crate::calls::View;
-use crate::data::{DataConfig, DataEvent, DataPlane, RingPort};
+use crate::data::{DataPlane, LanesInUse, LinkBroke, LinkInUse, OperationPort, PlaneConfig, Ranks};
 use crate::progress::Sensor;
 
 /// How long leaving may take: the master has to be told, but nobody waits long for one that is gone.
@@ -34,7 +34,7 @@ pub(super) struct Live {
     control: Control,
     timers: TimerQueue<PeerTimer, Instant>,
     pub(super) data: DataPlane,
-    data_events: mpsc::UnboundedReceiver<DataEvent>,
+    data_events: mpsc::UnboundedReceiver<LinkBroke>,
     door: Door,
     wiring: Option<Wiring>,
     probing: Option<Probing>,
@@ -51,7 +51,7 @@ pub(super) struct Live {
 pub(super) enum Happened {
     Said(Result<ToPeer, ControlError>),
     NotWritten(LaneError),
-    Data(DataEvent),
+    Data(LinkBroke),
     Knocked(Knock),
     Wired(Wired),
     Measured(Measurement),
@@ -65,7 +65,7 @@ impl Live {
         transport: Arc<dyn Transport>,
         view: watch::Sender<View>,
         seed: u64,
-        data: DataConfig,
+        data: PlaneConfig,
         upkeep: Upkeep,
     ) -> Self {
         let (events, data_events) = mpsc::unbounded_channel();
@@ -206,7 +206,7 @@ impl Live {
         seq: Seq,
         spec: CollectiveSpec,
         algorithm: Algorithm,
-    ) -> RingPort {
+    ) -> OperationPort {
         self.upkeep.used();
         self.data.begin(seq, spec, algorithm)
     }
@@ -252,7 +252,8 @@ impl Live {
     /// Makes a ring the one in use.
     pub(super) fn adopt(&mut self, topology: Topology, links: &[AdoptedLink]) {
         self.wiring = None;
-        self.data.adopt(&topology, self.me, links);
+        let links: Vec<LinkInUse> = links.iter().map(in_use).collect();
+        self.data.adopt(ranks(&topology, self.me), &links);
         tracing::debug!(
             target: "pccl::event",
             kind = "connected",
@@ -312,8 +313,22 @@ impl Live {
     }
 }
 
-fn broke(event: DataEvent) -> PeerInput {
-    let DataEvent::LinkBroke { link, built } = event;
+/// The ranks of a topology are the places in its ring.
+fn ranks(topology: &Topology, me: PeerId) -> Option<Ranks> {
+    Ranks::new(topology.ring.0.clone(), me, topology.lanes)
+}
+
+const fn in_use(adopted: &AdoptedLink) -> LinkInUse {
+    let AdoptedLink { link, lanes } = *adopted;
+    let lanes = match lanes {
+        AdoptedLanes::Keep => LanesInUse::Standing,
+        AdoptedLanes::Use(built) => LanesInUse::Installed(built),
+    };
+    LinkInUse { link, lanes }
+}
+
+fn broke(broke: LinkBroke) -> PeerInput {
+    let LinkBroke { link, built } = broke;
     PeerInput::LinkBroke { link, built }
 }
 

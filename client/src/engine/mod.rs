@@ -45,7 +45,7 @@ use pccl_recording::Recorded;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::calls::{Backups, View};
-use crate::data::DataConfig;
+use crate::data::PlaneConfig;
 use callers::Callers;
 use live::{Happened, Live};
 use upkeep::Upkeep;
@@ -62,7 +62,7 @@ pub(crate) struct EngineParts {
     pub(crate) commands: mpsc::UnboundedReceiver<Command>,
     pub(crate) view: watch::Sender<View>,
     pub(crate) seed: u64,
-    pub(crate) data: DataConfig,
+    pub(crate) data: PlaneConfig,
     pub(crate) backups: Arc<Backups>,
     /// How long memory is kept for the next collective.
     pub(crate) keep: Duration,

@@ -3,13 +3,13 @@
 use std::task::Context;
 
 use super::super::gate::Share;
-use super::super::port::{Receiving, RingFailure};
+use super::super::port::{Receiving, RunFailure};
 use super::super::stall::{Moves, Verdict};
 use super::{In, Run};
 
 impl Run<'_, '_> {
     /// Nothing moves: for too long?
-    pub(super) fn look(&mut self, cx: &mut Context<'_>) -> Result<(), RingFailure> {
+    pub(super) fn look(&mut self, cx: &mut Context<'_>) -> Result<(), RunFailure> {
         while self.stall.poll_look(cx).is_ready() {
             let moves = self.moves();
             let leaving = self.outs.iter().map(|out| out.work.left_so_far());
@@ -60,7 +60,7 @@ impl Run<'_, '_> {
     }
 
     /// Reports the links that were waited for.
-    fn stalled(&self, verdict: Verdict, misled: bool) -> RingFailure {
+    fn stalled(&self, verdict: Verdict, misled: bool) -> RunFailure {
         tracing::debug!(seq = %self.port.seq, ?verdict, misled, "an operation stalled");
         for (outlet, out) in (0..).zip(&self.outs) {
             let is_starved = verdict.is_starved && self.work.waits_to_send(outlet);
@@ -75,7 +75,7 @@ impl Run<'_, '_> {
                 }
             }
         }
-        RingFailure::LaneLost
+        RunFailure::LaneLost
     }
 
     /// Of ranks that send what they have without waiting for others, those that have not are to blame. If all

@@ -1,16 +1,15 @@
 //! Which lanes become a link: those that the order names, whatever else was connected.
 
 use pccl_core::element::{ElementType, ReduceOp};
-use pccl_core::id::{PeerId, Round, Seq};
-use pccl_core::peer::{AdoptedLanes, AdoptedLink};
+use pccl_core::id::{Round, Seq};
 use tokio::io::AsyncReadExt;
 use tokio::test;
 
-use super::super::DataEvent;
+use super::super::{LanesInUse, LinkBroke, LinkInUse};
 use super::reference::{expected, inputs};
 use super::support::{
-    AROUND, Member, both, built_in, from, in_time, lanes, raw_lane, ring, run_all, spec, to,
-    topology, turns,
+    AROUND, Member, both, built_in, from, in_time, lanes, ranks, raw_lane, ring, run_all, spec, to,
+    turns,
 };
 
 /// The round of an attempt after the one in which the standing edges were built.
@@ -44,9 +43,8 @@ async fn lanes_to_a_newcomer_that_was_lost_do_not_replace_those_that_stand() {
     members[1].plane.install(from(2), LATER, from_newcomer);
 
     for (rank, member) in members.iter_mut().enumerate() {
-        let me = PeerId(rank as u64);
-        let kept = both(rank, 2, AdoptedLanes::Keep);
-        member.plane.adopt(&topology(2, 2), me, &kept);
+        let kept = both(rank, 2, LanesInUse::Standing);
+        member.plane.adopt(ranks(rank, 2, 2), &kept);
     }
 
     reduces(&mut members, Seq(1)).await;
@@ -62,10 +60,10 @@ async fn lanes_that_are_not_meant_are_closed_when_the_ring_stands() {
         others.push(other_end);
     }
     let link = to(1);
-    let lanes = AdoptedLanes::Keep;
-    let links = [AdoptedLink { link, lanes }];
+    let lanes = LanesInUse::Standing;
+    let links = [LinkInUse { link, lanes }];
 
-    members[0].plane.adopt(&topology(2, 1), PeerId(0), &links);
+    members[0].plane.adopt(ranks(0, 2, 1), &links);
 
     for mut other in others {
         let read = in_time(other.read(&mut [0])).await;
@@ -79,21 +77,19 @@ async fn one_link_is_kept_while_the_other_one_is_replaced() {
     let (sending, receiving) = lanes(3);
     members[0].plane.install(to(1), LATER, sending);
     members[1].plane.install(from(0), LATER, receiving);
-    let kept = |link| AdoptedLink {
+    let kept = |link| LinkInUse {
         link,
-        lanes: AdoptedLanes::Keep,
+        lanes: LanesInUse::Standing,
     };
-    let used = |link| AdoptedLink {
+    let used = |link| LinkInUse {
         link,
-        lanes: AdoptedLanes::Use(LATER),
+        lanes: LanesInUse::Installed(LATER),
     };
     let sender = [used(to(1)), kept(from(1))];
     let receiver = [kept(to(0)), used(from(0))];
 
-    members[0].plane.adopt(&topology(2, 3), PeerId(0), &sender);
-    members[1]
-        .plane
-        .adopt(&topology(2, 3), PeerId(1), &receiver);
+    members[0].plane.adopt(ranks(0, 2, 3), &sender);
+    members[1].plane.adopt(ranks(1, 2, 3), &receiver);
     turns(100).await;
 
     reduces(&mut members, Seq(1)).await;
@@ -112,9 +108,9 @@ async fn a_link_that_is_to_be_used_and_is_not_here_counts_as_broken() {
 
     let never_built = Round(3);
     let links = built_in(0, 2, never_built);
-    members[0].plane.adopt(&topology(2, 1), PeerId(0), &links);
+    members[0].plane.adopt(ranks(0, 2, 1), &links);
 
-    let broken = [to(1), from(1)].map(|link| DataEvent::LinkBroke {
+    let broken = [to(1), from(1)].map(|link| LinkBroke {
         link,
         built: never_built,
     });

@@ -5,7 +5,7 @@ use pccl_core::id::Seq;
 use pccl_core::plan::{Algorithm, Reach};
 use tokio::test;
 
-use super::super::{RingBuffers, RingStats};
+use super::super::{RunStats, UserBuffers};
 use super::reference::{OPS, expected, inputs, random_bits};
 use super::support::{AROUND, all_end_right, in_time, ring, run_all, spec, uneven_ring};
 use crate::progress::Sensor;
@@ -115,7 +115,7 @@ async fn out_of_place_the_contribution_is_only_read() {
         let mut port = member.plane.begin(Seq(1), spec, AROUND);
         tokio::spawn(async move {
             let mut dst = vec![0xAA; src.len()];
-            let buffers = RingBuffers::Into {
+            let buffers = UserBuffers::Into {
                 src: &src,
                 dst: &mut dst,
             };
@@ -145,7 +145,7 @@ async fn each_rank_moves_twice_its_share_of_the_buffer_and_no_more() {
 
     let ended = run_all(ports.collect(), &inputs).await;
 
-    let share = RingStats {
+    let share = RunStats {
         bytes_sent: 2 * 3 * 10_000,
         bytes_received: 2 * 3 * 10_000,
     };
@@ -263,7 +263,7 @@ async fn buffers_that_travel_whole_end_with_the_same_bits_where_the_order_of_add
 
     let ended = run_all(ports.collect(), &inputs).await;
 
-    let whole = RingStats {
+    let whole = RunStats {
         bytes_sent: 4 * 40_000,
         bytes_received: 4 * 40_000,
     };

@@ -5,7 +5,7 @@ use pccl_core::id::Seq;
 use pccl_core::plan::{Algorithm, Reach};
 use tokio::test;
 
-use super::super::{DataConfig, DataEvent, RingFailure, RingStats};
+use super::super::{LinkBroke, PlaneConfig, RunFailure, RunStats};
 use super::reference::{expected, inputs, random_bits};
 use super::support::{
     AROUND, BUILT, Member, all_end_right, from, in_time, mesh, run_all, run_in_place, spec, to,
@@ -52,7 +52,7 @@ async fn a_direct_exchange_moves_no_more_bytes_than_a_ring() {
 
     let ended = run_all(ports.collect(), &inputs).await;
 
-    let moved = RingStats {
+    let moved = RunStats {
         bytes_sent: 2 * 3 * 1000,
         bytes_received: 2 * 3 * 1000,
     };
@@ -107,7 +107,7 @@ async fn whoever_is_interrupted_has_its_buffer_as_it_was() {
         for (running, input) in running.into_iter().zip(&inputs) {
             let mut ended = in_time(running).await.unwrap();
             if ended.outcome.is_err() {
-                assert_eq!(ended.outcome, Err(RingFailure::Stopped));
+                assert_eq!(ended.outcome, Err(RunFailure::Stopped));
                 written += usize::from(ended.data != *input);
                 ended.backup.restore(&mut ended.data);
                 assert!(ended.data == *input, "stopped after {moment} turns");
@@ -133,13 +133,13 @@ async fn a_rank_that_dies_ends_the_exchange_of_the_others_with_their_buffers_as_
 
     for (running, input) in running.into_iter().zip(&inputs) {
         let mut ended = in_time(running).await.unwrap();
-        assert_eq!(ended.outcome, Err(RingFailure::LaneLost));
+        assert_eq!(ended.outcome, Err(RunFailure::LaneLost));
         ended.backup.restore(&mut ended.data);
         assert!(ended.data == *input);
     }
     for member in &mut members {
         let reports = member.reports();
-        let of_dead = [to(3), from(3)].map(|link| DataEvent::LinkBroke { link, built: BUILT });
+        let of_dead = [to(3), from(3)].map(|link| LinkBroke { link, built: BUILT });
         assert!(
             reports.iter().all(|event| of_dead.contains(event)),
             "{reports:?}"
@@ -161,11 +161,11 @@ async fn of_ranks_that_wait_for_each_other_the_one_that_sends_nothing_is_reporte
     }
 
     for running in running {
-        let ended = tokio::time::timeout(3 * DataConfig::default().stall, running).await;
-        assert_eq!(ended.unwrap().unwrap().outcome, Err(RingFailure::LaneLost));
+        let ended = tokio::time::timeout(3 * PlaneConfig::default().stall, running).await;
+        assert_eq!(ended.unwrap().unwrap().outcome, Err(RunFailure::LaneLost));
     }
     let link = from(3);
-    let broke = DataEvent::LinkBroke { link, built: BUILT };
+    let broke = LinkBroke { link, built: BUILT };
     let reports = |member: &mut Member| member.reports();
     for member in members.iter_mut().take(3) {
         assert_eq!(reports(member), [broke]);
@@ -180,6 +180,6 @@ async fn without_all_links_nothing_is_exchanged_directly() {
 
     let ended = in_time(run_in_place(port, vec![1; 100])).await;
 
-    assert_eq!(ended.outcome, Err(RingFailure::LaneLost));
+    assert_eq!(ended.outcome, Err(RunFailure::LaneLost));
     assert!(ended.data.iter().all(|byte| *byte == 1));
 }

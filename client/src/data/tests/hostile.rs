@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::test;
 use tokio::time::Instant;
 
-use super::super::RingFailure;
+use super::super::RunFailure;
 use super::support::{
     AROUND, Alone, Ended, broke, from, in_time, run_in_place, small_frames, spec, turns,
 };
@@ -155,7 +155,7 @@ async fn a_frame_that_does_not_fit_the_plan_fails_the_operation_and_is_not_writt
 
         let ended = run(&mut alone, sum()).await;
 
-        assert_eq!(ended.outcome, Err(RingFailure::LaneLost), "{what}");
+        assert_eq!(ended.outcome, Err(RunFailure::LaneLost), "{what}");
         assert_eq!(ended.data, [1; 2 * COUNT], "{what}");
         assert_eq!(alone.member.reports(), [broke(from(1))], "{what}");
     }
@@ -177,7 +177,7 @@ async fn a_frame_longer_than_frames_are_fails_the_operation_before_it_arrives() 
 
     let ended = in_time(run_in_place(port, vec![1; 2 * half])).await;
 
-    assert_eq!(ended.outcome, Err(RingFailure::LaneLost));
+    assert_eq!(ended.outcome, Err(RunFailure::LaneLost));
     assert_eq!(alone.member.reports(), [broke(from(1))]);
 }
 
@@ -189,7 +189,7 @@ async fn a_frame_sent_twice_fails_the_operation() {
 
     let mut ended = run(&mut alone, sum()).await;
 
-    assert_eq!(ended.outcome, Err(RingFailure::LaneLost));
+    assert_eq!(ended.outcome, Err(RunFailure::LaneLost));
     ended.backup.restore(&mut ended.data);
     assert_eq!(ended.data, [1; 2 * COUNT]);
 }
@@ -210,7 +210,7 @@ async fn a_header_that_cannot_be_understood_ends_the_lane() {
 
         let ended = run(&mut alone, sum()).await;
 
-        assert_eq!(ended.outcome, Err(RingFailure::LaneLost));
+        assert_eq!(ended.outcome, Err(RunFailure::LaneLost));
         assert_eq!(alone.member.reports(), [broke(from(1))]);
     }
 }
@@ -226,7 +226,7 @@ async fn a_frame_of_an_operation_that_never_comes_ends_as_a_stall() {
 
     let ended = run(&mut alone, sum()).await;
 
-    assert_eq!(ended.outcome, Err(RingFailure::LaneLost));
+    assert_eq!(ended.outcome, Err(RunFailure::LaneLost));
     assert_eq!(alone.member.reports(), [broke(from(1))]);
 }
 
@@ -245,7 +245,7 @@ async fn a_lane_that_ends_in_the_middle_of_a_frame_fails_the_operation() {
 
         assert_eq!(
             ended.outcome,
-            Err(RingFailure::LaneLost),
+            Err(RunFailure::LaneLost),
             "after {sent} bytes"
         );
         assert_eq!(begun.elapsed(), Duration::ZERO, "it waited for a stall");
@@ -265,7 +265,7 @@ async fn a_lane_that_ended_before_the_operation_began_fails_it_at_once() {
     let ended = run(&mut alone, sum()).await;
 
     assert_eq!(report, Some(broke(from(1))));
-    assert_eq!(ended.outcome, Err(RingFailure::LaneLost));
+    assert_eq!(ended.outcome, Err(RunFailure::LaneLost));
     assert_eq!(begun.elapsed(), Duration::ZERO, "it waited for a stall");
 }
 
@@ -311,6 +311,6 @@ async fn buffers_of_another_length_than_the_spec_says_are_refused() {
     let longer = spec(ReduceOp::Sum, ElementType::U16, COUNT + 1);
     let ended = run(&mut alone, longer).await;
 
-    assert!(matches!(ended.outcome, Err(RingFailure::Defect(_))));
+    assert!(matches!(ended.outcome, Err(RunFailure::Defect(_))));
     assert_eq!(alone.member.reports(), []);
 }

@@ -5,18 +5,17 @@ use std::pin::pin;
 use std::time::Duration;
 
 use pccl_core::element::{ElementType, ReduceOp};
-use pccl_core::id::{PeerId, Round, Seq};
-use pccl_core::peer::AdoptedLanes;
+use pccl_core::id::{Round, Seq};
 use pccl_core::wire::{FRAME_HEADER_BYTES, FrameHeader};
 use tokio::io::AsyncReadExt;
 use tokio::test;
 use tokio::time::Instant;
 
-use super::super::{DataConfig, DataEvent, RingFailure};
+use super::super::{LanesInUse, LinkBroke, PlaneConfig, RunFailure};
 use super::reference::{expected, inputs};
 use super::support::{
     AROUND, Alone, BUILT, Ended, LANE_BYTES, Member, adopt, both, broke, built_in, from, in_time,
-    lanes, raw_lane, ring, run_all, run_in_place, small_frames, spec, to, topology, turns,
+    lanes, ranks, raw_lane, ring, run_all, run_in_place, small_frames, spec, to, turns,
 };
 
 const COUNT: usize = 50_000;
@@ -55,8 +54,8 @@ async fn an_operation_stopped_at_any_moment_is_undone_and_the_lanes_serve_the_ne
         members[1].plane.stop(seq);
         let other = in_time(other).await;
 
-        assert_eq!(one.outcome, Err(RingFailure::Stopped));
-        assert_eq!(other.outcome, Err(RingFailure::Stopped));
+        assert_eq!(one.outcome, Err(RunFailure::Stopped));
+        assert_eq!(other.outcome, Err(RunFailure::Stopped));
         written += usize::from(one.data != inputs[0]);
         one.backup.restore(&mut one.data);
         assert!(one.data == inputs[0], "stopped after {moment} turns");
@@ -77,8 +76,8 @@ async fn an_operation_stopped_at_any_moment_is_undone_and_the_lanes_serve_the_ne
 
 #[test(start_paused = true)]
 async fn a_frame_that_has_begun_to_leave_is_finished_after_the_stop() {
-    let mut alone = Alone::new(DataConfig {
-        ..DataConfig::default()
+    let mut alone = Alone::new(PlaneConfig {
+        ..PlaneConfig::default()
     });
     let spec = spec(ReduceOp::Sum, ElementType::U8, 10 * LANE_BYTES);
     let port = alone.member.plane.begin(Seq(1), spec, AROUND);
@@ -91,7 +90,7 @@ async fn a_frame_that_has_begun_to_leave_is_finished_after_the_stop() {
     let mut rest = vec![0; FRAME_HEADER_BYTES + 5 * LANE_BYTES - half.len()];
     in_time(alone.to_next.read_exact(&mut rest)).await.unwrap();
 
-    assert_eq!(ended.outcome, Err(RingFailure::Stopped));
+    assert_eq!(ended.outcome, Err(RunFailure::Stopped));
     assert!(rest.iter().all(|byte| *byte == 1));
     let port = alone.member.plane.begin(Seq(2), spec, AROUND);
     let running = tokio::spawn(run_in_place(port, vec![1; 10 * LANE_BYTES]));
@@ -114,7 +113,7 @@ async fn an_operation_that_waits_is_stopped_at_once() {
         members[0].plane.stop(seq);
 
         let ended = in_time(waiting).await.unwrap();
-        assert_eq!(ended.outcome, Err(RingFailure::Stopped));
+        assert_eq!(ended.outcome, Err(RunFailure::Stopped));
         assert_eq!(begun.elapsed(), Duration::ZERO);
     }
 }
@@ -128,7 +127,7 @@ async fn an_operation_stopped_before_it_runs_does_not_run() {
     members[0].plane.stop(Seq(1));
     let ended = in_time(run_in_place(port, vec![1; 100])).await;
 
-    assert_eq!(ended.outcome, Err(RingFailure::Stopped));
+    assert_eq!(ended.outcome, Err(RunFailure::Stopped));
 }
 
 #[test(start_paused = true)]
@@ -180,11 +179,11 @@ async fn a_rank_lost_in_the_middle_is_reported_by_both_neighbours() {
 
     assert_eq!(
         in_time(lost).await.unwrap().outcome,
-        Err(RingFailure::Stopped)
+        Err(RunFailure::Stopped)
     );
     for (survivor, input) in survivors.into_iter().zip(&inputs) {
         let mut ended = in_time(survivor).await.unwrap();
-        assert_eq!(ended.outcome, Err(RingFailure::LaneLost));
+        assert_eq!(ended.outcome, Err(RunFailure::LaneLost));
         ended.backup.restore(&mut ended.data);
         assert!(ended.data == *input);
     }
@@ -221,7 +220,7 @@ async fn an_operation_over_a_broken_link_fails_at_once() {
     let port = members[0].plane.begin(Seq(1), spec, AROUND);
     let ended = in_time(run_in_place(port, vec![0; 100])).await;
 
-    assert_eq!(ended.outcome, Err(RingFailure::LaneLost));
+    assert_eq!(ended.outcome, Err(RunFailure::LaneLost));
     assert_eq!(begun.elapsed(), Duration::ZERO);
 }
 
@@ -234,8 +233,8 @@ async fn a_silent_neighbour_is_given_up_after_the_stall_time() {
     let port = members[0].plane.begin(Seq(1), spec, AROUND);
     let mut ended = in_time(run_in_place(port, vec![1; 100])).await;
 
-    assert_eq!(ended.outcome, Err(RingFailure::LaneLost));
-    assert!(begun.elapsed() >= DataConfig::default().stall);
+    assert_eq!(ended.outcome, Err(RunFailure::LaneLost));
+    assert!(begun.elapsed() >= PlaneConfig::default().stall);
     assert_eq!(members[0].reports(), [broke(from(1))]);
     ended.backup.restore(&mut ended.data);
     assert_eq!(ended.data, [1; 100]);
@@ -249,7 +248,7 @@ async fn a_neighbour_that_does_not_read_is_given_up_after_the_stall_time() {
     let port = members[0].plane.begin(Seq(1), spec, AROUND);
     let ended = in_time(run_in_place(port, vec![1; 100_000])).await;
 
-    assert_eq!(ended.outcome, Err(RingFailure::LaneLost));
+    assert_eq!(ended.outcome, Err(RunFailure::LaneLost));
     assert!(members[0].reports().contains(&broke(to(1))));
 }
 
@@ -267,7 +266,7 @@ async fn a_lane_that_takes_nothing_is_reported_though_its_operation_was_stopped(
     assert_eq!(report, Some(broke(to(1))));
     assert_eq!(
         in_time(running).await.unwrap().outcome,
-        Err(RingFailure::Stopped)
+        Err(RunFailure::Stopped)
     );
 }
 
@@ -313,10 +312,10 @@ async fn a_link_taken_out_of_use_fails_who_still_needs_it_and_is_not_reported() 
     turns(10).await;
     let begun = Instant::now();
 
-    members[0].plane.adopt(&topology(1, 1), PeerId(0), &[]);
+    members[0].plane.adopt(ranks(0, 1, 1), &[]);
     let ended = in_time(running).await.unwrap();
 
-    assert_eq!(ended.outcome, Err(RingFailure::LaneLost));
+    assert_eq!(ended.outcome, Err(RunFailure::LaneLost));
     assert_eq!(begun.elapsed(), Duration::ZERO);
     assert_eq!(members[0].reports(), []);
 }
@@ -332,8 +331,8 @@ async fn abandoned_lanes_are_dropped_and_the_standing_ones_stay() {
     let mut byte = [0];
     let read = tokio::io::AsyncReadExt::read(&mut other_end, &mut byte).await;
     assert_eq!(read.unwrap(), 0, "the lane is still open");
-    let kept = both(0, 2, AdoptedLanes::Keep);
-    members[0].plane.adopt(&topology(2, 1), PeerId(0), &kept);
+    let kept = both(0, 2, LanesInUse::Standing);
+    members[0].plane.adopt(ranks(0, 2, 1), &kept);
     let inputs = inputs(ElementType::U8, 100, 2);
     let spec = spec(ReduceOp::Sum, ElementType::U8, 100);
     let ports = members
@@ -345,19 +344,17 @@ async fn abandoned_lanes_are_dropped_and_the_standing_ones_stay() {
 
 #[test(start_paused = true)]
 async fn the_wrong_direction_of_a_link_must_stay_silent() {
-    let mut member = Member::new(DataConfig::default());
+    let mut member = Member::new(PlaneConfig::default());
     let (to_next, mut next) = raw_lane();
     let (from_previous, _previous) = raw_lane();
     member.plane.install(to(1), BUILT, vec![to_next]);
     member.plane.install(from(1), BUILT, vec![from_previous]);
-    member
-        .plane
-        .adopt(&topology(2, 1), PeerId(0), &built_in(0, 2, BUILT));
+    member.plane.adopt(ranks(0, 2, 1), &built_in(0, 2, BUILT));
 
     tokio::io::AsyncWriteExt::write_all(&mut next, &[1])
         .await
         .unwrap();
 
-    let report: Option<DataEvent> = in_time(member.events.recv()).await;
+    let report: Option<LinkBroke> = in_time(member.events.recv()).await;
     assert_eq!(report, Some(broke(to(1))));
 }

@@ -4,7 +4,7 @@ use pccl_core::element::{ElementType, ReduceOp};
 use pccl_core::id::Seq;
 use tokio::test;
 
-use super::super::{DataConfig, RingFailure};
+use super::super::{PlaneConfig, RunFailure};
 use super::reference::{expected, inputs};
 use super::support::{
     AROUND, Member, in_time, local_ring, ring, ring_of, run_in_place, small_frames, spec, stand,
@@ -54,7 +54,7 @@ async fn overtakes(mut members: Vec<Member>, count: usize) {
 
 #[test(start_paused = true)]
 async fn operations_beyond_the_limit_wait_for_those_before_them_in_whatever_order_they_are_run() {
-    let config = DataConfig {
+    let config = PlaneConfig {
         concurrent: 2,
         ..small_frames()
     };
@@ -85,7 +85,7 @@ async fn operations_beyond_the_limit_wait_for_those_before_them_in_whatever_orde
 
 #[test(start_paused = true)]
 async fn an_operation_that_waits_for_its_turn_is_stopped_at_once_and_gives_way_when_dropped() {
-    let config = DataConfig {
+    let config = PlaneConfig {
         concurrent: 1,
         ..small_frames()
     };
@@ -108,7 +108,7 @@ async fn an_operation_that_waits_for_its_turn_is_stopped_at_once_and_gives_way_w
     let third = in_time(third).await.unwrap();
     let neighbour = in_time(neighbour).await.unwrap();
 
-    assert_eq!(second.outcome, Err(RingFailure::Stopped));
+    assert_eq!(second.outcome, Err(RunFailure::Stopped));
     assert!(third.outcome.is_ok() && neighbour.outcome.is_ok());
     assert_eq!(third.data, neighbour.data);
 }
@@ -116,7 +116,7 @@ async fn an_operation_that_waits_for_its_turn_is_stopped_at_once_and_gives_way_w
 #[test(start_paused = true)]
 async fn peers_may_differ_in_how_many_operations_contribute_at_a_time() {
     let member = |concurrent| {
-        Member::new(DataConfig {
+        Member::new(PlaneConfig {
             concurrent,
             ..small_frames()
         })

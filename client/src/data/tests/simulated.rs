@@ -10,7 +10,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::super::pool::Pool;
-use super::super::work::{Exit, HELD_MAX, Outgoing, Pace, Place, RingWork};
+use super::super::work::{Exit, HELD_MAX, Outgoing, Pace, Place, RankWork};
 use super::reference::{expected, inputs};
 use super::support::spec;
 use super::worker::Worker;
@@ -110,7 +110,7 @@ impl Rank {
     fn send(&mut self, lane: u16) {
         if let Some(out) = self.leaving[usize::from(lane)].take() {
             let (work, buffers) = self.worker.parts();
-            let payload = RingWork::payload(&out, &buffers).unwrap().to_vec();
+            let payload = RankWork::payload(&out, &buffers).unwrap().to_vec();
             self.lanes[usize::from(lane)].push_back((out.header, payload));
             work.has_left(lane, out);
         }

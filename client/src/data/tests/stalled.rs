@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use tokio::test;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::super::DataEvent;
+use super::super::LinkBroke;
 use super::support::{
     AROUND, BUILT, Ended, Member, adopt, broke, from, raw_lane, run_in_place, small_frames, spec,
     to,
@@ -65,7 +65,7 @@ fn run_all(members: &mut [Member], bytes: usize) -> Vec<JoinHandle<Ended>> {
 }
 
 /// What has been reported, by rank.
-fn reports(members: &mut [Member]) -> Vec<Vec<DataEvent>> {
+fn reports(members: &mut [Member]) -> Vec<Vec<LinkBroke>> {
     members.iter_mut().map(Member::reports).collect()
 }
 

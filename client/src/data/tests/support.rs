@@ -6,16 +6,18 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
-use pccl_core::id::{Epoch, PeerId, Round, Seq};
-use pccl_core::peer::{AdoptedLanes, AdoptedLink};
+use pccl_core::id::{PeerId, Round, Seq};
 use pccl_core::plan::Algorithm;
-use pccl_core::topology::{LinkId, Ring, Topology, WorldSizes};
+use pccl_core::topology::LinkId;
 use pccl_core::transport::{Lane, LaneError, LaneRx, LaneTx};
 use pccl_core::wire::FrameHeader;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, ReadHalf, WriteHalf};
 use tokio::sync::mpsc;
 
-use super::super::{Backup, DataConfig, DataEvent, DataPlane, RingBuffers, RingFailure, RingPort};
+use super::super::{
+    Backup, DataPlane, LanesInUse, LinkBroke, LinkInUse, OperationPort, PlaneConfig, Ranks,
+    RunFailure, UserBuffers,
+};
 use super::reference::{OPS, expected, inputs};
 
 /// Bytes that a lane in memory holds.
@@ -110,11 +112,11 @@ pub(super) fn lanes(count: u16) -> (Vec<Lane>, Vec<Lane>) {
 /// One peer of a ring.
 pub(super) struct Member {
     pub(super) plane: DataPlane,
-    pub(super) events: mpsc::UnboundedReceiver<DataEvent>,
+    pub(super) events: mpsc::UnboundedReceiver<LinkBroke>,
 }
 
 impl Member {
-    pub(super) fn new(config: DataConfig) -> Self {
+    pub(super) fn new(config: PlaneConfig) -> Self {
         let (sender, events) = mpsc::unbounded_channel();
         Self {
             plane: DataPlane::new(sender, config),
@@ -123,17 +125,17 @@ impl Member {
     }
 
     /// What the plane has reported so far.
-    pub(super) fn reports(&mut self) -> Vec<DataEvent> {
+    pub(super) fn reports(&mut self) -> Vec<LinkBroke> {
         std::iter::from_fn(|| self.events.try_recv().ok()).collect()
     }
 }
 
 /// Frames of at most 1000 bytes, so that even small buffers take many.
-pub(super) fn small_frames() -> DataConfig {
-    DataConfig {
+pub(super) fn small_frames() -> PlaneConfig {
+    PlaneConfig {
         frame_bytes: 1000,
         stripe_bytes: 16 * 1024,
-        ..DataConfig::default()
+        ..PlaneConfig::default()
     }
 }
 
@@ -148,28 +150,24 @@ pub(super) const fn from(rank: usize) -> LinkId {
 }
 
 /// The links of a rank to its neighbours in a ring of so many: the same lanes of both.
-pub(super) fn both(rank: usize, world: usize, lanes: AdoptedLanes) -> Vec<AdoptedLink> {
+pub(super) fn both(rank: usize, world: usize, lanes: LanesInUse) -> Vec<LinkInUse> {
     let links = match world {
         1 => vec![],
         _ => vec![to((rank + 1) % world), from((rank + world - 1) % world)],
     };
-    let adopted = links.into_iter().map(|link| AdoptedLink { link, lanes });
+    let adopted = links.into_iter().map(|link| LinkInUse { link, lanes });
     adopted.collect()
 }
 
 /// Both were built in this round.
-pub(super) fn built_in(rank: usize, world: usize, round: Round) -> Vec<AdoptedLink> {
-    both(rank, world, AdoptedLanes::Use(round))
+pub(super) fn built_in(rank: usize, world: usize, round: Round) -> Vec<LinkInUse> {
+    both(rank, world, LanesInUse::Installed(round))
 }
 
-/// The ring of peers 0, 1, … `world`.
-pub(super) fn topology(world: usize, lanes: u16) -> Topology {
-    Topology {
-        epoch: Epoch(1),
-        ring: Ring((0..world as u64).map(PeerId).collect()),
-        lanes,
-        world: WorldSizes::default(),
-    }
+/// Peers 0, 1, … `world`, of which this one has this rank.
+pub(super) fn ranks(rank: usize, world: usize, lanes: u16) -> Option<Ranks> {
+    let peers = (0..world as u64).map(PeerId);
+    Ranks::new(peers.collect(), PeerId(rank as u64), lanes)
 }
 
 /// A ring that stands, over `lanes` lanes per edge.
@@ -178,7 +176,7 @@ pub(super) fn ring(world: usize, lane_count: u16) -> Vec<Member> {
 }
 
 /// The same, with planes of this configuration.
-pub(super) fn ring_of(world: usize, lane_count: u16, config: &DataConfig) -> Vec<Member> {
+pub(super) fn ring_of(world: usize, lane_count: u16, config: &PlaneConfig) -> Vec<Member> {
     let members = (0..world).map(|_| Member::new(config.clone())).collect();
     stand(members, lane_count, |lane| lane)
 }
@@ -241,13 +239,12 @@ pub(super) fn mesh(world: usize, lane_count: u16) -> Vec<Member> {
             members[other].plane.install(from(rank), BUILT, receiving);
         }
     }
-    let lanes = AdoptedLanes::Use(BUILT);
+    let lanes = LanesInUse::Installed(BUILT);
     for (rank, member) in members.iter_mut().enumerate() {
         let links = others(rank).flat_map(|other| [to(other), from(other)]);
-        let adopted = links.map(|link| AdoptedLink { link, lanes });
-        let adopted: Vec<AdoptedLink> = adopted.collect();
-        let topology = topology(world, lane_count);
-        member.plane.adopt(&topology, PeerId(rank as u64), &adopted);
+        let adopted = links.map(|link| LinkInUse { link, lanes });
+        let adopted: Vec<LinkInUse> = adopted.collect();
+        member.plane.adopt(ranks(rank, world, lane_count), &adopted);
     }
     members
 }
@@ -255,11 +252,9 @@ pub(super) fn mesh(world: usize, lane_count: u16) -> Vec<Member> {
 /// All members adopt the lanes of this round as the links of their ring.
 pub(super) fn adopt(members: &mut [Member], lanes: u16, built: Round) {
     let world = members.len();
-    let topology = topology(world, lanes);
     for (rank, member) in members.iter_mut().enumerate() {
-        let me = PeerId(rank as u64);
         let links = built_in(rank, world, built);
-        member.plane.adopt(&topology, me, &links);
+        member.plane.adopt(ranks(rank, world, lanes), &links);
     }
 }
 
@@ -271,14 +266,14 @@ pub(super) struct Alone {
 }
 
 impl Alone {
-    pub(super) fn new(config: DataConfig) -> Self {
+    pub(super) fn new(config: PlaneConfig) -> Self {
         let mut member = Member::new(config);
         let (sending, to_next) = raw_lane();
         let (receiving, from_previous) = raw_lane();
         member.plane.install(to(1), BUILT, vec![sending]);
         member.plane.install(from(1), BUILT, vec![receiving]);
         let links = built_in(0, 2, BUILT);
-        member.plane.adopt(&topology(2, 1), PeerId(0), &links);
+        member.plane.adopt(ranks(0, 2, 1), &links);
         Self {
             member,
             from_previous,
@@ -293,8 +288,8 @@ impl Alone {
     }
 }
 
-pub(super) fn broke(link: LinkId) -> DataEvent {
-    DataEvent::LinkBroke { link, built: BUILT }
+pub(super) fn broke(link: LinkId) -> LinkBroke {
+    LinkBroke { link, built: BUILT }
 }
 
 pub(super) fn spec(op: ReduceOp, element: ElementType, count: usize) -> CollectiveSpec {
@@ -309,14 +304,14 @@ pub(super) fn spec(op: ReduceOp, element: ElementType, count: usize) -> Collecti
 /// How a run in place ended, with the buffer and its backup.
 #[derive(Debug)]
 pub(super) struct Ended {
-    pub(super) outcome: Result<super::super::RingStats, RingFailure>,
+    pub(super) outcome: Result<super::super::RunStats, RunFailure>,
     pub(super) data: Vec<u8>,
     pub(super) backup: Backup,
 }
 
-pub(super) async fn run_in_place(mut port: RingPort, mut data: Vec<u8>) -> Ended {
+pub(super) async fn run_in_place(mut port: OperationPort, mut data: Vec<u8>) -> Ended {
     let mut backup = Backup::default();
-    let buffers = RingBuffers::InPlace {
+    let buffers = UserBuffers::InPlace {
         data: &mut data,
         backup: &mut backup,
     };
@@ -329,7 +324,7 @@ pub(super) async fn run_in_place(mut port: RingPort, mut data: Vec<u8>) -> Ended
 }
 
 /// Runs one operation in place on every port, each in a task of its own.
-pub(super) async fn run_all(ports: Vec<RingPort>, inputs: &[Vec<u8>]) -> Vec<Ended> {
+pub(super) async fn run_all(ports: Vec<OperationPort>, inputs: &[Vec<u8>]) -> Vec<Ended> {
     let tasks: Vec<_> = ports
         .into_iter()
         .zip(inputs.to_vec())

@@ -6,12 +6,12 @@ use pccl_core::element::CollectiveSpec;
 use pccl_core::id::Seq;
 use pccl_core::plan::Algorithm;
 
-use super::super::buffers::{Backup, RingBuffers};
+use super::super::buffers::{Backup, UserBuffers};
 use super::super::pool::Pool;
-use super::super::work::{Exit, Pace, Place, RingWork, Task};
+use super::super::work::{Exit, Pace, Place, RankWork, Task};
 
 pub(super) struct Worker {
-    pub(super) work: RingWork,
+    pub(super) work: RankWork,
     pub(super) world: u32,
     pub(super) data: Vec<u8>,
     pub(super) backup: Backup,
@@ -32,7 +32,7 @@ impl Worker {
             algorithm,
         };
         let mut worker = Self {
-            work: RingWork::new(task, place, pace, exits, pool).unwrap(),
+            work: RankWork::new(task, place, pace, exits, pool).unwrap(),
             world: place.world,
             data,
             backup: Backup::default(),
@@ -42,8 +42,8 @@ impl Worker {
         worker
     }
 
-    pub(super) fn parts(&mut self) -> (&mut RingWork, RingBuffers<'_>) {
-        let buffers = RingBuffers::InPlace {
+    pub(super) fn parts(&mut self) -> (&mut RankWork, UserBuffers<'_>) {
+        let buffers = UserBuffers::InPlace {
             data: &mut self.data,
             backup: &mut self.backup,
         };

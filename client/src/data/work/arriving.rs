@@ -5,13 +5,13 @@ use std::ops::Range;
 use pccl_core::plan::Action;
 use pccl_core::wire::{FRAME_PAYLOAD_MAX, FRAME_PAYLOAD_MIN, FrameHeader};
 
-use super::super::buffers::RingBuffers;
+use super::super::buffers::UserBuffers;
 use super::fault::{Defect, Misfit, NotTaken};
 use super::frame::{BEYOND, Body, Incoming, Landing, Outgoing};
 use super::stripe::{Handling, Onward};
-use super::{HELD_MAX, RingWork, to_memory};
+use super::{HELD_MAX, RankWork, to_memory};
 
-impl RingWork {
+impl RankWork {
     /// Takes note of a frame that is about to arrive from a rank on a lane.
     ///
     /// The payload has to arrive, and be [`accept`](Self::accept)ed, before the next one of its lane is
@@ -20,7 +20,7 @@ impl RingWork {
         &mut self,
         (from, lane): (u32, u16),
         header: &FrameHeader,
-        buffers: &mut RingBuffers<'_>,
+        buffers: &mut UserBuffers<'_>,
     ) -> Result<Incoming, NotTaken> {
         let (range, handling, source) = self.expect((from, lane), header)?;
         let length = header.length as usize;
@@ -86,7 +86,7 @@ impl RingWork {
     pub(in super::super) fn accept(
         &mut self,
         incoming: Incoming,
-        buffers: &mut RingBuffers<'_>,
+        buffers: &mut UserBuffers<'_>,
     ) -> Result<(), Defect> {
         let (number, handling, range) =
             (incoming.stripe, incoming.handling, incoming.range.clone());
@@ -121,7 +121,7 @@ impl RingWork {
     fn process(
         &mut self,
         incoming: Incoming,
-        buffers: &mut RingBuffers<'_>,
+        buffers: &mut UserBuffers<'_>,
     ) -> Result<Body, Defect> {
         let (handling, range) = (incoming.handling, incoming.range);
         match (incoming.landing, handling.action) {
@@ -150,7 +150,7 @@ impl RingWork {
         onward: Option<Onward>,
         range: &Range<usize>,
         mut frame: Vec<u8>,
-        buffers: &mut RingBuffers<'_>,
+        buffers: &mut UserBuffers<'_>,
     ) -> Result<Body, Defect> {
         let sums = self.sums;
         let arrived = frame.get_mut(..range.len()).ok_or(Defect::here())?;
@@ -173,7 +173,7 @@ impl RingWork {
         slot: usize,
         range: &Range<usize>,
         frame: Vec<u8>,
-        buffers: &mut RingBuffers<'_>,
+        buffers: &mut UserBuffers<'_>,
     ) -> Result<Body, Defect> {
         let arrived = frame.get(..range.len()).ok_or(Defect::here())?;
         let target = buffers.finish(slot, range.clone()).ok_or(Defect::here())?;

@@ -11,9 +11,9 @@ use pccl_core::element::{CollectiveSpec, ElementType, Quantization};
 use pccl_core::plan::Action;
 use pccl_kernels::{Codec, Scheme};
 
-use super::super::buffers::RingBuffers;
+use super::super::buffers::UserBuffers;
 use super::super::kernel::element_of;
-use super::RingWork;
+use super::RankWork;
 use super::fault::Defect;
 use super::frame::Body;
 use super::stripe::Handling;
@@ -87,12 +87,12 @@ pub(crate) fn is_supported(spec: &CollectiveSpec) -> bool {
     Coding::of(spec).is_some()
 }
 
-impl RingWork {
+impl RankWork {
     /// Encodes a part of the own contribution.
     pub(super) fn encode_contribution(
         &mut self,
         range: &Range<usize>,
-        buffers: &RingBuffers<'_>,
+        buffers: &UserBuffers<'_>,
     ) -> Result<(Body, usize), Defect> {
         let codec = self.coding.as_ref().ok_or(Defect::here())?.codec;
         let own = buffers.contribution(range.clone()).ok_or(Defect::here())?;
@@ -109,7 +109,7 @@ impl RingWork {
         range: &Range<usize>,
         length: usize,
         mut frame: Vec<u8>,
-        buffers: &mut RingBuffers<'_>,
+        buffers: &mut UserBuffers<'_>,
     ) -> Result<Body, Defect> {
         let (action, finishes) = (handling.action, handling.action == Action::Finish);
         let encoded = frame.get_mut(..length).ok_or(Defect::here())?;

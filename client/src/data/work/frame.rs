@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use pccl_core::wire::{FRAME_HEADER_BYTES, FrameHeader};
 
-use super::super::buffers::RingBuffers;
+use super::super::buffers::UserBuffers;
 use super::stripe::Handling;
 
 /// Room behind a frame in scratch: what comes next on the lane may be received with it.
@@ -59,7 +59,7 @@ impl Incoming {
     /// they can be told apart afterwards.
     pub(in super::super) fn room<'a>(
         &'a mut self,
-        buffers: &'a mut RingBuffers<'_>,
+        buffers: &'a mut UserBuffers<'_>,
         filled: usize,
         beyond: usize,
     ) -> &'a mut [u8] {

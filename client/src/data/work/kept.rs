@@ -7,11 +7,11 @@ use std::ops::Range;
 
 use pccl_core::plan::{self, Plan};
 
-use super::super::buffers::RingBuffers;
+use super::super::buffers::UserBuffers;
 use super::fault::Defect;
 use super::frame::{Body, Outgoing};
 use super::stripe::{Exits, Onward};
-use super::{RingWork, Sums, to_memory};
+use super::{RankWork, Sums, to_memory};
 
 /// The contributions of all ranks to one range, as far as they are here.
 pub(super) struct Kept {
@@ -83,12 +83,12 @@ impl Kept {
     }
 }
 
-impl RingWork {
+impl RankWork {
     /// Copies a part of the own contribution: it may have to leave after the result is written.
     pub(super) fn copy_contribution(
         &mut self,
         range: &Range<usize>,
-        buffers: &RingBuffers<'_>,
+        buffers: &UserBuffers<'_>,
     ) -> Result<Body, Defect> {
         let own = buffers.contribution(range.clone()).ok_or(Defect::here())?;
         let mut frame = self.scratch.take(own.len());
@@ -103,7 +103,7 @@ impl RingWork {
         turn: u32,
         range: &Range<usize>,
         frame: &[u8],
-        buffers: &mut RingBuffers<'_>,
+        buffers: &mut UserBuffers<'_>,
     ) -> Result<(), Defect> {
         let kept = self.kept.as_mut().ok_or(Defect::here())?;
         if kept.contributions.is_empty() {
@@ -124,7 +124,7 @@ impl RingWork {
     }
 
     /// What has not left of own contributions that the result overwrites.
-    fn free_contributions(&mut self, buffers: &RingBuffers<'_>) -> Result<(), Defect> {
+    fn free_contributions(&mut self, buffers: &UserBuffers<'_>) -> Result<(), Defect> {
         while let Some((stripe, nth)) = self.next_own(|own| own.is_copied) {
             let (outlet, outgoing) = self.contribute(stripe, nth, buffers)?;
             self.outlet(outlet)?.push(outgoing);
@@ -133,7 +133,7 @@ impl RingWork {
     }
 
     /// Adds a piece of all contributions.
-    fn add(&mut self, piece: &Range<usize>, buffers: &mut RingBuffers<'_>) -> Result<(), Defect> {
+    fn add(&mut self, piece: &Range<usize>, buffers: &mut UserBuffers<'_>) -> Result<(), Defect> {
         let kept = self.kept.as_mut().ok_or(Defect::here())?;
         let sum = kept.add(self.sums, piece, buffers)?;
         let result = buffers.overwrite(kept.slot, piece.clone());
@@ -167,7 +167,7 @@ impl Kept {
         &mut self,
         sums: Sums,
         piece: &Range<usize>,
-        buffers: &RingBuffers<'_>,
+        buffers: &UserBuffers<'_>,
     ) -> Result<Range<usize>, Defect> {
         let own = buffers.contribution(piece.clone()).ok_or(Defect::here())?;
         let first = self.place(0, piece);

@@ -3,19 +3,19 @@
 use pccl_core::plan;
 use pccl_core::wire::FrameHeader;
 
-use super::super::buffers::RingBuffers;
+use super::super::buffers::UserBuffers;
 use super::coded::Coding;
 use super::fault::Defect;
 use super::frame::{Body, Outgoing};
-use super::{RingWork, to_memory};
+use super::{RankWork, to_memory};
 
-impl RingWork {
+impl RankWork {
     /// The next frame to leave by `outlet`, or `None` where nothing may leave. What was received goes
     /// before the own contributions. It has to be handed back when it [`has_left`](Self::has_left).
     pub(in super::super) fn next_out(
         &mut self,
         number: u16,
-        buffers: &RingBuffers<'_>,
+        buffers: &UserBuffers<'_>,
     ) -> Result<Option<Outgoing>, Defect> {
         let Some(outlet) = self.outlets.get_mut(usize::from(number)) else {
             return Ok(None);
@@ -39,7 +39,7 @@ impl RingWork {
         &mut self,
         number: u16,
         nth: usize,
-        buffers: &RingBuffers<'_>,
+        buffers: &UserBuffers<'_>,
     ) -> Result<(u16, Outgoing), Defect> {
         let limit = match &self.coding {
             Some(_) => Coding::FRAME_ELEMENTS.saturating_mul(self.element_bytes as u64),
@@ -66,7 +66,7 @@ impl RingWork {
     /// The payload of a leaving frame.
     pub(in super::super) fn payload<'a>(
         outgoing: &'a Outgoing,
-        buffers: &'a RingBuffers<'_>,
+        buffers: &'a UserBuffers<'_>,
     ) -> Option<&'a [u8]> {
         match &outgoing.body {
             Body::Contribution(range) => buffers.contribution(range.clone()),

@@ -9,17 +9,17 @@ use std::ops::Range;
 
 use pccl_kernels::Op;
 
-use super::super::buffers::RingBuffers;
+use super::super::buffers::UserBuffers;
 use super::coded::Coding;
 use super::fault::Defect;
-use super::{RingWork, to_memory};
+use super::{RankWork, to_memory};
 use crate::floats::Float;
 
-impl RingWork {
+impl RankWork {
     /// Notes what encoding the own contribution will lose: before anything is sent.
     pub(in crate::data) fn note_lost_of_contribution(
         &mut self,
-        buffers: &mut RingBuffers<'_>,
+        buffers: &mut UserBuffers<'_>,
     ) -> Result<(), Defect> {
         if self.coding.is_none() || self.sums.op != Op::Sum {
             return Ok(());
@@ -43,7 +43,7 @@ impl RingWork {
     fn note_lost_of_piece(
         &mut self,
         range: &Range<usize>,
-        buffers: &mut RingBuffers<'_>,
+        buffers: &mut UserBuffers<'_>,
     ) -> Result<(), Defect> {
         let element_bytes = self.element_bytes;
         let coding = self.coding.as_mut().ok_or(Defect::here())?;
@@ -68,7 +68,7 @@ impl RingWork {
         &mut self,
         is_finished: bool,
         range: &Range<usize>,
-        buffers: &mut RingBuffers<'_>,
+        buffers: &mut UserBuffers<'_>,
     ) -> Result<(), Defect> {
         if self.sums.op != Op::Sum {
             return Ok(());
