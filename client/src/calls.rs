@@ -8,9 +8,9 @@ use pccl_core::id::{CallId, PeerId};
 use pccl_core::peer::{Call, CallError};
 use pccl_core::topology::Topology;
 use pccl_core::transport::Transport;
+use pccl_plane::{Backup, CONCURRENT_DEFAULT};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::data::{Backup, CONCURRENT_DEFAULT};
 use crate::engine::{Caller, Command};
 use crate::error::Error;
 use crate::transfer::Staging;

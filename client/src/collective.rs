@@ -7,11 +7,11 @@ use pccl_core::id::{Seq, Tag};
 use pccl_core::messages::RingOutcome;
 use pccl_core::peer::{Call, Committed};
 use pccl_core::plan::Algorithm;
+use pccl_plane::{Backup, OperationPort, RunFailure, RunStats, UserBuffers};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::calls::{Backups, Calls, Made};
-use crate::data::{Backup, OperationPort, RunFailure, RunStats, UserBuffers};
 use crate::engine::{Caller, CollectiveEvent, Command};
 use crate::error::Error;
 use crate::reduce::{Reduce, ReduceReport};

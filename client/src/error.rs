@@ -10,9 +10,8 @@ use pccl_core::peer::{CallError, Usage};
 use pccl_core::shared_state::SyncFailure;
 use pccl_core::transport::{LaneError, Protocol};
 use pccl_core::wire::{HandshakeError, MAX_ENTRY_NAME_BYTES};
+use pccl_plane::Defect;
 use pccl_trust::JoinError;
-
-use crate::data::Defect;
 
 /// Why a call did not do what it was asked for. Buffers and shared state are then as they were
 /// before the call, except for the `result` of

@@ -4,7 +4,7 @@ use std::iter;
 
 use pccl_core::element::ElementType;
 
-use crate::floats::Float;
+use pccl_plane::Float;
 
 /// Adds what quantization has lost in one reduce to this peer's contribution to the next.
 ///

@@ -70,7 +70,7 @@
 //! | [`Error`] | what went wrong, and what to do next |
 //! | [`Tcp`], [`Transport`] | how lanes are opened; with the feature `quic` also `Quic` |
 //!
-//! Inside, `engine` drives the peer machine of `pccl-core`, and `data` moves the bytes.
+//! Inside, `engine` drives the peer machine of `pccl-core`, and `pccl-plane` moves the bytes.
 
 #![forbid(unsafe_code)]
 
@@ -83,18 +83,15 @@ mod busy_poll;
 mod calls;
 mod collective;
 mod communicator;
-mod data;
 mod destination;
 mod element;
 mod engine;
 mod error;
 mod error_bound;
 mod error_feedback;
-mod floats;
 mod handle;
 mod many;
 mod patience;
-mod progress;
 mod reduce;
 mod runtime;
 #[cfg(test)]
@@ -107,7 +104,6 @@ mod turns;
 
 pub use builder::Builder;
 pub use communicator::{Communicator, TopologyReport};
-pub use data::Defect;
 pub use element::Element;
 pub use error::Error;
 pub use error_feedback::ErrorFeedback;
@@ -123,6 +119,7 @@ pub use pccl_core::messages::{AbortCause, CallKind, Conflict, Misdeed, Refusal};
 pub use pccl_core::plan::{Algorithm, Reach};
 pub use pccl_core::shared_state::{SyncFailure, SyncStrategy};
 pub use pccl_core::transport::{LaneError, Protocol, Transport};
+pub use pccl_plane::Defect;
 #[cfg(feature = "quic")]
 pub use pccl_transport_quic::{Congestion, Quic, UnknownCongestion};
 pub use pccl_transport_tcp::Tcp;

@@ -6,7 +6,6 @@ use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::id::{PeerId, Tag};
 use pccl_core::plan::Algorithm;
 
-use crate::data;
 use crate::error::Error;
 
 /// What an all-reduce computes: the operation, the tag that names it, and its quantization.
@@ -116,7 +115,7 @@ impl Reduce {
             count: count as u64,
             quantization: self.quantization,
         };
-        if data::is_supported(&spec) {
+        if pccl_plane::is_supported(&spec) {
             Ok(spec)
         } else {
             Err(self.not_supported(element))

@@ -30,8 +30,8 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::engine::{MoveOrder, dial};
-use crate::progress::Progress;
 use crate::state::SharedState;
+use pccl_plane::Progress;
 
 pub(crate) use staging::Staging;
 

@@ -6,10 +6,8 @@ use pccl_core::peer::{Call, CallError, Committed, Joined, Synchronized};
 use pccl_core::shared_state::SyncPlan;
 use pccl_core::topology::Topology;
 use pccl_core::transport::Lane;
+use pccl_plane::{OperationPort, Progress};
 use tokio::sync::{mpsc, oneshot};
-
-use crate::data::OperationPort;
-use crate::progress::Progress;
 
 /// From a call to the engine.
 #[derive(Debug)]

@@ -13,6 +13,9 @@ use pccl_core::timers::{PAUSE, TimerQueue};
 use pccl_core::topology::{LaneOrder, LinkOrder, Topology};
 use pccl_core::transport::{Lane, LaneError, Listener, Transport};
 use pccl_core::wire::{ControlError, Purpose, recv_control};
+use pccl_plane::{
+    DataPlane, LanesInUse, LinkBroke, LinkInUse, OperationPort, PlaneConfig, Ranks, Sensor,
+};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -23,8 +26,6 @@ use super::probe::{Measurement, Probing};
 use super::upkeep::Upkeep;
 use super::wiring::{Wired, Wiring};
 use crate::calls::View;
-use crate::data::{DataPlane, LanesInUse, LinkBroke, LinkInUse, OperationPort, PlaneConfig, Ranks};
-use crate::progress::Sensor;
 
 /// How long leaving may take: the master has to be told, but nobody waits long for one that is gone.
 const GOODBYE_LIMIT: Duration = Duration::from_secs(1);

@@ -4,7 +4,7 @@
 //!  calls ──Command──▶ ┌────────┐ ──PeerInput──▶ ┌──────┐
 //!  calls ◀──events─── │ engine │                │ Peer │   (pure, in pccl-core)
 //!  master ◀─lane────▶ │        │ ◀─PeerOutput── └──────┘
-//!  peers ──lanes────▶ └────────┘ ──▶ data plane: ring lanes
+//!  peers ──lanes────▶ └────────┘ ──▶ data plane (pccl-plane)
 //! ```
 //!
 //! | file | what it is for |
@@ -41,11 +41,11 @@ use std::time::Duration;
 
 use pccl_core::peer::{Peer, PeerConfig, PeerInput, PeerOutput};
 use pccl_core::transport::{Lane, Listener, Transport};
+use pccl_plane::PlaneConfig;
 use pccl_recording::Recorded;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::calls::{Backups, View};
-use crate::data::PlaneConfig;
 use callers::Callers;
 use live::{Happened, Live};
 use upkeep::Upkeep;

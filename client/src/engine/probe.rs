@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout};
 
 use super::dial::dial;
 use super::door::Door;
-use crate::progress::Progress;
+use pccl_plane::Progress;
 
 /// Bytes that are handed to the lane at once.
 const PIECE_BYTES: usize = 256 * 1024;

@@ -8,8 +8,8 @@ use pccl_core::transport::{BoxFuture, Endpoint, Listener, Security};
 use tokio::time::Instant;
 
 use super::*;
-use crate::progress::Sensor;
 use crate::simulated::{Path, lane};
+use pccl_plane::Sensor;
 
 const STALL: Duration = Duration::from_secs(10);
 

@@ -1,0 +1,10 @@
+//! The memory of operations: the user's buffers, what undoes a write to them, and frame buffers.
+
+mod backup;
+mod buffers;
+mod pool;
+
+pub use backup::Backup;
+pub(crate) use buffers::Target;
+pub use buffers::UserBuffers;
+pub(crate) use pool::{Pool, Scratch};

@@ -1,0 +1,108 @@
+//! How much is in flight: every limit of flow control, what it bounds, and why.
+//!
+//! | limit | bounds | why |
+//! |---|---|---|
+//! | [`FRAME_PAYLOAD_MAX`], 256 KiB | the payload of a frame | large enough that headers and system calls do not count, small enough to stay in a core's cache |
+//! | [`ENCODED_FRAME_ELEMENTS`], 64 Ki | the elements of an encoded frame | a frame has parameters of its own, so all ranks have to cut alike |
+//! | [`STRIPE_BYTES_MIN`], 512 KiB | how short a stripe may be: a smaller buffer takes fewer lanes | a shorter one costs more in frames than another lane brings |
+//! | [`HELD_MAX`], 4 | frames of an operation that wait in scratch for one lane; those beyond are set aside in memory of the result | memory that does not grow with the buffer, and a frame in scratch is still in a cache |
+//! | [`LOCAL_WINDOW`], 2 MiB | bytes of own contributions in flight, per operation, where no frame leaves the machine | enough to keep all ranks busy, little enough to stay in caches |
+//! | [`ENCODED_WINDOW`], 64 MiB | bytes of elements that are in flight encoded, of all operations | encoded frames wait in memory of their own, wherever they wait |
+//! | [`CONCURRENT_DEFAULT`], 16 | operations that contribute at a time | each needs its frames and, in place, a backup |
+//! | [`Share`] | how much of its window an operation may fill | on one machine, frames of many large operations push each other out of the caches; an operation of one frame cannot |
+//! | [`IDLE_FRAMES_MAX`], 64 | unused frame buffers that are kept: 16 MiB | the next operation allocates none |
+//!
+//! Between machines what is not encoded has no window: what the next rank does not take waits in memory that is
+//! there anyway. What arrives is never held up by any of these limits, so a rank that decides otherwise than its
+//! neighbours delays its own contribution alone.
+//!
+//! | file | what it is for |
+//! |---|---|
+//! | `window` | how much of one operation's contribution is in flight |
+//! | `gate` | which operations contribute, and with which share |
+//!
+//! How long something may stand still is no limit of pace; `run::stall` has those.
+
+use std::time::Duration;
+
+use pccl_core::plan::STRIPE_BYTES_MIN;
+use pccl_core::wire::FRAME_PAYLOAD_MAX;
+
+mod gate;
+mod window;
+
+pub(crate) use gate::{Gate, Pass};
+pub(crate) use window::Window;
+
+/// Elements of an encoded frame; a frame is shorter only at the end of a chunk. All peers have to agree.
+pub(crate) const ENCODED_FRAME_ELEMENTS: u64 = 64 * 1024;
+
+/// Frames of one operation that wait in memory for one lane. Those beyond are set aside in the memory
+/// of the result.
+pub(crate) const HELD_MAX: usize = 4;
+
+/// Bytes of the own contribution that are under way at a time where no frame leaves this machine:
+/// measured to be enough to keep everybody busy, and little enough to stay in caches.
+const LOCAL_WINDOW: u64 = 2 * 1024 * 1024;
+
+/// Bytes of elements of own contributions that may be on their way encoded, of all operations. As f32 to
+/// bytes that fills a gigabit per second where the way around the ring takes a quarter of a second with
+/// two peers, and three quarters with four.
+const ENCODED_WINDOW: u64 = 64 * 1024 * 1024;
+
+/// Operations that contribute at a time, unless the configuration says otherwise.
+pub const CONCURRENT_DEFAULT: usize = 16;
+
+/// Unused frame buffers that are kept: 16 MiB.
+pub(crate) const IDLE_FRAMES_MAX: usize = 64;
+
+/// How the data plane behaves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlaneConfig {
+    /// A frame that begins to leave and makes no progress for so long has lost its lane, and an operation
+    /// to which nothing comes for one and a half times as long. Default: 10 s.
+    pub stall: Duration,
+    /// Most bytes of payload in a frame. Default: [`FRAME_PAYLOAD_MAX`].
+    pub frame_bytes: usize,
+    /// Bytes of own contributions that may be under way where no frame leaves this machine. Default: 2 MiB.
+    pub local_window: u64,
+    /// Operations that contribute at a time; further ones wait. Default: [`CONCURRENT_DEFAULT`].
+    pub concurrent: usize,
+    /// Least bytes of a stripe. The same at all peers. Default: [`STRIPE_BYTES_MIN`].
+    pub stripe_bytes: u64,
+}
+
+impl Default for PlaneConfig {
+    fn default() -> Self {
+        Self {
+            stall: Duration::from_secs(10),
+            frame_bytes: FRAME_PAYLOAD_MAX,
+            local_window: LOCAL_WINDOW,
+            stripe_bytes: STRIPE_BYTES_MIN,
+            concurrent: CONCURRENT_DEFAULT,
+        }
+    }
+}
+
+/// How much an operation puts under way at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pace {
+    /// Most bytes of a frame's elements.
+    pub(crate) frame_bytes: usize,
+    /// Bytes of the own contribution that may be on their way, over all stripes;
+    /// `None`: as much as the lanes take.
+    pub(crate) window: Option<u64>,
+    /// Least bytes of a stripe. All ranks have to agree.
+    pub(crate) stripe_bytes: u64,
+}
+
+/// How much of what may be under way an operation may fill with its own contribution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Share {
+    /// Nothing: it is not its turn.
+    Nothing,
+    /// Half: another one has the rest.
+    Half,
+    /// All that there is.
+    Whole,
+}

@@ -1,0 +1,124 @@
+//! Which peer has which rank, and which links are in use: all that the plane is told of a group.
+
+use std::ops::Range;
+
+use pccl_core::id::{PeerId, Round};
+use pccl_core::plan::Reach;
+use pccl_core::topology::LinkId;
+
+use crate::work::Place;
+
+/// The peers that take part in an operation, by rank, and which of them this one is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ranks {
+    peers: Vec<PeerId>,
+    place: Place,
+}
+
+/// A link that is in use from here on, and on which lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkInUse {
+    /// Which link.
+    pub link: LinkId,
+    /// Its lanes.
+    pub lanes: LanesInUse,
+}
+
+/// Which lanes a link is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LanesInUse {
+    /// Those that it has been so far.
+    Standing,
+    /// Those that were [installed](crate::DataPlane::install) for it, built in this round.
+    Installed(Round),
+}
+
+impl Ranks {
+    /// Of these `peers`, by rank. `lanes`: for how many lanes buffers are cut, the same at all of them.
+    /// `None`: `me` is not one of them.
+    #[must_use]
+    pub fn new(peers: Vec<PeerId>, me: PeerId, lanes: u16) -> Option<Self> {
+        let rank = peers.iter().position(|peer| *peer == me)?;
+        let place = Place {
+            world: u32::try_from(peers.len()).ok()?,
+            rank: u32::try_from(rank).ok()?,
+            lanes,
+        };
+        Some(Self { peers, place })
+    }
+
+    /// Where this peer stands among them.
+    pub(crate) const fn place(&self) -> Place {
+        self.place
+    }
+
+    /// The ranks that an operation sends to whose links reach so far, the next one first.
+    pub(crate) fn ahead(&self, reach: Reach) -> impl Iterator<Item = Option<(u32, PeerId)>> + '_ {
+        self.distances(reach).map(|distance| self.at(distance))
+    }
+
+    /// The ranks that it receives from: as far behind, the previous one first.
+    pub(crate) fn behind(&self, reach: Reach) -> impl Iterator<Item = Option<(u32, PeerId)>> + '_ {
+        let world = self.peers.len();
+        self.distances(reach)
+            .map(move |distance| self.at(world - distance))
+    }
+
+    fn distances(&self, reach: Reach) -> Range<usize> {
+        let others = self.peers.len().saturating_sub(1);
+        match reach {
+            Reach::Ring => 1..others.min(1) + 1,
+            Reach::Mesh => 1..others + 1,
+        }
+    }
+
+    /// The rank and the peer that follows at this distance, round the end.
+    fn at(&self, distance: usize) -> Option<(u32, PeerId)> {
+        let world = self.peers.len();
+        let rank = (self.place.rank as usize + distance).checked_rem(world)?;
+        Some((u32::try_from(rank).ok()?, *self.peers.get(rank)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of four peers the one of this rank.
+    fn ranks(rank: usize) -> Ranks {
+        let peers = [7, 3, 9, 1].map(PeerId);
+        Ranks::new(peers.into(), peers[rank], 1).unwrap()
+    }
+
+    fn numbers(ranks: impl Iterator<Item = Option<(u32, PeerId)>>) -> Vec<(u32, u64)> {
+        let ranks = ranks.map(|rank| rank.unwrap());
+        ranks.map(|(rank, PeerId(peer))| (rank, peer)).collect()
+    }
+
+    #[test]
+    fn around_a_ring_one_rank_is_sent_to_and_one_is_received_from() {
+        let ranks = ranks(3);
+
+        assert_eq!(numbers(ranks.ahead(Reach::Ring)), [(0, 7)]);
+        assert_eq!(numbers(ranks.behind(Reach::Ring)), [(2, 9)]);
+    }
+
+    #[test]
+    fn over_a_mesh_all_others_are_the_next_one_first_and_the_previous_one_first() {
+        let ranks = ranks(1);
+
+        assert_eq!(numbers(ranks.ahead(Reach::Mesh)), [(2, 9), (3, 1), (0, 7)]);
+        assert_eq!(numbers(ranks.behind(Reach::Mesh)), [(0, 7), (3, 1), (2, 9)]);
+    }
+
+    #[test]
+    fn who_is_alone_has_nobody_and_a_stranger_has_no_rank() {
+        let me = PeerId(1);
+        let alone = Ranks::new(vec![me], me, 1).unwrap();
+
+        for reach in [Reach::Ring, Reach::Mesh] {
+            assert_eq!(alone.ahead(reach).chain(alone.behind(reach)).count(), 0);
+        }
+        assert_eq!(Ranks::new(vec![me], PeerId(2), 1), None);
+    }
+}

@@ -1,0 +1,184 @@
+//! An operation's connection to the lanes, from its beginning to its run.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pccl_core::element::CollectiveSpec;
+use pccl_core::id::Seq;
+use pccl_core::plan::Algorithm;
+
+use super::Run;
+use crate::handover::{Address, Home, Inbox, LinkState, Registry, TxSlot};
+use crate::memory::{Pool, UserBuffers};
+use crate::pace::{Pace, Pass, PlaneConfig};
+use crate::work::{Defect, Exit, Place, RankWork, Task};
+
+/// What a finished operation moved, in bytes of payload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunStats {
+    /// Sent to other ranks.
+    pub bytes_sent: u64,
+    /// Received from other ranks.
+    pub bytes_received: u64,
+}
+
+/// Why an operation did not finish. The caller restores its buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RunFailure {
+    /// A lane that was still needed broke, stalled or carried what it should not. The link was
+    /// reported; the master decides what becomes of the operation.
+    #[error("a lane that was still needed was lost")]
+    LaneLost,
+    /// The plane was told to stop the operation, or is gone.
+    #[error("the operation was stopped")]
+    Stopped,
+    /// This library is wrong. No link was reported.
+    #[error("what is relied upon at {0} is not so")]
+    Defect(Defect),
+}
+
+impl From<Defect> for RunFailure {
+    fn from(defect: Defect) -> Self {
+        debug_assert!(false, "what is relied upon at {defect} is not so");
+        Self::Defect(defect)
+    }
+}
+
+/// One operation's connection to the lanes, made by [`DataPlane::begin`](crate::DataPlane::begin).
+///
+/// From then on its frames arrive here, so it should be run soon, and dropped when it is not to be run:
+/// while it is not polled, frames of other operations that share its lanes wait behind its own.
+#[derive(Debug)]
+pub struct OperationPort {
+    pub(crate) seq: Seq,
+    pub(crate) spec: CollectiveSpec,
+    pub(crate) algorithm: Algorithm,
+    /// `None`: this peer takes part in no operations.
+    pub(crate) place: Option<Place>,
+    pub(crate) config: PlaneConfig,
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) stopped: Arc<AtomicBool>,
+    /// `None` once run.
+    pub(crate) inbox: Option<(Pass, Inbox)>,
+    pub(crate) address: Address,
+    /// Those that it receives on and those that it sends on. `None`: one of them does not stand.
+    pub(crate) links: Option<(Vec<Receiving>, Vec<Sending>)>,
+}
+
+/// A link from another rank, as it was when the operation began.
+#[derive(Clone, Debug)]
+pub(crate) struct Receiving {
+    pub(crate) rank: u32,
+    pub(crate) link: Arc<LinkState>,
+    /// Where its lanes are while nobody has them.
+    pub(crate) homes: Arc<[Arc<Home>]>,
+    /// Lanes that had ended.
+    pub(crate) ended: Vec<u16>,
+    /// Frames that nobody had a use for until then.
+    pub(crate) strays: u64,
+}
+
+/// A link to another rank.
+#[derive(Clone, Debug)]
+pub(crate) struct Sending {
+    pub(crate) rank: u32,
+    pub(crate) link: Arc<LinkState>,
+    pub(crate) slots: Arc<[Arc<TxSlot>]>,
+}
+
+impl Sending {
+    /// Is the other rank on this machine?
+    fn is_local(&self) -> bool {
+        self.slots.iter().all(|slot| slot.is_local())
+    }
+
+    /// Are all other ranks of these links on this machine?
+    pub(crate) fn all_local(sending: &[Self]) -> bool {
+        sending.iter().all(Self::is_local)
+    }
+
+    /// Many lanes fill the pipe between machines. Within one they only keep the bytes from staying in the
+    /// caches.
+    fn exit(&self) -> Exit {
+        let is_local = self.is_local();
+        let lanes = u16::try_from(self.slots.len()).unwrap_or(u16::MAX);
+        Exit {
+            rank: self.rank,
+            leaves_machine: !is_local,
+            lanes: if is_local { 1 } else { lanes },
+        }
+    }
+}
+
+impl OperationPort {
+    /// Runs this rank's part until the whole result is in the buffers and everything that others need
+    /// has gone into the lanes. A second call ends as stopped.
+    ///
+    /// Memory: besides the backup of an operation in place, at most 6 frames per lane (4 that wait, one
+    /// that arrives and one that leaves), whatever the size of the buffers, and the contributions that are kept
+    /// until all are there: of a buffer that travels whole those of all ranks, of one that travels directly
+    /// about as much as the buffer. What waits beyond that,
+    /// because the next rank is slow, is set aside in the memory of the result or of the backup.
+    /// Frames that travel encoded wait in memory of their own: about the window of every rank, twice that
+    /// before a slow link.
+    ///
+    /// Dropping the future gives the operation up; what was written then is in the backup.
+    ///
+    /// # Errors
+    /// [`RunFailure::LaneLost`]; [`RunFailure::Stopped`]; [`RunFailure::Defect`], also if a buffer is not
+    /// as long as the spec says or the element type does not go with the quantization (the caller checks both
+    /// before it asks for the collective). What was written to an in-place buffer is in its backup.
+    pub async fn run(&mut self, mut buffers: UserBuffers<'_>) -> Result<RunStats, RunFailure> {
+        buffers.begin(0);
+        let (Some((pass, inbox)), false) = (self.inbox.take(), self.is_stopped()) else {
+            return Err(RunFailure::Stopped);
+        };
+        let place = self.place.ok_or(RunFailure::LaneLost)?;
+        let bytes = self.spec.count.checked_mul(self.spec.element.size() as u64);
+        if !bytes.is_some_and(|bytes| buffers.hold(bytes)) {
+            return Err(RunFailure::Defect(Defect::here()));
+        }
+        if place.world == 1 || self.spec.count == 0 {
+            buffers.keep_contribution();
+            return Ok(RunStats::default());
+        }
+        let (receiving, sending) = self.links.as_ref().ok_or(RunFailure::LaneLost)?;
+        let task = Task {
+            seq: self.seq,
+            spec: &self.spec,
+            algorithm: self.algorithm,
+        };
+        let exits: Vec<Exit> = sending.iter().map(Sending::exit).collect();
+        let is_local = Sending::all_local(sending) && !pass.leaves_machine();
+        let pace = self.pace(is_local);
+        let work = RankWork::new(task, place, pace, &exits, &self.pool);
+        let mut work = work.ok_or(RunFailure::Defect(Defect::here()))?;
+        buffers.begin(work.slots());
+        if buffers.note_losses() {
+            work.note_lost_of_contribution(&mut buffers)?;
+        }
+        Run::new((self, &pass), (receiving, sending), work, buffers, inbox)?.await
+    }
+
+    /// Many bytes under way fill the pipe between machines. A rank whose next one is on the same machine learns
+    /// from the first frames that have come back whether all are.
+    fn pace(&self, is_local: bool) -> Pace {
+        let config = &self.config;
+        Pace {
+            frame_bytes: config.frame_bytes,
+            window: is_local.then_some(config.local_window),
+            stripe_bytes: config.stripe_bytes,
+        }
+    }
+
+    /// How the contributions become the result.
+    #[must_use]
+    pub const fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+}

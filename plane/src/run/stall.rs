@@ -1,0 +1,98 @@
+//! Finding out that nothing moves, and who knows it first.
+//!
+//! If a link carries nothing, everybody behind it starves as well. The sender of that link has a frame
+//! that does not leave, or its system tells that it does not arrive, and knows which link it is. So does who
+//! gets frames, and none that it has a use for. Who only starves does not, and waits half as long again.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// How many times during the stall time it is looked whether anything moves.
+const LOOKS_PER_STALL: u32 = 4;
+
+/// After how many of them in vain whoever waits for bytes says that none come: one and a half times the
+/// stall time.
+const LOOKS_UNTIL_STARVED: u32 = 6;
+
+/// Finds out that nothing moves, without touching the clock for every frame.
+pub(crate) struct Stall {
+    next_look: Pin<Box<Sleep>>,
+    pause: Duration,
+    seen: Moves,
+    /// Looks in a row at which nothing had moved.
+    idle_looks: u32,
+    /// The same for each frame that leaves: which one it was and how much of it had left, and since how
+    /// many looks.
+    leaving: Vec<(Option<LeftSoFar>, u32)>,
+}
+
+/// How many frames have left on a lane, and how many bytes of the next one.
+pub(crate) type LeftSoFar = (u64, usize);
+
+/// How often bytes have moved on the links that are waited for.
+pub(crate) type Moves = (Option<u64>, Option<u64>);
+
+/// What a look has shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    /// Nothing has moved since the look before, on any lane that is waited for.
+    pub(crate) quiet: bool,
+    /// Nothing has moved for the stall time, on any lane that is waited for.
+    pub(crate) is_still: bool,
+    /// Nothing has moved for one and a half times the stall time, on any lane that is waited for.
+    pub(crate) is_starved: bool,
+    /// Nothing has moved for the stall time of a frame that has begun to leave.
+    pub(crate) frame_stuck: bool,
+}
+
+impl Stall {
+    pub(crate) fn new(stall: Duration, lanes: usize) -> Self {
+        let pause = stall / LOOKS_PER_STALL;
+        Self {
+            next_look: Box::pin(sleep_until(Instant::now() + pause)),
+            pause,
+            seen: (None, None),
+            idle_looks: 0,
+            leaving: vec![(None, 0); lanes],
+        }
+    }
+
+    /// Is it time to look?
+    pub(crate) fn poll_look(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.next_look.as_mut().poll(cx)
+    }
+
+    /// Takes note of how much has moved: in all, and of the frame that leaves on each lane.
+    pub(crate) fn looked(
+        &mut self,
+        moves: Moves,
+        leaving: impl Iterator<Item = Option<LeftSoFar>>,
+    ) -> Verdict {
+        self.next_look.as_mut().reset(Instant::now() + self.pause);
+        let idle = moves == self.seen;
+        self.idle_looks = if idle { self.idle_looks + 1 } else { 0 };
+        self.seen = moves;
+        let mut frame_stuck = false;
+        for ((seen, looks), left) in self.leaving.iter_mut().zip(leaving) {
+            let idle = left.is_some() && left == *seen;
+            *looks = if idle { *looks + 1 } else { 0 };
+            *seen = left;
+            frame_stuck |= *looks >= LOOKS_PER_STALL;
+        }
+        Verdict {
+            quiet: idle,
+            is_still: self.idle_looks >= LOOKS_PER_STALL,
+            is_starved: self.idle_looks >= LOOKS_UNTIL_STARVED,
+            frame_stuck,
+        }
+    }
+
+    /// Has nothing moved for the stall time of the frame that leaves here?
+    pub(crate) fn is_stuck(&self, outlet: usize) -> bool {
+        let leaving = self.leaving.get(outlet);
+        leaving.is_some_and(|(_, looks)| *looks >= LOOKS_PER_STALL)
+    }
+}

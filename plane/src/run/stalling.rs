@@ -1,0 +1,86 @@
+//! Nothing moves: since when, and which link is to blame.
+
+use std::task::Context;
+
+use super::stall::{Moves, Verdict};
+use super::{In, Receiving, Run, RunFailure};
+use crate::pace::Share;
+
+impl Run<'_, '_> {
+    /// Nothing moves: for too long?
+    pub(super) fn look(&mut self, cx: &mut Context<'_>) -> Result<(), RunFailure> {
+        while self.stall.poll_look(cx).is_ready() {
+            let moves = self.moves();
+            let leaving = self.outs.iter().map(|out| out.work.left_so_far());
+            let verdict = self.stall.looked(moves, leaving);
+            if verdict.quiet && self.work.set_share(Share::Whole) != Share::Whole {
+                // Whoever has the share makes no use of it: perhaps its user has ceased to poll it.
+                cx.waker().wake_by_ref();
+            }
+            let misled = verdict.is_still && self.ins.iter().any(|link| self.is_misled(link));
+            if verdict.frame_stuck || verdict.is_starved || misled {
+                return Err(self.stalled(verdict, misled));
+            }
+        }
+        Ok(())
+    }
+
+    /// How often bytes have moved on the links that are waited for.
+    fn moves(&self) -> Moves {
+        let waited_for = (0..).zip(&self.outs);
+        let waited_for = waited_for.filter(|(outlet, _)| self.work.waits_to_send(*outlet));
+        let sent = waited_for.map(|(_, out)| out.to.link.moves());
+        let expected = self.expected();
+        let received = expected.map(|link| link.from.link.moves());
+        (
+            sent.reduce(u64::wrapping_add),
+            received.reduce(u64::wrapping_add),
+        )
+    }
+
+    /// The links on which anything has to arrive.
+    fn expected(&self) -> impl Iterator<Item = &In<'_>> {
+        let ins = self.ins.iter();
+        ins.filter(|link| self.work.expects_from(link.from.rank))
+    }
+
+    /// Whether what comes from a rank is not what it should send: frames have come, and none of this
+    /// operation; or a lane waits for an operation that does not begin.
+    fn is_misled(&self, link: &In<'_>) -> bool {
+        let Receiving {
+            link: state,
+            strays,
+            ..
+        } = link.from;
+        let nothing_but_strays = link.received == 0 && state.strays() > *strays;
+        let registry = &self.port.registry;
+        self.work.expects_from(link.from.rank)
+            && (nothing_but_strays || registry.holds_lane_of(state))
+    }
+
+    /// Reports the links that were waited for.
+    fn stalled(&self, verdict: Verdict, misled: bool) -> RunFailure {
+        tracing::debug!(seq = %self.port.seq, ?verdict, misled, "an operation stalled");
+        for (outlet, out) in (0..).zip(&self.outs) {
+            let is_starved = verdict.is_starved && self.work.waits_to_send(outlet);
+            if is_starved || self.stall.is_stuck(usize::from(outlet)) {
+                out.to.link.report();
+            }
+        }
+        if verdict.is_starved || misled {
+            for link in self.expected() {
+                if self.is_to_blame(link, verdict.is_starved) {
+                    link.from.link.report();
+                }
+            }
+        }
+        RunFailure::LaneLost
+    }
+
+    /// Of ranks that send what they have without waiting for others, those that have not are to blame. If all
+    /// have, or there are none such, every one that something is missing from may be.
+    fn is_to_blame(&self, link: &In<'_>, is_starved: bool) -> bool {
+        let lacks = |link: &In<'_>| self.work.lacks_contribution_of(link.from.rank);
+        self.is_misled(link) || is_starved && (lacks(link) || !self.ins.iter().any(lacks))
+    }
+}

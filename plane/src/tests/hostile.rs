@@ -1,0 +1,316 @@
+//! A previous rank that sends what it should not: the operation fails, the edge is reported, nothing
+//! is written that was not asked for, and nothing panics.
+
+use std::time::Duration;
+
+use pccl_core::element::{CollectiveSpec, ElementType, ReduceOp};
+use pccl_core::id::Seq;
+use pccl_core::wire::{DATA_FRAME_MAX, FRAME_PAYLOAD_MAX, FrameHeader};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::test;
+use tokio::time::Instant;
+
+use super::support::{
+    AROUND, Alone, Ended, broke, from, in_time, run_in_place, small_frames, spec, turns,
+};
+use crate::RunFailure;
+
+/// Elements of two bytes; a ring of two cuts them into 0..50 and 50..100.
+pub(super) const COUNT: usize = 100;
+
+/// Runs operation 1 on what was sent.
+async fn run(alone: &mut Alone, spec: CollectiveSpec) -> Ended {
+    let port = alone.member.plane.begin(Seq(1), spec, AROUND);
+    in_time(run_in_place(port, vec![1; 2 * COUNT])).await
+}
+
+fn sum() -> CollectiveSpec {
+    spec(ReduceOp::Sum, ElementType::U16, COUNT)
+}
+
+/// What rank 1 has to send first: its own half, for rank 0 to finish.
+pub(super) fn first() -> FrameHeader {
+    FrameHeader {
+        seq: Seq(1),
+        offset: COUNT as u64,
+        length: COUNT as u32,
+        step: 0,
+        stripe: 0,
+        flags: 0,
+    }
+}
+
+/// What it has to send second: the other half, finished.
+pub(super) fn second() -> FrameHeader {
+    FrameHeader {
+        offset: 0,
+        step: 1,
+        ..first()
+    }
+}
+
+#[test(start_paused = true)]
+async fn the_frames_that_are_expected_lead_to_the_result() {
+    let mut alone = Alone::new(small_frames());
+    alone.send(first(), &[2; COUNT]).await;
+    alone.send(second(), &[9; COUNT]).await;
+
+    let ended = run(&mut alone, sum()).await;
+
+    assert!(ended.outcome.is_ok());
+    assert_eq!(ended.data[..COUNT], [9; COUNT]);
+    assert_eq!(ended.data[COUNT..], [3; COUNT]);
+    let mut sent = vec![0; 2 * (32 + COUNT)];
+    alone.to_next.read_exact(&mut sent).await.unwrap();
+    assert_eq!(sent[32..32 + COUNT], [1; COUNT], "its own half");
+    assert_eq!(sent[64 + COUNT..], [3; COUNT], "the other half, finished");
+}
+
+#[test(start_paused = true)]
+async fn a_frame_that_does_not_fit_the_plan_fails_the_operation_and_is_not_written() {
+    let misfits = [
+        (
+            "offset before",
+            FrameHeader {
+                offset: 98,
+                ..first()
+            },
+        ),
+        (
+            "offset behind",
+            FrameHeader {
+                offset: 102,
+                ..first()
+            },
+        ),
+        (
+            "offset outside",
+            FrameHeader {
+                offset: u64::MAX,
+                ..first()
+            },
+        ),
+        (
+            "too long",
+            FrameHeader {
+                length: 102,
+                ..first()
+            },
+        ),
+        (
+            "into the next chunk",
+            FrameHeader {
+                length: 102,
+                ..second()
+            },
+        ),
+        (
+            "half an element to be stored",
+            FrameHeader {
+                length: 65,
+                ..second()
+            },
+        ),
+        (
+            "half an element",
+            FrameHeader {
+                length: 65,
+                ..first()
+            },
+        ),
+        (
+            "one of many that are short",
+            FrameHeader {
+                length: 62,
+                ..first()
+            },
+        ),
+        (
+            "empty",
+            FrameHeader {
+                length: 0,
+                ..first()
+            },
+        ),
+        ("later step", FrameHeader { step: 1, ..first() }),
+        ("no such step", FrameHeader { step: 2, ..first() }),
+        (
+            "the last number of a step",
+            FrameHeader {
+                step: u32::MAX,
+                ..first()
+            },
+        ),
+        (
+            "another stripe",
+            FrameHeader {
+                stripe: 1,
+                ..first()
+            },
+        ),
+    ];
+    for (what, header) in misfits {
+        let mut alone = Alone::new(small_frames());
+        alone.send(header, &vec![2; header.length as usize]).await;
+
+        let ended = run(&mut alone, sum()).await;
+
+        assert_eq!(ended.outcome, Err(RunFailure::LaneLost), "{what}");
+        assert_eq!(ended.data, [1; 2 * COUNT], "{what}");
+        assert_eq!(alone.member.reports(), [broke(from(1))], "{what}");
+    }
+}
+
+/// A rank keeps some frames of a lane in memory: each longer than agreed would take more.
+#[test(start_paused = true)]
+async fn a_frame_longer_than_frames_are_fails_the_operation_before_it_arrives() {
+    let half = 2 * FRAME_PAYLOAD_MAX;
+    let header = FrameHeader {
+        offset: half as u64,
+        length: FRAME_PAYLOAD_MAX as u32 + 2,
+        ..first()
+    };
+    let mut alone = Alone::new(small_frames());
+    let sum = spec(ReduceOp::Sum, ElementType::U16, half);
+    let port = alone.member.plane.begin(Seq(1), sum, AROUND);
+    alone.send(header, &[]).await;
+
+    let ended = in_time(run_in_place(port, vec![1; 2 * half])).await;
+
+    assert_eq!(ended.outcome, Err(RunFailure::LaneLost));
+    assert_eq!(alone.member.reports(), [broke(from(1))]);
+}
+
+#[test(start_paused = true)]
+async fn a_frame_sent_twice_fails_the_operation() {
+    let mut alone = Alone::new(small_frames());
+    alone.send(first(), &[2; COUNT]).await;
+    alone.send(first(), &[2; COUNT]).await;
+
+    let mut ended = run(&mut alone, sum()).await;
+
+    assert_eq!(ended.outcome, Err(RunFailure::LaneLost));
+    ended.backup.restore(&mut ended.data);
+    assert_eq!(ended.data, [1; 2 * COUNT]);
+}
+
+#[test(start_paused = true)]
+async fn a_header_that_cannot_be_understood_ends_the_lane() {
+    let too_long = FrameHeader {
+        length: DATA_FRAME_MAX as u32 + 1,
+        ..first()
+    };
+    let unknown_flags = FrameHeader {
+        flags: 4,
+        ..first()
+    };
+    for header in [[0xFF; 32], too_long.encode(), unknown_flags.encode()] {
+        let mut alone = Alone::new(small_frames());
+        alone.from_previous.write_all(&header).await.unwrap();
+
+        let ended = run(&mut alone, sum()).await;
+
+        assert_eq!(ended.outcome, Err(RunFailure::LaneLost));
+        assert_eq!(alone.member.reports(), [broke(from(1))]);
+    }
+}
+
+#[test(start_paused = true)]
+async fn a_frame_of_an_operation_that_never_comes_ends_as_a_stall() {
+    let mut alone = Alone::new(small_frames());
+    let never = FrameHeader {
+        seq: Seq(u64::MAX),
+        ..first()
+    };
+    alone.send(never, &[2; COUNT]).await;
+
+    let ended = run(&mut alone, sum()).await;
+
+    assert_eq!(ended.outcome, Err(RunFailure::LaneLost));
+    assert_eq!(alone.member.reports(), [broke(from(1))]);
+}
+
+#[test(start_paused = true)]
+async fn a_lane_that_ends_in_the_middle_of_a_frame_fails_the_operation() {
+    for sent in [0, 1, 31, 32, 33, 131] {
+        let mut alone = Alone::new(small_frames());
+        let mut frame = first().encode().to_vec();
+        frame.extend([2; COUNT]);
+        alone.from_previous.write_all(&frame[..sent]).await.unwrap();
+        alone.from_previous.shutdown().await.unwrap();
+
+        let begun = Instant::now();
+
+        let ended = run(&mut alone, sum()).await;
+
+        assert_eq!(
+            ended.outcome,
+            Err(RunFailure::LaneLost),
+            "after {sent} bytes"
+        );
+        assert_eq!(begun.elapsed(), Duration::ZERO, "it waited for a stall");
+        assert_eq!(ended.data, [1; 2 * COUNT]);
+        assert_eq!(alone.member.reports(), [broke(from(1))]);
+    }
+}
+
+#[test(start_paused = true)]
+async fn a_lane_that_ended_before_the_operation_began_fails_it_at_once() {
+    let mut alone = Alone::new(small_frames());
+    alone.from_previous.shutdown().await.unwrap();
+    let report = in_time(alone.member.events.recv()).await;
+    turns(100).await;
+    let begun = Instant::now();
+
+    let ended = run(&mut alone, sum()).await;
+
+    assert_eq!(report, Some(broke(from(1))));
+    assert_eq!(ended.outcome, Err(RunFailure::LaneLost));
+    assert_eq!(begun.elapsed(), Duration::ZERO, "it waited for a stall");
+}
+
+#[test(start_paused = true)]
+async fn a_lane_that_ends_after_its_last_frame_fails_nobody() {
+    let mut alone = Alone::new(small_frames());
+    alone.send(first(), &[2; COUNT]).await;
+    alone.send(second(), &[9; COUNT]).await;
+    alone.from_previous.shutdown().await.unwrap();
+
+    let ended = run(&mut alone, sum()).await;
+
+    assert!(ended.outcome.is_ok());
+}
+
+#[test(start_paused = true)]
+async fn late_frames_of_an_operation_that_is_over_do_not_disturb_the_next() {
+    let mut alone = Alone::new(small_frames());
+    let over = alone.member.plane.begin(Seq(0), sum(), AROUND);
+    alone.member.plane.stop(Seq(0));
+    drop(over);
+    for _ in 0..10 {
+        let late = FrameHeader {
+            seq: Seq(0),
+            ..first()
+        };
+        alone.send(late, &[7; COUNT]).await;
+    }
+    turns(10).await;
+    alone.send(first(), &[2; COUNT]).await;
+    alone.send(second(), &[9; COUNT]).await;
+
+    let ended = run(&mut alone, sum()).await;
+
+    assert!(ended.outcome.is_ok());
+    assert_eq!(ended.data[COUNT..], [3; COUNT]);
+}
+
+#[test(start_paused = true)]
+async fn buffers_of_another_length_than_the_spec_says_are_refused() {
+    let mut alone = Alone::new(small_frames());
+
+    let longer = spec(ReduceOp::Sum, ElementType::U16, COUNT + 1);
+    let ended = run(&mut alone, longer).await;
+
+    assert!(matches!(ended.outcome, Err(RunFailure::Defect(_))));
+    assert_eq!(alone.member.reports(), []);
+}

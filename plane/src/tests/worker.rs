@@ -1,0 +1,52 @@
+//! One rank's work and the memory that it works on in place, without lanes.
+
+use std::sync::Arc;
+
+use pccl_core::element::CollectiveSpec;
+use pccl_core::id::Seq;
+use pccl_core::plan::Algorithm;
+
+use crate::memory::{Backup, Pool, UserBuffers};
+use crate::pace::Pace;
+use crate::work::{Exit, Place, RankWork, Task};
+
+pub(super) struct Worker {
+    pub(super) work: RankWork,
+    pub(super) world: u32,
+    pub(super) data: Vec<u8>,
+    pub(super) backup: Backup,
+}
+
+impl Worker {
+    /// Of operation 1.
+    pub(super) fn new(
+        (spec, algorithm): (&CollectiveSpec, Algorithm),
+        place: Place,
+        (pace, exits): (Pace, &[Exit]),
+        data: Vec<u8>,
+        pool: &Arc<Pool>,
+    ) -> Self {
+        let task = Task {
+            seq: Seq(1),
+            spec,
+            algorithm,
+        };
+        let mut worker = Self {
+            work: RankWork::new(task, place, pace, exits, pool).unwrap(),
+            world: place.world,
+            data,
+            backup: Backup::default(),
+        };
+        let slots = worker.work.slots();
+        worker.parts().1.begin(slots);
+        worker
+    }
+
+    pub(super) fn parts(&mut self) -> (&mut RankWork, UserBuffers<'_>) {
+        let buffers = UserBuffers::InPlace {
+            data: &mut self.data,
+            backup: &mut self.backup,
+        };
+        (&mut self.work, buffers)
+    }
+}

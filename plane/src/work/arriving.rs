@@ -1,0 +1,194 @@
+//! Frames that arrive: checked against the plan, reduced or stored, and put where they leave.
+
+use std::ops::Range;
+
+use pccl_core::plan::Action;
+use pccl_core::wire::{FRAME_PAYLOAD_MAX, FRAME_PAYLOAD_MIN, FrameHeader};
+
+use super::fault::{Defect, Misfit, NotTaken};
+use super::frame::{BEYOND, Body, Incoming, Landing, Outgoing};
+use super::stripe::{Handling, Onward};
+use super::{RankWork, to_memory};
+use crate::memory::UserBuffers;
+use crate::pace::HELD_MAX;
+
+impl RankWork {
+    /// Takes note of a frame that is about to arrive from a rank on a lane.
+    ///
+    /// The payload has to arrive, and be [`accept`](Self::accept)ed, before the next one of its lane is
+    /// announced.
+    pub(crate) fn announce(
+        &mut self,
+        (from, lane): (u32, u16),
+        header: &FrameHeader,
+        buffers: &mut UserBuffers<'_>,
+    ) -> Result<Incoming, NotTaken> {
+        let (range, handling, source) = self.expect((from, lane), header)?;
+        let length = header.length as usize;
+        let is_result = self.coding.is_none() && handling.action == Action::Copy;
+        let landing = if is_result {
+            let target = buffers.overwrite(handling.slot, range.clone());
+            target.ok_or(Defect::here())?;
+            Landing::Result
+        } else {
+            Landing::Scratch(self.scratch.take(length + BEYOND))
+        };
+        Ok(Incoming {
+            stripe: header.stripe,
+            handling,
+            source,
+            range,
+            length,
+            flags: header.flags,
+            landing,
+        })
+    }
+
+    /// Is this frame the next one of its flow? Takes it out of what is expected.
+    fn expect(
+        &mut self,
+        (from, lane): (u32, u16),
+        header: &FrameHeader,
+    ) -> Result<(Range<usize>, Handling, usize), NotTaken> {
+        let element_bytes = self.element_bytes as u64;
+        let coding = self.coding.as_ref();
+        let stripe = self.stripes.get_mut(usize::from(header.stripe));
+        let stripe = stripe.ok_or(Misfit::NoSuchFlow)?;
+        let step = usize::try_from(header.step).map_err(|_| Misfit::NoSuchFlow)?;
+        let flow = stripe.flows.get(step).ok_or(Misfit::NoSuchFlow)?;
+        let missing = flow.rest.end - flow.rest.start;
+        let bytes = match coding {
+            None => whole_elements(missing, header.length, element_bytes),
+            Some(coding) => coding
+                .announced(missing / element_bytes, header.length)
+                .map(|elements| elements * element_bytes),
+        };
+        let bytes = bytes.filter(|bytes| *bytes > 0).ok_or(Misfit::Length)?;
+        let end = header.offset.checked_add(bytes).ok_or(Misfit::OutOfOrder)?;
+        if header.offset != flow.rest.start || end > flow.rest.end {
+            return Err(Misfit::OutOfOrder.into());
+        }
+        let at = flow.source;
+        let source = stripe.sources.get(at).ok_or(Defect::here())?;
+        if source.rank != from || source.arrives_on.is_some_and(|arrives| arrives != lane) {
+            return Err(Misfit::OtherLane.into());
+        }
+        if stripe.ready_up_to(flow.after) < end {
+            return Err(Misfit::TooEarly.into());
+        }
+        let source = stripe.sources.get_mut(at).ok_or(Defect::here())?;
+        source.arrives_on = Some(lane);
+        let flow = stripe.flows.get_mut(step).ok_or(Defect::here())?;
+        flow.rest.start = end;
+        Ok((to_memory(&(header.offset..end))?, flow.handling, at))
+    }
+
+    /// Takes in the payload of an announced frame.
+    pub(crate) fn accept(
+        &mut self,
+        incoming: Incoming,
+        buffers: &mut UserBuffers<'_>,
+    ) -> Result<(), Defect> {
+        let (number, handling, range) =
+            (incoming.stripe, incoming.handling, incoming.range.clone());
+        let (length, flags, source) = (incoming.length, incoming.flags, incoming.source);
+        let bytes = range.len() as u64;
+        let body = self.process(incoming, buffers)?;
+        if handling.comes_back {
+            self.window.come_back(bytes, flags);
+        }
+        let stripe = self
+            .stripes
+            .get_mut(usize::from(number))
+            .ok_or(Defect::here())?;
+        let source = stripe.sources.get_mut(source).ok_or(Defect::here())?;
+        source.to_receive = source.to_receive.saturating_sub(bytes);
+        if matches!(handling.action, Action::Keep { .. }) {
+            source.to_keep = source.to_keep.saturating_sub(bytes);
+        }
+        match handling.onward {
+            None => self.recycle(body),
+            Some(Onward { step, outlet }) => {
+                stripe.to_forward = stripe.to_forward.saturating_sub(bytes);
+                let mut header = self.header(number, step, range.start, length)?;
+                header.flags |= flags;
+                self.outlet(outlet)?.push(Outgoing { header, body });
+            }
+        }
+        Ok(())
+    }
+
+    /// Does with a frame what the plan asks for. Returns where its payload is then.
+    fn process(
+        &mut self,
+        incoming: Incoming,
+        buffers: &mut UserBuffers<'_>,
+    ) -> Result<Body, Defect> {
+        let (handling, range) = (incoming.handling, incoming.range);
+        match (incoming.landing, handling.action) {
+            (Landing::Result, _) => Ok(Body::Result(range)),
+            (Landing::Scratch(frame), _) if self.coding.is_some() => {
+                self.take_in_encoded(handling, &range, incoming.length, frame, buffers)
+            }
+            (Landing::Scratch(frame), Action::Keep { turn }) => {
+                self.keep(turn, &range, &frame, buffers)?;
+                Ok(Body::Held(frame))
+            }
+            (Landing::Scratch(frame), Action::Combine) => {
+                self.combine(handling.onward, &range, frame, buffers)
+            }
+            (Landing::Scratch(frame), Action::Finish) => {
+                self.finish(handling.slot, &range, frame, buffers)
+            }
+            // Such frames land in the result.
+            (Landing::Scratch(_), Action::Copy) => Err(Defect::here()),
+        }
+    }
+
+    /// Adds the own contribution to a frame, which lacks others'.
+    fn combine(
+        &mut self,
+        onward: Option<Onward>,
+        range: &Range<usize>,
+        mut frame: Vec<u8>,
+        buffers: &mut UserBuffers<'_>,
+    ) -> Result<Body, Defect> {
+        let sums = self.sums;
+        let arrived = frame.get_mut(..range.len()).ok_or(Defect::here())?;
+        let Onward { outlet, .. } = onward.ok_or(Defect::here())?;
+        if self.outlet(outlet)?.held < HELD_MAX {
+            let own = buffers.contribution(range.clone()).ok_or(Defect::here())?;
+            pccl_kernels::reduce(sums.element, sums.op, arrived, own)?;
+            Ok(Body::Held(frame))
+        } else {
+            let (own, aside) = buffers.set_aside(range.clone()).ok_or(Defect::here())?;
+            pccl_kernels::reduce_into(sums.element, sums.op, aside, arrived, own)?;
+            self.scratch.put(frame);
+            Ok(Body::Aside(range.clone()))
+        }
+    }
+
+    /// Adds the own contribution to a frame that lacks nothing else.
+    fn finish(
+        &mut self,
+        slot: usize,
+        range: &Range<usize>,
+        frame: Vec<u8>,
+        buffers: &mut UserBuffers<'_>,
+    ) -> Result<Body, Defect> {
+        let arrived = frame.get(..range.len()).ok_or(Defect::here())?;
+        let target = buffers.finish(slot, range.clone()).ok_or(Defect::here())?;
+        self.sums.finish(target, arrived)?;
+        self.scratch.put(frame);
+        Ok(Body::Result(range.clone()))
+    }
+}
+
+/// The bytes of a frame that is not encoded, where it has whole elements, is no longer than frames are,
+/// and not so short that many of them could fill the memory with what is known about each.
+fn whole_elements(missing: u64, length: u32, element_bytes: u64) -> Option<u64> {
+    let bytes = u64::from(length);
+    let long_enough = bytes >= missing.min(FRAME_PAYLOAD_MIN as u64);
+    let short_enough = bytes <= FRAME_PAYLOAD_MAX as u64;
+    (long_enough && short_enough && bytes.is_multiple_of(element_bytes)).then_some(bytes)
+}

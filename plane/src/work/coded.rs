@@ -1,0 +1,153 @@
+//! Frames that travel encoded: fewer bits per element, the same bits on every rank.
+//!
+//! Each frame of [`ENCODED_FRAME_ELEMENTS`] elements (fewer at the end of a chunk) has parameters of
+//! its own. A rank that reduces decodes a frame, adds its own elements in `f32` or `f64`, and encodes
+//! the sum again. The rank that finishes a chunk adopts what the others will decode, and the gather
+//! phase passes the encoded bytes on as they are: so all ranks end with the same bits.
+
+use std::ops::Range;
+
+use pccl_core::element::{CollectiveSpec, ElementType, Quantization};
+use pccl_core::plan::Action;
+use pccl_kernels::{Codec, Scheme};
+
+use super::RankWork;
+use super::fault::Defect;
+use super::frame::Body;
+use super::kernel::element_of;
+use super::stripe::Handling;
+use crate::floats::Float;
+use crate::memory::UserBuffers;
+use crate::pace::ENCODED_FRAME_ELEMENTS;
+
+/// How frames are encoded, and room for the sums between decoding and encoding.
+pub(super) struct Coding {
+    pub(super) codec: Codec,
+    /// What is encoded.
+    pub(super) float: Float,
+    pub(super) sums: Vec<u8>,
+}
+
+impl Coding {
+    /// How the frames of this collective are encoded: `Some(None)` where they are not, `None` where
+    /// the quantization does not go with the element type.
+    pub(super) fn of(spec: &CollectiveSpec) -> Option<Option<Self>> {
+        let Some(codec) = codec_of(spec.element, spec.quantization)? else {
+            return Some(None);
+        };
+        Some(Some(Self {
+            codec,
+            float: Float::of(spec.element)?,
+            sums: Vec::new(),
+        }))
+    }
+
+    /// How many elements a frame of `length` encoded bytes holds where `remaining` are missing.
+    pub(super) fn announced(&self, remaining: u64, length: u32) -> Option<u64> {
+        let elements = remaining.min(ENCODED_FRAME_ELEMENTS);
+        let expected = self.codec.encoded_len(usize::try_from(elements).ok()?);
+        (u32::try_from(expected) == Ok(length)).then_some(elements)
+    }
+}
+
+/// The kernels' name of a quantization: `Some(None)` for no quantization, `None` where there is no such.
+fn scheme_of(quantization: Quantization) -> Option<Option<Scheme>> {
+    Some(match quantization {
+        Quantization::None => None,
+        Quantization::MinMax {
+            to: ElementType::U8,
+        } => Some(Scheme::MinMaxU8),
+        Quantization::MinMax {
+            to: ElementType::U16,
+        } => Some(Scheme::MinMaxU16),
+        Quantization::ZeroPointScale {
+            to: ElementType::U8,
+        } => Some(Scheme::ZeroPointU8),
+        Quantization::ZeroPointScale {
+            to: ElementType::I8,
+        } => Some(Scheme::ZeroPointI8),
+        Quantization::Blockwise4 => Some(Scheme::Blockwise4),
+        Quantization::MinMax { .. } | Quantization::ZeroPointScale { .. } => return None,
+    })
+}
+
+/// What encodes elements of this type: `Some(None)` where they travel as they are, `None` where the
+/// quantization does not go with the element type.
+pub(crate) fn codec_of(element: ElementType, quantization: Quantization) -> Option<Option<Codec>> {
+    match scheme_of(quantization)? {
+        None => Some(None),
+        Some(scheme) => Codec::new(element_of(element), scheme).ok().map(Some),
+    }
+}
+
+/// Does the quantization go with the element type?
+#[must_use]
+pub fn is_supported(spec: &CollectiveSpec) -> bool {
+    Coding::of(spec).is_some()
+}
+
+impl RankWork {
+    /// Encodes a part of the own contribution.
+    pub(super) fn encode_contribution(
+        &mut self,
+        range: &Range<usize>,
+        buffers: &UserBuffers<'_>,
+    ) -> Result<(Body, usize), Defect> {
+        let codec = self.coding.as_ref().ok_or(Defect::here())?.codec;
+        let own = buffers.contribution(range.clone()).ok_or(Defect::here())?;
+        let length = codec.encoded_len(range.len() / self.element_bytes);
+        let mut frame = self.scratch.take(length);
+        codec.encode(own, frame.get_mut(..length).ok_or(Defect::here())?)?;
+        Ok((Body::Held(frame), length))
+    }
+
+    /// Adds the own contribution to an encoded frame, and keeps the result where it is one.
+    pub(super) fn take_in_encoded(
+        &mut self,
+        handling: Handling,
+        range: &Range<usize>,
+        length: usize,
+        mut frame: Vec<u8>,
+        buffers: &mut UserBuffers<'_>,
+    ) -> Result<Body, Defect> {
+        let (action, finishes) = (handling.action, handling.action == Action::Finish);
+        let encoded = frame.get_mut(..length).ok_or(Defect::here())?;
+        if action.adds() {
+            let average_over = self.sums.average_over.filter(|_| finishes);
+            let own = buffers.contribution(range.clone()).ok_or(Defect::here())?;
+            let elements = range.len() / self.element_bytes;
+            let op = self.sums.op;
+            let coding = self.coding.as_mut().ok_or(Defect::here())?;
+            let sums = coding.room_for(elements).ok_or(Defect::here())?;
+            let codec = coding.codec;
+            let sums = coding.sums.get_mut(..sums).ok_or(Defect::here())?;
+            codec.reduce(op, own, encoded, sums)?;
+            if let Some(contributors) = average_over {
+                codec.divide_sums(sums, contributors)?;
+            }
+            codec.encode_sums(sums, encoded)?;
+        }
+        if action.writes_result() {
+            let codec = self.coding.as_ref().ok_or(Defect::here())?.codec;
+            let result = buffers
+                .overwrite(handling.slot, range.clone())
+                .ok_or(Defect::here())?;
+            codec.decode(encoded, result)?;
+        }
+        if action.adds() && buffers.note_losses() {
+            self.note_lost_of_sums(finishes, range, buffers)?;
+        }
+        Ok(Body::Held(frame))
+    }
+}
+
+impl Coding {
+    /// Makes room for the sums of so many elements: in bytes.
+    pub(super) fn room_for(&mut self, elements: usize) -> Option<usize> {
+        let bytes = elements.checked_mul(self.codec.sum_element().size())?;
+        if self.sums.len() < bytes {
+            self.sums.resize(bytes, 0);
+        }
+        Some(bytes)
+    }
+}

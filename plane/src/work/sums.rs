@@ -1,0 +1,46 @@
+//! How contributions become one value.
+
+use pccl_core::element::{CollectiveSpec, ReduceOp};
+use pccl_kernels::{Element, Op};
+
+use super::fault::Defect;
+use super::kernel::{element_of, op_of};
+use crate::memory::Target;
+
+/// What is computed, of what.
+#[derive(Clone, Copy)]
+pub(super) struct Sums {
+    pub(super) element: Element,
+    pub(super) op: Op,
+    /// Number of contributors, where the sum is to be divided.
+    pub(super) average_over: Option<u32>,
+}
+
+impl Sums {
+    pub(super) fn of(spec: &CollectiveSpec, world: u32) -> Self {
+        Self {
+            element: element_of(spec.element),
+            op: op_of(spec.op),
+            average_over: (spec.op == ReduceOp::Avg).then_some(world),
+        }
+    }
+
+    /// Computes a part of the result from what arrived and the own contribution.
+    pub(super) fn finish(self, target: Target<'_>, arrived: &[u8]) -> Result<(), Defect> {
+        let Self { element, op, .. } = self;
+        let result = match target {
+            Target::Same { data, saved } => {
+                pccl_kernels::reduce_saving(element, op, data, arrived, saved)?;
+                data
+            }
+            Target::Apart { own, result } => {
+                pccl_kernels::reduce_into(element, op, result, arrived, own)?;
+                result
+            }
+        };
+        if let Some(contributors) = self.average_over {
+            pccl_kernels::divide(element, result, contributors)?;
+        }
+        Ok(())
+    }
+}
