@@ -1,4 +1,4 @@
-"""Tests of `turns.py` that need no build: `python3 -m unittest discover -s tests/rivals`."""
+"""Tests of `turns.py` that need no build: `python3 -m unittest discover -s bench/rivals`."""
 
 from __future__ import annotations
 

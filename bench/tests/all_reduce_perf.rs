@@ -1,4 +1,4 @@
-//! The whole program: what it writes, and what it refuses.
+//! The whole program `all_reduce_perf`: what it writes, and what it refuses.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,18 +8,8 @@ use serde_json::Value;
 
 /// Runs the whole program.
 fn run_program(arguments: &[&str]) -> Output {
-    let mut cargo = Command::new(env!("CARGO"));
-    // Built like this test, so that it is built already.
-    let profile = if cfg!(debug_assertions) {
-        "dev"
-    } else {
-        "release"
-    };
-    cargo
-        .args(["run", "--quiet", "--package", "pccl"])
-        .args(["--profile", profile, "--example", "all_reduce_perf", "--"])
+    Command::new(env!("CARGO_BIN_EXE_all_reduce_perf"))
         .args(arguments)
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .unwrap()
 }

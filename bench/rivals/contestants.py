@@ -16,7 +16,8 @@ from children import Failed, run_together
 from figures import Sample, plan
 
 HERE = Path(__file__).resolve().parent
-EXAMPLE = "all_reduce_perf"
+PACKAGE = "pccl-bench"
+PROGRAM = "all_reduce_perf"
 BUILD_LIMIT_S = 1800.0
 
 Row = Mapping[str, Any]
@@ -134,16 +135,16 @@ class Ours:
     may_be_missing: bool = False
 
     def prepare(self) -> Optional[str]:
-        """See `Contestant`; builds the example."""
-        build = ["cargo", "build", "--release", "--example", EXAMPLE, "--message-format", "json"]
+        """See `Contestant`; builds the program."""
+        build = ["cargo", "build", "--release", "-p", PACKAGE, "--bin", PROGRAM, "--message-format", "json"]
         try:
             built = subprocess.run(build, cwd=self.repository, capture_output=True, text=True, timeout=BUILD_LIMIT_S)
         except (OSError, subprocess.TimeoutExpired) as error:
-            return f"cargo could not build {EXAMPLE}: {error}"
+            return f"cargo could not build {PROGRAM}: {error}"
         self.program = executable_in(built.stdout)
         if built.returncode != 0 or self.program is None:
             said = [line for line in built.stderr.splitlines() if line.startswith("error")] or ["no reason given"]
-            return f"cargo built no example {EXAMPLE}: {said[0]}"
+            return f"cargo built no program {PROGRAM}: {said[0]}"
         return None
 
     def measure(self, peers: int, sizes: Sequence[int], forms: Sequence[bool]) -> list[Sample]:
@@ -161,13 +162,13 @@ class Ours:
                 document = json.loads(Path(file).read_text())
                 rows = document["rows"]
             except (OSError, ValueError, KeyError) as error:
-                raise Failed(f"{EXAMPLE} wrote no rows: {error}") from error
+                raise Failed(f"{PROGRAM} wrote no rows: {error}") from error
         refused = congestion_refused(document)
         if refused is not None:
             raise Failed(refused)
         found = samples_of_rows(rows, peers, [size], [in_place])
         if not found:
-            raise Failed(f"{EXAMPLE} wrote no row of {peers} peers, {size} bytes, in_place {in_place}")
+            raise Failed(f"{PROGRAM} wrote no row of {peers} peers, {size} bytes, in_place {in_place}")
         return found[0]
 
 
@@ -219,10 +220,10 @@ def congestion_refused(document: Mapping[str, Any]) -> Optional[str]:
 
 
 def executable_in(messages: str) -> Optional[str]:
-    """The path of the example in cargo's JSON messages."""
+    """The path of the program in cargo's JSON messages."""
     for line in messages.splitlines():
         message = json.loads(line) if line.startswith("{") else {}
-        if message.get("executable") and message.get("target", {}).get("name") == EXAMPLE:
+        if message.get("executable") and message.get("target", {}).get("name") == PROGRAM:
             return str(message["executable"])
     return None
 

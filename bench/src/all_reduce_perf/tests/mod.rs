@@ -1,55 +1,27 @@
-//! Does the benchmark measure what it says? Its checks notice wrong results, the exchanges that it
-//! compares with are right, and the whole program writes what was asked for.
+//! Does the benchmark measure what it says? Its checks notice wrong results, and the exchanges that it
+//! compares with are right.
 
-#![allow(dead_code, reason = "the modules of the example are used in part")]
-
-#[path = "../examples/all_reduce_perf/contribution.rs"]
-mod contribution;
-#[path = "../examples/all_reduce_perf/edges.rs"]
-mod edges;
-#[path = "../examples/all_reduce_perf/floor/mod.rs"]
-mod floor;
-#[path = "../examples/all_reduce_perf/memory.rs"]
-mod memory;
-#[path = "../examples/all_reduce_perf/number.rs"]
-mod number;
-#[path = "../examples/all_reduce_perf/pieces.rs"]
-mod pieces;
-#[path = "../examples/all_reduce_perf/place.rs"]
-mod place;
-#[path = "../examples/all_reduce_perf/row.rs"]
-mod row;
-#[path = "../examples/all_reduce_perf/samples.rs"]
-mod samples;
-#[path = "../examples/all_reduce_perf/talk.rs"]
-mod talk;
-#[path = "../examples/all_reduce_perf/watch.rs"]
-mod watch;
-#[path = "../examples/all_reduce_perf/work.rs"]
-mod work;
-
-#[path = "all_reduce_perf/exchanges.rs"]
 mod exchanges;
-#[path = "all_reduce_perf/figures.rs"]
 mod figures;
-#[path = "all_reduce_perf/program.rs"]
-mod program;
 
 use std::net::SocketAddr;
 use std::thread;
 
 use bytemuck::{cast_slice, cast_slice_mut};
 use clap::Parser;
-use contribution::Contribution;
-use memory::Memory;
-use number::{Number, kernel_element, kernel_op};
 use pccl::half::bf16;
 use pccl::{ElementType, ReduceOp};
 use pccl::{Tcp, Transport};
 use pccl_core::transport::{Endpoint, Security, send_all};
 use pccl_kernels::{divide, reduce};
-use watch::Watched;
-use work::Work;
+
+use super::contribution::Contribution;
+use super::memory::Memory;
+use super::number::{Number, kernel_element, kernel_op};
+#[cfg(target_os = "linux")]
+use super::place;
+use super::watch::Watched;
+use super::work::Work;
 
 #[derive(Parser)]
 struct WorkAlone {

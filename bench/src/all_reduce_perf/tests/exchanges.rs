@@ -6,11 +6,11 @@ use std::thread;
 use pccl::ReduceOp;
 use pccl::half::bf16;
 
-use super::contribution::Contribution;
-use super::edges::Edges;
-use super::floor::{Exchange, Floor, Way};
-use super::number::Number;
-use super::work::Work;
+use super::super::contribution::Contribution;
+use super::super::edges::Edges;
+use super::super::floor::{Exchange, Floor, Way};
+use super::super::number::Number;
+use super::super::work::Work;
 use super::{contributed, work};
 
 /// Runs a thread for each rank of a floor; what each of them says, in the order of the ranks.

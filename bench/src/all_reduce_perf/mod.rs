@@ -1,8 +1,8 @@
 //! How fast is an all-reduce here? The benchmark for those who know nccl-tests.
 //!
 //! ```text
-//! cargo run --release --example all_reduce_perf -- --peers 2,4,8 --min-bytes 4K --max-bytes 256M \
-//!     --json perf.json --plot perf.svg
+//! cargo run --release -p pccl-bench --bin all_reduce_perf -- --peers 2,4,8 --min-bytes 4K \
+//!     --max-bytes 256M --json perf.json --plot perf.svg
 //! ```
 //!
 //! For every number of peers and of lanes it starts a master and that many peers as processes of this
@@ -57,7 +57,8 @@ mod master;
 mod memory;
 mod notes;
 mod number;
-#[path = "../support/over.rs"]
+// Shared with the examples of the client that start a run.
+#[path = "../../../client/examples/support/over.rs"]
 mod over;
 mod pieces;
 mod place;
@@ -71,6 +72,8 @@ mod session;
 mod stopwatch;
 mod table;
 mod talk;
+#[cfg(test)]
+mod tests;
 mod watch;
 mod work;
 
@@ -80,7 +83,9 @@ use clap::Parser;
 
 use arguments::{Arguments, Role};
 
-fn main() -> ExitCode {
+/// The whole program: the benchmark, or one of the processes that it starts.
+#[must_use]
+pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
     match &arguments.role {
         Some(Role::Master { host, transport }) => master::run(*host, *transport),

@@ -1,10 +1,10 @@
 //! What the benchmark makes of what was measured.
 
-use super::floor::{Exchange, Way};
-use super::pieces::Search;
-use super::row::{Findings, Row, Subject};
-use super::samples::Samples;
-use super::talk::Measured;
+use super::super::floor::{Exchange, Way};
+use super::super::pieces::Search;
+use super::super::row::{Findings, Row, Subject};
+use super::super::samples::Samples;
+use super::super::talk::Measured;
 use super::work;
 
 /// The search for the floor's best way, where one takes as long as `time` says by its turn; trials in all.

@@ -1,4 +1,4 @@
-"""Tests of the parts that need no rival: `python3 -m unittest discover -s tests/rivals`."""
+"""Tests of the parts that need no rival: `python3 -m unittest discover -s bench/rivals`."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _constant(file: str, name: str) -> int:
 
 def _iterations_of_ours(size: int) -> int:
     """How many our benchmark's plan has for so many bytes."""
-    text = (HERE.parent.parent / "client/examples/all_reduce_perf/plan.rs").read_text()
+    text = (HERE.parent.parent / "bench/src/all_reduce_perf/plan.rs").read_text()
     by_size = text.split("const fn by_size", 1)[1].split("\n}\n", 1)[0]
     for first, end, iterations in re.findall(r"(\w+)\.\.(\w+) => \((\d+),", by_size):
         if int(first, 0) <= size < int(end, 0):
@@ -154,7 +154,7 @@ class Samples(unittest.TestCase):
 
         self.assertIsNone(sample.floor_time_us)
 
-    def test_the_example_is_found_among_what_cargo_built(self) -> None:
+    def test_the_program_is_found_among_what_cargo_built(self) -> None:
         other = '{"reason":"compiler-artifact","target":{"name":"pccl"},"executable":null}'
         ours = '{"reason":"compiler-artifact","target":{"name":"all_reduce_perf"},"executable":"/t/all_reduce_perf"}'
 

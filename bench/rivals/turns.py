@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Optional, Sequence
 
 from children import Failed, run_together
-from contestants import EXAMPLE, HERE, Ours
+from contestants import HERE, PROGRAM, Ours
 
 USAGE = "usage: turns.py [--launches N] [--timeout SECONDS] [ARGUMENT...] -- ARGUMENT... -- ARGUMENT..."
 
@@ -63,7 +63,7 @@ def throughput(program: str, arguments: Sequence[str], limit_s: float) -> float:
             return float(row["algbw_gb_s"])
         except (OSError, ValueError, KeyError) as error:
             wanted = "one row (one size, one number of peers and lanes)"
-            raise Failed(f"{EXAMPLE} did not write {wanted}: {error}") from error
+            raise Failed(f"{PROGRAM} did not write {wanted}: {error}") from error
 
 
 def measure(program: str, wanted: Comparison) -> list[tuple[float, float]]:
