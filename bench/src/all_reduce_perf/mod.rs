@@ -28,8 +28,8 @@
 //! Several machines, with an account on each: `--hosts 10.0.0.1,10.0.0.2 --launch "ssh {host}"`. Standard input
 //! and output of the processes lead to this one, as `ssh` does it.
 //!
-//! With `--transport tls` or `quic` (which needs `--features quic`) all lanes are encrypted, and every rank
-//! checks that they are. The floor stays plain, so the ratio shows what encryption costs.
+//! With `--transport tls` or `quic` (the feature `quic`, which is on by default) all lanes are encrypted, and every
+//! rank checks that they are. The floor stays plain, so the ratio shows what encryption costs.
 //!
 //! | file | what it is for |
 //! |---|---|

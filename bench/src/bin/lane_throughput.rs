@@ -2,7 +2,7 @@
 //! floor is plain TCP in the same run; rounds take turns, so that what else the machine does meets them all.
 //!
 //! ```sh
-//! cargo run --release -p pccl-tests --bin lane_throughput -- --mib 512 --lanes 4
+//! cargo run --release -p pccl-bench --bin lane_throughput -- --mib 512 --lanes 4
 //! ```
 
 use std::future::poll_fn;

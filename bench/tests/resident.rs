@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use pccl_tests::resident::{peak, words};
+use pccl_bench::resident::{peak, words};
 
 const MIB: u64 = 1024 * 1024;
 
@@ -16,7 +16,7 @@ const BESIDES: u64 = BUFFER / 8;
 
 #[test]
 fn a_peer_that_reduces_in_place_has_the_buffer_a_backup_and_little_else() {
-    let program = Path::new(env!("CARGO_BIN_EXE_test_peer"));
+    let program = Path::new(env!("CARGO_BIN_EXE_resident"));
 
     let peak = peak(program, BUFFER).unwrap();
 

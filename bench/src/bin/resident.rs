@@ -1,10 +1,10 @@
-//! How much memory a peer has: `cargo run --release -p pccl-tests --bin resident`.
+//! How much memory a peer has: `cargo run --release -p pccl-bench --bin resident`.
 
 use std::process::ExitCode;
 
 use clap::Parser;
+use pccl_bench::resident::{allowed, peak, words};
 use pccl_tests::processes::Trouble;
-use pccl_tests::resident::{allowed, peak, words};
 use pccl_tests::roles::Role;
 
 /// Lets two peers reduce in place, each in a process of its own, and tells the most memory that either

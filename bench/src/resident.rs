@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use crate::contribution::SLOTS;
-use crate::processes::{Swarm, Trouble};
-use crate::roles::MasterOptions;
-use crate::scripted::PeerOptions;
+use pccl_tests::contribution::SLOTS;
+use pccl_tests::processes::{Swarm, Trouble};
+use pccl_tests::roles::MasterOptions;
+use pccl_tests::scripted::PeerOptions;
 
 /// Reduces that each peer has done when it is measured: what grows from one to the next would show.
 const REDUCES: usize = 3;

@@ -1,4 +1,4 @@
-//! The master's time per message, and the bytes of a commit: `cargo run --release -p pccl-tests --bin
+//! The master's time per message, and the bytes of a commit: `cargo run --release -p pccl-bench --bin
 //! master_cost`.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! What encryption costs: `cargo run --release -p pccl-tests --bin encrypted`.
+//! What encryption costs: `cargo run --release -p pccl-bench --bin encrypted`.
 
 use std::num::NonZeroUsize;
 use std::process::ExitCode;

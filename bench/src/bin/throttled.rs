@@ -1,5 +1,5 @@
 //! What quantization brings where links are slow:
-//! `cargo run --release -p pccl-tests --bin throttled -- --peers 4 --mbit 1000 --bytes 64M`.
+//! `cargo run --release -p pccl-bench --bin throttled -- --peers 4 --mbit 1000 --bytes 64M`.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::ExitCode;

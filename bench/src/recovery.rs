@@ -6,11 +6,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::over::Over;
-use crate::processes::{Member, Process, Swarm, Trouble};
-use crate::roles::MasterOptions;
-use crate::scripted::PeerOptions;
-use crate::talk::{Commit, Event, Moment, Nanos};
+use pccl_tests::over::Over;
+use pccl_tests::processes::{Member, Process, Swarm, Trouble};
+use pccl_tests::roles::MasterOptions;
+use pccl_tests::scripted::PeerOptions;
+use pccl_tests::talk::{Commit, Event, Moment, Nanos};
 
 /// Reduces of the survivors alone that are watched after each kill, besides the first.
 const WATCHED: usize = 8;
@@ -154,26 +154,9 @@ fn stages(commit: &Commit, killed_at: Nanos) -> Vec<Nanos> {
     ends.into_iter().map(cut).collect()
 }
 
-/// The `share` (0 to 1) of these values that is not larger: 0.5 is the median. Zero without values.
-#[must_use]
-pub fn quantile(values: impl IntoIterator<Item = Nanos>, share: f64) -> Nanos {
-    let mut sorted: Vec<Nanos> = values.into_iter().collect();
-    sorted.sort_unstable();
-    let last = sorted.len().saturating_sub(1);
-    let index = (last as f64 * share).round() as usize;
-    sorted.get(index).copied().unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn quantiles_are_values_that_occurred() {
-        assert_eq!(quantile([5, 1, 9], 0.5), 5);
-        assert_eq!(quantile([5, 1, 9], 1.0), 9);
-        assert_eq!(quantile([], 0.5), 0);
-    }
 
     #[test]
     fn stages_add_up_to_the_whole() {

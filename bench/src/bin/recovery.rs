@@ -1,14 +1,15 @@
-//! How long recovery takes: `cargo run --release -p pccl-tests --bin recovery`.
+//! How long recovery takes: `cargo run --release -p pccl-bench --bin recovery`.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
+use pccl_bench::recovery::{Outcome, STAGES, Setting, measure};
 use pccl_tests::over::Over;
 use pccl_tests::processes::Swarm;
-use pccl_tests::recovery::{Outcome, STAGES, Setting, measure, quantile};
 use pccl_tests::roles::Role;
 use pccl_tests::talk::Nanos;
+use pccl_tests::times::quantile;
 
 const KIB_4: usize = 4 * 1024 / size_of::<f32>();
 const MIB_4: usize = 4 * 1024 * 1024 / size_of::<f32>();

@@ -2,7 +2,7 @@
 //! that of the step in which the last vote decides.
 //!
 //! ```sh
-//! cargo run --release -p pccl-tests --bin election_cost
+//! cargo run --release -p pccl-bench --bin election_cost
 //! ```
 //!
 //! `--peers` and `--entries` are yours to set. It fails where a deciding step takes more than 0.2 s. The

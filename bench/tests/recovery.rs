@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
+use pccl_bench::recovery::{STAGES, Setting, measure};
 use pccl_tests::processes::Swarm;
-use pccl_tests::recovery::{STAGES, Setting, measure};
 
 #[test]
 fn the_recovery_from_each_kill_is_measured() {
-    let program = Path::new(env!("CARGO_BIN_EXE_test_peer"));
+    let program = Path::new(env!("CARGO_BIN_EXE_recovery"));
     let setting = Setting {
         peers: 3,
         elements: 1024,
