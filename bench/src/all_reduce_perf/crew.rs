@@ -1,11 +1,11 @@
 //! The processes that the parent starts: this same program in other roles.
 
-use std::collections::VecDeque;
-use std::io::{self, BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::thread;
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::process::Command;
 use std::time::{Duration, Instant};
+
+use pccl_subprocess::{Process, ProcessError, Processes};
 
 use super::over::Over;
 use super::talk::{Event, Order};
@@ -13,16 +13,15 @@ use super::talk::{Event, Order};
 /// A child that says nothing for so long has hung.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A child of this crew.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ChildId(usize);
-
 /// Why a run has ended early.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Trouble {
     /// A process could not be started.
     #[error("the system refused to start a process: {0}")]
     System(#[from] io::Error),
+    /// A process could not be ended.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
     /// A child has said why it cannot go on.
     #[error("{who}: {error}")]
     Failed { who: String, error: String },
@@ -49,8 +48,6 @@ pub(crate) enum Trouble {
 
 struct Member {
     name: String,
-    child: Child,
-    orders: ChildStdin,
     /// What it has said and nobody has asked for yet.
     said: VecDeque<Event>,
     has_ended: bool,
@@ -58,18 +55,15 @@ struct Member {
 
 /// The children of a session. Dropping it kills those that still run.
 pub(crate) struct Crew {
-    members: Vec<Member>,
-    events: Sender<(usize, Option<Event>)>,
-    heard: Receiver<(usize, Option<Event>)>,
+    processes: Processes<Event>,
+    members: BTreeMap<Process, Member>,
 }
 
 impl Crew {
     pub(crate) fn new() -> Self {
-        let (events, heard) = mpsc::channel();
         Self {
-            members: Vec::new(),
-            events,
-            heard,
+            processes: Processes::new(),
+            members: BTreeMap::new(),
         }
     }
 
@@ -79,43 +73,28 @@ impl Crew {
         name: String,
         mut command: Command,
         arguments: &[String],
-    ) -> io::Result<ChildId> {
-        let mut child = command
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let (Some(orders), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(io::ErrorKind::BrokenPipe.into());
-        };
-        let index = self.members.len();
-        let events = self.events.clone();
-        thread::spawn(move || listen(index, output, &events));
-        self.members.push(Member {
+    ) -> io::Result<Process> {
+        let process = self.processes.start(command.args(arguments))?;
+        let member = Member {
             name,
-            child,
-            orders,
             said: VecDeque::new(),
             has_ended: false,
-        });
-        Ok(ChildId(index))
+        };
+        self.members.insert(process, member);
+        Ok(process)
     }
 
     /// Tells each of them. One that is gone is missed when its answer is.
-    pub(crate) fn tell(&mut self, whom: &[ChildId], order: &Order) {
-        let mut line = serde_json::to_string(order).unwrap_or_default();
-        line.push('\n');
+    pub(crate) fn tell(&mut self, whom: &[Process], order: &Order) {
         for member in whom {
-            if let Some(member) = self.members.get_mut(member.0) {
-                member.orders.write_all(line.as_bytes()).ok();
-            }
+            self.processes.tell(*member, order).ok();
         }
     }
 
     /// Waits until each of them has said one thing more, and picks from it what is awaited.
     pub(crate) fn hear<T>(
         &mut self,
-        whom: &[ChildId],
+        whom: &[Process],
         awaited: &'static str,
         pick: impl Fn(Event) -> Option<T>,
     ) -> Result<Vec<T>, Trouble> {
@@ -135,7 +114,7 @@ impl Crew {
     /// As [`hear`](Self::hear), from one.
     pub(crate) fn hear_one<T>(
         &mut self,
-        whom: ChildId,
+        whom: Process,
         awaited: &'static str,
         pick: impl Fn(Event) -> Option<T>,
     ) -> Result<T, Trouble> {
@@ -146,30 +125,28 @@ impl Crew {
     }
 
     /// Ends these children, and waits until they have.
-    pub(crate) fn dismiss(&mut self, whom: &[ChildId]) -> Result<(), Trouble> {
+    pub(crate) fn dismiss(&mut self, whom: &[Process]) -> Result<(), Trouble> {
         self.tell(whom, &Order::Quit);
         let deadline = Instant::now() + PATIENCE;
         for child in whom {
-            while self.members.get(child.0).is_some_and(|m| !m.has_ended) {
+            while self.members.get(child).is_some_and(|m| !m.has_ended) {
                 self.take_one(deadline, *child, "its end")?;
             }
-            if let Some(member) = self.members.get_mut(child.0) {
-                member.child.wait()?;
-            }
+            self.processes.wait(*child)?;
         }
         Ok(())
     }
 
-    fn next_of(&mut self, whom: ChildId, awaited: &'static str) -> Result<Event, Trouble> {
+    fn next_of(&mut self, whom: Process, awaited: &'static str) -> Result<Event, Trouble> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let member = self.members.get_mut(whom.0);
+            let member = self.members.get_mut(&whom);
             if let Some(event) = member.and_then(|member| member.said.pop_front()) {
                 return Ok(event);
             }
             self.take_one(deadline, whom, awaited)?;
             // Whoever it is: without it the run cannot go on.
-            if let Some(gone) = self.members.iter().find(|member| member.has_ended) {
+            if let Some(gone) = self.members.values().find(|member| member.has_ended) {
                 let who = gone.name.clone();
                 return Err(Trouble::Ended { who });
             }
@@ -180,18 +157,14 @@ impl Crew {
     fn take_one(
         &mut self,
         deadline: Instant,
-        waiting_for: ChildId,
+        waiting_for: Process,
         awaited: &'static str,
     ) -> Result<(), Trouble> {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let (index, event) = match self.heard.recv_timeout(left) {
-            Ok(heard) => heard,
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                let who = self.name(waiting_for);
-                return Err(Trouble::Hung { who, awaited });
-            }
+        let Some((process, event)) = self.processes.next_before(deadline) else {
+            let who = self.name(waiting_for);
+            return Err(Trouble::Hung { who, awaited });
         };
-        let Some(member) = self.members.get_mut(index) else {
+        let Some(member) = self.members.get_mut(&process) else {
             return Ok(());
         };
         match event {
@@ -205,30 +178,8 @@ impl Crew {
         Ok(())
     }
 
-    fn name(&self, whom: ChildId) -> String {
-        let member = self.members.get(whom.0);
+    fn name(&self, whom: Process) -> String {
+        let member = self.members.get(&whom);
         member.map(|m| m.name.clone()).unwrap_or_default()
     }
-}
-
-impl Drop for Crew {
-    fn drop(&mut self) {
-        for member in &mut self.members {
-            // One that has ended cannot be killed, and need not be.
-            member.child.kill().ok();
-            member.child.wait().ok();
-        }
-    }
-}
-
-/// Passes on what a child says, until it has closed its output.
-fn listen(index: usize, output: ChildStdout, events: &Sender<(usize, Option<Event>)>) {
-    for line in BufReader::new(output).lines().map_while(Result::ok) {
-        match serde_json::from_str(&line) {
-            Ok(event) => drop(events.send((index, Some(event)))),
-            // A stray line of some library, for people to read.
-            Err(_) => eprintln!("{line}"),
-        }
-    }
-    events.send((index, None)).ok();
 }

@@ -4,10 +4,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
 
 use pccl_master::{RunningMaster, ServeError};
+use pccl_subprocess::tell;
 
 use super::over::{Over, join_of};
 use super::stopwatch::cpu_time;
-use super::talk::{Event, Order, end_with_parent, next_order, tell};
+use super::talk::{Event, Order, end_with_parent, next_order};
 
 /// Serves until the parent says `Quit`.
 pub(crate) fn run(host: IpAddr, over: Over) -> ExitCode {

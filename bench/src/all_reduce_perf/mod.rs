@@ -35,7 +35,7 @@
 //! |---|---|
 //! | `arguments`, `work` | the command line, and what of it each rank has to know |
 //! | `plan`, `session`, `crew` | the parent: how often, in which order, and the processes it starts |
-//! | `talk` | what parent and children tell each other |
+//! | `talk` | what parent and children tell each other, by `pccl_subprocess` |
 //! | `hosts` | where the children run, and what starts them there |
 //! | `master`, `rank`, `place`, `stopwatch`, `watch` | the children |
 //! | `contribution`, `number`, `memory` | what each rank contributes, what must come out, and where |

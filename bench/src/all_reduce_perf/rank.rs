@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use pccl::half::{bf16, f16};
 use pccl::{Communicator, ElementType, ReduceItem, Tcp, Transport};
+use pccl_subprocess::tell;
 
 use super::contribution::Contribution;
 use super::edges::Edges;
@@ -19,7 +20,7 @@ use super::over::Over;
 use super::place;
 use super::stopwatch::{cpu_time, ns_since};
 use super::talk::{
-    Buffers, Contestant, Event, Measured, Order, Series, end_with_parent, next_order, tell,
+    Buffers, Contestant, Event, Measured, Order, Series, end_with_parent, next_order,
 };
 use super::watch::{Watch, Watched};
 use super::work::Work;

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use pccl_subprocess::Process;
+
 use super::arguments::Arguments;
-use super::crew::{ChildId, Crew, Trouble};
+use super::crew::{Crew, Trouble};
 use super::floor::Way;
 use super::pieces::Search;
 use super::plan::Plan;
@@ -23,8 +25,8 @@ pub(crate) struct Session<'a> {
     /// Have all lanes of all ranks both their ends on this machine?
     lanes_are_local: bool,
     crew: Crew,
-    master: ChildId,
-    ranks: Vec<ChildId>,
+    master: Process,
+    ranks: Vec<Process>,
     /// The number of the next iteration.
     next: u64,
 }

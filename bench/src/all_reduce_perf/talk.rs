@@ -1,9 +1,7 @@
-//! What the parent and its children tell each other: JSON lines over standard input and standard
-//! output.
+//! What the parent and its children tell each other.
 
-use std::io::{self, BufRead};
 use std::net::SocketAddr;
-use std::{process, thread};
+use std::{io, process, thread};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use serde::{Deserialize, Serialize};
@@ -96,20 +94,9 @@ pub(crate) struct Measured {
     pub(crate) lanes_used: usize,
 }
 
-/// One line to the parent.
-pub(crate) fn tell(event: &Event) {
-    if let Ok(line) = serde_json::to_string(event) {
-        println!("{line}");
-    }
-}
-
 /// The parent's next order. Where there is none any more, or none that makes sense, the end.
 pub(crate) fn next_order() -> Order {
-    let mut line = String::new();
-    // A parent that is gone has closed its end: nothing is read.
-    let read = io::stdin().lock().read_line(&mut line);
-    let order = read.ok().and_then(|_| serde_json::from_str(&line).ok());
-    order.unwrap_or(Order::Quit)
+    pccl_subprocess::next_order().unwrap_or(Order::Quit)
 }
 
 /// Ends this process when its parent does, whatever it is doing then.
