@@ -11,14 +11,13 @@
 //! | [`readme`] | a peer that runs the loop of the README |
 //! | [`talk`] | what test and processes tell each other |
 //! | [`trap`] | stopping a peer at an exact moment |
+//! | [`times`] | quantiles of measured times |
 //! | [`contribution`] | numbers to reduce whose sums can be checked |
 //! | [`several`] | several buffers to reduce at once, some of them quantized |
-//! | [`recovery`] | how long the survivors of a kill need |
 //! | [`losses`], [`relay`] | peers that are lost at a point of their talk with the master |
 //! | [`crowd`] | many peers of one address that start at once |
 //! | [`throttle`] | a transport whose lanes share a link of limited rate |
 //! | [`policy`] | the master's decisions in situations, under virtual time |
-//! | [`resident`] | how much memory a peer has while it reduces |
 //! | [`wan`] | an internet in a box: network namespaces, and a wire with delay, loss and limits between them |
 //! | [`siege`] | garbage for the master and for peers while a run goes on |
 
@@ -33,14 +32,13 @@ pub mod policy;
 pub mod processes;
 pub mod readme;
 pub mod recordings;
-pub mod recovery;
 pub mod relay;
-pub mod resident;
 pub mod roles;
 pub mod scripted;
 pub mod several;
 pub mod siege;
 pub mod talk;
 pub mod throttle;
+pub mod times;
 pub mod trap;
 pub mod wan;

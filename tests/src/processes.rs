@@ -2,17 +2,16 @@
 //! killing them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::thread;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use pccl_core::id::Identity;
 use pccl_master::MasterBuilder;
 use pccl_recording::{DIRECTORY_VARIABLE, Summary};
+pub use pccl_subprocess::Process;
+use pccl_subprocess::{ProcessError, Processes};
 
 use crate::over::{MasterAt, Over};
 use crate::recordings::Recordings;
@@ -22,10 +21,6 @@ use crate::talk::{Commit, Event, Moment, Nanos, Order, now};
 
 /// Whatever is waited for has not happened after so long: something hangs.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A process, as the test knows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Process(u32);
 
 /// What went wrong with the processes.
 #[derive(Debug, thiserror::Error)]
@@ -69,6 +64,15 @@ pub enum Trouble {
     Hang(String),
 }
 
+impl From<ProcessError> for Trouble {
+    fn from(error: ProcessError) -> Self {
+        match error {
+            ProcessError::System(error) => Self::System(error),
+            ProcessError::NotRunning(process) => Self::NotRunning(process),
+        }
+    }
+}
+
 /// A peer that has joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
@@ -102,9 +106,9 @@ impl Member {
     }
 }
 
-struct Running {
-    child: Child,
-    orders: ChildStdin,
+/// What a process that runs has told.
+#[derive(Debug, Default)]
+struct Told {
     /// It has said why it ends.
     gave_up: bool,
     /// It knows where to stand still.
@@ -113,7 +117,7 @@ struct Running {
     stands_still: Option<u64>,
 }
 
-impl Running {
+impl Told {
     /// Keeps what must not be missed by a test that waits for something else.
     fn note(&mut self, event: &Event) {
         match event {
@@ -136,13 +140,11 @@ impl Running {
 pub struct Swarm {
     program: PathBuf,
     over: Over,
-    running: BTreeMap<Process, Running>,
-    started: u32,
+    processes: Processes<Event>,
+    told: BTreeMap<Process, Told>,
     /// Peers that were heard to have joined.
     joined: usize,
     recordings: Option<Recordings>,
-    events: Sender<(Process, Option<Event>)>,
-    heard: Receiver<(Process, Option<Event>)>,
 }
 
 impl Swarm {
@@ -150,16 +152,13 @@ impl Swarm {
     /// over what the environment says.
     #[must_use]
     pub fn of(program: impl Into<PathBuf>) -> Self {
-        let (events, heard) = mpsc::channel();
         Self {
             program: program.into(),
             over: Over::of_environment(),
-            running: BTreeMap::new(),
-            started: 0,
+            processes: Processes::new(),
+            told: BTreeMap::new(),
             joined: 0,
             recordings: None,
-            events,
-            heard,
         }
     }
 
@@ -206,7 +205,8 @@ impl Swarm {
     /// [`Trouble::Unlike`] where one of them does not say again what it said, is not among the logs, or
     /// does not go together with the others.
     pub fn conform(&mut self) -> Result<Summary, Trouble> {
-        self.end_all();
+        self.processes.kill_all();
+        self.told.clear();
         match &self.recordings {
             Some(recordings) => recordings.replay(self.joined),
             None => Err(Trouble::Unlike {
@@ -221,44 +221,18 @@ impl Swarm {
         self.recordings.as_ref()
     }
 
-    fn end_all(&mut self) {
-        for running in self.running.values_mut() {
-            // One that has ended already is none to worry about.
-            let _ = running.child.kill();
-            let _ = running.child.wait();
-        }
-        self.running.clear();
-    }
-
     /// Starts a process.
     ///
     /// # Errors
     /// [`Trouble::System`].
     pub fn start(&mut self, role: &Role) -> Result<Process, Trouble> {
         let mut command = Command::new(&self.program);
-        command
-            .args(role.arguments())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
+        command.args(role.arguments());
         if let Some(recordings) = &self.recordings {
             command.env(DIRECTORY_VARIABLE, recordings.directory());
         }
-        let mut child = command.spawn()?;
-        let process = Process(self.started);
-        self.started += 1;
-        let (Some(orders), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(Trouble::Ended(process));
-        };
-        let events = self.events.clone();
-        thread::spawn(move || pass_on(process, output, &events));
-        let running = Running {
-            child,
-            orders,
-            gave_up: false,
-            armed: false,
-            stands_still: None,
-        };
-        self.running.insert(process, running);
+        let process = self.processes.start(&mut command)?;
+        self.told.insert(process, Told::default());
         Ok(process)
     }
 
@@ -316,22 +290,18 @@ impl Swarm {
     pub fn next_within(&mut self, limit: Duration) -> Result<Option<(Process, Event)>, Trouble> {
         let end = Instant::now() + limit;
         loop {
-            let left = end.saturating_duration_since(Instant::now());
-            let (process, event) = match self.heard.recv_timeout(left) {
-                Ok(heard) => heard,
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return Ok(None),
+            let Some((process, event)) = self.processes.next_before(end) else {
+                return Ok(None);
             };
-            let Some(running) = self.running.get_mut(&process) else {
-                continue;
-            };
+            let told = self.told.entry(process).or_default();
             match event {
                 Some(Event::Wrong { what }) => return Err(Trouble::Wrong { process, what }),
                 Some(event) => {
-                    running.note(&event);
+                    told.note(&event);
                     self.joined += usize::from(matches!(event, Event::Joined { .. }));
                     return Ok(Some((process, event)));
                 }
-                None if running.gave_up => {}
+                None if told.gave_up => {}
                 None => return Err(Trouble::Ended(process)),
             }
         }
@@ -394,8 +364,8 @@ impl Swarm {
     /// # Errors
     /// As [`until`](Self::until), and [`Trouble::NotRunning`].
     pub fn until_armed(&mut self, who: Process) -> Result<(), Trouble> {
-        let running = self.running.get(&who).ok_or(Trouble::NotRunning(who))?;
-        if running.armed {
+        let told = self.told.get(&who).ok_or(Trouble::NotRunning(who))?;
+        if told.armed {
             return Ok(());
         }
         self.until("an order to be heard", |process, event| {
@@ -409,8 +379,8 @@ impl Swarm {
     /// # Errors
     /// As [`until`](Self::until), and [`Trouble::NotRunning`].
     pub fn until_still(&mut self, who: Process) -> Result<u64, Trouble> {
-        let running = self.running.get(&who).ok_or(Trouble::NotRunning(who))?;
-        if let Some(round) = running.stands_still {
+        let told = self.told.get(&who).ok_or(Trouble::NotRunning(who))?;
+        if let Some(round) = told.stands_still {
             return Ok(round);
         }
         self.until("a standstill", |process, event| match event {
@@ -424,9 +394,9 @@ impl Swarm {
     /// # Errors
     /// [`Trouble::System`], [`Trouble::NotRunning`].
     pub fn stand_still_at(&mut self, process: Process, moment: Moment) -> Result<(), Trouble> {
-        let running = self.running.get_mut(&process);
-        let running = running.ok_or(Trouble::NotRunning(process))?;
-        (running.armed, running.stands_still) = (false, None);
+        let told = self.told.get_mut(&process);
+        let told = told.ok_or(Trouble::NotRunning(process))?;
+        (told.armed, told.stands_still) = (false, None);
         self.order(process, Order::StandStillAt(moment))
     }
 
@@ -435,13 +405,7 @@ impl Swarm {
     /// # Errors
     /// [`Trouble::System`], [`Trouble::NotRunning`].
     pub fn order(&mut self, process: Process, order: Order) -> Result<(), Trouble> {
-        let order = serde_json::to_string(&order).map_err(std::io::Error::from)?;
-        let running = self
-            .running
-            .get_mut(&process)
-            .ok_or(Trouble::NotRunning(process))?;
-        writeln!(running.orders, "{order}")?;
-        Ok(running.orders.flush()?)
+        Ok(self.processes.tell(process, &order)?)
     }
 
     /// Kills a process with SIGKILL and waits for its end. Returns when it was killed and when it was
@@ -450,14 +414,9 @@ impl Swarm {
     /// # Errors
     /// [`Trouble::System`], [`Trouble::NotRunning`].
     pub fn kill(&mut self, process: Process) -> Result<(Nanos, Nanos), Trouble> {
-        let running = self
-            .running
-            .remove(&process)
-            .ok_or(Trouble::NotRunning(process))?;
-        let mut child = running.child;
+        self.told.remove(&process);
         let at = now();
-        child.kill()?;
-        child.wait()?;
+        self.processes.kill(process)?;
         Ok((at, now()))
     }
 
@@ -466,9 +425,8 @@ impl Swarm {
     /// # Errors
     /// [`Trouble::System`], [`Trouble::NotRunning`].
     pub fn peak_memory(&self, process: Process) -> Result<u64, Trouble> {
-        let running = self.running.get(&process);
-        let running = running.ok_or(Trouble::NotRunning(process))?;
-        let status = std::fs::read_to_string(format!("/proc/{}/status", running.child.id()))?;
+        let id = self.processes.system_id(process)?;
+        let status = std::fs::read_to_string(format!("/proc/{id}/status"))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
         let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
         let kib: Option<u64> = kib.and_then(|kib| kib.parse().ok());
@@ -493,36 +451,11 @@ impl Swarm {
         let mut command = Command::new("sh");
         command.args(["-c", script, name]);
         for process in processes {
-            let running = self.running.get(process);
-            let running = running.ok_or(Trouble::NotRunning(*process))?;
-            command.arg(running.child.id().to_string());
+            command.arg(self.processes.system_id(*process)?.to_string());
         }
         match processes.first() {
             Some(first) if !command.status()?.success() => Err(Trouble::NotRunning(*first)),
             Some(_) | None => Ok(()),
         }
     }
-}
-
-impl Drop for Swarm {
-    fn drop(&mut self) {
-        self.end_all();
-    }
-}
-
-/// Reads what a process tells, to the end.
-fn pass_on(process: Process, output: ChildStdout, events: &Sender<(Process, Option<Event>)>) {
-    for line in BufReader::new(output).lines().map_while(Result::ok) {
-        match serde_json::from_str(&line) {
-            Ok(event) => {
-                if events.send((process, Some(event))).is_err() {
-                    return;
-                }
-            }
-            // A line that was cut short by a kill, or a stray line for people to read.
-            Err(_) => eprintln!("{process:?}: {line}"),
-        }
-    }
-    // Fails where the test is over.
-    let _ = events.send((process, None));
 }

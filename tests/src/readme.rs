@@ -5,7 +5,9 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
-use crate::talk::{Event, Failure, now, obey_orders, tell};
+use pccl_subprocess::{obey_orders, tell};
+
+use crate::talk::{Event, Failure, Order, now};
 
 mod verbatim;
 
@@ -39,7 +41,7 @@ impl ReadmeOptions {
 /// Runs until the test is gone, or the loop ends.
 pub fn run(options: &ReadmeOptions) -> ExitCode {
     thread::spawn(|| {
-        obey_orders(|_| {});
+        obey_orders(|_: Order| {});
         std::process::exit(0);
     });
     match verbatim::run(&options.master, vec![0.0; WEIGHTS], 0) {

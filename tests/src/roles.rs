@@ -4,11 +4,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use pccl_master::{Limits, MasterConfig, ServeError};
+use pccl_subprocess::{obey_orders, tell};
 
 use crate::over::{MasterAt, Over};
 use crate::readme::{self, ReadmeOptions};
 use crate::scripted::{self, PeerOptions};
-use crate::talk::{Event, Order, obey_orders, tell};
+use crate::talk::{Event, Order};
 
 /// What a process is.
 #[derive(Clone, Debug, clap::Subcommand)]

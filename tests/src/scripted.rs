@@ -7,12 +7,13 @@ use std::process::ExitCode;
 use std::sync::PoisonError;
 
 use pccl::{Communicator, Error, Reduce, ReduceReport, SharedState, SyncStrategy};
+use pccl_subprocess::{obey_orders, tell};
 
 use crate::contribution::{SLOTS, checksum, fill, is_contribution, verify};
 use crate::over::{MasterAt, Over};
 use crate::overheard::Overheard;
 use crate::several::Several;
-use crate::talk::{self, Commit, Event, Failure, Moment, Order, now, obey_orders, tell};
+use crate::talk::{self, Commit, Event, Failure, Moment, Order, now};
 use crate::trap::Trap;
 
 /// After a change of the contributors so many commits are told, whatever else is said.

@@ -1,5 +1,4 @@
-//! What scripted processes and the test that started them tell each other: JSON lines over standard
-//! output and standard input.
+//! What scripted processes and the test that started them tell each other.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -202,20 +201,4 @@ pub enum Order {
     GoOn,
     /// A master: take leave of the peers, and end.
     Stop,
-}
-
-/// Says one line to the test.
-pub fn tell(event: &Event) {
-    if let Ok(line) = serde_json::to_string(event) {
-        println!("{line}");
-    }
-}
-
-/// Calls `obey` for each order, until the test is gone.
-pub fn obey_orders(mut obey: impl FnMut(Order)) {
-    for line in std::io::stdin().lines().map_while(Result::ok) {
-        if let Ok(order) = serde_json::from_str(&line) {
-            obey(order);
-        }
-    }
 }

@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Thread};
 
+use pccl_subprocess::tell;
 use tracing::field::{Field, Visit};
 use tracing::{Level, Subscriber};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::talk::{Event, Moment, Nanos, now, tell};
+use crate::talk::{Event, Moment, Nanos, now};
 
 /// The target of the library's events.
 const TARGET: &str = "pccl::event";

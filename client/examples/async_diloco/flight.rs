@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use pccl::{AllReduceHandle, Communicator, Error, Reduce, ReduceReport};
+use pccl_subprocess::tell;
 
-use super::run::process::tell;
 use super::run::talk::{Event, Overlap};
 
 /// A reduce that was started and is not awaited yet.

@@ -1,8 +1,9 @@
 //! The outer state: what all peers hold alike.
 
 use pccl::{Communicator, Error, SharedState, SyncFailure, SyncStrategy};
+use pccl_subprocess::tell;
 
-use super::run::process::{state_hash, tell};
+use super::run::process::state_hash;
 use super::run::talk::Event;
 use super::support::network::Network;
 use super::support::optim::Nesterov;

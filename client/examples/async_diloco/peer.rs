@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use pccl::{Communicator, Error};
+use pccl_subprocess::tell;
 
 use super::flight::{Flight, Log};
 use super::outer::Outer;
-use super::run::process::{Assignment, tell};
+use super::run::process::Assignment;
 use super::run::talk::{Event, Final};
 use super::support::recipe::Trainee;
 

@@ -3,8 +3,9 @@
 use std::time::{Duration, Instant};
 
 use pccl::{Communicator, Error, Reduce, SharedState, SyncStrategy};
+use pccl_subprocess::tell;
 
-use super::run::process::{Assignment, state_hash, tell};
+use super::run::process::{Assignment, state_hash};
 use super::run::talk::{Event, Final};
 use super::support::network::Network;
 use super::support::optim::Nesterov;

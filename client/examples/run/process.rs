@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pccl_kernels::simplehash;
+use pccl_subprocess::{obey_orders, tell};
 use tracing::field::{Field, Visit};
 use tracing::{Level, Subscriber};
 use tracing_subscriber::filter::Targets;
@@ -64,13 +65,6 @@ pub(crate) fn state_hash(weights: &[f32], momentum: &[f32], rounds: u64) -> Stri
     format!("{:08x}", simplehash(&bytes))
 }
 
-/// One line to the supervisor.
-pub(crate) fn tell(event: &Event) {
-    if let Ok(line) = serde_json::to_string(event) {
-        println!("{line}");
-    }
-}
-
 /// Takes the supervisor's orders, and stands still where it says.
 fn listen_for_orders() {
     let armed = Arc::new(Mutex::new(None));
@@ -82,11 +76,9 @@ fn listen_for_orders() {
         .with(trap.with_filter(events_only))
         .init();
     std::thread::spawn(move || {
-        for line in std::io::stdin().lines().map_while(Result::ok) {
-            if let Ok(Order::StandStillAt(moment)) = serde_json::from_str(&line) {
-                *armed.lock().unwrap_or_else(PoisonError::into_inner) = Some(moment);
-            }
-        }
+        obey_orders(|Order::StandStillAt(moment)| {
+            *armed.lock().unwrap_or_else(PoisonError::into_inner) = Some(moment);
+        });
     });
 }
 

@@ -1,13 +1,11 @@
 //! Starts the master and the training processes, carries out the chaos plan, and shows what happens.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::thread;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use pccl_subprocess::{Process, Processes};
 
 use super::super::support::over::{Over, join_of};
 use super::plan::{Act, Plan, When};
@@ -62,10 +60,8 @@ pub(crate) struct Outcome {
     pub(crate) over: Over,
 }
 
-/// A process that runs.
-struct Process {
-    child: Child,
-    orders: ChildStdin,
+/// A training process that runs.
+struct Running {
     peer: Option<u64>,
     joined_in_round: u64,
     /// It is to be killed as soon as it stands still.
@@ -77,16 +73,16 @@ struct Supervisor<'a> {
     seed: u64,
     /// What every process joins with.
     join: String,
-    running: BTreeMap<usize, Process>,
+    processes: Processes<Event>,
+    running: BTreeMap<Process, Running>,
     started: usize,
-    ended: BTreeMap<usize, Member>,
+    ended: BTreeMap<Process, Member>,
     losses: Vec<Loss>,
     /// When the last kill was, until a survivor has completed a round.
     last_kill: Option<Instant>,
     acts_done: usize,
     round: u64,
     bar: ProgressBar,
-    events: Sender<(usize, Option<Event>)>,
 }
 
 /// Runs the plan to its end.
@@ -97,11 +93,11 @@ pub(crate) fn supervise(plan: &Plan, seed: u64, over: Over) -> Result<Outcome, S
     if over.is_proven() != master.trust().is_some() {
         return Err(format!("the master is not over {over}"));
     }
-    let (events, incoming) = mpsc::channel();
     let mut supervisor = Supervisor {
         plan,
         seed,
         join: join_of(&master).map_err(|e| format!("nobody can join: {e}"))?,
+        processes: Processes::new(),
         running: BTreeMap::new(),
         started: 0,
         ended: BTreeMap::new(),
@@ -110,13 +106,12 @@ pub(crate) fn supervise(plan: &Plan, seed: u64, over: Over) -> Result<Outcome, S
         acts_done: 0,
         round: 0,
         bar: progress_bar(plan.chaos.rounds),
-        events,
     };
     let begun = Instant::now();
     for _ in 0..plan.chaos.peers {
         supervisor.start_process(0)?;
     }
-    supervisor.until_all_ended(&incoming);
+    supervisor.until_all_ended();
     supervisor.bar.finish_and_clear();
     Ok(Outcome {
         members: supervisor.ended.into_values().collect(),
@@ -136,7 +131,8 @@ fn progress_bar(rounds: u64) -> ProgressBar {
 impl Supervisor<'_> {
     fn start_process(&mut self, peers_at_start: u32) -> Result<(), String> {
         let program = std::env::current_exe().map_err(|e| e.to_string())?;
-        let mut child = Command::new(program)
+        let mut command = Command::new(program);
+        command
             .arg("peer")
             .env("PCCL_JOIN", &self.join)
             .args(["--rounds", &self.plan.chaos.rounds.to_string()])
@@ -145,35 +141,16 @@ impl Supervisor<'_> {
             .args([
                 "--wait-for",
                 &peers_at_start.max(self.wait_for()).to_string(),
-            ])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|e| format!("cannot start a process: {e}"))?;
-        let name = self.started;
+            ]);
+        let process = self.processes.start(&mut command);
+        let process = process.map_err(|e| format!("cannot start a process: {e}"))?;
         self.started += 1;
-        let (Some(orders), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err("a process without standard input and output".into());
-        };
-        let events = self.events.clone();
-        thread::spawn(move || {
-            for line in BufReader::new(output).lines().map_while(Result::ok) {
-                // What is not an event is a stray line of some library, for people to read.
-                match serde_json::from_str(&line) {
-                    Ok(event) => drop(events.send((name, Some(event)))),
-                    Err(_) => eprintln!("process {name}: {line}"),
-                }
-            }
-            events.send((name, None)).ok();
-        });
-        let process = Process {
-            child,
-            orders,
+        let running = Running {
             peer: None,
             joined_in_round: self.round,
             doomed: None,
         };
-        self.running.insert(name, process);
+        self.running.insert(process, running);
         Ok(())
     }
 
@@ -186,32 +163,32 @@ impl Supervisor<'_> {
         }
     }
 
-    fn until_all_ended(&mut self, incoming: &Receiver<(usize, Option<Event>)>) {
+    fn until_all_ended(&mut self) {
         while !self.running.is_empty() {
-            match incoming.recv_timeout(PATIENCE) {
-                Ok((name, Some(event))) => self.take(name, event),
-                Ok((name, None)) => self.process_ended(name),
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+            match self.processes.next_before(Instant::now() + PATIENCE) {
+                Some((process, Some(event))) => self.take(process, event),
+                Some((process, None)) => self.process_ended(process),
+                None => {
                     self.say(&format!("no progress for {PATIENCE:?}: giving up"));
-                    for name in self.running.keys().copied().collect::<Vec<_>>() {
-                        self.end(name, Fate::Failed("it hung".into()));
+                    for process in self.running.keys().copied().collect::<Vec<_>>() {
+                        self.end(process, Fate::Failed("it hung".into()));
                     }
                 }
             }
         }
     }
 
-    fn take(&mut self, name: usize, event: Event) {
-        let Some(process) = self.running.get_mut(&name) else {
+    fn take(&mut self, process: Process, event: Event) {
+        let Some(running) = self.running.get_mut(&process) else {
             return;
         };
-        let who = process
+        let who = running
             .peer
-            .map_or_else(|| format!("process {name}"), |p| format!("peer {p}"));
+            .map_or_else(|| process.to_string(), |p| format!("peer {p}"));
         match event {
             Event::Joined { peer, world } => {
-                process.peer = Some(peer);
-                process.joined_in_round = self.round;
+                running.peer = Some(peer);
+                running.joined_in_round = self.round;
                 self.say(&format!("peer {peer} joined, world size {world}"));
             }
             Event::Round {
@@ -236,9 +213,9 @@ impl Supervisor<'_> {
                     "round {round}: {who} recovered, {lost_ms:.1} ms lost"
                 ));
             }
-            Event::StandsStill => self.kill_where_it_stands(name),
-            Event::Finished(result) => self.end(name, Fate::Finished(result)),
-            Event::GaveUp { error } => self.end(name, Fate::Failed(error)),
+            Event::StandsStill => self.kill_where_it_stands(process),
+            Event::Finished(result) => self.end(process, Fate::Finished(result)),
+            Event::GaveUp { error } => self.end(process, Fate::Failed(error)),
         }
     }
 
@@ -262,7 +239,7 @@ impl Supervisor<'_> {
         if self
             .running
             .values()
-            .any(|process| process.doomed.is_some())
+            .any(|running| running.doomed.is_some())
         {
             return;
         }
@@ -284,11 +261,11 @@ impl Supervisor<'_> {
     }
 
     fn doom(&mut self, whom: u64, when: When) {
-        let alive: Vec<usize> = self
+        let alive: Vec<Process> = self
             .running
             .iter()
-            .filter(|(_, p)| p.peer.is_some())
-            .map(|(name, _)| *name)
+            .filter(|(_, running)| running.peer.is_some())
+            .map(|(process, _)| *process)
             .collect();
         // A newcomer that is not yet in does not count: without it, somebody would be left alone.
         if alive.len() < 3 {
@@ -297,37 +274,36 @@ impl Supervisor<'_> {
         let victim = usize::try_from(whom % alive.len() as u64)
             .ok()
             .and_then(|i| alive.get(i));
-        let Some(name) = victim.copied() else { return };
-        self.acts_done += 1;
-        let Some(process) = self.running.get_mut(&name) else {
+        let Some(process) = victim.copied() else {
             return;
         };
-        process.doomed = Some(when);
+        self.acts_done += 1;
+        let Some(running) = self.running.get_mut(&process) else {
+            return;
+        };
+        running.doomed = Some(when);
         match when {
-            When::AtOnce => self.kill_where_it_stands(name),
+            When::AtOnce => self.kill_where_it_stands(process),
             When::At(moment) => {
-                let order = serde_json::to_string(&Order::StandStillAt(moment));
-                let order = order.unwrap_or_default();
-                writeln!(process.orders, "{order}")
-                    .and_then(|()| process.orders.flush())
-                    .ok();
+                let order = Order::StandStillAt(moment);
+                self.processes.tell(process, &order).ok();
             }
         }
     }
 
-    fn kill_where_it_stands(&mut self, name: usize) {
-        let Some(process) = self.running.get_mut(&name) else {
+    fn kill_where_it_stands(&mut self, process: Process) {
+        let Some(running) = self.running.get(&process) else {
             return;
         };
+        self.last_kill = Some(Instant::now());
         // On Unix this is SIGKILL.
-        process.child.kill().ok();
-        let how = match process.doomed {
+        self.processes.kill(process).ok();
+        let how = match running.doomed {
             Some(When::At(moment)) => format!("{moment:?}").to_lowercase(),
             Some(When::AtOnce) | None => "anywhere".into(),
         };
-        let (peer, round) = (process.peer.unwrap_or_default(), self.round + 1);
+        let (peer, round) = (running.peer.unwrap_or_default(), self.round + 1);
         self.say(&format!("round {round}: peer {peer} killed ({how})"));
-        self.last_kill = Some(Instant::now());
         let how_killed = how.clone();
         let loss = Loss {
             round,
@@ -339,7 +315,7 @@ impl Supervisor<'_> {
         };
         self.losses.push(loss);
         self.end(
-            name,
+            process,
             Fate::Killed {
                 round,
                 how: how_killed,
@@ -348,29 +324,33 @@ impl Supervisor<'_> {
     }
 
     /// The process closed its output: fine after its last word, else a failure.
-    fn process_ended(&mut self, name: usize) {
-        if self.running.contains_key(&name) {
-            self.end(name, Fate::Failed("it ended without a word".into()));
+    fn process_ended(&mut self, process: Process) {
+        if self.running.contains_key(&process) {
+            self.end(process, Fate::Failed("it ended without a word".into()));
         }
     }
 
-    fn end(&mut self, name: usize, fate: Fate) {
-        let Some(mut process) = self.running.remove(&name) else {
+    fn end(&mut self, process: Process, fate: Fate) {
+        let Some(running) = self.running.remove(&process) else {
             return;
         };
-        let ended_by_itself = matches!(fate, Fate::Finished(_) | Fate::Failed(_));
-        drop(process.orders);
-        if let (true, Fate::Failed(reason)) = (ended_by_itself, &fate) {
-            self.say(&format!("process {name} failed: {reason}"));
-            process.child.kill().ok();
+        match &fate {
+            Fate::Finished(_) => {
+                self.processes.wait(process).ok();
+            }
+            // The kill has ended it.
+            Fate::Killed { .. } => {}
+            Fate::Failed(reason) => {
+                self.say(&format!("{process} failed: {reason}"));
+                self.processes.kill(process).ok();
+            }
         }
-        process.child.wait().ok();
         let member = Member {
-            peer: process.peer,
-            joined_in_round: process.joined_in_round,
+            peer: running.peer,
+            joined_in_round: running.joined_in_round,
             fate,
         };
-        self.ended.insert(name, member);
+        self.ended.insert(process, member);
     }
 
     fn say(&self, line: &str) {

@@ -1,5 +1,4 @@
-//! What the training processes and their supervisor tell each other: JSON lines over standard
-//! output and standard input.
+//! What the training processes and their supervisor tell each other.
 
 use serde::{Deserialize, Serialize};
 
