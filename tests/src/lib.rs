@@ -3,7 +3,6 @@
 //! | module | what it is for |
 //! |---|---|
 //! | [`conformance`] | what every transport must do, as one list of cases |
-//! | [`memory`] | a network in memory, with faults on demand |
 //! | [`recordings`] | what the machines of a test heard and said, and its replay |
 //! | [`over`] | what a run goes over: TCP, TLS, QUIC |
 //! | [`processes`] | real processes, as the test that starts them sees them |
@@ -16,7 +15,7 @@
 //! | [`recovery`] | how long the survivors of a kill need |
 //! | [`losses`], [`relay`] | peers that are lost at a point of their talk with the master |
 //! | [`crowd`] | many peers of one address that start at once |
-//! | [`throttle`] | a transport whose lanes share a link of limited rate |
+//! | [`throttle`] | a transport whose lanes share a link of limited rate (of `pccl-transport-memory`) |
 //! | [`policy`] | the master's decisions in situations, under virtual time |
 //! | [`resident`] | how much memory a peer has while it reduces |
 //! | [`wan`] | an internet in a box: network namespaces, and a wire with delay, loss and limits between them |
@@ -26,7 +25,6 @@ pub mod conformance;
 pub mod contribution;
 pub mod crowd;
 pub mod losses;
-pub mod memory;
 pub mod over;
 mod overheard;
 pub mod policy;
@@ -41,6 +39,7 @@ pub mod scripted;
 pub mod several;
 pub mod siege;
 pub mod talk;
-pub mod throttle;
 pub mod trap;
 pub mod wan;
+
+pub use pccl_transport_memory::throttle;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use pccl_core::id::Identity;
 use pccl_core::transport::{BoxFuture, Endpoint, Lane, LaneError, Listener, Security, Transport};
 
-use super::MemoryNet;
+use crate::MemoryNet;
 
 /// Few, but more than one, so that striping is at work.
 const DEFAULT_LANES: u16 = 2;
@@ -29,7 +29,7 @@ pub struct MemoryHost {
 }
 
 impl MemoryHost {
-    pub(super) fn new(net: MemoryNet, ip: IpAddr) -> Self {
+    pub(crate) fn new(net: MemoryNet, ip: IpAddr) -> Self {
         Self {
             net,
             ip,

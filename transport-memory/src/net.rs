@@ -1,33 +1,4 @@
-//! A network in memory: deterministic, without sockets, with faults on demand.
-//!
-//! Every [`MemoryHost`] of one [`MemoryNet`] is a transport with an address of its own. Nothing here
-//! has a thread, a task or a clock, except that opening over a stalled path gives up after
-//! [`MemoryHost::open_timeout`] by tokio's clock; all else works without a runtime.
-//!
-//! ```
-//! # use pccl_tests::memory::MemoryNet;
-//! # use pccl_core::transport::{Endpoint, LaneError, Security, Transport};
-//! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-//! let net = MemoryNet::new();
-//! let (alpha, beta) = (net.transport(), net.transport());
-//! let listener = beta.listen(beta.any_port(), Security::Plain).await?;
-//! let lane = alpha.open(&Endpoint::Address(listener.local_addr()), None).await?;
-//!
-//! net.cut(alpha.ip(), beta.ip()); // `lane` answers `LaneError::Reset`
-//! net.refuse(alpha.ip(), beta.ip());
-//! let again = alpha.open(&Endpoint::Address(listener.local_addr()), None).await;
-//! assert_eq!(again.unwrap_err(), LaneError::Refused);
-//! # drop(lane);
-//! # Ok::<(), LaneError>(())
-//! # }).unwrap();
-//! ```
-
-mod faults;
-mod host;
-mod listener;
-mod pipe;
-#[cfg(test)]
-mod tests;
+//! The network: hosts, listeners, and the links between them.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -36,10 +7,10 @@ use std::task::{Context, Poll, ready};
 
 use pccl_core::transport::{Endpoint, Incoming, Lane, LaneError};
 
-use faults::Link;
-pub use host::MemoryHost;
-use listener::{MemoryListener, Queue};
-use pipe::{Pipe, PipeRx, PipeTx};
+use crate::MemoryHost;
+use crate::faults::Link;
+use crate::listener::{MemoryListener, Queue};
+use crate::pipe::{Pipe, PipeRx, PipeTx};
 
 /// Bytes that a direction of a lane holds, unless [`MemoryNet::with_capacity`] says otherwise.
 const DEFAULT_CAPACITY: usize = 64 * 1024;
@@ -53,7 +24,7 @@ pub struct MemoryNet {
     state: Arc<Mutex<State>>,
 }
 
-struct State {
+pub(crate) struct State {
     capacity: usize,
     hosts: u16,
     names: BTreeMap<String, IpAddr>,
@@ -115,11 +86,11 @@ impl MemoryNet {
         self.with(|state| state.names.insert(name.to_owned(), ip));
     }
 
-    fn with<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
+    pub(crate) fn with<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
         look(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn resolve(&self, to: &Endpoint) -> Result<SocketAddr, LaneError> {
+    pub(crate) fn resolve(&self, to: &Endpoint) -> Result<SocketAddr, LaneError> {
         match to {
             Endpoint::Address(address) => Ok(*address),
             Endpoint::Name(name) => self
@@ -128,7 +99,7 @@ impl MemoryNet {
         }
     }
 
-    fn listen(&self, ip: IpAddr, on: SocketAddr) -> Result<MemoryListener, LaneError> {
+    pub(crate) fn listen(&self, ip: IpAddr, on: SocketAddr) -> Result<MemoryListener, LaneError> {
         if on.ip() != ip && !on.ip().is_unspecified() {
             return Err(LaneError::AddressNotAvailable);
         }
@@ -142,12 +113,12 @@ impl MemoryNet {
         })
     }
 
-    fn unlisten(&self, key: SocketAddr) {
+    pub(crate) fn unlisten(&self, key: SocketAddr) {
         self.with(|state| state.listeners.remove(&key));
     }
 
     /// Opens a lane; pending while the path is stalled in either direction.
-    fn poll_open(
+    pub(crate) fn poll_open(
         &self,
         from: IpAddr,
         to: SocketAddr,
@@ -160,7 +131,7 @@ impl MemoryNet {
 }
 
 impl State {
-    fn link(&mut self, from: IpAddr, to: IpAddr) -> &mut Link {
+    pub(crate) fn link(&mut self, from: IpAddr, to: IpAddr) -> &mut Link {
         self.links.entry((from, to)).or_default()
     }
 

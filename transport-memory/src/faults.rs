@@ -4,12 +4,12 @@ use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
-use super::MemoryNet;
-use super::pipe::Pipe;
+use crate::MemoryNet;
+use crate::pipe::Pipe;
 
 /// The way from one host to another.
 #[derive(Default)]
-pub(super) struct Link {
+pub(crate) struct Link {
     refuses: bool,
     stalled: bool,
     pipes: Vec<Weak<Pipe>>,
@@ -18,12 +18,12 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn refuses(&self) -> bool {
+    pub(crate) fn refuses(&self) -> bool {
         self.refuses
     }
 
     /// Pending while stalled.
-    pub(super) fn poll_usable(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_usable(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if !self.stalled {
             return Poll::Ready(());
         }
@@ -34,7 +34,7 @@ impl Link {
     }
 
     /// Remembers a pipe, for faults to come.
-    pub(super) fn carry(&mut self, pipe: &Arc<Pipe>) {
+    pub(crate) fn carry(&mut self, pipe: &Arc<Pipe>) {
         self.pipes.retain(|known| known.strong_count() > 0);
         self.pipes.push(Arc::downgrade(pipe));
     }

@@ -7,14 +7,14 @@ use std::task::{Context, Poll, Waker};
 
 use pccl_core::transport::{Incoming, LaneError, Listener};
 
-use super::MemoryNet;
+use crate::MemoryNet;
 
 /// Lanes that may wait; one more is refused.
 const BACKLOG: usize = 4096;
 
 /// The lanes opened to one address and not accepted yet.
 #[derive(Default)]
-pub(super) struct Queue {
+pub(crate) struct Queue {
     waiting: Mutex<Waiting>,
 }
 
@@ -27,7 +27,7 @@ struct Waiting {
 impl Queue {
     /// Adds a lane, or refuses it where too many wait. [`wake_acceptor`](Self::wake_acceptor) is to
     /// follow, outside of all locks.
-    pub(super) fn push(&self, incoming: Incoming) -> Result<(), LaneError> {
+    pub(crate) fn push(&self, incoming: Incoming) -> Result<(), LaneError> {
         self.with(|waiting| {
             if waiting.lanes.len() >= BACKLOG {
                 return Err(LaneError::Refused);
@@ -37,7 +37,7 @@ impl Queue {
         })
     }
 
-    pub(super) fn wake_acceptor(&self) {
+    pub(crate) fn wake_acceptor(&self) {
         let acceptor = self.with(|waiting| waiting.acceptor.take());
         acceptor.into_iter().for_each(Waker::wake);
     }
@@ -58,12 +58,12 @@ impl Queue {
 }
 
 /// Accepts what was opened to its address. Dropping it frees the port and ends the lanes that wait.
-pub(super) struct MemoryListener {
-    pub(super) net: MemoryNet,
-    pub(super) local: SocketAddr,
+pub(crate) struct MemoryListener {
+    pub(crate) net: MemoryNet,
+    pub(crate) local: SocketAddr,
     /// Where the network finds this listener; differs from `local` for a wildcard address.
-    pub(super) key: SocketAddr,
-    pub(super) queue: Arc<Queue>,
+    pub(crate) key: SocketAddr,
+    pub(crate) queue: Arc<Queue>,
 }
 
 impl Listener for MemoryListener {

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use pccl_core::transport::{LaneError, LaneRx, LaneTx};
 
 /// The bytes under way and what has become of the two ends.
-pub(super) struct Pipe {
+pub(crate) struct Pipe {
     state: Mutex<State>,
 }
 
@@ -24,7 +24,7 @@ struct State {
 
 impl Pipe {
     /// A pipe that holds at most `capacity` bytes, at least one.
-    pub(super) fn new(capacity: usize) -> Arc<Self> {
+    pub(crate) fn new(capacity: usize) -> Arc<Self> {
         let state = State {
             bytes: VecDeque::new(),
             capacity: capacity.max(1),
@@ -41,7 +41,7 @@ impl Pipe {
     }
 
     /// Loses what is under way; both ends get [`LaneError::Reset`].
-    pub(super) fn reset(&self) {
+    pub(crate) fn reset(&self) {
         self.disturb(|state| {
             state.reset = true;
             state.bytes.clear();
@@ -49,12 +49,12 @@ impl Pipe {
     }
 
     /// Holds back what is under way and what follows, the end of the stream included.
-    pub(super) fn stall(&self) {
+    pub(crate) fn stall(&self) {
         self.disturb(|state| state.stalled = true);
     }
 
     /// Lets go what was held back.
-    pub(super) fn resume(&self) {
+    pub(crate) fn resume(&self) {
         self.disturb(|state| state.stalled = false);
     }
 
@@ -128,7 +128,7 @@ impl State {
 }
 
 /// The sending end. Dropping it ends the stream after what was sent.
-pub(super) struct PipeTx(pub(super) Arc<Pipe>);
+pub(crate) struct PipeTx(pub(crate) Arc<Pipe>);
 
 impl LaneTx for PipeTx {
     fn poll_send(
@@ -164,7 +164,7 @@ impl Drop for PipeTx {
 }
 
 /// The receiving end. Dropping it loses what is under way and fails what the writer sends after.
-pub(super) struct PipeRx(pub(super) Arc<Pipe>);
+pub(crate) struct PipeRx(pub(crate) Arc<Pipe>);
 
 impl LaneRx for PipeRx {
     fn poll_recv(

@@ -10,7 +10,7 @@ use pccl_core::transport::{
 };
 use tokio::task::JoinHandle;
 
-use super::{MemoryHost, MemoryNet};
+use crate::{MemoryHost, MemoryNet};
 
 /// A lane between two hosts, and all that keeps it alive.
 struct Joined {
