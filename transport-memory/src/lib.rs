@@ -1,8 +1,15 @@
 //! Lanes in memory: deterministic, without sockets, with faults on demand. For tests.
 //!
-//! Every [`MemoryHost`] of one [`MemoryNet`] is a transport with an address of its own. Nothing here
-//! has a thread, a task or a clock, except that opening over a stalled path gives up after
-//! [`MemoryHost::open_timeout`] by tokio's clock; all else works without a runtime.
+//! | module | what it is for |
+//! |---|---|
+//! | `net`, `host`, `listener` | [`MemoryNet`]: hosts with addresses, each of them a transport ([`MemoryHost`]) |
+//! | `path` | [`Path`]: how long bytes take, how many pass, which of them are lost or arrive wrong |
+//! | `faults` | what can go wrong between hosts, as methods of [`MemoryNet`] |
+//! | `pipe` | one direction of a lane; [`pair`]: a lane without a network |
+//! | [`throttle`] | a link of limited rate above any transport |
+//!
+//! A test makes a [`MemoryNet`] and a host for each peer, hands the hosts out as transports, and lets things
+//! go wrong between them:
 //!
 //! ```
 //! # use pccl_transport_memory::MemoryNet;
@@ -21,6 +28,26 @@
 //! # Ok::<(), LaneError>(())
 //! # }).unwrap();
 //! ```
+//!
+//! # Faults
+//!
+//! | what | by |
+//! |---|---|
+//! | a delay, a bandwidth, a full lane | [`Path::delay`], [`Path::bytes_per_second`], [`Path::window`] |
+//! | a partition, in both directions or one | [`MemoryNet::partition`], [`stall`](MemoryNet::stall), [`stall_one_way`](MemoryNet::stall_one_way) |
+//! | a cut in one direction, whose bytes never come | [`MemoryNet::lose`], [`Path::carries`] |
+//! | a reset | [`MemoryNet::cut`] |
+//! | a half-open lane: one end is gone, and the other one is not told | [`MemoryNet::half_open`] |
+//! | a process that stands still | [`MemoryNet::freeze`] |
+//! | nobody who listens | [`MemoryNet::refuse`] |
+//! | a flipped bit | [`Path::flips`] |
+//!
+//! # Time and chance
+//!
+//! Nothing here has a thread or a task. A network whose paths take no time works without a runtime. Where
+//! something takes time it is tokio's: under its paused clock, a run of minutes takes none. The same calls in
+//! the same order on one thread give the same result: ports are given out in order, lanes are disturbed in
+//! the order in which they were opened, and what is drawn by lot comes from a seed that is handed in.
 
 #![forbid(unsafe_code)]
 
@@ -28,6 +55,7 @@ mod faults;
 mod host;
 mod listener;
 mod net;
+mod path;
 mod pipe;
 #[cfg(test)]
 mod tests;
@@ -35,3 +63,5 @@ pub mod throttle;
 
 pub use host::MemoryHost;
 pub use net::MemoryNet;
+pub use path::{Flips, Path};
+pub use pipe::pair;
