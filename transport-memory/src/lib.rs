@@ -6,6 +6,8 @@
 //! | `path` | [`Path`]: how long bytes take, how many pass, which of them are lost or arrive wrong |
 //! | `faults` | what can go wrong between hosts, as methods of [`MemoryNet`] |
 //! | `pipe` | one direction of a lane; [`pair`]: a lane without a network |
+//! | `intercept` | [`Intercepted`]: any transport whose lanes are observed, held back or changed |
+//! | `meter` | [`Meter`]: counts what lanes carry |
 //! | [`throttle`] | a link of limited rate above any transport |
 //!
 //! A test makes a [`MemoryNet`] and a host for each peer, hands the hosts out as transports, and lets things
@@ -41,6 +43,7 @@
 //! | a process that stands still | [`MemoryNet::freeze`] |
 //! | nobody who listens | [`MemoryNet::refuse`] |
 //! | a flipped bit | [`Path::flips`] |
+//! | anything else | [`Interceptor`] |
 //!
 //! # Time and chance
 //!
@@ -53,7 +56,9 @@
 
 mod faults;
 mod host;
+mod intercept;
 mod listener;
+mod meter;
 mod net;
 mod path;
 mod pipe;
@@ -62,6 +67,8 @@ mod tests;
 pub mod throttle;
 
 pub use host::MemoryHost;
+pub use intercept::{Intercepted, Interceptor, claim_local, on_recv, on_send};
+pub use meter::Meter;
 pub use net::MemoryNet;
 pub use path::{Flips, Path};
 pub use pipe::pair;

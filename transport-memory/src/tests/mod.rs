@@ -1,6 +1,7 @@
 //! The faults, the paths and the interceptors; what every transport must do is tested for all of them together.
 
 mod faults;
+mod intercepted;
 mod paths;
 
 use std::future::{Future, poll_fn};
