@@ -3,7 +3,6 @@
 mod support;
 
 use std::future::poll_fn;
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,13 +10,13 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
 use pccl::{
-    Communicator, ErrorFeedback, LaneError, Quantization, Reduce, ReduceItem, SharedState,
-    SyncReport, SyncStrategy,
+    Communicator, ErrorFeedback, Quantization, Reduce, ReduceItem, SharedState, SyncReport,
+    SyncStrategy,
 };
 use pccl_core::element::ElementType;
 use pccl_core::id::Identity;
-use pccl_core::transport::{BoxFuture, Endpoint, Lane, Listener, Security, Transport};
-use support::under::Under;
+use pccl_core::transport::{Endpoint, Lane};
+use pccl_transport_memory::{Intercepted, Interceptor};
 use support::{Run, begin, together, together_with};
 
 /// Wakes a thread that parks.
@@ -110,46 +109,21 @@ fn every_call_works_without_a_tokio_runtime() {
     }
 }
 
-/// The transport under test, which counts the lanes which this end has opened.
-#[derive(Clone, Debug)]
-struct Dialling {
-    under: Under,
-    lanes: Arc<AtomicUsize>,
-}
+/// Counts the lanes which this end has opened.
+struct Dialling(Arc<AtomicUsize>);
 
-impl Transport for Dialling {
-    fn listen(
-        &self,
-        on: SocketAddr,
-        security: Security,
-    ) -> BoxFuture<'_, Result<Box<dyn Listener>, LaneError>> {
-        self.under.listen(on, security)
-    }
-
-    fn open<'a>(
-        &'a self,
-        to: &'a Endpoint,
-        expect: Option<Identity>,
-    ) -> BoxFuture<'a, Result<Lane, LaneError>> {
-        Box::pin(async move {
-            let lane = self.under.open(to, expect).await;
-            self.lanes.fetch_add(1, Ordering::SeqCst);
-            lane
-        })
-    }
-
-    fn lanes_per_edge(&self) -> u16 {
-        self.under.lanes_per_edge()
+impl Interceptor for Dialling {
+    fn opened(&self, lane: Lane, _: &Endpoint, _: Option<Identity>) -> Lane {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        lane
     }
 }
 
 /// Two peers, and how many lanes the second one has opened.
 fn two_peers(run: &Run) -> (Vec<Communicator>, Arc<AtomicUsize>) {
     let lanes = Arc::new(AtomicUsize::new(0));
-    let dialling = Dialling {
-        under: run.under().clone(),
-        lanes: Arc::clone(&lanes),
-    };
+    let counts = Dialling(Arc::clone(&lanes));
+    let dialling = Intercepted::over(Arc::new(run.under().clone()), counts);
     let mut peers = vec![begin(run.builder())];
     let builder = run.builder().transport(dialling);
     let joining = thread::spawn(move || begin(builder));

@@ -2,10 +2,13 @@
 
 mod support;
 
+use std::sync::Arc;
+
 use pccl::SyncStrategy::{EnforcePopular, SendOnly};
 use pccl::{Communicator, Error, SharedState, SyncFailure, SyncReport};
+use pccl_core::transport::Lane;
 use pccl_kernels::simplehash;
-use support::forging::Forging;
+use pccl_transport_memory::{Intercepted, on_send};
 use support::{Run, begin, together_with};
 
 const HONEST: [u32; 2] = [0x3f80_0000, 0x4000_0000];
@@ -56,14 +59,24 @@ fn peers_that_hold_twins_come_to_one_content() {
     assert_eq!(results, [(HONEST, 0), (HONEST, 1), (HONEST, 0)]);
 }
 
+/// A lane on which the honest content, sent in one piece, is its twin on arrival.
+fn forging(lane: Lane) -> Lane {
+    let (honest, forged) = (bytes(HONEST), bytes(twin()));
+    let tx = on_send(lane.tx, move |tx, cx, parts| {
+        let forged = parts.iter().map(|part| match *part == honest {
+            true => &*forged,
+            false => part,
+        });
+        tx.poll_send(cx, &forged.collect::<Vec<_>>())
+    });
+    Lane { tx, ..lane }
+}
+
 #[test]
 fn a_twin_from_a_forging_neighbour_is_refused() {
     let run = Run::new();
-    let mut peers = vec![begin(run.builder().transport(Forging {
-        under: run.under().clone(),
-        honest: bytes(HONEST),
-        forged: bytes(twin()),
-    }))];
+    let forging = Intercepted::over(Arc::new(run.under().clone()), forging);
+    let mut peers = vec![begin(run.builder().transport(forging))];
     run.join(&mut peers);
 
     let results = together_with(&mut peers, |index, peer| {

@@ -64,7 +64,7 @@ fn a_ticket_is_worth_nothing_to_another_member_nor_to_a_stranger_on_a_plain_lane
     let (victim, thief) = (pair(), pair());
     let answers = Arc::new(Mutex::new(Vec::new()));
     let (by, heard) = (under(via, &thief), Arc::clone(&answers));
-    let robbed = Tapped::new(under(via, &victim), move |said| {
+    let robbed = Tapped::new(move |said| {
         let (by, heard) = (by.clone(), Arc::clone(&heard));
         Box::pin(async move {
             for is_plain in [false, true] {
@@ -77,7 +77,7 @@ fn a_ticket_is_worth_nothing_to_another_member_nor_to_a_stranger_on_a_plain_lane
         })
     });
 
-    let mut peers = vec![begin(member(&master, robbed))];
+    let mut peers = vec![begin(member(&master, robbed.on(under(via, &victim))))];
     join_as(member(&master, under(via, &thief)), &mut peers);
     join_as(member(&master, under(via, &pair())), &mut peers);
     reduce_and_share(&mut peers);
@@ -123,8 +123,9 @@ fn sit_in_between(via: Via) -> (SocketAddr, mpsc::Receiver<Vec<u8>>) {
 fn whoever_sits_between_two_peers_learns_nothing_and_the_ring_leads_around(via: Via) {
     let master = master_over(via);
     let (between, told) = sit_in_between(via);
-    let mut diverted = Tapped::new(under(via, &pair()), |_| Box::pin(async {}));
+    let mut diverted = Tapped::new(|_| Box::pin(async {}));
     diverted.diverted = Some(between);
+    let diverted = diverted.on(under(via, &pair()));
 
     let mut peers = vec![begin(member(&master, diverted))];
     join_as(member(&master, under(via, &pair())), &mut peers);
@@ -145,14 +146,14 @@ fn a_peer_that_was_kicked_opens_nothing_with_its_old_tickets(via: Via) {
     let villain = pair();
     let old = Arc::new(Mutex::new(Vec::new()));
     let keeps = Arc::clone(&old);
-    let tapped = Tapped::new(under(via, &villain), move |said| {
+    let tapped = Tapped::new(move |said| {
         keeps.lock().unwrap().push(said);
         Box::pin(async {})
     });
     let control = Arc::clone(&tapped.control);
     let mut peers = vec![begin(member(&master, under(via, &pair())))];
     join_as(member(&master, under(via, &pair())), &mut peers);
-    join_as(member(&master, tapped), &mut peers);
+    join_as(member(&master, tapped.on(under(via, &villain))), &mut peers);
     reduce_and_share(&mut peers);
 
     let mut kicked = peers.pop().unwrap();

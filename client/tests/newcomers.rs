@@ -2,14 +2,42 @@
 
 mod support;
 
+use std::sync::Arc;
+use std::task::Poll;
 use std::thread;
 
-use pccl::{Error, Reduce};
-use support::cutting::Cutting;
+use pccl::{Error, LaneError, Reduce};
+use pccl_core::id::Identity;
+use pccl_core::transport::{Endpoint, Lane};
+use pccl_transport_memory::{Intercepted, Interceptor, on_send};
 use support::{Run, admit, together};
 
 /// The preamble and the hello: the next thing that a newcomer says is that an edge is up.
 const UNTIL_THE_FIRST_REPORT: usize = 2;
+
+/// The connection to the master takes so many writes and ends with the next one.
+struct Cutting {
+    writes: usize,
+}
+
+impl Interceptor for Cutting {
+    fn opened(&self, lane: Lane, to: &Endpoint, _: Option<Identity>) -> Lane {
+        // Peers know each other by addresses.
+        if matches!(to, Endpoint::Address(_)) {
+            return lane;
+        }
+        let mut left = self.writes;
+        let tx = on_send(lane.tx, move |tx, cx, parts| {
+            if left == 0 {
+                return Poll::Ready(Err(LaneError::Reset));
+            }
+            let sent = tx.poll_send(cx, parts);
+            left -= usize::from(sent.is_ready());
+            sent
+        });
+        Lane { tx, ..lane }
+    }
+}
 
 /// Its lanes are up at its neighbours by then, which must not take them for the ring.
 #[test]
@@ -22,10 +50,9 @@ fn a_newcomer_that_is_lost_before_its_first_report_leaves_the_others_with_a_ring
         peer.all_reduce(&mut [1.0_f32], Reduce::sum()).unwrap();
     });
     for attempt in 0..20 {
-        let builder = run.builder().transport(Cutting {
-            under: run.under().clone(),
-            writes: UNTIL_THE_FIRST_REPORT,
-        });
+        let writes = UNTIL_THE_FIRST_REPORT;
+        let cut = Intercepted::over(Arc::new(run.under().clone()), Cutting { writes });
+        let builder = run.builder().transport(cut);
         let lost = thread::spawn(move || builder.connect().map(drop));
         admit(&mut peers);
 

@@ -3,7 +3,6 @@
 //! | module | what it is for |
 //! |---|---|
 //! | [`conformance`] | what every transport must do, as one list of cases |
-//! | [`memory`] | a network in memory, with faults on demand |
 //! | [`recordings`] | what the machines of a test heard and said, and its replay |
 //! | [`over`] | what a run goes over: TCP, TLS, QUIC |
 //! | [`processes`] | real processes, as the test that starts them sees them |
@@ -16,7 +15,7 @@
 //! | [`several`] | several buffers to reduce at once, some of them quantized |
 //! | [`losses`], [`relay`] | peers that are lost at a point of their talk with the master |
 //! | [`crowd`] | many peers of one address that start at once |
-//! | [`throttle`] | a transport whose lanes share a link of limited rate |
+//! | [`throttle`] | a transport whose lanes share a link of limited rate (of `pccl-transport-memory`) |
 //! | [`policy`] | the master's decisions in situations, under virtual time |
 //! | [`wan`] | an internet in a box: network namespaces, and a wire with delay, loss and limits between them |
 //! | [`siege`] | garbage for the master and for peers while a run goes on |
@@ -25,7 +24,6 @@ pub mod conformance;
 pub mod contribution;
 pub mod crowd;
 pub mod losses;
-pub mod memory;
 pub mod over;
 mod overheard;
 pub mod policy;
@@ -38,7 +36,8 @@ pub mod scripted;
 pub mod several;
 pub mod siege;
 pub mod talk;
-pub mod throttle;
 pub mod times;
 pub mod trap;
 pub mod wan;
+
+pub use pccl_transport_memory::throttle;

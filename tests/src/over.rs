@@ -76,7 +76,8 @@ impl Over {
     #[must_use]
     pub fn transport(self) -> Arc<dyn Transport> {
         match self {
-            Self::Tcp | Self::Tls => Arc::new(Tcp::new()),
+            Self::Tcp => Arc::new(Tcp::plain()),
+            Self::Tls => Arc::new(Tcp::new()),
             Self::Quic => Arc::new(Quic::new()),
         }
     }

@@ -11,7 +11,7 @@ use pccl_subprocess::{obey_orders, tell};
 
 use crate::contribution::{SLOTS, checksum, fill, is_contribution, verify};
 use crate::over::{MasterAt, Over};
-use crate::overheard::Overheard;
+use crate::overheard::overheard;
 use crate::several::Several;
 use crate::talk::{self, Commit, Event, Failure, Moment, Order, now};
 use crate::trap::Trap;
@@ -165,8 +165,7 @@ struct Scripted<'a> {
 
 impl<'a> Scripted<'a> {
     fn join(options: &'a PeerOptions, trap: Trap) -> Result<Self, End> {
-        let transport = Overheard::new(Over::to(&options.master));
-        let heard = transport.heard();
+        let (transport, heard) = overheard(Over::to(&options.master));
         let mut builder = Communicator::builder(&options.master)
             .group(options.group)
             .listen(IpAddr::V4(Ipv4Addr::LOCALHOST))

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use pccl_core::id::Identity;
 use pccl_tests::conformance::{Subject, run_all};
-use pccl_tests::memory::MemoryNet;
 use pccl_tests::transport_conformance;
+use pccl_transport_memory::MemoryNet;
 use pccl_transport_quic::Quic;
 use pccl_transport_tcp::{KeyPair, Tcp};
 use tokio::runtime::{Builder, Runtime};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use pccl::{Communicator, ElementType, Error, Quantization, Reduce, ReduceReport, Tcp};
-use pccl_tests::throttle::Throttled;
+use pccl_transport_memory::throttle::Throttled;
 
 /// Sums numbers between peers whose links are limited, as they are and quantized to bytes, and
 /// compares. All peers are threads of this process: look at the use of the links, which says whether

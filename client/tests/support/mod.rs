@@ -2,8 +2,6 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
-pub(crate) mod cutting;
-pub(crate) mod forging;
 pub(crate) mod lanes;
 pub(crate) mod tapped;
 pub(crate) mod under;
@@ -19,7 +17,7 @@ use std::time::Duration;
 use pccl::{Builder, Communicator, Reduce, SharedState, SyncStrategy};
 use pccl_master::RunningMaster;
 
-use lanes::{Counted, Distance, Traffic};
+use lanes::{Distance, Traffic, counted};
 use under::{Under, spawn_master};
 
 /// Far beyond what any test takes; reached only by a hang.
@@ -78,7 +76,7 @@ impl Run {
     }
 
     fn builder_over(&self, under: &Under) -> Builder {
-        let transport = Counted::new(under.clone(), self.distance, &self.traffic);
+        let transport = counted(under.clone(), self.distance, &self.traffic);
         builder_for(&self.address()).transport(transport)
     }
 

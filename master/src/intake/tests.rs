@@ -1,57 +1,35 @@
 //! Long messages, fast and slow, and how many there are at once.
 
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
-
 use pccl_core::id::Revision;
 use pccl_core::shared_state::{EntryInfo, SyncStrategy, SyncVote};
+use pccl_core::transport::{LaneTx, send_all};
 use pccl_core::wire::{DecodeError, encode_control};
-use tokio::sync::mpsc;
+use pccl_transport_memory::{Meter, Path, pair};
 use tokio::time::{Instant, advance, sleep};
 
 use super::*;
 
-/// A lane that gives what the test puts in, and says how much was taken.
-struct Scripted {
-    arriving: mpsc::UnboundedReceiver<Vec<u8>>,
-    rest: VecDeque<u8>,
-    taken: Arc<AtomicUsize>,
+/// What the test sends by, and a lane that brings it, however much it is.
+type Scripted = (Box<dyn LaneTx>, Box<dyn LaneRx>);
+
+fn scripted() -> Scripted {
+    let (lane, _) = metered();
+    lane
 }
 
-type Sender = mpsc::UnboundedSender<Vec<u8>>;
-
-fn scripted() -> (Sender, Scripted) {
-    let (sender, arriving) = mpsc::unbounded_channel();
-    let rest = VecDeque::new();
-    let taken = Arc::default();
-    let lane = Scripted {
-        arriving,
-        rest,
-        taken,
+/// The same, and what counts how much was taken.
+fn metered() -> (Scripted, Arc<Meter>) {
+    let endless = Path {
+        window: usize::MAX,
+        ..Path::DIRECT
     };
-    (sender, lane)
+    let (test, master) = pair(endless, endless);
+    let meter = Arc::new(Meter::default());
+    ((test.tx, meter.on(master).rx), meter)
 }
 
-impl LaneRx for Scripted {
-    fn poll_recv(
-        &mut self,
-        cx: &mut Context<'_>,
-        into: &mut [u8],
-    ) -> Poll<Result<usize, LaneError>> {
-        if self.rest.is_empty() {
-            match std::task::ready!(self.arriving.poll_recv(cx)) {
-                Some(bytes) => self.rest.extend(bytes),
-                None => return Poll::Ready(Ok(0)),
-            }
-        }
-        let received = into.len().min(self.rest.len());
-        for (to, from) in into.iter_mut().zip(self.rest.drain(..received)) {
-            *to = from;
-        }
-        self.taken.fetch_add(received, Ordering::Relaxed);
-        Poll::Ready(Ok(received))
-    }
+async fn send(tx: &mut dyn LaneTx, bytes: &[u8]) {
+    send_all(tx, bytes, &[]).await.unwrap();
 }
 
 const fn no_limit() -> usize {
@@ -118,19 +96,18 @@ fn body_at(bodies: &[u32], at: usize) -> usize {
 #[tokio::test(start_paused = true)]
 async fn messages_of_every_length_arrive_and_give_their_share_back_once_dealt_with() {
     let budget = Budget::of(0);
-    let (sender, mut lane) = scripted();
+    let (mut sender, mut lane) = scripted();
     let mut intake = Intake::new(&budget);
     let pulse = Pulse::new();
     let (message, frame) = long(1_000_000);
     let mut short = Vec::new();
     encode_control(&ToMaster::Heartbeat { moved: false }, &mut short).unwrap();
-    sender
-        .send([&short[..], &frame, &short, &frame, &short].concat())
-        .unwrap();
+    let all = [&short[..], &frame, &short, &frame, &short].concat();
+    send(&mut *sender, &all).await;
 
     let mut shares = Vec::new();
     for expected in [false, true, false, true, false] {
-        let (received, share) = intake.receive(&mut lane, &pulse, no_limit).await.unwrap();
+        let (received, share) = intake.receive(&mut *lane, &pulse, no_limit).await.unwrap();
         let of_long = if expected {
             message.clone()
         } else {
@@ -155,22 +132,22 @@ async fn long_messages_that_dawdle_pin_no_more_than_the_budget() {
     let mut taken = Vec::new();
     let mut senders = Vec::new();
     for _ in 0..40 {
-        let (sender, mut lane) = scripted();
+        let ((mut sender, mut lane), meter) = metered();
         // All but the last byte.
-        sender.send(frame[..frame.len() - 1].to_vec()).unwrap();
+        send(&mut *sender, &frame[..frame.len() - 1]).await;
         senders.push(sender);
-        taken.push(Arc::clone(&lane.taken));
+        taken.push(meter);
         let mut intake = Intake::new(&budget);
         tokio::spawn(async move {
             let pulse = Pulse::new();
-            intake.receive(&mut lane, &pulse, no_limit).await.ok();
+            intake.receive(&mut *lane, &pulse, no_limit).await.ok();
         });
     }
     sleep(Duration::from_millis(1)).await;
 
     let long = || {
-        let taken = taken.iter().map(|taken| taken.load(Ordering::Relaxed));
-        taken.filter(|bytes| *bytes > READ_BYTES).count()
+        let taken = taken.iter().map(|meter| meter.received());
+        taken.filter(|bytes| *bytes > READ_BYTES as u64).count()
     };
     assert_eq!(long(), 1);
     // Who dawdles loses its share, so that the next one comes to it.
@@ -181,16 +158,16 @@ async fn long_messages_that_dawdle_pin_no_more_than_the_budget() {
 
 /// Receives a long message of which so many bytes come in each second.
 async fn trickle(bytes_per_second: usize) -> Result<(), ControlError> {
-    let (sender, mut lane) = scripted();
+    let (mut sender, mut lane) = scripted();
     let (_, frame) = long(1_000_000);
     tokio::spawn(async move {
         for piece in frame.chunks(bytes_per_second) {
-            sender.send(piece.to_vec()).ok();
+            send_all(&mut *sender, piece, &[]).await.ok();
             sleep(Duration::from_secs(1)).await;
         }
     });
     let mut intake = Intake::new(&Budget::of(0));
-    let received = intake.receive(&mut lane, &Pulse::new(), no_limit).await;
+    let received = intake.receive(&mut *lane, &Pulse::new(), no_limit).await;
     received.map(drop)
 }
 
@@ -205,20 +182,20 @@ async fn a_long_message_may_be_slow_but_not_slower_than_its_pace() {
 
 #[tokio::test(start_paused = true)]
 async fn a_long_message_is_not_slow_because_the_master_stood_still() {
-    let (sender, mut lane) = scripted();
+    let (mut sender, mut lane) = scripted();
     let (message, frame) = long(100_000);
     let (first, rest) = frame.split_at(10);
-    sender.send(first.to_vec()).unwrap();
+    send(&mut *sender, first).await;
     let budget = Budget::of(0);
     let receiving = tokio::spawn(async move {
         let mut intake = Intake::new(&budget);
-        intake.receive(&mut lane, &Pulse::new(), no_limit).await
+        intake.receive(&mut *lane, &Pulse::new(), no_limit).await
     });
     sleep(Duration::from_millis(1)).await;
 
     advance(10 * PACE_TIME).await;
     sleep(Duration::from_millis(1)).await;
-    sender.send(rest.to_vec()).unwrap();
+    send(&mut *sender, rest).await;
 
     let (received, _) = receiving.await.unwrap().unwrap();
     assert_eq!(received, message);
@@ -228,13 +205,13 @@ async fn a_long_message_is_not_slow_because_the_master_stood_still() {
 async fn whoever_waits_for_its_share_is_not_silent_meanwhile() {
     let budget = Budget::of(0);
     let _all = budget.share(CONTROL_FRAME_MAX).await;
-    let (sender, mut lane) = scripted();
-    sender.send(long(100_000).1).unwrap();
+    let (mut sender, mut lane) = scripted();
+    send(&mut *sender, &long(100_000).1).await;
     let pulse = Arc::new(Pulse::new());
     let waits = Arc::clone(&pulse);
     tokio::spawn(async move {
         let mut intake = Intake::new(&budget);
-        intake.receive(&mut lane, &waits, no_limit).await
+        intake.receive(&mut *lane, &waits, no_limit).await
     });
 
     sleep(Duration::from_secs(3600)).await;
@@ -244,16 +221,16 @@ async fn whoever_waits_for_its_share_is_not_silent_meanwhile() {
 
 #[tokio::test(start_paused = true)]
 async fn a_length_is_judged_when_it_is_read() {
-    let (sender, mut lane) = scripted();
+    let (mut sender, mut lane) = scripted();
     let (message, frame) = long(100_000);
     let mut intake = Intake::new(&Budget::of(0));
     let pulse = Pulse::new();
-    sender.send(frame.clone()).unwrap();
-    let received = intake.receive(&mut lane, &pulse, no_limit).await.unwrap();
+    send(&mut *sender, &frame).await;
+    let received = intake.receive(&mut *lane, &pulse, no_limit).await.unwrap();
     assert_eq!(received.0, message);
 
-    sender.send(frame.clone()).unwrap();
-    let refused = intake.receive(&mut lane, &pulse, || 4096).await;
+    send(&mut *sender, &frame).await;
+    let refused = intake.receive(&mut *lane, &pulse, || 4096).await;
 
     let (length, cap) = (frame.len() - CONTROL_HEAD_BYTES, 4096);
     let too_long = DecodeError::TooLong { length, cap };

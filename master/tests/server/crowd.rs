@@ -1,7 +1,6 @@
 //! Many connections at once: who means well comes in, and who does not costs little.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::time::Duration;
 
 use pccl_core::element::ElementType;
@@ -25,7 +24,7 @@ async fn piped(limits: Limits) -> Pipes {
         ..MasterConfig::default()
     };
     let builder = MasterServer::builder()
-        .transport(Arc::new(pipes.clone()))
+        .transport(pipes.transport())
         .config(config)
         .limits(limits)
         .seed([1; 32]);

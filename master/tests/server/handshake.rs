@@ -2,13 +2,12 @@
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use pccl_core::id::Identity;
 use pccl_core::messages::{Refusal, ToMaster, ToPeer};
-use pccl_core::transport::{Lane, Proven, recv_some, send_all};
+use pccl_core::transport::{Lane, recv_some, send_all};
 use pccl_core::wire::{ControlError, Preamble, Purpose, Reply, recv_reply};
 use pccl_master::{KeyPair, Limits, MasterServer, RunningMaster, Security, Trust, spawn};
 use tokio::task::unconstrained;
@@ -95,7 +94,7 @@ async fn a_ring_lane_to_the_master_reads_why_it_is_refused() {
 async fn piped(limits: Limits) -> Pipes {
     let pipes = Pipes::new(64 * 1024);
     let builder = MasterServer::builder()
-        .transport(Arc::new(pipes.clone()))
+        .transport(pipes.transport())
         .limits(limits)
         .seed([1; 32]);
     tokio::spawn(builder.bind(ADDRESS).await.unwrap().run());
@@ -125,13 +124,10 @@ async fn a_stranger_that_dawdles_over_its_hello_is_cut_off() {
 /// A master that asks for proofs, and pipes to it on which the handshake of TLS or QUIC is over.
 async fn proving() -> Pipes {
     let trust = Trust::ephemeral().unwrap();
-    let pipes = Pipes::new(64 * 1024).proving(Proven {
-        own: Identity([1; 32]),
-        identity: Identity(KeyPair::generate().unwrap().public_key().into()),
-        binding: [2; 32],
-    });
+    let stranger = Identity(KeyPair::generate().unwrap().public_key().into());
+    let pipes = Pipes::new(64 * 1024).proving(stranger);
     let builder = MasterServer::builder()
-        .transport(Arc::new(pipes.clone()))
+        .transport(pipes.transport())
         .security(Security::Proven(trust));
     tokio::spawn(builder.bind(ADDRESS).await.unwrap().run());
     pipes

@@ -1,6 +1,5 @@
 //! Peers come, vote and go.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use pccl_core::messages::{Misdeed, ToMaster, ToPeer};
@@ -39,7 +38,7 @@ async fn a_newcomer_is_admitted_on_many_threads_as_well() {
 #[tokio::test(start_paused = true)]
 async fn the_death_of_the_last_missing_voter_completes_the_ballot_at_once() {
     let pipes = Pipes::new(64 * 1024);
-    let builder = MasterServer::builder().transport(Arc::new(pipes.clone()));
+    let builder = MasterServer::builder().transport(pipes.transport());
     tokio::spawn(builder.bind(ADDRESS).await.unwrap().run());
     let (mut first, second) = pair(|| async { pipes.dial() }).await;
     first.say(&ToMaster::ArePeersPending).await;
@@ -55,7 +54,7 @@ async fn the_death_of_the_last_missing_voter_completes_the_ballot_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_newcomer_that_is_gone_before_its_welcome_does_not_wait_to_be_admitted() {
     let pipes = Pipes::new(64 * 1024);
-    let builder = MasterServer::builder().transport(Arc::new(pipes.clone()));
+    let builder = MasterServer::builder().transport(pipes.transport());
     tokio::spawn(builder.bind(ADDRESS).await.unwrap().run());
     let (mut founder, _) = Client::found(pipes.dial()).await;
     let mut fleeting = Client::introduce(pipes.dial()).await;
@@ -72,7 +71,7 @@ async fn a_newcomer_that_is_gone_before_its_welcome_does_not_wait_to_be_admitted
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_falls_silent_reads_that_it_was_kicked_for_it() {
     let pipes = Pipes::new(64 * 1024);
-    let builder = MasterServer::builder().transport(Arc::new(pipes.clone()));
+    let builder = MasterServer::builder().transport(pipes.transport());
     tokio::spawn(builder.bind(ADDRESS).await.unwrap().run());
     let (mut founder, _) = Client::found(pipes.dial()).await;
 
@@ -85,7 +84,7 @@ async fn a_peer_that_falls_silent_reads_that_it_was_kicked_for_it() {
 #[tokio::test(start_paused = true)]
 async fn a_peer_whose_message_trickles_in_is_not_silent() {
     let pipes = Pipes::new(64 * 1024);
-    let builder = MasterServer::builder().transport(Arc::new(pipes.clone()));
+    let builder = MasterServer::builder().transport(pipes.transport());
     tokio::spawn(builder.bind(ADDRESS).await.unwrap().run());
     let (mut founder, _) = Client::found(pipes.dial()).await;
     let mut frame = Vec::new();
@@ -107,7 +106,7 @@ async fn a_peer_whose_message_trickles_in_is_not_silent() {
 #[tokio::test(start_paused = true)]
 async fn a_master_that_stood_still_does_not_blame_its_peers_for_the_silence() {
     let pipes = Pipes::new(64 * 1024);
-    let builder = MasterServer::builder().transport(Arc::new(pipes.clone()));
+    let builder = MasterServer::builder().transport(pipes.transport());
     tokio::spawn(builder.bind(ADDRESS).await.unwrap().run());
     let (mut founder, _) = Client::found(pipes.dial()).await;
 
@@ -121,7 +120,7 @@ async fn a_master_that_stood_still_does_not_blame_its_peers_for_the_silence() {
 #[tokio::test(start_paused = true)]
 async fn a_master_that_stood_still_does_not_count_the_time_in_any_deadline() {
     let pipes = Pipes::new(64 * 1024);
-    let builder = MasterServer::builder().transport(Arc::new(pipes.clone()));
+    let builder = MasterServer::builder().transport(pipes.transport());
     tokio::spawn(builder.bind(ADDRESS).await.unwrap().run());
     let (mut founder, _) = Client::found(pipes.dial()).await;
     let mut newcomer = Client::register(pipes.dial()).await;
@@ -192,7 +191,7 @@ async fn a_peer_that_announces_a_message_beyond_the_limit_is_kicked_before_it_se
 async fn a_peer_that_does_not_read_is_kicked_and_the_others_go_on() {
     let pipes = Pipes::new(1024);
     let builder = MasterServer::builder()
-        .transport(Arc::new(pipes.clone()))
+        .transport(pipes.transport())
         .config(MasterConfig::default())
         .limits(Limits {
             outbox_bytes_max: 4096,

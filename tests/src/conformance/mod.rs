@@ -106,7 +106,8 @@ async fn guarded(name: &'static str, case: impl Future<Output = ()>) {
 /// ```
 /// # fn main() {}
 /// use std::sync::Arc;
-/// use pccl_tests::{conformance::Subject, memory::MemoryNet, transport_conformance};
+/// use pccl_tests::{conformance::Subject, transport_conformance};
+/// use pccl_transport_memory::MemoryNet;
 ///
 /// fn current_thread() -> tokio::runtime::Runtime {
 ///     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use pccl::{Builder, Communicator};
 use pccl_master::{MasterServer, RunningMaster, Security};
-use pccl_tests::memory::MemoryNet;
 use pccl_tests::over::{MasterAt, Over};
+use pccl_transport_memory::MemoryNet;
 
 pub(crate) struct Stage {
     master: RunningMaster,

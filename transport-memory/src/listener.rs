@@ -5,16 +5,19 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use pccl_core::id::Identity;
 use pccl_core::transport::{Incoming, LaneError, Listener};
 
-use super::MemoryNet;
+use crate::MemoryNet;
 
 /// Lanes that may wait; one more is refused.
 const BACKLOG: usize = 4096;
 
 /// The lanes opened to one address and not accepted yet.
 #[derive(Default)]
-pub(super) struct Queue {
+pub(crate) struct Queue {
+    /// What the listener proves to whoever asks for it.
+    pub(crate) proves: Option<Identity>,
     waiting: Mutex<Waiting>,
 }
 
@@ -25,9 +28,16 @@ struct Waiting {
 }
 
 impl Queue {
+    pub(crate) fn proving(proves: Option<Identity>) -> Self {
+        Self {
+            proves,
+            waiting: Mutex::default(),
+        }
+    }
+
     /// Adds a lane, or refuses it where too many wait. [`wake_acceptor`](Self::wake_acceptor) is to
     /// follow, outside of all locks.
-    pub(super) fn push(&self, incoming: Incoming) -> Result<(), LaneError> {
+    pub(crate) fn push(&self, incoming: Incoming) -> Result<(), LaneError> {
         self.with(|waiting| {
             if waiting.lanes.len() >= BACKLOG {
                 return Err(LaneError::Refused);
@@ -37,19 +47,21 @@ impl Queue {
         })
     }
 
-    pub(super) fn wake_acceptor(&self) {
+    pub(crate) fn wake_acceptor(&self) {
         let acceptor = self.with(|waiting| waiting.acceptor.take());
         acceptor.into_iter().for_each(Waker::wake);
     }
 
-    fn poll_pop(&self, cx: &mut Context<'_>) -> Poll<Incoming> {
-        self.with(|waiting| match waiting.lanes.pop_front() {
+    fn poll_pop(&self, cx: &mut Context<'_>, is_frozen: impl Fn() -> bool) -> Poll<Incoming> {
+        // Before anything is looked at, so that what comes meanwhile finds it.
+        self.with(|waiting| waiting.acceptor = Some(cx.waker().clone()));
+        if is_frozen() {
+            return Poll::Pending;
+        }
+        match self.with(|waiting| waiting.lanes.pop_front()) {
             Some(incoming) => Poll::Ready(incoming),
-            None => {
-                waiting.acceptor = Some(cx.waker().clone());
-                Poll::Pending
-            }
-        })
+            None => Poll::Pending,
+        }
     }
 
     fn with<T>(&self, look: impl FnOnce(&mut Waiting) -> T) -> T {
@@ -58,12 +70,12 @@ impl Queue {
 }
 
 /// Accepts what was opened to its address. Dropping it frees the port and ends the lanes that wait.
-pub(super) struct MemoryListener {
-    pub(super) net: MemoryNet,
-    pub(super) local: SocketAddr,
+pub(crate) struct MemoryListener {
+    pub(crate) net: MemoryNet,
+    pub(crate) local: SocketAddr,
     /// Where the network finds this listener; differs from `local` for a wildcard address.
-    pub(super) key: SocketAddr,
-    pub(super) queue: Arc<Queue>,
+    pub(crate) key: SocketAddr,
+    pub(crate) queue: Arc<Queue>,
 }
 
 impl Listener for MemoryListener {
@@ -72,7 +84,8 @@ impl Listener for MemoryListener {
     }
 
     fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<Result<Incoming, LaneError>> {
-        self.queue.poll_pop(cx).map(Ok)
+        let is_frozen = || self.net.with(|state| state.is_frozen(self.key.ip()));
+        self.queue.poll_pop(cx, is_frozen).map(Ok)
     }
 }
 

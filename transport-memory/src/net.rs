@@ -1,48 +1,19 @@
-//! A network in memory: deterministic, without sockets, with faults on demand.
-//!
-//! Every [`MemoryHost`] of one [`MemoryNet`] is a transport with an address of its own. Nothing here
-//! has a thread, a task or a clock, except that opening over a stalled path gives up after
-//! [`MemoryHost::open_timeout`] by tokio's clock; all else works without a runtime.
-//!
-//! ```
-//! # use pccl_tests::memory::MemoryNet;
-//! # use pccl_core::transport::{Endpoint, LaneError, Security, Transport};
-//! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-//! let net = MemoryNet::new();
-//! let (alpha, beta) = (net.transport(), net.transport());
-//! let listener = beta.listen(beta.any_port(), Security::Plain).await?;
-//! let lane = alpha.open(&Endpoint::Address(listener.local_addr()), None).await?;
-//!
-//! net.cut(alpha.ip(), beta.ip()); // `lane` answers `LaneError::Reset`
-//! net.refuse(alpha.ip(), beta.ip());
-//! let again = alpha.open(&Endpoint::Address(listener.local_addr()), None).await;
-//! assert_eq!(again.unwrap_err(), LaneError::Refused);
-//! # drop(lane);
-//! # Ok::<(), LaneError>(())
-//! # }).unwrap();
-//! ```
-
-mod faults;
-mod host;
-mod listener;
-mod pipe;
-#[cfg(test)]
-mod tests;
+//! The network: hosts, listeners, and the links between them.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 
-use pccl_core::transport::{Endpoint, Incoming, Lane, LaneError};
+use pccl_core::id::Identity;
+use pccl_core::transport::{Endpoint, Incoming, Lane, LaneError, Proven};
 
-use faults::Link;
-pub use host::MemoryHost;
-use listener::{MemoryListener, Queue};
-use pipe::{Pipe, PipeRx, PipeTx};
-
-/// Bytes that a direction of a lane holds, unless [`MemoryNet::with_capacity`] says otherwise.
-const DEFAULT_CAPACITY: usize = 64 * 1024;
+use crate::MemoryHost;
+use crate::faults::Link;
+use crate::listener::{MemoryListener, Queue};
+use crate::path::Path;
+use crate::pipe::{Pipe, lanes};
 
 /// The first port that is given out where nobody asks for a number.
 const FIRST_FREE_PORT: u16 = 49152;
@@ -53,14 +24,27 @@ pub struct MemoryNet {
     state: Arc<Mutex<State>>,
 }
 
-struct State {
-    capacity: usize,
+pub(crate) struct State {
+    /// Of links of which nothing else was said.
+    path: Path,
     hosts: u16,
     names: BTreeMap<String, IpAddr>,
-    listeners: BTreeMap<SocketAddr, Arc<Queue>>,
+    pub(crate) listeners: BTreeMap<SocketAddr, Arc<Queue>>,
     next_port: BTreeMap<IpAddr, u16>,
     /// What is particular about the way from one host to another.
-    links: BTreeMap<(IpAddr, IpAddr), Link>,
+    pub(crate) links: BTreeMap<(IpAddr, IpAddr), Link>,
+    /// Hosts that stand still, and who waits for them to go on.
+    pub(crate) frozen: BTreeMap<IpAddr, Vec<Waker>>,
+    /// Directions of lanes so far.
+    pipes: u64,
+}
+
+/// What a lane's opener proves, and to whom.
+#[derive(Clone, Copy)]
+pub(crate) struct Proofs {
+    pub(crate) own: Identity,
+    /// Who has to answer.
+    pub(crate) expect: Identity,
 }
 
 impl Default for MemoryNet {
@@ -70,23 +54,35 @@ impl Default for MemoryNet {
 }
 
 impl MemoryNet {
-    /// A network whose lanes hold 64 KiB in each direction.
+    /// A network whose paths are [`Path::DIRECT`].
     #[must_use]
     pub fn new() -> Self {
-        Self::with_capacity(DEFAULT_CAPACITY)
+        Self::with_path(Path::DIRECT)
     }
 
     /// A network whose lanes hold at most `bytes` in each direction, at least one: a sender that is
     /// further ahead waits.
     #[must_use]
     pub fn with_capacity(bytes: usize) -> Self {
+        let window = bytes;
+        Self::with_path(Path {
+            window,
+            ..Path::DIRECT
+        })
+    }
+
+    /// A network whose paths are like this, unless [`set_path`](Self::set_path) says otherwise of one.
+    #[must_use]
+    pub fn with_path(path: Path) -> Self {
         let state = State {
-            capacity: bytes,
+            path,
             hosts: 0,
             names: BTreeMap::new(),
             listeners: BTreeMap::new(),
             next_port: BTreeMap::new(),
             links: BTreeMap::new(),
+            frozen: BTreeMap::new(),
+            pipes: 0,
         };
         Self {
             state: Arc::new(Mutex::new(state)),
@@ -115,11 +111,11 @@ impl MemoryNet {
         self.with(|state| state.names.insert(name.to_owned(), ip));
     }
 
-    fn with<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
+    pub(crate) fn with<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
         look(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn resolve(&self, to: &Endpoint) -> Result<SocketAddr, LaneError> {
+    pub(crate) fn resolve(&self, to: &Endpoint) -> Result<SocketAddr, LaneError> {
         match to {
             Endpoint::Address(address) => Ok(*address),
             Endpoint::Name(name) => self
@@ -128,11 +124,16 @@ impl MemoryNet {
         }
     }
 
-    fn listen(&self, ip: IpAddr, on: SocketAddr) -> Result<MemoryListener, LaneError> {
+    pub(crate) fn listen(
+        &self,
+        ip: IpAddr,
+        on: SocketAddr,
+        proves: Option<Identity>,
+    ) -> Result<MemoryListener, LaneError> {
         if on.ip() != ip && !on.ip().is_unspecified() {
             return Err(LaneError::AddressNotAvailable);
         }
-        let queue = Arc::new(Queue::default());
+        let queue = Arc::new(Queue::proving(proves));
         let port = self.with(|state| state.take_port(ip, on.port(), &queue))?;
         Ok(MemoryListener {
             net: self.clone(),
@@ -142,25 +143,31 @@ impl MemoryNet {
         })
     }
 
-    fn unlisten(&self, key: SocketAddr) {
+    pub(crate) fn unlisten(&self, key: SocketAddr) {
         self.with(|state| state.listeners.remove(&key));
     }
 
-    /// Opens a lane; pending while the path is stalled in either direction.
-    fn poll_open(
+    /// How long a byte takes from one host to the other.
+    pub(crate) fn delay(&self, from: IpAddr, to: IpAddr) -> Duration {
+        self.with(|state| state.path(from, to).delay)
+    }
+
+    /// Opens a lane; pending while the path is stalled in either direction, and while the opener is frozen.
+    pub(crate) fn poll_open(
         &self,
         from: IpAddr,
         to: SocketAddr,
+        proofs: Option<Proofs>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Lane, LaneError>> {
-        let (lane, queue) = ready!(self.with(|state| state.poll_connect(from, to, cx)))?;
+        let (lane, queue) = ready!(self.with(|state| state.poll_connect(from, to, proofs, cx)))?;
         queue.wake_acceptor();
         Poll::Ready(Ok(lane))
     }
 }
 
 impl State {
-    fn link(&mut self, from: IpAddr, to: IpAddr) -> &mut Link {
+    pub(crate) fn link(&mut self, from: IpAddr, to: IpAddr) -> &mut Link {
         self.links.entry((from, to)).or_default()
     }
 
@@ -200,40 +207,94 @@ impl State {
         None
     }
 
+    pub(crate) fn path(&mut self, from: IpAddr, to: IpAddr) -> Path {
+        let usual = self.path;
+        self.link(from, to).path.unwrap_or(usual)
+    }
+
+    pub(crate) fn is_frozen(&self, host: IpAddr) -> bool {
+        self.frozen.contains_key(&host)
+    }
+
     fn poll_connect(
         &mut self,
         from: IpAddr,
         to: SocketAddr,
+        proofs: Option<Proofs>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(Lane, Arc<Queue>), LaneError>> {
+        if let Some(openers) = self.frozen.get_mut(&from) {
+            return wait_among(openers, cx);
+        }
         if self.link(from, to.ip()).refuses() {
             return Poll::Ready(Err(LaneError::Refused));
         }
         ready!(self.link(from, to.ip()).poll_usable(cx));
         ready!(self.link(to.ip(), from).poll_usable(cx));
-        Poll::Ready(self.connect(from, to))
+        Poll::Ready(self.connect(from, to, proofs))
     }
 
     /// The opener's lane, and the queue whose acceptor is to be woken.
-    fn connect(&mut self, from: IpAddr, to: SocketAddr) -> Result<(Lane, Arc<Queue>), LaneError> {
+    fn connect(
+        &mut self,
+        from: IpAddr,
+        to: SocketAddr,
+        proofs: Option<Proofs>,
+    ) -> Result<(Lane, Arc<Queue>), LaneError> {
         let queue = self.listeners.get(&to).ok_or(LaneError::Refused)?.clone();
+        let (opener_knows, acceptor_knows) = match proofs {
+            None => (None, None),
+            Some(proofs) => {
+                let answers = queue.proves.ok_or(LaneError::NotEncrypted)?;
+                let (here, there) = proofs.of_lane(answers, self.pipes)?;
+                (Some(here), Some(there))
+            }
+        };
         let source = self.free_port(from).ok_or(LaneError::AddressInUse)?;
-        let forth = Pipe::new(self.capacity);
-        let back = Pipe::new(self.capacity);
+        let forth = self.pipe(from, to.ip());
+        let back = self.pipe(to.ip(), from);
+        let (opened, accepted) = lanes(&forth, &back);
         queue.push(Incoming {
-            lane: lane(&back, &forth),
+            lane: accepted.with_proof(acceptor_knows),
             from: SocketAddr::new(from, source),
         })?;
         self.link(from, to.ip()).carry(&forth);
         self.link(to.ip(), from).carry(&back);
-        Ok((lane(&forth, &back), queue))
+        Ok((opened.with_proof(opener_knows), queue))
+    }
+
+    /// One direction of the next lane.
+    fn pipe(&mut self, from: IpAddr, to: IpAddr) -> Arc<Pipe> {
+        let (path, number) = (self.path(from, to), self.pipes);
+        self.pipes += 1;
+        let pipe = Pipe::new(path, self.link(from, to).wire(), number);
+        pipe.freeze_writer(self.is_frozen(from));
+        pipe.freeze_reader(self.is_frozen(to));
+        pipe
     }
 }
 
-/// The lane of the end that writes to `tx` and reads from `rx`.
-fn lane(tx: &Arc<Pipe>, rx: &Arc<Pipe>) -> Lane {
-    Lane::new(
-        Box::new(PipeTx(Arc::clone(tx))),
-        Box::new(PipeRx(Arc::clone(rx))),
-    )
+impl Proofs {
+    /// What the opener and the acceptor of a lane know of each other, where `answers` is who answers.
+    fn of_lane(self, answers: Identity, number: u64) -> Result<(Proven, Proven), LaneError> {
+        if answers != self.expect {
+            return Err(LaneError::Untrusted);
+        }
+        let mut binding = [0; 32];
+        binding[..8].copy_from_slice(&number.to_le_bytes());
+        let known = |own, identity| Proven {
+            own,
+            identity,
+            binding,
+        };
+        Ok((known(self.own, answers), known(answers, self.own)))
+    }
+}
+
+/// Waits among others to be woken.
+pub(crate) fn wait_among<T>(waiting: &mut Vec<Waker>, cx: &mut Context<'_>) -> Poll<T> {
+    if !waiting.iter().any(|known| known.will_wake(cx.waker())) {
+        waiting.push(cx.waker().clone());
+    }
+    Poll::Pending
 }
