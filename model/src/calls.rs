@@ -2,7 +2,7 @@
 
 use pccl_core::element::CollectiveSpec;
 use pccl_core::id::{CallId, Tag};
-use pccl_core::peer::{Answer, Call, CallError, PeerInput};
+use pccl_core::peer::{Answer, Call, CallError, Kind, PeerInput};
 
 use crate::scenario::SeatPlan;
 use crate::script::{Do, Wish};
@@ -20,15 +20,15 @@ pub(crate) const QUERY: CallId = CallId(2);
 pub(crate) const OPTIMIZE: CallId = CallId(3);
 pub(crate) const SYNC: CallId = CallId(4);
 
-/// The name of a call.
-pub(crate) fn name_of(what: &Call) -> CallId {
-    match what {
-        Call::Connect => CONNECT,
-        Call::UpdateTopology => UPDATE,
-        Call::ArePeersPending => QUERY,
-        Call::OptimizeTopology => OPTIMIZE,
-        Call::SyncSharedState(_) => SYNC,
-        Call::Initiate { tag, .. } => name_of_tag(*tag),
+/// The name of a call of this kind.
+pub(crate) fn name_of(kind: Kind) -> CallId {
+    match kind {
+        Kind::Connect => CONNECT,
+        Kind::UpdateTopology => UPDATE,
+        Kind::ArePeersPending => QUERY,
+        Kind::OptimizeTopology => OPTIMIZE,
+        Kind::SyncSharedState => SYNC,
+        Kind::Collective(tag) => name_of_tag(tag),
     }
 }
 
@@ -43,16 +43,11 @@ const MISTAKE: CallId = CallId(5);
 /// Whether an answer goes to a call of its kind.
 pub(crate) fn is_for(call: CallId, answer: &Answer) -> bool {
     match answer {
-        Answer::Connected(_) => call == CONNECT,
-        Answer::TopologyUpdated(_) => call == UPDATE,
-        Answer::PeersPending(_) => call == QUERY,
-        Answer::TopologyOptimized(_) => call == OPTIMIZE,
-        Answer::Synchronized(_) => call == SYNC,
         Answer::CollectiveEnded {
             result: Err(CallError::Usage(_)),
             ..
         } => call == MISTAKE,
-        Answer::CollectiveEnded { tag, .. } => call == name_of_tag(*tag),
+        _ => call == name_of(answer.kind()),
     }
 }
 
@@ -100,6 +95,6 @@ pub(crate) fn input_of(
         }
         Wish::Leave | Wish::Do(Do::Finish(_) | Do::Advance | Do::Leave) => return PeerInput::Leave,
     };
-    let call = name_of(&what);
+    let call = name_of(what.kind());
     PeerInput::Call { call, what }
 }

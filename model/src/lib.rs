@@ -18,15 +18,19 @@
 //! | [`milestone`] | what must be reached at least once |
 //! | [`coverage`] | what the exploration has seen |
 //! | [`trace`], [`story`] | a way through a run, as text for machines and for people |
-//! | [`recorded`] | the logs of a real run, held against the same claims |
+//! | [`bystander`] | a run that is not the model's, held against the same claims |
+//! | [`recorded`] | the logs of a real run, before a bystander |
+//! | [`fabric`] | what lies between the processes: lanes, frames, transfers |
 //! | [`link`], [`plane`], [`ring`], [`contents`], [`trouble`], [`hashed`] | parts of a state |
 
+pub mod bystander;
 mod calls;
 pub mod catalogue;
 pub mod claim;
 pub mod contents;
 pub mod coverage;
 mod enabled;
+pub mod fabric;
 pub mod hashed;
 mod lanes;
 pub mod link;

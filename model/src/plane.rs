@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use pccl_core::id::{ContentHash, EntryIndex, PeerId, Round, Seq};
 use pccl_core::peer::{AdoptedLanes, AdoptedLink};
 use pccl_core::plan::Algorithm;
-use pccl_core::shared_state::SyncPlan;
+use pccl_core::shared_state::{SyncPlan, SyncRole};
 use pccl_core::topology::{LaneOrder, LinkId, LinkOrder, Topology};
 
 use crate::ring::{Frame, RingRun};
@@ -159,6 +159,17 @@ pub struct Moving {
     pub ended: bool,
     /// What has arrived and is kept aside.
     pub staged: Vec<(EntryIndex, ContentHash)>,
+}
+
+impl Moving {
+    /// Whether this end serves, and all who ask here have what they asked for.
+    #[must_use]
+    pub fn is_served(&self) -> bool {
+        match &self.plan.role {
+            SyncRole::Distribute { to } => to.iter().all(|order| self.served.contains(&order.with)),
+            SyncRole::Request { .. } => false,
+        }
+    }
 }
 
 /// All of it.

@@ -228,7 +228,8 @@ impl RingRun {
     }
 
     /// Does the result hold the contribution of each rank exactly once?
-    pub(crate) fn holds_each_once(&self, ranks: &[PeerId]) -> bool {
+    #[must_use]
+    pub fn holds_each_once(&self, ranks: &[PeerId]) -> bool {
         self.parts.iter().all(|sum| sum.has_each_once(ranks))
     }
 

@@ -4,13 +4,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use pccl_core::id::{ConnId, PeerId, Round, Tag};
 use pccl_core::master::{MasterInput, MasterOutput, MasterTimer};
-use pccl_core::messages::{CollectiveRefusal, RingOutcome, ToMaster, ToPeer};
+use pccl_core::messages::{CollectiveRefusal, ToMaster, ToPeer};
 use pccl_core::peer::{Answer, Call, CallError, PeerInput, PeerOutput, PeerPhase, PeerTimer};
 use pccl_core::tour;
 
 use crate::calls::{input_of, name_of, name_of_tag, tag_of};
 use crate::claim::Claim;
 use crate::coverage::{Coverage, ReceiverIn, SenderIn};
+use crate::fabric::Fabric;
 use crate::link::End;
 use crate::milestone::Milestone;
 use crate::scenario::{Scenario, SeatPlan};
@@ -74,15 +75,15 @@ impl<'a> Run<'a> {
             Step::Dial(no, link) => self.dial(no, link),
             Step::Opens(no, link) => self.comes_up(no, link),
             Step::DialFails(no, link) | Step::RefuseDial(no, link) => self.dial_fails(no, link),
-            Step::Frame(no, tag) => self.take_frame(no, tag),
-            Step::Notice(no, link) => self.notice(no, link),
+            Step::Frame(no, tag) => self.takes_frame(no, tag),
+            Step::Notice(no, link) => self.notices(no, link),
             Step::Measure(no) => self.measure(no, true),
             Step::RefuseMeasure(no) => self.measure(no, false),
             Step::Solve => self.solve(),
-            Step::Fetch(no) => self.fetch(no),
-            Step::Served(no) => self.end_move(no, true),
+            Step::Fetch(no) => self.fetches(no),
+            Step::Served(no) => self.end_move(no, true, None),
             Step::FetchFails(no) | Step::BreakFetch(no) | Step::BreakServe(no) => {
-                self.end_move(no, false)
+                self.transfer_fails(no);
             }
             Step::Thaw(no) => self.edit(no).life = Life::Running,
             Step::Crash(no) => self.crash(no),
@@ -183,7 +184,7 @@ impl<'a> Run<'a> {
 
     /// A user calls.
     pub(crate) fn calls(&mut self, no: SeatNo, what: Call) {
-        let call = name_of(&what);
+        let call = name_of(what.kind());
         self.give(no, PeerInput::Call { call, what });
     }
 
@@ -442,8 +443,17 @@ impl<'a> Run<'a> {
                 watch::planned(self, &plan);
                 self.move_state(no, plan);
             }
-            PeerOutput::CommitState { round } => self.commit_state(no, round),
-            PeerOutput::DropState { round } => self.drop_state(no, round),
+            // Only a running plan is committed or dropped.
+            PeerOutput::CommitState { round } => {
+                if self.commit_state(no, round).is_none() {
+                    self.state.breaks(Claim::SharedState);
+                }
+            }
+            PeerOutput::DropState { round } => {
+                if !self.drop_state(no, round) {
+                    self.state.breaks(Claim::SharedState);
+                }
+            }
             PeerOutput::Probe { round, probes } => {
                 watch::ordered(self, probes.iter().copied());
                 self.edit(no).plane.probing = Some((round, probes));
@@ -523,14 +533,6 @@ impl<'a> Run<'a> {
     pub(crate) fn master_knows(&self, peer: PeerId) -> bool {
         let master = self.state.master.as_ref();
         master.is_some_and(|master| master.view().peer(peer).is_some())
-    }
-
-    /// One of a peer's rings has ended.
-    pub(crate) fn ring_ended(&mut self, no: SeatNo, seq: pccl_core::id::Seq, outcome: RingOutcome) {
-        if self.seat(no).is_mute {
-            return;
-        }
-        self.give(no, PeerInput::RingEnded { seq, outcome });
     }
 }
 

@@ -1,10 +1,8 @@
 //! Moving shared state between processes: content is its hash.
 
-use pccl_core::id::Round;
-use pccl_core::peer::PeerInput;
-use pccl_core::shared_state::{SyncPlan, SyncRole, SyncStrategy, SyncVote};
+use pccl_core::shared_state::{SyncRole, SyncStrategy, SyncVote};
 
-use crate::claim::Claim;
+use crate::fabric::Fabric;
 use crate::lanes::running;
 use crate::plane::Moving;
 use crate::run::Run;
@@ -76,100 +74,26 @@ pub(crate) fn is_serving(seat: &Seat) -> bool {
 /// Has everybody been served whom a seat is to serve, and has it not said so yet?
 pub(crate) fn has_served(seat: &Seat) -> bool {
     let moving = seat.plane.moving.as_ref().filter(|moving| !moving.ended);
-    moving.is_some_and(|moving| match &moving.plan.role {
-        SyncRole::Distribute { to } => to.iter().all(|order| moving.served.contains(&order.with)),
-        SyncRole::Request { .. } => false,
-    })
+    moving.is_some_and(Moving::is_served)
 }
 
 impl Run<'_> {
-    pub(crate) fn move_state(&mut self, no: SeatNo, plan: SyncPlan) {
-        let at_once = match &plan.role {
-            SyncRole::Distribute { to } => to.is_empty(),
-            SyncRole::Request { from, .. } => from.is_none(),
-        };
-        self.edit(no).plane.moving = Some(Moving {
-            plan,
-            served: Vec::new(),
-            ended: false,
-            staged: Vec::new(),
-        });
-        if at_once {
-            self.end_move(no, true);
+    pub(crate) fn fetches(&mut self, no: SeatNo) {
+        if let Fetching::Works(holder) = fetching(&self.state, no) {
+            self.fetch(no, holder);
         }
     }
 
-    pub(crate) fn fetch(&mut self, no: SeatNo) {
-        let Fetching::Works(holder) = fetching(&self.state, no) else {
-            return;
-        };
-        let held = self.seat(holder).user.contents;
-        if let Some(moving) = &mut self.edit(no).plane.moving
-            && let SyncRole::Request { entries, .. } = &moving.plan.role
-        {
-            let entries = entries.to_vec();
-            moving.staged = entries;
-        }
-        let promised = self.seat(no).plane.moving.as_ref();
-        let kept = promised.is_some_and(|moving| {
-            let mut staged = moving.staged.iter();
-            staged.all(|(at, hash)| held.get(*at) == Some(*hash))
-        });
-        if !kept {
-            // It arrives, and its hash is not the one that it should have.
-            self.end_move(no, false);
-            return;
-        }
-        self.end_move(no, true);
-        self.serve(holder, no);
-    }
-
-    fn serve(&mut self, holder: SeatNo, to: SeatNo) {
-        let asker = self.seat(to).id;
-        let Some(moving) = &mut self.edit(holder).plane.moving else {
-            return;
-        };
-        moving.served.extend(asker);
-    }
-
-    pub(crate) fn end_move(&mut self, no: SeatNo, ok: bool) {
-        let is_mute = self.seat(no).is_mute;
-        if let Some(moving) = &mut self.edit(no).plane.moving {
-            moving.ended = true;
-            if is_mute {
-                return;
+    /// A transfer breaks. Who serves says whom it was for.
+    pub(crate) fn transfer_fails(&mut self, no: SeatNo) {
+        let moving = self.seat(no).plane.moving.as_ref();
+        let lacks = moving.and_then(|moving| match &moving.plan.role {
+            SyncRole::Distribute { to } => {
+                let mut lacking = to.iter().map(|order| order.with);
+                lacking.find(|asker| !moving.served.contains(asker))
             }
-            let round = moving.plan.round;
-            let with = match &moving.plan.role {
-                SyncRole::Distribute { to } if !ok => {
-                    let mut lacking = to.iter().map(|order| order.with);
-                    lacking.find(|asker| !moving.served.contains(asker))
-                }
-                SyncRole::Distribute { .. } | SyncRole::Request { .. } => None,
-            };
-            self.give(no, PeerInput::TransfersEnded { round, ok, with });
-        }
-    }
-
-    pub(crate) fn commit_state(&mut self, no: SeatNo, round: Round) {
-        let seat = self.edit(no);
-        match seat.plane.moving.take() {
-            Some(moving) if moving.plan.round == round => {
-                let contents = &mut seat.user.contents;
-                let mut staged = moving.staged.iter();
-                if !staged.all(|(at, hash)| contents.set(*at, *hash)) {
-                    self.state.breaks(Claim::SharedState);
-                }
-            }
-            // Only a running plan is committed.
-            Some(_) | None => self.state.breaks(Claim::SharedState),
-        }
-    }
-
-    pub(crate) fn drop_state(&mut self, no: SeatNo, round: Round) {
-        let moving = self.edit(no).plane.moving.take();
-        if moving.is_none_or(|moving| moving.plan.round != round) {
-            self.state.breaks(Claim::SharedState);
-        }
+            SyncRole::Request { .. } => None,
+        });
+        self.end_move(no, false, lacks);
     }
 }

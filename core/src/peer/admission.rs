@@ -18,6 +18,7 @@ use alloc::collections::VecDeque;
 use super::accepted::{Accepted, Major, OpenMajor};
 use super::collectives::OpenCollective;
 use super::io::{Answer, Call, CallError, Usage};
+use super::kind::Kind;
 use super::optimize::Optimization;
 use super::{Out, answer, misuse, send};
 use crate::element::CollectiveSpec;
@@ -97,11 +98,11 @@ impl MajorCall {
         }
     }
 
-    fn failed(&self, why: CallError) -> Answer {
+    const fn kind(&self) -> Kind {
         match self {
-            Self::Update => Answer::TopologyUpdated(Err(why)),
-            Self::Optimize => Answer::TopologyOptimized(Err(why)),
-            Self::Sync(_) => Answer::Synchronized(Err(why)),
+            Self::Update => Kind::UpdateTopology,
+            Self::Optimize => Kind::OptimizeTopology,
+            Self::Sync(_) => Kind::SyncSharedState,
         }
     }
 }
@@ -163,11 +164,10 @@ impl Waiting {
     /// Every call that waits is answered: the run has ended for this peer.
     pub(super) fn end(self, why: &CallError, out: &mut Out) {
         match self {
-            Self::Major(call, what) => answer(out, call, what.failed(why.clone())),
+            Self::Major(call, what) => answer(out, call, what.kind().failed(why.clone())),
             Self::Collectives(waiting) => {
                 for WaitingCollective { call, tag, .. } in waiting {
-                    let result = Err(why.clone());
-                    answer(out, call, Answer::CollectiveEnded { tag, result });
+                    answer(out, call, Kind::Collective(tag).failed(why.clone()));
                 }
             }
         }

@@ -33,6 +33,7 @@ mod collectives;
 mod farewell;
 mod io;
 mod joining;
+mod kind;
 mod membership;
 mod optimize;
 mod shared_state;
@@ -46,6 +47,7 @@ pub use io::{
     PeerOutput, PeerTimer, Synchronized, Usage,
 };
 pub use joining::WELCOME_LIMIT;
+pub use kind::Kind;
 pub use view::{OpenCalls, PeerPhase, PeerView, TagView};
 
 use crate::id::CallId;
@@ -131,7 +133,7 @@ impl Peer {
             Stage::Accepted(accepted) => accepted.take(input, out),
             Stage::Gone(why) => {
                 if let PeerInput::Call { call, what } = input {
-                    answer(out, call, what.failed(why.clone()));
+                    answer(out, call, what.kind().failed(why.clone()));
                 }
                 Ok(())
             }
@@ -149,7 +151,7 @@ fn answer(out: &mut Out, call: CallId, answer: Answer) {
 
 /// Answers a call that was a mistake of the calling program; nothing else happens.
 fn misuse(call: CallId, what: &Call, usage: Usage, out: &mut Out) {
-    answer(out, call, what.failed(CallError::Usage(usage)));
+    answer(out, call, what.kind().failed(CallError::Usage(usage)));
 }
 
 /// Why a message ends the peer's part in the run, in a state where it should not have been sent.
@@ -173,22 +175,5 @@ fn out_of_place(message: &ToPeer) -> CallError {
         | ToPeer::CollectiveRefused { .. }
         | ToPeer::Verdict { .. }
         | ToPeer::Heartbeat => CallError::MasterMisbehaved,
-    }
-}
-
-impl Call {
-    /// The answer that says why the call was not carried out.
-    fn failed(&self, why: CallError) -> Answer {
-        match self {
-            Self::Connect => Answer::Connected(Err(why)),
-            Self::UpdateTopology => Answer::TopologyUpdated(Err(why)),
-            Self::ArePeersPending => Answer::PeersPending(Err(why)),
-            Self::OptimizeTopology => Answer::TopologyOptimized(Err(why)),
-            Self::SyncSharedState(_) => Answer::Synchronized(Err(why)),
-            Self::Initiate { tag, .. } => {
-                let (tag, result) = (*tag, Err(why));
-                Answer::CollectiveEnded { tag, result }
-            }
-        }
     }
 }

@@ -77,7 +77,7 @@ fn a_call_waits_for_a_major_call_of_another_kind_that_was_given_up() {
         let starts = desk.hears(conclusion(Err(SyncFailure::TimedOut)));
 
         assert!(waits.is_empty());
-        assert_eq!(waiting, [name_of(&call)]);
+        assert_eq!(waiting, [name_of(call.kind())]);
         assert_eq!(sent(&starts).len(), 1, "{starts:?}");
         assert!(answers(&starts).is_empty(), "{starts:?}");
     }

@@ -109,7 +109,7 @@ impl Desk {
 
     /// Makes a call under the name that calls of its kind have here.
     pub fn calls(&mut self, what: Call) -> Vec<PeerOutput> {
-        self.calls_as(name_of(&what), what)
+        self.calls_as(name_of(what.kind()), what)
     }
 
     /// Makes a call under another name.
@@ -119,7 +119,7 @@ impl Desk {
 
     /// Gives up the call that was made like this.
     pub fn gives_up(&mut self, what: &Call) -> Vec<PeerOutput> {
-        let call = name_of(what);
+        let call = name_of(what.kind());
         self.gets(PeerInput::GiveUp { call })
     }
 }
@@ -135,28 +135,21 @@ pub const fn name_of_tag(tag: Tag) -> CallId {
     CallId(tag.0 + 100)
 }
 
-/// The name that calls of its kind have here.
-pub fn name_of(what: &Call) -> CallId {
-    match what {
-        Call::Connect => CONNECT,
-        Call::UpdateTopology => UPDATE,
-        Call::ArePeersPending => QUERY,
-        Call::OptimizeTopology => OPTIMIZE,
-        Call::SyncSharedState(_) => SYNC,
-        Call::Initiate { tag, .. } => name_of_tag(*tag),
+/// The name that calls of this kind have here.
+pub const fn name_of(kind: Kind) -> CallId {
+    match kind {
+        Kind::Connect => CONNECT,
+        Kind::UpdateTopology => UPDATE,
+        Kind::ArePeersPending => QUERY,
+        Kind::OptimizeTopology => OPTIMIZE,
+        Kind::SyncSharedState => SYNC,
+        Kind::Collective(tag) => name_of_tag(tag),
     }
 }
 
 /// An answer to a call that has the name of its kind.
 pub fn to_caller(answer: Answer) -> PeerOutput {
-    let call = match &answer {
-        Answer::Connected(_) => CONNECT,
-        Answer::TopologyUpdated(_) => UPDATE,
-        Answer::PeersPending(_) => QUERY,
-        Answer::TopologyOptimized(_) => OPTIMIZE,
-        Answer::Synchronized(_) => SYNC,
-        Answer::CollectiveEnded { tag, .. } => name_of_tag(*tag),
-    };
+    let call = name_of(answer.kind());
     PeerOutput::Answer { call, answer }
 }
 

@@ -25,7 +25,7 @@ fn abort_cause(run: &mut Run, no: SeatNo) -> AbortCause {
 fn until_voted(run: &mut Run, no: SeatNo) {
     use pccl_core::states::CollectiveCommunicationState::VoteComplete;
     let voted = |run: &Run| {
-        let mut tags = run.seats[no].peer.view().tags();
+        let mut tags = run.peer(no).view().tags();
         tags.any(|view| view.state == VoteComplete)
     };
     while !voted(run) {
@@ -52,7 +52,7 @@ fn a_buffer_whose_ring_had_finished_is_restored_when_the_verdict_is_abort() {
                 Ok(_) => Holds::Sum((0..3).map(|no| run.id(no)).collect()),
                 Err(_) => Holds::Own,
             };
-            assert_eq!(run.seats[no].plane.buffer(Tag(1)), expected, "seed {seed}");
+            assert_eq!(run.seats[no].buffer(Tag(1)), expected, "seed {seed}");
         }
     }
 }
@@ -65,7 +65,7 @@ fn who_had_finished_restores_its_buffer_when_another_gives_up() {
         let mut run = Run::with_accepted_peers(seed, 2);
         run.call_all(&[0, 1], &reduce(1));
         until_voted(&mut run, 0);
-        if !run.seats[1].plane.runs_tag(Tag(1)) {
+        if !run.seats[1].runs_tag(Tag(1)) {
             continue;
         }
 
@@ -76,7 +76,7 @@ fn who_had_finished_restores_its_buffer_when_another_gives_up() {
         assert_eq!(abort_cause(&mut run, 0), cause);
         assert!(run.answers(1).is_empty());
         for no in [0, 1] {
-            assert_eq!(run.seats[no].plane.buffer(Tag(1)), Holds::Own);
+            assert_eq!(run.seats[no].buffer(Tag(1)), Holds::Own);
         }
         stories += 1;
     }
@@ -93,7 +93,7 @@ fn a_vote_that_was_cast_stands_when_its_caster_dies() {
         let mut run = Run::with_accepted_peers(seed, 3);
         run.call_all(&[0, 1, 2], &reduce(1));
         until_voted(&mut run, 2);
-        while !run.seats[2].up.is_empty() {
+        while !run.seats[2].link.up.queue.is_empty() {
             run.step();
         }
         run.lose(2);
@@ -136,7 +136,7 @@ fn a_peer_lost_mid_reduce_aborts_the_reduce_for_everyone() {
             by_loss || matches!(cause, AbortCause::LaneLost(_)),
             "{cause}"
         );
-        assert_eq!(run.seats[no].plane.buffer(Tag(1)), Holds::Own);
+        assert_eq!(run.seats[no].buffer(Tag(1)), Holds::Own);
     }
 }
 

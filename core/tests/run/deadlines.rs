@@ -8,18 +8,18 @@ use pccl_core::shared_state::SyncStrategy;
 use pccl_core::states::ConnectionState;
 
 use crate::deaths::{STORIES, catch_up};
-use crate::harness::{Run, SeatNo, Wire, reduce};
+use crate::harness::{Run, SeatNo, reduce};
 
 /// Is the process still part of the run in the master's eyes?
 fn is_known(run: &Run, no: SeatNo) -> bool {
     run.seats[no]
         .id
-        .is_some_and(|id| run.master.view().peer(id).is_some())
+        .is_some_and(|id| run.master().view().peer(id).is_some())
 }
 
 fn others_wait(run: &Run) -> bool {
     let mut others = run.accepted().into_iter();
-    others.any(|no| !run.seats[no].peer.view().is_idle())
+    others.any(|no| !run.peer(no).view().is_idle())
 }
 
 /// Fires every deadline that runs, heartbeats apart. False: none did.
@@ -106,15 +106,13 @@ fn a_newcomer_that_never_reports_is_refused_when_the_time_for_wiring_is_over() {
     }
     run.settle();
 
-    let told = |wire: &Wire<ToPeer>| {
+    let told = |message: &ToPeer| {
         matches!(
-            wire,
-            Wire::Message(ToPeer::Refused(
-                Refusal::CannotBeReached { .. } | Refusal::CannotReach { .. }
-            ))
+            message,
+            ToPeer::Refused(Refusal::CannotBeReached { .. } | Refusal::CannotReach { .. })
         )
     };
-    assert!(run.seats[newcomer].down.iter().any(told));
+    assert!(run.seats[newcomer].link.down.queue.iter().any(told));
     for no in [0, 1] {
         assert!(matches!(run.outcome(no), Answer::TopologyUpdated(Ok(_))));
     }
@@ -134,7 +132,7 @@ fn who_misses_a_ballot_is_kicked_with_that_reason_and_who_waits_elsewhere_is_not
     run.fire(late(&run, 2));
     run.settle();
 
-    let why = run.seats[2].peer.view().ended().cloned();
+    let why = run.peer(2).view().ended().cloned();
     assert_eq!(why, Some(CallError::Kicked(Misdeed::MissedBallot)));
     for no in [0, 1] {
         assert!(matches!(run.outcome(no), Answer::TopologyUpdated(Ok(_))));
@@ -147,18 +145,18 @@ fn a_ballot_does_not_punish_those_who_reduce() {
     run.join_many(2, GroupId(0));
     run.join_many(2, GroupId(1));
     run.call_all(&[2, 3], &reduce(1));
-    while run.master.view().running(GroupId(1)).next().is_none() {
+    while run.master().view().running(GroupId(1)).next().is_none() {
         run.step();
     }
     run.call_all(&[0, 1], &Call::UpdateTopology);
     for no in [0, 1] {
-        while run.seats[no].up.front().is_some() {
+        while run.seats[no].link.up.queue.front().is_some() {
             run.step();
         }
     }
 
     let kicks = [2, 3].map(|no| late(&run, no));
-    let running = run.master.view().running(GroupId(1)).next().is_some();
+    let running = run.master().view().running(GroupId(1)).next().is_some();
     for timer in kicks {
         // Its time for the reduce runs, not one for the ballot.
         assert!(!running || run.timers().contains(&timer));
@@ -219,7 +217,7 @@ fn who_has_just_become_idle_has_all_the_time_for_its_vote() {
 fn who_neither_moves_nor_votes_is_kicked_for_it_where_the_others_have_voted() {
     let mut run = Run::with_accepted_peers(1, 3);
     run.call_all(&[0, 1, 2], &reduce(1));
-    let votes = |run: &Run| run.master.view().running(GroupId(0)).next().is_some();
+    let votes = |run: &Run| run.master().view().running(GroupId(0)).next().is_some();
     while !votes(&run) {
         run.step();
     }
@@ -229,7 +227,7 @@ fn who_neither_moves_nor_votes_is_kicked_for_it_where_the_others_have_voted() {
     run.fire(late(&run, 2));
     run.settle();
 
-    let why = run.seats[2].peer.view().ended().cloned();
+    let why = run.peer(2).view().ended().cloned();
     assert_eq!(why, Some(CallError::Kicked(Misdeed::Stalled)));
     run.call_all(&[0, 1], &reduce(2));
     run.settle();
@@ -241,7 +239,7 @@ fn who_neither_moves_nor_votes_is_kicked_for_it_where_the_others_have_voted() {
 fn a_collective_that_nobody_gets_through_is_aborted_for_all_and_costs_nobody_the_run() {
     let mut run = Run::with_accepted_peers(1, 3);
     run.call_all(&[0, 1, 2], &reduce(1));
-    while run.master.view().running(GroupId(0)).next().is_none() {
+    while run.master().view().running(GroupId(0)).next().is_none() {
         run.step();
     }
 
@@ -256,14 +254,14 @@ fn a_collective_that_nobody_gets_through_is_aborted_for_all_and_costs_nobody_the
 fn a_peer_that_moves_bytes_has_all_the_time_again() {
     let mut run = Run::with_accepted_peers(1, 2);
     run.call_all(&[0, 1], &reduce(1));
-    while run.master.view().running(GroupId(0)).next().is_none() {
+    while run.master().view().running(GroupId(0)).next().is_none() {
         run.step();
     }
     let before = run.restarts(late(&run, 0));
 
     run.give(0, PeerInput::Moved);
     run.give(0, PeerInput::TimerFired(PeerTimer::HeartbeatDue));
-    while run.seats[0].up.front().is_some() {
+    while run.seats[0].link.up.queue.front().is_some() {
         run.step();
     }
 
@@ -282,7 +280,7 @@ fn a_vote_that_was_taken_back_is_waited_for_by_nobody() {
 
     assert!(!run.timers().contains(&late(&run, 1)));
     assert!(run.answers(0).is_empty(), "nobody waits for the answer");
-    assert!(run.seats[0].peer.view().is_idle());
+    assert!(run.peer(0).view().is_idle());
 }
 
 /// Its answer says to call again, for which it has the time.
@@ -392,7 +390,7 @@ fn no_deadline_outlives_the_last_peer_that_waits_for_a_better_ring() {
         let mut run = Run::with_accepted_peers(seed, 3);
         run.call_all(&[0, 1, 2], &Call::OptimizeTopology);
         let has_measured = |run: &Run, no: SeatNo| {
-            let peer = run.master.view().peer(run.id(no));
+            let peer = run.master().view().peer(run.id(no));
             peer.map(|peer| peer.state()) == Some(ConnectionState::VoteCompleteTopologyOptimization)
         };
         while !(0..3).all(|no| has_measured(&run, no)) {
@@ -402,7 +400,7 @@ fn no_deadline_outlives_the_last_peer_that_waits_for_a_better_ring() {
         for no in 0..3 {
             run.lose(no);
         }
-        while run.master.view().peers().next().is_some() {
+        while run.master().view().peers().next().is_some() {
             run.step();
         }
 

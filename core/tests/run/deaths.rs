@@ -56,7 +56,7 @@ fn rewiring(seed: u64) -> Run {
 fn rewiring_around_a_wall(seed: u64) -> Run {
     let mut run = rewiring(seed);
     let neighbour = run.next_of(1);
-    run.fabric
+    run.faults
         .blocked
         .insert((neighbour.min(1), neighbour.max(1)));
     run
@@ -71,21 +71,21 @@ fn optimizing(seed: u64) -> Run {
 
 fn optimizing_where_one_cannot_measure(seed: u64) -> Run {
     let mut run = optimizing(seed);
-    run.fabric.cannot_measure.insert(2);
+    run.faults.cannot_measure.insert(2);
     run
 }
 
 fn optimizing_into_a_wall(seed: u64) -> Run {
     let mut run = optimizing(seed);
-    run.fabric.no_links = true;
+    run.faults.no_links = true;
     run
 }
 
 fn synchronizing(seed: u64) -> Run {
     let mut run = Run::with_accepted_peers(seed, 4);
-    run.seats[3].plane.memory.entries = vec![shared("weights", 7)];
-    run.seats[2].plane.memory.entries = vec![shared("weights", 7)];
-    run.seats[1].plane.memory.entries = vec![shared("weights", 7)];
+    run.seats[3].memory.entries = vec![shared("weights", 7)];
+    run.seats[2].memory.entries = vec![shared("weights", 7)];
+    run.seats[1].memory.entries = vec![shared("weights", 7)];
     for seat in run.accepted() {
         let call = run.seats[seat].sync_call(SyncStrategy::EnforcePopular);
         run.call(seat, call);
@@ -109,7 +109,7 @@ pub(crate) const STORIES: [(&str, Story); 9] = [
 ];
 
 fn moment_of(run: &Run, no: SeatNo) -> Option<Moment> {
-    let peer = run.master.view().peer(run.seats[no].id?)?;
+    let peer = run.master().view().peer(run.seats[no].id?)?;
     let tags = peer.tags().map(|(_, state)| state).collect();
     Some((peer.phase(), peer.state(), tags))
 }
@@ -119,9 +119,9 @@ fn survive(run: &mut Run, name: &str) {
     run.settle();
     catch_up(run);
     end_queries(run);
-    run.fabric.no_links = false;
+    run.faults.no_links = false;
     for seat in run.accepted() {
-        let view = run.seats[seat].peer.view();
+        let view = run.peer(seat).view();
         let open: Vec<_> = view.tags().collect();
         assert!(
             view.is_idle(),
@@ -149,7 +149,7 @@ fn survive(run: &mut Run, name: &str) {
     all.sort();
     for seat in &peers {
         assert_eq!(
-            run.seats[*seat].plane.buffer(Tag(9)),
+            run.seats[*seat].buffer(Tag(9)),
             Holds::Sum(all.clone()),
             "{name}"
         );
@@ -160,12 +160,7 @@ fn survive(run: &mut Run, name: &str) {
 pub(crate) fn catch_up(run: &mut Run) {
     let peers = run.accepted();
     let open_tags = |run: &Run, no: SeatNo| -> BTreeSet<Tag> {
-        run.seats[no]
-            .peer
-            .view()
-            .tags()
-            .map(|view| view.tag)
-            .collect()
+        run.peer(no).view().tags().map(|view| view.tag).collect()
     };
     let all: BTreeSet<Tag> = peers.iter().flat_map(|no| open_tags(run, *no)).collect();
     for seat in peers {
@@ -178,7 +173,7 @@ pub(crate) fn catch_up(run: &mut Run) {
 
 fn end_queries(run: &mut Run) {
     for seat in run.accepted() {
-        if !run.seats[seat].peer.view().open_calls().query {
+        if !run.peer(seat).view().open_calls().query {
             run.call(seat, Call::ArePeersPending);
         }
     }
@@ -195,7 +190,7 @@ fn kill_everywhere(name: &str, story: Story, seed: u64, seen: &mut BTreeMap<Mome
             if let Some(moment) = moment.clone() {
                 *seen.entry(moment).or_default() += 1;
             }
-            let on_the_way = run.seats[victim].up.len();
+            let on_the_way = run.seats[victim].link.up.queue.len();
             let kept = run.roll(on_the_way + 1);
             run.lose_with_prefix(victim, kept);
             survive(
@@ -286,9 +281,6 @@ fn the_survivors_of_an_optimization_are_not_left_waiting() {
     run.settle();
 
     for seat in run.accepted() {
-        assert_eq!(
-            run.seats[seat].peer.view().open_calls().major,
-            None::<CallKind>
-        );
+        assert_eq!(run.peer(seat).view().open_calls().major, None::<CallKind>);
     }
 }

@@ -15,7 +15,7 @@ fn everybody_stays(run: &Run) -> bool {
 fn cut_off(run: &mut Run, no: SeatNo) {
     let others = (0..run.seats.len()).filter(|other| *other != no);
     let pairs: Vec<_> = others.map(|other| (other.min(no), other.max(no))).collect();
-    run.fabric.blocked.extend(pairs);
+    run.faults.blocked.extend(pairs);
 }
 
 #[test]
@@ -67,8 +67,8 @@ fn a_peer_that_still_runs_another_collective_is_waited_for() {
     let mut run = Run::with_accepted_peers(1, 2);
     run.call_all(&[0, 1], &reduce(1));
     run.call(0, reduce(2));
-    let is_reducing = |run: &Run| run.master.view().running(GroupId(0)).next().is_some();
-    while !(is_reducing(&run) && run.seats[0].up.is_empty()) {
+    let is_reducing = |run: &Run| run.master().view().running(GroupId(0)).next().is_some();
+    while !(is_reducing(&run) && run.seats[0].link.up.queue.is_empty()) {
         assert!(run.step(), "the first ended before the second was called");
     }
 
@@ -89,7 +89,7 @@ fn a_pair_that_could_not_be_connected_is_measured_again_before_a_ring_relies_on_
     run.call_all(&peers, &Call::OptimizeTopology);
     run.settle();
     let next = run.next_of(1);
-    run.fabric.blocked.insert((next.min(1), next.max(1)));
+    run.faults.blocked.insert((next.min(1), next.max(1)));
     run.break_link(1, 0);
     run.settle();
     run.call_all(&peers, &reduce(1));
@@ -113,7 +113,7 @@ fn a_pair_that_could_not_be_connected_is_measured_again_before_a_ring_relies_on_
 #[test]
 fn rings_that_cannot_be_improved_cost_nobody_its_membership() {
     let mut run = Run::with_accepted_peers(1, 4);
-    run.fabric.no_links = true;
+    run.faults.no_links = true;
     let peers = run.accepted();
 
     for _ in 0..8 {
@@ -154,7 +154,7 @@ fn three_newcomers_that_cannot_reach_each_other_come_in_between_the_others() {
         let mut run = Run::with_accepted_peers(seed, 3);
         let newcomers = [(); 3].map(|()| run.join(GroupId(0)));
         let [one, two, three] = newcomers;
-        run.fabric
+        run.faults
             .blocked
             .extend([(one, two), (one, three), (two, three)]);
         run.settle();
@@ -175,7 +175,7 @@ fn newcomers_of_a_new_group_that_cannot_be_connected_are_set_apart_too() {
         let mut run = Run::with_accepted_peers(seed, 1);
         let newcomers = [(); 4].map(|()| run.join(GroupId(1)));
         run.settle();
-        run.fabric.blocked.insert((newcomers[0], newcomers[1]));
+        run.faults.blocked.insert((newcomers[0], newcomers[1]));
 
         run.call(0, Call::UpdateTopology);
         run.settle();

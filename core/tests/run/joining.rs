@@ -40,7 +40,7 @@ fn the_first_peer_of_an_empty_run_is_admitted_at_once() {
     run.settle();
 
     assert!(joined(&mut run, first));
-    assert_eq!(run.seats[first].peer.view().world_sizes().global, 1);
+    assert_eq!(run.peer(first).view().world_sizes().global, 1);
 }
 
 /// M-3: a newcomer that cannot be reached is refused with a reason, and its neighbours stay.
@@ -48,7 +48,7 @@ fn the_first_peer_of_an_empty_run_is_admitted_at_once() {
 fn a_newcomer_that_cannot_be_reached_is_refused_and_its_neighbours_stay() {
     let mut run = Run::with_accepted_peers(1, 2);
     let newcomer = run.join(GroupId(0));
-    run.fabric.blocked.extend([(0, newcomer), (1, newcomer)]);
+    run.faults.blocked.extend([(0, newcomer), (1, newcomer)]);
     run.settle();
 
     run.call_all(&[0, 1], &Call::UpdateTopology);
@@ -83,7 +83,7 @@ fn of_two_newcomers_only_the_one_that_cannot_be_reached_is_refused() {
     for seed in 1..30 {
         let mut run = Run::with_accepted_peers(seed, 2);
         let (sick, healthy) = (run.join(GroupId(0)), run.join(GroupId(0)));
-        run.fabric
+        run.faults
             .blocked
             .extend([(0, sick), (1, sick), (sick, healthy)]);
         run.settle();
@@ -152,7 +152,7 @@ fn two_groups_share_the_run_and_keep_their_rings() {
     run.call_all(&[0, 1], &reduce(1));
     run.settle();
 
-    let world = run.seats[0].peer.view().world_sizes();
+    let world = run.peer(0).view().world_sizes();
     assert_eq!((world.global, world.group), (5, 2));
     assert_eq!((world.groups, world.largest_group), (2, 3));
     assert_eq!(run.watch.commits, 2, "the other group is not asked");

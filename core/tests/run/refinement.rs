@@ -45,7 +45,7 @@ proptest! {
 fn turned_away() -> Run {
     let mut run = Run::with_accepted_peers(1, 2);
     let newcomer = run.join(GroupId(0));
-    run.fabric.blocked.extend([(0, newcomer), (1, newcomer)]);
+    run.faults.blocked.extend([(0, newcomer), (1, newcomer)]);
     run.settle();
     run.call_all(&[0, 1], &Call::UpdateTopology);
     run.settle();

@@ -22,7 +22,7 @@ fn left_by_all(others: usize) -> Run {
         run.lose(no);
     }
     run.settle();
-    assert_eq!(run.master.view().revision(GROUP), Some(Revision(5)));
+    assert_eq!(run.master().view().revision(GROUP), Some(Revision(5)));
     run.join_many(others, GROUP);
     run
 }
@@ -54,7 +54,6 @@ fn who_comes_first_to_a_group_that_was_left_by_all_does_not_set_it_back() {
 #[test]
 fn those_who_come_to_a_group_that_was_left_by_all_may_restart_it_together() {
     let mut run = left_by_all(2);
-    run.watch.restarts = true;
     for no in [2, 3] {
         hold(&mut run, no, 3, 30);
         let vote = run.seats[no].vote(EnforcePopular, true);
@@ -64,7 +63,7 @@ fn those_who_come_to_a_group_that_was_left_by_all_may_restart_it_together() {
     run.settle();
 
     all_hold(&mut run, 2..4, 3, 30);
-    assert_eq!(run.master.view().revision(GROUP), Some(Revision(3)));
+    assert_eq!(run.master().view().revision(GROUP), Some(Revision(3)));
 }
 
 #[test]

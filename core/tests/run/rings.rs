@@ -71,7 +71,7 @@ fn a_broken_edge_between_two_living_peers_is_rebuilt_by_the_next_reduce() {
 fn an_edge_that_only_one_end_knows_to_be_broken_is_rebuilt() {
     let mut run = Run::with_accepted_peers(1, 2);
     run.break_link(0, 0);
-    run.seats[1].inbox.clear();
+    run.misses_what_broke(1);
     run.settle();
 
     run.call_all(&[0, 1], &reduce(1));
@@ -89,7 +89,7 @@ fn a_broken_edge_is_rebuilt_by_update_topology_too() {
 
     run.call_all(&[0, 1, 2], &Call::UpdateTopology);
     run.settle();
-    let broken = (0..3).any(|no| run.seats[no].peer.view().broken_links().any());
+    let broken = (0..3).any(|no| run.peer(no).view().broken_links().any());
 
     assert!(!broken);
     reduce_works(&mut run, &[0, 1, 2]);
@@ -116,7 +116,7 @@ fn two_accepted_peers_that_cannot_be_connected_any_more_are_not_made_neighbours(
         let mut run = Run::with_accepted_peers(seed, 5);
         run.break_link(1, 0);
         let neighbour = run.next_of(1);
-        run.fabric
+        run.faults
             .blocked
             .insert((neighbour.min(1), neighbour.max(1)));
         run.settle();
@@ -232,7 +232,7 @@ fn peers_out_of_step_are_told_which_call_to_make_first() {
 #[test]
 fn a_faster_ring_is_adopted_and_used() {
     let mut run = Run::with_accepted_peers(1, 4);
-    let before = run.seats[0].plane.ring().clone();
+    let before = run.seats[0].plane.topology.ring.clone();
 
     run.call_all(&[0, 1, 2, 3], &Call::OptimizeTopology);
     run.settle();
@@ -241,8 +241,7 @@ fn a_faster_ring_is_adopted_and_used() {
         assert!(matches!(run.outcome(no), Answer::TopologyOptimized(Ok(_))));
     }
     assert_ne!(
-        *run.seats[0].plane.ring(),
-        before,
+        run.seats[0].plane.topology.ring, before,
         "the measurements prefer another order"
     );
     reduce_works(&mut run, &[0, 1, 2, 3]);
@@ -251,8 +250,8 @@ fn a_faster_ring_is_adopted_and_used() {
 #[test]
 fn a_faster_ring_that_cannot_be_connected_leaves_the_old_one() {
     let mut run = Run::with_accepted_peers(1, 4);
-    let before = run.seats[0].plane.ring().clone();
-    run.fabric.no_links = true;
+    let before = run.seats[0].plane.topology.ring.clone();
+    run.faults.no_links = true;
 
     run.call_all(&[0, 1, 2, 3], &Call::OptimizeTopology);
     run.settle();
@@ -261,17 +260,17 @@ fn a_faster_ring_that_cannot_be_connected_leaves_the_old_one() {
         let why = CallError::OptimizationFailed;
         assert_eq!(run.outcome(no), Answer::TopologyOptimized(Err(why)));
     }
-    assert_eq!(*run.seats[0].plane.ring(), before);
+    assert_eq!(run.seats[0].plane.topology.ring, before);
     reduce_works(&mut run, &[0, 1, 2, 3]);
     assert_eq!(
-        run.seats[0].plane.buffer(Tag(5)),
+        run.seats[0].buffer(Tag(5)),
         Holds::Sum((0..4).map(|no| run.id(no)).collect())
     );
 }
 
 /// What an update finds whole it leaves alone.
 fn update_changes_nothing(run: &mut Run, peers: &[SeatNo]) {
-    let before = run.seats[0].plane.ring().clone();
+    let before = run.seats[0].plane.topology.ring.clone();
     for no in peers {
         run.answers(*no);
     }
@@ -282,7 +281,7 @@ fn update_changes_nothing(run: &mut Run, peers: &[SeatNo]) {
     for no in peers {
         assert!(matches!(run.outcome(*no), Answer::TopologyUpdated(Ok(_))));
     }
-    assert_eq!(*run.seats[0].plane.ring(), before);
+    assert_eq!(run.seats[0].plane.topology.ring, before);
 }
 
 #[test]
@@ -296,12 +295,12 @@ fn an_update_with_nothing_to_do_keeps_a_better_ring_whose_pair_once_failed() {
         };
         optimize(&mut run);
         let next = run.next_of(no);
-        run.fabric.blocked.insert((next.min(no), next.max(no)));
+        run.faults.blocked.insert((next.min(no), next.max(no)));
         run.break_link(no, 0);
         run.settle();
         run.call_all(&peers, &reduce(1));
         run.settle();
-        run.fabric.blocked.clear();
+        run.faults.blocked.clear();
         optimize(&mut run);
 
         update_changes_nothing(&mut run, &peers);

@@ -11,7 +11,7 @@ use SyncStrategy::{EnforcePopular, ReceiveOnly, SendOnly};
 
 /// Gives each seat one entry with this content, at this revision.
 pub(crate) fn hold(run: &mut Run, no: SeatNo, revision: u64, hash: u128) {
-    let memory = &mut run.seats[no].plane.memory;
+    let memory = &mut run.seats[no].memory;
     memory.revision = Revision(revision);
     memory.entries = vec![shared("weights", hash)];
 }
@@ -37,7 +37,7 @@ pub(crate) fn revision_of(run: &mut Run, no: SeatNo) -> Result<Revision, CallErr
 }
 
 pub(crate) fn content(run: &Run, no: SeatNo) -> Vec<u128> {
-    let entries = run.seats[no].plane.memory.entries.iter();
+    let entries = run.seats[no].memory.entries.iter();
     entries.map(|entry| entry.hash.0).collect()
 }
 
@@ -165,7 +165,6 @@ fn two_send_only_peers_that_differ_fail_the_call_for_all() {
 #[test]
 fn a_run_whose_newest_state_is_lost_restarts_from_older_checkpoints_when_all_agree() {
     let mut run = newest_state_lost();
-    run.watch.restarts = true;
 
     for no in [2, 3] {
         let vote = run.seats[no].vote(EnforcePopular, true);
@@ -277,7 +276,7 @@ fn a_newcomer_does_not_make_a_group_that_skipped_a_revision_lose_its_members() {
 #[test]
 fn who_describes_other_entries_than_the_rest_is_kicked_with_their_number() {
     let mut run = Run::with_accepted_peers(1, 3);
-    run.seats[2].plane.memory.entries = vec![shared("bias", 1), shared("weights", 100)];
+    run.seats[2].memory.entries = vec![shared("bias", 1), shared("weights", 100)];
 
     sync_all(&mut run, EnforcePopular);
 
@@ -304,8 +303,8 @@ fn a_send_only_newcomer_with_other_entries_goes_and_not_the_group() {
         hold(&mut run, no, 1, 10);
         sync(&mut run, no, EnforcePopular);
     }
-    run.seats[3].plane.memory.revision = Revision(1);
-    run.seats[3].plane.memory.entries = vec![shared("other", 1)];
+    run.seats[3].memory.revision = Revision(1);
+    run.seats[3].memory.entries = vec![shared("other", 1)];
     sync(&mut run, 3, SendOnly);
 
     run.settle();
@@ -321,8 +320,8 @@ fn a_send_only_newcomer_with_other_entries_goes_and_not_the_group() {
 #[test]
 fn a_newcomer_one_revision_ahead_with_other_entries_goes_and_not_the_group() {
     let mut run = three_veterans_and_a_newcomer();
-    run.seats[3].plane.memory.revision = Revision(1);
-    run.seats[3].plane.memory.entries = vec![shared("bias", 1), shared("weights", 100)];
+    run.seats[3].memory.revision = Revision(1);
+    run.seats[3].memory.entries = vec![shared("bias", 1), shared("weights", 100)];
 
     sync_all(&mut run, EnforcePopular);
 
@@ -337,7 +336,7 @@ fn a_newcomer_one_revision_ahead_with_other_entries_goes_and_not_the_group() {
 #[test]
 fn a_newcomer_that_wins_does_not_save_the_odd_one_of_the_group() {
     let mut run = three_veterans_and_a_newcomer();
-    run.seats[0].plane.memory.entries = vec![shared("bias", 1), shared("weights", 100)];
+    run.seats[0].memory.entries = vec![shared("bias", 1), shared("weights", 100)];
     hold(&mut run, 3, 1, 10);
     for no in 0..3 {
         sync(&mut run, no, EnforcePopular);
@@ -356,7 +355,7 @@ fn a_newcomer_that_wins_does_not_save_the_odd_one_of_the_group() {
 #[test]
 fn an_entry_under_another_name_is_one_too_many_and_one_missing() {
     let mut run = Run::with_accepted_peers(1, 3);
-    run.seats[2].plane.memory.entries = vec![shared("weight", 100)];
+    run.seats[2].memory.entries = vec![shared("weight", 100)];
 
     sync_all(&mut run, EnforcePopular);
 
@@ -377,8 +376,8 @@ fn what_peers_may_differ_in_is_not_compared_but_travels_to_a_newcomer() {
         vec![shuffle, shared("weights", 100)]
     };
     let mut run = Run::with_accepted_peers(1, 2);
-    run.seats[0].plane.memory.entries = local(1);
-    run.seats[1].plane.memory.entries = local(2);
+    run.seats[0].memory.entries = local(1);
+    run.seats[1].memory.entries = local(2);
     sync_all(&mut run, EnforcePopular);
     assert_eq!(
         (content(&run, 0), content(&run, 1)),
@@ -386,7 +385,7 @@ fn what_peers_may_differ_in_is_not_compared_but_travels_to_a_newcomer() {
     );
 
     run.join_many(1, GroupId(0));
-    run.seats[2].plane.memory.entries = local(3);
+    run.seats[2].memory.entries = local(3);
     sync_all(&mut run, EnforcePopular);
 
     assert_eq!(
@@ -398,7 +397,7 @@ fn what_peers_may_differ_in_is_not_compared_but_travels_to_a_newcomer() {
         newcomers == [1, 100] || newcomers == [2, 100],
         "{newcomers:?}"
     );
-    run.seats[2].plane.memory.entries = local(4);
+    run.seats[2].memory.entries = local(4);
     sync_all(&mut run, EnforcePopular);
     assert_eq!(content(&run, 2), [4, 100], "it is a newcomer once");
 }
@@ -407,7 +406,7 @@ fn what_peers_may_differ_in_is_not_compared_but_travels_to_a_newcomer() {
 fn a_transfer_that_cannot_be_made_costs_a_retry_with_another_source() {
     let mut run = Run::with_accepted_peers(1, 3);
     hold(&mut run, 2, 0, 1);
-    run.fabric.blocked.insert((0, 2));
+    run.faults.blocked.insert((0, 2));
     let mut attempts = 0;
     loop {
         attempts += 1;
@@ -443,7 +442,7 @@ fn a_requester_that_dies_frees_its_source() {
         run.settle();
 
         for no in [0, 1] {
-            assert!(run.seats[no].peer.view().is_idle(), "seed {seed}");
+            assert!(run.peer(no).view().is_idle(), "seed {seed}");
         }
     }
 }

@@ -62,7 +62,7 @@ impl Stubborn {
     fn go_on(mut self, rounds: usize) -> Self {
         for _ in 0..rounds {
             for no in 0..self.programs.len() {
-                if !self.waits[no] && self.run.seats[no].peer.view().ended().is_none() {
+                if !self.waits[no] && self.run.peer(no).view().ended().is_none() {
                     self.calls(no);
                 }
             }
@@ -103,7 +103,7 @@ fn one_that_reduces_goes_on_beside_one_newcomer_that_synchronizes() {
             let end = Stubborn::new(seed, 1, &[reduces, SYNCS]).go_on(40);
 
             assert!(end.committed[0] > 1, "seed {seed}, {reduces:?}");
-            assert_eq!(end.run.seats[1].peer.view().ended(), None);
+            assert_eq!(end.run.peer(1).view().ended(), None);
         }
     }
 }
@@ -129,7 +129,7 @@ fn veterans_that_answer_a_conflict_in_different_ways_go_on() {
 
             let committed: u32 = end.committed.iter().sum();
             assert!(committed > 1, "seed {seed}");
-            let all_stay = (0..3).all(|no| end.run.seats[no].peer.view().ended().is_none());
+            let all_stay = (0..3).all(|no| end.run.peer(no).view().ended().is_none());
             assert!(all_stay, "seed {seed}");
         }
     }
@@ -153,7 +153,7 @@ fn veterans_that_synchronize_do_not_wait_for_a_newcomer_that_never_does() {
 
             assert!(end.synchronized[0] > 1, "seed {seed}, {reduces:?}");
             let why = CallError::Kicked(Misdeed::MissedBallot);
-            assert_eq!(end.run.seats[2].peer.view().ended(), Some(&why));
+            assert_eq!(end.run.peer(2).view().ended(), Some(&why));
         }
     }
 }

@@ -26,7 +26,7 @@ fn with_newcomers(seed: u64, veterans: usize, newcomers: usize) -> Run {
 fn block(run: &mut Run, one: SeatNo, others: impl IntoIterator<Item = SeatNo>) {
     for other in others {
         let pair = (one.min(other), one.max(other));
-        run.fabric.untransferable.insert(pair);
+        run.faults.untransferable.insert(pair);
     }
 }
 
@@ -60,7 +60,7 @@ fn attempt(run: &mut Run) -> bool {
 /// Everybody that is accepted synchronizes; who comes back from being set aside waits in its call already.
 fn synchronize(run: &mut Run) {
     for no in run.accepted() {
-        if run.seats[no].peer.view().is_idle() {
+        if run.peer(no).view().is_idle() {
             run.answers(no);
             let call = run.seats[no].sync_call(EnforcePopular);
             run.call(no, call);
@@ -91,7 +91,7 @@ fn begin_to_fetch(run: &mut Run, requester: SeatNo) -> SeatNo {
 
 fn is_sent_away(run: &mut Run, no: SeatNo) -> bool {
     let why = CallError::Kicked(Misdeed::Unfetchable);
-    run.seats[no].peer.view().ended() == Some(&why)
+    run.peer(no).view().ended() == Some(&why)
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn who_is_set_aside_is_told_that_somebody_waits_if_it_had_asked() {
         run.update_all();
         let calling = run.accepted().into_iter();
         for no in calling
-            .filter(|no| run.seats[*no].peer.view().is_idle())
+            .filter(|no| run.peer(*no).view().is_idle())
             .collect::<Vec<_>>()
         {
             let call = run.seats[no].sync_call(EnforcePopular);
@@ -254,7 +254,7 @@ fn what_failed_with_a_holder_that_is_gone_counts_no_more() {
         run.lose(holder);
 
         assert!(!attempt(&mut run), "seed {seed}");
-        run.fabric.untransferable.clear();
+        run.faults.untransferable.clear();
 
         assert!(attempt(&mut run), "seed {seed}");
         assert_eq!(run.accepted(), [1 - holder, 2], "seed {seed}");
@@ -295,7 +295,7 @@ fn with_a_success_failed_pairs_are_forgotten() {
         for _ in 0..2 {
             assert!(!attempt(&mut run));
         }
-        run.fabric.untransferable.clear();
+        run.faults.untransferable.clear();
 
         assert!(attempt(&mut run));
         assert_eq!(run.accepted(), [0, 1]);
@@ -314,7 +314,7 @@ fn who_holds_up_a_synchronization_twice_in_a_row_goes() {
         }
         let late = MasterTimer::Late(run.id(2));
         let fetches = |run: &Run| {
-            let peer = run.master.view().peer(run.id(2));
+            let peer = run.master().view().peer(run.id(2));
             peer.is_some_and(|peer| peer.state() == ConnectionState::RequestSharedState)
         };
         while !fetches(&run) {
@@ -327,7 +327,7 @@ fn who_holds_up_a_synchronization_twice_in_a_row_goes() {
     assert!(attempt(&mut run));
 
     let why = CallError::Kicked(Misdeed::Stalled);
-    assert_eq!(run.seats[2].peer.view().ended(), Some(&why));
+    assert_eq!(run.peer(2).view().ended(), Some(&why));
 }
 
 /// Seat 0 alone holds the content; one of three newcomers can fetch from everybody but it.

@@ -135,7 +135,7 @@ impl Walk {
 
     fn acting(&self) -> Vec<SeatNo> {
         let mut all: Vec<SeatNo> = (0..self.run.seats.len()).collect();
-        all.retain(|seat| self.run.seats[*seat].is_in_the_run());
+        all.retain(|seat| self.run.is_in_the_run(*seat));
         all
     }
 
@@ -170,27 +170,27 @@ impl Walk {
             Move::Block(one, other) => {
                 let (one, other) = (self.pick(one), self.pick(other));
                 self.run
-                    .fabric
+                    .faults
                     .blocked
                     .insert((one.min(other), one.max(other)));
             }
             Move::BlockTransfers(one, other) => {
                 let (one, other) = (self.pick(one), self.pick(other));
                 let pair = (one.min(other), one.max(other));
-                self.run.fabric.untransferable.insert(pair);
+                self.run.faults.untransferable.insert(pair);
             }
             Move::Unblock => self.unblock(),
             Move::CannotMeasure(seat) => {
                 let seat = self.pick(seat);
-                self.run.fabric.cannot_measure.insert(seat);
+                self.run.faults.cannot_measure.insert(seat);
             }
             Move::Fire(which) => self.fire(which),
         }
     }
 
     fn unblock(&mut self) {
-        self.run.fabric.blocked.clear();
-        self.run.fabric.untransferable.clear();
+        self.run.faults.blocked.clear();
+        self.run.faults.untransferable.clear();
     }
 
     fn join(&mut self, number: u8) {
@@ -199,12 +199,12 @@ impl Walk {
         }
         let seat = self.run.join(GroupId(u32::from(number) % self.groups));
         let content = vec![own(seat as u128), shared("weights", u128::from(number) % 3)];
-        self.run.seats[seat].plane.memory.entries = content;
+        self.run.seats[seat].memory.entries = content;
     }
 
     fn lose(&mut self, seat: SeatNo, kept: u8) {
         if self.run.seats[seat].alive {
-            let on_the_way = self.run.seats[seat].up.len();
+            let on_the_way = self.run.seats[seat].link.up.queue.len();
             self.run
                 .lose_with_prefix(seat, usize::from(kept) % (on_the_way + 1));
         }
@@ -227,10 +227,10 @@ impl Walk {
     /// Calls what the user wishes, where the library allows it.
     fn wish(&mut self, no: SeatNo, wish: Wish) {
         self.train(no);
-        let seat = &self.run.seats[no];
-        if !seat.is_in_the_run() {
+        if !self.run.is_in_the_run(no) {
             return;
         }
+        let seat = &self.run.seats[no];
         let call = match wish {
             Wish::Update => Call::UpdateTopology,
             Wish::Query => Call::ArePeersPending,
@@ -258,7 +258,7 @@ impl Walk {
             .iter()
             .any(|a| matches!(a, Answer::Synchronized(Ok(_))));
         if synchronized {
-            let memory = &mut self.run.seats[no].plane.memory;
+            let memory = &mut self.run.seats[no].memory;
             memory.revision = memory.revision.next();
             for entry in &mut memory.entries {
                 entry.hash = ContentHash(u128::from(memory.revision.0) * 10);
@@ -269,7 +269,6 @@ impl Walk {
     /// The faults are over: everything that was begun ends, and everybody comes together.
     fn heal(&mut self) {
         self.unblock();
-        self.run.watch.restarts = true;
         self.notice_the_frozen();
         for _ in 0..30 {
             self.run.settle();
@@ -319,28 +318,23 @@ impl Walk {
     }
 
     fn everybody_rests(&self) -> bool {
-        self.run
-            .seats
-            .iter()
-            .filter(|seat| seat.is_in_the_run())
-            .all(|seat| {
-                let view = seat.peer.view();
-                view.phase() == PeerPhase::Accepted && view.is_idle() && !view.is_fresh()
-            })
+        self.acting().into_iter().all(|no| {
+            let view = self.run.peer(no).view();
+            view.phase() == PeerPhase::Accepted && view.is_idle() && !view.is_fresh()
+        })
     }
 
     fn complaint(&self) -> String {
         let mut text = String::from("somebody waits for ever:\n");
-        for seat in self.run.seats.iter().filter(|seat| seat.is_in_the_run()) {
-            let view = seat.peer.view();
+        for no in self.acting() {
+            let (id, view) = (self.run.seats[no].id, self.run.peer(no).view());
             let tags: Vec<_> = view.tags().collect();
-            let state = seat
-                .id
-                .and_then(|id| self.run.master.view().peer(id))
+            let state = id
+                .and_then(|id| self.run.master().view().peer(id))
                 .map(|p| p.state());
             text += &format!(
                 "  {:?} {:?} {:?} {tags:?} fresh {} master {state:?}\n",
-                seat.id,
+                id,
                 view.phase(),
                 view.open_calls(),
                 view.is_fresh(),
@@ -376,7 +370,7 @@ impl Walk {
         self.run.call_all(&peers, &reduce(77));
         self.run.settle();
         for seat in &peers {
-            let holds = self.run.seats[*seat].plane.buffer(Tag(77));
+            let holds = self.run.seats[*seat].buffer(Tag(77));
             assert_eq!(holds, Holds::Sum(self.group_of(*seat)));
         }
         if !aside.is_empty() {
@@ -451,7 +445,7 @@ fn the_walks_commit_and_abort_often_enough_to_mean_something() {
         "{commits} commits, {aborts} aborts"
     );
     let first = Revision(0);
-    let revised = |run: &&Run| run.master.view().revision(GroupId(0)) > Some(first);
+    let revised = |run: &&Run| run.master().view().revision(GroupId(0)) > Some(first);
     assert!(runs.iter().filter(revised).count() > 10);
 }
 
@@ -464,10 +458,10 @@ fn votes_after_a_failed_edge(calls: &[Call]) -> Run {
     run.settle();
     let next = run.join(GroupId(0));
     run.settle();
-    run.fabric.blocked.insert((rests, next));
+    run.faults.blocked.insert((rests, next));
     run.call_all(&[0, 1], &Call::UpdateTopology);
     let has_failed = |run: &Run| {
-        let peer = run.master.view().peer(run.id(rests));
+        let peer = run.master().view().peer(run.id(rests));
         peer.is_some_and(|peer| peer.state() == ConnectionState::ConnectingToPeersFailed)
     };
     while !has_failed(&run) {

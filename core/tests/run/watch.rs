@@ -1,238 +1,96 @@
-//! What must always hold, checked at every step of every run.
+//! What must hold at every step of every run: the model's claims, and what only this world can see.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use pccl_core::id::{ContentHash, Epoch, GroupId, PeerId, Revision, Round, Seq, Tag};
-use pccl_core::master::{Master, MasterOutput};
-use pccl_core::messages::{CallKind, Misdeed, RingOutcome, ToMaster, ToPeer, Verdict};
-use pccl_core::peer::{Answer, CallError};
-use pccl_core::shared_state::SyncRole;
+use pccl_core::id::{ConnId, PeerId, Tag};
+use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput};
+use pccl_core::messages::{CallKind, Misdeed, ToMaster, ToPeer};
+use pccl_core::peer::{Answer, CallError, Peer, PeerConfig, PeerInput, PeerOutput};
 use pccl_core::states::{ConnectionPhase, ConnectionState, Event};
-use pccl_core::topology::{Ring, Topology};
+use pccl_model::bystander::Bystander;
+use pccl_model::claim::Claim;
 
-use crate::harness::{Holds, Seat, SeatNo, Wire};
+use crate::harness::{Holds, Run, Seat, SeatNo};
 
-/// The memory of a bystander who sees everything.
-#[derive(Clone, Default)]
+/// Claims that know too little for stories. Conflicts may go on without end, and several groups wait at once:
+/// see [`check_kick`]. Who has agreed to a ring may give its call up before it stands: see [`check_votes`].
+const LEFT_OUT: [Claim; 2] = [Claim::Innocence, Claim::Admission];
+
+/// The machines, before the eyes of a bystander, and what has happened so far.
+#[derive(Clone)]
 pub(crate) struct Watch {
-    verdicts: BTreeMap<Seq, Verdict>,
-    /// Who has told the master that its ring is whole.
-    done: BTreeSet<(Seq, PeerId)>,
-    rings: BTreeMap<(Epoch, GroupId), Ring>,
-    running: BTreeMap<Seq, Ring>,
-    contents: BTreeMap<Round, (Revision, Vec<ContentHash>)>,
-    /// Groups that may go back to an older revision, as everybody allowed a restart.
-    pub(crate) restarts: bool,
+    bystander: Bystander,
     /// Transitions that were taken.
     pub(crate) taken: BTreeSet<(ConnectionState, Event)>,
-    /// Peers may be told that the master misbehaves: somebody plays a trick on them.
-    pub(crate) tricks: bool,
     pub(crate) commits: u32,
     pub(crate) aborts: u32,
 }
 
-/// What may not overlap within a group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Activity {
-    Wiring,
-    Optimizing,
-    Moving,
-    Collectives,
-}
-
-fn activity(state: ConnectionState) -> Option<Activity> {
-    match state {
-        ConnectionState::ConnectingToPeers
-        | ConnectionState::ConnectingToPeersFailed
-        | ConnectionState::WaitingForOtherPeers => Some(Activity::Wiring),
-        ConnectionState::OptimizeTopology
-        | ConnectionState::OptimizeTopologyFailed
-        | ConnectionState::VoteCompleteTopologyOptimization => Some(Activity::Optimizing),
-        ConnectionState::DistributeSharedState
-        | ConnectionState::RequestSharedState
-        | ConnectionState::VoteCompleteSharedStateSync => Some(Activity::Moving),
-        ConnectionState::Idle
-        | ConnectionState::VoteAcceptNewPeers
-        | ConnectionState::VoteNoNewPeersEstablishP2p
-        | ConnectionState::VoteOptimizeTopology
-        | ConnectionState::VoteSyncSharedState
-        | ConnectionState::CollectiveCommunicationsRunning => None,
-    }
-}
-
 impl Watch {
-    pub(crate) fn master_hears(&mut self, peer: PeerId, message: &ToMaster) {
-        if let ToMaster::CompleteCollective {
-            seq,
-            outcome: RingOutcome::Done,
-            ..
-        } = message
-        {
-            self.done.insert((*seq, peer));
+    pub(crate) fn new(config: MasterConfig) -> Self {
+        Self {
+            bystander: Bystander::new(config),
+            taken: BTreeSet::new(),
+            commits: 0,
+            aborts: 0,
         }
     }
 
-    pub(crate) fn master_moved(
-        &mut self,
-        before: &Master,
-        after: &Master,
-        seats: &[Seat],
-        out: &[MasterOutput],
-    ) {
-        for output in out {
-            self.look_at(output, after);
-        }
-        check_votes(before, seats, out);
-        check_exclusivity(after);
-        self.check_revisions(before, after);
+    pub(crate) fn master(&self) -> &Master {
+        self.bystander.master()
     }
 
-    fn look_at(&mut self, output: &MasterOutput, master: &Master) {
-        match output {
-            MasterOutput::Inconsistent { peer, state, event } => {
-                panic!("the master contradicts itself: {peer} {state:?} {event:?}");
-            }
-            MasterOutput::Moved { event, from, .. } => {
-                self.taken.insert((*from, *event));
-            }
-            MasterOutput::Send {
-                message: ToPeer::Kicked(misdeed),
-                ..
-            } => {
-                check_kick(misdeed);
-            }
-            MasterOutput::Send {
-                peer,
-                message: ToPeer::TopologyEstablished { topology, .. },
-            } => {
-                let group = master.view().peer(*peer).expect("it is connected").group();
-                self.check_topology(group, topology, master);
-            }
-            MasterOutput::Send {
-                peer,
-                message:
-                    ToPeer::Verdict {
-                        seq,
-                        verdict: Verdict::Committed { epoch },
-                        ..
-                    },
-            } => {
-                let group = master.view().peer(*peer).expect("it is connected").group();
-                let voted = |peer: &PeerId| self.done.contains(&(*seq, *peer));
-                let contributors = &self.rings[&(*epoch, group)].0;
-                assert!(contributors.iter().all(voted), "{seq} lacks a vote");
-            }
-            MasterOutput::Send { .. }
-            | MasterOutput::Register { .. }
-            | MasterOutput::Refuse { .. }
-            | MasterOutput::Close { .. }
-            | MasterOutput::StartTimer { .. }
-            | MasterOutput::StopTimer(_)
-            | MasterOutput::SolveTour { .. }
-            | MasterOutput::Lost { .. }
-            | MasterOutput::Stopped => {}
-        }
+    pub(crate) fn peer(&self, no: SeatNo) -> &Peer {
+        self.bystander.peer(no)
     }
 
-    /// One view: an epoch has one ring per group, and it is a permutation of the group.
-    fn check_topology(&mut self, group: GroupId, topology: &Topology, master: &Master) {
-        let known = self
-            .rings
-            .entry((topology.epoch, group))
-            .or_insert(topology.ring.clone());
-        assert_eq!(*known, topology.ring, "one ring per epoch");
-        let mut members = topology.ring.0.clone();
-        members.sort();
-        let accepted: Vec<PeerId> = accepted(master, group).collect();
-        assert_eq!(topology.world.group as usize, members.len());
-        // A newcomer whose synchronization conflicts for the third time is set aside at once.
-        let aside: Vec<PeerId> = set_aside(master).collect();
-        members.retain(|peer| !aside.contains(peer));
-        let world = master.view().world_sizes(group);
-        let less = topology.world.global.saturating_sub(world.global) as usize;
-        assert!(less <= aside.len() && (less > 0 || topology.world == world));
-        assert_eq!(members, accepted, "the ring is a permutation of its group");
+    /// A process starts. Its connection has the number of its seat.
+    pub(crate) fn starts(&mut self, config: PeerConfig) -> SeatNo {
+        let no = self.bystander.starts(config);
+        self.bystander.connects(ConnId(no as u64), no);
+        no
     }
 
-    /// The revision grows by one or stays.
-    fn check_revisions(&self, before: &Master, after: &Master) {
-        for group in after.view().groups() {
-            let (old, new) = (before.view().revision(group), after.view().revision(group));
-            if let (Some(old), Some(new)) = (old, new) {
-                let grows = new == old || new == old.next();
-                assert!(grows || self.restarts, "{group}: {old} became {new}");
-            } else {
-                assert_eq!(old, None, "{group} forgot its revision");
-            }
-        }
+    /// A process has died, or hangs.
+    pub(crate) fn falls_silent(&mut self, no: SeatNo) {
+        self.bystander.falls_silent(no);
     }
 
-    /// All participants of an execution run it on the same ring.
-    pub(crate) fn ring_runs(&mut self, seq: Seq, ring: &Ring) {
-        let known = self.running.entry(seq).or_insert(ring.clone());
-        assert_eq!(known, ring, "{seq} runs on one ring");
-    }
-
-    pub(crate) fn before_message(&mut self, no: SeatNo, seat: &Seat, message: &ToPeer) {
-        match message {
-            // Agreement.
-            ToPeer::Verdict { seq, verdict, .. } => {
-                let known = self.verdicts.entry(*seq).or_insert(verdict.clone());
-                assert_eq!(known, verdict, "one verdict about {seq}");
-            }
-            ToPeer::SharedStatePlan(plan) if seat.is_in_the_run() => {
-                let view = seat.peer.view();
-                assert_eq!(
-                    view.open_calls().major,
-                    Some(CallKind::SyncSharedState),
-                    "seat {no}"
-                );
-                if let SyncRole::Request { entries, .. } = &plan.role {
-                    assert!(
-                        entries.is_empty() || !seat.sends_only,
-                        "send-only is overwritten"
-                    );
-                } else {
-                    assert!(!seat.receives_only, "receive-only is chosen");
+    pub(crate) fn master_is_given(&mut self, input: MasterInput) -> Vec<MasterOutput> {
+        let out = self.bystander.master_is_given(input.clone());
+        self.no_claim_is_broken(&input);
+        for output in &out {
+            match output {
+                MasterOutput::Moved { event, from, .. } => {
+                    self.taken.insert((*from, *event));
                 }
+                MasterOutput::Send {
+                    message: ToPeer::Kicked(misdeed),
+                    ..
+                } => check_kick(misdeed),
+                _ => {}
             }
-            _ => {}
         }
+        out
     }
 
-    /// `is_answered`: its user waited for this. Who has given a synchronization up takes nothing from it.
-    pub(crate) fn after_message(
-        &mut self,
-        no: SeatNo,
-        seat: &Seat,
-        message: &ToPeer,
-        is_answered: bool,
-    ) {
-        if let ToPeer::SharedStateConcluded {
-            round,
-            result: Ok(revision),
-        } = message
-            && seat.is_in_the_run()
-            && is_answered
+    pub(crate) fn peer_is_given(&mut self, no: SeatNo, input: PeerInput) -> Vec<PeerOutput> {
+        if let PeerInput::Message(ToPeer::SharedStatePlan(_)) = &input
+            && self.peer(no).view().ended().is_none()
         {
-            let entries = seat.plane.memory.entries.iter();
-            let compared = entries.filter(|entry| !entry.allow_content_inequality);
-            let content: Vec<ContentHash> = compared.map(|entry| entry.hash).collect();
-            let known = self
-                .contents
-                .entry(*round)
-                .or_insert((*revision, content.clone()));
-            assert_eq!(
-                *known,
-                (*revision, content),
-                "seat {no} after the synchronization"
-            );
+            let waits = self.peer(no).view().open_calls().major;
+            assert_eq!(waits, Some(CallKind::SyncSharedState), "seat {no}");
         }
-        let misbehaved = seat.peer.view().ended() == Some(&CallError::MasterMisbehaved);
-        assert!(
-            self.tricks || !misbehaved,
-            "seat {no} could make nothing of {message:?}"
-        );
+        let out = self.bystander.peer_is_given(no, input.clone());
+        self.no_claim_is_broken(&(no, input));
+        out
+    }
+
+    fn no_claim_is_broken(&mut self, input: &dyn std::fmt::Debug) {
+        let mut broken = self.bystander.broken();
+        broken.retain(|claim| !LEFT_OUT.contains(claim));
+        let sentences: Vec<&str> = broken.iter().map(|claim| claim.sentence()).collect();
+        assert!(broken.is_empty(), "{sentences:#?} is broken by {input:?}");
     }
 
     /// Exactly-once and restoration.
@@ -246,7 +104,7 @@ impl Watch {
                 let mut contributors = committed.contributors.clone();
                 contributors.sort();
                 assert_eq!(
-                    seat.plane.buffer(*tag),
+                    seat.buffer(*tag),
                     Holds::Sum(contributors),
                     "seat {no} {tag}"
                 );
@@ -254,7 +112,7 @@ impl Watch {
             Err(CallError::Usage(_)) => {}
             Err(_) => {
                 self.aborts += 1;
-                assert_eq!(seat.plane.buffer(*tag), Holds::Own, "seat {no} {tag}");
+                assert_eq!(seat.buffer(*tag), Holds::Own, "seat {no} {tag}");
                 assert_stopped(seat, *tag);
             }
         }
@@ -264,33 +122,21 @@ impl Watch {
 /// What was answered as failed does not go on behind the user's back.
 fn assert_stopped(seat: &Seat, tag: Tag) {
     assert!(
-        !seat.plane.runs_tag(tag),
+        !seat.runs_tag(tag),
         "the ring of {tag} goes on after its answer"
     );
 }
 
-/// Newcomers that wait for the next update with their votes to synchronize.
-fn set_aside(master: &Master) -> impl Iterator<Item = PeerId> {
+pub(crate) fn accepted(master: &Master) -> BTreeSet<PeerId> {
     let peers = master.view().peers();
-    let aside = peers.filter(|(_, peer)| {
-        let votes = peer.state() == ConnectionState::VoteSyncSharedState;
-        votes && peer.phase() == ConnectionPhase::Registered
-    });
-    aside.map(|(id, _)| id)
-}
-
-fn accepted(master: &Master, group: GroupId) -> impl Iterator<Item = PeerId> {
-    master
-        .view()
-        .peers()
-        .filter(move |(_, peer)| peer.group() == group && peer.phase() == ConnectionPhase::Accepted)
-        .map(|(id, _)| id)
+    let accepted = peers.filter(|(_, peer)| peer.phase() == ConnectionPhase::Accepted);
+    accepted.map(|(id, _)| id).collect()
 }
 
 /// No ring is built under a peer that did not vote for it, so nobody is accepted without the vote of
 /// everybody who is: who waits for others to make its call agrees, and so does who was admitted and has
 /// voted for nothing since.
-fn check_votes(before: &Master, seats: &[Seat], out: &[MasterOutput]) {
+pub(crate) fn check_votes(run: &Run, accepted_before: &BTreeSet<PeerId>, out: &[MasterOutput]) {
     for output in out {
         let MasterOutput::Moved {
             peer,
@@ -300,36 +146,19 @@ fn check_votes(before: &Master, seats: &[Seat], out: &[MasterOutput]) {
         else {
             continue;
         };
-        let known = before.view().peer(*peer);
-        let was_asked = known.is_some_and(|peer| peer.phase() == ConnectionPhase::Accepted);
-        let seat = seats.iter().find(|seat| seat.id == Some(*peer));
-        let Some(seat) = seat.filter(|seat| was_asked && seat.acts()) else {
+        let was_asked = accepted_before.contains(peer);
+        let no = run.seat_with(*peer).filter(|no| run.seats[*no].acts());
+        let Some(no) = no.filter(|_| was_asked) else {
             continue;
         };
-        let view = seat.peer.view();
+        let view = run.peer(no).view();
         let waits = view.open_calls().major.is_some() || view.tags().next().is_some();
         // A ring that was announced meanwhile has answered its first vote, which the master has yet to hear.
-        let first_vote =
-            |wire: &Wire<ToMaster>| matches!(wire, Wire::Message(ToMaster::UpdateTopology { .. }));
+        let first_vote = |message: &ToMaster| matches!(message, ToMaster::UpdateTopology { .. });
         let has_not_heard = view.topology().is_none();
-        let may_rest = view.rests() || has_not_heard || seat.up.iter().any(first_vote);
+        let may_rest =
+            view.rests() || has_not_heard || run.seats[no].link.up.queue.iter().any(first_vote);
         assert!(waits || may_rest, "{peer} had no vote");
-    }
-}
-
-/// Per group, never two things at once that exclude each other.
-fn check_exclusivity(master: &Master) {
-    for group in master.view().groups() {
-        let members = master.view().peers();
-        let members = members
-            .filter(|(_, peer)| peer.group() == group && peer.phase() == ConnectionPhase::Accepted);
-        let mut active: BTreeSet<Activity> = members
-            .filter_map(|(_, peer)| activity(peer.state()))
-            .collect();
-        if master.view().running(group).next().is_some() {
-            active.insert(Activity::Collectives);
-        }
-        assert!(active.len() < 2, "{group} does {active:?} at once");
     }
 }
 

@@ -80,8 +80,6 @@ fn candidate(pair: Pair, visit: &Visit, words: &Words) -> Option<Candidate> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
-
     use pccl_core::id::{GroupId, PeerId, ProtocolVersion};
     use pccl_core::messages::{Hello, ToMaster, ToPeer};
 
@@ -113,8 +111,6 @@ mod tests {
             .chain(heard.to_vec());
         Visit {
             hello: hello(port),
-            from: Ipv4Addr::LOCALHOST.into(),
-            identity: None,
             peer: Some(PeerId(peer)),
             down: down.enumerate().collect(),
             up: up.enumerate().collect(),

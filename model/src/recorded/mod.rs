@@ -6,7 +6,7 @@
 //!  logs ──▶ log ──▶ peer_hears, master_hears        each log by itself
 //!            │
 //!            └────▶ visits ──▶ join ──▶ compare      the two ends of each connection
-//!                                └────▶ order ──▶ joined ──▶ the model's watchers
+//!                                └────▶ order ──▶ joined ──▶ the bystander
 //!                                └────▶ causes       why reduces failed
 //! ```
 //!
@@ -18,7 +18,7 @@
 //! | `visits`, `join` | which connection of which master is whose log |
 //! | `compare` | what one end heard is what the other said; what is cut or missing |
 //! | `order` | one order of all that happened |
-//! | `joined`, `seat` | a recorded run, as the watchers of the model see it |
+//! | `joined` | a recorded run, gone through again before the bystander's eyes |
 //! | `causes` | collectives that were aborted, and why |
 //!
 //! Whether a machine says again what it said is another question: `pccl_core::log::replay` has the answer.
@@ -32,7 +32,6 @@ mod master_hears;
 mod order;
 mod peer_hears;
 mod rule;
-mod seat;
 mod timers;
 mod visits;
 
@@ -125,7 +124,7 @@ fn judge_run(logs: &Logs, master: usize, found: &mut Vec<Finding>) -> JoinedRun 
     let pairs = logs.pairs.iter().filter(|pair| pair.master == master);
     let pairs: Vec<Pair> = pairs.copied().collect();
     let order = order::order(logs, master, &pairs, found);
-    Joined::new(logs, master, &pairs).go(&pairs, &order, found);
+    Joined::new(logs, master, &pairs).go(&order, found);
     JoinedRun {
         master: logs.masters[master].name.clone(),
         peers: pairs.len(),

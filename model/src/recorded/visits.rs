@@ -1,9 +1,8 @@
 //! What passed between a master and each connection, as either end has it.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
 
-use pccl_core::id::{ConnId, Identity, PeerId};
+use pccl_core::id::{ConnId, PeerId};
 use pccl_core::master::{Master, MasterInput, MasterOutput};
 use pccl_core::messages::{Hello, Misdeed, ToMaster, ToPeer};
 use pccl_core::peer::{Peer, PeerInput, PeerOutput};
@@ -16,9 +15,6 @@ pub(super) type Said<T> = (usize, T);
 /// A connection as the master's log has it.
 pub(super) struct Visit {
     pub(super) hello: Hello,
-    /// Where the master sees it.
-    pub(super) from: IpAddr,
-    pub(super) identity: Option<Identity>,
     /// `None`: it was refused.
     pub(super) peer: Option<PeerId>,
     /// What the master said to it.
@@ -29,14 +25,6 @@ pub(super) struct Visit {
     pub(super) gone: Option<usize>,
     /// It did not read, and so has missed something.
     pub(super) overflowed: bool,
-}
-
-impl Visit {
-    /// Where others open lanes to it.
-    pub(super) fn whereabouts(&self) -> SocketAddr {
-        let ip = self.hello.advertise.unwrap_or(self.from).to_canonical();
-        SocketAddr::new(ip, self.hello.port)
-    }
 }
 
 /// All connections of a master that have said hello.
@@ -66,17 +54,10 @@ impl Book {
 
     fn hears(&mut self, at: usize, input: &MasterInput) {
         match input {
-            MasterInput::Connected {
-                conn,
-                hello,
-                identity,
-                from,
-            } => {
+            MasterInput::Connected { conn, hello, .. } => {
                 self.connections.insert(*conn, self.visits.len());
                 self.visits.push(Visit {
                     hello: hello.clone(),
-                    from: *from,
-                    identity: *identity,
                     peer: None,
                     down: Vec::new(),
                     up: vec![(at, ToMaster::Hello(hello.clone()))],

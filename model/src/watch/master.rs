@@ -1,6 +1,6 @@
 //! What the master does: membership, rings, revisions.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pccl_core::id::{GroupId, PeerId, Tag};
 use pccl_core::master::{Master, MasterInput, MasterOutput};
@@ -108,7 +108,7 @@ pub(crate) fn master_says(
         MasterOutput::Inconsistent { .. } => run.breaks(Claim::WithinTheTable),
         MasterOutput::Send { peer, message } => match message {
             ToPeer::TopologyEstablished { topology, .. } => {
-                topology_is_right(run, after, *peer, topology);
+                topology_is_right(run, before, after, *peer, topology);
             }
             ToPeer::SharedStateConcluded {
                 result: Ok(revision),
@@ -393,14 +393,28 @@ fn rings(run: &mut impl Source, before: &Master, after: &Master) {
 }
 
 /// The ring that a peer is told is its group's, and all of the group are on it.
-fn topology_is_right(run: &mut impl Source, master: &Master, peer: PeerId, topology: &Topology) {
+fn topology_is_right(
+    run: &mut impl Source,
+    before: &Master,
+    master: &Master,
+    peer: PeerId,
+    topology: &Topology,
+) {
     let Some(group) = master.view().peer(peer).map(|view| view.group()) else {
         return;
     };
+    // Another ring may follow at once, and is judged itself.
+    let epochs = [before, master].map(|master| master.view().epoch(group));
+    if epochs[0] < Some(topology.epoch) && Some(topology.epoch) < epochs[1] {
+        return;
+    }
     let mut on_ring = topology.ring.0.clone();
     on_ring.sort();
-    let right = on_ring.iter().copied().eq(accepted(master, group))
-        && topology.world == world(master, group)
+    // Who comes in with its vote to synchronize may be set aside by the same step.
+    let (aside, members): (Vec<PeerId>, Vec<PeerId>) =
+        on_ring.iter().partition(|peer| is_aside(master, **peer));
+    let right = members.into_iter().eq(accepted(master, group))
+        && is_world(master, group, &topology.world, &aside)
         && topology.lanes == most_lanes(run, &topology.ring)
         && Some(&topology.ring) == master.view().ring(group)
         && Some(topology.epoch) == master.view().epoch(group);
@@ -409,18 +423,39 @@ fn topology_is_right(run: &mut impl Source, master: &Master, peer: PeerId, topol
     }
 }
 
-/// World sizes, counted here.
-fn world(master: &Master, group: GroupId) -> WorldSizes {
-    let size = |group| u32::try_from(accepted(master, group).count()).unwrap_or(u32::MAX);
-    let groups: BTreeSet<GroupId> = (master.view().peers())
-        .filter(|(_, peer)| peer.phase() == ConnectionPhase::Accepted)
-        .map(|(_, peer)| peer.group())
-        .collect();
-    let sizes = groups.iter().map(|group| size(*group));
+/// Whether a peer waits with its vote to synchronize for the next update.
+fn is_aside(master: &Master, peer: PeerId) -> bool {
+    master.view().peer(peer).is_some_and(|peer| {
+        peer.phase() == ConnectionPhase::Registered
+            && peer.state() == ConnectionState::VoteSyncSharedState
+    })
+}
+
+/// Whether the world has these sizes, with these of the group, who were set aside since. In other groups some
+/// may have been as well.
+fn is_world(master: &Master, group: GroupId, told: &WorldSizes, aside: &[PeerId]) -> bool {
+    let peers = master.view().peers().map(|(id, _)| id);
+    let all_aside: Vec<PeerId> = peers.filter(|peer| is_aside(master, *peer)).collect();
+    let least = world(master, group, aside);
+    let most = world(master, group, &all_aside);
+    let is_between = least.global < told.global && told.global <= most.global;
+    *told == least || (told.group == least.group && is_between)
+}
+
+/// World sizes, counted here: of those who are accepted, and of these.
+fn world(master: &Master, group: GroupId, and: &[PeerId]) -> WorldSizes {
+    let mut members: BTreeMap<GroupId, u32> = BTreeMap::new();
+    for (id, peer) in master.view().peers() {
+        if peer.phase() == ConnectionPhase::Accepted || and.contains(&id) {
+            *members.entry(peer.group()).or_default() += 1;
+        }
+    }
+    let size = |group| members.get(&group).copied().unwrap_or_default();
+    let sizes = members.values().copied();
     WorldSizes {
         global: sizes.clone().sum(),
         group: size(group),
-        groups: u32::try_from(groups.len()).unwrap_or(u32::MAX),
+        groups: u32::try_from(members.len()).unwrap_or(u32::MAX),
         largest_group: sizes.max().unwrap_or(0),
     }
 }

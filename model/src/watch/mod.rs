@@ -58,7 +58,7 @@ pub(crate) use peer::{
     adopted, after_message, answered, before_message, holds_the_same, is_restored, peer_keeps,
     peer_moved, ring_runs,
 };
-pub(crate) use source::{Source, Standing, order_to_connect};
+pub(crate) use source::{Source, Standing, chosen, order_to_connect};
 pub(crate) use waits::waits;
 
 /// No queue of messages holds more: the most is one answer per call, the plan of each kind of round,

@@ -9,8 +9,8 @@ use pccl_core::topology::{BrokenLinks, LinkId};
 
 use super::groups::epochs;
 use super::signs_of_life::signs_of_life;
-use super::source::Source;
-use super::told::{error_of, passed_on};
+use super::source::{Source, Standing, chosen};
+use super::told::passed_on;
 use super::waits::{collectives_take_turns, what_was_given_up_does_not_run};
 use crate::claim::Claim;
 use crate::milestone::Milestone;
@@ -109,10 +109,9 @@ pub(crate) fn peer_keeps<S: Source>(
     if out.iter().any(writes) && !out.iter().any(succeeded) {
         run.breaks(Claim::SharedState);
     }
-    if out
-        .iter()
-        .any(|output| !names_what_is_lost(run, no, output))
-    {
+    let mut said = out.iter().enumerate();
+    let done = |at: usize| out.get(..at).unwrap_or_default();
+    if said.any(|(at, output)| !names_what_is_lost(run, no, done(at), output)) {
         run.breaks(Claim::Named);
     }
     for output in out {
@@ -156,7 +155,12 @@ fn frames_find_an_end<S: Source>(
 }
 
 /// A vote names the links whose standing lanes are known to be dead, and some where it says that one was lost.
-fn names_what_is_lost<S: Source>(run: &S, no: S::Place, output: &PeerOutput) -> bool {
+fn names_what_is_lost<S: Source>(
+    run: &S,
+    no: S::Place,
+    done_before: &[PeerOutput],
+    output: &PeerOutput,
+) -> bool {
     let (broken, is_cause) = match output {
         PeerOutput::Send(ToMaster::CompleteCollective {
             outcome, broken, ..
@@ -166,17 +170,30 @@ fn names_what_is_lost<S: Source>(run: &S, no: S::Place, output: &PeerOutput) -> 
         ) => (broken, false),
         _ => return true,
     };
-    let standing = run.standing(no);
+    let standing = standing_after(run, no, done_before);
     let dead = standing.iter().filter(|lanes| lanes.noticed);
     let dead = BrokenLinks(dead.map(|lanes| lanes.link).collect());
     (broken.any() || !is_cause) && *broken == dead
+}
+
+/// The links that stand when a peer has done this: who takes another ring in may vote on it at once.
+fn standing_after<S: Source>(run: &S, no: S::Place, done: &[PeerOutput]) -> Vec<Standing> {
+    let standing = run.standing(no);
+    let adopted = done.iter().rev().find_map(|output| match output {
+        PeerOutput::AdoptRing { links, .. } => Some(links),
+        _ => None,
+    });
+    match adopted {
+        Some(links) => chosen(links, &standing, &run.fresh(no)),
+        None => standing,
+    }
 }
 
 /// A call fails for a reason that its kind may have, or because the run has ended for the peer. Users
 /// make no mistakes, but for those whose program says so.
 fn is_well_ended<S: Source>(run: &S, no: S::Place, answer: &Answer) -> bool {
     let collective = matches!(answer, Answer::CollectiveEnded { .. });
-    match error_of(answer) {
+    match answer.error() {
         None => true,
         Some(CallError::Aborted { .. } | CallError::CollectiveRefused { .. }) => collective,
         // An update is in nobody's way before many have passed over a call, and no collective is in that of

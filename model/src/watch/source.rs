@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use pccl_core::id::{CallId, GroupId, Identity, PeerId, Round, Seq, Tag};
 use pccl_core::master::MasterConfig;
 use pccl_core::messages::{CallKind, ToPeer};
-use pccl_core::peer::{Answer, Peer};
+use pccl_core::peer::{AdoptedLanes, AdoptedLink, Answer, Peer};
 use pccl_core::shared_state::SyncStrategy;
 use pccl_core::topology::{LinkId, Topology};
 
@@ -18,7 +18,7 @@ use crate::claim::Claim;
 use crate::contents::Compared;
 use crate::link::End;
 use crate::milestone::Milestone;
-use crate::plane::Order;
+use crate::plane::{Lanes, Order, Ordered};
 use crate::prologue;
 use crate::run::{Run, is_vote, small};
 use crate::script::{Do, UPDATES_MANY};
@@ -32,6 +32,35 @@ pub(crate) struct Standing {
     pub(crate) built: Round,
     /// This end knows that they are dead.
     pub(crate) noticed: bool,
+}
+
+impl Standing {
+    fn of(lanes: &Lanes) -> Self {
+        Self {
+            link: lanes.link,
+            built: lanes.built,
+            noticed: lanes.noticed,
+        }
+    }
+}
+
+/// What stands once these lanes are used: of those that stood, and those that were connected since.
+pub(crate) fn chosen(
+    links: &[AdoptedLink],
+    standing: &[Standing],
+    fresh: &[Standing],
+) -> Vec<Standing> {
+    let chosen = links.iter().filter_map(|adopted| {
+        let is_it = |lanes: &&Standing| lanes.link == adopted.link;
+        match adopted.lanes {
+            AdoptedLanes::Keep => standing.iter().find(is_it).copied(),
+            AdoptedLanes::Use(round) => {
+                let fresh = fresh.iter().find(is_it).copied();
+                fresh.filter(|lanes| lanes.built == round)
+            }
+        }
+    });
+    chosen.collect()
 }
 
 /// The round in which a peer is told to connect links, if it is.
@@ -104,6 +133,8 @@ pub(crate) trait Source {
     fn topology(&self, at: Self::Place) -> &Topology;
     /// Its ends of the links that stand, in the order of their names.
     fn standing(&self, at: Self::Place) -> Vec<Standing>;
+    /// Its ends of the links that are being connected.
+    fn fresh(&self, at: Self::Place) -> Vec<Standing>;
     /// Whether it takes part in an execution, or has done its part and not heard the verdict.
     fn performs(&self, at: Self::Place, seq: Seq) -> bool;
     /// Whether it runs a ring for this tag.
@@ -254,12 +285,14 @@ impl Source for Run<'_> {
     }
 
     fn standing(&self, at: SeatNo) -> Vec<Standing> {
-        let standing = self.seat(at).plane.standing.iter().map(|lanes| Standing {
-            link: lanes.link,
-            built: lanes.built,
-            noticed: lanes.noticed,
-        });
-        standing.collect()
+        let standing = self.seat(at).plane.standing.iter();
+        standing.map(Standing::of).collect()
+    }
+
+    fn fresh(&self, at: SeatNo) -> Vec<Standing> {
+        let order = self.seat(at).plane.order.iter();
+        let lanes = order.flat_map(|order| order.links.iter().filter_map(Ordered::lanes));
+        lanes.map(Standing::of).collect()
     }
 
     fn performs(&self, at: SeatNo, seq: Seq) -> bool {

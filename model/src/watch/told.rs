@@ -2,7 +2,7 @@
 //! did.
 
 use pccl_core::messages::{CallFailure, CollectiveRefusal, ToMaster, ToPeer};
-use pccl_core::peer::{Answer, CallError, PeerInput, PeerOutput, PeerTimer};
+use pccl_core::peer::{CallError, PeerInput, PeerOutput, PeerTimer};
 
 use super::source::Source;
 use crate::claim::Claim;
@@ -17,26 +17,13 @@ pub(super) fn passed_on(
     let is_over = !was_connected && matches!(heard, PeerInput::Call { .. });
     let is_true = |output: &PeerOutput| match output {
         PeerOutput::Answer { answer, .. } => {
-            is_over || error_of(answer).is_none_or(|why| is_told(heard, why))
+            is_over || answer.error().is_none_or(|why| is_told(heard, why))
         }
         PeerOutput::Send(message) => is_reported(heard, message),
         _ => true,
     };
     if !out.iter().all(is_true) {
         run.breaks(Claim::Reasons);
-    }
-}
-
-/// Why a call has failed, if it has.
-pub(super) fn error_of(answer: &Answer) -> Option<&CallError> {
-    match answer {
-        Answer::Connected(result) => result.as_ref().err(),
-        Answer::TopologyUpdated(result) | Answer::TopologyOptimized(result) => {
-            result.as_ref().err()
-        }
-        Answer::Synchronized(result) => result.as_ref().err(),
-        Answer::PeersPending(result) => result.as_ref().err(),
-        Answer::CollectiveEnded { result, .. } => result.as_ref().err(),
     }
 }
 

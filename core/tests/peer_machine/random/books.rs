@@ -2,47 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pccl_core::id::{CallId, PeerId, Seq, Tag};
+use pccl_core::id::{CallId, PeerId, Seq};
 use pccl_core::messages::{CallKind, ToMaster, ToPeer};
 use pccl_core::peer::{
-    AdoptedLanes, Answer, Call, CallError, Peer, PeerInput, PeerOutput, PeerPhase,
+    AdoptedLanes, Answer, CallError, Kind, Peer, PeerInput, PeerOutput, PeerPhase,
 };
 use pccl_core::topology::{BrokenLinks, LinkId, Ring, Way};
 
 use crate::desk::{ME, spec};
-
-/// A kind of call, and of answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
-    Connect,
-    Update,
-    Query,
-    Optimize,
-    Sync,
-    Collective(Tag),
-}
-
-fn asked_for(call: &Call) -> Kind {
-    match call {
-        Call::Connect => Kind::Connect,
-        Call::UpdateTopology => Kind::Update,
-        Call::ArePeersPending => Kind::Query,
-        Call::OptimizeTopology => Kind::Optimize,
-        Call::SyncSharedState(_) => Kind::Sync,
-        Call::Initiate { tag, .. } => Kind::Collective(*tag),
-    }
-}
-
-fn answered(answer: &Answer) -> (Kind, Option<&CallError>) {
-    match answer {
-        Answer::Connected(result) => (Kind::Connect, result.as_ref().err()),
-        Answer::TopologyUpdated(result) => (Kind::Update, result.as_ref().err()),
-        Answer::PeersPending(result) => (Kind::Query, result.as_ref().err()),
-        Answer::TopologyOptimized(result) => (Kind::Optimize, result.as_ref().err()),
-        Answer::Synchronized(result) => (Kind::Sync, result.as_ref().err()),
-        Answer::CollectiveEnded { tag, result } => (Kind::Collective(*tag), result.as_ref().err()),
-    }
-}
 
 /// What a walk came by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -97,7 +64,7 @@ impl Books {
     ) {
         let call = match input {
             PeerInput::Call { call, what } => {
-                self.open.insert(*call, asked_for(what));
+                self.open.insert(*call, what.kind());
                 Some(*call)
             }
             PeerInput::GiveUp { call } => {
@@ -132,7 +99,7 @@ impl Books {
     fn check_usage(&self, before: &Peer, after: &Peer, out: &[PeerOutput]) {
         let is_usage = |output: &PeerOutput| match output {
             PeerOutput::Answer { answer, .. } => {
-                matches!(answered(answer).1, Some(CallError::Usage(_)))
+                matches!(answer.error(), Some(CallError::Usage(_)))
             }
             _ => false,
         };
@@ -153,7 +120,7 @@ impl Books {
         match output {
             PeerOutput::Answer { call, answer } => {
                 let kind = self.open.remove(call);
-                assert_eq!(kind, Some(answered(answer).0), "{call:?}: {answer:?}");
+                assert_eq!(kind, Some(answer.kind()), "{call:?}: {answer:?}");
             }
             PeerOutput::RunRing {
                 call,
@@ -165,7 +132,7 @@ impl Books {
                 assert_eq!(self.open.get(call), Some(&Kind::Collective(*tag)));
             }
             PeerOutput::MoveState { call, .. } => {
-                assert_eq!(self.open.get(call), Some(&Kind::Sync));
+                assert_eq!(self.open.get(call), Some(&Kind::SyncSharedState));
             }
             PeerOutput::StopRing { seq } => {
                 let at = self.begun.iter().position(|begun| begun == seq);

@@ -12,9 +12,7 @@
 //! attempt to connect a ring ends by itself, when nothing else can happen.
 
 mod plane;
-mod ring;
 mod seat;
-mod state;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -22,34 +20,24 @@ use std::net::IpAddr;
 use pccl_core::id::{CallId, ConnId, GroupId, PeerId, Round, Tag};
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
 use pccl_core::messages::{ToMaster, ToPeer};
-use pccl_core::peer::{Answer, Call, PeerInput, PeerOutput, PeerPhase};
-use pccl_core::shared_state::SyncStrategy;
+use pccl_core::peer::{Answer, Call, Peer, PeerInput, PeerOutput, PeerPhase};
 use pccl_core::states::ConnectionPhase;
 use pccl_core::tour::{self, TourProblem};
 
-pub(crate) use ring::Holds;
-use seat::Open;
-pub(crate) use seat::{Seat, SeatNo, reduce, ring_spec, shared};
+pub(crate) use seat::{Holds, Seat, SeatNo, reduce, ring_spec, shared};
+use seat::{Open, config_of};
 
 use crate::reference::Shadow;
-use crate::watch::Watch;
-use plane::Fabric;
+use crate::watch::{Watch, accepted, check_votes};
+use plane::Faults;
 
 /// More steps than any story needs: who reaches it runs in circles.
 const STEPS_MAX: usize = 100_000;
 
-/// One thing in transit on a control connection.
-#[derive(Clone, Debug)]
-pub(crate) enum Wire<M> {
-    Message(M),
-    Closed,
-}
-
 #[derive(Clone)]
 pub(crate) struct Run {
-    pub(crate) master: Master,
     pub(crate) seats: Vec<Seat>,
-    pub(crate) fabric: Fabric,
+    pub(crate) faults: Faults,
     pub(crate) watch: Watch,
     /// Follows the master at every input.
     pub(crate) shadow: Shadow,
@@ -69,10 +57,9 @@ impl Run {
     pub(crate) fn with_config(seed: u64, config: MasterConfig) -> Self {
         Self {
             shadow: Shadow::new(config.clone()),
-            master: Master::new(config),
             seats: Vec::new(),
-            fabric: Fabric::default(),
-            watch: Watch::default(),
+            faults: Faults::default(),
+            watch: Watch::new(config),
             timers: BTreeSet::new(),
             started: BTreeMap::new(),
             tours: VecDeque::new(),
@@ -107,7 +94,7 @@ impl Run {
     pub(crate) fn update_all(&mut self) {
         for _ in 0..6 {
             for seat in self.accepted() {
-                if self.seats[seat].peer.view().is_idle() {
+                if self.peer(seat).view().is_idle() {
                     self.call(seat, Call::UpdateTopology);
                 }
             }
@@ -123,9 +110,9 @@ impl Run {
 
     /// Everybody who acts is accepted, idle, and has voted for something since.
     fn is_level(&self) -> bool {
-        let mut acting = self.seats.iter().filter(|seat| seat.is_in_the_run());
-        acting.all(|seat| {
-            let view = seat.peer.view();
+        let mut acting = (0..self.seats.len()).filter(|no| self.is_in_the_run(*no));
+        acting.all(|no| {
+            let view = self.peer(no).view();
             view.topology().is_some() && view.is_idle() && !view.rests()
         })
     }
@@ -133,6 +120,7 @@ impl Run {
     /// A new process connects.
     pub(crate) fn join(&mut self, group: GroupId) -> SeatNo {
         let no = self.seats.len();
+        self.watch.starts(config_of(no, group));
         self.seats.push(Seat::new(no, group));
         self.call(no, Call::Connect);
         no
@@ -145,9 +133,6 @@ impl Run {
             Call::Initiate { tag, .. } => Open::Collective(*tag),
             _ => Open::Other,
         };
-        if let Open::Collective(tag) = open {
-            seat.plane.user_lends_buffer(tag);
-        }
         seat.calls += 1;
         let name = CallId(seat.calls);
         seat.open.insert(name, open);
@@ -163,7 +148,7 @@ impl Run {
     /// The user of a seat gives up whatever it calls that is no collective. One that waits to be admitted
     /// would leave.
     pub(crate) fn give_up_major(&mut self, no: SeatNo) {
-        if self.seats[no].peer.view().phase() != PeerPhase::Accepted {
+        if self.peer(no).view().phase() != PeerPhase::Accepted {
             return;
         }
         let mut open = self.seats[no].open.iter();
@@ -182,7 +167,7 @@ impl Run {
         if let Some(call) = name {
             self.seats[no].open.remove(&call);
             self.give(no, PeerInput::GiveUp { call });
-            self.seats[no].plane.user_takes_buffer(tag);
+            self.seats[no].user_takes_buffer(tag);
         }
     }
 
@@ -197,21 +182,23 @@ impl Run {
     pub(crate) fn lose(&mut self, no: SeatNo) {
         let seat = &mut self.seats[no];
         seat.alive = false;
-        seat.up.push_back(Wire::Closed);
-        seat.down.clear();
+        seat.link.up.close();
+        seat.link.down.finish();
         seat.inbox.clear();
-        self.fabric_drop(no);
+        self.watch.falls_silent(no);
+        self.drop_plane(no);
     }
 
     /// A process dies, and only the first `kept` of the messages on their way to the master arrive.
     pub(crate) fn lose_with_prefix(&mut self, no: SeatNo, kept: usize) {
-        self.seats[no].up.truncate(kept);
+        self.seats[no].link.up.queue.truncate(kept);
         self.lose(no);
     }
 
     /// A process stops, and nobody is told: neither its connections nor its memory go away.
     pub(crate) fn freeze(&mut self, no: SeatNo) {
         self.seats[no].frozen = true;
+        self.watch.falls_silent(no);
     }
 
     /// Fires a timer of the master, which must be running.
@@ -295,12 +282,13 @@ impl Run {
     }
 
     fn deliver_up(&mut self, no: SeatNo) -> bool {
-        let Some(wire) = self.seats[no].up.pop_front() else {
+        let (peer, up) = (self.seats[no].id, &mut self.seats[no].link.up);
+        let message = up.queue.pop_front();
+        if message.is_none() && !up.may_end() {
             return false;
-        };
-        let peer = self.seats[no].id;
-        match (wire, peer) {
-            (Wire::Message(ToMaster::Hello(hello)), _) => {
+        }
+        match (message, peer) {
+            (Some(ToMaster::Hello(hello)), _) => {
                 let conn = ConnId(no as u64);
                 let from = self.seats[no].ip();
                 self.tell_master(MasterInput::Connected {
@@ -310,13 +298,16 @@ impl Run {
                     identity: None,
                 });
             }
-            (Wire::Message(message), Some(peer)) => {
-                self.watch.master_hears(peer, &message);
+            (Some(message), Some(peer)) => {
                 self.tell_master(MasterInput::Message { peer, message });
             }
-            (Wire::Closed, Some(peer)) => self.tell_master(MasterInput::Disconnected { peer }),
+            (None, Some(peer)) => {
+                up.finish();
+                self.tell_master(MasterInput::Disconnected { peer });
+            }
             // The driver ends a connection that was refused.
-            (Wire::Message(_) | Wire::Closed, None) => {}
+            (Some(_), None) => {}
+            (None, None) => up.finish(),
         }
         true
     }
@@ -325,20 +316,16 @@ impl Run {
         if !self.seats[no].acts() {
             return false;
         }
-        let Some(wire) = self.seats[no].down.pop_front() else {
-            return false;
-        };
-        match wire {
-            Wire::Message(message) => {
-                self.watch.before_message(no, &self.seats[no], &message);
-                let answers = self.seats[no].answers.len();
-                self.give(no, PeerInput::Message(message.clone()));
-                let seat = &self.seats[no];
-                let is_answered = seat.answers.len() > answers;
-                self.watch.after_message(no, seat, &message, is_answered);
+        let down = &mut self.seats[no].link.down;
+        let input = match down.queue.pop_front() {
+            Some(message) => PeerInput::Message(message),
+            None if down.may_end() => {
+                down.finish();
+                PeerInput::MasterDisconnected
             }
-            Wire::Closed => self.give(no, PeerInput::MasterDisconnected),
-        }
+            None => return false,
+        };
+        self.give(no, input);
         true
     }
 
@@ -363,11 +350,10 @@ impl Run {
     }
 
     fn tell_master(&mut self, input: MasterInput) {
-        let (before, mut out) = (self.master.clone(), Vec::new());
-        self.master.handle(input.clone(), &mut out);
-        self.shadow.follow(&input, &self.master, &out);
-        self.watch
-            .master_moved(&before, &self.master, &self.seats, &out);
+        let accepted_before = accepted(self.master());
+        let out = self.watch.master_is_given(input.clone());
+        self.shadow.follow(&input, self.watch.master(), &out);
+        check_votes(self, &accepted_before, &out);
         for output in out {
             self.carry_out(output);
         }
@@ -377,18 +363,18 @@ impl Run {
         match output {
             MasterOutput::Register { conn, peer } => self.seat_of_conn(conn).id = Some(peer),
             MasterOutput::Refuse { conn, reason } => {
-                let seat = self.seat_of_conn(conn);
-                seat.down.push_back(Wire::Message(ToPeer::Refused(reason)));
-                seat.down.push_back(Wire::Closed);
+                let down = &mut self.seat_of_conn(conn).link.down;
+                down.send(ToPeer::Refused(reason));
+                down.close();
             }
             MasterOutput::Send { peer, message } => {
-                if let Some(no) = self.seat_with(peer).filter(|no| self.seats[*no].alive) {
-                    self.seats[no].down.push_back(Wire::Message(message));
+                if let Some(no) = self.seat_with(peer) {
+                    self.seats[no].link.down.send(message);
                 }
             }
             MasterOutput::Close { peer } => {
-                if let Some(no) = self.seat_with(peer).filter(|no| self.seats[*no].alive) {
-                    self.seats[no].down.push_back(Wire::Closed);
+                if let Some(no) = self.seat_with(peer) {
+                    self.seats[no].link.down.close();
                 }
             }
             MasterOutput::StartTimer { timer, .. } => {
@@ -414,32 +400,23 @@ impl Run {
 
     /// An input of a peer, and all that its driver does about it.
     pub(crate) fn give(&mut self, no: SeatNo, input: PeerInput) {
-        let mut out = Vec::new();
-        self.seats[no].peer.handle(input, &mut out);
-        for output in out {
+        for output in self.watch.peer_is_given(no, input) {
             self.drive(no, output);
         }
     }
 
     fn drive(&mut self, no: SeatNo, output: PeerOutput) {
         match output {
-            PeerOutput::Send(message) => {
-                let seat = &mut self.seats[no];
-                if let ToMaster::SyncSharedState(vote) = &message {
-                    seat.sends_only = vote.strategy == SyncStrategy::SendOnly;
-                    seat.receives_only = vote.strategy == SyncStrategy::ReceiveOnly;
-                }
-                seat.up.push_back(Wire::Message(message));
-            }
+            PeerOutput::Send(message) => self.seats[no].link.up.send(message),
             PeerOutput::Answer { call, answer } => {
                 assert!(self.seats[no].open.remove(&call).is_some(), "{answer:?}");
-                self.seats[no].plane.settle_buffer(&answer);
+                self.seats[no].settle_buffer(&answer);
                 self.watch.answered(no, &self.seats[no], &answer);
                 self.seats[no].answers.push(answer);
             }
             PeerOutput::Close => {
-                self.seats[no].up.push_back(Wire::Closed);
-                self.fabric_drop(no);
+                self.seats[no].link.up.close();
+                self.drop_plane(no);
             }
             PeerOutput::StartTimer { .. } | PeerOutput::StopTimer(_) => {}
             PeerOutput::Establish { .. }
@@ -455,6 +432,19 @@ impl Run {
 
     // What a test looks at.
 
+    pub(crate) fn master(&self) -> &Master {
+        self.watch.master()
+    }
+
+    pub(crate) fn peer(&self, no: SeatNo) -> &Peer {
+        self.watch.peer(no)
+    }
+
+    /// Acts, and has not left or been turned away.
+    pub(crate) fn is_in_the_run(&self, no: SeatNo) -> bool {
+        self.seats[no].acts() && self.peer(no).view().ended().is_none()
+    }
+
     pub(crate) fn seat_with(&self, peer: PeerId) -> Option<SeatNo> {
         self.seats.iter().position(|seat| seat.id == Some(peer))
     }
@@ -468,12 +458,12 @@ impl Run {
     }
 
     pub(crate) fn is_accepted(&self, no: SeatNo) -> bool {
-        self.seats[no].peer.view().topology().is_some()
+        self.peer(no).view().topology().is_some()
     }
 
     /// It is set aside: it does not know it, and waits in its call.
     pub(crate) fn is_aside(&self, no: SeatNo) -> bool {
-        let peer = self.master.view().peer(self.id(no));
+        let peer = self.master().view().peer(self.id(no));
         let phase = peer.map(|peer| peer.phase());
         self.is_accepted(no) && phase == Some(ConnectionPhase::Registered)
     }

@@ -1,22 +1,21 @@
-//! The data plane of each process: lanes, orders to connect them, measurements.
+//! The data planes of the processes: those of the model, led by a story. What cannot be connected, measured
+//! or fetched is for the story to say.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use pccl_core::id::{Round, Tag};
-use pccl_core::peer::{AdoptedLanes, AdoptedLink, PeerInput, PeerOutput};
-use pccl_core::topology::{LaneFailure, LaneOrder, LinkId, LinkOrder, Ring, Topology, Way};
+use pccl_core::id::{ContentHash, EntryIndex, PeerId, Round};
+use pccl_core::peer::{PeerInput, PeerOutput};
+use pccl_core::shared_state::SyncRole;
+use pccl_core::topology::{LaneFailure, LinkId};
+use pccl_model::fabric::{Fabric, other_end};
+use pccl_model::plane::{Lanes, Plane, Progress};
 
-use super::ring::{Buffer, Frame, RingRun};
-use super::seat::SeatNo;
-use super::state::{Memory, Moving};
-use super::{Run, ip_of};
+use super::Run;
+use super::seat::{SeatNo, small};
 
-/// Lanes of one link: sender, receiver, and the round in which they were built.
-pub(crate) type LinkKey = (SeatNo, SeatNo, Round);
-
-/// What lies between the processes.
+/// What does not work between the processes.
 #[derive(Clone, Default)]
-pub(crate) struct Fabric {
+pub(crate) struct Faults {
     /// Pairs that cannot be connected, lower number first.
     pub(crate) blocked: BTreeSet<(SeatNo, SeatNo)>,
     /// Pairs between which no shared state arrives, lower number first.
@@ -25,92 +24,54 @@ pub(crate) struct Fabric {
     pub(crate) no_links: bool,
     /// Processes that cannot measure.
     pub(crate) cannot_measure: BTreeSet<SeatNo>,
-    pub(crate) links: BTreeMap<LinkKey, Link>,
 }
 
-#[derive(Clone, Default)]
-pub(crate) struct Link {
-    pub(crate) broken: bool,
-    pub(crate) frames: Vec<Frame>,
-}
+impl Fabric for Run {
+    type Place = SeatNo;
 
-impl Fabric {
-    fn is_blocked(&self, one: SeatNo, other: SeatNo) -> bool {
-        self.blocked.contains(&(one.min(other), one.max(other)))
+    fn plane(&self, at: SeatNo) -> &Plane {
+        &self.seats[at].plane
     }
 
-    pub(super) fn is_broken(&self, key: &LinkKey) -> bool {
-        self.links.get(key).is_none_or(|link| link.broken)
-    }
-}
-
-/// One end of a link.
-#[derive(Clone, Debug)]
-struct Ordered {
-    order: LaneOrder,
-    up: Option<LinkKey>,
-    /// What became of it was reported.
-    reported: bool,
-}
-
-/// The last order to connect links.
-#[derive(Clone, Debug)]
-struct Order {
-    round: Round,
-    ends: BTreeMap<LinkId, Ordered>,
-}
-
-#[derive(Clone)]
-pub(crate) struct Plane {
-    order: Option<Order>,
-    /// Those that stand.
-    links: BTreeMap<LinkId, LinkKey>,
-    pub(crate) topology: Topology,
-    pub(super) rings: Vec<RingRun>,
-    pub(super) buffers: BTreeMap<Tag, Buffer>,
-    pub(crate) memory: Memory,
-    pub(super) moving: Option<Moving>,
-    probing: Option<(Round, Vec<LaneOrder>)>,
-}
-
-impl Plane {
-    pub(super) fn new() -> Self {
-        Self {
-            order: None,
-            links: BTreeMap::new(),
-            topology: Topology::default(),
-            rings: Vec::new(),
-            buffers: BTreeMap::new(),
-            memory: Memory::default(),
-            moving: None,
-            probing: None,
-        }
+    fn edit_plane(&mut self, at: SeatNo) -> &mut Plane {
+        &mut self.seats[at].plane
     }
 
-    pub(crate) fn ring(&self) -> &Ring {
-        &self.topology.ring
+    fn id(&self, at: SeatNo) -> Option<PeerId> {
+        self.seats[at].id
     }
 
-    pub(crate) fn runs_tag(&self, tag: Tag) -> bool {
-        self.rings.iter().any(|ring| ring.tag == tag)
+    fn place_of(&self, peer: PeerId) -> Option<SeatNo> {
+        self.seat_with(peer)
     }
 
-    /// The links that stand here, or that are up and wait to stand.
-    fn all(&self) -> impl Iterator<Item = (LinkId, LinkKey)> {
-        let standing = self.links.iter().map(|(link, key)| (*link, *key));
-        let ordered = self.order.iter().flat_map(|order| &order.ends);
-        let fresh = ordered.filter_map(|(link, end)| Some((*link, end.up?)));
-        standing.chain(fresh)
+    fn report(&mut self, at: SeatNo, input: PeerInput) {
+        self.seats[at].inbox.push_back(input);
     }
 
-    /// Which of this end's links these lanes are.
-    fn link_of(&self, key: LinkKey) -> Option<LinkId> {
-        let mut all = self.all();
-        all.find(|(_, other)| *other == key).map(|(link, _)| link)
+    fn is_mute(&self, _: SeatNo) -> bool {
+        false
     }
 
-    fn all_links(&self) -> BTreeSet<LinkKey> {
-        self.all().map(|(_, key)| key).collect()
+    fn is_black_hole(&self, _: PeerId, _: LinkId) -> bool {
+        false
+    }
+
+    fn bandwidth(&self, from: SeatNo, to: PeerId) -> Option<u64> {
+        let to = self.named(to);
+        let arrives = !self.is_blocked(from, to) && !self.is_out(to);
+        // Anything that makes one order better than another.
+        arrives.then_some(1000 + (from * 7 + to * 13) as u64 % 17)
+    }
+
+    fn content(&self, at: SeatNo, entry: EntryIndex) -> Option<ContentHash> {
+        let entry = self.seats[at].memory.entries.get(entry.0 as usize)?;
+        Some(entry.hash)
+    }
+
+    fn write(&mut self, at: SeatNo, entry: EntryIndex, hash: ContentHash) -> bool {
+        let entry = self.seats[at].memory.entries.get_mut(entry.0 as usize);
+        entry.map(|entry| entry.hash = hash).is_some()
     }
 }
 
@@ -118,13 +79,31 @@ impl Run {
     /// Carries out what a peer orders from its data plane.
     pub(super) fn order_plane(&mut self, no: SeatNo, output: PeerOutput) {
         match output {
-            PeerOutput::Establish { round, links } => self.connect_links(no, round, links),
-            PeerOutput::AdoptRing { topology, links } => self.adopt_ring(no, topology, &links),
-            PeerOutput::RunRing { tag, seq, .. } => self.run_ring(no, tag, seq),
-            PeerOutput::StopRing { seq } => self.stop_ring(no, seq),
+            PeerOutput::Establish { round, links } => {
+                let unused = self.seats[no].plane.take_order(round, &links);
+                self.drop_lanes(no, &unused);
+            }
+            PeerOutput::AdoptRing { topology, links } => {
+                assert!(self.seats[no].plane.rings.is_empty(), "a ring runs on");
+                let adopted = self.adopt(no, topology, &links);
+                assert!(adopted.is_complete, "what is to be used is there");
+            }
+            PeerOutput::RunRing {
+                tag,
+                seq,
+                algorithm,
+                ..
+            } => self.begin_ring(no, small(tag), seq, algorithm),
+            PeerOutput::StopRing { seq } => self.seats[no].plane.stop(seq),
             PeerOutput::MoveState { plan, .. } => self.move_state(no, plan),
-            PeerOutput::CommitState { round } => self.commit_state(no, round),
-            PeerOutput::DropState { round } => self.drop_state(no, round),
+            PeerOutput::CommitState { round } => {
+                let plan = self.commit_state(no, round);
+                let plan = plan.expect("only a running plan is committed");
+                self.seats[no].memory.revision = plan.revision;
+            }
+            PeerOutput::DropState { round } => {
+                assert!(self.drop_state(no, round), "only a running plan is dropped");
+            }
             PeerOutput::Probe { round, probes } => {
                 self.seats[no].plane.probing = Some((round, probes));
             }
@@ -138,218 +117,191 @@ impl Run {
 
     /// The data plane of a process does one thing. False: it has nothing to do.
     pub(super) fn work(&mut self, no: SeatNo) -> bool {
-        self.dial(no) || self.advance_rings(no) || self.advance_move(no) || self.measure(no)
+        self.dial_any(no)
+            || self.go_on_with_rings(no)
+            || self.go_on_with_move(no)
+            || self.measure_any(no)
     }
 
-    fn connect_links(&mut self, no: SeatNo, round: Round, links: Vec<LinkOrder>) {
-        let unused = self.seats[no].plane.order.take();
-        let unused = unused.iter().flat_map(|order| order.ends.values());
-        self.drop_links(no, unused.filter_map(|end| end.up));
-        let ordered = |order: LinkOrder| {
-            let end = Ordered {
-                order: order.lanes,
-                up: None,
-                reported: false,
-            };
-            (order.link(), end)
-        };
-        let count = links.len();
-        let ends: BTreeMap<LinkId, Ordered> = links.into_iter().map(ordered).collect();
-        assert_eq!(ends.len(), count, "each link is ordered once");
-        self.seats[no].plane.order = Some(Order { round, ends });
+    /// Opens the lanes of a link that this end is to open.
+    fn dial_any(&mut self, no: SeatNo) -> bool {
+        let order = self.seats[no].plane.order.iter();
+        let owed = order.flat_map(|order| order.links.iter().filter(|link| link.is_owed()));
+        let owed: Vec<LinkId> = owed.map(|ordered| ordered.link).collect();
+        owed.into_iter().any(|link| self.dial(no, link))
     }
 
-    /// Opens one lane that this end is to dial.
-    fn dial(&mut self, no: SeatNo) -> bool {
-        let Some(order) = &self.seats[no].plane.order else {
-            return false;
-        };
-        let round = order.round;
-        let dialled = order
-            .ends
-            .iter()
-            .filter(|(_, end)| !end.reported && end.up.is_none() && end.order.dial.is_some())
-            .map(|(link, end)| (*link, end.order))
-            .collect::<Vec<_>>();
-        dialled
-            .into_iter()
-            .any(|(link, order)| self.dial_one(no, round, link, order))
-    }
-
-    fn dial_one(&mut self, no: SeatNo, round: Round, link: LinkId, order: LaneOrder) -> bool {
-        let other = self
-            .seat_with(order.with)
-            .expect("orders name peers of the run");
-        assert_eq!(order.dial.map(|at| at.ip()), Some(ip_of(other)));
-        if self.fabric.no_links || self.fabric.is_blocked(no, other) || self.is_out(other) {
-            let failure = LaneFailure::Refused;
-            self.seats[no].inbox.push_back(PeerInput::LinkFailed {
-                round,
-                link,
-                failure,
-            });
-            let ordered = self.seats[no].plane.order.as_mut();
-            if let Some(end) = ordered.and_then(|order| order.ends.get_mut(&link)) {
-                end.reported = true;
-            }
+    fn dial(&mut self, no: SeatNo, link: LinkId) -> bool {
+        let other = self.named(link.with);
+        if self.faults.no_links || self.is_blocked(no, other) || self.is_out(other) {
+            self.link_fails(no, link, LaneFailure::Refused);
             return true;
         }
-        let me = self.id(no);
-        let (key, theirs) = match link.way {
-            Way::Out => ((no, other, round), LinkId::from(me)),
-            Way::In => ((other, no, round), LinkId::to(me)),
-        };
-        let expected = self.seats[other]
-            .plane
-            .order
-            .as_mut()
-            .filter(|o| o.round == round);
-        let Some(end) = expected.and_then(|order| order.ends.get_mut(&theirs)) else {
-            return false;
-        };
-        assert_eq!(
-            end.order.ticket, order.ticket,
-            "both ends hold the same ticket"
-        );
-        end.up = Some(key);
-        if let Some(end) = self.seats[no]
-            .plane
-            .order
-            .as_mut()
-            .and_then(|o| o.ends.get_mut(&link))
-        {
-            end.up = Some(key);
+        let theirs = other_end(link, self.id(no));
+        let order = |no: SeatNo| self.seats[no].plane.order.as_ref();
+        let expected =
+            order(other).filter(|theirs| Some(theirs.round) == order(no).map(|o| o.round));
+        let expected = expected.and_then(|order| order.link(theirs));
+        let waits = expected.is_some_and(|end| end.progress == Progress::Owed);
+        if waits {
+            self.comes_up(no, link);
+            self.comes_up(other, theirs);
         }
-        self.fabric.links.insert(key, Link::default());
-        self.report_link(no, round, link);
-        self.report_link(other, round, theirs);
+        waits
+    }
+
+    /// A frame is taken in, or a lane is noticed to be lost.
+    fn go_on_with_rings(&mut self, no: SeatNo) -> bool {
+        if self.seats[no].plane.rings.is_empty() {
+            return self.notice_any(no);
+        }
+        let frame_first = self.roll(2) == 0;
+        (frame_first && self.take_any_frame(no)) || self.notice_any(no) || self.take_any_frame(no)
+    }
+
+    fn take_any_frame(&mut self, no: SeatNo) -> bool {
+        let plane = &self.seats[no].plane;
+        let tags = plane.rings.iter().map(|run| run.tag);
+        let ready: Vec<u8> = tags.filter(|tag| plane.expected(*tag).is_some()).collect();
+        if ready.is_empty() {
+            return false;
+        }
+        let chosen = self.roll(ready.len());
+        let tag = &ready[chosen];
+        let taken = self.take_frame(no, *tag);
+        taken.expect("the frame is what the plan expects");
         true
     }
 
-    fn report_link(&mut self, no: SeatNo, round: Round, link: LinkId) {
-        let order = self.seats[no].plane.order.as_mut();
-        if let Some(end) = order.and_then(|order| order.ends.get_mut(&link)) {
-            end.reported = true;
-            let up = PeerInput::LinkUp { round, link };
-            self.seats[no].inbox.push_back(up);
-        }
+    fn notice_any(&mut self, no: SeatNo) -> bool {
+        let links: Vec<LinkId> = self.seats[no].plane.links().collect();
+        links.into_iter().any(|link| {
+            let lanes = self.seats[no].plane.lanes(link);
+            let lost = lanes.filter(|lanes| lanes.cut && !lanes.noticed);
+            let lost: Vec<Round> = lost.map(|lanes| lanes.built).collect();
+            if !lost.is_empty() {
+                self.notice(no, link, &lost);
+            }
+            !lost.is_empty()
+        })
     }
 
-    fn is_out(&self, no: SeatNo) -> bool {
-        !self.seats[no].alive || self.seats[no].peer.view().ended().is_some()
-    }
-
-    /// Uses the lanes that it is told to, and drops all others.
-    fn adopt_ring(&mut self, no: SeatNo, topology: Topology, links: &[AdoptedLink]) {
-        let plane = &mut self.seats[no].plane;
-        let had = plane.all_links();
-        let order = plane.order.take();
-        let choose = |adopted: &AdoptedLink| {
-            let standing = plane.links.get(&adopted.link).copied();
-            let fresh = order
-                .iter()
-                .find_map(|order| order.ends.get(&adopted.link)?.up);
-            let key = match adopted.lanes {
-                AdoptedLanes::Keep => standing.expect("what is to be kept stands"),
-                AdoptedLanes::Use(round) => fresh
-                    .filter(|key| key.2 == round)
-                    .expect("what is to be used is up"),
-            };
-            (adopted.link, key)
+    fn go_on_with_move(&mut self, no: SeatNo) -> bool {
+        let moving = self.seats[no].plane.moving.as_ref();
+        let Some(moving) = moving.filter(|moving| !moving.ended) else {
+            return false;
         };
-        plane.links = links.iter().map(choose).collect();
-        plane.topology = topology;
-        let kept = plane.all_links();
-        self.drop_links(no, had.difference(&kept).copied());
-    }
-
-    /// This end gives lanes up; the other end sees them close.
-    fn drop_links(&mut self, no: SeatNo, links: impl Iterator<Item = LinkKey>) {
-        for key in links.collect::<Vec<_>>() {
-            let other = if key.0 == no { key.1 } else { key.0 };
-            if !self.fabric.is_broken(&key) {
-                self.fabric.links.entry(key).or_default().broken = true;
-                self.notice_break(other, key);
+        match &moving.plan.role {
+            SyncRole::Request { from, .. } => {
+                let (round, holder) = (moving.plan.round, from.map(|order| self.named(order.with)));
+                holder.is_some_and(|holder| self.fetch_from(no, holder, round))
+            }
+            SyncRole::Distribute { to } => {
+                let is_served = moving.is_served();
+                let mut askers = to.iter().map(|order| order.with);
+                let stranger = askers.find(|asker| self.cannot_fetch(no, self.named(*asker)));
+                let ends = is_served || stranger.is_some();
+                if ends {
+                    self.end_move(no, is_served, stranger);
+                }
+                ends
             }
         }
     }
 
-    fn notice_break(&mut self, no: SeatNo, key: LinkKey) {
-        if let Some(link) = self.seats[no].plane.link_of(key) {
-            let built = key.2;
-            self.seats[no]
-                .inbox
-                .push_back(PeerInput::LinkBroke { link, built });
+    fn fetch_from(&mut self, no: SeatNo, holder: SeatNo, round: Round) -> bool {
+        if self.is_out(holder) || self.cannot_fetch(no, holder) {
+            self.end_move(no, false, None);
+            return true;
         }
+        let serving = self.seats[holder].plane.moving.as_ref();
+        let is_told = serving.is_some_and(|serving| serving.plan.round == round);
+        if is_told {
+            assert!(self.fetch(no, holder), "the holder has what was promised");
+        }
+        is_told
     }
 
-    /// The lanes on which a process sends around its ring. `None`: there are none.
-    pub(super) fn lanes_to_next(&self, no: SeatNo) -> Option<LinkKey> {
-        let plane = &self.seats[no].plane;
-        let next = plane.ring().next_of(self.seats[no].id?)?;
-        plane.links.get(&LinkId::to(next)).copied()
+    fn measure_any(&mut self, no: SeatNo) -> bool {
+        let has_to = self.seats[no].plane.probing.is_some();
+        self.measure(no, !self.faults.cannot_measure.contains(&no));
+        has_to
     }
 
-    /// The lanes on which it receives there.
-    pub(super) fn lanes_from_previous(&self, no: SeatNo) -> Option<LinkKey> {
-        let plane = &self.seats[no].plane;
-        let previous = plane.ring().previous_of(self.seats[no].id?)?;
-        plane.links.get(&LinkId::from(previous)).copied()
+    /// The process of this name, which an order speaks of.
+    fn named(&self, peer: PeerId) -> SeatNo {
+        let no = self.seat_with(peer);
+        no.expect("orders name peers of the run")
+    }
+
+    fn is_blocked(&self, one: SeatNo, other: SeatNo) -> bool {
+        let pair = (one.min(other), one.max(other));
+        self.faults.blocked.contains(&pair)
+    }
+
+    /// Whichever end of such a pair notices first says so.
+    fn cannot_fetch(&self, one: SeatNo, other: SeatNo) -> bool {
+        let pair = (one.min(other), one.max(other));
+        self.is_blocked(one, other) || self.faults.untransferable.contains(&pair)
+    }
+
+    fn is_out(&self, no: SeatNo) -> bool {
+        !self.seats[no].alive || self.peer(no).view().ended().is_some()
+    }
+
+    /// All lanes of a process end.
+    pub(super) fn drop_plane(&mut self, no: SeatNo) {
+        let lanes = self.seats[no].plane.drop_all();
+        self.drop_lanes(no, &lanes);
+    }
+
+    // What a story says and asks.
+
+    /// The lanes on which a process sends around its ring.
+    fn lanes_to_next(&mut self, no: SeatNo) -> Option<&mut Lanes> {
+        let seat = &mut self.seats[no];
+        let next = seat.plane.topology.ring.next_of(seat.id?)?;
+        let mut standing = seat.plane.standing.iter_mut();
+        standing.find(|lanes| lanes.link == LinkId::to(next))
     }
 
     /// Who is next on the ring of a process that is on one.
     pub(crate) fn next_of(&self, no: SeatNo) -> SeatNo {
-        self.lanes_to_next(no).expect("it is on a ring").1
+        let next = self.seats[no].plane.topology.ring.next_of(self.id(no));
+        self.named(next.expect("it is on a ring"))
     }
 
     /// A lane of the link to the next on the ring ends between two living peers; the first `kept` frames on
     /// their way still arrive.
     pub(crate) fn break_link(&mut self, from: SeatNo, kept: usize) {
-        let Some(key) = self.lanes_to_next(from) else {
+        let Some(lanes) = self.lanes_to_next(from).filter(|lanes| !lanes.cut) else {
             return;
         };
-        let link = self.fabric.links.entry(key).or_default();
-        if !std::mem::replace(&mut link.broken, true) {
-            link.frames.truncate(kept);
-            self.notice_break(key.0, key);
-            self.notice_break(key.1, key);
+        lanes.cut = true;
+        let lanes = lanes.clone();
+        let (to, theirs) = (
+            self.named(lanes.link.with),
+            other_end(lanes.link, self.id(from)),
+        );
+        let ends = self.seats[to].plane.lanes_mut(theirs);
+        for end in ends.filter(|end| end.built == lanes.built) {
+            end.frames.truncate(kept);
+        }
+        self.drop_lanes(from, &[lanes]);
+    }
+
+    /// A process will not notice which of its lanes have ended.
+    pub(crate) fn misses_what_broke(&mut self, no: SeatNo) {
+        for lanes in &mut self.seats[no].plane.standing {
+            lanes.noticed |= lanes.cut;
         }
     }
 
-    /// All lanes of a process end.
-    pub(super) fn fabric_drop(&mut self, no: SeatNo) {
-        let links = self.seats[no].plane.all_links();
-        self.drop_links(no, links.into_iter());
-        let plane = &mut self.seats[no].plane;
-        (plane.links, plane.order) = (BTreeMap::new(), None);
-        plane.rings.clear();
-        plane.moving = None;
-        plane.probing = None;
-    }
-
-    fn measure(&mut self, no: SeatNo) -> bool {
-        let Some((round, probes)) = self.seats[no].plane.probing.take() else {
-            return false;
-        };
-        let ok = !self.fabric.cannot_measure.contains(&no);
-        for order in probes.iter().filter(|order| ok && order.dial.is_some()) {
-            let other = self
-                .seat_with(order.with)
-                .expect("orders name peers of the run");
-            if !self.fabric.is_blocked(no, other) && !self.is_out(other) {
-                // Anything that makes one order better than another.
-                let kbit_per_s = 1000 + (no * 7 + other * 13) as u64 % 17;
-                let to = order.with;
-                self.seats[no].inbox.push_back(PeerInput::Measured {
-                    round,
-                    to,
-                    kbit_per_s,
-                });
-            }
+    /// The holder that a process was told to fetch from, until that is concluded.
+    pub(crate) fn fetches_from(&self, no: SeatNo) -> Option<SeatNo> {
+        match &self.seats[no].plane.moving.as_ref()?.plan.role {
+            SyncRole::Request { from, .. } => self.seat_with(from.as_ref()?.with),
+            SyncRole::Distribute { .. } => None,
         }
-        self.seats[no]
-            .inbox
-            .push_back(PeerInput::ProbesEnded { round, ok });
-        true
     }
 }

@@ -96,12 +96,25 @@ impl Reference {
         if again || 2 * lacking <= all {
             self.is_kicked(peer, Misdeed::Stalled);
         } else if is_moving {
+            self.transfers_take_too_long(id);
             self.conclude_sync(id, Err(SyncFailure::TimedOut));
         } else if held_up.is_empty() {
             self.conclude_search(false);
         } else {
             for (tag, _) in held_up {
                 self.abort(id, tag, AbortCause::TimedOut);
+            }
+        }
+    }
+
+    /// Who has not fetched in time has failed with its holder.
+    fn transfers_take_too_long(&mut self, id: GroupId) {
+        let group = self.groups.get_mut(&id).unwrap();
+        if let Some(moving) = &group.moving {
+            let sources = moving.sources.iter();
+            let late = sources.filter(|(requester, _)| moving.lacking.contains(requester));
+            for (requester, holder) in late {
+                group.mishaps.happens(*requester, *holder);
             }
         }
     }

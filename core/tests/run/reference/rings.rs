@@ -151,7 +151,8 @@ impl Reference {
                 false => (edge, group.edges[&edge]),
             };
             group.edges = ring.edges().map(lanes).collect();
-            group.broken = &ring.edges().collect() & &group.broken;
+            let kept: BTreeSet<RingEdge> = ring.edges().collect();
+            group.broken = &kept & &group.broken;
             group.broken = &group.broken - &wiring.edges;
             (group.ring, group.epoch) = (ring, self.epoch);
         }

@@ -211,8 +211,9 @@ impl Seen {
             "who asks is served by whom it asks"
         );
         let lacking = fetched.iter().filter(|(_, entries)| !entries.is_empty());
+        let lacking: BTreeSet<&PeerId> = lacking.map(|(peer, _)| peer).collect();
         let asking = asked.iter().map(|(_, peer, _)| peer);
-        assert!(lacking.map(|(peer, _)| peer).collect::<BTreeSet<_>>() == asking.collect());
+        assert_eq!(lacking, asking.collect(), "{fetched:?} {:?}", self.plans);
     }
 }
 

@@ -1,25 +1,22 @@
-//! One peer of a recorded run, as a bystander has it.
+//! One process, as a bystander has it.
 
 use std::collections::BTreeMap;
 
 use pccl_core::id::{CallId, ContentHash, EntryIndex, GroupId, PeerId, Round, Seq, Tag};
-use pccl_core::log::Machine;
 use pccl_core::messages::{CollectiveRefusal, RingOutcome, ToMaster, ToPeer};
 use pccl_core::peer::{
-    AdoptedLanes, Answer, Call, CallError, Peer, PeerInput, PeerOutput, PeerPhase,
+    Answer, CallError, Kind, Peer, PeerConfig, PeerInput, PeerOutput, PeerPhase,
 };
 use pccl_core::shared_state::{EntryInfo, SyncPlan, SyncRole, SyncStrategy};
 use pccl_core::topology::{LinkId, Topology};
 
-use super::log::Logged;
 use crate::contents::Compared;
 use crate::run::is_vote;
-use crate::watch::Standing;
+use crate::watch::{Standing, chosen};
 
 /// A peer, and what can be seen of what its driver does.
+#[derive(Clone)]
 pub(super) struct Seat {
-    /// Which connection of the master is its.
-    pub(super) visit: usize,
     pub(super) id: Option<PeerId>,
     pub(super) group: GroupId,
     pub(super) peer: Peer,
@@ -30,9 +27,9 @@ pub(super) struct Seat {
     pub(super) has_voted: bool,
     pub(super) took_back: bool,
     /// In the order of their names.
-    standing: Vec<Standing>,
+    pub(super) standing: Vec<Standing>,
     /// Links that are being connected.
-    ordered: Vec<Standing>,
+    pub(super) ordered: Vec<Standing>,
     /// Rings that run, and those whose result is whole and waits for its verdict.
     rings: BTreeMap<Tag, (Seq, bool)>,
     moving: Option<SyncPlan>,
@@ -40,28 +37,16 @@ pub(super) struct Seat {
     entries: Vec<EntryInfo>,
     /// The calls that wait for an answer.
     open: BTreeMap<CallId, Kind>,
-    records_left: usize,
-    is_out: bool,
-}
-
-/// A kind of call.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Connect,
-    Update,
-    Query,
-    Optimize,
-    Sync,
-    Collective(Tag),
+    /// It has closed, or nothing more is heard of it.
+    pub(super) is_out: bool,
 }
 
 impl Seat {
-    pub(super) fn new(log: &Logged<Peer>, visit: usize) -> Self {
+    pub(super) fn new(config: PeerConfig) -> Self {
         Self {
-            visit,
             id: None,
-            group: log.config.group,
-            peer: Peer::begin(log.config.clone()),
+            group: config.group,
+            peer: Peer::new(config),
             topology: Topology::default(),
             strategy: None,
             restarts: false,
@@ -74,14 +59,13 @@ impl Seat {
             is_probing: false,
             entries: Vec::new(),
             open: BTreeMap::new(),
-            records_left: log.records.len(),
             is_out: false,
         }
     }
 
-    /// Whether it says anything more: one of which nothing more is known counts as gone.
+    /// Whether it says anything more.
     pub(super) fn runs(&self) -> bool {
-        self.records_left > 0 && !self.is_out
+        !self.is_out
     }
 
     pub(super) fn is_connected(&self) -> bool {
@@ -89,10 +73,6 @@ impl Seat {
             self.peer.view().phase(),
             PeerPhase::Unconnected | PeerPhase::Gone
         )
-    }
-
-    pub(super) fn standing(&self) -> &[Standing] {
-        &self.standing
     }
 
     pub(super) fn performs(&self, seq: Seq) -> bool {
@@ -118,22 +98,14 @@ impl Seat {
     }
 
     pub(super) fn waits_for(&self, call: CallId, answer: &Answer) -> bool {
-        let kind = match answer {
-            Answer::Connected(_) => Kind::Connect,
-            Answer::TopologyUpdated(_) => Kind::Update,
-            Answer::TopologyOptimized(_) => Kind::Optimize,
-            Answer::Synchronized(_) => Kind::Sync,
-            Answer::PeersPending(_) => Kind::Query,
-            Answer::CollectiveEnded { tag, .. } => Kind::Collective(*tag),
-        };
-        self.open.get(&call) == Some(&kind)
+        self.open.get(&call) == Some(&answer.kind())
     }
 
     /// Something happens to it.
     pub(super) fn notes_input(&mut self, input: &PeerInput) {
         match input {
             PeerInput::Call { call, what } => {
-                self.open.insert(*call, kind_of(what));
+                self.open.insert(*call, what.kind());
             }
             PeerInput::GiveUp { call } => self.gives_up(*call),
             PeerInput::LinkBroke { link, built } => self.loses(*link, *built),
@@ -152,7 +124,6 @@ impl Seat {
 
     /// It has dealt with what happened.
     pub(super) fn notes_end_of(&mut self, input: &PeerInput) {
-        self.records_left = self.records_left.saturating_sub(1);
         if let PeerInput::Message(ToPeer::CollectiveRefused { reason, .. }) = input
             && *reason == CollectiveRefusal::Withdrawn
         {
@@ -193,17 +164,7 @@ impl Seat {
             PeerOutput::AdoptRing { topology, links } => {
                 let fresh = std::mem::take(&mut self.ordered);
                 let before = std::mem::take(&mut self.standing);
-                let chosen = links.iter().filter_map(|adopted| {
-                    let is_it = |lanes: &&Standing| lanes.link == adopted.link;
-                    match adopted.lanes {
-                        AdoptedLanes::Keep => before.iter().find(is_it).copied(),
-                        AdoptedLanes::Use(round) => {
-                            let fresh = fresh.iter().find(is_it).copied();
-                            fresh.filter(|lanes| lanes.built == round)
-                        }
-                    }
-                });
-                self.standing = chosen.collect();
+                self.standing = chosen(links, &before, &fresh);
                 self.topology = topology.clone();
             }
             PeerOutput::RunRing { tag, seq, .. } => {
@@ -240,12 +201,12 @@ impl Seat {
     }
 
     fn answers(&mut self, answer: &Answer) {
+        // Where the call was a mistake, what goes on goes on.
+        if matches!(answer.error(), Some(CallError::Usage(_))) {
+            return;
+        }
         match answer {
-            Answer::CollectiveEnded { tag, result } => {
-                if !matches!(result, Err(CallError::Usage(_))) {
-                    self.rings.remove(tag);
-                }
-            }
+            Answer::CollectiveEnded { tag, .. } => drop(self.rings.remove(tag)),
             Answer::Synchronized(_) => self.moving = None,
             Answer::TopologyOptimized(_) => self.is_probing = false,
             Answer::Connected(_) | Answer::TopologyUpdated(_) | Answer::PeersPending(_) => {}
@@ -264,16 +225,5 @@ impl Seat {
                 }
             }
         }
-    }
-}
-
-fn kind_of(call: &Call) -> Kind {
-    match call {
-        Call::Connect => Kind::Connect,
-        Call::UpdateTopology => Kind::Update,
-        Call::ArePeersPending => Kind::Query,
-        Call::OptimizeTopology => Kind::Optimize,
-        Call::SyncSharedState(_) => Kind::Sync,
-        Call::Initiate { tag, .. } => Kind::Collective(*tag),
     }
 }
