@@ -534,4 +534,6 @@ mutants! {
     ResultsNeverTold = "results-never-told",
     /// The results that other ranks tell are added, not copied: contributions count twice.
     ResultAddedAgain = "result-added-again",
+    /// What travels in rounds is added again where its result arrives: contributions count twice.
+    RoundsAddResultsAgain = "rounds-add-results-again",
 }

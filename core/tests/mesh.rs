@@ -6,9 +6,9 @@ use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::id::{ConnId, Epoch, GroupId, PeerId, ProtocolVersion, Round, Tag};
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
 use pccl_core::messages::{Hello, ToMaster, ToPeer};
-use pccl_core::plan::{Algorithm, Reach};
+use pccl_core::plan::{Algorithm, Pattern};
 use pccl_core::topology::{BrokenLinks, LaneFailure, Layout, LinkId, LinkOrder, Way};
-use pccl_core::wire::DIRECT_WITHIN_MACHINE_MAX;
+use pccl_core::wire::{CIRCULANT_BUFFER_MAX, DIRECT_WITHIN_MACHINE_MAX};
 
 /// Lanes that peers wish for.
 const LANES: u16 = 4;
@@ -196,7 +196,7 @@ fn a_small_group_has_a_mesh_of_single_lanes_around_its_ring() {
 #[test]
 fn what_small_large_and_middle_sized_collectives_take_is_the_same_for_all() {
     for (bytes, algorithm) in [
-        (100, Algorithm::Whole(Reach::Mesh)),
+        (100, Algorithm::Whole(Pattern::Mesh)),
         (MIDDLE, Algorithm::Direct),
         (10 * MIDDLE, Algorithm::Ring),
     ] {
@@ -218,6 +218,29 @@ fn peers_of_one_machine_send_around_their_ring_what_others_exchange_directly() {
 
     let mut two_machines = Desk::on([7, 7, 8], MasterConfig::default());
     assert_eq!(two_machines.reduce(within + 1), directly);
+}
+
+#[test]
+fn four_peers_of_one_machine_take_rounds_where_four_machines_exchange_directly() {
+    for (bytes, within, between) in [
+        (
+            100,
+            Algorithm::Whole(Pattern::Circulant),
+            Algorithm::Whole(Pattern::Mesh),
+        ),
+        (
+            CIRCULANT_BUFFER_MAX,
+            Algorithm::Circulant,
+            Algorithm::Direct,
+        ),
+        (CIRCULANT_BUFFER_MAX + 1, Algorithm::Ring, Algorithm::Direct),
+    ] {
+        let mut one_machine = Desk::on([7; 4], MasterConfig::default());
+        assert_eq!(one_machine.reduce(bytes), Some(within));
+
+        let mut four_machines = Desk::on([6, 7, 8, 9], MasterConfig::default());
+        assert_eq!(four_machines.reduce(bytes), Some(between));
+    }
 }
 
 #[test]

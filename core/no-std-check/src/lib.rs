@@ -16,7 +16,7 @@ use core::panic::PanicInfo;
 use pccl_core::element::ElementType;
 use pccl_core::id::{PeerId, Round};
 use pccl_core::messages::ToMaster;
-use pccl_core::plan::{self, Algorithm, Plan, Reach};
+use pccl_core::plan::{self, Algorithm, Plan, Pattern};
 use pccl_core::ticket::TicketMint;
 use pccl_core::timers::TimerQueue;
 use pccl_core::wire::{ControlReader, Preamble, encode_control};
@@ -72,8 +72,9 @@ pub fn everything() -> usize {
     };
 
     flows(Algorithm::Ring)
-        + flows(Algorithm::Whole(Reach::Mesh))
+        + flows(Algorithm::Whole(Pattern::Mesh))
         + flows(Algorithm::Direct)
+        + flows(Algorithm::Circulant)
         + usize::from(encoded.is_ok())
         + usize::from(decoded.is_ok())
         + usize::from(replayed.is_ok())

@@ -14,10 +14,9 @@ use super::{Master, Out, send};
 use crate::element::CollectiveSpec;
 use crate::id::{Epoch, GroupId, PeerId, Seq, Tag};
 use crate::messages::{AbortCause, CollectiveRefusal, Misdeed, RingOutcome, ToPeer, Verdict};
-use crate::plan::{Algorithm, Reach};
+use crate::plan::{Algorithm, Paths};
 use crate::states::{CollectiveEvent, ConnectionState, Event, next_collective_state};
 use crate::topology::BrokenLinks;
-use crate::wire::DIRECT_WITHIN_MACHINE_MAX;
 
 impl Master {
     pub(super) fn vote_to_initiate(
@@ -132,7 +131,7 @@ impl Master {
         let seq = self.next_seq;
         self.next_seq = seq.next();
         let bytes = spec.count.saturating_mul(spec.element.size() as u64);
-        let Some(reach) = self.worthwhile_reach(group, bytes) else {
+        let Some(paths) = self.paths(group) else {
             return;
         };
         let Some(record) = self.group_mut(group) else {
@@ -140,7 +139,7 @@ impl Master {
         };
         let contributors = record.ring.0.clone();
         let world = u32::try_from(contributors.len()).unwrap_or(u32::MAX);
-        let algorithm = Algorithm::of(&spec, world, reach);
+        let algorithm = Algorithm::of(&spec, world, paths);
         let running = Collective::Running {
             seq,
             bytes,
@@ -159,19 +158,16 @@ impl Master {
         }
     }
 
-    /// Which of its links a group should use for so many bytes. Where all members have one address, a step costs
-    /// next to nothing and a mesh only spreads the bytes over more memory.
-    fn worthwhile_reach(&self, group: GroupId, bytes: u64) -> Option<Reach> {
+    /// The paths between the members of a group.
+    fn paths(&self, group: GroupId) -> Option<Paths> {
         let record = self.groups.get(&group)?;
         let address = |peer: &PeerId| self.peers.get(peer).map(|peer| peer.address.ip());
         let mut addresses = record.ring.0.iter().map(address);
         let first = addresses.next()?;
-        let is_one_machine = addresses.all(|address| address == first);
-        let goes_around = is_one_machine && bytes > DIRECT_WITHIN_MACHINE_MAX;
-        Some(if goes_around {
-            Reach::Ring
-        } else {
-            record.reach()
+        Some(Paths {
+            reach: record.reach(),
+            within_machine: addresses.all(|address| address == first),
+            rounds_from: u32::from(self.config.rounds_from),
         })
     }
 

@@ -204,6 +204,9 @@ pub struct MasterConfig {
     /// its small and middle-sized collectives are exchanged directly. At most one lane per link that is not of
     /// the ring. 0: rings only. Default: 8.
     pub mesh_max: u16,
+    /// From how many members on a group whose members have one address sends small buffers in rounds, over its mesh. In
+    /// smaller ones rounds save no message. Default: 4.
+    pub rounds_from: u16,
     /// Mints the tickets. Its key must be 128 random bits.
     pub tickets: TicketMint,
 }
@@ -236,6 +239,7 @@ impl Default for MasterConfig {
             transfer_attempts_max: 3,
             solver: Duration::from_secs(300),
             mesh_max: 8,
+            rounds_from: 4,
             tickets: TicketMint { key: [0; 16] },
         }
     }

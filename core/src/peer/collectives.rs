@@ -7,7 +7,7 @@ use super::{Out, Step, send};
 use crate::element::CollectiveSpec;
 use crate::id::{Seq, Tag};
 use crate::messages::{AbortCause, CollectiveRefusal, RingOutcome, ToMaster, Verdict};
-use crate::plan::{Algorithm, Reach};
+use crate::plan::{Algorithm, Paths, Reach};
 use crate::states::CollectiveCommunicationState as State;
 
 /// One tag in use, and whose it is.
@@ -148,7 +148,17 @@ impl Accepted {
             Reach::Ring => true,
             Reach::Mesh => self.wiring.reach(&self.topology.ring) == Reach::Mesh,
         };
-        is_reached && algorithm == Algorithm::of(spec, world, algorithm.reach())
+        // Whether all members have one address, and how many are enough for rounds then, only the master knows.
+        let known = [(false, u32::MAX), (true, u32::MAX), (true, 0)];
+        let is_chosen = known.map(|(within_machine, rounds_from)| {
+            let paths = Paths {
+                reach: algorithm.reach(),
+                within_machine,
+                rounds_from,
+            };
+            algorithm == Algorithm::of(spec, world, paths)
+        });
+        is_reached && is_chosen.contains(&true)
     }
 
     /// The data plane is done. Where the execution was ended meanwhile, that is no news.

@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use super::{Action, After, Plan, back, chunk_range};
+use super::{Action, After, Kept, Plan, Targets, back, chunk_range};
 
 pub(super) fn steps(plan: Plan) -> u32 {
     let others = plan.others();
@@ -14,15 +14,16 @@ pub(super) fn part(plan: Plan, stripe: &Range<u64>, rank: u32) -> Range<u64> {
     chunk_range(stripe, plan.world, rank)
 }
 
-/// The contributions that this rank combines, and when its own one is added.
-pub(super) fn kept(plan: Plan, stripe: &Range<u64>) -> (Range<u64>, u32) {
-    let own_turn = rule!(plan.rank; DirectAddedAsTheyArrive => 0);
-    (part(plan, stripe, plan.rank), own_turn)
-}
-
-/// How many ranks are told the result.
-pub(super) fn told(plan: Plan) -> u32 {
-    rule!(plan.others(); ResultsNeverTold => 0)
+/// The contributions that this rank combines.
+pub(super) fn kept(plan: Plan, stripe: &Range<u64>) -> Kept {
+    let others = Targets::all_others(plan.world, plan.rank, plan.others());
+    Kept {
+        range: part(plan, stripe, plan.rank),
+        terms: plan.world,
+        own_turn: rule!(plan.rank; DirectAddedAsTheyArrive => 0),
+        is_result: true,
+        told: rule!(others; ResultsNeverTold => Targets::NONE),
+    }
 }
 
 /// In both halves the other ranks come in the same order, the previous one first.
@@ -36,7 +37,7 @@ pub(super) fn arrival(plan: Plan, stripe: &Range<u64>, step: u32) -> (Range<u64>
     if step < plan.others() {
         let turn = rule!(sender; DirectAddedAsTheyArrive => step.saturating_add(1));
         let range = part(plan, stripe, plan.rank);
-        return (range, Action::Keep { turn }, After::Nothing);
+        return (range, Action::Keep { sum: 0, turn }, After::Nothing);
     }
     let action = rule!(Action::Copy; ResultAddedAgain => Action::Finish);
     // Contributions go to the next rank first.

@@ -1,7 +1,7 @@
 //! Plans, executed by all ranks over symbols: what is computed is not numbers but lists of contributors, in
 //! the order in which they were added.
 
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -10,17 +10,25 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
-use crate::wire::{DIRECT_BUFFER_MAX, WHOLE_BUFFER_MAX};
+use crate::wire::{
+    CIRCULANT_BUFFER_MAX, DIRECT_BUFFER_MAX, DIRECT_WITHIN_MACHINE_MAX, FRAME_PAYLOAD_MAX,
+    WHOLE_BUFFER_MAX,
+};
 
 mod cut;
 
-const WHOLE: Algorithm = Algorithm::Whole(Reach::Ring);
+const WHOLE: Algorithm = Algorithm::Whole(Pattern::Ring);
 
-const ALGORITHMS: [Algorithm; 4] = [
+const GATHERED: Algorithm = Algorithm::Whole(Pattern::Circulant);
+
+/// The first two go around a ring, the last two in rounds.
+const ALGORITHMS: [Algorithm; 6] = [
     Algorithm::Ring,
     WHOLE,
-    Algorithm::Whole(Reach::Mesh),
+    Algorithm::Whole(Pattern::Mesh),
     Algorithm::Direct,
+    GATHERED,
+    Algorithm::Circulant,
 ];
 
 /// Whose contributions an element holds, first added first.
@@ -29,8 +37,8 @@ type Sum = Vec<u32>;
 /// What one rank holds of each element of a stripe.
 struct Rank {
     plan: Plan,
-    /// Sums of [`Action::Keep`], by turn.
-    kept: Vec<Option<Sum>>,
+    /// The terms of each sum that is kept, by turn.
+    kept: Vec<Vec<Option<Sum>>>,
     /// Of the elements of the stripe.
     result: Vec<Option<Sum>>,
     stripe: Range<u64>,
@@ -54,7 +62,7 @@ impl Rank {
         let plan = Plan::new(algorithm, world, rank).unwrap();
         Self {
             plan,
-            kept: vec![None; world as usize],
+            kept: Vec::new(),
             result: vec![None; indices(stripe).len()],
             stripe: stripe.clone(),
             arrived: vec![false; plan.steps() as usize],
@@ -62,8 +70,10 @@ impl Rank {
     }
 
     fn contribute(&mut self) -> Vec<Sent> {
-        if let Some(kept) = self.plan.kept(&self.stripe) {
-            self.kept[kept.own_turn as usize] = Some(vec![self.plan.rank]);
+        for kept in self.plan.kept(&self.stripe) {
+            let mut terms = vec![None; kept.terms as usize];
+            terms[kept.own_turn as usize] = Some(vec![self.plan.rank]);
+            self.kept.push(terms);
         }
         let own = self.plan.contributions(&self.stripe);
         let sent = own.map(|own| Sent {
@@ -89,6 +99,12 @@ impl Rank {
             After::Arrival(step) => {
                 prop_assert!(self.arrived[step as usize], "what it overwrites is needed");
             }
+            After::Sum(number) => {
+                let kept = self.plan.kept(&self.stripe).nth(number as usize);
+                prop_assert_eq!(kept.map(|kept| kept.range), Some(flow.range.clone()));
+                let is_added = self.kept[number as usize].is_empty();
+                prop_assert!(is_added, "what it overwrites is needed");
+            }
         }
         let before = core::mem::replace(&mut self.arrived[flow.step as usize], true);
         prop_assert!(!before, "arrived twice");
@@ -103,28 +119,32 @@ impl Rank {
         let onward = flow.onward.map(|to| Sent {
             from: self.plan.rank,
             to,
-            elements: flow.range,
+            elements: flow.range.clone(),
             content: content.clone(),
         });
-        let mut leaving: Vec<Sent> = onward.into_iter().collect();
-        if let Action::Keep { turn } = flow.action {
-            let contributor = content.first().cloned().unwrap_or_default();
-            prop_assert_eq!(self.kept[turn as usize].replace(contributor), None);
-            leaving.extend(self.combine()?);
+        let mut leaving: Vec<Sent> = onward.collect();
+        if let Action::Keep { sum, turn } = flow.action {
+            let term = content.first().cloned().unwrap_or_default();
+            let place = &mut self.kept[sum as usize][turn as usize];
+            prop_assert_eq!(place.replace(term), None);
+            leaving.extend(self.combine(sum)?);
         }
         Ok(leaving)
     }
 
-    /// Adds what is kept, if all of it is here, and tells the result.
-    fn combine(&mut self) -> Result<Vec<Sent>, TestCaseError> {
-        let kept = self.plan.kept(&self.stripe);
-        let all: Option<Vec<Sum>> = self.kept.iter().cloned().collect();
-        let (Some(kept), Some(all)) = (kept, all) else {
+    /// Adds what is kept for a sum, if all of it is here, and sends it where it goes.
+    fn combine(&mut self, number: u32) -> Result<Vec<Sent>, TestCaseError> {
+        let kept = self.plan.kept(&self.stripe).nth(number as usize).unwrap();
+        let terms = &mut self.kept[number as usize];
+        let Some(all) = terms.iter().cloned().collect::<Option<Vec<Sum>>>() else {
             return Ok(Vec::new());
         };
+        *terms = Vec::new();
         let content = vec![all.concat(); indices(&kept.range).len()];
-        self.write(&kept.range, &content)?;
-        let told = self.plan.told().map(|to| Sent {
+        if kept.is_result {
+            self.write(&kept.range, &content)?;
+        }
+        let told = kept.told.map(|to| Sent {
             from: self.plan.rank,
             to,
             elements: kept.range.clone(),
@@ -191,7 +211,7 @@ fn simulate(
 }
 
 /// Every rank ends with every contribution once in each element, added in the same order everywhere; in that
-/// of the ranks, unless they go around a ring in chunks.
+/// of the ranks, unless sums travel.
 fn is_an_all_reduce(
     algorithm: Algorithm,
     world: u32,
@@ -207,7 +227,7 @@ fn is_an_all_reduce(
         prop_assert_eq!(result, &results[0], "another order of additions");
         for sum in result {
             let mut sorted = sum.clone();
-            if algorithm == Algorithm::Ring {
+            if matches!(algorithm, Algorithm::Ring | Algorithm::Circulant) {
                 sorted.sort_unstable();
             }
             prop_assert_eq!(&sorted, &everybody);
@@ -241,8 +261,8 @@ fn more_peers_than_elements_still_reduce() {
 fn buffers_that_travel_whole_are_added_in_the_order_of_the_ranks() {
     let order: Vec<u32> = (0..5).collect();
 
-    for reach in [Reach::Ring, Reach::Mesh] {
-        let results = simulate(Algorithm::Whole(reach), 5, &(0..1), false).unwrap();
+    for pattern in [Pattern::Ring, Pattern::Mesh, Pattern::Circulant] {
+        let results = simulate(Algorithm::Whole(pattern), 5, &(0..1), false).unwrap();
 
         assert_eq!(results, vec![vec![order.clone()]; 5]);
     }
@@ -254,7 +274,6 @@ fn a_peer_alone_has_nothing_to_do_and_who_does_not_exist_no_plan() {
         let alone = Plan::new(algorithm, 1, 0).unwrap();
         assert_eq!(alone.steps(), 0);
         assert_eq!(alone.contributions(&(0..10)).count(), 0);
-        assert_eq!(alone.told().count(), 0);
         assert_eq!(Plan::new(algorithm, 0, 0), None);
         assert_eq!(Plan::new(algorithm, 3, 3), None);
         assert_eq!(
@@ -262,6 +281,21 @@ fn a_peer_alone_has_nothing_to_do_and_who_does_not_exist_no_plan() {
             None
         );
     }
+}
+
+/// All that a rank sends: where it goes, and which elements it is of.
+fn sends(
+    algorithm: Algorithm,
+    (world, rank): (u32, u32),
+    stripe: &Range<u64>,
+) -> Vec<(Target, Range<u64>)> {
+    let plan = Plan::new(algorithm, world, rank).unwrap();
+    let own = plan.contributions(stripe).map(|own| (own.to, own.range));
+    let arrivals = plan.arrivals(stripe);
+    let onward = arrivals.flat_map(|flow| flow.onward.map(move |to| (to, flow.range.clone())));
+    let sums = plan.kept(stripe);
+    let sums = sums.flat_map(|kept| kept.told.map(move |to| (to, kept.range.clone())));
+    own.chain(onward).chain(sums).collect()
 }
 
 fn only_contribution(plan: Plan, stripe: &Range<u64>) -> Contribution {
@@ -278,7 +312,15 @@ fn the_ring_of_three_ranks_is_the_published_one() {
     let own = only_contribution(rank_1, &(0..7));
     let flows: Vec<_> = rank_1
         .arrivals(&(0..7))
-        .map(|flow| (flow.step, flow.range, flow.action, flow.after, flow.onward))
+        .map(|mut flow| {
+            (
+                flow.step,
+                flow.range,
+                flow.action,
+                flow.after,
+                flow.onward.next(),
+            )
+        })
         .collect();
 
     assert_eq!((own.range, own.to), (3..5, to(0)));
@@ -298,12 +340,12 @@ fn four_contributions_that_travel_whole_are_an_all_gather() {
     let rank_1 = Plan::new(WHOLE, 4, 1).unwrap();
     let flows: Vec<_> = rank_1
         .arrivals(&(0..7))
-        .map(|flow| {
+        .map(|mut flow| {
             (
                 flow.from,
                 flow.range,
                 flow.action,
-                flow.onward.map(|to| to.step),
+                flow.onward.next().map(|to| to.step),
             )
         })
         .collect();
@@ -311,28 +353,28 @@ fn four_contributions_that_travel_whole_are_an_all_gather() {
     assert_eq!(
         flows,
         [
-            (0, 0..7, Action::Keep { turn: 0 }, Some(1)),
-            (0, 0..7, Action::Keep { turn: 3 }, Some(2)),
-            (0, 0..7, Action::Keep { turn: 2 }, None),
+            (0, 0..7, Action::Keep { sum: 0, turn: 0 }, Some(1)),
+            (0, 0..7, Action::Keep { sum: 0, turn: 3 }, Some(2)),
+            (0, 0..7, Action::Keep { sum: 0, turn: 2 }, None),
         ]
     );
 }
 
 #[test]
 fn over_a_mesh_what_travels_whole_comes_from_whom_it_is_of() {
-    let rank_1 = Plan::new(Algorithm::Whole(Reach::Mesh), 4, 1).unwrap();
+    let rank_1 = Plan::new(Algorithm::Whole(Pattern::Mesh), 4, 1).unwrap();
 
     let sent: Vec<_> = rank_1.contributions(&(0..7)).collect();
     let flows = rank_1.arrivals(&(0..7));
     let flows: Vec<_> = flows
-        .map(|flow| (flow.from, flow.action, flow.onward))
+        .map(|mut flow| (flow.from, flow.action, flow.onward.next()))
         .collect();
 
     let to = |rank, step| Target { rank, step };
     assert!(sent.iter().all(|own| own.range == (0..7)));
     let sent: Vec<Target> = sent.iter().map(|own| own.to).collect();
     assert_eq!(sent, [to(2, 0), to(3, 1), to(0, 2)]);
-    let keep = |turn| Action::Keep { turn };
+    let keep = |turn| Action::Keep { sum: 0, turn };
     assert_eq!(
         flows,
         [(0, keep(0), None), (3, keep(3), None), (2, keep(2), None)]
@@ -348,21 +390,22 @@ fn three_ranks_that_exchange_directly_combine_a_part_each() {
         .contributions(&(0..7))
         .map(|own| (own.range, own.to))
         .collect();
-    let told: Vec<Target> = rank_1.told().collect();
+    let kept: Vec<Kept> = rank_1.kept(&(0..7)).collect();
     let flows: Vec<_> = rank_1
         .arrivals(&(0..7))
         .map(|flow| (flow.from, flow.range, flow.action, flow.after))
         .collect();
 
     assert_eq!(sent, [(5..7, to(2, 0)), (0..3, to(0, 1))]);
-    assert_eq!(told, [to(2, 2), to(0, 3)]);
-    let (range, own_turn) = (3..5, 1);
-    assert_eq!(rank_1.kept(&(0..7)), Some(Kept { range, own_turn }));
+    assert_eq!(kept.len(), 1);
+    assert_eq!(kept[0].told.collect::<Vec<_>>(), [to(2, 2), to(0, 3)]);
+    assert_eq!((&kept[0].range, kept[0].own_turn), (&(3..5), 1));
+    assert_eq!((kept[0].terms, kept[0].is_result), (3, true));
     assert_eq!(
         flows,
         [
-            (0, 3..5, Action::Keep { turn: 0 }, After::Nothing),
-            (2, 3..5, Action::Keep { turn: 2 }, After::Nothing),
+            (0, 3..5, Action::Keep { sum: 0, turn: 0 }, After::Nothing),
+            (2, 3..5, Action::Keep { sum: 0, turn: 2 }, After::Nothing),
             (0, 0..3, Action::Copy, After::Contribution(1)),
             (2, 5..7, Action::Copy, After::Contribution(0)),
         ]
@@ -371,17 +414,23 @@ fn three_ranks_that_exchange_directly_combine_a_part_each() {
 
 #[test]
 fn the_largest_world_overflows_nothing() {
+    // Beyond it the steps of most plans have no numbers.
+    let world = u32::MAX / 2;
     for algorithm in ALGORITHMS {
-        let last = Plan::new(algorithm, u32::MAX, u32::MAX - 1).unwrap();
+        let last = Plan::new(algorithm, world, world - 1).unwrap();
         let flow = last.arrival(&(0..u64::MAX), last.steps() - 1).unwrap();
 
-        assert!(flow.from < u32::MAX - 1);
-        assert_eq!(flow.onward, None);
-        let kept = last.kept(&(0..u64::MAX));
-        assert!(kept.is_none_or(|kept| kept.own_turn == u32::MAX - 1));
+        assert!(flow.from < world - 1);
+        assert_eq!(flow.onward.count(), 0);
+        let kept = last.kept(&(0..u64::MAX)).next();
+        assert!(kept.is_none_or(|kept| kept.own_turn < kept.terms));
         let first = last.contributions(&(0..u64::MAX)).next().unwrap();
-        assert_eq!(first.to, Target { rank: 0, step: 0 });
-        assert!(last.told().next().is_none_or(|told| told.rank == 0));
+        assert!(first.to.rank < world - 1);
+    }
+    for algorithm in ALGORITHMS {
+        let last = Plan::new(algorithm, u32::MAX, u32::MAX - 1).unwrap();
+        assert!(last.arrival(&(0..u64::MAX), last.steps() - 1).is_some());
+        assert!(last.contributions(&(0..u64::MAX)).next().is_some());
     }
 }
 
@@ -394,14 +443,36 @@ fn spec(element: ElementType, count: u64) -> CollectiveSpec {
     }
 }
 
+const fn between_machines(reach: Reach) -> Paths {
+    Paths {
+        reach,
+        within_machine: false,
+        rounds_from: 4,
+    }
+}
+
+const fn within_a_machine(reach: Reach) -> Paths {
+    Paths {
+        reach,
+        within_machine: true,
+        rounds_from: 4,
+    }
+}
+
 #[test]
 fn small_buffers_travel_whole_middle_ones_directly_and_large_ones_around_the_ring() {
-    let of = |count, world, reach| Algorithm::of(&spec(ElementType::F32, count), world, reach);
+    let of = |count, world, reach| {
+        Algorithm::of(
+            &spec(ElementType::F32, count),
+            world,
+            between_machines(reach),
+        )
+    };
     let (whole, direct) = (WHOLE_BUFFER_MAX / 4, DIRECT_BUFFER_MAX / 4);
 
-    for reach in [Reach::Ring, Reach::Mesh] {
-        assert_eq!(of(0, 3, reach), Algorithm::Whole(reach));
-        assert_eq!(of(whole, 8, reach), Algorithm::Whole(reach));
+    for (reach, pattern) in [(Reach::Ring, Pattern::Ring), (Reach::Mesh, Pattern::Mesh)] {
+        assert_eq!(of(0, 3, reach), Algorithm::Whole(pattern));
+        assert_eq!(of(whole, 8, reach), Algorithm::Whole(pattern));
         assert_eq!(of(direct + 1, 3, reach), Algorithm::Ring);
         assert_eq!(of(u64::MAX, u32::MAX, reach), Algorithm::Ring);
     }
@@ -411,18 +482,46 @@ fn small_buffers_travel_whole_middle_ones_directly_and_large_ones_around_the_rin
 }
 
 #[test]
+fn within_a_machine_four_and_more_ranks_take_rounds_where_others_exchange_directly() {
+    let of = |count, world| {
+        let paths = within_a_machine(Reach::Mesh);
+        Algorithm::of(&spec(ElementType::F32, count), world, paths)
+    };
+    let (whole, rounds) = (WHOLE_BUFFER_MAX / 4, CIRCULANT_BUFFER_MAX / 4);
+    let directly = DIRECT_WITHIN_MACHINE_MAX / 4;
+
+    assert_eq!(of(whole, 3), Algorithm::Whole(Pattern::Mesh));
+    assert_eq!(of(directly, 3), Algorithm::Direct);
+    assert_eq!(of(directly + 1, 3), Algorithm::Ring);
+    for world in [4, 8] {
+        assert_eq!(of(whole, world), GATHERED);
+        assert_eq!(of(whole + 1, world), Algorithm::Circulant);
+        assert_eq!(of(rounds, world), Algorithm::Circulant);
+        assert_eq!(of(rounds + 1, world), Algorithm::Ring);
+    }
+    let alone = within_a_machine(Reach::Ring);
+    let around = Algorithm::of(&spec(ElementType::F32, rounds), 8, alone);
+    assert_eq!(around, Algorithm::Ring);
+}
+
+#[test]
 fn a_mesh_of_two_is_a_ring() {
     for count in [1, WHOLE_BUFFER_MAX] {
-        let of = |reach| Algorithm::of(&spec(ElementType::F32, count), 2, reach);
+        for paths in [between_machines, within_a_machine] {
+            let of = |reach| Algorithm::of(&spec(ElementType::F32, count), 2, paths(reach));
 
-        assert_eq!(of(Reach::Mesh), of(Reach::Ring));
-        assert_eq!(of(Reach::Mesh).reach(), Reach::Ring);
+            assert_eq!(of(Reach::Mesh), of(Reach::Ring));
+            assert_eq!(of(Reach::Mesh).reach(), Reach::Ring);
+        }
     }
 }
 
 #[test]
 fn what_all_ranks_contribute_fits_into_one_frame_or_does_not_travel_whole() {
-    let of = |world| Algorithm::of(&spec(ElementType::U8, WHOLE_BUFFER_MAX), world, Reach::Ring);
+    let of = |world| {
+        let paths = between_machines(Reach::Ring);
+        Algorithm::of(&spec(ElementType::U8, WHOLE_BUFFER_MAX), world, paths)
+    };
     let fit = FRAME_PAYLOAD_MAX as u64 / WHOLE_BUFFER_MAX;
 
     assert_eq!(of(fit as u32), WHOLE);
@@ -437,7 +536,10 @@ fn quantized_buffers_take_the_ring() {
             ..spec(ElementType::F32, count)
         };
 
-        assert_eq!(Algorithm::of(&quantized, 3, Reach::Mesh), Algorithm::Ring);
+        for paths in [between_machines, within_a_machine] {
+            let taken = Algorithm::of(&quantized, 4, paths(Reach::Mesh));
+            assert_eq!(taken, Algorithm::Ring);
+        }
     }
 }
 
@@ -476,46 +578,62 @@ proptest! {
     }
 
     #[test]
-    fn steps_have_no_gaps_and_what_goes_on_bears_the_next_number(
+    fn steps_have_no_gaps_and_what_goes_around_a_ring_bears_the_next_number(
         algorithm in prop::sample::select(&ALGORITHMS[..]), world in 2..=300_u32, rank in 0..300_u32
     ) {
         let plan = Plan::new(algorithm, world, rank % world).unwrap();
         let last = plan.steps() - 1;
 
-        for (at, flow) in (0..).zip(plan.arrivals(&(0..1000))) {
-            let goes_on = at < last && algorithm.reach() == Reach::Ring;
+        for (at, mut flow) in (0..).zip(plan.arrivals(&(0..1000))) {
             prop_assert_eq!(flow.step, at);
-            prop_assert_eq!(flow.onward.map(|to| to.step), goes_on.then_some(at + 1));
-            prop_assert_eq!(plan.arrival(&(0..1000), at), Some(flow));
+            prop_assert_eq!(plan.arrival(&(0..1000), at), Some(flow.clone()));
+            if algorithm.reach() == Reach::Ring {
+                let step = (at < last).then_some(at + 1);
+                prop_assert_eq!(flow.onward.next().map(|to| to.step), step);
+                prop_assert_eq!(flow.onward.next(), None);
+            }
         }
     }
 
     /// Who sends what a rank expects means that rank by it.
     #[test]
-    fn each_flow_over_a_mesh_has_one_counterpart(
-        algorithm in prop::sample::select(&ALGORITHMS[2..]), world in 2..=64_u32, rank in 0..64_u32,
+    fn each_flow_has_one_counterpart(
+        algorithm in prop::sample::select(&ALGORITHMS[..]), world in 2..=32_u32, rank in 0..32_u32,
         count in 0..10_000_u64
     ) {
         let (rank, stripe) = (rank % world, 0..count);
-        let plan = |rank| Plan::new(algorithm, world, rank).unwrap();
-        let sends = |sender: u32, to: Target| {
-            let own = plan(sender).contributions(&stripe).filter(move |own| own.to == to);
-            let own = own.map(|own| own.range);
-            let kept = plan(sender).kept(&stripe).unwrap().range;
-            let told = plan(sender).told().filter(move |told| *told == to);
-            own.chain(told.map(move |_| kept.clone())).collect::<Vec<_>>()
-        };
-        for flow in plan(rank).arrivals(&stripe) {
-            let step = flow.step;
-            prop_assert_eq!(sends(flow.from, Target { rank, step }), [flow.range]);
+        let sent: Vec<Vec<_>> = (0..world).map(|rank| sends(algorithm, (world, rank), &stripe)).collect();
+        let plan = Plan::new(algorithm, world, rank).unwrap();
+
+        for flow in plan.arrivals(&stripe) {
+            let to = Target { rank, step: flow.step };
+            let meant = sent[flow.from as usize].iter().filter(|(known, _)| *known == to);
+            let meant: Vec<_> = meant.map(|(_, range)| range.clone()).collect();
+            prop_assert_eq!(meant, [flow.range]);
         }
-        let expected = plan(rank).steps() as usize;
-        let sent = |sender: u32| {
-            let own = plan(sender).contributions(&stripe).map(|own| own.to);
-            let to_rank = own.chain(plan(sender).told()).filter(|to| to.rank == rank);
-            to_rank.count()
+        let to_rank = sent.iter().flatten().filter(|(to, _)| to.rank == rank);
+        prop_assert_eq!(to_rank.count(), plan.steps() as usize);
+    }
+
+    /// Each message of the rounds is one of 2·⌈log₂ N⌉, or of half as many where contributions are gathered.
+    #[test]
+    fn in_rounds_a_rank_sends_as_few_messages_as_there_are_rounds_and_no_byte_more_than_a_ring(
+        world in 2..=300_u32, rank in 0..300_u32, count in 0..10_000_u64
+    ) {
+        let (rank, stripe) = (rank % world, 0..count);
+        let rounds = world.next_power_of_two().ilog2() as usize;
+        let messages = |algorithm| {
+            let plan = Plan::new(algorithm, world, rank).unwrap();
+            let sent = sends(algorithm, (world, rank), &stripe);
+            let message = |(to, _): &(Target, _)| (to.rank, plan.leaves_with(to.step).unwrap());
+            sent.iter().map(message).collect::<BTreeSet<_>>().len()
         };
-        prop_assert_eq!((0..world).map(sent).sum::<usize>(), expected);
+        prop_assert_eq!(messages(GATHERED), rounds);
+        prop_assert_eq!(messages(Algorithm::Circulant), 2 * rounds);
+
+        let flows = |algorithm| sends(algorithm, (world, rank), &stripe).len();
+        prop_assert_eq!(flows(Algorithm::Circulant), flows(Algorithm::Ring));
+        prop_assert_eq!(flows(GATHERED), flows(WHOLE));
     }
 
     #[test]
@@ -525,7 +643,7 @@ proptest! {
         let (rank, stripe) = (rank % world, 0..count);
         let plan = Plan::new(Algorithm::Direct, world, rank).unwrap();
         let own: Vec<Range<u64>> = plan.contributions(&stripe).map(|own| own.range).collect();
-        let kept = plan.kept(&stripe).unwrap().range;
+        let kept = plan.kept(&stripe).next().unwrap().range;
 
         let parts = own.iter().cloned().chain([kept.clone()]);
         let mut parts: Vec<Range<u64>> = parts.collect();
@@ -565,7 +683,9 @@ proptest! {
         count in 0..20_000_u64, less in 0..20_000_u64, world in 1..=64_u32, fewer in 0..64_u32,
         element in prop::sample::select(&ElementType::ALL[..])
     ) {
-        let of = |count, world| Algorithm::of(&spec(element, count), world, Reach::Ring);
+        let of = |count, world| {
+            Algorithm::of(&spec(element, count), world, between_machines(Reach::Ring))
+        };
 
         if of(count, world) == WHOLE {
             let smaller = of(count.saturating_sub(less), world.saturating_sub(fewer).max(1));

@@ -1,25 +1,68 @@
 //! The plan of [`Algorithm::Whole`](super::Algorithm::Whole), which says what it is.
 
-use super::{Action, Plan, back};
+use core::ops::Range;
+
+use super::{Action, Algorithm, Kept, Pattern, Plan, Target, Targets, back, circulant, forth};
+
+/// From whom to whom.
+const fn pattern(plan: Plan) -> Pattern {
+    match plan.algorithm {
+        Algorithm::Whole(pattern) => pattern,
+        // Nobody asks.
+        Algorithm::Ring | Algorithm::Direct | Algorithm::Circulant => Pattern::Ring,
+    }
+}
 
 pub(super) fn steps(plan: Plan) -> u32 {
-    let others = plan.world.saturating_sub(1);
+    let others = plan.others();
     rule!(others; OneContributionMissed => others.saturating_sub(1))
+}
+
+/// How often the own contribution leaves.
+pub(super) fn contributions(plan: Plan) -> u32 {
+    match pattern(plan) {
+        Pattern::Ring => plan.others().min(1),
+        Pattern::Mesh => steps(plan),
+        Pattern::Circulant => {
+            u32::try_from(circulant::gathered_to(plan, 0).count()).unwrap_or(u32::MAX)
+        }
+    }
+}
+
+/// Where the own contribution goes.
+pub(super) fn contribution_to(plan: Plan, nth: u32) -> Target {
+    let in_turn = plan.target(nth, nth);
+    match pattern(plan) {
+        Pattern::Ring | Pattern::Mesh => in_turn,
+        Pattern::Circulant => {
+            let mut targets = circulant::gathered_to(plan, 0);
+            targets.nth(nth as usize).unwrap_or(in_turn)
+        }
+    }
 }
 
 /// Whose contribution arrives in a step.
 pub(super) fn contributor(plan: Plan, step: u32) -> u32 {
-    back(plan.world, plan.rank, step.saturating_add(1))
+    match pattern(plan) {
+        Pattern::Ring | Pattern::Mesh => back(plan.world, plan.rank, step.saturating_add(1)),
+        Pattern::Circulant => forth(plan.world, plan.rank, circulant::gathered(step)),
+    }
 }
 
 pub(super) fn action(plan: Plan, step: u32) -> Action {
     let contributor = contributor(plan, step);
     Action::Keep {
+        sum: 0,
         turn: rule!(contributor; AddedAsTheyArrive => step.saturating_add(1)),
     }
 }
 
-/// When the own contribution is added.
-pub(super) fn own_turn(plan: Plan) -> u32 {
-    rule!(plan.rank; AddedAsTheyArrive => 0)
+pub(super) fn kept(plan: Plan, stripe: &Range<u64>) -> Kept {
+    Kept {
+        range: stripe.clone(),
+        terms: plan.world,
+        own_turn: rule!(plan.rank; AddedAsTheyArrive => 0),
+        is_result: true,
+        told: Targets::NONE,
+    }
 }

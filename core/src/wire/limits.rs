@@ -51,9 +51,13 @@ pub const WHOLE_BUFFER_MAX: u64 = 32 * 1024;
 /// ring needs one link in each direction for them.
 pub const DIRECT_BUFFER_MAX: u64 = 2 * 1024 * 1024;
 
-/// The same where all members of a group have one address, which is mostly one machine. Steps are cheap there,
-/// and the bytes under way of all pairs at once leave the caches: measured with three, four and eight peers on two
-/// cores, a ring is as fast up to here, and up to 1.8 times as fast beyond it.
+/// Most bytes of a buffer that travels in rounds, within a machine: up to here a message costs more than the bytes
+/// that leave the caches because a round waits for the one before. Measured with four and eight peers on two cores.
+pub const CIRCULANT_BUFFER_MAX: u64 = 128 * 1024;
+
+/// As [`DIRECT_BUFFER_MAX`], if all members of a group have one address, which is mostly one machine, and there are too
+/// few of them for rounds. Steps are cheap there, and the bytes in flight between all pairs at once leave the caches:
+/// measured on two cores, a ring is as fast up to here, and up to 1.8 times as fast beyond it.
 pub const DIRECT_WITHIN_MACHINE_MAX: u64 = 64 * 1024;
 
 /// Most payload bytes of one data frame that a receiver accepts. A header that claims more ends the

@@ -156,14 +156,22 @@
 //! [`FRAME_PAYLOAD_MAX`]. It is one stripe, and each rank's contribution is cut into frames like a
 //! chunk. In step s, of N − 1, a rank sends what the rank s places before it has contributed, as
 //! [`Algorithm::Whole`](crate::plan::Algorithm::Whole) says. Then every rank adds all contributions, its own
-//! among them, in the order of the ranks, and divides an average by N, once. Where there are links between all
-//! ranks each sends its contribution to each other one.
+//! among them, in the order of the ranks, and divides an average by N, once. If there are links between all
+//! ranks, each sends its contribution to each other one, or they gather the contributions in rounds
+//! ([`Pattern`](crate::plan::Pattern)).
 //!
 //! With such links a buffer of up to [`DIRECT_BUFFER_MAX`] bytes that is not quantized travels directly, as
 //! [`Algorithm::Direct`](crate::plan::Algorithm::Direct) says. It is one stripe. In the steps 0 to N − 2 a rank
 //! receives the others' contributions to its chunk, in the steps N − 1 to 2N − 3 the results of theirs; from which
 //! rank in which step the plan says. It adds as far as all contributions are there, divides an average by N, and
 //! sends the result to each other rank, cut into frames like a contribution.
+//!
+//! Within a machine a buffer of up to [`CIRCULANT_BUFFER_MAX`] bytes takes rounds in place of that, as
+//! [`Algorithm::Circulant`](crate::plan::Algorithm::Circulant) says. In the steps 0 to N − 2 a rank receives sums of
+//! others' contributions to some chunks, adds each to its own elements once all that it gets of this chunk is there, and
+//! sends the sum on, or divides it, if it is the result. In the steps N − 1 to 2N − 3 it receives the results of
+//! all other chunks and passes them on. Frames that leave together
+//! ([`Plan::leaves_with`](crate::plan::Plan::leaves_with)) may be received together.
 //!
 //! A receiver may get frames of an operation of which it has not heard `Commence` yet (the sender
 //! heard it first): it leaves them on the lane until it has. Frames of an operation that is over are
@@ -309,10 +317,10 @@ pub use handshake::{
     refuse, send_reply,
 };
 pub use limits::{
-    COLLECTIVES_MAX, CONTROL_FRAME_MAX, DATA_FRAME_MAX, DEFAULT_MASTER_PORT, DIRECT_BUFFER_MAX,
-    DIRECT_WITHIN_MACHINE_MAX, FIRST_CONTROL_FRAME_MAX, FIRST_PEER_PORT, FRAME_PAYLOAD_MAX,
-    FRAME_PAYLOAD_MIN, MAX_ENTRY_NAME_BYTES, PROBE_BYTES_MAX, REFUSAL_TEXT_MAX, STATE_RANGE_MAX,
-    STATE_RANGES_MAX, STATE_REQUEST_MAX, WHOLE_BUFFER_MAX,
+    CIRCULANT_BUFFER_MAX, COLLECTIVES_MAX, CONTROL_FRAME_MAX, DATA_FRAME_MAX, DEFAULT_MASTER_PORT,
+    DIRECT_BUFFER_MAX, DIRECT_WITHIN_MACHINE_MAX, FIRST_CONTROL_FRAME_MAX, FIRST_PEER_PORT,
+    FRAME_PAYLOAD_MAX, FRAME_PAYLOAD_MIN, MAX_ENTRY_NAME_BYTES, PROBE_BYTES_MAX, REFUSAL_TEXT_MAX,
+    STATE_RANGE_MAX, STATE_RANGES_MAX, STATE_REQUEST_MAX, WHOLE_BUFFER_MAX,
 };
 pub use preamble::{MAGIC, PREAMBLE_BYTES, Preamble, PreambleError, Purpose};
 pub use reply::{REPLY_HEAD_BYTES, Reply, ReplyError, ReplyHead};

@@ -248,8 +248,9 @@ fn a_refused_collective_says_whether_the_program_or_the_moment_was_wrong() {
 
 #[test]
 fn a_master_that_orders_what_the_links_or_the_spec_do_not_allow_misbehaves() {
-    let mesh = Algorithm::Whole(Reach::Mesh);
-    for algorithm in [Algorithm::Ring, Algorithm::Direct, mesh] {
+    let mesh = Algorithm::Whole(Pattern::Mesh);
+    let in_rounds = Algorithm::Circulant;
+    for algorithm in [Algorithm::Ring, Algorithm::Direct, mesh, in_rounds] {
         let mut desk = Desk::accepted();
         desk.calls(initiate(1));
 

@@ -8,7 +8,7 @@ pub use pccl_core::element::*;
 pub use pccl_core::id::*;
 pub use pccl_core::messages::*;
 pub use pccl_core::peer::*;
-pub use pccl_core::plan::{Algorithm, Reach};
+pub use pccl_core::plan::{Algorithm, Pattern};
 pub use pccl_core::shared_state::*;
 pub use pccl_core::topology::*;
 
@@ -325,7 +325,7 @@ pub fn aborted(tag: u64, cause: AbortCause) -> PeerOutput {
 
 /// What collectives of [`spec`] take on a ring.
 pub fn algorithm() -> Algorithm {
-    Algorithm::Whole(Reach::Ring)
+    Algorithm::Whole(Pattern::Ring)
 }
 
 pub fn commence(tag: u64, seq: u64) -> ToPeer {

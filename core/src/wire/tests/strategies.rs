@@ -17,7 +17,7 @@ use crate::messages::{
     AbortCause, CallFailure, CallKind, CollectiveRefusal, Conflict, Hello, Misdeed, Refusal,
     RingOutcome, ToMaster, ToPeer, Verdict,
 };
-use crate::plan::{Algorithm, Reach};
+use crate::plan::{Algorithm, Pattern};
 use crate::shared_state::{EntryInfo, SyncFailure, SyncPlan, SyncRole, SyncStrategy, SyncVote};
 use crate::states::{ConnectionState, Event, TRANSITIONS};
 use crate::topology::{
@@ -347,9 +347,11 @@ fn algorithm() -> impl Strategy<Value = Algorithm> {
     select(
         &[
             Algorithm::Ring,
-            Algorithm::Whole(Reach::Ring),
-            Algorithm::Whole(Reach::Mesh),
+            Algorithm::Whole(Pattern::Ring),
+            Algorithm::Whole(Pattern::Mesh),
+            Algorithm::Whole(Pattern::Circulant),
             Algorithm::Direct,
+            Algorithm::Circulant,
         ][..],
     )
 }

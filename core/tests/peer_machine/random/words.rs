@@ -7,7 +7,7 @@ use pccl_core::messages::{
     ToPeer, Verdict,
 };
 use pccl_core::peer::{Call, PeerInput, PeerTimer};
-use pccl_core::plan::{Algorithm, Reach};
+use pccl_core::plan::{Algorithm, Pattern};
 use pccl_core::shared_state::{SyncFailure, SyncPlan, SyncRole};
 use pccl_core::topology::{LaneFailure, LinkId, Way};
 use proptest::prelude::*;
@@ -104,8 +104,8 @@ fn message() -> impl Strategy<Value = ToPeer> {
         peer: PeerId(1),
     };
     let algorithms = vec![
-        Algorithm::Whole(Reach::Ring),
-        Algorithm::Whole(Reach::Ring),
+        Algorithm::Whole(Pattern::Ring),
+        Algorithm::Whole(Pattern::Ring),
         Algorithm::Ring,
         Algorithm::Direct,
     ];

@@ -160,7 +160,7 @@ impl Reference {
             return NONSENSE;
         };
         // Small, and no peer of these runs has links beside those of its ring.
-        only_if(algorithm == Algorithm::Whole(Reach::Ring))?;
+        only_if(algorithm == Algorithm::Whole(Pattern::Ring))?;
         if let Some(call) = self.wanted.get(&tag).copied() {
             self.tags.insert(tag, Collective::Running(seq));
             self.out.push(PeerOutput::RunRing {

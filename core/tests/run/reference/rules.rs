@@ -7,13 +7,20 @@ use pccl_core::element::CollectiveSpec;
 use pccl_core::element::SpecField;
 use pccl_core::id::{GroupId, PeerId, Revision, Round, Seq, Tag};
 use pccl_core::messages::{AbortCause, CollectiveRefusal, Misdeed, ToPeer, Verdict};
-use pccl_core::plan::{Algorithm, Reach};
+use pccl_core::plan::{Algorithm, Paths, Reach};
 use pccl_core::shared_state::{SyncFailure, SyncPlan, SyncRole};
 
 use super::election::{Held, Outcome, content, elect, fetches, holders};
 use super::rings::Purpose;
 use super::seen::Seen;
 use super::{Moving, Peers, Reference, Running};
+
+/// The reference knows rings only.
+const RINGS: Paths = Paths {
+    reach: Reach::Ring,
+    within_machine: false,
+    rounds_from: 4,
+};
 
 impl Reference {
     pub(super) fn settle(&mut self, seen: &Seen) {
@@ -125,7 +132,7 @@ impl Reference {
         let commence = ToPeer::Commence {
             tag,
             seq,
-            algorithm: Algorithm::of(spec, world, Reach::Ring),
+            algorithm: Algorithm::of(spec, world, RINGS),
         };
         self.tell_all(members, &commence);
         true

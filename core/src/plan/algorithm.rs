@@ -1,0 +1,169 @@
+//! Which algorithm a collective takes: the one place that decides it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::element::{CollectiveSpec, Quantization};
+use crate::wire::{
+    CIRCULANT_BUFFER_MAX, DIRECT_BUFFER_MAX, DIRECT_WITHIN_MACHINE_MAX, FRAME_PAYLOAD_MAX,
+    WHOLE_BUFFER_MAX,
+};
+
+/// Between which members of a group there are links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Reach {
+    /// From each rank to the next one.
+    Ring,
+    /// From each rank to each other one.
+    Mesh,
+}
+
+/// The paths between the members of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Paths {
+    /// Between which members there are links.
+    pub reach: Reach,
+    /// Whether all members have one address, which is mostly one machine: latencies are next to nothing there, and
+    /// each message costs time of cores that all members share.
+    pub within_machine: bool,
+    /// From how many ranks on the [circulant](Pattern::Circulant) pattern is taken within a machine.
+    pub rounds_from: u32,
+}
+
+/// From whom to whom a buffer travels that all ranks get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Pattern {
+    /// Around the ring, in N − 1 steps.
+    Ring,
+    /// From each rank to each other one: one latency, and N − 1 messages per rank.
+    Mesh,
+    /// In ⌈log₂ N⌉ rounds, each with one message to one rank and one from another: what a rank has gathered in all
+    /// rounds before leaves in one message.
+    ///
+    /// The distances between the two ranks of a round are ⌈N/2⌉, ⌈N/4⌉ and so on down to 1. The pattern is that of
+    /// Träff, "Optimal, Non-pipelined Reduce-scatter and Allreduce Algorithms" (2024); its all-gather is that of
+    /// Bruck et al., "Efficient Algorithms for All-to-All Communications in Multiport Message-Passing Systems"
+    /// (1997). It works for every number of ranks without folding.
+    Circulant,
+}
+
+impl Pattern {
+    /// Which links it needs.
+    #[must_use]
+    pub const fn reach(self) -> Reach {
+        match self {
+            Self::Ring => Reach::Ring,
+            Self::Mesh | Self::Circulant => Reach::Mesh,
+        }
+    }
+}
+
+/// How the contributions to a collective become its result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Algorithm {
+    /// In chunks that are reduced on their way around the ring, and whose results are passed on: a
+    /// reduce-scatter, followed by an all-gather.
+    ///
+    /// A stripe is cut into N chunks ([`chunk_range`](super::chunk_range)); chunk c starts its journey at rank c.
+    /// In step s, rank r sends chunk r − s to rank r + 1 and receives chunk r − s − 1 from rank r − 1, all modulo N.
+    /// In the first N − 1 steps what arrives is combined with the receiver's own elements; in the last of these it
+    /// becomes the result. In the N − 1 steps after them the result replaces the receiver's elements. What is sent
+    /// in step s + 1 is exactly what was received in step s, also across the change between the two.
+    ///
+    /// The algorithm is that of Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
+    /// workstations" (2009). Every rank sends 2·(N − 1)/N of the buffer in all, which is the least possible.
+    Ring,
+    /// Whole: each rank gets the contribution of each other one and adds them all by itself.
+    ///
+    /// Over a mesh each rank sends its buffer to each other rank: in step s, rank r receives the contribution of
+    /// rank r − s − 1, modulo N, from that rank. Around a ring it is the all-gather of a ring: the same arrives
+    /// in step s from rank r − 1, and each rank passes on what it received. In the circulant pattern the
+    /// contribution of rank r + s + 1 arrives in step s, from whom it came to in an earlier round.
+    ///
+    /// A sum of floats depends on the order of its terms, and contributions arrive in another order at every
+    /// rank. So nothing is added as it arrives: every rank adds in the order of the ranks, rank 0 first, its own
+    /// contribution in its own turn.
+    ///
+    /// Every rank sends N − 1 buffers, in one latency over a mesh, ⌈log₂ N⌉ in the circulant pattern and N − 1
+    /// around a ring: the better choice if a step costs more than the bytes.
+    Whole(Pattern),
+    /// Directly, over a mesh: a reduce-scatter in which each rank sends each other rank its part, followed by an
+    /// all-gather in which each rank sends the result of its part to all others.
+    ///
+    /// The buffer is cut into N chunks ([`chunk_range`](super::chunk_range)); rank r combines chunk r. In step s of
+    /// the first N − 1, rank r receives chunk r of rank r − s − 1, modulo N, and keeps it. Once all are there it
+    /// adds them in the order of the ranks, rank 0 first, its own in its own turn. In the N − 1 steps after these
+    /// it receives, in the same order, the result of chunk r − s − 1 from rank r − s − 1.
+    ///
+    /// It sends as few bytes as [`Ring`](Self::Ring) does and takes two latencies in place of 2·(N − 1). The
+    /// order of the additions depends on nothing but the ranks.
+    Direct,
+    /// In rounds, in the [circulant pattern](Pattern::Circulant): a reduce-scatter in ⌈log₂ N⌉ rounds, followed by
+    /// an all-gather in as many.
+    ///
+    /// The buffer is cut into N chunks ([`chunk_range`](super::chunk_range)); the result of chunk r is computed by
+    /// rank r. Let h be the number of a round, from 1, and s(h) = ⌈N / 2ʰ⌉. In round h of the reduce-scatter, rank r
+    /// sends what it has summed of the chunks r + s(h) to r + s(h − 1) − 1, modulo N, to rank r + s(h), each with
+    /// its own elements added: first these, then what has arrived, round by round. The rounds of the all-gather are
+    /// the same backwards: rank r sends the results of the chunks r to r + s(h − 1) − s(h) − 1 to rank r − s(h).
+    ///
+    /// It sends as few bytes as [`Ring`](Self::Ring) does, in 2·⌈log₂ N⌉ messages and latencies in place of
+    /// 2·(N − 1). The order of the additions depends on nothing but the ranks, and is another one for each chunk.
+    Circulant,
+}
+
+impl Algorithm {
+    /// The algorithm that a collective takes in a world of so many, on these paths. What is quantized takes the
+    /// ring. A buffer travels whole if it is of at most [`WHOLE_BUFFER_MAX`] bytes and so small that those of all
+    /// ranks fit into one frame ([`FRAME_PAYLOAD_MAX`]): a rank keeps them all until it adds.
+    ///
+    /// If there is a mesh, a buffer of at most [`DIRECT_BUFFER_MAX`] bytes travels directly between machines, which
+    /// takes the fewest latencies. Within a machine messages cost more than latencies: there it takes the circulant
+    /// pattern up to [`CIRCULANT_BUFFER_MAX`], whole or in chunks, and in worlds that are too small for rounds travels
+    /// directly up to [`DIRECT_WITHIN_MACHINE_MAX`].
+    ///
+    /// In a world of two the ring is the mesh, and nothing is gained beyond it.
+    ///
+    /// The master asks here, and tells the participants what it was told.
+    #[must_use]
+    pub fn of(spec: &CollectiveSpec, world: u32, paths: Paths) -> Self {
+        let bytes = spec.count.saturating_mul(spec.element.size() as u64);
+        let all = bytes.saturating_mul(u64::from(world));
+        let reach = if world > 2 { paths.reach } else { Reach::Ring };
+        let in_rounds = paths.within_machine && world >= paths.rounds_from;
+        let travels_whole = bytes <= WHOLE_BUFFER_MAX && all <= FRAME_PAYLOAD_MAX as u64;
+        let directly_max = match paths.within_machine {
+            true => DIRECT_WITHIN_MACHINE_MAX,
+            false => DIRECT_BUFFER_MAX,
+        };
+        match (spec.quantization, reach) {
+            (Quantization::None, Reach::Ring) if travels_whole => Self::Whole(Pattern::Ring),
+            (Quantization::None, Reach::Mesh) if travels_whole && in_rounds => {
+                Self::Whole(Pattern::Circulant)
+            }
+            (Quantization::None, Reach::Mesh) if travels_whole => Self::Whole(Pattern::Mesh),
+            (Quantization::None, Reach::Mesh) if in_rounds && bytes <= CIRCULANT_BUFFER_MAX => {
+                Self::Circulant
+            }
+            (Quantization::None, Reach::Mesh) if !in_rounds && bytes <= directly_max => {
+                Self::Direct
+            }
+            (
+                Quantization::None
+                | Quantization::MinMax { .. }
+                | Quantization::ZeroPointScale { .. }
+                | Quantization::Blockwise4,
+                Reach::Ring | Reach::Mesh,
+            ) => Self::Ring,
+        }
+    }
+
+    /// Which links it needs.
+    #[must_use]
+    pub const fn reach(self) -> Reach {
+        match self {
+            Self::Ring => Reach::Ring,
+            Self::Whole(pattern) => pattern.reach(),
+            Self::Direct | Self::Circulant => Reach::Mesh,
+        }
+    }
+}

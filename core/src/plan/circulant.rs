@@ -1,0 +1,170 @@
+//! The plan of [`Algorithm::Circulant`](super::Algorithm::Circulant), and of what travels whole in the same
+//! pattern: they say what it is.
+//!
+//! A chunk has an *index* at each rank: that of chunk r + i, modulo N, is i at rank r. So the own chunk has index 0
+//! everywhere, and what a rank does depends on indices alone. Rounds have numbers from 1, as the reduce-scatter
+//! takes them; the all-gather takes them backwards.
+
+use core::ops::Range;
+
+use super::{Action, After, Contribution, Kept, Plan, Target, Targets, chunk_range, forth};
+
+/// How far apart the two ranks of a round are: ⌈N / 2ʰ⌉. Also the least index of the chunks that move in it, at the
+/// rank that sends them in the reduce-scatter and gets them in the all-gather.
+pub(super) const fn distance(world: u32, round: u32) -> u32 {
+    match 1_u64.checked_shl(round) {
+        // It is at most `world`.
+        Some(parts) => (world as u64).div_ceil(parts) as u32,
+        None => 1,
+    }
+}
+
+/// How many chunks move in a round: at the other of its two ranks they have the indices below it.
+pub(super) const fn chunks_of(world: u32, round: u32) -> u32 {
+    distance(world, round.saturating_sub(1)).saturating_sub(distance(world, round))
+}
+
+/// The number of rounds, ⌈log₂ N⌉.
+const fn rounds(world: u32) -> u32 {
+    u32::BITS - world.saturating_sub(1).leading_zeros()
+}
+
+/// The round in which the chunk of an index moves: to here in the all-gather, from here in the reduce-scatter.
+/// For the own chunk the one behind the last.
+fn round_of(world: u32, index: u32) -> u32 {
+    let mut all = 1..=rounds(world);
+    all.find(|round| distance(world, *round) <= index)
+        .unwrap_or(rounds(world).saturating_add(1))
+}
+
+/// From this index on nothing arrives in the reduce-scatter: what leaves is the own contribution alone.
+const fn first_alone(world: u32) -> u32 {
+    world / 2
+}
+
+fn chunk(plan: Plan, stripe: &Range<u64>, index: u32) -> Range<u64> {
+    let number = forth(plan.world, plan.rank, index);
+    chunk_range(stripe, plan.world, number)
+}
+
+/// Where a chunk goes in the reduce-scatter. There, as many steps are over as chunks have moved in the rounds before.
+fn partial_to(plan: Plan, index: u32) -> Target {
+    let round = round_of(plan.world, index);
+    let distance = distance(plan.world, round);
+    let there = index.saturating_sub(distance);
+    Target {
+        rank: forth(plan.world, plan.rank, distance),
+        step: steps_before(plan.world, round).saturating_add(there),
+    }
+}
+
+fn steps_before(world: u32, round: u32) -> u32 {
+    world.saturating_sub(distance(world, round.saturating_sub(1)))
+}
+
+/// Where a chunk goes in the all-gather.
+fn result_to(plan: Plan, index: u32) -> Targets {
+    let round = round_of(plan.world, index);
+    let first = plan.others();
+    Targets::rounds((plan.world, plan.rank), index, round, first)
+}
+
+pub(super) fn steps(plan: Plan) -> u32 {
+    plan.others().saturating_mul(2)
+}
+
+pub(super) fn contributions(plan: Plan) -> u32 {
+    plan.world.saturating_sub(first_alone(plan.world).max(1))
+}
+
+pub(super) fn contribution(plan: Plan, stripe: &Range<u64>, nth: u32) -> Contribution {
+    let index = first_alone(plan.world).max(1).saturating_add(nth);
+    Contribution {
+        range: chunk(plan, stripe, index),
+        to: partial_to(plan, index),
+    }
+}
+
+pub(super) fn sums(plan: Plan) -> u32 {
+    first_alone(plan.world)
+}
+
+/// The sum of this number is that of the chunk of this index.
+pub(super) fn kept(plan: Plan, stripe: &Range<u64>, index: u32) -> Kept {
+    let before = round_of(plan.world, index);
+    let arrive = (1..before).filter(|round| index < chunks_of(plan.world, *round));
+    let arrive = u32::try_from(arrive.count()).unwrap_or(u32::MAX);
+    let is_result = index == 0;
+    Kept {
+        range: chunk(plan, stripe, index),
+        terms: arrive.saturating_add(1),
+        own_turn: 0,
+        is_result,
+        told: match is_result {
+            true => result_to(plan, 0),
+            false => Targets::one(partial_to(plan, index)),
+        },
+    }
+}
+
+/// From whom a flow arrives, and the index of its chunk here.
+pub(super) fn source(plan: Plan, step: u32) -> (u32, u32) {
+    let world = plan.world;
+    if let Some(index) = step.checked_sub(plan.others()) {
+        let index = index.saturating_add(1);
+        let distance = distance(world, round_of(world, index));
+        return (forth(world, plan.rank, distance), index);
+    }
+    let (round, index) = summed(world, step);
+    (super::back(world, plan.rank, distance(world, round)), index)
+}
+
+/// In which round of the reduce-scatter a step is, and of which index.
+fn summed(world: u32, step: u32) -> (u32, u32) {
+    let mut all = (1..=rounds(world)).rev();
+    let round = all.find(|round| steps_before(world, *round) <= step);
+    let round = round.unwrap_or(1);
+    (round, step.saturating_sub(steps_before(world, round)))
+}
+
+pub(super) fn arrival(plan: Plan, stripe: &Range<u64>, step: u32) -> (Range<u64>, Action, After) {
+    let (_, index) = source(plan, step);
+    let range = chunk(plan, stripe, index);
+    if step >= plan.others() {
+        let after = match index.checked_sub(first_alone(plan.world).max(1)) {
+            Some(nth) => After::Contribution(nth),
+            None => After::Sum(index),
+        };
+        let action = rule!(Action::Copy; RoundsAddResultsAgain => Action::Finish);
+        return (range, action, after);
+    }
+    // In an earlier round than its own, of each the one more.
+    let (turn, _) = summed(plan.world, step);
+    (range, Action::Keep { sum: index, turn }, After::Nothing)
+}
+
+/// Where what arrives goes on.
+pub(super) fn onward(plan: Plan, step: u32) -> Targets {
+    let (_, index) = source(plan, step);
+    if step < plan.others() {
+        return Targets::NONE;
+    }
+    result_to(plan, index)
+}
+
+/// The index of the chunk that arrives in a step of an all-gather alone.
+pub(super) const fn gathered(step: u32) -> u32 {
+    step.saturating_add(1)
+}
+
+/// Who sends what arrives in a step of an all-gather alone.
+pub(super) fn gathered_from(plan: Plan, step: u32) -> u32 {
+    let round = round_of(plan.world, gathered(step));
+    forth(plan.world, plan.rank, distance(plan.world, round))
+}
+
+/// Where the chunk of an index goes on in an all-gather alone.
+pub(super) fn gathered_to(plan: Plan, index: u32) -> Targets {
+    let round = round_of(plan.world, index);
+    Targets::rounds((plan.world, plan.rank), index, round, 0)
+}
