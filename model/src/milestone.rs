@@ -12,6 +12,8 @@ pub enum Milestone {
     TravelledWhole,
     /// A collective was committed for which each sent to each.
     WentDirectly,
+    /// A collective was committed that went in rounds.
+    WentInRounds,
     /// A collective was committed around a ring although its group was to have a mesh.
     RingAlone,
     /// A collective was aborted.
@@ -94,6 +96,7 @@ pub const MILESTONES: &[Milestone] = &[
     Milestone::CommittedWithoutOne,
     Milestone::TravelledWhole,
     Milestone::WentDirectly,
+    Milestone::WentInRounds,
     Milestone::RingAlone,
     Milestone::Aborted,
     Milestone::RestoredWhole,
@@ -142,6 +145,7 @@ impl Milestone {
             Self::CommittedWithoutOne => "a collective is committed although a contributor is gone",
             Self::TravelledWhole => "a collective whose buffers travel whole is committed",
             Self::WentDirectly => "a collective for which each sends to each is committed",
+            Self::WentInRounds => "a collective that goes in rounds is committed",
             Self::RingAlone => "a collective is committed around a ring where a mesh was wanted",
             Self::Aborted => "a collective is aborted",
             Self::RestoredWhole => "a peer restores a result that was whole",

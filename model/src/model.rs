@@ -211,6 +211,7 @@ fn is_reached(milestone: Milestone) -> Condition {
         CommittedWithoutOne,
         TravelledWhole,
         WentDirectly,
+        WentInRounds,
         RingAlone,
         Aborted,
         RestoredWhole,

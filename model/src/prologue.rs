@@ -24,6 +24,8 @@ pub(crate) fn config(scenario: &Scenario) -> MasterConfig {
     };
     MasterConfig {
         wiring_attempts_max: 2,
+        // Of four peers there are too many states.
+        rounds_from: 3,
         ..limits
     }
 }

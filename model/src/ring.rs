@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use pccl_core::id::{PeerId, Seq};
-use pccl_core::plan::{Action, After, Algorithm, Arrival, Plan, Target};
+use pccl_core::plan::{Action, After, Algorithm, Arrival, Plan, Target, Targets};
 use pccl_core::topology::Way;
 
 /// Terms that a [`Sum`] remembers.
@@ -90,8 +90,8 @@ pub struct RingRun {
     own: Sum,
     /// What each chunk of the buffer holds.
     parts: Vec<Sum>,
-    /// Contributions that are kept and are here, in the order in which they are added.
-    kept: Vec<Option<Sum>>,
+    /// Terms that are kept and are here, of each sum, in the order in which they are added.
+    kept: Vec<Vec<Option<Sum>>>,
 }
 
 impl RingRun {
@@ -105,9 +105,10 @@ impl RingRun {
         let plan = Plan::new(algorithm, world, rank)?;
         let own = Sum::of(me);
         let mut kept = Vec::new();
-        if let Some(own_turn) = plan.kept(&elements(plan)).map(|kept| kept.own_turn) {
-            kept.resize(world as usize, None);
-            *kept.get_mut(own_turn as usize)? = Some(own);
+        for sum in plan.kept(&elements(plan)) {
+            let mut terms = vec![None; sum.terms as usize];
+            *terms.get_mut(sum.own_turn as usize)? = Some(own);
+            kept.push(terms);
         }
         Some(Self {
             tag,
@@ -159,9 +160,10 @@ impl RingRun {
         match way {
             Way::In => arrivals.any(|arrival| arrival.from == with),
             Way::Out => {
+                let leads_there = |mut targets: Targets| targets.any(|to| to.rank == with);
                 contributions.any(|own| own.to.rank == with)
-                    || arrivals.any(|arrival| arrival.onward.is_some_and(|to| to.rank == with))
-                    || self.plan.told().any(|to| to.rank == with)
+                    || arrivals.any(|arrival| leads_there(arrival.onward))
+                    || self.plan.kept(&elements).any(|kept| leads_there(kept.told))
             }
         }
     }
@@ -185,45 +187,52 @@ impl RingRun {
             frame.content
         };
         let onward = arrival.onward.map(|to| self.frame(to, frame.part, content));
-        let mut leaving: Vec<(u32, Frame)> = onward.into_iter().collect();
+        let mut leaving: Vec<(u32, Frame)> = onward.collect();
         match arrival.action {
             Action::Combine => {}
             Action::Finish | Action::Copy => {
                 let place = usize::try_from(frame.part).map_err(|_| frame)?;
                 *self.parts.get_mut(place).ok_or(frame)? = content;
             }
-            Action::Keep { turn } => {
-                *self.kept.get_mut(turn as usize).ok_or(frame)? = Some(content);
-                leaving.extend(self.combine());
+            Action::Keep { sum, turn } => {
+                let terms = self.kept.get_mut(sum as usize).ok_or(frame)?;
+                *terms.get_mut(turn as usize).ok_or(frame)? = Some(content);
+                leaving.extend(self.combine(sum));
             }
         }
         self.at += 1;
         Ok(leaving)
     }
 
-    /// Adds what is kept, if all of it is here, and tells the result.
-    fn combine(&mut self) -> Vec<(u32, Frame)> {
-        let kept = self.plan.kept(&elements(self.plan));
-        let all: Option<Vec<Sum>> = self.kept.iter().copied().collect();
-        let (Some(kept), Some(all)) = (kept, all) else {
+    /// Adds the terms of a sum, if all of them are here, and sends it where it goes.
+    fn combine(&mut self, number: u32) -> Vec<(u32, Frame)> {
+        let kept = self.plan.kept(&elements(self.plan)).nth(number as usize);
+        let (Some(kept), Some(sum)) = (kept, self.sum(number)) else {
             return Vec::new();
         };
-        let sum = all.into_iter().fold(Sum::default(), Sum::plus);
         for (part, holds) in (0..).zip(&mut self.parts) {
-            if kept.range.contains(&part) {
+            if kept.is_result && kept.range.contains(&part) {
                 *holds = sum;
             }
         }
-        let told = self.plan.told();
+        let told = kept.told;
         told.map(|to| self.frame(to, kept.range.start, sum))
             .collect()
     }
 
+    /// A sum of kept terms, once all of them are here.
+    fn sum(&self, number: u32) -> Option<Sum> {
+        let terms = self.kept.get(number as usize)?;
+        let all: Vec<Sum> = terms.iter().copied().collect::<Option<_>>()?;
+        Some(all.into_iter().fold(Sum::default(), Sum::plus))
+    }
+
     /// The own contribution leaves when the execution begins, and what arrives does so in turn.
-    const fn may_overwrite(&self, after: After) -> bool {
+    fn may_overwrite(&self, after: After) -> bool {
         match after {
             After::Nothing | After::Contribution(_) => true,
             After::Arrival(step) => step < self.at,
+            After::Sum(number) => self.sum(number).is_some(),
         }
     }
 
@@ -234,17 +243,37 @@ impl RingRun {
     }
 
     /// Was everything added in the order that is the same everywhere? From rank 0 on; around a ring a chunk
-    /// is begun by the rank of its number.
+    /// is begun by the rank of its number, and in rounds by those whose part of it leaves first.
     pub(crate) fn adds_in_order(&self, ranks: &[PeerId]) -> bool {
         let in_order = |(part, sum): (usize, &Sum)| {
-            let first = match self.plan.algorithm() {
-                Algorithm::Ring => part.min(ranks.len()),
-                Algorithm::Whole(_) | Algorithm::Direct => 0,
+            let (before, from_first) = match self.plan.algorithm() {
+                Algorithm::Ring => ranks.split_at(part.min(ranks.len())),
+                Algorithm::Whole(_) | Algorithm::Direct => ranks.split_at(0),
+                Algorithm::Circulant => {
+                    return *sum == Sum::of_all(&in_rounds(ranks, (part, 0)));
+                }
             };
-            let (before, from_first) = ranks.split_at(first);
             *sum == Sum::of_all(from_first).plus(Sum::of_all(before))
         };
         self.parts.iter().enumerate().all(in_order)
+    }
+}
+
+/// Whose contributions a rank has added, in their order, when it sends the chunk that lies so many ranks ahead of it
+/// in the reduce-scatter in rounds; of its own chunk, when that is done. From round to round the distance halves.
+fn in_rounds(ranks: &[PeerId], (rank, ahead): (usize, usize)) -> Vec<PeerId> {
+    let mut added = vec![ranks[rank]];
+    let mut before = ranks.len();
+    loop {
+        let distance = before.div_ceil(2);
+        if before <= 1 || ahead >= distance {
+            return added;
+        }
+        if ahead + distance < before {
+            let from = (rank + ranks.len() - distance) % ranks.len();
+            added.extend(in_rounds(ranks, (from, ahead + distance)));
+        }
+        before = distance;
     }
 }
 
@@ -255,11 +284,11 @@ fn elements(plan: Plan) -> Range<u64> {
 
 #[cfg(test)]
 mod tests {
-    use pccl_core::plan::Reach;
+    use pccl_core::plan::Pattern;
 
     use super::*;
 
-    const WHOLE: Algorithm = Algorithm::Whole(Reach::Ring);
+    const WHOLE: Algorithm = Algorithm::Whole(Pattern::Ring);
 
     const PEERS: [PeerId; 3] = [PeerId(4), PeerId(1), PeerId(7)];
 
@@ -301,8 +330,14 @@ mod tests {
 
     #[test]
     fn every_plan_leads_to_the_same_terms() {
-        let whole_directly = Algorithm::Whole(Reach::Mesh);
-        for algorithm in [Algorithm::Ring, WHOLE, whole_directly, Algorithm::Direct] {
+        for algorithm in [
+            Algorithm::Ring,
+            WHOLE,
+            Algorithm::Whole(Pattern::Mesh),
+            Algorithm::Whole(Pattern::Circulant),
+            Algorithm::Direct,
+            Algorithm::Circulant,
+        ] {
             for run in run(algorithm) {
                 assert!(run.is_done());
                 assert!(run.holds_each_once(&PEERS));

@@ -210,7 +210,7 @@ impl<'a> Run<'a> {
                 self.tell_master(MasterInput::Connected {
                     conn,
                     hello,
-                    from: address_of(number),
+                    from: address_of(self.scenario, number),
                     identity: Some(watch::identity_of(number)),
                 });
             }

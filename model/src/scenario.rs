@@ -42,6 +42,8 @@ pub struct Scenario {
     pub dials: Dials,
     /// Are all members of a group given links, or the neighbours in its ring alone?
     pub mesh: bool,
+    /// Whether the master sees all processes at one address: a mesh is then used in rounds.
+    pub one_machine: bool,
     /// Do both sides show that they live? It changes nothing but what is on its way.
     pub heartbeats: bool,
     /// Do all users go through one loop, so that none gets in another's way?

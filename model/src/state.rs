@@ -19,6 +19,7 @@ use crate::hashed::Hashed;
 use crate::link::Link;
 use crate::milestone::Milestone;
 use crate::plane::Plane;
+use crate::scenario::Scenario;
 use crate::scenario::{SeatPlan, Start};
 use crate::script::User;
 use crate::step::SeatNo;
@@ -136,9 +137,12 @@ pub(crate) fn config(plan_no: u8, plan: &SeatPlan) -> PeerConfig {
 /// How many lanes peers of each plan would like.
 const LANES: [u16; 4] = [3, 5, 2, 4];
 
-/// From where the master sees a peer connect: each from a machine of its own.
-pub(crate) fn address_of(peer: PeerId) -> IpAddr {
-    let host = u8::try_from(peer.0).unwrap_or(u8::MAX);
+/// From where the master sees a peer connect: each from a machine of its own, unless they share one.
+pub(crate) fn address_of(scenario: &Scenario, peer: PeerId) -> IpAddr {
+    let host = match scenario.one_machine {
+        true => 1,
+        false => u8::try_from(peer.0).unwrap_or(u8::MAX),
+    };
     IpAddr::V4(Ipv4Addr::new(192, 0, 2, host))
 }
 

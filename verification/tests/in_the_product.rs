@@ -20,6 +20,9 @@ const IN_DIRECT: [Mutant; 3] = [
     Mutant::ResultAddedAgain,
 ];
 
+/// In the plans of four ranks of one machine, which take rounds: of what is gathered whole, and of the rest.
+const IN_ROUNDS: [Mutant; 2] = [Mutant::AddedAsTheyArrive, Mutant::RoundsAddResultsAgain];
+
 /// In the plan of the ring.
 const IN_RING: [Mutant; 3] = [
     Mutant::ReducedTwice,
@@ -27,7 +30,8 @@ const IN_RING: [Mutant; 3] = [
     Mutant::NeverFinished,
 ];
 
-const WORLD: usize = 3;
+/// Too few for rounds, and enough.
+const WORLDS: [usize; 2] = [3, 4];
 
 /// So many elements are too many to travel whole.
 const MIDDLE: usize = 10_000;
@@ -37,30 +41,40 @@ const LARGE: usize = 1_000_000;
 
 /// By rank. Their sum in single precision depends on the order of the additions: in the order of the ranks it
 /// is zero.
-const SMALL: [f32; WORLD] = [1.0, 16_777_216.0, -16_777_216.0];
+const SMALL: [f32; 4] = [1.0, 16_777_216.0, -16_777_216.0, 0.0];
 
 /// Against hangs only.
 const GUARD: Duration = Duration::from_secs(60);
 
-/// Whether all of three peers got the right result.
+/// Whether all peers got the right result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Right {
     /// Of the reduce that travels whole.
     small: bool,
-    /// Of the reduce that travels directly.
+    /// Of the reduce that travels directly, or in rounds.
     middle: bool,
     /// Of the reduce around the ring.
     large: bool,
 }
 
-fn reduce_at_three() -> Right {
+const ALL_RIGHT: Right = Right {
+    small: true,
+    middle: true,
+    large: true,
+};
+
+fn reduce_in(world: usize) -> Right {
     let master = pccl_master::spawn("127.0.0.1:0").expect("a port is free");
     let address = master.local_addr().to_string();
     let results = thread::scope(|scope| {
-        let peers = [(); WORLD].map(|()| scope.spawn(|| reduce_all(&address)));
-        peers.map(|peer| peer.join().expect("no peer panics"))
+        let reduce = || scope.spawn(|| reduce_all(&address, world));
+        let peers: Vec<_> = (0..world).map(|_| reduce()).collect();
+        let results = peers.into_iter().map(|peer| peer.join());
+        results.collect::<Result<Vec<_>, _>>()
     });
-    let results = results.map(|result| result.expect("no call fails"));
+    let results = results.expect("no peer panics");
+    let results: Result<Vec<Right>, Error> = results.into_iter().collect();
+    let results = results.expect("no call fails");
     Right {
         small: results.iter().all(|right| right.small),
         middle: results.iter().all(|right| right.middle),
@@ -68,74 +82,75 @@ fn reduce_at_three() -> Right {
     }
 }
 
-fn reduce_all(address: &str) -> Result<Right, Error> {
+fn reduce_all(address: &str, world: usize) -> Result<Right, Error> {
     let mut peer = Communicator::builder(address).connect()?;
     let begun = Instant::now();
-    while peer.world_size() < WORLD {
+    while peer.world_size() < world {
         assert!(begun.elapsed() < GUARD, "the others do not come");
         peer.update_topology()?;
     }
-    let mut small = vec![SMALL[peer.rank()]; 10];
-    let mut middle = vec![SMALL[peer.rank()]; MIDDLE];
-    let mut large = vec![3.0 * (1.0 + peer.rank() as f32); LARGE];
+    let rank = peer.rank();
+    // In rounds every chunk is added in an order of its own.
+    let (algorithm, own, all) = match world {
+        3 => (Algorithm::Direct, SMALL[rank], 0.0),
+        _ => (Algorithm::Circulant, 1.0 + rank as f32, 10.0),
+    };
+    let mut small = vec![SMALL[rank]; 10];
+    let mut middle = vec![own; MIDDLE];
+    let mut large = vec![3.0 * (1.0 + rank as f32); LARGE];
     peer.all_reduce(&mut small, Reduce::sum())?;
     let report = peer.all_reduce(&mut middle, Reduce::sum())?;
-    assert_eq!(report.algorithm, Algorithm::Direct);
+    assert_eq!(report.algorithm, algorithm);
     peer.all_reduce(&mut large, Reduce::avg())?;
+    let average = 1.5 * (1.0 + world as f32);
     Ok(Right {
         small: small.iter().all(|sum| *sum == 0.0),
-        middle: middle.iter().all(|sum| *sum == 0.0),
-        large: large.iter().all(|average| *average == 6.0),
+        middle: middle.iter().all(|sum| *sum == all),
+        large: large.iter().all(|known| *known == average),
     })
 }
 
 /// What comes out with a mistake in a plan.
-fn with(mutant: Mutant) -> Right {
+fn with(mutant: Mutant, world: usize) -> Right {
     switch_on(Some(mutant));
-    let right = reduce_at_three();
+    let right = reduce_in(world);
     let made = taken();
     switch_on(None);
     assert!(made, "{}: nothing executed it", mutant.name());
     right
 }
 
+fn comes_out(mutants: &[Mutant], world: usize, expected: Right) {
+    for mutant in mutants {
+        assert_eq!(with(*mutant, world), expected, "{}", mutant.name());
+    }
+}
+
 #[test]
 fn a_mistake_in_a_plan_is_a_mistake_of_the_data_plane() {
-    let all_right = Right {
-        small: true,
-        middle: true,
-        large: true,
+    let [few, enough] = WORLDS;
+    let small = Right {
+        small: false,
+        ..ALL_RIGHT
     };
-    assert_eq!(reduce_at_three(), all_right, "without a mistake");
-    for mutant in IN_WHOLE {
-        let small = false;
-        assert_eq!(
-            with(mutant),
-            Right { small, ..all_right },
-            "{}",
-            mutant.name()
-        );
+    let middle = Right {
+        middle: false,
+        ..ALL_RIGHT
+    };
+    let large = Right {
+        large: false,
+        ..ALL_RIGHT
+    };
+    for world in WORLDS {
+        assert_eq!(reduce_in(world), ALL_RIGHT, "without a mistake");
     }
-    for mutant in IN_DIRECT {
-        let middle = false;
-        assert_eq!(
-            with(mutant),
-            Right {
-                middle,
-                ..all_right
-            },
-            "{}",
-            mutant.name()
-        );
+    comes_out(&IN_WHOLE, few, small);
+    comes_out(&IN_DIRECT, few, middle);
+    comes_out(&IN_RING, few, large);
+    let [gathered, in_chunks] = IN_ROUNDS;
+    comes_out(&[gathered], enough, small);
+    comes_out(&[in_chunks], enough, middle);
+    for world in WORLDS {
+        assert_eq!(reduce_in(world), ALL_RIGHT, "switched off again");
     }
-    for mutant in IN_RING {
-        let large = false;
-        assert_eq!(
-            with(mutant),
-            Right { large, ..all_right },
-            "{}",
-            mutant.name()
-        );
-    }
-    assert_eq!(reduce_at_three(), all_right, "switched off again");
 }

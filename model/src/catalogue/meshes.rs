@@ -1,7 +1,9 @@
 //! Meshes: links between all members of a group, and collectives for which each sends to each.
 
 use super::programs::{REDUCE, UPDATE_REDUCE};
-use super::{DEATHS_AND_BREAKS, in_step, inside, mesh, only, outside, scenario, small};
+use super::{
+    DEATHS_AND_BREAKS, in_step, inside, mesh, one_machine, only, outside, scenario, small,
+};
 use crate::milestone::Milestone as M;
 use crate::scenario::{Fault, Scenario, SeatPlan};
 
@@ -70,6 +72,32 @@ pub(super) fn all() -> Vec<Scenario> {
                 &[M::Admitted, M::Committed, M::WentDirectly, M::RingAlone],
             ),
         ))),
+        one_machine(mesh(only(
+            DEATHS_AND_BREAKS,
+            scenario(
+                "rounds-3",
+                "three peers of one machine reduce in rounds, one may die or a link break",
+                1,
+                vec![inside(&REDUCE); 3],
+                &[
+                    M::Committed,
+                    M::WentInRounds,
+                    M::Aborted,
+                    M::Recovered,
+                    M::Rewired,
+                ],
+            ),
+        ))),
+        one_machine(mesh(in_step(only(
+            &[Fault::Crash],
+            small(scenario(
+                "rounds-whole-3",
+                "three peers of one machine gather what is small in rounds, and one may die",
+                1,
+                vec![inside(&REDUCE); 3],
+                &[M::Committed, M::TravelledWhole, M::Aborted, M::Recovered],
+            )),
+        )))),
     ]
 }
 

@@ -152,6 +152,7 @@ fn scenario(
         frames: Frames::InTurn,
         dials: Dials::AtOnce,
         mesh: false,
+        one_machine: false,
         heartbeats: false,
         in_step: false,
         milestones,
@@ -170,6 +171,14 @@ fn small(scenario: Scenario) -> Scenario {
 fn mesh(scenario: Scenario) -> Scenario {
     Scenario {
         mesh: true,
+        ..scenario
+    }
+}
+
+/// The same with all processes on one machine.
+fn one_machine(scenario: Scenario) -> Scenario {
+    Scenario {
+        one_machine: true,
         ..scenario
     }
 }

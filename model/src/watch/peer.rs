@@ -355,6 +355,10 @@ fn collective_ended(
                 Some(Reach::Ring) if wants_mesh => run.reach(Milestone::RingAlone),
                 Some(Reach::Ring) | None => {}
             }
+            let in_rounds = Some(Algorithm::Circulant);
+            if algorithm == in_rounds {
+                run.reach(Milestone::WentInRounds);
+            }
             if again {
                 run.reach(Milestone::Recovered);
             }

@@ -216,7 +216,9 @@ impl Source for Run<'_> {
     fn whereabouts(&self, peer: PeerId) -> Option<SocketAddr> {
         let no = self.state.seat_of(peer)?;
         let known = config(self.seat(no).plan, self.plan(no));
-        let ip = known.advertise.unwrap_or_else(|| address_of(peer));
+        let ip = known
+            .advertise
+            .unwrap_or_else(|| address_of(self.scenario, peer));
         Some(SocketAddr::new(ip, known.port))
     }
 
