@@ -116,7 +116,7 @@ pub use half;
 pub use pccl_core::element::{ElementType, Quantization, ReduceOp, SpecField};
 pub use pccl_core::id::{Epoch, GroupId, PeerId, Revision, Tag};
 pub use pccl_core::messages::{AbortCause, CallKind, Conflict, Misdeed, Refusal};
-pub use pccl_core::plan::{Algorithm, Reach};
+pub use pccl_core::plan::{Algorithm, Pattern};
 pub use pccl_core::shared_state::{SyncFailure, SyncStrategy};
 pub use pccl_core::transport::{LaneError, Protocol, Transport};
 pub use pccl_plane::Defect;

@@ -4,7 +4,7 @@ mod support;
 
 use std::sync::Barrier;
 
-use pccl::{Algorithm, Communicator, Element, Error, Quantization, Reach, Reduce};
+use pccl::{Algorithm, Communicator, Element, Error, Pattern, Quantization, Reduce};
 use pccl::{ElementType, SpecField, Tag};
 use support::lanes::Distance;
 use support::{Run, begin, join_as, together, together_with};
@@ -60,7 +60,7 @@ fn four_peers_exchange_directly_what_is_neither_tiny_nor_large_and_the_report_sa
     });
 
     let expected = [
-        (Algorithm::Whole(Reach::Mesh), 3 * 40, true),
+        (Algorithm::Whole(Pattern::Mesh), 3 * 40, true),
         (Algorithm::Direct, 2 * 3 * 10_000, true),
         (Algorithm::Ring, 2 * 3 * 1_000_000, true),
     ];

@@ -6,6 +6,8 @@
 //! | [`ENCODED_FRAME_ELEMENTS`], 64 Ki | the elements of an encoded frame | a frame has parameters of its own, so all ranks have to cut alike |
 //! | [`STRIPE_BYTES_MIN`], 512 KiB | how short a stripe may be: a smaller buffer takes fewer lanes | a shorter one costs more in frames than another lane brings |
 //! | [`HELD_MAX`], 4 | frames of an operation that wait in scratch for one lane; those beyond are set aside in memory of the result | memory that does not grow with the buffer, and a frame in scratch is still in a cache |
+//! | [`FRAMES_AT_ONCE`], 8, and [`BYTES_AT_ONCE`], 64 KiB | what is put into a lane by one system call; one frame always is | small frames cost a call each otherwise, and who waits for the lane gets it after little |
+//! | [`SMALL_BYTES`], 32 KiB | up to how much all that an operation still expects over a link is received with a header | less than this is copied sooner than it is asked for |
 //! | [`LOCAL_WINDOW`], 2 MiB | bytes of own contributions in flight, per operation, where no frame leaves the machine | enough to keep all ranks busy, little enough to stay in caches |
 //! | [`ENCODED_WINDOW`], 64 MiB | bytes of elements that are in flight encoded, of all operations | encoded frames wait in memory of their own, wherever they wait |
 //! | [`CONCURRENT_DEFAULT`], 16 | operations that contribute at a time | each needs its frames and, in place, a backup |
@@ -40,6 +42,15 @@ pub(crate) const ENCODED_FRAME_ELEMENTS: u64 = 64 * 1024;
 /// Frames of one operation that wait in memory for one lane. Those beyond are set aside in the memory
 /// of the result.
 pub(crate) const HELD_MAX: usize = 4;
+
+/// Frames that are put into a lane at once, if so many are there.
+pub(crate) const FRAMES_AT_ONCE: usize = 8;
+
+/// Once frames of so many bytes are to be put into a lane, no other one joins them.
+pub(crate) const BYTES_AT_ONCE: usize = 64 * 1024;
+
+/// What an operation expects over a link is received with the next header, if it is at most this.
+pub(crate) const SMALL_BYTES: usize = 32 * 1024;
 
 /// Bytes of the own contribution that are under way at a time where no frame leaves this machine:
 /// measured to be enough to keep everybody busy, and little enough to stay in caches.

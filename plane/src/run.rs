@@ -49,6 +49,8 @@ struct In<'a> {
     lanes: Vec<RxWork>,
     /// Bytes of payload that have come.
     received: u64,
+    /// Bytes of elements that have to come in all. Encoded they are fewer.
+    owed: u64,
 }
 
 /// A lane that it sends on: an outlet of its work, by its number.
@@ -70,6 +72,7 @@ impl<'a, 'b> Run<'a, 'b> {
             from,
             lanes: (0..from.link.lanes()).map(|_| RxWork::default()).collect(),
             received: 0,
+            owed: work.expected_from(from.rank),
         });
         let outs = work.outlets().filter_map(|(exit, lane)| {
             let work = TxWork::default();
@@ -274,13 +277,14 @@ impl<'a, 'b> Run<'a, 'b> {
         let link = self.ins.get_mut(at);
         let lane = link.and_then(|link| {
             let lane = link.lanes.get_mut(usize::from(number))?;
-            Some((lane, link.from, &mut link.received))
+            let lacks = link.owed.saturating_sub(link.received);
+            Some((lane, link.from, lacks, &mut link.received))
         });
-        let Some((lane, from, received)) = lane else {
+        let Some((lane, from, lacks, received)) = lane else {
             return Ok(false);
         };
         let mut moved = false;
-        match lane.poll_receive(cx, &mut self.buffers, &mut moved) {
+        match lane.poll_receive(cx, &mut self.buffers, lacks, &mut moved) {
             Poll::Pending => return Ok(moved),
             Poll::Ready(Ok(Arrival::Frame(frame))) => {
                 *received += frame.length() as u64;
@@ -336,15 +340,23 @@ impl<'a, 'b> Run<'a, 'b> {
             if !lane.obtain(out.lane, out.to, &self.port.address)? {
                 return Ok(false);
             }
-            let next = self.work.next_out(outlet, &self.buffers)?;
-            next.into_iter().for_each(|frame| lane.begin_to_send(frame));
+            while lane.has_room()
+                && let Some(frame) = self.work.next_out(outlet, &self.buffers)?
+            {
+                lane.begin_to_send(frame);
+            }
         }
         let mut moved = false;
         match lane.poll_send(cx, &self.buffers, &mut moved) {
             Poll::Pending => return Ok(moved),
-            Poll::Ready(Ok(frame)) => {
-                lane.pass_on_if_wanted();
-                self.left(outlet, frame);
+            Poll::Ready(Ok(())) => {
+                while let Some(frame) = lane.take_left() {
+                    left(&mut self.stats, &frame);
+                    self.work.has_left(outlet, frame);
+                }
+                if !lane.is_sending() {
+                    lane.pass_on_if_wanted();
+                }
             }
             Poll::Ready(Err(end)) => {
                 tracing::debug!(rank = out.to.rank, lane = out.lane, %end, "a sending lane ended");
@@ -359,15 +371,14 @@ impl<'a, 'b> Run<'a, 'b> {
         }
         Ok(true)
     }
+}
 
-    /// A frame has gone into its lane, whole.
-    fn left(&mut self, outlet: u16, frame: Outgoing) {
-        let header = &frame.header;
-        let (seq, step) = (header.seq.0, header.step);
-        tracing::debug!(target: "pccl::event", kind = "ring_frame_sent", seq, step);
-        self.stats.bytes_sent += u64::from(header.length);
-        self.work.has_left(outlet, frame);
-    }
+/// A frame has gone into its lane, whole.
+fn left(stats: &mut RunStats, frame: &Outgoing) {
+    let header = &frame.header;
+    let (seq, step) = (header.seq.0, header.step);
+    tracing::debug!(target: "pccl::event", kind = "ring_frame_sent", seq, step);
+    stats.bytes_sent += u64::from(header.length);
 }
 
 impl Future for Run<'_, '_> {

@@ -31,7 +31,7 @@ use coded::Coding;
 #[cfg(test)]
 use frame::Body;
 use kept::Kept;
-use stripe::{Exits, Outlet, Own, Source, StripeWork};
+use stripe::{Exits, Flow, Outlet, Own, Source, StripeWork};
 use sums::Sums;
 
 mod arriving;
@@ -98,7 +98,7 @@ impl Task<'_> {
             Algorithm::Ring => {
                 plan::stripes_for(spec.count, spec.element, place.lanes, pace.stripe_bytes)
             }
-            Algorithm::Whole(_) | Algorithm::Direct => 1,
+            Algorithm::Whole(_) | Algorithm::Direct | Algorithm::Circulant => 1,
         }
     }
 }
@@ -108,8 +108,8 @@ pub(crate) struct RankWork {
     seq: Seq,
     sums: Sums,
     coding: Option<Coding>,
-    /// Where contributions are kept until all are here.
-    kept: Option<Kept>,
+    /// The sums of which terms are kept until all are here.
+    kept: Vec<Kept>,
     element_bytes: usize,
     /// Most elements of a frame of the own contribution, where it is not encoded.
     frame_elements: u64,
@@ -146,28 +146,19 @@ impl RankWork {
         });
         let stripes: Vec<StripeWork> = stripes.collect::<Option<_>>()?;
         let elements = plan::stripe_range(spec.count, count, 0);
-        let kept = match plan.kept(&elements) {
-            None => None,
-            Some(_) if coding.is_some() => return None,
-            Some(_) => Some(Kept::of(
-                plan,
-                &elements,
-                element_bytes,
-                &exits,
-                slots.next()?,
-            )?),
-        };
-        let window = match (&coding, &kept) {
-            (Some(_), _) => Window::of_encoded(pace, pool.encoded()),
-            (None, Some(_)) => Window::of_kept(pace),
-            (None, None) => Window::of_elements(pace),
+        let kept = Kept::all_of(plan, &elements, element_bytes, &exits, &mut slots)?;
+        let window = match (&coding, kept.is_empty()) {
+            (Some(_), false) => return None,
+            (Some(_), true) => Window::of_encoded(pace, pool.encoded()),
+            (None, false) => Window::of_kept(pace),
+            (None, true) => Window::of_elements(pace),
         };
         let flags = |exit: usize| to.get(exit).map_or(0, |exit| exit.flags());
         let outlets = exits.outlets().map(|(exit, _)| Outlet {
             flags: flags(exit),
             ..Outlet::default()
         });
-        Some(Self {
+        let mut work = Self {
             seq,
             sums: Sums::of(spec, place.world),
             coding,
@@ -179,7 +170,35 @@ impl RankWork {
             exits,
             window,
             scratch: Scratch::new(pool),
-        })
+        };
+        work.expect_all()?;
+        Some(work)
+    }
+
+    /// Tells each outlet what will come to it. `None`: there is no such outlet.
+    fn expect_all(&mut self) -> Option<()> {
+        let Self {
+            stripes,
+            kept,
+            outlets,
+            ..
+        } = self;
+        for flow in stripes
+            .iter()
+            .flat_map(|stripe| {
+                let onward = |flow: &Flow| (stripe.onward_of(flow.handling), flow.bytes());
+                stripe.flows.iter().map(onward)
+            })
+            .chain(kept.iter().map(Kept::told))
+        {
+            let (places, bytes) = flow;
+            for onward in places {
+                outlets
+                    .get_mut(usize::from(onward.outlet))?
+                    .expect(*onward, bytes);
+            }
+        }
+        Some(())
     }
 
     /// Changes how much of its window the own contribution may fill. Returns what it was before.
@@ -204,7 +223,7 @@ impl RankWork {
 
     /// In how many sequences of adjoining pieces the result is written.
     pub(crate) fn slots(&self) -> usize {
-        let of_kept = usize::from(self.kept.is_some());
+        let of_kept = self.kept.iter().filter(|kept| kept.is_result()).count();
         of_kept + self.stripes.iter().map(StripeWork::slots).sum::<usize>()
     }
 
@@ -218,6 +237,12 @@ impl RankWork {
         self.sources().any(|source| {
             source.rank == rank && source.arrives_on.is_none_or(|arrives| arrives == lane)
         })
+    }
+
+    /// How many bytes of elements have to arrive from this rank.
+    pub(crate) fn expected_from(&self, rank: u32) -> u64 {
+        let from_there = self.sources().filter(|source| source.rank == rank);
+        from_there.map(|source| source.to_receive).sum()
     }
 
     /// Does anything have to arrive from this rank?
@@ -240,29 +265,21 @@ impl RankWork {
     /// Has anything to leave by this outlet that may leave?
     pub(crate) fn has_outgoing(&self, outlet: u16) -> bool {
         let waiting = self.outlets.get(usize::from(outlet));
-        waiting.is_some_and(|waiting| {
-            let contributes = || self.next_own(|own| own.is_for(outlet)).is_some();
-            !waiting.outbox.is_empty() || self.window.is_open() && contributes()
-        })
+        waiting.is_some_and(|waiting| waiting.has_next() || self.next_own_for(outlet).is_some())
     }
 
     /// Has anything to leave by this outlet, at once or later?
     pub(crate) fn sends(&self, outlet: u16) -> bool {
         let waiting = self.outlets.get(usize::from(outlet));
         waiting.is_some_and(|waiting| {
-            waiting.sends()
-                || self.stripes.iter().any(|stripe| stripe.has_for(outlet))
-                || self
-                    .kept
-                    .as_ref()
-                    .is_some_and(|kept| kept.will_tell(outlet))
+            waiting.sends() || self.stripes.iter().any(|stripe| stripe.has_for(outlet))
         })
     }
 
     /// Is there anything that may leave by this outlet but has not?
     pub(crate) fn waits_to_send(&self, outlet: u16) -> bool {
         let waiting = self.outlets.get(usize::from(outlet));
-        waiting.is_some_and(|waiting| waiting.leaving) || self.has_outgoing(outlet)
+        waiting.is_some_and(|waiting| waiting.leaving > 0) || self.has_outgoing(outlet)
     }
 
     /// The whole result is here, and everything that others need has left.
@@ -279,6 +296,13 @@ impl RankWork {
             let nth = stripe.own.iter().position(is_next)?;
             Some((number, nth))
         })
+    }
+
+    /// The own contribution that may leave next by this outlet.
+    fn next_own_for(&self, outlet: u16) -> Option<(u16, usize)> {
+        let waiting = self.outlets.get(usize::from(outlet))?;
+        let may_leave = |own: &Own| own.is_for(outlet) && waiting.is_complete(own.onward.with);
+        self.next_own(may_leave).filter(|_| self.window.is_open())
     }
 
     fn outlet(&mut self, number: u16) -> Result<&mut Outlet, Defect> {
@@ -304,7 +328,7 @@ impl RankWork {
     pub(crate) fn set_aside(&self, lane: u16) -> usize {
         let waiting = self.outlets[usize::from(lane)].outbox.iter();
         waiting
-            .filter(|out| matches!(out.body, Body::Aside(_)))
+            .filter(|(_, out)| matches!(out.body, Body::Aside(_)))
             .count()
     }
 }

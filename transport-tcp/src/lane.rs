@@ -14,7 +14,7 @@ use crate::error::lane_error;
 use crate::options::{is_local, shorten_user_timeout};
 
 /// Parts that one system call takes. More than that are sent by the caller's next call.
-const PARTS_AT_ONCE: usize = 8;
+const PARTS_AT_ONCE: usize = 16;
 
 /// Makes a lane of a connection.
 pub(crate) fn split(stream: TcpStream) -> Lane {

@@ -22,7 +22,7 @@ use super::link::LinkState;
 use super::registry::Registry;
 
 /// Bytes that are received with a header: a small frame, and little to copy of a large one.
-const AHEAD_BYTES: usize = 8 * 1024;
+pub(crate) const AHEAD_BYTES: usize = 8 * 1024;
 
 /// Bytes of unwanted payload that are received at a time.
 const DISCARD_BYTES: usize = 16 * 1024;
@@ -41,7 +41,7 @@ pub(crate) struct RxLane {
     lane: u16,
     rx: Box<dyn LaneRx>,
     /// What was received and is not yet taken: at first the next header, as far as it has arrived.
-    ahead: Box<[u8]>,
+    ahead: Vec<u8>,
     taken: usize,
     filled: usize,
     link: Arc<LinkState>,
@@ -147,7 +147,7 @@ impl Home {
         let header = loop {
             if *discard == 0 {
                 *unwanted = Vec::new();
-                break ready!(at_home.poll_header(cx));
+                break ready!(at_home.poll_header(cx, AHEAD_BYTES));
             }
             unwanted.resize(DISCARD_BYTES.min(*discard), 0);
             match ready!(at_home.poll_payload(cx, unwanted)) {
@@ -198,6 +198,7 @@ impl RxLane {
     pub(crate) fn poll_header(
         &mut self,
         cx: &mut Context<'_>,
+        ahead: usize,
     ) -> Poll<Result<FrameHeader, ReadEnd>> {
         loop {
             let waiting = self.ahead.get(self.taken..self.filled).unwrap_or_default();
@@ -207,7 +208,11 @@ impl RxLane {
                 return Poll::Ready(header.map_err(ReadEnd::from));
             }
             self.make_room();
-            let room = self.ahead.get_mut(self.filled..).unwrap_or_default();
+            let end = FRAME_HEADER_BYTES + ahead;
+            if self.ahead.len() < end {
+                self.ahead.resize(end, 0);
+            }
+            let room = self.ahead.get_mut(self.filled..end).unwrap_or_default();
             self.filled += ready!(poll_some(self.rx.as_mut(), cx, room))?;
             self.link.moved();
         }
@@ -293,7 +298,7 @@ impl Keeper {
         let receiving = RxLane {
             lane,
             rx: ends.rx,
-            ahead: vec![0; FRAME_HEADER_BYTES + AHEAD_BYTES].into(),
+            ahead: vec![0; FRAME_HEADER_BYTES + AHEAD_BYTES],
             taken: 0,
             filled: 0,
             link: Arc::clone(link),

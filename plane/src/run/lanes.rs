@@ -1,5 +1,6 @@
 //! What one operation does on a lane: one that it receives on, or one that it sends on.
 
+use std::collections::VecDeque;
 use std::task::{Context, Poll, ready};
 
 use pccl_core::transport::LaneError;
@@ -7,8 +8,9 @@ use pccl_core::wire::{FRAME_HEADER_BYTES, FrameHeader};
 
 use super::stall::LeftSoFar;
 use super::{RunFailure, Sending};
-use crate::handover::{Address, ReadEnd, RxLane, TxLane};
+use crate::handover::{AHEAD_BYTES, Address, ReadEnd, RxLane, TxLane};
 use crate::memory::UserBuffers;
+use crate::pace::{BYTES_AT_ONCE, FRAMES_AT_ONCE, SMALL_BYTES};
 use crate::work::{BEYOND, Incoming, Outgoing, RankWork};
 
 /// A lane from another rank, while the operation has it, and its frame on it.
@@ -18,13 +20,14 @@ pub(crate) struct RxWork {
     arriving: Option<Arriving>,
 }
 
-/// A lane to another rank, while the operation has it, and its frame on it.
+/// A lane to another rank, while the operation has it, and its frames on it.
 #[derive(Default)]
 pub(crate) struct TxWork {
     tx: Option<TxLane>,
     /// The lane was asked for and has not been delivered.
     asked: bool,
-    leaving: Option<Leaving>,
+    /// In the order in which they leave.
+    leaving: VecDeque<Leaving>,
     /// How many frames have left, whole.
     left: u64,
 }
@@ -72,12 +75,13 @@ impl RxWork {
         self.rx = Some(rx);
     }
 
-    /// Receives what is there, up to the end of a frame or of a header. Tells in `moved` whether any of
-    /// a frame has arrived.
+    /// Receives what is there, up to the end of a frame or of a header. The operation expects `owed` bytes more
+    /// over this link. Tells in `moved` whether any of a frame has arrived.
     pub(crate) fn poll_receive(
         &mut self,
         cx: &mut Context<'_>,
         buffers: &mut UserBuffers<'_>,
+        owed: u64,
         moved: &mut bool,
     ) -> Poll<Result<Arrival, ReadEnd>> {
         let Some(rx) = &mut self.rx else {
@@ -91,7 +95,7 @@ impl RxWork {
                 rx.begin_header(frame.beyond(filled));
                 Poll::Ready(Ok(Arrival::Frame(frame)))
             }
-            None => rx.poll_header(cx).map_ok(Arrival::Header),
+            None => rx.poll_header(cx, ahead_of(owed)).map_ok(Arrival::Header),
         }
     }
 
@@ -146,68 +150,97 @@ impl TxWork {
     }
 
     /// Has a frame begun to leave?
-    pub(crate) const fn is_sending(&self) -> bool {
-        self.leaving.is_some()
+    pub(crate) fn is_sending(&self) -> bool {
+        !self.leaving.is_empty()
     }
 
-    /// A frame begins to leave.
+    /// May this frame leave together with those that are about to?
+    pub(crate) fn has_room(&self) -> bool {
+        let bytes = self.leaving.iter().map(|leaving| leaving.frame.length());
+        self.leaving.len() < FRAMES_AT_ONCE && bytes.sum::<usize>() < BYTES_AT_ONCE
+    }
+
+    /// A frame is about to leave, behind those that already are.
     pub(crate) fn begin_to_send(&mut self, frame: Outgoing) {
-        self.leaving = Some(Leaving {
+        self.leaving.push_back(Leaving {
             head: frame.header.encode(),
             frame,
             sent: 0,
         });
     }
 
-    /// Sends what the lane takes of the frame that leaves, and hands it out when it has left. Tells in
-    /// `moved` whether any of it has.
+    /// Sends what the lane takes of the frames that leave. Ready once one has left, whole. Tells in `moved` whether
+    /// any of one has.
     pub(crate) fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
         buffers: &UserBuffers<'_>,
         moved: &mut bool,
-    ) -> Poll<Result<Outgoing, SendEnd>> {
-        let (Some(tx), Some(leaving)) = (&mut self.tx, &mut self.leaving) else {
+    ) -> Poll<Result<(), SendEnd>> {
+        let Some(tx) = &mut self.tx else {
             return Poll::Pending;
         };
-        let payload = RankWork::payload(&leaving.frame, buffers);
-        let payload = payload.ok_or(SendEnd::NoPayload)?;
-        loop {
-            let (head, body) = leaving.rest(payload);
-            if head.is_empty() && body.is_empty() {
-                break;
+        while self.leaving.front().is_some_and(|first| !first.is_whole()) {
+            let mut parts: [&[u8]; 2 * FRAMES_AT_ONCE] = [&[]; _];
+            for (pair, leaving) in parts.as_chunks_mut().0.iter_mut().zip(&self.leaving) {
+                let (head, body) = leaving.rest(buffers)?;
+                *pair = [head, body];
             }
-            leaving.sent += ready!(tx.poll_send(cx, &[head, body]))?;
+            let mut sent = ready!(tx.poll_send(cx, &parts))?;
+            for leaving in &mut self.leaving {
+                sent -= leaving.has_sent(sent);
+            }
             *moved = true;
         }
+        match self.leaving.is_empty() {
+            true => Poll::Pending,
+            false => Poll::Ready(Ok(())),
+        }
+    }
+
+    /// A frame that has left, whole.
+    pub(crate) fn take_left(&mut self) -> Option<Outgoing> {
+        self.leaving.front().filter(|first| first.is_whole())?;
+        let left = self.leaving.pop_front()?;
         self.left += 1;
-        let left = self.leaving.take();
-        left.map_or(Poll::Pending, |left| Poll::Ready(Ok(left.frame)))
+        Some(left.frame)
     }
 
     /// The lane has ended.
     pub(crate) fn lose_sending(&mut self) {
         self.tx = None;
-        self.leaving = None;
+        self.leaving.clear();
     }
 
-    /// How much has left, where a frame has begun to.
+    /// How much has left, where a frame is about to.
     pub(crate) fn left_so_far(&self) -> Option<LeftSoFar> {
-        let leaving = self.leaving.as_ref().filter(|_| self.tx.is_some());
+        let leaving = self.leaving.front().filter(|_| self.tx.is_some());
         leaving.map(|leaving| (self.left, leaving.sent))
     }
 
     /// Gives the lane to others, at the boundary of a frame.
     pub(crate) fn give_up(&mut self, buffers: &UserBuffers<'_>) {
-        match (self.tx.take(), self.leaving.take()) {
-            (Some(tx), Some(leaving)) if leaving.sent > 0 => {
-                let payload = RankWork::payload(&leaving.frame, buffers);
-                let (head, body) = leaving.rest(payload.unwrap_or_default());
-                tx.leave_unfinished([head, body].concat());
-            }
-            (Some(tx), _) => tx.pass_on(),
-            (None, _) => {}
+        let Some(tx) = self.tx.take() else {
+            return;
+        };
+        let begun = |leaving: &Leaving| leaving.sent > 0 && !leaving.is_whole();
+        let unfinished = self.leaving.iter().find(|leaving| begun(leaving));
+        match unfinished.map(|leaving| leaving.rest(buffers)) {
+            Some(Ok((head, body))) => tx.leave_unfinished([head, body].concat()),
+            // The lane cannot be used any more: what follows is no header.
+            Some(Err(_)) => drop(tx),
+            None => tx.pass_on(),
         }
+        self.leaving.clear();
+    }
+}
+
+/// How much may be received with a header. If all that an operation lacks is little, all of it, and some bytes more:
+/// the system then tells that nothing else is there, without being asked again.
+fn ahead_of(owed: u64) -> usize {
+    match usize::try_from(owed) {
+        Ok(owed) if owed <= SMALL_BYTES => owed + FRAMES_AT_ONCE * FRAME_HEADER_BYTES,
+        Ok(_) | Err(_) => AHEAD_BYTES,
     }
 }
 
@@ -230,10 +263,28 @@ impl Arriving {
 }
 
 impl Leaving {
+    /// Bytes of header and payload.
+    const fn bytes(&self) -> usize {
+        self.head.len() + self.frame.length()
+    }
+
+    const fn is_whole(&self) -> bool {
+        self.sent >= self.bytes()
+    }
+
+    /// So many bytes were sent of this frame and those behind it. Returns how many of them are of this one.
+    fn has_sent(&mut self, bytes: usize) -> usize {
+        let of_this = bytes.min(self.bytes() - self.sent);
+        self.sent += of_this;
+        of_this
+    }
+
     /// What is still to be sent of the header, and of the payload.
-    fn rest<'a>(&'a self, payload: &'a [u8]) -> (&'a [u8], &'a [u8]) {
+    fn rest<'a>(&'a self, buffers: &'a UserBuffers<'_>) -> Result<(&'a [u8], &'a [u8]), SendEnd> {
+        let payload = RankWork::payload(&self.frame, buffers);
+        let payload = payload.ok_or(SendEnd::NoPayload)?;
         let head = self.head.get(self.sent..).unwrap_or_default();
         let of_payload = self.sent.saturating_sub(self.head.len());
-        (head, payload.get(of_payload..).unwrap_or_default())
+        Ok((head, payload.get(of_payload..).unwrap_or_default()))
     }
 }

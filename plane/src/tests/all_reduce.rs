@@ -2,7 +2,7 @@
 
 use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::id::Seq;
-use pccl_core::plan::{Algorithm, Reach};
+use pccl_core::plan::{Algorithm, Pattern};
 use tokio::test;
 
 use super::reference::{OPS, expected, inputs, random_bits};
@@ -10,7 +10,7 @@ use super::support::{AROUND, all_end_right, in_time, ring, run_all, spec, uneven
 use crate::Sensor;
 use crate::{RunStats, UserBuffers};
 
-const WHOLE: Algorithm = Algorithm::Whole(Reach::Ring);
+const WHOLE: Algorithm = Algorithm::Whole(Pattern::Ring);
 
 #[test(start_paused = true)]
 async fn every_rank_ends_with_the_result_whatever_the_type_and_the_operation() {

@@ -1,8 +1,8 @@
-//! Over a mesh: what is exchanged directly, or travels whole to each other rank.
+//! Over a mesh: what is exchanged directly or in rounds, or travels whole to each other rank.
 
 use pccl_core::element::{ElementType, ReduceOp};
 use pccl_core::id::Seq;
-use pccl_core::plan::{Algorithm, Reach};
+use pccl_core::plan::{Algorithm, Pattern};
 use tokio::test;
 
 use super::reference::{expected, inputs, random_bits};
@@ -12,12 +12,17 @@ use super::support::{
 };
 use crate::{LinkBroke, PlaneConfig, RunFailure, RunStats};
 
-const DIRECTLY: [Algorithm; 2] = [Algorithm::Direct, Algorithm::Whole(Reach::Mesh)];
+const DIRECTLY: [Algorithm; 4] = [
+    Algorithm::Direct,
+    Algorithm::Whole(Pattern::Mesh),
+    Algorithm::Whole(Pattern::Circulant),
+    Algorithm::Circulant,
+];
 
 #[test(start_paused = true)]
 async fn every_rank_ends_with_the_result_whatever_the_type_and_the_operation() {
     for algorithm in DIRECTLY {
-        for world in 2..=5 {
+        for world in 2..=7 {
             all_end_right(mesh(world, 1), algorithm, [501, 1, 2, 4099, 1000]).await;
         }
     }
@@ -29,7 +34,10 @@ async fn all_end_with_the_same_bits_which_are_those_of_the_order_of_the_ranks() 
     let spec = spec(ReduceOp::Avg, ElementType::F32, 10_000);
     let mut members = mesh(5, 1);
     let mut results = Vec::new();
-    for (seq, algorithm) in (1..).map(Seq).zip(DIRECTLY) {
+    let in_order = DIRECTLY
+        .into_iter()
+        .filter(|algorithm| *algorithm != Algorithm::Circulant);
+    for (seq, algorithm) in (1..).map(Seq).zip(in_order) {
         let ports = members.iter_mut();
         let ports = ports.map(|m| m.plane.begin(seq, spec, algorithm));
 
@@ -43,20 +51,38 @@ async fn all_end_with_the_same_bits_which_are_those_of_the_order_of_the_ranks() 
 }
 
 #[test(start_paused = true)]
-async fn a_direct_exchange_moves_no_more_bytes_than_a_ring() {
-    let mut members = mesh(4, 1);
-    let inputs = inputs(ElementType::F32, 1000, 4);
-    let spec = spec(ReduceOp::Sum, ElementType::F32, 1000);
-    let ports = members.iter_mut();
-    let ports = ports.map(|m| m.plane.begin(Seq(1), spec, Algorithm::Direct));
+async fn in_rounds_all_end_with_the_same_bits_also_of_floats() {
+    for world in 3..=9 {
+        let inputs = random_bits(40_000, world, 43);
+        let spec = spec(ReduceOp::Avg, ElementType::F32, 10_000);
+        let mut members = mesh(world, 1);
+        let ports = members.iter_mut();
+        let ports = ports.map(|m| m.plane.begin(Seq(1), spec, Algorithm::Circulant));
 
-    let ended = run_all(ports.collect(), &inputs).await;
+        let ended = run_all(ports.collect(), &inputs).await;
 
-    let moved = RunStats {
-        bytes_sent: 2 * 3 * 1000,
-        bytes_received: 2 * 3 * 1000,
-    };
-    assert!(ended.iter().all(|ended| ended.outcome == Ok(moved)));
+        assert!(ended.iter().all(|ended| ended.outcome.is_ok()));
+        assert!(ended.iter().all(|other| other.data == ended[0].data));
+    }
+}
+
+#[test(start_paused = true)]
+async fn what_goes_directly_or_in_rounds_moves_no_more_bytes_than_a_ring() {
+    for algorithm in [Algorithm::Direct, Algorithm::Circulant] {
+        let mut members = mesh(4, 1);
+        let inputs = inputs(ElementType::F32, 1000, 4);
+        let spec = spec(ReduceOp::Sum, ElementType::F32, 1000);
+        let ports = members.iter_mut();
+        let ports = ports.map(|m| m.plane.begin(Seq(1), spec, algorithm));
+
+        let ended = run_all(ports.collect(), &inputs).await;
+
+        let moved = RunStats {
+            bytes_sent: 2 * 3 * 1000,
+            bytes_received: 2 * 3 * 1000,
+        };
+        assert!(ended.iter().all(|ended| ended.outcome == Ok(moved)));
+    }
 }
 
 #[test(start_paused = true)]

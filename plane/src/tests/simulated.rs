@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use pccl_core::element::{CollectiveSpec, ElementType, ReduceOp};
-use pccl_core::plan::{Algorithm, Reach};
+use pccl_core::plan::{Algorithm, Pattern, Reach};
 use pccl_core::wire::FrameHeader;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -287,12 +287,19 @@ const SMALL: usize = 2_500;
 
 #[test]
 fn buffers_that_travel_whole_lead_to_the_result_and_can_be_put_back_whatever_the_schedule() {
-    leads_to_the_result_or_back(Algorithm::Whole(Reach::Ring), SMALL);
-    leads_to_the_result_or_back(Algorithm::Whole(Reach::Mesh), SMALL);
+    leads_to_the_result_or_back(Algorithm::Whole(Pattern::Ring), SMALL);
+    leads_to_the_result_or_back(Algorithm::Whole(Pattern::Mesh), SMALL);
+    leads_to_the_result_or_back(Algorithm::Whole(Pattern::Circulant), SMALL);
 }
 
 #[test]
 fn buffers_that_travel_directly_lead_to_the_result_and_can_be_put_back_whatever_the_schedule() {
     leads_to_the_result_or_back(Algorithm::Direct, 2 * SMALL);
     leads_to_the_result_or_back(Algorithm::Direct, 3);
+}
+
+#[test]
+fn buffers_that_travel_in_rounds_lead_to_the_result_and_can_be_put_back_whatever_the_schedule() {
+    leads_to_the_result_or_back(Algorithm::Circulant, 2 * SMALL);
+    leads_to_the_result_or_back(Algorithm::Circulant, 3);
 }

@@ -73,7 +73,7 @@ impl RankWork {
         if source.rank != from || source.arrives_on.is_some_and(|arrives| arrives != lane) {
             return Err(Misfit::OtherLane.into());
         }
-        if stripe.ready_up_to(flow.after) < end {
+        if stripe.ready_up_to(flow.after, &self.kept) < end {
             return Err(Misfit::TooEarly.into());
         }
         let source = stripe.sources.get_mut(at).ok_or(Defect::here())?;
@@ -106,16 +106,61 @@ impl RankWork {
         if matches!(handling.action, Action::Keep { .. }) {
             source.to_keep = source.to_keep.saturating_sub(bytes);
         }
-        match handling.onward {
-            None => self.recycle(body),
-            Some(Onward { step, outlet }) => {
-                stripe.to_forward = stripe.to_forward.saturating_sub(bytes);
-                let mut header = self.header(number, step, range.start, length)?;
-                header.flags |= flags;
-                self.outlet(outlet)?.push(Outgoing { header, body });
-            }
+        self.forward((number, handling), &range, (length, flags), body)
+    }
+
+    /// Puts a frame where it goes on, to no lane, one, or several.
+    fn forward(
+        &mut self,
+        (number, handling): (u16, Handling),
+        range: &Range<usize>,
+        (length, flags): (usize, u16),
+        mut body: Body,
+    ) -> Result<(), Defect> {
+        let (_, places) = handling.onward;
+        for nth in 0..places {
+            let onward = self.onward(number, handling, nth)?;
+            let mut header = self.header(number, onward.step, range.start, length)?;
+            header.flags |= flags;
+            let rest = match nth + 1 < places {
+                true => self.duplicate(&body, length)?,
+                false => Body::Result(0..0),
+            };
+            let body = std::mem::replace(&mut body, rest);
+            let outgoing = Outgoing { header, body };
+            let bytes = range.len() as u64;
+            self.outlet(onward.outlet)?.push(onward, outgoing, bytes);
+        }
+        if places == 0 {
+            self.recycle(body);
         }
         Ok(())
+    }
+
+    fn onward(&self, number: u16, handling: Handling, nth: usize) -> Result<Onward, Defect> {
+        let stripe = self.stripes.get(usize::from(number));
+        let stripe = stripe.ok_or(Defect::here())?;
+        let onward = stripe.onward_of(handling).get(nth);
+        onward.copied().ok_or(Defect::here())
+    }
+
+    /// The same payload once more.
+    fn duplicate(&mut self, body: &Body, length: usize) -> Result<Body, Defect> {
+        Ok(match body {
+            Body::Contribution(range) => Body::Contribution(range.clone()),
+            Body::Result(range) => Body::Result(range.clone()),
+            Body::Aside(range) => Body::Aside(range.clone()),
+            Body::Held(frame) => Body::Held(self.copied(frame.get(..length))?),
+        })
+    }
+
+    /// A copy in scratch.
+    pub(super) fn copied(&mut self, bytes: Option<&[u8]>) -> Result<Vec<u8>, Defect> {
+        let bytes = bytes.ok_or(Defect::here())?;
+        let mut frame = self.scratch.take(bytes.len());
+        let copy = frame.get_mut(..bytes.len()).ok_or(Defect::here())?;
+        copy.copy_from_slice(bytes);
+        Ok(frame)
     }
 
     /// Does with a frame what the plan asks for. Returns where its payload is then.
@@ -124,18 +169,19 @@ impl RankWork {
         incoming: Incoming,
         buffers: &mut UserBuffers<'_>,
     ) -> Result<Body, Defect> {
-        let (handling, range) = (incoming.handling, incoming.range);
+        let (number, handling, range) = (incoming.stripe, incoming.handling, incoming.range);
         match (incoming.landing, handling.action) {
             (Landing::Result, _) => Ok(Body::Result(range)),
             (Landing::Scratch(frame), _) if self.coding.is_some() => {
                 self.take_in_encoded(handling, &range, incoming.length, frame, buffers)
             }
-            (Landing::Scratch(frame), Action::Keep { turn }) => {
-                self.keep(turn, &range, &frame, buffers)?;
+            (Landing::Scratch(frame), Action::Keep { sum, turn }) => {
+                self.keep((sum, turn), &range, &frame, buffers)?;
                 Ok(Body::Held(frame))
             }
             (Landing::Scratch(frame), Action::Combine) => {
-                self.combine(handling.onward, &range, frame, buffers)
+                let onward = self.onward(number, handling, 0)?;
+                self.combine(onward, &range, frame, buffers)
             }
             (Landing::Scratch(frame), Action::Finish) => {
                 self.finish(handling.slot, &range, frame, buffers)
@@ -148,15 +194,14 @@ impl RankWork {
     /// Adds the own contribution to a frame, which lacks others'.
     fn combine(
         &mut self,
-        onward: Option<Onward>,
+        onward: Onward,
         range: &Range<usize>,
         mut frame: Vec<u8>,
         buffers: &mut UserBuffers<'_>,
     ) -> Result<Body, Defect> {
         let sums = self.sums;
         let arrived = frame.get_mut(..range.len()).ok_or(Defect::here())?;
-        let Onward { outlet, .. } = onward.ok_or(Defect::here())?;
-        if self.outlet(outlet)?.held < HELD_MAX {
+        if self.outlet(onward.outlet)?.held < HELD_MAX {
             let own = buffers.contribution(range.clone()).ok_or(Defect::here())?;
             pccl_kernels::reduce(sums.element, sums.op, arrived, own)?;
             Ok(Body::Held(frame))

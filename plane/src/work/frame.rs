@@ -49,6 +49,13 @@ pub(super) enum Landing {
     Result,
 }
 
+impl Outgoing {
+    /// Bytes of payload.
+    pub(crate) const fn length(&self) -> usize {
+        self.header.length as usize
+    }
+}
+
 impl Incoming {
     /// Bytes of payload that are to arrive.
     pub(crate) const fn length(&self) -> usize {

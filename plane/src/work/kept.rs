@@ -1,7 +1,8 @@
-//! Contributions that are kept until all are here, and then added by this rank.
+//! Terms of sums that are kept until all are here, and then added by this rank.
 //!
 //! In which turn each is added says the plan ([`Action::Keep`](pccl_core::plan::Action::Keep)). They are added
-//! as far as all of them have arrived, frame by frame, and what is added goes at once to whom the plan tells it.
+//! as far as all of them have arrived, frame by frame, and what is added goes at once where the plan says. A sum
+//! that is the result leaves from there; one that lacks contributions leaves from scratch.
 
 use std::ops::Range;
 
@@ -13,54 +14,70 @@ use super::stripe::{Exits, Onward};
 use super::{RankWork, Sums, to_memory};
 use crate::memory::UserBuffers;
 
-/// The contributions of all ranks to one range, as far as they are here.
+/// The terms of a sum, as far as they are here.
 pub(super) struct Kept {
     /// In the order in which they are added, one behind the other. The own one stays where it is.
-    contributions: Vec<u8>,
+    terms: Vec<u8>,
     /// The bytes of the buffer that they are of.
     range: Range<usize>,
     own_turn: usize,
     /// By turn: up to which byte of the buffer it is here.
     arrived: Vec<usize>,
-    /// Up to which byte of the buffer the result is written.
+    /// Up to which byte of the buffer it is added.
     added: usize,
-    /// Where it is written: a sequence of adjoining pieces.
-    slot: usize,
+    /// Where the result is written: a sequence of adjoining pieces. `None`: it is no result.
+    slot: Option<usize>,
     /// Where it goes.
     told: Vec<Onward>,
 }
 
 impl Kept {
-    /// What the plan keeps of these elements. `None`: nothing, or it tells a rank that is not among the exits.
-    pub(super) fn of(
+    /// What the plan keeps of these elements. `None`: it sends to a rank that is not among the exits.
+    pub(super) fn all_of(
         plan: Plan,
         elements: &Range<u64>,
         element_bytes: usize,
         exits: &Exits,
-        slot: usize,
-    ) -> Option<Self> {
-        let kept = plan.kept(elements)?;
-        let bytes = element_bytes as u64;
-        let range = to_memory(&(kept.range.start * bytes..kept.range.end * bytes)).ok()?;
-        let own_turn = kept.own_turn as usize;
-        let mut arrived = vec![range.start; plan.world() as usize];
-        *arrived.get_mut(own_turn)? = range.end;
-        let told = plan.told().map(|to| exits.onward(0, to));
-        Some(Self {
-            contributions: Vec::new(),
-            own_turn,
-            arrived,
-            added: range.start,
-            range,
-            slot,
-            told: told.collect::<Option<_>>()?,
-        })
+        slots: &mut impl Iterator<Item = usize>,
+    ) -> Option<Vec<Self>> {
+        let sums = plan.kept(elements);
+        let sums = sums.map(|kept| {
+            let bytes = element_bytes as u64;
+            let range = to_memory(&(kept.range.start * bytes..kept.range.end * bytes)).ok()?;
+            let own_turn = kept.own_turn as usize;
+            let mut arrived = vec![range.start; kept.terms as usize];
+            *arrived.get_mut(own_turn)? = range.end;
+            let told = kept.told.map(|to| exits.onward(plan, 0, to));
+            Some(Self {
+                terms: Vec::new(),
+                own_turn,
+                arrived,
+                added: range.start,
+                range,
+                slot: if kept.is_result {
+                    Some(slots.next()?)
+                } else {
+                    None
+                },
+                told: told.collect::<Option<_>>()?,
+            })
+        });
+        sums.collect()
     }
 
-    /// Is the result to leave by this outlet, and not all of it there yet?
-    pub(super) fn will_tell(&self, outlet: u16) -> bool {
-        let is_told = self.told.iter().any(|onward| onward.outlet == outlet);
-        is_told && self.added < self.range.end
+    /// Whether it is the result.
+    pub(super) const fn is_result(&self) -> bool {
+        self.slot.is_some()
+    }
+
+    /// Up to which byte of the buffer it is added.
+    pub(super) const fn added_up_to(&self) -> u64 {
+        self.added as u64
+    }
+
+    /// Where it goes, and how many bytes of it.
+    pub(super) fn told(&self) -> (&[Onward], u64) {
+        (&self.told, self.range.len() as u64)
     }
 
     fn bytes(&self) -> usize {
@@ -90,35 +107,32 @@ impl RankWork {
         range: &Range<usize>,
         buffers: &UserBuffers<'_>,
     ) -> Result<Body, Defect> {
-        let own = buffers.contribution(range.clone()).ok_or(Defect::here())?;
-        let mut frame = self.scratch.take(own.len());
-        let copy = frame.get_mut(..own.len()).ok_or(Defect::here())?;
-        copy.copy_from_slice(own);
-        Ok(Body::Held(frame))
+        let own = buffers.contribution(range.clone());
+        Ok(Body::Held(self.copied(own)?))
     }
 
-    /// Keeps a contribution that has arrived, and adds what is complete.
+    /// Keeps a term that has arrived, and adds what is complete.
     pub(super) fn keep(
         &mut self,
-        turn: u32,
+        (sum, turn): (u32, u32),
         range: &Range<usize>,
         frame: &[u8],
         buffers: &mut UserBuffers<'_>,
     ) -> Result<(), Defect> {
-        let kept = self.kept.as_mut().ok_or(Defect::here())?;
-        if kept.contributions.is_empty() {
-            kept.contributions = self.scratch.take(kept.bytes());
+        let number = sum as usize;
+        let kept = self.kept.get_mut(number).ok_or(Defect::here())?;
+        if kept.terms.is_empty() {
+            kept.terms = self.scratch.take(kept.bytes());
         }
         let turn = turn as usize;
         let place = kept.place(turn, range);
-        let place = kept.contributions.get_mut(place).ok_or(Defect::here())?;
+        let place = kept.terms.get_mut(place).ok_or(Defect::here())?;
         place.copy_from_slice(frame.get(..range.len()).ok_or(Defect::here())?);
         *kept.arrived.get_mut(turn).ok_or(Defect::here())? = range.end;
         let limit = self.frame_bytes();
-        while let Some(piece) = self.kept.as_ref().and_then(|kept| kept.next_piece(limit)) {
-            self.free_contributions(buffers)?;
-            self.add(&piece, buffers)?;
-            self.tell(&piece)?;
+        let next = |work: &Self| work.kept.get(number)?.next_piece(limit);
+        while let Some(piece) = next(self) {
+            self.add(number, &piece, buffers)?;
         }
         Ok(())
     }
@@ -126,43 +140,64 @@ impl RankWork {
     /// What has not left of own contributions that the result overwrites.
     fn free_contributions(&mut self, buffers: &UserBuffers<'_>) -> Result<(), Defect> {
         while let Some((stripe, nth)) = self.next_own(|own| own.is_copied) {
-            let (outlet, outgoing) = self.contribute(stripe, nth, buffers)?;
-            self.outlet(outlet)?.push(outgoing);
+            let (onward, outgoing) = self.contribute(stripe, nth, buffers)?;
+            // It was not among what was to come.
+            self.outlet(onward.outlet)?.push(onward, outgoing, 0);
         }
         Ok(())
     }
 
-    /// Adds a piece of all contributions.
-    fn add(&mut self, piece: &Range<usize>, buffers: &mut UserBuffers<'_>) -> Result<(), Defect> {
-        let kept = self.kept.as_mut().ok_or(Defect::here())?;
-        let sum = kept.add(self.sums, piece, buffers)?;
-        let result = buffers.overwrite(kept.slot, piece.clone());
-        result
-            .ok_or(Defect::here())?
-            .copy_from_slice(kept.contributions.get(sum).ok_or(Defect::here())?);
+    /// Adds a piece of all terms, and sends the sum where it goes.
+    fn add(
+        &mut self,
+        number: usize,
+        piece: &Range<usize>,
+        buffers: &mut UserBuffers<'_>,
+    ) -> Result<(), Defect> {
+        if self.kept.get(number).is_some_and(Kept::is_result) {
+            self.free_contributions(buffers)?;
+        }
+        let sums = self.sums;
+        let kept = self.kept.get_mut(number).ok_or(Defect::here())?;
+        let sum = kept.add(sums, piece, buffers)?;
+        let mut terms = std::mem::take(&mut kept.terms);
         kept.added = piece.end;
-        if kept.added == kept.range.end {
-            self.scratch.put(std::mem::take(&mut kept.contributions));
+        let is_whole = kept.added == kept.range.end;
+        let sum = terms.get_mut(sum).ok_or(Defect::here())?;
+        if let Some(slot) = kept.slot {
+            sums.divide(sum)?;
+            let result = buffers.overwrite(slot, piece.clone());
+            result.ok_or(Defect::here())?.copy_from_slice(sum);
+        }
+        self.tell(number, piece, sum)?;
+        match self.kept.get_mut(number) {
+            Some(kept) if !is_whole => kept.terms = terms,
+            Some(_) | None => self.scratch.put(terms),
         }
         Ok(())
     }
 
-    /// A piece of the result goes to whom the plan tells it.
-    fn tell(&mut self, piece: &Range<usize>) -> Result<(), Defect> {
-        let told = self.kept.as_ref().map_or(0, |kept| kept.told.len());
+    /// A piece of a sum goes where the plan says.
+    fn tell(&mut self, number: usize, piece: &Range<usize>, sum: &[u8]) -> Result<(), Defect> {
+        let told = self.kept.get(number).map_or(0, |kept| kept.told.len());
         for at in 0..told {
-            let onward = self.kept.as_ref().and_then(|kept| kept.told.get(at));
-            let Onward { step, outlet } = *onward.ok_or(Defect::here())?;
-            let header = self.header(0, step, piece.start, piece.len())?;
-            let body = Body::Result(piece.clone());
-            self.outlet(outlet)?.push(Outgoing { header, body });
+            let kept = self.kept.get(number).ok_or(Defect::here())?;
+            let onward = *kept.told.get(at).ok_or(Defect::here())?;
+            let body = match kept.slot {
+                Some(_) => Body::Result(piece.clone()),
+                None => Body::Held(self.copied(Some(sum))?),
+            };
+            let header = self.header(0, onward.step, piece.start, piece.len())?;
+            let outgoing = Outgoing { header, body };
+            let bytes = piece.len() as u64;
+            self.outlet(onward.outlet)?.push(onward, outgoing, bytes);
         }
         Ok(())
     }
 }
 
 impl Kept {
-    /// Adds a piece of all contributions, in their turns. Where the sum is, of the contributions.
+    /// Adds a piece of all terms, in their turns. Where the sum is, among the terms.
     fn add(
         &mut self,
         sums: Sums,
@@ -172,12 +207,12 @@ impl Kept {
         let own = buffers.contribution(piece.clone()).ok_or(Defect::here())?;
         let first = self.place(0, piece);
         if self.own_turn == 0 {
-            let sum = self.contributions.get_mut(first.clone());
+            let sum = self.terms.get_mut(first.clone());
             sum.ok_or(Defect::here())?.copy_from_slice(own);
         }
         for turn in 1..self.arrived.len() {
             let place = self.place(turn, piece);
-            let both = self.contributions.split_at_mut_checked(first.end);
+            let both = self.terms.split_at_mut_checked(first.end);
             let (before, behind) = both.ok_or(Defect::here())?;
             let sum = before.get_mut(first.clone()).ok_or(Defect::here())?;
             let other = if turn == self.own_turn {
@@ -187,11 +222,6 @@ impl Kept {
                 behind.ok_or(Defect::here())?
             };
             pccl_kernels::reduce(sums.element, sums.op, sum, other)?;
-        }
-        if let Some(contributors) = sums.average_over {
-            let sum = self.contributions.get_mut(first.clone());
-            let sum = sum.ok_or(Defect::here())?;
-            pccl_kernels::divide(sums.element, sum, contributors)?;
         }
         Ok(first)
     }

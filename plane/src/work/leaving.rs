@@ -5,6 +5,7 @@ use pccl_core::wire::FrameHeader;
 
 use super::fault::Defect;
 use super::frame::{Body, Outgoing};
+use super::stripe::Onward;
 use super::{RankWork, to_memory};
 use crate::memory::UserBuffers;
 use crate::pace::ENCODED_FRAME_ELEMENTS;
@@ -22,25 +23,24 @@ impl RankWork {
         };
         let mut outgoing = match outlet.pop() {
             Some(outgoing) => outgoing,
-            None if self.window.is_open() => match self.next_own(|own| own.is_for(number)) {
+            None => match self.next_own_for(number) {
                 Some((stripe, nth)) => self.contribute(stripe, nth, buffers)?.1,
                 None => return Ok(None),
             },
-            None => return Ok(None),
         };
         let outlet = self.outlet(number)?;
-        outlet.leaving = true;
+        outlet.leaving += 1;
         outgoing.header.flags |= outlet.flags;
         Ok(Some(outgoing))
     }
 
-    /// The next frame of an own contribution, and by which outlet it leaves.
+    /// The next frame of an own contribution, and where it leaves.
     pub(super) fn contribute(
         &mut self,
         number: u16,
         nth: usize,
         buffers: &UserBuffers<'_>,
-    ) -> Result<(u16, Outgoing), Defect> {
+    ) -> Result<(Onward, Outgoing), Defect> {
         let limit = match &self.coding {
             Some(_) => ENCODED_FRAME_ELEMENTS.saturating_mul(self.element_bytes as u64),
             None => self.frame_bytes(),
@@ -60,7 +60,7 @@ impl RankWork {
             Some(_) => self.encode_contribution(&range, buffers)?,
         };
         let header = self.header(number, onward.step, range.start, length)?;
-        Ok((onward.outlet, Outgoing { header, body }))
+        Ok((onward, Outgoing { header, body }))
     }
 
     /// The payload of a leaving frame.
@@ -79,7 +79,7 @@ impl RankWork {
     /// A frame has gone into the lane.
     pub(crate) fn has_left(&mut self, outlet: u16, outgoing: Outgoing) {
         if let Some(outlet) = self.outlets.get_mut(usize::from(outlet)) {
-            outlet.leaving = false;
+            outlet.leaving = outlet.leaving.saturating_sub(1);
         }
         self.recycle(outgoing.body);
     }

@@ -7,6 +7,7 @@ use pccl_core::plan::{Action, After, Arrival, Plan, Target};
 
 use super::Exit;
 use super::frame::{Body, Outgoing};
+use super::kept::Kept;
 
 /// To which ranks frames leave, and on how many lanes to each.
 pub(super) struct Exits {
@@ -21,6 +22,8 @@ pub(super) struct Onward {
     pub(super) step: u32,
     /// The outlet, by its number.
     pub(super) outlet: u16,
+    /// With which others: see [`Plan::leaves_with`].
+    pub(super) with: Option<u32>,
 }
 
 impl Exits {
@@ -39,12 +42,13 @@ impl Exits {
     }
 
     /// Where the frames of a stripe leave to a rank. `None`: there is no lane to it.
-    pub(super) fn onward(&self, stripe: u16, to: Target) -> Option<Onward> {
+    pub(super) fn onward(&self, plan: Plan, stripe: u16, to: Target) -> Option<Onward> {
         let exit = self.ranks.iter().position(|rank| *rank == to.rank)?;
         let first = u16::try_from(exit).ok()?.checked_mul(self.lanes)?;
         Some(Onward {
             step: to.step,
             outlet: first.checked_add(stripe.checked_rem(self.lanes)?)?,
+            with: plan.leaves_with(to.step),
         })
     }
 }
@@ -55,10 +59,8 @@ pub(super) struct StripeWork {
     pub(super) flows: Vec<Flow>,
     /// The ranks that send them.
     pub(super) sources: Vec<Source>,
-    /// Bytes of elements that have not arrived and go on.
-    pub(super) to_forward: u64,
     /// Where they go on.
-    forwards_to: Option<u16>,
+    pub(super) onward: Vec<Onward>,
     /// The own contributions.
     pub(super) own: Vec<Own>,
 }
@@ -103,21 +105,17 @@ pub(super) struct Handling {
     pub(super) slot: usize,
     /// It is what became of the own contribution.
     pub(super) comes_back: bool,
-    /// Where it goes on. `None`: it does not.
-    pub(super) onward: Option<Onward>,
+    /// Where it goes on: the first of these places among those of its stripe, and how many they are.
+    pub(super) onward: (usize, usize),
 }
 
 impl Handling {
-    /// Of what arrives in a stripe. `None`: it goes on over a link that is not here.
+    /// Of what arrives, and goes on to these places. `None`: there are more slots than numbers.
     fn of(
         arrival: &Arrival,
-        (stripe, exits): (u16, &Exits),
+        onward: (usize, usize),
         slots: &mut impl Iterator<Item = usize>,
     ) -> Option<Self> {
-        let onward = match arrival.onward {
-            Some(to) => Some(exits.onward(stripe, to)?),
-            None => None,
-        };
         let slot = if arrival.action.writes_result() {
             slots.next()?
         } else {
@@ -143,32 +141,37 @@ impl StripeWork {
     ) -> Option<Self> {
         let in_bytes =
             |elements: Range<u64>| elements.start * element_bytes..elements.end * element_bytes;
-        let kept = plan.kept(elements).map(|kept| kept.range);
+        let mut results = plan.kept(elements).filter(|kept| kept.is_result);
+        let result = results.next().map(|kept| kept.range);
+        let mut onward = Vec::new();
         let mut sources: Vec<Source> = Vec::new();
         let mut flows = Vec::with_capacity(plan.steps() as usize);
         for arrival in plan.arrivals(elements) {
             let rest = in_bytes(arrival.range.clone());
+            let first = onward.len();
+            for to in arrival.onward {
+                onward.push(exits.onward(plan, number, to)?);
+            }
+            let places = (first, onward.len() - first);
             flows.push(Flow {
                 source: note_source(&mut sources, arrival.from, &rest, arrival.action),
                 rest,
                 after: arrival.after,
-                handling: Handling::of(&arrival, (number, exits), slots)?,
+                handling: Handling::of(&arrival, places, slots)?,
             });
         }
         let own = plan.contributions(elements).map(|own| {
             Some(Own {
-                is_copied: kept.as_ref().is_some_and(|kept| overlap(kept, &own.range)),
+                is_copied: result
+                    .as_ref()
+                    .is_some_and(|result| overlap(result, &own.range)),
                 rest: in_bytes(own.range),
-                onward: exits.onward(number, own.to)?,
+                onward: exits.onward(plan, number, own.to)?,
             })
         });
-        let forwarded = || flows.iter().filter(|flow| flow.handling.onward.is_some());
         Some(Self {
             own: own.collect::<Option<_>>()?,
-            to_forward: forwarded().map(Flow::bytes).sum(),
-            forwards_to: forwarded()
-                .find_map(|flow| flow.handling.onward)
-                .map(|onward| onward.outlet),
+            onward,
             sources,
             flows,
         })
@@ -180,15 +183,14 @@ impl StripeWork {
         self.flows.iter().filter(writes).count()
     }
 
-    /// Does anything have to leave by this outlet that no frame has taken?
+    /// Does any of the own contribution have to leave by this outlet that no frame has taken?
     pub(super) fn has_for(&self, outlet: u16) -> bool {
-        self.to_forward > 0 && self.forwards_to == Some(outlet)
-            || self.own.iter().any(|own| own.is_for(outlet))
+        self.own.iter().any(|own| own.is_for(outlet))
     }
 
     /// Up to which byte what arrives may overwrite the buffer. Without this check a neighbour could have
     /// the own contribution overwritten before it was used.
-    pub(super) fn ready_up_to(&self, after: After) -> u64 {
+    pub(super) fn ready_up_to(&self, after: After, kept: &[Kept]) -> u64 {
         match after {
             After::Nothing => u64::MAX,
             After::Contribution(nth) => {
@@ -199,7 +201,18 @@ impl StripeWork {
                 let flow = self.flows.get(step as usize);
                 flow.map_or(0, |flow| flow.rest.start)
             }
+            After::Sum(number) => {
+                let sum = kept.get(number as usize);
+                sum.map_or(0, Kept::added_up_to)
+            }
         }
+    }
+
+    /// Where frames of a flow go on.
+    pub(super) fn onward_of(&self, handling: Handling) -> &[Onward] {
+        let (first, count) = handling.onward;
+        let places = self.onward.get(first..).unwrap_or_default();
+        places.get(..count).unwrap_or_default()
     }
 }
 
@@ -237,39 +250,79 @@ impl Own {
 }
 
 impl Flow {
-    const fn bytes(&self) -> u64 {
+    pub(super) const fn bytes(&self) -> u64 {
         self.rest.end - self.rest.start
     }
+}
+
+/// Bytes of elements that leave together and are not there yet.
+pub(super) struct Missing {
+    with: Option<u32>,
+    bytes: u64,
 }
 
 /// What leaves on one lane.
 #[derive(Default)]
 pub(super) struct Outlet {
     /// Not yet on its way, oldest first.
-    pub(super) outbox: VecDeque<Outgoing>,
+    pub(super) outbox: VecDeque<(Option<u32>, Outgoing)>,
     /// How many in the outbox are [`Body::Held`].
     pub(super) held: usize,
-    /// A frame was taken for the lane and has not left.
-    pub(super) leaving: bool,
+    /// What will come to the outbox.
+    pub(super) missing: Vec<Missing>,
+    /// How many frames were taken for the lane and have not left.
+    pub(super) leaving: usize,
     /// Flags of frames that leave, besides those with which they came.
     pub(super) flags: u16,
 }
 
 impl Outlet {
-    pub(super) fn push(&mut self, mut outgoing: Outgoing) {
+    /// So many bytes of elements will come.
+    pub(super) fn expect(&mut self, onward: Onward, bytes: u64) {
+        let with = onward.with;
+        match self.missing.iter_mut().find(|known| known.with == with) {
+            Some(missing) => missing.bytes += bytes,
+            None => self.missing.push(Missing { with, bytes }),
+        }
+    }
+
+    /// Of what was to come, so many bytes of elements are here.
+    pub(super) fn push(&mut self, onward: Onward, mut outgoing: Outgoing, bytes: u64) {
+        let with = onward.with;
+        if let Some(missing) = self.missing.iter_mut().find(|known| known.with == with) {
+            missing.bytes = missing.bytes.saturating_sub(bytes);
+        }
         outgoing.header.flags |= self.flags;
         self.held += usize::from(matches!(outgoing.body, Body::Held(_)));
-        self.outbox.push_back(outgoing);
+        self.outbox.push_back((with, outgoing));
+    }
+
+    /// Is everything here that comes to the outbox and leaves together with this?
+    pub(super) fn is_complete(&self, with: Option<u32>) -> bool {
+        let lacks = |known: &Missing| known.with == with && known.bytes > 0;
+        with.is_none() || !self.missing.iter().any(lacks)
+    }
+
+    fn next(&self) -> Option<usize> {
+        let mut waiting = self.outbox.iter();
+        waiting.position(|(with, _)| self.is_complete(*with))
+    }
+
+    /// Is anything in the outbox that may leave?
+    pub(super) fn has_next(&self) -> bool {
+        self.next().is_some()
     }
 
     pub(super) fn pop(&mut self) -> Option<Outgoing> {
-        let outgoing = self.outbox.pop_front()?;
+        let (_, outgoing) = self.outbox.remove(self.next()?)?;
         self.held -= usize::from(matches!(outgoing.body, Body::Held(_)));
         Some(outgoing)
     }
 
-    /// Is anything here, or on its way into the lane?
+    /// Is anything here, on its way into the lane, or yet to come?
     pub(super) fn sends(&self) -> bool {
-        self.leaving || !self.outbox.is_empty()
+        self.leaving > 0
+            || !self.outbox.is_empty()
+            || self.missing.iter().any(|known| known.bytes > 0)
     }
 }

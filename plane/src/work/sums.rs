@@ -38,8 +38,13 @@ impl Sums {
                 result
             }
         };
+        self.divide(result)
+    }
+
+    /// Makes an average of the sum of all contributions.
+    pub(super) fn divide(self, sum: &mut [u8]) -> Result<(), Defect> {
         if let Some(contributors) = self.average_over {
-            pccl_kernels::divide(element, result, contributors)?;
+            pccl_kernels::divide(self.element, sum, contributors)?;
         }
         Ok(())
     }
