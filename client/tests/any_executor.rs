@@ -5,7 +5,7 @@ mod support;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
@@ -136,11 +136,12 @@ fn two_peers(run: &Run) -> (Vec<Communicator>, Arc<AtomicUsize>) {
 fn a_call_goes_on_where_the_runtime_that_began_it_has_ended() {
     let run = Run::new();
     let (mut peers, lanes) = two_peers(&run);
+    let has_ended = AtomicBool::new(false);
 
     let received = together_with(&mut peers, |index, peer| {
         let mut content = vec![index as u32; 100_000];
-        let mut call = Box::pin(synchronize(peer, &mut content, index > 0));
         let opened = lanes.load(Ordering::SeqCst);
+        let mut call = Box::pin(synchronize(peer, &mut content, index > 0));
         if index > 0 {
             let runtime = runtime_of_the_program();
             // Up to where it has a lane to the other peer and waits for its answer.
@@ -151,6 +152,15 @@ fn a_call_goes_on_where_the_runtime_that_began_it_has_ended() {
                     false => Poll::Pending,
                 }
             }));
+            drop(runtime);
+            has_ended.store(true, Ordering::SeqCst);
+        } else {
+            // It answers no sooner: what it serves, it serves while its call is polled.
+            let begun = call.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            assert!(begun.is_pending(), "nobody was there to synchronize with");
+            while !has_ended.load(Ordering::SeqCst) {
+                thread::yield_now();
+            }
         }
         let report = drive(call);
         (report.entries_received, content == vec![0; 100_000])

@@ -6,7 +6,7 @@ use rand::{Rng, SeedableRng};
 
 use crate::group::{Group, bytes};
 use crate::number::Number;
-use crate::reference::{at_once, in_ring_order};
+use crate::reference::{at_once, in_order};
 use crate::{OPS, Op, most, sizes};
 
 /// So many numbers for each rank.
@@ -56,7 +56,7 @@ fn check_integers<T: Number>(group: &mut Group) {
 /// Exact numbers against a reference that knows no order, and others against one that knows it.
 fn check_floats<T: Number>(group: &mut Group) {
     check_against(group, T::exact, at_once);
-    check_against(group, T::any, in_ring_order);
+    check_against(group, T::any, in_order);
 }
 
 fn every_type_and_operation(world: usize) {

@@ -14,8 +14,11 @@ const WHOLE_MAX: usize = 32 * 1024;
 /// See [`WHOLE_MAX`].
 const ALL_WHOLE_MAX: usize = 256 * 1024;
 
-/// Bytes up to which more than two peers of one machine exchange a buffer directly.
+/// Bytes up to which three peers of one machine exchange a buffer directly.
 pub(crate) const DIRECT_MAX: usize = 64 * 1024;
+
+/// Bytes up to which four and more peers of one machine reduce a buffer in rounds.
+const ROUNDS_MAX: usize = 128 * 1024;
 
 /// The operation on all contributions at once: for numbers of which it does not depend on the order.
 pub(crate) fn at_once<T: Number>(op: Op, contributions: &[&[T]]) -> Vec<T> {
@@ -30,17 +33,24 @@ pub(crate) fn at_once<T: Number>(op: Op, contributions: &[&[T]]) -> Vec<T> {
         .collect()
 }
 
-/// The operation in the order of the ring: a chunk starts at the rank of its number and is combined,
-/// rounded each time, rank by rank.
-pub(crate) fn in_ring_order<T: Number>(op: Op, contributions: &[&[T]]) -> Vec<T> {
+/// The operation in the order in which it is defined to be computed, rounded each time.
+pub(crate) fn in_order<T: Number>(op: Op, contributions: &[&[T]]) -> Vec<T> {
     let world = contributions.len();
     let count = contributions[0].len();
-    first_ranks(count, size_of::<T>(), world)
+    let order = Order::of(count * size_of::<T>(), world);
+    order
+        .first_ranks(count, size_of::<T>(), world)
         .into_iter()
         .enumerate()
         .map(|(index, first)| {
-            let chain = (0..world).map(|hop| contributions[(first + hop) % world][index]);
-            let combined = chain.reduce(|sum, own| sum.combine(op, own)).unwrap();
+            let own = |rank: usize| contributions[rank % world][index];
+            let combined = match order {
+                Order::Chain | Order::Chains => {
+                    let chain = (first..first + world).map(own);
+                    chain.reduce(|sum, own| sum.combine(op, own)).unwrap()
+                }
+                Order::Trees => in_rounds(op, world, &own, (first, 0)),
+            };
             if op == Op::Avg {
                 combined.over(world)
             } else {
@@ -50,25 +60,71 @@ pub(crate) fn in_ring_order<T: Number>(op: Op, contributions: &[&[T]]) -> Vec<T>
         .collect()
 }
 
-/// For each element: the rank at which its chunk starts.
-///
-/// Buffers that travel whole or directly are combined from the first rank on. Others are cut into a stripe for each
-/// lane, but not into ones of less than 512 KiB, and each stripe into a chunk for each rank. Parts
-/// differ by at most one element, and longer ones come first.
-fn first_ranks(count: usize, element_bytes: usize, world: usize) -> Vec<usize> {
-    let bytes = count * element_bytes;
-    let travels_whole = bytes <= WHOLE_MAX && bytes * world <= ALL_WHOLE_MAX;
-    if travels_whole || world > 2 && bytes <= DIRECT_MAX {
-        return vec![0; count];
-    }
-    let stripes = (count * element_bytes / STRIPE_BYTES_MIN).clamp(1, usize::from(LANES));
-    let mut ranks = Vec::new();
-    for stripe in cut(count, stripes) {
-        for (rank, chunk) in cut(stripe, world).into_iter().enumerate() {
-            ranks.extend(std::iter::repeat_n(rank, chunk));
+/// In which order contributions are added.
+#[derive(Clone, Copy)]
+enum Order {
+    /// From the first rank on.
+    Chain,
+    /// Each chunk from the rank of its number on, around the ring.
+    Chains,
+    /// Each chunk along a tree whose root is the rank of its number.
+    Trees,
+}
+
+impl Order {
+    /// Buffers that travel whole or directly are combined from the first rank on.
+    fn of(bytes: usize, world: usize) -> Self {
+        let travels_whole = bytes <= WHOLE_MAX && bytes * world <= ALL_WHOLE_MAX;
+        match world {
+            _ if travels_whole => Self::Chain,
+            3 if bytes <= DIRECT_MAX => Self::Chain,
+            4.. if bytes <= ROUNDS_MAX => Self::Trees,
+            _ => Self::Chains,
         }
     }
-    ranks
+
+    /// For each element: the rank of the number of its chunk. What goes around the ring is cut into a stripe for each
+    /// lane, but not into ones of less than 512 KiB, and each stripe into a chunk for each rank. Parts differ by at
+    /// most one element, and longer ones come first.
+    fn first_ranks(self, count: usize, element_bytes: usize, world: usize) -> Vec<usize> {
+        let stripes = match self {
+            Self::Chain => return vec![0; count],
+            Self::Chains => (count * element_bytes / STRIPE_BYTES_MIN).clamp(1, usize::from(LANES)),
+            Self::Trees => 1,
+        };
+        let mut ranks = Vec::new();
+        for stripe in cut(count, stripes) {
+            for (rank, chunk) in cut(stripe, world).into_iter().enumerate() {
+                ranks.extend(std::iter::repeat_n(rank, chunk));
+            }
+        }
+        ranks
+    }
+}
+
+/// What a rank has added of the chunk that is so many ranks ahead of it, when it sends it on; of its own chunk, the sum
+/// of all. In round after round, in which the distance halves, rounding up, it gets what the rank at this distance
+/// behind it has added of the chunks up to that distance ahead of this one, and no chunk that was sent before.
+fn in_rounds<T: Number>(
+    op: Op,
+    world: usize,
+    own: &impl Fn(usize) -> T,
+    (rank, ahead): (usize, usize),
+) -> T {
+    let mut sum = own(rank);
+    let mut reach = world;
+    while reach > 1 {
+        let distance = reach.div_ceil(2);
+        if ahead >= distance {
+            break;
+        }
+        if ahead < reach - distance {
+            let there = (rank + world - distance, ahead + distance);
+            sum = sum.combine(op, in_rounds(op, world, own, there));
+        }
+        reach = distance;
+    }
+    sum
 }
 
 /// The lengths of so many parts of a whole.

@@ -7,7 +7,7 @@ use crate::OPS;
 use crate::group::{Group, bytes};
 use crate::number::Number;
 use crate::quantized::QUANTIZATIONS;
-use crate::reference::in_ring_order;
+use crate::reference::in_order;
 
 /// Three ranks whose contributions hold every triple of these numbers.
 fn triples<T: Copy>(numbers: &[T]) -> [Vec<T>; 3] {
@@ -25,7 +25,7 @@ fn check<T: Number>(group: &mut Group, numbers: &[T]) {
     for op in OPS {
         let result = group.reduce(op.reduce(), &contributions);
 
-        let expected = in_ring_order(op, &contributions);
+        let expected = in_order(op, &contributions);
         for (index, (got, wanted)) in result.iter().zip(&expected).enumerate() {
             let same = bytes(std::slice::from_ref(got)) == bytes(std::slice::from_ref(wanted));
             let of = contributions.map(|own| own[index]);

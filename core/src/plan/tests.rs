@@ -9,12 +9,8 @@ use core::ops::Range;
 use proptest::prelude::*;
 
 use super::*;
-use crate::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
-use crate::wire::{
-    CIRCULANT_BUFFER_MAX, DIRECT_BUFFER_MAX, DIRECT_WITHIN_MACHINE_MAX, FRAME_PAYLOAD_MAX,
-    WHOLE_BUFFER_MAX,
-};
 
+mod choice;
 mod cut;
 
 const WHOLE: Algorithm = Algorithm::Whole(Pattern::Ring);
@@ -434,115 +430,6 @@ fn the_largest_world_overflows_nothing() {
     }
 }
 
-fn spec(element: ElementType, count: u64) -> CollectiveSpec {
-    CollectiveSpec {
-        op: ReduceOp::Sum,
-        element,
-        count,
-        quantization: Quantization::None,
-    }
-}
-
-const fn between_machines(reach: Reach) -> Paths {
-    Paths {
-        reach,
-        within_machine: false,
-        rounds_from: 4,
-    }
-}
-
-const fn within_a_machine(reach: Reach) -> Paths {
-    Paths {
-        reach,
-        within_machine: true,
-        rounds_from: 4,
-    }
-}
-
-#[test]
-fn small_buffers_travel_whole_middle_ones_directly_and_large_ones_around_the_ring() {
-    let of = |count, world, reach| {
-        Algorithm::of(
-            &spec(ElementType::F32, count),
-            world,
-            between_machines(reach),
-        )
-    };
-    let (whole, direct) = (WHOLE_BUFFER_MAX / 4, DIRECT_BUFFER_MAX / 4);
-
-    for (reach, pattern) in [(Reach::Ring, Pattern::Ring), (Reach::Mesh, Pattern::Mesh)] {
-        assert_eq!(of(0, 3, reach), Algorithm::Whole(pattern));
-        assert_eq!(of(whole, 8, reach), Algorithm::Whole(pattern));
-        assert_eq!(of(direct + 1, 3, reach), Algorithm::Ring);
-        assert_eq!(of(u64::MAX, u32::MAX, reach), Algorithm::Ring);
-    }
-    assert_eq!(of(whole + 1, 3, Reach::Ring), Algorithm::Ring);
-    assert_eq!(of(whole + 1, 3, Reach::Mesh), Algorithm::Direct);
-    assert_eq!(of(direct, 8, Reach::Mesh), Algorithm::Direct);
-}
-
-#[test]
-fn within_a_machine_four_and_more_ranks_take_rounds_where_others_exchange_directly() {
-    let of = |count, world| {
-        let paths = within_a_machine(Reach::Mesh);
-        Algorithm::of(&spec(ElementType::F32, count), world, paths)
-    };
-    let (whole, rounds) = (WHOLE_BUFFER_MAX / 4, CIRCULANT_BUFFER_MAX / 4);
-    let directly = DIRECT_WITHIN_MACHINE_MAX / 4;
-
-    assert_eq!(of(whole, 3), Algorithm::Whole(Pattern::Mesh));
-    assert_eq!(of(directly, 3), Algorithm::Direct);
-    assert_eq!(of(directly + 1, 3), Algorithm::Ring);
-    for world in [4, 8] {
-        assert_eq!(of(whole, world), GATHERED);
-        assert_eq!(of(whole + 1, world), Algorithm::Circulant);
-        assert_eq!(of(rounds, world), Algorithm::Circulant);
-        assert_eq!(of(rounds + 1, world), Algorithm::Ring);
-    }
-    let alone = within_a_machine(Reach::Ring);
-    let around = Algorithm::of(&spec(ElementType::F32, rounds), 8, alone);
-    assert_eq!(around, Algorithm::Ring);
-}
-
-#[test]
-fn a_mesh_of_two_is_a_ring() {
-    for count in [1, WHOLE_BUFFER_MAX] {
-        for paths in [between_machines, within_a_machine] {
-            let of = |reach| Algorithm::of(&spec(ElementType::F32, count), 2, paths(reach));
-
-            assert_eq!(of(Reach::Mesh), of(Reach::Ring));
-            assert_eq!(of(Reach::Mesh).reach(), Reach::Ring);
-        }
-    }
-}
-
-#[test]
-fn what_all_ranks_contribute_fits_into_one_frame_or_does_not_travel_whole() {
-    let of = |world| {
-        let paths = between_machines(Reach::Ring);
-        Algorithm::of(&spec(ElementType::U8, WHOLE_BUFFER_MAX), world, paths)
-    };
-    let fit = FRAME_PAYLOAD_MAX as u64 / WHOLE_BUFFER_MAX;
-
-    assert_eq!(of(fit as u32), WHOLE);
-    assert_eq!(of(fit as u32 + 1), Algorithm::Ring);
-}
-
-#[test]
-fn quantized_buffers_take_the_ring() {
-    for count in [1, WHOLE_BUFFER_MAX] {
-        let quantized = CollectiveSpec {
-            quantization: Quantization::Blockwise4,
-            ..spec(ElementType::F32, count)
-        };
-
-        for paths in [between_machines, within_a_machine] {
-            let taken = Algorithm::of(&quantized, 4, paths(Reach::Mesh));
-            assert_eq!(taken, Algorithm::Ring);
-        }
-    }
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
@@ -676,21 +563,5 @@ proptest! {
         let steps = |algorithm| Plan::new(algorithm, world, rank % world).unwrap().steps();
 
         prop_assert_eq!(2 * steps(WHOLE), steps(Algorithm::Ring));
-    }
-
-    #[test]
-    fn a_buffer_that_travels_whole_still_does_if_it_is_shorter_or_the_world_smaller(
-        count in 0..20_000_u64, less in 0..20_000_u64, world in 1..=64_u32, fewer in 0..64_u32,
-        element in prop::sample::select(&ElementType::ALL[..])
-    ) {
-        let of = |count, world| {
-            Algorithm::of(&spec(element, count), world, between_machines(Reach::Ring))
-        };
-
-        if of(count, world) == WHOLE {
-            let smaller = of(count.saturating_sub(less), world.saturating_sub(fewer).max(1));
-            prop_assert_eq!(smaller, WHOLE);
-            prop_assert!(count * element.size() as u64 <= WHOLE_BUFFER_MAX);
-        }
     }
 }
