@@ -116,6 +116,12 @@ async fn a_ring_and_a_direct_exchange_share_the_links_of_a_mesh() {
 /// Until the result is there a rank can be stopped at any moment, and has its buffer back.
 #[test(start_paused = true)]
 async fn whoever_is_interrupted_has_its_buffer_as_it_was() {
+    for algorithm in [Algorithm::Direct, Algorithm::Circulant] {
+        is_undone_at_any_moment(algorithm).await;
+    }
+}
+
+async fn is_undone_at_any_moment(algorithm: Algorithm) {
     const COUNT: usize = 200_000;
     let mut written = 0;
     for moment in 1..60 {
@@ -124,7 +130,7 @@ async fn whoever_is_interrupted_has_its_buffer_as_it_was() {
         let spec = spec(ReduceOp::Sum, ElementType::F32, COUNT);
         let mut running = Vec::new();
         for (rank, member) in members.iter_mut().enumerate() {
-            let port = member.plane.begin(Seq(1), spec, Algorithm::Direct);
+            let port = member.plane.begin(Seq(1), spec, algorithm);
             running.push(tokio::spawn(run_in_place(port, inputs[rank].clone())));
         }
         turns(moment).await;

@@ -230,23 +230,39 @@ fn stand_unevenly(
 /// A group with links between all members, of so many lanes each.
 pub(super) fn mesh(world: usize, lane_count: u16) -> Vec<Member> {
     let members = (0..world).map(|_| Member::new(small_frames()));
-    let mut members: Vec<Member> = members.collect();
+    mesh_of(members.collect(), lane_count, |lane| lane)
+}
+
+/// The same, of these members.
+pub(super) fn mesh_of(
+    mut members: Vec<Member>,
+    lane_count: u16,
+    mut sends_on: impl FnMut(Lane) -> Lane,
+) -> Vec<Member> {
+    let world = members.len();
     let others = |rank: usize| (0..world).filter(move |other| *other != rank);
     for rank in 0..world {
         for other in others(rank) {
             let (sending, receiving) = lanes(lane_count);
+            let sending = sending.into_iter().map(&mut sends_on).collect();
             members[rank].plane.install(to(other), BUILT, sending);
             members[other].plane.install(from(rank), BUILT, receiving);
         }
     }
-    let lanes = LanesInUse::Installed(BUILT);
     for (rank, member) in members.iter_mut().enumerate() {
-        let links = others(rank).flat_map(|other| [to(other), from(other)]);
-        let adopted = links.map(|link| LinkInUse { link, lanes });
-        let adopted: Vec<LinkInUse> = adopted.collect();
-        member.plane.adopt(ranks(rank, world, lane_count), &adopted);
+        adopt_mesh(member, (rank, world), lane_count);
     }
     members
+}
+
+/// A member adopts the installed lanes as its links to all others.
+fn adopt_mesh(member: &mut Member, (rank, world): (usize, usize), lane_count: u16) {
+    let others = (0..world).filter(|other| *other != rank);
+    let lanes = LanesInUse::Installed(BUILT);
+    let links = others.flat_map(|other| [to(other), from(other)]);
+    let adopted = links.map(|link| LinkInUse { link, lanes });
+    let adopted: Vec<LinkInUse> = adopted.collect();
+    member.plane.adopt(ranks(rank, world, lane_count), &adopted);
 }
 
 /// All members adopt the lanes of this round as the links of their ring.

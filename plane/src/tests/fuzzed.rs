@@ -1,0 +1,156 @@
+//! Frames that ranks make up: whatever they send, and in whatever order, each frame is refused by name or taken, and
+//! everything can be put back.
+
+use pccl_core::element::{ElementType, ReduceOp};
+use pccl_core::id::Seq;
+use pccl_core::plan::{Algorithm, Pattern, Plan, Reach};
+use pccl_core::wire::FrameHeader;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use super::reference::random_bits;
+use super::support::spec;
+use super::worker::Worker;
+use crate::memory::Pool;
+use crate::pace::Pace;
+use crate::work::{Exit, Incoming, NotTaken, Outgoing, Place, RankWork};
+
+const ALL: [Algorithm; 6] = [
+    Algorithm::Ring,
+    Algorithm::Whole(Pattern::Ring),
+    Algorithm::Whole(Pattern::Mesh),
+    Algorithm::Whole(Pattern::Circulant),
+    Algorithm::Direct,
+    Algorithm::Circulant,
+];
+
+/// Elements, of four bytes each.
+const COUNT: usize = 1000;
+
+/// A rank among ones that make up frames, and what is under way at it.
+struct Attacked {
+    plan: Plan,
+    worker: Worker,
+    /// At most one from each rank, as on a lane.
+    arriving: Vec<(u32, Incoming)>,
+    leaving: Vec<(u16, Outgoing)>,
+    taken: usize,
+}
+
+impl Attacked {
+    fn new(plan: Plan, data: Vec<u8>) -> Self {
+        let place = Place {
+            world: plan.world(),
+            rank: plan.rank(),
+            lanes: 1,
+        };
+        let pace = Pace {
+            frame_bytes: 256,
+            window: None,
+            stripe_bytes: 16 * 1024,
+        };
+        let distances = match plan.algorithm().reach() {
+            Reach::Ring => 1..2,
+            Reach::Mesh => 1..plan.world(),
+        };
+        let exits = distances.map(|distance| Exit {
+            rank: (plan.rank() + distance) % plan.world(),
+            leaves_machine: false,
+            lanes: 1,
+        });
+        let exits: Vec<Exit> = exits.collect();
+        let spec = spec(ReduceOp::Sum, ElementType::F32, data.len() / 4);
+        let what = (&spec, plan.algorithm());
+        Self {
+            plan,
+            worker: Worker::new(what, place, (pace, &exits), data, &Pool::new(1)),
+            arriving: Vec::new(),
+            leaving: Vec::new(),
+            taken: 0,
+        }
+    }
+
+    /// A frame that may fit, and from whom.
+    fn made_up(&self, random: &mut StdRng) -> (u32, FrameHeader) {
+        let steps = self.plan.steps();
+        let step = random.random_range(0..=steps);
+        let flow = self.plan.arrival(&(0..COUNT as u64), step);
+        let (from, range) = flow.map_or((0, 0..0), |flow| (flow.from, flow.range));
+        let (from, at) = match random.random_range(0..20) {
+            0 => (random.random_range(0..self.plan.world()), range.start),
+            1 => (from, random.random_range(0..COUNT as u64)),
+            _ => {
+                let frames = (range.end - range.start).div_ceil(64).max(1);
+                (from, range.start + 64 * random.random_range(0..frames))
+            }
+        };
+        let length = match random.random_range(0..10) {
+            0 => random.random_range(0..2 * COUNT as u32),
+            _ => 4 * range.end.saturating_sub(at).min(64) as u32,
+        };
+        let header = FrameHeader {
+            seq: Seq(1),
+            offset: 4 * at,
+            length,
+            step,
+            stripe: 0,
+            flags: 0,
+        };
+        (from, header)
+    }
+
+    fn go_on(&mut self, random: &mut StdRng) {
+        let (from, header) = self.made_up(random);
+        let (work, mut buffers) = self.worker.parts();
+        match random.random_range(0..4) {
+            0 => {
+                let outlet = random.random_range(0..work.outlets().count() as u16);
+                let out = work.next_out(outlet, &buffers).unwrap();
+                self.leaving.extend(out.map(|out| (outlet, out)));
+            }
+            1 if !self.leaving.is_empty() => {
+                let (outlet, out) = self.leaving.remove(0);
+                let payload = RankWork::payload(&out, &buffers).unwrap();
+                assert_eq!(payload.len(), out.length());
+                work.has_left(outlet, out);
+            }
+            2 if !self.arriving.is_empty() => {
+                let at = random.random_range(0..self.arriving.len());
+                let (_, mut frame) = self.arriving.swap_remove(at);
+                random.fill(frame.room(&mut buffers, 0, 0));
+                work.accept(frame, &mut buffers).unwrap();
+                self.taken += 1;
+            }
+            _ if self.arriving.iter().any(|(busy, _)| *busy == from) => {}
+            _ => match work.announce((from, 0), &header, &mut buffers) {
+                Ok(frame) => self.arriving.push((from, frame)),
+                Err(NotTaken::Misfit(_)) => {}
+                Err(NotTaken::Defect(defect)) => panic!("{defect} about {header:?}"),
+            },
+        }
+    }
+}
+
+#[test]
+fn frames_that_are_made_up_are_refused_or_taken_and_everything_can_be_put_back() {
+    for algorithm in ALL {
+        let mut done = 0;
+        for seed in 0..60 {
+            let mut random = StdRng::seed_from_u64(seed);
+            let world = random.random_range(3..=9);
+            let plan = Plan::new(algorithm, world, random.random_range(0..world)).unwrap();
+            let data = random_bits(4 * COUNT, 1, seed).remove(0);
+            let mut attacked = Attacked::new(plan, data.clone());
+
+            for _ in 0..seed * 1000 {
+                attacked.go_on(&mut random);
+            }
+
+            let worker = &mut attacked.worker;
+            done += usize::from(worker.work.is_done());
+            worker.backup.restore(&mut worker.data);
+            assert!(worker.data == data, "{algorithm:?}, seed {seed}");
+        }
+        assert!(done > 10, "{algorithm:?}: {done} came to an end");
+    }
+}
