@@ -226,6 +226,17 @@ impl Plan {
             action,
             after,
             onward,
+            sent_at_once: self.is_sent_at_once(step),
+        }
+    }
+
+    fn is_sent_at_once(self, step: u32) -> bool {
+        match self.algorithm {
+            Algorithm::Ring | Algorithm::Whole(Pattern::Ring) => step == 0,
+            Algorithm::Whole(Pattern::Mesh) => true,
+            Algorithm::Whole(Pattern::Circulant) => circulant::gathered_at_once(self, step),
+            Algorithm::Direct => step < self.others(),
+            Algorithm::Circulant => circulant::summed_at_once(self, step),
         }
     }
 

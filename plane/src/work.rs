@@ -254,7 +254,7 @@ impl RankWork {
     /// what others have to send may be missing because of any of them.
     pub(crate) fn lacks_contribution_of(&self, rank: u32) -> bool {
         self.sources()
-            .any(|source| source.rank == rank && source.to_keep > 0)
+            .any(|source| source.rank == rank && source.at_once > 0)
     }
 
     /// Does anything have to arrive?

@@ -152,6 +152,18 @@ pub(super) fn onward(plan: Plan, step: u32) -> Targets {
     result_to(plan, index)
 }
 
+/// Whether a message of the reduce-scatter has own contributions of its sender alone.
+pub(super) fn summed_at_once(plan: Plan, step: u32) -> bool {
+    let (round, _) = summed(plan.world, step);
+    step < plan.others() && distance(plan.world, round) >= first_alone(plan.world)
+}
+
+/// Whether a message of an all-gather alone has the own chunk of its sender alone.
+pub(super) fn gathered_at_once(plan: Plan, step: u32) -> bool {
+    let round = round_of(plan.world, gathered(step));
+    chunks_of(plan.world, round) == 1
+}
+
 /// The index of the chunk that arrives in a step of an all-gather alone.
 pub(super) const fn gathered(step: u32) -> u32 {
     step.saturating_add(1)

@@ -163,6 +163,9 @@ pub struct Arrival {
     pub after: After,
     /// Where it goes on, as it is once the action is done.
     pub onward: Targets,
+    /// Whether its sender sends it as soon as it begins, without waiting for what others send. If it does not come, its
+    /// sender or the link is to blame, and nobody behind them.
+    pub sent_at_once: bool,
 }
 
 /// What to do with what arrives.

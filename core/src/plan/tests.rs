@@ -502,6 +502,26 @@ proptest! {
         prop_assert_eq!(to_rank.count(), plan.steps() as usize);
     }
 
+    /// What leaves together leaves once all of it is there.
+    #[test]
+    fn what_is_sent_at_once_are_contributions_that_leave_with_nothing_but_contributions(
+        algorithm in prop::sample::select(&ALGORITHMS[..]), world in 2..=32_u32, rank in 0..32_u32
+    ) {
+        let (rank, stripe) = (rank % world, 0..1000);
+        let sender_of = |flow: &Arrival| Plan::new(algorithm, world, flow.from).unwrap();
+        for flow in Plan::new(algorithm, world, rank).unwrap().arrivals(&stripe) {
+            let sender = sender_of(&flow);
+            let own: Vec<Target> = sender.contributions(&stripe).map(|own| own.to).collect();
+            let with = sender.leaves_with(flow.step);
+            let leaves_with_it = |to: &Target| {
+                to.rank == rank && (to.step == flow.step || with.is_some() && sender.leaves_with(to.step) == with)
+            };
+            let sent = sends(algorithm, (world, flow.from), &stripe);
+            let mut message = sent.iter().map(|(to, _)| to).filter(|to| leaves_with_it(to));
+            prop_assert_eq!(flow.sent_at_once, message.all(|to| own.contains(to)));
+        }
+    }
+
     /// Each message of the rounds is one of 2·⌈log₂ N⌉, or of half as many where contributions are gathered.
     #[test]
     fn in_rounds_a_rank_sends_as_few_messages_as_there_are_rounds_and_no_byte_more_than_a_ring(

@@ -2,7 +2,8 @@
 //!
 //! If a link carries nothing, everybody behind it starves as well. The sender of that link has a frame
 //! that does not leave, or its system tells that it does not arrive, and knows which link it is. So does who
-//! gets frames, and none that it has a use for. Who only starves does not, and waits half as long again.
+//! gets frames, and none that it has a use for. Who only starves does not, and waits half as long again. In rounds
+//! most ranks wait for ranks that wait as well: one that lacks nothing that is sent at once waits longer still.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -16,6 +17,9 @@ const LOOKS_PER_STALL: u32 = 4;
 /// After how many of them in vain whoever waits for bytes says that none come: one and a half times the
 /// stall time.
 const LOOKS_UNTIL_STARVED: u32 = 6;
+
+/// The same for whoever lacks nothing but what its senders send after others: twice the stall time.
+const LOOKS_UNTIL_BEHIND: u32 = 8;
 
 /// Finds out that nothing moves, without touching the clock for every frame.
 pub(crate) struct Stall {
@@ -44,6 +48,8 @@ pub(crate) struct Verdict {
     pub(crate) is_still: bool,
     /// Nothing has moved for one and a half times the stall time, on any lane that is waited for.
     pub(crate) is_starved: bool,
+    /// Nothing has moved for twice the stall time, on any lane that is waited for.
+    pub(crate) is_behind: bool,
     /// Nothing has moved for the stall time of a frame that has begun to leave.
     pub(crate) frame_stuck: bool,
 }
@@ -86,6 +92,7 @@ impl Stall {
             quiet: idle,
             is_still: self.idle_looks >= LOOKS_PER_STALL,
             is_starved: self.idle_looks >= LOOKS_UNTIL_STARVED,
+            is_behind: self.idle_looks >= LOOKS_UNTIL_BEHIND,
             frame_stuck,
         }
     }

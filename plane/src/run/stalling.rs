@@ -2,6 +2,8 @@
 
 use std::task::Context;
 
+use pccl_core::plan::{Algorithm, Pattern};
+
 use super::stall::{Moves, Verdict};
 use super::{In, Receiving, Run, RunFailure};
 use crate::pace::Share;
@@ -12,7 +14,8 @@ impl Run<'_, '_> {
         while self.stall.poll_look(cx).is_ready() {
             let moves = self.moves();
             let leaving = self.outs.iter().map(|out| out.work.left_so_far());
-            let verdict = self.stall.looked(moves, leaving);
+            let mut verdict = self.stall.looked(moves, leaving);
+            verdict.is_starved &= verdict.is_behind || !self.waits_behind_others();
             if verdict.quiet && self.work.set_share(Share::Whole) != Share::Whole {
                 // Whoever has the share makes no use of it: perhaps its user has ceased to poll it.
                 cx.waker().wake_by_ref();
@@ -23,6 +26,19 @@ impl Run<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether whatever is missing may be missing because of any other rank, in rounds: somebody else knows which, and
+    /// speaks first.
+    fn waits_behind_others(&self) -> bool {
+        match self.port.algorithm() {
+            Algorithm::Ring | Algorithm::Direct => false,
+            Algorithm::Whole(Pattern::Ring | Pattern::Mesh) => false,
+            Algorithm::Whole(Pattern::Circulant) | Algorithm::Circulant => {
+                let lacks = |link: &In<'_>| self.work.lacks_contribution_of(link.from.rank);
+                !self.ins.iter().any(lacks)
+            }
+        }
     }
 
     /// How often bytes have moved on the links that are waited for.

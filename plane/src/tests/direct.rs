@@ -204,6 +204,36 @@ async fn of_ranks_that_wait_for_each_other_the_one_that_sends_nothing_is_reporte
     }
 }
 
+/// Rank 5 lives and says nothing. In rounds few ranks wait for what it sends at once.
+#[test(start_paused = true)]
+async fn in_rounds_ranks_that_wait_for_ranks_that_wait_leave_the_word_to_those_that_know() {
+    for algorithm in [Algorithm::Circulant, Algorithm::Whole(Pattern::Circulant)] {
+        let stall = PlaneConfig::default().stall;
+        let mut members = mesh(6, 1);
+        let inputs = inputs(ElementType::F32, 1000, 6);
+        let spec = spec(ReduceOp::Sum, ElementType::F32, 1000);
+        let mut running = Vec::new();
+        for (rank, member) in members.iter_mut().enumerate().take(5) {
+            let port = member.plane.begin(Seq(1), spec, algorithm);
+            running.push(tokio::spawn(run_in_place(port, inputs[rank].clone())));
+        }
+
+        tokio::time::sleep(2 * stall).await;
+        let early: Vec<LinkBroke> = members.iter_mut().flat_map(Member::reports).collect();
+        for running in running {
+            let ended = tokio::time::timeout(stall, running).await;
+            assert_eq!(ended.unwrap().unwrap().outcome, Err(RunFailure::LaneLost));
+        }
+
+        let of_mute = [to(5), from(5)].map(|link| LinkBroke { link, built: BUILT });
+        let blames_the_mute = early.iter().all(|broke| of_mute.contains(broke));
+        assert!(
+            blames_the_mute && !early.is_empty(),
+            "{algorithm:?}: {early:?}"
+        );
+    }
+}
+
 #[test(start_paused = true)]
 async fn without_all_links_nothing_is_exchanged_directly() {
     let mut members = super::support::ring(3, 1);

@@ -103,8 +103,8 @@ impl RankWork {
             .ok_or(Defect::here())?;
         let source = stripe.sources.get_mut(source).ok_or(Defect::here())?;
         source.to_receive = source.to_receive.saturating_sub(bytes);
-        if matches!(handling.action, Action::Keep { .. }) {
-            source.to_keep = source.to_keep.saturating_sub(bytes);
+        if handling.sent_at_once {
+            source.at_once = source.at_once.saturating_sub(bytes);
         }
         self.forward((number, handling), &range, (length, flags), body)
     }

@@ -70,8 +70,8 @@ pub(super) struct Source {
     pub(super) rank: u32,
     /// Bytes of elements that have not arrived.
     pub(super) to_receive: u64,
-    /// How many of them are contributions that are kept.
-    pub(super) to_keep: u64,
+    /// How many of them it sends without waiting for others.
+    pub(super) at_once: u64,
     /// The lane on which its frames arrive, which it chose with the first one. On several lanes they could
     /// overtake each other.
     pub(super) arrives_on: Option<u16>,
@@ -105,6 +105,8 @@ pub(super) struct Handling {
     pub(super) slot: usize,
     /// It is what became of the own contribution.
     pub(super) comes_back: bool,
+    /// Its sender sends it without waiting for others.
+    pub(super) sent_at_once: bool,
     /// Where it goes on: the first of these places among those of its stripe, and how many they are.
     pub(super) onward: (usize, usize),
 }
@@ -125,6 +127,7 @@ impl Handling {
             action: arrival.action,
             slot,
             comes_back: arrival.comes_back(),
+            sent_at_once: arrival.sent_at_once,
             onward,
         })
     }
@@ -154,7 +157,7 @@ impl StripeWork {
             }
             let places = (first, onward.len() - first);
             flows.push(Flow {
-                source: note_source(&mut sources, arrival.from, &rest, arrival.action),
+                source: note_source(&mut sources, arrival.from, &rest, arrival.sent_at_once),
                 rest,
                 after: arrival.after,
                 handling: Handling::of(&arrival, places, slots)?,
@@ -217,13 +220,13 @@ impl StripeWork {
 }
 
 /// The place of a rank among the sources, which owes another flow.
-fn note_source(sources: &mut Vec<Source>, rank: u32, owes: &Range<u64>, action: Action) -> usize {
+fn note_source(sources: &mut Vec<Source>, rank: u32, owes: &Range<u64>, at_once: bool) -> usize {
     let known = sources.iter().position(|source| source.rank == rank);
     let at = known.unwrap_or_else(|| {
         sources.push(Source {
             rank,
             to_receive: 0,
-            to_keep: 0,
+            at_once: 0,
             arrives_on: None,
         });
         sources.len() - 1
@@ -231,8 +234,8 @@ fn note_source(sources: &mut Vec<Source>, rank: u32, owes: &Range<u64>, action: 
     if let Some(source) = sources.get_mut(at) {
         let bytes = owes.end - owes.start;
         source.to_receive += bytes;
-        if matches!(action, Action::Keep { .. }) {
-            source.to_keep += bytes;
+        if at_once {
+            source.at_once += bytes;
         }
     }
     at
