@@ -37,7 +37,7 @@ pub(crate) fn at_once<T: Number>(op: Op, contributions: &[&[T]]) -> Vec<T> {
 pub(crate) fn in_order<T: Number>(op: Op, contributions: &[&[T]]) -> Vec<T> {
     let world = contributions.len();
     let count = contributions[0].len();
-    let order = Order::of(count * size_of::<T>(), world);
+    let order = Order::of(size_of_val(contributions[0]), world);
     order
         .first_ranks(count, size_of::<T>(), world)
         .into_iter()
