@@ -183,19 +183,14 @@ impl RankWork {
             outlets,
             ..
         } = self;
-        for flow in stripes
-            .iter()
-            .flat_map(|stripe| {
-                let onward = |flow: &Flow| (stripe.onward_of(flow.handling), flow.bytes());
-                stripe.flows.iter().map(onward)
-            })
-            .chain(kept.iter().map(Kept::told))
-        {
-            let (places, bytes) = flow;
+        let forwarded = stripes.iter().flat_map(|stripe| {
+            let onward = |flow: &Flow| (stripe.onward_of(flow.handling), flow.bytes());
+            stripe.flows.iter().map(onward)
+        });
+        for (places, bytes) in forwarded.chain(kept.iter().map(Kept::told)) {
             for onward in places {
-                outlets
-                    .get_mut(usize::from(onward.outlet))?
-                    .expect(*onward, bytes);
+                let outlet = outlets.get_mut(usize::from(onward.outlet))?;
+                outlet.expect(*onward, bytes);
             }
         }
         Some(())

@@ -106,34 +106,33 @@ impl RankWork {
         if handling.sent_at_once {
             source.at_once = source.at_once.saturating_sub(bytes);
         }
-        self.forward((number, handling), &range, (length, flags), body)
+        let (_, places) = handling.onward;
+        let Some(last) = places.checked_sub(1) else {
+            self.recycle(body);
+            return Ok(());
+        };
+        for nth in 0..last {
+            let onward = self.onward(number, handling, nth)?;
+            let copy = self.duplicate(&body, length)?;
+            self.forward((number, onward), &range, (length, flags), copy)?;
+        }
+        let onward = self.onward(number, handling, last)?;
+        self.forward((number, onward), &range, (length, flags), body)
     }
 
-    /// Puts a frame where it goes on, to no lane, one, or several.
+    /// Puts a frame where it goes on.
     fn forward(
         &mut self,
-        (number, handling): (u16, Handling),
+        (number, onward): (u16, Onward),
         range: &Range<usize>,
         (length, flags): (usize, u16),
-        mut body: Body,
+        body: Body,
     ) -> Result<(), Defect> {
-        let (_, places) = handling.onward;
-        for nth in 0..places {
-            let onward = self.onward(number, handling, nth)?;
-            let mut header = self.header(number, onward.step, range.start, length)?;
-            header.flags |= flags;
-            let rest = match nth + 1 < places {
-                true => self.duplicate(&body, length)?,
-                false => Body::Result(0..0),
-            };
-            let body = std::mem::replace(&mut body, rest);
-            let outgoing = Outgoing { header, body };
-            let bytes = range.len() as u64;
-            self.outlet(onward.outlet)?.push(onward, outgoing, bytes);
-        }
-        if places == 0 {
-            self.recycle(body);
-        }
+        let mut header = self.header(number, onward.step, range.start, length)?;
+        header.flags |= flags;
+        let outgoing = Outgoing { header, body };
+        let bytes = range.len() as u64;
+        self.outlet(onward.outlet)?.push(onward, outgoing, bytes);
         Ok(())
     }
 
