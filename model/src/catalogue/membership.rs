@@ -1,9 +1,9 @@
 //! Joining, the training loops, groups, signs of life.
 
 use super::programs::{
-    ASK_FIRST, CONNECT, POPULAR, PUMP, PUMP_NEWCOMER, README, README_TWICE, REDUCE, STUBBORN, SYNC,
-    TRAIN, TRAIN_FROM_REDUCE, TRAIN_FROM_SYNC, TRAIN_TWICE, UPDATE_AND_ASK, UPDATE_OPTIMIZE,
-    UPDATE_REDUCE, UPDATE_REDUCE_TWICE, UPDATE_TWICE_REDUCE,
+    ASK_FIRST, CONNECT, OPTIMIZE_ONLY, POPULAR, PUMP, PUMP_NEWCOMER, README, README_TWICE, REDUCE,
+    STUBBORN, SYNC, TRAIN, TRAIN_FROM_REDUCE, TRAIN_FROM_SYNC, TRAIN_TWICE, UPDATE_AND_ASK,
+    UPDATE_OPTIMIZE, UPDATE_REDUCE, UPDATE_REDUCE_TWICE, UPDATE_TWICE_REDUCE,
 };
 use super::{
     DEATHS_AND_BREAKS, DEATHS_AND_CUTS, DEATHS_AND_REFUSALS, by_halves, holding, holding_outside,
@@ -34,6 +34,16 @@ pub(super) fn all() -> Vec<Scenario> {
             1,
             vec![inside(&UPDATE_OPTIMIZE); 2],
             &[M::Optimized],
+        )),
+        with_beats(only(
+            &[Fault::RefuseMeasure],
+            scenario(
+                "beats-measure",
+                "signs of life while three measure",
+                1,
+                vec![inside(&OPTIMIZE_ONLY); 3],
+                &[M::Optimized, M::OptimizationFailed],
+            ),
         )),
         with_beats(scenario(
             "beats-pump",

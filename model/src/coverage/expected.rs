@@ -115,7 +115,6 @@ fn may_go_up_accepted(kind: &str, state: S) -> Result<(), &'static str> {
                 S::OptimizeTopology
                     | S::VoteCompleteTopologyOptimization
                     | S::ConnectingToPeers
-                    | S::WaitingForOtherPeers
                     | S::Idle
             ),
             "reported once per rotation; late only where nobody waits for it any more",
@@ -190,16 +189,22 @@ fn may_go_down(kind: &str, receiver: ReceiverIn) -> Result<(), &'static str> {
 }
 
 /// What takes more faults than can be explored, and long luck on walks: two attempts to connect a ring around a
-/// member that waits to synchronize, after which it is set aside.
-const RARE: [(&str, S); 2] = [
-    ("LinkUp", S::VoteSyncSharedState),
-    ("LinkFailed", S::VoteSyncSharedState),
+/// member that waits to synchronize, after which it is set aside; and an attempt that is given up for a loss while
+/// the report about another link is on its way, which arrives when three others already measure.
+const RARE: [(&str, SenderIn); 4] = [
+    ("LinkUp", SenderIn::Registered(S::VoteSyncSharedState)),
+    ("LinkFailed", SenderIn::Registered(S::VoteSyncSharedState)),
+    ("LinkFailed", SenderIn::Accepted(S::OptimizeTopology)),
+    (
+        "LinkFailed",
+        SenderIn::Accepted(S::VoteCompleteTopologyOptimization),
+    ),
 ];
 
 fn is_rare(cell: &Cell) -> bool {
     let is_refusal = cell.kind == "Refused" && cell.state == format!("{:?}", ReceiverIn::Sync);
-    let report = |(kind, state): &(&str, S)| {
-        cell.kind == *kind && cell.state == format!("{:?}", SenderIn::Registered(*state))
+    let report = |(kind, sender): &(&str, SenderIn)| {
+        cell.kind == *kind && cell.state == format!("{sender:?}")
     };
     is_refusal || RARE.iter().any(report)
 }
