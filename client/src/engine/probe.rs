@@ -117,6 +117,8 @@ impl Probing {
     /// master waits for those of others, and orders what comes then. Cancel-safe.
     pub(super) async fn next(&mut self) -> Measurement {
         let round = self.round;
+        // Those that have ended need no memory.
+        while self.receiving.try_join_next().is_some() {}
         loop {
             match self.sending.join_next().await {
                 Some(Ok(Some((to, measured)))) => {

@@ -321,11 +321,14 @@ impl Master {
             let edge = rule!((from, to); MeasurementsTurnedRound => (to, from));
             let is_open = tried.is_some_and(|tried| !tried.contains(&edge));
             let limits = limits.as_ref().filter(|_| is_open);
-            let known = self.known.of(edge).or_else(|| limits?.estimate(edge));
-            let known = rule!(known; UnreportedHasAnEdge => Some(known.unwrap_or(crate::paths::Measurement {
-                bytes_per_s: 1,
-                round_trip_us: 0,
-            })));
+            let reported = || self.known.of(edge).or_else(|| limits?.estimate(edge));
+            let known = rule!(
+                reported();
+                UnreportedHasAnEdge => Some(reported().unwrap_or(crate::paths::Measurement {
+                    bytes_per_s: 1,
+                    round_trip_us: 0,
+                }))
+            );
             Some(((from, to), known?))
         });
         TourProblem {
