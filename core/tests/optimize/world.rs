@@ -186,7 +186,7 @@ impl World {
 
     /// Measures and solves until there is nothing left to.
     pub(crate) fn goes_on(&mut self, edge: impl Fn(u64, u64, bool) -> Option<Measurement>) {
-        self.goes_on_with(edge, |problem| tour::solve(problem));
+        self.goes_on_with(edge, tour::solve);
     }
 
     pub(crate) fn goes_on_with(
