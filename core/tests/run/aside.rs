@@ -1,4 +1,4 @@
-//! Peers that are set aside: the others go on in the same moment.
+//! Peers that are set aside: the others go on in the same moment, and who comes back keeps its place.
 
 use pccl_core::id::{GroupId, Tag};
 use pccl_core::peer::{Answer, Call};
@@ -53,5 +53,44 @@ fn a_vote_that_ends_an_update_and_sets_its_caster_aside_rewires_the_others_at_on
                 Holds::Sum(contributors.clone())
             );
         }
+    }
+}
+
+/// An admission has begun, and all that it began with are gone but one, which was set aside since. That one
+/// comes in with it, and who registered later waits for its vote.
+#[test]
+fn who_was_set_aside_during_an_admission_comes_in_before_who_registered_later() {
+    for seed in 1..20 {
+        let mut run = Run::with_accepted_peers(seed, 3);
+        let silent = run.join(GroupId(0));
+        run.settle();
+        run.freeze(silent);
+        synchronizes(&mut run, 1);
+        run.call(2, Call::UpdateTopology);
+        run.settle();
+        // All agree: the admission begins, and does not get on.
+        reduces(&mut run, 0);
+        run.leave(2);
+        run.settle();
+        run.lose(silent);
+        run.settle();
+        reduces(&mut run, 0);
+        reduces(&mut run, 0);
+        assert!(run.is_aside(1), "seed {seed}");
+        let later = run.join(GroupId(0));
+        run.settle();
+
+        run.lose(0);
+        run.settle();
+
+        assert!(!run.is_aside(1) && !run.is_accepted(later), "seed {seed}");
+        let synchronized = run.outcome(1);
+        assert!(
+            matches!(synchronized, Answer::Synchronized(Ok(_))),
+            "{synchronized:?}"
+        );
+        run.call(1, Call::UpdateTopology);
+        run.settle();
+        assert!(run.is_accepted(later), "seed {seed}");
     }
 }
