@@ -28,6 +28,10 @@ pub(crate) fn switch_on(name: &str) -> Result<(), CannotLook> {
     Err(CannotLook::UnknownMutant(name.to_owned()))
 }
 
+/// Where no package is named, features are those of the whole workspace, with which its tests are built: little has to be
+/// built again.
+const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml");
+
 /// The same with the mistakes compiled in, in the same profile.
 pub(crate) fn run_again() -> Verdict {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
@@ -35,10 +39,12 @@ pub(crate) fn run_again() -> Verdict {
     command.args([
         "run",
         "--quiet",
-        "--package",
+        "--manifest-path",
+        WORKSPACE,
+        "--bin",
         "verification",
         "--features",
-        "mutants",
+        "verification/mutants",
     ]);
     if !cfg!(debug_assertions) {
         command.arg("--release");
