@@ -35,7 +35,7 @@ fn strangers_get_readable_refusals_and_disturb_nobody() {
         b"GET / HTTP/1.1\r\nHost: somewhere.example\r\n\r\n",
     );
     let preamble = Preamble {
-        purpose: Purpose::RingLane,
+        purpose: Purpose::LinkLane,
         from: PeerId(1),
         ticket: Ticket(42),
         lane: 0,

@@ -147,7 +147,7 @@ async fn introduction(
     let preamble = recv_preamble(lane).await?;
     match preamble.purpose {
         Purpose::Control => {}
-        other @ (Purpose::RingLane | Purpose::SharedState | Purpose::Probe) => {
+        other @ (Purpose::LinkLane | Purpose::SharedState | Purpose::Probe) => {
             return Err(GreetError::NotForMaster(other));
         }
     }

@@ -7,8 +7,8 @@ use pccl_core::topology::{LinkId, Way};
 
 use crate::lanes::{Dialling, dialling, noticeable};
 use crate::link::End;
+use crate::plan_run::PlanRun;
 use crate::plane::Order;
-use crate::ring::RingRun;
 use crate::run::is_of;
 use crate::scenario::{Fault, Frames, Scenario, Start};
 use crate::script::Wish;
@@ -247,7 +247,7 @@ fn dials(scenario: &Scenario, state: &RunState, out: &mut Vec<Step>) {
 
 fn frames(scenario: &Scenario, state: &RunState, out: &mut Vec<Step>) {
     for (no, seat) in in_turn(state) {
-        for run in &seat.plane.rings {
+        for run in &seat.plane.runs {
             if seat.plane.expected(run.tag).is_some() {
                 out.push(Step::Frame(no, run.tag));
                 if scenario.frames == Frames::InTurn {
@@ -335,10 +335,10 @@ fn faults_of_plane(
         }
     }
     let to_next = seat.id.and_then(|me| seat.plane.to_next(me));
-    // One at most, where a ring runs: before that it makes no difference. Of four peers, one that has taken in
+    // One at most, where a plan runs: before that it makes no difference. Of four peers, one that has taken in
     // nothing yet: the rest is seen with three.
-    let is_early = |run: &RingRun| run.at == 0 || state.seats.len() < 4;
-    let first = seat.plane.rings.first();
+    let is_early = |run: &PlanRun| run.at == 0 || state.seats.len() < 4;
+    let first = seat.plane.runs.first();
     let in_use = to_next.zip(first.filter(|run| is_early(run)));
     if in_use.is_some() && scenario.allows(Fault::BlackHole) && state.black_holes.is_empty() {
         out.push(Step::BlackHole(no));

@@ -82,7 +82,7 @@ pub(crate) fn noticeable(
 ) -> impl Iterator<Item = Round> + '_ {
     let seat = state.seat(no);
     let stalls = move |lanes: &Lanes| {
-        let waits = seat.is_some_and(|seat| !seat.plane.rings.is_empty());
+        let waits = seat.is_some_and(|seat| !seat.plane.runs.is_empty());
         let other = state.seat_with(link.with);
         let me = seat.and_then(|seat| seat.id);
         waits
@@ -203,7 +203,7 @@ impl Run<'_> {
     }
 
     pub(crate) fn adopt_ring(&mut self, no: SeatNo, topology: Topology, links: &[AdoptedLink]) {
-        if !self.seat(no).plane.rings.is_empty() {
+        if !self.seat(no).plane.runs.is_empty() {
             self.state.breaks(Claim::Exclusivity);
         }
         let Some(me) = self.seat(no).peer.view().peer_id() else {
@@ -220,9 +220,9 @@ impl Run<'_> {
         watch::adopted(self, no, me);
     }
 
-    pub(crate) fn run_ring(&mut self, no: SeatNo, tag: Tag, seq: Seq, algorithm: Algorithm) {
-        watch::ring_runs(self, no, seq);
-        self.begin_ring(no, small(tag), seq, algorithm);
+    pub(crate) fn run_plan(&mut self, no: SeatNo, tag: Tag, seq: Seq, algorithm: Algorithm) {
+        watch::plan_runs(self, no, seq);
+        self.begin_execution(no, small(tag), seq, algorithm);
     }
 
     pub(crate) fn takes_frame(&mut self, no: SeatNo, tag: u8) {

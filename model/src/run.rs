@@ -432,13 +432,13 @@ impl<'a> Run<'a> {
                 self.drop_lanes(no, &unused);
             }
             PeerOutput::AdoptRing { topology, links } => self.adopt_ring(no, topology, &links),
-            PeerOutput::RunRing {
+            PeerOutput::RunPlan {
                 tag,
                 seq,
                 algorithm,
                 ..
-            } => self.run_ring(no, tag, seq, algorithm),
-            PeerOutput::StopRing { seq } => self.edit(no).plane.stop(seq),
+            } => self.run_plan(no, tag, seq, algorithm),
+            PeerOutput::StopPlan { seq } => self.edit(no).plane.stop(seq),
             PeerOutput::MoveState { plan, .. } => {
                 watch::planned(self, &plan);
                 self.move_state(no, plan);

@@ -144,10 +144,10 @@ fn show_seat(f: &mut fmt::Formatter<'_>, no: SeatNo, seat: &Seat) -> fmt::Result
             }
         }
     }
-    for run in &seat.plane.rings {
+    for run in &seat.plane.runs {
         writeln!(
             f,
-            "    ring of tag {}: waits for step {} of {}",
+            "    plan of tag {}: waits for step {} of {}",
             run.tag,
             run.at + 1,
             run.steps()

@@ -291,10 +291,10 @@ fn processes(names: &Names, state: &RunState) -> Beliefs {
         };
         let name = names.within(no);
         all.push((name.to_owned(), doing(seat)));
-        for run in &seat.plane.rings {
+        for run in &seat.plane.runs {
             let steps = run.steps();
             let about = format!("{name}, tag {}", run.tag);
-            all.push((about, format!("ring step {} of {steps}", run.at + 1)));
+            all.push((about, format!("step {} of {steps}", run.at + 1)));
         }
         for run in &seat.plane.whole {
             let about = format!("{name}, tag {}", run.tag);

@@ -377,7 +377,7 @@ impl<'a, 'b> Run<'a, 'b> {
 fn left(stats: &mut RunStats, frame: &Outgoing) {
     let header = &frame.header;
     let (seq, step) = (header.seq.0, header.step);
-    tracing::debug!(target: "pccl::event", kind = "ring_frame_sent", seq, step);
+    tracing::debug!(target: "pccl::event", kind = "frame_sent", seq, step);
     stats.bytes_sent += u64::from(header.length);
 }
 

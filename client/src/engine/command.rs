@@ -1,7 +1,7 @@
 //! What calls tell the engine, and what it tells them.
 
 use pccl_core::id::{CallId, PeerId, Round, Seq};
-use pccl_core::messages::RingOutcome;
+use pccl_core::messages::PlanOutcome;
 use pccl_core::peer::{Call, CallError, Committed, Joined, Synchronized};
 use pccl_core::shared_state::SyncPlan;
 use pccl_core::topology::Topology;
@@ -28,9 +28,9 @@ pub(crate) enum Command {
         /// Who could not be served.
         with: Option<PeerId>,
     },
-    RingEnded {
+    PlanEnded {
         seq: Seq,
-        outcome: RingOutcome,
+        outcome: PlanOutcome,
     },
     Leave {
         /// Dropped once the engine has left the run.

@@ -96,7 +96,7 @@ impl Accepted {
                 failure,
             } => self.wiring.link_failed(round, link, failure, out),
             PeerInput::LinkBroke { link, built } => self.wiring.broke(link, built),
-            PeerInput::RingEnded { seq, outcome } => self.ring_ended(seq, outcome, out),
+            PeerInput::PlanEnded { seq, outcome } => self.plan_ended(seq, outcome, out),
             PeerInput::TransfersEnded { round, ok, with } => {
                 self.transfers_ended(round, ok, with, out);
             }
@@ -158,7 +158,7 @@ impl Accepted {
     /// of calls that may wait together.
     pub(super) fn abandon(mut self, why: &CallError) -> Vec<PeerOutput> {
         let mut out = Vec::new();
-        self.stop_rings(&mut out);
+        self.stop_plans(&mut out);
         if let Some(major) = self.major.take() {
             major.fails(why.clone(), &mut out);
         }

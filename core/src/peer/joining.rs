@@ -57,7 +57,7 @@ impl Peer {
             | PeerInput::Moved
             | PeerInput::LinkFailed { .. }
             | PeerInput::LinkBroke { .. }
-            | PeerInput::RingEnded { .. }
+            | PeerInput::PlanEnded { .. }
             | PeerInput::TransfersEnded { .. }
             | PeerInput::Measured { .. }
             | PeerInput::ProbesEnded { .. }
@@ -113,7 +113,7 @@ impl Peer {
             | PeerInput::Moved
             | PeerInput::LinkFailed { .. }
             | PeerInput::LinkBroke { .. }
-            | PeerInput::RingEnded { .. }
+            | PeerInput::PlanEnded { .. }
             | PeerInput::TransfersEnded { .. }
             | PeerInput::Measured { .. }
             | PeerInput::ProbesEnded { .. } => Ok(()),
@@ -220,7 +220,7 @@ impl Registered {
             } => self.wiring.link_failed(round, link, failure, out),
             PeerInput::LinkBroke { link, built } => self.wiring.broke(link, built),
             PeerInput::Moved
-            | PeerInput::RingEnded { .. }
+            | PeerInput::PlanEnded { .. }
             | PeerInput::TransfersEnded { .. }
             | PeerInput::Measured { .. }
             | PeerInput::ProbesEnded { .. } => {}

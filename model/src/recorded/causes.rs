@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pccl_core::id::{PeerId, Seq, Tag};
 use pccl_core::master::{MasterInput, MasterOutput, MasterTimer};
-use pccl_core::messages::{AbortCause, RingOutcome, ToMaster, ToPeer, Verdict};
+use pccl_core::messages::{AbortCause, PlanOutcome, ToMaster, ToPeer, Verdict};
 use pccl_core::peer::{Call, Peer, PeerInput};
 
 use super::compare::Logs;
@@ -26,7 +26,7 @@ struct Known {
     /// Who is gone, and in which record the master let it go.
     gone: BTreeMap<PeerId, usize>,
     /// How a peer's part of an execution ended, and whether it named a broken edge.
-    parts: BTreeMap<(Seq, PeerId), (RingOutcome, bool)>,
+    parts: BTreeMap<(Seq, PeerId), (PlanOutcome, bool)>,
     /// Something went wrong that may hold others up: a death, a lane, a call that gave way.
     trouble: bool,
     late: bool,
@@ -180,11 +180,11 @@ impl Known {
                 // Who has no log may be anybody, and say anything.
                 let names_it = |names: bool| names || log_of(logs, master, peer).is_none();
                 let part = self.parts.get(&(seq, peer));
-                part.is_some_and(|(how, names)| *how == RingOutcome::LaneLost && names_it(*names))
+                part.is_some_and(|(how, names)| *how == PlanOutcome::LaneLost && names_it(*names))
             }
             AbortCause::Cancelled(peer) => {
                 let part = self.parts.get(&(seq, peer));
-                let has_said_so = part.is_some_and(|(how, _)| *how == RingOutcome::Cancelled);
+                let has_said_so = part.is_some_and(|(how, _)| *how == PlanOutcome::Cancelled);
                 has_said_so && gave_up(logs, master, peer, (tag, seq))
             }
             AbortCause::TimedOut if self.late && !self.trouble => return Shown::ButNotWhy,
@@ -210,9 +210,9 @@ fn gave_up(logs: &Logs, master: usize, peer: PeerId, (tag, seq): (Tag, Seq)) -> 
             false
         }
         PeerInput::GiveUp { call } => calls.contains(call),
-        PeerInput::RingEnded {
+        PeerInput::PlanEnded {
             seq: ended,
-            outcome: RingOutcome::Cancelled,
+            outcome: PlanOutcome::Cancelled,
         } => *ended == seq,
         _ => false,
     })

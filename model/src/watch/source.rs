@@ -137,8 +137,8 @@ pub(crate) trait Source {
     fn fresh(&self, at: Self::Place) -> Vec<Standing>;
     /// Whether it takes part in an execution, or has done its part and not heard the verdict.
     fn performs(&self, at: Self::Place, seq: Seq) -> bool;
-    /// Whether it runs a ring for this tag.
-    fn runs_ring(&self, at: Self::Place, tag: Tag) -> bool;
+    /// Whether it runs a plan for this tag.
+    fn runs_plan(&self, at: Self::Place, tag: Tag) -> bool;
     /// Whether it moves shared state, or measures.
     fn is_moving(&self, at: Self::Place) -> bool;
     /// How it took part in its last synchronization.
@@ -299,13 +299,13 @@ impl Source for Run<'_> {
 
     fn performs(&self, at: SeatNo, seq: Seq) -> bool {
         let plane = &self.seat(at).plane;
-        let mut known = plane.rings.iter().chain(&plane.whole);
+        let mut known = plane.runs.iter().chain(&plane.whole);
         known.any(|known| known.seq == seq)
     }
 
-    fn runs_ring(&self, at: SeatNo, tag: Tag) -> bool {
-        let mut rings = self.seat(at).plane.rings.iter();
-        rings.any(|known| known.tag == small(tag))
+    fn runs_plan(&self, at: SeatNo, tag: Tag) -> bool {
+        let mut runs = self.seat(at).plane.runs.iter();
+        runs.any(|known| known.tag == small(tag))
     }
 
     fn is_moving(&self, at: SeatNo) -> bool {

@@ -421,8 +421,8 @@ impl Run {
             PeerOutput::StartTimer { .. } | PeerOutput::StopTimer(_) => {}
             PeerOutput::Establish { .. }
             | PeerOutput::AdoptRing { .. }
-            | PeerOutput::RunRing { .. }
-            | PeerOutput::StopRing { .. }
+            | PeerOutput::RunPlan { .. }
+            | PeerOutput::StopPlan { .. }
             | PeerOutput::MoveState { .. }
             | PeerOutput::CommitState { .. }
             | PeerOutput::DropState { .. }
