@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::calls::{Backups, Calls, Made};
-use crate::engine::{Caller, CollectiveEvent, Command};
+use crate::engine::{Caller, CollectiveNotice, Command};
 use crate::error::Error;
 use crate::reduce::{Reduce, ReduceReport};
 
@@ -21,7 +21,7 @@ pub(crate) struct Called {
     made: Made,
     tag: Tag,
     calls: Calls,
-    events: mpsc::UnboundedReceiver<CollectiveEvent>,
+    events: mpsc::UnboundedReceiver<CollectiveNotice>,
     since: Instant,
 }
 
@@ -54,16 +54,16 @@ impl Called {
         let mut algorithm = Algorithm::Ring;
         loop {
             match self.events.recv().await {
-                Some(CollectiveEvent::Run { seq, port }) => {
+                Some(CollectiveNotice::Run { seq, port }) => {
                     algorithm = port.algorithm();
                     stats = self.run(seq, port, &mut memory).await?;
                 }
-                Some(CollectiveEvent::Ended(Ok(committed))) => {
+                Some(CollectiveNotice::Ended(Ok(committed))) => {
                     self.made.is_answered();
                     memory.keep();
                     return Ok(self.report(committed, algorithm, stats));
                 }
-                Some(CollectiveEvent::Ended(Err(error))) => {
+                Some(CollectiveNotice::Ended(Err(error))) => {
                     self.made.is_answered();
                     return Err(error.into());
                 }

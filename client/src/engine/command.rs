@@ -45,13 +45,13 @@ pub(crate) enum Caller {
     /// Of the two major calls that end with a topology.
     Topology(oneshot::Sender<Result<Topology, CallError>>),
     Query(oneshot::Sender<Result<bool, CallError>>),
-    Sync(mpsc::UnboundedSender<SyncEvent>),
-    Collective(mpsc::UnboundedSender<CollectiveEvent>),
+    Sync(mpsc::UnboundedSender<SyncNotice>),
+    Collective(mpsc::UnboundedSender<CollectiveNotice>),
 }
 
 /// What a collective's call hears, in order: at most one `Run`, then `Ended`.
 #[derive(Debug)]
-pub(crate) enum CollectiveEvent {
+pub(crate) enum CollectiveNotice {
     Run { seq: Seq, port: Box<OperationPort> },
     Ended(Result<Committed, CallError>),
 }
@@ -59,7 +59,7 @@ pub(crate) enum CollectiveEvent {
 /// What a synchronization's call hears, in order: at most one `Move`, then `Commit` or `Drop` where
 /// there was one, then `Ended`.
 #[derive(Debug)]
-pub(crate) enum SyncEvent {
+pub(crate) enum SyncNotice {
     Move(MoveOrder),
     Commit,
     Drop,

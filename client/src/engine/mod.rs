@@ -50,7 +50,7 @@ use callers::Callers;
 use live::{Happened, Live};
 use upkeep::Upkeep;
 
-pub(crate) use command::{Caller, CollectiveEvent, Command, MoveOrder, SyncEvent};
+pub(crate) use command::{Caller, CollectiveNotice, Command, MoveOrder, SyncNotice};
 pub(crate) use dial::dial;
 
 /// What an engine is made of.
@@ -199,7 +199,7 @@ impl Engine {
             ) => {
                 let port = Box::new(live.begin(seq, spec, algorithm));
                 tracing::debug!(target: "pccl::event", kind = "plan_started", tag = tag.0, seq = seq.0);
-                let run = CollectiveEvent::Run { seq, port };
+                let run = CollectiveNotice::Run { seq, port };
                 self.callers.tell_collective(call, run);
             }
             (PeerOutput::StopPlan { seq }, Some(live)) => live.stop(seq),
@@ -208,10 +208,10 @@ impl Engine {
                 self.callers.move_state(call, order);
             }
             (PeerOutput::CommitState { round }, Some(_)) => {
-                self.callers.tell_sync(round, SyncEvent::Commit);
+                self.callers.tell_sync(round, SyncNotice::Commit);
             }
             (PeerOutput::DropState { round }, Some(_)) => {
-                self.callers.tell_sync(round, SyncEvent::Drop);
+                self.callers.tell_sync(round, SyncNotice::Drop);
             }
             (PeerOutput::Probe { round, probes }, Some(live)) => live.probe(round, probes),
             (PeerOutput::StartTimer { timer, after }, Some(live)) => live.start_timer(timer, after),

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::admission::{Caller, Waiting};
 use super::collectives::OpenCollective;
 use super::io::{Answer, CallError, PeerInput, PeerOutput, PeerTimer};
-use super::joining::Identity;
+use super::joining::Welcomed;
 use super::optimize::Optimization;
 use super::shared_state::RunningPlan;
 use super::wiring::Wiring;
@@ -18,7 +18,7 @@ use crate::topology::Topology;
 /// A peer that is part of the run.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Accepted {
-    pub(super) identity: Identity,
+    pub(super) welcomed: Welcomed,
     pub(super) wiring: Wiring,
     pub(super) topology: Topology,
     /// Was admitted, or was given another ring while it rests, and has called nothing since: its next
@@ -117,11 +117,11 @@ impl Accepted {
             }
             PeerTimer::MasterSilence => false,
         };
-        self.identity.timer_fired(timer, moved, out)
+        self.welcomed.timer_fired(timer, moved, out)
     }
 
     fn message(&mut self, message: ToPeer, out: &mut Out) -> Step {
-        self.identity.heard(out);
+        self.welcomed.heard(out);
         match message {
             ToPeer::EstablishLinks { round, links } => self.establish(round, links, out),
             ToPeer::TopologyEstablished { topology, layout } => self.adopt(topology, &layout, out),
