@@ -12,7 +12,7 @@ use pccl_core::shared_state::{SyncPlan, SyncRole};
 use pccl_core::topology::{LaneFailure, LinkId, Topology};
 
 use crate::plan_run::Frame;
-use crate::plane::{Adopted, Lanes, Moving, Plane, Progress, Sent};
+use crate::plane::{Adoption, Lanes, LinkProgress, Moving, Plane, Sent};
 
 /// The data planes of all processes.
 pub trait Fabric {
@@ -60,7 +60,7 @@ pub trait Fabric {
         let Some(ordered) = order.link_mut(link) else {
             return;
         };
-        ordered.progress = Progress::Failed;
+        ordered.progress = LinkProgress::Failed;
         self.other_end_sees_the_end(at, link, round);
         let failed = PeerInput::LinkFailed {
             round,
@@ -116,7 +116,7 @@ pub trait Fabric {
     }
 
     /// A process uses a ring from here on, with the lanes that are named and no others.
-    fn adopt(&mut self, at: Self::Place, topology: Topology, links: &[AdoptedLink]) -> Adopted {
+    fn adopt(&mut self, at: Self::Place, topology: Topology, links: &[AdoptedLink]) -> Adoption {
         let adopted = self.edit_plane(at).adopt(topology, links);
         self.drop_lanes(at, &adopted.dropped);
         adopted

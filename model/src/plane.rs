@@ -57,12 +57,12 @@ pub struct Ordered {
     /// This end opens the lanes.
     pub dials: bool,
     /// How far that is.
-    pub progress: Progress,
+    pub progress: LinkProgress,
 }
 
 /// How far the lanes of an ordered link are at one end.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Progress {
+pub enum LinkProgress {
     /// Nothing has happened.
     Owed,
     /// The end that opens them has asked, and the other one has taken them.
@@ -78,7 +78,7 @@ impl Ordered {
         Self {
             link: order.link(),
             dials: order.lanes.dial.is_some(),
-            progress: Progress::Owed,
+            progress: LinkProgress::Owed,
         }
     }
 
@@ -86,8 +86,8 @@ impl Ordered {
     #[must_use]
     pub fn is_owed(&self) -> bool {
         let is_open = match &self.progress {
-            Progress::Owed | Progress::Answered => true,
-            Progress::Up(_) | Progress::Failed => false,
+            LinkProgress::Owed | LinkProgress::Answered => true,
+            LinkProgress::Up(_) | LinkProgress::Failed => false,
         };
         self.dials && is_open
     }
@@ -96,22 +96,22 @@ impl Ordered {
     #[must_use]
     pub fn lanes(&self) -> Option<&Lanes> {
         match &self.progress {
-            Progress::Up(lanes) => Some(lanes),
-            Progress::Owed | Progress::Answered | Progress::Failed => None,
+            LinkProgress::Up(lanes) => Some(lanes),
+            LinkProgress::Owed | LinkProgress::Answered | LinkProgress::Failed => None,
         }
     }
 
     fn lanes_mut(&mut self) -> Option<&mut Lanes> {
         match &mut self.progress {
-            Progress::Up(lanes) => Some(lanes),
-            Progress::Owed | Progress::Answered | Progress::Failed => None,
+            LinkProgress::Up(lanes) => Some(lanes),
+            LinkProgress::Owed | LinkProgress::Answered | LinkProgress::Failed => None,
         }
     }
 
     fn into_lanes(self) -> Option<Lanes> {
         match self.progress {
-            Progress::Up(lanes) => Some(lanes),
-            Progress::Owed | Progress::Answered | Progress::Failed => None,
+            LinkProgress::Up(lanes) => Some(lanes),
+            LinkProgress::Owed | LinkProgress::Answered | LinkProgress::Failed => None,
         }
     }
 }
@@ -250,13 +250,13 @@ impl Plane {
         if let Some(order) = &mut self.order {
             let round = order.round;
             if let Some(ordered) = order.link_mut(link) {
-                ordered.progress = Progress::Up(Lanes::new(link, round));
+                ordered.progress = LinkProgress::Up(Lanes::new(link, round));
             }
         }
     }
 
     /// Makes a ring the one in use, with the lanes that are named and no others.
-    pub fn adopt(&mut self, topology: Topology, links: &[AdoptedLink]) -> Adopted {
+    pub fn adopt(&mut self, topology: Topology, links: &[AdoptedLink]) -> Adoption {
         let mut standing = std::mem::take(&mut self.standing);
         let mut fresh: Vec<Lanes> = self
             .order
@@ -280,7 +280,7 @@ impl Plane {
         self.standing = chosen.collect();
         self.topology = topology;
         standing.append(&mut fresh);
-        Adopted {
+        Adoption {
             dropped: standing,
             is_complete: self.standing.len() == links.len(),
             kept_beside_fresh,
@@ -401,7 +401,7 @@ fn take_out(lanes: &mut Vec<Lanes>, is_meant: impl Fn(&Lanes) -> bool) -> Option
 
 /// What became of lanes when another ring was adopted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Adopted {
+pub struct Adoption {
     /// Lanes that this end gives up.
     pub dropped: Vec<Lanes>,
     /// All lanes that were named were there.

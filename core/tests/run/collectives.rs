@@ -93,7 +93,7 @@ fn a_vote_that_was_cast_stands_when_its_caster_dies() {
         let mut run = Run::with_accepted_peers(seed, 3);
         run.call_all(&[0, 1, 2], &reduce(1));
         until_voted(&mut run, 2);
-        while !run.seats[2].link.up.queue.is_empty() {
+        while !run.seats[2].connection.up.queue.is_empty() {
             run.step();
         }
         run.lose(2);

@@ -13,7 +13,7 @@ use super::rule::{Finding, Rule};
 
 /// How the collectives of a run ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ends {
+pub struct CollectiveOutcomes {
     /// Executions that were committed.
     pub committed: u64,
     /// Executions that were aborted.
@@ -52,7 +52,7 @@ enum Shown {
 }
 
 /// Looks for the causes of all that was aborted in the run of this master.
-pub(super) fn causes(logs: &Logs, master: usize, found: &mut Vec<Finding>) -> Ends {
+pub(super) fn causes(logs: &Logs, master: usize, found: &mut Vec<Finding>) -> CollectiveOutcomes {
     let mut known = Known {
         trouble: had_trouble(logs, master),
         ..Known::default()
@@ -81,7 +81,7 @@ pub(super) fn causes(logs: &Logs, master: usize, found: &mut Vec<Finding>) -> En
         }
     }
     let aborted: Vec<&Decided> = decided.values().flatten().collect();
-    let ends = Ends {
+    let ends = CollectiveOutcomes {
         committed: (decided.len() - aborted.len()) as u64,
         aborted: aborted.len() as u64,
     };
@@ -89,7 +89,7 @@ pub(super) fn causes(logs: &Logs, master: usize, found: &mut Vec<Finding>) -> En
     ends
 }
 
-fn report(name: &str, ends: Ends, aborted: &[&Decided], found: &mut Vec<Finding>) {
+fn report(name: &str, ends: CollectiveOutcomes, aborted: &[&Decided], found: &mut Vec<Finding>) {
     let without = aborted.iter().filter(|one| one.shown == Shown::No);
     if let Some(first) = without.clone().next() {
         let Decided {

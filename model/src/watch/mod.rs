@@ -66,7 +66,7 @@ pub(crate) use waits::waits;
 const QUEUE_MAX: usize = 8;
 
 pub(crate) fn bounded(run: &mut Run<'_>, no: SeatNo) {
-    let link = &run.seat(no).link;
+    let link = &run.seat(no).connection;
     if link.up.queue.len() > QUEUE_MAX || link.down.queue.len() > QUEUE_MAX {
         run.state.breaks(Claim::Bounded);
     }

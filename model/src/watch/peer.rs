@@ -425,7 +425,7 @@ fn forget_verdict(run: &mut Run<'_>, no: SeatNo, tag: Tag, seq: Seq) {
     let on_its_way =
         |message: &ToPeer| matches!(message, ToPeer::Verdict { seq: s, .. } if *s == seq);
     let awaited = run.state.seats.iter().any(|seat| {
-        seat.link.down.queue.iter().any(on_its_way)
+        seat.connection.down.queue.iter().any(on_its_way)
             || seat.peer.view().tags().any(|known| known.seq == Some(seq))
     });
     let known = run.state.ghost.verdicts.get(&(group, tag));

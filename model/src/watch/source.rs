@@ -15,8 +15,8 @@ use pccl_core::topology::{LinkId, Topology};
 use super::neighbours;
 use crate::calls::is_for;
 use crate::claim::Claim;
+use crate::connection::End;
 use crate::contents::Compared;
-use crate::link::End;
 use crate::milestone::Milestone;
 use crate::plane::{Lanes, Order, Ordered};
 use crate::prologue;
@@ -233,17 +233,18 @@ impl Source for Run<'_> {
         if seat.life == Life::Departed {
             return None;
         }
-        let all_arrived = seat.link.up.end == End::Open;
-        let is_known = !seat.has_voted || all_arrived && !seat.link.up.queue.iter().any(is_vote);
+        let all_arrived = seat.connection.up.end == End::Open;
+        let is_known =
+            !seat.has_voted || all_arrived && !seat.connection.up.queue.iter().any(is_vote);
         is_known.then_some(seat.has_voted)
     }
 
     fn order_sent_to(&self, peer: PeerId) -> Option<Round> {
         let seat = self.seat(self.state.seat_of(peer)?);
-        if seat.link.down.end != End::Open {
+        if seat.connection.down.end != End::Open {
             return None;
         }
-        let mut under_way = seat.link.down.queue.iter().rev();
+        let mut under_way = seat.connection.down.queue.iter().rev();
         let order = || seat.plane.order.as_ref().map(|order| order.round);
         under_way.find_map(order_to_connect).or_else(order)
     }

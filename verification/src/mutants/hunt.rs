@@ -21,11 +21,11 @@ use crate::endless::in_short;
 use crate::pinned::STEPS_MIN;
 use crate::progress::Progress;
 use crate::search::{End, Limits, explore, trace_of};
-use crate::shortest::{Way, shorten};
+use crate::shortest::{ShortTrace, shorten};
 use crate::standard::chosen;
 use crate::violation::{tell_trace, write};
 use crate::walks::{WalkEnd, shortest_failure};
-use crate::{CannotLook, Verdict};
+use crate::{CannotLook, Outcome};
 
 /// Walks through each scenario.
 const WALKS: u64 = 400;
@@ -89,7 +89,7 @@ pub(crate) fn switch_on(name: &str) -> Result<(), CannotLook> {
 }
 
 /// Looks for all, or for one.
-pub(crate) fn run(arguments: &Arguments) -> Verdict {
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let one = arguments.mutant.as_deref();
     if let Some(name) = one {
         // Is there one of this name?
@@ -199,7 +199,7 @@ fn shortest(
     threads: usize,
 ) -> Found {
     let way = match how {
-        How::Circle => Way {
+        How::Circle => ShortTrace {
             steps: in_short(&RunModel::new(scenario.clone()), &steps).steps,
             is_shortest: false,
         },

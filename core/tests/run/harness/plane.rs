@@ -8,7 +8,7 @@ use pccl_core::peer::{PeerInput, PeerOutput};
 use pccl_core::shared_state::SyncRole;
 use pccl_core::topology::{LaneFailure, LinkId};
 use pccl_model::fabric::{Fabric, other_end};
-use pccl_model::plane::{Lanes, Plane, Progress};
+use pccl_model::plane::{Lanes, LinkProgress, Plane};
 
 use super::Run;
 use super::seat::{SeatNo, small};
@@ -142,7 +142,7 @@ impl Run {
         let expected =
             order(other).filter(|theirs| Some(theirs.round) == order(no).map(|o| o.round));
         let expected = expected.and_then(|order| order.link(theirs));
-        let waits = expected.is_some_and(|end| end.progress == Progress::Owed);
+        let waits = expected.is_some_and(|end| end.progress == LinkProgress::Owed);
         if waits {
             self.comes_up(no, link);
             self.comes_up(other, theirs);

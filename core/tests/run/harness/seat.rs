@@ -8,7 +8,7 @@ use pccl_core::id::{CallId, ContentHash, GroupId, PeerId, Revision, Tag};
 use pccl_core::peer::{Answer, Call, CallError, PeerConfig, PeerInput};
 use pccl_core::shared_state::{EntryInfo, SyncStrategy, SyncVote};
 use pccl_core::wire::WHOLE_BUFFER_MAX;
-use pccl_model::link::Link;
+use pccl_model::connection::Connection;
 use pccl_model::plan_run::PlanRun;
 use pccl_model::plane::Plane;
 
@@ -56,7 +56,7 @@ pub(crate) struct Seat {
     /// Its machine hears nothing of its data plane.
     pub(crate) hears_no_plane: bool,
     pub(crate) id: Option<PeerId>,
-    pub(crate) link: Link,
+    pub(crate) connection: Connection,
     /// What the data plane has to tell the peer.
     pub(crate) inbox: VecDeque<PeerInput>,
     pub(crate) answers: Vec<Answer>,
@@ -79,7 +79,7 @@ impl Seat {
             frozen: false,
             hears_no_plane: false,
             id: None,
-            link: Link::default(),
+            connection: Connection::default(),
             inbox: VecDeque::new(),
             answers: Vec::new(),
             calls: 0,
