@@ -15,7 +15,7 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
 pub(crate) use room::Full;
-use room::{ArrivalNumber, Reception, Room};
+use room::{ArrivalNumber, Decision, Room};
 
 use crate::limits::Limits;
 use crate::patience::Patience;
@@ -58,8 +58,8 @@ impl Gate {
         let mut book = self.lock();
         let (number, arrival) = book.room.arrive(Site::from(from));
         let instead_of = match arrival {
-            Reception::Waits { instead_of } => instead_of,
-            Reception::TurnedAway(full) => return Err(full),
+            Decision::Waits { instead_of } => instead_of,
+            Decision::TurnedAway(full) => return Err(full),
         };
         // Whoever loses its place outside learns it from its sender being dropped.
         drop(instead_of.and_then(|other| book.waiting.remove(&other)));

@@ -11,14 +11,14 @@ pub(crate) use hunt::{run, switch_on};
 
 use std::process::Command;
 
-use crate::{CannotLook, Outcome};
+use crate::{AllWell, CannotLook};
 
 /// Are the mistakes compiled in?
 pub(crate) const CAN_BE_MADE: bool = cfg!(feature = "mutants");
 
 /// Looks for the mistakes that were asked for.
 #[cfg(not(feature = "mutants"))]
-pub(crate) fn run(_: &crate::arguments::Arguments) -> Outcome {
+pub(crate) fn run(_: &crate::arguments::Arguments) -> AllWell {
     run_again()
 }
 
@@ -29,7 +29,7 @@ pub(crate) fn switch_on(name: &str) -> Result<(), CannotLook> {
 }
 
 /// The same with the mistakes compiled in, in the same profile.
-pub(crate) fn run_again() -> Outcome {
+pub(crate) fn run_again() -> AllWell {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args([

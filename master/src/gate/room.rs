@@ -58,7 +58,7 @@ struct Tally {
 
 /// What becomes of somebody who has arrived.
 #[derive(Debug)]
-pub(super) enum Reception {
+pub(super) enum Decision {
     /// Waits for its turn. Somebody else may have lost its place outside.
     Waits { instead_of: Option<ArrivalNumber> },
     /// Is turned away.
@@ -99,7 +99,7 @@ impl Room {
     }
 
     /// Somebody comes from there, under the number that it returns.
-    pub(super) fn arrive(&mut self, site: Site) -> (ArrivalNumber, Reception) {
+    pub(super) fn arrive(&mut self, site: Site) -> (ArrivalNumber, Decision) {
         let number = self.next;
         self.next += 1;
         let (here, newcomers) = self
@@ -107,23 +107,23 @@ impl Room {
             .get(&site)
             .map_or((0, 0), |tally| (tally.waiting.len(), tally.newcomers));
         if newcomers >= self.limits.newcomers_per_address_max {
-            return (number, Reception::TurnedAway(Full::Newcomers(newcomers)));
+            return (number, Decision::TurnedAway(Full::Newcomers(newcomers)));
         }
         if here >= self.limits.waiting_per_address_max {
-            return (number, Reception::TurnedAway(Full::OutsideFromAddress));
+            return (number, Decision::TurnedAway(Full::OutsideFromAddress));
         }
         let mut instead_of = None;
         if self.waiting.len() >= self.limits.waiting_max {
             instead_of = self.latest_of_the_most(here + 1);
             let Some(latest) = instead_of else {
-                return (number, Reception::TurnedAway(Full::Outside));
+                return (number, Decision::TurnedAway(Full::Outside));
             };
             self.leave(latest);
         }
         self.waiting.insert(number, site);
         let tally = self.sites.entry(site).or_default();
         tally.waiting.insert(number);
-        (number, Reception::Waits { instead_of })
+        (number, Decision::Waits { instead_of })
     }
 
     /// The latest of the address of which most wait, if more than so many do.

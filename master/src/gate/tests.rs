@@ -307,7 +307,7 @@ fn at_every_time_the_limits_hold_and_nobody_waits_beside_a_place() {
                 }
                 _ => {
                     let (number, arrival) = room.arrive(Site::from(ip(random.random_range(0..4))));
-                    if let Reception::Waits { instead_of } = arrival {
+                    if let Decision::Waits { instead_of } = arrival {
                         alive.retain(|other| Some(*other) != instead_of);
                         alive.push_back(number);
                     }

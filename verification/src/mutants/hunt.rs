@@ -25,7 +25,7 @@ use crate::shortest::{ShortTrace, shorten};
 use crate::standard::chosen;
 use crate::violation::{tell_trace, write};
 use crate::walks::{WalkEnd, shortest_failure};
-use crate::{CannotLook, Outcome};
+use crate::{AllWell, CannotLook};
 
 /// Walks through each scenario.
 const WALKS: u64 = 400;
@@ -89,7 +89,7 @@ pub(crate) fn switch_on(name: &str) -> Result<(), CannotLook> {
 }
 
 /// Looks for all, or for one.
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
+pub(crate) fn run(arguments: &Arguments) -> AllWell {
     let one = arguments.mutant.as_deref();
     if let Some(name) = one {
         // Is there one of this name?
