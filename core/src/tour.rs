@@ -50,7 +50,7 @@ pub use avoid::avoid;
 pub use costs::{Costs, CostsError, EdgeCost, NODES_MAX, Objective};
 pub use exact::EXACT_MAX;
 pub use node::Node;
-pub use search::{Answer, Found, Search};
+pub use search::{Found, Search, SearchResult};
 
 use crate::id::PeerId;
 use crate::topology::Ring;
@@ -111,11 +111,11 @@ pub fn solve(problem: &TourProblem) -> Option<Ring> {
     let count = members.len() as u64;
     let mut search = Search::new(problem.costs().ok()?, Objective::Bottleneck, count);
     search.run(STEPS_PER_EDGE * count * count + STEPS_PER_NODE * count);
-    match search.answer() {
-        Answer::Found(found) => {
+    match search.result() {
+        SearchResult::Found(found) => {
             let ring = found.ring.iter().map(|node| members.get(node.index()));
             Some(Ring(ring.flatten().copied().collect()))
         }
-        Answer::NotFound | Answer::Impossible => None,
+        SearchResult::NotFound | SearchResult::Impossible => None,
     }
 }

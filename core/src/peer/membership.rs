@@ -27,7 +27,7 @@ impl Accepted {
         if !self.waits_for_a_ring() {
             return Err(CallError::MasterMisbehaved);
         }
-        self.wiring.establish(self.identity.peer, round, links, out)
+        self.wiring.establish(self.welcomed.peer, round, links, out)
     }
 
     /// May the master build another ring under the peer? Whoever waits for others to make its call agrees
@@ -47,7 +47,7 @@ impl Accepted {
         if is_older || !self.waits_for_a_ring() {
             return Err(CallError::MasterMisbehaved);
         }
-        let adopted = self.wiring.adopt(self.identity.peer, &topology, layout);
+        let adopted = self.wiring.adopt(self.welcomed.peer, &topology, layout);
         let adopted = adopted.ok_or(CallError::MasterMisbehaved)?;
         out.push(adopted.order(topology.clone()));
         let told = rule!(topology.clone(); OldRingAnswered => self.topology.clone());

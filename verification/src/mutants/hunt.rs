@@ -21,11 +21,11 @@ use crate::endless::in_short;
 use crate::pinned::STEPS_MIN;
 use crate::progress::Progress;
 use crate::search::{End, Limits, explore, trace_of};
-use crate::shortest::{Way, shorten};
+use crate::shortest::{ShortTrace, shorten};
 use crate::standard::chosen;
 use crate::violation::{tell_trace, write};
 use crate::walks::{WalkEnd, shortest_failure};
-use crate::{CannotLook, Verdict};
+use crate::{AllWell, CannotLook};
 
 /// Walks through each scenario.
 const WALKS: u64 = 400;
@@ -106,7 +106,7 @@ pub(crate) fn switch_on(name: &str) -> Result<(), CannotLook> {
 }
 
 /// Looks for all, or for one.
-pub(crate) fn run(arguments: &Arguments) -> Verdict {
+pub(crate) fn run(arguments: &Arguments) -> AllWell {
     let one = arguments.mutant.as_deref();
     if let Some(name) = one {
         // Is there one of this name?
@@ -225,7 +225,7 @@ fn by_search(
 
 fn shortest(mutant: Mutant, (scenario, steps, how): Met, threads: usize, time: Duration) -> Found {
     let way = match how {
-        How::Circle => Way {
+        How::Circle => ShortTrace {
             steps: in_short(&RunModel::new(scenario.clone()), &steps).steps,
             is_shortest: false,
         },

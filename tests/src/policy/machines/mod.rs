@@ -103,7 +103,7 @@ pub enum Fact {
         link: LinkId,
         built: Round,
     },
-    RingEnded {
+    PlanEnded {
         seq: Seq,
         done: bool,
     },
