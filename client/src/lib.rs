@@ -99,11 +99,12 @@ mod simulated;
 mod state;
 mod sync;
 mod together;
+mod topology;
 mod transfer;
 mod turns;
 
 pub use builder::Builder;
-pub use communicator::{Communicator, TopologyReport};
+pub use communicator::Communicator;
 pub use element::Element;
 pub use error::Error;
 pub use error_feedback::ErrorFeedback;
@@ -111,11 +112,13 @@ pub use handle::{AllReduceHandle, ReduceFailed, Reduced};
 pub use many::{ManyFailed, ReduceItem};
 pub use reduce::{Reduce, ReduceReport};
 pub use state::{SharedState, SyncOptions, SyncReport};
+pub use topology::TopologyReport;
 
 pub use half;
 pub use pccl_core::element::{ElementType, Quantization, ReduceOp, SpecField};
 pub use pccl_core::id::{Epoch, GroupId, PeerId, Revision, Tag};
 pub use pccl_core::messages::{AbortCause, CallKind, Conflict, Misdeed, Refusal};
+pub use pccl_core::paths::{RingEstimate, RingReport};
 pub use pccl_core::plan::{Algorithm, Pattern};
 pub use pccl_core::shared_state::{SyncFailure, SyncStrategy};
 pub use pccl_core::transport::{LaneError, Protocol, Transport};

@@ -136,7 +136,7 @@ pub struct ProtocolVersion(pub u16);
 
 impl ProtocolVersion {
     /// What this crate speaks.
-    pub const CURRENT: Self = Self(2);
+    pub const CURRENT: Self = Self(3);
 }
 
 impl fmt::Display for ProtocolVersion {

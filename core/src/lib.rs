@@ -53,6 +53,7 @@ pub mod master;
 pub mod messages;
 #[cfg(feature = "mutants")]
 pub mod mutants;
+pub mod paths;
 pub mod peer;
 pub mod plan;
 pub mod shared_state;

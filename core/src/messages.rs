@@ -11,10 +11,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::element::{CollectiveSpec, SpecField};
 use crate::id::{Epoch, GroupId, PeerId, ProtocolVersion, Revision, Round, Seq, Tag};
+use crate::paths::{Measurement, RingReport};
 use crate::plan::Algorithm;
 use crate::shared_state::{SyncFailure, SyncPlan, SyncVote};
 use crate::states::{ConnectionState, Event};
-use crate::topology::{BrokenLinks, LaneFailure, LaneOrder, Layout, LinkId, LinkOrder, Topology};
+use crate::topology::{BrokenLinks, LaneFailure, Layout, LinkId, LinkOrder, Topology};
 
 /// How a peer introduces itself.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -65,14 +66,14 @@ pub enum ToMaster {
     ArePeersPending,
     /// Vote: measure bandwidths and choose better rings.
     OptimizeTopology,
-    /// A measurement, in kbit/s.
-    Bandwidth {
+    /// A measurement.
+    Measured {
         /// The round of the order.
         round: Round,
         /// Who received.
         to: PeerId,
-        /// What this peer reached when sending there.
-        kbit_per_s: u64,
+        /// What this peer found when sending there.
+        measured: Measurement,
     },
     /// The ordered measurements are over. Those not reported count as unreachable.
     ProbesDone {
@@ -176,17 +177,17 @@ pub enum ToPeer {
         /// Somebody is registered and waits.
         pending: bool,
     },
-    /// Measure these.
+    /// Measure these, all at the same time. A newer order takes the place of an older one.
     Probe {
-        /// The attempt; reports carry it.
+        /// The rotation; reports carry it.
         round: Round,
-        /// One lane per measurement: this end sends where it dials, receives where it expects.
-        probes: Vec<LaneOrder>,
+        /// The edges, and on which lanes they are measured.
+        probes: Vec<LinkOrder>,
     },
     /// The optimization is over and, where a ring changed, `TopologyEstablished` came before.
     OptimizationConcluded {
-        /// False: a peer could not measure or no ring was found; the rings are as they were.
-        improved_or_kept: bool,
+        /// `None`: a peer could not measure or no ring was found; the rings are as they were.
+        report: Option<RingReport>,
     },
     /// What to send or fetch.
     SharedStatePlan(SyncPlan),

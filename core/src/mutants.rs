@@ -384,9 +384,14 @@ mutants! {
     /// Any sign of life gives a peer all the time again for its part, also where no bytes have moved: one
     /// that hangs and lives holds up the others for ever.
     EverySignOfLifeGainsTime = "every-sign-of-life-gains-time",
-    /// A measurement does not begin the time for the next one: a peer with many others is thrown out although
-    /// it measures.
-    MeasurementGainsNoTime = "measurement-gains-no-time",
+    /// Who reports a measurement has its time again: a peer that measures on and on holds up the others.
+    MeasurementGainsTime = "measurement-gains-time",
+    /// Measurements may take as long as parts of a collective: one slow edge holds up all others.
+    ProbeHasAPartsTime = "probe-has-a-parts-time",
+    /// Who has not measured in time is thrown out.
+    SlowProbeKicked = "slow-probe-kicked",
+    /// A measurement that comes after its time is a misdeed: a slow peer is thrown out.
+    LateMeasurementKicked = "late-measurement-kicked",
     /// Who is idle is not watched from when others begin to wait for it: one that never votes stops the run.
     WaitNotNoticed = "wait-not-noticed",
     /// A peer is late for what another group waits in: it is thrown out for a vote that it cannot cast.
@@ -489,6 +494,23 @@ mutants! {
     OptimizationWaitsForTheDead = "optimization-waits-for-the-dead",
     /// A ring that was solved before a death is adopted: it names the departed.
     RingOfTheDepartedAdopted = "ring-of-the-departed-adopted",
+    /// A rotation begins while one peer still measures: two probes share it, and each measures the other.
+    RotationBeforeLastReport = "rotation-before-last-report",
+    /// A peer sends two probes at the same time: each measures half of what there is.
+    ProbesShareASender = "probes-share-a-sender",
+    /// What is known is measured again, each time: `optimize_topology` takes as long as the first time.
+    FreshMeasuredAgain = "fresh-measured-again",
+    /// The edges of a dead peer stay known.
+    EdgesOfTheDeadKept = "edges-of-the-dead-kept",
+    /// An edge that nobody has reported counts as a very slow one: the ring may go where nothing gets through.
+    UnreportedHasAnEdge = "unreported-has-an-edge",
+    /// The rings are probed under load again and again: `optimize_topology` takes longer than is allowed.
+    LoadProbedAgain = "load-probed-again",
+    /// A search goes on after a peer has come or gone, and what it finds is adopted: the ring names the departed,
+    /// or lacks a member.
+    StaleSearchAdopted = "stale-search-adopted",
+    /// What a search finds after it was ended is kept as if the present one had found it.
+    SearchOfAnotherRound = "search-of-another-round",
     /// The solver is told each measurement for the opposite direction: the ring goes the slow way round.
     MeasurementsTurnedRound = "measurements-turned-round",
     /// Users are told that a better ring was adopted although it could not be connected.

@@ -102,6 +102,10 @@ pub enum Event {
     ProbesDone,
     /// The peer could not measure.
     ProbesFailed,
+    /// The peer has no edge to measure first.
+    NothingToProbe,
+    /// The peer's measurements are not awaited any more.
+    ProbesGivenUp,
     /// The optimization ended without another ring.
     OptimizationConcluded,
     /// The peer voted to synchronize.
@@ -326,13 +330,28 @@ pub const TRANSITIONS: &[Transition] = &[
         S::VoteCompleteTopologyOptimization,
     ),
     row(
+        S::VoteOptimizeTopology,
+        E::NothingToProbe,
+        S::VoteCompleteTopologyOptimization,
+    ),
+    // Another rotation.
+    row(
+        S::VoteCompleteTopologyOptimization,
+        E::ProbesHandedOut,
+        S::OptimizeTopology,
+    ),
+    // It takes too long, or its other end is gone.
+    row(
+        S::OptimizeTopology,
+        E::ProbesGivenUp,
+        S::VoteCompleteTopologyOptimization,
+    ),
+    row(
         S::OptimizeTopology,
         E::ProbesFailed,
         S::OptimizeTopologyFailed,
     ),
     row(S::OptimizeTopologyFailed, E::OptimizationConcluded, S::Idle),
-    // Nobody's measurements went on.
-    row(S::OptimizeTopology, E::OptimizationConcluded, S::Idle),
     // The better ring could not be connected; the old one stands.
     row(S::ConnectingToPeers, E::OptimizationConcluded, S::Idle),
     row(S::WaitingForOtherPeers, E::OptimizationConcluded, S::Idle),

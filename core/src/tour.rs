@@ -20,7 +20,7 @@
 //!
 //! A [`Search`] carries its bounds with it: what it found is optimal, or at most so far from it. It
 //! never reads a clock: the same problem, seed and number of steps give the same answer everywhere.
-//! [`solve`] is a search of a fixed length, and [`avoid`] finds a ring around forbidden pairs.
+//! A [`Quest`] is a search among peers, [`solve`] one of a fixed length, and [`avoid`] finds a ring around forbidden pairs.
 
 mod ascent;
 mod assignment;
@@ -53,37 +53,106 @@ pub use node::Node;
 pub use search::{Found, Search, SearchResult};
 
 use crate::id::PeerId;
+use crate::paths::Measurement;
 use crate::topology::Ring;
 
-/// What [`solve`] is asked: who has to be on a ring, and how fast its edges may be.
+/// What [`solve`] is asked: who has to be on a ring, and how good its edges are.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct TourProblem {
     /// Who must be on the ring, in its present order.
     pub members: Vec<PeerId>,
-    /// What was measured, sender first, in kbit/s. An edge that is missing cannot be used.
-    pub kbit_per_s: BTreeMap<(PeerId, PeerId), u64>,
+    /// What was measured, sender first. An edge that is missing cannot be used.
+    pub edges: BTreeMap<(PeerId, PeerId), Measurement>,
 }
 
 impl TourProblem {
-    /// The problem as costs, with a node for each member in their order: both terms of an edge are
-    /// 1/bandwidth. An edge of zero kbit/s cannot be used, like one that is missing.
+    /// The problem as costs, with a node for each member in their order. The bottleneck's term of an edge is
+    /// 1/rate, that of the sum the nanoseconds of a [hop](Measurement::hop_ns). An edge with a rate of zero
+    /// cannot be used, like one that is missing.
     ///
-    /// Terms of the sum lose their last bits if a sum could overflow otherwise: a unit is then still
-    /// less than a part in 2³⁵ of what the slowest edge takes, and less than a part in 2⁵⁸ up to
-    /// [`EXACT_MAX`] members.
+    /// A hop counts at most [`Costs::sum_limit`], which is more than a minute.
     pub fn costs(&self) -> Result<Costs, CostsError> {
-        let time = |kbit: &u64| u64::MAX.checked_div(*kbit);
-        let slowest = self.kbit_per_s.values().filter_map(time).max();
         let limit = Costs::sum_limit(self.members.len());
-        let excess = slowest.unwrap_or(0) / limit;
-        let shift = u64::BITS - excess.leading_zeros();
         Costs::new(self.members.len(), |from, to| {
             let member = |node: Node| self.members.get(node.index()).copied();
-            let kbit = self.kbit_per_s.get(&(member(from)?, member(to)?))?;
-            let bottleneck = time(kbit)?;
-            let sum = bottleneck >> shift;
+            let known = self.edges.get(&(member(from)?, member(to)?))?;
+            let bottleneck = time_of(known.bytes_per_s)?;
+            let sum = known.hop_ns().min(limit);
             Some(EdgeCost { bottleneck, sum })
         })
+    }
+}
+
+/// The time of a byte, in units that make the most of the range.
+fn time_of(bytes_per_s: u64) -> Option<u64> {
+    u64::MAX.checked_div(bytes_per_s)
+}
+
+/// A ring of all members of a problem, the first of them first, and how good it is at least.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Solved {
+    /// The ring.
+    pub ring: Ring,
+    /// No ring has a faster slowest edge, in bytes per second.
+    pub bound: u64,
+    /// It is proven that no ring is better.
+    pub is_optimal: bool,
+}
+
+/// A problem, and the search for its best ring: a value that is continued for as long as somebody likes.
+#[derive(Clone, Debug)]
+pub struct Quest {
+    members: Vec<PeerId>,
+    search: Search,
+}
+
+impl Quest {
+    /// A search that has not begun. `None`: a member is named twice, or there are more than [`NODES_MAX`].
+    #[must_use]
+    pub fn new(problem: &TourProblem) -> Option<Self> {
+        let members = problem.members.clone();
+        let distinct: BTreeSet<PeerId> = members.iter().copied().collect();
+        if distinct.len() != members.len() {
+            return None;
+        }
+        let seed = members.len() as u64;
+        let search = Search::new(problem.costs().ok()?, Objective::Bottleneck, seed);
+        Some(Self { members, search })
+    }
+
+    /// Takes so many more steps, or fewer if the answer is proven before.
+    pub fn run(&mut self, steps: u64) {
+        self.search.run(steps);
+    }
+
+    /// Takes the steps of an immediate answer: dozens of members take a fraction of a second, a thousand some
+    /// seconds.
+    pub fn run_first(&mut self) {
+        let count = self.members.len() as u64;
+        self.run(STEPS_PER_EDGE * count * count + STEPS_PER_NODE * count);
+    }
+
+    /// Whether nothing better will be found.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.search.is_over()
+    }
+
+    /// The best ring so far. `None`: no ring of usable edges was found.
+    #[must_use]
+    pub fn solved(&self) -> Option<Solved> {
+        match self.search.result() {
+            SearchResult::Found(found) => {
+                let ring = found.ring.iter();
+                let ring = ring.flat_map(|node| self.members.get(node.index()));
+                Some(Solved {
+                    ring: Ring(ring.copied().collect()),
+                    bound: time_of(found.bound.bottleneck).unwrap_or(u64::MAX),
+                    is_optimal: found.is_optimal,
+                })
+            }
+            SearchResult::NotFound | SearchResult::Impossible => None,
+        }
     }
 }
 
@@ -102,20 +171,8 @@ const STEPS_PER_NODE: u64 = 200_000;
 /// Returns `None` if there are no members or more than [`NODES_MAX`], if a member is named twice, and
 /// if no ring of usable edges was found. Keep the present ring then.
 #[must_use]
-pub fn solve(problem: &TourProblem) -> Option<Ring> {
-    let members = &problem.members;
-    let distinct: BTreeSet<PeerId> = members.iter().copied().collect();
-    if distinct.len() != members.len() {
-        return None;
-    }
-    let count = members.len() as u64;
-    let mut search = Search::new(problem.costs().ok()?, Objective::Bottleneck, count);
-    search.run(STEPS_PER_EDGE * count * count + STEPS_PER_NODE * count);
-    match search.result() {
-        SearchResult::Found(found) => {
-            let ring = found.ring.iter().map(|node| members.get(node.index()));
-            Some(Ring(ring.flatten().copied().collect()))
-        }
-        SearchResult::NotFound | SearchResult::Impossible => None,
-    }
+pub fn solve(problem: &TourProblem) -> Option<Solved> {
+    let mut quest = Quest::new(problem)?;
+    quest.run_first();
+    quest.solved()
 }

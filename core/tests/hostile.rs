@@ -7,11 +7,12 @@ use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::id::{ConnId, EntryIndex, Epoch, GroupId, PeerId, ProtocolVersion, Round, Seq, Tag};
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
 use pccl_core::messages::{Hello, Misdeed, ToMaster, ToPeer, Verdict};
+use pccl_core::paths::Measurement;
 use pccl_core::states::{
     CollectiveCommunicationState, ConnectionPhase, ConnectionState, Event, TRANSITIONS,
 };
 use pccl_core::topology::{BrokenLinks, LinkId, LinkOrder, Ring, Way};
-use pccl_core::tour;
+use pccl_core::tour::{self, Solved};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
@@ -183,9 +184,7 @@ impl Bystander {
                 self.is_ordered(peer, link) && self.dialling.contains(&(peer, link))
             }
             Word::Query => is_accepted,
-            Word::Bandwidth(..) | Word::ProbesDone(..) => {
-                state == ConnectionState::OptimizeTopology
-            }
+            Word::Measured(..) | Word::ProbesDone(..) => state == ConnectionState::OptimizeTopology,
             Word::SyncDone(..) => matches!(
                 state,
                 ConnectionState::DistributeSharedState | ConnectionState::RequestSharedState
@@ -264,10 +263,13 @@ impl Bystander {
             },
             Word::Query => ToMaster::ArePeersPending,
             Word::Optimize => ToMaster::OptimizeTopology,
-            Word::Bandwidth(guess, to, kbit_per_s) => ToMaster::Bandwidth {
+            Word::Measured(guess, to, bytes_per_s) => ToMaster::Measured {
                 round: round_of(guess),
                 to: named(to),
-                kbit_per_s: *kbit_per_s,
+                measured: Measurement {
+                    bytes_per_s: *bytes_per_s,
+                    round_trip_us: 1,
+                },
             },
             Word::ProbesDone(guess, ok) => ToMaster::ProbesDone {
                 round: round_of(guess),
@@ -324,12 +326,20 @@ impl Bystander {
         else {
             return;
         };
-        let ring = if well {
-            Some(Ring(problem.members.iter().rev().copied().collect()))
+        let found = if well {
+            Some(Solved {
+                ring: Ring(problem.members.iter().rev().copied().collect()),
+                bound: 1,
+                is_optimal: true,
+            })
         } else {
             tour::solve(&problem)
         };
-        self.tell(MasterInput::TourSolved { round, group, ring });
+        self.tell(MasterInput::TourSolved {
+            round,
+            group,
+            found,
+        });
     }
 
     fn tell(&mut self, input: MasterInput) {
@@ -375,7 +385,10 @@ impl Bystander {
             MasterOutput::Lost { peer, misdeed } => {
                 self.gone.extend(misdeed.map(|misdeed| (peer, misdeed)));
             }
-            MasterOutput::Refuse { .. } | MasterOutput::Stopped => {}
+            MasterOutput::Refuse { .. }
+            | MasterOutput::SearchTour { .. }
+            | MasterOutput::EndSearch { .. }
+            | MasterOutput::Stopped => {}
         }
     }
 
@@ -458,10 +471,15 @@ impl Bystander {
 
     /// Who waits, waits for a deadline at most.
     fn check_that_waiting_ends(&self) {
-        let mut deadlines = self
-            .timers
-            .iter()
-            .filter(|timer| !matches!(timer, MasterTimer::Silence(_) | MasterTimer::HeartbeatDue));
+        let mut deadlines = self.timers.iter().filter(|timer| match timer {
+            MasterTimer::Silence(_) | MasterTimer::HeartbeatDue | MasterTimer::MeasurementsAge => {
+                false
+            }
+            MasterTimer::Late(_)
+            | MasterTimer::Wiring(_)
+            | MasterTimer::RetryWiring(_)
+            | MasterTimer::Solver(_) => true,
+        });
         let waits = self.master.view().peers().any(|(_, peer)| {
             peer.state() != ConnectionState::Idle && peer.phase() == ConnectionPhase::Accepted
         });

@@ -69,6 +69,12 @@ impl Chronicle {
             | MasterOutput::StartTimer { .. }
             | MasterOutput::StopTimer(_) => {}
             MasterOutput::SolveTour { group, .. } => debug!("looking for a better ring of {group}"),
+            MasterOutput::SearchTour { group, .. } => {
+                debug!("going on to look for a ring of {group}")
+            }
+            MasterOutput::EndSearch { group, .. } => {
+                debug!("no longer looking for a ring of {group}")
+            }
         }
     }
 

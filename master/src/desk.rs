@@ -9,8 +9,7 @@ use pccl_core::id::{GroupId, PeerId, Round};
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
 use pccl_core::messages::{Misdeed, ToPeer};
 use pccl_core::timers::{PAUSE, TimerQueue};
-use pccl_core::topology::Ring;
-use pccl_core::tour::{self, TourProblem};
+use pccl_core::tour::{Quest, Solved, TourProblem};
 use pccl_recording::Recorded;
 use tokio::sync::mpsc;
 use tokio::task::{JoinSet, spawn_blocking, yield_now};
@@ -21,6 +20,7 @@ use crate::connection::{Event, Newcomer};
 use crate::granted::Granted;
 use crate::outbox::{Outbox, PushError};
 use crate::pulse::Pulse;
+use crate::searches::{Improved, Searches};
 use crate::server::StopHandle;
 
 /// Longer than any run; a timer that would end later ends here.
@@ -38,7 +38,8 @@ pub(crate) struct Desk {
     newcomer: Option<Newcomer>,
     /// Outboxes that the present input has put something into.
     touched: Vec<Arc<Outbox>>,
-    solving: JoinSet<Solved>,
+    solving: JoinSet<Answered>,
+    searches: Searches,
     /// Facts that came up while an input was dealt with.
     follow_ups: VecDeque<MasterInput>,
     outputs: Vec<MasterOutput>,
@@ -54,17 +55,20 @@ struct Connected {
 }
 
 /// What the ring solver found.
-struct Solved {
+struct Answered {
     round: Round,
     group: GroupId,
-    ring: Option<Ring>,
+    found: Option<Solved>,
+    /// The search, where it can go on.
+    quest: Option<Quest>,
 }
 
 /// What the loop woke up for.
 enum Woken {
     Stop,
     Timer,
-    Solved(Solved),
+    Solved(Answered),
+    Improved(Improved),
     Event(Event),
 }
 
@@ -84,6 +88,7 @@ impl Desk {
             newcomer: None,
             touched: Vec::new(),
             solving: JoinSet::new(),
+            searches: Searches::default(),
             follow_ups: VecDeque::new(),
             outputs: Vec::new(),
             chronicle: Chronicle::default(),
@@ -108,9 +113,28 @@ impl Desk {
                 self.stopped = true;
             }
             Woken::Timer => self.fire_timers(),
-            Woken::Solved(Solved { round, group, ring }) => {
-                self.handle(MasterInput::TourSolved { round, group, ring });
+            Woken::Solved(Answered {
+                round,
+                group,
+                found,
+                quest,
+            }) => {
+                self.searches.keep(round, group, quest);
+                self.handle(MasterInput::TourSolved {
+                    round,
+                    group,
+                    found,
+                });
             }
+            Woken::Improved(Improved {
+                round,
+                group,
+                found,
+            }) => self.handle(MasterInput::TourImproved {
+                round,
+                group,
+                found,
+            }),
             Woken::Event(event) => self.take(event),
         }
     }
@@ -122,6 +146,7 @@ impl Desk {
             biased;
             () = stop.stopped() => Woken::Stop,
             Some(Ok(solved)) = self.solving.join_next() => Woken::Solved(solved),
+            improved = self.searches.next() => Woken::Improved(improved),
             event = self.events.recv() => event.map_or(Woken::Stop, Woken::Event),
             () = due_and_quiet(self.timers.next_deadline()) => Woken::Timer,
         }
@@ -235,6 +260,12 @@ impl Desk {
                 group,
                 problem,
             } => self.solve(round, group, problem),
+            MasterOutput::SearchTour {
+                round,
+                group,
+                steps,
+            } => self.searches.begin(round, group, steps),
+            MasterOutput::EndSearch { round, group } => self.searches.end(round, group),
             MasterOutput::Moved { .. }
             | MasterOutput::Lost { .. }
             | MasterOutput::Inconsistent { .. } => {}
@@ -326,13 +357,22 @@ impl Desk {
 
     /// Solving takes long enough to keep everybody waiting, so it happens elsewhere.
     fn solve(&mut self, round: Round, group: GroupId, problem: TourProblem) {
-        let solver = spawn_blocking(move || tour::solve(&problem));
+        let solver = spawn_blocking(move || {
+            let mut quest = Quest::new(&problem)?;
+            quest.run_first();
+            Some(quest)
+        });
         self.solving.spawn(async move {
-            let ring = solver.await.unwrap_or_else(|error| {
+            let quest = solver.await.unwrap_or_else(|error| {
                 tracing::error!(%error, "the ring solver failed");
                 None
             });
-            Solved { round, group, ring }
+            Answered {
+                round,
+                group,
+                found: quest.as_ref().and_then(Quest::solved),
+                quest: quest.filter(|quest| !quest.is_over()),
+            }
         });
     }
 }
@@ -351,7 +391,7 @@ async fn due_and_quiet(deadline: Option<Instant>) {
 fn is_patience(timer: &MasterTimer) -> bool {
     !matches!(
         timer,
-        MasterTimer::HeartbeatDue | MasterTimer::RetryWiring(_)
+        MasterTimer::HeartbeatDue | MasterTimer::MeasurementsAge | MasterTimer::RetryWiring(_)
     )
 }
 

@@ -113,6 +113,7 @@ mod outbox;
 mod patience;
 mod pulse;
 mod reception;
+mod searches;
 mod security;
 mod seldom;
 mod server;

@@ -53,6 +53,7 @@ pub enum Claim {
     Failures,
     GivenUp,
     Measured,
+    Rotations,
     Frames,
     Turns,
 }
@@ -104,6 +105,7 @@ pub const CLAIMS: &[Claim] = &[
     Claim::Failures,
     Claim::GivenUp,
     Claim::Measured,
+    Claim::Rotations,
     Claim::Frames,
     Claim::Turns,
 ];
@@ -224,6 +226,9 @@ impl Claim {
             }
             Self::GivenUp => "nothing runs or moves for a call that its user has given up",
             Self::Measured => "better rings are looked for by what was measured in their direction",
+            Self::Rotations => {
+                "no two probes share a peer but those of a whole ring, which come once, and nothing is measured that is known"
+            }
             Self::Frames => {
                 "the frames of an execution that is decided, or was given up before it began, are thrown away"
             }
@@ -273,7 +278,7 @@ impl Claim {
             Self::Fetched => Milestone::PartMoved,
             Self::Failures => Milestone::SyncFailed,
             Self::GivenUp => Milestone::GivenUpInTransfer,
-            Self::Measured => Milestone::Optimized,
+            Self::Measured | Self::Rotations => Milestone::Optimized,
             Self::Frames => Milestone::Committed,
             Self::Turns => Milestone::WaitedForItsTurn,
         }

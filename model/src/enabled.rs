@@ -64,6 +64,9 @@ fn progress(scenario: &Scenario, state: &RunState, out: &mut Vec<Step>) {
     if !state.tours.is_empty() {
         out.push(Step::Solve);
     }
+    if !state.searches.is_empty() {
+        out.push(Step::Improve);
+    }
     // One sign of life at a time is enough to meet everything else.
     let idle = |seat: &Seat| seat.connection.down.queue.is_empty();
     if scenario.heartbeats
@@ -271,7 +274,12 @@ fn faults(scenario: &Scenario, state: &RunState, out: &mut Vec<Step>) {
         return;
     };
     if scenario.allows(Fault::Late) {
-        let deadlines = [Deadline::Peer, Deadline::Wiring, Deadline::Solver];
+        let deadlines = [
+            Deadline::Peer,
+            Deadline::Wiring,
+            Deadline::Solver,
+            Deadline::Measurements,
+        ];
         for deadline in deadlines {
             let running = master
                 .view()

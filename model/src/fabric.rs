@@ -6,10 +6,11 @@
 
 use pccl_core::id::{ContentHash, EntryIndex, PeerId, Round, Seq};
 use pccl_core::messages::PlanOutcome;
+use pccl_core::paths::Measurement;
 use pccl_core::peer::{AdoptedLink, PeerInput};
 use pccl_core::plan::Algorithm;
 use pccl_core::shared_state::{SyncPlan, SyncRole};
-use pccl_core::topology::{LaneFailure, LinkId, Topology};
+use pccl_core::topology::{LaneFailure, LinkId, Topology, Way};
 
 use crate::plan_run::Frame;
 use crate::plane::{Adoption, Lanes, LinkProgress, Moving, Plane, Sent};
@@ -34,7 +35,7 @@ pub trait Fabric {
     /// Whether lanes carry nothing although they are up.
     fn is_black_hole(&self, me: PeerId, link: LinkId) -> bool;
     /// What a process measures. `None`: nothing arrives there.
-    fn bandwidth(&self, from: Self::Place, to: PeerId) -> Option<u64>;
+    fn measurement(&self, from: Self::Place, to: PeerId) -> Option<Measurement>;
     /// What a process holds in an entry of its shared state.
     fn content(&self, at: Self::Place, entry: EntryIndex) -> Option<ContentHash>;
     /// Writes an entry; false where there is none.
@@ -209,20 +210,21 @@ pub trait Fabric {
         if self.is_mute(at) {
             return;
         }
-        let Some((round, probes)) = self.edit_plane(at).probing.take() else {
+        let Some((round, probes)) = self.plane(at).probing.clone() else {
             return;
         };
-        for order in probes.iter().filter(|order| ok && order.dial.is_some()) {
-            let to = order.with;
-            if let Some(kbit_per_s) = self.bandwidth(at, to) {
+        for order in probes.iter().filter(|order| ok && order.way == Way::Out) {
+            let to = order.lanes.with;
+            if let Some(measured) = self.measurement(at, to) {
                 let measured = PeerInput::Measured {
                     round,
                     to,
-                    kbit_per_s,
+                    measured,
                 };
                 self.report(at, measured);
             }
         }
+        self.edit_plane(at).probing = None;
         self.report(at, PeerInput::ProbesEnded { round, ok });
     }
 

@@ -1,6 +1,7 @@
 //! Connecting links, using them, and losing them.
 
 use pccl_core::id::{ContentHash, EntryIndex, PeerId, Round, Seq, Tag};
+use pccl_core::paths::Measurement;
 use pccl_core::peer::{AdoptedLink, PeerInput};
 use pccl_core::plan::Algorithm;
 use pccl_core::topology::{LaneFailure, LinkId, Topology};
@@ -105,8 +106,19 @@ pub(crate) fn noticeable(
 
 /// What is measured from one peer to another. The higher to the lower is fast: the ring turns the other way
 /// round.
-pub(crate) fn measured(from: PeerId, to: PeerId) -> u64 {
-    if to < from { 2000 } else { 1000 }
+pub(crate) fn measured(from: PeerId, to: PeerId) -> Measurement {
+    Measurement {
+        bytes_per_s: 1 << 50,
+        round_trip_us: if to < from { 1000 } else { 2_000_000 },
+    }
+}
+
+/// What is left of an edge where all of them share one link.
+pub(crate) const fn shared(alone: Measurement) -> Measurement {
+    Measurement {
+        bytes_per_s: alone.bytes_per_s / 4,
+        ..alone
+    }
 }
 
 impl Fabric for Run<'_> {
@@ -140,9 +152,15 @@ impl Fabric for Run<'_> {
         self.state.is_black_hole(me, link)
     }
 
-    fn bandwidth(&self, from: SeatNo, to: PeerId) -> Option<u64> {
+    fn measurement(&self, from: SeatNo, to: PeerId) -> Option<Measurement> {
         running(&self.state, self.state.seat_of(to))?;
-        Some(self.seat(from).id.map_or(0, |me| measured(me, to)))
+        let alone = measured(self.seat(from).id?, to);
+        let probing = self.seat(from).plane.probing.as_ref();
+        let is_alone = probing.is_none_or(|(_, probes)| probes.len() < 2);
+        Some(match self.scenario.shared && !is_alone {
+            true => shared(alone),
+            false => alone,
+        })
     }
 
     fn content(&self, at: SeatNo, entry: EntryIndex) -> Option<ContentHash> {

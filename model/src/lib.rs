@@ -44,6 +44,7 @@ mod run;
 pub mod scenario;
 pub mod script;
 pub mod show;
+mod solver;
 pub mod state;
 pub mod step;
 pub mod story;

@@ -88,6 +88,8 @@ pub enum Milestone {
     Restarted,
     /// A peer that has other entries than the rest is sent away.
     Mismatched,
+    /// A ring was adopted that was found while nobody waited.
+    BetterAdopted,
 }
 
 /// All milestones.
@@ -134,6 +136,7 @@ pub const MILESTONES: &[Milestone] = &[
     Milestone::PartMoved,
     Milestone::Restarted,
     Milestone::Mismatched,
+    Milestone::BetterAdopted,
 ];
 
 impl Milestone {
@@ -183,6 +186,7 @@ impl Milestone {
             Self::PartMoved => "a peer fetches one of two entries",
             Self::Restarted => "a group goes back to an older revision",
             Self::Mismatched => "a peer that has other entries than the rest is sent away",
+            Self::BetterAdopted => "an update adopts a ring that was found while nobody waited",
         }
     }
 }

@@ -193,6 +193,7 @@ fn holds(claim: Claim) -> Condition {
         Failures,
         GivenUp,
         Measured,
+        Rotations,
         Frames,
         Turns
     )
@@ -248,6 +249,7 @@ fn is_reached(milestone: Milestone) -> Condition {
         LostBeside,
         PartMoved,
         Restarted,
-        Mismatched
+        Mismatched,
+        BetterAdopted
     )
 }

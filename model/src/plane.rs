@@ -9,7 +9,7 @@ use pccl_core::id::{ContentHash, EntryIndex, PeerId, Round, Seq};
 use pccl_core::peer::{AdoptedLanes, AdoptedLink};
 use pccl_core::plan::Algorithm;
 use pccl_core::shared_state::{SyncPlan, SyncRole};
-use pccl_core::topology::{LaneOrder, LinkId, LinkOrder, Topology};
+use pccl_core::topology::{LinkId, LinkOrder, Topology};
 
 use crate::plan_run::{Frame, PlanRun};
 
@@ -190,7 +190,7 @@ pub struct Plane {
     /// The synchronization that is carried out.
     pub moving: Option<Moving>,
     /// Measurements that are to be made.
-    pub probing: Option<(Round, Vec<LaneOrder>)>,
+    pub probing: Option<(Round, Vec<LinkOrder>)>,
 }
 
 impl Plane {

@@ -52,6 +52,8 @@ pub(crate) fn first_state(scenario: &Scenario, coverage: &Coverage) -> RunState 
         master: Some(Hashed::new(Master::new(config(scenario)))),
         seats: seats.collect(),
         tours: Vec::new(),
+        asked: Vec::new(),
+        searches: Vec::new(),
         faults: 0,
         black_holes: BTreeSet::new(),
         ghost: Hashed::new(Ghost::default()),

@@ -6,7 +6,6 @@ use pccl_core::id::{ConnId, PeerId, Round, Tag};
 use pccl_core::master::{MasterInput, MasterOutput, MasterTimer};
 use pccl_core::messages::{CollectiveRefusal, ToMaster, ToPeer};
 use pccl_core::peer::{Answer, Call, CallError, PeerInput, PeerOutput, PeerPhase, PeerTimer};
-use pccl_core::tour;
 
 use crate::calls::{input_of, name_of, name_of_tag, tag_of};
 use crate::claim::Claim;
@@ -80,6 +79,7 @@ impl<'a> Run<'a> {
             Step::Measure(no) => self.measure(no, true),
             Step::RefuseMeasure(no) => self.measure(no, false),
             Step::Solve => self.solve(),
+            Step::Improve => self.improve(),
             Step::Fetch(no) => self.fetches(no),
             Step::Served(no) => self.end_move(no, true, None),
             Step::FetchFails(no) | Step::BreakFetch(no) | Step::BreakServe(no) => {
@@ -351,11 +351,25 @@ impl<'a> Run<'a> {
                 round,
                 group,
                 problem,
-            } => self.state.tours.push(Tour {
-                round,
-                group,
-                problem,
-            }),
+            } => {
+                let tour = Tour {
+                    round,
+                    group,
+                    problem,
+                };
+                if self.scenario.searches {
+                    self.state.asked.retain(|old| old.group != group);
+                    self.state.asked.push(tour.clone());
+                }
+                self.state.tours.push(tour);
+            }
+            MasterOutput::SearchTour { round, group, .. } => {
+                let is_it = |tour: &mut Tour| (tour.round, tour.group) == (round, group);
+                let asked = self.state.asked.extract_if(.., is_it);
+                self.state.searches.extend(asked);
+            }
+            // An answer may be on its way.
+            MasterOutput::EndSearch { .. } => {}
             MasterOutput::Lost { .. } => self.shock(),
             MasterOutput::StartTimer { .. }
             | MasterOutput::StopTimer(_)
@@ -365,25 +379,11 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn solve(&mut self) {
-        if self.state.tours.is_empty() {
-            return;
-        }
-        let tour = self.state.tours.remove(0);
-        let Ok(ring) = catch_unwind(AssertUnwindSafe(|| tour::solve(&tour.problem))) else {
-            self.state.breaks(Claim::NoPanic);
-            return;
-        };
-        self.tell_master(MasterInput::TourSolved {
-            round: tour.round,
-            group: tour.group,
-            ring,
-        });
-    }
-
     fn crash_master(&mut self) {
         self.state.master = None;
         self.state.tours.clear();
+        self.state.asked.clear();
+        self.state.searches.clear();
         for no in self.state.seat_numbers() {
             let link = &mut self.edit(no).connection;
             link.up.finish();
@@ -455,9 +455,10 @@ impl<'a> Run<'a> {
                 }
             }
             PeerOutput::Probe { round, probes } => {
-                watch::ordered(self, probes.iter().copied());
+                watch::ordered(self, probes.iter().map(|order| order.lanes));
                 self.edit(no).plane.probing = Some((round, probes));
             }
+            PeerOutput::StopProbes { .. } => self.edit(no).plane.probing = None,
             PeerOutput::StartTimer { timer, .. } => {
                 self.edit(no).timers.insert(timer);
             }
@@ -548,6 +549,7 @@ pub(crate) fn is_of(timer: &MasterTimer, deadline: Deadline) -> bool {
         MasterTimer::Late(_) => deadline == Deadline::Peer,
         MasterTimer::Wiring(_) => deadline == Deadline::Wiring,
         MasterTimer::Solver(_) => deadline == Deadline::Solver,
+        MasterTimer::MeasurementsAge => deadline == Deadline::Measurements,
         MasterTimer::HeartbeatDue | MasterTimer::Silence(_) | MasterTimer::RetryWiring(_) => false,
     }
 }

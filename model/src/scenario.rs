@@ -44,6 +44,10 @@ pub struct Scenario {
     pub mesh: bool,
     /// Whether the master sees all processes at one address: a mesh is then used in rounds.
     pub one_machine: bool,
+    /// Whether all edges share one link: probes of several at once find less than one by itself.
+    pub shared: bool,
+    /// Whether the solver's first answer is the present ring, and a search that goes on finds the best.
+    pub searches: bool,
     /// Do both sides show that they live? It changes nothing but what is on its way.
     pub heartbeats: bool,
     /// Do all users go through one loop, so that none gets in another's way?

@@ -288,9 +288,8 @@ impl User {
             Answer::TopologyOptimized(Err(CallError::OptimizationFailed)) => {
                 self.major_ended(None, program);
             }
-            Answer::TopologyUpdated(result) | Answer::TopologyOptimized(result) => {
-                self.major_ended(result.as_ref().err(), program);
-            }
+            Answer::TopologyUpdated(result) => self.major_ended(result.as_ref().err(), program),
+            Answer::TopologyOptimized(result) => self.major_ended(result.as_ref().err(), program),
             Answer::Synchronized(result) => self.major_ended(result.as_ref().err(), program),
             Answer::PeersPending(result) => match result {
                 Ok(pending) => {

@@ -79,6 +79,7 @@ impl RunState {
 fn timer_word(timer: MasterTimer) -> String {
     match timer {
         MasterTimer::HeartbeatDue => "signs of life".to_owned(),
+        MasterTimer::MeasurementsAge => "the age of measurements".to_owned(),
         MasterTimer::Silence(peer) => format!("silence of {peer}"),
         MasterTimer::Late(peer) => format!("late is {peer}"),
         MasterTimer::Wiring(round) => format!("connecting, {round}"),
@@ -237,7 +238,7 @@ pub fn up_word(message: &ToMaster) -> String {
         ToMaster::LinkFailed { round, link, .. } => format!("no link {} ({round})", towards(*link)),
         ToMaster::ArePeersPending => "does anybody wait?".to_owned(),
         ToMaster::OptimizeTopology => "vote: optimize".to_owned(),
-        ToMaster::Bandwidth { to, .. } => format!("bandwidth to {to}"),
+        ToMaster::Measured { to, .. } => format!("what it measured to {to}"),
         ToMaster::ProbesDone { ok: true, .. } => "has measured".to_owned(),
         ToMaster::ProbesDone { ok: false, .. } => "could not measure".to_owned(),
         ToMaster::SyncSharedState(vote) => format!("vote: synchronize {}", vote.revision),
@@ -266,12 +267,8 @@ pub fn down_word(message: &ToPeer) -> String {
         ToPeer::PeersPending { pending: true } => "peers are pending".to_owned(),
         ToPeer::PeersPending { pending: false } => "nobody is pending".to_owned(),
         ToPeer::Probe { .. } => "measure".to_owned(),
-        ToPeer::OptimizationConcluded {
-            improved_or_kept: true,
-        } => "optimized".to_owned(),
-        ToPeer::OptimizationConcluded {
-            improved_or_kept: false,
-        } => "could not optimize".to_owned(),
+        ToPeer::OptimizationConcluded { report: Some(_) } => "optimized".to_owned(),
+        ToPeer::OptimizationConcluded { report: None } => "could not optimize".to_owned(),
         ToPeer::SharedStatePlan(_) => "what to move".to_owned(),
         ToPeer::SharedStateConcluded {
             result: Ok(revision),

@@ -164,6 +164,8 @@ pub struct Ghost {
     /// How often in a row the collectives of a group have given way to a synchronization, and which of them
     /// since the last of these began.
     pub in_a_row: BTreeMap<GroupId, (u8, BTreeSet<Tag>)>,
+    /// The rings of the optimization that runs were probed under load.
+    pub is_loaded: bool,
 }
 
 /// A question to the solver.
@@ -186,6 +188,10 @@ pub struct RunState {
     pub seats: Vec<Hashed<Seat>>,
     /// Open questions to the solver, oldest first.
     pub tours: Vec<Tour>,
+    /// Questions that were answered, the last of each group, where searches go on.
+    pub asked: Vec<Tour>,
+    /// Searches that go on, oldest first.
+    pub searches: Vec<Tour>,
     /// Faults that may still happen.
     pub faults: u8,
     /// Lanes from the first of two peers to the second come up and carry nothing.
@@ -276,6 +282,8 @@ impl RunState {
 
     fn hash_the_rest<H: Hasher>(&self, state: &mut H) {
         self.tours.hash(state);
+        self.asked.hash(state);
+        self.searches.hash(state);
         self.faults.hash(state);
         self.black_holes.hash(state);
         self.ghost.hash(state);
@@ -293,6 +301,8 @@ impl PartialEq for RunState {
         self.master == other.master
             && self.seats == other.seats
             && self.tours == other.tours
+            && self.asked == other.asked
+            && self.searches == other.searches
             && self.faults == other.faults
             && self.black_holes == other.black_holes
             && self.ghost == other.ghost

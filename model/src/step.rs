@@ -36,6 +36,8 @@ pub enum Deadline {
     Wiring,
     /// Of the solver.
     Solver,
+    /// Of what was measured.
+    Measurements,
 }
 
 /// One thing that happens.
@@ -72,6 +74,8 @@ pub enum Step {
     Measure(SeatNo),
     /// The solver has found a ring: the oldest question.
     Solve,
+    /// A search that goes on has found a better ring: the oldest.
+    Improve,
     /// A peer fetches the shared state that it was told to.
     Fetch(SeatNo),
     /// A peer learns that all whom it serves have what they asked for.
@@ -160,6 +164,7 @@ impl Step {
             | Self::Notice(..)
             | Self::Measure(_)
             | Self::Solve
+            | Self::Improve
             | Self::Fetch(_)
             | Self::Served(_)
             | Self::FetchFails(_)
@@ -198,6 +203,7 @@ impl fmt::Display for Deadline {
             Self::Peer => "peer",
             Self::Wiring => "wiring",
             Self::Solver => "solver",
+            Self::Measurements => "measurements",
         })
     }
 }
@@ -220,6 +226,7 @@ impl fmt::Display for Step {
             Self::Notice(seat, link) => write!(f, "notice {seat} {}", link_word(*link)),
             Self::Measure(seat) => write!(f, "measure {seat}"),
             Self::Solve => f.write_str("solve"),
+            Self::Improve => f.write_str("improve"),
             Self::Fetch(seat) => write!(f, "fetch {seat}"),
             Self::Served(seat) => write!(f, "served {seat}"),
             Self::FetchFails(seat) => write!(f, "fetch-fails {seat}"),
@@ -273,6 +280,7 @@ fn parse(text: &str) -> Option<Step> {
     match words[..] {
         ["pause-ends"] => Some(Step::PauseEnds),
         ["solve"] => Some(Step::Solve),
+        ["improve"] => Some(Step::Improve),
         ["crash-master"] => Some(Step::CrashMaster),
         ["stop-master"] => Some(Step::StopMaster),
         ["master-beats"] => Some(Step::MasterBeats),
@@ -333,6 +341,7 @@ fn deadline(word: &str) -> Option<Deadline> {
         "peer" => Deadline::Peer,
         "wiring" => Deadline::Wiring,
         "solver" => Deadline::Solver,
+        "measurements" => Deadline::Measurements,
         _ => return None,
     })
 }
@@ -379,6 +388,7 @@ mod tests {
             Step::Notice(seat, LinkId::to(PeerId(2))),
             Step::Measure(seat),
             Step::Solve,
+            Step::Improve,
             Step::Fetch(seat),
             Step::Served(seat),
             Step::FetchFails(seat),
@@ -395,6 +405,7 @@ mod tests {
             Step::Late(Deadline::Peer, 0),
             Step::Late(Deadline::Wiring, 1),
             Step::Late(Deadline::Solver, 2),
+            Step::Late(Deadline::Measurements, 0),
             Step::CrashMaster,
             Step::StopMaster,
             Step::Beat(seat),

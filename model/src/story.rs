@@ -155,6 +155,7 @@ fn event(names: &Names, state: &RunState, step: Step) -> String {
         }
         Step::Measure(no) => format!("{} measures its bandwidths", who(no)),
         Step::Solve => "The solver has found a ring".to_owned(),
+        Step::Improve => "A search that goes on has found a better ring".to_owned(),
         Step::Served(no) => format!("{} has served all who asked", who(no)),
         Step::Fetch(no) => format!("{} fetches shared state", who(no)),
         Step::FetchFails(no) => format!("{} cannot fetch: its source does not answer", who(no)),
@@ -197,6 +198,7 @@ fn late(deadline: Deadline) -> &'static str {
         Deadline::Peer => "A peer for which others wait",
         Deadline::Wiring => "Connecting a ring",
         Deadline::Solver => "The solver",
+        Deadline::Measurements => "What was measured",
     }
 }
 

@@ -334,7 +334,7 @@ fn of_peer(message: &ToMaster, state: &mut State) -> Option<Step> {
         ToMaster::Hello(_)
         | ToMaster::ArePeersPending
         | ToMaster::OptimizeTopology
-        | ToMaster::Bandwidth { .. }
+        | ToMaster::Measured { .. }
         | ToMaster::ProbesDone { .. }
         | ToMaster::Withdraw { .. }
         | ToMaster::Heartbeat { .. }

@@ -36,10 +36,10 @@ impl Callers {
         };
         match (answer, caller) {
             (Answer::Connected(result), Caller::Connect(reply)) => drop(reply.send(result)),
-            (
-                Answer::TopologyUpdated(result) | Answer::TopologyOptimized(result),
-                Caller::Topology(reply),
-            ) => drop(reply.send(result)),
+            (Answer::TopologyUpdated(result), Caller::Topology(reply)) => drop(reply.send(result)),
+            (Answer::TopologyOptimized(result), Caller::Optimization(reply)) => {
+                drop(reply.send(result));
+            }
             (Answer::PeersPending(result), Caller::Query(reply)) => drop(reply.send(result)),
             (Answer::Synchronized(result), Caller::Sync(events)) => {
                 drop(events.send(SyncNotice::Ended(result)));

@@ -2,7 +2,7 @@
 
 use pccl_core::id::{CallId, PeerId, Round, Seq};
 use pccl_core::messages::PlanOutcome;
-use pccl_core::peer::{Call, CallError, Committed, Joined, Synchronized};
+use pccl_core::peer::{Call, CallError, Committed, Joined, Optimized, Synchronized};
 use pccl_core::shared_state::SyncPlan;
 use pccl_core::topology::Topology;
 use pccl_core::transport::Lane;
@@ -42,8 +42,8 @@ pub(crate) enum Command {
 #[derive(Debug)]
 pub(crate) enum Caller {
     Connect(oneshot::Sender<Result<Joined, CallError>>),
-    /// Of the two major calls that end with a topology.
     Topology(oneshot::Sender<Result<Topology, CallError>>),
+    Optimization(oneshot::Sender<Result<Optimized, CallError>>),
     Query(oneshot::Sender<Result<bool, CallError>>),
     Sync(mpsc::UnboundedSender<SyncNotice>),
     Collective(mpsc::UnboundedSender<CollectiveNotice>),

@@ -115,7 +115,7 @@ impl Mark {
             | ToMaster::LinkFailed { .. }
             | ToMaster::ArePeersPending
             | ToMaster::OptimizeTopology
-            | ToMaster::Bandwidth { .. }
+            | ToMaster::Measured { .. }
             | ToMaster::ProbesDone { .. }
             | ToMaster::SyncSharedState(_)
             | ToMaster::SharedStateDone { .. }

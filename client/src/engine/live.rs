@@ -125,11 +125,11 @@ impl Live {
             Happened::Measured(Measurement::Reached {
                 round,
                 to,
-                kbit_per_s,
+                measured,
             }) => PeerInput::Measured {
                 round,
                 to,
-                kbit_per_s,
+                measured,
             },
             Happened::Measured(Measurement::Over { round }) => {
                 PeerInput::ProbesEnded { round, ok: true }
@@ -266,13 +266,18 @@ impl Live {
         self.view.send_replace(View { me, topology });
     }
 
-    /// Measures.
-    pub(super) fn probe(&mut self, round: Round, probes: Vec<LaneOrder>) {
+    /// Measures, and drops what was measured before.
+    pub(super) fn probe(&mut self, round: Round, probes: &[LinkOrder]) {
         self.probing = None;
         let (me, door) = (self.me, &mut self.door);
         let known = (self.seed, self.sensor.progress());
         let probing = Probing::start(round, probes, me, known, &self.transport, door);
         self.probing = Some(probing);
+    }
+
+    /// Nobody waits for these measurements any more.
+    pub(super) fn stop_probes(&mut self, round: Round) {
+        self.probing.take_if(|probing| probing.is_of(round));
     }
 
     pub(super) fn start_timer(&mut self, timer: PeerTimer, after: Duration) {

@@ -17,7 +17,7 @@
 //! | `crowd` | who has to go where too many knock |
 //! | `dial` | lanes that this peer opens |
 //! | `wiring` | connecting ring edges |
-//! | `probe` | measuring bandwidth |
+//! | `probe` | measuring edges |
 //! | `upkeep` | giving memory back |
 //!
 //! **Invariant:** tensor bytes never pass through this task; they move in the tasks of lanes and calls.
@@ -213,7 +213,8 @@ impl Engine {
             (PeerOutput::DropState { round }, Some(_)) => {
                 self.callers.tell_sync(round, SyncNotice::Drop);
             }
-            (PeerOutput::Probe { round, probes }, Some(live)) => live.probe(round, probes),
+            (PeerOutput::Probe { round, probes }, Some(live)) => live.probe(round, &probes),
+            (PeerOutput::StopProbes { round }, Some(live)) => live.stop_probes(round),
             (PeerOutput::StartTimer { timer, after }, Some(live)) => live.start_timer(timer, after),
             (PeerOutput::StopTimer(timer), Some(live)) => live.stop_timer(timer),
         }

@@ -1,34 +1,42 @@
-//! Measuring the bandwidth to other peers, and letting them measure.
+//! Measuring edges to other peers, and letting them measure.
+//!
+//! An edge is measured over as many lanes as a link of the ring would have, by the end that sends. All edges of
+//! an order are measured at the same time: one of them, or in the end all that a ring needs.
+//!
+//! | file | what it is for |
+//! |---|---|
+//! | `sending` | round trips, then bytes until the estimate is stable |
+//! | `receiving` | counting, and telling the sender how much has arrived |
+//! | `estimate` | the rate, and when to stop |
+
+mod estimate;
+mod receiving;
+mod sending;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use pccl_core::id::{PeerId, Round};
-use pccl_core::topology::LaneOrder;
-use pccl_core::transport::{Lane, LaneError, Transport, close, recv_exact, recv_some, send_all};
-use pccl_core::wire::{
-    PROBE_ANSWER_BYTES, PROBE_BYTES_MAX, Preamble, Purpose, decode_probe_answer,
-    encode_probe_answer,
-};
+use pccl_core::paths;
+use pccl_core::topology::{LinkOrder, Way};
+use pccl_core::transport::{Lane, Transport};
+use pccl_core::wire::{Preamble, Purpose};
+use pccl_plane::Progress;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use super::dial::dial;
 use super::door::Door;
-use pccl_plane::Progress;
 
-/// Bytes that are handed to the lane at once.
-const PIECE_BYTES: usize = 256 * 1024;
+/// Bytes that are handed to a lane at once.
+const PIECE_BYTES: usize = 128 * 1024;
 
-/// A measurement ends with so many bytes, or after so long, whichever comes first: past the slow start
-/// of a connection on the internet, and short enough to measure many pairs.
-const PROBE_BYTES: u64 = 4 * 1024 * 1024;
-const PROBE_TIME: Duration = Duration::from_millis(200);
-
-/// A measurement that has not ended after so long counts as unreachable.
+/// A measurement that has not ended after so long has failed. Less than a master waits for a rotation.
 const PROBE_LIMIT: Duration = Duration::from_secs(15);
 
 /// What is measured, as it becomes known.
@@ -37,7 +45,7 @@ pub(super) enum Measurement {
     Reached {
         round: Round,
         to: PeerId,
-        kbit_per_s: u64,
+        measured: paths::Measurement,
     },
     Over {
         round: Round,
@@ -47,135 +55,143 @@ pub(super) enum Measurement {
 /// The measurements of one round. Dropping it ends them.
 #[derive(Debug)]
 pub(super) struct Probing {
-    tasks: JoinSet<()>,
-    measured: mpsc::UnboundedReceiver<Measurement>,
+    round: Round,
+    /// One for each edge on which this peer sends; `Some`: what was found.
+    sending: JoinSet<Option<(PeerId, paths::Measurement)>>,
+    /// One for each edge on which it receives. How that ends is for the sender to say.
+    receiving: JoinSet<()>,
+    is_over: bool,
 }
 
 impl Probing {
-    /// Starts to measure, one peer after the other, and to answer whoever measures towards this peer.
-    /// Has to be called inside a tokio runtime.
+    /// Starts to measure, and to answer whoever measures towards this peer. Has to be called inside a tokio
+    /// runtime.
     pub(super) fn start(
         round: Round,
-        probes: Vec<LaneOrder>,
+        probes: &[LinkOrder],
         me: PeerId,
         (seed, progress): (u64, &Progress),
         transport: &Arc<dyn Transport>,
         door: &mut Door,
     ) -> Self {
-        let mut tasks = JoinSet::new();
-        let (report, measured) = mpsc::unbounded_channel();
-        let (outward, inward): (Vec<_>, Vec<_>) =
-            probes.into_iter().partition(|probe| probe.dial.is_some());
-        for probe in inward {
-            let lane = door.expect(Purpose::Probe, &probe, (0, 1));
-            tasks.spawn(answer(lane, progress.clone()));
-        }
-        let progress = progress.clone();
-        let transport = Arc::clone(transport);
-        tasks.spawn(async move {
-            let mut piece = vec![0; PIECE_BYTES];
-            // Bytes that nothing on the way can compress.
-            StdRng::seed_from_u64(seed ^ round.0).fill_bytes(&mut piece);
-            for probe in outward {
-                let to = probe.with;
-                match timeout(
-                    PROBE_LIMIT,
-                    measure(&*transport, &probe, me, (&piece, &progress)),
-                )
-                .await
-                {
-                    Ok(Some(kbit_per_s)) => {
-                        let reached = Measurement::Reached {
-                            round,
-                            to,
-                            kbit_per_s,
-                        };
-                        // The engine drops its end only together with this task.
-                        let _ = report.send(reached);
-                    }
-                    Ok(None) | Err(_) => tracing::debug!(to = to.0, "a measurement failed"),
+        // Bytes that nothing on the way can compress.
+        let mut piece = vec![0; PIECE_BYTES];
+        StdRng::seed_from_u64(seed ^ round.0).fill_bytes(&mut piece);
+        let piece: Arc<[u8]> = piece.into();
+        let (mut sending, mut receiving) = (JoinSet::new(), JoinSet::new());
+        for probe in probes {
+            let lanes = Opening::start(probe, me, transport, door);
+            let (with, progress) = (probe.lanes.with, progress.clone());
+            match probe.way {
+                Way::Out => {
+                    let piece = Arc::clone(&piece);
+                    sending.spawn(async move {
+                        let sent =
+                            async { sending::measure(lanes.all().await?, &piece, &progress).await };
+                        let measured = timeout(PROBE_LIMIT, sent).await.ok().flatten();
+                        if measured.is_none() {
+                            tracing::debug!(to = with.0, "a measurement failed");
+                        }
+                        Some((with, measured?))
+                    });
+                }
+                Way::In => {
+                    receiving.spawn(async move {
+                        let received =
+                            async { receiving::answer(lanes.all().await?, &progress).await };
+                        let counted = timeout(PROBE_LIMIT, received).await;
+                        tracing::trace!(?counted, from = with.0, "answered a measurement");
+                    });
                 }
             }
-            let _ = report.send(Measurement::Over { round });
-        });
-        Self { tasks, measured }
+        }
+        Self {
+            round,
+            sending,
+            receiving,
+            is_over: false,
+        }
     }
 
-    /// What is known next; never returns where everything is. Cancel-safe.
+    /// What is known next; never returns where everything is. This peer's part is over with its own measurements: the
+    /// master waits for those of others, and orders what comes then. Cancel-safe.
     pub(super) async fn next(&mut self) -> Measurement {
+        let round = self.round;
         loop {
-            tokio::select! {
-                biased;
-                Some(measurement) = self.measured.recv() => return measurement,
-                Some(_) = self.tasks.join_next() => {}
-                else => return std::future::pending().await,
+            match self.sending.join_next().await {
+                Some(Ok(Some((to, measured)))) => {
+                    return Measurement::Reached {
+                        round,
+                        to,
+                        measured,
+                    };
+                }
+                // One that panicked has measured nothing.
+                Some(Ok(None) | Err(_)) => {}
+                None if self.is_over => return std::future::pending().await,
+                None => {
+                    self.is_over = true;
+                    return Measurement::Over { round };
+                }
             }
         }
     }
-}
 
-/// Kilobits per second towards one peer; `None` where it cannot be reached.
-async fn measure(
-    transport: &dyn Transport,
-    probe: &LaneOrder,
-    me: PeerId,
-    (piece, progress): (&[u8], &Progress),
-) -> Option<u64> {
-    let preamble = Preamble {
-        purpose: Purpose::Probe,
-        from: me,
-        ticket: probe.ticket,
-        lane: 0,
-        lanes: 1,
-    };
-    let mut lane = dial(transport, probe, preamble).await.ok()?;
-    let begun = Instant::now();
-    let arrived = pour(&mut lane, (piece, progress), begun).await.ok()?;
-    let microseconds = u64::try_from(begun.elapsed().as_micros()).ok()?.max(1);
-    // bits per microsecond are megabits per second
-    arrived.saturating_mul(8_000).checked_div(microseconds)
-}
-
-/// Sends for a while and returns how many bytes have arrived.
-async fn pour(
-    lane: &mut Lane,
-    (piece, progress): (&[u8], &Progress),
-    begun: Instant,
-) -> Result<u64, LaneError> {
-    let mut sent = 0;
-    while sent < PROBE_BYTES && begun.elapsed() < PROBE_TIME {
-        send_all(lane.tx.as_mut(), piece, &[]).await?;
-        sent += piece.len() as u64;
-        progress.moved();
-    }
-    close(lane.tx.as_mut()).await?;
-    let mut answer = [0; PROBE_ANSWER_BYTES];
-    recv_exact(lane.rx.as_mut(), &mut answer).await?;
-    Ok(decode_probe_answer(answer).min(sent))
-}
-
-/// Counts what another peer sends, and tells it. Whoever measures decides what a failure means.
-async fn answer(lane: oneshot::Receiver<Lane>, progress: Progress) {
-    if let Ok(mut lane) = lane.await {
-        let counted = timeout(PROBE_LIMIT, count(&mut lane, &progress)).await;
-        tracing::trace!(?counted, "answered a measurement");
+    /// Whether these are the measurements of that round.
+    pub(super) fn is_of(&self, round: Round) -> bool {
+        self.round == round
     }
 }
 
-async fn count(lane: &mut Lane, progress: &Progress) -> Result<u64, LaneError> {
-    let mut arrived = 0;
-    let mut sink = vec![0; PIECE_BYTES];
-    loop {
-        match recv_some(lane.rx.as_mut(), &mut sink).await? {
-            0 => break,
-            n => arrived += n as u64,
+/// The lanes of one edge, as they are opened. Dropping it gives them up.
+struct Opening {
+    lanes: JoinSet<Option<(u16, Lane)>>,
+    expected: usize,
+}
+
+impl Opening {
+    fn start(
+        probe: &LinkOrder,
+        me: PeerId,
+        transport: &Arc<dyn Transport>,
+        door: &mut Door,
+    ) -> Self {
+        let order = probe.lanes;
+        let mut lanes = JoinSet::new();
+        for number in 0..order.lanes {
+            if order.dial.is_some() {
+                let preamble = Preamble {
+                    purpose: Purpose::Probe,
+                    from: me,
+                    ticket: order.ticket,
+                    lane: number,
+                    lanes: order.lanes,
+                };
+                let transport = Arc::clone(transport);
+                lanes.spawn(async move {
+                    let lane = dial(&*transport, &order, preamble).await;
+                    Some((number, lane.ok()?))
+                });
+            } else {
+                let lane: oneshot::Receiver<Lane> =
+                    door.expect(Purpose::Probe, &order, (number, order.lanes));
+                lanes.spawn(async move { Some((number, lane.await.ok()?)) });
+            }
         }
-        progress.moved();
-        if arrived > PROBE_BYTES_MAX {
-            return Err(LaneError::Closed);
+        Self {
+            lanes,
+            expected: usize::from(order.lanes),
         }
     }
-    send_all(lane.tx.as_mut(), &encode_probe_answer(arrived), &[]).await?;
-    close(lane.tx.as_mut()).await?;
-    Ok(arrived)
+
+    /// All lanes by their numbers; `None` if one did not come up.
+    async fn all(mut self) -> Option<Vec<Lane>> {
+        let mut lanes = Vec::with_capacity(self.expected);
+        while let Some(opened) = self.lanes.join_next().await {
+            lanes.push(opened.ok().flatten()?);
+        }
+        lanes.sort_by_key(|(number, _)| *number);
+        let lanes: Vec<Lane> = lanes.into_iter().map(|(_, lane)| lane).collect();
+        (lanes.len() == self.expected).then_some(lanes)
+    }
 }

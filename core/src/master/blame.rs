@@ -106,8 +106,7 @@ impl Master {
         for edge in &dead {
             rule!(self.failed.insert(edge.pair(), *edge); FailedPairForgotten => None);
             // What was measured between them holds no more: the solver would choose the edge again.
-            self.bandwidth.remove(&(edge.dialler, edge.dialled));
-            self.bandwidth.remove(&(edge.dialled, edge.dialler));
+            self.known.forget((edge.dialler, edge.dialled));
             if edge.is_unanswered()
                 && let Some(record) = self.record_mut(edge.dialled)
             {

@@ -9,7 +9,8 @@
 //!   anybody waits, and no vote for other tags, nor that such a vote is taken back. Who votes and has its
 //!   answer at once has the time again for the next ballot.
 //! - The time for a **part** of something that runs begins anew whenever the peer says that bytes have
-//!   moved, that one of its measurements is there, or that its part of one of several collectives is over.
+//!   moved, or that its part of one of several collectives is over.
+//! - The time for the **measurements** of a rotation is what it is, whatever the peer says.
 //!
 //! When it runs out:
 //!
@@ -17,7 +18,8 @@
 //! - who waits to start **other tags** is not at fault: the programs differ, and the collectives that lack
 //!   its vote are refused;
 //! - what **runs** is ended without a result. Who holds it up is kicked if at least as many have done
-//!   their part as have not, or if it is the second time in a row.
+//!   their part as have not, or if it is the second time in a row;
+//! - who has not **measured** is not awaited any more.
 //!
 //! **Invariant:** which timers run is a function of the state. It is brought up to date after every input,
 //! for the peers that the input concerns.
@@ -68,6 +70,7 @@ impl Master {
         let heartbeat =
             rule!(!self.peers.is_empty(); NoBeatBeforeTheFirst => self.tally.members() > 0);
         self.set_timer(MasterTimer::HeartbeatDue, heartbeat, out);
+        self.set_timer(MasterTimer::MeasurementsAge, !self.known.is_empty(), out);
         self.set_round_timers(out);
     }
 
@@ -189,9 +192,11 @@ impl Master {
         let config = &self.config;
         match timer {
             MasterTimer::HeartbeatDue => config.heartbeat,
+            MasterTimer::MeasurementsAge => config.measurements,
             MasterTimer::Silence(_) => config.silence,
             MasterTimer::Late(_) => match late {
                 Some(Lateness::Part) => rule!(config.stalled; PartHasAVotesTime => config.late),
+                Some(Lateness::Probe) => rule!(config.probe; ProbeHasAPartsTime => config.stalled),
                 Some(Lateness::Join) => rule!(config.late; JoinHasAPartsTime => config.stalled),
                 Some(Lateness::Vote) | None => config.late,
             },
@@ -232,9 +237,10 @@ impl Master {
                     || self.waits.asking && !record.asked_pending;
                 (of_group || of_all).then_some(Lateness::Vote)
             }
-            ConnectionState::OptimizeTopology
-            | ConnectionState::DistributeSharedState
-            | ConnectionState::RequestSharedState => Some(Lateness::Part),
+            ConnectionState::OptimizeTopology => Some(Lateness::Probe),
+            ConnectionState::DistributeSharedState | ConnectionState::RequestSharedState => {
+                Some(Lateness::Part)
+            }
             ConnectionState::CollectiveCommunicationsRunning => {
                 if rule!(record.tags.performs(); DoneIsLate => !record.tags.only_initiate()) {
                     Some(Lateness::Part)
@@ -271,6 +277,10 @@ impl Master {
             Some(Lateness::Vote) => {}
             Some(Lateness::Join) => self.refuse_what_lacks(peer, group, out),
             Some(Lateness::Part) => self.holds_up(peer, group, out),
+            Some(Lateness::Probe) => rule!(
+                self.probes_overdue(peer, out);
+                SlowProbeKicked => self.kick(peer, Misdeed::Stalled, out)
+            ),
             None => {}
         }
     }
@@ -375,13 +385,9 @@ impl Master {
                 Collective::Initiating(_) => None,
             });
         let lacking = running.filter(|awaiting| awaiting.contains(&peer));
-        match lacking.map(BTreeSet::len).min() {
-            Some(lacking) => (record.members.len().saturating_sub(lacking), lacking),
-            None => {
-                let measuring = self.tally.of(ConnectionState::OptimizeTopology);
-                (self.tally.members().saturating_sub(measuring), measuring)
-            }
-        }
+        let members = record.members.len();
+        let lacking = lacking.map(BTreeSet::len).min().unwrap_or(members);
+        (members.saturating_sub(lacking), lacking)
     }
 
     fn end_what_lacks(&mut self, peer: PeerId, group: GroupId, out: &mut Out) {
@@ -402,12 +408,9 @@ impl Master {
                 Collective::Initiating(_) => None,
             });
         let lacking: Vec<Tag> = lacking.collect();
-        for tag in &lacking {
+        for tag in lacking {
             let cause = rule!(AbortCause::TimedOut; StallCalledLoss => AbortCause::PeerLost(peer));
-            self.abort(group, *tag, cause, out);
-        }
-        if lacking.is_empty() {
-            self.conclude_optimization(false, out);
+            self.abort(group, tag, cause, out);
         }
     }
 }

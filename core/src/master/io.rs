@@ -9,8 +9,7 @@ use crate::id::{ConnId, EntryIndex, GroupId, Identity, PeerId, Round};
 use crate::messages::{Hello, Misdeed, Refusal, ToMaster, ToPeer};
 use crate::states::{ConnectionState, Event};
 use crate::ticket::TicketMint;
-use crate::topology::Ring;
-use crate::tour::TourProblem;
+use crate::tour::{Solved, TourProblem};
 
 /// A fact that happened to the master.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -56,7 +55,17 @@ pub enum MasterInput {
         /// The group of the question.
         group: GroupId,
         /// `None`: no ring connects all.
-        ring: Option<Ring>,
+        found: Option<Solved>,
+    },
+    /// A search that goes on by [`MasterOutput::SearchTour`] has found another ring. What comes after its end
+    /// means nothing.
+    TourImproved {
+        /// The round of the question.
+        round: Round,
+        /// The group of the question.
+        group: GroupId,
+        /// The best ring so far.
+        found: Solved,
     },
     /// The operator wants the master to end.
     Stop,
@@ -110,6 +119,24 @@ pub enum MasterOutput {
         /// What is known.
         problem: TourProblem,
     },
+    /// Go on with the search for the answer to [`SolveTour`](Self::SolveTour), where nobody waits for it; tell each
+    /// better ring by [`MasterInput::TourImproved`]. It ends by itself when it has taken its steps, or when nothing
+    /// better can be found.
+    SearchTour {
+        /// The round of the question.
+        round: Round,
+        /// Whose ring.
+        group: GroupId,
+        /// How many steps it may take at most.
+        steps: u64,
+    },
+    /// End that search: nobody wants to know any more.
+    EndSearch {
+        /// The round of the question.
+        round: Round,
+        /// Whose ring.
+        group: GroupId,
+    },
     /// For logs, traces and coverage: a peer changed its state.
     Moved {
         /// Who.
@@ -147,6 +174,8 @@ pub enum MasterOutput {
 pub enum MasterTimer {
     /// Time to give every peer a sign of life.
     HeartbeatDue,
+    /// What was measured before the last time is out of date.
+    MeasurementsAge,
     /// A peer has been silent and is about to be counted as lost.
     Silence(PeerId),
     /// Others have waited for this peer for long: for its vote, or for its part of something that runs.
@@ -185,8 +214,8 @@ pub struct MasterConfig {
     /// How long others wait for the vote of a peer that is idle. Then it is kicked, unless fewer wait
     /// than would be kicked. So it must exceed the longest computation between two calls.
     pub late: Duration,
-    /// How long a peer that others wait for may move no bytes of a collective, a transfer or a
-    /// measurement, and not end its part of it.
+    /// How long a peer that others wait for may move no bytes of a collective or a transfer, and not end its
+    /// part of it.
     pub stalled: Duration,
     /// How long peers may take to connect their ring edges.
     pub wiring: Duration,
@@ -198,8 +227,24 @@ pub struct MasterConfig {
     /// Failed transfers after which a peer that has been through a synchronization of its group has to
     /// go, if it has failed with every peer that could serve it. A newcomer goes after two. Default: 3.
     pub transfer_attempts_max: u8,
+    /// How long the measurements of one rotation may take. Who has not reported then has no edges, and is not
+    /// asked again by this optimization. Default: 20 s.
+    pub probe: Duration,
+    /// How long a measurement is kept at least; at most twice as long. What is kept is not measured again.
+    /// Default: 10 min.
+    pub measurements: Duration,
     /// How long the ring solver may take.
     pub solver: Duration,
+    /// How many steps of the solver a search takes that goes on beside the run, when the immediate answer is not
+    /// proven to be the best; 0: there is none. 100 to 150 million take a second. Default: 3 billion.
+    pub search_steps: u64,
+    /// Up to how many members of a group all edges are measured. In a larger one some edges of each peer are, the
+    /// others are estimated from them, and those that a ring wants are measured. Default: 16.
+    pub probe_all_max: u16,
+    /// How many percent of the time of a reduce another ring has to save to be adopted. Default: 5.
+    pub rewiring_gain: u8,
+    /// Of what size that reduce is. Default: 64 MiB.
+    pub reduce_bytes: u64,
     /// A group of at most so many members is given links between all of them, a mesh, beside those of its ring:
     /// its small and middle-sized collectives are exchanged directly. At most one lane per link that is not of
     /// the ring. 0: rings only. Default: 8.
@@ -237,7 +282,13 @@ impl Default for MasterConfig {
             wiring_retry: Duration::from_millis(20),
             wiring_attempts_max: 5,
             transfer_attempts_max: 3,
+            probe: Duration::from_secs(20),
+            measurements: Duration::from_secs(600),
             solver: Duration::from_secs(300),
+            search_steps: 3_000_000_000,
+            probe_all_max: 16,
+            rewiring_gain: 5,
+            reduce_bytes: 64 << 20,
             mesh_max: 8,
             rounds_from: 4,
             tickets: TicketMint { key: [0; 16] },

@@ -7,6 +7,7 @@
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
+use super::probes::Known;
 use super::record::{GroupRecord, PeerRecord, Stake, Strikes};
 use super::remembered::Remembered;
 use super::tally::Tally;
@@ -118,14 +119,13 @@ impl Master {
         out.push(MasterOutput::Lost { peer, misdeed });
         self.touched.insert(peer);
         self.count_out(record.counted);
-        self.bandwidth
-            .retain(|(from, to), _| *from != peer && *to != peer);
+        rule!(self.known.forget_peer(peer); EdgesOfTheDeadKept => {});
         rule!(self.wirings_lose(peer, out); DeathMidWiringMissed => {});
         self.forget_failures(peer);
         if let Some(group) = self.group_mut(record.group) {
             group.members.remove(&peer);
         }
-        self.optimization_loses(peer);
+        self.optimization_loses(peer, out);
         self.group_loses(record.group, peer, out);
     }
 
@@ -174,7 +174,8 @@ impl Master {
         self.departed.clear();
         self.admission_closed_at = None;
         self.optimization = None;
-        self.bandwidth.clear();
+        self.known = Known::default();
+        self.searches.clear();
         out.push(MasterOutput::Stopped);
     }
 }

@@ -29,13 +29,16 @@
 //! | `shared_state` | synchronizing: votes, plan, conclusion |
 //! | `manifest`, `election`, `remembered` | what votes offer; whose content wins; what groups have reached |
 //! | `transfers` | who fetches from whom, and who goes where that fails |
-//! | `optimize` | measuring, solving, adopting a better ring |
+//! | `optimize` | the stages of an optimization: measuring, solving, adopting a better ring |
+//! | `better` | rings that are found while nobody waits, and when they are adopted |
+//! | `probes`, `probing` | what is known of edges, and its age; rotations, and who has reported |
 //!
 //! **Invariant:** a peer's state changes only along [`TRANSITIONS`](crate::states::TRANSITIONS).
 //!
 //! **Invariant:** which timers run is a function of the state; none is forgotten, none leaks.
 
 mod attempt;
+mod better;
 mod blame;
 mod collectives;
 mod conflicts;
@@ -50,6 +53,8 @@ mod optimize;
 mod order;
 mod pieces;
 mod precedence;
+mod probes;
+mod probing;
 mod reach;
 mod record;
 mod remembered;
@@ -71,9 +76,11 @@ use crate::id::{Epoch, GroupId, PeerId, Round, Seq};
 use crate::messages::{Misdeed, ToMaster, ToPeer};
 use crate::states::{ConnectionPhase, ConnectionState, Event, next_state};
 use attempt::Wiring;
+use better::Search;
 use blame::{Attempts, DeadEdge, Departed, Pair};
 use deadlines::GlobalWaits;
 use optimize::Optimization;
+use probes::Known;
 use record::{GroupRecord, Lateness, PeerRecord};
 use remembered::Remembered;
 use tally::Tally;
@@ -124,8 +131,10 @@ pub struct Master {
     /// it, newcomers that keep coming and failing would hold up the others for ever.
     admission_closed_at: Option<PeerId>,
     optimization: Option<Optimization>,
-    /// Measured edges, sender first, in kbit/s.
-    bandwidth: BTreeMap<(PeerId, PeerId), u64>,
+    /// Searches for better rings that go on beside the run.
+    searches: BTreeMap<GroupId, Search>,
+    /// What was measured.
+    known: Known,
     /// The timers that run.
     armed: BTreeSet<MasterTimer>,
     /// Accepted peers of all groups, counted.
@@ -167,7 +176,8 @@ impl Master {
             departed: BTreeMap::new(),
             admission_closed_at: None,
             optimization: None,
-            bandwidth: BTreeMap::new(),
+            searches: BTreeMap::new(),
+            known: Known::default(),
             armed: BTreeSet::new(),
             tally: Tally::default(),
             waits: GlobalWaits::default(),
@@ -200,6 +210,7 @@ impl Master {
             | MasterInput::Disconnected { .. }
             | MasterInput::TimerFired(_)
             | MasterInput::TourSolved { .. }
+            | MasterInput::TourImproved { .. }
             | MasterInput::Stop => None,
         };
         match input {
@@ -218,7 +229,16 @@ impl Master {
                 );
             }
             MasterInput::TimerFired(timer) => self.timer_fired(timer, out),
-            MasterInput::TourSolved { round, group, ring } => self.tour_solved(round, group, ring),
+            MasterInput::TourSolved {
+                round,
+                group,
+                found,
+            } => self.tour_solved(round, group, found),
+            MasterInput::TourImproved {
+                round,
+                group,
+                found,
+            } => self.tour_improved(round, group, found),
             MasterInput::Stop => self.stop(out),
         }
         self.settle(heard, out);
@@ -276,7 +296,7 @@ impl Master {
             | ToMaster::ArePeersPending
             | ToMaster::Withdraw { .. }
             | ToMaster::OptimizeTopology
-            | ToMaster::Bandwidth { .. }
+            | ToMaster::Measured { .. }
             | ToMaster::ProbesDone { .. }
             | ToMaster::SyncSharedState(_)
             | ToMaster::SharedStateDone { .. }
@@ -304,12 +324,12 @@ impl Master {
             ToMaster::Withdraw { tag } => self.withdraw(peer, tag, out),
             ToMaster::ArePeersPending => self.ask_pending(peer, out),
             ToMaster::OptimizeTopology => self.vote_to_optimize(peer, out),
-            ToMaster::Bandwidth {
+            ToMaster::Measured {
                 round,
                 to,
-                kbit_per_s,
+                measured,
             } => {
-                self.measured(peer, round, to, kbit_per_s, out);
+                self.measured(peer, round, to, measured, out);
             }
             ToMaster::ProbesDone { round, ok } => self.probes_done(peer, round, ok, out),
             ToMaster::SyncSharedState(vote) => self.vote_to_sync(peer, vote, out),

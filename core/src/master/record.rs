@@ -87,6 +87,8 @@ pub(super) enum Lateness {
     Join,
     /// Something runs that lacks its part.
     Part,
+    /// Its measurements of a rotation are missing.
+    Probe,
 }
 
 impl Lateness {
@@ -94,7 +96,7 @@ impl Lateness {
     pub(super) const fn is_for_vote(self) -> bool {
         match self {
             Self::Vote | Self::Join => true,
-            Self::Part => false,
+            Self::Part | Self::Probe => false,
         }
     }
 }

@@ -18,6 +18,7 @@ impl Master {
                 break;
             }
         }
+        self.end_stale_searches(out);
         self.set_timers(heard, out);
         self.dirty.clear();
     }
@@ -81,6 +82,9 @@ impl Master {
                     send(out, peer, ToPeer::Heartbeat);
                 }
             }
+            // Nothing becomes unknown under an optimization that counts on it.
+            MasterTimer::MeasurementsAge if self.optimization.is_some() => {}
+            MasterTimer::MeasurementsAge => self.known.age(),
             MasterTimer::Silence(peer) => self.kick(peer, Misdeed::Silent, out),
             MasterTimer::Late(peer) => self.is_late(peer, out),
             MasterTimer::Wiring(round) => self.wiring_overdue(round, out),

@@ -3,6 +3,7 @@
 use super::record::{Collective, PeerRecord};
 use super::{Master, MasterTimer};
 use crate::id::{Epoch, GroupId, PeerId, Revision, Round, Seq, Tag};
+use crate::paths::Measurement;
 use crate::states::{CollectiveCommunicationState, ConnectionPhase, ConnectionState};
 use crate::topology::{Ring, WorldSizes};
 
@@ -88,6 +89,20 @@ impl<'a> MasterView<'a> {
     /// The timers that run, in their own order.
     pub fn timers(self) -> impl Iterator<Item = MasterTimer> + 'a {
         self.master.armed.iter().copied()
+    }
+
+    /// Searches that go on beside the run: of which question, for which group, and the best that was found since.
+    pub fn searches(self) -> impl Iterator<Item = (Round, GroupId, Option<&'a Ring>)> {
+        let searches = self.master.searches.iter();
+        searches.map(|(group, search)| {
+            let better = search.better.as_ref().map(|better| &better.ring);
+            (search.round, *group, better)
+        })
+    }
+
+    /// The edges that were measured and are not out of date, sender first.
+    pub fn measured(self) -> impl Iterator<Item = ((PeerId, PeerId), Measurement)> + 'a {
+        self.master.known.iter()
     }
 
     /// World sizes as a peer of `group` sees them.

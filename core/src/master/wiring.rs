@@ -36,8 +36,12 @@ impl Master {
         better: Option<&BTreeMap<GroupId, Ring>>,
         out: &mut Out,
     ) {
+        let found = match (scope, better) {
+            (Scope::Everybody, None) => Some(self.take_better(members, out)),
+            (Scope::Everybody | Scope::Group(_), _) => None,
+        };
         let round = self.take_round();
-        let rings = self.plan_rings(round, members, better);
+        let rings = self.plan_rings(round, members, better.or(found.as_ref()));
         let wiring = Wiring::new(scope, round, rings, |from, to| self.dialler(from, to));
         for peer in members {
             self.enter_wiring(*peer, round, out);
@@ -346,7 +350,8 @@ impl Master {
                 Stake::Rewire => self.step(peer, Event::RetryRewire, out),
                 Stake::Optimization => {
                     let is_done = rule!(false; FailedOptimizationCalledDone => true);
-                    self.optimization_concluded_for(peer, is_done, out);
+                    let report = is_done.then(|| self.report_for(peer));
+                    self.optimization_concluded_for(peer, report, out);
                 }
             }
         }
@@ -443,12 +448,8 @@ impl Master {
             Stake::Rewire => self.step(peer, Event::RingStandsForCollectives, out),
             Stake::Optimization => {
                 self.step(peer, Event::RingStands, out);
-                let improved_or_kept = true;
-                send(
-                    out,
-                    peer,
-                    ToPeer::OptimizationConcluded { improved_or_kept },
-                );
+                let report = Some(self.report_for(peer));
+                send(out, peer, ToPeer::OptimizationConcluded { report });
             }
         }
     }

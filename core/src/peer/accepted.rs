@@ -103,8 +103,8 @@ impl Accepted {
             PeerInput::Measured {
                 round,
                 to,
-                kbit_per_s,
-            } => self.measured(round, to, kbit_per_s, out),
+                measured,
+            } => self.measured(round, to, measured, out),
             PeerInput::ProbesEnded { round, ok } => self.probes_ended(round, ok, out),
         }
         Ok(())
@@ -128,9 +128,7 @@ impl Accepted {
             ToPeer::CallFailed(failure) => self.call_failed(failure, out),
             ToPeer::PeersPending { pending } => self.peers_pending(pending, out),
             ToPeer::Probe { round, probes } => self.probe(round, probes, out),
-            ToPeer::OptimizationConcluded { improved_or_kept } => {
-                self.optimization_concluded(improved_or_kept, out)
-            }
+            ToPeer::OptimizationConcluded { report } => self.optimization_concluded(report, out),
             ToPeer::SharedStatePlan(plan) => self.plan(plan, out),
             ToPeer::SharedStateConcluded { round, result } => {
                 self.sync_concluded(round, result, out)

@@ -11,9 +11,10 @@ use crate::id::{CallId, ContentHash, EntryIndex, GroupId, PeerId, Revision, Roun
 use crate::messages::{
     AbortCause, CollectiveRefusal, Conflict, Misdeed, PlanOutcome, Refusal, ToMaster, ToPeer,
 };
+use crate::paths::{Measurement, RingReport};
 use crate::plan::Algorithm;
 use crate::shared_state::{SyncFailure, SyncPlan, SyncVote};
-use crate::topology::{LaneFailure, LaneOrder, LinkId, LinkOrder, Topology};
+use crate::topology::{LaneFailure, LinkId, LinkOrder, Topology};
 
 /// A fact that happened to a peer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -91,8 +92,8 @@ pub enum PeerInput {
         round: Round,
         /// Who received.
         to: PeerId,
-        /// What was reached.
-        kbit_per_s: u64,
+        /// What was found.
+        measured: Measurement,
     },
     /// The measurements of [`PeerOutput::Probe`] are over.
     ProbesEnded {
@@ -210,12 +211,18 @@ pub enum PeerOutput {
         /// The round of the plan.
         round: Round,
     },
-    /// Measure; answer with [`PeerInput::Measured`] for each, then [`PeerInput::ProbesEnded`].
+    /// Measure these edges, all at the same time; answer with [`PeerInput::Measured`] for each on which this
+    /// peer sends, then [`PeerInput::ProbesEnded`]. What was ordered before is to be dropped.
     Probe {
-        /// The attempt.
+        /// The rotation.
         round: Round,
-        /// One lane per measurement: send where this end dials, receive where it expects.
-        probes: Vec<LaneOrder>,
+        /// On which lanes.
+        probes: Vec<LinkOrder>,
+    },
+    /// Drop what was ordered to be measured and has not ended; no report is needed.
+    StopProbes {
+        /// The rotation.
+        round: Round,
     },
     /// Start the timer, or start it anew.
     StartTimer {
@@ -268,7 +275,7 @@ pub enum Answer {
     /// To [`Call::ArePeersPending`].
     PeersPending(Result<bool, CallError>),
     /// To [`Call::OptimizeTopology`].
-    TopologyOptimized(Result<Topology, CallError>),
+    TopologyOptimized(Result<Optimized, CallError>),
     /// To [`Call::SyncSharedState`].
     Synchronized(Result<Synchronized, CallError>),
     /// To [`Call::Initiate`]. On every error that is not a [`CallError::Usage`] the driver leaves the
@@ -280,6 +287,15 @@ pub enum Answer {
         /// The verdict, or why there was none.
         result: Result<Committed, CallError>,
     },
+}
+
+/// The group's ring is the best that was found.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Optimized {
+    /// The ring that stands.
+    pub topology: Topology,
+    /// What it was before, and what can be expected of both.
+    pub report: RingReport,
 }
 
 /// The peer is part of the run.

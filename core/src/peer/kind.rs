@@ -71,9 +71,8 @@ impl Answer {
     pub fn error(&self) -> Option<&CallError> {
         match self {
             Self::Connected(result) => result.as_ref().err(),
-            Self::TopologyUpdated(result) | Self::TopologyOptimized(result) => {
-                result.as_ref().err()
-            }
+            Self::TopologyOptimized(result) => result.as_ref().err(),
+            Self::TopologyUpdated(result) => result.as_ref().err(),
             Self::PeersPending(result) => result.as_ref().err(),
             Self::Synchronized(result) => result.as_ref().err(),
             Self::CollectiveEnded { result, .. } => result.as_ref().err(),

@@ -27,16 +27,18 @@ impl Accepted {
         if !self.waits_for_a_ring() {
             return Err(CallError::MasterMisbehaved);
         }
-        self.wiring.establish(self.welcomed.peer, round, links, out)
+        self.wiring
+            .establish(self.welcomed.peer, round, links, out)?;
+        self.stop_probes(out);
+        Ok(())
     }
 
     /// May the master build another ring under the peer? Whoever waits for others to make its call agrees
     /// to that, and so does one that has called nothing, or has taken its call back. No ring is touched
-    /// while one of the peer's collectives runs on it, while it measures, or while its shared state moves.
+    /// while one of the peer's collectives runs on it, or while its shared state moves.
     fn waits_for_a_ring(&self) -> bool {
         match self.major.as_ref().map(|major| &major.what) {
-            Some(Major::Update) => true,
-            Some(Major::Optimize(optimization)) => optimization.may_be_wired(),
+            Some(Major::Update | Major::Optimize(_)) => true,
             Some(Major::Sync(plan)) => plan.is_none(),
             None => self.tags.values().all(|open| open.at.waits_to_start()),
         }
@@ -50,6 +52,7 @@ impl Accepted {
         let adopted = self.wiring.adopt(self.welcomed.peer, &topology, layout);
         let adopted = adopted.ok_or(CallError::MasterMisbehaved)?;
         out.push(adopted.order(topology.clone()));
+        self.stop_probes(out);
         let told = rule!(topology.clone(); OldRingAnswered => self.topology.clone());
         self.topology = topology;
         if let Some(update) = self.major.take_if(|major| major.what == Major::Update) {

@@ -43,8 +43,8 @@ mod wiring;
 use alloc::vec::Vec;
 
 pub use io::{
-    AdoptedLanes, AdoptedLink, Answer, Call, CallError, Committed, Joined, PeerConfig, PeerInput,
-    PeerOutput, PeerTimer, Synchronized, Usage,
+    AdoptedLanes, AdoptedLink, Answer, Call, CallError, Committed, Joined, Optimized, PeerConfig,
+    PeerInput, PeerOutput, PeerTimer, Synchronized, Usage,
 };
 pub use joining::WELCOME_LIMIT;
 pub use kind::Kind;

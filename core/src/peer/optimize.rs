@@ -1,13 +1,17 @@
-//! Measuring bandwidths for a better ring.
+//! Measuring edges for a better ring.
+//!
+//! The master hands out one rotation of measurements after the other, and does not wait for ever: a newer
+//! order, another ring or the end of the optimization supersedes what has not ended.
 
 use alloc::vec::Vec;
 
 use super::accepted::{Accepted, Major, OpenMajor};
-use super::io::{Answer, CallError, PeerOutput};
+use super::io::{Answer, CallError, Optimized, PeerOutput};
 use super::{Out, Step, send};
 use crate::id::{PeerId, Round};
 use crate::messages::ToMaster;
-use crate::topology::LaneOrder;
+use crate::paths::{Measurement, RingReport};
+use crate::topology::LinkOrder;
 
 /// How far an `optimize_topology` is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -18,14 +22,6 @@ pub(super) enum Optimization {
 }
 
 impl Optimization {
-    /// Whether another ring may be built: nothing is being measured.
-    pub(super) fn may_be_wired(self) -> bool {
-        match self {
-            Self::Voted | Self::Measured { .. } => true,
-            Self::Probing { .. } => false,
-        }
-    }
-
     /// May measurements of `round` be ordered? A newer round supersedes an older one.
     fn precedes(self, round: Round) -> bool {
         match self {
@@ -33,10 +29,24 @@ impl Optimization {
             Self::Probing { round: present } | Self::Measured { round: present } => present < round,
         }
     }
+
+    /// The rotation that is measured.
+    fn probing(self) -> Option<Round> {
+        match self {
+            Self::Probing { round } => Some(round),
+            Self::Voted | Self::Measured { .. } => None,
+        }
+    }
 }
 
 impl Accepted {
-    pub(super) fn probe(&mut self, round: Round, probes: Vec<LaneOrder>, out: &mut Out) -> Step {
+    pub(super) fn probe(&mut self, round: Round, probes: Vec<LinkOrder>, out: &mut Out) -> Step {
+        let me = self.welcomed.peer;
+        let makes_no_sense = |order: &LinkOrder| order.lanes.with == me || order.lanes.lanes == 0;
+        let in_order = probes.is_sorted_by(|one, next| one.link() < next.link());
+        if !in_order || probes.iter().any(makes_no_sense) {
+            return Err(CallError::MasterMisbehaved);
+        }
         let Some(Major::Optimize(optimization)) = self.major.as_mut().map(|major| &mut major.what)
         else {
             return Err(CallError::MasterMisbehaved);
@@ -48,26 +58,33 @@ impl Accepted {
         Ok(())
     }
 
-    /// The optimization, if these measurements are under way.
-    fn probing(&mut self, round: Round) -> Option<&mut Optimization> {
+    fn optimization_mut(&mut self) -> Option<&mut Optimization> {
         match &mut self.major.as_mut()?.what {
-            Major::Optimize(optimization) => {
-                Some(optimization).filter(|present| **present == Optimization::Probing { round })
-            }
+            Major::Optimize(optimization) => Some(optimization),
             Major::Update | Major::Sync(_) => None,
         }
     }
 
-    pub(super) fn measured(&mut self, round: Round, to: PeerId, kbit_per_s: u64, out: &mut Out) {
+    /// The optimization, if this rotation is measured.
+    fn probing(&mut self, round: Round) -> Option<&mut Optimization> {
+        let optimization = self.optimization_mut()?;
+        Some(optimization).filter(|present| present.probing() == Some(round))
+    }
+
+    pub(super) fn measured(
+        &mut self,
+        round: Round,
+        to: PeerId,
+        measured: Measurement,
+        out: &mut Out,
+    ) {
         if self.probing(round).is_some() {
-            send(
-                out,
-                ToMaster::Bandwidth {
-                    round,
-                    to,
-                    kbit_per_s,
-                },
-            );
+            let report = ToMaster::Measured {
+                round,
+                to,
+                measured,
+            };
+            send(out, report);
         }
     }
 
@@ -78,17 +95,34 @@ impl Accepted {
         }
     }
 
-    pub(super) fn optimization_concluded(&mut self, improved_or_kept: bool, out: &mut Out) -> Step {
+    /// The master goes on without what is still being measured.
+    pub(super) fn stop_probes(&mut self, out: &mut Out) {
+        let Some(optimization) = self.optimization_mut() else {
+            return;
+        };
+        if let Some(round) = optimization.probing() {
+            *optimization = Optimization::Measured { round };
+            out.push(PeerOutput::StopProbes { round });
+        }
+    }
+
+    pub(super) fn optimization_concluded(
+        &mut self,
+        report: Option<RingReport>,
+        out: &mut Out,
+    ) -> Step {
+        self.stop_probes(out);
         let is_meant = |major: &mut OpenMajor| matches!(major.what, Major::Optimize(_));
         let major = self
             .major
             .take_if(is_meant)
             .ok_or(CallError::MasterMisbehaved)?;
-        let result = if improved_or_kept {
-            Ok(self.topology.clone())
-        } else {
-            Err(CallError::OptimizationFailed)
-        };
+        let topology = || self.topology.clone();
+        let optimized = report.map(|report| Optimized {
+            topology: topology(),
+            report,
+        });
+        let result = optimized.ok_or(CallError::OptimizationFailed);
         major.caller.is_told(Answer::TopologyOptimized(result), out);
         Ok(())
     }

@@ -11,20 +11,33 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::{TourProblem, avoid, solve};
+use super::{TourProblem, avoid};
 use crate::id::PeerId;
+use crate::paths::Measurement;
 use crate::topology::Ring;
 
 fn peers(ids: impl IntoIterator<Item = u64>) -> Vec<PeerId> {
     ids.into_iter().map(PeerId).collect()
 }
 
+fn solve(problem: &TourProblem) -> Option<Ring> {
+    super::solve(problem).map(|solved| solved.ring)
+}
+
+/// An edge without latency.
+fn edge(bytes_per_s: u64) -> Measurement {
+    Measurement {
+        bytes_per_s,
+        round_trip_us: 0,
+    }
+}
+
 fn problem(count: u64, edges: impl IntoIterator<Item = (u64, u64, u64)>) -> TourProblem {
     TourProblem {
         members: peers(0..count),
-        kbit_per_s: edges
+        edges: edges
             .into_iter()
-            .map(|(from, to, kbit)| ((PeerId(from), PeerId(to)), kbit))
+            .map(|(from, to, speed)| ((PeerId(from), PeerId(to)), edge(speed)))
             .collect(),
     }
 }
@@ -33,7 +46,7 @@ fn problem(count: u64, edges: impl IntoIterator<Item = (u64, u64, u64)>) -> Tour
 fn complete(count: u64, speeds: &[u64]) -> TourProblem {
     let pairs = (0..count).flat_map(|from| (0..count).map(move |to| (from, to)));
     let edges = pairs.zip(speeds).filter(|((from, to), _)| from != to);
-    problem(count, edges.map(|((from, to), kbit)| (from, to, *kbit)))
+    problem(count, edges.map(|((from, to), speed)| (from, to, *speed)))
 }
 
 /// A problem of so many members, with speeds from few values so that ties and gaps are common.
@@ -46,13 +59,14 @@ fn problems(count: core::ops::Range<u64>) -> impl Strategy<Value = TourProblem> 
 }
 
 fn slowest(problem: &TourProblem, ring: &Ring) -> u64 {
-    let speeds = ring.edges().map(|edge| problem.kbit_per_s.get(&edge));
-    speeds.map(|kbit| kbit.copied().unwrap_or(0)).min().unwrap()
+    let known = ring.edges().map(|ends| problem.edges.get(&ends));
+    let speeds = known.map(|known| known.map_or(0, |known| known.bytes_per_s));
+    speeds.min().unwrap()
 }
 
 fn time(problem: &TourProblem, ring: &Ring) -> f64 {
-    let speeds = ring.edges().map(|edge| problem.kbit_per_s[&edge]);
-    speeds.map(|kbit| 1.0 / kbit as f64).sum()
+    let speeds = ring.edges().map(|ends| problem.edges[&ends].bytes_per_s);
+    speeds.map(|speed| 1.0 / speed as f64).sum()
 }
 
 /// All orders with the first member in front.
@@ -110,6 +124,42 @@ fn the_slowest_edge_counts_before_the_sum() {
     let ring = solve(&problem(4, with_a_slow_edge.into_iter().chain(balanced)));
 
     assert_eq!(ring, Some(Ring(peers([0, 3, 2, 1]))));
+}
+
+#[test]
+fn of_rings_with_one_bottleneck_the_one_with_the_shorter_latencies_is_taken() {
+    let mut problem = complete(4, &[100; 16]);
+    for (ends, known) in &mut problem.edges {
+        let is_short = (ends.0.0 + 3) % 4 == ends.1.0;
+        known.round_trip_us = if is_short { 10 } else { 1000 };
+    }
+
+    assert_eq!(solve(&problem), Some(Ring(peers([0, 3, 2, 1]))));
+}
+
+#[test]
+fn an_answer_says_how_fast_a_ring_could_be() {
+    let small = super::solve(&complete(5, &[9; 25])).unwrap();
+    let large = super::solve(&complete(30, &[9; 900])).unwrap();
+
+    assert!(small.is_optimal);
+    assert!(small.bound >= 9 && large.bound >= 9);
+    assert!(small.bound < 10, "{small:?}");
+}
+
+#[test]
+fn a_quest_that_is_continued_never_finds_worse() {
+    let speeds: Vec<u64> = (0..40 * 40).map(|edge| 1 + edge * 7919 % 1000).collect();
+    let problem = complete(40, &speeds);
+    let mut quest = super::Quest::new(&problem).unwrap();
+    quest.run_first();
+    let first = quest.solved().unwrap();
+
+    quest.run(1_000_000);
+
+    let later = quest.solved().unwrap();
+    assert!(slowest(&problem, &later.ring) >= slowest(&problem, &first.ring));
+    assert!(later.bound <= first.bound);
 }
 
 #[test]

@@ -99,7 +99,7 @@
 //! use pccl_core::wire::encode_control;
 //!
 //! let hello = ToMaster::Hello(Hello {
-//!     protocol: ProtocolVersion(2),
+//!     protocol: ProtocolVersion(3),
 //!     group: GroupId(300),
 //!     port: 48149,
 //!     advertise: Some([192, 0, 2, 7].into()),
@@ -109,7 +109,7 @@
 //! encode_control(&hello, &mut bytes)?;
 //!
 //! assert_eq!(bytes[..4], [14, 0, 0, 0]); // length of the body
-//! assert_eq!(bytes[4..6], [0, 2]); // variant Hello; version
+//! assert_eq!(bytes[4..6], [0, 3]); // variant Hello; version
 //! assert_eq!(bytes[6..8], [0xac, 0x02]); // 300
 //! assert_eq!(bytes[8..11], [0x95, 0xf8, 0x02]); // 48149
 //! assert_eq!(bytes[11..17], [1, 0, 192, 0, 2, 7]); // present; IPv4; the address
@@ -210,10 +210,15 @@
 //!
 //! # Probes
 //!
-//! The end that dialled sends any bytes, as many as it likes up to [`PROBE_BYTES_MAX`], then closes its
-//! sending direction. The other end reads to the end and answers with 8 bytes, the number of
-//! bytes that arrived after the preamble, then closes. The sender divides that number by the time from
-//! its first byte to the answer.
+//! Bytes flow in the direction that the order says, whoever dialled, on as many lanes as it says. When all of
+//! them are up the sender sends [`PROBE_PINGS`] single bytes on the first lane, each after the answer to the one
+//! before: the receiver sends each back. The shortest of these round trips is that of the edge.
+//!
+//! Then the sender sends any bytes on all lanes, up to [`PROBE_BYTES_MAX`] in all, and closes its direction of
+//! each. On the first lane the receiver says every 10 ms how many bytes have arrived on all lanes without
+//! preambles and pings, in 8 bytes, and closes when all lanes have ended. The sender stops when the rate at which
+//! that number grows is stable, after a second at most; it keeps no more on the way than twice what arrives in a
+//! round trip.
 //!
 //! # Sequences
 //!
@@ -325,6 +330,6 @@ pub use limits::{
 pub use preamble::{MAGIC, PREAMBLE_BYTES, Preamble, PreambleError, Purpose};
 pub use reply::{REPLY_HEAD_BYTES, Reply, ReplyError, ReplyHead};
 pub use shared_state::{
-    PROBE_ANSWER_BYTES, STATE_RANGE_HEADER_BYTES, StateRange, StateRequest, UnexpectedRange,
-    decode_probe_answer, encode_probe_answer,
+    PROBE_ANSWER_BYTES, PROBE_PINGS, STATE_RANGE_HEADER_BYTES, StateRange, StateRequest,
+    UnexpectedRange, decode_probe_answer, encode_probe_answer,
 };

@@ -91,14 +91,17 @@ pub struct UnexpectedRange {
     pub expected: StateRange,
 }
 
-/// What the receiving end of a probe answers once the sender has closed its direction: how many
-/// bytes arrived after the preamble.
+/// How many single bytes the first lane of a probe begins with, each of which is answered.
+pub const PROBE_PINGS: u8 = 3;
+
+/// What the receiving end of a probe says again and again: how many bytes have arrived on all lanes, without
+/// preambles and pings.
 #[must_use]
 pub const fn encode_probe_answer(received: u64) -> [u8; PROBE_ANSWER_BYTES] {
     received.to_le_bytes()
 }
 
-/// Understands the answer to a probe, in bytes.
+/// Understands what the receiving end of a probe says, in bytes.
 #[must_use]
 pub const fn decode_probe_answer(bytes: [u8; PROBE_ANSWER_BYTES]) -> u64 {
     u64::from_le_bytes(bytes)

@@ -96,6 +96,19 @@ impl Run {
             .unwrap_or_default()
     }
 
+    /// Whoever is to measure has nothing to report, rotation after rotation.
+    pub(super) fn measures(&mut self) {
+        let measures = |run: &Self| {
+            let mut peers = run.bystander.master.view().peers();
+            let state = ConnectionState::OptimizeTopology;
+            peers.find_map(|(peer, known)| (known.state() == state).then_some(peer.0))
+        };
+        while let Some(peer) = measures(self) {
+            let (round, ok) = (self.round(peer), true);
+            self.says(peer, ToMaster::ProbesDone { round, ok });
+        }
+    }
+
     /// The round that the peer was told last.
     pub(super) fn round(&self, peer: u64) -> Round {
         self.bystander.heard[&PeerId(peer)].0

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 pub use pccl_core::element::*;
 pub use pccl_core::id::*;
 pub use pccl_core::messages::*;
+pub use pccl_core::paths::*;
 pub use pccl_core::peer::*;
 pub use pccl_core::plan::{Algorithm, Pattern};
 pub use pccl_core::shared_state::*;
@@ -168,6 +169,12 @@ pub fn welcome_as(peer: PeerId) -> ToPeer {
         silence_ms: 5000,
     }
 }
+
+/// What some measurement finds.
+pub const MEASURED: Measurement = Measurement {
+    bytes_per_s: 1000,
+    round_trip_us: 20,
+};
 
 pub fn order(with: u64) -> LaneOrder {
     LaneOrder {

@@ -96,7 +96,7 @@ fn messages_that_answer_nothing_mean_that_the_master_misbehaves() {
             probes: Vec::new(),
         },
         ToPeer::OptimizationConcluded {
-            improved_or_kept: true,
+            report: Some(RingReport::default()),
         },
         ToPeer::SharedStatePlan(plan(fetch_one())),
         conclusion(Ok(Revision(3))),

@@ -112,17 +112,20 @@ fn an_optimization_measures_adopts_the_better_ring_and_is_answered_at_its_end() 
     let mut desk = Desk::accepted();
     let round = Round(2);
     let links = [(to(1), 3), (from(3), 3)];
-    let (to, kbit_per_s) = (PeerId(3), 1000);
+    let report = RingReport {
+        bound: Some(7),
+        ..RingReport::default()
+    };
 
     let vote = desk.calls(Call::OptimizeTopology);
     let probe = desk.hears(ToPeer::Probe {
         round,
-        probes: vec![order(3)],
+        probes: vec![link_order(to(3))],
     });
     let measured = desk.gets(PeerInput::Measured {
         round,
-        to,
-        kbit_per_s,
+        to: PeerId(3),
+        measured: MEASURED,
     });
     let done = desk.gets(PeerInput::ProbesEnded { round, ok: true });
     desk.hears(establish(3, &links.map(|(link, _)| link)));
@@ -131,23 +134,27 @@ fn an_optimization_measures_adopts_the_better_ring_and_is_answered_at_its_end() 
     }
     let adopted = desk.hears(established(2, &[1, 3, 2], &links));
     let told = desk.hears(ToPeer::OptimizationConcluded {
-        improved_or_kept: true,
+        report: Some(report.clone()),
     });
 
     assert_eq!(vote, [PeerOutput::Send(ToMaster::OptimizeTopology)]);
     assert!(matches!(probe[..], [PeerOutput::Probe { .. }]));
-    let bandwidth = ToMaster::Bandwidth {
+    let reported = ToMaster::Measured {
         round,
-        to,
-        kbit_per_s,
+        to: PeerId(3),
+        measured: MEASURED,
     };
-    assert_eq!(measured, [PeerOutput::Send(bandwidth)]);
+    assert_eq!(measured, [PeerOutput::Send(reported)]);
     let ok = true;
     assert_eq!(done, [PeerOutput::Send(ToMaster::ProbesDone { round, ok })]);
     let better = topology(2, &[1, 3, 2]);
     let used = links.map(|(link, round)| (link, from_round(round)));
     assert_eq!(adopted, [adopt(better.clone(), &used)]);
-    assert_eq!(told, [to_caller(Answer::TopologyOptimized(Ok(better)))]);
+    let optimized = Optimized {
+        topology: better,
+        report,
+    };
+    assert_eq!(told, [to_caller(Answer::TopologyOptimized(Ok(optimized)))]);
 }
 
 #[test]
@@ -160,12 +167,72 @@ fn a_failed_optimization_ends_the_call_and_late_measurements_are_dropped() {
         probes: Vec::new(),
     });
 
-    let told = desk.hears(ToPeer::OptimizationConcluded {
-        improved_or_kept: false,
-    });
+    let told = desk.hears(ToPeer::OptimizationConcluded { report: None });
     let late = desk.gets(PeerInput::ProbesEnded { round, ok: true });
 
     let why = CallError::OptimizationFailed;
-    assert_eq!(told, [to_caller(Answer::TopologyOptimized(Err(why)))]);
+    let failed = to_caller(Answer::TopologyOptimized(Err(why)));
+    assert_eq!(told, [PeerOutput::StopProbes { round }, failed]);
     assert!(late.is_empty());
+}
+
+#[test]
+fn what_the_master_does_not_wait_for_is_measured_no_longer() {
+    let mut desk = Desk::accepted();
+    desk.calls(Call::OptimizeTopology);
+    let probes = || vec![link_order(to(3))];
+    let order = |round| ToPeer::Probe {
+        round: Round(round),
+        probes: probes(),
+    };
+    desk.hears(order(2));
+
+    let next = desk.hears(order(3));
+    let late = desk.gets(PeerInput::Measured {
+        round: Round(2),
+        to: PeerId(3),
+        measured: MEASURED,
+    });
+    let older = desk.hears(order(2));
+    let wired = desk.hears(establish(4, &[to(1), from(3)]));
+
+    assert!(matches!(
+        next[..],
+        [PeerOutput::Probe {
+            round: Round(3),
+            ..
+        }]
+    ));
+    assert!(late.is_empty() && older.is_empty(), "{late:?} {older:?}");
+    let round = Round(3);
+    assert!(matches!(wired[0], PeerOutput::Establish { .. }));
+    assert_eq!(wired[1..], [PeerOutput::StopProbes { round }]);
+}
+
+#[test]
+fn measurements_that_make_no_sense_mean_that_the_master_misbehaves() {
+    let no_lanes = LinkOrder {
+        lanes: LaneOrder {
+            lanes: 0,
+            ..order(3)
+        },
+        ..link_order(to(3))
+    };
+    let senseless = [
+        vec![no_lanes],
+        vec![link_order(LinkId::to(ME))],
+        vec![link_order(to(3)), link_order(to(3))],
+        vec![link_order(from(3)), link_order(to(1))],
+    ];
+    for probes in senseless {
+        let mut desk = Desk::accepted();
+        desk.calls(Call::OptimizeTopology);
+
+        desk.hears(ToPeer::Probe {
+            round: Round(2),
+            probes,
+        });
+
+        assert!(is_gone_with(&desk, &CallError::MasterMisbehaved));
+    }
 }

@@ -8,9 +8,10 @@ mod reaching;
 
 use std::collections::BTreeSet;
 
-use pccl_core::id::{GroupId, PeerId};
+use pccl_core::id::PeerId;
 use pccl_core::master::{MasterConfig, MasterInput};
 use pccl_core::messages::ToMaster;
+use pccl_core::paths::Measurement;
 use pccl_core::states::ConnectionPhase;
 use pccl_core::topology::Ring;
 
@@ -25,11 +26,11 @@ fn a_measurement_towards_the_dead_leaves_nothing_behind() {
     desk.tell(MasterInput::Disconnected { peer: PeerId(4) });
     let before = desk.master.clone();
 
-    let (round, to, kbit_per_s) = (desk.round, PeerId(4), 1);
-    let measured = ToMaster::Bandwidth {
+    let (round, to) = (desk.round, PeerId(4));
+    let measured = ToMaster::Measured {
         round,
         to,
-        kbit_per_s,
+        measured: Measurement::default(),
     };
     desk.says(1, measured);
 
@@ -127,12 +128,9 @@ fn a_better_ring_that_cannot_be_connected_does_not_cost_the_standing_one() {
     for peer in 1..=4 {
         desk.says(peer, ToMaster::OptimizeTopology);
     }
-    let (round, group) = (desk.round, GroupId(0));
-    for peer in 1..=4 {
-        desk.says(peer, ToMaster::ProbesDone { round, ok: true });
-    }
-    let ring = Some(Ring([2, 1, 3, 4].map(PeerId).to_vec()));
-    desk.tell(MasterInput::TourSolved { round, group, ring });
+    desk.measures();
+    desk.solves([2, 1, 3, 4]);
+    desk.measures();
     desk.connect(|from, to| (from, to) != (2, 1));
     desk.pause_ends();
 

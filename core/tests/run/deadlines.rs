@@ -27,7 +27,9 @@ fn fire_deadlines(run: &mut Run) -> bool {
     let timers = run.timers().iter().copied();
     let deadlines: Vec<_> = timers
         .filter(|timer| match timer {
-            MasterTimer::HeartbeatDue | MasterTimer::Silence(_) => false,
+            MasterTimer::HeartbeatDue | MasterTimer::MeasurementsAge | MasterTimer::Silence(_) => {
+                false
+            }
             MasterTimer::Late(_)
             | MasterTimer::Wiring(_)
             | MasterTimer::RetryWiring(_)

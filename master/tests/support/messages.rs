@@ -5,6 +5,7 @@ use pccl_core::id::{
     ContentHash, Epoch, GroupId, PeerId, ProtocolVersion, Revision, Round, Seq, Tag,
 };
 use pccl_core::messages::{Hello, PlanOutcome, ToMaster};
+use pccl_core::paths::Measurement;
 use pccl_core::shared_state::{EntryInfo, SyncStrategy, SyncVote};
 use pccl_core::topology::{BrokenLinks, LaneFailure, LinkId, Way};
 use rand::rngs::StdRng;
@@ -70,10 +71,13 @@ pub(crate) fn message(random: &mut StdRng) -> ToMaster {
         },
         5 => ToMaster::ArePeersPending,
         6 => ToMaster::OptimizeTopology,
-        7 => ToMaster::Bandwidth {
+        7 => ToMaster::Measured {
             round,
             to: PeerId(number(random)),
-            kbit_per_s: number(random),
+            measured: Measurement {
+                bytes_per_s: number(random),
+                round_trip_us: random.random(),
+            },
         },
         8 => ToMaster::ProbesDone {
             round,

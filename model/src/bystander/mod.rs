@@ -184,7 +184,9 @@ impl Bystander {
                 watch::ordered(self, links.iter().map(|order| order.lanes));
             }
             PeerOutput::MoveState { plan, .. } => watch::planned(self, plan),
-            PeerOutput::Probe { probes, .. } => watch::ordered(self, probes.iter().copied()),
+            PeerOutput::Probe { probes, .. } => {
+                watch::ordered(self, probes.iter().map(|order| order.lanes));
+            }
             PeerOutput::Answer { answer, .. } => {
                 watch::is_restored(self, place, answer);
                 if let Answer::Synchronized(Ok(synchronized)) = answer {

@@ -180,6 +180,7 @@ impl Seat {
             PeerOutput::CommitState { round } => self.commits(*round),
             PeerOutput::DropState { .. } => self.moving = None,
             PeerOutput::Probe { .. } => self.is_probing = true,
+            PeerOutput::StopProbes { .. } => self.is_probing = false,
             PeerOutput::Close => {
                 self.is_out = true;
                 self.standing.clear();

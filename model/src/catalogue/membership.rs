@@ -33,7 +33,7 @@ pub(super) fn all() -> Vec<Scenario> {
             "signs of life while a better ring is looked for",
             1,
             vec![inside(&UPDATE_OPTIMIZE); 2],
-            &[M::Optimized, M::OptimizationFailed],
+            &[M::Optimized],
         )),
         with_beats(scenario(
             "beats-pump",

@@ -153,6 +153,8 @@ fn scenario(
         dials: Dials::AtOnce,
         mesh: false,
         one_machine: false,
+        shared: false,
+        searches: false,
         heartbeats: false,
         in_step: false,
         milestones,
@@ -179,6 +181,22 @@ fn mesh(scenario: Scenario) -> Scenario {
 fn one_machine(scenario: Scenario) -> Scenario {
     Scenario {
         one_machine: true,
+        ..scenario
+    }
+}
+
+/// The same with a link that all edges share.
+fn shared(scenario: Scenario) -> Scenario {
+    Scenario {
+        shared: true,
+        ..scenario
+    }
+}
+
+/// The same with a solver that takes its time.
+fn searches(scenario: Scenario) -> Scenario {
+    Scenario {
+        searches: true,
         ..scenario
     }
 }

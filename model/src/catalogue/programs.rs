@@ -136,6 +136,11 @@ pub(super) static UPDATE_TWICE: Program = repeated(2, &[Do::Update]);
 /// Updates until who waits in another call has been passed over often enough, and once more.
 pub(super) static UPDATE_ON_AND_ON: Program = repeated(UPDATES_MANY, &[Do::Update]);
 pub(super) static OPTIMIZE: Program = program(&[Do::Optimize, Do::Start(1), Do::Finish(1)]);
+/// Looks for a better ring, and does nothing else.
+pub(super) static OPTIMIZE_ONLY: Program = program(&[Do::Optimize]);
+/// Updates after it, and uses the ring.
+pub(super) static OPTIMIZE_UPDATE: Program =
+    program(&[Do::Optimize, Do::Update, Do::Start(1), Do::Finish(1)]);
 const OPTIMIZING: &[Do] = &[Do::Update, Do::Optimize, Do::Start(1), Do::Finish(1)];
 pub(super) static UPDATE_OPTIMIZE: Program = program(OPTIMIZING);
 pub(super) static OPTIMIZE_FIRST: Program = Program {

@@ -1,10 +1,10 @@
 //! Looking for better rings.
 
 use super::programs::{
-    OPTIMIZE, OPTIMIZE_FIRST, OPTIMIZE_SYNC, REDUCE, SYNC, SYNC_AFTER_OPTIMIZE, UPDATE_ON_AND_ON,
-    UPDATE_OPTIMIZE,
+    OPTIMIZE, OPTIMIZE_FIRST, OPTIMIZE_ONLY, OPTIMIZE_SYNC, OPTIMIZE_TWICE, OPTIMIZE_UPDATE,
+    REDUCE, SYNC, SYNC_AFTER_OPTIMIZE, UPDATE_ON_AND_ON, UPDATE_OPTIMIZE,
 };
-use super::{inside, only, outside, scenario};
+use super::{inside, only, outside, scenario, searches, shared};
 use crate::milestone::Milestone as M;
 use crate::scenario::{Fault, Scenario};
 use crate::script::Program;
@@ -23,7 +23,7 @@ pub(super) fn all() -> Vec<Scenario> {
             "two have nothing to choose",
             2,
             vec![inside(&OPTIMIZE); 2],
-            &[M::Optimized, M::OptimizationFailed],
+            &[M::Optimized],
         ),
         scenario(
             "optimize-3",
@@ -37,7 +37,7 @@ pub(super) fn all() -> Vec<Scenario> {
             "one optimizes while another updates",
             1,
             vec![inside(&UPDATE_OPTIMIZE), inside(&OPTIMIZE_FIRST)],
-            &[M::Optimized, M::OptimizationFailed],
+            &[M::Optimized],
         ),
         passed_over("passed-over-1", &OPTIMIZE),
         passed_over("passed-over-2", &SYNC),
@@ -69,10 +69,65 @@ pub(super) fn all() -> Vec<Scenario> {
                 "mute-optimize",
                 "one of three never has its measurements",
                 1,
-                vec![inside(&OPTIMIZE); 3],
-                &[M::Optimized, M::OptimizationFailed, M::Stalled],
+                vec![inside(&OPTIMIZE_ONLY); 3],
+                &[M::Optimized, M::OptimizationFailed],
             ),
         ),
+        only(
+            &[Fault::Crash, Fault::Late],
+            scenario(
+                "optimize-again",
+                "three look for a better ring twice: what is known is not measured again",
+                1,
+                vec![inside(&OPTIMIZE_TWICE); 3],
+                &[M::Optimized],
+            ),
+        ),
+        searches(only(
+            &[Fault::Crash, Fault::RefuseDial],
+            scenario(
+                "background-update",
+                "a search that goes on finds a better ring for the next update",
+                1,
+                vec![inside(&OPTIMIZE_UPDATE); 3],
+                &[M::Optimized, M::Committed, M::BetterAdopted],
+            ),
+        )),
+        searches(only(
+            &[Fault::Crash],
+            scenario(
+                "background-again",
+                "a search that goes on finds a better ring for the next look for one",
+                1,
+                vec![inside(&OPTIMIZE_TWICE); 3],
+                &[M::Optimized],
+            ),
+        )),
+        searches(only(
+            &[],
+            scenario(
+                "background-join",
+                "a newcomer makes what a search finds useless",
+                0,
+                vec![
+                    inside(&OPTIMIZE_UPDATE),
+                    inside(&OPTIMIZE_UPDATE),
+                    inside(&OPTIMIZE_UPDATE),
+                    outside(&REDUCE),
+                ],
+                &[M::Optimized, M::Admitted],
+            ),
+        )),
+        shared(only(
+            &[Fault::Crash, Fault::RefuseMeasure],
+            scenario(
+                "optimize-shared",
+                "the edges of a ring are slower together than each by itself",
+                1,
+                vec![inside(&OPTIMIZE); 3],
+                &[M::Optimized, M::OptimizationFailed, M::Committed],
+            ),
+        )),
         only(
             &[Fault::ClosePort],
             scenario(

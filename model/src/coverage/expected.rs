@@ -109,9 +109,16 @@ fn may_go_up_accepted(kind: &str, state: S) -> Result<(), &'static str> {
             "who waits in a major call cannot leave",
         ),
         "LinkUp" | "LinkFailed" => allowed(MAY_REPORT.contains(&state), EACH_EDGE_ONCE),
-        "Bandwidth" | "ProbesDone" => allowed(
-            matches!(state, S::OptimizeTopology | S::Idle),
-            "reported once; late only where others have held the measurements up",
+        "Measured" | "ProbesDone" => allowed(
+            matches!(
+                state,
+                S::OptimizeTopology
+                    | S::VoteCompleteTopologyOptimization
+                    | S::ConnectingToPeers
+                    | S::WaitingForOtherPeers
+                    | S::Idle
+            ),
+            "reported once per rotation; late only where nobody waits for it any more",
         ),
         "SharedStateDone" => allowed(
             matches!(

@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pccl_core::id::{ConnId, GroupId, PeerId, Round};
 use pccl_core::master::{Master, MasterInput, MasterOutput, MasterTimer};
 use pccl_core::messages::Misdeed;
-use pccl_core::topology::Ring;
-use pccl_core::tour::{self, TourProblem};
+use pccl_core::tour::{self, Solved, TourProblem};
 
 use super::log::Logged;
 use super::rule::{Finding, Rule, Unsound, holds};
@@ -19,6 +18,7 @@ pub(super) fn judge(log: &Logged<Master>, found: &mut Vec<Finding>) {
         connections: BTreeSet::new(),
         peers: BTreeMap::new(),
         questions: Vec::new(),
+        answered: Vec::new(),
         stopped: false,
     };
     for (at, record) in log.records.iter().enumerate() {
@@ -43,6 +43,8 @@ struct Surroundings {
     /// Who was registered, and whether its connection is open.
     peers: BTreeMap<PeerId, bool>,
     questions: Vec<(Round, GroupId, TourProblem)>,
+    /// The last question about each group that was answered.
+    answered: Vec<(Round, GroupId, TourProblem)>,
     stopped: bool,
 }
 
@@ -68,9 +70,16 @@ impl Surroundings {
             MasterInput::Misbehaved { peer, misdeed } => self.accuses(*peer, misdeed),
             MasterInput::Disconnected { peer } => self.ends(*peer),
             MasterInput::TimerFired(timer) => self.timers.fires(*timer).judged(timer),
-            MasterInput::TourSolved { round, group, ring } => {
-                self.solves((*round, *group), ring.as_ref())
-            }
+            MasterInput::TourSolved {
+                round,
+                group,
+                found,
+            } => self.solves((*round, *group), found.as_ref()),
+            MasterInput::TourImproved {
+                round,
+                group,
+                found,
+            } => self.improves((*round, *group), found),
             MasterInput::Stop => Ok(()),
         }
     }
@@ -83,6 +92,7 @@ impl Surroundings {
             | MasterInput::Message { .. }
             | MasterInput::TimerFired(_)
             | MasterInput::TourSolved { .. }
+            | MasterInput::TourImproved { .. }
             | MasterInput::Stop => false,
         };
         holds(follows || !self.stopped, Rule::OverIsOver, || {
@@ -120,7 +130,7 @@ impl Surroundings {
     fn solves(
         &mut self,
         (round, group): (Round, GroupId),
-        ring: Option<&Ring>,
+        found: Option<&Solved>,
     ) -> Result<(), Unsound> {
         let mut questions = self.questions.iter();
         let asked = questions.position(|(r, g, _)| (*r, *g) == (round, group));
@@ -128,9 +138,30 @@ impl Surroundings {
             let what = format!("an answer about {group} in {round}, which nobody asked for");
             return Err((Rule::Solver, what));
         };
-        let (_, _, problem) = self.questions.remove(asked);
-        holds(tour::solve(&problem).as_ref() == ring, Rule::Solver, || {
-            format!("another ring for {group} in {round} than the solver finds")
+        let question = self.questions.remove(asked);
+        let problem = question.2.clone();
+        self.answered.retain(|(_, of, _)| *of != group);
+        self.answered.push(question);
+        holds(
+            tour::solve(&problem).as_ref() == found,
+            Rule::Solver,
+            || format!("another ring for {group} in {round} than the solver finds"),
+        )
+    }
+
+    /// A search that goes on finds a ring of all members, of edges that were measured. It may have been ended
+    /// meanwhile.
+    fn improves(&self, (round, group): (Round, GroupId), found: &Solved) -> Result<(), Unsound> {
+        let is_it = |(r, g, _): &&(Round, GroupId, TourProblem)| (*r, *g) == (round, group);
+        let asked = self.answered.iter().find(is_it);
+        let is_ring = asked.is_some_and(|(_, _, problem)| {
+            let members: BTreeSet<PeerId> = problem.members.iter().copied().collect();
+            let on_ring: BTreeSet<PeerId> = found.ring.0.iter().copied().collect();
+            let mut edges = found.ring.edges();
+            members == on_ring && edges.all(|edge| problem.edges.contains_key(&edge))
+        });
+        holds(is_ring, Rule::Solver, || {
+            format!("a ring for {group} in {round} that no search can find")
         })
     }
 
@@ -149,6 +180,8 @@ impl Surroundings {
             } => self.questions.push((*round, *group, problem.clone())),
             MasterOutput::Stopped => self.stopped = true,
             MasterOutput::Refuse { .. }
+            | MasterOutput::SearchTour { .. }
+            | MasterOutput::EndSearch { .. }
             | MasterOutput::Send { .. }
             | MasterOutput::Close { .. }
             | MasterOutput::Moved { .. }

@@ -6,7 +6,7 @@ use pccl_core::id::{PeerId, Round, Seq};
 use pccl_core::messages::ToMaster;
 use pccl_core::peer::{AdoptedLanes, Peer, PeerInput, PeerOutput, PeerTimer};
 use pccl_core::shared_state::{SyncPlan, SyncRole};
-use pccl_core::topology::{LinkId, LinkOrder};
+use pccl_core::topology::{LinkId, LinkOrder, Way};
 
 use super::log::Logged;
 use super::rule::{Finding, Rule, Unsound, holds};
@@ -296,13 +296,14 @@ impl Surroundings {
             }
             PeerOutput::Probe { round, probes } => {
                 self.has_lanes = true;
-                let outward = probes.iter().filter(|probe| probe.dial.is_some());
+                let outward = probes.iter().filter(|probe| probe.way == Way::Out);
                 self.probing = Some(Probing {
                     round: *round,
-                    left: outward.map(|probe| probe.with).collect(),
+                    left: outward.map(|probe| probe.lanes.with).collect(),
                     ended: false,
                 });
             }
+            PeerOutput::StopProbes { .. } => self.probing = None,
             PeerOutput::StartTimer { timer, after } => self.timers.start(*timer, *after),
             PeerOutput::StopTimer(timer) => self.timers.stop(*timer),
             PeerOutput::Close => {

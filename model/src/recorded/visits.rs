@@ -81,7 +81,10 @@ impl Book {
                     visit.gone.get_or_insert(at);
                 }
             }
-            MasterInput::TimerFired(_) | MasterInput::TourSolved { .. } | MasterInput::Stop => {}
+            MasterInput::TimerFired(_)
+            | MasterInput::TourSolved { .. }
+            | MasterInput::TourImproved { .. }
+            | MasterInput::Stop => {}
         }
     }
 
@@ -116,6 +119,8 @@ impl Book {
             | MasterOutput::StartTimer { .. }
             | MasterOutput::StopTimer(_)
             | MasterOutput::SolveTour { .. }
+            | MasterOutput::SearchTour { .. }
+            | MasterOutput::EndSearch { .. }
             | MasterOutput::Moved { .. }
             | MasterOutput::Inconsistent { .. }
             | MasterOutput::Stopped => {}

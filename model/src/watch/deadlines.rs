@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use pccl_core::id::{PeerId, Tag};
+use pccl_core::id::{GroupId, PeerId, Round, Tag};
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer, PeerView};
 use pccl_core::messages::{ToMaster, ToPeer};
 use pccl_core::states::{CollectiveCommunicationState, ConnectionPhase, ConnectionState, Event};
@@ -48,6 +48,8 @@ pub(super) enum Debt {
     Join,
     /// To come to the end of its part of what runs.
     Part,
+    /// To measure.
+    Probe,
 }
 
 impl<'a, S: Source> Moment<'a, S> {
@@ -123,9 +125,11 @@ impl<'a, S: Source> Moment<'a, S> {
     fn is_long(&self, config: &MasterConfig, (timer, length): (MasterTimer, Duration)) -> bool {
         match timer {
             MasterTimer::HeartbeatDue => length == config.heartbeat,
+            MasterTimer::MeasurementsAge => length == config.measurements,
             MasterTimer::Silence(_) => length == config.silence,
             MasterTimer::Late(peer) => match self.after.view().peer(peer).and_then(debt) {
                 Some(Debt::Part) => length == config.stalled,
+                Some(Debt::Probe) => length == config.probe,
                 Some(Debt::Vote | Debt::Join) => length == config.late,
                 // It was begun and stopped.
                 None => true,
@@ -151,6 +155,7 @@ impl<'a, S: Source> Moment<'a, S> {
             MasterTimer::Wiring(_)
             | MasterTimer::RetryWiring(_)
             | MasterTimer::Solver(_)
+            | MasterTimer::MeasurementsAge
             | MasterTimer::HeartbeatDue => !self.begins(*timer),
             MasterTimer::Silence(_) => true,
         })
@@ -160,7 +165,7 @@ impl<'a, S: Source> Moment<'a, S> {
     /// else. Its own word gains it no time for a vote, unless that was answered.
     fn has_its_time_again(&self, peer: PeerId) -> bool {
         let debts = [self.before, self.after].map(|master| master.view().peer(peer).and_then(debt));
-        let for_vote = debts.map(|debt| debt != Some(Debt::Part));
+        let for_vote = debts.map(|debt| !matches!(debt, Some(Debt::Part | Debt::Probe)));
         let said = match self.heard {
             MasterInput::Message { peer: of, message } if *of == peer => Some(message),
             _ => None,
@@ -168,6 +173,7 @@ impl<'a, S: Source> Moment<'a, S> {
         let something_else = debts[0] != debts[1] && (said.is_none() || for_vote != [true; 2]);
         something_else
             || self.has_another_ring(peer)
+            || self.is_told_to_measure(peer)
             || said.is_some_and(|message| self.goes_on(peer, message))
     }
 
@@ -178,6 +184,16 @@ impl<'a, S: Source> Moment<'a, S> {
             MasterOutput::Moved {
                 peer, event, to, ..
             } => *peer == on_it && *event == Event::RingStands && *to == ConnectionState::Idle,
+            _ => false,
+        })
+    }
+
+    /// Each rotation has its own time.
+    fn is_told_to_measure(&self, told: PeerId) -> bool {
+        self.out.iter().any(|output| match output {
+            MasterOutput::Send { peer, message } => {
+                *peer == told && matches!(message, ToPeer::Probe { .. })
+            }
             _ => false,
         })
     }
@@ -193,13 +209,10 @@ impl<'a, S: Source> Moment<'a, S> {
                 let mut running = view.running(known.group());
                 running.any(|(_, one)| one == *seq)
             }
-            ToMaster::Bandwidth { to, .. } => {
-                known.state() == ConnectionState::OptimizeTopology && view.peer(*to).is_some()
-            }
             ToMaster::Heartbeat { moved } => *moved && debt(known) == Some(Debt::Part),
             ToMaster::OptimizeTopology | ToMaster::SyncSharedState(_) => self.is_answered(peer),
-            // See `has_another_ring`.
-            ToMaster::UpdateTopology { .. } => false,
+            // See `has_another_ring`, and `is_told_to_measure`.
+            ToMaster::UpdateTopology { .. } | ToMaster::Measured { .. } => false,
             ToMaster::Hello(_)
             | ToMaster::LinkUp { .. }
             | ToMaster::LinkFailed { .. }
@@ -227,11 +240,23 @@ impl<'a, S: Source> Moment<'a, S> {
 
     // What is late.
 
+    /// Whether a search goes on for this group by that question.
+    fn is_search(&self, round: Round, group: GroupId) -> bool {
+        let mut searches = self.before.view().searches();
+        searches.any(|(known, of, _)| (known, of) == (round, group))
+    }
+
     /// A timer that was stopped a moment ago, and an answer of the solver to a question that is over, change
     /// nothing when they arrive.
     fn what_is_late_means_nothing(&self) -> bool {
         if let MasterInput::TourSolved { round, .. } = self.heard
             && !self.ran.contains(&MasterTimer::Solver(*round))
+            && !(self.out.is_empty() && self.before == self.after)
+        {
+            return false;
+        }
+        if let MasterInput::TourImproved { round, group, .. } = self.heard
+            && !self.is_search(*round, *group)
             && !(self.out.is_empty() && self.before == self.after)
         {
             return false;
@@ -263,9 +288,10 @@ pub(super) fn debt(peer: PeerView<'_>) -> Option<Debt> {
     };
     match peer.state() {
         ConnectionState::Idle => Some(Debt::Vote),
-        ConnectionState::OptimizeTopology
-        | ConnectionState::DistributeSharedState
-        | ConnectionState::RequestSharedState => Some(Debt::Part),
+        ConnectionState::OptimizeTopology => Some(Debt::Probe),
+        ConnectionState::DistributeSharedState | ConnectionState::RequestSharedState => {
+            Some(Debt::Part)
+        }
         ConnectionState::CollectiveCommunicationsRunning => {
             if peer.tags().any(is(CollectiveCommunicationState::Perform)) {
                 Some(Debt::Part)

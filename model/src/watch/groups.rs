@@ -72,13 +72,15 @@ fn concerned(before: &Master, heard: &MasterInput) -> Option<BTreeSet<GroupId>> 
         | MasterInput::Misbehaved { peer, .. }
         | MasterInput::Disconnected { peer } => vec![*peer],
         MasterInput::TimerFired(timer) => match timer {
-            MasterTimer::HeartbeatDue => return None,
+            MasterTimer::HeartbeatDue | MasterTimer::MeasurementsAge => return None,
             MasterTimer::Silence(peer) | MasterTimer::Late(peer) => vec![*peer],
             MasterTimer::Wiring(round)
             | MasterTimer::RetryWiring(round)
             | MasterTimer::Solver(round) => in_round(*round),
         },
         MasterInput::TourSolved { round, .. } => in_round(*round),
+        // It is kept, and changes nothing yet.
+        MasterInput::TourImproved { .. } => Vec::new(),
         MasterInput::Connected { .. } => Vec::new(),
         MasterInput::Stop => return None,
     };

@@ -270,9 +270,7 @@ pub(crate) fn fewer_go_than_wait(before: &Master, peer: PeerId) -> bool {
 /// Does something run that lacks the part of a peer?
 pub(super) fn has_a_part(known: &PeerView<'_>) -> bool {
     match known.state() {
-        ConnectionState::OptimizeTopology
-        | ConnectionState::DistributeSharedState
-        | ConnectionState::RequestSharedState => true,
+        ConnectionState::DistributeSharedState | ConnectionState::RequestSharedState => true,
         _ => {
             let performs = CollectiveCommunicationState::Perform;
             known.tags().any(|(_, state)| state == performs)
@@ -292,10 +290,6 @@ fn most_are_done(before: &Master, peer: PeerId) -> bool {
     };
     let group = || accepted().filter(|known| known.group() == victim.group());
     match victim.state() {
-        ConnectionState::OptimizeTopology => {
-            let lacking = accepted().filter(|known| known.state() == victim.state());
-            2 * lacking.count() <= accepted().count()
-        }
         ConnectionState::DistributeSharedState | ConnectionState::RequestSharedState => {
             let done = ConnectionState::VoteCompleteSharedStateSync;
             let lacking = group().filter(|known| known.state() != done);

@@ -19,13 +19,14 @@ use super::groups::{apart, ballots};
 use super::innocence::{sent_away, sent_away_for_what_befell_it};
 use super::orders::{given, most_lanes};
 use super::precedence::precedence;
+use super::probes::probes;
 use super::reasons::{Moment, reasons};
 use super::source::Source;
 use super::transfers::sources;
 use super::verdicts::verdicts;
 use super::{rings as ring_orders, trouble};
 use crate::claim::Claim;
-use crate::lanes::measured;
+use crate::lanes::{measured, shared};
 use crate::milestone::Milestone;
 use crate::run::Run;
 
@@ -94,6 +95,7 @@ pub(crate) fn master_keeps(
     rings(run, before, after);
     apart(run, before, after, heard, out);
     ballots(run, after);
+    probes(run, before, after, heard, out);
 }
 
 /// What holds of all that a master says, whoever hears it.
@@ -155,6 +157,8 @@ fn look_at(
         | MasterOutput::Close { .. }
         | MasterOutput::StartTimer { .. }
         | MasterOutput::StopTimer(_)
+        | MasterOutput::SearchTour { .. }
+        | MasterOutput::EndSearch { .. }
         | MasterOutput::Lost { .. }
         | MasterOutput::Stopped => {}
     }
@@ -220,9 +224,11 @@ fn said(
         ToPeer::Kicked(_) | ToPeer::Refused(_) => {
             sent_away_for_what_befell_it(run, (before, after), peer, message);
         }
-        ToPeer::OptimizationConcluded {
-            improved_or_kept: false,
-        } if run.state.faults == run.scenario.faults => run.breaks(Claim::Failures),
+        ToPeer::OptimizationConcluded { report: None }
+            if run.state.faults == run.scenario.faults =>
+        {
+            run.breaks(Claim::Failures)
+        }
         ToPeer::Welcome { .. }
         | ToPeer::TopologyEstablished { .. }
         | ToPeer::EstablishLinks { .. }
@@ -460,12 +466,17 @@ fn world(master: &Master, group: GroupId, and: &[PeerId]) -> WorldSizes {
     }
 }
 
-/// The solver is told what was measured: where nothing has failed, each pair in both directions.
+/// The solver is told what was measured and nothing else: where nothing has failed, each pair in both directions.
 fn what_was_measured(run: &mut Run<'_>, problem: &TourProblem) {
-    let is_right = |((from, to), known): (&(PeerId, PeerId), &u64)| *known == measured(*from, *to);
+    let mut edges = problem.edges.iter();
+    let is_right = edges.all(|((from, to), known)| {
+        let alone = measured(*from, *to);
+        *known == alone || run.scenario.shared && *known == shared(alone)
+    });
     let pairs = problem.members.len() * problem.members.len().saturating_sub(1);
-    let is_all = problem.kbit_per_s.len() == pairs && problem.kbit_per_s.iter().all(is_right);
-    if run.state.faults == run.scenario.faults && !is_all {
+    let is_all = problem.edges.len() == pairs;
+    let all_is_well = run.state.faults == run.scenario.faults;
+    if !is_right || all_is_well && !is_all {
         run.breaks(Claim::Measured);
     }
 }

@@ -16,6 +16,7 @@
 //! | `precedence` | which of two calls gives way |
 //! | `orders` | whether the two ends of an edge will meet |
 //! | `neighbours` | whom a peer is told to expect at the other end of its lanes |
+//! | `probes` | what is measured, when, and what is known of it |
 //! | `peer` | what a peer answers and orders |
 //! | `signs_of_life` | whether everybody shows that it lives, and is heard |
 //! | `told` | whether a peer passes on what it heard, to its user and to the master |
@@ -31,6 +32,7 @@ mod neighbours;
 mod orders;
 mod peer;
 mod precedence;
+mod probes;
 mod reasons;
 mod rings;
 mod signs_of_life;

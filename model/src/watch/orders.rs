@@ -89,10 +89,10 @@ fn sort_in(ways: &mut BTreeMap<Way, Ends>, me: PeerId, message: &ToPeer) {
             }
         }
         ToPeer::Probe { round, probes } => {
-            let sends = |order: &LaneOrder| order.dial.is_some();
-            probes
-                .iter()
-                .for_each(|order| note(Purpose::Measuring, *round, sends(order), order));
+            for order in probes {
+                let sends = order.way == topology::Way::Out;
+                note(Purpose::Measuring, *round, sends, &order.lanes);
+            }
         }
         ToPeer::SharedStatePlan(SyncPlan { round, role, .. }) => match role {
             SyncRole::Distribute { to } => {
@@ -124,8 +124,7 @@ fn do_meet(
 ) -> bool {
     let lanes = match way.purpose {
         Purpose::Ring if is_extra => Some(1),
-        Purpose::Ring | Purpose::State => lanes_between(run, way.from, way.to),
-        Purpose::Measuring => Some(1),
+        Purpose::Ring | Purpose::State | Purpose::Measuring => lanes_between(run, way.from, way.to),
     };
     let is_at = |peer: PeerId, dialled: SocketAddr| run.whereabouts(peer) == Some(dialled);
     let is_found = match (one.dial, other.dial) {

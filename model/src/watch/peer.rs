@@ -223,7 +223,8 @@ fn is_well_ended<S: Source>(run: &S, no: S::Place, answer: &Answer) -> bool {
 fn names_its_ring<S: Source>(run: &S, no: S::Place, out: &[PeerOutput], answer: &Answer) -> bool {
     let told = match answer {
         Answer::Connected(Ok(joined)) => &joined.topology,
-        Answer::TopologyUpdated(Ok(topology)) | Answer::TopologyOptimized(Ok(topology)) => topology,
+        Answer::TopologyUpdated(Ok(topology)) => topology,
+        Answer::TopologyOptimized(Ok(optimized)) => &optimized.topology,
         _ => return true,
     };
     let mut adopted = out.iter().rev().filter_map(|output| match output {

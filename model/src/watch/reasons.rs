@@ -11,7 +11,7 @@ use pccl_core::messages::{
     Verdict,
 };
 use pccl_core::shared_state::{SyncFailure, SyncStrategy};
-use pccl_core::states::{CollectiveCommunicationState, ConnectionState};
+use pccl_core::states::{CollectiveCommunicationState, ConnectionState, Event};
 
 use super::accepted;
 use crate::claim::Claim;
@@ -40,6 +40,8 @@ pub(super) fn reasons(run: &mut Run<'_>, moment: &Moment<'_>) {
         | MasterOutput::StartTimer { .. }
         | MasterOutput::StopTimer(_)
         | MasterOutput::SolveTour { .. }
+        | MasterOutput::SearchTour { .. }
+        | MasterOutput::EndSearch { .. }
         | MasterOutput::Moved { .. }
         | MasterOutput::Inconsistent { .. }
         | MasterOutput::Stopped => true,
@@ -97,6 +99,14 @@ impl Moment<'_> {
     }
 }
 
+/// Whether the peer's optimization begins in this very step, and has nothing to measure.
+fn begins_with_nothing_to_probe(moment: &Moment<'_>, of: PeerId) -> bool {
+    moment.out.iter().any(|output| match output {
+        MasterOutput::Moved { peer, event, .. } => *peer == of && *event == Event::NothingToProbe,
+        _ => false,
+    })
+}
+
 fn is_true(run: &Run<'_>, moment: &Moment<'_>, peer: PeerId, message: &ToPeer) -> bool {
     match message {
         ToPeer::Verdict {
@@ -111,13 +121,9 @@ fn is_true(run: &Run<'_>, moment: &Moment<'_>, peer: PeerId, message: &ToPeer) -
             is_in_the_way(run, moment, peer, conflict)
         }
         ToPeer::CollectiveRefused { tag, reason } => is_refused(run, moment, peer, *tag, reason),
-        ToPeer::OptimizationConcluded {
-            improved_or_kept: false,
-        } => has_gone_wrong(run),
+        ToPeer::OptimizationConcluded { report: None } => has_gone_wrong(run),
         // A ring that was being connected stands because its last edge is up.
-        ToPeer::OptimizationConcluded {
-            improved_or_kept: true,
-        } => {
+        ToPeer::OptimizationConcluded { report: Some(_) } => {
             let wired = moment.state_before(peer).is_some_and(super::is_wired);
             let up = matches!(
                 moment.heard,
@@ -126,7 +132,7 @@ fn is_true(run: &Run<'_>, moment: &Moment<'_>, peer: PeerId, message: &ToPeer) -
                     ..
                 }
             );
-            !wired || up
+            !wired || up || begins_with_nothing_to_probe(moment, peer)
         }
         _ => true,
     }

@@ -135,16 +135,19 @@ impl Attempt {
         let standing = after.view().ring(group).cloned().unwrap_or_default();
         let present = standing.0.iter().filter(|peer| members.contains(peer));
         let present: Vec<PeerId> = present.copied().collect();
-        let optimizes = members.iter().any(|peer| {
-            let known = before.view().peer(*peer);
-            known.is_some_and(|known| {
-                let optimizing = [
-                    ConnectionState::OptimizeTopology,
-                    ConnectionState::VoteCompleteTopologyOptimization,
-                ];
-                optimizing.contains(&known.state())
-            })
-        });
+        let mut searches = before.view().searches();
+        let has_better = searches.any(|(_, of, better)| of == group && better.is_some());
+        let optimizes = has_better
+            || members.iter().any(|peer| {
+                let known = before.view().peer(*peer);
+                known.is_some_and(|known| {
+                    let optimizing = [
+                        ConnectionState::OptimizeTopology,
+                        ConnectionState::VoteCompleteTopologyOptimization,
+                    ];
+                    optimizing.contains(&known.state())
+                })
+            });
         Self {
             group,
             links,

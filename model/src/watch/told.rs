@@ -51,9 +51,7 @@ fn is_told(heard: &PeerInput, why: &CallError) -> bool {
             Some(ToPeer::SharedStateConcluded { result: Err(said), .. }) if said == failure),
         CallError::OptimizationFailed => matches!(
             message,
-            Some(ToPeer::OptimizationConcluded {
-                improved_or_kept: false
-            })
+            Some(ToPeer::OptimizationConcluded { report: None })
         ),
         CallError::MasterLost => matches!(
             heard,
@@ -99,14 +97,14 @@ fn is_reported(heard: &PeerInput, message: &ToMaster) -> bool {
             ok: *ok,
             with: *with,
         },
-        ToMaster::Bandwidth {
+        ToMaster::Measured {
             round,
             to,
-            kbit_per_s,
+            measured,
         } => PeerInput::Measured {
             round: *round,
             to: *to,
-            kbit_per_s: *kbit_per_s,
+            measured: *measured,
         },
         ToMaster::ProbesDone { round, ok } => PeerInput::ProbesEnded {
             round: *round,

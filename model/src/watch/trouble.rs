@@ -281,6 +281,8 @@ pub(super) fn mended(
             | MasterOutput::StartTimer { .. }
             | MasterOutput::StopTimer(_)
             | MasterOutput::SolveTour { .. }
+            | MasterOutput::SearchTour { .. }
+            | MasterOutput::EndSearch { .. }
             | MasterOutput::Moved { .. }
             | MasterOutput::Inconsistent { .. } => {}
         }

@@ -24,7 +24,9 @@ impl<'a, S: Source> Moment<'a, S> {
     pub(super) fn who_waits_is_watched(&self) -> bool {
         let mut peers = self.after.view().peers();
         let is_connected = self.after.view().peers().next().is_some();
+        let is_known = self.after.view().measured().next().is_some();
         self.runs(MasterTimer::HeartbeatDue) == is_connected
+            && self.runs(MasterTimer::MeasurementsAge) == is_known
             && peers.all(|(id, peer)| self.is_watched(id, peer))
             && self.nobody_else_is_watched()
             && self.rings_are_watched()
@@ -53,7 +55,7 @@ impl<'a, S: Source> Moment<'a, S> {
     fn awaited(&self, id: PeerId, peer: PeerView<'_>) -> Awaited {
         let is_awaited = match debt(peer) {
             None => false,
-            Some(Debt::Part) => true,
+            Some(Debt::Part | Debt::Probe) => true,
             Some(Debt::Join) => self.lacks_a_tag(peer),
             Some(Debt::Vote) => return self.lacks_its_vote(id, peer),
         };
@@ -202,6 +204,7 @@ fn round_of_wiring(timer: MasterTimer) -> Option<Round> {
     match timer {
         MasterTimer::Wiring(round) | MasterTimer::RetryWiring(round) => Some(round),
         MasterTimer::HeartbeatDue
+        | MasterTimer::MeasurementsAge
         | MasterTimer::Silence(_)
         | MasterTimer::Late(_)
         | MasterTimer::Solver(_) => None,

@@ -3,6 +3,7 @@
 use pccl_core::id::{ConnId, PeerId, Round, Seq};
 use pccl_core::master::{MasterInput, MasterOutput, MasterTimer};
 use pccl_core::messages::{Misdeed, PlanOutcome, ToMaster, ToPeer};
+use pccl_core::paths::Measurement;
 use pccl_core::peer::{PeerInput, PeerOutput, PeerTimer};
 use pccl_core::topology::{LaneFailure, LinkId, Ring};
 use pccl_model::recorded::Rule;
@@ -206,7 +207,7 @@ fn nothing_is_measured_that_nobody_ordered() {
     let measured = |round, to| PeerInput::Measured {
         round,
         to,
-        kbit_per_s: 1,
+        measured: Measurement::default(),
     };
     let files = with(measured(NEVER, PeerId(2)));
     assert_breaks(&files, Rule::Measurements, "peer-0");
@@ -309,8 +310,11 @@ fn the_solver_answers_what_it_was_asked_and_as_it_does_everywhere() {
     let mut files = full_run();
     change_master(&mut files, |inputs| {
         for input in inputs {
-            if let MasterInput::TourSolved { ring, .. } = input {
-                *ring = Some(Ring(vec![PeerId(1), PeerId(2)]));
+            if let MasterInput::TourSolved {
+                found: Some(found), ..
+            } = input
+            {
+                found.ring = Ring(vec![PeerId(1), PeerId(2)]);
             }
         }
     });

@@ -8,12 +8,13 @@ use pccl_core::id::{CallId, ConnId, ContentHash, GroupId, PeerId, Revision, Roun
 use pccl_core::log::{Encoder, Machine};
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
 use pccl_core::messages::{PlanOutcome, ToMaster, ToPeer};
+use pccl_core::paths::Measurement;
 use pccl_core::peer::{
     AdoptedLanes, AdoptedLink, Call, Peer, PeerConfig, PeerInput, PeerOutput, PeerPhase, PeerTimer,
 };
 use pccl_core::shared_state::{EntryInfo, SyncStrategy, SyncVote};
 use pccl_core::ticket::TicketMint;
-use pccl_core::topology::{LinkId, LinkOrder};
+use pccl_core::topology::{LinkId, LinkOrder, Way};
 use pccl_core::tour;
 
 /// Logs, by the names of their files.
@@ -380,9 +381,12 @@ impl Run {
                     group,
                     problem,
                 } => {
-                    let ring = tour::solve(&problem);
-                    self.solver
-                        .push_back(MasterInput::TourSolved { round, group, ring });
+                    let found = tour::solve(&problem);
+                    self.solver.push_back(MasterInput::TourSolved {
+                        round,
+                        group,
+                        found,
+                    });
                 }
                 _ => {}
             }
@@ -424,11 +428,14 @@ impl Run {
                     with: None,
                 }),
                 PeerOutput::Probe { round, probes } => {
-                    let outward = probes.iter().filter(|probe| probe.dial.is_some());
+                    let outward = probes.iter().filter(|probe| probe.way == Way::Out);
                     plane.extend(outward.map(|probe| PeerInput::Measured {
                         round,
-                        to: probe.with,
-                        kbit_per_s: 1000 + probe.with.0,
+                        to: probe.lanes.with,
+                        measured: Measurement {
+                            bytes_per_s: 1_000_000 * probe.lanes.with.0,
+                            round_trip_us: 100,
+                        },
                     }));
                     plane.push_back(PeerInput::ProbesEnded { round, ok: true });
                 }

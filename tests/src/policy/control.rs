@@ -60,8 +60,8 @@ impl World {
                     group,
                     problem,
                 } => {
-                    let ring = pccl_core::tour::solve(&problem);
-                    self.after(SECOND, Happening::Solved(round, group, ring));
+                    let found = pccl_core::tour::solve(&problem);
+                    self.after(SECOND, Happening::Solved(round, group, found));
                 }
                 Decree::Contradiction(what) => self.log.contradictions.push(what),
             }

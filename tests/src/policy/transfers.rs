@@ -1,7 +1,8 @@
 //! Transfers of shared state, and measurements of bandwidth.
 
 use pccl_core::id::{PeerId, Round};
-use pccl_core::topology::LaneOrder;
+use pccl_core::paths::Measurement;
+use pccl_core::topology::{LaneOrder, LinkOrder, Way};
 
 use super::machines::Fact;
 use super::network::{Path, SeatNo};
@@ -243,20 +244,24 @@ impl World {
         }
     }
 
-    /// Measures one peer after the other.
-    pub(super) fn measure(&mut self, process: Process, round: Round, probes: &[LaneOrder]) {
+    /// Measures all edges at the same time.
+    pub(super) fn measure(&mut self, process: Process, round: Round, probes: &[LinkOrder]) {
         let mut time = self.pace.round_trip;
-        for probe in probes.iter().filter(|probe| probe.dial.is_some()) {
-            if self.path_to(process.seat, probe.with) == Path::Good {
-                time += self.pace.probe;
+        for probe in probes {
+            let with = probe.lanes.with;
+            if self.path_to(process.seat, with) == Path::Good {
+                time = time.max(self.pace.round_trip + self.pace.probe);
+            } else {
+                time = time.max(PROBE_LIMIT);
+            }
+            if probe.way == Way::Out && self.path_to(process.seat, with) == Path::Good {
                 let fact = Fact::Measured {
                     round,
-                    to: probe.with,
-                    kbit_per_s: bandwidth_of(process.seat, probe.with),
+                    to: with,
+                    measured: measured(process.seat, with),
                 };
-                self.after(time, Happening::Learns(process, fact));
-            } else {
-                time += PROBE_LIMIT;
+                let measured = self.pace.round_trip + self.pace.probe;
+                self.after(measured, Happening::Learns(process, fact));
             }
         }
         self.after(time, Happening::Learns(process, Fact::ProbesEnded(round)));
@@ -264,7 +269,10 @@ impl World {
 }
 
 /// Some number that is the same each time, between 100 Mbit/s and 1 Gbit/s.
-fn bandwidth_of(from: SeatNo, to: PeerId) -> u64 {
+fn measured(from: SeatNo, to: PeerId) -> Measurement {
     let mixed = (from.0 as u64 + 1).wrapping_mul(0x9e37_79b9) ^ to.0.wrapping_mul(0x85eb_ca6b);
-    100_000 + mixed % 900_000
+    Measurement {
+        bytes_per_s: 12_500_000 + mixed % 112_500_000,
+        round_trip_us: 10_000,
+    }
 }

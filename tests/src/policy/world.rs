@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 use pccl_core::id::{GroupId, PeerId, Round, Seq, Ticket};
-use pccl_core::topology::{LaneFailure, LinkId, Ring};
+use pccl_core::topology::{LaneFailure, LinkId};
+use pccl_core::tour::Solved;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -37,7 +38,7 @@ pub(super) enum Happening {
     UserGoesOn(Process),
     Starts(SeatNo),
     Strikes(Fault),
-    Solved(Round, GroupId, Option<Ring>),
+    Solved(Round, GroupId, Option<Solved>),
     DialAnswered(Process, Round, LinkId, Result<(), LaneFailure>),
     HoldEnds(Process, Ticket),
     Notices(Process, LaneKey),

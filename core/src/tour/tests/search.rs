@@ -214,12 +214,9 @@ proptest! {
 #[test]
 fn slow_edges_do_not_make_fast_ones_equal() {
     let mut problem = complete(7, &[25_000_000; 49]);
-    problem
-        .kbit_per_s
-        .insert((super::PeerId(0), super::PeerId(1)), 25_000_001);
-    problem
-        .kbit_per_s
-        .insert((super::PeerId(3), super::PeerId(4)), 1);
+    let ends = |from, to| (super::PeerId(from), super::PeerId(to));
+    problem.edges.insert(ends(0, 1), super::edge(25_000_001));
+    problem.edges.insert(ends(3, 4), super::edge(1));
 
     let costs = problem.costs().unwrap();
 
@@ -232,7 +229,7 @@ fn slow_edges_do_not_make_fast_ones_equal() {
 fn a_thousand_members_with_the_slowest_edges_do_not_overflow() {
     let problem = TourProblem {
         members: peers(0..1024),
-        kbit_per_s: [((super::PeerId(0), super::PeerId(1)), 1)].into(),
+        edges: [((super::PeerId(0), super::PeerId(1)), super::edge(1))].into(),
     };
 
     let costs = problem.costs().unwrap();

@@ -17,6 +17,7 @@ use crate::messages::{
     AbortCause, CallFailure, CallKind, CollectiveRefusal, Conflict, Hello, Misdeed, PlanOutcome,
     Refusal, ToMaster, ToPeer, Verdict,
 };
+use crate::paths::{Measurement, RingEstimate, RingReport};
 use crate::plan::{Algorithm, Pattern};
 use crate::shared_state::{EntryInfo, SyncFailure, SyncPlan, SyncRole, SyncStrategy, SyncVote};
 use crate::states::{ConnectionState, Event, TRANSITIONS};
@@ -31,6 +32,32 @@ fn peer() -> impl Strategy<Value = PeerId> {
 
 fn peers() -> impl Strategy<Value = alloc::vec::Vec<PeerId>> {
     vec(peer(), 0..5)
+}
+
+fn measurement() -> impl Strategy<Value = Measurement> {
+    any::<(u64, u32)>().prop_map(|(bytes_per_s, round_trip_us)| Measurement {
+        bytes_per_s,
+        round_trip_us,
+    })
+}
+
+fn ring_estimate() -> impl Strategy<Value = RingEstimate> {
+    any::<(u64, u64, u32)>().prop_map(|(bytes_per_s, round_ns, world_size)| RingEstimate {
+        bytes_per_s,
+        round_ns,
+        world_size,
+    })
+}
+
+fn ring_report() -> impl Strategy<Value = RingReport> {
+    let estimate = || option::of(ring_estimate());
+    let report = (peers(), estimate(), estimate(), option::of(any::<u64>()));
+    report.prop_map(|(before, expected_before, expected, bound)| RingReport {
+        before: Ring(before),
+        expected_before,
+        expected,
+        bound,
+    })
 }
 
 fn round() -> impl Strategy<Value = Round> {
@@ -201,10 +228,10 @@ pub(super) fn to_master() -> impl Strategy<Value = ToMaster> {
         }),
         Just(ToMaster::ArePeersPending),
         Just(ToMaster::OptimizeTopology),
-        (round(), peer(), any::<u64>()).prop_map(|(round, to, kbit_per_s)| ToMaster::Bandwidth {
+        (round(), peer(), measurement()).prop_map(|(round, to, measured)| ToMaster::Measured {
             round,
             to,
-            kbit_per_s
+            measured
         }),
         (round(), any::<bool>()).prop_map(|(round, ok)| ToMaster::ProbesDone { round, ok }),
     ];
@@ -421,10 +448,9 @@ pub(super) fn to_peer() -> impl Strategy<Value = ToPeer> {
             .prop_map(|(topology, layout)| ToPeer::TopologyEstablished { topology, layout }),
         conflict().prop_map(|conflict| ToPeer::CallFailed(CallFailure::Conflict(conflict))),
         any::<bool>().prop_map(|pending| ToPeer::PeersPending { pending }),
-        (round(), vec(lane_order(), 0..4))
+        (round(), vec(link_order(), 0..4))
             .prop_map(|(round, probes)| ToPeer::Probe { round, probes }),
-        any::<bool>()
-            .prop_map(|improved_or_kept| ToPeer::OptimizationConcluded { improved_or_kept }),
+        option::of(ring_report()).prop_map(|report| ToPeer::OptimizationConcluded { report }),
     ];
     let work = prop_oneof![
         sync_plan().prop_map(ToPeer::SharedStatePlan),

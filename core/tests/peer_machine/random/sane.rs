@@ -6,6 +6,7 @@ use pccl_core::id::{Epoch, PeerId, Revision, Round, Seq, Tag};
 use pccl_core::messages::{
     AbortCause, CallKind, CollectiveRefusal, PlanOutcome, ToMaster, ToPeer, Verdict,
 };
+use pccl_core::paths::RingReport;
 use pccl_core::peer::{Peer, PeerInput, PeerOutput, PeerPhase, PeerTimer};
 use pccl_core::shared_state::{SyncFailure, SyncPlan, SyncRole};
 use pccl_core::topology::{LaneFailure, LinkId, LinkOrder, Way};
@@ -76,6 +77,7 @@ impl Sane {
                 PeerOutput::Send(_)
                 | PeerOutput::Answer { .. }
                 | PeerOutput::StopPlan { .. }
+                | PeerOutput::StopProbes { .. }
                 | PeerOutput::CommitState { .. }
                 | PeerOutput::DropState { .. }
                 | PeerOutput::StartTimer { .. }
@@ -192,8 +194,8 @@ impl Sane {
             let (round, probes) = (Round(self.round), Vec::new());
             return ToPeer::Probe { round, probes };
         }
-        let improved_or_kept = choice & 32 == 0;
-        ToPeer::OptimizationConcluded { improved_or_kept }
+        let report = (choice & 32 == 0).then(RingReport::default);
+        ToPeer::OptimizationConcluded { report }
     }
 
     fn sync(&mut self, choice: u8) -> ToPeer {

@@ -6,6 +6,7 @@ use pccl_core::messages::{
     AbortCause, CallFailure, CallKind, CollectiveRefusal, Conflict, Misdeed, PlanOutcome, Refusal,
     ToPeer, Verdict,
 };
+use pccl_core::paths::RingReport;
 use pccl_core::peer::{Call, PeerInput, PeerTimer};
 use pccl_core::plan::{Algorithm, Pattern};
 use pccl_core::shared_state::{SyncFailure, SyncPlan, SyncRole};
@@ -13,8 +14,8 @@ use pccl_core::topology::{LaneFailure, LinkId, Way};
 use proptest::prelude::*;
 
 use crate::desk::{
-    establish, established, from, initiate, link_broke, link_failed, link_up, order, sync_vote, to,
-    welcome,
+    MEASURED, establish, established, from, initiate, link_broke, link_failed, link_up, order,
+    sync_vote, to, welcome,
 };
 
 pub(super) fn call() -> impl Strategy<Value = Call> {
@@ -130,8 +131,9 @@ fn message() -> impl Strategy<Value = ToPeer> {
         Just(ToPeer::Refused(Refusal::BadHello)),
         Just(ToPeer::CallFailed(CallFailure::Conflict(conflict))),
         any::<bool>().prop_map(|pending| ToPeer::PeersPending { pending }),
-        any::<bool>()
-            .prop_map(|improved_or_kept| ToPeer::OptimizationConcluded { improved_or_kept }),
+        any::<bool>().prop_map(|is_good| ToPeer::OptimizationConcluded {
+            report: is_good.then(RingReport::default)
+        }),
         round().prop_map(|round| ToPeer::Probe {
             round,
             probes: Vec::new()
@@ -184,7 +186,7 @@ pub(super) fn wild() -> impl Strategy<Value = PeerInput> {
         2 => (1..6_u64, outcome).prop_map(|(seq, outcome)| PeerInput::PlanEnded { seq: Seq(seq), outcome }),
         2 => (round(), any::<bool>(), prop::option::of((0..5_u64).prop_map(PeerId)))
             .prop_map(|(round, ok, with)| PeerInput::TransfersEnded { round, ok, with }),
-        1 => round().prop_map(|round| PeerInput::Measured { round, to: PeerId(1), kbit_per_s: 1 }),
+        1 => round().prop_map(|round| PeerInput::Measured { round, to: PeerId(1), measured: MEASURED }),
         1 => (round(), any::<bool>()).prop_map(|(round, ok)| PeerInput::ProbesEnded { round, ok }),
     ]
 }

@@ -7,14 +7,12 @@ use crate::desk::*;
 
 impl Reference {
     /// A ring is built for who waits until others do what it did, and for who does nothing; never under a
-    /// collective that runs, under transfers, or under measurements.
+    /// collective that runs, or under transfers.
     pub(super) fn may_get_a_ring(&self) -> bool {
         let none_runs = (self.tags.values()).all(|tag| matches!(tag, Collective::Wanted { .. }));
         match &self.major {
-            Some(Major::Update | Major::Optimize(None | Some((_, true))) | Major::Sync(None)) => {
-                true
-            }
-            Some(Major::Optimize(Some((_, false))) | Major::Sync(Some(_))) => false,
+            Some(Major::Update | Major::Optimize(_) | Major::Sync(None)) => true,
+            Some(Major::Sync(Some(_))) => false,
             None => none_runs,
         }
     }

@@ -47,11 +47,14 @@ impl Reference {
             ToPeer::Heartbeat => Ok(()),
             ToPeer::EstablishLinks { .. } => {
                 only_if(self.may_get_a_ring())?;
-                self.is_ordered(message)
+                self.is_ordered(message)?;
+                self.measures_no_more();
+                Ok(())
             }
             ToPeer::TopologyEstablished { topology, layout } => {
                 only_if(self.may_get_a_ring() && topology.epoch >= self.topology.epoch)?;
                 self.adopts(topology, layout)?;
+                self.measures_no_more();
                 if let Some(Major::Update) = self.major {
                     self.major = None;
                     let caller = self.in_major.take();
@@ -69,12 +72,16 @@ impl Reference {
             }
             ToPeer::CallFailed(CallFailure::Conflict(conflict)) => self.gives_way(*conflict),
             ToPeer::Probe { round, probes } => self.is_to_measure(*round, probes),
-            ToPeer::OptimizationConcluded { improved_or_kept } => {
+            ToPeer::OptimizationConcluded { report } => {
                 only_if(matches!(self.major, Some(Major::Optimize(_))))?;
+                self.measures_no_more();
                 self.major = None;
-                let result = match improved_or_kept {
-                    true => Ok(self.topology.clone()),
-                    false => Err(CallError::OptimizationFailed),
+                let result = match report.clone() {
+                    Some(report) => Ok(Optimized {
+                        topology: self.topology.clone(),
+                        report,
+                    }),
+                    None => Err(CallError::OptimizationFailed),
                 };
                 let caller = self.in_major.take();
                 self.answer(caller, Answer::TopologyOptimized(result));
@@ -109,7 +116,19 @@ impl Reference {
         only_if(self.major_fails(&CallError::Conflict(conflict)))
     }
 
-    fn is_to_measure(&mut self, round: Round, probes: &[LaneOrder]) -> End {
+    /// Another ring, and the end of the search for one, leave no time to measure.
+    pub(super) fn measures_no_more(&mut self) {
+        if let Some(Major::Optimize(Some((round, over @ false)))) = &mut self.major {
+            *over = true;
+            let round = *round;
+            self.out.push(PeerOutput::StopProbes { round });
+        }
+    }
+
+    fn is_to_measure(&mut self, round: Round, probes: &[LinkOrder]) -> End {
+        let name = |order: &LinkOrder| (order.way == Way::In, order.lanes.with);
+        only_if(probes.is_sorted_by(|one, next| name(one) < name(next)))?;
+        only_if((probes.iter()).all(|order| order.lanes.with != ME && order.lanes.lanes > 0))?;
         let Some(Major::Optimize(measuring)) = &mut self.major else {
             return NONSENSE;
         };

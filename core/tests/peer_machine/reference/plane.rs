@@ -26,14 +26,14 @@ impl Reference {
                 PeerInput::Measured {
                     round,
                     to,
-                    kbit_per_s,
+                    measured,
                 },
             ) if present == round => {
-                let (round, to, kbit_per_s) = (*round, *to, *kbit_per_s);
-                ToMaster::Bandwidth {
+                let (round, to, measured) = (*round, *to, *measured);
+                ToMaster::Measured {
                     round,
                     to,
-                    kbit_per_s,
+                    measured,
                 }
             }
             (

@@ -8,6 +8,7 @@ use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterT
 use pccl_core::messages::{Hello, ToMaster, ToPeer};
 use pccl_core::states::ConnectionState;
 use pccl_core::topology::{BrokenLinks, LaneFailure, LinkId, Ring, Way};
+use pccl_core::tour::Solved;
 
 use crate::reference::Shadow;
 
@@ -39,6 +40,8 @@ pub(super) struct Desk {
     pub(super) runs: u64,
     /// How long the pauses between attempts are, in their order.
     pub(super) pauses: Vec<Duration>,
+    /// The last question to the solver.
+    question: Round,
 }
 
 impl Desk {
@@ -60,6 +63,7 @@ impl Desk {
             refused: BTreeSet::new(),
             runs: 0,
             pauses: Vec::new(),
+            question: Round(0),
         };
         for peer in 1..=n {
             desk.registers();
@@ -81,6 +85,7 @@ impl Desk {
                     timer: MasterTimer::RetryWiring(_),
                     after,
                 } => self.pauses.push(after),
+                MasterOutput::SolveTour { round, .. } => self.question = round,
                 _ => {}
             }
         }
@@ -133,6 +138,34 @@ impl Desk {
             hello,
             from,
             identity: None,
+        });
+    }
+
+    /// Whoever is to measure has nothing to report, rotation after rotation.
+    pub(super) fn measures(&mut self) {
+        let measures = |desk: &Self| {
+            let mut peers = desk.master.view().peers();
+            let state = ConnectionState::OptimizeTopology;
+            peers.find_map(|(peer, known)| (known.state() == state).then_some(peer))
+        };
+        while let Some(PeerId(peer)) = measures(self) {
+            let round = self.round;
+            self.says(peer, ToMaster::ProbesDone { round, ok: true });
+        }
+    }
+
+    /// The solver finds this ring.
+    pub(super) fn solves<const N: usize>(&mut self, ring: [u64; N]) {
+        let found = Some(Solved {
+            ring: Ring(ring.map(PeerId).to_vec()),
+            bound: 1,
+            is_optimal: true,
+        });
+        let (round, group) = (self.question, GroupId(0));
+        self.tell(MasterInput::TourSolved {
+            round,
+            group,
+            found,
         });
     }
 

@@ -344,8 +344,12 @@ impl Run {
         let Some((round, group, problem)) = self.tours.pop_front() else {
             return false;
         };
-        let ring = tour::solve(&problem);
-        self.tell_master(MasterInput::TourSolved { round, group, ring });
+        let found = tour::solve(&problem);
+        self.tell_master(MasterInput::TourSolved {
+            round,
+            group,
+            found,
+        });
         true
     }
 
@@ -393,6 +397,8 @@ impl Run {
             }
             MasterOutput::Moved { .. }
             | MasterOutput::Lost { .. }
+            | MasterOutput::SearchTour { .. }
+            | MasterOutput::EndSearch { .. }
             | MasterOutput::Inconsistent { .. }
             | MasterOutput::Stopped => {}
         }
@@ -426,7 +432,8 @@ impl Run {
             | PeerOutput::MoveState { .. }
             | PeerOutput::CommitState { .. }
             | PeerOutput::DropState { .. }
-            | PeerOutput::Probe { .. } => self.order_plane(no, output),
+            | PeerOutput::Probe { .. }
+            | PeerOutput::StopProbes { .. } => self.order_plane(no, output),
         }
     }
 

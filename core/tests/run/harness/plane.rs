@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use pccl_core::id::{ContentHash, EntryIndex, PeerId, Round};
+use pccl_core::paths::Measurement;
 use pccl_core::peer::{PeerInput, PeerOutput};
 use pccl_core::shared_state::SyncRole;
 use pccl_core::topology::{LaneFailure, LinkId};
@@ -57,11 +58,14 @@ impl Fabric for Run {
         false
     }
 
-    fn bandwidth(&self, from: SeatNo, to: PeerId) -> Option<u64> {
+    fn measurement(&self, from: SeatNo, to: PeerId) -> Option<Measurement> {
         let to = self.named(to);
         let arrives = !self.is_blocked(from, to) && !self.is_out(to);
         // Anything that makes one order better than another.
-        arrives.then_some(1000 + (from * 7 + to * 13) as u64 % 17)
+        arrives.then_some(Measurement {
+            bytes_per_s: 1_000_000 * (1 + (from * 7 + to * 13) as u64 % 17),
+            round_trip_us: 1000,
+        })
     }
 
     fn content(&self, at: SeatNo, entry: EntryIndex) -> Option<ContentHash> {
@@ -107,6 +111,7 @@ impl Run {
             PeerOutput::Probe { round, probes } => {
                 self.seats[no].plane.probing = Some((round, probes));
             }
+            PeerOutput::StopProbes { .. } => self.seats[no].plane.probing = None,
             PeerOutput::Send(_)
             | PeerOutput::Answer { .. }
             | PeerOutput::StartTimer { .. }

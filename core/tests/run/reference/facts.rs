@@ -73,7 +73,7 @@ impl Reference {
                 }
                 true
             }
-            ToMaster::Bandwidth { round, to, .. } => self.measured(peer, *round, *to, seen),
+            ToMaster::Measured { round, to, .. } => self.measured(peer, *round, *to, seen),
             ToMaster::ProbesDone { round, ok } => self.probes_done(peer, *round, *ok, seen),
             ToMaster::SyncSharedState(vote) => {
                 let is_taken = self.is_orderly(vote) && self.may_vote(peer);

@@ -217,7 +217,16 @@ impl Reference {
             MasterInput::Misbehaved { peer, misdeed } => self.is_kicked(*peer, misdeed.clone()),
             MasterInput::Disconnected { peer } => self.goes(*peer),
             MasterInput::TimerFired(timer) => self.is_overdue(*timer, seen),
-            MasterInput::TourSolved { round, group, ring } => self.solved(*round, *group, ring),
+            MasterInput::TourSolved {
+                round,
+                group,
+                found,
+            } => {
+                let ring = found.as_ref().map(|found| &found.ring);
+                self.solved(*round, *group, ring);
+            }
+            // What it found is for an update to come.
+            MasterInput::TourImproved { .. } => {}
             MasterInput::Stop => {
                 let everybody: Vec<PeerId> = self.peers.keys().copied().collect();
                 *self = Self {

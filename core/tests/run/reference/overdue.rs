@@ -19,6 +19,7 @@ impl Reference {
                 let everybody: Vec<PeerId> = self.peers.keys().copied().collect();
                 self.tell_all(everybody, &ToPeer::Heartbeat);
             }
+            MasterTimer::MeasurementsAge => {}
             MasterTimer::Silence(peer) => self.is_kicked(peer, Misdeed::Silent),
             MasterTimer::Late(peer) => self.is_late(peer),
             MasterTimer::Wiring(round) | MasterTimer::RetryWiring(round) => {
@@ -51,6 +52,7 @@ impl Reference {
                 }
             }
             Lateness::Part => self.holds_up(peer, group),
+            Lateness::Probe => self.measures_no_more(peer),
         }
     }
 
@@ -91,15 +93,13 @@ impl Reference {
         let (lacking, all) = match (moving, fewest) {
             (Some(moving), _) => (moving.lacking.len(), members),
             (None, Some(lacking)) => (lacking, members),
-            (None, None) => (self.measuring(), self.accepted.len()),
+            (None, None) => unreachable!("nothing lacks its part"),
         };
         if again || 2 * lacking <= all {
             self.is_kicked(peer, Misdeed::Stalled);
         } else if is_moving {
             self.transfers_take_too_long(id);
             self.conclude_sync(id, Err(SyncFailure::TimedOut));
-        } else if held_up.is_empty() {
-            self.conclude_search(false);
         } else {
             for (tag, _) in held_up {
                 self.abort(id, tag, AbortCause::TimedOut);

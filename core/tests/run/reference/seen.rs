@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pccl_core::id::{ContentHash, EntryIndex, GroupId, PeerId, Round};
+use pccl_core::id::{ContentHash, EntryIndex, GroupId, PeerId, Round, Ticket};
 use pccl_core::master::MasterOutput;
 use pccl_core::messages::ToPeer;
 use pccl_core::shared_state::{SyncPlan, SyncRole};
-use pccl_core::topology::{LaneOrder, Ring};
+use pccl_core::topology::{LinkOrder, Ring, Way};
 
 use super::orders::Orders;
 use super::rings::is_permutation;
@@ -18,14 +18,14 @@ pub(super) struct Seen {
     /// Who is no longer part of the run.
     pub(super) lost: Peers,
     /// Groups whose rings a solver is asked for.
-    pub(super) questions: BTreeSet<GroupId>,
+    pub(super) questions: BTreeMap<GroupId, Round>,
     /// The newest round that anybody was told of.
     pub(super) newest: Round,
     /// Attempts at connecting rings, in the order in which they began.
     pub(super) attempts: Vec<Orders>,
     /// In the order in which they were told: a repair may follow an update at once, or the other way round.
     rings: BTreeMap<PeerId, Vec<Ring>>,
-    probes: BTreeMap<PeerId, (Round, Vec<LaneOrder>)>,
+    probes: BTreeMap<PeerId, (Round, Vec<LinkOrder>)>,
     plans: BTreeMap<PeerId, SyncPlan>,
 }
 
@@ -40,8 +40,8 @@ impl Seen {
                 MasterOutput::Lost { peer, .. } => {
                     seen.lost.insert(*peer);
                 }
-                MasterOutput::SolveTour { group, .. } => {
-                    seen.questions.insert(*group);
+                MasterOutput::SolveTour { round, group, .. } => {
+                    seen.questions.insert(*group, *round);
                 }
                 MasterOutput::Send { peer, message } => seen.note(*peer, message),
                 _ => {}
@@ -100,17 +100,28 @@ impl Seen {
         one_of(of_members.map(|(_, (round, _))| *round))
     }
 
-    /// From whom to whom is to be measured.
+    /// From whom to whom is to be measured. Both ends are told, with the same ticket and lanes, and one dials.
     pub(super) fn probes(&self, members: &Peers) -> BTreeSet<RingEdge> {
-        let of_members = self
-            .probes
-            .iter()
-            .filter(|(peer, _)| members.contains(peer));
-        let ends = of_members.flat_map(|(peer, (_, probes))| {
-            let sends = probes.iter().filter(|order| order.dial.is_some());
-            sends.map(|order| (*peer, order.with))
-        });
-        ends.collect()
+        let mut ends: BTreeMap<RingEdge, Vec<(Ticket, u16, bool)>> = BTreeMap::new();
+        let of_members = (self.probes.iter()).filter(|(peer, _)| members.contains(peer));
+        for (peer, (_, probes)) in of_members {
+            for LinkOrder { way, lanes } in probes {
+                let edge = match way {
+                    Way::Out => (*peer, lanes.with),
+                    Way::In => (lanes.with, *peer),
+                };
+                let end = (lanes.ticket, lanes.lanes, lanes.dial.is_some());
+                ends.entry(edge).or_default().push(end);
+            }
+        }
+        for (edge, ends) in &ends {
+            let [(ticket, lanes, dials), (other, as_many, dials_too)] = ends[..] else {
+                panic!("{edge:?} has the ends {ends:?}");
+            };
+            assert_eq!((ticket, lanes), (other, as_many), "{edge:?}");
+            assert_ne!(dials, dials_too, "one end of {edge:?} dials");
+        }
+        ends.into_keys().collect()
     }
 
     pub(super) fn round_of_plan(&self, members: &Peers) -> Round {

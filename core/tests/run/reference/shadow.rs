@@ -7,6 +7,7 @@ use std::time::Duration;
 use pccl_core::id::{GroupId, PeerId, Round, Seq, Tag};
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
 use pccl_core::messages::{Misdeed, Refusal, ToMaster, ToPeer};
+use pccl_core::paths::RingReport;
 use pccl_core::shared_state::{SyncPlan, SyncRole};
 use pccl_core::states::{CollectiveCommunicationState, ConnectionPhase, ConnectionState};
 use pccl_core::topology::Ring;
@@ -73,8 +74,10 @@ impl Shadow {
         agree("messages", input, by_peer(said), by_peer(expected));
         self.compare_states(input, master);
         self.note_timers(input, out);
-        let (timers, deadlines) = (&self.timers, self.reference.deadlines());
-        let (spare, lacking) = (timers - &deadlines, &deadlines - timers);
+        let (mut timers, deadlines) = (self.timers.clone(), self.reference.deadlines());
+        // Nobody waits for it.
+        timers.remove(&MasterTimer::MeasurementsAge);
+        let (spare, lacking) = (&timers - &deadlines, &deadlines - &timers);
         assert!(
             spare.is_empty() && lacking.is_empty(),
             "after {input:?}\n  timers that nothing needs: {spare:?}\n  deadlines without timer: {lacking:?}"
@@ -172,6 +175,10 @@ impl Shadow {
         );
         let only_talks = match lateness {
             Some(Lateness::Part) => is_harmless,
+            Some(Lateness::Probe) => {
+                let moves = *message == (ToMaster::Heartbeat { moved: true });
+                is_harmless || moves || matches!(message, ToMaster::Measured { .. })
+            }
             Some(Lateness::Vote | Lateness::Join) => {
                 let is_vote_for_tag = matches!(message, ToMaster::InitiateCollective { .. });
                 let moves = *message == (ToMaster::Heartbeat { moved: true });
@@ -192,9 +199,11 @@ impl Shadow {
         let config = &self.reference.config;
         let configured = match timer {
             MasterTimer::HeartbeatDue => config.heartbeat,
+            MasterTimer::MeasurementsAge => config.measurements,
             MasterTimer::Silence(_) => config.silence,
             MasterTimer::Late(peer) => match self.reference.lateness_of(peer) {
                 Some(Lateness::Part) => config.stalled,
+                Some(Lateness::Probe) => config.probe,
                 Some(Lateness::Vote | Lateness::Join) | None => config.late,
             },
             MasterTimer::Wiring(_) => config.wiring,
@@ -299,6 +308,9 @@ fn without_choices(message: ToPeer) -> ToPeer {
             round,
             probes: Vec::new(),
         },
+        ToPeer::OptimizationConcluded { report } => ToPeer::OptimizationConcluded {
+            report: report.map(|_| RingReport::default()),
+        },
         ToPeer::SharedStatePlan(plan) => ToPeer::SharedStatePlan(SyncPlan {
             role: match plan.role {
                 SyncRole::Distribute { .. } => SyncRole::Distribute { to: Vec::new() },
@@ -321,7 +333,6 @@ fn without_choices(message: ToPeer) -> ToPeer {
         | ToPeer::TopologyEstablished { .. }
         | ToPeer::CallFailed(_)
         | ToPeer::PeersPending { .. }
-        | ToPeer::OptimizationConcluded { .. }
         | ToPeer::Commence { .. }
         | ToPeer::CollectiveRefused { .. }
         | ToPeer::Verdict { .. }

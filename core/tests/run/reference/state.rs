@@ -171,14 +171,6 @@ impl Reference {
         waiting
     }
 
-    /// Peers that measure.
-    pub(super) fn measuring(&self) -> usize {
-        match &self.search {
-            Some(Search::Measuring { lacking, .. }) => lacking.len(),
-            Some(Search::Solving { .. } | Search::Connecting { .. }) | None => 0,
-        }
-    }
-
     /// What others wait for this one to do.
     pub(super) fn lateness_of(&self, peer: PeerId) -> Option<Lateness> {
         if !self.accepted.contains(&peer) || self.is_wired(peer) {
@@ -189,10 +181,12 @@ impl Reference {
         let moves = group.moving.as_ref();
         let measures = match &self.search {
             Some(Search::Measuring { lacking, .. }) => lacking.contains(&peer),
-            Some(Search::Solving { .. } | Search::Connecting { .. }) | None => false,
+            Some(Search::Solving { .. } | Search::Connecting) | None => false,
         };
-        if measures
-            || moves.is_some_and(|moving| moving.lacking.contains(&peer))
+        if measures {
+            return Some(Lateness::Probe);
+        }
+        if moves.is_some_and(|moving| moving.lacking.contains(&peer))
             || group.running.values().any(lacks)
         {
             return Some(Lateness::Part);
@@ -224,4 +218,6 @@ pub(super) enum Lateness {
     Join,
     /// To end its part of what runs.
     Part,
+    /// To measure.
+    Probe,
 }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use pccl_core::id::{ConnId, GroupId, PeerId, Round};
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
 use pccl_core::timers::TimerQueue;
-use pccl_core::topology::Ring;
+use pccl_core::tour::Solved;
 
 use super::{Decree, Down, Up, micros};
 use crate::policy::time::Micros;
@@ -61,9 +61,14 @@ impl MasterDesk {
         now: Micros,
         round: Round,
         group: GroupId,
-        ring: Option<Ring>,
+        found: Option<Solved>,
     ) -> Vec<Decree> {
-        self.take(now, MasterInput::TourSolved { round, group, ring })
+        let solved = MasterInput::TourSolved {
+            round,
+            group,
+            found,
+        };
+        self.take(now, solved)
     }
 
     /// When a timer runs out next.
@@ -115,7 +120,12 @@ impl MasterDesk {
                 self.timers.disarm(timer);
                 return None;
             }
-            MasterOutput::Moved { .. } | MasterOutput::Lost { .. } | MasterOutput::Stopped => {
+            // Nobody searches on.
+            MasterOutput::SearchTour { .. }
+            | MasterOutput::EndSearch { .. }
+            | MasterOutput::Moved { .. }
+            | MasterOutput::Lost { .. }
+            | MasterOutput::Stopped => {
                 return None;
             }
         })

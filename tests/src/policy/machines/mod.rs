@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use pccl_core::id::{ConnId, GroupId, PeerId, Round, Seq};
 use pccl_core::messages::{ToMaster, ToPeer};
+use pccl_core::paths::Measurement;
 pub use pccl_core::peer::{AdoptedLanes, AdoptedLink};
 use pccl_core::topology::{LaneFailure, LaneOrder, LinkId, LinkOrder, Ring};
 use pccl_core::tour::TourProblem;
@@ -115,7 +116,7 @@ pub enum Fact {
     Measured {
         round: Round,
         to: PeerId,
-        kbit_per_s: u64,
+        measured: Measurement,
     },
     ProbesEnded(Round),
 }
@@ -155,7 +156,7 @@ pub enum Order {
     DropState,
     Measure {
         round: Round,
-        probes: Vec<LaneOrder>,
+        probes: Vec<LinkOrder>,
     },
     Close,
 }

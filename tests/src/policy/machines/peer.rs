@@ -121,6 +121,8 @@ impl PeerDesk {
             PeerOutput::CommitState { .. } => Order::CommitState,
             PeerOutput::DropState { .. } => Order::DropState,
             PeerOutput::Probe { round, probes } => Order::Measure { round, probes },
+            // What is measured all the same means nothing.
+            PeerOutput::StopProbes { .. } => return None,
             PeerOutput::Close => Order::Close,
             PeerOutput::StartTimer { timer, after } => {
                 self.timers.arm(timer, now + micros(after));

@@ -71,11 +71,11 @@ pub(super) fn input_of(fact: Fact) -> PeerInput {
         Fact::Measured {
             round,
             to,
-            kbit_per_s,
+            measured,
         } => PeerInput::Measured {
             round,
             to,
-            kbit_per_s,
+            measured,
         },
         Fact::ProbesEnded(round) => PeerInput::ProbesEnded { round, ok: true },
     }
@@ -85,9 +85,8 @@ pub(super) fn input_of(fact: Fact) -> PeerInput {
 pub(super) fn heard_of(answer: Answer) -> Option<Heard> {
     let result = match answer {
         Answer::Connected(result) => result.map(|_| Heard::Joined),
-        Answer::TopologyUpdated(result) | Answer::TopologyOptimized(result) => {
-            result.map(|_| Heard::Updated)
-        }
+        Answer::TopologyUpdated(result) => result.map(|_| Heard::Updated),
+        Answer::TopologyOptimized(result) => result.map(|_| Heard::Updated),
         Answer::PeersPending(_) => return None,
         Answer::Synchronized(result) => {
             result.map(|synchronized| Heard::Synchronized(synchronized.revision.0))

@@ -1,0 +1,95 @@
+//! Measurements over lanes in memory, under tokio's paused clock.
+
+use std::time::Duration;
+
+use pccl_plane::Progress;
+use pccl_transport_memory::{Path, pair};
+use tokio::time::Instant;
+
+use super::*;
+
+const LANES: u16 = 4;
+
+/// Measures over so many lanes of this path; what is told back takes as long.
+async fn measured(path: Path, lanes: u16) -> Option<paths::Measurement> {
+    let back = Path {
+        bytes_per_second: None,
+        ..path
+    };
+    let (ours, theirs): (Vec<_>, Vec<_>) = (0..lanes).map(|_| pair(path, back)).unzip();
+    let piece: Arc<[u8]> = vec![7; PIECE_BYTES].into();
+    let answering =
+        tokio::spawn(async move { receiving::answer(theirs, &Progress::default()).await });
+    let measured = sending::measure(ours, &piece, &Progress::default()).await;
+    let arrived = answering.await.unwrap();
+    assert!(measured.is_none() || arrived.is_some_and(|arrived| arrived > 0));
+    measured
+}
+
+#[tokio::test(start_paused = true)]
+async fn rate_and_round_trip_are_those_of_all_lanes() {
+    let path = Path {
+        delay: Duration::from_millis(20),
+        bytes_per_second: Some(5_000_000),
+        window: 1 << 20,
+        ..Path::DIRECT
+    };
+    let begun = Instant::now();
+
+    let found = measured(path, LANES).await.unwrap();
+
+    let rate = found.bytes_per_s;
+    assert!((18_000_000..22_000_000).contains(&rate), "{found:?}");
+    assert!((40_000..46_000).contains(&found.round_trip_us), "{found:?}");
+    assert!(
+        begun.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        begun.elapsed()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_a_window_bounds_each_lane_more_lanes_carry_more() {
+    let path = Path {
+        delay: Duration::from_millis(50),
+        window: 64 * 1024,
+        ..Path::DIRECT
+    };
+
+    let one = measured(path, 1).await.unwrap().bytes_per_s;
+    let four = measured(path, LANES).await.unwrap().bytes_per_s;
+
+    // A window in each round trip.
+    assert!((500_000..750_000).contains(&one), "{one}");
+    assert!((7 * one / 2..9 * one / 2).contains(&four), "{one} {four}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_edge_is_left_without_a_backlog() {
+    let path = Path {
+        bytes_per_second: Some(250_000),
+        window: 1 << 20,
+        ..Path::DIRECT
+    };
+    let begun = Instant::now();
+
+    let found = measured(path, 1).await.unwrap();
+
+    assert!((230_000..270_000).contains(&found.bytes_per_s), "{found:?}");
+    assert!(
+        begun.elapsed() < Duration::from_secs(6),
+        "{:?}",
+        begun.elapsed()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_edge_whose_other_end_is_gone_has_no_measurement() {
+    let (ours, theirs) = pair(Path::DIRECT, Path::DIRECT);
+    drop(theirs);
+    let piece: Arc<[u8]> = vec![7; PIECE_BYTES].into();
+
+    let found = sending::measure(vec![ours], &piece, &Progress::default()).await;
+
+    assert_eq!(found, None);
+}

@@ -1,0 +1,32 @@
+//! What `update_topology` and `optimize_topology` lead to.
+
+use pccl_core::id::{Epoch, PeerId};
+use pccl_core::paths::RingReport;
+use pccl_core::topology::Topology;
+
+/// What a change of the topology led to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopologyReport {
+    /// The epoch of the ring.
+    pub epoch: Epoch,
+    /// The ring of this peer's group: data flows from each peer to the next.
+    pub ring: Vec<PeerId>,
+    /// This peer's position in the ring.
+    pub rank: usize,
+    /// Number of peers in the ring.
+    pub world_size: usize,
+    /// What `optimize_topology` has found. `None`: the topology was updated only.
+    pub optimized: Option<RingReport>,
+}
+
+impl TopologyReport {
+    pub(crate) fn new(topology: Topology, me: PeerId, optimized: Option<RingReport>) -> Self {
+        Self {
+            epoch: topology.epoch,
+            rank: topology.ring.rank_of(me).unwrap_or_default(),
+            world_size: topology.ring.world_size(),
+            ring: topology.ring.0,
+            optimized,
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Better rings that are found while nobody waits.
+//!
+//! Where the immediate answer of the solver is not proven to be the best, the driver goes on with the same
+//! search beside its loop. What it finds is kept until the next `update_topology` or `optimize_topology`, and
+//! adopted there if it is worth a rewiring by what is known then. A search is about one set of members: when a
+//! peer comes or goes it ends, and what it has found is dropped.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use super::blame::pair;
+use super::{Master, MasterOutput, Out};
+use crate::id::{GroupId, PeerId, Round};
+use crate::topology::Ring;
+use crate::tour::Solved;
+
+/// A search that goes on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Search {
+    /// The optimization whose question it answers.
+    pub(super) round: Round,
+    members: BTreeSet<PeerId>,
+    /// The best that it has found since.
+    pub(super) better: Option<Solved>,
+}
+
+impl Master {
+    /// The immediate answer is not proven to be the best: somebody goes on looking.
+    pub(super) fn search_on(&mut self, round: Round, group: GroupId, out: &mut Out) {
+        let steps = self.config.search_steps;
+        if steps == 0 {
+            return;
+        }
+        let members = self.accepted_in(group).map(|(peer, _)| peer).collect();
+        let search = Search {
+            round,
+            members,
+            better: None,
+        };
+        self.searches.insert(group, search);
+        out.push(MasterOutput::SearchTour {
+            round,
+            group,
+            steps,
+        });
+    }
+
+    /// The search has found another ring.
+    pub(super) fn tour_improved(&mut self, of: Round, group: GroupId, found: Solved) {
+        let Some(search) = self.searches.get_mut(&group) else {
+            return;
+        };
+        let is_late = rule!(search.round != of; SearchOfAnotherRound => false);
+        let on_ring: BTreeSet<PeerId> = found.ring.0.iter().copied().collect();
+        if is_late || on_ring != search.members || on_ring.len() != found.ring.world_size() {
+            return;
+        }
+        search.better = Some(found);
+    }
+
+    /// Searches whose members are not those of their group any more are over.
+    pub(super) fn end_stale_searches(&mut self, out: &mut Out) {
+        let is_stale = |(group, search): (&GroupId, &Search)| {
+            let members = self.groups.get(group).map(|group| &group.members);
+            let changed = members != Some(&search.members);
+            rule!(changed; StaleSearchAdopted => false).then_some(*group)
+        };
+        let stale: Vec<GroupId> = self.searches.iter().filter_map(is_stale).collect();
+        for group in stale {
+            self.end_search(group, out);
+        }
+    }
+
+    /// The best that it has found, if it has.
+    fn end_search(&mut self, group: GroupId, out: &mut Out) -> Option<Solved> {
+        let search = self.searches.remove(&group)?;
+        let round = search.round;
+        out.push(MasterOutput::EndSearch { round, group });
+        search.better
+    }
+
+    /// Another optimization begins: what the searches have found is compared with what that finds.
+    pub(super) fn end_searches(&mut self, out: &mut Out) -> Vec<(GroupId, Solved)> {
+        let groups: Vec<GroupId> = self.searches.keys().copied().collect();
+        let found = groups
+            .into_iter()
+            .filter_map(|group| Some((group, self.end_search(group, out)?)));
+        found.collect()
+    }
+
+    /// Rings to adopt with an update of all groups, of which these are to be the members.
+    pub(super) fn take_better(
+        &mut self,
+        members: &[PeerId],
+        out: &mut Out,
+    ) -> BTreeMap<GroupId, Ring> {
+        let groups: Vec<GroupId> = self.searches.keys().copied().collect();
+        let mut rings = BTreeMap::new();
+        for group in groups {
+            if let Some(ring) = self.better_for(group, members) {
+                self.end_search(group, out);
+                rings.insert(group, ring);
+            }
+        }
+        rings
+    }
+
+    /// What was found for a group, if all its members will be on it, nothing is known to stand between any of its
+    /// neighbours, and it is worth a rewiring.
+    fn better_for(&self, group: GroupId, members: &[PeerId]) -> Option<Ring> {
+        let better = self.searches.get(&group)?.better.as_ref()?;
+        let is_of_group = |peer: &&PeerId| {
+            let record = self.peers.get(*peer);
+            record.is_some_and(|record| record.group == group)
+        };
+        let of_group: Vec<PeerId> = members.iter().filter(is_of_group).copied().collect();
+        let meant: BTreeSet<PeerId> = of_group.iter().copied().collect();
+        let on_ring: BTreeSet<PeerId> = better.ring.0.iter().copied().collect();
+        let is_of_all = rule!(on_ring == meant; StaleSearchAdopted => true);
+        let bad = self.bad_pairs(group, &of_group);
+        let mut edges = better.ring.edges();
+        if !is_of_all
+            || self.attempts.contains_key(&group)
+            || edges.any(|edge| bad.contains(&pair(edge)))
+        {
+            return None;
+        }
+        let estimate = self.estimate(&better.ring)?;
+        let present = self.estimate(&Ring(self.in_ring_order(group)));
+        let is_worth = present.is_none_or(|present| self.is_worth(&estimate, &present));
+        is_worth.then(|| better.ring.clone())
+    }
+}

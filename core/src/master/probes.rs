@@ -1,0 +1,265 @@
+//! What the master knows of the edges between peers, and in which order they are measured.
+//!
+//! Two probes that share a peer would measure each other, so edges are measured in *rotations*, in each of
+//! which a peer has one probe at most: it sends, or it receives. The edges among N peers take 2·(N−1)
+//! rotations, two more if N is odd, in the order of a round-robin tournament.
+//!
+//! A measurement ages: it is kept for as long as the configuration says at least, and for twice as long at
+//! most.
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+
+use crate::id::PeerId;
+use crate::paths::Measurement;
+
+/// A directed edge, sender first.
+pub(super) type Edge = (PeerId, PeerId);
+
+/// Edges that are measured at the same time.
+pub(super) type Rotation = BTreeSet<Edge>;
+
+/// What was measured.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub(super) struct Known {
+    edges: BTreeMap<Edge, Aging>,
+}
+
+/// A measurement, and whether it is about to be forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Aging {
+    measured: Measurement,
+    is_aged: bool,
+    /// Probed at the same time as all other edges of a ring.
+    is_under_load: bool,
+}
+
+impl Known {
+    /// Notes what a probe has found. An edge on which nothing arrived is none.
+    pub(super) fn note(&mut self, edge: Edge, measured: Measurement) {
+        if measured.bytes_per_s == 0 {
+            self.edges.remove(&edge);
+            return;
+        }
+        let aging = Aging {
+            measured,
+            is_aged: false,
+            is_under_load: false,
+        };
+        self.edges.insert(edge, aging);
+    }
+
+    /// Notes what a probe has found while others ran beside it: less than an edge has by itself, if it shares a
+    /// link with them. Round trips are longer while bytes are queued, which says nothing about latency.
+    pub(super) fn correct(&mut self, edge: Edge, measured: Measurement) {
+        let alone = self.of(edge);
+        let measured = alone.map_or(measured, |alone| Measurement {
+            bytes_per_s: alone.bytes_per_s.min(measured.bytes_per_s),
+            ..alone
+        });
+        self.note(edge, measured);
+        if let Some(aging) = self.edges.get_mut(&edge) {
+            aging.is_under_load = true;
+        }
+    }
+
+    /// Whether the edge was probed together with the others of its ring.
+    pub(super) fn is_under_load(&self, edge: Edge) -> bool {
+        self.edges
+            .get(&edge)
+            .is_some_and(|aging| aging.is_under_load)
+    }
+
+    pub(super) fn of(&self, edge: Edge) -> Option<Measurement> {
+        self.edges.get(&edge).map(|aging| aging.measured)
+    }
+
+    /// Whatever is known: edges that both ends are there for.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Edge, Measurement)> + '_ {
+        self.edges
+            .iter()
+            .map(|(edge, aging)| (*edge, aging.measured))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.edges.is_empty()
+    }
+
+    /// How fast peers send and receive, by what is known.
+    pub(super) fn limits(&self) -> Limits {
+        let mut limits = Limits::default();
+        for ((from, to), known) in self.iter() {
+            limits.sends.entry(from).or_insert(known).widen(known);
+            limits.receives.entry(to).or_insert(known).widen(known);
+        }
+        limits
+    }
+
+    /// Both directions between two peers are no longer known.
+    pub(super) fn forget(&mut self, (one, other): Edge) {
+        self.edges.remove(&(one, other));
+        self.edges.remove(&(other, one));
+    }
+
+    /// No edge of this peer is known any more.
+    pub(super) fn forget_peer(&mut self, peer: PeerId) {
+        let is_its = |(from, to): &Edge| *from == peer || *to == peer;
+        self.edges.retain(|edge, _| !is_its(edge));
+    }
+
+    /// The time of a generation is over: what was measured before it began is forgotten.
+    pub(super) fn age(&mut self) {
+        self.edges.retain(|_, aging| !aging.is_aged);
+        for aging in self.edges.values_mut() {
+            aging.is_aged = true;
+        }
+    }
+}
+
+/// The best that was measured of the edges on which each peer sends, and of those on which it receives.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Limits {
+    sends: BTreeMap<PeerId, Measurement>,
+    receives: BTreeMap<PeerId, Measurement>,
+}
+
+impl Limits {
+    /// What an edge can be expected to do: as much as both ends allow. `None`: of one of them nothing is known.
+    pub(super) fn estimate(&self, (from, to): Edge) -> Option<Measurement> {
+        let (sender, receiver) = (self.sends.get(&from)?, self.receives.get(&to)?);
+        Some(Measurement {
+            bytes_per_s: sender.bytes_per_s.min(receiver.bytes_per_s),
+            round_trip_us: sender.round_trip_us.max(receiver.round_trip_us),
+        })
+    }
+}
+
+/// Spreads edges over rotations, the first one first.
+pub(super) fn rotations(edges: impl IntoIterator<Item = Edge>) -> VecDeque<Rotation> {
+    let edges: BTreeSet<Edge> = edges.into_iter().collect();
+    let peers: BTreeSet<PeerId> = edges.iter().flat_map(|(from, to)| [*from, *to]).collect();
+    let places: BTreeMap<PeerId, usize> = peers.into_iter().zip(0..).collect();
+    let mut in_turn: Vec<((bool, usize), Edge)> = edges
+        .into_iter()
+        .filter_map(|edge| {
+            let (from, to) = (*places.get(&edge.0)?, *places.get(&edge.1)?);
+            let round = round_of(from.min(to), from.max(to), places.len());
+            Some(((from > to, round), edge))
+        })
+        .collect();
+    in_turn.sort_unstable();
+    let mut rotations: Vec<(Rotation, BTreeSet<PeerId>)> = Vec::new();
+    for (_, edge) in in_turn {
+        let is_free = |(_, busy): &&mut (Rotation, BTreeSet<PeerId>)| {
+            rule!(
+                !busy.contains(&edge.0) && !busy.contains(&edge.1);
+                ProbesShareASender => !busy.contains(&edge.1)
+            )
+        };
+        let place = rotations.iter_mut().find(is_free);
+        match place {
+            Some((rotation, busy)) => {
+                rotation.insert(edge);
+                busy.extend([edge.0, edge.1]);
+            }
+            None => rotations.push(([edge].into(), [edge.0, edge.1].into())),
+        }
+    }
+    rotations
+        .into_iter()
+        .map(|(rotation, _)| rotation)
+        .collect()
+}
+
+/// In which round of a round-robin tournament of `count` players two of them meet, `one` before `other`: by the
+/// circle method, in which the last of an even number stays where it is.
+fn round_of(one: usize, other: usize, count: usize) -> usize {
+    let circle = if count.is_multiple_of(2) {
+        count.saturating_sub(1).max(1)
+    } else {
+        count.max(1)
+    };
+    match other < circle {
+        true => (one + other) % circle,
+        false => (2 * one) % circle,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn all_edges(count: u64) -> Vec<Edge> {
+        let pairs = (0..count).flat_map(|from| (0..count).map(move |to| (from, to)));
+        let edges = pairs.filter(|(from, to)| from != to);
+        edges.map(|(from, to)| (PeerId(from), PeerId(to))).collect()
+    }
+
+    fn busy(rotation: &Rotation) -> Vec<PeerId> {
+        rotation
+            .iter()
+            .flat_map(|(from, to)| [*from, *to])
+            .collect()
+    }
+
+    #[test]
+    fn all_edges_take_as_few_rotations_as_a_tournament() {
+        for count in 2..20 {
+            let rotations = rotations(all_edges(count));
+
+            let rounds = if count % 2 == 0 { count - 1 } else { count };
+            assert_eq!(rotations.len() as u64, 2 * rounds, "{count} peers");
+        }
+    }
+
+    #[test]
+    fn a_measurement_outlives_one_generation_and_not_the_next() {
+        let edge = (PeerId(1), PeerId(2));
+        let measured = Measurement {
+            bytes_per_s: 5,
+            round_trip_us: 1,
+        };
+        let mut known = Known::default();
+        known.note(edge, measured);
+
+        known.age();
+        assert_eq!(known.of(edge), Some(measured));
+        known.age();
+        assert!(known.is_empty());
+    }
+
+    #[test]
+    fn an_edge_on_which_nothing_arrived_is_none() {
+        let edge = (PeerId(1), PeerId(2));
+        let mut known = Known::default();
+
+        known.note(edge, Measurement::default());
+
+        assert_eq!(known.of(edge), None);
+    }
+
+    proptest! {
+        #[test]
+        fn every_edge_is_measured_once_and_no_two_probes_of_a_rotation_share_a_peer(
+            count in 2..12_u64, left_out in proptest::collection::btree_set(0..132_usize, 0..130)
+        ) {
+            let edges = all_edges(count).into_iter().enumerate();
+            let edges = edges.filter(|(number, _)| !left_out.contains(number));
+            let edges: BTreeSet<Edge> = edges.map(|(_, edge)| edge).collect();
+
+            let rotations = rotations(edges.clone());
+
+            let measured: Vec<Edge> = rotations.iter().flatten().copied().collect();
+            prop_assert_eq!(measured.len(), edges.len());
+            prop_assert_eq!(measured.into_iter().collect::<BTreeSet<_>>(), edges);
+            for rotation in &rotations {
+                prop_assert!(!rotation.is_empty());
+                let busy = busy(rotation);
+                let distinct: BTreeSet<PeerId> = busy.iter().copied().collect();
+                prop_assert_eq!(distinct.len(), busy.len());
+            }
+        }
+    }
+}

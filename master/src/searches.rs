@@ -1,0 +1,214 @@
+//! Searches for better rings that go on beside the loop, each on a thread that may block.
+//!
+//! A search is a value of `core` and is taken up where the immediate answer has left it. It runs in slices, so that
+//! it ends soon after nobody wants to know any more.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pccl_core::id::{GroupId, Round};
+use pccl_core::tour::{Quest, Solved};
+use tokio::sync::mpsc;
+use tokio::task::spawn_blocking;
+
+/// Steps between two looks whether the search is still wanted: some milliseconds.
+const SLICE_STEPS: u64 = 1_000_000;
+
+/// A better ring.
+#[derive(Debug)]
+pub(crate) struct Improved {
+    pub(crate) round: Round,
+    pub(crate) group: GroupId,
+    pub(crate) found: Solved,
+}
+
+/// What can go on, and what does.
+#[derive(Debug)]
+pub(crate) struct Searches {
+    /// The last question of each group that was answered, as far as its search can go on.
+    kept: BTreeMap<GroupId, (Round, Quest)>,
+    going_on: BTreeMap<GroupId, GoingOn>,
+    sender: mpsc::UnboundedSender<Improved>,
+    found: mpsc::UnboundedReceiver<Improved>,
+}
+
+/// A search on its thread. Dropping this ends it.
+#[derive(Debug)]
+struct GoingOn {
+    round: Round,
+    is_wanted: Arc<AtomicBool>,
+}
+
+impl Drop for GoingOn {
+    fn drop(&mut self) {
+        self.is_wanted.store(false, Ordering::Relaxed);
+    }
+}
+
+impl Default for Searches {
+    fn default() -> Self {
+        let (sender, found) = mpsc::unbounded_channel();
+        Self {
+            kept: BTreeMap::new(),
+            going_on: BTreeMap::new(),
+            sender,
+            found,
+        }
+    }
+}
+
+impl Searches {
+    /// Keeps the search behind an answer, if it can go on, in the place of an older one.
+    pub(crate) fn keep(&mut self, round: Round, group: GroupId, quest: Option<Quest>) {
+        match quest {
+            Some(quest) => drop(self.kept.insert(group, (round, quest))),
+            None => drop(self.kept.remove(&group)),
+        }
+    }
+
+    /// Goes on with the search behind that answer. Has to be called inside a tokio runtime.
+    pub(crate) fn begin(&mut self, round: Round, group: GroupId, steps: u64) {
+        let Some((_, quest)) = self.kept.remove(&group).filter(|(of, _)| *of == round) else {
+            return;
+        };
+        let is_wanted = Arc::new(AtomicBool::new(true));
+        let going_on = GoingOn {
+            round,
+            is_wanted: Arc::clone(&is_wanted),
+        };
+        self.going_on.insert(group, going_on);
+        let sender = self.sender.clone();
+        spawn_blocking(move || {
+            search(quest, steps, &is_wanted, |found| {
+                let improved = Improved {
+                    round,
+                    group,
+                    found,
+                };
+                // Where nobody listens the master has ended.
+                let _ = sender.send(improved);
+            });
+        });
+    }
+
+    /// Nobody wants to know any more.
+    pub(crate) fn end(&mut self, round: Round, group: GroupId) {
+        if self
+            .going_on
+            .get(&group)
+            .is_some_and(|search| search.round == round)
+        {
+            self.going_on.remove(&group);
+        }
+    }
+
+    /// The next better ring; never returns where there is none. Cancel-safe.
+    pub(crate) async fn next(&mut self) -> Improved {
+        match self.found.recv().await {
+            Some(improved) => improved,
+            // There is a sender here.
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// Takes these steps, or fewer if it is not wanted any more or nothing better can be found.
+fn search(mut quest: Quest, steps: u64, is_wanted: &AtomicBool, mut tell: impl FnMut(Solved)) {
+    let mut known = quest.solved();
+    let mut left = steps;
+    while left > 0 && !quest.is_over() && is_wanted.load(Ordering::Relaxed) {
+        let slice = left.min(SLICE_STEPS);
+        quest.run(slice);
+        left -= slice;
+        let found = quest.solved();
+        let is_better =
+            found.as_ref().map(|found| &found.ring) != known.as_ref().map(|known| &known.ring);
+        if is_better && let Some(found) = &found {
+            tell(found.clone());
+        }
+        known = found;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pccl_core::id::PeerId;
+    use pccl_core::paths::Measurement;
+    use pccl_core::tour::TourProblem;
+
+    use super::*;
+
+    const GROUP: GroupId = GroupId(0);
+
+    /// Too many members to be solved at once.
+    fn problem() -> TourProblem {
+        let members: Vec<PeerId> = (0..60).map(PeerId).collect();
+        let pairs = members
+            .iter()
+            .flat_map(|from| members.iter().map(move |to| (*from, *to)));
+        let edges = pairs.filter(|(from, to)| from != to).map(|(from, to)| {
+            let mixed = (from.0 * 60 + to.0).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+            let measured = Measurement {
+                bytes_per_s: 1_000_000 + mixed,
+                round_trip_us: u32::try_from(mixed % 100_000).unwrap(),
+            };
+            ((from, to), measured)
+        });
+        TourProblem {
+            edges: edges.collect(),
+            members,
+        }
+    }
+
+    fn begun() -> Quest {
+        let mut quest = Quest::new(&problem()).unwrap();
+        quest.run(10_000);
+        quest
+    }
+
+    #[test]
+    fn a_search_tells_each_better_ring_and_ends_with_its_steps() {
+        let mut told = Vec::new();
+
+        search(begun(), 20_000_000, &AtomicBool::new(true), |found| {
+            told.push(found)
+        });
+
+        assert!(!told.is_empty());
+        assert!(told.iter().all(|found| found.ring.world_size() == 60));
+    }
+
+    #[test]
+    fn a_search_that_nobody_wants_ends_at_once() {
+        search(begun(), u64::MAX, &AtomicBool::new(false), |found| {
+            panic!("{found:?} is of no use")
+        });
+    }
+
+    #[tokio::test]
+    async fn a_search_goes_on_from_the_answer_that_it_is_asked_about() {
+        let mut searches = Searches::default();
+        searches.keep(Round(3), GROUP, Some(begun()));
+        searches.keep(Round(4), GROUP, Some(begun()));
+
+        searches.begin(Round(4), GROUP, 20_000_000);
+        let improved = searches.next().await;
+
+        assert_eq!((improved.round, improved.group), (Round(4), GROUP));
+        searches.end(Round(3), GROUP);
+        assert!(searches.going_on.contains_key(&GROUP));
+        searches.end(Round(4), GROUP);
+        assert!(searches.going_on.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_search_behind_another_answer_does_not_go_on() {
+        let mut searches = Searches::default();
+        searches.keep(Round(4), GROUP, Some(begun()));
+
+        searches.begin(Round(3), GROUP, 20_000_000);
+
+        assert!(searches.going_on.is_empty());
+    }
+}
