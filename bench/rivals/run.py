@@ -83,7 +83,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
         help="how NAME is given to the rivals: a network namespace of this run, or the system's setting, restored",
     )
     parser.add_argument("--ours", type=Path, metavar="FILE.json", help="figures of ours written earlier")
-    parser.add_argument("--ours-args", default="", help='added to the command line of ours, such as "--lanes 1"')
+    parser.add_argument("--ours-args", default="", help='added to the command line of ours, such as --ours-args=--no-floor')
     parser.add_argument("--only", type=parse_names, default=NAMES, help=f"default {','.join(NAMES)}")
     parser.add_argument("--python", default=sys.executable, help="the Python that has torch")
     parser.add_argument("--timeout", type=float, default=300.0, help="seconds for one launch, default 300")

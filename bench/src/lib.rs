@@ -11,9 +11,12 @@
 //! | `lane_throughput` | lanes alone: plain TCP, TLS and QUIC | |
 //! | `master_cost`, `election_cost` | the master's time per message, and that of an election of shared state | |
 //!
+//! [`bytes`] reads the sizes on their command lines.
+//!
 //! `bench/rivals` runs Gloo and Open MPI beside `all_reduce_perf`.
 
 pub mod all_reduce_perf;
+pub mod bytes;
 #[cfg(feature = "scripted")]
 pub mod recovery;
 #[cfg(feature = "scripted")]

@@ -41,8 +41,8 @@ pub const STAGES: [(&str, &str); 6] = [
     ("kill to abort verdict", "verdict"),
     ("to new vote sent", "collective_initiated"),
     ("to new ring connected", "connected"),
-    ("to ring started", "ring_started"),
-    ("to ring done", "ring_done"),
+    ("to plan started", "plan_started"),
+    ("to plan done", "plan_done"),
     ("to commit returned", ""),
 ];
 

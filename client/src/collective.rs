@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pccl_core::element::{CollectiveSpec, ElementType};
 use pccl_core::id::{Seq, Tag};
-use pccl_core::messages::RingOutcome;
+use pccl_core::messages::PlanOutcome;
 use pccl_core::peer::{Call, Committed};
 use pccl_core::plan::Algorithm;
 use pccl_plane::{Backup, OperationPort, RunFailure, RunStats, UserBuffers};
@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::calls::{Backups, Calls, Made};
-use crate::engine::{Caller, CollectiveEvent, Command};
+use crate::engine::{Caller, CollectiveNotice, Command};
 use crate::error::Error;
 use crate::reduce::{Reduce, ReduceReport};
 
@@ -21,7 +21,7 @@ pub(crate) struct Called {
     made: Made,
     tag: Tag,
     calls: Calls,
-    events: mpsc::UnboundedReceiver<CollectiveEvent>,
+    events: mpsc::UnboundedReceiver<CollectiveNotice>,
     since: Instant,
 }
 
@@ -54,16 +54,16 @@ impl Called {
         let mut algorithm = Algorithm::Ring;
         loop {
             match self.events.recv().await {
-                Some(CollectiveEvent::Run { seq, port }) => {
+                Some(CollectiveNotice::Run { seq, port }) => {
                     algorithm = port.algorithm();
                     stats = self.run(seq, port, &mut memory).await?;
                 }
-                Some(CollectiveEvent::Ended(Ok(committed))) => {
+                Some(CollectiveNotice::Ended(Ok(committed))) => {
                     self.made.is_answered();
                     memory.keep();
                     return Ok(self.report(committed, algorithm, stats));
                 }
-                Some(CollectiveEvent::Ended(Err(error))) => {
+                Some(CollectiveNotice::Ended(Err(error))) => {
                     self.made.is_answered();
                     return Err(error.into());
                 }
@@ -88,15 +88,15 @@ impl Called {
         // Frames that still arrive for it are nobody's from here on.
         drop(port);
         let (stats, outcome) = match outcome {
-            Ok(stats) => (stats, RingOutcome::Done),
-            Err(RunFailure::LaneLost) => (RunStats::default(), RingOutcome::LaneLost),
+            Ok(stats) => (stats, PlanOutcome::Done),
+            Err(RunFailure::LaneLost) => (RunStats::default(), PlanOutcome::LaneLost),
             // Whoever stopped it knows.
             Err(RunFailure::Stopped) => return Ok(RunStats::default()),
             // The collective is given up, so that it fails on all.
             Err(RunFailure::Defect(defect)) => return Err(Error::Defect(defect)),
         };
-        tracing::debug!(target: "pccl::event", kind = "ring_done", tag = self.tag.0, seq = seq.0, ?outcome);
-        self.calls.tell(Command::RingEnded { seq, outcome })?;
+        tracing::debug!(target: "pccl::event", kind = "plan_done", tag = self.tag.0, seq = seq.0, ?outcome);
+        self.calls.tell(Command::PlanEnded { seq, outcome })?;
         Ok(stats)
     }
 

@@ -1,4 +1,4 @@
-//! Transports for tests under tokio's paused clock, over the lanes with which the data plane is tested.
+//! Transports for tests under tokio's paused clock, over lanes in memory.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -9,13 +9,9 @@ use pccl_core::id::Identity;
 use pccl_core::transport::{
     BoxFuture, Endpoint, Incoming, Lane, LaneError, Listener, Proven, Security, Transport,
 };
+use pccl_transport_memory::{Path, pair};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, advance, sleep_until};
-
-pub(crate) use lanes::{Path, lane};
-
-#[path = "../../plane/src/simulated.rs"]
-mod lanes;
 
 /// Begins this, and lets the process stand still then.
 pub(crate) async fn begin_and_stand_still<F: Future + Unpin>(future: &mut F, lasting: Duration) {
@@ -93,7 +89,7 @@ impl Dialler {
 
     /// Opens a lane.
     pub(crate) fn dial(&self) -> Lane {
-        let (ours, theirs) = lane(Path::NEAR, Path::NEAR);
+        let (ours, theirs) = pair(Path::NEAR, Path::NEAR);
         let proven = |identity| Proven {
             own: Identity([0; 32]),
             identity,

@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::calls::{Calls, Made};
-use crate::engine::{Caller, Command, MoveOrder, SyncEvent};
+use crate::engine::{Caller, Command, MoveOrder, SyncNotice};
 use crate::error::Error;
 use crate::state::{SharedState, SyncOptions, SyncReport};
 use crate::transfer::{Failed, Means, Moved, carry_out};
@@ -43,7 +43,7 @@ pub(crate) async fn synchronize(
 struct Session<'a> {
     calls: &'a Calls,
     made: Made,
-    heard: mpsc::UnboundedReceiver<SyncEvent>,
+    heard: mpsc::UnboundedReceiver<SyncNotice>,
     moved: Moved,
 }
 
@@ -52,16 +52,16 @@ impl Session<'_> {
         let mut event = self.next().await?;
         loop {
             event = match event {
-                SyncEvent::Move(order) => self.carry_out(state, order).await?,
-                SyncEvent::Commit => {
+                SyncNotice::Move(order) => self.carry_out(state, order).await?,
+                SyncNotice::Commit => {
                     self.write(state)?;
                     self.next().await?
                 }
-                SyncEvent::Drop => {
+                SyncNotice::Drop => {
                     self.moved = Moved::default();
                     self.next().await?
                 }
-                SyncEvent::Ended(result) => {
+                SyncNotice::Ended(result) => {
                     self.made.is_answered();
                     return result.map_err(Into::into);
                 }
@@ -74,7 +74,7 @@ impl Session<'_> {
         &mut self,
         state: &SharedState<'_>,
         order: MoveOrder,
-    ) -> Result<SyncEvent, Error> {
+    ) -> Result<SyncNotice, Error> {
         let round = order.plan.round;
         let moved = tokio::select! {
             biased;
@@ -96,7 +96,7 @@ impl Session<'_> {
         self.next().await
     }
 
-    async fn next(&mut self) -> Result<SyncEvent, Error> {
+    async fn next(&mut self) -> Result<SyncNotice, Error> {
         self.heard.recv().await.ok_or(Error::RuntimeEnded)
     }
 

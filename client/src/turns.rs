@@ -131,7 +131,7 @@ impl Turns {
     }
 
     /// Takes the runtime from the thread for a blocking call.
-    pub(crate) fn enter(&self) -> Caller<'_> {
+    pub(crate) fn enter(&self) -> BlockingCaller<'_> {
         let mut state = self.state();
         state.callers += 1;
         state.calls += 1;
@@ -139,7 +139,7 @@ impl Turns {
             state.thread = Thread::Yields;
             self.wanted.notify_one();
         }
-        Caller(self)
+        BlockingCaller(self)
     }
 
     fn leave(&self) {
@@ -176,9 +176,9 @@ fn wait<T>(locked: Result<T, PoisonError<T>>) -> T {
 
 /// Somebody in a blocking call.
 #[derive(Debug)]
-pub(crate) struct Caller<'a>(&'a Turns);
+pub(crate) struct BlockingCaller<'a>(&'a Turns);
 
-impl Drop for Caller<'_> {
+impl Drop for BlockingCaller<'_> {
     fn drop(&mut self) {
         self.0.leave();
     }

@@ -155,7 +155,7 @@ fn a_reduce_that_is_dropped_when_it_has_started_is_aborted_for_the_other() {
     let started = Arc::new(Notify::new());
     let noticed = Arc::clone(&started);
     let tell = move |kind: &str| {
-        if kind == "ring_started" {
+        if kind == "plan_started" {
             noticed.notify_one();
         }
     };

@@ -13,7 +13,7 @@ use support::{Run, on_event, together, together_with};
 fn a_peer_that_dies_before_its_part_aborts_the_reduce_for_everyone_and_costs_one_retry() {
     let run = Run::new();
     let mut peers = run.peers(2);
-    let doomed = run.join_doomed(&mut peers, ("ring_started", 1), |peer| async move {
+    let doomed = run.join_doomed(&mut peers, ("plan_started", 1), |peer| async move {
         let _ = peer
             .all_reduce_async(&mut [5.0_f32; 64], Reduce::sum())
             .await;
@@ -47,7 +47,7 @@ fn a_peer_that_dies_in_a_direct_exchange_costs_the_others_one_retry_over_the_mes
     const COUNT: usize = 10_000;
     let run = Run::new();
     let mut peers = run.peers(3);
-    let doomed = run.join_doomed(&mut peers, ("ring_frame_sent", 2), |peer| async move {
+    let doomed = run.join_doomed(&mut peers, ("frame_sent", 2), |peer| async move {
         let _ = peer
             .all_reduce_async(&mut [5.0_f32; COUNT], Reduce::sum())
             .await;
@@ -72,14 +72,14 @@ fn a_peer_that_dies_in_a_direct_exchange_costs_the_others_one_retry_over_the_mes
 
 /// Defect R-2 of the original: a peer keeps a result that the others threw away.
 #[test]
-fn a_peer_whose_ring_was_whole_restores_its_buffer_when_the_verdict_is_to_abort() {
+fn a_peer_whose_result_was_whole_restores_its_buffer_when_the_verdict_is_to_abort() {
     let run = Run::new();
     let mut peers = run.peers(2);
     // Nobody goes on before all are whole.
     let all_done = Arc::new(Barrier::new(3));
     let done = Arc::clone(&all_done);
     let dies_of = move |kind: &str| {
-        let is_done = kind == "ring_done";
+        let is_done = kind == "plan_done";
         is_done.then(|| done.wait());
         is_done
     };
@@ -90,23 +90,23 @@ fn a_peer_whose_ring_was_whole_restores_its_buffer_when_the_verdict_is_to_abort(
     });
 
     let results = together(&mut peers, |peer| {
-        let rings_done = Arc::new(AtomicUsize::new(0));
-        let (counted, done) = (Arc::clone(&rings_done), Arc::clone(&all_done));
+        let plans_done = Arc::new(AtomicUsize::new(0));
+        let (counted, done) = (Arc::clone(&plans_done), Arc::clone(&all_done));
         let count = move |kind: &str| {
-            if kind == "ring_done" {
+            if kind == "plan_done" {
                 counted.fetch_add(1, Ordering::Relaxed);
                 done.wait();
             }
         };
         let mut buffer = [1_u64; 3000];
         let result = on_event(count, || peer.all_reduce(&mut buffer, Reduce::sum()));
-        (result, buffer, rings_done.load(Ordering::Relaxed))
+        (result, buffer, plans_done.load(Ordering::Relaxed))
     });
 
     doomed.join().unwrap();
-    for (result, buffer, rings_done) in results {
+    for (result, buffer, plans_done) in results {
         assert!(matches!(result, Err(Error::Aborted { .. })));
-        assert_eq!(rings_done, 1, "the ring was whole here");
+        assert_eq!(plans_done, 1, "the result was whole here");
         assert_eq!(buffer, [1; 3000]);
     }
 }
@@ -117,7 +117,7 @@ fn a_peer_whose_ring_was_whole_restores_its_buffer_when_the_verdict_is_to_abort(
 fn many_buffers_are_all_reduced_although_a_peer_dies_among_them() {
     let run = Run::new();
     let mut peers = run.peers(2);
-    let doomed = run.join_doomed(&mut peers, ("ring_started", 3), |peer| async move {
+    let doomed = run.join_doomed(&mut peers, ("plan_started", 3), |peer| async move {
         // Takes part in three of eight, and is lost with two in flight.
         for tag in 0..3 {
             let reduce = Reduce::sum().tag(tag);
@@ -152,7 +152,7 @@ fn many_buffers_are_all_reduced_although_a_peer_dies_among_them() {
 fn the_duration_of_an_item_covers_the_attempts_that_were_aborted() {
     let run = Run::new();
     let mut peers = run.peers(2);
-    let doomed = run.join_doomed(&mut peers, ("ring_started", 1), |peer| async move {
+    let doomed = run.join_doomed(&mut peers, ("plan_started", 1), |peer| async move {
         let _ = peer
             .all_reduce_async(&mut [5_u64; 3000], Reduce::sum())
             .await;
@@ -162,7 +162,7 @@ fn the_duration_of_an_item_covers_the_attempts_that_were_aborted() {
         let moments = Arc::new(Mutex::new(Vec::new()));
         let noted = Arc::clone(&moments);
         let note = move |kind: &str| {
-            if ["ring_started", "verdict"].contains(&kind) {
+            if ["plan_started", "verdict"].contains(&kind) {
                 noted.lock().unwrap().push(Instant::now());
             }
         };

@@ -106,7 +106,7 @@ fn the_log_of_a_peer_has_what_its_user_called_and_what_its_lanes_did() {
         assert!(has(|input| matches!(input, PeerInput::Call { .. })));
         assert!(has(|input| matches!(input, PeerInput::Message(_))));
         assert!(has(|input| matches!(input, PeerInput::LinkUp { .. })));
-        assert!(has(|input| matches!(input, PeerInput::RingEnded { .. })));
+        assert!(has(|input| matches!(input, PeerInput::PlanEnded { .. })));
     }
     assert_eq!(peers_logs, 2);
 }

@@ -2,25 +2,60 @@
 
 mod support;
 
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr};
 
 use pccl::Reduce;
-use pccl_core::id::{PeerId, Ticket};
+use pccl_core::id::{Identity, PeerId, Ticket};
+use pccl_core::transport::{Endpoint, Lane, Transport, recv_some, send_all};
 use pccl_core::wire::{Preamble, Purpose};
+use pccl_master::KeyPair;
+use support::under::Under;
 use support::{Run, together};
+use tokio::runtime::Runtime;
 
-fn connect(port: u16) -> TcpStream {
-    TcpStream::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).unwrap()
+/// Whoever dials a peer by what its run goes over: plainly where that has plain lanes. All peers of these tests have
+/// the key of this process.
+struct Strangers {
+    runtime: Runtime,
+    master: String,
+    expect: Option<Identity>,
 }
 
-/// What the peer says before it closes the connection.
-fn answer_to(mut stranger: TcpStream, bytes: &[u8]) -> String {
-    stranger.write_all(bytes).unwrap();
-    let mut answer = Vec::new();
-    // A reset in place of an end is fine: the connection is over.
-    let _ = stranger.read_to_end(&mut answer);
-    String::from_utf8_lossy(&answer).into_owned()
+impl Strangers {
+    fn of(run: &Run) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build();
+        let of_process = || Identity(KeyPair::of_process().unwrap().public_key().into());
+        Self {
+            runtime: runtime.unwrap(),
+            master: run.address(),
+            expect: (!run.under().has_plain_lanes()).then(of_process),
+        }
+    }
+
+    /// One more, who shares no connection with the others.
+    fn connect(&self, port: u16) -> Lane {
+        let to = Endpoint::Address(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+        let by = Under::to(&self.master);
+        self.runtime.block_on(by.open(&to, self.expect)).unwrap()
+    }
+
+    /// What the peer says to somebody who says this, before it closes the connection.
+    fn answer_to(&self, port: u16, bytes: &[u8]) -> String {
+        let mut stranger = self.connect(port);
+        let mut answer = Vec::new();
+        self.runtime.block_on(async {
+            send_all(stranger.tx.as_mut(), bytes, b"").await.unwrap();
+            let mut some = [0; 1024];
+            // A reset in place of an end is fine: the connection is over.
+            while let Ok(count @ 1..) = recv_some(stranger.rx.as_mut(), &mut some).await {
+                answer.extend_from_slice(&some[..count]);
+            }
+        });
+        String::from_utf8_lossy(&answer).into_owned()
+    }
 }
 
 #[test]
@@ -28,14 +63,12 @@ fn strangers_get_readable_refusals_and_disturb_nobody() {
     let run = Run::new();
     let mut peers = run.peers(1);
     let port = peers[0].port();
-    let silent: Vec<TcpStream> = (0..200).map(|_| connect(port)).collect();
+    let strangers = Strangers::of(&run);
+    let silent: Vec<Lane> = (0..200).map(|_| strangers.connect(port)).collect();
 
-    let web = answer_to(
-        connect(port),
-        b"GET / HTTP/1.1\r\nHost: somewhere.example\r\n\r\n",
-    );
+    let web = strangers.answer_to(port, b"GET / HTTP/1.1\r\nHost: somewhere.example\r\n\r\n");
     let preamble = Preamble {
-        purpose: Purpose::RingLane,
+        purpose: Purpose::LinkLane,
         from: PeerId(1),
         ticket: Ticket(42),
         lane: 0,
@@ -43,7 +76,7 @@ fn strangers_get_readable_refusals_and_disturb_nobody() {
     };
     let mut other_release = preamble.encode();
     other_release[4] = 200;
-    let version = answer_to(connect(port), &other_release);
+    let version = strangers.answer_to(port, &other_release);
     run.join(&mut peers);
     let results = together(&mut peers, |peer| {
         let mut buffer = [1_u8; 100];
@@ -70,7 +103,7 @@ fn an_unknown_ticket_is_refused_once_no_order_has_come_for_it() {
         lanes: 1,
     };
 
-    let answer = answer_to(connect(port), &preamble.encode());
+    let answer = Strangers::of(&run).answer_to(port, &preamble.encode());
 
     assert!(answer.contains("the ticket is unknown"), "{answer}");
     drop(peer);

@@ -104,12 +104,12 @@ pub enum ToMaster {
         /// Links that have lost a lane.
         broken: BrokenLinks,
     },
-    /// Vote: this peer's part of the ring is over.
+    /// Vote: this peer's plan is over.
     CompleteCollective {
         /// Which execution.
         seq: Seq,
         /// How it ended here.
-        outcome: RingOutcome,
+        outcome: PlanOutcome,
         /// Links that have lost a lane.
         broken: BrokenLinks,
     },
@@ -128,9 +128,9 @@ pub enum ToMaster {
     Leave,
 }
 
-/// How a peer's own part of a collective ended.
+/// How a peer's own plan of a collective ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum RingOutcome {
+pub enum PlanOutcome {
     /// The whole result is here.
     Done,
     /// A lane broke or stalled.

@@ -52,14 +52,14 @@ mutants! {
     /// The vote of a dead member to start a collective is kept: the ballot never matches the living,
     /// and no reduce starts any more.
     DeadVoteToStartStays = "dead-vote-to-start-stays",
-    /// A lost lane aborts all collectives of the group, those too whose ring is whole.
+    /// A lost lane aborts all collectives of the group, those too whose result is whole.
     OneLaneAbortsAll = "one-lane-aborts-all",
     /// Of several collectives that lost a participant only the first is aborted: the others wait for ever.
     OnlyFirstTagAborted = "only-first-tag-aborted",
-    /// A cancellation that crosses the start is forgotten: the ring runs, and the user waits for what it gave up.
+    /// A cancellation that crosses the start is forgotten: the plan runs, and the user waits for what it gave up.
     CancelForgottenAtStart = "cancel-forgotten-at-start",
     /// The frames of an execution that its user had given up before it began are not thrown away: they wait for
-    /// a ring that never runs, and the lanes with them.
+    /// a plan that never runs, and the lanes with them.
     CancelledFramesKept = "cancelled-frames-kept",
     /// The frames of an execution are not thrown away when it is decided: late ones wait for a ring that is over.
     FramesOutliveVerdict = "frames-outlive-verdict",
@@ -517,7 +517,7 @@ mutants! {
     FailedOptimizationCalledDone = "failed-optimization-called-done",
 
     // Peers.
-    /// The ring of an aborted collective is not stopped: it writes into a buffer that was given back.
+    /// The plan of an aborted collective is not stopped: it writes into a buffer that was given back.
     RingRunsOnAfterAbort = "ring-runs-on-after-abort",
     /// A peer that loses the master calls its whole collectives committed: the others may have aborted.
     InventedCommit = "invented-commit",
@@ -528,11 +528,11 @@ mutants! {
     /// A lane that breaks before its ring stands is forgotten: the next reduce is aborted for a lane that
     /// nobody names, and edges are rebuilt that are whole.
     FreshBreakForgotten = "fresh-break-forgotten",
-    /// The end of any ring counts as that of the first tag that runs: the wrong buffer is called whole.
+    /// The end of any plan counts as that of the first tag that runs: the wrong buffer is called whole.
     RingEndOfAnotherTag = "ring-end-of-another-tag",
     /// A tag that is in use can be used again: the peer is kicked for it.
     DuplicateTagAccepted = "duplicate-tag-accepted",
-    /// The ring of a cancelled collective is not stopped: it writes into a buffer that was given back.
+    /// The plan of a cancelled collective is not stopped: it writes into a buffer that was given back.
     CancelledRingRunsOn = "cancelled-ring-runs-on",
 
     // The plans.

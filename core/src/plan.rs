@@ -106,7 +106,7 @@ impl Plan {
         let others = self.others();
         let count = match self.algorithm {
             Algorithm::Ring => others.min(1),
-            Algorithm::Whole(_) => whole::contributions(self),
+            Algorithm::Whole(pattern) => whole::contributions(self, pattern),
             Algorithm::Direct => others,
             Algorithm::Circulant => circulant::contributions(self),
         };
@@ -115,9 +115,9 @@ impl Plan {
                 range: ring::contribution(self, &stripe),
                 to: self.target(0, 0),
             },
-            Algorithm::Whole(_) => Contribution {
+            Algorithm::Whole(pattern) => Contribution {
                 range: stripe.clone(),
-                to: whole::contribution_to(self, nth),
+                to: whole::contribution_to(self, pattern, nth),
             },
             Algorithm::Direct => {
                 let to = self.target(nth, nth);
@@ -200,7 +200,10 @@ impl Plan {
     fn at(self, stripe: &Range<u64>, step: u32) -> Arrival {
         let (range, action, after) = match self.algorithm {
             Algorithm::Ring => ring::arrival(self, stripe, step),
-            Algorithm::Whole(_) => (stripe.clone(), whole::action(self, step), After::Nothing),
+            Algorithm::Whole(pattern) => {
+                let action = whole::action(self, pattern, step);
+                (stripe.clone(), action, After::Nothing)
+            }
             Algorithm::Direct => direct::arrival(self, stripe, step),
             Algorithm::Circulant => circulant::arrival(self, stripe, step),
         };
@@ -208,7 +211,9 @@ impl Plan {
             Algorithm::Ring | Algorithm::Whole(Pattern::Ring) => {
                 (self.previous(), self.around(step))
             }
-            Algorithm::Whole(Pattern::Mesh) => (whole::contributor(self, step), Targets::NONE),
+            Algorithm::Whole(pattern @ Pattern::Mesh) => {
+                (whole::contributor(self, pattern, step), Targets::NONE)
+            }
             Algorithm::Whole(Pattern::Circulant) => (
                 circulant::gathered_from(self, step),
                 circulant::gathered_to(self, circulant::gathered(step)),

@@ -426,7 +426,7 @@ pub fn next_state(from: ConnectionState, event: Event) -> Option<ConnectionState
 pub enum CollectiveCommunicationState {
     /// Voted to start; waits for the others of its group.
     VoteInitiate,
-    /// Runs its part of the ring.
+    /// Runs its plan.
     Perform,
     /// Voted on its outcome; waits for the verdict.
     VoteComplete,

@@ -50,7 +50,7 @@ pub use avoid::avoid;
 pub use costs::{Costs, CostsError, EdgeCost, NODES_MAX, Objective};
 pub use exact::EXACT_MAX;
 pub use node::Node;
-pub use search::{Answer, Found, Search};
+pub use search::{Found, Search, SearchResult};
 
 use crate::id::PeerId;
 use crate::paths::Measurement;
@@ -141,8 +141,8 @@ impl Quest {
     /// The best ring so far. `None`: no ring of usable edges was found.
     #[must_use]
     pub fn solved(&self) -> Option<Solved> {
-        match self.search.answer() {
-            Answer::Found(found) => {
+        match self.search.result() {
+            SearchResult::Found(found) => {
                 let ring = found.ring.iter();
                 let ring = ring.flat_map(|node| self.members.get(node.index()));
                 Some(Solved {
@@ -151,7 +151,7 @@ impl Quest {
                     is_optimal: found.is_optimal,
                 })
             }
-            Answer::NotFound | Answer::Impossible => None,
+            SearchResult::NotFound | SearchResult::Impossible => None,
         }
     }
 }

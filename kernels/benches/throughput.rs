@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use pccl_kernels::{
-    Codec, Element, Op, Scheme, content_hash, divide, reduce, reduce_into, reduce_saving,
+    Codec, ElementType, Op, Scheme, content_hash, divide, reduce, reduce_into, reduce_saving,
     simplehash,
 };
 
@@ -141,7 +141,7 @@ impl<'a> Bench<'a> {
     }
 
     fn reductions(&mut self) {
-        for element in Element::ALL {
+        for element in ElementType::ALL {
             // Ones: none of their sums, products and quotients is subnormal, infinite or NaN.
             self.buffers.fill(&number(element, 1.0));
             let name = format!("{element:?}").to_lowercase();
@@ -156,18 +156,18 @@ impl<'a> Bench<'a> {
             });
         }
         for element in [
-            Element::F32,
-            Element::F64,
-            Element::BF16,
-            Element::F16,
-            Element::U8,
+            ElementType::F32,
+            ElementType::F64,
+            ElementType::BF16,
+            ElementType::F16,
+            ElementType::U8,
         ] {
             self.buffers.fill(&number(element, 1.0));
             self.other_forms(element);
         }
     }
 
-    fn other_forms(&mut self, element: Element) {
+    fn other_forms(&mut self, element: ElementType) {
         let name = format!("{element:?}").to_lowercase();
         self.row(&format!("reduce_into {name} sum"), 1, |b| {
             reduce_into(element, Op::Sum, &mut b.into, &b.from, &b.other)
@@ -185,7 +185,12 @@ impl<'a> Bench<'a> {
     }
 
     fn quantization(&mut self) {
-        for element in [Element::F32, Element::F64, Element::BF16, Element::F16] {
+        for element in [
+            ElementType::F32,
+            ElementType::F64,
+            ElementType::BF16,
+            ElementType::F16,
+        ] {
             for scheme in Scheme::ALL {
                 self.codec(Codec::new(element, scheme).expect("a float"));
             }
@@ -307,19 +312,19 @@ fn time(calls: u32, mut kernel: impl FnMut()) -> Duration {
 }
 
 /// An element's little-endian bytes.
-fn number(element: Element, value: f32) -> Vec<u8> {
+fn number(element: ElementType, value: f32) -> Vec<u8> {
     match element {
-        Element::F16 => half::f16::from_f32(value).to_le_bytes().to_vec(),
-        Element::BF16 => half::bf16::from_f32(value).to_le_bytes().to_vec(),
-        Element::F32 => value.to_le_bytes().to_vec(),
-        Element::F64 => f64::from(value).to_le_bytes().to_vec(),
-        Element::U8
-        | Element::I8
-        | Element::U16
-        | Element::I16
-        | Element::U32
-        | Element::I32
-        | Element::U64
-        | Element::I64 => (value as i64).to_le_bytes()[..element.size()].to_vec(),
+        ElementType::F16 => half::f16::from_f32(value).to_le_bytes().to_vec(),
+        ElementType::BF16 => half::bf16::from_f32(value).to_le_bytes().to_vec(),
+        ElementType::F32 => value.to_le_bytes().to_vec(),
+        ElementType::F64 => f64::from(value).to_le_bytes().to_vec(),
+        ElementType::U8
+        | ElementType::I8
+        | ElementType::U16
+        | ElementType::I16
+        | ElementType::U32
+        | ElementType::I32
+        | ElementType::U64
+        | ElementType::I64 => (value as i64).to_le_bytes()[..element.size()].to_vec(),
     }
 }

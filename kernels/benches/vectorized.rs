@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use pccl_kernels::{
-    Codec, Element, Op, Scheme, content_hash, divide, reduce, reduce_into, reduce_saving,
+    Codec, ElementType, Op, Scheme, content_hash, divide, reduce, reduce_into, reduce_saving,
     simplehash,
 };
 
@@ -111,18 +111,18 @@ fn main() -> ExitCode {
 
 fn reductions() -> Vec<Row> {
     let floors = [
-        (Element::U8, 0.09, 0.05),
-        (Element::I8, 0.09, 0.05),
-        (Element::U16, 0.2, 0.1),
-        (Element::I16, 0.2, 0.1),
-        (Element::U32, 0.4, 0.3),
-        (Element::I32, 0.4, 0.3),
-        (Element::U64, 0.6, 0.5),
-        (Element::I64, 0.6, 0.5),
-        (Element::F16, 0.03, 0.04),
-        (Element::BF16, 0.04, 0.04),
-        (Element::F32, 0.2, 0.12),
-        (Element::F64, 0.35, 0.25),
+        (ElementType::U8, 0.09, 0.05),
+        (ElementType::I8, 0.09, 0.05),
+        (ElementType::U16, 0.2, 0.1),
+        (ElementType::I16, 0.2, 0.1),
+        (ElementType::U32, 0.4, 0.3),
+        (ElementType::I32, 0.4, 0.3),
+        (ElementType::U64, 0.6, 0.5),
+        (ElementType::I64, 0.6, 0.5),
+        (ElementType::F16, 0.03, 0.04),
+        (ElementType::BF16, 0.04, 0.04),
+        (ElementType::F32, 0.2, 0.12),
+        (ElementType::F64, 0.35, 0.25),
     ];
     let mut rows = Vec::new();
     for (element, sum, max) in floors {
@@ -160,16 +160,16 @@ fn hashes() -> Vec<Row> {
 fn divisions() -> Vec<Row> {
     // (No processor divides 64-bit integers in SIMD code.)
     let floors = [
-        (Element::U8, 0.02),
-        (Element::I8, 0.02),
-        (Element::U16, 0.04),
-        (Element::I16, 0.04),
-        (Element::U32, 0.06),
-        (Element::I32, 0.06),
-        (Element::F16, 0.017),
-        (Element::BF16, 0.04),
-        (Element::F32, 0.1),
-        (Element::F64, 0.12),
+        (ElementType::U8, 0.02),
+        (ElementType::I8, 0.02),
+        (ElementType::U16, 0.04),
+        (ElementType::I16, 0.04),
+        (ElementType::U32, 0.06),
+        (ElementType::I32, 0.06),
+        (ElementType::F16, 0.017),
+        (ElementType::BF16, 0.04),
+        (ElementType::F32, 0.1),
+        (ElementType::F64, 0.12),
     ];
     let row = |(element, floor)| {
         Row::new(format!("divide {element:?}"), floor, move |b| {
@@ -182,10 +182,10 @@ fn divisions() -> Vec<Row> {
 fn codecs() -> Vec<Row> {
     // For quantization and what it loses, dequantization with a sum, and decoding.
     let floors = [
-        (Element::F16, 0.02, 0.01, 0.035, 0.025),
-        (Element::BF16, 0.03, 0.02, 0.06, 0.05),
-        (Element::F32, 0.06, 0.05, 0.12, 0.13),
-        (Element::F64, 0.1, 0.09, 0.26, 0.3),
+        (ElementType::F16, 0.02, 0.01, 0.035, 0.025),
+        (ElementType::BF16, 0.03, 0.02, 0.06, 0.05),
+        (ElementType::F32, 0.06, 0.05, 0.12, 0.13),
+        (ElementType::F64, 0.1, 0.09, 0.26, 0.3),
     ];
     let mut rows = Vec::new();
     for (element, quantize, residual, dequantize, decode) in floors {

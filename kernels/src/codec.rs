@@ -16,7 +16,7 @@ pub(crate) mod steps;
 use std::num::NonZeroUsize;
 
 use crate::divide::divide;
-use crate::element::{Element, KernelError, Op, check_pair, check_whole};
+use crate::element::{ElementType, KernelError, Op, check_pair, check_whole};
 use crate::half::{Bf16, F16};
 use crate::isa::Isa;
 use grid::Kind;
@@ -105,9 +105,9 @@ impl Scheme {
 /// Frames from the network may hold any bytes: decoding them gives some numbers, never a panic.
 ///
 /// ```
-/// use pccl_kernels::{Codec, Element, Op, Scheme};
+/// use pccl_kernels::{Codec, ElementType, Op, Scheme};
 ///
-/// let codec = Codec::new(Element::F32, Scheme::MinMaxU8)?;
+/// let codec = Codec::new(ElementType::F32, Scheme::MinMaxU8)?;
 /// let theirs = [1.0_f32, 2.0, 3.0, 4.0].map(f32::to_le_bytes).concat();
 /// let mut frame = vec![0; codec.encoded_len(4)];
 /// codec.encode(&theirs, &mut frame)?;
@@ -145,32 +145,32 @@ impl Codec {
     ///
     /// # Errors
     /// [`KernelError::NotAFloat`] for all others.
-    pub const fn new(element: Element, scheme: Scheme) -> Result<Self, KernelError> {
+    pub const fn new(element: ElementType, scheme: Scheme) -> Result<Self, KernelError> {
         let float = match element {
-            Element::F16 => FloatElement::F16,
-            Element::BF16 => FloatElement::BF16,
-            Element::F32 => FloatElement::F32,
-            Element::F64 => FloatElement::F64,
-            Element::U8
-            | Element::I8
-            | Element::U16
-            | Element::I16
-            | Element::U32
-            | Element::I32
-            | Element::U64
-            | Element::I64 => return Err(KernelError::NotAFloat { element }),
+            ElementType::F16 => FloatElement::F16,
+            ElementType::BF16 => FloatElement::BF16,
+            ElementType::F32 => FloatElement::F32,
+            ElementType::F64 => FloatElement::F64,
+            ElementType::U8
+            | ElementType::I8
+            | ElementType::U16
+            | ElementType::I16
+            | ElementType::U32
+            | ElementType::I32
+            | ElementType::U64
+            | ElementType::I64 => return Err(KernelError::NotAFloat { element }),
         };
         Ok(Self { float, scheme })
     }
 
     /// The type of the elements that are encoded and decoded.
     #[must_use]
-    pub const fn element(&self) -> Element {
+    pub const fn element(&self) -> ElementType {
         match self.float {
-            FloatElement::F16 => Element::F16,
-            FloatElement::BF16 => Element::BF16,
-            FloatElement::F32 => Element::F32,
-            FloatElement::F64 => Element::F64,
+            FloatElement::F16 => ElementType::F16,
+            FloatElement::BF16 => ElementType::BF16,
+            FloatElement::F32 => ElementType::F32,
+            FloatElement::F64 => ElementType::F64,
         }
     }
 
@@ -183,7 +183,7 @@ impl Codec {
     /// The type of running sums, and of a frame's parameters: `F32` for halves and `F32`, `F64`
     /// for `F64`.
     #[must_use]
-    pub const fn sum_element(&self) -> Element {
+    pub const fn sum_element(&self) -> ElementType {
         self.of_sums().element()
     }
 
@@ -357,7 +357,7 @@ impl Codec {
     }
 
     /// Do an encoded frame and a slice of `len` bytes of `element` hold equally many elements?
-    fn check(&self, element: Element, len: usize, encoded: usize) -> Result<(), KernelError> {
+    fn check(&self, element: ElementType, len: usize, encoded: usize) -> Result<(), KernelError> {
         check_whole(element, len)?;
         let needed = self.encoded_len(len / element.size());
         if needed == encoded {

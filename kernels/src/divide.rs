@@ -1,6 +1,6 @@
 //! A sum becomes an average.
 
-use crate::element::{Element, KernelError, check_whole};
+use crate::element::{ElementType, KernelError, check_whole};
 use crate::f16_blocks::Converter;
 use crate::half::{Bf16, Bf16Pair, F16, whole_pairs};
 use crate::isa::{Isa, run};
@@ -19,14 +19,14 @@ use crate::number::Number;
 /// [`KernelError::PartialElement`] and [`KernelError::ZeroDivisor`]: nothing was changed.
 ///
 /// ```
-/// use pccl_kernels::{Element, divide};
+/// use pccl_kernels::{ElementType, divide};
 ///
 /// let mut sums = [7_i32, -7, 200].map(i32::to_le_bytes).concat();
-/// divide(Element::I32, &mut sums, 2)?;
+/// divide(ElementType::I32, &mut sums, 2)?;
 /// assert_eq!(sums, [3_i32, -3, 100].map(i32::to_le_bytes).concat());
 /// # Ok::<(), pccl_kernels::KernelError>(())
 /// ```
-pub fn divide(element: Element, bytes: &mut [u8], by: u32) -> Result<(), KernelError> {
+pub fn divide(element: ElementType, bytes: &mut [u8], by: u32) -> Result<(), KernelError> {
     if by == 0 {
         return Err(KernelError::ZeroDivisor);
     }
@@ -37,27 +37,27 @@ pub fn divide(element: Element, bytes: &mut [u8], by: u32) -> Result<(), KernelE
 }
 
 /// As [`divide`], with the loops of one instruction set. `by` is not zero.
-pub(crate) fn divide_with(isa: Isa, element: Element, bytes: &mut [u8], by: u32) {
+pub(crate) fn divide_with(isa: Isa, element: ElementType, bytes: &mut [u8], by: u32) {
     match element {
-        Element::U8 => each::<u8>(isa, bytes, by),
-        Element::I8 => each::<i8>(isa, bytes, by),
-        Element::U16 => each::<u16>(isa, bytes, by),
-        Element::I16 => each::<i16>(isa, bytes, by),
-        Element::U32 => each::<u32>(isa, bytes, by),
-        Element::I32 => each::<i32>(isa, bytes, by),
-        Element::U64 => each::<u64>(isa, bytes, by),
-        Element::I64 => each::<i64>(isa, bytes, by),
-        Element::F16 => match Converter::of(isa) {
+        ElementType::U8 => each::<u8>(isa, bytes, by),
+        ElementType::I8 => each::<i8>(isa, bytes, by),
+        ElementType::U16 => each::<u16>(isa, bytes, by),
+        ElementType::I16 => each::<i16>(isa, bytes, by),
+        ElementType::U32 => each::<u32>(isa, bytes, by),
+        ElementType::I32 => each::<i32>(isa, bytes, by),
+        ElementType::U64 => each::<u64>(isa, bytes, by),
+        ElementType::I64 => each::<i64>(isa, bytes, by),
+        ElementType::F16 => match Converter::of(isa) {
             Some(converter) => converter.divide(bytes, by),
             None => each::<F16>(isa, bytes, by),
         },
-        Element::BF16 => {
+        ElementType::BF16 => {
             let (pairs, last) = bytes.split_at_mut(whole_pairs(bytes.len()));
             each::<Bf16Pair>(isa, pairs, by);
             each::<Bf16>(isa, last, by);
         }
-        Element::F32 => each::<f32>(isa, bytes, by),
-        Element::F64 => each::<f64>(isa, bytes, by),
+        ElementType::F32 => each::<f32>(isa, bytes, by),
+        ElementType::F64 => each::<f64>(isa, bytes, by),
     }
 }
 

@@ -9,7 +9,7 @@ use std::fmt;
 /// `f32` (8 bits of exponent, 7 of mantissa).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[allow(missing_docs)]
-pub enum Element {
+pub enum ElementType {
     U8,
     I8,
     U16,
@@ -24,7 +24,7 @@ pub enum Element {
     F64,
 }
 
-impl Element {
+impl ElementType {
     /// Every element type, in the order of their declaration.
     pub const ALL: [Self; 12] = [
         Self::U8,
@@ -102,14 +102,14 @@ pub enum KernelError {
         /// Length of the slice in bytes.
         len: usize,
         /// The type of which it should hold whole elements.
-        element: Element,
+        element: ElementType,
     },
     /// An average over nobody.
     ZeroDivisor,
     /// Quantization of elements that are no floats.
     NotAFloat {
         /// Their type.
-        element: Element,
+        element: ElementType,
     },
     /// An encoded frame is not as long as its number of elements asks for.
     EncodedLength {
@@ -151,7 +151,11 @@ impl fmt::Display for KernelError {
 impl Error for KernelError {}
 
 /// Do a destination and a source of these many bytes hold equally many whole elements?
-pub(crate) fn check_pair(element: Element, into: usize, from: usize) -> Result<(), KernelError> {
+pub(crate) fn check_pair(
+    element: ElementType,
+    into: usize,
+    from: usize,
+) -> Result<(), KernelError> {
     if into == from {
         check_whole(element, into)
     } else {
@@ -160,7 +164,7 @@ pub(crate) fn check_pair(element: Element, into: usize, from: usize) -> Result<(
 }
 
 /// Does a slice of `len` bytes hold whole elements?
-pub(crate) fn check_whole(element: Element, len: usize) -> Result<(), KernelError> {
+pub(crate) fn check_whole(element: ElementType, len: usize) -> Result<(), KernelError> {
     if len.is_multiple_of(element.size()) {
         Ok(())
     } else {

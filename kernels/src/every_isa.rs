@@ -9,12 +9,12 @@ use crate::half::{Bf16, F16};
 use crate::isa::Isa;
 use crate::number::Number;
 use crate::reduce::{InPlace, OutOfPlace, Saving, combine};
-use crate::{Element, Op};
+use crate::{ElementType, Op};
 
 /// Bytes that are hard in some way, in whole elements of every type: among small numbers of all
 /// kinds, zeros of both signs, infinities, NaN, subnormals and extremes, at places that differ with
 /// the seed.
-fn noise(element: Element, count: usize, seed: u64) -> Vec<u8> {
+fn noise(element: ElementType, count: usize, seed: u64) -> Vec<u8> {
     let mut state = seed;
     let mut next = || {
         state = state
@@ -39,13 +39,13 @@ fn noise(element: Element, count: usize, seed: u64) -> Vec<u8> {
             _ => number as f32,
         };
         match element {
-            Element::F32 => bytes.extend(single.to_le_bytes()),
-            Element::F64 if kind == 0 => bytes.extend(random.to_le_bytes()),
-            Element::F64 => bytes.extend(f64::from(single).to_le_bytes()),
-            Element::F16 if kind < 2 => bytes.extend((random as u16).to_le_bytes()),
-            Element::F16 => bytes.extend(half::f16::from_f32(single).to_le_bytes()),
-            Element::BF16 if kind < 2 => bytes.extend((random as u16).to_le_bytes()),
-            Element::BF16 => bytes.extend(half::bf16::from_f32(single).to_le_bytes()),
+            ElementType::F32 => bytes.extend(single.to_le_bytes()),
+            ElementType::F64 if kind == 0 => bytes.extend(random.to_le_bytes()),
+            ElementType::F64 => bytes.extend(f64::from(single).to_le_bytes()),
+            ElementType::F16 if kind < 2 => bytes.extend((random as u16).to_le_bytes()),
+            ElementType::F16 => bytes.extend(half::f16::from_f32(single).to_le_bytes()),
+            ElementType::BF16 if kind < 2 => bytes.extend((random as u16).to_le_bytes()),
+            ElementType::BF16 => bytes.extend(half::bf16::from_f32(single).to_le_bytes()),
             _ => bytes.extend(&random.to_le_bytes()[..element.size()]),
         }
     }
@@ -58,7 +58,7 @@ fn moved(bytes: &[u8], start: usize) -> Vec<u8> {
 }
 
 /// One element at a time, with the instructions that every machine has.
-fn scalar_reduce(element: Element, op: Op, into: &[u8], from: &[u8]) -> Vec<u8> {
+fn scalar_reduce(element: ElementType, op: Op, into: &[u8], from: &[u8]) -> Vec<u8> {
     let mut result = into.to_vec();
     let size = element.size();
     for (into, from) in result.chunks_mut(size).zip(from.chunks(size)) {
@@ -87,7 +87,7 @@ fn all_instruction_sets_of_the_machine_are_told_apart() {
 
 #[test]
 fn reductions_of_every_length_and_start_are_the_same_on_every_isa() {
-    for element in Element::ALL {
+    for element in ElementType::ALL {
         for count in 0..=257 {
             let (start, other) = (count % 9, count % 7);
             let a = noise(element, count, count as u64);
@@ -130,7 +130,7 @@ fn reductions_of_every_length_and_start_are_the_same_on_every_isa() {
 
 #[test]
 fn divisions_of_every_length_and_start_are_the_same_on_every_isa() {
-    for element in Element::ALL {
+    for element in ElementType::ALL {
         for count in 0..=257 {
             let by = [1, 2, 3, 7, 10, 255, 256, 65_537, u32::MAX][count % 9];
             let bytes = noise(element, count, count as u64);
@@ -201,7 +201,7 @@ fn every_half_is_combined_and_divided_as_the_definition_does() {
         0_u16, 0x8000, 1, 0x8001, 0x03FF, 0x0400, 0x3C00, 0xBC01, 0x3555, 0x7BFF, 0xFBFF, 0x7C00,
         0xFC00, 0x7C01, 0xFE00, 0x3F80, 0x7F7F, 0x7F80, 0x7F81, 0xFFFF,
     ];
-    for element in [Element::F16, Element::BF16] {
+    for element in [ElementType::F16, ElementType::BF16] {
         for other in others {
             let from = other.to_le_bytes().repeat(1 << 16);
             for isa in Isa::all() {
@@ -214,7 +214,7 @@ fn every_half_is_combined_and_divided_as_the_definition_does() {
                     };
                     combine(isa, element, op, operands);
                     let of = |a, b| match element {
-                        Element::F16 => half_of::<F16>(op, a, b),
+                        ElementType::F16 => half_of::<F16>(op, a, b),
                         _ => half_of::<Bf16>(op, a, b),
                     };
                     for (a, result) in (0..=u16::MAX).zip(result.as_chunks::<2>().0) {
@@ -231,12 +231,12 @@ fn every_half_is_combined_and_divided_as_the_definition_does() {
     }
 }
 
-fn every_half_is_divided(isa: Isa, element: Element, by: u32, all: &[u8]) {
+fn every_half_is_divided(isa: Isa, element: ElementType, by: u32, all: &[u8]) {
     let mut result = all.to_vec();
     divide_with(isa, element, &mut result, by);
     for (a, result) in (0..=u16::MAX).zip(result.as_chunks::<2>().0) {
         let expected = match element {
-            Element::F16 => F16::from_bytes(a.to_le_bytes()).over(by).to_bytes(),
+            ElementType::F16 => F16::from_bytes(a.to_le_bytes()).over(by).to_bytes(),
             _ => Bf16::from_bytes(a.to_le_bytes()).over(by).to_bytes(),
         };
         assert_eq!(*result, expected, "{isa:?}: {element:?} {a:#x} / {by}");

@@ -5,7 +5,7 @@
 //! those of reductions and divisions for every way in which a buffer is cut into frames. (A codec's
 //! frame is encoded by itself: what is lost depends on the cut.)
 //!
-//! - [`reduce()`]: `into[i] = into[i] op from[i]` ([`Op`] over [`Element`]); [`reduce_into()`] writes
+//! - [`reduce()`]: `into[i] = into[i] op from[i]` ([`Op`] over [`ElementType`]); [`reduce_into()`] writes
 //!   elsewhere, [`reduce_saving()`] keeps what it overwrites.
 //! - [`divide()`]: the division that makes a sum an average.
 //! - [`Codec`]: floats as small integers ([`Scheme`]), and reductions of what came so.
@@ -49,6 +49,6 @@ mod simplehash;
 pub use codec::{Codec, Scheme};
 pub use content_hash::{ContentHashing, content_hash};
 pub use divide::divide;
-pub use element::{Element, KernelError, Op};
+pub use element::{ElementType, KernelError, Op};
 pub use reduce::{reduce, reduce_into, reduce_saving};
 pub use simplehash::simplehash;

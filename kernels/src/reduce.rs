@@ -1,6 +1,6 @@
 //! Two slices become one, element by element.
 
-use crate::element::{Element, KernelError, Op, check_pair};
+use crate::element::{ElementType, KernelError, Op, check_pair};
 use crate::f16_blocks::Converter;
 use crate::half::{Bf16, Bf16Pair, F16, whole_pairs};
 use crate::isa::{Isa, run, run_op};
@@ -24,15 +24,20 @@ use crate::number::Number;
 /// [`KernelError::LengthMismatch`] and [`KernelError::PartialElement`]: nothing was changed.
 ///
 /// ```
-/// use pccl_kernels::{Element, Op, reduce};
+/// use pccl_kernels::{ElementType, Op, reduce};
 ///
 /// let mut mine = [1_i16, -2, i16::MAX].map(i16::to_le_bytes).concat();
 /// let theirs = [10_i16, 20, 1].map(i16::to_le_bytes).concat();
-/// reduce(Element::I16, Op::Sum, &mut mine, &theirs)?;
+/// reduce(ElementType::I16, Op::Sum, &mut mine, &theirs)?;
 /// assert_eq!(mine, [11_i16, 18, i16::MIN].map(i16::to_le_bytes).concat());
 /// # Ok::<(), pccl_kernels::KernelError>(())
 /// ```
-pub fn reduce(element: Element, op: Op, into: &mut [u8], from: &[u8]) -> Result<(), KernelError> {
+pub fn reduce(
+    element: ElementType,
+    op: Op,
+    into: &mut [u8],
+    from: &[u8],
+) -> Result<(), KernelError> {
     check_pair(element, into.len(), from.len())?;
     combine(Isa::best(), element, op, InPlace { into, from });
     Ok(())
@@ -46,15 +51,15 @@ pub fn reduce(element: Element, op: Op, into: &mut [u8], from: &[u8]) -> Result<
 /// [`KernelError::LengthMismatch`] and [`KernelError::PartialElement`]: nothing was changed.
 ///
 /// ```
-/// use pccl_kernels::{Element, Op, reduce_into};
+/// use pccl_kernels::{ElementType, Op, reduce_into};
 ///
 /// let mut larger = [0; 3];
-/// reduce_into(Element::U8, Op::Max, &mut larger, &[1, 5, 9], &[4, 5, 6])?;
+/// reduce_into(ElementType::U8, Op::Max, &mut larger, &[1, 5, 9], &[4, 5, 6])?;
 /// assert_eq!(larger, [4, 5, 9]);
 /// # Ok::<(), pccl_kernels::KernelError>(())
 /// ```
 pub fn reduce_into(
-    element: Element,
+    element: ElementType,
     op: Op,
     out: &mut [u8],
     a: &[u8],
@@ -76,15 +81,15 @@ pub fn reduce_into(
 /// [`KernelError::LengthMismatch`] and [`KernelError::PartialElement`]: nothing was changed.
 ///
 /// ```
-/// use pccl_kernels::{Element, Op, reduce_saving};
+/// use pccl_kernels::{ElementType, Op, reduce_saving};
 ///
 /// let (mut mine, mut before) = ([1, 2, 3], [0; 3]);
-/// reduce_saving(Element::U8, Op::Sum, &mut mine, &[10, 20, 30], &mut before)?;
+/// reduce_saving(ElementType::U8, Op::Sum, &mut mine, &[10, 20, 30], &mut before)?;
 /// assert_eq!((mine, before), ([11, 22, 33], [1, 2, 3]));
 /// # Ok::<(), pccl_kernels::KernelError>(())
 /// ```
 pub fn reduce_saving(
-    element: Element,
+    element: ElementType,
     op: Op,
     into: &mut [u8],
     from: &[u8],
@@ -263,24 +268,24 @@ impl Operands for Saving<'_> {
 }
 
 /// The loop of one instruction set over slices that fit each other.
-pub(crate) fn combine(isa: Isa, element: Element, op: Op, operands: impl Operands) {
+pub(crate) fn combine(isa: Isa, element: ElementType, op: Op, operands: impl Operands) {
     match element {
-        Element::U8 => apply::<u8>(isa, op, operands),
-        Element::I8 => apply::<i8>(isa, op, operands),
-        Element::U16 => apply::<u16>(isa, op, operands),
-        Element::I16 => apply::<i16>(isa, op, operands),
-        Element::U32 => apply::<u32>(isa, op, operands),
-        Element::I32 => apply::<i32>(isa, op, operands),
-        Element::U64 => apply::<u64>(isa, op, operands),
-        Element::I64 => apply::<i64>(isa, op, operands),
-        Element::F16 => match (op, Converter::of(isa)) {
+        ElementType::U8 => apply::<u8>(isa, op, operands),
+        ElementType::I8 => apply::<i8>(isa, op, operands),
+        ElementType::U16 => apply::<u16>(isa, op, operands),
+        ElementType::I16 => apply::<i16>(isa, op, operands),
+        ElementType::U32 => apply::<u32>(isa, op, operands),
+        ElementType::I32 => apply::<i32>(isa, op, operands),
+        ElementType::U64 => apply::<u64>(isa, op, operands),
+        ElementType::I64 => apply::<i64>(isa, op, operands),
+        ElementType::F16 => match (op, Converter::of(isa)) {
             (Op::Sum, Some(converter)) => converter.reduce(f32::sum, operands),
             (Op::Prod, Some(converter)) => converter.reduce(f32::prod, operands),
             (Op::Sum | Op::Prod, None) | (Op::Max | Op::Min, _) => {
                 apply::<F16>(isa, op, operands);
             }
         },
-        Element::BF16 => match op {
+        ElementType::BF16 => match op {
             Op::Sum | Op::Prod => {
                 let whole = whole_pairs(operands.len());
                 let (pairs, last) = operands.split_at(whole);
@@ -289,8 +294,8 @@ pub(crate) fn combine(isa: Isa, element: Element, op: Op, operands: impl Operand
             }
             Op::Max | Op::Min => apply::<Bf16>(isa, op, operands),
         },
-        Element::F32 => apply::<f32>(isa, op, operands),
-        Element::F64 => apply::<f64>(isa, op, operands),
+        ElementType::F32 => apply::<f32>(isa, op, operands),
+        ElementType::F64 => apply::<f64>(isa, op, operands),
     }
 }
 

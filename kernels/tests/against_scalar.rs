@@ -1,7 +1,7 @@
 //! The kernels against a definition that works on one number at a time and in wider types.
 
 use half::{bf16, f16};
-use pccl_kernels::{Element, KernelError, Op, divide, reduce, reduce_into, reduce_saving};
+use pccl_kernels::{ElementType, KernelError, Op, divide, reduce, reduce_into, reduce_saving};
 use proptest::prelude::*;
 
 /// One element, in a type that holds every element exactly.
@@ -9,12 +9,12 @@ use proptest::prelude::*;
 enum Value {
     Integer(i128),
     /// A half: the number and the type, to which it is rounded after each operation.
-    Half(f32, Element),
+    Half(f32, ElementType),
     Single(f32),
     Double(f64),
 }
 
-fn decode(element: Element, bytes: &[u8]) -> Value {
+fn decode(element: ElementType, bytes: &[u8]) -> Value {
     let word = |bytes: &[u8]| {
         let mut word = [0; 8];
         word[..bytes.len()].copy_from_slice(bytes);
@@ -22,24 +22,26 @@ fn decode(element: Element, bytes: &[u8]) -> Value {
     };
     let bits = word(bytes);
     match element {
-        Element::U8 | Element::U16 | Element::U32 | Element::U64 => Value::Integer(bits.into()),
-        Element::I8 => Value::Integer((bits as i8).into()),
-        Element::I16 => Value::Integer((bits as i16).into()),
-        Element::I32 => Value::Integer((bits as i32).into()),
-        Element::I64 => Value::Integer((bits as i64).into()),
-        Element::F16 => Value::Half(f16::from_bits(bits as u16).to_f32(), element),
-        Element::BF16 => Value::Half(bf16::from_bits(bits as u16).to_f32(), element),
-        Element::F32 => Value::Single(f32::from_bits(bits as u32)),
-        Element::F64 => Value::Double(f64::from_bits(bits)),
+        ElementType::U8 | ElementType::U16 | ElementType::U32 | ElementType::U64 => {
+            Value::Integer(bits.into())
+        }
+        ElementType::I8 => Value::Integer((bits as i8).into()),
+        ElementType::I16 => Value::Integer((bits as i16).into()),
+        ElementType::I32 => Value::Integer((bits as i32).into()),
+        ElementType::I64 => Value::Integer((bits as i64).into()),
+        ElementType::F16 => Value::Half(f16::from_bits(bits as u16).to_f32(), element),
+        ElementType::BF16 => Value::Half(bf16::from_bits(bits as u16).to_f32(), element),
+        ElementType::F32 => Value::Single(f32::from_bits(bits as u32)),
+        ElementType::F64 => Value::Double(f64::from_bits(bits)),
     }
 }
 
 /// The bytes of a value: integers lose what does not fit, a NaN is the canonical one.
-fn encode(element: Element, value: Value) -> Vec<u8> {
+fn encode(element: ElementType, value: Value) -> Vec<u8> {
     match value {
         Value::Integer(value) => value.to_le_bytes()[..element.size()].to_vec(),
-        Value::Half(value, Element::F16) if value.is_nan() => 0x7E00_u16.to_le_bytes().to_vec(),
-        Value::Half(value, Element::F16) => f16::from_f32(value).to_le_bytes().to_vec(),
+        Value::Half(value, ElementType::F16) if value.is_nan() => 0x7E00_u16.to_le_bytes().to_vec(),
+        Value::Half(value, ElementType::F16) => f16::from_f32(value).to_le_bytes().to_vec(),
         Value::Half(value, _) if value.is_nan() => 0x7FC0_u16.to_le_bytes().to_vec(),
         Value::Half(value, _) => bf16::from_f32(value).to_le_bytes().to_vec(),
         Value::Single(value) if value.is_nan() => 0x7FC0_0000_u32.to_le_bytes().to_vec(),
@@ -78,7 +80,7 @@ fn scalar_op(op: Op, a: Value, b: Value) -> Value {
     }
 }
 
-fn scalar_reduce(element: Element, op: Op, into: &[u8], from: &[u8]) -> Vec<u8> {
+fn scalar_reduce(element: ElementType, op: Op, into: &[u8], from: &[u8]) -> Vec<u8> {
     let size = element.size();
     let pairs = into.chunks_exact(size).zip(from.chunks_exact(size));
     pairs
@@ -91,7 +93,7 @@ fn scalar_reduce(element: Element, op: Op, into: &[u8], from: &[u8]) -> Vec<u8> 
         .collect()
 }
 
-fn scalar_divide(element: Element, bytes: &[u8], by: u32) -> Vec<u8> {
+fn scalar_divide(element: ElementType, bytes: &[u8], by: u32) -> Vec<u8> {
     let quotient = |value| match value {
         Value::Integer(value) => Value::Integer(value / i128::from(by)),
         Value::Half(value, half) => Value::Half(value / by as f32, half),
@@ -118,7 +120,7 @@ fn noise(len: usize, seed: u64) -> Vec<u8> {
 }
 
 /// Bytes of one float or integer type that are hard in some way, as `f64` and `f32` bits alike.
-fn special(element: Element) -> Vec<Vec<u8>> {
+fn special(element: ElementType) -> Vec<Vec<u8>> {
     let singles = [
         0.0,
         -0.0,
@@ -152,10 +154,10 @@ fn special(element: Element) -> Vec<Vec<u8>> {
         0x007F, 1, 0x8001, 0x7F7F, 0xFF7F, 0x4000, 0x3B80,
     ];
     match element {
-        Element::F16 => halves.map(|half| half.to_le_bytes().to_vec()).to_vec(),
-        Element::BF16 => brains.map(|half: u16| half.to_le_bytes().to_vec()).to_vec(),
-        Element::F32 => singles.map(|single| single.to_le_bytes().to_vec()).to_vec(),
-        Element::F64 => {
+        ElementType::F16 => halves.map(|half| half.to_le_bytes().to_vec()).to_vec(),
+        ElementType::BF16 => brains.map(|half: u16| half.to_le_bytes().to_vec()).to_vec(),
+        ElementType::F32 => singles.map(|single| single.to_le_bytes().to_vec()).to_vec(),
+        ElementType::F64 => {
             let singles = singles.map(f64::from);
             let both = singles.iter().chain(&doubles);
             both.map(|double| double.to_le_bytes().to_vec()).collect()
@@ -179,7 +181,7 @@ fn special(element: Element) -> Vec<Vec<u8>> {
 
 #[test]
 fn every_length_and_every_start_gives_the_scalar_result() {
-    for element in Element::ALL {
+    for element in ElementType::ALL {
         for count in 0..=257 {
             let len = count * element.size();
             let (from_start, into_start) = (count % 9, count % 7);
@@ -218,7 +220,7 @@ fn every_length_and_every_start_gives_the_scalar_result() {
 
 #[test]
 fn special_values_give_the_scalar_result_in_either_order() {
-    for element in Element::ALL {
+    for element in ElementType::ALL {
         let values = special(element);
         let pairs = values
             .iter()
@@ -244,7 +246,7 @@ fn special_values_are_divided_as_scalars_are() {
     let divisors = [
         1, 2, 3, 7, 127, 128, 200, 255, 256, 65_535, 65_536, 16_777_217,
     ];
-    for element in Element::ALL {
+    for element in ElementType::ALL {
         for by in divisors
             .into_iter()
             .chain([i32::MAX as u32, 1 << 31, u32::MAX])
@@ -262,7 +264,12 @@ fn special_values_are_divided_as_scalars_are() {
 #[test]
 fn every_small_integer_is_divided_exactly_by_every_small_divisor() {
     let all: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
-    for element in [Element::U8, Element::I8, Element::U16, Element::I16] {
+    for element in [
+        ElementType::U8,
+        ElementType::I8,
+        ElementType::U16,
+        ElementType::I16,
+    ] {
         for by in (1..=300).chain([32_767, 32_768, 65_535]) {
             let mut bytes = all.clone();
             let expected = scalar_divide(element, &bytes, by);
@@ -278,7 +285,7 @@ fn every_small_integer_is_divided_exactly_by_every_small_divisor() {
 fn an_average_over_two_hundred_bytes_is_right() {
     let mut sums = [100_i8, -100, 127, i8::MIN].map(i8::to_le_bytes).concat();
 
-    divide(Element::I8, &mut sums, 200).unwrap();
+    divide(ElementType::I8, &mut sums, 200).unwrap();
 
     assert_eq!(sums, [0, 0, 0, 0]);
 }
@@ -287,24 +294,24 @@ fn an_average_over_two_hundred_bytes_is_right() {
 fn senseless_calls_are_refused_and_change_nothing() {
     let mut into = [1_u8, 2, 3, 4, 5];
 
-    let lengths = reduce(Element::U8, Op::Sum, &mut into, &[1; 4]);
-    let partial = reduce(Element::U16, Op::Sum, &mut into, &[1; 5]);
-    let partial_division = divide(Element::F32, &mut into, 2);
-    let zero = divide(Element::U8, &mut into, 0);
+    let lengths = reduce(ElementType::U8, Op::Sum, &mut into, &[1; 4]);
+    let partial = reduce(ElementType::U16, Op::Sum, &mut into, &[1; 5]);
+    let partial_division = divide(ElementType::F32, &mut into, 2);
+    let zero = divide(ElementType::U8, &mut into, 0);
 
     assert_eq!(
         lengths,
         Err(KernelError::LengthMismatch { into: 5, from: 4 })
     );
     let of = |element| Err(KernelError::PartialElement { len: 5, element });
-    assert_eq!(partial, of(Element::U16));
-    assert_eq!(partial_division, of(Element::F32));
+    assert_eq!(partial, of(ElementType::U16));
+    assert_eq!(partial_division, of(ElementType::F32));
     assert_eq!(zero, Err(KernelError::ZeroDivisor));
     assert_eq!(into, [1, 2, 3, 4, 5]);
 }
 
-fn any_element() -> impl Strategy<Value = Element> {
-    prop::sample::select(Element::ALL.to_vec())
+fn any_element() -> impl Strategy<Value = ElementType> {
+    prop::sample::select(ElementType::ALL.to_vec())
 }
 
 fn any_op() -> impl Strategy<Value = Op> {
@@ -312,7 +319,7 @@ fn any_op() -> impl Strategy<Value = Op> {
 }
 
 /// Two slices of equal length that hold whole elements.
-fn operands() -> impl Strategy<Value = (Element, Vec<u8>, Vec<u8>)> {
+fn operands() -> impl Strategy<Value = (ElementType, Vec<u8>, Vec<u8>)> {
     (any_element(), 0..200_usize).prop_flat_map(|(element, count)| {
         let bytes = || prop::collection::vec(any::<u8>(), count * element.size());
         (Just(element), bytes(), bytes())

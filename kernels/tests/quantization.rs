@@ -9,12 +9,17 @@ mod values;
 use std::num::NonZeroUsize;
 
 use half::{bf16, f16};
-use pccl_kernels::{Codec, Element, KernelError, Op, Scheme};
+use pccl_kernels::{Codec, ElementType, KernelError, Op, Scheme};
 use proptest::prelude::*;
 
 use inputs::{greatest, inputs, to_bytes, uniform};
 
-const FLOATS: [Element; 4] = [Element::F16, Element::BF16, Element::F32, Element::F64];
+const FLOATS: [ElementType; 4] = [
+    ElementType::F16,
+    ElementType::BF16,
+    ElementType::F32,
+    ElementType::F64,
+];
 
 fn codecs() -> impl Iterator<Item = Codec> {
     FLOATS.into_iter().flat_map(|element| {
@@ -22,15 +27,15 @@ fn codecs() -> impl Iterator<Item = Codec> {
     })
 }
 
-fn from_bytes(element: Element, bytes: &[u8]) -> Vec<f64> {
+fn from_bytes(element: ElementType, bytes: &[u8]) -> Vec<f64> {
     let number = |bytes: &[u8]| {
         let mut word = [0; 8];
         word[..bytes.len()].copy_from_slice(bytes);
         let word = u64::from_le_bytes(word);
         match element {
-            Element::F16 => f16::from_bits(word as u16).to_f64(),
-            Element::BF16 => bf16::from_bits(word as u16).to_f64(),
-            Element::F32 => f32::from_bits(word as u32).into(),
+            ElementType::F16 => f16::from_bits(word as u16).to_f64(),
+            ElementType::BF16 => bf16::from_bits(word as u16).to_f64(),
+            ElementType::F32 => f32::from_bits(word as u32).into(),
             _ => f64::from_bits(word),
         }
     };
@@ -151,8 +156,8 @@ fn the_bound_is_half_a_step_and_little_more() {
             _ => 255.0,
         };
         let rounding = match codec.element() {
-            Element::F16 => 0.001,
-            Element::BF16 => 0.008,
+            ElementType::F16 => 0.001,
+            ElementType::BF16 => 0.008,
             _ => 0.000_002,
         };
 
@@ -242,11 +247,11 @@ fn frames_are_as_long_as_promised_and_longer_with_more_elements() {
         assert!(longest.is_sorted(), "{codec:?}: {longest:?}");
     }
     let of = |element, scheme| Codec::new(element, scheme).unwrap().encoded_len(65_536);
-    assert_eq!(of(Element::F32, Scheme::MinMaxU8), 65_536 + 8);
-    assert_eq!(of(Element::F64, Scheme::MinMaxU16), 2 * 65_536 + 16);
-    assert_eq!(of(Element::BF16, Scheme::ZeroPointI8), 65_536 + 8);
-    assert_eq!(of(Element::F32, Scheme::Blockwise4), 1_024 * (8 + 32));
-    let wide = Codec::new(Element::F16, Scheme::MinMaxU16).unwrap();
+    assert_eq!(of(ElementType::F32, Scheme::MinMaxU8), 65_536 + 8);
+    assert_eq!(of(ElementType::F64, Scheme::MinMaxU16), 2 * 65_536 + 16);
+    assert_eq!(of(ElementType::BF16, Scheme::ZeroPointI8), 65_536 + 8);
+    assert_eq!(of(ElementType::F32, Scheme::Blockwise4), 1_024 * (8 + 32));
+    let wide = Codec::new(ElementType::F16, Scheme::MinMaxU16).unwrap();
     assert_eq!(wide.encoded_len(usize::MAX / 2), usize::MAX);
 }
 
@@ -266,8 +271,8 @@ fn the_last_half_byte_of_an_odd_block_is_zero() {
 
 #[test]
 fn senseless_calls_are_refused_and_change_nothing() {
-    let no_float = Codec::new(Element::I32, Scheme::MinMaxU8);
-    let codec = Codec::new(Element::F16, Scheme::MinMaxU8).unwrap();
+    let no_float = Codec::new(ElementType::I32, Scheme::MinMaxU8);
+    let codec = Codec::new(ElementType::F16, Scheme::MinMaxU8).unwrap();
     let mut frame = vec![7; codec.encoded_len(2)];
     let mut sums = [7; 8];
 
@@ -279,9 +284,9 @@ fn senseless_calls_are_refused_and_change_nothing() {
     let few_residuals = codec.residual(&[0; 4], NonZeroUsize::MIN, &mut sums[..4]);
     let nobody = codec.divide_sums(&mut sums, 0);
 
-    let element = Element::I32;
+    let element = ElementType::I32;
     assert_eq!(no_float, Err(KernelError::NotAFloat { element }));
-    let element = Element::F16;
+    let element = ElementType::F16;
     assert_eq!(
         partial,
         Err(KernelError::PartialElement { len: 5, element })
@@ -344,7 +349,7 @@ proptest! {
 
 #[test]
 fn floats_and_nothing_else_can_be_quantized() {
-    for element in Element::ALL {
+    for element in ElementType::ALL {
         let codecs = Scheme::ALL.map(|scheme| Codec::new(element, scheme));
 
         let some = codecs.iter().any(Result::is_ok);

@@ -22,12 +22,12 @@ pub(crate) enum Command {
     /// connections within a second
     Revoke(Revoke),
     /// Show all invitations, without their secrets
-    List(Kept),
+    List(IdentityDir),
 }
 
 /// Where a master's key and invitations are kept.
 #[derive(Debug, Args)]
-pub(crate) struct Kept {
+pub(crate) struct IdentityDir {
     /// Directory that the master was started with
     #[arg(long, value_name = "DIR")]
     identity: PathBuf,
@@ -36,7 +36,7 @@ pub(crate) struct Kept {
 #[derive(Debug, Args)]
 pub(crate) struct Invite {
     #[command(flatten)]
-    kept: Kept,
+    dir: IdentityDir,
 
     /// How long the invitation holds, such as 24h or "7days"; without it, until it is revoked
     #[arg(long, value_name = "TIME", value_parser = ttl)]
@@ -59,7 +59,7 @@ pub(crate) struct Invite {
 #[derive(Debug, Args)]
 pub(crate) struct Revoke {
     #[command(flatten)]
-    kept: Kept,
+    dir: IdentityDir,
 
     /// Which invitation, as `list` shows it
     id: InvitationId,
@@ -89,12 +89,12 @@ impl Command {
         match self {
             Self::Invite(invite) => invite.run(&mut out),
             Self::Revoke(revoke) => revoke.run(&mut out),
-            Self::List(kept) => kept.list(&mut out),
+            Self::List(dir) => dir.list(&mut out),
         }
     }
 }
 
-impl Kept {
+impl IdentityDir {
     fn open(&self) -> Result<Trust, CommandError> {
         if !self.identity.is_dir() {
             return Err(CommandError::NoSuchDirectory(self.identity.clone()));
@@ -118,7 +118,7 @@ impl Kept {
 
 impl Invite {
     fn run(&self, out: &mut dyn Write) -> Result<(), CommandError> {
-        let (kept_via, kept_at) = addresses::recall(&self.kept.identity);
+        let (kept_via, kept_at) = addresses::recall(&self.dir.identity);
         let at = self.addresses(kept_at)?;
         let via = match self.transport {
             None => kept_via.unwrap_or(Via::Tls),
@@ -128,7 +128,7 @@ impl Invite {
             ttl: self.ttl,
             uses: self.uses,
         };
-        let (id, join) = Trust::of_directory(&self.kept.identity)?
+        let (id, join) = Trust::of_directory(&self.dir.identity)?
             .over(via)
             .invite(terms, &at)?;
         writeln!(out, "{}", *join.to_word())?;
@@ -144,14 +144,14 @@ impl Invite {
         };
         match at.is_empty() {
             false => Ok(at),
-            true => Err(CommandError::NeverStarted(self.kept.identity.clone())),
+            true => Err(CommandError::NeverStarted(self.dir.identity.clone())),
         }
     }
 }
 
 impl Revoke {
     fn run(&self, out: &mut dyn Write) -> Result<(), CommandError> {
-        let revoked = self.kept.open()?.revoke(self.id)?;
+        let revoked = self.dir.open()?.revoke(self.id)?;
         let members = revoked.members.len();
         writeln!(out, "revoked {}, with {members} members", self.id)?;
         Ok(())

@@ -12,13 +12,13 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 use crate::doorkeeper::Inside;
-use crate::gate::Place;
+use crate::gate::Permit;
+use crate::granted::Granted;
 use crate::greeting::discard;
-use crate::intake::{Intake, Share};
+use crate::intake::{BudgetShare, Intake};
 use crate::limits::Limits;
 use crate::outbox::Outbox;
 use crate::pulse::Pulse;
-use crate::standing::Standing;
 
 /// What connections tell the desk.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(crate) enum Event {
         peer: PeerId,
         message: ToMaster,
         /// The memory that a long message takes until it has been dealt with.
-        share: Option<Share>,
+        share: Option<BudgetShare>,
     },
     /// A peer said something that is not a message. Nothing follows.
     Malformed { peer: PeerId, error: ControlError },
@@ -51,7 +51,7 @@ pub(crate) struct Newcomer {
     /// When something last arrived from it.
     pub(crate) pulse: Arc<Pulse>,
     /// What it has been granted.
-    pub(crate) standing: Arc<Standing>,
+    pub(crate) granted: Arc<Granted>,
     /// Who it is; dropped where it is nobody.
     pub(crate) registered: oneshot::Sender<PeerId>,
 }
@@ -63,7 +63,7 @@ pub(crate) struct Greeted {
     pub(crate) lane: Lane,
     pub(crate) hello: Hello,
     pub(crate) intake: Intake,
-    pub(crate) place: Place,
+    pub(crate) permit: Permit,
     /// What its proof was worth; `None` where nobody asks for one.
     pub(crate) inside: Option<Inside>,
 }
@@ -73,8 +73,8 @@ pub(crate) async fn attend(greeted: Greeted, limits: &Limits, desk: mpsc::Sender
     let identity = greeted.lane.identity();
     let Lane { mut tx, mut rx, .. } = greeted.lane;
     let outbox = Arc::new(Outbox::new(limits.outbox_bytes_max));
-    let pulse = Arc::clone(greeted.place.pulse());
-    let standing = Arc::new(Standing::new(greeted.place));
+    let pulse = Arc::clone(greeted.permit.pulse());
+    let granted = Arc::new(Granted::new(greeted.permit));
     let (registered, registration) = oneshot::channel();
     let newcomer = Newcomer {
         conn: greeted.conn,
@@ -83,7 +83,7 @@ pub(crate) async fn attend(greeted: Greeted, limits: &Limits, desk: mpsc::Sender
         identity,
         outbox: Arc::clone(&outbox),
         pulse: Arc::clone(&pulse),
-        standing: Arc::clone(&standing),
+        granted: Arc::clone(&granted),
         registered,
     };
     if desk.send(Event::Hello(newcomer)).await.is_err() {
@@ -94,7 +94,7 @@ pub(crate) async fn attend(greeted: Greeted, limits: &Limits, desk: mpsc::Sender
         peer: None,
         intake: greeted.intake,
         pulse,
-        standing,
+        granted,
         desk,
     };
     let mut writing = std::pin::pin!(outbox.write_to(tx.as_mut(), limits.farewell));
@@ -134,7 +134,7 @@ struct Reading {
     peer: Option<PeerId>,
     intake: Intake,
     pulse: Arc<Pulse>,
-    standing: Arc<Standing>,
+    granted: Arc<Granted>,
     desk: mpsc::Sender<Event>,
 }
 
@@ -152,7 +152,7 @@ impl Reading {
     async fn report(&mut self, rx: &mut dyn LaneRx) -> Option<()> {
         let peer = self.identify().await?;
         loop {
-            let message_max = || self.standing.message_max();
+            let message_max = || self.granted.message_max();
             let event = match self.intake.receive(rx, &self.pulse, message_max).await {
                 Ok((message, share)) => Event::Message {
                     peer,
@@ -205,15 +205,15 @@ mod tests {
     async fn a_peer_that_waits_behind_a_full_queue_is_not_silent() {
         let gate = Gate::new(&Limits::default());
         let turn = gate.arrive([127, 0, 0, 1].into()).unwrap();
-        let place = turn.comes().await.unwrap();
-        let pulse = Arc::clone(place.pulse());
+        let permit = turn.comes().await.unwrap();
+        let pulse = Arc::clone(permit.pulse());
         let (desk, _queue) = mpsc::channel(1);
         let reading = Reading {
             registration: None,
             peer: Some(PeerId(1)),
             intake: Intake::new(&Budget::of(0)),
             pulse: Arc::clone(&pulse),
-            standing: Arc::new(Standing::new(place)),
+            granted: Arc::new(Granted::new(permit)),
             desk,
         };
         let event = || Event::Message {

@@ -17,11 +17,11 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::chronicle::Chronicle;
 use crate::connection::{Event, Newcomer};
+use crate::granted::Granted;
 use crate::outbox::{Outbox, PushError};
 use crate::pulse::Pulse;
 use crate::searches::{Improved, Searches};
 use crate::server::StopHandle;
-use crate::standing::Standing;
 
 /// Longer than any run; a timer that would end later ends here.
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -51,7 +51,7 @@ pub(crate) struct Desk {
 struct Connected {
     outbox: Arc<Outbox>,
     pulse: Arc<Pulse>,
-    standing: Arc<Standing>,
+    granted: Arc<Granted>,
 }
 
 /// What the ring solver found.
@@ -282,15 +282,15 @@ impl Desk {
             registered,
             outbox,
             pulse,
-            standing,
+            granted,
             ..
         } = newcomer;
         if registered.send(peer).is_ok() {
-            standing.register();
+            granted.register();
             let connected = Connected {
                 outbox,
                 pulse,
-                standing,
+                granted,
             };
             self.peers.insert(peer, connected);
         } else {
@@ -311,13 +311,13 @@ impl Desk {
 
     fn send(&mut self, peer: PeerId, message: &ToPeer) {
         let Some(Connected {
-            outbox, standing, ..
+            outbox, granted, ..
         }) = self.peers.get(&peer)
         else {
             return;
         };
         if matches!(message, ToPeer::TopologyEstablished { .. }) {
-            standing.admit();
+            granted.admit();
         }
         self.touched.push(Arc::clone(outbox));
         if let Err(error) = outbox.push(message) {

@@ -12,8 +12,8 @@ use pccl_core::transport::Proven;
 use pccl_core::wire::PROOF_BYTES;
 use pccl_trust::invitations::State;
 use pccl_trust::{
-    AdmitError, Admitted, ChannelBinding, InvitationId, Invitations, Membership, Proof, PublicKey,
-    Refusal,
+    AdmitError, Admitted, ChannelBinding, Denial, InvitationId, Invitations, Membership, Proof,
+    PublicKey,
 };
 use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
@@ -46,7 +46,7 @@ struct Guest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unwelcome {
     #[error("{0}")]
-    Refused(#[from] Refusal),
+    Refused(#[from] Denial),
     /// The log says more, for the operator.
     #[error("the master cannot use its invitations for the moment; its log says why")]
     Unavailable,

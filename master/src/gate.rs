@@ -15,7 +15,7 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
 pub(crate) use room::Full;
-use room::{Arrival, Number, Room};
+use room::{ArrivalNumber, Decision, Room};
 
 use crate::limits::Limits;
 use crate::patience::Patience;
@@ -35,9 +35,9 @@ pub(crate) struct Gate {
 struct Book {
     room: Room,
     /// Those who wait outside.
-    waiting: BTreeMap<Number, oneshot::Sender<Place>>,
+    waiting: BTreeMap<ArrivalNumber, oneshot::Sender<Permit>>,
     /// Those inside who may have to give way.
-    inside: BTreeMap<Number, Arc<Notify>>,
+    inside: BTreeMap<ArrivalNumber, Arc<Notify>>,
 }
 
 impl Gate {
@@ -58,19 +58,19 @@ impl Gate {
         let mut book = self.lock();
         let (number, arrival) = book.room.arrive(Site::from(from));
         let instead_of = match arrival {
-            Arrival::Waits { instead_of } => instead_of,
-            Arrival::TurnedAway(full) => return Err(full),
+            Decision::Waits { instead_of } => instead_of,
+            Decision::TurnedAway(full) => return Err(full),
         };
         // Whoever loses its place outside learns it from its sender being dropped.
         drop(instead_of.and_then(|other| book.waiting.remove(&other)));
-        let (granted, place) = oneshot::channel();
+        let (granted, permit) = oneshot::channel();
         book.waiting.insert(number, granted);
         self.let_in(book);
         let gate = Arc::clone(self);
         Ok(Turn {
             gate,
             number,
-            place,
+            permit,
         })
     }
 
@@ -116,13 +116,13 @@ impl Gate {
             book.inside.insert(number, Arc::clone(&dismissed));
             if let Some(waiter) = book.waiting.remove(&number) {
                 let gate = Arc::clone(self);
-                let place = Place {
+                let permit = Permit {
                     gate,
                     number,
                     pulse,
                     dismissed,
                 };
-                granted.push((waiter, place));
+                granted.push((waiter, permit));
             }
         }
         let somebody_waits = !book.waiting.is_empty();
@@ -130,13 +130,13 @@ impl Gate {
         if somebody_waits {
             self.changed.notify_one();
         }
-        for (waiter, place) in granted {
+        for (waiter, permit) in granted {
             // A place that nobody takes is given back when it is dropped here.
-            waiter.send(place).ok();
+            waiter.send(permit).ok();
         }
     }
 
-    fn leave(self: &Arc<Self>, number: Number) {
+    fn leave(self: &Arc<Self>, number: ArrivalNumber) {
         let mut book = self.lock();
         book.room.leave(number);
         book.inside.remove(&number);
@@ -161,16 +161,16 @@ async fn until(deadline: Option<Instant>) {
 #[derive(Debug)]
 pub(crate) struct Turn {
     gate: Arc<Gate>,
-    number: Number,
-    place: oneshot::Receiver<Place>,
+    number: ArrivalNumber,
+    permit: oneshot::Receiver<Permit>,
 }
 
 impl Turn {
     /// Waits until it is this one's turn.
-    pub(crate) async fn comes(mut self) -> Result<Place, Full> {
+    pub(crate) async fn comes(mut self) -> Result<Permit, Full> {
         let mut patience = Patience::of(self.gate.waiting);
-        match patience.wait(&mut self.place).await {
-            Some(Ok(place)) => Ok(place),
+        match patience.wait(&mut self.permit).await {
+            Some(Ok(permit)) => Ok(permit),
             Some(Err(_)) => Err(Full::Outside),
             None => Err(self.gate.lock().room.reason(self.number)),
         }
@@ -188,14 +188,14 @@ impl Drop for Turn {
 
 /// The right to be inside. Dropping it makes room for the next one.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Permit {
     gate: Arc<Gate>,
-    number: Number,
+    number: ArrivalNumber,
     pulse: Arc<Pulse>,
     dismissed: Arc<Notify>,
 }
 
-impl Place {
+impl Permit {
     /// When something last arrived; the one who reads has to see to it.
     pub(crate) fn pulse(&self) -> &Arc<Pulse> {
         &self.pulse
@@ -221,7 +221,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
         self.gate.leave(self.number);
     }

@@ -12,7 +12,7 @@ use pccl_core::wire::{
 use tokio::time::timeout;
 
 use crate::doorkeeper::{Doorkeeper, Inside, Unwelcome};
-use crate::gate::Place;
+use crate::gate::Permit;
 use crate::intake::Intake;
 use crate::patience::Patience;
 
@@ -112,19 +112,19 @@ impl GreetError {
 pub(crate) async fn greet(
     lane: &mut Lane,
     intake: &mut Intake,
-    place: &Place,
+    permit: &Permit,
     door: Option<&Arc<Doorkeeper>>,
     limit: Duration,
 ) -> Result<(Hello, Option<Inside>), GreetError> {
     let mut patience = Patience::of(limit);
-    let mut dismissed = std::pin::pin!(place.dismissed());
+    let mut dismissed = std::pin::pin!(permit.dismissed());
     let introduced = tokio::select! {
         biased;
-        introduced = patience.wait(introduction(lane, place, door)) => introduced,
+        introduced = patience.wait(introduction(lane, permit, door)) => introduced,
         () = &mut dismissed => None,
     };
     let inside = introduced.unwrap_or(Err(GreetError::Slow))?;
-    let first = intake.receive(lane.rx.as_mut(), place.pulse(), || FIRST_CONTROL_FRAME_MAX);
+    let first = intake.receive(lane.rx.as_mut(), permit.pulse(), || FIRST_CONTROL_FRAME_MAX);
     let first = tokio::select! {
         biased;
         first = patience.wait(first) => first,
@@ -141,17 +141,17 @@ pub(crate) async fn greet(
 
 async fn introduction(
     lane: &mut Lane,
-    place: &Place,
+    permit: &Permit,
     door: Option<&Arc<Doorkeeper>>,
 ) -> Result<Option<Inside>, GreetError> {
     let preamble = recv_preamble(lane).await?;
     match preamble.purpose {
         Purpose::Control => {}
-        other @ (Purpose::RingLane | Purpose::SharedState | Purpose::Probe) => {
+        other @ (Purpose::LinkLane | Purpose::SharedState | Purpose::Probe) => {
             return Err(GreetError::NotForMaster(other));
         }
     }
-    let inside = admit(lane, place, door).await?;
+    let inside = admit(lane, permit, door).await?;
     send_reply(lane.tx.as_mut(), &Reply::Accepted).await?;
     Ok(inside)
 }
@@ -159,7 +159,7 @@ async fn introduction(
 /// Nobody is anonymous on an encrypted lane, and nobody comes in on a plain one where there is a door.
 async fn admit(
     lane: &mut Lane,
-    place: &Place,
+    permit: &Permit,
     door: Option<&Arc<Doorkeeper>>,
 ) -> Result<Option<Inside>, GreetError> {
     match (door, lane.proven) {
@@ -169,7 +169,7 @@ async fn admit(
         (Some(door), Some(proven)) => {
             let proof = recv_proof(lane).await?;
             // It waits for the master, and is not silent.
-            let _excused = place.pulse().excuse();
+            let _excused = permit.pulse().excuse();
             Ok(Some(door.admit(proven, proof).await?))
         }
     }

@@ -31,7 +31,7 @@ const PACE_TIME: Duration = Duration::from_secs(10);
 pub(crate) struct Budget(Arc<Semaphore>);
 
 /// Part of a budget. Dropping it gives it back.
-pub(crate) type Share = OwnedSemaphorePermit;
+pub(crate) type BudgetShare = OwnedSemaphorePermit;
 
 impl Budget {
     /// So many bytes, but at least as many as the longest message has.
@@ -41,7 +41,7 @@ impl Budget {
     }
 
     /// Waits for room, in the order of asking. `None`: there is no such budget any more.
-    async fn share(&self, bytes: usize) -> Option<Share> {
+    async fn share(&self, bytes: usize) -> Option<BudgetShare> {
         let bytes = u32::try_from(bytes.min(CONTROL_FRAME_MAX)).ok()?;
         Arc::clone(&self.0).acquire_many_owned(bytes).await.ok()
     }
@@ -91,7 +91,7 @@ impl Frames {
 /// A long message that is being received.
 #[derive(Debug)]
 struct Long {
-    share: Share,
+    share: BudgetShare,
     /// Until when the present piece of [`PACE_BYTES`] has to be here.
     pace: Patience,
     /// Bytes of the present piece.
@@ -133,7 +133,7 @@ impl Intake {
         rx: &mut dyn LaneRx,
         pulse: &Pulse,
         message_max: impl Fn() -> usize,
-    ) -> Result<(ToMaster, Option<Share>), ControlError> {
+    ) -> Result<(ToMaster, Option<BudgetShare>), ControlError> {
         loop {
             self.reader.set_cap(message_max());
             if let Some(message) = self.reader.next_message()? {

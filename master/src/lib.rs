@@ -88,7 +88,7 @@
 //! | `advertise` | where others reach the master |
 //! | `connection` | a peer's connection after the handshake |
 //! | `intake` | receiving messages, and what they may cost |
-//! | `standing` | what a connection has been granted so far |
+//! | `granted` | what a connection has been granted so far |
 //! | `outbox` | what waits to be sent to one peer |
 //! | `pulse` | when something last arrived from a peer |
 //! | `patience` | time limits |
@@ -105,6 +105,7 @@ mod doorkeeper;
 mod embed;
 mod error;
 mod gate;
+mod granted;
 mod greeting;
 mod intake;
 mod limits;
@@ -116,7 +117,6 @@ mod searches;
 mod security;
 mod seldom;
 mod server;
-mod standing;
 mod visit;
 
 pub use advertise::reachable_at;

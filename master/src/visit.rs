@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use crate::apology::Apologies;
 use crate::connection::{Event, Greeted, attend};
 use crate::doorkeeper::Doorkeeper;
-use crate::gate::{Place, Turn};
+use crate::gate::{Permit, Turn};
 use crate::greeting::{Concern, GreetError, greet, part};
 use crate::intake::{Budget, Intake};
 use crate::limits::Limits;
@@ -88,7 +88,7 @@ impl Visit {
     /// `None`: it was not welcome, and has been told so.
     async fn welcome(&self, incoming: Incoming, turn: Turn) -> Option<Greeted> {
         match turn.comes().await {
-            Ok(place) => Box::pin(self.greet(incoming, place)).await,
+            Ok(permit) => Box::pin(self.greet(incoming, permit)).await,
             Err(full) => {
                 self.house.apologies.turn_away(incoming, full).await;
                 None
@@ -96,15 +96,15 @@ impl Visit {
         }
     }
 
-    async fn greet(&self, incoming: Incoming, place: Place) -> Option<Greeted> {
+    async fn greet(&self, incoming: Incoming, permit: Permit) -> Option<Greeted> {
         let Incoming { lane, from } = incoming;
         let House { limits, door, .. } = &self.house;
-        let mut lane = noted(lane, &place);
+        let mut lane = noted(lane, &permit);
         let mut intake = Intake::new(&self.house.budget);
         match greet(
             &mut lane,
             &mut intake,
-            &place,
+            &permit,
             door.as_ref(),
             limits.handshake,
         )
@@ -116,7 +116,7 @@ impl Visit {
                 lane,
                 hello,
                 intake,
-                place,
+                permit,
                 inside,
             }),
             Err(error) => {
@@ -129,11 +129,11 @@ impl Visit {
 }
 
 /// The same lane, whose arriving bytes the gate hears of.
-fn noted(lane: Lane, place: &Place) -> Lane {
+fn noted(lane: Lane, permit: &Permit) -> Lane {
     Lane {
         rx: Box::new(Noted {
             rx: lane.rx,
-            pulse: Arc::clone(place.pulse()),
+            pulse: Arc::clone(permit.pulse()),
         }),
         ..lane
     }

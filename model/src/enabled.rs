@@ -5,10 +5,10 @@ use pccl_core::peer::{PeerPhase, PeerTimer};
 use pccl_core::states::{CollectiveCommunicationState, ConnectionState};
 use pccl_core::topology::{LinkId, Way};
 
+use crate::connection::End;
 use crate::lanes::{Dialling, dialling, noticeable};
-use crate::link::End;
+use crate::plan_run::PlanRun;
 use crate::plane::Order;
-use crate::ring::RingRun;
 use crate::run::is_of;
 use crate::scenario::{Fault, Frames, Scenario, Start};
 use crate::script::Wish;
@@ -68,7 +68,7 @@ fn progress(scenario: &Scenario, state: &RunState, out: &mut Vec<Step>) {
         out.push(Step::Improve);
     }
     // One sign of life at a time is enough to meet everything else.
-    let idle = |seat: &Seat| seat.link.down.queue.is_empty();
+    let idle = |seat: &Seat| seat.connection.down.queue.is_empty();
     if scenario.heartbeats
         && state.seats.iter().all(|seat| idle(seat))
         && has_timer(|timer| *timer == MasterTimer::HeartbeatDue)
@@ -81,16 +81,16 @@ fn of_link(scenario: &Scenario, state: &RunState, no: SeatNo, seat: &Seat, out: 
     let Some(master) = &state.master else {
         return;
     };
-    if seat.link.up.has_message() {
+    if seat.connection.up.has_message() {
         out.push(Step::Up(no));
     }
-    if seat.link.up.may_end() {
+    if seat.connection.up.may_end() {
         out.push(Step::UpEnds(no));
     }
     let runs =
         |timer: Option<MasterTimer>| master.view().timers().any(|known| Some(known) == timer);
-    let is_silent = seat.link.up.end == End::Silent || seat.life == Life::Frozen;
-    if is_silent && !seat.link.up.has_message() && runs(seat.id.map(MasterTimer::Silence)) {
+    let is_silent = seat.connection.up.end == End::Silent || seat.life == Life::Frozen;
+    if is_silent && !seat.connection.up.has_message() && runs(seat.id.map(MasterTimer::Silence)) {
         out.push(Step::Silence(no));
     }
     let is_late = seat.is_mute && lacks_its_part(master, seat)
@@ -128,7 +128,7 @@ pub(crate) fn is_outnumbered(scenario: &Scenario, state: &RunState) -> bool {
 /// Does the vote of this peer end a wait, and is nothing of it on its way? As long as more would have to go
 /// than wait for them, nothing happens when the time is over.
 fn lacks_its_vote(master: &Master, seat: &Seat) -> bool {
-    let all_arrived = !seat.link.up.has_message();
+    let all_arrived = !seat.connection.up.has_message();
     all_arrived && seat.id.is_some_and(|peer| fewer_go_than_wait(master, peer))
 }
 
@@ -148,21 +148,21 @@ fn lacks_its_part(master: &Master, seat: &Seat) -> bool {
 
 fn of_peer(scenario: &Scenario, state: &RunState, no: SeatNo, seat: &Seat, out: &mut Vec<Step>) {
     // A connection that takes no more makes its sender wait.
-    if seat.link.up.queue.len() < UP_MAX {
-        if seat.link.down.has_message() {
+    if seat.connection.up.queue.len() < UP_MAX {
+        if seat.connection.down.has_message() {
             out.push(Step::Down(no));
         }
         of_user(scenario, state, no, seat, out);
         of_plane(state, no, seat, out);
     }
-    if seat.link.down.may_end() {
+    if seat.connection.down.may_end() {
         out.push(Step::DownEnds(no));
     }
     let runs = |timer| seat.timers.contains(&timer);
-    if runs(PeerTimer::MasterSilence) && seat.link.down.end == End::Silent {
+    if runs(PeerTimer::MasterSilence) && seat.connection.down.end == End::Silent {
         out.push(Step::MasterSilence(no));
     }
-    if scenario.heartbeats && runs(PeerTimer::HeartbeatDue) && seat.link.up.queue.is_empty() {
+    if scenario.heartbeats && runs(PeerTimer::HeartbeatDue) && seat.connection.up.queue.is_empty() {
         out.push(Step::Beat(no));
     }
 }
@@ -224,7 +224,7 @@ fn in_turn(state: &RunState) -> impl Iterator<Item = (SeatNo, &Seat)> {
     in_turn.sort_by_key(|no| state.seat(*no).and_then(|seat| seat.id));
     let seats = in_turn.into_iter();
     let seats = seats.filter_map(|no| Some((no, state.seat(no)?)));
-    seats.filter(|(_, seat)| seat.runs() && seat.link.up.queue.len() < UP_MAX)
+    seats.filter(|(_, seat)| seat.runs() && seat.connection.up.queue.len() < UP_MAX)
 }
 
 /// The links that a process was told to connect.
@@ -250,7 +250,7 @@ fn dials(scenario: &Scenario, state: &RunState, out: &mut Vec<Step>) {
 
 fn frames(scenario: &Scenario, state: &RunState, out: &mut Vec<Step>) {
     for (no, seat) in in_turn(state) {
-        for run in &seat.plane.rings {
+        for run in &seat.plane.runs {
             if seat.plane.expected(run.tag).is_some() {
                 out.push(Step::Frame(no, run.tag));
                 if scenario.frames == Frames::InTurn {
@@ -298,7 +298,7 @@ fn faults(scenario: &Scenario, state: &RunState, out: &mut Vec<Step>) {
 }
 
 fn faults_of_process(scenario: &Scenario, no: SeatNo, seat: &Seat, out: &mut Vec<Step>) {
-    let whole = seat.link.up.end == End::Open && seat.link.down.end == End::Open;
+    let whole = seat.connection.up.end == End::Open && seat.connection.down.end == End::Open;
     let kinds = [
         (Fault::Crash, Step::Crash(no), true),
         (Fault::Freeze, Step::Freeze(no), true),
@@ -343,10 +343,10 @@ fn faults_of_plane(
         }
     }
     let to_next = seat.id.and_then(|me| seat.plane.to_next(me));
-    // One at most, where a ring runs: before that it makes no difference. Of four peers, one that has taken in
+    // One at most, where a plan runs: before that it makes no difference. Of four peers, one that has taken in
     // nothing yet: the rest is seen with three.
-    let is_early = |run: &RingRun| run.at == 0 || state.seats.len() < 4;
-    let first = seat.plane.rings.first();
+    let is_early = |run: &PlanRun| run.at == 0 || state.seats.len() < 4;
+    let first = seat.plane.runs.first();
     let in_use = to_next.zip(first.filter(|run| is_early(run)));
     if in_use.is_some() && scenario.allows(Fault::BlackHole) && state.black_holes.is_empty() {
         out.push(Step::BlackHole(no));

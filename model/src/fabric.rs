@@ -5,15 +5,15 @@
 //! what cannot, is for that world to say. Here is what comes of it.
 
 use pccl_core::id::{ContentHash, EntryIndex, PeerId, Round, Seq};
-use pccl_core::messages::RingOutcome;
+use pccl_core::messages::PlanOutcome;
 use pccl_core::paths::Measurement;
 use pccl_core::peer::{AdoptedLink, PeerInput};
 use pccl_core::plan::Algorithm;
 use pccl_core::shared_state::{SyncPlan, SyncRole};
 use pccl_core::topology::{LaneFailure, LinkId, Topology, Way};
 
-use crate::plane::{Adopted, Lanes, Moving, Plane, Progress, Sent};
-use crate::ring::Frame;
+use crate::plan_run::Frame;
+use crate::plane::{Adoption, Lanes, LinkProgress, Moving, Plane, Sent};
 
 /// The data planes of all processes.
 pub trait Fabric {
@@ -61,7 +61,7 @@ pub trait Fabric {
         let Some(ordered) = order.link_mut(link) else {
             return;
         };
-        ordered.progress = Progress::Failed;
+        ordered.progress = LinkProgress::Failed;
         self.other_end_sees_the_end(at, link, round);
         let failed = PeerInput::LinkFailed {
             round,
@@ -113,11 +113,11 @@ pub trait Fabric {
             let built = *built;
             self.report(at, PeerInput::LinkBroke { link, built });
         }
-        self.end_rings(at, link);
+        self.end_executions(at, link);
     }
 
     /// A process uses a ring from here on, with the lanes that are named and no others.
-    fn adopt(&mut self, at: Self::Place, topology: Topology, links: &[AdoptedLink]) -> Adopted {
+    fn adopt(&mut self, at: Self::Place, topology: Topology, links: &[AdoptedLink]) -> Adoption {
         let adopted = self.edit_plane(at).adopt(topology, links);
         self.drop_lanes(at, &adopted.dropped);
         adopted
@@ -126,23 +126,23 @@ pub trait Fabric {
     // Collectives.
 
     /// An execution begins at a process.
-    fn begin_ring(&mut self, at: Self::Place, tag: u8, seq: Seq, algorithm: Algorithm) {
+    fn begin_execution(&mut self, at: Self::Place, tag: u8, seq: Seq, algorithm: Algorithm) {
         let Some(me) = self.id(at) else {
             return;
         };
-        let first = self.edit_plane(at).run_ring(me, tag, seq, algorithm);
+        let first = self.edit_plane(at).run_plan(me, tag, seq, algorithm);
         let links: Vec<LinkId> = self.plane(at).links().collect();
         for link in links {
-            self.end_rings(at, link);
+            self.end_executions(at, link);
         }
-        if self.plane(at).rings.iter().all(|run| run.seq != seq) {
+        if self.plane(at).runs.iter().all(|run| run.seq != seq) {
             return;
         }
         self.send_frames(at, &first);
         self.reap(at);
     }
 
-    /// A process takes in the frame that one of its rings waits for, if it is there.
+    /// A process takes in the frame that one of its executions waits for, if it is there.
     ///
     /// # Errors
     /// The frame is not what the plan expects.
@@ -155,31 +155,31 @@ pub trait Fabric {
         Ok(())
     }
 
-    /// Rings that are complete here are reported.
+    /// Executions that are complete here are reported.
     fn reap(&mut self, at: Self::Place) {
         for seq in self.edit_plane(at).reap() {
-            self.ring_ended(at, seq, RingOutcome::Done);
+            self.execution_ended(at, seq, PlanOutcome::Done);
         }
     }
 
-    /// One of a peer's rings has ended.
-    fn ring_ended(&mut self, at: Self::Place, seq: Seq, outcome: RingOutcome) {
+    /// One of a peer's executions has ended.
+    fn execution_ended(&mut self, at: Self::Place, seq: Seq, outcome: PlanOutcome) {
         if !self.is_mute(at) {
-            self.report(at, PeerInput::RingEnded { seq, outcome });
+            self.report(at, PeerInput::PlanEnded { seq, outcome });
         }
     }
 
     /// Every execution here that needs this link has lost a lane, if the link has.
-    fn end_rings(&mut self, at: Self::Place, link: LinkId) {
+    fn end_executions(&mut self, at: Self::Place, link: LinkId) {
         let plane = self.plane(at);
         if !plane.standing(link).is_some_and(|lanes| lanes.noticed) {
             return;
         }
-        let lost = plane.rings.iter().filter(|run| plane.uses(run, link));
+        let lost = plane.runs.iter().filter(|run| plane.uses(run, link));
         let lost: Vec<Seq> = lost.map(|run| run.seq).collect();
         for seq in lost {
             self.edit_plane(at).stop(seq);
-            self.ring_ended(at, seq, RingOutcome::LaneLost);
+            self.execution_ended(at, seq, PlanOutcome::LaneLost);
         }
     }
 

@@ -9,7 +9,7 @@ use pccl_core::topology::{LaneFailure, LinkId, Topology};
 use crate::claim::Claim;
 use crate::fabric::{Fabric, other_end};
 use crate::milestone::Milestone;
-use crate::plane::{Lanes, Plane, Progress};
+use crate::plane::{Lanes, LinkProgress, Plane};
 use crate::run::{Run, small};
 use crate::scenario::Dials;
 use crate::state::{Life, RunState, Seat};
@@ -40,9 +40,9 @@ pub(crate) fn dialling(state: &RunState, no: SeatNo, link: LinkId) -> Dialling {
         return Dialling::NotNow;
     };
     let is_answered = match wanted.progress {
-        Progress::Owed => false,
-        Progress::Answered => true,
-        Progress::Up(_) | Progress::Failed => return Dialling::NotNow,
+        LinkProgress::Owed => false,
+        LinkProgress::Answered => true,
+        LinkProgress::Up(_) | LinkProgress::Failed => return Dialling::NotNow,
     };
     let Some((other_no, other)) = running(state, state.seat_of(link.with)) else {
         return Dialling::Fails;
@@ -52,12 +52,18 @@ pub(crate) fn dialling(state: &RunState, no: SeatNo, link: LinkId) -> Dialling {
     let end = theirs.zip(seat.id);
     let end = end.and_then(|(theirs, me)| theirs.link(other_end(link, me)));
     match end.map(|end| &end.progress) {
-        Some(Progress::Up(lanes)) if is_answered && !lanes.cut => Dialling::Opens,
-        Some(Progress::Owed) if !is_answered && (other.is_closed || other.is_mute) => {
+        Some(LinkProgress::Up(lanes)) if is_answered && !lanes.cut => Dialling::Opens,
+        Some(LinkProgress::Owed) if !is_answered && (other.is_closed || other.is_mute) => {
             Dialling::Fails
         }
-        Some(Progress::Owed) if !is_answered => Dialling::Works(other_no),
-        Some(Progress::Owed | Progress::Answered | Progress::Up(_) | Progress::Failed) | None => {
+        Some(LinkProgress::Owed) if !is_answered => Dialling::Works(other_no),
+        Some(
+            LinkProgress::Owed
+            | LinkProgress::Answered
+            | LinkProgress::Up(_)
+            | LinkProgress::Failed,
+        )
+        | None => {
             if is_answered {
                 Dialling::Fails
             } else {
@@ -83,7 +89,7 @@ pub(crate) fn noticeable(
 ) -> impl Iterator<Item = Round> + '_ {
     let seat = state.seat(no);
     let stalls = move |lanes: &Lanes| {
-        let waits = seat.is_some_and(|seat| !seat.plane.rings.is_empty());
+        let waits = seat.is_some_and(|seat| !seat.plane.runs.is_empty());
         let other = state.seat_with(link.with);
         let me = seat.and_then(|seat| seat.id);
         waits
@@ -176,7 +182,7 @@ impl Run<'_> {
             Dials::ByHalves => {
                 let order = self.edit(no).plane.order.as_mut();
                 if let Some(ordered) = order.and_then(|order| order.link_mut(link)) {
-                    ordered.progress = Progress::Answered;
+                    ordered.progress = LinkProgress::Answered;
                 }
             }
         }
@@ -196,7 +202,7 @@ impl Run<'_> {
         let failure = match (other.map(|seat| seat.life), &ordered.progress) {
             // Nobody listens where a process has ended; one that is frozen lets others wait; and what
             // is refused between two that run is the fault of what lies between them.
-            (_, Progress::Answered) => LaneFailure::Closed,
+            (_, LinkProgress::Answered) => LaneFailure::Closed,
             (None | Some(Life::Departed), _) => LaneFailure::Refused,
             (Some(Life::Frozen), _) => LaneFailure::TimedOut,
             (Some(Life::Running), _) if is_closed => LaneFailure::Refused,
@@ -221,7 +227,7 @@ impl Run<'_> {
     }
 
     pub(crate) fn adopt_ring(&mut self, no: SeatNo, topology: Topology, links: &[AdoptedLink]) {
-        if !self.seat(no).plane.rings.is_empty() {
+        if !self.seat(no).plane.runs.is_empty() {
             self.state.breaks(Claim::Exclusivity);
         }
         let Some(me) = self.seat(no).peer.view().peer_id() else {
@@ -238,9 +244,9 @@ impl Run<'_> {
         watch::adopted(self, no, me);
     }
 
-    pub(crate) fn run_ring(&mut self, no: SeatNo, tag: Tag, seq: Seq, algorithm: Algorithm) {
-        watch::ring_runs(self, no, seq);
-        self.begin_ring(no, small(tag), seq, algorithm);
+    pub(crate) fn run_plan(&mut self, no: SeatNo, tag: Tag, seq: Seq, algorithm: Algorithm) {
+        watch::plan_runs(self, no, seq);
+        self.begin_execution(no, small(tag), seq, algorithm);
     }
 
     pub(crate) fn takes_frame(&mut self, no: SeatNo, tag: u8) {

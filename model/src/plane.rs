@@ -11,7 +11,7 @@ use pccl_core::plan::Algorithm;
 use pccl_core::shared_state::{SyncPlan, SyncRole};
 use pccl_core::topology::{LinkId, LinkOrder, Topology};
 
-use crate::ring::{Frame, RingRun};
+use crate::plan_run::{Frame, PlanRun};
 
 /// One end of the lanes of a link. The receiving end holds what is on its way.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -57,12 +57,12 @@ pub struct Ordered {
     /// This end opens the lanes.
     pub dials: bool,
     /// How far that is.
-    pub progress: Progress,
+    pub progress: LinkProgress,
 }
 
 /// How far the lanes of an ordered link are at one end.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Progress {
+pub enum LinkProgress {
     /// Nothing has happened.
     Owed,
     /// The end that opens them has asked, and the other one has taken them.
@@ -78,7 +78,7 @@ impl Ordered {
         Self {
             link: order.link(),
             dials: order.lanes.dial.is_some(),
-            progress: Progress::Owed,
+            progress: LinkProgress::Owed,
         }
     }
 
@@ -86,8 +86,8 @@ impl Ordered {
     #[must_use]
     pub fn is_owed(&self) -> bool {
         let is_open = match &self.progress {
-            Progress::Owed | Progress::Answered => true,
-            Progress::Up(_) | Progress::Failed => false,
+            LinkProgress::Owed | LinkProgress::Answered => true,
+            LinkProgress::Up(_) | LinkProgress::Failed => false,
         };
         self.dials && is_open
     }
@@ -96,22 +96,22 @@ impl Ordered {
     #[must_use]
     pub fn lanes(&self) -> Option<&Lanes> {
         match &self.progress {
-            Progress::Up(lanes) => Some(lanes),
-            Progress::Owed | Progress::Answered | Progress::Failed => None,
+            LinkProgress::Up(lanes) => Some(lanes),
+            LinkProgress::Owed | LinkProgress::Answered | LinkProgress::Failed => None,
         }
     }
 
     fn lanes_mut(&mut self) -> Option<&mut Lanes> {
         match &mut self.progress {
-            Progress::Up(lanes) => Some(lanes),
-            Progress::Owed | Progress::Answered | Progress::Failed => None,
+            LinkProgress::Up(lanes) => Some(lanes),
+            LinkProgress::Owed | LinkProgress::Answered | LinkProgress::Failed => None,
         }
     }
 
     fn into_lanes(self) -> Option<Lanes> {
         match self.progress {
-            Progress::Up(lanes) => Some(lanes),
-            Progress::Owed | Progress::Answered | Progress::Failed => None,
+            LinkProgress::Up(lanes) => Some(lanes),
+            LinkProgress::Owed | LinkProgress::Answered | LinkProgress::Failed => None,
         }
     }
 }
@@ -181,10 +181,10 @@ pub struct Plane {
     pub standing: Vec<Lanes>,
     /// The ring that is in use.
     pub topology: Topology,
-    /// What runs.
-    pub rings: Vec<RingRun>,
+    /// The executions that run.
+    pub runs: Vec<PlanRun>,
     /// Results that are whole, and wait for their verdict.
-    pub whole: Vec<RingRun>,
+    pub whole: Vec<PlanRun>,
     /// The last execution that was started here.
     pub newest: Seq,
     /// The synchronization that is carried out.
@@ -219,7 +219,7 @@ impl Plane {
     #[must_use]
     pub fn is_at_work(&self) -> bool {
         let moves = self.moving.as_ref().is_some_and(|moving| !moving.ended);
-        !self.rings.is_empty() || moves || self.probing.is_some()
+        !self.runs.is_empty() || moves || self.probing.is_some()
     }
 
     /// The same to look at.
@@ -250,13 +250,13 @@ impl Plane {
         if let Some(order) = &mut self.order {
             let round = order.round;
             if let Some(ordered) = order.link_mut(link) {
-                ordered.progress = Progress::Up(Lanes::new(link, round));
+                ordered.progress = LinkProgress::Up(Lanes::new(link, round));
             }
         }
     }
 
     /// Makes a ring the one in use, with the lanes that are named and no others.
-    pub fn adopt(&mut self, topology: Topology, links: &[AdoptedLink]) -> Adopted {
+    pub fn adopt(&mut self, topology: Topology, links: &[AdoptedLink]) -> Adoption {
         let mut standing = std::mem::take(&mut self.standing);
         let mut fresh: Vec<Lanes> = self
             .order
@@ -280,7 +280,7 @@ impl Plane {
         self.standing = chosen.collect();
         self.topology = topology;
         standing.append(&mut fresh);
-        Adopted {
+        Adoption {
             dropped: standing,
             is_complete: self.standing.len() == links.len(),
             kept_beside_fresh,
@@ -296,17 +296,17 @@ impl Plane {
     }
 
     /// Starts an execution; returns the first frames to send.
-    pub fn run_ring(&mut self, me: PeerId, tag: u8, seq: Seq, algorithm: Algorithm) -> Vec<Sent> {
+    pub fn run_plan(&mut self, me: PeerId, tag: u8, seq: Seq, algorithm: Algorithm) -> Vec<Sent> {
         let ring = &self.topology.ring;
         let world = u32::try_from(ring.world_size()).unwrap_or(u32::MAX);
         let rank = ring.rank_of(me).and_then(|rank| u32::try_from(rank).ok());
-        let run = rank.and_then(|rank| RingRun::new(me, (rank, world), (tag, seq), algorithm));
+        let run = rank.and_then(|rank| PlanRun::new(me, (rank, world), (tag, seq), algorithm));
         let Some(run) = run else {
             return Vec::new();
         };
         let first = self.over_links(run.first_frames());
         self.newest = self.newest.max(seq);
-        self.rings.push(run);
+        self.runs.push(run);
         first
     }
 
@@ -324,7 +324,7 @@ impl Plane {
     }
 
     /// On which link the next frame of an execution comes.
-    fn awaits(&self, run: &RingRun) -> Option<LinkId> {
+    fn awaits(&self, run: &PlanRun) -> Option<LinkId> {
         run.awaits()
             .and_then(|rank| self.rank(rank))
             .map(LinkId::from)
@@ -332,44 +332,44 @@ impl Plane {
 
     /// Whether an execution needs this link.
     #[must_use]
-    pub fn uses(&self, run: &RingRun, link: LinkId) -> bool {
+    pub fn uses(&self, run: &PlanRun, link: LinkId) -> bool {
         let with = self.topology.ring.rank_of(link.with);
         let with = with.and_then(|rank| u32::try_from(rank).ok());
         with.is_some_and(|with| run.uses(link.way, with))
     }
 
-    /// The frame that one of the rings here waits for, if it has arrived.
+    /// The frame that one of the executions here waits for, if it has arrived.
     #[must_use]
     pub fn expected(&self, tag: u8) -> Option<Frame> {
-        let run = self.rings.iter().find(|run| run.tag == tag)?;
+        let run = self.runs.iter().find(|run| run.tag == tag)?;
         let lanes = self.standing(self.awaits(run)?)?;
         let awaited = |frame: &&Frame| frame.seq == run.seq && frame.step == run.at;
         lanes.frames.iter().find(awaited).copied()
     }
 
-    /// Takes the frame that a ring waits for; returns what is to be sent on. `Err`: the frame is not
+    /// Takes the frame that an execution waits for; returns what is to be sent on. `Err`: the frame is not
     /// what the plan expects.
     pub fn take_frame(&mut self, frame: Frame) -> Result<Vec<Sent>, Frame> {
-        let run = self.rings.iter().position(|run| run.seq == frame.seq);
+        let run = self.runs.iter().position(|run| run.seq == frame.seq);
         let at = run.ok_or(frame)?;
-        let from = self.rings.get(at).and_then(|run| self.awaits(run));
+        let from = self.runs.get(at).and_then(|run| self.awaits(run));
         let mut standing = self.standing.iter_mut();
         if let Some(lanes) = standing.find(|lanes| Some(lanes.link) == from)
             && let Some(at) = lanes.frames.iter().position(|known| *known == frame)
         {
             lanes.frames.remove(at);
         }
-        let run = self.rings.get_mut(at).ok_or(frame)?;
+        let run = self.runs.get_mut(at).ok_or(frame)?;
         let onward = run.take(frame)?;
         Ok(self.over_links(onward))
     }
 
-    /// Rings that are complete here stop running and wait for their verdict.
+    /// Executions that are complete here stop running and wait for their verdict.
     pub fn reap(&mut self) -> Vec<Seq> {
-        let (done, running) = std::mem::take(&mut self.rings)
+        let (done, running) = std::mem::take(&mut self.runs)
             .into_iter()
-            .partition::<Vec<_>, _>(RingRun::is_done);
-        self.rings = running;
+            .partition::<Vec<_>, _>(PlanRun::is_done);
+        self.runs = running;
         let ended = done.iter().map(|run| run.seq).collect();
         self.whole.extend(done);
         self.drop_old_frames();
@@ -379,15 +379,15 @@ impl Plane {
     /// Ends an execution here: what of it is not whole is given up, and its frames are nobody's.
     pub fn stop(&mut self, seq: Seq) {
         self.newest = self.newest.max(seq);
-        self.rings.retain(|run| run.seq != seq);
+        self.runs.retain(|run| run.seq != seq);
         self.drop_old_frames();
     }
 
     /// Frames of executions that have ended here are read and thrown away.
     fn drop_old_frames(&mut self) {
-        let (rings, newest) = (&self.rings, self.newest);
+        let (runs, newest) = (&self.runs, self.newest);
         let wanted =
-            |frame: &Frame| frame.seq > newest || rings.iter().any(|run| run.seq == frame.seq);
+            |frame: &Frame| frame.seq > newest || runs.iter().any(|run| run.seq == frame.seq);
         for lanes in &mut self.standing {
             lanes.frames.retain(wanted);
         }
@@ -401,7 +401,7 @@ fn take_out(lanes: &mut Vec<Lanes>, is_meant: impl Fn(&Lanes) -> bool) -> Option
 
 /// What became of lanes when another ring was adopted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Adopted {
+pub struct Adoption {
     /// Lanes that this end gives up.
     pub dropped: Vec<Lanes>,
     /// All lanes that were named were there.

@@ -9,9 +9,9 @@ use pccl_core::peer::{Answer, Call, CallError, PeerInput, PeerOutput, PeerPhase,
 
 use crate::calls::{input_of, name_of, name_of_tag, tag_of};
 use crate::claim::Claim;
+use crate::connection::End;
 use crate::coverage::{Coverage, ReceiverIn, SenderIn};
 use crate::fabric::Fabric;
-use crate::link::End;
 use crate::milestone::Milestone;
 use crate::scenario::{Scenario, SeatPlan};
 use crate::script::Program;
@@ -89,12 +89,12 @@ impl<'a> Run<'a> {
             Step::Crash(no) => self.crash(no),
             Step::Freeze(no) => self.edit(no).life = Life::Frozen,
             Step::Cut(no) => {
-                let link = &mut self.edit(no).link;
+                let link = &mut self.edit(no).connection;
                 link.up.cut();
                 link.down.cut();
             }
             Step::HalfOpen(no) => {
-                let link = &mut self.edit(no).link;
+                let link = &mut self.edit(no).connection;
                 link.up.fall_silent();
                 link.down.fall_silent();
             }
@@ -192,7 +192,7 @@ impl<'a> Run<'a> {
 
     fn deliver_up(&mut self, no: SeatNo) {
         let peer = self.seat(no).id;
-        let Some(message) = self.edit(no).link.up.queue.pop_front() else {
+        let Some(message) = self.edit(no).connection.up.queue.pop_front() else {
             return;
         };
         let sender = peer.and_then(|peer| {
@@ -224,14 +224,14 @@ impl<'a> Run<'a> {
 
     fn end_up(&mut self, no: SeatNo) {
         let peer = self.seat(no).id;
-        self.edit(no).link.up.finish();
+        self.edit(no).connection.up.finish();
         if let Some(peer) = peer {
             self.tell_master(MasterInput::Disconnected { peer });
         }
     }
 
     fn deliver_down(&mut self, no: SeatNo) {
-        let Some(message) = self.edit(no).link.down.queue.pop_front() else {
+        let Some(message) = self.edit(no).connection.down.queue.pop_front() else {
             return;
         };
         let receiver = ReceiverIn::of(&self.seat(no).peer.view());
@@ -248,7 +248,7 @@ impl<'a> Run<'a> {
     fn end_down(&mut self, no: SeatNo) {
         let receiver = ReceiverIn::of(&self.seat(no).peer.view());
         self.coverage.ended_down(receiver);
-        self.edit(no).link.down.finish();
+        self.edit(no).connection.down.finish();
         self.give(no, PeerInput::MasterDisconnected);
     }
 
@@ -332,19 +332,19 @@ impl<'a> Run<'a> {
             }
             MasterOutput::Refuse { conn, reason } => {
                 let no = SeatNo(u8::try_from(conn.0).unwrap_or(u8::MAX));
-                let down = &mut self.edit(no).link.down;
+                let down = &mut self.edit(no).connection.down;
                 down.send(ToPeer::Refused(reason));
                 down.close();
             }
             MasterOutput::Send { peer, message } => {
                 if let Some(no) = self.state.seat_of(peer) {
-                    self.edit(no).link.down.send(message);
+                    self.edit(no).connection.down.send(message);
                     watch::bounded(self, no);
                 }
             }
             MasterOutput::Close { peer } => {
                 if let Some(no) = self.state.seat_of(peer) {
-                    self.edit(no).link.down.close();
+                    self.edit(no).connection.down.close();
                 }
             }
             MasterOutput::SolveTour {
@@ -385,7 +385,7 @@ impl<'a> Run<'a> {
         self.state.asked.clear();
         self.state.searches.clear();
         for no in self.state.seat_numbers() {
-            let link = &mut self.edit(no).link;
+            let link = &mut self.edit(no).connection;
             link.up.finish();
             link.down.cut();
         }
@@ -421,7 +421,7 @@ impl<'a> Run<'a> {
                     seat.has_voted = true;
                     seat.took_back = false;
                 }
-                seat.link.up.send(message);
+                seat.connection.up.send(message);
                 watch::bounded(self, no);
             }
             PeerOutput::Answer { answer, .. } => self.answer(no, &answer),
@@ -432,13 +432,13 @@ impl<'a> Run<'a> {
                 self.drop_lanes(no, &unused);
             }
             PeerOutput::AdoptRing { topology, links } => self.adopt_ring(no, topology, &links),
-            PeerOutput::RunRing {
+            PeerOutput::RunPlan {
                 tag,
                 seq,
                 algorithm,
                 ..
-            } => self.run_ring(no, tag, seq, algorithm),
-            PeerOutput::StopRing { seq } => self.edit(no).plane.stop(seq),
+            } => self.run_plan(no, tag, seq, algorithm),
+            PeerOutput::StopPlan { seq } => self.edit(no).plane.stop(seq),
             PeerOutput::MoveState { plan, .. } => {
                 watch::planned(self, &plan);
                 self.move_state(no, plan);
@@ -496,7 +496,7 @@ impl<'a> Run<'a> {
     fn close(&mut self, no: SeatNo) {
         let lanes = self.edit(no).plane.drop_all();
         self.drop_lanes(no, &lanes);
-        self.edit(no).link.up.close();
+        self.edit(no).connection.up.close();
     }
 
     fn crash(&mut self, no: SeatNo) {
@@ -504,7 +504,7 @@ impl<'a> Run<'a> {
         self.drop_lanes(no, &lanes);
         let plan = self.plan(no);
         let seat = self.edit(no);
-        seat.link.up.cut();
+        seat.connection.up.cut();
         seat.depart(plan);
     }
 
@@ -516,17 +516,19 @@ impl<'a> Run<'a> {
                 self.edit(no).depart(plan);
             }
             let seat = self.seat(no);
-            if seat.life != Life::Departed || (seat.id.is_none() && seat.link.up.end == End::Over) {
+            if seat.life != Life::Departed
+                || (seat.id.is_none() && seat.connection.up.end == End::Over)
+            {
                 continue;
             }
             let awaited = match seat.id {
                 Some(id) => self.master_knows(id),
-                None => seat.link.up.has_message() && self.state.master.is_some(),
+                None => seat.connection.up.has_message() && self.state.master.is_some(),
             };
             if !awaited {
                 let seat = self.edit(no);
                 seat.id = None;
-                seat.link.up.finish();
+                seat.connection.up.finish();
             }
         }
     }

@@ -9,7 +9,7 @@ use pccl_core::states::ConnectionPhase;
 use pccl_core::topology::{LinkId, Way};
 
 use crate::claim::Claim;
-use crate::link::{Direction, End};
+use crate::connection::{Direction, End};
 use crate::state::{Life, RunState, Seat};
 use crate::step::SeatNo;
 
@@ -133,8 +133,8 @@ fn show_seat(f: &mut fmt::Formatter<'_>, no: SeatNo, seat: &Seat) -> fmt::Result
         write!(f, " = {id}")?;
     }
     writeln!(f, ": {}", doing(seat))?;
-    show_direction(f, "to the master", &seat.link.up, up_word)?;
-    show_direction(f, "from the master", &seat.link.down, down_word)?;
+    show_direction(f, "to the master", &seat.connection.up, up_word)?;
+    show_direction(f, "from the master", &seat.connection.down, down_word)?;
     for link in seat.plane.links() {
         for lanes in seat.plane.lanes(link) {
             let name = towards(link);
@@ -145,10 +145,10 @@ fn show_seat(f: &mut fmt::Formatter<'_>, no: SeatNo, seat: &Seat) -> fmt::Result
             }
         }
     }
-    for run in &seat.plane.rings {
+    for run in &seat.plane.runs {
         writeln!(
             f,
-            "    ring of tag {}: waits for step {} of {}",
+            "    plan of tag {}: waits for step {} of {}",
             run.tag,
             run.at + 1,
             run.steps()

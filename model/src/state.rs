@@ -14,9 +14,9 @@ use pccl_core::topology::LinkId;
 use pccl_core::tour::TourProblem;
 
 use crate::claim::Claim;
+use crate::connection::Connection;
 use crate::contents::{Compared, Contents};
 use crate::hashed::Hashed;
-use crate::link::Link;
 use crate::milestone::Milestone;
 use crate::plane::Plane;
 use crate::scenario::Scenario;
@@ -48,7 +48,7 @@ pub struct Seat {
     /// The machine of the product.
     pub peer: Peer,
     /// The connection to the master.
-    pub link: Link,
+    pub connection: Connection,
     /// Lanes, rings, transfers.
     pub plane: Plane,
     /// The program that calls.
@@ -83,7 +83,7 @@ impl Seat {
             life: Life::Running,
             id: None,
             peer: Peer::new(config(plan_no, plan)),
-            link: Link::default(),
+            connection: Connection::default(),
             plane: Plane::default(),
             user: User::new(
                 inside,
@@ -113,8 +113,8 @@ impl Seat {
         let mut departed = Self::new(self.plan, plan);
         departed.life = Life::Departed;
         departed.user.end();
-        departed.link.down.finish();
-        departed.link.up = std::mem::take(&mut self.link.up);
+        departed.connection.down.finish();
+        departed.connection.up = std::mem::take(&mut self.connection.up);
         departed.id = self.id;
         *self = departed;
     }

@@ -66,7 +66,7 @@ pub enum Step {
     Opens(SeatNo, LinkId),
     /// An ordered link cannot come up because the other end is gone or hangs.
     DialFails(SeatNo, LinkId),
-    /// A peer takes in the next frame for one of its rings, by tag.
+    /// A peer takes in the next frame for one of its executions, by tag.
     Frame(SeatNo, u8),
     /// A peer notices that the lanes of a link have ended, or that they stall.
     Notice(SeatNo, LinkId),

@@ -88,7 +88,7 @@ fn sentence(scenario: &Scenario, names: &Names, before: &RunState, step: Step) -
 fn said_up(names: &Names, before: &RunState, no: SeatNo) -> String {
     let first = before
         .seat(no)
-        .and_then(|seat| seat.link.up.queue.front().map(up_word));
+        .and_then(|seat| seat.connection.up.queue.front().map(up_word));
     let word = first.unwrap_or_default();
     format!("The master hears from {}: {word}", names.within(no))
 }
@@ -96,7 +96,7 @@ fn said_up(names: &Names, before: &RunState, no: SeatNo) -> String {
 fn said_down(names: &Names, before: &RunState, no: SeatNo) -> String {
     let first = before
         .seat(no)
-        .and_then(|seat| seat.link.down.queue.front().map(down_word));
+        .and_then(|seat| seat.connection.down.queue.front().map(down_word));
     let word = first.unwrap_or_default();
     format!("{} hears from the master: {word}", names.at_first(no))
 }
@@ -109,13 +109,16 @@ fn event(names: &Names, state: &RunState, step: Step) -> String {
         Step::UpEnds(no) => format!(
             "The master learns that the connection of {} has ended{}",
             whom(no),
-            lost(state.seat(no), |seat| words(&seat.link.up.queue, up_word))
+            lost(state.seat(no), |seat| words(
+                &seat.connection.up.queue,
+                up_word
+            ))
         ),
         Step::DownEnds(no) => format!(
             "{} learns that its connection to the master has ended{}",
             who(no),
             lost(state.seat(no), |seat| words(
-                &seat.link.down.queue,
+                &seat.connection.down.queue,
                 down_word
             ))
         ),
@@ -293,10 +296,10 @@ fn processes(names: &Names, state: &RunState) -> Beliefs {
         };
         let name = names.within(no);
         all.push((name.to_owned(), doing(seat)));
-        for run in &seat.plane.rings {
+        for run in &seat.plane.runs {
             let steps = run.steps();
             let about = format!("{name}, tag {}", run.tag);
-            all.push((about, format!("ring step {} of {steps}", run.at + 1)));
+            all.push((about, format!("step {} of {steps}", run.at + 1)));
         }
         for run in &seat.plane.whole {
             let about = format!("{name}, tag {}", run.tag);
@@ -330,11 +333,21 @@ fn sent(names: &Names, before: &RunState, after: &RunState, step: Step) -> Vec<S
             continue;
         };
         let taken = usize::from(step == Step::Up(no));
-        for word in added(&old.link.up.queue, &new.link.up.queue, taken, up_word) {
+        for word in added(
+            &old.connection.up.queue,
+            &new.connection.up.queue,
+            taken,
+            up_word,
+        ) {
             sent.push(format!("{} says: {word}", names.within(no)));
         }
         let taken = usize::from(step == Step::Down(no));
-        for word in added(&old.link.down.queue, &new.link.down.queue, taken, down_word) {
+        for word in added(
+            &old.connection.down.queue,
+            &new.connection.down.queue,
+            taken,
+            down_word,
+        ) {
             sent.push(format!("the master says to {}: {word}", names.within(no)));
         }
     }

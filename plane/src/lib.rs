@@ -61,8 +61,6 @@ mod progress;
 mod ranks;
 mod run;
 #[cfg(test)]
-mod simulated;
-#[cfg(test)]
 mod tests;
 mod work;
 

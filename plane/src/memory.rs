@@ -5,6 +5,6 @@ mod buffers;
 mod pool;
 
 pub use backup::Backup;
-pub(crate) use buffers::Target;
+pub(crate) use buffers::ResultMemory;
 pub use buffers::UserBuffers;
 pub(crate) use pool::{Pool, Scratch};

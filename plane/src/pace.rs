@@ -21,7 +21,7 @@
 //! | file | what it is for |
 //! |---|---|
 //! | `window` | how much of one operation's contribution is in flight |
-//! | `gate` | which operations contribute, and with which share |
+//! | `pacer` | which operations contribute, and with which share |
 //!
 //! How long something may stand still is no limit of pace; `run::stall` has those.
 
@@ -30,10 +30,10 @@ use std::time::Duration;
 use pccl_core::plan::STRIPE_BYTES_MIN;
 use pccl_core::wire::FRAME_PAYLOAD_MAX;
 
-mod gate;
+mod pacer;
 mod window;
 
-pub(crate) use gate::{Gate, Pass};
+pub(crate) use pacer::{Pacer, Pass};
 pub(crate) use window::Window;
 
 /// Elements of an encoded frame; a frame is shorter only at the end of a chunk. All peers have to agree.

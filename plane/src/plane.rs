@@ -15,7 +15,7 @@ use crate::handover::{
     Inbox, Installed, LinkBroke, LinkState, Operation, Registry, Reports, StandingLink,
 };
 use crate::memory::Pool;
-use crate::pace::{Gate, IDLE_FRAMES_MAX, PlaneConfig};
+use crate::pace::{IDLE_FRAMES_MAX, Pacer, PlaneConfig};
 use crate::progress::Progress;
 use crate::ranks::{LanesInUse, LinkInUse, Ranks};
 use crate::run::{OperationPort, Receiving, Sending};
@@ -25,7 +25,7 @@ use crate::run::{OperationPort, Receiving, Sending};
 pub struct DataPlane {
     config: PlaneConfig,
     registry: Arc<Registry>,
-    gate: Arc<Gate>,
+    pacer: Arc<Pacer>,
     pool: Arc<Pool>,
     reports: Reports,
     installed: BTreeMap<LinkId, Installed>,
@@ -40,7 +40,7 @@ impl DataPlane {
     pub fn new(events: mpsc::UnboundedSender<LinkBroke>, config: PlaneConfig) -> Self {
         Self {
             registry: Arc::default(),
-            gate: Gate::new(config.concurrent, config.frame_bytes as u64),
+            pacer: Pacer::new(config.concurrent, config.frame_bytes as u64),
             pool: Pool::new(IDLE_FRAMES_MAX),
             reports: Reports {
                 progress: Progress::default(),
@@ -74,7 +74,7 @@ impl DataPlane {
     /// From here on operations are run by these ranks, over these links; all other lanes are dropped, standing
     /// and installed. Has to be called inside a tokio runtime, whose tasks serve the lanes.
     pub fn adopt(&mut self, ranks: Option<Ranks>, links: &[LinkInUse]) {
-        self.gate.links_changed();
+        self.pacer.links_changed();
         let mut installed = std::mem::take(&mut self.installed);
         let mut before = std::mem::take(&mut self.standing);
         for LinkInUse { link, lanes } in links {
@@ -132,9 +132,9 @@ impl DataPlane {
         });
         let links = receiving.zip(self.links_out(algorithm.reach()));
         let sending = links.as_ref().map_or(&[][..], |(_, sending)| sending);
-        let is_local = Sending::all_local(sending) && !self.gate.leaves_machine();
+        let is_local = Sending::all_local(sending) && !self.pacer.leaves_machine();
         let bytes = spec.count.saturating_mul(spec.element.size() as u64);
-        let pass = self.gate.begin((seq, address.clone()), bytes, is_local);
+        let pass = self.pacer.begin((seq, address.clone()), bytes, is_local);
         OperationPort {
             seq,
             spec,

@@ -17,8 +17,8 @@ use pccl_core::wire::FrameHeader;
 use crate::handover::{Delivery, Inbox, RxLane, TxLane};
 use crate::memory::UserBuffers;
 use crate::pace::{Pass, Share};
-use crate::work::{Incoming, Misfit, NotTaken, Outgoing, RankWork};
-use lanes::{Arrival, RxWork, TxWork};
+use crate::work::{IncomingFrame, Misfit, NotTaken, OutgoingFrame, RankWork};
+use lanes::{Arrived, RxWork, TxWork};
 use stall::Stall;
 
 mod lanes;
@@ -286,11 +286,11 @@ impl<'a, 'b> Run<'a, 'b> {
         let mut moved = false;
         match lane.poll_receive(cx, &mut self.buffers, lacks, &mut moved) {
             Poll::Pending => return Ok(moved),
-            Poll::Ready(Ok(Arrival::Frame(frame))) => {
+            Poll::Ready(Ok(Arrived::Frame(frame))) => {
                 *received += frame.length() as u64;
                 self.arrived(frame)?;
             }
-            Poll::Ready(Ok(Arrival::Header(header))) => {
+            Poll::Ready(Ok(Arrived::Header(header))) => {
                 let rx = lane.take_rx();
                 rx.map_or(Ok(()), |rx| self.headed(rx, header))?;
             }
@@ -314,7 +314,7 @@ impl<'a, 'b> Run<'a, 'b> {
     }
 
     /// A frame is there, whole.
-    fn arrived(&mut self, frame: Incoming) -> Result<(), RunFailure> {
+    fn arrived(&mut self, frame: IncomingFrame) -> Result<(), RunFailure> {
         self.stats.bytes_received += frame.length() as u64;
         let was_local = self.work.is_local();
         self.work.accept(frame, &mut self.buffers)?;
@@ -374,10 +374,10 @@ impl<'a, 'b> Run<'a, 'b> {
 }
 
 /// A frame has gone into its lane, whole.
-fn left(stats: &mut RunStats, frame: &Outgoing) {
+fn left(stats: &mut RunStats, frame: &OutgoingFrame) {
     let header = &frame.header;
     let (seq, step) = (header.seq.0, header.step);
-    tracing::debug!(target: "pccl::event", kind = "ring_frame_sent", seq, step);
+    tracing::debug!(target: "pccl::event", kind = "frame_sent", seq, step);
     stats.bytes_sent += u64::from(header.length);
 }
 

@@ -47,7 +47,7 @@ mod sums;
 
 pub use fault::Defect;
 pub(crate) use fault::{Misfit, NotTaken};
-pub(crate) use frame::{BEYOND, Incoming, Outgoing};
+pub(crate) use frame::{BEYOND, IncomingFrame, OutgoingFrame};
 
 pub(crate) use coded::codec_of;
 pub use coded::is_supported;

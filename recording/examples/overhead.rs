@@ -12,7 +12,7 @@ use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::id::{ConnId, Epoch, GroupId, PeerId, ProtocolVersion, Seq, Tag};
 use pccl_core::log::Machine;
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput};
-use pccl_core::messages::{Hello, RingOutcome, ToMaster};
+use pccl_core::messages::{Hello, PlanOutcome, ToMaster};
 use pccl_core::topology::BrokenLinks;
 use pccl_recording::Recorded;
 
@@ -70,7 +70,7 @@ fn turn(mut handle: impl FnMut(MasterInput, &mut Vec<MasterOutput>)) -> Duration
             quantization: Quantization::None,
         };
         let broken = BrokenLinks::NONE;
-        let (tag, seq, outcome) = (Tag(0), Seq(reduce), RingOutcome::Done);
+        let (tag, seq, outcome) = (Tag(0), Seq(reduce), PlanOutcome::Done);
         let starts = ToMaster::InitiateCollective {
             tag,
             spec,

@@ -22,12 +22,12 @@ pub struct Checked {
     /// The name of its file.
     pub file: String,
     /// What came of it.
-    pub finding: Finding,
+    pub outcome: ReplayOutcome,
 }
 
 /// What came of replaying a log.
 #[derive(Debug)]
-pub enum Finding {
+pub enum ReplayOutcome {
     /// The machine says all over again what it said.
     Equal(Replayed),
     /// The file is empty: its process ended before it had written anything.
@@ -115,14 +115,14 @@ fn name_of(path: &Path) -> String {
 }
 
 fn check(path: &Path) -> Checked {
-    let finding = match fs::read(path) {
-        Ok(log) if log.is_empty() => Finding::Empty,
-        Ok(log) => replay(&log).map_or_else(Finding::Failed, Finding::Equal),
-        Err(error) => Finding::Unreadable(error),
+    let outcome = match fs::read(path) {
+        Ok(log) if log.is_empty() => ReplayOutcome::Empty,
+        Ok(log) => replay(&log).map_or_else(ReplayOutcome::Failed, ReplayOutcome::Equal),
+        Err(error) => ReplayOutcome::Unreadable(error),
     };
     Checked {
         file: name_of(path),
-        finding,
+        outcome,
     }
 }
 
@@ -136,9 +136,9 @@ impl Summary {
     /// Logs that are damaged, differ, or could not be read.
     #[must_use]
     pub fn failed(&self) -> usize {
-        let failed = |log: &&Checked| match log.finding {
-            Finding::Equal(_) | Finding::Empty => false,
-            Finding::Failed(_) | Finding::Unreadable(_) => true,
+        let failed = |log: &&Checked| match log.outcome {
+            ReplayOutcome::Equal(_) | ReplayOutcome::Empty => false,
+            ReplayOutcome::Failed(_) | ReplayOutcome::Unreadable(_) => true,
         };
         self.logs.iter().filter(failed).count()
     }
@@ -163,9 +163,9 @@ impl Summary {
     }
 
     fn equal(&self) -> impl Iterator<Item = &Replayed> {
-        self.logs.iter().filter_map(|log| match &log.finding {
-            Finding::Equal(replayed) => Some(replayed),
-            Finding::Empty | Finding::Failed(_) | Finding::Unreadable(_) => None,
+        self.logs.iter().filter_map(|log| match &log.outcome {
+            ReplayOutcome::Equal(replayed) => Some(replayed),
+            ReplayOutcome::Empty | ReplayOutcome::Failed(_) | ReplayOutcome::Unreadable(_) => None,
         })
     }
 }
@@ -180,8 +180,8 @@ impl fmt::Display for Summary {
             "{:width$}  {:7}  {:>9}  {:>9}",
             "log", "machine", "records", "outputs"
         )?;
-        for Checked { file, finding } in &self.logs {
-            writeln!(f, "{file:width$}  {finding}")?;
+        for Checked { file, outcome } in &self.logs {
+            writeln!(f, "{file:width$}  {outcome}")?;
         }
         let (logs, failed) = (self.logs.len(), self.failed());
         let (records, outputs) = (self.records(), self.outputs());
@@ -199,7 +199,7 @@ impl fmt::Display for Summary {
     }
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for ReplayOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Equal(Replayed {

@@ -35,6 +35,6 @@ mod conform;
 mod file;
 mod recorded;
 
-pub use conform::{Checked, Finding, NothingToReplay, Summary, conform, logs};
+pub use conform::{Checked, NothingToReplay, ReplayOutcome, Summary, conform, logs};
 pub use file::{EXTENSION, NoRecording};
 pub use recorded::{DIRECTORY_VARIABLE, Recorded, directory};

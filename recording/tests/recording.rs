@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use pccl_core::id::{CallId, GroupId};
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterTimer};
 use pccl_core::peer::{Call, Peer, PeerConfig, PeerInput};
-use pccl_recording::{Finding, NothingToReplay, Recorded, conform};
+use pccl_recording::{NothingToReplay, Recorded, ReplayOutcome, conform};
 
 /// A directory of one test, which is gone when the test is over.
 struct Directory(PathBuf);
@@ -176,7 +176,7 @@ fn one_changed_byte_of_a_log_fails_and_is_told_with_its_file() {
 
         assert!(!summary.is_equal(), "byte {at} of {name} went unnoticed");
         assert_eq!(summary.failed(), 1);
-        assert!(matches!(summary.logs[0].finding, Finding::Failed(_)));
+        assert!(matches!(summary.logs[0].outcome, ReplayOutcome::Failed(_)));
         assert!(
             summary.to_string().contains("1 of 2 logs FAILED"),
             "{summary}"

@@ -194,13 +194,13 @@ fn lane_stream(random: &mut StdRng) -> Vec<u8> {
 
 /// A preamble of the right form with a ticket that nobody gave out.
 fn preamble(random: &mut StdRng) -> Vec<u8> {
-    let purposes = [Purpose::RingLane, Purpose::SharedState, Purpose::Probe];
+    let purposes = [Purpose::LinkLane, Purpose::SharedState, Purpose::Probe];
     let lanes = random.random_range(0..5);
     let preamble = Preamble {
         purpose: purposes
             .choose(random)
             .copied()
-            .unwrap_or(Purpose::RingLane),
+            .unwrap_or(Purpose::LinkLane),
         from: PeerId(random.random_range(0..5)),
         ticket: Ticket(random.random()),
         lane: random.random_range(0..5),

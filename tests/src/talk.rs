@@ -30,7 +30,7 @@ pub enum Moment {
     /// A frame of a reduce is on the wire, and its result is not there.
     FrameSent,
     /// The whole result of a reduce is there, and it has not voted on the outcome.
-    RingDone,
+    PlanDone,
     /// Its vote on the outcome of a reduce is on the wire, and the verdict is not there.
     CompletionVoted,
     /// Its vote to update the topology is on the wire.
@@ -45,8 +45,8 @@ impl Moment {
     pub const fn traced_as(self) -> &'static str {
         match self {
             Self::ReduceVoted => "collective_initiated",
-            Self::FrameSent => "ring_frame_sent",
-            Self::RingDone => "ring_done",
+            Self::FrameSent => "frame_sent",
+            Self::PlanDone => "plan_done",
             Self::CompletionVoted => "completion_voted",
             Self::TopologyVoted => "topology_vote_sent",
             Self::SyncPlanned => "sync_plan",

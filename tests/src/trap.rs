@@ -78,8 +78,8 @@ impl Trap {
             "topology_vote_sent",
             "sync_plan",
             "connected",
-            "ring_started",
-            "ring_done",
+            "plan_started",
+            "plan_done",
             "completion_voted",
         ];
         if let Some(kind) = KINDS.into_iter().find(|known| *known == kind) {

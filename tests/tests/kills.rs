@@ -151,7 +151,7 @@ fn a_peer_killed_in_the_ring_aborts_the_reduce_for_everybody_once() {
 
 #[test]
 fn a_result_that_was_there_is_taken_back_where_a_peer_dies_before_it_has_voted() {
-    let mut run = kill_one_of_three(Moment::RingDone);
+    let mut run = kill_one_of_three(Moment::PlanDone);
 
     // A buffer that was not restored would spoil the sum of the next attempt.
     let told = run.hear();
@@ -214,7 +214,7 @@ fn a_vote_stands_when_its_caster_dies_before_the_others_have_voted() {
         .unwrap();
     swarm.until_armed(victim.process).unwrap();
     // Without the vote of this one nothing is decided, so the victim dies before the decision.
-    swarm.stand_still_at(late, Moment::RingDone).unwrap();
+    swarm.stand_still_at(late, Moment::PlanDone).unwrap();
     swarm.order(late, Order::GoOn).unwrap();
     swarm.until_still(late).unwrap();
     let round = swarm.until_still(victim.process).unwrap();
@@ -369,7 +369,7 @@ fn two_beside_one_that_has_not_voted(
     let mut members = swarm.join_all(&options, 3).unwrap();
     let still = members.pop().unwrap();
     swarm
-        .stand_still_at(still.process, Moment::RingDone)
+        .stand_still_at(still.process, Moment::PlanDone)
         .unwrap();
     swarm.until_still(still.process).unwrap();
     members

@@ -12,7 +12,7 @@ use pccl_tests::talk::{Event, Moment};
 /// Where peers are killed, one at each.
 const MOMENTS: [Moment; 4] = [
     Moment::FrameSent,
-    Moment::RingDone,
+    Moment::PlanDone,
     Moment::ReduceVoted,
     Moment::CompletionVoted,
 ];

@@ -22,7 +22,7 @@ use crate::pipe::Pipe;
 
 /// The way from one host to another.
 #[derive(Default)]
-pub(crate) struct Link {
+pub(crate) struct Route {
     /// `None`: the usual one of the network.
     pub(crate) path: Option<Path>,
     wire: Arc<Wire>,
@@ -33,7 +33,7 @@ pub(crate) struct Link {
     openers: Vec<Waker>,
 }
 
-impl Link {
+impl Route {
     pub(crate) fn wire(&self) -> &Arc<Wire> {
         &self.wire
     }
@@ -65,7 +65,7 @@ impl MemoryNet {
     /// The way from `from` to `to` is like this from here on, also for lanes that are open. What is under way
     /// arrives when it would have.
     pub fn set_path(&self, from: IpAddr, to: IpAddr, path: Path) {
-        self.with(|state| state.link(from, to).path = Some(path));
+        self.with(|state| state.route(from, to).path = Some(path));
         self.each(from, to, |pipe| pipe.set_path(path));
     }
 
@@ -99,12 +99,12 @@ impl MemoryNet {
 
     /// From here on `from` cannot open lanes to `to`. Lanes that are open live on.
     pub fn refuse(&self, from: IpAddr, to: IpAddr) {
-        self.with(|state| state.link(from, to).refuses = true);
+        self.with(|state| state.route(from, to).refuses = true);
     }
 
     /// Takes [`refuse`](Self::refuse) back.
     pub fn allow(&self, from: IpAddr, to: IpAddr) {
-        self.with(|state| state.link(from, to).refuses = false);
+        self.with(|state| state.route(from, to).refuses = false);
     }
 
     /// Nothing arrives between two hosts any more, in either direction, and nobody is told: bytes and
@@ -117,7 +117,7 @@ impl MemoryNet {
 
     /// As [`stall`](Self::stall), for what goes from `from` to `to` only.
     pub fn stall_one_way(&self, from: IpAddr, to: IpAddr) {
-        self.with(|state| state.link(from, to).stalled = true);
+        self.with(|state| state.route(from, to).stalled = true);
         self.each(from, to, |pipe| pipe.stall(true));
         self.each(to, from, |pipe| pipe.deafen(true));
     }
@@ -127,9 +127,9 @@ impl MemoryNet {
     pub fn resume(&self, a: IpAddr, b: IpAddr) {
         for (from, to) in [(a, b), (b, a)] {
             let openers = self.with(|state| {
-                let link = state.link(from, to);
-                link.stalled = false;
-                std::mem::take(&mut link.openers)
+                let route = state.route(from, to);
+                route.stalled = false;
+                std::mem::take(&mut route.openers)
             });
             self.each(from, to, |pipe| pipe.stall(false));
             self.each(to, from, |pipe| pipe.deafen(false));
@@ -171,8 +171,9 @@ impl MemoryNet {
     }
 
     fn set_frozen(&self, host: IpAddr, is_frozen: bool) {
-        let links: Vec<(IpAddr, IpAddr)> = self.with(|state| state.links.keys().copied().collect());
-        for (from, to) in links {
+        let routes: Vec<(IpAddr, IpAddr)> =
+            self.with(|state| state.routes.keys().copied().collect());
+        for (from, to) in routes {
             if from == host {
                 self.each(from, to, |pipe| pipe.freeze_writer(is_frozen));
             }
@@ -185,7 +186,7 @@ impl MemoryNet {
     /// Does this to each pipe from one host to the other, in the order in which they were opened. It is done
     /// beyond the lock, because wakers run.
     fn each(&self, from: IpAddr, to: IpAddr, act: impl Fn(&Pipe)) {
-        let pipes: Vec<Arc<Pipe>> = self.with(|state| state.link(from, to).pipes().collect());
+        let pipes: Vec<Arc<Pipe>> = self.with(|state| state.route(from, to).pipes().collect());
         pipes.iter().for_each(|pipe| act(pipe));
     }
 }

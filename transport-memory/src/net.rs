@@ -1,4 +1,4 @@
-//! The network: hosts, listeners, and the links between them.
+//! The network: hosts, listeners, and the routes between them.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -10,7 +10,7 @@ use pccl_core::id::Identity;
 use pccl_core::transport::{Endpoint, Incoming, Lane, LaneError, Proven};
 
 use crate::MemoryHost;
-use crate::faults::Link;
+use crate::faults::Route;
 use crate::listener::{MemoryListener, Queue};
 use crate::path::Path;
 use crate::pipe::{Pipe, lanes};
@@ -25,14 +25,14 @@ pub struct MemoryNet {
 }
 
 pub(crate) struct State {
-    /// Of links of which nothing else was said.
+    /// Of routes of which nothing else was said.
     path: Path,
     hosts: u16,
     names: BTreeMap<String, IpAddr>,
     pub(crate) listeners: BTreeMap<SocketAddr, Arc<Queue>>,
     next_port: BTreeMap<IpAddr, u16>,
     /// What is particular about the way from one host to another.
-    pub(crate) links: BTreeMap<(IpAddr, IpAddr), Link>,
+    pub(crate) routes: BTreeMap<(IpAddr, IpAddr), Route>,
     /// Hosts that stand still, and who waits for them to go on.
     pub(crate) frozen: BTreeMap<IpAddr, Vec<Waker>>,
     /// Directions of lanes so far.
@@ -80,7 +80,7 @@ impl MemoryNet {
             names: BTreeMap::new(),
             listeners: BTreeMap::new(),
             next_port: BTreeMap::new(),
-            links: BTreeMap::new(),
+            routes: BTreeMap::new(),
             frozen: BTreeMap::new(),
             pipes: 0,
         };
@@ -167,8 +167,8 @@ impl MemoryNet {
 }
 
 impl State {
-    pub(crate) fn link(&mut self, from: IpAddr, to: IpAddr) -> &mut Link {
-        self.links.entry((from, to)).or_default()
+    pub(crate) fn route(&mut self, from: IpAddr, to: IpAddr) -> &mut Route {
+        self.routes.entry((from, to)).or_default()
     }
 
     fn look_up(&self, name: &str) -> Option<SocketAddr> {
@@ -209,7 +209,7 @@ impl State {
 
     pub(crate) fn path(&mut self, from: IpAddr, to: IpAddr) -> Path {
         let usual = self.path;
-        self.link(from, to).path.unwrap_or(usual)
+        self.route(from, to).path.unwrap_or(usual)
     }
 
     pub(crate) fn is_frozen(&self, host: IpAddr) -> bool {
@@ -226,11 +226,11 @@ impl State {
         if let Some(openers) = self.frozen.get_mut(&from) {
             return wait_among(openers, cx);
         }
-        if self.link(from, to.ip()).refuses() {
+        if self.route(from, to.ip()).refuses() {
             return Poll::Ready(Err(LaneError::Refused));
         }
-        ready!(self.link(from, to.ip()).poll_usable(cx));
-        ready!(self.link(to.ip(), from).poll_usable(cx));
+        ready!(self.route(from, to.ip()).poll_usable(cx));
+        ready!(self.route(to.ip(), from).poll_usable(cx));
         Poll::Ready(self.connect(from, to, proofs))
     }
 
@@ -258,8 +258,8 @@ impl State {
             lane: accepted.with_proof(acceptor_knows),
             from: SocketAddr::new(from, source),
         })?;
-        self.link(from, to.ip()).carry(&forth);
-        self.link(to.ip(), from).carry(&back);
+        self.route(from, to.ip()).carry(&forth);
+        self.route(to.ip(), from).carry(&back);
         Ok((opened.with_proof(opener_knows), queue))
     }
 
@@ -267,7 +267,7 @@ impl State {
     fn pipe(&mut self, from: IpAddr, to: IpAddr) -> Arc<Pipe> {
         let (path, number) = (self.path(from, to), self.pipes);
         self.pipes += 1;
-        let pipe = Pipe::new(path, self.link(from, to).wire(), number);
+        let pipe = Pipe::new(path, self.route(from, to).wire(), number);
         pipe.freeze_writer(self.is_frozen(from));
         pipe.freeze_reader(self.is_frozen(to));
         pipe

@@ -50,6 +50,12 @@ impl Path {
         tells: true,
         flips: None,
     };
+
+    /// A millisecond long, and otherwise as [`DIRECT`](Self::DIRECT).
+    pub const NEAR: Self = Self {
+        delay: Duration::from_millis(1),
+        ..Self::DIRECT
+    };
 }
 
 impl Default for Path {

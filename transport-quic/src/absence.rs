@@ -18,7 +18,7 @@ use tokio::net::UdpSocket;
 use tokio::time::{sleep, timeout};
 
 use crate::error::of_socket;
-use crate::link::Link;
+use crate::shared::SharedConnection;
 use crate::socket::bind_towards;
 
 /// How often a connection is looked at, and how long an answer of the system is waited for.
@@ -47,18 +47,20 @@ async fn ask(at: SocketAddr) -> Result<Infallible, Error> {
 }
 
 /// Ends the connection once nobody is at its other end.
-pub(crate) async fn watch(link: Weak<Link>) {
+pub(crate) async fn watch(shared: Weak<SharedConnection>) {
     let mut before = Traffic::default();
     loop {
         sleep(LOOK).await;
-        let Some(link) = link.upgrade() else { return };
-        if link.connection.close_reason().is_some() {
+        let Some(shared) = shared.upgrade() else {
+            return;
+        };
+        if shared.connection.close_reason().is_some() {
             return;
         }
-        let now = Traffic::of(&link);
-        if now.received == before.received && now.sent != before.sent && is_absent(&link).await {
-            tracing::debug!(from = %link.from, "nobody is there any more");
-            return link.give_up(LaneError::Reset);
+        let now = Traffic::of(&shared);
+        if now.received == before.received && now.sent != before.sent && is_absent(&shared).await {
+            tracing::debug!(from = %shared.from, "nobody is there any more");
+            return shared.give_up(LaneError::Reset);
         }
         before = now;
     }
@@ -72,8 +74,8 @@ struct Traffic {
 }
 
 impl Traffic {
-    fn of(link: &Link) -> Self {
-        let stats = link.connection.stats();
+    fn of(shared: &SharedConnection) -> Self {
+        let stats = shared.connection.stats();
         Self {
             sent: stats.udp_tx.datagrams,
             received: stats.udp_rx.datagrams,
@@ -82,13 +84,13 @@ impl Traffic {
 }
 
 /// The system says that nobody listens, and nothing is heard on the connection.
-pub(crate) async fn is_absent(link: &Arc<Link>) -> bool {
-    let before = Traffic::of(link).received;
-    if timeout(LOOK, absence(link.from)).await != Ok(LaneError::Refused) {
+pub(crate) async fn is_absent(shared: &Arc<SharedConnection>) -> bool {
+    let before = Traffic::of(shared).received;
+    if timeout(LOOK, absence(shared.from)).await != Ok(LaneError::Refused) {
         return false;
     }
     // A forged message ends nothing: who is there answers this.
-    let _ = link.connection.send_datagram(Bytes::new());
-    sleep(link.connection.rtt() * 3 + ANSWER).await;
-    Traffic::of(link).received == before
+    let _ = shared.connection.send_datagram(Bytes::new());
+    sleep(shared.connection.rtt() * 3 + ANSWER).await;
+    Traffic::of(shared).received == before
 }

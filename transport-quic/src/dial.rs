@@ -11,9 +11,9 @@ use crate::absence::absence;
 use crate::error::{of_connecting, of_connection, of_socket};
 use crate::intake::endpoint;
 use crate::keys::Configs;
-use crate::link::Link;
-use crate::path::Path;
+use crate::locality::Locality;
 use crate::settings::Settings;
+use crate::shared::SharedConnection;
 use crate::socket::bind_towards;
 
 /// A connection to who is expected there.
@@ -22,20 +22,20 @@ pub(crate) async fn dial(
     expect: Identity,
     settings: &Settings,
     configs: &Configs,
-) -> Result<Arc<Link>, LaneError> {
-    dial_along(Path::towards(to), to, expect, settings, configs).await
+) -> Result<Arc<SharedConnection>, LaneError> {
+    dial_along(Locality::towards(to), to, expect, settings, configs).await
 }
 
 /// As `dial`, with what fits such a path.
 pub(crate) async fn dial_along(
-    path: Path,
+    locality: Locality,
     to: SocketAddr,
     expect: Identity,
     settings: &Settings,
     configs: &Configs,
-) -> Result<Arc<Link>, LaneError> {
+) -> Result<Arc<SharedConnection>, LaneError> {
     let name = PublicKey::from(expect.0).server_name();
-    let client = settings.client(configs, path)?;
+    let client = settings.client(configs, locality)?;
     let config = Settings::endpoint()?;
     let endpoint = bind_towards(to).and_then(|socket| endpoint(config, None, socket));
     let endpoint = endpoint.map_err(|error| of_socket(&error))?;
@@ -47,10 +47,10 @@ pub(crate) async fn dial_along(
         connection = connecting => connection.map_err(|error| of_connection(&error))?,
         error = absence(to) => return Err(error),
     };
-    let link = Link::opened(connection, configs.own)?;
+    let shared = SharedConnection::opened(connection, configs.own)?;
     // The handshake has failed already if it is anybody else.
-    match link.proven.identity == expect {
-        true => Ok(link),
+    match shared.proven.identity == expect {
+        true => Ok(shared),
         false => Err(LaneError::Untrusted),
     }
 }

@@ -15,8 +15,8 @@ use tokio::time::{sleep, timeout};
 
 use crate::error::of_connection;
 use crate::lane::split;
-use crate::link::Link;
-use crate::path::Path;
+use crate::locality::Locality;
+use crate::shared::SharedConnection;
 
 /// How long it may take from the first packet to the first lane.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
@@ -37,7 +37,7 @@ const GRACE: Duration = Duration::from_secs(1);
 pub(crate) const LANES_WAITING: usize = 256;
 
 /// Where lanes go, or what went wrong with a connection.
-pub(crate) type Lanes = Sender<Result<Incoming, LaneError>>;
+pub(crate) type LaneSender = Sender<Result<Incoming, LaneError>>;
 
 /// What is the same for all connections.
 #[derive(Clone)]
@@ -47,7 +47,7 @@ pub(crate) struct Host {
     pub(crate) window: u32,
     /// For those who come from this machine.
     pub(crate) within: Arc<ServerConfig>,
-    pub(crate) lanes: Lanes,
+    pub(crate) lanes: LaneSender,
 }
 
 /// Takes in who comes, until the listener is gone; then refuses who comes, as long as lanes of it live.
@@ -113,16 +113,16 @@ fn take_in(
 fn accept(coming: quinn::Incoming, host: &Host) -> Result<Connecting, ConnectionError> {
     let local = coming.local_ip().map(|ip| ip.to_canonical());
     let remote = coming.remote_address().ip().to_canonical();
-    match Path::between(local, remote) {
-        Path::Local => coming.accept_with(Arc::clone(&host.within)),
-        Path::Far => coming.accept(),
+    match Locality::between(local, remote) {
+        Locality::Local => coming.accept_with(Arc::clone(&host.within)),
+        Locality::Far => coming.accept(),
     }
 }
 
 async fn shake_hands(connecting: Connecting, host: Host) {
     let shaken = timeout(HANDSHAKE_LIMIT, receive(connecting, &host)).await;
     match shaken.unwrap_or(Err(LaneError::TimedOut)) {
-        Ok((link, tx, rx)) => drop(tokio::spawn(serve(link, tx, rx, host.lanes))),
+        Ok((shared, tx, rx)) => drop(tokio::spawn(serve(shared, tx, rx, host.lanes))),
         // Nobody waits for it: where there is no room it is not told.
         Err(error) => drop(host.lanes.try_send(Err(error))),
     }
@@ -132,25 +132,30 @@ async fn shake_hands(connecting: Connecting, host: Host) {
 async fn receive(
     connecting: Connecting,
     host: &Host,
-) -> Result<(Arc<Link>, SendStream, RecvStream), LaneError> {
+) -> Result<(Arc<SharedConnection>, SendStream, RecvStream), LaneError> {
     let connection = connecting.await.map_err(|error| of_connection(&error))?;
-    let link = Link::accepted(connection, host.own, host.window)?;
-    let streams = link.connection.accept_bi().await;
-    let (tx, rx) = streams.map_err(|error| link.why(&error))?;
-    Ok((link, tx, rx))
+    let shared = SharedConnection::accepted(connection, host.own, host.window)?;
+    let streams = shared.connection.accept_bi().await;
+    let (tx, rx) = streams.map_err(|error| shared.why(&error))?;
+    Ok((shared, tx, rx))
 }
 
 /// Hands on the lanes of a connection, as long as it is used. What is opened after the listener is gone
 /// ends at once.
-async fn serve(link: Arc<Link>, mut tx: SendStream, mut rx: RecvStream, lanes: Lanes) {
+async fn serve(
+    shared: Arc<SharedConnection>,
+    mut tx: SendStream,
+    mut rx: RecvStream,
+    lanes: LaneSender,
+) {
     loop {
         let incoming = Incoming {
-            lane: split(&link, tx, rx),
-            from: link.from,
+            lane: split(&shared, tx, rx),
+            from: shared.from,
         };
         let _ = lanes.send(Ok(incoming)).await;
         let unused = async {
-            link.without_lanes().await;
+            shared.without_lanes().await;
             tokio::select! {
                 () = sleep(GRACE) => {}
                 () = lanes.closed() => {}
@@ -158,7 +163,7 @@ async fn serve(link: Arc<Link>, mut tx: SendStream, mut rx: RecvStream, lanes: L
         };
         tokio::select! {
             biased;
-            streams = link.connection.accept_bi() => match streams {
+            streams = shared.connection.accept_bi() => match streams {
                 Ok(streams) => (tx, rx) = streams,
                 Err(_) => return,
             },

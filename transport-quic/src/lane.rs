@@ -9,24 +9,24 @@ use pccl_core::transport::{Lane, LaneError, LaneRx, LaneTx};
 use quinn::{RecvStream, SendStream, StoppedError, VarInt};
 
 use crate::error::{of_reading, of_writing};
-use crate::link::{Link, Seat};
 use crate::patience::give_up_after;
+use crate::shared::{LaneSlot, SharedConnection};
 
 /// Bytes that are taken in one call: each part of them is copied into memory of its own, which is freed
 /// when all of it has arrived.
 const TAKEN_AT_ONCE: usize = 256 << 10;
 
 /// Makes a lane of a stream.
-pub(crate) fn split(link: &Arc<Link>, tx: SendStream, rx: RecvStream) -> Lane {
-    let seat = Arc::new(Seat::take(link));
+pub(crate) fn split(shared: &Arc<SharedConnection>, tx: SendStream, rx: RecvStream) -> Lane {
+    let slot = Arc::new(LaneSlot::take(shared));
     let tx = QuicTx {
         stream: tx,
-        seat: Arc::clone(&seat),
+        slot: Arc::clone(&slot),
         closing: None,
         has_arrived: false,
     };
-    let rx = QuicRx { stream: rx, seat };
-    Lane::new(Box::new(tx), Box::new(rx)).with_proof(Some(link.proven))
+    let rx = QuicRx { stream: rx, slot };
+    Lane::new(Box::new(tx), Box::new(rx)).with_proof(Some(shared.proven))
 }
 
 /// Everything that was sent has arrived, or it never will.
@@ -34,7 +34,7 @@ type Arrival = Pin<Box<dyn Future<Output = Result<Option<VarInt>, StoppedError>>
 
 struct QuicTx {
     stream: SendStream,
-    seat: Arc<Seat>,
+    slot: Arc<LaneSlot>,
     /// The direction has ended.
     closing: Option<Arrival>,
     has_arrived: bool,
@@ -45,7 +45,7 @@ impl QuicTx {
     fn poll_part(&mut self, cx: &mut Context<'_>, part: &[u8]) -> Poll<Result<usize, LaneError>> {
         Pin::new(&mut self.stream)
             .poll_write(cx, part)
-            .map_err(|error| of_writing(error).unwrap_or_else(|lost| self.seat.link.why(&lost)))
+            .map_err(|error| of_writing(error).unwrap_or_else(|lost| self.slot.shared.why(&lost)))
     }
 }
 
@@ -77,11 +77,11 @@ impl LaneTx for QuicTx {
     }
 
     fn is_local(&self) -> bool {
-        self.seat.link.is_local
+        self.slot.shared.is_local
     }
 
     fn give_up_after(&mut self, limit: Duration) {
-        give_up_after(&self.seat.link, limit);
+        give_up_after(&self.slot.shared, limit);
     }
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LaneError>> {
@@ -102,7 +102,7 @@ impl LaneTx for QuicTx {
             }
             // The other end reads no more.
             Ok(Some(_)) => Err(LaneError::Reset),
-            Err(StoppedError::ConnectionLost(lost)) => Err(self.seat.link.why(&lost)),
+            Err(StoppedError::ConnectionLost(lost)) => Err(self.slot.shared.why(&lost)),
             Err(StoppedError::ZeroRttRejected) => Err(LaneError::Failed),
         })
     }
@@ -111,15 +111,15 @@ impl LaneTx for QuicTx {
 impl Drop for QuicTx {
     /// A connection that nobody holds ends at once, with all that has not arrived.
     fn drop(&mut self) {
-        let link = &self.seat.link;
-        if self.has_arrived || link.connection.close_reason().is_some() {
+        let shared = &self.slot.shared;
+        if self.has_arrived || shared.connection.close_reason().is_some() {
             return;
         }
         // It fails where the direction has ended already.
         let _ = self.stream.finish();
         let arrival = self.stream.stopped();
-        let connection = link.connection.clone();
-        link.runtime.spawn(async move {
+        let connection = shared.connection.clone();
+        shared.runtime.spawn(async move {
             // Nobody is left who would want to know.
             let _ = arrival.await;
             drop(connection);
@@ -129,7 +129,7 @@ impl Drop for QuicTx {
 
 struct QuicRx {
     stream: RecvStream,
-    seat: Arc<Seat>,
+    slot: Arc<LaneSlot>,
 }
 
 impl LaneRx for QuicRx {
@@ -140,9 +140,9 @@ impl LaneRx for QuicRx {
     ) -> Poll<Result<usize, LaneError>> {
         let received = ready!(self.stream.poll_read(cx, into));
         let received = received
-            .map_err(|error| of_reading(error).unwrap_or_else(|lost| self.seat.link.why(&lost)));
+            .map_err(|error| of_reading(error).unwrap_or_else(|lost| self.slot.shared.why(&lost)));
         if received.is_ok() {
-            self.seat.note_reading();
+            self.slot.note_reading();
         }
         Poll::Ready(received)
     }

@@ -42,10 +42,10 @@
 //! |---|---|
 //! | `settings`, `keys` | what connections are configured with |
 //! | `socket`, `intake` | UDP sockets, and how quinn receives from them |
-//! | `path` | whether a connection leaves this machine |
+//! | `locality` | whether a connection leaves this machine |
 //! | `dial`, `peers` | making connections, and finding those that stand |
 //! | `listener`, `door` | those who dial |
-//! | `link`, `proof` | a connection: its lanes, and what it proves |
+//! | `shared`, `proof` | a connection: its lanes, and what it proves |
 //! | `patience`, `absence` | when a connection is given up: nothing is acknowledged, nobody is there |
 //! | `lane` | the two halves of a lane |
 //! | `error` | what failures mean for a lane |
@@ -60,13 +60,13 @@ mod error;
 mod intake;
 mod keys;
 mod lane;
-mod link;
 mod listener;
-mod path;
+mod locality;
 mod patience;
 mod peers;
 mod proof;
 mod settings;
+mod shared;
 mod socket;
 #[cfg(test)]
 mod tests;
@@ -88,7 +88,7 @@ use dial::dial;
 use keys::{Configs, Keys};
 use lane::split;
 use listener::{QuicLanes, open_endpoint};
-use peers::{Peer, Peers};
+use peers::{Peers, RemotePeer};
 use settings::Settings;
 use socket::{Left, canonical};
 
@@ -275,23 +275,23 @@ impl Quic {
         configs: &Configs,
     ) -> Result<Lane, LaneError> {
         let runtime = Handle::current().id();
-        let peer = Peer {
+        let peer = RemotePeer {
             at,
             expect,
             runtime,
         };
         let places = self.peers.places(peer, self.connections);
         let mut place = places.next().ok_or(LaneError::Failed)?.lock().await;
-        if let Some(link) = place.upgrade()
-            && let Ok((tx, rx)) = link.connection.open_bi().await
+        if let Some(shared) = place.upgrade()
+            && let Ok((tx, rx)) = shared.connection.open_bi().await
         {
-            return Ok(split(&link, tx, rx));
+            return Ok(split(&shared, tx, rx));
         }
-        let link = dial(at, expect, &self.settings, configs).await?;
-        *place = std::sync::Arc::downgrade(&link);
-        let streams = link.connection.open_bi().await;
-        let (tx, rx) = streams.map_err(|error| link.why(&error))?;
-        Ok(split(&link, tx, rx))
+        let shared = dial(at, expect, &self.settings, configs).await?;
+        *place = std::sync::Arc::downgrade(&shared);
+        let streams = shared.connection.open_bi().await;
+        let (tx, rx) = streams.map_err(|error| shared.why(&error))?;
+        Ok(split(&shared, tx, rx))
     }
 }
 

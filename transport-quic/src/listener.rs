@@ -12,7 +12,7 @@ use crate::door::{Host, LANES_WAITING, keep};
 use crate::error::of_socket;
 use crate::intake::endpoint;
 use crate::keys::Configs;
-use crate::path::Path;
+use crate::locality::Locality;
 use crate::settings::Settings;
 use crate::socket::{Left, bind_again, canonical};
 
@@ -36,7 +36,7 @@ pub(crate) async fn open_endpoint(
     settings: &Settings,
     configs: &Configs,
 ) -> Result<Endpoint, LaneError> {
-    let server = settings.server(configs, Path::Far)?;
+    let server = settings.server(configs, Locality::Far)?;
     let config = Settings::endpoint()?;
     let socket = bind_again(canonical(on), left).await;
     let endpoint = socket.and_then(|socket| endpoint(config, Some(server), socket));
@@ -56,7 +56,7 @@ impl QuicLanes {
         let host = Host {
             own: configs.own,
             window: settings.window,
-            within: Arc::new(settings.server(configs, Path::Local)?),
+            within: Arc::new(settings.server(configs, Locality::Local)?),
             lanes: sender,
         };
         tokio::spawn(keep(endpoint, host));

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use pccl_core::transport::LaneError;
 use tokio::time::sleep;
 
-use crate::link::Link;
+use crate::shared::SharedConnection;
 
 /// Questions within the limit. Questions are counted and not the time, because a runtime may stand still
 /// between two calls of its user, and acknowledgements wait in the socket meanwhile.
@@ -38,32 +38,34 @@ impl Patience {
 }
 
 /// Ends the connection where nothing is acknowledged for so long, or a shorter time that it was told.
-pub(crate) fn give_up_after(link: &Arc<Link>, limit: Duration) {
-    if link.patience.shorten(limit) {
-        link.runtime.spawn(ask(Arc::downgrade(link)));
+pub(crate) fn give_up_after(shared: &Arc<SharedConnection>, limit: Duration) {
+    if shared.patience.shorten(limit) {
+        shared.runtime.spawn(ask(Arc::downgrade(shared)));
     }
 }
 
-async fn ask(link: Weak<Link>) {
+async fn ask(shared: Weak<SharedConnection>) {
     let (mut seen, mut unanswered) = (0, 0);
     loop {
-        let Some(limit) = link.upgrade().and_then(|link| link.patience.limit()) else {
+        let Some(limit) = shared.upgrade().and_then(|shared| shared.patience.limit()) else {
             return;
         };
         sleep(limit / QUESTIONS).await;
-        let Some(link) = link.upgrade() else { return };
-        if link.connection.close_reason().is_some() {
+        let Some(shared) = shared.upgrade() else {
+            return;
+        };
+        if shared.connection.close_reason().is_some() {
             return;
         }
-        let acknowledged = link.connection.stats().frame_rx.acks;
+        let acknowledged = shared.connection.stats().frame_rx.acks;
         if std::mem::replace(&mut seen, acknowledged) != acknowledged {
             unanswered = 0;
         } else if unanswered >= QUESTIONS {
-            tracing::debug!(from = %link.from, ?limit, "nothing is acknowledged any more");
-            return link.give_up(LaneError::TimedOut);
+            tracing::debug!(from = %shared.from, ?limit, "nothing is acknowledged any more");
+            return shared.give_up(LaneError::TimedOut);
         }
         unanswered += 1;
         // Where it is not sent the data that is under way is question enough.
-        let _ = link.connection.send_datagram(Bytes::new());
+        let _ = shared.connection.send_datagram(Bytes::new());
     }
 }

@@ -9,11 +9,11 @@ use pccl_core::id::Identity;
 use tokio::runtime::Id;
 use tokio::sync::Mutex;
 
-use crate::link::Link;
+use crate::shared::SharedConnection;
 
 /// Whom a connection leads to. A runtime drives its own connections alone.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Peer {
+pub(crate) struct RemotePeer {
     pub(crate) at: SocketAddr,
     pub(crate) expect: Identity,
     pub(crate) runtime: Id,
@@ -23,7 +23,7 @@ pub(crate) struct Peer {
 /// is held while one is made.
 pub(crate) struct Places {
     next: AtomicUsize,
-    places: Vec<Mutex<Weak<Link>>>,
+    places: Vec<Mutex<Weak<SharedConnection>>>,
 }
 
 impl Places {
@@ -36,14 +36,17 @@ impl Places {
     }
 
     /// The place whose turn it is.
-    pub(crate) fn next(&self) -> Option<&Mutex<Weak<Link>>> {
+    pub(crate) fn next(&self) -> Option<&Mutex<Weak<SharedConnection>>> {
         let turn = self.next.fetch_add(1, Ordering::Relaxed);
         self.places.iter().cycle().nth(turn % self.places.len())
     }
 
     fn is_empty(&self) -> bool {
-        let is_free =
-            |place: &Mutex<Weak<Link>>| place.try_lock().is_ok_and(|link| link.strong_count() == 0);
+        let is_free = |place: &Mutex<Weak<SharedConnection>>| {
+            place
+                .try_lock()
+                .is_ok_and(|shared| shared.strong_count() == 0)
+        };
         self.places.iter().all(is_free)
     }
 }
@@ -52,11 +55,11 @@ impl Places {
 #[derive(Clone, Default)]
 pub(crate) struct Peers(Arc<std::sync::Mutex<Vec<Entry>>>);
 
-type Entry = (Peer, Arc<Places>);
+type Entry = (RemotePeer, Arc<Places>);
 
 impl Peers {
     /// The places of a peer. Those of peers to whom nothing leads any more are forgotten.
-    pub(crate) fn places(&self, peer: Peer, connections: u16) -> Arc<Places> {
+    pub(crate) fn places(&self, peer: RemotePeer, connections: u16) -> Arc<Places> {
         let mut peers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, places)) = peers.iter().find(|(other, _)| *other == peer) {
             return Arc::clone(places);

@@ -11,7 +11,7 @@ use quinn::{
 
 use crate::congestion::Congestion;
 use crate::keys::Configs;
-use crate::path::Path;
+use crate::locality::Locality;
 
 /// Lanes that a connection has room for.
 const LANES_MAX: u32 = 1024;
@@ -82,8 +82,12 @@ impl Default for Settings {
 }
 
 impl Settings {
-    pub(crate) fn client(&self, configs: &Configs, path: Path) -> Result<ClientConfig, LaneError> {
-        let mut transport = self.transport(path)?;
+    pub(crate) fn client(
+        &self,
+        configs: &Configs,
+        locality: Locality,
+    ) -> Result<ClientConfig, LaneError> {
+        let mut transport = self.transport(locality)?;
         // Nobody opens lanes to who has opened the connection.
         transport.max_concurrent_bidi_streams(VarInt::from_u32(0));
         let mut config = ClientConfig::new(configs.client.clone());
@@ -91,8 +95,12 @@ impl Settings {
         Ok(config)
     }
 
-    pub(crate) fn server(&self, configs: &Configs, path: Path) -> Result<ServerConfig, LaneError> {
-        let mut transport = self.transport(path)?;
+    pub(crate) fn server(
+        &self,
+        configs: &Configs,
+        locality: Locality,
+    ) -> Result<ServerConfig, LaneError> {
+        let mut transport = self.transport(locality)?;
         transport.max_concurrent_bidi_streams(VarInt::from_u32(LANES_MAX));
         transport.receive_window(VarInt::from_u32(UNREAD_BYTES));
         let mut tokens = ValidationTokenConfig::default();
@@ -114,13 +122,13 @@ impl Settings {
         Ok(config)
     }
 
-    fn transport(&self, path: Path) -> Result<TransportConfig, LaneError> {
-        let datagram = self.datagram_of(path);
+    fn transport(&self, locality: Locality) -> Result<TransportConfig, LaneError> {
+        let datagram = self.datagram_of(locality);
         let idle = IdleTimeout::try_from(self.idle_timeout).map_err(|_| LaneError::Failed)?;
         let mut mtu = MtuDiscoveryConfig::default();
         mtu.upper_bound(datagram);
         let mut acks = AckFrequencyConfig::default();
-        acks.ack_eliciting_threshold(VarInt::from_u32(packets_per_ack(path, datagram)))
+        acks.ack_eliciting_threshold(VarInt::from_u32(packets_per_ack(locality, datagram)))
             .max_ack_delay(Some(ACK_DELAY));
         let mut transport = TransportConfig::default();
         transport
@@ -136,9 +144,9 @@ impl Settings {
             .datagram_receive_buffer_size(Some(64))
             // A piece that is too large for the system is lost, as if the path did not carry it.
             .enable_segmentation_offload(u32::from(datagram) * SEGMENTS <= PIECE_BYTES);
-        let burst = (path == Path::Local).then(|| local_burst(datagram));
+        let burst = (locality == Locality::Local).then(|| local_burst(datagram));
         transport.congestion_controller_factory(self.congestion.controller(burst));
-        if path == Path::Local {
+        if locality == Locality::Local {
             // A busy connection never asks for larger ones. Where they get lost, quinn falls back to 1200
             // bytes, and tries larger ones again after a minute.
             transport.initial_mtu(datagram);
@@ -146,18 +154,18 @@ impl Settings {
         Ok(transport)
     }
 
-    fn datagram_of(&self, path: Path) -> u16 {
-        self.datagram.unwrap_or(match path {
-            Path::Local => LOCAL_DATAGRAM,
-            Path::Far => FAR_DATAGRAM,
+    fn datagram_of(&self, locality: Locality) -> u16 {
+        self.datagram.unwrap_or(match locality {
+            Locality::Local => LOCAL_DATAGRAM,
+            Locality::Far => FAR_DATAGRAM,
         })
     }
 }
 
-fn packets_per_ack(path: Path, datagram: u16) -> u32 {
-    match path {
-        Path::Local if datagram > FAR_DATAGRAM => LOCAL_PACKETS_PER_ACK,
-        Path::Local | Path::Far => PACKETS_PER_ACK,
+fn packets_per_ack(locality: Locality, datagram: u16) -> u32 {
+    match locality {
+        Locality::Local if datagram > FAR_DATAGRAM => LOCAL_PACKETS_PER_ACK,
+        Locality::Local | Locality::Far => PACKETS_PER_ACK,
     }
 }
 

@@ -93,8 +93,8 @@ mod verifier;
 
 pub use address::{Address, AddressError};
 pub use invitations::{
-    AdmitError, Admitted, Invitation, InvitationError, InvitationId, Invitations, Membership,
-    NotAnInvitationId, Refusal, Revoked, Terms,
+    AdmitError, Admitted, Denial, Invitation, InvitationError, InvitationId, Invitations,
+    Membership, NotAnInvitationId, Revoked, Terms,
 };
 pub use join::{JoinError, JoinString, NoSuchVia, Via};
 pub use key_pair::{KeyError, KeyPair};

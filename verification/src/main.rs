@@ -70,7 +70,7 @@ pub(crate) enum CannotLook {
 }
 
 /// Is all well?
-pub(crate) type Verdict = Result<bool, CannotLook>;
+pub(crate) type AllWell = Result<bool, CannotLook>;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -88,7 +88,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn look(arguments: &Arguments) -> Verdict {
+fn look(arguments: &Arguments) -> AllWell {
     if arguments.list {
         list();
         return Ok(true);
@@ -126,7 +126,7 @@ fn one_of(chosen: Vec<Scenario>) -> Result<Scenario, CannotLook> {
 }
 
 /// Tells the story of a file.
-fn replay(file: &Path) -> Verdict {
+fn replay(file: &Path) -> AllWell {
     let text = std::fs::read_to_string(file);
     let text = text.map_err(|why| CannotLook::File(file.to_owned(), why))?;
     let cannot = |why| CannotLook::Trace(file.to_owned(), why);

@@ -11,14 +11,14 @@ pub(crate) use hunt::{run, switch_on};
 
 use std::process::Command;
 
-use crate::{CannotLook, Verdict};
+use crate::{AllWell, CannotLook};
 
 /// Are the mistakes compiled in?
 pub(crate) const CAN_BE_MADE: bool = cfg!(feature = "mutants");
 
 /// Looks for the mistakes that were asked for.
 #[cfg(not(feature = "mutants"))]
-pub(crate) fn run(_: &crate::arguments::Arguments) -> Verdict {
+pub(crate) fn run(_: &crate::arguments::Arguments) -> AllWell {
     run_again()
 }
 
@@ -28,17 +28,23 @@ pub(crate) fn switch_on(name: &str) -> Result<(), CannotLook> {
     Err(CannotLook::UnknownMutant(name.to_owned()))
 }
 
+/// Where no package is named, features are those of the whole workspace, with which its tests are built: little has to be
+/// built again.
+const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml");
+
 /// The same with the mistakes compiled in, in the same profile.
-pub(crate) fn run_again() -> Verdict {
+pub(crate) fn run_again() -> AllWell {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args([
         "run",
         "--quiet",
-        "--package",
+        "--manifest-path",
+        WORKSPACE,
+        "--bin",
         "verification",
         "--features",
-        "mutants",
+        "verification/mutants",
     ]);
     if !cfg!(debug_assertions) {
         command.arg("--release");

@@ -15,7 +15,7 @@ use stateright::Model;
 
 /// A way, and whether there is none that is shorter.
 #[derive(Clone, Debug)]
-pub(crate) struct Way {
+pub(crate) struct ShortTrace {
     pub(crate) steps: Vec<Step>,
     /// No way with fewer steps breaks any claim.
     pub(crate) is_shortest: bool,
@@ -35,20 +35,25 @@ enum Levels {
 }
 
 /// Shortens a way, for as long as `time` at most.
-pub(crate) fn shorten(model: &RunModel, long: Vec<Step>, threads: usize, time: Duration) -> Way {
+pub(crate) fn shorten(
+    model: &RunModel,
+    long: Vec<Step>,
+    threads: usize,
+    time: Duration,
+) -> ShortTrace {
     let begun = Instant::now();
     let short = drop_what_is_not_needed(model, long, begun + time / 4);
     let below = short.len().saturating_sub(1);
     match by_levels(model, below, threads, begun + time) {
-        Levels::Found(steps) => Way {
+        Levels::Found(steps) => ShortTrace {
             steps,
             is_shortest: true,
         },
-        Levels::None => Way {
+        Levels::None => ShortTrace {
             steps: short,
             is_shortest: true,
         },
-        Levels::GaveUp => Way {
+        Levels::GaveUp => ShortTrace {
             steps: short,
             is_shortest: false,
         },

@@ -13,7 +13,7 @@ use crate::report::Report;
 use crate::search::{End, Explored, Limits, SearchPanicked, search};
 use crate::violation;
 use crate::walks::{Walked, walk_all};
-use crate::{CannotLook, Verdict, table};
+use crate::{AllWell, CannotLook, table};
 
 /// Walks through each scenario, unless a number is given.
 const WALKS: u64 = 2_000;
@@ -43,7 +43,7 @@ pub(crate) fn chosen(arguments: &Arguments) -> Result<Vec<Scenario>, CannotLook>
 }
 
 /// Explores, walks, and prints what came of it.
-pub(crate) fn run(arguments: &Arguments) -> Verdict {
+pub(crate) fn run(arguments: &Arguments) -> AllWell {
     let scenarios = chosen(arguments)?;
     let as_it_is = arguments.peers.is_none() && arguments.faults.is_none();
     let mut report = Report {

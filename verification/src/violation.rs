@@ -13,7 +13,7 @@ use pccl_model::trace::Trace;
 use crate::endless::in_short;
 use crate::quiet::last_panic;
 use crate::search::{End, trace_of};
-use crate::shortest::{Way, shorten};
+use crate::shortest::{ShortTrace, shorten};
 use crate::walks::{Failed, WalkEnd};
 
 /// So long is searched for the shortest way.
@@ -70,7 +70,7 @@ pub(crate) fn tell_walk(failed: &Failed, threads: usize) {
 }
 
 /// Prints the story of a trace.
-pub(crate) fn tell_trace(trace: &Trace, way: Option<&Way>) {
+pub(crate) fn tell_trace(trace: &Trace, way: Option<&ShortTrace>) {
     let replay = match trace.replay() {
         Ok(replay) => replay,
         Err(why) => {
@@ -87,7 +87,7 @@ pub(crate) fn tell_trace(trace: &Trace, way: Option<&Way>) {
     }
 }
 
-fn how_short(way: &Way) -> String {
+fn how_short(way: &ShortTrace) -> String {
     let steps = way.steps.len();
     if way.is_shortest {
         format!("No way of less than {steps} steps breaks any claim.")

@@ -6,10 +6,10 @@ use pccl_model::RunModel;
 use pccl_model::scenario::Scenario;
 use stateright::Model;
 
-use crate::{CannotLook, Verdict};
+use crate::{AllWell, CannotLook};
 
 /// Serves until the program is ended.
-pub(crate) fn explore(scenario: Scenario, address: &str) -> Verdict {
+pub(crate) fn explore(scenario: Scenario, address: &str) -> AllWell {
     // The explorer panics where it cannot listen.
     let free = TcpListener::bind(address);
     drop(free.map_err(|why| CannotLook::Address(address.to_owned(), why))?);

@@ -9,6 +9,7 @@ use super::hosts::Hosts;
 use super::over::Over;
 use super::rank::Assignment;
 use super::work::Work;
+use crate::bytes::bytes;
 
 /// Measure all-reduce over the processes of this machine, beside bare exchanges of the same run.
 #[derive(Debug, Parser)]
@@ -21,10 +22,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_delimiter = ',', default_values_t = [4], value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) lanes: Vec<u16>,
     /// The smallest buffer, with K, M or G for powers of 1024.
-    #[arg(long, default_value = "4K", value_parser = size)]
+    #[arg(long, default_value = "4K", value_parser = bytes)]
     pub(crate) min_bytes: usize,
     /// The largest buffer.
-    #[arg(long, default_value = "64M", value_parser = size)]
+    #[arg(long, default_value = "64M", value_parser = bytes)]
     pub(crate) max_bytes: usize,
     /// From one size to the next.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(2..))]
@@ -107,22 +108,4 @@ fn peers(text: &str) -> Result<usize, String> {
     } else {
         Err("from 2 to 64".into())
     }
-}
-
-/// Bytes, with a binary suffix: `4K` is 4096.
-fn size(text: &str) -> Result<usize, String> {
-    let (digits, shift) = match text.char_indices().next_back() {
-        Some((at, 'k' | 'K')) => (text.get(..at), 10),
-        Some((at, 'm' | 'M')) => (text.get(..at), 20),
-        Some((at, 'g' | 'G')) => (text.get(..at), 30),
-        _ => (Some(text), 0),
-    };
-    let number: usize = digits
-        .unwrap_or_default()
-        .parse()
-        .map_err(|_| "a number, with K, M or G at most".to_owned())?;
-    number
-        .checked_mul(1 << shift)
-        .filter(|bytes| *bytes > 0)
-        .ok_or_else(|| "more than nothing and less than everything".into())
 }

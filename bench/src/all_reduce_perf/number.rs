@@ -2,7 +2,7 @@
 
 use pccl::half::{bf16, f16};
 use pccl::{Element, ElementType, ReduceOp};
-use pccl_kernels::{Element as KernelElement, Op};
+use pccl_kernels::{ElementType as KernelElement, Op};
 
 /// An element that expected results can be computed with.
 pub(crate) trait Number: Element {

@@ -22,7 +22,7 @@ use super::stopwatch::{cpu_time, ns_since};
 use super::talk::{
     Buffers, Contestant, Event, Measured, Order, Series, end_with_parent, next_order,
 };
-use super::watch::{Watch, Watched};
+use super::watch::{Watch, watched};
 use super::work::Work;
 
 /// What the parent tells a rank on its command line.
@@ -190,10 +190,9 @@ fn connect_over(
     transport: impl Transport,
 ) -> Result<(Communicator, Watch), RankError> {
     let master = assignment.master.to_string();
-    let watched = Watched::new(transport, master, assignment.work.far);
-    let watch = watched.watch();
+    let (transport, watch) = watched(transport, master, assignment.work.far);
     let mut comm = Communicator::builder(join)
-        .transport(watched)
+        .transport(transport)
         .listen(assignment.host)
         .first_port(0)
         .connect()?;

@@ -5,68 +5,49 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, ready};
+use std::task::{Poll, ready};
 
 use pccl_core::id::Identity;
-use pccl_core::transport::{
-    BoxFuture, Endpoint, Lane, LaneError, LaneTx, Listener, Security, Transport,
-};
+use pccl_core::transport::{Endpoint, Lane, Transport};
+use pccl_transport_memory::{Intercepted, Interceptor, claim_local, on_send};
 
-/// Lanes of another transport. Those that are opened, except to the master, are counted.
-#[derive(Debug)]
-pub(crate) struct Watched<T> {
-    inner: T,
-    /// As `host:port`.
+/// The lanes of another transport, of which those that are opened, except to the master (as `host:port`), are
+/// counted in the [`Watch`].
+///
+/// `far`: lanes to peers deny that both their ends are on this machine, so that reduces use as many of them as
+/// between machines.
+pub(crate) fn watched(
+    below: impl Transport,
     master: String,
-    /// Do lanes deny that both their ends are on this machine?
+    far: bool,
+) -> (Intercepted<Watcher>, Watch) {
+    let watch = Watch::default();
+    let by = Watcher {
+        master,
+        far,
+        watch: watch.clone(),
+    };
+    (Intercepted::over(Arc::new(below), by), watch)
+}
+
+/// What stands between the library and its lanes.
+#[derive(Debug)]
+pub(crate) struct Watcher {
+    master: String,
     far: bool,
     watch: Watch,
 }
 
-impl<T: Transport> Watched<T> {
-    /// `far`: lanes to peers deny that both their ends are on this machine, so that reduces use as many
-    /// of them as between machines.
-    pub(crate) fn new(inner: T, master: String, far: bool) -> Self {
-        Self {
-            inner,
-            master,
-            far,
-            watch: Watch::default(),
+impl Interceptor for Watcher {
+    fn opened(&self, lane: Lane, to: &Endpoint, _: Option<Identity>) -> Lane {
+        if to.to_string() == self.master {
+            return lane;
         }
-    }
-
-    pub(crate) fn watch(&self) -> Watch {
-        self.watch.clone()
-    }
-}
-
-impl<T: Transport> Transport for Watched<T> {
-    fn listen(
-        &self,
-        on: std::net::SocketAddr,
-        security: Security,
-    ) -> BoxFuture<'_, Result<Box<dyn Listener>, LaneError>> {
-        self.inner.listen(on, security)
-    }
-
-    fn open<'a>(
-        &'a self,
-        to: &'a Endpoint,
-        expect: Option<Identity>,
-    ) -> BoxFuture<'a, Result<Lane, LaneError>> {
-        Box::pin(async move {
-            let lane = self.inner.open(to, expect).await?;
-            if to.to_string() == self.master {
-                return Ok(lane);
-            }
-            let is_local = lane.tx.is_local() && !self.far;
-            let tx = self.watch.count(lane.tx, is_local, lane.proven.is_some());
-            Ok(Lane { tx, ..lane })
-        })
-    }
-
-    fn lanes_per_edge(&self) -> u16 {
-        self.inner.lanes_per_edge()
+        let tx = match self.far {
+            true => claim_local(lane.tx, false),
+            false => lane.tx,
+        };
+        self.watch.count(Lane { tx, ..lane })
     }
 }
 
@@ -108,46 +89,23 @@ impl Watch {
         !opened.is_empty() && opened.iter().all(|lane| lane.is_proven)
     }
 
-    fn count(&self, tx: Box<dyn LaneTx>, is_local: bool, is_proven: bool) -> Box<dyn LaneTx> {
-        let lane = Arc::new(Opened {
-            is_local,
-            is_proven,
+    /// A [`Meter`](pccl_transport_memory::Meter) would count what is received as well, on the way that is measured.
+    fn count(&self, lane: Lane) -> Lane {
+        let opened = Arc::new(Opened {
+            is_local: lane.tx.is_local(),
+            is_proven: lane.proven.is_some(),
             sent: AtomicU64::new(0),
         });
-        self.opened().push(Arc::clone(&lane));
-        Box::new(CountingTx { tx, lane })
+        self.opened().push(Arc::clone(&opened));
+        let tx = on_send(lane.tx, move |tx, cx, parts| {
+            let sent = ready!(tx.poll_send(cx, parts))?;
+            opened.sent.fetch_add(sent as u64, Ordering::Relaxed);
+            Poll::Ready(Ok(sent))
+        });
+        Lane { tx, ..lane }
     }
 
     fn opened(&self) -> MutexGuard<'_, Vec<Arc<Opened>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-struct CountingTx {
-    tx: Box<dyn LaneTx>,
-    lane: Arc<Opened>,
-}
-
-impl LaneTx for CountingTx {
-    fn poll_send(
-        &mut self,
-        cx: &mut Context<'_>,
-        parts: &[&[u8]],
-    ) -> Poll<Result<usize, LaneError>> {
-        let sent = ready!(self.tx.poll_send(cx, parts))?;
-        self.lane.sent.fetch_add(sent as u64, Ordering::Relaxed);
-        Poll::Ready(Ok(sent))
-    }
-
-    fn is_local(&self) -> bool {
-        self.lane.is_local
-    }
-
-    fn give_up_after(&mut self, limit: std::time::Duration) {
-        self.tx.give_up_after(limit);
-    }
-
-    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LaneError>> {
-        self.tx.poll_close(cx)
     }
 }

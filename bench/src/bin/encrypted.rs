@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use pccl::{Communicator, Error, Reduce, Tcp};
+use pccl_bench::bytes::bytes;
 use pccl_master::{MasterServer, RunningMaster, Security, Trust};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -225,20 +226,4 @@ fn size(bytes: usize) -> String {
         1024..0x10_0000 => format!("{} KiB", bytes >> 10),
         _ => format!("{} MiB", bytes >> 20),
     }
-}
-
-/// `64M` and the like.
-fn bytes(text: &str) -> Result<usize, String> {
-    let digits = text.trim_end_matches(['K', 'M', 'G']);
-    let unit = match text.get(digits.len()..) {
-        Some("") => 1,
-        Some("K") => 1 << 10,
-        Some("M") => 1 << 20,
-        Some("G") => 1 << 30,
-        Some(_) | None => return Err(format!("no such unit: {text}")),
-    };
-    let number: usize = digits.parse().map_err(|error| format!("{text}: {error}"))?;
-    number
-        .checked_mul(unit)
-        .ok_or_else(|| format!("{text} is too much"))
 }

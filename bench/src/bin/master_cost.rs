@@ -11,7 +11,7 @@ use pccl_core::id::{
     ConnId, ContentHash, Epoch, GroupId, PeerId, ProtocolVersion, Revision, Seq, Tag,
 };
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput};
-use pccl_core::messages::{Hello, RingOutcome, ToMaster, ToPeer};
+use pccl_core::messages::{Hello, PlanOutcome, ToMaster, ToPeer};
 use pccl_core::shared_state::{EntryInfo, SyncStrategy, SyncVote};
 use pccl_core::topology::{BrokenLinks, LinkOrder};
 use pccl_core::wire::encode_control;
@@ -250,7 +250,7 @@ impl Run {
     }
 
     fn complete(&mut self, peer: PeerId, seq: Seq) {
-        let (outcome, broken) = (RingOutcome::Done, BrokenLinks::NONE);
+        let (outcome, broken) = (PlanOutcome::Done, BrokenLinks::NONE);
         self.tell(
             peer,
             ToMaster::CompleteCollective {

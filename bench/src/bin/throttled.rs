@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use pccl::{Communicator, ElementType, Error, Quantization, Reduce, ReduceReport, Tcp};
+use pccl_bench::bytes::bytes;
 use pccl_transport_memory::throttle::Throttled;
 
 /// Sums numbers between peers whose links are limited, as they are and quantized to bytes, and
@@ -242,22 +243,6 @@ fn mix(number: u64) -> u64 {
     let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     number ^ number >> 31
-}
-
-/// `64M` and the like.
-fn bytes(text: &str) -> Result<usize, String> {
-    let digits = text.trim_end_matches(['K', 'M', 'G']);
-    let unit = match text.get(digits.len()..) {
-        Some("") => 1,
-        Some("K") => 1 << 10,
-        Some("M") => 1 << 20,
-        Some("G") => 1 << 30,
-        Some(_) | None => return Err(format!("no such unit: {text}")),
-    };
-    let number: usize = digits.parse().map_err(|error| format!("{text}: {error}"))?;
-    number
-        .checked_mul(unit)
-        .ok_or_else(|| format!("{text} is too much"))
 }
 
 #[cfg(test)]

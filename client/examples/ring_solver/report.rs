@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use pccl_core::tour::{Answer, Node, Objective, Search};
+use pccl_core::tour::{Node, Objective, Search, SearchResult};
 use serde::Serialize;
 
 use super::input::Input;
@@ -49,10 +49,10 @@ impl Report {
         objective: Objective,
         time: Duration,
     ) -> Self {
-        let (outcome, ring) = match search.answer() {
-            Answer::NotFound => (Outcome::NotFound, None),
-            Answer::Impossible => (Outcome::Impossible, None),
-            Answer::Found(found) => {
+        let (outcome, ring) = match search.result() {
+            SearchResult::NotFound => (Outcome::NotFound, None),
+            SearchResult::Impossible => (Outcome::Impossible, None),
+            SearchResult::Found(found) => {
                 let of = |units: u64| units as f64 / input.scale as f64;
                 let has_bottleneck = objective == Objective::Bottleneck;
                 let (cost, bound) = (found.cost, found.bound);

@@ -80,15 +80,15 @@ fn rounds_for(chaos: Chaos, random: &mut StdRng) -> Result<Vec<u64>, String> {
 /// Kills and joins in random order, a join first where a kill would leave fewer than two.
 fn order_of_acts(chaos: Chaos, random: &mut StdRng) -> Result<Vec<Act>, String> {
     let (mut alive, mut kills, mut joins) = (chaos.peers, chaos.kills, chaos.joins);
-    let mut ring_kill_is_due = true;
+    let mut kill_in_reduce_is_due = true;
     let mut acts = Vec::new();
     while kills + joins > 0 {
         let may_kill = kills > 0 && alive > 2;
         if may_kill && (joins == 0 || random.random_bool(0.5)) {
             // At least one is killed in the middle of a reduce, whatever the seed.
-            let at_ring = core::mem::take(&mut ring_kill_is_due);
-            let when = if at_ring {
-                When::At(Moment::Ring)
+            let in_reduce = core::mem::take(&mut kill_in_reduce_is_due);
+            let when = if in_reduce {
+                When::At(Moment::Frame)
             } else {
                 draw_when(random)
             };
@@ -110,7 +110,7 @@ fn order_of_acts(chaos: Chaos, random: &mut StdRng) -> Result<Vec<Act>, String> 
 fn draw_when(random: &mut StdRng) -> When {
     match random.random_range(0..4) {
         0 => When::At(Moment::Vote),
-        1 => When::At(Moment::Ring),
+        1 => When::At(Moment::Frame),
         2 => When::At(Moment::Verdict),
         _ => When::AtOnce,
     }

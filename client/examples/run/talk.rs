@@ -9,7 +9,7 @@ pub(crate) enum Moment {
     /// It has voted to start, nothing moves yet.
     Vote,
     /// Its first frame is on the wire.
-    Ring,
+    Frame,
     /// Its vote on the outcome is on the wire, the verdict is not there.
     Verdict,
 }
@@ -19,7 +19,7 @@ impl Moment {
     pub(crate) fn traced_as(self) -> &'static str {
         match self {
             Self::Vote => "collective_initiated",
-            Self::Ring => "ring_frame_sent",
+            Self::Frame => "frame_sent",
             Self::Verdict => "completion_voted",
         }
     }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use pccl_core::id::{CallId, Round};
 use pccl_core::peer::Answer;
 
-use super::command::{Caller, CollectiveEvent, MoveOrder, SyncEvent};
+use super::command::{Caller, CollectiveNotice, MoveOrder, SyncNotice};
 
 /// The callers of all open calls.
 #[derive(Debug, Default)]
@@ -42,17 +42,17 @@ impl Callers {
             }
             (Answer::PeersPending(result), Caller::Query(reply)) => drop(reply.send(result)),
             (Answer::Synchronized(result), Caller::Sync(events)) => {
-                drop(events.send(SyncEvent::Ended(result)));
+                drop(events.send(SyncNotice::Ended(result)));
             }
             (Answer::CollectiveEnded { result, .. }, Caller::Collective(events)) => {
-                drop(events.send(CollectiveEvent::Ended(result)));
+                drop(events.send(CollectiveNotice::Ended(result)));
             }
             (answer, caller) => debug_assert!(false, "{answer:?} is no answer to {caller:?}"),
         }
     }
 
     /// Tells a collective.
-    pub(super) fn tell_collective(&self, call: CallId, event: CollectiveEvent) {
+    pub(super) fn tell_collective(&self, call: CallId, event: CollectiveNotice) {
         if let Some(Caller::Collective(events)) = self.open.get(&call) {
             drop(events.send(event));
         }
@@ -62,11 +62,11 @@ impl Callers {
     pub(super) fn move_state(&mut self, call: CallId, order: MoveOrder) {
         let round = order.plan.round;
         self.moving = Some((round, call));
-        self.tell_sync(round, SyncEvent::Move(order));
+        self.tell_sync(round, SyncNotice::Move(order));
     }
 
     /// Tells the synchronization whose state moves in this round, if it is still open.
-    pub(super) fn tell_sync(&self, of: Round, event: SyncEvent) {
+    pub(super) fn tell_sync(&self, of: Round, event: SyncNotice) {
         let call = self.moving.filter(|(round, _)| *round == of);
         let caller = call.and_then(|(_, call)| self.open.get(&call));
         if let Some(Caller::Sync(events)) = caller {

@@ -1,7 +1,7 @@
 //! What calls tell the engine, and what it tells them.
 
 use pccl_core::id::{CallId, PeerId, Round, Seq};
-use pccl_core::messages::RingOutcome;
+use pccl_core::messages::PlanOutcome;
 use pccl_core::peer::{Call, CallError, Committed, Joined, Optimized, Synchronized};
 use pccl_core::shared_state::SyncPlan;
 use pccl_core::topology::Topology;
@@ -28,9 +28,9 @@ pub(crate) enum Command {
         /// Who could not be served.
         with: Option<PeerId>,
     },
-    RingEnded {
+    PlanEnded {
         seq: Seq,
-        outcome: RingOutcome,
+        outcome: PlanOutcome,
     },
     Leave {
         /// Dropped once the engine has left the run.
@@ -45,13 +45,13 @@ pub(crate) enum Caller {
     Topology(oneshot::Sender<Result<Topology, CallError>>),
     Optimization(oneshot::Sender<Result<Optimized, CallError>>),
     Query(oneshot::Sender<Result<bool, CallError>>),
-    Sync(mpsc::UnboundedSender<SyncEvent>),
-    Collective(mpsc::UnboundedSender<CollectiveEvent>),
+    Sync(mpsc::UnboundedSender<SyncNotice>),
+    Collective(mpsc::UnboundedSender<CollectiveNotice>),
 }
 
 /// What a collective's call hears, in order: at most one `Run`, then `Ended`.
 #[derive(Debug)]
-pub(crate) enum CollectiveEvent {
+pub(crate) enum CollectiveNotice {
     Run { seq: Seq, port: Box<OperationPort> },
     Ended(Result<Committed, CallError>),
 }
@@ -59,7 +59,7 @@ pub(crate) enum CollectiveEvent {
 /// What a synchronization's call hears, in order: at most one `Move`, then `Commit` or `Drop` where
 /// there was one, then `Ended`.
 #[derive(Debug)]
-pub(crate) enum SyncEvent {
+pub(crate) enum SyncNotice {
     Move(MoveOrder),
     Commit,
     Drop,

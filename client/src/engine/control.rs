@@ -14,7 +14,7 @@ const KEEP_BYTES: usize = 64 * 1024;
 pub(super) struct Control {
     pub(super) rx: Box<dyn LaneRx>,
     pub(super) reader: ControlReader,
-    pub(super) outgoing: Outgoing,
+    pub(super) queue: SendQueue,
 }
 
 impl Control {
@@ -22,7 +22,7 @@ impl Control {
         Self {
             rx: lane.rx,
             reader: ControlReader::with_cap(CONTROL_FRAME_MAX),
-            outgoing: Outgoing {
+            queue: SendQueue {
                 tx: lane.tx,
                 bytes: Vec::new(),
                 written: 0,
@@ -34,8 +34,8 @@ impl Control {
     /// Writes what is left, ends the lane, and waits until the master has ended it too: what it has
     /// not read by then might be lost.
     pub(super) async fn say_goodbye(&mut self) -> Result<(), LaneError> {
-        self.outgoing.flush().await?;
-        close(self.outgoing.tx.as_mut()).await?;
+        self.queue.flush().await?;
+        close(self.queue.tx.as_mut()).await?;
         let mut rest = [0; 1024];
         while recv_some(self.rx.as_mut(), &mut rest).await? > 0 {}
         Ok(())
@@ -44,7 +44,7 @@ impl Control {
 
 /// Messages that are on their way to the master. What is pushed between two flushes leaves in one
 /// write.
-pub(super) struct Outgoing {
+pub(super) struct SendQueue {
     tx: Box<dyn LaneTx>,
     bytes: Vec<u8>,
     written: usize,
@@ -60,7 +60,7 @@ struct Mark {
     seq: u64,
 }
 
-impl Outgoing {
+impl SendQueue {
     pub(super) fn push(&mut self, message: &ToMaster) -> Result<(), EncodeError> {
         encode_control(message, &mut self.bytes)?;
         if let Some(mark) = Mark::of(message) {
@@ -93,7 +93,7 @@ impl Outgoing {
     }
 }
 
-impl Outgoing {
+impl SendQueue {
     fn tell_written(&mut self) {
         while let Some((end, mark)) = self.marks.front()
             && *end <= self.written

@@ -83,7 +83,7 @@ mod tests {
             identity: None,
         };
         let preamble = Preamble {
-            purpose: Purpose::RingLane,
+            purpose: Purpose::LinkLane,
             from: PeerId(1),
             ticket: order.ticket,
             lane: 0,

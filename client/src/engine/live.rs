@@ -103,7 +103,7 @@ impl Live {
             wired = next_or_never(wiring, Wiring::next) => Happened::Wired(wired),
             measured = next_or_never(probing, Probing::next) => Happened::Measured(measured),
             () = sleep_until_or_never(deadline) => Happened::TimeIsUp,
-            error = control.outgoing.flush_for_ever() => Happened::NotWritten(error),
+            error = control.queue.flush_for_ever() => Happened::NotWritten(error),
         }
     }
 
@@ -232,7 +232,7 @@ impl Live {
 
     /// Sends a message to the master, as soon as its connection takes it.
     pub(super) fn send(&mut self, message: &ToMaster) -> Option<PeerInput> {
-        let encoded = self.control.outgoing.push(message);
+        let encoded = self.control.queue.push(message);
         encoded.err().map(|error| {
             // Limits on what the user hands in keep every message short enough; a connection that
             // misses one is of no more use.

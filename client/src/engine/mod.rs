@@ -50,7 +50,7 @@ use callers::Callers;
 use live::{Happened, Live};
 use upkeep::Upkeep;
 
-pub(crate) use command::{Caller, CollectiveEvent, Command, MoveOrder, SyncEvent};
+pub(crate) use command::{Caller, CollectiveNotice, Command, MoveOrder, SyncNotice};
 pub(crate) use dial::dial;
 
 /// What an engine is made of.
@@ -142,11 +142,11 @@ impl Engine {
             Command::TransfersEnded { round, ok, with } => {
                 PeerInput::TransfersEnded { round, ok, with }
             }
-            Command::RingEnded { seq, outcome } => {
+            Command::PlanEnded { seq, outcome } => {
                 // Broken edges are reported before the operation that noticed them.
                 let broken = self.live.as_mut().map(Live::broken_links);
                 self.inputs.extend(broken.into_iter().flatten());
-                PeerInput::RingEnded { seq, outcome }
+                PeerInput::PlanEnded { seq, outcome }
             }
             Command::Leave { left } => {
                 self.leaving.push(left);
@@ -188,7 +188,7 @@ impl Engine {
             (PeerOutput::Establish { round, links }, Some(live)) => live.establish(round, &links),
             (PeerOutput::AdoptRing { topology, links }, Some(live)) => live.adopt(topology, &links),
             (
-                PeerOutput::RunRing {
+                PeerOutput::RunPlan {
                     call,
                     tag,
                     seq,
@@ -198,20 +198,20 @@ impl Engine {
                 Some(live),
             ) => {
                 let port = Box::new(live.begin(seq, spec, algorithm));
-                tracing::debug!(target: "pccl::event", kind = "ring_started", tag = tag.0, seq = seq.0);
-                let run = CollectiveEvent::Run { seq, port };
+                tracing::debug!(target: "pccl::event", kind = "plan_started", tag = tag.0, seq = seq.0);
+                let run = CollectiveNotice::Run { seq, port };
                 self.callers.tell_collective(call, run);
             }
-            (PeerOutput::StopRing { seq }, Some(live)) => live.stop(seq),
+            (PeerOutput::StopPlan { seq }, Some(live)) => live.stop(seq),
             (PeerOutput::MoveState { call, plan }, Some(live)) => {
                 let order = live.expect_transfers(plan);
                 self.callers.move_state(call, order);
             }
             (PeerOutput::CommitState { round }, Some(_)) => {
-                self.callers.tell_sync(round, SyncEvent::Commit);
+                self.callers.tell_sync(round, SyncNotice::Commit);
             }
             (PeerOutput::DropState { round }, Some(_)) => {
-                self.callers.tell_sync(round, SyncEvent::Drop);
+                self.callers.tell_sync(round, SyncNotice::Drop);
             }
             (PeerOutput::Probe { round, probes }, Some(live)) => live.probe(round, &probes),
             (PeerOutput::StopProbes { round }, Some(live)) => live.stop_probes(round),

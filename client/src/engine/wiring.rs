@@ -69,7 +69,7 @@ impl Wiring {
             let (link, lanes) = (order.link(), order.lanes);
             let tasks = (0..lanes.lanes).map(|number| {
                 let preamble = Preamble {
-                    purpose: Purpose::RingLane,
+                    purpose: Purpose::LinkLane,
                     from: me,
                     ticket: lanes.ticket,
                     lane: number,
@@ -102,7 +102,7 @@ impl Wiring {
             self.opening
                 .spawn(async move { opened(dial(&*transport, &order, preamble).await) })
         } else {
-            let expected = door.expect(Purpose::RingLane, &order, (number, order.lanes));
+            let expected = door.expect(Purpose::LinkLane, &order, (number, order.lanes));
             self.opening.spawn(async move {
                 match expected.await {
                     Ok(lane) => opened(Ok(lane)),

@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use pccl_core::id::{ContentHash, Identity, Revision, Ticket};
 use pccl_core::shared_state::SyncPlan;
 use pccl_core::transport::{BoxFuture, Endpoint, Listener, Security};
+use pccl_transport_memory::{Path, pair};
 use tokio::time::Instant;
 
 use super::*;
-use crate::simulated::{Path, lane};
 use pccl_plane::Sensor;
 
 const STALL: Duration = Duration::from_secs(10);
@@ -112,7 +112,7 @@ impl Two {
                     carries: u64::MAX,
                     ..*path
                 };
-                lane(*path, back)
+                pair(*path, back)
             })
             .unzip();
         let (serve, fetch) = (

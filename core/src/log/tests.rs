@@ -11,7 +11,7 @@ use super::*;
 use crate::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
 use crate::id::{CallId, ConnId, GroupId, PeerId, ProtocolVersion, Tag};
 use crate::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
-use crate::messages::{Hello, RingOutcome, ToMaster};
+use crate::messages::{Hello, PlanOutcome, ToMaster};
 use crate::peer::{Call, Peer, PeerConfig, PeerInput, PeerOutput, PeerTimer};
 use crate::ticket::TicketMint;
 
@@ -104,9 +104,9 @@ fn play(master: &mut Recorded<Master>, peer: &mut Recorded<Peer>, input: PeerInp
                         inputs.push(PeerInput::Message(message));
                     }
                 }
-            } else if let PeerOutput::RunRing { seq, .. } = output {
-                let outcome = RingOutcome::Done;
-                inputs.push(PeerInput::RingEnded { seq, outcome });
+            } else if let PeerOutput::RunPlan { seq, .. } = output {
+                let outcome = PlanOutcome::Done;
+                inputs.push(PeerInput::PlanEnded { seq, outcome });
             }
         }
     }

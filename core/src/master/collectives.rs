@@ -3,7 +3,7 @@
 //! Per tag: the members vote to start with what they want computed; when all have, and want the same,
 //! the collective gets its number and runs. It is decided at one point: committed when the last
 //! participant's vote on the outcome arrives, aborted as soon as one reports a failure or is lost
-//! before it has voted. A vote that was cast stands when its caster dies: its part of the ring was
+//! before it has voted. A vote that was cast stands when its caster dies: its plan was
 //! done, so the others can complete. The verdict is the same for every participant.
 
 use alloc::collections::BTreeMap;
@@ -13,7 +13,7 @@ use super::record::{Collective, GroupRecord, Stake};
 use super::{Master, Out, send};
 use crate::element::CollectiveSpec;
 use crate::id::{Epoch, GroupId, PeerId, Seq, Tag};
-use crate::messages::{AbortCause, CollectiveRefusal, Misdeed, RingOutcome, ToPeer, Verdict};
+use crate::messages::{AbortCause, CollectiveRefusal, Misdeed, PlanOutcome, ToPeer, Verdict};
 use crate::plan::{Algorithm, Paths};
 use crate::states::{CollectiveEvent, ConnectionState, Event, next_collective_state};
 use crate::topology::BrokenLinks;
@@ -199,7 +199,7 @@ impl Master {
         &mut self,
         peer: PeerId,
         seq: Seq,
-        outcome: RingOutcome,
+        outcome: PlanOutcome,
         broken: &BrokenLinks,
         out: &mut Out,
     ) {
@@ -240,8 +240,8 @@ impl Master {
         self.went_on.insert(peer);
         self.step_tag(peer, tag, CollectiveEvent::Completed);
         match outcome {
-            RingOutcome::Done => {}
-            RingOutcome::LaneLost => {
+            PlanOutcome::Done => {}
+            PlanOutcome::LaneLost => {
                 let cause = AbortCause::LaneLost(peer);
                 rule!(
                     self.abort(id, tag, cause, out);
@@ -250,7 +250,7 @@ impl Master {
                 );
                 self.note_break(id, peer, broken, bytes, out);
             }
-            RingOutcome::Cancelled => {
+            PlanOutcome::Cancelled => {
                 let cause = rule!(
                     AbortCause::Cancelled(peer);
                     CancelCalledLaneLost => AbortCause::LaneLost(peer)

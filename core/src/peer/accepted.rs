@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::admission::{Caller, Waiting};
 use super::collectives::OpenCollective;
 use super::io::{Answer, CallError, PeerInput, PeerOutput, PeerTimer};
-use super::joining::Identity;
+use super::joining::Welcomed;
 use super::optimize::Optimization;
 use super::shared_state::RunningPlan;
 use super::wiring::Wiring;
@@ -18,7 +18,7 @@ use crate::topology::Topology;
 /// A peer that is part of the run.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Accepted {
-    pub(super) identity: Identity,
+    pub(super) welcomed: Welcomed,
     pub(super) wiring: Wiring,
     pub(super) topology: Topology,
     /// Was admitted, or was given another ring while it rests, and has called nothing since: its next
@@ -96,7 +96,7 @@ impl Accepted {
                 failure,
             } => self.wiring.link_failed(round, link, failure, out),
             PeerInput::LinkBroke { link, built } => self.wiring.broke(link, built),
-            PeerInput::RingEnded { seq, outcome } => self.ring_ended(seq, outcome, out),
+            PeerInput::PlanEnded { seq, outcome } => self.plan_ended(seq, outcome, out),
             PeerInput::TransfersEnded { round, ok, with } => {
                 self.transfers_ended(round, ok, with, out);
             }
@@ -117,11 +117,11 @@ impl Accepted {
             }
             PeerTimer::MasterSilence => false,
         };
-        self.identity.timer_fired(timer, moved, out)
+        self.welcomed.timer_fired(timer, moved, out)
     }
 
     fn message(&mut self, message: ToPeer, out: &mut Out) -> Step {
-        self.identity.heard(out);
+        self.welcomed.heard(out);
         match message {
             ToPeer::EstablishLinks { round, links } => self.establish(round, links, out),
             ToPeer::TopologyEstablished { topology, layout } => self.adopt(topology, &layout, out),
@@ -156,7 +156,7 @@ impl Accepted {
     /// of calls that may wait together.
     pub(super) fn abandon(mut self, why: &CallError) -> Vec<PeerOutput> {
         let mut out = Vec::new();
-        self.stop_rings(&mut out);
+        self.stop_plans(&mut out);
         if let Some(major) = self.major.take() {
             major.fails(why.clone(), &mut out);
         }

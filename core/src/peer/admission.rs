@@ -1,7 +1,7 @@
 //! Which calls may be made, which of them wait, and what a call leaves behind that is given up.
 //!
 //! A call that is given up has no answer, but what it began goes on until the master ends it: a vote was
-//! cast, a ring runs. What such an abandoned operation stands in the way of waits for its end, and does not
+//! cast, a plan runs. What such an abandoned operation stands in the way of waits for its end, and does not
 //! fail for a reason that its caller does not know.
 //!
 //! Collectives wait for a second reason: a peer has at most

@@ -6,7 +6,7 @@ use super::io::{Answer, CallError, Committed, PeerOutput};
 use super::{Out, Step, send};
 use crate::element::CollectiveSpec;
 use crate::id::{Seq, Tag};
-use crate::messages::{AbortCause, CollectiveRefusal, RingOutcome, ToMaster, Verdict};
+use crate::messages::{AbortCause, CollectiveRefusal, PlanOutcome, ToMaster, Verdict};
 use crate::plan::{Algorithm, Paths, Reach};
 use crate::states::CollectiveCommunicationState as State;
 
@@ -22,7 +22,7 @@ pub(super) struct OpenCollective {
 pub(super) enum Collective {
     VoteInitiate { spec: CollectiveSpec },
     Perform { seq: Seq },
-    VoteComplete { seq: Seq, outcome: RingOutcome },
+    VoteComplete { seq: Seq, outcome: PlanOutcome },
 }
 
 impl Collective {
@@ -58,8 +58,8 @@ impl Collective {
             Self::VoteInitiate { .. } => None,
             Self::Perform { seq } => rule!(Some(seq); RingRunsOnAfterAbort => None),
             Self::VoteComplete { seq, outcome } => match outcome {
-                RingOutcome::Cancelled => None,
-                RingOutcome::Done | RingOutcome::LaneLost => {
+                PlanOutcome::Cancelled => None,
+                PlanOutcome::Done | PlanOutcome::LaneLost => {
                     rule!(Some(seq); FramesOutliveVerdict => None)
                 }
             },
@@ -94,8 +94,8 @@ impl Accepted {
             Some(Collective::VoteInitiate { .. }) => send(out, ToMaster::Withdraw { tag }),
             Some(Collective::Perform { seq }) => {
                 let seq = *seq;
-                rule!(out.push(PeerOutput::StopRing { seq }); CancelledRingRunsOn => {});
-                self.complete(tag, seq, RingOutcome::Cancelled, out);
+                rule!(out.push(PeerOutput::StopPlan { seq }); CancelledRingRunsOn => {});
+                self.complete(tag, seq, PlanOutcome::Cancelled, out);
             }
             Some(Collective::VoteComplete { .. }) | None => {}
         }
@@ -121,15 +121,15 @@ impl Accepted {
         }
         let caller = rule!(call; CancelForgottenAtStart => Some(call.unwrap_or_default()));
         let Some(call) = caller else {
-            // The neighbours may have begun: their frames would wait here for a ring that never runs.
-            rule!(out.push(PeerOutput::StopRing { seq }); CancelledFramesKept => {});
-            self.complete(tag, seq, RingOutcome::Cancelled, out);
+            // The neighbours may have begun: their frames would wait here for a plan that never runs.
+            rule!(out.push(PeerOutput::StopPlan { seq }); CancelledFramesKept => {});
+            self.complete(tag, seq, PlanOutcome::Cancelled, out);
             return Ok(());
         };
         if let Some(open) = self.tags.get_mut(&tag) {
             open.at = Collective::Perform { seq };
         }
-        out.push(PeerOutput::RunRing {
+        out.push(PeerOutput::RunPlan {
             call,
             tag,
             seq,
@@ -162,19 +162,19 @@ impl Accepted {
     }
 
     /// The data plane is done. Where the execution was ended meanwhile, that is no news.
-    pub(super) fn ring_ended(&mut self, seq: Seq, outcome: RingOutcome, out: &mut Out) {
+    pub(super) fn plan_ended(&mut self, seq: Seq, outcome: PlanOutcome, out: &mut Out) {
         let performing = self.tags.iter().find(|(_, open)| {
             rule!(open.at.performs(seq); RingEndOfAnotherTag => open.at.state() == State::Perform)
         });
         if let Some(tag) = performing.map(|(tag, _)| *tag) {
-            if outcome == RingOutcome::Cancelled {
-                out.push(PeerOutput::StopRing { seq });
+            if outcome == PlanOutcome::Cancelled {
+                out.push(PeerOutput::StopPlan { seq });
             }
             self.complete(tag, seq, outcome, out);
         }
     }
 
-    fn complete(&mut self, tag: Tag, seq: Seq, outcome: RingOutcome, out: &mut Out) {
+    fn complete(&mut self, tag: Tag, seq: Seq, outcome: PlanOutcome, out: &mut Out) {
         if let Some(open) = self.tags.get_mut(&tag) {
             open.at = Collective::VoteComplete { seq, outcome };
         }
@@ -212,7 +212,7 @@ impl Accepted {
         }
         match verdict {
             Verdict::Committed { epoch } => {
-                let outcome = RingOutcome::Done;
+                let outcome = PlanOutcome::Done;
                 let whole = *collective == Collective::VoteComplete { seq, outcome };
                 // The ring cannot have changed since the collective started: it was in use.
                 if !whole || epoch != self.topology.epoch {
@@ -238,7 +238,7 @@ impl Accepted {
 
     fn conclude(&mut self, tag: Tag, result: Result<Committed, CallError>, out: &mut Out) {
         if let Some(OpenCollective { caller, at }) = self.tags.remove(&tag) {
-            out.extend(at.not_stopped().map(|seq| PeerOutput::StopRing { seq }));
+            out.extend(at.not_stopped().map(|seq| PeerOutput::StopPlan { seq }));
             caller.is_told(Answer::CollectiveEnded { tag, result }, out);
         }
     }
@@ -250,17 +250,17 @@ impl Accepted {
         otherwise: CallError,
     ) -> Result<Committed, CallError> {
         let whole = self.tags.get(&tag).map(|open| &open.at).filter(|collective| {
-            matches!(collective, Collective::VoteComplete { outcome, .. } if *outcome == RingOutcome::Done)
+            matches!(collective, Collective::VoteComplete { outcome, .. } if *outcome == PlanOutcome::Done)
         });
         let seq = whole.and_then(Collective::seq).ok_or(otherwise)?;
         let contributors = self.topology.ring.0.clone();
         Ok(Committed { seq, contributors })
     }
 
-    pub(super) fn stop_rings(&self, out: &mut Out) {
+    pub(super) fn stop_plans(&self, out: &mut Out) {
         for open in self.tags.values() {
             if let Collective::Perform { seq } = &open.at {
-                out.push(PeerOutput::StopRing { seq: *seq });
+                out.push(PeerOutput::StopPlan { seq: *seq });
             }
         }
     }

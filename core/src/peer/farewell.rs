@@ -6,9 +6,9 @@ use super::{Out, Peer, Stage, send};
 use crate::messages::ToMaster;
 
 impl Peer {
-    /// Ends this peer's part in the run: rings are stopped, fetched state is dropped, each open call
+    /// Ends this peer's part in the run: plans are stopped, fetched state is dropped, each open call
     /// is answered with `why`, everything is closed. No verdict is made up: a collective whose
-    /// verdict had not arrived ends with `why`, even where its ring was whole.
+    /// verdict had not arrived ends with `why`, even where its result was whole.
     pub(super) fn end(&mut self, why: CallError, out: &mut Out) {
         let stage = core::mem::replace(&mut self.stage, Stage::Gone(why.clone()));
         let was_connected = match stage {

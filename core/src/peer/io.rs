@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::element::CollectiveSpec;
 use crate::id::{CallId, ContentHash, EntryIndex, GroupId, PeerId, Revision, Round, Seq, Tag};
 use crate::messages::{
-    AbortCause, CollectiveRefusal, Conflict, Misdeed, Refusal, RingOutcome, ToMaster, ToPeer,
+    AbortCause, CollectiveRefusal, Conflict, Misdeed, PlanOutcome, Refusal, ToMaster, ToPeer,
 };
 use crate::paths::{Measurement, RingReport};
 use crate::plan::Algorithm;
@@ -62,7 +62,7 @@ pub enum PeerInput {
     /// says so before it hands in [`PeerTimer::HeartbeatDue`].
     Moved,
     /// A lane of a standing link ended or stalled, or one that is up and waits to become standing.
-    /// Comes before the [`RingEnded`](Self::RingEnded) of the collective that noticed it, so that the
+    /// Comes before the [`PlanEnded`](Self::PlanEnded) of the collective that noticed it, so that the
     /// vote on that collective carries it.
     LinkBroke {
         /// Which link.
@@ -70,12 +70,12 @@ pub enum PeerInput {
         /// The round in which that lane was built: a late report about replaced lanes is ignored.
         built: Round,
     },
-    /// The data plane has ended its part of [`PeerOutput::RunRing`].
-    RingEnded {
+    /// The data plane has ended [`PeerOutput::RunPlan`].
+    PlanEnded {
         /// Which execution.
         seq: Seq,
         /// How.
-        outcome: RingOutcome,
+        outcome: PlanOutcome,
     },
     /// The transfers of [`PeerOutput::MoveState`] are over at this end.
     TransfersEnded {
@@ -172,8 +172,8 @@ pub enum PeerOutput {
         /// The links of this peer from here on, in the order of their names.
         links: Vec<AdoptedLink>,
     },
-    /// Run this peer's part of the plan; answer with [`PeerInput::RingEnded`].
-    RunRing {
+    /// Run this peer's plan; answer with [`PeerInput::PlanEnded`].
+    RunPlan {
         /// The call that it is for.
         call: CallId,
         /// The user's name for it.
@@ -186,10 +186,10 @@ pub enum PeerOutput {
         algorithm: Algorithm,
     },
     /// Frames of this execution are nobody's from here on: throw away those that are there and those that come
-    /// later. If this peer's part of the ring still runs, give it up and restore the buffer; no report is
+    /// later. If this peer's plan still runs, give it up and restore the buffer; no report is
     /// needed. Ordered once for each execution that has commenced here, also for one that this peer never
     /// ran because its user had given it up.
-    StopRing {
+    StopPlan {
         /// Which execution.
         seq: Seq,
     },
@@ -279,7 +279,7 @@ pub enum Answer {
     /// To [`Call::SyncSharedState`].
     Synchronized(Result<Synchronized, CallError>),
     /// To [`Call::Initiate`]. On every error that is not a [`CallError::Usage`] the driver leaves the
-    /// buffer as it was before the call, also where the ring had finished here: only a verdict makes
+    /// buffer as it was before the call, also where the plan had finished here: only a verdict makes
     /// the result valid.
     CollectiveEnded {
         /// The user's name for it.

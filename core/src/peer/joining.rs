@@ -18,7 +18,7 @@ pub const WELCOME_LIMIT: Duration = Duration::from_secs(10);
 
 /// Who the peer is, and how often the two ends show that they live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Identity {
+pub(super) struct Welcomed {
     pub(super) peer: PeerId,
     heartbeat: Duration,
     silence: Duration,
@@ -27,7 +27,7 @@ pub(super) struct Identity {
 /// A peer that waits to be admitted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Registered {
-    pub(super) identity: Identity,
+    pub(super) welcomed: Welcomed,
     /// Who waits to be admitted.
     pub(super) caller: Caller,
     wiring: Wiring,
@@ -57,7 +57,7 @@ impl Peer {
             | PeerInput::Moved
             | PeerInput::LinkFailed { .. }
             | PeerInput::LinkBroke { .. }
-            | PeerInput::RingEnded { .. }
+            | PeerInput::PlanEnded { .. }
             | PeerInput::TransfersEnded { .. }
             | PeerInput::Measured { .. }
             | PeerInput::ProbesEnded { .. }
@@ -86,9 +86,9 @@ impl Peer {
 
     pub(super) fn while_awaiting_welcome(&mut self, input: PeerInput, out: &mut Out) -> Step {
         match input {
-            PeerInput::Message(message) => match Identity::from_welcome(&message) {
-                Some(identity) => {
-                    self.welcomed(identity, out);
+            PeerInput::Message(message) => match Welcomed::from_welcome(&message) {
+                Some(welcomed) => {
+                    self.welcomed(welcomed, out);
                     Ok(())
                 }
                 None => Err(out_of_place(&message)),
@@ -113,20 +113,20 @@ impl Peer {
             | PeerInput::Moved
             | PeerInput::LinkFailed { .. }
             | PeerInput::LinkBroke { .. }
-            | PeerInput::RingEnded { .. }
+            | PeerInput::PlanEnded { .. }
             | PeerInput::TransfersEnded { .. }
             | PeerInput::Measured { .. }
             | PeerInput::ProbesEnded { .. } => Ok(()),
         }
     }
 
-    fn welcomed(&mut self, identity: Identity, out: &mut Out) {
-        identity.heard(out);
-        identity.schedule_heartbeat(out);
+    fn welcomed(&mut self, welcomed: Welcomed, out: &mut Out) {
+        welcomed.heard(out);
+        welcomed.schedule_heartbeat(out);
         if let Stage::AwaitingWelcome(caller) = self.stage {
             let most = usize::from(self.config.collectives_max);
             self.stage = Stage::Registered(Registered {
-                identity,
+                welcomed,
                 caller,
                 wiring: Wiring::default(),
                 collectives_max: most.clamp(1, COLLECTIVES_MAX),
@@ -148,7 +148,7 @@ fn call_before_admission(call: CallId, what: &Call, out: &mut Out) {
     misuse(call, what, usage, out);
 }
 
-impl Identity {
+impl Welcomed {
     /// `None`: not a welcome, or one whose numbers make no sense.
     fn from_welcome(message: &ToPeer) -> Option<Self> {
         let ToPeer::Welcome {
@@ -211,7 +211,7 @@ impl Registered {
             PeerInput::Leave => return Err(CallError::Left),
             PeerInput::MasterDisconnected => return Err(CallError::MasterLost),
             PeerInput::MasterMisbehaved => return Err(CallError::MasterMisbehaved),
-            PeerInput::TimerFired(timer) => self.identity.timer_fired(timer, false, out)?,
+            PeerInput::TimerFired(timer) => self.welcomed.timer_fired(timer, false, out)?,
             PeerInput::LinkUp { round, link } => self.wiring.link_up(round, link, out),
             PeerInput::LinkFailed {
                 round,
@@ -220,7 +220,7 @@ impl Registered {
             } => self.wiring.link_failed(round, link, failure, out),
             PeerInput::LinkBroke { link, built } => self.wiring.broke(link, built),
             PeerInput::Moved
-            | PeerInput::RingEnded { .. }
+            | PeerInput::PlanEnded { .. }
             | PeerInput::TransfersEnded { .. }
             | PeerInput::Measured { .. }
             | PeerInput::ProbesEnded { .. } => {}
@@ -229,10 +229,10 @@ impl Registered {
     }
 
     fn message(&mut self, message: ToPeer, out: &mut Out) -> Result<Option<Accepted>, CallError> {
-        self.identity.heard(out);
+        self.welcomed.heard(out);
         match message {
             ToPeer::EstablishLinks { round, links } => {
-                let me = self.identity.peer;
+                let me = self.welcomed.peer;
                 self.wiring.establish(me, round, links, out)?;
                 Ok(None)
             }
@@ -262,7 +262,7 @@ impl Registered {
         layout: &Layout,
         out: &mut Out,
     ) -> Result<Accepted, CallError> {
-        let peer = self.identity.peer;
+        let peer = self.welcomed.peer;
         let adopted = self.wiring.adopt(peer, &topology, layout);
         let adopted = adopted.ok_or(CallError::MasterMisbehaved)?;
         out.push(adopted.order(topology.clone()));
@@ -272,7 +272,7 @@ impl Registered {
         };
         self.caller.is_told(Answer::Connected(Ok(joined)), out);
         Ok(Accepted {
-            identity: self.identity,
+            welcomed: self.welcomed,
             wiring: core::mem::take(&mut self.wiring),
             topology,
             fresh: true,

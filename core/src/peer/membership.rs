@@ -28,7 +28,7 @@ impl Accepted {
             return Err(CallError::MasterMisbehaved);
         }
         self.wiring
-            .establish(self.identity.peer, round, links, out)?;
+            .establish(self.welcomed.peer, round, links, out)?;
         self.stop_probes(out);
         Ok(())
     }
@@ -49,7 +49,7 @@ impl Accepted {
         if is_older || !self.waits_for_a_ring() {
             return Err(CallError::MasterMisbehaved);
         }
-        let adopted = self.wiring.adopt(self.identity.peer, &topology, layout);
+        let adopted = self.wiring.adopt(self.welcomed.peer, &topology, layout);
         let adopted = adopted.ok_or(CallError::MasterMisbehaved)?;
         out.push(adopted.order(topology.clone()));
         self.stop_probes(out);

@@ -41,7 +41,7 @@ impl Optimization {
 
 impl Accepted {
     pub(super) fn probe(&mut self, round: Round, probes: Vec<LinkOrder>, out: &mut Out) -> Step {
-        let me = self.identity.peer;
+        let me = self.welcomed.peer;
         let makes_no_sense = |order: &LinkOrder| order.lanes.with == me || order.lanes.lanes == 0;
         let in_order = probes.is_sorted_by(|one, next| one.link() < next.link());
         if !in_order || probes.iter().any(makes_no_sense) {

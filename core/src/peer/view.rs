@@ -3,7 +3,7 @@
 use super::accepted::{Accepted, Major};
 use super::collectives::Collective;
 use super::io::CallError;
-use super::joining::Identity;
+use super::joining::Welcomed;
 use super::{Peer, Stage};
 use crate::id::{CallId, PeerId, Seq, Tag};
 use crate::messages::CallKind;
@@ -74,7 +74,7 @@ impl<'a> PeerView<'a> {
     /// Who the peer is, while it is registered or accepted.
     #[must_use]
     pub fn peer_id(&self) -> Option<PeerId> {
-        self.identity().map(|identity| identity.peer)
+        self.welcomed().map(|welcomed| welcomed.peer)
     }
 
     /// Whether it was admitted and has voted for nothing since: its admission counts as its vote to update.
@@ -168,10 +168,10 @@ impl<'a> PeerView<'a> {
         }
     }
 
-    fn identity(&self) -> Option<&'a Identity> {
+    fn welcomed(&self) -> Option<&'a Welcomed> {
         match &self.peer.stage {
-            Stage::Registered(registered) => Some(&registered.identity),
-            Stage::Accepted(accepted) => Some(&accepted.identity),
+            Stage::Registered(registered) => Some(&registered.welcomed),
+            Stage::Accepted(accepted) => Some(&accepted.welcomed),
             Stage::Unconnected | Stage::AwaitingWelcome(_) | Stage::Gone(_) => None,
         }
     }

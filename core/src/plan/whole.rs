@@ -2,16 +2,7 @@
 
 use core::ops::Range;
 
-use super::{Action, Algorithm, Kept, Pattern, Plan, Target, Targets, back, circulant, forth};
-
-/// From whom to whom.
-const fn pattern(plan: Plan) -> Pattern {
-    match plan.algorithm {
-        Algorithm::Whole(pattern) => pattern,
-        // Nobody asks.
-        Algorithm::Ring | Algorithm::Direct | Algorithm::Circulant => Pattern::Ring,
-    }
-}
+use super::{Action, Kept, Pattern, Plan, Target, Targets, back, circulant, forth};
 
 pub(super) fn steps(plan: Plan) -> u32 {
     let others = plan.others();
@@ -19,8 +10,8 @@ pub(super) fn steps(plan: Plan) -> u32 {
 }
 
 /// How often the own contribution leaves.
-pub(super) fn contributions(plan: Plan) -> u32 {
-    match pattern(plan) {
+pub(super) fn contributions(plan: Plan, pattern: Pattern) -> u32 {
+    match pattern {
         Pattern::Ring => plan.others().min(1),
         Pattern::Mesh => steps(plan),
         Pattern::Circulant => {
@@ -30,9 +21,9 @@ pub(super) fn contributions(plan: Plan) -> u32 {
 }
 
 /// Where the own contribution goes.
-pub(super) fn contribution_to(plan: Plan, nth: u32) -> Target {
+pub(super) fn contribution_to(plan: Plan, pattern: Pattern, nth: u32) -> Target {
     let in_turn = plan.target(nth, nth);
-    match pattern(plan) {
+    match pattern {
         Pattern::Ring | Pattern::Mesh => in_turn,
         Pattern::Circulant => {
             let mut targets = circulant::gathered_to(plan, 0);
@@ -42,15 +33,15 @@ pub(super) fn contribution_to(plan: Plan, nth: u32) -> Target {
 }
 
 /// Whose contribution arrives in a step.
-pub(super) fn contributor(plan: Plan, step: u32) -> u32 {
-    match pattern(plan) {
+pub(super) fn contributor(plan: Plan, pattern: Pattern, step: u32) -> u32 {
+    match pattern {
         Pattern::Ring | Pattern::Mesh => back(plan.world, plan.rank, step.saturating_add(1)),
         Pattern::Circulant => forth(plan.world, plan.rank, circulant::gathered(step)),
     }
 }
 
-pub(super) fn action(plan: Plan, step: u32) -> Action {
-    let contributor = contributor(plan, step);
+pub(super) fn action(plan: Plan, pattern: Pattern, step: u32) -> Action {
+    let contributor = contributor(plan, pattern, step);
     Action::Keep {
         sum: 0,
         turn: rule!(contributor; AddedAsTheyArrive => step.saturating_add(1)),

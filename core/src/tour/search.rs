@@ -81,7 +81,7 @@ struct Shorten {
 
 /// What a search has found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum SearchResult {
     /// A ring without unreachable edges.
     Found(Found),
     /// No such ring so far.
@@ -159,22 +159,22 @@ impl Search {
 
     /// What has been found so far.
     #[must_use]
-    pub fn answer(&self) -> Answer {
+    pub fn result(&self) -> SearchResult {
         match &self.best {
             Some(best) => {
                 let mut ring = best.ring.clone();
                 if let Some(first) = ring.iter().position(|node| *node == Node(0)) {
                     ring.rotate_left(first);
                 }
-                Answer::Found(Found {
+                SearchResult::Found(Found {
                     ring,
                     cost: best.cost,
                     bound: self.bound,
                     is_optimal: self.is_over(),
                 })
             }
-            None if self.is_over() => Answer::Impossible,
-            None => Answer::NotFound,
+            None if self.is_over() => SearchResult::Impossible,
+            None => SearchResult::NotFound,
         }
     }
 

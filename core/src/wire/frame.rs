@@ -1,4 +1,4 @@
-//! The header in front of every piece of payload on a ring lane.
+//! The header in front of every piece of payload on a link lane.
 
 use super::bytes::Fields;
 use super::limits::DATA_FRAME_MAX;

@@ -12,13 +12,13 @@
 //! | purpose | dialled by | after the handshake |
 //! |---|---|---|
 //! | 1 control | the peer, at the master's port ([`DEFAULT_MASTER_PORT`]) | control frames both ways |
-//! | 2 ring lane | whom the master tells to | data frames, from the edge's sender to its receiver |
+//! | 2 link lane | whom the master tells to | data frames, from the edge's sender to its receiver |
 //! | 3 shared state | whom the master tells to | requests from the peer that fetches, what they ask for the other way |
 //! | 4 probe | the peer that sends | bytes, then their count the other way |
 //!
 //! For purposes 2 to 4 the master gives both ends a [`LaneOrder`](crate::topology::LaneOrder) with
 //! the same ticket. The end whose order has an address dials it and presents the ticket; the other
-//! end expects it. **Who dials says nothing about who sends**: on a ring lane data flows only from the
+//! end expects it. **Who dials says nothing about who sends**: on a link lane data flows only from the
 //! peer that got the order as `next` to the one that got it as `previous`, and of a state transfer
 //! both ends know their role from the plan. The two edges between the members of a ring of two have
 //! different tickets; a ticket tells the accepting end which edge a lane belongs to.
@@ -236,7 +236,7 @@
 //! members → M  UpdateTopology{epoch, broken}  every accepted peer; not needed in an empty run. On an
 //!                                    older ring than the present one it is answered already
 //! M → A, B  EstablishLinks{round, links}  who has links to connect; none is told who has not
-//! A → B  preamble(ring lane, ticket, lane i of n) on n connections; or B → A, as the order says
+//! A → B  preamble(link lane, ticket, lane i of n) on n connections; or B → A, as the order says
 //! B → A  reply(accepted) on each
 //! A, B → M  LinkUp{round, link}      each end, for each of its links; who dials and fails instead:
 //!                                    LinkFailed{round, link, failure}. When every link is decided and

@@ -25,8 +25,8 @@ pub const PREAMBLE_BYTES: usize = 36;
 pub enum Purpose {
     /// A peer talks to the master: control frames in both directions.
     Control = 1,
-    /// One lane of a ring edge: data frames in one direction.
-    RingLane = 2,
+    /// One lane of a link, of the ring or beside it: data frames in one direction.
+    LinkLane = 2,
     /// Shared state: a request, then entries the other way.
     SharedState = 3,
     /// Measuring bandwidth: bytes, then their count the other way.
@@ -37,7 +37,7 @@ impl Purpose {
     /// Every purpose.
     pub const ALL: [Self; 4] = [
         Self::Control,
-        Self::RingLane,
+        Self::LinkLane,
         Self::SharedState,
         Self::Probe,
     ];
@@ -51,7 +51,7 @@ impl fmt::Display for Purpose {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Control => "control",
-            Self::RingLane => "ring lane",
+            Self::LinkLane => "link lane",
             Self::SharedState => "shared state",
             Self::Probe => "probe",
         })

@@ -2,7 +2,7 @@
 
 use pccl_core::id::{PeerId, Seq, Tag};
 use pccl_core::master::MasterTimer;
-use pccl_core::messages::{AbortCause, Misdeed, RingOutcome, ToMaster, Verdict};
+use pccl_core::messages::{AbortCause, Misdeed, PlanOutcome, ToMaster, Verdict};
 use pccl_core::topology::{BrokenLinks, Way};
 
 use super::run::{Run, Words};
@@ -96,7 +96,7 @@ fn who_says_for_ever_that_it_moves_bytes_is_never_late_with_its_part_and_others_
     assert_eq!(silent, before);
     assert_eq!(run.bystander.starts[&late], before + 100);
     let seq = run.bystander.heard[&PeerId(1)].1;
-    let (outcome, broken) = (RingOutcome::Cancelled, BrokenLinks::NONE);
+    let (outcome, broken) = (PlanOutcome::Cancelled, BrokenLinks::NONE);
     let given_up = ToMaster::CompleteCollective {
         seq,
         outcome,

@@ -3,7 +3,7 @@
 use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::id::{Epoch, PeerId, Revision, Round, Seq, Tag};
 use pccl_core::master::{MasterConfig, MasterInput, MasterTimer};
-use pccl_core::messages::{Misdeed, RingOutcome, ToMaster};
+use pccl_core::messages::{Misdeed, PlanOutcome, ToMaster};
 use pccl_core::shared_state::{SyncStrategy, SyncVote};
 use pccl_core::states::{ConnectionPhase, ConnectionState};
 use pccl_core::topology::{BrokenLinks, LaneFailure, LinkId, Way};
@@ -181,7 +181,7 @@ impl Run {
     }
 
     pub(super) fn completes(&mut self, peer: u64, seq: Seq) {
-        let (outcome, broken) = (RingOutcome::Done, BrokenLinks::NONE);
+        let (outcome, broken) = (PlanOutcome::Done, BrokenLinks::NONE);
         let done = ToMaster::CompleteCollective {
             seq,
             outcome,

@@ -2,7 +2,7 @@
 
 use pccl_core::element::ElementType;
 use pccl_core::id::{ContentHash, Revision};
-use pccl_core::messages::RingOutcome;
+use pccl_core::messages::PlanOutcome;
 use pccl_core::shared_state::{EntryInfo, SyncStrategy, SyncVote};
 use pccl_core::topology::{LaneFailure, Way};
 use proptest::prelude::*;
@@ -20,7 +20,7 @@ pub(super) enum Word {
     Sync(SyncVote),
     SyncDone(Guess, bool, u8),
     Initiate(u64, u64, Vec<Which>),
-    Complete(Guess, RingOutcome, Vec<Which>),
+    Complete(Guess, PlanOutcome, Vec<Which>),
     Withdraw(u64),
     Heartbeat(bool),
     Leave,
@@ -125,11 +125,11 @@ fn sync_vote() -> impl Strategy<Value = SyncVote> {
 
 fn word() -> impl Strategy<Value = Word> {
     let outcomes = vec![
-        RingOutcome::Done,
-        RingOutcome::Done,
-        RingOutcome::Done,
-        RingOutcome::LaneLost,
-        RingOutcome::Cancelled,
+        PlanOutcome::Done,
+        PlanOutcome::Done,
+        PlanOutcome::Done,
+        PlanOutcome::LaneLost,
+        PlanOutcome::Cancelled,
     ];
     let outcome = prop::sample::select(outcomes);
     let failures = vec![

@@ -8,13 +8,13 @@ fn a_collective_is_voted_on_run_voted_on_and_committed() {
 
     let vote = desk.calls(initiate(1));
     let run = desk.hears(commence(1, 9));
-    let done = desk.gets(ring_ended(9, RingOutcome::Done));
+    let done = desk.gets(plan_ended(9, PlanOutcome::Done));
     let told = desk.hears(verdict(1, 9, committed(1)));
 
     assert_eq!(sent(&vote).len(), 1);
     let (tag, seq, spec, algorithm) = (Tag(1), Seq(9), spec(), algorithm());
     let call = name_of_tag(tag);
-    let expected = PeerOutput::RunRing {
+    let expected = PeerOutput::RunPlan {
         call,
         tag,
         seq,
@@ -22,53 +22,53 @@ fn a_collective_is_voted_on_run_voted_on_and_committed() {
         algorithm,
     };
     assert_eq!(run, [expected]);
-    assert_eq!(done, [completion(9, RingOutcome::Done, BrokenLinks::NONE)]);
+    assert_eq!(done, [completion(9, PlanOutcome::Done, BrokenLinks::NONE)]);
     let contributors = [1, 2, 3].map(PeerId).to_vec();
     let committed = ended(1, Ok(Committed { seq, contributors }));
-    assert_eq!(told, [PeerOutput::StopRing { seq }, committed]);
+    assert_eq!(told, [PeerOutput::StopPlan { seq }, committed]);
     assert!(desk.peer.view().is_idle());
 }
 
 #[test]
-fn an_abort_in_mid_ring_stops_the_ring_before_it_is_answered() {
+fn an_abort_in_mid_plan_stops_the_plan_before_it_is_answered() {
     let mut desk = performing();
     let cause = AbortCause::PeerLost(PeerId(3));
 
     let out = desk.hears(verdict(1, 9, Verdict::Aborted(cause)));
-    let late = desk.gets(ring_ended(9, RingOutcome::Done));
+    let late = desk.gets(plan_ended(9, PlanOutcome::Done));
 
     let seq = Seq(9);
-    assert_eq!(out, [PeerOutput::StopRing { seq }, aborted(1, cause)]);
+    assert_eq!(out, [PeerOutput::StopPlan { seq }, aborted(1, cause)]);
     assert!(late.is_empty());
 }
 
 #[test]
-fn an_abort_after_the_ring_had_finished_here_is_an_error_like_any_other() {
-    let mut desk = voted(RingOutcome::Done);
+fn an_abort_after_the_plan_had_finished_here_is_an_error_like_any_other() {
+    let mut desk = voted(PlanOutcome::Done);
     let cause = AbortCause::LaneLost(PeerId(3));
 
     let out = desk.hears(verdict(1, 9, Verdict::Aborted(cause)));
 
     assert_eq!(
         out,
-        [PeerOutput::StopRing { seq: Seq(9) }, aborted(1, cause)]
+        [PeerOutput::StopPlan { seq: Seq(9) }, aborted(1, cause)]
     );
 }
 
 #[test]
-fn a_lane_lost_in_mid_ring_is_told_with_the_edge_that_broke() {
+fn a_lane_lost_in_mid_plan_is_told_with_the_edge_that_broke() {
     let mut desk = performing();
 
     desk.gets(link_broke(to(3), 1));
-    let out = desk.gets(ring_ended(9, RingOutcome::LaneLost));
+    let out = desk.gets(plan_ended(9, PlanOutcome::LaneLost));
 
     let to_next = broken(&[to(3)]);
-    assert_eq!(out, [completion(9, RingOutcome::LaneLost, to_next)]);
+    assert_eq!(out, [completion(9, PlanOutcome::LaneLost, to_next)]);
 }
 
 #[test]
 fn a_commit_of_what_was_not_whole_here_means_that_the_master_misbehaves() {
-    for mut desk in [performing(), voted(RingOutcome::LaneLost)] {
+    for mut desk in [performing(), voted(PlanOutcome::LaneLost)] {
         let out = desk.hears(verdict(1, 9, committed(1)));
 
         assert!(out.contains(&ended(1, Err(CallError::MasterMisbehaved))));
@@ -79,7 +79,7 @@ fn a_commit_of_what_was_not_whole_here_means_that_the_master_misbehaves() {
 #[test]
 fn a_commit_on_another_ring_than_the_own_means_that_the_master_misbehaves() {
     for epoch in [0, 2] {
-        let mut desk = voted(RingOutcome::Done);
+        let mut desk = voted(PlanOutcome::Done);
 
         let out = desk.hears(verdict(1, 9, committed(epoch)));
 
@@ -99,7 +99,7 @@ fn the_contributors_are_the_peers_of_the_ring_on_which_it_ran() {
     desk.gets(link_up(2, from(3)));
     desk.hears(established(4, &[3, 2, 1], &[(to(1), 2), (from(3), 2)]));
     desk.hears(commence(1, 9));
-    desk.gets(ring_ended(9, RingOutcome::Done));
+    desk.gets(plan_ended(9, PlanOutcome::Done));
 
     let told = desk.hears(verdict(1, 9, committed(4)));
 
@@ -123,19 +123,19 @@ fn a_verdict_about_another_execution_is_ignored() {
 }
 
 #[test]
-fn a_collective_given_up_in_mid_ring_stops_and_its_verdict_is_told_to_nobody() {
+fn a_collective_given_up_in_mid_plan_stops_and_its_verdict_is_told_to_nobody() {
     let mut desk = performing();
 
     let out = desk.gives_up(&initiate(1));
-    let late = desk.gets(ring_ended(9, RingOutcome::Done));
+    let late = desk.gets(plan_ended(9, PlanOutcome::Done));
     let cause = AbortCause::Cancelled(ME);
     let told = desk.hears(verdict(1, 9, Verdict::Aborted(cause)));
 
     let seq = Seq(9);
-    let cancelled = completion(9, RingOutcome::Cancelled, BrokenLinks::NONE);
-    assert_eq!(out, [PeerOutput::StopRing { seq }, cancelled]);
+    let cancelled = completion(9, PlanOutcome::Cancelled, BrokenLinks::NONE);
+    assert_eq!(out, [PeerOutput::StopPlan { seq }, cancelled]);
     assert!(late.is_empty());
-    assert!(told.is_empty(), "the ring is stopped once: {told:?}");
+    assert!(told.is_empty(), "the plan is stopped once: {told:?}");
     assert!(desk.peer.view().is_idle());
 }
 
@@ -166,11 +166,11 @@ fn a_collective_that_started_before_its_withdrawal_arrived_never_touches_the_rin
     let cause = AbortCause::Cancelled(ME);
     let told = desk.hears(verdict(1, 9, Verdict::Aborted(cause)));
 
-    let cancelled = completion(9, RingOutcome::Cancelled, BrokenLinks::NONE);
+    let cancelled = completion(9, PlanOutcome::Cancelled, BrokenLinks::NONE);
     let seq = Seq(9);
     assert_eq!(
         started,
-        [PeerOutput::StopRing { seq }, cancelled],
+        [PeerOutput::StopPlan { seq }, cancelled],
         "frames of neighbours that run it are nobody's"
     );
     assert!(told.is_empty());
@@ -180,28 +180,28 @@ fn a_collective_that_started_before_its_withdrawal_arrived_never_touches_the_rin
 fn a_driver_that_finds_nobody_to_run_a_ring_is_told_that_its_frames_are_nobodys() {
     let mut desk = performing();
 
-    let out = desk.gets(ring_ended(9, RingOutcome::Cancelled));
+    let out = desk.gets(plan_ended(9, PlanOutcome::Cancelled));
 
-    let cancelled = completion(9, RingOutcome::Cancelled, BrokenLinks::NONE);
+    let cancelled = completion(9, PlanOutcome::Cancelled, BrokenLinks::NONE);
     let seq = Seq(9);
-    assert_eq!(out, [PeerOutput::StopRing { seq }, cancelled]);
+    assert_eq!(out, [PeerOutput::StopPlan { seq }, cancelled]);
 }
 
 #[test]
 fn a_call_that_is_given_up_after_the_own_vote_is_committed_and_not_answered() {
-    let mut desk = voted(RingOutcome::Done);
+    let mut desk = voted(PlanOutcome::Done);
 
     let given_up = desk.gives_up(&initiate(1));
     let told = desk.hears(verdict(1, 9, committed(1)));
 
     assert!(given_up.is_empty());
-    assert_eq!(told, [PeerOutput::StopRing { seq: Seq(9) }]);
+    assert_eq!(told, [PeerOutput::StopPlan { seq: Seq(9) }]);
     assert!(desk.peer.view().is_idle());
 }
 
 #[test]
 fn giving_up_a_call_that_is_not_open_changes_nothing() {
-    let mut desk = voted(RingOutcome::Done);
+    let mut desk = voted(PlanOutcome::Done);
     let before = desk.peer.clone();
 
     let unknown = desk.gives_up(&initiate(2));

@@ -355,12 +355,12 @@ pub fn committed(epoch: u64) -> Verdict {
     Verdict::Committed { epoch }
 }
 
-pub fn ring_ended(seq: u64, outcome: RingOutcome) -> PeerInput {
+pub fn plan_ended(seq: u64, outcome: PlanOutcome) -> PeerInput {
     let seq = Seq(seq);
-    PeerInput::RingEnded { seq, outcome }
+    PeerInput::PlanEnded { seq, outcome }
 }
 
-pub fn completion(seq: u64, outcome: RingOutcome, broken: BrokenLinks) -> PeerOutput {
+pub fn completion(seq: u64, outcome: PlanOutcome, broken: BrokenLinks) -> PeerOutput {
     let seq = Seq(seq);
     PeerOutput::Send(ToMaster::CompleteCollective {
         seq,
@@ -381,10 +381,10 @@ pub fn performing() -> Desk {
     desk
 }
 
-/// A desk whose tag 1 has ended its ring with `outcome`.
-pub fn voted(outcome: RingOutcome) -> Desk {
+/// A desk whose tag 1 has ended its plan with `outcome`.
+pub fn voted(outcome: PlanOutcome) -> Desk {
     let mut desk = performing();
-    desk.gets(ring_ended(9, outcome));
+    desk.gets(plan_ended(9, outcome));
     desk
 }
 

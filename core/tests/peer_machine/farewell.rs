@@ -4,7 +4,7 @@ use crate::desk::*;
 
 #[test]
 fn a_peer_that_loses_the_master_invents_no_verdict() {
-    let mut desk = voted(RingOutcome::Done);
+    let mut desk = voted(PlanOutcome::Done);
 
     let out = desk.gets(PeerInput::MasterDisconnected);
 
@@ -41,7 +41,7 @@ fn every_end_stops_what_runs_answers_what_is_open_and_stays() {
         let later = desk.calls(Call::UpdateTopology);
         let ignored = desk.gets(PeerInput::MasterDisconnected);
 
-        assert!(out.contains(&PeerOutput::StopRing { seq: Seq(9) }));
+        assert!(out.contains(&PeerOutput::StopPlan { seq: Seq(9) }));
         for timer in [PeerTimer::HeartbeatDue, PeerTimer::MasterSilence] {
             assert!(out.contains(&PeerOutput::StopTimer(timer)));
         }

@@ -323,7 +323,7 @@ fn a_link_beyond_the_ring_that_breaks_goes_with_every_vote_until_it_is_given_up(
     desk.gets(link_broke(to(4), 2));
     let started = desk.calls(initiate(1));
     desk.hears(commence(1, 9));
-    let ended = desk.gets(ring_ended(9, RingOutcome::LaneLost));
+    let ended = desk.gets(plan_ended(9, PlanOutcome::LaneLost));
     desk.hears(verdict(1, 9, Verdict::Aborted(AbortCause::LaneLost(ME))));
     let updated = desk.calls(Call::UpdateTopology);
     desk.hears(established(3, &[1, 2, 3, 4], &FIRST_LINKS));
@@ -335,7 +335,7 @@ fn a_link_beyond_the_ring_that_breaks_goes_with_every_vote_until_it_is_given_up(
         broken: broken.clone(),
     };
     assert_eq!(sent(&started), [&wanted]);
-    let lost = completion(9, RingOutcome::LaneLost, broken.clone());
+    let lost = completion(9, PlanOutcome::LaneLost, broken.clone());
     assert_eq!(ended, [lost]);
     let vote = ToMaster::UpdateTopology { epoch, broken };
     assert_eq!(sent(&updated), [&vote]);

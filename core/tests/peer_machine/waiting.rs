@@ -111,7 +111,7 @@ fn collectives_that_have_not_started_go_on_waiting_on_another_ring() {
     let started = desk.hears(commence(2, 9));
 
     assert_eq!(out, rewired());
-    assert!(matches!(started[..], [PeerOutput::RunRing { .. }]));
+    assert!(matches!(started[..], [PeerOutput::RunPlan { .. }]));
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn no_ring_is_touched_under_what_has_begun() {
         desk.calls(initiate(2));
         desk
     };
-    let over = || voted(RingOutcome::Done);
+    let over = || voted(PlanOutcome::Done);
     let desks: [fn() -> Desk; 4] = [moving, one_runs, over, performing];
     let words = [
         establish(12, &[to(4)]),

@@ -29,13 +29,13 @@ fn until_voted(run: &mut Run, no: SeatNo) {
         tags.any(|view| view.state == VoteComplete)
     };
     while !voted(run) {
-        assert!(run.step(), "the ring never finishes");
+        assert!(run.step(), "the plan never finishes");
     }
 }
 
-/// the ring had finished locally, and the verdict is abort.
+/// the plan had finished locally, and the verdict is abort.
 #[test]
-fn a_buffer_whose_ring_had_finished_is_restored_when_the_verdict_is_abort() {
+fn a_buffer_whose_plan_had_finished_is_restored_when_the_verdict_is_abort() {
     for seed in 1..50 {
         let mut run = Run::with_accepted_peers(seed, 3);
         run.call_all(&[0, 1, 2], &reduce(1));
@@ -93,7 +93,7 @@ fn a_vote_that_was_cast_stands_when_its_caster_dies() {
         let mut run = Run::with_accepted_peers(seed, 3);
         run.call_all(&[0, 1, 2], &reduce(1));
         until_voted(&mut run, 2);
-        while !run.seats[2].link.up.queue.is_empty() {
+        while !run.seats[2].connection.up.queue.is_empty() {
             run.step();
         }
         run.lose(2);

@@ -114,7 +114,7 @@ fn a_newcomer_that_never_reports_is_refused_when_the_time_for_wiring_is_over() {
             ToPeer::Refused(Refusal::CannotBeReached { .. } | Refusal::CannotReach { .. })
         )
     };
-    assert!(run.seats[newcomer].link.down.queue.iter().any(told));
+    assert!(run.seats[newcomer].connection.down.queue.iter().any(told));
     for no in [0, 1] {
         assert!(matches!(run.outcome(no), Answer::TopologyUpdated(Ok(_))));
     }
@@ -152,7 +152,7 @@ fn a_ballot_does_not_punish_those_who_reduce() {
     }
     run.call_all(&[0, 1], &Call::UpdateTopology);
     for no in [0, 1] {
-        while run.seats[no].link.up.queue.front().is_some() {
+        while run.seats[no].connection.up.queue.front().is_some() {
             run.step();
         }
     }
@@ -263,7 +263,7 @@ fn a_peer_that_moves_bytes_has_all_the_time_again() {
 
     run.give(0, PeerInput::Moved);
     run.give(0, PeerInput::TimerFired(PeerTimer::HeartbeatDue));
-    while run.seats[0].link.up.queue.front().is_some() {
+    while run.seats[0].connection.up.queue.front().is_some() {
         run.step();
     }
 

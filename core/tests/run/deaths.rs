@@ -190,7 +190,7 @@ fn kill_everywhere(name: &str, story: Story, seed: u64, seen: &mut BTreeMap<Mome
             if let Some(moment) = moment.clone() {
                 *seen.entry(moment).or_default() += 1;
             }
-            let on_the_way = run.seats[victim].link.up.queue.len();
+            let on_the_way = run.seats[victim].connection.up.queue.len();
             let kept = run.roll(on_the_way + 1);
             run.lose_with_prefix(victim, kept);
             survive(

@@ -68,7 +68,7 @@ fn a_peer_that_still_runs_another_collective_is_waited_for() {
     run.call_all(&[0, 1], &reduce(1));
     run.call(0, reduce(2));
     let is_reducing = |run: &Run| run.master().view().running(GroupId(0)).next().is_some();
-    while !(is_reducing(&run) && run.seats[0].link.up.queue.is_empty()) {
+    while !(is_reducing(&run) && run.seats[0].connection.up.queue.is_empty()) {
         assert!(run.step(), "the first ended before the second was called");
     }
 

@@ -204,7 +204,7 @@ impl Walk {
 
     fn lose(&mut self, seat: SeatNo, kept: u8) {
         if self.run.seats[seat].alive {
-            let on_the_way = self.run.seats[seat].link.up.queue.len();
+            let on_the_way = self.run.seats[seat].connection.up.queue.len();
             self.run
                 .lose_with_prefix(seat, usize::from(kept) % (on_the_way + 1));
         }

@@ -156,8 +156,9 @@ pub(crate) fn check_votes(run: &Run, accepted_before: &BTreeSet<PeerId>, out: &[
         // A ring that was announced meanwhile has answered its first vote, which the master has yet to hear.
         let first_vote = |message: &ToMaster| matches!(message, ToMaster::UpdateTopology { .. });
         let has_not_heard = view.topology().is_none();
-        let may_rest =
-            view.rests() || has_not_heard || run.seats[no].link.up.queue.iter().any(first_vote);
+        let may_rest = view.rests()
+            || has_not_heard
+            || run.seats[no].connection.up.queue.iter().any(first_vote);
         assert!(waits || may_rest, "{peer} had no vote");
     }
 }

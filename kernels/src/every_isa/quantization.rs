@@ -11,12 +11,17 @@ use crate::codec::steps::Points;
 use crate::half::{Bf16, F16};
 use crate::isa::Isa;
 use crate::number::Number;
-use crate::{Codec, Element, Op, Scheme};
+use crate::{Codec, ElementType, Op, Scheme};
 
-const FLOATS: [Element; 4] = [Element::F16, Element::BF16, Element::F32, Element::F64];
+const FLOATS: [ElementType; 4] = [
+    ElementType::F16,
+    ElementType::BF16,
+    ElementType::F32,
+    ElementType::F64,
+];
 
 /// Finite numbers of all magnitudes beside each other.
-fn mixed(element: Element, count: usize, seed: u64) -> Vec<u8> {
+fn mixed(element: ElementType, count: usize, seed: u64) -> Vec<u8> {
     let numbers = (0..count).map(|i| {
         let unit = ((i as u64 * 7_919 + seed * 104_729) % 10_007) as f32 / 5_000.0 - 1.0;
         f64::from(match i % 5 {
@@ -30,7 +35,7 @@ fn mixed(element: Element, count: usize, seed: u64) -> Vec<u8> {
 }
 
 /// Frames that are hard in some way, each kind with its name.
-fn frames(element: Element, count: usize) -> Vec<(&'static str, Vec<u8>)> {
+fn frames(element: ElementType, count: usize) -> Vec<(&'static str, Vec<u8>)> {
     let inputs = inputs(element, count).into_iter();
     let mut frames: Vec<_> = inputs
         .map(|(kind, numbers)| (kind, to_bytes(element, &numbers)))
@@ -182,13 +187,13 @@ impl Layout {
 
 #[test]
 fn frames_hold_what_the_arithmetic_of_one_element_says_on_every_isa() {
-    frames_of::<F16>(Element::F16);
-    frames_of::<Bf16>(Element::BF16);
-    frames_of::<f32>(Element::F32);
-    frames_of::<f64>(Element::F64);
+    frames_of::<F16>(ElementType::F16);
+    frames_of::<Bf16>(ElementType::BF16);
+    frames_of::<f32>(ElementType::F32);
+    frames_of::<f64>(ElementType::F64);
 }
 
-fn frames_of<E: Float>(element: Element) {
+fn frames_of<E: Float>(element: ElementType) {
     for count in [1, 2, 63, 64, 65, 257, 1_000] {
         for (kind, elements) in frames(element, count) {
             for scheme in Scheme::ALL {

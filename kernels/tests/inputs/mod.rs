@@ -2,13 +2,13 @@
 
 use half::{bf16, f16};
 
-use super::Element;
+use super::ElementType;
 
-pub(crate) fn to_bytes(element: Element, numbers: &[f64]) -> Vec<u8> {
+pub(crate) fn to_bytes(element: ElementType, numbers: &[f64]) -> Vec<u8> {
     let bytes = |number: &f64| match element {
-        Element::F16 => f16::from_f64(*number).to_le_bytes().to_vec(),
-        Element::BF16 => bf16::from_f64(*number).to_le_bytes().to_vec(),
-        Element::F32 => (*number as f32).to_le_bytes().to_vec(),
+        ElementType::F16 => f16::from_f64(*number).to_le_bytes().to_vec(),
+        ElementType::BF16 => bf16::from_f64(*number).to_le_bytes().to_vec(),
+        ElementType::F32 => (*number as f32).to_le_bytes().to_vec(),
         _ => number.to_le_bytes().to_vec(),
     };
     numbers.iter().flat_map(bytes).collect()
@@ -36,27 +36,27 @@ pub(crate) fn normal(count: usize, seed: u64) -> Vec<f64> {
 }
 
 /// The greatest finite number of a float type.
-pub(crate) fn greatest(element: Element) -> f64 {
+pub(crate) fn greatest(element: ElementType) -> f64 {
     match element {
-        Element::F16 => f16::MAX.to_f64(),
-        Element::BF16 => bf16::MAX.to_f64(),
-        Element::F32 => f32::MAX.into(),
+        ElementType::F16 => f16::MAX.to_f64(),
+        ElementType::BF16 => bf16::MAX.to_f64(),
+        ElementType::F32 => f32::MAX.into(),
         _ => f64::MAX,
     }
 }
 
 /// The least number above zero.
-fn least(element: Element) -> f64 {
+fn least(element: ElementType) -> f64 {
     match element {
-        Element::F16 => f16::from_bits(1).to_f64(),
-        Element::BF16 => bf16::from_bits(1).to_f64(),
-        Element::F32 => f32::from_bits(1).into(),
+        ElementType::F16 => f16::from_bits(1).to_f64(),
+        ElementType::BF16 => bf16::from_bits(1).to_f64(),
+        ElementType::F32 => f32::from_bits(1).into(),
         _ => f64::from_bits(1),
     }
 }
 
 /// What frames are like, each kind with its name. `element` bounds the extremes.
-pub(crate) fn inputs(element: Element, count: usize) -> Vec<(&'static str, Vec<f64>)> {
+pub(crate) fn inputs(element: ElementType, count: usize) -> Vec<(&'static str, Vec<f64>)> {
     let (greatest, subnormal) = (greatest(element), least(element));
     let scaled = |numbers: Vec<f64>, by: f64| numbers.into_iter().map(|x| x * by).collect();
     let heavy = |x: &f64| x * x * x * 50.0;

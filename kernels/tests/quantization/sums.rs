@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use pccl_kernels::{Codec, Element, Op, Scheme};
+use pccl_kernels::{Codec, ElementType, Op, Scheme};
 
 use super::inputs::{normal, to_bytes, uniform};
 use super::{codecs, decode, encode, from_bytes, there_and_back};
@@ -89,18 +89,18 @@ fn reductions_are_those_of_the_decoded_frame() {
 
 #[test]
 fn sums_beyond_a_half_become_infinite_and_its_extremes_stay() {
-    let codec = Codec::new(Element::F16, Scheme::MinMaxU8).unwrap();
-    let sums = to_bytes(Element::F32, &[0.0, 65_504.0, 100_000.0]);
+    let codec = Codec::new(ElementType::F16, Scheme::MinMaxU8).unwrap();
+    let sums = to_bytes(ElementType::F32, &[0.0, 65_504.0, 100_000.0]);
     let mut frame = vec![0; codec.encoded_len(3)];
 
     codec.encode_sums(&sums, &mut frame).unwrap();
-    let decoded = from_bytes(Element::F16, &decode(codec, &frame, 3));
-    let extremes = to_bytes(Element::F16, &[-65_504.0, 12.0, 65_504.0]);
+    let decoded = from_bytes(ElementType::F16, &decode(codec, &frame, 3));
+    let extremes = to_bytes(ElementType::F16, &[-65_504.0, 12.0, 65_504.0]);
     let kept = there_and_back(codec, &extremes);
 
     assert_eq!(decoded[2], f64::INFINITY);
     assert!(decoded[1].is_finite());
-    let kept = from_bytes(Element::F16, &kept);
+    let kept = from_bytes(ElementType::F16, &kept);
     assert_eq!((kept[0], kept[2]), (-65_504.0, 65_504.0));
 }
 
@@ -122,8 +122,8 @@ fn a_round_of_averaging_stays_within_the_bounds_of_its_steps() {
 
         let averages = from_bytes(codec.element(), &decode(codec, &result, count));
         let halves = match codec.element() {
-            Element::F16 => 0.001,
-            Element::BF16 => 0.01,
+            ElementType::F16 => 0.001,
+            ElementType::BF16 => 0.01,
             _ => 1e-6,
         };
         let bound = 1.5 * codec.error_bound(0.0, 1.01) + halves;

@@ -1,19 +1,19 @@
 //! Elements whose decoded value is known exactly: ties, constants, zeros and poison.
 
-use pccl_kernels::{Codec, Element, Scheme};
+use pccl_kernels::{Codec, ElementType, Scheme};
 
 use super::inputs::{greatest, inputs, normal, to_bytes};
 use super::{codecs, from_bytes, there_and_back};
 
 #[test]
 fn values_between_two_codes_go_to_the_even_one() {
-    let codec = Codec::new(Element::F32, Scheme::MinMaxU8).unwrap();
+    let codec = Codec::new(ElementType::F32, Scheme::MinMaxU8).unwrap();
     let numbers = [0.0, 255.0, 0.5, 1.5, 2.5, 253.5, 254.5, 3.49, 3.51];
 
-    let decoded = there_and_back(codec, &to_bytes(Element::F32, &numbers));
+    let decoded = there_and_back(codec, &to_bytes(ElementType::F32, &numbers));
 
     let expected = [0.0, 255.0, 0.0, 2.0, 2.0, 254.0, 254.0, 3.0, 4.0];
-    assert_eq!(from_bytes(Element::F32, &decoded), expected);
+    assert_eq!(from_bytes(ElementType::F32, &decoded), expected);
 }
 
 #[test]
@@ -64,8 +64,8 @@ fn a_poisoned_frame_decodes_to_the_one_nan_everywhere() {
     for codec in codecs() {
         let element = codec.element();
         let nan = match element {
-            Element::F16 => 0x7E00_u16.to_le_bytes().to_vec(),
-            Element::BF16 => 0x7FC0_u16.to_le_bytes().to_vec(),
+            ElementType::F16 => 0x7E00_u16.to_le_bytes().to_vec(),
+            ElementType::BF16 => 0x7FC0_u16.to_le_bytes().to_vec(),
             _ => to_bytes(element, &[f64::NAN]),
         };
         for poison in [f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {

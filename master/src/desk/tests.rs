@@ -37,7 +37,7 @@ impl Office {
         let (registered, mut identity) = oneshot::channel();
         let from = SocketAddr::from(([127, 0, 0, 1], 1));
         let turn = Gate::new(&Limits::default()).arrive(from.ip());
-        let place = turn.expect("a turn").comes().await.expect("a place");
+        let permit = turn.expect("a turn").comes().await.expect("a place");
         desk.take(Event::Hello(Newcomer {
             conn: ConnId(1),
             hello: Hello {
@@ -50,8 +50,8 @@ impl Office {
             from,
             identity: None,
             outbox: Arc::new(Outbox::new(1 << 20)),
-            pulse: Arc::clone(place.pulse()),
-            standing: Arc::new(Standing::new(place)),
+            pulse: Arc::clone(permit.pulse()),
+            granted: Arc::new(Granted::new(permit)),
             registered,
         }));
         let peer = identity.try_recv().expect("a peer");

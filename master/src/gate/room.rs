@@ -15,17 +15,17 @@ use crate::limits::Limits;
 use crate::pulse::Pulse;
 
 /// Names a connection, in the order of arrival.
-pub(super) type Number = u64;
+pub(super) type ArrivalNumber = u64;
 
 /// Everybody who is inside or waits.
 #[derive(Debug)]
 pub(super) struct Room {
     limits: Limits,
-    next: Number,
-    inside: BTreeMap<Number, Guest>,
+    next: ArrivalNumber,
+    inside: BTreeMap<ArrivalNumber, Guest>,
     /// Of those inside: who is not a newcomer.
     strangers: usize,
-    waiting: BTreeMap<Number, Site>,
+    waiting: BTreeMap<ArrivalNumber, Site>,
     /// Addresses of which somebody is inside or waits.
     sites: BTreeMap<Site, Tally>,
 }
@@ -53,14 +53,14 @@ enum Stage {
 struct Tally {
     strangers: usize,
     newcomers: usize,
-    waiting: BTreeSet<Number>,
+    waiting: BTreeSet<ArrivalNumber>,
 }
 
 /// What becomes of somebody who has arrived.
 #[derive(Debug)]
-pub(super) enum Arrival {
+pub(super) enum Decision {
     /// Waits for its turn. Somebody else may have lost its place outside.
-    Waits { instead_of: Option<Number> },
+    Waits { instead_of: Option<ArrivalNumber> },
     /// Is turned away.
     TurnedAway(Full),
 }
@@ -99,7 +99,7 @@ impl Room {
     }
 
     /// Somebody comes from there, under the number that it returns.
-    pub(super) fn arrive(&mut self, site: Site) -> (Number, Arrival) {
+    pub(super) fn arrive(&mut self, site: Site) -> (ArrivalNumber, Decision) {
         let number = self.next;
         self.next += 1;
         let (here, newcomers) = self
@@ -107,27 +107,27 @@ impl Room {
             .get(&site)
             .map_or((0, 0), |tally| (tally.waiting.len(), tally.newcomers));
         if newcomers >= self.limits.newcomers_per_address_max {
-            return (number, Arrival::TurnedAway(Full::Newcomers(newcomers)));
+            return (number, Decision::TurnedAway(Full::Newcomers(newcomers)));
         }
         if here >= self.limits.waiting_per_address_max {
-            return (number, Arrival::TurnedAway(Full::OutsideFromAddress));
+            return (number, Decision::TurnedAway(Full::OutsideFromAddress));
         }
         let mut instead_of = None;
         if self.waiting.len() >= self.limits.waiting_max {
             instead_of = self.latest_of_the_most(here + 1);
             let Some(latest) = instead_of else {
-                return (number, Arrival::TurnedAway(Full::Outside));
+                return (number, Decision::TurnedAway(Full::Outside));
             };
             self.leave(latest);
         }
         self.waiting.insert(number, site);
         let tally = self.sites.entry(site).or_default();
         tally.waiting.insert(number);
-        (number, Arrival::Waits { instead_of })
+        (number, Decision::Waits { instead_of })
     }
 
     /// The latest of the address of which most wait, if more than so many do.
-    fn latest_of_the_most(&self, than: usize) -> Option<Number> {
+    fn latest_of_the_most(&self, than: usize) -> Option<ArrivalNumber> {
         let most = self
             .sites
             .values()
@@ -137,7 +137,7 @@ impl Room {
     }
 
     /// Lets in whoever has its turn, if there is a place for anybody who waits.
-    pub(super) fn next_turn(&mut self) -> Option<(Number, Arc<Pulse>)> {
+    pub(super) fn next_turn(&mut self) -> Option<(ArrivalNumber, Arc<Pulse>)> {
         if self.waiting.is_empty() || self.is_full() {
             return None;
         }
@@ -157,7 +157,7 @@ impl Room {
     }
 
     /// The stranger has said hello: it need not give way any more.
-    pub(super) fn greeted(&mut self, number: Number) {
+    pub(super) fn greeted(&mut self, number: ArrivalNumber) {
         if let Some(guest) = self.inside.get_mut(&number)
             && matches!(guest.stage, Stage::Stranger(_))
         {
@@ -166,7 +166,7 @@ impl Room {
     }
 
     /// The stranger is a newcomer from here on.
-    pub(super) fn registered(&mut self, number: Number) {
+    pub(super) fn registered(&mut self, number: ArrivalNumber) {
         if let Some(Guest { site, stage }) = self.inside.get_mut(&number)
             && !matches!(stage, Stage::Newcomer)
         {
@@ -179,7 +179,7 @@ impl Room {
     }
 
     /// Forgets somebody, inside or outside, who is gone or admitted.
-    pub(super) fn leave(&mut self, number: Number) {
+    pub(super) fn leave(&mut self, number: ArrivalNumber) {
         let guest = self.inside.remove(&number);
         let waited = self.waiting.remove(&number);
         let Some(site) = guest.as_ref().map(|guest| guest.site).or(waited) else {
@@ -201,7 +201,7 @@ impl Room {
     }
 
     /// Why somebody who waits has waited in vain.
-    pub(super) fn reason(&self, number: Number) -> Full {
+    pub(super) fn reason(&self, number: ArrivalNumber) -> Full {
         let site = self.waiting.get(&number);
         let newcomers = site
             .and_then(|site| self.sites.get(site))
@@ -216,11 +216,11 @@ impl Room {
 
     /// Who has to give way so that somebody who waits can be let in, and from when on. `None`: nobody
     /// waits, or there is nobody who could make room.
-    pub(super) fn next_to_give_way(&self) -> Option<(Instant, Number)> {
+    pub(super) fn next_to_give_way(&self) -> Option<(Instant, ArrivalNumber)> {
         if self.waiting.is_empty() {
             return None;
         }
-        let mut quietest: BTreeMap<Site, (Instant, Number)> = BTreeMap::new();
+        let mut quietest: BTreeMap<Site, (Instant, ArrivalNumber)> = BTreeMap::new();
         for (number, guest) in &self.inside {
             if let Stage::Stranger(pulse) = &guest.stage {
                 let silent = (pulse.last(), *number);
@@ -293,7 +293,7 @@ impl Room {
 
 #[cfg(test)]
 pub(super) struct Counts {
-    pub(super) everybody: BTreeSet<Number>,
+    pub(super) everybody: BTreeSet<ArrivalNumber>,
     pub(super) strangers: usize,
     pub(super) waiting: usize,
     /// Strangers, newcomers and those who wait, of each address.

@@ -33,13 +33,13 @@ fn ip(last: u8) -> IpAddr {
 }
 
 /// Somebody from there, who is inside at once.
-async fn enter(gate: &Arc<Gate>, from: u8) -> Place {
+async fn enter(gate: &Arc<Gate>, from: u8) -> Permit {
     let turn = gate.arrive(ip(from)).expect("a turn");
     turn.comes().await.expect("a place")
 }
 
 /// Somebody from there, who waits for its turn.
-fn wait(gate: &Arc<Gate>, from: u8) -> JoinHandle<Result<Place, Full>> {
+fn wait(gate: &Arc<Gate>, from: u8) -> JoinHandle<Result<Permit, Full>> {
     tokio::spawn(gate.arrive(ip(from)).expect("a turn").comes())
 }
 
@@ -261,7 +261,7 @@ async fn whoever_stops_waiting_leaves_no_trace() {
 }
 
 /// What the limits promise, whatever happens.
-fn check(room: &mut Room, limits: &Limits, alive: &BTreeSet<Number>) {
+fn check(room: &mut Room, limits: &Limits, alive: &BTreeSet<ArrivalNumber>) {
     let counts = room.counts();
     assert_eq!(counts.everybody, *alive);
     assert!(counts.strangers <= limits.strangers_max);
@@ -288,7 +288,7 @@ fn at_every_time_the_limits_hold_and_nobody_waits_beside_a_place() {
             ..Limits::default()
         };
         let mut room = Room::new(&limits);
-        let mut alive: VecDeque<Number> = VecDeque::new();
+        let mut alive: VecDeque<ArrivalNumber> = VecDeque::new();
         for _ in 0..200 {
             let someone = alive.get(random.random_range(0..8)).copied();
             match (random.random_range(0..5), someone) {
@@ -307,7 +307,7 @@ fn at_every_time_the_limits_hold_and_nobody_waits_beside_a_place() {
                 }
                 _ => {
                     let (number, arrival) = room.arrive(Site::from(ip(random.random_range(0..4))));
-                    if let Arrival::Waits { instead_of } = arrival {
+                    if let Decision::Waits { instead_of } = arrival {
                         alive.retain(|other| Some(*other) != instead_of);
                         alive.push_back(number);
                     }

@@ -81,13 +81,13 @@ async fn another_version_reads_why_it_is_refused() {
 async fn a_ring_lane_to_the_master_reads_why_it_is_refused() {
     let (_master, address) = master();
     let preamble = Preamble {
-        purpose: Purpose::RingLane,
+        purpose: Purpose::LinkLane,
         ..Preamble::CONTROL
     };
 
     let text = refusal_of(&mut Client::dial(address).await, &preamble.encode()).await;
 
-    assert!(text.contains("ring lane"), "{text}");
+    assert!(text.contains("link lane"), "{text}");
 }
 
 /// A master within this process, and pipes to it.

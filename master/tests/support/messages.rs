@@ -4,7 +4,7 @@ use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::id::{
     ContentHash, Epoch, GroupId, PeerId, ProtocolVersion, Revision, Round, Seq, Tag,
 };
-use pccl_core::messages::{Hello, RingOutcome, ToMaster};
+use pccl_core::messages::{Hello, PlanOutcome, ToMaster};
 use pccl_core::paths::Measurement;
 use pccl_core::shared_state::{EntryInfo, SyncStrategy, SyncVote};
 use pccl_core::topology::{BrokenLinks, LaneFailure, LinkId, Way};
@@ -97,7 +97,7 @@ pub(crate) fn message(random: &mut StdRng) -> ToMaster {
         },
         12 => ToMaster::CompleteCollective {
             seq: Seq(number(random)),
-            outcome: pick(random, &[RingOutcome::Done, RingOutcome::LaneLost]),
+            outcome: pick(random, &[PlanOutcome::Done, PlanOutcome::LaneLost]),
             broken: broken(random),
         },
         13 => ToMaster::Heartbeat {

@@ -202,7 +202,7 @@ impl Bystander {
                     watch::adopted(self, place, me);
                 }
             }
-            PeerOutput::RunRing { seq, .. } => watch::ring_runs(self, place, *seq),
+            PeerOutput::RunPlan { seq, .. } => watch::plan_runs(self, place, *seq),
             _ => {}
         }
     }
@@ -324,8 +324,8 @@ impl Source for Bystander {
         self.seats[at].performs(seq)
     }
 
-    fn runs_ring(&self, at: usize, tag: Tag) -> bool {
-        self.seats[at].runs_ring(tag)
+    fn runs_plan(&self, at: usize, tag: Tag) -> bool {
+        self.seats[at].runs_plan(tag)
     }
 
     fn is_moving(&self, at: usize) -> bool {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use pccl_core::id::{CallId, ContentHash, EntryIndex, GroupId, PeerId, Round, Seq, Tag};
-use pccl_core::messages::{CollectiveRefusal, RingOutcome, ToMaster, ToPeer};
+use pccl_core::messages::{CollectiveRefusal, PlanOutcome, ToMaster, ToPeer};
 use pccl_core::peer::{
     Answer, CallError, Kind, Peer, PeerConfig, PeerInput, PeerOutput, PeerPhase,
 };
@@ -30,8 +30,8 @@ pub(super) struct Seat {
     pub(super) standing: Vec<Standing>,
     /// Links that are being connected.
     pub(super) ordered: Vec<Standing>,
-    /// Rings that run, and those whose result is whole and waits for its verdict.
-    rings: BTreeMap<Tag, (Seq, bool)>,
+    /// Executions that run, and those whose result is whole and waits for its verdict.
+    executions: BTreeMap<Tag, (Seq, bool)>,
     moving: Option<SyncPlan>,
     is_probing: bool,
     entries: Vec<EntryInfo>,
@@ -54,7 +54,7 @@ impl Seat {
             took_back: false,
             standing: Vec::new(),
             ordered: Vec::new(),
-            rings: BTreeMap::new(),
+            executions: BTreeMap::new(),
             moving: None,
             is_probing: false,
             entries: Vec::new(),
@@ -76,11 +76,11 @@ impl Seat {
     }
 
     pub(super) fn performs(&self, seq: Seq) -> bool {
-        self.rings.values().any(|(known, _)| *known == seq)
+        self.executions.values().any(|(known, _)| *known == seq)
     }
 
-    pub(super) fn runs_ring(&self, tag: Tag) -> bool {
-        self.rings.get(&tag).is_some_and(|(_, runs)| *runs)
+    pub(super) fn runs_plan(&self, tag: Tag) -> bool {
+        self.executions.get(&tag).is_some_and(|(_, runs)| *runs)
     }
 
     pub(super) fn is_moving(&self) -> bool {
@@ -109,11 +109,12 @@ impl Seat {
             }
             PeerInput::GiveUp { call } => self.gives_up(*call),
             PeerInput::LinkBroke { link, built } => self.loses(*link, *built),
-            PeerInput::RingEnded { seq, outcome } => {
-                let is_done = *outcome == RingOutcome::Done;
-                self.rings.retain(|_, (known, _)| known != seq || is_done);
-                let mut rings = self.rings.values_mut();
-                if let Some((_, runs)) = rings.find(|(known, _)| known == seq) {
+            PeerInput::PlanEnded { seq, outcome } => {
+                let is_done = *outcome == PlanOutcome::Done;
+                self.executions
+                    .retain(|_, (known, _)| known != seq || is_done);
+                let mut executions = self.executions.values_mut();
+                if let Some((_, runs)) = executions.find(|(known, _)| known == seq) {
                     *runs = false;
                 }
             }
@@ -134,7 +135,7 @@ impl Seat {
     /// What was whole for this call is nobody's.
     fn gives_up(&mut self, call: CallId) {
         if let Some(Kind::Collective(tag)) = self.open.remove(&call) {
-            self.rings.retain(|of, (_, runs)| *of != tag || *runs);
+            self.executions.retain(|of, (_, runs)| *of != tag || *runs);
         }
     }
 
@@ -167,12 +168,13 @@ impl Seat {
                 self.standing = chosen(links, &before, &fresh);
                 self.topology = topology.clone();
             }
-            PeerOutput::RunRing { tag, seq, .. } => {
-                self.rings.insert(*tag, (*seq, true));
+            PeerOutput::RunPlan { tag, seq, .. } => {
+                self.executions.insert(*tag, (*seq, true));
             }
             // What is whole here waits for its verdict.
-            PeerOutput::StopRing { seq } => {
-                self.rings.retain(|_, (known, runs)| known != seq || !*runs);
+            PeerOutput::StopPlan { seq } => {
+                self.executions
+                    .retain(|_, (known, runs)| known != seq || !*runs);
             }
             PeerOutput::MoveState { plan, .. } => self.moving = Some(plan.clone()),
             PeerOutput::CommitState { round } => self.commits(*round),
@@ -207,7 +209,7 @@ impl Seat {
             return;
         }
         match answer {
-            Answer::CollectiveEnded { tag, .. } => drop(self.rings.remove(tag)),
+            Answer::CollectiveEnded { tag, .. } => drop(self.executions.remove(tag)),
             Answer::Synchronized(_) => self.moving = None,
             Answer::TopologyOptimized(_) => self.is_probing = false,
             Answer::Connected(_) | Answer::TopologyUpdated(_) | Answer::PeersPending(_) => {}

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pccl_core::id::{PeerId, Seq, Tag};
 use pccl_core::master::{MasterInput, MasterOutput, MasterTimer};
-use pccl_core::messages::{AbortCause, RingOutcome, ToMaster, ToPeer, Verdict};
+use pccl_core::messages::{AbortCause, PlanOutcome, ToMaster, ToPeer, Verdict};
 use pccl_core::peer::{Call, Peer, PeerInput};
 
 use super::compare::Logs;
@@ -13,7 +13,7 @@ use super::rule::{Finding, Rule};
 
 /// How the collectives of a run ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ends {
+pub struct CollectiveOutcomes {
     /// Executions that were committed.
     pub committed: u64,
     /// Executions that were aborted.
@@ -26,7 +26,7 @@ struct Known {
     /// Who is gone, and in which record the master let it go.
     gone: BTreeMap<PeerId, usize>,
     /// How a peer's part of an execution ended, and whether it named a broken edge.
-    parts: BTreeMap<(Seq, PeerId), (RingOutcome, bool)>,
+    parts: BTreeMap<(Seq, PeerId), (PlanOutcome, bool)>,
     /// Something went wrong that may hold others up: a death, a lane, a call that gave way.
     trouble: bool,
     late: bool,
@@ -52,7 +52,7 @@ enum Shown {
 }
 
 /// Looks for the causes of all that was aborted in the run of this master.
-pub(super) fn causes(logs: &Logs, master: usize, found: &mut Vec<Finding>) -> Ends {
+pub(super) fn causes(logs: &Logs, master: usize, found: &mut Vec<Finding>) -> CollectiveOutcomes {
     let mut known = Known {
         trouble: had_trouble(logs, master),
         ..Known::default()
@@ -81,7 +81,7 @@ pub(super) fn causes(logs: &Logs, master: usize, found: &mut Vec<Finding>) -> En
         }
     }
     let aborted: Vec<&Decided> = decided.values().flatten().collect();
-    let ends = Ends {
+    let ends = CollectiveOutcomes {
         committed: (decided.len() - aborted.len()) as u64,
         aborted: aborted.len() as u64,
     };
@@ -89,7 +89,7 @@ pub(super) fn causes(logs: &Logs, master: usize, found: &mut Vec<Finding>) -> En
     ends
 }
 
-fn report(name: &str, ends: Ends, aborted: &[&Decided], found: &mut Vec<Finding>) {
+fn report(name: &str, ends: CollectiveOutcomes, aborted: &[&Decided], found: &mut Vec<Finding>) {
     let without = aborted.iter().filter(|one| one.shown == Shown::No);
     if let Some(first) = without.clone().next() {
         let Decided {
@@ -180,11 +180,11 @@ impl Known {
                 // Who has no log may be anybody, and say anything.
                 let names_it = |names: bool| names || log_of(logs, master, peer).is_none();
                 let part = self.parts.get(&(seq, peer));
-                part.is_some_and(|(how, names)| *how == RingOutcome::LaneLost && names_it(*names))
+                part.is_some_and(|(how, names)| *how == PlanOutcome::LaneLost && names_it(*names))
             }
             AbortCause::Cancelled(peer) => {
                 let part = self.parts.get(&(seq, peer));
-                let has_said_so = part.is_some_and(|(how, _)| *how == RingOutcome::Cancelled);
+                let has_said_so = part.is_some_and(|(how, _)| *how == PlanOutcome::Cancelled);
                 has_said_so && gave_up(logs, master, peer, (tag, seq))
             }
             AbortCause::TimedOut if self.late && !self.trouble => return Shown::ButNotWhy,
@@ -210,9 +210,9 @@ fn gave_up(logs: &Logs, master: usize, peer: PeerId, (tag, seq): (Tag, Seq)) -> 
             false
         }
         PeerInput::GiveUp { call } => calls.contains(call),
-        PeerInput::RingEnded {
+        PeerInput::PlanEnded {
             seq: ended,
-            outcome: RingOutcome::Cancelled,
+            outcome: PlanOutcome::Cancelled,
         } => *ended == seq,
         _ => false,
     })

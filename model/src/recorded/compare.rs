@@ -8,7 +8,7 @@ use pccl_core::master::Master;
 use pccl_core::messages::ToPeer;
 use pccl_core::peer::{Peer, PeerInput, PeerTimer};
 
-use super::join::Pair;
+use super::join::LogPair;
 use super::log::Logged;
 use super::rule::{Finding, Rule};
 use super::visits::{Said, Visit, Words};
@@ -19,12 +19,12 @@ pub(super) struct Logs {
     pub(super) visits: Vec<Vec<Visit>>,
     pub(super) peers: Vec<Logged<Peer>>,
     pub(super) words: Vec<Words>,
-    pub(super) pairs: Vec<Pair>,
+    pub(super) pairs: Vec<LogPair>,
 }
 
 /// What the comparison says.
 #[derive(Default)]
-pub(super) struct Compared {
+pub(super) struct Comparison {
     pub(super) findings: Vec<Finding>,
     pub(super) notes: Vec<String>,
 }
@@ -52,42 +52,42 @@ fn difference<T: PartialEq>(heard: &[Said<T>], said: &[Said<T>]) -> Difference {
 
 impl Logs {
     /// Holds every connection's ends against each other, and looks for what is missing.
-    pub(super) fn compare(&self) -> Compared {
-        let mut compared = Compared::default();
+    pub(super) fn compare(&self) -> Comparison {
+        let mut comparison = Comparison::default();
         // Who is known to lack its last records: the masters first, then the peers.
         let mut cut_masters = BTreeMap::new();
         let mut cut_peers = BTreeMap::new();
         for pair in &self.pairs {
-            if let Some(lacks) = self.downward(*pair, &mut compared) {
+            if let Some(lacks) = self.downward(*pair, &mut comparison) {
                 let words = format!("{} heard {}", self.peer(*pair).name, messages(lacks));
                 cut_masters.entry(pair.master).or_insert(words);
             }
-            if let Some(lacks) = self.upward(*pair, &mut compared) {
+            if let Some(lacks) = self.upward(*pair, &mut comparison) {
                 let words = format!("its master heard {}", messages(lacks));
                 cut_peers.entry(pair.peer).or_insert(words);
             }
         }
         for master in 0..self.masters.len() {
             let cut = cut_masters.get(&master);
-            self.is_master_whole(master, cut, &mut compared);
-            self.is_everybody_here(master, &mut compared);
+            self.is_master_whole(master, cut, &mut comparison);
+            self.is_everybody_here(master, &mut comparison);
         }
         for peer in 0..self.peers.len() {
-            self.is_peer_whole(peer, cut_peers.get(&peer), &mut compared);
+            self.is_peer_whole(peer, cut_peers.get(&peer), &mut comparison);
         }
-        compared
+        comparison
     }
 
-    fn peer(&self, pair: Pair) -> &Logged<Peer> {
+    fn peer(&self, pair: LogPair) -> &Logged<Peer> {
         &self.peers[pair.peer]
     }
 
-    fn visit(&self, pair: Pair) -> &Visit {
+    fn visit(&self, pair: LogPair) -> &Visit {
         &self.visits[pair.master][pair.visit]
     }
 
     /// What the peer heard. Some: how many messages the master's log lacks at its end.
-    fn downward(&self, pair: Pair, compared: &mut Compared) -> Option<usize> {
+    fn downward(&self, pair: LogPair, comparison: &mut Comparison) -> Option<usize> {
         let (visit, heard) = (self.visit(pair), &self.words[pair.peer].down);
         let at = match difference(heard, &visit.down) {
             Difference::None => return None,
@@ -106,7 +106,7 @@ impl Logs {
             "it hears",
             "its master says",
         );
-        compared.findings.push(Finding {
+        comparison.findings.push(Finding {
             log: self.peer(pair).name.clone(),
             record: Some(heard[at].0 + 1),
             rule: Rule::Downward,
@@ -116,7 +116,7 @@ impl Logs {
     }
 
     /// What the master heard. Some: how many messages the peer's log lacks at its end.
-    fn upward(&self, pair: Pair, compared: &mut Compared) -> Option<usize> {
+    fn upward(&self, pair: LogPair, comparison: &mut Comparison) -> Option<usize> {
         let (heard, said) = (&self.visit(pair).up, &self.words[pair.peer].up);
         let at = match difference(heard, said) {
             Difference::None => return None,
@@ -126,7 +126,7 @@ impl Logs {
         };
         let name = &self.peer(pair).name;
         let heard_words = format!("it hears from {name}");
-        compared.findings.push(Finding {
+        comparison.findings.push(Finding {
             log: self.masters[pair.master].name.clone(),
             record: Some(heard[at].0 + 1),
             rule: Rule::Upward,
@@ -135,13 +135,13 @@ impl Logs {
         None
     }
 
-    fn pairs_of(&self, master: usize) -> impl Iterator<Item = Pair> + '_ {
+    fn pairs_of(&self, master: usize) -> impl Iterator<Item = LogPair> + '_ {
         let pairs = self.pairs.iter().copied();
         pairs.filter(move |pair| pair.master == master)
     }
 
     /// A master that was killed has no end either: its peers see it go.
-    fn is_master_whole(&self, master: usize, cut: Option<&String>, compared: &mut Compared) {
+    fn is_master_whole(&self, master: usize, cut: Option<&String>, comparison: &mut Comparison) {
         let log = &self.masters[master];
         if log.damage.is_some() || log.has_end() {
             return;
@@ -149,16 +149,16 @@ impl Logs {
         let rest = of_rest(log);
         if let Some(more) = cut {
             let what = format!("it has no end{rest}, and {more} that it does not have");
-            return compared.lacks(log, Rule::Whole, what);
+            return comparison.lacks(log, Rule::Whole, what);
         }
-        let is_open = |pair: &Pair| self.visit(*pair).gone.is_none();
+        let is_open = |pair: &LogPair| self.visit(*pair).gone.is_none();
         let mut open = self.pairs_of(master).filter(is_open);
         let stays = open.find(|pair| {
             let peer = self.peer(*pair);
             !peer.has_end() || lost_its_master(peer)
         });
         match stays {
-            Some(pair) => compared.notes.push(format!(
+            Some(pair) => comparison.notes.push(format!(
                 "{} has no end{rest}: its process was killed or still ran, as {} shows",
                 log.name,
                 self.peer(pair).name
@@ -167,12 +167,12 @@ impl Logs {
                 let what = format!(
                     "it has no end{rest}, and no log shows that its process was killed or still ran"
                 );
-                compared.lacks(log, Rule::Whole, what);
+                comparison.lacks(log, Rule::Whole, what);
             }
         }
     }
 
-    fn is_everybody_here(&self, master: usize, compared: &mut Compared) {
+    fn is_everybody_here(&self, master: usize, comparison: &mut Comparison) {
         for (number, visit) in self.visits[master].iter().enumerate() {
             let mut pairs = self.pairs_of(master);
             let (Some(peer), false) = (visit.peer, pairs.any(|pair| pair.visit == number)) else {
@@ -183,20 +183,20 @@ impl Logs {
                 "{peer} of {}, whose port was {door}, has no log",
                 visit.hello.group
             );
-            compared.lacks(&self.masters[master], Rule::Everybody, what);
+            comparison.lacks(&self.masters[master], Rule::Everybody, what);
         }
     }
 
-    fn is_peer_whole(&self, number: usize, cut: Option<&String>, compared: &mut Compared) {
+    fn is_peer_whole(&self, number: usize, cut: Option<&String>, comparison: &mut Comparison) {
         let log = &self.peers[number];
         let pair = self.pairs.iter().find(|pair| pair.peer == number);
         if pair.is_none() && self.words[number].welcome().is_some() {
             let what = "it was welcomed, and no log here is that of its master".to_owned();
-            compared.lacks(log, Rule::Master, what);
+            comparison.lacks(log, Rule::Master, what);
         } else if pair.is_none() {
             let name = &log.name;
             let note = format!("{name} was never welcomed: it is compared with nothing");
-            compared.notes.push(note);
+            comparison.notes.push(note);
         }
         if log.damage.is_some() || log.has_end() {
             return;
@@ -204,14 +204,14 @@ impl Logs {
         let rest = of_rest(log);
         if let Some(more) = cut {
             let what = format!("it has no end{rest}, and {more} that it does not have");
-            return compared.lacks(log, Rule::Whole, what);
+            return comparison.lacks(log, Rule::Whole, what);
         }
         let Some(pair) = pair else {
             return;
         };
         let master = &self.masters[pair.master];
         if let Some(gone) = self.visit(*pair).gone {
-            compared.notes.push(format!(
+            comparison.notes.push(format!(
                 "{} has no end{rest}: its process was killed, which {} saw in record {}",
                 log.name,
                 master.name,
@@ -219,9 +219,9 @@ impl Logs {
             ));
         } else if master.has_end() {
             let what = format!("it has no end{rest}, and its master did not see its process go");
-            compared.lacks(log, Rule::Whole, what);
+            comparison.lacks(log, Rule::Whole, what);
         } else {
-            compared.notes.push(format!(
+            comparison.notes.push(format!(
                 "{} has no end{rest}, and neither has {}: they were killed or still ran",
                 log.name, master.name
             ));
@@ -229,7 +229,7 @@ impl Logs {
     }
 }
 
-impl Compared {
+impl Comparison {
     fn lacks<M: Machine>(&mut self, log: &Logged<M>, rule: Rule, what: String) {
         self.findings.push(Finding {
             log: log.name.clone(),

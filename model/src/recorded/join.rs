@@ -11,7 +11,7 @@ use super::visits::{Visit, Words, agreement};
 
 /// A connection: the master's number, the visit there, and the peer's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Pair {
+pub(super) struct LogPair {
     pub(super) master: usize,
     pub(super) visit: usize,
     pub(super) peer: usize,
@@ -19,7 +19,7 @@ pub(super) struct Pair {
 
 /// A pair that may be one.
 struct Candidate {
-    pair: Pair,
+    pair: LogPair,
     /// Nothing speaks against it.
     agrees: bool,
     /// Messages that both ends have.
@@ -27,12 +27,12 @@ struct Candidate {
 }
 
 /// Finds the pairs; each log and each connection is in one at most.
-pub(super) fn pairs(masters: &[Vec<Visit>], peers: &[Words]) -> Vec<Pair> {
+pub(super) fn pairs(masters: &[Vec<Visit>], peers: &[Words]) -> Vec<LogPair> {
     let mut candidates = Vec::new();
     for (master, visits) in masters.iter().enumerate() {
         for (visit, seen) in visits.iter().enumerate() {
             for (peer, words) in peers.iter().enumerate() {
-                let pair = Pair {
+                let pair = LogPair {
                     master,
                     visit,
                     peer,
@@ -42,7 +42,7 @@ pub(super) fn pairs(masters: &[Vec<Visit>], peers: &[Words]) -> Vec<Pair> {
         }
     }
     candidates.sort_by_key(|one| {
-        let Pair {
+        let LogPair {
             master,
             visit,
             peer,
@@ -62,7 +62,7 @@ pub(super) fn pairs(masters: &[Vec<Visit>], peers: &[Words]) -> Vec<Pair> {
     pairs
 }
 
-fn candidate(pair: Pair, visit: &Visit, words: &Words) -> Option<Candidate> {
+fn candidate(pair: LogPair, visit: &Visit, words: &Words) -> Option<Candidate> {
     if words.hello()? != &visit.hello {
         return None;
     }

@@ -8,17 +8,17 @@ use std::collections::BTreeMap;
 use pccl_core::master::MasterInput;
 
 use super::compare::Logs;
-use super::join::Pair;
+use super::join::LogPair;
 use super::order::Event;
 use super::rule::{Finding, Rule};
 use crate::bystander::Bystander;
 use crate::claim::Claim;
 
 /// A run that is gone through again.
-pub(super) struct Joined<'a> {
+pub(super) struct RunReplay<'a> {
     logs: &'a Logs,
     number: usize,
-    pairs: &'a [Pair],
+    pairs: &'a [LogPair],
     bystander: Bystander,
     /// How many connections have said hello.
     visits: usize,
@@ -26,9 +26,9 @@ pub(super) struct Joined<'a> {
     broken: BTreeMap<Claim, (String, usize, u64)>,
 }
 
-impl<'a> Joined<'a> {
+impl<'a> RunReplay<'a> {
     /// A run to which nothing has happened.
-    pub(super) fn new(logs: &'a Logs, number: usize, pairs: &'a [Pair]) -> Self {
+    pub(super) fn new(logs: &'a Logs, number: usize, pairs: &'a [LogPair]) -> Self {
         let mut bystander = Bystander::new(logs.masters[number].config.clone());
         for pair in pairs {
             let log = &logs.peers[pair.peer];
@@ -73,7 +73,7 @@ impl<'a> Joined<'a> {
         let log = &self.logs.masters[self.number];
         let input = log.records[at].input.clone();
         if let MasterInput::Connected { conn, .. } = &input {
-            let is_its = |pair: &Pair| pair.visit == self.visits;
+            let is_its = |pair: &LogPair| pair.visit == self.visits;
             if let Some(place) = self.pairs.iter().position(is_its) {
                 self.bystander.connects(*conn, place);
             }

@@ -37,12 +37,12 @@ mod visits;
 
 use std::fmt;
 
-pub use causes::Ends;
+pub use causes::CollectiveOutcomes;
 pub use rule::{Finding, RULES, Rule, Weight};
 
 use compare::Logs;
-use join::Pair;
-use joined::Joined;
+use join::LogPair;
+use joined::RunReplay;
 use log::Read;
 
 /// What the logs of a directory say together.
@@ -66,7 +66,7 @@ pub struct JoinedRun {
     /// Records of all of them that were gone through in one order.
     pub records: usize,
     /// How its collectives ended.
-    pub ends: Ends,
+    pub ends: CollectiveOutcomes,
 }
 
 /// Judges logs, each with its name. The processes should have ended: of what still goes on, one log may
@@ -122,9 +122,9 @@ fn read_all(files: &[(String, Vec<u8>)], judgement: &mut Judgement) -> Logs {
 
 fn judge_run(logs: &Logs, master: usize, found: &mut Vec<Finding>) -> JoinedRun {
     let pairs = logs.pairs.iter().filter(|pair| pair.master == master);
-    let pairs: Vec<Pair> = pairs.copied().collect();
+    let pairs: Vec<LogPair> = pairs.copied().collect();
     let order = order::order(logs, master, &pairs, found);
-    Joined::new(logs, master, &pairs).go(&order, found);
+    RunReplay::new(logs, master, &pairs).go(&order, found);
     JoinedRun {
         master: logs.masters[master].name.clone(),
         peers: pairs.len(),

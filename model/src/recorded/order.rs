@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::compare::Logs;
-use super::join::Pair;
+use super::join::LogPair;
 use super::rule::{Finding, Rule};
 use super::visits::agreement;
 
@@ -24,7 +24,7 @@ pub(super) enum Event {
 struct Progress<'a> {
     logs: &'a Logs,
     master: usize,
-    pairs: &'a [Pair],
+    pairs: &'a [LogPair],
     /// What a record of the master has to wait for: a pair, and a record of its peer.
     of_master: BTreeMap<usize, (usize, usize)>,
     /// By pair: what a record of its peer has to wait for.
@@ -39,7 +39,7 @@ struct Progress<'a> {
 pub(super) fn order(
     logs: &Logs,
     master: usize,
-    pairs: &[Pair],
+    pairs: &[LogPair],
     found: &mut Vec<Finding>,
 ) -> Vec<Event> {
     let mut progress = Progress::new(logs, master, pairs);
@@ -49,7 +49,7 @@ pub(super) fn order(
 }
 
 impl<'a> Progress<'a> {
-    fn new(logs: &'a Logs, master: usize, pairs: &'a [Pair]) -> Self {
+    fn new(logs: &'a Logs, master: usize, pairs: &'a [LogPair]) -> Self {
         let mut of_master = BTreeMap::new();
         let mut of_peers = Vec::new();
         for (number, pair) in pairs.iter().enumerate() {

@@ -45,8 +45,8 @@ struct Surroundings {
     adopted: BTreeSet<(LinkId, Round)>,
     /// Lanes that were reported as lost.
     lost: BTreeSet<(LinkId, Round)>,
-    /// Rings that were ordered, and whether they have ended.
-    rings: BTreeMap<Seq, bool>,
+    /// Executions that were ordered, and whether they have ended.
+    executions: BTreeMap<Seq, bool>,
     plans: BTreeMap<Round, Plan>,
     probing: Option<Probing>,
     /// Bytes may move: there are lanes.
@@ -98,7 +98,7 @@ impl Surroundings {
             attempt: None,
             adopted: BTreeSet::new(),
             lost: BTreeSet::new(),
-            rings: BTreeMap::new(),
+            executions: BTreeMap::new(),
             plans: BTreeMap::new(),
             probing: None,
             has_lanes: false,
@@ -124,8 +124,10 @@ impl Surroundings {
             PeerInput::LinkFailed { round, link, .. } => self.reports(*round, *link, false),
             PeerInput::LinkBroke { link, built } => self.loses(*link, *built),
             PeerInput::Moved => self.moved(next),
-            PeerInput::RingEnded { seq, .. } => self.ends_ring(*seq),
-            PeerInput::TransfersEnded { round, ok, with } => self.ends_plan(*round, *ok, *with),
+            PeerInput::PlanEnded { seq, .. } => self.ends_execution(*seq),
+            PeerInput::TransfersEnded { round, ok, with } => {
+                self.ends_transfers(*round, *ok, *with)
+            }
             PeerInput::Measured { round, to, .. } => self.measures(*round, *to),
             PeerInput::ProbesEnded { round, .. } => self.ends_probes(*round),
             PeerInput::TimerFired(timer) => self.timers.fires(*timer).judged(timer),
@@ -148,7 +150,7 @@ impl Surroundings {
             PeerInput::Call { .. }
             | PeerInput::GiveUp { .. }
             | PeerInput::Leave
-            | PeerInput::RingEnded { .. }
+            | PeerInput::PlanEnded { .. }
             | PeerInput::TransfersEnded { .. } => true,
             PeerInput::TimerFired(_) | PeerInput::Moved => !self.closed || self.closed_by_a_timer,
             PeerInput::Message(_)
@@ -212,19 +214,24 @@ impl Surroundings {
         })
     }
 
-    fn ends_ring(&mut self, seq: Seq) -> Result<(), Unsound> {
-        match self.rings.get_mut(&seq) {
+    fn ends_execution(&mut self, seq: Seq) -> Result<(), Unsound> {
+        match self.executions.get_mut(&seq) {
             None => Err((
-                Rule::Rings,
-                format!("the ring of {seq} ends, which nobody ordered"),
+                Rule::Executions,
+                format!("{seq} ends, which nobody ordered"),
             )),
-            Some(ended) => holds(!std::mem::replace(ended, true), Rule::Rings, || {
-                format!("the ring of {seq} ends again")
+            Some(ended) => holds(!std::mem::replace(ended, true), Rule::Executions, || {
+                format!("{seq} ends again")
             }),
         }
     }
 
-    fn ends_plan(&mut self, round: Round, ok: bool, with: Option<PeerId>) -> Result<(), Unsound> {
+    fn ends_transfers(
+        &mut self,
+        round: Round,
+        ok: bool,
+        with: Option<PeerId>,
+    ) -> Result<(), Unsound> {
         let Some(plan) = self.plans.get_mut(&round) else {
             let what = format!("the transfers of {round} end, which nobody ordered");
             return Err((Rule::Transfers, what));
@@ -280,8 +287,8 @@ impl Surroundings {
                     }
                 }
             }
-            PeerOutput::RunRing { seq, .. } => {
-                self.rings.entry(*seq).or_insert(false);
+            PeerOutput::RunPlan { seq, .. } => {
+                self.executions.entry(*seq).or_insert(false);
             }
             PeerOutput::MoveState { plan, .. } => {
                 self.has_lanes = true;
@@ -303,7 +310,7 @@ impl Surroundings {
                 self.closed = true;
                 self.closed_by_a_timer = matches!(input, PeerInput::TimerFired(_));
             }
-            PeerOutput::StopRing { .. }
+            PeerOutput::StopPlan { .. }
             | PeerOutput::CommitState { .. }
             | PeerOutput::DropState { .. } => {}
         }

@@ -14,7 +14,7 @@ pub enum Rule {
     HelloFirst,
     Edges,
     Lanes,
-    Rings,
+    Executions,
     Transfers,
     Measurements,
     Moved,
@@ -53,7 +53,7 @@ pub const RULES: &[Rule] = &[
     Rule::HelloFirst,
     Rule::Edges,
     Rule::Lanes,
-    Rule::Rings,
+    Rule::Executions,
     Rule::Transfers,
     Rule::Measurements,
     Rule::Moved,
@@ -88,7 +88,7 @@ impl Rule {
             Self::Lanes => {
                 "a lane that is lost was built in a round that was adopted, or is up and waits for that"
             }
-            Self::Rings => "a ring ends once, and only where it was ordered",
+            Self::Executions => "an execution ends once, and only where it was ordered",
             Self::Transfers => "transfers end once, and only those of a plan",
             Self::Measurements => {
                 "a measurement is one of those that were ordered last, and there is one of each"
@@ -133,7 +133,7 @@ impl Rule {
             | Self::HelloFirst
             | Self::Edges
             | Self::Lanes
-            | Self::Rings
+            | Self::Executions
             | Self::Transfers
             | Self::Measurements
             | Self::Moved
@@ -160,7 +160,7 @@ impl Rule {
             | Self::HelloFirst
             | Self::Edges
             | Self::Lanes
-            | Self::Rings
+            | Self::Executions
             | Self::Transfers
             | Self::Measurements
             | Self::Moved

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pccl_core::id::{GroupId, PeerId, Tag};
 use pccl_core::master::{Master, MasterInput, MasterOutput};
-use pccl_core::messages::{CallKind, CollectiveRefusal, RingOutcome, ToMaster, ToPeer};
+use pccl_core::messages::{CallKind, CollectiveRefusal, PlanOutcome, ToMaster, ToPeer};
 use pccl_core::states::{
     CollectiveCommunicationState, CollectiveEvent, ConnectionPhase, ConnectionState, Event,
 };
@@ -41,7 +41,7 @@ pub(crate) fn master_hears(run: &mut Run<'_>, peer: PeerId, message: &ToMaster) 
 pub(crate) fn vote_arrives(run: &mut impl Source, peer: PeerId, message: &ToMaster) {
     if let ToMaster::CompleteCollective {
         seq,
-        outcome: RingOutcome::Done,
+        outcome: PlanOutcome::Done,
         ..
     } = message
         && run.is_known(peer)

@@ -58,7 +58,7 @@ pub(crate) use master::{master_hears, master_keeps, master_moved, master_says, v
 pub(crate) use neighbours::{identity_of, ordered, planned};
 pub(crate) use peer::{
     adopted, after_message, answered, before_message, holds_the_same, is_restored, peer_keeps,
-    peer_moved, ring_runs,
+    peer_moved, plan_runs,
 };
 pub(crate) use source::{Source, Standing, chosen, order_to_connect};
 pub(crate) use waits::waits;
@@ -68,7 +68,7 @@ pub(crate) use waits::waits;
 const QUEUE_MAX: usize = 8;
 
 pub(crate) fn bounded(run: &mut Run<'_>, no: SeatNo) {
-    let link = &run.seat(no).link;
+    let link = &run.seat(no).connection;
     if link.up.queue.len() > QUEUE_MAX || link.down.queue.len() > QUEUE_MAX {
         run.state.breaks(Claim::Bounded);
     }

@@ -1,7 +1,7 @@
 //! What a peer answers and orders.
 
 use pccl_core::id::{GroupId, PeerId, Revision, Seq, Tag};
-use pccl_core::messages::{CallKind, RingOutcome, ToMaster, ToPeer, Verdict};
+use pccl_core::messages::{CallKind, PlanOutcome, ToMaster, ToPeer, Verdict};
 use pccl_core::peer::{Answer, Call, CallError, Committed, PeerInput, PeerOutput, PeerTimer};
 use pccl_core::plan::{Algorithm, Reach};
 use pccl_core::shared_state::{SyncRole, SyncStrategy};
@@ -137,11 +137,11 @@ fn frames_find_an_end<S: Source>(
     heard: &PeerInput,
     out: &[PeerOutput],
 ) -> bool {
-    let is_stopped = |seq: Seq| out.contains(&PeerOutput::StopRing { seq });
+    let is_stopped = |seq: Seq| out.contains(&PeerOutput::StopPlan { seq });
     let goes_on = run.peer(no).view().ended().is_none();
     let begins = |of: Seq| {
         let mut out = out.iter();
-        out.any(|output| matches!(output, PeerOutput::RunRing { seq, .. } if *seq == of))
+        out.any(|output| matches!(output, PeerOutput::RunPlan { seq, .. } if *seq == of))
     };
     match heard {
         PeerInput::Message(ToPeer::Commence { seq, .. }) if goes_on => {
@@ -164,7 +164,7 @@ fn names_what_is_lost<S: Source>(
     let (broken, is_cause) = match output {
         PeerOutput::Send(ToMaster::CompleteCollective {
             outcome, broken, ..
-        }) => (broken, *outcome == RingOutcome::LaneLost),
+        }) => (broken, *outcome == PlanOutcome::LaneLost),
         PeerOutput::Send(
             ToMaster::InitiateCollective { broken, .. } | ToMaster::UpdateTopology { broken, .. },
         ) => (broken, false),
@@ -317,7 +317,7 @@ pub(crate) fn is_restored<S: Source>(run: &mut S, no: S::Place, answer: &Answer)
     };
     // Where the call was a mistake, what runs under the tag goes on.
     let is_mistake = matches!(why, CallError::Usage(_));
-    if !is_mistake && run.runs_ring(no, *tag) {
+    if !is_mistake && run.runs_plan(no, *tag) {
         run.breaks(Claim::Restoration);
     }
 }
@@ -426,7 +426,7 @@ fn forget_verdict(run: &mut Run<'_>, no: SeatNo, tag: Tag, seq: Seq) {
     let on_its_way =
         |message: &ToPeer| matches!(message, ToPeer::Verdict { seq: s, .. } if *s == seq);
     let awaited = run.state.seats.iter().any(|seat| {
-        seat.link.down.queue.iter().any(on_its_way)
+        seat.connection.down.queue.iter().any(on_its_way)
             || seat.peer.view().tags().any(|known| known.seq == Some(seq))
     });
     let known = run.state.ghost.verdicts.get(&(group, tag));
@@ -473,7 +473,7 @@ fn meets<S: Source>(run: &S, no: S::Place, other: S::Place) -> bool {
 }
 
 /// All participants of an execution run it on one ring.
-pub(crate) fn ring_runs<S: Source>(run: &mut S, no: S::Place, seq: Seq) {
+pub(crate) fn plan_runs<S: Source>(run: &mut S, no: S::Place, seq: Seq) {
     let mine = &run.topology(no).ring;
     let mut places = run.places().into_iter();
     let same = places.all(|at| !run.performs(at, seq) || run.topology(at).ring == *mine);

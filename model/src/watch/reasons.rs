@@ -7,7 +7,7 @@ use pccl_core::element::{ReduceOp, SpecField};
 use pccl_core::id::{GroupId, PeerId, Seq, Tag};
 use pccl_core::master::{Master, MasterInput, MasterOutput, MasterTimer};
 use pccl_core::messages::{
-    AbortCause, CallFailure, CallKind, CollectiveRefusal, Conflict, RingOutcome, ToMaster, ToPeer,
+    AbortCause, CallFailure, CallKind, CollectiveRefusal, Conflict, PlanOutcome, ToMaster, ToPeer,
     Verdict,
 };
 use pccl_core::shared_state::{SyncFailure, SyncStrategy};
@@ -148,7 +148,7 @@ fn aborts(run: &Run<'_>, moment: &Moment<'_>, told: PeerId, seq: Seq, cause: Abo
     let group = moment.group_before(told);
     let ring = group.and_then(|group| moment.before.view().ring(group));
     let takes_part = |peer: &PeerId| ring.is_some_and(|ring| ring.0.contains(peer));
-    let reports = |peer: PeerId, wanted: RingOutcome| {
+    let reports = |peer: PeerId, wanted: PlanOutcome| {
         matches!(moment.heard, MasterInput::Message { peer: caster,
             message: ToMaster::CompleteCollective { seq: of, outcome, .. } }
             if *caster == peer && *of == seq && *outcome == wanted)
@@ -163,7 +163,7 @@ fn aborts(run: &Run<'_>, moment: &Moment<'_>, told: PeerId, seq: Seq, cause: Abo
             let has_lost_a_lane =
                 |seat: &Seat| seat.plane.standing.iter().any(|lanes| lanes.noticed);
             let has_lost = seat.is_none_or(has_lost_a_lane);
-            takes_part(&peer) && reports(peer, RingOutcome::LaneLost) && has_lost
+            takes_part(&peer) && reports(peer, PlanOutcome::LaneLost) && has_lost
         }
         AbortCause::Cancelled(peer) => {
             let no = run.state.seat_of(peer);
@@ -171,7 +171,7 @@ fn aborts(run: &Run<'_>, moment: &Moment<'_>, told: PeerId, seq: Seq, cause: Abo
                 let mut steps = run.plan(no).program.steps.iter();
                 steps.any(|step| matches!(step, Do::Cancel(_)))
             });
-            takes_part(&peer) && reports(peer, RingOutcome::Cancelled) && cancels
+            takes_part(&peer) && reports(peer, PlanOutcome::Cancelled) && cancels
         }
         AbortCause::TimedOut => moment
             .overdue()

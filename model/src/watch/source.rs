@@ -15,8 +15,8 @@ use pccl_core::topology::{LinkId, Topology};
 use super::neighbours;
 use crate::calls::is_for;
 use crate::claim::Claim;
+use crate::connection::End;
 use crate::contents::Compared;
-use crate::link::End;
 use crate::milestone::Milestone;
 use crate::plane::{Lanes, Order, Ordered};
 use crate::prologue;
@@ -137,8 +137,8 @@ pub(crate) trait Source {
     fn fresh(&self, at: Self::Place) -> Vec<Standing>;
     /// Whether it takes part in an execution, or has done its part and not heard the verdict.
     fn performs(&self, at: Self::Place, seq: Seq) -> bool;
-    /// Whether it runs a ring for this tag.
-    fn runs_ring(&self, at: Self::Place, tag: Tag) -> bool;
+    /// Whether it runs a plan for this tag.
+    fn runs_plan(&self, at: Self::Place, tag: Tag) -> bool;
     /// Whether it moves shared state, or measures.
     fn is_moving(&self, at: Self::Place) -> bool;
     /// How it took part in its last synchronization.
@@ -233,17 +233,18 @@ impl Source for Run<'_> {
         if seat.life == Life::Departed {
             return None;
         }
-        let all_arrived = seat.link.up.end == End::Open;
-        let is_known = !seat.has_voted || all_arrived && !seat.link.up.queue.iter().any(is_vote);
+        let all_arrived = seat.connection.up.end == End::Open;
+        let is_known =
+            !seat.has_voted || all_arrived && !seat.connection.up.queue.iter().any(is_vote);
         is_known.then_some(seat.has_voted)
     }
 
     fn order_sent_to(&self, peer: PeerId) -> Option<Round> {
         let seat = self.seat(self.state.seat_of(peer)?);
-        if seat.link.down.end != End::Open {
+        if seat.connection.down.end != End::Open {
             return None;
         }
-        let mut under_way = seat.link.down.queue.iter().rev();
+        let mut under_way = seat.connection.down.queue.iter().rev();
         let order = || seat.plane.order.as_ref().map(|order| order.round);
         under_way.find_map(order_to_connect).or_else(order)
     }
@@ -299,13 +300,13 @@ impl Source for Run<'_> {
 
     fn performs(&self, at: SeatNo, seq: Seq) -> bool {
         let plane = &self.seat(at).plane;
-        let mut known = plane.rings.iter().chain(&plane.whole);
+        let mut known = plane.runs.iter().chain(&plane.whole);
         known.any(|known| known.seq == seq)
     }
 
-    fn runs_ring(&self, at: SeatNo, tag: Tag) -> bool {
-        let mut rings = self.seat(at).plane.rings.iter();
-        rings.any(|known| known.tag == small(tag))
+    fn runs_plan(&self, at: SeatNo, tag: Tag) -> bool {
+        let mut runs = self.seat(at).plane.runs.iter();
+        runs.any(|known| known.tag == small(tag))
     }
 
     fn is_moving(&self, at: SeatNo) -> bool {

@@ -113,7 +113,7 @@ fn could_not_fetch(run: &mut Run<'_>, before: &Master, peer: PeerId, with: Optio
 
 /// What a peer was told last to do about shared state, which may still be on its way to it.
 fn role_of(seat: &Seat) -> Option<&SyncRole> {
-    let on_its_way = seat.link.down.queue.iter().rev();
+    let on_its_way = seat.connection.down.queue.iter().rev();
     let mut plans = on_its_way.filter_map(|message| match message {
         ToPeer::SharedStatePlan(plan) => Some(&plan.role),
         _ => None,

@@ -50,7 +50,7 @@ pub(super) fn what_was_given_up_does_not_run(
 ) {
     let user = &run.seat(no).user;
     let is_unwanted = |output: &PeerOutput| match output {
-        PeerOutput::RunRing { call, tag, .. } => {
+        PeerOutput::RunPlan { call, tag, .. } => {
             *call != name_of_tag(*tag) || !user.runs(small(*tag))
         }
         PeerOutput::MoveState { call, .. } => {
@@ -61,10 +61,9 @@ pub(super) fn what_was_given_up_does_not_run(
     let is_broken = out.iter().any(is_unwanted);
     if let PeerInput::GiveUp { call } = heard {
         let plane = &run.seat(no).plane;
-        let is_stopped = |seq: Seq| out.contains(&PeerOutput::StopRing { seq });
-        let mut rings = plane.rings.iter();
-        let runs_on =
-            rings.any(|ring| name_of_tag(tag_of(ring.tag)) == *call && !is_stopped(ring.seq));
+        let is_stopped = |seq: Seq| out.contains(&PeerOutput::StopPlan { seq });
+        let mut runs = plane.runs.iter();
+        let runs_on = runs.any(|run| name_of_tag(tag_of(run.tag)) == *call && !is_stopped(run.seq));
         let moves_on = plane.moving.as_ref().is_some_and(|moving| {
             let round = moving.plan.round;
             !user.waits_in(CallKind::SyncSharedState)

@@ -2,7 +2,7 @@
 
 use pccl_core::id::{ConnId, PeerId, Round, Seq};
 use pccl_core::master::{MasterInput, MasterOutput, MasterTimer};
-use pccl_core::messages::{Misdeed, RingOutcome, ToMaster, ToPeer};
+use pccl_core::messages::{Misdeed, PlanOutcome, ToMaster, ToPeer};
 use pccl_core::paths::Measurement;
 use pccl_core::peer::{PeerInput, PeerOutput, PeerTimer};
 use pccl_core::topology::{LaneFailure, LinkId, Ring};
@@ -175,14 +175,14 @@ fn no_lane_is_lost_that_was_ordered_and_is_not_up() {
 }
 
 #[test]
-fn no_ring_ends_that_nobody_ordered_and_none_ends_twice() {
-    let (seq, outcome) = (Seq(999), RingOutcome::Done);
-    let files = with(PeerInput::RingEnded { seq, outcome });
-    assert_breaks(&files, Rule::Rings, "peer-0");
+fn no_execution_ends_that_nobody_ordered_and_none_ends_twice() {
+    let (seq, outcome) = (Seq(999), PlanOutcome::Done);
+    let files = with(PeerInput::PlanEnded { seq, outcome });
+    assert_breaks(&files, Rule::Executions, "peer-0");
 
     let seq = Seq(1);
-    let files = with(PeerInput::RingEnded { seq, outcome });
-    assert_breaks(&files, Rule::Rings, "peer-0");
+    let files = with(PeerInput::PlanEnded { seq, outcome });
+    assert_breaks(&files, Rule::Executions, "peer-0");
 }
 
 #[test]

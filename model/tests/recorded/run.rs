@@ -7,7 +7,7 @@ use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::id::{CallId, ConnId, ContentHash, GroupId, PeerId, Revision, Round, Seq, Tag};
 use pccl_core::log::{Encoder, Machine};
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
-use pccl_core::messages::{RingOutcome, ToMaster, ToPeer};
+use pccl_core::messages::{PlanOutcome, ToMaster, ToPeer};
 use pccl_core::paths::Measurement;
 use pccl_core::peer::{
     AdoptedLanes, AdoptedLink, Call, Peer, PeerConfig, PeerInput, PeerOutput, PeerPhase, PeerTimer,
@@ -221,8 +221,8 @@ impl Run {
             return;
         }
         for seq in std::mem::take(&mut self.peers[number].open) {
-            let outcome = RingOutcome::LaneLost;
-            self.peer_hears(number, PeerInput::RingEnded { seq, outcome });
+            let outcome = PlanOutcome::LaneLost;
+            self.peer_hears(number, PeerInput::PlanEnded { seq, outcome });
         }
     }
 
@@ -405,21 +405,21 @@ impl Run {
                     let links = links.iter().map(LinkOrder::link);
                     plane.extend(links.map(|link| PeerInput::LinkUp { round, link }));
                 }
-                PeerOutput::RunRing { seq, .. } => {
+                PeerOutput::RunPlan { seq, .. } => {
                     let outcome = match rings {
-                        Rings::Whole => RingOutcome::Done,
-                        Rings::LostForNothing => RingOutcome::LaneLost,
+                        Rings::Whole => PlanOutcome::Done,
+                        Rings::LostForNothing => PlanOutcome::LaneLost,
                         Rings::Open => {
                             peer.open.push(seq);
                             continue;
                         }
                     };
-                    plane.push_back(PeerInput::RingEnded { seq, outcome });
+                    plane.push_back(PeerInput::PlanEnded { seq, outcome });
                 }
-                PeerOutput::StopRing { seq } => {
+                PeerOutput::StopPlan { seq } => {
                     peer.open.retain(|open| *open != seq);
                     plane.retain(|input| {
-                        !matches!(input, PeerInput::RingEnded { seq: known, .. } if *known == seq)
+                        !matches!(input, PeerInput::PlanEnded { seq: known, .. } if *known == seq)
                     });
                 }
                 PeerOutput::MoveState { plan, .. } => plane.push_back(PeerInput::TransfersEnded {

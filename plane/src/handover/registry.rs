@@ -44,7 +44,7 @@ pub(crate) enum Delivery {
 }
 
 /// Where to send deliveries for one operation.
-pub(crate) type Address = mailbox::Sender<Delivery>;
+pub(crate) type DeliverySender = mailbox::Sender<Delivery>;
 
 /// Deliveries that an operation has room for at first. Before it looks it is given a few for each lane;
 /// where that is more, the room grows once and stays.
@@ -55,7 +55,7 @@ const ROOM: usize = 32;
 pub(crate) struct Inbox(mailbox::Receiver<Delivery>);
 
 impl Inbox {
-    pub(crate) fn new() -> (Address, Self) {
+    pub(crate) fn new() -> (DeliverySender, Self) {
         let (address, deliveries) = mailbox(ROOM);
         (address, Self(deliveries))
     }
@@ -95,7 +95,7 @@ impl Delivery {
 /// The plane's side of a running operation.
 #[derive(Clone, Debug)]
 pub(crate) struct Operation {
-    pub(crate) address: Address,
+    pub(crate) address: DeliverySender,
     pub(crate) stopped: Arc<AtomicBool>,
 }
 

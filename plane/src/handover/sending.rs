@@ -16,7 +16,7 @@ use pccl_core::transport::{Lane, LaneError, LaneRx, LaneTx, recv_some};
 use tokio::sync::mpsc;
 
 use super::link::LinkState;
-use super::registry::{Address, Delivery, Registry};
+use super::registry::{Delivery, DeliverySender, Registry};
 
 /// A lane that can be taken in turns.
 pub(crate) struct TxSlot {
@@ -32,13 +32,13 @@ pub(crate) struct TxSlot {
 struct Turns {
     state: TurnState,
     /// Who waits, in the order in which they asked.
-    waiting: VecDeque<Address>,
+    waiting: VecDeque<DeliverySender>,
 }
 
 enum TurnState {
     Idle(Box<dyn LaneTx>),
     /// With the operation of this address.
-    Taken(Address),
+    Taken(DeliverySender),
     /// With the keeper, which finishes a frame.
     Finishing,
     Ended,
@@ -83,7 +83,7 @@ impl TxSlot {
     }
 
     /// Asks for the lane. `None`: it will be delivered when it is this one's turn.
-    pub(crate) fn ask(self: &Arc<Self>, address: &Address) -> Result<Option<TxLane>, Ended> {
+    pub(crate) fn ask(self: &Arc<Self>, address: &DeliverySender) -> Result<Option<TxLane>, Ended> {
         let mut turns = self.turns();
         match std::mem::replace(&mut turns.state, TurnState::Taken(address.clone())) {
             TurnState::Idle(tx) => {

@@ -36,7 +36,7 @@ pub enum UserBuffers<'a> {
 
 /// Where a part of the result is computed.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Target<'a> {
+pub(crate) enum ResultMemory<'a> {
     /// `data` holds the contribution and is to hold the result; `saved` is to hold what it held.
     Same {
         data: &'a mut [u8],
@@ -117,14 +117,14 @@ impl UserBuffers<'_> {
     /// Where to compute the next piece of the result of a slot from the contribution. The caller
     /// writes all of it. `None`: out of range, or no neighbour of the slot's last piece; nothing was
     /// written.
-    pub(crate) fn finish(&mut self, slot: usize, range: Range<usize>) -> Option<Target<'_>> {
+    pub(crate) fn finish(&mut self, slot: usize, range: Range<usize>) -> Option<ResultMemory<'_>> {
         match self {
             Self::InPlace { data, backup } => {
                 let data = data.get_mut(range.clone())?;
                 let saved = backup.claim(slot, range)?;
-                Some(Target::Same { data, saved })
+                Some(ResultMemory::Same { data, saved })
             }
-            Self::Into { src, dst } | Self::Noting { src, dst, .. } => Some(Target::Apart {
+            Self::Into { src, dst } | Self::Noting { src, dst, .. } => Some(ResultMemory::Apart {
                 own: src.get(range.clone())?,
                 result: dst.get_mut(range)?,
             }),
@@ -224,11 +224,11 @@ mod tests {
     #[test]
     fn what_was_computed_in_place_is_put_back() {
         is_undone(|buffers| match buffers.finish(0, 40..60).unwrap() {
-            Target::Same { data, saved } => {
+            ResultMemory::Same { data, saved } => {
                 saved.copy_from_slice(data);
                 data.fill(200);
             }
-            Target::Apart { .. } => panic!("it is in place"),
+            ResultMemory::Apart { .. } => panic!("it is in place"),
         });
     }
 

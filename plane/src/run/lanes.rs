@@ -8,10 +8,10 @@ use pccl_core::wire::{FRAME_HEADER_BYTES, FrameHeader};
 
 use super::stall::LeftSoFar;
 use super::{RunFailure, Sending};
-use crate::handover::{AHEAD_BYTES, Address, ReadEnd, RxLane, TxLane};
+use crate::handover::{AHEAD_BYTES, DeliverySender, ReadEnd, RxLane, TxLane};
 use crate::memory::UserBuffers;
 use crate::pace::{BYTES_AT_ONCE, FRAMES_AT_ONCE, SMALL_BYTES};
-use crate::work::{BEYOND, Incoming, Outgoing, RankWork};
+use crate::work::{BEYOND, IncomingFrame, OutgoingFrame, RankWork};
 
 /// A lane from another rank, while the operation has it, and its frame on it.
 #[derive(Default)]
@@ -34,13 +34,13 @@ pub(crate) struct TxWork {
 
 /// A frame of which a part has arrived.
 struct Arriving {
-    frame: Incoming,
+    frame: IncomingFrame,
     filled: usize,
 }
 
 /// A frame of which a part has left.
 struct Leaving {
-    frame: Outgoing,
+    frame: OutgoingFrame,
     head: [u8; FRAME_HEADER_BYTES],
     /// Bytes of header and payload.
     sent: usize,
@@ -56,9 +56,9 @@ pub(crate) enum SendEnd {
 }
 
 /// What was received.
-pub(crate) enum Arrival {
+pub(crate) enum Arrived {
     /// The whole frame that was announced.
-    Frame(Incoming),
+    Frame(IncomingFrame),
     /// The next header: the lane is whose it says.
     Header(FrameHeader),
 }
@@ -70,7 +70,7 @@ impl RxWork {
     }
 
     /// A frame of the operation comes next on the lane.
-    pub(crate) fn announced(&mut self, rx: RxLane, frame: Incoming) {
+    pub(crate) fn announced(&mut self, rx: RxLane, frame: IncomingFrame) {
         self.arriving = Some(Arriving { frame, filled: 0 });
         self.rx = Some(rx);
     }
@@ -83,7 +83,7 @@ impl RxWork {
         buffers: &mut UserBuffers<'_>,
         owed: u64,
         moved: &mut bool,
-    ) -> Poll<Result<Arrival, ReadEnd>> {
+    ) -> Poll<Result<Arrived, ReadEnd>> {
         let Some(rx) = &mut self.rx else {
             return Poll::Pending;
         };
@@ -93,9 +93,9 @@ impl RxWork {
         match self.arriving.take() {
             Some(Arriving { frame, filled }) => {
                 rx.begin_header(frame.beyond(filled));
-                Poll::Ready(Ok(Arrival::Frame(frame)))
+                Poll::Ready(Ok(Arrived::Frame(frame)))
             }
-            None => rx.poll_header(cx, ahead_of(owed)).map_ok(Arrival::Header),
+            None => rx.poll_header(cx, ahead_of(owed)).map_ok(Arrived::Header),
         }
     }
 
@@ -125,7 +125,7 @@ impl TxWork {
         &mut self,
         number: u16,
         sending: &Sending,
-        address: &Address,
+        address: &DeliverySender,
     ) -> Result<bool, RunFailure> {
         if self.tx.is_none() && !self.asked {
             let slot = sending.slots.get(usize::from(number));
@@ -161,7 +161,7 @@ impl TxWork {
     }
 
     /// A frame is about to leave, behind those that already are.
-    pub(crate) fn begin_to_send(&mut self, frame: Outgoing) {
+    pub(crate) fn begin_to_send(&mut self, frame: OutgoingFrame) {
         self.leaving.push_back(Leaving {
             head: frame.header.encode(),
             frame,
@@ -199,7 +199,7 @@ impl TxWork {
     }
 
     /// A frame that has left, whole.
-    pub(crate) fn take_left(&mut self) -> Option<Outgoing> {
+    pub(crate) fn take_left(&mut self) -> Option<OutgoingFrame> {
         self.leaving.front().filter(|first| first.is_whole())?;
         let left = self.leaving.pop_front()?;
         self.left += 1;

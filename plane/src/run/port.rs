@@ -8,7 +8,7 @@ use pccl_core::id::Seq;
 use pccl_core::plan::Algorithm;
 
 use super::Run;
-use crate::handover::{Address, Home, Inbox, LinkState, Registry, TxSlot};
+use crate::handover::{DeliverySender, Home, Inbox, LinkState, Registry, TxSlot};
 use crate::memory::{Pool, UserBuffers};
 use crate::pace::{Pace, Pass, PlaneConfig};
 use crate::work::{Defect, Exit, Place, RankWork, Task};
@@ -61,7 +61,7 @@ pub struct OperationPort {
     pub(crate) stopped: Arc<AtomicBool>,
     /// `None` once run.
     pub(crate) inbox: Option<(Pass, Inbox)>,
-    pub(crate) address: Address,
+    pub(crate) address: DeliverySender,
     /// Those that it receives on and those that it sends on. `None`: one of them does not stand.
     pub(crate) links: Option<(Vec<Receiving>, Vec<Sending>)>,
 }

@@ -41,7 +41,7 @@ pub(crate) type Moves = (Option<u64>, Option<u64>);
 
 /// What a look has shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Verdict {
+pub(crate) struct StallCheck {
     /// Nothing has moved since the look before, on any lane that is waited for.
     pub(crate) quiet: bool,
     /// Nothing has moved for the stall time, on any lane that is waited for.
@@ -76,7 +76,7 @@ impl Stall {
         &mut self,
         moves: Moves,
         leaving: impl Iterator<Item = Option<LeftSoFar>>,
-    ) -> Verdict {
+    ) -> StallCheck {
         self.next_look.as_mut().reset(Instant::now() + self.pause);
         let idle = moves == self.seen;
         self.idle_looks = if idle { self.idle_looks + 1 } else { 0 };
@@ -88,7 +88,7 @@ impl Stall {
             *seen = left;
             frame_stuck |= *looks >= LOOKS_PER_STALL;
         }
-        Verdict {
+        StallCheck {
             quiet: idle,
             is_still: self.idle_looks >= LOOKS_PER_STALL,
             is_starved: self.idle_looks >= LOOKS_UNTIL_STARVED,

@@ -4,7 +4,7 @@ use std::task::Context;
 
 use pccl_core::plan::{Algorithm, Pattern};
 
-use super::stall::{Moves, Verdict};
+use super::stall::{Moves, StallCheck};
 use super::{In, Receiving, Run, RunFailure};
 use crate::pace::Share;
 
@@ -14,15 +14,15 @@ impl Run<'_, '_> {
         while self.stall.poll_look(cx).is_ready() {
             let moves = self.moves();
             let leaving = self.outs.iter().map(|out| out.work.left_so_far());
-            let mut verdict = self.stall.looked(moves, leaving);
-            verdict.is_starved &= verdict.is_behind || !self.waits_behind_others();
-            if verdict.quiet && self.work.set_share(Share::Whole) != Share::Whole {
+            let mut check = self.stall.looked(moves, leaving);
+            check.is_starved &= check.is_behind || !self.waits_behind_others();
+            if check.quiet && self.work.set_share(Share::Whole) != Share::Whole {
                 // Whoever has the share makes no use of it: perhaps its user has ceased to poll it.
                 cx.waker().wake_by_ref();
             }
-            let misled = verdict.is_still && self.ins.iter().any(|link| self.is_misled(link));
-            if verdict.frame_stuck || verdict.is_starved || misled {
-                return Err(self.stalled(verdict, misled));
+            let misled = check.is_still && self.ins.iter().any(|link| self.is_misled(link));
+            if check.frame_stuck || check.is_starved || misled {
+                return Err(self.stalled(check, misled));
             }
         }
         Ok(())
@@ -75,17 +75,17 @@ impl Run<'_, '_> {
     }
 
     /// Reports the links that were waited for.
-    fn stalled(&self, verdict: Verdict, misled: bool) -> RunFailure {
-        tracing::debug!(seq = %self.port.seq, ?verdict, misled, "an operation stalled");
+    fn stalled(&self, check: StallCheck, misled: bool) -> RunFailure {
+        tracing::debug!(seq = %self.port.seq, ?check, misled, "an operation stalled");
         for (outlet, out) in (0..).zip(&self.outs) {
-            let is_starved = verdict.is_starved && self.work.waits_to_send(outlet);
+            let is_starved = check.is_starved && self.work.waits_to_send(outlet);
             if is_starved || self.stall.is_stuck(usize::from(outlet)) {
                 out.to.link.report();
             }
         }
-        if verdict.is_starved || misled {
+        if check.is_starved || misled {
             for link in self.expected() {
-                if self.is_to_blame(link, verdict.is_starved) {
+                if self.is_to_blame(link, check.is_starved) {
                     link.from.link.report();
                 }
             }

@@ -13,7 +13,7 @@ use super::support::spec;
 use super::worker::Worker;
 use crate::memory::Pool;
 use crate::pace::Pace;
-use crate::work::{Exit, Incoming, NotTaken, Outgoing, Place, RankWork};
+use crate::work::{Exit, IncomingFrame, NotTaken, OutgoingFrame, Place, RankWork};
 
 const ALL: [Algorithm; 6] = [
     Algorithm::Ring,
@@ -32,8 +32,8 @@ struct Attacked {
     plan: Plan,
     worker: Worker,
     /// At most one from each rank, as on a lane.
-    arriving: Vec<(u32, Incoming)>,
-    leaving: Vec<(u16, Outgoing)>,
+    arriving: Vec<(u32, IncomingFrame)>,
+    leaving: Vec<(u16, OutgoingFrame)>,
     taken: usize,
 }
 

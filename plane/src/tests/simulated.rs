@@ -14,7 +14,7 @@ use super::support::spec;
 use super::worker::Worker;
 use crate::memory::Pool;
 use crate::pace::{HELD_MAX, Pace};
-use crate::work::{Exit, Outgoing, Place, RankWork};
+use crate::work::{Exit, OutgoingFrame, Place, RankWork};
 
 /// Of the edge that has the most.
 const LANES: u16 = 3;
@@ -57,7 +57,7 @@ struct Rank {
     /// To which rank each outlet leads, and on which lane.
     leads_to: Vec<(usize, u16)>,
     /// By outlet.
-    leaving: Vec<Option<Outgoing>>,
+    leaving: Vec<Option<OutgoingFrame>>,
     /// By outlet.
     lanes: Vec<Lane>,
 }

@@ -6,6 +6,7 @@ use pccl_core::element::{ElementType, ReduceOp};
 use pccl_core::id::Seq;
 use pccl_core::transport::Lane;
 use pccl_core::wire::FrameHeader;
+use pccl_transport_memory::{Path, pair};
 use tokio::io::{AsyncWriteExt, DuplexStream};
 use tokio::task::JoinHandle;
 use tokio::test;
@@ -17,14 +18,13 @@ use super::support::{
 };
 use crate::LinkBroke;
 use crate::Sensor;
-use crate::simulated::{Path, lane};
 
 /// As in the default configuration.
 const STALL: Duration = Duration::from_secs(10);
 
 /// The edge from rank 0 to rank 1 is this path; the others are short ways.
 fn ring(world: usize, path: Path) -> Vec<Member> {
-    ring_where(world, || lane(path, Path::NEAR))
+    ring_where(world, || pair(path, Path::NEAR))
 }
 
 /// Rank 0 of this ring sends to nobody; what rank 1 receives is in the test's hand.
@@ -43,7 +43,7 @@ fn ring_where(world: usize, mut first: impl FnMut() -> (Lane, Lane)) -> Vec<Memb
     for rank in 0..world {
         let (sending, receiving) = match rank {
             0 => first(),
-            _ => lane(Path::NEAR, Path::NEAR),
+            _ => pair(Path::NEAR, Path::NEAR),
         };
         let next = (rank + 1) % world;
         members[rank].plane.install(to(next), BUILT, vec![sending]);

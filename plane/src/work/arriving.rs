@@ -6,7 +6,7 @@ use pccl_core::plan::Action;
 use pccl_core::wire::{FRAME_PAYLOAD_MAX, FRAME_PAYLOAD_MIN, FrameHeader};
 
 use super::fault::{Defect, Misfit, NotTaken};
-use super::frame::{BEYOND, Body, Incoming, Landing, Outgoing};
+use super::frame::{BEYOND, Body, IncomingFrame, Landing, OutgoingFrame};
 use super::stripe::{Handling, Onward};
 use super::{RankWork, to_memory};
 use crate::memory::UserBuffers;
@@ -22,7 +22,7 @@ impl RankWork {
         (from, lane): (u32, u16),
         header: &FrameHeader,
         buffers: &mut UserBuffers<'_>,
-    ) -> Result<Incoming, NotTaken> {
+    ) -> Result<IncomingFrame, NotTaken> {
         let (range, handling, source) = self.expect((from, lane), header)?;
         let length = header.length as usize;
         let is_result = self.coding.is_none() && handling.action == Action::Copy;
@@ -33,7 +33,7 @@ impl RankWork {
         } else {
             Landing::Scratch(self.scratch.take(length + BEYOND))
         };
-        Ok(Incoming {
+        Ok(IncomingFrame {
             stripe: header.stripe,
             handling,
             source,
@@ -86,7 +86,7 @@ impl RankWork {
     /// Takes in the payload of an announced frame.
     pub(crate) fn accept(
         &mut self,
-        incoming: Incoming,
+        incoming: IncomingFrame,
         buffers: &mut UserBuffers<'_>,
     ) -> Result<(), Defect> {
         let (number, handling, range) =
@@ -130,7 +130,7 @@ impl RankWork {
     ) -> Result<(), Defect> {
         let mut header = self.header(number, onward.step, range.start, length)?;
         header.flags |= flags;
-        let outgoing = Outgoing { header, body };
+        let outgoing = OutgoingFrame { header, body };
         let bytes = range.len() as u64;
         self.outlet(onward.outlet)?.push(onward, outgoing, bytes);
         Ok(())
@@ -165,7 +165,7 @@ impl RankWork {
     /// Does with a frame what the plan asks for. Returns where its payload is then.
     fn process(
         &mut self,
-        incoming: Incoming,
+        incoming: IncomingFrame,
         buffers: &mut UserBuffers<'_>,
     ) -> Result<Body, Defect> {
         let (number, handling, range) = (incoming.stripe, incoming.handling, incoming.range);

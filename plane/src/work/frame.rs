@@ -12,7 +12,7 @@ pub(crate) const BEYOND: usize = FRAME_HEADER_BYTES;
 
 /// A frame that leaves.
 #[derive(Debug)]
-pub(crate) struct Outgoing {
+pub(crate) struct OutgoingFrame {
     pub(crate) header: FrameHeader,
     pub(super) body: Body,
 }
@@ -28,7 +28,7 @@ pub(super) enum Body {
 
 /// A frame that was announced and fits.
 #[derive(Debug)]
-pub(crate) struct Incoming {
+pub(crate) struct IncomingFrame {
     pub(super) stripe: u16,
     pub(super) handling: Handling,
     /// Who sent it: a place among the sources of its stripe.
@@ -49,14 +49,14 @@ pub(super) enum Landing {
     Result,
 }
 
-impl Outgoing {
+impl OutgoingFrame {
     /// Bytes of payload.
     pub(crate) const fn length(&self) -> usize {
         self.header.length as usize
     }
 }
 
-impl Incoming {
+impl IncomingFrame {
     /// Bytes of payload that are to arrive.
     pub(crate) const fn length(&self) -> usize {
         self.length

@@ -9,7 +9,7 @@ use std::ops::Range;
 use pccl_core::plan::{self, Plan};
 
 use super::fault::Defect;
-use super::frame::{Body, Outgoing};
+use super::frame::{Body, OutgoingFrame};
 use super::stripe::{Exits, Onward};
 use super::{RankWork, Sums, to_memory};
 use crate::memory::UserBuffers;
@@ -188,7 +188,7 @@ impl RankWork {
                 None => Body::Held(self.copied(Some(sum))?),
             };
             let header = self.header(0, onward.step, piece.start, piece.len())?;
-            let outgoing = Outgoing { header, body };
+            let outgoing = OutgoingFrame { header, body };
             let bytes = piece.len() as u64;
             self.outlet(onward.outlet)?.push(onward, outgoing, bytes);
         }

@@ -1,23 +1,23 @@
 //! The protocol's words for elements and operations, in the kernels' words.
 
 use pccl_core::element::{ElementType, ReduceOp};
-use pccl_kernels::{Element, Op};
+use pccl_kernels::{ElementType as KernelElement, Op};
 
 /// The kernels' element type.
-pub(super) const fn element_of(element: ElementType) -> Element {
+pub(super) const fn element_of(element: ElementType) -> KernelElement {
     match element {
-        ElementType::U8 => Element::U8,
-        ElementType::I8 => Element::I8,
-        ElementType::U16 => Element::U16,
-        ElementType::I16 => Element::I16,
-        ElementType::U32 => Element::U32,
-        ElementType::I32 => Element::I32,
-        ElementType::U64 => Element::U64,
-        ElementType::I64 => Element::I64,
-        ElementType::F16 => Element::F16,
-        ElementType::BF16 => Element::BF16,
-        ElementType::F32 => Element::F32,
-        ElementType::F64 => Element::F64,
+        ElementType::U8 => KernelElement::U8,
+        ElementType::I8 => KernelElement::I8,
+        ElementType::U16 => KernelElement::U16,
+        ElementType::I16 => KernelElement::I16,
+        ElementType::U32 => KernelElement::U32,
+        ElementType::I32 => KernelElement::I32,
+        ElementType::U64 => KernelElement::U64,
+        ElementType::I64 => KernelElement::I64,
+        ElementType::F16 => KernelElement::F16,
+        ElementType::BF16 => KernelElement::BF16,
+        ElementType::F32 => KernelElement::F32,
+        ElementType::F64 => KernelElement::F64,
     }
 }
 

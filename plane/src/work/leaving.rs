@@ -4,7 +4,7 @@ use pccl_core::plan;
 use pccl_core::wire::FrameHeader;
 
 use super::fault::Defect;
-use super::frame::{Body, Outgoing};
+use super::frame::{Body, OutgoingFrame};
 use super::stripe::Onward;
 use super::{RankWork, to_memory};
 use crate::memory::UserBuffers;
@@ -17,7 +17,7 @@ impl RankWork {
         &mut self,
         number: u16,
         buffers: &UserBuffers<'_>,
-    ) -> Result<Option<Outgoing>, Defect> {
+    ) -> Result<Option<OutgoingFrame>, Defect> {
         let Some(outlet) = self.outlets.get_mut(usize::from(number)) else {
             return Ok(None);
         };
@@ -40,7 +40,7 @@ impl RankWork {
         number: u16,
         nth: usize,
         buffers: &UserBuffers<'_>,
-    ) -> Result<(Onward, Outgoing), Defect> {
+    ) -> Result<(Onward, OutgoingFrame), Defect> {
         let limit = match &self.coding {
             Some(_) => ENCODED_FRAME_ELEMENTS.saturating_mul(self.element_bytes as u64),
             None => self.frame_bytes(),
@@ -60,12 +60,12 @@ impl RankWork {
             Some(_) => self.encode_contribution(&range, buffers)?,
         };
         let header = self.header(number, onward.step, range.start, length)?;
-        Ok((onward, Outgoing { header, body }))
+        Ok((onward, OutgoingFrame { header, body }))
     }
 
     /// The payload of a leaving frame.
     pub(crate) fn payload<'a>(
-        outgoing: &'a Outgoing,
+        outgoing: &'a OutgoingFrame,
         buffers: &'a UserBuffers<'_>,
     ) -> Option<&'a [u8]> {
         match &outgoing.body {
@@ -77,7 +77,7 @@ impl RankWork {
     }
 
     /// A frame has gone into the lane.
-    pub(crate) fn has_left(&mut self, outlet: u16, outgoing: Outgoing) {
+    pub(crate) fn has_left(&mut self, outlet: u16, outgoing: OutgoingFrame) {
         if let Some(outlet) = self.outlets.get_mut(usize::from(outlet)) {
             outlet.leaving = outlet.leaving.saturating_sub(1);
         }

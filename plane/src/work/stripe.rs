@@ -6,7 +6,7 @@ use std::ops::Range;
 use pccl_core::plan::{Action, After, Arrival, Plan, Target};
 
 use super::Exit;
-use super::frame::{Body, Outgoing};
+use super::frame::{Body, OutgoingFrame};
 use super::kept::Kept;
 
 /// To which ranks frames leave, and on how many lanes to each.
@@ -268,7 +268,7 @@ pub(super) struct Missing {
 #[derive(Default)]
 pub(super) struct Outlet {
     /// Not yet on its way, oldest first.
-    pub(super) outbox: VecDeque<(Option<u32>, Outgoing)>,
+    pub(super) outbox: VecDeque<(Option<u32>, OutgoingFrame)>,
     /// How many in the outbox are [`Body::Held`].
     pub(super) held: usize,
     /// What will come to the outbox.
@@ -290,7 +290,7 @@ impl Outlet {
     }
 
     /// Of what was to come, so many bytes of elements are here.
-    pub(super) fn push(&mut self, onward: Onward, mut outgoing: Outgoing, bytes: u64) {
+    pub(super) fn push(&mut self, onward: Onward, mut outgoing: OutgoingFrame, bytes: u64) {
         let with = onward.with;
         if let Some(missing) = self.missing.iter_mut().find(|known| known.with == with) {
             missing.bytes = missing.bytes.saturating_sub(bytes);
@@ -316,7 +316,7 @@ impl Outlet {
         self.next().is_some()
     }
 
-    pub(super) fn pop(&mut self) -> Option<Outgoing> {
+    pub(super) fn pop(&mut self) -> Option<OutgoingFrame> {
         let (_, outgoing) = self.outbox.remove(self.next()?)?;
         self.held -= usize::from(matches!(outgoing.body, Body::Held(_)));
         Some(outgoing)

@@ -1,16 +1,16 @@
 //! How contributions become one value.
 
 use pccl_core::element::{CollectiveSpec, ReduceOp};
-use pccl_kernels::{Element, Op};
+use pccl_kernels::{ElementType, Op};
 
 use super::fault::Defect;
 use super::kernel::{element_of, op_of};
-use crate::memory::Target;
+use crate::memory::ResultMemory;
 
 /// What is computed, of what.
 #[derive(Clone, Copy)]
 pub(super) struct Sums {
-    pub(super) element: Element,
+    pub(super) element: ElementType,
     pub(super) op: Op,
     /// Number of contributors, where the sum is to be divided.
     pub(super) average_over: Option<u32>,
@@ -26,14 +26,14 @@ impl Sums {
     }
 
     /// Computes a part of the result from what arrived and the own contribution.
-    pub(super) fn finish(self, target: Target<'_>, arrived: &[u8]) -> Result<(), Defect> {
+    pub(super) fn finish(self, target: ResultMemory<'_>, arrived: &[u8]) -> Result<(), Defect> {
         let Self { element, op, .. } = self;
         let result = match target {
-            Target::Same { data, saved } => {
+            ResultMemory::Same { data, saved } => {
                 pccl_kernels::reduce_saving(element, op, data, arrived, saved)?;
                 data
             }
-            Target::Apart { own, result } => {
+            ResultMemory::Apart { own, result } => {
                 pccl_kernels::reduce_into(element, op, result, arrived, own)?;
                 result
             }

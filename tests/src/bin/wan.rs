@@ -34,7 +34,8 @@ mod linux {
     /// the greatest of the commands'. Needs root and Linux; without, it says so and ends with 0.
     ///
     /// A command finds in its environment: WAN_HOST, WAN_SITE, WAN_NUMBER (from 0), WAN_COUNT, WAN_ADDRESS,
-    /// WAN_FIRST (the address of host 0), WAN_HOSTS (name=address of all) and WAN_ADDRESSES.
+    /// WAN_FIRST (the address of host 0), WAN_HOSTS (name=address of all), WAN_ADDRESSES, and WAN_LAUNCH: what
+    /// starts a program on another host, with {host} where its address belongs.
     #[derive(Clone, Debug, Parser)]
     struct Arguments {
         /// The file of sites and links

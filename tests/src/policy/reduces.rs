@@ -40,7 +40,7 @@ impl Reduce {
 }
 
 impl World {
-    pub(super) fn run_ring(&mut self, process: Process, seq: Seq, bytes: u64) {
+    pub(super) fn run_plan(&mut self, process: Process, seq: Seq, bytes: u64) {
         let seat = process.seat;
         let ring = self.seats[seat.0].plane.ring.clone();
         if !self.reduces.contains_key(&seq) {
@@ -68,7 +68,7 @@ impl World {
         self.after(100 * MILLISECOND, Happening::Lies(process, seq, names_link));
     }
 
-    pub(super) fn stop_ring(&mut self, process: Process, seq: Seq) {
+    pub(super) fn stop_plan(&mut self, process: Process, seq: Seq) {
         if let Some(reduce) = self.reduces.get_mut(&seq) {
             reduce.running.remove(&process.seat);
         }
@@ -211,7 +211,7 @@ impl World {
         let reduce = self.reduces.get_mut(&seq);
         let ran = reduce.is_some_and(|reduce| reduce.running.remove(&seat));
         if let Some(process) = self.process(seat).filter(|_| ran) {
-            self.learn(process, Fact::RingEnded { seq, done });
+            self.learn(process, Fact::PlanEnded { seq, done });
         }
         self.forget_if_over(seq);
     }

@@ -22,8 +22,8 @@ impl World {
                 let dropped = self.seats[process.seat.0].plane.adopt(ring, &links);
                 self.drop_lanes(process.seat, dropped);
             }
-            Order::Run { seq, bytes } => self.run_ring(process, seq, bytes),
-            Order::Stop(seq) => self.stop_ring(process, seq),
+            Order::Run { seq, bytes } => self.run_plan(process, seq, bytes),
+            Order::Stop(seq) => self.stop_plan(process, seq),
             Order::Serve { round, to } => self.serve(process, round, &to),
             Order::Fetch {
                 round,

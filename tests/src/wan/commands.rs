@@ -106,7 +106,10 @@ impl Running {
     fn start(plan: &Plan, namespaces: &Namespaces, job: &Job) -> io::Result<Self> {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", namespaces.name(job.host)]);
-        command.args(&job.command).envs(environment(plan, job.host));
+        command
+            .args(&job.command)
+            .envs(environment(plan, job.host))
+            .env("WAN_LAUNCH", namespaces.launch());
         command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -86,7 +86,11 @@ impl Namespaces {
         let mut all = Self { names: Vec::new() };
         let mut devices = Vec::new();
         for host in 0..plan.hosts.len() {
-            let name = format!("{PREFIX_OF_NAMES}-{}-{number}-{host}", std::process::id());
+            let address = Plan::address(host);
+            let name = format!(
+                "{PREFIX_OF_NAMES}-{}-{number}-{address}",
+                std::process::id()
+            );
             ip(&["netns", "add", &name])?;
             all.names.push(name);
             let device = all.within(host, || device(&plan.system))??;
@@ -99,6 +103,15 @@ impl Namespaces {
     /// The name of a host's namespace, for `ip netns exec`.
     pub fn name(&self, host: usize) -> &str {
         self.names.get(host).map_or("", String::as_str)
+    }
+
+    /// What starts a program on a host, with `{host}` where its address belongs: what `all_reduce_perf --launch`
+    /// takes.
+    pub fn launch(&self) -> String {
+        let first = self.name(0);
+        let address = Plan::address(0).to_string();
+        let prefix = first.strip_suffix(&address).unwrap_or_default();
+        format!("ip netns exec {prefix}{{host}}")
     }
 
     /// Does something in a host, on a thread of its own. Sockets that it opens are that host's for good.

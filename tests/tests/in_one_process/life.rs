@@ -25,7 +25,7 @@ const ELEMENTS: usize = 20_000;
 const MOMENTS: [Moment; 5] = [
     Moment::ReduceVoted,
     Moment::FrameSent,
-    Moment::RingDone,
+    Moment::PlanDone,
     Moment::CompletionVoted,
     Moment::TopologyVoted,
 ];

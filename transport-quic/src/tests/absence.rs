@@ -6,7 +6,7 @@ use super::relay::Relay;
 use super::*;
 use crate::absence::{absence, is_absent};
 use crate::dial::dial;
-use crate::link::Link;
+use crate::shared::SharedConnection;
 
 /// A lane through a relay: its opener, its acceptor, and the relay.
 async fn through_a_relay() -> (Lane, Lane, Relay) {
@@ -47,39 +47,43 @@ async fn both_ends_notice_that_nobody_listens_at_the_other_one() {
 }
 
 /// A connection through a relay, and what keeps it.
-async fn link_through_a_relay() -> (std::sync::Arc<Link>, Relay, Box<dyn Listener>) {
+async fn connection_through_a_relay() -> (std::sync::Arc<SharedConnection>, Relay, Box<dyn Listener>)
+{
     let (a, b) = (Host::new(), Host::new());
     let listener = b.listen().await;
     let relay = Relay::to(listener.local_addr()).await;
     let configs = a.quic.keys.configs().unwrap();
-    let link = dial(relay.local_addr(), b.identity, &a.quic.settings, configs).await;
-    (link.unwrap(), relay, listener)
+    let shared = dial(relay.local_addr(), b.identity, &a.quic.settings, configs).await;
+    (shared.unwrap(), relay, listener)
 }
 
 #[tokio::test]
 async fn who_answers_is_there_whatever_the_system_was_made_to_say() {
-    let (link, relay, _listener) = link_through_a_relay().await;
+    let (shared, relay, _listener) = connection_through_a_relay().await;
     relay.be_deaf_to_others();
-    let _streams = link.connection.open_bi().await.unwrap();
-    link.connection.send_datagram(bytes::Bytes::new()).unwrap();
+    let _streams = shared.connection.open_bi().await.unwrap();
+    shared
+        .connection
+        .send_datagram(bytes::Bytes::new())
+        .unwrap();
 
     // It is deaf from the next packet on.
-    while absence_or_not(&link).await.is_none() {}
+    while absence_or_not(&shared).await.is_none() {}
 
-    assert_eq!(absence_or_not(&link).await, Some(LaneError::Refused));
-    assert!(!is_absent(&link).await);
+    assert_eq!(absence_or_not(&shared).await, Some(LaneError::Refused));
+    assert!(!is_absent(&shared).await);
 }
 
 #[tokio::test]
 async fn who_is_only_silent_is_not_taken_for_gone() {
-    let (link, relay, _listener) = link_through_a_relay().await;
+    let (shared, relay, _listener) = connection_through_a_relay().await;
 
     relay.swallow_all();
 
-    assert!(!is_absent(&link).await);
+    assert!(!is_absent(&shared).await);
 }
 
-async fn absence_or_not(link: &Link) -> Option<LaneError> {
-    let asked = timeout(Duration::from_millis(100), absence(link.from)).await;
+async fn absence_or_not(shared: &SharedConnection) -> Option<LaneError> {
+    let asked = timeout(Duration::from_millis(100), absence(shared.from)).await;
     asked.ok()
 }

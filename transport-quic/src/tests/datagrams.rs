@@ -11,15 +11,15 @@ use super::relay::Relay;
 use super::{GUARD, Host, accept, hear_hello};
 use crate::dial::dial_along;
 use crate::lane::split;
-use crate::link::Link;
-use crate::path::Path;
-use crate::peers::Peer;
+use crate::locality::Locality;
+use crate::peers::RemotePeer;
+use crate::shared::SharedConnection;
 
 const BYTES: usize = 8 << 20;
 
 /// The connection on which `a` has opened lanes.
-async fn link(a: &Host, at: SocketAddr, b: &Host) -> Arc<Link> {
-    let peer = Peer {
+async fn shared(a: &Host, at: SocketAddr, b: &Host) -> Arc<SharedConnection> {
+    let peer = RemotePeer {
         at,
         expect: b.identity,
         runtime: Handle::current().id(),
@@ -53,10 +53,10 @@ async fn within_a_machine_datagrams_are_large_in_both_directions() {
     hear_hello(&mut accepted).await;
 
     carry(&mut opened, &mut accepted).await;
-    let link = link(&a, at, &b).await;
-    let there = link.connection.stats();
+    let shared = shared(&a, at, &b).await;
+    let there = shared.connection.stats();
     carry(&mut accepted, &mut opened).await;
-    let back = link.connection.stats();
+    let back = shared.connection.stats();
 
     assert_eq!(there.path.current_mtu, 32 << 10);
     let largest = BYTES as u64 / (16 << 10);
@@ -79,8 +79,8 @@ async fn where_large_datagrams_get_lost_small_ones_are_sent() {
     carry(&mut opened, &mut accepted).await;
     carry(&mut accepted, &mut opened).await;
 
-    let link = link(&a, relay.local_addr(), &b).await;
-    let stats = link.connection.stats();
+    let shared = shared(&a, relay.local_addr(), &b).await;
+    let stats = shared.connection.stats();
     assert!(stats.path.current_mtu <= 2048, "{stats:?}");
 }
 
@@ -91,16 +91,16 @@ async fn beyond_a_machine_datagrams_fit_an_ethernet_frame() {
     let (settings, configs) = (&a.quic.settings, a.quic.keys.configs().unwrap());
     let to = listener.local_addr();
 
-    let link = dial_along(Path::Far, to, b.identity, settings, configs).await;
+    let shared = dial_along(Locality::Far, to, b.identity, settings, configs).await;
 
-    let link = link.unwrap();
-    let (tx, rx) = link.connection.open_bi().await.unwrap();
-    let mut opened = split(&link, tx, rx);
+    let shared = shared.unwrap();
+    let (tx, rx) = shared.connection.open_bi().await.unwrap();
+    let mut opened = split(&shared, tx, rx);
     send_all(&mut *opened.tx, b"hello", &[]).await.unwrap();
     let mut accepted = accept(&mut *listener).await.lane;
     hear_hello(&mut accepted).await;
     carry(&mut opened, &mut accepted).await;
-    let stats = link.connection.stats();
+    let stats = shared.connection.stats();
     assert!(stats.path.current_mtu <= 1452, "{stats:?}");
     assert!(stats.udp_tx.bytes / stats.udp_tx.datagrams <= 1452);
 }
@@ -113,14 +113,17 @@ fn a_path_is_local_where_its_addresses_say_so() {
         IpAddr::V4(Ipv4Addr::LOCALHOST),
         IpAddr::V6(Ipv6Addr::LOCALHOST),
     ] {
-        assert_eq!(Path::between(None, loopback), Path::Local);
+        assert_eq!(Locality::between(None, loopback), Locality::Local);
     }
-    assert_eq!(Path::between(Some(here), here), Path::Local);
-    assert_eq!(Path::between(Some(here), there), Path::Far);
-    assert_eq!(Path::between(None, there), Path::Far);
+    assert_eq!(Locality::between(Some(here), here), Locality::Local);
+    assert_eq!(Locality::between(Some(here), there), Locality::Far);
+    assert_eq!(Locality::between(None, there), Locality::Far);
 
     let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
-    assert_eq!(Path::towards(loopback), Path::Local);
+    assert_eq!(Locality::towards(loopback), Locality::Local);
     // Kept for documents: no machine should have it.
-    assert_eq!(Path::towards(([198, 51, 100, 7], 9).into()), Path::Far);
+    assert_eq!(
+        Locality::towards(([198, 51, 100, 7], 9).into()),
+        Locality::Far
+    );
 }

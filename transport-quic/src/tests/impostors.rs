@@ -15,7 +15,7 @@ use rustls::{ClientConfig, ServerConfig};
 
 use super::*;
 use crate::keys::{Configs, Keys};
-use crate::path::Path;
+use crate::locality::Locality;
 
 /// What stands before a private and a public key of Ed25519 (RFC 8410).
 const PKCS8: &[u8] = b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20";
@@ -147,7 +147,7 @@ async fn sends_early_data(server: &Host) -> bool {
     let mut listener = server.listen().await;
     let to = listener.local_addr();
     let configs = eager.quic.keys.configs().unwrap();
-    let config = eager.quic.settings.client(configs, Path::Far).unwrap();
+    let config = eager.quic.settings.client(configs, Locality::Far).unwrap();
     let socket = crate::socket::bind_towards(to).unwrap();
     let endpoint = quinn::EndpointConfig::default();
     let endpoint = quinn::Endpoint::new(endpoint, None, socket, Arc::new(TokioRuntime)).unwrap();

@@ -14,7 +14,7 @@ use super::lanes::fill;
 use super::*;
 use crate::door::{HANDSHAKES_MAX, HANDSHAKES_UNASKED};
 use crate::listener::{QuicLanes, open_endpoint};
-use crate::path::Path;
+use crate::locality::Locality;
 use crate::settings::UNREAD_BYTES;
 
 /// Hears nothing, so its handshakes never end.
@@ -48,7 +48,11 @@ impl AsyncUdpSocket for Deaf {
 fn flood(to: SocketAddr, count: usize) -> (quinn::Endpoint, Vec<quinn::Connecting>) {
     let stranger = Host::new();
     let configs = stranger.quic.keys.configs().unwrap();
-    let config = stranger.quic.settings.client(configs, Path::Far).unwrap();
+    let config = stranger
+        .quic
+        .settings
+        .client(configs, Locality::Far)
+        .unwrap();
     let name = pccl_trust::PublicKey::from(stranger.identity.0).server_name();
     let socket = crate::socket::bind_towards(to).unwrap();
     let deaf = Deaf(TokioRuntime.wrap_udp_socket(socket).unwrap());

@@ -17,12 +17,12 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
 use super::config::Configs;
-use super::fault::Fault;
-use super::inbox::Inbox;
-use super::incoming::Incoming;
+use super::error::TlsError;
 use super::lane;
-use super::outgoing::Outgoing;
+use super::read_buffer::ReadBuffer;
 use super::record::{HEADER_BYTES, Opener, RECORD_MAX, Sealer};
+use super::record_reader::RecordReader;
+use super::record_writer::RecordWriter;
 use super::secrets::{Overheard, TrafficSecret};
 use super::session::Session;
 use crate::error::lane_error as socket_error;
@@ -68,7 +68,7 @@ struct Handshake {
     rx: OwnedReadHalf,
     tx: OwnedWriteHalf,
     connection: Connection,
-    inbox: Inbox,
+    read_buffer: ReadBuffer,
     secrets: Arc<Overheard>,
 }
 
@@ -79,7 +79,7 @@ impl Handshake {
             rx,
             tx,
             connection,
-            inbox: Inbox::default(),
+            read_buffer: ReadBuffer::default(),
             secrets,
         }
     }
@@ -94,7 +94,7 @@ impl Handshake {
             tracing::debug!(%error, "a connection proves nothing");
             LaneError::Untrusted
         })?;
-        let lane = self.into_lane().map_err(Fault::lane_error)?;
+        let lane = self.into_lane().map_err(TlsError::lane_error)?;
         Ok(lane.with_proof(Some(proven(own, &established))))
     }
 
@@ -137,8 +137,8 @@ impl Handshake {
     }
 
     async fn read(&mut self) -> Result<(), LaneError> {
-        let (inbox, half) = (&mut self.inbox, &mut self.rx);
-        let more = std::future::poll_fn(|cx| inbox.poll_fill(cx, half)).await;
+        let (read_buffer, half) = (&mut self.read_buffer, &mut self.rx);
+        let more = std::future::poll_fn(|cx| read_buffer.poll_fill(cx, half)).await;
         match more.map_err(|error| socket_error(&error))? {
             true => Ok(()),
             false => Err(LaneError::Closed),
@@ -147,7 +147,7 @@ impl Handshake {
 
     /// How many bytes the next record has, as far as it says so.
     fn record_bytes(&self) -> Option<usize> {
-        let rest = self.inbox.rest();
+        let rest = self.read_buffer.rest();
         let (header, _) = rest.split_first_chunk::<HEADER_BYTES>()?;
         let &[_, _, _, high, low] = header;
         Some(HEADER_BYTES + usize::from(u16::from_be_bytes([high, low])))
@@ -156,13 +156,13 @@ impl Handshake {
     /// Of a record that is too long nothing more is waited for.
     fn has_record(&self) -> bool {
         let bytes = self.record_bytes();
-        bytes.is_some_and(|bytes| bytes > RECORD_MAX || bytes <= self.inbox.rest().len())
+        bytes.is_some_and(|bytes| bytes > RECORD_MAX || bytes <= self.read_buffer.rest().len())
     }
 
     fn take_record(&mut self) -> Result<(), LaneError> {
         let said = self.record_bytes().unwrap_or_default();
-        let bytes = said.min(self.inbox.rest().len());
-        let mut record = self.inbox.rest().get(..bytes).unwrap_or_default();
+        let bytes = said.min(self.read_buffer.rest().len());
+        let mut record = self.read_buffer.rest().get(..bytes).unwrap_or_default();
         while !record.is_empty() {
             match self.connection.read_tls(&mut record) {
                 Ok(0) => return Err(LaneError::Closed),
@@ -174,7 +174,7 @@ impl Handshake {
                 return Err(lane_error(&error));
             }
         }
-        self.inbox.consume(bytes);
+        self.read_buffer.consume(bytes);
         // rustls has said what it is, if it is no TLS at all. It takes longer records than TLS allows, which
         // are not here in one piece.
         if said > RECORD_MAX {
@@ -184,22 +184,22 @@ impl Handshake {
     }
 
     /// What follows is ours: records under the secrets of this handshake.
-    fn into_lane(self) -> Result<Lane, Fault> {
+    fn into_lane(self) -> Result<Lane, TlsError> {
         let suite = self.connection.negotiated_cipher_suite();
-        let suite = suite.ok_or(Fault::Internal)?;
+        let suite = suite.ok_or(TlsError::Internal)?;
         let is_of_server = matches!(self.connection, Connection::Client(_));
         let (client, server) = (self.secrets.take_client(), self.secrets.take_server());
         let (own, other) = match is_of_server {
             true => (client, server),
             false => (server, client),
         };
-        let own = TrafficSecret::new(suite, own.ok_or(Fault::Internal)?)?;
-        let other = TrafficSecret::new(suite, other.ok_or(Fault::Internal)?)?;
-        let mut inbox = self.inbox;
-        inbox.release();
-        let incoming = Incoming::new(inbox, Opener::new(other)?, is_of_server);
-        let session = Session::new(self.tx, Outgoing::new(Sealer::new(own)?));
-        Ok(lane::split(session, self.rx, incoming))
+        let own = TrafficSecret::new(suite, own.ok_or(TlsError::Internal)?)?;
+        let other = TrafficSecret::new(suite, other.ok_or(TlsError::Internal)?)?;
+        let mut read_buffer = self.read_buffer;
+        read_buffer.release();
+        let reader = RecordReader::new(read_buffer, Opener::new(other)?, is_of_server);
+        let session = Session::new(self.tx, RecordWriter::new(Sealer::new(own)?));
+        Ok(lane::split(session, self.rx, reader))
     }
 }
 

@@ -10,12 +10,12 @@ use socket2::SockRef;
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::oneshot;
 
-use super::incoming::Incoming;
+use super::record_reader::RecordReader;
 use super::session::Session;
 use crate::options::{is_local, shorten_user_timeout};
 
 /// Makes a lane of a session.
-pub(super) fn split(session: Session, half: OwnedReadHalf, incoming: Incoming) -> Lane {
+pub(super) fn split(session: Session, half: OwnedReadHalf, reader: RecordReader) -> Lane {
     let is_local = is_local(half.as_ref());
     let session = Arc::new(session);
     let (sending, ends) = oneshot::channel();
@@ -28,7 +28,7 @@ pub(super) fn split(session: Session, half: OwnedReadHalf, incoming: Incoming) -
     let rx = TlsRx {
         session,
         half,
-        incoming,
+        reader,
     };
     Lane::new(Box::new(tx), Box::new(rx))
 }
@@ -101,7 +101,7 @@ impl LaneTx for TlsTx {
 struct TlsRx {
     session: Arc<Session>,
     half: OwnedReadHalf,
-    incoming: Incoming,
+    reader: RecordReader,
 }
 
 impl LaneRx for TlsRx {
@@ -110,7 +110,7 @@ impl LaneRx for TlsRx {
         cx: &mut Context<'_>,
         into: &mut [u8],
     ) -> Poll<Result<usize, LaneError>> {
-        let (half, incoming) = (&mut self.half, &mut self.incoming);
-        self.session.poll_receive(cx, half, incoming, into)
+        let (half, reader) = (&mut self.half, &mut self.reader);
+        self.session.poll_receive(cx, half, reader, into)
     }
 }

@@ -10,22 +10,22 @@
 //! | `handshake` | from a connection to a lane |
 //! | `secrets` | what a handshake leaves, and the keys that are made of it |
 //! | `record` | a record is sealed, or opened |
-//! | `outgoing`, `incoming` | the two directions of a session, apart from the socket |
-//! | `inbox` | what has been read and not yet been opened |
-//! | `fault` | what is wrong with what the other end sent |
+//! | `record_writer`, `record_reader` | the two directions of a session, apart from the socket |
+//! | `read_buffer` | what has been read and not yet been opened |
+//! | `error` | what is wrong with what the other end sent |
 //! | `session` | the session of a connection, which both halves of a lane share |
 //! | `lane` | the two halves |
 //! | `acceptor` | handshakes of those who dial, side by side |
 
 mod acceptor;
 mod config;
-mod fault;
+mod error;
 mod handshake;
-mod inbox;
-mod incoming;
 mod lane;
-mod outgoing;
+mod read_buffer;
 mod record;
+mod record_reader;
+mod record_writer;
 mod secrets;
 mod session;
 #[cfg(test)]

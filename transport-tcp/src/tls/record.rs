@@ -14,7 +14,7 @@
 
 use aws_lc_rs::aead::Aad;
 
-use super::fault::Fault;
+use super::error::TlsError;
 use super::secrets::{RecordKey, TrafficSecret};
 
 /// Bytes of a header.
@@ -60,17 +60,17 @@ pub(super) type Header = [u8; HEADER_BYTES];
 ///
 /// # Errors
 /// It is no encrypted record, or one of a length that cannot be.
-pub(super) fn length_of(bytes: &[u8]) -> Result<Option<usize>, Fault> {
+pub(super) fn length_of(bytes: &[u8]) -> Result<Option<usize>, TlsError> {
     let Some((header, _)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
         return Ok(None);
     };
     let [kind, _, _, high, low] = *header;
     let body = usize::from(u16::from_be_bytes([high, low]));
     match body {
-        _ if kind != OUTER => Err(Fault::Unexpected),
-        ..TRAILER_BYTES => Err(Fault::Forged),
+        _ if kind != OUTER => Err(TlsError::Unexpected),
+        ..TRAILER_BYTES => Err(TlsError::Forged),
         TRAILER_BYTES..=BODY_MAX => Ok(Some(HEADER_BYTES + body)),
-        _ => Err(Fault::TooLong),
+        _ => Err(TlsError::TooLong),
     }
 }
 
@@ -82,7 +82,7 @@ pub(super) struct Sealer {
 }
 
 impl Sealer {
-    pub(super) fn new(secret: TrafficSecret) -> Result<Self, Fault> {
+    pub(super) fn new(secret: TrafficSecret) -> Result<Self, TlsError> {
         Ok(Self {
             key: secret.key()?,
             records_max: secret.records_max(),
@@ -96,7 +96,7 @@ impl Sealer {
     }
 
     /// Uses the next key from the next record on.
-    pub(super) fn update(&mut self) -> Result<(), Fault> {
+    pub(super) fn update(&mut self) -> Result<(), TlsError> {
         self.secret = self.secret.next()?;
         self.key = self.secret.key()?;
         Ok(())
@@ -108,14 +108,14 @@ impl Sealer {
         content: Content,
         plain: &[u8],
         record: &mut [u8],
-    ) -> Result<(), Fault> {
+    ) -> Result<(), TlsError> {
         let (header, body, trailer) = parts_of(record)?;
         let nonce = self.key.next_nonce()?;
         let kind = [content as u8];
         let aad = Aad::from(*header);
         let sealed =
             (self.key.aead).seal_out_of_place_scatter(nonce, aad, plain, body, &kind, trailer);
-        sealed.map_err(|_| Fault::Internal)
+        sealed.map_err(|_| TlsError::Internal)
     }
 
     /// As [`seal`](Self::seal), of content that is in its place behind the header.
@@ -123,13 +123,13 @@ impl Sealer {
         &mut self,
         content: Content,
         record: &mut [u8],
-    ) -> Result<(), Fault> {
+    ) -> Result<(), TlsError> {
         let (header, body, trailer) = parts_of(record)?;
         let nonce = self.key.next_nonce()?;
         let kind = [content as u8];
         let aad = Aad::from(*header);
         let sealed = (self.key.aead).seal_in_place_scatter(nonce, aad, body, &kind, trailer);
-        sealed.map_err(|_| Fault::Internal)
+        sealed.map_err(|_| TlsError::Internal)
     }
 
     #[cfg(test)]
@@ -144,16 +144,18 @@ impl Sealer {
 }
 
 /// Writes the header of a record that fills `record`.
-fn parts_of(record: &mut [u8]) -> Result<(&Header, &mut [u8], &mut [u8]), Fault> {
+fn parts_of(record: &mut [u8]) -> Result<(&Header, &mut [u8], &mut [u8]), TlsError> {
     let parts = record.split_first_chunk_mut::<HEADER_BYTES>();
-    let (header, rest) = parts.ok_or(Fault::Internal)?;
+    let (header, rest) = parts.ok_or(TlsError::Internal)?;
     let content = rest.len().checked_sub(TRAILER_BYTES);
     let content = content.filter(|content| *content <= CONTENT_MAX);
-    let content = content.ok_or(Fault::Internal)?;
-    let length = u16::try_from(rest.len()).map_err(|_| Fault::Internal)?;
+    let content = content.ok_or(TlsError::Internal)?;
+    let length = u16::try_from(rest.len()).map_err(|_| TlsError::Internal)?;
     let [high, low] = length.to_be_bytes();
     *header = [OUTER, 3, 3, high, low];
-    let (body, trailer) = rest.split_at_mut_checked(content).ok_or(Fault::Internal)?;
+    let (body, trailer) = rest
+        .split_at_mut_checked(content)
+        .ok_or(TlsError::Internal)?;
     Ok((header, body, trailer))
 }
 
@@ -164,7 +166,7 @@ pub(super) struct Opener {
 }
 
 impl Opener {
-    pub(super) fn new(secret: TrafficSecret) -> Result<Self, Fault> {
+    pub(super) fn new(secret: TrafficSecret) -> Result<Self, TlsError> {
         Ok(Self {
             key: secret.key()?,
             secret,
@@ -172,19 +174,22 @@ impl Opener {
     }
 
     /// The other end uses the next key from the next record on.
-    pub(super) fn update(&mut self) -> Result<(), Fault> {
+    pub(super) fn update(&mut self) -> Result<(), TlsError> {
         self.secret = self.secret.next()?;
         self.key = self.secret.key()?;
         Ok(())
     }
 
     /// Opens a whole record where it is. The content is behind the header then.
-    pub(super) fn open_in_place(&mut self, record: &mut [u8]) -> Result<(Content, usize), Fault> {
+    pub(super) fn open_in_place(
+        &mut self,
+        record: &mut [u8],
+    ) -> Result<(Content, usize), TlsError> {
         let parts = record.split_first_chunk_mut::<HEADER_BYTES>();
-        let (header, body) = parts.ok_or(Fault::Internal)?;
+        let (header, body) = parts.ok_or(TlsError::Internal)?;
         let nonce = self.key.next_nonce()?;
         let opened = self.key.aead.open_in_place(nonce, Aad::from(*header), body);
-        content_of(opened.map_err(|_| Fault::Forged)?)
+        content_of(opened.map_err(|_| TlsError::Forged)?)
     }
 
     /// Whether a record can be opened straight to a room: the room takes the content and what is behind it,
@@ -199,32 +204,32 @@ impl Opener {
         &mut self,
         record: &[u8],
         room: &mut [u8],
-    ) -> Result<(Content, usize), Fault> {
+    ) -> Result<(Content, usize), TlsError> {
         let parts = record.split_first_chunk::<HEADER_BYTES>();
-        let (header, body) = parts.ok_or(Fault::Internal)?;
+        let (header, body) = parts.ok_or(TlsError::Internal)?;
         let parts = body.split_last_chunk::<TAG_BYTES>();
-        let (cipher, tag) = parts.ok_or(Fault::Forged)?;
-        let room = room.get_mut(..cipher.len()).ok_or(Fault::Internal)?;
+        let (cipher, tag) = parts.ok_or(TlsError::Forged)?;
+        let room = room.get_mut(..cipher.len()).ok_or(TlsError::Internal)?;
         let nonce = self.key.next_nonce()?;
         let aad = Aad::from(*header);
         let opened = (self.key.aead).open_separate_gather(nonce, aad, cipher, tag, room);
-        opened.map_err(|_| Fault::Forged)?;
+        opened.map_err(|_| TlsError::Forged)?;
         content_of(room)
     }
 }
 
 /// What an opened record holds, and how many bytes of it.
-fn content_of(opened: &[u8]) -> Result<(Content, usize), Fault> {
+fn content_of(opened: &[u8]) -> Result<(Content, usize), TlsError> {
     if opened.len() > CONTENT_MAX + 1 {
-        return Err(Fault::TooLong);
+        return Err(TlsError::TooLong);
     }
     let last = opened.iter().rposition(|byte| *byte != 0);
-    let last = last.ok_or(Fault::Unexpected)?;
-    let content = match opened.get(last).ok_or(Fault::Internal)? {
+    let last = last.ok_or(TlsError::Unexpected)?;
+    let content = match opened.get(last).ok_or(TlsError::Internal)? {
         21 => Content::Alert,
         22 => Content::Handshake,
         23 => Content::Data,
-        _ => return Err(Fault::Unexpected),
+        _ => return Err(TlsError::Unexpected),
     };
     Ok((content, last))
 }

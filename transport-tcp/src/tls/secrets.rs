@@ -9,7 +9,7 @@ use rustls::crypto::tls13::{HkdfExpander, OkmBlock};
 use rustls::{CipherSuite, KeyLog, SupportedCipherSuite, Tls13CipherSuite};
 use zeroize::Zeroizing;
 
-use super::fault::Fault;
+use super::error::TlsError;
 
 /// Under these names rustls tells the secrets of application data.
 const CLIENT: &str = "CLIENT_TRAFFIC_SECRET_0";
@@ -77,19 +77,19 @@ pub(super) struct TrafficSecret {
 
 impl TrafficSecret {
     /// # Errors
-    /// [`Fault::Internal`]: the cipher suite is none that this process offers.
-    pub(super) fn new(suite: SupportedCipherSuite, secret: OkmBlock) -> Result<Self, Fault> {
+    /// [`TlsError::Internal`]: the cipher suite is none that this process offers.
+    pub(super) fn new(suite: SupportedCipherSuite, secret: OkmBlock) -> Result<Self, TlsError> {
         let algorithm = match suite.suite() {
             CipherSuite::TLS13_AES_128_GCM_SHA256 => &aead::AES_128_GCM,
             CipherSuite::TLS13_AES_256_GCM_SHA384 => &aead::AES_256_GCM,
             CipherSuite::TLS13_CHACHA20_POLY1305_SHA256 => &aead::CHACHA20_POLY1305,
-            _ => return Err(Fault::Internal),
+            _ => return Err(TlsError::Internal),
         };
         let suite = match suite {
             SupportedCipherSuite::Tls13(suite) => suite,
             // There is another where any crate of the program asks for it.
             #[allow(unreachable_patterns)]
-            _ => return Err(Fault::Internal),
+            _ => return Err(TlsError::Internal),
         };
         Ok(Self {
             suite,
@@ -104,15 +104,15 @@ impl TrafficSecret {
     }
 
     /// The key of this secret.
-    pub(super) fn key(&self) -> Result<RecordKey, Fault> {
+    pub(super) fn key(&self) -> Result<RecordKey, TlsError> {
         let expander = self.expander();
         let mut bytes = Zeroizing::new([0; KEY_BYTES_MAX]);
         let length = self.algorithm.key_len();
-        let key = bytes.get_mut(..length).ok_or(Fault::Internal)?;
+        let key = bytes.get_mut(..length).ok_or(TlsError::Internal)?;
         expand_label(&*expander, b"key", key)?;
         let mut iv = Zeroizing::new([0; NONCE_BYTES]);
         expand_label(&*expander, b"iv", iv.as_mut_slice())?;
-        let key = UnboundKey::new(self.algorithm, key).map_err(|_| Fault::Internal)?;
+        let key = UnboundKey::new(self.algorithm, key).map_err(|_| TlsError::Internal)?;
         Ok(RecordKey {
             aead: LessSafeKey::new(key),
             iv,
@@ -121,11 +121,11 @@ impl TrafficSecret {
     }
 
     /// The secret after this one. There is no way back.
-    pub(super) fn next(&self) -> Result<Self, Fault> {
+    pub(super) fn next(&self) -> Result<Self, TlsError> {
         let expander = self.expander();
         let mut bytes = Zeroizing::new([0; OkmBlock::MAX_LEN]);
         let secret = bytes.get_mut(..expander.hash_len());
-        let secret = secret.ok_or(Fault::Internal)?;
+        let secret = secret.ok_or(TlsError::Internal)?;
         expand_label(&*expander, b"traffic upd", secret)?;
         Ok(Self {
             secret: OkmBlock::new(secret),
@@ -139,13 +139,17 @@ impl TrafficSecret {
 }
 
 /// HKDF-Expand-Label without a context.
-fn expand_label(expander: &dyn HkdfExpander, label: &[u8], into: &mut [u8]) -> Result<(), Fault> {
+fn expand_label(
+    expander: &dyn HkdfExpander,
+    label: &[u8],
+    into: &mut [u8],
+) -> Result<(), TlsError> {
     const PREFIX: &[u8] = b"tls13 ";
-    let wide = u16::try_from(into.len()).map_err(|_| Fault::Internal)?;
-    let long = u8::try_from(PREFIX.len() + label.len()).map_err(|_| Fault::Internal)?;
+    let wide = u16::try_from(into.len()).map_err(|_| TlsError::Internal)?;
+    let long = u8::try_from(PREFIX.len() + label.len()).map_err(|_| TlsError::Internal)?;
     let info: [&[u8]; 5] = [&wide.to_be_bytes(), &[long], PREFIX, label, &[0]];
     let expanded = expander.expand_slice(&info, into);
-    expanded.map_err(|_| Fault::Internal)
+    expanded.map_err(|_| TlsError::Internal)
 }
 
 /// A key, and how many records it has been used for. No nonce is given out twice.
@@ -157,12 +161,12 @@ pub(super) struct RecordKey {
 
 impl RecordKey {
     /// The nonce of the next record.
-    pub(super) fn next_nonce(&mut self) -> Result<Nonce, Fault> {
+    pub(super) fn next_nonce(&mut self) -> Result<Nonce, TlsError> {
         let mut nonce = *self.iv;
         let counter = self.sequence.to_be_bytes();
         let low = nonce.iter_mut().rev().zip(counter.iter().rev());
         low.for_each(|(byte, count)| *byte ^= count);
-        self.sequence = self.sequence.checked_add(1).ok_or(Fault::Internal)?;
+        self.sequence = self.sequence.checked_add(1).ok_or(TlsError::Internal)?;
         Ok(Nonce::assume_unique_for_key(nonce))
     }
 }
@@ -208,7 +212,7 @@ mod tests {
         assert_eq!(first, iv);
         let difference: Vec<u8> = iv.iter().zip(later).map(|(a, b)| a ^ b).collect();
         assert_eq!(difference, [0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]);
-        assert_eq!(key.next_nonce().err(), Some(Fault::Internal));
+        assert_eq!(key.next_nonce().err(), Some(TlsError::Internal));
     }
 
     #[test]

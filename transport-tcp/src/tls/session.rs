@@ -10,37 +10,37 @@ use pccl_core::transport::LaneError;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::Notify;
 
-use super::fault::Fault;
-use super::incoming::{Incoming, Received};
-use super::outgoing::Outgoing;
+use super::error::TlsError;
+use super::record_reader::{Received, RecordReader};
+use super::record_writer::RecordWriter;
 use crate::error::lane_error as socket_error;
 
 /// The sending half of a connection, and its session.
 pub(super) struct Session {
     pub(super) half: OwnedWriteHalf,
-    outgoing: Mutex<Outgoing>,
+    writer: Mutex<RecordWriter>,
     /// Rung where encrypted bytes are left that the socket had no room for.
     pub(super) left: Notify,
 }
 
 impl Session {
-    pub(super) fn new(half: OwnedWriteHalf, outgoing: Outgoing) -> Self {
+    pub(super) fn new(half: OwnedWriteHalf, writer: RecordWriter) -> Self {
         Self {
             half,
-            outgoing: Mutex::new(outgoing),
+            writer: Mutex::new(writer),
             left: Notify::new(),
         }
     }
 
-    fn outgoing(&self) -> MutexGuard<'_, Outgoing> {
-        self.outgoing.lock().unwrap_or_else(PoisonError::into_inner)
+    fn writer(&self) -> MutexGuard<'_, RecordWriter> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// As [`poll_flush`](Self::poll_flush), for another task than that of the sending half: a socket wakes
     /// one of those that poll it, and all of those that await it.
     pub(super) async fn flush(&self) -> Result<(), LaneError> {
         loop {
-            let written = self.write_out(&mut self.outgoing());
+            let written = self.write_out(&mut self.writer());
             match written {
                 Ok(()) => return Ok(()),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -55,7 +55,7 @@ impl Session {
     /// Gives the socket what is encrypted.
     pub(super) fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<Result<(), LaneError>> {
         loop {
-            let written = self.write_out(&mut self.outgoing());
+            let written = self.write_out(&mut self.writer());
             match written {
                 Ok(()) => return Poll::Ready(Ok(())),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -68,31 +68,31 @@ impl Session {
     }
 
     /// Writes until nothing is left or the socket has no room.
-    fn write_out(&self, outgoing: &mut Outgoing) -> io::Result<()> {
+    fn write_out(&self, writer: &mut RecordWriter) -> io::Result<()> {
         loop {
-            let rest = outgoing.rest();
+            let rest = writer.rest();
             if rest.is_empty() {
                 return Ok(());
             }
             let written = self.half.try_write(rest)?;
-            outgoing.wrote(written);
+            writer.wrote(written);
         }
     }
 
     fn end(&self, error: &io::Error) -> LaneError {
-        self.outgoing().end(socket_error(error))
+        self.writer().end(socket_error(error))
     }
 
     /// Encrypts some of the parts, and gives the socket what it takes. For when nothing is left to be
     /// written.
     pub(super) fn send(&self, parts: &[&[u8]]) -> Result<usize, LaneError> {
-        let mut outgoing = self.outgoing();
-        let taken = outgoing.seal(parts)?;
-        match self.write_out(&mut outgoing) {
+        let mut writer = self.writer();
+        let taken = writer.seal(parts)?;
+        match self.write_out(&mut writer) {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::WouldBlock => self.left.notify_one(),
             Err(error) => {
-                outgoing.end(socket_error(&error));
+                writer.end(socket_error(&error));
             }
         }
         Ok(taken)
@@ -100,18 +100,18 @@ impl Session {
 
     /// Tells the other end that nothing follows; [`poll_flush`](Self::poll_flush) sends it.
     pub(super) fn say_goodbye(&self) {
-        self.outgoing().close();
+        self.writer().close();
     }
 
     /// Gives back all memory of the sending direction that is not needed for what is left to be written. For
     /// when nothing more is to be sent.
     pub(super) fn release(&self) {
-        self.outgoing().release();
+        self.writer().release();
     }
 
     #[cfg(test)]
     pub(super) fn bytes_held(&self) -> usize {
-        self.outgoing().bytes_held()
+        self.writer().bytes_held()
     }
 
     /// Decrypts into `into`, reading what is needed for at least one byte. Zero: the other end has closed.
@@ -119,25 +119,25 @@ impl Session {
         &self,
         cx: &mut Context<'_>,
         half: &mut OwnedReadHalf,
-        incoming: &mut Incoming,
+        reader: &mut RecordReader,
         into: &mut [u8],
     ) -> Poll<Result<usize, LaneError>> {
         if into.is_empty() {
             return Poll::Ready(Ok(0));
         }
         loop {
-            let received = incoming.receive(into);
-            if incoming.take_owed_update() {
-                self.outgoing().owe_update();
+            let received = reader.receive(into);
+            if reader.take_owed_update() {
+                self.writer().owe_update();
                 self.left.notify_one();
             }
             match received {
                 Ok(Received::Data(bytes)) => return Poll::Ready(Ok(bytes)),
                 Ok(Received::Closed) => return Poll::Ready(Ok(0)),
                 Ok(Received::Nothing) => {}
-                Err(fault) => return Poll::Ready(Err(self.fail(fault))),
+                Err(error) => return Poll::Ready(Err(self.fail(error))),
             }
-            let more = ready!(incoming.inbox.poll_fill(cx, half));
+            let more = ready!(reader.read_buffer.poll_fill(cx, half));
             if !more.map_err(|error| socket_error(&error))? {
                 // Whoever cuts the connection cannot say goodbye in the other end's name.
                 return Poll::Ready(Err(LaneError::Reset));
@@ -146,12 +146,12 @@ impl Session {
     }
 
     /// The other end is told why, as far as it goes at once.
-    fn fail(&self, fault: Fault) -> LaneError {
-        tracing::debug!(?fault, "a TLS session has failed");
-        let mut outgoing = self.outgoing();
-        outgoing.fail(fault);
+    fn fail(&self, error: TlsError) -> LaneError {
+        tracing::debug!(?error, "a TLS session has failed");
+        let mut writer = self.writer();
+        writer.fail(error);
         // The alert is a courtesy.
-        let _ = self.write_out(&mut outgoing);
-        fault.lane_error()
+        let _ = self.write_out(&mut writer);
+        error.lane_error()
     }
 }

@@ -8,7 +8,7 @@ use crate::proof::{ChannelBinding, Proof};
 use crate::public_key::PublicKey;
 use crate::secret::{Secret, exposed};
 
-use super::{Admitted, Invitation, InvitationId, Membership, Refusal, Revoked, State, Terms};
+use super::{Admitted, Denial, Invitation, InvitationId, Membership, Revoked, State, Terms};
 
 /// The most invitations that are kept, those that have ended included.
 pub(crate) const INVITATIONS_MAX: usize = 1024;
@@ -66,7 +66,7 @@ impl Entry {
 
 /// Whether somebody may come in, before anything is written down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum Eligibility {
     /// Has been let in before.
     Known(InvitationId),
     /// May come in by this invitation.
@@ -172,10 +172,10 @@ impl Book {
         binding: &ChannelBinding,
         key: &PublicKey,
         now: u64,
-    ) -> Result<Verdict, Refusal> {
+    ) -> Result<Eligibility, Denial> {
         match self.membership(key) {
-            Membership::Banned => return Err(Refusal::Banned),
-            Membership::Member { by } => return Ok(Verdict::Known(by)),
+            Membership::Banned => return Err(Denial::Banned),
+            Membership::Member { by } => return Ok(Eligibility::Known(by)),
             Membership::Stranger => {}
         }
         let mut shown = None;
@@ -185,12 +185,12 @@ impl Book {
                 shown = Some((*id, entry));
             }
         }
-        let (id, entry) = shown.ok_or(Refusal::Unknown)?;
+        let (id, entry) = shown.ok_or(Denial::Unknown)?;
         match entry.state(now) {
-            State::Live => Ok(Verdict::Invited(id)),
-            State::Expired => Err(Refusal::Expired(id)),
-            State::UsedUp => Err(Refusal::UsedUp(id)),
-            State::Revoked => Err(Refusal::Revoked(id)),
+            State::Live => Ok(Eligibility::Invited(id)),
+            State::Expired => Err(Denial::Expired(id)),
+            State::UsedUp => Err(Denial::UsedUp(id)),
+            State::Revoked => Err(Denial::Revoked(id)),
         }
     }
 
@@ -201,10 +201,10 @@ impl Book {
         binding: &ChannelBinding,
         key: PublicKey,
         now: u64,
-    ) -> Result<Admitted, Refusal> {
+    ) -> Result<Admitted, Denial> {
         let by = match self.judge(proof, binding, &key, now)? {
-            Verdict::Known(by) => return Ok(Admitted::Again { by }),
-            Verdict::Invited(by) => by,
+            Eligibility::Known(by) => return Ok(Admitted::Again { by }),
+            Eligibility::Invited(by) => by,
         };
         if let Some(uses) = self
             .invitations

@@ -10,7 +10,7 @@ use super::InvitationId;
 /// Why somebody is not let in. Meant for who is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Refusal {
+pub enum Denial {
     /// It has proven no secret of this master.
     #[error(
         "the master does not know the secret of this join string: it belongs to another run, or the \
@@ -68,7 +68,7 @@ pub enum InvitationError {
 pub enum AdmitError {
     /// For a reason of its own.
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] Denial),
     /// Because the master cannot keep its invitations.
     #[error(transparent)]
     Store(#[from] InvitationError),

@@ -32,10 +32,10 @@ use crate::base32;
 use crate::proof::{ChannelBinding, Proof};
 use crate::public_key::PublicKey;
 use crate::secret::Secret;
-use book::{Book, Verdict};
+use book::{Book, Eligibility};
 use file::BookFile;
 
-pub use error::{AdmitError, InvitationError, Refusal};
+pub use error::{AdmitError, Denial, InvitationError};
 
 /// What an invitation is known by: a hash of its secret, too short to say anything about it.
 ///
@@ -321,8 +321,8 @@ impl Invitations {
     ) -> Result<Admitted, AdmitError> {
         self.reload_if_changed()?;
         match self.book.judge(proof, binding, &key, now)? {
-            Verdict::Known(by) => Ok(Admitted::Again { by }),
-            Verdict::Invited(_) => self.change(|book| {
+            Eligibility::Known(by) => Ok(Admitted::Again { by }),
+            Eligibility::Invited(_) => self.change(|book| {
                 book.admit(proof, binding, key, now)
                     .map_err(AdmitError::from)
             }),

@@ -27,7 +27,7 @@ fn comes(
     master.verify(&proof, &binding(), peer, NOW)
 }
 
-fn refused(outcome: Result<Admitted, AdmitError>, with: Refusal) {
+fn refused(outcome: Result<Admitted, AdmitError>, with: Denial) {
     match outcome {
         Err(AdmitError::Refused(why)) => assert_eq!(why, with),
         other => panic!("{other:?}"),
@@ -65,12 +65,12 @@ fn all_of_it_survives_a_restart() {
         comes(&mut master, &secret, key(2)).unwrap(),
         Admitted::First { by: id }
     );
-    refused(comes(&mut master, &secret, key(3)), Refusal::UsedUp(id));
+    refused(comes(&mut master, &secret, key(3)), Denial::UsedUp(id));
     refused(
         comes(&mut master, &ended_secret, key(3)),
-        Refusal::Revoked(ended),
+        Denial::Revoked(ended),
     );
-    refused(comes(&mut master, &secret, key(7)), Refusal::Banned);
+    refused(comes(&mut master, &secret, key(7)), Denial::Banned);
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn a_running_master_takes_an_invitation_that_another_process_adds_and_one_that_i
     );
 
     assert_eq!(operator.revoke(id).unwrap().members, [key(1)]);
-    refused(comes(&mut master, &secret, key(1)), Refusal::Revoked(id));
+    refused(comes(&mut master, &secret, key(1)), Denial::Revoked(id));
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn without_a_directory_the_same_rules_hold() {
         comes(&mut master, &secret, key(1)).unwrap(),
         Admitted::First { by: id }
     );
-    refused(comes(&mut master, &secret, key(2)), Refusal::UsedUp(id));
+    refused(comes(&mut master, &secret, key(2)), Denial::UsedUp(id));
     assert!(!master.reload_if_changed().unwrap());
     assert!(matches!(
         master.revoke(InvitationId::of(&Secret::from([0; 32]))),
@@ -243,7 +243,7 @@ fn a_deleted_file_ends_everything() {
     let (_, secret) = master.invite(Terms::default(), NOW).unwrap();
     comes(&mut master, &secret, key(1)).unwrap();
     fs::remove_file(scratch.path().join("invitations")).unwrap();
-    refused(comes(&mut master, &secret, key(1)), Refusal::Unknown);
+    refused(comes(&mut master, &secret, key(1)), Denial::Unknown);
 }
 
 /// Where it cannot be written down that a use is taken, it is not taken, and nobody comes in.

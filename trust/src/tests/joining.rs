@@ -3,7 +3,7 @@
 use super::*;
 use crate::testing::assert_hides;
 use crate::{
-    AdmitError, Admitted, Established, Invitations, Proof, Refusal, Secret, Terms, established,
+    AdmitError, Admitted, Denial, Established, Invitations, Proof, Secret, Terms, established,
 };
 
 const NOW: u64 = 1_800_000_000;
@@ -15,7 +15,7 @@ fn ends(met: &Meeting) -> (Established, Established) {
     )
 }
 
-fn refusal(outcome: Result<Admitted, AdmitError>) -> Refusal {
+fn refusal(outcome: Result<Admitted, AdmitError>) -> Denial {
     match outcome {
         Err(AdmitError::Refused(why)) => why,
         other => panic!("{other:?}"),
@@ -50,7 +50,7 @@ fn a_stranger_without_the_secret_is_refused() {
     let guess = Secret::generate().unwrap();
     let proof = Proof::new(&guess, &peer.binding, &key(1).public_key());
     let outcome = master.verify(&proof, &here.binding, here.peer, NOW);
-    assert_eq!(refusal(outcome), Refusal::Unknown);
+    assert_eq!(refusal(outcome), Denial::Unknown);
 }
 
 /// Peer 1 takes 9 for its master; 9 sits between it and the master 2, and passes on what it hears.
@@ -64,7 +64,7 @@ fn a_proof_that_was_shown_to_somebody_else_is_worth_nothing() {
 
     let (_, here) = ends(&honest(9, 2).succeeded());
     let relayed = master.verify(&shown, &here.binding, here.peer, NOW);
-    assert_eq!(refusal(relayed), Refusal::Unknown);
+    assert_eq!(refusal(relayed), Denial::Unknown);
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn a_proof_is_worth_nothing_on_the_next_connection_of_the_same_peer() {
     let shown = Proof::new(&secret, &first.binding, &key(1).public_key());
     let (_, here) = ends(&honest(1, 2).succeeded());
     let replayed = master.verify(&shown, &here.binding, here.peer, NOW);
-    assert_eq!(refusal(replayed), Refusal::Unknown);
+    assert_eq!(refusal(replayed), Denial::Unknown);
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn a_proof_is_worth_nothing_to_the_holder_of_another_key() {
     let (peer, here) = ends(&honest(1, 2).succeeded());
     let shown = Proof::new(&secret, &peer.binding, &key(1).public_key());
     let stolen = master.verify(&shown, &here.binding, key(9).public_key(), NOW);
-    assert_eq!(refusal(stolen), Refusal::Unknown);
+    assert_eq!(refusal(stolen), Denial::Unknown);
 }
 
 /// What the proof is, so that another implementation can make it.

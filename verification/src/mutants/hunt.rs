@@ -1,8 +1,8 @@
 //! Making one mistake after the other, and looking for each.
 //!
 //! First nobody makes a mistake, and nothing may be found: else what is found later says nothing.
-//! Then random walks within the budgets of each scenario: what they meet, the exhaustive search meets
-//! too. What they do not meet is searched for depth-first, for as long as there is time. The shortest
+//! Then random walks within the budgets of each scenario, a few first: what they meet, the exhaustive search
+//! meets too. What they do not meet is searched for depth-first, for as long as there is time. The shortest
 //! way is looked for as for every broken claim.
 
 use std::time::{Duration, Instant};
@@ -21,11 +21,11 @@ use crate::endless::in_short;
 use crate::pinned::STEPS_MIN;
 use crate::progress::Progress;
 use crate::search::{End, Limits, explore, trace_of};
-use crate::shortest::{Way, shorten};
+use crate::shortest::{ShortTrace, shorten};
 use crate::standard::chosen;
 use crate::violation::{tell_trace, write};
 use crate::walks::{WalkEnd, shortest_failure};
-use crate::{CannotLook, Verdict};
+use crate::{AllWell, CannotLook};
 
 /// Walks through each scenario.
 const WALKS: u64 = 400;
@@ -36,8 +36,25 @@ const SEARCH_TIME: Duration = Duration::from_secs(3);
 /// And so many states at most.
 const SEARCH_STATES: usize = 60_000;
 
-/// So long is the shortest way looked for.
-const TIME_TO_SHORTEN: Duration = Duration::from_secs(5);
+/// What is done for one mistake.
+struct Effort {
+    /// Walks through every scenario before more are made through any.
+    walks_first: u64,
+    /// So long is the shortest way looked for.
+    time_to_shorten: Duration,
+}
+
+/// The first scenarios make the best stories.
+const FOR_ITS_STORY: Effort = Effort {
+    walks_first: WALKS,
+    time_to_shorten: Duration::from_secs(5),
+};
+
+/// A few walks meet most mistakes, but not in the first scenarios.
+const FOR_THE_TABLE: Effort = Effort {
+    walks_first: 25,
+    time_to_shorten: Duration::from_secs(1),
+};
 
 /// What became of one mistake.
 struct Hunted {
@@ -89,7 +106,7 @@ pub(crate) fn switch_on(name: &str) -> Result<(), CannotLook> {
 }
 
 /// Looks for all, or for one.
-pub(crate) fn run(arguments: &Arguments) -> Verdict {
+pub(crate) fn run(arguments: &Arguments) -> AllWell {
     let one = arguments.mutant.as_deref();
     if let Some(name) = one {
         // Is there one of this name?
@@ -104,7 +121,7 @@ pub(crate) fn run(arguments: &Arguments) -> Verdict {
     };
     make(None);
     let mut control = Progress::new("no mistake".to_owned());
-    if let Some((scenario, ..)) = by_walks(&scenarios, arguments.threads(), &mut control) {
+    if let Some((scenario, ..)) = by_walks(&scenarios, WALKS, arguments.threads(), &mut control) {
         return Err(CannotLook::BrokenWithoutMistake(scenario.name));
     }
     drop(control);
@@ -132,13 +149,19 @@ fn hunt(
     let begun = Instant::now();
     make(Some(mutant));
     let threads = arguments.threads();
-    let met = match by_walks(scenarios, threads, progress) {
+    let effort = match arguments.mutant {
+        Some(_) => FOR_ITS_STORY,
+        None => FOR_THE_TABLE,
+    };
+    let more = (effort.walks_first < WALKS).then_some(WALKS);
+    let mut walks = [Some(effort.walks_first), more].into_iter().flatten();
+    let met = match walks.find_map(|walks| by_walks(scenarios, walks, threads, progress)) {
         Some(met) => Some(met),
         None => by_search(scenarios, threads, progress)?,
     };
-    let found = met.map(|(scenario, steps, how)| {
+    let found = met.map(|met| {
         progress.say("found; looking for the shortest way");
-        shortest(mutant, &scenario, steps, how, threads)
+        shortest(mutant, met, threads, effort.time_to_shorten)
     });
     Ok(Hunted {
         mutant,
@@ -151,11 +174,20 @@ fn hunt(
 /// Where, on which way, by what.
 type Met = (Scenario, Vec<Step>, How);
 
-fn by_walks(scenarios: &[Scenario], threads: usize, progress: &mut Progress) -> Option<Met> {
+/// So many walks through each scenario, and all through the first in which one of them meets something.
+fn by_walks(
+    scenarios: &[Scenario],
+    walks: u64,
+    threads: usize,
+    progress: &mut Progress,
+) -> Option<Met> {
     scenarios.iter().find_map(|scenario| {
         progress.say(&format!("walks through {}", scenario.name));
         let model = RunModel::new(scenario.clone());
-        let failed = shortest_failure(&model, 1..1 + WALKS, threads)?;
+        let mut failed = shortest_failure(&model, 1..1 + walks, threads)?;
+        if walks < WALKS {
+            failed = shortest_failure(&model, 1..1 + WALKS, threads).unwrap_or(failed);
+        }
         let how = match failed.end {
             WalkEnd::Rest | WalkEnd::Broken => How::Walk,
             WalkEnd::Circle | WalkEnd::NoEnd => How::Circle,
@@ -191,24 +223,18 @@ fn by_search(
     Ok(None)
 }
 
-fn shortest(
-    mutant: Mutant,
-    scenario: &Scenario,
-    steps: Vec<Step>,
-    how: How,
-    threads: usize,
-) -> Found {
+fn shortest(mutant: Mutant, (scenario, steps, how): Met, threads: usize, time: Duration) -> Found {
     let way = match how {
-        How::Circle => Way {
+        How::Circle => ShortTrace {
             steps: in_short(&RunModel::new(scenario.clone()), &steps).steps,
             is_shortest: false,
         },
         How::Walk | How::Search => {
             let model = RunModel::new(scenario.clone());
-            shorten(&model, steps, threads, TIME_TO_SHORTEN)
+            shorten(&model, steps, threads, time)
         }
     };
-    let mut trace = trace_of(scenario, way.steps);
+    let mut trace = trace_of(&scenario, way.steps);
     trace.mutant = Some(mutant.name().to_owned());
     Found {
         trace,

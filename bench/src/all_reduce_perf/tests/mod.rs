@@ -20,7 +20,7 @@ use super::memory::Memory;
 use super::number::{Number, kernel_element, kernel_op};
 #[cfg(target_os = "linux")]
 use super::place;
-use super::watch::Watched;
+use super::watch::watched;
 use super::work::Work;
 
 #[derive(Parser)]
@@ -270,8 +270,7 @@ async fn a_lane_counts_as_used_where_it_has_carried_bytes_to_a_peer() {
         tcp.listen(any_port, Security::Plain).await.unwrap(),
         tcp.listen(any_port, Security::Plain).await.unwrap(),
     );
-    let watched = Watched::new(tcp, master.local_addr().to_string(), false);
-    let watch = watched.watch();
+    let (watched, watch) = watched(tcp, master.local_addr().to_string(), false);
     assert!(!watch.are_all_local(), "none is known yet");
     let to_master = Endpoint::Name(master.local_addr().to_string());
     let to_peer = Endpoint::Address(peer.local_addr());
@@ -305,18 +304,16 @@ async fn a_lane_that_is_to_be_far_denies_that_it_stays_on_this_machine() {
     let listener = tcp.listen(SocketAddr::from(([127, 0, 0, 1], 0)), Security::Plain);
     let listener = listener.await.unwrap();
     let peer = Endpoint::Address(listener.local_addr());
-    let (near, far) = (
-        Watched::new(tcp.clone(), String::new(), false),
-        Watched::new(tcp, String::new(), true),
-    );
+    let (near, near_watch) = watched(tcp.clone(), String::new(), false);
+    let (far, far_watch) = watched(tcp, String::new(), true);
 
     let (near_lane, far_lane) = (
         near.open(&peer, None).await.unwrap(),
         far.open(&peer, None).await.unwrap(),
     );
 
-    assert!(near_lane.tx.is_local() && near.watch().are_all_local());
-    assert!(!far_lane.tx.is_local() && !far.watch().are_all_local());
+    assert!(near_lane.tx.is_local() && near_watch.are_all_local());
+    assert!(!far_lane.tx.is_local() && !far_watch.are_all_local());
     assert_eq!(far.lanes_per_edge(), 3);
 }
 

@@ -19,7 +19,7 @@ const FLOOD: u128 = 3 * STRANGERS_MAX as u128;
 
 fn preamble(ticket: u128) -> Preamble {
     Preamble {
-        purpose: Purpose::RingLane,
+        purpose: Purpose::LinkLane,
         from: PeerId(7),
         ticket: Ticket(ticket),
         lane: 0,
@@ -38,7 +38,7 @@ fn order(ticket: u128) -> LaneOrder {
 }
 
 fn expect(door: &mut Door, ticket: u128) -> oneshot::Receiver<Lane> {
-    door.expect(Purpose::RingLane, &order(ticket), (0, 1))
+    door.expect(Purpose::LinkLane, &order(ticket), (0, 1))
 }
 
 /// Opens a lane and waits for the answer.
@@ -245,7 +245,7 @@ fn named_order(ticket: u128) -> LaneOrder {
 async fn whoever_comes_with_another_processs_ticket_is_refused_and_leaves_it_the_lane() {
     let (arrivals, dialler) = listener();
     let mut door = Door::open(Box::new(arrivals), 1);
-    let lane = door.expect(Purpose::RingLane, &named_order(1), (0, 1));
+    let lane = door.expect(Purpose::LinkLane, &named_order(1), (0, 1));
 
     for thief in [None, Some(OTHER)] {
         let stolen = knock(&dialler(NEIGHBOUR).proving(thief), 1);

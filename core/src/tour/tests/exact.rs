@@ -6,7 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::super::{Answer, Costs, EXACT_MAX, EdgeCost, Found, Node, Objective, Search};
+use super::super::{Costs, EXACT_MAX, EdgeCost, Found, Node, Objective, Search, SearchResult};
 
 /// A problem of so many nodes: both terms from few values, so that ties are common, and one edge in
 /// eight unreachable.
@@ -104,22 +104,22 @@ fn keep(pairs: &mut Vec<(u64, u64)>, pair: (u64, u64)) {
     }
 }
 
-fn answer(costs: &Costs, objective: Objective) -> Answer {
+fn result(costs: &Costs, objective: Objective) -> SearchResult {
     let mut search = Search::new(costs.clone(), objective, 1);
     search.run(1);
-    search.answer()
+    search.result()
 }
 
-fn ring(answer: Answer) -> Option<Vec<Node>> {
-    match answer {
-        Answer::Found(Found {
+fn ring(result: SearchResult) -> Option<Vec<Node>> {
+    match result {
+        SearchResult::Found(Found {
             ring, is_optimal, ..
         }) => {
             assert!(is_optimal);
             Some(ring)
         }
-        Answer::NotFound => panic!("neither a ring nor a proof"),
-        Answer::Impossible => None,
+        SearchResult::NotFound => panic!("neither a ring nor a proof"),
+        SearchResult::Impossible => None,
     }
 }
 
@@ -129,7 +129,7 @@ proptest! {
     #[test]
     fn the_first_of_the_best_rings_is_found(costs in problems(1..=7)) {
         for objective in [Objective::Sum, Objective::Bottleneck] {
-            prop_assert_eq!(ring(answer(&costs, objective)), best_of_all(&costs, objective));
+            prop_assert_eq!(ring(result(&costs, objective)), best_of_all(&costs, objective));
         }
     }
 }
@@ -140,7 +140,7 @@ proptest! {
     #[test]
     fn with_eight_nodes_too(costs in problems(8..=8)) {
         for objective in [Objective::Sum, Objective::Bottleneck] {
-            prop_assert_eq!(ring(answer(&costs, objective)), best_of_all(&costs, objective));
+            prop_assert_eq!(ring(result(&costs, objective)), best_of_all(&costs, objective));
         }
     }
 }
@@ -151,7 +151,7 @@ proptest! {
     #[test]
     fn up_to_twelve_nodes_no_ring_is_cheaper(costs in problems(9..=12)) {
         for objective in [Objective::Sum, Objective::Bottleneck] {
-            let found = ring(answer(&costs, objective)).and_then(|ring| costs.ring(&ring));
+            let found = ring(result(&costs, objective)).and_then(|ring| costs.ring(&ring));
             prop_assert_eq!(found.map(|cost| key(objective, cost)), least(&costs, objective));
         }
     }
@@ -177,7 +177,7 @@ fn a_path_with_the_smaller_sum_wins_if_its_larger_bottleneck_does_not_matter() {
         Some(EdgeCost { bottleneck, sum })
     });
 
-    let ring = ring(answer(&costs.unwrap(), Objective::Bottleneck));
+    let ring = ring(result(&costs.unwrap(), Objective::Bottleneck));
 
     assert_eq!(ring, Some([0, 2, 1, 3].map(Node).to_vec()));
 }
@@ -192,7 +192,7 @@ fn the_largest_terms_are_still_edges() {
     let costs = costs(EXACT_MAX, |_| Some(largest));
 
     for objective in [Objective::Sum, Objective::Bottleneck] {
-        let ring = ring(answer(&costs, objective)).unwrap();
+        let ring = ring(result(&costs, objective)).unwrap();
 
         assert_eq!(costs.ring(&ring).unwrap().sum, limit * EXACT_MAX as u64);
     }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 
 use super::super::random::Random;
-use super::super::{Answer, Costs, EdgeCost, Found, Node, Objective, Search, TourProblem};
+use super::super::{Costs, EdgeCost, Found, Node, Objective, Search, SearchResult, TourProblem};
 use super::exact::{costs, key, least, problems};
 use super::{complete, peers};
 
@@ -42,9 +42,9 @@ fn sites(count: usize, sites: u16, seed: u64) -> Costs {
 }
 
 fn found(search: &Search) -> Found {
-    match search.answer() {
-        Answer::Found(found) => found,
-        other @ (Answer::NotFound | Answer::Impossible) => panic!("{other:?}"),
+    match search.result() {
+        SearchResult::Found(found) => found,
+        other @ (SearchResult::NotFound | SearchResult::Impossible) => panic!("{other:?}"),
     }
 }
 
@@ -89,12 +89,12 @@ fn a_search_in_two_parts_finds_what_one_in_one_part_does() {
             let mut parts = searched(&costs, objective, part);
             parts.run(2_000_000 - part);
 
-            assert_eq!(parts.answer(), whole.answer());
+            assert_eq!(parts.result(), whole.result());
             assert_eq!(parts.steps(), whole.steps());
         }
         assert_eq!(
-            searched(&costs, objective, 2_000_000).answer(),
-            whole.answer()
+            searched(&costs, objective, 2_000_000).result(),
+            whole.result()
         );
     }
 }
@@ -169,7 +169,7 @@ fn without_a_ring_that_is_said() {
         for objective in OBJECTIVES {
             let search = searched(costs.as_ref().unwrap(), objective, 1_000_000);
 
-            assert_eq!(search.answer(), Answer::Impossible);
+            assert_eq!(search.result(), SearchResult::Impossible);
             assert!(search.is_over());
         }
     }
@@ -186,7 +186,7 @@ fn a_search_that_has_not_begun_knows_the_present_order_at_most() {
     let known = found(&Search::new(costs, Objective::Sum, 0));
     assert_eq!((known.ring, known.is_optimal), (present, false));
     let unknown = Search::new(broken.unwrap(), Objective::Sum, 0);
-    assert_eq!(unknown.answer(), Answer::NotFound);
+    assert_eq!(unknown.result(), SearchResult::NotFound);
 }
 
 proptest! {
@@ -200,12 +200,12 @@ proptest! {
             search.run(2_000_000);
 
             let best = least(&costs, objective);
-            match search.answer() {
-                Answer::Found(found) => {
+            match search.result() {
+                SearchResult::Found(found) => {
                     check(&costs, objective, &found);
                     prop_assert_eq!(Some(key(objective, found.cost)), best);
                 }
-                Answer::NotFound | Answer::Impossible => prop_assert_eq!(best, None),
+                SearchResult::NotFound | SearchResult::Impossible => prop_assert_eq!(best, None),
             }
         }
     }

@@ -13,7 +13,7 @@ use crate::wire::{
 };
 
 const EXAMPLE: Preamble = Preamble {
-    purpose: Purpose::RingLane,
+    purpose: Purpose::LinkLane,
     from: PeerId(0x0807_0605_0403_0201),
     ticket: Ticket(0x1f1e_1d1c_1b1a_1918_1716_1514_1312_1110),
     lane: 0x0302,

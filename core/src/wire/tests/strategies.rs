@@ -14,8 +14,8 @@ use crate::id::{
     Seq, Tag, Ticket,
 };
 use crate::messages::{
-    AbortCause, CallFailure, CallKind, CollectiveRefusal, Conflict, Hello, Misdeed, Refusal,
-    RingOutcome, ToMaster, ToPeer, Verdict,
+    AbortCause, CallFailure, CallKind, CollectiveRefusal, Conflict, Hello, Misdeed, PlanOutcome,
+    Refusal, ToMaster, ToPeer, Verdict,
 };
 use crate::paths::{Measurement, RingEstimate, RingReport};
 use crate::plan::{Algorithm, Pattern};
@@ -207,9 +207,9 @@ fn sync_vote() -> impl Strategy<Value = SyncVote> {
 pub(super) fn to_master() -> impl Strategy<Value = ToMaster> {
     let outcome = select(
         &[
-            RingOutcome::Done,
-            RingOutcome::LaneLost,
-            RingOutcome::Cancelled,
+            PlanOutcome::Done,
+            PlanOutcome::LaneLost,
+            PlanOutcome::Cancelled,
         ][..],
     );
     let topology = prop_oneof![

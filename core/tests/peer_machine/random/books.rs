@@ -122,7 +122,7 @@ impl Books {
                 let kind = self.open.remove(call);
                 assert_eq!(kind, Some(answer.kind()), "{call:?}: {answer:?}");
             }
-            PeerOutput::RunRing {
+            PeerOutput::RunPlan {
                 call,
                 tag,
                 spec: what,
@@ -134,7 +134,7 @@ impl Books {
             PeerOutput::MoveState { call, .. } => {
                 assert_eq!(self.open.get(call), Some(&Kind::SyncSharedState));
             }
-            PeerOutput::StopRing { seq } => {
+            PeerOutput::StopPlan { seq } => {
                 let at = self.begun.iter().position(|begun| begun == seq);
                 let at = at.unwrap_or_else(|| panic!("stopped twice, or never commenced: {seq:?}"));
                 self.begun.remove(at);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pccl_core::id::{Epoch, PeerId, Revision, Round, Seq, Tag};
 use pccl_core::messages::{
-    AbortCause, CallKind, CollectiveRefusal, RingOutcome, ToMaster, ToPeer, Verdict,
+    AbortCause, CallKind, CollectiveRefusal, PlanOutcome, ToMaster, ToPeer, Verdict,
 };
 use pccl_core::paths::RingReport;
 use pccl_core::peer::{Peer, PeerInput, PeerOutput, PeerPhase, PeerTimer};
@@ -50,9 +50,9 @@ impl Sane {
                     self.owed
                         .extend(ordered.map(|link| reported(round.0, link)));
                 }
-                PeerOutput::RunRing { seq, .. } => {
-                    let (seq, outcome) = (*seq, RingOutcome::Done);
-                    let ended = PeerInput::RingEnded { seq, outcome };
+                PeerOutput::RunPlan { seq, .. } => {
+                    let (seq, outcome) = (*seq, PlanOutcome::Done);
+                    let ended = PeerInput::PlanEnded { seq, outcome };
                     let due = PeerInput::TimerFired(PeerTimer::HeartbeatDue);
                     self.owed.extend([PeerInput::Moved, due, ended]);
                 }
@@ -76,7 +76,7 @@ impl Sane {
                 }
                 PeerOutput::Send(_)
                 | PeerOutput::Answer { .. }
-                | PeerOutput::StopRing { .. }
+                | PeerOutput::StopPlan { .. }
                 | PeerOutput::StopProbes { .. }
                 | PeerOutput::CommitState { .. }
                 | PeerOutput::DropState { .. }

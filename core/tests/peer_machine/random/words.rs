@@ -3,7 +3,7 @@
 use pccl_core::element::SpecField;
 use pccl_core::id::{ContentHash, EntryIndex, Epoch, PeerId, Revision, Round, Seq, Tag};
 use pccl_core::messages::{
-    AbortCause, CallFailure, CallKind, CollectiveRefusal, Conflict, Misdeed, Refusal, RingOutcome,
+    AbortCause, CallFailure, CallKind, CollectiveRefusal, Conflict, Misdeed, PlanOutcome, Refusal,
     ToPeer, Verdict,
 };
 use pccl_core::paths::RingReport;
@@ -170,7 +170,7 @@ fn message() -> impl Strategy<Value = ToPeer> {
 /// Any input but a call of the user, or giving one up; mostly out of place.
 pub(super) fn wild() -> impl Strategy<Value = PeerInput> {
     let round = || (1..9_u64).prop_map(Round);
-    let outcome = prop::sample::select(vec![RingOutcome::Done, RingOutcome::LaneLost]);
+    let outcome = prop::sample::select(vec![PlanOutcome::Done, PlanOutcome::LaneLost]);
     let timer = prop::sample::select(vec![PeerTimer::HeartbeatDue, PeerTimer::MasterSilence]);
     prop_oneof![
         6 => message().prop_map(PeerInput::Message),
@@ -183,7 +183,7 @@ pub(super) fn wild() -> impl Strategy<Value = PeerInput> {
         1 => (1..9_u64, link())
             .prop_map(|(round, link)| link_failed(round, link, LaneFailure::TimedOut)),
         4 => (link(), 1..9_u64).prop_map(|(link, built)| link_broke(link, built)),
-        2 => (1..6_u64, outcome).prop_map(|(seq, outcome)| PeerInput::RingEnded { seq: Seq(seq), outcome }),
+        2 => (1..6_u64, outcome).prop_map(|(seq, outcome)| PeerInput::PlanEnded { seq: Seq(seq), outcome }),
         2 => (round(), any::<bool>(), prop::option::of((0..5_u64).prop_map(PeerId)))
             .prop_map(|(round, ok, with)| PeerInput::TransfersEnded { round, ok, with }),
         1 => round().prop_map(|round| PeerInput::Measured { round, to: PeerId(1), measured: MEASURED }),

@@ -186,7 +186,7 @@ impl Reference {
             self.wanted.remove(&tag);
             match self.tags[&tag] {
                 Collective::Wanted { .. } => self.send(ToMaster::Withdraw { tag }),
-                Collective::Running(seq) => self.votes(tag, seq, RingOutcome::Cancelled),
+                Collective::Running(seq) => self.votes(tag, seq, PlanOutcome::Cancelled),
                 Collective::Over(..) => {}
             }
         }
@@ -197,12 +197,12 @@ impl Reference {
         self.send(ToMaster::SharedStateDone { round, ok, with });
     }
 
-    pub(super) fn votes(&mut self, tag: Tag, seq: Seq, outcome: RingOutcome) {
-        if outcome == RingOutcome::Cancelled {
+    pub(super) fn votes(&mut self, tag: Tag, seq: Seq, outcome: PlanOutcome) {
+        if outcome == PlanOutcome::Cancelled {
             self.stopped.insert(tag);
-            self.out.push(PeerOutput::StopRing { seq });
+            self.out.push(PeerOutput::StopPlan { seq });
         }
-        let is_whole = outcome == RingOutcome::Done;
+        let is_whole = outcome == PlanOutcome::Done;
         self.tags.insert(tag, Collective::Over(seq, is_whole));
         let broken = self.broken();
         self.send(ToMaster::CompleteCollective {

@@ -182,7 +182,7 @@ impl Reference {
         only_if(algorithm == Algorithm::Whole(Pattern::Ring))?;
         if let Some(call) = self.wanted.get(&tag).copied() {
             self.tags.insert(tag, Collective::Running(seq));
-            self.out.push(PeerOutput::RunRing {
+            self.out.push(PeerOutput::RunPlan {
                 call,
                 tag,
                 seq,
@@ -190,7 +190,7 @@ impl Reference {
                 algorithm,
             });
         } else {
-            self.votes(tag, seq, RingOutcome::Cancelled);
+            self.votes(tag, seq, PlanOutcome::Cancelled);
         }
         Ok(())
     }
@@ -213,7 +213,7 @@ impl Reference {
     fn is_over(&mut self, tag: Tag, seq: Seq) {
         self.tags.insert(tag, Collective::Over(seq, false));
         if !self.stopped.remove(&tag) {
-            self.out.push(PeerOutput::StopRing { seq });
+            self.out.push(PeerOutput::StopPlan { seq });
         }
     }
 

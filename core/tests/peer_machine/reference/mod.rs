@@ -157,8 +157,8 @@ impl Reference {
                 self.link(input);
                 Ok(())
             }
-            PeerInput::RingEnded { seq, outcome } => {
-                self.ring_ended(*seq, *outcome);
+            PeerInput::PlanEnded { seq, outcome } => {
+                self.plan_ended(*seq, *outcome);
                 Ok(())
             }
             PeerInput::TransfersEnded { .. }
@@ -248,7 +248,7 @@ impl Reference {
 
     fn collective_fails(&mut self, tag: Tag, collective: &Collective, why: CallError) {
         if let Collective::Running(seq) = collective {
-            self.out.push(PeerOutput::StopRing { seq: *seq });
+            self.out.push(PeerOutput::StopPlan { seq: *seq });
         }
         let (result, caller) = (Err(why), self.wanted.remove(&tag));
         self.answer(caller, Answer::CollectiveEnded { tag, result });

@@ -4,7 +4,7 @@ use super::{Collective, Major, Reference};
 use crate::desk::*;
 
 impl Reference {
-    pub(super) fn ring_ended(&mut self, seq: Seq, outcome: RingOutcome) {
+    pub(super) fn plan_ended(&mut self, seq: Seq, outcome: PlanOutcome) {
         let running = |tag: &&Tag| self.tags[tag] == Collective::Running(seq);
         if let Some(tag) = self.tags.keys().find(running).copied() {
             self.votes(tag, seq, outcome);

@@ -81,7 +81,7 @@ fn check_order(done: &[PeerOutput]) {
         matches!(
             output,
             PeerOutput::AdoptRing { .. }
-                | PeerOutput::StopRing { .. }
+                | PeerOutput::StopPlan { .. }
                 | PeerOutput::CommitState { .. }
                 | PeerOutput::DropState { .. }
         )

@@ -3,7 +3,7 @@
 
 use pccl_core::id::{PeerId, Revision, Seq, Tag};
 use pccl_core::master::MasterConfig;
-use pccl_core::messages::{RingOutcome, ToMaster};
+use pccl_core::messages::{PlanOutcome, ToMaster};
 use pccl_core::shared_state::{SyncStrategy, SyncVote};
 use pccl_core::topology::BrokenLinks;
 
@@ -11,7 +11,7 @@ use super::desk::{Desk, from, to};
 
 /// The reduce of a group of this size is aborted if a peer says that it has lost a link.
 fn reduce_breaks(desk: &mut Desk, size: u64, says: impl Fn(&Desk) -> Option<(u64, BrokenLinks)>) {
-    let says = |desk: &Desk| says(desk).map(|(peer, broken)| (peer, RingOutcome::LaneLost, broken));
+    let says = |desk: &Desk| says(desk).map(|(peer, broken)| (peer, PlanOutcome::LaneLost, broken));
     reduce(desk, size, says);
 }
 
@@ -19,7 +19,7 @@ fn reduce_breaks(desk: &mut Desk, size: u64, says: impl Fn(&Desk) -> Option<(u64
 fn reduce(
     desk: &mut Desk,
     size: u64,
-    says: impl Fn(&Desk) -> Option<(u64, RingOutcome, BrokenLinks)>,
+    says: impl Fn(&Desk) -> Option<(u64, PlanOutcome, BrokenLinks)>,
 ) {
     let tag = Tag(1);
     let present = desk.present();
@@ -54,7 +54,7 @@ fn reduce(
         return;
     }
     for peer in present {
-        let (outcome, broken) = (RingOutcome::Done, BrokenLinks::NONE);
+        let (outcome, broken) = (PlanOutcome::Done, BrokenLinks::NONE);
         desk.says(
             peer,
             ToMaster::CompleteCollective {
@@ -146,7 +146,7 @@ fn an_edge_that_breaks_under_many_collectives_at_once_has_broken_once() {
     }
 
     for seq in tags.map(Seq) {
-        let (outcome, broken) = (RingOutcome::LaneLost, BrokenLinks(vec![to(2)]));
+        let (outcome, broken) = (PlanOutcome::LaneLost, BrokenLinks(vec![to(2)]));
         let vote = ToMaster::CompleteCollective {
             seq,
             outcome,
@@ -185,9 +185,9 @@ fn a_break_counts_also_if_it_was_named_before_anything_was_aborted_for_it() {
         let (first, second) = (Seq(desk.runs + 1), Seq(desk.runs + 2));
         desk.runs += 2;
         for (peer, seq, outcome, link) in [
-            (2, first, RingOutcome::Done, to(1)),
-            (2, second, RingOutcome::LaneLost, to(1)),
-            (1, first, RingOutcome::LaneLost, from(2)),
+            (2, first, PlanOutcome::Done, to(1)),
+            (2, second, PlanOutcome::LaneLost, to(1)),
+            (1, first, PlanOutcome::LaneLost, from(2)),
         ] {
             let broken = BrokenLinks(vec![link]);
             let vote = ToMaster::CompleteCollective {
@@ -242,7 +242,7 @@ fn who_cancels_every_collective_goes_and_the_others_reduce() {
     for size in [2, 3, 8] {
         let mut desk = Desk::with_accepted_peers(size);
 
-        let cancelled = Some((2, RingOutcome::Cancelled, BrokenLinks::NONE));
+        let cancelled = Some((2, PlanOutcome::Cancelled, BrokenLinks::NONE));
         let aborts = times_until_gone(&mut desk, 2, 20, |desk| {
             reduce(desk, size, |_| cancelled.clone());
         });
@@ -259,7 +259,7 @@ fn who_cancels_collectives_while_others_of_that_size_are_committed_stays() {
     for turn in 0..100 {
         let cancels = turn % 16 != 15;
         reduce(&mut desk, 3, |_| {
-            cancels.then_some((2, RingOutcome::Cancelled, BrokenLinks::NONE))
+            cancels.then_some((2, PlanOutcome::Cancelled, BrokenLinks::NONE))
         });
     }
 

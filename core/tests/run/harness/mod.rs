@@ -182,8 +182,8 @@ impl Run {
     pub(crate) fn lose(&mut self, no: SeatNo) {
         let seat = &mut self.seats[no];
         seat.alive = false;
-        seat.link.up.close();
-        seat.link.down.finish();
+        seat.connection.up.close();
+        seat.connection.down.finish();
         seat.inbox.clear();
         self.watch.falls_silent(no);
         self.drop_plane(no);
@@ -191,7 +191,7 @@ impl Run {
 
     /// A process dies, and only the first `kept` of the messages on their way to the master arrive.
     pub(crate) fn lose_with_prefix(&mut self, no: SeatNo, kept: usize) {
-        self.seats[no].link.up.queue.truncate(kept);
+        self.seats[no].connection.up.queue.truncate(kept);
         self.lose(no);
     }
 
@@ -282,7 +282,7 @@ impl Run {
     }
 
     fn deliver_up(&mut self, no: SeatNo) -> bool {
-        let (peer, up) = (self.seats[no].id, &mut self.seats[no].link.up);
+        let (peer, up) = (self.seats[no].id, &mut self.seats[no].connection.up);
         let message = up.queue.pop_front();
         if message.is_none() && !up.may_end() {
             return false;
@@ -316,7 +316,7 @@ impl Run {
         if !self.seats[no].acts() {
             return false;
         }
-        let down = &mut self.seats[no].link.down;
+        let down = &mut self.seats[no].connection.down;
         let input = match down.queue.pop_front() {
             Some(message) => PeerInput::Message(message),
             None if down.may_end() => {
@@ -367,18 +367,18 @@ impl Run {
         match output {
             MasterOutput::Register { conn, peer } => self.seat_of_conn(conn).id = Some(peer),
             MasterOutput::Refuse { conn, reason } => {
-                let down = &mut self.seat_of_conn(conn).link.down;
+                let down = &mut self.seat_of_conn(conn).connection.down;
                 down.send(ToPeer::Refused(reason));
                 down.close();
             }
             MasterOutput::Send { peer, message } => {
                 if let Some(no) = self.seat_with(peer) {
-                    self.seats[no].link.down.send(message);
+                    self.seats[no].connection.down.send(message);
                 }
             }
             MasterOutput::Close { peer } => {
                 if let Some(no) = self.seat_with(peer) {
-                    self.seats[no].link.down.close();
+                    self.seats[no].connection.down.close();
                 }
             }
             MasterOutput::StartTimer { timer, .. } => {
@@ -413,7 +413,7 @@ impl Run {
 
     fn drive(&mut self, no: SeatNo, output: PeerOutput) {
         match output {
-            PeerOutput::Send(message) => self.seats[no].link.up.send(message),
+            PeerOutput::Send(message) => self.seats[no].connection.up.send(message),
             PeerOutput::Answer { call, answer } => {
                 assert!(self.seats[no].open.remove(&call).is_some(), "{answer:?}");
                 self.seats[no].settle_buffer(&answer);
@@ -421,14 +421,14 @@ impl Run {
                 self.seats[no].answers.push(answer);
             }
             PeerOutput::Close => {
-                self.seats[no].link.up.close();
+                self.seats[no].connection.up.close();
                 self.drop_plane(no);
             }
             PeerOutput::StartTimer { .. } | PeerOutput::StopTimer(_) => {}
             PeerOutput::Establish { .. }
             | PeerOutput::AdoptRing { .. }
-            | PeerOutput::RunRing { .. }
-            | PeerOutput::StopRing { .. }
+            | PeerOutput::RunPlan { .. }
+            | PeerOutput::StopPlan { .. }
             | PeerOutput::MoveState { .. }
             | PeerOutput::CommitState { .. }
             | PeerOutput::DropState { .. }

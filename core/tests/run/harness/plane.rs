@@ -9,7 +9,7 @@ use pccl_core::peer::{PeerInput, PeerOutput};
 use pccl_core::shared_state::SyncRole;
 use pccl_core::topology::{LaneFailure, LinkId};
 use pccl_model::fabric::{Fabric, other_end};
-use pccl_model::plane::{Lanes, Plane, Progress};
+use pccl_model::plane::{Lanes, LinkProgress, Plane};
 
 use super::Run;
 use super::seat::{SeatNo, small};
@@ -88,17 +88,17 @@ impl Run {
                 self.drop_lanes(no, &unused);
             }
             PeerOutput::AdoptRing { topology, links } => {
-                assert!(self.seats[no].plane.rings.is_empty(), "a ring runs on");
+                assert!(self.seats[no].plane.runs.is_empty(), "a plan runs on");
                 let adopted = self.adopt(no, topology, &links);
                 assert!(adopted.is_complete, "what is to be used is there");
             }
-            PeerOutput::RunRing {
+            PeerOutput::RunPlan {
                 tag,
                 seq,
                 algorithm,
                 ..
-            } => self.begin_ring(no, small(tag), seq, algorithm),
-            PeerOutput::StopRing { seq } => self.seats[no].plane.stop(seq),
+            } => self.begin_execution(no, small(tag), seq, algorithm),
+            PeerOutput::StopPlan { seq } => self.seats[no].plane.stop(seq),
             PeerOutput::MoveState { plan, .. } => self.move_state(no, plan),
             PeerOutput::CommitState { round } => {
                 let plan = self.commit_state(no, round);
@@ -147,7 +147,7 @@ impl Run {
         let expected =
             order(other).filter(|theirs| Some(theirs.round) == order(no).map(|o| o.round));
         let expected = expected.and_then(|order| order.link(theirs));
-        let waits = expected.is_some_and(|end| end.progress == Progress::Owed);
+        let waits = expected.is_some_and(|end| end.progress == LinkProgress::Owed);
         if waits {
             self.comes_up(no, link);
             self.comes_up(other, theirs);
@@ -157,7 +157,7 @@ impl Run {
 
     /// A frame is taken in, or a lane is noticed to be lost.
     fn go_on_with_rings(&mut self, no: SeatNo) -> bool {
-        if self.seats[no].plane.rings.is_empty() {
+        if self.seats[no].plane.runs.is_empty() {
             return self.notice_any(no);
         }
         let frame_first = self.roll(2) == 0;
@@ -166,7 +166,7 @@ impl Run {
 
     fn take_any_frame(&mut self, no: SeatNo) -> bool {
         let plane = &self.seats[no].plane;
-        let tags = plane.rings.iter().map(|run| run.tag);
+        let tags = plane.runs.iter().map(|run| run.tag);
         let ready: Vec<u8> = tags.filter(|tag| plane.expected(*tag).is_some()).collect();
         if ready.is_empty() {
             return false;

@@ -8,9 +8,9 @@ use pccl_core::id::{CallId, ContentHash, GroupId, PeerId, Revision, Tag};
 use pccl_core::peer::{Answer, Call, CallError, PeerConfig, PeerInput};
 use pccl_core::shared_state::{EntryInfo, SyncStrategy, SyncVote};
 use pccl_core::wire::WHOLE_BUFFER_MAX;
-use pccl_model::link::Link;
+use pccl_model::connection::Connection;
+use pccl_model::plan_run::PlanRun;
 use pccl_model::plane::Plane;
-use pccl_model::ring::RingRun;
 
 use super::ip_of;
 
@@ -42,7 +42,7 @@ pub(crate) enum Holds {
     /// A collective works on it.
     Lent,
     /// Something that no user may ever see.
-    Garbage(Option<RingRun>),
+    Garbage(Option<PlanRun>),
 }
 
 #[derive(Clone)]
@@ -56,7 +56,7 @@ pub(crate) struct Seat {
     /// Its machine hears nothing of its data plane.
     pub(crate) hears_no_plane: bool,
     pub(crate) id: Option<PeerId>,
-    pub(crate) link: Link,
+    pub(crate) connection: Connection,
     /// What the data plane has to tell the peer.
     pub(crate) inbox: VecDeque<PeerInput>,
     pub(crate) answers: Vec<Answer>,
@@ -79,7 +79,7 @@ impl Seat {
             frozen: false,
             hears_no_plane: false,
             id: None,
-            link: Link::default(),
+            connection: Connection::default(),
             inbox: VecDeque::new(),
             answers: Vec::new(),
             calls: 0,
@@ -104,7 +104,7 @@ impl Seat {
 
     /// Does a collective of this tag run here?
     pub(crate) fn runs_tag(&self, tag: Tag) -> bool {
-        self.plane.rings.iter().any(|run| run.tag == small(tag))
+        self.plane.runs.iter().any(|run| run.tag == small(tag))
     }
 
     /// What the buffer of this tag holds.
@@ -131,7 +131,7 @@ impl Seat {
                 let whole = whole.next().cloned();
                 let mut ranks = committed.contributors.clone();
                 ranks.sort();
-                let is_sum = |run: &RingRun| run.holds_each_once(&ranks);
+                let is_sum = |run: &PlanRun| run.holds_each_once(&ranks);
                 let holds = match whole {
                     Some(run) if is_sum(&run) => Holds::Sum(ranks),
                     garbage => Holds::Garbage(garbage),
@@ -147,7 +147,7 @@ impl Seat {
 
     /// The buffer is its user's again, as it was.
     pub(super) fn user_takes_buffer(&mut self, tag: Tag) {
-        assert!(!self.runs_tag(tag), "its ring runs on");
+        assert!(!self.runs_tag(tag), "its plan runs on");
         self.plane.whole.retain(|run| run.tag != small(tag));
         self.results.remove(&tag);
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use pccl_core::element::CollectiveSpec;
 use pccl_core::id::{PeerId, Round, Seq, Tag};
-use pccl_core::messages::{AbortCause, CollectiveRefusal, Misdeed, RingOutcome, ToMaster, ToPeer};
+use pccl_core::messages::{AbortCause, CollectiveRefusal, Misdeed, PlanOutcome, ToMaster, ToPeer};
 use pccl_core::shared_state::{SyncFailure, SyncVote};
 use pccl_core::topology::{BrokenLinks, LinkId};
 use pccl_core::wire::MAX_ENTRY_NAME_BYTES;
@@ -166,7 +166,7 @@ impl Reference {
         &mut self,
         peer: PeerId,
         seq: Seq,
-        outcome: RingOutcome,
+        outcome: PlanOutcome,
         broken: &BrokenLinks,
         seen: &Seen,
     ) -> bool {
@@ -184,12 +184,12 @@ impl Reference {
         if is_taken {
             let group = self.peers[&peer].group;
             match outcome {
-                RingOutcome::Done => {}
-                RingOutcome::LaneLost => {
+                PlanOutcome::Done => {}
+                PlanOutcome::LaneLost => {
                     self.abort(group, tag, AbortCause::LaneLost(peer));
                     self.breaks(peer, broken, bytes, seen);
                 }
-                RingOutcome::Cancelled => {
+                PlanOutcome::Cancelled => {
                     self.abort(group, tag, AbortCause::Cancelled(peer));
                     self.cancels(peer, bytes);
                 }

@@ -17,11 +17,12 @@
 //! | `rings`, `search` | connecting rings, looking for better ones |
 //! | `election` | whose content a group will hold |
 //! | `state` | what each peer is doing, and which deadlines run |
-//! | `seen` | what the master chose |
+//! | `seen`, `orders` | what the master chose |
 //! | `shadow`, `words` | the comparison with a real master after every input |
 
 mod election;
 mod facts;
+mod orders;
 mod overdue;
 mod precedence;
 mod rings;
@@ -107,6 +108,8 @@ struct Reference {
     groups: BTreeMap<GroupId, Group>,
     /// What every group that there ever was held after its last successful synchronization.
     held: BTreeMap<GroupId, Held>,
+    /// Attempts at connecting rings that the present input has begun.
+    begun: usize,
     /// What the present input makes the master say.
     said: Vec<(PeerId, ToPeer)>,
 }
@@ -197,6 +200,7 @@ impl Reference {
             search: None,
             groups: BTreeMap::new(),
             held: BTreeMap::new(),
+            begun: 0,
             said: Vec::new(),
         }
     }
@@ -234,6 +238,8 @@ impl Reference {
             }
         }
         self.settle(seen);
+        let begun = std::mem::take(&mut self.begun);
+        assert_eq!(begun, seen.attempts.len(), "attempts after {input:?}");
         self.newest = self.newest.max(seen.newest);
         std::mem::take(&mut self.said)
     }

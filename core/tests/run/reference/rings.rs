@@ -72,28 +72,31 @@ impl Wiring {
 impl Reference {
     /// Orders links to be built. Where there is nothing to build, the rings stand at once.
     pub(super) fn connect(&mut self, purpose: Purpose, mut members: Peers, seen: &Seen) {
+        let orders = seen.attempt(self.begun);
+        self.begun += 1;
         // Newcomers that held up two attempts may be left out of the next one.
         members.retain(|peer| {
-            let is_left_out = !self.accepted.contains(peer) && !seen.is_invited(*peer);
+            let is_left_out = !self.accepted.contains(peer) && !orders.handed.contains(peer);
             assert!(
                 !is_left_out || self.suspects.contains(peer),
                 "{peer} is left out"
             );
             !is_left_out
         });
-        let edges = seen.ordered_edges(&members);
+        assert_eq!(members, orders.handed, "whom an attempt concerns");
+        let edges = orders.edges();
         let whole = |group: &Group| -> Vec<RingEdge> {
             let edges = group.ring.edges();
             edges.filter(|edge| !group.broken.contains(edge)).collect()
         };
         let standing: BTreeSet<RingEdge> = self.groups.values().flat_map(whole).collect();
         let wiring = Wiring {
-            round: seen.round_of_orders(&members),
+            round: orders.round(),
             purpose,
             doubts: self.attempts_failed,
             standing,
             lacking: edges.iter().flat_map(|edge| ends_of(*edge)).collect(),
-            dialling: seen.dialling(&members),
+            dialling: orders.dialling(),
             members,
             edges,
             failed: BTreeSet::new(),

@@ -179,13 +179,13 @@ impl Reference {
         if self.accepted.is_empty() && newcomers.is_empty() {
             newcomers = aside;
         }
-        // Without anybody accepted, and all of the first ones gone, the next ones are the first.
-        self.invited
-            .take_if(|invited| self.accepted.is_empty() && invited.is_empty());
-        let invited = self.invited.get_or_insert(newcomers);
         // Who was set aside meanwhile was there when it began.
         let mut back: Peers = self.aside.keys().copied().collect();
         back.retain(|peer| !self.kept_aside.contains_key(peer));
+        // Without anybody accepted, and all of the first ones gone, the next ones are the first.
+        self.invited
+            .take_if(|invited| self.accepted.is_empty() && invited.is_empty() && back.is_empty());
+        let invited = self.invited.get_or_insert(newcomers);
         let everybody = &(&self.accepted | invited) | &back;
         self.connect(Purpose::Update, everybody, seen);
         true

@@ -6,9 +6,9 @@ use pccl_core::id::{ContentHash, EntryIndex, GroupId, PeerId, Round, Ticket};
 use pccl_core::master::MasterOutput;
 use pccl_core::messages::ToPeer;
 use pccl_core::shared_state::{SyncPlan, SyncRole};
-use pccl_core::states::Event;
-use pccl_core::topology::{LaneOrder, LinkId, LinkOrder, Ring, Way};
+use pccl_core::topology::{LinkOrder, Ring, Way};
 
+use super::orders::Orders;
 use super::rings::is_permutation;
 use super::{Peers, RingEdge};
 
@@ -21,9 +21,8 @@ pub(super) struct Seen {
     pub(super) questions: BTreeMap<GroupId, Round>,
     /// The newest round that anybody was told of.
     pub(super) newest: Round,
-    /// Who becomes part of an attempt at connecting a ring.
-    handed: Peers,
-    orders: BTreeMap<PeerId, (Round, Vec<LinkOrder>)>,
+    /// Attempts at connecting rings, in the order in which they began.
+    pub(super) attempts: Vec<Orders>,
     /// In the order in which they were told: a repair may follow an update at once, or the other way round.
     rings: BTreeMap<PeerId, Vec<Ring>>,
     probes: BTreeMap<PeerId, (Round, Vec<LinkOrder>)>,
@@ -32,18 +31,14 @@ pub(super) struct Seen {
 
 impl Seen {
     pub(super) fn in_outputs(out: &[MasterOutput]) -> Self {
-        let mut seen = Self::default();
+        let mut seen = Self {
+            attempts: Orders::in_outputs(out),
+            ..Self::default()
+        };
         for output in out {
             match output {
                 MasterOutput::Lost { peer, .. } => {
                     seen.lost.insert(*peer);
-                }
-                MasterOutput::Moved {
-                    peer,
-                    event: Event::RingHandedOut,
-                    ..
-                } => {
-                    seen.handed.insert(*peer);
                 }
                 MasterOutput::SolveTour { round, group, .. } => {
                     seen.questions.insert(*group, *round);
@@ -57,10 +52,7 @@ impl Seen {
 
     fn note(&mut self, peer: PeerId, message: &ToPeer) {
         match message {
-            ToPeer::EstablishLinks { round, links } => {
-                self.orders.insert(peer, (*round, links.clone()));
-                self.newest = self.newest.max(*round);
-            }
+            ToPeer::EstablishLinks { round, .. } => self.newest = self.newest.max(*round),
             ToPeer::TopologyEstablished { topology, .. } => {
                 let told = self.rings.entry(peer).or_default();
                 told.push(topology.ring.clone());
@@ -78,60 +70,10 @@ impl Seen {
         }
     }
 
-    /// Links that these are told to build. Both ends are told, with the same ticket, and one dials. Each is
-    /// told its links in order, and each once.
-    pub(super) fn ordered_edges(&self, members: &Peers) -> BTreeSet<RingEdge> {
-        let mut sending: BTreeSet<(Ticket, bool, PeerId, PeerId)> = BTreeSet::new();
-        let mut mirrored = BTreeSet::new();
-        for (peer, order) in self.orders_of(members) {
-            let LaneOrder {
-                with, ticket, dial, ..
-            } = order.lanes;
-            match order.way {
-                Way::Out => sending.insert((ticket, dial.is_some(), peer, with)),
-                Way::In => mirrored.insert((ticket, dial.is_none(), with, peer)),
-            };
-        }
-        for (peer, (_, links)) in &self.orders {
-            let place = |order: &LinkOrder| (order.way == Way::In, order.lanes.with);
-            let in_order = links.is_sorted_by(|one, next| place(one) < place(next));
-            assert!(in_order, "{peer} is told {links:?}");
-        }
-        assert_eq!(sending, mirrored, "both ends of a link are told the same");
-        sending
-            .into_iter()
-            .map(|(_, _, from, to)| (from, to))
-            .collect()
-    }
-
-    /// Which of these open the lanes of which of their links.
-    pub(super) fn dialling(&self, members: &Peers) -> BTreeSet<(PeerId, LinkId)> {
-        let orders = self.orders_of(members);
-        let dialling = orders.filter(|(_, order)| order.lanes.dial.is_some());
-        let ends = dialling.map(|(peer, order)| {
-            let (way, with) = (order.way, order.lanes.with);
-            (peer, LinkId { way, with })
-        });
-        ends.collect()
-    }
-
-    /// What these are told to connect.
-    fn orders_of(&self, members: &Peers) -> impl Iterator<Item = (PeerId, &LinkOrder)> {
-        let of_members = (self.orders.iter()).filter(|(peer, _)| members.contains(peer));
-        of_members.flat_map(|(peer, (_, links))| links.iter().map(|order| (*peer, order)))
-    }
-
-    /// Whether it becomes part of an attempt at connecting a ring.
-    pub(super) fn is_invited(&self, peer: PeerId) -> bool {
-        self.handed.contains(&peer)
-    }
-
-    pub(super) fn round_of_orders(&self, members: &Peers) -> Round {
-        let of_members = self
-            .orders
-            .iter()
-            .filter(|(peer, _)| members.contains(peer));
-        one_of(of_members.map(|(_, (round, ..))| *round))
+    /// The attempt at connecting rings that began as the `nth`.
+    pub(super) fn attempt(&self, nth: usize) -> &Orders {
+        let attempt = self.attempts.get(nth);
+        attempt.expect("an attempt at connecting rings begins")
     }
 
     /// The ring that these were told, or that they have: a permutation of them.
@@ -229,7 +171,7 @@ impl Seen {
 }
 
 /// The round that all were told; none where nobody was told any.
-fn one_of(rounds: impl Iterator<Item = Round>) -> Round {
+pub(super) fn one_of(rounds: impl Iterator<Item = Round>) -> Round {
     let rounds: BTreeSet<Round> = rounds.collect();
     assert!(rounds.len() < 2, "one round: {rounds:?}");
     rounds.first().copied().unwrap_or_default()

@@ -104,7 +104,7 @@ pub enum Fact {
         link: LinkId,
         built: Round,
     },
-    RingEnded {
+    PlanEnded {
         seq: Seq,
         done: bool,
     },

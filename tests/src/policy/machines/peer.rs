@@ -112,11 +112,11 @@ impl PeerDesk {
                 let ring = topology.ring;
                 Order::Adopt { ring, links }
             }
-            PeerOutput::RunRing { seq, spec, .. } => {
+            PeerOutput::RunPlan { seq, spec, .. } => {
                 let bytes = spec.count * spec.element.size() as u64;
                 Order::Run { seq, bytes }
             }
-            PeerOutput::StopRing { seq } => Order::Stop(seq),
+            PeerOutput::StopPlan { seq } => Order::Stop(seq),
             PeerOutput::MoveState { plan, .. } => part_of(plan),
             PeerOutput::CommitState { .. } => Order::CommitState,
             PeerOutput::DropState { .. } => Order::DropState,

@@ -2,7 +2,7 @@
 
 use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::id::{CallId, ContentHash, Revision, Tag};
-use pccl_core::messages::{CollectiveRefusal, RingOutcome};
+use pccl_core::messages::{CollectiveRefusal, PlanOutcome};
 use pccl_core::peer::{Answer, Call, CallError, PeerInput};
 use pccl_core::shared_state::{EntryInfo, SyncPlan, SyncRole, SyncStrategy, SyncVote};
 
@@ -59,13 +59,13 @@ pub(super) fn input_of(fact: Fact) -> PeerInput {
             failure,
         },
         Fact::LinkBroke { link, built } => PeerInput::LinkBroke { link, built },
-        Fact::RingEnded { seq, done } => {
+        Fact::PlanEnded { seq, done } => {
             let outcome = if done {
-                RingOutcome::Done
+                PlanOutcome::Done
             } else {
-                RingOutcome::LaneLost
+                PlanOutcome::LaneLost
             };
-            PeerInput::RingEnded { seq, outcome }
+            PeerInput::PlanEnded { seq, outcome }
         }
         Fact::TransfersEnded { round, ok, with } => PeerInput::TransfersEnded { round, ok, with },
         Fact::Measured {

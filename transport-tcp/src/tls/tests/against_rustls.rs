@@ -41,7 +41,7 @@ fn keys_are_renewed_before_they_are_worn_and_rustls_goes_along() {
         let met = meet(suite);
         let (mut ours, mut theirs) = (met.our_client, met.server);
         // Of three records that a key is good for the last one says that another follows.
-        ours.outgoing.sealer_mut().wear_after(3);
+        ours.writer.sealer_mut().wear_after(3);
         let mut sealed = Vec::new();
 
         for size in SIZES {
@@ -92,11 +92,11 @@ fn the_end_is_told_and_heard() {
     let met = meet(SUITES[0]);
     let (mut ours, mut theirs) = (met.our_client, met.server);
     let mut wire = ours.say(b"last words").unwrap();
-    ours.outgoing.close();
-    ours.outgoing.close();
+    ours.writer.close();
+    ours.writer.close();
     wire.extend(ours.written());
     assert_eq!(hear(&mut theirs, &wire), Ok((b"last words".to_vec(), true)));
-    assert_eq!(ours.outgoing.seal(&[b"more"]), Err(LaneError::Closed));
+    assert_eq!(ours.writer.seal(&[b"more"]), Err(LaneError::Closed));
 
     let mut wire = said(&mut theirs, b"goodbye");
     theirs.send_close_notify();
@@ -115,14 +115,14 @@ fn rustls_reads_why_what_it_sent_is_not_taken() {
     let mut wire = said(&mut theirs, b"one");
     wire[5] ^= 1;
     let (heard, end) = ours.hear(&wire, 100);
-    assert_eq!((heard, end), (vec![], Err(Fault::Forged)));
+    assert_eq!((heard, end), (vec![], Err(TlsError::Forged)));
 
-    ours.outgoing.fail(Fault::Forged);
+    ours.writer.fail(TlsError::Forged);
 
     let alert = AlertDescription::BadRecordMac;
     let heard = hear(&mut theirs, &ours.written());
     assert_eq!(heard, Err(Error::AlertReceived(alert)));
-    assert_eq!(ours.outgoing.seal(&[b"more"]), Err(LaneError::Failed));
+    assert_eq!(ours.writer.seal(&[b"more"]), Err(LaneError::Failed));
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn why_rustls_does_not_take_what_was_sent_is_heard() {
 
     let (heard, end) = ours.hear(&written(&mut theirs), 100);
 
-    let told = Fault::Told(AlertDescription::BadRecordMac);
+    let told = TlsError::Told(AlertDescription::BadRecordMac);
     assert_eq!((heard, end), (vec![], Err(told)));
 }
 

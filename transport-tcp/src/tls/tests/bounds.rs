@@ -2,8 +2,8 @@
 
 use aws_lc_rs::aead::Aad;
 
-use super::super::outgoing::BATCH_BYTES;
 use super::super::record::{CONTENT_MAX, HEADER_BYTES, OVERHEAD_BYTES, RECORD_MAX};
+use super::super::record_writer::BATCH_BYTES;
 use super::*;
 
 /// A record with padding, as TLS allows it and nobody here sends it.
@@ -29,8 +29,8 @@ fn secret() -> TrafficSecret {
     TrafficSecret::new(SUITES[0], secret).unwrap()
 }
 
-fn hears() -> Incoming {
-    Incoming::new(Inbox::default(), Opener::new(secret()).unwrap(), true)
+fn hears() -> RecordReader {
+    RecordReader::new(ReadBuffer::default(), Opener::new(secret()).unwrap(), true)
 }
 
 #[test]
@@ -50,12 +50,12 @@ fn padding_is_taken_off_and_too_much_of_it_refused() {
             let mut hears = hears();
             let content = pattern(content);
             let record = padded(&secret(), &content, padding);
-            assert_eq!(hears.inbox.put(&record), record.len());
+            assert_eq!(hears.read_buffer.put(&record), record.len());
             let mut into = vec![0; room];
             let received = hears.receive(&mut into);
             let expected = match expected {
                 Some(bytes) => Ok(Received::Data(room.min(bytes))),
-                None => Err(Fault::TooLong),
+                None => Err(TlsError::TooLong),
             };
             assert_eq!(received, expected, "{} + {padding}", content.len());
             if let Ok(Received::Data(bytes)) = received {
@@ -75,16 +75,16 @@ fn a_record_of_padding_alone_is_refused() {
         .seal_in_place_separate_tag(nonce, Aad::from(header), &mut zeros);
     let mut hears = hears();
     hears
-        .inbox
+        .read_buffer
         .put(&[&header[..], &zeros, tag.unwrap().as_ref()].concat());
 
-    assert_eq!(hears.receive(&mut [0; 100]), Err(Fault::Unexpected));
+    assert_eq!(hears.receive(&mut [0; 100]), Err(TlsError::Unexpected));
 }
 
 #[test]
 fn a_frame_of_header_and_payload_leaves_in_full_records() {
     let (head, body) = (pattern(32), pattern(256 << 10));
-    let mut sends = Outgoing::new(Sealer::new(secret()).unwrap());
+    let mut sends = RecordWriter::new(Sealer::new(secret()).unwrap());
     let mut hears = hears();
     let (mut sent, mut heard) = (0, Vec::new());
     let mut sealed = Vec::new();
@@ -98,7 +98,7 @@ fn a_frame_of_header_and_payload_leaves_in_full_records() {
         let mut wire = wire.as_slice();
         let mut into = vec![0; 300_000];
         while !wire.is_empty() {
-            wire = &wire[hears.inbox.put(wire)..];
+            wire = &wire[hears.read_buffer.put(wire)..];
             while let Received::Data(bytes) = hears.receive(&mut into).unwrap() {
                 heard.extend_from_slice(&into[..bytes]);
             }
@@ -111,7 +111,7 @@ fn a_frame_of_header_and_payload_leaves_in_full_records() {
 #[test]
 fn however_much_is_offered_a_batch_is_taken() {
     let much = vec![1; 10 << 20];
-    let mut sends = Outgoing::new(Sealer::new(secret()).unwrap());
+    let mut sends = RecordWriter::new(Sealer::new(secret()).unwrap());
 
     assert_eq!(sends.seal(&[&much]), Ok(BATCH_BYTES));
     let sealed = sends.rest().len();
@@ -125,7 +125,7 @@ fn however_much_is_offered_a_batch_is_taken() {
 /// Its other end need not read for minutes: a lane that was given up must not keep more than it has to.
 #[test]
 fn who_sends_nothing_more_keeps_what_is_left_to_be_written_and_no_more() {
-    let mut sends = Outgoing::new(Sealer::new(secret()).unwrap());
+    let mut sends = RecordWriter::new(Sealer::new(secret()).unwrap());
     sends.seal(&[&pattern(BATCH_BYTES)]).unwrap();
     let wire = sends.rest().to_vec();
     sends.wrote(wire.len() - 100);
@@ -146,22 +146,22 @@ fn who_sends_nothing_more_keeps_what_is_left_to_be_written_and_no_more() {
 
 #[test]
 fn what_is_read_at_a_time_grows_with_what_comes_and_never_beyond_a_bound() {
-    let mut inbox = Inbox::default();
+    let mut read_buffer = ReadBuffer::default();
     let much = vec![1; 1 << 20];
     let mut reads = Vec::new();
     for _ in 0..8 {
-        reads.push(inbox.put(&much));
-        inbox.consume(reads[reads.len() - 1]);
+        reads.push(read_buffer.put(&much));
+        read_buffer.consume(reads[reads.len() - 1]);
     }
     assert!(reads[0] >= RECORD_MAX);
     assert!(reads.is_sorted(), "{reads:?}");
     assert_eq!(reads[7], 320 << 10);
 
     // The beginning of a record that is not all here leaves room for the rest of it.
-    inbox.put(&much[..RECORD_MAX - 1]);
-    assert!(inbox.put(&much) > 100_000);
+    read_buffer.put(&much[..RECORD_MAX - 1]);
+    assert!(read_buffer.put(&much) > 100_000);
 
-    let mut sparse = Inbox::default();
+    let mut sparse = ReadBuffer::default();
     for _ in 0..8 {
         assert_eq!(sparse.put(&much[..100]), 100);
         sparse.consume(100);
@@ -171,13 +171,13 @@ fn what_is_read_at_a_time_grows_with_what_comes_and_never_beyond_a_bound() {
 
 #[test]
 fn a_record_that_cannot_be_sealed_leaves_nothing_to_be_written() {
-    let mut sends = Outgoing::new(Sealer::new(secret()).unwrap());
+    let mut sends = RecordWriter::new(Sealer::new(secret()).unwrap());
     sends.sealer_mut().wear_out();
 
     assert_eq!(sends.seal(&[b"in", b"clear"]), Err(LaneError::Failed));
     assert_eq!(sends.rest(), b"");
 
-    let mut closes = Outgoing::new(Sealer::new(secret()).unwrap());
+    let mut closes = RecordWriter::new(Sealer::new(secret()).unwrap());
     closes.sealer_mut().wear_out();
     closes.close();
     assert_eq!(closes.rest(), b"");

@@ -114,10 +114,10 @@ proptest! {
         prop_assert!(sent.starts_with(&heard));
         prop_assert!(heard.len() < sent.len() || end.is_err());
         prop_assert_ne!(end, Ok(Received::Closed));
-        if let Err(fault) = end {
+        if let Err(error) = end {
             // What follows is not believed either, and nothing is sent any more.
             let (more, again) = hears.hear(&whole, room);
-            prop_assert_eq!((more, again), (vec![], Err(fault)));
+            prop_assert_eq!((more, again), (vec![], Err(error)));
         }
     }
 
@@ -144,28 +144,28 @@ proptest! {
 #[test]
 fn lengths_and_kinds_that_cannot_be_are_refused_before_anything_is_waited_for() {
     let longest = u16::try_from(RECORD_MAX - HEADER_BYTES).unwrap();
-    for (kind, length, fault) in [
-        (23, longest + 1, Fault::TooLong),
-        (23, u16::MAX, Fault::TooLong),
-        (23, 16, Fault::Forged),
-        (23, 0, Fault::Forged),
+    for (kind, length, error) in [
+        (23, longest + 1, TlsError::TooLong),
+        (23, u16::MAX, TlsError::TooLong),
+        (23, 16, TlsError::Forged),
+        (23, 0, TlsError::Forged),
         // An alert that is not encrypted, a change of cipher, a handshake anew.
-        (21, 2, Fault::Unexpected),
-        (20, 1, Fault::Unexpected),
-        (22, 100, Fault::Unexpected),
-        (b'P', 100, Fault::Unexpected),
+        (21, 2, TlsError::Unexpected),
+        (20, 1, TlsError::Unexpected),
+        (22, 100, TlsError::Unexpected),
+        (b'P', 100, TlsError::Unexpected),
     ] {
         let (_, mut hears) = pair();
         let [high, low] = length.to_be_bytes();
         let heard = hears.hear(&[kind, 3, 3, high, low], 100);
-        assert_eq!(heard, (vec![], Err(fault)), "{kind} {length}");
+        assert_eq!(heard, (vec![], Err(error)), "{kind} {length}");
     }
 }
 
 /// A record that the other end has really sealed, whatever is in it.
 fn sealed(by: &mut Ours, content: Content, plain: &[u8]) -> Vec<u8> {
     let mut record = vec![0; plain.len() + OVERHEAD_BYTES];
-    by.outgoing
+    by.writer
         .sealer_mut()
         .seal(content, plain, &mut record)
         .unwrap();
@@ -175,24 +175,24 @@ fn sealed(by: &mut Ours, content: Content, plain: &[u8]) -> Vec<u8> {
 #[test]
 fn messages_that_have_no_place_after_a_handshake_end_the_session() {
     let ticket = [4, 0, 0, 2, 9, 9];
-    let cases: [(&[u8], Fault); 10] = [
+    let cases: [(&[u8], TlsError); 10] = [
         // A client, a server and a certificate, all over again.
-        (&[1, 0, 0, 0], Fault::Unexpected),
-        (&[2, 0, 0, 0], Fault::Unexpected),
-        (&[13, 0, 0, 0], Fault::Unexpected),
+        (&[1, 0, 0, 0], TlsError::Unexpected),
+        (&[2, 0, 0, 0], TlsError::Unexpected),
+        (&[13, 0, 0, 0], TlsError::Unexpected),
         // A ticket, from who has dialled.
-        (&ticket, Fault::Unexpected),
-        (&[24, 0, 0, 1, 2], Fault::Illegal),
-        (&[24, 0, 0, 2, 0, 0], Fault::Illegal),
-        (&[24, 0, 0, 0], Fault::Illegal),
-        (&[24, 0, 0, 1, 0, 24, 0, 0, 1, 0], Fault::Unexpected),
-        (&[24, 0, 0, 1], Fault::Unreadable),
-        (&[], Fault::Unreadable),
+        (&ticket, TlsError::Unexpected),
+        (&[24, 0, 0, 1, 2], TlsError::Illegal),
+        (&[24, 0, 0, 2, 0, 0], TlsError::Illegal),
+        (&[24, 0, 0, 0], TlsError::Illegal),
+        (&[24, 0, 0, 1, 0, 24, 0, 0, 1, 0], TlsError::Unexpected),
+        (&[24, 0, 0, 1], TlsError::Unreadable),
+        (&[], TlsError::Unreadable),
     ];
-    for (message, fault) in cases {
+    for (message, error) in cases {
         let (mut sends, mut hears) = pair();
         let wire = sealed(&mut sends, Content::Handshake, message);
-        assert_eq!(hears.hear(&wire, 100), (vec![], Err(fault)), "{message:?}");
+        assert_eq!(hears.hear(&wire, 100), (vec![], Err(error)), "{message:?}");
     }
 }
 
@@ -202,10 +202,16 @@ fn alerts_are_two_bytes_and_all_but_one_are_the_end() {
         (&[1, 0][..], Ok(Received::Closed)),
         (&[2, 0], Ok(Received::Closed)),
         (&[1, 90], Ok(Received::Nothing)),
-        (&[1, 49], Err(Fault::Told(AlertDescription::AccessDenied))),
-        (&[2, 20], Err(Fault::Told(AlertDescription::BadRecordMac))),
-        (&[2], Err(Fault::Unreadable)),
-        (&[2, 0, 0], Err(Fault::Unreadable)),
+        (
+            &[1, 49],
+            Err(TlsError::Told(AlertDescription::AccessDenied)),
+        ),
+        (
+            &[2, 20],
+            Err(TlsError::Told(AlertDescription::BadRecordMac)),
+        ),
+        (&[2], Err(TlsError::Unreadable)),
+        (&[2, 0, 0], Err(TlsError::Unreadable)),
     ] {
         let (mut sends, mut hears) = pair();
         let wire = sealed(&mut sends, Content::Alert, alert);
@@ -227,7 +233,7 @@ fn who_sends_records_without_data_for_ever_is_not_heard_for_ever() {
             for _ in 0..count {
                 wire.extend(sealed(&mut sends, content, plain));
                 if content == Content::Handshake {
-                    sends.outgoing.sealer_mut().update().unwrap();
+                    sends.writer.sealer_mut().update().unwrap();
                 }
             }
             wire.extend(sends.say(b"data").unwrap());
@@ -240,7 +246,7 @@ fn who_sends_records_without_data_for_ever_is_not_heard_for_ever() {
         assert_eq!(hears.hear(&few_again, 100), data, "{content:?}");
         assert_eq!(
             hears.hear(&many, 100),
-            (vec![], Err(Fault::Unexpected)),
+            (vec![], Err(TlsError::Unexpected)),
             "{content:?}"
         );
         // However often it was asked for a key, it answers once.

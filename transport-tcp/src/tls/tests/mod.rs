@@ -21,11 +21,11 @@ use rustls::{
     SignatureScheme, SupportedCipherSuite,
 };
 
-use super::fault::Fault;
-use super::inbox::Inbox;
-use super::incoming::{Incoming, Received};
-use super::outgoing::Outgoing;
+use super::error::TlsError;
+use super::read_buffer::ReadBuffer;
 use super::record::{OVERHEAD_BYTES, Opener, Sealer, length_of};
+use super::record_reader::{Received, RecordReader};
+use super::record_writer::RecordWriter;
 use super::secrets::{Overheard, TrafficSecret};
 
 pub(super) const SUITES: [SupportedCipherSuite; 3] = [
@@ -165,8 +165,8 @@ fn said(end: &mut Connection, bytes: &[u8]) -> Vec<u8> {
 
 /// One end, as this crate has it.
 struct Ours {
-    outgoing: Outgoing,
-    incoming: Incoming,
+    writer: RecordWriter,
+    reader: RecordReader,
 }
 
 impl Ours {
@@ -180,8 +180,8 @@ impl Ours {
         };
         let opener = Opener::new(other).unwrap();
         Self {
-            outgoing: Outgoing::new(Sealer::new(own).unwrap()),
-            incoming: Incoming::new(Inbox::default(), opener, is_client),
+            writer: RecordWriter::new(Sealer::new(own).unwrap()),
+            reader: RecordReader::new(ReadBuffer::default(), opener, is_client),
         }
     }
 
@@ -189,13 +189,13 @@ impl Ours {
     fn written(&mut self) -> Vec<u8> {
         let mut wire = Vec::new();
         loop {
-            let rest = self.outgoing.rest();
+            let rest = self.writer.rest();
             if rest.is_empty() {
                 return wire;
             }
             wire.extend_from_slice(rest);
             let bytes = rest.len();
-            self.outgoing.wrote(bytes);
+            self.writer.wrote(bytes);
         }
     }
 
@@ -203,24 +203,24 @@ impl Ours {
     fn say(&mut self, mut bytes: &[u8]) -> Result<Vec<u8>, LaneError> {
         let mut wire = self.written();
         while !bytes.is_empty() {
-            bytes = &bytes[self.outgoing.seal(&[bytes])?..];
+            bytes = &bytes[self.writer.seal(&[bytes])?..];
             wire.extend(self.written());
         }
         Ok(wire)
     }
 
     /// What it makes of what it hears, `room` bytes at a time: all that was sent, and how that ended.
-    fn hear(&mut self, mut wire: &[u8], room: usize) -> (Vec<u8>, Result<Received, Fault>) {
+    fn hear(&mut self, mut wire: &[u8], room: usize) -> (Vec<u8>, Result<Received, TlsError>) {
         let (mut heard, mut into) = (Vec::new(), vec![0; room]);
         loop {
-            let received = self.incoming.receive(&mut into);
-            if self.incoming.take_owed_update() {
-                self.outgoing.owe_update();
+            let received = self.reader.receive(&mut into);
+            if self.reader.take_owed_update() {
+                self.writer.owe_update();
             }
             match received {
                 Ok(Received::Data(bytes)) => heard.extend_from_slice(&into[..bytes]),
                 Ok(Received::Nothing) if !wire.is_empty() => {
-                    wire = &wire[self.incoming.inbox.put(wire)..];
+                    wire = &wire[self.reader.read_buffer.put(wire)..];
                 }
                 end => return (heard, end),
             }

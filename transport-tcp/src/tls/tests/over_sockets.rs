@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use pccl_core::id::Identity;
 use pccl_core::transport::{
-    Endpoint, Incoming as Dialled, Lane, Security, Transport, close, recv_exact, recv_some,
-    send_all,
+    Endpoint, Incoming, Lane, Security, Transport, close, recv_exact, recv_some, send_all,
 };
 use pccl_trust::PublicKey;
 
@@ -58,7 +57,7 @@ async fn dialled(
     let mut listener = tcp.listen(ANY, Security::Proven).await.unwrap();
     let thread = dials(listener.local_addr(), pair.public_key(), then);
     let accepted = std::future::poll_fn(|cx| listener.poll_accept(cx)).await;
-    let Dialled { lane, .. } = accepted.unwrap();
+    let Incoming { lane, .. } = accepted.unwrap();
     (lane, thread)
 }
 
@@ -193,7 +192,7 @@ async fn a_dropped_sending_half_keeps_no_memory_once_all_is_sent_or_nothing_can_
         let (_receiving, half) = stream.into_split();
         let secret = rustls::crypto::tls13::OkmBlock::new(&[5; 32]);
         let secret = TrafficSecret::new(SUITES[0], secret).unwrap();
-        let session = Session::new(half, Outgoing::new(Sealer::new(secret).unwrap()));
+        let session = Session::new(half, RecordWriter::new(Sealer::new(secret).unwrap()));
         let session = Arc::new(session);
         // More than the sockets take.
         while session

@@ -30,7 +30,7 @@ impl Story {
         Self { book, id, secret }
     }
 
-    fn comes(&mut self, peer: u16, now: u64) -> Result<Admitted, Refusal> {
+    fn comes(&mut self, peer: u16, now: u64) -> Result<Admitted, Denial> {
         comes(&mut self.book, &self.secret, peer, now)
     }
 }
@@ -50,7 +50,7 @@ fn invite(
     (id, secret)
 }
 
-fn comes(book: &mut Book, secret: &Secret, peer: u16, now: u64) -> Result<Admitted, Refusal> {
+fn comes(book: &mut Book, secret: &Secret, peer: u16, now: u64) -> Result<Admitted, Denial> {
     let proof = Proof::new(secret, &binding(), &key(peer));
     book.admit(&proof, &binding(), key(peer), now)
 }
@@ -60,7 +60,7 @@ fn an_invitation_holds_until_the_second_in_which_it_ends() {
     let mut story = Story::new(Some(60), None);
     let by = story.id;
     assert_eq!(story.comes(1, NOW + 59), Ok(Admitted::First { by }));
-    assert_eq!(story.comes(2, NOW + 60), Err(Refusal::Expired(by)));
+    assert_eq!(story.comes(2, NOW + 60), Err(Denial::Expired(by)));
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn an_invitation_lets_in_as_many_as_it_says_however_often_they_come() {
         assert_eq!(story.comes(1, NOW), Ok(Admitted::Again { by }));
     }
     assert_eq!(story.comes(2, NOW), Ok(Admitted::First { by }));
-    assert_eq!(story.comes(3, NOW), Err(Refusal::UsedUp(by)));
+    assert_eq!(story.comes(3, NOW), Err(Denial::UsedUp(by)));
 }
 
 #[test]
@@ -85,10 +85,7 @@ fn a_member_comes_again_by_its_key_alone_after_its_invitation_has_ended() {
         let again = comes(&mut story.book, &wrong, 1, now);
         assert_eq!(again, Ok(Admitted::Again { by }));
     }
-    assert_eq!(
-        comes(&mut story.book, &wrong, 2, NOW),
-        Err(Refusal::Unknown)
-    );
+    assert_eq!(comes(&mut story.book, &wrong, 2, NOW), Err(Denial::Unknown));
 }
 
 #[test]
@@ -101,8 +98,8 @@ fn a_revoked_invitation_lets_nobody_in_and_its_members_go() {
     let gone = story.book.revoke(story.id).unwrap();
     assert_eq!(gone.members, [key(1)]);
     assert_eq!(story.book.membership(&key(1)), Membership::Stranger);
-    assert_eq!(story.comes(1, NOW), Err(Refusal::Revoked(story.id)));
-    assert_eq!(story.comes(3, NOW), Err(Refusal::Revoked(story.id)));
+    assert_eq!(story.comes(1, NOW), Err(Denial::Revoked(story.id)));
+    assert_eq!(story.comes(3, NOW), Err(Denial::Revoked(story.id)));
     // Who came by another one stays, and who has another one comes back.
     assert_eq!(
         story.book.membership(&key(2)),
@@ -132,18 +129,18 @@ fn only_who_has_the_secret_is_told_why_it_does_not_help() {
     let _ = book.revoke(revoked).unwrap();
     assert_eq!(
         comes(&mut book, &revoked_secret, 1, NOW),
-        Err(Refusal::Revoked(revoked))
+        Err(Denial::Revoked(revoked))
     );
     assert_eq!(
         comes(&mut book, &expired_secret, 1, NOW),
-        Err(Refusal::Expired(expired))
+        Err(Denial::Expired(expired))
     );
     assert_eq!(
         comes(&mut book, &used_up_secret, 1, NOW),
-        Err(Refusal::UsedUp(used_up))
+        Err(Denial::UsedUp(used_up))
     );
     let guess = Secret::from([4; 32]);
-    assert_eq!(comes(&mut book, &guess, 1, NOW), Err(Refusal::Unknown));
+    assert_eq!(comes(&mut book, &guess, 1, NOW), Err(Denial::Unknown));
 }
 
 #[test]
@@ -162,7 +159,7 @@ fn a_banned_key_stays_out_whatever_it_proves_until_the_ban_is_lifted() {
     story.comes(1, NOW).unwrap();
     story.book.ban(key(1)).unwrap();
     assert_eq!(story.book.membership(&key(1)), Membership::Banned);
-    assert_eq!(story.comes(1, NOW), Err(Refusal::Banned));
+    assert_eq!(story.comes(1, NOW), Err(Denial::Banned));
     assert_eq!(story.comes(2, NOW), Ok(Admitted::First { by }));
     assert!(story.book.unban(&key(1)));
     assert!(!story.book.unban(&key(1)));
@@ -214,7 +211,7 @@ fn an_ended_invitation_makes_room_and_a_live_one_does_not() {
         book.invite(secret(9998), Terms::default(), NOW + 1),
         Err(Full)
     );
-    assert_eq!(comes(&mut book, &secret(0), 1, NOW), Err(Refusal::Unknown));
+    assert_eq!(comes(&mut book, &secret(0), 1, NOW), Err(Denial::Unknown));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use pccl_core::transport::LaneError;
 use rustls::AlertDescription;
 
-use super::fault::Fault;
+use super::error::TlsError;
 use super::record::{CONTENT_MAX, Content, HEADER_BYTES, OVERHEAD_BYTES, Sealer};
 
 /// Content that is sealed at a time, and less than a record more where that is all there is: a frame of the data
@@ -20,7 +20,7 @@ const FATAL: u8 = 2;
 const KEY_UPDATE: [u8; 5] = [24, 0, 0, 1, 0];
 
 /// The sending direction, up to ciphertext that is to be written.
-pub(super) struct Outgoing {
+pub(super) struct RecordWriter {
     sealer: Sealer,
     sealed: Vec<u8>,
     start: usize,
@@ -33,7 +33,7 @@ pub(super) struct Outgoing {
     has_closed: bool,
 }
 
-impl Outgoing {
+impl RecordWriter {
     pub(super) const fn new(sealer: Sealer) -> Self {
         Self {
             sealer,
@@ -89,18 +89,18 @@ impl Outgoing {
             BATCH_BYTES
         };
         let sealed = self.seal_records(parts, most);
-        sealed.map_err(|fault| self.end(fault.lane_error()))?;
+        sealed.map_err(|error| self.end(error.lane_error()))?;
         Ok(most)
     }
 
     /// Nothing can be sent any more. The other end is told why, if that can be said.
-    pub(super) fn fail(&mut self, fault: Fault) {
-        if let (None, Some(alert)) = (self.ended, fault.alert()) {
+    pub(super) fn fail(&mut self, error: TlsError) {
+        if let (None, Some(alert)) = (self.ended, error.alert()) {
             let said = [FATAL, alert.into()];
             // Where it cannot be said, the other end notices in another way.
             let _ = self.add(Content::Alert, &said);
         }
-        self.end(fault.lane_error());
+        self.end(error.lane_error());
     }
 
     /// Nothing can be sent any more.
@@ -112,8 +112,8 @@ impl Outgoing {
     pub(super) fn close(&mut self) {
         if self.ended.is_none() && !std::mem::replace(&mut self.has_closed, true) {
             let said = [WARNING, AlertDescription::CloseNotify.into()];
-            if let Err(fault) = self.add(Content::Alert, &said) {
-                self.end(fault.lane_error());
+            if let Err(error) = self.add(Content::Alert, &said) {
+                self.end(error.lane_error());
             }
         }
     }
@@ -128,9 +128,9 @@ impl Outgoing {
         let can_send = self.ended.is_none() && !self.has_closed;
         if std::mem::replace(&mut self.owes_update, false)
             && can_send
-            && let Err(fault) = self.update()
+            && let Err(error) = self.update()
         {
-            self.end(fault.lane_error());
+            self.end(error.lane_error());
         }
     }
 
@@ -144,12 +144,12 @@ impl Outgoing {
         self.sealed.capacity()
     }
 
-    fn update(&mut self) -> Result<(), Fault> {
+    fn update(&mut self) -> Result<(), TlsError> {
         self.add(Content::Handshake, &KEY_UPDATE)?;
         self.sealer.update()
     }
 
-    fn seal_records(&mut self, parts: &[&[u8]], most: usize) -> Result<(), Fault> {
+    fn seal_records(&mut self, parts: &[&[u8]], most: usize) -> Result<(), TlsError> {
         let mut parts = Parts::new(parts);
         let mut left = most;
         while left > 0 {
@@ -167,17 +167,17 @@ impl Outgoing {
     }
 
     /// A record of one piece.
-    fn add(&mut self, content: Content, plain: &[u8]) -> Result<(), Fault> {
+    fn add(&mut self, content: Content, plain: &[u8]) -> Result<(), TlsError> {
         self.add_record(plain.len(), |sealer, record| {
             sealer.seal(content, plain, record)
         })
     }
 
     /// A record of the ends of several pieces.
-    fn add_gathered(&mut self, parts: &mut Parts<'_>, length: usize) -> Result<(), Fault> {
+    fn add_gathered(&mut self, parts: &mut Parts<'_>, length: usize) -> Result<(), TlsError> {
         self.add_record(length, |sealer, record| {
             let place = record.get_mut(HEADER_BYTES..HEADER_BYTES + length);
-            parts.copy_to(place.ok_or(Fault::Internal)?);
+            parts.copy_to(place.ok_or(TlsError::Internal)?);
             sealer.seal_in_place(Content::Data, record)
         })
     }
@@ -187,14 +187,14 @@ impl Outgoing {
     fn add_record(
         &mut self,
         content: usize,
-        seal: impl FnOnce(&mut Sealer, &mut [u8]) -> Result<(), Fault>,
-    ) -> Result<(), Fault> {
+        seal: impl FnOnce(&mut Sealer, &mut [u8]) -> Result<(), TlsError>,
+    ) -> Result<(), TlsError> {
         let end = self.end + content + OVERHEAD_BYTES;
         if end > self.sealed.len() {
             self.sealed.resize(end, 0);
         }
         let record = self.sealed.get_mut(self.end..end);
-        seal(&mut self.sealer, record.ok_or(Fault::Internal)?)?;
+        seal(&mut self.sealer, record.ok_or(TlsError::Internal)?)?;
         self.end = end;
         Ok(())
     }

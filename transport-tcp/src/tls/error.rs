@@ -5,7 +5,7 @@ use rustls::{AlertDescription, Error};
 
 /// Why a session cannot go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum TlsError {
     /// A record was changed, repeated, left out or made by somebody else.
     Forged,
     /// A record is longer than TLS allows.
@@ -22,7 +22,7 @@ pub(super) enum Fault {
     Internal,
 }
 
-impl Fault {
+impl TlsError {
     /// What to tell the other end, where it is not the one that has spoken.
     pub(super) const fn alert(self) -> Option<AlertDescription> {
         match self {

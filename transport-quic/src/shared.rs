@@ -11,14 +11,14 @@ use tokio::sync::watch;
 
 use crate::absence::watch;
 use crate::error::of_connection;
-use crate::path::Path;
+use crate::locality::Locality;
 use crate::patience::Patience;
 use crate::proof::proven;
 use crate::settings::UNREAD_BYTES;
 use crate::socket::canonical;
 
 /// A connection on which both ends have proved who they are.
-pub(crate) struct Link {
+pub(crate) struct SharedConnection {
     pub(crate) connection: Connection,
     pub(crate) proven: Proven,
     pub(crate) from: SocketAddr,
@@ -40,7 +40,7 @@ struct Room {
     readers: Mutex<u32>,
 }
 
-impl Link {
+impl SharedConnection {
     /// Of a connection to somebody who was expected.
     pub(crate) fn opened(connection: Connection, own: Identity) -> Result<Arc<Self>, LaneError> {
         Self::new(connection, own, None)
@@ -63,10 +63,10 @@ impl Link {
     ) -> Result<Arc<Self>, LaneError> {
         let from = canonical(connection.remote_address());
         let local = connection.local_ip().map(|ip| ip.to_canonical());
-        let link = Arc::new(Self {
+        let shared = Arc::new(Self {
             proven: proven(&connection, own)?,
             from,
-            is_local: Path::between(local, from.ip()) == Path::Local,
+            is_local: Locality::between(local, from.ip()) == Locality::Local,
             runtime: Handle::current(),
             patience: Patience::default(),
             given_up: OnceLock::new(),
@@ -74,8 +74,8 @@ impl Link {
             room,
             connection,
         });
-        link.runtime.spawn(watch(Arc::downgrade(&link)));
-        Ok(link)
+        shared.runtime.spawn(watch(Arc::downgrade(&shared)));
+        Ok(shared)
     }
 
     /// What the end of the connection means for its lanes.
@@ -108,37 +108,37 @@ impl Room {
 }
 
 /// A lane's place on a connection, shared by its halves.
-pub(crate) struct Seat {
-    pub(crate) link: Arc<Link>,
+pub(crate) struct LaneSlot {
+    pub(crate) shared: Arc<SharedConnection>,
     has_been_read: OnceLock<()>,
 }
 
-impl Seat {
-    pub(crate) fn take(link: &Arc<Link>) -> Self {
-        link.lanes.send_modify(|lanes| *lanes += 1);
+impl LaneSlot {
+    pub(crate) fn take(shared: &Arc<SharedConnection>) -> Self {
+        shared.lanes.send_modify(|lanes| *lanes += 1);
         Self {
-            link: Arc::clone(link),
+            shared: Arc::clone(shared),
             has_been_read: OnceLock::new(),
         }
     }
 
     /// Somebody reads what comes on this lane.
     pub(crate) fn note_reading(&self) {
-        if let Some(room) = &self.link.room
+        if let Some(room) = &self.shared.room
             && self.has_been_read.set(()).is_ok()
         {
-            room.resize(&self.link.connection, |readers| readers.saturating_add(1));
+            room.resize(&self.shared.connection, |readers| readers.saturating_add(1));
         }
     }
 }
 
-impl Drop for Seat {
+impl Drop for LaneSlot {
     fn drop(&mut self) {
-        if let Some(room) = &self.link.room
+        if let Some(room) = &self.shared.room
             && self.has_been_read.get().is_some()
         {
-            room.resize(&self.link.connection, |readers| readers.saturating_sub(1));
+            room.resize(&self.shared.connection, |readers| readers.saturating_sub(1));
         }
-        self.link.lanes.send_modify(|lanes| *lanes -= 1);
+        self.shared.lanes.send_modify(|lanes| *lanes -= 1);
     }
 }

@@ -17,11 +17,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pccl_core::id::Seq;
 
 use super::Share;
-use crate::handover::{Address, Delivery};
+use crate::handover::{Delivery, DeliverySender};
 
 /// Lets operations contribute. Each is told of its share; before that it has none.
 #[derive(Debug)]
-pub(crate) struct Gate {
+pub(crate) struct Pacer {
     limit: usize,
     /// Operations of no more bytes take no turns.
     small: u64,
@@ -34,7 +34,7 @@ pub(crate) struct Gate {
 /// An operation that has begun.
 #[derive(Debug)]
 struct Entry {
-    address: Address,
+    address: DeliverySender,
     /// Bytes of its buffer.
     bytes: u64,
     takes_turns: bool,
@@ -45,11 +45,11 @@ struct Entry {
 /// An operation's place in the order. Dropping it says that the operation has ended.
 #[derive(Debug)]
 pub(crate) struct Pass {
-    gate: Arc<Gate>,
+    pacer: Arc<Pacer>,
     seq: Seq,
 }
 
-impl Gate {
+impl Pacer {
     /// At most `limit` operations contribute at a time, at least one.
     pub(crate) fn new(limit: usize, small: u64) -> Arc<Self> {
         Arc::new(Self {
@@ -74,7 +74,7 @@ impl Gate {
     /// is known?
     pub(crate) fn begin(
         self: &Arc<Self>,
-        (seq, address): (Seq, Address),
+        (seq, address): (Seq, DeliverySender),
         bytes: u64,
         is_local: bool,
     ) -> Pass {
@@ -88,7 +88,7 @@ impl Gate {
         open.insert(seq, entry);
         self.share_out(&mut open);
         Pass {
-            gate: Arc::clone(self),
+            pacer: Arc::clone(self),
             seq,
         }
     }
@@ -128,25 +128,25 @@ impl Gate {
 impl Pass {
     /// Has a frame of any operation come back that had left this machine?
     pub(crate) fn leaves_machine(&self) -> bool {
-        self.gate.leaves_machine()
+        self.pacer.leaves_machine()
     }
 
     /// Frames leave this machine on their way: nobody takes turns.
     pub(crate) fn note_left_machine(&self) {
-        self.gate.leaves_machine.store(true, Ordering::Relaxed);
-        let mut open = self.gate.open();
+        self.pacer.leaves_machine.store(true, Ordering::Relaxed);
+        let mut open = self.pacer.open();
         for entry in open.values_mut() {
             entry.takes_turns = false;
         }
-        self.gate.share_out(&mut open);
+        self.pacer.share_out(&mut open);
     }
 }
 
 impl Drop for Pass {
     fn drop(&mut self) {
-        let mut open = self.gate.open();
+        let mut open = self.pacer.open();
         open.remove(&self.seq);
-        self.gate.share_out(&mut open);
+        self.pacer.share_out(&mut open);
     }
 }
 
@@ -165,10 +165,10 @@ mod tests {
     }
 
     impl Told {
-        fn begin(gate: &Arc<Gate>, seq: u64, bytes: u64, is_local: bool) -> Self {
+        fn begin(pacer: &Arc<Pacer>, seq: u64, bytes: u64, is_local: bool) -> Self {
             let (address, inbox) = Inbox::new();
             Self {
-                pass: gate.begin((Seq(seq), address), bytes, is_local),
+                pass: pacer.begin((Seq(seq), address), bytes, is_local),
                 inbox,
                 share: Share::Nothing,
             }
@@ -193,9 +193,9 @@ mod tests {
 
     #[test]
     fn large_operations_of_one_size_contribute_one_after_the_other_in_their_order() {
-        let gate = Gate::new(16, SMALL);
+        let pacer = Pacer::new(16, SMALL);
         let mut told: Vec<Told> = (1..=3)
-            .map(|seq| Told::begin(&gate, seq, 1000, true))
+            .map(|seq| Told::begin(&pacer, seq, 1000, true))
             .collect();
 
         let mut seen = vec![shares(&mut told)];
@@ -208,11 +208,11 @@ mod tests {
 
     #[test]
     fn the_oldest_shares_with_the_one_that_has_the_fewest_bytes() {
-        let gate = Gate::new(16, SMALL);
+        let pacer = Pacer::new(16, SMALL);
         let sizes = [1000, 2000, 500, 500];
         let mut told: Vec<Told> = (1..)
             .zip(sizes)
-            .map(|(seq, bytes)| Told::begin(&gate, seq, bytes, true))
+            .map(|(seq, bytes)| Told::begin(&pacer, seq, bytes, true))
             .collect();
 
         let mut seen = vec![shares(&mut told)];
@@ -229,11 +229,11 @@ mod tests {
 
     #[test]
     fn small_operations_and_those_between_machines_take_no_turns() {
-        let gate = Gate::new(16, SMALL);
+        let pacer = Pacer::new(16, SMALL);
         let mut told = [
-            Told::begin(&gate, 1, 1000, true),
-            Told::begin(&gate, 2, SMALL, true),
-            Told::begin(&gate, 3, 1000, false),
+            Told::begin(&pacer, 1, 1000, true),
+            Told::begin(&pacer, 2, SMALL, true),
+            Told::begin(&pacer, 3, 1000, false),
         ];
 
         assert_eq!(shares(&mut told), [Share::Whole; 3]);
@@ -241,9 +241,9 @@ mod tests {
 
     #[test]
     fn operations_beyond_the_limit_have_no_share_until_one_before_them_ends() {
-        let gate = Gate::new(2, SMALL);
+        let pacer = Pacer::new(2, SMALL);
         let mut told: Vec<Told> = (1..=4)
-            .map(|seq| Told::begin(&gate, seq, 1, false))
+            .map(|seq| Told::begin(&pacer, seq, 1, false))
             .collect();
 
         let before = shares(&mut told);
@@ -257,9 +257,9 @@ mod tests {
 
     #[test]
     fn where_the_ring_turns_out_to_leave_the_machine_all_contribute_at_once() {
-        let gate = Gate::new(16, SMALL);
+        let pacer = Pacer::new(16, SMALL);
         let mut told: Vec<Told> = (1..=3)
-            .map(|seq| Told::begin(&gate, seq, 1000, true))
+            .map(|seq| Told::begin(&pacer, seq, 1000, true))
             .collect();
 
         told[0].pass.note_left_machine();

@@ -7,14 +7,14 @@ use crate::socket::bind_towards;
 
 /// Where a connection leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Path {
+pub(crate) enum Locality {
     /// To this machine itself.
     Local,
     /// Anywhere else, as far as the addresses tell.
     Far,
 }
 
-impl Path {
+impl Locality {
     /// By the addresses of its ends. A path to an address of a machine from that same address does not
     /// leave it. Both must be canonical.
     pub(crate) fn between(local: Option<IpAddr>, remote: IpAddr) -> Self {

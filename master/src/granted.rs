@@ -5,38 +5,38 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pccl_core::wire::{CONTROL_FRAME_MAX, FIRST_CONTROL_FRAME_MAX};
 
-use crate::gate::Place;
+use crate::gate::Permit;
 
 /// What one connection has been granted so far.
 #[derive(Debug)]
-pub(crate) struct Standing {
+pub(crate) struct Granted {
     admitted: AtomicBool,
     /// Held until the machine has admitted it.
-    place: Mutex<Option<Place>>,
+    permit: Mutex<Option<Permit>>,
 }
 
-impl Standing {
+impl Granted {
     /// Of a connection that has just said hello.
-    pub(crate) fn new(place: Place) -> Self {
-        place.greeted();
+    pub(crate) fn new(permit: Permit) -> Self {
+        permit.greeted();
         Self {
             admitted: AtomicBool::new(false),
-            place: Mutex::new(Some(place)),
+            permit: Mutex::new(Some(permit)),
         }
     }
 
     /// It is a newcomer from here on.
     pub(crate) fn register(&self) {
-        if let Some(place) = &*self.lock() {
-            place.registered();
+        if let Some(permit) = &*self.lock() {
+            permit.registered();
         }
     }
 
     /// It takes part in the run from here on. Call it before the peer can learn of it.
     pub(crate) fn admit(&self) {
         self.admitted.store(true, Ordering::Release);
-        let place = self.lock().take();
-        drop(place);
+        let permit = self.lock().take();
+        drop(permit);
     }
 
     /// How long the body of its next message may be. A newcomer has nothing to say that is longer than
@@ -50,7 +50,7 @@ impl Standing {
     }
 
     /// Nothing that holds the lock can panic.
-    fn lock(&self) -> MutexGuard<'_, Option<Place>> {
-        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Option<Permit>> {
+        self.permit.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

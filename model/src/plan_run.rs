@@ -77,7 +77,7 @@ pub struct Frame {
 
 /// One execution that runs here.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct RingRun {
+pub struct PlanRun {
     /// The user's name for it.
     pub tag: u8,
     /// Its number.
@@ -94,7 +94,7 @@ pub struct RingRun {
     kept: Vec<Vec<Option<Sum>>>,
 }
 
-impl RingRun {
+impl PlanRun {
     /// One that begins. `None`: there is no such rank.
     pub(crate) fn new(
         me: PeerId,
@@ -293,11 +293,11 @@ mod tests {
     const PEERS: [PeerId; 3] = [PeerId(4), PeerId(1), PeerId(7)];
 
     /// All ranks of one collective, each taking in what the others send, step by step.
-    fn run(algorithm: Algorithm) -> Vec<RingRun> {
+    fn run(algorithm: Algorithm) -> Vec<PlanRun> {
         let begins =
-            |(rank, peer): (u32, &PeerId)| RingRun::new(*peer, (rank, 3), (1, Seq(1)), algorithm);
-        let mut runs: Vec<RingRun> = (0..).zip(&PEERS).filter_map(begins).collect();
-        let mut sent: Vec<(u32, Frame)> = runs.iter().flat_map(RingRun::first_frames).collect();
+            |(rank, peer): (u32, &PeerId)| PlanRun::new(*peer, (rank, 3), (1, Seq(1)), algorithm);
+        let mut runs: Vec<PlanRun> = (0..).zip(&PEERS).filter_map(begins).collect();
+        let mut sent: Vec<(u32, Frame)> = runs.iter().flat_map(PlanRun::first_frames).collect();
         while !sent.is_empty() {
             let is_next = |(to, frame): &(u32, Frame)| runs[*to as usize].at == frame.step;
             let at = sent.iter().position(is_next).unwrap();
@@ -350,8 +350,8 @@ mod tests {
 
     #[test]
     fn a_frame_of_another_step_or_part_is_refused() {
-        let mut runs: Vec<RingRun> = (0..2)
-            .filter_map(|rank| RingRun::new(PEERS[rank as usize], (rank, 3), (1, Seq(1)), WHOLE))
+        let mut runs: Vec<PlanRun> = (0..2)
+            .filter_map(|rank| PlanRun::new(PEERS[rank as usize], (rank, 3), (1, Seq(1)), WHOLE))
             .collect();
         let (to, sound) = runs[0].first_frames()[0];
         assert_eq!(to, 1);

@@ -18,7 +18,7 @@ const BYTES_MAX: usize = 320 << 10;
 
 /// Ciphertext, in the order in which it came.
 #[derive(Default)]
-pub(super) struct Inbox {
+pub(super) struct ReadBuffer {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
@@ -26,7 +26,7 @@ pub(super) struct Inbox {
     is_scarce: bool,
 }
 
-impl Inbox {
+impl ReadBuffer {
     /// What is here.
     pub(super) fn rest(&self) -> &[u8] {
         self.bytes.get(self.start..self.end).unwrap_or_default()

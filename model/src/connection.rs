@@ -98,7 +98,7 @@ impl<M> Direction<M> {
 
 /// Both directions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
-pub struct Link {
+pub struct Connection {
     /// From the peer to the master.
     pub up: Direction<ToMaster>,
     /// From the master to the peer.

@@ -9,8 +9,8 @@ use std::ops::Range;
 
 use rustls::AlertDescription;
 
-use super::fault::Fault;
-use super::inbox::Inbox;
+use super::error::TlsError;
+use super::read_buffer::ReadBuffer;
 use super::record::{Content, HEADER_BYTES, Opener, length_of};
 
 /// A shorter record is opened where it is, and copied: what it holds may concern the session, and then the
@@ -25,12 +25,12 @@ const NEW_SESSION_TICKET: u8 = 4;
 const KEY_UPDATE: u8 = 24;
 
 /// The receiving direction, from ciphertext that has been read.
-pub(super) struct Incoming {
-    pub(super) inbox: Inbox,
+pub(super) struct RecordReader {
+    pub(super) read_buffer: ReadBuffer,
     opener: Opener,
     /// Whether the other end is who was dialled: only such may hand out session tickets.
     is_of_server: bool,
-    /// Content of the first record that has been opened where it is, and its end in the inbox.
+    /// Content of the first record that has been opened where it is, and its end in the buffer.
     opened: Range<usize>,
     opened_end: usize,
     idle: u8,
@@ -44,7 +44,7 @@ pub(super) struct Incoming {
 enum End {
     /// The other end has said so.
     Closed,
-    Failed(Fault),
+    Failed(TlsError),
 }
 
 /// What has been received.
@@ -58,10 +58,10 @@ pub(super) enum Received {
     Nothing,
 }
 
-impl Incoming {
-    pub(super) fn new(inbox: Inbox, opener: Opener, is_of_server: bool) -> Self {
+impl RecordReader {
+    pub(super) fn new(read_buffer: ReadBuffer, opener: Opener, is_of_server: bool) -> Self {
         Self {
-            inbox,
+            read_buffer,
             opener,
             is_of_server,
             opened: 0..0,
@@ -76,13 +76,13 @@ impl Incoming {
     ///
     /// # Errors
     /// Whatever is wrong with a record: then, and ever after. What came before it has been handed out.
-    pub(super) fn receive(&mut self, into: &mut [u8]) -> Result<Received, Fault> {
+    pub(super) fn receive(&mut self, into: &mut [u8]) -> Result<Received, TlsError> {
         let mut filled = 0;
         while let Some(room) = into.get_mut(filled..).filter(|room| !room.is_empty()) {
             match self.step(room) {
                 Ok(Received::Data(bytes)) => filled += bytes,
                 Ok(end) if filled == 0 => return Ok(end),
-                Err(fault) if filled == 0 => return Err(fault),
+                Err(error) if filled == 0 => return Err(error),
                 Ok(Received::Closed | Received::Nothing) | Err(_) => break,
             }
         }
@@ -95,7 +95,7 @@ impl Incoming {
     }
 
     /// As [`receive`](Self::receive), from one record.
-    fn step(&mut self, room: &mut [u8]) -> Result<Received, Fault> {
+    fn step(&mut self, room: &mut [u8]) -> Result<Received, TlsError> {
         loop {
             if !self.opened.is_empty() {
                 return Ok(Received::Data(self.hand_out(room)));
@@ -103,20 +103,20 @@ impl Incoming {
             match self.end {
                 None => {}
                 Some(End::Closed) => return Ok(Received::Closed),
-                Some(End::Failed(fault)) => return Err(fault),
+                Some(End::Failed(error)) => return Err(error),
             }
             match self.open_next(room) {
                 Ok(None) => return Ok(Received::Nothing),
                 Ok(Some(0)) => {}
                 Ok(Some(bytes)) => return Ok(Received::Data(bytes)),
-                Err(fault) => self.end = Some(End::Failed(fault)),
+                Err(error) => self.end = Some(End::Failed(error)),
             }
         }
     }
 
     /// Copies what has been opened where it is.
     fn hand_out(&mut self, room: &mut [u8]) -> usize {
-        let opened = self.inbox.rest().get(self.opened.clone());
+        let opened = self.read_buffer.rest().get(self.opened.clone());
         let opened = opened.unwrap_or_default();
         let bytes = opened.len().min(room.len());
         let (from, to) = (opened.get(..bytes), room.get_mut(..bytes));
@@ -125,14 +125,14 @@ impl Incoming {
         }
         self.opened.start += bytes;
         if self.opened.is_empty() {
-            self.inbox.consume(self.opened_end);
+            self.read_buffer.consume(self.opened_end);
         }
         bytes
     }
 
     /// Opens a record. `Some(n)`: n bytes of content are in the room. `None`: it is not all here.
-    fn open_next(&mut self, room: &mut [u8]) -> Result<Option<usize>, Fault> {
-        let rest = self.inbox.rest();
+    fn open_next(&mut self, room: &mut [u8]) -> Result<Option<usize>, TlsError> {
+        let rest = self.read_buffer.rest();
         let Some(length) = length_of(rest)? else {
             return Ok(None);
         };
@@ -142,10 +142,10 @@ impl Incoming {
         if length >= STRAIGHT_MIN && Opener::fits(record, room) {
             let (content, bytes) = self.opener.open_to(record, room)?;
             let bytes = self.understand(content, room.get(..bytes).unwrap_or_default())?;
-            self.inbox.consume(length);
+            self.read_buffer.consume(length);
             return Ok(Some(bytes));
         }
-        let record = self.inbox.rest_mut().get_mut(..length);
+        let record = self.read_buffer.rest_mut().get_mut(..length);
         let record = record.unwrap_or_default();
         let (content, bytes) = self.opener.open_in_place(record)?;
         if content == Content::Data && bytes > 0 {
@@ -157,20 +157,20 @@ impl Incoming {
             let message = record.get(HEADER_BYTES..HEADER_BYTES + bytes);
             let message = message.unwrap_or_default().to_vec();
             self.understand(content, &message)?;
-            self.inbox.consume(length);
+            self.read_buffer.consume(length);
         }
         Ok(Some(0))
     }
 
     /// Does what is said about the session. How much of the content is data.
-    fn understand(&mut self, content: Content, said: &[u8]) -> Result<usize, Fault> {
+    fn understand(&mut self, content: Content, said: &[u8]) -> Result<usize, TlsError> {
         if content == Content::Data && !said.is_empty() {
             self.idle = 0;
             return Ok(said.len());
         }
         self.idle += 1;
         if self.idle > IDLE_MAX {
-            return Err(Fault::Unexpected);
+            return Err(TlsError::Unexpected);
         }
         match content {
             Content::Data => {}
@@ -180,46 +180,46 @@ impl Incoming {
         Ok(0)
     }
 
-    fn hear_alert(&mut self, said: &[u8]) -> Result<(), Fault> {
+    fn hear_alert(&mut self, said: &[u8]) -> Result<(), TlsError> {
         let [_level, why] = said else {
-            return Err(Fault::Unreadable);
+            return Err(TlsError::Unreadable);
         };
         match AlertDescription::from(*why) {
             AlertDescription::CloseNotify => self.end = Some(End::Closed),
             // Says nothing that counts.
             AlertDescription::UserCanceled => {}
-            why => return Err(Fault::Told(why)),
+            why => return Err(TlsError::Told(why)),
         }
         Ok(())
     }
 
     /// A message that is spread over records is refused: those that may come never are.
-    fn hear_messages(&mut self, mut said: &[u8]) -> Result<(), Fault> {
+    fn hear_messages(&mut self, mut said: &[u8]) -> Result<(), TlsError> {
         while let Some((&[kind, high, mid, low], rest)) = said.split_first_chunk::<4>() {
             let length = u32::from_be_bytes([0, high, mid, low]);
-            let length = usize::try_from(length).map_err(|_| Fault::Unreadable)?;
+            let length = usize::try_from(length).map_err(|_| TlsError::Unreadable)?;
             let parts = rest.split_at_checked(length);
-            let (message, rest) = parts.ok_or(Fault::Unreadable)?;
+            let (message, rest) = parts.ok_or(TlsError::Unreadable)?;
             match kind {
                 KEY_UPDATE => return self.update_key(message, rest),
                 // Sessions are not resumed.
                 NEW_SESSION_TICKET if self.is_of_server => said = rest,
-                _ => return Err(Fault::Unexpected),
+                _ => return Err(TlsError::Unexpected),
             }
             if said.is_empty() {
                 return Ok(());
             }
         }
-        Err(Fault::Unreadable)
+        Err(TlsError::Unreadable)
     }
 
     /// What follows is under the next key, so nothing follows in the same record.
-    fn update_key(&mut self, message: &[u8], rest: &[u8]) -> Result<(), Fault> {
+    fn update_key(&mut self, message: &[u8], rest: &[u8]) -> Result<(), TlsError> {
         let &[wants_one_too @ (0 | 1)] = message else {
-            return Err(Fault::Illegal);
+            return Err(TlsError::Illegal);
         };
         if !rest.is_empty() {
-            return Err(Fault::Unexpected);
+            return Err(TlsError::Unexpected);
         }
         self.opener.update()?;
         self.owes_update |= wants_one_too == 1;
