@@ -12,14 +12,16 @@ use std::rc::Rc;
 
 use pccl_core::id::{CallId, ConnId, GroupId, Identity, PeerId, Round, Seq, Tag};
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput};
-use pccl_core::messages::Hello;
+use pccl_core::messages::{Hello, ToMaster};
 use pccl_core::peer::{Answer, Peer, PeerConfig, PeerInput, PeerOutput};
 use pccl_core::shared_state::SyncStrategy;
+use pccl_core::states::Event;
 use pccl_core::topology::Topology;
 
 use crate::claim::Claim;
 use crate::contents::Compared;
 use crate::milestone::Milestone;
+use crate::run::is_vote;
 use crate::state::Ghost;
 use crate::watch::{self, Source, Standing};
 use seat::Seat;
@@ -110,6 +112,7 @@ impl Bystander {
     pub fn master_is_given(&mut self, input: MasterInput) -> Vec<MasterOutput> {
         if let MasterInput::Message { peer, message } = &input {
             watch::vote_arrives(self, *peer, message);
+            self.note_vote(*peer, message);
         }
         let before = Rc::clone(&self.master);
         let mut out = Vec::new();
@@ -119,11 +122,35 @@ impl Bystander {
             if let MasterOutput::Register { conn, peer } = output {
                 self.note_name(&input, *conn, *peer);
             }
+            if let MasterOutput::Moved {
+                peer,
+                event: Event::RingHandedOut,
+                ..
+            } = output
+            {
+                self.note_consent(*peer);
+            }
             watch::master_says(self, &before, &after, &input, output);
         }
         watch::master_keeps(self, &before, &after, &input, &out);
         self.note_orders(&out);
         out
+    }
+
+    fn note_vote(&mut self, peer: PeerId, message: &ToMaster) {
+        if let Some(place) = self.place_of(peer) {
+            self.seats[place].was_heard |= is_vote(message);
+        }
+    }
+
+    /// A peer is handed another ring. One that the master has heard no vote of rests, as far as anybody can tell:
+    /// the ring before may have answered its first vote on the way.
+    fn note_consent(&mut self, peer: PeerId) {
+        if let Some(place) = self.place_of(peer) {
+            let agrees = watch::agrees(self, place);
+            let seat = &mut self.seats[place];
+            seat.has_agreed = agrees || !seat.was_heard;
+        }
     }
 
     fn note_orders(&mut self, out: &[MasterOutput]) {
@@ -350,6 +377,10 @@ impl Source for Bystander {
 
     fn took_back(&self, at: usize) -> bool {
         self.seats[at].took_back
+    }
+
+    fn has_agreed(&self, at: usize) -> bool {
+        self.seats[at].has_agreed
     }
 
     fn waits_for(&self, at: usize, call: CallId, answer: &Answer) -> bool {

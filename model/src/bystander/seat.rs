@@ -26,6 +26,10 @@ pub(super) struct Seat {
     pub(super) restarts: bool,
     pub(super) has_voted: bool,
     pub(super) took_back: bool,
+    /// The master has heard it vote for something since it was admitted.
+    pub(super) was_heard: bool,
+    /// It agreed to another ring when it was last handed one.
+    pub(super) has_agreed: bool,
     /// In the order of their names.
     pub(super) standing: Vec<Standing>,
     /// Links that are being connected.
@@ -52,6 +56,8 @@ impl Seat {
             restarts: false,
             has_voted: false,
             took_back: false,
+            was_heard: false,
+            has_agreed: false,
             standing: Vec::new(),
             ordered: Vec::new(),
             executions: BTreeMap::new(),

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use pccl_core::id::PeerId;
 use pccl_core::master::{Master, MasterInput, MasterTimer, PeerView};
-use pccl_core::messages::{Misdeed, Refusal, ToPeer};
+use pccl_core::messages::{CallKind, Misdeed, Refusal, ToPeer};
 use pccl_core::states::{CollectiveCommunicationState, ConnectionPhase, ConnectionState};
 use pccl_core::topology::LaneFailure;
 
@@ -65,7 +65,9 @@ fn may_be_kicked(
         Misdeed::Silent => is_over(MasterTimer::Silence(peer)),
         Misdeed::Stalled => is_over(MasterTimer::Late(peer)),
         Misdeed::MissedBallot => {
-            is_over(MasterTimer::Late(peer)) && fewer_go_than_wait(before, peer)
+            let is_late = is_over(MasterTimer::Late(peer));
+            is_late && fewer_go_than_wait(before, peer)
+                || run.users_err() && may_miss_a_ballot(run, before, peer, is_late)
         }
         // What befell it, and what it holds.
         Misdeed::RevisionAhead { .. }
@@ -83,6 +85,25 @@ fn may_be_kicked(
         | Misdeed::TooManyTags { .. } => false,
         Misdeed::BadManifest | Misdeed::Cancels | Misdeed::SlowReader => run.users_err(),
     }
+}
+
+/// Whether a peer may go for a ballot where users do anything: it may be late for its group alone, if what all
+/// groups wait for is nothing that it owes; and a newcomer may be in the way, again and again, of others that
+/// synchronize.
+fn may_miss_a_ballot(run: &impl Source, before: &Master, peer: PeerId, is_late: bool) -> bool {
+    if is_late {
+        return fewer_go_than_wait_in(before, peer, false);
+    }
+    let known = |peer| before.view().peer(peer);
+    let Some(newcomer) = known(peer).filter(|known| !known.is_synchronized()) else {
+        return false;
+    };
+    let waits = |at| run.peer(at).view().open_calls().major == Some(CallKind::SyncSharedState);
+    run.places().into_iter().any(|at| {
+        let veteran = run.id(at).and_then(known);
+        let veteran = veteran.filter(|known| known.is_synchronized());
+        waits(at) && veteran.is_some_and(|known| known.group() == newcomer.group())
+    })
 }
 
 /// A newcomer goes, and it is told where the other one is.
@@ -244,6 +265,22 @@ fn is_another_worse(
 /// Of those who wait in a ballot and those who are missed in it, the latter are not more.
 pub(crate) fn fewer_go_than_wait(before: &Master, peer: PeerId) -> bool {
     let view = before.view();
+    let mut accepted = view
+        .peers()
+        .filter(|(_, known)| known.phase() == ConnectionPhase::Accepted);
+    let concerns_all = accepted.any(|(_, known)| {
+        let calls = [
+            ConnectionState::VoteAcceptNewPeers,
+            ConnectionState::VoteOptimizeTopology,
+        ];
+        known.asks_pending() || calls.contains(&known.state())
+    });
+    fewer_go_than_wait_in(before, peer, concerns_all)
+}
+
+/// The same among those whom the ballot concerns: all, or the peer's group.
+fn fewer_go_than_wait_in(before: &Master, peer: PeerId, concerns_all: bool) -> bool {
+    let view = before.view();
     let Some(victim) = view.peer(peer) else {
         return false;
     };
@@ -251,13 +288,6 @@ pub(crate) fn fewer_go_than_wait(before: &Master, peer: PeerId) -> bool {
         let peers = view.peers();
         peers.filter(|(_, known)| known.phase() == ConnectionPhase::Accepted)
     };
-    let concerns_all = accepted().any(|(_, known)| {
-        let calls = [
-            ConnectionState::VoteAcceptNewPeers,
-            ConnectionState::VoteOptimizeTopology,
-        ];
-        known.asks_pending() || calls.contains(&known.state())
-    });
     let concerned =
         || accepted().filter(|(_, known)| concerns_all || known.group() == victim.group());
     let is_late = |peer| view.timers().any(|timer| timer == MasterTimer::Late(peer));

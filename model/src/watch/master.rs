@@ -282,9 +282,15 @@ fn admission(run: &mut impl Source, before: &Master, after: &Master) {
             None | Some(Stand::Votes) => {}
             Some(Stand::Waits) => run.reach(Milestone::Consented),
             Some(Stand::Rests) => {}
+            Some(Stand::Works) if place.is_some_and(|at| run.has_agreed(at)) => {}
             Some(Stand::Works) => run.breaks(Claim::Admission),
         }
     }
+}
+
+/// Whether a peer agrees to another ring at this moment.
+pub(crate) fn agrees<S: Source>(run: &S, at: S::Place) -> bool {
+    !matches!(stand(run, at), Stand::Works)
 }
 
 /// How a peer stands to another ring.

@@ -54,7 +54,9 @@ use crate::run::Run;
 use crate::step::SeatNo;
 
 pub(crate) use innocence::fewer_go_than_wait;
-pub(crate) use master::{master_hears, master_keeps, master_moved, master_says, vote_arrives};
+pub(crate) use master::{
+    agrees, master_hears, master_keeps, master_moved, master_says, vote_arrives,
+};
 pub(crate) use neighbours::{identity_of, ordered, planned};
 pub(crate) use peer::{
     adopted, after_message, answered, before_message, holds_the_same, is_restored, peer_keeps,

@@ -151,6 +151,8 @@ pub(crate) trait Source {
     fn has_voted(&self, at: Self::Place) -> bool;
     /// Whether it has taken its last vote back.
     fn took_back(&self, at: Self::Place) -> bool;
+    /// Whether it is known to have agreed to another ring when it was handed one, whatever its user gave up since.
+    fn has_agreed(&self, at: Self::Place) -> bool;
     /// Whether its user waits for this answer to this call.
     fn waits_for(&self, at: Self::Place, call: CallId, answer: &Answer) -> bool;
     /// Whether its user makes calls that are not possible.
@@ -332,6 +334,11 @@ impl Source for Run<'_> {
 
     fn took_back(&self, at: SeatNo) -> bool {
         self.seat(at).took_back
+    }
+
+    fn has_agreed(&self, _: SeatNo) -> bool {
+        // The model asks at the moment when the ring stands, and no earlier.
+        false
     }
 
     fn waits_for(&self, at: SeatNo, call: CallId, answer: &Answer) -> bool {

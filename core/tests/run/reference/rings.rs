@@ -73,7 +73,6 @@ impl Reference {
     /// Orders links to be built. Where there is nothing to build, the rings stand at once.
     pub(super) fn connect(&mut self, purpose: Purpose, mut members: Peers, seen: &Seen) {
         let orders = seen.attempt(self.begun);
-        self.begun += 1;
         // Newcomers that held up two attempts may be left out of the next one.
         members.retain(|peer| {
             let is_left_out = !self.accepted.contains(peer) && !orders.handed.contains(peer);
@@ -83,6 +82,11 @@ impl Reference {
             );
             !is_left_out
         });
+        if members.is_empty() {
+            self.nobody_is_left_of_the_invited(&orders.handed);
+            return;
+        }
+        self.begun += 1;
         assert_eq!(members, orders.handed, "whom an attempt concerns");
         let edges = orders.edges();
         let whole = |group: &Group| -> Vec<RingEdge> {
@@ -114,6 +118,15 @@ impl Reference {
         } else {
             self.wirings.push(wiring);
         }
+    }
+
+    /// Nobody is accepted, and all that the admission began with are gone or left out: it is over, and others
+    /// begin the next one.
+    fn nobody_is_left_of_the_invited(&mut self, others: &Peers) {
+        let mut others = others.iter();
+        let come = others.any(|peer| !self.kept_aside.contains_key(peer));
+        assert!(come, "somebody comes in that need not wait");
+        self.invited = None;
     }
 
     /// The rings stand: exactly the members are part of the run, and each is told its group's ring.
