@@ -236,7 +236,11 @@ fn a_ring_that_is_hardly_better_is_not_worth_a_rewiring() {
 fn of_a_large_group_a_few_edges_of_each_peer_are_measured_and_those_that_a_ring_wants() {
     // Whatever one peer sends is slow, and every third edge is fast.
     let edge = |from: u64, to: u64, _: bool| {
-        let rate = if from.abs_diff(to).is_multiple_of(3) { 100 } else { 20 };
+        let rate = if from.abs_diff(to).is_multiple_of(3) {
+            100
+        } else {
+            20
+        };
         fast(if from == 7 { 19 } else { rate } * 1_000_000)
     };
     let mut world = World::of(40, MasterConfig::rings_only());

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use pccl_core::wire::PROBE_BYTES_MAX;
 use tokio::time::Instant;
 
 /// A measurement takes no longer than this from its first byte on, apart from what is still on its way.
@@ -90,19 +91,27 @@ impl Estimate {
     pub(super) fn bytes_per_s(&self) -> Option<u64> {
         let (last, arrived) = *self.reports.last()?;
         let (first, before) = *self.reports.first()?;
-        let all = rate(arrived - before, last.saturating_duration_since(first));
-        self.rate_until(last).or(all)
+        let all = rate(
+            arrived.saturating_sub(before),
+            last.saturating_duration_since(first),
+        );
+        // A lost packet can hold up a whole window, which says nothing about the edge.
+        self.rate_until(last).filter(|rate| *rate > 0).or(all)
     }
 
     /// How many bytes may have been sent in all: twice what arrives in a round trip is on its way at most, so
-    /// that a slow edge is not left with a backlog of seconds, and a fast one doubles its pace with each.
+    /// that a slow edge is not left with a backlog of seconds, and a fast one doubles its pace with each. Never more
+    /// than the receiver [counts](PROBE_BYTES_MAX).
     pub(super) fn allowed(&self, now: Instant) -> u64 {
         let since = self.before(now, self.round_trip + 3 * REPORT_EVERY);
         let arrived = self.reports.last().map_or(0, |(_, arrived)| *arrived);
         let mut earlier = self.reports.iter().rev();
         let earlier = earlier.find(|(at, _)| *at <= since);
         let before = earlier.map_or(0, |(_, arrived)| *arrived);
-        arrived + IN_FLIGHT_MIN.max(2 * (arrived - before))
+        let twice = arrived.saturating_sub(before).saturating_mul(2);
+        arrived
+            .saturating_add(IN_FLIGHT_MIN.max(twice))
+            .min(PROBE_BYTES_MAX)
     }
 }
 
@@ -173,6 +182,29 @@ mod tests {
         let (time, rate) = run(MS, |_| 0);
 
         assert_eq!((time, rate), (PROBE_TIME, 0));
+    }
+
+    #[test]
+    fn a_window_in_which_nothing_arrives_does_not_make_an_edge_unusable() {
+        // It doubles every 50 ms, until a packet has to be sent again.
+        let arrived = |time: Duration| 1000 << (time.min(700 * MS).as_millis() / 50);
+
+        let (time, rate) = run(200 * MS, arrived);
+
+        assert_eq!(time, PROBE_TIME);
+        assert!(rate > 0);
+    }
+
+    #[test]
+    fn counts_that_cannot_be_are_survived() {
+        let begun = Instant::now() + Duration::from_secs(60);
+        let mut estimate = Estimate::new(begun, MS);
+        for (step, arrived) in [10, 5, u64::MAX, 0, u64::MAX].into_iter().enumerate() {
+            let now = begun + REPORT_EVERY * u32::try_from(step).unwrap();
+            estimate.note(now, arrived);
+            assert!(estimate.allowed(now) <= PROBE_BYTES_MAX);
+            estimate.bytes_per_s();
+        }
     }
 
     #[test]

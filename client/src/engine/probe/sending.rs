@@ -10,9 +10,12 @@ use pccl_core::wire::{PROBE_ANSWER_BYTES, PROBE_PINGS, decode_probe_answer};
 use pccl_plane::Progress;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::estimate::{Estimate, IN_FLIGHT_MIN};
+
+/// How long the sender waits for the end of what is on its way.
+const DRAIN: Duration = Duration::from_secs(5);
 
 /// How many bytes may be sent in all. `None`: no more.
 type Allowance = Option<u64>;
@@ -38,7 +41,9 @@ pub(super) async fn measure(
         pouring.spawn(pour(tx, (piece, sent), allowed, progress));
     }
     drop(allowed);
-    meter(reports.as_mut(), &mut estimate, &allow).await.ok()?;
+    meter(reports.as_mut(), &sent, &mut estimate, &allow)
+        .await
+        .ok()?;
     Some(Measurement {
         bytes_per_s: estimate.bytes_per_s()?,
         round_trip_us: u32::try_from(round_trip.as_micros()).unwrap_or(u32::MAX),
@@ -81,14 +86,22 @@ async fn pour(
 /// Takes the receiver's reports until the estimate is good enough, then waits for what is on its way.
 async fn meter(
     reports: &mut dyn LaneRx,
+    sent: &AtomicU64,
     estimate: &mut Estimate,
     allow: &watch::Sender<Allowance>,
 ) -> Result<(), LaneError> {
     let mut report = [0; PROBE_ANSWER_BYTES];
+    let mut counted = 0;
     loop {
         recv_exact(reports, &mut report).await?;
         let now = Instant::now();
-        estimate.note(now, decode_probe_answer(report));
+        let arrived = decode_probe_answer(report);
+        // Nothing that has arrived is taken back, and no more arrives than was sent.
+        if arrived < counted || arrived > sent.load(Ordering::Relaxed) {
+            return Err(LaneError::Closed);
+        }
+        counted = arrived;
+        estimate.note(now, arrived);
         if estimate.is_over(now) {
             break;
         }
@@ -96,6 +109,8 @@ async fn meter(
     }
     allow.send_replace(None);
     // The receiver closes its end once everything has arrived.
-    while recv_exact(reports, &mut report).await.is_ok() {}
+    let drained = async { while recv_exact(reports, &mut report).await.is_ok() {} };
+    // If that takes too long, the estimate is as good as it was.
+    let _ = timeout(DRAIN, drained).await;
     Ok(())
 }
