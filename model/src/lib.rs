@@ -21,7 +21,7 @@
 //! | [`bystander`] | a run that is not the model's, held against the same claims |
 //! | [`recorded`] | the logs of a real run, before a bystander |
 //! | [`fabric`] | what lies between the processes: lanes, frames, transfers |
-//! | [`link`], [`plane`], [`ring`], [`contents`], [`trouble`], [`hashed`] | parts of a state |
+//! | [`connection`], [`plane`], [`plan_run`], [`contents`], [`trouble`], [`hashed`] | parts of a state |
 
 pub mod bystander;
 mod calls;

@@ -1,6 +1,6 @@
 //! The data plane of one process: lanes, orders to connect them, rings over symbols, transfers.
 //!
-//! Contents are symbols: what a collective computes is a list of contributions (see [`ring`](crate::ring)),
+//! Contents are symbols: what a collective computes is a list of contributions (see [`plan_run`](crate::plan_run)),
 //! shared state is its hash.
 
 use std::collections::VecDeque;
