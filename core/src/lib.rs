@@ -45,6 +45,8 @@ extern crate std;
 #[macro_use]
 mod rule;
 
+#[cfg(test)]
+mod cases;
 pub mod crowd;
 pub mod element;
 pub mod id;

@@ -431,7 +431,7 @@ fn the_largest_world_overflows_nothing() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(crate::cases::cases(200))]
 
     #[test]
     fn every_plan_adds_each_contribution_once_in_one_order(

@@ -119,7 +119,7 @@ fn quantized_buffers_take_the_ring() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(crate::cases::cases(200))]
 
     #[test]
     fn a_buffer_that_travels_whole_still_does_if_it_is_shorter_or_the_world_smaller(

@@ -73,7 +73,7 @@ pub(super) fn tiles(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(crate::cases::cases(200))]
 
     #[test]
     fn stripes_tile_the_buffer_and_chunks_tile_the_stripe(

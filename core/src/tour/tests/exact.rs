@@ -124,7 +124,7 @@ fn ring(result: SearchResult) -> Option<Vec<Node>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(9_000))]
+    #![proptest_config(crate::cases::cases(9_000))]
 
     #[test]
     fn the_first_of_the_best_rings_is_found(costs in problems(1..=7)) {
@@ -135,7 +135,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(700))]
+    #![proptest_config(crate::cases::cases(700))]
 
     #[test]
     fn with_eight_nodes_too(costs in problems(8..=8)) {
@@ -146,7 +146,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(crate::cases::cases(300))]
 
     #[test]
     fn up_to_twelve_nodes_no_ring_is_cheaper(costs in problems(9..=12)) {

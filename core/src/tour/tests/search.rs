@@ -190,7 +190,7 @@ fn a_search_that_has_not_begun_knows_the_present_order_at_most() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(150))]
+    #![proptest_config(crate::cases::cases(150))]
 
     #[test]
     fn the_heuristic_finds_what_the_programs_find(costs in problems(8..=11)) {

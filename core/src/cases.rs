@@ -1,0 +1,14 @@
+//! Random cases of unit tests: the same ones each time, and first those that have failed before.
+
+use proptest::test_runner::Config;
+
+#[path = "../tests/support/replayable.rs"]
+mod replayable;
+
+/// So many of them. `PROPTEST_RNG_SEED` names others.
+pub(crate) fn cases(count: u32) -> Config {
+    Config {
+        failure_persistence: Config::default().failure_persistence,
+        ..replayable::replayable(count)
+    }
+}
