@@ -59,8 +59,12 @@ impl Default for Searches {
 }
 
 impl Searches {
-    /// Keeps the search behind an answer, if it can go on, in the place of an older one.
+    /// Keeps the search behind an answer, if it can go on, in the place of an older one. Answers come from threads, so
+    /// an older one may come later; nobody asks for what is behind it any more.
     pub(crate) fn keep(&mut self, round: Round, group: GroupId, quest: Option<Quest>) {
+        if self.kept.get(&group).is_some_and(|(of, _)| *of > round) {
+            return;
+        }
         match quest {
             Some(quest) => drop(self.kept.insert(group, (round, quest))),
             None => drop(self.kept.remove(&group)),
@@ -200,6 +204,18 @@ mod tests {
         assert!(searches.going_on.contains_key(&GROUP));
         searches.end(Round(4), GROUP);
         assert!(searches.going_on.is_empty());
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_comes_late_does_not_replace_a_newer_one() {
+        let mut searches = Searches::default();
+        searches.keep(Round(4), GROUP, Some(begun()));
+
+        searches.keep(Round(3), GROUP, None);
+        searches.keep(Round(3), GROUP, Some(begun()));
+
+        searches.begin(Round(4), GROUP, 1);
+        assert!(searches.going_on.contains_key(&GROUP));
     }
 
     #[tokio::test]
