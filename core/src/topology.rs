@@ -1,5 +1,6 @@
 //! Who is connected with whom: rings, links, world sizes, and what can go wrong with a link.
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::SocketAddr;
@@ -43,6 +44,13 @@ impl Ring {
             None => self.0.last()?,
         };
         (*before != peer).then_some(*before)
+    }
+
+    /// Whether it is a ring of these peers, each of them once.
+    #[must_use]
+    pub fn is_of(&self, peers: &BTreeSet<PeerId>) -> bool {
+        let on_ring: BTreeSet<PeerId> = self.0.iter().copied().collect();
+        on_ring == *peers && on_ring.len() == self.world_size()
     }
 
     /// Whether the first of these sends to the second around the ring.

@@ -51,8 +51,7 @@ impl Master {
             return;
         };
         let is_late = rule!(search.round != of; SearchOfAnotherRound => false);
-        let on_ring: BTreeSet<PeerId> = found.ring.0.iter().copied().collect();
-        if is_late || on_ring != search.members || on_ring.len() != found.ring.world_size() {
+        if is_late || !found.ring.is_of(&search.members) {
             return;
         }
         search.better = Some(found);
@@ -115,8 +114,7 @@ impl Master {
         };
         let of_group: Vec<PeerId> = members.iter().filter(is_of_group).copied().collect();
         let meant: BTreeSet<PeerId> = of_group.iter().copied().collect();
-        let on_ring: BTreeSet<PeerId> = better.ring.0.iter().copied().collect();
-        let is_of_all = rule!(on_ring == meant; StaleSearchAdopted => true);
+        let is_of_all = rule!(better.ring.is_of(&meant); StaleSearchAdopted => true);
         let bad = self.bad_pairs(group, &of_group);
         let mut edges = better.ring.edges();
         if !is_of_all

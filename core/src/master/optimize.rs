@@ -368,9 +368,7 @@ impl Master {
 
     /// Whether the ring is a permutation of the group.
     pub(super) fn is_of_all(&self, group: GroupId, ring: &Ring) -> bool {
-        let on_ring: BTreeSet<PeerId> = ring.0.iter().copied().collect();
-        let accepted: BTreeSet<PeerId> = self.accepted_in(group).map(|(peer, _)| peer).collect();
-        on_ring == accepted && on_ring.len() == ring.0.len()
+        ring.is_of(&self.accepted_in(group).map(|(peer, _)| peer).collect())
     }
 
     /// Whether all edges of these rings were probed at the same time before.

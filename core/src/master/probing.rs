@@ -49,11 +49,7 @@ impl Master {
             }
         }
         self.note_tried(&probes);
-        if let Some(probing) = self
-            .optimization
-            .as_mut()
-            .and_then(Optimization::probing_mut)
-        {
+        if let Some(probing) = self.probing_mut() {
             probing.rotation = rotation;
             probing.probes = probes;
             probing.awaiting = orders.keys().copied().collect();
@@ -98,10 +94,15 @@ impl Master {
         None
     }
 
+    /// The measurements of an optimization, while it measures.
+    fn probing_mut(&mut self) -> Option<&mut Probing> {
+        self.optimization.as_mut()?.probing_mut()
+    }
+
     /// The measurements of this rotation, if it is the present one.
     fn rotation_mut(&mut self, rotation: Round) -> Option<&mut Probing> {
-        let probing = self.optimization.as_mut()?.probing_mut()?;
-        Some(probing).filter(|probing| probing.rotation == rotation)
+        self.probing_mut()
+            .filter(|probing| probing.rotation == rotation)
     }
 
     pub(super) fn measured(
@@ -164,10 +165,7 @@ impl Master {
 
     /// The peer's measurements take too long: what it has not reported is no edge, and it measures no more.
     pub(super) fn probes_overdue(&mut self, peer: PeerId, out: &mut Out) {
-        let probing = self
-            .optimization
-            .as_mut()
-            .and_then(Optimization::probing_mut);
+        let probing = self.probing_mut();
         let Some(probing) = probing.filter(|probing| probing.awaiting.contains(&peer)) else {
             return;
         };
@@ -179,11 +177,7 @@ impl Master {
 
     /// The peer's report about the present rotation is not awaited any more.
     fn excuse(&mut self, peer: PeerId, out: &mut Out) {
-        if let Some(probing) = self
-            .optimization
-            .as_mut()
-            .and_then(Optimization::probing_mut)
-        {
+        if let Some(probing) = self.probing_mut() {
             probing.awaiting.remove(&peer);
             probing.excused.insert(peer);
         }
