@@ -159,7 +159,13 @@ fn take_part<T: Number>(assignment: &Assignment) -> Result<(), RankError> {
 fn connect(assignment: &Assignment, join: &str) -> Result<(Communicator, Watch), RankError> {
     match assignment.transport {
         Over::Tcp | Over::Tls => {
-            let tcp = Tcp::new().lanes(assignment.lanes);
+            // Between machines the library goes plain only where it is told to.
+            let tcp = if assignment.transport.is_proven() {
+                Tcp::new()
+            } else {
+                Tcp::plain()
+            };
+            let tcp = tcp.lanes(assignment.lanes);
             connect_over(
                 assignment,
                 join,
