@@ -140,6 +140,41 @@ fn several_reduces_at_once_count_together() {
 }
 
 #[test]
+fn an_optimized_ring_is_measured_beside_that_of_the_ranks() {
+    let json = TemporaryFile::new("optimized.json");
+    let mut arguments = vec!["--peers=3", "--lanes=1", "--no-floor", "--optimize"];
+    arguments.extend(["--min-bytes=4K", "--max-bytes=16K", "--iters=3"]);
+    arguments.extend(["--json", json.path()]);
+
+    let output = run_program(&arguments);
+
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let document: Value = serde_json::from_slice(&fs::read(&json.0).unwrap()).unwrap();
+    let rows = document["rows"].as_array().unwrap();
+    let keys = rows.iter().map(|row| (&row["bytes"], &row["optimized"]));
+    let sizes = [4096, 16384].map(Value::from);
+    let optimized = [false, true].map(Value::from);
+    let expected = optimized
+        .iter()
+        .flat_map(|o| sizes.iter().map(move |s| (s, o)));
+    assert!(keys.eq(expected), "{document}");
+    assert!(rows.iter().all(|row| row["wrong"] == 0), "{document}");
+    let found = &document["optimizations"][0];
+    assert_eq!(found["before"], serde_json::json!(["0", "1", "2"]));
+    assert_eq!(found["after"][0], "0");
+    assert!(found["slowest_after"].as_u64() > Some(1_000_000), "{found}");
+    let table = String::from_utf8(output.stdout).unwrap();
+    for line in [
+        "# before   0 1 2: slowest edge ",
+        "# gap      proven",
+        "# gain  ",
+    ] {
+        assert!(table.contains(line), "{line}: {table}");
+    }
+}
+
+#[test]
 fn lanes_that_are_to_be_far_are_all_used() {
     let (document, _, table) = short_run_of(&["--far", "--bind"]);
 

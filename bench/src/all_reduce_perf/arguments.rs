@@ -41,6 +41,10 @@ pub(crate) struct Arguments {
     pub(crate) transport: Over,
     #[command(flatten)]
     pub(crate) hosts: Hosts,
+    /// After all sizes: optimize the topology, and measure all sizes again. The ring before goes from each rank
+    /// to the next one.
+    #[arg(long)]
+    pub(crate) optimize: bool,
     /// Leave out the floor: bare exchanges over plain sockets.
     #[arg(long)]
     pub(crate) no_floor: bool,

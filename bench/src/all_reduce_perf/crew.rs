@@ -41,6 +41,9 @@ pub(crate) enum Trouble {
     /// What is measured is not what was asked for.
     #[error("the run was to be over {0}, and its lanes are not")]
     NotOver(Over),
+    /// Ranks do not agree.
+    #[error("the ranks were told different rings by optimize_topology")]
+    Topology,
     /// What the benchmark compares with is broken.
     #[error("the floor has computed {0} wrong elements")]
     WrongFloor(u64),

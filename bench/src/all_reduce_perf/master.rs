@@ -32,6 +32,7 @@ pub(crate) fn run(host: IpAddr, over: Over) -> ExitCode {
             | Order::JoinFloor { .. }
             | Order::Prepare(_)
             | Order::Measure(_)
+            | Order::Optimize
             | Order::Go => {}
             Order::Quit => break,
         }

@@ -28,6 +28,9 @@
 //! Several machines, with an account on each: `--hosts 10.0.0.1,10.0.0.2 --launch "ssh {host}"`. Standard input
 //! and output of the processes lead to this one, as `ssh` does it.
 //!
+//! `--optimize` measures all sizes, lets the ranks call `optimize_topology`, and measures all sizes again. The ring
+//! before it goes from each rank to the next one: ranks join one after the other.
+//!
 //! With `--transport tls` or `quic` (the feature `quic`, which is on by default) all lanes are encrypted, and every
 //! rank checks that they are. The floor stays plain, so the ratio shows what encryption costs.
 //!
@@ -41,6 +44,7 @@
 //! | `contribution`, `number`, `memory` | what each rank contributes, what must come out, and where |
 //! | `floor`, `edges` | the three exchanges over plain sockets, and their connections |
 //! | `pieces` | the search for the best of them |
+//! | `optimized` | the rings before and after `optimize_topology` |
 //! | `samples`, `row`, `table`, `notes`, `report`, `plot` | what comes of it |
 //! | `over` | TCP, TLS or QUIC |
 //! | `machine`, `congestion` | what it was measured on |
@@ -57,6 +61,7 @@ mod master;
 mod memory;
 mod notes;
 mod number;
+mod optimized;
 // Shared with the examples of the client that start a run.
 #[path = "../../../client/examples/support/over.rs"]
 mod over;

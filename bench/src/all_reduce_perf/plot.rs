@@ -26,7 +26,7 @@ struct Curve {
     points: Vec<Point>,
 }
 
-/// Draws a line for every number of peers and of lanes, and dashed the floor of every number of peers:
+/// Draws a line for every number of peers and of lanes, one more for an optimized ring, and dashed the floor of every number of peers:
 /// a colour for each number of peers, lighter with more lanes. Where nothing was measured, nothing is drawn.
 pub(crate) fn draw(file: &Path, rows: &[Row]) -> Result<(), PlotError> {
     let area = SVGBackend::new(file, PICTURE).into_drawing_area();
@@ -50,10 +50,12 @@ pub(crate) fn draw(file: &Path, rows: &[Row]) -> Result<(), PlotError> {
 
 /// What is to be drawn. Of the floor, which knows no lanes, the best that was measured.
 fn curves(rows: &[Row]) -> Vec<Curve> {
-    let mut ours: BTreeMap<(usize, u16), Vec<Point>> = BTreeMap::new();
+    let mut ours: BTreeMap<(usize, u16, bool), Vec<Point>> = BTreeMap::new();
     let mut floors: BTreeMap<usize, BTreeMap<usize, f64>> = BTreeMap::new();
     for row in rows {
-        let line = ours.entry((row.peers, row.lanes)).or_default();
+        let line = ours
+            .entry((row.peers, row.lanes, row.optimized))
+            .or_default();
         line.push((row.total_bytes() as f64, row.algbw_gb_s));
         let of_peers = floors.entry(row.peers).or_default();
         if let Some(floor) = row.floor.algbw_gb_s {
@@ -65,11 +67,13 @@ fn curves(rows: &[Row]) -> Vec<Curve> {
     let groups = floors.len() as f64;
     for (group, (peers, floor)) in floors.into_iter().enumerate() {
         let hue = group as f64 / groups;
-        let lines: Vec<_> = ours.range((peers, 0)..=(peers, u16::MAX)).collect();
-        for (number, ((_, lanes), points)) in lines.iter().enumerate() {
+        let all = (peers, 0, false)..=(peers, u16::MAX, true);
+        let lines: Vec<_> = ours.range(all).collect();
+        for (number, ((_, lanes, is_optimized), points)) in lines.iter().enumerate() {
             let lightness = 0.25 + 0.4 * number as f64 / lines.len() as f64;
+            let optimized = if *is_optimized { ", optimized" } else { "" };
             curves.push(Curve {
-                name: format!("{peers} peers, lanes: {lanes}"),
+                name: format!("{peers} peers, lanes: {lanes}{optimized}"),
                 color: HSLColor(hue, 0.8, lightness),
                 is_floor: false,
                 points: points.to_vec(),

@@ -16,6 +16,7 @@ use super::edges::Edges;
 use super::floor::{Floor, FloorError};
 use super::memory::Memory;
 use super::number::Number;
+use super::optimized::optimize;
 use super::over::Over;
 use super::place;
 use super::stopwatch::{cpu_time, ns_since};
@@ -147,6 +148,10 @@ fn take_part<T: Number>(assignment: &Assignment) -> Result<(), RankError> {
                 let measured = rank.measure(series)?;
                 tell(&Event::Measured(measured));
             }
+            Order::Optimize => {
+                let told = optimize(&mut rank.comm)?;
+                tell(&Event::Optimized(Box::new(told)));
+            }
             Order::Join { .. } | Order::Go | Order::TellCpuTime => {}
             Order::Quit => break,
         }
@@ -202,6 +207,7 @@ fn connect_over(
         .listen(assignment.host)
         .first_port(0)
         .connect()?;
+    tell(&Event::Admitted);
     while comm.world_size() < assignment.peers {
         comm.update_topology()?;
         // Processes take a while to start; a peer that asks without a pause keeps them from it.

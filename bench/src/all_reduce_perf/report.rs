@@ -11,6 +11,7 @@ use super::congestion;
 use super::crew::Trouble;
 use super::machine::Machine;
 use super::notes;
+use super::optimized::Summary;
 use super::over::Over;
 use super::plot;
 use super::row::Row;
@@ -38,6 +39,8 @@ pub(crate) enum ReportError {
 struct Document<'a> {
     machine: &'a Machine,
     settings: Settings<'a>,
+    /// One for each number of peers and of lanes, with `--optimize`.
+    optimizations: &'a [Summary],
     rows: &'a [Row],
 }
 
@@ -81,11 +84,12 @@ pub(crate) fn measure_and_report(arguments: &Arguments) -> Result<u64, ReportErr
     };
     let in_force = in_force.as_deref();
     print!("{}", table::preamble(arguments, &machine, in_force));
-    let mut rows = Vec::new();
-    let outcome = measure_all(arguments, &mut rows);
+    let (mut rows, mut optimizations) = (Vec::new(), Vec::new());
+    let outcome = measure_all(arguments, &mut rows, &mut optimizations);
     // What was measured before something went wrong is worth its file, too.
     if let Some(file) = &arguments.json {
-        write_json(file, arguments, &machine, in_force, &rows)?;
+        let found = (&optimizations[..], &rows[..]);
+        write_json(file, arguments, &machine, in_force, found)?;
     }
     if let Some(file) = &arguments.plot {
         plot::draw(file, &rows).map_err(|error| ReportError::Plot {
@@ -97,29 +101,57 @@ pub(crate) fn measure_and_report(arguments: &Arguments) -> Result<u64, ReportErr
     Ok(rows.iter().map(|row| row.wrong).sum())
 }
 
-fn measure_all(arguments: &Arguments, rows: &mut Vec<Row>) -> Result<(), Trouble> {
-    let counts = arguments.counts();
+fn measure_all(
+    arguments: &Arguments,
+    rows: &mut Vec<Row>,
+    optimizations: &mut Vec<Summary>,
+) -> Result<(), Trouble> {
+    let passes = 1 + usize::from(arguments.optimize);
     let sessions = arguments.peers.len() * arguments.lanes.len();
-    let bar = progress_bar(sessions * counts.len());
+    let bar = progress_bar(sessions * passes * arguments.counts().len());
     let mut best = BestWays::new();
     for peers in &arguments.peers {
         for lanes in &arguments.lanes {
             let mut session = Session::start(arguments, *peers, *lanes)?;
-            bar.suspend(|| println!("{}", table::heading(arguments, *peers, *lanes)));
             let first = rows.len();
-            for count in &counts {
-                bar.set_message(format!("{peers} peers, {lanes} lanes, {count} elements"));
-                let row = session.measure(*count, &mut best)?;
-                bar.suspend(|| println!("{}", table::line(&row)));
-                bar.inc(1);
-                rows.push(row);
+            measure_sizes(arguments, &mut session, &mut best, &bar, rows)?;
+            if arguments.optimize {
+                let found = session.optimize()?;
+                bar.suspend(|| print!("{}", found.rings(&arguments.hosts)));
+                let summary = Summary::new(*peers, *lanes, &arguments.hosts, &found);
+                optimizations.push(summary);
+                let second = rows.len();
+                measure_sizes(arguments, &mut session, &mut best, &bar, rows)?;
+                let (before, after) = rows.split_at(second);
+                let before = before.get(first..).unwrap_or_default();
+                bar.suspend(|| print!("{}", found.gains(before, after)));
             }
-            let of_session = rows.get(first..).unwrap_or_default();
-            bar.suspend(|| print!("{}", notes::notes(of_session)));
             session.end()?;
         }
     }
     bar.finish_and_clear();
+    Ok(())
+}
+
+/// All sizes over the ring that stands.
+fn measure_sizes(
+    arguments: &Arguments,
+    session: &mut Session<'_>,
+    best: &mut BestWays,
+    bar: &ProgressBar,
+    rows: &mut Vec<Row>,
+) -> Result<(), Trouble> {
+    bar.suspend(|| println!("{}", session.heading()));
+    let first = rows.len();
+    for count in arguments.counts() {
+        bar.set_message(format!("{}, {count} elements", session.name()));
+        let row = session.measure(count, best)?;
+        bar.suspend(|| println!("{}", table::line(&row)));
+        bar.inc(1);
+        rows.push(row);
+    }
+    let measured = rows.get(first..).unwrap_or_default();
+    bar.suspend(|| print!("{}", notes::notes(measured)));
     Ok(())
 }
 
@@ -136,7 +168,7 @@ fn write_json(
     arguments: &Arguments,
     machine: &Machine,
     in_force: Option<&str>,
-    rows: &[Row],
+    (optimizations, rows): (&[Summary], &[Row]),
 ) -> Result<(), ReportError> {
     let is_loopback = arguments.hosts.of_rank(0).is_loopback();
     let floor_congestion = arguments.work.congestion_of_floor(is_loopback);
@@ -158,6 +190,7 @@ fn write_json(
             far: arguments.work.far,
             bind: arguments.work.bind,
         },
+        optimizations,
         rows,
     };
     let text = serde_json::to_string_pretty(&document).map_err(io::Error::from);

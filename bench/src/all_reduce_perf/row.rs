@@ -16,6 +16,7 @@ pub(crate) struct Subject {
     pub(crate) count: usize,
     pub(crate) element_bytes: usize,
     pub(crate) concurrent: usize,
+    pub(crate) is_optimized: bool,
 }
 
 impl Subject {
@@ -35,6 +36,8 @@ pub(crate) struct Row {
     pub(crate) lanes_used: usize,
     /// Have all lanes both their ends on this machine? As the lanes say.
     pub(crate) lanes_are_local: bool,
+    /// Was it measured after `optimize_topology`?
+    pub(crate) optimized: bool,
     /// Of one reduce.
     pub(crate) bytes: usize,
     /// Elements of one reduce.
@@ -125,6 +128,7 @@ impl Row {
             lanes: subject.lanes,
             lanes_used: found.ours.lanes_used(),
             lanes_are_local: subject.lanes_are_local,
+            optimized: subject.is_optimized,
             bytes: subject.count * subject.element_bytes,
             count: subject.count,
             r#type: work.element.to_string(),

@@ -7,11 +7,13 @@ use pccl_subprocess::Process;
 use super::arguments::Arguments;
 use super::crew::{Crew, Trouble};
 use super::floor::Way;
+use super::optimized::{Optimized, Told};
 use super::pieces::Search;
 use super::plan::Plan;
 use super::rank::Assignment;
 use super::row::{Findings, Row, Subject};
 use super::samples::Samples;
+use super::table;
 use super::talk::{Buffers, Contestant, Event, Measured, Order, Series};
 
 /// The floor's best ways, by number of peers and bytes.
@@ -27,6 +29,8 @@ pub(crate) struct Session<'a> {
     crew: Crew,
     master: Process,
     ranks: Vec<Process>,
+    /// Was the topology optimized?
+    is_optimized: bool,
     /// The number of the next iteration.
     next: u64,
 }
@@ -65,7 +69,12 @@ impl<'a> Session<'a> {
             ranks.push(crew.start(format!("rank {rank}"), command, &told)?);
         }
         let addresses = crew.hear(&ranks, "its address", address_in)?;
-        crew.tell(&ranks, &Order::Join { join });
+        // One after the other, as newcomers come to the end of the ring: so it goes in the order of the ranks.
+        for rank in &ranks {
+            let join = join.clone();
+            crew.tell(&[*rank], &Order::Join { join });
+            crew.hear_one(*rank, "its admission", admitted_in)?;
+        }
         let connected = crew.hear(&ranks, "joining the run", lanes_in)?;
         if connected
             .iter()
@@ -85,8 +94,19 @@ impl<'a> Session<'a> {
             crew,
             master,
             ranks,
+            is_optimized: false,
             next: 0,
         })
+    }
+
+    /// For progress bars.
+    pub(crate) fn name(&self) -> String {
+        format!("{} peers, {} lanes", self.peers, self.lanes)
+    }
+
+    /// What stands above the rows of the ring that stands.
+    pub(crate) fn heading(&self) -> String {
+        table::heading(self.arguments, self.peers, self.lanes, self.is_optimized)
     }
 
     /// Measures one size.
@@ -98,6 +118,7 @@ impl<'a> Session<'a> {
             count,
             element_bytes: self.arguments.work.element.size(),
             concurrent: self.arguments.work.concurrent,
+            is_optimized: self.is_optimized,
         };
         let plan = Plan::new(self.arguments, subject.bytes_per_iteration());
         self.prepare(count, plan.batch)?;
@@ -108,6 +129,14 @@ impl<'a> Session<'a> {
         };
         let found = self.take_turns(&plan, &ways)?;
         Ok(Row::new(&subject, &self.arguments.work, &found))
+    }
+
+    /// Lets all ranks optimize the topology.
+    pub(crate) fn optimize(&mut self) -> Result<Optimized, Trouble> {
+        self.crew.tell(&self.ranks, &Order::Optimize);
+        let told = self.crew.hear(&self.ranks, "the topology", told_in)?;
+        self.is_optimized = true;
+        Optimized::of(&told).ok_or(Trouble::Topology)
     }
 
     /// Ends all processes, the peers first.
@@ -201,8 +230,10 @@ impl<'a> Session<'a> {
                     Event::Serving { .. }
                     | Event::Listening { .. }
                     | Event::Connected { .. }
+                    | Event::Admitted
                     | Event::Joined
                     | Event::Prepared
+                    | Event::Optimized(_)
                     | Event::CpuTime { .. }
                     | Event::Failed { .. } => None,
                 })?;
@@ -243,6 +274,17 @@ fn address_in(event: Event) -> Option<std::net::SocketAddr> {
 fn service_in(event: Event) -> Option<(std::net::SocketAddr, String)> {
     match event {
         Event::Serving { address, join } => Some((address, join)),
+        _ => None,
+    }
+}
+
+fn admitted_in(event: Event) -> Option<()> {
+    matches!(event, Event::Admitted).then_some(())
+}
+
+fn told_in(event: Event) -> Option<Told> {
+    match event {
+        Event::Optimized(told) => Some(*told),
         _ => None,
     }
 }

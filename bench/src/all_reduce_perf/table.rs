@@ -97,7 +97,12 @@ const COLUMNS: &str = "\
 ";
 
 /// What stands above the rows of one session.
-pub(crate) fn heading(arguments: &Arguments, peers: usize, lanes: u16) -> String {
+pub(crate) fn heading(
+    arguments: &Arguments,
+    peers: usize,
+    lanes: u16,
+    is_optimized: bool,
+) -> String {
     let work = &arguments.work;
     let place = if work.is_in_place() {
         "in place"
@@ -108,7 +113,9 @@ pub(crate) fn heading(arguments: &Arguments, peers: usize, lanes: u16) -> String
         .quantize
         .map(|by| format!(", quantized to {}", by.name));
     let quantized = quantized.unwrap_or_default();
-    let mut text = format!("#\n# {peers} peers, lanes asked for: {lanes}, {place}{quantized}\n");
+    let optimized = if is_optimized { ", optimized ring" } else { "" };
+    let mut text =
+        format!("#\n# {peers} peers, lanes asked for: {lanes}, {place}{quantized}{optimized}\n");
     let names = [
         "size", "count", "type", "redop", "lanes", "time", "algbw", "busbw", "#wrong", "cpu",
     ];

@@ -7,11 +7,13 @@ use rustix::event::{PollFd, PollFlags, poll};
 use serde::{Deserialize, Serialize};
 
 use super::floor::Way;
+use super::optimized::Told;
 
 /// From the parent to a child.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
-    /// A rank: join the run with this, its join string or the address of its master. Answered by `Connected`.
+    /// A rank: join the run with this, its join string or the address of its master. Answered by `Admitted` and,
+    /// when all ranks are, by `Connected`.
     Join { join: String },
     /// A rank: connect to all ranks for the floor. Answered by `Joined`.
     JoinFloor { ranks: Vec<SocketAddr> },
@@ -19,6 +21,8 @@ pub(crate) enum Order {
     Prepare(Buffers),
     /// A rank: measure. Answered by `Ready` before and after each batch, and by `Measured` at the end.
     Measure(Series),
+    /// A rank: optimize the topology. Answered by `Optimized`.
+    Optimize,
     /// A rank that is ready: all others are, too.
     Go,
     /// The master: how much CPU time so far? Answered by `CpuTime`.
@@ -59,6 +63,8 @@ pub(crate) enum Event {
     Serving { address: SocketAddr, join: String },
     /// A rank accepts the connections of the other ranks for the floor here.
     Listening { address: SocketAddr },
+    /// A rank is part of the run.
+    Admitted,
     /// A rank is part of the run, with all others. Do its lanes stay on this machine, and is it proved who is
     /// at their other ends?
     Connected {
@@ -73,6 +79,8 @@ pub(crate) enum Event {
     Ready,
     /// A series is over.
     Measured(Measured),
+    /// What the topology was optimized to.
+    Optimized(Box<Told>),
     /// What the process has used so far.
     CpuTime { ns: u64 },
     /// It cannot go on.

@@ -114,6 +114,7 @@ fn row(floors: &[(Way, u64)]) -> Row {
         count: 250,
         element_bytes: 4,
         concurrent: 1,
+        is_optimized: false,
     };
     let floors = floors
         .iter()

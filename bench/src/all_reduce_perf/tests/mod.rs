@@ -3,6 +3,7 @@
 
 mod exchanges;
 mod figures;
+mod rings;
 
 use std::net::SocketAddr;
 use std::thread;
