@@ -1,0 +1,73 @@
+#!/bin/sh
+# Measures what docs/paths.md says about rings, over the paths of this folder: Linux and root.
+#
+#   sh tests/topologies/measure.sh counter-example     the fastest slowest edge against the least sum
+#   sh tests/topologies/measure.sh two-sites           a ring that crosses between two sites at each step
+#   sh tests/topologies/measure.sh lanes               18 peers over the Atlantic: lanes, and reduces at once
+#   sh tests/topologies/measure.sh rings               18 peers over the Atlantic: a bad ring, a random and the best
+#
+# Each takes some minutes at most. A line at the end that packets were lost before the wire means that this machine is
+# too slow for the figures to mean anything.
+set -eu
+cd "$(dirname "$0")/../.."
+
+# Hosts of a topology in the order that a command makes of them, and options of the benchmark. The first host of the
+# file launches the benchmark on all.
+reduce() {
+    topology=$1 first=$2 count=$3 order=$4
+    shift 4
+    target/release/wan --topology "tests/topologies/$topology.toml" --host "$first=target/release/all_reduce_perf \
+        --hosts \$(echo \$WAN_HOSTS | tr ' ' '\\n' | $order | paste -sd ,) --launch \"\$WAN_LAUNCH\" \
+        --peers $count --no-floor $*" -- true
+}
+
+build() {
+    cargo build --release -p pccl-tests --bin wan -p pccl-bench --bin all_reduce_perf
+}
+
+# Every second one of the first half and of the second: 1, 5, 2, 6, 3, 7, 4, 8.
+alternate="awk '{ line[NR] = \$0 } END { half = NR / 2; for (i = 1; i <= half; i++) print line[i] \"\\n\" line[i + half] }'"
+
+# A host of Europe after each of the first six of America: twelve steps over the ocean, where two would do.
+back_and_forth="awk '{ line[NR] = \$0 } END { for (i = 1; i <= 12; i++) { print line[i]; if (i <= 6) print line[i + 12] } }'"
+
+# The same order each time, on the same system.
+random="awk 'BEGIN { srand(1) } { print rand(), \$0 }' | sort -n | cut -d ' ' -f 2"
+
+# 18 peers, without the long table of all paths.
+transatlantic() {
+    reduce transatlantic oregon-1 18 "$@" --warmup 0 | grep -v '^|'
+}
+
+case ${1:-} in
+counter-example)
+    build
+    reduce counter-example a 4 cat --min-bytes 4M --max-bytes 4M --warmup 1 --iters 3 --optimize
+    ;;
+two-sites)
+    build
+    reduce two-sites w1 8 "$alternate" --min-bytes 16M --max-bytes 16M --warmup 1 --iters 3 --optimize
+    ;;
+lanes)
+    build
+    # The report's 64 MiB for each connection, with a two hundredth of its rates.
+    for lanes in 1 8 32 64; do
+        all=$((lanes * 320))K
+        transatlantic cat --lanes $lanes --min-bytes $all --max-bytes $all --iters 3
+    done
+    # The same bytes as one reduce, as two that fill the lanes, and as many small ones.
+    transatlantic cat --lanes 8 --min-bytes 8M --max-bytes 8M --iters 2
+    transatlantic cat --lanes 8 --min-bytes 4M --max-bytes 4M --iters 2 --concurrent 2
+    transatlantic cat --lanes 8 --min-bytes 320K --max-bytes 320K --iters 2 --concurrent 8
+    ;;
+rings)
+    build
+    size="--lanes ${2:-4} --min-bytes 2560K --max-bytes 2560K --iters 2"
+    transatlantic "$back_and_forth" $size --optimize
+    transatlantic "$random" $size --optimize
+    ;;
+*)
+    sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p;}' "$0"
+    exit 2
+    ;;
+esac
