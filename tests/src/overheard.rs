@@ -8,6 +8,7 @@ use std::task::{Poll, ready};
 use pccl::Transport;
 use pccl_core::id::Identity;
 use pccl_core::transport::{Endpoint, Lane, LaneTx};
+use pccl_transport_memory::throttle::Throttle;
 use pccl_transport_memory::{Intercepted, Interceptor, on_send};
 
 use crate::over::Over;
@@ -15,12 +16,19 @@ use crate::over::Over;
 /// Where a peer listens, and who it is, where that is proved.
 pub(crate) type Heard = (Option<SocketAddr>, Option<Identity>);
 
-/// A transport with its defaults, and what it tells.
-pub(crate) fn overheard(over: Over) -> (impl Transport, Arc<Mutex<Heard>>) {
+/// Bytes per second of lanes that are to be slow.
+const SLOW: u64 = 4_000_000;
+
+/// A transport with its defaults, and what it tells. Lanes that this peer opens to `slow` are slow.
+pub(crate) fn overheard(
+    over: Over,
+    slow: Option<SocketAddr>,
+) -> (impl Transport, Arc<Mutex<Heard>>) {
     let heard = Arc::<Mutex<Heard>>::default();
     let ears = Ears {
         over,
         heard: Arc::clone(&heard),
+        slow: slow.map(|at| (at, Throttle::new(SLOW))),
     };
     (Intercepted::over(over.transport(), ears), heard)
 }
@@ -28,6 +36,7 @@ pub(crate) fn overheard(over: Over) -> (impl Transport, Arc<Mutex<Heard>>) {
 struct Ears {
     over: Over,
     heard: Arc<Mutex<Heard>>,
+    slow: Option<(SocketAddr, Throttle)>,
 }
 
 impl Ears {
@@ -43,6 +52,11 @@ impl Interceptor for Ears {
 
     fn opened(&self, lane: Lane, to: &Endpoint, _: Option<Identity>) -> Lane {
         self.hear(|heard| heard.1 = lane.proven.map(|proven| proven.own));
+        if let (Some((slow, throttle)), Endpoint::Address(to)) = (&self.slow, to)
+            && slow == to
+        {
+            return throttle.on(lane);
+        }
         let tx = match to {
             // Peers know each other by addresses.
             Endpoint::Name(_) if self.over == Over::Quic => departing(lane.tx),

@@ -129,6 +129,7 @@ impl Told {
             | Event::Committed(_)
             | Event::CommittedSeveral { .. }
             | Event::Synced(_)
+            | Event::Optimized { .. }
             | Event::Computes { .. }
             | Event::Failed { .. }
             | Event::Wrong { .. } => {}

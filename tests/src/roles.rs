@@ -104,7 +104,7 @@ impl MasterOptions {
                 tell(&Event::Listening(MasterAt::from(&master)));
                 obey_orders(|order| match order {
                     Order::Stop => master.handle().stop(),
-                    Order::StandStillAt(_) | Order::GoOn => {}
+                    Order::StandStillAt(_) | Order::GoOn | Order::Optimize => {}
                 });
                 ExitCode::SUCCESS
             }

@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
-use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
 
 use pccl::{Communicator, Error, Reduce, ReduceReport, SharedState, SyncStrategy};
 use pccl_subprocess::{obey_orders, tell};
@@ -49,6 +50,9 @@ pub struct PeerOptions {
     /// An address to give to others
     #[arg(long)]
     pub advertise: Option<IpAddr>,
+    /// Send slowly to the peer that accepts lanes here
+    #[arg(long)]
+    pub slow_towards: Option<SocketAddr>,
 }
 
 impl PeerOptions {
@@ -65,6 +69,7 @@ impl PeerOptions {
             tell_every: 1,
             stand_still_at: None,
             advertise: None,
+            slow_towards: None,
         }
     }
 
@@ -88,6 +93,9 @@ impl PeerOptions {
         if let Some(address) = self.advertise {
             say("advertise", &address);
         }
+        if let Some(address) = self.slow_towards {
+            say("slow-towards", &address);
+        }
         if self.sync {
             arguments.push("--sync".into());
         }
@@ -104,8 +112,9 @@ pub fn run(options: &PeerOptions) -> ExitCode {
     if let Some(moment) = options.stand_still_at {
         trap.arm(moment);
     }
-    listen_for_orders(trap.clone());
-    let Err(end) = Scripted::join(options, trap).and_then(Scripted::go_on_for_ever);
+    let optimizes = Arc::<AtomicBool>::default();
+    listen_for_orders(trap.clone(), Arc::clone(&optimizes));
+    let Err(end) = Scripted::join(options, trap, optimizes).and_then(Scripted::go_on_for_ever);
     tell(&match end {
         End::Error(error, restored) => Event::GaveUp {
             why: Failure::from(&error),
@@ -117,7 +126,7 @@ pub fn run(options: &PeerOptions) -> ExitCode {
     ExitCode::FAILURE
 }
 
-fn listen_for_orders(trap: Trap) {
+fn listen_for_orders(trap: Trap, optimizes: Arc<AtomicBool>) {
     std::thread::spawn(move || {
         obey_orders(|order| match order {
             Order::StandStillAt(moment) => {
@@ -125,6 +134,7 @@ fn listen_for_orders(trap: Trap) {
                 tell(&Event::Armed);
             }
             Order::GoOn => trap.release(),
+            Order::Optimize => optimizes.store(true, Ordering::Relaxed),
             Order::Stop => {}
         });
         std::process::exit(0);
@@ -149,6 +159,8 @@ enum Never {}
 struct Scripted<'a> {
     options: &'a PeerOptions,
     trap: Trap,
+    /// Each round begins with an optimization of the topology.
+    optimizes: Arc<AtomicBool>,
     comm: Communicator,
     round: u64,
     /// The next round begins with an update of the topology, whatever the options say.
@@ -164,8 +176,9 @@ struct Scripted<'a> {
 }
 
 impl<'a> Scripted<'a> {
-    fn join(options: &'a PeerOptions, trap: Trap) -> Result<Self, End> {
-        let (transport, heard) = overheard(Over::to(&options.master));
+    fn join(options: &'a PeerOptions, trap: Trap, optimizes: Arc<AtomicBool>) -> Result<Self, End> {
+        let over = Over::to(&options.master);
+        let (transport, heard) = overheard(over, options.slow_towards);
         let mut builder = Communicator::builder(&options.master)
             .group(options.group)
             .listen(IpAddr::V4(Ipv4Addr::LOCALHOST))
@@ -185,6 +198,7 @@ impl<'a> Scripted<'a> {
         Ok(Self {
             options,
             trap,
+            optimizes,
             comm,
             round: 0,
             update_due: true,
@@ -216,6 +230,12 @@ impl<'a> Scripted<'a> {
             }
             self.update_due = false;
         }
+        if self.optimizes.load(Ordering::Relaxed) {
+            let optimized = self.optimize();
+            if !self.succeeded(optimized)? {
+                return Ok(false);
+            }
+        }
         if self.options.sync {
             let synced = self.synchronize();
             if !self.succeeded(synced)? {
@@ -239,6 +259,13 @@ impl<'a> Scripted<'a> {
             }
             Err(error) => Err(error),
         }
+    }
+
+    fn optimize(&mut self) -> Result<(), Error> {
+        let report = self.comm.optimize_topology()?;
+        let ring = report.ring.iter().map(|peer| peer.0).collect();
+        tell(&Event::Optimized { ring });
+        Ok(())
     }
 
     fn note_failure(&mut self, error: &Error) {

@@ -37,6 +37,14 @@ pub enum Moment {
     TopologyVoted,
     /// It knows what shared state to send or to fetch, and has done neither.
     SyncPlanned,
+    /// Its vote to optimize the topology is on the wire.
+    OptimizeVoted,
+    /// It knows which edges to measure, and has not begun.
+    ProbesOrdered,
+    /// What it has measured is on the wire.
+    ProbesDone,
+    /// It knows which links to connect, and has not begun.
+    LinksOrdered,
 }
 
 impl Moment {
@@ -50,6 +58,10 @@ impl Moment {
             Self::CompletionVoted => "completion_voted",
             Self::TopologyVoted => "topology_vote_sent",
             Self::SyncPlanned => "sync_plan",
+            Self::OptimizeVoted => "optimize_vote_sent",
+            Self::ProbesOrdered => "probes_ordered",
+            Self::ProbesDone => "probes_done",
+            Self::LinksOrdered => "links_ordered",
         }
     }
 }
@@ -79,6 +91,11 @@ pub enum Event {
     },
     /// The shared state is synchronized.
     Synced(Sync),
+    /// The topology is optimized.
+    Optimized {
+        /// The peers of the ring that stands.
+        ring: Vec<u64>,
+    },
     /// A peer of the README's loop computes its next step.
     Computes {
         /// On this revision of the state, which it has synchronized.
@@ -199,6 +216,8 @@ pub enum Order {
     StandStillAt(Moment),
     /// A peer that stands still: go on.
     GoOn,
+    /// A peer: optimize the topology in each round from the next one on.
+    Optimize,
     /// A master: take leave of the peers, and end.
     Stop,
 }

@@ -133,6 +133,7 @@ impl Churn {
             }
             Event::Armed
             | Event::Computes { .. }
+            | Event::Optimized { .. }
             | Event::CommittedSeveral { .. }
             | Event::Listening(_)
             | Event::Failed { .. }

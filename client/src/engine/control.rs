@@ -110,13 +110,13 @@ impl Mark {
             ToMaster::InitiateCollective { tag, .. } => ("collective_initiated", tag.0, 0),
             ToMaster::CompleteCollective { seq, .. } => ("completion_voted", 0, seq.0),
             ToMaster::UpdateTopology { .. } => ("topology_vote_sent", 0, 0),
+            ToMaster::OptimizeTopology => ("optimize_vote_sent", 0, 0),
+            ToMaster::ProbesDone { round, .. } => ("probes_done", 0, round.0),
             ToMaster::Hello(_)
             | ToMaster::LinkUp { .. }
             | ToMaster::LinkFailed { .. }
             | ToMaster::ArePeersPending
-            | ToMaster::OptimizeTopology
             | ToMaster::Measured { .. }
-            | ToMaster::ProbesDone { .. }
             | ToMaster::SyncSharedState(_)
             | ToMaster::SharedStateDone { .. }
             | ToMaster::Withdraw { .. }

@@ -243,6 +243,7 @@ impl Live {
 
     /// Connects links.
     pub(super) fn establish(&mut self, round: Round, links: &[LinkOrder]) {
+        tracing::debug!(target: "pccl::event", kind = "links_ordered", round = round.0, links = links.len());
         // The attempt before gives up its lanes before the next one asks for some.
         self.data.abandon();
         self.wiring = None;
@@ -268,6 +269,7 @@ impl Live {
 
     /// Measures, and drops what was measured before.
     pub(super) fn probe(&mut self, round: Round, probes: &[LinkOrder]) {
+        tracing::debug!(target: "pccl::event", kind = "probes_ordered", round = round.0);
         self.probing = None;
         let (me, door) = (self.me, &mut self.door);
         let known = (self.seed, self.sensor.progress());
