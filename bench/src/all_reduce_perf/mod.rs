@@ -55,6 +55,8 @@ mod contribution;
 mod crew;
 mod edges;
 mod floor;
+// These two are shared with the examples of the client that start a run.
+#[path = "../../../client/examples/support/hosts.rs"]
 mod hosts;
 mod machine;
 mod master;
@@ -62,7 +64,6 @@ mod memory;
 mod notes;
 mod number;
 mod optimized;
-// Shared with the examples of the client that start a run.
 #[path = "../../../client/examples/support/over.rs"]
 mod over;
 mod pieces;

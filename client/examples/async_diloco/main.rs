@@ -41,5 +41,9 @@ mod support;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    run::main("async_diloco", peer::train)
+    run::main(run::Program {
+        name: "async_diloco",
+        train: peer::train,
+        optimizes: false,
+    })
 }

@@ -6,6 +6,9 @@
 //! an outer Nesterov step moves the shared weights. Meanwhile some peers are killed with SIGKILL, also
 //! in the middle of a reduce, and others join. At the end every peer must hold the same bits.
 //!
+//! With `--optimize` the peers call `optimize_topology` whenever they are others than before, and some are killed in
+//! the middle of it. `--hosts` and `--launch` start the peers on several machines or in network namespaces.
+//!
 //! The exit code is 0 only if everything in the closing table holds.
 
 mod peer;
@@ -17,5 +20,9 @@ mod support;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    run::main("diloco", peer::train)
+    run::main(run::Program {
+        name: "diloco",
+        train: peer::train,
+        optimizes: true,
+    })
 }

@@ -1,8 +1,9 @@
 //! One training process: the loop that a user of the library writes.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use pccl::{Communicator, Error, Reduce, SharedState, SyncStrategy};
+use pccl::{Communicator, Error, PeerId, Reduce, SharedState, SyncStrategy};
 use pccl_subprocess::tell;
 
 use super::run::process::{Assignment, state_hash};
@@ -27,6 +28,7 @@ pub(crate) fn train(assignment: &Assignment) -> Result<Final, Box<dyn std::error
         outer: outer_optimizer(),
         weights,
         revision: 0,
+        optimized: None,
         rounds_here: 0,
         bytes: (0, 0),
     };
@@ -36,6 +38,10 @@ pub(crate) fn train(assignment: &Assignment) -> Result<Final, Box<dyn std::error
             Ok(Progress::More) => {}
             Ok(Progress::TooFew) => std::thread::sleep(Duration::from_millis(2)),
             Err(error) if error.is_retryable() => {
+                if matches!(error, Error::Conflict(_)) {
+                    // Perhaps with others that optimize, who go on only when all do.
+                    trainer.optimized = None;
+                }
                 let round = trainer.revision + 1;
                 tell(&Event::Failed {
                     round,
@@ -65,6 +71,8 @@ struct Trainer {
     weights: Vec<f32>,
     /// Rounds that are done: the revision of the shared state.
     revision: u64,
+    /// Whose ring was optimized last.
+    optimized: Option<BTreeSet<PeerId>>,
     rounds_here: u64,
     /// Sent, received.
     bytes: (u64, u64),
@@ -72,10 +80,13 @@ struct Trainer {
 
 impl Trainer {
     fn round(&mut self, comm: &mut Communicator, run: &Assignment) -> Result<Progress, Error> {
-        comm.update_topology()?;
+        let ring = comm.update_topology()?.ring;
         // The same on all peers: each of them learns the world size from the same ballot.
         if self.revision == 0 && comm.world_size() < run.wait_for {
             return Ok(Progress::TooFew);
+        }
+        if run.optimize {
+            self.optimize(comm, ring)?;
         }
         self.synchronize(comm)?;
         if self.revision >= run.rounds {
@@ -96,6 +107,22 @@ impl Trainer {
             accuracy,
         });
         Ok(Progress::More)
+    }
+
+    /// Optimizes the ring unless it is that of the same peers as before. All peers come to the same conclusion, as
+    /// all are told the same rings.
+    fn optimize(&mut self, comm: &mut Communicator, ring: Vec<PeerId>) -> Result<(), Error> {
+        if self.optimized == Some(ring.into_iter().collect()) {
+            return Ok(());
+        }
+        let begun = Instant::now();
+        let ring = comm.optimize_topology()?.ring;
+        if comm.rank() == 0 {
+            let (world, took_ms) = (ring.len(), begun.elapsed().as_secs_f64() * 1e3);
+            tell(&Event::Optimized { world, took_ms });
+        }
+        self.optimized = Some(ring.into_iter().collect());
+        Ok(())
     }
 
     fn synchronize(&mut self, comm: &mut Communicator) -> Result<(), Error> {

@@ -12,6 +12,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use super::support::hosts::Hosts;
 use super::support::over::Over;
 
 /// Train a digit classifier on several processes while some are killed and others join.
@@ -35,11 +36,30 @@ struct Arguments {
     /// What the run goes over: tcp is plain, the others encrypt.
     #[arg(long, value_enum, default_value_t = Over::Tcp)]
     transport: Over,
+    /// Optimize the topology after each change of the peers; some are killed in the middle of that, too.
+    #[arg(long)]
+    optimize: bool,
+    /// With --transport tls or quic only, and --launch has to keep the environment, as "ip netns exec {host}" does.
+    #[command(flatten)]
+    hosts: Hosts,
     /// Write the result as JSON to this file, too.
     #[arg(long)]
     json: Option<PathBuf>,
     #[command(subcommand)]
     role: Option<Role>,
+}
+
+impl Arguments {
+    /// Does it all fit together, and to the program?
+    fn check(&self, program: &Program) -> Result<(), &'static str> {
+        if self.optimize && !program.optimizes {
+            return Err("this example does not optimize the topology");
+        }
+        if !self.hosts.of_master().is_loopback() && !self.transport.is_proven() {
+            return Err("between hosts peers join by a join string: --transport tls or quic");
+        }
+        Ok(())
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -49,11 +69,24 @@ enum Role {
     Peer(process::Assignment),
 }
 
-/// The whole program `name`: the supervisor, or one of the processes that it starts.
-pub(crate) fn main(name: &str, train: process::Train) -> ExitCode {
+/// An example that trains.
+pub(crate) struct Program {
+    pub(crate) name: &'static str,
+    pub(crate) train: process::Train,
+    /// Does it obey `--optimize`?
+    pub(crate) optimizes: bool,
+}
+
+/// The whole program: the supervisor, or one of the processes that it starts.
+pub(crate) fn main(program: Program) -> ExitCode {
+    let Program { name, train, .. } = program;
     let arguments = Arguments::parse();
     if let Some(Role::Peer(assignment)) = arguments.role {
         return process::run(&assignment, train);
+    }
+    if let Err(problem) = arguments.check(&program) {
+        eprintln!("{name}: {problem}");
+        return ExitCode::from(2);
     }
     let chaos = plan::Chaos {
         peers: arguments.peers,
@@ -61,14 +94,18 @@ pub(crate) fn main(name: &str, train: process::Train) -> ExitCode {
         joins: arguments.joins,
         rounds: arguments.rounds,
     };
-    let plan = match plan::Plan::draw(chaos, arguments.seed) {
+    let plan = match plan::Plan::draw(chaos, arguments.seed, arguments.optimize) {
         Ok(plan) => plan,
         Err(problem) => {
             eprintln!("{name}: {problem}");
             return ExitCode::from(2);
         }
     };
-    match supervisor::supervise(&plan, arguments.seed, arguments.transport) {
+    let place = supervisor::Place {
+        over: arguments.transport,
+        hosts: arguments.hosts,
+    };
+    match supervisor::supervise(&plan, arguments.seed, &place) {
         Ok(outcome) => report::conclude(name, &plan, &outcome, arguments.json.as_deref()),
         Err(problem) => {
             eprintln!("{name}: {problem}");

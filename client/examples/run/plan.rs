@@ -39,18 +39,40 @@ pub(crate) struct Plan {
     pub(crate) chaos: Chaos,
     /// After which round what happens.
     pub(crate) acts: Vec<(u64, Act)>,
+    /// Is the topology optimized after each change of the peers?
+    pub(crate) optimize: bool,
 }
 
 impl Plan {
     /// Draws a plan in which two peers live at every moment.
-    pub(crate) fn draw(chaos: Chaos, seed: u64) -> Result<Self, String> {
+    pub(crate) fn draw(chaos: Chaos, seed: u64, optimize: bool) -> Result<Self, String> {
         let mut random = StdRng::seed_from_u64(seed);
         let rounds = rounds_for(chaos, &mut random)?;
         let acts = order_of_acts(chaos, &mut random)?;
+        let mut acts: Vec<(u64, Act)> = rounds.into_iter().zip(acts).collect();
+        if optimize {
+            kill_in_optimizations(&mut acts, &mut random);
+        }
         Ok(Self {
             chaos,
-            acts: rounds.into_iter().zip(acts).collect(),
+            acts,
+            optimize,
         })
+    }
+
+    /// Peers that are killed while the topology is optimized.
+    pub(crate) fn kills_in_optimizations(&self) -> usize {
+        let is_inside = |(_, act): &&(u64, Act)| match act {
+            Act::Kill {
+                when: When::At(moment),
+                ..
+            } => moment.is_of_optimization(),
+            Act::Kill {
+                when: When::AtOnce, ..
+            }
+            | Act::Join => false,
+        };
+        self.acts.iter().filter(is_inside).count()
     }
 
     /// Peers that are to be alive at the end.
@@ -105,6 +127,27 @@ fn order_of_acts(chaos: Chaos, random: &mut StdRng) -> Result<Vec<Act>, String> 
         }
     }
     Ok(acts)
+}
+
+/// A kill right before a join comes when the peers measure the edges of the newcomer. The first kill stays in a
+/// reduce.
+fn kill_in_optimizations(acts: &mut [(u64, Act)], random: &mut StdRng) {
+    let mut is_first = true;
+    for at in 1..acts.len() {
+        let pair = acts.get_mut(at - 1..=at);
+        let Some([(of_kill, Act::Kill { when, .. }), (of_join, Act::Join)]) = pair else {
+            continue;
+        };
+        if std::mem::take(&mut is_first) && *when == When::At(Moment::Frame) {
+            continue;
+        }
+        *of_join = *of_kill;
+        *when = When::At(match random.random_range(0..3) {
+            0 => Moment::Optimize,
+            1 => Moment::Probe,
+            _ => Moment::Measured,
+        });
+    }
 }
 
 fn draw_when(random: &mut StdRng) -> When {

@@ -25,6 +25,9 @@ pub(crate) struct Assignment {
     /// Which part of the data is this process's own.
     #[arg(long)]
     pub(crate) shard: u64,
+    /// Optimize the topology after each change of the peers.
+    #[arg(long)]
+    pub(crate) optimize: bool,
     /// Peers that have to be there before training starts.
     #[arg(long)]
     pub(crate) wait_for: usize,

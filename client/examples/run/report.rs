@@ -37,8 +37,11 @@ pub(crate) fn conclude(
         let (kills, joins) = (plan.chaos.kills, plan.chaos.joins);
         println!(
             "ok: {survivors} peers over {} hold the same bits after {} rounds, {kills} kills and {joins} joins, in \
-             {:.1} s",
-            outcome.over, plan.chaos.rounds, outcome.seconds
+             {:.1} s{}",
+            outcome.over,
+            plan.chaos.rounds,
+            outcome.seconds,
+            optimizations(plan, outcome)
         );
     }
     let written = json_to.map(|path| std::fs::write(path, for_machines(outcome, &complaints)));
@@ -50,6 +53,16 @@ pub(crate) fn conclude(
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
+    }
+}
+
+/// As it stands at the end of a sentence.
+fn optimizations(plan: &Plan, outcome: &Outcome) -> String {
+    let count = outcome.optimizations;
+    let inside = plan.kills_in_optimizations();
+    match plan.optimize {
+        true => format!("; optimized {count} times, {inside} of the kills in the middle of it"),
+        false => String::new(),
     }
 }
 
@@ -75,6 +88,10 @@ fn complaints(plan: &Plan, outcome: &Outcome) -> Vec<String> {
     demand(
         survivors == expected,
         format!("{survivors} peers finished, not {expected}"),
+    );
+    demand(
+        !plan.optimize || outcome.optimizations > 0,
+        "the topology was never optimized".into(),
     );
     let kills = outcome.losses.len();
     demand(

@@ -1,12 +1,13 @@
 //! Starts the master and the training processes, carries out the chaos plan, and shows what happens.
 
 use std::collections::BTreeMap;
-use std::process::Command;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use pccl_subprocess::{Process, Processes};
 
+use super::super::support::hosts::Hosts;
 use super::super::support::over::{Over, join_of};
 use super::plan::{Act, Plan, When};
 use super::talk::{Event, Final, Order};
@@ -58,6 +59,15 @@ pub(crate) struct Outcome {
     pub(crate) seconds: f64,
     /// What the run went over.
     pub(crate) over: Over,
+    /// How often the topology was optimized.
+    pub(crate) optimizations: u32,
+}
+
+/// Where a run takes place.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) over: Over,
+    pub(crate) hosts: Hosts,
 }
 
 /// A training process that runs.
@@ -70,6 +80,7 @@ struct Running {
 
 struct Supervisor<'a> {
     plan: &'a Plan,
+    place: &'a Place,
     seed: u64,
     /// What every process joins with.
     join: String,
@@ -82,19 +93,22 @@ struct Supervisor<'a> {
     last_kill: Option<Instant>,
     acts_done: usize,
     round: u64,
+    optimizations: u32,
     bar: ProgressBar,
 }
 
 /// Runs the plan to its end.
-pub(crate) fn supervise(plan: &Plan, seed: u64, over: Over) -> Result<Outcome, String> {
+pub(crate) fn supervise(plan: &Plan, seed: u64, place: &Place) -> Result<Outcome, String> {
+    let over = place.over;
     let builder = over.master().map_err(|e| format!("no master: {e}"))?;
-    let master = builder.spawn("127.0.0.1:0");
+    let master = builder.spawn(SocketAddr::new(place.hosts.of_master(), 0));
     let master = master.map_err(|e| format!("no master: {e}"))?;
     if over.is_proven() != master.trust().is_some() {
         return Err(format!("the master is not over {over}"));
     }
     let mut supervisor = Supervisor {
         plan,
+        place,
         seed,
         join: join_of(&master).map_err(|e| format!("nobody can join: {e}"))?,
         processes: Processes::new(),
@@ -105,6 +119,7 @@ pub(crate) fn supervise(plan: &Plan, seed: u64, over: Over) -> Result<Outcome, S
         last_kill: None,
         acts_done: 0,
         round: 0,
+        optimizations: 0,
         bar: progress_bar(plan.chaos.rounds),
     };
     let begun = Instant::now();
@@ -118,6 +133,7 @@ pub(crate) fn supervise(plan: &Plan, seed: u64, over: Over) -> Result<Outcome, S
         losses: supervisor.losses,
         seconds: begun.elapsed().as_secs_f64(),
         over,
+        optimizations: supervisor.optimizations,
     })
 }
 
@@ -130,8 +146,9 @@ fn progress_bar(rounds: u64) -> ProgressBar {
 
 impl Supervisor<'_> {
     fn start_process(&mut self, peers_at_start: u32) -> Result<(), String> {
-        let program = std::env::current_exe().map_err(|e| e.to_string())?;
-        let mut command = Command::new(program);
+        let hosts = &self.place.hosts;
+        let command = hosts.command(hosts.of_rank(self.started));
+        let mut command = command.map_err(|e| format!("cannot find this program: {e}"))?;
         command
             .arg("peer")
             .env("PCCL_JOIN", &self.join)
@@ -142,6 +159,9 @@ impl Supervisor<'_> {
                 "--wait-for",
                 &peers_at_start.max(self.wait_for()).to_string(),
             ]);
+        if self.plan.optimize {
+            command.arg("--optimize");
+        }
         let process = self.processes.start(&mut command);
         let process = process.map_err(|e| format!("cannot start a process: {e}"))?;
         self.started += 1;
@@ -199,6 +219,10 @@ impl Supervisor<'_> {
             } => {
                 self.round_over(round, world, loss, accuracy);
             }
+            Event::Optimized { world, took_ms } => {
+                self.optimizations += 1;
+                self.say(&format!("{world} peers optimized, {took_ms:.0} ms"));
+            }
             Event::Failed { round, error } => {
                 if let Some(loss) = self.losses.last_mut() {
                     loss.failures_seen += 1;
@@ -235,17 +259,18 @@ impl Supervisor<'_> {
 
     /// Does what the plan has for the rounds that are over.
     fn act(&mut self) {
-        // A kill that is on its way comes first: two at once are not in the plan.
-        if self
-            .running
-            .values()
-            .any(|running| running.doomed.is_some())
-        {
-            return;
-        }
         let Some((round, act)) = self.plan.acts.get(self.acts_done).copied() else {
             return;
         };
+        // A kill that is on its way comes first: two at once are not in the plan. It may wait for a newcomer.
+        let comes_first = |doomed: When| match doomed {
+            When::At(moment) => !(moment.is_of_optimization() && act == Act::Join),
+            When::AtOnce => true,
+        };
+        let mut doomed = self.running.values().filter_map(|running| running.doomed);
+        if doomed.any(comes_first) {
+            return;
+        }
         if round > self.round {
             return;
         }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A moment inside a reduce at which a peer can be told to stand still, so that it can be killed
+/// A moment inside a reduce or an optimization at which a peer can be told to stand still, so that it can be killed
 /// exactly there. Each is an event that the library traces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Moment {
@@ -12,6 +12,12 @@ pub(crate) enum Moment {
     Frame,
     /// Its vote on the outcome is on the wire, the verdict is not there.
     Verdict,
+    /// It has voted to optimize the topology.
+    Optimize,
+    /// It knows which edges to measure, and has not begun.
+    Probe,
+    /// What it has measured is on the wire.
+    Measured,
 }
 
 impl Moment {
@@ -21,6 +27,17 @@ impl Moment {
             Self::Vote => "collective_initiated",
             Self::Frame => "frame_sent",
             Self::Verdict => "completion_voted",
+            Self::Optimize => "optimize_vote_sent",
+            Self::Probe => "probes_ordered",
+            Self::Measured => "probes_done",
+        }
+    }
+
+    /// Does it come only after a change of the peers?
+    pub(crate) fn is_of_optimization(self) -> bool {
+        match self {
+            Self::Vote | Self::Frame | Self::Verdict => false,
+            Self::Optimize | Self::Probe | Self::Measured => true,
         }
     }
 }
@@ -38,6 +55,8 @@ pub(crate) enum Event {
         /// On the held-back digits; told by the first rank only.
         accuracy: Option<f32>,
     },
+    /// The topology is optimized; told by the first rank only.
+    Optimized { world: usize, took_ms: f64 },
     /// A call failed and is made again.
     Failed { round: u64, error: String },
     /// A reduce that had failed is committed; so much longer than an untroubled one it took.

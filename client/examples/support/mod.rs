@@ -1,5 +1,5 @@
 //! A task small enough to train in seconds, for the examples that train: handwritten digits, a
-//! network that reads them, the optimizers of DiLoCo, and what runs go over.
+//! network that reads them, the optimizers of DiLoCo, and what runs go over and where.
 //!
 //! In DiLoCo every peer trains alone for some *inner* steps, on data of its own. Then the peers
 //! average how far they went (the *pseudo-gradient*: outer parameters minus inner ones) and take one
@@ -10,6 +10,7 @@
 #![allow(dead_code)]
 
 pub(crate) mod digits;
+pub(crate) mod hosts;
 pub(crate) mod network;
 pub(crate) mod optim;
 pub(crate) mod over;

@@ -33,7 +33,7 @@ impl FromStr for Host {
 /// The hosts of a run.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub(crate) struct Hosts {
-    /// Addresses of the hosts on which the ranks run, by turns, as the other hosts reach them; the master runs
+    /// Addresses of the hosts on which the peers run, by turns, as the other hosts reach them; the master runs
     /// on the first. Rings are shown with names, if hosts have some: paris=10.0.0.1. Default: all run here, over
     /// loopback.
     #[arg(
