@@ -22,6 +22,7 @@
 //! |---|---|
 //! | `window` | how much of one operation's contribution is in flight |
 //! | `pacer` | which operations contribute, and with which share |
+//! | `lanes` | how many lanes of a link a reduce takes |
 //!
 //! How long something may stand still is no limit of pace; `run::stall` has those.
 
@@ -30,9 +31,11 @@ use std::time::Duration;
 use pccl_core::plan::STRIPE_BYTES_MIN;
 use pccl_core::wire::FRAME_PAYLOAD_MAX;
 
+mod lanes;
 mod pacer;
 mod window;
 
+pub(crate) use lanes::{LaneChoice, Rate};
 pub(crate) use pacer::{Pacer, Pass};
 pub(crate) use window::Window;
 

@@ -18,9 +18,11 @@ use crate::handover::{Delivery, Inbox, RxLane, TxLane};
 use crate::memory::UserBuffers;
 use crate::pace::{Pass, Share};
 use crate::work::{IncomingFrame, Misfit, NotTaken, OutgoingFrame, RankWork};
+use filling::Filling;
 use lanes::{Arrived, RxWork, TxWork};
 use stall::Stall;
 
+mod filling;
 mod lanes;
 mod port;
 mod stall;
@@ -40,6 +42,8 @@ struct Run<'a, 'b> {
     outs: Vec<Out<'a>>,
     stats: RunStats,
     stall: Stall,
+    /// `None`: there is nothing to be learned about how many lanes to take.
+    filling: Option<Filling>,
 }
 
 /// A link that the operation receives on.
@@ -90,6 +94,7 @@ impl<'a, 'b> Run<'a, 'b> {
             buffers,
             inbox,
             stats: RunStats::default(),
+            filling: None,
         };
         run.work.set_share(Share::Nothing);
         for from in receiving {
@@ -99,6 +104,8 @@ impl<'a, 'b> Run<'a, 'b> {
         }
         if port.registry.is_alone(port.seq) {
             run.take_lanes();
+            let has_choice = OperationPort::has_choice(run.work.stripes(), sending);
+            run.filling = has_choice.then(|| Filling::begin(run.outs.len()));
         }
         Ok(run)
     }
@@ -135,6 +142,7 @@ impl<'a, 'b> Run<'a, 'b> {
                 }
             }
             if self.work.is_done() {
+                self.note_what_was_carried();
                 return Poll::Ready(Ok(self.stats));
             }
             if !moved {
@@ -143,6 +151,20 @@ impl<'a, 'b> Run<'a, 'b> {
                     Err(failure) => Poll::Ready(Err(failure)),
                 };
             }
+        }
+    }
+
+    /// Learns from an operation that was alone how many lanes to take.
+    fn note_what_was_carried(&self) {
+        let Some((filling, out)) = self.filling.as_ref().zip(self.outs.first()) else {
+            return;
+        };
+        let lanes = u16::try_from(self.outs.len()).unwrap_or(u16::MAX);
+        let rate = filling.rate(self.stats.bytes_sent);
+        tracing::debug!(rank = out.to.rank, lanes, rate, "what a link has carried");
+        if let Some(rate) = rate.filter(|_| self.port.registry.is_alone(self.port.seq)) {
+            let mut choice = out.to.link.choice();
+            choice.carried(self.port.bytes(), lanes, rate);
         }
     }
 
@@ -348,8 +370,16 @@ impl<'a, 'b> Run<'a, 'b> {
         }
         let mut moved = false;
         match lane.poll_send(cx, &self.buffers, &mut moved) {
-            Poll::Pending => return Ok(moved),
+            Poll::Pending => {
+                if let Some(filling) = self.filling.as_mut().filter(|_| lane.is_sending()) {
+                    filling.is_full(outlet);
+                }
+                return Ok(moved);
+            }
             Poll::Ready(Ok(())) => {
+                if let Some(filling) = &mut self.filling {
+                    filling.has_room(outlet);
+                }
                 while let Some(frame) = lane.take_left() {
                     left(&mut self.stats, &frame);
                     self.work.has_left(outlet, frame);

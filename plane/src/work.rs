@@ -67,8 +67,10 @@ pub(crate) struct Exit {
     /// Frames leave this machine on the way there.
     pub(crate) leaves_machine: bool,
     /// Lanes to spread the stripes over, at least one. Fewer than stripes where the link has fewer than
-    /// others have, or one is enough.
+    /// others have, or fewer carry as much.
     pub(crate) lanes: u16,
+    /// The first of them.
+    pub(crate) first: u16,
 }
 
 impl Exit {
@@ -92,7 +94,7 @@ pub(crate) struct Task<'a> {
 
 impl Task<'_> {
     /// Into how many stripes the buffer is cut.
-    fn stripes(&self, place: Place, pace: Pace) -> u16 {
+    pub(crate) fn stripes(&self, place: Place, pace: Pace) -> u16 {
         let Self { spec, .. } = self;
         match self.algorithm {
             Algorithm::Ring => {

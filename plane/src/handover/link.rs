@@ -1,7 +1,7 @@
 //! A standing link: its lanes, the tasks that keep them, and the one report that it broke.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use pccl_core::id::Round;
@@ -14,6 +14,7 @@ use super::receiving::Home;
 use super::registry::Registry;
 use super::sending::TxSlot;
 use super::{receiving, sending};
+use crate::pace::LaneChoice;
 use crate::progress::Progress;
 
 /// What is known about a link by everybody who uses it.
@@ -29,6 +30,8 @@ pub(crate) struct LinkState {
     moves: AtomicU64,
     /// Frames that no operation here had a use for when they came.
     strays: AtomicU64,
+    /// How many of its lanes whoever sends takes.
+    choice: Mutex<LaneChoice>,
     reports: Reports,
 }
 
@@ -99,6 +102,11 @@ impl LinkState {
         self.ended.len()
     }
 
+    /// How many of its lanes whoever sends takes.
+    pub(crate) fn choice(&self) -> MutexGuard<'_, LaneChoice> {
+        self.choice.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Lanes that have ended. Only under the registry's lock.
     pub(crate) fn ended_lanes(&self) -> Vec<u16> {
         (0..)
@@ -154,6 +162,7 @@ impl StandingLink {
         reports: &Reports,
     ) -> Self {
         let Installed { built, lanes } = installed;
+        let count = u16::try_from(lanes.len()).unwrap_or(u16::MAX);
         let state = Arc::new(LinkState {
             link,
             built,
@@ -161,6 +170,7 @@ impl StandingLink {
             ended: lanes.iter().map(|_| AtomicBool::new(false)).collect(),
             moves: AtomicU64::new(0),
             strays: AtomicU64::new(0),
+            choice: Mutex::new(LaneChoice::new(count)),
             reports: reports.clone(),
         });
         let (mut slots, mut homes) = (Vec::new(), Vec::new());

@@ -82,6 +82,11 @@ impl TxSlot {
         self.is_local
     }
 
+    /// Has no operation taken the lane at this moment?
+    pub(crate) fn is_idle(&self) -> bool {
+        matches!(self.turns().state, TurnState::Idle(_))
+    }
+
     /// Asks for the lane. `None`: it will be delivered when it is this one's turn.
     pub(crate) fn ask(self: &Arc<Self>, address: &DeliverySender) -> Result<Option<TxLane>, Ended> {
         let mut turns = self.turns();

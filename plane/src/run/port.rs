@@ -98,16 +98,29 @@ impl Sending {
         sending.iter().all(Self::is_local)
     }
 
-    /// Many lanes fill the pipe between machines. Within one they only keep the bytes from staying in the
-    /// caches.
-    fn exit(&self) -> Exit {
+    /// The lanes that an operation on so many bytes, cut into so many stripes, takes. Several can fill the pipe
+    /// between machines. Within one they only keep the bytes from staying in the caches. A small operation has a
+    /// lane to itself if there is one: on another one, what waits in the system's buffers is before it.
+    fn exit(&self, bytes: u64, stripes: u16) -> Exit {
         let is_local = self.is_local();
-        let lanes = u16::try_from(self.slots.len()).unwrap_or(u16::MAX);
+        let (lanes, first) = match (is_local, stripes) {
+            (true, _) => (1, 0),
+            (false, ..=1) => (1, self.idle().unwrap_or(0)),
+            (false, _) => (self.link.choice().lanes(bytes), 0),
+        };
         Exit {
             rank: self.rank,
             leaves_machine: !is_local,
-            lanes: if is_local { 1 } else { lanes },
+            lanes,
+            first,
         }
+    }
+
+    /// The first lane that nobody has taken.
+    fn idle(&self) -> Option<u16> {
+        let mut lanes = (0..).zip(self.slots.iter());
+        let idle = lanes.find(|(_, slot)| slot.is_idle());
+        idle.map(|(lane, _)| lane)
     }
 }
 
@@ -137,9 +150,8 @@ impl OperationPort {
         };
         let place = self.place.ok_or(RunFailure::LaneLost)?;
         let bytes = self.spec.count.checked_mul(self.spec.element.size() as u64);
-        if !bytes.is_some_and(|bytes| buffers.hold(bytes)) {
-            return Err(RunFailure::Defect(Defect::here()));
-        }
+        let bytes = bytes.filter(|bytes| buffers.hold(*bytes));
+        let bytes = bytes.ok_or(RunFailure::Defect(Defect::here()))?;
         if place.world == 1 || self.spec.count == 0 {
             buffers.keep_contribution();
             return Ok(RunStats::default());
@@ -150,9 +162,11 @@ impl OperationPort {
             spec: &self.spec,
             algorithm: self.algorithm,
         };
-        let exits: Vec<Exit> = sending.iter().map(Sending::exit).collect();
         let is_local = Sending::all_local(sending) && !pass.leaves_machine();
         let pace = self.pace(is_local);
+        let stripes = task.stripes(place, pace);
+        let exits = sending.iter().map(|to| to.exit(bytes, stripes));
+        let exits: Vec<Exit> = exits.collect();
         let work = RankWork::new(task, place, pace, &exits, &self.pool);
         let mut work = work.ok_or(RunFailure::Defect(Defect::here()))?;
         buffers.begin(work.slots());
@@ -171,6 +185,20 @@ impl OperationPort {
             window: is_local.then_some(config.local_window),
             stripe_bytes: config.stripe_bytes,
         }
+    }
+
+    /// Is it to be learned on how many lanes an operation of so many stripes leaves?
+    pub(crate) fn has_choice(stripes: usize, sending: &[Sending]) -> bool {
+        match sending {
+            [to] => stripes > 1 && to.slots.len() > 1 && !to.is_local(),
+            [] | [_, ..] => false,
+        }
+    }
+
+    /// Of its buffer.
+    pub(crate) fn bytes(&self) -> u64 {
+        let element_bytes = self.spec.element.size() as u64;
+        self.spec.count.saturating_mul(element_bytes)
     }
 
     /// How the contributions become the result.

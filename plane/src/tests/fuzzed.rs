@@ -57,6 +57,7 @@ impl Attacked {
             rank: (plan.rank() + distance) % plan.world(),
             leaves_machine: false,
             lanes: 1,
+            first: 0,
         });
         let exits: Vec<Exit> = exits.collect();
         let spec = spec(ReduceOp::Sum, ElementType::F32, data.len() / 4);

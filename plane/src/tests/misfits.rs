@@ -31,6 +31,7 @@ fn rank_with(algorithm: Algorithm, world: u32) -> Worker {
         rank,
         leaves_machine: false,
         lanes: 1,
+        first: 0,
     };
     let exits: Vec<Exit> = match algorithm.reach() {
         Reach::Ring => vec![exit(1)],

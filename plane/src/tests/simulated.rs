@@ -84,6 +84,7 @@ impl Rank {
             rank: (place.rank + distance) % place.world,
             leaves_machine,
             lanes: if leaves_machine { lanes } else { 1 },
+            first: 0,
         });
         let exits: Vec<Exit> = exits.collect();
         let worker = Worker::new(what, place, (pace, &exits), data, pool);

@@ -11,7 +11,9 @@ use super::kept::Kept;
 
 /// To which ranks frames leave, and on how many lanes to each.
 pub(super) struct Exits {
-    ranks: Vec<u32>,
+    /// And the first lane to each.
+    ranks: Vec<(u32, u16)>,
+    /// From there on.
     lanes: u16,
 }
 
@@ -31,19 +33,20 @@ impl Exits {
     pub(super) fn new(to: &[Exit], stripes: u16) -> Self {
         let lanes = to.iter().map(|exit| exit.lanes).min();
         Self {
-            ranks: to.iter().map(|exit| exit.rank).collect(),
+            ranks: to.iter().map(|exit| (exit.rank, exit.first)).collect(),
             lanes: lanes.unwrap_or(1).clamp(1, stripes.max(1)),
         }
     }
 
     /// To which rank, by its place among them, and on which lane each outlet leads, by its number.
     pub(super) fn outlets(&self) -> impl Iterator<Item = (usize, u16)> + '_ {
-        (0..self.ranks.len()).flat_map(|exit| (0..self.lanes).map(move |lane| (exit, lane)))
+        let firsts = self.ranks.iter().map(|(_, first)| *first).enumerate();
+        firsts.flat_map(|(exit, first)| (0..self.lanes).map(move |lane| (exit, first + lane)))
     }
 
     /// Where the frames of a stripe leave to a rank. `None`: there is no lane to it.
     pub(super) fn onward(&self, plan: Plan, stripe: u16, to: Target) -> Option<Onward> {
-        let exit = self.ranks.iter().position(|rank| *rank == to.rank)?;
+        let exit = self.ranks.iter().position(|(rank, _)| *rank == to.rank)?;
         let first = u16::try_from(exit).ok()?.checked_mul(self.lanes)?;
         Some(Onward {
             step: to.step,

@@ -1,0 +1,287 @@
+//! How many lanes of a link a reduce takes.
+//!
+//! Lanes that are limited one by one carry more together: by a shaper that counts connections, by the buffer of a
+//! socket, or by a congestion control that takes every loss for a full queue. Lanes of which one fills the path carry
+//! less together: they push each other's packets out of its queue. One number of lanes does not tell which it is, so
+//! another one is tried at times, half as many or twice as many, and kept if it carries more: hill climbing, with
+//! pauses that grow while nothing is gained. A link begins with all its lanes, because too many cost a tenth, and
+//! too few cost a multiple.
+//!
+//! The sender of a link decides by itself, for each reduce: whoever receives takes a stripe from whichever lane it
+//! comes on. Small reduces have ended before a path is full, so each power of two of bytes has a choice of its own.
+
+use std::collections::BTreeMap;
+
+/// Reduces between two trials, at first. Twice as many after each trial in vain.
+const PAUSE_MIN: u32 = 16;
+
+/// Most reduces between two trials.
+const PAUSE_MAX: u32 = 1024;
+
+/// Reduces whose mean decides about a trial.
+const SAMPLES: u64 = 2;
+
+/// Fewer lanes are kept if they carry at least so many percent of what more did: what is left over is better for
+/// everybody else on the path.
+const FEWER_CARRY: u64 = 97;
+
+/// More lanes are kept if they carry at least so many percent of what fewer did.
+const MORE_CARRY: u64 = 108;
+
+/// A trial ends at the first reduce that carries less than so many percent of what was carried before.
+const HOPELESS: u64 = 80;
+
+/// The path is another one if it carries so many times as much, or as little, as halves: one and a half.
+const CHANGED_HALVES: u64 = 3;
+
+/// Bytes per second.
+pub(crate) type Rate = u64;
+
+/// What is known about a link.
+#[derive(Debug)]
+pub(crate) struct LaneChoice {
+    most: u16,
+    /// By the power of two of a reduce's bytes.
+    by_size: BTreeMap<u32, Trials>,
+}
+
+impl LaneChoice {
+    /// Of a link of so many lanes, about which nothing is known.
+    pub(crate) const fn new(most: u16) -> Self {
+        Self {
+            most,
+            by_size: BTreeMap::new(),
+        }
+    }
+
+    /// How many lanes the next reduce of so many bytes takes.
+    pub(crate) fn lanes(&self, bytes: u64) -> u16 {
+        let known = self.by_size.get(&size_of(bytes));
+        known.map_or_else(|| self.held_near(size_of(bytes)), Trials::lanes)
+    }
+
+    /// A reduce of so many bytes has ended that nothing but this link held up. Of one on another number of lanes
+    /// than it would take at this moment nothing is learned.
+    pub(crate) fn carried(&mut self, bytes: u64, lanes: u16, rate: Rate) {
+        let (most, held) = (self.most, self.held_near(size_of(bytes)));
+        let trials = self.by_size.entry(size_of(bytes));
+        let trials = trials.or_insert_with(|| Trials::new(most, held));
+        if trials.lanes() == lanes {
+            trials.carried(rate);
+        }
+    }
+
+    /// How many lanes the nearest smaller size holds, or else the nearest larger one.
+    fn held_near(&self, size: u32) -> u16 {
+        let smaller = self.by_size.range(..=size).next_back();
+        let nearest = smaller.or_else(|| self.by_size.range(size..).next());
+        nearest.map_or(self.most, |(_, trials)| trials.held)
+    }
+}
+
+const fn size_of(bytes: u64) -> u32 {
+    u64::BITS - bytes.leading_zeros()
+}
+
+/// In which way a trial differs from what is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Fewer,
+    More,
+}
+
+/// The trials of one size.
+#[derive(Debug)]
+struct Trials {
+    most: u16,
+    /// How many lanes are taken while nothing is tried.
+    held: u16,
+    stage: Stage,
+    /// What was carried when a trial was last decided.
+    decided_at: Option<Rate>,
+    /// Reduces until the next trial.
+    rest: u32,
+    /// Of how many reduces the next rest will be.
+    pause: u32,
+    /// Of the next trial.
+    way: Way,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// The first reduce finds connections that know nothing of the path yet.
+    Cold,
+    /// As many lanes as are held. What the last reduce carried.
+    Holding(Option<Rate>),
+    Trying(Trial),
+}
+
+#[derive(Debug)]
+struct Trial {
+    lanes: u16,
+    way: Way,
+    /// What was carried before.
+    against: Rate,
+    /// Reduces so far, and the sum of what those carried that count.
+    reduces: u64,
+    sum: u64,
+}
+
+impl Trials {
+    const fn new(most: u16, held: u16) -> Self {
+        Self {
+            most,
+            held,
+            stage: Stage::Cold,
+            decided_at: None,
+            rest: 0,
+            pause: PAUSE_MIN,
+            way: Way::Fewer,
+        }
+    }
+
+    const fn lanes(&self) -> u16 {
+        match &self.stage {
+            Stage::Cold | Stage::Holding(_) => self.held,
+            Stage::Trying(trial) => trial.lanes,
+        }
+    }
+
+    fn carried(&mut self, rate: Rate) {
+        match &mut self.stage {
+            Stage::Cold => self.stage = Stage::Holding(None),
+            Stage::Holding(last) => {
+                let before = last.replace(rate);
+                if let Some(before) = before {
+                    self.held_carried(u64::midpoint(before, rate));
+                }
+            }
+            Stage::Trying(trial) => {
+                if let Some(verdict) = trial.carried(rate) {
+                    self.decided(verdict);
+                }
+            }
+        }
+    }
+
+    /// What was held has carried this in the last two reduces.
+    fn held_carried(&mut self, rate: Rate) {
+        let decided_at = *self.decided_at.get_or_insert(rate);
+        if is_changed(decided_at, rate) {
+            self.decided_at = Some(rate);
+            self.pause = PAUSE_MIN;
+            self.rest = 0;
+        }
+        match self.rest.checked_sub(1) {
+            Some(rest) => self.rest = rest,
+            None => self.try_next(rate),
+        }
+    }
+
+    /// Tries another number, if there is one: in the way whose turn it is, or else in the other one.
+    fn try_next(&mut self, against: Rate) {
+        let turned = self.way.turned();
+        let next = self.next(self.way).map(|lanes| (self.way, lanes));
+        let next = next.or_else(|| self.next(turned).map(|lanes| (turned, lanes)));
+        if let Some((way, lanes)) = next {
+            self.stage = Stage::Trying(Trial {
+                lanes,
+                way,
+                against,
+                reduces: 0,
+                sum: 0,
+            });
+        }
+    }
+
+    /// The next number of lanes in this way.
+    fn next(&self, way: Way) -> Option<u16> {
+        let next = match way {
+            Way::Fewer => self.held.div_ceil(2),
+            Way::More => self.held.saturating_mul(2).min(self.most),
+        };
+        (next != self.held).then_some(next)
+    }
+
+    fn decided(&mut self, verdict: Verdict) {
+        let Stage::Trying(trial) = std::mem::replace(&mut self.stage, Stage::Holding(None)) else {
+            return;
+        };
+        match verdict {
+            Verdict::Kept(rate) => {
+                self.held = trial.lanes;
+                self.decided_at = Some(rate);
+                self.pause = PAUSE_MIN;
+                self.way = trial.way;
+                if self.next(trial.way).is_some() {
+                    return self.try_next(rate);
+                }
+            }
+            Verdict::InVain => self.decided_at = Some(trial.against),
+        }
+        self.way = trial.way.turned();
+        self.rest = self.pause;
+        self.pause = self.pause.saturating_mul(2).min(PAUSE_MAX);
+    }
+}
+
+/// What a trial has shown.
+enum Verdict {
+    /// The tried number is held from here on. It carries this.
+    Kept(Rate),
+    InVain,
+}
+
+impl Trial {
+    /// Another reduce has ended. `None`: it is not decided yet.
+    fn carried(&mut self, rate: Rate) -> Option<Verdict> {
+        self.reduces += 1;
+        let before = match self.way {
+            Way::Fewer => 0,
+            // Lanes that were idle find out about the path first.
+            Way::More => 1,
+        };
+        if self.reduces <= before {
+            return None;
+        }
+        if !self.is_at_least(HOPELESS, rate) {
+            return Some(Verdict::InVain);
+        }
+        self.sum = self.sum.saturating_add(rate);
+        if self.reduces < before + SAMPLES {
+            return None;
+        }
+        let enough = match self.way {
+            Way::Fewer => FEWER_CARRY,
+            Way::More => MORE_CARRY,
+        };
+        let rate = self.sum / SAMPLES;
+        Some(if self.is_at_least(enough, rate) {
+            Verdict::Kept(rate)
+        } else {
+            Verdict::InVain
+        })
+    }
+
+    /// Is it at least so many percent of what was carried before?
+    fn is_at_least(&self, percent: u64, rate: Rate) -> bool {
+        u128::from(rate) * 100 >= u128::from(self.against) * u128::from(percent)
+    }
+}
+
+impl Way {
+    const fn turned(self) -> Self {
+        match self {
+            Self::Fewer => Self::More,
+            Self::More => Self::Fewer,
+        }
+    }
+}
+
+fn is_changed(before: Rate, after: Rate) -> bool {
+    let (less, more) = (before.min(after), before.max(after));
+    u128::from(more) * 2 > u128::from(less) * u128::from(CHANGED_HALVES)
+}
+
+#[cfg(test)]
+mod tests;
