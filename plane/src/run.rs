@@ -13,16 +13,15 @@ use std::task::{Context, Poll};
 use pccl_core::id::Round;
 use pccl_core::topology::{LinkId, Way};
 use pccl_core::wire::FrameHeader;
+use tokio::time::Instant;
 
 use crate::handover::{Delivery, Inbox, RxLane, TxLane};
 use crate::memory::UserBuffers;
-use crate::pace::{Pass, Share};
+use crate::pace::{Pass, Rate, Share};
 use crate::work::{IncomingFrame, Misfit, NotTaken, OutgoingFrame, RankWork};
-use filling::Filling;
 use lanes::{Arrived, RxWork, TxWork};
 use stall::Stall;
 
-mod filling;
 mod lanes;
 mod port;
 mod stall;
@@ -30,6 +29,8 @@ mod stalling;
 
 pub use port::{OperationPort, RunFailure, RunStats};
 pub(crate) use port::{Receiving, Sending};
+
+const NANOS_PER_SECOND: u128 = 1_000_000_000;
 
 /// A run in progress. Dropping it gives the lanes to others, each at the boundary of a frame.
 struct Run<'a, 'b> {
@@ -42,8 +43,8 @@ struct Run<'a, 'b> {
     outs: Vec<Out<'a>>,
     stats: RunStats,
     stall: Stall,
-    /// `None`: there is nothing to be learned about how many lanes to take.
-    filling: Option<Filling>,
+    /// When it began. `None`: there is nothing to be learned about how many lanes to take.
+    begun: Option<Instant>,
 }
 
 /// A link that the operation receives on.
@@ -94,7 +95,7 @@ impl<'a, 'b> Run<'a, 'b> {
             buffers,
             inbox,
             stats: RunStats::default(),
-            filling: None,
+            begun: None,
         };
         run.work.set_share(Share::Nothing);
         for from in receiving {
@@ -105,7 +106,7 @@ impl<'a, 'b> Run<'a, 'b> {
         if port.registry.is_alone(port.seq) {
             run.take_lanes();
             let has_choice = OperationPort::has_choice(run.work.stripes(), sending);
-            run.filling = has_choice.then(|| Filling::begin(run.outs.len()));
+            run.begun = has_choice.then(Instant::now);
         }
         Ok(run)
     }
@@ -156,13 +157,14 @@ impl<'a, 'b> Run<'a, 'b> {
 
     /// Learns from an operation that was alone how many lanes to take.
     fn note_what_was_carried(&self) {
-        let Some((filling, out)) = self.filling.as_ref().zip(self.outs.first()) else {
-            return;
-        };
-        let lanes = u16::try_from(self.outs.len()).unwrap_or(u16::MAX);
-        let rate = filling.rate(self.stats.bytes_sent);
-        tracing::debug!(rank = out.to.rank, lanes, rate, "what a link has carried");
-        if let Some(rate) = rate.filter(|_| self.port.registry.is_alone(self.port.seq)) {
+        let is_alone = || self.port.registry.is_alone(self.port.seq);
+        let begun = self.begun.filter(|_| is_alone());
+        if let Some((begun, out)) = begun.zip(self.outs.first()) {
+            let lanes = u16::try_from(self.outs.len()).unwrap_or(u16::MAX);
+            let nanos = begun.elapsed().as_nanos().max(1);
+            let rate = u128::from(self.stats.bytes_sent) * NANOS_PER_SECOND / nanos;
+            let rate = Rate::try_from(rate).unwrap_or(Rate::MAX);
+            tracing::debug!(rank = out.to.rank, lanes, rate, "a reduce has ended");
             let mut choice = out.to.link.choice();
             choice.carried(self.port.bytes(), lanes, rate);
         }
@@ -370,16 +372,8 @@ impl<'a, 'b> Run<'a, 'b> {
         }
         let mut moved = false;
         match lane.poll_send(cx, &self.buffers, &mut moved) {
-            Poll::Pending => {
-                if let Some(filling) = self.filling.as_mut().filter(|_| lane.is_sending()) {
-                    filling.is_full(outlet);
-                }
-                return Ok(moved);
-            }
+            Poll::Pending => return Ok(moved),
             Poll::Ready(Ok(())) => {
-                if let Some(filling) = &mut self.filling {
-                    filling.has_room(outlet);
-                }
                 while let Some(frame) = lane.take_left() {
                     left(&mut self.stats, &frame);
                     self.work.has_left(outlet, frame);

@@ -170,7 +170,7 @@ impl StandingLink {
             ended: lanes.iter().map(|_| AtomicBool::new(false)).collect(),
             moves: AtomicU64::new(0),
             strays: AtomicU64::new(0),
-            choice: Mutex::new(LaneChoice::new(count)),
+            choice: Mutex::new(LaneChoice::new(count, link.with.0)),
             reports: reports.clone(),
         });
         let (mut slots, mut homes) = (Vec::new(), Vec::new());

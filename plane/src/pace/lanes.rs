@@ -8,7 +8,8 @@
 //! too few cost a multiple.
 //!
 //! The sender of a link decides by itself, for each reduce: whoever receives takes a stripe from whichever lane it
-//! comes on. Small reduces have ended before a path is full, so each power of two of bytes has a choice of its own.
+//! comes on. A link that does not hold a reduce up shows no difference and ends with few lanes, as few as do not hold
+//! it up. Small reduces have ended before a path is full, so each power of two of bytes has a choice of its own.
 
 use std::collections::BTreeMap;
 
@@ -18,18 +19,27 @@ const PAUSE_MIN: u32 = 16;
 /// Most reduces between two trials.
 const PAUSE_MAX: u32 = 1024;
 
+/// Links of one ring pause for different times, so that a trial of one is not judged by what comes of another one's.
+/// Only the first ones fall together.
+const STAGGERS: u32 = 8;
+
 /// Reduces whose mean decides about a trial.
 const SAMPLES: u64 = 2;
 
-/// Fewer lanes are kept if they carry at least so many percent of what more did: what is left over is better for
+/// Fewer lanes are kept if they carry at least so many percent of what more did: they leave more of the queue to
 /// everybody else on the path.
-const FEWER_CARRY: u64 = 97;
+const FEWER_CARRY: u64 = 95;
 
 /// More lanes are kept if they carry at least so many percent of what fewer did.
 const MORE_CARRY: u64 = 108;
 
 /// A trial ends at the first reduce that carries less than so many percent of what was carried before.
 const HOPELESS: u64 = 80;
+
+/// The same of the first reduce of a trial, which does not count: lanes that were idle find out about the path, and
+/// those that are to carry what others did need time to grow. BBR doubles its rate in some 25 round trips
+/// (Cardwell et al., "BBR: Congestion-Based Congestion Control", 2016).
+const HOPELESS_AT_FIRST: u64 = 60;
 
 /// The path is another one if it carries so many times as much, or as little, as halves: one and a half.
 const CHANGED_HALVES: u64 = 3;
@@ -41,15 +51,18 @@ pub(crate) type Rate = u64;
 #[derive(Debug)]
 pub(crate) struct LaneChoice {
     most: u16,
+    /// By how many parts of [`STAGGERS`] its pauses are longer.
+    stagger: u32,
     /// By the power of two of a reduce's bytes.
     by_size: BTreeMap<u32, Trials>,
 }
 
 impl LaneChoice {
-    /// Of a link of so many lanes, about which nothing is known.
-    pub(crate) const fn new(most: u16) -> Self {
+    /// Of a link of so many lanes, about which nothing is known, to the peer of this number.
+    pub(crate) const fn new(most: u16, peer: u64) -> Self {
         Self {
             most,
+            stagger: (peer % STAGGERS as u64) as u32,
             by_size: BTreeMap::new(),
         }
     }
@@ -60,12 +73,11 @@ impl LaneChoice {
         known.map_or_else(|| self.held_near(size_of(bytes)), Trials::lanes)
     }
 
-    /// A reduce of so many bytes has ended that nothing but this link held up. Of one on another number of lanes
-    /// than it would take at this moment nothing is learned.
+    /// A reduce of so many bytes has ended that was alone. Of one on another number of lanes than it would take at
+    /// this moment nothing is learned.
     pub(crate) fn carried(&mut self, bytes: u64, lanes: u16, rate: Rate) {
-        let (most, held) = (self.most, self.held_near(size_of(bytes)));
-        let trials = self.by_size.entry(size_of(bytes));
-        let trials = trials.or_insert_with(|| Trials::new(most, held));
+        let begins = Trials::new(self.most, self.held_near(size_of(bytes)), self.stagger);
+        let trials = self.by_size.entry(size_of(bytes)).or_insert(begins);
         if trials.lanes() == lanes {
             trials.carried(rate);
         }
@@ -94,6 +106,7 @@ enum Way {
 #[derive(Debug)]
 struct Trials {
     most: u16,
+    stagger: u32,
     /// How many lanes are taken while nothing is tried.
     held: u16,
     stage: Stage,
@@ -128,10 +141,11 @@ struct Trial {
 }
 
 impl Trials {
-    const fn new(most: u16, held: u16) -> Self {
+    const fn new(most: u16, held: u16, stagger: u32) -> Self {
         Self {
             most,
             held,
+            stagger,
             stage: Stage::Cold,
             decided_at: None,
             rest: 0,
@@ -220,7 +234,7 @@ impl Trials {
             Verdict::InVain => self.decided_at = Some(trial.against),
         }
         self.way = trial.way.turned();
-        self.rest = self.pause;
+        self.rest = self.pause + self.pause * self.stagger / STAGGERS;
         self.pause = self.pause.saturating_mul(2).min(PAUSE_MAX);
     }
 }
@@ -236,19 +250,20 @@ impl Trial {
     /// Another reduce has ended. `None`: it is not decided yet.
     fn carried(&mut self, rate: Rate) -> Option<Verdict> {
         self.reduces += 1;
-        let before = match self.way {
-            Way::Fewer => 0,
-            // Lanes that were idle find out about the path first.
-            Way::More => 1,
+        let is_first = self.reduces == 1;
+        let hopeless = if is_first {
+            HOPELESS_AT_FIRST
+        } else {
+            HOPELESS
         };
-        if self.reduces <= before {
-            return None;
-        }
-        if !self.is_at_least(HOPELESS, rate) {
+        if !self.is_at_least(hopeless, rate) {
             return Some(Verdict::InVain);
         }
+        if is_first {
+            return None;
+        }
         self.sum = self.sum.saturating_add(rate);
-        if self.reduces < before + SAMPLES {
+        if self.reduces <= SAMPLES {
             return None;
         }
         let enough = match self.way {

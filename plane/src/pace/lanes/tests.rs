@@ -45,7 +45,7 @@ impl Link {
 
     fn noisy(lanes: u16, noise_percent: i64, seed: u64) -> Self {
         Self {
-            choice: LaneChoice::new(lanes),
+            choice: LaneChoice::new(lanes, 0),
             noise: StdRng::seed_from_u64(seed),
             noise_percent,
         }
@@ -85,9 +85,9 @@ fn a_link_begins_with_all_its_lanes() {
 }
 
 #[test]
-fn where_one_lane_fills_the_path_one_is_left_after_seven_reduces() {
+fn where_one_lane_fills_the_path_one_is_left_after_nine_reduces() {
     let lanes = Link::new(4).reduces(12, filled_by_one);
-    assert_eq!(lanes, [4, 4, 4, 2, 2, 1, 1, 1, 1, 1, 1, 1]);
+    assert_eq!(lanes, [4, 4, 4, 2, 2, 2, 1, 1, 1, 1, 1, 1]);
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn where_lanes_are_limited_one_by_one_fewer_are_tried_for_one_reduce_at_a_time()
 #[test]
 fn where_it_makes_no_difference_one_lane_is_left() {
     let lanes = Link::new(16).reduces(100, whatever);
-    assert_eq!(lanes[11..20], [1; 9]);
+    assert_eq!(lanes[15..24], [1; 9]);
 }
 
 #[test]
@@ -130,16 +130,20 @@ fn a_path_whose_lanes_begin_to_be_in_each_others_way_gets_fewer_of_them() {
 
 #[test]
 fn with_a_tenth_of_noise_the_choice_is_near_the_best_on_every_path() {
-    for (path, least) in [
-        (limited_one_by_one as Path, 0.9),
-        (filled_by_one, 0.93),
-        (whatever, 0.99),
+    const SEEDS: u64 = 50;
+    for (path, least, on_average) in [
+        (limited_one_by_one as Path, 0.9, 0.93),
+        (filled_by_one, 0.85, 0.95),
+        (whatever, 0.99, 0.99),
     ] {
-        for seed in 0..50 {
+        let mut sum = 0.0;
+        for seed in 0..SEEDS {
             let lanes = Link::noisy(16, 10, seed).reduces(300, path);
             let got = efficiency(&lanes, path);
             assert!(got > least, "seed {seed}: {got}, {lanes:?}");
+            sum += got;
         }
+        assert!(sum / SEEDS as f64 > on_average, "{sum}");
     }
 }
 
@@ -173,7 +177,7 @@ fn a_reduce_on_another_number_of_lanes_than_would_be_taken_teaches_nothing() {
 #[test]
 fn any_rates_leave_a_number_between_one_and_all() {
     let mut seed = StdRng::seed_from_u64(11);
-    let mut choice = LaneChoice::new(u16::MAX);
+    let mut choice = LaneChoice::new(u16::MAX, 7);
     for _ in 0..10_000 {
         let bytes = seed.random::<u64>() >> seed.random_range(0..64);
         let rate = seed.random::<u64>() >> seed.random_range(0..64);
