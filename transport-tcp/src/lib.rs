@@ -55,8 +55,12 @@ use options::Options;
 use tls::{Acceptor, Keys};
 use tokio::time::timeout;
 
-/// Lanes of a ring edge, unless [`Tcp::lanes`] says otherwise.
-const DEFAULT_LANES: u16 = 4;
+/// Lanes of a ring edge with a congestion control of which one lane fills a path that loses packets, unless
+/// [`Tcp::lanes`] says otherwise.
+const FEW_LANES: u16 = 4;
+
+/// The same with one that takes each loss for a full queue: so many lanes get so many times as much.
+const MANY_LANES: u16 = 16;
 
 /// How long opening a lane may take, unless [`Tcp::connect_timeout`] says otherwise.
 const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -67,7 +71,8 @@ const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// would end their automatic growth.
 #[derive(Clone, Debug)]
 pub struct Tcp {
-    lanes: u16,
+    /// `None`: as many as the congestion control wants.
+    lanes: Option<u16>,
     connect_timeout: Duration,
     options: Options,
     /// `None`: every lane is plain.
@@ -84,10 +89,11 @@ impl Tcp {
     /// Four lanes per ring edge, five seconds to connect, eleven seconds until a silent host is given
     /// up, and as congestion control `bbr` if the system has it, which a long path that loses packets needs;
     /// between processes of one machine the plain one (`reno`), because pacing only holds bytes back there.
+    /// If the system does not have `bbr`, or does not lend it, sixteen lanes.
     #[must_use]
     pub fn new() -> Self {
         Self {
-            lanes: DEFAULT_LANES,
+            lanes: None,
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,
             options: Options::default(),
             keys: Some(Keys::default()),
@@ -112,17 +118,19 @@ impl Tcp {
         self
     }
 
-    /// How many lanes a ring edge should have. Zero is taken as one.
+    /// How many lanes a ring edge should have. Zero is taken as one. An edge has as many as the end that wants
+    /// fewer. Default: 4 with a congestion control of the name `bbr…`, else 16.
     ///
-    /// A long or lossy path wants more: a connection has at most its socket buffer in flight (4 MiB
-    /// by default on Linux), and each recovers from a loss by itself.
+    /// It is the most that a reduce takes: the sender tries which number carries most over a path, and takes no
+    /// more than that. More are of use if the path gives each connection little: a connection has at most its
+    /// socket buffer in flight (4 MiB by default on Linux), and each recovers from a loss by itself.
     ///
     /// Between two peers on one machine the lanes are opened, but collectives use one of them, however
     /// many there are: several would only keep the bytes from staying in the caches. A run over
     /// loopback therefore does not show what their number does between machines.
     #[must_use]
     pub fn lanes(mut self, lanes: u16) -> Self {
-        self.lanes = lanes.max(1);
+        self.lanes = Some(lanes.max(1));
         self
     }
 
@@ -218,7 +226,14 @@ impl Transport for Tcp {
     }
 
     fn lanes_per_edge(&self) -> u16 {
-        self.lanes
+        let default = || {
+            if self.options.fills_with_one() {
+                FEW_LANES
+            } else {
+                MANY_LANES
+            }
+        };
+        self.lanes.unwrap_or_else(default)
     }
 
     /// [`Security::Proven`], except of [`plain`](Self::plain).

@@ -4,7 +4,7 @@ use std::io::Result as IoResult;
 use std::time::Duration;
 
 use pccl_core::transport::LaneError;
-use socket2::{SockRef, TcpKeepalive};
+use socket2::{Domain, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::TcpStream;
 
 use crate::error::lane_error;
@@ -88,6 +88,13 @@ impl Options {
         Ok(())
     }
 
+    /// Will one lane between machines fill a path that loses packets? Only with a congestion control that estimates
+    /// the path's rate, if the system lends it.
+    pub(crate) fn fills_with_one(&self) -> bool {
+        let asked_for = self.congestion_on(false);
+        asked_for.starts_with(BETWEEN_MACHINES) && is_lent(asked_for)
+    }
+
     /// The congestion control to ask for. A system that does not have it, or reserves it, uses its own.
     fn congestion_on(&self, is_local: bool) -> &str {
         let chosen = self.congestion.as_deref();
@@ -97,6 +104,13 @@ impl Options {
             BETWEEN_MACHINES
         })
     }
+}
+
+/// Does the system let this process have it?
+fn is_lent(congestion: &str) -> bool {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None);
+    let lent = socket.and_then(|socket| set_congestion(&SockRef::from(&socket), congestion));
+    lent.is_ok()
 }
 
 /// Are both ends on this machine? Their addresses are the same then, or both are of the loopback
@@ -179,5 +193,21 @@ mod tests {
         };
         assert_eq!(chosen.congestion_on(true), "cubic");
         assert_eq!(chosen.congestion_on(false), "cubic");
+    }
+
+    #[test]
+    fn one_lane_fills_a_path_only_with_a_congestion_control_that_is_lent_and_estimates_its_rate() {
+        let fills = |name: &str| {
+            let options = Options {
+                congestion: Some(name.to_owned()),
+                ..Options::default()
+            };
+            options.fills_with_one()
+        };
+        assert!(!fills("reno"));
+        assert!(!fills("cubic"));
+        assert!(!fills("bbr-that-no-system-has"));
+        assert_eq!(fills("bbr"), is_lent("bbr"));
+        assert!(is_lent("reno") || cfg!(not(target_os = "linux")));
     }
 }

@@ -2,6 +2,7 @@
 
 mod adopting;
 mod all_reduce;
+mod choosing;
 mod direct;
 mod drift;
 mod fuzzed;
