@@ -1,6 +1,9 @@
 #!/bin/sh
-# Measures what docs/paths.md says about rings, over the paths of this folder: Linux and root.
+# Measures what docs/paths.md says, over the paths of this folder: Linux and root.
 #
+#   sh tests/topologies/measure.sh fill [PATH...]      how much of a path a reduce fills, with all defaults
+#   sh tests/topologies/measure.sh cubic [PATH...]     the same with one lane and cubic, a smaller buffer
+#   sh tests/topologies/measure.sh gloo PYTHON [PATH...]   the same with Gloo, of the torch of this Python
 #   sh tests/topologies/measure.sh counter-example     the fastest slowest edge against the least sum
 #   sh tests/topologies/measure.sh two-sites           a ring that crosses between two sites at each step
 #   sh tests/topologies/measure.sh lanes               18 peers over the Atlantic: lanes, and reduces at once
@@ -16,7 +19,7 @@ cd "$(dirname "$0")/../.."
 reduce() {
     topology=$1 first=$2 count=$3 order=$4
     shift 4
-    target/release/wan --topology "tests/topologies/$topology.toml" --host "$first=target/release/all_reduce_perf \
+    target/release/wan --topology "tests/topologies/$topology.toml" --scale "${scale:-1}" --host "$first=target/release/all_reduce_perf \
         --hosts \$(echo \$WAN_HOSTS | tr ' ' '\\n' | $order | paste -sd ,) --launch \"\$WAN_LAUNCH\" \
         --peers $count --no-floor $*" -- true
 }
@@ -39,7 +42,50 @@ transatlantic() {
     reduce transatlantic oregon-1 18 "$@" --warmup 0 | grep -v '^|'
 }
 
+# Rates that two cores carry: those of all but the slow one are 0.3 of what their files say.
+scale_of() {
+    case $1 in
+    bad) echo 1 ;;
+    *) echo 0.3 ;;
+    esac
+}
+
+# One reduce after the other across the four hosts of each path.
+across() {
+    paths=$1
+    shift
+    for path in $paths; do
+        echo "# $path, all rates times $(scale_of "$path")"
+        scale=$(scale_of "$path") reduce "$path" a 4 cat "$@" | grep -v '^|'
+    done
+}
+
 case ${1:-} in
+fill)
+    build
+    shift
+    across "${*:-metro continent ocean bad}" --min-bytes 64M --max-bytes 64M
+    ;;
+cubic)
+    build
+    shift
+    across "${*:-ocean bad}" --min-bytes 2M --max-bytes 2M --lanes 1 --congestion cubic --warmup 1 --iters 3
+    ;;
+gloo)
+    python=$2
+    shift 2
+    cargo build --release -p pccl-tests --bin wan
+    for path in ${*:-metro continent ocean bad}; do
+        echo "# $path, all rates times $(scale_of "$path")"
+        meet=$(mktemp -u)
+        # 64 MiB, in place, one reduce at a time, two to warm up, six that count. The interface of a host is the one
+        # with its address.
+        target/release/wan --topology "tests/topologies/$path.toml" --scale "$(scale_of "$path")" -- sh -c \
+            "GLOO_SOCKET_IFNAME=\$(ip -o -4 addr | awk -v a=\"\$WAN_ADDRESS\" 'index(\$4, a \"/\") == 1 { print \$2 }') \
+            $python bench/rivals/gloo_worker.py \$WAN_NUMBER \$WAN_COUNT $meet 67108864:1:1:2:6" | grep -v '^|'
+        rm -f "$meet"
+    done
+    ;;
 counter-example)
     build
     reduce counter-example a 4 cat --min-bytes 4M --max-bytes 4M --warmup 1 --iters 3 --optimize

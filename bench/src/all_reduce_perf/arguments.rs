@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
+use pccl::{Tcp, Transport};
 
 use super::hosts::Hosts;
 use super::over::Over;
@@ -18,8 +19,9 @@ pub(crate) struct Arguments {
     /// Numbers of peers.
     #[arg(long, value_delimiter = ',', default_values_t = [2, 4, 8], value_parser = peers)]
     pub(crate) peers: Vec<usize>,
-    /// Numbers of lanes per ring edge. Within a machine a reduce uses one of them: see --far.
-    #[arg(long, value_delimiter = ',', default_values_t = [4], value_parser = clap::value_parser!(u16).range(1..))]
+    /// Numbers of lanes per ring edge; the library takes as many of them as carry more. Within a machine a reduce uses
+    /// one: see --far. Default: what the library asks for over TCP on this system.
+    #[arg(long, value_delimiter = ',', default_values_t = [Tcp::new().lanes_per_edge()], hide_default_value = true, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) lanes: Vec<u16>,
     /// The smallest buffer, with K, M or G for powers of 1024.
     #[arg(long, default_value = "4K", value_parser = bytes)]
