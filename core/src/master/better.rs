@@ -57,16 +57,16 @@ impl Master {
         search.better = Some(found);
     }
 
-    /// Searches whose members are not those of their group any more are over.
+    /// Searches whose members are not those of their group any more are over. Only groups that somebody has come to
+    /// or left are looked at.
     pub(super) fn end_stale_searches(&mut self, out: &mut Out) {
-        let is_stale = |(group, search): (&GroupId, &Search)| {
-            let members = self.groups.get(group).map(|group| &group.members);
-            let changed = members != Some(&search.members);
-            rule!(changed; StaleSearchAdopted => false).then_some(*group)
-        };
-        let stale: Vec<GroupId> = self.searches.iter().filter_map(is_stale).collect();
-        for group in stale {
-            self.end_search(group, out);
+        for group in core::mem::take(&mut self.regrouped) {
+            let members = self.groups.get(&group).map(|group| &group.members);
+            let search = self.searches.get(&group);
+            let changed = search.is_some_and(|search| members != Some(&search.members));
+            if rule!(changed; StaleSearchAdopted => false) {
+                self.end_search(group, out);
+            }
         }
     }
 

@@ -125,6 +125,7 @@ impl Master {
         if let Some(group) = self.group_mut(record.group) {
             group.members.remove(&peer);
         }
+        self.regrouped.insert(record.group);
         self.optimization_loses(peer, out);
         self.group_loses(record.group, peer, out);
     }

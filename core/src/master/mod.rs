@@ -147,6 +147,8 @@ pub struct Master {
     rechecked: BTreeSet<PeerId>,
     /// Groups that the present input concerns.
     dirty: BTreeSet<GroupId>,
+    /// Groups whose members the present input has changed.
+    regrouped: BTreeSet<GroupId>,
     /// Peers that have gone on with their part of something that runs, or whose call is over, because of the
     /// present input.
     went_on: BTreeSet<PeerId>,
@@ -184,6 +186,7 @@ impl Master {
             touched: BTreeSet::new(),
             rechecked: BTreeSet::new(),
             dirty: BTreeSet::new(),
+            regrouped: BTreeSet::new(),
             went_on: BTreeSet::new(),
         }
     }

@@ -314,6 +314,7 @@ impl Master {
         rule!(record.find_ready(); AsideLeavesNothingReady => {});
         let vote =
             rule!(record.vote_aside(peer); VoteAsideDropped => record.vote_aside(peer).and(None));
+        self.regrouped.insert(group);
         if let Some(record) = self.record_mut(peer) {
             record.aside = vote;
             record.left_out = ASIDE_FOR;

@@ -467,10 +467,11 @@ impl Master {
         if rule!(false; WhoWithdrewRests => record.stake == Stake::Admission) {
             record.rests = true;
         }
-        let (group, aside) = (record.group, record.aside.take());
-        let group = self.groups.entry(group).or_default();
+        let (id, aside) = (record.group, record.aside.take());
+        let group = self.groups.entry(id).or_default();
         if group.members.insert(peer) {
             group.find_ready();
+            self.regrouped.insert(id);
         }
         group.come_back(peer, aside);
     }
