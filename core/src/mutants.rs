@@ -506,6 +506,8 @@ mutants! {
     UnreportedHasAnEdge = "unreported-has-an-edge",
     /// The rings are probed under load again and again: `optimize_topology` takes longer than is allowed.
     LoadProbedAgain = "load-probed-again",
+    /// Whose measurements took too long is asked to probe under load all the same, and has to be waited for again.
+    SlowIsAskedAgain = "slow-is-asked-again",
     /// A search goes on after a peer has come or gone, and what it finds is adopted: the ring names the departed,
     /// or lacks a member.
     StaleSearchAdopted = "stale-search-adopted",

@@ -36,12 +36,13 @@ mod near;
 mod node;
 mod order;
 mod patch;
+mod problem;
 mod random;
 mod search;
 #[cfg(test)]
 mod tests;
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
@@ -50,43 +51,12 @@ pub use avoid::avoid;
 pub use costs::{Costs, CostsError, EdgeCost, NODES_MAX, Objective};
 pub use exact::EXACT_MAX;
 pub use node::Node;
+pub use problem::TourProblem;
 pub use search::{Found, Search, SearchResult};
 
 use crate::id::PeerId;
-use crate::paths::Measurement;
 use crate::topology::Ring;
-
-/// What [`solve`] is asked: who has to be on a ring, and how good its edges are.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-pub struct TourProblem {
-    /// Who must be on the ring, in its present order.
-    pub members: Vec<PeerId>,
-    /// What was measured, sender first. An edge that is missing cannot be used.
-    pub edges: BTreeMap<(PeerId, PeerId), Measurement>,
-}
-
-impl TourProblem {
-    /// The problem as costs, with a node for each member in their order. The bottleneck's term of an edge is
-    /// 1/rate, that of the sum the nanoseconds of a [hop](Measurement::hop_ns). An edge with a rate of zero
-    /// cannot be used, like one that is missing.
-    ///
-    /// A hop counts at most [`Costs::sum_limit`], which is more than a minute.
-    pub fn costs(&self) -> Result<Costs, CostsError> {
-        let limit = Costs::sum_limit(self.members.len());
-        Costs::new(self.members.len(), |from, to| {
-            let member = |node: Node| self.members.get(node.index()).copied();
-            let known = self.edges.get(&(member(from)?, member(to)?))?;
-            let bottleneck = time_of(known.bytes_per_s)?;
-            let sum = known.hop_ns().min(limit);
-            Some(EdgeCost { bottleneck, sum })
-        })
-    }
-}
-
-/// The time of a byte, in units that make the most of the range.
-fn time_of(bytes_per_s: u64) -> Option<u64> {
-    u64::MAX.checked_div(bytes_per_s)
-}
+use problem::time_of;
 
 /// A ring of all members of a problem, the first of them first, and how good it is at least.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -45,6 +45,8 @@ struct Bystander {
     timers: BTreeSet<MasterTimer>,
     /// How often each timer was started.
     starts: BTreeMap<MasterTimer, u64>,
+    /// To whom each is to measure.
+    probes: BTreeMap<PeerId, Vec<PeerId>>,
     /// The last round and operation that each peer heard of.
     heard: BTreeMap<PeerId, (Round, Seq)>,
     /// Which links each peer was last told to connect.
@@ -74,6 +76,7 @@ impl Bystander {
             connected: BTreeSet::new(),
             timers: BTreeSet::new(),
             starts: BTreeMap::new(),
+            probes: BTreeMap::new(),
             heard: BTreeMap::new(),
             told: BTreeMap::new(),
             ordered: BTreeMap::new(),
@@ -409,7 +412,12 @@ impl Bystander {
                 self.told.insert(peer, ordered.clone());
                 self.ordered.insert(peer, ordered);
             }
-            ToPeer::Probe { round, .. } => heard.0 = round,
+            ToPeer::Probe { round, probes } => {
+                heard.0 = round;
+                let out = probes.iter().filter(|probe| probe.way == Way::Out);
+                let to = out.map(|probe| probe.lanes.with).collect();
+                self.probes.insert(peer, to);
+            }
             ToPeer::SharedStatePlan(plan) => heard.0 = plan.round,
             ToPeer::Commence { seq, .. } => heard.1 = seq,
             ToPeer::Verdict { seq, verdict, .. } => {

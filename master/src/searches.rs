@@ -162,6 +162,7 @@ mod tests {
         TourProblem {
             edges: edges.collect(),
             members,
+            estimated_but: None,
         }
     }
 

@@ -227,7 +227,7 @@ impl Claim {
             Self::GivenUp => "nothing runs or moves for a call that its user has given up",
             Self::Measured => "better rings are looked for by what was measured in their direction",
             Self::Rotations => {
-                "no two probes share a peer but those of a whole ring, which come once, and nothing is measured that is known"
+                "no two probes share a peer but those of a whole ring, which come twice at most, and nothing is measured that is known or by who is too slow"
             }
             Self::Frames => {
                 "the frames of an execution that is decided, or was given up before it began, are thrown away"

@@ -11,7 +11,7 @@ use crate::fabric::{Fabric, other_end};
 use crate::milestone::Milestone;
 use crate::plane::{Lanes, LinkProgress, Plane};
 use crate::run::{Run, small};
-use crate::scenario::Dials;
+use crate::scenario::{Dials, Scenario};
 use crate::state::{Life, RunState, Seat};
 use crate::step::SeatNo;
 use crate::watch;
@@ -105,11 +105,16 @@ pub(crate) fn noticeable(
 }
 
 /// What is measured from one peer to another. The higher to the lower is fast: the ring turns the other way
-/// round.
-pub(crate) fn measured(from: PeerId, to: PeerId) -> Measurement {
+/// round. In a large group it is different: a ring wants two edges that are measured later than the others.
+pub(crate) fn measured(scenario: &Scenario, from: PeerId, to: PeerId) -> Measurement {
+    const WANTED: [(u64, u64); 5] = [(3, 2), (4, 1), (1, 4), (3, 1), (4, 2)];
+    let is_fast = match scenario.large {
+        true => WANTED.contains(&(from.0, to.0)),
+        false => to < from,
+    };
     Measurement {
         bytes_per_s: 1 << 50,
-        round_trip_us: if to < from { 1000 } else { 2_000_000 },
+        round_trip_us: if is_fast { 1000 } else { 2_000_000 },
     }
 }
 
@@ -154,7 +159,7 @@ impl Fabric for Run<'_> {
 
     fn measurement(&self, from: SeatNo, to: PeerId) -> Option<Measurement> {
         running(&self.state, self.state.seat_of(to))?;
-        let alone = measured(self.seat(from).id?, to);
+        let alone = measured(self.scenario, self.seat(from).id?, to);
         let probing = self.seat(from).plane.probing.as_ref();
         let is_alone = probing.is_none_or(|(_, probes)| probes.len() < 2);
         Some(match self.scenario.shared && !is_alone {

@@ -44,6 +44,8 @@ pub enum Milestone {
     Optimized,
     /// An optimization was given up.
     OptimizationFailed,
+    /// Edges of a large group were measured because a ring wants them.
+    EdgesWanted,
     /// A call gave way to another peer's.
     GaveWay,
     /// Somebody who asked was told that peers are pending.
@@ -114,6 +116,7 @@ pub const MILESTONES: &[Milestone] = &[
     Milestone::RevisionAdvanced,
     Milestone::Optimized,
     Milestone::OptimizationFailed,
+    Milestone::EdgesWanted,
     Milestone::GaveWay,
     Milestone::ToldPending,
     Milestone::ToldNobodyPending,
@@ -164,6 +167,7 @@ impl Milestone {
             Self::RevisionAdvanced => "a revision advances",
             Self::Optimized => "a topology is optimized",
             Self::OptimizationFailed => "an optimization fails",
+            Self::EdgesWanted => "edges are measured because a ring wants them",
             Self::GaveWay => "a call gives way to another peer's",
             Self::ToldPending => "a peer is told that others are pending",
             Self::ToldNobodyPending => "a peer is told that nobody is pending",

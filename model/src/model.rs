@@ -250,6 +250,7 @@ fn is_reached(milestone: Milestone) -> Condition {
         PartMoved,
         Restarted,
         Mismatched,
-        BetterAdopted
+        BetterAdopted,
+        EdgesWanted
     )
 }

@@ -26,6 +26,11 @@ pub(crate) fn config(scenario: &Scenario) -> MasterConfig {
         wiring_attempts_max: 2,
         // Of four peers there are too many states.
         rounds_from: 3,
+        probe_all_max: if scenario.large {
+            2
+        } else {
+            limits.probe_all_max
+        },
         ..limits
     }
 }

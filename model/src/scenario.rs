@@ -46,6 +46,8 @@ pub struct Scenario {
     pub one_machine: bool,
     /// Whether all edges share one link: probes of several at once find less than one by itself.
     pub shared: bool,
+    /// Whether groups of three and more are too large to measure all of their edges.
+    pub large: bool,
     /// Whether the solver's first answer is the present ring, and a search that goes on finds the best.
     pub searches: bool,
     /// Do both sides show that they live? It changes nothing but what is on its way.

@@ -164,8 +164,10 @@ pub struct Ghost {
     /// How often in a row the collectives of a group have given way to a synchronization, and which of them
     /// since the last of these began.
     pub in_a_row: BTreeMap<GroupId, (u8, BTreeSet<Tag>)>,
-    /// The rings of the optimization that runs were probed under load.
-    pub is_loaded: bool,
+    /// How often rings of the optimization that runs were probed under load.
+    pub loads: u8,
+    /// Whose measurements in it took too long.
+    pub slow: BTreeSet<PeerId>,
 }
 
 /// A question to the solver.

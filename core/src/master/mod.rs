@@ -30,6 +30,7 @@
 //! | `manifest`, `election`, `remembered` | what votes offer; whose content wins; what groups have reached |
 //! | `transfers` | who fetches from whom, and who goes where that fails |
 //! | `optimize` | the stages of an optimization: measuring, solving, adopting a better ring |
+//! | `loads` | rings whose edges are probed all at once, and what they do so |
 //! | `better` | rings that are found while nobody waits, and when they are adopted |
 //! | `probes`, `probing` | what is known of edges, and its age; rotations, and who has reported |
 //!
@@ -46,6 +47,7 @@ mod deadlines;
 mod election;
 mod evict;
 mod io;
+mod loads;
 mod manifest;
 mod membership;
 mod newcomers;

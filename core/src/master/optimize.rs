@@ -10,6 +10,10 @@
 //! A rotation is over when all its reports are in. Who dies, whose other end dies and who takes longer than
 //! [`probe`](super::MasterConfig::probe) is not awaited any more; who has not reported has no edges in the
 //! problem, and nobody has to go for it. Whatever goes wrong leaves the rings as they were, for everybody.
+//! Edges that could not be wired are neither measured nor in the problem.
+//!
+//! Where a ring is solved once more, that ring is probed under load as well, and what both do under load is
+//! compared.
 //!
 //! Of a large group some edges of each peer are measured, and the others estimated from the limits of their ends;
 //! then those are measured that the solver's ring wants, a few times.
@@ -20,6 +24,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
+use super::loads::{Load, Loaded};
 use super::probes::{Edge, Rotation, rotations};
 use super::probing::Probing;
 use super::record::Stake;
@@ -44,6 +49,8 @@ pub(super) struct Optimization {
     candidates: Vec<(GroupId, Solved)>,
     /// Edges of large groups that it has ordered to be measured.
     pub(super) tried: Rotation,
+    /// Whose measurements took too long: they measure no more.
+    pub(super) slow: BTreeSet<PeerId>,
     /// What the groups are told.
     reports: BTreeMap<GroupId, RingReport>,
 }
@@ -58,23 +65,18 @@ enum Stage {
     },
 }
 
-/// A ring, and the bottleneck that its edges alone promise.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Promised {
-    solved: Solved,
-    bytes_per_s: u64,
-}
-
 /// Rings are looked for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
-struct Solving {
-    awaiting: BTreeSet<GroupId>,
-    solved: BTreeMap<GroupId, Solved>,
-    failed: bool,
+pub(super) struct Solving {
+    pub(super) awaiting: BTreeSet<GroupId>,
+    pub(super) solved: BTreeMap<GroupId, Solved>,
+    pub(super) failed: bool,
     /// How often edges that a ring wants may still be measured.
-    wanted: u8,
-    /// What was found before the edges were corrected by a probe under load. `None`: they were not.
-    before: Option<BTreeMap<GroupId, Solved>>,
+    pub(super) wanted: u8,
+    /// What was probed under load, the last ring of each group at the end. `None`: nothing was.
+    pub(super) loaded: Option<Vec<(GroupId, Loaded)>>,
+    /// Whether rings that are found may be probed under load.
+    pub(super) may_load: bool,
 }
 
 /// What follows a stage that is over.
@@ -82,10 +84,10 @@ enum Next {
     GiveUp,
     Rotate,
     Solve { wanted: u8 },
-    SolveAgain { loaded: BTreeMap<GroupId, Promised> },
+    Judge { load: Load },
     Probe { edges: Rotation, wanted: u8 },
-    Load { solved: BTreeMap<GroupId, Solved> },
-    Adopt { solved: Vec<(GroupId, Solved)> },
+    Load { load: Load },
+    Adopt { found: Vec<(GroupId, Loaded)> },
 }
 
 impl Optimization {
@@ -124,6 +126,7 @@ impl Master {
             stage: Stage::Probing(probing),
             candidates,
             tried: Rotation::new(),
+            slow: BTreeSet::new(),
             reports: BTreeMap::new(),
         });
         self.rotate(out);
@@ -138,13 +141,15 @@ impl Master {
     /// Edges inside groups with a choice of rings.
     fn unmeasured_edges(&self) -> BTreeSet<Edge> {
         let mut edges = BTreeSet::new();
-        for members in self.groups_with_a_choice().into_values() {
-            match self.is_large(members.len()) {
-                true => edges.extend(sample(&members)),
-                false => edges.extend(Ring(members).pairs()),
-            }
+        for (group, members) in self.groups_with_a_choice() {
+            let barred = self.barred_edges(group, &members);
+            let of_group: Vec<Edge> = match self.is_large(members.len()) {
+                true => sample(&members).collect(),
+                false => Ring(members).pairs().collect(),
+            };
+            edges.extend(of_group.into_iter().filter(|edge| !barred.contains(edge)));
         }
-        edges.retain(|edge| rule!(self.known.of(*edge).is_none(); FreshMeasuredAgain => true));
+        edges.retain(|edge| rule!(!self.known.is_tried(*edge); FreshMeasuredAgain => true));
         edges
     }
 
@@ -185,6 +190,7 @@ impl Master {
                 let groups = self.groups_with_a_choice().into_keys().collect();
                 let solving = Solving {
                     wanted,
+                    may_load: true,
                     ..Solving::default()
                 };
                 self.solve(groups, solving, out);
@@ -195,12 +201,11 @@ impl Master {
                     wanted,
                     ..Probing::default()
                 };
-                self.enter(Stage::Probing(probing));
-                self.rotate(out);
+                self.probe(probing, out);
             }
-            Some(Next::SolveAgain { loaded }) => self.solve_again(loaded, out),
-            Some(Next::Load { solved }) => self.load(solved, out),
-            Some(Next::Adopt { solved }) => self.adopt_better(solved, out),
+            Some(Next::Judge { load }) => self.judge(load, out),
+            Some(Next::Load { load }) => self.load(load, out),
+            Some(Next::Adopt { found }) => self.adopt_better(found, out),
         }
         true
     }
@@ -225,65 +230,55 @@ impl Master {
     }
 
     fn after_rotation(&self, probing: &Probing) -> Next {
-        let is_there =
-            |(from, to): &Edge| self.peers.contains_key(from) && self.peers.contains_key(to);
         let mut rest = probing.rest.iter().flatten();
         if probing.failed {
             Next::GiveUp
-        } else if rest.any(is_there) {
+        } else if rest.any(|edge| self.can_be_probed(*edge)) {
             Next::Rotate
         } else {
-            match &probing.loaded {
+            match &probing.load {
                 None => Next::Solve {
                     wanted: probing.wanted,
                 },
-                Some(loaded) => Next::SolveAgain {
-                    loaded: loaded.clone(),
-                },
+                Some(load) => Next::Judge { load: load.clone() },
             }
         }
     }
 
     fn after_solving(&self, solving: &Solving) -> Next {
-        let rings = solving.before.iter().flatten().chain(&solving.solved);
-        let departed = !self.are_permutations(rings.map(|(group, solved)| (group, &solved.ring)));
-        let is_over = solving.failed && solving.before.is_none()
+        let loaded = solving.loaded.iter().flatten();
+        let loaded = loaded.map(|(group, loaded)| (group, &loaded.solved));
+        let mut rings = loaded.chain(&solving.solved);
+        let departed = rings.any(|(group, solved)| !self.is_of_all(*group, &solved.ring));
+        let is_over = solving.failed && solving.loaded.is_none()
             || rule!(departed; RingOfTheDepartedAdopted => false);
         if is_over {
             return Next::GiveUp;
         }
         let edges = self.wanted_edges(&solving.solved);
         let wanted = solving.wanted.checked_sub(1).filter(|_| !edges.is_empty());
-        match (&solving.before, wanted) {
-            (None, Some(wanted)) => Next::Probe { edges, wanted },
-            (None, None) if self.is_load_known(&solving.solved) => Next::Adopt {
-                solved: found(&solving.solved).collect(),
+        let is_new = rule!(
+            solving.may_load && !self.is_load_known(&solving.solved);
+            LoadProbedAgain => !solving.solved.is_empty()
+        );
+        match wanted {
+            Some(wanted) if solving.loaded.is_none() => Next::Probe { edges, wanted },
+            Some(_) | None if is_new => Next::Load {
+                load: self.load_of(solving),
             },
-            (None, None) => Next::Load {
-                solved: solving.solved.clone(),
+            Some(_) | None => Next::Adopt {
+                found: self.found(solving),
             },
-            (Some(before), _) => {
-                let again = rule!(false; LoadProbedAgain => !solving.solved.is_empty());
-                let all = found(before).chain(found(&solving.solved));
-                match again {
-                    true => Next::Load {
-                        solved: solving.solved.clone(),
-                    },
-                    false => Next::Adopt {
-                        solved: all.collect(),
-                    },
-                }
-            }
         }
     }
 
     /// Asks for rings of these groups.
-    fn solve(&mut self, groups: BTreeSet<GroupId>, solving: Solving, out: &mut Out) {
+    pub(super) fn solve(&mut self, groups: BTreeSet<GroupId>, solving: Solving, out: &mut Out) {
         let Some(round) = self.optimization.as_ref().map(|current| current.round) else {
             return;
         };
         for group in &groups {
-            let problem = self.tour_problem(&self.in_ring_order(*group));
+            let problem = self.tour_problem(*group);
             out.push(MasterOutput::SolveTour {
                 round,
                 group: *group,
@@ -302,38 +297,48 @@ impl Master {
         }
     }
 
+    /// Begins with the first of these rotations.
+    pub(super) fn probe(&mut self, probing: Probing, out: &mut Out) {
+        self.enter(Stage::Probing(probing));
+        self.rotate(out);
+    }
+
     /// Edges of these rings that are estimated only, as happens in large groups.
     fn wanted_edges(&self, solved: &BTreeMap<GroupId, Solved>) -> Rotation {
         let rings = solved.values().map(|solved| &solved.ring);
         let edges = rings
             .filter(|ring| self.is_large(ring.world_size()))
             .flat_map(Ring::edges);
-        edges
-            .filter(|edge| self.known.of(*edge).is_none())
-            .collect()
+        edges.filter(|edge| !self.known.is_tried(*edge)).collect()
     }
 
-    fn tour_problem(&self, members: &[PeerId]) -> TourProblem {
-        let ring = Ring(members.to_vec());
-        let limits = self.is_large(members.len()).then(|| self.known.limits());
-        let tried = self.optimization.as_ref().map(|current| &current.tried);
-        let edges = ring.pairs().filter_map(|(from, to)| {
-            let edge = rule!((from, to); MeasurementsTurnedRound => (to, from));
-            let is_open = tried.is_some_and(|tried| !tried.contains(&edge));
-            let limits = limits.as_ref().filter(|_| is_open);
-            let reported = || self.known.of(edge).or_else(|| limits?.estimate(edge));
-            let known = rule!(
-                reported();
-                UnreportedHasAnEdge => Some(reported().unwrap_or(crate::paths::Measurement {
-                    bytes_per_s: 1,
-                    round_trip_us: 0,
-                }))
-            );
-            Some(((from, to), known?))
+    fn tour_problem(&self, group: GroupId) -> TourProblem {
+        let members = self.in_ring_order(group);
+        let barred = self.barred_edges(group, &members);
+        let is_member: BTreeSet<PeerId> = members.iter().copied().collect();
+        let (mut edges, mut unusable) = (BTreeMap::new(), barred.clone());
+        for (edge, known) in members.iter().flat_map(|peer| self.known.from(*peer)) {
+            let is_open = !barred.contains(&edge) && is_member.contains(&edge.1);
+            let known = known.filter(|_| is_open);
+            let told = rule!(edge; MeasurementsTurnedRound => (edge.1, edge.0));
+            match known {
+                Some(known) => drop(edges.insert(told, known)),
+                None => drop(unusable.insert(edge)),
+            }
+        }
+        rule!({}; UnreportedHasAnEdge => for edge in Ring(members.clone()).pairs() {
+            let slow = crate::paths::Measurement { bytes_per_s: 1, round_trip_us: 0 };
+            edges.entry(edge).or_insert(slow);
+        });
+        let tried = self.optimization.iter().flat_map(|current| &current.tried);
+        let estimated_but = self.is_large(members.len()).then(|| {
+            unusable.extend(tried);
+            unusable
         });
         TourProblem {
-            edges: edges.collect(),
-            members: members.to_vec(),
+            members,
+            edges,
+            estimated_but,
         }
     }
 
@@ -358,66 +363,9 @@ impl Master {
         }
     }
 
-    /// Members may have gone while the solver worked.
-    fn are_permutations<'a>(
-        &self,
-        mut rings: impl Iterator<Item = (&'a GroupId, &'a Ring)>,
-    ) -> bool {
-        rings.all(|(group, ring)| self.is_of_all(*group, ring))
-    }
-
     /// Whether the ring is a permutation of the group.
     pub(super) fn is_of_all(&self, group: GroupId, ring: &Ring) -> bool {
         ring.is_of(&self.accepted_in(group).map(|(peer, _)| peer).collect())
-    }
-
-    /// Whether all edges of these rings were probed at the same time before.
-    fn is_load_known(&self, solved: &BTreeMap<GroupId, Solved>) -> bool {
-        let mut edges = solved.values().flat_map(|solved| solved.ring.edges());
-        edges.all(|edge| self.known.is_under_load(edge))
-    }
-
-    /// Probes all edges of the rings at the same time: probes of one edge at a time do not see links that
-    /// several of them share.
-    fn load(&mut self, solved: BTreeMap<GroupId, Solved>, out: &mut Out) {
-        let edges: Rotation = solved.values().flat_map(|s| s.ring.edges()).collect();
-        let promised = solved.into_iter().map(|(group, solved)| {
-            let estimate = self.estimate(&solved.ring);
-            let bytes_per_s = estimate.map_or(0, |estimate| estimate.bytes_per_s);
-            let promised = Promised {
-                solved,
-                bytes_per_s,
-            };
-            (group, promised)
-        });
-        let probing = Probing {
-            loaded: Some(promised.collect()),
-            rest: [edges].into(),
-            ..Probing::default()
-        };
-        self.enter(Stage::Probing(probing));
-        self.rotate(out);
-    }
-
-    /// Groups whose rings are slower under load than their edges alone are solved once more.
-    fn solve_again(&mut self, loaded: BTreeMap<GroupId, Promised>, out: &mut Out) {
-        let is_slower = |promised: &Promised| {
-            let estimate = self.estimate(&promised.solved.ring);
-            estimate.is_some_and(|estimate| estimate.bytes_per_s < promised.bytes_per_s)
-        };
-        let slower = loaded.iter().filter(|(_, promised)| is_slower(promised));
-        // Those of the departed are not solved: the search ends.
-        let slower =
-            slower.filter(|(group, promised)| self.is_of_all(**group, &promised.solved.ring));
-        let groups = slower.map(|(group, _)| *group).collect();
-        let before = loaded
-            .into_iter()
-            .map(|(group, promised)| (group, promised.solved));
-        let solving = Solving {
-            before: Some(before.collect()),
-            ..Solving::default()
-        };
-        self.solve(groups, solving, out);
     }
 
     /// What can be expected of a ring, by what is known.
@@ -426,7 +374,7 @@ impl Master {
     }
 
     /// Of these rings and the present ones the best are connected.
-    fn adopt_better(&mut self, solved: Vec<(GroupId, Solved)>, out: &mut Out) {
+    fn adopt_better(&mut self, found: Vec<(GroupId, Loaded)>, out: &mut Out) {
         let mut rings = BTreeMap::new();
         let mut reports = BTreeMap::new();
         let candidates = self
@@ -440,14 +388,15 @@ impl Master {
                 let departed = !self.is_of_all(*group, &candidate.ring);
                 rule!(!departed; StaleSearchAdopted => true)
             });
-        let all: Vec<&(GroupId, Solved)> = candidates.chain(&solved).collect();
+        let candidates = candidates.map(|(group, solved)| (*group, self.as_known(solved)));
+        let all: Vec<(GroupId, Loaded)> = candidates.chain(found.iter().cloned()).collect();
         for group in self.groups.keys() {
             let candidates = all.iter().filter(|(of, _)| of == group);
-            let (ring, report) = self.choose(*group, candidates.map(|(_, solved)| solved));
+            let (ring, report) = self.choose(*group, candidates.map(|(_, loaded)| loaded));
             rings.extend(ring.map(|ring| (*group, ring)));
             reports.insert(*group, report);
         }
-        let open = solved.iter().filter(|(_, solved)| !solved.is_optimal);
+        let open = found.iter().filter(|(_, found)| !found.solved.is_optimal);
         let open: BTreeSet<GroupId> = open.map(|(group, _)| *group).collect();
         if let Some(round) = self.optimization.as_ref().map(|current| current.round) {
             for group in open {
@@ -467,9 +416,10 @@ impl Master {
     fn choose<'a>(
         &self,
         group: GroupId,
-        solved: impl Iterator<Item = &'a Solved>,
+        found: impl Iterator<Item = &'a Loaded>,
     ) -> (Option<Ring>, RingReport) {
         let before = Ring(self.in_ring_order(group));
+        let barred = self.barred_edges(group, &before.0);
         let expected_before = self.estimate(&before);
         let mut report = RingReport {
             before,
@@ -478,20 +428,19 @@ impl Master {
             bound: None,
         };
         let mut chosen = None;
-        for candidate in solved {
+        for candidate in found {
             // The last one knows most.
-            report.bound = Some(candidate.bound);
-            let estimate = self.estimate(&candidate.ring);
-            let is_better = match (&estimate, &report.expected) {
-                (Some(estimate), Some(best)) => self.is_worth(estimate, best),
-                (Some(_), None) => true,
-                // Nothing is known of either: the solver knew more when it was asked.
-                (None, None) => chosen.is_none(),
-                (None, Some(_)) => false,
+            report.bound = Some(candidate.solved.bound);
+            let ring = &candidate.solved.ring;
+            let can_be_wired = !ring.edges().any(|edge| barred.contains(&edge));
+            let Some(estimate) = candidate.estimate.filter(|_| can_be_wired) else {
+                // An edge of it cannot be used.
+                continue;
             };
-            if is_better {
-                report.expected = estimate;
-                chosen = Some(candidate.ring.clone());
+            let best = &report.expected;
+            if best.is_none_or(|best| self.is_worth(&estimate, &best)) {
+                report.expected = Some(estimate);
+                chosen = Some(ring.clone());
             }
         }
         (chosen, report)
@@ -576,10 +525,4 @@ fn sample(members: &[PeerId]) -> impl Iterator<Item = Edge> + '_ {
         from.filter_map(move |(at, from)| Some((*from, *next(at, stride)?)))
     });
     edges.filter(|(from, to)| from != to)
-}
-
-fn found(solved: &BTreeMap<GroupId, Solved>) -> impl Iterator<Item = (GroupId, Solved)> + '_ {
-    solved
-        .iter()
-        .map(|(group, solved)| (*group, solved.clone()))
 }

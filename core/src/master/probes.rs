@@ -4,8 +4,8 @@
 //! which a peer has one probe at most: it sends, or it receives. The edges among N peers take 2·(N−1)
 //! rotations, two more if N is odd, in the order of a round-robin tournament.
 //!
-//! A measurement ages: it is kept for as long as the configuration says at least, and for twice as long at
-//! most.
+//! A result ages, also that nothing arrived: it is kept for as long as the configuration says at least, and for
+//! twice as long at most. What a probe under load says of an edge does not make it younger.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -19,80 +19,107 @@ pub(super) type Edge = (PeerId, PeerId);
 /// Edges that are measured at the same time.
 pub(super) type Rotation = BTreeSet<Edge>;
 
-/// What was measured.
+/// What probes have found.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub(super) struct Known {
     edges: BTreeMap<Edge, Aging>,
 }
 
-/// A measurement, and whether it is about to be forgotten.
+/// A result, and whether it is about to be forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Aging {
-    measured: Measurement,
+    /// What the edge does by itself. `None`: nothing arrived, so that it cannot be used.
+    alone: Option<Measurement>,
+    /// The rate that it had at the same time as all other edges of a ring.
+    under_load: Option<u64>,
     is_aged: bool,
-    /// Probed at the same time as all other edges of a ring.
-    is_under_load: bool,
+}
+
+impl Aging {
+    /// Less than an edge has by itself, if it shares a link with others. Round trips are longer while bytes are
+    /// queued, which says nothing about latency.
+    fn measured(&self) -> Option<Measurement> {
+        let alone = self.alone?;
+        let loaded = self.under_load.unwrap_or(alone.bytes_per_s);
+        Some(Measurement {
+            bytes_per_s: alone.bytes_per_s.min(loaded),
+            ..alone
+        })
+    }
 }
 
 impl Known {
-    /// Notes what a probe has found. An edge on which nothing arrived is none.
+    /// Notes what a probe has found. An edge on which nothing arrived cannot be used.
     pub(super) fn note(&mut self, edge: Edge, measured: Measurement) {
-        if measured.bytes_per_s == 0 {
-            self.edges.remove(&edge);
-            return;
-        }
         let aging = Aging {
-            measured,
+            alone: Some(measured).filter(|measured| measured.bytes_per_s > 0),
+            under_load: None,
             is_aged: false,
-            is_under_load: false,
         };
         self.edges.insert(edge, aging);
     }
 
-    /// Notes what a probe has found while others ran beside it: less than an edge has by itself, if it shares a
-    /// link with them. Round trips are longer while bytes are queued, which says nothing about latency.
+    /// Notes what a probe has found while others ran beside it. What the edge does by itself stays as old as it is.
     pub(super) fn correct(&mut self, edge: Edge, measured: Measurement) {
-        let alone = self.of(edge);
-        let measured = alone.map_or(measured, |alone| Measurement {
-            bytes_per_s: alone.bytes_per_s.min(measured.bytes_per_s),
-            ..alone
-        });
-        self.note(edge, measured);
-        if let Some(aging) = self.edges.get_mut(&edge) {
-            aging.is_under_load = true;
+        if measured.bytes_per_s == 0 || self.of(edge).is_none() {
+            self.note(edge, measured);
         }
+        if let Some(aging) = self.edges.get_mut(&edge) {
+            aging.under_load = Some(measured.bytes_per_s);
+        }
+    }
+
+    /// Nothing arrived where it was probed: it is not probed again until that is out of date.
+    pub(super) fn fail(&mut self, edge: Edge) {
+        self.note(edge, Measurement::default());
     }
 
     /// Whether the edge was probed together with the others of its ring.
     pub(super) fn is_under_load(&self, edge: Edge) -> bool {
-        self.edges
-            .get(&edge)
-            .is_some_and(|aging| aging.is_under_load)
+        let aging = self.edges.get(&edge);
+        aging.is_some_and(|aging| aging.under_load.is_some())
     }
 
+    /// What the edge does, if it can be used.
     pub(super) fn of(&self, edge: Edge) -> Option<Measurement> {
-        self.edges.get(&edge).map(|aging| aging.measured)
+        self.edges.get(&edge)?.measured()
     }
 
-    /// Whatever is known: edges that both ends are there for.
+    /// Whether a probe has found anything, be it that the edge cannot be used.
+    pub(super) fn is_tried(&self, edge: Edge) -> bool {
+        self.edges.contains_key(&edge)
+    }
+
+    /// Edges that can be used, and that both ends are there for.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Edge, Measurement)> + '_ {
-        self.edges
-            .iter()
-            .map(|(edge, aging)| (*edge, aging.measured))
+        let edges = self.edges.iter();
+        edges.filter_map(|(edge, aging)| Some((*edge, aging.measured()?)))
+    }
+
+    /// Edges that cannot be used, and that both ends are there for.
+    pub(super) fn unusable(&self) -> impl Iterator<Item = Edge> + '_ {
+        let edges = self.edges.iter();
+        edges.filter_map(|(edge, aging)| aging.alone.is_none().then_some(*edge))
+    }
+
+    /// What is known of the edges on which this peer sends. `None`: it cannot be used.
+    pub(super) fn from(
+        &self,
+        peer: PeerId,
+    ) -> impl Iterator<Item = (Edge, Option<Measurement>)> + '_ {
+        let edges = self
+            .edges
+            .range((peer, PeerId(0))..=(peer, PeerId(u64::MAX)));
+        edges.map(|(edge, aging)| (*edge, aging.measured()))
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.edges.is_empty()
     }
 
-    /// How fast peers send and receive, by what is known.
-    pub(super) fn limits(&self) -> Limits {
-        let mut limits = Limits::default();
-        for ((from, to), known) in self.iter() {
-            limits.sends.entry(from).or_insert(known).widen(known);
-            limits.receives.entry(to).or_insert(known).widen(known);
-        }
-        limits
+    /// This direction is no longer known.
+    pub(super) fn forget_edge(&mut self, edge: Edge) {
+        self.edges.remove(&edge);
     }
 
     /// Both directions between two peers are no longer known.
@@ -113,24 +140,6 @@ impl Known {
         for aging in self.edges.values_mut() {
             aging.is_aged = true;
         }
-    }
-}
-
-/// The best that was measured of the edges on which each peer sends, and of those on which it receives.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Limits {
-    sends: BTreeMap<PeerId, Measurement>,
-    receives: BTreeMap<PeerId, Measurement>,
-}
-
-impl Limits {
-    /// What an edge can be expected to do: as much as both ends allow. `None`: of one of them nothing is known.
-    pub(super) fn estimate(&self, (from, to): Edge) -> Option<Measurement> {
-        let (sender, receiver) = (self.sends.get(&from)?, self.receives.get(&to)?);
-        Some(Measurement {
-            bytes_per_s: sender.bytes_per_s.min(receiver.bytes_per_s),
-            round_trip_us: sender.round_trip_us.max(receiver.round_trip_us),
-        })
     }
 }
 
@@ -230,6 +239,15 @@ mod tests {
         assert!(known.is_empty());
     }
 
+    const EDGE: Edge = (PeerId(1), PeerId(2));
+
+    fn rate(bytes_per_s: u64) -> Measurement {
+        Measurement {
+            bytes_per_s,
+            round_trip_us: 1,
+        }
+    }
+
     #[test]
     fn an_edge_on_which_nothing_arrived_is_none() {
         let edge = (PeerId(1), PeerId(2));
@@ -238,6 +256,56 @@ mod tests {
         known.note(edge, Measurement::default());
 
         assert_eq!(known.of(edge), None);
+    }
+
+    #[test]
+    fn that_a_probe_has_failed_is_known_until_it_is_out_of_date() {
+        let mut known = Known::default();
+        known.fail(EDGE);
+
+        known.age();
+        assert!(known.is_tried(EDGE));
+        assert_eq!(known.unusable().collect::<Vec<_>>(), [EDGE]);
+        known.age();
+        assert!(!known.is_tried(EDGE));
+    }
+
+    #[test]
+    fn a_correction_makes_an_old_measurement_no_younger() {
+        let mut known = Known::default();
+        known.note(EDGE, rate(5));
+        known.age();
+
+        known.correct(EDGE, rate(3));
+
+        assert_eq!(known.of(EDGE), Some(rate(3)));
+        known.age();
+        assert_eq!(known.of(EDGE), None);
+    }
+
+    #[test]
+    fn what_is_measured_first_under_load_is_as_young_as_any_measurement() {
+        let mut known = Known::default();
+
+        known.correct(EDGE, rate(3));
+
+        known.age();
+        assert_eq!(known.of(EDGE), Some(rate(3)));
+        assert!(known.is_under_load(EDGE));
+    }
+
+    #[test]
+    fn the_last_probe_under_load_counts_and_never_more_than_the_edge_alone() {
+        let mut known = Known::default();
+        known.note(EDGE, rate(5));
+
+        known.correct(EDGE, rate(2));
+        known.correct(EDGE, rate(4));
+        assert_eq!(known.of(EDGE), Some(rate(4)));
+        known.correct(EDGE, rate(9));
+        assert_eq!(known.of(EDGE), Some(rate(5)));
+        known.correct(EDGE, rate(0));
+        assert_eq!(known.of(EDGE), None);
     }
 
     proptest! {

@@ -3,10 +3,11 @@
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
-use super::optimize::{Optimization, Promised};
-use super::probes::Rotation;
+use super::loads::Load;
+use super::optimize::Optimization;
+use super::probes::{Edge, Rotation};
 use super::{Master, Out, send};
-use crate::id::{GroupId, PeerId, Round};
+use crate::id::{PeerId, Round};
 use crate::messages::{Misdeed, ToPeer};
 use crate::paths::Measurement;
 use crate::states::Event;
@@ -21,13 +22,15 @@ pub(super) struct Probing {
     pub(super) awaiting: BTreeSet<PeerId>,
     /// Whose reports about the present rotation are not awaited any more, and mean nothing.
     pub(super) excused: BTreeSet<PeerId>,
+    /// Edges of the present rotation that nobody has reported.
+    pub(super) unreported: Rotation,
     /// Later rotations.
     pub(super) rest: VecDeque<Rotation>,
     pub(super) failed: bool,
     /// How often edges that a ring wants may still be measured.
     pub(super) wanted: u8,
     /// The rings whose edges are probed all at once. `None`: one edge of a peer at a time.
-    pub(super) loaded: Option<BTreeMap<GroupId, Promised>>,
+    pub(super) load: Option<Load>,
 }
 
 impl Master {
@@ -51,6 +54,7 @@ impl Master {
         self.note_tried(&probes);
         if let Some(probing) = self.probing_mut() {
             probing.rotation = rotation;
+            probing.unreported = probes.clone();
             probing.probes = probes;
             probing.awaiting = orders.keys().copied().collect();
             probing.excused.clear();
@@ -81,12 +85,21 @@ impl Master {
         }
     }
 
-    /// Edges of the next rotation, as far as both ends are there.
+    /// Whether both ends are there, and neither has taken too long.
+    pub(super) fn can_be_probed(&self, (from, to): Edge) -> bool {
+        let slow = self.optimization.as_ref().map(|current| &current.slow);
+        let is_slow = |peer: &PeerId| slow.is_some_and(|slow| slow.contains(peer));
+        let is_left = |peer: &PeerId| {
+            let is_left = rule!(!is_slow(peer); SlowIsAskedAgain => true);
+            is_left && self.peers.contains_key(peer)
+        };
+        is_left(&from) && is_left(&to)
+    }
+
+    /// Edges of the next rotation, as far as they can be probed.
     fn next_probes(&mut self) -> Option<Rotation> {
-        let probing = self.optimization.as_mut()?.probing_mut()?;
-        while let Some(mut probes) = probing.rest.pop_front() {
-            let is_there = |peer: &PeerId| self.peers.contains_key(peer);
-            probes.retain(|(from, to)| is_there(from) && is_there(to));
+        while let Some(mut probes) = self.probing_mut()?.rest.pop_front() {
+            probes.retain(|edge| self.can_be_probed(*edge));
             if !probes.is_empty() {
                 return Some(probes);
             }
@@ -130,7 +143,8 @@ impl Master {
             self.kick(peer, Misdeed::UnaskedProbe, out);
             return;
         }
-        if probing.loaded.is_some() {
+        probing.unreported.remove(&edge);
+        if probing.load.is_some() {
             self.known.correct(edge, measured);
         } else {
             self.known.note(edge, measured);
@@ -161,16 +175,39 @@ impl Master {
             probing.awaiting.remove(&peer);
             probing.failed |= !ok;
         }
+        if ok {
+            for edge in self.take_unreported(peer) {
+                self.known.fail(edge);
+            }
+        }
+    }
+
+    /// Edges on which this peer was to send to somebody who is there, and of which it has not said anything.
+    fn take_unreported(&mut self, peer: PeerId) -> Vec<Edge> {
+        let Some(probing) = self.probing_mut() else {
+            return Vec::new();
+        };
+        let own = (peer, PeerId(0))..=(peer, PeerId(u64::MAX));
+        let mut edges: Vec<Edge> = probing.unreported.range(own).copied().collect();
+        for edge in &edges {
+            probing.unreported.remove(edge);
+        }
+        edges.retain(|(_, to)| self.peers.contains_key(to));
+        edges
     }
 
     /// The peer's measurements take too long: what it has not reported is no edge, and it measures no more.
     pub(super) fn probes_overdue(&mut self, peer: PeerId, out: &mut Out) {
         let probing = self.probing_mut();
-        let Some(probing) = probing.filter(|probing| probing.awaiting.contains(&peer)) else {
+        if !probing.is_some_and(|probing| probing.awaiting.contains(&peer)) {
             return;
-        };
-        for rotation in &mut probing.rest {
-            rotation.retain(|(from, to)| *from != peer && *to != peer);
+        }
+        // What it might have found another optimization asks for again.
+        for edge in self.take_unreported(peer) {
+            self.known.forget_edge(edge);
+        }
+        if let Some(current) = &mut self.optimization {
+            current.slow.insert(peer);
         }
         self.excuse(peer, out);
     }
@@ -197,22 +234,31 @@ impl Master {
             return;
         };
         rule!(probing.awaiting.remove(&peer); OptimizationWaitsForTheDead => false);
-        let others = without_probes(probing, |other| {
-            other != peer && self.peers.contains_key(&other)
-        });
+        let others = without_probes(probing, peer, |other| self.peers.contains_key(&other));
         for other in others {
             self.excuse(other, out);
         }
     }
 }
 
-/// Who is awaited, and has no probe left with anybody who is there.
-fn without_probes(probing: &Probing, is_there: impl Fn(PeerId) -> bool) -> Vec<PeerId> {
-    let is_left = |peer: PeerId| {
-        let mut probes = probing.probes.iter();
-        probes.any(|(from, to)| (*from == peer || *to == peer) && is_there(*from) && is_there(*to))
-    };
-    let awaiting = probing.awaiting.iter().copied();
-    let there = awaiting.filter(|peer| is_there(*peer));
-    there.filter(|peer| !is_left(*peer)).collect()
+/// Who was to probe with the departed, is awaited, and has no probe left with anybody who is there.
+fn without_probes(
+    probing: &Probing,
+    departed: PeerId,
+    is_there: impl Fn(PeerId) -> bool,
+) -> Vec<PeerId> {
+    let (mut with_it, mut left) = (BTreeSet::new(), BTreeSet::new());
+    for (from, to) in &probing.probes {
+        if *from == departed || *to == departed {
+            with_it.extend([*from, *to]);
+        } else if is_there(*from) && is_there(*to) {
+            left.extend([*from, *to]);
+        }
+    }
+    let others = with_it.intersection(&probing.awaiting);
+    let others = others.filter(|peer| **peer != departed && is_there(**peer));
+    others
+        .filter(|peer| !left.contains(peer))
+        .copied()
+        .collect()
 }

@@ -105,6 +105,11 @@ impl<'a> MasterView<'a> {
         self.master.known.iter()
     }
 
+    /// Edges on which nothing arrived when they were probed, which is not out of date.
+    pub fn unusable(self) -> impl Iterator<Item = (PeerId, PeerId)> + 'a {
+        self.master.known.unusable()
+    }
+
     /// World sizes as a peer of `group` sees them.
     #[must_use]
     pub fn world_sizes(self, group: GroupId) -> WorldSizes {

@@ -39,6 +39,7 @@ fn problem(count: u64, edges: impl IntoIterator<Item = (u64, u64, u64)>) -> Tour
             .into_iter()
             .map(|(from, to, speed)| ((PeerId(from), PeerId(to)), edge(speed)))
             .collect(),
+        estimated_but: None,
     }
 }
 

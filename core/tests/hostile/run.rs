@@ -4,6 +4,7 @@ use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::id::{Epoch, PeerId, Revision, Round, Seq, Tag};
 use pccl_core::master::{MasterConfig, MasterInput, MasterTimer};
 use pccl_core::messages::{Misdeed, PlanOutcome, ToMaster};
+use pccl_core::paths::Measurement;
 use pccl_core::shared_state::{SyncStrategy, SyncVote};
 use pccl_core::states::{ConnectionPhase, ConnectionState};
 use pccl_core::topology::{BrokenLinks, LaneFailure, LinkId, Way};
@@ -96,7 +97,7 @@ impl Run {
             .unwrap_or_default()
     }
 
-    /// Whoever is to measure has nothing to report, rotation after rotation.
+    /// Whoever is to measure reports that it is fast to send to a lower number, rotation after rotation.
     pub(super) fn measures(&mut self) {
         let measures = |run: &Self| {
             let mut peers = run.bystander.master.view().peers();
@@ -105,6 +106,26 @@ impl Run {
         };
         while let Some(peer) = measures(self) {
             let (round, ok) = (self.round(peer), true);
+            for to in self
+                .bystander
+                .probes
+                .remove(&PeerId(peer))
+                .unwrap_or_default()
+            {
+                let is_fast = to < PeerId(peer) || (peer, to) == (1, PeerId(3));
+                let measured = Measurement {
+                    bytes_per_s: if is_fast { 100_000_000 } else { 10_000_000 },
+                    round_trip_us: 1,
+                };
+                self.says(
+                    peer,
+                    ToMaster::Measured {
+                        round,
+                        to,
+                        measured,
+                    },
+                );
+            }
             self.says(peer, ToMaster::ProbesDone { round, ok });
         }
     }

@@ -1,6 +1,7 @@
 //! Looking for better rings, told by a master alone: what is measured when, what is adopted, and what is kept.
 
 mod background;
+mod failures;
 mod world;
 
 use std::collections::BTreeSet;
@@ -207,9 +208,10 @@ fn a_ring_that_is_slower_under_load_is_solved_once_more_and_the_better_one_is_ke
 
 #[test]
 fn a_ring_that_collapses_under_load_gives_way_to_another() {
-    let collapses = |from: u64, to: u64, is_loaded: bool| match is_loaded {
-        true => fast(1_000_000),
-        false => downhill(from, to, false),
+    let collapses = |from: u64, to: u64, is_loaded: bool| match downhill(from, to, false) {
+        // The edges of the ring that they promise share a link.
+        _ if is_loaded && failures::FIRST.contains(&(from, to)) => fast(1_000_000),
+        alone => alone,
     };
     let mut world = World::of(4, MasterConfig::rings_only());
 

@@ -154,6 +154,7 @@ fn scenario(
         mesh: false,
         one_machine: false,
         shared: false,
+        large: false,
         searches: false,
         heartbeats: false,
         in_step: false,
@@ -189,6 +190,14 @@ fn one_machine(scenario: Scenario) -> Scenario {
 fn shared(scenario: Scenario) -> Scenario {
     Scenario {
         shared: true,
+        ..scenario
+    }
+}
+
+/// The same with groups that are too large to measure all of their edges.
+fn large(scenario: Scenario) -> Scenario {
+    Scenario {
+        large: true,
         ..scenario
     }
 }

@@ -4,7 +4,7 @@ use super::programs::{
     OPTIMIZE, OPTIMIZE_FIRST, OPTIMIZE_ONLY, OPTIMIZE_SYNC, OPTIMIZE_TWICE, OPTIMIZE_UPDATE,
     REDUCE, SYNC, SYNC_AFTER_OPTIMIZE, UPDATE_ON_AND_ON, UPDATE_OPTIMIZE,
 };
-use super::{inside, only, outside, scenario, searches, shared};
+use super::{inside, large, only, outside, scenario, searches, shared};
 use crate::milestone::Milestone as M;
 use crate::scenario::{Fault, Scenario};
 use crate::script::Program;
@@ -73,6 +73,16 @@ pub(super) fn all() -> Vec<Scenario> {
                 &[M::Optimized, M::OptimizationFailed],
             ),
         ),
+        large(only(
+            &[Fault::Crash],
+            scenario(
+                "optimize-large",
+                "four of whose edges some are measured, and then those that the ring wants",
+                1,
+                vec![inside(&OPTIMIZE_ONLY); 4],
+                &[M::Optimized, M::OptimizationFailed, M::EdgesWanted],
+            ),
+        )),
         only(
             &[Fault::Crash, Fault::Late],
             scenario(

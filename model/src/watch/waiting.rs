@@ -24,7 +24,8 @@ impl<'a, S: Source> Moment<'a, S> {
     pub(super) fn who_waits_is_watched(&self) -> bool {
         let mut peers = self.after.view().peers();
         let is_connected = self.after.view().peers().next().is_some();
-        let is_known = self.after.view().measured().next().is_some();
+        let view = self.after.view();
+        let is_known = view.measured().next().is_some() || view.unusable().next().is_some();
         self.runs(MasterTimer::HeartbeatDue) == is_connected
             && self.runs(MasterTimer::MeasurementsAge) == is_known
             && peers.all(|(id, peer)| self.is_watched(id, peer))

@@ -230,6 +230,7 @@ fn a_thousand_members_with_the_slowest_edges_do_not_overflow() {
     let problem = TourProblem {
         members: peers(0..1024),
         edges: [((super::PeerId(0), super::PeerId(1)), super::edge(1))].into(),
+        estimated_but: None,
     };
 
     let costs = problem.costs().unwrap();

@@ -6,6 +6,7 @@ use std::time::Duration;
 use pccl_core::id::{ConnId, Epoch, GroupId, PeerId, ProtocolVersion, Round};
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
 use pccl_core::messages::{Hello, ToMaster, ToPeer};
+use pccl_core::paths::Measurement;
 use pccl_core::states::ConnectionState;
 use pccl_core::topology::{BrokenLinks, LaneFailure, LinkId, Ring, Way};
 use pccl_core::tour::Solved;
@@ -42,6 +43,9 @@ pub(super) struct Desk {
     pub(super) pauses: Vec<Duration>,
     /// The last question to the solver.
     question: Round,
+    pub(super) problem: BTreeMap<(PeerId, PeerId), Measurement>,
+    /// To whom each is to measure.
+    probes: BTreeMap<u64, Vec<PeerId>>,
 }
 
 impl Desk {
@@ -64,6 +68,8 @@ impl Desk {
             runs: 0,
             pauses: Vec::new(),
             question: Round(0),
+            problem: BTreeMap::new(),
+            probes: BTreeMap::new(),
         };
         for peer in 1..=n {
             desk.registers();
@@ -85,7 +91,10 @@ impl Desk {
                     timer: MasterTimer::RetryWiring(_),
                     after,
                 } => self.pauses.push(after),
-                MasterOutput::SolveTour { round, .. } => self.question = round,
+                MasterOutput::SolveTour { round, problem, .. } => {
+                    self.question = round;
+                    self.problem = problem.edges;
+                }
                 _ => {}
             }
         }
@@ -112,7 +121,12 @@ impl Desk {
                 }
             }
             ToPeer::Refused(_) => drop(self.refused.insert(peer.0)),
-            ToPeer::Probe { round, .. } => self.round = *round,
+            ToPeer::Probe { round, probes } => {
+                self.round = *round;
+                let out = probes.iter().filter(|probe| probe.way == Way::Out);
+                let to = out.map(|probe| probe.lanes.with).collect();
+                self.probes.insert(peer.0, to);
+            }
             ToPeer::SharedStatePlan(plan) => self.round = plan.round,
             _ => {}
         }
@@ -141,8 +155,15 @@ impl Desk {
         });
     }
 
-    /// Whoever is to measure has nothing to report, rotation after rotation.
-    pub(super) fn measures(&mut self) {
+    /// The edges that are to be measured at present.
+    pub(super) fn to_measure(&self) -> Vec<(u64, u64)> {
+        let edges = self.probes.iter();
+        let edges = edges.flat_map(|(from, to)| to.iter().map(|to| (*from, to.0)));
+        edges.collect()
+    }
+
+    /// Whoever is to measure reports so many bytes per second, rotation after rotation.
+    pub(super) fn measures(&mut self, rate: impl Fn(u64, u64) -> u64) {
         let measures = |desk: &Self| {
             let mut peers = desk.master.view().peers();
             let state = ConnectionState::OptimizeTopology;
@@ -150,6 +171,18 @@ impl Desk {
         };
         while let Some(PeerId(peer)) = measures(self) {
             let round = self.round;
+            for to in self.probes.remove(&peer).unwrap_or_default() {
+                let measured = Measurement {
+                    bytes_per_s: rate(peer, to.0),
+                    round_trip_us: 1,
+                };
+                let report = ToMaster::Measured {
+                    round,
+                    to,
+                    measured,
+                };
+                self.says(peer, report);
+            }
             self.says(peer, ToMaster::ProbesDone { round, ok: true });
         }
     }

@@ -28,15 +28,17 @@ pub(super) enum Search {
         /// Whose reports about this rotation mean nothing.
         excused: Peers,
         failed: Peers,
-        /// The rings whose edges are probed all at once.
-        loaded: Option<Found>,
+        /// The rings whose edges are probed all at once, and those for which that was done before.
+        loaded: Vec<Found>,
+        slow: Peers,
     },
     Solving {
         round: Round,
         lacking: BTreeSet<GroupId>,
         found: Found,
         /// What was found before their edges were probed all at once.
-        loaded: Option<Found>,
+        loaded: Vec<Found>,
+        slow: Peers,
     },
     /// The rings are being connected.
     Connecting,
@@ -49,26 +51,31 @@ impl Reference {
             return false;
         }
         self.optimizing.clear();
-        if !self.measures(None, seen) {
-            self.search = Some(self.solving(None, seen));
+        if !self.measures(Vec::new(), Peers::new(), seen) {
+            self.search = Some(self.solving(Vec::new(), Peers::new(), seen));
         }
         true
     }
 
-    /// Whether another rotation is handed out.
-    fn measures(&mut self, loaded: Option<Found>, seen: &Seen) -> bool {
+    /// Whether another rotation is handed out. `slow`: who measures no more.
+    fn measures(&mut self, loaded: Vec<Found>, slow: Peers, seen: &Seen) -> bool {
         let members = self.accepted.clone();
         let asked = seen.probes(&members);
         let (round, probes) = (Round(0), Vec::new());
         let lacking: Peers = asked.iter().flat_map(|(from, to)| [*from, *to]).collect();
         let is_alone = lacking.len() == 2 * asked.len();
-        assert!(is_alone || loaded.is_some(), "{asked:?} share a peer");
+        assert!(is_alone || !loaded.is_empty(), "{asked:?} share a peer");
+        assert!(lacking.is_disjoint(&slow), "{slow:?} measure no more");
         for (from, to) in &asked {
             assert_eq!(self.peers[from].group, self.peers[to].group);
         }
         if asked.is_empty() {
             return false;
         }
+        assert!(
+            is_alone || loaded.len() <= 2,
+            "rings are probed under load twice at most"
+        );
         self.tell_all(lacking.iter().copied(), &ToPeer::Probe { round, probes });
         self.search = Some(Search::Measuring {
             rotation: seen.round_of_probes(&members),
@@ -77,22 +84,24 @@ impl Reference {
             excused: Peers::new(),
             failed: Peers::new(),
             loaded,
+            slow,
         });
         true
     }
 
-    fn solving(&self, loaded: Option<Found>, seen: &Seen) -> Search {
+    fn solving(&self, loaded: Vec<Found>, slow: Peers, seen: &Seen) -> Search {
         let asked: BTreeSet<GroupId> = seen.questions.keys().copied().collect();
         let choice = self.groups_with_a_choice();
-        match &loaded {
-            None => assert_eq!(asked, choice, "every group with a choice is solved"),
-            Some(_) => assert!(asked.is_subset(&choice), "{asked:?} of {choice:?}"),
+        match loaded.is_empty() {
+            true => assert_eq!(asked, choice, "every group with a choice is solved"),
+            false => assert!(asked.is_subset(&choice), "{asked:?} of {choice:?}"),
         }
         Search::Solving {
             round: seen.questions.values().next().copied().unwrap_or_default(),
             lacking: asked,
             found: Found::new(),
             loaded,
+            slow,
         }
     }
 
@@ -156,13 +165,14 @@ impl Reference {
                 lacking,
                 failed,
                 loaded,
+                slow,
                 ..
             }) if lacking.is_empty() => {
                 let is_next = seen.round_of_probes(&self.accepted) > rotation;
                 if !failed.is_empty() {
                     self.conclude_search(false);
-                } else if !is_next || !self.measures(loaded.clone(), seen) {
-                    self.search = Some(self.solving(loaded, seen));
+                } else if !is_next || !self.measures(loaded.clone(), slow.clone(), seen) {
+                    self.search = Some(self.solving(loaded, slow, seen));
                 }
                 true
             }
@@ -170,6 +180,7 @@ impl Reference {
                 lacking,
                 found,
                 loaded,
+                slow,
                 ..
             }) if lacking.is_empty() => {
                 let fits = |(group, ring): (&GroupId, &Option<Ring>)| {
@@ -177,13 +188,17 @@ impl Reference {
                     ring.is_some_and(|ring| is_permutation(ring, &self.members(*group)))
                 };
                 let is_found = |(_, ring): &(&GroupId, &Option<Ring>)| ring.is_some();
-                let fit = match &loaded {
-                    None => found.iter().all(fits),
-                    Some(before) => before.iter().chain(found.iter().filter(is_found)).all(fits),
+                let fit = match loaded.is_empty() {
+                    true => found.iter().all(fits),
+                    false => {
+                        let before = loaded.iter().flatten();
+                        before.chain(found.iter().filter(is_found)).all(fits)
+                    }
                 };
+                let with_found = loaded.iter().chain([&found]).cloned().collect();
                 if !fit {
                     self.conclude_search(false);
-                } else if loaded.is_some() || !self.measures(Some(found), seen) {
+                } else if !self.measures(with_found, slow, seen) {
                     self.search = Some(Search::Connecting);
                     self.connect(Purpose::Better, self.accepted.clone(), seen);
                 }
@@ -232,11 +247,15 @@ impl Reference {
     /// It takes too long to measure.
     pub(super) fn measures_no_more(&mut self, peer: PeerId) {
         if let Some(Search::Measuring {
-            lacking, excused, ..
+            lacking,
+            excused,
+            slow,
+            ..
         }) = &mut self.search
         {
             lacking.remove(&peer);
             excused.insert(peer);
+            slow.insert(peer);
         }
     }
 }
