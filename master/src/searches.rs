@@ -1,9 +1,10 @@
-//! Searches for better rings that go on beside the loop, each on a thread that may block.
+//! Searches for better rings that go on beside the loop, one at a time on a thread that may block: a master has
+//! more to do than to look for rings, and there may be thousands of groups.
 //!
 //! A search is a value of `core` and is taken up where the immediate answer has left it. It runs in slices, so that
 //! it ends soon after nobody wants to know any more.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -23,20 +24,40 @@ pub(crate) struct Improved {
     pub(crate) found: Solved,
 }
 
-/// What can go on, and what does.
+/// What a thread says.
+#[derive(Debug)]
+enum Word {
+    Improved(Improved),
+    Ended,
+}
+
+/// What can go on, and what does: one search at a time, the others in the order in which they were asked for.
 #[derive(Debug)]
 pub(crate) struct Searches {
-    /// The last question of each group that was answered, as far as its search can go on.
+    /// The questions of the newest optimization that were answered, as far as their searches can go on.
     kept: BTreeMap<GroupId, (Round, Quest)>,
-    going_on: BTreeMap<GroupId, GoingOn>,
-    sender: mpsc::UnboundedSender<Improved>,
-    found: mpsc::UnboundedReceiver<Improved>,
+    waiting: VecDeque<Waiting>,
+    going_on: Option<GoingOn>,
+    /// A thread has not ended yet, be its search wanted or not.
+    is_busy: bool,
+    sender: mpsc::UnboundedSender<Word>,
+    words: mpsc::UnboundedReceiver<Word>,
+}
+
+/// A search that waits for its turn.
+#[derive(Debug)]
+struct Waiting {
+    round: Round,
+    group: GroupId,
+    steps: u64,
+    quest: Quest,
 }
 
 /// A search on its thread. Dropping this ends it.
 #[derive(Debug)]
 struct GoingOn {
     round: Round,
+    group: GroupId,
     is_wanted: Arc<AtomicBool>,
 }
 
@@ -48,41 +69,69 @@ impl Drop for GoingOn {
 
 impl Default for Searches {
     fn default() -> Self {
-        let (sender, found) = mpsc::unbounded_channel();
+        let (sender, words) = mpsc::unbounded_channel();
         Self {
             kept: BTreeMap::new(),
-            going_on: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            going_on: None,
+            is_busy: false,
             sender,
-            found,
+            words,
         }
     }
 }
 
 impl Searches {
-    /// Keeps the search behind an answer, if it can go on, in the place of an older one. Answers come from threads, so
-    /// an older one may come later; nobody asks for what is behind it any more.
+    /// Keeps the search behind an answer, if it can go on, in the place of those of older optimizations, of which
+    /// nobody asks for any. Answers come from threads, so an older one may come later.
     pub(crate) fn keep(&mut self, round: Round, group: GroupId, quest: Option<Quest>) {
-        if self.kept.get(&group).is_some_and(|(of, _)| *of > round) {
+        if self.kept.values().any(|(of, _)| *of > round) {
             return;
         }
+        self.kept.retain(|_, (of, _)| *of == round);
         match quest {
             Some(quest) => drop(self.kept.insert(group, (round, quest))),
             None => drop(self.kept.remove(&group)),
         }
     }
 
-    /// Goes on with the search behind that answer. Has to be called inside a tokio runtime.
+    /// Goes on with the search behind that answer, in its turn. Has to be called inside a tokio runtime.
     pub(crate) fn begin(&mut self, round: Round, group: GroupId, steps: u64) {
         let Some((_, quest)) = self.kept.remove(&group).filter(|(of, _)| *of == round) else {
             return;
         };
-        let is_wanted = Arc::new(AtomicBool::new(true));
-        let going_on = GoingOn {
+        self.end_of(|of| of == group);
+        self.waiting.push_back(Waiting {
             round,
-            is_wanted: Arc::clone(&is_wanted),
+            group,
+            steps,
+            quest,
+        });
+        self.take_turns();
+    }
+
+    /// Begins the next search, if none runs.
+    fn take_turns(&mut self) {
+        if self.is_busy {
+            return;
+        }
+        let Some(next) = self.waiting.pop_front() else {
+            return;
         };
-        self.going_on.insert(group, going_on);
-        let sender = self.sender.clone();
+        let Waiting {
+            round,
+            group,
+            steps,
+            quest,
+        } = next;
+        let is_wanted = Arc::new(AtomicBool::new(true));
+        self.is_busy = true;
+        self.going_on = Some(GoingOn {
+            round,
+            group,
+            is_wanted: Arc::clone(&is_wanted),
+        });
+        let over = Over(self.sender.clone());
         spawn_blocking(move || {
             search(quest, steps, &is_wanted, |found| {
                 let improved = Improved {
@@ -91,29 +140,50 @@ impl Searches {
                     found,
                 };
                 // Where nobody listens the master has ended.
-                let _ = sender.send(improved);
+                let _ = over.0.send(Word::Improved(improved));
             });
         });
     }
 
     /// Nobody wants to know any more.
     pub(crate) fn end(&mut self, round: Round, group: GroupId) {
-        if self
-            .going_on
-            .get(&group)
-            .is_some_and(|search| search.round == round)
-        {
-            self.going_on.remove(&group);
-        }
+        let is_it = |of_round, of| (of_round, of) == (round, group);
+        self.waiting
+            .retain(|waiting| !is_it(waiting.round, waiting.group));
+        self.going_on
+            .take_if(|search| is_it(search.round, search.group));
     }
 
-    /// The next better ring; never returns where there is none. Cancel-safe.
+    /// No search of such groups goes on.
+    fn end_of(&mut self, is_it: impl Fn(GroupId) -> bool) {
+        self.waiting.retain(|waiting| !is_it(waiting.group));
+        self.going_on.take_if(|search| is_it(search.group));
+    }
+
+    /// The next better ring; never returns where there is none. Has to be called inside a tokio runtime.
+    /// Cancel-safe.
     pub(crate) async fn next(&mut self) -> Improved {
-        match self.found.recv().await {
-            Some(improved) => improved,
-            // There is a sender here.
-            None => std::future::pending().await,
+        loop {
+            match self.words.recv().await {
+                Some(Word::Improved(improved)) => return improved,
+                Some(Word::Ended) => {
+                    self.is_busy = false;
+                    self.going_on = None;
+                    self.take_turns();
+                }
+                // There is a sender here.
+                None => std::future::pending().await,
+            }
         }
+    }
+}
+
+/// Says that a thread has ended, also if it has panicked.
+struct Over(mpsc::UnboundedSender<Word>);
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        let _ = self.0.send(Word::Ended);
     }
 }
 
@@ -202,9 +272,9 @@ mod tests {
 
         assert_eq!((improved.round, improved.group), (Round(4), GROUP));
         searches.end(Round(3), GROUP);
-        assert!(searches.going_on.contains_key(&GROUP));
+        assert!(searches.going_on.is_some());
         searches.end(Round(4), GROUP);
-        assert!(searches.going_on.is_empty());
+        assert!(searches.going_on.is_none());
     }
 
     #[tokio::test]
@@ -216,7 +286,50 @@ mod tests {
         searches.keep(Round(3), GROUP, Some(begun()));
 
         searches.begin(Round(4), GROUP, 1);
-        assert!(searches.going_on.contains_key(&GROUP));
+        assert!(searches.going_on.is_some());
+    }
+
+    #[tokio::test]
+    async fn searches_of_several_groups_take_turns_on_one_thread() {
+        let other = GroupId(1);
+        let mut searches = Searches::default();
+        searches.keep(Round(4), GROUP, Some(begun()));
+        searches.keep(Round(4), other, Some(begun()));
+
+        searches.begin(Round(4), GROUP, u64::MAX);
+        searches.begin(Round(4), other, 20_000_000);
+
+        assert_eq!(searches.waiting.len(), 1);
+        assert_eq!(searches.next().await.group, GROUP);
+        searches.end(Round(4), GROUP);
+        while searches.next().await.group != other {}
+        assert!(searches.waiting.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_search_that_waits_for_its_turn_can_be_ended() {
+        let other = GroupId(1);
+        let mut searches = Searches::default();
+        searches.keep(Round(4), GROUP, Some(begun()));
+        searches.keep(Round(4), other, Some(begun()));
+        searches.begin(Round(4), GROUP, u64::MAX);
+        searches.begin(Round(4), other, u64::MAX);
+
+        searches.end(Round(4), other);
+
+        assert!(searches.waiting.is_empty());
+        searches.end(Round(4), GROUP);
+    }
+
+    #[tokio::test]
+    async fn what_older_optimizations_have_left_is_dropped() {
+        let mut searches = Searches::default();
+        searches.keep(Round(3), GroupId(1), Some(begun()));
+        searches.keep(Round(3), GroupId(2), Some(begun()));
+
+        searches.keep(Round(4), GROUP, Some(begun()));
+
+        assert_eq!(searches.kept.keys().collect::<Vec<_>>(), [&GROUP]);
     }
 
     #[tokio::test]
@@ -226,6 +339,6 @@ mod tests {
 
         searches.begin(Round(3), GROUP, 20_000_000);
 
-        assert!(searches.going_on.is_empty());
+        assert!(searches.going_on.is_none());
     }
 }
