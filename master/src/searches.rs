@@ -7,11 +7,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use pccl_core::id::{GroupId, Round};
 use pccl_core::tour::{Quest, Solved};
 use tokio::sync::mpsc;
-use tokio::task::spawn_blocking;
 
 /// Steps between two looks whether the search is still wanted: some milliseconds.
 const SLICE_STEPS: u64 = 1_000_000;
@@ -95,7 +95,7 @@ impl Searches {
         }
     }
 
-    /// Goes on with the search behind that answer, in its turn. Has to be called inside a tokio runtime.
+    /// Goes on with the search behind that answer, in its turn.
     pub(crate) fn begin(&mut self, round: Round, group: GroupId, steps: u64) {
         let Some((_, quest)) = self.kept.remove(&group).filter(|(of, _)| *of == round) else {
             return;
@@ -132,7 +132,10 @@ impl Searches {
             is_wanted: Arc::clone(&is_wanted),
         });
         let over = Over(self.sender.clone());
-        spawn_blocking(move || {
+        // A thread of its own, as the priority of one from the runtime's pool would stay low.
+        let thread = thread::Builder::new().name("pccl-search".into());
+        let begun = thread.spawn(move || {
+            yield_to_others();
             search(quest, steps, &is_wanted, |found| {
                 let improved = Improved {
                     round,
@@ -143,6 +146,9 @@ impl Searches {
                 let _ = over.0.send(Word::Improved(improved));
             });
         });
+        if let Err(error) = begun {
+            tracing::warn!(%error, "no thread to search for a better ring");
+        }
     }
 
     /// Nobody wants to know any more.
@@ -184,6 +190,14 @@ struct Over(mpsc::UnboundedSender<Word>);
 impl Drop for Over {
     fn drop(&mut self) {
         let _ = self.0.send(Word::Ended);
+    }
+}
+
+/// Nobody waits for a search: everything else on its cores goes first.
+fn yield_to_others() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::process::setpriority_process(None, 19) {
+        tracing::debug!(%error, "a search keeps its priority");
     }
 }
 
