@@ -31,7 +31,7 @@ use super::record::Stake;
 use super::{Master, MasterOutput, Out, Scope, send};
 use crate::id::{GroupId, PeerId, Round};
 use crate::messages::ToPeer;
-use crate::paths::{RingEstimate, RingReport};
+use crate::paths::{Measurement, RingEstimate, RingReport};
 use crate::states::{ConnectionState, Event};
 use crate::topology::Ring;
 use crate::tour::{Solved, TourProblem};
@@ -330,9 +330,8 @@ impl Master {
             let slow = crate::paths::Measurement { bytes_per_s: 1, round_trip_us: 0 };
             edges.entry(edge).or_insert(slow);
         });
-        let tried = self.optimization.iter().flat_map(|current| &current.tried);
         let estimated_but = self.is_large(members.len()).then(|| {
-            unusable.extend(tried);
+            unusable.extend(self.not_to_be_estimated(&members, &edges));
             unusable
         });
         TourProblem {
@@ -340,6 +339,24 @@ impl Master {
             edges,
             estimated_but,
         }
+    }
+
+    /// Edges of a large group that were tried in vain, or cannot be probed any more in this optimization.
+    fn not_to_be_estimated(
+        &self,
+        members: &[PeerId],
+        known: &BTreeMap<Edge, Measurement>,
+    ) -> Vec<Edge> {
+        let Some(current) = &self.optimization else {
+            return Vec::new();
+        };
+        let slow = members.iter().filter(|peer| current.slow.contains(peer));
+        let of_slow = slow.flat_map(|slow| {
+            let both_ways = |other: &PeerId| [(*slow, *other), (*other, *slow)];
+            members.iter().flat_map(both_ways)
+        });
+        let of_slow = of_slow.filter(|edge| !known.contains_key(edge));
+        current.tried.iter().copied().chain(of_slow).collect()
     }
 
     pub(super) fn tour_solved(&mut self, solved: Round, group: GroupId, found: Option<Solved>) {
@@ -359,7 +376,12 @@ impl Master {
             Some(found) => {
                 solving.solved.insert(group, found);
             }
-            None => solving.failed = true,
+            None => {
+                solving.failed = true;
+                // Without a ring the next optimization is to find more edges, and not the same.
+                let members = self.in_ring_order(group);
+                self.known.forget_failed(Ring(members).pairs());
+            }
         }
     }
 
@@ -420,7 +442,9 @@ impl Master {
     ) -> (Option<Ring>, RingReport) {
         let before = Ring(self.in_ring_order(group));
         let barred = self.barred_edges(group, &before.0);
-        let expected_before = self.estimate(&before);
+        // A ring that stands and of which an edge brought nothing under load is not given up for any other one.
+        let alone = || RingEstimate::of(&before, |edge| self.known.alone(edge));
+        let expected_before = self.estimate(&before).or_else(alone);
         let mut report = RingReport {
             before,
             expected_before,
@@ -457,6 +481,7 @@ impl Master {
         let Some(Optimization { round, .. }) = self.optimization.take() else {
             return;
         };
+        self.known.end_load();
         let members: Vec<PeerId> = self
             .accepted()
             .filter(|(_, record)| record.round == Some(round))
@@ -494,6 +519,9 @@ impl Master {
             Stage::Connecting { wiring } => *wiring == over,
             Stage::Probing(_) | Stage::Solving(_) => false,
         });
+        if connected.is_some() {
+            self.known.end_load();
+        }
         connected.is_some()
     }
 

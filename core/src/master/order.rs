@@ -126,14 +126,14 @@ impl Master {
         rings.into_iter().find(fits)
     }
 
-    /// Edges between members that could not be wired, both ways, but for those that stand.
+    /// Edges between members that could not be wired whichever end tried, both ways, but for those that stand.
     pub(super) fn barred_edges(
         &self,
         group: GroupId,
         members: &[PeerId],
     ) -> BTreeSet<(PeerId, PeerId)> {
-        let bad = self.bad_pairs(group, members).into_iter();
-        let both_ways = bad.flat_map(|(one, other)| [(one, other), (other, one)]);
+        let dead = self.dead_pairs(group, members).into_iter();
+        let both_ways = dead.flat_map(|(one, other)| [(one, other), (other, one)]);
         let standing = self.groups.get(&group).filter(|_| !self.is_doubtful(group));
         let stands = |edge: &(PeerId, PeerId)| standing.is_some_and(|group| group.can_keep(*edge));
         both_ways.filter(|edge| !stands(edge)).collect()

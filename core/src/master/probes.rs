@@ -30,7 +30,8 @@ pub(super) struct Known {
 struct Aging {
     /// What the edge does by itself. `None`: nothing arrived, so that it cannot be used.
     alone: Option<Measurement>,
-    /// The rate that it had at the same time as all other edges of a ring.
+    /// The rate that it had at the same time as all other edges of a ring. Zero: nothing arrived, and the edge cannot
+    /// be used in this optimization.
     under_load: Option<u64>,
     is_aged: bool,
 }
@@ -41,7 +42,7 @@ impl Aging {
     fn measured(&self) -> Option<Measurement> {
         let alone = self.alone?;
         let loaded = self.under_load.unwrap_or(alone.bytes_per_s);
-        Some(Measurement {
+        (loaded > 0).then(|| Measurement {
             bytes_per_s: alone.bytes_per_s.min(loaded),
             ..alone
         })
@@ -61,7 +62,11 @@ impl Known {
 
     /// Notes what a probe has found while others ran beside it. What the edge does by itself stays as old as it is.
     pub(super) fn correct(&mut self, edge: Edge, measured: Measurement) {
-        if measured.bytes_per_s == 0 || self.of(edge).is_none() {
+        if self
+            .edges
+            .get(&edge)
+            .is_none_or(|known| known.alone.is_none())
+        {
             self.note(edge, measured);
         }
         if let Some(aging) = self.edges.get_mut(&edge) {
@@ -74,6 +79,14 @@ impl Known {
         self.note(edge, Measurement::default());
     }
 
+    /// Nothing arrived on edges while others ran beside them: that was so for one optimization, which is over. What
+    /// they do by themselves is known as before.
+    pub(super) fn end_load(&mut self) {
+        for aging in self.edges.values_mut() {
+            aging.under_load = aging.under_load.filter(|rate| *rate > 0);
+        }
+    }
+
     /// Whether the edge was probed together with the others of its ring.
     pub(super) fn is_under_load(&self, edge: Edge) -> bool {
         let aging = self.edges.get(&edge);
@@ -83,6 +96,11 @@ impl Known {
     /// What the edge does, if it can be used.
     pub(super) fn of(&self, edge: Edge) -> Option<Measurement> {
         self.edges.get(&edge)?.measured()
+    }
+
+    /// What the edge does by itself, if it can be used.
+    pub(super) fn alone(&self, edge: Edge) -> Option<Measurement> {
+        self.edges.get(&edge)?.alone
     }
 
     /// Whether a probe has found anything, be it that the edge cannot be used.
@@ -120,6 +138,19 @@ impl Known {
     /// This direction is no longer known.
     pub(super) fn forget_edge(&mut self, edge: Edge) {
         self.edges.remove(&edge);
+    }
+
+    /// An edge of these on which nothing arrived is probed again.
+    pub(super) fn forget_failed(&mut self, edges: impl IntoIterator<Item = Edge>) {
+        for edge in edges {
+            if self
+                .edges
+                .get(&edge)
+                .is_some_and(|known| known.alone.is_none())
+            {
+                self.edges.remove(&edge);
+            }
+        }
     }
 
     /// Both directions between two peers are no longer known.
@@ -292,6 +323,32 @@ mod tests {
         known.age();
         assert_eq!(known.of(EDGE), Some(rate(3)));
         assert!(known.is_under_load(EDGE));
+    }
+
+    #[test]
+    fn an_edge_that_brings_nothing_under_load_cannot_be_used_until_the_optimization_is_over() {
+        let mut known = Known::default();
+        known.note(EDGE, rate(5));
+
+        known.correct(EDGE, rate(0));
+        assert_eq!((known.of(EDGE), known.alone(EDGE)), (None, Some(rate(5))));
+        assert!(known.is_tried(EDGE) && known.is_under_load(EDGE));
+
+        known.end_load();
+        assert_eq!(known.of(EDGE), Some(rate(5)));
+        assert!(!known.is_under_load(EDGE));
+    }
+
+    #[test]
+    fn of_edges_only_those_are_forgotten_on_which_nothing_arrived() {
+        let mut known = Known::default();
+        let other = (EDGE.1, EDGE.0);
+        known.note(EDGE, rate(5));
+        known.fail(other);
+
+        known.forget_failed([EDGE, other]);
+
+        assert!(known.is_tried(EDGE) && !known.is_tried(other));
     }
 
     #[test]

@@ -176,8 +176,14 @@ impl Master {
             probing.failed |= !ok;
         }
         if ok {
+            let is_load = self
+                .probing_mut()
+                .is_some_and(|probing| probing.load.is_some());
             for edge in self.take_unreported(peer) {
-                self.known.fail(edge);
+                match is_load {
+                    true => self.known.correct(edge, Measurement::default()),
+                    false => self.known.fail(edge),
+                }
             }
         }
     }
@@ -202,10 +208,13 @@ impl Master {
         if !probing.is_some_and(|probing| probing.awaiting.contains(&peer)) {
             return;
         }
-        // What it might have found another optimization asks for again.
+        // What it might have found another optimization asks for again, also of who has sent to it in vain.
         for edge in self.take_unreported(peer) {
             self.known.forget_edge(edge);
         }
+        let probes = self.probing_mut().map(|probing| probing.probes.clone());
+        let to_it = probes.into_iter().flatten().filter(|(_, to)| *to == peer);
+        self.known.forget_failed(to_it);
         if let Some(current) = &mut self.optimization {
             current.slow.insert(peer);
         }

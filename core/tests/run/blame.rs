@@ -129,15 +129,20 @@ fn better(from: u64, to: u64) -> u64 {
 /// What cannot be connected is the other direction of a pair whose link stands.
 fn a_better_ring_fails() -> Desk {
     let mut desk = Desk::with_accepted_peers(4);
+    optimizes_in_vain(&mut desk);
+    desk
+}
+
+fn optimizes_in_vain(desk: &mut Desk) {
     for peer in 1..=4 {
         desk.says(peer, ToMaster::OptimizeTopology);
     }
     desk.measures(better);
     desk.solves([2, 1, 3, 4]);
     desk.measures(better);
-    desk.connect(|from, to| (from, to) != (2, 1));
+    // Whichever end opens the lanes.
+    desk.connect(|one, other| ![(1, 2), (2, 1)].contains(&(one, other)));
     desk.pause_ends();
-    desk
 }
 
 #[test]
@@ -153,15 +158,18 @@ fn a_better_ring_that_cannot_be_connected_does_not_cost_the_standing_one() {
 }
 
 #[test]
-fn a_direction_that_could_not_be_connected_is_neither_measured_nor_on_a_better_ring() {
+fn a_direction_that_neither_end_could_connect_is_neither_measured_nor_on_a_better_ring() {
     let mut desk = a_better_ring_fails();
     let before = desk.ring();
+    desk.update(1..=4);
+    // The other end opens the lanes this time.
+    optimizes_in_vain(&mut desk);
     desk.update(1..=4);
 
     for peer in 1..=4 {
         desk.says(peer, ToMaster::OptimizeTopology);
     }
-    assert_eq!(desk.to_measure(), [(1, 2)], "its link stands");
+    assert!(!desk.to_measure().contains(&(2, 1)));
     desk.measures(better);
     assert!(!desk.problem.contains_key(&(PeerId(2), PeerId(1))));
     // What was found while the pair was not known to fail.
