@@ -157,8 +157,8 @@ impl<'a, 'b> Run<'a, 'b> {
 
     /// Learns from an operation that was alone how many lanes to take.
     fn note_what_was_carried(&self) {
-        let is_alone = || self.port.registry.is_alone(self.port.seq);
-        let begun = self.begun.filter(|_| is_alone());
+        let was_alone = || self.port.registry.was_alone(self.port.seq);
+        let begun = self.begun.filter(|_| was_alone());
         if let Some((begun, out)) = begun.zip(self.outs.first()) {
             let lanes = u16::try_from(self.outs.len()).unwrap_or(u16::MAX);
             let nanos = begun.elapsed().as_nanos().max(1);
@@ -166,7 +166,8 @@ impl<'a, 'b> Run<'a, 'b> {
             let rate = Rate::try_from(rate).unwrap_or(Rate::MAX);
             tracing::debug!(rank = out.to.rank, lanes, rate, "a reduce has ended");
             let mut choice = out.to.link.choice();
-            choice.carried(self.port.bytes(), lanes, rate);
+            let stripes = u16::try_from(self.work.stripes()).unwrap_or(u16::MAX);
+            choice.carried((self.port.bytes(), stripes), lanes, rate);
         }
     }
 

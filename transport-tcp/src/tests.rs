@@ -374,7 +374,7 @@ async fn paused_time_does_not_run_ahead_of_a_connection() {
 }
 
 #[test]
-fn lanes_default_to_four_and_are_at_least_one() {
+fn lanes_default_to_what_the_congestion_control_wants_and_are_at_least_one() {
     assert!([4, 16].contains(&Tcp::default().lanes_per_edge()));
     assert_eq!(Tcp::new().congestion("reno").lanes_per_edge(), 16);
     assert_eq!(Tcp::new().lanes(16).lanes_per_edge(), 16);

@@ -26,8 +26,9 @@ struct Curve {
     points: Vec<Point>,
 }
 
-/// Draws a line for every number of peers and of lanes, one more for an optimized ring, and dashed the floor of every number of peers:
-/// a colour for each number of peers, lighter with more lanes. Where nothing was measured, nothing is drawn.
+/// Draws a line for every number of peers and of lanes, one more for an optimized ring, and dashed the floor of every
+/// number of peers: a colour for each number of peers, lighter with more lanes. Where nothing was measured, nothing is
+/// drawn.
 pub(crate) fn draw(file: &Path, rows: &[Row]) -> Result<(), PlotError> {
     let area = SVGBackend::new(file, PICTURE).into_drawing_area();
     area.fill(&WHITE)?;

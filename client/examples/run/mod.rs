@@ -17,6 +17,10 @@ use super::support::over::Over;
 
 /// Train a digit classifier on several processes while some are killed and others join.
 #[derive(Debug, Parser)]
+#[command(
+    after_help = "With --hosts the join string is in the environment of what --launch starts, which has to keep \
+    it: \"ip netns exec {host}\" does, ssh by itself does not."
+)]
 struct Arguments {
     /// Peers at the start.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(2..=64))]
@@ -39,7 +43,6 @@ struct Arguments {
     /// Optimize the topology after each change of the peers; some are killed in the middle of that, too.
     #[arg(long)]
     optimize: bool,
-    /// With --transport tls or quic only, and --launch has to keep the environment, as "ip netns exec {host}" does.
     #[command(flatten)]
     hosts: Hosts,
     /// Write the result as JSON to this file, too.

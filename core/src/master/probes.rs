@@ -117,7 +117,7 @@ impl Known {
     /// Edges that cannot be used, and that both ends are there for.
     pub(super) fn unusable(&self) -> impl Iterator<Item = Edge> + '_ {
         let edges = self.edges.iter();
-        edges.filter_map(|(edge, aging)| aging.alone.is_none().then_some(*edge))
+        edges.filter_map(|(edge, aging)| aging.measured().is_none().then_some(*edge))
     }
 
     /// What is known of the edges on which this peer sends. `None`: it cannot be used.

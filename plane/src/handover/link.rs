@@ -30,7 +30,7 @@ pub(crate) struct LinkState {
     moves: AtomicU64,
     /// Frames that no operation here had a use for when they came.
     strays: AtomicU64,
-    /// How many of its lanes whoever sends takes.
+    /// How many of its lanes the sender uses.
     choice: Mutex<LaneChoice>,
     reports: Reports,
 }
@@ -102,7 +102,7 @@ impl LinkState {
         self.ended.len()
     }
 
-    /// How many of its lanes whoever sends takes.
+    /// How many of its lanes the sender uses.
     pub(crate) fn choice(&self) -> MutexGuard<'_, LaneChoice> {
         self.choice.lock().unwrap_or_else(PoisonError::into_inner)
     }

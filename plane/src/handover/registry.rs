@@ -150,6 +150,12 @@ impl Registry {
         state.running.len() == 1 && state.running.contains_key(&seq)
     }
 
+    /// The same, and no other one has begun since it did.
+    pub(crate) fn was_alone(&self, seq: Seq) -> bool {
+        let is_newest = self.state().newest == Some(seq);
+        is_newest && self.is_alone(seq)
+    }
+
     /// Gives a lane to the operation whose frame comes next on it; sends it home to have the frame
     /// thrown away where that is over, and keeps it where it is yet to come.
     pub(crate) fn route(&self, lane: RxLane, header: FrameHeader) {

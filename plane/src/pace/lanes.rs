@@ -19,8 +19,8 @@ const PAUSE_MIN: u32 = 16;
 /// Most reduces between two trials.
 const PAUSE_MAX: u32 = 1024;
 
-/// Links of one ring pause for different times, so that a trial of one is not judged by what comes of another one's.
-/// Only the first ones fall together.
+/// Links of one ring pause for different times, so that few trials of one are judged by what comes of another one's.
+/// The first ones fall together, and those after a change of a path that all of them feel.
 const STAGGERS: u32 = 8;
 
 /// Reduces whose mean decides about a trial.
@@ -43,6 +43,9 @@ const HOPELESS_AT_FIRST: u64 = 60;
 
 /// The path is another one if it carries so many times as much, or as little, as halves: one and a half.
 const CHANGED_HALVES: u64 = 3;
+
+/// Then the next trial is at most so many reduces away.
+const PAUSE_AFTER_CHANGE: u32 = 8;
 
 /// Bytes per second.
 pub(crate) type Rate = u64;
@@ -67,18 +70,18 @@ impl LaneChoice {
         }
     }
 
-    /// How many lanes the next reduce of so many bytes takes.
+    /// How many lanes the next reduce of so many bytes takes. It takes fewer if it has fewer stripes.
     pub(crate) fn lanes(&self, bytes: u64) -> u16 {
         let known = self.by_size.get(&size_of(bytes));
         known.map_or_else(|| self.held_near(size_of(bytes)), Trials::lanes)
     }
 
-    /// A reduce of so many bytes has ended that was alone. Of one on another number of lanes than it would take at
-    /// this moment nothing is learned.
-    pub(crate) fn carried(&mut self, bytes: u64, lanes: u16, rate: Rate) {
+    /// A reduce of so many bytes and stripes has ended that was alone. Of one on another number of lanes than it would
+    /// take at this moment nothing is learned.
+    pub(crate) fn carried(&mut self, (bytes, stripes): (u64, u16), lanes: u16, rate: Rate) {
         let begins = Trials::new(self.most, self.held_near(size_of(bytes)), self.stagger);
         let trials = self.by_size.entry(size_of(bytes)).or_insert(begins);
-        if trials.lanes() == lanes {
+        if trials.lanes().min(stripes) == lanes {
             trials.carried(rate);
         }
     }
@@ -184,7 +187,7 @@ impl Trials {
         if is_changed(decided_at, rate) {
             self.decided_at = Some(rate);
             self.pause = PAUSE_MIN;
-            self.rest = 0;
+            self.rest = self.rest.min(PAUSE_AFTER_CHANGE);
         }
         match self.rest.checked_sub(1) {
             Some(rest) => self.rest = rest,
@@ -228,7 +231,8 @@ impl Trials {
                 self.pause = PAUSE_MIN;
                 self.way = trial.way;
                 if self.next(trial.way).is_some() {
-                    return self.try_next(rate);
+                    // Little losses of one step after the other would add up.
+                    return self.try_next(rate.max(trial.against));
                 }
             }
             Verdict::InVain => self.decided_at = Some(trial.against),

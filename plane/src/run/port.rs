@@ -101,11 +101,11 @@ impl Sending {
     /// The lanes that an operation on so many bytes, cut into so many stripes, takes. Several can fill the pipe
     /// between machines. Within one they only keep the bytes from staying in the caches. A small operation has a
     /// lane to itself if there is one: on another one, what waits in the system's buffers is before it.
-    fn exit(&self, bytes: u64, stripes: u16) -> Exit {
+    fn exit(&self, bytes: u64, stripes: u16, turn: usize) -> Exit {
         let is_local = self.is_local();
         let (lanes, first) = match (is_local, stripes) {
             (true, _) => (1, 0),
-            (false, ..=1) => (1, self.idle().unwrap_or(0)),
+            (false, ..=1) => (1, self.lane_for(turn)),
             (false, _) => (self.link.choice().lanes(bytes), 0),
         };
         Exit {
@@ -116,11 +116,13 @@ impl Sending {
         }
     }
 
-    /// The first lane that nobody has taken.
-    fn idle(&self) -> Option<u16> {
-        let mut lanes = (0..).zip(self.slots.iter());
-        let idle = lanes.find(|(_, slot)| slot.is_idle());
-        idle.map(|(lane, _)| lane)
+    /// The first lane from this one on that nobody has taken, or else this one.
+    fn lane_for(&self, turn: usize) -> u16 {
+        let count = self.slots.len();
+        let lanes = (0..count).map(|nth| (turn + nth) % count);
+        let is_idle = |lane: &usize| self.slots.get(*lane).is_some_and(|slot| slot.is_idle());
+        let lane = lanes.clone().find(is_idle).or(lanes.clone().next());
+        lane.and_then(|lane| u16::try_from(lane).ok()).unwrap_or(0)
     }
 }
 
@@ -165,7 +167,9 @@ impl OperationPort {
         let is_local = Sending::all_local(sending) && !pass.leaves_machine();
         let pace = self.pace(is_local);
         let stripes = task.stripes(place, pace);
-        let exits = sending.iter().map(|to| to.exit(bytes, stripes));
+        let exits = sending
+            .iter()
+            .map(|to| to.exit(bytes, stripes, self.turn()));
         let exits: Vec<Exit> = exits.collect();
         let work = RankWork::new(task, place, pace, &exits, &self.pool);
         let mut work = work.ok_or(RunFailure::Defect(Defect::here()))?;
@@ -184,6 +188,17 @@ impl OperationPort {
             frame_bytes: config.frame_bytes,
             window: is_local.then_some(config.local_window),
             stripe_bytes: config.stripe_bytes,
+        }
+    }
+
+    /// Operations that begin together take different lanes. One that is alone takes the first, whose other end waits
+    /// for it without a detour.
+    fn turn(&self) -> usize {
+        let number = usize::try_from(self.seq.0 % u64::from(u16::MAX)).unwrap_or(0);
+        if self.registry.is_alone(self.seq) {
+            0
+        } else {
+            number
         }
     }
 
