@@ -9,6 +9,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use pccl_core::id::Round;
 use pccl_core::topology::{LinkId, Way};
@@ -29,6 +30,9 @@ mod stalling;
 
 pub use port::{OperationPort, RunFailure, RunStats};
 pub(crate) use port::{Receiving, Sending};
+
+/// What a reduce that took less time carries is a matter of the scheduler more than of the path.
+const TEACHES_FROM: Duration = Duration::from_millis(50);
 
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
 
@@ -161,7 +165,11 @@ impl<'a, 'b> Run<'a, 'b> {
         let begun = self.begun.filter(|_| was_alone());
         if let Some((begun, out)) = begun.zip(self.outs.first()) {
             let lanes = u16::try_from(self.outs.len()).unwrap_or(u16::MAX);
-            let nanos = begun.elapsed().as_nanos().max(1);
+            let took = begun.elapsed();
+            if took < TEACHES_FROM {
+                return;
+            }
+            let nanos = took.as_nanos().max(1);
             let rate = u128::from(self.stats.bytes_sent) * NANOS_PER_SECOND / nanos;
             let rate = Rate::try_from(rate).unwrap_or(Rate::MAX);
             tracing::debug!(rank = out.to.rank, lanes, rate, "a reduce has ended");

@@ -18,8 +18,8 @@ use super::support::{
 /// As many elements as make four stripes of the tests' planes.
 const COUNT: usize = 16 * 1024;
 
-/// What a throttle lets pass.
-const BYTES_PER_SECOND: u64 = 1_000_000;
+/// What a throttle lets pass: so little that a reduce takes long enough to be learned from.
+const BYTES_PER_SECOND: u64 = 100_000;
 
 const LANES: usize = 4;
 
@@ -103,9 +103,19 @@ async fn of_lanes_that_are_limited_one_by_one_all_are_left() {
 }
 
 #[test(start_paused = true)]
+async fn of_reduces_that_are_over_at_once_nothing_is_learned() {
+    let shared = Arc::new(Throttle::new(100 * BYTES_PER_SECOND));
+    let mut ring = Ring::new(|_| Arc::clone(&shared));
+
+    for _ in 0..20 {
+        assert_eq!(ring.reduce().await, LANES);
+    }
+}
+
+#[test(start_paused = true)]
 async fn a_small_operation_beside_a_large_one_takes_a_lane_that_nobody_has() {
     let throttles: Vec<_> = (0..2 * LANES)
-        .map(|_| Arc::new(Throttle::new(BYTES_PER_SECOND)))
+        .map(|_| Arc::new(Throttle::new(10 * BYTES_PER_SECOND)))
         .collect();
     let mut ring = Ring::new(|number| Arc::clone(&throttles[number]));
     // Two stripes, so two lanes.
