@@ -123,6 +123,12 @@ struct State {
     early: Vec<(RxLane, FrameHeader)>,
 }
 
+impl State {
+    fn runs_alone(&self, seq: Seq) -> bool {
+        self.running.len() == 1 && self.running.contains_key(&seq)
+    }
+}
+
 impl Registry {
     /// Registers an operation. Returns the lanes of each of these links that had ended before: no end will
     /// be delivered for those.
@@ -146,14 +152,13 @@ impl Registry {
 
     /// Does no other operation run than this one?
     pub(crate) fn is_alone(&self, seq: Seq) -> bool {
-        let state = self.state();
-        state.running.len() == 1 && state.running.contains_key(&seq)
+        self.state().runs_alone(seq)
     }
 
     /// The same, and no other one has begun since it did.
     pub(crate) fn was_alone(&self, seq: Seq) -> bool {
-        let is_newest = self.state().newest == Some(seq);
-        is_newest && self.is_alone(seq)
+        let state = self.state();
+        state.newest == Some(seq) && state.runs_alone(seq)
     }
 
     /// Gives a lane to the operation whose frame comes next on it; sends it home to have the frame

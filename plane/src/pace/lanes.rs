@@ -76,8 +76,8 @@ impl LaneChoice {
         known.map_or_else(|| self.held_near(size_of(bytes)), Trials::lanes)
     }
 
-    /// A reduce of so many bytes and stripes has ended that was alone, and took long enough to tell anything. Of one on another number of lanes than it would
-    /// take at this moment nothing is learned.
+    /// A reduce of so many bytes and stripes has ended that was alone, and took long enough to tell anything. Of one
+    /// on another number of lanes than it would take at this moment nothing is learned.
     pub(crate) fn carried(&mut self, (bytes, stripes): (u64, u16), lanes: u16, rate: Rate) {
         let begins = Trials::new(self.most, self.held_near(size_of(bytes)), self.stagger);
         let trials = self.by_size.entry(size_of(bytes)).or_insert(begins);
