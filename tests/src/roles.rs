@@ -104,7 +104,10 @@ impl MasterOptions {
                 tell(&Event::Listening(MasterAt::from(&master)));
                 obey_orders(|order| match order {
                     Order::Stop => master.handle().stop(),
-                    Order::StandStillAt(_) | Order::GoOn | Order::Optimize => {}
+                    Order::StandStillAt(_)
+                    | Order::GoOn
+                    | Order::StandStillNowhere
+                    | Order::Optimize => {}
                 });
                 ExitCode::SUCCESS
             }

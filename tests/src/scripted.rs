@@ -134,6 +134,7 @@ fn listen_for_orders(trap: Trap, optimizes: Arc<AtomicBool>) {
                 tell(&Event::Armed);
             }
             Order::GoOn => trap.release(),
+            Order::StandStillNowhere => trap.disarm(),
             Order::Optimize => optimizes.store(true, Ordering::Relaxed),
             Order::Stop => {}
         });

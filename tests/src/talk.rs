@@ -216,6 +216,8 @@ pub enum Order {
     StandStillAt(Moment),
     /// A peer that stands still: go on.
     GoOn,
+    /// A peer: go on, and stand still nowhere.
+    StandStillNowhere,
     /// A peer: optimize the topology in each round from the next one on.
     Optimize,
     /// A master: take leave of the peers, and end.

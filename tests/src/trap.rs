@@ -55,6 +55,16 @@ impl Trap {
         }
     }
 
+    /// Nobody stands still any more: neither who does nor who would.
+    pub fn disarm(&self) {
+        // In this order, or a thread might be caught in between.
+        let mut caught = lock(&self.caught);
+        *lock(&self.armed) = None;
+        if let Some(thread) = caught.take() {
+            thread.unpark();
+        }
+    }
+
     /// A round begins, with an empty trail.
     pub fn begin_round(&self, round: u64) {
         self.round.store(round, Ordering::Relaxed);
@@ -90,10 +100,14 @@ impl Trap {
         }
     }
 
-    /// Disarms the trap where this is the moment.
+    /// Disarms the trap where this is the moment, and this thread is caught.
     fn springs(&self, kind: &str) -> bool {
-        let mut armed = lock(&self.armed);
-        armed.take_if(|moment| moment.traced_as() == kind).is_some()
+        let mut caught = lock(&self.caught);
+        let is_it = lock(&self.armed).take_if(|moment| moment.traced_as() == kind);
+        if is_it.is_some() {
+            *caught = Some(thread::current());
+        }
+        is_it.is_some()
     }
 }
 
@@ -105,7 +119,6 @@ impl<S: Subscriber> Layer<S> for Trap {
         event.record(&mut kind);
         self.note(&kind.0);
         if self.springs(&kind.0) {
-            *lock(&self.caught) = Some(thread::current());
             let round = self.round.load(Ordering::Relaxed);
             tell(&Event::StandsStill { round });
             while lock(&self.caught).is_some() {
