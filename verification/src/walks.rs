@@ -3,8 +3,15 @@
 //! In the first part of a walk faults happen now and then. In the second nothing but progress does, any
 //! that is possible with the same chance; then the run must come to rest. A state that is met twice in
 //! the second part is a circle, in which a run could go on for ever: a failure, as is a broken claim.
+//!
+//! Where every step is equally likely, one that stays possible is hardly ever put off for long, and what comes
+//! long after its time is not met. So in every other walk some kinds of steps have a low priority up to a random
+//! step of the first part: they are taken only if nothing else is possible (after Burckhardt et al., A Randomized
+//! Scheduler with Probabilistic Guarantees of Finding Bugs, ASPLOS 2010).
 
 use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::mem::discriminant;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -23,6 +30,9 @@ const FAULTS: u8 = 4;
 
 /// The first part takes so many steps at most.
 const WILD_STEPS: Range<usize> = 1..120;
+
+/// One in so many kinds of steps is put off, in a walk that puts steps off.
+const PUT_OFF_ONE_IN: u64 = 6;
 
 /// The second part does not get longer in a run that comes to rest.
 pub(crate) const STEPS_TO_REST_MAX: usize = 1_000;
@@ -168,6 +178,12 @@ pub(crate) fn walk(model: &RunModel, seed: u64) -> (WalkEnd, Vec<Step>) {
     let wild = random.random_range(WILD_STEPS);
     // One in so many steps is a fault, where one is possible.
     let rarity = random.random_range(3..30_u32);
+    // The walk puts some kinds of steps off until then.
+    let puts_off = if random.random() {
+        random.random_range(0..wild)
+    } else {
+        0
+    };
     let mut state = model.first_state().clone();
     let mut way = Vec::new();
     let mut met = BTreeSet::new();
@@ -188,6 +204,10 @@ pub(crate) fn walk(model: &RunModel, seed: u64) -> (WalkEnd, Vec<Step>) {
             steps.into_iter().partition(|step| step.is_fault());
         if healing {
             progress.retain(|step| step.is_progress());
+        } else if way.len() < puts_off {
+            let (late, others): (Vec<_>, Vec<_>) =
+                progress.iter().partition(|step| is_put_off(**step, seed));
+            progress = if others.is_empty() { late } else { others };
         }
         let fails = !healing && !faults.is_empty() && random.random_ratio(1, rarity);
         let from = if fails { &faults } else { &progress };
@@ -200,6 +220,13 @@ pub(crate) fn walk(model: &RunModel, seed: u64) -> (WalkEnd, Vec<Step>) {
         state = next;
         way.push(step);
     }
+}
+
+/// Whether steps of this kind have a low priority in the walk with this seed.
+fn is_put_off(step: Step, seed: u64) -> bool {
+    let mut hasher = DefaultHasher::new();
+    (discriminant(&step), seed).hash(&mut hasher);
+    hasher.finish().is_multiple_of(PUT_OFF_ONE_IN)
 }
 
 fn pick(steps: &[Step], random: &mut StdRng) -> Option<Step> {

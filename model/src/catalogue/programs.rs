@@ -250,6 +250,9 @@ pub(super) static REDUCE_AND_REST: Program = resting(program(&[Do::Start(1), Do:
 pub(super) static REDUCE_UPDATE: Program = program(&[Do::Start(1), Do::Finish(1), Do::Update]);
 /// Two rounds of looking for a better ring.
 pub(super) static OPTIMIZE_TWICE: Program = repeated(2, &[Do::Optimize]);
+/// And the ring of the second is used: what the first has left going on may be late.
+pub(super) static OPTIMIZE_TWICE_REDUCE: Program =
+    program(&[Do::Optimize, Do::Optimize, Do::Start(1), Do::Finish(1)]);
 
 /// Synchronize, compute, synchronize again.
 pub(super) static POPULAR: Program = program(&[

@@ -1,8 +1,8 @@
 //! Looking for better rings.
 
 use super::programs::{
-    OPTIMIZE, OPTIMIZE_FIRST, OPTIMIZE_ONLY, OPTIMIZE_SYNC, OPTIMIZE_TWICE, OPTIMIZE_UPDATE,
-    REDUCE, SYNC, SYNC_AFTER_OPTIMIZE, UPDATE_ON_AND_ON, UPDATE_OPTIMIZE,
+    OPTIMIZE, OPTIMIZE_FIRST, OPTIMIZE_ONLY, OPTIMIZE_SYNC, OPTIMIZE_TWICE, OPTIMIZE_TWICE_REDUCE,
+    OPTIMIZE_UPDATE, REDUCE, SYNC, SYNC_AFTER_OPTIMIZE, UPDATE_ON_AND_ON, UPDATE_OPTIMIZE,
 };
 use super::{inside, large, only, outside, scenario, searches, shared};
 use crate::milestone::Milestone as M;
@@ -109,8 +109,8 @@ pub(super) fn all() -> Vec<Scenario> {
                 "background-again",
                 "a search that goes on finds a better ring for the next look for one",
                 1,
-                vec![inside(&OPTIMIZE_TWICE); 3],
-                &[M::Optimized],
+                vec![inside(&OPTIMIZE_TWICE_REDUCE); 3],
+                &[M::Optimized, M::Committed],
             ),
         )),
         searches(only(
