@@ -1,6 +1,6 @@
 //! What tests, the model and the logs may look at.
 
-use super::record::{Collective, PeerRecord};
+use super::record::{Collective, PeerRecord, SyncProgress};
 use super::{Master, MasterTimer};
 use crate::id::{Epoch, GroupId, PeerId, Revision, Round, Seq, Tag};
 use crate::paths::Measurement;
@@ -97,6 +97,15 @@ impl<'a> MasterView<'a> {
         searches.map(|(group, search)| {
             let better = search.better.as_ref().map(|better| &better.ring);
             (search.round, *group, better)
+        })
+    }
+
+    /// Whom this peer was told to fetch shared state from, in the synchronization that moves it.
+    pub fn source_of(self, peer: PeerId) -> Option<PeerId> {
+        let mut groups = self.master.groups.values();
+        groups.find_map(|group| match &group.sync {
+            SyncProgress::Moving { sources, .. } => sources.get(&peer).copied(),
+            SyncProgress::Voting(_) => None,
         })
     }
 

@@ -174,7 +174,8 @@ fn is_why_it_is_kicked(
     }
 }
 
-/// Whether the other members of its group hold the same content: none of them has to fetch any.
+/// Whether the other members of its group hold the same content, apart from those that have failed to fetch as well:
+/// none of them is known to be able to fetch what it lacks.
 fn all_others_agree(run: &Run<'_>, before: &Master, peer: PeerId) -> bool {
     let view = before.view();
     let group = view.peer(peer).map(|known| known.group());
@@ -182,7 +183,9 @@ fn all_others_agree(run: &Run<'_>, before: &Master, peer: PeerId) -> bool {
         let is_accepted = known.phase() == ConnectionPhase::Accepted;
         *id != peer && is_accepted && Some(known.group()) == group
     });
-    let contents = others.filter_map(|(id, _)| Some(run.content(run.place_of(id)?)));
+    let trouble = &run.state.ghost.trouble;
+    let able = others.filter(|(id, _)| trouble.unfetched_by(*id) == 0);
+    let contents = able.filter_map(|(id, _)| Some(run.content(run.place_of(id)?)));
     let contents: BTreeSet<_> = contents.collect();
     contents.len() < 2
 }

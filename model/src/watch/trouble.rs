@@ -103,7 +103,8 @@ fn could_not_fetch(run: &mut Run<'_>, before: &Master, peer: PeerId, with: Optio
             });
             asker.map(|asker| (asker, peer))
         }
-        None => None,
+        // Its caller has given up before it was told what to fetch.
+        None => before.view().source_of(peer).map(|from| (peer, from)),
     };
     if let Some(ends) = ends {
         let unfetched = &mut run.state.ghost.edit().trouble.unfetched;
