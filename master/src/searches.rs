@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Instant;
 
 use pccl_core::id::{GroupId, Round};
 use pccl_core::tour::{Quest, Solved};
@@ -15,6 +16,11 @@ use tokio::sync::mpsc;
 
 /// Steps between two looks whether the search is still wanted: some milliseconds.
 const SLICE_STEPS: u64 = 1_000_000;
+
+/// After a slice a search pauses for so many times as long as that took. A low priority is not enough: a thread that
+/// computes slows down what runs on the same core's other hardware thread, and who wakes up has to preempt it first.
+/// `bench`'s `background_search` shows what this buys.
+const PAUSES: u32 = 3;
 
 /// A better ring.
 #[derive(Debug)]
@@ -136,7 +142,7 @@ impl Searches {
         let thread = thread::Builder::new().name("pccl-search".into());
         let begun = thread.spawn(move || {
             yield_to_others();
-            search(quest, steps, &is_wanted, |found| {
+            search(quest, steps, (&is_wanted, PAUSES), |found| {
                 let improved = Improved {
                     round,
                     group,
@@ -201,13 +207,21 @@ fn yield_to_others() {
     }
 }
 
-/// Takes these steps, or fewer if it is not wanted any more or nothing better can be found.
-fn search(mut quest: Quest, steps: u64, is_wanted: &AtomicBool, mut tell: impl FnMut(Solved)) {
+/// Takes these steps, or fewer if it is not wanted any more or nothing better can be found, and pauses for so many
+/// times as long.
+fn search(
+    mut quest: Quest,
+    steps: u64,
+    (is_wanted, pauses): (&AtomicBool, u32),
+    mut tell: impl FnMut(Solved),
+) {
     let mut known = quest.solved();
     let mut left = steps;
     while left > 0 && !quest.is_over() && is_wanted.load(Ordering::Relaxed) {
         let slice = left.min(SLICE_STEPS);
+        let begun = Instant::now();
         quest.run(slice);
+        let took = begun.elapsed();
         left -= slice;
         let found = quest.solved();
         let is_better =
@@ -216,6 +230,7 @@ fn search(mut quest: Quest, steps: u64, is_wanted: &AtomicBool, mut tell: impl F
             tell(found.clone());
         }
         known = found;
+        thread::sleep(took * pauses);
     }
 }
 
@@ -260,7 +275,7 @@ mod tests {
     fn a_search_tells_each_better_ring_and_ends_with_its_steps() {
         let mut told = Vec::new();
 
-        search(begun(), 20_000_000, &AtomicBool::new(true), |found| {
+        search(begun(), 20_000_000, (&AtomicBool::new(true), 0), |found| {
             told.push(found)
         });
 
@@ -270,7 +285,7 @@ mod tests {
 
     #[test]
     fn a_search_that_nobody_wants_ends_at_once() {
-        search(begun(), u64::MAX, &AtomicBool::new(false), |found| {
+        search(begun(), u64::MAX, (&AtomicBool::new(false), 0), |found| {
             panic!("{found:?} is of no use")
         });
     }
