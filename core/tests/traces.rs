@@ -57,4 +57,7 @@ traces! {
     of_three_between_whom_nothing_can_be_connected_one_stays:
         "train-3 faults=4: break-link 2 to:3; call 1; notice 2 to:3; call 2; up 2; up 1; late wiring; \
          late wiring; late wiring",
+    a_newcomer_is_refused_for_what_was_said_of_one_link_where_nothing_was_said_of_the_other:
+        "halves-3 faults=4: call 2; up 2; call 3; up 3; down 3; late peer; down 2; down 3; \
+         late wiring; down 2; down 3; refuse-dial 2 to:3; up 2; late wiring",
 }

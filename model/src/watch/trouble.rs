@@ -237,10 +237,14 @@ fn attempt_failed(run: &mut Run<'_>, before: &Master, round: Round) {
             }
         }
         let missing = |opened: &Opened| !opened.is_up() && !opened.is_extra;
-        for (ends, opened) in links.iter().filter(|(_, opened)| missing(opened)) {
+        let missed = || links.iter().filter(|(_, opened)| missing(opened));
+        // One end may be to open both links between two, and say of one of them only that it has failed.
+        let said = missed().filter(|(_, opened)| opened.failed);
+        let said: BTreeSet<_> = said.map(|(ends, opened)| opened.dial(*ends)).collect();
+        for (ends, opened) in missed() {
             let (dialler, dialled) = opened.dial(*ends);
             trouble.undialled.insert((dialler, dialled));
-            match opened.failed {
+            match said.contains(&(dialler, dialled)) {
                 true => trouble.overdue.remove(&(dialler, dialled)),
                 false => trouble.overdue.insert((dialler, dialled)),
             };
