@@ -61,21 +61,19 @@ pub(crate) struct Place {
 }
 
 /// A rank that is sent to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Exit {
     pub(crate) rank: u32,
     /// Frames leave this machine on the way there.
     pub(crate) leaves_machine: bool,
     /// Lanes to spread the stripes over, at least one. Fewer than stripes where the link has fewer than
     /// others have, or fewer carry as much.
-    pub(crate) lanes: u16,
-    /// The first of them.
-    pub(crate) first: u16,
+    pub(crate) lanes: Vec<u16>,
 }
 
 impl Exit {
     /// Flags of frames that leave, besides those with which they came.
-    const fn flags(self) -> u16 {
+    const fn flags(&self) -> u16 {
         if self.leaves_machine {
             FrameHeader::LEFT_MACHINE
         } else {
@@ -155,7 +153,7 @@ impl RankWork {
             (None, false) => Window::of_kept(pace),
             (None, true) => Window::of_elements(pace),
         };
-        let flags = |exit: usize| to.get(exit).map_or(0, |exit| exit.flags());
+        let flags = |exit: usize| to.get(exit).map_or(0, Exit::flags);
         let outlets = exits.outlets().map(|(exit, _)| Outlet {
             flags: flags(exit),
             ..Outlet::default()

@@ -99,30 +99,35 @@ impl Sending {
     }
 
     /// The lanes that an operation on so many bytes, cut into so many stripes, takes. Several can fill the pipe
-    /// between machines. Within one they only keep the bytes from staying in the caches. A small operation has a
-    /// lane to itself if there is one: on another one, what waits in the system's buffers is before it.
-    fn exit(&self, bytes: u64, stripes: u16, turn: usize) -> Exit {
+    /// between machines. Within one they only keep the bytes from staying in the caches. A large operation without a
+    /// turn, which is alone, takes the same lanes each time: those know the path.
+    fn exit(&self, bytes: u64, stripes: u16, turn: Option<usize>) -> Exit {
         let is_local = self.is_local();
-        let (lanes, first) = match (is_local, stripes) {
-            (true, _) => (1, 0),
-            (false, ..=1) => (1, self.lane_for(turn)),
-            (false, _) => (self.link.choice().lanes(bytes), 0),
+        let wanted = || self.link.choice().lanes(bytes).min(stripes);
+        let lanes = match (is_local, stripes, turn) {
+            (true, _, _) => vec![0],
+            (false, ..=1, turn) => self.lanes_for(turn.unwrap_or(0), 1),
+            (false, _, Some(turn)) => self.lanes_for(turn, wanted()),
+            (false, _, None) => (0..wanted().max(1)).collect(),
         };
         Exit {
             rank: self.rank,
             leaves_machine: !is_local,
             lanes,
-            first,
         }
     }
 
-    /// The first lane from this one on that nobody has taken, or else this one.
-    fn lane_for(&self, turn: usize) -> u16 {
-        let count = self.slots.len();
-        let lanes = (0..count).map(|nth| (turn + nth) % count);
+    /// So many lanes: those that nobody has taken, as far as there are any, because on another one what waits in
+    /// the system's buffers is before the operation. The operations of different turns begin at different lanes.
+    fn lanes_for(&self, turn: usize, wanted: u16) -> Vec<u16> {
+        let count = u16::try_from(self.slots.len()).unwrap_or(u16::MAX).max(1);
+        let wanted = wanted.clamp(1, count);
+        let first = turn % usize::from(count) * usize::from(wanted);
+        let lanes = (0..usize::from(count)).map(|nth| (first + nth) % usize::from(count));
         let is_idle = |lane: &usize| self.slots.get(*lane).is_some_and(|slot| slot.is_idle());
-        let lane = lanes.clone().find(is_idle).or(lanes.clone().next());
-        lane.and_then(|lane| u16::try_from(lane).ok()).unwrap_or(0)
+        let (idle, taken): (Vec<usize>, Vec<usize>) = lanes.partition(is_idle);
+        let lanes = idle.into_iter().chain(taken).take(usize::from(wanted));
+        lanes.filter_map(|lane| u16::try_from(lane).ok()).collect()
     }
 }
 
@@ -193,13 +198,9 @@ impl OperationPort {
 
     /// Operations that begin together take different lanes. One that is alone takes the first, whose other end waits
     /// for it without a detour.
-    fn turn(&self) -> usize {
-        let number = usize::try_from(self.seq.0 % u64::from(u16::MAX)).unwrap_or(0);
-        if self.registry.is_alone(self.seq) {
-            0
-        } else {
-            number
-        }
+    fn turn(&self) -> Option<usize> {
+        let number = || usize::try_from(self.seq.0 % u64::from(u16::MAX)).unwrap_or(0);
+        (!self.registry.is_alone(self.seq)).then(number)
     }
 
     /// Is it to be learned on how many lanes an operation of so many stripes leaves?

@@ -113,6 +113,33 @@ async fn of_reduces_that_are_over_at_once_nothing_is_learned() {
 }
 
 #[test(start_paused = true)]
+async fn operations_of_some_stripes_that_begin_together_take_lanes_of_their_own() {
+    let throttles: Vec<_> = (0..2 * LANES)
+        .map(|_| Arc::new(Throttle::new(10 * BYTES_PER_SECOND)))
+        .collect();
+    let mut ring = Ring::new(|number| Arc::clone(&throttles[number]));
+    // Two stripes each, so two lanes.
+    let inputs = inputs(ElementType::F32, COUNT / 2, 2);
+    let half = spec(ReduceOp::Sum, ElementType::F32, COUNT / 2);
+    let mut tasks = Vec::new();
+    for (member, input) in ring.members.iter_mut().zip(&inputs) {
+        let ports = [Seq(1), Seq(2)].map(|seq| member.plane.begin(seq, half, AROUND));
+        let runs = ports.map(|port| tokio::spawn(run_in_place(port, input.clone())));
+        tasks.extend(runs);
+    }
+    tokio::time::advance(Duration::from_millis(20)).await;
+    turns(10).await;
+
+    let sent = ring.sent();
+
+    assert!(sent.iter().all(|sent| *sent > 0), "{sent:?}");
+    let expected = expected(ElementType::F32, ReduceOp::Sum, &inputs);
+    for task in tasks {
+        assert!(in_time(task).await.expect("no panic").data == expected);
+    }
+}
+
+#[test(start_paused = true)]
 async fn a_small_operation_beside_a_large_one_takes_a_lane_that_nobody_has() {
     let throttles: Vec<_> = (0..2 * LANES)
         .map(|_| Arc::new(Throttle::new(10 * BYTES_PER_SECOND)))

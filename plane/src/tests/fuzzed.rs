@@ -56,8 +56,7 @@ impl Attacked {
         let exits = distances.map(|distance| Exit {
             rank: (plan.rank() + distance) % plan.world(),
             leaves_machine: false,
-            lanes: 1,
-            first: 0,
+            lanes: vec![0],
         });
         let exits: Vec<Exit> = exits.collect();
         let spec = spec(ReduceOp::Sum, ElementType::F32, data.len() / 4);

@@ -30,8 +30,7 @@ fn rank_with(algorithm: Algorithm, world: u32) -> Worker {
     let exit = |rank| Exit {
         rank,
         leaves_machine: false,
-        lanes: 1,
-        first: 0,
+        lanes: vec![0],
     };
     let exits: Vec<Exit> = match algorithm.reach() {
         Reach::Ring => vec![exit(1)],

@@ -80,11 +80,13 @@ impl Rank {
             Reach::Ring => 1..2,
             Reach::Mesh => 1..place.world,
         };
+        let used = if leaves_machine { 0..lanes } else { 0..1 };
+        // Any lanes will do, in any order.
+        let lanes = used.map(|nth| (nth + place.rank as u16) % LANES);
         let exits = distances.map(|distance| Exit {
             rank: (place.rank + distance) % place.world,
             leaves_machine,
-            lanes: if leaves_machine { lanes } else { 1 },
-            first: 0,
+            lanes: lanes.clone().collect(),
         });
         let exits: Vec<Exit> = exits.collect();
         let worker = Worker::new(what, place, (pace, &exits), data, pool);

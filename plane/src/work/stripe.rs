@@ -11,9 +11,9 @@ use super::kept::Kept;
 
 /// To which ranks frames leave, and on how many lanes to each.
 pub(super) struct Exits {
-    /// And the first lane to each.
-    ranks: Vec<(u32, u16)>,
-    /// From there on.
+    /// And the lanes to each, perhaps more than are used.
+    ranks: Vec<(u32, Vec<u16>)>,
+    /// How many are used.
     lanes: u16,
 }
 
@@ -31,17 +31,24 @@ pub(super) struct Onward {
 impl Exits {
     /// To these ranks, on as many lanes to each as all have and as there are stripes.
     pub(super) fn new(to: &[Exit], stripes: u16) -> Self {
-        let lanes = to.iter().map(|exit| exit.lanes).min();
+        let lanes = to.iter().map(|exit| exit.lanes.len()).min();
+        let lanes = lanes.and_then(|lanes| u16::try_from(lanes).ok());
         Self {
-            ranks: to.iter().map(|exit| (exit.rank, exit.first)).collect(),
+            ranks: to
+                .iter()
+                .map(|exit| (exit.rank, exit.lanes.clone()))
+                .collect(),
             lanes: lanes.unwrap_or(1).clamp(1, stripes.max(1)),
         }
     }
 
     /// To which rank, by its place among them, and on which lane each outlet leads, by its number.
     pub(super) fn outlets(&self) -> impl Iterator<Item = (usize, u16)> + '_ {
-        let firsts = self.ranks.iter().map(|(_, first)| *first).enumerate();
-        firsts.flat_map(|(exit, first)| (0..self.lanes).map(move |lane| (exit, first + lane)))
+        let lanes = self.ranks.iter().map(|(_, lanes)| lanes).enumerate();
+        lanes.flat_map(|(exit, lanes)| {
+            let used = lanes.iter().take(usize::from(self.lanes));
+            used.map(move |lane| (exit, *lane))
+        })
     }
 
     /// Where the frames of a stripe leave to a rank. `None`: there is no lane to it.
