@@ -54,6 +54,14 @@ traces! {
         "entries-majority faults=4: call 2; up 2; down 2; call 3; call 1; up 1; up 3; down 3; \
          down 1; call 1; up 1; down 2; down 3; dial 2 to:3; up 2; down 1; refuse-dial 1 to:2; \
          dial 3 to:1; up 1; up 1; up 3; up 3; pause-ends; late wiring",
+    who_goes_for_a_link_that_broke_again_is_told_of_that_link_and_of_no_peer_that_died:
+        "reduce-3 faults=4: call 3; call 1; call 2; up 2; up 3; up 1; down 2; down 3; \
+         break-link 2 to:3; notice 3 from:2; up 3; down 1; down 1; call 1; up 1; down 3; call 3; \
+         down 2; call 2; up 2; up 3; down 3; down 2; dial 2 to:3; up 3; up 2; down 1; down 2; down 2; \
+         down 3; down 3; down 1; frame 1 1; frame 2 1; frame 2 1; frame 3 1; frame 1 1; frame 2 1; \
+         frame 3 1; frame 1 1; frame 2 1; up 2; frame 3 1; frame 1 1; up 1; crash 1; notice 3 to:1; \
+         up-ends 1; up 3; down 3; down 2; call 3; call 2; up 3; up 2; down 2; down 3; dial 3 to:2; \
+         up 3; up 2; down 3; down 3; break-link 3 to:2; notice 3 to:2; up 3",
     of_three_between_whom_nothing_can_be_connected_one_stays:
         "train-3 faults=4: break-link 2 to:3; call 1; notice 2 to:3; call 2; up 2; up 1; late wiring; \
          late wiring; late wiring",

@@ -223,13 +223,16 @@ impl Master {
             self.send_away(peer, edge, out);
             return;
         }
-        let breaks = self
-            .groups
-            .get(&group)
-            .into_iter()
-            .flat_map(|g| g.breaks.keys());
-        let mut ends = breaks.flat_map(|(one, other)| [(*one, *other), (*other, *one)]);
-        let other = ends.find(|(end, _)| *end == peer).map(|(_, other)| other);
+        let breaks = self.groups.get(&group).into_iter().flat_map(|g| &g.breaks);
+        let with_peer = breaks.filter_map(|((one, other), breaks)| match peer {
+            end if end == *one => Some((*other, breaks.times)),
+            end if end == *other => Some((*one, breaks.times)),
+            _ => None,
+        });
+        // A pair with a peer that is gone has broken as well when that one died.
+        let weight =
+            |(with, times): &(PeerId, u8)| (members.contains(with), *times, Reverse(*with));
+        let other = with_peer.max_by_key(weight).map(|(with, _)| with);
         if let Some(with) = other {
             self.kick(peer, Misdeed::Unconnectable { with }, out);
         }
