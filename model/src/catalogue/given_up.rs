@@ -84,12 +84,15 @@ pub(super) fn all() -> Vec<Scenario> {
                 &[M::Committed, M::Aborted, M::WaitedForItsTurn],
             )),
         ),
-        small(scenario(
-            "turns-given-up-2",
-            "one gives a reduce up that waits for its turn",
-            0,
-            vec![one_by_one(&TAGS_123_WITHOUT_2), inside(&TAGS_13)],
-            &[M::Committed, M::WaitedForItsTurn],
-        )),
+        only(
+            DEATHS_AND_BREAKS,
+            small(scenario(
+                "turns-given-up-2",
+                "one gives a reduce up that waits for its turn",
+                0,
+                vec![one_by_one(&TAGS_123_WITHOUT_2), inside(&TAGS_13)],
+                &[M::Committed, M::WaitedForItsTurn],
+            )),
+        ),
     ]
 }
