@@ -12,6 +12,7 @@ mod mutants;
 mod pinned;
 mod progress;
 mod quiet;
+mod rare;
 mod report;
 mod search;
 mod shortest;
@@ -54,6 +55,9 @@ pub(crate) enum CannotLook {
     /// A file that is no trace, or one that cannot be gone.
     #[error("{file}: {why}", file = .0.display(), why = .1)]
     Trace(PathBuf, TraceError),
+    /// A rare way that cannot be gone.
+    #[error("a rare way: {0}")]
+    RareWay(#[source] TraceError),
     /// What is found with a mistake then says nothing about it.
     #[error("{0} breaks a claim without any mistake; run --simulate first")]
     #[cfg_attr(not(feature = "mutants"), allow(dead_code))]

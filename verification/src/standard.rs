@@ -13,7 +13,7 @@ use crate::report::Report;
 use crate::search::{End, Explored, Limits, SearchPanicked, search};
 use crate::violation;
 use crate::walks::{Walked, walk_all};
-use crate::{AllWell, CannotLook, table};
+use crate::{AllWell, CannotLook, rare, table};
 
 /// Walks through each scenario, unless a number is given.
 const WALKS: u64 = 2_000;
@@ -62,6 +62,10 @@ pub(crate) fn run(arguments: &Arguments) -> AllWell {
     let is_sound = |known: &Explored| !matches!(known.end, End::Broken | End::Endless);
     if report.explored.iter().all(is_sound) {
         walk_through_all(arguments, &scenarios, &mut report);
+        if let (true, Some(walked)) = (report.is_whole, &report.walked) {
+            let rare = rare::coverage().map_err(CannotLook::RareWay)?;
+            walked.coverage.merge(&rare);
+        }
     }
     table::print(&report, arguments.coverage);
     if arguments.pin && report.is_whole {

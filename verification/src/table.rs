@@ -150,7 +150,7 @@ fn coverage(report: &Report, whole: bool) {
     let pairs = seen.pairs_in_all();
     let in_walks_only = explored.gaps().len() - seen.gaps().len();
     println!(
-        "Messages arrived in {} of the {pairs} states in which they may, in {in_walks_only} of them on walks only{}",
+        "Messages arrived in {} of the {pairs} states in which they may, in {in_walks_only} of them on walks and rare ways only{}",
         pairs - seen.gaps().len(),
         if whole {
             ":"
