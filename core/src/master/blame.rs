@@ -69,6 +69,15 @@ pub(super) fn pair((one, other): (PeerId, PeerId)) -> Pair {
     (one.min(other), one.max(other))
 }
 
+/// The other peer of a pair. `None`: this one is not of it.
+pub(super) fn other_of((one, other): Pair, peer: PeerId) -> Option<PeerId> {
+    if one == peer {
+        Some(other)
+    } else {
+        (other == peer).then_some(one)
+    }
+}
+
 impl DeadEdge {
     fn pair(self) -> Pair {
         pair((self.dialler, self.dialled))

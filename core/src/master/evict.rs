@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use super::attempt::Failure;
-use super::blame::{DeadEdge, Pair, pair};
+use super::blame::{DeadEdge, Pair, other_of, pair};
 use super::newcomers::STRIKES_MAX;
 use super::{Master, Out};
 use crate::id::{GroupId, PeerId};
@@ -187,12 +187,8 @@ impl Master {
     /// not in their way.
     fn charges(&self, group: GroupId, members: &[PeerId], peer: PeerId) -> Charges {
         let is_end = |pair: &&Pair| {
-            let other = match **pair {
-                (one, other) if one == peer => other,
-                (one, other) if other == peer => one,
-                (_, _) => return false,
-            };
-            members.contains(&other)
+            let other = other_of(**pair, peer);
+            other.is_some_and(|other| members.contains(&other))
         };
         let failed = self.failed.keys().filter(is_end).count();
         let breaks = self.groups.get(&group).into_iter().flat_map(|g| &g.breaks);
@@ -224,11 +220,8 @@ impl Master {
             return;
         }
         let breaks = self.groups.get(&group).into_iter().flat_map(|g| &g.breaks);
-        let with_peer = breaks.filter_map(|((one, other), breaks)| match peer {
-            end if end == *one => Some((*other, breaks.times)),
-            end if end == *other => Some((*one, breaks.times)),
-            _ => None,
-        });
+        let with_peer =
+            breaks.filter_map(|(pair, breaks)| Some((other_of(*pair, peer)?, breaks.times)));
         // A pair with a peer that is gone has broken as well when that one died.
         let weight =
             |(with, times): &(PeerId, u8)| (members.contains(with), *times, Reverse(*with));
