@@ -128,7 +128,7 @@ impl RankWork {
         task: Task<'_>,
         place: Place,
         pace: Pace,
-        to: &[Exit],
+        to: Vec<Exit>,
         pool: &Arc<Pool>,
     ) -> Option<Self> {
         let Task { seq, spec, .. } = task;
@@ -153,9 +153,8 @@ impl RankWork {
             (None, false) => Window::of_kept(pace),
             (None, true) => Window::of_elements(pace),
         };
-        let flags = |exit: usize| to.get(exit).map_or(0, Exit::flags);
         let outlets = exits.outlets().map(|(exit, _)| Outlet {
-            flags: flags(exit),
+            flags: exits.flags(exit),
             ..Outlet::default()
         });
         let mut work = Self {

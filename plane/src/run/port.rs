@@ -123,11 +123,19 @@ impl Sending {
         let count = u16::try_from(self.slots.len()).unwrap_or(u16::MAX).max(1);
         let wanted = wanted.clamp(1, count);
         let first = turn % usize::from(count) * usize::from(wanted);
-        let lanes = (0..usize::from(count)).map(|nth| (first + nth) % usize::from(count));
-        let is_idle = |lane: &usize| self.slots.get(*lane).is_some_and(|slot| slot.is_idle());
-        let (idle, taken): (Vec<usize>, Vec<usize>) = lanes.partition(is_idle);
-        let lanes = idle.into_iter().chain(taken).take(usize::from(wanted));
-        lanes.filter_map(|lane| u16::try_from(lane).ok()).collect()
+        let in_turn = |nth| (first + usize::from(nth)) % usize::from(count);
+        let lanes = (0..count).filter_map(|nth| u16::try_from(in_turn(nth)).ok());
+        let is_idle = |lane: &u16| {
+            let slot = self.slots.get(usize::from(*lane));
+            slot.is_some_and(|slot| slot.is_idle())
+        };
+        let idle = lanes.clone().filter(is_idle).take(usize::from(wanted));
+        let mut chosen: Vec<u16> = idle.collect();
+        let missing = usize::from(wanted) - chosen.len();
+        let taken = lanes.filter(|lane| !chosen.contains(lane)).take(missing);
+        let taken: Vec<u16> = taken.collect();
+        chosen.extend(taken);
+        chosen
     }
 }
 
@@ -176,7 +184,7 @@ impl OperationPort {
             .iter()
             .map(|to| to.exit(bytes, stripes, self.turn()));
         let exits: Vec<Exit> = exits.collect();
-        let work = RankWork::new(task, place, pace, &exits, &self.pool);
+        let work = RankWork::new(task, place, pace, exits, &self.pool);
         let mut work = work.ok_or(RunFailure::Defect(Defect::here()))?;
         buffers.begin(work.slots());
         if buffers.note_losses() {

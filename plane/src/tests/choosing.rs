@@ -32,12 +32,12 @@ struct Ring {
 
 impl Ring {
     /// The lanes go by these throttles.
-    fn new(throttle_of: impl Fn(usize) -> Arc<Throttle>) -> Self {
+    fn new(throttle: impl Fn() -> Arc<Throttle>) -> Self {
         let members = (0..2).map(|_| Member::new(small_frames())).collect();
         let meters = RefCell::new(Vec::new());
         let members = stand(members, LANES as u16, |lane| {
             let meter = Arc::new(Meter::default());
-            let lane = throttle_of(meters.borrow().len()).on(lane);
+            let lane = throttle().on(lane);
             let lane = meter.on(lane);
             meters.borrow_mut().push(meter);
             lane
@@ -77,7 +77,7 @@ impl Ring {
 #[test(start_paused = true)]
 async fn of_lanes_that_share_a_link_one_is_left() {
     let shared = Arc::new(Throttle::new(BYTES_PER_SECOND));
-    let mut ring = Ring::new(|_| Arc::clone(&shared));
+    let mut ring = Ring::new(|| Arc::clone(&shared));
 
     let mut taken = Vec::new();
     for _ in 0..20 {
@@ -90,7 +90,7 @@ async fn of_lanes_that_share_a_link_one_is_left() {
 
 #[test(start_paused = true)]
 async fn of_lanes_that_are_limited_one_by_one_all_are_left() {
-    let mut ring = Ring::new(|_| Arc::new(Throttle::new(BYTES_PER_SECOND)));
+    let mut ring = Ring::new(|| Arc::new(Throttle::new(BYTES_PER_SECOND)));
 
     let mut taken = Vec::new();
     for _ in 0..20 {
@@ -105,7 +105,7 @@ async fn of_lanes_that_are_limited_one_by_one_all_are_left() {
 #[test(start_paused = true)]
 async fn of_reduces_that_are_over_at_once_nothing_is_learned() {
     let shared = Arc::new(Throttle::new(100 * BYTES_PER_SECOND));
-    let mut ring = Ring::new(|_| Arc::clone(&shared));
+    let mut ring = Ring::new(|| Arc::clone(&shared));
 
     for _ in 0..20 {
         assert_eq!(ring.reduce().await, LANES);
@@ -114,10 +114,7 @@ async fn of_reduces_that_are_over_at_once_nothing_is_learned() {
 
 #[test(start_paused = true)]
 async fn operations_of_some_stripes_that_begin_together_take_lanes_of_their_own() {
-    let throttles: Vec<_> = (0..2 * LANES)
-        .map(|_| Arc::new(Throttle::new(10 * BYTES_PER_SECOND)))
-        .collect();
-    let mut ring = Ring::new(|number| Arc::clone(&throttles[number]));
+    let mut ring = Ring::new(|| Arc::new(Throttle::new(10 * BYTES_PER_SECOND)));
     // Two stripes each, so two lanes.
     let inputs = inputs(ElementType::F32, COUNT / 2, 2);
     let half = spec(ReduceOp::Sum, ElementType::F32, COUNT / 2);
@@ -141,10 +138,7 @@ async fn operations_of_some_stripes_that_begin_together_take_lanes_of_their_own(
 
 #[test(start_paused = true)]
 async fn a_small_operation_beside_a_large_one_takes_a_lane_that_nobody_has() {
-    let throttles: Vec<_> = (0..2 * LANES)
-        .map(|_| Arc::new(Throttle::new(10 * BYTES_PER_SECOND)))
-        .collect();
-    let mut ring = Ring::new(|number| Arc::clone(&throttles[number]));
+    let mut ring = Ring::new(|| Arc::new(Throttle::new(10 * BYTES_PER_SECOND)));
     // Two stripes, so two lanes.
     let large = inputs(ElementType::F32, COUNT / 2, 2);
     let large_spec = spec(ReduceOp::Sum, ElementType::F32, COUNT / 2);

@@ -32,7 +32,7 @@ impl Worker {
             algorithm,
         };
         let mut worker = Self {
-            work: RankWork::new(task, place, pace, exits, pool).unwrap(),
+            work: RankWork::new(task, place, pace, exits.to_vec(), pool).unwrap(),
             world: place.world,
             data,
             backup: Backup::default(),

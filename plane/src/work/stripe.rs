@@ -11,8 +11,8 @@ use super::kept::Kept;
 
 /// To which ranks frames leave, and on how many lanes to each.
 pub(super) struct Exits {
-    /// And the lanes to each, perhaps more than are used.
-    ranks: Vec<(u32, Vec<u16>)>,
+    /// Perhaps with more lanes than are used.
+    to: Vec<Exit>,
     /// How many are used.
     lanes: u16,
 }
@@ -30,30 +30,31 @@ pub(super) struct Onward {
 
 impl Exits {
     /// To these ranks, on as many lanes to each as all have and as there are stripes.
-    pub(super) fn new(to: &[Exit], stripes: u16) -> Self {
+    pub(super) fn new(to: Vec<Exit>, stripes: u16) -> Self {
         let lanes = to.iter().map(|exit| exit.lanes.len()).min();
         let lanes = lanes.and_then(|lanes| u16::try_from(lanes).ok());
         Self {
-            ranks: to
-                .iter()
-                .map(|exit| (exit.rank, exit.lanes.clone()))
-                .collect(),
+            to,
             lanes: lanes.unwrap_or(1).clamp(1, stripes.max(1)),
         }
     }
 
     /// To which rank, by its place among them, and on which lane each outlet leads, by its number.
     pub(super) fn outlets(&self) -> impl Iterator<Item = (usize, u16)> + '_ {
-        let lanes = self.ranks.iter().map(|(_, lanes)| lanes).enumerate();
-        lanes.flat_map(|(exit, lanes)| {
-            let used = lanes.iter().take(usize::from(self.lanes));
-            used.map(move |lane| (exit, *lane))
+        self.to.iter().enumerate().flat_map(|(number, exit)| {
+            let used = exit.lanes.iter().take(usize::from(self.lanes));
+            used.map(move |lane| (number, *lane))
         })
+    }
+
+    /// Flags of frames that leave by the exit of this number.
+    pub(super) fn flags(&self, exit: usize) -> u16 {
+        self.to.get(exit).map_or(0, Exit::flags)
     }
 
     /// Where the frames of a stripe leave to a rank. `None`: there is no lane to it.
     pub(super) fn onward(&self, plan: Plan, stripe: u16, to: Target) -> Option<Onward> {
-        let exit = self.ranks.iter().position(|(rank, _)| *rank == to.rank)?;
+        let exit = self.to.iter().position(|exit| exit.rank == to.rank)?;
         let first = u16::try_from(exit).ok()?.checked_mul(self.lanes)?;
         Some(Onward {
             step: to.step,
