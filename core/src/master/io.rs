@@ -236,7 +236,7 @@ pub struct MasterConfig {
     /// How long the ring solver may take.
     pub solver: Duration,
     /// How many steps of the solver a search takes that goes on beside the run, when the immediate answer is not
-    /// proven to be the best; 0: there is none. 100 to 150 million take a second. Default: 3 billion.
+    /// proven to be the best; 0: there is none. 100 to 150 million take a second of computing. Default: 3 billion.
     pub search_steps: u64,
     /// Up to how many members of a group all edges are measured. In a larger one some edges of each peer are, the
     /// others are estimated from them, and those that a ring wants are measured. Default: 16.
