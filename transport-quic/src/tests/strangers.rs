@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use quinn::udp::{RecvMeta, Transmit};
-use quinn::{AsyncUdpSocket, Runtime, TokioRuntime, UdpPoller};
+use quinn::{AsyncUdpSocket, Runtime, TokioRuntime, TransportConfig, UdpPoller};
 
 use pccl_core::transport::recv_some;
 
@@ -44,15 +44,19 @@ impl AsyncUdpSocket for Deaf {
     }
 }
 
-/// So many half-finished handshakes, which are never given up.
+/// So many half-finished handshakes, which are never given up. Nothing is sent a second time: it would fill the buffer
+/// of the listener's socket each time that a peer of good faith tries again, in the same rhythm.
 fn flood(to: SocketAddr, count: usize) -> (quinn::Endpoint, Vec<quinn::Connecting>) {
     let stranger = Host::new();
     let configs = stranger.quic.keys.configs().unwrap();
-    let config = stranger
+    let mut config = stranger
         .quic
         .settings
         .client(configs, Locality::Far)
         .unwrap();
+    let mut once = TransportConfig::default();
+    once.initial_rtt(GUARD);
+    config.transport_config(Arc::new(once));
     let name = pccl_trust::PublicKey::from(stranger.identity.0).server_name();
     let socket = crate::socket::bind_towards(to).unwrap();
     let deaf = Deaf(TokioRuntime.wrap_udp_socket(socket).unwrap());
