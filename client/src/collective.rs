@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pccl_core::element::{CollectiveSpec, ElementType};
+use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType};
 use pccl_core::id::{Seq, Tag};
 use pccl_core::messages::PlanOutcome;
 use pccl_core::peer::{Call, Committed};
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::calls::{Backups, Calls, Made};
 use crate::engine::{Caller, CollectiveNotice, Command};
 use crate::error::Error;
-use crate::reduce::{Reduce, ReduceReport};
+use crate::reduce::{CollectiveReport, Reduce};
 
 /// A collective that was called and has no answer yet. Dropping it gives the collective up.
 pub(crate) struct Called {
@@ -26,15 +26,19 @@ pub(crate) struct Called {
 }
 
 impl Called {
-    /// Makes the call; nothing is sent where this release cannot carry it out.
+    /// Calls an all-reduce; nothing is sent where this release cannot carry it out.
     pub(crate) fn new(
         calls: &Calls,
         reduce: Reduce,
         element: ElementType,
         count: usize,
     ) -> Result<Self, Error> {
-        let spec: CollectiveSpec = reduce.spec(element, count)?;
-        let tag = reduce.name();
+        let spec = reduce.spec_of(CollectiveKind::AllReduce, element, count)?;
+        Self::of(calls, reduce.name(), spec)
+    }
+
+    /// Makes the call.
+    pub(crate) fn of(calls: &Calls, tag: Tag, spec: CollectiveSpec) -> Result<Self, Error> {
         let (sender, events) = mpsc::unbounded_channel();
         let made = calls.make(Call::Initiate { tag, spec }, Caller::Collective(sender))?;
         Ok(Self {
@@ -48,7 +52,10 @@ impl Called {
 
     /// Runs the ring when the engine says so, and waits for the verdict. The memory holds the result
     /// where it is `Ok`; else it is as it was.
-    pub(crate) async fn conclude(mut self, mut memory: Memory<'_>) -> Result<ReduceReport, Error> {
+    pub(crate) async fn conclude(
+        mut self,
+        mut memory: Memory<'_>,
+    ) -> Result<CollectiveReport, Error> {
         let mut stats = RunStats::default();
         // Nothing is committed here that did not run here.
         let mut algorithm = Algorithm::Ring;
@@ -100,8 +107,13 @@ impl Called {
         Ok(stats)
     }
 
-    fn report(&self, committed: Committed, algorithm: Algorithm, stats: RunStats) -> ReduceReport {
-        ReduceReport {
+    fn report(
+        &self,
+        committed: Committed,
+        algorithm: Algorithm,
+        stats: RunStats,
+    ) -> CollectiveReport {
+        CollectiveReport {
             world_size: committed.contributors.len(),
             contributors: committed.contributors,
             algorithm,

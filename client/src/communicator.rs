@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::error_feedback::{ErrorFeedback, Noting};
 use crate::handle::AllReduceHandle;
 use crate::many::{ManyFailed, ReduceItem, reduce_all};
-use crate::reduce::{Reduce, ReduceReport};
+use crate::reduce::{CollectiveReport, Reduce};
 use crate::runtime::{OwnThread, Runtime};
 use crate::state::{SharedState, SyncOptions, SyncReport};
 use crate::sync::synchronize;
@@ -76,8 +76,8 @@ use crate::topology::TopologyReport;
 /// [`is_final`](Error::is_final) means that this communicator is out of the run; the buffers of its calls
 /// are what they are after any [`Error`].
 pub struct Communicator {
-    calls: Calls,
-    runtime: Runtime,
+    pub(crate) calls: Calls,
+    pub(crate) runtime: Runtime,
     /// Dropped last: the engine ends once it can hear no more calls.
     _thread: Option<OwnThread>,
 }
@@ -230,7 +230,7 @@ impl Communicator {
         &self,
         buffer: &mut [T],
         reduce: Reduce,
-    ) -> Result<ReduceReport, Error> {
+    ) -> Result<CollectiveReport, Error> {
         self.runtime.block_on(self.all_reduce_async(buffer, reduce))
     }
 
@@ -243,7 +243,7 @@ impl Communicator {
         &self,
         buffer: &mut [T],
         reduce: Reduce,
-    ) -> Result<ReduceReport, Error> {
+    ) -> Result<CollectiveReport, Error> {
         let call = async {
             let called = Called::new(&self.calls, reduce, T::TYPE, buffer.len())?;
             let memory = Memory::in_place(&self.calls, bytes_of_mut(buffer));
@@ -268,7 +268,7 @@ impl Communicator {
         source: &[T],
         result: &mut [T],
         reduce: Reduce,
-    ) -> Result<ReduceReport, Error> {
+    ) -> Result<CollectiveReport, Error> {
         let call = self.all_reduce_into_async(source, result, reduce);
         self.runtime.block_on(call)
     }
@@ -282,7 +282,7 @@ impl Communicator {
         source: &[T],
         result: &mut [T],
         reduce: Reduce,
-    ) -> Result<ReduceReport, Error> {
+    ) -> Result<CollectiveReport, Error> {
         if source.len() != result.len() {
             return Err(Error::LengthMismatch {
                 source_count: source.len(),
@@ -313,7 +313,7 @@ impl Communicator {
         buffer: &mut [T],
         reduce: Reduce,
         feedback: &mut ErrorFeedback,
-    ) -> Result<ReduceReport, Error> {
+    ) -> Result<CollectiveReport, Error> {
         // Calculating with long buffers takes long: nobody would drive the runtime meanwhile.
         let buffer_bytes = bytes_of_mut(buffer);
         let noting = feedback.begin(T::TYPE, buffer_bytes);
@@ -333,7 +333,7 @@ impl Communicator {
         buffer: &mut [T],
         reduce: Reduce,
         feedback: &mut ErrorFeedback,
-    ) -> Result<ReduceReport, Error> {
+    ) -> Result<CollectiveReport, Error> {
         let buffer_bytes = bytes_of_mut(buffer);
         let noting = feedback.begin(T::TYPE, buffer_bytes);
         let report = self.reduce_noting(reduce, T::TYPE, noting).await?;
@@ -347,7 +347,7 @@ impl Communicator {
         reduce: Reduce,
         element: ElementType,
         noting: Option<Noting<'_>>,
-    ) -> Result<ReduceReport, Error> {
+    ) -> Result<CollectiveReport, Error> {
         let Noting { src, dst, losses } = noting.ok_or_else(|| reduce.not_supported(element))?;
         let count = src.len() / element.size();
         let call = async {
@@ -405,7 +405,7 @@ impl Communicator {
         &self,
         items: &mut [ReduceItem<'_>],
         max_in_flight: usize,
-    ) -> Result<Vec<ReduceReport>, ManyFailed> {
+    ) -> Result<Vec<CollectiveReport>, ManyFailed> {
         let call = self.all_reduce_many_with_retry_async(items, max_in_flight);
         self.runtime.block_on(call)
     }
@@ -419,7 +419,7 @@ impl Communicator {
         &self,
         items: &mut [ReduceItem<'_>],
         max_in_flight: usize,
-    ) -> Result<Vec<ReduceReport>, ManyFailed> {
+    ) -> Result<Vec<CollectiveReport>, ManyFailed> {
         let call = reduce_all(&self.calls, items, max_in_flight);
         self.runtime.inside(call).await
     }

@@ -126,6 +126,26 @@ pub enum Error {
         /// Who did not join.
         peers: Vec<PeerId>,
     },
+    /// The root of a broadcast does not take part: it has left the run, or is in another group. Agree on another one,
+    /// for example the lowest of the [`contributors`](crate::CollectiveReport::contributors) of a
+    /// [`barrier`](crate::Communicator::barrier).
+    #[error("{tag} did not start: its root, {root}, does not take part")]
+    NoSuchRoot {
+        /// The collective.
+        tag: Tag,
+        /// Who was to be the root.
+        root: PeerId,
+    },
+    /// Peers have left or joined since the shards that were to be gathered were computed, so this peer's may be another.
+    /// All peers get this, and nothing was moved. Undo what was changed in the old shard, and go back to where shards are
+    /// computed: `docs/collectives.md` has the loop.
+    #[error(
+        "{tag} did not start: peers have left or joined, which changes the shards; go back to where they are computed"
+    )]
+    WorldChanged {
+        /// The collective.
+        tag: Tag,
+    },
     /// This peer gave the collective up before it started: nobody else was concerned. Only who gave it up
     /// could hear of it.
     #[error("{tag} was given up before it started")]
@@ -196,6 +216,15 @@ pub enum Error {
         /// Elements of the result.
         result_count: usize,
     },
+    /// The shard that was to be gathered is of a buffer of another length. Ask
+    /// [`shard`](crate::Communicator::shard) with the length of this one. Nothing was sent.
+    #[error("the shard is of a buffer of {shard_of} elements, and this one has {buffer_len}")]
+    ShardMismatch {
+        /// Elements of the buffer that the shard is of.
+        shard_of: usize,
+        /// Elements of the buffer.
+        buffer_len: usize,
+    },
     /// The tag names a collective that is running. Wait for it, or use another tag.
     #[error("{0} is in use by a collective that is running; wait for it or use another tag")]
     TagInUse(Tag),
@@ -233,7 +262,8 @@ pub enum Error {
 impl Error {
     /// May the same call succeed when it is made again?
     ///
-    /// Where the error is [`Conflict`](Self::Conflict), make the call that it names first. A retry loop
+    /// Where the error is [`Conflict`](Self::Conflict), make the call that it names first; where it is
+    /// [`WorldChanged`](Self::WorldChanged), compute the shard again. A retry loop
     /// that makes the same call again, with
     /// [`update_topology`](crate::Communicator::update_topology) before each attempt or without, ends all
     /// the same: the third conflict in a row is decided for it, and what cannot be cured by calling again
@@ -244,6 +274,7 @@ impl Error {
             Self::Aborted { .. }
             | Self::NotJoined { .. }
             | Self::GivenUp { .. }
+            | Self::WorldChanged { .. }
             | Self::Conflict(_)
             | Self::OptimizationFailed => true,
             Self::SyncFailed(failure) => failure.is_retryable(),
@@ -258,6 +289,7 @@ impl Error {
             | Self::NoResources(_)
             | Self::AdmissionTimedOut { .. }
             | Self::Disagreement { .. }
+            | Self::NoSuchRoot { .. }
             | Self::MasterLost
             | Self::MasterStopped
             | Self::MasterMisbehaved
@@ -268,6 +300,7 @@ impl Error {
             | Self::Defect(_)
             | Self::NotSupported { .. }
             | Self::LengthMismatch { .. }
+            | Self::ShardMismatch { .. }
             | Self::TagInUse(_)
             | Self::PendingCollectives
             | Self::Busy
@@ -304,6 +337,8 @@ impl From<CallError> for Error {
                     Self::Disagreement { tag, field, peers }
                 }
                 CollectiveRefusal::NotJoined { peers } => Self::NotJoined { tag, peers },
+                CollectiveRefusal::NoSuchRoot { root } => Self::NoSuchRoot { tag, root },
+                CollectiveRefusal::WorldChanged => Self::WorldChanged { tag },
                 CollectiveRefusal::Conflict(conflict) => Self::Conflict(conflict),
                 CollectiveRefusal::Withdrawn => Self::GivenUp { tag },
             },

@@ -11,7 +11,7 @@ use crate::collective::{Called, Memory};
 use crate::element::{Element, bytes_of_mut};
 use crate::engine::Command;
 use crate::error::Error;
-use crate::reduce::{Reduce, ReduceReport};
+use crate::reduce::{CollectiveReport, Reduce};
 use crate::runtime::Runtime;
 
 /// An all-reduce that runs on its own, made by
@@ -38,7 +38,7 @@ pub struct Reduced<T> {
     /// The result.
     pub buffer: Vec<T>,
     /// What the reduce did.
-    pub report: ReduceReport,
+    pub report: CollectiveReport,
 }
 
 /// A buffer as it was before the reduce, and why there is no result.
@@ -140,7 +140,7 @@ impl<T: Element> Parcel<T> {
 }
 
 impl<T> Parcel<T> {
-    fn send(&mut self, result: Result<ReduceReport, Error>) {
+    fn send(&mut self, result: Result<CollectiveReport, Error>) {
         let buffer = std::mem::take(&mut self.buffer);
         let outcome = match result {
             Ok(report) => Ok(Reduced { buffer, report }),

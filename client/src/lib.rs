@@ -3,7 +3,7 @@
 //! A run has one master (`pccl-master`) and any number of peers. A peer joins with
 //! [`Communicator::builder`]; from then on its program makes the same calls as all others, in the order
 //! that [a section below](#which-calls-in-which-order) says. Peers may die at any moment, also in
-//! the middle of a reduce: every call then either succeeds on every survivor, or fails on every survivor
+//! the middle of a collective: every call then either succeeds on every survivor, or fails on every survivor
 //! with its buffers as they were.
 //!
 //! # Example
@@ -44,10 +44,10 @@
 //!   [`optimize_topology`](Communicator::optimize_topology),
 //!   [`sync_shared_state`](Communicator::sync_shared_state)): in the same order on all peers. The first two
 //!   are votes of all groups, the last one of a group.
-//! - **Reduces**: between the same major calls on all peers of the group. They are told apart by their tags,
+//! - **Collectives**: between the same major calls on all peers of the group. They are told apart by their tags,
 //!   so those that run at once ([handles](Communicator::start_all_reduce), futures, threads) may begin in an
 //!   order of each peer's own, and be awaited in any. Three things bound that freedom. A call that waits for
-//!   its end before the next one begins has to come in the same order everywhere. So have reduces that use
+//!   its end before the next one begins has to come in the same order everywhere. So have collectives that use
 //!   the same tag again. And of more than 1000 at once,
 //!   [few may overtake any](Communicator::start_all_reduce).
 //! - **[`are_peers_pending`](Communicator::are_peers_pending)**: a vote of all peers of all groups, which ends
@@ -63,7 +63,8 @@
 //! | | |
 //! |---|---|
 //! | [`Communicator`], [`Builder`] | joining a run, and everything that a peer can call |
-//! | [`Reduce`], [`ReduceReport`], [`Element`] | what a reduce computes, and what it did |
+//! | [`Reduce`], [`CollectiveReport`], [`Element`] | what a reduce computes, and what it did |
+//! | [`Shard`], [`Scattered`], [`Gather`], [`Broadcast`] | the other collectives |
 //! | [`ErrorFeedback`] | making up for what quantization loses |
 //! | [`AllReduceHandle`], [`ReduceItem`] | reduces that run beside the caller, and lists of them |
 //! | [`SharedState`], [`SyncOptions`] | what peers keep identical, and how |
@@ -89,6 +90,7 @@ mod engine;
 mod error;
 mod error_bound;
 mod error_feedback;
+mod gather;
 mod handle;
 mod many;
 mod patience;
@@ -108,9 +110,10 @@ pub use communicator::Communicator;
 pub use element::Element;
 pub use error::Error;
 pub use error_feedback::ErrorFeedback;
+pub use gather::{Broadcast, Gather, Scattered, Shard};
 pub use handle::{AllReduceHandle, ReduceFailed, Reduced};
 pub use many::{ManyFailed, ReduceItem};
-pub use reduce::{Reduce, ReduceReport};
+pub use reduce::{CollectiveReport, Reduce};
 pub use state::{SharedState, SyncOptions, SyncReport};
 pub use topology::TopologyReport;
 

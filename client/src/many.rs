@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pccl_core::element::ElementType;
+use pccl_core::element::{CollectiveKind, ElementType};
 use pccl_core::wire::COLLECTIVES_MAX;
 use tokio::time::Instant;
 
@@ -12,7 +12,7 @@ use crate::calls::Calls;
 use crate::collective::{Called, Memory};
 use crate::element::{Element, bytes_of_mut};
 use crate::error::Error;
-use crate::reduce::{Reduce, ReduceReport};
+use crate::reduce::{CollectiveReport, Reduce};
 use crate::together::Together;
 
 /// A buffer and what is to be reduced into it, for
@@ -41,7 +41,7 @@ impl<'a> ReduceItem<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManyFailed {
     /// By item: what was done, `None` where nothing was.
-    pub reports: Vec<Option<ReduceReport>>,
+    pub reports: Vec<Option<CollectiveReport>>,
     /// The items that failed and why, in rising order; at least one. Items that have neither a
     /// report nor an error were not begun.
     pub errors: Vec<(usize, Error)>,
@@ -75,8 +75,8 @@ pub(crate) async fn reduce_all(
     calls: &Calls,
     items: &mut [ReduceItem<'_>],
     max_in_flight: usize,
-) -> Result<Vec<ReduceReport>, ManyFailed> {
-    let mut results: Vec<Option<Result<ReduceReport, Error>>> = vec![None; items.len()];
+) -> Result<Vec<CollectiveReport>, ManyFailed> {
+    let mut results: Vec<Option<Result<CollectiveReport, Error>>> = vec![None; items.len()];
     if let Some((item, error)) = objection(items) {
         if let Some(result) = results.get_mut(item) {
             *result = Some(Err(error));
@@ -111,7 +111,9 @@ fn objection(items: &[ReduceItem<'_>]) -> Option<(usize, Error)> {
     let mut tags = BTreeSet::new();
     items.iter().enumerate().find_map(|(index, item)| {
         let tag = item.reduce.name();
-        let unsupported = item.reduce.spec(item.element, item.count).err();
+        let kind = CollectiveKind::AllReduce;
+        let spec = item.reduce.spec_of(kind, item.element, item.count);
+        let unsupported = spec.err();
         let repeated = (!tags.insert(tag)).then_some(Error::TagInUse(tag));
         Some((index, unsupported.or(repeated)?))
     })
@@ -119,9 +121,9 @@ fn objection(items: &[ReduceItem<'_>]) -> Option<(usize, Error)> {
 
 /// Success only where every item has its own report.
 fn verdict(
-    results: Vec<Option<Result<ReduceReport, Error>>>,
-) -> Result<Vec<ReduceReport>, ManyFailed> {
-    let whole: Option<Vec<ReduceReport>> = results
+    results: Vec<Option<Result<CollectiveReport, Error>>>,
+) -> Result<Vec<CollectiveReport>, ManyFailed> {
+    let whole: Option<Vec<CollectiveReport>> = results
         .iter()
         .map(|result| result.as_ref()?.as_ref().ok().cloned())
         .collect();
@@ -148,14 +150,14 @@ async fn reduce_until_done(
     calls: &Calls,
     item: &mut ReduceItem<'_>,
     giving_up: &AtomicBool,
-) -> Result<ReduceReport, Error> {
+) -> Result<CollectiveReport, Error> {
     let since = Instant::now();
     let mut retries = 0;
     loop {
         let called = Called::new(calls, item.reduce, item.element, item.count)?;
         match called.conclude(Memory::in_place(calls, item.data)).await {
             Ok(report) => {
-                return Ok(ReduceReport {
+                return Ok(CollectiveReport {
                     retries,
                     duration: since.elapsed(),
                     ..report

@@ -1,24 +1,23 @@
-//! What a reduce computes, and what it reports.
+//! What a reduction computes, and what a collective reports.
 
 use std::time::Duration;
 
-use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
+use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::id::{PeerId, Tag};
 use pccl_core::plan::Algorithm;
 
 use crate::error::Error;
 
-/// What an all-reduce computes: the operation, the tag that names it, and its quantization.
+/// What an all-reduce or a reduce-scatter computes: the operation, the tag that names it, and its quantization.
 ///
 /// All peers of the group have to ask for the same under a tag. Collectives that run at the same
 /// time need different tags; a tag may be used again as soon as its collective has ended.
 ///
 /// # What the result is
 ///
-/// The same bits on every peer. Contributions are combined one by one: in the order of the ranks where
-/// the buffer is small (up to 32 KiB, those of all peers together up to 256 KiB, not quantized), else
-/// along the ring, each chunk of the buffer beginning at another rank. So float sums may differ from
-/// those of another order by rounding, and from run to run where ranks differ.
+/// The same bits on every peer that gets an element. Contributions are combined one by one, in an order that depends on
+/// the [algorithm](CollectiveReport::algorithm), the ranks and the place in the buffer: see docs/collectives.md. So float
+/// sums may differ from those of another order by rounding, and from run to run where ranks differ.
 ///
 /// - Integers wrap.
 /// - Halves are added, multiplied and divided in `f32`, and rounded to the half once per contribution.
@@ -40,7 +39,7 @@ use crate::error::Error;
 /// # assert_ne!(gradients, losses);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[must_use = "this only says what to reduce; hand it to all_reduce"]
+#[must_use = "this only says what to reduce; pass it to all_reduce or reduce_scatter"]
 pub struct Reduce {
     op: ReduceOp,
     tag: Tag,
@@ -108,8 +107,14 @@ impl Reduce {
     }
 
     /// What to tell the master, or why this release cannot do it.
-    pub(crate) fn spec(&self, element: ElementType, count: usize) -> Result<CollectiveSpec, Error> {
+    pub(crate) fn spec_of(
+        &self,
+        kind: CollectiveKind,
+        element: ElementType,
+        count: usize,
+    ) -> Result<CollectiveSpec, Error> {
         let spec = CollectiveSpec {
+            kind,
             op: self.op,
             element,
             count: count as u64,
@@ -130,14 +135,16 @@ impl Reduce {
     }
 }
 
-/// What a reduce did.
+/// What a collective did.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReduceReport {
-    /// Number of contributors.
+pub struct CollectiveReport {
+    /// Number of participants.
     pub world_size: usize,
-    /// Whose contributions the result holds, in ring order. Some of them may have left since.
+    /// Who took part, in ring order. The result of an all-reduce or a reduce-scatter holds their contributions. Some of
+    /// them may have left since.
     pub contributors: Vec<PeerId>,
-    /// How the contributions became the result. The master chose it, the same for all.
+    /// How the data travelled. The master chose it, the same for all. Of a barrier, [`Algorithm::Ring`], which says
+    /// nothing.
     pub algorithm: Algorithm,
     /// Bytes of payload that this peer sent to other ranks: elements, or frames that encode them.
     /// Those of the attempt that was committed; what aborted ones have moved is not counted.

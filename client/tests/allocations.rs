@@ -12,7 +12,7 @@ mod support;
 use std::alloc::System;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use pccl::{Communicator, Quantization, Reduce, ReduceReport};
+use pccl::{CollectiveReport, Communicator, Quantization, Reduce};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use support::lanes::{DISTANCES, Distance};
 use support::{Run, together_with};
@@ -60,7 +60,7 @@ struct Cost {
 fn cost(
     peers: &mut [Communicator],
     chunk: usize,
-    reduce: &(impl Fn(&Communicator, &mut Buffers) -> Vec<ReduceReport> + Sync),
+    reduce: &(impl Fn(&Communicator, &mut Buffers) -> Vec<CollectiveReport> + Sync),
 ) -> Cost {
     let lanes = usize::from(LANES);
     let elements = FRAME_ELEMENTS * chunk * lanes * peers.len();
@@ -96,7 +96,7 @@ fn cost(
 /// Counts few frames and ten times as many, near and far, and expects that the difference costs nothing.
 fn frames_cost_nothing(
     peers: usize,
-    reduce: impl Fn(&Communicator, &mut Buffers) -> Vec<ReduceReport> + Sync,
+    reduce: impl Fn(&Communicator, &mut Buffers) -> Vec<CollectiveReport> + Sync,
 ) {
     let _alone = alone();
     for distance in DISTANCES {

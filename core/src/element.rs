@@ -1,8 +1,115 @@
-//! What a collective computes: element types, operations, quantization, and where two peers' wishes
+//! What a collective computes: its kind, element types, operations, quantization, and where two peers' wishes
 //! for the same tag differ.
 
 use core::fmt;
+use core::mem::discriminant;
 use serde::{Deserialize, Serialize};
+
+use crate::id::{Membership, PeerId};
+
+/// What a collective does with the buffers of its participants, all of which have the same number of elements.
+///
+/// A buffer is divided into as many *shards* as there are participants ([`Shards`](crate::plan::Shards)), and each
+/// participant has one. The root is named by `Root`: by its peer, or, in a [`Plan`](crate::plan::Plan), by its rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum CollectiveKind<Root = PeerId> {
+    /// All end with the combination of all contributions.
+    AllReduce,
+    /// Each ends with its shard of the combination of all contributions, in its place; the rest of its buffer stays as
+    /// it was.
+    ReduceScatter,
+    /// Each contributes its shard, and all end with all shards.
+    AllGather {
+        /// Who took part when the shards were laid out. If these are not the participants, it does not start: what was
+        /// computed for one shard must not be taken for another.
+        laid_out_for: Membership,
+    },
+    /// All end with what the root has.
+    Broadcast {
+        /// Whose buffer it is.
+        root: Root,
+    },
+    /// Nothing travels: it is over once all have called it.
+    Barrier,
+}
+
+impl<Root> CollectiveKind<Root> {
+    /// Whether contributions are combined. If not, the operation is [`ReduceOp::Sum`] and says nothing.
+    #[must_use]
+    pub const fn reduces(&self) -> bool {
+        match self {
+            Self::AllReduce | Self::ReduceScatter => true,
+            Self::AllGather { .. } | Self::Broadcast { .. } | Self::Barrier => false,
+        }
+    }
+
+    /// Whether all participants end with the shards of all, each of which another participant has at some time.
+    #[must_use]
+    pub const fn gathers(&self) -> bool {
+        match self {
+            Self::AllReduce | Self::AllGather { .. } => true,
+            Self::ReduceScatter | Self::Broadcast { .. } | Self::Barrier => false,
+        }
+    }
+
+    /// The root, if there is one.
+    #[must_use]
+    pub const fn root(&self) -> Option<&Root> {
+        match self {
+            Self::Broadcast { root } => Some(root),
+            Self::AllReduce | Self::ReduceScatter | Self::AllGather { .. } | Self::Barrier => None,
+        }
+    }
+
+    /// Who took part when the shards were laid out that it gathers.
+    #[must_use]
+    pub const fn laid_out_for(&self) -> Option<Membership> {
+        match self {
+            Self::AllGather { laid_out_for } => Some(*laid_out_for),
+            Self::AllReduce | Self::ReduceScatter | Self::Broadcast { .. } | Self::Barrier => None,
+        }
+    }
+}
+
+impl CollectiveKind {
+    /// The same among these peers, by rank. `None`: the root is not one of them.
+    ///
+    /// ```
+    /// use pccl_core::element::CollectiveKind;
+    /// use pccl_core::id::PeerId;
+    ///
+    /// let kind = CollectiveKind::Broadcast { root: PeerId(7) };
+    ///
+    /// assert_eq!(kind.among(&[PeerId(3), PeerId(7)]), Some(CollectiveKind::Broadcast { root: 1 }));
+    /// assert_eq!(kind.among(&[PeerId(3)]), None);
+    /// ```
+    #[must_use]
+    pub fn among(&self, ranks: &[PeerId]) -> Option<CollectiveKind<u32>> {
+        Some(match self {
+            Self::AllReduce => CollectiveKind::AllReduce,
+            Self::ReduceScatter => CollectiveKind::ReduceScatter,
+            Self::AllGather { laid_out_for } => CollectiveKind::AllGather {
+                laid_out_for: *laid_out_for,
+            },
+            Self::Broadcast { root } => CollectiveKind::Broadcast {
+                root: u32::try_from(ranks.iter().position(|peer| peer == root)?).ok()?,
+            },
+            Self::Barrier => CollectiveKind::Barrier,
+        })
+    }
+}
+
+impl<Root> fmt::Display for CollectiveKind<Root> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::AllReduce => "all-reduce",
+            Self::ReduceScatter => "reduce-scatter",
+            Self::AllGather { .. } => "all-gather",
+            Self::Broadcast { .. } => "broadcast",
+            Self::Barrier => "barrier",
+        })
+    }
+}
 
 /// Type of the elements of a buffer. Little-endian on the wire.
 ///
@@ -136,8 +243,8 @@ impl fmt::Display for ReduceOp {
 ///
 /// # Frames
 /// Elements are quantized frame by frame, each with parameters of its own, so what is lost depends on
-/// how far the elements of one frame lie apart. A buffer is cut into a stripe for each lane in use, a
-/// stripe into a chunk for each rank, and a chunk into frames of 65,536 elements; the last frame of a
+/// how far the elements of one frame lie apart. A buffer is cut into a shard for each rank, a shard into a chunk
+/// for each lane in use, and a chunk into frames of 65,536 elements; the last frame of a
 /// chunk has what is left. Each rank on a chunk's way decodes a frame, reduces in `f32` (`f64` for `F64`)
 /// and encodes the result anew. An element becomes the nearest value of its frame's grid.
 ///
@@ -178,11 +285,13 @@ impl fmt::Display for Quantization {
 /// What one peer asks for under a tag. All peers of the group must ask for the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct CollectiveSpec {
-    /// The operation.
+    /// What is done with the buffers.
+    pub kind: CollectiveKind,
+    /// The operation; [`ReduceOp::Sum`] if the kind [reduces](CollectiveKind::reduces) nothing.
     pub op: ReduceOp,
     /// Type of the elements.
     pub element: ElementType,
-    /// Number of elements, zero included.
+    /// Number of elements of the whole buffer, zero included.
     pub count: u64,
     /// How the elements are quantized on their way.
     pub quantization: Quantization,
@@ -191,6 +300,10 @@ pub struct CollectiveSpec {
 /// The part of a [`CollectiveSpec`] on which peers differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum SpecField {
+    /// All-reduce against broadcast, say.
+    Kind,
+    /// Broadcasts from different peers.
+    Root,
     /// Sum against max, say.
     Operation,
     /// `f32` against `f64`, say.
@@ -203,7 +316,9 @@ pub enum SpecField {
 
 impl SpecField {
     /// Every field, in the order in which they are compared.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 6] = [
+        Self::Kind,
+        Self::Root,
         Self::Operation,
         Self::ElementType,
         Self::Count,
@@ -214,6 +329,8 @@ impl SpecField {
 impl fmt::Display for SpecField {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Kind => "kind",
+            Self::Root => "root",
             Self::Operation => "operation",
             Self::ElementType => "element type",
             Self::Count => "element count",
@@ -235,6 +352,8 @@ impl CollectiveSpec {
     #[must_use]
     pub fn differs_in(&self, other: &Self, field: SpecField) -> bool {
         match field {
+            SpecField::Kind => discriminant(&self.kind) != discriminant(&other.kind),
+            SpecField::Root => self.kind.root() != other.kind.root(),
             SpecField::Operation => self.op != other.op,
             SpecField::ElementType => self.element != other.element,
             SpecField::Count => self.count != other.count,

@@ -107,6 +107,38 @@ impl fmt::Debug for Identity {
     }
 }
 
+/// Which peers a group consists of, in whatever order: two groups of different peers have one number with a chance of
+/// one in 2⁶⁴.
+///
+/// ```
+/// use pccl_core::id::{Membership, PeerId};
+///
+/// let before = Membership::of(&[PeerId(1), PeerId(2), PeerId(3)]);
+///
+/// assert_eq!(before, Membership::of(&[PeerId(3), PeerId(1), PeerId(2)]));
+/// assert_ne!(before, Membership::of(&[PeerId(1), PeerId(2)]));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Membership(pub u64);
+
+impl Membership {
+    /// That of these peers.
+    #[must_use]
+    pub fn of(peers: &[PeerId]) -> Self {
+        let sum = |sum: u64, peer: &PeerId| sum.wrapping_add(mix(peer.0));
+        Self(peers.iter().fold(0, sum))
+    }
+}
+
+/// The finalizer of SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014): near
+/// numbers become numbers that have nothing in common.
+const fn mix(number: u64) -> u64 {
+    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
+}
+
 /// Hash of one entry's content: the first 16 bytes of its BLAKE3 hash, as a little-endian number.
 ///
 /// Equal hashes stand for equal content, in the election and on arrival: what a neighbour sent is
@@ -136,7 +168,7 @@ pub struct ProtocolVersion(pub u16);
 
 impl ProtocolVersion {
     /// What this crate speaks.
-    pub const CURRENT: Self = Self(3);
+    pub const CURRENT: Self = Self(4);
 }
 
 impl fmt::Display for ProtocolVersion {

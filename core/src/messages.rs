@@ -336,6 +336,13 @@ pub enum CollectiveRefusal {
         /// Who did not vote for this tag.
         peers: Vec<PeerId>,
     },
+    /// The peer that was to be the root of a broadcast is no participant: it has left, or never was in the group.
+    NoSuchRoot {
+        /// Who was to be the root.
+        root: PeerId,
+    },
+    /// The shards that were to be gathered were laid out for other participants: since then peers have left or come.
+    WorldChanged,
     /// The peer took its vote back before everybody had voted.
     Withdrawn,
 }

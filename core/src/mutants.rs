@@ -20,6 +20,11 @@ pub use switch::{switch_on, taken};
 
 mutants! {
     // Collectives.
+    /// Shards are gathered that were laid out for a membership that is over: what was computed for one shard is taken
+    /// for another.
+    ShardsOfOthersGathered = "shards-of-others-gathered",
+    /// A broadcast starts although its root has left: nobody has what the others wait for.
+    RootNotAsked = "root-not-asked",
     /// The master commits when all but one have voted: somebody is told to keep a result that it does
     /// not have.
     CommitBeforeLastVote = "commit-before-last-vote",
@@ -560,4 +565,11 @@ mutants! {
     ResultAddedAgain = "result-added-again",
     /// What travels in rounds is added again where its result arrives: contributions count twice.
     RoundsAddResultsAgain = "rounds-add-results-again",
+    /// A reduce-scatter around the ring ends one rank too early: each rank holds the shard of the next one, and its own
+    /// not.
+    ScatteredOneShort = "scattered-one-short",
+    /// An all-gather around the ring begins with the shard of the previous rank: nobody tells the own one.
+    AnothersShardGathered = "anothers-shard-gathered",
+    /// The chain of a broadcast ends at the second rank: the others wait for ever.
+    ChainEndsEarly = "chain-ends-early",
 }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
+use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::id::{ConnId, EntryIndex, Epoch, GroupId, PeerId, ProtocolVersion, Round, Seq, Tag};
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
 use pccl_core::messages::{Hello, Misdeed, ToMaster, ToPeer, Verdict};
@@ -287,6 +287,7 @@ impl Bystander {
             Word::Initiate(tag, count, links) => ToMaster::InitiateCollective {
                 tag: Tag(*tag),
                 spec: CollectiveSpec {
+                    kind: CollectiveKind::AllReduce,
                     op: ReduceOp::Sum,
                     element: ElementType::F32,
                     count: *count,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
+use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::id::{ConnId, Epoch, GroupId, PeerId, ProtocolVersion, Round, Tag};
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
 use pccl_core::messages::{Hello, ToMaster, ToPeer};
@@ -147,6 +147,7 @@ impl Desk {
     /// How the group reduces so many bytes.
     fn reduce(&mut self, bytes: u64) -> Option<Algorithm> {
         let spec = CollectiveSpec {
+            kind: CollectiveKind::AllReduce,
             op: ReduceOp::Sum,
             element: ElementType::U8,
             count: bytes,

@@ -1,7 +1,7 @@
 //! The names of calls, and what a machine is told of a user's wish.
 
-use pccl_core::element::CollectiveSpec;
-use pccl_core::id::{CallId, Tag};
+use pccl_core::element::{CollectiveKind, CollectiveSpec};
+use pccl_core::id::{CallId, Membership, Tag};
 use pccl_core::peer::{Answer, Call, CallError, Kind, PeerInput};
 
 use crate::scenario::SeatPlan;
@@ -51,6 +51,23 @@ pub(crate) fn is_for(call: CallId, answer: &Answer) -> bool {
     }
 }
 
+/// Shards are laid out when they are to be gathered.
+fn laid_out(seat: &Seat, kind: CollectiveKind) -> CollectiveKind {
+    match kind {
+        CollectiveKind::AllGather { .. } => {
+            let topology = seat.peer.view().topology();
+            let ring = topology.map(|topology| &topology.ring.0[..]);
+            CollectiveKind::AllGather {
+                laid_out_for: Membership::of(ring.unwrap_or_default()),
+            }
+        }
+        CollectiveKind::AllReduce
+        | CollectiveKind::ReduceScatter
+        | CollectiveKind::Broadcast { .. }
+        | CollectiveKind::Barrier => kind,
+    }
+}
+
 /// What the machine is told of a wish.
 pub(crate) fn input_of(
     seat: &Seat,
@@ -61,6 +78,10 @@ pub(crate) fn input_of(
     let initiate = |tag: u8, spec: CollectiveSpec| {
         let tag = tag_of(tag);
         Call::Initiate { tag, spec }
+    };
+    let spec = CollectiveSpec {
+        kind: laid_out(seat, spec.kind),
+        ..spec
     };
     let longer = CollectiveSpec {
         count: spec.count + 1,

@@ -4,6 +4,7 @@
 //! The model stands on it, and so does every other world that is led by somebody else: what happens next, and
 //! what cannot, is for that world to say. Here is what comes of it.
 
+use pccl_core::element::CollectiveKind;
 use pccl_core::id::{ContentHash, EntryIndex, PeerId, Round, Seq};
 use pccl_core::messages::PlanOutcome;
 use pccl_core::paths::Measurement;
@@ -126,11 +127,16 @@ pub trait Fabric {
     // Collectives.
 
     /// An execution begins at a process.
-    fn begin_execution(&mut self, at: Self::Place, tag: u8, seq: Seq, algorithm: Algorithm) {
+    fn begin_execution(
+        &mut self,
+        at: Self::Place,
+        (tag, seq): (u8, Seq),
+        what: (CollectiveKind, Algorithm),
+    ) {
         let Some(me) = self.id(at) else {
             return;
         };
-        let first = self.edit_plane(at).run_plan(me, tag, seq, algorithm);
+        let first = self.edit_plane(at).run_plan(me, (tag, seq), what);
         let links: Vec<LinkId> = self.plane(at).links().collect();
         for link in links {
             self.end_executions(at, link);

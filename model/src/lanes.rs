@@ -1,5 +1,6 @@
 //! Connecting links, using them, and losing them.
 
+use pccl_core::element::CollectiveKind;
 use pccl_core::id::{ContentHash, EntryIndex, PeerId, Round, Seq, Tag};
 use pccl_core::paths::Measurement;
 use pccl_core::peer::{AdoptedLink, PeerInput};
@@ -249,9 +250,14 @@ impl Run<'_> {
         watch::adopted(self, no, me);
     }
 
-    pub(crate) fn run_plan(&mut self, no: SeatNo, tag: Tag, seq: Seq, algorithm: Algorithm) {
+    pub(crate) fn run_plan(
+        &mut self,
+        no: SeatNo,
+        (tag, seq): (Tag, Seq),
+        what: (CollectiveKind, Algorithm),
+    ) {
         watch::plan_runs(self, no, seq);
-        self.begin_execution(no, small(tag), seq, algorithm);
+        self.begin_execution(no, (small(tag), seq), what);
     }
 
     pub(crate) fn takes_frame(&mut self, no: SeatNo, tag: u8) {

@@ -92,6 +92,10 @@ pub enum Milestone {
     Mismatched,
     /// A ring was adopted that was found while nobody waited.
     BetterAdopted,
+    /// A broadcast does not start because its root has gone.
+    RootGone,
+    /// Shards are laid out anew because the group has changed.
+    LaidOutAnew,
 }
 
 /// All milestones.
@@ -140,6 +144,8 @@ pub const MILESTONES: &[Milestone] = &[
     Milestone::Restarted,
     Milestone::Mismatched,
     Milestone::BetterAdopted,
+    Milestone::RootGone,
+    Milestone::LaidOutAnew,
 ];
 
 impl Milestone {
@@ -191,6 +197,8 @@ impl Milestone {
             Self::Restarted => "a group goes back to an older revision",
             Self::Mismatched => "a peer that has other entries than the rest is sent away",
             Self::BetterAdopted => "an update adopts a ring that was found while nobody waited",
+            Self::LaidOutAnew => "shards are laid out anew because the group has changed",
+            Self::RootGone => "a broadcast does not start because its root has gone",
         }
     }
 }

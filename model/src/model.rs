@@ -251,6 +251,8 @@ fn is_reached(milestone: Milestone) -> Condition {
         Restarted,
         Mismatched,
         BetterAdopted,
+        RootGone,
+        LaidOutAnew,
         EdgesWanted
     )
 }

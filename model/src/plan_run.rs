@@ -2,9 +2,11 @@
 //! added. What goes where, when, and what is done with it, is the product's own plan.
 
 use std::ops::Range;
+use std::sync::LazyLock;
 
-use pccl_core::id::{PeerId, Seq};
-use pccl_core::plan::{Action, After, Algorithm, Arrival, Plan, Target, Targets};
+use pccl_core::element::CollectiveKind;
+use pccl_core::id::{Membership, PeerId, Seq};
+use pccl_core::plan::{Action, After, Algorithm, Arrival, Plan, Shards, Stripe, Target, Targets};
 use pccl_core::topology::Way;
 
 /// Terms that a [`Sum`] remembers.
@@ -95,17 +97,17 @@ pub struct PlanRun {
 }
 
 impl PlanRun {
-    /// One that begins. `None`: there is no such rank.
+    /// One that begins. `None`: there is no such rank or root.
     pub(crate) fn new(
         me: PeerId,
         (rank, world): (u32, u32),
         (tag, seq): (u8, Seq),
-        algorithm: Algorithm,
+        (kind, algorithm): (CollectiveKind<u32>, Algorithm),
     ) -> Option<Self> {
-        let plan = Plan::new(algorithm, world, rank)?;
+        let plan = Plan::new(kind, algorithm, world, rank)?;
         let own = Sum::of(me);
         let mut kept = Vec::new();
-        for sum in plan.kept(&elements(plan)) {
+        for sum in plan.kept(elements(plan)) {
             let mut terms = vec![None; sum.terms as usize];
             *terms.get_mut(sum.own_turn as usize)? = Some(own);
             kept.push(terms);
@@ -122,7 +124,7 @@ impl PlanRun {
     }
 
     fn arrival(&self) -> Option<Arrival> {
-        self.plan.arrival(&elements(self.plan), self.at)
+        self.plan.arrival(elements(self.plan), self.at)
     }
 
     /// How many steps there are.
@@ -132,7 +134,7 @@ impl PlanRun {
 
     /// The first frames that are sent, and to which rank: of the own contribution.
     pub(crate) fn first_frames(&self) -> Vec<(u32, Frame)> {
-        let contributions = self.plan.contributions(&elements(self.plan));
+        let contributions = self.plan.contributions(elements(self.plan));
         let first = contributions.map(|own| self.frame(own.to, own.range.start, self.own));
         first.collect()
     }
@@ -155,15 +157,15 @@ impl PlanRun {
     /// Whether it sends to this rank, or receives from it, at any time.
     pub(crate) fn uses(&self, way: Way, with: u32) -> bool {
         let elements = elements(self.plan);
-        let mut contributions = self.plan.contributions(&elements);
-        let mut arrivals = self.plan.arrivals(&elements);
+        let mut contributions = self.plan.contributions(elements);
+        let mut arrivals = self.plan.arrivals(elements);
         match way {
             Way::In => arrivals.any(|arrival| arrival.from == with),
             Way::Out => {
                 let leads_there = |mut targets: Targets| targets.any(|to| to.rank == with);
                 contributions.any(|own| own.to.rank == with)
                     || arrivals.any(|arrival| leads_there(arrival.onward))
-                    || self.plan.kept(&elements).any(|kept| leads_there(kept.told))
+                    || self.plan.kept(elements).any(|kept| leads_there(kept.told))
             }
         }
     }
@@ -190,10 +192,7 @@ impl PlanRun {
         let mut leaving: Vec<(u32, Frame)> = onward.collect();
         match arrival.action {
             Action::Combine => {}
-            Action::Finish | Action::Copy => {
-                let place = usize::try_from(frame.part).map_err(|_| frame)?;
-                *self.parts.get_mut(place).ok_or(frame)? = content;
-            }
+            Action::Finish | Action::Copy => self.write(&arrival.range, content),
             Action::Keep { sum, turn } => {
                 let terms = self.kept.get_mut(sum as usize).ok_or(frame)?;
                 *terms.get_mut(turn as usize).ok_or(frame)? = Some(content);
@@ -206,18 +205,24 @@ impl PlanRun {
 
     /// Adds the terms of a sum, if all of them are here, and sends it where it goes.
     fn combine(&mut self, number: u32) -> Vec<(u32, Frame)> {
-        let kept = self.plan.kept(&elements(self.plan)).nth(number as usize);
+        let kept = self.plan.kept(elements(self.plan)).nth(number as usize);
         let (Some(kept), Some(sum)) = (kept, self.sum(number)) else {
             return Vec::new();
         };
-        for (part, holds) in (0..).zip(&mut self.parts) {
-            if kept.is_result && kept.range.contains(&part) {
-                *holds = sum;
-            }
+        if kept.is_result {
+            self.write(&kept.range, sum);
         }
         let told = kept.told;
         told.map(|to| self.frame(to, kept.range.start, sum))
             .collect()
+    }
+
+    fn write(&mut self, range: &Range<u64>, content: Sum) {
+        for (part, holds) in (0..).zip(&mut self.parts) {
+            if range.contains(&part) {
+                *holds = content;
+            }
+        }
     }
 
     /// A sum of kept terms, once all of them are here.
@@ -236,26 +241,46 @@ impl PlanRun {
         }
     }
 
-    /// Does the result hold the contribution of each rank exactly once?
+    /// Does the buffer hold what it should: where it was reduced the contribution of each rank exactly once, and else
+    /// that of the rank that has told it? And were the shards that are gathered laid out for these ranks?
     #[must_use]
     pub fn holds_each_once(&self, ranks: &[PeerId]) -> bool {
-        self.parts.iter().all(|sum| sum.has_each_once(ranks))
+        let holds = |(part, sum): (usize, &Sum)| match self.told_by(part) {
+            Some(rank) => ranks.get(rank).is_some_and(|peer| *sum == Sum::of(*peer)),
+            None => sum.has_each_once(ranks),
+        };
+        let laid_out_for = self.plan.kind().laid_out_for();
+        let is_laid_out = laid_out_for.is_none_or(|peers| peers == Membership::of(ranks));
+        is_laid_out && ranks.len() == self.parts.len() && self.parts.iter().enumerate().all(holds)
     }
 
-    /// Was everything added in the order that is the same everywhere? From rank 0 on; around a ring a chunk
-    /// is begun by the rank of its number, and in rounds by those whose part of it leaves first.
+    /// Whose contribution alone a part of the buffer is to hold. `None`: those of all.
+    fn told_by(&self, part: usize) -> Option<usize> {
+        let own = self.plan.rank() as usize;
+        match self.plan.kind() {
+            CollectiveKind::AllReduce => None,
+            CollectiveKind::ReduceScatter => (part != own).then_some(own),
+            CollectiveKind::AllGather { .. } => Some(part),
+            CollectiveKind::Broadcast { root } => Some(root as usize),
+            CollectiveKind::Barrier => Some(own),
+        }
+    }
+
+    /// Was everything that was added added in the order that is the same everywhere? From rank 0 on; around a ring a
+    /// chunk ends at the rank of its number, and in rounds it is begun by those whose part of it leaves first.
     pub(crate) fn adds_in_order(&self, ranks: &[PeerId]) -> bool {
         let in_order = |(part, sum): (usize, &Sum)| {
             let (before, from_first) = match self.plan.algorithm() {
-                Algorithm::Ring => ranks.split_at(part.min(ranks.len())),
-                Algorithm::Whole(_) | Algorithm::Direct => ranks.split_at(0),
+                Algorithm::Ring => ranks.split_at((part + 1).min(ranks.len())),
+                Algorithm::Whole(_) | Algorithm::Direct | Algorithm::Chain => ranks.split_at(0),
                 Algorithm::Circulant => {
                     return *sum == Sum::of_all(&in_rounds(ranks, (part, 0)));
                 }
             };
             *sum == Sum::of_all(from_first).plus(Sum::of_all(before))
         };
-        self.parts.iter().enumerate().all(in_order)
+        let mut reduced = self.parts.iter().enumerate();
+        reduced.all(|(part, sum)| self.told_by(part).is_some() || in_order((part, sum)))
     }
 }
 
@@ -277,9 +302,18 @@ fn in_rounds(ranks: &[PeerId], (rank, ahead): (usize, usize)) -> Vec<PeerId> {
     }
 }
 
-/// Chunks of one element each.
-fn elements(plan: Plan) -> Range<u64> {
-    0..u64::from(plan.world())
+/// Members that a group of a scenario has at most.
+const WORLD_MAX: u32 = 15;
+
+/// A buffer with a shard of one element for each rank, in the order of the ranks; by the number of ranks. It is no part
+/// of what is explored.
+static BUFFERS: LazyLock<Vec<Shards>> = LazyLock::new(|| {
+    let buffer = |world| Shards::of_ranks(u64::from(world), world);
+    (0..=WORLD_MAX).map(buffer).collect()
+});
+
+fn elements(plan: Plan) -> Stripe<'static> {
+    BUFFERS[plan.world() as usize].stripe(1, 0)
 }
 
 #[cfg(test)]
@@ -293,9 +327,10 @@ mod tests {
     const PEERS: [PeerId; 3] = [PeerId(4), PeerId(1), PeerId(7)];
 
     /// All ranks of one collective, each taking in what the others send, step by step.
-    fn run(algorithm: Algorithm) -> Vec<PlanRun> {
-        let begins =
-            |(rank, peer): (u32, &PeerId)| PlanRun::new(*peer, (rank, 3), (1, Seq(1)), algorithm);
+    fn run(kind: CollectiveKind<u32>, algorithm: Algorithm) -> Vec<PlanRun> {
+        let begins = |(rank, peer): (u32, &PeerId)| {
+            PlanRun::new(*peer, (rank, 3), (1, Seq(1)), (kind, algorithm))
+        };
         let mut runs: Vec<PlanRun> = (0..).zip(&PEERS).filter_map(begins).collect();
         let mut sent: Vec<(u32, Frame)> = runs.iter().flat_map(PlanRun::first_frames).collect();
         while !sent.is_empty() {
@@ -338,7 +373,7 @@ mod tests {
             Algorithm::Direct,
             Algorithm::Circulant,
         ] {
-            for run in run(algorithm) {
+            for run in run(CollectiveKind::AllReduce, algorithm) {
                 assert!(run.is_done());
                 assert!(run.holds_each_once(&PEERS));
                 assert!(run.adds_in_order(&PEERS));
@@ -349,9 +384,40 @@ mod tests {
     }
 
     #[test]
+    fn every_kind_leads_to_what_it_promises() {
+        let root = CollectiveKind::Broadcast { root: 1 };
+        let gather = CollectiveKind::AllGather {
+            laid_out_for: Membership::of(&PEERS),
+        };
+        let cases = [
+            (CollectiveKind::ReduceScatter, Algorithm::Ring),
+            (CollectiveKind::ReduceScatter, Algorithm::Direct),
+            (CollectiveKind::ReduceScatter, Algorithm::Circulant),
+            (gather, Algorithm::Ring),
+            (gather, Algorithm::Direct),
+            (gather, Algorithm::Circulant),
+            (root, Algorithm::Chain),
+            (CollectiveKind::Barrier, Algorithm::Ring),
+        ];
+        for (kind, algorithm) in cases {
+            for run in run(kind, algorithm) {
+                assert!(run.is_done(), "{kind} {algorithm:?}");
+                assert!(run.holds_each_once(&PEERS), "{kind} {algorithm:?}");
+                assert!(run.adds_in_order(&PEERS), "{kind} {algorithm:?}");
+                assert!(!run.holds_each_once(&PEERS[..2]));
+            }
+        }
+        let gathered = &run(gather, Algorithm::Ring)[0];
+        assert!(!gathered.holds_each_once(&[PEERS[1], PEERS[0], PEERS[2]]));
+    }
+
+    #[test]
     fn a_frame_of_another_step_or_part_is_refused() {
         let mut runs: Vec<PlanRun> = (0..2)
-            .filter_map(|rank| PlanRun::new(PEERS[rank as usize], (rank, 3), (1, Seq(1)), WHOLE))
+            .filter_map(|rank| {
+                let what = (CollectiveKind::AllReduce, WHOLE);
+                PlanRun::new(PEERS[rank as usize], (rank, 3), (1, Seq(1)), what)
+            })
             .collect();
         let (to, sound) = runs[0].first_frames()[0];
         assert_eq!(to, 1);

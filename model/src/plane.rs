@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 
+use pccl_core::element::CollectiveKind;
 use pccl_core::id::{ContentHash, EntryIndex, PeerId, Round, Seq};
 use pccl_core::peer::{AdoptedLanes, AdoptedLink};
 use pccl_core::plan::Algorithm;
@@ -296,11 +297,18 @@ impl Plane {
     }
 
     /// Starts an execution; returns the first frames to send.
-    pub fn run_plan(&mut self, me: PeerId, tag: u8, seq: Seq, algorithm: Algorithm) -> Vec<Sent> {
+    pub fn run_plan(
+        &mut self,
+        me: PeerId,
+        (tag, seq): (u8, Seq),
+        (kind, algorithm): (CollectiveKind, Algorithm),
+    ) -> Vec<Sent> {
         let ring = &self.topology.ring;
         let world = u32::try_from(ring.world_size()).unwrap_or(u32::MAX);
         let rank = ring.rank_of(me).and_then(|rank| u32::try_from(rank).ok());
-        let run = rank.and_then(|rank| PlanRun::new(me, (rank, world), (tag, seq), algorithm));
+        let run = rank.zip(kind.among(&ring.0)).and_then(|(rank, kind)| {
+            PlanRun::new(me, (rank, world), (tag, seq), (kind, algorithm))
+        });
         let Some(run) = run else {
             return Vec::new();
         };

@@ -435,9 +435,10 @@ impl<'a> Run<'a> {
             PeerOutput::RunPlan {
                 tag,
                 seq,
+                spec,
                 algorithm,
                 ..
-            } => self.run_plan(no, tag, seq, algorithm),
+            } => self.run_plan(no, (tag, seq), (spec.kind, algorithm)),
             PeerOutput::StopPlan { seq } => self.edit(no).plane.stop(seq),
             PeerOutput::MoveState { plan, .. } => {
                 watch::planned(self, &plan);

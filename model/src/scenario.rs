@@ -1,6 +1,6 @@
 //! What is explored: who takes part, what the users do, and which faults may happen.
 
-use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
+use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::wire::WHOLE_BUFFER_MAX;
 
 use crate::contents::SecondPlan;
@@ -15,6 +15,7 @@ pub(crate) const LARGE: CollectiveSpec = CollectiveSpec {
 
 /// A collective whose buffers travel whole.
 pub(crate) const SMALL: CollectiveSpec = CollectiveSpec {
+    kind: CollectiveKind::AllReduce,
     op: ReduceOp::Sum,
     element: ElementType::F32,
     count: 1,

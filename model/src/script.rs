@@ -358,7 +358,13 @@ impl User {
                 self.tries_again = true;
                 self.start_over();
             }
-            Err(CallError::Aborted { .. }) => self.set(tag, Job::Aborted),
+            Err(
+                CallError::Aborted { .. }
+                | CallError::CollectiveRefused {
+                    reason: CollectiveRefusal::WorldChanged,
+                    ..
+                },
+            ) => self.set(tag, Job::Aborted),
             Err(why) => {
                 self.set(tag, Job::Free);
                 self.failed(why, program);

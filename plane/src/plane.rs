@@ -140,6 +140,7 @@ impl DataPlane {
             spec,
             algorithm,
             place: self.ranks.as_ref().map(Ranks::place),
+            divided: self.ranks.as_ref().and_then(|ranks| ranks.divide(&spec)),
             config: self.config.clone(),
             pool: Arc::clone(&self.pool),
             registry: Arc::clone(&self.registry),

@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
+use pccl_core::element::{CollectiveKind, CollectiveSpec};
 use pccl_core::id::{PeerId, Round};
-use pccl_core::plan::Reach;
+use pccl_core::plan::{Reach, Shards};
 use pccl_core::topology::LinkId;
 
 use crate::work::Place;
@@ -47,6 +48,22 @@ impl Ranks {
         Some(Self { peers, place })
     }
 
+    /// What a collective of them does, by rank, and how its buffer is divided among them. `None`: the root is not one
+    /// of them.
+    pub(crate) fn divide(&self, spec: &CollectiveSpec) -> Option<(CollectiveKind<u32>, Shards)> {
+        let kind = spec.kind.among(&self.peers)?;
+        let shards = match kind {
+            CollectiveKind::AllReduce
+            | CollectiveKind::Broadcast { .. }
+            | CollectiveKind::Barrier => Shards::of_ranks(spec.count, self.place.world),
+            // Shards are not only a matter of the way.
+            CollectiveKind::ReduceScatter | CollectiveKind::AllGather { .. } => {
+                Shards::of_peers(spec.count, &self.peers)
+            }
+        };
+        Some((kind, shards))
+    }
+
     /// Where this peer stands among them.
     pub(crate) const fn place(&self) -> Place {
         self.place
@@ -82,6 +99,9 @@ impl Ranks {
 
 #[cfg(test)]
 mod tests {
+    use pccl_core::element::{ElementType, Quantization, ReduceOp};
+    use pccl_core::id::Membership;
+
     use super::*;
 
     /// Of four peers the one of this rank.
@@ -109,6 +129,35 @@ mod tests {
 
         assert_eq!(numbers(ranks.ahead(Reach::Mesh)), [(2, 9), (3, 1), (0, 7)]);
         assert_eq!(numbers(ranks.behind(Reach::Mesh)), [(0, 7), (3, 1), (2, 9)]);
+    }
+
+    /// Who has which shard is no matter of the ring; how what is reduced for all travels is.
+    #[test]
+    fn shards_are_in_the_order_of_the_peers_and_chunks_for_all_in_that_of_the_ranks() {
+        let spec = |kind| CollectiveSpec {
+            kind,
+            op: ReduceOp::Sum,
+            element: ElementType::U8,
+            count: 8,
+            quantization: Quantization::None,
+        };
+        let by_rank = |kind| {
+            let (_, shards) = ranks(0).divide(&spec(kind)).unwrap();
+            (0..4).map(|rank| shards.of_rank(rank)).collect::<Vec<_>>()
+        };
+        let gather = CollectiveKind::AllGather {
+            laid_out_for: Membership(0),
+        };
+
+        // The peers are 7, 3, 9 and 1.
+        let sorted = [4..6, 2..4, 6..8, 0..2];
+        assert_eq!(by_rank(CollectiveKind::ReduceScatter), sorted);
+        assert_eq!(by_rank(gather), sorted);
+        assert_eq!(by_rank(CollectiveKind::AllReduce), [0..2, 2..4, 4..6, 6..8]);
+        let root = |peer| CollectiveKind::Broadcast { root: PeerId(peer) };
+        let kind = ranks(0).divide(&spec(root(9))).unwrap().0;
+        assert_eq!(kind, CollectiveKind::Broadcast { root: 2 });
+        assert_eq!(ranks(0).divide(&spec(root(2))), None);
     }
 
     #[test]

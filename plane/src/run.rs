@@ -12,6 +12,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use pccl_core::id::Round;
+use pccl_core::plan::Algorithm;
 use pccl_core::topology::{LinkId, Way};
 use pccl_core::wire::FrameHeader;
 use tokio::time::Instant;
@@ -109,7 +110,9 @@ impl<'a, 'b> Run<'a, 'b> {
         }
         if port.registry.is_alone(port.seq) {
             run.take_lanes();
-            let has_choice = OperationPort::has_choice(run.work.stripes(), sending);
+            // The root of a chain is done when its last bytes are in buffers, and the others wait for it.
+            let has_choice = port.algorithm != Algorithm::Chain
+                && OperationPort::has_choice(run.work.stripes(), sending);
             run.begun = has_choice.then(Instant::now);
         }
         Ok(run)

@@ -1,4 +1,4 @@
-//! One rank's part of an all-reduce, frame by frame, without any I/O.
+//! One rank's part of a collective, frame by frame, without any I/O.
 //!
 //! What arrives is checked against the plan ([`pccl_core::plan`]). The plan says what is done with it, and to
 //! whom it goes on under which step, through the outbox of a lane; what leaves is taken from the outbox first and
@@ -20,9 +20,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use pccl_core::element::CollectiveSpec;
+use pccl_core::element::{CollectiveKind, CollectiveSpec};
 use pccl_core::id::Seq;
-use pccl_core::plan::{self, Algorithm, Plan};
+use pccl_core::plan::{self, Algorithm, Plan, Shards};
 use pccl_core::wire::FrameHeader;
 
 use crate::memory::{Pool, Scratch};
@@ -87,6 +87,9 @@ impl Exit {
 pub(crate) struct Task<'a> {
     pub(crate) seq: Seq,
     pub(crate) spec: &'a CollectiveSpec,
+    /// What is done with the buffers, by rank.
+    pub(crate) kind: CollectiveKind<u32>,
+    pub(crate) shards: &'a Shards,
     pub(crate) algorithm: Algorithm,
 }
 
@@ -95,7 +98,7 @@ impl Task<'_> {
     pub(crate) fn stripes(&self, place: Place, pace: Pace) -> u16 {
         let Self { spec, .. } = self;
         match self.algorithm {
-            Algorithm::Ring => {
+            Algorithm::Ring | Algorithm::Chain => {
                 plan::stripes_for(spec.count, spec.element, place.lanes, pace.stripe_bytes)
             }
             Algorithm::Whole(_) | Algorithm::Direct | Algorithm::Circulant => 1,
@@ -131,26 +134,33 @@ impl RankWork {
         to: Vec<Exit>,
         pool: &Arc<Pool>,
     ) -> Option<Self> {
-        let Task { seq, spec, .. } = task;
+        let Task {
+            seq, spec, shards, ..
+        } = task;
         let element_bytes = spec.element.size();
         let coding = Coding::of(spec)?;
         spec.count.checked_mul(element_bytes as u64)?;
-        let plan = Plan::new(task.algorithm, place.world, place.rank)?;
+        let plan = Plan::new(task.kind, task.algorithm, place.world, place.rank)?;
         let count = task.stripes(place, pace);
         let exits = Exits::new(to, count);
         let mut slots = 0..;
         let stripes = (0..count).map(|number| {
-            let elements = plan::stripe_range(spec.count, count, number);
-            let stripe = (number, &elements);
+            let stripe = (number, shards.stripe(count, number));
             StripeWork::new(plan, stripe, element_bytes as u64, &exits, &mut slots)
         });
         let stripes: Vec<StripeWork> = stripes.collect::<Option<_>>()?;
-        let elements = plan::stripe_range(spec.count, count, 0);
-        let kept = Kept::all_of(plan, &elements, element_bytes, &exits, &mut slots)?;
-        let window = match (&coding, kept.is_empty()) {
+        let kept = Kept::all_of(
+            plan,
+            shards.stripe(count, 0),
+            element_bytes,
+            &exits,
+            &mut slots,
+        )?;
+        let comes_back = kept.is_empty() && stripes.iter().any(StripeWork::comes_back);
+        let window = match (&coding, comes_back) {
             (Some(_), false) => return None,
             (Some(_), true) => Window::of_encoded(pace, pool.encoded()),
-            (None, false) => Window::of_kept(pace),
+            (None, false) => Window::unlimited(pace),
             (None, true) => Window::of_elements(pace),
         };
         let outlets = exits.outlets().map(|(exit, _)| Outlet {

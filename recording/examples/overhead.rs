@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
+use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::id::{ConnId, Epoch, GroupId, PeerId, ProtocolVersion, Seq, Tag};
 use pccl_core::log::Machine;
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput};
@@ -64,6 +64,7 @@ fn turn(mut handle: impl FnMut(MasterInput, &mut Vec<MasterOutput>)) -> Duration
     let begun = Instant::now();
     for reduce in 1..=REDUCES {
         let spec = CollectiveSpec {
+            kind: CollectiveKind::AllReduce,
             op: ReduceOp::Sum,
             element: ElementType::F32,
             count: 1000,

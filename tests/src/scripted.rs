@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 
-use pccl::{Communicator, Error, Reduce, ReduceReport, SharedState, SyncStrategy};
+use pccl::{CollectiveReport, Communicator, Error, Reduce, SharedState, SyncStrategy};
 use pccl_subprocess::{obey_orders, tell};
 
 use crate::contribution::{SLOTS, checksum, fill, is_contribution, verify};
@@ -336,7 +336,7 @@ impl<'a> Scripted<'a> {
         }
     }
 
-    fn committed(&mut self, report: &ReduceReport, at: talk::Nanos) -> Result<(), End> {
+    fn committed(&mut self, report: &CollectiveReport, at: talk::Nanos) -> Result<(), End> {
         let contributors: Vec<u64> = report.contributors.iter().map(|peer| peer.0).collect();
         let rounds = verify(&self.buffer, &contributors);
         let rounds = rounds.map_err(|wrong| End::Wrong(wrong.to_string()))?;

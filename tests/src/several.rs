@@ -7,7 +7,8 @@
 
 use pccl::half::{bf16, f16};
 use pccl::{
-    Communicator, Element, ElementType, ManyFailed, Quantization, Reduce, ReduceItem, ReduceReport,
+    CollectiveReport, Communicator, Element, ElementType, ManyFailed, Quantization, Reduce,
+    ReduceItem,
 };
 use serde::{Deserialize, Serialize};
 
@@ -70,7 +71,10 @@ impl Several {
     }
 
     /// Reduces all of them, as often as it takes.
-    pub(crate) fn reduce(&mut self, comm: &Communicator) -> Result<Vec<ReduceReport>, ManyFailed> {
+    pub(crate) fn reduce(
+        &mut self,
+        comm: &Communicator,
+    ) -> Result<Vec<CollectiveReport>, ManyFailed> {
         let mut tags = 1..;
         let mut tagged = |reduce: Reduce| reduce.tag(tags.next().unwrap_or_default());
         let exact = self.exact.iter_mut();
@@ -87,7 +91,7 @@ impl Several {
     ///
     /// # Errors
     /// What is wrong.
-    pub(crate) fn check(&self, reports: &[ReduceReport]) -> Result<Vec<Part>, String> {
+    pub(crate) fn check(&self, reports: &[CollectiveReport]) -> Result<Vec<Part>, String> {
         let contributors: Vec<Vec<u64>> = reports
             .iter()
             .map(|report| report.contributors.iter().map(|peer| peer.0).collect())

@@ -7,7 +7,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pccl::{Algorithm, Communicator, Error, Reduce};
+use pccl::{Algorithm, Communicator, Error, Gather, Reduce};
 use pccl_core::mutants::{Mutant, switch_on, taken};
 
 /// In the plan of the reduce that travels whole: the others stay right.
@@ -24,11 +24,13 @@ const IN_DIRECT: [Mutant; 3] = [
 const IN_ROUNDS: [Mutant; 2] = [Mutant::AddedAsTheyArrive, Mutant::RoundsAddResultsAgain];
 
 /// In the plan of the ring.
-const IN_RING: [Mutant; 3] = [
-    Mutant::ReducedTwice,
-    Mutant::GatheredTooEarly,
-    Mutant::NeverFinished,
-];
+const IN_RING: [Mutant; 2] = [Mutant::GatheredTooEarly, Mutant::NeverFinished];
+
+/// In the plan of the ring and in that of its second half.
+const IN_RING_AND_HALF: [Mutant; 1] = [Mutant::ReducedTwice];
+
+/// In the halves of the plan of the ring, each by itself.
+const IN_HALVES: [Mutant; 2] = [Mutant::ScatteredOneShort, Mutant::AnothersShardGathered];
 
 /// Too few for rounds, and enough.
 const WORLDS: [usize; 2] = [3, 4];
@@ -55,12 +57,15 @@ struct Right {
     middle: bool,
     /// Of the reduce around the ring.
     large: bool,
+    /// Of a reduce-scatter, and then of an all-gather.
+    shards: bool,
 }
 
 const ALL_RIGHT: Right = Right {
     small: true,
     middle: true,
     large: true,
+    shards: true,
 };
 
 fn reduce_in(world: usize) -> Right {
@@ -79,6 +84,7 @@ fn reduce_in(world: usize) -> Right {
         small: results.iter().all(|right| right.small),
         middle: results.iter().all(|right| right.middle),
         large: results.iter().all(|right| right.large),
+        shards: results.iter().all(|right| right.shards),
     }
 }
 
@@ -103,10 +109,23 @@ fn reduce_all(address: &str, world: usize) -> Result<Right, Error> {
     assert_eq!(report.algorithm, algorithm);
     peer.all_reduce(&mut large, Reduce::avg())?;
     let average = 1.5 * (1.0 + world as f32);
+    let mut summed = vec![1_u32; LARGE];
+    let shard = peer.reduce_scatter(&mut summed, Reduce::sum())?.shard;
+    let is_scattered = shard.of(&summed).iter().all(|sum| *sum == world as u32);
+    let mut gathered: Vec<u32> = vec![0; LARGE];
+    let mine = gathered.iter_mut().zip(1..).skip(shard.range().start);
+    mine.take(shard.range().len())
+        .for_each(|(element, number)| *element = number);
+    peer.all_gather(&mut gathered, Gather::of(shard))?;
+    let is_gathered = gathered
+        .iter()
+        .zip(1..)
+        .all(|(element, number)| *element == number);
     Ok(Right {
         small: small.iter().all(|sum| *sum == 0.0),
         middle: middle.iter().all(|sum| *sum == all),
         large: large.iter().all(|known| *known == average),
+        shards: is_scattered && is_gathered,
     })
 }
 
@@ -141,12 +160,22 @@ fn a_mistake_in_a_plan_is_a_mistake_of_the_data_plane() {
         large: false,
         ..ALL_RIGHT
     };
+    let shards = Right {
+        shards: false,
+        ..ALL_RIGHT
+    };
+    let large_and_shards = Right {
+        large: false,
+        ..shards
+    };
     for world in WORLDS {
         assert_eq!(reduce_in(world), ALL_RIGHT, "without a mistake");
     }
     comes_out(&IN_WHOLE, few, small);
     comes_out(&IN_DIRECT, few, middle);
     comes_out(&IN_RING, few, large);
+    comes_out(&IN_RING_AND_HALF, few, large_and_shards);
+    comes_out(&IN_HALVES, few, shards);
     let [gathered, in_chunks] = IN_ROUNDS;
     comes_out(&[gathered], enough, small);
     comes_out(&[in_chunks], enough, middle);

@@ -14,6 +14,7 @@
 
 use pccl::ReduceOp;
 
+use super::collective::{Collective, Holds};
 use super::number::Number;
 use super::work::Work;
 
@@ -31,6 +32,7 @@ pub(crate) const fn largest(op: ReduceOp) -> i64 {
 /// What is contributed, and what comes out of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Contribution {
+    collective: Collective,
     op: ReduceOp,
     rank: usize,
     peers: usize,
@@ -41,6 +43,7 @@ pub(crate) struct Contribution {
 impl Contribution {
     pub(crate) fn new(work: &Work, rank: usize, peers: usize) -> Self {
         Self {
+            collective: work.collective,
             op: work.op,
             rank,
             peers,
@@ -56,11 +59,38 @@ impl Contribution {
         repeat(buffer, &pattern);
     }
 
+    /// What a buffer in place begins with: the contribution of an iteration, and beyond it what is wrong there.
+    pub(crate) fn begin<T: Number>(&self, buffer: &mut [T], iteration: u64) {
+        let contributed = self
+            .collective
+            .contributed((self.rank, self.peers), buffer.len());
+        if contributed.len() == buffer.len() {
+            return self.fill(buffer, iteration);
+        }
+        let parts = self
+            .collective
+            .promised((self.rank, self.peers), buffer.len());
+        for (range, holds) in parts {
+            let own = holds == Holds::Of(self.rank);
+            let value = |place| {
+                let is: T = self.expected(holds, place, iteration);
+                if own { is } else { is.spoiled() }
+            };
+            let pattern: Vec<T> = (0..PERIOD).map(value).collect();
+            let places = pattern.iter().cycle().skip(range.start % PERIOD);
+            let part = buffer[range].iter_mut();
+            part.zip(places).for_each(|(element, is)| *element = *is);
+        }
+    }
+
     /// Puts into every element what is wrong there after this iteration, so that one that nobody writes
     /// is noticed, whatever it held before.
     pub(crate) fn spoil<T: Number>(&self, result: &mut [T], iteration: u64) {
         let pattern: Vec<T> = (0..PERIOD.min(result.len()))
-            .map(|place| self.expected::<T>(place, iteration).spoiled())
+            .map(|place| {
+                self.expected::<T>(Holds::Reduced, place, iteration)
+                    .spoiled()
+            })
             .collect();
         repeat(result, &pattern);
     }
@@ -68,14 +98,20 @@ impl Contribution {
     /// Elements of a result that are not what they should be. `exact`: even where the library
     /// compresses, because this was the floor.
     pub(crate) fn wrong<T: Number>(&self, result: &[T], iteration: u64, exact: bool) -> u64 {
-        let expected: Vec<T> = (0..PERIOD.min(result.len()))
-            .map(|place| self.expected(place, iteration))
-            .collect();
         let tolerance = self.tolerance.filter(|_| !exact);
-        let parts = result.chunks(PERIOD);
-        parts
-            .map(|part| differences(part, &expected, tolerance))
-            .sum()
+        let parts = self
+            .collective
+            .promised((self.rank, self.peers), result.len());
+        let wrong = parts.into_iter().map(|(range, holds)| {
+            let expected: Vec<T> = (0..PERIOD.min(range.len()))
+                .map(|place| self.expected(holds, (range.start + place) % PERIOD, iteration))
+                .collect();
+            let parts = result[range].chunks(PERIOD);
+            parts
+                .map(|part| differences(part, &expected, tolerance))
+                .sum::<u64>()
+        });
+        wrong.sum()
     }
 
     /// What `rank` contributes at `place` of the period.
@@ -103,7 +139,10 @@ impl Contribution {
         }
     }
 
-    fn expected<T: Number>(&self, place: usize, iteration: u64) -> T {
+    fn expected<T: Number>(&self, holds: Holds, place: usize, iteration: u64) -> T {
+        if let Holds::Of(rank) = holds {
+            return T::whole(self.of(rank, place, iteration));
+        }
         let all = (0..self.peers).map(|rank| self.of(rank, place, iteration));
         match self.op {
             ReduceOp::Sum => T::whole(all.sum()),

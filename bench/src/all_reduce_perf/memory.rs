@@ -51,7 +51,7 @@ impl<T: Number> Memory<T> {
         let results = self.result.chunks_mut(self.stride);
         for (result, iteration) in results.zip(iterations.clone()) {
             if is_in_place {
-                contribution.fill(result, iteration);
+                contribution.begin(result, iteration);
             } else {
                 contribution.spoil(result, iteration);
             }

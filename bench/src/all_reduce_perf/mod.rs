@@ -1,4 +1,4 @@
-//! How fast is an all-reduce here? The benchmark for those who know nccl-tests.
+//! How fast is an all-reduce here, or another collective? The benchmark for those who know nccl-tests.
 //!
 //! ```text
 //! cargo run --release -p pccl-bench --bin all_reduce_perf -- --peers 2,4,8 --min-bytes 4K \
@@ -10,7 +10,7 @@
 //! checked on every peer in every iteration; a wrong element makes the exit code a failure.
 //!
 //! Beside each row stands its *floor*, measured in turns with it by the same processes in the same
-//! memory: the same all-reduce by one thread over plain sockets, without any protocol. Three exchanges are
+//! memory: the same collective by one thread over plain sockets, without any protocol. Three exchanges are
 //! tried for each row, each in pieces of several sizes, and the fastest is the floor; the column *exchange*
 //! says which it was (`floor_exchange` in the JSON file):
 //!
@@ -31,6 +31,9 @@
 //! `--optimize` measures all sizes, lets the ranks call `optimize_topology`, and measures all sizes again. The ring
 //! before it goes from each rank to the next one: ranks join one after the other.
 //!
+//! `--collective reduce-scatter`, `all-gather` and `broadcast` measure these, beside the same half of the rings above, or
+//! a chain of them. They work in place.
+//!
 //! With `--transport tls` or `quic` (the feature `quic`, which is on by default) all lanes are encrypted, and every
 //! rank checks that they are. The floor stays plain, so the ratio shows what encryption costs.
 //!
@@ -41,6 +44,7 @@
 //! | `talk` | what parent and children tell each other, by `pccl_subprocess` |
 //! | `hosts` | where the children run, and what starts them there |
 //! | `master`, `rank`, `place`, `stopwatch`, `watch` | the children |
+//! | `collective` | which collective it is, and what it promises |
 //! | `contribution`, `number`, `memory` | what each rank contributes, what must come out, and where |
 //! | `floor`, `edges` | the three exchanges over plain sockets, and their connections |
 //! | `pieces` | the search for the best of them |
@@ -50,6 +54,7 @@
 //! | `machine`, `congestion` | what it was measured on |
 
 mod arguments;
+mod collective;
 mod congestion;
 mod contribution;
 mod crew;

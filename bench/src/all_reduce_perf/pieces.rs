@@ -5,6 +5,7 @@
 //! the slower half is out, and the best two go on into the measurement, where the floor counts with the
 //! one that is faster there. Sixteen ways or fewer take less than four times as many trials.
 
+use super::collective::Collective;
 use super::floor::{Exchange, Way};
 
 /// Sizes that are tried: this one and its doubles. Smaller ones only add system calls.
@@ -26,8 +27,9 @@ pub(crate) struct Search {
 
 impl Search {
     /// For chunks of so many bytes.
-    pub(crate) fn new(chunk: usize) -> Self {
-        let ways = Exchange::ALL.into_iter().flat_map(|exchange| {
+    pub(crate) fn new(collective: Collective, chunk: usize) -> Self {
+        let exchanges = Exchange::of(collective).iter().copied();
+        let ways = exchanges.flat_map(|exchange| {
             let way = move |piece_bytes| Way {
                 exchange,
                 piece_bytes,

@@ -8,9 +8,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pccl::half::{bf16, f16};
-use pccl::{Communicator, ElementType, ReduceItem, Tcp, Transport};
+use pccl::{Broadcast, Communicator, ElementType, Gather, PeerId, ReduceItem, Tcp, Transport};
 use pccl_subprocess::tell;
 
+use super::collective::Collective;
 use super::contribution::Contribution;
 use super::edges::Edges;
 use super::floor::{Floor, FloorError};
@@ -25,6 +26,9 @@ use super::talk::{
 };
 use super::watch::{Watch, watched};
 use super::work::Work;
+
+/// The peer of rank 0: ranks join one after the other.
+const FIRST: PeerId = PeerId(1);
 
 /// What the parent tells a rank on its command line.
 #[derive(Clone, Debug, clap::Args)]
@@ -252,7 +256,7 @@ impl<T: Number> Rank<T> {
             let exact = series.of != Contestant::Ours;
             let (memory, contribution) = (&self.memory, &self.contribution);
             measured.wrong += memory.count_wrong(contribution, iterations.clone(), exact);
-            if series.of == Contestant::Ours {
+            if series.of == Contestant::Ours && self.work.collective.ends_alike() {
                 let checksums = memory.checksums(iterations.clone().count());
                 measured.checksums.extend(checksums);
             }
@@ -277,10 +281,10 @@ impl<T: Number> Rank<T> {
             }
             let begun = Instant::now();
             match of {
-                Contestant::Ours => reduce(&self.comm, &self.work, source, result)?,
+                Contestant::Ours => call(&self.comm, &self.work, source, result)?,
                 Contestant::Floor(way) => {
                     let floor = self.floor.as_mut().ok_or(RankError::NoFloor)?;
-                    floor.all_reduce(way, self.work.op, source, result)?;
+                    floor.run(way, (self.work.collective, self.work.op), source, result)?;
                 }
             }
             measured.times_ns.push(ns_since(begun));
@@ -297,6 +301,25 @@ fn everybody_is_ready() -> bool {
 }
 
 /// One iteration of ours.
+fn call<T: Number>(
+    comm: &Communicator,
+    work: &Work,
+    source: Option<&[T]>,
+    result: &mut [T],
+) -> Result<(), pccl::Error> {
+    match work.collective {
+        Collective::AllReduce => reduce(comm, work, source, result)?,
+        Collective::ReduceScatter => drop(comm.reduce_scatter(result, work.reduce(0))?),
+        Collective::AllGather => {
+            let shard = comm.shard(result.len());
+            comm.all_gather(result, Gather::of(shard))?;
+        }
+        Collective::Broadcast => drop(comm.broadcast(result, Broadcast::from(FIRST))?),
+    }
+    Ok(())
+}
+
+/// One iteration of all-reduces.
 fn reduce<T: Number>(
     comm: &Communicator,
     work: &Work,

@@ -29,6 +29,7 @@ impl Subject {
 /// A line of the table, and an element of `rows` in the JSON file. GB are 10^9 bytes.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Row {
+    pub(crate) collective: String,
     pub(crate) peers: usize,
     /// Lanes of an edge that were asked for.
     pub(crate) lanes: u16,
@@ -60,7 +61,7 @@ pub(crate) struct Row {
     pub(crate) batch_times_us: Vec<f64>,
     /// One peer's contribution, all concurrent reduces together, over time.
     pub(crate) algbw_gb_s: f64,
-    /// algbw times 2(n-1)/n, as nccl-tests defines it: what a ring that cuts the buffer into n chunks
+    /// algbw times 2(n-1)/n for an all-reduce, (n-1)/n for its halves, 1 for a broadcast, as nccl-tests defines it: what a ring that cuts the buffer into n chunks
     /// and does not compress sends over each of its edges, over time. Small buffers travel whole and
     /// compressed ones shrink, so that it says nothing about what their edges carried.
     pub(crate) busbw_gb_s: f64,
@@ -118,12 +119,12 @@ impl Row {
     pub(crate) fn new(subject: &Subject, work: &Work, found: &Findings) -> Self {
         let bytes = subject.bytes_per_iteration() as f64;
         let contributed = bytes * subject.peers as f64 * f64::from(found.iterations);
-        let peers = subject.peers as f64;
         let time_us = found.ours.median_us();
         let algbw_gb_s = gb_per_s(bytes, time_us);
         let cpu_ns = found.ours.cpu_ns + found.master_cpu_ns;
         let cpu_s_per_gb = cpu_ns as f64 / contributed;
         Self {
+            collective: work.collective.to_string(),
             peers: subject.peers,
             lanes: subject.lanes,
             lanes_used: found.ours.lanes_used(),
@@ -143,7 +144,7 @@ impl Row {
             time_max_us: found.ours.max_us(),
             batch_times_us: found.ours.batches_us().to_vec(),
             algbw_gb_s,
-            busbw_gb_s: algbw_gb_s * 2.0 * (peers - 1.0) / peers,
+            busbw_gb_s: algbw_gb_s * work.collective.bus_factor(subject.peers),
             wrong: found.ours.wrong,
             cpu_s_per_gb,
             master_cpu_s_per_gb: found.master_cpu_ns as f64 / contributed,

@@ -165,7 +165,8 @@ impl<'a> Session<'a> {
         if let Some(ways) = best.get(&key) {
             return Ok(ways.clone());
         }
-        let mut search = Search::new(bytes / self.peers);
+        let collective = self.arguments.work.collective;
+        let mut search = Search::new(collective, collective.chunk_bytes(bytes, self.peers));
         if let Some(way) = search.ways().into_iter().next() {
             // Whoever is first touches the memory and the connections first.
             self.series(Contestant::Floor(way), plan.warmup)?;

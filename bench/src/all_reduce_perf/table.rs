@@ -80,16 +80,17 @@ const BOUND: &str = "each rank is kept on one, by turns";
 const UNBOUND: &str = "ranks are kept on none: small reduces, the floor's too, take half as long again where two \
                        ranks run on two as where they share one; with --bind that is fixed";
 
-const FLOOR: &str = "the best of three bare exchanges: one thread, no protocol, uncompressed, with the best size \
+const FLOOR: &str = "the best of several bare exchanges: one thread, no protocol, uncompressed, with the best size \
                      of pieces";
 
 /// What the columns mean.
 const COLUMNS: &str = "\
 # time     median over the iterations; of each iteration the mean over the peers; the spread stands below
 # lanes    of an edge that carried bytes, as counted; how many were asked for stands above the rows
-# algbw    bytes of one peer's contribution / time; busbw = algbw * 2(n-1)/n; GB are 10^9 bytes
+# algbw    bytes of the buffer / time; busbw = algbw * 2(n-1)/n for an all-reduce, (n-1)/n for its halves, 1 for a
+#          broadcast; GB are 10^9 bytes
 # #wrong   wrong elements, and one for each iteration whose result was not the same bits on all peers
-# cpu      user and system seconds of all peers and the master / GB contributed by all peers (= ns per byte)
+# cpu      user and system seconds of all peers and the master / GB of the buffers of all peers (= ns per byte)
 # exchange of the floor that was the fastest in this row: ring (sleeps when neither direction moves),
 #          blocking (a ring that waits in recv), direct (every rank with every other, two latencies)
 # ratio    throughput of ours / of the floor; the cpu beside it: CPU time of ours, master included, / of
@@ -114,8 +115,10 @@ pub(crate) fn heading(
         .map(|by| format!(", quantized to {}", by.name));
     let quantized = quantized.unwrap_or_default();
     let optimized = if is_optimized { ", optimized ring" } else { "" };
-    let mut text =
-        format!("#\n# {peers} peers, lanes asked for: {lanes}, {place}{quantized}{optimized}\n");
+    let mut text = format!(
+        "#\n# {}, {peers} peers, lanes asked for: {lanes}, {place}{quantized}{optimized}\n",
+        work.collective
+    );
     let names = [
         "size", "count", "type", "redop", "lanes", "time", "algbw", "busbw", "#wrong", "cpu",
     ];

@@ -2,6 +2,7 @@
 
 use pccl::{ElementType, Quantization, Reduce, ReduceOp};
 
+use super::collective::Collective;
 use super::contribution::largest;
 
 const OPERATIONS: [ReduceOp; 5] = [
@@ -36,6 +37,9 @@ const COMPRESSIONS: [Compression; 5] = {
 /// each rank.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Work {
+    /// What is measured. All but the all-reduce work in place.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) collective: Collective,
     /// Type of the elements: u8 to u64, i8 to i64, f16, bf16, f32, f64.
     #[arg(long = "type", default_value = "f32", value_parser = element)]
     pub(crate) element: ElementType,
@@ -73,6 +77,12 @@ impl Work {
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         if self.quantize.is_some() && self.error_bound(2).is_none() {
             return Err("--quantize needs a type of floating-point numbers");
+        }
+        if self.quantize.is_some() && !self.collective.reduces() {
+            return Err("--quantize needs a collective that reduces");
+        }
+        if self.concurrent > 1 && self.collective != Collective::AllReduce {
+            return Err("--concurrent is for all-reduces");
         }
         Ok(())
     }
@@ -112,7 +122,7 @@ impl Work {
 
     /// The calls that reduce many buffers at once work in place.
     pub(crate) fn is_in_place(&self) -> bool {
-        self.in_place || self.concurrent > 1
+        self.in_place || self.concurrent > 1 || self.collective != Collective::AllReduce
     }
 
     /// The reduce with this tag.
@@ -144,6 +154,7 @@ impl Work {
     /// As it stands on a command line.
     pub(crate) fn to_arguments(&self) -> Vec<String> {
         let mut arguments = vec![
+            format!("--collective={}", self.collective),
             format!("--type={}", self.element),
             format!("--op={}", self.op),
             format!("--concurrent={}", self.concurrent),

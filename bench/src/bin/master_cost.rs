@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
+use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::id::{
     ConnId, ContentHash, Epoch, GroupId, PeerId, ProtocolVersion, Revision, Seq, Tag,
 };
@@ -232,6 +232,7 @@ impl Run {
 
     fn initiate(&mut self, peer: PeerId, tag: Tag) {
         let spec = CollectiveSpec {
+            kind: CollectiveKind::AllReduce,
             op: ReduceOp::Sum,
             element: ElementType::F32,
             count: 1000,

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Parser;
-use pccl::{Communicator, ElementType, Error, Quantization, Reduce, ReduceReport, Tcp};
+use pccl::{CollectiveReport, Communicator, ElementType, Error, Quantization, Reduce, Tcp};
 use pccl_bench::bytes::bytes;
 use pccl_transport_memory::throttle::Throttled;
 
@@ -184,7 +184,7 @@ impl Measured {
         }
     }
 
-    fn add(&mut self, reports: &[ReduceReport], results: &[Vec<f32>], sources: &[Vec<f32>]) {
+    fn add(&mut self, reports: &[CollectiveReport], results: &[Vec<f32>], sources: &[Vec<f32>]) {
         let took = reports.iter().map(|report| report.duration).max();
         self.took = self.took.min(took.unwrap_or(Duration::MAX));
         let sent = reports.iter().map(|report| report.bytes_sent).max();

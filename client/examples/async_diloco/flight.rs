@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use pccl::{AllReduceHandle, Communicator, Error, Reduce, ReduceReport};
+use pccl::{AllReduceHandle, CollectiveReport, Communicator, Error, Reduce};
 use pccl_subprocess::tell;
 
 use super::run::talk::{Event, Overlap};
@@ -62,7 +62,7 @@ impl Flight {
 }
 
 impl Log {
-    fn note(&mut self, report: &ReduceReport, started: Instant, awaited: Instant) {
+    fn note(&mut self, report: &CollectiveReport, started: Instant, awaited: Instant) {
         self.bytes.0 += report.bytes_sent;
         self.bytes.1 += report.bytes_received;
         let ended = started + report.duration;

@@ -1,7 +1,6 @@
 //! What a reduce must give, element by element.
 
 use crate::Op;
-use crate::group::LANES;
 use crate::number::Number;
 
 /// Bytes below which a buffer is not cut into another stripe.
@@ -39,7 +38,7 @@ pub(crate) fn in_order<T: Number>(op: Op, contributions: &[&[T]]) -> Vec<T> {
     let count = contributions[0].len();
     let order = Order::of(size_of_val(contributions[0]), world);
     order
-        .first_ranks(count, size_of::<T>(), world)
+        .first_ranks(count, world)
         .into_iter()
         .enumerate()
         .map(|(index, first)| {
@@ -65,9 +64,9 @@ pub(crate) fn in_order<T: Number>(op: Op, contributions: &[&[T]]) -> Vec<T> {
 enum Order {
     /// From the first rank on.
     Chain,
-    /// Each chunk from the rank of its number on, around the ring.
+    /// Each shard from the rank after that of its number on, around the ring, where it ends.
     Chains,
-    /// Each chunk along a tree whose root is the rank of its number.
+    /// Each shard along a tree whose root is the rank of its number.
     Trees,
 }
 
@@ -83,22 +82,17 @@ impl Order {
         }
     }
 
-    /// For each element: the rank of the number of its chunk. What goes around the ring is cut into a stripe for each
-    /// lane, but not into ones of less than 512 KiB, and each stripe into a chunk for each rank. Parts differ by at
-    /// most one element, and longer ones come first.
-    fn first_ranks(self, count: usize, element_bytes: usize, world: usize) -> Vec<usize> {
-        let stripes = match self {
-            Self::Chain => return vec![0; count],
-            Self::Chains => (count * element_bytes / STRIPE_BYTES_MIN).clamp(1, usize::from(LANES)),
-            Self::Trees => 1,
+    /// For each element: the rank that its additions begin with. A buffer is cut into a shard for each rank. Parts
+    /// differ by at most one element, and longer ones come first; how they are cut into stripes makes no difference.
+    fn first_ranks(self, count: usize, world: usize) -> Vec<usize> {
+        let first = |shard: usize| match self {
+            Self::Chain => 0,
+            Self::Chains => (shard + 1) % world,
+            Self::Trees => shard,
         };
-        let mut ranks = Vec::new();
-        for stripe in cut(count, stripes) {
-            for (rank, chunk) in cut(stripe, world).into_iter().enumerate() {
-                ranks.extend(std::iter::repeat_n(rank, chunk));
-            }
-        }
-        ranks
+        let shards = cut(count, world).into_iter().enumerate();
+        let ranks = shards.flat_map(|(shard, length)| std::iter::repeat_n(first(shard), length));
+        ranks.collect()
     }
 }
 

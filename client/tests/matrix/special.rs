@@ -130,8 +130,8 @@ fn is_poisoned<T: Element>(group: &mut Group, poison: T, is_nan: fn(&T) -> bool)
         for quantization in QUANTIZATIONS {
             let reduce: Reduce = op.reduce().quantize(quantization);
 
-            // The chunk starts at the first rank: there it is encoded whatever the operation.
-            let result = group.reduce(reduce, &[&poisoned, &clean]);
+            // The chunk starts at the second rank: there it is encoded whatever the operation.
+            let result = group.reduce(reduce, &[&clean, &poisoned]);
 
             let what = format!("{op:?} of {}, {quantization}", T::TYPE);
             // The first half of the buffer is a chunk. With blocks it is the block alone.

@@ -13,10 +13,10 @@ use alloc::vec::Vec;
 use core::alloc::{GlobalAlloc, Layout};
 use core::panic::PanicInfo;
 
-use pccl_core::element::ElementType;
+use pccl_core::element::{CollectiveKind, ElementType};
 use pccl_core::id::{PeerId, Round};
 use pccl_core::messages::ToMaster;
-use pccl_core::plan::{self, Algorithm, Plan, Pattern};
+use pccl_core::plan::{self, Algorithm, Pattern, Plan, Shards};
 use pccl_core::ticket::TicketMint;
 use pccl_core::timers::TimerQueue;
 use pccl_core::wire::{ControlReader, Preamble, encode_control};
@@ -62,19 +62,22 @@ pub fn everything() -> usize {
     timers.arm(PeerId(1), 1_u64);
 
     let stripes = plan::stripes_for(1 << 20, ElementType::F32, 4, 1 << 20);
-    let stripe = plan::stripe_range(1 << 20, stripes, 0);
+    let shards = Shards::of_ranks(1 << 20, 4);
     let replayed = log::replay(&bytes);
     let ring = tour::solve(&tour::TourProblem::default());
 
-    let flows = |algorithm| {
-        let plan = Plan::new(algorithm, 4, 1);
-        plan.map_or(0, |plan| plan.arrivals(&stripe).count())
+    let flows_of = |kind, algorithm| {
+        let plan = Plan::new(kind, algorithm, 4, 1);
+        plan.map_or(0, |plan| plan.arrivals(shards.stripe(stripes, 0)).count())
     };
+    let flows = |algorithm| flows_of(CollectiveKind::AllReduce, algorithm);
+    let root = CollectiveKind::Broadcast { root: 0 };
 
     flows(Algorithm::Ring)
         + flows(Algorithm::Whole(Pattern::Mesh))
         + flows(Algorithm::Direct)
         + flows(Algorithm::Circulant)
+        + flows_of(root, Algorithm::Chain)
         + usize::from(encoded.is_ok())
         + usize::from(decoded.is_ok())
         + usize::from(replayed.is_ok())

@@ -8,7 +8,7 @@ use core::net::Ipv4Addr;
 use proptest::prelude::*;
 
 use super::*;
-use crate::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
+use crate::element::{CollectiveKind, CollectiveSpec, ElementType, Quantization, ReduceOp};
 use crate::id::{CallId, ConnId, GroupId, PeerId, ProtocolVersion, Tag};
 use crate::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
 use crate::messages::{Hello, PlanOutcome, ToMaster};
@@ -54,6 +54,7 @@ const PEER: PeerConfig = PeerConfig {
 };
 
 const SPEC: CollectiveSpec = CollectiveSpec {
+    kind: CollectiveKind::AllReduce,
     op: ReduceOp::Sum,
     element: ElementType::F32,
     count: 1000,

@@ -12,11 +12,11 @@ use alloc::vec::Vec;
 use super::record::{Collective, GroupRecord, Stake};
 use super::{Master, Out, send};
 use crate::element::CollectiveSpec;
-use crate::id::{Epoch, GroupId, PeerId, Seq, Tag};
+use crate::id::{Epoch, GroupId, Membership, PeerId, Seq, Tag};
 use crate::messages::{AbortCause, CollectiveRefusal, Misdeed, PlanOutcome, ToPeer, Verdict};
 use crate::plan::{Algorithm, Paths};
 use crate::states::{CollectiveEvent, ConnectionState, Event, next_collective_state};
-use crate::topology::BrokenLinks;
+use crate::topology::{BrokenLinks, Ring};
 
 impl Master {
     pub(super) fn vote_to_initiate(
@@ -122,7 +122,11 @@ impl Master {
         }
         let tag = record.ready.pop_first()?;
         match record.collectives.get(&tag)? {
-            Collective::Initiating(votes) => Some((tag, agreement(votes)?)),
+            Collective::Initiating(votes) => {
+                let wanted = agreement(votes)?;
+                let ring = &record.ring;
+                Some((tag, wanted.and_then(|spec| fits(spec, votes, ring))))
+            }
             Collective::Running { .. } => None,
         }
     }
@@ -143,6 +147,7 @@ impl Master {
         let running = Collective::Running {
             seq,
             bytes,
+            root: spec.kind.root().copied(),
             awaiting: contributors.iter().copied().collect(),
         };
         record.collectives.insert(tag, running);
@@ -270,12 +275,12 @@ impl Master {
             return false;
         };
         let epoch = record.epoch;
-        if let Some(Collective::Running { bytes, .. }) = record.collectives.get(&tag) {
-            let bytes = *bytes;
+        if let Some(Collective::Running { bytes, root, .. }) = record.collectives.get(&tag) {
+            let (bytes, root) = (*bytes, *root);
             let told = rule!(epoch; VerdictOfAnotherEpoch => self.epoch);
             let verdict = Verdict::Committed { epoch: told };
             self.decide(group, tag, &verdict, out);
-            self.forgive(group, bytes);
+            self.forgive(group, bytes, root);
         }
         true
     }
@@ -455,6 +460,26 @@ impl GroupRecord {
         let ready = self.collectives.iter().filter(|(_, one)| voted(one));
         self.ready = ready.map(|(tag, _)| *tag).collect();
     }
+}
+
+/// What is to start, if its root takes part, and all shards that it gathers were laid out for those who do.
+fn fits(
+    spec: CollectiveSpec,
+    votes: &BTreeMap<PeerId, CollectiveSpec>,
+    ring: &Ring,
+) -> Result<CollectiveSpec, CollectiveRefusal> {
+    let is_missing = |root: &&PeerId| ring.rank_of(**root).is_none();
+    let missing = spec.kind.root().filter(is_missing);
+    if let Some(root) = rule!(missing; RootNotAsked => None) {
+        return Err(CollectiveRefusal::NoSuchRoot { root: *root });
+    }
+    let present = Membership::of(&ring.0);
+    let mut laid_out = votes.values().filter_map(|vote| vote.kind.laid_out_for());
+    let is_another = laid_out.any(|laid_out_for| laid_out_for != present);
+    if rule!(is_another; ShardsOfOthersGathered => false) {
+        return Err(CollectiveRefusal::WorldChanged);
+    }
+    Ok(spec)
 }
 
 /// What all votes want, or where they differ: the first field, and the peers that differ in it from the first

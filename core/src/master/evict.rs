@@ -15,6 +15,7 @@ use core::cmp::Reverse;
 use super::attempt::Failure;
 use super::blame::{DeadEdge, Pair, other_of, pair};
 use super::newcomers::STRIKES_MAX;
+use super::record::Breaks;
 use super::{Master, Out};
 use crate::id::{GroupId, PeerId};
 use crate::messages::{Misdeed, Refusal};
@@ -336,12 +337,20 @@ impl Master {
         }
     }
 
-    /// A collective of this size was committed: what broke under smaller ones, or as large ones, works.
-    pub(super) fn forgive(&mut self, group: GroupId, bytes: u64) {
+    /// A collective of this size was committed: what broke under smaller ones, or as large ones, works; but for the
+    /// edge to a root, over which nothing went. One that has moved nothing, as a barrier, shows nobody to be well.
+    pub(super) fn forgive(&mut self, group: GroupId, bytes: u64, root: Option<PeerId>) {
         if let Some(record) = self.group_mut(group) {
-            record.breaks.retain(|_, breaks| breaks.bytes > bytes);
+            // Of two the root sends over the same edge.
+            let root = root.filter(|_| record.ring.world_size() > 2);
+            let unused = root.and_then(|root| Some(pair((record.ring.previous_of(root)?, root))));
+            let is_unproven =
+                |of: Pair, breaks: &Breaks| breaks.bytes > bytes || unused == Some(of);
+            record.breaks.retain(|of, breaks| is_unproven(*of, breaks));
             record.cancels.retain(|_, cancels| cancels.bytes > bytes);
-            rule!(record.stalls.clear(); StallsNeverForgiven => {});
+            if bytes > 0 {
+                rule!(record.stalls.clear(); StallsNeverForgiven => {});
+            }
         }
         self.end_conflicts(group);
     }

@@ -380,6 +380,8 @@ pub(super) enum Collective {
         seq: Seq,
         /// Of the buffer of one participant.
         bytes: u64,
+        /// Whose buffer it is that all get.
+        root: Option<PeerId>,
         /// Participants that have not voted on the outcome.
         awaiting: BTreeSet<PeerId>,
     },

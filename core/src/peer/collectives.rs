@@ -5,7 +5,7 @@ use super::admission::Caller;
 use super::io::{Answer, CallError, Committed, PeerOutput};
 use super::{Out, Step, send};
 use crate::element::CollectiveSpec;
-use crate::id::{Seq, Tag};
+use crate::id::{Membership, Seq, Tag};
 use crate::messages::{AbortCause, CollectiveRefusal, PlanOutcome, ToMaster, Verdict};
 use crate::plan::{Algorithm, Paths, Reach};
 use crate::states::CollectiveCommunicationState as State;
@@ -139,14 +139,19 @@ impl Accepted {
         Ok(())
     }
 
-    /// Whether a collective takes this algorithm on links that reach as far as it needs, and those here do.
+    /// Whether a collective takes this algorithm on links that reach as far as it needs, and those here do; and its
+    /// root and those for whom its shards were laid out are here.
     fn can_take(&self, spec: &CollectiveSpec, algorithm: Algorithm) -> bool {
-        let Ok(world) = u32::try_from(self.topology.ring.world_size()) else {
+        let ring = &self.topology.ring;
+        let Ok(world) = u32::try_from(ring.world_size()) else {
             return false;
         };
+        let has_root = spec.kind.among(&ring.0).is_some();
+        let laid_out_for = spec.kind.laid_out_for();
+        let is_laid_out = laid_out_for.is_none_or(|peers| peers == Membership::of(&ring.0));
         let is_reached = match algorithm.reach() {
             Reach::Ring => true,
-            Reach::Mesh => self.wiring.reach(&self.topology.ring) == Reach::Mesh,
+            Reach::Mesh => self.wiring.reach(ring) == Reach::Mesh,
         };
         // Whether all members have one address, and how many are enough for rounds then, only the master knows.
         let known = [(false, u32::MAX), (true, u32::MAX), (true, 0)];
@@ -158,7 +163,7 @@ impl Accepted {
             };
             algorithm == Algorithm::of(spec, world, paths)
         });
-        is_reached && is_chosen.contains(&true)
+        has_root && is_laid_out && is_reached && is_chosen.contains(&true)
     }
 
     /// The data plane is done. Where the execution was ended meanwhile, that is no news.
@@ -197,6 +202,8 @@ impl Accepted {
             CollectiveRefusal::Conflict(conflict) => CallError::Conflict(conflict),
             CollectiveRefusal::Disagreement { .. }
             | CollectiveRefusal::NotJoined { .. }
+            | CollectiveRefusal::NoSuchRoot { .. }
+            | CollectiveRefusal::WorldChanged
             | CollectiveRefusal::Withdrawn => CallError::CollectiveRefused { tag, reason },
         };
         self.conclude(tag, Err(why), out);

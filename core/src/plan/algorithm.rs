@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::element::{CollectiveSpec, Quantization};
+use crate::element::{CollectiveKind, CollectiveSpec, Quantization};
 use crate::wire::{
     CIRCULANT_BUFFER_MAX, DIRECT_BUFFER_MAX, DIRECT_WITHIN_MACHINE_MAX, FRAME_PAYLOAD_MAX,
     WHOLE_BUFFER_MAX,
@@ -27,6 +27,22 @@ pub struct Paths {
     pub within_machine: bool,
     /// From how many ranks on the [circulant](Pattern::Circulant) pattern is taken within a machine.
     pub rounds_from: u32,
+}
+
+impl Paths {
+    /// In a world of two the ring is the mesh, and nothing is gained beyond it.
+    const fn reach_of(self, world: u32) -> Reach {
+        if world > 2 { self.reach } else { Reach::Ring }
+    }
+
+    const fn takes_rounds(self, world: u32) -> bool {
+        self.within_machine && world >= self.rounds_from
+    }
+}
+
+/// Of the whole buffer.
+fn bytes_of(spec: &CollectiveSpec) -> u64 {
+    spec.count.saturating_mul(spec.element.size() as u64)
 }
 
 /// From whom to whom a buffer travels that all ranks get.
@@ -63,15 +79,22 @@ pub enum Algorithm {
     /// In chunks that are reduced on their way around the ring, and whose results are passed on: a
     /// reduce-scatter, followed by an all-gather.
     ///
-    /// A stripe is cut into N chunks ([`chunk_range`](super::chunk_range)); chunk c starts its journey at rank c.
-    /// In step s, rank r sends chunk r − s to rank r + 1 and receives chunk r − s − 1 from rank r − 1, all modulo N.
-    /// In the first N − 1 steps what arrives is combined with the receiver's own elements; in the last of these it
-    /// becomes the result. In the N − 1 steps after them the result replaces the receiver's elements. What is sent
-    /// in step s + 1 is exactly what was received in step s, also across the change between the two.
+    /// A stripe has N chunks, one of each shard ([`Stripe::chunk`](super::Stripe::chunk)); chunk c starts its journey at rank
+    /// c + 1 and is finished by rank c. In step s, rank r sends chunk r − s − 1 to rank r + 1 and receives chunk
+    /// r − s − 2 from rank r − 1, all modulo N. In the first N − 1 steps what arrives is combined with the receiver's
+    /// own elements; in the last of these it becomes the result. In the N − 1 steps after them the result replaces the receiver's elements. What is sent
+    /// in step s + 1 is exactly what was received in step s, also across the change between the two. A reduce-scatter
+    /// is the first N − 1 steps; an all-gather is the others, and begins with each rank's own chunk.
     ///
     /// The algorithm is that of Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
     /// workstations" (2009). Every rank sends 2·(N − 1)/N of the buffer in all, which is the least possible.
     Ring,
+    /// Along the ring, from the root to the rank before it: a broadcast.
+    ///
+    /// The root sends the buffer, frame by frame, to the next rank; each rank sends what it receives to the next one
+    /// at once, and the rank before the root to nobody. Each byte passes each link but one once, in N − 1 latencies
+    /// and the time of one buffer.
+    Chain,
     /// Whole: each rank gets the contribution of each other one and adds them all by itself.
     ///
     /// Over a mesh each rank sends its buffer to each other rank: in step s, rank r receives the contribution of
@@ -89,25 +112,27 @@ pub enum Algorithm {
     /// Directly, over a mesh: a reduce-scatter in which each rank sends each other rank its part, followed by an
     /// all-gather in which each rank sends the result of its part to all others.
     ///
-    /// The buffer is cut into N chunks ([`chunk_range`](super::chunk_range)); rank r combines chunk r. In step s of
+    /// The buffer has N chunks, its shards ([`Stripe::chunk`](super::Stripe::chunk)); rank r combines chunk r. In step s of
     /// the first N − 1, rank r receives chunk r of rank r − s − 1, modulo N, and keeps it. Once all are there it
     /// adds them in the order of the ranks, rank 0 first, its own in its own turn. In the N − 1 steps after these
     /// it receives, in the same order, the result of chunk r − s − 1 from rank r − s − 1.
     ///
     /// It sends as few bytes as [`Ring`](Self::Ring) does and takes two latencies in place of 2·(N − 1). The
-    /// order of the additions depends on nothing but the ranks.
+    /// order of the additions depends on nothing but the ranks. A reduce-scatter is the first N − 1 steps; an
+    /// all-gather is the others, and tells each rank's own chunk.
     Direct,
     /// In rounds, in the [circulant pattern](Pattern::Circulant): a reduce-scatter in ⌈log₂ N⌉ rounds, followed by
     /// an all-gather in as many.
     ///
-    /// The buffer is cut into N chunks ([`chunk_range`](super::chunk_range)); the result of chunk r is computed by
+    /// The buffer has N chunks, its shards ([`Stripe::chunk`](super::Stripe::chunk)); the result of chunk r is computed by
     /// rank r. Let h be the number of a round, from 1, and s(h) = ⌈N / 2ʰ⌉. In round h of the reduce-scatter, rank r
     /// sends what it has summed of the chunks r + s(h) to r + s(h − 1) − 1, modulo N, to rank r + s(h), each with
     /// its own elements added: first these, then what has arrived, round by round. The rounds of the all-gather are
     /// the same backwards: rank r sends the results of the chunks r to r + s(h − 1) − s(h) − 1 to rank r − s(h).
     ///
     /// It sends as few bytes as [`Ring`](Self::Ring) does, in 2·⌈log₂ N⌉ messages and latencies in place of
-    /// 2·(N − 1). The order of the additions depends on nothing but the ranks, and is another one for each chunk.
+    /// 2·(N − 1). The order of the additions depends on nothing but the ranks, and is another one for each chunk. A
+    /// reduce-scatter or an all-gather is one half of it.
     Circulant,
 }
 
@@ -124,23 +149,48 @@ impl Algorithm {
     /// In a world of two the ring is the mesh, and nothing is gained beyond it.
     ///
     /// The master asks here, and tells the participants what it was told.
+    ///
+    /// A reduce-scatter and an all-gather are never whole, and else choose as an all-reduce does. A broadcast takes
+    /// the chain, and for a barrier, of which nothing travels, it is the ring.
     #[must_use]
     pub fn of(spec: &CollectiveSpec, world: u32, paths: Paths) -> Self {
-        let bytes = spec.count.saturating_mul(spec.element.size() as u64);
+        let in_chunks = Self::in_chunks(spec, world, paths);
+        match spec.kind {
+            CollectiveKind::AllReduce => Self::whole(spec, world, paths).unwrap_or(in_chunks),
+            CollectiveKind::ReduceScatter | CollectiveKind::AllGather { .. } => in_chunks,
+            CollectiveKind::Broadcast { .. } => Self::Chain,
+            CollectiveKind::Barrier => Self::Ring,
+        }
+    }
+
+    /// In which pattern a buffer travels whole. `None`: it is too large, or quantized.
+    fn whole(spec: &CollectiveSpec, world: u32, paths: Paths) -> Option<Self> {
+        let bytes = bytes_of(spec);
         let all = bytes.saturating_mul(u64::from(world));
-        let reach = if world > 2 { paths.reach } else { Reach::Ring };
-        let in_rounds = paths.within_machine && world >= paths.rounds_from;
         let travels_whole = bytes <= WHOLE_BUFFER_MAX && all <= FRAME_PAYLOAD_MAX as u64;
+        let pattern = match (spec.quantization, paths.reach_of(world)) {
+            (Quantization::None, Reach::Ring) => Pattern::Ring,
+            (Quantization::None, Reach::Mesh) if paths.takes_rounds(world) => Pattern::Circulant,
+            (Quantization::None, Reach::Mesh) => Pattern::Mesh,
+            (
+                Quantization::MinMax { .. }
+                | Quantization::ZeroPointScale { .. }
+                | Quantization::Blockwise4,
+                Reach::Ring | Reach::Mesh,
+            ) => return None,
+        };
+        travels_whole.then_some(Self::Whole(pattern))
+    }
+
+    /// How a buffer travels in chunks.
+    fn in_chunks(spec: &CollectiveSpec, world: u32, paths: Paths) -> Self {
+        let bytes = bytes_of(spec);
+        let in_rounds = paths.takes_rounds(world);
         let directly_max = match paths.within_machine {
             true => DIRECT_WITHIN_MACHINE_MAX,
             false => DIRECT_BUFFER_MAX,
         };
-        match (spec.quantization, reach) {
-            (Quantization::None, Reach::Ring) if travels_whole => Self::Whole(Pattern::Ring),
-            (Quantization::None, Reach::Mesh) if travels_whole && in_rounds => {
-                Self::Whole(Pattern::Circulant)
-            }
-            (Quantization::None, Reach::Mesh) if travels_whole => Self::Whole(Pattern::Mesh),
+        match (spec.quantization, paths.reach_of(world)) {
             (Quantization::None, Reach::Mesh) if in_rounds && bytes <= CIRCULANT_BUFFER_MAX => {
                 Self::Circulant
             }
@@ -157,11 +207,41 @@ impl Algorithm {
         }
     }
 
+    /// Whether a collective of this kind can take it.
+    #[must_use]
+    pub const fn carries<Root>(self, kind: &CollectiveKind<Root>) -> bool {
+        match (self, kind) {
+            (
+                Self::Ring | Self::Whole(_) | Self::Direct | Self::Circulant,
+                CollectiveKind::AllReduce,
+            )
+            | (
+                Self::Ring | Self::Direct | Self::Circulant,
+                CollectiveKind::ReduceScatter | CollectiveKind::AllGather { .. },
+            )
+            | (Self::Chain, CollectiveKind::Broadcast { .. })
+            | (Self::Ring, CollectiveKind::Barrier) => true,
+            (
+                Self::Chain,
+                CollectiveKind::AllReduce
+                | CollectiveKind::ReduceScatter
+                | CollectiveKind::AllGather { .. }
+                | CollectiveKind::Barrier,
+            )
+            | (Self::Whole(_), CollectiveKind::ReduceScatter | CollectiveKind::AllGather { .. })
+            | (
+                Self::Ring | Self::Whole(_) | Self::Direct | Self::Circulant,
+                CollectiveKind::Broadcast { .. },
+            )
+            | (Self::Whole(_) | Self::Direct | Self::Circulant, CollectiveKind::Barrier) => false,
+        }
+    }
+
     /// Which links it needs.
     #[must_use]
     pub const fn reach(self) -> Reach {
         match self {
-            Self::Ring => Reach::Ring,
+            Self::Ring | Self::Chain => Reach::Ring,
             Self::Whole(pattern) => pattern.reach(),
             Self::Direct | Self::Circulant => Reach::Mesh,
         }

@@ -7,7 +7,7 @@
 
 use core::ops::Range;
 
-use super::{Action, After, Contribution, Kept, Plan, Target, Targets, chunk_range, forth};
+use super::{Action, After, Contribution, Kept, Plan, Stripe, Target, Targets, forth};
 
 /// How far apart the two ranks of a round are: ⌈N / 2ʰ⌉. Also the least index of the chunks that move in it, at the
 /// rank that sends them in the reduce-scatter and gets them in the all-gather.
@@ -42,9 +42,8 @@ const fn first_alone(world: u32) -> u32 {
     world / 2
 }
 
-fn chunk(plan: Plan, stripe: &Range<u64>, index: u32) -> Range<u64> {
-    let number = forth(plan.world, plan.rank, index);
-    chunk_range(stripe, plan.world, number)
+fn chunk(plan: Plan, stripe: Stripe<'_>, index: u32) -> Range<u64> {
+    stripe.chunk(forth(plan.world, plan.rank, index))
 }
 
 /// Where a chunk goes in the reduce-scatter. There, as many steps are over as chunks have moved in the rounds before.
@@ -62,22 +61,43 @@ fn steps_before(world: u32, round: u32) -> u32 {
     world.saturating_sub(distance(world, round.saturating_sub(1)))
 }
 
-/// Where a chunk goes in the all-gather.
+/// Where a chunk goes in the all-gather, if there is one.
 fn result_to(plan: Plan, index: u32) -> Targets {
     let round = round_of(plan.world, index);
-    let first = plan.others();
-    Targets::rounds((plan.world, plan.rank), index, round, first)
+    match plan.kind.gathers() {
+        true => Targets::rounds((plan.world, plan.rank), index, round, first_gathered(plan)),
+        false => Targets::NONE,
+    }
+}
+
+/// The first step of the all-gather.
+const fn first_gathered(plan: Plan) -> u32 {
+    match plan.kind.reduces() {
+        true => plan.others(),
+        false => 0,
+    }
 }
 
 pub(super) fn steps(plan: Plan) -> u32 {
-    plan.others().saturating_mul(2)
+    let phases = u32::from(plan.kind.reduces()) + u32::from(plan.kind.gathers());
+    plan.others().saturating_mul(phases)
 }
 
 pub(super) fn contributions(plan: Plan) -> u32 {
-    plan.world.saturating_sub(first_alone(plan.world).max(1))
+    match plan.kind.reduces() {
+        true => plan.world.saturating_sub(first_alone(plan.world).max(1)),
+        false => u32::try_from(result_to(plan, 0).count()).unwrap_or(u32::MAX),
+    }
 }
 
-pub(super) fn contribution(plan: Plan, stripe: &Range<u64>, nth: u32) -> Contribution {
+pub(super) fn contribution(plan: Plan, stripe: Stripe<'_>, nth: u32) -> Contribution {
+    if !plan.kind.reduces() {
+        let to = result_to(plan, 0).nth(nth as usize);
+        return Contribution {
+            range: chunk(plan, stripe, 0),
+            to: to.unwrap_or(plan.target(0, 0)),
+        };
+    }
     let index = first_alone(plan.world).max(1).saturating_add(nth);
     Contribution {
         range: chunk(plan, stripe, index),
@@ -86,11 +106,14 @@ pub(super) fn contribution(plan: Plan, stripe: &Range<u64>, nth: u32) -> Contrib
 }
 
 pub(super) fn sums(plan: Plan) -> u32 {
-    first_alone(plan.world)
+    match plan.kind.reduces() {
+        true => first_alone(plan.world),
+        false => 0,
+    }
 }
 
 /// The sum of this number is that of the chunk of this index.
-pub(super) fn kept(plan: Plan, stripe: &Range<u64>, index: u32) -> Kept {
+pub(super) fn kept(plan: Plan, stripe: Stripe<'_>, index: u32) -> Kept {
     let before = round_of(plan.world, index);
     let arrive = (1..before).filter(|round| index < chunks_of(plan.world, *round));
     let arrive = u32::try_from(arrive.count()).unwrap_or(u32::MAX);
@@ -107,10 +130,17 @@ pub(super) fn kept(plan: Plan, stripe: &Range<u64>, index: u32) -> Kept {
     }
 }
 
+/// Whether a step is one of the all-gather.
+const fn is_gathered(plan: Plan, step: u32) -> bool {
+    step >= first_gathered(plan) && plan.kind.gathers()
+}
+
 /// From whom a flow arrives, and the index of its chunk here.
 pub(super) fn source(plan: Plan, step: u32) -> (u32, u32) {
     let world = plan.world;
-    if let Some(index) = step.checked_sub(plan.others()) {
+    if let Some(index) = step.checked_sub(first_gathered(plan))
+        && is_gathered(plan, step)
+    {
         let index = index.saturating_add(1);
         let distance = distance(world, round_of(world, index));
         return (forth(world, plan.rank, distance), index);
@@ -127,13 +157,15 @@ fn summed(world: u32, step: u32) -> (u32, u32) {
     (round, step.saturating_sub(steps_before(world, round)))
 }
 
-pub(super) fn arrival(plan: Plan, stripe: &Range<u64>, step: u32) -> (Range<u64>, Action, After) {
+pub(super) fn arrival(plan: Plan, stripe: Stripe<'_>, step: u32) -> (Range<u64>, Action, After) {
     let (_, index) = source(plan, step);
     let range = chunk(plan, stripe, index);
-    if step >= plan.others() {
-        let after = match index.checked_sub(first_alone(plan.world).max(1)) {
-            Some(nth) => After::Contribution(nth),
-            None => After::Sum(index),
+    if is_gathered(plan, step) {
+        let contributed = index.checked_sub(first_alone(plan.world).max(1));
+        let after = match (plan.kind.reduces(), contributed) {
+            (true, Some(nth)) => After::Contribution(nth),
+            (true, None) => After::Sum(index),
+            (false, Some(_) | None) => After::Nothing,
         };
         let action = rule!(Action::Copy; RoundsAddResultsAgain => Action::Finish);
         return (range, action, after);
@@ -146,16 +178,19 @@ pub(super) fn arrival(plan: Plan, stripe: &Range<u64>, step: u32) -> (Range<u64>
 /// Where what arrives goes on.
 pub(super) fn onward(plan: Plan, step: u32) -> Targets {
     let (_, index) = source(plan, step);
-    if step < plan.others() {
-        return Targets::NONE;
+    match is_gathered(plan, step) {
+        true => result_to(plan, index),
+        false => Targets::NONE,
     }
-    result_to(plan, index)
 }
 
-/// Whether a message of the reduce-scatter has own contributions of its sender alone.
-pub(super) fn summed_at_once(plan: Plan, step: u32) -> bool {
+/// Whether a message has own contributions of its sender alone, which no sum of the reduce-scatter precedes.
+pub(super) fn is_sent_at_once(plan: Plan, step: u32) -> bool {
+    if is_gathered(plan, step) {
+        return !plan.kind.reduces() && gathered_at_once(plan, step);
+    }
     let (round, _) = summed(plan.world, step);
-    step < plan.others() && distance(plan.world, round) >= first_alone(plan.world)
+    distance(plan.world, round) >= first_alone(plan.world)
 }
 
 /// Whether a message of an all-gather alone has the own chunk of its sender alone.

@@ -1,14 +1,17 @@
-//! How a buffer is cut: into stripes, at most one for each lane, a stripe into chunks, and a chunk into frames.
+//! How a buffer is cut.
 //!
-//! A buffer is cut twice, both times into balanced parts (lengths differ by at most one element, longer
-//! parts first; parts may be empty): into stripes, at most one per lane ([`stripe_range`]), and each stripe
-//! into as many chunks as there are ranks ([`chunk_range`]). All frames of a stripe take the same lane of a
-//! edge, which the sender chooses.
+//! A buffer is divided into *shards*, one for each rank, and each shard is cut into as many *chunks* as there are
+//! *stripes*, at most one for each lane: chunk i of every shard makes up stripe i ([`Stripe::chunk`]). What is not divided
+//! among the ranks is cut into stripes directly ([`Stripe::whole`]). What travels of a stripe is cut into frames, all of
+//! which take the same lane of an edge, which the sender chooses. All parts are balanced: lengths differ by at most one
+//! element, longer parts first; parts may be empty.
 
+use alloc::vec::Vec;
 use core::iter::successors;
 use core::ops::Range;
 
 use crate::element::ElementType;
+use crate::id::PeerId;
 
 /// A stripe shorter than this costs more in frames than another lane brings.
 pub const STRIPE_BYTES_MIN: u64 = 512 * 1024;
@@ -23,17 +26,93 @@ pub fn stripes_for(count: u64, element: ElementType, lanes: u16, least: u64) -> 
     worthwhile.min(lanes).max(1)
 }
 
-/// The elements of one stripe of a buffer of `count` elements. Empty for a stripe that does not exist.
-#[must_use]
-pub fn stripe_range(count: u64, stripes: u16, stripe: u16) -> Range<u64> {
-    part(&(0..count), u64::from(stripes), u64::from(stripe))
+/// How a buffer is divided among the ranks: which elements each one has.
+///
+/// ```
+/// use pccl_core::id::PeerId;
+/// use pccl_core::plan::Shards;
+///
+/// let ring = [PeerId(9), PeerId(2), PeerId(4)];
+/// let shards = Shards::of_peers(10, &ring);
+///
+/// let by_rank: Vec<_> = (0..3).map(|rank| shards.of_rank(rank)).collect();
+/// assert_eq!(by_rank, [7..10, 0..4, 4..7]);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Shards {
+    count: u64,
+    by_rank: Vec<Range<u64>>,
 }
 
-/// The elements of one chunk of a stripe, as positions in the whole buffer. Empty for a chunk that
-/// does not exist.
-#[must_use]
-pub fn chunk_range(stripe: &Range<u64>, world: u32, chunk: u32) -> Range<u64> {
-    part(stripe, u64::from(world), u64::from(chunk))
+impl Shards {
+    /// Of a buffer of `count` elements, in the order of the ranks.
+    #[must_use]
+    pub fn of_ranks(count: u64, world: u32) -> Self {
+        let shard = |rank| part(&(0..count), u64::from(world), u64::from(rank));
+        Self {
+            count,
+            by_rank: (0..world).map(shard).collect(),
+        }
+    }
+
+    /// Of a buffer of `count` elements among these peers, which are listed by rank, in the order of their numbers: who
+    /// has which shard depends on who takes part, and not on the ring.
+    #[must_use]
+    pub fn of_peers(count: u64, ranks: &[PeerId]) -> Self {
+        let mut sorted = ranks.to_vec();
+        sorted.sort_unstable();
+        let shard = |peer: &PeerId| {
+            let place = sorted.partition_point(|other| other < peer);
+            part(&(0..count), ranks.len() as u64, place as u64)
+        };
+        Self {
+            count,
+            by_rank: ranks.iter().map(shard).collect(),
+        }
+    }
+
+    /// The shard of a rank. Empty for one that does not exist.
+    #[must_use]
+    pub fn of_rank(&self, rank: u32) -> Range<u64> {
+        let shard = self.by_rank.get(rank as usize);
+        shard.cloned().unwrap_or(self.count..self.count)
+    }
+
+    /// The stripe of this number, of so many.
+    #[must_use]
+    pub const fn stripe(&self, stripes: u16, number: u16) -> Stripe<'_> {
+        Stripe {
+            shards: self,
+            stripes,
+            number,
+        }
+    }
+}
+
+/// One stripe of a buffer.
+#[derive(Clone, Copy, Debug)]
+pub struct Stripe<'a> {
+    shards: &'a Shards,
+    stripes: u16,
+    number: u16,
+}
+
+impl Stripe<'_> {
+    /// Its elements of the shard of a rank, as positions in the whole buffer. Empty if there is no such rank or stripe.
+    #[must_use]
+    pub fn chunk(self, rank: u32) -> Range<u64> {
+        self.of(&self.shards.of_rank(rank))
+    }
+
+    /// Its elements of a buffer that is not divided among the ranks. Empty if there is no such stripe.
+    #[must_use]
+    pub fn whole(self) -> Range<u64> {
+        self.of(&(0..self.shards.count))
+    }
+
+    fn of(self, range: &Range<u64>) -> Range<u64> {
+        part(range, u64::from(self.stripes), u64::from(self.number))
+    }
 }
 
 /// Part `index` of `parts` balanced parts; the remainder goes to the first ones, an element each.

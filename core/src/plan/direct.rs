@@ -2,27 +2,41 @@
 
 use core::ops::Range;
 
-use super::{Action, After, Kept, Plan, Targets, back, chunk_range};
+use super::{Action, After, Contribution, Kept, Plan, Stripe, Targets, back};
 
 pub(super) fn steps(plan: Plan) -> u32 {
     let others = plan.others();
-    rule!(others.saturating_mul(2); ResultsNeverTold => others)
+    match plan.kind.reduces() && plan.kind.gathers() {
+        true => rule!(others.saturating_mul(2); ResultsNeverTold => others),
+        false => others,
+    }
 }
 
-/// The elements that a rank combines.
-pub(super) fn part(plan: Plan, stripe: &Range<u64>, rank: u32) -> Range<u64> {
-    chunk_range(stripe, plan.world, rank)
+/// To be reduced each rank gets its own chunk, to be gathered all get that of this rank.
+pub(super) fn contribution(plan: Plan, stripe: Stripe<'_>, nth: u32) -> Contribution {
+    let to = plan.target(nth, nth);
+    let chunk = match plan.kind.reduces() {
+        true => to.rank,
+        false => plan.rank,
+    };
+    Contribution {
+        range: stripe.chunk(chunk),
+        to,
+    }
 }
 
 /// The contributions that this rank combines.
-pub(super) fn kept(plan: Plan, stripe: &Range<u64>) -> Kept {
-    let others = Targets::all_others(plan.world, plan.rank, plan.others());
+pub(super) fn kept(plan: Plan, stripe: Stripe<'_>) -> Kept {
+    let of_result = match plan.kind.gathers() {
+        true => Targets::all_others(plan.world, plan.rank, plan.others()),
+        false => Targets::NONE,
+    };
     Kept {
-        range: part(plan, stripe, plan.rank),
+        range: stripe.chunk(plan.rank),
         terms: plan.world,
         own_turn: rule!(plan.rank; DirectAddedAsTheyArrive => 0),
         is_result: true,
-        told: rule!(others; ResultsNeverTold => Targets::NONE),
+        told: rule!(of_result; ResultsNeverTold => Targets::NONE),
     }
 }
 
@@ -32,16 +46,19 @@ pub(super) fn sender(plan: Plan, step: u32) -> u32 {
     back(plan.world, plan.rank, step.saturating_add(1))
 }
 
-pub(super) fn arrival(plan: Plan, stripe: &Range<u64>, step: u32) -> (Range<u64>, Action, After) {
+pub(super) fn arrival(plan: Plan, stripe: Stripe<'_>, step: u32) -> (Range<u64>, Action, After) {
     let sender = sender(plan, step);
-    if step < plan.others() {
+    if plan.kind.reduces() && step < plan.others() {
         let turn = rule!(sender; DirectAddedAsTheyArrive => step.saturating_add(1));
-        let range = part(plan, stripe, plan.rank);
+        let range = stripe.chunk(plan.rank);
         return (range, Action::Keep { sum: 0, turn }, After::Nothing);
     }
     let action = rule!(Action::Copy; ResultAddedAgain => Action::Finish);
     // Contributions go to the next rank first.
     let distance = back(plan.world, sender, plan.rank);
-    let sent_as = After::Contribution(distance.saturating_sub(1));
-    (part(plan, stripe, sender), action, sent_as)
+    let after = match plan.kind.reduces() {
+        true => After::Contribution(distance.saturating_sub(1)),
+        false => After::Nothing,
+    };
+    (stripe.chunk(sender), action, after)
 }

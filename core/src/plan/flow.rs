@@ -163,6 +163,9 @@ pub struct Arrival {
     pub after: After,
     /// Where it goes on, as it is once the action is done.
     pub onward: Targets,
+    /// Whether it tells, byte by byte, how far contributions have come that left alone: it is what became of the own one,
+    /// or of that of the next rank, which is of the same length but for an element.
+    pub comes_back: bool,
     /// Whether its sender sends it as soon as it begins, without waiting for what others send. If it does not come, its
     /// sender or the link is to blame, and nobody behind them.
     pub sent_at_once: bool,
@@ -203,17 +206,6 @@ pub enum After {
     Arrival(u32),
     /// The same element was added in the sum of this number: what arrives is its result.
     Sum(u32),
-}
-
-impl Arrival {
-    /// Whether it is what became of an own contribution that left alone.
-    #[must_use]
-    pub const fn comes_back(&self) -> bool {
-        match self.after {
-            After::Contribution(_) => true,
-            After::Nothing | After::Arrival(_) | After::Sum(_) => false,
-        }
-    }
 }
 
 impl Action {

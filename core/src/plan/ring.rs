@@ -1,28 +1,50 @@
 //! The plan of [`Algorithm::Ring`](super::Algorithm::Ring), which says what it is.
+//!
+//! Steps are counted as in an all-reduce: a reduce-scatter is its first phase alone, an all-gather its second.
 
 use core::cmp::Ordering;
 use core::ops::Range;
 
-use super::{Action, After, Plan, back, chunk_range};
+use super::{Action, After, Plan, Stripe, back};
 
 /// Steps of each of the two phases.
 const fn per_phase(plan: Plan) -> u32 {
-    plan.world.saturating_sub(1)
+    plan.others()
 }
 
 pub(super) fn steps(plan: Plan) -> u32 {
-    per_phase(plan).saturating_mul(2)
+    let phases = u32::from(plan.kind.reduces()) + u32::from(plan.kind.gathers());
+    per_phase(plan).saturating_mul(phases)
 }
 
-/// The chunk that starts here.
-pub(super) fn contribution(plan: Plan, stripe: &Range<u64>) -> Range<u64> {
-    chunk_range(stripe, plan.world, plan.rank)
+/// The number of a step in an all-reduce.
+const fn in_both_phases(plan: Plan, step: u32) -> u32 {
+    match plan.kind.reduces() {
+        true => step,
+        false => step.saturating_add(per_phase(plan)),
+    }
 }
 
-pub(super) fn arrival(plan: Plan, stripe: &Range<u64>, step: u32) -> (Range<u64>, Action, After) {
-    let chunk = back(plan.world, plan.rank, step.saturating_add(1));
-    let range = chunk_range(stripe, plan.world, chunk);
-    (range, action(plan, step), after(plan, step))
+pub(super) fn contributions(plan: Plan) -> u32 {
+    steps(plan).min(1)
+}
+
+/// The chunk that starts here: to be reduced, that of the previous rank, where it ends; to be gathered, the own one.
+pub(super) fn contribution(plan: Plan, stripe: Stripe<'_>) -> Range<u64> {
+    stripe.chunk(match plan.kind.reduces() {
+        true => rule!(plan.previous(); ScatteredOneShort if !plan.kind.gathers() => plan.rank),
+        false => rule!(plan.rank; AnothersShardGathered => plan.previous()),
+    })
+}
+
+pub(super) fn arrival(plan: Plan, stripe: Stripe<'_>, step: u32) -> (Range<u64>, Action, After) {
+    let step = in_both_phases(plan, step);
+    let offset = match plan.kind.reduces() {
+        true => rule!(2; ScatteredOneShort if !plan.kind.gathers() => 1),
+        false => rule!(2; AnothersShardGathered => 3),
+    };
+    let chunk = back(plan.world, plan.rank, step.saturating_add(offset));
+    (stripe.chunk(chunk), action(plan, step), after(plan, step))
 }
 
 fn action(plan: Plan, step: u32) -> Action {
@@ -31,8 +53,8 @@ fn action(plan: Plan, step: u32) -> Action {
         Ordering::Less => Action::Combine,
         Ordering::Equal => rule!(
             Action::Finish;
-            GatheredTooEarly => Action::Copy,
-            NeverFinished => Action::Combine
+            GatheredTooEarly if plan.kind.gathers() => Action::Copy,
+            NeverFinished if plan.kind.gathers() => Action::Combine
         ),
         Ordering::Greater => {
             rule!(Action::Copy; ReducedTwice if nth == per_phase + 1 => Action::Combine)
@@ -43,6 +65,9 @@ fn action(plan: Plan, step: u32) -> Action {
 /// The chunk that a rank copies in step s it has combined in step s − N, except for the one that started at
 /// it.
 const fn after(plan: Plan, step: u32) -> After {
+    if !plan.kind.reduces() {
+        return After::Nothing;
+    }
     match step.checked_sub(plan.world) {
         Some(combined_in) => After::Arrival(combined_in),
         None if step.saturating_add(1) == plan.world => After::Contribution(0),

@@ -1,17 +1,24 @@
 //! Plans, executed by all ranks over symbols: what is computed is not numbers but lists of contributors, in
 //! the order in which they were added.
 
-use alloc::collections::{BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use proptest::prelude::*;
+use proptest::prelude::TestCaseError;
+use proptest::{prop_assert, prop_assert_eq};
 
 use super::*;
+use crate::id::{Membership, PeerId};
 
 mod choice;
 mod cut;
+mod flows;
+
+const GATHER: CollectiveKind<u32> = CollectiveKind::AllGather {
+    laid_out_for: Membership(0),
+};
 
 const WHOLE: Algorithm = Algorithm::Whole(Pattern::Ring);
 
@@ -27,17 +34,86 @@ const ALGORITHMS: [Algorithm; 6] = [
     Algorithm::Circulant,
 ];
 
+/// Each algorithm with each kind that takes it; the root is the rank of this number.
+fn plans(root: u32) -> Vec<(CollectiveKind<u32>, Algorithm)> {
+    let kinds = [
+        CollectiveKind::AllReduce,
+        CollectiveKind::ReduceScatter,
+        GATHER,
+        CollectiveKind::Broadcast { root },
+        CollectiveKind::Barrier,
+    ];
+    let algorithms = ALGORITHMS.into_iter().chain([Algorithm::Chain]);
+    let all = algorithms.flat_map(|algorithm| kinds.map(|kind| (kind, algorithm)));
+    all.filter(|(kind, algorithm)| algorithm.carries(kind))
+        .collect()
+}
+
+/// The part of a rank in an all-reduce.
+fn all_reduce(algorithm: Algorithm, world: u32, rank: u32) -> Option<Plan> {
+    Plan::new(CollectiveKind::AllReduce, algorithm, world, rank)
+}
+
 /// Whose contributions an element holds, first added first.
 type Sum = Vec<u32>;
 
+/// What all ranks do, and with which elements.
+#[derive(Clone, Copy)]
+struct Operation<'a> {
+    kind: CollectiveKind<u32>,
+    algorithm: Algorithm,
+    world: u32,
+    stripe: Stripe<'a>,
+}
+
+impl Operation<'_> {
+    fn plan(&self, rank: u32) -> Plan {
+        Plan::new(self.kind, self.algorithm, self.world, rank).unwrap()
+    }
+
+    fn elements(&self) -> BTreeSet<u64> {
+        match self.algorithm {
+            Algorithm::Whole(_) | Algorithm::Chain => self.stripe.whole().collect(),
+            Algorithm::Ring | Algorithm::Direct | Algorithm::Circulant => (0..self.world)
+                .flat_map(|rank| self.stripe.chunk(rank))
+                .collect(),
+        }
+    }
+
+    /// The elements that a rank is to write.
+    fn written_by(&self, rank: u32) -> BTreeSet<u64> {
+        let own: BTreeSet<u64> = self.stripe.chunk(rank).collect();
+        let all = self.elements();
+        match self.kind {
+            CollectiveKind::AllReduce => all,
+            CollectiveKind::ReduceScatter => own,
+            CollectiveKind::AllGather { .. } => &all - &own,
+            CollectiveKind::Broadcast { root } if root != rank => all,
+            CollectiveKind::Broadcast { .. } | CollectiveKind::Barrier => BTreeSet::new(),
+        }
+    }
+
+    /// Whose contribution alone an element is to hold. `None`: those of all.
+    fn told_by(&self, element: u64) -> Option<u32> {
+        match self.kind {
+            CollectiveKind::AllReduce | CollectiveKind::ReduceScatter => None,
+            CollectiveKind::AllGather { .. } => {
+                (0..self.world).find(|rank| self.stripe.chunk(*rank).contains(&element))
+            }
+            CollectiveKind::Broadcast { root } => Some(root),
+            CollectiveKind::Barrier => Some(self.world),
+        }
+    }
+}
+
 /// What one rank holds of each element of a stripe.
-struct Rank {
+struct Rank<'a> {
     plan: Plan,
+    stripe: Stripe<'a>,
     /// The terms of each sum that is kept, by turn.
     kept: Vec<Vec<Option<Sum>>>,
-    /// Of the elements of the stripe.
-    result: Vec<Option<Sum>>,
-    stripe: Range<u64>,
+    /// By element.
+    result: BTreeMap<u64, Sum>,
     arrived: Vec<bool>,
 }
 
@@ -53,25 +129,25 @@ fn indices(range: &Range<u64>) -> Range<usize> {
     range.start as usize..range.end as usize
 }
 
-impl Rank {
-    fn new(algorithm: Algorithm, world: u32, rank: u32, stripe: &Range<u64>) -> Self {
-        let plan = Plan::new(algorithm, world, rank).unwrap();
+impl<'a> Rank<'a> {
+    fn new(operation: Operation<'a>, rank: u32) -> Self {
+        let plan = operation.plan(rank);
         Self {
             plan,
+            stripe: operation.stripe,
             kept: Vec::new(),
-            result: vec![None; indices(stripe).len()],
-            stripe: stripe.clone(),
+            result: BTreeMap::new(),
             arrived: vec![false; plan.steps() as usize],
         }
     }
 
     fn contribute(&mut self) -> Vec<Sent> {
-        for kept in self.plan.kept(&self.stripe) {
+        for kept in self.plan.kept(self.stripe) {
             let mut terms = vec![None; kept.terms as usize];
             terms[kept.own_turn as usize] = Some(vec![self.plan.rank]);
             self.kept.push(terms);
         }
-        let own = self.plan.contributions(&self.stripe);
+        let own = self.plan.contributions(self.stripe);
         let sent = own.map(|own| Sent {
             from: self.plan.rank,
             to: own.to,
@@ -83,20 +159,20 @@ impl Rank {
 
     /// Does what the plan says with a flow, and returns what leaves because of it.
     fn take(&mut self, sent: Sent) -> Result<Vec<Sent>, TestCaseError> {
-        let flow = self.plan.arrival(&self.stripe, sent.to.step);
+        let flow = self.plan.arrival(self.stripe, sent.to.step);
         let flow = flow.ok_or_else(|| TestCaseError::fail("nobody expects it"))?;
         prop_assert_eq!((flow.from, &flow.range), (sent.from, &sent.elements));
         match flow.after {
             After::Nothing => {}
             After::Contribution(nth) => {
-                let own = self.plan.contributions(&self.stripe).nth(nth as usize);
+                let own = self.plan.contributions(self.stripe).nth(nth as usize);
                 prop_assert_eq!(own.map(|own| own.range), Some(flow.range.clone()));
             }
             After::Arrival(step) => {
                 prop_assert!(self.arrived[step as usize], "what it overwrites is needed");
             }
             After::Sum(number) => {
-                let kept = self.plan.kept(&self.stripe).nth(number as usize);
+                let kept = self.plan.kept(self.stripe).nth(number as usize);
                 prop_assert_eq!(kept.map(|kept| kept.range), Some(flow.range.clone()));
                 let is_added = self.kept[number as usize].is_empty();
                 prop_assert!(is_added, "what it overwrites is needed");
@@ -130,7 +206,7 @@ impl Rank {
 
     /// Adds what is kept for a sum, if all of it is here, and sends it where it goes.
     fn combine(&mut self, number: u32) -> Result<Vec<Sent>, TestCaseError> {
-        let kept = self.plan.kept(&self.stripe).nth(number as usize).unwrap();
+        let kept = self.plan.kept(self.stripe).nth(number as usize).unwrap();
         let terms = &mut self.kept[number as usize];
         let Some(all) = terms.iter().cloned().collect::<Option<Vec<Sum>>>() else {
             return Ok(Vec::new());
@@ -151,35 +227,30 @@ impl Rank {
 
     fn write(&mut self, range: &Range<u64>, content: &[Sum]) -> Result<(), TestCaseError> {
         for (element, sum) in range.clone().zip(content) {
-            let place = (element - self.stripe.start) as usize;
-            prop_assert_eq!(sum.len() as u32, self.plan.world, "not the whole sum");
-            let before = self.result[place].replace(sum.clone());
+            let before = self.result.insert(element, sum.clone());
             prop_assert_eq!(before, None, "written twice");
         }
         Ok(())
     }
 
-    /// What every element holds at the end. `None`: something is missing.
-    fn result(self) -> Option<Vec<Sum>> {
+    /// What every element that was written holds at the end. `None`: something is missing.
+    fn result(self) -> Option<BTreeMap<u64, Sum>> {
         let is_whole = self.arrived.iter().all(|arrived| *arrived);
-        let result: Option<Vec<Sum>> = self.result.into_iter().collect();
-        result.filter(|_| is_whole)
+        is_whole.then_some(self.result)
     }
 }
 
 /// Takes all ranks through their plans: in turn, or, in a `hurry`, as far as one flow comes before another
 /// moves. Those between the same two ranks keep their order.
 fn simulate(
-    algorithm: Algorithm,
-    world: u32,
-    stripe: &Range<u64>,
+    operation: Operation<'_>,
     hurry: bool,
-) -> Result<Vec<Vec<Sum>>, TestCaseError> {
-    let mut ranks: Vec<Rank> = (0..world)
-        .map(|rank| Rank::new(algorithm, world, rank, stripe))
+) -> Result<Vec<BTreeMap<u64, Sum>>, TestCaseError> {
+    let mut ranks: Vec<Rank<'_>> = (0..operation.world)
+        .map(|rank| Rank::new(operation, rank))
         .collect();
     let mut links: Vec<VecDeque<Sent>> = Vec::new();
-    links.resize_with(world as usize, VecDeque::new);
+    links.resize_with(ranks.len(), VecDeque::new);
     for rank in &mut ranks {
         for sent in rank.contribute() {
             links[sent.to.rank as usize].push_back(sent);
@@ -202,28 +273,31 @@ fn simulate(
             links[last].push_back(leaving);
         }
     }
-    let results: Option<Vec<Vec<Sum>>> = ranks.into_iter().map(Rank::result).collect();
+    let results: Option<Vec<BTreeMap<u64, Sum>>> = ranks.into_iter().map(Rank::result).collect();
     results.ok_or_else(|| TestCaseError::fail("a part of the result is missing"))
 }
 
-/// Every rank ends with every contribution once in each element, added in the same order everywhere; in that
-/// of the ranks, unless sums travel.
-fn is_an_all_reduce(
-    algorithm: Algorithm,
-    world: u32,
-    stripe: &Range<u64>,
-    hurry: bool,
-) -> Result<(), TestCaseError> {
-    let everybody: Vec<u32> = (0..world).collect();
-    if world == 1 {
+/// Every rank writes what the kind promises and nothing else: where contributions are combined, each of them once,
+/// added in the same order everywhere; in that of the ranks, unless sums travel.
+fn keeps_its_promise(operation: Operation<'_>, hurry: bool) -> Result<(), TestCaseError> {
+    let everybody: Vec<u32> = (0..operation.world).collect();
+    if operation.world == 1 {
         return Ok(()); // its buffer is the result, and nothing is written
     }
-    let results = simulate(algorithm, world, stripe, hurry)?;
-    for result in &results {
-        prop_assert_eq!(result, &results[0], "another order of additions");
-        for sum in result {
+    let results = simulate(operation, hurry)?;
+    let mut known: BTreeMap<u64, Sum> = BTreeMap::new();
+    for (rank, result) in (0..).zip(&results) {
+        let written: BTreeSet<u64> = result.keys().copied().collect();
+        prop_assert_eq!(written, operation.written_by(rank));
+        for (element, sum) in result {
+            let first = known.entry(*element).or_insert_with(|| sum.clone());
+            prop_assert_eq!(&*first, sum, "another order of additions");
+            if let Some(rank) = operation.told_by(*element) {
+                prop_assert_eq!(&[rank][..], &sum[..]);
+                continue;
+            }
             let mut sorted = sum.clone();
-            if matches!(algorithm, Algorithm::Ring | Algorithm::Circulant) {
+            if matches!(operation.algorithm, Algorithm::Ring | Algorithm::Circulant) {
                 sorted.sort_unstable();
             }
             prop_assert_eq!(&sorted, &everybody);
@@ -233,13 +307,26 @@ fn is_an_all_reduce(
 }
 
 #[test]
-fn in_every_small_world_everybody_ends_with_every_contribution_once_by_every_plan() {
-    for algorithm in ALGORITHMS {
+fn in_every_small_world_every_plan_keeps_the_promise_of_its_kind() {
+    for (kind, algorithm) in plans(0) {
         for world in 1..=9 {
             for count in 0..=20 {
-                for hurry in [false, true] {
-                    is_an_all_reduce(algorithm, world, &(0..count), hurry).unwrap();
-                    is_an_all_reduce(algorithm, world, &(7..7 + count), hurry).unwrap();
+                let shards = Shards::of_ranks(count, world);
+                let peers: Vec<PeerId> =
+                    (0..world).map(|n| PeerId(u64::from(n * 5 % 11))).collect();
+                let others = Shards::of_peers(count, &peers);
+                for (stripe, hurry) in [
+                    (shards.stripe(1, 0), false),
+                    (shards.stripe(1, 0), true),
+                    (others.stripe(3, 1), false),
+                ] {
+                    let operation = Operation {
+                        kind,
+                        algorithm,
+                        world,
+                        stripe,
+                    };
+                    keeps_its_promise(operation, hurry).unwrap();
                 }
             }
         }
@@ -249,43 +336,58 @@ fn in_every_small_world_everybody_ends_with_every_contribution_once_by_every_pla
 #[test]
 fn more_peers_than_elements_still_reduce() {
     for count in 0..4 {
-        is_an_all_reduce(Algorithm::Ring, 64, &(0..count), false).unwrap();
+        let shards = Shards::of_ranks(count, 64);
+        let operation = Operation {
+            kind: CollectiveKind::AllReduce,
+            algorithm: Algorithm::Ring,
+            world: 64,
+            stripe: shards.stripe(1, 0),
+        };
+        keeps_its_promise(operation, false).unwrap();
     }
 }
 
 #[test]
 fn buffers_that_travel_whole_are_added_in_the_order_of_the_ranks() {
     let order: Vec<u32> = (0..5).collect();
-
+    let shards = Shards::of_ranks(1, 5);
     for pattern in [Pattern::Ring, Pattern::Mesh, Pattern::Circulant] {
-        let results = simulate(Algorithm::Whole(pattern), 5, &(0..1), false).unwrap();
-
-        assert_eq!(results, vec![vec![order.clone()]; 5]);
+        let operation = Operation {
+            kind: CollectiveKind::AllReduce,
+            algorithm: Algorithm::Whole(pattern),
+            world: 5,
+            stripe: shards.stripe(1, 0),
+        };
+        let results = simulate(operation, false).unwrap();
+        assert_eq!(results, vec![BTreeMap::from([(0, order.clone())]); 5]);
     }
 }
 
 #[test]
 fn a_peer_alone_has_nothing_to_do_and_who_does_not_exist_no_plan() {
     for algorithm in ALGORITHMS {
-        let alone = Plan::new(algorithm, 1, 0).unwrap();
+        let alone = all_reduce(algorithm, 1, 0).unwrap();
         assert_eq!(alone.steps(), 0);
-        assert_eq!(alone.contributions(&(0..10)).count(), 0);
-        assert_eq!(Plan::new(algorithm, 0, 0), None);
-        assert_eq!(Plan::new(algorithm, 3, 3), None);
         assert_eq!(
-            Plan::new(algorithm, 3, 0).unwrap().arrival(&(0..1), 4),
+            alone
+                .contributions(Shards::of_ranks(10, 1).stripe(1, 0))
+                .count(),
+            0
+        );
+        assert_eq!(all_reduce(algorithm, 0, 0), None);
+        assert_eq!(all_reduce(algorithm, 3, 3), None);
+        assert_eq!(
+            all_reduce(algorithm, 3, 0)
+                .unwrap()
+                .arrival(Shards::of_ranks(1, 3).stripe(1, 0), 4),
             None
         );
     }
 }
 
 /// All that a rank sends: where it goes, and which elements it is of.
-fn sends(
-    algorithm: Algorithm,
-    (world, rank): (u32, u32),
-    stripe: &Range<u64>,
-) -> Vec<(Target, Range<u64>)> {
-    let plan = Plan::new(algorithm, world, rank).unwrap();
+fn sends(operation: Operation<'_>, rank: u32) -> Vec<(Target, Range<u64>)> {
+    let (plan, stripe) = (operation.plan(rank), operation.stripe);
     let own = plan.contributions(stripe).map(|own| (own.to, own.range));
     let arrivals = plan.arrivals(stripe);
     let onward = arrivals.flat_map(|flow| flow.onward.map(move |to| (to, flow.range.clone())));
@@ -294,7 +396,7 @@ fn sends(
     own.chain(onward).chain(sums).collect()
 }
 
-fn only_contribution(plan: Plan, stripe: &Range<u64>) -> Contribution {
+fn only_contribution(plan: Plan, stripe: Stripe<'_>) -> Contribution {
     let all: Vec<Contribution> = plan.contributions(stripe).collect();
     assert_eq!(all.len(), 1);
     all[0].clone()
@@ -302,12 +404,13 @@ fn only_contribution(plan: Plan, stripe: &Range<u64>) -> Contribution {
 
 #[test]
 fn the_ring_of_three_ranks_is_the_published_one() {
-    let rank_1 = Plan::new(Algorithm::Ring, 3, 1).unwrap();
+    let shards = Shards::of_ranks(7, 3);
+    let rank_1 = all_reduce(Algorithm::Ring, 3, 1).unwrap();
     let to = |step| Target { rank: 2, step };
 
-    let own = only_contribution(rank_1, &(0..7));
+    let own = only_contribution(rank_1, shards.stripe(1, 0));
     let flows: Vec<_> = rank_1
-        .arrivals(&(0..7))
+        .arrivals(shards.stripe(1, 0))
         .map(|mut flow| {
             (
                 flow.step,
@@ -319,23 +422,24 @@ fn the_ring_of_three_ranks_is_the_published_one() {
         })
         .collect();
 
-    assert_eq!((own.range, own.to), (3..5, to(0)));
+    assert_eq!((own.range, own.to), (0..3, to(0)));
     assert_eq!(
         flows,
         [
-            (0, 0..3, Action::Combine, After::Nothing, Some(to(1))),
-            (1, 5..7, Action::Finish, After::Nothing, Some(to(2))),
-            (2, 3..5, Action::Copy, After::Contribution(0), Some(to(3))),
-            (3, 0..3, Action::Copy, After::Arrival(0), None),
+            (0, 5..7, Action::Combine, After::Nothing, Some(to(1))),
+            (1, 3..5, Action::Finish, After::Nothing, Some(to(2))),
+            (2, 0..3, Action::Copy, After::Contribution(0), Some(to(3))),
+            (3, 5..7, Action::Copy, After::Arrival(0), None),
         ]
     );
 }
 
 #[test]
 fn four_contributions_that_travel_whole_are_an_all_gather() {
-    let rank_1 = Plan::new(WHOLE, 4, 1).unwrap();
+    let shards = Shards::of_ranks(7, 4);
+    let rank_1 = all_reduce(WHOLE, 4, 1).unwrap();
     let flows: Vec<_> = rank_1
-        .arrivals(&(0..7))
+        .arrivals(shards.stripe(1, 0))
         .map(|mut flow| {
             (
                 flow.from,
@@ -358,10 +462,11 @@ fn four_contributions_that_travel_whole_are_an_all_gather() {
 
 #[test]
 fn over_a_mesh_what_travels_whole_comes_from_whom_it_is_of() {
-    let rank_1 = Plan::new(Algorithm::Whole(Pattern::Mesh), 4, 1).unwrap();
+    let shards = Shards::of_ranks(7, 4);
+    let rank_1 = all_reduce(Algorithm::Whole(Pattern::Mesh), 4, 1).unwrap();
 
-    let sent: Vec<_> = rank_1.contributions(&(0..7)).collect();
-    let flows = rank_1.arrivals(&(0..7));
+    let sent: Vec<_> = rank_1.contributions(shards.stripe(1, 0)).collect();
+    let flows = rank_1.arrivals(shards.stripe(1, 0));
     let flows: Vec<_> = flows
         .map(|mut flow| (flow.from, flow.action, flow.onward.next()))
         .collect();
@@ -379,16 +484,17 @@ fn over_a_mesh_what_travels_whole_comes_from_whom_it_is_of() {
 
 #[test]
 fn three_ranks_that_exchange_directly_combine_a_part_each() {
-    let rank_1 = Plan::new(Algorithm::Direct, 3, 1).unwrap();
+    let shards = Shards::of_ranks(7, 3);
+    let rank_1 = all_reduce(Algorithm::Direct, 3, 1).unwrap();
     let to = |rank, step| Target { rank, step };
 
     let sent: Vec<_> = rank_1
-        .contributions(&(0..7))
+        .contributions(shards.stripe(1, 0))
         .map(|own| (own.range, own.to))
         .collect();
-    let kept: Vec<Kept> = rank_1.kept(&(0..7)).collect();
+    let kept: Vec<Kept> = rank_1.kept(shards.stripe(1, 0)).collect();
     let flows: Vec<_> = rank_1
-        .arrivals(&(0..7))
+        .arrivals(shards.stripe(1, 0))
         .map(|flow| (flow.from, flow.range, flow.action, flow.after))
         .collect();
 
@@ -412,176 +518,23 @@ fn three_ranks_that_exchange_directly_combine_a_part_each() {
 fn the_largest_world_overflows_nothing() {
     // Beyond it the steps of most plans have no numbers.
     let world = u32::MAX / 2;
+    // Nobody has a shard: that many would not fit into memory.
+    let shards = Shards::of_ranks(u64::MAX, 0);
+    let stripe = shards.stripe(1, 0);
     for algorithm in ALGORITHMS {
-        let last = Plan::new(algorithm, world, world - 1).unwrap();
-        let flow = last.arrival(&(0..u64::MAX), last.steps() - 1).unwrap();
+        let last = all_reduce(algorithm, world, world - 1).unwrap();
+        let flow = last.arrival(stripe, last.steps() - 1).unwrap();
 
         assert!(flow.from < world - 1);
         assert_eq!(flow.onward.count(), 0);
-        let kept = last.kept(&(0..u64::MAX)).next();
+        let kept = last.kept(stripe).next();
         assert!(kept.is_none_or(|kept| kept.own_turn < kept.terms));
-        let first = last.contributions(&(0..u64::MAX)).next().unwrap();
+        let first = last.contributions(stripe).next().unwrap();
         assert!(first.to.rank < world - 1);
     }
     for algorithm in ALGORITHMS {
-        let last = Plan::new(algorithm, u32::MAX, u32::MAX - 1).unwrap();
-        assert!(last.arrival(&(0..u64::MAX), last.steps() - 1).is_some());
-        assert!(last.contributions(&(0..u64::MAX)).next().is_some());
-    }
-}
-
-proptest! {
-    #![proptest_config(crate::cases::cases(200))]
-
-    #[test]
-    fn every_plan_adds_each_contribution_once_in_one_order(
-        algorithm in prop::sample::select(&ALGORITHMS[..]), world in 1..=64_u32, count in 0..300_u64,
-        stripes in 1..=9_u16, stripe in any::<u16>(), hurry in any::<bool>()
-    ) {
-        let stripe = stripe_range(count, stripes, stripe % stripes);
-        is_an_all_reduce(algorithm, world, &stripe, hurry)?;
-    }
-
-    #[test]
-    fn nothing_is_overwritten_before_it_was_contributed(
-        world in 2..=64_u32, rank in 0..64_u32, count in 64..10_000_u64
-    ) {
-        let plan = Plan::new(Algorithm::Ring, world, rank % world).unwrap();
-        let own = only_contribution(plan, &(0..count)).range;
-        let flows: Vec<Arrival> = plan.arrivals(&(0..count)).collect();
-
-        for flow in flows.iter().filter(|flow| flow.action == Action::Copy) {
-            if flow.range == own {
-                prop_assert_eq!(flow.after, After::Contribution(0));
-                prop_assert!(flow.comes_back());
-            } else {
-                let combined = flows
-                    .iter()
-                    .find(|known| known.range == flow.range && known.action.adds());
-                let step = combined.map(|known| known.step);
-                prop_assert_eq!(Some(flow.after), step.map(After::Arrival));
-            }
-        }
-    }
-
-    #[test]
-    fn steps_have_no_gaps_and_what_goes_around_a_ring_bears_the_next_number(
-        algorithm in prop::sample::select(&ALGORITHMS[..]), world in 2..=300_u32, rank in 0..300_u32
-    ) {
-        let plan = Plan::new(algorithm, world, rank % world).unwrap();
-        let last = plan.steps() - 1;
-
-        for (at, mut flow) in (0..).zip(plan.arrivals(&(0..1000))) {
-            prop_assert_eq!(flow.step, at);
-            prop_assert_eq!(plan.arrival(&(0..1000), at), Some(flow.clone()));
-            if algorithm.reach() == Reach::Ring {
-                let step = (at < last).then_some(at + 1);
-                prop_assert_eq!(flow.onward.next().map(|to| to.step), step);
-                prop_assert_eq!(flow.onward.next(), None);
-            }
-        }
-    }
-
-    /// Who sends what a rank expects means that rank by it.
-    #[test]
-    fn each_flow_has_one_counterpart(
-        algorithm in prop::sample::select(&ALGORITHMS[..]), world in 2..=32_u32, rank in 0..32_u32,
-        count in 0..10_000_u64
-    ) {
-        let (rank, stripe) = (rank % world, 0..count);
-        let sent: Vec<Vec<_>> = (0..world).map(|rank| sends(algorithm, (world, rank), &stripe)).collect();
-        let plan = Plan::new(algorithm, world, rank).unwrap();
-
-        for flow in plan.arrivals(&stripe) {
-            let to = Target { rank, step: flow.step };
-            let meant = sent[flow.from as usize].iter().filter(|(known, _)| *known == to);
-            let meant: Vec<_> = meant.map(|(_, range)| range.clone()).collect();
-            prop_assert_eq!(meant, [flow.range]);
-        }
-        let to_rank = sent.iter().flatten().filter(|(to, _)| to.rank == rank);
-        prop_assert_eq!(to_rank.count(), plan.steps() as usize);
-    }
-
-    /// What leaves together leaves once all of it is there.
-    #[test]
-    fn what_is_sent_at_once_are_contributions_that_leave_with_nothing_but_contributions(
-        algorithm in prop::sample::select(&ALGORITHMS[..]), world in 2..=32_u32, rank in 0..32_u32
-    ) {
-        let (rank, stripe) = (rank % world, 0..1000);
-        let sender_of = |flow: &Arrival| Plan::new(algorithm, world, flow.from).unwrap();
-        for flow in Plan::new(algorithm, world, rank).unwrap().arrivals(&stripe) {
-            let sender = sender_of(&flow);
-            let own: Vec<Target> = sender.contributions(&stripe).map(|own| own.to).collect();
-            let with = sender.leaves_with(flow.step);
-            let leaves_with_it = |to: &Target| {
-                to.rank == rank && (to.step == flow.step || with.is_some() && sender.leaves_with(to.step) == with)
-            };
-            let sent = sends(algorithm, (world, flow.from), &stripe);
-            let mut message = sent.iter().map(|(to, _)| to).filter(|to| leaves_with_it(to));
-            prop_assert_eq!(flow.sent_at_once, message.all(|to| own.contains(to)));
-        }
-    }
-
-    /// Each message of the rounds is one of 2·⌈log₂ N⌉, or of half as many where contributions are gathered.
-    #[test]
-    fn in_rounds_a_rank_sends_as_few_messages_as_there_are_rounds_and_no_byte_more_than_a_ring(
-        world in 2..=300_u32, rank in 0..300_u32, count in 0..10_000_u64
-    ) {
-        let (rank, stripe) = (rank % world, 0..count);
-        let rounds = world.next_power_of_two().ilog2() as usize;
-        let messages = |algorithm| {
-            let plan = Plan::new(algorithm, world, rank).unwrap();
-            let sent = sends(algorithm, (world, rank), &stripe);
-            let message = |(to, _): &(Target, _)| (to.rank, plan.leaves_with(to.step).unwrap());
-            sent.iter().map(message).collect::<BTreeSet<_>>().len()
-        };
-        prop_assert_eq!(messages(GATHERED), rounds);
-        prop_assert_eq!(messages(Algorithm::Circulant), 2 * rounds);
-
-        let flows = |algorithm| sends(algorithm, (world, rank), &stripe).len();
-        prop_assert_eq!(flows(Algorithm::Circulant), flows(Algorithm::Ring));
-        prop_assert_eq!(flows(GATHERED), flows(WHOLE));
-    }
-
-    #[test]
-    fn a_direct_exchange_sends_what_a_ring_sends_and_each_result_after_its_contribution(
-        world in 2..=64_u32, rank in 0..64_u32, count in 0..10_000_u64
-    ) {
-        let (rank, stripe) = (rank % world, 0..count);
-        let plan = Plan::new(Algorithm::Direct, world, rank).unwrap();
-        let own: Vec<Range<u64>> = plan.contributions(&stripe).map(|own| own.range).collect();
-        let kept = plan.kept(&stripe).next().unwrap().range;
-
-        let parts = own.iter().cloned().chain([kept.clone()]);
-        let mut parts: Vec<Range<u64>> = parts.collect();
-        parts.sort_by_key(|range| (range.start, range.end));
-        cut::tiles(stripe.clone(), parts.into_iter())?;
-        for flow in plan.arrivals(&stripe).filter(|flow| flow.action == Action::Copy) {
-            prop_assert!(flow.comes_back());
-            prop_assert!(matches!(flow.after, After::Contribution(nth) if own[nth as usize] == flow.range));
-        }
-    }
-
-    #[test]
-    fn in_every_step_of_a_ring_the_ranks_together_receive_each_element_once(
-        world in 2..=64_u32, step in any::<u32>(), start in 0..1000_u64, length in 0..1_000_000_u64
-    ) {
-        let stripe = start..start + length;
-        let step = step % (2 * (world - 1));
-        let plan = |rank| Plan::new(Algorithm::Ring, world, rank).unwrap();
-        let received = |rank| plan(rank).arrival(&stripe, step).unwrap().range;
-        let mut together: Vec<Range<u64>> = (0..world).map(received).collect();
-        together.sort_by_key(|range| (range.start, range.end));
-
-        cut::tiles(stripe.clone(), together.into_iter())?;
-    }
-
-    #[test]
-    fn whole_buffers_take_half_as_many_steps_as_the_ring(
-        world in 1..=300_u32, rank in 0..300_u32
-    ) {
-        let steps = |algorithm| Plan::new(algorithm, world, rank % world).unwrap().steps();
-
-        prop_assert_eq!(2 * steps(WHOLE), steps(Algorithm::Ring));
+        let last = all_reduce(algorithm, u32::MAX, u32::MAX - 1).unwrap();
+        assert!(last.arrival(stripe, last.steps() - 1).is_some());
+        assert!(last.contributions(stripe).next().is_some());
     }
 }

@@ -1,8 +1,6 @@
 //! The plan of [`Algorithm::Whole`](super::Algorithm::Whole), which says what it is.
 
-use core::ops::Range;
-
-use super::{Action, Kept, Pattern, Plan, Target, Targets, back, circulant, forth};
+use super::{Action, Kept, Pattern, Plan, Stripe, Target, Targets, back, circulant, forth};
 
 pub(super) fn steps(plan: Plan) -> u32 {
     let others = plan.others();
@@ -48,9 +46,9 @@ pub(super) fn action(plan: Plan, pattern: Pattern, step: u32) -> Action {
     }
 }
 
-pub(super) fn kept(plan: Plan, stripe: &Range<u64>) -> Kept {
+pub(super) fn kept(plan: Plan, stripe: Stripe<'_>) -> Kept {
     Kept {
-        range: stripe.clone(),
+        range: stripe.whole(),
         terms: plan.world,
         own_turn: rule!(plan.rank; AddedAsTheyArrive => 0),
         is_result: true,

@@ -99,7 +99,7 @@
 //! use pccl_core::wire::encode_control;
 //!
 //! let hello = ToMaster::Hello(Hello {
-//!     protocol: ProtocolVersion(3),
+//!     protocol: ProtocolVersion(4),
 //!     group: GroupId(300),
 //!     port: 48149,
 //!     advertise: Some([192, 0, 2, 7].into()),
@@ -109,7 +109,7 @@
 //! encode_control(&hello, &mut bytes)?;
 //!
 //! assert_eq!(bytes[..4], [14, 0, 0, 0]); // length of the body
-//! assert_eq!(bytes[4..6], [0, 3]); // variant Hello; version
+//! assert_eq!(bytes[4..6], [0, 4]); // variant Hello; version
 //! assert_eq!(bytes[6..8], [0xac, 0x02]); // 300
 //! assert_eq!(bytes[8..11], [0x95, 0xf8, 0x02]); // 48149
 //! assert_eq!(bytes[11..17], [1, 0, 192, 0, 2, 7]); // present; IPv4; the address
@@ -133,8 +133,11 @@
 //! | 28 | 4 | reserved, 0 |
 //! | 32 | n | elements, little-endian, without gaps, or what they were quantized to |
 //!
-//! A buffer is cut into [`stripes_for`](crate::plan::stripes_for) stripes of at least
-//! [`STRIPE_BYTES_MIN`](crate::plan::STRIPE_BYTES_MIN). All frames of a stripe travel on one lane,
+//! A buffer is divided into shards, one for each rank ([`Shards`](crate::plan::Shards)): in a reduce-scatter and an
+//! all-gather in the order of the peers' ids, else in that of the ranks. Each shard is cut into as many chunks as there
+//! are stripes ([`stripes_for`](crate::plan::stripes_for)), each of at least
+//! [`STRIPE_BYTES_MIN`](crate::plan::STRIPE_BYTES_MIN) of the buffer: chunk i of every shard makes up stripe i. In a
+//! broadcast the buffer is cut into stripes directly, so each is one range of it. All frames of a stripe travel on one lane,
 //! which the sender chooses with the first of them. What a rank receives in which step, what it does with it
 //! and where it sends it on is given by its [`Plan`](crate::plan::Plan), which is that of the algorithm that
 //! `Commence` names: around a ring as [`Algorithm::Ring`](crate::plan::Algorithm::Ring) says. The rank that contributes a chunk cuts its range
@@ -172,6 +175,11 @@
 //! sends the sum on, or divides it, if it is the result. In the steps N − 1 to 2N − 3 it receives the results of
 //! all other chunks and passes them on. Frames that leave together
 //! ([`Plan::leaves_with`](crate::plan::Plan::leaves_with)) may be received together.
+//!
+//! A reduce-scatter and an all-gather are the first and the second half of an all-reduce in chunks, and count their
+//! steps from 0. In a broadcast the root sends its buffer to the next rank, in step 0, and each other rank sends on what
+//! it gets, in step 0, but for the one before the root ([`Algorithm::Chain`](crate::plan::Algorithm::Chain)). Of a
+//! barrier there are no frames.
 //!
 //! A receiver may get frames of an operation of which it has not heard `Commence` yet (the sender
 //! heard it first): it leaves them on the lane until it has. Frames of an operation that is over are
@@ -258,12 +266,12 @@
 //! call, or waits for nothing; never while a collective runs on its ring, or while it measures or moves
 //! shared state.
 //!
-//! **An all-reduce.**
+//! **An all-reduce**, or another collective.
 //!
 //! ```text
 //! group → M  InitiateCollective{tag, spec, epoch, broken}   all the same spec
 //! M → group  Commence{tag, seq, algorithm}              or CollectiveRefused{tag, reason}
-//! A → B      frames of seq on the lanes, steps 0 to 2(N−1)−1, or to N−2 where buffers travel whole
+//! A → B      frames of seq on the lanes, steps 0 to 2(N−1)−1; to N−2 of one half or a whole buffer; 0 of a broadcast
 //! group → M  CompleteCollective{seq, Done, broken}      each when its last frame has come and gone
 //! M → group  Verdict{tag, seq, Committed{epoch}}        the peers of the ring of that epoch contributed
 //! ```

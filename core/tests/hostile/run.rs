@@ -1,6 +1,6 @@
 //! A run of one group beside a bystander, and what its peers say in it.
 
-use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
+use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::id::{Epoch, PeerId, Revision, Round, Seq, Tag};
 use pccl_core::master::{MasterConfig, MasterInput, MasterTimer};
 use pccl_core::messages::{Misdeed, PlanOutcome, ToMaster};
@@ -26,6 +26,7 @@ pub(super) const fn from(peer: u64) -> LinkId {
 pub(super) const BOTH: [LinkId; 2] = [to(3), from(1)];
 
 pub(super) const SPEC: CollectiveSpec = CollectiveSpec {
+    kind: CollectiveKind::AllReduce,
     op: ReduceOp::Sum,
     element: ElementType::F32,
     count: 10,

@@ -279,6 +279,7 @@ pub fn broken(links: &[LinkId]) -> BrokenLinks {
 
 pub fn spec() -> CollectiveSpec {
     CollectiveSpec {
+        kind: CollectiveKind::AllReduce,
         op: ReduceOp::Sum,
         element: ElementType::F32,
         count: 10,

@@ -1,6 +1,8 @@
 //! Collectives: one verdict for all, whatever happens in between.
 
-use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp, SpecField};
+use pccl_core::element::{
+    CollectiveKind, CollectiveSpec, ElementType, Quantization, ReduceOp, SpecField,
+};
 use pccl_core::id::{PeerId, Tag};
 use pccl_core::messages::{AbortCause, CollectiveRefusal};
 use pccl_core::peer::{Answer, Call, CallError};
@@ -144,9 +146,20 @@ fn a_peer_lost_mid_reduce_aborts_the_reduce_for_everyone() {
 #[test]
 fn peers_that_want_different_things_under_one_tag_are_told_in_what_they_differ() {
     let usual = ring_spec();
+    let broadcast = |root| CollectiveSpec {
+        kind: CollectiveKind::Broadcast { root: PeerId(root) },
+        ..usual
+    };
     let odd = [
-        (SpecField::Count, CollectiveSpec { count: 65, ..usual }),
+        (usual, SpecField::Kind, broadcast(1)),
+        (broadcast(1), SpecField::Root, broadcast(2)),
         (
+            usual,
+            SpecField::Count,
+            CollectiveSpec { count: 65, ..usual },
+        ),
+        (
+            usual,
             SpecField::Operation,
             CollectiveSpec {
                 op: ReduceOp::Max,
@@ -154,6 +167,7 @@ fn peers_that_want_different_things_under_one_tag_are_told_in_what_they_differ()
             },
         ),
         (
+            usual,
             SpecField::ElementType,
             CollectiveSpec {
                 element: ElementType::F64,
@@ -161,6 +175,7 @@ fn peers_that_want_different_things_under_one_tag_are_told_in_what_they_differ()
             },
         ),
         (
+            usual,
             SpecField::Quantization,
             CollectiveSpec {
                 quantization: Quantization::MinMax {
@@ -170,11 +185,11 @@ fn peers_that_want_different_things_under_one_tag_are_told_in_what_they_differ()
             },
         ),
     ];
-    for (field, spec) in odd {
+    for (others, field, spec) in odd {
         let mut run = Run::with_accepted_peers(1, 3);
         let tag = Tag(1);
 
-        run.call_all(&[0, 2], &reduce(1));
+        run.call_all(&[0, 2], &Call::Initiate { tag, spec: others });
         run.call(1, Call::Initiate { tag, spec });
         run.settle();
 
@@ -190,6 +205,36 @@ fn peers_that_want_different_things_under_one_tag_are_told_in_what_they_differ()
         run.call_all(&[0, 1, 2], &reduce(1));
         run.settle();
         assert_eq!(run.watch.commits, 3, "the tag is free again");
+    }
+}
+
+/// The one whose buffer all want is in the run no more, or was never in the group: those who wait hear its name, and
+/// go on with others.
+#[test]
+fn a_broadcast_from_a_peer_that_does_not_take_part_is_refused_by_its_name() {
+    for seed in 1..30 {
+        let mut run = Run::with_accepted_peers(seed, 3);
+        let (tag, root) = (Tag(1), run.id(2));
+        let kind = CollectiveKind::Broadcast { root };
+        let spec = CollectiveSpec {
+            kind,
+            ..ring_spec()
+        };
+        run.call_all(&[0, 1], &Call::Initiate { tag, spec });
+        run.lose(2);
+        run.settle();
+
+        let reason = CollectiveRefusal::NoSuchRoot { root };
+        for no in [0, 1] {
+            let why = CallError::CollectiveRefused {
+                tag,
+                reason: reason.clone(),
+            };
+            assert_eq!(result(&mut run, no), Err(why));
+        }
+        run.call_all(&[0, 1], &reduce(1));
+        run.settle();
+        assert_eq!(run.watch.commits, 2, "the tag is free again");
     }
 }
 

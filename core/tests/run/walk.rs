@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use pccl_core::element::{CollectiveKind, CollectiveSpec};
 use pccl_core::id::{ContentHash, GroupId, PeerId, Revision, Tag};
 use pccl_core::master::MasterTimer;
 use pccl_core::messages::Misdeed;
@@ -109,6 +110,23 @@ fn own(hash: u128) -> EntryInfo {
 struct Walk {
     run: Run,
     groups: u32,
+}
+
+/// A collective of a kind for each tag. The root may have gone, or be in the other group.
+fn collective(tag: u64) -> Call {
+    let kind = match tag {
+        0 => CollectiveKind::AllReduce,
+        1 => CollectiveKind::ReduceScatter,
+        _ => CollectiveKind::Broadcast { root: PeerId(2) },
+    };
+    let spec = CollectiveSpec {
+        kind,
+        ..ring_spec()
+    };
+    Call::Initiate {
+        tag: Tag(tag),
+        spec,
+    }
 }
 
 impl Walk {
@@ -236,7 +254,7 @@ impl Walk {
             Wish::Query => Call::ArePeersPending,
             Wish::Optimize => Call::OptimizeTopology,
             Wish::Sync(strategy) => seat.sync_call(strategy),
-            Wish::Reduce(tag) => reduce(tag),
+            Wish::Reduce(tag) => collective(tag),
             Wish::Odd(tag) => {
                 let mut spec = ring_spec();
                 spec.count += 1;

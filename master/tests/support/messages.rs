@@ -1,6 +1,6 @@
 //! Random messages: each is valid by itself, few are at the right time.
 
-use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
+use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::id::{
     ContentHash, Epoch, GroupId, PeerId, ProtocolVersion, Revision, Round, Seq, Tag,
 };
@@ -112,6 +112,7 @@ pub(crate) fn message(random: &mut StdRng) -> ToMaster {
 
 fn spec(random: &mut StdRng) -> CollectiveSpec {
     CollectiveSpec {
+        kind: CollectiveKind::AllReduce,
         op: pick(random, &[ReduceOp::Sum, ReduceOp::Avg, ReduceOp::Max]),
         element: pick(random, &ElementType::ALL),
         count: number(random),

@@ -5,12 +5,15 @@ mod deadlines;
 mod entries;
 mod given_up;
 mod groups;
+mod kinds;
 mod membership;
 mod meshes;
 mod neighbours;
 mod programs;
 mod shared_state;
 mod topology;
+
+use pccl_core::element::{CollectiveKind, CollectiveSpec};
 
 use crate::milestone::Milestone as M;
 use crate::scenario::{ANY_FAULT, Dials, Fault, Frames, LARGE, SMALL, Scenario, SeatPlan, Start};
@@ -30,6 +33,7 @@ pub fn standard() -> Vec<Scenario> {
     all.extend(entries::all());
     all.extend(given_up::all());
     all.extend(meshes::all());
+    all.extend(kinds::all());
     all.sort_by_key(|scenario| (scenario.seats.len(), scenario.faults));
     all
 }
@@ -168,6 +172,15 @@ fn small(scenario: Scenario) -> Scenario {
         spec: SMALL,
         ..scenario
     }
+}
+
+/// The same with collectives of another kind.
+fn of_kind(kind: CollectiveKind, scenario: Scenario) -> Scenario {
+    let spec = CollectiveSpec {
+        kind,
+        ..scenario.spec
+    };
+    Scenario { spec, ..scenario }
 }
 
 /// The same with links between all members of a group.

@@ -1,7 +1,7 @@
 //! What a peer answers and orders.
 
 use pccl_core::id::{GroupId, PeerId, Revision, Seq, Tag};
-use pccl_core::messages::{CallKind, PlanOutcome, ToMaster, ToPeer, Verdict};
+use pccl_core::messages::{CallKind, CollectiveRefusal, PlanOutcome, ToMaster, ToPeer, Verdict};
 use pccl_core::peer::{Answer, Call, CallError, Committed, PeerInput, PeerOutput, PeerTimer};
 use pccl_core::plan::{Algorithm, Reach};
 use pccl_core::shared_state::{SyncRole, SyncStrategy};
@@ -368,6 +368,16 @@ fn collective_ended(
         Err(CallError::Usage(_)) => {}
         Err(why) => {
             let was_whole = whole.is_some();
+            if let CallError::CollectiveRefused { reason, .. } = why {
+                match reason {
+                    CollectiveRefusal::NoSuchRoot { .. } => run.reach(Milestone::RootGone),
+                    CollectiveRefusal::WorldChanged => run.reach(Milestone::LaidOutAnew),
+                    CollectiveRefusal::Disagreement { .. }
+                    | CollectiveRefusal::Conflict(_)
+                    | CollectiveRefusal::NotJoined { .. }
+                    | CollectiveRefusal::Withdrawn => {}
+                }
+            }
             if was_whole && matches!(why, CallError::Aborted { .. }) {
                 run.reach(Milestone::RestoredWhole);
             }

@@ -15,6 +15,7 @@ use pccl_core::states::{CollectiveCommunicationState, ConnectionState, Event};
 
 use super::accepted;
 use crate::claim::Claim;
+use crate::milestone::Milestone;
 use crate::run::Run;
 use crate::script::Do;
 use crate::state::Seat;
@@ -331,6 +332,18 @@ fn is_refused(
             };
             let named: Vec<PeerId> = std::iter::once(first).chain(others).collect();
             named.len() > 1 && *peers == named && *field == right
+        }
+        CollectiveRefusal::NoSuchRoot { root } => {
+            let group = moment.group_before(told);
+            let mut left = group
+                .into_iter()
+                .flat_map(|group| accepted(moment.after, group));
+            run.scenario.spec.kind.root() == Some(root) && !left.any(|peer| peer == *root)
+        }
+        // It takes a change of the group, and of what belongs together alone.
+        CollectiveRefusal::WorldChanged => {
+            let kind = run.scenario.spec.kind;
+            kind.laid_out_for().is_some() && run.state.has_reached(Milestone::Rewired)
         }
         CollectiveRefusal::Withdrawn => {
             matches!(moment.heard, MasterInput::Message { peer, message: ToMaster::Withdraw { tag: of } }

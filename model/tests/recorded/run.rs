@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
+use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::id::{CallId, ConnId, ContentHash, GroupId, PeerId, Revision, Round, Seq, Tag};
 use pccl_core::log::{Encoder, Machine};
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
@@ -23,6 +23,7 @@ pub(crate) type Files = BTreeMap<String, Vec<u8>>;
 pub(crate) const TAG: Tag = Tag(7);
 
 const SPEC: CollectiveSpec = CollectiveSpec {
+    kind: CollectiveKind::AllReduce,
     op: ReduceOp::Sum,
     element: ElementType::F32,
     count: 1000,

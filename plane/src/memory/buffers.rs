@@ -47,6 +47,14 @@ pub(crate) enum ResultMemory<'a> {
 }
 
 impl UserBuffers<'_> {
+    /// Does the result replace the contribution?
+    pub(crate) const fn are_in_place(&self) -> bool {
+        match self {
+            Self::InPlace { .. } => true,
+            Self::Into { .. } | Self::Noting { .. } => false,
+        }
+    }
+
     /// Are all slices `bytes` long?
     pub(crate) fn hold(&self, bytes: u64) -> bool {
         let is = |len: usize| u64::try_from(len) == Ok(bytes);

@@ -1,7 +1,9 @@
 //! How much of the own contribution may be on its way around the ring.
 //!
 //! A rank counts the bytes of elements that it has contributed and that have not come back to it as a
-//! part of the result. Within a machine a small window keeps what is under way in the caches. Between
+//! part of the result. In one half of an all-reduce they do not come back; there what arrives last tells how far the
+//! contribution of the next rank has come, which in the end is as much. A rank that lags behind hears of more than it
+//! has sent, and has that much more to send at once: at worst a window for each of the others. Within a machine a small window keeps what is under way in the caches. Between
 //! machines a frame that is not encoded needs no window: what the next rank does not take waits in memory
 //! that is there anyway. Encoded frames wait in memory of their own, so those of all operations share one.
 
@@ -14,8 +16,10 @@ use super::{ENCODED_WINDOW, Pace, Share};
 
 /// The window of one operation.
 pub(crate) struct Window {
-    /// Bytes that have left and not come back.
-    under_way: u64,
+    /// Bytes that have left.
+    left: u64,
+    /// Bytes that have come back; perhaps more than have left.
+    back: u64,
     /// How many there may be.
     limit: u64,
     share: Share,
@@ -27,8 +31,8 @@ pub(crate) struct Window {
 
 impl Window {
     /// Of contributions that are kept, by others as well, until all are there: those of one operation are few
-    /// bytes.
-    pub(crate) fn of_kept(pace: Pace) -> Self {
+    /// bytes. And of those of which nothing tells how far they have come.
+    pub(crate) fn unlimited(pace: Pace) -> Self {
         Self::new(pace, u64::MAX, None)
     }
 
@@ -45,7 +49,8 @@ impl Window {
 
     const fn new(pace: Pace, limit: u64, encoded: Option<Arc<AtomicU64>>) -> Self {
         Self {
-            under_way: 0,
+            left: 0,
+            back: 0,
             limit,
             share: Share::Whole,
             is_local: pace.window.is_some(),
@@ -61,24 +66,31 @@ impl Window {
             Share::Whole => self.limit,
         };
         let of_all = self.encoded.as_ref();
-        let under_way = of_all.map_or(self.under_way, |all| all.load(Ordering::Relaxed));
-        self.under_way == 0 || under_way < limit
+        let own = self.under_way();
+        let under_way = of_all.map_or(own, |all| all.load(Ordering::Relaxed));
+        own == 0 || under_way < limit
+    }
+
+    /// Bytes that have left and not come back.
+    const fn under_way(&self) -> u64 {
+        self.left.saturating_sub(self.back)
     }
 
     /// Own bytes leave.
     pub(crate) fn leave(&mut self, bytes: u64) {
-        self.under_way += bytes;
+        let before = self.under_way();
+        self.left += bytes;
         if let Some(all) = &self.encoded {
-            all.fetch_add(bytes, Ordering::Relaxed);
+            all.fetch_add(self.under_way() - before, Ordering::Relaxed);
         }
     }
 
     /// Own bytes have been around the ring, in a frame with these flags.
     pub(crate) fn come_back(&mut self, bytes: u64, flags: u16) {
-        let bytes = bytes.min(self.under_way);
-        self.under_way -= bytes;
+        let before = self.under_way();
+        self.back += bytes;
         if let Some(all) = &self.encoded {
-            all.fetch_sub(bytes, Ordering::Relaxed);
+            all.fetch_sub(before - self.under_way(), Ordering::Relaxed);
         }
         if self.is_local && flags & FrameHeader::LEFT_MACHINE != 0 {
             // What is enough to keep a machine busy is far too little for a long way.
@@ -104,7 +116,7 @@ impl Window {
 impl Drop for Window {
     fn drop(&mut self) {
         if let Some(all) = &self.encoded {
-            all.fetch_sub(self.under_way, Ordering::Relaxed);
+            all.fetch_sub(self.under_way(), Ordering::Relaxed);
         }
     }
 }
@@ -149,6 +161,20 @@ mod tests {
 
         assert_eq!(before, (false, true));
         assert_eq!((with_one, once_it_has_ended), (false, true));
+    }
+
+    #[test]
+    fn what_comes_back_before_it_has_left_counts_once_it_has() {
+        let all = Arc::default();
+        let mut window = Window::of_encoded(pace(Some(1000)), &all);
+        window.come_back(1500, 0);
+
+        let open = [500, 1000, 999, 1].map(|bytes| {
+            window.leave(bytes);
+            (window.is_open(), all.load(Ordering::Relaxed))
+        });
+
+        assert_eq!(open, [(true, 0), (true, 0), (true, 999), (false, 1000)]);
     }
 
     #[test]

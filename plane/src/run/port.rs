@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pccl_core::element::CollectiveSpec;
+use pccl_core::element::{CollectiveKind, CollectiveSpec};
 use pccl_core::id::Seq;
-use pccl_core::plan::Algorithm;
+use pccl_core::plan::{Algorithm, Shards};
 
 use super::Run;
 use crate::handover::{DeliverySender, Home, Inbox, LinkState, Registry, TxSlot};
@@ -55,6 +55,9 @@ pub struct OperationPort {
     pub(crate) algorithm: Algorithm,
     /// `None`: this peer takes part in no operations.
     pub(crate) place: Option<Place>,
+    /// What is done with the buffers, by rank, and the shards of them. `None`: this peer takes part in no operations, or
+    /// the root does not.
+    pub(crate) divided: Option<(CollectiveKind<u32>, Shards)>,
     pub(crate) config: PlaneConfig,
     pub(crate) pool: Arc<Pool>,
     pub(crate) registry: Arc<Registry>,
@@ -152,6 +155,8 @@ impl OperationPort {
     /// Frames that travel encoded wait in memory of their own: about the window of every rank, twice that
     /// before a slow link.
     ///
+    /// All kinds but all-reduces need buffers in place.
+    ///
     /// Dropping the future gives the operation up; what was written then is in the backup.
     ///
     /// # Errors
@@ -164,6 +169,8 @@ impl OperationPort {
             return Err(RunFailure::Stopped);
         };
         let place = self.place.ok_or(RunFailure::LaneLost)?;
+        let divided = self.divided.as_ref();
+        let (kind, shards) = divided.ok_or(RunFailure::Defect(Defect::here()))?;
         let bytes = self.spec.count.checked_mul(self.spec.element.size() as u64);
         let bytes = bytes.filter(|bytes| buffers.hold(*bytes));
         let bytes = bytes.ok_or(RunFailure::Defect(Defect::here()))?;
@@ -171,10 +178,15 @@ impl OperationPort {
             buffers.keep_contribution();
             return Ok(RunStats::default());
         }
+        if *kind != CollectiveKind::AllReduce && !buffers.are_in_place() {
+            return Err(RunFailure::Defect(Defect::here()));
+        }
         let (receiving, sending) = self.links.as_ref().ok_or(RunFailure::LaneLost)?;
         let task = Task {
             seq: self.seq,
             spec: &self.spec,
+            kind: *kind,
+            shards,
             algorithm: self.algorithm,
         };
         let is_local = Sending::all_local(sending) && !pass.leaves_machine();

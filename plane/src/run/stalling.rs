@@ -28,13 +28,13 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Whether whatever is missing may be missing because of any other rank, in rounds: somebody else knows which, and
-    /// speaks first.
+    /// Whether whatever is missing may be missing because of any other rank, in rounds or behind the root of a
+    /// broadcast: somebody else knows which, and speaks first.
     fn waits_behind_others(&self) -> bool {
         match self.port.algorithm() {
             Algorithm::Ring | Algorithm::Direct => false,
             Algorithm::Whole(Pattern::Ring | Pattern::Mesh) => false,
-            Algorithm::Whole(Pattern::Circulant) | Algorithm::Circulant => {
+            Algorithm::Chain | Algorithm::Whole(Pattern::Circulant) | Algorithm::Circulant => {
                 let lacks = |link: &In<'_>| self.work.lacks_contribution_of(link.from.rank);
                 !self.ins.iter().any(lacks)
             }

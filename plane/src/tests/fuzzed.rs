@@ -1,9 +1,9 @@
 //! Frames that ranks make up: whatever they send, and in whatever order, each frame is refused by name or taken, and
 //! everything can be put back.
 
-use pccl_core::element::{ElementType, ReduceOp};
-use pccl_core::id::Seq;
-use pccl_core::plan::{Algorithm, Pattern, Plan, Reach};
+use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType, ReduceOp};
+use pccl_core::id::{Membership, PeerId, Seq};
+use pccl_core::plan::{Algorithm, Pattern, Plan, Reach, Shards};
 use pccl_core::wire::FrameHeader;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -15,13 +15,30 @@ use crate::memory::Pool;
 use crate::pace::Pace;
 use crate::work::{Exit, IncomingFrame, NotTaken, OutgoingFrame, Place, RankWork};
 
-const ALL: [Algorithm; 6] = [
-    Algorithm::Ring,
-    Algorithm::Whole(Pattern::Ring),
-    Algorithm::Whole(Pattern::Mesh),
-    Algorithm::Whole(Pattern::Circulant),
-    Algorithm::Direct,
-    Algorithm::Circulant,
+const GATHER: CollectiveKind = CollectiveKind::AllGather {
+    laid_out_for: Membership(0),
+};
+
+const ALL: [(CollectiveKind, Algorithm); 13] = [
+    (CollectiveKind::AllReduce, Algorithm::Ring),
+    (CollectiveKind::AllReduce, Algorithm::Whole(Pattern::Ring)),
+    (CollectiveKind::AllReduce, Algorithm::Whole(Pattern::Mesh)),
+    (
+        CollectiveKind::AllReduce,
+        Algorithm::Whole(Pattern::Circulant),
+    ),
+    (CollectiveKind::AllReduce, Algorithm::Direct),
+    (CollectiveKind::AllReduce, Algorithm::Circulant),
+    (CollectiveKind::ReduceScatter, Algorithm::Ring),
+    (CollectiveKind::ReduceScatter, Algorithm::Direct),
+    (CollectiveKind::ReduceScatter, Algorithm::Circulant),
+    (GATHER, Algorithm::Ring),
+    (GATHER, Algorithm::Direct),
+    (GATHER, Algorithm::Circulant),
+    (
+        CollectiveKind::Broadcast { root: PeerId(1) },
+        Algorithm::Chain,
+    ),
 ];
 
 /// Elements, of four bytes each.
@@ -38,7 +55,7 @@ struct Attacked {
 }
 
 impl Attacked {
-    fn new(plan: Plan, data: Vec<u8>) -> Self {
+    fn new(kind: CollectiveKind, plan: Plan, data: Vec<u8>) -> Self {
         let place = Place {
             world: plan.world(),
             rank: plan.rank(),
@@ -59,7 +76,10 @@ impl Attacked {
             lanes: vec![0],
         });
         let exits: Vec<Exit> = exits.collect();
-        let spec = spec(ReduceOp::Sum, ElementType::F32, data.len() / 4);
+        let spec = CollectiveSpec {
+            kind,
+            ..spec(ReduceOp::Sum, ElementType::F32, data.len() / 4)
+        };
         let what = (&spec, plan.algorithm());
         Self {
             plan,
@@ -72,9 +92,10 @@ impl Attacked {
 
     /// A frame that may fit, and from whom.
     fn made_up(&self, random: &mut StdRng) -> (u32, FrameHeader) {
+        let shards = Shards::of_ranks(COUNT as u64, self.plan.world());
         let steps = self.plan.steps();
         let step = random.random_range(0..=steps);
-        let flow = self.plan.arrival(&(0..COUNT as u64), step);
+        let flow = self.plan.arrival(shards.stripe(1, 0), step);
         let (from, range) = flow.map_or((0, 0..0), |flow| (flow.from, flow.range));
         let (from, at) = match random.random_range(0..20) {
             0 => (random.random_range(0..self.plan.world()), range.start),
@@ -133,14 +154,19 @@ impl Attacked {
 
 #[test]
 fn frames_that_are_made_up_are_refused_or_taken_and_everything_can_be_put_back() {
-    for algorithm in ALL {
+    for (kind, algorithm) in ALL {
         let mut done = 0;
         for seed in 0..60 {
             let mut random = StdRng::seed_from_u64(seed);
             let world = random.random_range(3..=9);
-            let plan = Plan::new(algorithm, world, random.random_range(0..world)).unwrap();
+            let peers: Vec<PeerId> = (0..u64::from(world)).map(PeerId).collect();
+            // The root gets nothing.
+            let ranks = kind.root().map_or(0..world, |_| 2..world);
+            let rank = random.random_range(ranks);
+            let ranked = kind.among(&peers).unwrap();
+            let plan = Plan::new(ranked, algorithm, world, rank).unwrap();
             let data = random_bits(4 * COUNT, 1, seed).remove(0);
-            let mut attacked = Attacked::new(plan, data.clone());
+            let mut attacked = Attacked::new(kind, plan, data.clone());
 
             for _ in 0..seed * 1000 {
                 attacked.go_on(&mut random);
@@ -149,8 +175,8 @@ fn frames_that_are_made_up_are_refused_or_taken_and_everything_can_be_put_back()
             let worker = &mut attacked.worker;
             done += usize::from(worker.work.is_done());
             worker.backup.restore(&mut worker.data);
-            assert!(worker.data == data, "{algorithm:?}, seed {seed}");
+            assert!(worker.data == data, "{kind} {algorithm:?}, seed {seed}");
         }
-        assert!(done > 10, "{algorithm:?}: {done} came to an end");
+        assert!(done > 10, "{kind} {algorithm:?}: {done} came to an end");
     }
 }

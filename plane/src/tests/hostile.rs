@@ -28,11 +28,11 @@ fn sum() -> CollectiveSpec {
     spec(ReduceOp::Sum, ElementType::U16, COUNT)
 }
 
-/// What rank 1 has to send first: its own half, for rank 0 to finish.
+/// What rank 1 has to send first: its part of the half that rank 0 finishes.
 pub(super) fn first() -> FrameHeader {
     FrameHeader {
         seq: Seq(1),
-        offset: COUNT as u64,
+        offset: 0,
         length: COUNT as u32,
         step: 0,
         stripe: 0,
@@ -43,7 +43,7 @@ pub(super) fn first() -> FrameHeader {
 /// What it has to send second: the other half, finished.
 pub(super) fn second() -> FrameHeader {
     FrameHeader {
-        offset: 0,
+        offset: COUNT as u64,
         step: 1,
         ..first()
     }
@@ -58,12 +58,16 @@ async fn the_frames_that_are_expected_lead_to_the_result() {
     let ended = run(&mut alone, sum()).await;
 
     assert!(ended.outcome.is_ok());
-    assert_eq!(ended.data[..COUNT], [9; COUNT]);
-    assert_eq!(ended.data[COUNT..], [3; COUNT]);
+    assert_eq!(ended.data[..COUNT], [3; COUNT]);
+    assert_eq!(ended.data[COUNT..], [9; COUNT]);
     let mut sent = vec![0; 2 * (32 + COUNT)];
     alone.to_next.read_exact(&mut sent).await.unwrap();
-    assert_eq!(sent[32..32 + COUNT], [1; COUNT], "its own half");
-    assert_eq!(sent[64 + COUNT..], [3; COUNT], "the other half, finished");
+    assert_eq!(
+        sent[32..32 + COUNT],
+        [1; COUNT],
+        "the half that rank 1 finishes"
+    );
+    assert_eq!(sent[64 + COUNT..], [3; COUNT], "its own half, finished");
 }
 
 #[test(start_paused = true)]
@@ -72,14 +76,14 @@ async fn a_frame_that_does_not_fit_the_plan_fails_the_operation_and_is_not_writt
         (
             "offset before",
             FrameHeader {
-                offset: 98,
-                ..first()
+                offset: COUNT as u64 - 2,
+                ..second()
             },
         ),
         (
             "offset behind",
             FrameHeader {
-                offset: 102,
+                offset: 2,
                 ..first()
             },
         ),
@@ -94,14 +98,14 @@ async fn a_frame_that_does_not_fit_the_plan_fails_the_operation_and_is_not_writt
             "too long",
             FrameHeader {
                 length: 102,
-                ..first()
+                ..second()
             },
         ),
         (
             "into the next chunk",
             FrameHeader {
                 length: 102,
-                ..second()
+                ..first()
             },
         ),
         (
@@ -166,7 +170,7 @@ async fn a_frame_that_does_not_fit_the_plan_fails_the_operation_and_is_not_writt
 async fn a_frame_longer_than_frames_are_fails_the_operation_before_it_arrives() {
     let half = 2 * FRAME_PAYLOAD_MAX;
     let header = FrameHeader {
-        offset: half as u64,
+        offset: 0,
         length: FRAME_PAYLOAD_MAX as u32 + 2,
         ..first()
     };
@@ -301,7 +305,7 @@ async fn late_frames_of_an_operation_that_is_over_do_not_disturb_the_next() {
     let ended = run(&mut alone, sum()).await;
 
     assert!(ended.outcome.is_ok());
-    assert_eq!(ended.data[COUNT..], [3; COUNT]);
+    assert_eq!(ended.data[..COUNT], [3; COUNT]);
 }
 
 #[test(start_paused = true)]

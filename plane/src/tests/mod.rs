@@ -8,6 +8,7 @@ mod drift;
 mod fuzzed;
 mod hostile;
 mod interrupted;
+mod kinds;
 mod misfits;
 mod order;
 mod quantized;

@@ -5,7 +5,7 @@ use std::f64::consts::PI;
 
 use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::id::Seq;
-use pccl_core::plan::{chunk_range, stripe_range, stripes_for};
+use pccl_core::plan::{Shards, stripes_for};
 use pccl_kernels::Codec;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -122,10 +122,12 @@ impl Case {
             super::support::small_frames().stripe_bytes,
         );
         let mut groups = Vec::new();
+        let shards = Shards::of_ranks(self.spec.count, self.world as u32);
         for stripe in 0..stripes {
-            let stripe = stripe_range(self.spec.count, stripes, stripe);
-            for rank in 0..self.world {
-                let chunk = chunk_range(&stripe, self.world as u32, rank as u32);
+            let stripe = shards.stripe(stripes, stripe);
+            for ends_at in 0..self.world {
+                let chunk = stripe.chunk(ends_at as u32);
+                let rank = (ends_at + 1) % self.world;
                 let (mut start, end) = (chunk.start as usize, chunk.end as usize);
                 while start < end {
                     let next = end.min(start + size);

@@ -9,11 +9,12 @@ use pccl_core::wire::FrameHeader;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
+use super::kinds::{GATHER, SCATTER, of_kind, promised};
 use super::reference::{expected, inputs};
 use super::support::spec;
 use super::worker::Worker;
 use crate::memory::Pool;
-use crate::pace::{HELD_MAX, Pace};
+use crate::pace::{HELD_MAX, Pace, Share};
 use crate::work::{Exit, OutgoingFrame, Place, RankWork};
 
 /// Of the edge that has the most.
@@ -283,6 +284,36 @@ fn leads_to_the_result_or_back(algorithm: Algorithm, count: usize) {
             whole.ranks.iter().all(|rank| rank.worker.data == expected),
             "seed {seed}"
         );
+    }
+}
+
+/// Within a machine ranks contribute no more than a window ahead of what they know to have arrived. One of them waits
+/// for an older operation and begins late: the others' contributions pass through it meanwhile.
+#[test]
+fn halves_of_a_ring_lead_to_the_result_although_a_rank_begins_late() {
+    for (seed, kind) in (0..60).flat_map(|seed| [(seed, SCATTER), (seed, GATHER)]) {
+        let world = 2 + seed as usize % 4;
+        let spec = of_kind(kind, spec(ReduceOp::Sum, ElementType::I32, COUNT));
+        let inputs = inputs(ElementType::I32, COUNT, world);
+        let mut run = Simulation::new(seed, world, &spec, &inputs);
+        let late = run.slow;
+        run.ranks[late].worker.work.set_share(Share::Nothing);
+
+        for step in 0..1_000_000 {
+            if step == seed * 100 {
+                run.ranks[late].worker.work.set_share(Share::Whole);
+            }
+            if run.is_done() {
+                break;
+            }
+            run.step();
+        }
+
+        assert!(run.is_done(), "{kind} with seed {seed} is stuck");
+        let promised = promised(&spec, &inputs);
+        let ended = run.ranks.iter().map(|rank| &rank.worker.data);
+        assert!(ended.eq(&promised), "{kind} with seed {seed}");
+        assert!(run.most_held <= HELD_MAX);
     }
 }
 

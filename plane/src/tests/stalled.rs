@@ -150,7 +150,7 @@ async fn leftovers_before_the_frames_of_an_operation_do_not_make_who_gets_them_s
     members[1].plane.stop(Seq(0));
     let frame = |seq| FrameHeader {
         seq: Seq(seq),
-        offset: 0,
+        offset: 50,
         length: 50,
         step: 0,
         stripe: 0,

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
+use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::id::{PeerId, Round, Seq};
 use pccl_core::plan::Algorithm;
 use pccl_core::topology::LinkId;
@@ -310,6 +310,7 @@ pub(super) fn broke(link: LinkId) -> LinkBroke {
 
 pub(super) fn spec(op: ReduceOp, element: ElementType, count: usize) -> CollectiveSpec {
     CollectiveSpec {
+        kind: CollectiveKind::AllReduce,
         op,
         element,
         count: count as u64,

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use pccl_core::element::CollectiveSpec;
-use pccl_core::id::Seq;
-use pccl_core::plan::Algorithm;
+use pccl_core::id::{PeerId, Seq};
+use pccl_core::plan::{Algorithm, Shards};
 
 use crate::memory::{Backup, Pool, UserBuffers};
 use crate::pace::Pace;
@@ -26,9 +26,13 @@ impl Worker {
         data: Vec<u8>,
         pool: &Arc<Pool>,
     ) -> Self {
+        let peers: Vec<PeerId> = (0..u64::from(place.world)).map(PeerId).collect();
+        let shards = Shards::of_peers(spec.count, &peers);
         let task = Task {
             seq: Seq(1),
             spec,
+            kind: spec.kind.among(&peers).unwrap(),
+            shards: &shards,
             algorithm,
         };
         let mut worker = Self {

@@ -29,12 +29,15 @@ pub(super) struct Coding {
 }
 
 impl Coding {
-    /// How the frames of this collective are encoded: `Some(None)` where they are not, `None` where
-    /// the quantization does not go with the element type.
+    /// How the frames of this collective are encoded: `Some(None)` if they are not, `None` if the quantization does
+    /// not go with the element type, or nothing is reduced.
     pub(super) fn of(spec: &CollectiveSpec) -> Option<Option<Self>> {
         let Some(codec) = codec_of(spec.element, spec.quantization)? else {
             return Some(None);
         };
+        if !spec.kind.reduces() {
+            return None;
+        }
         Some(Some(Self {
             codec,
             float: Float::of(spec.element)?,
@@ -80,7 +83,7 @@ pub(crate) fn codec_of(element: ElementType, quantization: Quantization) -> Opti
     }
 }
 
-/// Does the quantization go with the element type?
+/// Does the quantization go with the element type and the kind of collective?
 #[must_use]
 pub fn is_supported(spec: &CollectiveSpec) -> bool {
     Coding::of(spec).is_some()

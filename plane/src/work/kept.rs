@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use pccl_core::plan::{self, Plan};
+use pccl_core::plan::{self, Plan, Stripe};
 
 use super::fault::Defect;
 use super::frame::{Body, OutgoingFrame};
@@ -35,7 +35,7 @@ impl Kept {
     /// What the plan keeps of these elements. `None`: it sends to a rank that is not among the exits.
     pub(super) fn all_of(
         plan: Plan,
-        elements: &Range<u64>,
+        elements: Stripe<'_>,
         element_bytes: usize,
         exits: &Exits,
         slots: &mut impl Iterator<Item = usize>,

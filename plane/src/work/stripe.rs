@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use pccl_core::plan::{Action, After, Arrival, Plan, Target};
+use pccl_core::plan::{Action, After, Arrival, Plan, Stripe, Target};
 
 use super::Exit;
 use super::frame::{Body, OutgoingFrame};
@@ -114,7 +114,7 @@ pub(super) struct Handling {
     pub(super) action: Action,
     /// Where the result is written: in which sequence of adjoining pieces. Of no use if none is written.
     pub(super) slot: usize,
-    /// It is what became of the own contribution.
+    /// It tells how far the own contribution has come.
     pub(super) comes_back: bool,
     /// Its sender sends it without waiting for others.
     pub(super) sent_at_once: bool,
@@ -137,7 +137,7 @@ impl Handling {
         Some(Self {
             action: arrival.action,
             slot,
-            comes_back: arrival.comes_back(),
+            comes_back: arrival.comes_back,
             sent_at_once: arrival.sent_at_once,
             onward,
         })
@@ -148,7 +148,7 @@ impl StripeWork {
     /// The stripe of this number. `None`: the plan uses a link that is not here.
     pub(super) fn new(
         plan: Plan,
-        (number, elements): (u16, &Range<u64>),
+        (number, elements): (u16, Stripe<'_>),
         element_bytes: u64,
         exits: &Exits,
         slots: &mut impl Iterator<Item = usize>,
@@ -189,6 +189,11 @@ impl StripeWork {
             sources,
             flows,
         })
+    }
+
+    /// Does anything that arrives tell how far the own contribution has come?
+    pub(super) fn comes_back(&self) -> bool {
+        self.flows.iter().any(|flow| flow.handling.comes_back)
     }
 
     /// How many of its flows write parts of the result.

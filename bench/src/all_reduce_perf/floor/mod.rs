@@ -1,4 +1,4 @@
-//! The floor: an all-reduce by one thread over plain sockets, with nothing but the data on them.
+//! The floor: a collective by one thread over plain sockets, with nothing but the data on them.
 //!
 //! There are three ways of it, of which the fastest counts, row by row: `ring` streams around a ring and
 //! sleeps only when neither direction moves, `blocking` is the same ring that waits in `recv` when it has
@@ -17,6 +17,7 @@ use std::io;
 use pccl::ReduceOp;
 use pccl_kernels::KernelError;
 
+use super::collective::{Collective, shard};
 use super::edges::Edges;
 use super::number::Number;
 use direct::Direct;
@@ -24,7 +25,7 @@ use pass::Pass;
 
 pub(crate) use way::{Exchange, Way};
 
-/// Why an all-reduce has ended early.
+/// Why a collective has ended early.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FloorError {
     #[error("{0}")]
@@ -53,16 +54,18 @@ impl<T: Number> Floor<T> {
         }
     }
 
-    /// Reduces the `source` of all ranks into `result`; without a source, what `result` holds. Blocks
+    /// Reduces the `source` of all ranks into `result`; without a source, what `result` holds. Any other collective is
+    /// in place, and an exchange around a ring. Blocks
     /// until this rank has sent and received everything. All ranks go the same way.
-    pub(crate) fn all_reduce(
+    pub(crate) fn run(
         &mut self,
         way: Way,
-        op: ReduceOp,
+        (collective, op): (Collective, ReduceOp),
         source: Option<&[T]>,
         result: &mut [T],
     ) -> Result<(), FloorError> {
         let place = Place {
+            collective,
             op,
             rank: self.rank,
             peers: self.peers,
@@ -87,6 +90,7 @@ impl<T: Number> Floor<T> {
 /// What is computed, and where this rank stands.
 #[derive(Clone, Copy, Debug)]
 struct Place {
+    collective: Collective,
     op: ReduceOp,
     rank: usize,
     peers: usize,
@@ -95,7 +99,6 @@ struct Place {
 impl Place {
     /// The elements of one of as many chunks as there are ranks.
     fn chunk(&self, chunk: usize, elements: usize) -> std::ops::Range<usize> {
-        let bound = |chunk| elements * chunk / self.peers;
-        bound(chunk)..bound(chunk + 1)
+        shard((chunk, self.peers), elements)
     }
 }

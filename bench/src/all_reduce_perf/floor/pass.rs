@@ -1,15 +1,17 @@
 //! What the rings have in common: which bytes are received and sent, and where they are added.
 //!
-//! In step `s` of `2(n-1)` a rank sends chunk `rank - s` and receives chunk `rank - s - 1`. In the
+//! In step `s` of `2(n-1)` a rank sends chunk `rank - s - 1` and receives chunk `rank - s - 2`. In the
 //! first half a piece that was received is added to the rank's own contribution, in the second half
 //! it is received into its final place. What a step sends is what the step before has received, and
-//! it goes out as soon as it is there.
+//! it goes out as soon as it is there. A reduce-scatter is the first half, an all-gather the second; a broadcast
+//! is one step of it with one chunk, which the root begins and the rank before it ends.
 
 use std::ops::Range;
 
 use pccl::ReduceOp;
 use pccl_kernels::{KernelError, divide, reduce, reduce_into};
 
+use super::super::collective::Collective;
 use super::super::edges::{Edges, NEIGHBOUR};
 use super::super::number::{Number, kernel_element, kernel_op};
 use super::{FloorError, Place};
@@ -44,6 +46,8 @@ pub(super) struct Pass<'a, T> {
     in_scratch: usize,
     sending: Cursor,
     receiving: Cursor,
+    /// The steps behind the last ones in which it sends and receives.
+    ends: (usize, usize),
 }
 
 impl<'a, T: Number> Pass<'a, T> {
@@ -53,38 +57,40 @@ impl<'a, T: Number> Pass<'a, T> {
         result: &'a mut [T],
         scratch: &'a mut [T],
     ) -> Self {
+        let (sends, receives) = steps(place);
+        let first = |steps: &Range<usize>| Cursor {
+            step: steps.start,
+            done: 0,
+        };
         Self {
             place,
             source,
             result,
             scratch,
             in_scratch: 0,
-            sending: Cursor::default(),
-            receiving: Cursor::default(),
+            sending: first(&sends),
+            receiving: first(&receives),
+            ends: (sends.end, receives.end),
         }
     }
 
     /// Has everything been sent and received?
     pub(super) fn is_over(&self) -> bool {
-        self.is_done(self.sending) && !self.receives()
+        self.has_sent() && !self.receives()
     }
 
     /// Is there anything left to receive?
     pub(super) fn receives(&self) -> bool {
-        !self.is_done(self.receiving)
+        self.receiving.step < self.ends.1
     }
 
-    fn is_done(&self, cursor: Cursor) -> bool {
-        cursor.step == self.steps()
-    }
-
-    const fn steps(&self) -> usize {
-        2 * (self.place.peers - 1)
+    const fn has_sent(&self) -> bool {
+        self.sending.step >= self.ends.0
     }
 
     /// Has anything been received?
     pub(super) fn receive(&mut self, edges: &mut Edges) -> Result<bool, FloorError> {
-        if self.is_done(self.receiving) {
+        if !self.receives() {
             return Ok(false);
         }
         let chunk = self.chunk(self.receiving.step + 1);
@@ -94,7 +100,7 @@ impl<'a, T: Number> Pass<'a, T> {
             return Ok(true);
         }
         let left = total - self.receiving.done;
-        if self.receiving.step < self.place.peers - 1 {
+        if self.place.collective.reduces() && self.receiving.step < self.place.peers - 1 {
             self.receive_to_add(edges, chunk, left)
         } else {
             self.receive_into_place(edges, chunk, left)
@@ -164,7 +170,7 @@ impl<'a, T: Number> Pass<'a, T> {
 
     /// Has anything been sent?
     pub(super) fn send(&mut self, edges: &mut Edges) -> Result<bool, FloorError> {
-        if self.is_done(self.sending) {
+        if self.has_sent() {
             return Ok(false);
         }
         let chunk = self.chunk(self.sending.step);
@@ -193,7 +199,7 @@ impl<'a, T: Number> Pass<'a, T> {
     /// Bytes of the chunk to be sent that are there and have not been sent.
     pub(super) fn sendable(&self) -> usize {
         let Cursor { step, done } = self.sending;
-        if self.is_done(self.sending) {
+        if self.has_sent() {
             return 0;
         }
         let there = if step <= self.receiving.step {
@@ -208,7 +214,24 @@ impl<'a, T: Number> Pass<'a, T> {
 
     /// The chunk that is sent in this step, and was received in the one before.
     fn chunk(&self, step: usize) -> Range<usize> {
-        let chunk = (self.place.rank + 2 * self.place.peers - step) % self.place.peers;
+        if self.place.collective == Collective::Broadcast {
+            return 0..self.result.len();
+        }
+        let peers = self.place.peers;
+        let chunk = (self.place.rank + 2 * peers - step - 1) % peers;
         self.place.chunk(chunk, self.result.len())
+    }
+}
+
+/// The steps in which a rank sends, and in which it receives. What it sends in a step it has received in the one before.
+const fn steps(place: Place) -> (Range<usize>, Range<usize>) {
+    let half = place.peers - 1;
+    match place.collective {
+        Collective::AllReduce => (0..2 * half, 0..2 * half),
+        Collective::ReduceScatter => (0..half, 0..half),
+        Collective::AllGather => (half..2 * half, half..2 * half),
+        Collective::Broadcast if place.rank == 0 => (0..1, 0..0),
+        Collective::Broadcast if place.rank == half => (0..0, 0..1),
+        Collective::Broadcast => (1..2, 0..1),
     }
 }

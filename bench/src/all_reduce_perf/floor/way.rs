@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::super::collective::Collective;
+
 /// Who sends what to whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -17,7 +19,15 @@ pub(crate) enum Exchange {
 }
 
 impl Exchange {
-    pub(crate) const ALL: [Self; 3] = [Self::Ring, Self::Blocking, Self::Direct];
+    /// Those that a collective can be made by.
+    pub(crate) const fn of(collective: Collective) -> &'static [Self] {
+        match collective {
+            Collective::AllReduce => &[Self::Ring, Self::Blocking, Self::Direct],
+            Collective::ReduceScatter | Collective::AllGather | Collective::Broadcast => {
+                &[Self::Ring, Self::Blocking]
+            }
+        }
+    }
 }
 
 impl fmt::Display for Exchange {

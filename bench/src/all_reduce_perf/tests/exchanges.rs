@@ -6,6 +6,7 @@ use std::thread;
 use pccl::ReduceOp;
 use pccl::half::bf16;
 
+use super::super::collective::Collective;
 use super::super::contribution::Contribution;
 use super::super::edges::Edges;
 use super::super::floor::{Exchange, Floor, Way};
@@ -63,16 +64,18 @@ fn run_rank<T: Number>(
     let mine: Vec<T> = contributed(work, rank, peers, count, iteration);
     let (mut in_place, mut result) = (mine.clone(), vec![T::whole(0); count]);
     floor
-        .all_reduce(way, work.op, Some(&mine), &mut result)
+        .run(way, (work.collective, work.op), Some(&mine), &mut result)
         .unwrap();
-    floor.all_reduce(way, work.op, None, &mut in_place).unwrap();
+    floor
+        .run(way, (work.collective, work.op), None, &mut in_place)
+        .unwrap();
     let judge = Contribution::new(work, rank, peers);
     judge.wrong(&result, iteration, true) + judge.wrong(&in_place, iteration, true)
 }
 
 /// All exchanges, in pieces of so many bytes.
 fn ways(piece_bytes: usize) -> [Way; 3] {
-    Exchange::ALL.map(|exchange| Way {
+    [Exchange::Ring, Exchange::Blocking, Exchange::Direct].map(|exchange| Way {
         exchange,
         piece_bytes,
     })
@@ -106,6 +109,47 @@ fn the_exchanges_that_are_compared_with_compute_the_same() {
 }
 
 #[test]
+fn the_halves_and_the_chain_that_are_compared_with_compute_what_they_should() {
+    for collective in ["reduce-scatter", "all-gather", "broadcast"] {
+        let work = work(&["--collective", collective]);
+        for peers in [2, 3, 5, 8] {
+            for count in [1, peers - 1, peers, 1025, 50_001] {
+                for way in &ways(16_384)[..2] {
+                    let wrong = on_all_ranks(peers, |rank, floor: &mut Floor<f32>| {
+                        let judge = Contribution::new(&work, rank, peers);
+                        let mut buffer = vec![0.0; count];
+                        judge.begin(&mut buffer, 3);
+                        let what = (work.collective, work.op);
+                        floor.run(*way, what, None, &mut buffer).unwrap();
+                        judge.wrong(&buffer, 3, true)
+                    });
+                    assert_eq!(wrong, vec![0; peers], "{collective} of {count}, {way:?}");
+                }
+            }
+        }
+    }
+}
+
+/// Whatever a rank should have got and has not is noticed, element by element.
+#[test]
+fn what_was_not_gathered_or_broadcast_is_wrong() {
+    for collective in ["all-gather", "broadcast"] {
+        let work = work(&["--collective", collective]);
+        for rank in 0..8 {
+            let judge = Contribution::new(&work, rank, 8);
+            let mut buffer = vec![0.0_f32; 20_000];
+            judge.begin(&mut buffer, 3);
+
+            let own = work.collective.contributed((rank, 8), buffer.len());
+            assert_eq!(
+                judge.wrong(&buffer, 3, false),
+                (buffer.len() - own.len()) as u64
+            );
+        }
+    }
+}
+
+#[test]
 fn exchanges_take_turns_on_the_same_connections() {
     for peers in [2, 4] {
         assert_eq!(run_floor::<f32>(&work(&[]), peers, 10_007, &ways(8192)), 0);
@@ -124,9 +168,16 @@ fn the_direct_exchange_adds_in_the_order_of_the_ranks() {
         let (source, mut result) = (vec![shares[rank]; 10_007], vec![0.0; 10_007]);
         let mut in_place = source.clone();
         let op = ReduceOp::Sum;
-        let elsewhere = floor.all_reduce(direct, op, Some(&source), &mut result);
+        let elsewhere = floor.run(
+            direct,
+            (Collective::AllReduce, op),
+            Some(&source),
+            &mut result,
+        );
         elsewhere.unwrap();
-        floor.all_reduce(direct, op, None, &mut in_place).unwrap();
+        floor
+            .run(direct, (Collective::AllReduce, op), None, &mut in_place)
+            .unwrap();
         result.extend(in_place);
         result
     });

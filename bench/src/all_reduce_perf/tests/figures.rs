@@ -1,5 +1,6 @@
 //! What the benchmark makes of what was measured.
 
+use super::super::collective::Collective;
 use super::super::floor::{Exchange, Way};
 use super::super::pieces::Search;
 use super::super::row::{Findings, Row, Subject};
@@ -9,7 +10,7 @@ use super::work;
 
 /// The search for the floor's best way, where one takes as long as `time` says by its turn; trials in all.
 fn searched(mut time: impl FnMut(u32, Way) -> f64) -> (Vec<Way>, usize) {
-    let mut search = Search::new(64 << 20);
+    let mut search = Search::new(Collective::AllReduce, 64 << 20);
     let (mut trials, mut turn) = (0, 0);
     while !search.is_over() {
         let ways = search.ways();
@@ -29,7 +30,7 @@ fn distance(one: Way, other: Way) -> f64 {
 }
 
 fn all_ways() -> Vec<Way> {
-    Search::new(64 << 20).ways()
+    Search::new(Collective::AllReduce, 64 << 20).ways()
 }
 
 #[test]
@@ -66,8 +67,8 @@ fn a_way_that_is_disturbed_twice_still_comes_into_the_measurement() {
 #[test]
 fn pieces_that_are_a_whole_chunk_anyway_are_tried_once() {
     let sizes = |chunk| {
-        let ways = Search::new(chunk).ways();
-        Exchange::ALL.map(|exchange| -> Vec<usize> {
+        let ways = Search::new(Collective::AllReduce, chunk).ways();
+        [Exchange::Ring, Exchange::Blocking, Exchange::Direct].map(|exchange| -> Vec<usize> {
             let of_exchange = ways.iter().filter(|way| way.exchange == exchange);
             of_exchange.map(|way| way.piece_bytes >> 10).collect()
         })
@@ -78,6 +79,19 @@ fn pieces_that_are_a_whole_chunk_anyway_are_tried_once() {
     let [ring, blocking, direct] = sizes(40 << 10);
     assert_eq!(ring, [8, 16, 32, 64]);
     assert_eq!((blocking, direct), (vec![64, 16], vec![64, 16]));
+}
+
+#[test]
+fn the_bus_factors_are_those_of_nccl_tests() {
+    let factors = [
+        Collective::AllReduce,
+        Collective::ReduceScatter,
+        Collective::AllGather,
+        Collective::Broadcast,
+    ]
+    .map(|collective| collective.bus_factor(4));
+
+    assert_eq!(factors, [1.5, 0.75, 0.75, 1.0]);
 }
 
 /// What a rank measured in iterations of so many microseconds.

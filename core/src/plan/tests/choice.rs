@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
+use crate::element::{CollectiveKind, CollectiveSpec, ElementType, Quantization, ReduceOp};
 use crate::wire::{
     CIRCULANT_BUFFER_MAX, DIRECT_BUFFER_MAX, DIRECT_WITHIN_MACHINE_MAX, FRAME_PAYLOAD_MAX,
     WHOLE_BUFFER_MAX,
@@ -11,6 +11,7 @@ use crate::wire::{
 
 fn spec(element: ElementType, count: u64) -> CollectiveSpec {
     CollectiveSpec {
+        kind: CollectiveKind::AllReduce,
         op: ReduceOp::Sum,
         element,
         count,

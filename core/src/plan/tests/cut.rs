@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::super::cut::*;
 use crate::element::ElementType;
+use crate::id::PeerId;
 
 #[test]
 fn the_first_elements_of_a_chunk_are_frames_of_full_length() {
@@ -44,13 +45,16 @@ fn small_buffers_use_few_lanes_and_large_ones_all() {
 
 #[test]
 fn the_longest_buffer_and_nonsensical_numbers_overflow_nothing() {
-    let end = stripe_range(u64::MAX, u16::MAX, u16::MAX - 1).end;
-    let whole = chunk_range(&(0..u64::MAX), u32::MAX, u32::MAX - 1).end;
+    let longest = Shards::of_ranks(u64::MAX, 300);
+    let end = longest.stripe(u16::MAX, u16::MAX - 1).whole().end;
+    let last = longest.stripe(u16::MAX, u16::MAX - 1).chunk(299).end;
 
-    assert_eq!((end, whole), (u64::MAX, u64::MAX));
-    assert!(stripe_range(100, 0, 0).is_empty());
-    assert!(stripe_range(100, 4, 4).is_empty());
-    assert!(chunk_range(&(5..100), 3, u32::MAX).is_empty());
+    assert_eq!((end, last), (u64::MAX, u64::MAX));
+    let shards = Shards::of_ranks(100, 3);
+    assert!(shards.stripe(0, 0).whole().is_empty());
+    assert!(shards.stripe(4, 4).whole().is_empty());
+    assert!(shards.stripe(1, 0).chunk(u32::MAX).is_empty());
+    assert!(Shards::of_ranks(100, 0).of_rank(0).is_empty());
     assert_eq!(frames(u64::MAX - 3..u64::MAX, 2).count(), 2);
 }
 
@@ -76,13 +80,35 @@ proptest! {
     #![proptest_config(crate::cases::cases(200))]
 
     #[test]
-    fn stripes_tile_the_buffer_and_chunks_tile_the_stripe(
-        count in any::<u64>(), stripes in 1..300_u16, stripe in any::<u16>(), world in 1..300_u32
+    fn shards_tile_the_buffer_and_chunks_tile_the_shard(
+        count in any::<u64>(), stripes in 1..300_u16, rank in any::<u32>(), world in 1..300_u32
     ) {
-        tiles(0..count, (0..stripes).map(|stripe| stripe_range(count, stripes, stripe)))?;
+        let shards = Shards::of_ranks(count, world);
+        tiles(0..count, (0..world).map(|rank| shards.of_rank(rank)))?;
 
-        let stripe = stripe_range(count, stripes, stripe % stripes);
-        tiles(stripe.clone(), (0..world).map(|chunk| chunk_range(&stripe, world, chunk)))?;
+        let all_stripes = || (0..stripes).map(|stripe| shards.stripe(stripes, stripe));
+        tiles(0..count, all_stripes().map(Stripe::whole))?;
+        let shard = shards.of_rank(rank % world);
+        tiles(shard, all_stripes().map(|stripe| stripe.chunk(rank % world)))?;
+    }
+
+    /// Also where peers have joined and left, and the ring has changed.
+    #[test]
+    fn shards_of_peers_are_in_the_order_of_their_numbers(
+        count in any::<u64>(), peers in prop::collection::btree_set(any::<u64>(), 1..50), seed in any::<usize>()
+    ) {
+        let mut ring: Vec<PeerId> = peers.iter().copied().map(PeerId).collect();
+        let sorted = Shards::of_peers(count, &ring);
+        let places = ring.len();
+        ring.rotate_left(seed % places);
+        ring.swap(0, seed % places);
+        let shards = Shards::of_peers(count, &ring);
+
+        prop_assert_eq!(&sorted, &Shards::of_ranks(count, places as u32));
+        for (rank, peer) in (0..).zip(&ring) {
+            let place = peers.range(..peer.0).count() as u32;
+            prop_assert_eq!(shards.of_rank(rank), sorted.of_rank(place));
+        }
     }
 
     #[test]

@@ -8,10 +8,12 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::element::{CollectiveSpec, ElementType, Quantization, ReduceOp, SpecField};
+use crate::element::{
+    CollectiveKind, CollectiveSpec, ElementType, Quantization, ReduceOp, SpecField,
+};
 use crate::id::{
-    ContentHash, EntryIndex, Epoch, GroupId, Identity, PeerId, ProtocolVersion, Revision, Round,
-    Seq, Tag, Ticket,
+    ContentHash, EntryIndex, Epoch, GroupId, Identity, Membership, PeerId, ProtocolVersion,
+    Revision, Round, Seq, Tag, Ticket,
 };
 use crate::messages::{
     AbortCause, CallFailure, CallKind, CollectiveRefusal, Conflict, Hello, Misdeed, PlanOutcome,
@@ -152,14 +154,26 @@ fn spec() -> impl Strategy<Value = CollectiveSpec> {
         element().prop_map(|to| Quantization::ZeroPointScale { to }),
         Just(Quantization::Blockwise4),
     ];
-    (op, element(), any::<u64>(), quantization).prop_map(|(op, element, count, quantization)| {
-        CollectiveSpec {
-            op,
-            element,
-            count,
-            quantization,
-        }
+    let what = (kind(), op, element(), any::<u64>(), quantization);
+    what.prop_map(|(kind, op, element, count, quantization)| CollectiveSpec {
+        kind,
+        op,
+        element,
+        count,
+        quantization,
     })
+}
+
+fn kind() -> impl Strategy<Value = CollectiveKind> {
+    prop_oneof![
+        Just(CollectiveKind::AllReduce),
+        Just(CollectiveKind::ReduceScatter),
+        any::<u64>().prop_map(|number| CollectiveKind::AllGather {
+            laid_out_for: Membership(number),
+        }),
+        peer().prop_map(|root| CollectiveKind::Broadcast { root }),
+        Just(CollectiveKind::Barrier),
+    ]
 }
 
 pub(super) fn hello() -> impl Strategy<Value = Hello> {
@@ -355,6 +369,8 @@ fn sync_failure() -> impl Strategy<Value = SyncFailure> {
 fn collective_refusal() -> impl Strategy<Value = CollectiveRefusal> {
     let field = select(
         &[
+            SpecField::Kind,
+            SpecField::Root,
             SpecField::Operation,
             SpecField::ElementType,
             SpecField::Count,
@@ -366,6 +382,8 @@ fn collective_refusal() -> impl Strategy<Value = CollectiveRefusal> {
             .prop_map(|(field, peers)| CollectiveRefusal::Disagreement { field, peers }),
         conflict().prop_map(CollectiveRefusal::Conflict),
         peers().prop_map(|peers| CollectiveRefusal::NotJoined { peers }),
+        peer().prop_map(|root| CollectiveRefusal::NoSuchRoot { root }),
+        Just(CollectiveRefusal::WorldChanged),
         Just(CollectiveRefusal::Withdrawn),
     ]
 }
@@ -374,6 +392,7 @@ fn algorithm() -> impl Strategy<Value = Algorithm> {
     select(
         &[
             Algorithm::Ring,
+            Algorithm::Chain,
             Algorithm::Whole(Pattern::Ring),
             Algorithm::Whole(Pattern::Mesh),
             Algorithm::Whole(Pattern::Circulant),

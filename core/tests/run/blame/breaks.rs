@@ -1,6 +1,7 @@
 //! Collectives and synchronizations that fail again and again: by a link that breaks, or by a peer that gives
 //! them up.
 
+use pccl_core::element::{CollectiveKind, CollectiveSpec};
 use pccl_core::id::{PeerId, Revision, Seq, Tag};
 use pccl_core::master::MasterConfig;
 use pccl_core::messages::{PlanOutcome, ToMaster};
@@ -21,11 +22,20 @@ fn reduce(
     size: u64,
     says: impl Fn(&Desk) -> Option<(u64, PlanOutcome, BrokenLinks)>,
 ) {
+    collective(desk, size, crate::harness::ring_spec(), says);
+}
+
+/// The same with another collective.
+fn collective(
+    desk: &mut Desk,
+    size: u64,
+    spec: CollectiveSpec,
+    says: impl Fn(&Desk) -> Option<(u64, PlanOutcome, BrokenLinks)>,
+) {
     let tag = Tag(1);
     let present = desk.present();
     for peer in 1..=size {
         if present.contains(&peer) {
-            let spec = crate::harness::ring_spec();
             let epoch = desk.epoch();
             let vote = ToMaster::InitiateCollective {
                 tag,
@@ -126,6 +136,33 @@ fn who_loses_lanes_each_time_is_the_one_that_goes() {
 
         assert_eq!(desk.present().len() as u64, size - 1, "after {aborts}");
         reduce_breaks(&mut desk, size, |_| None);
+    }
+}
+
+/// The lanes from peer 2 to peer 3 carry nothing large. A broadcast goes from peer to peer up to the one before its root:
+/// that it is committed says nothing of the edge from there to the root.
+#[test]
+fn a_broadcast_does_not_make_up_for_the_edge_that_leads_to_its_root() {
+    for (root, is_forgiven) in [(3, false), (1, true), (2, true)] {
+        let mut desk = Desk::with_accepted_peers(4);
+        let carries_nothing = |desk: &Desk| {
+            let link = BrokenLinks(vec![to(3)]);
+            let next = desk.ring().next_of(PeerId(2));
+            (next == Some(PeerId(3))).then_some((2, link))
+        };
+        let spec = CollectiveSpec {
+            kind: CollectiveKind::Broadcast { root: PeerId(root) },
+            ..crate::harness::ring_spec()
+        };
+
+        let mut aborts = 0;
+        while carries_nothing(&desk).is_some() && aborts < 10 {
+            reduce_breaks(&mut desk, 4, carries_nothing);
+            aborts += 1;
+            collective(&mut desk, 4, spec, |_| None);
+        }
+
+        assert_eq!(aborts == 10, is_forgiven, "from {root}: {aborts} aborts");
     }
 }
 

@@ -95,9 +95,10 @@ impl Run {
             PeerOutput::RunPlan {
                 tag,
                 seq,
+                spec,
                 algorithm,
                 ..
-            } => self.begin_execution(no, small(tag), seq, algorithm),
+            } => self.begin_execution(no, (small(tag), seq), (spec.kind, algorithm)),
             PeerOutput::StopPlan { seq } => self.seats[no].plane.stop(seq),
             PeerOutput::MoveState { plan, .. } => self.move_state(no, plan),
             PeerOutput::CommitState { round } => {

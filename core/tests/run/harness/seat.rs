@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
-use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
+use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::id::{CallId, ContentHash, GroupId, PeerId, Revision, Tag};
 use pccl_core::peer::{Answer, Call, CallError, PeerConfig, PeerInput};
 use pccl_core::shared_state::{EntryInfo, SyncStrategy, SyncVote};
@@ -131,7 +131,7 @@ impl Seat {
                 let whole = whole.next().cloned();
                 let mut ranks = committed.contributors.clone();
                 ranks.sort();
-                let is_sum = |run: &PlanRun| run.holds_each_once(&ranks);
+                let is_sum = |run: &PlanRun| run.holds_each_once(&committed.contributors);
                 let holds = match whole {
                     Some(run) if is_sum(&run) => Holds::Sum(ranks),
                     garbage => Holds::Garbage(garbage),
@@ -197,6 +197,7 @@ pub(crate) fn shared(name: &str, hash: u128) -> EntryInfo {
 /// A collective whose buffers are too large to travel whole.
 pub(crate) fn ring_spec() -> CollectiveSpec {
     CollectiveSpec {
+        kind: CollectiveKind::AllReduce,
         op: ReduceOp::Sum,
         element: ElementType::F32,
         count: WHOLE_BUFFER_MAX,

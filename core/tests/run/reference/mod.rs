@@ -166,6 +166,8 @@ struct Moving {
 struct Running {
     seq: Seq,
     bytes: u64,
+    /// Whose buffer all get, if it is a broadcast.
+    root: Option<PeerId>,
     /// In ring order, the departed included.
     participants: Vec<PeerId>,
     /// Who has not voted on the outcome.

@@ -1,17 +1,17 @@
 //! What follows from the facts. A ballot that is complete is decided; what cannot become complete
 //! gives way; then everything is looked at again, until nothing moves.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pccl_core::element::CollectiveSpec;
 use pccl_core::element::SpecField;
-use pccl_core::id::{GroupId, PeerId, Revision, Round, Seq, Tag};
+use pccl_core::id::{GroupId, Membership, PeerId, Revision, Round, Seq, Tag};
 use pccl_core::messages::{AbortCause, CollectiveRefusal, Misdeed, ToPeer, Verdict};
 use pccl_core::plan::{Algorithm, Paths, Reach};
 use pccl_core::shared_state::{SyncFailure, SyncPlan, SyncRole};
 
 use super::election::{Held, Outcome, content, elect, fetches, holders};
-use super::rings::Purpose;
+use super::rings::{Purpose, in_order};
 use super::seen::Seen;
 use super::{Moving, Peers, Reference, Running};
 
@@ -60,15 +60,26 @@ impl Reference {
     fn commits(&mut self, group: GroupId) -> bool {
         let running = &self.groups[&group].running;
         let complete = running.iter().find(|(_, r)| r.lacking.is_empty());
-        let Some((tag, bytes)) = complete.map(|(tag, r)| (*tag, r.bytes)) else {
+        let Some((tag, ended)) = complete.map(|(tag, running)| (*tag, running.clone())) else {
             return false;
         };
+        let bytes = ended.bytes;
+        // From peer to peer it comes to that one before the root, and no further.
+        let ring = &ended.participants;
+        let at_root = |rank: &usize| ring.len() > 2 && Some(ring[*rank]) == ended.root;
+        let root = (0..ring.len()).find(at_root);
+        let unused =
+            root.map(|rank| in_order((ring[(rank + ring.len() - 1) % ring.len()], ring[rank])));
         let epoch = self.groups[&group].epoch;
         self.decide(group, tag, &Verdict::Committed { epoch });
         let record = self.groups.get_mut(&group).unwrap();
-        record.breaks.retain(|_, (_, largest)| *largest > bytes);
+        record
+            .breaks
+            .retain(|pair, (_, largest)| *largest > bytes || Some(*pair) == unused);
         record.cancels.retain(|_, (_, largest)| *largest > bytes);
-        record.stalls.clear();
+        if bytes > 0 {
+            record.stalls.clear();
+        }
         self.conflicts_end(group);
         true
     }
@@ -111,6 +122,20 @@ impl Reference {
             self.refuse(id, tag, &reason);
             return true;
         }
+        let root = votes.values().find_map(|spec| spec.kind.root().copied());
+        if let Some(root) = root.filter(|root| !members.contains(root)) {
+            self.refuse(id, tag, &CollectiveRefusal::NoSuchRoot { root });
+            return true;
+        }
+        let laid_out = votes.values().filter_map(|spec| spec.kind.laid_out_for());
+        if laid_out
+            .collect::<BTreeSet<_>>()
+            .iter()
+            .any(|of| *of != Membership::of(&self.groups[&id].ring.0))
+        {
+            self.refuse(id, tag, &CollectiveRefusal::WorldChanged);
+            return true;
+        }
         self.executions += 1;
         let seq = Seq(self.executions);
         let group = self.groups.get_mut(&id).unwrap();
@@ -123,6 +148,7 @@ impl Reference {
             Running {
                 seq,
                 bytes,
+                root,
                 participants,
                 lacking: members.clone(),
             },
@@ -335,6 +361,8 @@ fn disagreement(votes: &BTreeMap<PeerId, CollectiveSpec>) -> Option<CollectiveRe
     let (first, wanted) = votes.first_key_value()?;
     SpecField::ALL.into_iter().find_map(|field| {
         let differs = |spec: &CollectiveSpec| match field {
+            SpecField::Kind => spec.kind.to_string() != wanted.kind.to_string(),
+            SpecField::Root => spec.kind.root() != wanted.kind.root(),
             SpecField::Operation => spec.op != wanted.op,
             SpecField::ElementType => spec.element != wanted.element,
             SpecField::Count => spec.count != wanted.count,

@@ -1,6 +1,6 @@
 //! What a peer's machine hears and says, translated.
 
-use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
+use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::id::{CallId, ContentHash, Revision, Tag};
 use pccl_core::messages::{CollectiveRefusal, PlanOutcome};
 use pccl_core::peer::{Answer, Call, CallError, PeerInput};
@@ -33,6 +33,7 @@ pub(super) fn called(ask: Ask, last: CallId) -> PeerInput {
         Ask::Reduce { tag, bytes } => Call::Initiate {
             tag: Tag(tag),
             spec: CollectiveSpec {
+                kind: CollectiveKind::AllReduce,
                 op: ReduceOp::Sum,
                 element: ElementType::U8,
                 count: bytes,

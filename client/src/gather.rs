@@ -1,0 +1,332 @@
+//! Reduce-scatter, all-gather, broadcast and barrier: what they are told, and the calls.
+
+use std::ops::Range;
+
+use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType, Quantization, ReduceOp};
+use pccl_core::id::{Membership, PeerId, Tag};
+use pccl_core::plan::Shards;
+
+use crate::collective::{Called, Memory};
+use crate::communicator::Communicator;
+use crate::element::{Element, bytes_of_mut};
+use crate::error::Error;
+use crate::reduce::{CollectiveReport, Reduce};
+
+/// The tag that [`Communicator::barrier`] takes.
+const BARRIER: Tag = Tag(u64::MAX);
+
+/// Which elements of a buffer are this peer's, among certain peers: see [`Communicator::shard`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Shard {
+    range: Range<usize>,
+    /// Elements of the whole buffer.
+    len: usize,
+    laid_out_for: Membership,
+}
+
+impl Shard {
+    fn new(len: usize, me: PeerId, ranks: &[PeerId]) -> Self {
+        let shards = Shards::of_peers(len as u64, ranks);
+        let rank = ranks.iter().position(|peer| *peer == me);
+        let rank = rank.and_then(|rank| u32::try_from(rank).ok());
+        let elements = shards.of_rank(rank.unwrap_or(u32::MAX));
+        // Of a buffer that is in memory.
+        let index = |element| usize::try_from(element).unwrap_or(usize::MAX);
+        Self {
+            range: index(elements.start)..index(elements.end),
+            len,
+            laid_out_for: Membership::of(ranks),
+        }
+    }
+
+    /// The elements. Empty if there are more peers than elements and this one has none.
+    #[must_use]
+    pub fn range(&self) -> Range<usize> {
+        self.range.clone()
+    }
+
+    /// The elements of a buffer.
+    ///
+    /// # Panics
+    /// If the buffer is shorter than the one that the shard is of.
+    #[must_use]
+    pub fn of<'a, T>(&self, buffer: &'a [T]) -> &'a [T] {
+        &buffer[self.range()]
+    }
+
+    /// The elements of a buffer, to be changed.
+    ///
+    /// # Panics
+    /// If the buffer is shorter than the one that the shard is of.
+    #[must_use]
+    pub fn of_mut<'a, T>(&self, buffer: &'a mut [T]) -> &'a mut [T] {
+        &mut buffer[self.range()]
+    }
+}
+
+/// What an all-gather is told: the own shard, and the tag that names the collective.
+///
+/// ```
+/// # fn example(comm: &pccl::Communicator, parameters: &mut [f32]) -> Result<(), pccl::Error> {
+/// use pccl::Gather;
+///
+/// let shard = comm.shard(parameters.len());
+/// shard.of_mut(parameters).fill(1.0);
+/// comm.all_gather(parameters, Gather::of(shard).tag(1))?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[must_use = "this only says what to gather; pass it to all_gather"]
+pub struct Gather {
+    shard: Shard,
+    tag: Tag,
+}
+
+impl Gather {
+    /// This shard of the buffer is filled.
+    pub const fn of(shard: Shard) -> Self {
+        Self { shard, tag: Tag(0) }
+    }
+
+    /// Names the collective. Default: 0.
+    pub const fn tag(mut self, tag: u64) -> Self {
+        self.tag = Tag(tag);
+        self
+    }
+}
+
+/// What a broadcast is told: whose buffer it is, and the tag that names the collective.
+///
+/// ```
+/// use pccl::{Broadcast, PeerId};
+///
+/// let weights = Broadcast::from(PeerId(1));
+/// let settings = Broadcast::from(PeerId(1)).tag(1);
+/// # assert_ne!(weights, settings);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[must_use = "this only says what to broadcast; pass it to broadcast"]
+pub struct Broadcast {
+    root: PeerId,
+    tag: Tag,
+}
+
+impl Broadcast {
+    /// All peers are to get what this one has.
+    pub const fn from(root: PeerId) -> Self {
+        Self { root, tag: Tag(0) }
+    }
+
+    /// Names the collective. Default: 0.
+    pub const fn tag(mut self, tag: u64) -> Self {
+        self.tag = Tag(tag);
+        self
+    }
+}
+
+/// What a reduce-scatter has come to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scattered {
+    /// These elements of the buffer are this peer's, and hold the result.
+    pub shard: Shard,
+    /// What the collective did.
+    pub report: CollectiveReport,
+}
+
+/// Of a collective that reduces nothing.
+fn spec_of(kind: CollectiveKind, element: ElementType, count: usize) -> CollectiveSpec {
+    CollectiveSpec {
+        kind,
+        op: ReduceOp::Sum,
+        element,
+        count: count as u64,
+        quantization: Quantization::None,
+    }
+}
+
+/// Collectives by which peers share a buffer out, and put it together again.
+impl Communicator {
+    /// Which elements of a buffer of `len` elements are this peer's shard, as of this epoch: one of
+    /// [`world_size`](Self::world_size) parts that adjoin, in the order of the [peer ids](Self::peer_id), longer ones
+    /// first; lengths differ by at most one element. It depends on who takes part alone, and not on the ring.
+    ///
+    /// A peer that is lost changes the shards of the others, as soon as their next collective begins.
+    #[must_use]
+    pub fn shard(&self, len: usize) -> Shard {
+        let view = self.calls.view.borrow();
+        Shard::new(len, view.me, &view.topology.ring.0)
+    }
+
+    /// Reduces the buffers of all peers of the group, and leaves each peer its [shard](Self::shard) of the result, in
+    /// its place in `buffer`. The rest of the buffer stays as it was.
+    ///
+    /// It moves half the bytes of an all-reduce, by the same [algorithm](CollectiveReport::algorithm). Sums of floats may
+    /// differ from those of an all-reduce by rounding, because the order of the additions depends on the rank that has the
+    /// shard. All peers pass buffers of the same length. The shard that is returned counts: a peer that was lost before
+    /// the collective began has changed it.
+    ///
+    /// Blocks as [`all_reduce`](Self::all_reduce) does.
+    ///
+    /// # Errors
+    /// As [`all_reduce`](Self::all_reduce). The buffer is as it was then.
+    ///
+    /// # Panics
+    /// Inside an async task.
+    pub fn reduce_scatter<T: Element>(
+        &self,
+        buffer: &mut [T],
+        reduce: Reduce,
+    ) -> Result<Scattered, Error> {
+        let call = self.reduce_scatter_async(buffer, reduce);
+        self.runtime.block_on(call)
+    }
+
+    /// As [`reduce_scatter`](Self::reduce_scatter), without blocking. Dropping the future gives the collective up and
+    /// restores the buffer.
+    ///
+    /// # Errors
+    /// As [`reduce_scatter`](Self::reduce_scatter).
+    pub async fn reduce_scatter_async<T: Element>(
+        &self,
+        buffer: &mut [T],
+        reduce: Reduce,
+    ) -> Result<Scattered, Error> {
+        let call = async {
+            let kind = CollectiveKind::ReduceScatter;
+            let spec = reduce.spec_of(kind, T::TYPE, buffer.len())?;
+            let called = Called::of(&self.calls, reduce.name(), spec)?;
+            let memory = Memory::in_place(&self.calls, bytes_of_mut(buffer));
+            let report = called.conclude(memory).await?;
+            Ok(Scattered {
+                shard: Shard::new(buffer.len(), self.peer_id(), &report.contributors),
+                report,
+            })
+        };
+        self.runtime.inside(call).await
+    }
+
+    /// Gathers the shards of all peers of the group: each contributes its own, which lies in its place in `buffer`, and
+    /// all end with all of them.
+    ///
+    /// All peers pass buffers of the same length, and shards that were computed for the peers that take part. If a peer
+    /// was lost since, or joined, the collective does not start, on any peer: what was computed for one shard is never
+    /// taken for another.
+    ///
+    /// Blocks as [`all_reduce`](Self::all_reduce) does.
+    ///
+    /// # Errors
+    /// [`Error::WorldChanged`], on all peers: go back to where shards are computed.
+    /// [`Error::ShardMismatch`]. Else as [`all_reduce`](Self::all_reduce). The buffer is as it was then.
+    ///
+    /// # Panics
+    /// Inside an async task.
+    pub fn all_gather<T: Element>(
+        &self,
+        buffer: &mut [T],
+        gather: Gather,
+    ) -> Result<CollectiveReport, Error> {
+        self.runtime.block_on(self.all_gather_async(buffer, gather))
+    }
+
+    /// As [`all_gather`](Self::all_gather), without blocking. Dropping the future gives the collective up and restores
+    /// the buffer.
+    ///
+    /// # Errors
+    /// As [`all_gather`](Self::all_gather).
+    pub async fn all_gather_async<T: Element>(
+        &self,
+        buffer: &mut [T],
+        gather: Gather,
+    ) -> Result<CollectiveReport, Error> {
+        let call = async {
+            let Gather { shard, tag } = gather;
+            if shard.len != buffer.len() {
+                return Err(Error::ShardMismatch {
+                    shard_of: shard.len,
+                    buffer_len: buffer.len(),
+                });
+            }
+            let kind = CollectiveKind::AllGather {
+                laid_out_for: shard.laid_out_for,
+            };
+            let called = Called::of(&self.calls, tag, spec_of(kind, T::TYPE, buffer.len()))?;
+            let memory = Memory::in_place(&self.calls, bytes_of_mut(buffer));
+            called.conclude(memory).await
+        };
+        self.runtime.inside(call).await
+    }
+
+    /// Gives all peers of the group the buffer of the root. All pass buffers of the same length; the root's is only read.
+    ///
+    /// The buffer goes along the ring, from peer to peer, in frames that each peer passes on at once: it takes N − 1
+    /// latencies, and the time that the buffer takes on the slowest edge. The root is named by its peer id, because ranks
+    /// change with the ring; [`CollectiveReport::contributors`] has the ids of all.
+    ///
+    /// Blocks as [`all_reduce`](Self::all_reduce) does.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRoot`]: the root does not take part, or has left. A root that is lost while the broadcast runs
+    /// aborts it, as any other peer does. Else as [`all_reduce`](Self::all_reduce). The buffer is as it was then.
+    ///
+    /// # Panics
+    /// Inside an async task.
+    pub fn broadcast<T: Element>(
+        &self,
+        buffer: &mut [T],
+        broadcast: Broadcast,
+    ) -> Result<CollectiveReport, Error> {
+        let call = self.broadcast_async(buffer, broadcast);
+        self.runtime.block_on(call)
+    }
+
+    /// As [`broadcast`](Self::broadcast), without blocking. Dropping the future gives the collective up and restores
+    /// the buffer.
+    ///
+    /// # Errors
+    /// As [`broadcast`](Self::broadcast).
+    pub async fn broadcast_async<T: Element>(
+        &self,
+        buffer: &mut [T],
+        broadcast: Broadcast,
+    ) -> Result<CollectiveReport, Error> {
+        let call = async {
+            let Broadcast { root, tag } = broadcast;
+            let kind = CollectiveKind::Broadcast { root };
+            let called = Called::of(&self.calls, tag, spec_of(kind, T::TYPE, buffer.len()))?;
+            let memory = Memory::in_place(&self.calls, bytes_of_mut(buffer));
+            called.conclude(memory).await
+        };
+        self.runtime.inside(call).await
+    }
+
+    /// Blocks until all peers of the group have called it, and moves nothing. It does not wait for other collectives that
+    /// are in flight. It takes the tag `u64::MAX`, which no other collective should use: a second barrier at the same time
+    /// gets [`Error::TagInUse`].
+    ///
+    /// # Errors
+    /// As [`all_reduce`](Self::all_reduce).
+    ///
+    /// # Panics
+    /// Inside an async task.
+    pub fn barrier(&self) -> Result<CollectiveReport, Error> {
+        self.runtime.block_on(self.barrier_async())
+    }
+
+    /// As [`barrier`](Self::barrier), without blocking. Dropping the future gives it up.
+    ///
+    /// # Errors
+    /// As [`all_reduce`](Self::all_reduce).
+    pub async fn barrier_async(&self) -> Result<CollectiveReport, Error> {
+        let call = async {
+            let spec = spec_of(CollectiveKind::Barrier, ElementType::U8, 0);
+            let called = Called::of(&self.calls, BARRIER, spec)?;
+            let nothing = Memory::Into {
+                src: &[],
+                dst: &mut [],
+            };
+            called.conclude(nothing).await
+        };
+        self.runtime.inside(call).await
+    }
+}

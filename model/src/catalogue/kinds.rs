@@ -1,0 +1,125 @@
+//! Collectives other than all-reduces.
+
+use pccl_core::element::CollectiveKind;
+use pccl_core::id::{Membership, PeerId};
+
+use super::programs::{REDUCE, REDUCE_TWICE};
+use super::{DEATHS_AND_BREAKS, free_frames, inside, mesh, of_kind, one_machine, only, scenario};
+use crate::milestone::Milestone as M;
+use crate::scenario::{Fault, Scenario};
+
+/// Of three, neither the first nor the last.
+const ROOT: CollectiveKind = CollectiveKind::Broadcast { root: PeerId(2) };
+
+/// Users lay the shards out when they call.
+const GATHER: CollectiveKind = CollectiveKind::AllGather {
+    laid_out_for: Membership(0),
+};
+
+pub(super) fn all() -> Vec<Scenario> {
+    vec![
+        of_kind(
+            CollectiveKind::ReduceScatter,
+            free_frames(three(
+                "scatter-3",
+                "three peers reduce and scatter around the ring, one may die or a link break",
+                &[
+                    M::Committed,
+                    M::Aborted,
+                    M::RestoredWhole,
+                    M::Recovered,
+                    M::Rewired,
+                ],
+            )),
+        ),
+        of_kind(
+            GATHER,
+            free_frames(three(
+                "gather-3",
+                "three peers gather around the ring, one may die or a link break",
+                &[
+                    M::Committed,
+                    M::Aborted,
+                    M::RestoredWhole,
+                    M::Recovered,
+                    M::LaidOutAnew,
+                ],
+            )),
+        ),
+        of_kind(
+            ROOT,
+            free_frames(three(
+                "broadcast-3",
+                "a peer broadcasts to two, one of the three may die or a link break",
+                &[
+                    M::Committed,
+                    M::Aborted,
+                    M::RestoredWhole,
+                    M::Recovered,
+                    M::RootGone,
+                ],
+            )),
+        ),
+        of_kind(
+            CollectiveKind::Barrier,
+            scenario(
+                "barrier-2",
+                "two peers wait for each other twice, and anything may go wrong once",
+                1,
+                vec![inside(&REDUCE_TWICE); 2],
+                &[
+                    M::Committed,
+                    M::CommittedWithoutOne,
+                    M::Aborted,
+                    M::Recovered,
+                ],
+            ),
+        ),
+        of_kind(
+            CollectiveKind::ReduceScatter,
+            mesh(three(
+                "mesh-scatter-3",
+                "three peers reduce and scatter directly, one may die or a link break",
+                &[M::Committed, M::WentDirectly, M::Aborted, M::Recovered],
+            )),
+        ),
+        of_kind(
+            GATHER,
+            mesh(three(
+                "mesh-gather-3",
+                "three peers gather directly, one may die or a link break",
+                &[M::Committed, M::WentDirectly, M::Aborted, M::Recovered],
+            )),
+        ),
+        of_kind(
+            CollectiveKind::ReduceScatter,
+            one_machine(mesh(only(
+                &[Fault::Crash],
+                three(
+                    "rounds-scatter-3",
+                    "three peers of one machine reduce and scatter in rounds, one may die",
+                    &[M::Committed, M::WentInRounds, M::Aborted, M::Recovered],
+                ),
+            ))),
+        ),
+        of_kind(
+            GATHER,
+            one_machine(mesh(only(
+                &[Fault::Crash],
+                three(
+                    "rounds-gather-3",
+                    "three peers of one machine gather in rounds, and one may die",
+                    &[M::Committed, M::WentInRounds, M::Aborted, M::Recovered],
+                ),
+            ))),
+        ),
+    ]
+}
+
+fn three(name: &'static str, about: &'static str, milestones: &'static [M]) -> Scenario {
+    let seats = vec![inside(&REDUCE); 3];
+    only(
+        DEATHS_AND_BREAKS,
+        scenario(name, about, 1, seats, milestones),
+    )
+}
