@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use pccl_core::id::GroupId;
 use pccl_core::peer::{Call, Joined, PeerConfig};
+use pccl_core::site::{BadSiteName, SiteName};
 use pccl_core::transport::{Lane, LaneError, Listener, Transport};
 use pccl_core::wire::{COLLECTIVES_MAX, FIRST_PEER_PORT, HandshakeError};
 use pccl_plane::{CONCURRENT_DEFAULT, PlaneConfig};
@@ -44,6 +45,7 @@ const CONNECT_PATIENCE: Duration = Duration::from_secs(30);
 pub struct Builder {
     destination: Destination,
     group: GroupId,
+    site: Result<SiteName, BadSiteName>,
     /// `None`: the one that the destination asks for.
     transport: Option<Arc<dyn Transport>>,
     listen: IpAddr,
@@ -65,6 +67,7 @@ impl Builder {
         Self {
             destination,
             group: GroupId(0),
+            site: Ok(SiteName::NONE),
             transport: None,
             listen: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
             first_port: FIRST_PEER_PORT,
@@ -84,6 +87,21 @@ impl Builder {
     /// The peer group to work in: the peers that reduce and share state with one another. Default: 0.
     pub const fn group(mut self, group: u32) -> Self {
         self.group = GroupId(group);
+        self
+    }
+
+    /// The site of this peer: the name of a place inside which connections are fast, such as a rack, a data centre or
+    /// a cloud region. Peers that give the same name are at the same site. Peers that give none, or an empty one, are
+    /// together at one site without a name.
+    ///
+    /// Sites are used by collectives in two levels, which send each byte once to each other site and spread it inside.
+    /// Every member of the group knows the sites of all ([`site_of`](Communicator::site_of)). The site does not change
+    /// who works with whom; that is [`group`](Self::group).
+    ///
+    /// A name has at most 64 bytes and no control characters; otherwise connecting fails with [`Error::BadSite`].
+    /// Default: none.
+    pub fn site(mut self, name: impl Into<String>) -> Self {
+        self.site = name.into().try_into();
         self
     }
 
@@ -208,8 +226,8 @@ impl Builder {
     /// its own; no tokio runtime is needed.
     ///
     /// # Errors
-    /// [`Error::WrongTransport`]; [`Error::NoResources`]: no thread or event queue of its own (not of
-    /// [`connect_async`](Self::connect_async)); [`Error::CannotListen`]; [`Error::MasterUnreachable`]
+    /// [`Error::BadSite`]; [`Error::WrongTransport`]; [`Error::NoResources`]: no thread or event queue of its
+    /// own (not of [`connect_async`](Self::connect_async)); [`Error::CannotListen`]; [`Error::MasterUnreachable`]
     /// within [`connect_timeout`](Self::connect_timeout), or the master was busy for longer than
     /// [`connect_patience`](Self::connect_patience); [`Error::MasterMisbehaved`]: what answers is no
     /// master of this release; [`Error::Refused`] with the reason of the master (another release, a peer
@@ -270,6 +288,7 @@ impl Builder {
         seed: u64,
         turns: Option<Arc<Turns>>,
     ) -> Result<(Calls, Engine), Error> {
+        let site = self.site.clone().map_err(Error::BadSite)?;
         let transport = self.chosen_transport()?;
         self.destination.check(&*transport)?;
         let listener = self.take_port(&*transport).await?;
@@ -284,6 +303,7 @@ impl Builder {
                 port,
                 advertise: self.advertise,
                 lanes: transport.lanes_per_edge(),
+                site,
                 collectives_max: u16::try_from(COLLECTIVES_MAX).unwrap_or(u16::MAX),
             },
             transport: Arc::clone(&transport),

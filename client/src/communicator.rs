@@ -501,6 +501,15 @@ impl Communicator {
         self.calls.view.borrow().topology.world.group as usize
     }
 
+    /// The site of a peer of this peer's group, as of this epoch: the name that it gave to [`Builder::site`]. `None` if
+    /// it gave none, or is not in the group.
+    #[must_use]
+    pub fn site_of(&self, peer: PeerId) -> Option<String> {
+        let view = self.calls.view.borrow();
+        let site = view.topology.site_of(peer)?;
+        site.is_named().then(|| site.to_string())
+    }
+
     /// Number of peers in all groups, as of this epoch.
     #[must_use]
     pub fn global_world_size(&self) -> usize {

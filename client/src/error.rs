@@ -8,6 +8,7 @@ use pccl_core::id::{PeerId, Tag};
 use pccl_core::messages::{AbortCause, CollectiveRefusal, Conflict, Misdeed, Refusal};
 use pccl_core::peer::{CallError, Usage};
 use pccl_core::shared_state::SyncFailure;
+use pccl_core::site::BadSiteName;
 use pccl_core::transport::{LaneError, Protocol};
 use pccl_core::wire::{HandshakeError, MAX_ENTRY_NAME_BYTES};
 use pccl_plane::Defect;
@@ -79,6 +80,10 @@ pub enum Error {
         /// What the program was given.
         given: Protocol,
     },
+    /// [`Builder::site`](crate::Builder::site) was given a name that no site can have. Choose another one. Nothing
+    /// was sent.
+    #[error("{0}")]
+    BadSite(BadSiteName),
     /// No port to accept lanes on could be taken.
     #[error("cannot listen on {on}: {reason}; choose another address or first port")]
     CannotListen {
@@ -286,6 +291,7 @@ impl Error {
             | Self::NoPlainLanes { .. }
             | Self::NoSuchTransport(_)
             | Self::WrongTransport { .. }
+            | Self::BadSite(_)
             | Self::NoResources(_)
             | Self::AdmissionTimedOut { .. }
             | Self::Disagreement { .. }

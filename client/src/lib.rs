@@ -124,6 +124,7 @@ pub use pccl_core::messages::{AbortCause, CallKind, Conflict, Misdeed, Refusal};
 pub use pccl_core::paths::{RingEstimate, RingReport};
 pub use pccl_core::plan::{Algorithm, Pattern};
 pub use pccl_core::shared_state::{SyncFailure, SyncStrategy};
+pub use pccl_core::site::BadSiteName;
 pub use pccl_core::transport::{LaneError, Protocol, Transport};
 pub use pccl_plane::Defect;
 #[cfg(feature = "quic")]

@@ -2,13 +2,13 @@
 
 use alloc::collections::{BTreeMap, VecDeque};
 
-use crate::site::Site;
+use crate::origin::Origin;
 
 /// Visitors in the order in which they came, and from where.
 #[derive(Debug)]
 pub struct Crowd<T> {
     room: usize,
-    visitors: VecDeque<(Site, T)>,
+    visitors: VecDeque<(Origin, T)>,
 }
 
 impl<T> Crowd<T> {
@@ -21,20 +21,20 @@ impl<T> Crowd<T> {
         }
     }
 
-    /// One more. Where there are too many the oldest of the site that has the most has to go: of several
-    /// such sites the one whose oldest came first.
-    pub fn push(&mut self, from: Site, visitor: T) -> Option<T> {
+    /// One more. Where there are too many the oldest of the origin that has the most has to go: of several
+    /// such origins the one whose oldest came first.
+    pub fn push(&mut self, from: Origin, visitor: T) -> Option<T> {
         self.visitors.push_back((from, visitor));
         if self.visitors.len() <= self.room {
             return None;
         }
-        let mut counts: BTreeMap<Site, usize> = BTreeMap::new();
-        for (site, _) in &self.visitors {
-            let count = counts.entry(*site).or_default();
+        let mut counts: BTreeMap<Origin, usize> = BTreeMap::new();
+        for (origin, _) in &self.visitors {
+            let count = counts.entry(*origin).or_default();
             *count = count.saturating_add(1);
         }
         let most = counts.values().copied().max()?;
-        let is_of_most = |(site, _): &(Site, T)| counts.get(site) == Some(&most);
+        let is_of_most = |(origin, _): &(Origin, T)| counts.get(origin) == Some(&most);
         let oldest = self.visitors.iter().position(is_of_most)?;
         self.visitors.remove(oldest).map(|(_, visitor)| visitor)
     }
@@ -58,13 +58,13 @@ mod tests {
 
     use super::*;
 
-    fn site(text: &str) -> Site {
+    fn origin(text: &str) -> Origin {
         text.parse::<IpAddr>().unwrap().into()
     }
 
     #[test]
     fn of_too_many_the_oldest_of_the_largest_crowd_goes() {
-        let (few, many) = (site("192.0.2.1"), site("192.0.2.2"));
+        let (few, many) = (origin("192.0.2.1"), origin("192.0.2.2"));
         let mut crowd = Crowd::new(4);
         for (from, name) in [(few, "a"), (many, "b"), (many, "c"), (few, "d")] {
             assert_eq!(crowd.push(from, name), None);
@@ -72,8 +72,8 @@ mod tests {
 
         let gone = [
             crowd.push(many, "e"),
-            crowd.push(site("192.0.2.3"), "f"),
-            crowd.push(site("192.0.2.4"), "g"),
+            crowd.push(origin("192.0.2.3"), "f"),
+            crowd.push(origin("192.0.2.4"), "g"),
         ];
 
         assert_eq!(gone, [Some("b"), Some("a"), Some("c")]);

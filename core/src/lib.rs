@@ -18,7 +18,8 @@
 //! | [`wire`] | bytes: preambles, control frames, data-frame headers |
 //! | [`transport`] | the port that lanes come through, and reading and writing them |
 //! | [`ticket`] | minting the secrets that permit a lane |
-//! | [`site`] | what counts as one address where visitors are counted |
+//! | [`site`] | where peers are: which of them are near each other |
+//! | [`origin`] | what counts as one address where visitors are counted |
 //! | [`timers`] | a queue of deadlines for whoever drives a machine |
 //! | `mutants` | mistakes to check the model checker with; only with the feature of that name |
 //! | [`log`] | what a machine heard and said, written down and replayed |
@@ -55,6 +56,7 @@ pub mod master;
 pub mod messages;
 #[cfg(feature = "mutants")]
 pub mod mutants;
+pub mod origin;
 pub mod paths;
 pub mod peer;
 pub mod plan;

@@ -14,6 +14,7 @@ use crate::id::{Epoch, GroupId, PeerId, ProtocolVersion, Revision, Round, Seq, T
 use crate::paths::{Measurement, RingReport};
 use crate::plan::Algorithm;
 use crate::shared_state::{SyncFailure, SyncPlan, SyncVote};
+use crate::site::SiteName;
 use crate::states::{ConnectionState, Event};
 use crate::topology::{BrokenLinks, LaneFailure, Layout, LinkId, LinkOrder, Topology};
 
@@ -30,6 +31,8 @@ pub struct Hello {
     pub advertise: Option<IpAddr>,
     /// How many lanes per ring edge its transport would like, at least one.
     pub lanes: u16,
+    /// The site that it is at.
+    pub site: SiteName,
 }
 
 /// From a peer to the master.

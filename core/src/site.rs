@@ -1,46 +1,272 @@
-//! What counts as one address where visitors are counted.
+//! Where peers are: which of them are near each other.
+//!
+//! A *site* is a place whose inside is fast: a rack, a data centre, a region of a cloud. A *group* is something else:
+//! its members reduce together, wherever they are. [`Algorithm::TwoLevel`](crate::plan::Algorithm::TwoLevel) sends each
+//! byte once to each other site, and spreads it inside.
 
-use core::net::IpAddr;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
 
-/// What counts as one address. Whoever has one IPv6 address usually has all that share its first 64
-/// bits. An IPv4 address that is mapped into IPv6 is the IPv4 address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Site {
-    /// An IPv4 address.
-    V4([u8; 4]),
-    /// The first 64 bits of an IPv6 address.
-    V6([u16; 4]),
+use serde::{Deserialize, Serialize, Serializer};
+
+/// Longest name of a site, in bytes.
+pub const SITE_NAME_BYTES_MAX: usize = 64;
+
+/// The name of a site, as its users know it: at most [`SITE_NAME_BYTES_MAX`] bytes, without control characters.
+///
+/// All peers that name no site are at the one without a name, which is the default.
+///
+/// ```
+/// use pccl_core::site::SiteName;
+///
+/// let name = SiteName::try_from("eu-west-1".to_string());
+/// assert_eq!(name.as_ref().map(SiteName::as_str), Ok("eu-west-1"));
+/// assert!(SiteName::try_from("eu\nwest".to_string()).is_err());
+/// assert_eq!(SiteName::default().as_str(), "");
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct SiteName(String);
+
+impl SiteName {
+    /// The site of all peers that name none.
+    pub const NONE: Self = Self(String::new());
+
+    /// Whether the site has a name: whether it is not [`NONE`](Self::NONE).
+    #[must_use]
+    pub const fn is_named(&self) -> bool {
+        !self.0.is_empty()
+    }
+
+    /// As it was given.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
 }
 
-impl From<IpAddr> for Site {
-    fn from(address: IpAddr) -> Self {
-        match address.to_canonical() {
-            IpAddr::V4(v4) => Self::V4(v4.octets()),
-            IpAddr::V6(v6) => {
-                let [a, b, c, d, ..] = v6.segments();
-                Self::V6([a, b, c, d])
-            }
+impl fmt::Display for SiteName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl TryFrom<String> for SiteName {
+    type Error = BadSiteName;
+
+    fn try_from(name: String) -> Result<Self, BadSiteName> {
+        if name.len() > SITE_NAME_BYTES_MAX {
+            return Err(BadSiteName::TooLong { bytes: name.len() });
+        }
+        if name.chars().any(char::is_control) {
+            return Err(BadSiteName::ControlCharacter);
+        }
+        Ok(Self(name))
+    }
+}
+
+impl From<SiteName> for String {
+    fn from(name: SiteName) -> Self {
+        name.0
+    }
+}
+
+/// Why a text is no name of a site. The program that gives it has to be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum BadSiteName {
+    /// It has more than [`SITE_NAME_BYTES_MAX`] bytes.
+    TooLong {
+        /// How many it has.
+        bytes: usize,
+    },
+    /// It has a control character.
+    ControlCharacter,
+}
+
+impl fmt::Display for BadSiteName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLong { bytes } => write!(
+                f,
+                "the name of a site has {bytes} bytes, and may have {SITE_NAME_BYTES_MAX}"
+            ),
+            Self::ControlCharacter => f.write_str("the name of a site has a control character"),
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+impl core::error::Error for BadSiteName {}
 
-    fn site(address: &str) -> Site {
-        address.parse::<IpAddr>().unwrap().into()
+/// At which site each rank is. Sites have numbers from 0, in the order of their first ranks; so there are no empty ones,
+/// and equal arrangements are equal values.
+///
+/// ```
+/// use pccl_core::site::Sites;
+///
+/// let sites = Sites::of(["eu", "us", "eu", "us", "asia"]);
+///
+/// assert_eq!(sites.count(), 3);
+/// assert_eq!(sites.of_rank(3), Some(1));
+/// assert_eq!(sites.members(0), [0, 2]);
+/// assert_eq!(Sites::of(["a", "b", "a", "b", "c"]), sites);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Sites {
+    /// By rank.
+    of_rank: Vec<u32>,
+    /// By site: its ranks, in ascending order.
+    members: Vec<Vec<u32>>,
+}
+
+impl Sites {
+    /// Of the ranks from 0 on, each with the name of its site, or whatever else tells sites apart.
+    pub fn of<Name: PartialEq>(by_rank: impl IntoIterator<Item = Name>) -> Self {
+        let (mut names, mut sites) = (Vec::new(), Self::default());
+        for (rank, name) in (0..).zip(by_rank) {
+            let known = names.iter().position(|other| *other == name);
+            let site = known.unwrap_or_else(|| {
+                names.push(name);
+                sites.members.push(Vec::new());
+                names.len() - 1
+            });
+            sites.of_rank.push(site as u32);
+            if let Some(members) = sites.members.get_mut(site) {
+                members.push(rank);
+            }
+        }
+        sites
     }
 
-    #[test]
-    fn addresses_of_one_ipv6_network_are_one_site() {
-        assert_eq!(site("2001:db8::1"), site("2001:db8::2"));
-        assert_ne!(site("2001:db8::1"), site("2001:db8:0:1::1"));
+    /// So many ranks at one site.
+    #[must_use]
+    pub fn one(world: u32) -> Self {
+        Self::of((0..world).map(|_| ()))
     }
 
-    #[test]
-    fn an_ipv4_address_in_the_clothes_of_ipv6_is_the_same_site() {
-        assert_eq!(site("192.0.2.1"), site("::ffff:192.0.2.1"));
-        assert_ne!(site("192.0.2.1"), site("192.0.2.2"));
+    /// How many ranks there are.
+    #[must_use]
+    pub fn world(&self) -> u32 {
+        u32::try_from(self.of_rank.len()).unwrap_or(u32::MAX)
+    }
+
+    /// How many sites there are.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        u32::try_from(self.members.len()).unwrap_or(u32::MAX)
+    }
+
+    /// At which site a rank is. `None`: there is no such rank.
+    #[must_use]
+    pub fn of_rank(&self, rank: u32) -> Option<u32> {
+        self.of_rank.get(rank as usize).copied()
+    }
+
+    /// The ranks at a site, in ascending order. Empty if there is no such site.
+    #[must_use]
+    pub fn members(&self, site: u32) -> &[u32] {
+        let members = self.members.get(site as usize);
+        members.map_or(&[], Vec::as_slice)
+    }
+}
+
+/// The site of each rank with its name, as it travels: the names, numbered in the order of their first ranks, and for
+/// each rank the number of its site. The numbers are those of [`Sites`].
+///
+/// There are no other values. Decoding fails if a number has no name, if a name has no rank or appears twice, or if the
+/// numbers are in another order. Clones share their content.
+///
+/// ```
+/// use pccl_core::site::{SiteMap, SiteName, Sites};
+///
+/// let [eu, us] = ["eu", "us"].map(|name| SiteName::try_from(name.to_string()).unwrap());
+/// let map = SiteMap::new([&eu, &us, &eu]);
+///
+/// assert!(map.is_of(3));
+/// assert_eq!(map.name_of(2), Some(&eu));
+/// assert_eq!(map.sites(), Sites::of([0, 1, 0]));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default, Deserialize)]
+#[serde(try_from = "Named")]
+pub struct SiteMap(Arc<Named>);
+
+/// The content of a [`SiteMap`]. What arrives as one is checked by [`SiteMap::try_from`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+struct Named {
+    /// By number.
+    names: Vec<SiteName>,
+    /// By rank: the number of its site.
+    of_rank: Vec<u32>,
+}
+
+impl SiteMap {
+    /// Of the ranks from 0 on, each with the name of its site.
+    #[must_use]
+    pub fn new<'a>(by_rank: impl IntoIterator<Item = &'a SiteName>) -> Self {
+        let (mut map, mut numbers) = (Named::default(), BTreeMap::new());
+        for name in by_rank {
+            let next = numbers.len() as u32;
+            let number = *numbers.entry(name).or_insert(next);
+            if number == next {
+                map.names.push(name.clone());
+            }
+            map.of_rank.push(number);
+        }
+        Self(Arc::new(map))
+    }
+
+    /// Whether it has this number of ranks.
+    #[must_use]
+    pub fn is_of(&self, world: usize) -> bool {
+        self.0.of_rank.len() == world
+    }
+
+    /// The name of a rank's site. `None`: there is no such rank.
+    #[must_use]
+    pub fn name_of(&self, rank: usize) -> Option<&SiteName> {
+        let number = self.0.of_rank.get(rank)?;
+        self.0.names.get(*number as usize)
+    }
+
+    /// The names of the ranks' sites, from rank 0 on.
+    pub fn by_rank(&self) -> impl Iterator<Item = &SiteName> + '_ {
+        (0..self.0.of_rank.len()).filter_map(|rank| self.name_of(rank))
+    }
+
+    /// At which site each rank is, without the names.
+    #[must_use]
+    pub fn sites(&self) -> Sites {
+        Sites::of(&self.0.of_rank)
+    }
+}
+
+impl Serialize for SiteMap {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.as_ref().serialize(serializer)
+    }
+}
+
+impl TryFrom<Named> for SiteMap {
+    type Error = BadSiteMap;
+
+    fn try_from(arrived: Named) -> Result<Self, BadSiteMap> {
+        let numbers = arrived.of_rank.iter();
+        let by_rank = numbers.map(|number| arrived.names.get(*number as usize));
+        let by_rank: Option<Vec<&SiteName>> = by_rank.collect();
+        let map = Self::new(by_rank.ok_or(BadSiteMap)?);
+        let is_map = *map.0 == arrived;
+        is_map.then_some(map).ok_or(BadSiteMap)
+    }
+}
+
+/// Numbers and names that are no [`SiteMap`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct BadSiteMap;
+
+impl fmt::Display for BadSiteMap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the sites of a ring are not numbered in the order of its ranks")
     }
 }

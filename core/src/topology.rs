@@ -8,6 +8,7 @@ use core::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::id::{Epoch, Identity, PeerId, Round, Ticket};
+use crate::site::{SiteMap, SiteName};
 
 /// The ring of one group in one epoch: a permutation of the group's accepted peers. Data flows from
 /// a peer to the next in the list, and from the last to the first.
@@ -96,11 +97,21 @@ pub struct Topology {
     pub epoch: Epoch,
     /// The own group's ring.
     pub ring: Ring,
+    /// The site of each rank of the ring.
+    pub sites: SiteMap,
     /// Lanes of the ring edge that has the most. A buffer is cut for so many; an edge with fewer lanes
     /// carries several parts on one.
     pub lanes: u16,
     /// World sizes at this epoch.
     pub world: WorldSizes,
+}
+
+impl Topology {
+    /// The site of a member of the ring. `None`: `peer` is not one.
+    #[must_use]
+    pub fn site_of(&self, peer: PeerId) -> Option<&SiteName> {
+        self.sites.name_of(self.ring.rank_of(peer)?)
+    }
 }
 
 /// In which direction the bytes of a link flow, seen from one of its ends.

@@ -8,6 +8,7 @@ use pccl_core::id::{ConnId, EntryIndex, Epoch, GroupId, PeerId, ProtocolVersion,
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
 use pccl_core::messages::{Hello, Misdeed, ToMaster, ToPeer, Verdict};
 use pccl_core::paths::Measurement;
+use pccl_core::site::SiteName;
 use pccl_core::states::{
     CollectiveCommunicationState, ConnectionPhase, ConnectionState, Event, TRANSITIONS,
 };
@@ -150,6 +151,7 @@ impl Bystander {
             port: 48149,
             advertise: None,
             lanes: 2,
+            site: SiteName::NONE,
         }
     }
 

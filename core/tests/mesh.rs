@@ -7,6 +7,7 @@ use pccl_core::id::{ConnId, Epoch, GroupId, PeerId, ProtocolVersion, Round, Tag}
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
 use pccl_core::messages::{Hello, ToMaster, ToPeer};
 use pccl_core::plan::{Algorithm, Pattern};
+use pccl_core::site::SiteName;
 use pccl_core::topology::{BrokenLinks, LaneFailure, Layout, LinkId, LinkOrder, Way};
 use pccl_core::wire::{CIRCULANT_BUFFER_MAX, DIRECT_WITHIN_MACHINE_MAX};
 
@@ -90,6 +91,7 @@ impl Desk {
             port: 48149,
             advertise: None,
             lanes: LANES,
+            site: SiteName::NONE,
         };
         self.tell(MasterInput::Connected {
             conn: ConnId(0),

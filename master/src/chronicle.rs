@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use pccl_core::id::{Epoch, GroupId, PeerId};
 use pccl_core::master::MasterOutput;
 use pccl_core::messages::{Misdeed, ToMaster, ToPeer, Verdict};
+use pccl_core::site::SiteName;
 use pccl_core::topology::Topology;
 use pccl_core::wire::ControlError;
 use tracing::{debug, error, info, trace, warn};
@@ -17,10 +18,18 @@ use crate::connection::Event;
 pub(crate) struct Chronicle {
     accepted: BTreeSet<PeerId>,
     epoch: Epoch,
-    /// Who has just said hello: its address and group.
-    arriving: Option<(SocketAddr, GroupId)>,
+    /// Who has just said hello.
+    arriving: Option<Arriving>,
     /// Why the connection that is being dealt with has ended.
     ended: Option<ControlError>,
+}
+
+/// What is written down of a newcomer.
+#[derive(Debug)]
+struct Arriving {
+    from: SocketAddr,
+    group: GroupId,
+    site: SiteName,
 }
 
 impl Chronicle {
@@ -28,7 +37,11 @@ impl Chronicle {
     pub(crate) fn happened(&mut self, event: &Event) {
         match event {
             Event::Hello(newcomer) => {
-                self.arriving = Some((newcomer.from, newcomer.hello.group));
+                self.arriving = Some(Arriving {
+                    from: newcomer.from,
+                    group: newcomer.hello.group,
+                    site: newcomer.hello.site.clone(),
+                });
             }
             Event::Message { peer, message, .. } => match message {
                 ToMaster::Leave => info!("{peer} leaves"),
@@ -49,8 +62,8 @@ impl Chronicle {
     pub(crate) fn decided(&mut self, output: &MasterOutput) {
         match output {
             MasterOutput::Register { peer, .. } => self.registered(*peer),
-            MasterOutput::Refuse { reason, .. } => match self.arriving {
-                Some((from, _)) => warn!("a newcomer from {from} is refused: {reason}"),
+            MasterOutput::Refuse { reason, .. } => match &self.arriving {
+                Some(Arriving { from, .. }) => warn!("a newcomer from {from} is refused: {reason}"),
                 None => warn!("a newcomer is refused: {reason}"),
             },
             MasterOutput::Send { peer, message } => self.said(*peer, message),
@@ -79,8 +92,12 @@ impl Chronicle {
     }
 
     fn registered(&self, peer: PeerId) {
-        match self.arriving {
-            Some((from, group)) => {
+        match &self.arriving {
+            Some(Arriving { from, group, site }) if site.is_named() => {
+                let site = site.as_str();
+                info!("{peer} joins {group} from {from}, site {site:?}, and waits to be accepted");
+            }
+            Some(Arriving { from, group, .. }) => {
                 info!("{peer} joins {group} from {from} and waits to be accepted");
             }
             None => info!("{peer} joins and waits to be accepted"),

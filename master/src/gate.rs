@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use pccl_core::site::Site;
+use pccl_core::origin::Origin;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
@@ -56,7 +56,7 @@ impl Gate {
     /// Somebody comes from there, and is let in at once or gets in line.
     pub(crate) fn arrive(self: &Arc<Self>, from: IpAddr) -> Result<Turn, Full> {
         let mut book = self.lock();
-        let (number, arrival) = book.room.arrive(Site::from(from));
+        let (number, arrival) = book.room.arrive(Origin::from(from));
         let instead_of = match arrival {
             Decision::Waits { instead_of } => instead_of,
             Decision::TurnedAway(full) => return Err(full),

@@ -78,7 +78,7 @@
 //! | `server` | builder, [`MasterServer`], [`StopHandle`] |
 //! | `embed` | a master on a thread of its own |
 //! | `limits` | what a connection may cost |
-//! | `gate`, `site` | who is let in, and who waits outside |
+//! | `gate`, `room` | who is let in, and who waits outside |
 //! | `apology` | turning away whom there is no room for |
 //! | `reception` | accepting connections, and their tasks |
 //! | `visit` | one connection's way through the house |

@@ -10,6 +10,7 @@ use pccl_core::master::Master;
 use pccl_core::messages::Verdict;
 use pccl_core::peer::{Peer, PeerConfig, PeerTimer};
 use pccl_core::shared_state::SyncStrategy;
+use pccl_core::site::SiteName;
 use pccl_core::topology::LinkId;
 use pccl_core::tour::TourProblem;
 
@@ -120,8 +121,8 @@ impl Seat {
     }
 }
 
-/// What a peer has to know before it connects. Peers of different plans differ in all of it, so that whoever
-/// takes one for the other is noticed; those of one plan are interchangeable.
+/// What a peer has to know before it connects. Peers of different plans differ in all of it but the site, so that
+/// whoever takes one for the other is noticed; those of one plan are interchangeable.
 pub(crate) fn config(plan_no: u8, plan: &SeatPlan) -> PeerConfig {
     let number = usize::from(plan_no);
     let advertised = IpAddr::V4(Ipv4Addr::new(198, 51, 100, plan_no));
@@ -130,6 +131,7 @@ pub(crate) fn config(plan_no: u8, plan: &SeatPlan) -> PeerConfig {
         port: 48149 + u16::from(plan_no),
         advertise: (number % 2 == 1).then_some(advertised),
         lanes: LANES.get(number).copied().unwrap_or(1),
+        site: SiteName::NONE,
         collectives_max: plan.collectives_max,
     }
 }

@@ -1,6 +1,6 @@
 //! The data plane: moves bytes between ranks by a plan of `pccl-core`, over lanes.
 //!
-//! It knows links, ranks, plans, lanes and the numbers of operations. It knows no vote, no epoch and no ring:
+//! It knows links, ranks, sites, plans, lanes and the numbers of operations. It knows no vote, no epoch and no ring:
 //! who takes part, which lanes a link is, and when an operation begins and ends is decided elsewhere, and told
 //! here in four calls.
 //!
@@ -14,7 +14,7 @@
 //! ```
 //!
 //! 1. Lanes that were opened are [installed](DataPlane::install) for a link. When all ends agree,
-//!    [`DataPlane::adopt`] says which peer has which rank, and which lanes are in use.
+//!    [`DataPlane::adopt`] says which peer has which rank, at which site, and which lanes are in use.
 //! 2. [`DataPlane::begin`] registers an operation under its number, and returns its [`OperationPort`]. From then
 //!    on its frames find it. A *frame* is a header and up to 256 KiB of payload.
 //! 3. [`OperationPort::run`] borrows the user's memory and does this rank's part in its caller's task: it
@@ -28,7 +28,7 @@
 //! | room | what it does | depends on |
 //! |---|---|---|
 //! | `plane` | the lanes and the running operations of a peer | all |
-//! | `ranks` | which peer has which rank, which links are in use | |
+//! | `ranks` | which peer has which rank and is at which site, which links are in use | |
 //! | `run` | the loop of one operation, and finding out that nothing moves | `work`, `handover`, `memory`, `pace` |
 //! | `work` | one rank's part of an operation, frame by frame, without I/O | `memory`, `pace` |
 //! | `handover` | lanes that are handed from operation to operation | `pace` (a share is delivered) |

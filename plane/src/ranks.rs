@@ -1,18 +1,20 @@
-//! Which peer has which rank, and which links are in use: all that the plane is told of a group.
+//! Which peer has which rank, at which site, and which links are in use: all that the plane is told of a group.
 
 use std::ops::Range;
 
 use pccl_core::element::{CollectiveKind, CollectiveSpec};
 use pccl_core::id::{PeerId, Round};
 use pccl_core::plan::{Reach, Shards};
+use pccl_core::site::Sites;
 use pccl_core::topology::LinkId;
 
 use crate::work::Place;
 
-/// The peers that take part in an operation, by rank, and which of them this one is.
+/// The peers that take part in an operation and their sites, by rank, and which of them this one is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ranks {
     peers: Vec<PeerId>,
+    sites: Sites,
     place: Place,
 }
 
@@ -35,17 +37,27 @@ pub enum LanesInUse {
 }
 
 impl Ranks {
-    /// Of these `peers`, by rank. `lanes`: for how many lanes buffers are cut, the same at all of them.
-    /// `None`: `me` is not one of them.
+    /// Of these `peers`, by rank, which are at these `sites`. `lanes`: for how many lanes buffers are cut, the same at
+    /// all of them. `None`: `me` is not one of them, or there are sites of another number of ranks.
     #[must_use]
-    pub fn new(peers: Vec<PeerId>, me: PeerId, lanes: u16) -> Option<Self> {
+    pub fn new(peers: Vec<PeerId>, sites: Sites, me: PeerId, lanes: u16) -> Option<Self> {
         let rank = peers.iter().position(|peer| *peer == me)?;
         let place = Place {
             world: u32::try_from(peers.len()).ok()?,
             rank: u32::try_from(rank).ok()?,
             lanes,
         };
-        Some(Self { peers, place })
+        (sites.world() == place.world).then_some(Self {
+            peers,
+            sites,
+            place,
+        })
+    }
+
+    /// At which site each rank is.
+    #[cfg_attr(not(test), expect(dead_code, reason = "no plan asks where ranks are"))]
+    pub(crate) const fn sites(&self) -> &Sites {
+        &self.sites
     }
 
     /// What a collective of them does, by rank, and how its buffer is divided among them. `None`: the root is not one
@@ -107,7 +119,7 @@ mod tests {
     /// Of four peers the one of this rank.
     fn ranks(rank: usize) -> Ranks {
         let peers = [7, 3, 9, 1].map(PeerId);
-        Ranks::new(peers.into(), peers[rank], 1).unwrap()
+        Ranks::new(peers.into(), Sites::of([0, 1, 0, 0]), peers[rank], 1).unwrap()
     }
 
     fn numbers(ranks: impl Iterator<Item = Option<(u32, PeerId)>>) -> Vec<(u32, u64)> {
@@ -163,11 +175,21 @@ mod tests {
     #[test]
     fn who_is_alone_has_nobody_and_a_stranger_has_no_rank() {
         let me = PeerId(1);
-        let alone = Ranks::new(vec![me], me, 1).unwrap();
+        let alone = Ranks::new(vec![me], Sites::one(1), me, 1).unwrap();
 
         for reach in [Reach::Ring, Reach::Mesh] {
             assert_eq!(alone.ahead(reach).chain(alone.behind(reach)).count(), 0);
         }
-        assert_eq!(Ranks::new(vec![me], PeerId(2), 1), None);
+        assert_eq!(Ranks::new(vec![me], Sites::one(1), PeerId(2), 1), None);
+    }
+
+    #[test]
+    fn each_rank_is_at_one_site_and_sites_of_another_world_are_refused() {
+        assert_eq!(ranks(2).sites(), &Sites::of([0, 1, 0, 0]));
+
+        let me = PeerId(1);
+        for sites in [Sites::default(), Sites::one(2)] {
+            assert_eq!(Ranks::new(vec![me], sites, me, 1), None);
+        }
     }
 }

@@ -13,6 +13,7 @@ use pccl_core::id::{ConnId, Epoch, GroupId, PeerId, ProtocolVersion, Seq, Tag};
 use pccl_core::log::Machine;
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput};
 use pccl_core::messages::{Hello, PlanOutcome, ToMaster};
+use pccl_core::site::SiteName;
 use pccl_core::topology::BrokenLinks;
 use pccl_recording::Recorded;
 
@@ -102,6 +103,7 @@ fn joins() -> MasterInput {
         port: 48149,
         advertise: None,
         lanes: 1,
+        site: SiteName::NONE,
     };
     MasterInput::Connected {
         conn: ConnId(0),

@@ -96,6 +96,7 @@ mod tests {
     use pccl_core::id::{CallId, GroupId};
     use pccl_core::master::{Master, MasterConfig, MasterInput};
     use pccl_core::peer::{Call, Peer, PeerConfig, PeerInput};
+    use pccl_core::site::SiteName;
     use pccl_recording::Recorded;
 
     use super::*;
@@ -106,6 +107,7 @@ mod tests {
             port: 48149,
             advertise: None,
             lanes: 1,
+            site: SiteName::NONE,
             collectives_max: 16,
         };
         let mut peer = Recorded::<Peer>::begin(config, Some(recordings.directory()));

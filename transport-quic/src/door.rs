@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pccl_core::crowd::Crowd;
 use pccl_core::id::Identity;
-use pccl_core::site::Site;
+use pccl_core::origin::Origin;
 use pccl_core::transport::{Incoming, LaneError};
 use quinn::{Connecting, ConnectionError, Endpoint, RecvStream, SendStream, ServerConfig};
 use tokio::sync::mpsc::Sender;
@@ -98,7 +98,7 @@ fn take_in(
     if endpoint.open_connections() >= CONNECTIONS_MAX {
         return coming.refuse();
     }
-    let from = Site::from(coming.remote_address().ip());
+    let from = Origin::from(coming.remote_address().ip());
     let connecting = match accept(coming, host) {
         Ok(connecting) => connecting,
         // The first packet may hold all that who comes has to say, and be refused.

@@ -7,6 +7,7 @@ use std::process::{Command, Output};
 use pccl_core::id::{CallId, GroupId, PeerId, Round};
 use pccl_core::master::{Master, MasterConfig, MasterInput};
 use pccl_core::peer::{Call, Peer, PeerConfig, PeerInput};
+use pccl_core::site::SiteName;
 use pccl_core::topology::LinkId;
 use pccl_recording::Recorded;
 
@@ -41,6 +42,7 @@ impl Directory {
             port: 48149,
             advertise: None,
             lanes: 4,
+            site: SiteName::NONE,
             collectives_max: 16,
         };
         let mut peer = Recorded::<Peer>::begin(config, here);

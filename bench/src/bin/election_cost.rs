@@ -18,6 +18,7 @@ use pccl_core::id::{ConnId, ContentHash, GroupId, PeerId, ProtocolVersion, Revis
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput};
 use pccl_core::messages::{Hello, ToMaster, ToPeer};
 use pccl_core::shared_state::{EntryInfo, SyncStrategy, SyncVote};
+use pccl_core::site::SiteName;
 use pccl_core::topology::{BrokenLinks, LinkOrder};
 use pccl_core::wire::encode_control;
 
@@ -138,6 +139,7 @@ fn master_with(peers: u64) -> Master {
             port: 48149,
             advertise: None,
             lanes: 1,
+            site: SiteName::NONE,
         };
         let (conn, from) = (ConnId(conn), [192, 0, 2, 1].into());
         master.handle(

@@ -13,6 +13,7 @@ use pccl_core::id::{
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput};
 use pccl_core::messages::{Hello, PlanOutcome, ToMaster, ToPeer};
 use pccl_core::shared_state::{EntryInfo, SyncStrategy, SyncVote};
+use pccl_core::site::SiteName;
 use pccl_core::topology::{BrokenLinks, LinkOrder};
 use pccl_core::wire::encode_control;
 
@@ -167,6 +168,7 @@ impl Run {
             port: 48149,
             advertise: None,
             lanes: 4,
+            site: SiteName::NONE,
         };
         let [.., high, low] = (no as u32 + 1).to_be_bytes();
         let input = MasterInput::Connected {

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use pccl_core::crowd::Crowd;
 use pccl_core::id::{Identity, Ticket};
-use pccl_core::site::Site;
+use pccl_core::origin::Origin;
 use pccl_core::topology::LaneOrder;
 use pccl_core::transport::{Lane, LaneError, Listener};
 use pccl_core::wire::{Preamble, Purpose, Reply, recv_preamble, refuse, send_reply};
@@ -63,7 +63,7 @@ const UNTRUSTED: &str =
 #[derive(Debug)]
 pub(super) struct Knock {
     preamble: Preamble,
-    from: Site,
+    from: Origin,
     /// What the lane's other end has proved.
     identity: Option<Identity>,
     /// Dropped: the lane may come again.
@@ -239,7 +239,7 @@ async fn accept(
         match incoming {
             Ok(incoming) => {
                 tracing::trace!(from = %incoming.from, "a connection came in");
-                let from = Site::from(incoming.from.ip());
+                let from = Origin::from(incoming.from.ip());
                 let (speaks, spoke) = oneshot::channel();
                 let (_stays, stays) = oneshot::channel();
                 callers.spawn(serve(
@@ -269,7 +269,7 @@ fn has_ended(receiver: &mut oneshot::Receiver<()>) -> bool {
 /// Hears what a connection is for, and answers it. `speaks` is dropped once it has said so; once `stays` has
 /// ended there is no room for it before that.
 async fn serve(
-    (mut lane, from): (Lane, Site),
+    (mut lane, from): (Lane, Origin),
     (speaks, stays): (oneshot::Sender<()>, oneshot::Receiver<()>),
     knocks: mpsc::UnboundedSender<Knock>,
 ) {
@@ -298,7 +298,7 @@ async fn serve(
 
 /// Answers a connection that has said what it is for.
 async fn answer(
-    (mut lane, from): (Lane, Site),
+    (mut lane, from): (Lane, Origin),
     preamble: Preamble,
     knocks: mpsc::UnboundedSender<Knock>,
 ) {

@@ -323,7 +323,10 @@ impl Live {
 
 /// The ranks of a topology are the places in its ring.
 fn ranks(topology: &Topology, me: PeerId) -> Option<Ranks> {
-    Ranks::new(topology.ring.0.clone(), me, topology.lanes)
+    let Topology {
+        ring, sites, lanes, ..
+    } = topology;
+    Ranks::new(ring.0.clone(), sites.sites(), me, *lanes)
 }
 
 const fn in_use(adopted: &AdoptedLink) -> LinkInUse {

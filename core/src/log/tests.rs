@@ -13,6 +13,7 @@ use crate::id::{CallId, ConnId, GroupId, PeerId, ProtocolVersion, Tag};
 use crate::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
 use crate::messages::{Hello, PlanOutcome, ToMaster};
 use crate::peer::{Call, Peer, PeerConfig, PeerInput, PeerOutput, PeerTimer};
+use crate::site::SiteName;
 use crate::ticket::TicketMint;
 
 /// A machine and its log.
@@ -50,6 +51,7 @@ const PEER: PeerConfig = PeerConfig {
     port: 48149,
     advertise: None,
     lanes: 4,
+    site: SiteName::NONE,
     collectives_max: 16,
 };
 
@@ -349,6 +351,7 @@ fn a_machine_that_says_something_else_is_told_with_input_logged_and_replayed() {
         port: 1,
         advertise: None,
         lanes: 1,
+        site: SiteName::NONE,
     };
     liar.handle(heard(ToMaster::Hello(hello)));
 

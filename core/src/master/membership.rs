@@ -38,6 +38,7 @@ impl Master {
             address: SocketAddr::new(ip, hello.port),
             identity,
             lanes: hello.lanes,
+            site: hello.site,
             tags: Default::default(),
             asked_pending: false,
             round: None,

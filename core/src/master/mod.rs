@@ -101,6 +101,7 @@ use tally::Tally;
 ///     port: 48149,
 ///     advertise: None,
 ///     lanes: 4,
+///     site: Default::default(),
 /// };
 /// let mut out = Vec::new();
 /// let from = [192, 0, 2, 1].into();

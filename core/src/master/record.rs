@@ -13,6 +13,7 @@ use super::transfers::FailedTransfers;
 use crate::element::CollectiveSpec;
 use crate::id::{Epoch, GroupId, Identity, PeerId, Round, Seq, Tag};
 use crate::plan::Reach;
+use crate::site::SiteName;
 use crate::states::{CollectiveCommunicationState, ConnectionPhase, ConnectionState};
 use crate::topology::{BrokenLinks, BuiltLink, Layout, LinkId, Ring};
 
@@ -31,6 +32,8 @@ pub(super) struct PeerRecord {
     pub(super) identity: Option<Identity>,
     /// Lanes per ring edge that its transport would like.
     pub(super) lanes: u16,
+    /// The site that it is at, as it said.
+    pub(super) site: SiteName,
     /// What it does with each tag.
     pub(super) tags: Tags,
     /// Voted in the running `are_peers_pending` ballot.

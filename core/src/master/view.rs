@@ -4,6 +4,7 @@ use super::record::{Collective, PeerRecord, SyncProgress};
 use super::{Master, MasterTimer};
 use crate::id::{Epoch, GroupId, PeerId, Revision, Round, Seq, Tag};
 use crate::paths::Measurement;
+use crate::site::SiteName;
 use crate::states::{CollectiveCommunicationState, ConnectionPhase, ConnectionState};
 use crate::topology::{Ring, WorldSizes};
 
@@ -163,6 +164,12 @@ impl<'a> PeerView<'a> {
     #[must_use]
     pub fn group(self) -> GroupId {
         self.record.group
+    }
+
+    /// The site that it is at, as it said.
+    #[must_use]
+    pub fn site(self) -> &'a SiteName {
+        &self.record.site
     }
 
     /// The attempt that it takes part in, to connect rings or to find better ones.

@@ -14,6 +14,7 @@ use crate::messages::{
 use crate::paths::{Measurement, RingReport};
 use crate::plan::Algorithm;
 use crate::shared_state::{SyncFailure, SyncPlan, SyncVote};
+use crate::site::SiteName;
 use crate::topology::{LaneFailure, LinkId, LinkOrder, Topology};
 
 /// A fact that happened to a peer.
@@ -425,6 +426,8 @@ pub struct PeerConfig {
     pub advertise: Option<core::net::IpAddr>,
     /// Lanes per ring edge that its transport would like.
     pub lanes: u16,
+    /// The site that it is at.
+    pub site: SiteName,
     /// How many collectives may be in flight; further calls wait for their turn. At least one, and at most
     /// [`COLLECTIVES_MAX`](crate::wire::COLLECTIVES_MAX).
     pub collectives_max: u16,

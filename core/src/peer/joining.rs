@@ -74,6 +74,7 @@ impl Peer {
                 port: self.config.port,
                 advertise: self.config.advertise,
                 lanes: self.config.lanes,
+                site: self.config.site.clone(),
             }),
         );
         let limit = PeerOutput::StartTimer {

@@ -68,6 +68,7 @@ use joining::Registered;
 ///     port: 48149,
 ///     advertise: None,
 ///     lanes: 4,
+///     site: Default::default(),
 ///     collectives_max: 16,
 /// });
 /// let mut out = Vec::new();

@@ -172,16 +172,17 @@ impl Wiring {
         BrokenLinks(broken.map(|standing| standing.lanes.link).collect())
     }
 
-    /// Makes `topology` the ring of `me`, with the lanes that the master names. A ring without `me`, links that
-    /// do not make this ring, or lanes that are not here, are nothing a master says: `None`, and nothing has
-    /// changed.
+    /// Makes `topology` the ring of `me`, with the lanes that the master names. A ring without `me`, sites of
+    /// another number of ranks, links that do not make this ring, or lanes that are not here, are nothing a master
+    /// says: `None`, and nothing has changed.
     pub(super) fn adopt(
         &mut self,
         me: PeerId,
         topology: &Topology,
         layout: &Layout,
     ) -> Option<Adopted> {
-        if !makes_ring(layout, &topology.ring, me) {
+        let Topology { ring, sites, .. } = topology;
+        if !makes_ring(layout, ring, me) || !sites.is_of(ring.world_size()) {
             return None;
         }
         let adopted = layout.0.iter().map(|built| self.adopt_link(*built));

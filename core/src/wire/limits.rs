@@ -12,12 +12,13 @@ pub const FIRST_PEER_PORT: u16 = 48149;
 pub const MAX_ENTRY_NAME_BYTES: usize = 255;
 
 /// Longest body of a control frame on a connection that has no [`PeerId`](crate::id::PeerId) yet. A
-/// hello takes some 30 bytes; strangers get no more memory than this.
+/// hello takes some 30 bytes, and the name of its site up to 64 more; strangers get no more memory than this.
 pub const FIRST_CONTROL_FRAME_MAX: usize = 4 * 1024;
 
 /// Longest body of a control frame of a registered peer, and of the master. The longest message is
-/// a vote to synchronize: 16 384 entries, each with the longest name, take 4.7 MB. Decoded, a message
-/// takes up to some fifteen times its length for as long as it is looked at.
+/// a vote to synchronize: 16 384 entries, each with the longest name, take 4.7 MB. Decoded, a message to the
+/// master takes up to some fifteen times its length for as long as it is looked at. A message from the master that
+/// names very many sites takes up to some fifty times its length.
 pub const CONTROL_FRAME_MAX: usize = 5 * 1024 * 1024;
 
 /// Most ranges in one request for shared state: small entries do not cost a round trip each.

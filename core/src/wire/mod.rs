@@ -31,7 +31,7 @@
 //! | offset | length | field |
 //! |---|---|---|
 //! | 0 | 4 | magic, `PCCL` in ASCII |
-//! | 4 | 2 | version, 1 |
+//! | 4 | 2 | version, 4 |
 //! | 6 | 1 | purpose, as above |
 //! | 7 | 1 | reserved, 0 |
 //! | 8 | 8 | number of the peer that dials; 0 for control |
@@ -92,10 +92,13 @@
 //! | `Vec`, `String` | varint of the length, then the items or the UTF-8 bytes |
 //! | `IpAddr` | 0 and 4 bytes, or 1 and 16 bytes |
 //! | `SocketAddr` | 0 or 1 and the bytes of the IP address as above, then the port as a varint |
+//! | `SiteName` | a `String`, of at most [`SITE_NAME_BYTES_MAX`](crate::site::SITE_NAME_BYTES_MAX) bytes, without control characters |
+//! | `SiteMap` | a `Vec` of the names, each once, in the order of their first ranks; then a `Vec` of varints: by rank, the position of its name |
 //!
 //! ```
 //! use pccl_core::id::{GroupId, ProtocolVersion};
 //! use pccl_core::messages::{Hello, ToMaster};
+//! use pccl_core::site::SiteName;
 //! use pccl_core::wire::encode_control;
 //!
 //! let hello = ToMaster::Hello(Hello {
@@ -104,17 +107,19 @@
 //!     port: 48149,
 //!     advertise: Some([192, 0, 2, 7].into()),
 //!     lanes: 16,
+//!     site: SiteName::try_from("eu".to_string())?,
 //! });
 //! let mut bytes = Vec::new();
 //! encode_control(&hello, &mut bytes)?;
 //!
-//! assert_eq!(bytes[..4], [14, 0, 0, 0]); // length of the body
+//! assert_eq!(bytes[..4], [17, 0, 0, 0]); // length of the body
 //! assert_eq!(bytes[4..6], [0, 4]); // variant Hello; version
 //! assert_eq!(bytes[6..8], [0xac, 0x02]); // 300
 //! assert_eq!(bytes[8..11], [0x95, 0xf8, 0x02]); // 48149
 //! assert_eq!(bytes[11..17], [1, 0, 192, 0, 2, 7]); // present; IPv4; the address
-//! assert_eq!(bytes[17..], [16]); // lanes
-//! # Ok::<(), pccl_core::wire::EncodeError>(())
+//! assert_eq!(bytes[17..18], [16]); // lanes
+//! assert_eq!(bytes[18..], [2, b'e', b'u']); // two bytes of text
+//! # Ok::<(), Box<dyn core::error::Error>>(())
 //! ```
 //!
 //! # Data frames

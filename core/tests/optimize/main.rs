@@ -39,6 +39,26 @@ fn each_edge_is_measured_by_itself_and_then_all_of_the_ring_at_once() {
 }
 
 #[test]
+fn the_sites_are_told_in_the_order_of_the_ring_also_of_a_better_one_and_after_a_join_and_a_loss() {
+    let mut world = World::of(4, MasterConfig::rings_only());
+    assert_eq!(world.sites(), ["eu", "eu", "", "us"]);
+
+    world.vote();
+    world.goes_on(downhill);
+    assert_eq!(world.ring(), [1, 4, 3, 2]);
+    assert_eq!(world.sites(), ["eu", "us", "", "eu"]);
+
+    world.joins(5);
+    assert_eq!(world.ring(), [1, 4, 3, 2, 5]);
+    assert_eq!(world.sites(), ["eu", "us", "", "eu", "us"]);
+
+    world.lose(1);
+    world.update();
+    assert_eq!(world.ring(), [4, 3, 2, 5]);
+    assert_eq!(world.sites(), ["us", "", "eu", "us"]);
+}
+
+#[test]
 fn the_report_says_what_the_ring_was_and_what_can_be_expected() {
     let mut world = World::of(4, MasterConfig::rings_only());
 

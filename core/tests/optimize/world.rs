@@ -6,6 +6,7 @@ use pccl_core::id::{ConnId, GroupId, PeerId, ProtocolVersion, Round};
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
 use pccl_core::messages::{Hello, ToMaster, ToPeer};
 use pccl_core::paths::{Measurement, RingReport};
+use pccl_core::site::{SiteMap, SiteName};
 use pccl_core::states::ConnectionState;
 use pccl_core::topology::{BrokenLinks, LinkOrder, Ring, Way};
 use pccl_core::tour::{self, Solved, TourProblem};
@@ -22,6 +23,8 @@ pub(crate) struct World {
     pub(crate) questions: Vec<(Round, TourProblem)>,
     pub(crate) searches: Vec<Round>,
     pub(crate) rings: BTreeMap<PeerId, Ring>,
+    /// The sites of the ranks, as each peer was told.
+    pub(crate) sites: BTreeMap<PeerId, SiteMap>,
     pub(crate) reports: BTreeMap<PeerId, Option<RingReport>>,
     pub(crate) gone: BTreeSet<PeerId>,
 }
@@ -36,6 +39,7 @@ impl World {
             questions: Vec::new(),
             searches: Vec::new(),
             rings: BTreeMap::new(),
+            sites: BTreeMap::new(),
             reports: BTreeMap::new(),
             gone: BTreeSet::new(),
         };
@@ -53,6 +57,7 @@ impl World {
             port: 48149,
             advertise: None,
             lanes: 4 + u16::try_from(peer % 3).unwrap(),
+            site: site_of(peer).to_owned().try_into().unwrap(),
         };
         let host = u8::try_from(peer).unwrap();
         self.tell(MasterInput::Connected {
@@ -73,6 +78,15 @@ impl World {
     pub(crate) fn ring(&self) -> Vec<u64> {
         let ring = self.master.view().ring(GROUP).unwrap();
         ring.0.iter().map(|peer| peer.0).collect()
+    }
+
+    /// The sites of the ranks, of which all members were told the same.
+    pub(crate) fn sites(&self) -> Vec<&str> {
+        let told = self.sites.values().next().expect("somebody was told");
+        for member in self.ring() {
+            assert_eq!(self.sites.get(&PeerId(member)), Some(told));
+        }
+        told.by_rank().map(SiteName::as_str).collect()
     }
 
     pub(crate) fn tell(&mut self, input: MasterInput) {
@@ -116,6 +130,7 @@ impl World {
             }
             ToPeer::TopologyEstablished { topology, .. } => {
                 self.rings.insert(peer, topology.ring);
+                self.sites.insert(peer, topology.sites);
             }
             ToPeer::Probe { round, probes } => {
                 let is_new =
@@ -229,7 +244,17 @@ impl World {
         let peer = PeerId(peer);
         self.probes.remove(&peer);
         self.rings.remove(&peer);
+        self.sites.remove(&peer);
         self.tell(MasterInput::Disconnected { peer });
+    }
+}
+
+/// Peers 1 and 2 are at one site, 3 names none, and all others are at another one.
+fn site_of(peer: u64) -> &'static str {
+    match peer {
+        1 | 2 => "eu",
+        3 => "",
+        _ => "us",
     }
 }
 

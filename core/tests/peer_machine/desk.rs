@@ -11,6 +11,7 @@ pub use pccl_core::paths::*;
 pub use pccl_core::peer::*;
 pub use pccl_core::plan::{Algorithm, Pattern};
 pub use pccl_core::shared_state::*;
+pub use pccl_core::site::*;
 pub use pccl_core::topology::*;
 
 /// The peer on the desk is this one, unless it is said otherwise.
@@ -31,6 +32,7 @@ impl Desk {
             port: 48149,
             advertise: None,
             lanes: 4,
+            site: site_of(ME.0),
             collectives_max: COLLECTIVES_AT_ONCE,
         };
         let peer = Peer::new(config);
@@ -211,11 +213,23 @@ pub fn establish(round: u64, links: &[LinkId]) -> ToPeer {
     ToPeer::EstablishLinks { round, links }
 }
 
+/// Even ones are at one site, odd ones name none.
+pub fn site_of(peer: u64) -> SiteName {
+    let name = if peer.is_multiple_of(2) { "eu" } else { "" };
+    name.to_owned().try_into().unwrap()
+}
+
+pub fn sites_of(ring: &[u64]) -> SiteMap {
+    let sites: Vec<SiteName> = ring.iter().copied().map(site_of).collect();
+    SiteMap::new(&sites)
+}
+
 pub fn topology(epoch: u64, ring: &[u64]) -> Topology {
     let size = u32::try_from(ring.len()).unwrap();
     Topology {
         epoch: Epoch(epoch),
         ring: Ring(ring.iter().copied().map(PeerId).collect()),
+        sites: sites_of(ring),
         lanes: 4,
         world: WorldSizes {
             global: size,
@@ -235,6 +249,14 @@ pub fn established(epoch: u64, ring: &[u64], links: &[(LinkId, u64)]) -> ToPeer 
     let layout = Layout(links.iter().map(built).collect());
     let topology = topology(epoch, ring);
     ToPeer::TopologyEstablished { topology, layout }
+}
+
+/// With the sites of other ranks.
+pub fn with_sites(mut message: ToPeer, sites: SiteMap) -> ToPeer {
+    if let ToPeer::TopologyEstablished { topology, .. } = &mut message {
+        topology.sites = sites;
+    }
+    message
 }
 
 /// The lanes that stand.

@@ -12,7 +12,15 @@ fn a_peer_says_hello_is_welcomed_connects_its_edges_and_is_part_of_the_run() {
     let reported = [to(3), from(1)].map(|link| desk.gets(link_up(1, link)));
     let joined = desk.hears(established(1, &[1, 2, 3], &FIRST_LINKS));
 
-    assert!(matches!(sent(&hello)[..], [ToMaster::Hello(_)]));
+    let says = Hello {
+        protocol: ProtocolVersion::CURRENT,
+        group: GroupId(0),
+        port: 48149,
+        advertise: None,
+        lanes: 4,
+        site: site_of(ME.0),
+    };
+    assert_eq!(sent(&hello), [&ToMaster::Hello(says)]);
     assert_eq!(welcomed.len(), 2, "both timers start: {welcomed:?}");
     assert!(matches!(ordered[..], [PeerOutput::Establish { .. }]));
     let round = Round(1);

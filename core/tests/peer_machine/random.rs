@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
-use crate::desk::COLLECTIVES_AT_ONCE;
+use crate::desk::{COLLECTIVES_AT_ONCE, ME, site_of};
 use crate::reference::Shadow;
 use crate::replayable::replayable;
 use books::{Books, Landmark};
@@ -52,6 +52,7 @@ fn play(moves: Vec<Move>) -> BTreeSet<Landmark> {
         port: 48149,
         advertise: None,
         lanes: 2,
+        site: site_of(ME.0),
         collectives_max: COLLECTIVES_AT_ONCE,
     });
     let (mut sane, mut books) = (Sane::default(), Books::default());

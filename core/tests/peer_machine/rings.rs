@@ -439,6 +439,18 @@ fn a_ring_that_makes_no_sense_here_means_that_the_master_misbehaves() {
             "a link beyond the ring that is not up",
             established(2, &[1, 2, 3, 5], &[(to(3), 1), (from(1), 1), (from(5), 2)]),
         ),
+        (
+            "no sites",
+            with_sites(established(2, &ring, &FIRST_LINKS), sites_of(&[])),
+        ),
+        (
+            "a rank without a site",
+            with_sites(established(2, &ring, &FIRST_LINKS), sites_of(&[1, 2])),
+        ),
+        (
+            "a site of nobody",
+            with_sites(established(2, &ring, &FIRST_LINKS), sites_of(&[1, 2, 3, 4])),
+        ),
     ];
     for (what, message) in nonsense {
         let mut desk = updating();
@@ -462,13 +474,17 @@ fn a_ring_that_makes_no_sense_here_means_that_the_master_misbehaves() {
 
 #[test]
 fn a_first_ring_that_makes_no_sense_admits_nobody() {
-    let nonsense: [&[(LinkId, u64)]; 4] = [
-        &[(from(1), 1), (to(3), 1)],
-        &[(to(3), 1), (to(3), 1), (from(1), 1)],
-        &[(to(3), 1)],
-        &[(to(3), 1), (to(4), 1), (from(1), 1)],
+    let ring = [1, 2, 3];
+    let first = established(1, &ring, &FIRST_LINKS);
+    let nonsense = [
+        established(1, &ring, &[(from(1), 1), (to(3), 1)]),
+        established(1, &ring, &[(to(3), 1), (to(3), 1), (from(1), 1)]),
+        established(1, &ring, &[(to(3), 1)]),
+        established(1, &ring, &[(to(3), 1), (to(4), 1), (from(1), 1)]),
+        with_sites(first.clone(), sites_of(&[1, 2])),
+        with_sites(first, sites_of(&[1, 2, 3, 4])),
     ];
-    for layout in nonsense {
+    for message in nonsense {
         let mut desk = Desk::registered();
         let ordered = [to(3), to(4), from(1)];
         desk.hears(establish(1, &ordered));
@@ -476,14 +492,14 @@ fn a_first_ring_that_makes_no_sense_admits_nobody() {
             desk.gets(link_up(1, link));
         }
 
-        let out = desk.hears(established(1, &[1, 2, 3], layout));
+        let out = desk.hears(message.clone());
 
         let why = CallError::MasterMisbehaved;
         let refused = to_caller(Answer::Connected(Err(why.clone())));
-        assert!(out.contains(&refused), "{layout:?}: {out:?}");
-        assert!(is_gone_with(&desk, &why), "{layout:?}");
+        assert!(out.contains(&refused), "{message:?}: {out:?}");
+        assert!(is_gone_with(&desk, &why), "{message:?}");
         let adopted = |output: &PeerOutput| matches!(output, PeerOutput::AdoptRing { .. });
-        assert!(!out.iter().any(adopted), "{layout:?}");
+        assert!(!out.iter().any(adopted), "{message:?}");
     }
 }
 

@@ -228,8 +228,8 @@ fn an_outage_of_a_fifth_of_all_pairs_costs_nobody_its_membership() {
 /// Nothing connects the two sites any more; their members stand on the ring as the case says.
 #[test]
 fn of_two_sites_that_are_cut_off_from_each_other_the_larger_one_goes_on_whole() {
-    type Site = fn(u64) -> bool;
-    let cases: [(&str, Site); 3] = [
+    type Origin = fn(u64) -> bool;
+    let cases: [(&str, Origin); 3] = [
         ("one after the other", |peer| peer <= 51),
         ("alternating", |peer| peer % 2 == 0 || peer == 1),
         ("mixed", |peer| (peer * 7919) % 101 % 2 == 0),

@@ -5,6 +5,7 @@ use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterT
 use pccl_core::messages::{Hello, Refusal, ToMaster, ToPeer};
 use pccl_core::peer::{Answer, Call, CallError};
 use pccl_core::shared_state::SyncStrategy;
+use pccl_core::site::SiteName;
 use pccl_core::topology::{BrokenLinks, LaneFailure, LinkId, LinkOrder};
 
 use crate::harness::{Run, SeatNo, reduce};
@@ -360,6 +361,7 @@ fn hello_from(conn: u64) -> MasterInput {
         port: 48149,
         advertise: None,
         lanes: 1,
+        site: SiteName::NONE,
     };
     let from = [192, 0, 2, 1].into();
     MasterInput::Connected {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use pccl_core::id::{ConnId, GroupId, PeerId, ProtocolVersion};
 use pccl_core::master::MasterConfig;
 use pccl_core::messages::{Hello, ToMaster};
+use pccl_core::site::SiteName;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::advance;
 
@@ -46,6 +47,7 @@ impl Office {
                 port: 1,
                 advertise: None,
                 lanes: 1,
+                site: SiteName::NONE,
             },
             from,
             identity: None,

@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use pccl_core::site::Site;
+use pccl_core::origin::Origin;
 use tokio::time::Instant;
 
 use crate::limits::Limits;
@@ -25,15 +25,15 @@ pub(super) struct Room {
     inside: BTreeMap<ArrivalNumber, Guest>,
     /// Of those inside: who is not a newcomer.
     strangers: usize,
-    waiting: BTreeMap<ArrivalNumber, Site>,
+    waiting: BTreeMap<ArrivalNumber, Origin>,
     /// Addresses of which somebody is inside or waits.
-    sites: BTreeMap<Site, Tally>,
+    origins: BTreeMap<Origin, Tally>,
 }
 
 /// Somebody inside.
 #[derive(Debug)]
 struct Guest {
-    site: Site,
+    origin: Origin,
     stage: Stage,
 }
 
@@ -94,17 +94,17 @@ impl Room {
             inside: BTreeMap::new(),
             strangers: 0,
             waiting: BTreeMap::new(),
-            sites: BTreeMap::new(),
+            origins: BTreeMap::new(),
         }
     }
 
     /// Somebody comes from there, under the number that it returns.
-    pub(super) fn arrive(&mut self, site: Site) -> (ArrivalNumber, Decision) {
+    pub(super) fn arrive(&mut self, origin: Origin) -> (ArrivalNumber, Decision) {
         let number = self.next;
         self.next += 1;
         let (here, newcomers) = self
-            .sites
-            .get(&site)
+            .origins
+            .get(&origin)
             .map_or((0, 0), |tally| (tally.waiting.len(), tally.newcomers));
         if newcomers >= self.limits.newcomers_per_address_max {
             return (number, Decision::TurnedAway(Full::Newcomers(newcomers)));
@@ -120,8 +120,8 @@ impl Room {
             };
             self.leave(latest);
         }
-        self.waiting.insert(number, site);
-        let tally = self.sites.entry(site).or_default();
+        self.waiting.insert(number, origin);
+        let tally = self.origins.entry(origin).or_default();
         tally.waiting.insert(number);
         (number, Decision::Waits { instead_of })
     }
@@ -129,7 +129,7 @@ impl Room {
     /// The latest of the address of which most wait, if more than so many do.
     fn latest_of_the_most(&self, than: usize) -> Option<ArrivalNumber> {
         let most = self
-            .sites
+            .origins
             .values()
             .max_by_key(|tally| tally.waiting.len())?;
         let latest = most.waiting.last().copied();
@@ -141,18 +141,21 @@ impl Room {
         if self.waiting.is_empty() || self.is_full() {
             return None;
         }
-        let free = self.sites.iter().filter(|(_, tally)| self.has_place(tally));
-        let turns = free.filter_map(|(site, tally)| {
+        let free = self
+            .origins
+            .iter()
+            .filter(|(_, tally)| self.has_place(tally));
+        let turns = free.filter_map(|(origin, tally)| {
             let first = tally.waiting.first()?;
-            Some((tally.strangers, *first, *site))
+            Some((tally.strangers, *first, *origin))
         });
-        let (_, number, site) = turns.min()?;
+        let (_, number, origin) = turns.min()?;
         self.leave(number);
         let pulse = Arc::new(Pulse::new());
         let stage = Stage::Stranger(Arc::clone(&pulse));
-        self.inside.insert(number, Guest { site, stage });
+        self.inside.insert(number, Guest { origin, stage });
         self.strangers += 1;
-        self.sites.entry(site).or_default().strangers += 1;
+        self.origins.entry(origin).or_default().strangers += 1;
         Some((number, pulse))
     }
 
@@ -167,12 +170,12 @@ impl Room {
 
     /// The stranger is a newcomer from here on.
     pub(super) fn registered(&mut self, number: ArrivalNumber) {
-        if let Some(Guest { site, stage }) = self.inside.get_mut(&number)
+        if let Some(Guest { origin, stage }) = self.inside.get_mut(&number)
             && !matches!(stage, Stage::Newcomer)
         {
             *stage = Stage::Newcomer;
             self.strangers -= 1;
-            let tally = self.sites.entry(*site).or_default();
+            let tally = self.origins.entry(*origin).or_default();
             tally.strangers -= 1;
             tally.newcomers += 1;
         }
@@ -182,10 +185,10 @@ impl Room {
     pub(super) fn leave(&mut self, number: ArrivalNumber) {
         let guest = self.inside.remove(&number);
         let waited = self.waiting.remove(&number);
-        let Some(site) = guest.as_ref().map(|guest| guest.site).or(waited) else {
+        let Some(origin) = guest.as_ref().map(|guest| guest.origin).or(waited) else {
             return;
         };
-        let tally = self.sites.entry(site).or_default();
+        let tally = self.origins.entry(origin).or_default();
         tally.waiting.remove(&number);
         match guest.map(|guest| guest.stage) {
             Some(Stage::Stranger(_) | Stage::Greeted) => {
@@ -196,15 +199,15 @@ impl Room {
             None => {}
         }
         if tally.strangers == 0 && tally.newcomers == 0 && tally.waiting.is_empty() {
-            self.sites.remove(&site);
+            self.origins.remove(&origin);
         }
     }
 
     /// Why somebody who waits has waited in vain.
     pub(super) fn reason(&self, number: ArrivalNumber) -> Full {
-        let site = self.waiting.get(&number);
-        let newcomers = site
-            .and_then(|site| self.sites.get(site))
+        let origin = self.waiting.get(&number);
+        let newcomers = origin
+            .and_then(|origin| self.origins.get(origin))
             .map(|tally| tally.newcomers);
         match newcomers {
             Some(newcomers) if newcomers >= self.limits.newcomers_per_address_max => {
@@ -220,24 +223,24 @@ impl Room {
         if self.waiting.is_empty() {
             return None;
         }
-        let mut quietest: BTreeMap<Site, (Instant, ArrivalNumber)> = BTreeMap::new();
+        let mut quietest: BTreeMap<Origin, (Instant, ArrivalNumber)> = BTreeMap::new();
         for (number, guest) in &self.inside {
             if let Stage::Stranger(pulse) = &guest.stage {
                 let silent = (pulse.last(), *number);
-                let known = quietest.entry(guest.site).or_insert(silent);
+                let known = quietest.entry(guest.origin).or_insert(silent);
                 *known = silent.min(*known);
             }
         }
         // Where an address has all places that it may have, it makes room for itself.
         let within = self
-            .sites
+            .origins
             .iter()
             .filter(|(_, tally)| !tally.waiting.is_empty() && !self.has_place(tally));
-        let within = within.filter_map(|(site, _)| quietest.get(site));
-        let among_all = self.is_full() && self.sites.values().any(|tally| self.has_turn(tally));
+        let within = within.filter_map(|(origin, _)| quietest.get(origin));
+        let among_all = self.is_full() && self.origins.values().any(|tally| self.has_turn(tally));
         let all = quietest.iter().filter(|_| among_all);
-        let most = all.min_by_key(|(site, silent)| {
-            let places = self.sites.get(site).map_or(0, |tally| tally.strangers);
+        let most = all.min_by_key(|(origin, silent)| {
+            let places = self.origins.get(origin).map_or(0, |tally| tally.strangers);
             (Reverse(places), **silent)
         });
         let (last, number) = within.chain(most.map(|(_, silent)| silent)).min()?;
@@ -263,7 +266,7 @@ impl Room {
     pub(super) fn is_empty(&self) -> bool {
         self.inside.is_empty()
             && self.waiting.is_empty()
-            && self.sites.is_empty()
+            && self.origins.is_empty()
             && self.strangers == 0
     }
 
@@ -271,10 +274,10 @@ impl Room {
     #[cfg(test)]
     pub(super) fn counts(&self) -> Counts {
         let of = |guest: &&Guest| !matches!(guest.stage, Stage::Newcomer);
-        let site = |site: &Site| {
-            let here = || self.inside.values().filter(|guest| guest.site == *site);
+        let origin = |origin: &Origin| {
+            let here = || self.inside.values().filter(|guest| guest.origin == *origin);
             let strangers = here().filter(of).count();
-            let waiting = self.waiting.values().filter(|other| *other == site);
+            let waiting = self.waiting.values().filter(|other| *other == origin);
             (strangers, here().count() - strangers, waiting.count())
         };
         Counts {
@@ -286,7 +289,7 @@ impl Room {
                 .collect(),
             strangers: self.inside.values().filter(of).count(),
             waiting: self.waiting.len(),
-            sites: self.sites.keys().map(site).collect(),
+            origins: self.origins.keys().map(origin).collect(),
         }
     }
 }
@@ -297,5 +300,5 @@ pub(super) struct Counts {
     pub(super) strangers: usize,
     pub(super) waiting: usize,
     /// Strangers, newcomers and those who wait, of each address.
-    pub(super) sites: Vec<(usize, usize, usize)>,
+    pub(super) origins: Vec<(usize, usize, usize)>,
 }

@@ -266,7 +266,7 @@ fn check(room: &mut Room, limits: &Limits, alive: &BTreeSet<ArrivalNumber>) {
     assert_eq!(counts.everybody, *alive);
     assert!(counts.strangers <= limits.strangers_max);
     assert!(counts.waiting <= limits.waiting_max);
-    for (strangers, newcomers, waiting) in counts.sites {
+    for (strangers, newcomers, waiting) in counts.origins {
         assert!(strangers <= limits.strangers_per_address_max);
         assert!(strangers + newcomers <= limits.newcomers_per_address_max);
         assert!(waiting <= limits.waiting_per_address_max);
@@ -306,7 +306,8 @@ fn at_every_time_the_limits_hold_and_nobody_waits_beside_a_place() {
                     }
                 }
                 _ => {
-                    let (number, arrival) = room.arrive(Site::from(ip(random.random_range(0..4))));
+                    let (number, arrival) =
+                        room.arrive(Origin::from(ip(random.random_range(0..4))));
                     if let Decision::Waits { instead_of } = arrival {
                         alive.retain(|other| Some(*other) != instead_of);
                         alive.push_back(number);

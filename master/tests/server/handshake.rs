@@ -6,9 +6,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use pccl_core::id::Identity;
-use pccl_core::messages::{Refusal, ToMaster, ToPeer};
+use pccl_core::messages::{Hello, Refusal, ToMaster, ToPeer};
 use pccl_core::transport::{Lane, recv_some, send_all};
-use pccl_core::wire::{ControlError, Preamble, Purpose, Reply, recv_reply};
+use pccl_core::wire::{ControlError, Preamble, Purpose, Reply, encode_control, recv_reply};
 use pccl_master::{KeyPair, Limits, MasterServer, RunningMaster, Security, Trust, spawn};
 use tokio::task::unconstrained;
 use tokio::time::{Instant, sleep};
@@ -194,6 +194,21 @@ async fn a_stranger_that_announces_a_long_message_is_turned_away_at_once() {
     assert_eq!(stranger.hear().await, ToPeer::Refused(Refusal::BadHello));
     assert_eq!(stranger.listen().await, Err(ControlError::Ended));
     assert_eq!(begin.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test]
+async fn a_hello_whose_site_has_no_possible_name_is_refused_with_the_reason() {
+    let (_master, address) = master();
+    let mut newcomer = Client::introduce(Client::dial(address).await).await;
+    let site = "eu".to_owned().try_into().unwrap();
+    let mut frame = Vec::new();
+    encode_control(&ToMaster::Hello(Hello { site, ..hello() }), &mut frame).unwrap();
+    *frame.last_mut().unwrap() = b'\n';
+
+    newcomer.say_bytes(&frame).await;
+
+    assert_eq!(newcomer.hear().await, ToPeer::Refused(Refusal::BadHello));
+    assert_eq!(newcomer.listen().await, Err(ControlError::Ended));
 }
 
 #[tokio::test]

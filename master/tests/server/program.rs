@@ -6,13 +6,13 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Stdio;
 
-use pccl_core::messages::ToPeer;
+use pccl_core::messages::{Hello, ToMaster, ToPeer};
 use pccl_core::wire::{Preamble, offer};
 use pccl_master::JoinString;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 
-use crate::support::client::{Client, soon};
+use crate::support::client::{Client, hello, soon};
 
 pub(crate) struct Program {
     process: Child,
@@ -115,6 +115,24 @@ async fn the_log_tells_who_came_and_why_somebody_had_to_go() {
     program.line("peer 1 is accepted").await;
     program.line("epoch 1 begins").await;
     program.line("peer 1 is kicked: it sent something").await;
+}
+
+#[tokio::test]
+async fn the_log_tells_at_which_site_a_newcomer_is_if_it_names_one() {
+    let mut program = Program::start("127.0.0.1:0");
+    let address = program.address().await;
+    let (_founder, _) = Client::found(Client::dial(address).await).await;
+    let mut newcomer = Client::introduce(Client::dial(address).await).await;
+    let site = "Zürich \"2\"".to_owned().try_into().unwrap();
+
+    newcomer
+        .say(&ToMaster::Hello(Hello { site, ..hello() }))
+        .await;
+
+    let unnamed = program.line("peer 1 joins").await;
+    assert!(!unnamed.contains("site"), "{unnamed}");
+    let named = program.line("peer 2 joins group 0 from 127.0.0.1").await;
+    assert!(named.contains(r#", site "Zürich \"2\"", "#), "{named}");
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use pccl_core::id::{Epoch, GroupId, PeerId, ProtocolVersion};
 use pccl_core::messages::{Hello, ToMaster, ToPeer};
+use pccl_core::site::SiteName;
 use pccl_core::topology::{BrokenLinks, LinkOrder, Topology};
 use pccl_core::transport::{Endpoint, Lane, Transport, send_all};
 use pccl_core::wire::{
@@ -31,6 +32,7 @@ pub(crate) fn hello() -> Hello {
         port: 48149,
         advertise: None,
         lanes: 1,
+        site: SiteName::NONE,
     }
 }
 

@@ -7,6 +7,7 @@ use pccl_core::id::{
 use pccl_core::messages::{Hello, PlanOutcome, ToMaster};
 use pccl_core::paths::Measurement;
 use pccl_core::shared_state::{EntryInfo, SyncStrategy, SyncVote};
+use pccl_core::site::{SITE_NAME_BYTES_MAX, SiteName};
 use pccl_core::topology::{BrokenLinks, LaneFailure, LinkId, Way};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -38,6 +39,12 @@ fn link(random: &mut StdRng) -> LinkId {
     }
 }
 
+fn site(random: &mut StdRng) -> SiteName {
+    let long = "x".repeat(SITE_NAME_BYTES_MAX);
+    let name = pick(random, &["", "eu", "us", &long]);
+    name.to_owned().try_into().expect("a name of a site")
+}
+
 /// A hello that is mostly right.
 pub(crate) fn hello(random: &mut StdRng) -> Hello {
     Hello {
@@ -48,6 +55,7 @@ pub(crate) fn hello(random: &mut StdRng) -> Hello {
             .random_bool(0.3)
             .then(|| [127, 0, 0, random.random()].into()),
         lanes: random.random_range(0..4),
+        site: site(random),
     }
 }
 

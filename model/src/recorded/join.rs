@@ -82,6 +82,7 @@ fn candidate(pair: LogPair, visit: &Visit, words: &Words) -> Option<Candidate> {
 mod tests {
     use pccl_core::id::{GroupId, PeerId, ProtocolVersion};
     use pccl_core::messages::{Hello, ToMaster, ToPeer};
+    use pccl_core::site::SiteName;
 
     use super::*;
 
@@ -92,6 +93,7 @@ mod tests {
             port,
             advertise: None,
             lanes: 1,
+            site: SiteName::NONE,
         }
     }
 

@@ -404,7 +404,7 @@ fn rings(run: &mut impl Source, before: &Master, after: &Master) {
     }
 }
 
-/// The ring that a peer is told is its group's, and all of the group are on it.
+/// The ring that a peer is told is its group's, and all of the group are on it, each at its site.
 fn topology_is_right(
     run: &mut impl Source,
     before: &Master,
@@ -425,7 +425,10 @@ fn topology_is_right(
     // Who comes in with its vote to synchronize may be set aside by the same step.
     let (aside, members): (Vec<PeerId>, Vec<PeerId>) =
         on_ring.iter().partition(|peer| is_aside(master, **peer));
+    let of_ring = topology.ring.0.iter();
+    let sites = of_ring.map(|peer| master.view().peer(*peer).map(|peer| peer.site()));
     let right = members.into_iter().eq(accepted(master, group))
+        && topology.sites.by_rank().map(Some).eq(sites)
         && is_world(master, group, &topology.world, &aside)
         && topology.lanes == most_lanes(run, &topology.ring)
         && Some(&topology.ring) == master.view().ring(group)

@@ -445,7 +445,7 @@ fn forget_verdict(run: &mut Run<'_>, no: SeatNo, tag: Tag, seq: Seq) {
     }
 }
 
-/// A peer's ring is that of all others in its epoch, and its links are to members, those of the ring among
+/// A peer's ring is that of all others in its epoch, with the same sites, and its links are to members, those of the ring among
 /// them, and the same lanes at both ends.
 pub(crate) fn adopted<S: Source>(run: &mut S, no: S::Place, me: PeerId) {
     let mine = run.topology(no);
@@ -460,7 +460,8 @@ pub(crate) fn adopted<S: Source>(run: &mut S, no: S::Place, me: PeerId) {
     let same = others.all(|other| {
         let theirs = run.topology(other);
         let alike = run.group(other) == group && theirs.epoch == mine.epoch;
-        !alike || run.id(other).is_none() || (theirs.ring == mine.ring && meets(run, no, other))
+        let same_ring = theirs.ring == mine.ring && theirs.sites == mine.sites;
+        !alike || run.id(other).is_none() || (same_ring && meets(run, no, other))
     });
     if !links || !same {
         run.breaks(Claim::OneView);

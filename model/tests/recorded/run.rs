@@ -13,6 +13,7 @@ use pccl_core::peer::{
     AdoptedLanes, AdoptedLink, Call, Peer, PeerConfig, PeerInput, PeerOutput, PeerPhase, PeerTimer,
 };
 use pccl_core::shared_state::{EntryInfo, SyncStrategy, SyncVote};
+use pccl_core::site::SiteName;
 use pccl_core::ticket::TicketMint;
 use pccl_core::topology::{LinkId, LinkOrder, Way};
 use pccl_core::tour;
@@ -122,6 +123,7 @@ impl Run {
             port: 50_000 + u16::try_from(number).unwrap(),
             advertise: None,
             lanes: 2,
+            site: SiteName::NONE,
             collectives_max: 16,
         };
         self.peers.push(Process {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::id::{PeerId, Round, Seq};
 use pccl_core::plan::Algorithm;
+use pccl_core::site::Sites;
 use pccl_core::topology::LinkId;
 use pccl_core::transport::{Lane, LaneError, LaneRx, LaneTx};
 use pccl_core::wire::FrameHeader;
@@ -167,7 +168,8 @@ pub(super) fn built_in(rank: usize, world: usize, round: Round) -> Vec<LinkInUse
 /// Peers 0, 1, … `world`, of which this one has this rank.
 pub(super) fn ranks(rank: usize, world: usize, lanes: u16) -> Option<Ranks> {
     let peers = (0..world as u64).map(PeerId);
-    Ranks::new(peers.collect(), PeerId(rank as u64), lanes)
+    let sites = Sites::one(u32::try_from(world).unwrap());
+    Ranks::new(peers.collect(), sites, PeerId(rank as u64), lanes)
 }
 
 /// A ring that stands, over `lanes` lanes per edge.

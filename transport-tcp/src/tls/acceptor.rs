@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use pccl_core::crowd::Crowd;
-use pccl_core::site::Site;
+use pccl_core::origin::Origin;
 use pccl_core::transport::{Incoming, Lane, LaneError};
 use tokio::net::TcpStream;
 use tokio::task::{AbortHandle, JoinSet};
@@ -49,7 +49,7 @@ impl Acceptor {
             Ok(Incoming { lane, from })
         });
         self.crowd.retain(|other| !other.is_finished());
-        if let Some(gives_way) = self.crowd.push(Site::from(from.ip()), shaking) {
+        if let Some(gives_way) = self.crowd.push(Origin::from(from.ip()), shaking) {
             gives_way.abort();
         }
     }

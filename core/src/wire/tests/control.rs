@@ -10,10 +10,11 @@ use proptest::sample::Index;
 
 use super::strategies::{hello, to_master, to_peer};
 use crate::element::ElementType;
-use crate::id::{ContentHash, Revision};
+use crate::id::{ContentHash, GroupId, ProtocolVersion, Revision};
 use crate::master::MasterConfig;
-use crate::messages::{ToMaster, ToPeer};
+use crate::messages::{Hello, ToMaster, ToPeer};
 use crate::shared_state::{EntryInfo, SyncStrategy, SyncVote};
+use crate::site::SiteMap;
 use crate::wire::{
     CONTROL_FRAME_MAX, ControlReader, DecodeError, EncodeError, FIRST_CONTROL_FRAME_MAX,
     MAX_ENTRY_NAME_BYTES, STATE_REQUEST_MAX, StateRequest, encode_control,
@@ -103,6 +104,82 @@ fn bodies_that_are_no_message_are_refused() {
         let mut reader = ControlReader::new();
         reader.feed(&bytes);
         assert_eq!(drain(&mut reader), Err(DecodeError::Malformed), "{bytes:?}");
+    }
+}
+
+/// As it travels: its length, then its bytes.
+fn text(bytes: &[u8]) -> Vec<u8> {
+    [&[u8::try_from(bytes.len()).unwrap()], bytes].concat()
+}
+
+#[test]
+fn a_hello_whose_site_has_no_possible_name_is_refused() {
+    let decoded = |site: &[u8]| {
+        // Version 4, group 0, port 1, no address of its own, one lane.
+        let body = [&[0, 4, 0, 1, 0, 1], &text(site)[..]].concat();
+        let mut reader = ControlReader::new();
+        reader.feed(&frame(body.len() as u32, &body));
+        drain(&mut reader)
+    };
+
+    for site in ["", "eu-west-1", "Zürich", &"n".repeat(64)] {
+        let hello = ToMaster::Hello(Hello {
+            protocol: ProtocolVersion(4),
+            group: GroupId(0),
+            port: 1,
+            advertise: None,
+            lanes: 1,
+            site: site.to_string().try_into().unwrap(),
+        });
+        assert_eq!(decoded(site.as_bytes()), Ok(vec![hello]));
+    }
+    let too_long = "n".repeat(65);
+    for site in [
+        too_long.as_bytes(),
+        b"eu\nwest",
+        b"eu\0",
+        b"\x7f",
+        "\u{85}".as_bytes(),
+        b"\xff",
+    ] {
+        assert_eq!(decoded(site), Err(DecodeError::Malformed), "{site:?}");
+    }
+}
+
+#[test]
+fn a_topology_whose_sites_are_not_numbered_in_the_order_of_the_ranks_is_refused() {
+    let decoded = |names: &[&str], numbers: &[u8]| {
+        let list = |items: Vec<Vec<u8>>| [vec![items.len() as u8], items.concat()].concat();
+        let names = list(names.iter().map(|name| text(name.as_bytes())).collect());
+        let numbers = list(numbers.iter().map(|number| vec![*number]).collect());
+        // Epoch 1 and a ring of one peer; one lane, four sizes of the world and no links.
+        let body = [&[3, 1, 1, 7], &names[..], &numbers, &[1, 1, 1, 1, 1, 0]].concat();
+        let mut reader = ControlReader::new();
+        reader.feed(&frame(body.len() as u32, &body));
+        match reader.next_message()? {
+            Some(ToPeer::TopologyEstablished { topology, .. }) => Ok(topology.sites),
+            other => panic!("{other:?}"),
+        }
+    };
+    let [eu, us, none] = ["eu", "us", ""].map(|name| name.to_string().try_into().unwrap());
+
+    assert_eq!(decoded(&[], &[]), Ok(SiteMap::default()));
+    assert_eq!(decoded(&[""], &[0, 0]), Ok(SiteMap::new([&none, &none])));
+    let four = SiteMap::new([&eu, &none, &eu, &us]);
+    assert_eq!(decoded(&["eu", "", "us"], &[0, 1, 0, 2]), Ok(four));
+    let bad: [(&str, &[&str], &[u8]); 8] = [
+        ("a number without a name", &["eu"], &[0, 1]),
+        ("a large number", &["eu"], &[0, 127]),
+        ("numbers without names", &[], &[0]),
+        ("a name without ranks", &["eu", "us"], &[0, 0]),
+        ("names without ranks", &["eu"], &[]),
+        ("a name twice", &["eu", "eu"], &[0, 1]),
+        ("another order", &["us", "eu"], &[1, 0]),
+        ("no possible name", &["e\nu"], &[0]),
+    ];
+    for (what, names, numbers) in bad {
+        let refused = Err(DecodeError::Malformed);
+        assert_eq!(decoded(names, numbers), refused, "{what}");
     }
 }
 
@@ -228,7 +305,7 @@ proptest! {
     fn a_hello_fits_what_strangers_may_send(hello in hello()) {
         let bytes = encoded(&[ToMaster::Hello(hello)]);
 
-        prop_assert!(bytes.len() <= 64);
+        prop_assert!(bytes.len() <= 128);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use core::net::{IpAddr, SocketAddr};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
-use proptest::sample::select;
+use proptest::sample::{Index, select};
 
 use crate::element::{
     CollectiveKind, CollectiveSpec, ElementType, Quantization, ReduceOp, SpecField,
@@ -22,6 +22,7 @@ use crate::messages::{
 use crate::paths::{Measurement, RingEstimate, RingReport};
 use crate::plan::{Algorithm, Pattern};
 use crate::shared_state::{EntryInfo, SyncFailure, SyncPlan, SyncRole, SyncStrategy, SyncVote};
+use crate::site::{SITE_NAME_BYTES_MAX, SiteMap, SiteName};
 use crate::states::{ConnectionState, Event, TRANSITIONS};
 use crate::topology::{
     BrokenLinks, BuiltLink, LaneFailure, LaneOrder, Layout, LinkId, LinkOrder, Ring, Topology, Way,
@@ -177,15 +178,32 @@ fn kind() -> impl Strategy<Value = CollectiveKind> {
 }
 
 pub(super) fn hello() -> impl Strategy<Value = Hello> {
-    (any::<(u16, u32, u16, u16)>(), option::of(any::<IpAddr>())).prop_map(
-        |((protocol, group, port, lanes), advertise)| Hello {
+    let numbers = any::<(u16, u32, u16, u16)>();
+    (numbers, option::of(any::<IpAddr>()), site()).prop_map(
+        |((protocol, group, port, lanes), advertise, site)| Hello {
             protocol: ProtocolVersion(protocol),
             group: GroupId(group),
             port,
             advertise,
             lanes,
+            site,
         },
     )
+}
+
+fn site() -> impl Strategy<Value = SiteName> {
+    "\\PC{0,64}".prop_map(|mut text: String| {
+        while text.len() > SITE_NAME_BYTES_MAX {
+            text.pop();
+        }
+        text.try_into().unwrap()
+    })
+}
+
+fn sites() -> impl Strategy<Value = SiteMap> {
+    let names = vec(site(), 1..4);
+    (names, vec(any::<Index>(), 0..5))
+        .prop_map(|(names, by_rank)| SiteMap::new(by_rank.iter().map(|at| at.get(&names))))
 }
 
 fn entry_info() -> impl Strategy<Value = EntryInfo> {
@@ -277,10 +295,11 @@ pub(super) fn to_master() -> impl Strategy<Value = ToMaster> {
 
 fn topology() -> impl Strategy<Value = Topology> {
     let sizes = any::<(u32, u32, u32, u32)>();
-    (any::<u64>(), peers(), any::<u16>(), sizes).prop_map(
-        |(epoch, ring, lanes, (global, group, groups, largest_group))| Topology {
+    (any::<u64>(), peers(), sites(), any::<u16>(), sizes).prop_map(
+        |(epoch, ring, sites, lanes, (global, group, groups, largest_group))| Topology {
             epoch: Epoch(epoch),
             ring: Ring(ring),
+            sites,
             lanes,
             world: WorldSizes {
                 global,

@@ -15,7 +15,7 @@ use proptest::prelude::*;
 
 use crate::desk::{
     MEASURED, establish, established, from, initiate, link_broke, link_failed, link_up, order,
-    sync_vote, to, welcome,
+    sites_of, sync_vote, to, welcome, with_sites,
 };
 
 pub(super) fn call() -> impl Strategy<Value = Call> {
@@ -44,7 +44,8 @@ fn link() -> impl Strategy<Value = LinkId> {
     (way, with).prop_map(|(way, with)| LinkId { way, with })
 }
 
-/// A ring with the links to its neighbours, mostly, and perhaps others; mostly in order.
+/// A ring with the links to its neighbours, mostly, and perhaps others; mostly in order, and with the sites of its
+/// ranks.
 fn ring() -> impl Strategy<Value = ToPeer> {
     type Links = &'static [LinkId];
     const RINGS: [(&[u64], Links); 5] = [
@@ -60,15 +61,20 @@ fn ring() -> impl Strategy<Value = ToPeer> {
         prop::collection::vec(prop::option::weighted(0.9, 1..9_u64), 2),
         prop::collection::vec((link(), 1..9_u64), 0..3),
         prop::bool::weighted(0.9),
+        prop::option::weighted(0.1, 0..5_usize),
     )
-        .prop_map(|(epoch, (ring, links), built, others, in_order)| {
+        .prop_map(|(epoch, (ring, links), built, others, in_order, ranks)| {
             let of_ring = links.iter().copied().zip(built);
             let of_ring = of_ring.filter_map(|(link, round)| Some((link, round?)));
             let mut links: Vec<(LinkId, u64)> = of_ring.chain(others).collect();
             if in_order {
                 links.sort_unstable();
             }
-            established(epoch, ring, &links)
+            let told = established(epoch, ring, &links);
+            match ranks {
+                Some(ranks) => with_sites(told, sites_of(&[1, 2, 3, 4][..ranks])),
+                None => told,
+            }
         })
 }
 

@@ -121,6 +121,7 @@ impl Reference {
                     port: 48149,
                     advertise: None,
                     lanes: 2,
+                    site: site_of(ME.0),
                 }));
             }
             // The update that admitted it was its own.

@@ -47,11 +47,13 @@ impl Reference {
     }
 
     /// A ring comes with exactly the lanes that the master names: of each link those of one round, which stand
-    /// here or have come up. Those to the neighbours are among them, and all lead to others on the ring.
+    /// here or have come up. Those to the neighbours are among them, and all lead to others on the ring, each rank of
+    /// which has a site.
     pub(super) fn adopts(&mut self, topology: &Topology, layout: &Layout) -> End {
         let (Ring(ring), Layout(layout)) = (&topology.ring, layout);
         let at = ring.iter().position(|peer| *peer == ME);
         let at = at.ok_or(CallError::MasterMisbehaved)?;
+        only_if(topology.sites.by_rank().count() == ring.len())?;
         let names: Vec<LinkId> = layout.iter().map(|built| built.link).collect();
         only_if(in_order_and_once(&names))?;
         let is_on_ring = |link: &LinkId| link.with != ME && ring.contains(&link.with);

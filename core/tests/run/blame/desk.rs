@@ -7,6 +7,7 @@ use pccl_core::id::{ConnId, Epoch, GroupId, PeerId, ProtocolVersion, Round};
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
 use pccl_core::messages::{Hello, ToMaster, ToPeer};
 use pccl_core::paths::Measurement;
+use pccl_core::site::SiteName;
 use pccl_core::states::ConnectionState;
 use pccl_core::topology::{BrokenLinks, LaneFailure, LinkId, Ring, Way};
 use pccl_core::tour::Solved;
@@ -145,6 +146,7 @@ impl Desk {
             port: 48149,
             advertise: None,
             lanes: 1,
+            site: SiteName::NONE,
         };
         let (conn, from) = (ConnId(0), [192, 0, 2, 1].into());
         self.tell(MasterInput::Connected {

@@ -40,6 +40,7 @@ use pccl_core::id::{Epoch, GroupId, PeerId, ProtocolVersion, Round, Seq, Tag};
 use pccl_core::master::{MasterConfig, MasterInput};
 use pccl_core::messages::{AbortCause, Hello, Misdeed, Refusal, ToPeer};
 use pccl_core::shared_state::{SyncFailure, SyncVote};
+use pccl_core::site::SiteName;
 use pccl_core::topology::Ring;
 
 use election::{Held, Mishaps};
@@ -118,6 +119,7 @@ struct Reference {
 struct Person {
     group: GroupId,
     lanes: u16,
+    site: SiteName,
 }
 
 /// One group with accepted peers.
@@ -268,8 +270,12 @@ impl Reference {
         }
         self.arrivals += 1;
         let peer = PeerId(self.arrivals);
-        let (group, lanes) = (hello.group, hello.lanes);
-        self.peers.insert(peer, Person { group, lanes });
+        let person = Person {
+            group: hello.group,
+            lanes: hello.lanes,
+            site: hello.site.clone(),
+        };
+        self.peers.insert(peer, person);
         self.tell(
             peer,
             ToPeer::Welcome {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pccl_core::id::{GroupId, PeerId, Round, Tag};
 use pccl_core::messages::{CallFailure, CallKind, CollectiveRefusal, Conflict, ToPeer};
+use pccl_core::site::SiteMap;
 use pccl_core::topology::{
     BuiltLink, LaneFailure, Layout, LinkId, Ring, Topology, Way, WorldSizes,
 };
@@ -286,6 +287,7 @@ impl Reference {
         Topology {
             epoch: group.epoch,
             ring: group.ring.clone(),
+            sites: SiteMap::new(group.ring.0.iter().map(|peer| &self.peers[peer].site)),
             lanes: group
                 .edges
                 .values()

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use pccl_core::id::{CallId, GroupId};
 use pccl_core::peer::{CallError, Peer, PeerConfig, PeerInput, PeerOutput, PeerTimer};
+use pccl_core::site::SiteName;
 use pccl_core::timers::TimerQueue;
 
 use super::words::{called, heard_of, input_of, part_of};
@@ -27,6 +28,7 @@ impl PeerDesk {
             port,
             advertise: Some(address),
             lanes,
+            site: SiteName::NONE,
             collectives_max: 16,
         };
         Self {
