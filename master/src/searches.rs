@@ -19,8 +19,8 @@ const SLICE_STEPS: u64 = 1_000_000;
 
 /// After a slice a search pauses for so many times as long as that took. A low priority is not enough: a thread that
 /// computes slows down what runs on the same core's other hardware thread, whoever wakes up has to preempt it first,
-/// and the scheduler puts threads that could run side by side on the other cores together.
-/// `bench`'s `background_search` shows what this buys.
+/// and the scheduler probably puts threads that could run side by side on the other cores together. `bench`'s
+/// `background_search` shows what this buys.
 const PAUSES: u32 = 9;
 
 /// A better ring.
