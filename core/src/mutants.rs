@@ -572,4 +572,14 @@ mutants! {
     AnothersShardGathered = "anothers-shard-gathered",
     /// The chain of a broadcast ends at the second rank: the others wait for ever.
     ChainEndsEarly = "chain-ends-early",
+    /// In two levels a rank adds its own contribution first, whichever place it has at its site.
+    LevelsAddedOwnFirst = "levels-added-own-first",
+    /// In two levels the sum of a site stays at its gateway: the home of the shard waits for ever.
+    SiteSumsStay = "site-sums-stay",
+    /// In two levels a gateway keeps the results of other sites: the members behind it wait for ever.
+    SiteResultsStay = "site-results-stay",
+    /// In two levels a result is added where it arrives: contributions count twice.
+    LevelsAddResultsAgain = "levels-add-results-again",
+    /// The master takes two levels in a group that is at one site.
+    LevelsAtOneSite = "levels-at-one-site",
 }

@@ -29,12 +29,15 @@ mod flow;
 mod ring;
 #[cfg(test)]
 mod tests;
+mod two_level;
 mod whole;
 
 use crate::element::CollectiveKind;
+use crate::site::Sites;
 pub use algorithm::{Algorithm, Paths, Pattern, Reach};
 pub use cut::{STRIPE_BYTES_MIN, Shards, Stripe, frame_elements, frames, stripes_for};
 pub use flow::{Action, After, Arrival, Contribution, Kept, Target, Targets};
+use two_level::Seat;
 
 /// One rank's part of an operation. It names ranks and elements of one stripe of the buffer (see [`Stripe`]); a buffer
 /// that travels neither around the [`Ring`](Algorithm::Ring) in chunks nor along the [`Chain`](Algorithm::Chain) is one
@@ -63,16 +66,27 @@ pub use flow::{Action, After, Arrival, Contribution, Kept, Target, Targets};
 /// );
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Plan {
+pub struct Plan<'a> {
     kind: CollectiveKind<u32>,
-    algorithm: Algorithm,
+    schedule: Schedule<'a>,
     world: u32,
     rank: u32,
 }
 
-impl Plan {
-    /// The part of `rank` in a world of so many. `None`: there is no such rank or root, or a collective of this kind
-    /// never takes this algorithm.
+/// An algorithm, with what it has to know of the ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Schedule<'a> {
+    Ring,
+    Chain,
+    Whole(Pattern),
+    Direct,
+    Circulant,
+    TwoLevel(Seat<'a>),
+}
+
+impl Plan<'static> {
+    /// The part of `rank` in a world of so many, by an algorithm that does not ask where they are. `None`: there is no
+    /// such rank or root, or a collective of this kind never takes this algorithm, or it does ask.
     #[must_use]
     pub fn new(
         kind: CollectiveKind<u32>,
@@ -80,13 +94,45 @@ impl Plan {
         world: u32,
         rank: u32,
     ) -> Option<Self> {
+        let schedule = match algorithm {
+            Algorithm::Ring => Schedule::Ring,
+            Algorithm::Chain => Schedule::Chain,
+            Algorithm::Whole(pattern) => Schedule::Whole(pattern),
+            Algorithm::Direct => Schedule::Direct,
+            Algorithm::Circulant => Schedule::Circulant,
+            Algorithm::TwoLevel => return None,
+        };
         let has_root = kind.root().is_none_or(|root| *root < world);
         if rank >= world || !has_root || !algorithm.carries(&kind) {
             return None;
         }
         Some(Self {
             kind,
-            algorithm,
+            schedule,
+            world,
+            rank,
+        })
+    }
+}
+
+impl<'a> Plan<'a> {
+    /// The part of `rank` among ranks at these sites. `None`: there is no such rank or root, or a collective of this kind
+    /// never takes this algorithm.
+    #[must_use]
+    pub fn among(
+        kind: CollectiveKind<u32>,
+        algorithm: Algorithm,
+        sites: &'a Sites,
+        rank: u32,
+    ) -> Option<Self> {
+        let world = sites.world();
+        if algorithm != Algorithm::TwoLevel {
+            return Plan::new(kind, algorithm, world, rank);
+        }
+        let seat = Seat::of(sites, rank)?;
+        algorithm.carries(&kind).then_some(Self {
+            kind,
+            schedule: Schedule::TwoLevel(seat),
             world,
             rank,
         })
@@ -101,13 +147,33 @@ impl Plan {
     /// How the contributions become the result.
     #[must_use]
     pub const fn algorithm(self) -> Algorithm {
-        self.algorithm
+        match self.schedule {
+            Schedule::Ring => Algorithm::Ring,
+            Schedule::Chain => Algorithm::Chain,
+            Schedule::Whole(pattern) => Algorithm::Whole(pattern),
+            Schedule::Direct => Algorithm::Direct,
+            Schedule::Circulant => Algorithm::Circulant,
+            Schedule::TwoLevel(_) => Algorithm::TwoLevel,
+        }
     }
 
     /// Whose part it is.
     #[must_use]
     pub const fn rank(self) -> u32 {
         self.rank
+    }
+
+    /// Where the ranks are. `None`: the algorithm does not ask.
+    #[must_use]
+    pub const fn sites(self) -> Option<&'a Sites> {
+        match self.schedule {
+            Schedule::Ring
+            | Schedule::Chain
+            | Schedule::Whole(_)
+            | Schedule::Direct
+            | Schedule::Circulant => None,
+            Schedule::TwoLevel(seat) => Some(seat.sites()),
+        }
     }
 
     /// The number of ranks.
@@ -118,70 +184,81 @@ impl Plan {
 
     /// What the rank sends of its own elements of a stripe. Nothing in a world of one, whose buffer is the
     /// result already.
-    pub fn contributions(
+    pub fn contributions<'s>(
         self,
-        stripe: Stripe<'_>,
-    ) -> impl Iterator<Item = Contribution> + Clone + use<'_> {
-        let count = match self.algorithm {
-            Algorithm::Ring => ring::contributions(self),
-            Algorithm::Chain => chain::contributions(self),
-            Algorithm::Whole(pattern) => whole::contributions(self, pattern),
-            Algorithm::Direct => self.others(),
-            Algorithm::Circulant => circulant::contributions(self),
+        stripe: Stripe<'s>,
+    ) -> impl Iterator<Item = Contribution> + Clone + use<'a, 's> {
+        let count = match self.schedule {
+            Schedule::Ring => ring::contributions(self),
+            Schedule::Chain => chain::contributions(self),
+            Schedule::Whole(pattern) => whole::contributions(self, pattern),
+            Schedule::Direct => self.others(),
+            Schedule::Circulant => circulant::contributions(self),
+            Schedule::TwoLevel(seat) => two_level::contributions(self, seat),
         };
-        (0..count).map(move |nth| match self.algorithm {
-            Algorithm::Ring => Contribution {
+        (0..count).map(move |nth| match self.schedule {
+            Schedule::Ring => Contribution {
                 range: ring::contribution(self, stripe),
                 to: self.target(0, 0),
             },
-            Algorithm::Chain => Contribution {
+            Schedule::Chain => Contribution {
                 range: stripe.whole(),
                 to: self.target(0, 0),
             },
-            Algorithm::Whole(pattern) => Contribution {
+            Schedule::Whole(pattern) => Contribution {
                 range: stripe.whole(),
                 to: whole::contribution_to(self, pattern, nth),
             },
-            Algorithm::Direct => direct::contribution(self, stripe, nth),
-            Algorithm::Circulant => circulant::contribution(self, stripe, nth),
+            Schedule::Direct => direct::contribution(self, stripe, nth),
+            Schedule::Circulant => circulant::contribution(self, stripe, nth),
+            Schedule::TwoLevel(seat) => two_level::contribution(self, seat, stripe, nth),
         })
     }
 
     /// How many flows arrive.
     #[must_use]
     pub fn steps(self) -> u32 {
-        match self.algorithm {
-            Algorithm::Ring => ring::steps(self),
-            Algorithm::Chain => chain::steps(self),
-            Algorithm::Whole(_) => whole::steps(self),
-            Algorithm::Direct => direct::steps(self),
-            Algorithm::Circulant => circulant::steps(self),
+        match self.schedule {
+            Schedule::Ring => ring::steps(self),
+            Schedule::Chain => chain::steps(self),
+            Schedule::Whole(_) => whole::steps(self),
+            Schedule::Direct => direct::steps(self),
+            Schedule::Circulant => circulant::steps(self),
+            Schedule::TwoLevel(seat) => two_level::steps(self, seat),
         }
     }
 
     /// What arrives in a stripe, by step.
-    pub fn arrivals(self, stripe: Stripe<'_>) -> impl Iterator<Item = Arrival> + Clone + use<'_> {
+    pub fn arrivals<'s>(
+        self,
+        stripe: Stripe<'s>,
+    ) -> impl Iterator<Item = Arrival<'a>> + Clone + use<'a, 's> {
         (0..self.steps()).map(move |step| self.at(stripe, step))
     }
 
     /// What arrives in one step. `None`: there is no such step.
     #[must_use]
-    pub fn arrival(self, stripe: Stripe<'_>, step: u32) -> Option<Arrival> {
+    pub fn arrival(self, stripe: Stripe<'_>, step: u32) -> Option<Arrival<'a>> {
         (step < self.steps()).then(|| self.at(stripe, step))
     }
 
     /// The sums whose terms are [kept](Action::Keep), by number. None if what arrives is used at once.
-    pub fn kept(self, stripe: Stripe<'_>) -> impl Iterator<Item = Kept> + Clone + use<'_> {
-        let count = match self.algorithm {
-            Algorithm::Ring | Algorithm::Chain => 0,
-            Algorithm::Whole(_) | Algorithm::Direct => u32::from(self.kind.reduces()),
-            Algorithm::Circulant => circulant::sums(self),
+    pub fn kept<'s>(
+        self,
+        stripe: Stripe<'s>,
+    ) -> impl Iterator<Item = Kept<'a>> + Clone + use<'a, 's> {
+        let count = match self.schedule {
+            Schedule::Ring | Schedule::Chain => 0,
+            Schedule::Whole(_) | Schedule::Direct => u32::from(self.kind.reduces()),
+            Schedule::Circulant => circulant::sums(self),
+            Schedule::TwoLevel(seat) => two_level::sums(self, seat),
         };
-        (0..count).filter_map(move |number| match self.algorithm {
-            Algorithm::Ring | Algorithm::Chain => None,
-            Algorithm::Whole(_) => Some(whole::kept(self, stripe)),
-            Algorithm::Direct => Some(direct::kept(self, stripe)),
-            Algorithm::Circulant => Some(circulant::kept(self, stripe, number)),
+        (0..count).filter_map(move |number| match self.schedule {
+            Schedule::Ring | Schedule::Chain => None,
+            Schedule::Whole(_) => Some(whole::kept(self, stripe)),
+            Schedule::Direct => Some(direct::kept(self, stripe)),
+            Schedule::Circulant => Some(circulant::kept(self, stripe, number)),
+            Schedule::TwoLevel(seat) => Some(two_level::kept(self, seat, stripe, number)),
         })
     }
 
@@ -189,14 +266,15 @@ impl Plan {
     /// one message, once the last of them is there. `None`: each leaves as soon as it is there.
     #[must_use]
     pub const fn leaves_with(self, step: u32) -> Option<u32> {
-        match self.algorithm {
-            Algorithm::Ring
-            | Algorithm::Chain
-            | Algorithm::Whole(Pattern::Ring | Pattern::Mesh)
-            | Algorithm::Direct => None,
-            Algorithm::Whole(Pattern::Circulant) => Some(0),
-            Algorithm::Circulant if step < self.others() => Some(0),
-            Algorithm::Circulant => Some(1),
+        match self.schedule {
+            Schedule::Ring
+            | Schedule::Chain
+            | Schedule::Whole(Pattern::Ring | Pattern::Mesh)
+            | Schedule::Direct
+            | Schedule::TwoLevel(_) => None,
+            Schedule::Whole(Pattern::Circulant) => Some(0),
+            Schedule::Circulant if step < self.others() => Some(0),
+            Schedule::Circulant => Some(1),
         }
     }
 
@@ -216,33 +294,36 @@ impl Plan {
         self.world.saturating_sub(1)
     }
 
-    fn at(self, stripe: Stripe<'_>, step: u32) -> Arrival {
-        let (range, action, after) = match self.algorithm {
-            Algorithm::Ring => ring::arrival(self, stripe, step),
-            Algorithm::Chain => (stripe.whole(), Action::Copy, After::Nothing),
-            Algorithm::Whole(pattern) => {
+    fn at(self, stripe: Stripe<'_>, step: u32) -> Arrival<'a> {
+        let (range, action, after) = match self.schedule {
+            Schedule::Ring => ring::arrival(self, stripe, step),
+            Schedule::Chain => (stripe.whole(), Action::Copy, After::Nothing),
+            Schedule::Whole(pattern) => {
                 let action = whole::action(self, pattern, step);
                 (stripe.whole(), action, After::Nothing)
             }
-            Algorithm::Direct => direct::arrival(self, stripe, step),
-            Algorithm::Circulant => circulant::arrival(self, stripe, step),
+            Schedule::Direct => direct::arrival(self, stripe, step),
+            Schedule::Circulant => circulant::arrival(self, stripe, step),
+            Schedule::TwoLevel(seat) => two_level::arrival(self, seat, stripe, step),
         };
-        let (from, onward) = match self.algorithm {
-            Algorithm::Ring | Algorithm::Whole(Pattern::Ring) => {
-                (self.previous(), self.around(step))
-            }
-            Algorithm::Chain => (self.previous(), chain::onward(self)),
-            Algorithm::Whole(pattern @ Pattern::Mesh) => {
+        let (from, onward) = match self.schedule {
+            Schedule::Ring | Schedule::Whole(Pattern::Ring) => (self.previous(), self.around(step)),
+            Schedule::Chain => (self.previous(), chain::onward(self)),
+            Schedule::Whole(pattern @ Pattern::Mesh) => {
                 (whole::contributor(self, pattern, step), Targets::NONE)
             }
-            Algorithm::Whole(Pattern::Circulant) => (
+            Schedule::Whole(Pattern::Circulant) => (
                 circulant::gathered_from(self, step),
                 circulant::gathered_to(self, circulant::gathered(step)),
             ),
-            Algorithm::Direct => (direct::sender(self, step), Targets::NONE),
-            Algorithm::Circulant => (
+            Schedule::Direct => (direct::sender(self, step), Targets::NONE),
+            Schedule::Circulant => (
                 circulant::source(self, step).0,
                 circulant::onward(self, step),
+            ),
+            Schedule::TwoLevel(seat) => (
+                two_level::source(self, seat, step).0,
+                two_level::onward(self, seat, step),
             ),
         };
         Arrival {
@@ -258,13 +339,14 @@ impl Plan {
     }
 
     fn is_sent_at_once(self, step: u32) -> bool {
-        match self.algorithm {
-            Algorithm::Ring | Algorithm::Whole(Pattern::Ring) => step == 0,
-            Algorithm::Chain => chain::is_root(self, self.previous()),
-            Algorithm::Whole(Pattern::Mesh) => true,
-            Algorithm::Whole(Pattern::Circulant) => circulant::gathered_at_once(self, step),
-            Algorithm::Direct => step < self.others(),
-            Algorithm::Circulant => circulant::is_sent_at_once(self, step),
+        match self.schedule {
+            Schedule::Ring | Schedule::Whole(Pattern::Ring) => step == 0,
+            Schedule::Chain => chain::is_root(self, self.previous()),
+            Schedule::Whole(Pattern::Mesh) => true,
+            Schedule::Whole(Pattern::Circulant) => circulant::gathered_at_once(self, step),
+            Schedule::Direct => step < self.others(),
+            Schedule::Circulant => circulant::is_sent_at_once(self, step),
+            Schedule::TwoLevel(seat) => two_level::source(self, seat, step).1,
         }
     }
 
@@ -275,13 +357,13 @@ impl Plan {
             After::Contribution(_) => true,
             After::Nothing | After::Arrival(_) | After::Sum(_) => {
                 let is_half = self.kind.reduces() != self.kind.gathers();
-                self.algorithm == Algorithm::Ring && is_half && is_last
+                self.schedule == Schedule::Ring && is_half && is_last
             }
         }
     }
 
     /// Where what arrives in a step goes on around a ring.
-    fn around(self, step: u32) -> Targets {
+    fn around(self, step: u32) -> Targets<'a> {
         let last = self.steps().saturating_sub(1);
         if step >= last {
             return Targets::NONE;

@@ -158,6 +158,12 @@ impl Sites {
         u32::try_from(self.members.len()).unwrap_or(u32::MAX)
     }
 
+    /// Whether there are several sites, and several ranks at one of them.
+    #[must_use]
+    pub fn has_two_levels(&self) -> bool {
+        (2..self.world()).contains(&self.count())
+    }
+
     /// At which site a rank is. `None`: there is no such rank.
     #[must_use]
     pub fn of_rank(&self, rank: u32) -> Option<u32> {

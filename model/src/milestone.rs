@@ -14,6 +14,8 @@ pub enum Milestone {
     WentDirectly,
     /// A collective was committed that went in rounds.
     WentInRounds,
+    /// A collective was committed that went in two levels.
+    WentInLevels,
     /// A collective was committed around a ring although its group was to have a mesh.
     RingAlone,
     /// A collective was aborted.
@@ -105,6 +107,7 @@ pub const MILESTONES: &[Milestone] = &[
     Milestone::TravelledWhole,
     Milestone::WentDirectly,
     Milestone::WentInRounds,
+    Milestone::WentInLevels,
     Milestone::RingAlone,
     Milestone::Aborted,
     Milestone::RestoredWhole,
@@ -158,6 +161,7 @@ impl Milestone {
             Self::TravelledWhole => "a collective whose buffers travel whole is committed",
             Self::WentDirectly => "a collective for which each sends to each is committed",
             Self::WentInRounds => "a collective that goes in rounds is committed",
+            Self::WentInLevels => "a collective that goes in two levels is committed",
             Self::RingAlone => "a collective is committed around a ring where a mesh was wanted",
             Self::Aborted => "a collective is aborted",
             Self::RestoredWhole => "a peer restores a result that was whole",

@@ -213,6 +213,7 @@ fn is_reached(milestone: Milestone) -> Condition {
         TravelledWhole,
         WentDirectly,
         WentInRounds,
+        WentInLevels,
         RingAlone,
         Aborted,
         RestoredWhole,

@@ -2,11 +2,12 @@
 //! added. What goes where, when, and what is done with it, is the product's own plan.
 
 use std::ops::Range;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 use pccl_core::element::CollectiveKind;
 use pccl_core::id::{Membership, PeerId, Seq};
 use pccl_core::plan::{Action, After, Algorithm, Arrival, Plan, Shards, Stripe, Target, Targets};
+use pccl_core::site::Sites;
 use pccl_core::topology::Way;
 
 /// Terms that a [`Sum`] remembers.
@@ -87,7 +88,7 @@ pub struct PlanRun {
     /// The step whose frame it waits for.
     pub at: u32,
     /// What it does.
-    pub plan: Plan,
+    pub plan: Plan<'static>,
     /// The process's own contribution.
     own: Sum,
     /// What each chunk of the buffer holds.
@@ -100,11 +101,12 @@ impl PlanRun {
     /// One that begins. `None`: there is no such rank or root.
     pub(crate) fn new(
         me: PeerId,
-        (rank, world): (u32, u32),
+        (rank, sites): (u32, Sites),
         (tag, seq): (u8, Seq),
         (kind, algorithm): (CollectiveKind<u32>, Algorithm),
     ) -> Option<Self> {
-        let plan = Plan::new(kind, algorithm, world, rank)?;
+        let world = sites.world();
+        let plan = Plan::among(kind, algorithm, known(sites), rank)?;
         let own = Sum::of(me);
         let mut kept = Vec::new();
         for sum in plan.kept(elements(plan)) {
@@ -123,7 +125,7 @@ impl PlanRun {
         })
     }
 
-    fn arrival(&self) -> Option<Arrival> {
+    fn arrival(&self) -> Option<Arrival<'static>> {
         self.plan.arrival(elements(self.plan), self.at)
     }
 
@@ -162,7 +164,7 @@ impl PlanRun {
         match way {
             Way::In => arrivals.any(|arrival| arrival.from == with),
             Way::Out => {
-                let leads_there = |mut targets: Targets| targets.any(|to| to.rank == with);
+                let leads_there = |mut targets: Targets<'_>| targets.any(|to| to.rank == with);
                 contributions.any(|own| own.to.rank == with)
                     || arrivals.any(|arrival| leads_there(arrival.onward))
                     || self.plan.kept(elements).any(|kept| leads_there(kept.told))
@@ -276,12 +278,30 @@ impl PlanRun {
                 Algorithm::Circulant => {
                     return *sum == Sum::of_all(&in_rounds(ranks, (part, 0)));
                 }
+                Algorithm::TwoLevel => {
+                    let sites = self.plan.sites();
+                    let order = sites.map(|sites| by_site(ranks, sites, part));
+                    return order.is_some_and(|order| *sum == Sum::of_all(&order));
+                }
             };
             *sum == Sum::of_all(from_first).plus(Sum::of_all(before))
         };
         let mut reduced = self.parts.iter().enumerate();
         reduced.all(|(part, sum)| self.told_by(part).is_some() || in_order((part, sum)))
     }
+}
+
+/// In which order the contributions to a shard are added in two levels: those of the site of its rank first.
+fn by_site(ranks: &[PeerId], sites: &Sites, shard: usize) -> Vec<PeerId> {
+    let home = u32::try_from(shard)
+        .ok()
+        .and_then(|rank| sites.of_rank(rank));
+    let others = (0..sites.count()).filter(|site| Some(*site) != home);
+    let members = home
+        .into_iter()
+        .chain(others)
+        .flat_map(|site| sites.members(site));
+    members.map(|rank| ranks[*rank as usize]).collect()
 }
 
 /// Whose contributions a rank has added, in their order, when it sends the chunk that lies so many ranks ahead of it
@@ -312,7 +332,20 @@ static BUFFERS: LazyLock<Vec<Shards>> = LazyLock::new(|| {
     (0..=WORLD_MAX).map(buffer).collect()
 });
 
-fn elements(plan: Plan) -> Stripe<'static> {
+/// The one value of this arrangement, for as long as the process lives: plans are part of a state, and there are few
+/// arrangements.
+fn known(sites: Sites) -> &'static Sites {
+    static KNOWN: Mutex<Vec<&'static Sites>> = Mutex::new(Vec::new());
+    let mut all = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = all.iter().find(|known| ***known == sites) {
+        return known;
+    }
+    let known = Box::leak(Box::new(sites));
+    all.push(known);
+    known
+}
+
+fn elements(plan: Plan<'_>) -> Stripe<'static> {
     BUFFERS[plan.world() as usize].stripe(1, 0)
 }
 
@@ -328,8 +361,9 @@ mod tests {
 
     /// All ranks of one collective, each taking in what the others send, step by step.
     fn run(kind: CollectiveKind<u32>, algorithm: Algorithm) -> Vec<PlanRun> {
+        let sites = Sites::of([0, 1, 0]);
         let begins = |(rank, peer): (u32, &PeerId)| {
-            PlanRun::new(*peer, (rank, 3), (1, Seq(1)), (kind, algorithm))
+            PlanRun::new(*peer, (rank, sites.clone()), (1, Seq(1)), (kind, algorithm))
         };
         let mut runs: Vec<PlanRun> = (0..).zip(&PEERS).filter_map(begins).collect();
         let mut sent: Vec<(u32, Frame)> = runs.iter().flat_map(PlanRun::first_frames).collect();
@@ -372,6 +406,7 @@ mod tests {
             Algorithm::Whole(Pattern::Circulant),
             Algorithm::Direct,
             Algorithm::Circulant,
+            Algorithm::TwoLevel,
         ] {
             for run in run(CollectiveKind::AllReduce, algorithm) {
                 assert!(run.is_done());
@@ -393,9 +428,11 @@ mod tests {
             (CollectiveKind::ReduceScatter, Algorithm::Ring),
             (CollectiveKind::ReduceScatter, Algorithm::Direct),
             (CollectiveKind::ReduceScatter, Algorithm::Circulant),
+            (CollectiveKind::ReduceScatter, Algorithm::TwoLevel),
             (gather, Algorithm::Ring),
             (gather, Algorithm::Direct),
             (gather, Algorithm::Circulant),
+            (gather, Algorithm::TwoLevel),
             (root, Algorithm::Chain),
             (CollectiveKind::Barrier, Algorithm::Ring),
         ];
@@ -416,7 +453,12 @@ mod tests {
         let mut runs: Vec<PlanRun> = (0..2)
             .filter_map(|rank| {
                 let what = (CollectiveKind::AllReduce, WHOLE);
-                PlanRun::new(PEERS[rank as usize], (rank, 3), (1, Seq(1)), what)
+                PlanRun::new(
+                    PEERS[rank as usize],
+                    (rank, Sites::one(3)),
+                    (1, Seq(1)),
+                    what,
+                )
             })
             .collect();
         let (to, sound) = runs[0].first_frames()[0];

@@ -304,10 +304,14 @@ impl Plane {
         (kind, algorithm): (CollectiveKind, Algorithm),
     ) -> Vec<Sent> {
         let ring = &self.topology.ring;
-        let world = u32::try_from(ring.world_size()).unwrap_or(u32::MAX);
         let rank = ring.rank_of(me).and_then(|rank| u32::try_from(rank).ok());
         let run = rank.zip(kind.among(&ring.0)).and_then(|(rank, kind)| {
-            PlanRun::new(me, (rank, world), (tag, seq), (kind, algorithm))
+            PlanRun::new(
+                me,
+                (rank, self.topology.sites.sites()),
+                (tag, seq),
+                (kind, algorithm),
+            )
         });
         let Some(run) = run else {
             return Vec::new();

@@ -78,6 +78,8 @@ pub struct SeatPlan {
     pub restart: bool,
     /// How many collectives it has in flight at most.
     pub collectives_max: u16,
+    /// The number of the site that it is at.
+    pub site: u8,
 }
 
 /// Where a process is when the exploration begins.

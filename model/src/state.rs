@@ -131,9 +131,18 @@ pub(crate) fn config(plan_no: u8, plan: &SeatPlan) -> PeerConfig {
         port: 48149 + u16::from(plan_no),
         advertise: (number % 2 == 1).then_some(advertised),
         lanes: LANES.get(number).copied().unwrap_or(1),
-        site: SiteName::NONE,
+        site: site_of(plan),
         collectives_max: plan.collectives_max,
     }
+}
+
+/// The name of its site: its number, and none for the first.
+fn site_of(plan: &SeatPlan) -> SiteName {
+    let name = match plan.site {
+        0 => String::new(),
+        site => site.to_string(),
+    };
+    SiteName::try_from(name).unwrap_or_default()
 }
 
 /// How many lanes peers of each plan would like.

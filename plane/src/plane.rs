@@ -141,6 +141,7 @@ impl DataPlane {
             algorithm,
             place: self.ranks.as_ref().map(Ranks::place),
             divided: self.ranks.as_ref().and_then(|ranks| ranks.divide(&spec)),
+            sites: self.ranks.as_ref().map(Ranks::sites).unwrap_or_default(),
             config: self.config.clone(),
             pool: Arc::clone(&self.pool),
             registry: Arc::clone(&self.registry),

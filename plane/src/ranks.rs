@@ -1,6 +1,7 @@
 //! Which peer has which rank, at which site, and which links are in use: all that the plane is told of a group.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use pccl_core::element::{CollectiveKind, CollectiveSpec};
 use pccl_core::id::{PeerId, Round};
@@ -14,7 +15,7 @@ use crate::work::Place;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ranks {
     peers: Vec<PeerId>,
-    sites: Sites,
+    sites: Arc<Sites>,
     place: Place,
 }
 
@@ -49,15 +50,14 @@ impl Ranks {
         };
         (sites.world() == place.world).then_some(Self {
             peers,
-            sites,
+            sites: Arc::new(sites),
             place,
         })
     }
 
     /// At which site each rank is.
-    #[cfg_attr(not(test), expect(dead_code, reason = "no plan asks where ranks are"))]
-    pub(crate) const fn sites(&self) -> &Sites {
-        &self.sites
+    pub(crate) fn sites(&self) -> Arc<Sites> {
+        Arc::clone(&self.sites)
     }
 
     /// What a collective of them does, by rank, and how its buffer is divided among them. `None`: the root is not one
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn each_rank_is_at_one_site_and_sites_of_another_world_are_refused() {
-        assert_eq!(ranks(2).sites(), &Sites::of([0, 1, 0, 0]));
+        assert_eq!(*ranks(2).sites(), Sites::of([0, 1, 0, 0]));
 
         let me = PeerId(1);
         for sites in [Sites::default(), Sites::one(2)] {

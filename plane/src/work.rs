@@ -23,6 +23,7 @@ use std::sync::Arc;
 use pccl_core::element::{CollectiveKind, CollectiveSpec};
 use pccl_core::id::Seq;
 use pccl_core::plan::{self, Algorithm, Plan, Shards};
+use pccl_core::site::Sites;
 use pccl_core::wire::FrameHeader;
 
 use crate::memory::{Pool, Scratch};
@@ -90,6 +91,8 @@ pub(crate) struct Task<'a> {
     /// What is done with the buffers, by rank.
     pub(crate) kind: CollectiveKind<u32>,
     pub(crate) shards: &'a Shards,
+    /// Where the ranks are.
+    pub(crate) sites: &'a Sites,
     pub(crate) algorithm: Algorithm,
 }
 
@@ -98,7 +101,7 @@ impl Task<'_> {
     pub(crate) fn stripes(&self, place: Place, pace: Pace) -> u16 {
         let Self { spec, .. } = self;
         match self.algorithm {
-            Algorithm::Ring | Algorithm::Chain => {
+            Algorithm::Ring | Algorithm::Chain | Algorithm::TwoLevel => {
                 plan::stripes_for(spec.count, spec.element, place.lanes, pace.stripe_bytes)
             }
             Algorithm::Whole(_) | Algorithm::Direct | Algorithm::Circulant => 1,
@@ -111,7 +114,7 @@ pub(crate) struct RankWork {
     seq: Seq,
     sums: Sums,
     coding: Option<Coding>,
-    /// The sums of which terms are kept until all are here.
+    /// The sums of which terms are kept until all are here, stripe by stripe.
     kept: Vec<Kept>,
     element_bytes: usize,
     /// Most elements of a frame of the own contribution, where it is not encoded.
@@ -140,7 +143,7 @@ impl RankWork {
         let element_bytes = spec.element.size();
         let coding = Coding::of(spec)?;
         spec.count.checked_mul(element_bytes as u64)?;
-        let plan = Plan::new(task.kind, task.algorithm, place.world, place.rank)?;
+        let plan = Plan::among(task.kind, task.algorithm, task.sites, place.rank)?;
         let count = task.stripes(place, pace);
         let exits = Exits::new(to, count);
         let mut slots = 0..;
@@ -149,13 +152,17 @@ impl RankWork {
             StripeWork::new(plan, stripe, element_bytes as u64, &exits, &mut slots)
         });
         let stripes: Vec<StripeWork> = stripes.collect::<Option<_>>()?;
-        let kept = Kept::all_of(
-            plan,
-            shards.stripe(count, 0),
-            element_bytes,
-            &exits,
-            &mut slots,
-        )?;
+        let mut kept = Vec::new();
+        for number in 0..count {
+            let stripe = (number, shards.stripe(count, number));
+            kept.extend(Kept::all_of(
+                plan,
+                stripe,
+                element_bytes,
+                &exits,
+                &mut slots,
+            )?);
+        }
         let comes_back = kept.is_empty() && stripes.iter().any(StripeWork::comes_back);
         let window = match (&coding, comes_back) {
             (Some(_), false) => return None,

@@ -17,6 +17,7 @@ use pccl_core::element::{CollectiveKind, ElementType};
 use pccl_core::id::{PeerId, Round};
 use pccl_core::messages::ToMaster;
 use pccl_core::plan::{self, Algorithm, Pattern, Plan, Shards};
+use pccl_core::site::Sites;
 use pccl_core::ticket::TicketMint;
 use pccl_core::timers::TimerQueue;
 use pccl_core::wire::{ControlReader, Preamble, encode_control};
@@ -70,6 +71,9 @@ pub fn everything() -> usize {
         let plan = Plan::new(kind, algorithm, 4, 1);
         plan.map_or(0, |plan| plan.arrivals(shards.stripe(stripes, 0)).count())
     };
+    let sites = Sites::of([0, 0, 1, 1]);
+    let levels = Plan::among(CollectiveKind::AllReduce, Algorithm::TwoLevel, &sites, 1);
+    let levels = levels.map_or(0, |plan| plan.arrivals(shards.stripe(stripes, 0)).count());
     let flows = |algorithm| flows_of(CollectiveKind::AllReduce, algorithm);
     let root = CollectiveKind::Broadcast { root: 0 };
 
@@ -77,6 +81,7 @@ pub fn everything() -> usize {
         + flows(Algorithm::Whole(Pattern::Mesh))
         + flows(Algorithm::Direct)
         + flows(Algorithm::Circulant)
+        + levels
         + flows_of(root, Algorithm::Chain)
         + usize::from(encoded.is_ok())
         + usize::from(decoded.is_ok())

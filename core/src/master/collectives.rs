@@ -173,6 +173,10 @@ impl Master {
             reach: record.reach(),
             within_machine: addresses.all(|address| address == first),
             rounds_from: u32::from(self.config.rounds_from),
+            two_levels: rule!(
+                self.sites_of(&record.ring).sites().has_two_levels();
+                LevelsAtOneSite => true
+            ),
         })
     }
 

@@ -280,7 +280,7 @@ impl Master {
         }
     }
 
-    fn sites_of(&self, ring: &Ring) -> SiteMap {
+    pub(super) fn sites_of(&self, ring: &Ring) -> SiteMap {
         static NONE: SiteName = SiteName::NONE;
         // Nobody on a ring that is announced is gone.
         let site = |peer| self.peers.get(peer).map_or(&NONE, |record| &record.site);

@@ -153,6 +153,7 @@ impl Accepted {
             Reach::Ring => true,
             Reach::Mesh => self.wiring.reach(ring) == Reach::Mesh,
         };
+        let two_levels = self.topology.sites.sites().has_two_levels();
         // Whether all members have one address, and how many are enough for rounds then, only the master knows.
         let known = [(false, u32::MAX), (true, u32::MAX), (true, 0)];
         let is_chosen = known.map(|(within_machine, rounds_from)| {
@@ -160,6 +161,7 @@ impl Accepted {
                 reach: algorithm.reach(),
                 within_machine,
                 rounds_from,
+                two_levels,
             };
             algorithm == Algorithm::of(spec, world, paths)
         });

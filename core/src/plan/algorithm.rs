@@ -27,6 +27,8 @@ pub struct Paths {
     pub within_machine: bool,
     /// From how many ranks on the [circulant](Pattern::Circulant) pattern is taken within a machine.
     pub rounds_from: u32,
+    /// Whether the members are at several sites, and several of them at one.
+    pub two_levels: bool,
 }
 
 impl Paths {
@@ -134,6 +136,25 @@ pub enum Algorithm {
     /// 2·(N − 1). The order of the additions depends on nothing but the ranks, and is another one for each chunk. A
     /// reduce-scatter or an all-gather is one half of it.
     Circulant,
+    /// In two levels, for ranks at several [sites](crate::site): inside each site, among the sites, and inside again.
+    ///
+    /// The buffer has N chunks, its shards ([`Stripe::chunk`](super::Stripe::chunk)); the result of chunk r is computed
+    /// by rank r. At each other site one rank is its gateway, and each member of a site is the gateway of as many
+    /// chunks of other sites, give or take one. Each rank sends each chunk to its gateway at the own site, which adds
+    /// the contributions of the site, in the order of the ranks, and sends their sum to rank r. That one adds the
+    /// contributions of its own site, in the order of the ranks, and then the sums of the others, in the order of the
+    /// sites. It sends the result to the other members of its site and to the gateways at the other sites, and they
+    /// send it to the other members there.
+    ///
+    /// Each byte leaves a site once to be reduced, and enters each other site once as a result; all members have a
+    /// part of that. It takes two latencies between sites and two inside. A reduce-scatter ends at rank r, and an
+    /// all-gather begins there. With one site it is the same exchange as [`Direct`](Self::Direct), and so it is with
+    /// one rank at each.
+    ///
+    /// That equal ranks of all sites exchange their parts at the same time, so that all ways out are used, is the scheme
+    /// of Singh et al., "The Big Send-off: High Performance Collectives on GPU-based Supercomputers" (2025). Gateways
+    /// that are dealt out in turn serve sites of unequal sizes, too.
+    TwoLevel,
 }
 
 impl Algorithm {
@@ -145,6 +166,9 @@ impl Algorithm {
     /// takes the fewest latencies. Within a machine messages cost more than latencies: there it takes the circulant
     /// pattern up to [`CIRCULANT_BUFFER_MAX`], whole or in chunks, and in worlds that are too small for rounds travels
     /// directly up to [`DIRECT_WITHIN_MACHINE_MAX`].
+    ///
+    /// If there is a mesh of members at several sites, and several of them are at one, everything else that is not
+    /// quantized and does not travel whole takes the two levels.
     ///
     /// In a world of two the ring is the mesh, and nothing is gained beyond it.
     ///
@@ -191,6 +215,7 @@ impl Algorithm {
             false => DIRECT_BUFFER_MAX,
         };
         match (spec.quantization, paths.reach_of(world)) {
+            (Quantization::None, Reach::Mesh) if paths.two_levels => Self::TwoLevel,
             (Quantization::None, Reach::Mesh) if in_rounds && bytes <= CIRCULANT_BUFFER_MAX => {
                 Self::Circulant
             }
@@ -212,11 +237,11 @@ impl Algorithm {
     pub const fn carries<Root>(self, kind: &CollectiveKind<Root>) -> bool {
         match (self, kind) {
             (
-                Self::Ring | Self::Whole(_) | Self::Direct | Self::Circulant,
+                Self::Ring | Self::Whole(_) | Self::Direct | Self::Circulant | Self::TwoLevel,
                 CollectiveKind::AllReduce,
             )
             | (
-                Self::Ring | Self::Direct | Self::Circulant,
+                Self::Ring | Self::Direct | Self::Circulant | Self::TwoLevel,
                 CollectiveKind::ReduceScatter | CollectiveKind::AllGather { .. },
             )
             | (Self::Chain, CollectiveKind::Broadcast { .. })
@@ -230,10 +255,13 @@ impl Algorithm {
             )
             | (Self::Whole(_), CollectiveKind::ReduceScatter | CollectiveKind::AllGather { .. })
             | (
-                Self::Ring | Self::Whole(_) | Self::Direct | Self::Circulant,
+                Self::Ring | Self::Whole(_) | Self::Direct | Self::Circulant | Self::TwoLevel,
                 CollectiveKind::Broadcast { .. },
             )
-            | (Self::Whole(_) | Self::Direct | Self::Circulant, CollectiveKind::Barrier) => false,
+            | (
+                Self::Whole(_) | Self::Direct | Self::Circulant | Self::TwoLevel,
+                CollectiveKind::Barrier,
+            ) => false,
         }
     }
 
@@ -243,7 +271,7 @@ impl Algorithm {
         match self {
             Self::Ring | Self::Chain => Reach::Ring,
             Self::Whole(pattern) => pattern.reach(),
-            Self::Direct | Self::Circulant => Reach::Mesh,
+            Self::Direct | Self::Circulant | Self::TwoLevel => Reach::Mesh,
         }
     }
 }

@@ -2,12 +2,12 @@
 
 use super::{Plan, Targets};
 
-pub(super) fn is_root(plan: Plan, rank: u32) -> bool {
+pub(super) fn is_root(plan: Plan<'_>, rank: u32) -> bool {
     plan.kind.root() == Some(&rank)
 }
 
 /// The root alone contributes.
-pub(super) fn contributions(plan: Plan) -> u32 {
+pub(super) fn contributions(plan: Plan<'_>) -> u32 {
     match is_root(plan, plan.rank) {
         true => plan.others().min(1),
         false => 0,
@@ -15,7 +15,7 @@ pub(super) fn contributions(plan: Plan) -> u32 {
 }
 
 /// The root alone has nothing to get.
-pub(super) fn steps(plan: Plan) -> u32 {
+pub(super) fn steps(plan: Plan<'_>) -> u32 {
     match is_root(plan, plan.rank) {
         true => 0,
         false => u32::from(plan.kind.root().is_some()),
@@ -23,7 +23,7 @@ pub(super) fn steps(plan: Plan) -> u32 {
 }
 
 /// The chain ends before the root.
-pub(super) fn onward(plan: Plan) -> Targets {
+pub(super) fn onward(plan: Plan<'_>) -> Targets<'static> {
     match rule!(is_root(plan, plan.next()); ChainEndsEarly => true) {
         true => Targets::NONE,
         false => Targets::one(plan.target(0, 0)),

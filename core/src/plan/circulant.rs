@@ -42,12 +42,12 @@ const fn first_alone(world: u32) -> u32 {
     world / 2
 }
 
-fn chunk(plan: Plan, stripe: Stripe<'_>, index: u32) -> Range<u64> {
+fn chunk(plan: Plan<'_>, stripe: Stripe<'_>, index: u32) -> Range<u64> {
     stripe.chunk(forth(plan.world, plan.rank, index))
 }
 
 /// Where a chunk goes in the reduce-scatter. There, as many steps are over as chunks have moved in the rounds before.
-fn partial_to(plan: Plan, index: u32) -> Target {
+fn partial_to(plan: Plan<'_>, index: u32) -> Target {
     let round = round_of(plan.world, index);
     let distance = distance(plan.world, round);
     let there = index.saturating_sub(distance);
@@ -62,7 +62,7 @@ fn steps_before(world: u32, round: u32) -> u32 {
 }
 
 /// Where a chunk goes in the all-gather, if there is one.
-fn result_to(plan: Plan, index: u32) -> Targets {
+fn result_to(plan: Plan<'_>, index: u32) -> Targets<'static> {
     let round = round_of(plan.world, index);
     match plan.kind.gathers() {
         true => Targets::rounds((plan.world, plan.rank), index, round, first_gathered(plan)),
@@ -71,26 +71,26 @@ fn result_to(plan: Plan, index: u32) -> Targets {
 }
 
 /// The first step of the all-gather.
-const fn first_gathered(plan: Plan) -> u32 {
+const fn first_gathered(plan: Plan<'_>) -> u32 {
     match plan.kind.reduces() {
         true => plan.others(),
         false => 0,
     }
 }
 
-pub(super) fn steps(plan: Plan) -> u32 {
+pub(super) fn steps(plan: Plan<'_>) -> u32 {
     let phases = u32::from(plan.kind.reduces()) + u32::from(plan.kind.gathers());
     plan.others().saturating_mul(phases)
 }
 
-pub(super) fn contributions(plan: Plan) -> u32 {
+pub(super) fn contributions(plan: Plan<'_>) -> u32 {
     match plan.kind.reduces() {
         true => plan.world.saturating_sub(first_alone(plan.world).max(1)),
         false => u32::try_from(result_to(plan, 0).count()).unwrap_or(u32::MAX),
     }
 }
 
-pub(super) fn contribution(plan: Plan, stripe: Stripe<'_>, nth: u32) -> Contribution {
+pub(super) fn contribution(plan: Plan<'_>, stripe: Stripe<'_>, nth: u32) -> Contribution {
     if !plan.kind.reduces() {
         let to = result_to(plan, 0).nth(nth as usize);
         return Contribution {
@@ -105,7 +105,7 @@ pub(super) fn contribution(plan: Plan, stripe: Stripe<'_>, nth: u32) -> Contribu
     }
 }
 
-pub(super) fn sums(plan: Plan) -> u32 {
+pub(super) fn sums(plan: Plan<'_>) -> u32 {
     match plan.kind.reduces() {
         true => first_alone(plan.world),
         false => 0,
@@ -113,7 +113,7 @@ pub(super) fn sums(plan: Plan) -> u32 {
 }
 
 /// The sum of this number is that of the chunk of this index.
-pub(super) fn kept(plan: Plan, stripe: Stripe<'_>, index: u32) -> Kept {
+pub(super) fn kept(plan: Plan<'_>, stripe: Stripe<'_>, index: u32) -> Kept<'static> {
     let before = round_of(plan.world, index);
     let arrive = (1..before).filter(|round| index < chunks_of(plan.world, *round));
     let arrive = u32::try_from(arrive.count()).unwrap_or(u32::MAX);
@@ -131,12 +131,12 @@ pub(super) fn kept(plan: Plan, stripe: Stripe<'_>, index: u32) -> Kept {
 }
 
 /// Whether a step is one of the all-gather.
-const fn is_gathered(plan: Plan, step: u32) -> bool {
+const fn is_gathered(plan: Plan<'_>, step: u32) -> bool {
     step >= first_gathered(plan) && plan.kind.gathers()
 }
 
 /// From whom a flow arrives, and the index of its chunk here.
-pub(super) fn source(plan: Plan, step: u32) -> (u32, u32) {
+pub(super) fn source(plan: Plan<'_>, step: u32) -> (u32, u32) {
     let world = plan.world;
     if let Some(index) = step.checked_sub(first_gathered(plan))
         && is_gathered(plan, step)
@@ -157,7 +157,11 @@ fn summed(world: u32, step: u32) -> (u32, u32) {
     (round, step.saturating_sub(steps_before(world, round)))
 }
 
-pub(super) fn arrival(plan: Plan, stripe: Stripe<'_>, step: u32) -> (Range<u64>, Action, After) {
+pub(super) fn arrival(
+    plan: Plan<'_>,
+    stripe: Stripe<'_>,
+    step: u32,
+) -> (Range<u64>, Action, After) {
     let (_, index) = source(plan, step);
     let range = chunk(plan, stripe, index);
     if is_gathered(plan, step) {
@@ -176,7 +180,7 @@ pub(super) fn arrival(plan: Plan, stripe: Stripe<'_>, step: u32) -> (Range<u64>,
 }
 
 /// Where what arrives goes on.
-pub(super) fn onward(plan: Plan, step: u32) -> Targets {
+pub(super) fn onward(plan: Plan<'_>, step: u32) -> Targets<'static> {
     let (_, index) = source(plan, step);
     match is_gathered(plan, step) {
         true => result_to(plan, index),
@@ -185,7 +189,7 @@ pub(super) fn onward(plan: Plan, step: u32) -> Targets {
 }
 
 /// Whether a message has own contributions of its sender alone, which no sum of the reduce-scatter precedes.
-pub(super) fn is_sent_at_once(plan: Plan, step: u32) -> bool {
+pub(super) fn is_sent_at_once(plan: Plan<'_>, step: u32) -> bool {
     if is_gathered(plan, step) {
         return !plan.kind.reduces() && gathered_at_once(plan, step);
     }
@@ -194,7 +198,7 @@ pub(super) fn is_sent_at_once(plan: Plan, step: u32) -> bool {
 }
 
 /// Whether a message of an all-gather alone has the own chunk of its sender alone.
-pub(super) fn gathered_at_once(plan: Plan, step: u32) -> bool {
+pub(super) fn gathered_at_once(plan: Plan<'_>, step: u32) -> bool {
     let round = round_of(plan.world, gathered(step));
     chunks_of(plan.world, round) == 1
 }
@@ -205,13 +209,13 @@ pub(super) const fn gathered(step: u32) -> u32 {
 }
 
 /// Who sends what arrives in a step of an all-gather alone.
-pub(super) fn gathered_from(plan: Plan, step: u32) -> u32 {
+pub(super) fn gathered_from(plan: Plan<'_>, step: u32) -> u32 {
     let round = round_of(plan.world, gathered(step));
     forth(plan.world, plan.rank, distance(plan.world, round))
 }
 
 /// Where the chunk of an index goes on in an all-gather alone.
-pub(super) fn gathered_to(plan: Plan, index: u32) -> Targets {
+pub(super) fn gathered_to(plan: Plan<'_>, index: u32) -> Targets<'static> {
     let round = round_of(plan.world, index);
     Targets::rounds((plan.world, plan.rank), index, round, 0)
 }

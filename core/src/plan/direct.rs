@@ -4,7 +4,7 @@ use core::ops::Range;
 
 use super::{Action, After, Contribution, Kept, Plan, Stripe, Targets, back};
 
-pub(super) fn steps(plan: Plan) -> u32 {
+pub(super) fn steps(plan: Plan<'_>) -> u32 {
     let others = plan.others();
     match plan.kind.reduces() && plan.kind.gathers() {
         true => rule!(others.saturating_mul(2); ResultsNeverTold => others),
@@ -13,7 +13,7 @@ pub(super) fn steps(plan: Plan) -> u32 {
 }
 
 /// To be reduced each rank gets its own chunk, to be gathered all get that of this rank.
-pub(super) fn contribution(plan: Plan, stripe: Stripe<'_>, nth: u32) -> Contribution {
+pub(super) fn contribution(plan: Plan<'_>, stripe: Stripe<'_>, nth: u32) -> Contribution {
     let to = plan.target(nth, nth);
     let chunk = match plan.kind.reduces() {
         true => to.rank,
@@ -26,7 +26,7 @@ pub(super) fn contribution(plan: Plan, stripe: Stripe<'_>, nth: u32) -> Contribu
 }
 
 /// The contributions that this rank combines.
-pub(super) fn kept(plan: Plan, stripe: Stripe<'_>) -> Kept {
+pub(super) fn kept(plan: Plan<'_>, stripe: Stripe<'_>) -> Kept<'static> {
     let of_result = match plan.kind.gathers() {
         true => Targets::all_others(plan.world, plan.rank, plan.others()),
         false => Targets::NONE,
@@ -41,12 +41,16 @@ pub(super) fn kept(plan: Plan, stripe: Stripe<'_>) -> Kept {
 }
 
 /// In both halves the other ranks come in the same order, the previous one first.
-pub(super) fn sender(plan: Plan, step: u32) -> u32 {
+pub(super) fn sender(plan: Plan<'_>, step: u32) -> u32 {
     let step = step.checked_sub(plan.others()).unwrap_or(step);
     back(plan.world, plan.rank, step.saturating_add(1))
 }
 
-pub(super) fn arrival(plan: Plan, stripe: Stripe<'_>, step: u32) -> (Range<u64>, Action, After) {
+pub(super) fn arrival(
+    plan: Plan<'_>,
+    stripe: Stripe<'_>,
+    step: u32,
+) -> (Range<u64>, Action, After) {
     let sender = sender(plan, step);
     if plan.kind.reduces() && step < plan.others() {
         let turn = rule!(sender; DirectAddedAsTheyArrive => step.saturating_add(1));

@@ -2,6 +2,7 @@
 
 use core::ops::Range;
 
+use super::two_level::{self, Seat};
 use super::{back, circulant, forth};
 
 /// Where frames go.
@@ -15,11 +16,11 @@ pub struct Target {
 
 /// Where a flow goes: to no rank, one, or several, each at most once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Targets(Left);
+pub struct Targets<'a>(Left<'a>);
 
 /// What is left of targets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-enum Left {
+enum Left<'a> {
     #[default]
     None,
     One(Target),
@@ -39,9 +40,16 @@ enum Left {
         before: u32,
         first: u32,
     },
+    /// Whom a rank of two levels tells the result of a shard, from this number on.
+    Told {
+        seat: Seat<'a>,
+        reduces: bool,
+        shard: u32,
+        nth: u32,
+    },
 }
 
-impl Targets {
+impl<'a> Targets<'a> {
     pub(super) const NONE: Self = Self(Left::None);
 
     pub(super) const fn one(target: Target) -> Self {
@@ -73,9 +81,20 @@ impl Targets {
             first,
         })
     }
+
+    /// Those that a rank of two levels tells the result of a shard.
+    pub(super) const fn told(seat: Seat<'a>, reduces: bool, shard: u32) -> Self {
+        let nth = 0;
+        Self(Left::Told {
+            seat,
+            reduces,
+            shard,
+            nth,
+        })
+    }
 }
 
-impl Iterator for Targets {
+impl Iterator for Targets<'_> {
     type Item = Target;
 
     fn next(&mut self) -> Option<Target> {
@@ -119,6 +138,16 @@ impl Iterator for Targets {
                     });
                 }
             },
+            Left::Told {
+                seat,
+                reduces,
+                shard,
+                nth,
+            } => {
+                let target = two_level::told(*seat, *reduces, *shard, *nth)?;
+                *nth = nth.saturating_add(1);
+                Some(target)
+            }
         }
     }
 }
@@ -134,7 +163,7 @@ pub struct Contribution {
 
 /// Terms of a sum that are kept until all of them are here, and then added.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Kept {
+pub struct Kept<'a> {
     /// Elements of the buffer: these of each term.
     pub range: Range<u64>,
     /// How many terms there are, the own contribution among them.
@@ -145,12 +174,12 @@ pub struct Kept {
     /// contributions, and just goes on.
     pub is_result: bool,
     /// Where the sum goes.
-    pub told: Targets,
+    pub told: Targets<'a>,
 }
 
 /// A flow that arrives.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Arrival {
+pub struct Arrival<'a> {
     /// The number of its step, from 0 without gaps; frames carry it.
     pub step: u32,
     /// The rank that sends it.
@@ -162,7 +191,7 @@ pub struct Arrival {
     /// What has to be done with an element before it may be overwritten.
     pub after: After,
     /// Where it goes on, as it is once the action is done.
-    pub onward: Targets,
+    pub onward: Targets<'a>,
     /// Whether it tells, byte by byte, how far contributions have come that left alone: it is what became of the own one,
     /// or of that of the next rank, which is of the same length but for an element.
     pub comes_back: bool,

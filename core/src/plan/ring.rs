@@ -8,36 +8,40 @@ use core::ops::Range;
 use super::{Action, After, Plan, Stripe, back};
 
 /// Steps of each of the two phases.
-const fn per_phase(plan: Plan) -> u32 {
+const fn per_phase(plan: Plan<'_>) -> u32 {
     plan.others()
 }
 
-pub(super) fn steps(plan: Plan) -> u32 {
+pub(super) fn steps(plan: Plan<'_>) -> u32 {
     let phases = u32::from(plan.kind.reduces()) + u32::from(plan.kind.gathers());
     per_phase(plan).saturating_mul(phases)
 }
 
 /// The number of a step in an all-reduce.
-const fn in_both_phases(plan: Plan, step: u32) -> u32 {
+const fn in_both_phases(plan: Plan<'_>, step: u32) -> u32 {
     match plan.kind.reduces() {
         true => step,
         false => step.saturating_add(per_phase(plan)),
     }
 }
 
-pub(super) fn contributions(plan: Plan) -> u32 {
+pub(super) fn contributions(plan: Plan<'_>) -> u32 {
     steps(plan).min(1)
 }
 
 /// The chunk that starts here: to be reduced, that of the previous rank, where it ends; to be gathered, the own one.
-pub(super) fn contribution(plan: Plan, stripe: Stripe<'_>) -> Range<u64> {
+pub(super) fn contribution(plan: Plan<'_>, stripe: Stripe<'_>) -> Range<u64> {
     stripe.chunk(match plan.kind.reduces() {
         true => rule!(plan.previous(); ScatteredOneShort if !plan.kind.gathers() => plan.rank),
         false => rule!(plan.rank; AnothersShardGathered => plan.previous()),
     })
 }
 
-pub(super) fn arrival(plan: Plan, stripe: Stripe<'_>, step: u32) -> (Range<u64>, Action, After) {
+pub(super) fn arrival(
+    plan: Plan<'_>,
+    stripe: Stripe<'_>,
+    step: u32,
+) -> (Range<u64>, Action, After) {
     let step = in_both_phases(plan, step);
     let offset = match plan.kind.reduces() {
         true => rule!(2; ScatteredOneShort if !plan.kind.gathers() => 1),
@@ -47,7 +51,7 @@ pub(super) fn arrival(plan: Plan, stripe: Stripe<'_>, step: u32) -> (Range<u64>,
     (stripe.chunk(chunk), action(plan, step), after(plan, step))
 }
 
-fn action(plan: Plan, step: u32) -> Action {
+fn action(plan: Plan<'_>, step: u32) -> Action {
     let (per_phase, nth) = (per_phase(plan), step.saturating_add(1));
     match nth.cmp(&per_phase) {
         Ordering::Less => Action::Combine,
@@ -64,7 +68,7 @@ fn action(plan: Plan, step: u32) -> Action {
 
 /// The chunk that a rank copies in step s it has combined in step s − N, except for the one that started at
 /// it.
-const fn after(plan: Plan, step: u32) -> After {
+const fn after(plan: Plan<'_>, step: u32) -> After {
     if !plan.kind.reduces() {
         return After::Nothing;
     }

@@ -15,6 +15,7 @@ use crate::id::{Membership, PeerId};
 mod choice;
 mod cut;
 mod flows;
+mod levels;
 
 const GATHER: CollectiveKind<u32> = CollectiveKind::AllGather {
     laid_out_for: Membership(0),
@@ -43,14 +44,15 @@ fn plans(root: u32) -> Vec<(CollectiveKind<u32>, Algorithm)> {
         CollectiveKind::Broadcast { root },
         CollectiveKind::Barrier,
     ];
-    let algorithms = ALGORITHMS.into_iter().chain([Algorithm::Chain]);
+    let others = [Algorithm::Chain, Algorithm::TwoLevel];
+    let algorithms = ALGORITHMS.into_iter().chain(others);
     let all = algorithms.flat_map(|algorithm| kinds.map(|kind| (kind, algorithm)));
     all.filter(|(kind, algorithm)| algorithm.carries(kind))
         .collect()
 }
 
 /// The part of a rank in an all-reduce.
-fn all_reduce(algorithm: Algorithm, world: u32, rank: u32) -> Option<Plan> {
+fn all_reduce(algorithm: Algorithm, world: u32, rank: u32) -> Option<Plan<'static>> {
     Plan::new(CollectiveKind::AllReduce, algorithm, world, rank)
 }
 
@@ -62,19 +64,24 @@ type Sum = Vec<u32>;
 struct Operation<'a> {
     kind: CollectiveKind<u32>,
     algorithm: Algorithm,
-    world: u32,
+    sites: &'a Sites,
     stripe: Stripe<'a>,
 }
 
-impl Operation<'_> {
-    fn plan(&self, rank: u32) -> Plan {
-        Plan::new(self.kind, self.algorithm, self.world, rank).unwrap()
+impl<'a> Operation<'a> {
+    fn plan(&self, rank: u32) -> Plan<'a> {
+        Plan::among(self.kind, self.algorithm, self.sites, rank).unwrap()
+    }
+
+    fn world(&self) -> u32 {
+        self.sites.world()
     }
 
     fn elements(&self) -> BTreeSet<u64> {
         match self.algorithm {
             Algorithm::Whole(_) | Algorithm::Chain => self.stripe.whole().collect(),
-            Algorithm::Ring | Algorithm::Direct | Algorithm::Circulant => (0..self.world)
+            Algorithm::Ring | Algorithm::Direct | Algorithm::Circulant | Algorithm::TwoLevel => (0
+                ..self.world())
                 .flat_map(|rank| self.stripe.chunk(rank))
                 .collect(),
         }
@@ -98,17 +105,17 @@ impl Operation<'_> {
         match self.kind {
             CollectiveKind::AllReduce | CollectiveKind::ReduceScatter => None,
             CollectiveKind::AllGather { .. } => {
-                (0..self.world).find(|rank| self.stripe.chunk(*rank).contains(&element))
+                (0..self.world()).find(|rank| self.stripe.chunk(*rank).contains(&element))
             }
             CollectiveKind::Broadcast { root } => Some(root),
-            CollectiveKind::Barrier => Some(self.world),
+            CollectiveKind::Barrier => Some(self.world()),
         }
     }
 }
 
 /// What one rank holds of each element of a stripe.
 struct Rank<'a> {
-    plan: Plan,
+    plan: Plan<'a>,
     stripe: Stripe<'a>,
     /// The terms of each sum that is kept, by turn.
     kept: Vec<Vec<Option<Sum>>>,
@@ -246,7 +253,7 @@ fn simulate(
     operation: Operation<'_>,
     hurry: bool,
 ) -> Result<Vec<BTreeMap<u64, Sum>>, TestCaseError> {
-    let mut ranks: Vec<Rank<'_>> = (0..operation.world)
+    let mut ranks: Vec<Rank<'_>> = (0..operation.world())
         .map(|rank| Rank::new(operation, rank))
         .collect();
     let mut links: Vec<VecDeque<Sent>> = Vec::new();
@@ -280,8 +287,8 @@ fn simulate(
 /// Every rank writes what the kind promises and nothing else: where contributions are combined, each of them once,
 /// added in the same order everywhere; in that of the ranks, unless sums travel.
 fn keeps_its_promise(operation: Operation<'_>, hurry: bool) -> Result<(), TestCaseError> {
-    let everybody: Vec<u32> = (0..operation.world).collect();
-    if operation.world == 1 {
+    let everybody: Vec<u32> = (0..operation.world()).collect();
+    if operation.world() == 1 {
         return Ok(()); // its buffer is the result, and nothing is written
     }
     let results = simulate(operation, hurry)?;
@@ -297,7 +304,10 @@ fn keeps_its_promise(operation: Operation<'_>, hurry: bool) -> Result<(), TestCa
                 continue;
             }
             let mut sorted = sum.clone();
-            if matches!(operation.algorithm, Algorithm::Ring | Algorithm::Circulant) {
+            if matches!(
+                operation.algorithm,
+                Algorithm::Ring | Algorithm::Circulant | Algorithm::TwoLevel
+            ) {
                 sorted.sort_unstable();
             }
             prop_assert_eq!(&sorted, &everybody);
@@ -310,6 +320,7 @@ fn keeps_its_promise(operation: Operation<'_>, hurry: bool) -> Result<(), TestCa
 fn in_every_small_world_every_plan_keeps_the_promise_of_its_kind() {
     for (kind, algorithm) in plans(0) {
         for world in 1..=9 {
+            let sites = Sites::of((0..world).map(|rank| rank * 5 % 11 % 3));
             for count in 0..=20 {
                 let shards = Shards::of_ranks(count, world);
                 let peers: Vec<PeerId> =
@@ -323,7 +334,7 @@ fn in_every_small_world_every_plan_keeps_the_promise_of_its_kind() {
                     let operation = Operation {
                         kind,
                         algorithm,
-                        world,
+                        sites: &sites,
                         stripe,
                     };
                     keeps_its_promise(operation, hurry).unwrap();
@@ -340,7 +351,7 @@ fn more_peers_than_elements_still_reduce() {
         let operation = Operation {
             kind: CollectiveKind::AllReduce,
             algorithm: Algorithm::Ring,
-            world: 64,
+            sites: &Sites::one(64),
             stripe: shards.stripe(1, 0),
         };
         keeps_its_promise(operation, false).unwrap();
@@ -355,7 +366,7 @@ fn buffers_that_travel_whole_are_added_in_the_order_of_the_ranks() {
         let operation = Operation {
             kind: CollectiveKind::AllReduce,
             algorithm: Algorithm::Whole(pattern),
-            world: 5,
+            sites: &Sites::one(5),
             stripe: shards.stripe(1, 0),
         };
         let results = simulate(operation, false).unwrap();
@@ -396,7 +407,7 @@ fn sends(operation: Operation<'_>, rank: u32) -> Vec<(Target, Range<u64>)> {
     own.chain(onward).chain(sums).collect()
 }
 
-fn only_contribution(plan: Plan, stripe: Stripe<'_>) -> Contribution {
+fn only_contribution(plan: Plan<'_>, stripe: Stripe<'_>) -> Contribution {
     let all: Vec<Contribution> = plan.contributions(stripe).collect();
     assert_eq!(all.len(), 1);
     all[0].clone()
@@ -492,7 +503,7 @@ fn three_ranks_that_exchange_directly_combine_a_part_each() {
         .contributions(shards.stripe(1, 0))
         .map(|own| (own.range, own.to))
         .collect();
-    let kept: Vec<Kept> = rank_1.kept(shards.stripe(1, 0)).collect();
+    let kept: Vec<Kept<'_>> = rank_1.kept(shards.stripe(1, 0)).collect();
     let flows: Vec<_> = rank_1
         .arrivals(shards.stripe(1, 0))
         .map(|flow| (flow.from, flow.range, flow.action, flow.after))

@@ -2,13 +2,13 @@
 
 use super::{Action, Kept, Pattern, Plan, Stripe, Target, Targets, back, circulant, forth};
 
-pub(super) fn steps(plan: Plan) -> u32 {
+pub(super) fn steps(plan: Plan<'_>) -> u32 {
     let others = plan.others();
     rule!(others; OneContributionMissed => others.saturating_sub(1))
 }
 
 /// How often the own contribution leaves.
-pub(super) fn contributions(plan: Plan, pattern: Pattern) -> u32 {
+pub(super) fn contributions(plan: Plan<'_>, pattern: Pattern) -> u32 {
     match pattern {
         Pattern::Ring => plan.others().min(1),
         Pattern::Mesh => steps(plan),
@@ -19,7 +19,7 @@ pub(super) fn contributions(plan: Plan, pattern: Pattern) -> u32 {
 }
 
 /// Where the own contribution goes.
-pub(super) fn contribution_to(plan: Plan, pattern: Pattern, nth: u32) -> Target {
+pub(super) fn contribution_to(plan: Plan<'_>, pattern: Pattern, nth: u32) -> Target {
     let in_turn = plan.target(nth, nth);
     match pattern {
         Pattern::Ring | Pattern::Mesh => in_turn,
@@ -31,14 +31,14 @@ pub(super) fn contribution_to(plan: Plan, pattern: Pattern, nth: u32) -> Target 
 }
 
 /// Whose contribution arrives in a step.
-pub(super) fn contributor(plan: Plan, pattern: Pattern, step: u32) -> u32 {
+pub(super) fn contributor(plan: Plan<'_>, pattern: Pattern, step: u32) -> u32 {
     match pattern {
         Pattern::Ring | Pattern::Mesh => back(plan.world, plan.rank, step.saturating_add(1)),
         Pattern::Circulant => forth(plan.world, plan.rank, circulant::gathered(step)),
     }
 }
 
-pub(super) fn action(plan: Plan, pattern: Pattern, step: u32) -> Action {
+pub(super) fn action(plan: Plan<'_>, pattern: Pattern, step: u32) -> Action {
     let contributor = contributor(plan, pattern, step);
     Action::Keep {
         sum: 0,
@@ -46,7 +46,7 @@ pub(super) fn action(plan: Plan, pattern: Pattern, step: u32) -> Action {
     }
 }
 
-pub(super) fn kept(plan: Plan, stripe: Stripe<'_>) -> Kept {
+pub(super) fn kept(plan: Plan<'_>, stripe: Stripe<'_>) -> Kept<'static> {
     Kept {
         range: stripe.whole(),
         terms: plan.world,

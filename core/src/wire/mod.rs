@@ -181,6 +181,11 @@
 //! all other chunks and passes them on. Frames that leave together
 //! ([`Plan::leaves_with`](crate::plan::Plan::leaves_with)) may be received together.
 //!
+//! In two levels, as [`Algorithm::TwoLevel`](crate::plan::Algorithm::TwoLevel) says, a rank receives the contributions of
+//! its site to the chunks that it is the gateway of, its own chunk first; then the sums of the other sites for its own
+//! chunk; and then the results of all other chunks, in their order, of which it passes those of other sites on inside
+//! its own. Chunks are cut into stripes as around a ring.
+//!
 //! A reduce-scatter and an all-gather are the first and the second half of an all-reduce in chunks, and count their
 //! steps from 0. In a broadcast the root sends its buffer to the next rank, in step 0, and each other rank sends on what
 //! it gets, in step 0, but for the one before the root ([`Algorithm::Chain`](crate::plan::Algorithm::Chain)). Of a

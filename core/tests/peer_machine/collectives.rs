@@ -249,8 +249,13 @@ fn a_refused_collective_says_whether_the_program_or_the_moment_was_wrong() {
 #[test]
 fn a_master_that_orders_what_the_links_or_the_spec_do_not_allow_misbehaves() {
     let mesh = Algorithm::Whole(Pattern::Mesh);
-    let in_rounds = Algorithm::Circulant;
-    for algorithm in [Algorithm::Ring, Algorithm::Direct, mesh, in_rounds] {
+    for algorithm in [
+        Algorithm::Ring,
+        Algorithm::Direct,
+        mesh,
+        Algorithm::Circulant,
+        Algorithm::TwoLevel,
+    ] {
         let mut desk = Desk::accepted();
         desk.calls(initiate(1));
 

@@ -6,6 +6,7 @@ mod entries;
 mod given_up;
 mod groups;
 mod kinds;
+mod levels;
 mod membership;
 mod meshes;
 mod neighbours;
@@ -34,6 +35,7 @@ pub fn standard() -> Vec<Scenario> {
     all.extend(given_up::all());
     all.extend(meshes::all());
     all.extend(kinds::all());
+    all.extend(levels::all());
     all.sort_by_key(|scenario| (scenario.seats.len(), scenario.faults));
     all
 }
@@ -92,7 +94,13 @@ const fn inside(program: &'static Program) -> SeatPlan {
         second: None,
         restart: false,
         collectives_max: 8,
+        site: 0,
     }
+}
+
+/// The same at another site.
+const fn at_site(site: u8, plan: SeatPlan) -> SeatPlan {
+    SeatPlan { site, ..plan }
 }
 
 const fn outside(program: &'static Program) -> SeatPlan {

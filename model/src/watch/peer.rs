@@ -356,9 +356,12 @@ fn collective_ended(
                 Some(Reach::Ring) if wants_mesh => run.reach(Milestone::RingAlone),
                 Some(Reach::Ring) | None => {}
             }
-            let in_rounds = Some(Algorithm::Circulant);
-            if algorithm == in_rounds {
+            let (in_rounds, in_levels) = (Algorithm::Circulant, Algorithm::TwoLevel);
+            if algorithm == Some(in_rounds) {
                 run.reach(Milestone::WentInRounds);
+            }
+            if algorithm == Some(in_levels) {
+                run.reach(Milestone::WentInLevels);
             }
             if again {
                 run.reach(Milestone::Recovered);

@@ -4,6 +4,8 @@ use std::mem;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use pccl_core::wire::FRAME_PAYLOAD_MAX;
+
 /// Keeps the frame buffers of operations that have ended, for those to come.
 ///
 /// Its lock is held for a moment when an operation begins, when it needs a buffer that it has not had
@@ -51,6 +53,10 @@ impl Pool {
     }
 }
 
+/// Longest buffer that is used again: twice the payload of a frame. Terms of a large sum take more, and would stay
+/// forever, as frame buffers.
+const REUSED_BYTES_MAX: usize = 2 * FRAME_PAYLOAD_MAX;
+
 /// Buffers that an operation keeps for itself before the list of them has to grow.
 const SPARE: usize = 16;
 
@@ -74,6 +80,9 @@ impl Scratch {
     /// A buffer of at least `bytes` bytes with whatever was in it. The one that was put back last
     /// comes first: it is the most likely to be in a cache.
     pub(crate) fn take(&mut self, bytes: usize) -> Vec<u8> {
+        if bytes > REUSED_BYTES_MAX {
+            return vec![0; bytes];
+        }
         let spare = self.spare.pop();
         let mut buffer = spare.unwrap_or_else(|| self.pool.lock().idle.pop().unwrap_or_default());
         if buffer.len() < bytes {
@@ -84,9 +93,11 @@ impl Scratch {
         buffer
     }
 
-    /// A buffer is done with.
+    /// A buffer is done with. A long one is freed.
     pub(crate) fn put(&mut self, buffer: Vec<u8>) {
-        self.spare.push(buffer);
+        if buffer.len() <= REUSED_BYTES_MAX {
+            self.spare.push(buffer);
+        }
     }
 }
 
@@ -103,6 +114,21 @@ impl Drop for Scratch {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_buffer_longer_than_frames_need_is_not_kept_for_the_next_operation() {
+        let pool = Pool::new(4);
+        let mut first = Scratch::new(&pool);
+        let long = first.take(REUSED_BYTES_MAX + 1);
+        let short = first.take(REUSED_BYTES_MAX);
+
+        first.put(long);
+        first.put(short);
+        drop(first);
+
+        let kept: Vec<usize> = pool.lock().idle.iter().map(Vec::len).collect();
+        assert_eq!(kept, [REUSED_BYTES_MAX]);
+    }
 
     #[test]
     fn a_buffer_is_used_again_by_the_next_operation() {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pccl_core::element::{CollectiveKind, CollectiveSpec};
 use pccl_core::id::Seq;
 use pccl_core::plan::{Algorithm, Shards};
+use pccl_core::site::Sites;
 
 use super::Run;
 use crate::handover::{DeliverySender, Home, Inbox, LinkState, Registry, TxSlot};
@@ -58,6 +59,8 @@ pub struct OperationPort {
     /// What is done with the buffers, by rank, and the shards of them. `None`: this peer takes part in no operations, or
     /// the root does not.
     pub(crate) divided: Option<(CollectiveKind<u32>, Shards)>,
+    /// Where the ranks are.
+    pub(crate) sites: Arc<Sites>,
     pub(crate) config: PlaneConfig,
     pub(crate) pool: Arc<Pool>,
     pub(crate) registry: Arc<Registry>,
@@ -149,8 +152,8 @@ impl OperationPort {
     /// Memory: besides the backup of an operation in place, at most 6 frames per lane (4 that wait, one
     /// that arrives and one that leaves; small ones leave together, so up to 7 more), whatever the size of the
     /// buffers, and the terms that are kept until all are there: of a buffer that travels whole those of all ranks,
-    /// of one that travels directly or in rounds about as much as the buffer, and in rounds the sums of them that
-    /// wait for others. What waits beyond that,
+    /// of one that travels directly, in rounds or in two levels about as much as the buffer, and in the last two the
+    /// sums of them that wait for others. What waits beyond that,
     /// because the next rank is slow, is set aside in the memory of the result or of the backup.
     /// Frames that travel encoded wait in memory of their own: about the window of every rank, twice that
     /// before a slow link.
@@ -187,6 +190,7 @@ impl OperationPort {
             spec: &self.spec,
             kind: *kind,
             shards,
+            sites: &self.sites,
             algorithm: self.algorithm,
         };
         let is_local = Sending::all_local(sending) && !pass.leaves_machine();

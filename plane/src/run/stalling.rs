@@ -34,7 +34,10 @@ impl Run<'_, '_> {
         match self.port.algorithm() {
             Algorithm::Ring | Algorithm::Direct => false,
             Algorithm::Whole(Pattern::Ring | Pattern::Mesh) => false,
-            Algorithm::Chain | Algorithm::Whole(Pattern::Circulant) | Algorithm::Circulant => {
+            Algorithm::Chain
+            | Algorithm::Whole(Pattern::Circulant)
+            | Algorithm::Circulant
+            | Algorithm::TwoLevel => {
                 let lacks = |link: &In<'_>| self.work.lacks_contribution_of(link.from.rank);
                 !self.ins.iter().any(lacks)
             }

@@ -12,11 +12,12 @@ use super::support::{
 };
 use crate::{LinkBroke, PlaneConfig, RunFailure, RunStats};
 
-const DIRECTLY: [Algorithm; 4] = [
+const DIRECTLY: [Algorithm; 5] = [
     Algorithm::Direct,
     Algorithm::Whole(Pattern::Mesh),
     Algorithm::Whole(Pattern::Circulant),
     Algorithm::Circulant,
+    Algorithm::TwoLevel,
 ];
 
 #[test(start_paused = true)]
@@ -36,7 +37,7 @@ async fn all_end_with_the_same_bits_which_are_those_of_the_order_of_the_ranks() 
     let mut results = Vec::new();
     let in_order = DIRECTLY
         .into_iter()
-        .filter(|algorithm| *algorithm != Algorithm::Circulant);
+        .filter(|algorithm| !matches!(algorithm, Algorithm::Circulant | Algorithm::TwoLevel));
     for (seq, algorithm) in (1..).map(Seq).zip(in_order) {
         let ports = members.iter_mut();
         let ports = ports.map(|m| m.plane.begin(seq, spec, algorithm));
@@ -48,6 +49,22 @@ async fn all_end_with_the_same_bits_which_are_those_of_the_order_of_the_ranks() 
     }
 
     assert!(results.iter().all(|result| *result == results[0]));
+}
+
+#[test(start_paused = true)]
+async fn in_two_levels_all_end_with_the_same_bits_also_of_floats_and_over_many_lanes() {
+    for (world, lanes) in [(3, 1), (4, 3), (7, 2), (8, 4)] {
+        let inputs = random_bits(200_000, world, 45);
+        let spec = spec(ReduceOp::Avg, ElementType::F32, 50_000);
+        let mut members = mesh(world, lanes);
+        let ports = members.iter_mut();
+        let ports = ports.map(|m| m.plane.begin(Seq(1), spec, Algorithm::TwoLevel));
+
+        let ended = run_all(ports.collect(), &inputs).await;
+
+        assert!(ended.iter().all(|ended| ended.outcome.is_ok()));
+        assert!(ended.iter().all(|other| other.data == ended[0].data));
+    }
 }
 
 #[test(start_paused = true)]

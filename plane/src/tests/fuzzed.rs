@@ -9,7 +9,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::reference::random_bits;
-use super::support::spec;
+use super::support::{sites, spec};
 use super::worker::Worker;
 use crate::memory::Pool;
 use crate::pace::Pace;
@@ -19,7 +19,7 @@ const GATHER: CollectiveKind = CollectiveKind::AllGather {
     laid_out_for: Membership(0),
 };
 
-const ALL: [(CollectiveKind, Algorithm); 13] = [
+const ALL: [(CollectiveKind, Algorithm); 16] = [
     (CollectiveKind::AllReduce, Algorithm::Ring),
     (CollectiveKind::AllReduce, Algorithm::Whole(Pattern::Ring)),
     (CollectiveKind::AllReduce, Algorithm::Whole(Pattern::Mesh)),
@@ -29,12 +29,15 @@ const ALL: [(CollectiveKind, Algorithm); 13] = [
     ),
     (CollectiveKind::AllReduce, Algorithm::Direct),
     (CollectiveKind::AllReduce, Algorithm::Circulant),
+    (CollectiveKind::AllReduce, Algorithm::TwoLevel),
     (CollectiveKind::ReduceScatter, Algorithm::Ring),
     (CollectiveKind::ReduceScatter, Algorithm::Direct),
     (CollectiveKind::ReduceScatter, Algorithm::Circulant),
+    (CollectiveKind::ReduceScatter, Algorithm::TwoLevel),
     (GATHER, Algorithm::Ring),
     (GATHER, Algorithm::Direct),
     (GATHER, Algorithm::Circulant),
+    (GATHER, Algorithm::TwoLevel),
     (
         CollectiveKind::Broadcast { root: PeerId(1) },
         Algorithm::Chain,
@@ -45,8 +48,8 @@ const ALL: [(CollectiveKind, Algorithm); 13] = [
 const COUNT: usize = 1000;
 
 /// A rank among ones that make up frames, and what is under way at it.
-struct Attacked {
-    plan: Plan,
+struct Attacked<'a> {
+    plan: Plan<'a>,
     worker: Worker,
     /// At most one from each rank, as on a lane.
     arriving: Vec<(u32, IncomingFrame)>,
@@ -54,8 +57,8 @@ struct Attacked {
     taken: usize,
 }
 
-impl Attacked {
-    fn new(kind: CollectiveKind, plan: Plan, data: Vec<u8>) -> Self {
+impl<'a> Attacked<'a> {
+    fn new(kind: CollectiveKind, plan: Plan<'a>, data: Vec<u8>) -> Self {
         let place = Place {
             world: plan.world(),
             rank: plan.rank(),
@@ -164,7 +167,8 @@ fn frames_that_are_made_up_are_refused_or_taken_and_everything_can_be_put_back()
             let ranks = kind.root().map_or(0..world, |_| 2..world);
             let rank = random.random_range(ranks);
             let ranked = kind.among(&peers).unwrap();
-            let plan = Plan::new(ranked, algorithm, world, rank).unwrap();
+            let sites = sites(world);
+            let plan = Plan::among(ranked, algorithm, &sites, rank).unwrap();
             let data = random_bits(4 * COUNT, 1, seed).remove(0);
             let mut attacked = Attacked::new(kind, plan, data.clone());
 

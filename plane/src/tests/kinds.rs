@@ -111,6 +111,14 @@ async fn over_a_mesh_every_rank_ends_with_its_shard_or_with_all_of_them() {
 }
 
 #[test(start_paused = true)]
+async fn in_two_levels_every_rank_ends_with_its_shard_or_with_all_of_them() {
+    for (world, lanes) in [(2, 1), (3, 3), (4, 1), (5, 2), (8, 3)] {
+        let members = mesh(world, lanes);
+        all_keep_the_promise(members, &[SCATTER, GATHER], Algorithm::TwoLevel).await;
+    }
+}
+
+#[test(start_paused = true)]
 async fn whoever_is_the_root_all_end_with_what_it_has() {
     for world in [1, 2, 3, 5] {
         let roots = (0..world).map(|root| CollectiveKind::Broadcast {
@@ -142,7 +150,12 @@ async fn a_barrier_moves_nothing() {
 /// What an all-reduce gives is what a reduce-scatter and an all-gather give one after the other, bit by bit.
 #[test(start_paused = true)]
 async fn a_reduce_scatter_and_an_all_gather_are_an_all_reduce() {
-    for algorithm in [Algorithm::Ring, Algorithm::Direct, Algorithm::Circulant] {
+    for algorithm in [
+        Algorithm::Ring,
+        Algorithm::Direct,
+        Algorithm::Circulant,
+        Algorithm::TwoLevel,
+    ] {
         let inputs = random_bits(40_000, 5, 44);
         let whole = spec(ReduceOp::Avg, ElementType::F32, 10_000);
         let mut members = mesh(5, 2);

@@ -266,9 +266,12 @@ fn leads_to_the_result_or_back(algorithm: Algorithm, count: usize) {
         let simulate = || Simulation::with(seed, world, (&spec, algorithm), &inputs);
         let (mut whole, mut cut_short) = (simulate(), simulate());
 
-        for step in 0..100_000 {
-            if step < seed * 5 {
-                cut_short.step();
+        for _ in 0..seed * 5 {
+            cut_short.step();
+        }
+        for _ in 0..100_000_usize.max(100 * count) {
+            if whole.is_done() {
+                break;
             }
             whole.step();
         }
@@ -336,4 +339,12 @@ fn buffers_that_travel_directly_lead_to_the_result_and_can_be_put_back_whatever_
 fn buffers_that_travel_in_rounds_lead_to_the_result_and_can_be_put_back_whatever_the_schedule() {
     leads_to_the_result_or_back(Algorithm::Circulant, 2 * SMALL);
     leads_to_the_result_or_back(Algorithm::Circulant, 3);
+}
+
+#[test]
+fn buffers_that_travel_in_two_levels_lead_to_the_result_and_can_be_put_back_whatever_the_schedule()
+{
+    leads_to_the_result_or_back(Algorithm::TwoLevel, 2 * SMALL);
+    leads_to_the_result_or_back(Algorithm::TwoLevel, 8 * SMALL);
+    leads_to_the_result_or_back(Algorithm::TwoLevel, 3);
 }

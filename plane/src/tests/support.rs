@@ -165,10 +165,15 @@ pub(super) fn built_in(rank: usize, world: usize, round: Round) -> Vec<LinkInUse
     both(rank, world, LanesInUse::Installed(round))
 }
 
+/// Each third rank is at another site.
+pub(super) fn sites(world: u32) -> Sites {
+    Sites::of((0..world).map(|rank| rank % 3 == 2))
+}
+
 /// Peers 0, 1, … `world`, of which this one has this rank.
 pub(super) fn ranks(rank: usize, world: usize, lanes: u16) -> Option<Ranks> {
     let peers = (0..world as u64).map(PeerId);
-    let sites = Sites::one(u32::try_from(world).unwrap());
+    let sites = sites(u32::try_from(world).unwrap());
     Ranks::new(peers.collect(), sites, PeerId(rank as u64), lanes)
 }
 

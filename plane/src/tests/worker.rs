@@ -6,6 +6,7 @@ use pccl_core::element::CollectiveSpec;
 use pccl_core::id::{PeerId, Seq};
 use pccl_core::plan::{Algorithm, Shards};
 
+use super::support::sites;
 use crate::memory::{Backup, Pool, UserBuffers};
 use crate::pace::Pace;
 use crate::work::{Exit, Place, RankWork, Task};
@@ -33,6 +34,7 @@ impl Worker {
             spec,
             kind: spec.kind.among(&peers).unwrap(),
             shards: &shards,
+            sites: &sites(place.world),
             algorithm,
         };
         let mut worker = Self {

@@ -52,6 +52,8 @@ impl RankWork {
     ) -> Result<(Range<usize>, Handling, usize), NotTaken> {
         let element_bytes = self.element_bytes as u64;
         let coding = self.coding.as_ref();
+        let first_sum = self.kept_at(header.stripe, 0);
+        let kept = self.kept.get(first_sum..).unwrap_or_default();
         let stripe = self.stripes.get_mut(usize::from(header.stripe));
         let stripe = stripe.ok_or(Misfit::NoSuchFlow)?;
         let step = usize::try_from(header.step).map_err(|_| Misfit::NoSuchFlow)?;
@@ -73,7 +75,7 @@ impl RankWork {
         if source.rank != from || source.arrives_on.is_some_and(|arrives| arrives != lane) {
             return Err(Misfit::OtherLane.into());
         }
-        if stripe.ready_up_to(flow.after, &self.kept) < end {
+        if stripe.ready_up_to(flow.after, kept) < end {
             return Err(Misfit::TooEarly.into());
         }
         let source = stripe.sources.get_mut(at).ok_or(Defect::here())?;
@@ -175,7 +177,7 @@ impl RankWork {
                 self.take_in_encoded(handling, &range, incoming.length, frame, buffers)
             }
             (Landing::Scratch(frame), Action::Keep { sum, turn }) => {
-                self.keep((sum, turn), &range, &frame, buffers)?;
+                self.keep((number, sum, turn), &range, &frame, buffers)?;
                 Ok(Body::Held(frame))
             }
             (Landing::Scratch(frame), Action::Combine) => {

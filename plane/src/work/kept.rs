@@ -18,6 +18,7 @@ use crate::memory::UserBuffers;
 pub(super) struct Kept {
     /// In the order in which they are added, one behind the other. The own one stays where it is.
     terms: Vec<u8>,
+    stripe: u16,
     /// The bytes of the buffer that they are of.
     range: Range<usize>,
     own_turn: usize,
@@ -34,8 +35,8 @@ pub(super) struct Kept {
 impl Kept {
     /// What the plan keeps of these elements. `None`: it sends to a rank that is not among the exits.
     pub(super) fn all_of(
-        plan: Plan,
-        elements: Stripe<'_>,
+        plan: Plan<'_>,
+        (stripe, elements): (u16, Stripe<'_>),
         element_bytes: usize,
         exits: &Exits,
         slots: &mut impl Iterator<Item = usize>,
@@ -47,9 +48,10 @@ impl Kept {
             let own_turn = kept.own_turn as usize;
             let mut arrived = vec![range.start; kept.terms as usize];
             *arrived.get_mut(own_turn)? = range.end;
-            let told = kept.told.map(|to| exits.onward(plan, 0, to));
+            let told = kept.told.map(|to| exits.onward(plan, stripe, to));
             Some(Self {
                 terms: Vec::new(),
+                stripe,
                 own_turn,
                 arrived,
                 added: range.start,
@@ -111,15 +113,21 @@ impl RankWork {
         Ok(Body::Held(self.copied(own)?))
     }
 
-    /// Keeps a term that has arrived, and adds what is complete.
+    /// Where the sum of this number of a stripe is among all.
+    pub(super) fn kept_at(&self, stripe: u16, sum: u32) -> usize {
+        let per_stripe = self.kept.len().checked_div(self.stripes.len());
+        usize::from(stripe) * per_stripe.unwrap_or(0) + sum as usize
+    }
+
+    /// Keeps a term that has arrived in a stripe, and adds what is complete.
     pub(super) fn keep(
         &mut self,
-        (sum, turn): (u32, u32),
+        (stripe, sum, turn): (u16, u32, u32),
         range: &Range<usize>,
         frame: &[u8],
         buffers: &mut UserBuffers<'_>,
     ) -> Result<(), Defect> {
-        let number = sum as usize;
+        let number = self.kept_at(stripe, sum);
         let kept = self.kept.get_mut(number).ok_or(Defect::here())?;
         if kept.terms.is_empty() {
             kept.terms = self.scratch.take(kept.bytes());
@@ -183,11 +191,12 @@ impl RankWork {
         for at in 0..told {
             let kept = self.kept.get(number).ok_or(Defect::here())?;
             let onward = *kept.told.get(at).ok_or(Defect::here())?;
-            let body = match kept.slot {
-                Some(_) => Body::Result(piece.clone()),
-                None => Body::Held(self.copied(Some(sum))?),
+            let (stripe, is_result) = (kept.stripe, kept.slot.is_some());
+            let body = match is_result {
+                true => Body::Result(piece.clone()),
+                false => Body::Held(self.copied(Some(sum))?),
             };
-            let header = self.header(0, onward.step, piece.start, piece.len())?;
+            let header = self.header(stripe, onward.step, piece.start, piece.len())?;
             let outgoing = OutgoingFrame { header, body };
             let bytes = piece.len() as u64;
             self.outlet(onward.outlet)?.push(onward, outgoing, bytes);

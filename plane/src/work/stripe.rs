@@ -53,7 +53,7 @@ impl Exits {
     }
 
     /// Where the frames of a stripe leave to a rank. `None`: there is no lane to it.
-    pub(super) fn onward(&self, plan: Plan, stripe: u16, to: Target) -> Option<Onward> {
+    pub(super) fn onward(&self, plan: Plan<'_>, stripe: u16, to: Target) -> Option<Onward> {
         let exit = self.to.iter().position(|exit| exit.rank == to.rank)?;
         let first = u16::try_from(exit).ok()?.checked_mul(self.lanes)?;
         Some(Onward {
@@ -125,7 +125,7 @@ pub(super) struct Handling {
 impl Handling {
     /// Of what arrives, and goes on to these places. `None`: there are more slots than numbers.
     fn of(
-        arrival: &Arrival,
+        arrival: &Arrival<'_>,
         onward: (usize, usize),
         slots: &mut impl Iterator<Item = usize>,
     ) -> Option<Self> {
@@ -147,7 +147,7 @@ impl Handling {
 impl StripeWork {
     /// The stripe of this number. `None`: the plan uses a link that is not here.
     pub(super) fn new(
-        plan: Plan,
+        plan: Plan<'_>,
         (number, elements): (u16, Stripe<'_>),
         element_bytes: u64,
         exits: &Exits,
@@ -208,7 +208,7 @@ impl StripeWork {
     }
 
     /// Up to which byte what arrives may overwrite the buffer. Without this check a neighbour could have
-    /// the own contribution overwritten before it was used.
+    /// the own contribution overwritten before it was used. `kept`: the sums from the first of this stripe on.
     pub(super) fn ready_up_to(&self, after: After, kept: &[Kept]) -> u64 {
         match after {
             After::Nothing => u64::MAX,

@@ -24,6 +24,7 @@ const fn between_machines(reach: Reach) -> Paths {
         reach,
         within_machine: false,
         rounds_from: 4,
+        two_levels: false,
     }
 }
 
@@ -32,6 +33,38 @@ const fn within_a_machine(reach: Reach) -> Paths {
         reach,
         within_machine: true,
         rounds_from: 4,
+        two_levels: false,
+    }
+}
+
+#[test]
+fn between_sites_everything_that_does_not_travel_whole_takes_two_levels_if_there_is_a_mesh() {
+    let of = |kind, count, reach, within_machine| {
+        let spec = CollectiveSpec {
+            kind,
+            ..spec(ElementType::U8, count)
+        };
+        let paths = Paths {
+            reach,
+            within_machine,
+            rounds_from: 4,
+            two_levels: true,
+        };
+        Algorithm::of(&spec, 6, paths)
+    };
+    let reduce = CollectiveKind::AllReduce;
+
+    for within_machine in [false, true] {
+        for count in [WHOLE_BUFFER_MAX + 1, DIRECT_BUFFER_MAX, 1 << 40] {
+            for kind in [reduce, CollectiveKind::ReduceScatter] {
+                let levels = of(kind, count, Reach::Mesh, within_machine);
+                assert_eq!(levels, Algorithm::TwoLevel);
+                let around = of(kind, count, Reach::Ring, within_machine);
+                assert_eq!(around, Algorithm::Ring);
+            }
+        }
+        let whole = of(reduce, WHOLE_BUFFER_MAX, Reach::Mesh, within_machine);
+        assert!(matches!(whole, Algorithm::Whole(_)));
     }
 }
 

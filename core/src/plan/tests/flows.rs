@@ -8,19 +8,25 @@ use proptest::prelude::*;
 
 use super::*;
 
+/// So many ranks, at up to six sites.
+fn sites(world: core::ops::RangeInclusive<usize>) -> impl Strategy<Value = Sites> {
+    prop::collection::vec(0..6_u8, world).prop_map(Sites::of)
+}
+
 proptest! {
     #![proptest_config(crate::cases::cases(200))]
 
     #[test]
     fn every_plan_keeps_the_promise_of_its_kind(
-        pick in any::<usize>(), root in any::<u32>(), world in 1..=64_u32, count in 0..300_u64,
+        pick in any::<usize>(), root in any::<u32>(), sites in sites(1..=64), count in 0..300_u64,
         stripes in 1..=9_u16, stripe in any::<u16>(), hurry in any::<bool>()
     ) {
+        let world = sites.world();
         let shards = Shards::of_ranks(count, world);
         let stripe = shards.stripe(stripes, stripe % stripes);
         let plans = plans(root % world);
         let (kind, algorithm) = plans[pick % plans.len()];
-        keeps_its_promise(Operation { kind, algorithm, world, stripe }, hurry)?;
+        keeps_its_promise(Operation { kind, algorithm, sites: &sites, stripe }, hurry)?;
     }
 
     #[test]
@@ -30,7 +36,7 @@ proptest! {
         let plan = all_reduce(Algorithm::Ring, world, rank % world).unwrap();
         let shards = Shards::of_ranks(count, world);
         let own = only_contribution(plan, shards.stripe(1, 0)).range;
-        let flows: Vec<Arrival> = plan.arrivals(shards.stripe(1, 0)).collect();
+        let flows: Vec<Arrival<'_>> = plan.arrivals(shards.stripe(1, 0)).collect();
 
         for flow in flows.iter().filter(|flow| flow.action == Action::Copy) {
             if flow.range == own {
@@ -69,14 +75,15 @@ proptest! {
     /// Who sends what a rank expects means that rank by it.
     #[test]
     fn each_flow_has_one_counterpart(
-        pick in any::<usize>(), root in any::<u32>(), world in 2..=32_u32, rank in 0..32_u32,
+        pick in any::<usize>(), root in any::<u32>(), sites in sites(2..=32), rank in 0..32_u32,
         count in 0..10_000_u64
     ) {
+        let world = sites.world();
         let rank = rank % world;
         let shards = Shards::of_ranks(count, world);
         let plans = plans(root % world);
         let (kind, algorithm) = plans[pick % plans.len()];
-        let operation = Operation { kind, algorithm, world, stripe: shards.stripe(1, 0) };
+        let operation = Operation { kind, algorithm, sites: &sites, stripe: shards.stripe(1, 0) };
         let sent: Vec<Vec<_>> = (0..world).map(|rank| sends(operation, rank)).collect();
         let plan = operation.plan(rank);
 
@@ -93,13 +100,14 @@ proptest! {
     /// What leaves together leaves once all of it is there.
     #[test]
     fn what_is_sent_at_once_are_contributions_that_leave_with_nothing_but_contributions(
-        pick in any::<usize>(), root in any::<u32>(), world in 2..=32_u32, rank in 0..32_u32
+        pick in any::<usize>(), root in any::<u32>(), sites in sites(2..=32), rank in 0..32_u32
     ) {
+        let world = sites.world();
         let rank = rank % world;
         let shards = Shards::of_ranks(1000, world);
         let plans = plans(root % world);
         let (kind, algorithm) = plans[pick % plans.len()];
-        let operation = Operation { kind, algorithm, world, stripe: shards.stripe(1, 0) };
+        let operation = Operation { kind, algorithm, sites: &sites, stripe: shards.stripe(1, 0) };
         for flow in operation.plan(rank).arrivals(operation.stripe) {
             let sender = operation.plan(flow.from);
             let own: Vec<Target> = sender.contributions(operation.stripe).map(|own| own.to).collect();
@@ -120,11 +128,12 @@ proptest! {
     ) {
         let rank = rank % world;
         let shards = Shards::of_ranks(count, world);
+        let sites = Sites::one(world);
         let rounds = world.next_power_of_two().ilog2() as usize;
         let operation = |algorithm| Operation {
             kind: CollectiveKind::AllReduce,
             algorithm,
-            world,
+            sites: &sites,
             stripe: shards.stripe(1, 0),
         };
         let messages = |algorithm| {

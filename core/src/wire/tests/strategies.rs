@@ -417,6 +417,7 @@ fn algorithm() -> impl Strategy<Value = Algorithm> {
             Algorithm::Whole(Pattern::Circulant),
             Algorithm::Direct,
             Algorithm::Circulant,
+            Algorithm::TwoLevel,
         ][..],
     )
 }

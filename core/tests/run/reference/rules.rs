@@ -20,6 +20,7 @@ const RINGS: Paths = Paths {
     reach: Reach::Ring,
     within_machine: false,
     rounds_from: 4,
+    two_levels: false,
 };
 
 impl Reference {

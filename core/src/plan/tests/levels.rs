@@ -1,0 +1,139 @@
+//! What holds of plans in two levels.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Sites of five, eight and three ranks, which the ring mixes.
+fn uneven() -> Sites {
+    Sites::of([0, 1, 1, 0, 2, 1, 0, 1, 1, 2, 0, 1, 1, 2, 0, 1])
+}
+
+fn operation<'a>(kind: CollectiveKind<u32>, sites: &'a Sites, stripe: Stripe<'a>) -> Operation<'a> {
+    Operation {
+        kind,
+        algorithm: Algorithm::TwoLevel,
+        sites,
+        stripe,
+    }
+}
+
+/// How many elements leave each rank for other sites, and how many enter each site.
+fn crossings(operation: Operation<'_>) -> (Vec<u64>, BTreeMap<u32, u64>) {
+    let sites = operation.sites;
+    let (mut leave, mut enter) = (Vec::new(), BTreeMap::new());
+    for rank in 0..sites.world() {
+        let mut left = 0;
+        for (to, range) in sends(operation, rank) {
+            let site = sites.of_rank(to.rank).unwrap();
+            if Some(site) != sites.of_rank(rank) {
+                left += range.end - range.start;
+                *enter.entry(site).or_default() += range.end - range.start;
+            }
+        }
+        leave.push(left);
+    }
+    (leave, enter)
+}
+
+#[test]
+fn each_byte_enters_a_site_once_and_all_its_members_share_the_way_out() {
+    let sites = uneven();
+    let shards = Shards::of_ranks(16_000, 16);
+    let stripe = shards.stripe(1, 0);
+
+    let (leave, enter) = crossings(operation(GATHER, &sites, stripe));
+    // What others have to tell: all but the own shards.
+    assert_eq!(
+        enter,
+        BTreeMap::from([(0, 11_000), (1, 8_000), (2, 13_000)])
+    );
+    assert_eq!(leave, [2_000; 16]);
+
+    let (leave, _) = crossings(operation(CollectiveKind::ReduceScatter, &sites, stripe));
+    let of_site = |site| -> u64 {
+        let members = sites.members(site).iter();
+        members.map(|rank| leave[*rank as usize]).sum()
+    };
+    assert_eq!([0, 1, 2].map(of_site), [11_000, 8_000, 13_000]);
+    for site in 0..3 {
+        let of_rank = |rank: &u32| leave[*rank as usize];
+        let all = sites.members(site).iter().map(of_rank);
+        let (least, most) = (all.clone().min().unwrap(), all.max().unwrap());
+        assert!(most - least <= 1000, "at site {site}: {least} and {most}");
+    }
+}
+
+#[test]
+fn the_members_of_the_home_are_added_first_and_then_the_sums_of_the_other_sites() {
+    let sites = Sites::of([0, 1, 0, 2, 1]);
+    let shards = Shards::of_ranks(5, 5);
+    let kind = CollectiveKind::AllReduce;
+
+    let results = simulate(operation(kind, &sites, shards.stripe(1, 0)), false).unwrap();
+
+    let order: Vec<Sum> = vec![
+        vec![0, 2, 1, 4, 3],
+        vec![1, 4, 0, 2, 3],
+        vec![0, 2, 1, 4, 3],
+        vec![3, 0, 2, 1, 4],
+        vec![1, 4, 0, 2, 3],
+    ];
+    let expected: BTreeMap<u64, Sum> = (0..).zip(order).collect();
+    assert_eq!(results, vec![expected; 5]);
+}
+
+#[test]
+fn at_one_site_and_with_one_rank_at_each_it_is_the_direct_exchange() {
+    let shards = Shards::of_ranks(70, 7);
+    let stripe = shards.stripe(1, 0);
+    for kind in [
+        CollectiveKind::AllReduce,
+        CollectiveKind::ReduceScatter,
+        GATHER,
+    ] {
+        for sites in [Sites::one(7), Sites::of(0..7)] {
+            let direct = Operation {
+                algorithm: Algorithm::Direct,
+                ..operation(kind, &sites, stripe)
+            };
+            for rank in 0..7 {
+                let what = |operation| {
+                    let sent = sends(operation, rank).into_iter();
+                    sent.map(|(to, range)| (to.rank, range.start))
+                        .collect::<BTreeSet<_>>()
+                };
+                assert_eq!(what(operation(kind, &sites, stripe)), what(direct));
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(crate::cases::cases(200))]
+
+    /// No member of a site carries more than one shard more than another.
+    #[test]
+    fn the_gateways_of_a_site_have_as_many_shards_each(
+        by_rank in prop::collection::vec(0..6_u8, 2..=64)
+    ) {
+        let sites = Sites::of(by_rank);
+        let world = sites.world();
+        let sums = |rank| {
+            let plan = Plan::among(CollectiveKind::ReduceScatter, Algorithm::TwoLevel, &sites, rank);
+            plan.unwrap().kept(Shards::of_ranks(0, world).stripe(1, 0)).count()
+        };
+        for site in 0..sites.count() {
+            let all = sites.members(site).iter().map(|rank| sums(*rank));
+            let (least, most) = (all.clone().min().unwrap(), all.clone().max().unwrap());
+            prop_assert!(most - least <= 1);
+            if sites.members(site).len() > 1 {
+                // Each shard has one gateway.
+                prop_assert_eq!(all.sum::<usize>(), world as usize);
+            }
+        }
+    }
+}
