@@ -29,6 +29,9 @@ pub struct PeerOptions {
     /// The peer group
     #[arg(long, default_value_t = 0)]
     pub group: u32,
+    /// The site that it is at; none, if it is empty
+    #[arg(long, default_value = "")]
+    pub site: String,
     /// Elements of f32 to reduce; 64 at least
     #[arg(long, default_value_t = 1024)]
     pub elements: usize,
@@ -62,6 +65,7 @@ impl PeerOptions {
         Self {
             master: master.into().join,
             group: 0,
+            site: String::new(),
             elements: 1024,
             update_every: 1,
             sync: false,
@@ -80,6 +84,7 @@ impl PeerOptions {
         };
         say("master", &self.master);
         say("group", &self.group);
+        say("site", &self.site);
         say("elements", &self.elements);
         say("update-every", &self.update_every);
         say("tell-every", &self.tell_every);
@@ -182,6 +187,7 @@ impl<'a> Scripted<'a> {
         let (transport, heard) = overheard(over, options.slow_towards);
         let mut builder = Communicator::builder(&options.master)
             .group(options.group)
+            .site(&*options.site)
             .listen(IpAddr::V4(Ipv4Addr::LOCALHOST))
             .first_port(0)
             .transport(transport);

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 use pccl::{Tcp, Transport};
+use pccl_master::MasterConfig;
 
 use super::hosts::Hosts;
 use super::over::Over;
@@ -43,6 +44,12 @@ pub(crate) struct Arguments {
     pub(crate) transport: Over,
     #[command(flatten)]
     pub(crate) hosts: Hosts,
+    /// The site of each rank, from rank 0 on; begun again after the last one. Default: none.
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) sites: Vec<String>,
+    /// Most peers of a group that has links between all of its members, for the master.
+    #[arg(long, value_name = "PEERS", default_value_t = MasterConfig::default().mesh_max)]
+    pub(crate) max_mesh: u16,
     /// After all sizes: optimize the topology, and measure all sizes again. The ring before goes from each rank
     /// to the next one.
     #[arg(long)]
@@ -72,6 +79,8 @@ pub(crate) enum Role {
         host: IpAddr,
         #[arg(long, value_enum)]
         transport: Over,
+        #[arg(long)]
+        max_mesh: u16,
     },
     /// A peer, which is also a rank of the floor.
     #[command(hide = true)]
@@ -93,6 +102,13 @@ impl Arguments {
             return Err("compressed results of so many peers may be off by anything");
         }
         self.work.check()
+    }
+
+    /// The site of a rank. Empty: none.
+    pub(crate) fn site_of(&self, rank: usize) -> &str {
+        let place = rank.checked_rem(self.sites.len());
+        let site = place.and_then(|place| self.sites.get(place));
+        site.map_or("", String::as_str)
     }
 
     /// The buffers to be reduced, in elements.

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
 
-use pccl_master::{RunningMaster, ServeError};
+use pccl_master::{MasterConfig, RunningMaster, ServeError};
 use pccl_subprocess::tell;
 
 use super::over::{Over, join_of};
@@ -11,9 +11,9 @@ use super::stopwatch::cpu_time;
 use super::talk::{Event, Order, end_with_parent, next_order};
 
 /// Serves until the parent says `Quit`.
-pub(crate) fn run(host: IpAddr, over: Over) -> ExitCode {
+pub(crate) fn run(host: IpAddr, over: Over, mesh_max: u16) -> ExitCode {
     end_with_parent();
-    let running = match start(host, over) {
+    let running = match start(host, over, mesh_max) {
         Ok((running, join)) => {
             let address = running.local_addr();
             tell(&Event::Serving { address, join });
@@ -42,8 +42,13 @@ pub(crate) fn run(host: IpAddr, over: Over) -> ExitCode {
 }
 
 /// The master, and what its peers join with.
-fn start(host: IpAddr, over: Over) -> Result<(RunningMaster, String), ServeError> {
-    let running = over.master()?.spawn(SocketAddr::new(host, 0))?;
+fn start(host: IpAddr, over: Over, mesh_max: u16) -> Result<(RunningMaster, String), ServeError> {
+    let config = MasterConfig {
+        mesh_max,
+        ..MasterConfig::default()
+    };
+    let master = over.master()?.config(config);
+    let running = master.spawn(SocketAddr::new(host, 0))?;
     let join = join_of(&running)?;
     Ok((running, join))
 }

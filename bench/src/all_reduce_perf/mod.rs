@@ -99,7 +99,11 @@ use arguments::{Arguments, Role};
 pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
     match &arguments.role {
-        Some(Role::Master { host, transport }) => master::run(*host, *transport),
+        Some(Role::Master {
+            host,
+            transport,
+            max_mesh,
+        }) => master::run(*host, *transport, *max_mesh),
         Some(Role::Rank(assignment)) => rank::run(assignment),
         None => benchmark(&arguments),
     }

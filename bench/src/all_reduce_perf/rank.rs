@@ -46,6 +46,9 @@ pub(crate) struct Assignment {
     pub(crate) host: IpAddr,
     #[arg(long)]
     pub(crate) master: SocketAddr,
+    /// Empty: none.
+    #[arg(long)]
+    pub(crate) site: String,
     #[command(flatten)]
     pub(crate) work: Work,
 }
@@ -61,6 +64,7 @@ impl Assignment {
             format!("--transport={}", self.transport),
             format!("--host={}", self.host),
             format!("--master={}", self.master),
+            format!("--site={}", self.site),
         ];
         arguments.extend(self.work.to_arguments());
         arguments
@@ -210,6 +214,7 @@ fn connect_over(
         .transport(transport)
         .listen(assignment.host)
         .first_port(0)
+        .site(&*assignment.site)
         .connect()?;
     tell(&Event::Admitted);
     while comm.world_size() < assignment.peers {

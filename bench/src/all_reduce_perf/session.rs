@@ -50,6 +50,7 @@ impl<'a> Session<'a> {
             "master".to_owned(),
             format!("--host={host}"),
             format!("--transport={over}"),
+            format!("--max-mesh={}", arguments.max_mesh),
         ];
         let master = crew.start("the master".into(), hosts.command(host)?, &role)?;
         let (address, join) = crew.hear_one(master, "its address", service_in)?;
@@ -62,6 +63,7 @@ impl<'a> Session<'a> {
                 transport: over,
                 host: hosts.of_rank(rank),
                 master: address,
+                site: arguments.site_of(rank).to_owned(),
                 work: arguments.work.clone(),
             };
             let told = assignment.to_arguments();
