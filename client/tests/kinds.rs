@@ -1,5 +1,11 @@
 //! Reduce-scatter, all-gather, broadcast and barrier: what every peer ends with, also when peers go.
 
+#[path = "kinds/given_up.rs"]
+mod given_up;
+#[path = "kinds/kind.rs"]
+mod kind;
+#[path = "kinds/refused.rs"]
+mod refused;
 mod support;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
