@@ -21,6 +21,8 @@ pub struct Shard {
     range: Range<usize>,
     /// Elements of the whole buffer.
     len: usize,
+    /// Whose it is.
+    owner: PeerId,
     laid_out_for: Membership,
 }
 
@@ -35,7 +37,17 @@ impl Shard {
         Self {
             range: index(elements.start)..index(elements.end),
             len,
+            owner: me,
             laid_out_for: Membership::of(ranks),
+        }
+    }
+
+    /// Who took part when it was laid out. If it is not the shard of `me`, nobody, which fits no collective: ids begin
+    /// anew in each run, so the same ids may be those of other peers.
+    fn laid_out_for(&self, me: PeerId) -> Membership {
+        match self.owner == me {
+            true => self.laid_out_for,
+            false => Membership::of(&[]),
         }
     }
 
@@ -211,7 +223,8 @@ impl Communicator {
     ///
     /// All peers pass buffers of the same length, and shards that were computed for the peers that take part. If a peer
     /// was lost since, or joined, the collective does not start, on any peer: what was computed for one shard is never
-    /// taken for another.
+    /// taken for another. Neither does it start with the shard of another peer, or of this peer in another run in which
+    /// its id was another one.
     ///
     /// Blocks as [`all_reduce`](Self::all_reduce) does.
     ///
@@ -248,7 +261,7 @@ impl Communicator {
                 });
             }
             let kind = CollectiveKind::AllGather {
-                laid_out_for: shard.laid_out_for,
+                laid_out_for: shard.laid_out_for(self.peer_id()),
             };
             let called = Called::of(&self.calls, tag, spec_of(kind, T::TYPE, buffer.len()))?;
             let memory = Memory::in_place(&self.calls, bytes_of_mut(buffer));

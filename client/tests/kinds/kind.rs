@@ -1,6 +1,9 @@
 //! The collectives as values, so that a test can do the same with each of them, and what each of them promises.
 
+use std::future::poll_fn;
 use std::ops::Range;
+use std::pin::Pin;
+use std::task::Poll;
 
 use pccl::{Broadcast, CollectiveReport, Communicator, Element, Error, Gather, PeerId, Reduce};
 
@@ -142,4 +145,42 @@ pub(crate) fn input(index: usize, count: usize) -> Vec<u64> {
 /// One for each of so many peers.
 pub(crate) fn inputs(world: usize, count: usize) -> Vec<Vec<u64>> {
     (0..world).map(|index| input(index, count)).collect()
+}
+
+/// A runtime that one thread drives.
+pub(crate) fn one_thread() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+}
+
+/// Polls all of them until each has ended.
+pub(crate) async fn for_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
+    let mut running: Vec<_> = futures.map(Box::pin).collect();
+    let mut outputs: Vec<Option<F::Output>> = running.iter().map(|_| None).collect();
+    poll_fn(|cx| {
+        for (future, output) in running.iter_mut().zip(&mut outputs) {
+            if output.is_none()
+                && let Poll::Ready(ready) = future.as_mut().poll(cx)
+            {
+                *output = Some(ready);
+            }
+        }
+        match outputs.iter().all(Option::is_some) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    })
+    .await;
+    outputs.into_iter().flatten().collect()
+}
+
+/// Begins a call, which cannot have ended yet.
+pub(crate) async fn begin<F: Future>(mut call: Pin<&mut F>) {
+    poll_fn(|cx| {
+        assert!(call.as_mut().poll(cx).is_pending(), "it is over already");
+        Poll::Ready(())
+    })
+    .await;
 }
