@@ -10,8 +10,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
 use pccl::{
-    Communicator, ErrorFeedback, Quantization, Reduce, ReduceItem, SharedState, SyncReport,
-    SyncStrategy,
+    Broadcast, Communicator, ErrorFeedback, Gather, Quantization, Reduce, ReduceItem, SharedState,
+    SyncReport, SyncStrategy,
 };
 use pccl_core::element::ElementType;
 use pccl_core::id::Identity;
@@ -66,6 +66,21 @@ async fn synchronize(
     synchronized.unwrap()
 }
 
+/// Makes the calls that share a buffer out and put it together again, on two peers.
+async fn share_out(peer: &Communicator) {
+    let root = peer.barrier_async().await.unwrap().contributors[0];
+    let mut buffer = [if peer.peer_id() == root { 3_i32 } else { 4 }; 5];
+    let scattered = peer.reduce_scatter_async(&mut buffer, Reduce::sum());
+    let shard = scattered.await.unwrap().shard;
+    let gather = Gather::of(shard);
+    peer.all_gather_async(&mut buffer, gather).await.unwrap();
+    assert_eq!(buffer, [7; 5]);
+    let mut buffer = [peer.peer_id().0; 3];
+    let broadcast = Broadcast::from(root);
+    peer.broadcast_async(&mut buffer, broadcast).await.unwrap();
+    assert_eq!(buffer, [root.0; 3]);
+}
+
 /// Makes every call once; the second peer has to fetch the state from the first.
 async fn live(index: usize, peer: &mut Communicator) -> [f32; 3] {
     peer.update_topology_async().await.unwrap();
@@ -82,6 +97,7 @@ async fn live(index: usize, peer: &mut Communicator) -> [f32; 3] {
         .await
         .unwrap();
     assert_eq!(handle.await.unwrap().buffer, [2; 9]);
+    share_out(peer).await;
     let reduce = Reduce::avg().quantize(Quantization::MinMax {
         to: ElementType::U8,
     });

@@ -5,7 +5,10 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pccl::{Communicator, Error, Reduce, ReduceItem, SharedState, SyncReport, SyncStrategy};
+use pccl::{
+    Broadcast, Communicator, Error, Gather, Reduce, ReduceItem, SharedState, SyncReport,
+    SyncStrategy,
+};
 use support::{Run, builder_for, on_event};
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -37,6 +40,21 @@ async fn two_veterans(master: &str) -> (Communicator, Communicator) {
     (one, other)
 }
 
+/// Makes the calls that share a buffer out and put it together again, on two peers.
+async fn share_out(peer: &Communicator) {
+    let root = peer.barrier_async().await.unwrap().contributors[0];
+    let mut buffer = [if peer.peer_id() == root { 3_i32 } else { 4 }; 5];
+    let scattered = peer.reduce_scatter_async(&mut buffer, Reduce::sum());
+    let shard = scattered.await.unwrap().shard;
+    let gather = Gather::of(shard);
+    peer.all_gather_async(&mut buffer, gather).await.unwrap();
+    assert_eq!(buffer, [7; 5]);
+    let mut buffer = [peer.peer_id().0; 3];
+    let broadcast = Broadcast::from(root);
+    peer.broadcast_async(&mut buffer, broadcast).await.unwrap();
+    assert_eq!(buffer, [root.0; 3]);
+}
+
 /// Makes every call once.
 async fn live(peer: &mut Communicator) -> [f32; 3] {
     peer.update_topology_async().await.unwrap();
@@ -55,6 +73,7 @@ async fn live(peer: &mut Communicator) -> [f32; 3] {
         .await
         .unwrap();
     assert_eq!(handle.await.unwrap().buffer, [2; 9]);
+    share_out(peer).await;
     let mut items = [ReduceItem::new(&mut gradients, Reduce::max())];
     let reports = peer.all_reduce_many_with_retry_async(&mut items, 1).await;
     assert_eq!(reports.unwrap().len(), 1);

@@ -4,8 +4,16 @@
 mod given_up;
 #[path = "kinds/kind.rs"]
 mod kind;
+#[path = "kinds/lost.rs"]
+mod lost;
+#[path = "kinds/many.rs"]
+mod many;
+#[path = "kinds/misused.rs"]
+mod misused;
 #[path = "kinds/refused.rs"]
 mod refused;
+#[path = "kinds/shapes.rs"]
+mod shapes;
 mod support;
 
 use std::sync::atomic::{AtomicUsize, Ordering};

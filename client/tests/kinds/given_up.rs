@@ -1,17 +1,14 @@
 //! Futures that are dropped: before the collective has started, while it runs, and when the own part is done.
 
-use std::future::poll_fn;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::Poll;
 use std::time::Duration;
 
 use pccl::{AbortCause, Communicator, Error, PeerId, Reduce};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use crate::kind::{Kind, input, inputs};
+use crate::kind::{Kind, begin, for_all, input, inputs, one_thread};
 use crate::support::{Run, builder_for, on_event};
 
 /// Far beyond what any test takes; reached only by a hang.
@@ -65,36 +62,6 @@ async fn pending(peers: &[Communicator]) -> bool {
     let asked = peers.iter().map(Communicator::are_peers_pending_async);
     let answers = for_all(asked).await;
     answers.into_iter().any(|answer| answer.unwrap())
-}
-
-/// Polls all of them until each has ended.
-async fn for_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
-    let mut running: Vec<_> = futures.map(Box::pin).collect();
-    let mut outputs: Vec<Option<F::Output>> = running.iter().map(|_| None).collect();
-    poll_fn(|cx| {
-        for (future, output) in running.iter_mut().zip(&mut outputs) {
-            if output.is_none()
-                && let Poll::Ready(ready) = future.as_mut().poll(cx)
-            {
-                *output = Some(ready);
-            }
-        }
-        match outputs.iter().all(Option::is_some) {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
-        }
-    })
-    .await;
-    outputs.into_iter().flatten().collect()
-}
-
-/// Begins a call, which cannot have ended yet.
-async fn begin<F: Future>(mut call: Pin<&mut F>) {
-    poll_fn(|cx| {
-        assert!(call.as_mut().poll(cx).is_pending(), "it is over already");
-        Poll::Ready(())
-    })
-    .await;
 }
 
 #[tokio::test]
@@ -203,15 +170,8 @@ impl Dropped {
             three.go_on().await;
             (three.ids, [two.map(drop), last.map(drop)])
         };
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
-        let (ids, results) = on_event(tell, || {
-            runtime
-                .block_on(async { timeout(HANG, story).await })
-                .unwrap()
-        });
+        let in_time = async { timeout(HANG, story).await.unwrap() };
+        let (ids, results) = on_event(tell, || one_thread().block_on(in_time));
         Self {
             ids,
             results,

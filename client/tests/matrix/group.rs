@@ -1,7 +1,8 @@
 //! The same peers twice, in this process: side by side and far apart; and what comes out of their reduces.
 
-use pccl::{Communicator, Element, Reduce};
+use pccl::{Communicator, Element, Gather, Reduce};
 
+use crate::reference::is_added_alike;
 use crate::support::lanes::{DISTANCES, Distance};
 use crate::support::{Run, together_with};
 
@@ -21,14 +22,16 @@ struct Ring {
     _run: Run,
 }
 
-/// Where the result goes.
+/// How the result comes about.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Place {
+pub(crate) enum Way {
     InPlace,
     OutOfPlace,
+    /// In place, as shards that are scattered, and then gathered.
+    InHalves,
 }
 
-pub(crate) const PLACES: [Place; 2] = [Place::InPlace, Place::OutOfPlace];
+pub(crate) const WAYS: [Way; 3] = [Way::InPlace, Way::OutOfPlace, Way::InHalves];
 
 impl Group {
     pub(crate) fn new(world: usize) -> Self {
@@ -42,22 +45,28 @@ impl Group {
     }
 
     /// Reduces what each rank contributes. Fails where the ranks do not have the same bits, in place
-    /// and out of place, near and far, or where a contribution that was only to be read has changed.
-    /// The result.
+    /// and out of place and in two halves, near and far, or where what was only to be read, or what was not to be
+    /// scattered, has changed. The result.
     pub(crate) fn reduce<T: Element>(&mut self, reduce: Reduce, contributions: &[&[T]]) -> Vec<T> {
         let mut results = Vec::new();
         for ring in &mut self.rings {
-            for place in PLACES {
-                results.extend(ring.reduce_at(place, reduce, contributions));
+            for way in WAYS {
+                let ends = ring.reduce_by(way, reduce, contributions);
+                assert_same(&ends, reduce);
+                if is_added_alike::<T>(way, reduce, contributions) {
+                    results.extend(ends);
+                }
             }
         }
-        let first = results.swap_remove(0);
-        for other in results {
-            let same = bytes(&first) == bytes(&other);
-            assert!(same, "results differ: {reduce:?} of {}", T::TYPE);
-        }
-        first
+        assert_same(&results, reduce);
+        results.swap_remove(0)
     }
+}
+
+fn assert_same<T: Element>(results: &[Vec<T>], reduce: Reduce) {
+    let mut pairs = results.windows(2);
+    let same = pairs.all(|pair| bytes(&pair[0]) == bytes(&pair[1]));
+    assert!(same, "results differ: {reduce:?} of {}", T::TYPE);
 }
 
 impl Ring {
@@ -65,27 +74,40 @@ impl Ring {
         let run = Run::over(LANES, distance);
         let mut peers = run.peers(world);
         peers.sort_by_key(Communicator::rank);
+        // Then shards are those of an all-reduce.
+        assert!(peers.is_sorted_by_key(Communicator::peer_id));
         Self { peers, _run: run }
     }
 
-    fn reduce_at<T: Element>(
+    fn reduce_by<T: Element>(
         &mut self,
-        place: Place,
+        way: Way,
         reduce: Reduce,
         contributions: &[&[T]],
     ) -> Vec<Vec<T>> {
         together_with(&mut self.peers, |rank, peer| {
             let own = contributions[rank];
-            match place {
-                Place::InPlace => {
+            match way {
+                Way::InPlace => {
                     let mut buffer = own.to_vec();
                     peer.all_reduce(&mut buffer, reduce).unwrap();
                     buffer
                 }
-                Place::OutOfPlace => {
+                Way::OutOfPlace => {
                     let mut result = vec![T::zeroed(); own.len()];
                     peer.all_reduce_into(own, &mut result, reduce).unwrap();
                     result
+                }
+                Way::InHalves => {
+                    let mut buffer = own.to_vec();
+                    let scattered = peer.reduce_scatter(&mut buffer, reduce).unwrap();
+                    let shard = scattered.shard.range();
+                    for rest in [0..shard.start, shard.end..own.len()] {
+                        assert!(bytes(&buffer[rest.clone()]) == bytes(&own[rest]));
+                    }
+                    let gather = Gather::of(scattered.shard);
+                    peer.all_gather(&mut buffer, gather).unwrap();
+                    buffer
                 }
             }
         })

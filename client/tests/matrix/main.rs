@@ -1,6 +1,6 @@
 //! The whole matrix: every element type, operation and quantization, for rings of 2 to 5 peers and sizes
-//! from nothing to many frames, in place and out of place, over real lanes: over one, as between peers on
-//! one machine, and over all of them, as between machines.
+//! from nothing to many frames, in place, out of place and in two halves, over real lanes: over one, as
+//! between peers on one machine, and over all of them, as between machines.
 //!
 //! | module | what it is for |
 //! |---|---|

@@ -1,6 +1,9 @@
 //! What a reduce must give, element by element.
 
+use pccl::{Element, Reduce};
+
 use crate::Op;
+use crate::group::Way;
 use crate::number::Number;
 
 /// Bytes below which a buffer is not cut into another stripe.
@@ -73,13 +76,16 @@ enum Order {
 impl Order {
     /// Buffers that travel whole or directly are combined from the first rank on.
     fn of(bytes: usize, world: usize) -> Self {
-        let travels_whole = bytes <= WHOLE_MAX && bytes * world <= ALL_WHOLE_MAX;
         match world {
-            _ if travels_whole => Self::Chain,
+            _ if Self::travels_whole(bytes, world) => Self::Chain,
             3 if bytes <= DIRECT_MAX => Self::Chain,
             4.. if bytes <= ROUNDS_MAX => Self::Trees,
             _ => Self::Chains,
         }
+    }
+
+    const fn travels_whole(bytes: usize, world: usize) -> bool {
+        bytes <= WHOLE_MAX && bytes * world <= ALL_WHOLE_MAX
     }
 
     /// For each element: the rank that its additions begin with. A buffer is cut into a shard for each rank. Parts
@@ -119,6 +125,20 @@ fn in_rounds<T: Number>(
         reach = distance;
     }
     sum
+}
+
+/// Whether a result has the same bits however it comes about. A buffer that an all-reduce sends whole is scattered in
+/// shards, and floats are added in another order then, unless they are quantized: such are never sent whole.
+pub(crate) fn is_added_alike<T: Element>(way: Way, reduce: Reduce, own: &[&[T]]) -> bool {
+    let bytes = size_of_val(own[0]);
+    let is_quantized = reduce.error_bound(T::TYPE, own.len(), 1.0).is_some();
+    match way {
+        Way::InPlace | Way::OutOfPlace => true,
+        Way::InHalves => {
+            let travels_whole = Order::travels_whole(bytes, own.len());
+            !T::TYPE.is_float() || is_quantized || own.len() <= 3 || !travels_whole
+        }
+    }
 }
 
 /// The lengths of so many parts of a whole.

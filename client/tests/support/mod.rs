@@ -109,6 +109,17 @@ impl Run {
     pub(crate) fn join_doomed<F: Future<Output = ()>>(
         &self,
         peers: &mut [Communicator],
+        dies_at: (&'static str, usize),
+        act: impl FnOnce(Communicator) -> F + Send + 'static,
+    ) -> thread::JoinHandle<()> {
+        self.join_doomed_as(self.builder(), peers, dies_at, act)
+    }
+
+    /// The same of the peer that this builder makes.
+    pub(crate) fn join_doomed_as<F: Future<Output = ()>>(
+        &self,
+        builder: Builder,
+        peers: &mut [Communicator],
         (dies_at, times): (&'static str, usize),
         act: impl FnOnce(Communicator) -> F + Send + 'static,
     ) -> thread::JoinHandle<()> {
@@ -117,7 +128,7 @@ impl Run {
             let before = seen.fetch_add(usize::from(kind == dies_at), Ordering::Relaxed);
             kind == dies_at && before + 1 == times
         };
-        self.join_doomed_by(peers, is_last, act)
+        doom(builder, peers, is_last, act)
     }
 
     /// The same of a peer that dies of an event.
@@ -127,28 +138,37 @@ impl Run {
         dies_of: impl Fn(&str) -> bool + Send + Sync + 'static,
         act: impl FnOnce(Communicator) -> F + Send + 'static,
     ) -> thread::JoinHandle<()> {
-        let builder = self.builder();
-        let doomed = thread::spawn(move || {
-            let life = || {
-                let runtime = tokio::runtime::Builder::new_current_thread()
-                    .enable_all()
-                    .build()
-                    .unwrap();
-                runtime.block_on(async {
-                    let mut peer = builder.connect_async().await.unwrap();
-                    peer.update_topology_async().await.unwrap();
-                    act(peer).await;
-                });
-                // Nothing runs any more that could say goodbye.
-                drop(runtime);
-            };
-            let watch = move |kind: &str| assert!(!dies_of(kind), "dies as planned");
-            let watched = || on_event(watch, life);
-            let _ = panic::catch_unwind(AssertUnwindSafe(watched));
-        });
-        admit(peers);
-        doomed
+        doom(self.builder(), peers, dies_of, act)
     }
+}
+
+/// Admits the peer that this builder makes, which does `act` and dies when that ends, or of an event.
+fn doom<F: Future<Output = ()>>(
+    builder: Builder,
+    peers: &mut [Communicator],
+    dies_of: impl Fn(&str) -> bool + Send + Sync + 'static,
+    act: impl FnOnce(Communicator) -> F + Send + 'static,
+) -> thread::JoinHandle<()> {
+    let doomed = thread::spawn(move || {
+        let life = || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            runtime.block_on(async {
+                let mut peer = builder.connect_async().await.unwrap();
+                peer.update_topology_async().await.unwrap();
+                act(peer).await;
+            });
+            // Nothing runs any more that could say goodbye.
+            drop(runtime);
+        };
+        let watch = move |kind: &str| assert!(!dies_of(kind), "dies as planned");
+        let watched = || on_event(watch, life);
+        let _ = panic::catch_unwind(AssertUnwindSafe(watched));
+    });
+    admit(peers);
+    doomed
 }
 
 fn address_of(master: &RunningMaster) -> String {
