@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType, Quantization, ReduceOp};
-use pccl_core::id::{ConnId, EntryIndex, Epoch, GroupId, PeerId, ProtocolVersion, Round, Seq, Tag};
+use pccl_core::id::{
+    ConnId, EntryIndex, Epoch, GroupId, Membership, PeerId, ProtocolVersion, Round, Seq, Tag,
+};
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
 use pccl_core::messages::{Hello, Misdeed, ToMaster, ToPeer, Verdict};
 use pccl_core::paths::Measurement;
@@ -23,9 +25,10 @@ mod reference;
 #[path = "support/replayable.rs"]
 mod replayable;
 
+#[path = "hostile/kinds.rs"]
+mod kinds;
 #[path = "hostile/late.rs"]
 mod late;
-
 #[path = "hostile/run.rs"]
 mod run;
 #[path = "hostile/stories.rs"]
@@ -35,7 +38,7 @@ mod words;
 
 use reference::Shadow;
 use replayable::replayable;
-use words::{Guess, Move, Which, Word, any_move};
+use words::{Guess, Move, Wanted, Which, Word, any_move};
 
 struct Bystander {
     master: Master,
@@ -286,10 +289,10 @@ impl Bystander {
                 ok: *ok,
                 with: (!ok).then(|| named(with)),
             },
-            Word::Initiate(tag, count, links) => ToMaster::InitiateCollective {
+            Word::Initiate(tag, count, wanted, links) => ToMaster::InitiateCollective {
                 tag: Tag(*tag),
                 spec: CollectiveSpec {
-                    kind: CollectiveKind::AllReduce,
+                    kind: self.kind(peer, *wanted),
                     op: ReduceOp::Sum,
                     element: ElementType::F32,
                     count: *count,
@@ -320,6 +323,26 @@ impl Bystander {
     fn is_reported(&mut self, peer: PeerId, link: LinkId) {
         if let Some(ordered) = self.ordered.get_mut(&peer) {
             ordered.retain(|other| *other != link);
+        }
+    }
+
+    /// What a peer means by this.
+    fn kind(&self, peer: PeerId, wanted: Wanted) -> CollectiveKind {
+        match wanted {
+            Wanted::Reduced => CollectiveKind::AllReduce,
+            Wanted::Scattered => CollectiveKind::ReduceScatter,
+            Wanted::Gathered(is_right) => {
+                let ring = self.rings.get(&peer).filter(|_| is_right);
+                let peers = ring.map(|ring| ring.0.as_slice()).unwrap_or_default();
+                CollectiveKind::AllGather {
+                    laid_out_for: Membership::of(peers),
+                }
+            }
+            Wanted::From(number) => CollectiveKind::Broadcast {
+                root: self.pick(number).unwrap_or_default(),
+            },
+            Wanted::FromAny(root) => CollectiveKind::Broadcast { root: PeerId(root) },
+            Wanted::Nothing => CollectiveKind::Barrier,
         }
     }
 

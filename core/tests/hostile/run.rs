@@ -193,9 +193,13 @@ impl Run {
     }
 
     pub(super) fn initiates(&mut self, peer: u64, tag: u64) {
+        self.wants(peer, tag, SPEC);
+    }
+
+    pub(super) fn wants(&mut self, peer: u64, tag: u64, spec: CollectiveSpec) {
         let vote = ToMaster::InitiateCollective {
             tag: Tag(tag),
-            spec: SPEC,
+            spec,
             epoch: self.epoch(peer),
             broken: BrokenLinks::NONE,
         };

@@ -19,7 +19,7 @@ pub(super) enum Word {
     ProbesDone(Guess, bool),
     Sync(SyncVote),
     SyncDone(Guess, bool, u8),
-    Initiate(u64, u64, Vec<Which>),
+    Initiate(u64, u64, Wanted, Vec<Which>),
     Complete(Guess, PlanOutcome, Vec<Which>),
     Withdraw(u64),
     Heartbeat(bool),
@@ -32,6 +32,20 @@ pub(super) enum Word {
 pub(super) enum Guess {
     Heard,
     Other(u64),
+}
+
+/// What a peer wants to be done with the buffers.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Wanted {
+    Reduced,
+    Scattered,
+    /// Of shards that were laid out for those on its ring, or for others.
+    Gathered(bool),
+    /// From one that is connected, perhaps in another group.
+    From(u8),
+    /// From whoever that may be.
+    FromAny(u64),
+    Nothing,
 }
 
 /// A link, before it is known who is at the other end.
@@ -123,6 +137,22 @@ fn sync_vote() -> impl Strategy<Value = SyncVote> {
     )
 }
 
+/// None, mostly.
+fn count() -> impl Strategy<Value = u64> {
+    prop_oneof![12 => Just(0), 1 => Just(1), 1 => any::<u64>(), 1 => Just(u64::MAX)]
+}
+
+fn wanted() -> impl Strategy<Value = Wanted> {
+    prop_oneof![
+        12 => Just(Wanted::Reduced),
+        2 => Just(Wanted::Scattered),
+        2 => prop::bool::weighted(0.8).prop_map(Wanted::Gathered),
+        2 => any::<u8>().prop_map(Wanted::From),
+        1 => any::<u64>().prop_map(Wanted::FromAny),
+        2 => Just(Wanted::Nothing),
+    ]
+}
+
 fn word() -> impl Strategy<Value = Word> {
     let outcomes = vec![
         PlanOutcome::Done,
@@ -148,7 +178,7 @@ fn word() -> impl Strategy<Value = Word> {
     5 => (guess(), any::<bool>()).prop_map(|(round, ok)| Word::ProbesDone(round, ok)),
     5 => sync_vote().prop_map(Word::Sync),
     5 => (guess(), any::<bool>(), any::<u8>()).prop_map(|(round, ok, w)| Word::SyncDone(round, ok, w)),
-    8 => (0..3_u64, 0..12_u64, broken()).prop_map(|(tag, n, b)| Word::Initiate(tag, n / 11, b)),
+    8 => (0..3_u64, count(), wanted(), broken()).prop_map(|(tag, n, w, b)| Word::Initiate(tag, n, w, b)),
     6 => (guess(), outcome, broken()).prop_map(|(seq, o, b)| Word::Complete(seq, o, b)),
     1 => (0..3_u64).prop_map(Word::Withdraw),
     1 => any::<bool>().prop_map(Word::Heartbeat),

@@ -222,19 +222,21 @@ fn a_refused_collective_says_whether_the_program_or_the_moment_was_wrong() {
         theirs: CallKind::UpdateTopology,
         peer: PeerId(1),
     };
-    let expected = [
-        (
-            disagreement.clone(),
-            CallError::CollectiveRefused {
-                tag,
-                reason: disagreement,
-            },
-        ),
-        (
-            CollectiveRefusal::Conflict(conflict),
-            CallError::Conflict(conflict),
-        ),
+    let root = PeerId(7);
+    let as_told = [
+        disagreement,
+        CollectiveRefusal::NoSuchRoot { root },
+        CollectiveRefusal::WorldChanged,
     ];
+    let as_told = as_told.map(|reason| {
+        let why = reason.clone();
+        (reason, CallError::CollectiveRefused { tag, reason: why })
+    });
+    let conflict = (
+        CollectiveRefusal::Conflict(conflict),
+        CallError::Conflict(conflict),
+    );
+    let expected = as_told.into_iter().chain([conflict]);
     for (reason, why) in expected {
         let mut desk = Desk::accepted();
         desk.calls(initiate(1));
@@ -268,5 +270,81 @@ fn a_master_that_orders_what_the_links_or_the_spec_do_not_allow_misbehaves() {
 
         assert!(out.contains(&ended(1, Err(CallError::MasterMisbehaved))));
         assert!(out.contains(&PeerOutput::Close));
+    }
+}
+
+/// What a peer wants of each kind on the ring of 1, 2 and 3, and by what it travels there.
+fn wanted() -> [(CollectiveKind, Algorithm); 5] {
+    let present = Membership::of(&[1, 2, 3].map(PeerId));
+    [
+        (CollectiveKind::AllReduce, algorithm()),
+        (CollectiveKind::ReduceScatter, Algorithm::Ring),
+        (
+            CollectiveKind::AllGather {
+                laid_out_for: present,
+            },
+            Algorithm::Ring,
+        ),
+        (
+            CollectiveKind::Broadcast { root: PeerId(3) },
+            Algorithm::Chain,
+        ),
+        (CollectiveKind::Barrier, Algorithm::Ring),
+    ]
+}
+
+/// Of a peer that wants this, and hears that it starts.
+fn starts(kind: CollectiveKind, algorithm: Algorithm) -> Vec<PeerOutput> {
+    let (tag, seq) = (Tag(1), Seq(9));
+    let spec = CollectiveSpec { kind, ..spec() };
+    let mut desk = Desk::accepted();
+    desk.calls(Call::Initiate { tag, spec });
+    desk.hears(ToPeer::Commence {
+        tag,
+        seq,
+        algorithm,
+    })
+}
+
+#[test]
+fn each_kind_starts_by_the_one_algorithm_that_it_takes_and_by_no_other() {
+    let patterns = [Pattern::Ring, Pattern::Mesh, Pattern::Circulant];
+    let all = patterns.map(Algorithm::Whole).into_iter().chain([
+        Algorithm::Ring,
+        Algorithm::Chain,
+        Algorithm::Direct,
+        Algorithm::Circulant,
+        Algorithm::TwoLevel,
+    ]);
+    for (kind, right) in wanted() {
+        for algorithm in all.clone() {
+            let out = starts(kind, algorithm);
+
+            let runs = out
+                .iter()
+                .any(|output| matches!(output, PeerOutput::RunPlan { .. }));
+            assert_eq!(runs, algorithm == right, "{kind} by {algorithm:?}");
+            assert_eq!(out.contains(&PeerOutput::Close), algorithm != right);
+        }
+    }
+}
+
+#[test]
+fn a_master_that_starts_a_broadcast_without_its_root_or_gathers_shards_of_others_misbehaves() {
+    let present = [1, 2, 3].map(PeerId);
+    let others = [&present[..2], &[], &[1, 2, 3, 4].map(PeerId)];
+    let gathers = others.map(|peers| {
+        let laid_out_for = Membership::of(peers);
+        (CollectiveKind::AllGather { laid_out_for }, Algorithm::Ring)
+    });
+    let broadcasts = [0, 4, u64::MAX].map(|root| {
+        let root = PeerId(root);
+        (CollectiveKind::Broadcast { root }, Algorithm::Chain)
+    });
+    for (kind, algorithm) in gathers.into_iter().chain(broadcasts) {
+        let out = starts(kind, algorithm);
+
+        assert!(out.contains(&ended(1, Err(CallError::MasterMisbehaved))));
+        assert!(out.contains(&PeerOutput::Close), "{kind:?}");
     }
 }
