@@ -3,13 +3,15 @@
 
 use std::time::Duration;
 
-use pccl_core::element::{CollectiveSpec, ElementType, ReduceOp};
-use pccl_core::id::Seq;
+use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType, ReduceOp};
+use pccl_core::id::{PeerId, Seq};
+use pccl_core::plan::Algorithm;
 use pccl_core::wire::{DATA_FRAME_MAX, FRAME_PAYLOAD_MAX, FrameHeader};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::test;
 use tokio::time::Instant;
 
+use super::kinds::{GATHER, SCATTER};
 use super::support::{
     AROUND, Alone, Ended, broke, from, in_time, run_in_place, small_frames, spec, turns,
 };
@@ -317,4 +319,167 @@ async fn buffers_of_another_length_than_the_spec_says_are_refused() {
 
     assert!(matches!(ended.outcome, Err(RunFailure::Defect(_))));
     assert_eq!(alone.member.reports(), []);
+}
+
+fn of_kind(kind: CollectiveKind) -> CollectiveSpec {
+    CollectiveSpec { kind, ..sum() }
+}
+
+/// What comes from the other one of two: the whole buffer of the root, or the half of the other rank.
+fn expected_of(kind: CollectiveKind) -> FrameHeader {
+    match kind {
+        CollectiveKind::Broadcast { .. } => FrameHeader {
+            length: 2 * COUNT as u32,
+            ..first()
+        },
+        CollectiveKind::AllGather { .. } => FrameHeader {
+            offset: COUNT as u64,
+            ..first()
+        },
+        CollectiveKind::AllReduce | CollectiveKind::ReduceScatter | CollectiveKind::Barrier => {
+            first()
+        }
+    }
+}
+
+async fn run_kind(alone: &mut Alone, kind: CollectiveKind) -> Ended {
+    let spec = of_kind(kind);
+    let algorithm = match kind {
+        CollectiveKind::Broadcast { .. } => Algorithm::Chain,
+        _ => AROUND,
+    };
+    let port = alone.member.plane.begin(Seq(1), spec, algorithm);
+    in_time(run_in_place(port, vec![1; 2 * COUNT])).await
+}
+
+const ROOT_IS_THE_OTHER: CollectiveKind = CollectiveKind::Broadcast { root: PeerId(1) };
+
+#[test(start_paused = true)]
+async fn of_each_other_kind_one_frame_leads_to_the_result() {
+    let results = [
+        (SCATTER, [[3; COUNT], [1; COUNT]].concat()),
+        (GATHER, [[1; COUNT], [2; COUNT]].concat()),
+        (ROOT_IS_THE_OTHER, vec![2; 2 * COUNT]),
+    ];
+    for (kind, result) in results {
+        let mut alone = Alone::new(small_frames());
+        let header = expected_of(kind);
+        alone.send(header, &vec![2; header.length as usize]).await;
+
+        let ended = run_kind(&mut alone, kind).await;
+
+        assert!(ended.outcome.is_ok(), "{kind}");
+        assert_eq!(ended.data, result, "{kind}");
+    }
+}
+
+#[test(start_paused = true)]
+async fn a_frame_that_does_not_fit_another_kind_fails_it_and_is_not_written() {
+    for kind in [SCATTER, GATHER, ROOT_IS_THE_OTHER] {
+        let sound = expected_of(kind);
+        let misfits = [
+            FrameHeader { step: 1, ..sound },
+            FrameHeader {
+                step: u32::MAX,
+                ..sound
+            },
+            FrameHeader { stripe: 1, ..sound },
+            FrameHeader {
+                stripe: u16::MAX,
+                ..sound
+            },
+            FrameHeader {
+                offset: sound.offset + 2,
+                ..sound
+            },
+            FrameHeader {
+                offset: COUNT as u64 - sound.offset,
+                length: COUNT as u32 + 2,
+                ..sound
+            },
+            FrameHeader {
+                offset: u64::MAX,
+                ..sound
+            },
+            FrameHeader {
+                offset: u64::MAX - 1,
+                length: 2,
+                ..sound
+            },
+            FrameHeader {
+                length: sound.length + 2,
+                ..sound
+            },
+            FrameHeader {
+                length: sound.length - 1,
+                ..sound
+            },
+            FrameHeader { length: 0, ..sound },
+        ];
+        for header in misfits {
+            let mut alone = Alone::new(small_frames());
+            alone.send(header, &vec![2; header.length as usize]).await;
+
+            let ended = run_kind(&mut alone, kind).await;
+
+            assert_eq!(
+                ended.outcome,
+                Err(RunFailure::LaneLost),
+                "{kind} {header:?}"
+            );
+            assert_eq!(ended.data, [1; 2 * COUNT], "{kind} {header:?}");
+            assert_eq!(alone.member.reports(), [broke(from(1))]);
+        }
+    }
+}
+
+/// Nobody has anything for it: whatever comes is thrown away, or held against its sender.
+#[test(start_paused = true)]
+async fn a_root_takes_nothing_from_anybody() {
+    let root = CollectiveKind::Broadcast { root: PeerId(0) };
+    for header in [expected_of(root), first(), second()] {
+        let mut alone = Alone::new(small_frames());
+        alone.send(header, &vec![2; header.length as usize]).await;
+        turns(100).await;
+
+        let ended = run_kind(&mut alone, root).await;
+
+        let reports = alone.member.reports();
+        assert_eq!(ended.data, [1; 2 * COUNT]);
+        match ended.outcome {
+            Ok(_) => assert_eq!(reports, []),
+            Err(failure) => {
+                assert_eq!(failure, RunFailure::LaneLost);
+                assert_eq!(reports, [broke(from(1))]);
+            }
+        }
+    }
+}
+
+#[test(start_paused = true)]
+async fn lengths_that_no_memory_holds_are_a_defect_of_the_caller_and_nothing_is_computed() {
+    let root = CollectiveKind::Broadcast { root: PeerId(0) };
+    let barrier = CollectiveKind::Barrier;
+    for kind in [SCATTER, GATHER, root, ROOT_IS_THE_OTHER, barrier] {
+        for count in [u64::MAX, u64::MAX / 2 + 1, 1 << 62] {
+            let mut alone = Alone::new(small_frames());
+            let spec = CollectiveSpec {
+                count,
+                ..of_kind(kind)
+            };
+            let algorithm = match kind {
+                CollectiveKind::Broadcast { .. } => Algorithm::Chain,
+                _ => AROUND,
+            };
+            let port = alone.member.plane.begin(Seq(1), spec, algorithm);
+
+            let ended = in_time(run_in_place(port, vec![1; 2 * COUNT])).await;
+
+            assert!(
+                matches!(ended.outcome, Err(RunFailure::Defect(_))),
+                "{kind}"
+            );
+            assert_eq!(ended.data, [1; 2 * COUNT]);
+        }
+    }
 }
