@@ -171,7 +171,8 @@ impl Builder {
 
     /// How long a lane of a reduce or of a transfer of shared state may stand still before it counts as
     /// lost. A reduce to which nothing comes waits half as long again, so that the other end of a lane
-    /// that carries nothing can say so first. Transfers have no other time limit. Default: 10 s.
+    /// that carries nothing can say so first. A collective that waits for what other peers pass on waits up
+    /// to twice as long, and a broadcast up to four times. Transfers have no other time limit. Default: 10 s.
     pub const fn stall_timeout(mut self, limit: Duration) -> Self {
         self.stall_timeout = limit;
         self

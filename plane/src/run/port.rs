@@ -235,6 +235,17 @@ impl OperationPort {
         }
     }
 
+    /// Along a chain: how many ranks before this one wait, like it, for what another rank passes on. Otherwise none.
+    pub(crate) fn ranks_before(&self) -> u32 {
+        let root = self.divided.as_ref().and_then(|(kind, _)| kind.root());
+        let Some((place, root)) = self.place.zip(root) else {
+            return 0;
+        };
+        let behind_root = (place.rank + (place.world - root)) % place.world;
+        // The first one behind the root waits for what the root sends at once.
+        behind_root.saturating_sub(2)
+    }
+
     /// Of its buffer.
     pub(crate) fn bytes(&self) -> u64 {
         let element_bytes = self.spec.element.size() as u64;

@@ -3,7 +3,9 @@
 //! If a link carries nothing, everybody behind it starves as well. The sender of that link has a frame
 //! that does not leave, or its system tells that it does not arrive, and knows which link it is. So does who
 //! gets frames, and none that it has a use for. Who only starves does not, and waits half as long again. In rounds
-//! most ranks wait for ranks that wait as well: one that lacks nothing that is sent at once waits longer still.
+//! most ranks wait for ranks that wait as well: one that lacks nothing that is sent at once waits longer still. Along a
+//! chain every rank behind the link names the link before itself, and only the first of them is right. So each rank waits
+//! longer than the one before it.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -21,6 +23,10 @@ const LOOKS_UNTIL_STARVED: u32 = 6;
 /// The same for whoever lacks nothing but what its senders send after others: twice the stall time.
 const LOOKS_UNTIL_BEHIND: u32 = 8;
 
+/// Along a chain each rank waits a look longer than the one before it, and none more than so many: four times the stall
+/// time in all.
+const LOOKS_FURTHER_MAX: u32 = 8;
+
 /// Finds out that nothing moves, without touching the clock for every frame.
 pub(crate) struct Stall {
     next_look: Pin<Box<Sleep>>,
@@ -31,6 +37,8 @@ pub(crate) struct Stall {
     /// The same for each frame that leaves: which one it was and how much of it had left, and since how
     /// many looks.
     leaving: Vec<(Option<LeftSoFar>, u32)>,
+    /// After how many looks in vain it is behind.
+    until_behind: u32,
 }
 
 /// How many frames have left on a lane, and how many bytes of the next one.
@@ -48,14 +56,15 @@ pub(crate) struct StallCheck {
     pub(crate) is_still: bool,
     /// Nothing has moved for one and a half times the stall time, on any lane that is waited for.
     pub(crate) is_starved: bool,
-    /// Nothing has moved for twice the stall time, on any lane that is waited for.
+    /// Nothing has moved for twice the stall time or, along a chain, more, on any lane that is waited for.
     pub(crate) is_behind: bool,
     /// Nothing has moved for the stall time of a frame that has begun to leave.
     pub(crate) frame_stuck: bool,
 }
 
 impl Stall {
-    pub(crate) fn new(stall: Duration, lanes: usize) -> Self {
+    /// Of a rank that sends on so many lanes, with so many ranks before it that wait for the same along a chain.
+    pub(crate) fn new(stall: Duration, lanes: usize, ranks_before: u32) -> Self {
         let pause = stall / LOOKS_PER_STALL;
         Self {
             next_look: Box::pin(sleep_until(Instant::now() + pause)),
@@ -63,6 +72,7 @@ impl Stall {
             seen: (None, None),
             idle_looks: 0,
             leaving: vec![(None, 0); lanes],
+            until_behind: LOOKS_UNTIL_BEHIND + ranks_before.min(LOOKS_FURTHER_MAX),
         }
     }
 
@@ -92,7 +102,7 @@ impl Stall {
             quiet: idle,
             is_still: self.idle_looks >= LOOKS_PER_STALL,
             is_starved: self.idle_looks >= LOOKS_UNTIL_STARVED,
-            is_behind: self.idle_looks >= LOOKS_UNTIL_BEHIND,
+            is_behind: self.idle_looks >= self.until_behind,
             frame_stuck,
         }
     }

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use pccl_core::element::{ElementType, ReduceOp};
-use pccl_core::id::Seq;
+use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType, ReduceOp};
+use pccl_core::id::{PeerId, Seq};
+use pccl_core::plan::Algorithm;
 use pccl_core::transport::Lane;
 use pccl_core::wire::FrameHeader;
 use pccl_transport_memory::{Path, pair};
@@ -13,8 +14,8 @@ use tokio::test;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::support::{
-    AROUND, BUILT, Ended, Member, adopt, broke, from, raw_lane, run_in_place, small_frames, spec,
-    to,
+    AROUND, BUILT, Ended, Member, adopt, broke, from, in_time, raw_lane, run_in_place,
+    small_frames, spec, to,
 };
 use crate::LinkBroke;
 use crate::Sensor;
@@ -167,6 +168,47 @@ async fn leftovers_before_the_frames_of_an_operation_do_not_make_who_gets_them_s
 
     assert_eq!(reports(&mut members), [[], []]);
     drop(running);
+}
+
+/// The edge from rank 0 to rank 1 carries nothing, and no sender knows it: what the root has sent has left it long ago.
+#[test(start_paused = true)]
+async fn along_a_chain_the_first_that_gets_nothing_speaks_before_those_behind_it() {
+    const WORLD: usize = 7;
+    let lost = Path {
+        carries: 0,
+        tells: false,
+        ..Path::NEAR
+    };
+    // From the one before the edge to the one that has one rank behind it.
+    for root in [0, 6, 5, 4, 3] {
+        let mut members = ring(WORLD, lost);
+        let root = PeerId(root);
+        let spec = CollectiveSpec {
+            kind: CollectiveKind::Broadcast { root },
+            ..spec(ReduceOp::Sum, ElementType::U8, 100)
+        };
+        let begin = |m: &mut Member| m.plane.begin(Seq(1), spec, Algorithm::Chain);
+        let ports: Vec<_> = members.iter_mut().map(begin).collect();
+        let running = ports.into_iter();
+        let running = running.map(|port| tokio::spawn(run_in_place(port, vec![1; 100])));
+        let running: Vec<_> = running.collect();
+        let first_told = async {
+            loop {
+                sleep(STALL / 50).await;
+                let told = reports(&mut members);
+                if !told.iter().all(Vec::is_empty) {
+                    return told;
+                }
+            }
+        };
+
+        let told = in_time(first_told).await;
+
+        let mut expected = vec![Vec::new(); WORLD];
+        expected[1] = vec![broke(from(0))];
+        assert_eq!(told, expected, "from {root}");
+        drop(running);
+    }
 }
 
 #[test(start_paused = true)]
