@@ -13,6 +13,7 @@
 //! | [`times`] | quantiles of measured times |
 //! | [`contribution`] | numbers to reduce whose sums can be checked |
 //! | [`several`] | several buffers to reduce at once, some of them quantized |
+//! | `halves` | a reduce by the other collectives |
 //! | [`losses`], [`relay`] | peers that are lost at a point of their talk with the master |
 //! | [`crowd`] | many peers of one address that start at once |
 //! | [`throttle`] | a transport whose lanes share a link of limited rate (of `pccl-transport-memory`) |
@@ -23,6 +24,7 @@
 pub mod conformance;
 pub mod contribution;
 pub mod crowd;
+mod halves;
 pub mod losses;
 pub mod over;
 mod overheard;

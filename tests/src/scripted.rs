@@ -11,6 +11,7 @@ use pccl::{CollectiveReport, Communicator, Error, Reduce, SharedState, SyncStrat
 use pccl_subprocess::{obey_orders, tell};
 
 use crate::contribution::{SLOTS, checksum, fill, is_contribution, verify};
+use crate::halves::{self, Failed};
 use crate::over::{MasterAt, Over};
 use crate::overheard::overheard;
 use crate::several::Several;
@@ -44,6 +45,9 @@ pub struct PeerOptions {
     /// Reduce several buffers at once, some of them quantized, and repeat those that are aborted
     #[arg(long)]
     pub several: bool,
+    /// Reduce by the other collectives: scatter, gather and broadcast
+    #[arg(long)]
+    pub halves: bool,
     /// Tell of one commit in so many, besides those after a change of the contributors
     #[arg(long, default_value_t = 1)]
     pub tell_every: u64,
@@ -70,6 +74,7 @@ impl PeerOptions {
             update_every: 1,
             sync: false,
             several: false,
+            halves: false,
             tell_every: 1,
             stand_still_at: None,
             advertise: None,
@@ -106,6 +111,9 @@ impl PeerOptions {
         }
         if self.several {
             arguments.push("--several".into());
+        }
+        if self.halves {
+            arguments.push("--halves".into());
         }
         arguments
     }
@@ -252,6 +260,9 @@ impl<'a> Scripted<'a> {
         if self.options.several {
             return self.reduce_several();
         }
+        if self.options.halves {
+            return self.reduce_in_halves();
+        }
         fill(&mut self.buffer, self.comm.peer_id().0, self.round);
         self.reduce()
     }
@@ -321,6 +332,31 @@ impl<'a> Scripted<'a> {
                     let restored = is_contribution(&self.buffer, me, self.round);
                     return Err(End::Error(error, Some(restored)));
                 }
+            }
+        }
+    }
+
+    /// Begins anew after a failure, as all do. False: the topology has to be updated first.
+    fn reduce_in_halves(&mut self) -> Result<bool, End> {
+        loop {
+            fill(&mut self.buffer, self.comm.peer_id().0, self.round);
+            let mut failures = Vec::new();
+            let note = |error: &Error| failures.push(error.clone());
+            let reduced = halves::reduce(&self.comm, &mut self.buffer, note);
+            failures.iter().for_each(|error| self.note_failure(error));
+            match reduced {
+                Ok(report) => {
+                    self.committed(&report, now())?;
+                    return Ok(true);
+                }
+                Err(Failed::Error(error)) if error.is_retryable() => {
+                    self.note_failure(&error);
+                    if self.update_due {
+                        return Ok(false);
+                    }
+                }
+                Err(Failed::Error(error)) => return Err(End::Error(error, Some(true))),
+                Err(Failed::Wrong(what)) => return Err(End::Wrong(what)),
             }
         }
     }

@@ -176,6 +176,10 @@ pub enum Failure {
     Aborted,
     /// Another call has precedence.
     Conflict,
+    /// The shards are others than those that were to be gathered.
+    WorldChanged,
+    /// The root of a broadcast does not take part.
+    NoSuchRoot(u64),
     /// A transfer of shared state has failed.
     TransferFailed,
     /// The master is gone.
@@ -199,6 +203,8 @@ impl From<&Error> for Failure {
                 AbortCause::Cancelled(_) | AbortCause::TimedOut => Self::Aborted,
             },
             Error::Conflict(_) => Self::Conflict,
+            Error::WorldChanged { .. } => Self::WorldChanged,
+            Error::NoSuchRoot { root, .. } => Self::NoSuchRoot(root.0),
             Error::SyncFailed(SyncFailure::TransferFailed { .. }) => Self::TransferFailed,
             Error::MasterLost => Self::MasterLost,
             Error::MasterStopped => Self::MasterStopped,

@@ -43,10 +43,16 @@ struct AfterKill {
 
 /// Lets three peers reduce, stops the last one at this moment, and kills it there.
 fn kill_one_of_three(moment: Moment) -> AfterKill {
+    kill_one_of_three_that(moment, false)
+}
+
+/// The same of peers that reduce by the other collectives.
+fn kill_one_of_three_that(moment: Moment, halves: bool) -> AfterKill {
     let mut swarm = swarm();
     let master = master(&swarm);
     let options = PeerOptions {
         elements: ELEMENTS,
+        halves,
         ..PeerOptions::of(&master)
     };
     let mut survivors = swarm.join_all(&options, 3).unwrap();
@@ -160,6 +166,34 @@ fn a_result_that_was_there_is_taken_back_where_a_peer_dies_before_it_has_voted()
         assert_eq!(told.failures.len(), 1, "{:?}", told.failures);
     }
     assert_conforms(&mut run.swarm);
+}
+
+/// Whatever was under way when the peer was killed, the survivors begin anew together, or with what all of them have.
+#[test]
+fn peers_that_scatter_gather_and_broadcast_go_on_right_wherever_one_of_them_is_killed() {
+    let moments = [
+        Moment::ReduceVoted,
+        Moment::FrameSent,
+        Moment::PlanDone,
+        Moment::CompletionVoted,
+    ];
+    for moment in moments.into_iter().cycle().take(12) {
+        let mut run = kill_one_of_three_that(moment, true);
+
+        let told = run.hear();
+
+        let victim = run.victim.peer;
+        for told in told.values() {
+            let is_expected = |why: &Failure| {
+                let is_change = [Failure::WorldChanged, Failure::NoSuchRoot(victim)];
+                is_about_a_loss(why) || is_change.contains(why)
+            };
+            let why = &told.failures;
+            assert!(why.iter().all(is_expected), "{moment:?}: {why:?}");
+            assert!(why.len() <= 2, "{moment:?}: {why:?}");
+        }
+        assert_conforms(&mut run.swarm);
+    }
 }
 
 #[test]
