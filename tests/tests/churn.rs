@@ -21,9 +21,6 @@ use rand::{RngExt, SeedableRng};
 /// The default seed.
 const SEED: u64 = 20;
 
-/// The run ends when so many peers have been killed, and after each the others have committed without it.
-const KILLS: usize = 30;
-
 const PEERS_MIN: usize = 2;
 const PEERS_MAX: usize = 6;
 
@@ -66,13 +63,14 @@ struct Churn {
 }
 
 impl Churn {
-    fn new(seed: u64, swarm: Swarm, master: &RunningMaster) -> Self {
+    fn new(seed: u64, swarm: Swarm, master: &RunningMaster, halves: bool) -> Self {
         Self {
             random: StdRng::seed_from_u64(seed),
             swarm,
             options: PeerOptions {
                 elements: 20_000,
                 sync: true,
+                halves,
                 tell_every: 10,
                 ..PeerOptions::of(master)
             },
@@ -179,15 +177,25 @@ impl Churn {
 
 #[test]
 fn a_run_survives_peers_that_come_and_go_at_random() {
+    is_survived(30, false);
+}
+
+#[test]
+fn a_run_that_scatters_gathers_and_broadcasts_survives_peers_that_come_and_go_at_random() {
+    is_survived(10, true);
+}
+
+/// The run ends when so many peers have been killed, and after each the others have committed without it.
+fn is_survived(kills: usize, halves: bool) {
     let chosen = std::env::var("CHURN_SEED").ok();
     let seed = chosen.map_or(SEED, |seed| seed.parse().unwrap());
     println!("seed {seed}");
     let swarm = Swarm::recorded(Path::new(env!("CARGO_BIN_EXE_test_peer"))).unwrap();
     let master = swarm.master_builder().spawn("127.0.0.1:0").unwrap();
-    let mut churn = Churn::new(seed, swarm, &master);
+    let mut churn = Churn::new(seed, swarm, &master, halves);
     churn.start();
 
-    while churn.survived < KILLS {
+    while churn.survived < kills {
         churn.act();
         let pause = churn.random.random_range(20..400);
         churn.hear(Duration::from_millis(pause));
@@ -200,6 +208,6 @@ fn a_run_survives_peers_that_come_and_go_at_random() {
         churn.fetched
     );
     // Whoever was killed in a settled run had fetched the state before, but for the first.
-    assert!(churn.fetched + 1 >= KILLS, "hardly anything was fetched");
+    assert!(churn.fetched + 1 >= kills, "hardly anything was fetched");
     println!("{}", churn.swarm.conform().unwrap());
 }
