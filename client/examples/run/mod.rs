@@ -6,6 +6,7 @@ pub(crate) mod process;
 pub(crate) mod report;
 pub(crate) mod supervisor;
 pub(crate) mod talk;
+mod trap;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -2,17 +2,12 @@
 //! still on order.
 
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use pccl_kernels::simplehash;
 use pccl_subprocess::{obey_orders, tell};
-use tracing::field::{Field, Visit};
-use tracing::{Level, Subscriber};
-use tracing_subscriber::filter::Targets;
-use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
-use tracing_subscriber::util::SubscriberInitExt;
 
-use super::talk::{Event, Final, Moment, Order};
+use super::talk::{Event, Final, Order};
+use super::trap::Trap;
 
 /// What the supervisor tells a training process, besides where the run is: that is in the environment, as
 /// a join string had better not be among the arguments.
@@ -70,55 +65,16 @@ pub(crate) fn state_hash(weights: &[f32], momentum: &[f32], rounds: u64) -> Stri
 
 /// Takes the supervisor's orders, and stands still where it says.
 fn listen_for_orders() {
-    let armed = Arc::new(Mutex::new(None));
-    let trap = Trap {
-        armed: Arc::clone(&armed),
-    };
-    let events_only = Targets::new().with_target("pccl::event", Level::DEBUG);
-    tracing_subscriber::registry()
-        .with(trap.with_filter(events_only))
-        .init();
+    let trap = Trap::set(stand_still);
     std::thread::spawn(move || {
-        obey_orders(|Order::StandStillAt(moment)| {
-            *armed.lock().unwrap_or_else(PoisonError::into_inner) = Some(moment);
-        });
+        obey_orders(|Order::StandStillAt(moment)| trap.arm(moment.traced_as()));
     });
 }
 
-/// Stops the thread that comes to the armed moment, for good: whatever the library does there, the
-/// supervisor's SIGKILL finds it doing just that.
-struct Trap {
-    armed: Arc<Mutex<Option<Moment>>>,
-}
-
-impl<S: Subscriber> Layer<S> for Trap {
-    fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
-        let armed = self.armed.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(moment) = *armed else { return };
-        let mut kind = Kind {
-            wanted: moment.traced_as(),
-            found: false,
-        };
-        event.record(&mut kind);
-        if kind.found {
-            tell(&Event::StandsStill);
-            loop {
-                std::thread::park();
-            }
-        }
+/// Stops the thread for good: whatever the library does there, the supervisor's SIGKILL finds it doing just that.
+fn stand_still() {
+    tell(&Event::StandsStill);
+    loop {
+        std::thread::park();
     }
-}
-
-/// Looks for the field that names the kind of an event.
-struct Kind {
-    wanted: &'static str,
-    found: bool,
-}
-
-impl Visit for Kind {
-    fn record_str(&mut self, field: &Field, value: &str) {
-        self.found |= field.name() == "kind" && value == self.wanted;
-    }
-
-    fn record_debug(&mut self, _: &Field, _: &dyn std::fmt::Debug) {}
 }
