@@ -154,6 +154,9 @@ impl Received {
     }
 }
 
+/// A kind, of which the root may be one of these peers.
+type OfPeers = dyn Fn(&[PeerId]) -> Kind;
+
 /// The doomed peer is this far behind the root in the ring.
 fn behind_root(distance: usize) -> impl Fn(&[PeerId]) -> Kind {
     move |ids| Kind::Broadcast(ids[WORLD - 1 - distance])
@@ -204,7 +207,7 @@ fn a_death_in_the_middle_of_either_half_of_an_all_reduce_aborts_it_for_all() {
 
 #[test]
 fn a_death_after_the_own_vote_is_committed_or_aborted_for_all_and_after_the_verdict_committed() {
-    let kinds: [&dyn Fn(&[PeerId]) -> Kind; 6] = [
+    let kinds: [&OfPeers; 6] = [
         &|_| Kind::ReduceScatter,
         &|_| Kind::AllGather,
         &behind_root(0),

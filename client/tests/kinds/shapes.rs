@@ -53,8 +53,11 @@ fn contributed(world: usize, index: usize, element: usize) -> i8 {
     (world * (1 + (index + element) % 3)) as i8
 }
 
-/// What each operation makes of what all have contributed to an element.
-const OPS: [(Reduce, fn(&[i8]) -> i8); 4] = [
+/// What becomes of what all have contributed to an element.
+type Op = fn(&[i8]) -> i8;
+
+/// What each operation makes of it.
+const OPS: [(Reduce, Op); 4] = [
     (Reduce::sum(), |all| all.iter().sum()),
     (Reduce::avg(), |all| {
         all.iter().sum::<i8>() / all.len() as i8
