@@ -24,6 +24,7 @@
 //! up = { rate = "2 Gbit/s" }                # out of the site, shared; queue: default 20 ms of the rate
 //! down = { rate = "2 Gbit/s", queue = "4 MiB" }
 //! host_up = { rate = "1 Gbit/s" }           # out of each of its hosts; host_down: into each
+//! away_up = { rate = "100 Mbit/s" }         # out of each of its hosts to other sites; away_down: into each from there
 //!
 //! [[host]]                                  # one host that differs from those of its site
 //! name = "p2"
@@ -127,6 +128,8 @@ struct SiteEntry {
     down: Option<Cap>,
     host_up: Option<Cap>,
     host_down: Option<Cap>,
+    away_up: Option<Cap>,
+    away_down: Option<Cap>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -300,6 +303,18 @@ impl Topology {
                 let own = self.host.iter().find(|entry| entry.name == *name);
                 let up = own.and_then(|own| own.up).or(site.host_up);
                 let down = own.and_then(|own| own.down).or(site.host_down);
+                plan.limit(
+                    site.away_up,
+                    format!("out of {} from {name}", site.name),
+                    |from, to| from == *host && !is_member(to),
+                    Side::Out,
+                );
+                plan.limit(
+                    site.away_down,
+                    format!("into {} to {name}", site.name),
+                    |from, to| to == *host && !is_member(from),
+                    Side::Into,
+                );
                 plan.limit(
                     up,
                     format!("out of {name}"),

@@ -90,6 +90,26 @@ fn limits_are_passed_from_the_host_to_its_site_to_the_other_site_to_its_host() {
 }
 
 #[test]
+fn each_host_can_have_its_own_way_to_other_sites() {
+    let plan = plan(&TWO.replace(
+        "up = { rate = \"2 Gbit/s\" }",
+        "away_up = { rate = \"20 Mbit/s\" }\naway_down = { rate = \"10 Mbit/s\" }",
+    ));
+    let names = |limits: &[usize]| -> Vec<_> {
+        limits
+            .iter()
+            .map(|limit| plan.shared[*limit].name.as_str())
+            .collect()
+    };
+    let way = |from, to| &plan.ways[plan.way(from, to).unwrap()];
+
+    assert_eq!(names(&way(0, 2).out), ["out of p1", "out of paris from p1"]);
+    assert_eq!(names(&way(1, 2).out), ["out of p2", "out of paris from p2"]);
+    assert_eq!(names(&way(2, 1).into), ["into paris to p2"]);
+    assert_eq!(names(&way(0, 1).out), ["out of p1"]);
+}
+
+#[test]
 fn a_group_stands_for_the_hosts_of_its_sites() {
     let plan = plan(&format!(
         "{TWO}
