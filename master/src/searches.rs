@@ -21,7 +21,7 @@ const SLICE_STEPS: u64 = 1_000_000;
 /// computes slows down what runs on the same core's other hardware thread, whoever wakes up has to preempt it first,
 /// and the scheduler probably puts threads that could run side by side on the other cores together. `bench`'s
 /// `background_search` shows what this buys.
-const PAUSES: u32 = 9;
+const PAUSES: u32 = 29;
 
 /// A better ring.
 #[derive(Debug)]

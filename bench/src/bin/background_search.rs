@@ -38,8 +38,8 @@ struct Arguments {
     /// Searches beside which is measured
     #[arg(long, default_value_t = 3)]
     turns: usize,
-    /// Steps of a search; some 10 million take a second, pauses included
-    #[arg(long, default_value_t = 300_000_000)]
+    /// Steps of a search; some 3 million take a second, pauses included
+    #[arg(long, default_value_t = 100_000_000)]
     steps: u64,
     /// How many times as long a call may take with a search
     #[arg(long, default_value_t = 1.1)]
