@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::id::{Membership, PeerId, Tag};
-use pccl_core::plan::Shards;
+use pccl_core::plan::{Algorithm, Shards};
 
 use crate::collective::{Called, Memory};
 use crate::communicator::Communicator;
@@ -93,17 +93,28 @@ impl Shard {
 pub struct Gather {
     shard: Shard,
     tag: Tag,
+    algorithm: Option<Algorithm>,
 }
 
 impl Gather {
     /// This shard of the buffer is filled.
     pub const fn of(shard: Shard) -> Self {
-        Self { shard, tag: Tag(0) }
+        Self {
+            shard,
+            tag: Tag(0),
+            algorithm: None,
+        }
     }
 
     /// Names the collective. Default: 0.
     pub const fn tag(mut self, tag: u64) -> Self {
         self.tag = Tag(tag);
+        self
+    }
+
+    /// Wishes for an algorithm, as [`Reduce::algorithm`] does.
+    pub const fn algorithm(mut self, algorithm: Algorithm) -> Self {
+        self.algorithm = Some(algorithm);
         self
     }
 }
@@ -154,6 +165,7 @@ fn spec_of(kind: CollectiveKind, element: ElementType, count: usize) -> Collecti
         element,
         count: count as u64,
         quantization: Quantization::None,
+        algorithm: None,
     }
 }
 
@@ -253,7 +265,11 @@ impl Communicator {
         gather: Gather,
     ) -> Result<CollectiveReport, Error> {
         let call = async {
-            let Gather { shard, tag } = gather;
+            let Gather {
+                shard,
+                tag,
+                algorithm,
+            } = gather;
             if shard.len != buffer.len() {
                 return Err(Error::ShardMismatch {
                     shard_of: shard.len,
@@ -263,7 +279,11 @@ impl Communicator {
             let kind = CollectiveKind::AllGather {
                 laid_out_for: shard.laid_out_for(self.peer_id()),
             };
-            let called = Called::of(&self.calls, tag, spec_of(kind, T::TYPE, buffer.len()))?;
+            let spec = CollectiveSpec {
+                algorithm,
+                ..spec_of(kind, T::TYPE, buffer.len())
+            };
+            let called = Called::of(&self.calls, tag, spec)?;
             let memory = Memory::in_place(&self.calls, bytes_of_mut(buffer));
             called.conclude(memory).await
         };

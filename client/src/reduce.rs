@@ -44,6 +44,7 @@ pub struct Reduce {
     op: ReduceOp,
     tag: Tag,
     quantization: Quantization,
+    algorithm: Option<Algorithm>,
 }
 
 impl Reduce {
@@ -52,6 +53,7 @@ impl Reduce {
             op,
             tag: Tag(0),
             quantization: Quantization::None,
+            algorithm: None,
         }
     }
 
@@ -94,6 +96,24 @@ impl Reduce {
         self
     }
 
+    /// Wishes for an algorithm, in place of the one that the master would choose. All peers of the group have to wish for
+    /// the same.
+    ///
+    /// It is a wish: a collective that cannot take it, because the group has not the links that it needs, or because the
+    /// buffer is too large or quantized, takes another one. The [report](CollectiveReport::algorithm) says which.
+    /// Default: none.
+    ///
+    /// ```
+    /// use pccl::{Algorithm, Reduce};
+    ///
+    /// let gradients = Reduce::sum().algorithm(Algorithm::Direct);
+    /// # assert_ne!(gradients, Reduce::sum());
+    /// ```
+    pub const fn algorithm(mut self, algorithm: Algorithm) -> Self {
+        self.algorithm = Some(algorithm);
+        self
+    }
+
     pub(crate) const fn name(&self) -> Tag {
         self.tag
     }
@@ -119,6 +139,7 @@ impl Reduce {
             element,
             count: count as u64,
             quantization: self.quantization,
+            algorithm: self.algorithm,
         };
         if pccl_plane::is_supported(&spec) {
             Ok(spec)

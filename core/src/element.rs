@@ -6,6 +6,7 @@ use core::mem::discriminant;
 use serde::{Deserialize, Serialize};
 
 use crate::id::{Membership, PeerId};
+use crate::plan::Algorithm;
 
 /// What a collective does with the buffers of its participants, all of which have the same number of elements.
 ///
@@ -295,6 +296,8 @@ pub struct CollectiveSpec {
     pub count: u64,
     /// How the elements are quantized on their way.
     pub quantization: Quantization,
+    /// How the data is to travel, if it can. `None`: the master chooses.
+    pub algorithm: Option<Algorithm>,
 }
 
 /// The part of a [`CollectiveSpec`] on which peers differ.
@@ -312,17 +315,20 @@ pub enum SpecField {
     Count,
     /// Quantized against not, or in different ways.
     Quantization,
+    /// Different wishes of how the data travels.
+    Algorithm,
 }
 
 impl SpecField {
     /// Every field, in the order in which they are compared.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Kind,
         Self::Root,
         Self::Operation,
         Self::ElementType,
         Self::Count,
         Self::Quantization,
+        Self::Algorithm,
     ];
 }
 
@@ -335,6 +341,7 @@ impl fmt::Display for SpecField {
             Self::ElementType => "element type",
             Self::Count => "element count",
             Self::Quantization => "quantization",
+            Self::Algorithm => "algorithm",
         })
     }
 }
@@ -358,6 +365,7 @@ impl CollectiveSpec {
             SpecField::ElementType => self.element != other.element,
             SpecField::Count => self.count != other.count,
             SpecField::Quantization => self.quantization != other.quantization,
+            SpecField::Algorithm => self.algorithm != other.algorithm,
         }
     }
 }

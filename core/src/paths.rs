@@ -12,7 +12,7 @@ use crate::id::PeerId;
 use crate::topology::Ring;
 
 /// Bytes of a frame, in the time of a hop.
-const FRAME_BYTES: u64 = 256 * 1024;
+pub(crate) const FRAME_BYTES: u64 = 256 * 1024;
 
 /// What a probe of a directed edge has found.
 #[derive(
@@ -32,12 +32,18 @@ impl Measurement {
         self.round_trip_us = self.round_trip_us.min(other.round_trip_us);
     }
 
-    /// How long a frame is on its way, in nanoseconds: half a round trip, and the time that its bytes take.
+    /// Half a round trip, in nanoseconds.
+    #[must_use]
+    pub fn latency_ns(self) -> u64 {
+        u64::from(self.round_trip_us).saturating_mul(500)
+    }
+
+    /// How long a frame is on its way, in nanoseconds: its latency, and the time that its bytes take.
     #[must_use]
     pub fn hop_ns(self) -> u64 {
-        let latency = u64::from(self.round_trip_us).saturating_mul(500);
         let bytes = FRAME_BYTES.saturating_mul(1_000_000_000);
-        latency.saturating_add(bytes.checked_div(self.bytes_per_s).unwrap_or(u64::MAX))
+        self.latency_ns()
+            .saturating_add(bytes.checked_div(self.bytes_per_s).unwrap_or(u64::MAX))
     }
 }
 

@@ -12,7 +12,7 @@
 //! mistake here is a mistake of both.
 //!
 //! There are several [`Algorithm`]s, and one place that says which of them a collective takes:
-//! [`Algorithm::of`]. What an all-reduce does in two halves, a reduce-scatter and an all-gather, is each of them alone
+//! [`Algorithm::of`], by what is known of the [`Costs`]. What an all-reduce does in two halves, a reduce-scatter and an all-gather, is each of them alone
 //! for collectives of those [kinds](CollectiveKind).
 //!
 //! **What goes on is exactly what arrived**, frame by frame: a frame can be forwarded as soon as it has
@@ -23,6 +23,7 @@
 mod algorithm;
 mod chain;
 mod circulant;
+mod cost;
 mod cut;
 mod direct;
 mod flow;
@@ -35,6 +36,7 @@ mod whole;
 use crate::element::CollectiveKind;
 use crate::site::Sites;
 pub use algorithm::{Algorithm, Paths, Pattern, Reach};
+pub use cost::{Costs, PathCosts};
 pub use cut::{STRIPE_BYTES_MIN, Shards, Stripe, frame_elements, frames, stripes_for};
 pub use flow::{Action, After, Arrival, Contribution, Kept, Target, Targets};
 use two_level::Seat;

@@ -297,6 +297,7 @@ impl Bystander {
                     element: ElementType::F32,
                     count: *count,
                     quantization: Quantization::None,
+                    algorithm: None,
                 },
                 epoch: self.epochs.get(&peer).copied().unwrap_or_default(),
                 broken: broken(links),

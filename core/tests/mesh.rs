@@ -85,13 +85,18 @@ impl Desk {
     }
 
     fn joins(&mut self, machine: u8) {
+        self.joins_at(machine, "");
+    }
+
+    fn joins_at(&mut self, machine: u8, site: &str) {
+        let site = SiteName::try_from(site.to_owned()).unwrap();
         let hello = Hello {
             protocol: ProtocolVersion::CURRENT,
             group: GroupId(0),
             port: 48149,
             advertise: None,
             lanes: LANES,
-            site: SiteName::NONE,
+            site,
         };
         self.tell(MasterInput::Connected {
             conn: ConnId(0),
@@ -148,12 +153,18 @@ impl Desk {
 
     /// How the group reduces so many bytes.
     fn reduce(&mut self, bytes: u64) -> Option<Algorithm> {
+        self.reduce_by(None, bytes)
+    }
+
+    /// The same if all wish for this.
+    fn reduce_by(&mut self, wish: Option<Algorithm>, bytes: u64) -> Option<Algorithm> {
         let spec = CollectiveSpec {
             kind: CollectiveKind::AllReduce,
             op: ReduceOp::Sum,
             element: ElementType::U8,
             count: bytes,
             quantization: Quantization::None,
+            algorithm: wish,
         };
         let members: Vec<u64> = self.master.view().peers().map(|(peer, _)| peer.0).collect();
         let (tag, epoch) = (Tag(self.commenced.len() as u64), self.epoch());
@@ -258,6 +269,37 @@ fn a_larger_group_or_one_that_shall_not_has_its_ring_alone() {
         assert!((1..=n).all(|peer| desk.links_of(peer) == 2));
         assert_eq!(desk.reduce(MIDDLE), Some(Algorithm::Ring));
     }
+}
+
+#[test]
+fn a_group_at_several_sites_has_a_mesh_beyond_the_usual_size_for_its_two_levels() {
+    let at_sites = |config: MasterConfig| {
+        let mut desk = Desk::with(0, config);
+        for (peer, site) in (1..).zip(["eu", "us", "eu", "us"]) {
+            desk.joins_at(peer as u8, site);
+            desk.update(1..peer, &[]);
+            desk.connect(|_| true);
+        }
+        (desk.links_of(4), desk.reduce(100 * MIDDLE))
+    };
+    let config = |sites_mesh_max| MasterConfig {
+        mesh_max: 3,
+        sites_mesh_max,
+        ..MasterConfig::default()
+    };
+
+    assert_eq!(at_sites(config(4)), (6, Some(Algorithm::TwoLevel)));
+    assert_eq!(at_sites(config(3)), (2, Some(Algorithm::Ring)));
+}
+
+#[test]
+fn a_wish_of_all_is_granted_if_the_links_are_there() {
+    let wish = Some(Algorithm::Direct);
+    let mut mesh = Desk::with(3, MasterConfig::default());
+    assert_eq!(mesh.reduce_by(wish, 100 * MIDDLE), wish);
+
+    let mut ring = Desk::with(3, MasterConfig::rings_only());
+    assert_eq!(ring.reduce_by(wish, MIDDLE), Some(Algorithm::Ring));
 }
 
 #[test]

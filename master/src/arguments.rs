@@ -80,6 +80,10 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "PEERS", default_value_t = MasterConfig::default().mesh_max)]
     max_mesh: u16,
 
+    /// The same for groups at several sites, several of whose members are at one; 0: --max-mesh holds for these, too
+    #[arg(long, value_name = "PEERS", default_value_t = MasterConfig::default().sites_mesh_max)]
+    max_sites_mesh: u16,
+
     /// Seconds that the ring solver may take
     #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = seconds)]
     solver: Duration,
@@ -160,6 +164,7 @@ impl Serve {
             stalled: self.stalled,
             solver: self.solver,
             mesh_max: self.max_mesh,
+            sites_mesh_max: self.max_sites_mesh,
             ..MasterConfig::default()
         }
     }
@@ -292,6 +297,8 @@ mod tests {
             "7",
             "--max-mesh",
             "3",
+            "--max-sites-mesh",
+            "9",
         ];
         let arguments = Arguments::parse_from([&["pccl-master"], &limits[..]].concat()).serve;
 
@@ -300,6 +307,7 @@ mod tests {
             stalled: Duration::from_millis(500),
             solver: Duration::from_secs(7),
             mesh_max: 3,
+            sites_mesh_max: 9,
             ..MasterConfig::default()
         };
         assert_eq!(arguments.config(), expected);

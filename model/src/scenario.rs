@@ -20,6 +20,7 @@ pub(crate) const SMALL: CollectiveSpec = CollectiveSpec {
     element: ElementType::F32,
     count: 1,
     quantization: Quantization::None,
+    algorithm: None,
 };
 
 /// One configuration to explore.

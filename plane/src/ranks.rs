@@ -152,6 +152,7 @@ mod tests {
             element: ElementType::U8,
             count: 8,
             quantization: Quantization::None,
+            algorithm: None,
         };
         let by_rank = |kind| {
             let (_, shards) = ranks(0).divide(&spec(kind)).unwrap();

@@ -70,6 +70,7 @@ fn turn(mut handle: impl FnMut(MasterInput, &mut Vec<MasterOutput>)) -> Duration
             element: ElementType::F32,
             count: 1000,
             quantization: Quantization::None,
+            algorithm: None,
         };
         let broken = BrokenLinks::NONE;
         let (tag, seq, outcome) = (Tag(0), Seq(reduce), PlanOutcome::Done);

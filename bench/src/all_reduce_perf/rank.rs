@@ -8,7 +8,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pccl::half::{bf16, f16};
-use pccl::{Broadcast, Communicator, ElementType, Gather, PeerId, ReduceItem, Tcp, Transport};
+use pccl::{
+    Algorithm, Broadcast, Communicator, ElementType, Gather, PeerId, ReduceItem, Tcp, Transport,
+};
 use pccl_subprocess::tell;
 
 use super::collective::Collective;
@@ -286,7 +288,10 @@ impl<T: Number> Rank<T> {
             }
             let begun = Instant::now();
             match of {
-                Contestant::Ours => call(&self.comm, &self.work, source, result)?,
+                Contestant::Ours => {
+                    let taken = call(&self.comm, &self.work, source, result)?;
+                    measured.algorithm = Some(taken);
+                }
                 Contestant::Floor(way) => {
                     let floor = self.floor.as_mut().ok_or(RankError::NoFloor)?;
                     floor.run(way, (self.work.collective, self.work.op), source, result)?;
@@ -311,17 +316,23 @@ fn call<T: Number>(
     work: &Work,
     source: Option<&[T]>,
     result: &mut [T],
-) -> Result<(), pccl::Error> {
-    match work.collective {
+) -> Result<Algorithm, pccl::Error> {
+    Ok(match work.collective {
         Collective::AllReduce => reduce(comm, work, source, result)?,
-        Collective::ReduceScatter => drop(comm.reduce_scatter(result, work.reduce(0))?),
-        Collective::AllGather => {
-            let shard = comm.shard(result.len());
-            comm.all_gather(result, Gather::of(shard))?;
+        Collective::ReduceScatter => {
+            let scattered = comm.reduce_scatter(result, work.reduce(0))?;
+            scattered.report.algorithm
         }
-        Collective::Broadcast => drop(comm.broadcast(result, Broadcast::from(FIRST))?),
-    }
-    Ok(())
+        Collective::AllGather => {
+            let gather = Gather::of(comm.shard(result.len()));
+            let gather = match work.algorithm {
+                Some(wish) => gather.algorithm(wish),
+                None => gather,
+            };
+            comm.all_gather(result, gather)?.algorithm
+        }
+        Collective::Broadcast => comm.broadcast(result, Broadcast::from(FIRST))?.algorithm,
+    })
 }
 
 /// One iteration of all-reduces.
@@ -330,21 +341,21 @@ fn reduce<T: Number>(
     work: &Work,
     source: Option<&[T]>,
     result: &mut [T],
-) -> Result<(), pccl::Error> {
-    match source {
+) -> Result<Algorithm, pccl::Error> {
+    let report = match source {
         _ if work.concurrent > 1 => {
             let parts = result.chunks_mut(result.len() / work.concurrent).zip(0..);
             let mut items: Vec<ReduceItem<'_>> = parts
                 .map(|(part, tag)| ReduceItem::new(part, work.reduce(tag)))
                 .collect();
-            comm.all_reduce_many_with_retry(&mut items, work.concurrent)?;
+            let reports = comm.all_reduce_many_with_retry(&mut items, work.concurrent)?;
+            // There are at least two.
+            return Ok(reports
+                .first()
+                .map_or(Algorithm::Ring, |first| first.algorithm));
         }
-        Some(source) => {
-            comm.all_reduce_into(source, result, work.reduce(0))?;
-        }
-        None => {
-            comm.all_reduce(result, work.reduce(0))?;
-        }
-    }
-    Ok(())
+        Some(source) => comm.all_reduce_into(source, result, work.reduce(0))?,
+        None => comm.all_reduce(result, work.reduce(0))?,
+    };
+    Ok(report.algorithm)
 }

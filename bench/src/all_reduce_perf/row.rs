@@ -35,6 +35,8 @@ pub(crate) struct Row {
     pub(crate) lanes: u16,
     /// Those of them that carried bytes, of all ranks the most, as counted.
     pub(crate) lanes_used: usize,
+    /// How the data travelled in the last iteration.
+    pub(crate) algorithm: String,
     /// Have all lanes both their ends on this machine? As the lanes say.
     pub(crate) lanes_are_local: bool,
     /// Was it measured after `optimize_topology`?
@@ -128,6 +130,10 @@ impl Row {
             peers: subject.peers,
             lanes: subject.lanes,
             lanes_used: found.ours.lanes_used(),
+            algorithm: found
+                .ours
+                .algorithm()
+                .map_or_else(String::new, |taken| taken.to_string()),
             lanes_are_local: subject.lanes_are_local,
             optimized: subject.is_optimized,
             bytes: subject.count * subject.element_bytes,

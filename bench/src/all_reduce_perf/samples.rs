@@ -1,5 +1,7 @@
 //! What all ranks have seen of the iterations of a row, put together.
 
+use pccl::Algorithm;
+
 use super::talk::Measured;
 
 /// Iterations as all ranks have seen them.
@@ -15,6 +17,7 @@ pub(crate) struct Samples {
     medians_us: Vec<f64>,
     /// Lanes of an edge that carried bytes; of all ranks the most.
     lanes_used: usize,
+    algorithm: Option<Algorithm>,
     /// Of all ranks and iterations.
     pub(crate) cpu_ns: u64,
     /// Elements that were not as expected, and one for every iteration whose result was not the same
@@ -31,6 +34,7 @@ impl Samples {
             batches_us: Vec::new(),
             medians_us: Vec::new(),
             lanes_used: 0,
+            algorithm: None,
             cpu_ns: 0,
             wrong: 0,
         }
@@ -51,6 +55,7 @@ impl Samples {
         self.times_us.append(&mut series_us);
         let lanes_used = ranks.iter().map(|rank| rank.lanes_used).max();
         self.lanes_used = self.lanes_used.max(lanes_used.unwrap_or(0));
+        self.algorithm = ranks.iter().find_map(|rank| rank.algorithm);
         self.cpu_ns += ranks.iter().map(|rank| rank.cpu_ns).sum::<u64>();
         self.add_wrong(ranks);
     }
@@ -79,6 +84,11 @@ impl Samples {
 
     pub(crate) const fn lanes_used(&self) -> usize {
         self.lanes_used
+    }
+
+    /// How the data travelled in the last iteration. `None`: of the floor.
+    pub(crate) const fn algorithm(&self) -> Option<Algorithm> {
+        self.algorithm
     }
 
     /// How many times as long as the `other` each series took, by its median, the least and the most;

@@ -120,11 +120,13 @@ pub(crate) fn heading(
         work.collective
     );
     let names = [
-        "size", "count", "type", "redop", "lanes", "time", "algbw", "busbw", "#wrong", "cpu",
+        "size", "count", "type", "redop", "algo", "lanes", "time", "algbw", "busbw", "#wrong",
+        "cpu",
     ];
     let units = [
         "(B)",
         "(elements)",
+        "",
         "",
         "",
         "(used)",
@@ -148,7 +150,7 @@ pub(crate) fn heading(
     text
 }
 
-const WIDTHS: [usize; 10] = [12, 12, 7, 7, 7, 12, 10, 10, 8, 10];
+const WIDTHS: [usize; 11] = [12, 12, 7, 7, 16, 7, 12, 10, 10, 8, 10];
 const FLOOR_WIDTHS: [usize; 7] = [11, 10, 10, 10, 8, 7, 7];
 pub(crate) const SEPARATOR: &str = " |";
 
@@ -167,6 +169,7 @@ pub(crate) fn line(row: &Row) -> String {
         row.count.to_string(),
         row.r#type.clone(),
         row.redop.clone(),
+        row.algorithm.clone(),
         row.lanes_used.to_string(),
         format!("{:.1}", row.time_us),
         format!("{:.3}", row.algbw_gb_s),

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::{io, process, thread};
 
+use pccl::Algorithm;
 use rustix::event::{PollFd, PollFlags, poll};
 use serde::{Deserialize, Serialize};
 
@@ -100,6 +101,8 @@ pub(crate) struct Measured {
     pub(crate) checksums: Vec<u32>,
     /// Lanes to the next rank that carried anything of it.
     pub(crate) lanes_used: usize,
+    /// How the data travelled in the last iteration of ours.
+    pub(crate) algorithm: Option<Algorithm>,
 }
 
 /// The parent's next order. Where there is none any more, or none that makes sense, the end.

@@ -1,6 +1,6 @@
 //! What every rank has to know: what is reduced, and how.
 
-use pccl::{ElementType, Quantization, Reduce, ReduceOp};
+use pccl::{Algorithm, ElementType, Quantization, Reduce, ReduceOp};
 
 use super::collective::Collective;
 use super::contribution::largest;
@@ -50,6 +50,10 @@ pub(crate) struct Work {
     /// scale), 4bit (min-max of each 64 elements).
     #[arg(long, value_parser = compression)]
     pub(crate) quantize: Option<Compression>,
+    /// How the data is to travel, if it can: ring, direct, circulant, two-level, whole-ring, whole-direct, whole-circulant.
+    /// Default: the master chooses.
+    #[arg(long, value_parser = algorithm)]
+    pub(crate) algorithm: Option<Algorithm>,
     /// Reduces that run at once, each of the size of the row. In place only.
     #[arg(long, default_value_t = 1, value_parser = concurrent)]
     pub(crate) concurrent: usize,
@@ -135,9 +139,13 @@ impl Work {
             ReduceOp::Min => Reduce::min(),
         };
         let compression = self.quantize.map(|compression| compression.quantization);
-        reduce
+        let reduce = reduce
             .tag(tag)
-            .quantize(compression.unwrap_or(Quantization::None))
+            .quantize(compression.unwrap_or(Quantization::None));
+        match self.algorithm {
+            Some(wish) => reduce.algorithm(wish),
+            None => reduce,
+        }
     }
 
     /// What lanes within a machine ask for, and the connections of the floor as well.
@@ -160,6 +168,8 @@ impl Work {
             format!("--concurrent={}", self.concurrent),
             format!("--pause-ms={}", self.pause_ms),
         ];
+        let algorithm = self.algorithm;
+        arguments.extend(algorithm.map(|wish| format!("--algorithm={wish}")));
         arguments.extend(self.quantize.map(|by| format!("--quantize={}", by.name)));
         arguments.extend(self.in_place.then(|| "--in-place".to_owned()));
         arguments.extend(self.far.then(|| "--far".to_owned()));
@@ -199,6 +209,12 @@ fn compression(text: &str) -> Result<Compression, String> {
     let mut all = COMPRESSIONS.into_iter();
     all.find(|compression| compression.name == text)
         .ok_or_else(|| "no such quantization".into())
+}
+
+fn algorithm(text: &str) -> Result<Algorithm, String> {
+    let mut all = Algorithm::ALL.into_iter();
+    all.find(|algorithm| algorithm.to_string() == text)
+        .ok_or_else(|| "no such algorithm".into())
 }
 
 fn concurrent(text: &str) -> Result<usize, String> {

@@ -239,6 +239,7 @@ impl Run {
             element: ElementType::F32,
             count: 1000,
             quantization: Quantization::None,
+            algorithm: None,
         };
         let (epoch, broken) = (self.epoch_of(peer), BrokenLinks::NONE);
         self.tell(

@@ -8,8 +8,10 @@
 //! | `reference` | what a reduce must give, element by element |
 //! | `group` | rings of peers, and what comes out of them |
 //! | `plain`, `quantized` | the cases |
+//! | `algorithms` | the same for every collective, by every algorithm |
 //! | `special` | NaN, infinities, zeros of either sign, subnormals, integers at their limits |
 
+mod algorithms;
 mod group;
 mod number;
 mod plain;

@@ -61,6 +61,7 @@ const SPEC: CollectiveSpec = CollectiveSpec {
     element: ElementType::F32,
     count: 1000,
     quantization: Quantization::None,
+    algorithm: None,
 };
 
 fn called(call: u64, what: Call) -> PeerInput {

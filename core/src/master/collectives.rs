@@ -177,6 +177,7 @@ impl Master {
                 self.sites_of(&record.ring).sites().has_two_levels();
                 LevelsAtOneSite => true
             ),
+            costs: record.costs,
         })
     }
 

@@ -249,6 +249,9 @@ pub struct MasterConfig {
     /// its small and middle-sized collectives are exchanged directly. At most one lane per link that is not of
     /// the ring. 0: rings only. Default: 8.
     pub mesh_max: u16,
+    /// The same for a group whose members are at several sites, and several of them at one: collectives in two levels need
+    /// a mesh. 0: `mesh_max` holds for these, too. Default: 32.
+    pub sites_mesh_max: u16,
     /// From how many members on a group whose members have one address sends small buffers in rounds, over its mesh. In
     /// smaller ones rounds save no message. Default: 4.
     pub rounds_from: u16,
@@ -262,6 +265,7 @@ impl MasterConfig {
     pub fn rings_only() -> Self {
         Self {
             mesh_max: 0,
+            sites_mesh_max: 0,
             ..Self::default()
         }
     }
@@ -290,6 +294,7 @@ impl Default for MasterConfig {
             rewiring_gain: 5,
             reduce_bytes: 64 << 20,
             mesh_max: 8,
+            sites_mesh_max: 32,
             rounds_from: 4,
             tickets: TicketMint { key: [0; 16] },
         }

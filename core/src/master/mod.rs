@@ -43,6 +43,7 @@ mod better;
 mod blame;
 mod collectives;
 mod conflicts;
+mod costs;
 mod deadlines;
 mod election;
 mod evict;

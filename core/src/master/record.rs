@@ -12,7 +12,7 @@ use super::tally::{Counted, Tally};
 use super::transfers::FailedTransfers;
 use crate::element::CollectiveSpec;
 use crate::id::{Epoch, GroupId, Identity, PeerId, Round, Seq, Tag};
-use crate::plan::Reach;
+use crate::plan::{Costs, Reach};
 use crate::site::SiteName;
 use crate::states::{CollectiveCommunicationState, ConnectionPhase, ConnectionState};
 use crate::topology::{BrokenLinks, BuiltLink, Layout, LinkId, Ring};
@@ -217,7 +217,9 @@ pub(super) struct GroupRecord {
     /// The links between its members, sender first: those of the ring, and of the mesh if it has one.
     pub(super) links: BTreeMap<(PeerId, PeerId), StandingLink>,
     pub(super) epoch: Epoch,
-    /// Those of them that lost a lane.
+    /// What was known of the paths between its members when the ring was established.
+    pub(super) costs: Option<Costs>,
+    /// Those of the links that lost a lane.
     pub(super) broken: BTreeSet<(PeerId, PeerId)>,
     /// Those of the broken ones for which a collective was aborted.
     pub(super) aborted_for: BTreeSet<(PeerId, PeerId)>,

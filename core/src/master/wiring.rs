@@ -96,10 +96,18 @@ impl Master {
     fn wants_mesh(&self, group: GroupId, ring: &Ring) -> bool {
         let is_member = |peer: &PeerId| ring.0.contains(peer);
         let stands_between = |(one, other): &Pair| is_member(one) && is_member(other);
-        ring.world_size() <= usize::from(self.config.mesh_max)
+        self.may_have_mesh(ring)
             && !self.attempts.contains_key(&group)
             && !self.unlinked.iter().any(stands_between)
             && self.bad_pairs(group, &ring.0).is_empty()
+    }
+
+    /// Whether they are few enough for links beside those of their ring.
+    pub(super) fn may_have_mesh(&self, ring: &Ring) -> bool {
+        let world = ring.world_size();
+        world <= usize::from(self.config.mesh_max)
+            || world <= usize::from(self.config.sites_mesh_max)
+                && self.sites_of(ring).sites().has_two_levels()
     }
 
     /// Which links are kept, and which are built in this round. Beside the ring's a link has one lane: what is
@@ -482,6 +490,7 @@ impl Master {
         for (id, plan) in wiring.rings {
             self.attempts.remove(&id);
             self.dirty.insert(id);
+            let costs = self.costs_of(&plan.ring);
             let group = self.groups.entry(id).or_default();
             let is_kept = |link: &(PeerId, PeerId)| {
                 let built = |links: &BTreeMap<_, StandingLink>| links.get(link).map(|l| l.built);
@@ -496,6 +505,7 @@ impl Master {
             );
             group.ring = plan.ring;
             group.links = plan.links;
+            group.costs = costs;
         }
     }
 

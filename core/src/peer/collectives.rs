@@ -7,7 +7,7 @@ use super::{Out, Step, send};
 use crate::element::CollectiveSpec;
 use crate::id::{Membership, Seq, Tag};
 use crate::messages::{AbortCause, CollectiveRefusal, PlanOutcome, ToMaster, Verdict};
-use crate::plan::{Algorithm, Paths, Reach};
+use crate::plan::{Algorithm, Paths};
 use crate::states::CollectiveCommunicationState as State;
 
 /// One tag in use, and whose it is.
@@ -139,7 +139,7 @@ impl Accepted {
         Ok(())
     }
 
-    /// Whether a collective takes this algorithm on links that reach as far as it needs, and those here do; and its
+    /// Whether a collective can take this algorithm on the links here, whatever the master knows of their costs; and its
     /// root and those for whom its shards were laid out are here.
     fn can_take(&self, spec: &CollectiveSpec, algorithm: Algorithm) -> bool {
         let ring = &self.topology.ring;
@@ -149,23 +149,14 @@ impl Accepted {
         let has_root = spec.kind.among(&ring.0).is_some();
         let laid_out_for = spec.kind.laid_out_for();
         let is_laid_out = laid_out_for.is_none_or(|peers| peers == Membership::of(&ring.0));
-        let is_reached = match algorithm.reach() {
-            Reach::Ring => true,
-            Reach::Mesh => self.wiring.reach(ring) == Reach::Mesh,
+        let paths = Paths {
+            reach: self.wiring.reach(ring),
+            within_machine: false,
+            rounds_from: u32::MAX,
+            two_levels: self.topology.sites.sites().has_two_levels(),
+            costs: None,
         };
-        let two_levels = self.topology.sites.sites().has_two_levels();
-        // Whether all members have one address, and how many are enough for rounds then, only the master knows.
-        let known = [(false, u32::MAX), (true, u32::MAX), (true, 0)];
-        let is_chosen = known.map(|(within_machine, rounds_from)| {
-            let paths = Paths {
-                reach: algorithm.reach(),
-                within_machine,
-                rounds_from,
-                two_levels,
-            };
-            algorithm == Algorithm::of(spec, world, paths)
-        });
-        has_root && is_laid_out && is_reached && is_chosen.contains(&true)
+        has_root && is_laid_out && algorithm.is_possible(spec, world, paths)
     }
 
     /// The data plane is done. Where the execution was ended meanwhile, that is no news.

@@ -1,7 +1,10 @@
 //! Which algorithm a collective takes: the one place that decides it.
 
+use core::fmt;
+
 use serde::{Deserialize, Serialize};
 
+use super::Costs;
 use crate::element::{CollectiveKind, CollectiveSpec, Quantization};
 use crate::wire::{
     CIRCULANT_BUFFER_MAX, DIRECT_BUFFER_MAX, DIRECT_WITHIN_MACHINE_MAX, FRAME_PAYLOAD_MAX,
@@ -29,6 +32,8 @@ pub struct Paths {
     pub rounds_from: u32,
     /// Whether the members are at several sites, and several of them at one.
     pub two_levels: bool,
+    /// What is known of what they cost.
+    pub costs: Option<Costs>,
 }
 
 impl Paths {
@@ -157,79 +162,121 @@ pub enum Algorithm {
     TwoLevel,
 }
 
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Ring => "ring",
+            Self::Chain => "chain",
+            Self::Whole(Pattern::Ring) => "whole-ring",
+            Self::Whole(Pattern::Mesh) => "whole-direct",
+            Self::Whole(Pattern::Circulant) => "whole-circulant",
+            Self::Direct => "direct",
+            Self::Circulant => "circulant",
+            Self::TwoLevel => "two-level",
+        })
+    }
+}
+
 impl Algorithm {
-    /// The algorithm that a collective takes in a world of so many, on these paths. What is quantized takes the
-    /// ring. A buffer travels whole if it is of at most [`WHOLE_BUFFER_MAX`] bytes and so small that those of all
-    /// ranks fit into one frame ([`FRAME_PAYLOAD_MAX`]): a rank keeps them all until it adds.
+    /// Every algorithm.
+    pub const ALL: [Self; 8] = [
+        Self::Ring,
+        Self::Chain,
+        Self::Whole(Pattern::Ring),
+        Self::Whole(Pattern::Mesh),
+        Self::Whole(Pattern::Circulant),
+        Self::Direct,
+        Self::Circulant,
+        Self::TwoLevel,
+    ];
+
+    /// The algorithm that a collective takes in a world of so many, on these paths. The master asks here, and tells the
+    /// participants what it was told.
     ///
-    /// If there is a mesh, a buffer of at most [`DIRECT_BUFFER_MAX`] bytes travels directly between machines, which
-    /// takes the fewest latencies. Within a machine messages cost more than latencies: there it takes the circulant
-    /// pattern up to [`CIRCULANT_BUFFER_MAX`], whole or in chunks, and in worlds that are too small for rounds travels
-    /// directly up to [`DIRECT_WITHIN_MACHINE_MAX`].
+    /// What the callers [wish](CollectiveSpec::algorithm) for, if the collective [can take](Self::is_possible) it. If they
+    /// wish for nothing, or for what cannot be: what takes the least time by what is known of the [`Costs`], the first in
+    /// the order of this type if there are several. That is about paths between machines. If they are not known, or all
+    /// members are within one machine, where messages cost more than latencies:
     ///
-    /// If there is a mesh of members at several sites, and several of them are at one, everything else that is not
-    /// quantized and does not travel whole takes the two levels.
+    /// - A buffer that may travel whole does so: over a mesh, within a machine in the circulant pattern from
+    ///   [so many](Paths::rounds_from) ranks on, and around a ring.
+    /// - Over a mesh of members at several sites, several of them at one, all else takes the two levels.
+    /// - Over another mesh a buffer of at most [`DIRECT_BUFFER_MAX`] bytes travels directly. Within a machine it takes the
+    ///   circulant pattern up to [`CIRCULANT_BUFFER_MAX`], and in worlds that are too small for rounds travels directly up
+    ///   to [`DIRECT_WITHIN_MACHINE_MAX`].
+    /// - All else takes the ring.
     ///
-    /// In a world of two the ring is the mesh, and nothing is gained beyond it.
-    ///
-    /// The master asks here, and tells the participants what it was told.
-    ///
-    /// A reduce-scatter and an all-gather are never whole, and else choose as an all-reduce does. A broadcast takes
-    /// the chain, and for a barrier, of which nothing travels, it is the ring.
+    /// A broadcast takes the chain, and for a barrier, of which nothing travels, it is the ring.
     #[must_use]
     pub fn of(spec: &CollectiveSpec, world: u32, paths: Paths) -> Self {
-        let in_chunks = Self::in_chunks(spec, world, paths);
-        match spec.kind {
-            CollectiveKind::AllReduce => Self::whole(spec, world, paths).unwrap_or(in_chunks),
-            CollectiveKind::ReduceScatter | CollectiveKind::AllGather { .. } => in_chunks,
-            CollectiveKind::Broadcast { .. } => Self::Chain,
-            CollectiveKind::Barrier => Self::Ring,
+        let is_possible = |algorithm: &Self| algorithm.is_possible(spec, world, paths);
+        if let Some(wished) = spec.algorithm.filter(is_possible) {
+            return wished;
         }
+        let by_threshold = || Self::by_threshold(spec, world, paths);
+        let costs = paths.costs.filter(|_| !paths.within_machine);
+        costs.map_or_else(by_threshold, |costs| {
+            let possible = Self::ALL.into_iter().filter(is_possible);
+            let fastest = possible.min_by_key(|algorithm| costs.time(spec, world, *algorithm));
+            fastest.unwrap_or_else(by_threshold)
+        })
     }
 
-    /// In which pattern a buffer travels whole. `None`: it is too large, or quantized.
-    fn whole(spec: &CollectiveSpec, world: u32, paths: Paths) -> Option<Self> {
-        let bytes = bytes_of(spec);
-        let all = bytes.saturating_mul(u64::from(world));
-        let travels_whole = bytes <= WHOLE_BUFFER_MAX && all <= FRAME_PAYLOAD_MAX as u64;
-        let pattern = match (spec.quantization, paths.reach_of(world)) {
-            (Quantization::None, Reach::Ring) => Pattern::Ring,
-            (Quantization::None, Reach::Mesh) if paths.takes_rounds(world) => Pattern::Circulant,
-            (Quantization::None, Reach::Mesh) => Pattern::Mesh,
-            (
-                Quantization::MinMax { .. }
-                | Quantization::ZeroPointScale { .. }
-                | Quantization::Blockwise4,
-                Reach::Ring | Reach::Mesh,
-            ) => return None,
-        };
-        travels_whole.then_some(Self::Whole(pattern))
-    }
-
-    /// How a buffer travels in chunks.
-    fn in_chunks(spec: &CollectiveSpec, world: u32, paths: Paths) -> Self {
-        let bytes = bytes_of(spec);
+    /// The first that is possible of those that come into question for this size.
+    fn by_threshold(spec: &CollectiveSpec, world: u32, paths: Paths) -> Self {
         let in_rounds = paths.takes_rounds(world);
         let directly_max = match paths.within_machine {
             true => DIRECT_WITHIN_MACHINE_MAX,
             false => DIRECT_BUFFER_MAX,
         };
-        match (spec.quantization, paths.reach_of(world)) {
-            (Quantization::None, Reach::Mesh) if paths.two_levels => Self::TwoLevel,
-            (Quantization::None, Reach::Mesh) if in_rounds && bytes <= CIRCULANT_BUFFER_MAX => {
-                Self::Circulant
-            }
-            (Quantization::None, Reach::Mesh) if !in_rounds && bytes <= directly_max => {
-                Self::Direct
-            }
-            (
-                Quantization::None
-                | Quantization::MinMax { .. }
-                | Quantization::ZeroPointScale { .. }
-                | Quantization::Blockwise4,
-                Reach::Ring | Reach::Mesh,
-            ) => Self::Ring,
-        }
+        let whole = match in_rounds {
+            true => Self::Whole(Pattern::Circulant),
+            false => Self::Whole(Pattern::Mesh),
+        };
+        let candidates = [
+            Some(whole),
+            Some(Self::Whole(Pattern::Ring)),
+            Some(Self::TwoLevel),
+            in_rounds.then_some(Self::Circulant),
+            (!in_rounds && bytes_of(spec) <= directly_max).then_some(Self::Direct),
+            Some(Self::Ring),
+        ];
+        let is_possible = |algorithm: &Self| algorithm.is_possible(spec, world, paths);
+        let first = candidates.into_iter().flatten().find(is_possible);
+        // What is left is the broadcast.
+        first.unwrap_or(Self::Chain)
+    }
+
+    /// Whether a collective can take it in a world of so many, on these paths.
+    ///
+    /// What is quantized takes the ring or the chain. A buffer travels whole if it is of at most [`WHOLE_BUFFER_MAX`] bytes
+    /// and so small that those of all ranks fit into one frame ([`FRAME_PAYLOAD_MAX`]): a rank keeps them all until it
+    /// adds. In rounds one of at most [`CIRCULANT_BUFFER_MAX`] bytes travels, because a round is one message. Two levels
+    /// need several sites, and several members at one. In a world of two the ring is the mesh, and nothing is gained
+    /// beyond it.
+    #[must_use]
+    pub fn is_possible(self, spec: &CollectiveSpec, world: u32, paths: Paths) -> bool {
+        let bytes = bytes_of(spec);
+        let all = bytes.saturating_mul(u64::from(world));
+        let travels_whole = bytes <= WHOLE_BUFFER_MAX && all <= FRAME_PAYLOAD_MAX as u64;
+        let is_plain = match spec.quantization {
+            Quantization::None => true,
+            Quantization::MinMax { .. }
+            | Quantization::ZeroPointScale { .. }
+            | Quantization::Blockwise4 => false,
+        };
+        let is_reached = match self.reach() {
+            Reach::Ring => true,
+            Reach::Mesh => paths.reach_of(world) == Reach::Mesh,
+        };
+        let fits = match self {
+            Self::Ring | Self::Chain => true,
+            Self::Whole(_) => is_plain && travels_whole,
+            Self::Direct => is_plain,
+            Self::Circulant => is_plain && bytes <= CIRCULANT_BUFFER_MAX,
+            Self::TwoLevel => is_plain && paths.two_levels,
+        };
+        self.carries(&spec.kind) && is_reached && fits
     }
 
     /// Whether a collective of this kind can take it.

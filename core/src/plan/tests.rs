@@ -13,6 +13,7 @@ use super::*;
 use crate::id::{Membership, PeerId};
 
 mod choice;
+mod cost;
 mod cut;
 mod flows;
 mod levels;

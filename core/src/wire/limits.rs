@@ -50,7 +50,7 @@ pub const WHOLE_BUFFER_MAX: u64 = 32 * 1024;
 
 /// Most bytes of a buffer that travels directly, over a mesh: beyond it bytes cost more than latencies, and a
 /// ring needs one link in each direction for them.
-pub const DIRECT_BUFFER_MAX: u64 = 2 * 1024 * 1024;
+pub const DIRECT_BUFFER_MAX: u64 = 4 * 1024 * 1024;
 
 /// Most bytes of a buffer that travels in rounds, within a machine: up to here a message costs more than the bytes
 /// that leave the caches because a round waits for the one before. Measured with four and eight peers on two cores.

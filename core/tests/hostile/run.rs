@@ -31,6 +31,7 @@ pub(super) const SPEC: CollectiveSpec = CollectiveSpec {
     element: ElementType::F32,
     count: 10,
     quantization: Quantization::None,
+    algorithm: None,
 };
 
 /// What a peer says.

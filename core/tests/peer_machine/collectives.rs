@@ -252,7 +252,7 @@ fn a_refused_collective_says_whether_the_program_or_the_moment_was_wrong() {
 fn a_master_that_orders_what_the_links_or_the_spec_do_not_allow_misbehaves() {
     let mesh = Algorithm::Whole(Pattern::Mesh);
     for algorithm in [
-        Algorithm::Ring,
+        Algorithm::Chain,
         Algorithm::Direct,
         mesh,
         Algorithm::Circulant,

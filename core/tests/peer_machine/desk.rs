@@ -306,6 +306,7 @@ pub fn spec() -> CollectiveSpec {
         element: ElementType::F32,
         count: 10,
         quantization: Quantization::None,
+        algorithm: None,
     }
 }
 

@@ -6,6 +6,7 @@ use pccl_core::element::{
 use pccl_core::id::{PeerId, Tag};
 use pccl_core::messages::{AbortCause, CollectiveRefusal};
 use pccl_core::peer::{Answer, Call, CallError};
+use pccl_core::plan::Algorithm;
 
 use crate::harness::{Holds, Run, SeatNo, reduce, ring_spec};
 
@@ -181,6 +182,14 @@ fn peers_that_want_different_things_under_one_tag_are_told_in_what_they_differ()
                 quantization: Quantization::MinMax {
                     to: ElementType::U8,
                 },
+                ..usual
+            },
+        ),
+        (
+            usual,
+            SpecField::Algorithm,
+            CollectiveSpec {
+                algorithm: Some(Algorithm::Ring),
                 ..usual
             },
         ),

@@ -125,6 +125,7 @@ fn spec(random: &mut StdRng) -> CollectiveSpec {
         element: pick(random, &ElementType::ALL),
         count: number(random),
         quantization: Quantization::None,
+        algorithm: None,
     }
 }
 

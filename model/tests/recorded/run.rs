@@ -29,6 +29,7 @@ const SPEC: CollectiveSpec = CollectiveSpec {
     element: ElementType::F32,
     count: 1000,
     quantization: Quantization::None,
+    algorithm: None,
 };
 
 /// A machine and its log.

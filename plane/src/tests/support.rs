@@ -322,6 +322,7 @@ pub(super) fn spec(op: ReduceOp, element: ElementType, count: usize) -> Collecti
         element,
         count: count as u64,
         quantization: Quantization::None,
+        algorithm: None,
     }
 }
 

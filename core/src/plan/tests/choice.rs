@@ -16,6 +16,7 @@ fn spec(element: ElementType, count: u64) -> CollectiveSpec {
         element,
         count,
         quantization: Quantization::None,
+        algorithm: None,
     }
 }
 
@@ -25,6 +26,7 @@ const fn between_machines(reach: Reach) -> Paths {
         within_machine: false,
         rounds_from: 4,
         two_levels: false,
+        costs: None,
     }
 }
 
@@ -34,6 +36,7 @@ const fn within_a_machine(reach: Reach) -> Paths {
         within_machine: true,
         rounds_from: 4,
         two_levels: false,
+        costs: None,
     }
 }
 
@@ -49,6 +52,7 @@ fn between_sites_everything_that_does_not_travel_whole_takes_two_levels_if_there
             within_machine,
             rounds_from: 4,
             two_levels: true,
+            costs: None,
         };
         Algorithm::of(&spec, 6, paths)
     };

@@ -20,7 +20,7 @@ use crate::messages::{
     Refusal, ToMaster, ToPeer, Verdict,
 };
 use crate::paths::{Measurement, RingEstimate, RingReport};
-use crate::plan::{Algorithm, Pattern};
+use crate::plan::Algorithm;
 use crate::shared_state::{EntryInfo, SyncFailure, SyncPlan, SyncRole, SyncStrategy, SyncVote};
 use crate::site::{SITE_NAME_BYTES_MAX, SiteMap, SiteName};
 use crate::states::{ConnectionState, Event, TRANSITIONS};
@@ -155,14 +155,18 @@ fn spec() -> impl Strategy<Value = CollectiveSpec> {
         element().prop_map(|to| Quantization::ZeroPointScale { to }),
         Just(Quantization::Blockwise4),
     ];
-    let what = (kind(), op, element(), any::<u64>(), quantization);
-    what.prop_map(|(kind, op, element, count, quantization)| CollectiveSpec {
-        kind,
-        op,
-        element,
-        count,
-        quantization,
-    })
+    let wish = prop::option::of(algorithm());
+    let what = (kind(), op, element(), any::<u64>(), quantization, wish);
+    what.prop_map(
+        |(kind, op, element, count, quantization, algorithm)| CollectiveSpec {
+            kind,
+            op,
+            element,
+            count,
+            quantization,
+            algorithm,
+        },
+    )
 }
 
 fn kind() -> impl Strategy<Value = CollectiveKind> {
@@ -394,6 +398,7 @@ fn collective_refusal() -> impl Strategy<Value = CollectiveRefusal> {
             SpecField::ElementType,
             SpecField::Count,
             SpecField::Quantization,
+            SpecField::Algorithm,
         ][..],
     );
     prop_oneof![
@@ -408,18 +413,7 @@ fn collective_refusal() -> impl Strategy<Value = CollectiveRefusal> {
 }
 
 fn algorithm() -> impl Strategy<Value = Algorithm> {
-    select(
-        &[
-            Algorithm::Ring,
-            Algorithm::Chain,
-            Algorithm::Whole(Pattern::Ring),
-            Algorithm::Whole(Pattern::Mesh),
-            Algorithm::Whole(Pattern::Circulant),
-            Algorithm::Direct,
-            Algorithm::Circulant,
-            Algorithm::TwoLevel,
-        ][..],
-    )
+    select(&Algorithm::ALL[..])
 }
 
 fn verdict() -> impl Strategy<Value = Verdict> {

@@ -178,8 +178,11 @@ impl Reference {
         let Some(Collective::Wanted { spec }) = self.tags.get(&tag).cloned() else {
             return NONSENSE;
         };
-        // Small, and no peer of these runs has links beside those of its ring.
-        only_if(algorithm == Algorithm::Whole(Pattern::Ring))?;
+        // Small, and no peer of these runs has links beside those of its ring. Which of the two it is, the master chooses.
+        only_if(matches!(
+            algorithm,
+            Algorithm::Ring | Algorithm::Whole(Pattern::Ring)
+        ))?;
         if let Some(call) = self.wanted.get(&tag).copied() {
             self.tags.insert(tag, Collective::Running(seq));
             self.out.push(PeerOutput::RunPlan {

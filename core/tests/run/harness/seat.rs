@@ -204,6 +204,7 @@ pub(crate) fn ring_spec() -> CollectiveSpec {
         element: ElementType::F32,
         count: WHOLE_BUFFER_MAX,
         quantization: Quantization::None,
+        algorithm: None,
     }
 }
 

@@ -21,6 +21,7 @@ const RINGS: Paths = Paths {
     within_machine: false,
     rounds_from: 4,
     two_levels: false,
+    costs: None,
 };
 
 impl Reference {
@@ -368,6 +369,7 @@ fn disagreement(votes: &BTreeMap<PeerId, CollectiveSpec>) -> Option<CollectiveRe
             SpecField::ElementType => spec.element != wanted.element,
             SpecField::Count => spec.count != wanted.count,
             SpecField::Quantization => spec.quantization != wanted.quantization,
+            SpecField::Algorithm => spec.algorithm != wanted.algorithm,
         };
         let odd = votes.iter().filter(|(_, spec)| differs(spec));
         let odd: Vec<PeerId> = odd.map(|(peer, _)| *peer).collect();

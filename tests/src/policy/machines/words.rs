@@ -38,6 +38,7 @@ pub(super) fn called(ask: Ask, last: CallId) -> PeerInput {
                 element: ElementType::U8,
                 count: bytes,
                 quantization: Quantization::None,
+                algorithm: None,
             },
         },
         Ask::Drop => return PeerInput::GiveUp { call: last },

@@ -1,0 +1,224 @@
+//! Every collective by every algorithm that it can take, among peers of one, two and three sites.
+
+use pccl::half::{bf16, f16};
+use pccl::{Algorithm, Broadcast, Communicator, Element, Gather, Pattern};
+
+use crate::group::bytes;
+use crate::number::Number;
+use crate::plain::contributions;
+use crate::reference::at_once;
+use crate::support::{Run, begin, join_as, together_with};
+use crate::{OPS, Op};
+
+const WORLDS: [usize; 6] = [1, 2, 3, 4, 5, 8];
+
+/// Elements of the largest buffer. It is several stripes, and not cut into equal shards.
+const MOST: usize = 203_530;
+
+/// Bytes of the largest buffer that travels whole, and of the largest one that takes rounds.
+const WHOLE_MAX: usize = 32 * 1024;
+const ROUNDS_MAX: usize = 128 * 1024;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    AllReduce,
+    ReduceScatter,
+    AllGather,
+    Broadcast,
+}
+
+/// Peers at so many sites, whose sizes differ.
+struct Peers {
+    // Dropped before the run.
+    peers: Vec<Communicator>,
+    _run: Run,
+    two_levels: bool,
+}
+
+impl Peers {
+    fn at(sites: usize, world: usize) -> Self {
+        const NAMES: [&str; 3] = ["eu", "us", "asia"];
+        // The first site has twice as many as the last.
+        let site = |index: usize| NAMES[[0, 1, 0, 2][index % 4] % sites];
+        let run = Run::new();
+        let mut peers = vec![begin(run.builder().site(site(0)))];
+        for index in 1..world {
+            join_as(run.builder().site(site(index)), &mut peers);
+        }
+        Self {
+            peers,
+            _run: run,
+            two_levels: sites > 1 && world > sites,
+        }
+    }
+
+    fn world(&self) -> usize {
+        self.peers.len()
+    }
+
+    /// Whether a collective can take it.
+    fn can_take(&self, algorithm: Algorithm, kind: Kind, bytes: usize) -> bool {
+        let has_mesh = self.world() > 2;
+        match (kind, algorithm) {
+            (Kind::Broadcast, Algorithm::Chain) => true,
+            (Kind::Broadcast, _) | (_, Algorithm::Chain) => false,
+            (_, Algorithm::Ring) => true,
+            (_, Algorithm::Direct) => has_mesh,
+            (_, Algorithm::Circulant) => has_mesh && bytes <= ROUNDS_MAX,
+            (_, Algorithm::TwoLevel) => has_mesh && self.two_levels,
+            (Kind::AllReduce, Algorithm::Whole(pattern)) => {
+                (has_mesh || pattern == Pattern::Ring) && bytes <= WHOLE_MAX
+            }
+            (_, Algorithm::Whole(_)) => false,
+        }
+    }
+
+    /// Runs a collective, of which each peer expects this buffer in the range of elements that it gets.
+    fn check<T: Number>(
+        &mut self,
+        (kind, op, wish): (Kind, Op, Algorithm),
+        own: &[Vec<T>],
+        count: usize,
+    ) {
+        let contributions: Vec<&[T]> = own.iter().map(|own| &own[..count]).collect();
+        let reduced = match count {
+            0 => Vec::new(),
+            _ => at_once(op, &contributions),
+        };
+        let granted = self.can_take(wish, kind, count * size_of::<T>());
+        let what = format!(
+            "{kind:?} {op:?} {wish} of {count} {} by {}",
+            T::TYPE,
+            self.world()
+        );
+        let root = self.peers[0].peer_id();
+        together_with(&mut self.peers, |index, peer| {
+            let mut buffer = contributions[index].to_vec();
+            let shard = peer.shard(count);
+            let (taken, expected) = match kind {
+                Kind::AllReduce => {
+                    let reduce = op.reduce().algorithm(wish);
+                    let report = peer.all_reduce(&mut buffer, reduce).unwrap();
+                    (report.algorithm, reduced.clone())
+                }
+                Kind::ReduceScatter => {
+                    let reduce = op.reduce().algorithm(wish);
+                    let scattered = peer.reduce_scatter(&mut buffer, reduce).unwrap();
+                    assert_eq!(scattered.shard, shard, "{what}");
+                    let mut expected = contributions[index].to_vec();
+                    shard
+                        .of_mut(&mut expected)
+                        .copy_from_slice(&reduced[shard.range()]);
+                    (scattered.report.algorithm, expected)
+                }
+                Kind::AllGather => {
+                    let gather = Gather::of(shard).algorithm(wish);
+                    let report = peer.all_gather(&mut buffer, gather).unwrap();
+                    (report.algorithm, gathered(&contributions))
+                }
+                Kind::Broadcast => {
+                    let from = Broadcast::from(root);
+                    let report = peer.broadcast(&mut buffer, from).unwrap();
+                    (report.algorithm, contributions[0].to_vec())
+                }
+            };
+            if granted {
+                assert_eq!(taken, wish, "{what}");
+            }
+            assert!(bytes(&buffer) == bytes(&expected), "{what}: peer {index}");
+        });
+    }
+
+    fn check_all<T: Number>(&mut self, wishes: &[Algorithm]) {
+        let world = self.world();
+        let own = contributions(world, MOST, T::exact);
+        for count in [0, 1, world - 1, world, 1025, MOST] {
+            // All types and operations are cut alike, so a few of them are enough for what takes its time.
+            let is_costly = count == MOST && size_of::<T>() != 2;
+            let ops = if is_costly { &OPS[..1] } else { &OPS[..] };
+            for wish in wishes {
+                for op in ops {
+                    self.check((Kind::AllReduce, *op, *wish), &own, count);
+                    self.check((Kind::ReduceScatter, *op, *wish), &own, count);
+                }
+                self.check((Kind::AllGather, Op::Sum, *wish), &own, count);
+            }
+            self.check((Kind::Broadcast, Op::Sum, Algorithm::Chain), &own, count);
+        }
+    }
+
+    fn check_types(&mut self, wishes: &[Algorithm]) {
+        self.check_all::<u8>(wishes);
+        self.check_all::<i8>(wishes);
+        self.check_all::<u16>(wishes);
+        self.check_all::<i16>(wishes);
+        self.check_all::<u32>(wishes);
+        self.check_all::<i32>(wishes);
+        self.check_all::<u64>(wishes);
+        self.check_all::<i64>(wishes);
+        self.check_all::<f16>(wishes);
+        self.check_all::<bf16>(wishes);
+        self.check_all::<f32>(wishes);
+        self.check_all::<f64>(wishes);
+    }
+}
+
+/// The shards of all, longer ones first, in the order of the peers.
+fn gathered<T: Element>(contributions: &[&[T]]) -> Vec<T> {
+    let (world, count) = (contributions.len(), contributions[0].len());
+    let mut all = Vec::new();
+    for (index, own) in contributions.iter().enumerate() {
+        let length = count / world + usize::from(index < count % world);
+        all.extend_from_slice(&own[all.len()..all.len() + length]);
+    }
+    all
+}
+
+fn flat(algorithm: Algorithm) {
+    for world in WORLDS {
+        Peers::at(1, world).check_types(&[algorithm]);
+    }
+}
+
+#[test]
+fn around_the_ring_every_collective_gives_what_the_definition_says() {
+    flat(Algorithm::Ring);
+}
+
+#[test]
+fn directly_every_collective_gives_what_the_definition_says() {
+    flat(Algorithm::Direct);
+}
+
+#[test]
+fn in_rounds_every_collective_gives_what_the_definition_says() {
+    flat(Algorithm::Circulant);
+}
+
+#[test]
+fn whole_in_each_pattern_an_all_reduce_gives_what_the_definition_says() {
+    for pattern in [Pattern::Ring, Pattern::Mesh, Pattern::Circulant] {
+        for world in WORLDS {
+            let own = contributions(world, 1025, f32::exact);
+            let mut peers = Peers::at(1, world);
+            for (count, op) in [0, 1, world - 1, world, 1025].into_iter().zip(OPS) {
+                let wish = Algorithm::Whole(pattern);
+                peers.check((Kind::AllReduce, op, wish), &own, count);
+            }
+        }
+    }
+}
+
+#[test]
+fn in_two_levels_among_two_sites_every_collective_gives_what_the_definition_says() {
+    for world in WORLDS {
+        Peers::at(2, world).check_types(&[Algorithm::TwoLevel]);
+    }
+}
+
+#[test]
+fn in_two_levels_among_three_sites_every_collective_gives_what_the_definition_says() {
+    for world in WORLDS {
+        Peers::at(3, world).check_types(&[Algorithm::TwoLevel]);
+    }
+}

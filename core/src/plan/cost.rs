@@ -1,0 +1,216 @@
+//! What a collective costs by each algorithm, between machines: the time of its latencies, and that of its bytes.
+//!
+//! It is the model of Hockney, in which a message of n bytes takes α + n·β, as Thakur, Rabenseifner and Gropp apply it
+//! to collectives ("Optimization of Collective Communication Operations in MPICH", 2005), with the measured latency and
+//! rate of the slowest path of each kind. Levels and frames of a streaming collective overlap, so bytes on different paths
+//! count once: those of the slower one. What a processor does for a byte is small beside a path between machines, and
+//! what it does for a message is [`MESSAGE_NS`].
+
+use super::{Algorithm, Pattern};
+use crate::element::{CollectiveKind, CollectiveSpec};
+use crate::paths::{FRAME_BYTES, Measurement, RingEstimate};
+
+/// What a message costs its sender and its receiver together, in nanoseconds of a processor.
+const MESSAGE_NS: u128 = 10_000;
+
+/// Bytes that several ranks send to one at the same time take so many percent of what one sender needs, because their
+/// packets meet in one queue. Measured with four peers and 64 MiB: 111 to 119 with a round trip of 10 ms, about 100 with
+/// 100 ms.
+const MEETING_PERCENT: u128 = 112;
+
+/// What is known of the paths of one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PathCosts {
+    /// The slowest path, and the longest way.
+    pub slowest: Measurement,
+    /// What the member that is the worst off reaches over its best path: all of a member's paths together carry as much.
+    pub member_bytes_per_s: u64,
+}
+
+/// What is known of the paths between the members of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Costs {
+    /// Of the ring, as it stands.
+    pub ring: RingEstimate,
+    /// The latencies of its edges together, in nanoseconds.
+    pub ring_latency_ns: u64,
+    /// Between members of one site. If nobody knows of sites, between all. If no site has two members, as `far`.
+    pub near: PathCosts,
+    /// Between members of different sites. If nobody knows of sites, as `near`.
+    pub far: PathCosts,
+    /// Number of sites.
+    pub sites: u32,
+    /// Members of the smallest site.
+    pub site_members_min: u32,
+}
+
+/// Bytes that leave a rank over paths of one kind.
+#[derive(Clone, Copy)]
+struct Bytes {
+    all: u128,
+    /// Of them, those that take one path.
+    on_a_path: u128,
+}
+
+/// Bytes and messages of one rank, for an estimate.
+#[derive(Clone, Copy)]
+struct Load {
+    /// Latencies between sites, one after the other, and inside of one.
+    far_latencies: u128,
+    near_latencies: u128,
+    far: Bytes,
+    near: Bytes,
+    /// Messages that leave it.
+    messages: u128,
+}
+
+impl Costs {
+    /// How long a collective takes by an algorithm that it can take, in nanoseconds. The votes before and after it, which
+    /// are the same whatever the algorithm, are not counted.
+    ///
+    /// ```
+    /// use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType, Quantization, ReduceOp};
+    /// use pccl_core::paths::{Measurement, RingEstimate};
+    /// use pccl_core::plan::{Algorithm, Costs, PathCosts};
+    ///
+    /// // Four machines, 100 ms there and back, 10 MB in a second.
+    /// let slowest = Measurement { bytes_per_s: 10_000_000, round_trip_us: 100_000 };
+    /// let paths = PathCosts { slowest, member_bytes_per_s: 10_000_000 };
+    /// let ring = RingEstimate { bytes_per_s: 10_000_000, round_ns: 304_857_600, world_size: 4 };
+    /// let ring_latency_ns = 200_000_000;
+    /// let costs = Costs { ring, ring_latency_ns, near: paths, far: paths, sites: 1, site_members_min: 4 };
+    /// let spec = CollectiveSpec {
+    ///     kind: CollectiveKind::AllReduce,
+    ///     op: ReduceOp::Sum,
+    ///     element: ElementType::F32,
+    ///     count: 1_000_000,
+    ///     quantization: Quantization::None,
+    ///     algorithm: None,
+    /// };
+    ///
+    /// // 4 MB · 2 · 3/4 take 0.6 s. Directly there are two latencies; on their way around the ring, in six steps, chunks
+    /// // wait for the slowest edge most of the time.
+    /// let tenths = |algorithm| costs.time(&spec, 4, algorithm) / 100_000_000;
+    /// assert_eq!((tenths(Algorithm::Ring), tenths(Algorithm::Direct)), (6, 7));
+    /// ```
+    #[must_use]
+    pub fn time(&self, spec: &CollectiveSpec, world: u32, algorithm: Algorithm) -> u64 {
+        let bytes = u128::from(spec.count.saturating_mul(spec.element.size() as u64));
+        let halves = u128::from(spec.kind.reduces()) + u128::from(spec.kind.gathers());
+        let others = u128::from(world.saturating_sub(1));
+        let share = bytes.checked_div(u128::from(world)).unwrap_or(0);
+        let rounds = u128::from(world.max(1).next_power_of_two().trailing_zeros());
+        let ns = match algorithm {
+            Algorithm::Ring => halves * others * self.step(world, share),
+            Algorithm::Whole(Pattern::Ring) => others * self.step(world, bytes),
+            Algorithm::Chain => {
+                let streamed = transfer(bytes, self.ring.bytes_per_s);
+                others * self.step(world, 0) + streamed
+            }
+            Algorithm::Whole(Pattern::Mesh) => self.spread(world, 1, others * bytes, others),
+            Algorithm::Whole(Pattern::Circulant) => {
+                self.spread(world, rounds, others * bytes, rounds)
+            }
+            Algorithm::Direct => {
+                self.spread(world, halves, halves * others * share, halves * others)
+            }
+            Algorithm::Circulant => {
+                let rounds = halves * rounds;
+                self.spread(world, rounds, halves * others * share, rounds)
+            }
+            Algorithm::TwoLevel => self.load_time(self.in_two_levels(spec.kind, world, bytes)),
+        };
+        u64::try_from(ns).unwrap_or(u64::MAX)
+    }
+
+    /// A step around the ring, of so many bytes, in the mean of all steps: a chunk takes the latencies of all edges on its
+    /// way around, and the slowest edge has to carry each chunk of each step.
+    fn step(&self, world: u32, bytes: u128) -> u128 {
+        let frame = u128::from(FRAME_BYTES);
+        let latencies = u128::from(self.ring_latency_ns);
+        let frames = u128::from(self.ring.round_ns.saturating_sub(self.ring_latency_ns));
+        let around = latencies + frames * bytes.min(frame) / frame;
+        let on_slowest = transfer(bytes, self.ring.bytes_per_s);
+        on_slowest.max(around / u128::from(world.max(1))) + MESSAGE_NS
+    }
+
+    /// What goes to all others alike, over as many paths at once as messages leave.
+    fn spread(&self, world: u32, latencies: u128, bytes: u128, messages: u128) -> u128 {
+        let others = u128::from(world.saturating_sub(1)).max(1);
+        let (inside, far_latencies, near_latencies) = match self.sites {
+            0 | 1 => (others, 0, latencies),
+            _ => {
+                let inside = u128::from(self.site_members_min.saturating_sub(1));
+                (inside.min(others), latencies, 0)
+            }
+        };
+        let per_path = bytes / others;
+        let on_a_path = bytes.checked_div(messages.min(others)).unwrap_or(0);
+        let over = |paths: u128| Bytes {
+            all: per_path * paths,
+            on_a_path: if paths == 0 { 0 } else { on_a_path },
+        };
+        self.load_time(Load {
+            far_latencies,
+            near_latencies,
+            far: over(others - inside),
+            near: over(inside),
+            messages,
+        })
+    }
+
+    /// Of a member of the smallest site, which has the most to carry.
+    fn in_two_levels(&self, kind: CollectiveKind, world: u32, bytes: u128) -> Load {
+        let world = u128::from(world.max(1));
+        let members = u128::from(self.site_members_min.max(1));
+        let other_sites = u128::from(self.sites.max(1)) - 1;
+        let strangers = world.saturating_sub(members);
+        let (reduces, gathers) = (u128::from(kind.reduces()), u128::from(kind.gathers()));
+        let halves = reduces + gathers;
+        // Sums of the shards of other sites leave it, and results of its own go to each of these.
+        let sums = bytes * strangers / world / members;
+        let results = bytes * other_sites / world;
+        let far = Bytes {
+            all: reduces * sums + gathers * results,
+            on_a_path: halves * bytes / world,
+        };
+        let near = Bytes {
+            all: halves * bytes * (members - 1) / members,
+            on_a_path: if members == 1 {
+                0
+            } else {
+                halves * bytes / members
+            },
+        };
+        Load {
+            far_latencies: halves,
+            near_latencies: halves,
+            far,
+            near,
+            messages: halves * (world - 1 + strangers.div_ceil(members)),
+        }
+    }
+
+    fn load_time(&self, load: Load) -> u128 {
+        load.far_latencies * self.far.latency_ns()
+            + load.near_latencies * self.near.latency_ns()
+            + self.far.time(load.far).max(self.near.time(load.near)) * MEETING_PERCENT / 100
+            + load.messages * MESSAGE_NS
+    }
+}
+
+impl PathCosts {
+    fn latency_ns(self) -> u128 {
+        u128::from(self.slowest.latency_ns())
+    }
+
+    fn time(self, bytes: Bytes) -> u128 {
+        let of_member = transfer(bytes.all, self.member_bytes_per_s);
+        of_member.max(transfer(bytes.on_a_path, self.slowest.bytes_per_s))
+    }
+}
+
+/// In nanoseconds.
+fn transfer(bytes: u128, bytes_per_s: u64) -> u128 {
+    bytes.saturating_mul(1_000_000_000) / u128::from(bytes_per_s.max(1))
+}

@@ -1,0 +1,203 @@
+//! What collectives cost, and what is chosen by that.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::element::{CollectiveKind, CollectiveSpec, ElementType, Quantization, ReduceOp};
+use crate::id::Membership;
+use crate::paths::{Measurement, RingEstimate};
+
+const MB: u64 = 1_000_000;
+
+fn reduce(bytes: u64) -> CollectiveSpec {
+    CollectiveSpec {
+        kind: CollectiveKind::AllReduce,
+        op: ReduceOp::Sum,
+        element: ElementType::U8,
+        count: bytes,
+        quantization: Quantization::None,
+        algorithm: None,
+    }
+}
+
+fn path(bytes_per_s: u64, round_trip_us: u32) -> PathCosts {
+    PathCosts {
+        slowest: Measurement {
+            bytes_per_s,
+            round_trip_us,
+        },
+        member_bytes_per_s: bytes_per_s,
+    }
+}
+
+/// So many sites of as many members each, and a ring that enters and leaves each site once.
+fn among(sites: u32, members: u32, near: PathCosts, far: PathCosts) -> Costs {
+    let (crossings, others) = match sites {
+        1 => (0, members),
+        sites => (sites, sites * (members - 1)),
+    };
+    let slowest = if sites == 1 { near } else { far };
+    let around = |of: fn(Measurement) -> u64| {
+        let far = u64::from(crossings).saturating_mul(of(far.slowest));
+        far.saturating_add(u64::from(others).saturating_mul(of(near.slowest)))
+    };
+    Costs {
+        ring: RingEstimate {
+            bytes_per_s: slowest.slowest.bytes_per_s,
+            round_ns: around(Measurement::hop_ns),
+            world_size: sites * members,
+        },
+        ring_latency_ns: around(Measurement::latency_ns),
+        near,
+        far,
+        sites,
+        site_members_min: members,
+    }
+}
+
+fn mesh(costs: Costs) -> Paths {
+    Paths {
+        reach: Reach::Mesh,
+        within_machine: false,
+        rounds_from: 4,
+        two_levels: costs.sites > 1 && costs.site_members_min > 1,
+        costs: Some(costs),
+    }
+}
+
+fn world(costs: &Costs) -> u32 {
+    costs.ring.world_size
+}
+
+/// In milliseconds.
+fn times(costs: &Costs, bytes: u64, algorithm: Algorithm) -> u64 {
+    costs.time(&reduce(bytes), world(costs), algorithm) / 1_000_000
+}
+
+#[test]
+fn a_wish_is_granted_if_it_can_be() {
+    let paths = mesh(among(1, 4, path(100 * MB, 100), path(100 * MB, 100)));
+    let of = |wish, count, reach| {
+        let spec = CollectiveSpec {
+            algorithm: Some(wish),
+            ..reduce(count)
+        };
+        Algorithm::of(&spec, 4, Paths { reach, ..paths })
+    };
+    let chosen = |count| Algorithm::of(&reduce(count), 4, paths);
+
+    for wish in [
+        Algorithm::Ring,
+        Algorithm::Whole(Pattern::Ring),
+        Algorithm::Whole(Pattern::Mesh),
+        Algorithm::Whole(Pattern::Circulant),
+        Algorithm::Direct,
+        Algorithm::Circulant,
+    ] {
+        assert_eq!(of(wish, 1000, Reach::Mesh), wish);
+    }
+    // There are no sites, a reduce is no broadcast, the buffer is too large, and there is no mesh.
+    for wish in [Algorithm::TwoLevel, Algorithm::Chain] {
+        assert_eq!(of(wish, 1000, Reach::Mesh), chosen(1000));
+    }
+    let whole = Algorithm::Whole(Pattern::Mesh);
+    assert_eq!(of(whole, 100 * MB, Reach::Mesh), chosen(100 * MB));
+    assert_eq!(of(Algorithm::Direct, MB, Reach::Ring), Algorithm::Ring);
+}
+
+#[test]
+fn what_is_quantized_takes_the_ring_whatever_it_costs_or_is_wished_for() {
+    let paths = mesh(among(4, 4, path(100 * MB, 100), path(10 * MB, 100_000)));
+    for wish in Algorithm::ALL {
+        let spec = CollectiveSpec {
+            element: ElementType::F32,
+            quantization: Quantization::Blockwise4,
+            algorithm: Some(wish),
+            ..reduce(MB)
+        };
+
+        assert_eq!(Algorithm::of(&spec, 16, paths), Algorithm::Ring);
+    }
+}
+
+#[test]
+fn a_slow_path_that_the_ring_goes_around_speaks_for_the_ring() {
+    let even = among(1, 4, path(100 * MB, 100_000), path(100 * MB, 100_000));
+    let mut uneven = even;
+    uneven.near.slowest.bytes_per_s = MB;
+    let of = |costs, bytes| Algorithm::of(&reduce(bytes), 4, mesh(costs));
+
+    assert_eq!(of(even, 4 * MB), Algorithm::Direct);
+    assert_eq!(of(uneven, 4 * MB), Algorithm::Ring);
+    // 2 · 3/4 · 1 GB take long enough that it counts how many meet at a rank.
+    assert_eq!(of(even, 1000 * MB), Algorithm::Ring);
+    // Latencies outweigh it if there are few bytes.
+    assert_eq!(of(uneven, 100_000), Algorithm::Direct);
+    // 2 · 64/4 MB over that path.
+    assert!((35_800..36_200).contains(&times(&uneven, 64 * MB, Algorithm::Direct)));
+}
+
+#[test]
+fn four_sites_of_four_take_the_times_that_their_paths_allow() {
+    // 200 Mbit/s inside and 20 Mbit/s to other sites, for each member; 100 ms.
+    let costs = among(4, 4, path(25 * MB, 200), path(2_500_000, 100_000));
+    let of = |bytes, algorithm| times(&costs, bytes, algorithm);
+
+    // Two latencies, and 2 · S · 3/4 over four ways out at 2.5 MB/s each.
+    assert_eq!(of(64_000, Algorithm::TwoLevel) / 10, 11);
+    assert_eq!(of(64 * MB, Algorithm::TwoLevel) / 100, 108);
+    // 2 · S · 15/16 over one.
+    assert_eq!(of(64 * MB, Algorithm::Ring) / 1000, 48);
+    // 2 · S · 12/16 over each.
+    assert_eq!(of(64 * MB, Algorithm::Direct) / 1000, 43);
+    for bytes in [64_000, 4 * MB, 64 * MB] {
+        let chosen = Algorithm::of(&reduce(bytes), 16, mesh(costs));
+        assert_eq!(chosen, Algorithm::TwoLevel);
+    }
+}
+
+#[test]
+fn within_a_machine_thresholds_hold_whatever_was_measured() {
+    let paths = Paths {
+        within_machine: true,
+        ..mesh(among(1, 4, path(1000 * MB, 50), path(1000 * MB, 50)))
+    };
+    let unknown = Paths {
+        costs: None,
+        ..paths
+    };
+
+    for bytes in [1, 40_000, MB, 100 * MB] {
+        let of = |paths| Algorithm::of(&reduce(bytes), 4, paths);
+        assert_eq!(of(paths), of(unknown));
+    }
+}
+
+proptest! {
+    #![proptest_config(crate::cases::cases(200))]
+
+    #[test]
+    fn what_is_chosen_is_possible_and_nothing_possible_is_faster(
+        sites in 1..=6_u32, members in 1..=6_u32, bytes in prop::sample::select(vec![0, 1, 1000, 32_768, 50_000, MB, 1 << 40, u64::MAX]),
+        near_rate in 0..=u64::MAX, near_us in 0..=10_000_u32, far_rate in 0..=u64::MAX, far_us in any::<u32>(),
+        kind in prop::sample::select(vec![
+            CollectiveKind::AllReduce, CollectiveKind::ReduceScatter, CollectiveKind::Barrier,
+            CollectiveKind::AllGather { laid_out_for: Membership(7) },
+            CollectiveKind::Broadcast { root: crate::id::PeerId(1) },
+        ]),
+        reach in prop::sample::select(vec![Reach::Ring, Reach::Mesh]),
+    ) {
+        let costs = among(sites, members, path(near_rate, near_us), path(far_rate, far_us));
+        let world = world(&costs);
+        let paths = Paths { reach, ..mesh(costs) };
+        let spec = CollectiveSpec { kind, ..reduce(bytes) };
+
+        let chosen = Algorithm::of(&spec, world, paths);
+
+        prop_assert!(chosen.is_possible(&spec, world, paths));
+        for other in Algorithm::ALL {
+            let is_possible = other.is_possible(&spec, world, paths);
+            prop_assert!(!is_possible || costs.time(&spec, world, chosen) <= costs.time(&spec, world, other));
+        }
+    }
+}
