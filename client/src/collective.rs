@@ -6,7 +6,7 @@ use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType};
 use pccl_core::id::{Seq, Tag};
 use pccl_core::messages::PlanOutcome;
 use pccl_core::peer::{Call, Committed};
-use pccl_core::plan::Algorithm;
+use pccl_core::plan::{Algorithm, Shards};
 use pccl_plane::{Backup, OperationPort, RunFailure, RunStats, UserBuffers};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -91,7 +91,7 @@ impl Called {
         mut port: Box<OperationPort>,
         memory: &mut Memory<'_>,
     ) -> Result<RunStats, Error> {
-        let outcome = port.run(memory.lend()).await;
+        let outcome = port.run(memory.lend(&port)?).await;
         // Frames that still arrive for it are nobody's from here on.
         drop(port);
         let (stats, outcome) = match outcome {
@@ -132,12 +132,20 @@ pub(crate) enum Memory<'a> {
         src: &'a [u8],
         dst: &'a mut [u8],
     },
+    /// Memory that is there once it is known how much it has to hold.
+    Fresh(&'a mut (dyn Room + Send)),
     /// As `Into`; what encoding has lost is noted.
     Noting {
         src: &'a [u8],
         dst: &'a mut [u8],
         losses: &'a mut [u8],
     },
+}
+
+/// Makes memory for a result when its length is known.
+pub(crate) trait Room {
+    /// Memory in which the contribution lies at its place: the shard of this rank.
+    fn open(&mut self, shards: &Shards, rank: u32) -> Result<&mut [u8], Error>;
 }
 
 /// Memory that is put back as it was when this is dropped, unless the result is to be kept.
@@ -159,21 +167,27 @@ impl<'a> Memory<'a> {
         })
     }
 
-    fn lend(&mut self) -> UserBuffers<'_> {
-        match self {
+    fn lend(&mut self, port: &OperationPort) -> Result<UserBuffers<'_>, Error> {
+        Ok(match self {
             Self::InPlace(restoring) => UserBuffers::InPlace {
                 data: restoring.data,
                 backup: &mut restoring.backup,
             },
             Self::Into { src, dst } => UserBuffers::Into { src, dst },
+            Self::Fresh(room) => {
+                // The peer machine starts nothing of which its links or the ranks know nothing.
+                let (shards, rank) = port.shards().ok_or(Error::MasterMisbehaved)?;
+                let data = room.open(shards, rank)?;
+                UserBuffers::Fresh { data }
+            }
             Self::Noting { src, dst, losses } => UserBuffers::Noting { src, dst, losses },
-        }
+        })
     }
 
     fn keep(&mut self) {
         match self {
             Self::InPlace(restoring) => restoring.keep = true,
-            Self::Into { .. } | Self::Noting { .. } => {}
+            Self::Into { .. } | Self::Fresh(_) | Self::Noting { .. } => {}
         }
     }
 }

@@ -151,6 +151,20 @@ pub enum Error {
         /// The collective.
         tag: Tag,
     },
+    /// The contributions to an [`all_gather_v`](crate::Communicator::all_gather_v) have more elements together than the limit.
+    /// All peers get this, and nothing was moved. Raise the limit on all peers
+    /// ([`GatherV::at_most`](crate::GatherV::at_most)), or contribute less.
+    #[error(
+        "{tag} did not start: all contributions have {total} elements, and the limit is {limit}; raise it on all peers, or contribute less"
+    )]
+    TooLong {
+        /// The collective.
+        tag: Tag,
+        /// Number of elements of all contributions; `u64::MAX` if there are more.
+        total: u64,
+        /// The limit.
+        limit: u64,
+    },
     /// This peer gave the collective up before it started: nobody else was concerned. Only who gave it up
     /// could hear of it.
     #[error("{tag} was given up before it started")]
@@ -230,6 +244,15 @@ pub enum Error {
         /// Elements of the buffer.
         buffer_len: usize,
     },
+    /// This process could not allocate the result of an [`all_gather_v`](crate::Communicator::all_gather_v). It gave the
+    /// collective up, which aborts it on all peers. Lower the limit ([`GatherV::at_most`](crate::GatherV::at_most)).
+    #[error("{tag} was given up: there is no memory for {elements} elements; lower the limit")]
+    OutOfMemory {
+        /// The collective.
+        tag: Tag,
+        /// Elements of the result.
+        elements: u64,
+    },
     /// The tag names a collective that is running. Wait for it, or use another tag.
     #[error("{0} is in use by a collective that is running; wait for it or use another tag")]
     TagInUse(Tag),
@@ -296,6 +319,8 @@ impl Error {
             | Self::AdmissionTimedOut { .. }
             | Self::Disagreement { .. }
             | Self::NoSuchRoot { .. }
+            | Self::TooLong { .. }
+            | Self::OutOfMemory { .. }
             | Self::MasterLost
             | Self::MasterStopped
             | Self::MasterMisbehaved
@@ -345,6 +370,7 @@ impl From<CallError> for Error {
                 CollectiveRefusal::NotJoined { peers } => Self::NotJoined { tag, peers },
                 CollectiveRefusal::NoSuchRoot { root } => Self::NoSuchRoot { tag, root },
                 CollectiveRefusal::WorldChanged => Self::WorldChanged { tag },
+                CollectiveRefusal::TooLong { total, limit } => Self::TooLong { tag, total, limit },
                 CollectiveRefusal::Conflict(conflict) => Self::Conflict(conflict),
                 CollectiveRefusal::Withdrawn => Self::GivenUp { tag },
             },

@@ -158,7 +158,7 @@ pub struct Scattered {
 }
 
 /// Of a collective that reduces nothing.
-fn spec_of(kind: CollectiveKind, element: ElementType, count: usize) -> CollectiveSpec {
+pub(crate) fn spec_of(kind: CollectiveKind, element: ElementType, count: usize) -> CollectiveSpec {
     CollectiveSpec {
         kind,
         op: ReduceOp::Sum,

@@ -64,7 +64,7 @@
 //! |---|---|
 //! | [`Communicator`], [`Builder`] | joining a run, and everything that a peer can call |
 //! | [`Reduce`], [`CollectiveReport`], [`Element`] | what a reduce computes, and what it did |
-//! | [`Shard`], [`Scattered`], [`Gather`], [`Broadcast`] | the other collectives |
+//! | [`Shard`], [`Scattered`], [`Gather`], [`GatherV`], [`GatheredV`], [`Broadcast`] | the other collectives |
 //! | [`ErrorFeedback`] | making up for what quantization loses |
 //! | [`AllReduceHandle`], [`ReduceItem`] | reduces that run beside the caller, and lists of them |
 //! | [`SharedState`], [`SyncOptions`] | what peers keep identical, and how |
@@ -91,6 +91,7 @@ mod error;
 mod error_bound;
 mod error_feedback;
 mod gather;
+mod gather_v;
 mod handle;
 mod many;
 mod patience;
@@ -111,6 +112,7 @@ pub use element::Element;
 pub use error::Error;
 pub use error_feedback::ErrorFeedback;
 pub use gather::{Broadcast, Gather, Scattered, Shard};
+pub use gather_v::{GatherV, GatheredV};
 pub use handle::{AllReduceHandle, ReduceFailed, Reduced};
 pub use many::{ManyFailed, ReduceItem};
 pub use reduce::{CollectiveReport, Reduce};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pccl::{
-    Broadcast, Communicator, Error, Gather, Reduce, ReduceItem, SharedState, SyncReport,
+    Broadcast, Communicator, Error, Gather, GatherV, Reduce, ReduceItem, SharedState, SyncReport,
     SyncStrategy,
 };
 use support::{Run, builder_for, on_event};
@@ -205,6 +205,61 @@ fn a_reduce_that_is_dropped_when_it_has_started_is_aborted_for_the_other() {
     let error = result.unwrap_err();
     assert!(matches!(error, Error::Aborted { .. }), "{error}");
     assert_eq!((mine, theirs), (vec![1; 1000], vec![1; 1000]));
+}
+
+/// What was gathered for it until then is nobody's, and the next one gathers other lengths.
+#[test]
+fn a_gather_that_is_dropped_when_it_has_started_leaves_all_memory_alone() {
+    let run = Run::new();
+    let started = Arc::new(Notify::new());
+    let noticed = Arc::clone(&started);
+    let tell = move |kind: &str| {
+        if kind == "plan_started" {
+            noticed.notify_one();
+        }
+    };
+    let (mine, theirs) = (vec![1_u64; 1000], vec![2_u64; 10]);
+    let (mut all, mut their_all) = (vec![7; 3], vec![8; 3]);
+
+    let both = async {
+        let (one, other) = two_peers(&run.address()).await;
+        let how = GatherV::default();
+        let given_up = async {
+            tokio::select! {
+                // Before its plan is polled, so that it cannot be through.
+                biased;
+                () = started.notified() => {}
+                result = one.all_gather_v_async(&mine, &mut all, how) => panic!("{result:?}"),
+            }
+        };
+        let calls = tokio::join!(
+            given_up,
+            other.all_gather_v_async(&theirs, &mut their_all, how)
+        );
+        let before = (all.clone(), their_all.clone());
+        let next = tokio::join!(
+            one.all_gather_v_async(&mine[..3], &mut all, how),
+            other.all_gather_v_async(&theirs[..2], &mut their_all, how)
+        );
+        (calls.1, before, next)
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let (result, before, next) = on_event(tell, || {
+        runtime
+            .block_on(async { timeout(HANG, both).await })
+            .unwrap()
+    });
+
+    let error = result.unwrap_err();
+    assert!(matches!(error, Error::Aborted { .. }), "{error}");
+    assert_eq!(before, (vec![7; 3], vec![8; 3]));
+    assert!(next.0.is_ok() && next.1.is_ok(), "{next:?}");
+    assert_eq!(all, their_all);
+    all.sort_unstable();
+    assert_eq!(all, [1, 1, 1, 2, 2]);
 }
 
 #[tokio::test]

@@ -6,9 +6,11 @@ use core::mem::discriminant;
 use serde::{Deserialize, Serialize};
 
 use crate::id::{Membership, PeerId};
+use crate::lengths::Lengths;
 use crate::plan::Algorithm;
 
-/// What a collective does with the buffers of its participants, all of which have the same number of elements.
+/// What a collective does with the buffers of its participants, all of which have the same number of elements, but for
+/// [`AllGatherV`](Self::AllGatherV).
 ///
 /// A buffer is divided into as many *shards* as there are participants ([`Shards`](crate::plan::Shards)), and each
 /// participant has one. The root is named by `Root`: by its peer, or, in a [`Plan`](crate::plan::Plan), by its rank.
@@ -25,6 +27,14 @@ pub enum CollectiveKind<Root = PeerId> {
         /// computed for one shard must not be taken for another.
         laid_out_for: Membership,
     },
+    /// Each contributes any number of elements, and all end with all contributions, in the order of the ranks, as in
+    /// `MPI_Allgatherv`. The [`Lengths`] of the contributions are known when it starts.
+    AllGatherV {
+        /// Number of elements that this peer contributes, zero included. It need not be the same on all peers.
+        own: u64,
+        /// Limit of the number of elements of all contributions together. If they have more, it does not start.
+        limit: u64,
+    },
     /// All end with what the root has.
     Broadcast {
         /// Whose buffer it is.
@@ -40,7 +50,10 @@ impl<Root> CollectiveKind<Root> {
     pub const fn reduces(&self) -> bool {
         match self {
             Self::AllReduce | Self::ReduceScatter => true,
-            Self::AllGather { .. } | Self::Broadcast { .. } | Self::Barrier => false,
+            Self::AllGather { .. }
+            | Self::AllGatherV { .. }
+            | Self::Broadcast { .. }
+            | Self::Barrier => false,
         }
     }
 
@@ -48,7 +61,7 @@ impl<Root> CollectiveKind<Root> {
     #[must_use]
     pub const fn gathers(&self) -> bool {
         match self {
-            Self::AllReduce | Self::AllGather { .. } => true,
+            Self::AllReduce | Self::AllGather { .. } | Self::AllGatherV { .. } => true,
             Self::ReduceScatter | Self::Broadcast { .. } | Self::Barrier => false,
         }
     }
@@ -58,7 +71,11 @@ impl<Root> CollectiveKind<Root> {
     pub const fn root(&self) -> Option<&Root> {
         match self {
             Self::Broadcast { root } => Some(root),
-            Self::AllReduce | Self::ReduceScatter | Self::AllGather { .. } | Self::Barrier => None,
+            Self::AllReduce
+            | Self::ReduceScatter
+            | Self::AllGather { .. }
+            | Self::AllGatherV { .. }
+            | Self::Barrier => None,
         }
     }
 
@@ -67,7 +84,25 @@ impl<Root> CollectiveKind<Root> {
     pub const fn laid_out_for(&self) -> Option<Membership> {
         match self {
             Self::AllGather { laid_out_for } => Some(*laid_out_for),
-            Self::AllReduce | Self::ReduceScatter | Self::Broadcast { .. } | Self::Barrier => None,
+            Self::AllReduce
+            | Self::ReduceScatter
+            | Self::AllGatherV { .. }
+            | Self::Broadcast { .. }
+            | Self::Barrier => None,
+        }
+    }
+
+    /// How many elements this peer contributes, and how many all peers may contribute together. `None`: all buffers have
+    /// the same length.
+    #[must_use]
+    pub const fn own_and_limit(&self) -> Option<(u64, u64)> {
+        match self {
+            Self::AllGatherV { own, limit } => Some((*own, *limit)),
+            Self::AllReduce
+            | Self::ReduceScatter
+            | Self::AllGather { .. }
+            | Self::Broadcast { .. }
+            | Self::Barrier => None,
         }
     }
 }
@@ -92,6 +127,10 @@ impl CollectiveKind {
             Self::AllGather { laid_out_for } => CollectiveKind::AllGather {
                 laid_out_for: *laid_out_for,
             },
+            Self::AllGatherV { own, limit } => CollectiveKind::AllGatherV {
+                own: *own,
+                limit: *limit,
+            },
             Self::Broadcast { root } => CollectiveKind::Broadcast {
                 root: u32::try_from(ranks.iter().position(|peer| peer == root)?).ok()?,
             },
@@ -106,6 +145,7 @@ impl<Root> fmt::Display for CollectiveKind<Root> {
             Self::AllReduce => "all-reduce",
             Self::ReduceScatter => "reduce-scatter",
             Self::AllGather { .. } => "all-gather",
+            Self::AllGatherV { .. } => "all-gather of different lengths",
             Self::Broadcast { .. } => "broadcast",
             Self::Barrier => "barrier",
         })
@@ -292,7 +332,8 @@ pub struct CollectiveSpec {
     pub op: ReduceOp,
     /// Type of the elements.
     pub element: ElementType,
-    /// Number of elements of the whole buffer, zero included.
+    /// Number of elements of the whole buffer, zero included. Of an [`AllGatherV`](CollectiveKind::AllGatherV) zero until
+    /// the [lengths](Self::of_lengths) are known.
     pub count: u64,
     /// How the elements are quantized on their way.
     pub quantization: Quantization,
@@ -317,11 +358,13 @@ pub enum SpecField {
     Quantization,
     /// Different wishes of how the data travels.
     Algorithm,
+    /// Different limits of an all-gather of different lengths.
+    Limit,
 }
 
 impl SpecField {
     /// Every field, in the order in which they are compared.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Kind,
         Self::Root,
         Self::Operation,
@@ -329,6 +372,7 @@ impl SpecField {
         Self::Count,
         Self::Quantization,
         Self::Algorithm,
+        Self::Limit,
     ];
 }
 
@@ -342,6 +386,7 @@ impl fmt::Display for SpecField {
             Self::Count => "element count",
             Self::Quantization => "quantization",
             Self::Algorithm => "algorithm",
+            Self::Limit => "limit",
         })
     }
 }
@@ -366,6 +411,41 @@ impl CollectiveSpec {
             SpecField::Count => self.count != other.count,
             SpecField::Quantization => self.quantization != other.quantization,
             SpecField::Algorithm => self.algorithm != other.algorithm,
+            SpecField::Limit => self.limit() != other.limit(),
         }
+    }
+
+    fn limit(&self) -> Option<u64> {
+        self.kind.own_and_limit().map(|(_, limit)| limit)
+    }
+
+    /// The same with the number of elements of all contributions, which have these lengths. `None`: their sum is beyond the
+    /// limit, or the kind takes no lengths.
+    ///
+    /// ```
+    /// use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType, Quantization, ReduceOp};
+    /// use pccl_core::lengths::Lengths;
+    ///
+    /// let spec = CollectiveSpec {
+    ///     kind: CollectiveKind::AllGatherV { own: 2, limit: 10 },
+    ///     op: ReduceOp::Sum,
+    ///     element: ElementType::F32,
+    ///     count: 0,
+    ///     quantization: Quantization::None,
+    ///     algorithm: None,
+    /// };
+    ///
+    /// let known = spec.of_lengths(&Lengths(vec![2, 0, 5])).map(|spec| spec.count);
+    /// assert_eq!(known, Some(7));
+    /// assert_eq!(spec.of_lengths(&Lengths(vec![2, 9])), None);
+    /// ```
+    #[must_use]
+    pub fn of_lengths(&self, lengths: &Lengths) -> Option<Self> {
+        let count = match self.limit() {
+            Some(limit) => lengths.total().filter(|total| *total <= limit)?,
+            None if lengths.0.is_empty() => self.count,
+            None => return None,
+        };
+        Some(Self { count, ..*self })
     }
 }

@@ -51,6 +51,7 @@ mod cases;
 pub mod crowd;
 pub mod element;
 pub mod id;
+pub mod lengths;
 pub mod log;
 pub mod master;
 pub mod messages;

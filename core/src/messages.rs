@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::element::{CollectiveSpec, SpecField};
 use crate::id::{Epoch, GroupId, PeerId, ProtocolVersion, Revision, Round, Seq, Tag};
+use crate::lengths::Lengths;
 use crate::paths::{Measurement, RingReport};
 use crate::plan::Algorithm;
 use crate::shared_state::{SyncFailure, SyncPlan, SyncVote};
@@ -209,6 +210,8 @@ pub enum ToPeer {
         seq: Seq,
         /// How the contributions become the result, the same for all participants.
         algorithm: Algorithm,
+        /// How many elements each participant contributes; empty if all buffers have the same length.
+        lengths: Lengths,
     },
     /// The collective of this tag does not start; nothing was touched.
     CollectiveRefused {
@@ -346,6 +349,14 @@ pub enum CollectiveRefusal {
     },
     /// The shards that were to be gathered were laid out for other participants: since then peers have left or come.
     WorldChanged,
+    /// The contributions have more elements together than the participants allow. Raise the limit on all of them, or
+    /// contribute less.
+    TooLong {
+        /// Number of elements of all contributions; the largest `u64` if there are more.
+        total: u64,
+        /// The limit, the same on all participants.
+        limit: u64,
+    },
     /// The peer took its vote back before everybody had voted.
     Withdrawn,
 }

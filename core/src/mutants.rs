@@ -23,6 +23,11 @@ mutants! {
     /// Shards are gathered that were laid out for a membership that is over: what was computed for one shard is taken
     /// for another.
     ShardsOfOthersGathered = "shards-of-others-gathered",
+    /// The lengths of contributions are told in the order of the peers' numbers, not in that of the ranks: one's length is
+    /// taken for another's.
+    LengthsByPeerNumber = "lengths-by-peer-number",
+    /// A peer takes its own length for that of each other: they disagree about what is where.
+    OwnLengthTakenForAll = "own-length-taken-for-all",
     /// A broadcast starts although its root has left: nobody has what the others wait for.
     RootNotAsked = "root-not-asked",
     /// The master commits when all but one have voted: somebody is told to keep a result that it does

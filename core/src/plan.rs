@@ -352,14 +352,16 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// In a half of an all-reduce nothing comes back. What arrives last is of the next rank, and in the end as much.
+    /// In a half of an all-reduce nothing comes back. What arrives last is of the next rank, and in the end as much, unless
+    /// shards have different lengths.
     fn comes_back(self, step: u32, after: After) -> bool {
         let is_last = step.saturating_add(1) == self.steps();
         match after {
             After::Contribution(_) => true,
             After::Nothing | After::Arrival(_) | After::Sum(_) => {
                 let is_half = self.kind.reduces() != self.kind.gathers();
-                self.schedule == Schedule::Ring && is_half && is_last
+                let is_balanced = self.kind.own_and_limit().is_none();
+                self.schedule == Schedule::Ring && is_half && is_balanced && is_last
             }
         }
     }

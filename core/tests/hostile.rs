@@ -292,10 +292,16 @@ impl Bystander {
             Word::Initiate(tag, count, wanted, links) => ToMaster::InitiateCollective {
                 tag: Tag(*tag),
                 spec: CollectiveSpec {
-                    kind: self.kind(peer, *wanted),
+                    kind: match tag {
+                        2 => CollectiveKind::AllGatherV {
+                            own: if *count == 0 { 1 } else { u64::MAX },
+                            limit: 5,
+                        },
+                        _ => self.kind(peer, *wanted),
+                    },
                     op: ReduceOp::Sum,
                     element: ElementType::F32,
-                    count: *count,
+                    count: if *tag == 2 { 0 } else { *count },
                     quantization: Quantization::None,
                     algorithm: None,
                 },

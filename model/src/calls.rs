@@ -1,7 +1,7 @@
 //! The names of calls, and what a machine is told of a user's wish.
 
 use pccl_core::element::{CollectiveKind, CollectiveSpec};
-use pccl_core::id::{CallId, Membership, Tag};
+use pccl_core::id::{CallId, Membership, PeerId, Tag};
 use pccl_core::peer::{Answer, Call, CallError, Kind, PeerInput};
 
 use crate::scenario::SeatPlan;
@@ -51,9 +51,21 @@ pub(crate) fn is_for(call: CallId, answer: &Answer) -> bool {
     }
 }
 
-/// Shards are laid out when they are to be gathered.
-fn laid_out(seat: &Seat, kind: CollectiveKind) -> CollectiveKind {
+/// How many elements a peer contributes if it may choose: other than its neighbours, some none, and one more in the next
+/// attempt.
+pub(crate) fn own_length(peer: PeerId, again: bool) -> u64 {
+    peer.0 % 3 + u64::from(again)
+}
+
+/// Shards are laid out when they are to be gathered, and what each has is known then.
+fn laid_out(seat: &Seat, kind: CollectiveKind, wish: Wish) -> CollectiveKind {
     match kind {
+        CollectiveKind::AllGatherV { limit, .. } => {
+            let me = seat.peer.view().peer_id();
+            let again = matches!(wish, Wish::Again(_));
+            let own = me.map_or(0, |me| own_length(me, again));
+            CollectiveKind::AllGatherV { own, limit }
+        }
         CollectiveKind::AllGather { .. } => {
             let topology = seat.peer.view().topology();
             let ring = topology.map(|topology| &topology.ring.0[..]);
@@ -80,7 +92,7 @@ pub(crate) fn input_of(
         Call::Initiate { tag, spec }
     };
     let spec = CollectiveSpec {
-        kind: laid_out(seat, spec.kind),
+        kind: laid_out(seat, spec.kind, wish),
         ..spec
     };
     let longer = CollectiveSpec {

@@ -4,16 +4,14 @@
 //! The model stands on it, and so does every other world that is led by somebody else: what happens next, and
 //! what cannot, is for that world to say. Here is what comes of it.
 
-use pccl_core::element::CollectiveKind;
 use pccl_core::id::{ContentHash, EntryIndex, PeerId, Round, Seq};
 use pccl_core::messages::PlanOutcome;
 use pccl_core::paths::Measurement;
 use pccl_core::peer::{AdoptedLink, PeerInput};
-use pccl_core::plan::Algorithm;
 use pccl_core::shared_state::{SyncPlan, SyncRole};
 use pccl_core::topology::{LaneFailure, LinkId, Topology, Way};
 
-use crate::plan_run::Frame;
+use crate::plan_run::{Frame, Told};
 use crate::plane::{Adoption, Lanes, LinkProgress, Moving, Plane, Sent};
 
 /// The data planes of all processes.
@@ -127,12 +125,7 @@ pub trait Fabric {
     // Collectives.
 
     /// An execution begins at a process.
-    fn begin_execution(
-        &mut self,
-        at: Self::Place,
-        (tag, seq): (u8, Seq),
-        what: (CollectiveKind, Algorithm),
-    ) {
+    fn begin_execution(&mut self, at: Self::Place, (tag, seq): (u8, Seq), what: Told<'_, PeerId>) {
         let Some(me) = self.id(at) else {
             return;
         };

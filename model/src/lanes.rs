@@ -1,15 +1,14 @@
 //! Connecting links, using them, and losing them.
 
-use pccl_core::element::CollectiveKind;
 use pccl_core::id::{ContentHash, EntryIndex, PeerId, Round, Seq, Tag};
 use pccl_core::paths::Measurement;
 use pccl_core::peer::{AdoptedLink, PeerInput};
-use pccl_core::plan::Algorithm;
 use pccl_core::topology::{LaneFailure, LinkId, Topology};
 
 use crate::claim::Claim;
 use crate::fabric::{Fabric, other_end};
 use crate::milestone::Milestone;
+use crate::plan_run::Told;
 use crate::plane::{Lanes, LinkProgress, Plane};
 use crate::run::{Run, small};
 use crate::scenario::{Dials, Scenario};
@@ -250,12 +249,7 @@ impl Run<'_> {
         watch::adopted(self, no, me);
     }
 
-    pub(crate) fn run_plan(
-        &mut self,
-        no: SeatNo,
-        (tag, seq): (Tag, Seq),
-        what: (CollectiveKind, Algorithm),
-    ) {
+    pub(crate) fn run_plan(&mut self, no: SeatNo, (tag, seq): (Tag, Seq), what: Told<'_, PeerId>) {
         watch::plan_runs(self, no, seq);
         self.begin_execution(no, (small(tag), seq), what);
     }

@@ -98,6 +98,8 @@ pub enum Milestone {
     RootGone,
     /// Shards are laid out anew because the group has changed.
     LaidOutAnew,
+    /// Peers want to gather more elements than they allow.
+    TooLong,
 }
 
 /// All milestones.
@@ -149,6 +151,7 @@ pub const MILESTONES: &[Milestone] = &[
     Milestone::BetterAdopted,
     Milestone::RootGone,
     Milestone::LaidOutAnew,
+    Milestone::TooLong,
 ];
 
 impl Milestone {
@@ -202,6 +205,9 @@ impl Milestone {
             Self::Mismatched => "a peer that has other entries than the rest is sent away",
             Self::BetterAdopted => "an update adopts a ring that was found while nobody waited",
             Self::LaidOutAnew => "shards are laid out anew because the group has changed",
+            Self::TooLong => {
+                "a collective does not start because it has more elements than allowed"
+            }
             Self::RootGone => "a broadcast does not start because its root has gone",
         }
     }

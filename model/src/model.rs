@@ -254,6 +254,7 @@ fn is_reached(milestone: Milestone) -> Condition {
         BetterAdopted,
         RootGone,
         LaidOutAnew,
-        EdgesWanted
+        EdgesWanted,
+        TooLong
     )
 }

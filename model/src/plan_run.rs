@@ -6,6 +6,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 
 use pccl_core::element::CollectiveKind;
 use pccl_core::id::{Membership, PeerId, Seq};
+use pccl_core::lengths::Lengths;
 use pccl_core::plan::{Action, After, Algorithm, Arrival, Plan, Shards, Stripe, Target, Targets};
 use pccl_core::site::Sites;
 use pccl_core::topology::Way;
@@ -78,6 +79,9 @@ pub struct Frame {
     pub content: Sum,
 }
 
+/// What an execution is told: what is done, how many elements each rank contributes, and how.
+pub type Told<'a, Root> = (CollectiveKind<Root>, &'a Lengths, Algorithm);
+
 /// One execution that runs here.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PlanRun {
@@ -89,6 +93,8 @@ pub struct PlanRun {
     pub at: u32,
     /// What it does.
     pub plan: Plan<'static>,
+    /// The contributions of all ranks, if each has its own number of elements. Else each has one.
+    gathers: Option<&'static Shards>,
     /// The process's own contribution.
     own: Sum,
     /// What each chunk of the buffer holds.
@@ -98,35 +104,58 @@ pub struct PlanRun {
 }
 
 impl PlanRun {
-    /// One that begins. `None`: there is no such rank or root.
+    /// One that begins. `None`: there is no such rank or root, or the lengths are not those of the ranks and of what this
+    /// one has.
     pub(crate) fn new(
         me: PeerId,
         (rank, sites): (u32, Sites),
         (tag, seq): (u8, Seq),
-        (kind, algorithm): (CollectiveKind<u32>, Algorithm),
+        (kind, lengths, algorithm): Told<'_, u32>,
     ) -> Option<Self> {
         let world = sites.world();
         let plan = Plan::among(kind, algorithm, known(sites), rank)?;
         let own = Sum::of(me);
+        let gathers = match kind.own_and_limit() {
+            None => None,
+            Some((has, _)) => Some(gathered(lengths, (rank, world), has)?),
+        };
         let mut kept = Vec::new();
-        for sum in plan.kept(elements(plan)) {
+        for sum in plan.kept(stripe(plan, gathers)) {
             let mut terms = vec![None; sum.terms as usize];
             *terms.get_mut(sum.own_turn as usize)? = Some(own);
             kept.push(terms);
         }
-        Some(Self {
+        let parts = match gathers {
+            None => world as usize,
+            Some(_) => usize::try_from(lengths.total()?).ok()?,
+        };
+        let mut run = Self {
             tag,
             seq,
             at: 0,
             plan,
+            gathers,
             own,
-            parts: vec![own; world as usize],
+            parts: vec![own; parts],
             kept,
-        })
+        };
+        run.pass_over_nothing();
+        Some(run)
+    }
+
+    fn elements(&self) -> Stripe<'static> {
+        stripe(self.plan, self.gathers)
     }
 
     fn arrival(&self) -> Option<Arrival<'static>> {
-        self.plan.arrival(elements(self.plan), self.at)
+        self.plan.arrival(self.elements(), self.at)
+    }
+
+    /// Who has nothing sends no frame.
+    fn pass_over_nothing(&mut self) {
+        while self.arrival().is_some_and(|next| next.range.is_empty()) {
+            self.at += 1;
+        }
     }
 
     /// How many steps there are.
@@ -136,8 +165,9 @@ impl PlanRun {
 
     /// The first frames that are sent, and to which rank: of the own contribution.
     pub(crate) fn first_frames(&self) -> Vec<(u32, Frame)> {
-        let contributions = self.plan.contributions(elements(self.plan));
-        let first = contributions.map(|own| self.frame(own.to, own.range.start, self.own));
+        let contributions = self.plan.contributions(self.elements());
+        let some = contributions.filter(|own| !own.range.is_empty());
+        let first = some.map(|own| self.frame(own.to, own.range.start, self.own));
         first.collect()
     }
 
@@ -158,9 +188,11 @@ impl PlanRun {
 
     /// Whether it sends to this rank, or receives from it, at any time.
     pub(crate) fn uses(&self, way: Way, with: u32) -> bool {
-        let elements = elements(self.plan);
-        let mut contributions = self.plan.contributions(elements);
-        let mut arrivals = self.plan.arrivals(elements);
+        let elements = self.elements();
+        let contributions = self.plan.contributions(elements);
+        let mut contributions = contributions.filter(|own| !own.range.is_empty());
+        let arrivals = self.plan.arrivals(elements);
+        let mut arrivals = arrivals.filter(|arrival| !arrival.range.is_empty());
         match way {
             Way::In => arrivals.any(|arrival| arrival.from == with),
             Way::Out => {
@@ -202,12 +234,13 @@ impl PlanRun {
             }
         }
         self.at += 1;
+        self.pass_over_nothing();
         Ok(leaving)
     }
 
     /// Adds the terms of a sum, if all of them are here, and sends it where it goes.
     fn combine(&mut self, number: u32) -> Vec<(u32, Frame)> {
-        let kept = self.plan.kept(elements(self.plan)).nth(number as usize);
+        let kept = self.plan.kept(self.elements()).nth(number as usize);
         let (Some(kept), Some(sum)) = (kept, self.sum(number)) else {
             return Vec::new();
         };
@@ -253,7 +286,8 @@ impl PlanRun {
         };
         let laid_out_for = self.plan.kind().laid_out_for();
         let is_laid_out = laid_out_for.is_none_or(|peers| peers == Membership::of(ranks));
-        is_laid_out && ranks.len() == self.parts.len() && self.parts.iter().enumerate().all(holds)
+        let world = self.plan.world() as usize;
+        is_laid_out && ranks.len() == world && self.parts.iter().enumerate().all(holds)
     }
 
     /// Whose contribution alone a part of the buffer is to hold. `None`: those of all.
@@ -263,6 +297,11 @@ impl PlanRun {
             CollectiveKind::AllReduce => None,
             CollectiveKind::ReduceScatter => (part != own).then_some(own),
             CollectiveKind::AllGather { .. } => Some(part),
+            CollectiveKind::AllGatherV { .. } => {
+                let contains = |rank: &u32| self.elements().chunk(*rank).contains(&(part as u64));
+                let rank = (0..self.plan.world()).find(contains);
+                Some(rank.map_or(usize::MAX, |rank| rank as usize))
+            }
             CollectiveKind::Broadcast { root } => Some(root as usize),
             CollectiveKind::Barrier => Some(own),
         }
@@ -325,6 +364,9 @@ fn in_rounds(ranks: &[PeerId], (rank, ahead): (usize, usize)) -> Vec<PeerId> {
 /// Members that a group of a scenario has at most.
 const WORLD_MAX: u32 = 15;
 
+/// Elements that they gather at most.
+const ELEMENTS_MAX: u64 = 100;
+
 /// A buffer with a shard of one element for each rank, in the order of the ranks; by the number of ranks. It is no part
 /// of what is explored.
 static BUFFERS: LazyLock<Vec<Shards>> = LazyLock::new(|| {
@@ -345,8 +387,26 @@ fn known(sites: Sites) -> &'static Sites {
     known
 }
 
-fn elements(plan: Plan<'_>) -> Stripe<'static> {
-    BUFFERS[plan.world() as usize].stripe(1, 0)
+/// Contributions of these lengths, for as long as the process lives: there are few of them. `None`: they are not those of
+/// so many ranks, or not of one that has so many elements, or no run gathers so many.
+fn gathered(lengths: &Lengths, (rank, world): (u32, u32), own: u64) -> Option<&'static Shards> {
+    static KNOWN: Mutex<Vec<(Lengths, &'static Shards)>> = Mutex::new(Vec::new());
+    if lengths.0.len() != world as usize || lengths.0.get(rank as usize) != Some(&own) {
+        return None;
+    }
+    let mut all = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, shards)) = all.iter().find(|(known, _)| known == lengths) {
+        return Some(shards);
+    }
+    lengths.total().filter(|total| *total <= ELEMENTS_MAX)?;
+    let shards: &'static Shards = Box::leak(Box::new(Shards::of_lengths(lengths)?));
+    all.push((lengths.clone(), shards));
+    Some(shards)
+}
+
+fn stripe(plan: Plan<'_>, gathers: Option<&'static Shards>) -> Stripe<'static> {
+    let shards = gathers.unwrap_or_else(|| &BUFFERS[plan.world() as usize]);
+    shards.stripe(1, 0)
 }
 
 #[cfg(test)]
@@ -359,11 +419,26 @@ mod tests {
 
     const PEERS: [PeerId; 3] = [PeerId(4), PeerId(1), PeerId(7)];
 
+    /// What each of them contributes if it may choose.
+    const LENGTHS: [u64; 3] = [2, 0, 3];
+
     /// All ranks of one collective, each taking in what the others send, step by step.
     fn run(kind: CollectiveKind<u32>, algorithm: Algorithm) -> Vec<PlanRun> {
         let sites = Sites::of([0, 1, 0]);
+        let lengths = match kind.own_and_limit() {
+            None => Lengths::NONE,
+            Some(_) => Lengths(LENGTHS.to_vec()),
+        };
         let begins = |(rank, peer): (u32, &PeerId)| {
-            PlanRun::new(*peer, (rank, sites.clone()), (1, Seq(1)), (kind, algorithm))
+            let kind = match kind {
+                CollectiveKind::AllGatherV { limit, .. } => CollectiveKind::AllGatherV {
+                    own: LENGTHS[rank as usize],
+                    limit,
+                },
+                other => other,
+            };
+            let told = (kind, &lengths, algorithm);
+            PlanRun::new(*peer, (rank, sites.clone()), (1, Seq(1)), told)
         };
         let mut runs: Vec<PlanRun> = (0..).zip(&PEERS).filter_map(begins).collect();
         let mut sent: Vec<(u32, Frame)> = runs.iter().flat_map(PlanRun::first_frames).collect();
@@ -424,7 +499,12 @@ mod tests {
         let gather = CollectiveKind::AllGather {
             laid_out_for: Membership::of(&PEERS),
         };
+        let of_lengths = CollectiveKind::AllGatherV { own: 0, limit: 9 };
         let cases = [
+            (of_lengths, Algorithm::Ring),
+            (of_lengths, Algorithm::Direct),
+            (of_lengths, Algorithm::Circulant),
+            (of_lengths, Algorithm::TwoLevel),
             (CollectiveKind::ReduceScatter, Algorithm::Ring),
             (CollectiveKind::ReduceScatter, Algorithm::Direct),
             (CollectiveKind::ReduceScatter, Algorithm::Circulant),
@@ -452,7 +532,7 @@ mod tests {
     fn a_frame_of_another_step_or_part_is_refused() {
         let mut runs: Vec<PlanRun> = (0..2)
             .filter_map(|rank| {
-                let what = (CollectiveKind::AllReduce, WHOLE);
+                let what = (CollectiveKind::AllReduce, &Lengths::NONE, WHOLE);
                 PlanRun::new(
                     PEERS[rank as usize],
                     (rank, Sites::one(3)),

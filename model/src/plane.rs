@@ -5,14 +5,12 @@
 
 use std::collections::VecDeque;
 
-use pccl_core::element::CollectiveKind;
 use pccl_core::id::{ContentHash, EntryIndex, PeerId, Round, Seq};
 use pccl_core::peer::{AdoptedLanes, AdoptedLink};
-use pccl_core::plan::Algorithm;
 use pccl_core::shared_state::{SyncPlan, SyncRole};
 use pccl_core::topology::{LinkId, LinkOrder, Topology};
 
-use crate::plan_run::{Frame, PlanRun};
+use crate::plan_run::{Frame, PlanRun, Told};
 
 /// One end of the lanes of a link. The receiving end holds what is on its way.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -301,7 +299,7 @@ impl Plane {
         &mut self,
         me: PeerId,
         (tag, seq): (u8, Seq),
-        (kind, algorithm): (CollectiveKind, Algorithm),
+        (kind, lengths, algorithm): Told<'_, PeerId>,
     ) -> Vec<Sent> {
         let ring = &self.topology.ring;
         let rank = ring.rank_of(me).and_then(|rank| u32::try_from(rank).ok());
@@ -310,7 +308,7 @@ impl Plane {
                 me,
                 (rank, self.topology.sites.sites()),
                 (tag, seq),
-                (kind, algorithm),
+                (kind, lengths, algorithm),
             )
         });
         let Some(run) = run else {

@@ -436,9 +436,10 @@ impl<'a> Run<'a> {
                 tag,
                 seq,
                 spec,
+                lengths,
                 algorithm,
                 ..
-            } => self.run_plan(no, (tag, seq), (spec.kind, algorithm)),
+            } => self.run_plan(no, (tag, seq), (spec.kind, &lengths, algorithm)),
             PeerOutput::StopPlan { seq } => self.edit(no).plane.stop(seq),
             PeerOutput::MoveState { plan, .. } => {
                 watch::planned(self, &plan);

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use pccl_core::element::CollectiveSpec;
 use pccl_core::id::{Round, Seq};
+use pccl_core::lengths::Lengths;
 use pccl_core::plan::{Algorithm, Reach};
 use pccl_core::topology::LinkId;
 use pccl_core::transport::Lane;
@@ -109,6 +110,17 @@ impl DataPlane {
     /// Registers an execution, so that frames find it. Executions begin in the order of their numbers.
     /// The port is to be run soon.
     pub fn begin(&mut self, seq: Seq, spec: CollectiveSpec, algorithm: Algorithm) -> OperationPort {
+        self.begin_of(seq, spec, &Lengths::NONE, algorithm)
+    }
+
+    /// The same. `lengths`: how many elements each rank contributes; empty if all buffers have the same length.
+    pub fn begin_of(
+        &mut self,
+        seq: Seq,
+        spec: CollectiveSpec,
+        lengths: &Lengths,
+        algorithm: Algorithm,
+    ) -> OperationPort {
         let (address, inbox) = Inbox::new();
         let stopped = Arc::new(AtomicBool::new(false));
         let op = Operation {
@@ -140,7 +152,7 @@ impl DataPlane {
             spec,
             algorithm,
             place: self.ranks.as_ref().map(Ranks::place),
-            divided: self.ranks.as_ref().and_then(|ranks| ranks.divide(&spec)),
+            divided: (self.ranks.as_ref()).and_then(|ranks| ranks.divide(&spec, lengths)),
             sites: self.ranks.as_ref().map(Ranks::sites).unwrap_or_default(),
             config: self.config.clone(),
             pool: Arc::clone(&self.pool),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use pccl_core::element::{CollectiveKind, CollectiveSpec};
 use pccl_core::id::{PeerId, Round};
+use pccl_core::lengths::Lengths;
 use pccl_core::plan::{Reach, Shards};
 use pccl_core::site::Sites;
 use pccl_core::topology::LinkId;
@@ -61,8 +62,12 @@ impl Ranks {
     }
 
     /// What a collective of them does, by rank, and how its buffer is divided among them. `None`: the root is not one
-    /// of them.
-    pub(crate) fn divide(&self, spec: &CollectiveSpec) -> Option<(CollectiveKind<u32>, Shards)> {
+    /// of them, or the lengths are not theirs and that of the buffer.
+    pub(crate) fn divide(
+        &self,
+        spec: &CollectiveSpec,
+        lengths: &Lengths,
+    ) -> Option<(CollectiveKind<u32>, Shards)> {
         let kind = spec.kind.among(&self.peers)?;
         let shards = match kind {
             CollectiveKind::AllReduce
@@ -71,6 +76,11 @@ impl Ranks {
             // Shards are not only a matter of the way.
             CollectiveKind::ReduceScatter | CollectiveKind::AllGather { .. } => {
                 Shards::of_peers(spec.count, &self.peers)
+            }
+            CollectiveKind::AllGatherV { .. } => {
+                let are_theirs = lengths.0.len() == self.peers.len();
+                let is_all = lengths.total() == Some(spec.count);
+                Shards::of_lengths(lengths).filter(|_| are_theirs && is_all)?
             }
         };
         Some((kind, shards))
@@ -155,7 +165,7 @@ mod tests {
             algorithm: None,
         };
         let by_rank = |kind| {
-            let (_, shards) = ranks(0).divide(&spec(kind)).unwrap();
+            let (_, shards) = ranks(0).divide(&spec(kind), &Lengths::NONE).unwrap();
             (0..4).map(|rank| shards.of_rank(rank)).collect::<Vec<_>>()
         };
         let gather = CollectiveKind::AllGather {
@@ -168,9 +178,30 @@ mod tests {
         assert_eq!(by_rank(gather), sorted);
         assert_eq!(by_rank(CollectiveKind::AllReduce), [0..2, 2..4, 4..6, 6..8]);
         let root = |peer| CollectiveKind::Broadcast { root: PeerId(peer) };
-        let kind = ranks(0).divide(&spec(root(9))).unwrap().0;
+        let divide = |kind| ranks(0).divide(&spec(kind), &Lengths::NONE);
+        let kind = divide(root(9)).unwrap().0;
         assert_eq!(kind, CollectiveKind::Broadcast { root: 2 });
-        assert_eq!(ranks(0).divide(&spec(root(2))), None);
+        assert_eq!(divide(root(2)), None);
+    }
+
+    #[test]
+    fn what_each_has_is_divided_as_it_has_it_and_lengths_of_others_are_refused() {
+        let spec = CollectiveSpec {
+            kind: CollectiveKind::AllGatherV { own: 1, limit: 9 },
+            op: ReduceOp::Sum,
+            element: ElementType::U8,
+            count: 7,
+            quantization: Quantization::None,
+            algorithm: None,
+        };
+        let divide = |lengths: &[u64]| ranks(0).divide(&spec, &Lengths(lengths.to_vec()));
+
+        let (_, shards) = divide(&[1, 0, 4, 2]).unwrap();
+        let by_rank: Vec<_> = (0..4).map(|rank| shards.of_rank(rank)).collect();
+        assert_eq!(by_rank, [0..1, 1..1, 1..5, 5..7]);
+        for lengths in [&[1, 0, 6][..], &[1, 0, 4, 2, 0], &[1, 0, 4, 1], &[]] {
+            assert_eq!(divide(lengths), None, "{lengths:?}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use pccl_core::element::CollectiveSpec;
 use pccl_core::id::{PeerId, Round, Seq};
+use pccl_core::lengths::Lengths;
 use pccl_core::messages::{ToMaster, ToPeer};
 use pccl_core::peer::{AdoptedLanes, AdoptedLink, PeerInput, PeerTimer};
 use pccl_core::plan::Algorithm;
@@ -205,11 +206,11 @@ impl Live {
     pub(super) fn begin(
         &mut self,
         seq: Seq,
-        spec: CollectiveSpec,
+        (spec, lengths): (CollectiveSpec, &Lengths),
         algorithm: Algorithm,
     ) -> OperationPort {
         self.upkeep.used();
-        self.data.begin(seq, spec, algorithm)
+        self.data.begin_of(seq, spec, lengths, algorithm)
     }
 
     /// The frames of an execution are nobody's, and whatever runs it ends.

@@ -193,11 +193,12 @@ impl Engine {
                     tag,
                     seq,
                     spec,
+                    lengths,
                     algorithm,
                 },
                 Some(live),
             ) => {
-                let port = Box::new(live.begin(seq, spec, algorithm));
+                let port = Box::new(live.begin(seq, (spec, &lengths), algorithm));
                 tracing::debug!(target: "pccl::event", kind = "plan_started", tag = tag.0, seq = seq.0);
                 let run = CollectiveNotice::Run { seq, port };
                 self.callers.tell_collective(call, run);

@@ -5,6 +5,10 @@
 //! participant's vote on the outcome arrives, aborted as soon as one reports a failure or is lost
 //! before it has voted. A vote that was cast stands when its caster dies: its plan was
 //! done, so the others can complete. The verdict is the same for every participant.
+//!
+//! If contributions have different lengths, each vote to start says how many elements its caster contributes. The master
+//! adds up the lengths of the members of the ring on which the collective starts, and refuses it if the sum is beyond the
+//! limit. It tells the lengths of all to all.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -13,10 +17,15 @@ use super::record::{Collective, GroupRecord, Stake};
 use super::{Master, Out, send};
 use crate::element::CollectiveSpec;
 use crate::id::{Epoch, GroupId, Membership, PeerId, Seq, Tag};
+use crate::lengths::Lengths;
 use crate::messages::{AbortCause, CollectiveRefusal, Misdeed, PlanOutcome, ToPeer, Verdict};
 use crate::plan::{Algorithm, Paths};
 use crate::states::{CollectiveEvent, ConnectionState, Event, next_collective_state};
 use crate::topology::{BrokenLinks, Ring};
+
+/// What the votes to start a collective come to: what runs and how many elements each participant contributes, or why
+/// it does not start.
+type Wanted = Result<(CollectiveSpec, Lengths), CollectiveRefusal>;
 
 impl Master {
     pub(super) fn vote_to_initiate(
@@ -93,7 +102,7 @@ impl Master {
             return false;
         };
         match wanted {
-            Ok(spec) => self.commence(group, tag, spec, out),
+            Ok(wanted) => self.commence(group, tag, wanted, out),
             Err(reason) => self.refuse_tag(group, tag, &reason, out),
         }
         true
@@ -101,10 +110,7 @@ impl Master {
 
     /// The next tag that the members have voted to start and can start on their ring, and what they agree on
     /// or where they differ.
-    fn take_ready(
-        &mut self,
-        group: GroupId,
-    ) -> Option<(Tag, Result<CollectiveSpec, CollectiveRefusal>)> {
+    fn take_ready(&mut self, group: GroupId) -> Option<(Tag, Wanted)> {
         let none_ready = self.group_mut(group)?.ready.is_empty();
         let is_stale = rule!(
             self.is_stale(group);
@@ -131,7 +137,13 @@ impl Master {
         }
     }
 
-    fn commence(&mut self, group: GroupId, tag: Tag, spec: CollectiveSpec, out: &mut Out) {
+    fn commence(
+        &mut self,
+        group: GroupId,
+        tag: Tag,
+        (spec, lengths): (CollectiveSpec, Lengths),
+        out: &mut Out,
+    ) {
         let seq = self.next_seq;
         self.next_seq = seq.next();
         let bytes = spec.count.saturating_mul(spec.element.size() as u64);
@@ -158,6 +170,7 @@ impl Master {
                 tag,
                 seq,
                 algorithm,
+                lengths: lengths.clone(),
             };
             send(out, peer, commence);
         }
@@ -467,12 +480,9 @@ impl GroupRecord {
     }
 }
 
-/// What is to start, if its root takes part, and all shards that it gathers were laid out for those who do.
-fn fits(
-    spec: CollectiveSpec,
-    votes: &BTreeMap<PeerId, CollectiveSpec>,
-    ring: &Ring,
-) -> Result<CollectiveSpec, CollectiveRefusal> {
+/// What is to start, if its root takes part, all shards that it gathers were laid out for the participants, and their
+/// contributions are within the limit.
+fn fits(spec: CollectiveSpec, votes: &BTreeMap<PeerId, CollectiveSpec>, ring: &Ring) -> Wanted {
     let is_missing = |root: &&PeerId| ring.rank_of(**root).is_none();
     let missing = spec.kind.root().filter(is_missing);
     if let Some(root) = rule!(missing; RootNotAsked => None) {
@@ -484,7 +494,29 @@ fn fits(
     if rule!(is_another; ShardsOfOthersGathered => false) {
         return Err(CollectiveRefusal::WorldChanged);
     }
-    Ok(spec)
+    let lengths = lengths(votes, ring);
+    let Some(known) = spec.of_lengths(&lengths) else {
+        return Err(too_long(spec, &lengths));
+    };
+    Ok((known, lengths))
+}
+
+/// How many elements each rank contributes, if contributions have different lengths.
+fn lengths(votes: &BTreeMap<PeerId, CollectiveSpec>, ring: &Ring) -> Lengths {
+    let own = |vote: &CollectiveSpec| vote.kind.own_and_limit().map(|(own, _)| own);
+    let of_ring = ring.0.iter().filter_map(|peer| votes.get(peer));
+    Lengths(rule!(
+        of_ring.filter_map(own).collect();
+        LengthsByPeerNumber => votes.values().filter_map(own).collect()
+    ))
+}
+
+fn too_long(spec: CollectiveSpec, lengths: &Lengths) -> CollectiveRefusal {
+    let limit = spec.kind.own_and_limit().map_or(0, |(_, limit)| limit);
+    CollectiveRefusal::TooLong {
+        total: lengths.total().unwrap_or(u64::MAX),
+        limit,
+    }
 }
 
 /// What all votes want, or where they differ: the first field, and the peers that differ in it from the first

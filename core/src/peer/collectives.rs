@@ -6,6 +6,7 @@ use super::io::{Answer, CallError, Committed, PeerOutput};
 use super::{Out, Step, send};
 use crate::element::CollectiveSpec;
 use crate::id::{Membership, Seq, Tag};
+use crate::lengths::Lengths;
 use crate::messages::{AbortCause, CollectiveRefusal, PlanOutcome, ToMaster, Verdict};
 use crate::plan::{Algorithm, Paths};
 use crate::states::CollectiveCommunicationState as State;
@@ -103,9 +104,9 @@ impl Accepted {
 
     pub(super) fn commence(
         &mut self,
-        tag: Tag,
-        seq: Seq,
+        (tag, seq): (Tag, Seq),
         algorithm: Algorithm,
+        lengths: Lengths,
         out: &mut Out,
     ) -> Step {
         let Some(OpenCollective {
@@ -115,10 +116,11 @@ impl Accepted {
         else {
             return Err(CallError::MasterMisbehaved);
         };
-        let (call, spec) = (caller.call(), *spec);
-        if !self.can_take(&spec, algorithm) {
+        let call = caller.call();
+        let known = self.of_lengths(spec, &lengths);
+        let Some(spec) = known.filter(|spec| self.can_take(spec, algorithm)) else {
             return Err(CallError::MasterMisbehaved);
-        }
+        };
         let caller = rule!(call; CancelForgottenAtStart => Some(call.unwrap_or_default()));
         let Some(call) = caller else {
             // The neighbours may have begun: their frames would wait here for a plan that never runs.
@@ -134,9 +136,23 @@ impl Accepted {
             tag,
             seq,
             spec,
+            lengths: rule!(lengths; OwnLengthTakenForAll => own_for_all(&spec, &lengths)),
             algorithm,
         });
         Ok(())
+    }
+
+    /// What runs, if these are the lengths of all participants, and among them its own.
+    fn of_lengths(&self, spec: &CollectiveSpec, lengths: &Lengths) -> Option<CollectiveSpec> {
+        if let Some((own, _)) = spec.kind.own_and_limit() {
+            let ring = &self.topology.ring;
+            let rank = ring.rank_of(self.welcomed.peer)?;
+            let is_own = lengths.0.get(rank) == Some(&own);
+            if !is_own || lengths.0.len() != ring.world_size() {
+                return None;
+            }
+        }
+        spec.of_lengths(lengths)
     }
 
     /// Whether a collective can take this algorithm on the links here, whatever the master knows of their costs; and its
@@ -197,6 +213,7 @@ impl Accepted {
             | CollectiveRefusal::NotJoined { .. }
             | CollectiveRefusal::NoSuchRoot { .. }
             | CollectiveRefusal::WorldChanged
+            | CollectiveRefusal::TooLong { .. }
             | CollectiveRefusal::Withdrawn => CallError::CollectiveRefused { tag, reason },
         };
         self.conclude(tag, Err(why), out);
@@ -264,4 +281,12 @@ impl Accepted {
             }
         }
     }
+}
+
+/// A mistake: every rank has as many elements as this one.
+#[cfg(feature = "mutants")]
+fn own_for_all(spec: &CollectiveSpec, lengths: &Lengths) -> Lengths {
+    let own = spec.kind.own_and_limit().map(|(own, _)| own);
+    let all = lengths.0.iter().map(|length| own.unwrap_or(*length));
+    Lengths(all.collect())
 }

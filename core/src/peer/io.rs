@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::element::CollectiveSpec;
 use crate::id::{CallId, ContentHash, EntryIndex, GroupId, PeerId, Revision, Round, Seq, Tag};
+use crate::lengths::Lengths;
 use crate::messages::{
     AbortCause, CollectiveRefusal, Conflict, Misdeed, PlanOutcome, Refusal, ToMaster, ToPeer,
 };
@@ -181,8 +182,10 @@ pub enum PeerOutput {
         tag: Tag,
         /// The number in the frames.
         seq: Seq,
-        /// What to compute.
+        /// What to compute. Its count is that of all contributions together, if these have different lengths.
         spec: CollectiveSpec,
+        /// How many elements each rank contributes; empty if all buffers have the same length.
+        lengths: Lengths,
         /// How: by the [`Plan`](crate::plan::Plan) of this algorithm, for which there are all links.
         algorithm: Algorithm,
     },

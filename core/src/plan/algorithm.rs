@@ -289,7 +289,9 @@ impl Algorithm {
             )
             | (
                 Self::Ring | Self::Direct | Self::Circulant | Self::TwoLevel,
-                CollectiveKind::ReduceScatter | CollectiveKind::AllGather { .. },
+                CollectiveKind::ReduceScatter
+                | CollectiveKind::AllGather { .. }
+                | CollectiveKind::AllGatherV { .. },
             )
             | (Self::Chain, CollectiveKind::Broadcast { .. })
             | (Self::Ring, CollectiveKind::Barrier) => true,
@@ -298,9 +300,15 @@ impl Algorithm {
                 CollectiveKind::AllReduce
                 | CollectiveKind::ReduceScatter
                 | CollectiveKind::AllGather { .. }
+                | CollectiveKind::AllGatherV { .. }
                 | CollectiveKind::Barrier,
             )
-            | (Self::Whole(_), CollectiveKind::ReduceScatter | CollectiveKind::AllGather { .. })
+            | (
+                Self::Whole(_),
+                CollectiveKind::ReduceScatter
+                | CollectiveKind::AllGather { .. }
+                | CollectiveKind::AllGatherV { .. },
+            )
             | (
                 Self::Ring | Self::Whole(_) | Self::Direct | Self::Circulant | Self::TwoLevel,
                 CollectiveKind::Broadcast { .. },

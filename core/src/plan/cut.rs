@@ -4,7 +4,8 @@
 //! *stripes*, at most one for each lane: chunk i of every shard makes up stripe i ([`Stripe::chunk`]). What is not divided
 //! among the ranks is cut into stripes directly ([`Stripe::whole`]). What travels of a stripe is cut into frames, all of
 //! which take the same lane of an edge, which the sender chooses. All parts are balanced: lengths differ by at most one
-//! element, longer parts first; parts may be empty.
+//! element, longer parts first; parts may be empty. An exception are shards of given lengths
+//! ([`Shards::of_lengths`]), which may have any.
 
 use alloc::vec::Vec;
 use core::iter::successors;
@@ -12,6 +13,7 @@ use core::ops::Range;
 
 use crate::element::ElementType;
 use crate::id::PeerId;
+use crate::lengths::Lengths;
 
 /// A stripe shorter than this costs more in frames than another lane brings.
 pub const STRIPE_BYTES_MIN: u64 = 512 * 1024;
@@ -71,11 +73,29 @@ impl Shards {
         }
     }
 
+    /// Shards of these lengths, in the order of the ranks. `None`: their sum does not fit into a `u64`.
+    #[must_use]
+    pub fn of_lengths(lengths: &Lengths) -> Option<Self> {
+        let mut count = 0_u64;
+        let shards = lengths.0.iter().map(|length| {
+            let start = count;
+            count = count.checked_add(*length)?;
+            Some(start..count)
+        });
+        let by_rank = shards.collect::<Option<_>>()?;
+        Some(Self { count, by_rank })
+    }
+
     /// The shard of a rank. Empty for one that does not exist.
     #[must_use]
     pub fn of_rank(&self, rank: u32) -> Range<u64> {
         let shard = self.by_rank.get(rank as usize);
         shard.cloned().unwrap_or(self.count..self.count)
+    }
+
+    /// All of them, by rank.
+    pub fn by_rank(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.by_rank.iter().cloned()
     }
 
     /// The stripe of this number, of so many.

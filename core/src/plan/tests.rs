@@ -22,6 +22,9 @@ const GATHER: CollectiveKind<u32> = CollectiveKind::AllGather {
     laid_out_for: Membership(0),
 };
 
+/// Plans do not ask for its numbers.
+const GATHER_V: CollectiveKind<u32> = CollectiveKind::AllGatherV { own: 0, limit: 0 };
+
 const WHOLE: Algorithm = Algorithm::Whole(Pattern::Ring);
 
 const GATHERED: Algorithm = Algorithm::Whole(Pattern::Circulant);
@@ -42,6 +45,7 @@ fn plans(root: u32) -> Vec<(CollectiveKind<u32>, Algorithm)> {
         CollectiveKind::AllReduce,
         CollectiveKind::ReduceScatter,
         GATHER,
+        GATHER_V,
         CollectiveKind::Broadcast { root },
         CollectiveKind::Barrier,
     ];
@@ -95,7 +99,7 @@ impl<'a> Operation<'a> {
         match self.kind {
             CollectiveKind::AllReduce => all,
             CollectiveKind::ReduceScatter => own,
-            CollectiveKind::AllGather { .. } => &all - &own,
+            CollectiveKind::AllGather { .. } | CollectiveKind::AllGatherV { .. } => &all - &own,
             CollectiveKind::Broadcast { root } if root != rank => all,
             CollectiveKind::Broadcast { .. } | CollectiveKind::Barrier => BTreeSet::new(),
         }
@@ -105,7 +109,7 @@ impl<'a> Operation<'a> {
     fn told_by(&self, element: u64) -> Option<u32> {
         match self.kind {
             CollectiveKind::AllReduce | CollectiveKind::ReduceScatter => None,
-            CollectiveKind::AllGather { .. } => {
+            CollectiveKind::AllGather { .. } | CollectiveKind::AllGatherV { .. } => {
                 (0..self.world()).find(|rank| self.stripe.chunk(*rank).contains(&element))
             }
             CollectiveKind::Broadcast { root } => Some(root),

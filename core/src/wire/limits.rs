@@ -18,7 +18,7 @@ pub const FIRST_CONTROL_FRAME_MAX: usize = 4 * 1024;
 /// Longest body of a control frame of a registered peer, and of the master. The longest message is
 /// a vote to synchronize: 16 384 entries, each with the longest name, take 4.7 MB. Decoded, a message to the
 /// master takes up to some fifteen times its length for as long as it is looked at. A message from the master that
-/// names very many sites takes up to some fifty times its length.
+/// names very many sites takes up to some fifty times its length, and one of very many lengths eight times.
 pub const CONTROL_FRAME_MAX: usize = 5 * 1024 * 1024;
 
 /// Most ranges in one request for shared state: small entries do not cost a round trip each.

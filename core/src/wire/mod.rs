@@ -31,7 +31,7 @@
 //! | offset | length | field |
 //! |---|---|---|
 //! | 0 | 4 | magic, `PCCL` in ASCII |
-//! | 4 | 2 | version, 4 |
+//! | 4 | 2 | version, 5 |
 //! | 6 | 1 | purpose, as above |
 //! | 7 | 1 | reserved, 0 |
 //! | 8 | 8 | number of the peer that dials; 0 for control |
@@ -102,7 +102,7 @@
 //! use pccl_core::wire::encode_control;
 //!
 //! let hello = ToMaster::Hello(Hello {
-//!     protocol: ProtocolVersion(4),
+//!     protocol: ProtocolVersion(5),
 //!     group: GroupId(300),
 //!     port: 48149,
 //!     advertise: Some([192, 0, 2, 7].into()),
@@ -113,7 +113,7 @@
 //! encode_control(&hello, &mut bytes)?;
 //!
 //! assert_eq!(bytes[..4], [17, 0, 0, 0]); // length of the body
-//! assert_eq!(bytes[4..6], [0, 4]); // variant Hello; version
+//! assert_eq!(bytes[4..6], [0, 5]); // variant Hello; version
 //! assert_eq!(bytes[6..8], [0xac, 0x02]); // 300
 //! assert_eq!(bytes[8..11], [0x95, 0xf8, 0x02]); // 48149
 //! assert_eq!(bytes[11..17], [1, 0, 192, 0, 2, 7]); // present; IPv4; the address
@@ -139,7 +139,8 @@
 //! | 32 | n | elements, little-endian, without gaps, or what they were quantized to |
 //!
 //! A buffer is divided into shards, one for each rank ([`Shards`](crate::plan::Shards)): in a reduce-scatter and an
-//! all-gather in the order of the peers' ids, else in that of the ranks. Each shard is cut into as many chunks as there
+//! all-gather in the order of the peers' ids, else in that of the ranks; they have one length, give or take an element, or
+//! in an all-gather of different lengths those that `Commence` names by rank. Each shard is cut into as many chunks as there
 //! are stripes ([`stripes_for`](crate::plan::stripes_for)), each of at least
 //! [`STRIPE_BYTES_MIN`](crate::plan::STRIPE_BYTES_MIN) of the buffer: chunk i of every shard makes up stripe i. In a
 //! broadcast the buffer is cut into stripes directly, so each is one range of it. All frames of a stripe travel on one lane,
@@ -186,7 +187,7 @@
 //! chunk; and then the results of all other chunks, in their order, of which it passes those of other sites on inside
 //! its own. Chunks are cut into stripes as around a ring.
 //!
-//! A reduce-scatter and an all-gather are the first and the second half of an all-reduce in chunks, and count their
+//! A reduce-scatter and an all-gather, of whatever lengths, are the first and the second half of an all-reduce in chunks, and count their
 //! steps from 0. In a broadcast the root sends its buffer to the next rank, in step 0, and each other rank sends on what
 //! it gets, in step 0, but for the one before the root ([`Algorithm::Chain`](crate::plan::Algorithm::Chain)). Of a
 //! barrier there are no frames.
@@ -279,8 +280,8 @@
 //! **An all-reduce**, or another collective.
 //!
 //! ```text
-//! group → M  InitiateCollective{tag, spec, epoch, broken}   all the same spec
-//! M → group  Commence{tag, seq, algorithm}              or CollectiveRefused{tag, reason}
+//! group → M  InitiateCollective{tag, spec, epoch, broken}   all the same spec, but for `own` of an `AllGatherV`
+//! M → group  Commence{tag, seq, algorithm, lengths}     or CollectiveRefused{tag, reason}
 //! A → B      frames of seq on the lanes, steps 0 to 2(N−1)−1; to N−2 of one half or a whole buffer; 0 of a broadcast
 //! group → M  CompleteCollective{seq, Done, broken}      each when its last frame has come and gone
 //! M → group  Verdict{tag, seq, Committed{epoch}}        the peers of the ring of that epoch contributed

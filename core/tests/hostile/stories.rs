@@ -1,5 +1,6 @@
 //! One hostile word each, and whom it harms: the one that says it, or nobody.
 
+use pccl_core::element::{CollectiveKind, CollectiveSpec};
 use pccl_core::id::{Epoch, PeerId, Round, Seq, Tag};
 use pccl_core::master::{MasterConfig, MasterTimer};
 use pccl_core::messages::{Misdeed, ToMaster};
@@ -406,4 +407,25 @@ pub(super) fn corners() -> impl Iterator<Item = Bystander> {
     voted
         .chain([passed_over(), not_turned_round()])
         .map(|run| run.bystander)
+}
+
+/// Whatever lengths a peer makes up, nobody allocates for them, and nobody goes.
+#[test]
+fn who_claims_to_have_more_than_there_can_be_starts_nothing_and_harms_nobody() {
+    for (claimed, limit) in [(u64::MAX, 9), (u64::MAX, u64::MAX), (10, 9)] {
+        let mut run = Run::of(3);
+        let before = run.bystander.heard.clone();
+        for (peer, own) in [(1, 4), (2, claimed), (3, 4)] {
+            let spec = CollectiveSpec {
+                kind: CollectiveKind::AllGatherV { own, limit },
+                count: 0,
+                ..SPEC
+            };
+            run.wants(peer, 1, spec);
+        }
+
+        assert_eq!(run.bystander.heard, before);
+        assert_eq!(run.gone(), []);
+        run.reduces(&[1, 2, 3]);
+    }
 }

@@ -19,6 +19,7 @@ fn a_collective_is_voted_on_run_voted_on_and_committed() {
         tag,
         seq,
         spec,
+        lengths: Lengths::NONE,
         algorithm,
     };
     assert_eq!(run, [expected]);
@@ -248,6 +249,86 @@ fn a_refused_collective_says_whether_the_program_or_the_moment_was_wrong() {
     }
 }
 
+/// Peer 2 of three has two elements, and up to nine are allowed.
+fn gather_v() -> Call {
+    let tag = Tag(1);
+    let spec = CollectiveSpec {
+        kind: CollectiveKind::AllGatherV { own: 2, limit: 9 },
+        count: 0,
+        ..spec()
+    };
+    Call::Initiate { tag, spec }
+}
+
+fn commence_with(lengths: &[u64], algorithm: Algorithm) -> ToPeer {
+    ToPeer::Commence {
+        tag: Tag(1),
+        seq: Seq(9),
+        algorithm,
+        lengths: Lengths(lengths.to_vec()),
+    }
+}
+
+#[test]
+fn what_runs_is_of_as_many_elements_as_all_have() {
+    for lengths in [[3, 2, 4], [0, 2, 0]] {
+        let mut desk = Desk::accepted();
+        desk.calls(gather_v());
+
+        let out = desk.hears(commence_with(&lengths, Algorithm::Ring));
+
+        let [
+            PeerOutput::RunPlan {
+                spec, lengths: all, ..
+            },
+        ] = &out[..]
+        else {
+            panic!("{out:?}");
+        };
+        assert_eq!(spec.count, lengths.iter().sum());
+        assert_eq!(all.0, lengths);
+    }
+}
+
+#[test]
+fn a_master_that_tells_lengths_which_cannot_be_misbehaves_and_nothing_runs() {
+    let cases: [&[u64]; 9] = [
+        &[],
+        &[2],
+        &[3, 2],
+        &[3, 2, 4, 0],
+        // Its own length is another one.
+        &[2, 3, 4],
+        // More than it allows.
+        &[4, 2, 4],
+        &[u64::MAX, 2, u64::MAX],
+        &[u64::MAX - 1, 2, 0],
+        &[0, 0, 0],
+    ];
+    for lengths in cases {
+        let mut desk = Desk::accepted();
+        desk.calls(gather_v());
+
+        let out = desk.hears(commence_with(lengths, Algorithm::Ring));
+
+        assert!(
+            out.contains(&ended(1, Err(CallError::MasterMisbehaved))),
+            "{lengths:?}"
+        );
+        assert!(out.contains(&PeerOutput::Close));
+    }
+}
+
+#[test]
+fn lengths_for_buffers_that_have_one_are_no_sense() {
+    let mut desk = Desk::accepted();
+    desk.calls(initiate(1));
+
+    let out = desk.hears(commence_with(&[10, 10, 10], algorithm()));
+
+    assert!(out.contains(&ended(1, Err(CallError::MasterMisbehaved))));
+}
+
 #[test]
 fn a_master_that_orders_what_the_links_or_the_spec_do_not_allow_misbehaves() {
     let mesh = Algorithm::Whole(Pattern::Mesh);
@@ -266,6 +347,7 @@ fn a_master_that_orders_what_the_links_or_the_spec_do_not_allow_misbehaves() {
             tag,
             seq,
             algorithm,
+            lengths: Lengths::NONE,
         });
 
         assert!(out.contains(&ended(1, Err(CallError::MasterMisbehaved))));
@@ -303,28 +385,31 @@ fn starts(kind: CollectiveKind, algorithm: Algorithm) -> Vec<PeerOutput> {
         tag,
         seq,
         algorithm,
+        lengths: Lengths::NONE,
     })
 }
 
 #[test]
-fn each_kind_starts_by_the_one_algorithm_that_it_takes_and_by_no_other() {
-    let patterns = [Pattern::Ring, Pattern::Mesh, Pattern::Circulant];
-    let all = patterns.map(Algorithm::Whole).into_iter().chain([
-        Algorithm::Ring,
-        Algorithm::Chain,
-        Algorithm::Direct,
-        Algorithm::Circulant,
-        Algorithm::TwoLevel,
-    ]);
+fn each_kind_starts_by_the_algorithms_that_it_can_take_on_a_ring_and_by_no_other() {
     for (kind, right) in wanted() {
-        for algorithm in all.clone() {
+        // A small reduce may travel whole and in chunks.
+        let other = match kind {
+            CollectiveKind::AllReduce => Algorithm::Ring,
+            CollectiveKind::ReduceScatter
+            | CollectiveKind::AllGather { .. }
+            | CollectiveKind::AllGatherV { .. }
+            | CollectiveKind::Broadcast { .. }
+            | CollectiveKind::Barrier => right,
+        };
+        for algorithm in Algorithm::ALL {
             let out = starts(kind, algorithm);
 
             let runs = out
                 .iter()
                 .any(|output| matches!(output, PeerOutput::RunPlan { .. }));
-            assert_eq!(runs, algorithm == right, "{kind} by {algorithm:?}");
-            assert_eq!(out.contains(&PeerOutput::Close), algorithm != right);
+            let fits = [right, other].contains(&algorithm);
+            assert_eq!(runs, fits, "{kind} by {algorithm}");
+            assert_eq!(out.contains(&PeerOutput::Close), !fits);
         }
     }
 }

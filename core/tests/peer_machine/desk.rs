@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 
 pub use pccl_core::element::*;
 pub use pccl_core::id::*;
+pub use pccl_core::lengths::*;
 pub use pccl_core::messages::*;
 pub use pccl_core::paths::*;
 pub use pccl_core::peer::*;
@@ -365,6 +366,7 @@ pub fn commence(tag: u64, seq: u64) -> ToPeer {
         tag,
         seq,
         algorithm: algorithm(),
+        lengths: Lengths::NONE,
     }
 }
 

@@ -151,8 +151,11 @@ fn peers_that_want_different_things_under_one_tag_are_told_in_what_they_differ()
         kind: CollectiveKind::Broadcast { root: PeerId(root) },
         ..usual
     };
+    let gather = |limit| gather_v(0, limit);
     let odd = [
         (usual, SpecField::Kind, broadcast(1)),
+        (usual, SpecField::Kind, gather(9)),
+        (gather(8), SpecField::Limit, gather(9)),
         (broadcast(1), SpecField::Root, broadcast(2)),
         (
             usual,
@@ -244,6 +247,90 @@ fn a_broadcast_from_a_peer_that_does_not_take_part_is_refused_by_its_name() {
         run.call_all(&[0, 1], &reduce(1));
         run.settle();
         assert_eq!(run.watch.commits, 2, "the tag is free again");
+    }
+}
+
+/// Of so many elements of its own, among so many at most.
+fn gather_v(own: u64, limit: u64) -> CollectiveSpec {
+    CollectiveSpec {
+        kind: CollectiveKind::AllGatherV { own, limit },
+        count: 0,
+        ..ring_spec()
+    }
+}
+
+/// Each of these calls it with so many elements.
+fn call_gather_v(run: &mut Run, own: &[(SeatNo, u64)], limit: u64) {
+    for (no, own) in own {
+        let (tag, spec) = (Tag(1), gather_v(*own, limit));
+        run.call(*no, Call::Initiate { tag, spec });
+    }
+}
+
+#[test]
+fn all_get_what_each_has_however_much_that_is() {
+    let cases: [[u64; 3]; 5] = [[2, 0, 5], [0, 0, 0], [0, 0, 9], [1, 1, 1], [7, 2, 0]];
+    for (seed, lengths) in (1..).zip(cases) {
+        let mut run = Run::with_accepted_peers(seed, 3);
+
+        let own: Vec<(SeatNo, u64)> = (0..3).zip(lengths).collect();
+        call_gather_v(&mut run, &own, 9);
+        run.settle();
+
+        let all: Vec<PeerId> = (0..3).map(|no| run.id(no)).collect();
+        for no in 0..3 {
+            assert_eq!(result(&mut run, no), Ok(all.clone()), "{lengths:?}");
+            assert_eq!(run.seats[no].buffer(Tag(1)), Holds::Sum(all.clone()));
+        }
+    }
+}
+
+/// What was not allowed is, once one of them has less.
+#[test]
+fn who_would_gather_more_than_all_allow_hears_how_much_and_nothing_starts() {
+    for (own, total) in [(4, 10), (u64::MAX, u64::MAX), (u64::MAX - 5, u64::MAX)] {
+        let mut run = Run::with_accepted_peers(1, 3);
+
+        call_gather_v(&mut run, &[(0, 1), (1, own), (2, 5)], 9);
+        run.settle();
+
+        let reason = CollectiveRefusal::TooLong { total, limit: 9 };
+        for no in 0..3 {
+            let why = CallError::CollectiveRefused {
+                tag: Tag(1),
+                reason: reason.clone(),
+            };
+            assert_eq!(result(&mut run, no), Err(why));
+        }
+        call_gather_v(&mut run, &[(0, 1), (1, 3), (2, 5)], 9);
+        run.settle();
+        assert_eq!(run.watch.commits, 3, "the tag is free again");
+    }
+}
+
+/// The survivors have other lengths the second time, and those of the first are forgotten with the lost one's part.
+#[test]
+fn after_a_loss_the_survivors_gather_what_they_have_then() {
+    for seed in 1..50 {
+        let mut run = Run::with_accepted_peers(seed, 3);
+        call_gather_v(&mut run, &[(0, 2), (1, 4), (2, 3)], 9);
+        until_voted(&mut run, 0);
+        run.lose_with_prefix(1, 0);
+        run.settle();
+        let first = [0, 2].map(|no| result(&mut run, no));
+        assert_eq!(first[0], first[1]);
+        if first[0].is_ok() {
+            continue;
+        }
+
+        call_gather_v(&mut run, &[(0, 0), (2, 8)], 9);
+        run.settle();
+
+        let left: Vec<PeerId> = [0, 2].map(|no| run.id(no)).into();
+        for no in [0, 2] {
+            assert_eq!(result(&mut run, no), Ok(left.clone()), "seed {seed}");
+            assert_eq!(run.seats[no].buffer(Tag(1)), Holds::Sum(left.clone()));
+        }
     }
 }
 

@@ -72,9 +72,9 @@ pub(crate) fn wish() -> impl Strategy<Value = Wish> {
         2 => Just(Wish::Query),
         2 => Just(Wish::Optimize),
         3 => prop::sample::select(strategies).prop_map(Wish::Sync),
-        8 => (0..3_u64).prop_map(Wish::Reduce),
+        8 => (0..4_u64).prop_map(Wish::Reduce),
         1 => (0..3_u64).prop_map(Wish::Odd),
-        1 => (0..3_u64).prop_map(Wish::Cancel),
+        1 => (0..4_u64).prop_map(Wish::Cancel),
         1 => Just(Wish::GiveUp),
     ]
 }
@@ -112,12 +112,17 @@ struct Walk {
     groups: u32,
 }
 
-/// A collective of a kind for each tag. The root may have gone, or be in the other group.
-fn collective(tag: u64) -> Call {
+/// A collective of a kind for each tag. The root may have gone, or be in the other group; what all have may be more than
+/// they allow.
+fn collective(tag: u64, no: SeatNo) -> Call {
     let kind = match tag {
         0 => CollectiveKind::AllReduce,
         1 => CollectiveKind::ReduceScatter,
-        _ => CollectiveKind::Broadcast { root: PeerId(2) },
+        2 => CollectiveKind::Broadcast { root: PeerId(2) },
+        _ => CollectiveKind::AllGatherV {
+            own: no as u64 % 3,
+            limit: 3,
+        },
     };
     let spec = CollectiveSpec {
         kind,
@@ -254,7 +259,7 @@ impl Walk {
             Wish::Query => Call::ArePeersPending,
             Wish::Optimize => Call::OptimizeTopology,
             Wish::Sync(strategy) => seat.sync_call(strategy),
-            Wish::Reduce(tag) => collective(tag),
+            Wish::Reduce(tag) => collective(tag, no),
             Wish::Odd(tag) => {
                 let mut spec = ring_spec();
                 spec.count += 1;

@@ -119,8 +119,13 @@ pub(crate) fn message(random: &mut StdRng) -> ToMaster {
 }
 
 fn spec(random: &mut StdRng) -> CollectiveSpec {
+    let gather = CollectiveKind::AllGatherV {
+        own: number(random),
+        limit: number(random),
+    };
+    let kind = pick(random, &[CollectiveKind::AllReduce, gather]);
     CollectiveSpec {
-        kind: CollectiveKind::AllReduce,
+        kind,
         op: pick(random, &[ReduceOp::Sum, ReduceOp::Avg, ReduceOp::Max]),
         element: pick(random, &ElementType::ALL),
         count: number(random),

@@ -3,7 +3,7 @@
 use pccl_core::element::CollectiveKind;
 use pccl_core::id::{Membership, PeerId};
 
-use super::programs::{REDUCE, REDUCE_TWICE};
+use super::programs::{OPTIMIZE, REDUCE, REDUCE_TWICE};
 use super::{DEATHS_AND_BREAKS, free_frames, inside, mesh, of_kind, one_machine, only, scenario};
 use crate::milestone::Milestone as M;
 use crate::scenario::{Fault, Scenario};
@@ -16,7 +16,66 @@ const GATHER: CollectiveKind = CollectiveKind::AllGather {
     laid_out_for: Membership(0),
 };
 
+/// Users say how many elements they have when they call.
+const fn gather_v(limit: u64) -> CollectiveKind {
+    CollectiveKind::AllGatherV { own: 0, limit }
+}
+
+/// As many elements as each likes.
+fn of_lengths() -> Vec<Scenario> {
+    vec![
+        of_kind(
+            gather_v(100),
+            free_frames(three(
+                "gather-v-3",
+                "three peers gather around the ring as much as each has, one may die or a link break",
+                &[
+                    M::Committed,
+                    M::Aborted,
+                    M::RestoredWhole,
+                    M::Recovered,
+                    M::Rewired,
+                ],
+            )),
+        ),
+        of_kind(
+            gather_v(100),
+            mesh(three(
+                "mesh-gather-v-3",
+                "three peers gather directly as much as each has, one may die or a link break",
+                &[M::Committed, M::WentDirectly, M::Aborted, M::Recovered],
+            )),
+        ),
+        of_kind(
+            gather_v(2),
+            scenario(
+                "gather-v-limit-2",
+                "two peers want to gather more than they allow; alone each may, if anything goes wrong",
+                1,
+                vec![inside(&REDUCE); 2],
+                &[M::TooLong, M::Committed],
+            ),
+        ),
+        of_kind(
+            gather_v(100),
+            scenario(
+                "optimize-gather-v-3",
+                "three find a better ring and gather on it as much as each has",
+                0,
+                vec![inside(&OPTIMIZE); 3],
+                &[M::Optimized, M::Committed],
+            ),
+        ),
+    ]
+}
+
 pub(super) fn all() -> Vec<Scenario> {
+    let mut all = of_lengths();
+    all.extend(of_buffers());
+    all
+}
+
+fn of_buffers() -> Vec<Scenario> {
     vec![
         of_kind(
             CollectiveKind::ReduceScatter,

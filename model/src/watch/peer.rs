@@ -375,6 +375,7 @@ fn collective_ended(
                 match reason {
                     CollectiveRefusal::NoSuchRoot { .. } => run.reach(Milestone::RootGone),
                     CollectiveRefusal::WorldChanged => run.reach(Milestone::LaidOutAnew),
+                    CollectiveRefusal::TooLong { .. } => run.reach(Milestone::TooLong),
                     CollectiveRefusal::Disagreement { .. }
                     | CollectiveRefusal::Conflict(_)
                     | CollectiveRefusal::NotJoined { .. }

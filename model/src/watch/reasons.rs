@@ -14,6 +14,7 @@ use pccl_core::shared_state::{SyncFailure, SyncStrategy};
 use pccl_core::states::{CollectiveCommunicationState, ConnectionState, Event};
 
 use super::accepted;
+use crate::calls::own_length;
 use crate::claim::Claim;
 use crate::milestone::Milestone;
 use crate::run::Run;
@@ -344,6 +345,19 @@ fn is_refused(
         CollectiveRefusal::WorldChanged => {
             let kind = run.scenario.spec.kind;
             kind.laid_out_for().is_some() && run.state.has_reached(Milestone::Rewired)
+        }
+        CollectiveRefusal::TooLong { total, limit } => {
+            let group = moment.group_before(told);
+            let voters = group
+                .into_iter()
+                .flat_map(|group| accepted(moment.after, group));
+            let own = |peer| {
+                let seat = run.state.seat_with(peer);
+                own_length(peer, seat.is_some_and(|seat| seat.user.tries_again()))
+            };
+            let allowed = run.scenario.spec.kind.own_and_limit();
+            let all: u64 = voters.map(own).sum();
+            allowed.is_some_and(|(_, allowed)| allowed == *limit) && all == *total && total > limit
         }
         CollectiveRefusal::Withdrawn => {
             matches!(moment.heard, MasterInput::Message { peer, message: ToMaster::Withdraw { tag: of } }

@@ -22,6 +22,12 @@ pub enum UserBuffers<'a> {
         /// The result.
         dst: &'a mut [u8],
     },
+    /// Memory that holds nothing but the contribution, at its place in the result; the rest of the result is written
+    /// around it. Nothing is saved. What the memory holds after a failure is unspecified.
+    Fresh {
+        /// The contribution before, the result after.
+        data: &'a mut [u8],
+    },
     /// As `Into`, and what this rank's encodings lose is noted. What `losses` holds after a failure is
     /// unspecified.
     Noting {
@@ -51,7 +57,15 @@ impl UserBuffers<'_> {
     pub(crate) const fn are_in_place(&self) -> bool {
         match self {
             Self::InPlace { .. } => true,
-            Self::Into { .. } | Self::Noting { .. } => false,
+            Self::Into { .. } | Self::Fresh { .. } | Self::Noting { .. } => false,
+        }
+    }
+
+    /// Does the memory hold nothing but the contribution?
+    pub(crate) const fn are_fresh(&self) -> bool {
+        match self {
+            Self::Fresh { .. } => true,
+            Self::InPlace { .. } | Self::Into { .. } | Self::Noting { .. } => false,
         }
     }
 
@@ -59,7 +73,7 @@ impl UserBuffers<'_> {
     pub(crate) fn hold(&self, bytes: u64) -> bool {
         let is = |len: usize| u64::try_from(len) == Ok(bytes);
         match self {
-            Self::InPlace { data, .. } => is(data.len()),
+            Self::InPlace { data, .. } | Self::Fresh { data } => is(data.len()),
             Self::Into { src, dst } | Self::Noting { src, dst, .. } => {
                 is(src.len()) && is(dst.len())
             }
@@ -71,14 +85,14 @@ impl UserBuffers<'_> {
     pub(crate) fn begin(&mut self, slots: usize) {
         match self {
             Self::InPlace { data, backup } => backup.begin(data.len(), slots),
-            Self::Into { .. } | Self::Noting { .. } => {}
+            Self::Into { .. } | Self::Fresh { .. } | Self::Noting { .. } => {}
         }
     }
 
     /// This peer's contribution. In place it is there only until the same range is written.
     pub(crate) fn contribution(&self, range: Range<usize>) -> Option<&[u8]> {
         match self {
-            Self::InPlace { data, .. } => data.get(range),
+            Self::InPlace { data, .. } | Self::Fresh { data } => data.get(range),
             Self::Into { src, .. } | Self::Noting { src, .. } => src.get(range),
         }
     }
@@ -86,7 +100,7 @@ impl UserBuffers<'_> {
     /// What was written of the result.
     pub(crate) fn result(&self, range: Range<usize>) -> Option<&[u8]> {
         match self {
-            Self::InPlace { data, .. } => data.get(range),
+            Self::InPlace { data, .. } | Self::Fresh { data } => data.get(range),
             Self::Into { dst, .. } | Self::Noting { dst, .. } => dst.get(range),
         }
     }
@@ -94,7 +108,7 @@ impl UserBuffers<'_> {
     /// Where to write what [`overwrite`](Self::overwrite) has opened.
     pub(crate) fn result_mut(&mut self, range: Range<usize>) -> Option<&mut [u8]> {
         match self {
-            Self::InPlace { data, .. } => data.get_mut(range),
+            Self::InPlace { data, .. } | Self::Fresh { data } => data.get_mut(range),
             Self::Into { dst, .. } | Self::Noting { dst, .. } => dst.get_mut(range),
         }
     }
@@ -103,6 +117,8 @@ impl UserBuffers<'_> {
     pub(crate) fn aside(&self, range: Range<usize>) -> Option<&[u8]> {
         match self {
             Self::InPlace { backup, .. } => backup.memory.get(range),
+            // Nothing unfinished waits: nothing is added.
+            Self::Fresh { .. } => None,
             Self::Into { dst, .. } | Self::Noting { dst, .. } => dst.get(range),
         }
     }
@@ -116,6 +132,7 @@ impl UserBuffers<'_> {
                 let own: &[u8] = data.get(range.clone())?;
                 Some((own, backup.memory.get_mut(range)?))
             }
+            Self::Fresh { .. } => None,
             Self::Into { src, dst } | Self::Noting { src, dst, .. } => {
                 Some((src.get(range.clone())?, dst.get_mut(range)?))
             }
@@ -132,6 +149,7 @@ impl UserBuffers<'_> {
                 let saved = backup.claim(slot, range)?;
                 Some(ResultMemory::Same { data, saved })
             }
+            Self::Fresh { .. } => None,
             Self::Into { src, dst } | Self::Noting { src, dst, .. } => Some(ResultMemory::Apart {
                 own: src.get(range.clone())?,
                 result: dst.get_mut(range)?,
@@ -148,6 +166,7 @@ impl UserBuffers<'_> {
                 backup.claim(slot, range)?.copy_from_slice(data);
                 Some(data)
             }
+            Self::Fresh { data } => data.get_mut(range),
             Self::Into { dst, .. } | Self::Noting { dst, .. } => dst.get_mut(range),
         }
     }
@@ -155,7 +174,7 @@ impl UserBuffers<'_> {
     /// Are losses to be noted?
     pub(crate) const fn note_losses(&self) -> bool {
         match self {
-            Self::InPlace { .. } | Self::Into { .. } => false,
+            Self::InPlace { .. } | Self::Into { .. } | Self::Fresh { .. } => false,
             Self::Noting { .. } => true,
         }
     }
@@ -167,7 +186,7 @@ impl UserBuffers<'_> {
         losses_at: Range<usize>,
     ) -> Option<(&[u8], &mut [u8])> {
         match self {
-            Self::InPlace { .. } | Self::Into { .. } => None,
+            Self::InPlace { .. } | Self::Into { .. } | Self::Fresh { .. } => None,
             Self::Noting { src, losses, .. } => Some((src.get(of)?, losses.get_mut(losses_at)?)),
         }
     }
@@ -179,7 +198,7 @@ impl UserBuffers<'_> {
         losses_at: Range<usize>,
     ) -> Option<(&[u8], &mut [u8])> {
         match self {
-            Self::InPlace { .. } | Self::Into { .. } => None,
+            Self::InPlace { .. } | Self::Into { .. } | Self::Fresh { .. } => None,
             Self::Noting { dst, losses, .. } => Some((dst.get(of)?, losses.get_mut(losses_at)?)),
         }
     }
@@ -187,7 +206,7 @@ impl UserBuffers<'_> {
     /// Of a rank that is alone: the contribution is the result.
     pub(crate) fn keep_contribution(&mut self) {
         match self {
-            Self::InPlace { .. } => {}
+            Self::InPlace { .. } | Self::Fresh { .. } => {}
             Self::Into { src, dst } | Self::Noting { src, dst, .. } => {
                 if src.len() == dst.len() {
                     dst.copy_from_slice(src);

@@ -158,7 +158,7 @@ impl OperationPort {
     /// Frames that travel encoded wait in memory of their own: about the window of every rank, twice that
     /// before a slow link.
     ///
-    /// All kinds but all-reduces need buffers in place.
+    /// All kinds but all-reduces need buffers in place. Kinds that reduce nothing also take [`UserBuffers::Fresh`].
     ///
     /// Dropping the future gives the operation up; what was written then is in the backup.
     ///
@@ -181,7 +181,15 @@ impl OperationPort {
             buffers.keep_contribution();
             return Ok(RunStats::default());
         }
-        if *kind != CollectiveKind::AllReduce && !buffers.are_in_place() {
+        let does = match *kind {
+            CollectiveKind::AllReduce => !buffers.are_fresh(),
+            CollectiveKind::ReduceScatter => buffers.are_in_place(),
+            CollectiveKind::AllGather { .. }
+            | CollectiveKind::AllGatherV { .. }
+            | CollectiveKind::Broadcast { .. }
+            | CollectiveKind::Barrier => buffers.are_in_place() || buffers.are_fresh(),
+        };
+        if !does {
             return Err(RunFailure::Defect(Defect::here()));
         }
         let (receiving, sending) = self.links.as_ref().ok_or(RunFailure::LaneLost)?;
@@ -250,6 +258,14 @@ impl OperationPort {
     pub(crate) fn bytes(&self) -> u64 {
         let element_bytes = self.spec.element.size() as u64;
         self.spec.count.saturating_mul(element_bytes)
+    }
+
+    /// How the buffer is divided among the ranks, and which of them this one is. `None`: this peer takes part in no
+    /// operations, or the operation cannot run.
+    #[must_use]
+    pub fn shards(&self) -> Option<(&Shards, u32)> {
+        let (_, shards) = self.divided.as_ref()?;
+        Some((shards, self.place?.rank))
     }
 
     /// How the contributions become the result.

@@ -8,6 +8,7 @@ use pccl_core::wire::FrameHeader;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
+use super::lengths::GATHER_V;
 use super::reference::random_bits;
 use super::support::{sites, spec};
 use super::worker::Worker;
@@ -19,7 +20,7 @@ const GATHER: CollectiveKind = CollectiveKind::AllGather {
     laid_out_for: Membership(0),
 };
 
-const ALL: [(CollectiveKind, Algorithm); 16] = [
+const ALL: [(CollectiveKind, Algorithm); 20] = [
     (CollectiveKind::AllReduce, Algorithm::Ring),
     (CollectiveKind::AllReduce, Algorithm::Whole(Pattern::Ring)),
     (CollectiveKind::AllReduce, Algorithm::Whole(Pattern::Mesh)),
@@ -38,6 +39,10 @@ const ALL: [(CollectiveKind, Algorithm); 16] = [
     (GATHER, Algorithm::Direct),
     (GATHER, Algorithm::Circulant),
     (GATHER, Algorithm::TwoLevel),
+    (GATHER_V, Algorithm::Ring),
+    (GATHER_V, Algorithm::Direct),
+    (GATHER_V, Algorithm::Circulant),
+    (GATHER_V, Algorithm::TwoLevel),
     (
         CollectiveKind::Broadcast { root: PeerId(1) },
         Algorithm::Chain,

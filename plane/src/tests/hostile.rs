@@ -332,7 +332,7 @@ fn expected_of(kind: CollectiveKind) -> FrameHeader {
             length: 2 * COUNT as u32,
             ..first()
         },
-        CollectiveKind::AllGather { .. } => FrameHeader {
+        CollectiveKind::AllGather { .. } | CollectiveKind::AllGatherV { .. } => FrameHeader {
             offset: COUNT as u64,
             ..first()
         },

@@ -39,7 +39,7 @@ pub(super) fn promised(spec: &CollectiveSpec, inputs: &[Vec<u8>]) -> Vec<Vec<u8>
             CollectiveKind::ReduceScatter => {
                 data[shard(rank)].copy_from_slice(&reduced[shard(rank)]);
             }
-            CollectiveKind::AllGather { .. } => {
+            CollectiveKind::AllGather { .. } | CollectiveKind::AllGatherV { .. } => {
                 for of in 0..world {
                     data[shard(of)].copy_from_slice(&inputs[of][shard(of)]);
                 }

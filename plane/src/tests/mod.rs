@@ -9,6 +9,7 @@ mod fuzzed;
 mod hostile;
 mod interrupted;
 mod kinds;
+mod lengths;
 mod misfits;
 mod order;
 mod quantized;

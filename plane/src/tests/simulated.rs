@@ -4,12 +4,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use pccl_core::element::{CollectiveSpec, ElementType, ReduceOp};
-use pccl_core::plan::{Algorithm, Pattern, Reach};
+use pccl_core::lengths::Lengths;
+use pccl_core::plan::{Algorithm, Pattern, Reach, Shards};
 use pccl_core::wire::FrameHeader;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::kinds::{GATHER, SCATTER, of_kind, promised};
+use super::lengths::{GATHER_V, lengths};
 use super::reference::{expected, inputs};
 use super::support::spec;
 use super::worker::Worker;
@@ -66,6 +68,7 @@ struct Rank {
 impl Rank {
     fn new(
         place: Place,
+        shards: &Shards,
         what: (&CollectiveSpec, Algorithm),
         (machines, lanes): (Machines, u16),
         data: Vec<u8>,
@@ -90,7 +93,7 @@ impl Rank {
             lanes: lanes.clone().collect(),
         });
         let exits: Vec<Exit> = exits.collect();
-        let worker = Worker::new(what, place, (pace, &exits), data, pool);
+        let worker = Worker::of_shards(shards, what, place, (pace, &exits), data, pool);
         let outlets = worker.work.outlets();
         let leads_to = outlets.map(|(exit, lane)| (exits[exit].rank as usize, lane));
         let leads_to: Vec<(usize, u16)> = leads_to.collect();
@@ -150,6 +153,17 @@ impl Simulation {
         what: (&CollectiveSpec, Algorithm),
         inputs: &[Vec<u8>],
     ) -> Self {
+        let shards = Shards::of_ranks(what.0.count, world as u32);
+        Self::of_shards(seed, &shards, what, inputs)
+    }
+
+    fn of_shards(
+        seed: u64,
+        shards: &Shards,
+        what: (&CollectiveSpec, Algorithm),
+        inputs: &[Vec<u8>],
+    ) -> Self {
+        let world = inputs.len();
         let pool = Pool::new(64);
         let place = |rank| Place {
             world: world as u32,
@@ -163,7 +177,8 @@ impl Simulation {
                 .map(|(rank, data)| {
                     // Each edge has lanes of its own number.
                     let lanes = 1 + ((seed / 3 + rank as u64) % u64::from(LANES)) as u16;
-                    Rank::new(place(rank), what, (machines, lanes), data.clone(), &pool)
+                    let at = (machines, lanes);
+                    Rank::new(place(rank), shards, what, at, data.clone(), &pool)
                 })
                 .collect(),
             random: StdRng::seed_from_u64(seed),
@@ -319,6 +334,53 @@ fn halves_of_a_ring_lead_to_the_result_although_a_rank_begins_late() {
         assert!(run.most_held <= HELD_MAX);
     }
 }
+
+/// However much each has, and wherever it is cut short.
+#[test]
+fn what_all_have_is_gathered_whatever_the_schedule_and_can_be_put_back() {
+    for (seed, algorithm) in (0..60).flat_map(|seed| GATHERING.map(|one| (seed, one))) {
+        let world = 2 + seed as usize % 4;
+        let all_have = Lengths(lengths(world, &mut StdRng::seed_from_u64(seed)));
+        let shards = Shards::of_lengths(&all_have).unwrap();
+        let count = all_have.total().unwrap() as usize;
+        let spec = of_kind(GATHER_V, spec(ReduceOp::Sum, ElementType::I32, count));
+        let inputs = inputs(ElementType::I32, count, world);
+        let simulate = || Simulation::of_shards(seed, &shards, (&spec, algorithm), &inputs);
+        let (mut whole, mut cut_short) = (simulate(), simulate());
+
+        for _ in 0..seed * 5 {
+            cut_short.step();
+        }
+        for _ in 0..1_000_000 {
+            if whole.is_done() {
+                break;
+            }
+            whole.step();
+        }
+        for rank in &mut cut_short.ranks {
+            rank.worker.backup.restore(&mut rank.worker.data);
+        }
+
+        assert!(whole.is_done(), "{algorithm:?} with seed {seed} is stuck");
+        let shard = |rank: usize| {
+            let shard = shards.of_rank(rank as u32);
+            &inputs[rank][4 * shard.start as usize..4 * shard.end as usize]
+        };
+        let gathered: Vec<u8> = (0..world).flat_map(shard).copied().collect();
+        let mut ended = whole.ranks.iter().map(|rank| &rank.worker.data);
+        assert!(ended.all(|data| *data == gathered), "{algorithm:?}, {seed}");
+        let mut restored = cut_short.ranks.iter().zip(&inputs);
+        assert!(restored.all(|(rank, input)| rank.worker.data == *input));
+        assert!(whole.most_held <= HELD_MAX);
+    }
+}
+
+const GATHERING: [Algorithm; 4] = [
+    Algorithm::Ring,
+    Algorithm::Direct,
+    Algorithm::Circulant,
+    Algorithm::TwoLevel,
+];
 
 const SMALL: usize = 2_500;
 

@@ -29,11 +29,24 @@ impl Worker {
     ) -> Self {
         let peers: Vec<PeerId> = (0..u64::from(place.world)).map(PeerId).collect();
         let shards = Shards::of_peers(spec.count, &peers);
+        Self::of_shards(&shards, (spec, algorithm), place, (pace, exits), data, pool)
+    }
+
+    /// The same, of a buffer that is divided so.
+    pub(super) fn of_shards(
+        shards: &Shards,
+        (spec, algorithm): (&CollectiveSpec, Algorithm),
+        place: Place,
+        (pace, exits): (Pace, &[Exit]),
+        data: Vec<u8>,
+        pool: &Arc<Pool>,
+    ) -> Self {
+        let peers: Vec<PeerId> = (0..u64::from(place.world)).map(PeerId).collect();
         let task = Task {
             seq: Seq(1),
             spec,
             kind: spec.kind.among(&peers).unwrap(),
-            shards: &shards,
+            shards,
             sites: &sites(place.world),
             algorithm,
         };

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use super::super::cut::*;
 use crate::element::ElementType;
 use crate::id::PeerId;
+use crate::lengths::Lengths;
 
 #[test]
 fn the_first_elements_of_a_chunk_are_frames_of_full_length() {
@@ -90,6 +91,22 @@ proptest! {
         tiles(0..count, all_stripes().map(Stripe::whole))?;
         let shard = shards.of_rank(rank % world);
         tiles(shard, all_stripes().map(|stripe| stripe.chunk(rank % world)))?;
+    }
+
+    #[test]
+    fn shards_of_lengths_adjoin_in_the_order_of_the_ranks_and_have_these_lengths(
+        lengths in prop::collection::vec(any::<u64>(), 0..5), stripes in 1..300_u16
+    ) {
+        let total: u128 = lengths.iter().map(|length| u128::from(*length)).sum();
+        let shards = Shards::of_lengths(&Lengths(lengths.clone()));
+        prop_assert_eq!(shards.is_some(), total <= u128::from(u64::MAX));
+        let mut at = 0;
+        for (rank, length) in (0..).zip(lengths).filter(|_| shards.is_some()) {
+            let shards = shards.as_ref().unwrap();
+            prop_assert_eq!(shards.of_rank(rank), at..at + length);
+            at += length;
+            tiles(shards.of_rank(rank), (0..stripes).map(|nth| shards.stripe(stripes, nth).chunk(rank)))?;
+        }
     }
 
     /// Also where peers have joined and left, and the ring has changed.

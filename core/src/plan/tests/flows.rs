@@ -7,10 +7,17 @@ use core::ops::Range;
 use proptest::prelude::*;
 
 use super::*;
+use crate::lengths::Lengths;
 
 /// So many ranks, at up to six sites.
 fn sites(world: core::ops::RangeInclusive<usize>) -> impl Strategy<Value = Sites> {
     prop::collection::vec(0..6_u8, world).prop_map(Sites::of)
+}
+
+/// What each of up to 64 ranks has: nothing, a little or much.
+fn lengths() -> impl Strategy<Value = Vec<u64>> {
+    let length = prop_oneof![2 => Just(0_u64), 3 => 0..5_u64, 1 => 0..200_u64];
+    prop::collection::vec(length, 1..=64)
 }
 
 proptest! {
@@ -27,6 +34,33 @@ proptest! {
         let plans = plans(root % world);
         let (kind, algorithm) = plans[pick % plans.len()];
         keeps_its_promise(Operation { kind, algorithm, sites: &sites, stripe }, hurry)?;
+    }
+
+    /// However much each rank has, each has all of it in the end.
+    #[test]
+    fn shards_of_any_lengths_are_gathered_by_every_plan_that_gathers(
+        pick in any::<usize>(), lengths in lengths(), by_rank in prop::collection::vec(0..6_u8, 64),
+        stripes in 1..=9_u16, stripe in any::<u16>(), hurry in any::<bool>()
+    ) {
+        let sites = Sites::of(by_rank.into_iter().take(lengths.len()));
+        let shards = Shards::of_lengths(&Lengths(lengths)).unwrap();
+        let plans: Vec<_> = plans(0).into_iter().filter(|(kind, _)| *kind == GATHER_V).collect();
+        let (kind, algorithm) = plans[pick % plans.len()];
+        let stripe = shards.stripe(stripes, stripe % stripes);
+        keeps_its_promise(Operation { kind, algorithm, sites: &sites, stripe }, hurry)?;
+    }
+
+    /// Another rank may have less: what it has would not tell how far the own contribution has come.
+    #[test]
+    fn nothing_comes_back_of_what_each_rank_has_as_much_of_as_it_likes(
+        pick in any::<usize>(), lengths in lengths(), rank in any::<u32>()
+    ) {
+        let sites = Sites::one(lengths.len() as u32);
+        let shards = Shards::of_lengths(&Lengths(lengths)).unwrap();
+        let plans: Vec<_> = plans(0).into_iter().filter(|(kind, _)| *kind == GATHER_V).collect();
+        let (kind, algorithm) = plans[pick % plans.len()];
+        let plan = Plan::among(kind, algorithm, &sites, rank % sites.world()).unwrap();
+        prop_assert!(plan.arrivals(shards.stripe(1, 0)).all(|flow| !flow.comes_back));
     }
 
     #[test]

@@ -115,8 +115,8 @@ fn text(bytes: &[u8]) -> Vec<u8> {
 #[test]
 fn a_hello_whose_site_has_no_possible_name_is_refused() {
     let decoded = |site: &[u8]| {
-        // Version 4, group 0, port 1, no address of its own, one lane.
-        let body = [&[0, 4, 0, 1, 0, 1], &text(site)[..]].concat();
+        // Version 5, group 0, port 1, no address of its own, one lane.
+        let body = [&[0, 5, 0, 1, 0, 1], &text(site)[..]].concat();
         let mut reader = ControlReader::new();
         reader.feed(&frame(body.len() as u32, &body));
         drain(&mut reader)
@@ -124,7 +124,7 @@ fn a_hello_whose_site_has_no_possible_name_is_refused() {
 
     for site in ["", "eu-west-1", "Zürich", &"n".repeat(64)] {
         let hello = ToMaster::Hello(Hello {
-            protocol: ProtocolVersion(4),
+            protocol: ProtocolVersion(5),
             group: GroupId(0),
             port: 1,
             advertise: None,

@@ -15,6 +15,7 @@ use crate::id::{
     ContentHash, EntryIndex, Epoch, GroupId, Identity, Membership, PeerId, ProtocolVersion,
     Revision, Round, Seq, Tag, Ticket,
 };
+use crate::lengths::Lengths;
 use crate::messages::{
     AbortCause, CallFailure, CallKind, CollectiveRefusal, Conflict, Hello, Misdeed, PlanOutcome,
     Refusal, ToMaster, ToPeer, Verdict,
@@ -176,6 +177,7 @@ fn kind() -> impl Strategy<Value = CollectiveKind> {
         any::<u64>().prop_map(|number| CollectiveKind::AllGather {
             laid_out_for: Membership(number),
         }),
+        any::<(u64, u64)>().prop_map(|(own, limit)| CollectiveKind::AllGatherV { own, limit }),
         peer().prop_map(|root| CollectiveKind::Broadcast { root }),
         Just(CollectiveKind::Barrier),
     ]
@@ -399,6 +401,7 @@ fn collective_refusal() -> impl Strategy<Value = CollectiveRefusal> {
             SpecField::Count,
             SpecField::Quantization,
             SpecField::Algorithm,
+            SpecField::Limit,
         ][..],
     );
     prop_oneof![
@@ -408,6 +411,7 @@ fn collective_refusal() -> impl Strategy<Value = CollectiveRefusal> {
         peers().prop_map(|peers| CollectiveRefusal::NotJoined { peers }),
         peer().prop_map(|root| CollectiveRefusal::NoSuchRoot { root }),
         Just(CollectiveRefusal::WorldChanged),
+        any::<(u64, u64)>().prop_map(|(total, limit)| CollectiveRefusal::TooLong { total, limit }),
         Just(CollectiveRefusal::Withdrawn),
     ]
 }
@@ -492,11 +496,14 @@ pub(super) fn to_peer() -> impl Strategy<Value = ToPeer> {
             proptest::result::maybe_ok(revision(), sync_failure())
         )
             .prop_map(|(round, result)| ToPeer::SharedStateConcluded { round, result }),
-        (tag(), seq(), algorithm()).prop_map(|(tag, seq, algorithm)| ToPeer::Commence {
-            tag,
-            seq,
-            algorithm,
-        }),
+        (tag(), seq(), algorithm(), vec(any::<u64>(), 0..5)).prop_map(
+            |(tag, seq, algorithm, lengths)| ToPeer::Commence {
+                tag,
+                seq,
+                algorithm,
+                lengths: Lengths(lengths),
+            }
+        ),
         (tag(), collective_refusal())
             .prop_map(|(tag, reason)| ToPeer::CollectiveRefused { tag, reason }),
         (tag(), seq(), verdict()).prop_map(|(tag, seq, verdict)| ToPeer::Verdict {

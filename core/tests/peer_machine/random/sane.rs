@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pccl_core::id::{Epoch, PeerId, Revision, Round, Seq, Tag};
+use pccl_core::lengths::Lengths;
 use pccl_core::messages::{
     AbortCause, CallKind, CollectiveRefusal, PlanOutcome, ToMaster, ToPeer, Verdict,
 };
@@ -241,6 +242,7 @@ impl Sane {
                     tag,
                     seq: Seq(self.seq),
                     algorithm: algorithm(),
+                    lengths: Lengths::NONE,
                 }
             }
             (State::Perform, Some(seq)) => ToPeer::Verdict {

@@ -2,6 +2,7 @@
 
 use pccl_core::element::SpecField;
 use pccl_core::id::{ContentHash, EntryIndex, Epoch, PeerId, Revision, Round, Seq, Tag};
+use pccl_core::lengths::Lengths;
 use pccl_core::messages::{
     AbortCause, CallFailure, CallKind, CollectiveRefusal, Conflict, Misdeed, PlanOutcome, Refusal,
     ToPeer, Verdict,
@@ -129,6 +130,10 @@ fn message() -> impl Strategy<Value = ToPeer> {
         || (1..6_u64).prop_map(Seq),
         || (1..9_u64).prop_map(Round),
     );
+    let lengths = prop_oneof![
+        9 => Just(Vec::new()),
+        1 => prop::collection::vec(any::<u64>(), 1..5),
+    ];
     prop_oneof![
         Just(welcome()),
         Just(ToPeer::Heartbeat),
@@ -156,13 +161,14 @@ fn message() -> impl Strategy<Value = ToPeer> {
         }),
         (round(), sync_result())
             .prop_map(|(round, result)| ToPeer::SharedStateConcluded { round, result }),
-        (tag(), seq(), prop::sample::select(algorithms)).prop_map(|(tag, seq, algorithm)| {
-            ToPeer::Commence {
+        (tag(), seq(), prop::sample::select(algorithms), lengths).prop_map(
+            |(tag, seq, algorithm, lengths)| ToPeer::Commence {
                 tag,
                 seq,
                 algorithm,
+                lengths: Lengths(lengths),
             }
-        }),
+        ),
         (tag(), prop::sample::select(refusals))
             .prop_map(|(tag, reason)| ToPeer::CollectiveRefused { tag, reason }),
         (tag(), seq(), verdict()).prop_map(|(tag, seq, verdict)| ToPeer::Verdict {

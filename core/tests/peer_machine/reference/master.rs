@@ -103,7 +103,8 @@ impl Reference {
                 tag,
                 seq,
                 algorithm,
-            } => self.commences(*tag, *seq, *algorithm),
+                lengths,
+            } => self.commences((*tag, *seq), *algorithm, lengths),
             ToPeer::CollectiveRefused { tag, reason } => self.is_refused(*tag, reason),
             ToPeer::Verdict { tag, seq, verdict } => self.is_decided(*tag, *seq, verdict),
             ToPeer::Welcome { .. } | ToPeer::Refused(_) | ToPeer::Kicked(_) | ToPeer::Stopping => {
@@ -174,7 +175,12 @@ impl Reference {
         Ok(())
     }
 
-    fn commences(&mut self, tag: Tag, seq: Seq, algorithm: Algorithm) -> End {
+    fn commences(
+        &mut self,
+        (tag, seq): (Tag, Seq),
+        algorithm: Algorithm,
+        lengths: &Lengths,
+    ) -> End {
         let Some(Collective::Wanted { spec }) = self.tags.get(&tag).cloned() else {
             return NONSENSE;
         };
@@ -183,6 +189,8 @@ impl Reference {
             algorithm,
             Algorithm::Ring | Algorithm::Whole(Pattern::Ring)
         ))?;
+        // And all have buffers of one length.
+        only_if(lengths.0.is_empty())?;
         if let Some(call) = self.wanted.get(&tag).copied() {
             self.tags.insert(tag, Collective::Running(seq));
             self.out.push(PeerOutput::RunPlan {
@@ -190,6 +198,7 @@ impl Reference {
                 tag,
                 seq,
                 spec,
+                lengths: Lengths::NONE,
                 algorithm,
             });
         } else {

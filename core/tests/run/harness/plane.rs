@@ -96,9 +96,10 @@ impl Run {
                 tag,
                 seq,
                 spec,
+                lengths,
                 algorithm,
                 ..
-            } => self.begin_execution(no, (small(tag), seq), (spec.kind, algorithm)),
+            } => self.begin_execution(no, (small(tag), seq), (spec.kind, &lengths, algorithm)),
             PeerOutput::StopPlan { seq } => self.seats[no].plane.stop(seq),
             PeerOutput::MoveState { plan, .. } => self.move_state(no, plan),
             PeerOutput::CommitState { round } => {

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pccl_core::element::CollectiveSpec;
 use pccl_core::element::SpecField;
 use pccl_core::id::{GroupId, Membership, PeerId, Revision, Round, Seq, Tag};
+use pccl_core::lengths::Lengths;
 use pccl_core::messages::{AbortCause, CollectiveRefusal, Misdeed, ToPeer, Verdict};
 use pccl_core::plan::{Algorithm, Paths, Reach};
 use pccl_core::shared_state::{SyncFailure, SyncPlan, SyncRole};
@@ -138,13 +139,24 @@ impl Reference {
             self.refuse(id, tag, &CollectiveRefusal::WorldChanged);
             return true;
         }
+        let own = |peer: &PeerId| votes[peer].kind.own_and_limit().map(|(own, _)| own);
+        let lengths: Vec<u64> = self.groups[&id].ring.0.iter().filter_map(own).collect();
+        let total: u128 = lengths.iter().map(|own| u128::from(*own)).sum();
+        let mut spec = *votes.values().next().unwrap();
+        if let Some(limit) = limit_of(&spec) {
+            if total > u128::from(limit) {
+                let total = u64::try_from(total).unwrap_or(u64::MAX);
+                self.refuse(id, tag, &CollectiveRefusal::TooLong { total, limit });
+                return true;
+            }
+            spec.count = u64::try_from(total).unwrap();
+        }
         self.executions += 1;
         let seq = Seq(self.executions);
         let group = self.groups.get_mut(&id).unwrap();
         group.starting.remove(&tag);
         let participants = group.ring.0.clone();
-        let bytes = votes.values().next().unwrap();
-        let bytes = bytes.count.saturating_mul(bytes.element.size() as u64);
+        let bytes = spec.count.saturating_mul(spec.element.size() as u64);
         group.running.insert(
             tag,
             Running {
@@ -155,12 +167,12 @@ impl Reference {
                 lacking: members.clone(),
             },
         );
-        let (_, spec) = votes.first_key_value().unwrap();
         let world = u32::try_from(members.len()).unwrap();
         let commence = ToPeer::Commence {
             tag,
             seq,
-            algorithm: Algorithm::of(spec, world, RINGS),
+            algorithm: Algorithm::of(&spec, world, RINGS),
+            lengths: Lengths(lengths),
         };
         self.tell_all(members, &commence);
         true
@@ -370,10 +382,16 @@ fn disagreement(votes: &BTreeMap<PeerId, CollectiveSpec>) -> Option<CollectiveRe
             SpecField::Count => spec.count != wanted.count,
             SpecField::Quantization => spec.quantization != wanted.quantization,
             SpecField::Algorithm => spec.algorithm != wanted.algorithm,
+            SpecField::Limit => limit_of(spec) != limit_of(wanted),
         };
         let odd = votes.iter().filter(|(_, spec)| differs(spec));
         let odd: Vec<PeerId> = odd.map(|(peer, _)| *peer).collect();
         let peers = [&[*first][..], &odd].concat();
         (!odd.is_empty()).then_some(CollectiveRefusal::Disagreement { field, peers })
     })
+}
+
+/// How many elements its participants gather together at most.
+fn limit_of(spec: &CollectiveSpec) -> Option<u64> {
+    spec.kind.own_and_limit().map(|(_, limit)| limit)
 }
