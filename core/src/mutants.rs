@@ -20,6 +20,9 @@ pub use switch::{switch_on, taken};
 
 mutants! {
     // Collectives.
+    /// Sites are found between peers whose ring stays as it was, and nobody is told: the master orders two levels among
+    /// sites that no peer knows.
+    FoundSitesUntold = "found-sites-untold",
     /// Shards are gathered that were laid out for a membership that is over: what was computed for one shard is taken
     /// for another.
     ShardsOfOthersGathered = "shards-of-others-gathered",

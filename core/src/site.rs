@@ -3,8 +3,13 @@
 //! A *site* is a place whose inside is fast: a rack, a data centre, a region of a cloud. A *group* is something else:
 //! its members reduce together, wherever they are. [`Algorithm::TwoLevel`](crate::plan::Algorithm::TwoLevel) sends each
 //! byte once to each other site, and spreads it inside.
+//!
+//! Peers name their sites. If no member of a group does, the master [finds](found) them.
+
+pub mod found;
 
 use alloc::collections::BTreeMap;
+use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -12,12 +17,19 @@ use core::fmt;
 
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::id::PeerId;
+
 /// Longest name of a site, in bytes.
 pub const SITE_NAME_BYTES_MAX: usize = 64;
 
-/// The name of a site, as its users know it: at most [`SITE_NAME_BYTES_MAX`] bytes, without control characters.
+/// What the names of found sites begin with, and no others.
+const FOUND: char = '~';
+
+/// The name of a site, as its users know it: at most [`SITE_NAME_BYTES_MAX`] bytes, without control characters, and
+/// without a tilde at its beginning.
 ///
-/// All peers that name no site are at the one without a name, which is the default.
+/// All peers that name no site are at the one without a name, which is the default. A site that the master has
+/// [found](found) is called after one of its peers: `~3`, for that of peer 3.
 ///
 /// ```
 /// use pccl_core::site::SiteName;
@@ -25,15 +37,32 @@ pub const SITE_NAME_BYTES_MAX: usize = 64;
 /// let name = SiteName::try_from("eu-west-1".to_string());
 /// assert_eq!(name.as_ref().map(SiteName::as_str), Ok("eu-west-1"));
 /// assert!(SiteName::try_from("eu\nwest".to_string()).is_err());
+/// assert!(SiteName::try_from("~3".to_string()).is_err());
 /// assert_eq!(SiteName::default().as_str(), "");
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[serde(try_from = "Told", into = "String")]
 pub struct SiteName(String);
+
+/// What arrives as a [`SiteName`]: one that somebody gave, or that of a found site.
+#[derive(Deserialize)]
+struct Told(String);
 
 impl SiteName {
     /// The site of all peers that name none.
     pub const NONE: Self = Self(String::new());
+
+    /// Of the site that was found around a peer.
+    #[must_use]
+    pub fn found_around(peer: PeerId) -> Self {
+        Self(format!("{FOUND}{}", peer.0))
+    }
+
+    /// Whether it is the name of a site that was found, and that nobody gave.
+    #[must_use]
+    pub fn is_found(&self) -> bool {
+        self.0.starts_with(FOUND)
+    }
 
     /// Whether the site has a name: whether it is not [`NONE`](Self::NONE).
     #[must_use]
@@ -64,7 +93,24 @@ impl TryFrom<String> for SiteName {
         if name.chars().any(char::is_control) {
             return Err(BadSiteName::ControlCharacter);
         }
+        if name.starts_with(FOUND) {
+            return Err(BadSiteName::Tilde);
+        }
         Ok(Self(name))
+    }
+}
+
+impl TryFrom<Told> for SiteName {
+    type Error = BadSiteName;
+
+    fn try_from(Told(name): Told) -> Result<Self, BadSiteName> {
+        let number = name.strip_prefix(FOUND).map(str::parse);
+        if let Some(Ok(number)) = number {
+            let found = Self::found_around(PeerId(number));
+            // A number can be written in several ways, of which one is a name.
+            return (found.0 == name).then_some(found).ok_or(BadSiteName::Tilde);
+        }
+        Self::try_from(name)
     }
 }
 
@@ -84,6 +130,8 @@ pub enum BadSiteName {
     },
     /// It has a control character.
     ControlCharacter,
+    /// It begins with a tilde, as those of sites do that the master finds.
+    Tilde,
 }
 
 impl fmt::Display for BadSiteName {
@@ -94,6 +142,9 @@ impl fmt::Display for BadSiteName {
                 "the name of a site has {bytes} bytes, and may have {SITE_NAME_BYTES_MAX}"
             ),
             Self::ControlCharacter => f.write_str("the name of a site has a control character"),
+            Self::Tilde => f.write_str(
+                "the name of a site begins with a tilde, as the names of sites do that the master finds",
+            ),
         }
     }
 }

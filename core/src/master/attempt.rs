@@ -5,6 +5,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use super::Scope;
 use super::record::StandingLink;
 use crate::id::{GroupId, PeerId, Round};
+use crate::site::found::FoundSites;
 use crate::topology::{LaneFailure, LinkId, Ring, Way};
 
 /// One attempt to connect the rings of some groups.
@@ -28,6 +29,8 @@ pub(super) struct PlannedRing {
     pub(super) ring: Ring,
     /// Its links, and those of the mesh if there is to be one, sender first.
     pub(super) links: BTreeMap<(PeerId, PeerId), StandingLink>,
+    /// The sites between its members that are told with it, as far as they were found.
+    pub(super) found: FoundSites,
 }
 
 /// What is known of a link that is to be built.

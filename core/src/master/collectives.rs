@@ -187,7 +187,7 @@ impl Master {
             within_machine: addresses.all(|address| address == first),
             rounds_from: u32::from(self.config.rounds_from),
             two_levels: rule!(
-                self.sites_of(&record.ring).sites().has_two_levels();
+                self.sites_of(record).sites().has_two_levels();
                 LevelsAtOneSite => true
             ),
             costs: record.costs,

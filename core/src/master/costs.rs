@@ -1,11 +1,13 @@
 //! What the master knows of the paths of a group, for the choice of an algorithm.
 
+use alloc::collections::BTreeMap;
+
+use super::Master;
 use crate::id::PeerId;
-use crate::master::Master;
 use crate::paths::Measurement;
 use crate::plan::{Costs, PathCosts};
+use crate::site::found::FoundSites;
 use crate::topology::Ring;
-use alloc::collections::BTreeMap;
 
 /// Paths of one kind, as far as they have been looked at.
 #[derive(Default)]
@@ -37,12 +39,12 @@ impl Seen {
 impl Master {
     /// What is known of the paths between the members of a ring. `None`: too little, or there are so many of them that
     /// they have the links of their ring only, which leaves no choice that depends on it.
-    pub(super) fn costs_of(&self, ring: &Ring) -> Option<Costs> {
-        if !self.may_have_mesh(ring) {
+    pub(super) fn costs_of(&self, ring: &Ring, found: &FoundSites) -> Option<Costs> {
+        if !self.may_have_mesh(ring, found) {
             return None;
         }
         let estimate = self.estimate(ring)?;
-        let map = self.sites_of(ring);
+        let map = self.sites_on(ring, found);
         let sites = map.sites();
         let (mut near, mut far) = (Seen::default(), Seen::default());
         let ranks = || (0..).zip(ring.0.iter().copied());

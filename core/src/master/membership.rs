@@ -81,7 +81,7 @@ impl Master {
             Some(Refusal::Version {
                 master: ProtocolVersion::CURRENT,
             })
-        } else if hello.port == 0 || hello.lanes == 0 {
+        } else if hello.port == 0 || hello.lanes == 0 || hello.site.is_found() {
             Some(Refusal::BadHello)
         } else if self.peers.len() >= peers_max as usize {
             Some(Refusal::RunFull { peers_max })

@@ -32,6 +32,7 @@
 //! | `optimize` | the stages of an optimization: measuring, solving, adopting a better ring |
 //! | `loads` | rings whose edges are probed all at once, and what they do so |
 //! | `better` | rings that are found while nobody waits, and when they are adopted |
+//! | `sites` | where the members of a group are, by their names or by what was measured |
 //! | `probes`, `probing` | what is known of edges, and its age; rotations, and who has reported |
 //!
 //! **Invariant:** a peer's state changes only along [`TRANSITIONS`](crate::states::TRANSITIONS).
@@ -63,6 +64,7 @@ mod record;
 mod remembered;
 mod settle;
 mod shared_state;
+mod sites;
 mod tally;
 mod topology;
 mod transfers;

@@ -18,6 +18,9 @@
 //! Of a large group some edges of each peer are measured, and the others estimated from the limits of their ends;
 //! then those are measured that the solver's ring wants, a few times.
 //!
+//! With the rings the sites are told that were found by what was measured ([`sites`](super::sites)), also if the rings
+//! are what they were.
+//!
 //! A ring is adopted if it saves at least [`rewiring_gain`](super::MasterConfig::rewiring_gain) percent of the
 //! time of a reduce, or if nothing is known about the present one.
 
@@ -523,6 +526,15 @@ impl Master {
             self.known.end_load();
         }
         connected.is_some()
+    }
+
+    /// Whether this wiring is that of better rings.
+    pub(super) fn is_connecting(&self, round: Round) -> bool {
+        let stage = self.optimization.as_ref().map(|current| &current.stage);
+        stage.is_some_and(|stage| match stage {
+            Stage::Connecting { wiring } => *wiring == round,
+            Stage::Probing(_) | Stage::Solving(_) => false,
+        })
     }
 
     /// The solver has taken too long: the rings stay.

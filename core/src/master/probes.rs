@@ -131,6 +131,12 @@ impl Known {
         edges.map(|(edge, aging)| (*edge, aging.measured()))
     }
 
+    /// The round trip of each edge that can be used by itself, in microseconds.
+    pub(super) fn round_trips(&self) -> impl Iterator<Item = (Edge, u32)> + '_ {
+        let edges = self.edges.iter();
+        edges.filter_map(|(edge, aging)| Some((*edge, aging.alone?.round_trip_us)))
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.edges.is_empty()
     }

@@ -14,6 +14,7 @@ use crate::element::CollectiveSpec;
 use crate::id::{Epoch, GroupId, Identity, PeerId, Round, Seq, Tag};
 use crate::plan::{Costs, Reach};
 use crate::site::SiteName;
+use crate::site::found::FoundSites;
 use crate::states::{CollectiveCommunicationState, ConnectionPhase, ConnectionState};
 use crate::topology::{BrokenLinks, BuiltLink, Layout, LinkId, Ring};
 
@@ -214,6 +215,9 @@ pub(super) struct GroupRecord {
     pub(super) waits: GroupWaits,
     /// The ring as it was last established. May name peers that are gone: then it is stale.
     pub(super) ring: Ring,
+    /// The sites that were found between its members, as they were told with the ring. None, if any of them has named
+    /// its site.
+    pub(super) found: FoundSites,
     /// The links between its members, sender first: those of the ring, and of the mesh if it has one.
     pub(super) links: BTreeMap<(PeerId, PeerId), StandingLink>,
     pub(super) epoch: Epoch,

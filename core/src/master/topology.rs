@@ -20,9 +20,8 @@ use super::record::Stake;
 use super::{Master, Out, Scope, send};
 use crate::id::{Epoch, GroupId, PeerId};
 use crate::messages::{Misdeed, ToPeer};
-use crate::site::{SiteMap, SiteName};
 use crate::states::{ConnectionState, Event};
-use crate::topology::{BrokenLinks, Ring, Topology, WorldSizes};
+use crate::topology::{BrokenLinks, Topology, WorldSizes};
 
 impl Master {
     pub(super) fn vote_to_update(
@@ -260,7 +259,7 @@ impl Master {
             let topology = topologies.entry(record.group).or_insert_with(|| Topology {
                 epoch: group.epoch,
                 ring: group.ring.clone(),
-                sites: self.sites_of(&group.ring),
+                sites: self.sites_of(group),
                 lanes: group.lanes(),
                 world: self.world_sizes(record.group),
             });
@@ -278,13 +277,6 @@ impl Master {
             let layout = group.layout_of(*peer);
             send(out, *peer, ToPeer::TopologyEstablished { topology, layout });
         }
-    }
-
-    pub(super) fn sites_of(&self, ring: &Ring) -> SiteMap {
-        static NONE: SiteName = SiteName::NONE;
-        // Nobody on a ring that is announced is gone.
-        let site = |peer| self.peers.get(peer).map_or(&NONE, |record| &record.site);
-        SiteMap::new(ring.0.iter().map(site))
     }
 
     pub(super) fn world_sizes(&self, own: GroupId) -> WorldSizes {

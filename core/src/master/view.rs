@@ -4,7 +4,7 @@ use super::record::{Collective, PeerRecord, SyncProgress};
 use super::{Master, MasterTimer};
 use crate::id::{Epoch, GroupId, PeerId, Revision, Round, Seq, Tag};
 use crate::paths::Measurement;
-use crate::site::SiteName;
+use crate::site::{SiteMap, SiteName};
 use crate::states::{CollectiveCommunicationState, ConnectionPhase, ConnectionState};
 use crate::topology::{Ring, WorldSizes};
 
@@ -63,6 +63,13 @@ impl<'a> MasterView<'a> {
     #[must_use]
     pub fn ring(self, group: GroupId) -> Option<&'a Ring> {
         self.master.groups.get(&group).map(|record| &record.ring)
+    }
+
+    /// The site of each rank of the group's ring.
+    #[must_use]
+    pub fn sites(self, group: GroupId) -> Option<SiteMap> {
+        let record = self.master.groups.get(&group);
+        record.map(|record| self.master.sites_of(record))
     }
 
     /// The ring of the group that is being connected, if one is.

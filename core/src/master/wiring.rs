@@ -24,6 +24,7 @@ use super::record::{GroupRecord, Stake, StandingLink};
 use super::{Master, Out, Scope, send};
 use crate::id::{Epoch, GroupId, PeerId, Round};
 use crate::messages::{Misdeed, ToPeer};
+use crate::site::found::FoundSites;
 use crate::states::{ConnectionPhase, ConnectionState, Event};
 use crate::topology::{LaneFailure, LaneOrder, LinkId, LinkOrder, Ring, Way};
 
@@ -93,21 +94,21 @@ impl Master {
 
     /// Whether these are to have links beside those of their ring: they are few, nothing is known to stand
     /// between any two of them, and the last attempt at the ring did not fail.
-    fn wants_mesh(&self, group: GroupId, ring: &Ring) -> bool {
+    fn wants_mesh(&self, group: GroupId, ring: &Ring, found: &FoundSites) -> bool {
         let is_member = |peer: &PeerId| ring.0.contains(peer);
         let stands_between = |(one, other): &Pair| is_member(one) && is_member(other);
-        self.may_have_mesh(ring)
+        self.may_have_mesh(ring, found)
             && !self.attempts.contains_key(&group)
             && !self.unlinked.iter().any(stands_between)
             && self.bad_pairs(group, &ring.0).is_empty()
     }
 
     /// Whether they are few enough for links beside those of their ring.
-    pub(super) fn may_have_mesh(&self, ring: &Ring) -> bool {
+    pub(super) fn may_have_mesh(&self, ring: &Ring, found: &FoundSites) -> bool {
         let world = ring.world_size();
+        let at_sites = || self.sites_on(ring, found).sites().has_two_levels();
         world <= usize::from(self.config.mesh_max)
-            || world <= usize::from(self.config.sites_mesh_max)
-                && self.sites_of(ring).sites().has_two_levels()
+            || world <= usize::from(self.config.sites_mesh_max) && at_sites()
     }
 
     /// Which links are kept, and which are built in this round. Beside the ring's a link has one lane: what is
@@ -135,12 +136,13 @@ impl Master {
         };
         let of_ring = ring.edges().map(wished);
         let mut links: BTreeMap<_, _> = of_ring.collect();
-        if self.wants_mesh(group, &ring) {
+        let found = self.found_for(round, group, &ring.0);
+        if self.wants_mesh(group, &ring, &found) {
             for link in ring.pairs().filter(|link| !ring.has_edge(*link)) {
                 links.extend([planned(link, 1)]);
             }
         }
-        PlannedRing { ring, links }
+        PlannedRing { ring, links, found }
     }
 
     fn order_links(&self, round: Round, wiring: &Wiring, out: &mut Out) {
@@ -441,7 +443,7 @@ impl Master {
         let missing: BTreeSet<(PeerId, PeerId)> = wiring.missing().collect();
         self.unlinked.extend(missing.iter().copied().map(pair));
         for plan in wiring.rings.values_mut() {
-            let PlannedRing { ring, links } = plan;
+            let PlannedRing { ring, links, .. } = plan;
             if missing.iter().any(|link| links.contains_key(link)) {
                 links.retain(|link, _| ring.has_edge(*link));
             }
@@ -490,7 +492,7 @@ impl Master {
         for (id, plan) in wiring.rings {
             self.attempts.remove(&id);
             self.dirty.insert(id);
-            let costs = self.costs_of(&plan.ring);
+            let costs = self.costs_of(&plan.ring, &plan.found);
             let group = self.groups.entry(id).or_default();
             let is_kept = |link: &(PeerId, PeerId)| {
                 let built = |links: &BTreeMap<_, StandingLink>| links.get(link).map(|l| l.built);
@@ -506,16 +508,18 @@ impl Master {
             group.ring = plan.ring;
             group.links = plan.links;
             group.costs = costs;
+            group.found = plan.found;
         }
     }
 
-    /// The present epoch where every ring is what it was and all groups share it; else the next.
+    /// The present epoch if every ring and its sites are what they were and all groups share it; else the next.
     fn epoch_for(&self, wiring: &Wiring) -> Epoch {
         let unchanged = |(id, plan): (&GroupId, &PlannedRing)| {
             self.groups.get(id).is_some_and(|group: &GroupRecord| {
                 rule!(group.epoch == self.epoch; OlderEpochIsPresent => true)
                     && group.ring == plan.ring
                     && group.links == plan.links
+                    && rule!(group.found == plan.found; FoundSitesUntold => true)
             })
         };
         if rule!(wiring.rings.iter().all(unchanged); EpochRaisedForNothing => false) {

@@ -2,6 +2,7 @@
 
 mod background;
 mod failures;
+mod sites;
 mod world;
 
 use std::collections::BTreeSet;

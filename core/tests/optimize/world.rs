@@ -27,12 +27,21 @@ pub(crate) struct World {
     pub(crate) sites: BTreeMap<PeerId, SiteMap>,
     pub(crate) reports: BTreeMap<PeerId, Option<RingReport>>,
     pub(crate) gone: BTreeSet<PeerId>,
+    /// The sites that newcomers name.
+    pub(crate) names: fn(u64) -> &'static str,
+    /// The machines that newcomers are on.
+    pub(crate) machines: fn(u64) -> u8,
 }
 
 impl World {
     /// Peers 1 to n are accepted, on a ring in this order.
     pub(crate) fn of(n: u64, config: MasterConfig) -> Self {
-        let mut world = Self {
+        Self::empty(config).with(n)
+    }
+
+    /// Nobody is there yet.
+    pub(crate) fn empty(config: MasterConfig) -> Self {
+        Self {
             master: Master::new(config),
             probes: BTreeMap::new(),
             rotations: Vec::new(),
@@ -42,12 +51,18 @@ impl World {
             sites: BTreeMap::new(),
             reports: BTreeMap::new(),
             gone: BTreeSet::new(),
-        };
-        for peer in 1..=n {
-            world.joins(peer);
+            names: site_of,
+            machines: |peer| u8::try_from(peer).unwrap(),
         }
-        assert_eq!(world.ring(), (1..=n).collect::<Vec<_>>());
-        world
+    }
+
+    /// Peers 1 to n come first.
+    pub(crate) fn with(mut self, n: u64) -> Self {
+        for peer in 1..=n {
+            self.joins(peer);
+        }
+        assert_eq!(self.ring(), (1..=n).collect::<Vec<_>>());
+        self
     }
 
     pub(crate) fn joins(&mut self, peer: u64) {
@@ -57,9 +72,9 @@ impl World {
             port: 48149,
             advertise: None,
             lanes: 4 + u16::try_from(peer % 3).unwrap(),
-            site: site_of(peer).to_owned().try_into().unwrap(),
+            site: (self.names)(peer).to_owned().try_into().unwrap(),
         };
-        let host = u8::try_from(peer).unwrap();
+        let host = (self.machines)(peer);
         self.tell(MasterInput::Connected {
             conn: ConnId(peer),
             hello,

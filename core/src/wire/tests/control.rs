@@ -10,11 +10,11 @@ use proptest::sample::Index;
 
 use super::strategies::{hello, to_master, to_peer};
 use crate::element::ElementType;
-use crate::id::{ContentHash, GroupId, ProtocolVersion, Revision};
+use crate::id::{ContentHash, GroupId, PeerId, ProtocolVersion, Revision};
 use crate::master::MasterConfig;
 use crate::messages::{Hello, ToMaster, ToPeer};
 use crate::shared_state::{EntryInfo, SyncStrategy, SyncVote};
-use crate::site::SiteMap;
+use crate::site::{SiteMap, SiteName};
 use crate::wire::{
     CONTROL_FRAME_MAX, ControlReader, DecodeError, EncodeError, FIRST_CONTROL_FRAME_MAX,
     MAX_ENTRY_NAME_BYTES, STATE_REQUEST_MAX, StateRequest, encode_control,
@@ -141,6 +141,10 @@ fn a_hello_whose_site_has_no_possible_name_is_refused() {
         b"\x7f",
         "\u{85}".as_bytes(),
         b"\xff",
+        b"~",
+        b"~eu",
+        b"~03",
+        b"~+3",
     ] {
         assert_eq!(decoded(site), Err(DecodeError::Malformed), "{site:?}");
     }
@@ -165,6 +169,11 @@ fn a_topology_whose_sites_are_not_numbered_in_the_order_of_the_ranks_is_refused(
 
     assert_eq!(decoded(&[], &[]), Ok(SiteMap::default()));
     assert_eq!(decoded(&[""], &[0, 0]), Ok(SiteMap::new([&none, &none])));
+    let found = SiteName::found_around(PeerId(7));
+    assert_eq!(
+        decoded(&["~7"], &[0, 0]),
+        Ok(SiteMap::new([&found, &found]))
+    );
     let four = SiteMap::new([&eu, &none, &eu, &us]);
     assert_eq!(decoded(&["eu", "", "us"], &[0, 1, 0, 2]), Ok(four));
     let bad: [(&str, &[&str], &[u8]); 8] = [

@@ -1,6 +1,6 @@
 //! Any message that master and peers may tell each other, all variants included.
 
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use core::net::{IpAddr, SocketAddr};
 
 use proptest::collection::vec;
@@ -202,12 +202,20 @@ fn site() -> impl Strategy<Value = SiteName> {
         while text.len() > SITE_NAME_BYTES_MAX {
             text.pop();
         }
-        text.try_into().unwrap()
+        text.trim_start_matches('~').to_string().try_into().unwrap()
     })
 }
 
+/// One that somebody gave, or that of a site that was found.
+fn told_site() -> impl Strategy<Value = SiteName> {
+    prop_oneof![
+        site(),
+        any::<u64>().prop_map(|peer| SiteName::found_around(PeerId(peer)))
+    ]
+}
+
 fn sites() -> impl Strategy<Value = SiteMap> {
-    let names = vec(site(), 1..4);
+    let names = vec(told_site(), 1..4);
     (names, vec(any::<Index>(), 0..5))
         .prop_map(|(names, by_rank)| SiteMap::new(by_rank.iter().map(|at| at.get(&names))))
 }

@@ -1,0 +1,71 @@
+//! The sites of a group: those that its members name, or those that were found between them.
+//!
+//! Sites are part of what a group is told with its ring, and belong to an epoch like it: while a ring stands they do not
+//! change, because all members lay out what they exchange by them. So they are settled where rings are handed out.
+//! If any member has named its site, names hold. Else
+//!
+//! - at the end of an optimization, they are [found](crate::site::found) by what it knows of the paths, on whichever
+//!   rings it ends;
+//! - with any other ring, they are those that were found before, without the departed. Each newcomer is at a site of its
+//!   own until the next optimization: nothing is known of its paths, and among strangers it would be passed bytes for
+//!   them.
+//!
+//! A measurement that is out of date changes nothing, nor does a peer that comes or goes before there is another ring.
+
+use alloc::vec::Vec;
+
+use super::Master;
+use super::record::GroupRecord;
+use crate::id::{GroupId, PeerId, Round};
+use crate::site::found::{FoundSites, RoundTrips};
+use crate::site::{SiteMap, SiteName};
+use crate::topology::Ring;
+
+impl Master {
+    /// The site of each rank of the group's ring.
+    pub(super) fn sites_of(&self, group: &GroupRecord) -> SiteMap {
+        self.sites_on(&group.ring, &group.found)
+    }
+
+    /// The site of each rank of a ring, if these were found.
+    pub(super) fn sites_on(&self, ring: &Ring, found: &FoundSites) -> SiteMap {
+        let name = |peer: &PeerId| match self.named_site(*peer) {
+            // Of a group in which anybody has named its site none are found.
+            named if named.is_named() => named.clone(),
+            _ => found.name_of(*peer),
+        };
+        let names: Vec<SiteName> = ring.0.iter().map(name).collect();
+        SiteMap::new(&names)
+    }
+
+    /// The site that a peer names. Nobody on a ring that is announced is gone.
+    fn named_site(&self, peer: PeerId) -> &SiteName {
+        static NONE: SiteName = SiteName::NONE;
+        self.peers.get(&peer).map_or(&NONE, |record| &record.site)
+    }
+
+    /// The found sites of a group once a ring of these members stands that is connected in this round.
+    pub(super) fn found_for(&self, round: Round, group: GroupId, members: &[PeerId]) -> FoundSites {
+        let mut named = members.iter().map(|peer| self.named_site(*peer));
+        if named.any(SiteName::is_named) {
+            FoundSites::NONE
+        } else if self.is_connecting(round) {
+            self.find_sites(members)
+        } else {
+            let known = self.groups.get(&group);
+            known.map_or(FoundSites::NONE, |group| group.found.among(members))
+        }
+    }
+
+    /// By what was measured. All that the master sees at one address are at one site.
+    fn find_sites(&self, members: &[PeerId]) -> FoundSites {
+        let address = |peer: &PeerId| self.peers.get(peer).map(|peer| peer.address.ip());
+        let mut addresses = members.iter().map(address);
+        let first = addresses.next();
+        if addresses.all(|address| Some(address) == first) {
+            return FoundSites::NONE;
+        }
+        let round_trips: RoundTrips = self.known.round_trips().collect();
+        FoundSites::of(members, &round_trips)
+    }
+}
