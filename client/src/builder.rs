@@ -98,7 +98,11 @@ impl Builder {
     /// Every member of the group knows the sites of all ([`site_of`](Communicator::site_of)). The site does not change
     /// who works with whom; that is [`group`](Self::group).
     ///
-    /// A name has at most 64 bytes and no control characters; otherwise connecting fails with [`Error::BadSite`].
+    /// If no member of a group gives a name, [`optimize_topology`](Communicator::optimize_topology) finds its sites by
+    /// what it measures. A group whose members all give the same name is at one site, whatever is measured.
+    ///
+    /// A name has at most 64 bytes and no control characters, and does not begin with `~`, as those of sites do that are
+    /// found; otherwise connecting fails with [`Error::BadSite`].
     /// Default: none.
     pub fn site(mut self, name: impl Into<String>) -> Self {
         self.site = name.into().try_into();

@@ -503,6 +503,9 @@ impl Communicator {
 
     /// The site of a peer of this peer's group, as of this epoch: the name that it gave to [`Builder::site`]. `None` if
     /// it gave none, or is not in the group.
+    ///
+    /// If no member of the group has given a name, [`optimize_topology`](Self::optimize_topology) looks for the sites by
+    /// what it measures. Those that it finds are called `~` and the number of a peer that was found there.
     #[must_use]
     pub fn site_of(&self, peer: PeerId) -> Option<String> {
         let view = self.calls.view.borrow();

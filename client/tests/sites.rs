@@ -74,6 +74,8 @@ fn a_name_that_no_site_can_have_is_an_error_before_anything_is_sent() {
     assert!(!too_long.is_retryable() && !too_long.is_final());
     let broken = connected("eu\nwest".to_owned());
     assert_eq!(broken, Error::BadSite(BadSiteName::ControlCharacter));
+    let found = connected("~3".to_owned());
+    assert_eq!(found, Error::BadSite(BadSiteName::Tilde));
     let longest = connected("n".repeat(64));
     assert!(
         matches!(longest, Error::MasterUnreachable { .. }),

@@ -18,6 +18,8 @@ use crate::connection::Event;
 pub(crate) struct Chronicle {
     accepted: BTreeSet<PeerId>,
     epoch: Epoch,
+    /// The first peers of the rings of this epoch whose sites were written down.
+    sited: BTreeSet<PeerId>,
     /// Who has just said hello.
     arriving: Option<Arriving>,
     /// Why the connection that is being dealt with has ended.
@@ -140,6 +142,98 @@ impl Chronicle {
                 "{} begins",
                 topology.epoch
             );
+            self.sited.clear();
         }
+        self.found_sites(topology);
+    }
+
+    /// Writes down the sites of a group, once in each epoch, if they were found.
+    fn found_sites(&mut self, topology: &Topology) {
+        let peers = topology.ring.world_size();
+        let sites = topology.sites.sites().count();
+        let is_found = topology.sites.by_rank().any(SiteName::is_found);
+        let Some(first) = topology.ring.0.first().filter(|_| is_found) else {
+            return;
+        };
+        if self.sited.insert(*first) {
+            info!("sites found: {sites} of {peers} peers");
+            let of_each = topology.ring.0.iter().zip(topology.sites.by_rank());
+            of_each.for_each(|(peer, site)| debug!("{peer} is at site {}", site.as_str()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::{Arc, Mutex};
+
+    use pccl_core::site::SiteMap;
+    use pccl_core::topology::{Layout, Ring};
+    use tracing_subscriber::filter::LevelFilter;
+
+    use super::*;
+
+    /// A log in memory.
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// How often the log tells this, of what is done here.
+    fn times_told(text: &str, act: impl FnOnce()) -> usize {
+        let written = Written::default();
+        let writer = written.clone();
+        let log = tracing_subscriber::fmt()
+            .with_max_level(LevelFilter::INFO)
+            .with_writer(move || writer.clone())
+            .finish();
+        tracing::subscriber::with_default(log, act);
+        let written = written.0.lock().unwrap();
+        String::from_utf8_lossy(&written).matches(text).count()
+    }
+
+    /// That a ring with these sites stands, as one of its peers is told.
+    fn told(epoch: u64, to: u64, sites: &[&SiteName]) -> MasterOutput {
+        let ring = Ring((1..=sites.len() as u64).map(PeerId).collect());
+        let topology = Topology {
+            epoch: Epoch(epoch),
+            ring,
+            sites: SiteMap::new(sites.iter().copied()),
+            ..Topology::default()
+        };
+        let layout = Layout::default();
+        MasterOutput::Send {
+            peer: PeerId(to),
+            message: ToPeer::TopologyEstablished { topology, layout },
+        }
+    }
+
+    #[test]
+    fn sites_that_were_found_are_told_once_in_each_epoch_and_those_with_names_never() {
+        let [one, two] = [1, 3].map(|peer| SiteName::found_around(PeerId(peer)));
+        let eu = SiteName::try_from("eu".to_owned()).unwrap();
+        let mut chronicle = Chronicle::default();
+
+        let found = "sites found: 2 of 3 peers";
+        let twice = times_told(found, || {
+            for (epoch, to) in [(1, 1), (1, 2), (1, 3), (2, 1), (2, 2), (2, 3)] {
+                chronicle.decided(&told(epoch, to, &[&one, &one, &two]));
+            }
+        });
+        assert_eq!(twice, 2);
+        let never = times_told("sites found", || {
+            chronicle.decided(&told(3, 1, &[&eu, &SiteName::NONE, &eu]));
+        });
+        assert_eq!(never, 0);
     }
 }

@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use std::task::Poll;
 use std::time::Duration;
 
-use pccl_core::id::Identity;
+use pccl_core::id::{Identity, PeerId};
 use pccl_core::messages::{Hello, Refusal, ToMaster, ToPeer};
+use pccl_core::site::SiteName;
 use pccl_core::transport::{Lane, recv_some, send_all};
 use pccl_core::wire::{ControlError, Preamble, Purpose, Reply, encode_control, recv_reply};
 use pccl_master::{KeyPair, Limits, MasterServer, RunningMaster, Security, Trust, spawn};
@@ -206,6 +207,20 @@ async fn a_hello_whose_site_has_no_possible_name_is_refused_with_the_reason() {
     *frame.last_mut().unwrap() = b'\n';
 
     newcomer.say_bytes(&frame).await;
+
+    assert_eq!(newcomer.hear().await, ToPeer::Refused(Refusal::BadHello));
+    assert_eq!(newcomer.listen().await, Err(ControlError::Ended));
+}
+
+#[tokio::test]
+async fn a_hello_with_the_name_of_a_found_site_is_refused_with_the_reason() {
+    let (_master, address) = master();
+    let mut newcomer = Client::introduce(Client::dial(address).await).await;
+    let site = SiteName::found_around(PeerId(1));
+
+    newcomer
+        .say(&ToMaster::Hello(Hello { site, ..hello() }))
+        .await;
 
     assert_eq!(newcomer.hear().await, ToPeer::Refused(Refusal::BadHello));
     assert_eq!(newcomer.listen().await, Err(ControlError::Ended));
