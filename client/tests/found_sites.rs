@@ -51,7 +51,7 @@ impl Run {
             self.net.set_path(*other, host.ip(), FAR);
         }
         self.hosts.push((site, host.ip()));
-        let builder = Communicator::builder(&self.master.local_addr().to_string()).first_port(0);
+        let builder = Communicator::builder(self.master.local_addr().to_string()).first_port(0);
         builder.listen(host.ip()).transport(host)
     }
 

@@ -105,12 +105,17 @@ pub(crate) fn noticeable(
 }
 
 /// What is measured from one peer to another. The higher to the lower is fast: the ring turns the other way
-/// round. In a large group it is different: a ring wants two edges that are measured later than the others.
+/// round. In a large group it is different: a ring wants two edges that are measured later than the others. So it is if
+/// some peers are far from the others: the ring stays, and there are sites to be found.
 pub(crate) fn measured(scenario: &Scenario, from: PeerId, to: PeerId) -> Measurement {
     const WANTED: [(u64, u64); 5] = [(3, 2), (4, 1), (1, 4), (3, 1), (4, 2)];
-    let is_fast = match scenario.large {
-        true => WANTED.contains(&(from.0, to.0)),
-        false => to < from,
+    let is_remote = |peer: PeerId| scenario.remote.contains(&peer.0);
+    let is_fast = if scenario.large {
+        WANTED.contains(&(from.0, to.0))
+    } else if scenario.remote.is_empty() {
+        to < from
+    } else {
+        is_remote(from) == is_remote(to)
     };
     Measurement {
         bytes_per_s: 1 << 50,

@@ -50,6 +50,9 @@ pub struct Scenario {
     pub shared: bool,
     /// Whether groups of three and more are too large to measure all of their edges.
     pub large: bool,
+    /// The peers that are far from all others, and near each other, by their numbers. Empty: paths are longer in one
+    /// direction than in the other.
+    pub remote: &'static [u64],
     /// Whether the solver's first answer is the present ring, and a search that goes on finds the best.
     pub searches: bool,
     /// Do both sides show that they live? It changes nothing but what is on its way.

@@ -2,11 +2,15 @@
 
 use pccl_core::element::CollectiveKind;
 use pccl_core::id::Membership;
+use pccl_core::plan::Algorithm;
 
-use super::programs::REDUCE;
-use super::{DEATHS_AND_BREAKS, at_site, inside, mesh, of_kind, only, scenario};
+use super::programs::{OPTIMIZE, OPTIMIZE_UPDATE, REDUCE};
+use super::{
+    DEATHS_AND_BREAKS, at_site, inside, mesh, of_kind, only, outside, scenario, wish_for,
+    with_remote,
+};
 use crate::milestone::Milestone as M;
-use crate::scenario::Scenario;
+use crate::scenario::{Fault, Scenario};
 
 /// Users lay the shards out when they call.
 const GATHER: CollectiveKind = CollectiveKind::AllGather {
@@ -32,6 +36,41 @@ pub(super) fn all() -> Vec<Scenario> {
                 "levels-gather-3",
                 "two peers of one site and one of another gather, one may die or a link break",
             ),
+        ),
+        // So few bytes travel directly, if nobody wishes for anything else.
+        wish_for(
+            Algorithm::TwoLevel,
+            with_remote(
+                &[3],
+                mesh(only(
+                    &[Fault::Crash],
+                    scenario(
+                        "levels-found-3",
+                        "of three that name no site one is found to be far away, and they reduce in two levels",
+                        1,
+                        vec![inside(&OPTIMIZE); 3],
+                        &[M::Optimized, M::Committed, M::WentInLevels, M::Recovered],
+                    ),
+                )),
+            ),
+        ),
+        with_remote(
+            &[3],
+            mesh(only(
+                &[],
+                scenario(
+                    "levels-found-join",
+                    "a newcomer to three between whom two sites are found",
+                    0,
+                    vec![
+                        inside(&OPTIMIZE_UPDATE),
+                        inside(&OPTIMIZE_UPDATE),
+                        inside(&OPTIMIZE_UPDATE),
+                        outside(&REDUCE),
+                    ],
+                    &[M::Optimized, M::Admitted, M::WentInLevels],
+                ),
+            )),
         ),
         mesh(only(
             &[],

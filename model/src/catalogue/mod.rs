@@ -15,6 +15,7 @@ mod shared_state;
 mod topology;
 
 use pccl_core::element::{CollectiveKind, CollectiveSpec};
+use pccl_core::plan::Algorithm;
 
 use crate::milestone::Milestone as M;
 use crate::scenario::{ANY_FAULT, Dials, Fault, Frames, LARGE, SMALL, Scenario, SeatPlan, Start};
@@ -167,6 +168,7 @@ fn scenario(
         one_machine: false,
         shared: false,
         large: false,
+        remote: &[],
         searches: false,
         heartbeats: false,
         in_step: false,
@@ -180,6 +182,15 @@ fn small(scenario: Scenario) -> Scenario {
         spec: SMALL,
         ..scenario
     }
+}
+
+/// All peers wish for this algorithm.
+fn wish_for(algorithm: Algorithm, of: Scenario) -> Scenario {
+    let spec = CollectiveSpec {
+        algorithm: Some(algorithm),
+        ..of.spec
+    };
+    Scenario { spec, ..of }
 }
 
 /// The same with collectives of another kind.
@@ -221,6 +232,11 @@ fn large(scenario: Scenario) -> Scenario {
         large: true,
         ..scenario
     }
+}
+
+/// The same with long paths between these peers and all others.
+fn with_remote(remote: &'static [u64], scenario: Scenario) -> Scenario {
+    Scenario { remote, ..scenario }
 }
 
 /// The same with a solver that takes its time.

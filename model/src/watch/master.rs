@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pccl_core::id::{GroupId, PeerId, Tag};
 use pccl_core::master::{Master, MasterInput, MasterOutput};
 use pccl_core::messages::{CallKind, CollectiveRefusal, PlanOutcome, ToMaster, ToPeer};
+use pccl_core::site::SiteName;
 use pccl_core::states::{
     CollectiveCommunicationState, CollectiveEvent, ConnectionPhase, ConnectionState, Event,
 };
@@ -404,6 +405,21 @@ fn rings(run: &mut impl Source, before: &Master, after: &Master) {
     }
 }
 
+/// Names of sites hold if any member of the group has given one. Else all sites have been found, or none.
+fn are_sites_right(master: &Master, group: GroupId, topology: &Topology) -> bool {
+    let of_ring = topology.ring.0.iter();
+    let named = of_ring.map(|peer| master.view().peer(*peer).map(|peer| peer.site()));
+    let named: Option<Vec<&SiteName>> = named.collect();
+    let told: Vec<&SiteName> = topology.sites.by_rank().collect();
+    let found = told.iter().filter(|site| site.is_found()).count();
+    let are_given = match named {
+        Some(named) if named.iter().any(|site| site.is_named()) => told == named,
+        Some(unnamed) => told == unnamed || found == told.len(),
+        None => false,
+    };
+    are_given && Some(&topology.sites) == master.view().sites(group).as_ref()
+}
+
 /// The ring that a peer is told is its group's, and all of the group are on it, each at its site.
 fn topology_is_right(
     run: &mut impl Source,
@@ -425,10 +441,8 @@ fn topology_is_right(
     // Who comes in with its vote to synchronize may be set aside by the same step.
     let (aside, members): (Vec<PeerId>, Vec<PeerId>) =
         on_ring.iter().partition(|peer| is_aside(master, **peer));
-    let of_ring = topology.ring.0.iter();
-    let sites = of_ring.map(|peer| master.view().peer(*peer).map(|peer| peer.site()));
     let right = members.into_iter().eq(accepted(master, group))
-        && topology.sites.by_rank().map(Some).eq(sites)
+        && are_sites_right(master, group, topology)
         && is_world(master, group, &topology.world, &aside)
         && topology.lanes == most_lanes(run, &topology.ring)
         && Some(&topology.ring) == master.view().ring(group)
