@@ -7,6 +7,7 @@
 #   sh tests/topologies/measure.sh counter-example     the fastest slowest edge against the least sum
 #   sh tests/topologies/measure.sh two-sites           a ring that crosses between two sites at each step
 #   sh tests/topologies/measure.sh lanes               18 peers over the Atlantic: lanes, and reduces at once
+#   sh tests/topologies/measure.sh levels              four sites of four hosts: two levels, and two rings
 #   sh tests/topologies/measure.sh rings               18 peers over the Atlantic: a bad ring, a random and the best
 #
 # Each takes some minutes at most. A line at the end that packets were lost before the wire means that this machine is
@@ -93,6 +94,21 @@ counter-example)
 two-sites)
     build
     reduce two-sites w1 8 "$alternate" --min-bytes 16M --max-bytes 16M --warmup 1 --iters 3 --optimize --sites one
+    ;;
+levels)
+    build
+    sites=--sites=$(for site in eu us asia sa; do printf "$site,$site,$site,$site,"; done | sed 's/,$//')
+    of_sites() {
+        echo "# $*"
+        reduce four-sites-own eu-1 16 "$@" --step-factor 64 | grep -v '^|'
+    }
+    small="--min-bytes 64K --max-bytes 4M --iters 5"
+    large="--min-bytes 64M --max-bytes 64M --iters 1 --warmup 1"
+    of_sites cat "$sites $small"
+    of_sites cat "--sites one $small"
+    of_sites "$random" "--sites one $small"
+    of_sites cat "$sites $large"
+    of_sites cat "--sites one $large"
     ;;
 lanes)
     build
