@@ -131,12 +131,13 @@ impl Accepted {
         if let Some(open) = self.tags.get_mut(&tag) {
             open.at = Collective::Perform { seq };
         }
+        let told = rule!(lengths; OwnLengthTakenForAll => own_for_all(&spec, &lengths));
         out.push(PeerOutput::RunPlan {
             call,
             tag,
             seq,
             spec,
-            lengths: rule!(lengths; OwnLengthTakenForAll => own_for_all(&spec, &lengths)),
+            lengths: told,
             algorithm,
         });
         Ok(())

@@ -8,7 +8,7 @@ use super::Costs;
 use crate::element::{CollectiveKind, CollectiveSpec, Quantization};
 use crate::wire::{
     CIRCULANT_BUFFER_MAX, DIRECT_BUFFER_MAX, DIRECT_WITHIN_MACHINE_MAX, FRAME_PAYLOAD_MAX,
-    WHOLE_BUFFER_MAX,
+    KNOWN_DIRECT_BUFFER_MAX, WHOLE_BUFFER_MAX,
 };
 
 /// Between which members of a group there are links.
@@ -195,8 +195,9 @@ impl Algorithm {
     ///
     /// What the callers [wish](CollectiveSpec::algorithm) for, if the collective [can take](Self::is_possible) it. If they
     /// wish for nothing, or for what cannot be: what takes the least time by what is known of the [`Costs`], the first in
-    /// the order of this type if there are several. That is about paths between machines. If they are not known, or all
-    /// members are within one machine, where messages cost more than latencies:
+    /// the order of this type if there are several; of these, at most [`KNOWN_DIRECT_BUFFER_MAX`] bytes travel directly. That
+    /// is about paths between machines. If they are not known, or all members are within one machine, where messages cost
+    /// more than latencies, or contributions differ in length:
     ///
     /// - A buffer that may travel whole does so: over a mesh, within a machine in the circulant pattern from
     ///   [so many](Paths::rounds_from) ranks on, and around a ring.
@@ -214,9 +215,20 @@ impl Algorithm {
             return wished;
         }
         let by_threshold = || Self::by_threshold(spec, world, paths);
-        let costs = paths.costs.filter(|_| !paths.within_machine);
+        // The costs are those of equal contributions.
+        let is_even = spec.kind.own_and_limit().is_none();
+        let costs = paths.costs.filter(|_| is_even && !paths.within_machine);
         costs.map_or_else(by_threshold, |costs| {
-            let possible = Self::ALL.into_iter().filter(is_possible);
+            let is_moderate = |algorithm: &Self| match algorithm {
+                Self::Direct => bytes_of(spec) <= KNOWN_DIRECT_BUFFER_MAX,
+                Self::Ring | Self::Chain | Self::Whole(_) | Self::Circulant | Self::TwoLevel => {
+                    true
+                }
+            };
+            let possible = Self::ALL
+                .into_iter()
+                .filter(is_possible)
+                .filter(is_moderate);
             let fastest = possible.min_by_key(|algorithm| costs.time(spec, world, *algorithm));
             fastest.unwrap_or_else(by_threshold)
         })

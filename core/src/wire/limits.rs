@@ -52,6 +52,10 @@ pub const WHOLE_BUFFER_MAX: u64 = 32 * 1024;
 /// ring needs one link in each direction for them.
 pub const DIRECT_BUFFER_MAX: u64 = 4 * 1024 * 1024;
 
+/// As [`DIRECT_BUFFER_MAX`], if by what was measured it takes less time directly: a rank keeps about as many bytes as the
+/// buffer has until it adds, and a link that is not of the ring has one lane, however many were measured.
+pub const KNOWN_DIRECT_BUFFER_MAX: u64 = 16 * 1024 * 1024;
+
 /// Most bytes of a buffer that travels in rounds, within a machine: up to here a message costs more than the bytes
 /// that leave the caches because a round waits for the one before. Measured with four and eight peers on two cores.
 pub const CIRCULANT_BUFFER_MAX: u64 = 128 * 1024;
