@@ -29,7 +29,7 @@ const FOUND: char = '~';
 /// without a tilde at its beginning.
 ///
 /// All peers that name no site are at the one without a name, which is the default. A site that the master has
-/// [found](found) is called after one of its peers: `~3`, for that of peer 3.
+/// [found] is called after one of its peers: `~3`, for that of peer 3.
 ///
 /// ```
 /// use pccl_core::site::SiteName;
