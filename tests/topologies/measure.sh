@@ -89,11 +89,11 @@ gloo)
     ;;
 counter-example)
     build
-    reduce counter-example a 4 cat --min-bytes 4M --max-bytes 4M --warmup 1 --iters 3 --optimize --sites one
+    reduce counter-example a 4 cat --min-bytes 4M --max-bytes 4M --warmup 1 --iters 3 --optimize --algorithm ring --sites one
     ;;
 two-sites)
     build
-    reduce two-sites w1 8 "$alternate" --min-bytes 16M --max-bytes 16M --warmup 1 --iters 3 --optimize --sites one
+    reduce two-sites w1 8 "$alternate" --min-bytes 16M --max-bytes 16M --warmup 1 --iters 3 --optimize --algorithm ring --sites one
     ;;
 levels)
     build
@@ -127,8 +127,8 @@ lanes)
 rings)
     build
     size="--lanes ${2:-4} --min-bytes 2560K --max-bytes 2560K --iters 2"
-    transatlantic "$back_and_forth" $size --optimize --sites one
-    transatlantic "$random" $size --optimize --sites one
+    transatlantic "$back_and_forth" $size --optimize --algorithm ring --sites one
+    transatlantic "$random" $size --optimize --algorithm ring --sites one
     ;;
 *)
     sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p;}' "$0"
