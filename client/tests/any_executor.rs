@@ -10,14 +10,14 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
 use pccl::{
-    Broadcast, Communicator, ErrorFeedback, Gather, Quantization, Reduce, ReduceItem, SharedState,
-    SyncReport, SyncStrategy,
+    Communicator, ErrorFeedback, Quantization, Reduce, ReduceItem, SharedState, SyncReport,
+    SyncStrategy,
 };
 use pccl_core::element::ElementType;
 use pccl_core::id::Identity;
 use pccl_core::transport::{Endpoint, Lane};
 use pccl_transport_memory::{Intercepted, Interceptor};
-use support::{Run, begin, together, together_with};
+use support::{Run, begin, share_out, together, together_with};
 
 /// Wakes a thread that parks.
 struct Unpark(Thread);
@@ -64,21 +64,6 @@ async fn synchronize(
     };
     let synchronized = peer.sync_shared_state_async(&mut state, strategy).await;
     synchronized.unwrap()
-}
-
-/// Makes the calls that share a buffer out and put it together again, on two peers.
-async fn share_out(peer: &Communicator) {
-    let root = peer.barrier_async().await.unwrap().contributors[0];
-    let mut buffer = [if peer.peer_id() == root { 3_i32 } else { 4 }; 5];
-    let scattered = peer.reduce_scatter_async(&mut buffer, Reduce::sum());
-    let shard = scattered.await.unwrap().shard;
-    let gather = Gather::of(shard);
-    peer.all_gather_async(&mut buffer, gather).await.unwrap();
-    assert_eq!(buffer, [7; 5]);
-    let mut buffer = [peer.peer_id().0; 3];
-    let broadcast = Broadcast::from(root);
-    peer.broadcast_async(&mut buffer, broadcast).await.unwrap();
-    assert_eq!(buffer, [root.0; 3]);
 }
 
 /// Makes every call once; the second peer has to fetch the state from the first.

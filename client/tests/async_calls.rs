@@ -6,10 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pccl::{
-    Broadcast, Communicator, Error, Gather, GatherV, Reduce, ReduceItem, SharedState, SyncReport,
-    SyncStrategy,
+    Communicator, Error, GatherV, Reduce, ReduceItem, SharedState, SyncReport, SyncStrategy,
 };
-use support::{Run, builder_for, on_event};
+use support::{Run, builder_for, on_event, share_out};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
@@ -38,21 +37,6 @@ async fn two_veterans(master: &str) -> (Communicator, Communicator) {
     );
     assert!(mine.is_ok() && theirs.is_ok(), "{mine:?}, {theirs:?}");
     (one, other)
-}
-
-/// Makes the calls that share a buffer out and put it together again, on two peers.
-async fn share_out(peer: &Communicator) {
-    let root = peer.barrier_async().await.unwrap().contributors[0];
-    let mut buffer = [if peer.peer_id() == root { 3_i32 } else { 4 }; 5];
-    let scattered = peer.reduce_scatter_async(&mut buffer, Reduce::sum());
-    let shard = scattered.await.unwrap().shard;
-    let gather = Gather::of(shard);
-    peer.all_gather_async(&mut buffer, gather).await.unwrap();
-    assert_eq!(buffer, [7; 5]);
-    let mut buffer = [peer.peer_id().0; 3];
-    let broadcast = Broadcast::from(root);
-    peer.broadcast_async(&mut buffer, broadcast).await.unwrap();
-    assert_eq!(buffer, [root.0; 3]);
 }
 
 /// Makes every call once.

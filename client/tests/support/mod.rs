@@ -14,7 +14,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use pccl::{Builder, Communicator, Reduce, SharedState, SyncStrategy};
+use pccl::{Broadcast, Builder, Communicator, Gather, Reduce, SharedState, SyncStrategy};
 use pccl_master::RunningMaster;
 
 use lanes::{Distance, Traffic, counted};
@@ -271,6 +271,21 @@ pub(crate) fn reduce_and_share(peers: &mut [Communicator]) {
     let (weights, sum) = &results[0];
     assert!(sum.iter().all(|element| *element == count));
     assert!(results.iter().all(|(other, _)| other == weights));
+}
+
+/// Makes the calls that share a buffer out and put it together again, on two peers.
+pub(crate) async fn share_out(peer: &Communicator) {
+    let root = peer.barrier_async().await.unwrap().contributors[0];
+    let mut buffer = [if peer.peer_id() == root { 3_i32 } else { 4 }; 5];
+    let scattered = peer.reduce_scatter_async(&mut buffer, Reduce::sum());
+    let shard = scattered.await.unwrap().shard;
+    let gather = Gather::of(shard);
+    peer.all_gather_async(&mut buffer, gather).await.unwrap();
+    assert_eq!(buffer, [7; 5]);
+    let mut buffer = [peer.peer_id().0; 3];
+    let broadcast = Broadcast::from(root);
+    peer.broadcast_async(&mut buffer, broadcast).await.unwrap();
+    assert_eq!(buffer, [root.0; 3]);
 }
 
 /// As [`together`]; tells each which one it is.
