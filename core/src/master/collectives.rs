@@ -19,7 +19,7 @@ use crate::element::CollectiveSpec;
 use crate::id::{Epoch, GroupId, Membership, PeerId, Seq, Tag};
 use crate::lengths::Lengths;
 use crate::messages::{AbortCause, CollectiveRefusal, Misdeed, PlanOutcome, ToPeer, Verdict};
-use crate::plan::{Algorithm, Paths};
+use crate::plan::{Algorithm, Paths, Reach};
 use crate::states::{CollectiveEvent, ConnectionState, Event, next_collective_state};
 use crate::topology::{BrokenLinks, Ring};
 
@@ -182,12 +182,15 @@ impl Master {
         let address = |peer: &PeerId| self.peers.get(peer).map(|peer| peer.address.ip());
         let mut addresses = record.ring.0.iter().map(address);
         let first = addresses.next()?;
+        let reach = record.reach();
+        // Without a mesh it makes no difference, and the sites of a large group take their time.
+        let two_levels = || reach == Reach::Mesh && self.sites_of(record).sites().has_two_levels();
         Some(Paths {
-            reach: record.reach(),
+            reach,
             within_machine: addresses.all(|address| address == first),
             rounds_from: u32::from(self.config.rounds_from),
             two_levels: rule!(
-                self.sites_of(record).sites().has_two_levels();
+                two_levels();
                 LevelsAtOneSite => true
             ),
             costs: record.costs,

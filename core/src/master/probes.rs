@@ -125,16 +125,19 @@ impl Known {
         &self,
         peer: PeerId,
     ) -> impl Iterator<Item = (Edge, Option<Measurement>)> + '_ {
-        let edges = self
-            .edges
-            .range((peer, PeerId(0))..=(peer, PeerId(u64::MAX)));
+        let edges = self.edges_from(peer);
         edges.map(|(edge, aging)| (*edge, aging.measured()))
     }
 
-    /// The round trip of each edge that can be used by itself, in microseconds.
-    pub(super) fn round_trips(&self) -> impl Iterator<Item = (Edge, u32)> + '_ {
-        let edges = self.edges.iter();
+    /// The round trip of each edge on which this peer sends that can be used by itself, in microseconds.
+    pub(super) fn round_trips_from(&self, peer: PeerId) -> impl Iterator<Item = (Edge, u32)> + '_ {
+        let edges = self.edges_from(peer);
         edges.filter_map(|(edge, aging)| Some((*edge, aging.alone?.round_trip_us)))
+    }
+
+    fn edges_from(&self, peer: PeerId) -> impl Iterator<Item = (&Edge, &Aging)> + '_ {
+        self.edges
+            .range((peer, PeerId(0))..=(peer, PeerId(u64::MAX)))
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -65,7 +65,12 @@ impl Master {
         if addresses.all(|address| Some(address) == first) {
             return FoundSites::NONE;
         }
-        let round_trips: RoundTrips = self.known.round_trips().collect();
+        let round_trips: RoundTrips = {
+            let members = members.iter();
+            members
+                .flat_map(|peer| self.known.round_trips_from(*peer))
+                .collect()
+        };
         FoundSites::of(members, &round_trips)
     }
 }
