@@ -20,6 +20,7 @@
 //! | [`ticket`] | minting the secrets that permit a lane |
 //! | [`site`] | where peers are: which of them are near each other |
 //! | [`origin`] | what counts as one address where visitors are counted |
+//! | [`seldom`] | lines of a log that anybody can cause, one now and then |
 //! | [`timers`] | a queue of deadlines for whoever drives a machine |
 //! | `mutants` | mistakes to check the model checker with; only with the feature of that name |
 //! | [`log`] | what a machine heard and said, written down and replayed |
@@ -61,6 +62,7 @@ pub mod origin;
 pub mod paths;
 pub mod peer;
 pub mod plan;
+pub mod seldom;
 pub mod shared_state;
 pub mod site;
 pub mod states;

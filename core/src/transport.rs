@@ -74,6 +74,9 @@ pub enum LaneError {
     /// The other end encrypts, and this one does not.
     #[error("the other end speaks TLS, and this one speaks plain TCP")]
     Encrypted,
+    /// This process, or its machine, has as many files and sockets open as it may have.
+    #[error("too many files and sockets are open here: raise the limit of the process (ulimit -n)")]
+    NoDescriptors,
     /// The operating system said no in another way.
     #[error("operating system error {0}")]
     Os(i32),
@@ -91,10 +94,25 @@ impl From<LaneError> for LaneFailure {
             LaneError::Reset | LaneError::Closed | LaneError::Failed => Self::Closed,
             LaneError::Untrusted => Self::Untrusted,
             LaneError::NotEncrypted | LaneError::Encrypted => Self::BadHandshake,
-            LaneError::AddressInUse | LaneError::AddressNotAvailable | LaneError::Os(_) => {
-                Self::Local
-            }
+            LaneError::AddressInUse
+            | LaneError::AddressNotAvailable
+            | LaneError::NoDescriptors
+            | LaneError::Os(_) => Self::Local,
         }
+    }
+}
+
+impl LaneError {
+    /// Of an error number of the operating system that says nothing that any other variant says.
+    #[must_use]
+    pub const fn of_system(number: i32) -> Self {
+        /// `EMFILE` and `ENFILE`, which are these numbers on every Unix.
+        const NO_DESCRIPTORS: [i32; 2] = [24, 23];
+        let [of_process, of_machine] = NO_DESCRIPTORS;
+        if cfg!(unix) && (number == of_process || number == of_machine) {
+            return Self::NoDescriptors;
+        }
+        Self::Os(number)
     }
 }
 

@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::gate::Gate;
+use crate::seldom::Seldom;
 use crate::visit::{House, Visit};
 
 /// Time that the tasks get, beyond their own limits, to end by themselves.
@@ -22,6 +23,7 @@ pub(crate) struct Reception {
     house: House,
     next: ConnId,
     connections: JoinSet<()>,
+    troubles: Seldom<LaneError>,
 }
 
 impl Reception {
@@ -32,6 +34,7 @@ impl Reception {
             house,
             next: ConnId(0),
             connections: JoinSet::new(),
+            troubles: Seldom::default(),
         }
     }
 
@@ -63,9 +66,17 @@ impl Reception {
                     Err(error) if is_of_the_other_end(error) => {
                         tracing::debug!("a connection came to nothing: {error}");
                     }
-                    Err(error) => tracing::warn!(%error, "a connection could not be accepted"),
+                    Err(error) => self.log(error),
                 }
             }
+        }
+    }
+
+    /// A failure of this machine repeats itself until somebody does something about it.
+    fn log(&self, trouble: LaneError) {
+        match self.troubles.another(trouble) {
+            Some(times) => tracing::warn!(times, "connections could not be accepted: {trouble}"),
+            None => tracing::debug!("a connection could not be accepted: {trouble}"),
         }
     }
 

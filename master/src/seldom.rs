@@ -1,17 +1,13 @@
-//! Lines of the log that anybody can cause: one now and then for each cause, which stands for the others.
+//! Lines of the log that anybody can cause, from several tasks: [`pccl_core::seldom`], shared.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
+use pccl_core::seldom;
 use tokio::time::Instant;
-
-/// Least time between two lines of one cause.
-pub(crate) const SILENCE: Duration = Duration::from_secs(10);
 
 /// Who may write a line, by cause. Clones share it.
 #[derive(Clone, Debug)]
-pub(crate) struct Seldom<Cause>(Arc<Mutex<BTreeMap<Cause, Unsaid>>>);
+pub(crate) struct Seldom<Cause>(Arc<Mutex<seldom::Seldom<Cause, Instant>>>);
 
 impl<Cause> Default for Seldom<Cause> {
     fn default() -> Self {
@@ -19,30 +15,17 @@ impl<Cause> Default for Seldom<Cause> {
     }
 }
 
-/// What the log does not know yet.
-#[derive(Debug, Default)]
-struct Unsaid {
-    since: Option<Instant>,
-    times: u64,
-}
-
 impl<Cause: Ord> Seldom<Cause> {
     /// It has happened again; how many times the line in the log is to stand for, if one is due.
     pub(crate) fn another(&self, cause: Cause) -> Option<u64> {
-        let now = Instant::now();
         let mut causes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let unsaid = causes.entry(cause).or_default();
-        unsaid.times += 1;
-        if unsaid.since.is_some_and(|since| now < since + SILENCE) {
-            return None;
-        }
-        unsaid.since = Some(now);
-        Some(std::mem::take(&mut unsaid.times))
+        causes.another(cause, Instant::now())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use pccl_core::seldom::SILENCE;
     use tokio::time::advance;
 
     use super::*;

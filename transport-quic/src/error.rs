@@ -17,7 +17,7 @@ pub(crate) fn of_socket(error: &Error) -> LaneError {
         ErrorKind::AddrNotAvailable | ErrorKind::PermissionDenied => LaneError::AddressNotAvailable,
         _ => error
             .raw_os_error()
-            .map_or(LaneError::Failed, LaneError::Os),
+            .map_or(LaneError::Failed, LaneError::of_system),
     }
 }
 

@@ -21,6 +21,6 @@ pub(crate) fn lane_error(error: &Error) -> LaneError {
         ErrorKind::AddrNotAvailable | ErrorKind::PermissionDenied => LaneError::AddressNotAvailable,
         _ => error
             .raw_os_error()
-            .map_or(LaneError::Failed, LaneError::Os),
+            .map_or(LaneError::Failed, LaneError::of_system),
     }
 }

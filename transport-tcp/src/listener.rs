@@ -21,8 +21,12 @@ use crate::tls::Acceptor;
 /// takes less where its own limit is lower.
 const BACKLOG: i32 = 4096;
 
-/// Pause after a failure that will repeat itself at once, such as running out of file descriptors.
+/// Pause after a failure that will repeat itself at once, such as running out of file descriptors. It doubles
+/// with each failure that follows without a connection between.
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// The longest.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// How often to draw another port where the drawn one was taken between binding and listening.
 const DRAWS: usize = 16;
@@ -35,6 +39,7 @@ pub(crate) struct TcpLanes {
     /// `None`: lanes are plain.
     acceptor: Option<Acceptor>,
     pause: Option<Pin<Box<Sleep>>>,
+    next_pause: Duration,
 }
 
 impl TcpLanes {
@@ -54,6 +59,7 @@ impl TcpLanes {
             options,
             acceptor,
             pause: None,
+            next_pause: PAUSE,
         })
     }
 
@@ -74,12 +80,14 @@ impl TcpLanes {
         ready!(self.poll_pause(cx));
         match ready!(self.inner.poll_accept(cx)) {
             Ok((stream, from)) => {
+                self.next_pause = PAUSE;
                 self.options.apply(&stream)?;
                 Poll::Ready(Ok((stream, canonical(from))))
             }
             Err(error) => {
                 if !concerns_one_connection(&error) {
-                    self.pause = Some(Box::pin(sleep(PAUSE)));
+                    self.pause = Some(Box::pin(sleep(self.next_pause)));
+                    self.next_pause = (2 * self.next_pause).min(LONGEST_PAUSE);
                 }
                 Poll::Ready(Err(lane_error(&error)))
             }
