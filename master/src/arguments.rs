@@ -1,7 +1,8 @@
 //! What the program can be told on its command line.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, Parser, ValueEnum};
@@ -32,9 +33,10 @@ pub(crate) struct Arguments {
 /// What the master itself can be told.
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// Address and port to listen on; `[::]:48148` serves IPv6 and IPv4
-    #[arg(long, value_name = "ADDRESS", default_value_t = default_address())]
-    pub(crate) listen: SocketAddr,
+    /// Address or name, and port, to listen on; `[::]:48148` serves IPv6 and IPv4, and a name all addresses that it has
+    /// on this machine
+    #[arg(long, value_name = "HOST:PORT", default_value = DEFAULT_ADDRESS)]
+    pub(crate) listen: Listen,
 
     /// Keep key and invitations in this directory, so that join strings outlive a restart; encrypt on
     /// loopback as well
@@ -152,7 +154,8 @@ impl Serve {
 
     /// Whether it is plain where strangers reach it.
     pub(crate) fn is_open_to_strangers(&self) -> bool {
-        self.plain && !self.listen.ip().to_canonical().is_loopback()
+        let is_loopback = |address: &SocketAddr| address.ip().to_canonical().is_loopback();
+        self.plain && !self.listen.0.iter().all(is_loopback)
     }
 
     pub(crate) fn config(&self) -> MasterConfig {
@@ -180,8 +183,29 @@ impl Serve {
     }
 }
 
-fn default_address() -> SocketAddr {
-    SocketAddr::from(([0, 0, 0, 0], DEFAULT_MASTER_PORT))
+/// All IPv4 addresses, and the port that peers expect.
+const DEFAULT_ADDRESS: &str = "0.0.0.0:48148";
+
+/// Addresses to listen on, all with one port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Listen(pub(crate) Vec<SocketAddr>);
+
+impl FromStr for Listen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let has_port = text
+            .rsplit_once(':')
+            .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        if !has_port || text.parse::<IpAddr>().is_ok() {
+            return Err(format!(
+                "it has no port; written HOST:PORT, an IPv6 address in brackets, as in [::1]:{DEFAULT_MASTER_PORT}"
+            ));
+        }
+        let found = text.to_socket_addrs();
+        let found = found.map_err(|error| format!("no such host here: {error}"))?;
+        Ok(Self(found.collect()))
+    }
 }
 
 /// With none the master would let nobody in.
@@ -219,7 +243,36 @@ mod tests {
 
         assert_eq!(arguments.config(), MasterConfig::default());
         assert_eq!(arguments.limits(), Limits::default());
-        assert_eq!(arguments.listen.to_string(), "0.0.0.0:48148");
+        let all_of_v4 = SocketAddr::from(([0, 0, 0, 0], DEFAULT_MASTER_PORT));
+        assert_eq!(arguments.listen, Listen(vec![all_of_v4]));
+    }
+
+    #[test]
+    fn a_master_listens_on_an_address_or_a_name() {
+        let listen = |text: &str| {
+            let parsed = Arguments::try_parse_from(["pccl-master", "--listen", text]);
+            parsed.map(|arguments| arguments.serve.listen.0)
+        };
+
+        assert_eq!(listen("[::1]:7").unwrap(), ["[::1]:7".parse().unwrap()]);
+        let named = listen("localhost:7").unwrap();
+        assert!(!named.is_empty());
+        for address in named {
+            assert!(
+                address.ip().is_loopback() && address.port() == 7,
+                "{address}"
+            );
+        }
+        for (mistake, told) in [
+            ("localhost", "it has no port"),
+            ("0.0.0.0", "it has no port"),
+            ("::1", "in brackets"),
+            ("::1:7", "in brackets"),
+            ("no-such-host.invalid:7", "no such host here"),
+        ] {
+            let error = listen(mistake).unwrap_err().to_string();
+            assert!(error.contains(told), "{error}");
+        }
     }
 
     #[test]

@@ -24,8 +24,8 @@ pub fn spawn(address: impl ToSocketAddrs + ToString) -> Result<RunningMaster, Se
 }
 
 impl MasterBuilder {
-    /// Starts the master on a thread of its own. Port zero: any free port. Of several addresses the
-    /// first one is taken.
+    /// Starts the master on a thread of its own. Port zero: any free port. It listens on all addresses of a name that
+    /// this machine has.
     ///
     /// # Errors
     /// Nothing was started; the error says why.
@@ -36,11 +36,11 @@ impl MasterBuilder {
         self,
         address: impl ToSocketAddrs + ToString,
     ) -> Result<RunningMaster, ServeError> {
-        let address = resolve(&address)?;
+        let addresses = resolve(&address)?;
         let (bound, outcome) = mpsc::sync_channel(1);
         let thread = Builder::new()
             .name("pccl-master".into())
-            .spawn(move || serve(self, address, &bound))
+            .spawn(move || serve(self, &addresses, &bound))
             .map_err(ServeError::Thread)?;
         let bound = outcome.recv().map_err(|_| ServeError::ThreadEnded)??;
         Ok(RunningMaster {
@@ -50,10 +50,10 @@ impl MasterBuilder {
     }
 }
 
-fn resolve(address: &(impl ToSocketAddrs + ToString)) -> Result<SocketAddr, ServeError> {
+fn resolve(address: &(impl ToSocketAddrs + ToString)) -> Result<Vec<SocketAddr>, ServeError> {
     address
         .to_socket_addrs()
-        .and_then(|mut found| found.next().ok_or(std::io::ErrorKind::NotFound.into()))
+        .map(Iterator::collect)
         .map_err(|error| ServeError::Address {
             address: address.to_string(),
             error,
@@ -63,7 +63,7 @@ fn resolve(address: &(impl ToSocketAddrs + ToString)) -> Result<SocketAddr, Serv
 /// What others need of a master that listens.
 #[derive(Debug)]
 struct Bound {
-    local_addr: SocketAddr,
+    local_addrs: Vec<SocketAddr>,
     stop: StopHandle,
     trust: Option<Trust>,
 }
@@ -71,7 +71,7 @@ struct Bound {
 impl Bound {
     fn of(server: &MasterServer) -> Self {
         Self {
-            local_addr: server.local_addr(),
+            local_addrs: server.local_addrs().to_vec(),
             stop: server.handle(),
             trust: server.trust().cloned(),
         }
@@ -81,7 +81,7 @@ impl Bound {
 /// The whole life of the thread.
 fn serve(
     builder: MasterBuilder,
-    address: SocketAddr,
+    addresses: &[SocketAddr],
     bound: &mpsc::SyncSender<Result<Bound, ServeError>>,
 ) {
     let runtime = match runtime() {
@@ -91,7 +91,7 @@ fn serve(
             return;
         }
     };
-    match runtime.block_on(builder.bind(address)) {
+    match runtime.block_on(builder.bind_all(addresses)) {
         Ok(server) => {
             bound.send(Ok(Bound::of(&server))).ok();
             // As a task like those that it talks to: the runtime looks for I/O before each turn of the
@@ -123,10 +123,17 @@ pub struct RunningMaster {
 }
 
 impl RunningMaster {
-    /// Where peers connect.
+    /// Where peers connect, at the first one of several addresses.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
-        self.bound.local_addr
+        let first = self.bound.local_addrs.first().copied();
+        first.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)))
+    }
+
+    /// All addresses where peers connect.
+    #[must_use]
+    pub fn local_addrs(&self) -> &[SocketAddr] {
+        &self.bound.local_addrs
     }
 
     /// See [`MasterServer::join_string`].
@@ -137,7 +144,7 @@ impl RunningMaster {
     /// # Blocking
     /// As [`Trust::join_string`].
     pub fn join_string(&self, at: &[Address]) -> Result<Option<JoinString>, TrustError> {
-        join_string(self.bound.trust.as_ref(), at, self.bound.local_addr)
+        join_string(self.bound.trust.as_ref(), at, &self.bound.local_addrs)
     }
 
     /// Who the master is, and whom it lets in. `None`: the master is plain.

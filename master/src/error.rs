@@ -40,6 +40,9 @@ pub enum ServeError {
         /// What the system said.
         error: std::io::Error,
     },
+    /// There is no address to listen on: give one.
+    #[error("there is no address to listen on")]
+    NoAddress,
     /// The transport does not encrypt, and the master is to: hand in another one, or say
     /// [`Security::Plain`](crate::Security::Plain).
     #[error(

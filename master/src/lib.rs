@@ -78,6 +78,7 @@
 //! | `server` | builder, [`MasterServer`], [`StopHandle`] |
 //! | `embed` | a master on a thread of its own |
 //! | `limits` | what a connection may cost |
+//! | `listeners` | listening on several addresses as on one |
 //! | `gate`, `room` | who is let in, and who waits outside |
 //! | `apology` | turning away whom there is no room for |
 //! | `reception` | accepting connections, and their tasks |
@@ -109,6 +110,7 @@ mod granted;
 mod greeting;
 mod intake;
 mod limits;
+mod listeners;
 mod outbox;
 mod patience;
 mod pulse;

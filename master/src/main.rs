@@ -13,7 +13,6 @@ use clap::Parser;
 use commands::CommandError;
 use pccl_master::{
     Address, AddressError, JoinString, MasterServer, ServeError, StopHandle, TrustError,
-    reachable_at,
 };
 use tokio::signal;
 use tracing_subscriber::EnvFilter;
@@ -78,7 +77,9 @@ fn run(arguments: Serve) -> Result<(), Failure> {
 async fn serve(arguments: Serve) -> Result<(), Failure> {
     let signals = Signals::new()?;
     let server = bind(&arguments).await?;
-    tracing::info!("pccl-master listens on {}", server.local_addr());
+    let listening = server.local_addrs().iter().map(ToString::to_string);
+    let listening = listening.collect::<Vec<_>>().join(" and ");
+    tracing::info!("pccl-master listens on {listening}");
     announce(&server, &arguments)?;
     let stop = server.handle();
     let serving = tokio::spawn(server.run());
@@ -100,7 +101,7 @@ async fn bind(arguments: &Serve) -> Result<MasterServer, Failure> {
         // Who has silenced the log still reads this.
         eprintln!("pccl-master: warning: without encryption, everybody may join and read");
     }
-    Ok(builder.bind(arguments.listen).await?)
+    Ok(builder.bind_all(&arguments.listen.0).await?)
 }
 
 /// Prints the join string, and keeps what invitations have to know.
@@ -108,10 +109,9 @@ fn announce(server: &MasterServer, arguments: &Serve) -> Result<(), Failure> {
     if server.trust().is_none() {
         return Ok(());
     }
-    let listening = server.local_addr();
     let at = match arguments.advertise.as_slice() {
-        [] => reachable_at(listening),
-        said => Advertised::all_or_port(said, listening.port())?,
+        [] => server.reachable_at(),
+        said => Advertised::all_or_port(said, server.local_addr().port())?,
     };
     let Some(join) = server.join_string(&at)? else {
         return Ok(());

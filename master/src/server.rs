@@ -19,6 +19,7 @@ use crate::connection::Event;
 use crate::desk::Desk;
 use crate::error::{ServeError, TrustError};
 use crate::limits::Limits;
+use crate::listeners::{Failed, Listeners};
 use crate::reception::Reception;
 use crate::security::{Security, Trust};
 use crate::visit::House;
@@ -114,7 +115,16 @@ impl MasterBuilder {
     /// # Errors
     /// The address cannot be used, there is no randomness, or what is to be encrypted cannot be.
     pub async fn bind(self, address: SocketAddr) -> Result<MasterServer, ServeError> {
-        let security = self.security_on(address)?;
+        self.bind_all(&[address]).await
+    }
+
+    /// As [`bind`](Self::bind), on all of these addresses: those of a name, say. With port zero all get one free port.
+    /// Those that this machine does not have are left out, beside others that it has.
+    ///
+    /// # Errors
+    /// As [`bind`](Self::bind). None of the addresses can be used, or there are none; or one is taken.
+    pub async fn bind_all(self, addresses: &[SocketAddr]) -> Result<MasterServer, ServeError> {
+        let security = self.security_on(addresses)?;
         let mut config = self.config;
         config.tickets = TicketMint {
             key: ticket_key(self.seed)?,
@@ -132,9 +142,15 @@ impl MasterBuilder {
             Some(trust) => check_protocol(trust.via(), &*transport)?,
             None => {}
         }
-        let listener = transport.listen(address, lanes).await;
+        let listeners = Listeners::bind(&*transport, addresses, lanes).await;
+        let listeners = listeners.map_err(not_listening)?;
+        let local_addrs = listeners.local_addrs();
+        if local_addrs.is_empty() {
+            return Err(ServeError::NoAddress);
+        }
         Ok(MasterServer {
-            listener: listener.map_err(|error| not_listening(address, error))?,
+            listener: Box::new(listeners),
+            local_addrs,
             config,
             limits: self.limits,
             trust,
@@ -145,18 +161,21 @@ impl MasterBuilder {
 }
 
 impl MasterBuilder {
-    fn security_on(&self, address: SocketAddr) -> Result<Security, ServeError> {
-        let loopback = address.ip().to_canonical().is_loopback();
+    fn security_on(&self, addresses: &[SocketAddr]) -> Result<Security, ServeError> {
+        let is_loopback = |address: &SocketAddr| address.ip().to_canonical().is_loopback();
+        let beyond = addresses.iter().find(|address| !is_loopback(address));
         match (&self.security, &self.transport) {
-            (Some(Security::Plain), _) if !loopback => {
-                tracing::warn!(
-                    "the master on {address} is plain: whoever reaches it may join the run, and who is \
-                     on the way may read and change it"
-                );
+            (Some(Security::Plain), _) => {
+                if let Some(address) = beyond {
+                    tracing::warn!(
+                        "the master on {address} is plain: whoever reaches it may join the run, and who is \
+                         on the way may read and change it"
+                    );
+                }
                 Ok(Security::Plain)
             }
             (Some(security), _) => Ok(security.clone()),
-            (None, _) if loopback => Ok(Security::Plain),
+            (None, _) if beyond.is_none() => Ok(Security::Plain),
             (None, None) => Ok(Security::Proven(Trust::ephemeral()?)),
             (None, Some(_)) => Err(ServeError::SecurityUnsaid),
         }
@@ -188,7 +207,7 @@ fn check_protocol(asked: Via, transport: &dyn Transport) -> Result<(), ServeErro
     }
 }
 
-fn not_listening(address: SocketAddr, error: LaneError) -> ServeError {
+fn not_listening((address, error): Failed) -> ServeError {
     match error {
         LaneError::NotEncrypted => ServeError::CannotEncrypt,
         error => ServeError::Listen { address, error },
@@ -206,6 +225,7 @@ fn ticket_key(seed: Option<[u8; 32]>) -> Result<[u8; 16], ServeError> {
 /// A master that listens and is ready to [`run`](Self::run).
 pub struct MasterServer {
     listener: Box<dyn Listener>,
+    local_addrs: Vec<SocketAddr>,
     config: MasterConfig,
     limits: Limits,
     trust: Option<Trust>,
@@ -236,10 +256,23 @@ impl MasterServer {
         MasterBuilder::default()
     }
 
-    /// Where peers connect: the address with the port that was taken.
+    /// Where peers connect: the address with the port that was taken, the first one of several.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.listener.local_addr()
+    }
+
+    /// All addresses where peers connect.
+    #[must_use]
+    pub fn local_addrs(&self) -> &[SocketAddr] {
+        &self.local_addrs
+    }
+
+    /// Where others reach the master, as far as this machine knows: as [`reachable_at`], of all addresses on which it
+    /// listens, four at most.
+    #[must_use]
+    pub fn reachable_at(&self) -> Vec<Address> {
+        reachable_at_any(&self.local_addrs)
     }
 
     /// What a peer needs to join, for a master that is reached at these one to four addresses; of none,
@@ -251,7 +284,7 @@ impl MasterServer {
     /// # Blocking
     /// As [`Trust::join_string`].
     pub fn join_string(&self, at: &[Address]) -> Result<Option<JoinString>, TrustError> {
-        join_string(self.trust.as_ref(), at, self.local_addr())
+        join_string(self.trust.as_ref(), at, &self.local_addrs)
     }
 
     /// Who the master is, and whom it lets in. `None`: the master is plain.
@@ -287,16 +320,27 @@ impl MasterServer {
 pub(crate) fn join_string(
     trust: Option<&Trust>,
     at: &[Address],
-    listening: SocketAddr,
+    listening: &[SocketAddr],
 ) -> Result<Option<JoinString>, TrustError> {
     let Some(trust) = trust else {
         return Ok(None);
     };
     let join = match at {
-        [] => trust.join_string(&reachable_at(listening)),
+        [] => trust.join_string(&reachable_at_any(listening)),
         at => trust.join_string(at),
     };
     join.map(Some)
+}
+
+/// As [`reachable_at`], of a master that listens on all of these; no more than a join string holds.
+fn reachable_at_any(listening: &[SocketAddr]) -> Vec<Address> {
+    let mut all: Vec<Address> = Vec::new();
+    for address in listening.iter().copied().flat_map(reachable_at) {
+        if !all.contains(&address) && all.len() < JoinString::ADDRESSES_MAX {
+            all.push(address);
+        }
+    }
+    all
 }
 
 /// Stops a master. Clones stop the same one.

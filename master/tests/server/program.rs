@@ -31,7 +31,13 @@ impl Program {
 
     /// Logs so much.
     pub(crate) fn start_logging(listen: &str, arguments: &[&OsStr], level: &str) -> Self {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_pccl-master"))
+        let program = Command::new(env!("CARGO_BIN_EXE_pccl-master"));
+        Self::start_by(program, listen, arguments, level)
+    }
+
+    /// Started by this command, which may be a shell that becomes the program.
+    fn start_by(mut program: Command, listen: &str, arguments: &[&OsStr], level: &str) -> Self {
+        let mut process = program
             .args(["--listen", listen])
             .args(arguments)
             .env("PCCL_LOG", level)
@@ -167,6 +173,52 @@ async fn a_port_in_use_gives_one_line_and_a_failure() {
     let status = soon("the end", second.process.wait()).await.unwrap();
     assert_eq!(status.code(), Some(1));
     assert_eq!(second.log.next_line().await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_name_is_as_good_as_an_address_to_listen_on() {
+    let mut program = Program::start("localhost:0");
+
+    let line = program.line("listens on").await;
+    let all: Vec<_> = line
+        .split(' ')
+        .filter_map(|word| word.parse().ok())
+        .collect();
+
+    assert!(!all.is_empty(), "{line}");
+    for address in all {
+        drop(Client::register(Client::dial(address).await).await);
+    }
+}
+
+/// As a session of a shell with a low limit has it.
+#[tokio::test]
+async fn a_master_without_descriptors_says_so_once_and_goes_on_when_some_are_free() {
+    let mut shell = Command::new("sh");
+    let master = env!("CARGO_BIN_EXE_pccl-master");
+    let script = format!("ulimit -n 32; exec '{master}' \"$@\"");
+    shell.args(["-c", &script, "sh"]);
+    let mut program = Program::start_by(shell, "127.0.0.1:0", &[], "debug");
+    let address = program.address().await;
+
+    let crowd: Vec<_> = (0..40)
+        .map(|_| std::net::TcpStream::connect(address).unwrap())
+        .collect();
+    let line = program.line("connections could not be accepted").await;
+    for _ in 0..3 {
+        program.line("a connection could not be accepted").await;
+    }
+    drop(crowd);
+
+    drop(Client::register(Client::dial(address).await).await);
+    let words =
+        "too many files and sockets are open here: raise the limit of the process (ulimit -n)";
+    assert!(line.contains("WARN") && line.contains(words), "{line}");
+    let rest = program.rest_of_the_log().await;
+    assert!(
+        !rest.contains("connections could not be accepted"),
+        "{rest}"
+    );
 }
 
 #[tokio::test]
