@@ -2,32 +2,31 @@
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use pccl_core::id::GroupId;
-use pccl_core::peer::{Call, Joined, PeerConfig};
+use pccl_core::peer::PeerConfig;
 use pccl_core::site::{BadSiteName, SiteName};
-use pccl_core::transport::{Lane, LaneError, Listener, Transport};
-use pccl_core::wire::{COLLECTIVES_MAX, FIRST_PEER_PORT, HandshakeError};
+use pccl_core::transport::{LaneError, Listener, Transport};
+use pccl_core::wire::{COLLECTIVES_MAX, FIRST_PEER_PORT};
 use pccl_plane::{CONCURRENT_DEFAULT, PlaneConfig};
 use pccl_transport_tcp::Tcp;
 use pccl_trust::Via;
-use rand::SeedableRng;
-use rand::rngs::StdRng;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::{Instant, sleep, timeout};
 
-use crate::backoff::Backoff;
+use crate::admission::admitted;
+use crate::advertised::Advertised;
 use crate::busy_poll::BUSY_POLL;
 use crate::calls::{Backups, Calls, View};
 use crate::communicator::Communicator;
-use crate::destination::Destination;
-use crate::engine::{Caller, Engine, EngineParts};
+use crate::destination::{Destination, Reached};
+use crate::engine::{Engine, EngineParts};
 use crate::error::Error;
-use crate::patience;
+use crate::link_scope::OnLink;
+use crate::reaching::Reaching;
 use crate::runtime::Runtime;
 use crate::turns::Turns;
 
@@ -37,7 +36,7 @@ const PORTS_TRIED_MAX: u16 = 1024;
 /// How long memory is kept for the next collective.
 const KEEP_MEMORY: Duration = Duration::from_secs(10);
 
-/// How long a master that is busy is asked again.
+/// How long a master that cannot be reached or is busy is tried again.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(30);
 
 /// How to connect to a run; made by [`Communicator::builder`].
@@ -48,9 +47,10 @@ pub struct Builder {
     site: Result<SiteName, BadSiteName>,
     /// `None`: the one that the destination asks for.
     transport: Option<Arc<dyn Transport>>,
-    listen: IpAddr,
+    /// `None`: on all addresses of this machine.
+    listen: Option<IpAddr>,
     first_port: u16,
-    advertise: Option<IpAddr>,
+    advertise: Advertised,
     seed: Option<u64>,
     connect_timeout: Duration,
     connect_patience: Duration,
@@ -69,9 +69,9 @@ impl Builder {
             group: GroupId(0),
             site: Ok(SiteName::NONE),
             transport: None,
-            listen: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            listen: None,
             first_port: FIRST_PEER_PORT,
-            advertise: None,
+            advertise: Advertised::default(),
             seed: None,
             connect_timeout: Duration::from_secs(5),
             connect_patience: CONNECT_PATIENCE,
@@ -120,24 +120,34 @@ impl Builder {
         self
     }
 
-    /// The address of this machine on which other peers' lanes are accepted. `::` for IPv6. Default:
-    /// `0.0.0.0`, all IPv4 addresses.
+    /// The address of this machine on which other peers' lanes are accepted. `0.0.0.0`: all IPv4 addresses.
+    /// Default: all addresses, of IPv6 and of IPv4, whichever the master is reached by; those of IPv4 on a machine
+    /// without IPv6.
     pub const fn listen(mut self, on: IpAddr) -> Self {
-        self.listen = on;
+        self.listen = Some(on);
         self
     }
 
     /// The first port to try to listen on. If it is taken the next one is tried, 1024 of them in all. 0: any
-    /// free port. [`Communicator::port`] says which one it is. Default: 48149.
+    /// free port. [`Communicator::port`] says which one it is. If [`advertise`](Self::advertise) names a port no other
+    /// one is tried, because that port leads to this one. Default: 48149.
     pub const fn first_port(mut self, port: u16) -> Self {
         self.first_port = port;
         self
     }
 
-    /// The address under which other peers reach this one, where it is not the one that the master
-    /// sees: behind network address translation, say.
-    pub const fn advertise(mut self, address: IpAddr) -> Self {
-        self.advertise = Some(address);
+    /// Where other peers reach this one, if that is not where it listens: an address behind network address
+    /// translation, a port that a container or a router maps to that of [`first_port`](Self::first_port), or both.
+    /// [`Advertised`] says what can be given. Default: the address from which this peer reaches the master, with the
+    /// port on which it listens.
+    ///
+    /// ```
+    /// # let builder = pccl::Communicator::builder("127.0.0.1:48148");
+    /// // docker run -p 31001:48149: others reach port 48149 of the container as port 31001 of its host.
+    /// let builder = builder.first_port(48_149).advertise(31_001);
+    /// ```
+    pub fn advertise(mut self, at: impl Into<Advertised>) -> Self {
+        self.advertise = at.into();
         self
     }
 
@@ -157,17 +167,20 @@ impl Builder {
         self
     }
 
-    /// How long the master may take to answer. Time in which this machine stands still does not count.
-    /// Default: 5 s.
+    /// How long the master may take to answer one attempt to reach it. Time in which this machine stands still does
+    /// not count. Default: 5 s.
     pub const fn connect_timeout(mut self, limit: Duration) -> Self {
         self.connect_timeout = limit;
         self
     }
 
-    /// How long to try again if the master says that it is busy: it takes a bounded number of
-    /// handshakes at a time, in all and from one address, and many peers may start at once. The pauses
-    /// between attempts double from 50 ms to 2 s, and differ from peer to peer. No attempt begins
-    /// later; zero: one attempt. Default: 30 s.
+    /// How long to try again if the master cannot be reached (it starts later than this peer, say), or says that it
+    /// is busy: it takes a bounded number of handshakes at a time, in all and from one address, and many peers may
+    /// start at once. The pauses between attempts double from 50 ms to 2 s, and differ from peer to peer. No attempt
+    /// begins later; zero: one attempt. Events of `tracing` tell the first failure (info), and failures that last
+    /// (a warning every 5 s). Default: 30 s.
+    ///
+    /// An answer that no later attempt would change, such as that of another release, ends connecting at once.
     pub const fn connect_patience(mut self, limit: Duration) -> Self {
         self.connect_patience = limit;
         self
@@ -226,15 +239,19 @@ impl Builder {
 
     /// Connects and waits until this peer is part of the run.
     ///
-    /// Blocks until the peers of the run admit this one: at once in an empty run, else at their next
-    /// [`update_topology`](Communicator::update_topology). The communicator's tasks run on a thread of
-    /// its own; no tokio runtime is needed.
+    /// Blocks until the master is reached, which is tried for [`connect_patience`](Self::connect_patience) (30 s)
+    /// with [`connect_timeout`](Self::connect_timeout) (5 s) for the last attempt, and then until the peers of the run
+    /// admit this one: at once in an empty run, else at their next
+    /// [`update_topology`](Communicator::update_topology). That wait has no limit unless
+    /// [`admission_timeout`](Self::admission_timeout) sets one; so two communicators of one thread wait for ever, the
+    /// second for a call of the first. The communicator's tasks run on a thread of its own; no tokio runtime is
+    /// needed.
     ///
     /// # Errors
-    /// [`Error::BadSite`]; [`Error::WrongTransport`]; [`Error::NoResources`]: no thread or event queue of its
-    /// own (not of [`connect_async`](Self::connect_async)); [`Error::CannotListen`]; [`Error::MasterUnreachable`]
-    /// within [`connect_timeout`](Self::connect_timeout), or the master was busy for longer than
-    /// [`connect_patience`](Self::connect_patience); [`Error::MasterMisbehaved`]: what answers is no
+    /// [`Error::BadSite`]; [`Error::BadAddress`]; [`Error::WrongTransport`]; [`Error::NoResources`]: no thread or event
+    /// queue of its own (not of [`connect_async`](Self::connect_async)); [`Error::CannotListen`];
+    /// [`Error::MasterUnreachable`], or busy, for longer than [`connect_patience`](Self::connect_patience), or what
+    /// answers there is no master; [`Error::MasterMisbehaved`]: what answers is no
     /// master of this release; [`Error::Refused`] with the reason of the master (another release, a peer
     /// that cannot be reached, a full run); [`Error::AdmissionTimedOut`]. While waiting to be admitted:
     /// [`Error::MasterLost`]; [`Error::MasterStopped`]; [`Error::Kicked`]: the master takes this peer for
@@ -298,22 +315,28 @@ impl Builder {
         self.destination.check(&*transport)?;
         let listener = self.take_port(&*transport).await?;
         let port = listener.local_addr().port();
-        let control = self.reach_master(&*transport, seed).await?;
+        let (advertised_ip, advertised_port) = self.advertise.resolve(port).await?;
+        let reached = self.reaching().reach(&self.destination, &*transport, seed);
+        let Reached { lane, link } = reached.await?;
+        let transport = match link {
+            Some(link) => Arc::new(OnLink::new(transport, link)),
+            None => transport,
+        };
         let (commands, received) = mpsc::unbounded_channel();
         let (publish, view) = watch::channel(View::default());
         let backups = Arc::new(Backups::default());
         let engine = Engine::new(EngineParts {
             config: PeerConfig {
                 group: self.group,
-                port,
-                advertise: self.advertise,
+                port: advertised_port,
+                advertise: advertised_ip,
                 lanes: transport.lanes_per_edge(),
                 site,
                 collectives_max: u16::try_from(COLLECTIVES_MAX).unwrap_or(u16::MAX),
             },
             transport: Arc::clone(&transport),
             listener,
-            control,
+            control: lane,
             commands: received,
             view: publish,
             seed,
@@ -353,43 +376,51 @@ impl Builder {
         }
     }
 
+    const fn reaching(&self) -> Reaching {
+        Reaching {
+            answer: self.connect_timeout,
+            patience: self.connect_patience,
+        }
+    }
+
     async fn take_port(&self, transport: &dyn Transport) -> Result<Box<dyn Listener>, Error> {
+        match self.listen {
+            Some(on) => self.take_port_on(on, transport).await,
+            None => match self
+                .take_port_on(Ipv6Addr::UNSPECIFIED.into(), transport)
+                .await
+            {
+                Err(Error::CannotListen { reason, .. }) if reason != LaneError::AddressInUse => {
+                    let v4 = Ipv4Addr::UNSPECIFIED.into();
+                    tracing::debug!(%reason, "this machine has no IPv6");
+                    self.take_port_on(v4, transport).await
+                }
+                taken => taken,
+            },
+        }
+    }
+
+    async fn take_port_on(
+        &self,
+        ip: IpAddr,
+        transport: &dyn Transport,
+    ) -> Result<Box<dyn Listener>, Error> {
+        let tries_max = match self.advertise.has_port() {
+            true => 1,
+            false => PORTS_TRIED_MAX,
+        };
         let mut port = self.first_port;
         let mut tried = 1;
         loop {
-            let on = SocketAddr::new(self.listen, port);
+            let on = SocketAddr::new(ip, port);
             match transport.listen(on, self.destination.security()).await {
                 Ok(listener) => return Ok(listener),
-                Err(LaneError::AddressInUse) if tried < PORTS_TRIED_MAX && port < u16::MAX => {
+                Err(LaneError::AddressInUse) if tried < tries_max && port < u16::MAX => {
                     port += 1;
                     tried += 1;
                 }
                 Err(reason) => return Err(Error::CannotListen { on, reason }),
             }
-        }
-    }
-
-    /// Opens the control lane. Tries again where the master says that it is busy.
-    async fn reach_master(&self, transport: &dyn Transport, seed: u64) -> Result<Lane, Error> {
-        let since = Instant::now();
-        let mut random = StdRng::seed_from_u64(seed);
-        let mut backoff = Backoff::new();
-        loop {
-            let reached =
-                patience::within(self.connect_timeout, self.destination.reach(transport)).await;
-            let reason = match reached {
-                Some(Ok(lane)) => return Ok(lane),
-                Some(Err(reason)) => reason,
-                None => LaneError::TimedOut.into(),
-            };
-            let pause = backoff.uneven_pause(&mut random);
-            let may_wait = since.elapsed().saturating_add(pause) <= self.connect_patience;
-            if !matches!(reason, HandshakeError::NotYet(_)) || !may_wait {
-                let master = self.destination.to_string();
-                return Err(Error::MasterUnreachable { master, reason });
-            }
-            tracing::debug!(%reason, ?pause, "the master is busy");
-            sleep(pause).await;
         }
     }
 }
@@ -398,17 +429,6 @@ impl Builder {
 /// operating system.
 fn seed_of_the_system() -> u64 {
     RandomState::new().build_hasher().finish()
-}
-
-/// Says hello, and waits to be admitted.
-async fn admitted(calls: &Calls, limit: Option<Duration>) -> Result<Joined, Error> {
-    let joining = calls.ask(Call::Connect, Caller::Connect);
-    match limit {
-        None => joining.await,
-        Some(after) => timeout(after, joining)
-            .await
-            .unwrap_or(Err(Error::AdmissionTimedOut { after })),
-    }
 }
 
 impl fmt::Debug for Builder {
@@ -424,12 +444,7 @@ impl fmt::Debug for Builder {
 
 #[cfg(test)]
 mod tests {
-    use std::pin::pin;
-
-    use pccl_core::timers::PAUSE;
     use pccl_trust::{JoinString, KeyPair, Secret};
-
-    use crate::simulated::{Late, begin_and_stand_still};
 
     use super::*;
 
@@ -455,23 +470,5 @@ mod tests {
             (Ok(_), false) => panic!("there is no QUIC in this build"),
             (Err(error), true) => panic!("{error}"),
         }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_peer_that_stood_still_while_it_connects_hears_the_masters_answer() {
-        let limit = Duration::from_secs(5);
-        let resumed = Instant::now() + 2 * limit;
-        let builder = Builder::new(Destination::of("master.example:48148"))
-            .connect_timeout(limit)
-            .transport(Late(resumed + PAUSE / 2));
-        let transport = builder.chosen_transport().unwrap();
-        let mut reached = pin!(builder.reach_master(&*transport, 1));
-
-        begin_and_stand_still(&mut reached, 2 * limit).await;
-
-        let heard = reached.await.err();
-        let master = "master.example:48148".to_owned();
-        let reason = LaneError::Refused.into();
-        assert_eq!(heard, Some(Error::MasterUnreachable { master, reason }));
     }
 }

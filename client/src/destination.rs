@@ -1,13 +1,13 @@
 //! Where a run's master is, and whether this peer knows who it has to be.
 
 use std::fmt;
-use std::net::IpAddr;
 
 use pccl_core::id::Identity;
 use pccl_core::transport::{Endpoint, Lane, LaneError, Protocol, Security, Transport};
 use pccl_core::wire::{HandshakeError, Preamble, offer, offer_proven};
 use pccl_trust::{ChannelBinding, JoinString, Proof, PublicKey, Via};
 
+use crate::address::MasterAddress;
 use crate::error::Error;
 
 /// The environment variable that holds a join string, or `host:port`.
@@ -17,7 +17,7 @@ const VARIABLE: &str = "PCCL_JOIN";
 #[derive(Clone)]
 pub(crate) enum Destination {
     /// Whoever answers at `host:port`, over plain lanes.
-    Plain(String),
+    Plain(MasterAddress),
     /// The master of a join string.
     Invited(Box<JoinString>),
     /// Neither.
@@ -28,7 +28,13 @@ impl Destination {
     /// Of a join string, or `host:port`.
     pub(crate) fn of(text: &str) -> Self {
         if !JoinString::is_meant(text) {
-            return Self::Plain(text.trim().to_owned());
+            return match MasterAddress::of(text) {
+                Ok(master) => Self::Plain(master),
+                Err(reason) => Self::Unusable(Error::BadAddress {
+                    address: text.trim().to_owned(),
+                    reason,
+                }),
+            };
         }
         match text.trim().parse() {
             Ok(join) => Self::Invited(Box::new(join)),
@@ -65,13 +71,13 @@ impl Destination {
         match self {
             Self::Unusable(error) => Err(error.clone()),
             Self::Plain(master) if !transport.has_plain_lanes() => {
-                let master = master.clone();
+                let master = master.as_str().to_owned();
                 Err(Error::NoPlainLanes { master })
             }
             Self::Plain(master)
-                if !is_loopback(master) && transport.security() == Security::Proven =>
+                if !master.is_loopback() && transport.security() == Security::Proven =>
             {
-                let master = master.clone();
+                let master = master.as_str().to_owned();
                 Err(Error::JoinStringNeeded { master })
             }
             Self::Invited(join) => check_protocol(join.via(), transport),
@@ -79,30 +85,53 @@ impl Destination {
         }
     }
 
-    /// Opens a control lane to the master, one address after the other.
-    pub(crate) async fn reach(&self, transport: &dyn Transport) -> Result<Lane, HandshakeError> {
+    /// Opens a control lane to the master, at one of its addresses after the other. Each attempt begins with another
+    /// one, so that an address that swallows what is sent there keeps nobody from the others.
+    pub(crate) async fn reach(
+        &self,
+        transport: &dyn Transport,
+        attempt: usize,
+    ) -> Result<Reached, HandshakeError> {
         match self {
             Self::Plain(master) => {
-                let mut lane = transport
-                    .open(&Endpoint::Name(master.clone()), None)
-                    .await?;
+                let at = master.on_its_link().await?;
+                let to = match at {
+                    Some(at) => Endpoint::Address(at.into()),
+                    None => Endpoint::Name(master.as_str().to_owned()),
+                };
+                let mut lane = transport.open(&to, None).await?;
                 offer(&mut lane, &Preamble::CONTROL).await?;
-                Ok(lane)
+                let link = at.map(|at| at.scope_id());
+                Ok(Reached { lane, link })
             }
             Self::Invited(join) => {
                 let mut reached = Err(LaneError::NameNotResolved.into());
-                for address in join.addresses() {
+                let all = join.addresses();
+                for address in all
+                    .iter()
+                    .cycle()
+                    .skip(attempt % all.len().max(1))
+                    .take(all.len())
+                {
                     reached = enter(join, &address.to_string(), transport).await;
                     // Whoever has answered is the master: the other addresses are its own as well.
                     if !matches!(reached, Err(HandshakeError::Lane(_))) {
                         break;
                     }
                 }
-                reached
+                reached.map(|lane| Reached { lane, link: None })
             }
             Self::Unusable(_) => Err(LaneError::NameNotResolved.into()),
         }
     }
+}
+
+/// A connection to the master.
+#[derive(Debug)]
+pub(crate) struct Reached {
+    pub(crate) lane: Lane,
+    /// The link of this machine on which the master is, if its address is of one link alone.
+    pub(crate) link: Option<u32>,
 }
 
 /// Whether a transport speaks what a join string asks for, as far as both are known.
@@ -141,19 +170,11 @@ async fn enter(
     Ok(lane)
 }
 
-/// Whether `host:port` is this machine, and nobody listens on the way there.
-fn is_loopback(master: &str) -> bool {
-    let host = master.rsplit_once(':').map_or(master, |(host, _)| host);
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    let ip = host.parse::<IpAddr>();
-    host.eq_ignore_ascii_case("localhost") || ip.is_ok_and(|ip| ip.to_canonical().is_loopback())
-}
-
 /// The addresses. Never the secret.
 impl fmt::Display for Destination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Plain(master) => f.write_str(master),
+            Self::Plain(master) => f.write_str(master.as_str()),
             Self::Invited(join) => {
                 let addresses = join.addresses().iter().map(ToString::to_string);
                 f.write_str(&addresses.collect::<Vec<_>>().join(" or "))

@@ -14,6 +14,9 @@ use pccl_core::wire::{HandshakeError, MAX_ENTRY_NAME_BYTES};
 use pccl_plane::Defect;
 use pccl_trust::JoinError;
 
+use crate::address::BadAddress;
+use crate::advice::advice;
+
 /// Why a call did not do what it was asked for. Buffers and shared state are then as they were
 /// before the call, except for the `result` of
 /// [`all_reduce_into`](crate::Communicator::all_reduce_into), whose content is unspecified.
@@ -24,14 +27,24 @@ use pccl_trust::JoinError;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No connection to the master could be opened. Check the address, and that the master runs; where
-    /// the reason is [`HandshakeError::NotYet`] it is busy, and connecting again later may succeed.
-    #[error("the master at {master} cannot be reached: {reason}")]
+    /// No connection to the master could be opened, by any attempt of
+    /// [`connect_patience`](crate::Builder::connect_patience). The text says what to look at; where the reason is
+    /// [`HandshakeError::NotYet`] the master is busy, and connecting again later may succeed.
+    #[error("the master at {master} cannot be reached: {reason}{}", advice(.reason))]
     MasterUnreachable {
         /// The address, as it was given.
         master: String,
         /// What happened.
         reason: HandshakeError,
+    },
+    /// What was given as the master's address, or to [`Builder::advertise`](crate::Builder::advertise), is none.
+    /// Correct it. Nothing was sent.
+    #[error("{address:?} is no address: {reason}")]
+    BadAddress {
+        /// What was given.
+        address: String,
+        /// What is wrong with it.
+        reason: BadAddress,
     },
     /// What was given as a join string is none. Copy it again from where the master printed it.
     #[error("{0}")]
@@ -308,6 +321,7 @@ impl Error {
             Self::SyncFailed(failure) => failure.is_retryable(),
             Self::MasterUnreachable { .. }
             | Self::CannotListen { .. }
+            | Self::BadAddress { .. }
             | Self::BadJoinString(_)
             | Self::NoJoinString
             | Self::JoinStringNeeded { .. }

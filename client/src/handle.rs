@@ -22,7 +22,8 @@ use crate::runtime::Runtime;
 /// it was committed already, and the buffer is dropped.
 #[must_use = "dropping the handle gives the reduce up"]
 pub struct AllReduceHandle<T> {
-    outcome: oneshot::Receiver<Outcome<T>>,
+    /// `None`: it was delivered.
+    outcome: Option<oneshot::Receiver<Outcome<T>>>,
     /// Its end is what tells the reduce that nobody waits for it.
     _waiting: oneshot::Sender<()>,
     /// What tells the engine at once, so that the tag is free for the next call.
@@ -75,7 +76,7 @@ impl<T: Element> AllReduceHandle<T> {
             }
         }
         Self {
-            outcome,
+            outcome: Some(outcome),
             _waiting: waiting,
             give_up,
             runtime: runtime.clone(),
@@ -101,18 +102,21 @@ impl<T: Element> AllReduceHandle<T> {
 impl<T> Future for AllReduceHandle<T> {
     type Output = Result<Reduced<T>, ReduceFailed<T>>;
 
+    /// # Panics
+    /// If it is polled after it has ended, like every future of an `async fn`.
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.outcome).poll(cx).map(|outcome| {
-            self.give_up = None;
-            // A parcel is delivered even when it is dropped, so the error means a handle that was
-            // polled after it had ended.
-            outcome.unwrap_or_else(|_| {
-                Err(ReduceFailed {
-                    buffer: Vec::new(),
-                    error: Error::RuntimeEnded,
-                })
+        let outcome = self.outcome.as_mut();
+        let outcome =
+            outcome.expect("an AllReduceHandle was polled after it had given its buffer back");
+        let outcome = std::task::ready!(Pin::new(outcome).poll(cx));
+        (self.outcome, self.give_up) = (None, None);
+        // A parcel is delivered even when it is dropped.
+        Poll::Ready(outcome.unwrap_or_else(|_| {
+            Err(ReduceFailed {
+                buffer: Vec::new(),
+                error: Error::RuntimeEnded,
             })
-        })
+        }))
     }
 }
 

@@ -78,6 +78,10 @@
 #[cfg(target_endian = "big")]
 compile_error!("elements travel as they lie in memory, which has to be little-endian");
 
+mod address;
+mod admission;
+mod advertised;
+mod advice;
 mod backoff;
 mod builder;
 mod busy_poll;
@@ -93,8 +97,10 @@ mod error_feedback;
 mod gather;
 mod gather_v;
 mod handle;
+mod link_scope;
 mod many;
 mod patience;
+mod reaching;
 mod reduce;
 mod runtime;
 #[cfg(test)]
@@ -106,6 +112,8 @@ mod topology;
 mod transfer;
 mod turns;
 
+pub use address::BadAddress;
+pub use advertised::Advertised;
 pub use builder::Builder;
 pub use communicator::Communicator;
 pub use element::Element;

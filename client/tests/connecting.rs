@@ -19,12 +19,17 @@ fn an_unreachable_master_is_an_error_that_names_it() {
     let address = nobody.local_addr().unwrap().to_string();
     drop(nobody);
 
-    let error = builder_for(&address).connect().unwrap_err();
+    let builder = builder_for(&address).connect_patience(Duration::ZERO);
+    let error = builder.connect().unwrap_err();
 
     assert!(!error.is_retryable());
+    let reason = LaneError::Refused.into();
     assert_eq!(
-        error.to_string(),
-        format!("the master at {address} cannot be reached: the connection was refused")
+        error,
+        Error::MasterUnreachable {
+            master: address,
+            reason
+        }
     );
 }
 
@@ -35,6 +40,7 @@ fn a_master_that_says_nothing_is_given_up_in_bounded_time() {
 
     let error = builder_for(&address)
         .connect_timeout(Duration::from_millis(50))
+        .connect_patience(Duration::ZERO)
         .connect()
         .unwrap_err();
 

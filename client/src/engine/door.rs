@@ -24,12 +24,13 @@ use std::time::Duration;
 use pccl_core::crowd::Crowd;
 use pccl_core::id::{Identity, Ticket};
 use pccl_core::origin::Origin;
+use pccl_core::seldom::Seldom;
 use pccl_core::topology::LaneOrder;
 use pccl_core::transport::{Lane, LaneError, Listener};
 use pccl_core::wire::{Preamble, Purpose, Reply, recv_preamble, refuse, send_reply};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::patience;
 
@@ -48,6 +49,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 /// Tickets, with their lanes, that are remembered as spent, for each that may wait. Whoever comes with
 /// one that is forgotten is told to come again, in vain.
 const SPENT_FACTOR: usize = 4;
+
+const NOT_THE_MASTER: &str = "a peer of a run listens here, and not the master: connect to the address that the master was started with";
 
 const NO_ROOM: &str = "too many connections have not said yet what they are for; try again";
 
@@ -102,6 +105,7 @@ pub(super) struct Door {
     spent_max: usize,
     held: Crowd<Knock>,
     accepting: AbortHandle,
+    port: u16,
 }
 
 impl Door {
@@ -120,8 +124,14 @@ impl Door {
             spent: VecDeque::new(),
             spent_max: SPENT_FACTOR * room,
             held: Crowd::new(room),
+            port: listener.local_addr().port(),
             accepting: tokio::spawn(accept(listener, sender, room)).abort_handle(),
         }
+    }
+
+    /// Where it listens.
+    pub(super) const fn port(&self) -> u16 {
+        self.port
     }
 
     /// The next lane that has said what it is for. Cancel-safe.
@@ -231,6 +241,7 @@ async fn accept(
 ) {
     let mut callers = JoinSet::new();
     let mut silent: Crowd<Silent> = Crowd::new(room);
+    let mut troubles = Seldom::default();
     loop {
         let incoming = tokio::select! {
             incoming = poll_fn(|cx| listener.poll_accept(cx)) => incoming,
@@ -254,10 +265,25 @@ async fn accept(
             }
             Err(LaneError::Closed) => return,
             Err(error) => {
-                tracing::debug!(%error, "a connection could not be accepted");
+                tell_trouble(&mut troubles, error);
                 sleep(ACCEPT_PAUSE).await;
             }
         }
+    }
+}
+
+/// What only this machine can be blamed for repeats itself until somebody does something about it.
+fn tell_trouble(troubles: &mut Seldom<LaneError, Instant>, trouble: LaneError) {
+    let due = match trouble {
+        LaneError::NoDescriptors | LaneError::Os(_) => troubles.another(trouble, Instant::now()),
+        _ => None,
+    };
+    match due {
+        Some(times) => tracing::warn!(
+            times,
+            "lanes of other peers could not be accepted: {trouble}"
+        ),
+        None => tracing::debug!("a connection could not be accepted: {trouble}"),
     }
 }
 
@@ -293,7 +319,18 @@ async fn serve(
         None => return,
     };
     drop(speaks);
-    answer((lane, from), preamble, knocks).await;
+    match preamble.purpose {
+        Purpose::Control => turn_away(&mut lane, NOT_THE_MASTER).await,
+        Purpose::LinkLane | Purpose::SharedState | Purpose::Probe => {
+            answer((lane, from), preamble, knocks).await;
+        }
+    }
+}
+
+/// Refuses a connection for good. A dialler that does not take the refusal sees the end of the connection.
+async fn turn_away(lane: &mut Lane, why: &str) {
+    let refused = Reply::Refused(why.into());
+    let _ = timeout(PREAMBLE_LIMIT, refuse(lane.tx.as_mut(), &refused)).await;
 }
 
 /// Answers a connection that has said what it is for.

@@ -247,14 +247,34 @@ impl Live {
         tracing::debug!(target: "pccl::event", kind = "links_ordered", round = round.0, links = links.len());
         // The attempt before gives up its lanes before the next one asks for some.
         self.data.abandon();
-        self.wiring = None;
+        self.end_attempt();
         let (me, door) = (self.me, &mut self.door);
         self.wiring = Some(Wiring::start(round, links, me, &self.transport, door));
     }
 
+    /// Gives up what is not connected by now. A peer that is alone in its group and misses lanes may be the one that
+    /// cannot be reached: only the other end has heard why, and is turned away with it.
+    fn end_attempt(&mut self) {
+        let Some(wiring) = self.wiring.take() else {
+            return;
+        };
+        let is_alone = self.view.borrow().topology.ring.world_size() == 1;
+        let port = self.door.port();
+        for missing in wiring.missing() {
+            if is_alone {
+                tracing::warn!(
+                    "{missing} was to connect to port {port} of this peer, and has not: if it is still there it does not \
+                     reach that port; open it in the firewall, or say with Builder::advertise where others reach it"
+                );
+            } else {
+                tracing::debug!(%missing, "a peer was to connect to this one, and has not");
+            }
+        }
+    }
+
     /// Makes a ring the one in use.
     pub(super) fn adopt(&mut self, topology: Topology, links: &[AdoptedLink]) {
-        self.wiring = None;
+        self.end_attempt();
         let links: Vec<LinkInUse> = links.iter().map(in_use).collect();
         self.data.adopt(ranks(&topology, self.me), &links);
         tracing::debug!(

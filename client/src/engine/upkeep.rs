@@ -10,6 +10,10 @@ use tokio::time::Instant;
 
 use crate::calls::Backups;
 
+/// The shortest time between two looks at memory that is in use, which nobody tells the end of. Without it memory that
+/// is not to be kept at all would be looked at all the time.
+const LOOKS_APART: Duration = Duration::from_millis(100);
+
 /// Decides when to give memory back.
 #[derive(Debug)]
 pub(super) struct Upkeep {
@@ -58,7 +62,7 @@ impl Upkeep {
         // What is in use will be kept when it is not, and nobody will tell.
         let (no_backups, no_frames) = (self.backups.trim(), trim_frames());
         if !(no_backups && no_frames) {
-            self.next_look = now.checked_add(self.keep);
+            self.next_look = now.checked_add(self.keep.max(LOOKS_APART));
         }
     }
 
@@ -141,6 +145,16 @@ mod tests {
         upkeep.look(Instant::now(), || false);
 
         assert_eq!(upkeep.next_look(), Some(Instant::now() + KEEP));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn memory_in_use_that_is_not_to_be_kept_is_not_looked_at_all_the_time() {
+        let mut upkeep = Upkeep::new(Arc::default(), Duration::ZERO);
+        upkeep.used();
+
+        upkeep.look(Instant::now(), || false);
+
+        assert_eq!(upkeep.next_look(), Some(Instant::now() + LOOKS_APART));
     }
 
     #[tokio::test(start_paused = true)]

@@ -28,6 +28,8 @@ pub(super) struct Wiring {
 /// What is there of one link.
 #[derive(Debug)]
 struct Opening {
+    /// The other end, if it is to open the lanes.
+    expected: Option<PeerId>,
     /// By their numbers.
     up: BTreeMap<u16, Lane>,
     ordered: usize,
@@ -78,6 +80,7 @@ impl Wiring {
                 wiring.open(link, lanes, preamble, transport, door)
             });
             let opening = Opening {
+                expected: lanes.dial.is_none().then_some(lanes.with),
                 up: BTreeMap::new(),
                 ordered: usize::from(lanes.lanes),
                 tasks: tasks.collect(),
@@ -111,6 +114,11 @@ impl Wiring {
                 }
             })
         }
+    }
+
+    /// Peers who were to open lanes to this one, and have not opened all of them.
+    pub(super) fn missing(&self) -> impl Iterator<Item = PeerId> {
+        self.links.values().filter_map(|opening| opening.expected)
     }
 
     /// Waits until there is something to tell; never returns if there is nothing left to. Cancel-safe.

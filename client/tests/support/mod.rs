@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 pub(crate) mod lanes;
+pub(crate) mod log;
 pub(crate) mod tapped;
 pub(crate) mod under;
 
@@ -293,12 +294,22 @@ pub(crate) fn together_with<T: Send>(
     peers: &mut [Communicator],
     act: impl Fn(usize, &mut Communicator) -> T + Sync,
 ) -> Vec<T> {
+    let act = &act;
+    let acts = peers.iter_mut().enumerate();
+    on_its_own_thread(acts.map(|(index, peer)| move || act(index, peer)))
+}
+
+/// Does all of these at the same time, each on a thread of its own, and returns what they returned, in their order.
+/// Fails where that takes for ever.
+pub(crate) fn on_its_own_thread<T: Send, Act: FnOnce() -> T + Send>(
+    acts: impl Iterator<Item = Act>,
+) -> Vec<T> {
     thread::scope(|scope| {
         let (sender, results) = mpsc::channel();
-        for (index, peer) in peers.iter_mut().enumerate() {
-            let (act, sender) = (&act, sender.clone());
+        for (index, act) in acts.enumerate() {
+            let sender = sender.clone();
             scope.spawn(move || {
-                let _ = sender.send((index, act(index, peer)));
+                let _ = sender.send((index, act()));
             });
         }
         drop(sender);
