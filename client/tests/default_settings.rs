@@ -77,6 +77,7 @@ fn peers_that_reach_the_master_over_different_families_join_and_reduce() {
         .map(|at| at.parse().unwrap())
         .into();
     let master = pccl_master::spawn(Addresses(both)).unwrap();
+    assert_eq!(master.local_addrs().len(), 2);
 
     let builders = master
         .local_addrs()

@@ -164,6 +164,7 @@ mod tests {
         };
 
         let addresses = listeners.local_addrs();
+        assert_eq!(addresses.len(), both.len());
         assert_eq!(addresses[0].port(), addresses.last().unwrap().port());
         for address in addresses {
             let to = Endpoint::Address(address);
