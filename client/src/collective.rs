@@ -132,6 +132,8 @@ pub(crate) enum Memory<'a> {
         src: &'a [u8],
         dst: &'a mut [u8],
     },
+    /// Holds the contribution at its place. It is not put back.
+    Unsaved(&'a mut [u8]),
     /// Memory that is there once it is known how much it has to hold.
     Fresh(&'a mut (dyn Room + Send)),
     /// As `Into`; what encoding has lost is noted.
@@ -167,6 +169,15 @@ impl<'a> Memory<'a> {
         })
     }
 
+    /// The user's buffer, which is put back after a failure if it `is_restored`.
+    pub(crate) fn of(calls: &Calls, data: &'a mut [u8], is_restored: bool) -> Self {
+        if is_restored {
+            Self::in_place(calls, data)
+        } else {
+            Self::Unsaved(data)
+        }
+    }
+
     fn lend(&mut self, port: &OperationPort) -> Result<UserBuffers<'_>, Error> {
         Ok(match self {
             Self::InPlace(restoring) => UserBuffers::InPlace {
@@ -174,6 +185,7 @@ impl<'a> Memory<'a> {
                 backup: &mut restoring.backup,
             },
             Self::Into { src, dst } => UserBuffers::Into { src, dst },
+            Self::Unsaved(data) => UserBuffers::Fresh { data },
             Self::Fresh(room) => {
                 // The peer machine starts nothing of which its links or the ranks know nothing.
                 let (shards, rank) = port.shards().ok_or(Error::MasterMisbehaved)?;
@@ -187,7 +199,7 @@ impl<'a> Memory<'a> {
     fn keep(&mut self) {
         match self {
             Self::InPlace(restoring) => restoring.keep = true,
-            Self::Into { .. } | Self::Fresh(_) | Self::Noting { .. } => {}
+            Self::Into { .. } | Self::Unsaved(_) | Self::Fresh(_) | Self::Noting { .. } => {}
         }
     }
 }

@@ -15,6 +15,8 @@ mod refused;
 #[path = "kinds/shapes.rs"]
 mod shapes;
 mod support;
+#[path = "kinds/unsaved.rs"]
+mod unsaved;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -329,9 +329,19 @@ fn call<T: Number>(
                 Some(wish) => gather.algorithm(wish),
                 None => gather,
             };
+            let gather = match work.is_backed_up() {
+                true => gather,
+                false => gather.without_backup(),
+            };
             comm.all_gather(result, gather)?.algorithm
         }
-        Collective::Broadcast => comm.broadcast(result, Broadcast::from(FIRST))?.algorithm,
+        Collective::Broadcast => {
+            let broadcast = match work.is_backed_up() {
+                true => Broadcast::from(FIRST),
+                false => Broadcast::from(FIRST).without_backup(),
+            };
+            comm.broadcast(result, broadcast)?.algorithm
+        }
     })
 }
 

@@ -105,10 +105,10 @@ pub(crate) fn heading(
     is_optimized: bool,
 ) -> String {
     let work = &arguments.work;
-    let place = if work.is_in_place() {
-        "in place"
-    } else {
-        "out of place"
+    let place = match (work.is_in_place(), work.is_backed_up()) {
+        (true, true) => "in place",
+        (true, false) => "in place without a backup",
+        (false, _) => "out of place",
     };
     let quantized = work
         .quantize

@@ -60,7 +60,8 @@ pub(crate) struct Work {
     /// Rest for so many milliseconds before each iteration, as a training loop computes between two reduces.
     #[arg(long, default_value_t = 0)]
     pub(crate) pause_ms: u64,
-    /// Replace the contribution by the result, which costs a backup of what is overwritten.
+    /// Replace the contribution by the result, which costs a backup of what is overwritten. A reduce-scatter always does;
+    /// the buffers of an all-gather and of a broadcast hold both, and without this option they are not backed up.
     #[arg(long)]
     pub(crate) in_place: bool,
     /// TCP congestion control, of the lanes and of the floor's connections. Default: the library chooses per
@@ -127,6 +128,14 @@ impl Work {
     /// The calls that reduce many buffers at once work in place.
     pub(crate) fn is_in_place(&self) -> bool {
         self.in_place || self.concurrent > 1 || self.collective != Collective::AllReduce
+    }
+
+    /// Are the buffers restored after a failure?
+    pub(crate) fn is_backed_up(&self) -> bool {
+        match self.collective {
+            Collective::AllReduce | Collective::ReduceScatter => self.is_in_place(),
+            Collective::AllGather | Collective::Broadcast => self.in_place,
+        }
     }
 
     /// The reduce with this tag.

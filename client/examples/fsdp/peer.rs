@@ -241,7 +241,7 @@ impl Peer {
     fn gather(&self, parts: &Parts, own: &[f32]) -> Result<(Vec<f32>, u64), Failed> {
         let mut whole = vec![0.0; PARAMETERS];
         parts.parameters.of_mut(&mut whole).copy_from_slice(own);
-        let gather = Gather::of(parts.parameters.clone());
+        let gather = Gather::of(parts.parameters.clone()).without_backup();
         let report = self.comm.all_gather(&mut whole, gather)?;
         Ok((whole, report.bytes_sent))
     }
