@@ -237,6 +237,12 @@ pub enum Error {
         /// What was asked for.
         quantization: Quantization,
     },
+    /// A reduce was to be [ordered](crate::Reduce::ordered) and quantized. Nothing was sent; ask for one of the two.
+    #[error("a reduce in the order of the peers has no {quantization}")]
+    OrderedQuantized {
+        /// What was asked for.
+        quantization: Quantization,
+    },
     /// Source and result of [`all_reduce_into`](crate::Communicator::all_reduce_into) differ in
     /// length. Nothing was sent.
     #[error(
@@ -344,6 +350,7 @@ impl Error {
             | Self::RuntimeEnded
             | Self::Defect(_)
             | Self::NotSupported { .. }
+            | Self::OrderedQuantized { .. }
             | Self::LengthMismatch { .. }
             | Self::ShardMismatch { .. }
             | Self::TagInUse(_)

@@ -190,6 +190,7 @@ pub(crate) fn spec_of(kind: CollectiveKind, element: ElementType, count: usize) 
         count: count as u64,
         quantization: Quantization::None,
         algorithm: None,
+        ordered: false,
     }
 }
 

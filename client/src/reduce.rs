@@ -17,7 +17,8 @@ use crate::error::Error;
 ///
 /// The same bits on every peer that gets an element. Contributions are combined one by one, in an order that depends on
 /// the [algorithm](CollectiveReport::algorithm), the ranks and the place in the buffer: see docs/collectives.md. So float
-/// sums may differ from those of another order by rounding, and from run to run where ranks differ.
+/// sums may differ from those of another order by rounding, and from run to run where ranks differ, unless they are
+/// [`ordered`](Self::ordered).
 ///
 /// - Integers wrap.
 /// - Halves are added, multiplied and divided in `f32`, and rounded to the half once per contribution.
@@ -45,6 +46,7 @@ pub struct Reduce {
     tag: Tag,
     quantization: Quantization,
     algorithm: Option<Algorithm>,
+    ordered: bool,
 }
 
 impl Reduce {
@@ -54,6 +56,7 @@ impl Reduce {
             tag: Tag(0),
             quantization: Quantization::None,
             algorithm: None,
+            ordered: false,
         }
     }
 
@@ -114,6 +117,35 @@ impl Reduce {
         self
     }
 
+    /// Combines contributions in the order of the [peer ids](crate::Communicator::peer_id): the result has the same bits
+    /// for the same contributors, whatever the ring, the sites and the algorithm, and a reduce-scatter has those of an
+    /// all-reduce. They are the bits of ((a + b) + c) + d, each sum rounded to the type, of peers a < b < c < d; an average
+    /// is divided at the end. Another set of contributors may give other bits. All peers of the group have to ask for it,
+    /// or get [`Error::Disagreement`].
+    ///
+    /// The master chooses among the algorithms that keep this order. In a world of two, and if there are links between all
+    /// members, that costs no more bytes than without it; if
+    /// there are not, a small buffer travels whole, and a larger one takes [`Algorithm::Relay`], which sends up to N − 1
+    /// times as many as a ring. `pccl-master --max-mesh` and `--max-sites-mesh` say how large a group may be to have all
+    /// links. A wish for an [`algorithm`](Self::algorithm) that does not keep the order is not granted.
+    ///
+    /// What is [quantized](Self::quantize) cannot be ordered: [`Error::OrderedQuantized`], before anything is sent.
+    /// Default: not ordered.
+    ///
+    /// ```
+    /// use pccl::{Communicator, Error, Reduce};
+    ///
+    /// fn same_bits_in_each_run(peers: &Communicator, gradients: &mut [f32]) -> Result<(), Error> {
+    ///     peers.all_reduce(gradients, Reduce::avg().ordered())?;
+    ///     Ok(())
+    /// }
+    /// # let _ = same_bits_in_each_run;
+    /// ```
+    pub const fn ordered(mut self) -> Self {
+        self.ordered = true;
+        self
+    }
+
     pub(crate) const fn name(&self) -> Tag {
         self.tag
     }
@@ -133,6 +165,10 @@ impl Reduce {
         element: ElementType,
         count: usize,
     ) -> Result<CollectiveSpec, Error> {
+        if self.ordered && self.quantization != Quantization::None {
+            let quantization = self.quantization;
+            return Err(Error::OrderedQuantized { quantization });
+        }
         let spec = CollectiveSpec {
             kind,
             op: self.op,
@@ -140,6 +176,7 @@ impl Reduce {
             count: count as u64,
             quantization: self.quantization,
             algorithm: self.algorithm,
+            ordered: self.ordered,
         };
         if pccl_plane::is_supported(&spec) {
             Ok(spec)

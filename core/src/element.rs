@@ -339,6 +339,9 @@ pub struct CollectiveSpec {
     pub quantization: Quantization,
     /// How the data is to travel, if it can. `None`: the master chooses.
     pub algorithm: Option<Algorithm>,
+    /// Whether contributions are combined in the order of the peers' ids, whatever the ring and whatever the algorithm; false
+    /// if the kind [reduces](CollectiveKind::reduces) nothing. What is ordered is not quantized.
+    pub ordered: bool,
 }
 
 /// The part of a [`CollectiveSpec`] on which peers differ.
@@ -360,11 +363,13 @@ pub enum SpecField {
     Algorithm,
     /// Different limits of an all-gather of different lengths.
     Limit,
+    /// Combined in the order of the peers' ids against in any order.
+    Ordered,
 }
 
 impl SpecField {
     /// Every field, in the order in which they are compared.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Kind,
         Self::Root,
         Self::Operation,
@@ -373,6 +378,7 @@ impl SpecField {
         Self::Quantization,
         Self::Algorithm,
         Self::Limit,
+        Self::Ordered,
     ];
 }
 
@@ -387,6 +393,7 @@ impl fmt::Display for SpecField {
             Self::Quantization => "quantization",
             Self::Algorithm => "algorithm",
             Self::Limit => "limit",
+            Self::Ordered => "order of the additions",
         })
     }
 }
@@ -412,6 +419,7 @@ impl CollectiveSpec {
             SpecField::Quantization => self.quantization != other.quantization,
             SpecField::Algorithm => self.algorithm != other.algorithm,
             SpecField::Limit => self.limit() != other.limit(),
+            SpecField::Ordered => self.ordered != other.ordered,
         }
     }
 
@@ -433,6 +441,7 @@ impl CollectiveSpec {
     ///     count: 0,
     ///     quantization: Quantization::None,
     ///     algorithm: None,
+    ///     ordered: false,
     /// };
     ///
     /// let known = spec.of_lengths(&Lengths(vec![2, 0, 5])).map(|spec| spec.count);

@@ -168,7 +168,7 @@ pub struct ProtocolVersion(pub u16);
 
 impl ProtocolVersion {
     /// What this crate speaks.
-    pub const CURRENT: Self = Self(5);
+    pub const CURRENT: Self = Self(6);
 }
 
 impl fmt::Display for ProtocolVersion {

@@ -27,9 +27,11 @@ mod cost;
 mod cut;
 mod direct;
 mod flow;
+mod relay;
 mod ring;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod two_level;
 mod whole;
 
@@ -39,11 +41,11 @@ pub use algorithm::{Algorithm, Paths, Pattern, Reach};
 pub use cost::{Costs, PathCosts};
 pub use cut::{STRIPE_BYTES_MIN, Shards, Stripe, frame_elements, frames, stripes_for};
 pub use flow::{Action, After, Arrival, Contribution, Kept, Target, Targets};
+pub use turns::Turns;
 use two_level::Seat;
 
 /// One rank's part of an operation. It names ranks and elements of one stripe of the buffer (see [`Stripe`]); a buffer
-/// that travels neither around the [`Ring`](Algorithm::Ring) in chunks nor along the [`Chain`](Algorithm::Chain) is one
-/// stripe.
+/// that travels whole, directly or in rounds is one stripe.
 ///
 /// ```
 /// use pccl_core::element::CollectiveKind;
@@ -73,6 +75,8 @@ pub struct Plan<'a> {
     schedule: Schedule<'a>,
     world: u32,
     rank: u32,
+    /// `None`: those of the ranks.
+    turns: Option<&'a Turns>,
 }
 
 /// An algorithm, with what it has to know of the ranks.
@@ -84,6 +88,7 @@ enum Schedule<'a> {
     Direct,
     Circulant,
     TwoLevel(Seat<'a>),
+    Relay,
 }
 
 impl Plan<'static> {
@@ -102,6 +107,7 @@ impl Plan<'static> {
             Algorithm::Whole(pattern) => Schedule::Whole(pattern),
             Algorithm::Direct => Schedule::Direct,
             Algorithm::Circulant => Schedule::Circulant,
+            Algorithm::Relay => Schedule::Relay,
             Algorithm::TwoLevel => return None,
         };
         let has_root = kind.root().is_none_or(|root| *root < world);
@@ -113,6 +119,7 @@ impl Plan<'static> {
             schedule,
             world,
             rank,
+            turns: None,
         })
     }
 }
@@ -137,6 +144,18 @@ impl<'a> Plan<'a> {
             schedule: Schedule::TwoLevel(seat),
             world,
             rank,
+            turns: None,
+        })
+    }
+
+    /// The same with additions in these turns, as far as the algorithm has a choice: [`Whole`](Algorithm::Whole),
+    /// [`Direct`](Algorithm::Direct) and [`Relay`](Algorithm::Relay) do. Without them they are in the order of the
+    /// ranks. `None`: they are turns of another number of ranks.
+    #[must_use]
+    pub fn in_turns(self, turns: &'a Turns) -> Option<Self> {
+        (turns.world() == self.world as usize).then_some(Self {
+            turns: Some(turns),
+            ..self
         })
     }
 
@@ -156,6 +175,7 @@ impl<'a> Plan<'a> {
             Schedule::Direct => Algorithm::Direct,
             Schedule::Circulant => Algorithm::Circulant,
             Schedule::TwoLevel(_) => Algorithm::TwoLevel,
+            Schedule::Relay => Algorithm::Relay,
         }
     }
 
@@ -173,7 +193,8 @@ impl<'a> Plan<'a> {
             | Schedule::Chain
             | Schedule::Whole(_)
             | Schedule::Direct
-            | Schedule::Circulant => None,
+            | Schedule::Circulant
+            | Schedule::Relay => None,
             Schedule::TwoLevel(seat) => Some(seat.sites()),
         }
     }
@@ -197,6 +218,7 @@ impl<'a> Plan<'a> {
             Schedule::Direct => self.others(),
             Schedule::Circulant => circulant::contributions(self),
             Schedule::TwoLevel(seat) => two_level::contributions(self, seat),
+            Schedule::Relay => relay::contributions(self),
         };
         (0..count).map(move |nth| match self.schedule {
             Schedule::Ring => Contribution {
@@ -214,6 +236,7 @@ impl<'a> Plan<'a> {
             Schedule::Direct => direct::contribution(self, stripe, nth),
             Schedule::Circulant => circulant::contribution(self, stripe, nth),
             Schedule::TwoLevel(seat) => two_level::contribution(self, seat, stripe, nth),
+            Schedule::Relay => relay::contribution(self, stripe, nth),
         })
     }
 
@@ -227,6 +250,7 @@ impl<'a> Plan<'a> {
             Schedule::Direct => direct::steps(self),
             Schedule::Circulant => circulant::steps(self),
             Schedule::TwoLevel(seat) => two_level::steps(self, seat),
+            Schedule::Relay => relay::steps(self),
         }
     }
 
@@ -250,13 +274,13 @@ impl<'a> Plan<'a> {
         stripe: Stripe<'s>,
     ) -> impl Iterator<Item = Kept<'a>> + Clone + use<'a, 's> {
         let count = match self.schedule {
-            Schedule::Ring | Schedule::Chain => 0,
+            Schedule::Ring | Schedule::Chain | Schedule::Relay => 0,
             Schedule::Whole(_) | Schedule::Direct => u32::from(self.kind.reduces()),
             Schedule::Circulant => circulant::sums(self),
             Schedule::TwoLevel(seat) => two_level::sums(self, seat),
         };
         (0..count).filter_map(move |number| match self.schedule {
-            Schedule::Ring | Schedule::Chain => None,
+            Schedule::Ring | Schedule::Chain | Schedule::Relay => None,
             Schedule::Whole(_) => Some(whole::kept(self, stripe)),
             Schedule::Direct => Some(direct::kept(self, stripe)),
             Schedule::Circulant => Some(circulant::kept(self, stripe, number)),
@@ -273,7 +297,8 @@ impl<'a> Plan<'a> {
             | Schedule::Chain
             | Schedule::Whole(Pattern::Ring | Pattern::Mesh)
             | Schedule::Direct
-            | Schedule::TwoLevel(_) => None,
+            | Schedule::TwoLevel(_)
+            | Schedule::Relay => None,
             Schedule::Whole(Pattern::Circulant) => Some(0),
             Schedule::Circulant if step < self.others() => Some(0),
             Schedule::Circulant => Some(1),
@@ -307,10 +332,12 @@ impl<'a> Plan<'a> {
             Schedule::Direct => direct::arrival(self, stripe, step),
             Schedule::Circulant => circulant::arrival(self, stripe, step),
             Schedule::TwoLevel(seat) => two_level::arrival(self, seat, stripe, step),
+            Schedule::Relay => relay::arrival(self, stripe, step),
         };
         let (from, onward) = match self.schedule {
             Schedule::Ring | Schedule::Whole(Pattern::Ring) => (self.previous(), self.around(step)),
             Schedule::Chain => (self.previous(), chain::onward(self)),
+            Schedule::Relay => (self.previous(), relay::onward(self, step)),
             Schedule::Whole(pattern @ Pattern::Mesh) => {
                 (whole::contributor(self, pattern, step), Targets::NONE)
             }
@@ -349,21 +376,40 @@ impl<'a> Plan<'a> {
             Schedule::Direct => step < self.others(),
             Schedule::Circulant => circulant::is_sent_at_once(self, step),
             Schedule::TwoLevel(seat) => two_level::source(self, seat, step).1,
+            Schedule::Relay => relay::is_sent_at_once(self, step),
         }
     }
 
-    /// In a half of an all-reduce nothing comes back. What arrives last is of the next rank, and in the end as much, unless
-    /// shards have different lengths.
+    /// In a half of an all-reduce nothing comes back. Around a ring what arrives last is of the next rank, and in the end
+    /// as much, unless shards have different lengths. What is relayed and scattered comes back in part.
     fn comes_back(self, step: u32, after: After) -> bool {
         let is_last = step.saturating_add(1) == self.steps();
         match after {
-            After::Contribution(_) => true,
+            After::Contribution(_) => self.schedule != Schedule::Relay || self.kind.gathers(),
             After::Nothing | After::Arrival(_) | After::Sum(_) => {
                 let is_half = self.kind.reduces() != self.kind.gathers();
                 let is_balanced = self.kind.own_and_limit().is_none();
                 self.schedule == Schedule::Ring && is_half && is_balanced && is_last
             }
         }
+    }
+
+    /// When the contribution of a rank is added, from 0.
+    fn turn(self, rank: u32) -> u32 {
+        self.turns.map_or(rank, |turns| turns.of_rank(rank))
+    }
+
+    /// The ranks whose turns are the first and the last.
+    const fn ends(self) -> (u32, u32) {
+        match self.turns {
+            Some(turns) => turns.ends(),
+            None => (0, self.others()),
+        }
+    }
+
+    /// How often whoever goes around the ring from turn to turn has begun anew before that of a rank.
+    fn lap(self, rank: u32) -> u32 {
+        self.turns.map_or(0, |turns| turns.lap(rank))
     }
 
     /// Where what arrives in a step goes on around a ring.

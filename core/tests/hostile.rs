@@ -304,6 +304,7 @@ impl Bystander {
                     count: if *tag == 2 { 0 } else { *count },
                     quantization: Quantization::None,
                     algorithm: None,
+                    ordered: false,
                 },
                 epoch: self.epochs.get(&peer).copied().unwrap_or_default(),
                 broken: broken(links),

@@ -165,6 +165,7 @@ impl Desk {
             count: bytes,
             quantization: Quantization::None,
             algorithm: wish,
+            ordered: false,
         };
         let members: Vec<u64> = self.master.view().peers().map(|(peer, _)| peer.0).collect();
         let (tag, epoch) = (Tag(self.commenced.len() as u64), self.epoch());

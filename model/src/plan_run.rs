@@ -225,7 +225,7 @@ impl PlanRun {
         let onward = arrival.onward.map(|to| self.frame(to, frame.part, content));
         let mut leaving: Vec<(u32, Frame)> = onward.collect();
         match arrival.action {
-            Action::Combine => {}
+            Action::Combine | Action::Complete | Action::Pass => {}
             Action::Finish | Action::Copy => self.write(&arrival.range, content),
             Action::Keep { sum, turn } => {
                 let terms = self.kept.get_mut(sum as usize).ok_or(frame)?;
@@ -313,7 +313,9 @@ impl PlanRun {
         let in_order = |(part, sum): (usize, &Sum)| {
             let (before, from_first) = match self.plan.algorithm() {
                 Algorithm::Ring => ranks.split_at((part + 1).min(ranks.len())),
-                Algorithm::Whole(_) | Algorithm::Direct | Algorithm::Chain => ranks.split_at(0),
+                Algorithm::Whole(_) | Algorithm::Direct | Algorithm::Chain | Algorithm::Relay => {
+                    ranks.split_at(0)
+                }
                 Algorithm::Circulant => {
                     return *sum == Sum::of_all(&in_rounds(ranks, (part, 0)));
                 }
@@ -482,6 +484,7 @@ mod tests {
             Algorithm::Direct,
             Algorithm::Circulant,
             Algorithm::TwoLevel,
+            Algorithm::Relay,
         ] {
             for run in run(CollectiveKind::AllReduce, algorithm) {
                 assert!(run.is_done());
@@ -509,6 +512,7 @@ mod tests {
             (CollectiveKind::ReduceScatter, Algorithm::Direct),
             (CollectiveKind::ReduceScatter, Algorithm::Circulant),
             (CollectiveKind::ReduceScatter, Algorithm::TwoLevel),
+            (CollectiveKind::ReduceScatter, Algorithm::Relay),
             (gather, Algorithm::Ring),
             (gather, Algorithm::Direct),
             (gather, Algorithm::Circulant),

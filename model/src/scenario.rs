@@ -21,6 +21,7 @@ pub(crate) const SMALL: CollectiveSpec = CollectiveSpec {
     count: 1,
     quantization: Quantization::None,
     algorithm: None,
+    ordered: false,
 };
 
 /// One configuration to explore.

@@ -154,6 +154,7 @@ impl DataPlane {
             place: self.ranks.as_ref().map(Ranks::place),
             divided: (self.ranks.as_ref()).and_then(|ranks| ranks.divide(&spec, lengths)),
             sites: self.ranks.as_ref().map(Ranks::sites).unwrap_or_default(),
+            turns: self.ranks.as_ref().map(Ranks::turns).unwrap_or_default(),
             config: self.config.clone(),
             pool: Arc::clone(&self.pool),
             registry: Arc::clone(&self.registry),

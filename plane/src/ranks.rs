@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pccl_core::element::{CollectiveKind, CollectiveSpec};
 use pccl_core::id::{PeerId, Round};
 use pccl_core::lengths::Lengths;
-use pccl_core::plan::{Reach, Shards};
+use pccl_core::plan::{Reach, Shards, Turns};
 use pccl_core::site::Sites;
 use pccl_core::topology::LinkId;
 
@@ -17,6 +17,7 @@ use crate::work::Place;
 pub struct Ranks {
     peers: Vec<PeerId>,
     sites: Arc<Sites>,
+    turns: Arc<Turns>,
     place: Place,
 }
 
@@ -49,7 +50,8 @@ impl Ranks {
             rank: u32::try_from(rank).ok()?,
             lanes,
         };
-        (sites.world() == place.world).then_some(Self {
+        (sites.world() == place.world).then(|| Self {
+            turns: Arc::new(Turns::of_peers(&peers)),
             peers,
             sites: Arc::new(sites),
             place,
@@ -59,6 +61,11 @@ impl Ranks {
     /// At which site each rank is.
     pub(crate) fn sites(&self) -> Arc<Sites> {
         Arc::clone(&self.sites)
+    }
+
+    /// When the contribution of each rank is added.
+    pub(crate) fn turns(&self) -> Arc<Turns> {
+        Arc::clone(&self.turns)
     }
 
     /// What a collective of them does, by rank, and how its buffer is divided among them. `None`: the root is not one
@@ -163,6 +170,7 @@ mod tests {
             count: 8,
             quantization: Quantization::None,
             algorithm: None,
+            ordered: false,
         };
         let by_rank = |kind| {
             let (_, shards) = ranks(0).divide(&spec(kind), &Lengths::NONE).unwrap();
@@ -193,6 +201,7 @@ mod tests {
             count: 7,
             quantization: Quantization::None,
             algorithm: None,
+            ordered: false,
         };
         let divide = |lengths: &[u64]| ranks(0).divide(&spec, &Lengths(lengths.to_vec()));
 

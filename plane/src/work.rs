@@ -13,7 +13,8 @@
 //!
 //! A frame that is combined lands in a scratch buffer, is added there, and leaves from there: it
 //! never sees main memory. Where the next rank is slow and enough of them wait, the sum is written to
-//! memory of the result instead, which nobody needs before. What is finished is written to the result;
+//! memory of the result instead, which nobody needs before. So it is with what is only passed on. What is finished is
+//! written to the result;
 //! frames that are copied land in the result and leave from it. Frames that
 //! travel encoded (see [`coded`]) always wait as they came.
 
@@ -22,7 +23,7 @@ use std::sync::Arc;
 
 use pccl_core::element::{CollectiveKind, CollectiveSpec};
 use pccl_core::id::Seq;
-use pccl_core::plan::{self, Algorithm, Plan, Shards};
+use pccl_core::plan::{self, Algorithm, Plan, Shards, Turns};
 use pccl_core::site::Sites;
 use pccl_core::wire::FrameHeader;
 
@@ -93,6 +94,8 @@ pub(crate) struct Task<'a> {
     pub(crate) shards: &'a Shards,
     /// Where the ranks are.
     pub(crate) sites: &'a Sites,
+    /// When the contribution of each rank is added.
+    pub(crate) turns: &'a Turns,
     pub(crate) algorithm: Algorithm,
 }
 
@@ -101,7 +104,7 @@ impl Task<'_> {
     pub(crate) fn stripes(&self, place: Place, pace: Pace) -> u16 {
         let Self { spec, .. } = self;
         match self.algorithm {
-            Algorithm::Ring | Algorithm::Chain | Algorithm::TwoLevel => {
+            Algorithm::Ring | Algorithm::Chain | Algorithm::TwoLevel | Algorithm::Relay => {
                 plan::stripes_for(spec.count, spec.element, place.lanes, pace.stripe_bytes)
             }
             Algorithm::Whole(_) | Algorithm::Direct | Algorithm::Circulant => 1,
@@ -144,6 +147,7 @@ impl RankWork {
         let coding = Coding::of(spec)?;
         spec.count.checked_mul(element_bytes as u64)?;
         let plan = Plan::among(task.kind, task.algorithm, task.sites, place.rank)?;
+        let plan = plan.in_turns(task.turns)?;
         let count = task.stripes(place, pace);
         let exits = Exits::new(to, count);
         let mut slots = 0..;

@@ -71,6 +71,7 @@ fn turn(mut handle: impl FnMut(MasterInput, &mut Vec<MasterOutput>)) -> Duration
             count: 1000,
             quantization: Quantization::None,
             algorithm: None,
+            ordered: false,
         };
         let broken = BrokenLinks::NONE;
         let (tag, seq, outcome) = (Tag(0), Seq(reduce), PlanOutcome::Done);

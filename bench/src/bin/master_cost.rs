@@ -240,6 +240,7 @@ impl Run {
             count: 1000,
             quantization: Quantization::None,
             algorithm: None,
+            ordered: false,
         };
         let (epoch, broken) = (self.epoch_of(peer), BrokenLinks::NONE);
         self.tell(

@@ -69,7 +69,8 @@ impl Peers {
             (Kind::AllReduce, Algorithm::Whole(pattern)) => {
                 (has_mesh || pattern == Pattern::Ring) && bytes <= WHOLE_MAX
             }
-            (_, Algorithm::Whole(_)) => false,
+            // No reduce here is ordered.
+            (_, Algorithm::Whole(_) | Algorithm::Relay) => false,
         }
     }
 

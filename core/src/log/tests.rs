@@ -62,6 +62,7 @@ const SPEC: CollectiveSpec = CollectiveSpec {
     count: 1000,
     quantization: Quantization::None,
     algorithm: None,
+    ordered: false,
 };
 
 fn called(call: u64, what: Call) -> PeerInput {

@@ -110,7 +110,7 @@ pub enum Algorithm {
     /// contribution of rank r + s + 1 arrives in step s, from whom it came to in an earlier round.
     ///
     /// A sum of floats depends on the order of its terms, and contributions arrive in another order at every
-    /// rank. So nothing is added as it arrives: every rank adds in the order of the ranks, rank 0 first, its own
+    /// rank. So nothing is added as it arrives: every rank adds in the order of the [`Turns`](super::Turns), its own
     /// contribution in its own turn.
     ///
     /// Every rank sends N − 1 buffers, in one latency over a mesh, ⌈log₂ N⌉ in the circulant pattern and N − 1
@@ -121,11 +121,11 @@ pub enum Algorithm {
     ///
     /// The buffer has N chunks, its shards ([`Stripe::chunk`](super::Stripe::chunk)); rank r combines chunk r. In step s of
     /// the first N − 1, rank r receives chunk r of rank r − s − 1, modulo N, and keeps it. Once all are there it
-    /// adds them in the order of the ranks, rank 0 first, its own in its own turn. In the N − 1 steps after these
+    /// adds them in the order of the [`Turns`](super::Turns), its own in its own turn. In the N − 1 steps after these
     /// it receives, in the same order, the result of chunk r − s − 1 from rank r − s − 1.
     ///
     /// It sends as few bytes as [`Ring`](Self::Ring) does and takes two latencies in place of 2·(N − 1). The
-    /// order of the additions depends on nothing but the ranks. A reduce-scatter is the first N − 1 steps; an
+    /// order of the additions depends on nothing but who takes part. A reduce-scatter is the first N − 1 steps; an
     /// all-gather is the others, and tells each rank's own chunk.
     Direct,
     /// In rounds, in the [circulant pattern](Pattern::Circulant): a reduce-scatter in ⌈log₂ N⌉ rounds, followed by
@@ -160,6 +160,18 @@ pub enum Algorithm {
     /// of Singh et al., "The Big Send-off: High Performance Collectives on GPU-based Supercomputers" (2025). Gateways
     /// that are dealt out in turn serve sites of unequal sizes, too.
     TwoLevel,
+    /// From turn to turn around the ring: additions in the order of the [`Turns`](super::Turns), whatever the ring, without
+    /// a mesh.
+    ///
+    /// The rank of the first turn sends its contribution to the next rank, frame by frame. A sum goes around the ring as
+    /// often as it has to until each rank has added its own contribution in its turn; ranks whose turn it is not pass it
+    /// on. The rank of the last turn completes it. The result goes around the ring once, or, in a reduce-scatter, each
+    /// chunk as far as its rank.
+    ///
+    /// If the sum goes around w times, each rank sends about w + 1 buffers, and it takes about (w + 1)·N latencies. If the
+    /// ring is in the order of the turns, w is 1, which costs no more bytes than [`Ring`](Self::Ring); in the worst case,
+    /// the reverse order, it is N − 1. Nothing is kept: of each element there is one sum at a time, at one rank.
+    Relay,
 }
 
 impl fmt::Display for Algorithm {
@@ -173,13 +185,14 @@ impl fmt::Display for Algorithm {
             Self::Direct => "direct",
             Self::Circulant => "circulant",
             Self::TwoLevel => "two-level",
+            Self::Relay => "relay",
         })
     }
 }
 
 impl Algorithm {
     /// Every algorithm.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Ring,
         Self::Chain,
         Self::Whole(Pattern::Ring),
@@ -188,6 +201,7 @@ impl Algorithm {
         Self::Direct,
         Self::Circulant,
         Self::TwoLevel,
+        Self::Relay,
     ];
 
     /// The algorithm that a collective takes in a world of so many, on these paths. The master asks here, and tells the
@@ -207,6 +221,9 @@ impl Algorithm {
     ///   to [`DIRECT_WITHIN_MACHINE_MAX`].
     /// - All else takes the ring.
     ///
+    /// What is [ordered](CollectiveSpec::ordered) takes what adds in the order of the peers: whole as above, over a mesh
+    /// directly whatever its size, in a world of two the ring, and otherwise the relay.
+    ///
     /// A broadcast takes the chain, and for a barrier, of which nothing travels, it is the ring.
     #[must_use]
     pub fn of(spec: &CollectiveSpec, world: u32, paths: Paths) -> Self {
@@ -220,10 +237,13 @@ impl Algorithm {
         let costs = paths.costs.filter(|_| is_even && !paths.within_machine);
         costs.map_or_else(by_threshold, |costs| {
             let is_moderate = |algorithm: &Self| match algorithm {
-                Self::Direct => bytes_of(spec) <= KNOWN_DIRECT_BUFFER_MAX,
-                Self::Ring | Self::Chain | Self::Whole(_) | Self::Circulant | Self::TwoLevel => {
-                    true
-                }
+                Self::Direct => spec.ordered || bytes_of(spec) <= KNOWN_DIRECT_BUFFER_MAX,
+                Self::Ring
+                | Self::Chain
+                | Self::Whole(_)
+                | Self::Circulant
+                | Self::TwoLevel
+                | Self::Relay => true,
             };
             let possible = Self::ALL
                 .into_iter()
@@ -245,13 +265,15 @@ impl Algorithm {
             true => Self::Whole(Pattern::Circulant),
             false => Self::Whole(Pattern::Mesh),
         };
+        let directly = spec.ordered || !in_rounds && bytes_of(spec) <= directly_max;
         let candidates = [
             Some(whole),
             Some(Self::Whole(Pattern::Ring)),
             Some(Self::TwoLevel),
             in_rounds.then_some(Self::Circulant),
-            (!in_rounds && bytes_of(spec) <= directly_max).then_some(Self::Direct),
+            directly.then_some(Self::Direct),
             Some(Self::Ring),
+            Some(Self::Relay),
         ];
         let is_possible = |algorithm: &Self| algorithm.is_possible(spec, world, paths);
         let first = candidates.into_iter().flatten().find(is_possible);
@@ -266,6 +288,9 @@ impl Algorithm {
     /// adds. In rounds one of at most [`CIRCULANT_BUFFER_MAX`] bytes travels, because a round is one message. Two levels
     /// need several sites, and several members at one. In a world of two the ring is the mesh, and nothing is gained
     /// beyond it.
+    ///
+    /// What is [ordered](CollectiveSpec::ordered) is never quantized, and takes nothing but what adds in the order of the
+    /// peers. In a world of two the ring does, because it makes no difference which of two numbers is added to the other.
     #[must_use]
     pub fn is_possible(self, spec: &CollectiveSpec, world: u32, paths: Paths) -> bool {
         let bytes = bytes_of(spec);
@@ -287,8 +312,20 @@ impl Algorithm {
             Self::Direct => is_plain,
             Self::Circulant => is_plain && bytes <= CIRCULANT_BUFFER_MAX,
             Self::TwoLevel => is_plain && paths.two_levels,
+            Self::Relay => is_plain && spec.ordered,
         };
-        self.carries(&spec.kind) && is_reached && fits
+        let is_ordered = spec.ordered && spec.kind.reduces();
+        let keeps_order = !is_ordered || is_plain && self.adds_in_turns(world);
+        self.carries(&spec.kind) && is_reached && fits && keeps_order
+    }
+
+    /// Whether the order of its additions depends on nothing but who takes part.
+    const fn adds_in_turns(self, world: u32) -> bool {
+        match self {
+            Self::Whole(_) | Self::Direct | Self::Relay => true,
+            Self::Ring => world <= 2,
+            Self::Chain | Self::Circulant | Self::TwoLevel => false,
+        }
     }
 
     /// Whether a collective of this kind can take it.
@@ -296,14 +333,21 @@ impl Algorithm {
     pub const fn carries<Root>(self, kind: &CollectiveKind<Root>) -> bool {
         match (self, kind) {
             (
-                Self::Ring | Self::Whole(_) | Self::Direct | Self::Circulant | Self::TwoLevel,
+                Self::Ring
+                | Self::Whole(_)
+                | Self::Direct
+                | Self::Circulant
+                | Self::TwoLevel
+                | Self::Relay,
                 CollectiveKind::AllReduce,
             )
             | (
+                Self::Ring | Self::Direct | Self::Circulant | Self::TwoLevel | Self::Relay,
+                CollectiveKind::ReduceScatter,
+            )
+            | (
                 Self::Ring | Self::Direct | Self::Circulant | Self::TwoLevel,
-                CollectiveKind::ReduceScatter
-                | CollectiveKind::AllGather { .. }
-                | CollectiveKind::AllGatherV { .. },
+                CollectiveKind::AllGather { .. } | CollectiveKind::AllGatherV { .. },
             )
             | (Self::Chain, CollectiveKind::Broadcast { .. })
             | (Self::Ring, CollectiveKind::Barrier) => true,
@@ -321,12 +365,18 @@ impl Algorithm {
                 | CollectiveKind::AllGather { .. }
                 | CollectiveKind::AllGatherV { .. },
             )
+            | (Self::Relay, CollectiveKind::AllGather { .. } | CollectiveKind::AllGatherV { .. })
             | (
-                Self::Ring | Self::Whole(_) | Self::Direct | Self::Circulant | Self::TwoLevel,
+                Self::Ring
+                | Self::Whole(_)
+                | Self::Direct
+                | Self::Circulant
+                | Self::TwoLevel
+                | Self::Relay,
                 CollectiveKind::Broadcast { .. },
             )
             | (
-                Self::Whole(_) | Self::Direct | Self::Circulant | Self::TwoLevel,
+                Self::Whole(_) | Self::Direct | Self::Circulant | Self::TwoLevel | Self::Relay,
                 CollectiveKind::Barrier,
             ) => false,
         }
@@ -336,7 +386,7 @@ impl Algorithm {
     #[must_use]
     pub const fn reach(self) -> Reach {
         match self {
-            Self::Ring | Self::Chain => Reach::Ring,
+            Self::Ring | Self::Chain | Self::Relay => Reach::Ring,
             Self::Whole(pattern) => pattern.reach(),
             Self::Direct | Self::Circulant | Self::TwoLevel => Reach::Mesh,
         }

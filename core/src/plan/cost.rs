@@ -86,6 +86,7 @@ impl Costs {
     ///     count: 1_000_000,
     ///     quantization: Quantization::None,
     ///     algorithm: None,
+    ///     ordered: false,
     /// };
     ///
     /// // 4 MB · 2 · 3/4 take 0.6 s. Directly there are two latencies; on their way around the ring, in six steps, chunks
@@ -119,6 +120,7 @@ impl Costs {
                 self.spread(world, rounds, halves * others * share, rounds)
             }
             Algorithm::TwoLevel => self.load_time(self.in_two_levels(spec.kind, world, bytes)),
+            Algorithm::Relay => self.relayed(world, bytes),
         };
         u64::try_from(ns).unwrap_or(u64::MAX)
     }
@@ -132,6 +134,14 @@ impl Costs {
         let around = latencies + frames * bytes.min(frame) / frame;
         let on_slowest = transfer(bytes, self.ring.bytes_per_s);
         on_slowest.max(around / u128::from(world.max(1))) + MESSAGE_NS
+    }
+
+    /// As a ring takes it that is in no order: a sum goes around half as often as there are ranks, the result once more,
+    /// and all of that streams.
+    fn relayed(&self, world: u32, bytes: u128) -> u128 {
+        let laps = u128::from(world.div_ceil(2)) + 1;
+        let streamed = transfer(laps * bytes, self.ring.bytes_per_s);
+        laps * u128::from(world) * self.step(world, 0) + streamed
     }
 
     /// What goes to all others alike, over as many paths at once as messages leave.

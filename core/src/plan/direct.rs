@@ -34,7 +34,7 @@ pub(super) fn kept(plan: Plan<'_>, stripe: Stripe<'_>) -> Kept<'static> {
     Kept {
         range: stripe.chunk(plan.rank),
         terms: plan.world,
-        own_turn: rule!(plan.rank; DirectAddedAsTheyArrive => 0),
+        own_turn: rule!(plan.turn(plan.rank); DirectAddedAsTheyArrive => 0),
         is_result: true,
         told: rule!(of_result; ResultsNeverTold => Targets::NONE),
     }
@@ -53,7 +53,7 @@ pub(super) fn arrival(
 ) -> (Range<u64>, Action, After) {
     let sender = sender(plan, step);
     if plan.kind.reduces() && step < plan.others() {
-        let turn = rule!(sender; DirectAddedAsTheyArrive => step.saturating_add(1));
+        let turn = rule!(plan.turn(sender); DirectAddedAsTheyArrive => step.saturating_add(1));
         let range = stripe.chunk(plan.rank);
         return (range, Action::Keep { sum: 0, turn }, After::Nothing);
     }

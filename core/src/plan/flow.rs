@@ -208,8 +208,12 @@ pub enum Action {
     /// The own contribution is the last that it lacks: once that is added, and an average divided by the
     /// number of contributors, it is the result, and is written there.
     Finish,
+    /// As [`Finish`](Self::Finish), but the result is that of another rank: it goes on, and is not written.
+    Complete,
     /// It is the result, and is written there.
     Copy,
+    /// It is nothing to this rank, and goes on as it came.
+    Pass,
     /// It is a term of a sum, which is kept until all of its terms are here. Then all are added, the own
     /// contribution among them, in the order of their turns, and go where the [sum](Kept) goes. What arrived goes
     /// on as it came.
@@ -243,7 +247,7 @@ impl Action {
     pub const fn writes_result(self) -> bool {
         match self {
             Self::Finish | Self::Copy => true,
-            Self::Combine | Self::Keep { .. } => false,
+            Self::Combine | Self::Complete | Self::Pass | Self::Keep { .. } => false,
         }
     }
 
@@ -251,8 +255,17 @@ impl Action {
     #[must_use]
     pub const fn adds(self) -> bool {
         match self {
-            Self::Combine | Self::Finish => true,
-            Self::Copy | Self::Keep { .. } => false,
+            Self::Combine | Self::Finish | Self::Complete => true,
+            Self::Copy | Self::Pass | Self::Keep { .. } => false,
+        }
+    }
+
+    /// Whether all contributions are in the sum, once the own one is added: then an average is divided.
+    #[must_use]
+    pub const fn completes(self) -> bool {
+        match self {
+            Self::Finish | Self::Complete => true,
+            Self::Combine | Self::Copy | Self::Pass | Self::Keep { .. } => false,
         }
     }
 }

@@ -17,6 +17,7 @@ mod cost;
 mod cut;
 mod flows;
 mod levels;
+mod ordered;
 
 const GATHER: CollectiveKind<u32> = CollectiveKind::AllGather {
     laid_out_for: Membership(0),
@@ -49,7 +50,7 @@ fn plans(root: u32) -> Vec<(CollectiveKind<u32>, Algorithm)> {
         CollectiveKind::Broadcast { root },
         CollectiveKind::Barrier,
     ];
-    let others = [Algorithm::Chain, Algorithm::TwoLevel];
+    let others = [Algorithm::Chain, Algorithm::TwoLevel, Algorithm::Relay];
     let algorithms = ALGORITHMS.into_iter().chain(others);
     let all = algorithms.flat_map(|algorithm| kinds.map(|kind| (kind, algorithm)));
     all.filter(|(kind, algorithm)| algorithm.carries(kind))
@@ -71,11 +72,26 @@ struct Operation<'a> {
     algorithm: Algorithm,
     sites: &'a Sites,
     stripe: Stripe<'a>,
+    /// `None`: additions are in the order of the ranks.
+    turns: Option<&'a Turns>,
 }
 
 impl<'a> Operation<'a> {
     fn plan(&self, rank: u32) -> Plan<'a> {
-        Plan::among(self.kind, self.algorithm, self.sites, rank).unwrap()
+        let plan = Plan::among(self.kind, self.algorithm, self.sites, rank).unwrap();
+        match self.turns {
+            Some(turns) => plan.in_turns(turns).unwrap(),
+            None => plan,
+        }
+    }
+
+    /// In which order contributions are added, unless sums travel in no turns.
+    fn order(&self) -> Sum {
+        let mut ranks: Sum = (0..self.world()).collect();
+        if let Some(turns) = self.turns {
+            ranks.sort_by_key(|rank| turns.of_rank(*rank));
+        }
+        ranks
     }
 
     fn world(&self) -> u32 {
@@ -85,10 +101,15 @@ impl<'a> Operation<'a> {
     fn elements(&self) -> BTreeSet<u64> {
         match self.algorithm {
             Algorithm::Whole(_) | Algorithm::Chain => self.stripe.whole().collect(),
-            Algorithm::Ring | Algorithm::Direct | Algorithm::Circulant | Algorithm::TwoLevel => (0
-                ..self.world())
-                .flat_map(|rank| self.stripe.chunk(rank))
-                .collect(),
+            Algorithm::Relay if self.kind.gathers() => self.stripe.whole().collect(),
+            Algorithm::Ring
+            | Algorithm::Direct
+            | Algorithm::Circulant
+            | Algorithm::TwoLevel
+            | Algorithm::Relay => {
+                let chunks = (0..self.world()).flat_map(|rank| self.stripe.chunk(rank));
+                chunks.collect()
+            }
         }
     }
 
@@ -290,9 +311,9 @@ fn simulate(
 }
 
 /// Every rank writes what the kind promises and nothing else: where contributions are combined, each of them once,
-/// added in the same order everywhere; in that of the ranks, unless sums travel.
+/// added in the same order everywhere; in that of the turns, unless sums travel in no turns.
 fn keeps_its_promise(operation: Operation<'_>, hurry: bool) -> Result<(), TestCaseError> {
-    let everybody: Vec<u32> = (0..operation.world()).collect();
+    let order = operation.order();
     if operation.world() == 1 {
         return Ok(()); // its buffer is the result, and nothing is written
     }
@@ -308,14 +329,15 @@ fn keeps_its_promise(operation: Operation<'_>, hurry: bool) -> Result<(), TestCa
                 prop_assert_eq!(&[rank][..], &sum[..]);
                 continue;
             }
-            let mut sorted = sum.clone();
+            let (mut sum, mut order) = (sum.clone(), order.clone());
             if matches!(
                 operation.algorithm,
                 Algorithm::Ring | Algorithm::Circulant | Algorithm::TwoLevel
             ) {
-                sorted.sort_unstable();
+                sum.sort_unstable();
+                order.sort_unstable();
             }
-            prop_assert_eq!(&sorted, &everybody);
+            prop_assert_eq!(sum, order);
         }
     }
     Ok(())
@@ -341,6 +363,7 @@ fn in_every_small_world_every_plan_keeps_the_promise_of_its_kind() {
                         algorithm,
                         sites: &sites,
                         stripe,
+                        turns: None,
                     };
                     keeps_its_promise(operation, hurry).unwrap();
                 }
@@ -358,6 +381,7 @@ fn more_peers_than_elements_still_reduce() {
             algorithm: Algorithm::Ring,
             sites: &Sites::one(64),
             stripe: shards.stripe(1, 0),
+            turns: None,
         };
         keeps_its_promise(operation, false).unwrap();
     }
@@ -373,6 +397,7 @@ fn buffers_that_travel_whole_are_added_in_the_order_of_the_ranks() {
             algorithm: Algorithm::Whole(pattern),
             sites: &Sites::one(5),
             stripe: shards.stripe(1, 0),
+            turns: None,
         };
         let results = simulate(operation, false).unwrap();
         assert_eq!(results, vec![BTreeMap::from([(0, order.clone())]); 5]);

@@ -42,7 +42,7 @@ pub(super) fn action(plan: Plan<'_>, pattern: Pattern, step: u32) -> Action {
     let contributor = contributor(plan, pattern, step);
     Action::Keep {
         sum: 0,
-        turn: rule!(contributor; AddedAsTheyArrive => step.saturating_add(1)),
+        turn: rule!(plan.turn(contributor); AddedAsTheyArrive => step.saturating_add(1)),
     }
 }
 
@@ -50,7 +50,7 @@ pub(super) fn kept(plan: Plan<'_>, stripe: Stripe<'_>) -> Kept<'static> {
     Kept {
         range: stripe.whole(),
         terms: plan.world,
-        own_turn: rule!(plan.rank; AddedAsTheyArrive => 0),
+        own_turn: rule!(plan.turn(plan.rank); AddedAsTheyArrive => 0),
         is_result: true,
         told: Targets::NONE,
     }

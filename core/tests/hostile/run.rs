@@ -32,6 +32,7 @@ pub(super) const SPEC: CollectiveSpec = CollectiveSpec {
     count: 10,
     quantization: Quantization::None,
     algorithm: None,
+    ordered: false,
 };
 
 /// What a peer says.

@@ -338,6 +338,7 @@ fn a_master_that_orders_what_the_links_or_the_spec_do_not_allow_misbehaves() {
         mesh,
         Algorithm::Circulant,
         Algorithm::TwoLevel,
+        Algorithm::Relay,
     ] {
         let mut desk = Desk::accepted();
         desk.calls(initiate(1));
@@ -352,6 +353,34 @@ fn a_master_that_orders_what_the_links_or_the_spec_do_not_allow_misbehaves() {
 
         assert!(out.contains(&ended(1, Err(CallError::MasterMisbehaved))));
         assert!(out.contains(&PeerOutput::Close));
+    }
+}
+
+#[test]
+fn a_master_that_orders_the_ring_for_what_is_ordered_misbehaves() {
+    for (algorithm, runs) in [
+        (Algorithm::Whole(Pattern::Ring), true),
+        (Algorithm::Relay, true),
+        (Algorithm::Ring, false),
+    ] {
+        let mut desk = Desk::accepted();
+        let spec = CollectiveSpec {
+            ordered: true,
+            ..spec()
+        };
+        let tag = Tag(1);
+        desk.calls(Call::Initiate { tag, spec });
+
+        let out = desk.hears(ToPeer::Commence {
+            tag,
+            seq: Seq(9),
+            algorithm,
+            lengths: Lengths::NONE,
+        });
+
+        let is_run = |order: &PeerOutput| matches!(order, PeerOutput::RunPlan { .. });
+        assert_eq!(out.iter().any(is_run), runs, "{algorithm}");
+        assert_eq!(out.contains(&PeerOutput::Close), !runs, "{algorithm}");
     }
 }
 

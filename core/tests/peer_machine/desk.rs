@@ -308,6 +308,7 @@ pub fn spec() -> CollectiveSpec {
         count: 10,
         quantization: Quantization::None,
         algorithm: None,
+        ordered: false,
     }
 }
 

@@ -196,6 +196,14 @@ fn peers_that_want_different_things_under_one_tag_are_told_in_what_they_differ()
                 ..usual
             },
         ),
+        (
+            usual,
+            SpecField::Ordered,
+            CollectiveSpec {
+                ordered: true,
+                ..usual
+            },
+        ),
     ];
     for (others, field, spec) in odd {
         let mut run = Run::with_accepted_peers(1, 3);

@@ -131,6 +131,7 @@ fn spec(random: &mut StdRng) -> CollectiveSpec {
         count: number(random),
         quantization: Quantization::None,
         algorithm: None,
+        ordered: false,
     }
 }
 

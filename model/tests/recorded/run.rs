@@ -30,6 +30,7 @@ const SPEC: CollectiveSpec = CollectiveSpec {
     count: 1000,
     quantization: Quantization::None,
     algorithm: None,
+    ordered: false,
 };
 
 /// A machine and its log.

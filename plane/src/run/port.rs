@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pccl_core::element::{CollectiveKind, CollectiveSpec};
 use pccl_core::id::Seq;
-use pccl_core::plan::{Algorithm, Shards};
+use pccl_core::plan::{Algorithm, Shards, Turns};
 use pccl_core::site::Sites;
 
 use super::Run;
@@ -61,6 +61,8 @@ pub struct OperationPort {
     pub(crate) divided: Option<(CollectiveKind<u32>, Shards)>,
     /// Where the ranks are.
     pub(crate) sites: Arc<Sites>,
+    /// When the contribution of each rank is added.
+    pub(crate) turns: Arc<Turns>,
     pub(crate) config: PlaneConfig,
     pub(crate) pool: Arc<Pool>,
     pub(crate) registry: Arc<Registry>,
@@ -199,6 +201,7 @@ impl OperationPort {
             kind: *kind,
             shards,
             sites: &self.sites,
+            turns: &self.turns,
             algorithm: self.algorithm,
         };
         let is_local = Sending::all_local(sending) && !pass.leaves_machine();

@@ -29,7 +29,7 @@ impl Run<'_, '_> {
     }
 
     /// Whether whatever is missing may be missing because of any other rank, in rounds or behind the root of a
-    /// broadcast: somebody else knows which, and speaks first.
+    /// broadcast or in a relay: somebody else knows which, and speaks first.
     fn waits_behind_others(&self) -> bool {
         match self.port.algorithm() {
             Algorithm::Ring | Algorithm::Direct => false,
@@ -37,7 +37,8 @@ impl Run<'_, '_> {
             Algorithm::Chain
             | Algorithm::Whole(Pattern::Circulant)
             | Algorithm::Circulant
-            | Algorithm::TwoLevel => {
+            | Algorithm::TwoLevel
+            | Algorithm::Relay => {
                 let lacks = |link: &In<'_>| self.work.lacks_contribution_of(link.from.rank);
                 !self.ins.iter().any(lacks)
             }

@@ -7,8 +7,8 @@ use tokio::test;
 
 use super::reference::{expected, inputs, random_bits};
 use super::support::{
-    AROUND, BUILT, Member, all_end_right, from, in_time, mesh, run_all, run_in_place, spec, to,
-    turns,
+    AROUND, BUILT, Member, all_end_right, from, in_time, mesh, ring, run_all, run_in_place, spec,
+    to, turns,
 };
 use crate::{LinkBroke, PlaneConfig, RunFailure, RunStats};
 
@@ -30,14 +30,23 @@ async fn every_rank_ends_with_the_result_whatever_the_type_and_the_operation() {
 }
 
 #[test(start_paused = true)]
-async fn all_end_with_the_same_bits_which_are_those_of_the_order_of_the_ranks() {
+async fn by_a_relay_every_rank_ends_with_the_result_whatever_the_type_and_the_operation() {
+    for world in 1..=7 {
+        let counts = [501, 1, 2, 40_099, 1000];
+        all_end_right(ring(world, 3), Algorithm::Relay, counts).await;
+    }
+}
+
+#[test(start_paused = true)]
+async fn all_end_with_the_same_bits_which_are_those_of_the_order_of_the_peers() {
     let inputs = random_bits(40_000, 5, 42);
     let spec = spec(ReduceOp::Avg, ElementType::F32, 10_000);
     let mut members = mesh(5, 1);
     let mut results = Vec::new();
     let in_order = DIRECTLY
         .into_iter()
-        .filter(|algorithm| !matches!(algorithm, Algorithm::Circulant | Algorithm::TwoLevel));
+        .filter(|algorithm| !matches!(algorithm, Algorithm::Circulant | Algorithm::TwoLevel))
+        .chain([Algorithm::Relay]);
     for (seq, algorithm) in (1..).map(Seq).zip(in_order) {
         let ports = members.iter_mut();
         let ports = ports.map(|m| m.plane.begin(seq, spec, algorithm));

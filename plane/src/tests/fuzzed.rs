@@ -11,7 +11,7 @@ use rand::{RngExt, SeedableRng};
 use super::lengths::GATHER_V;
 use super::reference::random_bits;
 use super::support::{sites, spec};
-use super::worker::Worker;
+use super::worker::{Worker, shuffled};
 use crate::memory::Pool;
 use crate::pace::Pace;
 use crate::work::{Exit, IncomingFrame, NotTaken, OutgoingFrame, Place, RankWork};
@@ -20,7 +20,7 @@ const GATHER: CollectiveKind = CollectiveKind::AllGather {
     laid_out_for: Membership(0),
 };
 
-const ALL: [(CollectiveKind, Algorithm); 20] = [
+const ALL: [(CollectiveKind, Algorithm); 22] = [
     (CollectiveKind::AllReduce, Algorithm::Ring),
     (CollectiveKind::AllReduce, Algorithm::Whole(Pattern::Ring)),
     (CollectiveKind::AllReduce, Algorithm::Whole(Pattern::Mesh)),
@@ -35,6 +35,8 @@ const ALL: [(CollectiveKind, Algorithm); 20] = [
     (CollectiveKind::ReduceScatter, Algorithm::Direct),
     (CollectiveKind::ReduceScatter, Algorithm::Circulant),
     (CollectiveKind::ReduceScatter, Algorithm::TwoLevel),
+    (CollectiveKind::AllReduce, Algorithm::Relay),
+    (CollectiveKind::ReduceScatter, Algorithm::Relay),
     (GATHER, Algorithm::Ring),
     (GATHER, Algorithm::Direct),
     (GATHER, Algorithm::Circulant),
@@ -174,6 +176,8 @@ fn frames_that_are_made_up_are_refused_or_taken_and_everything_can_be_put_back()
             let ranked = kind.among(&peers).unwrap();
             let sites = sites(world);
             let plan = Plan::among(ranked, algorithm, &sites, rank).unwrap();
+            let turns = shuffled(world);
+            let plan = plan.in_turns(&turns).unwrap();
             let data = random_bits(4 * COUNT, 1, seed).remove(0);
             let mut attacked = Attacked::new(kind, plan, data.clone());
 

@@ -119,6 +119,13 @@ async fn in_two_levels_every_rank_ends_with_its_shard_or_with_all_of_them() {
 }
 
 #[test(start_paused = true)]
+async fn by_a_relay_every_rank_ends_with_its_shard() {
+    for (world, lanes) in [(2, 1), (3, 3), (4, 1), (5, 2), (8, 3)] {
+        all_keep_the_promise(ring(world, lanes), &[SCATTER], Algorithm::Relay).await;
+    }
+}
+
+#[test(start_paused = true)]
 async fn whoever_is_the_root_all_end_with_what_it_has() {
     for world in [1, 2, 3, 5] {
         let roots = (0..world).map(|root| CollectiveKind::Broadcast {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use pccl_core::element::{CollectiveSpec, ElementType, ReduceOp};
+use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType, ReduceOp};
 use pccl_core::lengths::Lengths;
 use pccl_core::plan::{Algorithm, Pattern, Reach, Shards};
 use pccl_core::wire::FrameHeader;
@@ -333,6 +333,44 @@ fn halves_of_a_ring_lead_to_the_result_although_a_rank_begins_late() {
         assert!(ended.eq(&promised), "{kind} with seed {seed}");
         assert!(run.most_held <= HELD_MAX);
     }
+}
+
+/// Ranks pass on what is not theirs to add, and add in turns that are not in the order of the ring.
+#[test]
+fn what_is_relayed_leads_to_the_result_in_little_memory_and_can_be_put_back() {
+    let mut most_set_aside = 0;
+    for (seed, kind) in
+        (0..60).flat_map(|seed| [(seed, CollectiveKind::AllReduce), (seed, SCATTER)])
+    {
+        let world = 2 + seed as usize % 4;
+        let spec = of_kind(kind, spec(ReduceOp::Avg, ElementType::I32, COUNT));
+        let inputs = inputs(ElementType::I32, COUNT, world);
+        let simulate = || Simulation::with(seed, world, (&spec, Algorithm::Relay), &inputs);
+        let (mut whole, mut cut_short) = (simulate(), simulate());
+
+        for _ in 0..seed * 50 {
+            cut_short.step();
+        }
+        for _ in 0..2_000_000 {
+            if whole.is_done() {
+                break;
+            }
+            whole.step();
+        }
+        for rank in &mut cut_short.ranks {
+            rank.worker.backup.restore(&mut rank.worker.data);
+        }
+
+        assert!(whole.is_done(), "{kind} with seed {seed} is stuck");
+        let promised = promised(&spec, &inputs);
+        let ended = whole.ranks.iter().map(|rank| &rank.worker.data);
+        assert!(ended.eq(&promised), "{kind} with seed {seed}");
+        let mut restored = cut_short.ranks.iter().zip(&inputs);
+        assert!(restored.all(|(rank, input)| rank.worker.data == *input));
+        assert!(whole.most_held <= HELD_MAX);
+        most_set_aside = most_set_aside.max(whole.most_set_aside);
+    }
+    assert!(most_set_aside > 0, "there was no congestion");
 }
 
 /// However much each has, and wherever it is cut short.

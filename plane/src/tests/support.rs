@@ -323,6 +323,7 @@ pub(super) fn spec(op: ReduceOp, element: ElementType, count: usize) -> Collecti
         count: count as u64,
         quantization: Quantization::None,
         algorithm: None,
+        ordered: false,
     }
 }
 

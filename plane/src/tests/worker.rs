@@ -4,12 +4,18 @@ use std::sync::Arc;
 
 use pccl_core::element::CollectiveSpec;
 use pccl_core::id::{PeerId, Seq};
-use pccl_core::plan::{Algorithm, Shards};
+use pccl_core::plan::{Algorithm, Shards, Turns};
 
 use super::support::sites;
 use crate::memory::{Backup, Pool, UserBuffers};
 use crate::pace::Pace;
 use crate::work::{Exit, Place, RankWork, Task};
+
+/// Turns in another order than that of the ranks, of up to eleven.
+pub(super) fn shuffled(world: u32) -> Turns {
+    let peer = |rank| PeerId(u64::from(rank * 5 + 3) % 11);
+    Turns::of_peers(&(0..world).map(peer).collect::<Vec<_>>())
+}
 
 pub(super) struct Worker {
     pub(super) work: RankWork,
@@ -48,6 +54,7 @@ impl Worker {
             kind: spec.kind.among(&peers).unwrap(),
             shards,
             sites: &sites(place.world),
+            turns: &shuffled(place.world),
             algorithm,
         };
         let mut worker = Self {

@@ -180,9 +180,13 @@ impl RankWork {
                 self.keep((number, sum, turn), &range, &frame, buffers)?;
                 Ok(Body::Held(frame))
             }
-            (Landing::Scratch(frame), Action::Combine) => {
+            (Landing::Scratch(frame), Action::Combine | Action::Complete) => {
                 let onward = self.onward(number, handling, 0)?;
-                self.combine(onward, &range, frame, buffers)
+                self.combine(onward, handling.action, (&range, frame), buffers)
+            }
+            (Landing::Scratch(frame), Action::Pass) => {
+                let onward = self.onward(number, handling, 0)?;
+                self.pass(onward, &range, frame, buffers)
             }
             (Landing::Scratch(frame), Action::Finish) => {
                 self.finish(handling.slot, &range, frame, buffers)
@@ -192,26 +196,55 @@ impl RankWork {
         }
     }
 
-    /// Adds the own contribution to a frame, which lacks others'.
+    /// Adds the own contribution to a frame, which goes on.
     fn combine(
         &mut self,
         onward: Onward,
-        range: &Range<usize>,
-        mut frame: Vec<u8>,
+        action: Action,
+        (range, mut frame): (&Range<usize>, Vec<u8>),
         buffers: &mut UserBuffers<'_>,
     ) -> Result<Body, Defect> {
         let sums = self.sums;
+        let is_held = self.outlet(onward.outlet)?.held < HELD_MAX;
         let arrived = frame.get_mut(..range.len()).ok_or(Defect::here())?;
-        if self.outlet(onward.outlet)?.held < HELD_MAX {
+        let sum = if is_held {
             let own = buffers.contribution(range.clone()).ok_or(Defect::here())?;
             pccl_kernels::reduce(sums.element, sums.op, arrived, own)?;
-            Ok(Body::Held(frame))
+            arrived
         } else {
             let (own, aside) = buffers.set_aside(range.clone()).ok_or(Defect::here())?;
             pccl_kernels::reduce_into(sums.element, sums.op, aside, arrived, own)?;
-            self.scratch.put(frame);
-            Ok(Body::Aside(range.clone()))
+            aside
+        };
+        if action.completes() {
+            sums.divide(sum)?;
         }
+        Ok(self.held_or_aside(is_held, range, frame))
+    }
+
+    /// A frame that is nothing to this rank goes on. Of each element it has one at a time, so the memory that is set aside
+    /// for it is enough.
+    fn pass(
+        &mut self,
+        onward: Onward,
+        range: &Range<usize>,
+        frame: Vec<u8>,
+        buffers: &mut UserBuffers<'_>,
+    ) -> Result<Body, Defect> {
+        let is_held = self.outlet(onward.outlet)?.held < HELD_MAX;
+        if !is_held {
+            let (_, aside) = buffers.set_aside(range.clone()).ok_or(Defect::here())?;
+            aside.copy_from_slice(frame.get(..range.len()).ok_or(Defect::here())?);
+        }
+        Ok(self.held_or_aside(is_held, range, frame))
+    }
+
+    fn held_or_aside(&mut self, is_held: bool, range: &Range<usize>, frame: Vec<u8>) -> Body {
+        if is_held {
+            return Body::Held(frame);
+        }
+        self.scratch.put(frame);
+        Body::Aside(range.clone())
     }
 
     /// Adds the own contribution to a frame that lacks nothing else.

@@ -8,7 +8,6 @@
 use std::ops::Range;
 
 use pccl_core::element::{CollectiveSpec, ElementType, Quantization};
-use pccl_core::plan::Action;
 use pccl_kernels::{Codec, Scheme};
 
 use super::RankWork;
@@ -83,10 +82,10 @@ pub(crate) fn codec_of(element: ElementType, quantization: Quantization) -> Opti
     }
 }
 
-/// Does the quantization go with the element type and the kind of collective?
+/// Does the quantization go with the element type, the kind of collective, and additions in order?
 #[must_use]
 pub fn is_supported(spec: &CollectiveSpec) -> bool {
-    Coding::of(spec).is_some()
+    Coding::of(spec).is_some_and(|coding| coding.is_none() || !spec.ordered)
 }
 
 impl RankWork {
@@ -113,7 +112,7 @@ impl RankWork {
         mut frame: Vec<u8>,
         buffers: &mut UserBuffers<'_>,
     ) -> Result<Body, Defect> {
-        let (action, finishes) = (handling.action, handling.action == Action::Finish);
+        let (action, finishes) = (handling.action, handling.action.completes());
         let encoded = frame.get_mut(..length).ok_or(Defect::here())?;
         if action.adds() {
             let average_over = self.sums.average_over.filter(|_| finishes);

@@ -17,6 +17,7 @@ fn spec(element: ElementType, count: u64) -> CollectiveSpec {
         count,
         quantization: Quantization::None,
         algorithm: None,
+        ordered: false,
     }
 }
 
@@ -153,6 +154,78 @@ fn quantized_buffers_take_the_ring() {
             let taken = Algorithm::of(&quantized, 4, paths(Reach::Mesh));
             assert_eq!(taken, Algorithm::Ring);
         }
+    }
+}
+
+/// What reduces so many bytes in the order of the peers.
+fn ordered(kind: CollectiveKind, bytes: u64) -> CollectiveSpec {
+    CollectiveSpec {
+        kind,
+        ordered: true,
+        ..spec(ElementType::U8, bytes)
+    }
+}
+
+#[test]
+fn what_is_ordered_takes_nothing_but_what_adds_in_the_order_of_the_peers() {
+    let of = |kind, bytes, world, paths| Algorithm::of(&ordered(kind, bytes), world, paths);
+    let large = DIRECT_BUFFER_MAX * 1000;
+    for kind in [CollectiveKind::AllReduce, CollectiveKind::ReduceScatter] {
+        for paths in [between_machines, within_a_machine] {
+            for two_levels in [false, true] {
+                let paths = |reach| Paths {
+                    two_levels,
+                    ..paths(reach)
+                };
+                for bytes in [WHOLE_BUFFER_MAX + 1, large] {
+                    for world in [3, 9] {
+                        let directly = of(kind, bytes, world, paths(Reach::Mesh));
+                        assert_eq!(directly, Algorithm::Direct);
+                        let around = of(kind, bytes, world, paths(Reach::Ring));
+                        assert_eq!(around, Algorithm::Relay);
+                    }
+                    let of_two = of(kind, bytes, 2, paths(Reach::Mesh));
+                    assert_eq!(of_two, Algorithm::Ring);
+                }
+            }
+        }
+    }
+    let small = of(
+        CollectiveKind::AllReduce,
+        1,
+        3,
+        between_machines(Reach::Ring),
+    );
+    assert_eq!(small, WHOLE);
+}
+
+#[test]
+fn a_wish_for_another_order_is_not_granted_to_what_is_ordered() {
+    for wish in Algorithm::ALL {
+        let wished = CollectiveSpec {
+            algorithm: Some(wish),
+            ..ordered(CollectiveKind::AllReduce, 1000)
+        };
+        let paths = Paths {
+            two_levels: true,
+            ..between_machines(Reach::Mesh)
+        };
+        let taken = Algorithm::of(&wished, 6, paths);
+        let in_order = matches!(
+            wish,
+            Algorithm::Whole(_) | Algorithm::Direct | Algorithm::Relay
+        );
+        assert_eq!(taken == wish, in_order, "{wish}");
+        let unordered = CollectiveSpec {
+            ordered: false,
+            ..wished
+        };
+        let granted = !matches!(wish, Algorithm::Chain | Algorithm::Relay);
+        assert_eq!(
+            Algorithm::of(&unordered, 6, paths) == wish,
+            granted,
+            "{wish}"
+        );
     }
 }
 

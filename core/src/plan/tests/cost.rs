@@ -18,6 +18,7 @@ fn reduce(bytes: u64) -> CollectiveSpec {
         count: bytes,
         quantization: Quantization::None,
         algorithm: None,
+        ordered: false,
     }
 }
 

@@ -20,20 +20,28 @@ fn lengths() -> impl Strategy<Value = Vec<u64>> {
     prop::collection::vec(length, 1..=64)
 }
 
+/// Turns in an order that has nothing to do with that of the ranks.
+fn shuffled(world: u32, shuffle: u64) -> Turns {
+    // Odd factors lead to different numbers.
+    let peer = |rank: u32| PeerId((u64::from(rank) + 1).wrapping_mul(shuffle | 1));
+    Turns::of_peers(&(0..world).map(peer).collect::<Vec<_>>())
+}
+
 proptest! {
     #![proptest_config(crate::cases::cases(200))]
 
     #[test]
     fn every_plan_keeps_the_promise_of_its_kind(
         pick in any::<usize>(), root in any::<u32>(), sites in sites(1..=64), count in 0..300_u64,
-        stripes in 1..=9_u16, stripe in any::<u16>(), hurry in any::<bool>()
+        stripes in 1..=9_u16, stripe in any::<u16>(), hurry in any::<bool>(), shuffle in any::<u64>()
     ) {
         let world = sites.world();
+        let turns = shuffled(world, shuffle);
         let shards = Shards::of_ranks(count, world);
         let stripe = shards.stripe(stripes, stripe % stripes);
         let plans = plans(root % world);
         let (kind, algorithm) = plans[pick % plans.len()];
-        keeps_its_promise(Operation { kind, algorithm, sites: &sites, stripe }, hurry)?;
+        keeps_its_promise(Operation { kind, algorithm, sites: &sites, stripe, turns: Some(&turns) }, hurry)?;
     }
 
     /// However much each rank has, each has all of it in the end.
@@ -47,7 +55,7 @@ proptest! {
         let plans: Vec<_> = plans(0).into_iter().filter(|(kind, _)| *kind == GATHER_V).collect();
         let (kind, algorithm) = plans[pick % plans.len()];
         let stripe = shards.stripe(stripes, stripe % stripes);
-        keeps_its_promise(Operation { kind, algorithm, sites: &sites, stripe }, hurry)?;
+        keeps_its_promise(Operation { kind, algorithm, sites: &sites, stripe, turns: None }, hurry)?;
     }
 
     /// Another rank may have less: what it has would not tell how far the own contribution has come.
@@ -110,14 +118,17 @@ proptest! {
     #[test]
     fn each_flow_has_one_counterpart(
         pick in any::<usize>(), root in any::<u32>(), sites in sites(2..=32), rank in 0..32_u32,
-        count in 0..10_000_u64
+        count in 0..10_000_u64, shuffle in any::<u64>()
     ) {
         let world = sites.world();
         let rank = rank % world;
         let shards = Shards::of_ranks(count, world);
         let plans = plans(root % world);
         let (kind, algorithm) = plans[pick % plans.len()];
-        let operation = Operation { kind, algorithm, sites: &sites, stripe: shards.stripe(1, 0) };
+        let turns = shuffled(world, shuffle);
+        let operation = Operation {
+            kind, algorithm, sites: &sites, stripe: shards.stripe(1, 0), turns: Some(&turns),
+        };
         let sent: Vec<Vec<_>> = (0..world).map(|rank| sends(operation, rank)).collect();
         let plan = operation.plan(rank);
 
@@ -134,14 +145,18 @@ proptest! {
     /// What leaves together leaves once all of it is there.
     #[test]
     fn what_is_sent_at_once_are_contributions_that_leave_with_nothing_but_contributions(
-        pick in any::<usize>(), root in any::<u32>(), sites in sites(2..=32), rank in 0..32_u32
+        pick in any::<usize>(), root in any::<u32>(), sites in sites(2..=32), rank in 0..32_u32,
+        shuffle in any::<u64>()
     ) {
         let world = sites.world();
         let rank = rank % world;
         let shards = Shards::of_ranks(1000, world);
         let plans = plans(root % world);
         let (kind, algorithm) = plans[pick % plans.len()];
-        let operation = Operation { kind, algorithm, sites: &sites, stripe: shards.stripe(1, 0) };
+        let turns = shuffled(world, shuffle);
+        let operation = Operation {
+            kind, algorithm, sites: &sites, stripe: shards.stripe(1, 0), turns: Some(&turns),
+        };
         for flow in operation.plan(rank).arrivals(operation.stripe) {
             let sender = operation.plan(flow.from);
             let own: Vec<Target> = sender.contributions(operation.stripe).map(|own| own.to).collect();
@@ -169,6 +184,7 @@ proptest! {
             algorithm,
             sites: &sites,
             stripe: shards.stripe(1, 0),
+            turns: None,
         };
         let messages = |algorithm| {
             let plan = operation(algorithm).plan(rank);

@@ -18,6 +18,7 @@ fn operation<'a>(kind: CollectiveKind<u32>, sites: &'a Sites, stripe: Stripe<'a>
         algorithm: Algorithm::TwoLevel,
         sites,
         stripe,
+        turns: None,
     }
 }
 

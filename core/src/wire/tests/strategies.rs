@@ -157,15 +157,17 @@ fn spec() -> impl Strategy<Value = CollectiveSpec> {
         Just(Quantization::Blockwise4),
     ];
     let wish = prop::option::of(algorithm());
-    let what = (kind(), op, element(), any::<u64>(), quantization, wish);
+    let how = (quantization, wish, any::<bool>());
+    let what = (kind(), op, element(), any::<u64>(), how);
     what.prop_map(
-        |(kind, op, element, count, quantization, algorithm)| CollectiveSpec {
+        |(kind, op, element, count, (quantization, algorithm, ordered))| CollectiveSpec {
             kind,
             op,
             element,
             count,
             quantization,
             algorithm,
+            ordered,
         },
     )
 }
@@ -410,6 +412,7 @@ fn collective_refusal() -> impl Strategy<Value = CollectiveRefusal> {
             SpecField::Quantization,
             SpecField::Algorithm,
             SpecField::Limit,
+            SpecField::Ordered,
         ][..],
     );
     prop_oneof![

@@ -205,6 +205,7 @@ pub(crate) fn ring_spec() -> CollectiveSpec {
         count: WHOLE_BUFFER_MAX,
         quantization: Quantization::None,
         algorithm: None,
+        ordered: false,
     }
 }
 

@@ -383,6 +383,7 @@ fn disagreement(votes: &BTreeMap<PeerId, CollectiveSpec>) -> Option<CollectiveRe
             SpecField::Quantization => spec.quantization != wanted.quantization,
             SpecField::Algorithm => spec.algorithm != wanted.algorithm,
             SpecField::Limit => limit_of(spec) != limit_of(wanted),
+            SpecField::Ordered => spec.ordered != wanted.ordered,
         };
         let odd = votes.iter().filter(|(_, spec)| differs(spec));
         let odd: Vec<PeerId> = odd.map(|(peer, _)| *peer).collect();

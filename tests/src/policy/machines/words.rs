@@ -39,6 +39,7 @@ pub(super) fn called(ask: Ask, last: CallId) -> PeerInput {
                 count: bytes,
                 quantization: Quantization::None,
                 algorithm: None,
+                ordered: false,
             },
         },
         Ask::Drop => return PeerInput::GiveUp { call: last },
