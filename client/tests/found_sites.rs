@@ -2,68 +2,12 @@
 
 mod support;
 
-use std::net::IpAddr;
-use std::sync::Arc;
-use std::time::Duration;
-
 use pccl::{Algorithm, Communicator, Reduce, TopologyReport};
-use pccl_master::{MasterServer, RunningMaster, Security};
-use pccl_transport_memory::{MemoryNet, Path};
-use support::{begin, join_as, together};
+use support::hosts::Hosts;
+use support::{join_as, together};
 
 /// Elements that are too many to travel whole.
 const COUNT: usize = 20_000;
-
-/// From a host of one site to one of another. The way back takes as long.
-const FAR: Path = Path {
-    delay: Duration::from_millis(30),
-    window: 1 << 20,
-    ..Path::DIRECT
-};
-
-/// A run over a network in memory.
-struct Run {
-    net: MemoryNet,
-    master: RunningMaster,
-    /// The addresses of the hosts that have joined, by the site that each is at.
-    hosts: Vec<(u8, IpAddr)>,
-}
-
-impl Run {
-    fn new() -> Self {
-        let net = MemoryNet::new();
-        let host = net.transport();
-        let on = host.any_port();
-        let builder = MasterServer::builder().security(Security::Plain);
-        let master = builder.transport(Arc::new(host)).spawn(on).unwrap();
-        Self {
-            net,
-            master,
-            hosts: Vec::new(),
-        }
-    }
-
-    /// The builder for one more peer, on another host of a site. The peer does not know of the site.
-    fn builder_at(&mut self, site: u8) -> pccl::Builder {
-        let host = self.net.transport();
-        for (_, other) in self.hosts.iter().filter(|(other, _)| *other != site) {
-            self.net.set_path(host.ip(), *other, FAR);
-            self.net.set_path(*other, host.ip(), FAR);
-        }
-        self.hosts.push((site, host.ip()));
-        let builder = Communicator::builder(self.master.local_addr().to_string()).first_port(0);
-        builder.listen(host.ip()).transport(host)
-    }
-
-    /// Peers of these sites, in the order of their identities.
-    fn peers_at(&mut self, sites: &[u8]) -> Vec<Communicator> {
-        let mut peers = vec![begin(self.builder_at(sites[0]))];
-        for site in &sites[1..] {
-            join_as(self.builder_at(*site), &mut peers);
-        }
-        peers
-    }
-}
 
 /// What all peers were told of the sites, by their identities.
 fn sites(peers: &mut [Communicator]) -> Vec<Option<String>> {
@@ -100,7 +44,7 @@ fn named(names: &[&str]) -> Vec<Option<String>> {
 
 #[test]
 fn peers_that_name_no_site_reduce_in_two_levels_once_an_optimization_has_found_where_they_are() {
-    let mut run = Run::new();
+    let mut run = Hosts::new();
     let mut peers = run.peers_at(&[1, 2, 1, 2]);
     assert_eq!(sites(&mut peers), vec![None; 4]);
     assert_ne!(reduce(&mut peers), Algorithm::TwoLevel);
@@ -129,7 +73,7 @@ fn peers_that_name_no_site_reduce_in_two_levels_once_an_optimization_has_found_w
 
 #[test]
 fn peers_that_are_all_near_have_no_sites() {
-    let mut run = Run::new();
+    let mut run = Hosts::new();
     let mut peers = run.peers_at(&[1, 1, 1]);
 
     let report = optimize(&mut peers);

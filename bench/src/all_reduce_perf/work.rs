@@ -50,10 +50,13 @@ pub(crate) struct Work {
     /// scale), 4bit (min-max of each 64 elements).
     #[arg(long, value_parser = compression)]
     pub(crate) quantize: Option<Compression>,
-    /// How the data is to travel, if it can: ring, direct, circulant, two-level, whole-ring, whole-direct, whole-circulant.
+    /// How the data is to travel, if it can: ring, direct, circulant, two-level, whole-ring, whole-direct, whole-circulant, relay.
     /// Default: the master chooses.
     #[arg(long, value_parser = algorithm)]
     pub(crate) algorithm: Option<Algorithm>,
+    /// Add in the order of the peer ids, whatever the ring and the algorithm.
+    #[arg(long)]
+    pub(crate) ordered: bool,
     /// Reduces that run at once, each of the size of the row. In place only.
     #[arg(long, default_value_t = 1, value_parser = concurrent)]
     pub(crate) concurrent: usize,
@@ -85,6 +88,9 @@ impl Work {
         }
         if self.quantize.is_some() && !self.collective.reduces() {
             return Err("--quantize needs a collective that reduces");
+        }
+        if self.ordered && (self.quantize.is_some() || !self.collective.reduces()) {
+            return Err("--ordered needs a collective that reduces, and no --quantize");
         }
         if self.concurrent > 1 && self.collective != Collective::AllReduce {
             return Err("--concurrent is for all-reduces");
@@ -151,9 +157,14 @@ impl Work {
         let reduce = reduce
             .tag(tag)
             .quantize(compression.unwrap_or(Quantization::None));
-        match self.algorithm {
+        let reduce = match self.algorithm {
             Some(wish) => reduce.algorithm(wish),
             None => reduce,
+        };
+        if self.ordered {
+            reduce.ordered()
+        } else {
+            reduce
         }
     }
 
@@ -180,6 +191,7 @@ impl Work {
         let algorithm = self.algorithm;
         arguments.extend(algorithm.map(|wish| format!("--algorithm={wish}")));
         arguments.extend(self.quantize.map(|by| format!("--quantize={}", by.name)));
+        arguments.extend(self.ordered.then(|| "--ordered".to_owned()));
         arguments.extend(self.in_place.then(|| "--in-place".to_owned()));
         arguments.extend(self.far.then(|| "--far".to_owned()));
         arguments.extend(self.bind.then(|| "--bind".to_owned()));

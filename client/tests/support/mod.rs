@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub(crate) mod hosts;
 pub(crate) mod lanes;
 pub(crate) mod log;
 pub(crate) mod tapped;
