@@ -505,9 +505,11 @@ impl Master {
                 epoch;
                 EpochOfOneGroup if group.ring == plan.ring && group.links == plan.links => group.epoch
             );
+            // What was known of these paths is better than nothing, though it is out of date.
+            let are_same = group.ring == plan.ring && group.found == plan.found;
+            group.costs = costs.or(group.costs.filter(|_| are_same));
             group.ring = plan.ring;
             group.links = plan.links;
-            group.costs = costs;
             group.found = plan.found;
         }
     }

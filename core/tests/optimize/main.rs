@@ -1,6 +1,7 @@
 //! Looking for better rings, told by a master alone: what is measured when, what is adopted, and what is kept.
 
 mod background;
+mod costs;
 mod failures;
 mod sites;
 mod world;

@@ -1,11 +1,14 @@
 //! A master whose peers do at once what it says, measurements and the solver apart.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
 
-use pccl_core::id::{ConnId, GroupId, PeerId, ProtocolVersion, Round};
+use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType, Quantization, ReduceOp};
+use pccl_core::id::{ConnId, GroupId, PeerId, ProtocolVersion, Round, Seq, Tag};
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
-use pccl_core::messages::{Hello, ToMaster, ToPeer};
+use pccl_core::messages::{Hello, PlanOutcome, ToMaster, ToPeer};
 use pccl_core::paths::{Measurement, RingReport};
+use pccl_core::plan::Algorithm;
 use pccl_core::site::{SiteMap, SiteName};
 use pccl_core::states::ConnectionState;
 use pccl_core::topology::{BrokenLinks, LinkOrder, Ring, Way};
@@ -27,6 +30,8 @@ pub(crate) struct World {
     pub(crate) sites: BTreeMap<PeerId, SiteMap>,
     pub(crate) reports: BTreeMap<PeerId, Option<RingReport>>,
     pub(crate) gone: BTreeSet<PeerId>,
+    /// The algorithms and executions of the collectives that each peer was told to begin.
+    pub(crate) commenced: Vec<(PeerId, Seq, Algorithm)>,
     /// The sites that newcomers name.
     pub(crate) names: fn(u64) -> &'static str,
     /// The machines that newcomers are on.
@@ -51,6 +56,7 @@ impl World {
             sites: BTreeMap::new(),
             reports: BTreeMap::new(),
             gone: BTreeSet::new(),
+            commenced: Vec::new(),
             names: site_of,
             machines: |peer| u8::try_from(peer).unwrap(),
         }
@@ -158,6 +164,9 @@ impl World {
                 self.rotations.last_mut().unwrap().extend(edges);
                 self.probes.insert(peer, (round, probes));
             }
+            ToPeer::Commence { algorithm, seq, .. } => {
+                self.commenced.push((peer, seq, algorithm));
+            }
             ToPeer::OptimizationConcluded { report } => {
                 self.reports.insert(peer, report);
             }
@@ -190,6 +199,46 @@ impl World {
         for peer in self.members() {
             self.says(peer, ToMaster::OptimizeTopology);
         }
+    }
+
+    /// All reduce so many bytes. Returns the algorithm that all were told to take.
+    pub(crate) fn reduce(&mut self, bytes: u64) -> Algorithm {
+        let spec = CollectiveSpec {
+            kind: CollectiveKind::AllReduce,
+            op: ReduceOp::Sum,
+            element: ElementType::U8,
+            count: bytes,
+            quantization: Quantization::None,
+            algorithm: None,
+            ordered: false,
+        };
+        let (tag, broken) = (Tag(0), BrokenLinks::NONE);
+        let epoch = self.master.view().epoch(GROUP).unwrap();
+        for peer in self.members() {
+            let broken = broken.clone();
+            let initiate = ToMaster::InitiateCollective {
+                tag,
+                spec,
+                epoch,
+                broken,
+            };
+            self.says(peer, initiate);
+        }
+        let commenced = mem::take(&mut self.commenced);
+        assert_eq!(commenced.len(), self.members().len());
+        for (peer, seq, _) in &commenced {
+            let (seq, outcome) = (*seq, PlanOutcome::Done);
+            let broken = broken.clone();
+            let complete = ToMaster::CompleteCollective {
+                seq,
+                outcome,
+                broken,
+            };
+            self.says(*peer, complete);
+        }
+        let algorithm = commenced[0].2;
+        assert!(commenced.iter().all(|(_, _, other)| *other == algorithm));
+        algorithm
     }
 
     /// One peer reports what it was told to measure.
