@@ -165,12 +165,13 @@
 //! [`FRAME_PAYLOAD_MAX`]. It is one stripe, and each rank's contribution is cut into frames like a
 //! chunk. In step s, of N − 1, a rank sends what the rank s places before it has contributed, as
 //! [`Algorithm::Whole`](crate::plan::Algorithm::Whole) says. Then every rank adds all contributions, its own
-//! among them, in the order of the ranks, and divides an average by N, once. If there are links between all
+//! among them, in the order of the [`Turns`](crate::plan::Turns), and divides an average by N, once. If there are links between all
 //! ranks, each sends its contribution to each other one, or they gather the contributions in rounds
 //! ([`Pattern`](crate::plan::Pattern)).
 //!
-//! With such links a buffer of up to [`DIRECT_BUFFER_MAX`] bytes that is not quantized travels directly, as
-//! [`Algorithm::Direct`](crate::plan::Algorithm::Direct) says. It is one stripe. In the steps 0 to N − 2 a rank
+//! With such links a buffer that is not quantized may travel directly, as
+//! [`Algorithm::Direct`](crate::plan::Algorithm::Direct) says: what `Commence` says decides, up to
+//! [`DIRECT_BUFFER_MAX`] bytes if nothing is known of the paths. It is one stripe. In the steps 0 to N − 2 a rank
 //! receives the others' contributions to its chunk, in the steps N − 1 to 2N − 3 the results of theirs; from which
 //! rank in which step the plan says. It adds as far as all contributions are there, divides an average by N, and
 //! sends the result to each other rank, cut into frames like a contribution.
@@ -186,6 +187,10 @@
 //! its site to the chunks that it is the gateway of, its own chunk first; then the sums of the other sites for its own
 //! chunk; and then the results of all other chunks, in their order, of which it passes those of other sites on inside
 //! its own. Chunks are cut into stripes as around a ring.
+//!
+//! What is [`ordered`](crate::element::CollectiveSpec::ordered) may be relayed around the ring, as
+//! [`Algorithm::Relay`](crate::plan::Algorithm::Relay) says. Each passage of a stripe, or of each chunk of a reduce-scatter,
+//! is a step: first those of its sums, lap by lap, and then that of the result.
 //!
 //! A reduce-scatter and an all-gather, of whatever lengths, are the first and the second half of an all-reduce in chunks, and count their
 //! steps from 0. In a broadcast the root sends its buffer to the next rank, in step 0, and each other rank sends on what
