@@ -40,6 +40,7 @@ const KEEP_MEMORY: Duration = Duration::from_secs(10);
 const CONNECT_PATIENCE: Duration = Duration::from_secs(30);
 
 /// How to connect to a run; made by [`Communicator::builder`].
+#[derive(Clone)]
 #[must_use = "nothing happens before connect"]
 pub struct Builder {
     destination: Destination,
@@ -427,7 +428,7 @@ impl Builder {
 
 /// A number that differs from process to process: the standard library seeds its hashers from the
 /// operating system.
-fn seed_of_the_system() -> u64 {
+pub(crate) fn seed_of_the_system() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 

@@ -21,9 +21,7 @@ use crate::advice::advice;
 /// before the call, except for the `result` of
 /// [`all_reduce_into`](crate::Communicator::all_reduce_into), whose content is unspecified.
 ///
-/// Three questions decide what to do next: [`is_retryable`](Self::is_retryable) (call again),
-/// [`is_final`](Self::is_final) (this communicator is done; connect again or end), and neither (the
-/// program or its data has to change).
+/// [`next`](Self::next) says what the caller does then. [`Rounds`](crate::Rounds) is a loop that does it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -111,7 +109,7 @@ pub enum Error {
     /// The run did not admit this peer in the time that
     /// [`admission_timeout`](crate::Builder::admission_timeout) allows. The peers of the run admit
     /// newcomers when they call `update_topology`. Connect again.
-    #[error("the run did not admit this peer within {after:?}")]
+    #[error("the run did not admit this peer within {after:?}; connect again")]
     AdmissionTimedOut {
         /// How long it waited.
         after: Duration,
@@ -136,18 +134,24 @@ pub enum Error {
         peers: Vec<PeerId>,
     },
     /// Some peers wait in collectives of other tags and did not join this one in time: the peers
-    /// start their collectives in different orders, and more than may be in flight. Call again.
-    #[error("{tag} did not start: {} did not join it in time; call again", list(.peers))]
+    /// start their collectives in different orders, and more than may be in flight. Start the round again,
+    /// as those peers do when they are told of theirs, and start the same collectives everywhere.
+    #[error(
+        "{tag} did not start: {} did not join it in time and wait in collectives of other tags; start the \
+         round again, and collectives in the same order on all peers", list(.peers)
+    )]
     NotJoined {
         /// The collective.
         tag: Tag,
         /// Who did not join.
         peers: Vec<PeerId>,
     },
-    /// The root of a broadcast does not take part: it has left the run, or is in another group. Agree on another one,
-    /// for example the lowest of the [`contributors`](crate::CollectiveReport::contributors) of a
+    /// The root of a broadcast does not take part: it has left the run, or is in another group. Start the round again,
+    /// and agree on another one, for example the lowest of the [`contributors`](crate::CollectiveReport::contributors) of a
     /// [`barrier`](crate::Communicator::barrier).
-    #[error("{tag} did not start: its root, {root}, does not take part")]
+    #[error(
+        "{tag} did not start: its root, {root}, does not take part; start the round again, and agree on another one"
+    )]
     NoSuchRoot {
         /// The collective.
         tag: Tag,
@@ -304,80 +308,6 @@ pub enum Error {
         /// The limit.
         entries_max: usize,
     },
-}
-
-impl Error {
-    /// May the same call succeed when it is made again?
-    ///
-    /// Where the error is [`Conflict`](Self::Conflict), make the call that it names first; where it is
-    /// [`WorldChanged`](Self::WorldChanged), compute the shard again. A retry loop
-    /// that makes the same call again, with
-    /// [`update_topology`](crate::Communicator::update_topology) before each attempt or without, ends all
-    /// the same: the third conflict in a row is decided for it, and what cannot be cured by calling again
-    /// is not retryable.
-    #[must_use]
-    pub fn is_retryable(&self) -> bool {
-        match self {
-            Self::Aborted { .. }
-            | Self::NotJoined { .. }
-            | Self::GivenUp { .. }
-            | Self::WorldChanged { .. }
-            | Self::Conflict(_)
-            | Self::OptimizationFailed => true,
-            Self::SyncFailed(failure) => failure.is_retryable(),
-            Self::MasterUnreachable { .. }
-            | Self::CannotListen { .. }
-            | Self::BadAddress { .. }
-            | Self::BadJoinString(_)
-            | Self::NoJoinString
-            | Self::JoinStringNeeded { .. }
-            | Self::NoPlainLanes { .. }
-            | Self::NoSuchTransport(_)
-            | Self::WrongTransport { .. }
-            | Self::BadSite(_)
-            | Self::NoResources(_)
-            | Self::AdmissionTimedOut { .. }
-            | Self::Disagreement { .. }
-            | Self::NoSuchRoot { .. }
-            | Self::TooLong { .. }
-            | Self::OutOfMemory { .. }
-            | Self::MasterLost
-            | Self::MasterStopped
-            | Self::MasterMisbehaved
-            | Self::Refused(_)
-            | Self::Kicked(_)
-            | Self::Left
-            | Self::RuntimeEnded
-            | Self::Defect(_)
-            | Self::NotSupported { .. }
-            | Self::OrderedQuantized { .. }
-            | Self::LengthMismatch { .. }
-            | Self::ShardMismatch { .. }
-            | Self::TagInUse(_)
-            | Self::PendingCollectives
-            | Self::Busy
-            | Self::QueryPending
-            | Self::DuplicateEntry { .. }
-            | Self::EntryNameTooLong { .. }
-            | Self::TooManyEntries { .. } => false,
-        }
-    }
-
-    /// Is the communicator out of the run for good? Every later call on it gives the same error;
-    /// to go on, connect a new one.
-    #[must_use]
-    pub fn is_final(&self) -> bool {
-        matches!(
-            self,
-            Self::MasterLost
-                | Self::MasterStopped
-                | Self::MasterMisbehaved
-                | Self::Refused(_)
-                | Self::Kicked(_)
-                | Self::Left
-                | Self::RuntimeEnded
-        )
-    }
 }
 
 impl From<CallError> for Error {

@@ -30,22 +30,28 @@ use pccl_plane::Float;
 /// keeps what its encodings of those lose too; without that the errors of many rounds would add up as
 /// without feedback.
 ///
-/// ```no_run
-/// # fn train() -> Vec<f32> { Vec::new() }
-/// # fn example(comm: pccl::Communicator) -> Result<(), pccl::Error> {
-/// use pccl::{ElementType, ErrorFeedback, Quantization, Reduce};
+/// ```rust,no_run
+/// use pccl::{Communicator, ElementType, Error, ErrorFeedback, Quantization, Reduce};
 ///
-/// let to_bytes = Quantization::MinMax { to: ElementType::U8 };
-/// let mut feedback = ErrorFeedback::new();
-/// loop {
-///     let mut gradients = train();
-///     comm.all_reduce_with_feedback(
-///         &mut gradients,
-///         Reduce::avg().quantize(to_bytes),
-///         &mut feedback,
-///     )?;
+/// fn train(master: &str, weights: &mut Vec<f32>) -> Result<u64, Error> {
+///     let to_bytes = Quantization::MinMax {
+///         to: ElementType::U8,
+///     };
+///     let average = Reduce::avg().quantize(to_bytes);
+///     let mut feedback = ErrorFeedback::new();
+///     let rounds = Communicator::builder(master).rounds();
+///     rounds.run(weights, |round| {
+///         if round.revision() == 1000 {
+///             return Ok(round.end());
+///         }
+///         let mut step = compute(round.state());
+///         round.retry(|| round.all_reduce_with_feedback(&mut step, average, &mut feedback))?;
+///         Ok(round.commit(|weights| {
+///             weights.iter_mut().zip(&step).for_each(|(w, s)| *w -= s);
+///         }))
+///     })
 /// }
-/// # }
+/// # fn compute(weights: &[f32]) -> Vec<f32> { weights.to_vec() }
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct ErrorFeedback {

@@ -9,14 +9,44 @@
 //! # Example
 //!
 //! ```rust,no_run
-//! use pccl::{Communicator, Error, Reduce, SharedState, SyncStrategy};
+//! use pccl::{Communicator, Error, Reduce};
 //!
-//! fn train(master: &str, mut weights: Vec<f32>, mut revision: u64) -> Result<(), Error> {
-//!     let mut comm = Communicator::builder(master).connect()?;
+//! fn train(master: &str, weights: &mut Vec<f32>) -> Result<u64, Error> {
+//!     let rounds = Communicator::builder(master).rounds();
+//!     rounds.run(weights, |round| {
+//!         if round.revision() == 1000 {
+//!             return Ok(round.end());
+//!         }
+//!         let mut step = compute(round.state());
+//!         round.retry(|| round.all_reduce(&mut step, Reduce::avg()))?;
+//!         Ok(round.commit(|weights| {
+//!             weights.iter_mut().zip(&step).for_each(|(w, s)| *w -= s);
+//!         }))
+//!     })
+//! }
+//! # fn compute(weights: &[f32]) -> Vec<f32> { weights.to_vec() }
+//! ```
+//!
+//! Each round [updates the topology](Communicator::update_topology), [synchronizes](Communicator::sync_shared_state)
+//! the state, and calls the closure, which changes the state in [`Round::commit`] alone. After each error the loop does
+//! what [`Error::next`] says; [`Rounds`] has the details, and a state of several entries. The same loop without it, which
+//! gives up if it cannot connect again at once:
+//!
+//! ```rust,no_run
+//! use pccl::{Communicator, Error, Next, Reduce, SharedState, SyncStrategy};
+//!
+//! fn train(master: &str, weights: &mut [f32], mut revision: u64) -> Result<(), Error> {
+//!     let builder = Communicator::builder(master);
+//!     let mut comm = builder.clone().connect()?;
 //!     while revision < 1000 {
-//!         match round(&mut comm, &mut weights, &mut revision) {
-//!             Err(error) if !error.is_retryable() => return Err(error),
-//!             _ => {} // a call that failed has changed nothing: the next round repeats it
+//!         let Err(error) = round(&mut comm, weights, &mut revision) else {
+//!             continue;
+//!         };
+//!         match error.next() {
+//!             // Nothing has changed, and the next round makes all calls again, in the order of all peers.
+//!             Next::CallAgain | Next::StartRoundAgain | Next::MakeOtherCallFirst(_) => {}
+//!             Next::Reconnect => comm = builder.clone().connect()?,
+//!             _ => return Err(error),
 //!         }
 //!     }
 //!     Ok(())
@@ -62,13 +92,14 @@
 //!
 //! | | |
 //! |---|---|
+//! | [`Rounds`], [`Round`], [`Shared`] | the training loop, and what it keeps identical |
 //! | [`Communicator`], [`Builder`] | joining a run, and everything that a peer can call |
 //! | [`Reduce`], [`CollectiveReport`], [`Element`] | what a reduce computes, and what it did |
 //! | [`Shard`], [`Scattered`], [`Gather`], [`GatherV`], [`GatheredV`], [`Broadcast`] | the other collectives |
 //! | [`ErrorFeedback`] | making up for what quantization loses |
 //! | [`AllReduceHandle`], [`ReduceItem`] | reduces that run beside the caller, and lists of them |
 //! | [`SharedState`], [`SyncOptions`] | what peers keep identical, and how |
-//! | [`Error`] | what went wrong, and what to do next |
+//! | [`Error`], [`Next`] | what went wrong, and what to do next |
 //! | [`Tcp`], [`Transport`] | how lanes are opened; with the feature `quic` also `Quic` |
 //!
 //! Inside, `engine` drives the peer machine of `pccl-core`, and `pccl-plane` moves the bytes.
@@ -99,9 +130,11 @@ mod gather_v;
 mod handle;
 mod link_scope;
 mod many;
+mod next;
 mod patience;
 mod reaching;
 mod reduce;
+mod run;
 mod runtime;
 #[cfg(test)]
 mod simulated;
@@ -123,7 +156,9 @@ pub use gather::{Broadcast, Gather, Scattered, Shard};
 pub use gather_v::{GatherV, GatheredV};
 pub use handle::{AllReduceHandle, ReduceFailed, Reduced};
 pub use many::{ManyFailed, ReduceItem};
+pub use next::Next;
 pub use reduce::{CollectiveReport, Reduce};
+pub use run::{Outcome, Round, Rounds, Shared, StepError};
 pub use state::{SharedState, SyncOptions, SyncReport};
 pub use topology::TopologyReport;
 

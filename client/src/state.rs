@@ -18,11 +18,12 @@ use crate::error::Error;
 /// What the peers of a group keep identical: named entries that borrow the user's memory, and the
 /// revision of their content.
 ///
-/// Making one costs a small list, so make it anew for each synchronization and let it go before the
-/// memory is trained on; only the revision has to be kept in between:
+/// [`Rounds`](crate::Rounds) makes one for each of its rounds. In a loop of your own, making one costs a small list,
+/// so make it anew for each synchronization and let it go before the memory is trained on; only the revision has to
+/// be kept in between:
 ///
 /// ```no_run
-/// use pccl::{Communicator, Error, Reduce, SharedState, SyncStrategy};
+/// use pccl::{Communicator, Error, SharedState, SyncStrategy};
 ///
 /// struct Model {
 ///     weights: Vec<f32>,
@@ -40,19 +41,6 @@ use crate::error::Error;
 ///         Ok(())
 ///     }
 /// }
-///
-/// # fn step(_: &mut Model) -> Vec<f32> { vec![] }
-/// # fn apply(_: &mut Model, _: &[f32]) {}
-/// # fn example(mut comm: Communicator, mut model: Model) -> Result<(), Error> {
-/// loop {
-///     comm.update_topology()?;
-///     model.synchronize(&mut comm)?;
-///     let mut gradients = step(&mut model);
-///     comm.all_reduce(&mut gradients, Reduce::avg())?;
-///     apply(&mut model, &gradients);
-///     model.revision += 1;
-/// }
-/// # }
 /// ```
 ///
 /// # Revisions

@@ -516,11 +516,17 @@ impl fmt::Display for Misdeed {
             Self::StateMismatch { entries } => {
                 write!(
                     f,
-                    "{entries} entries of its shared state differ in name or shape from the run's"
+                    "{entries} entries of its shared state are not those of the run; compare the names, \
+                     element types and lengths, and which may differ, with those of the other peers"
                 )
             }
             Self::RevisionAhead { expected, offered } => {
-                write!(f, "it offers {offered} where {} is next", expected.0)
+                write!(
+                    f,
+                    "it offers {offered} where {} is next; a revision counts synchronizations: add one to \
+                     it between two of them",
+                    expected.0
+                )
             }
             Self::MissedBallot => f.write_str("it did not vote in time"),
             Self::Stalled => f.write_str("it made no progress with what others waited for"),

@@ -162,11 +162,13 @@ impl fmt::Display for SyncFailure {
                 write!(f, "a transfer with {peer} failed; synchronize again")
             }
             Self::TimedOut => f.write_str("the transfers did not end in time; synchronize again"),
-            Self::NobodyToSend => f.write_str("every peer of the group is receive-only"),
+            Self::NobodyToSend => {
+                f.write_str("every peer of the group is receive-only; let one of them send")
+            }
             Self::SendersDiffer { one, other } => {
                 write!(
                     f,
-                    "the send-only peers {} and {} hold different content",
+                    "the send-only peers {} and {} hold different content; let one of them send",
                     one.0, other.0
                 )
             }
@@ -186,7 +188,8 @@ impl fmt::Display for SyncFailure {
             ),
             Self::RevisionSkipped { expected, offered } => write!(
                 f,
-                "the next revision is {} but the group offers {} or later",
+                "the next revision is {} but the group offers {} or later; a revision counts \
+                 synchronizations: add one to it between two of them, however many steps lie in between",
                 expected.0, offered.0
             ),
         }

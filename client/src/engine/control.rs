@@ -111,13 +111,13 @@ impl Mark {
             ToMaster::CompleteCollective { seq, .. } => ("completion_voted", 0, seq.0),
             ToMaster::UpdateTopology { .. } => ("topology_vote_sent", 0, 0),
             ToMaster::OptimizeTopology => ("optimize_vote_sent", 0, 0),
+            ToMaster::SyncSharedState(_) => ("sync_vote_sent", 0, 0),
             ToMaster::ProbesDone { round, .. } => ("probes_done", 0, round.0),
             ToMaster::Hello(_)
             | ToMaster::LinkUp { .. }
             | ToMaster::LinkFailed { .. }
             | ToMaster::ArePeersPending
             | ToMaster::Measured { .. }
-            | ToMaster::SyncSharedState(_)
             | ToMaster::SharedStateDone { .. }
             | ToMaster::Withdraw { .. }
             | ToMaster::Heartbeat { .. }
