@@ -8,7 +8,7 @@ use std::sync::Barrier;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use pccl::{Error, LaneError};
+use pccl::{Error, LaneError, Next};
 use pccl_core::wire::{HandshakeError, PREAMBLE_BYTES, Reply};
 use pccl_master::{Limits, MasterServer};
 use support::{Run, begin, builder_for};
@@ -22,7 +22,8 @@ fn an_unreachable_master_is_an_error_that_names_it() {
     let builder = builder_for(&address).connect_patience(Duration::ZERO);
     let error = builder.connect().unwrap_err();
 
-    assert!(!error.is_retryable());
+    assert!(error.is_retryable() && !error.is_final());
+    assert_eq!(error.next(), Next::Reconnect);
     let reason = LaneError::Refused.into();
     assert_eq!(
         error,
@@ -62,6 +63,7 @@ fn something_else_than_a_master_is_told_apart() {
 
     drop(answering.join());
     assert!(error.to_string().contains("does not speak pccl"), "{error}");
+    assert_eq!(error.next(), Next::FixProgram);
 }
 
 /// A master that answers each connection with the next of these, and says how many there were.

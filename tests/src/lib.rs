@@ -7,7 +7,7 @@
 //! | [`over`] | what a run goes over: TCP, TLS, QUIC |
 //! | [`processes`] | real processes, as the test that starts them sees them |
 //! | [`roles`], [`scripted`] | what such a process is: a master, or a peer |
-//! | [`readme`] | a peer that runs the loop of the README |
+//! | [`readme`] | a peer that runs a program of the README |
 //! | [`talk`] | what test and processes tell each other |
 //! | [`trap`] | stopping a peer at an exact moment |
 //! | [`times`] | quantiles of measured times |

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::over::Over;
 use crate::processes::{PATIENCE, Process, Swarm, Trouble};
-use crate::readme::ReadmeOptions;
+use crate::readme::{Program, ReadmeOptions};
 use crate::relay::{Point, Relay, Side, Step};
 use crate::roles::{MasterOptions, Role};
 use crate::scripted::PeerOptions;
@@ -24,7 +24,7 @@ const LOOK: Duration = Duration::from_millis(1);
 /// A veteran that has not come to a point for so long needs another newcomer to come to it.
 const NEXT_NEWCOMER: Duration = Duration::from_secs(1);
 
-/// The README's loop ends at revision 1000. A run that has come so far is not begun anything with.
+/// The README's programs end at revision 1000. A run that has come so far is not begun anything with.
 const OLD: u64 = 400;
 
 /// A reduce that began after a loss is the second that is told of: the first may have been under way.
@@ -36,7 +36,7 @@ pub enum Loop {
     /// They update the topology and reduce, and repeat what fails.
     Usual,
     /// What the README shows.
-    Readme,
+    Readme(Program),
 }
 
 /// How a peer is lost.
@@ -84,7 +84,7 @@ impl Loss {
         Self::at(Who::Newcomer, &steps)
     }
 
-    /// The losses of a peer of the README's loop: everywhere.
+    /// The losses of a peer of the README's programs: everywhere.
     #[must_use]
     pub fn of_readme() -> Vec<Self> {
         let mut losses = Self::at(Who::Newcomer, &Step::ALL);
@@ -201,7 +201,7 @@ impl Run {
     /// Whether the run will soon be over by itself.
     #[must_use]
     pub fn is_old(&self) -> bool {
-        self.program == Loop::Readme && self.latest > OLD
+        matches!(self.program, Loop::Readme(_)) && self.latest > OLD
     }
 
     /// Loses a peer. Returns the time from the loss until the last of the others had the result of a reduce that
@@ -249,7 +249,7 @@ impl Run {
                 tell_every: 5,
                 ..PeerOptions::of(master)
             }),
-            Loop::Readme => Role::Readme(ReadmeOptions::of(master)),
+            Loop::Readme(program) => Role::Readme(ReadmeOptions::of(master, program)),
         })?;
         Ok(Insider { process, relay })
     }

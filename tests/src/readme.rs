@@ -1,4 +1,4 @@
-//! A peer that runs the loop of the README, word for word, on numbers that can be checked.
+//! A peer that runs a program of the README, word for word, on numbers that can be checked.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -9,32 +9,51 @@ use pccl_subprocess::{obey_orders, tell};
 
 use crate::talk::{Event, Failure, Order, now};
 
-mod verbatim;
+#[path = "../../client/tests/documented/loop_manual.rs"]
+mod loop_manual;
+#[path = "../../client/tests/documented/loop_run.rs"]
+mod loop_run;
 
 /// What the loop computes in each round takes so long.
 const COMPUTING: Duration = Duration::from_millis(10);
 
 const WEIGHTS: usize = 1024;
 
-/// What a peer of the README's loop needs to know.
+/// A program of the README.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Program {
+    /// The first one, which leaves errors to the library.
+    Run,
+    /// The loop that handles them itself.
+    Manual,
+}
+
+/// What a peer of the README's programs needs to know.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ReadmeOptions {
     /// The master's address
     #[arg(long)]
     pub master: String,
+    /// What it runs
+    #[arg(long, value_enum)]
+    pub program: Program,
 }
 
 impl ReadmeOptions {
-    /// A peer of this master.
+    /// A peer of this master that runs this program.
     #[must_use]
-    pub fn of(master: SocketAddr) -> Self {
-        Self {
-            master: master.to_string(),
-        }
+    pub fn of(master: SocketAddr, program: Program) -> Self {
+        let master = master.to_string();
+        Self { master, program }
     }
 
     pub(crate) fn arguments(&self) -> Vec<String> {
-        vec!["readme".into(), "--master".into(), self.master.clone()]
+        let program = match self.program {
+            Program::Run => "run",
+            Program::Manual => "manual",
+        };
+        let arguments = ["readme", "--master", &self.master, "--program", program];
+        arguments.map(str::to_owned).into()
     }
 }
 
@@ -44,7 +63,12 @@ pub fn run(options: &ReadmeOptions) -> ExitCode {
         obey_orders(|_: Order| {});
         std::process::exit(0);
     });
-    match verbatim::run(&options.master, vec![0.0; WEIGHTS], 0) {
+    let mut weights = vec![0.0; WEIGHTS];
+    let ended = match options.program {
+        Program::Run => loop_run::run(&options.master, &mut weights),
+        Program::Manual => loop_manual::run(&options.master, &mut weights),
+    };
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tell(&Event::GaveUp {

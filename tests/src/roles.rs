@@ -16,7 +16,7 @@ use crate::talk::{Event, Order};
 pub enum Role {
     /// A peer that reduces until it is killed
     Peer(PeerOptions),
-    /// A peer that runs the loop of the README
+    /// A peer that runs a program of the README
     Readme(ReadmeOptions),
     /// A master that serves until its standard input ends
     Master(MasterOptions),

@@ -115,7 +115,7 @@ fn the_port_of_a_peer_is_taken_for_the_masters() {
 fn two_communicators_of_one_task_wait_for_each_other() {
     let limit = seconds(20);
     let told = Told {
-        peers: &["the run did not admit this peer within 20s"],
+        peers: &["the run did not admit this peer within 20s; connect again"],
         log: &[
             "INFO connected, and waiting to be admitted by the peers of the run, who admit newcomers when they call \
              update_topology",

@@ -202,34 +202,45 @@ pub(crate) fn on_event<T>(
     tell: impl Fn(&str) + Send + Sync + 'static,
     act: impl FnOnce() -> T,
 ) -> T {
-    struct Listener<F>(F);
-    impl<F: Fn(&str) + 'static> tracing::Subscriber for Listener<F> {
-        fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-            metadata.target() == "pccl::event"
-        }
-        fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-            tracing::span::Id::from_u64(1)
-        }
-        fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
-        fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-        fn event(&self, event: &tracing::Event<'_>) {
-            let mut kind = Kind(String::new());
-            event.record(&mut kind);
-            (self.0)(&kind.0);
-        }
-        fn enter(&self, _: &tracing::span::Id) {}
-        fn exit(&self, _: &tracing::span::Id) {}
-    }
-    struct Kind(String);
-    impl tracing::field::Visit for Kind {
-        fn record_str(&mut self, field: &tracing::field::Field, value: &str) {
-            if field.name() == "kind" {
-                self.0 = value.into();
-            }
-        }
-        fn record_debug(&mut self, _: &tracing::field::Field, _: &dyn std::fmt::Debug) {}
-    }
     tracing::subscriber::with_default(Listener(tell), act)
+}
+
+/// Calls `tell` with the kind of each event of pccl in this process, which hears nothing else.
+pub(crate) fn on_event_of_process(tell: impl Fn(&str) + Send + Sync + 'static) {
+    tracing::subscriber::set_global_default(Listener(tell)).unwrap();
+}
+
+/// Hears the kinds of pccl's events.
+struct Listener<F>(F);
+
+impl<F: Fn(&str) + 'static> tracing::Subscriber for Listener<F> {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.target() == "pccl::event"
+    }
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut kind = Kind(String::new());
+        event.record(&mut kind);
+        (self.0)(&kind.0);
+    }
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+/// The kind of an event.
+struct Kind(String);
+
+impl tracing::field::Visit for Kind {
+    fn record_str(&mut self, field: &tracing::field::Field, value: &str) {
+        if field.name() == "kind" {
+            self.0 = value.into();
+        }
+    }
+    fn record_debug(&mut self, _: &tracing::field::Field, _: &dyn std::fmt::Debug) {}
 }
 
 /// Joins, and makes the first update, which belongs to the one that admitted it.

@@ -24,7 +24,7 @@ pub(crate) struct Said {
 /// Does something with it before it is sent.
 type Tap = Arc<dyn Fn(Said) -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// The sending half of a lane that the test uses as well.
+/// The sending half of a lane that the test uses as well, or takes away.
 pub(crate) type SharedTx = Arc<Mutex<Option<Box<dyn LaneTx>>>>;
 
 /// Taps the lanes that a member opens.
@@ -106,12 +106,14 @@ impl LaneTx for Control {
         parts: &[&[u8]],
     ) -> Poll<Result<usize, LaneError>> {
         let mut tx = self.0.lock().unwrap();
-        tx.as_mut().expect("it is there").poll_send(cx, parts)
+        let tx = tx.as_mut().ok_or(LaneError::Closed)?;
+        tx.poll_send(cx, parts)
     }
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LaneError>> {
         let mut tx = self.0.lock().unwrap();
-        tx.as_mut().expect("it is there").poll_close(cx)
+        let tx = tx.as_mut().ok_or(LaneError::Closed)?;
+        tx.poll_close(cx)
     }
 }
 

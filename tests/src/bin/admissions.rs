@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::Parser;
 use pccl_tests::losses::{Loop, Loss, Outcome, lose_all};
 use pccl_tests::processes::Trouble;
+use pccl_tests::readme::Program;
 use pccl_tests::roles::Role;
 use pccl_tests::talk::Nanos;
 use pccl_tests::times::quantile;
@@ -35,7 +36,7 @@ struct Arguments {
     /// Milliseconds that the others may take
     #[arg(long, default_value_t = 1000)]
     within_ms: u64,
-    /// Lose newcomers and veterans at each point of the README's loop, not at those of an admission
+    /// Lose newcomers and veterans at each point of the README's first program, not at those of an admission
     #[arg(long)]
     readme: bool,
 }
@@ -58,7 +59,7 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> Result<bool, Trouble> {
     let program: PathBuf = std::env::current_exe()?;
     let (of, cells) = match arguments.readme {
-        true => (Loop::Readme, Loss::of_readme()),
+        true => (Loop::Readme(Program::Run), Loss::of_readme()),
         false => (Loop::Usual, Loss::of_admission()),
     };
     let mut losses: Vec<Loss> = cells.into_iter().cycle().take(arguments.times).collect();
