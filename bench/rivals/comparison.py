@@ -34,25 +34,27 @@ def sections(measured: Measured) -> list[tuple[str, bool]]:
     return ours or [(ALONE, in_place) for in_place in sorted({in_place for _, in_place in tables})]
 
 
-def table(measured: Measured, ours: str, peers: Sequence[int], sizes: Sequence[int], in_place: bool) -> str:
-    """A row for each number of peers and size; ours are one of `sections`."""
-    rows = [_row(measured, ours, count, size, in_place) for count in peers for size in sizes]
+def table(
+    measured: Measured, ours: str, peers: Sequence[int], sizes: Sequence[int], in_place: bool, has_aims: bool = True
+) -> str:
+    """A row for each number of peers and size; ours are one of `sections`. `has_aims`: whether aims are set for it."""
+    rows = [_row(measured, ours, count, size, in_place, has_aims) for count in peers for size in sizes]
     return render(HEAD, rows)
 
 
-def _row(measured: Measured, ours: str, peers: int, size: int, in_place: bool) -> list[str]:
+def _row(measured: Measured, ours: str, peers: int, size: int, in_place: bool, has_aims: bool) -> list[str]:
     own_rounds, *rival_rounds = (find(measured, name, peers, size, in_place) for name in (ours, *RIVALS))
     own, gloo, mpi, shared = (_all(rounds) for rounds in (own_rounds, *rival_rounds))
     floor_us = own.floor_time_us if own else None
     equal = ours == EQUAL
     ratios = [ratio(own_rounds, rounds) for rounds in rival_rounds]
+    aims = [aims_against(name, equal, peers, size) if has_aims else None for name in (GLOO, MPI_TCP)]
     return [
         str(peers),
         format_size(size),
         *(show_speed(size, time) for time in (_time(own), floor_us, _time(gloo), _time(mpi), _time(shared))),
         show_ratio(ratio_to_floor(own_rounds)),
-        show_ratio(ratios[0], aims_against(GLOO, equal, peers, size)),
-        show_ratio(ratios[1], aims_against(MPI_TCP, equal, peers, size)),
+        *(show_ratio(found, aim) for found, aim in zip(ratios, aims)),
         show(_cpu(own)),
         show(own.floor_cpu_ns_per_byte if own else None),
         show(_cpu(gloo)),

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Mapping, Optional, Protocol, Sequence
 
 from children import Failed, run_together
+from collectives import ALL_GATHER, ALL_REDUCE, BROADCAST, REDUCE_SCATTER, option_of
 from figures import Sample, plan
 
 HERE = Path(__file__).resolve().parent
@@ -29,6 +30,8 @@ class Contestant(Protocol):
 
     name: str
     may_be_missing: bool
+    note: Optional[str]
+    """What a reader of its figures has to know; None: nothing."""
 
     def prepare(self) -> Optional[str]:
         """Builds or finds what `measure` needs; the reason in one line where this one cannot be measured."""
@@ -43,7 +46,7 @@ def samples_of_worker(text: str, peers: int) -> list[Sample]:
     for line in text.splitlines():
         if line.startswith("{"):
             row = json.loads(line)
-            cpu = row["cpu_ns"] / (row["reduces"] * peers * row["bytes"])
+            cpu = row["cpu_ns"] / (row["calls"] * peers * row["bytes"])
             samples.append(Sample(row["bytes"], bool(row["in_place"]), row["times_us"], cpu, row["wrong"]))
     return samples
 
@@ -54,40 +57,60 @@ class Gloo:
 
     python: str
     limit_s: float
+    collective: str = ALL_REDUCE
     name: str = "gloo"
     may_be_missing: bool = True
+    note: Optional[str] = None
 
     ENVIRONMENT = {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+    CALLS = {
+        ALL_REDUCE: "all_reduce",
+        REDUCE_SCATTER: "reduce_scatter_tensor",
+        ALL_GATHER: "all_gather_into_tensor",
+        BROADCAST: "broadcast",
+    }
+    INSTEAD = "all_reduce+slice"
 
     def prepare(self) -> Optional[str]:
-        """See `Contestant`."""
+        """See `Contestant`; finds out whether this torch has the call."""
         try:
             run_together([[self.python, "-c", "import torch.distributed as d; assert d.is_gloo_available()"]], 120)
         except Failed as failed:
             return f"no torch with Gloo for {self.python} (--python): {failed}"
+        if self.collective == REDUCE_SCATTER:
+            try:
+                self._launch(1, [plan(4, in_place=True).token()])
+            except Failed as failed:
+                self.CALLS = {**self.CALLS, REDUCE_SCATTER: self.INSTEAD}
+                self.note = f"skipped Gloo's reduce_scatter ({failed}); its column is all_reduce and a copy of the shard"
         return None
 
     def measure(self, peers: int, sizes: Sequence[int], forms: Sequence[bool]) -> list[Sample]:
-        """See `Contestant`; always in place, whatever the forms."""
+        """See `Contestant`; always as in place, whatever the forms."""
         del forms
-        steps = [plan(size, in_place=True).token() for size in sizes]
+        return samples_of_worker(self._launch(peers, [plan(size, in_place=True).token() for size in sizes]), peers)
+
+    def _launch(self, peers: int, steps: Sequence[str]) -> str:
+        """What rank 0 printed."""
         worker = [self.python, str(HERE / "gloo_worker.py")]
         with tempfile.TemporaryDirectory() as folder:
-            rendezvous = os.path.join(folder, "rendezvous")
-            commands = [[*worker, str(rank), str(peers), rendezvous, *steps] for rank in range(peers)]
-            return samples_of_worker(run_together(commands, self.limit_s, self.ENVIRONMENT), peers)
+            group = [str(peers), os.path.join(folder, "rendezvous"), self.CALLS[self.collective]]
+            commands = [[*worker, str(rank), *group, *steps] for rank in range(peers)]
+            return run_together(commands, self.limit_s, self.ENVIRONMENT)
 
 
 @dataclass
 class OpenMpi:
-    """Open MPI's MPI_Allreduce over one of its ways to move bytes."""
+    """A collective of Open MPI over one of its ways to move bytes."""
 
     name: str
     over_tcp: bool
     limit_s: float
     folder: Path
+    collective: str = ALL_REDUCE
     version: tuple[int, ...] = (0,)
     may_be_missing: bool = True
+    note: Optional[str] = None
 
     def prepare(self) -> Optional[str]:
         """See `Contestant`."""
@@ -110,7 +133,7 @@ class OpenMpi:
         steps = [plan(size, in_place).token() for size in sizes for in_place in forms]
         root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
         start = ["mpirun", *root, "--oversubscribe", "--bind-to", "none", "-np", str(peers), *self._ways()]
-        return samples_of_worker(run_together([[*start, str(self._worker), *steps]], self.limit_s), peers)
+        return samples_of_worker(run_together([[*start, str(self._worker), self.collective, *steps]], self.limit_s), peers)
 
     @property
     def _worker(self) -> Path:
@@ -132,10 +155,14 @@ class Ours:
     repository: Path
     arguments: list[str] = field(default_factory=list)
     program: Optional[str] = None
+    collective: str = ALL_REDUCE
     may_be_missing: bool = False
+    note: Optional[str] = None
 
     def prepare(self) -> Optional[str]:
-        """See `Contestant`; builds the program."""
+        """See `Contestant`; builds the program, unless one was given."""
+        if self.program is not None:
+            return None if os.access(self.program, os.X_OK) else f"{self.program} is no program"
         build = ["cargo", "build", "--release", "-p", PACKAGE, "--bin", PROGRAM, "--message-format", "json"]
         try:
             built = subprocess.run(build, cwd=self.repository, capture_output=True, text=True, timeout=BUILD_LIMIT_S)
@@ -155,7 +182,8 @@ class Ours:
         with tempfile.TemporaryDirectory() as folder:
             file = os.path.join(folder, "rows.json")
             range_ = ["--peers", str(peers), "--min-bytes", str(size), "--max-bytes", str(size)]
-            kind = ["--type", "f32", "--op", "sum", *(["--in-place"] if in_place else [])]
+            kind = ["--collective", option_of(self.collective), "--type", "f32", "--op", "sum"]
+            kind += ["--in-place"] if in_place else []
             command = [str(self.program), *range_, *kind, *self.arguments, "--json", file]
             run_together([command], self.limit_s)
             try:
@@ -166,9 +194,10 @@ class Ours:
         refused = congestion_refused(document)
         if refused is not None:
             raise Failed(refused)
-        found = samples_of_rows(rows, peers, [size], [in_place])
+        found = samples_of_rows(rows, peers, [size], [in_place], self.collective)
         if not found:
-            raise Failed(f"{PROGRAM} wrote no row of {peers} peers, {size} bytes, in_place {in_place}")
+            wanted = f"{self.collective}, {peers} peers, {size} bytes, in_place {in_place}"
+            raise Failed(f"{PROGRAM} wrote no row of {wanted}")
         return found[0]
 
 
@@ -181,8 +210,10 @@ class OursFromFile:
     defaults_name: str
     held: str
     name: str = "ours"
+    collective: str = ALL_REDUCE
     rows: list[Row] = field(default_factory=list)
     may_be_missing: bool = False
+    note: Optional[str] = None
 
     def prepare(self) -> Optional[str]:
         """See `Contestant`; takes `held_name` where the file's congestion control is `held`, the rivals'."""
@@ -204,7 +235,7 @@ class OursFromFile:
 
     def measure(self, peers: int, sizes: Sequence[int], forms: Sequence[bool]) -> list[Sample]:
         """See `Contestant`."""
-        return samples_of_rows(self.rows, peers, sizes, forms)
+        return samples_of_rows(self.rows, peers, sizes, forms, self.collective)
 
 
 def congestion_refused(document: Mapping[str, Any]) -> Optional[str]:
@@ -228,12 +259,15 @@ def executable_in(messages: str) -> Optional[str]:
     return None
 
 
-def samples_of_rows(rows: Sequence[Row], peers: int, sizes: Sequence[int], forms: Sequence[bool]) -> list[Sample]:
+def samples_of_rows(
+    rows: Sequence[Row], peers: int, sizes: Sequence[int], forms: Sequence[bool], collective: str = ALL_REDUCE
+) -> list[Sample]:
     """The plain f32 sums among our benchmark's rows that were asked for; of several lane counts the smallest."""
     chosen: dict[tuple[int, bool], Row] = {}
     for row in sorted(rows, key=lambda row: int(row.get("lanes") or 0)):
         key = (int(row["bytes"]), bool(row["in_place"]))
         wanted = int(row["peers"]) == peers and key[0] in sizes and key[1] in forms
+        wanted = wanted and row.get("collective", option_of(ALL_REDUCE)) == option_of(collective)
         plain = row.get("quantization") is None and row.get("concurrent", 1) == 1
         if wanted and plain and (row["type"], row["redop"]) == ("f32", "sum"):
             chosen.setdefault(key, row)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""All-reduce of pccl beside Gloo and Open MPI: the same sizes, the same hour, by turns. See README.md."""
+"""Collectives of pccl beside those of Gloo and Open MPI: the same sizes, the same hour, by turns. See README.md."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from typing import Callable, Sequence
 import comparison
 import congestion
 from children import Failed
+from collectives import ALL_REDUCE, COLLECTIVES, has_forms, title_of, uneven
 from comparison import ALONE, DEFAULTS, EQUAL, GLOO, MPI_SHARED, MPI_TCP, Measured
 from contestants import HERE, Contestant, Gloo, OpenMpi, Ours, OursFromFile
 from figures import Rounds, Sample, format_size, parse_size
@@ -65,16 +66,19 @@ def parse_names(text: str) -> tuple[str, ...]:
 def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--collective", choices=COLLECTIVES, default=ALL_REDUCE, help=f"default {ALL_REDUCE}")
     parser.add_argument("--peers", type=list_of(parse_peers), default=[2, 4, 8], help="default 2,4,8")
     parser.add_argument(
         "--bytes",
         type=list_of(parse_size),
         default=list_of(parse_size)("4K,1M,64M,256M"),
         metavar="SIZES",
-        help="bytes of one peer's contribution, default 4K,1M,64M,256M",
+        help="bytes of the whole buffer: what reduce_scatter gets, what all_gather gives; default 4K,1M,64M,256M",
     )
     parser.add_argument("--rounds", type=int, default=3, help="launches of everybody, by turns; default 3")
-    parser.add_argument("--form", choices=["out", "in", "both"], default="both", help="in place, out of place")
+    parser.add_argument(
+        "--form", choices=list(FORMS), help=f"in place, out of place; default both, and in if not {ALL_REDUCE}"
+    )
     parser.add_argument("--congestion", metavar="NAME", help="hold everybody at NAME, not at the system's default")
     parser.add_argument(
         "--congestion-by",
@@ -83,6 +87,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
         help="how NAME is given to the rivals: a network namespace of this run, or the system's setting, restored",
     )
     parser.add_argument("--ours", type=Path, metavar="FILE.json", help="figures of ours written earlier")
+    parser.add_argument("--ours-program", metavar="FILE", help="an all_reduce_perf that is built already")
     parser.add_argument("--ours-args", default="", help='added to the command line of ours, such as --ours-args=--no-floor')
     parser.add_argument("--only", type=parse_names, default=NAMES, help=f"default {','.join(NAMES)}")
     parser.add_argument("--python", default=sys.executable, help="the Python that has torch")
@@ -91,27 +96,36 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parsed = parser.parse_args(arguments)
     if parsed.rounds < 1:
         parser.error("--rounds: at least 1")
+    if parsed.form is None:
+        parsed.form = "both" if has_forms(parsed.collective) else "in"
+    if parsed.form != "in" and not has_forms(parsed.collective):
+        parser.error(f"--form: {parsed.collective} is measured in place")
+    for peers, size in ((peers, size) for peers in parsed.peers for size in parsed.bytes):
+        reason = uneven(parsed.collective, peers, size)
+        if reason is not None:
+            parser.error(f"--bytes: {reason}")
     return parsed
 
 
 def contestants(options: argparse.Namespace, folder: Path) -> tuple[list[Contestant], int]:
     """Those that were asked for and can run here; says for the others why not, and how many of them are ours."""
-    limit = options.timeout
+    limit, collective = options.timeout, options.collective
     all_: list[Contestant] = [
-        Gloo(options.python, limit, GLOO),
-        OpenMpi(MPI_TCP, True, limit, folder),
-        OpenMpi(MPI_SHARED, False, limit, folder),
+        Gloo(options.python, limit, collective, GLOO),
+        OpenMpi(MPI_TCP, True, limit, folder, collective),
+        OpenMpi(MPI_SHARED, False, limit, folder, collective),
     ]
     extra = shlex.split(options.ours_args)
     held = options.congestion or congestion.in_force()
     if "/" in held:
         raise congestion.Refused(f"the ends of a connection over loopback differ ({held}): name one by --congestion")
     if options.ours is not None:
-        all_.append(OursFromFile(options.ours, EQUAL, DEFAULTS, held))
+        all_.append(OursFromFile(options.ours, EQUAL, DEFAULTS, held, collective=collective))
     else:
-        all_.append(Ours(EQUAL, limit, REPOSITORY, ["--congestion", held, *extra]))
+        program = options.ours_program
+        all_.append(Ours(EQUAL, limit, REPOSITORY, ["--congestion", held, *extra], program, collective))
         if options.congestion is None:
-            all_.append(Ours(DEFAULTS, limit, REPOSITORY, extra))
+            all_.append(Ours(DEFAULTS, limit, REPOSITORY, extra, program, collective))
     able, ours_missing = [], 0
     for contestant in all_:
         if contestant.name.split("-")[0] not in options.only and contestant.name not in options.only:
@@ -119,6 +133,8 @@ def contestants(options: argparse.Namespace, folder: Path) -> tuple[list[Contest
         reason = contestant.prepare()
         if reason is None:
             able.append(contestant)
+            if contestant.note is not None:
+                say(contestant.note)
         elif contestant.may_be_missing:
             say(f"skipped {contestant.name}: {reason}")
         else:
@@ -172,10 +188,13 @@ def write_json(file: Path, about: dict[str, object], measured: Measured) -> None
     file.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n")
 
 
-def report(options: argparse.Namespace, how: str, about: str, measured: Measured) -> None:
+def report(options: argparse.Namespace, how: str, about: str, notes: Sequence[str], measured: Measured) -> None:
     """Prints the tables."""
     sizes = ", ".join(format_size(size) for size in options.bytes)
-    print(f"f32 sum over loopback, one process per peer; {sizes}; {options.rounds} rounds by turns")
+    what = title_of(options.collective)
+    print(f"{what} over loopback, one process per peer; {sizes}; {options.rounds} rounds by turns")
+    for note in notes:
+        print(note)
     print("ratios: the median over the rounds (the smallest - the largest)")
     print(f"{time.strftime('%Y-%m-%d %H:%M %Z')}, {about}")
     if options.ours is not None:
@@ -186,7 +205,8 @@ def report(options: argparse.Namespace, how: str, about: str, measured: Measured
         ALONE: f"Rivals alone: {how}",
     }
     for ours, in_place in comparison.sections(measured):
-        table = comparison.table(measured, ours, options.peers, options.bytes, in_place)
+        has_aims = options.collective == ALL_REDUCE
+        table = comparison.table(measured, ours, options.peers, options.bytes, in_place, has_aims)
         print(f"\n{titles[ours]}; {'in place' if in_place else 'out of place'}\n\n{table}")
     if not measured:
         print("\nnothing was measured: everybody was skipped or failed")
@@ -199,9 +219,11 @@ def run(options: argparse.Namespace) -> bool:
         able, ours_missing = contestants(options, Path(folder))
         with congestion.held_at(options.congestion or congestion.in_force(), options.congestion_by) as how:
             measured, lost = measure(options, able)
+    notes = [contestant.note for contestant in able if contestant.note is not None]
     if options.json is not None:
-        write_json(options.json, {"machine": about, "congestion": how, "rounds": options.rounds}, measured)
-    report(options, how, about, measured)
+        document: dict[str, object] = {"machine": about, "congestion": how, "rounds": options.rounds}
+        write_json(options.json, {**document, "collective": options.collective, "notes": notes}, measured)
+    report(options, how, about, notes, measured)
     wrong = sum(rounds.all.wrong for rounds in measured.values())
     print(f"\nwrong elements: {wrong}, launches that failed: {lost}, builds of ours that failed: {ours_missing}")
     return wrong == 0 and lost == 0 and ours_missing == 0

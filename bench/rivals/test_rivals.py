@@ -122,7 +122,7 @@ class Samples(unittest.TestCase):
         self.assertIsNone(Sample(4, False, [1.0, 2.0, 3.0]).spread)
 
     def test_cpu_is_per_byte_of_all_contributions(self) -> None:
-        line = '{"bytes": 100, "in_place": 1, "times_us": [2.5], "cpu_ns": 6000, "reduces": 10, "wrong": 3}'
+        line = '{"bytes": 100, "in_place": 1, "times_us": [2.5], "cpu_ns": 6000, "calls": 10, "wrong": 3}'
 
         (sample,) = samples_of_worker(f"a warning\n{line}\n", peers=2)
 
