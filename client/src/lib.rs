@@ -100,7 +100,7 @@
 //! | [`AllReduceHandle`], [`ReduceItem`] | reduces that run beside the caller, and lists of them |
 //! | [`SharedState`], [`SyncOptions`] | what peers keep identical, and how |
 //! | [`Error`], [`Next`] | what went wrong, and what to do next |
-//! | [`Tcp`], [`Transport`] | how lanes are opened; with the feature `quic` also `Quic` |
+//! | [`Tcp`], [`Transport`] | how lanes are opened; with the feature `quic` also `Quic`; [`transport`] has what a transport of your own needs |
 //!
 //! Inside, `engine` drives the peer machine of `pccl-core`, and `pccl-plane` moves the bytes.
 
@@ -143,6 +143,7 @@ mod sync;
 mod together;
 mod topology;
 mod transfer;
+pub mod transport;
 mod turns;
 
 pub use address::BadAddress;

@@ -6,6 +6,7 @@
 
 use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::sync::Arc;
 use core::fmt;
 use core::future::{Future, poll_fn};
 use core::net::SocketAddr;
@@ -185,6 +186,41 @@ pub trait Transport: Send + Sync + 'static {
     /// before anything is sent. Default: it is not said.
     fn protocol(&self) -> Option<Protocol> {
         None
+    }
+}
+
+/// A transport that several own.
+impl<T: Transport + ?Sized> Transport for Arc<T> {
+    fn listen(
+        &self,
+        on: SocketAddr,
+        security: Security,
+    ) -> BoxFuture<'_, Result<Box<dyn Listener>, LaneError>> {
+        (**self).listen(on, security)
+    }
+
+    fn open<'a>(
+        &'a self,
+        to: &'a Endpoint,
+        expect: Option<Identity>,
+    ) -> BoxFuture<'a, Result<Lane, LaneError>> {
+        (**self).open(to, expect)
+    }
+
+    fn lanes_per_edge(&self) -> u16 {
+        (**self).lanes_per_edge()
+    }
+
+    fn security(&self) -> Security {
+        (**self).security()
+    }
+
+    fn has_plain_lanes(&self) -> bool {
+        (**self).has_plain_lanes()
+    }
+
+    fn protocol(&self) -> Option<Protocol> {
+        (**self).protocol()
     }
 }
 

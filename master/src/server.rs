@@ -72,8 +72,8 @@ impl MasterBuilder {
     /// is not plain, and be what its [`Trust::via`] says. Default: what [`Trust::via`] says, [`Tcp`] where
     /// nothing is encrypted.
     #[must_use]
-    pub fn transport(mut self, transport: Arc<dyn Transport>) -> Self {
-        self.transport = Some(transport);
+    pub fn transport(mut self, transport: impl Transport) -> Self {
+        self.transport = Some(Arc::new(transport));
         self
     }
 

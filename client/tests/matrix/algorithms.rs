@@ -82,7 +82,7 @@ impl Peers {
         reduced: &[T],
     ) {
         let count = contributions[0].len();
-        let granted = self.can_take(wish, kind, count * size_of::<T>());
+        let granted = self.can_take(wish, kind, size_of_val(contributions[0]));
         let what = format!(
             "{kind:?} {op:?} {wish} of {count} {} by {}",
             T::TYPE,

@@ -1,7 +1,6 @@
 //! A run over a network in memory, whose hosts are near each other or far.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use pccl::{Builder, Communicator};
@@ -31,7 +30,7 @@ impl Hosts {
         let host = net.transport();
         let on = host.any_port();
         let builder = MasterServer::builder().security(Security::Plain);
-        let master = builder.transport(Arc::new(host)).spawn(on).unwrap();
+        let master = builder.transport(host).spawn(on).unwrap();
         Self {
             net,
             master,

@@ -362,7 +362,7 @@ async fn who_connects_and_hangs_up_ends_no_master() {
 async fn beyond_loopback_a_master_encrypts_unless_it_is_told_otherwise() {
     let wildcard = ([0, 0, 0, 0], 0).into();
     let said = MasterServer::builder().security(Security::Plain);
-    let with_a_transport = MasterServer::builder().transport(std::sync::Arc::new(Tcp::new()));
+    let with_a_transport = MasterServer::builder().transport(Tcp::new());
 
     let unsaid = MasterServer::bind(wildcard).await.unwrap();
     let plain = said.bind(wildcard).await.unwrap();
@@ -377,7 +377,7 @@ async fn beyond_loopback_a_master_encrypts_unless_it_is_told_otherwise() {
 #[tokio::test]
 async fn a_transport_that_does_not_encrypt_carries_no_master_that_has_to() {
     let builder = MasterServer::builder()
-        .transport(std::sync::Arc::new(Tcp::plain()))
+        .transport(Tcp::plain())
         .security(Security::Proven(Trust::ephemeral().unwrap()));
 
     let bound = builder.bind(([127, 0, 0, 1], 0).into()).await;

@@ -1,7 +1,6 @@
 //! Where a run takes place: a master, and how peers come to it.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::Arc;
 
 use pccl::{Builder, Communicator};
 use pccl_master::{MasterServer, RunningMaster, Security};
@@ -22,7 +21,7 @@ impl Stage {
         let on = host.any_port();
         let master = MasterServer::builder()
             .security(Security::Plain)
-            .transport(Arc::new(host));
+            .transport(host);
         Self {
             master: master.spawn(on).unwrap(),
             net: Some(net),
