@@ -11,7 +11,7 @@ use crate::element::{CollectiveKind, CollectiveSpec};
 use crate::paths::{FRAME_BYTES, Measurement, RingEstimate};
 
 /// What a message costs its sender and its receiver together, in nanoseconds of a processor.
-const MESSAGE_NS: u128 = 10_000;
+pub(super) const MESSAGE_NS: u128 = 10_000;
 
 /// Bytes that several ranks send to one at the same time take so many percent of what one sender needs, because their
 /// packets meet in one queue. Measured with four peers and 64 MiB: 111 to 119 with a round trip of 10 ms, about 100 with
@@ -102,11 +102,11 @@ impl Costs {
         let share = bytes.checked_div(u128::from(world)).unwrap_or(0);
         let rounds = u128::from(world.max(1).next_power_of_two().trailing_zeros());
         let ns = match algorithm {
-            Algorithm::Ring => halves * others * self.step(world, share),
-            Algorithm::Whole(Pattern::Ring) => others * self.step(world, bytes),
+            Algorithm::Ring => self.around(world, halves * others, share),
+            Algorithm::Whole(Pattern::Ring) => self.around(world, others, bytes),
             Algorithm::Chain => {
                 let streamed = transfer(bytes, self.ring.bytes_per_s);
-                others * self.step(world, 0) + streamed
+                self.around(world, others, 0) + streamed
             }
             Algorithm::Whole(Pattern::Mesh) => self.spread(world, 1, others * bytes, others),
             Algorithm::Whole(Pattern::Circulant) => {
@@ -125,15 +125,32 @@ impl Costs {
         u64::try_from(ns).unwrap_or(u64::MAX)
     }
 
-    /// A step around the ring, of so many bytes, in the mean of all steps: a chunk takes the latencies of all edges on its
-    /// way around, and the slowest edge has to carry each chunk of each step.
-    fn step(&self, world: u32, bytes: u128) -> u128 {
+    /// So many steps around the ring, of a chunk of so many bytes each. A chunk takes the latencies of all edges on its way,
+    /// in the mean of all chunks, and follows its first frame. The slowest edge has to carry each chunk of each step, and
+    /// the last byte then takes its latency.
+    fn around(&self, world: u32, steps: u128, bytes: u128) -> u128 {
+        if steps == 0 {
+            return 0;
+        }
         let frame = u128::from(FRAME_BYTES);
+        let first = bytes.min(frame);
         let latencies = u128::from(self.ring_latency_ns);
         let frames = u128::from(self.ring.round_ns.saturating_sub(self.ring_latency_ns));
-        let around = latencies + frames * bytes.min(frame) / frame;
-        let on_slowest = transfer(bytes, self.ring.bytes_per_s);
-        on_slowest.max(around / u128::from(world.max(1))) + MESSAGE_NS
+        let once = latencies + frames * first / frame;
+        let rest = transfer(bytes - first, self.ring.bytes_per_s);
+        let of_chunk = steps * once / u128::from(world.max(1)) + rest;
+        let of_slowest = steps * transfer(bytes, self.ring.bytes_per_s) + self.last_latency(world);
+        of_slowest.max(of_chunk) + steps * MESSAGE_NS
+    }
+
+    /// Of the slowest edge of the ring: one between sites, each of which is entered once, or any.
+    fn last_latency(&self, world: u32) -> u128 {
+        let edges = match self.sites {
+            0 | 1 => world.max(1),
+            sites => sites,
+        };
+        let of_edge = u128::from(self.ring_latency_ns) / u128::from(edges);
+        of_edge.min(self.far.latency_ns())
     }
 
     /// As a ring takes it that is in no order: a sum goes around half as often as there are ranks, the result once more,
@@ -141,7 +158,7 @@ impl Costs {
     fn relayed(&self, world: u32, bytes: u128) -> u128 {
         let laps = u128::from(world.div_ceil(2)) + 1;
         let streamed = transfer(laps * bytes, self.ring.bytes_per_s);
-        laps * u128::from(world) * self.step(world, 0) + streamed
+        self.around(world, laps * u128::from(world), 0) + streamed
     }
 
     /// What goes to all others alike, over as many paths at once as messages leave.

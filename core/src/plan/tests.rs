@@ -18,6 +18,7 @@ mod cut;
 mod flows;
 mod levels;
 mod ordered;
+mod timed;
 
 const GATHER: CollectiveKind<u32> = CollectiveKind::AllGather {
     laid_out_for: Membership(0),

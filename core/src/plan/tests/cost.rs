@@ -10,7 +10,7 @@ use crate::wire::KNOWN_DIRECT_BUFFER_MAX;
 
 const MB: u64 = 1_000_000;
 
-fn reduce(bytes: u64) -> CollectiveSpec {
+pub(super) fn reduce(bytes: u64) -> CollectiveSpec {
     CollectiveSpec {
         kind: CollectiveKind::AllReduce,
         op: ReduceOp::Sum,
@@ -22,7 +22,7 @@ fn reduce(bytes: u64) -> CollectiveSpec {
     }
 }
 
-fn path(bytes_per_s: u64, round_trip_us: u32) -> PathCosts {
+pub(super) fn path(bytes_per_s: u64, round_trip_us: u32) -> PathCosts {
     PathCosts {
         slowest: Measurement {
             bytes_per_s,
@@ -33,7 +33,7 @@ fn path(bytes_per_s: u64, round_trip_us: u32) -> PathCosts {
 }
 
 /// So many sites of as many members each, and a ring that enters and leaves each site once.
-fn among(sites: u32, members: u32, near: PathCosts, far: PathCosts) -> Costs {
+pub(super) fn among(sites: u32, members: u32, near: PathCosts, far: PathCosts) -> Costs {
     let (crossings, others) = match sites {
         1 => (0, members),
         sites => (sites, sites * (members - 1)),
