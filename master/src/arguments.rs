@@ -11,6 +11,7 @@ use pccl_master::{Limits, MasterConfig, Security, Trust, TrustError, Via};
 
 use crate::addresses::Advertised;
 use crate::commands::Command;
+use crate::tuning::{ConnectionTuning, RunTuning};
 
 /// The master of a pccl run: keeps the membership and decides. Peers move the data among themselves.
 ///
@@ -114,6 +115,12 @@ pub(crate) struct Serve {
     /// the run itself; without it the environment variable PCCL_RECORD says where
     #[arg(long, value_name = "DIR")]
     pub(crate) record: Option<PathBuf>,
+
+    #[command(flatten)]
+    run: RunTuning,
+
+    #[command(flatten)]
+    connections: ConnectionTuning,
 }
 
 /// What connections go over.
@@ -158,27 +165,51 @@ impl Serve {
         self.plain && !self.listen.0.iter().all(is_loopback)
     }
 
+    /// Every field can be set.
     pub(crate) fn config(&self) -> MasterConfig {
+        let run = &self.run;
         MasterConfig {
             peers_max: self.max_peers,
+            tags_max: run.max_tags,
+            entries_max: run.entries(),
             heartbeat: self.silence / SIGNS_PER_SILENCE,
             silence: self.silence,
             late: self.late,
             stalled: self.stalled,
+            wiring: run.wiring,
+            wiring_retry: run.wiring_retry,
+            wiring_attempts_max: run.wiring_attempts,
+            transfer_attempts_max: run.transfer_attempts,
+            probe: run.probe,
+            measurements: run.measurements,
             solver: self.solver,
+            search_steps: run.search_steps,
+            probe_all_max: run.probe_all,
+            rewiring_gain: run.rewiring_gain,
+            reduce_bytes: run.reduce_bytes,
             mesh_max: self.max_mesh,
             sites_mesh_max: self.max_sites_mesh,
-            ..MasterConfig::default()
+            rounds_from: run.rounds_from,
+            // The server draws the key.
+            tickets: MasterConfig::default().tickets,
         }
     }
 
+    /// Every field can be set.
     pub(crate) fn limits(&self) -> Limits {
+        let connections = &self.connections;
         Limits {
             handshake: self.handshake,
             strangers_max: self.max_strangers,
             strangers_per_address_max: self.max_strangers_per_address,
+            grace: connections.grace,
             newcomers_per_address_max: self.max_newcomers_per_address,
-            ..Limits::default()
+            waiting_max: connections.max_waiting,
+            waiting_per_address_max: connections.max_waiting_per_address,
+            waiting: connections.waiting,
+            long_messages_bytes_max: connections.max_long_messages_bytes,
+            outbox_bytes_max: connections.max_outbox_bytes,
+            farewell: connections.farewell,
         }
     }
 }
@@ -209,7 +240,7 @@ impl FromStr for Listen {
 }
 
 /// With none the master would let nobody in.
-fn at_least_one(text: &str) -> Result<usize, String> {
+pub(crate) fn at_least_one(text: &str) -> Result<usize, String> {
     let number = text.parse().map_err(|_| "not a number")?;
     if number == 0 {
         return Err("must be at least one".into());
@@ -218,7 +249,7 @@ fn at_least_one(text: &str) -> Result<usize, String> {
 }
 
 /// A number of seconds, with a fraction or without.
-fn seconds(text: &str) -> Result<Duration, String> {
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds")?;
     if !(0.01..=1e8).contains(&seconds) {
         return Err("must be between 0.01 and 100000000 seconds".into());

@@ -3,6 +3,7 @@
 mod addresses;
 mod arguments;
 mod commands;
+mod tuning;
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
