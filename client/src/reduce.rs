@@ -123,11 +123,12 @@ impl Reduce {
     /// is divided at the end. Another set of contributors may give other bits. All peers of the group have to ask for it,
     /// or get [`Error::Disagreement`].
     ///
-    /// The master chooses among the algorithms that keep this order. In a world of two, and if there are links between all
-    /// members, that costs no more bytes than without it; if
-    /// there are not, a small buffer travels whole, and a larger one takes [`Algorithm::Relay`], which sends up to N − 1
-    /// times as many as a ring. `pccl-master --max-mesh` and `--max-sites-mesh` say how large a group may be to have all
-    /// links. A wish for an [`algorithm`](Self::algorithm) that does not keep the order is not granted.
+    /// The master chooses among the algorithms that keep this order. That costs about as many bytes as without it in a
+    /// world of two, if there are links between all members, and if the ring is in the order of the ids, which it is until
+    /// an optimization changes it. Otherwise a small buffer travels whole, and a larger one takes [`Algorithm::Relay`],
+    /// which then sends up to about N / 2 times as many bytes as a ring. `pccl-master --max-mesh` and `--max-sites-mesh`
+    /// say how large a group may be to have all links. A wish for an [`algorithm`](Self::algorithm) that does not keep the
+    /// order is not granted.
     ///
     /// What is [quantized](Self::quantize) cannot be ordered: [`Error::OrderedQuantized`], before anything is sent.
     /// Default: not ordered.

@@ -41,7 +41,7 @@ pub use algorithm::{Algorithm, Paths, Pattern, Reach};
 pub use cost::{Costs, PathCosts};
 pub use cut::{STRIPE_BYTES_MIN, Shards, Stripe, frame_elements, frames, stripes_for};
 pub use flow::{Action, After, Arrival, Contribution, Kept, Target, Targets};
-pub use turns::Turns;
+pub use turns::{Turns, is_in_order};
 use two_level::Seat;
 
 /// One rank's part of an operation. It names ranks and elements of one stripe of the buffer (see [`Stripe`]); a buffer

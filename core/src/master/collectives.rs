@@ -19,7 +19,7 @@ use crate::element::CollectiveSpec;
 use crate::id::{Epoch, GroupId, Membership, PeerId, Seq, Tag};
 use crate::lengths::Lengths;
 use crate::messages::{AbortCause, CollectiveRefusal, Misdeed, PlanOutcome, ToPeer, Verdict};
-use crate::plan::{Algorithm, Paths, Reach};
+use crate::plan::{Algorithm, Paths, Reach, is_in_order};
 use crate::states::{CollectiveEvent, ConnectionState, Event, next_collective_state};
 use crate::topology::{BrokenLinks, Ring};
 
@@ -193,6 +193,7 @@ impl Master {
                 two_levels();
                 LevelsAtOneSite => true
             ),
+            in_order: is_in_order(&record.ring.0),
             costs: record.costs,
         })
     }

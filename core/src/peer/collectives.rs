@@ -171,6 +171,7 @@ impl Accepted {
             within_machine: false,
             rounds_from: u32::MAX,
             two_levels: self.topology.sites.sites().has_two_levels(),
+            in_order: false,
             costs: None,
         };
         has_root && is_laid_out && algorithm.is_possible(spec, world, paths)

@@ -32,6 +32,8 @@ pub struct Paths {
     pub rounds_from: u32,
     /// Whether the members are at several sites, and several of them at one.
     pub two_levels: bool,
+    /// Whether the ring is in the [order of the turns](super::is_in_order), so that a sum that is relayed goes around once.
+    pub in_order: bool,
     /// What is known of what they cost.
     pub costs: Option<Costs>,
 }
@@ -221,8 +223,9 @@ impl Algorithm {
     ///   to [`DIRECT_WITHIN_MACHINE_MAX`].
     /// - All else takes the ring.
     ///
-    /// What is [ordered](CollectiveSpec::ordered) takes what adds in the order of the peers: whole as above, over a mesh
-    /// directly whatever its size, in a world of two the ring, and otherwise the relay.
+    /// What is [ordered](CollectiveSpec::ordered) takes what adds in the order of the peers: whole as above, in a world of
+    /// two the ring, over a mesh directly, and otherwise the relay. If the ring is in that order, the relay takes the place
+    /// of the ring: it sends about as much, and what is larger than above does not travel directly.
     ///
     /// A broadcast takes the chain, and for a barrier, of which nothing travels, it is the ring.
     #[must_use]
@@ -265,7 +268,11 @@ impl Algorithm {
             true => Self::Whole(Pattern::Circulant),
             false => Self::Whole(Pattern::Mesh),
         };
-        let directly = spec.ordered || !in_rounds && bytes_of(spec) <= directly_max;
+        let is_moderate = bytes_of(spec) <= directly_max;
+        let directly = match spec.ordered {
+            true => is_moderate || !paths.in_order,
+            false => is_moderate && !in_rounds,
+        };
         let candidates = [
             Some(whole),
             Some(Self::Whole(Pattern::Ring)),

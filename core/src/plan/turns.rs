@@ -6,6 +6,22 @@ use alloc::vec::Vec;
 use super::back;
 use crate::id::PeerId;
 
+/// Whether each peer but one is followed by one of a higher id around this ring, which is listed by rank.
+///
+/// ```
+/// use pccl_core::id::PeerId;
+/// use pccl_core::plan::is_in_order;
+///
+/// assert!(is_in_order(&[PeerId(4), PeerId(7), PeerId(2)]));
+/// assert!(!is_in_order(&[PeerId(7), PeerId(4), PeerId(2)]));
+/// ```
+#[must_use]
+pub fn is_in_order(ranks: &[PeerId]) -> bool {
+    let next = ranks.iter().cycle().skip(1);
+    let descents = ranks.iter().zip(next).filter(|(peer, next)| next <= peer);
+    descents.count() <= 1
+}
+
 /// When the contribution of each rank is added: in the order of the peers' ids. It depends on who takes part, and not on
 /// the ring.
 ///

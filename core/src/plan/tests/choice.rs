@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::element::{CollectiveKind, CollectiveSpec, ElementType, Quantization, ReduceOp};
+use crate::id::PeerId;
 use crate::wire::{
     CIRCULANT_BUFFER_MAX, DIRECT_BUFFER_MAX, DIRECT_WITHIN_MACHINE_MAX, FRAME_PAYLOAD_MAX,
     WHOLE_BUFFER_MAX,
@@ -27,6 +28,7 @@ const fn between_machines(reach: Reach) -> Paths {
         within_machine: false,
         rounds_from: 4,
         two_levels: false,
+        in_order: false,
         costs: None,
     }
 }
@@ -37,6 +39,7 @@ const fn within_a_machine(reach: Reach) -> Paths {
         within_machine: true,
         rounds_from: 4,
         two_levels: false,
+        in_order: false,
         costs: None,
     }
 }
@@ -53,6 +56,7 @@ fn between_sites_everything_that_does_not_travel_whole_takes_two_levels_if_there
             within_machine,
             rounds_from: 4,
             two_levels: true,
+            in_order: false,
             costs: None,
         };
         Algorithm::of(&spec, 6, paths)
@@ -197,6 +201,38 @@ fn what_is_ordered_takes_nothing_but_what_adds_in_the_order_of_the_peers() {
         between_machines(Reach::Ring),
     );
     assert_eq!(small, WHOLE);
+}
+
+#[test]
+fn what_is_ordered_is_relayed_around_a_ring_in_that_order_if_it_is_large() {
+    for (paths, directly_max) in [
+        (between_machines(Reach::Mesh), DIRECT_BUFFER_MAX),
+        (within_a_machine(Reach::Mesh), DIRECT_WITHIN_MACHINE_MAX),
+    ] {
+        let of = |bytes, in_order| {
+            let paths = Paths { in_order, ..paths };
+            Algorithm::of(&ordered(CollectiveKind::AllReduce, bytes), 6, paths)
+        };
+
+        assert_eq!(of(directly_max, true), Algorithm::Direct);
+        assert_eq!(of(directly_max + 1, true), Algorithm::Relay);
+        assert_eq!(of(directly_max + 1, false), Algorithm::Direct);
+    }
+}
+
+#[test]
+fn a_ring_is_in_order_if_ids_rise_around_it_from_whichever_rank() {
+    let is = |ids: &[u64]| {
+        let ring: Vec<PeerId> = ids.iter().copied().map(PeerId).collect();
+        is_in_order(&ring)
+    };
+
+    for ring in [&[][..], &[7], &[7, 2], &[2, 4, 7], &[4, 7, 2], &[7, 2, 4]] {
+        assert!(is(ring), "{ring:?}");
+    }
+    for ring in [&[7, 4, 2][..], &[2, 7, 4, 9], &[9, 4, 7, 2]] {
+        assert!(!is(ring), "{ring:?}");
+    }
 }
 
 #[test]

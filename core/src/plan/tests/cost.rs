@@ -63,6 +63,7 @@ fn mesh(costs: Costs) -> Paths {
         within_machine: false,
         rounds_from: 4,
         two_levels: costs.sites > 1 && costs.site_members_min > 1,
+        in_order: false,
         costs: Some(costs),
     }
 }

@@ -22,6 +22,7 @@ const RINGS: Paths = Paths {
     within_machine: false,
     rounds_from: 4,
     two_levels: false,
+    in_order: false,
     costs: None,
 };
 
