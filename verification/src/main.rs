@@ -15,6 +15,7 @@ mod quiet;
 mod rare;
 mod report;
 mod search;
+mod several;
 mod shortest;
 mod standard;
 mod table;
@@ -33,6 +34,11 @@ use pccl_model::trace::{Trace, TraceError};
 
 use crate::arguments::Arguments;
 use crate::search::SearchPanicked;
+
+/// A state of the model is a value with many small parts, and each step clones one: with the system's allocator a search
+/// takes a quarter longer.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Why nothing could be looked at.
 #[derive(Debug, thiserror::Error)]

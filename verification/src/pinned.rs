@@ -86,6 +86,11 @@ impl Pinned {
         pinned
     }
 
+    /// Unique states of a scenario; 0 if nothing is pinned.
+    pub(crate) fn states(&self, scenario: &str) -> usize {
+        self.scenarios.get(scenario).map_or(0, |known| known.states)
+    }
+
     /// Where a search stops because there is more than there can be.
     pub(crate) fn limits(&self, scenario: &str, limits: Limits) -> Limits {
         let Some(known) = self.scenarios.get(scenario) else {

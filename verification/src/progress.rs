@@ -31,12 +31,12 @@ impl Progress {
         }
     }
 
-    /// So many states in so much time.
-    pub(crate) fn show(&mut self, unique: usize, time: Duration) {
+    /// So many states of a scenario in so much time.
+    pub(crate) fn show(&mut self, scenario: &str, unique: usize, time: Duration) {
         let seconds = time.as_secs_f64();
         let (states, speed) = (count(unique), rate(unique, time));
         self.say(&format!(
-            "{states} states, {speed} a second, {seconds:.0} s"
+            "{scenario}: {states} states, {speed} a second, {seconds:.0} s"
         ));
     }
 

@@ -17,7 +17,6 @@ use stateright::{Checker, HasDiscoveries, Model};
 
 use crate::graph::{Key, Shape};
 use crate::memory;
-use crate::progress::Progress;
 use crate::watched::{ENDS, HOLDS, Notes, Watched};
 
 /// Where a search stops before its end.
@@ -85,29 +84,29 @@ pub(crate) struct Explored {
 pub(crate) struct SearchPanicked;
 
 /// A search that is over. Whether every run of its scenario ends is still to be looked at.
-pub(crate) struct Searched {
+struct Searched {
     explored: Explored,
     notes: Arc<Notes>,
     first: Key,
 }
 
-/// Explores a scenario.
-#[cfg(feature = "mutants")]
+/// Explores a scenario. `go_on` is told again and again how many unique states have been found, in how much time, and
+/// says whether the search goes on.
 pub(crate) fn explore(
     scenario: &Scenario,
     threads: usize,
     limits: Limits,
-    progress: &mut Progress,
+    go_on: &mut dyn FnMut(usize, Duration) -> bool,
 ) -> Result<Explored, SearchPanicked> {
-    search(scenario, threads, limits, progress).map(Searched::finish)
+    search(scenario, threads, limits, go_on).map(Searched::finish)
 }
 
 /// Looks at every state of a scenario.
-pub(crate) fn search(
+fn search(
     scenario: &Scenario,
     threads: usize,
     limits: Limits,
-    progress: &mut Progress,
+    go_on: &mut dyn FnMut(usize, Duration) -> bool,
 ) -> Result<Searched, SearchPanicked> {
     let begun = Instant::now();
     let model = RunModel::new(scenario.clone());
@@ -130,10 +129,12 @@ pub(crate) fn search(
         std::thread::sleep(Duration::from_millis(10));
         let unique = checker.unique_state_count();
         cut = cut.or_else(|| limits.reached(unique, begun));
+        if !go_on(unique, begun.elapsed()) {
+            cut = cut.or(Some(End::Cut));
+        }
         if cut.is_some() {
             notes.stop.store(true, Ordering::Relaxed);
         }
-        progress.show(unique, begun.elapsed());
     }
     for handle in handles {
         handle.join().map_err(|_| SearchPanicked)?;
@@ -170,13 +171,8 @@ pub(crate) fn search(
 }
 
 impl Searched {
-    /// Whether a way was found that must not be.
-    pub(crate) fn has_found(&self) -> bool {
-        self.explored.violation.is_some()
-    }
-
     /// Looks for a run that meets a state twice.
-    pub(crate) fn finish(self) -> Explored {
+    fn finish(self) -> Explored {
         let mut explored = self.explored;
         if explored.violation.is_some() {
             return explored;

@@ -1,6 +1,5 @@
 //! The run of all scenarios, or of some.
 
-use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use pccl_model::catalogue::{deep, standard};
@@ -10,7 +9,8 @@ use crate::arguments::Arguments;
 use crate::pinned::Pinned;
 use crate::progress::Progress;
 use crate::report::Report;
-use crate::search::{End, Explored, Limits, SearchPanicked, search};
+use crate::search::{End, Explored, Limits};
+use crate::several::Several;
 use crate::violation;
 use crate::walks::{Walked, walk_all};
 use crate::{AllWell, CannotLook, rare, table};
@@ -88,53 +88,35 @@ fn pin(report: &Report) -> Result<(), CannotLook> {
     Ok(())
 }
 
-/// Until the first broken claim, whose story is told at once. Whether every run of a scenario ends is looked at
-/// while the next scenario is searched.
+/// Until the first broken claim, whose story is told.
 fn explore_all(
     arguments: &Arguments,
     scenarios: &[Scenario],
     report: &mut Report,
 ) -> Result<(), CannotLook> {
     let begun = Instant::now();
-    std::thread::scope(|scope| {
-        let mut behind: Option<ScopedJoinHandle<'_, Explored>> = None;
-        for (at, scenario) in scenarios.iter().enumerate() {
-            let (number, of) = (at + 1, scenarios.len());
-            let mut progress = Progress::new(format!("{number} of {of}, {}", scenario.name));
-            let limits = limits(arguments, report, scenario);
-            let searched = search(scenario, arguments.threads(), limits, &mut progress)?;
-            drop(progress);
-            let has_found = searched.has_found();
-            let before = behind.replace(scope.spawn(move || searched.finish()));
-            if !take(before, arguments, report)? {
-                return Ok(());
-            }
-            if has_found {
-                break;
-            }
-        }
-        take(behind, arguments, report).map(|_| ())
-    })?;
+    let mut progress = Progress::new(format!("{} scenarios", scenarios.len()));
+    let threads = arguments.threads();
+    let several = Several {
+        scenarios,
+        limits: &|scenario| limits(arguments, report, scenario),
+        size: &|scenario| report.pinned.states(scenario.name),
+        threads,
+        // Of the large ones a single one may take all the memory there is.
+        at_once: match arguments.deep {
+            true => 1,
+            false => threads.min(scenarios.len()).max(1),
+        },
+    };
+    let explored = several.explore(&mut progress)?;
+    drop(progress);
+    let broken = explored.iter().find(|known| known.violation.is_some());
+    if let Some((known, steps)) = broken.and_then(|known| Some((known, known.violation.clone()?))) {
+        violation::tell(&known.scenario, steps, known.end, threads);
+    }
+    report.explored = explored;
     report.took = begun.elapsed();
     Ok(())
-}
-
-/// True: nothing was found.
-fn take(
-    finishing: Option<ScopedJoinHandle<'_, Explored>>,
-    arguments: &Arguments,
-    report: &mut Report,
-) -> Result<bool, SearchPanicked> {
-    let Some(finishing) = finishing else {
-        return Ok(true);
-    };
-    let explored = finishing.join().map_err(|_| SearchPanicked)?;
-    if let Some(steps) = explored.violation.clone() {
-        violation::tell(&explored.scenario, steps, explored.end, arguments.threads());
-    }
-    let is_sound = explored.violation.is_none();
-    report.explored.push(explored);
-    Ok(is_sound)
 }
 
 fn limits(arguments: &Arguments, report: &Report, scenario: &Scenario) -> Limits {

@@ -43,6 +43,7 @@ impl Directory {
             advertise: None,
             lanes: 4,
             site: SiteName::NONE,
+            name: Default::default(),
             collectives_max: 16,
         };
         let mut peer = Recorded::<Peer>::begin(config, here);

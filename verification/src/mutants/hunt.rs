@@ -211,7 +211,11 @@ fn by_search(
     progress: &mut Progress,
 ) -> Result<Option<Met>, CannotLook> {
     for scenario in scenarios {
-        let explored = explore(scenario, threads, limits(), progress)?;
+        let mut go_on = |unique, time| {
+            progress.show(scenario.name, unique, time);
+            true
+        };
+        let explored = explore(scenario, threads, limits(), &mut go_on)?;
         if let Some(steps) = explored.violation {
             let how = match explored.end {
                 End::Endless => How::Circle,
