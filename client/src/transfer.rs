@@ -1,4 +1,5 @@
-//! Moving entries of the shared state between two peers, over lanes of their own.
+//! Moving entries of the shared state between peers, over lanes of their own. A peer that lacks much fetches from
+//! several holders at once: all their lanes work on the same list of what is missing.
 //!
 //! | file | what it is for |
 //! |---|---|
@@ -117,14 +118,11 @@ pub(crate) async fn carry_out(
         }
         SyncRole::Request { from, entries } => {
             desk.want(&entries)?;
-            match from {
-                None if entries.is_empty() => Ok(Moved::default()),
-                None => Err(TransferError::NotOpened.into()),
-                Some(from) => {
-                    let sources = desk.sources(&from);
-                    Ok(desk.fetch(sources).await?)
-                }
+            if from.is_empty() && entries.is_empty() {
+                return Ok(Moved::default());
             }
+            let holders = from.iter().map(|order| desk.sources(order)).collect();
+            Ok(desk.fetch(holders).await?)
         }
     }
 }

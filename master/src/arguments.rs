@@ -180,6 +180,8 @@ impl Serve {
             wiring_retry: run.wiring_retry,
             wiring_attempts_max: run.wiring_attempts,
             transfer_attempts_max: run.transfer_attempts,
+            transfer_holders_max: run.transfer_holders,
+            transfer_share_min: run.transfer_share,
             probe: run.probe,
             measurements: run.measurements,
             solver: self.solver,

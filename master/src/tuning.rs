@@ -41,6 +41,15 @@ pub(crate) struct RunTuning {
           value_parser = clap::value_parser!(u8).range(1..))]
     pub(crate) transfer_attempts: u8,
 
+    /// Most holders that a peer fetches the shared state from at a time
+    #[arg(long, value_name = "HOLDERS", default_value_t = MasterConfig::default().transfer_holders_max,
+          value_parser = clap::value_parser!(u8).range(1..))]
+    pub(crate) transfer_holders: u8,
+
+    /// Bytes that a peer has to fetch for each holder that it is given
+    #[arg(long, value_name = "BYTES", default_value_t = MasterConfig::default().transfer_share_min)]
+    pub(crate) transfer_share: u64,
+
     /// Seconds that the measurements of one rotation may take
     #[arg(long, value_name = "SECONDS", default_value = "20", value_parser = seconds)]
     pub(crate) probe: Duration,

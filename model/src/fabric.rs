@@ -233,7 +233,7 @@ pub trait Fabric {
     fn move_state(&mut self, at: Self::Place, plan: SyncPlan) {
         let at_once = match &plan.role {
             SyncRole::Distribute { to } => to.is_empty(),
-            SyncRole::Request { from, .. } => from.is_none(),
+            SyncRole::Request { from, .. } => from.is_empty(),
         };
         self.edit_plane(at).moving = Some(Moving {
             plan,
@@ -246,8 +246,9 @@ pub trait Fabric {
         }
     }
 
-    /// A process fetches what it was told to. False: what arrives is not what was promised.
-    fn fetch(&mut self, at: Self::Place, holder: Self::Place) -> bool {
+    /// A process fetches what it was told to, some of it from each of these holders. False: what arrives is not
+    /// what was promised.
+    fn fetch(&mut self, at: Self::Place, holders: &[Self::Place]) -> bool {
         if let Some(moving) = &mut self.edit_plane(at).moving
             && let SyncRole::Request { entries, .. } = &moving.plan.role
         {
@@ -257,12 +258,17 @@ pub trait Fabric {
         let promised = self.plane(at).moving.as_ref();
         let is_kept = promised.is_some_and(|moving| {
             let mut staged = moving.staged.iter();
-            staged.all(|(entry, hash)| self.content(holder, *entry) == Some(*hash))
+            staged.all(|(entry, hash)| {
+                let mut holders = holders.iter();
+                holders.all(|holder| self.content(*holder, *entry) == Some(*hash))
+            })
         });
         self.end_move(at, is_kept, None);
         let asker = self.id(at).filter(|_| is_kept);
-        if let Some(moving) = &mut self.edit_plane(holder).moving {
-            moving.served.extend(asker);
+        for holder in holders {
+            if let Some(moving) = &mut self.edit_plane(*holder).moving {
+                moving.served.extend(asker);
+            }
         }
         is_kept
     }

@@ -64,6 +64,8 @@ pub enum Milestone {
     SenderServed,
     /// A receive-only peer was given content.
     ReceiverTook,
+    /// A peer fetched from several holders at once.
+    TookFromSeveral,
     /// A user left on purpose at the end of its program.
     LeftAtTheEnd,
     /// A collective waited until fewer were in flight.
@@ -134,6 +136,7 @@ pub const MILESTONES: &[Milestone] = &[
     Milestone::ThrownOut,
     Milestone::SenderServed,
     Milestone::ReceiverTook,
+    Milestone::TookFromSeveral,
     Milestone::LeftAtTheEnd,
     Milestone::WaitedForItsTurn,
     Milestone::WaitedForGivenUp,
@@ -189,6 +192,7 @@ impl Milestone {
             Self::ThrownOut => "a peer is thrown out for what befell it",
             Self::SenderServed => "a send-only peer serves its content",
             Self::ReceiverTook => "a receive-only peer is given content",
+            Self::TookFromSeveral => "a peer fetches from several holders at once",
             Self::LeftAtTheEnd => "a user leaves at the end of its program",
             Self::WaitedForItsTurn => "a collective waits until fewer are in flight",
             Self::WaitedForGivenUp => "a call waits for one that was given up",

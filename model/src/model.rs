@@ -237,6 +237,7 @@ fn is_reached(milestone: Milestone) -> Condition {
         ThrownOut,
         SenderServed,
         ReceiverTook,
+        TookFromSeveral,
         LeftAtTheEnd,
         WaitedForItsTurn,
         WaitedForGivenUp,

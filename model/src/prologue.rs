@@ -31,6 +31,11 @@ pub(crate) fn config(scenario: &Scenario) -> MasterConfig {
         } else {
             limits.probe_all_max
         },
+        // What a run holds as shared state is a few bytes.
+        transfer_share_min: match scenario.several {
+            true => 1,
+            false => limits.transfer_share_min,
+        },
         ..limits
     }
 }

@@ -461,6 +461,7 @@ impl<'a> Run<'a> {
                 self.edit(no).plane.probing = Some((round, probes));
             }
             PeerOutput::StopProbes { .. } => self.edit(no).plane.probing = None,
+            PeerOutput::Awaited(_) => {}
             PeerOutput::StartTimer { timer, .. } => {
                 self.edit(no).timers.insert(timer);
             }

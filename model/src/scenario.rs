@@ -58,6 +58,8 @@ pub struct Scenario {
     pub searches: bool,
     /// Do both sides show that they live? It changes nothing but what is on its way.
     pub heartbeats: bool,
+    /// Is shared state fetched from several holders at once, however little it is?
+    pub several: bool,
     /// Do all users go through one loop, so that none gets in another's way?
     pub in_step: bool,
     /// What must be reached at least once, or the scenario says less than it claims.

@@ -249,6 +249,7 @@ pub fn up_word(message: &ToMaster) -> String {
         ToMaster::Withdraw { tag } => format!("takes its vote to start {tag} back"),
         ToMaster::Heartbeat { .. } => "heartbeat".to_owned(),
         ToMaster::Leave => "leaves".to_owned(),
+        ToMaster::WhoIsAwaited => "who is awaited?".to_owned(),
     }
 }
 
@@ -288,5 +289,6 @@ pub fn down_word(message: &ToPeer) -> String {
         ToPeer::Kicked(misdeed) => format!("kicked: {misdeed}"),
         ToPeer::Heartbeat => "heartbeat".to_owned(),
         ToPeer::Stopping => "the master stops".to_owned(),
+        ToPeer::Awaited(awaited) => format!("it waits for {} calls", awaited.waits.len()),
     }
 }

@@ -132,6 +132,7 @@ pub(crate) fn config(plan_no: u8, plan: &SeatPlan) -> PeerConfig {
         advertise: (number % 2 == 1).then_some(advertised),
         lanes: LANES.get(number).copied().unwrap_or(1),
         site: site_of(plan),
+        name: Default::default(),
         collectives_max: plan.collectives_max,
     }
 }

@@ -1,9 +1,11 @@
 //! Moving shared state between processes: content is its hash.
 
+use pccl_core::id::Round;
 use pccl_core::shared_state::{SyncRole, SyncStrategy, SyncVote};
 
 use crate::fabric::Fabric;
 use crate::lanes::running;
+use crate::milestone::Milestone;
 use crate::plane::Moving;
 use crate::run::Run;
 use crate::scenario::SeatPlan;
@@ -22,13 +24,13 @@ pub(crate) fn vote(user: &User, plan: &SeatPlan, strategy: SyncStrategy) -> Sync
 }
 
 /// What can become of what a seat is to fetch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fetching {
-    /// There is nothing to fetch, or the holder has not been told yet.
+    /// There is nothing to fetch, or a holder has not been told yet.
     NotNow,
-    /// This holder serves.
-    Works(SeatNo),
-    /// The holder is gone, or hangs.
+    /// These holders serve. Others, if there are any, are gone or hang: their share is taken over.
+    Works(Vec<SeatNo>),
+    /// All holders are gone, or hang.
     Fails,
 }
 
@@ -39,27 +41,33 @@ pub(crate) fn fetching(state: &RunState, no: SeatNo) -> Fetching {
     let Some(moving) = seat.plane.moving.as_ref().filter(|moving| !moving.ended) else {
         return Fetching::NotNow;
     };
-    let SyncRole::Request {
-        from: Some(from), ..
-    } = &moving.plan.role
-    else {
-        return Fetching::NotNow;
+    let from = match &moving.plan.role {
+        SyncRole::Request { from, .. } if !from.is_empty() => from,
+        SyncRole::Request { .. } | SyncRole::Distribute { .. } => return Fetching::NotNow,
     };
-    let Some((holder_no, holder)) = running(state, state.seat_of(from.with)) else {
+    let holders = from.iter();
+    let holders: Vec<_> = holders
+        .filter_map(|order| running(state, state.seat_of(order.with)))
+        .collect();
+    if holders.is_empty() {
         return Fetching::Fails;
-    };
-    let serves = holder.plane.moving.as_ref().is_some_and(|serving| {
+    }
+    let mut all = holders.iter();
+    if !all.all(|(_, holder)| serves(holder, seat, moving.plan.round)) {
+        return Fetching::NotNow;
+    }
+    Fetching::Works(holders.into_iter().map(|(no, _)| no).collect())
+}
+
+/// Has a holder been told to serve this seat?
+fn serves(holder: &Seat, seat: &Seat, round: Round) -> bool {
+    holder.plane.moving.as_ref().is_some_and(|serving| {
         let asked = match &serving.plan.role {
             SyncRole::Distribute { to } => to.iter().any(|order| Some(order.with) == seat.id),
             SyncRole::Request { .. } => false,
         };
-        serving.plan.round == moving.plan.round && asked
-    });
-    if serves {
-        Fetching::Works(holder_no)
-    } else {
-        Fetching::NotNow
-    }
+        serving.plan.round == round && asked
+    })
 }
 
 /// Is a seat to serve somebody, and has it not said how that ended?
@@ -79,8 +87,11 @@ pub(crate) fn has_served(seat: &Seat) -> bool {
 
 impl Run<'_> {
     pub(crate) fn fetches(&mut self, no: SeatNo) {
-        if let Fetching::Works(holder) = fetching(&self.state, no) {
-            self.fetch(no, holder);
+        if let Fetching::Works(holders) = fetching(&self.state, no) {
+            if holders.len() > 1 {
+                self.state.reach(Milestone::TookFromSeveral);
+            }
+            self.fetch(no, &holders);
         }
     }
 

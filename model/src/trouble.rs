@@ -29,6 +29,8 @@ pub struct Trouble {
     pub aborted_for: BTreeSet<(PeerId, PeerId)>,
     /// Transfers that failed, since the group last synchronized, by who was to be given what the other holds.
     pub unfetched: BTreeMap<(PeerId, PeerId), u8>,
+    /// Who could not fetch from several at once, since the group last synchronized.
+    pub one_at_a_time: BTreeSet<PeerId>,
     /// Who held others up, and stayed, since its group last brought something to an end.
     pub stalled: BTreeSet<PeerId>,
     /// Attempts in which a link of a newcomer did not come up.
@@ -153,6 +155,7 @@ impl Trouble {
         self.broken.retain(|ends, _| both(ends));
         self.aborted_for.retain(both);
         self.unfetched.retain(|ends, _| both(ends));
+        self.one_at_a_time.retain(|peer| is_there(*peer));
         self.stalled.retain(|peer| is_there(*peer));
         self.strikes.retain(|peer, _| is_there(*peer));
         for attempts in self.attempts.values_mut() {

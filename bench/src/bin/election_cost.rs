@@ -140,6 +140,7 @@ fn master_with(peers: u64) -> Master {
             advertise: None,
             lanes: 1,
             site: SiteName::NONE,
+            name: Default::default(),
         };
         let (conn, from) = (ConnId(conn), [192, 0, 2, 1].into());
         master.handle(

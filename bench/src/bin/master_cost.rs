@@ -169,6 +169,7 @@ impl Run {
             advertise: None,
             lanes: 4,
             site: SiteName::NONE,
+            name: Default::default(),
         };
         let [.., high, low] = (no as u32 + 1).to_be_bytes();
         let input = MasterInput::Connected {

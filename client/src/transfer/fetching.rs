@@ -1,5 +1,6 @@
 //! Asking for what is missing, on several lanes, and checking what arrives.
 
+use std::collections::BTreeSet;
 use std::pin::pin;
 
 use pccl_core::id::EntryIndex;
@@ -29,34 +30,15 @@ impl Desk<'_> {
         Ok(())
     }
 
-    /// Fetches what is missing of the entries that are wanted.
-    pub(super) async fn fetch(&self, sources: Vec<Source>) -> Result<Moved, TransferError> {
+    /// Fetches what is missing of the entries that are wanted, from these holders: where the lanes of each come
+    /// from. A holder whose lanes all end costs what was under way on them, as long as another one is left.
+    pub(super) async fn fetch(&self, holders: Vec<Vec<Source>>) -> Result<Moved, TransferError> {
         let (whole, arrived) = mpsc::unbounded_channel();
-        let count = u16::try_from(sources.len()).unwrap_or(u16::MAX);
+        let count = holders.iter().map(Vec::len).sum::<usize>();
+        let count = u16::try_from(count).unwrap_or(u16::MAX);
         let board = Board::new(self.means.staging, count, whole);
-        let mut lanes = Together::new();
-        for (number, source) in (0..).zip(sources) {
-            let board = &board;
-            lanes.push(async move {
-                let lane = source.open(self.means, self.me).await?;
-                self.fetch_on(number, lane, board).await
-            });
-        }
         let checked = self.check(arrived);
-        let brought = async {
-            let mut failure = TransferError::NotOpened;
-            while let Some(ended) = lanes.next().await {
-                match ended {
-                    // Everything is there, and the other end knows that it is done.
-                    Ok(()) => return Ok(()),
-                    Err(error) => {
-                        tracing::debug!(%error, "a lane that fetches shared state ended");
-                        failure = error;
-                    }
-                }
-            }
-            Err(failure)
-        };
+        let brought = self.bring(holders, &board);
         let (mut checked, mut brought) = (pin!(checked), pin!(brought));
         tokio::select! {
             biased;
@@ -73,6 +55,46 @@ impl Desk<'_> {
             bytes_sent: 0,
             bytes_received: board.received(),
         })
+    }
+
+    /// Fetches on all lanes of all holders until everything is there, and every holder that can be reached knows
+    /// it: each of them waits until a lane to it is closed.
+    async fn bring(
+        &self,
+        holders: Vec<Vec<Source>>,
+        board: &Board<'_>,
+    ) -> Result<(), TransferError> {
+        let mut untold: BTreeSet<usize> = (0..holders.len()).collect();
+        let mut lanes = Together::new();
+        let sources = holders.into_iter().enumerate();
+        let sources =
+            sources.flat_map(|(holder, sources)| sources.into_iter().map(move |s| (holder, s)));
+        for (number, (holder, source)) in (0..).zip(sources) {
+            lanes.push(async move {
+                let fetched = async {
+                    let lane = source.open(self.means, self.me).await?;
+                    self.fetch_on(number, lane, board).await
+                };
+                (holder, fetched.await)
+            });
+        }
+        let mut brought = Err(TransferError::NotOpened);
+        while let Some((holder, ended)) = lanes.next().await {
+            match ended {
+                Ok(()) => {
+                    brought = Ok(());
+                    untold.remove(&holder);
+                    if untold.is_empty() {
+                        break;
+                    }
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "a lane that fetches shared state ended");
+                    brought = brought.or(Err(error));
+                }
+            }
+        }
+        brought
     }
 
     /// Fetches on one lane until everything is there, on whichever.

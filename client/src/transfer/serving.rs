@@ -28,7 +28,8 @@ impl Served {
 }
 
 impl Desk<'_> {
-    /// Serves everybody who asks here, side by side.
+    /// Serves everybody who asks here, side by side. If one cannot be served, the others are served nevertheless:
+    /// that one may have other holders, and then the synchronization succeeds.
     pub(super) async fn serve_all(&mut self, to: &[LaneOrder]) -> Result<Moved, Failed> {
         let peers = to.iter().map(|order| (order.with, self.sources(order)));
         let peers: Vec<(PeerId, Vec<Source>)> = peers.collect();
@@ -41,11 +42,17 @@ impl Desk<'_> {
                 served.map_err(|error| Failed { with, error })
             });
         }
-        let mut moved = Moved::default();
+        let mut moved = Ok(Moved::default());
         while let Some(served) = serving.next().await {
-            moved.bytes_sent += served?;
+            moved = moved.and_then(|moved| {
+                let bytes_sent = moved.bytes_sent + served?;
+                Ok(Moved {
+                    bytes_sent,
+                    ..moved
+                })
+            });
         }
-        Ok(moved)
+        moved
     }
 
     /// Serves one peer until it has closed a lane: it has everything then, or has told the master that

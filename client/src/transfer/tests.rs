@@ -11,6 +11,8 @@ use tokio::time::Instant;
 use super::*;
 use pccl_plane::Sensor;
 
+mod several;
+
 const STALL: Duration = Duration::from_secs(10);
 
 const WINDOW: usize = 64 * 1024;
@@ -100,11 +102,7 @@ impl Two {
             .zip(self.held.iter().map(|content| hash(content)));
         let (mut held, mut wanted) = (self.held.clone(), self.held.clone());
         wanted.iter_mut().for_each(|entry| entry.fill(0));
-        let (mut holder, mut wanter) = (SharedState::at(1), SharedState::at(0));
-        for (index, (held, wanted)) in held.iter_mut().zip(&mut wanted).enumerate() {
-            holder.entry(format!("{index:05}"), held).unwrap();
-            wanter.entry(format!("{index:05}"), wanted).unwrap();
-        }
+        let (holder, wanter) = (holding(&mut held, 1), holding(&mut wanted, 0));
         let (of_holder, of_wanter): (Vec<_>, Vec<_>) = paths
             .iter()
             .map(|path| {
@@ -118,7 +116,7 @@ impl Two {
         let (serve, fetch) = (
             SyncRole::Distribute { to: vec![order(2)] },
             SyncRole::Request {
-                from: Some(order(1)),
+                from: vec![order(1)],
                 entries: entries.collect::<Vec<_>>().into(),
             },
         );
@@ -140,21 +138,41 @@ impl Two {
             SyncRole::Distribute { .. } => PeerId(2),
             SyncRole::Request { .. } => PeerId(1),
         };
-        let expected = lanes.into_iter().map(|lane| {
-            let (sender, expected) = oneshot::channel();
-            sender.send(lane).unwrap();
-            (with, expected)
-        });
-        MoveOrder {
-            me: PeerId(3 - with.0),
-            plan: SyncPlan {
-                round: Round(1),
-                revision: Revision(1),
-                role,
-            },
-            expected: expected.collect(),
-            progress: self.progress.clone(),
-        }
+        let lanes = lanes.into_iter().map(|lane| (with, lane));
+        plan(PeerId(3 - with.0), role, lanes, &self.progress)
+    }
+}
+
+/// A state of these entries.
+fn holding(entries: &mut [Vec<u8>], revision: u64) -> SharedState<'_> {
+    let mut state = SharedState::at(revision);
+    for (index, content) in entries.iter_mut().enumerate() {
+        state.entry(format!("{index:05}"), content).unwrap();
+    }
+    state
+}
+
+/// What a peer is to do, with lanes from these peers that have been opened.
+fn plan(
+    me: PeerId,
+    role: SyncRole,
+    lanes: impl IntoIterator<Item = (PeerId, Lane)>,
+    progress: &Progress,
+) -> MoveOrder {
+    let expected = lanes.into_iter().map(|(with, lane)| {
+        let (sender, expected) = oneshot::channel();
+        sender.send(lane).unwrap();
+        (with, expected)
+    });
+    MoveOrder {
+        me,
+        plan: SyncPlan {
+            round: Round(1),
+            revision: Revision(1),
+            role,
+        },
+        expected: expected.collect(),
+        progress: progress.clone(),
     }
 }
 

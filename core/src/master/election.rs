@@ -273,14 +273,14 @@ fn strangers(offers: &Offers, measure: PeerId) -> Vec<(PeerId, Misdeed)> {
     let Some(elected) = offers.get(&measure) else {
         return Vec::new();
     };
-    let mut counted: BTreeMap<Digest, u32> = BTreeMap::new();
+    let mut compared: BTreeMap<Digest, Misdeed> = BTreeMap::new();
     let mut strangers = Vec::new();
     for (peer, offer) in offers {
         if offer.description() != elected.description() {
-            let entries = *counted
+            let misdeed = compared
                 .entry(offer.description())
-                .or_insert_with(|| offer.differing_entries(elected));
-            strangers.push((*peer, Misdeed::StateMismatch { entries }));
+                .or_insert_with(|| offer.mismatch(elected));
+            strangers.push((*peer, misdeed.clone()));
         }
     }
     strangers

@@ -11,7 +11,7 @@ use super::election::{Decision, Elected, elect};
 use super::manifest::{Offer, Offers};
 use super::record::{Stake, SyncProgress};
 use super::remembered::Reached;
-use super::transfers::{Fetches, Hopeless};
+use super::transfers::{Fetch, Fetches, Hopeless};
 use super::{Master, Out, send};
 use crate::id::{GroupId, PeerId, Round};
 use crate::messages::{Misdeed, ToPeer};
@@ -24,7 +24,7 @@ use crate::wire::MAX_ENTRY_NAME_BYTES;
 /// peer, or one with an older revision.
 fn nothing_to_fetch() -> SyncRole {
     SyncRole::Request {
-        from: None,
+        from: Vec::new(),
         entries: FetchList::default(),
     }
 }
@@ -161,7 +161,9 @@ impl Master {
             self.conclude_sync(group, round, Ok(reached), out);
             return;
         }
-        let sources = fetches.iter().map(|(peer, fetch)| (*peer, fetch.holder));
+        let sources = fetches
+            .iter()
+            .map(|(peer, fetch)| (*peer, fetch.holders.clone()));
         let progress = SyncProgress::Moving {
             round,
             reached,
@@ -200,9 +202,15 @@ impl Master {
         let mut served: BTreeMap<PeerId, Vec<LaneOrder>> =
             holders.iter().map(|holder| (*holder, Vec::new())).collect();
         for (requester, fetch) in fetches {
-            if let Some((ask, serve)) = self.transfer_orders(round, requester, fetch.holder) {
-                served.entry(fetch.holder).or_default().push(serve);
-                let (from, entries) = (Some(ask), fetch.entries);
+            let Fetch { holders, entries } = fetch;
+            let mut from = Vec::new();
+            for holder in holders {
+                if let Some((ask, serve)) = self.transfer_orders(round, requester, holder) {
+                    served.entry(holder).or_default().push(serve);
+                    from.push(ask);
+                }
+            }
+            if !from.is_empty() {
                 roles.insert(requester, SyncRole::Request { from, entries });
             }
         }
@@ -214,7 +222,8 @@ impl Master {
         roles
     }
 
-    /// As many lanes as both ends would like for an edge of the ring.
+    /// As many lanes as both ends would like for an edge of the ring, from each holder: what a lane carries
+    /// depends on its path, so fewer would leave each path underused.
     fn transfer_orders(
         &self,
         round: Round,
@@ -261,33 +270,41 @@ impl Master {
             self.kick(peer, Misdeed::DuplicateVote, out);
             return;
         }
-        // A holder that names nobody has given up its own call.
-        let mut is_cancelled = false;
-        if !ok {
-            // A requester has one holder. A holder says whom it could not serve; who has everything has not
-            // failed with it.
-            let is_meant = |(requester, holder): &(&PeerId, &PeerId)| {
-                let is_served = with == Some(**requester) && awaiting.contains(*requester);
-                **requester == peer || **holder == peer && is_served
-            };
-            is_cancelled = with.is_none();
-            for (requester, holder) in sources.iter().filter(is_meant) {
-                rule!(
-                    record.failed.note(*requester, *holder);
-                    TransferTurnedRound => record.failed.note(*holder, *requester)
-                );
-                is_cancelled = false;
+        let served = with.map(|requester| {
+            let holders = sources.get(&requester);
+            let holders = holders.filter(|holders| holders.contains(&peer));
+            (requester, holders.map(Vec::len))
+        });
+        let part = match (ok, sources.get(&peer), served) {
+            (true, _, _) => Part::Done,
+            (false, Some(holders), _) => {
+                record.failed.note_requester(peer, holders);
+                Part::Failed
             }
-        }
+            // Who has everything has not failed with this holder.
+            (false, None, Some((requester, Some(_)))) if !awaiting.contains(&requester) => {
+                Part::Done
+            }
+            (false, None, Some((requester, Some(holders)))) => {
+                record.failed.note(requester, peer);
+                let is_the_only_one = rule!(holders == 1; UnservedFailsAll => true);
+                match is_the_only_one {
+                    true => Part::Failed,
+                    false => Part::Done,
+                }
+            }
+            (false, None, Some((_, None))) => Part::Failed,
+            (false, None, None) => Part::Cancelled,
+        };
         self.step(peer, Event::TransferDone, out);
-        if !ok {
+        if part != Part::Done {
             let failure = rule!(
                 SyncFailure::TransferFailed { peer };
                 TransferNamesTheOther => SyncFailure::TransferFailed { peer: with.unwrap_or(peer) }
             );
             self.conclude_sync(group, done, Err(failure), out);
         }
-        if is_cancelled {
+        if part == Part::Cancelled {
             self.note_cancel(group, peer, 0, out);
         }
     }
@@ -367,9 +384,9 @@ impl Master {
         else {
             return;
         };
-        for (requester, holder) in sources {
+        for (requester, holders) in sources {
             if awaiting.contains(requester) {
-                record.failed.note(*requester, *holder);
+                record.failed.note_requester(*requester, holders);
             }
         }
         let round = *round;
@@ -400,6 +417,17 @@ impl Master {
             }
         }
     }
+}
+
+/// What the report of one peer says of the attempt of all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// It goes on: also if a holder could not serve a requester that has everything, or has others to fetch from.
+    Done,
+    /// It has failed.
+    Failed,
+    /// It has failed, because a holder has given up its own call.
+    Cancelled,
 }
 
 impl SyncProgress {

@@ -3,6 +3,13 @@
 //! A requester and the holder that it could not fetch from are a *failed pair* of the group until one
 //! of the group's synchronizations succeeds.
 //!
+//! A requester gets several holders if there is much to fetch: one for each
+//! [`transfer_share_min`](crate::master::MasterConfig::transfer_share_min) bytes, at most
+//! [`transfer_holders_max`](crate::master::MasterConfig::transfer_holders_max). If it fails, nobody can tell
+//! whose fault that is, so it makes no failed pair: from then on, until a synchronization succeeds, the
+//! requester *fetches from one at a time*, and the rules are about those attempts. A holder that names the
+//! requester that it could not serve makes a failed pair at once.
+//!
 //! 1. A requester gets a holder that it has not failed with, where there is one; and where there is one
 //!    with which fewer than two requesters have failed, such a one. Requesters are spread over the
 //!    holders, in another order each time.
@@ -35,7 +42,8 @@ const NEWCOMER_ATTEMPTS: u32 = 2;
 /// What one peer is to fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fetch {
-    pub(super) holder: PeerId,
+    /// At least one. Each of them holds all of the entries.
+    pub(super) holders: Vec<PeerId>,
     pub(super) entries: FetchList,
 }
 
@@ -55,14 +63,28 @@ pub(super) type Fetches = BTreeMap<PeerId, Fetch>;
 pub(super) struct FailedTransfers {
     /// How often, requester first.
     pairs: BTreeMap<(PeerId, PeerId), u8>,
+    /// Requesters that have failed with several holders at once: they fetch from one at a time.
+    one_at_a_time: BTreeSet<PeerId>,
     /// Peers that had to go.
     sent_away: usize,
 }
 
 impl FailedTransfers {
     pub(super) fn note(&mut self, requester: PeerId, holder: PeerId) {
-        let times = self.pairs.entry((requester, holder)).or_default();
+        let pair = rule!((requester, holder); TransferTurnedRound => (holder, requester));
+        let times = self.pairs.entry(pair).or_default();
         *times = times.saturating_add(1);
+    }
+
+    /// A requester could not fetch from these.
+    pub(super) fn note_requester(&mut self, requester: PeerId, holders: &[PeerId]) {
+        if rule!(holders.len() == 1; AllHoldersBlamed => true) {
+            holders
+                .iter()
+                .for_each(|holder| self.note(requester, *holder));
+        } else {
+            self.one_at_a_time.insert(requester);
+        }
     }
 
     pub(super) fn note_sent_away(&mut self, peers: usize) {
@@ -72,6 +94,7 @@ impl FailedTransfers {
     /// The others hold what the group holds: what they failed with is over.
     pub(super) fn succeed(&mut self, is_aside: impl Fn(PeerId) -> bool) {
         self.pairs.retain(|(requester, _), _| is_aside(*requester));
+        self.one_at_a_time.retain(|requester| is_aside(*requester));
         self.sent_away = 0;
     }
 
@@ -79,6 +102,7 @@ impl FailedTransfers {
     pub(super) fn forget(&mut self, peer: PeerId) {
         self.pairs
             .retain(|(requester, holder), _| *requester != peer && *holder != peer);
+        self.one_at_a_time.remove(&peer);
     }
 
     /// The holders that a peer has failed with, and how often with each.
@@ -115,12 +139,21 @@ impl<'a> Sources<'a> {
         Self { failed, all, good }
     }
 
-    /// The source of a requester whose turn this is.
-    fn for_requester(&self, requester: PeerId, turn: usize) -> Option<PeerId> {
+    /// The sources of a requester whose turn this is, at most so many.
+    fn for_requester(&self, requester: PeerId, turn: usize, most: usize) -> Vec<PeerId> {
         let tried: BTreeSet<PeerId> = self.failed.of(requester).map(|(h, _)| h).collect();
-        if tried.is_empty() {
-            return in_turn(&self.good, turn);
+        let has_failed = !tried.is_empty() || self.failed.one_at_a_time.contains(&requester);
+        if rule!(has_failed; SeveralAfterAFailure => false) {
+            self.one_for(&tried, turn).into_iter().collect()
+        } else {
+            let first = turn.checked_rem(self.good.len()).unwrap_or_default();
+            let in_turn = self.good.iter().cycle().skip(first);
+            in_turn.take(most.min(self.good.len())).copied().collect()
         }
+    }
+
+    /// The source of a requester that has failed with these.
+    fn one_for(&self, tried: &BTreeSet<PeerId>, turn: usize) -> Option<PeerId> {
         let untried = |holders: &mut dyn Iterator<Item = &PeerId>| -> Vec<PeerId> {
             let untried = holders.filter(|holder| !tried.contains(holder));
             untried.copied().collect()
@@ -246,25 +279,47 @@ impl Master {
         let Some(record) = self.groups.get(&group) else {
             return fetches;
         };
+        let Some(winner) = offers.get(&elected.winner) else {
+            return fetches;
+        };
         let sources = Sources::new(&record.failed, &elected.holders);
         // All holders have the elected content: whoever has the same as another lacks the same.
         let mut dirty = BTreeMap::new();
         for peer in self.requesters(offers, elected) {
             let turn = (round.0 as usize).wrapping_add(fetches.len());
-            let Some(holder) = sources.for_requester(peer, turn) else {
-                continue;
-            };
-            let (Some(offer), Some(source)) = (offers.get(&peer), offers.get(&holder)) else {
+            let Some(offer) = offers.get(&peer) else {
                 continue;
             };
             let is_newcomer = self.is_newcomer(peer);
-            let marks = dirty
+            let (marks, bytes) = dirty
                 .entry((offer.content, rule!(is_newcomer; DirtyOfAnother => false)))
-                .or_insert_with(|| offer.dirty(source, is_newcomer));
+                .or_insert_with(|| {
+                    let marks = offer.dirty(winner, is_newcomer);
+                    let bytes = offer.bytes_of(&marks);
+                    (marks, bytes)
+                });
+            let mut holders = sources.for_requester(peer, turn, self.holders_for(*bytes));
+            let Some(source) = holders.first().and_then(|holder| offers.get(holder)) else {
+                continue;
+            };
+            // What a newcomer is given of what may differ is the same from each.
+            let serves = |holder: &PeerId| {
+                let holder = offers.get(holder);
+                holder.is_some_and(|holder| !is_newcomer || holder.holds_the_same(source))
+            };
+            holders.retain(serves);
             let marks = Arc::clone(marks);
             let entries = rule!(source.pick(marks); EntryUnderAnotherHash => offer.pick(marks));
-            fetches.insert(peer, Fetch { holder, entries });
+            fetches.insert(peer, Fetch { holders, entries });
         }
         fetches
+    }
+
+    /// How many holders a requester that has failed with none is given for so many bytes.
+    fn holders_for(&self, bytes: u64) -> usize {
+        let shares = bytes / self.config.transfer_share_min.max(1);
+        let most = u64::from(self.config.transfer_holders_max);
+        // At most 255.
+        usize::try_from(shares.min(most)).unwrap_or(1).max(1)
     }
 }

@@ -16,20 +16,42 @@ pub(super) struct RunningPlan {
     round: Round,
     revision: Revision,
     fetched: Vec<(EntryIndex, ContentHash)>,
-    /// What was reported; `None`: not over yet.
-    reported: Option<bool>,
+    serves: bool,
+    /// `None`: not over yet.
+    reported: Option<Reported>,
+}
+
+/// What was reported of this peer's part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Reported {
+    Done,
+    /// It could not serve somebody, who may have what it asked for from others.
+    Unserved,
+    Failed,
+}
+
+impl Reported {
+    /// Whether all of the group may still synchronize.
+    fn may_succeed(self) -> bool {
+        match self {
+            Self::Done => true,
+            Self::Unserved => rule!(true; UnservedForbidsSuccess => false),
+            Self::Failed => false,
+        }
+    }
 }
 
 impl RunningPlan {
     fn of(plan: &SyncPlan) -> Self {
-        let fetched = match &plan.role {
-            SyncRole::Distribute { .. } => Vec::new(),
-            SyncRole::Request { entries, .. } => entries.to_vec(),
+        let (serves, fetched) = match &plan.role {
+            SyncRole::Distribute { .. } => (true, Vec::new()),
+            SyncRole::Request { entries, .. } => (false, entries.to_vec()),
         };
         Self {
             round: plan.round,
             revision: plan.revision,
             fetched,
+            serves,
             reported: None,
         }
     }
@@ -43,7 +65,11 @@ impl RunningPlan {
     /// Reports how the transfers have ended, once.
     fn report(&mut self, ok: bool, with: Option<PeerId>, out: &mut Out) {
         if self.reported.is_none() {
-            self.reported = Some(ok);
+            self.reported = Some(match (ok, with) {
+                (true, _) => Reported::Done,
+                (false, Some(_)) if self.serves => Reported::Unserved,
+                (false, Some(_) | None) => Reported::Failed,
+            });
             let round = self.round;
             send(out, ToMaster::SharedStateDone { round, ok, with });
         }
@@ -126,7 +152,8 @@ impl OpenMajor {
             (None, Ok(_) | Err(_)) => true,
             (Some(plan), Err(_)) => plan.round == round,
             (Some(plan), Ok(revision)) => {
-                plan.round == round && plan.revision == *revision && plan.reported == Some(true)
+                let may_succeed = plan.reported.is_some_and(Reported::may_succeed);
+                plan.round == round && plan.revision == *revision && may_succeed
             }
         }
     }

@@ -3,7 +3,7 @@
 use pccl_core::id::{ContentHash, GroupId, Revision};
 use pccl_core::messages::Misdeed;
 use pccl_core::peer::{Answer, Call, CallError};
-use pccl_core::shared_state::{EntryInfo, SyncFailure, SyncStrategy};
+use pccl_core::shared_state::{EntryInfo, EntryMismatch, SyncFailure, SyncStrategy};
 
 use crate::harness::{Run, SeatNo, shared};
 
@@ -273,6 +273,30 @@ fn a_newcomer_does_not_make_a_group_that_skipped_a_revision_lose_its_members() {
     }
 }
 
+/// What a peer is told whose entries differ in these from those of the others.
+fn mismatch<const N: usize>(named: [EntryMismatch; N]) -> CallError {
+    CallError::Kicked(Misdeed::StateMismatch {
+        entries: u32::try_from(N).unwrap(),
+        named: named.into(),
+    })
+}
+
+fn it_alone_has(entry: &EntryInfo) -> EntryMismatch {
+    EntryMismatch {
+        name: entry.name.clone(),
+        own: Some(entry.shape()),
+        theirs: None,
+    }
+}
+
+fn it_lacks(entry: &EntryInfo) -> EntryMismatch {
+    EntryMismatch {
+        own: None,
+        theirs: Some(entry.shape()),
+        ..it_alone_has(entry)
+    }
+}
+
 #[test]
 fn who_describes_other_entries_than_the_rest_is_kicked_with_their_number() {
     let mut run = Run::with_accepted_peers(1, 3);
@@ -280,7 +304,7 @@ fn who_describes_other_entries_than_the_rest_is_kicked_with_their_number() {
 
     sync_all(&mut run, EnforcePopular);
 
-    let why = CallError::Kicked(Misdeed::StateMismatch { entries: 1 });
+    let why = mismatch([it_alone_has(&shared("bias", 1))]);
     assert_eq!(revision_of(&mut run, 2), Err(why));
     assert_eq!(revision_of(&mut run, 0), Ok(Revision(0)));
 }
@@ -309,7 +333,10 @@ fn a_send_only_newcomer_with_other_entries_goes_and_not_the_group() {
 
     run.settle();
 
-    let why = CallError::Kicked(Misdeed::StateMismatch { entries: 2 });
+    let why = mismatch([
+        it_alone_has(&shared("other", 1)),
+        it_lacks(&shared("weights", 100)),
+    ]);
     assert_eq!(revision_of(&mut run, 3), Err(why));
     for no in 0..3 {
         assert_eq!(revision_of(&mut run, no), Ok(Revision(1)));
@@ -325,7 +352,7 @@ fn a_newcomer_one_revision_ahead_with_other_entries_goes_and_not_the_group() {
 
     sync_all(&mut run, EnforcePopular);
 
-    let why = CallError::Kicked(Misdeed::StateMismatch { entries: 1 });
+    let why = mismatch([it_alone_has(&shared("bias", 1))]);
     assert_eq!(revision_of(&mut run, 3), Err(why));
     for no in 0..3 {
         assert_eq!(revision_of(&mut run, no), Ok(Revision(0)));
@@ -345,7 +372,7 @@ fn a_newcomer_that_wins_does_not_save_the_odd_one_of_the_group() {
 
     run.settle();
 
-    let why = CallError::Kicked(Misdeed::StateMismatch { entries: 1 });
+    let why = mismatch([it_alone_has(&shared("bias", 1))]);
     assert_eq!(revision_of(&mut run, 0), Err(why));
     for no in 1..4 {
         assert_eq!(revision_of(&mut run, no), Ok(Revision(1)));
@@ -359,7 +386,10 @@ fn an_entry_under_another_name_is_one_too_many_and_one_missing() {
 
     sync_all(&mut run, EnforcePopular);
 
-    let why = CallError::Kicked(Misdeed::StateMismatch { entries: 2 });
+    let why = mismatch([
+        it_alone_has(&shared("weight", 100)),
+        it_lacks(&shared("weights", 100)),
+    ]);
     assert_eq!(revision_of(&mut run, 2), Err(why));
     assert_eq!(revision_of(&mut run, 0), Ok(Revision(0)));
 }

@@ -1,19 +1,38 @@
 //! Transfers of shared state that fail: which pair is not tried again, and who has to go.
 
+use std::collections::BTreeSet;
+
 use pccl_core::id::{GroupId, Revision};
-use pccl_core::master::MasterTimer;
+use pccl_core::master::{MasterConfig, MasterTimer};
 use pccl_core::messages::Misdeed;
 use pccl_core::peer::{Answer, Call, CallError};
 use pccl_core::shared_state::{SyncFailure, SyncStrategy::EnforcePopular};
 use pccl_core::states::ConnectionState;
 
-use crate::harness::{Run, SeatNo};
+use crate::harness::{Run, SeatNo, shared};
 use crate::shared_state::{content, hold, revision_of, sync_all};
 
 /// Peers 0 to `veterans` − 1 have synchronized; so many newcomers come, each with other
 /// content.
 fn with_newcomers(seed: u64, veterans: usize, newcomers: usize) -> Run {
     let mut run = Run::with_accepted_peers(seed, veterans);
+    sync_all(&mut run, EnforcePopular);
+    run.join_many(newcomers, GroupId(0));
+    for no in veterans..veterans + newcomers {
+        hold(&mut run, no, 0, no as u128);
+    }
+    run
+}
+
+/// The same with a master that gives a requester two holders, however little it lacks.
+fn with_two_holders_each(seed: u64, veterans: usize, newcomers: usize) -> Run {
+    let config = MasterConfig {
+        transfer_share_min: 1,
+        transfer_holders_max: 2,
+        ..MasterConfig::rings_only()
+    };
+    let mut run = Run::with_config(seed, config);
+    run.join_many(veterans, GroupId(0));
     sync_all(&mut run, EnforcePopular);
     run.join_many(newcomers, GroupId(0));
     for no in veterans..veterans + newcomers {
@@ -366,5 +385,55 @@ fn who_cannot_fetch_from_anybody_goes_after_the_others_have_fetched() {
 
         assert!(is_sent_away(&mut run, 2), "seed {seed}");
         assert_eq!(run.accepted(), [0, 1, 3], "seed {seed}");
+    }
+}
+
+#[test]
+fn much_is_fetched_from_several_holders_and_little_from_one() {
+    for seed in 1..20 {
+        let mut much = with_two_holders_each(seed, 3, 1);
+        let mut little = with_newcomers(seed, 3, 1);
+
+        begin_to_fetch(&mut much, 3);
+        begin_to_fetch(&mut little, 3);
+
+        let different: BTreeSet<SeatNo> = much.sources_of(3).into_iter().collect();
+        assert_eq!((different.len(), much.sources_of(3).len()), (2, 2));
+        assert_eq!(little.sources_of(3).len(), 1);
+        much.settle();
+        assert_eq!(content(&much, 3), [100], "seed {seed}");
+    }
+}
+
+#[test]
+fn who_cannot_reach_one_of_its_holders_takes_everything_from_the_other() {
+    for seed in 1..20 {
+        let mut run = with_two_holders_each(seed, 2, 1);
+        block(&mut run, 2, [0]);
+
+        assert!(attempt(&mut run), "seed {seed}");
+        assert_eq!(content(&run, 2), [100], "seed {seed}");
+    }
+}
+
+#[test]
+fn who_failed_with_several_holders_at_once_fetches_from_one_at_a_time_until_a_success() {
+    for seed in 1..20 {
+        let mut run = with_two_holders_each(seed, 4, 2);
+        block(&mut run, 4, [0, 1, 2, 3]);
+        begin_to_fetch(&mut run, 4);
+        assert_eq!(run.sources_of(4).len(), 2);
+        run.settle();
+
+        begin_to_fetch(&mut run, 4);
+        assert_eq!(run.sources_of(4).len(), 1, "seed {seed}");
+        run.settle();
+        assert!(run.is_in_the_run(4), "nobody knows whose fault it is");
+
+        run.faults.untransferable.clear();
+        failures(&mut run);
+        run.seats[4].memory.entries = vec![shared("weights", 7)];
+        begin_to_fetch(&mut run, 4);
+        assert_eq!(run.sources_of(4).len(), 2, "seed {seed}");
     }
 }

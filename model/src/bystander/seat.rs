@@ -193,7 +193,7 @@ impl Seat {
                 self.ordered.clear();
                 self.topology = Topology::default();
             }
-            PeerOutput::StartTimer { .. } | PeerOutput::StopTimer(_) => {}
+            PeerOutput::StartTimer { .. } | PeerOutput::StopTimer(_) | PeerOutput::Awaited(_) => {}
         }
     }
 

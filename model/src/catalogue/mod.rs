@@ -168,6 +168,7 @@ fn scenario(
         one_machine: false,
         shared: false,
         large: false,
+        several: false,
         remote: &[],
         searches: false,
         heartbeats: false,
@@ -249,6 +250,14 @@ fn searches(scenario: Scenario) -> Scenario {
 
 fn only(kinds: &'static [Fault], scenario: Scenario) -> Scenario {
     Scenario { kinds, ..scenario }
+}
+
+/// Shared state comes from several holders at once.
+fn from_several(scenario: Scenario) -> Scenario {
+    Scenario {
+        several: true,
+        ..scenario
+    }
 }
 
 fn in_step(scenario: Scenario) -> Scenario {

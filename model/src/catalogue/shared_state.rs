@@ -1,7 +1,9 @@
 //! Synchronizing: every strategy, and every way to differ.
 
 use super::programs::{ADVANCE_AND_ADMIT, POPULAR, RECEIVE, SEND, SYNC, SYNC_AGAIN, TRAIN};
-use super::{holding, holding_outside, in_step, inside, only, outside, revised, scenario};
+use super::{
+    from_several, holding, holding_outside, in_step, inside, only, outside, revised, scenario,
+};
 use crate::milestone::Milestone as M;
 use crate::scenario::{Fault, Scenario};
 
@@ -128,6 +130,30 @@ pub(super) fn all() -> Vec<Scenario> {
                 ],
                 &[M::ContentMoved, M::SyncFailed, M::SetAside],
             ),
+        ),
+        only(
+            &[Fault::Crash, Fault::BreakFetch],
+            from_several(scenario(
+                "holders-3",
+                "one of three fetches from both others",
+                2,
+                vec![
+                    holding(&SYNC_AGAIN, 1),
+                    holding(&SYNC_AGAIN, 1),
+                    holding(&SYNC_AGAIN, 2),
+                ],
+                &[M::ContentMoved, M::SyncFailed, M::TookFromSeveral],
+            )),
+        ),
+        only(
+            &[Fault::BreakFetch],
+            from_several(in_step(scenario(
+                "holders-join",
+                "a newcomer fetches from both others",
+                2,
+                vec![inside(&TRAIN), inside(&TRAIN), holding_outside(&TRAIN, 7)],
+                &[M::ContentMoved, M::Admitted, M::TookFromSeveral],
+            ))),
         ),
         only(
             &[Fault::Mute],

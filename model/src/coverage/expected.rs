@@ -36,6 +36,9 @@ const WIRING: [S; 3] = [
 const EACH_EDGE_ONCE: &str =
     "each ordered edge is reported once, before anything else that follows from it";
 
+const NOBODY_ASKS: &str =
+    "a question that changes nothing: its answer is computed, and no driver asks here";
+
 /// Where a peer may be when a report about an edge arrives: one that comes late, too.
 const MAY_REPORT: [S; 11] = [
     S::VoteOptimizeTopology,
@@ -57,6 +60,9 @@ fn allowed(may: bool, why: &'static str) -> Result<(), &'static str> {
 
 /// Why a message of this kind cannot come from a sender in this state. `Ok`: it may.
 fn may_go_up(kind: &str, sender: SenderIn) -> Result<(), &'static str> {
+    if kind == "WhoIsAwaited" {
+        return Err(NOBODY_ASKS);
+    }
     match sender {
         // Whatever a peer says may cross its own dismissal.
         SenderIn::Forgotten if kind == "Leave" => Err(
@@ -146,6 +152,7 @@ fn may_go_down(kind: &str, receiver: ReceiverIn) -> Result<(), &'static str> {
     };
     match (kind, receiver) {
         ("(end of the connection)", _) => return Ok(()),
+        ("Awaited", _) => return Err(NOBODY_ASKS),
         (_, R::Gone) => return Err("who is out of the run reads nothing"),
         ("Kicked" | "Heartbeat" | "Stopping", R::AwaitingWelcome) => {
             return Err("the master has no number for it yet");

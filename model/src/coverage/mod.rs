@@ -81,7 +81,7 @@ pub enum ReceiverIn {
 }
 
 /// Kinds of messages to the master, in the order of their declaration.
-pub const UP_KINDS: [&str; 15] = [
+pub const UP_KINDS: [&str; 16] = [
     "Hello",
     "UpdateTopology",
     "LinkUp",
@@ -97,10 +97,11 @@ pub const UP_KINDS: [&str; 15] = [
     "Withdraw",
     "Heartbeat",
     "Leave",
+    "WhoIsAwaited",
 ];
 
 /// Kinds of messages to a peer, in the order of their declaration.
-pub const DOWN_KINDS: [&str; 17] = [
+pub const DOWN_KINDS: [&str; 18] = [
     "Welcome",
     "Refused",
     "EstablishLinks",
@@ -117,6 +118,7 @@ pub const DOWN_KINDS: [&str; 17] = [
     "Kicked",
     "Heartbeat",
     "Stopping",
+    "Awaited",
     "(end of the connection)",
 ];
 
@@ -150,6 +152,7 @@ fn up_kind(message: &ToMaster) -> usize {
         ToMaster::Withdraw { .. } => 12,
         ToMaster::Heartbeat { .. } => 13,
         ToMaster::Leave => 14,
+        ToMaster::WhoIsAwaited => 15,
     }
 }
 
@@ -171,6 +174,7 @@ fn down_kind(message: &ToPeer) -> usize {
         ToPeer::Kicked(_) => 13,
         ToPeer::Heartbeat => 14,
         ToPeer::Stopping => 15,
+        ToPeer::Awaited(_) => 16,
     }
 }
 

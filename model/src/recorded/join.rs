@@ -94,6 +94,7 @@ mod tests {
             advertise: None,
             lanes: 1,
             site: SiteName::NONE,
+            name: Default::default(),
         }
     }
 

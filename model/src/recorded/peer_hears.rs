@@ -113,6 +113,7 @@ impl Surroundings {
             PeerInput::Call { .. }
             | PeerInput::GiveUp { .. }
             | PeerInput::Leave
+            | PeerInput::AskWhoIsAwaited
             | PeerInput::MasterDisconnected => Ok(()),
             PeerInput::Message(message) => holds(self.said_hello, Rule::HelloFirst, || {
                 format!("it hears {message:?} before its hello")
@@ -154,6 +155,7 @@ impl Surroundings {
             | PeerInput::TransfersEnded { .. } => true,
             PeerInput::TimerFired(_) | PeerInput::Moved => !self.closed || self.closed_by_a_timer,
             PeerInput::Message(_)
+            | PeerInput::AskWhoIsAwaited
             | PeerInput::MasterDisconnected
             | PeerInput::MasterMisbehaved
             | PeerInput::LinkUp { .. }
@@ -311,6 +313,7 @@ impl Surroundings {
                 self.closed_by_a_timer = matches!(input, PeerInput::TimerFired(_));
             }
             PeerOutput::StopPlan { .. }
+            | PeerOutput::Awaited(_)
             | PeerOutput::CommitState { .. }
             | PeerOutput::DropState { .. } => {}
         }

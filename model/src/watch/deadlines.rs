@@ -221,6 +221,7 @@ impl<'a, S: Source> Moment<'a, S> {
             | ToMaster::SharedStateDone { .. }
             | ToMaster::InitiateCollective { .. }
             | ToMaster::Withdraw { .. }
+            | ToMaster::WhoIsAwaited
             | ToMaster::Leave => false,
         }
     }

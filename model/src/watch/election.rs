@@ -3,7 +3,9 @@
 use pccl_core::id::{GroupId, PeerId, Revision};
 use pccl_core::master::{Master, MasterInput};
 use pccl_core::messages::{Misdeed, ToMaster};
-use pccl_core::shared_state::{SyncFailure, SyncStrategy};
+use pccl_core::shared_state::{
+    EntryMismatch, EntryShape, MISMATCHES_NAMED_MAX, SyncFailure, SyncStrategy,
+};
 use pccl_core::states::ConnectionState;
 
 use super::voters::{Voter, camp, candidates, expected_revision, reached, speakers, voters};
@@ -84,7 +86,7 @@ pub(super) fn failed(
     let is_true = match why {
         SyncFailure::TransferFailed { peer } => {
             let is_lost = after.view().peer(*peer).is_none();
-            is_lost || reports_failure(heard, *peer)
+            is_lost || reports_failure(heard, *peer) && !others_serve(heard, before)
         }
         SyncFailure::TimedOut => matches!(heard, MasterInput::TimerFired(_)),
         SyncFailure::NobodyToSend
@@ -97,6 +99,21 @@ pub(super) fn failed(
     if !is_true {
         run.state.breaks(Claim::Failures);
     }
+}
+
+/// A holder could not serve a peer that has others to fetch from: what that one says decides.
+fn others_serve(heard: &MasterInput, before: &Master) -> bool {
+    let MasterInput::Message {
+        peer,
+        message: ToMaster::SharedStateDone {
+            with: Some(asker), ..
+        },
+    } = heard
+    else {
+        return false;
+    };
+    let sources = before.view().sources_of(*asker);
+    sources.len() > 1 && sources.contains(peer)
 }
 
 fn reports_failure(heard: &MasterInput, peer: PeerId) -> bool {
@@ -174,13 +191,19 @@ pub(super) fn cannot_stay(run: &Run<'_>, before: &Master, peer: PeerId, misdeed:
                 && own.revision == *offered
                 && is_beyond(own, *expected)
         }
-        Misdeed::StateMismatch { entries } => {
+        Misdeed::StateMismatch { entries, named } => {
             let revision = expected_revision(&voters, reached(before, group, &voters));
             let Some(measure) = revision.and_then(|revision| measure(&voters, revision)) else {
                 return false;
             };
             let differing = differing_entries(own, &measure);
-            differing > 0 && *entries == differing
+            let is_so = |named: &EntryMismatch| {
+                let shape = |voter| shape_of(voter, &named.name);
+                (named.own, named.theirs) == (shape(own), shape(&measure))
+                    && named.own != named.theirs
+            };
+            let all_named = named.len() == (differing as usize).min(MISMATCHES_NAMED_MAX);
+            differing > 0 && *entries == differing && all_named && named.iter().all(is_so)
         }
         _ => false,
     }
@@ -201,6 +224,13 @@ pub(super) fn measure(voters: &[Voter], revision: Revision) -> Option<Voter> {
     let most = veterans().map(|one| alike(one).count()).max()?;
     let mut most_like = veterans().filter(|one| alike(one).count() == most);
     most_like.next().copied()
+}
+
+/// What a voter has under this name.
+fn shape_of(voter: &Voter, name: &str) -> Option<EntryShape> {
+    let mut entries = voter.contents.entries().into_iter();
+    let entry = entries.find(|entry| entry.name == name)?;
+    Some(entry.shape())
 }
 
 /// Entries that only one of the two has, or that they describe otherwise.

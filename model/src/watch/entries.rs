@@ -1,7 +1,10 @@
 //! What each peer is to fetch: what differs, all of it, and nothing else.
 
+use std::collections::BTreeSet;
+
 use pccl_core::id::{ContentHash, EntryIndex, PeerId};
 use pccl_core::shared_state::{SyncPlan, SyncRole, SyncStrategy};
+use pccl_core::topology::LaneOrder;
 
 use super::election::Elected;
 use super::voters::Voter;
@@ -19,9 +22,10 @@ pub(super) fn planned_part(run: &mut Run<'_>, peer: PeerId, plan: &SyncPlan, ele
     let is_right = match &plan.role {
         SyncRole::Distribute { .. } => holds(&holders, peer),
         SyncRole::Request { from, entries } => {
-            let source = from.map(|order| order.with);
+            let mut sources = from.iter().map(|order| order.with);
+            let serves = sources.all(|source| holds(&holders, source)) && are_different(from);
+            let source = from.first().map(|order| order.with);
             let source = source.and_then(|with| voters.iter().find(|voter| voter.id == with));
-            let serves = source.is_none_or(|source| holds(&holders, source.id));
             let wanted = match source.or(holders.first()) {
                 Some(source) => lacking(own, source),
                 None => Vec::new(),
@@ -41,6 +45,12 @@ pub(super) fn planned_part(run: &mut Run<'_>, peer: PeerId, plan: &SyncPlan, ele
     if !voters.iter().all(describes_alike) {
         run.state.breaks(Claim::SharedState);
     }
+}
+
+/// No holder is named twice.
+fn are_different(from: &[LaneOrder]) -> bool {
+    let peers: BTreeSet<PeerId> = from.iter().map(|order| order.with).collect();
+    peers.len() == from.len()
 }
 
 /// A peer is told that all is well, and that nothing had to move.

@@ -237,6 +237,7 @@ fn said(
         | ToPeer::Probe { .. }
         | ToPeer::OptimizationConcluded { .. }
         | ToPeer::Heartbeat
+        | ToPeer::Awaited(_)
         | ToPeer::Stopping => {}
     }
 }

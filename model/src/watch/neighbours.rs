@@ -50,6 +50,6 @@ pub(crate) fn ordered(run: &mut impl Source, orders: impl IntoIterator<Item = La
 pub(crate) fn planned(run: &mut impl Source, plan: &SyncPlan) {
     match &plan.role {
         SyncRole::Distribute { to } => ordered(run, to.iter().copied()),
-        SyncRole::Request { from, .. } => ordered(run, *from),
+        SyncRole::Request { from, .. } => ordered(run, from.iter().copied()),
     }
 }

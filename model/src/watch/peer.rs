@@ -418,7 +418,9 @@ pub(crate) fn before_message<S: Source>(run: &mut S, no: S::Place, message: &ToP
                 (SyncRole::Distribute { to }, Some(SyncStrategy::SendOnly)) if !to.is_empty() => {
                     run.reach(Milestone::SenderServed);
                 }
-                (SyncRole::Request { from: Some(_), .. }, Some(SyncStrategy::ReceiveOnly)) => {
+                (SyncRole::Request { from, .. }, Some(SyncStrategy::ReceiveOnly))
+                    if !from.is_empty() =>
+                {
                     run.reach(Milestone::ReceiverTook);
                 }
                 _ => {}

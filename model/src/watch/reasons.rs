@@ -3,7 +3,7 @@
 //! Most causes can be seen in the very input that the master answers: who was lost, who reported, whose time
 //! ran out. What a peer says of itself, the bystander looks up at the peer.
 
-use pccl_core::element::{ReduceOp, SpecField};
+use pccl_core::element::{ReduceOp, SpecField, SpecValue};
 use pccl_core::id::{GroupId, PeerId, Seq, Tag};
 use pccl_core::master::{Master, MasterInput, MasterOutput, MasterTimer};
 use pccl_core::messages::{
@@ -308,7 +308,11 @@ fn is_refused(
             let late = overdue.is_some_and(|late| peers.contains(&late));
             late && peers.iter().all(is_member) && !peers.iter().any(|peer| votes(*peer))
         }
-        CollectiveRefusal::Disagreement { peers, field } => {
+        CollectiveRefusal::Disagreement {
+            peers,
+            field,
+            values,
+        } => {
             let has_voted = |peer: &PeerId| votes(*peer) || speaks(*peer);
             let group = moment.group_before(told);
             let voters = group
@@ -332,7 +336,15 @@ fn is_refused(
                 ),
             };
             let named: Vec<PeerId> = std::iter::once(first).chain(others).collect();
-            named.len() > 1 && *peers == named && *field == right
+            let value = |peer: &PeerId| match right {
+                SpecField::Operation => op(peer).map(SpecValue::Operation),
+                _ => count(peer).map(|is_longer| {
+                    SpecValue::Count(run.scenario.spec.count + u64::from(is_longer))
+                }),
+            };
+            let wanted = named.iter().take(2).map(value);
+            let is_so = wanted.eq(values.iter().map(|value| Some(*value)));
+            is_so && *peers == named && *field == right
         }
         CollectiveRefusal::NoSuchRoot { root } => {
             let group = moment.group_before(told);

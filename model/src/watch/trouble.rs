@@ -92,8 +92,16 @@ fn could_not_fetch(run: &mut Run<'_>, before: &Master, peer: PeerId, with: Optio
         return;
     }
     let seat = run.state.seat_with(peer);
+    let fetched_from = |from: &[PeerId]| match from {
+        [] => None,
+        [holder] => Some(Unfetched::From(*holder)),
+        [_, _, ..] => Some(Unfetched::FromSeveral),
+    };
     let ends = match seat.and_then(|seat| role_of(seat)) {
-        Some(SyncRole::Request { from, .. }) => from.map(|from| (peer, from.with)),
+        Some(SyncRole::Request { from, .. }) => {
+            let from: Vec<PeerId> = from.iter().map(|from| from.with).collect();
+            fetched_from(&from).map(|unfetched| (peer, unfetched))
+        }
         // Who has what it asked for has fetched it, whatever its holder says.
         Some(SyncRole::Distribute { .. }) => {
             let asker = with.filter(|asker| {
@@ -101,15 +109,31 @@ fn could_not_fetch(run: &mut Run<'_>, before: &Master, peer: PeerId, with: Optio
                 let fetches = ConnectionState::RequestSharedState;
                 known.is_some_and(|known| known.state() == fetches)
             });
-            asker.map(|asker| (asker, peer))
+            asker.map(|asker| (asker, Unfetched::From(peer)))
         }
         // Its caller has given up before it was told what to fetch.
-        None => before.view().source_of(peer).map(|from| (peer, from)),
+        None => fetched_from(before.view().sources_of(peer)).map(|unfetched| (peer, unfetched)),
     };
-    if let Some(ends) = ends {
-        let unfetched = &mut run.state.ghost.edit().trouble.unfetched;
-        count(unfetched.entry(ends).or_default());
+    let Some((asker, unfetched)) = ends else {
+        return;
+    };
+    let trouble = &mut run.state.ghost.edit().trouble;
+    match unfetched {
+        Unfetched::From(holder) => {
+            count(trouble.unfetched.entry((asker, holder)).or_default());
+        }
+        Unfetched::FromSeveral => {
+            trouble.one_at_a_time.insert(asker);
+        }
     }
+}
+
+/// What a transfer that failed says about who is at fault.
+enum Unfetched {
+    /// One of two.
+    From(PeerId),
+    /// The one that asked, or any that it asked.
+    FromSeveral,
 }
 
 /// What a peer was told last to do about shared state, which may still be on its way to it.
@@ -368,6 +392,7 @@ fn ended_well(run: &mut Run<'_>, after: &Master, peer: PeerId, message: &ToPeer)
             let mut trouble = trouble();
             let waits = |peer: &PeerId| !is_in_group(peer) || !is_accepted(peer);
             trouble.unfetched.retain(|(to, _), _| waits(to));
+            trouble.one_at_a_time.retain(|asker| waits(asker));
             trouble.stalled.retain(|peer| !is_in_group(peer));
             trouble
         }

@@ -126,6 +126,7 @@ impl Run {
             advertise: None,
             lanes: 2,
             site: SiteName::NONE,
+            name: Default::default(),
             collectives_max: 16,
         };
         self.peers.push(Process {

@@ -424,7 +424,7 @@ impl Run {
                 self.seats[no].connection.up.close();
                 self.drop_plane(no);
             }
-            PeerOutput::StartTimer { .. } | PeerOutput::StopTimer(_) => {}
+            PeerOutput::StartTimer { .. } | PeerOutput::StopTimer(_) | PeerOutput::Awaited(_) => {}
             PeerOutput::Establish { .. }
             | PeerOutput::AdoptRing { .. }
             | PeerOutput::RunPlan { .. }

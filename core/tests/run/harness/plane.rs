@@ -118,6 +118,7 @@ impl Run {
             | PeerOutput::Answer { .. }
             | PeerOutput::StartTimer { .. }
             | PeerOutput::StopTimer(_)
+            | PeerOutput::Awaited(_)
             | PeerOutput::Close => {}
         }
     }
@@ -200,8 +201,9 @@ impl Run {
         };
         match &moving.plan.role {
             SyncRole::Request { from, .. } => {
-                let (round, holder) = (moving.plan.round, from.map(|order| self.named(order.with)));
-                holder.is_some_and(|holder| self.fetch_from(no, holder, round))
+                let round = moving.plan.round;
+                let holders: Vec<_> = from.iter().map(|order| self.named(order.with)).collect();
+                !holders.is_empty() && self.fetch_from(no, holders, round)
             }
             SyncRole::Distribute { to } => {
                 let is_served = moving.is_served();
@@ -216,17 +218,25 @@ impl Run {
         }
     }
 
-    fn fetch_from(&mut self, no: SeatNo, holder: SeatNo, round: Round) -> bool {
-        if self.is_out(holder) || self.cannot_fetch(no, holder) {
+    /// From those of them that can be reached.
+    fn fetch_from(&mut self, no: SeatNo, mut holders: Vec<SeatNo>, round: Round) -> bool {
+        holders.retain(|holder| !self.is_out(*holder) && !self.cannot_fetch(no, *holder));
+        if holders.is_empty() {
             self.end_move(no, false, None);
             return true;
         }
-        let serving = self.seats[holder].plane.moving.as_ref();
-        let is_told = serving.is_some_and(|serving| serving.plan.round == round);
-        if is_told {
-            assert!(self.fetch(no, holder), "the holder has what was promised");
+        let is_told = |holder: &SeatNo| {
+            let serving = self.seats[*holder].plane.moving.as_ref();
+            serving.is_some_and(|serving| serving.plan.round == round)
+        };
+        let are_told = holders.iter().all(is_told);
+        if are_told {
+            assert!(
+                self.fetch(no, &holders),
+                "the holders have what was promised"
+            );
         }
-        is_told
+        are_told
     }
 
     fn measure_any(&mut self, no: SeatNo) -> bool {
@@ -304,11 +314,19 @@ impl Run {
         }
     }
 
-    /// The holder that a process was told to fetch from, until that is concluded.
-    pub(crate) fn fetches_from(&self, no: SeatNo) -> Option<SeatNo> {
-        match &self.seats[no].plane.moving.as_ref()?.plan.role {
-            SyncRole::Request { from, .. } => self.seat_with(from.as_ref()?.with),
-            SyncRole::Distribute { .. } => None,
+    /// The holders that a process was told to fetch from, until that is concluded.
+    pub(crate) fn sources_of(&self, no: SeatNo) -> Vec<SeatNo> {
+        let moving = self.seats[no].plane.moving.as_ref();
+        match moving.map(|moving| &moving.plan.role) {
+            Some(SyncRole::Request { from, .. }) => {
+                from.iter().map(|order| self.named(order.with)).collect()
+            }
+            Some(SyncRole::Distribute { .. }) | None => Vec::new(),
         }
+    }
+
+    /// The first of them.
+    pub(crate) fn fetches_from(&self, no: SeatNo) -> Option<SeatNo> {
+        self.sources_of(no).first().copied()
     }
 }

@@ -176,6 +176,7 @@ pub(super) fn config_of(no: SeatNo, group: GroupId) -> PeerConfig {
         advertise: None,
         lanes: 2 + u16::try_from(no % 3).unwrap(),
         site: sites[no % sites.len()].to_owned().try_into().unwrap(),
+        name: Default::default(),
         collectives_max: 16,
     }
 }

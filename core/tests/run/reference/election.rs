@@ -154,7 +154,10 @@ pub(super) fn elect(offers: &Offers, veterans: &Peers, held: Option<&Held>) -> O
         Outcome::Elected { revision, winners }
     } else {
         // How many entries differ, the stories check.
-        let why = Misdeed::StateMismatch { entries: 0 };
+        let why = Misdeed::StateMismatch {
+            entries: 0,
+            named: Vec::new(),
+        };
         let why = |peer: PeerId| (peer, why.clone());
         Outcome::Expelled(strangers.into_iter().map(why).collect())
     }
@@ -198,6 +201,8 @@ pub(super) fn holders(offers: &Offers, veterans: &Peers, winners: &Peers) -> Pee
 pub(super) struct Mishaps {
     /// Who could not fetch, and from whom, each time that it happened.
     failures: Vec<(PeerId, PeerId)>,
+    /// Who could not fetch from several at once.
+    unsuited: Peers,
     /// How many were sent away for it.
     victims: usize,
 }
@@ -207,6 +212,18 @@ impl Mishaps {
         self.failures.push((requester, holder));
     }
 
+    /// A transfer from all of these failed.
+    pub(super) fn fails(&mut self, requester: PeerId, holders: &[PeerId]) {
+        match holders {
+            [holder] => self.happens(requester, *holder),
+            _ => _ = self.unsuited.insert(requester),
+        }
+    }
+
+    pub(super) fn has_failed(&self, requester: PeerId) -> bool {
+        self.unsuited.contains(&requester) || !self.tried(requester).is_empty()
+    }
+
     pub(super) fn claims(&mut self, victims: usize) {
         self.victims += victims;
     }
@@ -214,12 +231,14 @@ impl Mishaps {
     pub(super) fn end_for_all_but(&mut self, aside: &Peers) {
         self.failures
             .retain(|(requester, _)| aside.contains(requester));
+        self.unsuited.retain(|requester| aside.contains(requester));
         self.victims = 0;
     }
 
     pub(super) fn without(&mut self, gone: PeerId) {
         self.failures
             .retain(|(requester, holder)| ![requester, holder].contains(&&gone));
+        self.unsuited.remove(&gone);
     }
 
     fn tried(&self, peer: PeerId) -> Peers {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use pccl_core::awaited::Awaited;
 use pccl_core::element::CollectiveSpec;
 use pccl_core::id::{PeerId, Round, Seq, Tag};
 use pccl_core::messages::{AbortCause, CollectiveRefusal, Misdeed, PlanOutcome, ToMaster, ToPeer};
@@ -19,6 +20,11 @@ impl Reference {
         match message {
             ToMaster::Heartbeat { .. } => true,
             ToMaster::Hello(_) => false,
+            // See `tests/awaited.rs` for what is in the answer.
+            ToMaster::WhoIsAwaited => {
+                self.tell(peer, ToPeer::Awaited(Awaited::default()));
+                true
+            }
             ToMaster::Leave => {
                 self.goes(peer);
                 true
@@ -252,11 +258,19 @@ impl Reference {
         if is_taken && !ok {
             // It could not fetch, or it names one that it could not serve and that waits for it.
             let mut is_told = with.is_some();
-            for (requester, holder) in &moving.sources {
-                let waits = moving.lacking.contains(requester) && with == Some(*requester);
-                if *requester == peer || (*holder == peer && waits) {
-                    group.mishaps.happens(*requester, *holder);
+            for (requester, holders) in &moving.sources {
+                let waits = moving.lacking.contains(requester);
+                if *requester == peer {
+                    group.mishaps.fails(peer, holders);
                     is_told = true;
+                } else if holders.contains(&peer) && with == Some(*requester) {
+                    if waits {
+                        group.mishaps.happens(*requester, peer);
+                    }
+                    // It has everything, or others to take it from.
+                    if !moving.sources.contains_key(&peer) && (!waits || holders.len() > 1) {
+                        return true;
+                    }
                 }
             }
             let group = self.peers[&peer].group;

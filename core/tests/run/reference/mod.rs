@@ -158,7 +158,7 @@ struct Moving {
     reached: Held,
     holders: Peers,
     /// Who fetches something, and from whom.
-    sources: BTreeMap<PeerId, PeerId>,
+    sources: BTreeMap<PeerId, Vec<PeerId>>,
     /// Who has not reported its part.
     lacking: Peers,
 }

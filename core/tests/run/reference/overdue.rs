@@ -113,8 +113,8 @@ impl Reference {
         if let Some(moving) = &group.moving {
             let sources = moving.sources.iter();
             let late = sources.filter(|(requester, _)| moving.lacking.contains(requester));
-            for (requester, holder) in late {
-                group.mishaps.happens(*requester, *holder);
+            for (requester, holders) in late {
+                group.mishaps.fails(*requester, holders);
             }
         }
     }

@@ -5,11 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pccl_core::element::CollectiveSpec;
 use pccl_core::element::SpecField;
-use pccl_core::id::{GroupId, Membership, PeerId, Revision, Round, Seq, Tag};
+use pccl_core::id::{
+    ContentHash, EntryIndex, GroupId, Membership, PeerId, Revision, Round, Seq, Tag,
+};
 use pccl_core::lengths::Lengths;
 use pccl_core::messages::{AbortCause, CollectiveRefusal, Misdeed, ToPeer, Verdict};
 use pccl_core::plan::{Algorithm, Paths, Reach};
-use pccl_core::shared_state::{SyncFailure, SyncPlan, SyncRole};
+use pccl_core::shared_state::{EntryInfo, SyncFailure, SyncPlan, SyncRole};
 
 use super::election::{Held, Outcome, content, elect, fetches, holders};
 use super::rings::{Purpose, in_order};
@@ -272,7 +274,10 @@ impl Reference {
             }
             return;
         }
-        let source = |peer: &PeerId| seen.source_of(*peer).unwrap_or(*holders.first().unwrap());
+        let source = |peer: &PeerId| {
+            let sources = seen.sources_of(*peer);
+            *sources.first().or(holders.first()).unwrap()
+        };
         let fetched: BTreeMap<PeerId, _> = (group.offers.iter())
             .filter(|(peer, _)| !holders.contains(peer))
             .map(|(peer, own)| {
@@ -288,14 +293,29 @@ impl Reference {
             return;
         }
         let mut sources = BTreeMap::new();
-        for (peer, _) in fetched.iter().filter(|(_, lacks)| !lacks.is_empty()) {
+        for (peer, lacks) in fetched.iter().filter(|(_, lacks)| !lacks.is_empty()) {
             let choices = group.mishaps.choices(*peer, &holders);
-            let source = source(peer);
+            let told = seen.sources_of(*peer);
+            let most = self.holders_for(lacks, &group.offers[peer].entries);
+            let most = match group.mishaps.has_failed(*peer) {
+                true => 1,
+                false => most.min(choices.len()),
+            };
+            let different: Peers = told.iter().copied().collect();
             assert!(
-                choices.contains(&source),
-                "{peer} fetches from {source}, not {choices:?}"
+                different.is_subset(&choices) && different.len() == told.len(),
+                "{peer} fetches from {told:?}, not {choices:?}"
             );
-            sources.insert(*peer, source);
+            // What peers may differ in comes from holders that do not.
+            let fewest = match self.veterans.contains(peer) {
+                true => most,
+                false => 1,
+            };
+            assert!(
+                (fewest..=most).contains(&told.len()),
+                "{peer} fetches from {told:?}, not from {most}"
+            );
+            sources.insert(*peer, told);
         }
         let lacking = self.members(id);
         let round = seen.round_of_plan(&lacking);
@@ -303,7 +323,7 @@ impl Reference {
         for peer in &lacking {
             let role = match fetched.get(peer) {
                 Some(entries) => SyncRole::Request {
-                    from: None,
+                    from: Vec::new(),
                     entries: entries.clone().into(),
                 },
                 None => SyncRole::Distribute { to: Vec::new() },
@@ -324,6 +344,16 @@ impl Reference {
             sources,
             lacking,
         });
+    }
+
+    /// How many holders a peer that lacks these is given at most.
+    fn holders_for(&self, lacks: &[(EntryIndex, ContentHash)], entries: &[EntryInfo]) -> usize {
+        let bytes = lacks.iter().map(|(index, _)| {
+            let entry = &entries[index.0 as usize];
+            entry.count * entry.element.size() as u64
+        });
+        let shares = bytes.sum::<u64>() / self.config.transfer_share_min;
+        shares.clamp(1, u64::from(self.config.transfer_holders_max)) as usize
     }
 
     /// Who is not told again to fetch what it could not fetch before; and do others lack it that may be told?
@@ -389,7 +419,13 @@ fn disagreement(votes: &BTreeMap<PeerId, CollectiveSpec>) -> Option<CollectiveRe
         let odd = votes.iter().filter(|(_, spec)| differs(spec));
         let odd: Vec<PeerId> = odd.map(|(peer, _)| *peer).collect();
         let peers = [&[*first][..], &odd].concat();
-        (!odd.is_empty()).then_some(CollectiveRefusal::Disagreement { field, peers })
+        let (_, other) = votes.iter().find(|(_, spec)| differs(spec))?;
+        let values = [wanted.value(field), other.value(field)];
+        Some(CollectiveRefusal::Disagreement {
+            field,
+            peers,
+            values,
+        })
     })
 }
 

@@ -130,25 +130,26 @@ impl Seen {
     }
 
     /// From whom a peer is to fetch.
-    pub(super) fn source_of(&self, peer: PeerId) -> Option<PeerId> {
-        match &self.plans.get(&peer)?.role {
-            SyncRole::Request { from, .. } => from.map(|order| order.with),
-            SyncRole::Distribute { .. } => None,
+    pub(super) fn sources_of(&self, peer: PeerId) -> Vec<PeerId> {
+        match self.plans.get(&peer).map(|plan| &plan.role) {
+            Some(SyncRole::Request { from, .. }) => from.iter().map(|order| order.with).collect(),
+            Some(SyncRole::Distribute { .. }) | None => Vec::new(),
         }
     }
 
-    /// Who lacks something is told one holder to fetch it from, and that holder to serve it.
+    /// Who lacks something is told holders to fetch it from, and those holders to serve it.
     pub(super) fn check_serving(
         &self,
         holders: &Peers,
         fetched: &BTreeMap<PeerId, Vec<(EntryIndex, ContentHash)>>,
     ) {
         let role = |peer: &PeerId| self.plans.get(peer).map(|plan| &plan.role);
-        let asked = fetched.keys().filter_map(|peer| match role(peer)? {
-            SyncRole::Request { from, .. } => {
-                Some((from.as_ref()?.ticket, *peer, from.as_ref()?.with))
-            }
-            SyncRole::Distribute { .. } => None,
+        let asked = fetched.keys().flat_map(|peer| match role(peer) {
+            Some(SyncRole::Request { from, .. }) => from
+                .iter()
+                .map(|order| (order.ticket, *peer, order.with))
+                .collect(),
+            Some(SyncRole::Distribute { .. }) | None => Vec::new(),
         });
         let served = holders.iter().flat_map(|holder| match role(holder) {
             Some(SyncRole::Distribute { to }) => to

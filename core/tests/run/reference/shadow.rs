@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::time::Duration;
 
+use pccl_core::awaited::Awaited;
 use pccl_core::id::{GroupId, PeerId, Round, Seq, Tag};
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
 use pccl_core::messages::{Misdeed, Refusal, ToMaster, ToPeer};
@@ -169,6 +170,7 @@ impl Shadow {
             message,
             ToMaster::ArePeersPending
                 | ToMaster::Withdraw { .. }
+                | ToMaster::WhoIsAwaited
                 | ToMaster::LinkUp { .. }
                 | ToMaster::LinkFailed { .. }
                 | ToMaster::Heartbeat { moved: false }
@@ -315,7 +317,7 @@ fn without_choices(message: ToPeer) -> ToPeer {
             role: match plan.role {
                 SyncRole::Distribute { .. } => SyncRole::Distribute { to: Vec::new() },
                 SyncRole::Request { entries, .. } => SyncRole::Request {
-                    from: None,
+                    from: Vec::new(),
                     entries,
                 },
             },
@@ -324,6 +326,7 @@ fn without_choices(message: ToPeer) -> ToPeer {
         ToPeer::SharedStateConcluded { result, .. } => {
             ToPeer::SharedStateConcluded { round, result }
         }
+        ToPeer::Awaited(_) => ToPeer::Awaited(Awaited::default()),
         ToPeer::Kicked(why) => ToPeer::Kicked(without_details(why)),
         ToPeer::Refused(Refusal::CannotReach { .. } | Refusal::CannotBeReached { .. }) => {
             ToPeer::Refused(UNCONNECTABLE.0)
@@ -352,7 +355,10 @@ fn without_details(why: Misdeed) -> Misdeed {
         | Misdeed::UnaskedProbe
         | Misdeed::TooManyTags { .. }
         | Misdeed::BadManifest => IMPROPER,
-        Misdeed::StateMismatch { .. } => Misdeed::StateMismatch { entries: 0 },
+        Misdeed::StateMismatch { .. } => Misdeed::StateMismatch {
+            entries: 0,
+            named: Vec::new(),
+        },
         Misdeed::Unconnectable { .. } => UNCONNECTABLE.1,
         Misdeed::Malformed
         | Misdeed::RevisionAhead { .. }
