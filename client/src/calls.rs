@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use pccl_core::awaited::Awaited;
 use pccl_core::id::{CallId, PeerId};
 use pccl_core::peer::{Call, CallError};
 use pccl_core::topology::Topology;
@@ -69,6 +70,15 @@ impl Calls {
         let mut made = self.make(what, caller(reply))?;
         let answer = answer.await.map_err(|_| Error::RuntimeEnded)?;
         made.is_answered();
+        answer.map_err(Into::into)
+    }
+
+    /// Asks the master who has not made the calls that are open.
+    pub(crate) async fn ask_who_is_awaited(&self) -> Result<Awaited, Error> {
+        let (reply, answer) = oneshot::channel();
+        let _open = self.open();
+        self.tell(Command::WhoIsAwaited { reply })?;
+        let answer = answer.await.map_err(|_| Error::RuntimeEnded)?;
         answer.map_err(Into::into)
     }
 

@@ -3,9 +3,10 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use pccl_core::element::{ElementType, Quantization, SpecField};
+use pccl_core::element::{ElementType, Quantization, SpecField, SpecValue};
 use pccl_core::id::{PeerId, Tag};
 use pccl_core::messages::{AbortCause, CollectiveRefusal, Conflict, Misdeed, Refusal};
+use pccl_core::name::BadPeerName;
 use pccl_core::peer::{CallError, Usage};
 use pccl_core::shared_state::SyncFailure;
 use pccl_core::site::BadSiteName;
@@ -16,18 +17,18 @@ use pccl_trust::JoinError;
 
 use crate::address::BadAddress;
 use crate::advice::advice;
+use crate::gather::BARRIER;
 
-/// Why a call did not do what it was asked for. Buffers and shared state are then as they were
-/// before the call, except for the `result` of
+/// Why a call failed. Buffers and shared state are then as they were before the call, except for the `result` of
 /// [`all_reduce_into`](crate::Communicator::all_reduce_into), whose content is unspecified.
 ///
-/// [`next`](Self::next) says what the caller does then. [`Rounds`](crate::Rounds) is a loop that does it.
+/// [`next`](Self::next) says what the caller does next. [`Rounds`](crate::Rounds) is a loop that does so.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No connection to the master could be opened, by any attempt of
-    /// [`connect_patience`](crate::Builder::connect_patience). The text says what to look at; where the reason is
-    /// [`HandshakeError::NotYet`] the master is busy, and connecting again later may succeed.
+    /// No connection to the master could be opened within
+    /// [`connect_patience`](crate::Builder::connect_patience). The text says what to check. If the reason is
+    /// [`HandshakeError::NotYet`], the master is busy, and connecting again later may succeed.
     #[error("the master at {master} cannot be reached: {reason}{}", advice(.reason))]
     MasterUnreachable {
         /// The address, as it was given.
@@ -35,7 +36,7 @@ pub enum Error {
         /// What happened.
         reason: HandshakeError,
     },
-    /// What was given as the master's address, or to [`Builder::advertise`](crate::Builder::advertise), is none.
+    /// The master's address, or the one given to [`Builder::advertise`](crate::Builder::advertise), is not an address.
     /// Correct it. Nothing was sent.
     #[error("{address:?} is no address: {reason}")]
     BadAddress {
@@ -44,7 +45,7 @@ pub enum Error {
         /// What is wrong with it.
         reason: BadAddress,
     },
-    /// What was given as a join string is none. Copy it again from where the master printed it.
+    /// The join string is not valid. Copy it again from the output of the master.
     #[error("{0}")]
     BadJoinString(JoinError),
     /// The environment variable `PCCL_JOIN` is not set. Set it to what `pccl-master` prints at its start.
@@ -52,8 +53,8 @@ pub enum Error {
         "PCCL_JOIN is not set: set it to the join string that `pccl-master` prints at its start"
     )]
     NoJoinString,
-    /// The master is on another machine, and without a join string this peer could neither know who answers
-    /// there nor encrypt. Nothing was sent.
+    /// The master is on another machine. Without a join string this peer could neither authenticate the master nor
+    /// encrypt. Nothing was sent.
     #[error(
         "the master at {master} is on another machine: connect with the join string that it prints at its \
          start, or say Tcp::plain() where everybody on the way may read and change what is sent"
@@ -62,8 +63,8 @@ pub enum Error {
         /// The address, as it was given.
         master: String,
     },
-    /// The transport opens encrypted lanes alone, and what was given as the run is an address, which says
-    /// nothing about whose key the master has. Nothing was sent.
+    /// The transport opens only encrypted lanes, and needs the key of the master. An address does not contain it; a
+    /// join string does. Nothing was sent.
     #[error(
         "the transport always encrypts, so the address {master} is not enough: connect with the join string \
          that the master prints at its start"
@@ -79,29 +80,40 @@ pub enum Error {
          `{0}` of the package pccl (in its Cargo.toml: pccl = {{ ..., features = [\"{0}\"] }})"
     )]
     NoSuchTransport(String),
-    /// The join string asks for one transport, and [`Builder::transport`](crate::Builder::transport) was given
-    /// another. Leave that line out, or give it the one that is asked for. Nothing was sent.
+    /// The join string names one transport, and [`Builder::transport`](crate::Builder::transport) was given
+    /// another. Leave that line out, or pass the transport of the join string. Nothing was sent.
     #[error(
         "the join string asks for {asked}, and Builder::transport was given a transport that speaks {given}: \
          leave that line out, and the join string chooses, or give it {}", remedy(*.asked)
     )]
     WrongTransport {
-        /// What the run speaks.
+        /// The protocol of the run.
         asked: Protocol,
-        /// What the program was given.
+        /// The protocol of the transport.
         given: Protocol,
     },
-    /// [`Builder::site`](crate::Builder::site) was given a name that no site can have. Choose another one. Nothing
-    /// was sent.
-    #[error("{0}")]
+    /// The name given to [`Builder::site`](crate::Builder::site) is not allowed. Choose another one. Nothing was sent.
+    #[error("{0}; choose another name")]
     BadSite(BadSiteName),
+    /// The name given to [`Builder::name`](crate::Builder::name) is not allowed. Choose another one. Nothing was sent.
+    #[error("{0}")]
+    BadName(BadPeerName),
     /// No port to accept lanes on could be taken.
-    #[error("cannot listen on {on}: {reason}; choose another address or first port")]
+    #[error("cannot listen on {on}: {reason}; {}", room(*.reason))]
     CannotListen {
         /// The last address that was tried.
         on: SocketAddr,
         /// What happened.
         reason: LaneError,
+    },
+    /// A time limit is zero. Nothing was sent. Leave the line out for the default.
+    #[error(
+        "Builder::{setting} was given no time at all, in which nothing can happen; give it some, or leave the line out for \
+         the default"
+    )]
+    NoTime {
+        /// The function of [`Builder`](crate::Builder) that set it.
+        setting: &'static str,
     },
     /// The operating system gave no thread or no event queue for the communicator's runtime.
     #[error("the operating system refused what a communicator needs: {0:?}")]
@@ -115,16 +127,19 @@ pub enum Error {
         after: Duration,
     },
 
-    /// A participant or a lane was lost while the collective ran, on every peer alike. Call again.
-    #[error("{tag} was aborted: {cause}; call again")]
+    /// A participant or a lane was lost while the collective ran. All peers get this error. Call again.
+    #[error("{} was aborted: {cause}; call again", named(*.tag))]
     Aborted {
         /// The collective.
         tag: Tag,
         /// Why.
         cause: AbortCause,
     },
-    /// The peers did not ask for the same under this tag: a mistake in the calling program.
-    #[error("{tag} did not start: the peers disagree on its {field} ({})", list(.peers))]
+    /// The peers asked for different things under this tag, which is a mistake in the calling program.
+    #[error(
+        "{} did not start: the peers disagree on its {field}: {}; pass the same on all of them",
+        named(*.tag), differing(.peers, .values)
+    )]
     Disagreement {
         /// The collective.
         tag: Tag,
@@ -132,47 +147,54 @@ pub enum Error {
         field: SpecField,
         /// The lowest-numbered voter, then the peers that differ from it.
         peers: Vec<PeerId>,
+        /// The values that the first two of them asked for.
+        values: [SpecValue; 2],
     },
-    /// Some peers wait in collectives of other tags and did not join this one in time: the peers
-    /// start their collectives in different orders, and more than may be in flight. Start the round again,
-    /// as those peers do when they are told of theirs, and start the same collectives everywhere.
+    /// Some peers wait in collectives of other tags, and did not join this one in time: the peers
+    /// start more collectives than may be in flight, in different orders. Start the round again,
+    /// as those peers do after their errors, and start the same collectives on all peers.
     #[error(
-        "{tag} did not start: {} did not join it in time and wait in collectives of other tags; start the \
-         round again, and collectives in the same order on all peers", list(.peers)
+        "{} did not start: these peers did not join it in time, because they wait in collectives of other \
+         tags: {}; start the round again, and collectives in the same order on all peers",
+        named(*.tag), list(.peers)
     )]
     NotJoined {
         /// The collective.
         tag: Tag,
-        /// Who did not join.
+        /// The peers that did not join.
         peers: Vec<PeerId>,
     },
     /// The root of a broadcast does not take part: it has left the run, or is in another group. Start the round again,
-    /// and agree on another one, for example the lowest of the [`contributors`](crate::CollectiveReport::contributors) of a
-    /// [`barrier`](crate::Communicator::barrier).
+    /// and agree on another one, for example the lowest of the [`contributors`](crate::CollectiveReport::contributors)
+    /// of a [`barrier`](crate::Communicator::barrier).
     #[error(
-        "{tag} did not start: its root, {root}, does not take part; start the round again, and agree on another one"
+        "{} did not start: its root, {root}, does not take part; a root is a peer id, and not a rank: start the \
+         round again, and agree on another one", named(*.tag)
     )]
     NoSuchRoot {
         /// The collective.
         tag: Tag,
-        /// Who was to be the root.
+        /// The root.
         root: PeerId,
     },
-    /// Peers have left or joined since the shards that were to be gathered were computed, so this peer's may be another.
-    /// All peers get this, and nothing was moved. Undo what was changed in the old shard, and go back to where shards are
-    /// computed: `docs/collectives.md` has the loop.
+    /// Peers have left or joined since the shards were computed, so this peer's shard may have changed;
+    /// or a peer has passed the shard of another one.
+    /// All peers get this error, and nothing was moved. Undo the changes in the old shard, and compute the shards
+    /// again: `docs/collectives.md` has the loop.
     #[error(
-        "{tag} did not start: peers have left or joined, which changes the shards; go back to where they are computed"
+        "{} did not start: peers have left or joined since the shards were computed, or a peer has passed the shard of \
+         another one; go back to where shards are computed", named(*.tag)
     )]
     WorldChanged {
         /// The collective.
         tag: Tag,
     },
-    /// The contributions to an [`all_gather_v`](crate::Communicator::all_gather_v) have more elements together than the limit.
-    /// All peers get this, and nothing was moved. Raise the limit on all peers
+    /// The contributions to an [`all_gather_v`](crate::Communicator::all_gather_v) together exceed the limit.
+    /// All peers get this error, and nothing was moved. Raise the limit on all peers
     /// ([`GatherV::at_most`](crate::GatherV::at_most)), or contribute less.
     #[error(
-        "{tag} did not start: all contributions have {total} elements, and the limit is {limit}; raise it on all peers, or contribute less"
+        "{} did not start: all contributions together have {total} elements, and the limit is {limit}; raise it on all \
+         peers, or contribute less", named(*.tag)
     )]
     TooLong {
         /// The collective.
@@ -182,43 +204,42 @@ pub enum Error {
         /// The limit.
         limit: u64,
     },
-    /// This peer gave the collective up before it started: nobody else was concerned. Only who gave it up
-    /// could hear of it.
-    #[error("{tag} was given up before it started")]
+    /// This peer gave the collective up before it started. No other peer was affected.
+    #[error("{} was given up before it started", named(*.tag))]
     GivenUp {
         /// The collective.
         tag: Tag,
     },
-    /// Another peer waits in a call that has precedence. Make that call first, then this one again. Of
-    /// peers that make the same calls again and again without doing so the third in a row is let through.
+    /// Another peer waits in a call that has precedence. Make that call first, then this one again. If the
+    /// peers repeat their calls instead, the third one in a row goes through.
     #[error("{0}")]
     Conflict(Conflict),
     /// The shared state was not synchronized.
     #[error("{0}")]
     SyncFailed(SyncFailure),
-    /// Measuring failed; the rings are as they were. Call again, later.
+    /// The measurements failed, and the rings are unchanged. Call again later.
     #[error("the topology could not be optimized; the rings are as they were")]
     OptimizationFailed,
 
-    /// The connection to the master ended. What it had decided about open calls is unknown. Connect
+    /// The connection to the master ended. Its decisions about open calls are unknown. Connect
     /// again and synchronize.
     ///
-    /// A master that was started anew remembers no revision: the first peers to synchronize decide what
-    /// their group holds, and one that comes later with a higher revision is kicked
-    /// ([`Misdeed::RevisionAhead`]). Let a peer that holds the state connect and synchronize before those
-    /// that hold none.
+    /// A restarted master remembers no revision: the first peers that synchronize decide what
+    /// their group holds, and a later peer with a higher revision is evicted
+    /// ([`Misdeed::RevisionAhead`]). Let a peer that holds the state connect and synchronize before peers
+    /// that do not.
     #[error("lost the master; connect again and synchronize the shared state")]
     MasterLost,
     /// The master's operator stopped it: the run is over.
     #[error("the master was stopped: the run is over")]
     MasterStopped,
-    /// The master sent something that is not this protocol. Use the same release on both ends.
+    /// The master broke the protocol. Use the same release on both ends.
     #[error("the master does not speak this protocol; use the same release on both ends")]
     MasterMisbehaved,
     /// The master did not admit this peer.
     #[error("the master refused this peer: {0}")]
     Refused(Refusal),
-    /// The master threw this peer out of the run.
+    /// The master evicted this peer from the run.
     #[error("the master removed this peer from the run: {0}")]
     Kicked(Misdeed),
     /// This communicator was shut down.
@@ -227,22 +248,23 @@ pub enum Error {
     /// The tokio runtime on which this communicator was connected has ended.
     #[error("the tokio runtime of this communicator has ended; connect where it outlives its use")]
     RuntimeEnded,
-    /// A defect of this library: what it relies upon at the named place of its source is not so. The
+    /// A defect of this library: an assumption at the named place in its source does not hold. The
     /// collective was given up and fails on all peers. Please report it, with the place and the version.
     #[error("a defect of pccl: what is relied upon at {0} is not so; please report it")]
     Defect(Defect),
 
-    /// This quantization is not for elements of this type, or there is no such quantization (see
-    /// [`Quantization`] for those that there are). Nothing was sent; ask for another one.
-    #[error("{quantization} is not for {element} elements")]
+    /// This quantization does not support elements of this type, or does not exist; [`Quantization`] lists all of them.
+    /// Nothing was sent. Ask for another one.
+    #[error("{}", unsupported(*.element, *.quantization))]
     NotSupported {
         /// Type of the elements.
         element: ElementType,
         /// What was asked for.
         quantization: Quantization,
     },
-    /// A reduce was to be [ordered](crate::Reduce::ordered) and quantized. Nothing was sent; ask for one of the two.
-    #[error("a reduce in the order of the peers has no {quantization}")]
+    /// A reduce cannot be both [ordered](crate::Reduce::ordered) and quantized. Nothing was sent. Ask for one of the
+    /// two.
+    #[error("a reduce that is ordered cannot have {quantization} as well; ask for one of the two")]
     OrderedQuantized {
         /// What was asked for.
         quantization: Quantization,
@@ -258,8 +280,8 @@ pub enum Error {
         /// Elements of the result.
         result_count: usize,
     },
-    /// The shard that was to be gathered is of a buffer of another length. Ask
-    /// [`shard`](crate::Communicator::shard) with the length of this one. Nothing was sent.
+    /// The shard belongs to a buffer of another length. Call
+    /// [`shard`](crate::Communicator::shard) with the length of this buffer. Nothing was sent.
     #[error("the shard is of a buffer of {shard_of} elements, and this one has {buffer_len}")]
     ShardMismatch {
         /// Elements of the buffer that the shard is of.
@@ -267,8 +289,9 @@ pub enum Error {
         /// Elements of the buffer.
         buffer_len: usize,
     },
-    /// This process could not allocate the result of an [`all_gather_v`](crate::Communicator::all_gather_v). It gave the
-    /// collective up, which aborts it on all peers. Lower the limit ([`GatherV::at_most`](crate::GatherV::at_most)).
+    /// This process could not allocate the result of an [`all_gather_v`](crate::Communicator::all_gather_v). It gave
+    /// the collective up, which aborts it on all peers. Lower the limit
+    /// ([`GatherV::at_most`](crate::GatherV::at_most)).
     #[error("{tag} was given up: there is no memory for {elements} elements; lower the limit")]
     OutOfMemory {
         /// The collective.
@@ -276,8 +299,9 @@ pub enum Error {
         /// Elements of the result.
         elements: u64,
     },
-    /// The tag names a collective that is running. Wait for it, or use another tag.
-    #[error("{0} is in use by a collective that is running; wait for it or use another tag")]
+    /// The tag names another collective of this communicator that has not ended, or another item of the list. Wait for
+    /// the end of that one, or use another tag.
+    #[error("{}", in_use(*.0))]
     TagInUse(Tag),
     /// A handle of [`start_all_reduce`](crate::Communicator::start_all_reduce) has not been awaited.
     #[error(
@@ -291,13 +315,16 @@ pub enum Error {
     #[error("are_peers_pending is already waiting; one at a time")]
     QueryPending,
     /// Two entries of a shared state have the same name.
-    #[error("the shared state has two entries named {name:?}")]
+    #[error("the shared state has two entries named {name:?}; give one of them another name")]
     DuplicateEntry {
         /// The name.
         name: String,
     },
     /// The name of an entry of a shared state is too long.
-    #[error("the entry name {name:?} is longer than {MAX_ENTRY_NAME_BYTES} bytes")]
+    #[error(
+        "the name of an entry has {} bytes, and may have {MAX_ENTRY_NAME_BYTES}; it begins with {:?}",
+        name.len(), beginning(name)
+    )]
     EntryNameTooLong {
         /// The name.
         name: String,
@@ -315,9 +342,16 @@ impl From<CallError> for Error {
         match error {
             CallError::Aborted { tag, cause } => Self::Aborted { tag, cause },
             CallError::CollectiveRefused { tag, reason } => match reason {
-                CollectiveRefusal::Disagreement { field, peers } => {
-                    Self::Disagreement { tag, field, peers }
-                }
+                CollectiveRefusal::Disagreement {
+                    field,
+                    peers,
+                    values,
+                } => Self::Disagreement {
+                    tag,
+                    field,
+                    peers,
+                    values,
+                },
                 CollectiveRefusal::NotJoined { peers } => Self::NotJoined { tag, peers },
                 CollectiveRefusal::NoSuchRoot { root } => Self::NoSuchRoot { tag, root },
                 CollectiveRefusal::WorldChanged => Self::WorldChanged { tag },
@@ -355,6 +389,71 @@ impl From<Usage> for Error {
 fn list(peers: &[PeerId]) -> String {
     let names: Vec<String> = peers.iter().map(PeerId::to_string).collect();
     names.join(", ")
+}
+
+/// How a user knows the collective: one of the tags is that of barriers.
+fn named(tag: Tag) -> String {
+    match tag == BARRIER {
+        true => "a barrier".to_owned(),
+        false => tag.to_string(),
+    }
+}
+
+/// Who asked for what.
+fn differing(peers: &[PeerId], values: &[SpecValue; 2]) -> String {
+    let [one, other] = values;
+    match peers {
+        [first, second] => format!("{first} asked for {one}, {second} for {other}"),
+        [first, second, others @ ..] => format!(
+            "{first} asked for {one}, {second} for {other}, and these differ from {first} as well: {}",
+            list(others)
+        ),
+        [_] | [] => format!("{one}, {other}"),
+    }
+}
+
+/// Why a tag cannot name another collective.
+fn in_use(tag: Tag) -> String {
+    match tag == BARRIER {
+        true => "two barriers cannot run at once; wait for the end of the first one".to_owned(),
+        false => format!(
+            "{tag} cannot name two collectives at once; wait for the end of the first one, or give the second one a tag \
+             of its own"
+        ),
+    }
+}
+
+/// What to do about a port that cannot be taken.
+const fn room(reason: LaneError) -> &'static str {
+    match reason {
+        LaneError::AddressNotAvailable => "give Builder::listen an address of this machine",
+        // Whatever it is, another place may do.
+        _ => "choose another address or first port",
+    }
+}
+
+fn unsupported(element: ElementType, quantization: Quantization) -> String {
+    match quantization {
+        // Feedback alone asks for floats without it.
+        Quantization::None => {
+            format!("there is no error feedback for {element} elements, only for floats")
+        }
+        _ if !element.is_float() => {
+            format!("{element} elements cannot be quantized, only floats can")
+        }
+        Quantization::MinMax { .. }
+        | Quantization::ZeroPointScale { .. }
+        | Quantization::Blockwise4 => {
+            format!(
+                "there is no {quantization} of {element} elements; see Quantization for what there is"
+            )
+        }
+    }
+}
+
+/// Enough of a text to find it by.
+fn beginning(text: &str) -> String {
+    text.chars().take(32).collect()
 }
 
 /// A line that makes what is asked for.

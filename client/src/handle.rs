@@ -3,8 +3,11 @@
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
+use tokio::sync::oneshot::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
 
 use crate::calls::Calls;
 use crate::collective::{Called, Memory};
@@ -14,11 +17,12 @@ use crate::error::Error;
 use crate::reduce::{CollectiveReport, Reduce};
 use crate::runtime::Runtime;
 
-/// An all-reduce that runs on its own, made by
+/// An all-reduce in the background, made by
 /// [`start_all_reduce`](crate::Communicator::start_all_reduce).
 ///
-/// It is a future; [`wait`](Self::wait) is its blocking twin. Either gives the buffer back, with the
-/// result or as it was. Dropping the handle gives the reduce up: it is aborted on every peer, unless
+/// It is a future. [`wait`](Self::wait) blocks until the reduce has ended, [`wait_timeout`](Self::wait_timeout) blocks
+/// for a limited time, and [`try_wait`](Self::try_wait) does not block. Each returns the buffer, with the
+/// result or unchanged. Dropping the handle gives the reduce up: the reduce is aborted on every peer, unless
 /// it was committed already, and the buffer is dropped.
 #[must_use = "dropping the handle gives the reduce up"]
 pub struct AllReduceHandle<T> {
@@ -85,17 +89,69 @@ impl<T: Element> AllReduceHandle<T> {
 
     /// Waits for the end of the reduce.
     ///
-    /// Blocks the thread. Only what the operating system may take is unbounded: a reduce ends with
-    /// its verdict, and the master ends what makes no progress.
+    /// Blocks the thread until the reduce has ended. There is no time limit here: the master ends a reduce that makes
+    /// no progress.
     ///
     /// # Errors
     /// As [`all_reduce`](crate::Communicator::all_reduce); the buffer comes back unchanged.
     ///
     /// # Panics
     /// Inside an async task, as every blocking call: await the handle there.
+    #[track_caller]
     pub fn wait(self) -> Result<Reduced<T>, ReduceFailed<T>> {
         let runtime = self.runtime.clone();
-        runtime.block_on(self)
+        runtime.block_on("the handle", self)
+    }
+
+    /// Whether the reduce has ended. If so, no wait blocks.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        let outcome = self.outcome.as_ref();
+        outcome.is_none_or(|outcome| !outcome.is_empty())
+    }
+
+    /// The buffer, if the reduce has ended. `None`: the reduce still runs; call again later. Does not block.
+    ///
+    /// # Panics
+    /// If the buffer was given back before.
+    pub fn try_wait(&mut self) -> Option<Result<Reduced<T>, ReduceFailed<T>>> {
+        let received = match self.undelivered().try_recv() {
+            Ok(outcome) => Some(outcome),
+            Err(TryRecvError::Empty) => return None,
+            Err(TryRecvError::Closed) => None,
+        };
+        Some(self.deliver(received))
+    }
+
+    /// As [`wait`](Self::wait), for this long at most. `None`: the reduce runs, and the handle may be waited for again.
+    /// Dropping it gives the reduce up.
+    ///
+    /// # Panics
+    /// Inside an async task, as every blocking call: use a time limit of the task's runtime there. If the buffer was
+    /// given back before.
+    #[track_caller]
+    pub fn wait_timeout(&mut self, limit: Duration) -> Option<Result<Reduced<T>, ReduceFailed<T>>> {
+        let runtime = self.runtime.clone();
+        let waiting = async { timeout(limit, self).await.ok() };
+        runtime.block_on("the handle", waiting)
+    }
+}
+
+impl<T> AllReduceHandle<T> {
+    fn undelivered(&mut self) -> &mut oneshot::Receiver<Outcome<T>> {
+        let outcome = self.outcome.as_mut();
+        outcome.expect("an AllReduceHandle was polled after it had given its buffer back")
+    }
+
+    /// What the caller gets. A parcel is delivered even when it is dropped.
+    fn deliver(&mut self, received: Option<Outcome<T>>) -> Outcome<T> {
+        (self.outcome, self.give_up) = (None, None);
+        received.unwrap_or_else(|| {
+            Err(ReduceFailed {
+                buffer: Vec::new(),
+                error: Error::RuntimeEnded,
+            })
+        })
     }
 }
 
@@ -105,18 +161,8 @@ impl<T> Future for AllReduceHandle<T> {
     /// # Panics
     /// If it is polled after it has ended, like every future of an `async fn`.
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let outcome = self.outcome.as_mut();
-        let outcome =
-            outcome.expect("an AllReduceHandle was polled after it had given its buffer back");
-        let outcome = std::task::ready!(Pin::new(outcome).poll(cx));
-        (self.outcome, self.give_up) = (None, None);
-        // A parcel is delivered even when it is dropped.
-        Poll::Ready(outcome.unwrap_or_else(|_| {
-            Err(ReduceFailed {
-                buffer: Vec::new(),
-                error: Error::RuntimeEnded,
-            })
-        }))
+        let received = std::task::ready!(Pin::new(self.undelivered()).poll(cx));
+        Poll::Ready(self.deliver(received.ok()))
     }
 }
 

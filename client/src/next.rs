@@ -81,9 +81,11 @@ impl Error {
             | Self::NoSuchTransport(_)
             | Self::WrongTransport { .. }
             | Self::BadSite(_)
+            | Self::BadName(_)
             | Self::BadAddress { .. }
             | Self::CannotListen { .. }
             | Self::NoResources(_)
+            | Self::NoTime { .. }
             | Self::Disagreement { .. }
             | Self::TooLong { .. }
             | Self::OutOfMemory { .. }

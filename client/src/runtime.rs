@@ -9,7 +9,8 @@
 //! Calls run in tasks of the caller's, on any executor, so each poll of one goes through
 //! [`Runtime::inside`].
 
-use std::future::poll_fn;
+use std::future::{poll_fn, ready};
+use std::panic::catch_unwind;
 use std::pin::pin;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -120,8 +121,10 @@ impl Runtime {
     /// Runs a call to its end on this thread, which drives the runtime meanwhile if it is an own one.
     ///
     /// # Panics
-    /// On a thread that polls async tasks.
-    pub(crate) fn block_on<F: Future>(&self, call: F) -> F::Output {
+    /// On a thread that polls async tasks, as [`may_block`].
+    #[track_caller]
+    pub(crate) fn block_on<F: Future>(&self, instead: &str, call: F) -> F::Output {
+        may_block(instead);
         let own = self.own.as_ref();
         let driven = own.and_then(|own| Some((own, own.runtime()?)));
         match driven {
@@ -132,6 +135,23 @@ impl Runtime {
             None => self.handle.block_on(call),
         }
     }
+}
+
+/// Goes on if this thread may block.
+///
+/// # Panics
+/// On a thread that polls async tasks, naming what to await there, `instead`.
+#[track_caller]
+pub(crate) fn may_block(instead: &str) {
+    let Ok(current) = Handle::try_current() else {
+        return;
+    };
+    // A thread for blocking tasks is in a runtime as well: only an attempt tells them apart.
+    let attempt = catch_unwind(|| current.block_on(ready(())));
+    assert!(
+        attempt.is_ok(),
+        "a call that blocks was made in an async task; await {instead} there"
+    );
 }
 
 impl Own {

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pccl::{Broadcast, Communicator, Error, Gather, PeerId, Quantization, Reduce};
 use pccl::{ElementType, SpecField, Tag};
-use support::{Run, together_with};
+use support::{Run, disagreement, together_with};
 
 /// Elements: none, fewer than peers, not divided evenly, several lanes.
 const COUNTS: [usize; 6] = [0, 1, 3, 4, 1025, 2_000_003];
@@ -230,17 +230,13 @@ fn peers_that_want_different_kinds_or_roots_under_one_tag_are_told_so() {
         peer.broadcast(&mut [0_u32; 10], broadcast).unwrap_err()
     });
 
-    let disagreement = |field| Error::Disagreement {
-        tag: Tag(0),
-        field,
-        peers: {
-            let mut ids = ids.clone();
-            ids.sort();
-            ids
-        },
-    };
-    assert_eq!(kinds, vec![disagreement(SpecField::Kind); 2]);
-    assert_eq!(roots, vec![disagreement(SpecField::Root); 2]);
+    let mut sorted = ids;
+    sorted.sort();
+    for (errors, field) in [(kinds, SpecField::Kind), (roots, SpecField::Root)] {
+        for error in &errors {
+            assert_eq!(disagreement(error), (Tag(0), field, sorted.clone()));
+        }
+    }
 }
 
 #[test]

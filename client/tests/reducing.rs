@@ -310,7 +310,8 @@ fn peers_that_ask_for_different_things_are_told_what_differs_and_keep_their_buff
         assert_eq!(
             error.to_string(),
             format!(
-                "tag 5 did not start: the peers disagree on its element count ({}, {})",
+                "tag 5 did not start: the peers disagree on its element count: {} asked for 10 elements, \
+                 {} for 11 elements; pass the same on all of them",
                 ids[0], ids[1]
             )
         );

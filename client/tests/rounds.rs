@@ -187,7 +187,10 @@ fn what_a_retry_does_not_cure_ends_the_loop() {
     let lost = Error::MasterLost;
     for error in [
         Error::MasterStopped,
-        Error::Kicked(Misdeed::StateMismatch { entries: 1 }),
+        Error::Kicked(Misdeed::StateMismatch {
+            entries: 1,
+            named: Vec::new(),
+        }),
         Error::SyncFailed(SyncFailure::NobodyToSend),
         Error::TagInUse(TAG),
     ] {

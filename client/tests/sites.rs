@@ -69,7 +69,7 @@ fn a_name_that_no_site_can_have_is_an_error_before_anything_is_sent() {
 
     let too_long = connected("n".repeat(65));
     assert_eq!(too_long, Error::BadSite(BadSiteName::TooLong { bytes: 65 }));
-    let text = "the name of a site has 65 bytes, and may have 64";
+    let text = "the name of a site has 65 bytes, and may have 64; choose another name";
     assert_eq!(too_long.to_string(), text);
     assert!(!too_long.is_retryable() && !too_long.is_final());
     let broken = connected("eu\nwest".to_owned());

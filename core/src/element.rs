@@ -398,7 +398,57 @@ impl fmt::Display for SpecField {
     }
 }
 
+/// What a peer asks for in one field of its [`CollectiveSpec`]. Its text says where two peers differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub enum SpecValue {
+    Kind(CollectiveKind),
+    Root(Option<PeerId>),
+    Operation(ReduceOp),
+    ElementType(ElementType),
+    Count(u64),
+    Quantization(Quantization),
+    Algorithm(Option<Algorithm>),
+    Limit(Option<u64>),
+    Ordered(bool),
+}
+
+impl fmt::Display for SpecValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kind(kind) => kind.fmt(f),
+            Self::Root(Some(root)) => root.fmt(f),
+            Self::Root(None) => f.write_str("no root"),
+            Self::Operation(op) => op.fmt(f),
+            Self::ElementType(element) => element.fmt(f),
+            Self::Count(count) | Self::Limit(Some(count)) => write!(f, "{count} elements"),
+            Self::Limit(None) => f.write_str("no limit"),
+            Self::Quantization(quantization) => quantization.fmt(f),
+            Self::Algorithm(Some(algorithm)) => algorithm.fmt(f),
+            Self::Algorithm(None) => f.write_str("any algorithm"),
+            Self::Ordered(true) => f.write_str("the order of the peer ids"),
+            Self::Ordered(false) => f.write_str("any order"),
+        }
+    }
+}
+
 impl CollectiveSpec {
+    /// What it asks for in this field.
+    #[must_use]
+    pub const fn value(&self, field: SpecField) -> SpecValue {
+        match field {
+            SpecField::Kind => SpecValue::Kind(self.kind),
+            SpecField::Root => SpecValue::Root(self.kind.root().copied()),
+            SpecField::Operation => SpecValue::Operation(self.op),
+            SpecField::ElementType => SpecValue::ElementType(self.element),
+            SpecField::Count => SpecValue::Count(self.count),
+            SpecField::Quantization => SpecValue::Quantization(self.quantization),
+            SpecField::Algorithm => SpecValue::Algorithm(self.algorithm),
+            SpecField::Limit => SpecValue::Limit(self.limit()),
+            SpecField::Ordered => SpecValue::Ordered(self.ordered),
+        }
+    }
+
     /// The first field in which the two differ, or `None` where they ask for the same.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Option<SpecField> {
@@ -423,8 +473,11 @@ impl CollectiveSpec {
         }
     }
 
-    fn limit(&self) -> Option<u64> {
-        self.kind.own_and_limit().map(|(_, limit)| limit)
+    const fn limit(&self) -> Option<u64> {
+        match self.kind.own_and_limit() {
+            Some((_, limit)) => Some(limit),
+            None => None,
+        }
     }
 
     /// The same with the number of elements of all contributions, which have these lengths. `None`: their sum is beyond the

@@ -19,6 +19,8 @@
 //! | [`transport`] | the port that lanes come through, and reading and writing them |
 //! | [`ticket`] | minting the secrets that permit a lane |
 //! | [`site`] | where peers are: which of them are near each other |
+//! | [`name`] | what users call their peers |
+//! | [`awaited`] | whom a peer waits for |
 //! | [`origin`] | what counts as one address where visitors are counted |
 //! | [`seldom`] | lines of a log that anybody can cause, one now and then |
 //! | [`timers`] | a queue of deadlines for whoever drives a machine |
@@ -47,6 +49,7 @@ extern crate std;
 #[macro_use]
 mod rule;
 
+pub mod awaited;
 #[cfg(test)]
 mod cases;
 pub mod crowd;
@@ -58,6 +61,7 @@ pub mod master;
 pub mod messages;
 #[cfg(feature = "mutants")]
 pub mod mutants;
+pub mod name;
 pub mod origin;
 pub mod paths;
 pub mod peer;

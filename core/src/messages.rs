@@ -9,12 +9,14 @@ use core::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::element::{CollectiveSpec, SpecField};
+use crate::awaited::Awaited;
+use crate::element::{CollectiveSpec, SpecField, SpecValue};
 use crate::id::{Epoch, GroupId, PeerId, ProtocolVersion, Revision, Round, Seq, Tag};
 use crate::lengths::Lengths;
+use crate::name::PeerName;
 use crate::paths::{Measurement, RingReport};
 use crate::plan::Algorithm;
-use crate::shared_state::{SyncFailure, SyncPlan, SyncVote};
+use crate::shared_state::{EntryMismatch, SyncFailure, SyncPlan, SyncVote};
 use crate::site::SiteName;
 use crate::states::{ConnectionState, Event};
 use crate::topology::{BrokenLinks, LaneFailure, Layout, LinkId, LinkOrder, Topology};
@@ -34,6 +36,8 @@ pub struct Hello {
     pub lanes: u16,
     /// The site that it is at.
     pub site: SiteName,
+    /// What its user calls it.
+    pub name: PeerName,
 }
 
 /// From a peer to the master.
@@ -130,6 +134,9 @@ pub enum ToMaster {
     },
     /// The peer goes away on purpose.
     Leave,
+    /// Who has not made the calls that the peer waits in? Answered by [`ToPeer::Awaited`], in every state. No vote, and
+    /// nothing changes.
+    WhoIsAwaited,
 }
 
 /// How a peer's own plan of a collective ended.
@@ -235,6 +242,8 @@ pub enum ToPeer {
     Heartbeat,
     /// The master goes away on purpose.
     Stopping,
+    /// Answer to `WhoIsAwaited`, as of the moment when the question arrived. Each question has one, in their order.
+    Awaited(Awaited),
 }
 
 /// What the master decided about one execution of a collective.
@@ -334,6 +343,8 @@ pub enum CollectiveRefusal {
         field: SpecField,
         /// Peers that differ from the lowest-numbered voter in this field, that voter first.
         peers: Vec<PeerId>,
+        /// What the first two of them ask for.
+        values: [SpecValue; 2],
     },
     /// A member of the group waits in a major call, which has precedence.
     Conflict(Conflict),
@@ -406,7 +417,10 @@ impl fmt::Display for Refusal {
                 "the master speaks {master}, this peer {}; use the same release on both",
                 ProtocolVersion::CURRENT
             ),
-            Self::RunFull { peers_max } => write!(f, "the run is full ({peers_max} peers)"),
+            Self::RunFull { peers_max } => write!(
+                f,
+                "the run is full: the limit is {peers_max}; connect again when a peer has left, or raise the master's limit"
+            ),
             Self::BadHello => f.write_str("the master could not make sense of the hello"),
             Self::CannotBeReached { by, at, failure } => {
                 write!(f, "{by} cannot reach this peer at {at}: {failure}; ")?;
@@ -466,6 +480,8 @@ pub enum Misdeed {
     StateMismatch {
         /// How many of its entries the others lack or describe otherwise, plus how many it lacks.
         entries: u32,
+        /// The first of them by name, up to [`MISMATCHES_NAMED_MAX`](crate::shared_state::MISMATCHES_NAMED_MAX).
+        named: Vec<EntryMismatch>,
     },
     /// Its shared state is ahead of the group's next revision.
     RevisionAhead {
@@ -513,12 +529,16 @@ impl fmt::Display for Misdeed {
             Self::BadManifest => {
                 f.write_str("its shared state has too many, too long or unsorted names")
             }
-            Self::StateMismatch { entries } => {
-                write!(
-                    f,
-                    "{entries} entries of its shared state are not those of the run; compare the names, \
-                     element types and lengths, and which may differ, with those of the other peers"
-                )
+            Self::StateMismatch { entries, named } => {
+                f.write_str("its shared state is not that of the other peers: ")?;
+                for entry in named {
+                    write!(f, "{entry}; ")?;
+                }
+                let others = u64::from(*entries).saturating_sub(named.len() as u64);
+                if others > 0 {
+                    write!(f, "{others} other entries differ; ")?;
+                }
+                f.write_str("give all peers the same entries")
             }
             Self::RevisionAhead { expected, offered } => {
                 write!(

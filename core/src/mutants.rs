@@ -235,6 +235,15 @@ mutants! {
     OtherEdgeMarkedBroken = "other-edge-marked-broken",
     /// A failed transfer is noted against the holder: it goes, and not the one that could not fetch.
     TransferTurnedRound = "transfer-turned-round",
+    /// Who could not fetch from several holders at once has failed with each of them: it is sent away for the
+    /// fault of one.
+    AllHoldersBlamed = "all-holders-blamed",
+    /// A holder that could not serve one takes a success of all for a contradiction.
+    UnservedForbidsSuccess = "unserved-forbids-success",
+    /// A holder that could not serve one fails the attempt of all, though that one has others to fetch from.
+    UnservedFailsAll = "unserved-fails-all",
+    /// Who could not fetch from several holders at once is given several again: nobody learns whose fault it is.
+    SeveralAfterAFailure = "several-after-a-failure",
     /// A synchronization that failed because a peer was lost is said not to have ended in time.
     LossDuringSyncCalledTimeOut = "loss-during-sync-called-time-out",
     /// Who held others up once is thrown out the second time, whatever was committed in between.

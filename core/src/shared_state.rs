@@ -39,14 +39,76 @@ pub struct EntryInfo {
     pub allow_content_inequality: bool,
 }
 
+/// Most entries that a [`Misdeed::StateMismatch`](crate::messages::Misdeed::StateMismatch) names.
+pub const MISMATCHES_NAMED_MAX: usize = 4;
+
+/// What an entry is, whatever its name and its content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct EntryShape {
+    /// Type of the elements.
+    pub element: ElementType,
+    /// Number of elements.
+    pub count: u64,
+    /// Peers may hold different content.
+    pub allow_content_inequality: bool,
+}
+
+impl EntryShape {
+    /// Size of the content; the largest number if it is beyond that.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        self.count.saturating_mul(self.element.size() as u64)
+    }
+}
+
+impl fmt::Display for EntryShape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} elements", self.count, self.element)?;
+        match self.allow_content_inequality {
+            true => f.write_str(" that may differ"),
+            false => Ok(()),
+        }
+    }
+}
+
+/// An entry that a peer and the others do not describe alike. Its text calls the peer *it*.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct EntryMismatch {
+    /// The name.
+    pub name: String,
+    /// What it is at the peer; `None`: the peer has no such entry.
+    pub own: Option<EntryShape>,
+    /// What it is at the others; `None`: they have no such entry.
+    pub theirs: Option<EntryShape>,
+}
+
+impl fmt::Display for EntryMismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = &self.name;
+        match (&self.own, &self.theirs) {
+            (Some(own), Some(theirs)) => write!(f, "its {name:?} has {own}, and theirs {theirs}"),
+            (Some(own), None) => write!(f, "it alone has {name:?} ({own})"),
+            (None, Some(theirs)) => write!(f, "it lacks {name:?} ({theirs})"),
+            (None, None) => write!(f, "nobody has {name:?}"),
+        }
+    }
+}
+
 impl EntryInfo {
+    /// What it is, whatever its name and its content.
+    #[must_use]
+    pub const fn shape(&self) -> EntryShape {
+        EntryShape {
+            element: self.element,
+            count: self.count,
+            allow_content_inequality: self.allow_content_inequality,
+        }
+    }
+
     /// Do the two describe the same entry, whatever its content?
     #[must_use]
     pub fn same_key(&self, other: &Self) -> bool {
-        self.name == other.name
-            && self.element == other.element
-            && self.count == other.count
-            && self.allow_content_inequality == other.allow_content_inequality
+        self.name == other.name && self.shape() == other.shape()
     }
 }
 
@@ -85,8 +147,9 @@ pub enum SyncRole {
     },
     /// Fetch what differs (maybe nothing: then only the revision is adopted).
     Request {
-        /// The lane to the peer that serves; `None` where nothing has to move.
-        from: Option<LaneOrder>,
+        /// The lanes to the peers that serve, each of which holds all that is to be fetched. Empty if
+        /// nothing has to move.
+        from: Vec<LaneOrder>,
         /// What to fetch, with the hash that the content must have on arrival.
         entries: FetchList,
     },

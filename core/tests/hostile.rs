@@ -155,6 +155,7 @@ impl Bystander {
             advertise: None,
             lanes: 2,
             site: SiteName::NONE,
+            name: Default::default(),
         }
     }
 
@@ -205,7 +206,7 @@ impl Bystander {
                 .tags()
                 .any(|(_, state)| state == CollectiveCommunicationState::Perform),
             Word::Withdraw(tag) => view.tags().any(|(used, _)| used == Tag(*tag)),
-            Word::Leave | Word::Heartbeat(_) => true,
+            Word::Leave | Word::Heartbeat(_) | Word::WhoIsAwaited => true,
             Word::Hello => false,
         }
     }
@@ -320,6 +321,7 @@ impl Bystander {
             Word::Withdraw(tag) => ToMaster::Withdraw { tag: Tag(*tag) },
             Word::Heartbeat(moved) => ToMaster::Heartbeat { moved: *moved },
             Word::Leave => ToMaster::Leave,
+            Word::WhoIsAwaited => ToMaster::WhoIsAwaited,
             Word::Hello => ToMaster::Hello(Self::hello(0)),
         };
         if let Word::LinkUp(Guess::Heard, which) | Word::LinkFailed(Guess::Heard, which, _) = word {

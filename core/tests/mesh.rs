@@ -97,6 +97,7 @@ impl Desk {
             advertise: None,
             lanes: LANES,
             site,
+            name: Default::default(),
         };
         self.tell(MasterInput::Connected {
             conn: ConnId(0),

@@ -1,11 +1,13 @@
 //! Log lines: who came and went and why, for an operator to read.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::net::SocketAddr;
 
 use pccl_core::id::{Epoch, GroupId, PeerId};
 use pccl_core::master::MasterOutput;
 use pccl_core::messages::{Misdeed, ToMaster, ToPeer, Verdict};
+use pccl_core::name::PeerName;
 use pccl_core::site::SiteName;
 use pccl_core::topology::Topology;
 use pccl_core::wire::ControlError;
@@ -17,6 +19,8 @@ use crate::connection::Event;
 #[derive(Debug, Default)]
 pub(crate) struct Chronicle {
     accepted: BTreeSet<PeerId>,
+    /// What those peers are called that have a name.
+    names: BTreeMap<PeerId, PeerName>,
     epoch: Epoch,
     /// The first peers of the rings of this epoch whose sites were written down.
     sited: BTreeSet<PeerId>,
@@ -32,6 +36,22 @@ struct Arriving {
     from: SocketAddr,
     group: GroupId,
     site: SiteName,
+    name: PeerName,
+}
+
+/// A peer as a person knows it: its number, and its name if it has one.
+struct Known<'a> {
+    peer: PeerId,
+    name: Option<&'a PeerName>,
+}
+
+impl fmt::Display for Known<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name {
+            Some(name) => write!(f, "{} ({})", self.peer, name.as_str()),
+            None => write!(f, "{}", self.peer),
+        }
+    }
 }
 
 impl Chronicle {
@@ -43,10 +63,11 @@ impl Chronicle {
                     from: newcomer.from,
                     group: newcomer.hello.group,
                     site: newcomer.hello.site.clone(),
+                    name: newcomer.hello.name.clone(),
                 });
             }
             Event::Message { peer, message, .. } => match message {
-                ToMaster::Leave => info!("{peer} leaves"),
+                ToMaster::Leave => info!("{} leaves", self.known(*peer)),
                 message => trace!(peer = peer.0, ?message, "received"),
             },
             Event::Malformed { peer, error } => debug!("{peer}: {error}"),
@@ -93,25 +114,40 @@ impl Chronicle {
         }
     }
 
-    fn registered(&self, peer: PeerId) {
+    fn known(&self, peer: PeerId) -> Known<'_> {
+        let name = self.names.get(&peer);
+        Known { peer, name }
+    }
+
+    fn registered(&mut self, peer: PeerId) {
+        let name = self.arriving.as_ref().map(|arriving| &arriving.name);
+        if let Some(name) = name.filter(|name| !name.as_str().is_empty()) {
+            self.names.insert(peer, name.clone());
+        }
+        let who = self.known(peer);
         match &self.arriving {
-            Some(Arriving { from, group, site }) if site.is_named() => {
+            Some(Arriving {
+                from, group, site, ..
+            }) if site.is_named() => {
                 let site = site.as_str();
-                info!("{peer} joins {group} from {from}, site {site:?}, and waits to be accepted");
+                info!("{who} joins {group} from {from}, site {site:?}, and waits to be accepted");
             }
             Some(Arriving { from, group, .. }) => {
-                info!("{peer} joins {group} from {from} and waits to be accepted");
+                info!("{who} joins {group} from {from} and waits to be accepted");
             }
-            None => info!("{peer} joins and waits to be accepted"),
+            None => info!("{who} joins and waits to be accepted"),
         }
     }
 
     fn lost(&mut self, peer: PeerId, misdeed: Option<&Misdeed>) {
         self.accepted.remove(&peer);
+        let name = self.names.remove(&peer);
+        let name = name.as_ref();
+        let who = Known { peer, name };
         match (misdeed, self.ended) {
-            (Some(misdeed), _) => warn!("{peer} is kicked: {misdeed}"),
-            (None, Some(error)) => info!("{peer} is lost: {error}"),
-            (None, None) => info!("{peer} is gone"),
+            (Some(misdeed), _) => warn!("{who} is kicked: {misdeed}"),
+            (None, Some(error)) => info!("{who} is lost: {error}"),
+            (None, None) => info!("{who} is gone"),
         }
     }
 
@@ -119,7 +155,7 @@ impl Chronicle {
         trace!(peer = peer.0, ?message, "sent");
         match message {
             ToPeer::TopologyEstablished { topology, .. } => self.established(peer, topology),
-            ToPeer::Refused(reason) => warn!("{peer} is refused: {reason}"),
+            ToPeer::Refused(reason) => warn!("{} is refused: {reason}", self.known(peer)),
             ToPeer::Verdict {
                 tag,
                 seq,
@@ -131,7 +167,7 @@ impl Chronicle {
 
     fn established(&mut self, peer: PeerId, topology: &Topology) {
         if self.accepted.insert(peer) {
-            info!("{peer} is accepted");
+            info!("{} is accepted", self.known(peer));
         }
         if topology.epoch > self.epoch {
             self.epoch = topology.epoch;

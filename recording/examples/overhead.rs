@@ -106,6 +106,7 @@ fn joins() -> MasterInput {
         advertise: None,
         lanes: 1,
         site: SiteName::NONE,
+        name: Default::default(),
     };
     MasterInput::Connected {
         conn: ConnId(0),

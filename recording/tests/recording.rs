@@ -42,6 +42,7 @@ fn master(directory: &Directory) -> Recorded<Master> {
 fn peer(directory: &Directory) -> Recorded<Peer> {
     let config = PeerConfig {
         site: Default::default(),
+        name: Default::default(),
         group: GroupId(0),
         port: 48149,
         advertise: None,

@@ -108,6 +108,7 @@ mod tests {
             advertise: None,
             lanes: 1,
             site: SiteName::NONE,
+            name: Default::default(),
             collectives_max: 16,
         };
         let mut peer = Recorded::<Peer>::begin(config, Some(recordings.directory()));

@@ -312,7 +312,8 @@ fn of_master(message: &ToPeer, state: &mut State) -> Option<Step> {
         | ToPeer::CollectiveRefused { .. }
         | ToPeer::Kicked(_)
         | ToPeer::Heartbeat
-        | ToPeer::Stopping => None,
+        | ToPeer::Stopping
+        | ToPeer::Awaited(_) => None,
     }
 }
 
@@ -338,6 +339,7 @@ fn of_peer(message: &ToMaster, state: &mut State) -> Option<Step> {
         | ToMaster::ProbesDone { .. }
         | ToMaster::Withdraw { .. }
         | ToMaster::Heartbeat { .. }
-        | ToMaster::Leave => None,
+        | ToMaster::Leave
+        | ToMaster::WhoIsAwaited => None,
     }
 }

@@ -1,5 +1,6 @@
 //! What calls tell the engine, and what it tells them.
 
+use pccl_core::awaited::Awaited;
 use pccl_core::id::{CallId, PeerId, Round, Seq};
 use pccl_core::messages::PlanOutcome;
 use pccl_core::peer::{Call, CallError, Committed, Joined, Optimized, Synchronized};
@@ -31,6 +32,10 @@ pub(crate) enum Command {
     PlanEnded {
         seq: Seq,
         outcome: PlanOutcome,
+    },
+    /// Ask the master who has not made the calls that are open.
+    WhoIsAwaited {
+        reply: oneshot::Sender<Result<Awaited, CallError>>,
     },
     Leave {
         /// Dropped once the engine has left the run.

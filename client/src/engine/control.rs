@@ -121,7 +121,8 @@ impl Mark {
             | ToMaster::SharedStateDone { .. }
             | ToMaster::Withdraw { .. }
             | ToMaster::Heartbeat { .. }
-            | ToMaster::Leave => return None,
+            | ToMaster::Leave
+            | ToMaster::WhoIsAwaited => return None,
         };
         Some(Self { kind, tag, seq })
     }

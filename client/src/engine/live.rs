@@ -89,9 +89,13 @@ impl Live {
         }
     }
 
-    /// Waits for what happens next. Cancel-safe.
-    pub(super) async fn next(&mut self) -> Happened {
-        let deadlines = [self.timers.next_deadline(), self.upkeep.next_look()];
+    /// Waits for what happens next, or until `wake_at`. Cancel-safe.
+    pub(super) async fn next(&mut self, wake_at: Option<Instant>) -> Happened {
+        let deadlines = [
+            self.timers.next_deadline(),
+            self.upkeep.next_look(),
+            wake_at,
+        ];
         let deadline = deadlines.into_iter().flatten().min();
         let wiring = self.wiring.as_mut();
         let probing = self.probing.as_mut();
@@ -284,6 +288,7 @@ impl Live {
             epoch = topology.epoch.0,
             world_size = topology.ring.world_size(),
         );
+        tell_who_came_and_went(&self.view.borrow().topology, &topology, self.me);
         let me = self.me;
         self.view.send_replace(View { me, topology });
     }
@@ -315,7 +320,7 @@ impl Live {
     pub(super) fn expect_transfers(&mut self, plan: SyncPlan) -> MoveOrder {
         let orders: Vec<LaneOrder> = match &plan.role {
             SyncRole::Distribute { to } => to.clone(),
-            SyncRole::Request { from, .. } => from.iter().copied().collect(),
+            SyncRole::Request { from, .. } => from.clone(),
         };
         let expected = orders.iter().filter(|order| order.dial.is_none());
         let expected = expected
@@ -378,6 +383,22 @@ async fn next_or_never<S, T>(source: Option<&mut S>, next: impl AsyncFnOnce(&mut
     }
 }
 
+/// Says who is in the group from here on, and was not before, and the other way round.
+fn tell_who_came_and_went(before: &Topology, after: &Topology, me: PeerId) {
+    let peers = after.ring.world_size();
+    let is_in = |topology: &Topology, peer| topology.ring.rank_of(peer).is_some();
+    if !is_in(before, me) {
+        tracing::info!("this is {me}, admitted to a group of {peers}");
+        return;
+    }
+    for peer in after.ring.0.iter().filter(|peer| !is_in(before, **peer)) {
+        tracing::info!("{peer} has joined: the group has {peers}");
+    }
+    for peer in before.ring.0.iter().filter(|peer| !is_in(after, **peer)) {
+        tracing::info!("{peer} has left: the group has {peers}");
+    }
+}
+
 /// Moments at which tests of whole processes act.
 fn tell(message: &ToPeer) {
     match message {
@@ -406,6 +427,7 @@ fn tell(message: &ToPeer) {
         | ToPeer::CollectiveRefused { .. }
         | ToPeer::Kicked(_)
         | ToPeer::Heartbeat
+        | ToPeer::Awaited(_)
         | ToPeer::Stopping => {}
     }
 }

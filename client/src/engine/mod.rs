@@ -11,6 +11,7 @@
 //! |---|---|
 //! | `command` | what calls and engine tell each other |
 //! | `callers` | who waits for an answer |
+//! | `questions` | who is awaited: asking the master, and warning of calls that wait for long |
 //! | `live` | everything that a peer has while it is connected, and carrying out orders |
 //! | `control` | the connection to the master |
 //! | `door` | lanes that others open |
@@ -31,6 +32,7 @@ mod dial;
 mod door;
 mod live;
 mod probe;
+mod questions;
 mod upkeep;
 mod wiring;
 
@@ -44,10 +46,12 @@ use pccl_core::transport::{Lane, Listener, Transport};
 use pccl_plane::PlaneConfig;
 use pccl_recording::Recorded;
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
 
 use crate::calls::{Backups, View};
 use callers::Callers;
 use live::{Happened, Live};
+use questions::{Asker, Questions};
 use upkeep::Upkeep;
 
 pub(crate) use command::{Caller, CollectiveNotice, Command, MoveOrder, SyncNotice};
@@ -66,6 +70,8 @@ pub(crate) struct EngineParts {
     pub(crate) backups: Arc<Backups>,
     /// How long memory is kept for the next collective.
     pub(crate) keep: Duration,
+    /// How long a call waits before the log says for whom.
+    pub(crate) warn_after: Duration,
     /// Where to record what the peer hears and says.
     pub(crate) record: Option<PathBuf>,
 }
@@ -74,6 +80,7 @@ pub(crate) struct EngineParts {
 pub(crate) struct Engine {
     peer: Recorded<Peer>,
     callers: Callers,
+    questions: Questions,
     commands: mpsc::UnboundedReceiver<Command>,
     live: Option<Live>,
     inputs: VecDeque<PeerInput>,
@@ -86,7 +93,8 @@ impl Engine {
     pub(crate) fn new(parts: EngineParts) -> Self {
         Self {
             peer: Recorded::begin(parts.config, parts.record.as_deref()),
-            callers: Callers::default(),
+            callers: Callers::new(parts.warn_after),
+            questions: Questions::default(),
             live: Some(Live::new(
                 parts.control,
                 parts.listener,
@@ -108,7 +116,7 @@ impl Engine {
             let event = match &mut self.live {
                 Some(live) => tokio::select! {
                     biased;
-                    happened = live.next() => Event::Happened(happened),
+                    happened = live.next(self.callers.next_look()) => Event::Happened(happened),
                     command = self.commands.recv() => Event::Called(command),
                 },
                 None => Event::Called(self.commands.recv().await),
@@ -126,14 +134,22 @@ impl Engine {
                 }
                 Event::Called(None) => return,
             }
+            if self.callers.look(Instant::now()) {
+                self.ask_who_is_awaited(Asker::Log);
+            }
             self.settle().await;
         }
+    }
+
+    fn ask_who_is_awaited(&mut self, asker: Asker) {
+        let input = self.questions.ask(asker, &self.peer.machine().view());
+        self.inputs.extend(input);
     }
 
     fn called(&mut self, command: Command) {
         let input = match command {
             Command::Call { call, what, caller } => {
-                self.callers.insert(call, caller);
+                self.callers.insert(call, what.kind(), caller);
                 PeerInput::Call { call, what }
             }
             // What was answered meanwhile is over.
@@ -147,6 +163,10 @@ impl Engine {
                 let broken = self.live.as_mut().map(Live::broken_links);
                 self.inputs.extend(broken.into_iter().flatten());
                 PeerInput::PlanEnded { seq, outcome }
+            }
+            Command::WhoIsAwaited { reply } => {
+                self.ask_who_is_awaited(Asker::Caller(reply));
+                return;
             }
             Command::Leave { left } => {
                 self.leaving.push(left);
@@ -171,6 +191,7 @@ impl Engine {
         }
         if self.live.is_none() {
             self.leaving.clear();
+            self.questions.end(&self.peer.machine().view());
         }
     }
 
@@ -182,6 +203,11 @@ impl Engine {
                     live.close().await;
                 }
             }
+            (PeerOutput::Awaited(awaited), _) => match self.questions.next() {
+                Some(Asker::Caller(reply)) => drop(reply.send(Ok(awaited))),
+                Some(Asker::Log) => self.callers.tell_who_is_awaited(&awaited),
+                None => tracing::debug!("the master answers what was not asked"),
+            },
             // Nothing but answers follows the end.
             (_, None) => {}
             (PeerOutput::Send(message), Some(live)) => self.inputs.extend(live.send(&message)),

@@ -6,7 +6,7 @@ use std::thread;
 use pccl::{Broadcast, Communicator, Error, Gather, PeerId, Reduce, Scattered, SpecField, Tag};
 
 use crate::kind::{BARRIER, Kind, input, inputs, shards};
-use crate::support::{Run, admit, begin, together, together_with};
+use crate::support::{Run, admit, begin, disagreement, together, together_with};
 
 /// In the order of their ids.
 fn sorted(run: &Run, count: usize) -> (Vec<Communicator>, Vec<PeerId>) {
@@ -48,7 +48,8 @@ fn any_two_kinds_under_one_tag_are_refused_to_all_by_naming_the_kind() {
                 let tag = Tag(BARRIER);
                 let field = SpecField::Kind;
                 let peers = named.into_iter().map(|index: usize| ids[index]).collect();
-                let refused = Error::Disagreement { tag, field, peers };
+                let refused = (tag, field, peers);
+                let errors: Vec<_> = errors.iter().map(disagreement).collect();
                 assert_eq!(errors, vec![refused; 3], "{one:?}, {other:?}");
             }
         }
@@ -63,10 +64,8 @@ fn other_lengths_element_types_and_roots_are_refused_to_all_and_named() {
     let root = ids[1];
     let peers_named = vec![ids[0], ids[2]];
     let kinds = [Kind::ReduceScatter, Kind::AllGather, Kind::Broadcast(root)];
-    let refused = |field| {
-        let (tag, peers) = (Tag(4), peers_named.clone());
-        vec![Error::Disagreement { tag, field, peers }; 3]
-    };
+    let refused = |field| vec![(Tag(4), field, peers_named.clone()); 3];
+    let told = |errors: Vec<Error>| errors.iter().map(disagreement).collect::<Vec<_>>();
     for kind in kinds {
         let lengths = together_with(&mut peers, |index, peer| {
             // Also one without elements.
@@ -79,8 +78,8 @@ fn other_lengths_element_types_and_roots_are_refused_to_all_and_named() {
             _ => kind.call(peer, &mut [7_u32; 10], 4).unwrap_err(),
         });
 
-        assert_eq!(lengths, refused(SpecField::Count), "{kind:?}");
-        assert_eq!(types, refused(SpecField::ElementType), "{kind:?}");
+        assert_eq!(told(lengths), refused(SpecField::Count), "{kind:?}");
+        assert_eq!(told(types), refused(SpecField::ElementType), "{kind:?}");
     }
     let roots = together_with(&mut peers, |index, peer| {
         let root = if index == 2 { ids[2] } else { root };
@@ -91,7 +90,7 @@ fn other_lengths_element_types_and_roots_are_refused_to_all_and_named() {
         error
     });
 
-    assert_eq!(roots, refused(SpecField::Root));
+    assert_eq!(told(roots), refused(SpecField::Root));
     go_on(&mut peers, 4);
 }
 

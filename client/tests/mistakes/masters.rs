@@ -3,7 +3,7 @@
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use pccl::{Error, LaneError};
+use pccl::LaneError;
 use pccl_core::id::Identity;
 use pccl_core::transport::{BoxFuture, Endpoint, Incoming, Lane, Listener, Security, Transport};
 use tokio::time::sleep;
@@ -108,31 +108,6 @@ fn the_port_of_a_peer_is_taken_for_the_masters() {
         let first = world.peer(MASTER).connect_async().await;
         let second = world.peer("10.77.0.1:48149").connect_async().await;
         vec![first.map(drop), second.map(drop)]
-    });
-}
-
-#[test]
-fn two_communicators_of_one_task_wait_for_each_other() {
-    let limit = seconds(20);
-    let told = Told {
-        peers: &["the run did not admit this peer within 20s; connect again"],
-        log: &[
-            "INFO connected, and waiting to be admitted by the peers of the run, who admit newcomers when they call \
-             update_topology",
-        ],
-        within: limit,
-    };
-    expect(told, async |world| {
-        world.start_master().await;
-        let first = world.peer(MASTER).connect_async().await.unwrap();
-        let second = world.peer(MASTER).admission_timeout(limit);
-        let second = second.connect_async().await;
-        assert_eq!(
-            second.as_ref().err(),
-            Some(&Error::AdmissionTimedOut { after: limit })
-        );
-        drop(first);
-        vec![second.map(drop)]
     });
 }
 

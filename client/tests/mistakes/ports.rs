@@ -1,28 +1,13 @@
 //! Mistakes with where others reach a peer.
 
-use pccl::{Communicator, Error};
+use pccl::Error;
 
-use super::world::{FIRST, MASTER, SECOND, World, ip};
+use super::world::{FIRST, MASTER, SECOND, World, admits_until, ip};
 use super::{Told, expect, seconds};
 
 /// What the first peer reads, who is not turned away.
 const ALONE: &str = "WARN peer 2 was to connect to port 48149 of this peer, and has not: if it is still there it does not reach \
                      that port; open it in the firewall, or say with Builder::advertise where others reach it";
-
-/// Admits newcomers until this happens.
-async fn admits_until<T>(peer: &mut Communicator, done: impl Future<Output = T>) -> T {
-    let admits = async {
-        loop {
-            peer.update_topology_async().await.unwrap();
-            tokio::time::sleep(seconds(1)).await;
-        }
-    };
-    tokio::select! {
-        biased;
-        done = done => done,
-        never = admits => never,
-    }
-}
 
 /// What becomes of a second peer, and of the first one.
 async fn second_beside_a_first(world: &World) -> Vec<Result<(), Error>> {

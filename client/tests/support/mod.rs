@@ -16,7 +16,10 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use pccl::{Broadcast, Builder, Communicator, Gather, Reduce, SharedState, SyncStrategy};
+use pccl::{
+    Broadcast, Builder, Communicator, Error, Gather, PeerId, Reduce, SharedState, SpecField,
+    SyncStrategy, Tag,
+};
 use pccl_master::RunningMaster;
 
 use lanes::{Distance, Traffic, counted};
@@ -264,6 +267,16 @@ pub(crate) fn together<T: Send>(
     act: impl Fn(&mut Communicator) -> T + Sync,
 ) -> Vec<T> {
     together_with(peers, |_, peer| act(peer))
+}
+
+/// What a disagreement is about and between whom, without what each of them asked for.
+pub(crate) fn disagreement(error: &Error) -> (Tag, SpecField, Vec<PeerId>) {
+    match error {
+        Error::Disagreement {
+            tag, field, peers, ..
+        } => (*tag, *field, peers.clone()),
+        other => panic!("{other}"),
+    }
 }
 
 /// All of a run share state and reduce, and hold the same afterwards.

@@ -52,6 +52,7 @@ const PEER: PeerConfig = PeerConfig {
     advertise: None,
     lanes: 4,
     site: SiteName::NONE,
+    name: crate::name::PeerName::NONE,
     collectives_max: 16,
 };
 
@@ -354,6 +355,7 @@ fn a_machine_that_says_something_else_is_told_with_input_logged_and_replayed() {
         advertise: None,
         lanes: 1,
         site: SiteName::NONE,
+        name: Default::default(),
     };
     liar.handle(heard(ToMaster::Hello(hello)));
 

@@ -539,5 +539,11 @@ fn agreement(
     let others = others.filter(|(_, spec)| rule!(differs(spec); DisagreementNamesAll => true));
     let mut peers = alloc::vec![*first];
     peers.extend(others.map(|(peer, _)| *peer));
-    Some(Err(CollectiveRefusal::Disagreement { field, peers }))
+    let odd = votes.values().find(|spec| differs(spec)).unwrap_or(wanted);
+    let values = [wanted.value(field), odd.value(field)];
+    Some(Err(CollectiveRefusal::Disagreement {
+        field,
+        peers,
+        values,
+    }))
 }

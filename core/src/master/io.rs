@@ -227,6 +227,11 @@ pub struct MasterConfig {
     /// Failed transfers after which a peer that has been through a synchronization of its group has to
     /// go, if it has failed with every peer that could serve it. A newcomer goes after two. Default: 3.
     pub transfer_attempts_max: u8,
+    /// Most holders that a peer fetches shared state from at a time; 0 is as 1. Default: 4.
+    pub transfer_holders_max: u8,
+    /// Bytes that a peer has to fetch for each holder that it is given, so that a small state comes from one.
+    /// Default: 8 MiB.
+    pub transfer_share_min: u64,
     /// How long the measurements of one rotation may take. Who has not reported then has no edges, and is not
     /// asked again by this optimization. Default: 20 s.
     pub probe: Duration,
@@ -286,6 +291,8 @@ impl Default for MasterConfig {
             wiring_retry: Duration::from_millis(20),
             wiring_attempts_max: 5,
             transfer_attempts_max: 3,
+            transfer_holders_max: 4,
+            transfer_share_min: 8 << 20,
             probe: Duration::from_secs(20),
             measurements: Duration::from_secs(600),
             solver: Duration::from_secs(300),

@@ -10,14 +10,19 @@
 //! at the limits the votes of a group that agrees take the memory of one.
 
 use alloc::collections::BTreeMap;
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::cmp::Ordering;
 use core::hash::Hasher;
 
 use siphasher::sip128::{Hasher128, SipHasher24};
 
 use crate::id::{ContentHash, PeerId, Revision};
-use crate::shared_state::{EntryInfo, FetchList, SyncStrategy, SyncVote};
+use crate::messages::Misdeed;
+use crate::shared_state::{
+    EntryInfo, EntryMismatch, EntryShape, FetchList, MISMATCHES_NAMED_MAX, SyncStrategy, SyncVote,
+};
 use crate::ticket::TicketMint;
 
 /// The votes of a group.
@@ -39,23 +44,14 @@ pub(super) struct Offer {
     hashes: Arc<[ContentHash]>,
 }
 
-/// The entries that a peer has, whatever is in them. Names are not kept: their digests tell how many
-/// entries two descriptions do not share.
+/// The entries that a peer has, whatever is in them. Names are kept to tell where two descriptions differ.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Description {
     digest: Digest,
-    /// Sorted.
-    keys: Vec<Key>,
+    /// In the order of the names.
+    entries: Vec<(String, EntryShape)>,
     /// Entries in which peers may differ, a bit for each in the order of the names.
     may_differ: Vec<u64>,
-}
-
-/// Digests of one entry's name, and of its name, type, count and flag: short ones, for nothing is
-/// decided by them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Key {
-    name: u64,
-    whole: u64,
 }
 
 impl Offer {
@@ -64,13 +60,11 @@ impl Offer {
     pub(super) fn read(vote: &SyncVote, mint: &TicketMint, known: &Offers) -> Self {
         let key = mint.derive_key(b"digests of shared state");
         let entry_key = mint.derive_key(b"digests of entries");
-        let digests = vote.entries.iter().map(|e| EntryDigest::new(&entry_key, e));
-        let digests: Vec<EntryDigest> = digests.collect();
-        let digest = digest_of_description(&key, &digests);
+        let digest = digest_of_description(&key, &entry_key, &vote.entries);
         let content = digest_of_content(&key, digest, &vote.entries);
         let alike = |offer: &&Self| offer.description.digest == digest;
         let description = known.values().find(alike).map_or_else(
-            || Arc::new(Description::new(digest, &digests, &vote.entries)),
+            || Arc::new(Description::new(digest, &vote.entries)),
             |offer| Arc::clone(&offer.description),
         );
         let hashes = || vote.entries.iter().map(|entry| entry.hash);
@@ -124,38 +118,65 @@ impl Offer {
         FetchList::marked(marks, Arc::clone(&self.hashes))
     }
 
-    /// How many entries this one lacks, has besides, or describes otherwise.
-    pub(super) fn differing_entries(&self, elected: &Self) -> u32 {
-        let (own, theirs) = (&self.description.keys, &elected.description.keys);
-        let (mut own_at, mut their_at, mut names, mut shared) = (0_usize, 0_usize, 0_u32, 0_u32);
-        // Where the order is that of digests no branch on it could be foreseen.
-        while let (Some(one), Some(other)) = (own.get(own_at), theirs.get(their_at)) {
-            names = names.saturating_add(1);
-            shared = shared.saturating_add(u32::from(one == other));
-            own_at += usize::from(one.name <= other.name);
-            their_at += usize::from(other.name <= one.name);
-        }
-        let rest = own.len().saturating_sub(own_at) + theirs.len().saturating_sub(their_at);
-        let rest = u32::try_from(rest).unwrap_or(u32::MAX);
-        rule!(
-            names.saturating_add(rest).saturating_sub(shared);
-            RedescribedCountsTwice => {
-                let both = own.len().saturating_add(theirs.len());
-                let both = u32::try_from(both).unwrap_or(u32::MAX);
-                both.saturating_sub(shared.saturating_mul(2))
+    /// The bytes of the marked entries.
+    pub(super) fn bytes_of(&self, marks: &[u64]) -> u64 {
+        let is_marked = |at: usize| {
+            marks
+                .get(at / 64)
+                .is_some_and(|word| word >> (at % 64) & 1 == 1)
+        };
+        let entries = self.description.entries.iter().enumerate();
+        let marked = entries.filter(|(at, _)| is_marked(*at));
+        marked.fold(0, |sum, (_, (_, shape))| sum.saturating_add(shape.bytes()))
+    }
+
+    /// Whether the two hold the same, also where they may differ.
+    pub(super) fn holds_the_same(&self, other: &Self) -> bool {
+        let same = Arc::ptr_eq(&self.hashes, &other.hashes) || self.hashes == other.hashes;
+        self.content == other.content && same
+    }
+
+    /// How many entries this one lacks, has besides, or describes otherwise, and the first of them.
+    pub(super) fn mismatch(&self, elected: &Self) -> Misdeed {
+        let mut own = self.description.entries.iter().peekable();
+        let mut theirs = elected.description.entries.iter().peekable();
+        let (mut entries, mut named) = (0_u32, Vec::new());
+        loop {
+            let order = match (own.peek(), theirs.peek()) {
+                (Some((one, _)), Some((other, _))) => one.cmp(other),
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (None, None) => return Misdeed::StateMismatch { entries, named },
+            };
+            let own = own.next_if(|_| order.is_le());
+            let theirs = theirs.next_if(|_| order.is_ge());
+            if own == theirs {
+                continue;
             }
-        )
+            entries = entries.saturating_add(rule!(
+                1;
+                RedescribedCountsTwice if order.is_eq() => 2
+            ));
+            if let Some((name, _)) = own.or(theirs)
+                && named.len() < MISMATCHES_NAMED_MAX
+            {
+                named.push(EntryMismatch {
+                    name: name.clone(),
+                    own: own.map(|(_, shape)| *shape),
+                    theirs: theirs.map(|(_, shape)| *shape),
+                });
+            }
+        }
     }
 }
 
 impl Description {
-    fn new(digest: Digest, digests: &[EntryDigest], infos: &[EntryInfo]) -> Self {
-        let mut keys: Vec<Key> = digests.iter().map(|entry| entry.key).collect();
-        keys.sort_unstable();
+    fn new(digest: Digest, infos: &[EntryInfo]) -> Self {
+        let entries = infos.iter().map(|info| (info.name.clone(), info.shape()));
         let flags = |infos: &[EntryInfo]| bits(infos.iter().map(|e| e.allow_content_inequality));
         Self {
             digest,
-            keys,
+            entries: entries.collect(),
             may_differ: infos.chunks(64).map(flags).collect(),
         }
     }
@@ -168,37 +189,21 @@ fn bits(flags: impl DoubleEndedIterator<Item = bool>) -> u64 {
         .fold(0, |word, flag| word << 1 | u64::from(flag))
 }
 
-/// What is computed from one entry without its content.
-struct EntryDigest {
-    key: Key,
-    whole: u128,
+/// Of one entry, without its content. What follows the name has a fixed length, so that no two entries are one text.
+fn digest_of_entry(key: &[u8; 16], entry: &EntryInfo) -> u128 {
+    let mut hasher = SipHasher24::new_with_key(key);
+    hasher.write(entry.name.as_bytes());
+    let may_differ = u8::from(entry.allow_content_inequality);
+    hasher.write(&entry.count.to_le_bytes());
+    hasher.write(&[entry.element as u8, may_differ]);
+    hasher.finish128().as_u128()
 }
 
-impl EntryDigest {
-    /// What follows the name has a fixed length, so that no two entries are one text.
-    fn new(key: &[u8; 16], entry: &EntryInfo) -> Self {
-        let mut hasher = SipHasher24::new_with_key(key);
-        hasher.write(entry.name.as_bytes());
-        let name = hasher.finish128().h1;
-        let may_differ = u8::from(entry.allow_content_inequality);
-        hasher.write(&entry.count.to_le_bytes());
-        hasher.write(&[entry.element as u8, may_differ]);
-        let whole = hasher.finish128();
-        Self {
-            key: Key {
-                name,
-                whole: whole.h1,
-            },
-            whole: whole.as_u128(),
-        }
-    }
-}
-
-fn digest_of_description(key: &[u8; 16], entries: &[EntryDigest]) -> Digest {
+fn digest_of_description(key: &[u8; 16], entry_key: &[u8; 16], entries: &[EntryInfo]) -> Digest {
     let mut hasher = SipHasher24::new_with_key(key);
     hasher.write(b"description");
     for entry in entries {
-        hasher.write(&entry.whole.to_le_bytes());
+        hasher.write(&digest_of_entry(entry_key, entry).to_le_bytes());
     }
     Digest(hasher.finish128().as_u128())
 }
@@ -286,7 +291,7 @@ mod tests {
         }
 
         #[test]
-        fn a_merge_counts_as_a_comparison_of_each_with_each_does(
+        fn a_merge_finds_what_a_comparison_of_each_with_each_does(
             one in entries(),
             other in entries(),
         ) {
@@ -297,9 +302,19 @@ mod tests {
                 by_name(&other, &own.name).is_none_or(|theirs| !own.same_key(&theirs))
             };
             let lacks = |theirs: &&EntryInfo| by_name(&one, &theirs.name).is_none();
-            let counted = one.iter().filter(differs).count() + other.iter().filter(lacks).count();
-            let merged = offer(one.clone()).differing_entries(&offer(other.clone()));
-            prop_assert_eq!(merged as usize, counted);
+            let differing = one.iter().filter(differs).chain(other.iter().filter(lacks));
+            let names: BTreeSet<&str> = differing.map(|entry| &*entry.name).collect();
+            let shape = |entries: &[EntryInfo], name: &str| {
+                by_name(entries, name).map(|entry| entry.shape())
+            };
+            let named = names.iter().take(MISMATCHES_NAMED_MAX).map(|name| EntryMismatch {
+                name: (*name).into(),
+                own: shape(&one, name),
+                theirs: shape(&other, name),
+            });
+            let mismatch = offer(one.clone()).mismatch(&offer(other.clone()));
+            let (entries, named) = (names.len() as u32, named.collect());
+            prop_assert_eq!(mismatch, Misdeed::StateMismatch { entries, named });
         }
 
         #[test]

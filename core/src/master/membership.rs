@@ -39,6 +39,7 @@ impl Master {
             identity,
             lanes: hello.lanes,
             site: hello.site,
+            name: hello.name,
             tags: Default::default(),
             asked_pending: false,
             round: None,

@@ -19,6 +19,7 @@
 //! | `io` | inputs, outputs, timers, configuration |
 //! | `record` | what is remembered about a peer and a group |
 //! | `membership` | hello, farewell, kick |
+//! | `awaited` | whom a peer waits for, if it asks |
 //! | `tally` | how many peers are in which state |
 //! | `settle` | counting ballots until nothing moves |
 //! | `deadlines` | which timers run; peers that others wait for too long |
@@ -40,6 +41,7 @@
 //! **Invariant:** which timers run is a function of the state; none is forgotten, none leaks.
 
 mod attempt;
+mod awaited;
 mod better;
 mod blame;
 mod collectives;
@@ -105,6 +107,7 @@ use tally::Tally;
 ///     advertise: None,
 ///     lanes: 4,
 ///     site: Default::default(),
+///     name: Default::default(),
 /// };
 /// let mut out = Vec::new();
 /// let from = [192, 0, 2, 1].into();
@@ -212,6 +215,18 @@ impl Master {
             }
             return;
         }
+        if let MasterInput::Message {
+            peer,
+            message: ToMaster::WhoIsAwaited,
+        } = input
+        {
+            // A question is in no ballot either, and gains nobody time.
+            if self.hear(peer, out).is_some() {
+                let awaited = self.awaited_by(peer);
+                send(out, peer, ToPeer::Awaited(awaited));
+            }
+            return;
+        }
         let heard = match &input {
             MasterInput::Message { peer, .. } => Some(*peer),
             MasterInput::Connected { .. }
@@ -285,7 +300,8 @@ impl Master {
 
     fn message_of_registered(&mut self, peer: PeerId, message: ToMaster, out: &mut Out) {
         match message {
-            ToMaster::Heartbeat { .. } => {}
+            // Dealt with before.
+            ToMaster::Heartbeat { .. } | ToMaster::WhoIsAwaited => {}
             ToMaster::Leave => self.leave(peer, out),
             ToMaster::LinkUp { round, link } => self.link_up(peer, round, link, out),
             ToMaster::LinkFailed {
@@ -316,7 +332,8 @@ impl Master {
 
     fn message_of_accepted(&mut self, peer: PeerId, message: ToMaster, out: &mut Out) {
         match message {
-            ToMaster::Heartbeat { .. } => {}
+            // Dealt with before.
+            ToMaster::Heartbeat { .. } | ToMaster::WhoIsAwaited => {}
             ToMaster::Leave => self.leave(peer, out),
             ToMaster::Hello(_) => self.kick(peer, Misdeed::SecondHello, out),
             ToMaster::UpdateTopology { epoch, broken } => {

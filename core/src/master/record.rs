@@ -12,6 +12,7 @@ use super::tally::{Counted, Tally};
 use super::transfers::FailedTransfers;
 use crate::element::CollectiveSpec;
 use crate::id::{Epoch, GroupId, Identity, PeerId, Round, Seq, Tag};
+use crate::name::PeerName;
 use crate::plan::{Costs, Reach};
 use crate::site::SiteName;
 use crate::site::found::FoundSites;
@@ -35,6 +36,8 @@ pub(super) struct PeerRecord {
     pub(super) lanes: u16,
     /// The site that it is at, as it said.
     pub(super) site: SiteName,
+    /// What its user calls it. Nothing is decided by it.
+    pub(super) name: PeerName,
     /// What it does with each tag.
     pub(super) tags: Tags,
     /// Voted in the running `are_peers_pending` ballot.
@@ -367,7 +370,7 @@ pub(super) enum SyncProgress {
         /// What the group will hold.
         reached: Reached,
         /// Who fetches something, and from whom.
-        sources: BTreeMap<PeerId, PeerId>,
+        sources: BTreeMap<PeerId, Vec<PeerId>>,
         /// Who has not reported. The loss of one of them ends the attempt.
         awaiting: BTreeSet<PeerId>,
     },

@@ -109,12 +109,13 @@ impl<'a> MasterView<'a> {
     }
 
     /// Whom this peer was told to fetch shared state from, in the synchronization that moves it.
-    pub fn source_of(self, peer: PeerId) -> Option<PeerId> {
+    pub fn sources_of(self, peer: PeerId) -> &'a [PeerId] {
         let mut groups = self.master.groups.values();
-        groups.find_map(|group| match &group.sync {
-            SyncProgress::Moving { sources, .. } => sources.get(&peer).copied(),
+        let sources = groups.find_map(|group| match &group.sync {
+            SyncProgress::Moving { sources, .. } => sources.get(&peer),
             SyncProgress::Voting(_) => None,
-        })
+        });
+        sources.map_or(&[], |sources| sources.as_slice())
     }
 
     /// The edges that were measured and are not out of date, sender first.

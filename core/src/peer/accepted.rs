@@ -10,9 +10,9 @@ use super::joining::Welcomed;
 use super::optimize::Optimization;
 use super::shared_state::RunningPlan;
 use super::wiring::Wiring;
-use super::{Out, Step, out_of_place};
+use super::{Out, Step, out_of_place, send};
 use crate::id::Tag;
-use crate::messages::ToPeer;
+use crate::messages::{ToMaster, ToPeer};
 use crate::topology::Topology;
 
 /// A peer that is part of the run.
@@ -89,6 +89,7 @@ impl Accepted {
             PeerInput::MasterMisbehaved => return Err(CallError::MasterMisbehaved),
             PeerInput::TimerFired(timer) => return self.timer_fired(timer, out),
             PeerInput::Moved => self.moved = true,
+            PeerInput::AskWhoIsAwaited => send(out, ToMaster::WhoIsAwaited),
             PeerInput::LinkUp { round, link } => self.wiring.link_up(round, link, out),
             PeerInput::LinkFailed {
                 round,
@@ -142,6 +143,10 @@ impl Accepted {
             ToPeer::CollectiveRefused { tag, reason } => self.refused(tag, reason, out),
             ToPeer::Verdict { tag, seq, verdict } => self.verdict(tag, seq, verdict, out),
             ToPeer::Heartbeat => Ok(()),
+            ToPeer::Awaited(awaited) => {
+                out.push(PeerOutput::Awaited(awaited));
+                Ok(())
+            }
             ToPeer::Welcome { .. } | ToPeer::Refused(_) | ToPeer::Kicked(_) | ToPeer::Stopping => {
                 Err(out_of_place(&message))
             }

@@ -6,12 +6,14 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use crate::awaited::Awaited;
 use crate::element::CollectiveSpec;
 use crate::id::{CallId, ContentHash, EntryIndex, GroupId, PeerId, Revision, Round, Seq, Tag};
 use crate::lengths::Lengths;
 use crate::messages::{
     AbortCause, CollectiveRefusal, Conflict, Misdeed, PlanOutcome, Refusal, ToMaster, ToPeer,
 };
+use crate::name::PeerName;
 use crate::paths::{Measurement, RingReport};
 use crate::plan::Algorithm;
 use crate::shared_state::{SyncFailure, SyncPlan, SyncVote};
@@ -104,6 +106,9 @@ pub enum PeerInput {
         /// False: this peer could not measure at all.
         ok: bool,
     },
+    /// The driver wants to know who has not made the calls that are open here. Before the welcome and after the end of
+    /// the run nobody is asked.
+    AskWhoIsAwaited,
     /// A timer that was started has run out.
     TimerFired(PeerTimer),
 }
@@ -228,6 +233,9 @@ pub enum PeerOutput {
         /// The rotation.
         round: Round,
     },
+    /// What the master answers to [`PeerInput::AskWhoIsAwaited`]. Questions are answered in their order, as long as the
+    /// peer is in the run. A master that misbehaves may answer what was not asked.
+    Awaited(Awaited),
     /// Start the timer, or start it anew.
     StartTimer {
         /// Which.
@@ -431,6 +439,8 @@ pub struct PeerConfig {
     pub lanes: u16,
     /// The site that it is at.
     pub site: SiteName,
+    /// What its user calls it.
+    pub name: PeerName,
     /// How many collectives may be in flight; further calls wait for their turn. At least one, and at most
     /// [`COLLECTIVES_MAX`](crate::wire::COLLECTIVES_MAX).
     pub collectives_max: u16,

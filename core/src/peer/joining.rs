@@ -61,6 +61,7 @@ impl Peer {
             | PeerInput::TransfersEnded { .. }
             | PeerInput::Measured { .. }
             | PeerInput::ProbesEnded { .. }
+            | PeerInput::AskWhoIsAwaited
             | PeerInput::TimerFired(_) => Ok(()),
         }
     }
@@ -75,6 +76,7 @@ impl Peer {
                 advertise: self.config.advertise,
                 lanes: self.config.lanes,
                 site: self.config.site.clone(),
+                name: self.config.name.clone(),
             }),
         );
         let limit = PeerOutput::StartTimer {
@@ -117,6 +119,7 @@ impl Peer {
             | PeerInput::PlanEnded { .. }
             | PeerInput::TransfersEnded { .. }
             | PeerInput::Measured { .. }
+            | PeerInput::AskWhoIsAwaited
             | PeerInput::ProbesEnded { .. } => Ok(()),
         }
     }
@@ -220,6 +223,7 @@ impl Registered {
                 failure,
             } => self.wiring.link_failed(round, link, failure, out),
             PeerInput::LinkBroke { link, built } => self.wiring.broke(link, built),
+            PeerInput::AskWhoIsAwaited => send(out, ToMaster::WhoIsAwaited),
             PeerInput::Moved
             | PeerInput::PlanEnded { .. }
             | PeerInput::TransfersEnded { .. }
@@ -241,6 +245,10 @@ impl Registered {
                 self.admitted(topology, &layout, out).map(Some)
             }
             ToPeer::Heartbeat => Ok(None),
+            ToPeer::Awaited(awaited) => {
+                out.push(PeerOutput::Awaited(awaited));
+                Ok(None)
+            }
             ToPeer::Welcome { .. }
             | ToPeer::Refused(_)
             | ToPeer::CallFailed(_)

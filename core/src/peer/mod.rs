@@ -69,6 +69,7 @@ use joining::Registered;
 ///     advertise: None,
 ///     lanes: 4,
 ///     site: Default::default(),
+///     name: Default::default(),
 ///     collectives_max: 16,
 /// });
 /// let mut out = Vec::new();
@@ -175,6 +176,7 @@ fn out_of_place(message: &ToPeer) -> CallError {
         | ToPeer::Commence { .. }
         | ToPeer::CollectiveRefused { .. }
         | ToPeer::Verdict { .. }
-        | ToPeer::Heartbeat => CallError::MasterMisbehaved,
+        | ToPeer::Heartbeat
+        | ToPeer::Awaited(_) => CallError::MasterMisbehaved,
     }
 }

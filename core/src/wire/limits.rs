@@ -12,7 +12,8 @@ pub const FIRST_PEER_PORT: u16 = 48149;
 pub const MAX_ENTRY_NAME_BYTES: usize = 255;
 
 /// Longest body of a control frame on a connection that has no [`PeerId`](crate::id::PeerId) yet. A
-/// hello takes some 30 bytes, and the name of its site up to 64 more; strangers get no more memory than this.
+/// hello takes some 30 bytes, and the names of its site and of the peer up to 64 more each; strangers get no more
+/// memory than this.
 pub const FIRST_CONTROL_FRAME_MAX: usize = 4 * 1024;
 
 /// Longest body of a control frame of a registered peer, and of the master. The longest message is

@@ -93,6 +93,7 @@
 //! | `IpAddr` | 0 and 4 bytes, or 1 and 16 bytes |
 //! | `SocketAddr` | 0 or 1 and the bytes of the IP address as above, then the port as a varint |
 //! | `SiteName` | a `String`, of at most [`SITE_NAME_BYTES_MAX`](crate::site::SITE_NAME_BYTES_MAX) bytes, without control characters |
+//! | `PeerName` | a `String`, of at most [`PEER_NAME_BYTES_MAX`](crate::name::PEER_NAME_BYTES_MAX) bytes, without control characters |
 //! | `SiteMap` | a `Vec` of the names, each once, in the order of their first ranks; then a `Vec` of varints: by rank, the position of its name |
 //!
 //! ```
@@ -108,17 +109,19 @@
 //!     advertise: Some([192, 0, 2, 7].into()),
 //!     lanes: 16,
 //!     site: SiteName::try_from("eu".to_string())?,
+//!     name: "a1".to_string().try_into()?,
 //! });
 //! let mut bytes = Vec::new();
 //! encode_control(&hello, &mut bytes)?;
 //!
-//! assert_eq!(bytes[..4], [17, 0, 0, 0]); // length of the body
+//! assert_eq!(bytes[..4], [20, 0, 0, 0]); // length of the body
 //! assert_eq!(bytes[4..6], [0, 5]); // variant Hello; version
 //! assert_eq!(bytes[6..8], [0xac, 0x02]); // 300
 //! assert_eq!(bytes[8..11], [0x95, 0xf8, 0x02]); // 48149
 //! assert_eq!(bytes[11..17], [1, 0, 192, 0, 2, 7]); // present; IPv4; the address
 //! assert_eq!(bytes[17..18], [16]); // lanes
-//! assert_eq!(bytes[18..], [2, b'e', b'u']); // two bytes of text
+//! assert_eq!(bytes[18..21], [2, b'e', b'u']); // two bytes of text
+//! assert_eq!(bytes[21..], [2, b'a', b'1']);
 //! # Ok::<(), Box<dyn core::error::Error>>(())
 //! ```
 //!
@@ -320,6 +323,13 @@
 //! serving → fetching  for each range: header, content
 //! group → M  SharedStateDone{round, ok, with}
 //! M → group  SharedStateConcluded{round, Ok(revision)}  or Err(why): nothing has changed
+//! ```
+//!
+//! **A question.** In any state from `Welcome` on; nothing changes.
+//!
+//! ```text
+//! P → M      WhoIsAwaited
+//! M → P      Awaited{waits}                             who has not made the calls that P waits in
 //! ```
 //!
 //! **An end.** A peer that goes sends `Leave` and closes. A master that goes sends `Stopping` and

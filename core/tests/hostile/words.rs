@@ -23,6 +23,7 @@ pub(super) enum Word {
     Complete(Guess, PlanOutcome, Vec<Which>),
     Withdraw(u64),
     Heartbeat(bool),
+    WhoIsAwaited,
     Leave,
     Hello,
 }
@@ -182,6 +183,7 @@ fn word() -> impl Strategy<Value = Word> {
     6 => (guess(), outcome, broken()).prop_map(|(seq, o, b)| Word::Complete(seq, o, b)),
     1 => (0..3_u64).prop_map(Word::Withdraw),
     1 => any::<bool>().prop_map(Word::Heartbeat),
+        1 => Just(Word::WhoIsAwaited),
     ]
 }
 

@@ -79,6 +79,7 @@ impl World {
             advertise: None,
             lanes: 4 + u16::try_from(peer % 3).unwrap(),
             site: (self.names)(peer).to_owned().try_into().unwrap(),
+            name: Default::default(),
         };
         let host = (self.machines)(peer);
         self.tell(MasterInput::Connected {

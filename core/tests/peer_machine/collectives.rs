@@ -217,6 +217,7 @@ fn a_refused_collective_says_whether_the_program_or_the_moment_was_wrong() {
     let disagreement = CollectiveRefusal::Disagreement {
         field: SpecField::Count,
         peers: vec![PeerId(1), PeerId(3)],
+        values: [1, 2].map(SpecValue::Count),
     };
     let conflict = Conflict {
         yours: CallKind::Collective,

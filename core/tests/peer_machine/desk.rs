@@ -34,6 +34,7 @@ impl Desk {
             advertise: None,
             lanes: 4,
             site: site_of(ME.0),
+            name: Default::default(),
             collectives_max: COLLECTIVES_AT_ONCE,
         };
         let peer = Peer::new(config);
@@ -425,7 +426,7 @@ pub fn plan(role: SyncRole) -> SyncPlan {
 
 pub fn fetch_one() -> SyncRole {
     SyncRole::Request {
-        from: Some(order(1)),
+        from: vec![order(1)],
         entries: vec![(EntryIndex(0), ContentHash(77))].into(),
     }
 }

@@ -19,6 +19,7 @@ fn a_peer_says_hello_is_welcomed_connects_its_edges_and_is_part_of_the_run() {
         advertise: None,
         lanes: 4,
         site: site_of(ME.0),
+        name: Default::default(),
     };
     assert_eq!(sent(&hello), [&ToMaster::Hello(says)]);
     assert_eq!(welcomed.len(), 2, "both timers start: {welcomed:?}");

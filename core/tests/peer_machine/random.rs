@@ -53,6 +53,7 @@ fn play(moves: Vec<Move>) -> BTreeSet<Landmark> {
         advertise: None,
         lanes: 2,
         site: site_of(ME.0),
+        name: Default::default(),
         collectives_max: COLLECTIVES_AT_ONCE,
     });
     let (mut sane, mut books) = (Sane::default(), Books::default());

@@ -214,7 +214,12 @@ fn peers_that_want_different_things_under_one_tag_are_told_in_what_they_differ()
         run.settle();
 
         let peers = vec![run.id(0), run.id(1)];
-        let reason = CollectiveRefusal::Disagreement { field, peers };
+        let values = [others.value(field), spec.value(field)];
+        let reason = CollectiveRefusal::Disagreement {
+            field,
+            peers,
+            values,
+        };
         for no in 0..3 {
             let why = CallError::CollectiveRefused {
                 tag,

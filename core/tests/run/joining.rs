@@ -362,6 +362,7 @@ fn hello_from(conn: u64) -> MasterInput {
         advertise: None,
         lanes: 1,
         site: SiteName::NONE,
+        name: Default::default(),
     };
     let from = [192, 0, 2, 1].into();
     MasterInput::Connected {

@@ -48,6 +48,7 @@ impl Office {
                 advertise: None,
                 lanes: 1,
                 site: SiteName::NONE,
+                name: Default::default(),
             },
             from,
             identity: None,

@@ -14,7 +14,7 @@ fn plan(entries: u32) -> ToPeer {
         round: Round(u64::MAX),
         revision: Revision(u64::MAX),
         role: SyncRole::Request {
-            from: None,
+            from: Vec::new(),
             entries: entries.into(),
         },
     })

@@ -33,6 +33,7 @@ pub(crate) fn hello() -> Hello {
         advertise: None,
         lanes: 1,
         site: SiteName::NONE,
+        name: Default::default(),
     }
 }
 

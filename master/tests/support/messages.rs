@@ -56,13 +56,14 @@ pub(crate) fn hello(random: &mut StdRng) -> Hello {
             .then(|| [127, 0, 0, random.random()].into()),
         lanes: random.random_range(0..4),
         site: site(random),
+        name: Default::default(),
     }
 }
 
 /// Any message.
 pub(crate) fn message(random: &mut StdRng) -> ToMaster {
     let round = Round(number(random));
-    match random.random_range(0..16) {
+    match random.random_range(0..17) {
         0 => ToMaster::Hello(hello(random)),
         1 => ToMaster::UpdateTopology {
             epoch: Default::default(),
@@ -114,6 +115,7 @@ pub(crate) fn message(random: &mut StdRng) -> ToMaster {
         14 => ToMaster::Withdraw {
             tag: Tag(number(random)),
         },
+        15 => ToMaster::WhoIsAwaited,
         _ => ToMaster::Leave,
     }
 }

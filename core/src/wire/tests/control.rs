@@ -116,7 +116,7 @@ fn text(bytes: &[u8]) -> Vec<u8> {
 fn a_hello_whose_site_has_no_possible_name_is_refused() {
     let decoded = |site: &[u8]| {
         // Version 5, group 0, port 1, no address of its own, one lane.
-        let body = [&[0, 5, 0, 1, 0, 1], &text(site)[..]].concat();
+        let body = [&[0, 5, 0, 1, 0, 1], &text(site)[..], &text(b"")].concat();
         let mut reader = ControlReader::new();
         reader.feed(&frame(body.len() as u32, &body));
         drain(&mut reader)
@@ -130,6 +130,7 @@ fn a_hello_whose_site_has_no_possible_name_is_refused() {
             advertise: None,
             lanes: 1,
             site: site.to_string().try_into().unwrap(),
+            name: Default::default(),
         });
         assert_eq!(decoded(site.as_bytes()), Ok(vec![hello]));
     }
@@ -314,7 +315,7 @@ proptest! {
     fn a_hello_fits_what_strangers_may_send(hello in hello()) {
         let bytes = encoded(&[ToMaster::Hello(hello)]);
 
-        prop_assert!(bytes.len() <= 128);
+        prop_assert!(bytes.len() <= 192);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
+use crate::awaited::{Awaited, AwaitedCall, Wait};
 use crate::element::{
     CollectiveKind, CollectiveSpec, ElementType, Quantization, ReduceOp, SpecField,
 };
@@ -20,9 +21,13 @@ use crate::messages::{
     AbortCause, CallFailure, CallKind, CollectiveRefusal, Conflict, Hello, Misdeed, PlanOutcome,
     Refusal, ToMaster, ToPeer, Verdict,
 };
+use crate::name::{NamedPeer, PeerName};
 use crate::paths::{Measurement, RingEstimate, RingReport};
 use crate::plan::Algorithm;
-use crate::shared_state::{EntryInfo, SyncFailure, SyncPlan, SyncRole, SyncStrategy, SyncVote};
+use crate::shared_state::{
+    EntryInfo, EntryMismatch, EntryShape, MISMATCHES_NAMED_MAX, SyncFailure, SyncPlan, SyncRole,
+    SyncStrategy, SyncVote,
+};
 use crate::site::{SITE_NAME_BYTES_MAX, SiteMap, SiteName};
 use crate::states::{ConnectionState, Event, TRANSITIONS};
 use crate::topology::{
@@ -187,14 +192,15 @@ fn kind() -> impl Strategy<Value = CollectiveKind> {
 
 pub(super) fn hello() -> impl Strategy<Value = Hello> {
     let numbers = any::<(u16, u32, u16, u16)>();
-    (numbers, option::of(any::<IpAddr>()), site()).prop_map(
-        |((protocol, group, port, lanes), advertise, site)| Hello {
+    (numbers, option::of(any::<IpAddr>()), site(), name()).prop_map(
+        |((protocol, group, port, lanes), advertise, site, name)| Hello {
             protocol: ProtocolVersion(protocol),
             group: GroupId(group),
             port,
             advertise,
             lanes,
             site,
+            name,
         },
     )
 }
@@ -220,6 +226,32 @@ fn sites() -> impl Strategy<Value = SiteMap> {
     let names = vec(told_site(), 1..4);
     (names, vec(any::<Index>(), 0..5))
         .prop_map(|(names, by_rank)| SiteMap::new(by_rank.iter().map(|at| at.get(&names))))
+}
+
+fn name() -> impl Strategy<Value = PeerName> {
+    "\\PC{0,16}".prop_map(|text: String| PeerName::try_from(text).unwrap())
+}
+
+fn awaited() -> impl Strategy<Value = Awaited> {
+    let call = prop_oneof![
+        Just(AwaitedCall::Connect),
+        Just(AwaitedCall::UpdateTopology),
+        Just(AwaitedCall::ArePeersPending),
+        Just(AwaitedCall::OptimizeTopology),
+        Just(AwaitedCall::SyncSharedState),
+        (tag(), spec()).prop_map(|(tag, spec)| AwaitedCall::Collective {
+            tag,
+            kind: spec.kind
+        }),
+    ];
+    let named = (peer(), name()).prop_map(|(peer, name)| NamedPeer { peer, name });
+    let wait = (call, vec(named, 0..4), any::<u32>());
+    let wait = wait.prop_map(|(call, peers, others)| Wait {
+        call,
+        peers,
+        others,
+    });
+    vec(wait, 0..4).prop_map(|waits| Awaited { waits })
 }
 
 fn entry_info() -> impl Strategy<Value = EntryInfo> {
@@ -305,6 +337,7 @@ pub(super) fn to_master() -> impl Strategy<Value = ToMaster> {
         tag().prop_map(|tag| ToMaster::Withdraw { tag }),
         any::<bool>().prop_map(|moved| ToMaster::Heartbeat { moved }),
         Just(ToMaster::Leave),
+        Just(ToMaster::WhoIsAwaited),
     ];
     prop_oneof![topology, work]
 }
@@ -367,7 +400,7 @@ fn refusal() -> impl Strategy<Value = Refusal> {
 fn sync_plan() -> impl Strategy<Value = SyncPlan> {
     let role = prop_oneof![
         vec(lane_order(), 0..4).prop_map(|to| SyncRole::Distribute { to }),
-        (option::of(lane_order()), vec(entry_hash(), 0..6)).prop_map(|(from, entries)| {
+        (vec(lane_order(), 0..4), vec(entry_hash(), 0..6)).prop_map(|(from, entries)| {
             SyncRole::Request {
                 from,
                 entries: entries.into(),
@@ -416,8 +449,13 @@ fn collective_refusal() -> impl Strategy<Value = CollectiveRefusal> {
         ][..],
     );
     prop_oneof![
-        (field, peers())
-            .prop_map(|(field, peers)| CollectiveRefusal::Disagreement { field, peers }),
+        (field, peers(), spec(), spec()).prop_map(|(field, peers, one, other)| {
+            CollectiveRefusal::Disagreement {
+                field,
+                peers,
+                values: [one.value(field), other.value(field)],
+            }
+        }),
         conflict().prop_map(CollectiveRefusal::Conflict),
         peers().prop_map(|peers| CollectiveRefusal::NotJoined { peers }),
         peer().prop_map(|root| CollectiveRefusal::NoSuchRoot { root }),
@@ -451,6 +489,20 @@ fn wrong_state() -> impl Strategy<Value = (ConnectionState, Event)> {
     (select(TRANSITIONS), select(TRANSITIONS)).prop_map(|(one, other)| (one.from, other.event))
 }
 
+fn entry_mismatch() -> impl Strategy<Value = EntryMismatch> {
+    let shape = || {
+        (element(), any::<u64>(), any::<bool>()).prop_map(
+            |(element, count, allow_content_inequality)| EntryShape {
+                element,
+                count,
+                allow_content_inequality,
+            },
+        )
+    };
+    let shapes = (option::of(shape()), option::of(shape()));
+    (any::<String>(), shapes).prop_map(|(name, (own, theirs))| EntryMismatch { name, own, theirs })
+}
+
 fn misdeed() -> impl Strategy<Value = Misdeed> {
     prop_oneof![
         select(
@@ -473,7 +525,11 @@ fn misdeed() -> impl Strategy<Value = Misdeed> {
         wrong_state().prop_map(|(state, event)| Misdeed::WrongState { state, event }),
         tag().prop_map(|tag| Misdeed::DuplicateTag { tag }),
         any::<u32>().prop_map(|tags_max| Misdeed::TooManyTags { tags_max }),
-        any::<u32>().prop_map(|entries| Misdeed::StateMismatch { entries }),
+        (
+            any::<u32>(),
+            vec(entry_mismatch(), 0..=MISMATCHES_NAMED_MAX)
+        )
+            .prop_map(|(entries, named)| Misdeed::StateMismatch { entries, named }),
         (revision(), revision())
             .prop_map(|(expected, offered)| Misdeed::RevisionAhead { expected, offered }),
         peer().prop_map(|with| Misdeed::Unconnectable { with }),
@@ -525,6 +581,7 @@ pub(super) fn to_peer() -> impl Strategy<Value = ToPeer> {
         misdeed().prop_map(ToPeer::Kicked),
         Just(ToPeer::Heartbeat),
         Just(ToPeer::Stopping),
+        awaited().prop_map(ToPeer::Awaited),
     ];
     prop_oneof![membership, work]
 }

@@ -83,6 +83,7 @@ impl Sane {
                 | PeerOutput::DropState { .. }
                 | PeerOutput::StartTimer { .. }
                 | PeerOutput::StopTimer(_)
+                | PeerOutput::Awaited(_)
                 | PeerOutput::Close => {}
             }
         }

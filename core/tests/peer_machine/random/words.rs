@@ -1,6 +1,7 @@
 //! Calls, and inputs that are mostly out of place.
 
-use pccl_core::element::SpecField;
+use pccl_core::awaited::{Awaited, AwaitedCall, Wait};
+use pccl_core::element::{SpecField, SpecValue};
 use pccl_core::id::{ContentHash, EntryIndex, Epoch, PeerId, Revision, Round, Seq, Tag};
 use pccl_core::lengths::Lengths;
 use pccl_core::messages::{
@@ -28,6 +29,15 @@ pub(super) fn call() -> impl Strategy<Value = Call> {
         4 => Just(Call::SyncSharedState(sync_vote())),
         12 => (1..6_u64).prop_map(initiate),
     ]
+}
+
+fn awaited(others: u32) -> ToPeer {
+    let wait = Wait {
+        call: AwaitedCall::SyncSharedState,
+        peers: Vec::new(),
+        others,
+    };
+    ToPeer::Awaited(Awaited { waits: vec![wait] })
 }
 
 fn verdict() -> impl Strategy<Value = Verdict> {
@@ -97,7 +107,7 @@ fn sync_result() -> impl Strategy<Value = Result<Revision, SyncFailure>> {
 
 fn role() -> impl Strategy<Value = SyncRole> {
     let entries = vec![(EntryIndex(0), ContentHash(1))].into();
-    let from = Some(order(1));
+    let from = vec![order(1)];
     prop_oneof![
         Just(SyncRole::Distribute { to: Vec::new() }),
         Just(SyncRole::Request { from, entries }),
@@ -121,6 +131,7 @@ fn message() -> impl Strategy<Value = ToPeer> {
         CollectiveRefusal::Disagreement {
             field: SpecField::Count,
             peers: vec![PeerId(1)],
+            values: [1, 2].map(SpecValue::Count),
         },
         CollectiveRefusal::Withdrawn,
         CollectiveRefusal::Conflict(conflict),
@@ -138,6 +149,7 @@ fn message() -> impl Strategy<Value = ToPeer> {
         Just(welcome()),
         Just(ToPeer::Heartbeat),
         Just(ToPeer::Stopping),
+        any::<u32>().prop_map(awaited),
         Just(ToPeer::Kicked(Misdeed::Silent)),
         Just(ToPeer::Refused(Refusal::BadHello)),
         Just(ToPeer::CallFailed(CallFailure::Conflict(conflict))),
@@ -191,6 +203,7 @@ pub(super) fn wild() -> impl Strategy<Value = PeerInput> {
         1 => Just(PeerInput::Leave),
         1 => timer.prop_map(PeerInput::TimerFired),
         1 => Just(PeerInput::Moved),
+        1 => Just(PeerInput::AskWhoIsAwaited),
         2 => (1..9_u64, link()).prop_map(|(round, link)| link_up(round, link)),
         1 => (1..9_u64, link())
             .prop_map(|(round, link)| link_failed(round, link, LaneFailure::TimedOut)),

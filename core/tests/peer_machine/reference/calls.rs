@@ -122,6 +122,7 @@ impl Reference {
                     advertise: None,
                     lanes: 2,
                     site: site_of(ME.0),
+                    name: Default::default(),
                 }));
             }
             // The update that admitted it was its own.

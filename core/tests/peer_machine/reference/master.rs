@@ -28,6 +28,10 @@ impl Reference {
     fn hears_before_admission(&mut self, message: &ToPeer) -> End {
         match message {
             ToPeer::Heartbeat => Ok(()),
+            ToPeer::Awaited(awaited) => {
+                self.out.push(PeerOutput::Awaited(awaited.clone()));
+                Ok(())
+            }
             ToPeer::EstablishLinks { .. } => self.is_ordered(message),
             ToPeer::TopologyEstablished { topology, layout } => {
                 self.adopts(topology, layout)?;
@@ -45,6 +49,10 @@ impl Reference {
     fn hears_in_the_run(&mut self, message: &ToPeer) -> End {
         match message {
             ToPeer::Heartbeat => Ok(()),
+            ToPeer::Awaited(awaited) => {
+                self.out.push(PeerOutput::Awaited(awaited.clone()));
+                Ok(())
+            }
             ToPeer::EstablishLinks { .. } => {
                 only_if(self.may_get_a_ring())?;
                 self.is_ordered(message)?;

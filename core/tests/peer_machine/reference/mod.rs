@@ -151,6 +151,12 @@ impl Reference {
                 self.moved |= matches!(self.stage, Stage::Accepted);
                 Ok(())
             }
+            PeerInput::AskWhoIsAwaited => {
+                if matches!(self.stage, Stage::Registered | Stage::Accepted) {
+                    self.send(ToMaster::WhoIsAwaited);
+                }
+                Ok(())
+            }
             PeerInput::LinkUp { .. }
             | PeerInput::LinkFailed { .. }
             | PeerInput::LinkBroke { .. } => {

@@ -1,5 +1,7 @@
 //! What the data plane says. What it says about something that is over means nothing.
 
+use pccl_core::shared_state::SyncRole;
+
 use super::{Collective, Major, Reference};
 use crate::desk::*;
 
@@ -17,7 +19,9 @@ impl Reference {
                 Some(Major::Sync(Some((plan, reported @ None)))),
                 PeerInput::TransfersEnded { round, ok, with },
             ) if plan.round == *round => {
-                *reported = Some(*ok);
+                // Whom it could not serve, others may have served.
+                let serves = matches!(plan.role, SyncRole::Distribute { .. });
+                *reported = Some(*ok || (serves && with.is_some()));
                 let (round, ok, with) = (*round, *ok, *with);
                 ToMaster::SharedStateDone { round, ok, with }
             }

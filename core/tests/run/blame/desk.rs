@@ -147,6 +147,7 @@ impl Desk {
             advertise: None,
             lanes: 1,
             site: SiteName::NONE,
+            name: Default::default(),
         };
         let (conn, from) = (ConnId(0), [192, 0, 2, 1].into());
         self.tell(MasterInput::Connected {

@@ -29,6 +29,7 @@ impl PeerDesk {
             advertise: Some(address),
             lanes,
             site: SiteName::NONE,
+            name: Default::default(),
             collectives_max: 16,
         };
         Self {
@@ -124,7 +125,7 @@ impl PeerDesk {
             PeerOutput::DropState { .. } => Order::DropState,
             PeerOutput::Probe { round, probes } => Order::Measure { round, probes },
             // What is measured all the same means nothing.
-            PeerOutput::StopProbes { .. } => return None,
+            PeerOutput::StopProbes { .. } | PeerOutput::Awaited(_) => return None,
             PeerOutput::Close => Order::Close,
             PeerOutput::StartTimer { timer, after } => {
                 self.timers.arm(timer, now + micros(after));

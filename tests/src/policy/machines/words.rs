@@ -132,7 +132,7 @@ pub(super) fn part_of(plan: SyncPlan) -> Order {
         SyncRole::Distribute { to } => Order::Serve { round, to },
         SyncRole::Request { from, entries } => Order::Fetch {
             round,
-            from,
+            from: from.first().copied(),
             content: entries.iter().next().map(|(_, hash)| hash.0),
         },
     }
