@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pccl_core::id::GroupId;
+use pccl_core::name::{BadPeerName, PeerName};
 use pccl_core::peer::PeerConfig;
 use pccl_core::site::{BadSiteName, SiteName};
 use pccl_core::transport::{LaneError, Listener, Transport};
@@ -27,7 +28,7 @@ use crate::engine::{Engine, EngineParts};
 use crate::error::Error;
 use crate::link_scope::OnLink;
 use crate::reaching::Reaching;
-use crate::runtime::Runtime;
+use crate::runtime::{Runtime, may_block};
 use crate::turns::Turns;
 
 /// Ports that are tried, one after the other, before listening is given up.
@@ -39,6 +40,9 @@ const KEEP_MEMORY: Duration = Duration::from_secs(10);
 /// How long a master that cannot be reached or is busy is tried again.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(30);
 
+/// How long a call waits for others before the log names them.
+const WARN_AFTER: Duration = Duration::from_secs(10);
+
 /// How to connect to a run; made by [`Communicator::builder`].
 #[derive(Clone)]
 #[must_use = "nothing happens before connect"]
@@ -46,6 +50,7 @@ pub struct Builder {
     destination: Destination,
     group: GroupId,
     site: Result<SiteName, BadSiteName>,
+    name: Result<PeerName, BadPeerName>,
     /// `None`: the one that the destination asks for.
     transport: Option<Arc<dyn Transport>>,
     /// `None`: on all addresses of this machine.
@@ -61,6 +66,7 @@ pub struct Builder {
     keep_memory: Duration,
     record: Option<PathBuf>,
     busy_poll: Duration,
+    warn_after: Duration,
 }
 
 impl Builder {
@@ -69,6 +75,7 @@ impl Builder {
             destination,
             group: GroupId(0),
             site: Ok(SiteName::NONE),
+            name: Ok(PeerName::NONE),
             transport: None,
             listen: None,
             first_port: FIRST_PEER_PORT,
@@ -82,6 +89,7 @@ impl Builder {
             keep_memory: KEEP_MEMORY,
             record: None,
             busy_poll: BUSY_POLL,
+            warn_after: WARN_AFTER,
         }
     }
 
@@ -99,48 +107,67 @@ impl Builder {
     /// Every member of the group knows the sites of all ([`site_of`](Communicator::site_of)). The site does not change
     /// who works with whom; that is [`group`](Self::group).
     ///
-    /// If no member of a group gives a name, [`optimize_topology`](Communicator::optimize_topology) finds its sites by
-    /// what it measures. A group whose members all give the same name is at one site, whatever is measured.
+    /// If no member of a group gives a name, [`optimize_topology`](Communicator::optimize_topology) derives the sites
+    /// from its measurements. If all members give the same name, the group is at one site, whatever the measurements
+    /// say.
     ///
-    /// A name has at most 64 bytes and no control characters, and does not begin with `~`, as those of sites do that are
-    /// found; otherwise connecting fails with [`Error::BadSite`].
+    /// A name has at most 64 bytes and no control characters, and does not begin with `~`, which marks the sites that
+    /// were found. Otherwise connecting fails with [`Error::BadSite`].
     /// Default: none.
     pub fn site(mut self, name: impl Into<String>) -> Self {
         self.site = name.into().try_into();
         self
     }
 
-    /// How lanes are opened. All peers of a run and their master use the same transport: one that speaks
-    /// something else than the join string asks for is [`Error::WrongTransport`]. Default: the one that the
-    /// join string asks for, else [`Tcp`] with its defaults.
+    /// The name of this peer in the master's log and in messages on other peers
+    /// ([`waiting_on`](Communicator::waiting_on), warnings about calls that wait), such as the name of its machine. It
+    /// affects nothing else, and several peers may have the same name.
     ///
-    /// Whether lanes are encrypted is not the transport's choice: with a join string they are, without one
-    /// they are not. [`Tcp::plain`] says that a master beyond this machine may be reached without one.
+    /// A name has at most 64 bytes and no control characters; otherwise connecting fails with [`Error::BadName`].
+    /// Default: none.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into().try_into();
+        self
+    }
+
+    /// How long a call waits for other peers to make the same call before a `tracing` event names those peers. The
+    /// event is a warning; for [`connect`](Self::connect), which usually waits, it is an info. It comes at most a
+    /// quarter of this time late, and is repeated after six times this time. Default: 10 s.
+    pub const fn warn_after(mut self, time: Duration) -> Self {
+        self.warn_after = time;
+        self
+    }
+
+    /// The transport that opens lanes. All peers of a run and their master use the same transport. If it differs from
+    /// the one that the join string names, connecting fails with [`Error::WrongTransport`]. Default: the transport that
+    /// the join string names, or [`Tcp`] with its defaults if there is no join string.
+    ///
+    /// The transport does not decide whether lanes are encrypted: with a join string they are, without one
+    /// they are not. [`Tcp::plain`] permits a master on another machine without a join string.
     pub fn transport(mut self, transport: impl Transport) -> Self {
         self.transport = Some(Arc::new(transport));
         self
     }
 
-    /// The address of this machine on which other peers' lanes are accepted. `0.0.0.0`: all IPv4 addresses.
-    /// Default: all addresses, of IPv6 and of IPv4, whichever the master is reached by; those of IPv4 on a machine
-    /// without IPv6.
+    /// The address of this machine on which this peer accepts the lanes of other peers. `0.0.0.0`: all IPv4 addresses.
+    /// Default: all IPv6 and IPv4 addresses, or all IPv4 addresses on a machine without IPv6.
     pub const fn listen(mut self, on: IpAddr) -> Self {
         self.listen = Some(on);
         self
     }
 
-    /// The first port to try to listen on. If it is taken the next one is tried, 1024 of them in all. 0: any
-    /// free port. [`Communicator::port`] says which one it is. If [`advertise`](Self::advertise) names a port no other
-    /// one is tried, because that port leads to this one. Default: 48149.
+    /// The first port to listen on. If it is taken, the next one is tried, up to 1024 ports in all. 0: any
+    /// free port. [`Communicator::port`] returns the port in use. If [`advertise`](Self::advertise) names a port, only
+    /// this port is tried, because the advertised port leads to it. Default: 48149.
     pub const fn first_port(mut self, port: u16) -> Self {
         self.first_port = port;
         self
     }
 
-    /// Where other peers reach this one, if that is not where it listens: an address behind network address
-    /// translation, a port that a container or a router maps to that of [`first_port`](Self::first_port), or both.
-    /// [`Advertised`] says what can be given. Default: the address from which this peer reaches the master, with the
-    /// port on which it listens.
+    /// The address, the port, or both, by which other peers reach this one, if they differ from those on which it
+    /// listens: a public address in front of network address translation, or a port that a container or a router maps
+    /// to [`first_port`](Self::first_port). [`Advertised`] lists the types that this takes. Default: the address from
+    /// which this peer reaches the master, with the port on which it listens.
     ///
     /// ```
     /// # let builder = pccl::Communicator::builder("127.0.0.1:48148");
@@ -152,87 +179,85 @@ impl Builder {
         self
     }
 
-    /// How long the thread of a blocking call polls for events, after each one, before it sleeps. Polling costs
-    /// CPU time, and none that another thread of the machine wants: the core is offered to it each time. Small
-    /// reduces take longer without it. [`Duration::ZERO`]: it sleeps at once. Of no effect on async calls.
-    /// Default: 200 µs.
+    /// How long the thread of a blocking call polls for further events after each event, before it sleeps. Polling
+    /// makes small reduces faster and uses CPU time, but yields the core to any other thread that wants it.
+    /// [`Duration::ZERO`]: the thread sleeps at once. Async calls do not poll. Default: 200 µs.
     pub const fn busy_poll(mut self, limit: Duration) -> Self {
         self.busy_poll = limit;
         self
     }
 
-    /// The seed of everything random that this peer does (the bytes of bandwidth probes). Default: a number
+    /// The seed of this peer's random numbers, which are the bytes of its bandwidth probes. Default: a number
     /// from the operating system.
     pub const fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// How long the master may take to answer one attempt to reach it. Time in which this machine stands still does
-    /// not count. Default: 5 s.
+    /// The time limit of one attempt to reach the master. Time during which this machine is suspended does
+    /// not count. More than zero. Default: 5 s.
     pub const fn connect_timeout(mut self, limit: Duration) -> Self {
         self.connect_timeout = limit;
         self
     }
 
-    /// How long to try again if the master cannot be reached (it starts later than this peer, say), or says that it
-    /// is busy: it takes a bounded number of handshakes at a time, in all and from one address, and many peers may
-    /// start at once. The pauses between attempts double from 50 ms to 2 s, and differ from peer to peer. No attempt
-    /// begins later; zero: one attempt. Events of `tracing` tell the first failure (info), and failures that last
-    /// (a warning every 5 s). Default: 30 s.
+    /// How long to keep trying if the master cannot be reached, for example because it has not started yet, or answers
+    /// that it is busy. (The master limits the number of handshakes at a time, in all and from one address, and many
+    /// peers may start at once.) The pauses between attempts double from 50 ms to 2 s, with a jitter per peer. No
+    /// attempt begins after this time; zero: one attempt. A `tracing` info reports the first failure, and a warning
+    /// every 5 s reports that failures continue. Default: 30 s.
     ///
-    /// An answer that no later attempt would change, such as that of another release, ends connecting at once.
+    /// An answer that no later attempt would change, such as that of a master of another release, ends connecting at
+    /// once.
     pub const fn connect_patience(mut self, limit: Duration) -> Self {
         self.connect_patience = limit;
         self
     }
 
-    /// How long a lane of a reduce or of a transfer of shared state may stand still before it counts as
-    /// lost. A reduce to which nothing comes waits half as long again, so that the other end of a lane
-    /// that carries nothing can say so first. A collective that waits for what other peers pass on waits up
-    /// to twice as long, and a broadcast up to four times. Transfers have no other time limit. Default: 10 s.
+    /// How long a lane of a collective or of a transfer of shared state may carry nothing before it counts as
+    /// lost. A receiver waits half as long again, so that the sender, which knows more, reports first.
+    /// A collective that waits for data that other peers pass on waits up
+    /// to twice as long, and a broadcast up to four times. Transfers have no other time limit.
+    /// More than zero. Default: 10 s.
     pub const fn stall_timeout(mut self, limit: Duration) -> Self {
         self.stall_timeout = limit;
         self
     }
 
-    /// How many reduces contribute data at a time, at least one. Default: 16. Any number may
-    /// be called; the others only pass on what other peers contribute, in the order in which the master
-    /// has started them. 1000 are known to the master at a time: those beyond wait until one of them has
-    /// ended, see [`start_all_reduce`](Communicator::start_all_reduce). Each that moves data takes up to
-    /// 1.5 MiB of memory per lane, besides its backup where it is in place and what travels encoded where
-    /// it is quantized. Peers may differ in this: the greatest of their limits then bounds how many move
-    /// data.
+    /// How many reduces contribute this peer's data at a time, at least one. Default: 16. Any number of reduces may be
+    /// called. The further ones only pass on the data of other peers, in the order in which the master has started
+    /// them. At most 1000 are in flight; see [`start_all_reduce`](Communicator::start_all_reduce). Each reduce that
+    /// moves data takes up to 1.5 MiB of memory per lane, besides the backup of an in-place reduce and the encoded
+    /// frames of a quantized one. Peers may have different limits: the greatest one bounds how many reduces move data.
     ///
-    /// Where the ring stays on one machine, of the reduces of more than 256 KiB only the oldest and the
-    /// one with the fewest bytes contribute at a time. An async reduce that is the oldest and is not
-    /// polled holds the others up, for a quarter of [`stall_timeout`](Self::stall_timeout) each time.
+    /// If the ring stays within one machine, only two of the reduces of more than 256 KiB contribute at a time: the
+    /// oldest one, and the one with the fewest bytes. If the oldest one is async and is not polled, it delays the
+    /// others by a quarter of [`stall_timeout`](Self::stall_timeout) each time.
     pub const fn concurrent_reduces(mut self, limit: usize) -> Self {
         self.concurrent_reduces = limit;
         self
     }
 
     /// How long to wait to be admitted. The peers of the run admit newcomers when they call
-    /// [`update_topology`](Communicator::update_topology). Default: no limit.
+    /// [`update_topology`](Communicator::update_topology). More than zero. Default: no limit.
     pub const fn admission_timeout(mut self, limit: Duration) -> Self {
         self.admission_timeout = Some(limit);
         self
     }
 
-    /// How long memory that collectives have used is kept for the next ones; ten seconds unless said
-    /// otherwise. [`Communicator`] says how much it is.
+    /// How long the memory of collectives is kept for later ones. [`Communicator`] says how much memory this is.
+    /// Default: 10 s.
     pub const fn keep_memory(mut self, time: Duration) -> Self {
         self.keep_memory = time;
         self
     }
 
-    /// Records everything that this peer's machine hears and says into a file of this directory, which
-    /// is made where it is missing. Without it the environment variable `PCCL_RECORD` says where, and
-    /// where that is unset nothing is recorded. `cargo run -p verification -- --conform DIR` replays
-    /// the file.
+    /// Records all inputs and outputs of this peer's state machine into a file in this directory, which
+    /// is created if it is missing. `cargo run -p verification -- --conform DIR` replays the file.
+    /// Default: the directory that the environment variable `PCCL_RECORD` names; if it is not set, nothing is recorded.
     ///
-    /// No element of any buffer is recorded, but the tickets of this peer's lanes are: the file is as
-    /// secret as the run. Where it cannot be written an event of `tracing` says so, and the run goes on.
+    /// The file contains no elements of buffers, but it contains the tickets of this peer's lanes: keep it as
+    /// secret as the run. If it cannot be written, a `tracing` event says so, and the run continues.
     pub fn record(mut self, directory: impl Into<PathBuf>) -> Self {
         self.record = Some(directory.into());
         self
@@ -240,27 +265,35 @@ impl Builder {
 
     /// Connects and waits until this peer is part of the run.
     ///
-    /// Blocks until the master is reached, which is tried for [`connect_patience`](Self::connect_patience) (30 s)
-    /// with [`connect_timeout`](Self::connect_timeout) (5 s) for the last attempt, and then until the peers of the run
-    /// admit this one: at once in an empty run, else at their next
-    /// [`update_topology`](Communicator::update_topology). That wait has no limit unless
-    /// [`admission_timeout`](Self::admission_timeout) sets one; so two communicators of one thread wait for ever, the
-    /// second for a call of the first. The communicator's tasks run on a thread of its own; no tokio runtime is
-    /// needed.
+    /// Blocks until the master is reached, for at most [`connect_patience`](Self::connect_patience) (30 s) plus
+    /// [`connect_timeout`](Self::connect_timeout) (5 s) for the last attempt. Then it blocks until the peers of the run
+    /// admit this one: at once in an empty run, otherwise at their next
+    /// [`update_topology`](Communicator::update_topology). [`admission_timeout`](Self::admission_timeout) limits the
+    /// second wait, which has no limit by default. If one thread makes two communicators, the second one waits forever,
+    /// because the first one never calls `update_topology`. The communicator's tasks run on a thread of its own; no
+    /// tokio runtime is needed.
     ///
     /// # Errors
-    /// [`Error::BadSite`]; [`Error::BadAddress`]; [`Error::WrongTransport`]; [`Error::NoResources`]: no thread or event
-    /// queue of its own (not of [`connect_async`](Self::connect_async)); [`Error::CannotListen`];
-    /// [`Error::MasterUnreachable`], or busy, for longer than [`connect_patience`](Self::connect_patience), or what
-    /// answers there is no master; [`Error::MasterMisbehaved`]: what answers is no
-    /// master of this release; [`Error::Refused`] with the reason of the master (another release, a peer
-    /// that cannot be reached, a full run); [`Error::AdmissionTimedOut`]. While waiting to be admitted:
-    /// [`Error::MasterLost`]; [`Error::MasterStopped`]; [`Error::Kicked`]: the master takes this peer for
-    /// lost, because it was silent for too long; [`Error::RuntimeEnded`]: the runtime ended meanwhile.
+    /// [`Error::BadSite`], [`Error::BadName`], [`Error::NoTime`], [`Error::BadAddress`], [`Error::WrongTransport`]: a
+    /// setting is wrong. [`Error::NoResources`]: the system gives no thread or event queue (never from
+    /// [`connect_async`](Self::connect_async)). [`Error::CannotListen`]. [`Error::MasterUnreachable`]: the master was
+    /// unreachable or busy for longer than [`connect_patience`](Self::connect_patience), or another program answers at
+    /// its address. [`Error::MasterMisbehaved`]: no master of this release answers. [`Error::Refused`], with the
+    /// master's reason: another release, a peer that cannot be reached, a full run. [`Error::AdmissionTimedOut`]. While
+    /// this peer waits to be admitted: [`Error::MasterLost`]; [`Error::MasterStopped`]; [`Error::Kicked`]: the master
+    /// evicted this peer, because it was silent for too long; [`Error::RuntimeEnded`].
     ///
     /// # Panics
     /// Inside an async task, as every blocking call: use [`connect_async`](Self::connect_async) there.
+    #[track_caller]
     pub fn connect(self) -> Result<Communicator, Error> {
+        self.connect_or("connect_async")
+    }
+
+    /// As [`connect`](Self::connect). What to await in an async task is named by `instead`.
+    #[track_caller]
+    pub(crate) fn connect_or(self, instead: &str) -> Result<Communicator, Error> {
+        may_block(instead);
         let (prepared, ready) = oneshot::channel();
         let seed = self.seed.unwrap_or_else(seed_of_the_system);
         let limit = self.admission_timeout;
@@ -277,15 +310,19 @@ impl Builder {
                 engine.run().await;
             }
         })?;
-        let calls = runtime.block_on(ready).map_err(|_| Error::RuntimeEnded)??;
-        runtime.block_on(admitted(&calls, limit))?;
+        let connecting = async {
+            let calls = ready.await.map_err(|_| Error::RuntimeEnded)??;
+            admitted(&calls, limit).await?;
+            Ok::<Calls, Error>(calls)
+        };
+        let calls = runtime.block_on(instead, connecting)?;
         Ok(Communicator::new(calls, runtime, Some(thread)))
     }
 
-    /// As [`connect`](Self::connect); the communicator's tasks run on the caller's tokio runtime, of
-    /// either flavour, with I/O and time enabled. The communicator is of no use once that has ended.
+    /// As [`connect`](Self::connect), without blocking. The communicator's tasks run on the caller's tokio runtime, of
+    /// either flavour, with I/O and time enabled. The communicator cannot be used after that runtime has ended.
     ///
-    /// Dropping the future gives the attempt up.
+    /// Dropping the future ends the attempt.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
@@ -312,6 +349,8 @@ impl Builder {
         turns: Option<Arc<Turns>>,
     ) -> Result<(Calls, Engine), Error> {
         let site = self.site.clone().map_err(Error::BadSite)?;
+        let name = self.name.clone().map_err(Error::BadName)?;
+        self.check_limits()?;
         let transport = self.chosen_transport()?;
         self.destination.check(&*transport)?;
         let listener = self.take_port(&*transport).await?;
@@ -333,6 +372,7 @@ impl Builder {
                 advertise: advertised_ip,
                 lanes: transport.lanes_per_edge(),
                 site,
+                name,
                 collectives_max: u16::try_from(COLLECTIVES_MAX).unwrap_or(u16::MAX),
             },
             transport: Arc::clone(&transport),
@@ -348,6 +388,7 @@ impl Builder {
             },
             backups: Arc::clone(&backups),
             keep: self.keep_memory,
+            warn_after: self.warn_after,
             record: pccl_recording::directory(self.record.clone()),
         });
         let calls = Calls {
@@ -362,6 +403,22 @@ impl Builder {
             turns,
         };
         Ok((calls, engine))
+    }
+
+    /// A limit of no time would be taken for what usually makes a peer wait that long.
+    fn check_limits(&self) -> Result<(), Error> {
+        let limits = [
+            ("connect_timeout", Some(self.connect_timeout)),
+            ("stall_timeout", Some(self.stall_timeout)),
+            ("admission_timeout", self.admission_timeout),
+        ];
+        let zero = limits
+            .into_iter()
+            .find(|(_, limit)| *limit == Some(Duration::ZERO));
+        match zero {
+            Some((setting, _)) => Err(Error::NoTime { setting }),
+            None => Ok(()),
+        }
     }
 
     /// The caller's, or the one that the join string asks for.

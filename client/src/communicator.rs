@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use pccl_core::awaited::Awaited;
 use pccl_core::element::ElementType;
 use pccl_core::id::{Epoch, PeerId};
 use pccl_core::peer::{Call, Optimized};
@@ -29,52 +30,58 @@ use crate::topology::TopologyReport;
 ///
 /// *Major* operations ([`update_topology`](Self::update_topology),
 /// [`optimize_topology`](Self::optimize_topology), [`sync_shared_state`](Self::sync_shared_state))
-/// borrow the communicator mutably: the compiler sees to it that no other call runs beside them.
-/// Handles of [`start_all_reduce`](Self::start_all_reduce) outlive that borrow; a major operation
-/// while one of them runs is answered by [`Error::PendingCollectives`]. Collectives and
-/// [`are_peers_pending`](Self::are_peers_pending) share the communicator.
+/// borrow the communicator mutably, so that no other call can run beside them. A handle of
+/// [`start_all_reduce`](Self::start_all_reduce) outlives that borrow: a major operation returns
+/// [`Error::PendingCollectives`] while a handle runs. Collectives and
+/// [`are_peers_pending`](Self::are_peers_pending) borrow the communicator immutably, and may run beside each other.
 ///
 /// # Blocking and async
 ///
-/// Each call exists twice. The plain one blocks its thread until the call has ended and panics inside
-/// an async task. The one that ends in `_async` is a future, for any executor: whatever it opens belongs
-/// to the communicator's runtime, so the program's own may end before the next call. Whichever
-/// [`connect`](Builder::connect) was used, both work; blocking calls on a communicator of
-/// [`connect_async`](Builder::connect_async) need another thread to drive that runtime meanwhile.
+/// Each call exists twice. The plain one blocks its thread until the call has ended, and panics inside an async task.
+/// The one whose name ends in `_async` returns a future, for any executor. Its sockets and timers belong to the
+/// communicator's runtime, so the runtime that polls it may end before the next call. Both work, whether the
+/// communicator comes from [`connect`](Builder::connect) or from [`connect_async`](Builder::connect_async). After
+/// `connect_async`, the communicator's runtime is the one that polled that future: another thread has to drive it
+/// during a blocking call.
 ///
 /// No call has a time limit of its own, because only the program knows how long a step of its slowest
-/// peer takes. The master judges the peers that others wait for, as its operator has set it: who calls
-/// nothing for ten minutes is kicked, unless more would be kicked than wait; of what runs and moves no
-/// bytes for a minute the peer that holds it up.
+/// peer takes. The master has time limits, which its operator sets. It evicts a peer that others have waited for during
+/// ten minutes, unless it would have to evict more peers than wait. If a collective or a synchronization moves no
+/// bytes for a minute, it evicts the peer that holds it up.
+///
+/// # Who is waited for
+///
+/// If other peers have not made the same call after ten seconds ([`warn_after`](Builder::warn_after)), the call logs a
+/// `tracing` warning that names them, and repeats it every minute. [`waiting_on`](Self::waiting_on) returns the same
+/// as a value. Give each peer a [name](Builder::name); a peer without a name appears as a number.
 ///
 /// # Futures that are dropped
 ///
-/// A dropped future of a major operation or of `are_peers_pending` leaves its vote standing, which cannot
-/// be taken back: what other peers wait for still happens. Making the same call again joins the vote that
-/// stands, except for `sync_shared_state`; other calls wait until it has ended.
+/// A vote cannot be withdrawn. If the future of a major operation or of `are_peers_pending` is dropped, the vote still
+/// counts, and the other peers' calls end as if this peer were waiting. If this peer makes the same call again, it gets
+/// the outcome of that vote, except for `sync_shared_state`. Any other call waits until the vote has ended.
 ///
-/// A dropped collective is given up, and the buffer in place is as it was. One that has not started,
-/// because others have not called it, is taken back, as if it had never been called: those that wait for
-/// it go on waiting for this peer to call it. One that runs is aborted for everybody, unless it was
-/// committed already.
+/// If the future of a collective is dropped, the collective is given up, and an in-place buffer is restored. A
+/// collective that has not started is withdrawn, as if this peer had never called it: the other peers keep waiting for
+/// this peer's call. A collective that runs is aborted on all peers, unless it was committed already.
 ///
 /// # Memory
 ///
-/// What a reduce needs beside the caller's buffers does not depend on their size, with one exception: in
-/// place it saves what it overwrites, in as much memory as the buffer. Each lane has up to 6 frames of
-/// 256 KiB. Where what travels is quantized, frames wait as they came: each peer has at most 64 MiB of
-/// elements on their way (2 MiB within a machine), all its reduces together, so that a peer before a slow
-/// link holds about that of every other peer, encoded, twice at worst.
+/// An in-place reduce saves the content that it overwrites, in as much memory as the buffer has. All other memory of a
+/// reduce is independent of the size of the buffers: up to 6 frames of 256 KiB per lane. Quantized frames are kept
+/// encoded until they are used. Each peer has at most 64 MiB of elements in flight, over all its reduces (2 MiB
+/// within a machine), so a peer in front of a slow link holds about that much from every other peer, encoded, and twice
+/// that much at worst.
 ///
-/// That memory is used again by the next reduces: up to 16 backups, each as large as the largest buffer
-/// that it has saved, and 16 MiB of frames are kept, and given back to the system when there was no
-/// reduce for ten seconds ([`keep_memory`](Builder::keep_memory)).
+/// Later reduces use the same memory again. The communicator keeps up to 16 backups, each as large as the largest
+/// buffer that it has saved, and 16 MiB of frames. It returns them to the system after ten seconds without a reduce
+/// ([`keep_memory`](Builder::keep_memory)).
 ///
 /// # The end
 ///
-/// [`shutdown`](Self::shutdown) tells the master, and so does dropping. An error that
-/// [`is_final`](Error::is_final) means that this communicator is out of the run; the buffers of its calls
-/// are what they are after any [`Error`].
+/// [`shutdown`](Self::shutdown) tells the master that this peer leaves, and so does dropping the communicator. After an
+/// error that [`is_final`](Error::is_final), this communicator is out of the run. The buffers of its calls
+/// are in the state that the [`Error`] documents.
 pub struct Communicator {
     pub(crate) calls: Calls,
     pub(crate) runtime: Runtime,
@@ -107,28 +114,25 @@ impl Communicator {
     /// Admits the peers that wait, and repairs rings that have lost a peer or a lane.
     ///
     /// A vote of all accepted peers of all groups: it ends when each of them has called, or agrees without
-    /// a call of its own. Who waits in another call for others to make it agrees, and goes on waiting, on
-    /// the new ring; so does a peer that was admitted and has called nothing since, perhaps because it
-    /// still loads its data. The first call of a peer that has just been admitted returns at once, because
-    /// its admission was this very update.
+    /// a call of its own. A peer that waits in another call agrees, and continues to wait on the new ring. A
+    /// peer that has made no call since its admission agrees as well; it may still be loading its data. The first call
+    /// after the admission returns at once, because the admission was this update. If other updates have given the peer
+    /// another ring since, the call returns that ring. Every later call counts for the next update.
     ///
-    /// A peer that has called for nothing since its admission is not waited for. If the others' update gave it
-    /// another ring, its next call returns at once with that ring. Any other call counts for the next update,
-    /// and not for one that is over.
-    ///
-    /// Blocks until then. Afterwards [`world_size`](Self::world_size) and the other attributes tell
-    /// of the new epoch.
+    /// Blocks until the vote has ended. Afterwards [`world_size`](Self::world_size) and the other attributes describe
+    /// the new epoch.
     ///
     /// # Errors
     /// [`Error::PendingCollectives`] while a handle runs; an error that is
-    /// [final](Error::is_final) where this peer is out of the run. Newcomers that cannot be connected
-    /// cost nobody else anything: they are refused.
+    /// [final](Error::is_final) if this peer is out of the run. A newcomer that cannot be connected is refused, and
+    /// causes no error on the other peers.
     ///
     /// # Panics
     /// Inside an async task.
+    #[track_caller]
     pub fn update_topology(&mut self) -> Result<TopologyReport, Error> {
         let runtime = self.runtime.clone();
-        runtime.block_on(self.update_topology_async())
+        runtime.block_on("update_topology_async", self.update_topology_async())
     }
 
     /// As [`update_topology`](Self::update_topology), without blocking.
@@ -149,21 +153,22 @@ impl Communicator {
     /// Measures the paths between the peers and arranges the rings by them.
     ///
     /// A vote of all accepted peers of all groups. Blocks until all of them have called, measured and
-    /// connected the rings that were chosen. A measurement takes a second at most, and no two share a peer: N
-    /// peers need 2·N rounds the first time, and few once the master knows their paths. It forgets what it
-    /// has not measured for ten minutes or more.
+    /// connected the chosen rings. A measurement takes a second at most, and no two measurements share a peer. N
+    /// peers need 2·N rounds the first time, and few once the master knows their paths. The master forgets a
+    /// measurement after ten to twenty minutes.
     ///
-    /// [`TopologyReport::optimized`] says what the ring was before, and what can be expected of both.
+    /// [`TopologyReport::optimized`] has the ring before and after, with the estimated time of each.
     ///
     /// # Errors
-    /// [`Error::OptimizationFailed`]: the rings are as they were; [`Error::PendingCollectives`]; errors
+    /// [`Error::OptimizationFailed`]: the rings are unchanged; [`Error::PendingCollectives`]; errors
     /// that are [final](Error::is_final).
     ///
     /// # Panics
     /// Inside an async task.
+    #[track_caller]
     pub fn optimize_topology(&mut self) -> Result<TopologyReport, Error> {
         let runtime = self.runtime.clone();
-        runtime.block_on(self.optimize_topology_async())
+        runtime.block_on("optimize_topology_async", self.optimize_topology_async())
     }
 
     /// As [`optimize_topology`](Self::optimize_topology), without blocking.
@@ -181,21 +186,22 @@ impl Communicator {
         self.runtime.inside(optimized).await
     }
 
-    /// Does anybody wait to be admitted? All accepted peers get the same answer, so that they can
-    /// decide alike whether to call [`update_topology`](Self::update_topology).
+    /// Whether a newcomer waits to be admitted. All accepted peers get the same answer, so they all decide alike
+    /// whether to call [`update_topology`](Self::update_topology).
     ///
-    /// A vote of all accepted peers of all groups; it may run beside collectives. Blocks until all of
-    /// them have called. One at a time. Where another peer waits for this one in a major call, the
-    /// answer is yes at once: to update the topology is the way to where the others are. So a newcomer
-    /// may begin its loop with the question.
+    /// A vote of all accepted peers of all groups, which may run beside collectives. Only one may run at a time. Blocks
+    /// until all peers have called. If another peer waits for this one in a major call, the answer is `true` at once,
+    /// because `update_topology` brings this peer to the others. So a newcomer may begin its loop with this call.
     ///
     /// # Errors
     /// [`Error::QueryPending`]; errors that are [final](Error::is_final).
     ///
     /// # Panics
     /// Inside an async task.
+    #[track_caller]
     pub fn are_peers_pending(&self) -> Result<bool, Error> {
-        self.runtime.block_on(self.are_peers_pending_async())
+        let call = self.are_peers_pending_async();
+        self.runtime.block_on("are_peers_pending_async", call)
     }
 
     /// As [`are_peers_pending`](Self::are_peers_pending), without blocking.
@@ -207,31 +213,32 @@ impl Communicator {
         self.runtime.inside(call).await
     }
 
-    /// Replaces `buffer` by the reduction of all buffers of the group: the same bits on every peer.
+    /// Replaces `buffer` by the reduction of the buffers of all peers of the group: the same bits on every peer.
     ///
-    /// `buffer` has any number of elements, zero included, and as many on every peer. It works with
-    /// one peer as well. On an error it is as it was, bit for bit, also where this peer had the
-    /// result already and the others did not.
+    /// `buffer` has the same number of elements on every peer; zero is allowed, and so is a group of one peer. After an
+    /// error the buffer holds what it held before, bit for bit, even if this peer already had the result.
     ///
-    /// Blocks until every peer of the group has called with the same tag and the ring is through. A
+    /// Blocks until every peer of the group has called with the same tag, and the reduce has ended. A
     /// ring that has lost a peer is rebuilt, without newcomers, before the reduce begins.
     ///
     /// # Errors
-    /// [`Error::Aborted`]: a peer or a lane was lost, for everybody alike: call again, or admit
+    /// [`Error::Aborted`]: a peer or a lane was lost. All peers get this error: call again, or admit
     /// newcomers first. [`Error::Disagreement`]: the peers asked for different things.
-    /// [`Error::Conflict`]: another peer waits in `optimize_topology` or `sync_shared_state`: make that
+    /// [`Error::Conflict`]: another peer waits in `optimize_topology` or `sync_shared_state`. Make that
     /// call first.
     /// [`Error::NotJoined`], [`Error::TagInUse`], [`Error::NotSupported`], [`Error::Busy`]; errors that
     /// are [final](Error::is_final).
     ///
     /// # Panics
     /// Inside an async task.
+    #[track_caller]
     pub fn all_reduce<T: Element>(
         &self,
         buffer: &mut [T],
         reduce: Reduce,
     ) -> Result<CollectiveReport, Error> {
-        self.runtime.block_on(self.all_reduce_async(buffer, reduce))
+        let call = self.all_reduce_async(buffer, reduce);
+        self.runtime.block_on("all_reduce_async", call)
     }
 
     /// As [`all_reduce`](Self::all_reduce), without blocking. The ring runs in the task that polls the
@@ -252,17 +259,18 @@ impl Communicator {
         self.runtime.inside(call).await
     }
 
-    /// Writes the reduction of all peers' `source` to `result`. `source` is only read, so nothing has
-    /// to be saved: faster than in place where the contribution is not needed in place.
+    /// Writes the reduction of all peers' `source` to `result`. It is faster than
+    /// [`all_reduce`](Self::all_reduce), because `source` is only read and needs no backup.
     ///
-    /// Both have the same number of elements. On an error the content of `result` is unspecified.
-    /// Otherwise as [`all_reduce`](Self::all_reduce), and peers may mix the two.
+    /// Both have the same number of elements. After an error the content of `result` is unspecified.
+    /// In all else it works as `all_reduce`. Some peers may call the one, and others the other.
     ///
     /// # Errors
     /// [`Error::LengthMismatch`], and those of [`all_reduce`](Self::all_reduce).
     ///
     /// # Panics
     /// Inside an async task.
+    #[track_caller]
     pub fn all_reduce_into<T: Element>(
         &self,
         source: &[T],
@@ -270,7 +278,7 @@ impl Communicator {
         reduce: Reduce,
     ) -> Result<CollectiveReport, Error> {
         let call = self.all_reduce_into_async(source, result, reduce);
-        self.runtime.block_on(call)
+        self.runtime.block_on("all_reduce_into_async", call)
     }
 
     /// As [`all_reduce_into`](Self::all_reduce_into), without blocking.
@@ -297,17 +305,17 @@ impl Communicator {
         self.runtime.inside(call).await
     }
 
-    /// As [`all_reduce`](Self::all_reduce), and makes up for what quantization has lost in the rounds
-    /// before: `feedback` says how. The buffer and `feedback` are as they were where it fails.
+    /// As [`all_reduce`](Self::all_reduce), and recovers what quantization lost in earlier rounds; see
+    /// [`ErrorFeedback`](crate::ErrorFeedback). If the call fails, the buffer and `feedback` are unchanged.
     ///
-    /// Every peer of the group should call with a feedback of its own; who does not only keeps its own
-    /// losses lost.
+    /// Every peer should pass its own `ErrorFeedback`. If one does not, only its own losses stay unrecovered.
     ///
     /// # Errors
     /// As [`all_reduce`](Self::all_reduce); [`Error::NotSupported`] for integers.
     ///
     /// # Panics
     /// Inside an async task.
+    #[track_caller]
     pub fn all_reduce_with_feedback<T: Element>(
         &self,
         buffer: &mut [T],
@@ -318,7 +326,8 @@ impl Communicator {
         let buffer_bytes = bytes_of_mut(buffer);
         let noting = feedback.begin(T::TYPE, buffer_bytes);
         let call = self.reduce_noting(reduce, T::TYPE, noting);
-        let report = self.runtime.block_on(call)?;
+        let instead = "all_reduce_with_feedback_async";
+        let report = self.runtime.block_on(instead, call)?;
         feedback.finish(T::TYPE, buffer_bytes);
         Ok(report)
     }
@@ -357,23 +366,22 @@ impl Communicator {
         self.runtime.inside(call).await
     }
 
-    /// Starts a reduce that runs on its own, and returns at once. The handle owns the buffer and gives
-    /// it back: with the result, or as it was.
+    /// Starts a reduce in the background, and returns at once. The handle owns the buffer and gives
+    /// it back, with the result or unchanged.
     ///
     /// Await the handle, or [`wait`](AllReduceHandle::wait) for it, before the next major operation.
-    /// Errors, also those of the call itself, come from the handle.
+    /// The handle returns all errors, including those of this call.
     ///
     /// # Many at once
-    /// Any number may be started. A peer has 1000 collectives in flight, whatever calls they come from;
-    /// those beyond wait, and start in the order of their calls as others end. Up to there each peer may
-    /// start them in an order of its own. Beyond, all peers have to start the same ones in about the same
-    /// order: of those that have not ended, fewer than 1000 may come after a reduce at one peer and before
-    /// it at another. Else each peer waits for what another one holds back, until the deadline of
-    /// [`Error::NotJoined`]. One order on all peers is always right. In which order the handles are
-    /// awaited makes no difference.
+    /// Any number of reduces may be started. A peer has at most 1000 collectives in flight; further ones wait, and
+    /// start in the order of their calls. Up to 1000 reduces may be started in a different order on each peer. If there
+    /// are more, start them in the same order on all peers, which is always right. The exact rule: among the reduces
+    /// that have not ended, fewer than 1000 may come after a given one at one peer and before it at another. If more
+    /// do, each peer waits for a reduce that another one holds back, until the deadline of [`Error::NotJoined`]. The
+    /// handles may be awaited in any order.
     ///
-    /// Where several that ran at once are aborted, start each of them again before waiting for any:
-    /// a peer that waits for one and a peer that waits for another would wait for each other until
+    /// If several reduces that ran at once are aborted, start all of them again before you wait for any of them.
+    /// Otherwise one peer may wait for the first and another peer for the second, until
     /// the deadline of [`Error::NotJoined`].
     pub fn start_all_reduce<T: Element>(
         &self,
@@ -384,30 +392,32 @@ impl Communicator {
     }
 
     /// Reduces all items in place, in their order, at most `max_in_flight` (at least one) at a time,
-    /// and repeats those that are aborted until each of them is done. The reports are in the order of
-    /// the items; each of them says how often it was repeated.
+    /// and repeats each aborted item until it is done. The reports are in the order of
+    /// the items, and say how often each item was repeated.
     ///
-    /// All peers of the group call with the same list: as many items, the same tags in the same
-    /// order, and one `max_in_flight`. Every item has a tag of its own. More than 1000 are never in flight.
+    /// All peers of the group call with the same number of items, the same tags in the same
+    /// order, and the same `max_in_flight`. Every item has a tag of its own. At most 1000 items are in flight.
     ///
-    /// There is no limit on repetitions, because each of them follows the loss of a peer or a lane;
-    /// with one peer left, the reduce is that peer's own. Blocks until all are done or one cannot be.
+    /// Repetitions are not limited, because each of them follows the loss of a peer or a lane, and the last peer
+    /// reduces alone. Blocks until all items are done, or one has failed for another reason.
     ///
     /// # Errors
-    /// An error that calling again does not cure ends the call: no further item is begun, those
-    /// running end, and [`ManyFailed`] says which items are done. Those that are not are as they were.
-    /// [`Error::Conflict`] is among them: another peer waits in `optimize_topology` or
-    /// `sync_shared_state`, which cannot be called from in here.
+    /// An error that a repetition cannot cure ends the call. No further item begins, the running ones
+    /// end, and [`ManyFailed`] says which items are done. The buffers of the other items are unchanged.
+    /// [`Error::Conflict`] is such an error: another peer waits in `optimize_topology` or
+    /// `sync_shared_state`, which this call cannot make.
     ///
     /// # Panics
     /// Inside an async task.
+    #[track_caller]
     pub fn all_reduce_many_with_retry(
         &self,
         items: &mut [ReduceItem<'_>],
         max_in_flight: usize,
     ) -> Result<Vec<CollectiveReport>, ManyFailed> {
         let call = self.all_reduce_many_with_retry_async(items, max_in_flight);
-        self.runtime.block_on(call)
+        self.runtime
+            .block_on("all_reduce_many_with_retry_async", call)
     }
 
     /// As [`all_reduce_many_with_retry`](Self::all_reduce_many_with_retry), without blocking. Dropping
@@ -427,42 +437,45 @@ impl Communicator {
     /// Brings the shared state of the group to one content and one revision.
     ///
     /// A vote of all peers of the group; it ends when all of them have called. The master elects the
-    /// content by the peers' [strategies](crate::SyncStrategy); peers that hold another one fetch the
-    /// entries that differ, straight from a peer that holds it. Where everybody holds the same, no
-    /// content travels. The user's memory is written only when everybody has what it needs, so on an
-    /// error it is as it was.
+    /// content by the peers' [strategies](crate::SyncStrategy). A peer that holds other content fetches the
+    /// entries that differ directly from peers that hold the elected content: from one for each 8 MiB, and from at most
+    /// four at a time. If all peers hold the same, no content moves. The memory of the entries is written only after
+    /// every peer has all that it needs, so an error leaves it unchanged.
     ///
-    /// Blocks meanwhile. Sets [`SharedState::revision`] to that of the group.
+    /// Blocks until then, and sets [`SharedState::revision`] to that of the group. If the call fails, the next one
+    /// fetches only what has not arrived.
     ///
-    /// Each call hashes all content first, by up to 16 threads, and a peer that fetches hashes each
+    /// Each call first hashes all content, on up to 16 threads, and a peer that fetches hashes each
     /// entry on arrival. A gigabyte takes about a tenth of a second on one core of an AMD EPYC with
-    /// AVX-512, and 0.07 seconds on two; `cargo bench -p pccl-kernels -- content_hash` says how fast
-    /// another machine is. While an entry is hashed on arrival its sender waits, for
-    /// [`stall_timeout`](crate::Builder::stall_timeout) at most: split what takes longer into several
-    /// entries.
+    /// AVX-512, and 0.07 seconds on two. `cargo bench -p pccl-kernels -- content_hash` measures
+    /// another machine. The sender of an entry waits while the entry is hashed on arrival, for
+    /// [`stall_timeout`](crate::Builder::stall_timeout) at most. If your machine needs longer, split the content into
+    /// several entries.
     ///
     /// # Errors
-    /// [`Error::SyncFailed`] says why, and whether calling again helps; see [`SyncOptions`] for how to
-    /// go on where the newest revision is lost. [`Error::Conflict`]: another peer waits in
-    /// `optimize_topology`, call that first; or collectives have given way to synchronizations twice in a
-    /// row, and it is this one's turn. [`Error::PendingCollectives`]. [`Error::Kicked`] where the entries are not those of the other
-    /// peers, or the revision is ahead of the group's. Errors that are [final](Error::is_final).
+    /// [`Error::SyncFailed`] says why, and whether to call again; see [`SyncOptions`] for how to continue after the
+    /// newest revision is lost. [`Error::Conflict`]: another peer waits in `optimize_topology`, so make that call
+    /// first; or collectives have given way to synchronizations twice in a row, and this call gives way to them.
+    /// [`Error::PendingCollectives`]. [`Error::Kicked`] if the entries are not those of the other peers, or the
+    /// revision is ahead of the group's. Errors that are [final](Error::is_final).
     ///
     /// # Panics
     /// Inside an async task.
+    #[track_caller]
     pub fn sync_shared_state(
         &mut self,
         state: &mut SharedState<'_>,
         options: impl Into<SyncOptions>,
     ) -> Result<SyncReport, Error> {
         let runtime = self.runtime.clone();
-        runtime.block_on(self.sync_shared_state_async(state, options))
+        let call = self.sync_shared_state_async(state, options);
+        runtime.block_on("sync_shared_state_async", call)
     }
 
-    /// As [`sync_shared_state`](Self::sync_shared_state), without blocking but for the hashing, which
-    /// runs in the task that polls the future. Every 64 MiB, which is about 7 milliseconds on one core
-    /// of that EPYC, it lets the other tasks of the thread have their turns. Where that is too long for
-    /// them, poll the future on a thread of its own. Dropping the future leaves the memory as it is.
+    /// As [`sync_shared_state`](Self::sync_shared_state), without blocking, except for the hashing, which runs in the
+    /// task that polls the future. It yields to the other tasks of the thread after every 64 MiB, which takes about 7
+    /// milliseconds on one core of that EPYC. If that is too long for them, poll the future on a thread of its own.
+    /// Dropping the future leaves the memory unchanged.
     ///
     /// # Errors
     /// As [`sync_shared_state`](Self::sync_shared_state).
@@ -473,6 +486,38 @@ impl Communicator {
     ) -> Result<SyncReport, Error> {
         let call = synchronize(&self.calls, state, options.into());
         self.runtime.inside(call).await
+    }
+
+    /// The peers that this peer's calls wait for, at the moment when the master answers.
+    ///
+    /// This is a question to the master, not a vote: the other peers need not call it, and it changes nothing. It may
+    /// run beside handles of [`start_all_reduce`](Self::start_all_reduce) and collectives of other threads. The answer
+    /// is empty if this peer waits in no call, or if all other peers have made theirs. If there are many waits or many
+    /// peers, the answer names the first ones and counts the others ([`Wait::others`]).
+    ///
+    /// A call that waits for long logs the same as a warning, after [`warn_after`](Builder::warn_after).
+    ///
+    /// Blocks for one round trip to the master.
+    ///
+    /// # Errors
+    /// Those that are [final](Error::is_final): the peer is out of the run.
+    ///
+    /// # Panics
+    /// Inside an async task.
+    ///
+    /// [`Wait::others`]: crate::Wait::others
+    pub fn waiting_on(&self) -> Result<Awaited, Error> {
+        self.runtime
+            .block_on("waiting_on_async", self.waiting_on_async())
+    }
+
+    /// As [`waiting_on`](Self::waiting_on), without blocking.
+    ///
+    /// # Errors
+    /// As [`waiting_on`](Self::waiting_on).
+    pub async fn waiting_on_async(&self) -> Result<Awaited, Error> {
+        let question = self.calls.ask_who_is_awaited();
+        self.runtime.inside(question).await
     }
 
     /// Who this peer is: unique in the run, never used again.
@@ -504,8 +549,8 @@ impl Communicator {
     /// The site of a peer of this peer's group, as of this epoch: the name that it gave to [`Builder::site`]. `None` if
     /// it gave none, or is not in the group.
     ///
-    /// If no member of the group has given a name, [`optimize_topology`](Self::optimize_topology) looks for the sites by
-    /// what it measures. Those that it finds are called `~` and the number of a peer that was found there.
+    /// If no member of the group has given a name, [`optimize_topology`](Self::optimize_topology) looks for the sites
+    /// by what it measures. Those that it finds are called `~` and the number of a peer that was found there.
     #[must_use]
     pub fn site_of(&self, peer: PeerId) -> Option<String> {
         let view = self.calls.view.borrow();
@@ -544,11 +589,12 @@ impl Communicator {
     ///
     /// # Panics
     /// Inside an async task.
+    #[track_caller]
     pub fn shutdown(self) {
         if let Some(gone) = self.leave() {
             // The sender is dropped, not used, when the engine has left. This is dropped after that, when
             // no call drives the runtime: its own thread has to, for its end.
-            let _ = self.runtime.block_on(gone);
+            let _ = self.runtime.block_on("shutdown_async", gone);
         }
     }
 

@@ -6,23 +6,22 @@ use pccl_core::element::ElementType;
 
 use pccl_plane::Float;
 
-/// Adds what quantization has lost in one reduce to this peer's contribution to the next.
+/// Adds the quantization losses of one reduce to this peer's contribution to the next one.
 ///
-/// For sums and averages that are taken over and over, as of gradients: numbers that are too small for
-/// the steps of their frame would be lost each time, or counted too high each time. With feedback what
-/// is lost is kept, by the peer whose encoding lost it, until it is large enough to count. After any
-/// number of rounds the sum of all results differs from the exact one only by what the peers hold
-/// back at that moment, which is about the error of a single round
-/// ([`Reduce::error_bound`](crate::Reduce::error_bound)), and by the rounding of float sums, which
+/// It is made for sums and averages that are repeated, such as those of gradients. Without it, numbers that are too
+/// small for the steps of their frame are lost in each round, or counted too high in each round. With it, the peer
+/// whose encoding loses something keeps the loss until it is large enough to count. After any number of rounds, the sum
+/// of all results differs from the exact one only by what the peers hold back at that moment, which is about the error
+/// of a single round ([`Reduce::error_bound`](crate::Reduce::error_bound)), and by the rounding of float sums, which
 /// reduces without quantization have as well.
 ///
-/// One feedback goes with one buffer (a layer's gradients, say) through all rounds, in
-/// [`all_reduce_with_feedback`](crate::Communicator::all_reduce_with_feedback). Where the number or the
-/// type of the elements changes it starts afresh, with the first round that succeeds. What a peer holds
-/// back is lost with the peer. Other operations than sums and averages, and reduces without
-/// quantization, lose nothing that could be made up for: there it only hands out what it holds back.
+/// Use one feedback for one buffer, such as the gradients of a layer, in all rounds of
+/// [`all_reduce_with_feedback`](crate::Communicator::all_reduce_with_feedback). If the number or the
+/// type of the elements changes, the feedback starts afresh with the first round that succeeds. If a peer dies, its
+/// losses stay unrecovered. Only quantized sums and averages have losses to recover; in any other reduce the feedback
+/// only adds what it holds back.
 ///
-/// Memory: 2 buffers, and 2 more of `f32` (`f64` for `f64`), kept between the rounds.
+/// It keeps the memory of 2 buffers, and of 2 more of `f32` (`f64` for `f64`), between the rounds.
 ///
 /// After Seide and others, "1-bit stochastic gradient descent" (2014), and Karimireddy and others,
 /// "Error feedback fixes SignSGD and other gradient compression schemes" (2019). There each peer keeps

@@ -13,9 +13,9 @@ use crate::error::Error;
 use crate::reduce::{CollectiveReport, Reduce};
 
 /// The tag that [`Communicator::barrier`] takes.
-const BARRIER: Tag = Tag(u64::MAX);
+pub(crate) const BARRIER: Tag = Tag(u64::MAX);
 
-/// Which elements of a buffer are this peer's, among certain peers: see [`Communicator::shard`].
+/// The elements of a buffer that belong to this peer, for a given set of participants. See [`Communicator::shard`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Shard {
     range: Range<usize>,
@@ -76,7 +76,7 @@ impl Shard {
     }
 }
 
-/// What an all-gather is told: the own shard, and the tag that names the collective.
+/// The options of an all-gather: this peer's shard, and the tag that names the collective.
 ///
 /// ```
 /// # fn example(comm: &pccl::Communicator, parameters: &mut [f32]) -> Result<(), pccl::Error> {
@@ -98,7 +98,7 @@ pub struct Gather {
 }
 
 impl Gather {
-    /// This shard of the buffer is filled.
+    /// An all-gather to which this peer contributes this shard of the buffer.
     pub const fn of(shard: Shard) -> Self {
         Self {
             shard,
@@ -114,23 +114,23 @@ impl Gather {
         self
     }
 
-    /// Saves nothing of what the buffer held. After an error the own shard is as it was, so that the call can be
-    /// repeated, and all other elements are unspecified. Without a copy of the buffer an all-gather within a machine
-    /// takes about two thirds of the time; between machines only the memory counts. Each peer chooses for itself.
-    /// Default: the whole buffer is as it was after an error.
+    /// Makes no backup of the buffer. After an error this peer's shard is unchanged, so the call can be
+    /// repeated, and all other elements are unspecified. Within a machine, an all-gather without a backup
+    /// takes about two thirds of the time; between machines it only saves memory. Each peer chooses for itself.
+    /// Default: a backup, so that the whole buffer is unchanged after an error.
     pub const fn without_backup(mut self) -> Self {
         self.is_restored = false;
         self
     }
 
-    /// Wishes for an algorithm, as [`Reduce::algorithm`] does.
+    /// Requests an algorithm, as [`Reduce::algorithm`] does.
     pub const fn algorithm(mut self, algorithm: Algorithm) -> Self {
         self.algorithm = Some(algorithm);
         self
     }
 }
 
-/// What a broadcast is told: whose buffer it is, and the tag that names the collective.
+/// The options of a broadcast: the root, and the tag that names the collective.
 ///
 /// ```
 /// use pccl::{Broadcast, PeerId};
@@ -148,7 +148,7 @@ pub struct Broadcast {
 }
 
 impl Broadcast {
-    /// All peers are to get what this one has.
+    /// A broadcast of the buffer of this peer, the root.
     pub const fn from(root: PeerId) -> Self {
         Self {
             root,
@@ -163,19 +163,19 @@ impl Broadcast {
         self
     }
 
-    /// Saves nothing of what the buffer held: after an error, it is unspecified on all peers but the root. Without a copy
-    /// of the buffer a broadcast within a machine takes about two thirds of the time; between machines only the memory
-    /// counts. Each peer chooses for itself. Default: the buffer is as it was after an error.
+    /// Makes no backup of the buffer: after an error, it is unspecified on all peers except the root. Within a machine,
+    /// a broadcast without a backup takes about two thirds of the time; between machines it only saves memory. Each
+    /// peer chooses for itself. Default: a backup, so that the buffer is unchanged after an error.
     pub const fn without_backup(mut self) -> Self {
         self.is_restored = false;
         self
     }
 }
 
-/// What a reduce-scatter has come to.
+/// The outcome of a reduce-scatter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scattered {
-    /// These elements of the buffer are this peer's, and hold the result.
+    /// The elements of the buffer that belong to this peer. They hold the result.
     pub shard: Shard,
     /// What the collective did.
     pub report: CollectiveReport,
@@ -196,39 +196,41 @@ pub(crate) fn spec_of(kind: CollectiveKind, element: ElementType, count: usize) 
 
 /// Collectives by which peers share a buffer out, and put it together again.
 impl Communicator {
-    /// Which elements of a buffer of `len` elements are this peer's shard, as of this epoch: one of
-    /// [`world_size`](Self::world_size) parts that adjoin, in the order of the [peer ids](Self::peer_id), longer ones
-    /// first; lengths differ by at most one element. It depends on who takes part alone, and not on the ring.
+    /// This peer's shard of a buffer of `len` elements, in this epoch. The buffer is cut into
+    /// [`world_size`](Self::world_size) contiguous shards, in the order of the [peer ids](Self::peer_id). Their lengths
+    /// differ by at most one element, and the longer ones come first. The shards depend only on the participants, not
+    /// on the ring.
     ///
-    /// A peer that is lost changes the shards of the others, as soon as their next collective begins.
+    /// If a peer is lost, the shards of the others change when their next collective begins.
     #[must_use]
     pub fn shard(&self, len: usize) -> Shard {
         let view = self.calls.view.borrow();
         Shard::new(len, view.me, &view.topology.ring.0)
     }
 
-    /// Reduces the buffers of all peers of the group, and leaves each peer its [shard](Self::shard) of the result, in
-    /// its place in `buffer`. The rest of the buffer stays as it was.
+    /// Reduces the buffers of all peers of the group, and writes this peer's [shard](Self::shard) of the result to
+    /// its place in `buffer`. The rest of the buffer is unchanged.
     ///
-    /// It moves half the bytes of an all-reduce, by the same [algorithm](CollectiveReport::algorithm). Sums of floats may
-    /// differ from those of an all-reduce by rounding, because the order of the additions depends on the rank that has the
-    /// shard. All peers pass buffers of the same length. The shard that is returned counts: a peer that was lost before
-    /// the collective began has changed it.
+    /// It moves half the bytes of an all-reduce with the same [algorithm](CollectiveReport::algorithm). Sums of floats
+    /// may differ from those of an all-reduce by rounding, because the order of the additions depends on the rank that
+    /// has the shard. All peers pass buffers of the same length. Use the shard that is returned: it differs from an
+    /// earlier one if a peer was lost before the collective began.
     ///
     /// Blocks as [`all_reduce`](Self::all_reduce) does.
     ///
     /// # Errors
-    /// As [`all_reduce`](Self::all_reduce). The buffer is as it was then.
+    /// As [`all_reduce`](Self::all_reduce). The buffer is unchanged then.
     ///
     /// # Panics
     /// Inside an async task.
+    #[track_caller]
     pub fn reduce_scatter<T: Element>(
         &self,
         buffer: &mut [T],
         reduce: Reduce,
     ) -> Result<Scattered, Error> {
         let call = self.reduce_scatter_async(buffer, reduce);
-        self.runtime.block_on(call)
+        self.runtime.block_on("reduce_scatter_async", call)
     }
 
     /// As [`reduce_scatter`](Self::reduce_scatter), without blocking. Dropping the future gives the collective up and
@@ -255,29 +257,31 @@ impl Communicator {
         self.runtime.inside(call).await
     }
 
-    /// Gathers the shards of all peers of the group: each contributes its own, which lies in its place in `buffer`, and
-    /// all end with all of them.
+    /// Gathers the shards of all peers of the group. Each peer contributes its own shard, from its place in `buffer`,
+    /// and receives all other shards.
     ///
-    /// All peers pass buffers of the same length, and shards that were computed for the peers that take part. If a peer
-    /// was lost since, or joined, the collective does not start, on any peer: what was computed for one shard is never
-    /// taken for another. Neither does it start with the shard of another peer, or of this peer in another run in which
-    /// its id was another one.
+    /// All peers pass buffers of the same length, and shards that were computed for the present participants. If a peer
+    /// was lost or joined since then, the collective starts on no peer, so content that was computed for one shard
+    /// never ends up in another one. It does not start either with the shard of another peer, or with a shard of
+    /// another run in which this peer had another id.
     ///
     /// Blocks as [`all_reduce`](Self::all_reduce) does.
     ///
     /// # Errors
-    /// [`Error::WorldChanged`], on all peers: go back to where shards are computed.
-    /// [`Error::ShardMismatch`]. Else as [`all_reduce`](Self::all_reduce). The buffer is as it was then, except
+    /// [`Error::WorldChanged`], on all peers: compute the shards again.
+    /// [`Error::ShardMismatch`]. Otherwise as [`all_reduce`](Self::all_reduce). The buffer is unchanged then, except
     /// [without a backup](Gather::without_backup).
     ///
     /// # Panics
     /// Inside an async task.
+    #[track_caller]
     pub fn all_gather<T: Element>(
         &self,
         buffer: &mut [T],
         gather: Gather,
     ) -> Result<CollectiveReport, Error> {
-        self.runtime.block_on(self.all_gather_async(buffer, gather))
+        let call = self.all_gather_async(buffer, gather);
+        self.runtime.block_on("all_gather_async", call)
     }
 
     /// As [`all_gather`](Self::all_gather), without blocking. Dropping the future gives the collective up, which is a
@@ -317,28 +321,30 @@ impl Communicator {
         self.runtime.inside(call).await
     }
 
-    /// Gives all peers of the group the buffer of the root. All pass buffers of the same length; the root's is only read.
+    /// Copies the buffer of the root to all peers of the group. All peers pass buffers of the same length. The buffer
+    /// of the root is only read.
     ///
-    /// The buffer goes along the ring, from peer to peer, in frames that each peer passes on at once: it takes N − 1
-    /// latencies, and the time that the buffer takes on the slowest edge. The root is named by its peer id, because ranks
-    /// change with the ring; [`CollectiveReport::contributors`] has the ids of all.
+    /// The frames of the buffer travel along the ring, and each peer passes them on at once. The broadcast takes N − 1
+    /// latencies, plus the time of the buffer on the slowest edge. The root is a peer id, because ranks
+    /// change with the ring; [`CollectiveReport::contributors`] has the ids of all participants.
     ///
     /// Blocks as [`all_reduce`](Self::all_reduce) does.
     ///
     /// # Errors
     /// [`Error::NoSuchRoot`]: the root does not take part, or has left. A root that is lost while the broadcast runs
-    /// aborts it, as any other peer does. Else as [`all_reduce`](Self::all_reduce). The buffer is as it was then, except
-    /// [without a backup](Broadcast::without_backup).
+    /// aborts it, as any other peer does. Otherwise as [`all_reduce`](Self::all_reduce). The buffer is unchanged then,
+    /// except [without a backup](Broadcast::without_backup).
     ///
     /// # Panics
     /// Inside an async task.
+    #[track_caller]
     pub fn broadcast<T: Element>(
         &self,
         buffer: &mut [T],
         broadcast: Broadcast,
     ) -> Result<CollectiveReport, Error> {
         let call = self.broadcast_async(buffer, broadcast);
-        self.runtime.block_on(call)
+        self.runtime.block_on("broadcast_async", call)
     }
 
     /// As [`broadcast`](Self::broadcast), without blocking. Dropping the future gives the collective up, which is a
@@ -365,17 +371,18 @@ impl Communicator {
         self.runtime.inside(call).await
     }
 
-    /// Blocks until all peers of the group have called it, and moves nothing. It does not wait for other collectives that
-    /// are in flight. It takes the tag `u64::MAX`, which no other collective should use: a second barrier at the same time
-    /// gets [`Error::TagInUse`].
+    /// Blocks until all peers of the group have called it, and moves nothing. It does not wait for other collectives
+    /// that are in flight. It takes the tag `u64::MAX`, which no other collective should use: a second barrier at the
+    /// same time gets [`Error::TagInUse`].
     ///
     /// # Errors
     /// As [`all_reduce`](Self::all_reduce).
     ///
     /// # Panics
     /// Inside an async task.
+    #[track_caller]
     pub fn barrier(&self) -> Result<CollectiveReport, Error> {
-        self.runtime.block_on(self.barrier_async())
+        self.runtime.block_on("barrier_async", self.barrier_async())
     }
 
     /// As [`barrier`](Self::barrier), without blocking. Dropping the future gives it up.

@@ -146,6 +146,7 @@ impl Communicator {
     ///
     /// # Panics
     /// Inside an async task.
+    #[track_caller]
     pub fn all_gather_v<T: Element>(
         &self,
         mine: &[T],
@@ -153,7 +154,7 @@ impl Communicator {
         how: GatherV,
     ) -> Result<GatheredV, Error> {
         let call = self.all_gather_v_async(mine, all, how);
-        self.runtime.block_on(call)
+        self.runtime.block_on("all_gather_v_async", call)
     }
 
     /// As [`all_gather_v`](Self::all_gather_v), without blocking. Dropping the future gives the collective up, and leaves

@@ -1,10 +1,9 @@
 //! Collective communication between machines that come and go.
 //!
-//! A run has one master (`pccl-master`) and any number of peers. A peer joins with
-//! [`Communicator::builder`]; from then on its program makes the same calls as all others, in the order
-//! that [a section below](#which-calls-in-which-order) says. Peers may die at any moment, also in
-//! the middle of a collective: every call then either succeeds on every survivor, or fails on every survivor
-//! with its buffers as they were.
+//! A run has one master (`pccl-master`) and any number of peers. A peer joins with [`Communicator::builder`]. All peers
+//! then make the same calls, in the order that [a section below](#which-calls-in-which-order) describes. Peers may die
+//! at any moment, even in the middle of a collective. Every call then either succeeds on all survivors, or fails on all
+//! of them and leaves their buffers unchanged.
 //!
 //! # Example
 //!
@@ -29,8 +28,8 @@
 //!
 //! Each round [updates the topology](Communicator::update_topology), [synchronizes](Communicator::sync_shared_state)
 //! the state, and calls the closure, which changes the state in [`Round::commit`] alone. After each error the loop does
-//! what [`Error::next`] says; [`Rounds`] has the details, and a state of several entries. The same loop without it, which
-//! gives up if it cannot connect again at once:
+//! what [`Error::next`] says; [`Rounds`] has the details, and a state of several entries. The same loop without it,
+//! which gives up if it cannot connect again at once:
 //!
 //! ```rust,no_run
 //! use pccl::{Communicator, Error, Next, Reduce, SharedState, SyncStrategy};
@@ -73,20 +72,20 @@
 //! - **Major calls** ([`update_topology`](Communicator::update_topology),
 //!   [`optimize_topology`](Communicator::optimize_topology),
 //!   [`sync_shared_state`](Communicator::sync_shared_state)): in the same order on all peers. The first two
-//!   are votes of all groups, the last one of a group.
-//! - **Collectives**: between the same major calls on all peers of the group. They are told apart by their tags,
-//!   so those that run at once ([handles](Communicator::start_all_reduce), futures, threads) may begin in an
-//!   order of each peer's own, and be awaited in any. Three things bound that freedom. A call that waits for
-//!   its end before the next one begins has to come in the same order everywhere. So have collectives that use
-//!   the same tag again. And of more than 1000 at once,
-//!   [few may overtake any](Communicator::start_all_reduce).
+//!   are votes of all groups, the last one is a vote of one group.
+//! - **Collectives**: between the same major calls on all peers of the group. Tags tell them apart, so collectives that
+//!   run at once ([handles](Communicator::start_all_reduce), futures, threads) may begin and be awaited in a different
+//!   order on each peer. Three rules limit this. Blocking collectives come in the same order on all peers. So do
+//!   collectives that reuse a tag. And if more than 1000 run at once, start them in the same order
+//!   ([`start_all_reduce`](Communicator::start_all_reduce) has the exact rule).
 //! - **[`are_peers_pending`](Communicator::are_peers_pending)**: a vote of all peers of all groups, which ends
-//!   at once where another peer waits in a major call. It may run beside reduces; where it does not, it comes
-//!   in the same order with them everywhere.
+//!   at once if another peer waits in a major call. It may run beside collectives. If a program calls it between
+//!   collectives, it does so in the same order on all peers.
 //!
-//! Calls that do not meet are not waited for without end: the master lets one of two calls give way
-//! ([`Error::Conflict`]), refuses what others do not join ([`Error::NotJoined`]), and kicks who makes all
-//! others wait ([`Error::Kicked`]). [`update_topology`](Communicator::update_topology) is in nobody's way.
+//! If the calls of two peers do not match, neither waits forever. The master lets one of the two calls give way
+//! ([`Error::Conflict`]), refuses a collective that the other peers do not join ([`Error::NotJoined`]), and evicts a
+//! peer that all others wait for ([`Error::Kicked`]). [`update_topology`](Communicator::update_topology) never
+//! conflicts with another call.
 //!
 //! # Map
 //!
@@ -96,8 +95,9 @@
 //! | [`Communicator`], [`Builder`] | joining a run, and everything that a peer can call |
 //! | [`Reduce`], [`CollectiveReport`], [`Element`] | what a reduce computes, and what it did |
 //! | [`Shard`], [`Scattered`], [`Gather`], [`GatherV`], [`GatheredV`], [`Broadcast`] | the other collectives |
-//! | [`ErrorFeedback`] | making up for what quantization loses |
-//! | [`AllReduceHandle`], [`ReduceItem`] | reduces that run beside the caller, and lists of them |
+//! | [`ErrorFeedback`] | recovers the losses of quantization |
+//! | [`AllReduceHandle`], [`ReduceItem`] | reduces in the background, and lists of reduces |
+//! | [`Awaited`], [`Wait`], [`NamedPeer`] | the peers that this peer's calls wait for |
 //! | [`SharedState`], [`SyncOptions`] | what peers keep identical, and how |
 //! | [`Error`], [`Next`] | what went wrong, and what to do next |
 //! | [`Tcp`], [`Transport`] | how lanes are opened; with the feature `quic` also `Quic`; [`transport`] has what a transport of your own needs |
@@ -164,12 +164,16 @@ pub use state::{SharedState, SyncOptions, SyncReport};
 pub use topology::TopologyReport;
 
 pub use half;
-pub use pccl_core::element::{ElementType, Quantization, ReduceOp, SpecField};
-pub use pccl_core::id::{Epoch, GroupId, PeerId, Revision, Tag};
+pub use pccl_core::awaited::{Awaited, AwaitedCall, Wait};
+pub use pccl_core::element::{
+    CollectiveKind, ElementType, Quantization, ReduceOp, SpecField, SpecValue,
+};
+pub use pccl_core::id::{Epoch, GroupId, Membership, PeerId, Revision, Tag};
 pub use pccl_core::messages::{AbortCause, CallKind, Conflict, Misdeed, Refusal};
+pub use pccl_core::name::{BadPeerName, NamedPeer};
 pub use pccl_core::paths::{RingEstimate, RingReport};
 pub use pccl_core::plan::{Algorithm, Pattern};
-pub use pccl_core::shared_state::{SyncFailure, SyncStrategy};
+pub use pccl_core::shared_state::{EntryMismatch, EntryShape, SyncFailure, SyncStrategy};
 pub use pccl_core::site::BadSiteName;
 pub use pccl_core::transport::{LaneError, Protocol, Transport};
 pub use pccl_plane::Defect;

@@ -10,27 +10,27 @@ use crate::error::Error;
 
 /// What an all-reduce or a reduce-scatter computes: the operation, the tag that names it, and its quantization.
 ///
-/// All peers of the group have to ask for the same under a tag. Collectives that run at the same
-/// time need different tags; a tag may be used again as soon as its collective has ended.
+/// All peers of the group have to pass the same `Reduce` under a tag. Collectives that run at the same
+/// time need different tags. A tag may be used again as soon as its collective has ended.
 ///
-/// # What the result is
+/// # The result
 ///
-/// The same bits on every peer that gets an element. Contributions are combined one by one, in an order that depends on
-/// the [algorithm](CollectiveReport::algorithm), the ranks and the place in the buffer: see docs/collectives.md. So float
-/// sums may differ from those of another order by rounding, and from run to run where ranks differ, unless they are
-/// [`ordered`](Self::ordered).
+/// All peers that get an element get the same bits. Contributions are combined one by one, in an order that depends on
+/// the [algorithm](CollectiveReport::algorithm), the ranks and the place in the buffer; docs/collectives.md defines it.
+/// So the rounding of a float sum may differ from that of another order, and from run to run if ranks differ, unless
+/// the reduce is [`ordered`](Self::ordered).
 ///
 /// - Integers wrap.
 /// - Halves are added, multiplied and divided in `f32`, and rounded to the half once per contribution.
-///   So an average of them is infinite where their sum is beyond the range of the half, unless it is
+///   So the average of halves is infinite if their sum is beyond the range of the half, unless it is
 ///   quantized.
-/// - A NaN in any contribution gives NaN, always with the same bits (positive, quiet, no payload). The
+/// - If any contribution is NaN, the result is NaN, always with the same bits (positive, quiet, no payload). The
 ///   maximum of the two zeros is `+0`, their minimum `-0`.
-/// - A peer that is alone keeps its contribution as it is, the bits of a NaN included.
-/// - Quantized (see [`quantize`](Self::quantize)), sums are made in `f32` (`f64` for `f64`), and each
-///   hop rounds to nearest on the frame's grid. Infinities do not survive that: a frame that contains
-///   one becomes NaN, and which elements share a frame depends on the ranks. A mask of a maximum is
-///   better the least finite number.
+/// - A single peer keeps its contribution unchanged, including the bits of a NaN.
+/// - A quantized reduce (see [`quantize`](Self::quantize)) adds in `f32` (`f64` for `f64`), and each
+///   hop rounds to nearest on the frame's grid. A frame that contains an infinity becomes NaN, and the ranks decide
+///   which elements share a frame. To mask elements of a maximum, use the least finite number, not the negative
+///   infinity.
 ///
 /// ```
 /// use pccl::Reduce;
@@ -91,19 +91,18 @@ impl Reduce {
         self
     }
 
-    /// Quantizes what travels. Only buffers of floats can be quantized; whatever does not go together
-    /// is refused with [`Error::NotSupported`] before anything is sent. What is lost:
-    /// [`error_bound`](Self::error_bound).
+    /// Quantizes the data that peers send. Only buffers of floats can be quantized. A combination that is not supported
+    /// fails with [`Error::NotSupported`] before anything is sent. [`error_bound`](Self::error_bound) returns the
+    /// largest error.
     pub const fn quantize(mut self, quantization: Quantization) -> Self {
         self.quantization = quantization;
         self
     }
 
-    /// Wishes for an algorithm, in place of the one that the master would choose. All peers of the group have to wish for
-    /// the same.
+    /// Requests an algorithm, which overrides the master's choice. All peers of the group have to request the same one.
     ///
-    /// It is a wish: a collective that cannot take it, because the group has not the links that it needs, or because the
-    /// buffer is too large or quantized, takes another one. The [report](CollectiveReport::algorithm) says which.
+    /// If a collective cannot use the algorithm, because the group lacks the links that it needs, or because the
+    /// buffer is too large or quantized, it uses another one. The [report](CollectiveReport::algorithm) says which.
     /// Default: none.
     ///
     /// ```
@@ -117,21 +116,21 @@ impl Reduce {
         self
     }
 
-    /// Combines contributions in the order of the [peer ids](crate::Communicator::peer_id): the result has the same bits
-    /// for the same contributors, whatever the ring, the sites and the algorithm, and a reduce-scatter has those of an
-    /// all-reduce. They are the bits of ((a + b) + c) + d, each sum rounded to the type, of peers a < b < c < d; an average
-    /// is divided at the end. Another set of contributors may give other bits. All peers of the group have to ask for it,
-    /// or get [`Error::Disagreement`].
+    /// Combines contributions in the order of the [peer ids](crate::Communicator::peer_id): the result has the same
+    /// bits for the same contributors, whatever the ring, the sites and the algorithm, and a reduce-scatter has those
+    /// of an all-reduce. They are the bits of ((a + b) + c) + d, each sum rounded to the type, of peers a < b < c < d;
+    /// an average is divided at the end. Another set of contributors may give other bits. All peers of the group have
+    /// to ask for it, or get [`Error::Disagreement`].
     ///
-    /// The master chooses among the algorithms that keep this order. That costs about as many bytes as without it in a
-    /// world of two, if there are links between all members, and if the ring is in the order of the ids, which it is until
-    /// an optimization changes it. Otherwise a small buffer travels whole, and a larger one takes [`Algorithm::Relay`],
-    /// which then sends up to about N / 2 times as many bytes as a ring. `pccl-master --max-mesh` and `--max-sites-mesh`
-    /// say how large a group may be to have all links. A wish for an [`algorithm`](Self::algorithm) that does not keep the
-    /// order is not granted.
+    /// The master chooses among the algorithms that keep this order. An ordered reduce sends about as many bytes as an
+    /// unordered one in three cases: in a world of two, if there are links between all members, or if the ring is in
+    /// the order of the ids, as it is until an optimization changes it. Otherwise a small buffer is sent whole, and a
+    /// larger one uses [`Algorithm::Relay`], which then sends up to about N / 2 times as many bytes as a ring.
+    /// `pccl-master --max-mesh` and `--max-sites-mesh` set the size up to which a group has all links. A requested
+    /// [`algorithm`](Self::algorithm) that does not keep the order is ignored.
     ///
-    /// What is [quantized](Self::quantize) cannot be ordered: [`Error::OrderedQuantized`], before anything is sent.
-    /// Default: not ordered.
+    /// A [quantized](Self::quantize) reduce cannot be ordered, and fails with [`Error::OrderedQuantized`] before
+    /// anything is sent. Default: not ordered.
     ///
     /// ```
     /// use pccl::{Communicator, Error, Reduce};
@@ -199,19 +198,19 @@ impl Reduce {
 pub struct CollectiveReport {
     /// Number of participants.
     pub world_size: usize,
-    /// Who took part, in ring order. The result of an all-reduce or a reduce-scatter holds their contributions. Some of
-    /// them may have left since.
+    /// The participants, in ring order. The result of an all-reduce or a reduce-scatter holds their contributions. Some
+    /// of them may have left since.
     pub contributors: Vec<PeerId>,
-    /// How the data travelled. The master chose it, the same for all. Of a barrier, [`Algorithm::Ring`], which says
-    /// nothing.
+    /// The algorithm, which the master chose for all participants. A barrier moves no data, and reports
+    /// [`Algorithm::Ring`].
     pub algorithm: Algorithm,
     /// Bytes of payload that this peer sent to other ranks: elements, or frames that encode them.
-    /// Those of the attempt that was committed; what aborted ones have moved is not counted.
+    /// Only the committed attempt counts; the bytes of aborted attempts do not.
     pub bytes_sent: u64,
     /// The same for what it received from other ranks.
     pub bytes_received: u64,
-    /// From the call to its end, all [`retries`](Self::retries) included. Of an item of a list: from
-    /// when it was begun.
+    /// From the call to its end, including all [`retries`](Self::retries). For an item of a list: from the
+    /// beginning of the item.
     pub duration: Duration,
     /// Attempts that were aborted before this one. Only
     /// [`all_reduce_many_with_retry`](crate::Communicator::all_reduce_many_with_retry) retries.

@@ -26,6 +26,9 @@ const RECONNECT_FOR: Duration = Duration::from_secs(300);
 /// The pause after a round that waits.
 const WAIT: Duration = Duration::from_millis(50);
 
+/// What to await where blocking is not possible.
+const INSTEAD: &str = "Rounds::run_async";
+
 /// The training loop of a peer, which goes on whoever is lost.
 ///
 /// Each round admits newcomers and repairs the ring ([`update_topology`](crate::Communicator::update_topology)), brings
@@ -167,6 +170,7 @@ impl Rounds {
     ///
     /// # Panics
     /// Inside an async task, as every blocking call: use [`run_async`](Self::run_async) there.
+    #[track_caller]
     pub fn run<S, E>(
         self,
         state: &mut S,
@@ -176,11 +180,11 @@ impl Rounds {
         S: Shared,
         E: StepError,
     {
-        let mut comm = self.builder.clone().connect()?;
+        let mut comm = self.builder.clone().connect_or(INSTEAD)?;
         let mut course = Course::new(self);
         loop {
             let runtime = comm.runtime.clone();
-            let met = runtime.block_on(course.meet(&mut comm, state));
+            let met = runtime.block_on(INSTEAD, course.meet(&mut comm, state));
             let stepped = match met {
                 Ok(()) => step(course.round(&comm, state)),
                 Err(error) => Err(error.into()),

@@ -18,8 +18,8 @@ use crate::error::Error;
 /// What the peers of a group keep identical: named entries that borrow the user's memory, and the
 /// revision of their content.
 ///
-/// [`Rounds`](crate::Rounds) makes one for each of its rounds. In a loop of your own, making one costs a small list,
-/// so make it anew for each synchronization and let it go before the memory is trained on; only the revision has to
+/// [`Rounds`](crate::Rounds) makes a `SharedState` for each of its rounds. In a loop of your own, make one for each
+/// synchronization and drop it before you train on the memory. It is a small list, and only the revision has to
 /// be kept in between:
 ///
 /// ```no_run
@@ -45,14 +45,13 @@ use crate::error::Error;
 ///
 /// # Revisions
 ///
-/// The first synchronization of a group may have any revision. From then on the group expects that
-/// each peer has advanced its content exactly once since the last synchronization (`revision += 1`)
-/// or not at all, where all of them did the same. A peer with an older revision, a newcomer above
-/// all, receives what the others hold, and [`revision`](Self::revision) is set to theirs; a peer that
-/// is ahead is removed from the run.
+/// The first synchronization of a group may have any revision. After that, each peer advances its content
+/// exactly once between two synchronizations (`revision += 1`), or no peer does. A peer with an older revision, usually
+/// a newcomer, receives the content of the others, and its [`revision`](Self::revision) is set to theirs. A peer that
+/// is ahead is evicted from the run.
 pub struct SharedState<'a> {
-    /// The revision of the content. Add one for each time that the content is advanced;
-    /// [`sync_shared_state`](crate::Communicator::sync_shared_state) sets it to that of the group.
+    /// The revision of the content. Add one whenever you advance the content.
+    /// [`sync_shared_state`](crate::Communicator::sync_shared_state) sets it to the revision of the group.
     pub revision: u64,
     /// Sorted by name.
     entries: Vec<Entry<'a>>,
@@ -66,8 +65,8 @@ struct Entry<'a> {
 }
 
 impl<'a> SharedState<'a> {
-    /// A state without entries, whose content has this revision: 0 where a run begins, else what the
-    /// last one or the checkpoint had.
+    /// A state without entries, whose content has this revision: 0 at the beginning of a run, otherwise the revision of
+    /// the last state or of the checkpoint.
     #[must_use]
     pub const fn at(revision: u64) -> Self {
         Self {
@@ -76,12 +75,12 @@ impl<'a> SharedState<'a> {
         }
     }
 
-    /// Adds memory that is to be bit-identical on all peers of the group. The order of the entries
-    /// does not matter; name, element type and length have to be the same on all peers.
+    /// Adds memory that `sync_shared_state` makes bit-identical on all peers of the group. The order of the entries
+    /// does not matter. Name, element type and length have to be the same on all peers.
     ///
     /// # Errors
     /// [`Error::DuplicateEntry`], [`Error::EntryNameTooLong`] (255 bytes) and
-    /// [`Error::TooManyEntries`] (16 384); the state is then as before.
+    /// [`Error::TooManyEntries`] (16 384). The state is unchanged.
     pub fn entry<T: Element>(
         &mut self,
         name: impl Into<Cow<'a, str>>,
@@ -90,8 +89,8 @@ impl<'a> SharedState<'a> {
         self.add(name.into(), T::TYPE, bytes_of_mut(data), false)
     }
 
-    /// Adds memory whose content may differ from peer to peer, such as a loader's position. It is not
-    /// compared; a peer whose revision is behind receives it with everything else.
+    /// Adds memory whose content may differ from peer to peer, such as the position of a data loader. It is not
+    /// compared. A peer whose revision is behind receives it with all other entries.
     ///
     /// # Errors
     /// As [`entry`](Self::entry).
@@ -212,15 +211,15 @@ impl fmt::Debug for SharedState<'_> {
     }
 }
 
-/// How a peer takes part in a synchronization. A [`SyncStrategy`] becomes one by itself.
+/// How a peer takes part in a synchronization. A [`SyncStrategy`] converts into it.
 ///
-/// # Going on from older checkpoints
+/// # Continuing from older checkpoints
 ///
-/// The master remembers the revision that a group has reached. When everybody who held it is gone,
-/// the others fail with [`SyncFailure::RevisionLost`](crate::SyncFailure::RevisionLost). Where they
-/// want to go on from what they still have (after loading a checkpoint, say), every peer of the group
-/// calls with [`or_restart`](Self::or_restart); the newest revision among them is then where the
-/// group goes on. It takes all of them: one peer alone cannot set a group back.
+/// The master remembers the revision that a group has reached. If all peers that held it are gone,
+/// the calls of the others fail with [`SyncFailure::RevisionLost`](crate::SyncFailure::RevisionLost). To continue
+/// from older content, such as a checkpoint, every peer of the group
+/// calls with [`or_restart`](Self::or_restart). The group then continues from the newest revision among them. All
+/// peers have to agree, so that one peer alone cannot set a group back.
 ///
 /// ```
 /// use pccl::{SyncOptions, SyncStrategy};
@@ -244,7 +243,7 @@ impl From<SyncStrategy> for SyncOptions {
 }
 
 impl SyncOptions {
-    /// Agrees to go on from an older revision where every peer of the group does.
+    /// Agrees to continue from an older revision if every peer of the group agrees.
     pub const fn or_restart(mut self) -> Self {
         self.restart = true;
         self

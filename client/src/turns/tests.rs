@@ -58,7 +58,7 @@ impl Echo {
 
     /// A blocking call.
     fn call(&self) -> By {
-        self.runtime.block_on(async {
+        self.runtime.block_on("nothing", async {
             let (reply, answer) = oneshot::channel();
             self.ask(Question::OfCall(reply));
             answer.await.unwrap()
@@ -205,7 +205,7 @@ fn of_two_callers_one_ends_and_the_other_goes_on() {
             let call = |end: oneshot::Receiver<()>| {
                 let (echo, both) = (&echo, &both);
                 move || {
-                    echo.runtime.block_on(async {
+                    echo.runtime.block_on("nothing", async {
                         both.wait();
                         end.await.unwrap();
                     });
@@ -308,7 +308,7 @@ fn nothing_is_left_undriven_however_calls_and_pauses_meet() {
         let asked = (round % 4 < 3).then(|| echo.ask_from_outside());
         let percent = PERCENT[round % PERCENT.len()];
         match round % 5 {
-            0 | 1 => echo.runtime.block_on(async { spin(percent) }),
+            0 | 1 => echo.runtime.block_on("nothing", async { spin(percent) }),
             2 | 3 => drop((spin(percent), echo.call())),
             _ => spin(percent),
         }
@@ -351,7 +351,7 @@ fn a_call_after_the_end_of_the_engine_returns() {
     let runtime = echo.runtime.clone();
     drop(echo);
 
-    let returned = runtime.block_on(async { 7 });
+    let returned = runtime.block_on("nothing", async { 7 });
 
     assert_eq!(returned, 7);
 }
