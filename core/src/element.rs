@@ -256,15 +256,43 @@ impl fmt::Display for ElementType {
 ///   and divided in `f32`, and rounded to the half once per contribution.
 /// - A NaN in any contribution gives NaN, also of [`Max`](Self::Max) and [`Min`](Self::Min): positive,
 ///   quiet, no payload. The maximum of the two zeros is `+0`, their minimum `-0`.
+/// - [`WeightedAvg`](Self::WeightedAvg) multiplies each contribution by its weight over the sum of all weights, rounds
+///   it to the type (halves in `f32` before), and sums. A contribution of weight zero counts as zeros, whatever it holds.
 /// - The only contributor of a collective keeps its contribution bit by bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum ReduceOp {
     Sum,
     Avg,
+    WeightedAvg {
+        /// The weight of this peer's contribution.
+        own: u32,
+        /// The sum of the weights of all contributions; zero until it [is known](CollectiveSpec::of_weights).
+        total: u64,
+    },
     Prod,
     Max,
     Min,
+}
+
+impl ReduceOp {
+    /// The weight of this peer's contribution, if contributions have weights.
+    #[must_use]
+    pub const fn weight(&self) -> Option<u32> {
+        match self {
+            Self::WeightedAvg { own, .. } => Some(*own),
+            Self::Sum | Self::Avg | Self::Prod | Self::Max | Self::Min => None,
+        }
+    }
+
+    /// The sum of the weights of all contributions; zero if contributions have no weights or it is not known.
+    #[must_use]
+    pub const fn total_weight(&self) -> u64 {
+        match self {
+            Self::WeightedAvg { total, .. } => *total,
+            Self::Sum | Self::Avg | Self::Prod | Self::Max | Self::Min => 0,
+        }
+    }
 }
 
 impl fmt::Display for ReduceOp {
@@ -272,6 +300,7 @@ impl fmt::Display for ReduceOp {
         f.write_str(match self {
             Self::Sum => "sum",
             Self::Avg => "avg",
+            Self::WeightedAvg { .. } => "weighted avg",
             Self::Prod => "prod",
             Self::Max => "max",
             Self::Min => "min",
@@ -463,7 +492,7 @@ impl CollectiveSpec {
         match field {
             SpecField::Kind => discriminant(&self.kind) != discriminant(&other.kind),
             SpecField::Root => self.kind.root() != other.kind.root(),
-            SpecField::Operation => self.op != other.op,
+            SpecField::Operation => discriminant(&self.op) != discriminant(&other.op),
             SpecField::ElementType => self.element != other.element,
             SpecField::Count => self.count != other.count,
             SpecField::Quantization => self.quantization != other.quantization,
@@ -509,5 +538,37 @@ impl CollectiveSpec {
             None => return None,
         };
         Some(Self { count, ..*self })
+    }
+
+    /// The same with the sum of the weights of all contributions, zero if they have none. `None`: the operation takes no
+    /// weights, or the sum is zero or less than the weight of this peer.
+    ///
+    /// ```
+    /// use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType, Quantization, ReduceOp};
+    ///
+    /// let spec = CollectiveSpec {
+    ///     kind: CollectiveKind::AllReduce,
+    ///     op: ReduceOp::WeightedAvg { own: 3, total: 0 },
+    ///     element: ElementType::F32,
+    ///     count: 10,
+    ///     quantization: Quantization::None,
+    ///     algorithm: None,
+    ///     ordered: false,
+    /// };
+    ///
+    /// let known = spec.of_weights(8).map(|spec| spec.op);
+    /// assert_eq!(known, Some(ReduceOp::WeightedAvg { own: 3, total: 8 }));
+    /// assert_eq!(spec.of_weights(2), None);
+    /// ```
+    #[must_use]
+    pub const fn of_weights(&self, total: u64) -> Option<Self> {
+        let op = match (self.op.weight(), total) {
+            (None, 0) => self.op,
+            (Some(own), total) if total > 0 && total >= own as u64 => {
+                ReduceOp::WeightedAvg { own, total }
+            }
+            (None | Some(_), _) => return None,
+        };
+        Some(Self { op, ..*self })
     }
 }

@@ -219,6 +219,8 @@ pub enum ToPeer {
         algorithm: Algorithm,
         /// How many elements each participant contributes; empty if all buffers have the same length.
         lengths: Lengths,
+        /// The sum of the weights of all contributions; zero if they have none.
+        total_weight: u64,
     },
     /// The collective of this tag does not start; nothing was touched.
     CollectiveRefused {
@@ -368,6 +370,8 @@ pub enum CollectiveRefusal {
         /// The limit, the same on all participants.
         limit: u64,
     },
+    /// The weights of all contributions are zero, so there is no average. Contribute something on one peer.
+    NoWeight,
     /// The peer took its vote back before everybody had voted.
     Withdrawn,
 }

@@ -106,7 +106,7 @@ pub enum KernelError {
     },
     /// An average over nobody.
     ZeroDivisor,
-    /// Quantization of elements that are no floats.
+    /// Quantization, or a weight, of elements that are no floats.
     NotAFloat {
         /// Their type.
         element: ElementType,
@@ -136,7 +136,10 @@ impl fmt::Display for KernelError {
             ),
             Self::ZeroDivisor => f.write_str("an average needs at least one contribution"),
             Self::NotAFloat { element } => {
-                write!(f, "only floats can be quantized, not {element:?} elements")
+                write!(
+                    f,
+                    "only floats can be quantized or weighted, not {element:?} elements"
+                )
             }
             Self::EncodedLength { needed, len } => {
                 write!(

@@ -9,6 +9,7 @@ use crate::half::{Bf16, F16};
 use crate::isa::Isa;
 use crate::number::Number;
 use crate::reduce::{InPlace, OutOfPlace, Saving, combine};
+use crate::scale::scale_with;
 use crate::{ElementType, Op};
 
 /// Bytes that are hard in some way, in whole elements of every type: among small numbers of all
@@ -148,6 +149,38 @@ fn divisions_of_every_length_and_start_are_the_same_on_every_isa() {
                     result[start..],
                     expected,
                     "{isa:?}: {count} x {element:?} by {by}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn products_of_every_length_and_start_are_the_same_on_every_isa() {
+    let floats = [
+        ElementType::F16,
+        ElementType::BF16,
+        ElementType::F32,
+        ElementType::F64,
+    ];
+    for element in floats {
+        for count in 0..=257 {
+            let factor = [1.0, 0.5, 1.0 / 3.0, 0.0, 1e-9, 65_537.0][count % 6];
+            let bytes = noise(element, count, count as u64);
+            let mut expected = bytes.clone();
+            for one in expected.chunks_mut(element.size()) {
+                assert!(scale_with(Isa::all()[0], element, one, factor));
+            }
+            for isa in Isa::all() {
+                let start = count % 11;
+                let mut result = moved(&bytes, start);
+
+                assert!(scale_with(isa, element, &mut result[start..], factor));
+
+                assert_eq!(
+                    result[start..],
+                    expected,
+                    "{isa:?}: {count} x {element:?} by {factor}"
                 );
             }
         }

@@ -6,7 +6,7 @@
 
 use crate::half::F16;
 use crate::isa::{Isa, run};
-use crate::number::Number;
+use crate::number::{Number, Real};
 use crate::reduce::Operands;
 
 /// Halves in a block: so few that everything stays in the first-level cache.
@@ -80,12 +80,22 @@ impl Converter {
 
     /// What [`divide()`](crate::divide()) does for `F16`.
     pub(crate) fn divide(self, bytes: &mut [u8], by: u32) {
+        self.each(bytes, |number| number.over(by));
+    }
+
+    /// What [`scale()`](crate::scale()) does for `F16`.
+    pub(crate) fn scale(self, bytes: &mut [u8], factor: f64) {
+        self.each(bytes, |number| number.times(factor));
+    }
+
+    #[inline(always)]
+    fn each(self, bytes: &mut [u8], op: impl Fn(f32) -> f32) {
         let mut wide = Wide([0.0; BLOCK]);
         for block in bytes.chunks_mut(BLOCK_BYTES) {
             self.widen(block, &mut wide);
             run!(self.isa, {
                 for number in &mut wide.0 {
-                    *number = number.over(by);
+                    *number = op(*number);
                 }
             });
             self.narrow(&wide, block);

@@ -4,7 +4,7 @@
 //! becomes SIMD code without the conversion instructions that only some processors have. Additions
 //! are wrapping ones where they cannot overflow, too, as the check for it would not be SIMD code.
 
-use crate::number::{Number, in_bytes};
+use crate::number::{Number, Real, in_bytes};
 
 /// IEEE 754 binary16, by its bits.
 #[derive(Clone, Copy)]
@@ -167,6 +167,13 @@ impl Number for Bf16Pair {
     }
 }
 
+impl Real for Bf16Pair {
+    #[inline(always)]
+    fn times(self, factor: f64) -> Self {
+        self.each(self, |a, _| a.times(factor))
+    }
+}
+
 macro_rules! through_f32 {
     ($half:ty, infinity: $infinity:expr, nan: $nan:expr) => {
         impl $half {
@@ -248,6 +255,13 @@ macro_rules! through_f32 {
             #[inline(always)]
             fn over(self, by: u32) -> Self {
                 Self::from_f32(self.to_f32() / by as f32)
+            }
+        }
+
+        impl Real for $half {
+            #[inline(always)]
+            fn times(self, factor: f64) -> Self {
+                Self::from_f32(self.to_f32().times(factor))
             }
         }
     };

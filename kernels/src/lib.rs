@@ -7,7 +7,7 @@
 //!
 //! - [`reduce()`]: `into[i] = into[i] op from[i]` ([`Op`] over [`ElementType`]); [`reduce_into()`] writes
 //!   elsewhere, [`reduce_saving()`] keeps what it overwrites.
-//! - [`divide()`]: the division that makes a sum an average.
+//! - [`divide()`]: the division that makes a sum an average. [`scale()`]: the product that gives a contribution its weight.
 //! - [`Codec`]: floats as small integers ([`Scheme`]), and reductions of what came so.
 //! - [`simplehash()`]: a 32-bit hash of content, [`content_hash()`]: one that nobody can forge, also
 //!   step by step ([`ContentHashing`]).
@@ -44,6 +44,7 @@ mod half;
 mod isa;
 mod number;
 mod reduce;
+mod scale;
 mod simplehash;
 
 pub use codec::{Codec, Scheme};
@@ -51,4 +52,5 @@ pub use content_hash::{ContentHashing, content_hash};
 pub use divide::divide;
 pub use element::{ElementType, KernelError, Op};
 pub use reduce::{reduce, reduce_into, reduce_saving};
+pub use scale::scale;
 pub use simplehash::simplehash;

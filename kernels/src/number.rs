@@ -21,6 +21,12 @@ pub(crate) trait Number: Copy {
     fn over(self, by: u32) -> Self;
 }
 
+/// One float.
+pub(crate) trait Real: Number {
+    /// The product, computed in `f64` and rounded to this type, to `f32` before if this is a half.
+    fn times(self, factor: f64) -> Self;
+}
+
 /// How an element lies in memory.
 macro_rules! in_bytes {
     ($bits:ty) => {
@@ -205,3 +211,17 @@ macro_rules! float {
 
 float!(f32);
 float!(f64);
+
+impl Real for f32 {
+    #[inline(always)]
+    fn times(self, factor: f64) -> Self {
+        canonical!((f64::from(self) * factor) as Self)
+    }
+}
+
+impl Real for f64 {
+    #[inline(always)]
+    fn times(self, factor: f64) -> Self {
+        canonical!(self * factor)
+    }
+}

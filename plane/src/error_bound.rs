@@ -43,6 +43,8 @@ struct Chain {
 struct Rounding {
     relative: f64,
     least: f64,
+    /// Of a product that is rounded to the element type: relative, and the least.
+    product: (f64, f64),
     greatest_sum: f64,
     greatest: f64,
 }
@@ -60,6 +62,9 @@ impl Chain {
     }
 
     fn follow(mut self, op: ReduceOp, world_size: usize) -> f64 {
+        if op.weight().is_some() {
+            self.multiply(world_size as f64);
+        }
         for _ in 1..world_size {
             self.encode(self.partial);
             self.combine(op);
@@ -86,6 +91,8 @@ impl Chain {
     fn combine(&mut self, op: ReduceOp) {
         match op {
             ReduceOp::Sum | ReduceOp::Avg => self.magnitude += self.contribution,
+            // All contributions together are no larger than the largest was before it was multiplied.
+            ReduceOp::WeightedAvg { .. } => {}
             ReduceOp::Prod => {
                 self.magnitude *= self.contribution;
                 self.error *= self.contribution;
@@ -93,6 +100,14 @@ impl Chain {
             ReduceOp::Max | ReduceOp::Min => return,
         }
         self.round();
+    }
+
+    /// Each contribution is multiplied by its share of the weights, and rounded to the element type.
+    fn multiply(&mut self, contributions: f64) {
+        let (relative, least) = self.rounding.product;
+        let lost = self.contribution * relative + contributions * least;
+        self.magnitude += lost;
+        self.error += lost;
     }
 
     fn divide(&mut self, by: f64) {
@@ -111,21 +126,25 @@ impl Chain {
 impl Rounding {
     /// `None` for integers.
     fn of(element: ElementType) -> Option<Self> {
-        let single = |greatest: f64| Self {
+        // Halves are rounded twice, to `f32` before.
+        let single = |greatest: f64, product: (i32, i32)| Self {
             relative: 2_f64.powi(-24),
             least: 2_f64.powi(-149),
             greatest_sum: f64::from(f32::MAX),
             greatest,
+            product: (2_f64.powi(product.0), 2_f64.powi(product.1)),
         };
         Some(match Float::of(element)? {
-            Float::F16 => single(half::f16::MAX.to_f64()),
-            Float::BF16 => single(half::bf16::MAX.to_f64()),
-            Float::F32 => single(f64::from(f32::MAX)),
+            Float::F16 => single(half::f16::MAX.to_f64(), (-10, -24)),
+            Float::BF16 => single(half::bf16::MAX.to_f64(), (-7, -133)),
+            Float::F32 => single(f64::from(f32::MAX), (-23, -149)),
             Float::F64 => Self {
                 relative: 2_f64.powi(-53),
                 least: f64::from_bits(1),
                 greatest_sum: f64::MAX,
                 greatest: f64::MAX,
+                // The weight's share is rounded as well.
+                product: (2_f64.powi(-52), f64::from_bits(1)),
             },
         })
     }

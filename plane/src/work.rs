@@ -53,6 +53,7 @@ pub(crate) use frame::{BEYOND, IncomingFrame, OutgoingFrame};
 
 pub(crate) use coded::codec_of;
 pub use coded::is_supported;
+pub(crate) use kernel::element_of;
 
 /// Where this rank stands among the others, and for how many lanes buffers are cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -25,7 +25,11 @@ const PERIOD: usize = 4099;
 pub(crate) const fn largest(op: ReduceOp) -> i64 {
     match op {
         ReduceOp::Prod => 3,
-        ReduceOp::Sum | ReduceOp::Avg | ReduceOp::Max | ReduceOp::Min => 14,
+        ReduceOp::Sum
+        | ReduceOp::Avg
+        | ReduceOp::WeightedAvg { .. }
+        | ReduceOp::Max
+        | ReduceOp::Min => 14,
     }
 }
 
@@ -133,9 +137,11 @@ impl Contribution {
             }
             // The first part is common to all ranks, so that the largest tells of the iteration, too; of
             // the second, any two neighbours have different ones, which take turns.
-            ReduceOp::Sum | ReduceOp::Avg | ReduceOp::Max | ReduceOp::Min => {
-                1 + (drawn % 11) as i64 + ((7 * rank + place + turn) % 4) as i64
-            }
+            ReduceOp::Sum
+            | ReduceOp::Avg
+            | ReduceOp::WeightedAvg { .. }
+            | ReduceOp::Max
+            | ReduceOp::Min => 1 + (drawn % 11) as i64 + ((7 * rank + place + turn) % 4) as i64,
         }
     }
 
@@ -146,7 +152,10 @@ impl Contribution {
         let all = (0..self.peers).map(|rank| self.of(rank, place, iteration));
         match self.op {
             ReduceOp::Sum => T::whole(all.sum()),
-            ReduceOp::Avg => T::whole(all.sum::<i64>()).over(self.peers),
+            // All weights are the same.
+            ReduceOp::Avg | ReduceOp::WeightedAvg { .. } => {
+                T::whole(all.sum::<i64>()).over(self.peers)
+            }
             ReduceOp::Prod => T::whole(all.product()),
             ReduceOp::Max => T::whole(all.max().unwrap_or_default()),
             ReduceOp::Min => T::whole(all.min().unwrap_or_default()),

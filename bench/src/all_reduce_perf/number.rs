@@ -86,7 +86,7 @@ pub(crate) const fn kernel_element(element: ElementType) -> KernelElement {
 /// The operation as the kernels call it; an average is a sum that is divided at the end.
 pub(crate) const fn kernel_op(op: ReduceOp) -> Op {
     match op {
-        ReduceOp::Sum | ReduceOp::Avg => Op::Sum,
+        ReduceOp::Sum | ReduceOp::Avg | ReduceOp::WeightedAvg { .. } => Op::Sum,
         ReduceOp::Prod => Op::Prod,
         ReduceOp::Max => Op::Max,
         ReduceOp::Min => Op::Min,

@@ -149,6 +149,7 @@ impl Work {
         let reduce = match self.op {
             ReduceOp::Sum => Reduce::sum(),
             ReduceOp::Avg => Reduce::avg(),
+            ReduceOp::WeightedAvg { own, .. } => Reduce::weighted_avg(own),
             ReduceOp::Prod => Reduce::prod(),
             ReduceOp::Max => Reduce::max(),
             ReduceOp::Min => Reduce::min(),

@@ -8,7 +8,8 @@
 //!
 //! If contributions have different lengths, each vote to start says how many elements its caster contributes. The master
 //! adds up the lengths of the members of the ring on which the collective starts, and refuses it if the sum is beyond the
-//! limit. It tells the lengths of all to all.
+//! limit. It tells the lengths of all to all. In the same way it adds up the weights of a weighted average, and refuses
+//! it if their sum is zero.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -171,6 +172,7 @@ impl Master {
                 seq,
                 algorithm,
                 lengths: lengths.clone(),
+                total_weight: spec.op.total_weight(),
             };
             send(out, peer, commence);
         }
@@ -502,7 +504,15 @@ fn fits(spec: CollectiveSpec, votes: &BTreeMap<PeerId, CollectiveSpec>, ring: &R
     let Some(known) = spec.of_lengths(&lengths) else {
         return Err(too_long(spec, &lengths));
     };
-    Ok((known, lengths))
+    let known = known.of_weights(total_weight(votes, ring));
+    Ok((known.ok_or(CollectiveRefusal::NoWeight)?, lengths))
+}
+
+/// The sum of the weights of the ranks' contributions.
+fn total_weight(votes: &BTreeMap<PeerId, CollectiveSpec>, ring: &Ring) -> u64 {
+    let of_ring = ring.0.iter().filter_map(|peer| votes.get(peer));
+    let weights = of_ring.filter_map(|vote| vote.op.weight());
+    weights.fold(0, |total, weight| total.saturating_add(weight.into()))
 }
 
 /// How many elements each rank contributes, if contributions have different lengths.

@@ -106,7 +106,7 @@ impl Accepted {
         &mut self,
         (tag, seq): (Tag, Seq),
         algorithm: Algorithm,
-        lengths: Lengths,
+        (lengths, total_weight): (Lengths, u64),
         out: &mut Out,
     ) -> Step {
         let Some(OpenCollective {
@@ -118,6 +118,7 @@ impl Accepted {
         };
         let call = caller.call();
         let known = self.of_lengths(spec, &lengths);
+        let known = known.and_then(|spec| spec.of_weights(total_weight));
         let Some(spec) = known.filter(|spec| self.can_take(spec, algorithm)) else {
             return Err(CallError::MasterMisbehaved);
         };
@@ -216,6 +217,7 @@ impl Accepted {
             | CollectiveRefusal::NoSuchRoot { .. }
             | CollectiveRefusal::WorldChanged
             | CollectiveRefusal::TooLong { .. }
+            | CollectiveRefusal::NoWeight
             | CollectiveRefusal::Withdrawn => CallError::CollectiveRefused { tag, reason },
         };
         self.conclude(tag, Err(why), out);

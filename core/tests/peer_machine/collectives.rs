@@ -267,6 +267,7 @@ fn commence_with(lengths: &[u64], algorithm: Algorithm) -> ToPeer {
         seq: Seq(9),
         algorithm,
         lengths: Lengths(lengths.to_vec()),
+        total_weight: 0,
     }
 }
 
@@ -350,6 +351,7 @@ fn a_master_that_orders_what_the_links_or_the_spec_do_not_allow_misbehaves() {
             seq,
             algorithm,
             lengths: Lengths::NONE,
+            total_weight: 0,
         });
 
         assert!(out.contains(&ended(1, Err(CallError::MasterMisbehaved))));
@@ -377,6 +379,7 @@ fn a_master_that_orders_the_ring_for_what_is_ordered_misbehaves() {
             seq: Seq(9),
             algorithm,
             lengths: Lengths::NONE,
+            total_weight: 0,
         });
 
         let is_run = |order: &PeerOutput| matches!(order, PeerOutput::RunPlan { .. });
@@ -416,6 +419,7 @@ fn starts(kind: CollectiveKind, algorithm: Algorithm) -> Vec<PeerOutput> {
         seq,
         algorithm,
         lengths: Lengths::NONE,
+        total_weight: 0,
     })
 }
 

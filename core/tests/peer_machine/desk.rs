@@ -369,6 +369,7 @@ pub fn commence(tag: u64, seq: u64) -> ToPeer {
         seq,
         algorithm: algorithm(),
         lengths: Lengths::NONE,
+        total_weight: 0,
     }
 }
 

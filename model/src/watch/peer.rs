@@ -377,6 +377,7 @@ fn collective_ended(
                     CollectiveRefusal::WorldChanged => run.reach(Milestone::LaidOutAnew),
                     CollectiveRefusal::TooLong { .. } => run.reach(Milestone::TooLong),
                     CollectiveRefusal::Disagreement { .. }
+                    | CollectiveRefusal::NoWeight
                     | CollectiveRefusal::Conflict(_)
                     | CollectiveRefusal::NotJoined { .. }
                     | CollectiveRefusal::Withdrawn => {}

@@ -358,6 +358,8 @@ fn is_refused(
             let kind = run.scenario.spec.kind;
             kind.laid_out_for().is_some() && run.state.has_reached(Milestone::Rewired)
         }
+        // No scenario has weights.
+        CollectiveRefusal::NoWeight => false,
         CollectiveRefusal::TooLong { total, limit } => {
             let group = moment.group_before(told);
             let voters = group

@@ -24,6 +24,13 @@ impl Backup {
         }
     }
 
+    /// Memory of so many bytes for another use, until the next run. Its content is what an earlier call left there, or
+    /// arbitrary. Nothing is left to put back.
+    pub fn scratch(&mut self, bytes: usize) -> &mut [u8] {
+        self.begin(bytes, 0);
+        self.memory.get_mut(..bytes).unwrap_or_default()
+    }
+
     /// Bytes that it holds on to.
     #[must_use]
     pub fn bytes(&self) -> usize {

@@ -1,5 +1,6 @@
 //! An operation's connection to the lanes, from its beginning to its run.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,7 +13,7 @@ use super::Run;
 use crate::handover::{DeliverySender, Home, Inbox, LinkState, Registry, TxSlot};
 use crate::memory::{Pool, UserBuffers};
 use crate::pace::{Pace, Pass, PlaneConfig};
-use crate::work::{Defect, Exit, Place, RankWork, Task};
+use crate::work::{Defect, Exit, Place, RankWork, Task, element_of};
 
 /// What a finished operation moved, in bytes of payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -271,10 +272,50 @@ impl OperationPort {
         Some((shards, self.place?.rank))
     }
 
+    /// Multiplies a contribution to a weighted average by its share of the weights. It is to be run in place on the
+    /// product. The only contribution, and one to another operation, stays as it is.
+    ///
+    /// # Errors
+    /// A defect of this library: these are no whole elements, or no floats.
+    pub fn weigh(&self, contribution: &mut [u8]) -> Result<(), Defect> {
+        let total = self.spec.op.total_weight();
+        match self.spec.op.weight() {
+            Some(own) if u64::from(own) != total => {
+                let element = element_of(self.spec.element);
+                Ok(pccl_kernels::scale(element, contribution, own, total)?)
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Which bytes of the buffer are this peer's result. `None`: this peer takes part in no operations, or the operation
+    /// cannot run.
+    #[must_use]
+    pub fn result_bytes(&self) -> Option<Range<usize>> {
+        let (kind, shards) = self.divided.as_ref()?;
+        let elements = match kind {
+            CollectiveKind::ReduceScatter => shards.of_rank(self.place?.rank),
+            CollectiveKind::AllReduce
+            | CollectiveKind::AllGather { .. }
+            | CollectiveKind::AllGatherV { .. }
+            | CollectiveKind::Broadcast { .. }
+            | CollectiveKind::Barrier => 0..self.spec.count,
+        };
+        let size = self.spec.element.size();
+        let at = |element: u64| usize::try_from(element).ok()?.checked_mul(size);
+        Some(at(elements.start)?..at(elements.end)?)
+    }
+
     /// How the contributions become the result.
     #[must_use]
     pub const fn algorithm(&self) -> Algorithm {
         self.algorithm
+    }
+
+    /// The sum of the weights of all contributions; zero if they have none.
+    #[must_use]
+    pub const fn total_weight(&self) -> u64 {
+        self.spec.op.total_weight()
     }
 
     pub(crate) fn is_stopped(&self) -> bool {

@@ -226,7 +226,7 @@ impl Chain {
         }
         for (exact, own) in self.exact.iter_mut().zip(own) {
             *exact = match op {
-                ReduceOp::Sum | ReduceOp::Avg => *exact + own,
+                ReduceOp::Sum | ReduceOp::Avg | ReduceOp::WeightedAvg { .. } => *exact + own,
                 ReduceOp::Prod => *exact * own,
                 ReduceOp::Max => exact.max(*own),
                 ReduceOp::Min => exact.min(*own),

@@ -67,7 +67,7 @@ pub(super) fn expected(element: ElementType, op: ReduceOp, inputs: &[Vec<u8>]) -
                         |values: &mut dyn Iterator<Item = $ty>| values.fold(0, <$ty>::wrapping_add);
                     let mut values = values;
                     let value: $ty = match op {
-                        ReduceOp::Sum => sum(&mut values),
+                        ReduceOp::Sum | ReduceOp::WeightedAvg { .. } => sum(&mut values),
                         ReduceOp::Avg => sum(&mut values) / (world as $ty),
                         ReduceOp::Prod => values.fold(1, <$ty>::wrapping_mul),
                         ReduceOp::Max => values.max().unwrap(),
@@ -89,7 +89,7 @@ pub(super) fn expected(element: ElementType, op: ReduceOp, inputs: &[Vec<u8>]) -
                         .iter()
                         .map(|raw| f64::from(<$raw>::from_le_bytes((*raw).try_into().unwrap())));
                     let value = match op {
-                        ReduceOp::Sum => values.sum(),
+                        ReduceOp::Sum | ReduceOp::WeightedAvg { .. } => values.sum(),
                         ReduceOp::Avg => values.sum::<f64>() / world as f64,
                         ReduceOp::Prod => values.product(),
                         ReduceOp::Max => values.fold(f64::NEG_INFINITY, f64::max),

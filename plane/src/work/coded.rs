@@ -85,7 +85,8 @@ pub(crate) fn codec_of(element: ElementType, quantization: Quantization) -> Opti
 /// Does the quantization go with the element type, the kind of collective, and additions in order?
 #[must_use]
 pub fn is_supported(spec: &CollectiveSpec) -> bool {
-    Coding::of(spec).is_some_and(|coding| coding.is_none() || !spec.ordered)
+    let is_whole = spec.op.weight().is_none() || spec.element.is_float();
+    is_whole && Coding::of(spec).is_some_and(|coding| coding.is_none() || !spec.ordered)
 }
 
 impl RankWork {

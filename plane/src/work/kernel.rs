@@ -4,7 +4,7 @@ use pccl_core::element::{ElementType, ReduceOp};
 use pccl_kernels::{ElementType as KernelElement, Op};
 
 /// The kernels' element type.
-pub(super) const fn element_of(element: ElementType) -> KernelElement {
+pub(crate) const fn element_of(element: ElementType) -> KernelElement {
     match element {
         ElementType::U8 => KernelElement::U8,
         ElementType::I8 => KernelElement::I8,
@@ -21,10 +21,11 @@ pub(super) const fn element_of(element: ElementType) -> KernelElement {
     }
 }
 
-/// The operation on two elements. An average is a sum that is divided at the end.
+/// The operation on two elements. An average is a sum that is divided at the end, a weighted average one of contributions
+/// that were multiplied before.
 pub(super) const fn op_of(op: ReduceOp) -> Op {
     match op {
-        ReduceOp::Sum | ReduceOp::Avg => Op::Sum,
+        ReduceOp::Sum | ReduceOp::Avg | ReduceOp::WeightedAvg { .. } => Op::Sum,
         ReduceOp::Prod => Op::Prod,
         ReduceOp::Max => Op::Max,
         ReduceOp::Min => Op::Min,

@@ -150,6 +150,11 @@ fn spec() -> impl Strategy<Value = CollectiveSpec> {
         &[
             ReduceOp::Sum,
             ReduceOp::Avg,
+            ReduceOp::WeightedAvg { own: 0, total: 0 },
+            ReduceOp::WeightedAvg {
+                own: u32::MAX,
+                total: u64::MAX,
+            },
             ReduceOp::Prod,
             ReduceOp::Max,
             ReduceOp::Min,
@@ -460,6 +465,7 @@ fn collective_refusal() -> impl Strategy<Value = CollectiveRefusal> {
         peers().prop_map(|peers| CollectiveRefusal::NotJoined { peers }),
         peer().prop_map(|root| CollectiveRefusal::NoSuchRoot { root }),
         Just(CollectiveRefusal::WorldChanged),
+        Just(CollectiveRefusal::NoWeight),
         any::<(u64, u64)>().prop_map(|(total, limit)| CollectiveRefusal::TooLong { total, limit }),
         Just(CollectiveRefusal::Withdrawn),
     ]
@@ -563,14 +569,22 @@ pub(super) fn to_peer() -> impl Strategy<Value = ToPeer> {
             proptest::result::maybe_ok(revision(), sync_failure())
         )
             .prop_map(|(round, result)| ToPeer::SharedStateConcluded { round, result }),
-        (tag(), seq(), algorithm(), vec(any::<u64>(), 0..5)).prop_map(
-            |(tag, seq, algorithm, lengths)| ToPeer::Commence {
-                tag,
-                seq,
-                algorithm,
-                lengths: Lengths(lengths),
-            }
-        ),
+        (
+            tag(),
+            seq(),
+            algorithm(),
+            vec(any::<u64>(), 0..5),
+            any::<u64>()
+        )
+            .prop_map(
+                |(tag, seq, algorithm, lengths, total_weight)| ToPeer::Commence {
+                    tag,
+                    seq,
+                    algorithm,
+                    lengths: Lengths(lengths),
+                    total_weight,
+                }
+            ),
         (tag(), collective_refusal())
             .prop_map(|(tag, reason)| ToPeer::CollectiveRefused { tag, reason }),
         (tag(), seq(), verdict()).prop_map(|(tag, seq, verdict)| ToPeer::Verdict {

@@ -244,6 +244,7 @@ impl Sane {
                     seq: Seq(self.seq),
                     algorithm: algorithm(),
                     lengths: Lengths::NONE,
+                    total_weight: 0,
                 }
             }
             (State::Perform, Some(seq)) => ToPeer::Verdict {

@@ -133,6 +133,7 @@ fn message() -> impl Strategy<Value = ToPeer> {
             peers: vec![PeerId(1)],
             values: [1, 2].map(SpecValue::Count),
         },
+        CollectiveRefusal::NoWeight,
         CollectiveRefusal::Withdrawn,
         CollectiveRefusal::Conflict(conflict),
     ];
@@ -141,6 +142,7 @@ fn message() -> impl Strategy<Value = ToPeer> {
         || (1..6_u64).prop_map(Seq),
         || (1..9_u64).prop_map(Round),
     );
+    let weight = prop_oneof![9 => Just(0_u64), 1 => 1..9_u64];
     let lengths = prop_oneof![
         9 => Just(Vec::new()),
         1 => prop::collection::vec(any::<u64>(), 1..5),
@@ -173,14 +175,22 @@ fn message() -> impl Strategy<Value = ToPeer> {
         }),
         (round(), sync_result())
             .prop_map(|(round, result)| ToPeer::SharedStateConcluded { round, result }),
-        (tag(), seq(), prop::sample::select(algorithms), lengths).prop_map(
-            |(tag, seq, algorithm, lengths)| ToPeer::Commence {
-                tag,
-                seq,
-                algorithm,
-                lengths: Lengths(lengths),
-            }
-        ),
+        (
+            tag(),
+            seq(),
+            prop::sample::select(algorithms),
+            lengths,
+            weight
+        )
+            .prop_map(
+                |(tag, seq, algorithm, lengths, total_weight)| ToPeer::Commence {
+                    tag,
+                    seq,
+                    algorithm,
+                    lengths: Lengths(lengths),
+                    total_weight,
+                }
+            ),
         (tag(), prop::sample::select(refusals))
             .prop_map(|(tag, reason)| ToPeer::CollectiveRefused { tag, reason }),
         (tag(), seq(), verdict()).prop_map(|(tag, seq, verdict)| ToPeer::Verdict {

@@ -112,7 +112,8 @@ impl Reference {
                 seq,
                 algorithm,
                 lengths,
-            } => self.commences((*tag, *seq), *algorithm, lengths),
+                total_weight,
+            } => self.commences((*tag, *seq), *algorithm, (lengths, *total_weight)),
             ToPeer::CollectiveRefused { tag, reason } => self.is_refused(*tag, reason),
             ToPeer::Verdict { tag, seq, verdict } => self.is_decided(*tag, *seq, verdict),
             ToPeer::Welcome { .. } | ToPeer::Refused(_) | ToPeer::Kicked(_) | ToPeer::Stopping => {
@@ -187,7 +188,7 @@ impl Reference {
         &mut self,
         (tag, seq): (Tag, Seq),
         algorithm: Algorithm,
-        lengths: &Lengths,
+        (lengths, total_weight): (&Lengths, u64),
     ) -> End {
         let Some(Collective::Wanted { spec }) = self.tags.get(&tag).cloned() else {
             return NONSENSE;
@@ -197,8 +198,8 @@ impl Reference {
             algorithm,
             Algorithm::Ring | Algorithm::Whole(Pattern::Ring)
         ))?;
-        // And all have buffers of one length.
-        only_if(lengths.0.is_empty())?;
+        // And all have buffers of one length, and no weights.
+        only_if(lengths.0.is_empty() && total_weight == 0)?;
         if let Some(call) = self.wanted.get(&tag).copied() {
             self.tags.insert(tag, Collective::Running(seq));
             self.out.push(PeerOutput::RunPlan {

@@ -154,6 +154,12 @@ impl Reference {
             }
             spec.count = u64::try_from(total).unwrap();
         }
+        let weights = votes.values().filter_map(|spec| spec.op.weight());
+        let total_weight: u64 = weights.clone().map(u64::from).sum();
+        if total_weight == 0 && weights.count() > 0 {
+            self.refuse(id, tag, &CollectiveRefusal::NoWeight);
+            return true;
+        }
         self.executions += 1;
         let seq = Seq(self.executions);
         let group = self.groups.get_mut(&id).unwrap();
@@ -176,6 +182,7 @@ impl Reference {
             seq,
             algorithm: Algorithm::of(&spec, world, RINGS),
             lengths: Lengths(lengths),
+            total_weight,
         };
         self.tell_all(members, &commence);
         true
