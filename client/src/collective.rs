@@ -1,6 +1,7 @@
 //! One collective from its call to its verdict, on memory that is put back unless it is committed.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType};
 use pccl_core::id::{Seq, Tag};
@@ -9,12 +10,13 @@ use pccl_core::peer::{Call, Committed};
 use pccl_core::plan::{Algorithm, Shards};
 use pccl_plane::{Backup, OperationPort, RunFailure, RunStats, UserBuffers};
 use tokio::sync::mpsc;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use crate::calls::{Backups, Calls, Made};
 use crate::engine::{Caller, CollectiveNotice, Command};
 use crate::error::Error;
 use crate::reduce::{CollectiveReport, Reduce};
+use crate::weighted::Weighted;
 
 /// A collective that was called and has no answer yet. Dropping it gives the collective up.
 pub(crate) struct Called {
@@ -23,6 +25,8 @@ pub(crate) struct Called {
     calls: Calls,
     events: mpsc::UnboundedReceiver<CollectiveNotice>,
     since: Instant,
+    /// The user's, until this peer's part is complete.
+    limit: Option<Duration>,
 }
 
 impl Called {
@@ -34,11 +38,16 @@ impl Called {
         count: usize,
     ) -> Result<Self, Error> {
         let spec = reduce.spec_of(CollectiveKind::AllReduce, element, count)?;
-        Self::of(calls, reduce.name(), spec)
+        Self::of(calls, reduce.name(), spec, reduce.limit())
     }
 
     /// Makes the call.
-    pub(crate) fn of(calls: &Calls, tag: Tag, spec: CollectiveSpec) -> Result<Self, Error> {
+    pub(crate) fn of(
+        calls: &Calls,
+        tag: Tag,
+        spec: CollectiveSpec,
+        limit: Option<Duration>,
+    ) -> Result<Self, Error> {
         let (sender, events) = mpsc::unbounded_channel();
         let made = calls.make(Call::Initiate { tag, spec }, Caller::Collective(sender))?;
         Ok(Self {
@@ -47,6 +56,7 @@ impl Called {
             calls: calls.clone(),
             events,
             since: Instant::now(),
+            limit,
         })
     }
 
@@ -59,16 +69,26 @@ impl Called {
         let mut stats = RunStats::default();
         // Nothing is committed here that did not run here.
         let mut algorithm = Algorithm::Ring;
+        let mut total_weight = 0;
         loop {
-            match self.events.recv().await {
+            let remaining = self.remaining();
+            let event = within(remaining, self.events.recv()).await;
+            match event.ok_or_else(|| self.is_late())? {
                 Some(CollectiveNotice::Run { seq, port }) => {
                     algorithm = port.algorithm();
+                    total_weight = port.total_weight();
                     stats = self.run(seq, port, &mut memory).await?;
+                    // What is voted for cannot be taken back: the verdict counts.
+                    self.limit = None;
                 }
                 Some(CollectiveNotice::Ended(Ok(committed))) => {
                     self.made.is_answered();
                     memory.keep();
-                    return Ok(self.report(committed, algorithm, stats));
+                    let report = self.report(committed, algorithm, stats);
+                    return Ok(CollectiveReport {
+                        total_weight,
+                        ..report
+                    });
                 }
                 Some(CollectiveNotice::Ended(Err(error))) => {
                     self.made.is_answered();
@@ -76,6 +96,18 @@ impl Called {
                 }
                 None => return Err(Error::RuntimeEnded),
             }
+        }
+    }
+
+    /// Until when this peer's part has to be complete.
+    fn remaining(&self) -> Option<Instant> {
+        self.since.checked_add(self.limit?)
+    }
+
+    fn is_late(&self) -> Error {
+        Error::TimeLimit {
+            tag: self.tag,
+            limit: self.limit.unwrap_or_default(),
         }
     }
 
@@ -91,7 +123,9 @@ impl Called {
         mut port: Box<OperationPort>,
         memory: &mut Memory<'_>,
     ) -> Result<RunStats, Error> {
-        let outcome = port.run(memory.lend(&port)?).await;
+        let buffers = memory.lend(&port)?;
+        let outcome = within(self.remaining(), port.run(buffers)).await;
+        let outcome = outcome.ok_or_else(|| self.is_late())?;
         // Frames that still arrive for it are nobody's from here on.
         drop(port);
         let (stats, outcome) = match outcome {
@@ -117,11 +151,20 @@ impl Called {
             world_size: committed.contributors.len(),
             contributors: committed.contributors,
             algorithm,
+            total_weight: 0,
             bytes_sent: stats.bytes_sent,
             bytes_received: stats.bytes_received,
             duration: self.since.elapsed(),
             retries: 0,
         }
+    }
+}
+
+/// What comes until then, or whenever if there is no limit.
+async fn within<F: Future>(limit: Option<Instant>, what: F) -> Option<F::Output> {
+    match limit {
+        Some(limit) => timeout_at(limit, what).await.ok(),
+        None => Some(what.await),
     }
 }
 
@@ -142,6 +185,8 @@ pub(crate) enum Memory<'a> {
         dst: &'a mut [u8],
         losses: &'a mut [u8],
     },
+    /// Multiplied by a weight in a copy.
+    Weighted(Weighted<'a>),
 }
 
 /// Makes memory for a result when its length is known.
@@ -169,6 +214,30 @@ impl<'a> Memory<'a> {
         })
     }
 
+    /// The memory of a reduce in place.
+    pub(crate) fn of_reduce(calls: &Calls, data: &'a mut [u8], reduce: &Reduce) -> Self {
+        if reduce.op().weight().is_some() {
+            Self::Weighted(Weighted::new(calls, data))
+        } else {
+            Self::in_place(calls, data)
+        }
+    }
+
+    /// The memory of a reduce from one buffer into another.
+    pub(crate) fn of_reduce_into(
+        calls: &Calls,
+        src: &'a [u8],
+        dst: &'a mut [u8],
+        reduce: &Reduce,
+    ) -> Self {
+        if reduce.op().weight().is_some() {
+            dst.copy_from_slice(src);
+            Self::Weighted(Weighted::new(calls, dst))
+        } else {
+            Self::Into { src, dst }
+        }
+    }
+
     /// The user's buffer, which is put back after a failure if it `is_restored`.
     pub(crate) fn of(calls: &Calls, data: &'a mut [u8], is_restored: bool) -> Self {
         if is_restored {
@@ -193,12 +262,14 @@ impl<'a> Memory<'a> {
                 UserBuffers::Fresh { data }
             }
             Self::Noting { src, dst, losses } => UserBuffers::Noting { src, dst, losses },
+            Self::Weighted(weighted) => weighted.lend(port)?,
         })
     }
 
     fn keep(&mut self) {
         match self {
             Self::InPlace(restoring) => restoring.keep = true,
+            Self::Weighted(weighted) => weighted.keep(),
             Self::Into { .. } | Self::Unsaved(_) | Self::Fresh(_) | Self::Noting { .. } => {}
         }
     }

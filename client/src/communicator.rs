@@ -253,7 +253,7 @@ impl Communicator {
     ) -> Result<CollectiveReport, Error> {
         let call = async {
             let called = Called::new(&self.calls, reduce, T::TYPE, buffer.len())?;
-            let memory = Memory::in_place(&self.calls, bytes_of_mut(buffer));
+            let memory = Memory::of_reduce(&self.calls, bytes_of_mut(buffer), &reduce);
             called.conclude(memory).await
         };
         self.runtime.inside(call).await
@@ -300,7 +300,8 @@ impl Communicator {
         let call = async {
             let called = Called::new(&self.calls, reduce, T::TYPE, source.len())?;
             let (src, dst) = (bytes_of(source), bytes_of_mut(result));
-            called.conclude(Memory::Into { src, dst }).await
+            let memory = Memory::of_reduce_into(&self.calls, src, dst, &reduce);
+            called.conclude(memory).await
         };
         self.runtime.inside(call).await
     }
@@ -357,6 +358,9 @@ impl Communicator {
         element: ElementType,
         noting: Option<Noting<'_>>,
     ) -> Result<CollectiveReport, Error> {
+        if reduce.op().weight().is_some() {
+            return Err(Error::WeightedFeedback);
+        }
         let Noting { src, dst, losses } = noting.ok_or_else(|| reduce.not_supported(element))?;
         let count = src.len() / element.size();
         let call = async {
@@ -383,11 +387,24 @@ impl Communicator {
     /// If several reduces that ran at once are aborted, start all of them again before you wait for any of them.
     /// Otherwise one peer may wait for the first and another peer for the second, until
     /// the deadline of [`Error::NotJoined`].
-    pub fn start_all_reduce<T: Element>(
+    ///
+    /// # The buffer
+    /// Any type that owns its elements and lends them as a slice: a `Vec`, a boxed slice, an array, or a type of your own
+    /// (pinned memory, say). Its `as_mut` has to lend the same elements each time.
+    ///
+    /// ```
+    /// use pccl::{AllReduceHandle, Communicator, Reduce};
+    ///
+    /// fn start(peers: &Communicator, gradients: Box<[f32]>) -> AllReduceHandle<Box<[f32]>> {
+    ///     peers.start_all_reduce(gradients, Reduce::avg())
+    /// }
+    /// # let _ = start;
+    /// ```
+    pub fn start_all_reduce<T: Element, B: AsMut<[T]> + Send + 'static>(
         &self,
-        buffer: Vec<T>,
+        buffer: B,
         reduce: Reduce,
-    ) -> AllReduceHandle<T> {
+    ) -> AllReduceHandle<B> {
         AllReduceHandle::start(&self.calls, &self.runtime, buffer, reduce)
     }
 

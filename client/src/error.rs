@@ -204,11 +204,28 @@ pub enum Error {
         /// The limit.
         limit: u64,
     },
+    /// The weights of all contributions to a [weighted average](crate::Reduce::weighted_avg) are zero. All peers get this
+    /// error, and nothing was moved. Leave the step out, or contribute something on one peer.
+    #[error("{} did not start: the weights of all peers are zero; leave the step out", named(*.tag))]
+    NoWeight {
+        /// The collective.
+        tag: Tag,
+    },
     /// This peer gave the collective up before it started. No other peer was affected.
     #[error("{} was given up before it started", named(*.tag))]
     GivenUp {
         /// The collective.
         tag: Tag,
+    },
+    /// The time limit of this peer ([`Reduce::timeout`](crate::Reduce::timeout)) was over before its part of the
+    /// collective was complete. The buffer is unchanged. If the collective had started, all other peers get
+    /// [`Aborted`](Self::Aborted). Call again, as they do.
+    #[error("{} was given up: its time limit of {limit:?} is over; call again", named(*.tag))]
+    TimeLimit {
+        /// The collective.
+        tag: Tag,
+        /// The limit.
+        limit: Duration,
     },
     /// Another peer waits in a call that has precedence. Make that call first, then this one again. If the
     /// peers repeat their calls instead, the third one in a row goes through.
@@ -269,6 +286,19 @@ pub enum Error {
         /// What was asked for.
         quantization: Quantization,
     },
+    /// A [weighted average](crate::Reduce::weighted_avg) needs floats. Nothing was sent. Convert the elements, or sum
+    /// products of your own.
+    #[error("a weighted average needs floats, and the elements are {element}; convert them")]
+    WeightedIntegers {
+        /// Type of the elements.
+        element: ElementType,
+    },
+    /// A [weighted average](crate::Reduce::weighted_avg) takes no error feedback. Nothing was sent. Use an average
+    /// without weights, or no feedback.
+    #[error(
+        "a weighted average takes no error feedback; use an average without weights, or no feedback"
+    )]
+    WeightedFeedback,
     /// Source and result of [`all_reduce_into`](crate::Communicator::all_reduce_into) differ in
     /// length. Nothing was sent.
     #[error(
@@ -356,6 +386,7 @@ impl From<CallError> for Error {
                 CollectiveRefusal::NoSuchRoot { root } => Self::NoSuchRoot { tag, root },
                 CollectiveRefusal::WorldChanged => Self::WorldChanged { tag },
                 CollectiveRefusal::TooLong { total, limit } => Self::TooLong { tag, total, limit },
+                CollectiveRefusal::NoWeight => Self::NoWeight { tag },
                 CollectiveRefusal::Conflict(conflict) => Self::Conflict(conflict),
                 CollectiveRefusal::Withdrawn => Self::GivenUp { tag },
             },

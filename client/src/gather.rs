@@ -1,6 +1,7 @@
 //! Reduce-scatter, all-gather, broadcast and barrier: what they are told, and the calls.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::id::{Membership, PeerId, Tag};
@@ -95,6 +96,7 @@ pub struct Gather {
     tag: Tag,
     algorithm: Option<Algorithm>,
     is_restored: bool,
+    time_limit: Option<Duration>,
 }
 
 impl Gather {
@@ -105,6 +107,7 @@ impl Gather {
             tag: Tag(0),
             algorithm: None,
             is_restored: true,
+            time_limit: None,
         }
     }
 
@@ -120,6 +123,13 @@ impl Gather {
     /// Default: a backup, so that the whole buffer is unchanged after an error.
     pub const fn without_backup(mut self) -> Self {
         self.is_restored = false;
+        self
+    }
+
+    /// Gives the collective up if this peer's part is not complete in this time after the call, as
+    /// [`Reduce::timeout`] does. Default: no limit.
+    pub const fn timeout(mut self, limit: Duration) -> Self {
+        self.time_limit = Some(limit);
         self
     }
 
@@ -145,6 +155,7 @@ pub struct Broadcast {
     root: PeerId,
     tag: Tag,
     is_restored: bool,
+    time_limit: Option<Duration>,
 }
 
 impl Broadcast {
@@ -154,6 +165,7 @@ impl Broadcast {
             root,
             tag: Tag(0),
             is_restored: true,
+            time_limit: None,
         }
     }
 
@@ -168,6 +180,13 @@ impl Broadcast {
     /// peer chooses for itself. Default: a backup, so that the buffer is unchanged after an error.
     pub const fn without_backup(mut self) -> Self {
         self.is_restored = false;
+        self
+    }
+
+    /// Gives the collective up if this peer's part is not complete in this time after the call, as
+    /// [`Reduce::timeout`] does. Default: no limit.
+    pub const fn timeout(mut self, limit: Duration) -> Self {
+        self.time_limit = Some(limit);
         self
     }
 }
@@ -246,8 +265,8 @@ impl Communicator {
         let call = async {
             let kind = CollectiveKind::ReduceScatter;
             let spec = reduce.spec_of(kind, T::TYPE, buffer.len())?;
-            let called = Called::of(&self.calls, reduce.name(), spec)?;
-            let memory = Memory::in_place(&self.calls, bytes_of_mut(buffer));
+            let called = Called::of(&self.calls, reduce.name(), spec, reduce.limit())?;
+            let memory = Memory::of_reduce(&self.calls, bytes_of_mut(buffer), &reduce);
             let report = called.conclude(memory).await?;
             Ok(Scattered {
                 shard: Shard::new(buffer.len(), self.peer_id(), &report.contributors),
@@ -300,6 +319,7 @@ impl Communicator {
                 tag,
                 algorithm,
                 is_restored,
+                time_limit,
             } = gather;
             if shard.len != buffer.len() {
                 return Err(Error::ShardMismatch {
@@ -314,7 +334,7 @@ impl Communicator {
                 algorithm,
                 ..spec_of(kind, T::TYPE, buffer.len())
             };
-            let called = Called::of(&self.calls, tag, spec)?;
+            let called = Called::of(&self.calls, tag, spec, time_limit)?;
             let memory = Memory::of(&self.calls, bytes_of_mut(buffer), is_restored);
             called.conclude(memory).await
         };
@@ -362,9 +382,10 @@ impl Communicator {
                 root,
                 tag,
                 is_restored,
+                time_limit,
             } = broadcast;
-            let kind = CollectiveKind::Broadcast { root };
-            let called = Called::of(&self.calls, tag, spec_of(kind, T::TYPE, buffer.len()))?;
+            let spec = spec_of(CollectiveKind::Broadcast { root }, T::TYPE, buffer.len());
+            let called = Called::of(&self.calls, tag, spec, time_limit)?;
             let memory = Memory::of(&self.calls, bytes_of_mut(buffer), is_restored);
             called.conclude(memory).await
         };
@@ -392,7 +413,7 @@ impl Communicator {
     pub async fn barrier_async(&self) -> Result<CollectiveReport, Error> {
         let call = async {
             let spec = spec_of(CollectiveKind::Barrier, ElementType::U8, 0);
-            let called = Called::of(&self.calls, BARRIER, spec)?;
+            let called = Called::of(&self.calls, BARRIER, spec, None)?;
             let nothing = Memory::Into {
                 src: &[],
                 dst: &mut [],

@@ -1,6 +1,7 @@
 //! All-gathers of contributions of different lengths: what they are told, the calls, and what they return.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use pccl_core::element::CollectiveKind;
 use pccl_core::id::{PeerId, Tag};
@@ -27,6 +28,7 @@ use crate::reduce::CollectiveReport;
 pub struct GatherV {
     limit: u64,
     tag: Tag,
+    time_limit: Option<Duration>,
 }
 
 impl GatherV {
@@ -38,12 +40,20 @@ impl GatherV {
         Self {
             limit: elements as u64,
             tag: Tag(0),
+            time_limit: None,
         }
     }
 
     /// Names the collective. Default: 0.
     pub const fn tag(mut self, tag: u64) -> Self {
         self.tag = Tag(tag);
+        self
+    }
+
+    /// Gives the collective up if this peer's part is not complete in this time after the call, as
+    /// [`Reduce::timeout`](crate::Reduce::timeout) does. Default: no limit.
+    pub const fn timeout(mut self, limit: Duration) -> Self {
+        self.time_limit = Some(limit);
         self
     }
 }
@@ -169,10 +179,14 @@ impl Communicator {
         how: GatherV,
     ) -> Result<GatheredV, Error> {
         let call = async {
-            let GatherV { limit, tag } = how;
+            let GatherV {
+                limit,
+                tag,
+                time_limit,
+            } = how;
             let own = mine.len() as u64;
             let kind = CollectiveKind::AllGatherV { own, limit };
-            let called = Called::of(&self.calls, tag, spec_of(kind, T::TYPE, 0))?;
+            let called = Called::of(&self.calls, tag, spec_of(kind, T::TYPE, 0), time_limit)?;
             let mut gathering = Gathering {
                 own: mine,
                 tag,

@@ -25,9 +25,9 @@ use crate::runtime::Runtime;
 /// result or unchanged. Dropping the handle gives the reduce up: the reduce is aborted on every peer, unless
 /// it was committed already, and the buffer is dropped.
 #[must_use = "dropping the handle gives the reduce up"]
-pub struct AllReduceHandle<T> {
+pub struct AllReduceHandle<B> {
     /// `None`: it was delivered.
-    outcome: Option<oneshot::Receiver<Outcome<T>>>,
+    outcome: Option<oneshot::Receiver<Outcome<B>>>,
     /// Its end is what tells the reduce that nobody waits for it.
     _waiting: oneshot::Sender<()>,
     /// What tells the engine at once, so that the tag is free for the next call.
@@ -35,48 +35,47 @@ pub struct AllReduceHandle<T> {
     runtime: Runtime,
 }
 
-type Outcome<T> = Result<Reduced<T>, ReduceFailed<T>>;
+type Outcome<B> = Result<Reduced<B>, ReduceFailed<B>>;
 
 /// A buffer with the result, and what it took.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reduced<T> {
+pub struct Reduced<B> {
     /// The result.
-    pub buffer: Vec<T>,
+    pub buffer: B,
     /// What the reduce did.
     pub report: CollectiveReport,
 }
 
 /// A buffer as it was before the reduce, and why there is no result.
 #[derive(Clone, PartialEq)]
-pub struct ReduceFailed<T> {
+pub struct ReduceFailed<B> {
     /// The contribution, unchanged.
-    pub buffer: Vec<T>,
+    pub buffer: B,
     /// Why.
     pub error: Error,
 }
 
-impl<T: Element> AllReduceHandle<T> {
-    pub(crate) fn start(calls: &Calls, runtime: &Runtime, buffer: Vec<T>, reduce: Reduce) -> Self {
+impl<B: Send + 'static> AllReduceHandle<B> {
+    pub(crate) fn start<T: Element>(
+        calls: &Calls,
+        runtime: &Runtime,
+        mut buffer: B,
+        reduce: Reduce,
+    ) -> Self
+    where
+        B: AsMut<[T]>,
+    {
         let (deliver, outcome) = oneshot::channel();
         let (waiting, waited_for) = oneshot::channel();
-        let mut parcel = Parcel {
-            buffer,
-            deliver: Some(deliver),
-        };
+        let called = Called::new(calls, reduce, T::TYPE, buffer.as_mut().len());
+        let parcel = Parcel(Some((buffer, deliver)));
         let mut give_up = None;
-        match Called::new(calls, reduce, T::TYPE, parcel.buffer.len()) {
+        match called {
             Err(error) => parcel.send(Err(error)),
             Ok(called) => {
                 give_up = Some((calls.commands.downgrade(), called.give_up()));
-                let calls = calls.clone();
-                runtime.handle().spawn(async move {
-                    let result = tokio::select! {
-                        biased;
-                        result = called.conclude(parcel.memory(&calls)) => result,
-                        _ = waited_for => return,
-                    };
-                    parcel.send(result);
-                });
+                let running = carry_out(called, calls.clone(), reduce, parcel, waited_for);
+                runtime.handle().spawn(running);
             }
         }
         Self {
@@ -98,7 +97,7 @@ impl<T: Element> AllReduceHandle<T> {
     /// # Panics
     /// Inside an async task, as every blocking call: await the handle there.
     #[track_caller]
-    pub fn wait(self) -> Result<Reduced<T>, ReduceFailed<T>> {
+    pub fn wait(self) -> Result<Reduced<B>, ReduceFailed<B>> {
         let runtime = self.runtime.clone();
         runtime.block_on("the handle", self)
     }
@@ -114,7 +113,7 @@ impl<T: Element> AllReduceHandle<T> {
     ///
     /// # Panics
     /// If the buffer was given back before.
-    pub fn try_wait(&mut self) -> Option<Result<Reduced<T>, ReduceFailed<T>>> {
+    pub fn try_wait(&mut self) -> Option<Result<Reduced<B>, ReduceFailed<B>>> {
         let received = match self.undelivered().try_recv() {
             Ok(outcome) => Some(outcome),
             Err(TryRecvError::Empty) => return None,
@@ -130,33 +129,28 @@ impl<T: Element> AllReduceHandle<T> {
     /// Inside an async task, as every blocking call: use a time limit of the task's runtime there. If the buffer was
     /// given back before.
     #[track_caller]
-    pub fn wait_timeout(&mut self, limit: Duration) -> Option<Result<Reduced<T>, ReduceFailed<T>>> {
+    pub fn wait_timeout(&mut self, limit: Duration) -> Option<Result<Reduced<B>, ReduceFailed<B>>> {
         let runtime = self.runtime.clone();
         let waiting = async { timeout(limit, self).await.ok() };
         runtime.block_on("the handle", waiting)
     }
 }
 
-impl<T> AllReduceHandle<T> {
-    fn undelivered(&mut self) -> &mut oneshot::Receiver<Outcome<T>> {
+impl<B> AllReduceHandle<B> {
+    fn undelivered(&mut self) -> &mut oneshot::Receiver<Outcome<B>> {
         let outcome = self.outcome.as_mut();
         outcome.expect("an AllReduceHandle was polled after it had given its buffer back")
     }
 
     /// What the caller gets. A parcel is delivered even when it is dropped.
-    fn deliver(&mut self, received: Option<Outcome<T>>) -> Outcome<T> {
+    fn deliver(&mut self, received: Option<Outcome<B>>) -> Outcome<B> {
         (self.outcome, self.give_up) = (None, None);
-        received.unwrap_or_else(|| {
-            Err(ReduceFailed {
-                buffer: Vec::new(),
-                error: Error::RuntimeEnded,
-            })
-        })
+        received.expect("a parcel is delivered even when it is dropped")
     }
 }
 
-impl<T> Future for AllReduceHandle<T> {
-    type Output = Result<Reduced<T>, ReduceFailed<T>>;
+impl<B> Future for AllReduceHandle<B> {
+    type Output = Result<Reduced<B>, ReduceFailed<B>>;
 
     /// # Panics
     /// If it is polled after it has ended, like every future of an `async fn`.
@@ -166,7 +160,7 @@ impl<T> Future for AllReduceHandle<T> {
     }
 }
 
-impl<T> Drop for AllReduceHandle<T> {
+impl<B> Drop for AllReduceHandle<B> {
     fn drop(&mut self) {
         if let Some((commands, give_up)) = self.give_up.take()
             && let Some(commands) = commands.upgrade()
@@ -177,65 +171,77 @@ impl<T> Drop for AllReduceHandle<T> {
     }
 }
 
-/// A buffer on its way. It reaches whoever waits even where the runtime is torn down under it.
-struct Parcel<T> {
-    buffer: Vec<T>,
-    deliver: Option<oneshot::Sender<Outcome<T>>>,
+/// Runs a reduce in a task of its own, until it has ended or nobody waits for it.
+async fn carry_out<T: Element, B: AsMut<[T]>>(
+    called: Called,
+    calls: Calls,
+    reduce: Reduce,
+    mut parcel: Parcel<B>,
+    waited_for: oneshot::Receiver<()>,
+) {
+    let Some((buffer, _)) = &mut parcel.0 else {
+        return;
+    };
+    let memory = Memory::of_reduce(&calls, bytes_of_mut(buffer.as_mut()), &reduce);
+    let result = tokio::select! {
+        biased;
+        result = called.conclude(memory) => result,
+        _ = waited_for => return,
+    };
+    parcel.send(result);
 }
 
-impl<T: Element> Parcel<T> {
-    fn memory<'a>(&'a mut self, calls: &Calls) -> Memory<'a> {
-        Memory::in_place(calls, bytes_of_mut(&mut self.buffer))
+/// A buffer on its way, and where to. It reaches whoever waits even where the runtime is torn down under it.
+struct Parcel<B>(Option<(B, oneshot::Sender<Outcome<B>>)>);
+
+impl<B> Parcel<B> {
+    fn send(mut self, result: Result<CollectiveReport, Error>) {
+        self.deliver(result);
     }
-}
 
-impl<T> Parcel<T> {
-    fn send(&mut self, result: Result<CollectiveReport, Error>) {
-        let buffer = std::mem::take(&mut self.buffer);
+    fn deliver(&mut self, result: Result<CollectiveReport, Error>) {
+        let Some((buffer, deliver)) = self.0.take() else {
+            return;
+        };
         let outcome = match result {
             Ok(report) => Ok(Reduced { buffer, report }),
             Err(error) => Err(ReduceFailed { buffer, error }),
         };
-        if let Some(deliver) = self.deliver.take() {
-            // The handle was dropped: nobody wants the buffer.
-            let _ = deliver.send(outcome);
-        }
+        // If the handle was dropped, nobody wants the buffer.
+        let _ = deliver.send(outcome);
     }
 }
 
-impl<T> Drop for Parcel<T> {
+impl<B> Drop for Parcel<B> {
     fn drop(&mut self) {
-        if self.deliver.is_some() {
-            self.send(Err(Error::RuntimeEnded));
-        }
+        self.deliver(Err(Error::RuntimeEnded));
     }
 }
 
-impl<T> fmt::Debug for AllReduceHandle<T> {
+impl<B> fmt::Debug for AllReduceHandle<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AllReduceHandle").finish_non_exhaustive()
     }
 }
 
-impl<T> fmt::Debug for ReduceFailed<T> {
+impl<B> fmt::Debug for ReduceFailed<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReduceFailed")
-            .field("elements", &self.buffer.len())
             .field("error", &self.error)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 
-impl<T> fmt::Display for ReduceFailed<T> {
+impl<B> fmt::Display for ReduceFailed<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.error.fmt(f)
     }
 }
 
-impl<T> std::error::Error for ReduceFailed<T> {}
+impl<B> std::error::Error for ReduceFailed<B> {}
 
-impl<T> From<ReduceFailed<T>> for Error {
-    fn from(failed: ReduceFailed<T>) -> Self {
+impl<B> From<ReduceFailed<B>> for Error {
+    fn from(failed: ReduceFailed<B>) -> Self {
         failed.error
     }
 }

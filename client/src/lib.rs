@@ -145,6 +145,7 @@ mod topology;
 mod transfer;
 pub mod transport;
 mod turns;
+mod weighted;
 
 pub use address::BadAddress;
 pub use advertised::Advertised;

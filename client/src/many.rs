@@ -155,7 +155,10 @@ async fn reduce_until_done(
     let mut retries = 0;
     loop {
         let called = Called::new(calls, item.reduce, item.element, item.count)?;
-        match called.conclude(Memory::in_place(calls, item.data)).await {
+        match called
+            .conclude(Memory::of_reduce(calls, item.data, &item.reduce))
+            .await
+        {
             Ok(report) => {
                 return Ok(CollectiveReport {
                     retries,

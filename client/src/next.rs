@@ -62,6 +62,7 @@ impl Error {
             Self::Aborted { .. }
             // Nobody else was concerned.
             | Self::GivenUp { .. }
+            | Self::TimeLimit { .. }
             | Self::OptimizationFailed => Next::CallAgain,
             // Peers that wait for each other under different tags do so again if they call again.
             Self::NotJoined { .. }
@@ -88,12 +89,15 @@ impl Error {
             | Self::NoTime { .. }
             | Self::Disagreement { .. }
             | Self::TooLong { .. }
+            | Self::NoWeight { .. }
             | Self::OutOfMemory { .. }
             | Self::MasterMisbehaved
             | Self::RuntimeEnded
             | Self::Defect(_)
             | Self::NotSupported { .. }
             | Self::OrderedQuantized { .. }
+            | Self::WeightedIntegers { .. }
+            | Self::WeightedFeedback
             | Self::LengthMismatch { .. }
             | Self::ShardMismatch { .. }
             | Self::TagInUse(_)

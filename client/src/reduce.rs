@@ -47,6 +47,7 @@ pub struct Reduce {
     quantization: Quantization,
     algorithm: Option<Algorithm>,
     ordered: bool,
+    limit: Option<Duration>,
 }
 
 impl Reduce {
@@ -57,6 +58,7 @@ impl Reduce {
             quantization: Quantization::None,
             algorithm: None,
             ordered: false,
+            limit: None,
         }
     }
 
@@ -68,6 +70,40 @@ impl Reduce {
     /// The sum, divided once by the number of contributors. Integer division truncates towards zero.
     pub const fn avg() -> Self {
         Self::new(ReduceOp::Avg)
+    }
+
+    /// The average, with a weight for the contribution of each peer: Σ wᵢ·xᵢ / Σ wᵢ. Use it if the peers have batches
+    /// of different sizes, with the number of samples or tokens as the weight.
+    ///
+    /// The weight is that of this peer, and every peer passes its own. The master adds the weights of the
+    /// participants, so their sum is exact and the same on all peers; the report has it
+    /// ([`total_weight`](CollectiveReport::total_weight)). Each peer multiplies its contribution by wᵢ / Σ wᵢ (computed in
+    /// `f64` for `f32` and `f64`, in `f32` for halves), rounds it to the element type, and the products are summed. So
+    /// the sum of halves does not leave their range. A contribution of weight zero counts as zeros, whatever it holds, NaN
+    /// included.
+    ///
+    /// It needs memory for one more copy of the buffer. It works with [`quantize`](Self::quantize) and
+    /// [`ordered`](Self::ordered).
+    ///
+    /// # Errors of the reduce
+    /// [`Error::NoWeight`] on all peers if the sum of the weights is zero; [`Error::WeightedIntegers`] for integers, and
+    /// [`Error::WeightedFeedback`] with an [`ErrorFeedback`](crate::ErrorFeedback), before anything is sent.
+    ///
+    /// ```
+    /// use pccl::{Communicator, Error, Reduce};
+    ///
+    /// /// The average over all samples, however many each peer had.
+    /// fn average(peers: &Communicator, gradients: &mut [f32], samples: u32) -> Result<(), Error> {
+    ///     peers.all_reduce(gradients, Reduce::weighted_avg(samples))?;
+    ///     Ok(())
+    /// }
+    /// # let _ = average;
+    /// ```
+    pub const fn weighted_avg(weight: u32) -> Self {
+        Self::new(ReduceOp::WeightedAvg {
+            own: weight,
+            total: 0,
+        })
     }
 
     /// The product. Integers wrap.
@@ -146,6 +182,34 @@ impl Reduce {
         self
     }
 
+    /// Gives the reduce up if this peer's part is not complete in this time after the call. Peers may pass different
+    /// limits. Default: no limit; the master's deadlines end a reduce that does not start or makes no progress
+    /// (docs/limits.md).
+    ///
+    /// The call then fails with [`Error::TimeLimit`], and the buffer is unchanged. If the reduce has started, it is aborted
+    /// on all other peers ([`Error::Aborted`], [`Cancelled`](crate::AbortCause::Cancelled)); if it has not, the others wait
+    /// for this peer to call again. A part that is complete waits for the master's verdict without a limit, because it
+    /// may be committed already.
+    ///
+    /// Of an item of a list, and of a reduce that is repeated, the limit is that of each attempt.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use pccl::Reduce;
+    ///
+    /// let gradients = Reduce::avg().timeout(Duration::from_secs(30));
+    /// # assert_ne!(gradients, Reduce::avg());
+    /// ```
+    pub const fn timeout(mut self, limit: Duration) -> Self {
+        self.limit = Some(limit);
+        self
+    }
+
+    pub(crate) const fn limit(&self) -> Option<Duration> {
+        self.limit
+    }
+
     pub(crate) const fn name(&self) -> Tag {
         self.tag
     }
@@ -168,6 +232,9 @@ impl Reduce {
         if self.ordered && self.quantization != Quantization::None {
             let quantization = self.quantization;
             return Err(Error::OrderedQuantized { quantization });
+        }
+        if self.op.weight().is_some() && !element.is_float() {
+            return Err(Error::WeightedIntegers { element });
         }
         let spec = CollectiveSpec {
             kind,
@@ -204,6 +271,8 @@ pub struct CollectiveReport {
     /// The algorithm, which the master chose for all participants. A barrier moves no data, and reports
     /// [`Algorithm::Ring`].
     pub algorithm: Algorithm,
+    /// The sum of the weights of all contributions to a [weighted average](Reduce::weighted_avg); zero for all others.
+    pub total_weight: u64,
     /// Bytes of payload that this peer sent to other ranks: elements, or frames that encode them.
     /// Only the committed attempt counts; the bytes of aborted attempts do not.
     pub bytes_sent: u64,

@@ -11,7 +11,7 @@ use support::{Run, together, together_with};
 /// More than the master allows a peer to have in flight.
 const MANY: u64 = 1_100;
 
-fn start(peer: &Communicator, tag: u64) -> AllReduceHandle<u64> {
+fn start(peer: &Communicator, tag: u64) -> AllReduceHandle<Vec<u64>> {
     peer.start_all_reduce(vec![tag], Reduce::sum().tag(tag))
 }
 

@@ -4,8 +4,8 @@ mod support;
 
 use std::time::Duration;
 
-use pccl::Reduce;
-use support::Run;
+use pccl::{Error, Reduce};
+use support::{Run, together_with};
 
 /// Far beyond what the reduce takes.
 const LONG: Duration = Duration::from_secs(60);
@@ -33,4 +33,54 @@ fn a_handle_that_was_waited_for_in_vain_gives_its_buffer_later() {
     }
     let reduced = other.try_wait().expect("it has ended").unwrap();
     assert_eq!(reduced.buffer, [3; 100]);
+}
+
+/// Memory of a kind that this library knows nothing of.
+struct Pinned {
+    elements: Box<[f32]>,
+    name: &'static str,
+}
+
+impl AsMut<[f32]> for Pinned {
+    fn as_mut(&mut self) -> &mut [f32] {
+        &mut self.elements
+    }
+}
+
+#[test]
+fn a_handle_owns_any_buffer_that_lends_a_slice_and_gives_the_same_one_back() {
+    let run = Run::new();
+    let mut peers = run.peers(2);
+
+    together_with(&mut peers, |index, peer| {
+        let own = index as f32;
+        let boxed = peer.start_all_reduce(vec![own; 10].into_boxed_slice(), Reduce::sum());
+        let array = peer.start_all_reduce([own; 3], Reduce::max().tag(1));
+        let pinned = Pinned {
+            elements: vec![own; 1000].into(),
+            name: "pinned",
+        };
+        let pinned = peer.start_all_reduce(pinned, Reduce::avg().tag(2));
+
+        assert_eq!(*boxed.wait().unwrap().buffer, [1.0; 10]);
+        assert_eq!(array.wait().unwrap().buffer, [1.0; 3]);
+        let Ok(reduced) = pinned.wait() else {
+            panic!("it was reduced");
+        };
+        assert_eq!(*reduced.buffer.elements, [0.5; 1000]);
+        assert_eq!(reduced.buffer.name, "pinned");
+    });
+}
+
+#[test]
+fn a_handle_that_fails_at_once_gives_the_buffer_back() {
+    let run = Run::new();
+    let peers = run.peers(1);
+    let boxed: Box<[i32]> = vec![7; 5].into();
+
+    let failed = peers[0].start_all_reduce(boxed, Reduce::weighted_avg(1));
+
+    let failed = failed.wait().unwrap_err();
+    assert_eq!(*failed.buffer, [7; 5]);
+    assert!(matches!(failed.error, Error::WeightedIntegers { .. }));
 }

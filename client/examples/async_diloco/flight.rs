@@ -10,7 +10,7 @@ use super::run::talk::{Event, Overlap};
 /// A reduce that was started and is not awaited yet.
 pub(crate) struct Flight {
     round: u64,
-    handle: AllReduceHandle<f32>,
+    handle: AllReduceHandle<Vec<f32>>,
     started: Instant,
 }
 

@@ -297,6 +297,55 @@ fn integers_are_reduced_with_feedback() {
 }
 
 #[test]
+fn integers_have_weights() {
+    alone(
+        "a weighted average needs floats, and the elements are i32; convert them",
+        async |peer| {
+            let reduce = Reduce::weighted_avg(3);
+            let mut tokens = [1_i32; 8];
+            peer.all_reduce_async(&mut tokens, reduce).await.map(drop)
+        },
+    );
+}
+
+#[test]
+fn a_weighted_average_has_feedback() {
+    alone(
+        "a weighted average takes no error feedback; use an average without weights, or no feedback",
+        async |peer| {
+            let (mut buffer, mut feedback) = ([1_f32; 8], ErrorFeedback::new());
+            let reduce = Reduce::weighted_avg(3);
+            let reduced = peer.all_reduce_with_feedback_async(&mut buffer, reduce, &mut feedback);
+            reduced.await.map(drop)
+        },
+    );
+}
+
+#[test]
+fn the_weights_of_two_peers_are_zero() {
+    reducing(
+        (vec![1_f32; 1024], Reduce::weighted_avg(0)),
+        (vec![1_f32; 1024], Reduce::weighted_avg(0)),
+        "tag 0 did not start: the weights of all peers are zero; leave the step out",
+    );
+}
+
+#[test]
+fn the_time_limit_of_a_peer_is_over_before_the_other_one_reduces() {
+    let told = Told {
+        peers: &["tag 0 was given up: its time limit of 3s is over; call again"],
+        within: seconds(4),
+        ..Told::default()
+    };
+    expect(told, async |world| {
+        let (first, _second) = world.two().await;
+        let mut buffer = [1_f32; 8];
+        let reduce = Reduce::sum().timeout(seconds(3));
+        vec![first.all_reduce_async(&mut buffer, reduce).await.map(drop)]
+    });
+}
+
+#[test]
 fn a_reduce_is_ordered_and_quantized() {
     alone(
         "a reduce that is ordered cannot have min-max quantization to u8 as well; ask for one of the two",
